@@ -1,0 +1,127 @@
+package jsonx_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc/internal/jsonx"
+)
+
+func TestTrimBOM(t *testing.T) {
+	require.Equal(t, "{}", string(jsonx.TrimBOM([]byte("\xef\xbb\xbf{}"))))
+	require.Equal(t, "{}", string(jsonx.TrimBOM([]byte("{}"))))
+	require.Equal(t, "\xef\xbb", string(jsonx.TrimBOM([]byte("\xef\xbb"))))
+	require.Empty(t, jsonx.TrimBOM(nil))
+}
+
+func TestSet(t *testing.T) {
+	for _, tt := range []struct {
+		data, path string
+		value      any
+		want       string
+	}{
+		{`{}`, "a", 1, `{"a":1}`},
+		{``, "a.b", "x", `{"a":{"b":"x"}}`},
+		{" \n", "a", nil, `{"a":null}`},
+		{` { } `, "a", true, ` {"a":true } `},
+		{`{"a":1}`, "a", 2, `{"a":2}`},
+		{`{"a":1}`, "b", 2, `{"a":1,"b":2}`},
+		{`{"a":1 }`, "b", 2, `{"a":1,"b":2 }`},
+		{`{"a":{"x":1}}`, "a.y", 2, `{"a":{"x":1,"y":2}}`},
+		{`{"a":{}, "b":1}`, "a.y.z", 2, `{"a":{"y":{"z":2}}, "b":1}`},
+		{`{"a":{"x":1},"b":{"x":2}}`, "b.x", []int{3}, `{"a":{"x":1},"b":{"x":[3]}}`},
+		{`{"a": {"x" : 1.0e0 , "y":2}}`, "a.x", map[string]int{"n": 1}, `{"a": {"x" : {"n":1} , "y":2}}`},
+		{`{"a":1,"a":2}`, "a", 3, `{"a":1,"a":3}`}, // the one that decoders take
+		{`{"\u0061":1}`, "a", 2, `{"\u0061":2}`},
+		{`{"A":1}`, "a", 2, `{"A":1,"a":2}`},
+		{`{"a":[1,{"b":"}]"},"\"]"], "n":12345678901234567890}`, "b", "<&>", `{"a":[1,{"b":"}]"},"\"]"], "n":12345678901234567890,"b":"<&>"}`},
+		{`{"t":"a\\","b":"x"}`, "b", "y", `{"t":"a\\","b":"y"}`},
+		{`{"a":1}`, "a", json.RawMessage(`{"kept" : 1e0}`), `{"a":{"kept":1e0}}`},
+		{"{\t\"a\"\r\n:\n{ \"b\":\ttrue\n}\n}", "a.b", false, "{\t\"a\"\r\n:\n{ \"b\":\tfalse\n}\n}"},
+		{`{}`, `ü"<`, 1, `{"ü\"\u003c":1}`},
+	} {
+		before := tt.data
+		got, err := jsonx.Set([]byte(tt.data), tt.path, tt.value)
+		require.NoError(t, err, tt.data)
+		require.Equal(t, tt.want, string(got))
+		require.Equal(t, before, tt.data)
+	}
+}
+
+func TestSetErrors(t *testing.T) {
+	for _, tt := range []struct {
+		data, path string
+		value      any
+		want       string
+	}{
+		{`{}`, "", 1, `field path "" has an empty part`},
+		{`{}`, "a..b", 1, `field path "a..b" has an empty part`},
+		{`{}`, ".a", 1, `field path ".a" has an empty part`},
+		{`{}`, "a.", 1, `field path "a." has an empty part`},
+		{`{}`, "a\xff", 1, `field path "a\xff" is not UTF-8`},
+		{`{"a":1}`, "a.b", 1, `field "a.b": "a" is not an object`},
+		{`{"a":{"b":null}}`, "a.b.c", 1, `field "a.b.c": "a.b" is not an object`},
+		{`{"a":[{}]}`, "a.b", 1, `field "a.b": "a" is not an object`},
+		{`[]`, "a", 1, `field "a": the body is not an object`},
+		{`null`, "a", 1, `field "a": the body is not an object`},
+		{`{"a":1`, "a", 1, `field "a": the body is not JSON`},
+		{`{} {}`, "a", 1, `field "a": the body is not JSON`},
+		{`{}`, "a", math.NaN(), `field "a": json: unsupported value: NaN`},
+		{`{}`, "a", func() {}, `field "a": json: unsupported type: func()`},
+	} {
+		_, err := jsonx.Set([]byte(tt.data), tt.path, tt.value)
+		require.EqualError(t, err, tt.want)
+	}
+}
+
+func TestSetDoesNotWriteToItsInput(t *testing.T) {
+	data := append(make([]byte, 0, 100), `{"a":1}`...)
+	for _, path := range []string{"a", "b", "c.d"} {
+		_, err := jsonx.Set(data, path, "long enough to overwrite")
+		require.NoError(t, err)
+		require.Equal(t, `{"a":1}`, string(data))
+		require.Equal(t, make([]byte, 93), data[7:100])
+	}
+}
+
+func FuzzSet(f *testing.F) {
+	for _, s := range []string{`{}`, `{"a":1,"b":{"c":[1,"]"]}}`, ``, `{"a":{"a":null}}`, `[`, `{"\"":"\\"}`, "{\"a\" : 0 }"} {
+		f.Add([]byte(s), "a")
+		f.Add([]byte(s), "b.c")
+	}
+	f.Fuzz(func(t *testing.T, data []byte, path string) {
+		got, err := jsonx.Set(data, path, "v")
+		if err != nil {
+			return
+		}
+		require.True(t, json.Valid(got), "%q", got)
+		again, err := jsonx.Set(got, path, "v")
+		require.NoError(t, err)
+		require.Equal(t, string(got), string(again))
+
+		var object map[string]any
+		require.NoError(t, json.Unmarshal(got, &object))
+		var value any = object
+		for name := range strings.SplitSeq(path, ".") {
+			value = value.(map[string]any)[name]
+		}
+		require.Equal(t, "v", value)
+
+		// What the path does not lead to is as it was.
+		var old, all map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(got, &all))
+		if len(bytes.TrimSpace(data)) > 0 {
+			require.NoError(t, json.Unmarshal(data, &old))
+		}
+		changed, _, _ := strings.Cut(path, ".")
+		delete(old, changed)
+		for name, raw := range old {
+			require.Equal(t, string(raw), string(all[name]))
+		}
+	})
+}

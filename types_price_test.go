@@ -1,0 +1,153 @@
+package svc_test
+
+import (
+	"encoding/json"
+	"math"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+func price(t *testing.T, text string) svc.Price {
+	t.Helper()
+	p, err := svc.ParsePrice(text)
+	require.NoError(t, err)
+	return p
+}
+
+func TestPrice(t *testing.T) {
+	for _, tt := range []struct {
+		text, plain, encoded string
+		float                float64
+	}{
+		{`0.1`, "0.1", `0.1`, 0.1},
+		{`"0.1"`, "0.1", `0.1`, 0.1},
+		{`0.0000001`, "0.0000001", `0.0000001`, 1e-7},
+		{`1e-7`, "0.0000001", `1e-7`, 1e-7},
+		{`"1E-7"`, "0.0000001", `1E-7`, 1e-7},
+		{`12.5e-1`, "1.25", `12.5e-1`, 1.25},
+		{`1.5e+3`, "1500", `1.5e+3`, 1500},
+		{`-2.50`, "-2.50", `-2.50`, -2.5},
+		{`-25e-3`, "-0.025", `-25e-3`, -0.025},
+		{`3`, "3", `3`, 3},
+		{`3.0`, "3.0", `3.0`, 3},
+		{`0`, "0", `0`, 0},
+		{`0e99`, "0", `0e99`, 0},
+		{`0.12345678901234567890123`, "0.12345678901234567890123", `0.12345678901234567890123`, 0.12345678901234568},
+	} {
+		p := decode[svc.Price](t, tt.text)
+		require.True(t, p.IsSet(), tt.text)
+		require.False(t, p.IsZero(), tt.text)
+		require.Equal(t, tt.plain, p.String())
+		require.Equal(t, tt.encoded, encode(t, p))
+		require.Equal(t, tt.float, p.Float64())
+		require.Equal(t, p, decode[svc.Price](t, encode(t, p)))
+	}
+}
+
+func TestPriceNotSet(t *testing.T) {
+	for _, text := range []string{`null`, `""`} {
+		p := price(t, "1")
+		require.NoError(t, json.Unmarshal([]byte(text), &p))
+		require.Equal(t, svc.Price{}, p)
+		require.False(t, p.IsSet())
+		require.Empty(t, p.String())
+		require.Zero(t, p.Float64())
+		require.Equal(t, "null", encode(t, p))
+	}
+	require.Equal(t, `{}`, encode(t, struct {
+		Price svc.Price `json:"price,omitzero"`
+	}{}))
+	require.Equal(t, `{"price":0}`, encode(t, struct {
+		Price svc.Price `json:"price,omitzero"`
+	}{price(t, "0")}), "a price of nothing is a price")
+}
+
+func TestPriceErrors(t *testing.T) {
+	for text, value := range map[string]string{
+		`"free"`:                                 `string "free"`,
+		`1e400`:                                  `number 1e400`,
+		`1e400000000`:                            `number 1e400000000`,
+		`1e-401`:                                 `number 1e-401`,
+		`1e99999999999999999999`:                 `number 1e99999999999999999999`,
+		`"$3"`:                                   `string "$3"`,
+		`"Inf"`:                                  `string "Inf"`,
+		`"1e"`:                                   `string "1e"`,
+		`false`:                                  `bool`,
+		`{}`:                                     `object`,
+		"1" + strings.Repeat("0", 308):           `number`, // more than a float64 holds
+		"0." + strings.Repeat("1", 2000):         `number`,
+		`"` + strings.Repeat(" ", 8) + `1` + `"`: `string "        1"`,
+	} {
+		requireTypeError[svc.Price](t, text, value)
+	}
+	for _, text := range []string{"", " 1", "1 ", "+1", ".5", "1.", "01", "0x1", "1,5", "١"} {
+		_, err := svc.ParsePrice(text)
+		require.ErrorContains(t, err, "svc: price: not a decimal number", "%q", text)
+	}
+	_, err := svc.ParsePrice("1e500")
+	require.ErrorContains(t, err, "svc: price: number out of range")
+}
+
+func TestPriceCmp(t *testing.T) {
+	// Each line holds equal prices, and is less than the next one.
+	lines := [][]string{
+		{"-1e300"}, {"-10", "-1e1"}, {"-9.99"}, {"-0.5", "-5e-1"}, {"-1e-300"},
+		{"0", "0.0", "-0", "0e5", "0e-5"},
+		{"1e-400"}, {"0.0000001", "1e-7", "10e-8"}, {"0.1", "0.10", "1e-1"}, {"0.11"}, {"0.2"},
+		{"3", "3.0", "3.00e0", "0.3e1"}, {"3.0000000000000000000000001"}, {"9"}, {"10"}, {"11"}, {"1e307"},
+	}
+	var all, shuffled []svc.Price
+	for i, line := range lines {
+		for _, text := range line {
+			p := price(t, text)
+			all = append(all, p)
+			require.Equal(t, 1, p.Cmp(svc.Price{}), "a price that is not set is the least")
+			require.Equal(t, -1, svc.Price{}.Cmp(p))
+			for j, other := range lines {
+				for _, text := range other {
+					want := min(max(i-j, -1), 1)
+					require.Equal(t, want, p.Cmp(price(t, text)), "%s and %s", p, text)
+				}
+			}
+		}
+	}
+	shuffled = append(shuffled, all...)
+	slices.Reverse(shuffled)
+	slices.SortStableFunc(shuffled, svc.Price.Cmp)
+	for i := range all {
+		require.Zero(t, all[i].Cmp(shuffled[i]))
+	}
+	require.Zero(t, svc.Price{}.Cmp(svc.Price{}))
+}
+
+func FuzzPrice(f *testing.F) {
+	for _, s := range []string{`0.1`, `"0.1"`, `1e-7`, `-0`, `null`, `""`, `1e400`, `"x"`, `3.0`, `1E+30`, `"`, `0e0`} {
+		f.Add([]byte(s), "1.5")
+	}
+	f.Fuzz(func(t *testing.T, b []byte, other string) {
+		var p svc.Price
+		if p.UnmarshalJSON(b) != nil {
+			return
+		}
+		require.NotContains(t, strings.ToLower(p.String()), "e")
+		require.Equal(t, p, decode[svc.Price](t, encode(t, p)))
+		if !p.IsSet() {
+			return
+		}
+		require.False(t, math.IsInf(p.Float64(), 0))
+		require.Zero(t, p.Cmp(price(t, p.String())))
+		exact, ok := new(big.Rat).SetString(p.String())
+		require.True(t, ok)
+		if q, err := svc.ParsePrice(other); err == nil {
+			theirs, _ := new(big.Rat).SetString(q.String())
+			require.Equal(t, exact.Cmp(theirs), p.Cmp(q), "%s and %s", p, q)
+			require.Equal(t, -p.Cmp(q), q.Cmp(p))
+		}
+	})
+}
