@@ -1,0 +1,246 @@
+package svc_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// canned is an in-memory transport with one answer for everything, so that what
+// is measured is the client and not the network.
+type canned struct {
+	status int
+	body   []byte
+}
+
+func (c canned) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+		_ = req.Body.Close()
+	}
+	return &http.Response{
+		StatusCode: c.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header:        http.Header{"Content-Type": {"application/json"}},
+		ContentLength: int64(len(c.body)), Body: io.NopCloser(bytes.NewReader(c.body)), Request: req,
+	}, nil
+}
+
+const serviceJSON = `{"service_id":"svc-1","name":"demo","description":"a demo endpoint","user_id":"user-1",
+"status":"available","status_info":null,"resource_metadata":{"resource_display_name":"GPU A","scale_type":"manual",
+"flavor_id":"flavor-1","target_instance_number":1,"scale_policy":null,"VRAM":"24GB","image_size":"10GB"},
+"billing_metadata":{},"endpoint_metadata":{},"deploy_metadata":{"image_url":"registry.example/app:1",
+"command":"python serve.py","port":8000,"gpu_num":0},"service_type":"normal","created_at":"2024-06-01 10:11:12",
+"updated_at":"2024-06-01 10:11:12","deleted_at":null,"is_deleted":false,"payment_type":"usd"}`
+
+func flavorsJSON(n int) []byte {
+	var b bytes.Buffer
+	b.WriteString(`{"flavor_list":[`)
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"flavor_id":"flavor-%d","display_name":"GPU A","cluster_id":"cluster-1","cluster_flavor_id":"cf-1",
+"meta_info":{"cuda":"12.4","region":"other"},"billing":{"cny_price_unit":7.5,"usd_price_unit":1.05,"token_price_unit":0},
+"created_at":"2024-06-01 10:11:12","updated_at":"2024-06-02 10:11:12","deleted_at":null,"is_deleted":false,
+"available_num":3,"node_max_gpu":8}`, i)
+	}
+	b.WriteString(`]}`)
+	return b.Bytes()
+}
+
+// plainGet is what a caller would write by hand on net/http.
+func plainGet(ctx context.Context, hc *http.Client, url string, out any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+benchToken)
+	req.Header.Set("Accept", "application/json")
+	resp, err := hc.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		var failure struct {
+			Code    any    `json:"code"`
+			Message string `json:"message"`
+		}
+		if err := json.NewDecoder(resp.Body).Decode(&failure); err != nil {
+			return err
+		}
+		return fmt.Errorf("%s: %v %s", resp.Status, failure.Code, failure.Message)
+	}
+	return json.NewDecoder(resp.Body).Decode(out)
+}
+
+const benchToken = "bench-token-0123456789"
+
+// versus runs the SDK's way and the hand-written one in turns, in one benchmark,
+// and reports what lies between.
+func versus(b *testing.B, ours, theirs func() error) {
+	b.Helper()
+	var sdk, plain cost
+	for range 100 { // warm up both
+		require.NoError(b, ours())
+		require.NoError(b, theirs())
+	}
+	n := 0
+	for b.Loop() {
+		sdk.measure(b, ours)
+		plain.measure(b, theirs)
+		n += rounds
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(sdk.allocs)/float64(n), "allocs")
+	b.ReportMetric((float64(sdk.allocs)-float64(plain.allocs))/float64(n), "allocs-over-plain")
+	b.ReportMetric(float64(sdk.bytes)/float64(plain.bytes), "bytes/plain")
+	b.ReportMetric(float64(sdk.time)/float64(plain.time), "time/plain")
+}
+
+// rounds is how many calls are measured in one go.
+const rounds = 200
+
+type cost struct {
+	allocs, bytes uint64
+	time          time.Duration
+}
+
+func (c *cost) measure(b *testing.B, call func() error) {
+	b.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	for range rounds {
+		if err := call(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	c.time += time.Since(start)
+	runtime.ReadMemStats(&after)
+	c.allocs += after.Mallocs - before.Mallocs
+	c.bytes += after.TotalAlloc - before.TotalAlloc
+}
+
+func benchClients(b *testing.B, status int, body []byte) (*svc.Client, *http.Client) {
+	b.Helper()
+	plain := &http.Client{Transport: canned{status, body}}
+	client, err := svc.NewClient("https://api.test", svc.WithToken(benchToken), svc.WithHTTPClient(plain))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return client, plain
+}
+
+func BenchmarkGet(b *testing.B) {
+	client, plain := benchClients(b, 200, []byte(serviceJSON))
+	ctx := b.Context()
+	versus(b,
+		func() error { _, err := client.InferenceServices.Get(ctx, "svc-1"); return err },
+		func() error {
+			return plainGet(ctx, plain, "https://api.test/v1/inference-service/svc-1", new(svc.InferenceService))
+		})
+}
+
+func BenchmarkGetLoopback(b *testing.B) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, serviceJSON)
+	}))
+	defer srv.Close()
+	client, err := svc.NewClient(srv.URL, svc.WithToken(benchToken))
+	if err != nil {
+		b.Fatal(err)
+	}
+	plain := &http.Client{Transport: &http.Transport{}}
+	ctx := b.Context()
+	versus(b,
+		func() error { _, err := client.InferenceServices.Get(ctx, "svc-1"); return err },
+		func() error {
+			return plainGet(ctx, plain, srv.URL+"/v1/inference-service/svc-1", new(svc.InferenceService))
+		})
+}
+
+func BenchmarkFlavors100(b *testing.B) {
+	client, plain := benchClients(b, 200, flavorsJSON(100))
+	ctx := b.Context()
+	versus(b,
+		func() error { _, err := client.Flavors.List(ctx); return err },
+		func() error {
+			var list struct {
+				Flavors []svc.Flavor `json:"flavor_list"`
+			}
+			return plainGet(ctx, plain, "https://api.test/v1/inference-service/flavor", &list)
+		})
+}
+
+func BenchmarkNotFound(b *testing.B) {
+	client, plain := benchClients(b, 404, []byte(`{"code":"not_found","message":"there is no such inference service","request_id":"req-12345"}`))
+	ctx := b.Context()
+	expect := func(err error) error {
+		if err == nil {
+			return fmt.Errorf("no error")
+		}
+		return nil
+	}
+	versus(b,
+		func() error { _, err := client.InferenceServices.Get(ctx, "svc-1"); return expect(err) },
+		func() error {
+			return expect(plainGet(ctx, plain, "https://api.test/v1/inference-service/svc-1", new(svc.InferenceService)))
+		})
+}
+
+func BenchmarkConnections(b *testing.B) {
+	var opened atomic.Int64
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, serviceJSON)
+	}))
+	srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	srv.Start()
+	defer srv.Close()
+	client, err := svc.NewClient(srv.URL, svc.WithToken(benchToken))
+	if err != nil {
+		b.Fatal(err)
+	}
+	plain := &http.Client{Transport: &http.Transport{}}
+	storm := func(call func() error) float64 {
+		before := opened.Load()
+		var callers sync.WaitGroup
+		for range 64 {
+			callers.Go(func() {
+				for range 60 {
+					if err := call(); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		callers.Wait()
+		return float64(opened.Load() - before)
+	}
+	for b.Loop() {
+		b.ReportMetric(storm(func() error { _, err := client.InferenceServices.Get(b.Context(), "svc-1"); return err }), "conns")
+		b.ReportMetric(storm(func() error {
+			return plainGet(b.Context(), plain, srv.URL+"/v1/inference-service/svc-1", new(svc.InferenceService))
+		}), "plain-conns")
+	}
+}

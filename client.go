@@ -1,0 +1,347 @@
+package svc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"example.com/svc/internal/chain"
+	"example.com/svc/internal/errbody"
+	"example.com/svc/internal/jsonx"
+)
+
+// Version is the version of this package, as its User-Agent names it.
+const Version = "0.1.0"
+
+// Client is the entry to the service: one field for each group of resources. It
+// holds the base URL and the token, is safe for concurrent use, and shares one
+// pool of connections among all its calls. Make one with [NewClient] and keep it.
+type Client struct {
+	// Flavors lists the GPU offerings.
+	Flavors *FlavorClient
+	// InferenceServices manages dedicated endpoints.
+	InferenceServices *InferenceServiceClient
+
+	base      base
+	chain     *chain.Chain
+	hasToken  bool
+	inference string // base of the addresses at which endpoints are reached; empty: not known
+}
+
+// NewClient makes a client of the service at baseURL, an absolute http or https
+// URL. A path in it is kept as a prefix of every call, and a trailing slash does
+// not matter. Nothing is sent. The URL and all options are checked; an error
+// does not repeat them, since what was mixed up may be a secret.
+//
+// Plain http is refused unless the host is this machine's loopback or
+// [WithInsecureHTTP] is given: the token would be readable on the way.
+//
+// Without [WithToken] or [WithTokenSource] only the public file list works, and
+// every other call is an [ErrNoToken].
+func NewClient(baseURL string, opts ...Option) (*Client, error) {
+	cfg := config{Config: chain.Config{Timeout: DefaultTimeout}}
+	cfg.Retry = chain.Policy(RetryPolicy{}.withDefaults())
+	for _, opt := range opts {
+		if opt == nil {
+			continue
+		}
+		if err := opt(&cfg); err != nil {
+			return nil, err
+		}
+	}
+	b, err := parseBase("base URL", baseURL, cfg.insecure)
+	if err != nil {
+		return nil, err
+	}
+	inference := ""
+	if cfg.inference != nil {
+		u, err := parseBase("inference URL", *cfg.inference, true)
+		if err != nil {
+			return nil, err
+		}
+		inference = u.String()
+	}
+	c := &Client{base: b, inference: inference, hasToken: cfg.Token != nil}
+	cfg.finish(&b.URL)
+	c.chain = chain.New(cfg.Config)
+	c.Flavors = &FlavorClient{c}
+	c.InferenceServices = &InferenceServiceClient{c}
+	return c, nil
+}
+
+// NewClientFromEnv is [NewClient] with the base URL of SVC_BASE_URL, the token
+// of SVC_API_TOKEN and, if that is set, the address of endpoints of
+// SVC_INFERENCE_URL. Options win over the environment. A missing base URL is an
+// error, and so is a missing token when no option brings one.
+func NewClientFromEnv(opts ...Option) (*Client, error) {
+	baseURL := os.Getenv("SVC_BASE_URL")
+	if strings.TrimSpace(baseURL) == "" {
+		return nil, errors.New("svc: SVC_BASE_URL is not set: it holds the base URL of the service")
+	}
+	env := []Option{tokenFromEnv}
+	if u := os.Getenv("SVC_INFERENCE_URL"); u != "" {
+		env = append(env, WithInferenceURL(u))
+	}
+	return NewClient(baseURL, append(append(env, opts...), requireToken)...)
+}
+
+// CloseIdleConnections closes the connections that no call is using. It does
+// nothing to the client of [WithHTTPClient] when that has a transport of its
+// own. A program that ends does not need it.
+func (c *Client) CloseIdleConnections() { c.chain.CloseIdle() }
+
+// String names the service that the client talks to.
+func (c *Client) String() string { return "svc client of " + c.base.String() }
+
+// Do calls an operation that this package does not know. The path is relative
+// to the base URL and starts with a slash; what it holds of ids is escaped by
+// the caller, and a query is given with [WithQuery]. The body is sent as JSON
+// (a [json.RawMessage] as it is), nil for none. A successful answer is decoded
+// into out, unless that is nil; a *[json.RawMessage] takes it as it is.
+//
+// Like the methods of the resources, it retries GET, HEAD, PUT, DELETE and
+// OPTIONS as repeatable, and any other method only while the request certainly
+// did not take effect: after that the error is an [OutcomeUnknownError].
+func (c *Client) Do(ctx context.Context, method, path string, body, out any, opts ...RequestOption) error {
+	k := call{method: strings.ToUpper(method), route: path, body: body, raw: true}
+	switch k.method {
+	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions:
+	default:
+		k.once = true
+	}
+	r, err := c.send(ctx, &k, opts)
+	if err != nil || out == nil {
+		return err
+	}
+	return c.decode(&k, r, out)
+}
+
+// call is what a method asks for.
+type call struct {
+	method string
+	route  string // with {…} where the id goes
+	id     string
+	hasID  bool
+	raw    bool // route is a path already
+	query  url.Values
+	body   any
+	err    error // what is wrong with the request
+
+	once   bool   // a create: never repeated when it may have taken effect
+	name   string // of what is created
+	public bool   // needs no token and sends none
+	linger time.Duration
+}
+
+func get(route string) call { return call{method: http.MethodGet, route: route} }
+func getID(route, id string) call {
+	return call{method: http.MethodGet, route: route, id: id, hasID: true}
+}
+func deleteID(route, id string) call {
+	return call{method: http.MethodDelete, route: route, id: id, hasID: true}
+}
+func putID(route, id string, b any) call {
+	return call{method: http.MethodPut, route: route, id: id, hasID: true, body: b}
+}
+
+// create is a POST that makes a record of the given name.
+func create(route, name string, body any) call {
+	return call{method: http.MethodPost, route: route, body: body, once: true, name: name}
+}
+
+// checked is the call unless something is wrong with the request.
+func (k call) checked(p problems) call {
+	k.err = p.err()
+	return k
+}
+
+// do makes a call and decodes the record that it promises.
+func do[T any](ctx context.Context, c *Client, k call, opts []RequestOption) (*T, error) {
+	r, err := c.send(ctx, &k, opts)
+	if err != nil {
+		return nil, err
+	}
+	out := new(T)
+	if err := c.decode(&k, r, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// doList makes a call whose answer is an array.
+func doList[T any](ctx context.Context, c *Client, k call, opts []RequestOption) ([]T, error) {
+	list, err := do[[]T](ctx, c, k, opts)
+	if err != nil {
+		return nil, err
+	}
+	return *list, nil
+}
+
+// doDelete makes a call whose answer may hold anything, except a page for
+// people: that is a proxy's, and the record may still be there.
+func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) error {
+	r, err := c.send(ctx, &k, opts)
+	if err == nil && bytes.HasPrefix(bytes.TrimSpace(jsonx.TrimBOM(r.Body)), []byte("<")) {
+		err = c.notPromised(&k, r, "", errors.New("a page of markup, as proxies send"))
+	}
+	return err
+}
+
+// send checks a call, carries it out, and makes an error of everything but success.
+func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*chain.Result, error) {
+	if k.err != nil {
+		return nil, k.err
+	}
+	req := options(opts)
+	u, err := c.base.join(k, req.query)
+	if err != nil {
+		return nil, err
+	}
+	body, err := k.encode(req.fields)
+	if err != nil {
+		return nil, err
+	}
+	if err := req.problems.err(); err != nil {
+		return nil, err
+	}
+	if !k.public && !c.hasToken {
+		return nil, &TransportError{Method: k.method, Route: k.route, Err: ErrNoToken}
+	}
+	header := make(http.Header, 4+len(req.header))
+	header["Accept"] = acceptJSON
+	if body != nil {
+		header["Content-Type"] = contentJSON
+	}
+	for key, values := range req.header {
+		header[key] = values
+	}
+	r := c.chain.Do(ctx, &chain.Call{
+		Method: k.method, Route: k.route, URL: u, Header: header, Auth: !k.public,
+		Once: k.once, Body: body, MaxAttempts: req.attempts, Linger: k.linger,
+	})
+	if req.response != nil {
+		*req.response = Response{
+			StatusCode: r.StatusCode, Header: r.Header, RequestID: chain.RequestID(r.Header),
+			Attempts: r.Attempts, Body: r.Body,
+		}
+	}
+	return r, c.verdict(k, r)
+}
+
+// options collects what the caller of a method wants otherwise.
+func options(opts []RequestOption) *request {
+	if len(opts) == 0 {
+		return &noOptions
+	}
+	r := new(request)
+	for _, opt := range opts {
+		if opt != nil {
+			opt(r)
+		}
+	}
+	return r
+}
+
+var (
+	noOptions   request // never written to
+	acceptJSON  = []string{"application/json"}
+	contentJSON = []string{"application/json"}
+)
+
+// verdict turns what happened to a call into its error, nil for success.
+func (c *Client) verdict(k *call, r *chain.Result) error {
+	switch {
+	case r.OK():
+		return nil
+	case r.Fail == nil:
+		e := c.newError(k, r)
+		// A redirect after a create can mean "done, look there".
+		seeOther := e.StatusCode >= 301 && e.StatusCode <= 303
+		if k.once && (r.Acted || seeOther) {
+			return c.unknown(k, r, e)
+		}
+		if k.method == http.MethodDelete && r.Acted && errors.Is(e, ErrNotFound) {
+			return nil // an attempt before this one did it, and its answer was lost
+		}
+		return e
+	}
+	e := &TransportError{Method: k.method, Route: k.route, Attempts: r.Attempts, Err: r.Fail}
+	if r.StatusCode != 0 {
+		e.Last = c.newError(k, r)
+	}
+	if k.once && r.Acted {
+		return c.unknown(k, r, e)
+	}
+	return e
+}
+
+// unknown says that a create may or may not have taken effect.
+func (c *Client) unknown(k *call, r *chain.Result, cause error) error {
+	const most = 64 << 10
+	body, _ := c.chain.Redactor().Cut(r.Body, most, r.Cut)
+	return &OutcomeUnknownError{
+		Method: k.method, Route: k.route, Name: k.name, ID: findID(k.route, body),
+		StatusCode: max(r.StatusCode, r.Broken), Body: body, Err: cause,
+	}
+}
+
+// identified is a record with an id of its own.
+type identified interface {
+	identity() (field, id string)
+}
+
+// decode reads a successful answer into out, and takes nothing for a record
+// that is not the one asked for.
+func (c *Client) decode(k *call, r *chain.Result, out any) error {
+	body := jsonx.TrimBOM(r.Body)
+	if raw, ok := out.(*json.RawMessage); ok && k.raw {
+		*raw = bytes.Clone(r.Body)
+		return nil
+	}
+	var field string
+	err := json.Unmarshal(body, out)
+	switch rec, ok := out.(identified); {
+	case err != nil && len(bytes.TrimSpace(body)) == 0:
+		err = fmt.Errorf("the body is empty: %w", io.ErrUnexpectedEOF)
+	case err != nil:
+		if path, leaf := jsonx.Locate(body, out); leaf != nil {
+			field, err = path, leaf
+		}
+	case ok:
+		var id string
+		if field, id = rec.identity(); id == "" {
+			err = errors.New("missing from the answer")
+		} else if k.hasID && id != k.id {
+			err = errors.New("the answer is about another record than was asked for")
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	return c.notPromised(k, r, field, err)
+}
+
+// notPromised makes the error of a successful answer that is not what it should
+// be.
+func (c *Client) notPromised(k *call, r *chain.Result, field string, err error) error {
+	red := c.chain.Redactor()
+	contentType := r.Header.Get("Content-Type")
+	bounded, _ := red.Cut(jsonx.TrimBOM(r.Body), 4<<10, false)
+	e := &DecodeError{
+		Method: k.method, Route: k.route, StatusCode: r.StatusCode, ContentType: red.String(contentType),
+		RequestID: red.String(chain.RequestID(r.Header)), Field: red.String(field),
+		Excerpt: errbody.ExcerptScrubbed(contentType, bounded, red.String), Err: red.Error(err),
+	}
+	if k.once {
+		return c.unknown(k, r, e)
+	}
+	return e
+}

@@ -1,0 +1,160 @@
+package svc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"example.com/svc/internal/poll"
+)
+
+const (
+	deployGrace  = 30 * time.Second // for a new id to become readable
+	cleanUpLimit = 30 * time.Second // for the delete after a failure
+	createLinger = 10 * time.Second // for the answer to a create whose ctx has ended
+)
+
+// DeployOptions sets up [InferenceServiceClient.Deploy]. Nil stands for the zero
+// value.
+type DeployOptions struct {
+	WaitOptions
+
+	// DeleteOnFailure deletes what was created when it does not become
+	// available, whatever the reason: also when ctx ends, or when one of the
+	// functions in these options panics. The delete has a context of its own,
+	// limited to 30 s.
+	DeleteOnFailure bool
+
+	// OnCreate is called with the new record before the wait begins: the moment
+	// to write the id down.
+	OnCreate func(*InferenceService)
+
+	// CreateOptions go with the create call.
+	CreateOptions []RequestOption
+}
+
+// DeployError says that an endpoint was created and is not available. What
+// became of the instance is in Gone.
+type DeployError struct {
+	ServiceID  string            // never empty
+	Service    *InferenceService // the record as seen last; nil when only the id is known
+	Gone       bool              // true: it was deleted; false: it may still be running and billed
+	CleanUpErr error             // why the delete of DeleteOnFailure failed
+	Err        error             // why it is not available: a WaitError, or an OutcomeUnknownError whose answer showed the id
+}
+
+// Error says what happened, what may be running, and what to do about it.
+func (e *DeployError) Error() string {
+	text := fmt.Sprintf("svc: deploying %s: %s", e.ServiceID, detail(e.Err))
+	if e.Gone {
+		return text + "; the instance was deleted"
+	}
+	text += "; the instance may still be running and billed: delete " + e.ServiceID + " if it is not wanted"
+	if e.CleanUpErr != nil {
+		text += "; deleting it failed: " + detail(e.CleanUpErr)
+	}
+	return text
+}
+
+// Unwrap gives the reason, and the error of the clean-up.
+func (e *DeployError) Unwrap() []error {
+	if e.CleanUpErr != nil {
+		return []error{e.Err, e.CleanUpErr}
+	}
+	return []error{e.Err}
+}
+
+// Deploy creates an endpoint and waits until it is available.
+//
+// An error before anything was created is the one of
+// [InferenceServiceClient.Create]; after that it is a [DeployError], which
+// always holds the id and says whether the instance is gone. When ctx ends while
+// the create is on its way, its answer is awaited up to 10 s more, so that the
+// id is not lost: the service has no call that would find it again. The last
+// record is returned along with an error.
+//
+// POST /v1/inference-service, then GET and perhaps DELETE /v1/inference-service/{service_id}
+func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions) (*InferenceService, error) {
+	var o DeployOptions
+	if opts != nil {
+		o = *opts
+	}
+	if o.Probe != nil {
+		if _, err := c.URL("probe"); err != nil {
+			return nil, err // better now than with an instance running
+		}
+	}
+	k := create(services, req.Name, &req).checked(req.problems())
+	k.linger = createLinger
+	s, err := do[InferenceService](ctx, c.client, k, o.CreateOptions)
+	d := deployment{client: c, created: time.Now(), record: s}
+	if unknown := new(OutcomeUnknownError); errors.As(err, &unknown) && unknown.ID != "" {
+		d.id = unknown.ID
+	} else if err != nil {
+		return nil, err
+	} else {
+		d.id = s.ServiceID
+	}
+
+	over := false
+	defer func() {
+		if !over && o.DeleteOnFailure { // a panic in one of the caller's functions
+			_, _ = d.cleanUp(ctx)
+		}
+	}()
+	if err == nil {
+		if o.OnCreate != nil {
+			o.OnCreate(s)
+		}
+		var last *InferenceService
+		last, err = c.wait(d.id, "available", o.withDefaults(deployGrace), true).run(ctx, settle(untilAvailable))
+		if last != nil {
+			d.record = last
+		}
+	}
+	over = true
+	if err == nil {
+		return d.record, nil
+	}
+	failure := &DeployError{ServiceID: d.id, Service: d.record, Err: err}
+	if o.DeleteOnFailure {
+		failure.Gone, failure.CleanUpErr = d.cleanUp(ctx)
+	}
+	return d.record, failure
+}
+
+// deployment is what is known of an endpoint that was just created.
+type deployment struct {
+	client  *InferenceServiceClient
+	id      string
+	created time.Time
+	record  *InferenceService
+}
+
+// cleanUp deletes the endpoint, whatever became of ctx. "Not found" soon after
+// the creation is no proof that it is gone: the record may not be readable yet.
+func (d *deployment) cleanUp(ctx context.Context) (gone bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
+	defer cancel()
+	pace := poll.New(ctx, 500*time.Millisecond, 5*time.Second)
+	for {
+		last := d.client.Delete(ctx, d.id)
+		switch {
+		case last == nil:
+			return true, nil
+		case ctx.Err() == nil || err == nil:
+			err = last // the end of the time says less than what came before it
+		}
+		notFound := errors.Is(last, ErrNotFound)
+		if notFound && time.Since(d.created) >= deployGrace {
+			return true, nil
+		}
+		if errors.Is(last, ErrUnauthorized) || errors.Is(last, ErrForbidden) || errors.As(last, new(*ValidationError)) {
+			return false, err
+		}
+		if pace.Sleep(pace.Next(0)) != nil {
+			return false, err
+		}
+	}
+}

@@ -1,0 +1,316 @@
+package svc
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"example.com/svc/internal/chain"
+	"example.com/svc/internal/errbody"
+)
+
+// Questions to ask of an error with [errors.Is]. The facts behind the answer are
+// in the error types of this package, for [errors.As].
+var (
+	// ErrUnauthorized: the service did not accept the token (401).
+	ErrUnauthorized = errors.New("svc: unauthorized")
+	// ErrForbidden: the token may not do this (403).
+	ErrForbidden = errors.New("svc: forbidden")
+	// ErrNotFound: there is no such record (404 or 410), or a wait found that
+	// the record is deleted.
+	ErrNotFound = errors.New("svc: not found")
+	// ErrConflict: the state of the record does not allow the call (409).
+	ErrConflict = errors.New("svc: conflict")
+	// ErrRateLimited: too many requests (429), still after all attempts.
+	ErrRateLimited = errors.New("svc: rate limited")
+	// ErrServer: the service failed (any 5xx), still after all attempts.
+	ErrServer = errors.New("svc: server error")
+	// ErrRedirect: the service answered with a redirect that is not followed (3xx).
+	ErrRedirect = errors.New("svc: redirect not followed")
+	// ErrRetired: an operation of the legacy job API is gone (404 or 410). The
+	// service migrated it to a newer asynchronous inference API, which this
+	// package does not cover.
+	ErrRetired = errors.New("svc: the legacy job API is retired")
+	// ErrOutcomeUnknown: a create or register call was sent, and whether it took
+	// effect is not known. See [OutcomeUnknownError].
+	ErrOutcomeUnknown = errors.New("svc: outcome unknown")
+	// ErrNoToken: the call needs a token and the client has none. Nothing was
+	// sent. See [WithToken].
+	ErrNoToken = errors.New("svc: no token")
+	// ErrTimeout: one attempt took longer than [WithTimeout] allows, or a
+	// transfer stood still for too long. It is not the end of the caller's
+	// context: that is [context.DeadlineExceeded].
+	ErrTimeout = errors.New("svc: attempt timed out")
+	// ErrTooLarge: an answer was larger than this package reads (32 MiB).
+	ErrTooLarge = chain.ErrTooLarge
+	// ErrUnavailable: a wait found the inference service in the state unavailable.
+	ErrUnavailable = errors.New("svc: the inference service is unavailable")
+	// ErrStopped: a wait found the inference service stopped.
+	ErrStopped = errors.New("svc: the inference service is stopped")
+	// ErrTruncated: a transfer ended before all announced bytes had come.
+	ErrTruncated = errors.New("svc: truncated")
+)
+
+// Error is an answer of the service other than success. Its text holds neither
+// body, query nor token, so it can be logged. The service's error bodies are
+// undocumented: Code, Message and RequestID are what could be found in the usual
+// places, and may be empty.
+type Error struct {
+	Method     string        // "GET"
+	Route      string        // "/v1/files/{file_id}": the path with its parameters by name
+	StatusCode int           // 404
+	Code       string        // the service's own code, from the body
+	Message    string        // one line for people, from the body
+	RequestID  string        // from a header such as X-Request-Id, or the body
+	RetryAfter time.Duration // how long the service asked to wait; 0: it did not
+	Attempts   int           // how often the call was tried
+	Header     http.Header   // of the answer, without secrets
+	Body       []byte        // the first 64 KiB; a token or a link's query in it is replaced by REDACTED
+}
+
+// Error reads "svc: GET /v1/files/{file_id}: 404 Not Found: message".
+func (e *Error) Error() string { return where(e.Method, e.Route) + e.detail() }
+
+func (e *Error) detail() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d", e.StatusCode)
+	if text := http.StatusText(e.StatusCode); text != "" {
+		b.WriteString(" " + text)
+	}
+	if e.StatusCode >= 300 && e.StatusCode < 400 {
+		b.WriteString(": the redirect is not followed")
+	}
+	if e.Message != "" {
+		b.WriteString(": " + e.Message)
+	}
+	if e.Code != "" && e.Code != e.Message {
+		b.WriteString(" (code " + e.Code + ")")
+	}
+	if e.retired() {
+		b.WriteString(": the legacy job API is retired; the service migrated it to a newer asynchronous inference API")
+	}
+	if e.RequestID != "" {
+		b.WriteString(" (request " + e.RequestID + ")")
+	}
+	b.WriteString(tries(e.Attempts))
+	return b.String()
+}
+
+// Is answers for the sentinels of this package that go by a status code.
+func (e *Error) Is(target error) bool {
+	s := e.StatusCode
+	switch target {
+	case ErrUnauthorized:
+		return s == http.StatusUnauthorized
+	case ErrForbidden:
+		return s == http.StatusForbidden
+	case ErrNotFound:
+		return s == http.StatusNotFound || s == http.StatusGone
+	case ErrConflict:
+		return s == http.StatusConflict
+	case ErrRateLimited:
+		return s == http.StatusTooManyRequests
+	case ErrServer:
+		return s >= 500
+	case ErrRedirect:
+		return s >= 300 && s < 400
+	case ErrRetired:
+		return e.retired()
+	}
+	return false
+}
+
+func (e *Error) retired() bool {
+	return (e.StatusCode == http.StatusNotFound || e.StatusCode == http.StatusGone) &&
+		(strings.HasPrefix(e.Route, videoJobs) || strings.HasPrefix(e.Route, imageJobs))
+}
+
+// TransportError says that a call got no (whole) answer: the connection failed,
+// the attempt timed out, or ctx ended. For a call that changes nothing, or that
+// can be repeated, that is all there is to know; a create or register that may
+// have taken effect comes as an [OutcomeUnknownError] instead.
+type TransportError struct {
+	Method   string
+	Route    string
+	Attempts int    // 0: nothing was sent
+	Last     *Error // the last answer before ctx ended the wait for another attempt; nil if there was none
+	Err      error  // the cause; context and network errors can be reached through it
+}
+
+// Error names the call and the cause.
+func (e *TransportError) Error() string { return where(e.Method, e.Route) + e.detail() }
+
+func (e *TransportError) detail() string {
+	text := e.Err.Error() + tries(e.Attempts)
+	if e.Last != nil {
+		text += ", while waiting to try again after " + e.Last.detail()
+	}
+	return text
+}
+
+// Unwrap gives the cause, and the last answer if there was one.
+func (e *TransportError) Unwrap() []error {
+	if e.Last != nil {
+		return []error{e.Err, e.Last}
+	}
+	return []error{e.Err}
+}
+
+// Is reports ErrTimeout for an attempt that took too long.
+func (e *TransportError) Is(target error) bool {
+	return target == ErrTimeout && errors.As(e.Err, new(*chain.TimeoutError))
+}
+
+// OutcomeUnknownError says that a call that must not be repeated blindly was
+// sent and that its outcome is not known: the answer was lost, cut, late or not
+// the promised record. What was to be created may exist, and an instance is
+// billed from its creation. The service has no call that lists endpoints: keep
+// Name and ID, look at Body, and find out before creating again.
+type OutcomeUnknownError struct {
+	Method     string
+	Route      string
+	Name       string // of the request: the service's name, or the file's
+	ID         string // the id of the new record, when a part of the answer shows one
+	StatusCode int    // 0: no answer
+	Body       []byte // what came of the answer, at most 64 KiB, without secrets
+	Err        error  // why the outcome is not known
+}
+
+// Error says what may exist and why that is not known.
+func (e *OutcomeUnknownError) Error() string {
+	var b strings.Builder
+	b.WriteString(where(e.Method, e.Route) + "outcome unknown: ")
+	if e.Name != "" {
+		fmt.Fprintf(&b, "%q ", e.Name)
+	} else {
+		b.WriteString("the record ")
+	}
+	if e.ID != "" {
+		fmt.Fprintf(&b, "(id %s) ", e.ID)
+	}
+	b.WriteString("may or may not have been created; do not repeat the call before you know: " + detail(e.Err))
+	return b.String()
+}
+
+// Unwrap gives the cause.
+func (e *OutcomeUnknownError) Unwrap() error { return e.Err }
+
+// Is makes errors.Is(err, ErrOutcomeUnknown) true.
+func (e *OutcomeUnknownError) Is(target error) bool { return target == ErrOutcomeUnknown }
+
+// DecodeError says that the service reported success, but with something other
+// than what it promises: not JSON, empty, a record without its id, a record
+// with another id, or a value of the wrong type.
+type DecodeError struct {
+	Method      string
+	Route       string
+	StatusCode  int
+	ContentType string
+	RequestID   string
+	Field       string // "flavor_list[3].available_num"; empty when the whole answer is not as promised
+	Excerpt     string // the beginning of the answer, one line, without secrets
+	Err         error
+}
+
+// Error names the call, the field and the problem.
+func (e *DecodeError) Error() string { return where(e.Method, e.Route) + e.detail() }
+
+func (e *DecodeError) detail() string {
+	text := fmt.Sprintf("the answer (%d, %s) is not what the service promises: ", e.StatusCode, orElse(e.ContentType, "no content type"))
+	if e.Field != "" {
+		text += e.Field + ": "
+	}
+	text += e.Err.Error()
+	if e.Excerpt != "" && e.Field == "" {
+		text += ": " + e.Excerpt
+	}
+	if e.RequestID != "" {
+		text += " (request " + e.RequestID + ")"
+	}
+	return text
+}
+
+// Unwrap gives the decoder's error.
+func (e *DecodeError) Unwrap() error { return e.Err }
+
+// FieldError is one thing that is wrong with a request.
+type FieldError struct {
+	Field   string // as in the request body: "deploy_metadata.port"
+	Problem string // "must be between 1 and 65535"
+}
+
+// ValidationError says that a request was not sent because it cannot be right.
+// It names everything that is wrong with it.
+type ValidationError struct {
+	Fields []FieldError
+}
+
+// Error lists all fields.
+func (e *ValidationError) Error() string {
+	parts := make([]string, len(e.Fields))
+	for i, f := range e.Fields {
+		parts[i] = f.Field + " " + f.Problem
+	}
+	return "svc: not sent: " + strings.Join(parts, "; ")
+}
+
+// problems collects what is wrong with a request.
+type problems []FieldError
+
+func (p *problems) add(bad bool, field, problem string) {
+	if bad {
+		*p = append(*p, FieldError{field, problem})
+	}
+}
+
+func (p problems) err() error {
+	if len(p) == 0 {
+		return nil
+	}
+	return &ValidationError{Fields: p}
+}
+
+func where(method, route string) string { return "svc: " + method + " " + route + ": " }
+
+func tries(n int) string {
+	if n < 2 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d attempts)", n)
+}
+
+// detail is an error's text without the call that an outer text already names.
+func detail(err error) string {
+	if d, ok := err.(interface{ detail() string }); ok { //nolint:errorlint // the text of this error, not of a cause
+		return d.detail()
+	}
+	return strings.TrimPrefix(err.Error(), "svc: ")
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// newError makes an Error of an answer.
+func (c *Client) newError(k *call, r *chain.Result) *Error {
+	red := c.chain.Redactor()
+	contentType := r.Header.Get("Content-Type")
+	body, _ := red.Cut(r.Body, len(r.Body), r.Cut)
+	info := errbody.ParseScrubbed(contentType, body, red.String)
+	e := &Error{
+		Method: k.method, Route: k.route, StatusCode: r.StatusCode,
+		Code: info.Code, Message: info.Message,
+		RequestID:  orElse(red.String(chain.RequestID(r.Header)), info.RequestID),
+		RetryAfter: r.RetryAfter, Attempts: r.Attempts,
+		Header: red.Header(r.Header), Body: body,
+	}
+	if e.Message == "" && len(r.Body) > 0 {
+		e.Message = errbody.ExcerptScrubbed(contentType, body, red.String)
+	}
+	return e
+}

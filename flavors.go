@@ -1,0 +1,155 @@
+package svc
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Flavor is a GPU offering: what an inference service runs on.
+type Flavor struct {
+	FlavorID        string         `json:"flavor_id"`    // names the flavor in a create request
+	DisplayName     string         `json:"display_name"` // the GPU's type
+	ClusterID       string         `json:"cluster_id"`
+	ClusterFlavorID string         `json:"cluster_flavor_id"`
+	MetaInfo        FlavorMetaInfo `json:"meta_info"`
+	Billing         FlavorBilling  `json:"billing"`
+	CreatedAt       Time           `json:"created_at"`
+	UpdatedAt       Time           `json:"updated_at"`
+	DeletedAt       Time           `json:"deleted_at"` // zero while the flavor is offered
+	IsDeleted       bool           `json:"is_deleted"`
+	AvailableNum    Int            `json:"available_num"` // instances that can be had now
+	NodeMaxGPU      Int            `json:"node_max_gpu"`  // most GPUs that one instance can have
+}
+
+// FlavorMetaInfo says where and with what a flavor runs.
+type FlavorMetaInfo struct {
+	CUDA   string `json:"cuda"` // version, such as "12.4"
+	Region Region `json:"region"`
+}
+
+// FlavorBilling holds the price of one unit of use. The service does not show
+// what the unit is.
+type FlavorBilling struct {
+	CNYPriceUnit   Price `json:"cny_price_unit"`
+	USDPriceUnit   Price `json:"usd_price_unit"`
+	TokenPriceUnit Price `json:"token_price_unit"`
+}
+
+// Price is the price in a currency; unset for a currency that is not known.
+func (b FlavorBilling) Price(c Currency) Price {
+	switch c {
+	case CurrencyUSD:
+		return b.USDPriceUnit
+	case CurrencyCNY:
+		return b.CNYPriceUnit
+	case CurrencyToken:
+		return b.TokenPriceUnit
+	}
+	return Price{}
+}
+
+// FlavorClient lists GPU offerings. Reach it through [Client.Flavors].
+type FlavorClient struct{ client *Client }
+
+type flavorList struct {
+	Flavors []Flavor `json:"flavor_list"`
+}
+
+// List returns all flavors, in the order of the service.
+//
+// GET /v1/inference-service/flavor
+func (c *FlavorClient) List(ctx context.Context, opts ...RequestOption) ([]Flavor, error) {
+	list, err := do[flavorList](ctx, c.client, get("/v1/inference-service/flavor"), opts)
+	if err != nil {
+		return nil, err
+	}
+	return list.Flavors, nil
+}
+
+// FlavorQuery says what a flavor must have. A field at its zero value does not
+// restrict.
+type FlavorQuery struct {
+	Name           string   // a part of the GPU's type name, upper or lower case
+	Region         Region   // exactly this one
+	MinCUDA        string   // this CUDA version or a later one, compared as numbers: 12.10 is later than 12.4
+	MinAvailable   int      // so many instances can be had now
+	MinGPUsPerNode int      // so many GPUs can be had in one instance
+	Currency       Currency // of the price that the result is sorted by; zero: USD
+}
+
+// Find returns the flavors that have what q asks for, the cheapest first; those
+// without a price in the currency come last. Deleted flavors are left out. No
+// match is an empty result and no error. The choice is made here, from
+// [FlavorClient.List]: the service has no search.
+//
+// GET /v1/inference-service/flavor
+func (c *FlavorClient) Find(ctx context.Context, q FlavorQuery, opts ...RequestOption) ([]Flavor, error) {
+	minCUDA, err := q.check()
+	if err != nil {
+		return nil, err
+	}
+	all, err := c.List(ctx, opts...)
+	if err != nil {
+		return nil, err
+	}
+	found := slices.DeleteFunc(all, func(f Flavor) bool { return !q.matches(&f, minCUDA) })
+	currency := Currency(orElse(string(q.Currency), string(CurrencyUSD)))
+	slices.SortStableFunc(found, func(a, b Flavor) int {
+		x, y := a.Billing.Price(currency), b.Billing.Price(currency)
+		if x.IsSet() != y.IsSet() {
+			return cmp.Compare(b2i(y.IsSet()), b2i(x.IsSet()))
+		}
+		return x.Cmp(y)
+	})
+	return found, nil
+}
+
+func (q *FlavorQuery) check() (minCUDA []int, err error) {
+	var p problems
+	minCUDA, ok := version(q.MinCUDA)
+	p.add(q.MinCUDA != "" && !ok, "MinCUDA", "must be a version such as 12.4")
+	p.add(q.MinAvailable < 0, "MinAvailable", "must not be negative")
+	p.add(q.MinGPUsPerNode < 0, "MinGPUsPerNode", "must not be negative")
+	switch q.Currency {
+	case "", CurrencyUSD, CurrencyCNY, CurrencyToken:
+	default:
+		p.add(true, "Currency", "must be one that flavors have a price in: usd, cny or token")
+	}
+	return minCUDA, p.err()
+}
+
+func (q *FlavorQuery) matches(f *Flavor, minCUDA []int) bool {
+	cuda, known := version(f.MetaInfo.CUDA)
+	return !f.IsDeleted &&
+		strings.Contains(strings.ToLower(f.DisplayName), strings.ToLower(q.Name)) &&
+		(q.Region == "" || f.MetaInfo.Region == q.Region) &&
+		(q.MinCUDA == "" || known && slices.Compare(cuda, minCUDA) >= 0) &&
+		int64(f.AvailableNum) >= int64(q.MinAvailable) &&
+		int64(f.NodeMaxGPU) >= int64(q.MinGPUsPerNode)
+}
+
+// version reads "12.4" as numbers, without trailing zeros: 12.0 is 12.
+func version(s string) (numbers []int, ok bool) {
+	s = strings.TrimPrefix(strings.ToLower(strings.TrimSpace(s)), "v")
+	for part := range strings.SplitSeq(s, ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 0 {
+			return nil, false
+		}
+		numbers = append(numbers, n)
+	}
+	for len(numbers) > 1 && numbers[len(numbers)-1] == 0 {
+		numbers = numbers[:len(numbers)-1]
+	}
+	return numbers, true
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,375 @@
+package chain
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"example.com/svc/internal/cause"
+)
+
+// RoundTrip makes one HTTP exchange of a call. It is the transport below the
+// retries and the redirects; the request that it gets is a shell, from which a
+// fresh one is made, since the last one may still be in a connection's hands.
+func (c *Chain) RoundTrip(shell *http.Request) (*http.Response, error) {
+	x := shell.Context().(*exchange)
+	if shell.Response == nil { // not a redirect's next hop
+		x.Attempts++
+	}
+	x.again = false
+
+	// A retry leaves the headers of the attempt before it alone: they may still be
+	// in a connection's hands.
+	header := shell.Header
+	if x.Attempts > 1 || shell.Response != nil {
+		header = maps.Clone(header)
+	}
+	err := c.admit(x, shell.URL, header)
+	if err != nil && shell.Response == nil { // no attempt: what came before stays in hand
+		x.Attempts--
+		if x.last != nil {
+			err = &interrupted{err, x.last}
+		}
+		x.last, x.local = err, true
+		return nil, err
+	}
+	x.StatusCode, x.Broken, x.Header, x.Body, x.Cut, x.Stream, x.RetryAfter = 0, 0, nil, nil, false, nil, 0
+	x.last, x.local = err, err != nil
+	if err != nil {
+		return nil, err
+	}
+	var gate gate
+	start := time.Now()
+	resp, err := c.exchange(x, shell, header, &gate)
+	if err != nil {
+		x.last = err
+		x.local = x.call.Source != nil && errors.As(err, new(*LocalError)) // its source failed
+		x.Acted = x.Acted || x.Broken != 0 || !x.unsent(err, &gate)
+	} else {
+		x.Acted = x.Acted || x.StatusCode >= 500 && x.StatusCode != http.StatusNotImplemented && x.StatusCode != http.StatusHTTPVersionNotSupported
+	}
+	c.report(x, shell, start)
+	return resp, err
+}
+
+// admit waits for the rate limiter and puts the token on, if the request goes
+// where the token belongs.
+func (c *Chain) admit(x *exchange, to *url.URL, header http.Header) error {
+	if err := x.Err(); err != nil {
+		return cause.Of(x.Context)
+	}
+	if c.cfg.Limiter != nil {
+		if err := c.cfg.Limiter.Wait(x.Context); err != nil {
+			return x.refusal("rate limiter", err)
+		}
+	}
+	if !x.call.Auth {
+		delete(header, "Authorization") // of a user in the address that a redirect leads to
+		return nil
+	}
+	if jar := c.jar(x.call); jar != nil {
+		delete(header, "Cookie") // of the attempt before
+		carrier := http.Request{Header: header}
+		for _, cookie := range jar.Cookies(to) {
+			carrier.AddCookie(cookie)
+		}
+	}
+	if !SameOrigin(to, c.cfg.Origin) {
+		delete(header, "Authorization")
+		return nil
+	}
+	if c.cfg.Bearer != nil {
+		header["Authorization"] = c.cfg.Bearer()
+		return nil
+	}
+	token, err := c.cfg.Token(x.Context)
+	if err != nil {
+		return x.refusal("token source", err)
+	}
+	header["Authorization"] = []string{"Bearer " + token}
+	return nil
+}
+
+// refusal is why an attempt is not made: ctx has ended, or else err.
+func (x *exchange) refusal(doing string, err error) error {
+	if x.Err() != nil {
+		return cause.Of(x.Context)
+	}
+	return &LocalError{doing, err}
+}
+
+// attach gives the request its body, from the start. The timer, if there is one,
+// stands while the source is read.
+func attach(call *Call, req *http.Request, g *gate, timer *time.Timer) (err error) {
+	switch {
+	case call.Source != nil && call.Length > 0:
+		req.ContentLength = call.Length
+		req.GetBody = func() (io.ReadCloser, error) {
+			body, err := call.Source()
+			if err != nil {
+				return nil, err
+			}
+			return &gated{body, body, g, timer, call.Idle}, nil
+		}
+	case len(call.Body) > 0:
+		req.ContentLength = int64(len(call.Body))
+		req.GetBody = func() (io.ReadCloser, error) {
+			return &gated{Reader: bytes.NewReader(call.Body), gate: g}, nil
+		}
+	case call.Source != nil:
+		req.Body = http.NoBody // announced as a length of 0
+		return nil
+	default:
+		return nil
+	}
+	req.Body, err = req.GetBody()
+	return err
+}
+
+// exchange sends the request and takes the answer in: whole and bounded,
+// except that the body of a transfer's success is left to stream.
+func (c *Chain) exchange(x *exchange, shell *http.Request, header http.Header, g *gate) (*http.Response, error) {
+	ctx, stop, timer := c.limit(x, g)
+	req := shell.WithContext(ctx)
+	req.Header = header
+	if err := attach(x.call, req, g, timer); err != nil {
+		stop()
+		return nil, &LocalError{"opening the body", err}
+	}
+	resp, err := c.base(x.call).RoundTrip(req)
+	if err != nil {
+		err = reason(ctx, x, err)
+		stop() // not before: it ends ctx
+		return nil, err
+	}
+	if jar := c.jar(x.call); jar != nil {
+		jar.SetCookies(req.URL, resp.Cookies())
+	}
+	x.StatusCode, x.Header, x.RetryAfter = resp.StatusCode, resp.Header, retryAfter(resp.Header)
+	success := resp.StatusCode >= 200 && resp.StatusCode < 300
+	if success && x.call.Transfer {
+		if timer != nil {
+			timer.Stop()
+		}
+		resp.Body = &stream{resp.Body, x, ctx, stop, timer, x.call.Idle}
+		x.Stream = resp
+		return resp, nil
+	}
+	defer stop()
+	x.Body, x.Cut, err = read(req.Method, resp, success)
+	_ = resp.Body.Close()
+	resp.Body = http.NoBody
+	if err != nil && success {
+		x.StatusCode, x.Broken = 0, resp.StatusCode
+		x.Body = bytes.Clone(x.Body[:min(len(x.Body), maxErrorBody)])
+		return nil, reason(ctx, x, err)
+	}
+	return resp, nil
+}
+
+// limit puts the attempt's time limit around it. For a call that lingers, the
+// end of the caller's context gives a request that is out some time to be
+// answered; one that is not is given up at once.
+func (c *Chain) limit(x *exchange, g *gate) (context.Context, func(), *time.Timer) {
+	call := x.call
+	if call.Transfer {
+		return watch(x, call.Idle)
+	}
+	late := c.late
+	if hc := c.cfg.Client; hc != nil && hc.Timeout > 0 && hc.Timeout < late.After {
+		late = &TimeoutError{After: hc.Timeout}
+	}
+	if call.Linger <= 0 {
+		ctx, cancel := context.WithTimeoutCause(x, late.After, late)
+		return ctx, cancel, nil
+	}
+	base, cancel := context.WithCancelCause(context.WithoutCancel(x))
+	release := context.AfterFunc(x.Context, func() {
+		if g.seal() {
+			cancel(nil)
+			return
+		}
+		timer := time.AfterFunc(call.Linger, func() { cancel(nil) })
+		context.AfterFunc(base, func() { timer.Stop() })
+	})
+	ctx, done := context.WithTimeoutCause(base, late.After, late)
+	return ctx, func() { release(); done(); cancel(nil) }, nil
+}
+
+// reason is why an attempt failed: what ended its context, if that is what it
+// was, and else the error with no address in it.
+func reason(ctx context.Context, x *exchange, err error) error {
+	if x.Context.Err() != nil {
+		return cause.Of(x.Context)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		return wrapped.Err
+	}
+	return err
+}
+
+// unsent reports whether the failed attempt certainly did not reach the
+// service. After it, no byte of the body can go out any more.
+func (x *exchange) unsent(err error, g *gate) bool {
+	if len(x.call.Body) > 0 || x.call.Source != nil && x.call.Length > 0 {
+		return g.seal() || unsent(err)
+	}
+	return unsent(err)
+}
+
+func (c *Chain) base(call *Call) http.RoundTripper {
+	if hc := c.cfg.Client; hc != nil && hc.Transport != nil {
+		return hc.Transport
+	}
+	if call.Transfer {
+		return c.transfer
+	}
+	return c.own
+}
+
+func (c *Chain) jar(call *Call) http.CookieJar {
+	if c.cfg.Client == nil || !call.Auth {
+		return nil
+	}
+	return c.cfg.Client.Jar
+}
+
+// report tells the hook and the log of an exchange.
+func (c *Chain) report(x *exchange, req *http.Request, start time.Time) {
+	if c.cfg.Hook == nil && c.cfg.Logger == nil {
+		return
+	}
+	a := Attempt{
+		Method: req.Method, Route: x.call.Route, Host: req.URL.Host, Number: x.Attempts,
+		StatusCode: x.StatusCode, RequestID: RequestID(x.Header), Err: c.clean(x.call, x.last),
+		Start: start, Duration: time.Since(start),
+	}
+	if c.cfg.Hook != nil {
+		c.cfg.Hook(x.Context, a)
+	}
+	if c.cfg.Logger != nil {
+		attrs := []slog.Attr{
+			slog.String("method", a.Method), slog.String("route", a.Route), slog.Int("attempt", a.Number),
+			slog.Int("status", a.StatusCode), slog.Duration("duration", a.Duration),
+		}
+		if a.RequestID != "" {
+			attrs = append(attrs, slog.String("request_id", c.cfg.Redact.String(a.RequestID)))
+		}
+		if a.Err != nil {
+			attrs = append(attrs, slog.String("error", a.Err.Error()))
+		}
+		c.cfg.Logger.LogAttrs(x.Context, slog.LevelDebug, "svc: exchange", attrs...)
+	}
+}
+
+// RequestID finds the id that a service gave to a request.
+func RequestID(h http.Header) string {
+	for _, name := range [...]string{"X-Request-Id", "Request-Id", "X-Correlation-Id", "X-Trace-Id", "Trace-Id", "X-Amz-Request-Id", "X-Ms-Request-Id"} {
+		if v := h[name]; len(v) > 0 {
+			return v[0]
+		}
+	}
+	return ""
+}
+
+// read takes in an answer's body. A successful one must be whole and within
+// [MaxAnswer]; of a failed one, what can be had of its beginning is enough.
+func read(method string, resp *http.Response, success bool) (body []byte, cut bool, err error) {
+	if method == http.MethodHead || resp.Body == nil || resp.Body == http.NoBody {
+		return nil, false, nil
+	}
+	limit := int64(maxErrorBody)
+	if success {
+		limit = MaxAnswer
+	}
+	const exact = 1 << 20 // an announced length up to here is taken at its word
+	if n := resp.ContentLength; n > 0 && n <= min(limit, exact) {
+		body = make([]byte, n)
+		got, err := io.ReadFull(resp.Body, body)
+		return body[:got], err != nil, err
+	} else if success && n > limit {
+		return nil, true, ErrTooLarge
+	}
+	body, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	if int64(len(body)) > limit {
+		body, cut, err = body[:limit], true, nil
+		if success {
+			err = ErrTooLarge
+		}
+	}
+	return body, cut || err != nil, err
+}
+
+// SameOrigin reports whether two addresses have scheme, host and port in common.
+func SameOrigin(a, b *url.URL) bool {
+	return b != nil && strings.EqualFold(a.Scheme, b.Scheme) && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+}
+
+func port(u *url.URL) string {
+	switch p := u.Port(); {
+	case p != "":
+		return p
+	case strings.EqualFold(u.Scheme, "https"):
+		return "443"
+	default:
+		return "80"
+	}
+}
+
+// gate stands between a request body and the connection. It knows whether the
+// body was ever read, and once sealed lets no byte through any more.
+type gate struct{ state atomic.Int32 }
+
+const (
+	gateRead   = 1
+	gateSealed = 2
+)
+
+// seal closes the gate and reports whether that was in time: nobody has read.
+func (g *gate) seal() bool {
+	return g.state.CompareAndSwap(0, gateSealed) || g.state.Load() == gateSealed
+}
+
+func (g *gate) open() bool {
+	return g.state.CompareAndSwap(0, gateRead) || g.state.Load() == gateRead
+}
+
+// gated is a request body behind a gate. Its clock, if it has one, stands while
+// the source is read.
+type gated struct {
+	io.Reader
+	io.Closer
+	gate  *gate
+	timer *time.Timer
+	idle  time.Duration
+}
+
+func (b *gated) Read(p []byte) (int, error) {
+	if !b.gate.open() {
+		return 0, errSealed
+	}
+	if b.timer != nil {
+		b.timer.Stop()
+		defer b.timer.Reset(b.idle)
+	}
+	return b.Reader.Read(p)
+}
+
+func (b *gated) Close() error {
+	if b.Closer != nil {
+		return b.Closer.Close()
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+package chain
+
+import (
+	"context"
+
+	"example.com/svc/internal/poll"
+)
+
+// Resume paces a transfer that breaks off and goes on, by the same policy as the
+// attempts of a call. Progress starts the count anew.
+type Resume struct {
+	Chain *Chain
+	Call  *Call
+
+	failed int // times in a row
+	taken  int // from the retry budget
+}
+
+// Wait pauses after the transfer broke off with err. It reports false if there
+// is to be no further try.
+func (r *Resume) Wait(ctx context.Context, err error) bool {
+	r.failed++
+	x := &exchange{Context: ctx, chain: r.Chain, call: r.Call, last: err}
+	x.Attempts = r.failed
+	if again, _ := checkRetry(x, nil, err); !again {
+		return false
+	}
+	r.taken += x.taken
+	return poll.Sleep(ctx, x.delay) == nil
+}
+
+// Progress notes that bytes have arrived.
+func (r *Resume) Progress() {
+	if r.failed > 0 {
+		r.Chain.budget.refund(r.taken)
+		r.failed, r.taken = 0, 0
+	}
+}

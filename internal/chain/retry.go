@@ -1,0 +1,197 @@
+package chain
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Policy says how often and how long apart a call is tried.
+type Policy struct {
+	MaxAttempts int
+	MinDelay    time.Duration
+	MaxDelay    time.Duration
+}
+
+// checkRetry decides after each attempt whether there is to be another. It
+// goes by what RoundTrip noted in the exchange: the error that net/http made of
+// it holds the whole address.
+func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) {
+	x := ctx.(*exchange)
+	c := x.chain
+	if err != nil && x.last == nil && x.StatusCode == 0 {
+		x.last, x.local = err, true // net/http refused the request
+	}
+	x.again = c.worthRetrying(x) && c.schedule(x)
+	if x.again && c.cfg.Logger != nil {
+		c.cfg.Logger.LogAttrs(x, slog.LevelInfo, "svc: trying again",
+			slog.String("method", x.call.Method), slog.String("route", x.call.Route),
+			slog.Int("attempt", x.Attempts), slog.Duration("delay", x.delay))
+	}
+	return x.again, nil
+}
+
+// worthRetrying is the table of what is retried.
+func (c *Chain) worthRetrying(x *exchange) bool {
+	limit := c.cfg.Retry.MaxAttempts
+	if x.call.MaxAttempts > 0 {
+		limit = x.call.MaxAttempts
+	}
+	switch {
+	case x.Attempts >= limit, x.Context.Err() != nil, x.local:
+		return false
+	case x.last != nil:
+		return !Hopeless(x.last) && (!x.call.Once || !x.Acted)
+	case x.StatusCode == http.StatusTooManyRequests:
+		return true
+	default:
+		return Transient(x.StatusCode) && !x.call.Once
+	}
+}
+
+// Transient reports whether a status says that the same request may succeed
+// later.
+func Transient(status int) bool {
+	switch status {
+	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// schedule sets the delay before the next attempt, and reports whether there
+// can be one: the service may ask for more time than there is, and the budget
+// may be spent.
+func (c *Chain) schedule(x *exchange) bool {
+	p := c.cfg.Retry
+	bound := p.MaxDelay
+	if shift := min(x.Attempts, 30); p.MinDelay<<shift>>shift == p.MinDelay {
+		bound = min(bound, p.MinDelay<<shift)
+	}
+	x.delay = between(p.MinDelay, bound)
+	if x.RetryAfter > 0 {
+		if x.RetryAfter > p.MaxDelay {
+			return false
+		}
+		x.delay = between(x.RetryAfter, min(x.RetryAfter+x.RetryAfter/10, p.MaxDelay))
+	}
+	if deadline, ok := x.Deadline(); ok && x.delay >= time.Until(deadline) {
+		return false
+	}
+	cost := retryCost
+	if errors.As(x.last, new(*TimeoutError)) {
+		cost = timeoutCost
+	}
+	if !c.budget.take(cost) {
+		return false
+	}
+	x.taken = cost
+	return true
+}
+
+func (x *exchange) backoff(_, _ time.Duration, _ int, _ *http.Response) time.Duration { return x.delay }
+
+func between(low, high time.Duration) time.Duration {
+	if high <= low {
+		return low
+	}
+	return low + rand.N(high-low+1) //nolint:gosec // spreads load, guards nothing
+}
+
+// The retry budget: a bucket that retries empty and successes fill, so that
+// many callers do not multiply the load on a service that is down.
+const (
+	budgetSize  = 500
+	retryCost   = 5
+	timeoutCost = 10
+)
+
+type budget struct {
+	mu     sync.Mutex
+	tokens int
+}
+
+func (b *budget) take(n int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.tokens < n {
+		return false
+	}
+	b.tokens -= n
+	return true
+}
+
+// refund gives back what the retry that led to success had cost, or a little
+// for a success without any.
+func (b *budget) refund(n int) {
+	b.mu.Lock()
+	b.tokens = min(b.tokens+max(n, 1), budgetSize)
+	b.mu.Unlock()
+}
+
+// retryAfter reads the header in both its forms. A date is measured against
+// the clock of the one who sent it where the answer shows that clock.
+func retryAfter(h http.Header) time.Duration {
+	text := strings.TrimSpace(h.Get("Retry-After"))
+	if text == "" {
+		return 0
+	}
+	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
+		const most = 100 * 365 * 24 * time.Hour
+		switch {
+		case !(seconds > 0):
+			return 0
+		case seconds >= most.Seconds():
+			return most
+		}
+		return time.Duration(seconds * float64(time.Second))
+	}
+	date, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	now := time.Now()
+	if sent, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = sent
+	}
+	return max(date.Sub(now), 0)
+}
+
+// unsent reports whether an error certainly came before any byte of the request
+// went out.
+func unsent(err error) bool {
+	var op *net.OpError
+	if errors.As(err, &op) && (op.Op == "dial" || op.Op == "socks connect" || op.Op == "proxyconnect") {
+		return true
+	}
+	return errors.As(err, new(*net.DNSError)) || mistrusted(err)
+}
+
+// mistrusted reports whether a TLS handshake failed over who the other end is.
+func mistrusted(err error) bool {
+	return errors.As(err, new(*tls.CertificateVerificationError)) ||
+		errors.As(err, new(x509.UnknownAuthorityError)) ||
+		errors.As(err, new(x509.HostnameError)) ||
+		errors.As(err, new(x509.CertificateInvalidError)) ||
+		errors.Is(err, http.ErrSchemeMismatch)
+}
+
+// Hopeless reports whether an error would come back however often the request
+// is tried: what the two ends are does not fit together.
+func Hopeless(err error) bool {
+	return mistrusted(err) || errors.Is(err, ErrTooLarge) ||
+		errors.As(err, new(tls.RecordHeaderError)) || errors.As(err, new(tls.AlertError))
+}
+
+// MaxDelay is the longest that a call waits between two attempts.
+func (c *Chain) MaxDelay() time.Duration { return c.cfg.Retry.MaxDelay }

@@ -1,0 +1,106 @@
+package chain
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// newTransport makes the transport of a client whose caller brought none. Its
+// idle pool is large enough that many concurrent callers keep their
+// connections; net/http would keep two.
+func newTransport() *http.Transport {
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		ForceAttemptHTTP2:     true,
+		MaxIdleConns:          256,
+		MaxIdleConnsPerHost:   128,
+		IdleConnTimeout:       90 * time.Second,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ExpectContinueTimeout: time.Second,
+	}
+}
+
+// newTransferTransport makes the transport of presigned links: apart from the
+// pool of the API, it adds no header of its own, and its connections let an early
+// answer through.
+func newTransferTransport() *http.Transport {
+	t := newTransport()
+	t.DisableCompression = true
+	dial := t.DialContext
+	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &conn{Conn: c, over: make(chan struct{})}, nil
+	}
+	return t
+}
+
+// maxHops is how many redirects are followed at most.
+const maxHops = 10
+
+// checkRedirect follows what can be followed without changing what was asked,
+// and returns the redirect itself where that cannot be: an API call goes on
+// only as a read at the same origin, a transfer with its method kept. Nothing
+// goes on from https to http, and no hop tells where it comes from: an address
+// may be a signed link.
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	call := req.Context().(*exchange).call
+	first := via[0]
+	follow := len(via) <= maxHops && req.Method == first.Method &&
+		(req.URL.Scheme == "https" || first.URL.Scheme == req.URL.Scheme)
+	if !call.Transfer {
+		follow = follow && req.Method == http.MethodGet && SameOrigin(req.URL, first.URL)
+	}
+	if !follow {
+		return http.ErrUseLastResponse
+	}
+	req.Header.Del("Referer")
+	return nil
+}
+
+// watch ends an attempt in which no byte has moved for a while. Time that the
+// two ends of the transfer on this side take, the source and the sink, does not
+// count.
+func watch(parent context.Context, idle time.Duration) (context.Context, func(), *time.Timer) {
+	ctx, cancel := context.WithCancelCause(parent)
+	if idle <= 0 {
+		return ctx, func() { cancel(nil) }, nil
+	}
+	timer := time.AfterFunc(idle, func() { cancel(&TimeoutError{After: idle, Idle: true}) })
+	return ctx, func() { timer.Stop(); cancel(nil) }, timer
+}
+
+// stream is the body of a transfer's answer: the clock runs only while it is
+// read.
+type stream struct {
+	io.ReadCloser
+	x     *exchange
+	ctx   context.Context //nolint:containedctx // the attempt's: it lives as long as the body
+	stop  func()
+	timer *time.Timer
+	idle  time.Duration
+}
+
+func (b *stream) Read(p []byte) (int, error) {
+	if b.timer != nil {
+		b.timer.Reset(b.idle)
+		defer b.timer.Stop()
+	}
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader returns io.EOF itself
+		err = reason(b.ctx, b.x, err)
+	}
+	return n, err
+}
+
+func (b *stream) Close() error {
+	err := b.ReadCloser.Close()
+	b.stop()
+	return err
+}

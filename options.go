@@ -1,0 +1,351 @@
+package svc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"example.com/svc/internal/chain"
+	"example.com/svc/internal/redact"
+)
+
+// DefaultTimeout is how long one attempt of an API call may take, unless
+// [WithTimeout] says otherwise.
+const DefaultTimeout = 30 * time.Second
+
+// Option sets up a client in [NewClient]. A later option wins over an earlier
+// one of the same kind.
+type Option func(*config) error
+
+type config struct {
+	chain.Config
+	token     func() string // of WithToken; a function, so that no dump of the client shows it
+	inference *string
+	product   string
+	insecure  bool
+}
+
+// WithToken sets the API token that every call but the public file list sends.
+// White space around it and a leading "Bearer " are dropped. An empty token, and
+// one with inner spaces, control or non-ASCII characters, is an error.
+func WithToken(token string) Option {
+	return func(c *config) error {
+		t, err := cleanToken(token)
+		if err != nil {
+			return err
+		}
+		c.token = func() string { return t }
+		c.Token = func(context.Context) (string, error) { return t, nil }
+		return nil
+	}
+}
+
+// WithTokenSource sets a function that is asked for the token before every
+// attempt of a call: for tokens that are rotated. It must be safe for concurrent
+// use, and should keep the token until it is due: nothing is cached here. Its
+// error ends the call before anything is sent.
+func WithTokenSource(src func(ctx context.Context) (string, error)) Option {
+	return func(c *config) error {
+		if src == nil {
+			return errors.New("svc: WithTokenSource: the function is nil")
+		}
+		c.token, c.Token = nil, src
+		return nil
+	}
+}
+
+// WithInferenceURL sets the base of the addresses at which running endpoints are
+// reached. It is needed only for [InferenceServiceClient.URL] and
+// [WaitOptions.Probe].
+func WithInferenceURL(u string) Option {
+	return func(c *config) error { c.inference = &u; return nil }
+}
+
+// WithHTTPClient makes the SDK use the transport of hc: proxies, TLS settings
+// and instrumented transports go in there. It is read at every request and never
+// modified. Without a transport in it, the SDK's own pool is used. Its Jar is
+// used for API calls; its Timeout limits an attempt of an API call when it is
+// shorter than [WithTimeout], and never a transfer. Its CheckRedirect is not
+// used: where a call may be redirected is this package's business.
+func WithHTTPClient(hc *http.Client) Option {
+	return func(c *config) error { c.Client = hc; return nil }
+}
+
+// RetryPolicy says how often a call is tried and how long the delays between
+// are. A delay is drawn evenly between MinDelay and a bound that doubles from
+// attempt to attempt up to MaxDelay. What is retried at all does not depend on
+// it; the package comment has the table.
+type RetryPolicy struct {
+	MaxAttempts int           // including the first; 0: 5; 1: no retries
+	MinDelay    time.Duration // 0: 500 ms
+	MaxDelay    time.Duration // 0: 30 s, or MinDelay if that is longer; also the longest Retry-After that is waited for
+}
+
+func (p RetryPolicy) withDefaults() RetryPolicy {
+	if p.MaxAttempts == 0 {
+		p.MaxAttempts = 5
+	}
+	if p.MinDelay == 0 {
+		p.MinDelay = 500 * time.Millisecond
+		if p.MaxDelay != 0 {
+			p.MinDelay = min(p.MinDelay, p.MaxDelay)
+		}
+	}
+	if p.MaxDelay == 0 {
+		p.MaxDelay = max(30*time.Second, p.MinDelay)
+	}
+	return p
+}
+
+// WithRetry sets the retry policy.
+func WithRetry(p RetryPolicy) Option {
+	return func(c *config) error {
+		p := p.withDefaults()
+		if p.MaxAttempts < 1 || p.MinDelay < 0 || p.MaxDelay < p.MinDelay {
+			return errors.New("svc: WithRetry: the numbers must not be negative, nor MaxDelay below MinDelay")
+		}
+		c.Retry = chain.Policy(p)
+		return nil
+	}
+}
+
+// WithTimeout limits one attempt of an API call, from the connection to the last
+// byte of the answer. The default is [DefaultTimeout], which 0 stands for. It
+// never limits an upload or a download, and the call as a whole is limited by
+// its ctx alone.
+func WithTimeout(d time.Duration) Option {
+	return func(c *config) error {
+		if d < 0 {
+			return errors.New("svc: WithTimeout: the duration is negative")
+		}
+		if d == 0 {
+			d = DefaultTimeout
+		}
+		c.Timeout = d
+		return nil
+	}
+}
+
+// RateLimiter holds calls back. [golang.org/x/time/rate.Limiter] is one.
+type RateLimiter interface {
+	// Wait returns when one more attempt may be made, or with an error, which
+	// ends the call before anything is sent.
+	Wait(ctx context.Context) error
+}
+
+// WithRateLimiter makes every attempt of every call wait for l first. Nil: no limit.
+func WithRateLimiter(l RateLimiter) Option {
+	return func(c *config) error { c.Limiter = l; return nil }
+}
+
+// WithLogger logs every exchange at level debug and every retry at level info,
+// with route names and without addresses, bodies and secrets. Nil, the default,
+// is silent.
+func WithLogger(l *slog.Logger) Option {
+	return func(c *config) error { c.Logger = l; return nil }
+}
+
+// Attempt describes one HTTP exchange to the function of [WithAttemptHook].
+type Attempt struct {
+	Method     string        // "GET"
+	Route      string        // "/v1/files/{file_id}": fit for a label of a metric
+	Host       string        // that the request went to
+	Number     int           // 1 for a call's first attempt; the hops of a redirect share a number
+	StatusCode int           // 0: there was no whole answer, and Err says why
+	RequestID  string        // the service's, from the answer's header
+	Err        error         // without addresses and secrets
+	Start      time.Time     // when the request was handed to the transport
+	Duration   time.Duration // until the answer was read, or the headers of a download's
+}
+
+// WithAttemptHook calls f after each HTTP exchange, with the ctx of the call,
+// from the goroutine that made it: for metrics and traces. Nil: none.
+func WithAttemptHook(f func(context.Context, Attempt)) Option {
+	return func(c *config) error {
+		c.Hook = nil
+		if f != nil {
+			c.Hook = func(ctx context.Context, a chain.Attempt) { f(ctx, Attempt(a)) }
+		}
+		return nil
+	}
+}
+
+// WithUserAgent puts a product, such as "mytool/1.2", before the SDK's own name
+// in the User-Agent header.
+func WithUserAgent(product string) Option {
+	return func(c *config) error {
+		product := strings.TrimSpace(product)
+		if !headerValue(product) {
+			return errors.New("svc: WithUserAgent: not a header value")
+		}
+		c.product = product
+		return nil
+	}
+}
+
+// WithInsecureHTTP allows a base URL with plain http to a host that is not this
+// machine. The token then goes over the network in the clear.
+func WithInsecureHTTP() Option {
+	return func(c *config) error { c.insecure = true; return nil }
+}
+
+// finish completes the configuration when all options are in.
+func (c *config) finish(origin *url.URL) {
+	c.Origin = origin
+	c.UserAgent = strings.TrimSpace(fmt.Sprintf("%s svc-go/%s (%s; %s/%s)", c.product, Version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
+	switch src := c.Token; {
+	case c.token != nil:
+		c.Redact = redact.New(c.token())
+		bearer := []string{"Bearer " + c.token()}
+		c.Bearer = func() []string { return bearer }
+	case src != nil:
+		red := redact.New()
+		c.Redact = red
+		c.Token = func(ctx context.Context) (string, error) {
+			t, err := src(ctx)
+			if err != nil {
+				return "", err
+			}
+			if t, err = cleanToken(t); err != nil {
+				return "", err
+			}
+			red.Add(t)
+			return t, nil
+		}
+	default:
+		c.Redact = redact.New()
+	}
+}
+
+// cleanToken takes off what surrounds a token. Its errors do not show the text.
+func cleanToken(t string) (string, error) {
+	t = strings.TrimSpace(t)
+	if len(t) >= 7 && strings.EqualFold(t[:7], "Bearer ") {
+		t = strings.TrimSpace(t[7:])
+	}
+	if t == "" || strings.EqualFold(t, "Bearer") {
+		return "", fmt.Errorf("%w: the token is empty", ErrNoToken)
+	}
+	for i := range len(t) {
+		if t[i] <= ' ' || t[i] >= 0x7f {
+			return "", errors.New("svc: the token holds a space, a control character or a character that is not ASCII")
+		}
+	}
+	return t, nil
+}
+
+func tokenFromEnv(c *config) error {
+	t := os.Getenv("SVC_API_TOKEN")
+	if t == "" {
+		return nil
+	}
+	if err := WithToken(t)(c); err != nil {
+		return fmt.Errorf("svc: SVC_API_TOKEN: %w", err)
+	}
+	return nil
+}
+
+func requireToken(c *config) error {
+	if c.Token == nil {
+		return fmt.Errorf("%w: SVC_API_TOKEN is not set", ErrNoToken)
+	}
+	return nil
+}
+
+// RequestOption changes one call. Every method takes them last.
+type RequestOption func(*request)
+
+type bodyField struct {
+	path  string
+	value any
+}
+
+type request struct {
+	header   http.Header
+	query    url.Values
+	fields   []bodyField
+	attempts int
+	response *Response
+	problems problems
+}
+
+// WithHeader sets a header of the request. It replaces what the SDK would send;
+// for Authorization, Cookie and the headers that frame a message it is an error.
+func WithHeader(key, value string) RequestOption {
+	return func(r *request) {
+		name := http.CanonicalHeaderKey(key)
+		switch name {
+		case "Authorization", "Cookie":
+			r.problems.add(true, "header "+name, "cannot be set here: the token belongs in WithToken, cookies in the Jar of WithHTTPClient")
+			return
+		case "Content-Length", "Transfer-Encoding", "Connection", "Host", "Trailer", "Te", "Upgrade", "Accept-Encoding", "Expect":
+			r.problems.add(true, "header "+name, "cannot be set: it belongs to the transport")
+			return
+		}
+		r.problems.add(!headerName(key), "header name", "is not one")
+		r.problems.add(!headerValue(value), "header "+name, "has a value that cannot be sent")
+		if r.header == nil {
+			r.header = make(http.Header)
+		}
+		r.header[name] = []string{value}
+	}
+}
+
+// WithQuery sets a parameter of the query.
+func WithQuery(key, value string) RequestOption {
+	return func(r *request) {
+		if r.query == nil {
+			r.query = make(url.Values)
+		}
+		r.query[key] = []string{value}
+	}
+}
+
+// WithBodyField sets a field of the JSON body that the request type does not
+// have: "config.new_option" is the field new_option of the object config, which
+// is made if need be. The value is written as JSON.
+func WithBodyField(path string, value any) RequestOption {
+	return func(r *request) { r.fields = append(r.fields, bodyField{path, value}) }
+}
+
+// WithMaxAttempts sets how often this call is tried, in place of
+// [RetryPolicy].MaxAttempts. 1: no retries. Less is an error.
+func WithMaxAttempts(n int) RequestOption {
+	return func(r *request) {
+		r.problems.add(n < 1, "WithMaxAttempts", "must be 1 or more")
+		r.attempts = n
+	}
+}
+
+// WithResponse fills dst with what was received, also when the call fails.
+func WithResponse(dst *Response) RequestOption {
+	return func(r *request) { r.response = dst }
+}
+
+func headerName(s string) bool {
+	if s == "" {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func headerValue(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}

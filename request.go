@@ -1,0 +1,177 @@
+package svc
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"example.com/svc/internal/jsonx"
+)
+
+// base is an address that paths are put behind.
+type base struct {
+	url.URL // its path has no trailing slash
+}
+
+// parseBase checks a base address. Its errors never show the text: what was
+// given in its place may be a secret.
+func parseBase(what, text string, insecure bool) (base, error) {
+	fail := func(problem string) (base, error) { return base{}, errors.New("svc: " + what + ": " + problem) }
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return fail("is empty")
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return fail("is not a URL")
+	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
+		return fail("must be an absolute URL that starts with https:// or http://")
+	case u.User != nil:
+		return fail("must not hold a user or password")
+	case u.RawQuery != "" || u.ForceQuery:
+		return fail("must not have a query")
+	case u.Fragment != "" || strings.Contains(text, "#"):
+		return fail("must not have a fragment")
+	case u.Scheme == "http" && !insecure && !loopback(u.Hostname()):
+		return fail("plain http would show the token to everyone on the way: use https, or WithInsecureHTTP if you mean it")
+	}
+	prefix := strings.TrimRight(u.EscapedPath(), "/")
+	for i, segment := range strings.Split(prefix, "/") {
+		if plain, err := url.PathUnescape(segment); err != nil || i > 0 && (plain == "" || plain == "." || plain == "..") {
+			return fail("its path must not have empty or dot segments")
+		}
+	}
+	b := base{url.URL{Scheme: u.Scheme, Host: u.Host}}
+	b.Path, _ = url.PathUnescape(prefix)
+	if b.EscapedPath() != prefix {
+		b.RawPath = prefix
+	}
+	return b, nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+}
+
+// join makes the address of a call.
+func (b *base) join(k *call, query url.Values) (*url.URL, error) {
+	path, escaped := k.route, k.route
+	switch {
+	case k.raw:
+		plain, err := rawPath(k.route)
+		if err != nil {
+			return nil, err
+		}
+		path = plain
+	case k.hasID:
+		open, end := strings.IndexByte(k.route, '{'), strings.IndexByte(k.route, '}')
+		if problem := idProblem(k.id); problem != "" {
+			return nil, &ValidationError{Fields: []FieldError{{k.route[open+1 : end], problem}}}
+		}
+		path = k.route[:open] + k.id + k.route[end+1:]
+		if id := url.PathEscape(k.id); id != k.id {
+			escaped = k.route[:open] + id + k.route[end+1:]
+		} else {
+			escaped = path
+		}
+	}
+	u := &url.URL{Scheme: b.Scheme, Host: b.Host, Path: b.Path + path}
+	if b.RawPath != "" || escaped != path {
+		u.RawPath = b.EscapedPath() + escaped
+	}
+	if len(k.query)+len(query) > 0 {
+		all := make(url.Values, len(k.query)+len(query))
+		for _, q := range []url.Values{k.query, query} {
+			for key, values := range q {
+				all[key] = values
+			}
+		}
+		u.RawQuery = all.Encode()
+	}
+	return u, nil
+}
+
+// idProblem says why an id cannot be one. Every other id is one segment of the
+// path, whatever it holds.
+func idProblem(id string) string {
+	switch {
+	case strings.TrimSpace(id) == "":
+		return "is empty"
+	case id == "." || id == "..":
+		return "must not be a dot segment"
+	case strings.ContainsAny(id, "/\\"):
+		return "must not hold a slash"
+	case strings.ContainsFunc(id, unicode.IsControl):
+		return "must not hold a line break or another control character"
+	case !utf8.ValidString(id):
+		return "is not valid UTF-8"
+	}
+	return ""
+}
+
+// rawPath checks the path that a caller of Do has escaped, and unescapes it.
+func rawPath(path string) (string, error) {
+	fail := func(problem string) (string, error) {
+		return "", &ValidationError{Fields: []FieldError{{"path", problem}}}
+	}
+	if !strings.HasPrefix(path, "/") {
+		return fail("must start with a slash: it is relative to the base URL")
+	}
+	if strings.ContainsAny(path, "?#\\") {
+		return fail("must not hold a query or a fragment: use WithQuery, and escape ids with url.PathEscape")
+	}
+	plain, err := url.PathUnescape(path)
+	if err != nil {
+		return fail("is not well escaped")
+	}
+	for _, segment := range strings.Split(path[1:], "/") {
+		text, _ := url.PathUnescape(segment)
+		if text == "" || text == "." || text == ".." || strings.ContainsFunc(text, unicode.IsControl) {
+			return fail("must not have empty segments, dot segments or control characters")
+		}
+	}
+	return plain, nil
+}
+
+// encode makes the body of a call.
+func (k *call) encode(fields []bodyField) ([]byte, error) {
+	if k.body == nil && len(fields) == 0 {
+		return nil, nil
+	}
+	body := []byte("{}")
+	if k.body != nil {
+		var err error
+		if body, err = json.Marshal(k.body); err != nil {
+			return nil, &ValidationError{Fields: []FieldError{{"body", "cannot be written as JSON: " + err.Error()}}}
+		}
+	}
+	for _, f := range fields {
+		var err error
+		if body, err = jsonx.Set(body, f.path, f.value); err != nil {
+			return nil, &ValidationError{Fields: []FieldError{{f.path, "cannot be set: " + err.Error()}}}
+		}
+	}
+	return body, nil
+}
+
+var idPattern = regexp.MustCompile(`"(service_id|job_id|id)"\s*:\s*"((?:[^"\\\x00-\x1f]|\\["\\/])+)"`)
+
+// findID looks for the new record's id in whatever came of an answer. Where the
+// record's own field has a name that tells, no other will do: an error has an id
+// too.
+func findID(route string, body []byte) string {
+	field := map[string]string{services: "service_id", videoJobs: "job_id", imageJobs: "job_id"}[route]
+	for _, m := range idPattern.FindAllSubmatch(body, -1) {
+		if field == "" || field == string(m[1]) {
+			return string(m[2])
+		}
+	}
+	return ""
+}

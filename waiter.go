@@ -1,0 +1,166 @@
+package svc
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"example.com/svc/internal/cause"
+	"example.com/svc/internal/chain"
+	"example.com/svc/internal/poll"
+)
+
+const (
+	// maxHistory is how many changes of status a WaitError keeps: the latest.
+	maxHistory = 64
+	// maxJunk is how many looks in a row may be answered with something else than
+	// a record before a wait takes it for the truth.
+	maxJunk = 5
+)
+
+// waiter is one wait under way, for a record of any kind.
+type waiter[T any] struct {
+	opts    *WaitOptions // with defaults
+	get     func(context.Context) (*T, error)
+	status  func(*T) string
+	probe   func(context.Context) error // asked when the wait would be over; nil: none
+	looks   chan struct{}               // shared by many waits, to limit their looks; nil: no limit
+	longest time.Duration               // that a service may ask for between two looks, or MaxInterval if that is longer
+	unfit   error                       // why the wait cannot even begin
+	start   time.Time
+	last    *T
+	junk    int // looks in a row that were answered with something else than a record
+	outcome WaitError
+}
+
+// judge says of a look's result whether the wait is over.
+type judge[T any] func(record *T, err error) (done bool, end error)
+
+// settle makes a judge of one that sees records only.
+func settle[T any](until func(*T) (bool, error)) judge[T] {
+	return func(record *T, err error) (bool, error) {
+		if err != nil {
+			return false, err
+		}
+		return until(record)
+	}
+}
+
+// run looks until the judge is satisfied, an error ends the wait, or ctx does.
+func (w *waiter[T]) run(ctx context.Context, judge judge[T]) (*T, error) {
+	if w.unfit != nil {
+		return nil, w.failed(w.unfit)
+	}
+	pace := poll.New(ctx, w.opts.MinInterval, w.opts.MaxInterval)
+	for {
+		record, err := w.look(ctx)
+		if err != nil && ctx.Err() != nil {
+			return w.last, w.failed(cause.Of(ctx))
+		}
+		w.note(record, err)
+		done, end := judge(record, err)
+		if done && w.probe != nil {
+			if err = w.probe(ctx); err != nil {
+				w.outcome.LastErr, done = err, false
+			}
+		}
+		if done {
+			w.tell(record, nil, 0)
+			return record, nil
+		}
+		if end != nil && (err == nil || !w.passing(end)) {
+			w.tell(record, err, 0)
+			return w.last, w.failed(end)
+		}
+		next := pace.Next(w.askedDelay(err))
+		w.tell(record, err, next)
+		if err := pace.Sleep(next); err != nil {
+			return w.last, w.failed(err)
+		}
+	}
+}
+
+// look reads the record once: the wait itself is what tries again.
+func (w *waiter[T]) look(ctx context.Context) (*T, error) {
+	if w.looks != nil {
+		select {
+		case w.looks <- struct{}{}:
+			defer func() { <-w.looks }()
+		case <-ctx.Done():
+			return nil, cause.Of(ctx)
+		}
+	}
+	return w.get(ctx)
+}
+
+func (w *waiter[T]) note(record *T, err error) {
+	o := &w.outcome
+	o.Polls++
+	o.LastErr = err
+	if err != nil {
+		return
+	}
+	w.last, w.junk = record, 0
+	status := w.status(record)
+	if n := len(o.History); n > 0 && o.History[n-1].Status == status {
+		return
+	}
+	o.History = append(o.History, StatusChange{status, time.Now()})
+	if len(o.History) > maxHistory {
+		o.History = append(o.History[:0], o.History[1:]...)
+	}
+}
+
+func (w *waiter[T]) tell(record *T, err error, next time.Duration) {
+	if w.opts.OnPoll == nil {
+		return
+	}
+	p := Poll{ID: w.outcome.ID, Err: err, Number: w.outcome.Polls, Elapsed: time.Since(w.start), Next: next}
+	if record != nil {
+		p.Status = w.status(record)
+		p.Service, _ = any(record).(*InferenceService)
+		p.Job, _ = any(record).(*Job)
+	}
+	w.opts.OnPoll(p)
+}
+
+func (w *waiter[T]) failed(err error) error {
+	e := w.outcome
+	e.Err, e.Elapsed = err, time.Since(w.start)
+	if e.LastErr == err { //nolint:errorlint // the very same value
+		e.LastErr = nil
+	}
+	if w.last != nil {
+		e.Last, _ = any(w.last).(*InferenceService)
+		e.LastJob, _ = any(w.last).(*Job)
+	}
+	return &e
+}
+
+// askedDelay is the delay that the service asked for, as far as it is heeded.
+func (w *waiter[T]) askedDelay(err error) time.Duration {
+	var e *Error
+	if !errors.As(err, &e) {
+		return 0
+	}
+	return min(e.RetryAfter, max(w.opts.MaxInterval, w.longest))
+}
+
+// passing reports whether an error of a look may pass by itself.
+func (w *waiter[T]) passing(err error) bool {
+	var answer *Error
+	var lost *TransportError
+	switch {
+	case errors.As(err, &answer):
+		s := answer.StatusCode
+		return chain.Transient(s) || s == 408 || s == 425 || s >= 520 ||
+			errors.Is(err, ErrNotFound) && time.Since(w.start) < w.opts.NotFoundGrace
+	case errors.As(err, &lost):
+		return lost.Attempts > 0 && !chain.Hopeless(lost.Err)
+	case errors.As(err, new(*DecodeError)):
+		// A proxy's page for a moment, but not for ever.
+		w.junk++
+		return w.junk <= maxJunk
+	}
+	return false
+}
