@@ -1,0 +1,90 @@
+package svctest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// answer is what an operation says. The zero answer is 200 with an empty body.
+type answer struct {
+	status  int    // zero means 200
+	value   any    // sent as JSON; nil sends an empty body
+	code    string // with message: a failure
+	message string
+	header  map[string]string
+}
+
+func failure(status int, code, format string, args ...any) answer {
+	return answer{status: status, code: code, message: fmt.Sprintf(format, args...)}
+}
+
+func notFound(what string) answer {
+	return failure(http.StatusNotFound, "not_found", "there is no such %s", what)
+}
+
+// errorBody is the shape of every failure of the JSON routes.
+type errorBody struct {
+	Code      string `json:"code"`
+	Message   string `json:"message"`
+	RequestID string `json:"request_id"`
+}
+
+// write sends a. A failure names the request, and never shows the token, even
+// where the caller put it into a path or a field name.
+func (s *Server) write(w http.ResponseWriter, a answer, requestID string) {
+	status := max(a.status, http.StatusOK)
+	if a.code != "" {
+		message := a.message
+		if s.cfg.token != "" {
+			message = strings.ReplaceAll(message, s.cfg.token, "[token]")
+		}
+		a.value = errorBody{Code: a.code, Message: message, RequestID: requestID}
+	}
+	var body []byte
+	if a.value != nil {
+		body = encode(a.value)
+		w.Header().Set("Content-Type", "application/json")
+	}
+	for k, v := range a.header {
+		w.Header().Set(k, v)
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // fails only when the caller is gone
+}
+
+// encode leaves & alone, so that a link stands in the body as it is.
+func encode(v any) []byte {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic("svctest: " + err.Error()) // only a seeded value can do this
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+}
+
+// The service writes times without a zone, in UTC, and in two forms.
+const (
+	spacedTime   = "2006-01-02 15:04:05"
+	isoTime      = "2006-01-02T15:04:05"
+	isoMicroTime = "2006-01-02T15:04:05.000000"
+)
+
+func formatTime(t time.Time, layout string) string {
+	return t.UTC().Format(layout)
+}
+
+// nullableTime is null for the zero time.
+func nullableTime(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	s := formatTime(t, spacedTime)
+	return &s
+}

@@ -1,0 +1,220 @@
+package svctest
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+type endpointRecord struct {
+	ServiceID        string           `json:"service_id"`
+	Name             string           `json:"name"`
+	Description      string           `json:"description"`
+	UserID           string           `json:"user_id"`
+	Status           string           `json:"status"`
+	StatusInfo       *string          `json:"status_info"`
+	ResourceMetadata resourceMetadata `json:"resource_metadata"`
+	BillingMetadata  struct{}         `json:"billing_metadata"`
+	EndpointMetadata struct{}         `json:"endpoint_metadata"`
+	DeployMetadata   deployMetadata   `json:"deploy_metadata"`
+	ServiceType      string           `json:"service_type"`
+	CreatedAt        string           `json:"created_at"`
+	UpdatedAt        string           `json:"updated_at"`
+	DeletedAt        *string          `json:"deleted_at"`
+	IsDeleted        bool             `json:"is_deleted"`
+	PaymentType      string           `json:"payment_type"`
+}
+
+type resourceMetadata struct {
+	ResourceDisplayName  string    `json:"resource_display_name"`
+	ScaleType            string    `json:"scale_type"`
+	FlavorID             string    `json:"flavor_id"`
+	TargetInstanceNumber int       `json:"target_instance_number"`
+	ScalePolicy          *struct{} `json:"scale_policy"`
+	VRAM                 string    `json:"VRAM"`
+	ImageSize            string    `json:"image_size"`
+}
+
+type deployMetadata struct {
+	ImageURL string `json:"image_url"`
+	Command  string `json:"command"`
+	Port     int    `json:"port"`
+	GPUNum   int    `json:"gpu_num"`
+}
+
+// userID owns everything that callers create.
+const userID = "user-1"
+
+func (e *endpoint) record(status string, now time.Time) *endpointRecord {
+	return &endpointRecord{
+		ServiceID: e.id, Name: e.name, Description: e.description, UserID: userID,
+		Status: status, StatusInfo: e.statusInfo,
+		ResourceMetadata: resourceMetadata{
+			ResourceDisplayName: e.displayName, ScaleType: e.scaleType, FlavorID: e.flavorID,
+			TargetInstanceNumber: e.target, VRAM: e.vram, ImageSize: e.imageSize,
+		},
+		DeployMetadata: deployMetadata{e.imageURL, e.command, e.port, e.gpuNum},
+		ServiceType:    "normal", PaymentType: e.paymentType,
+		CreatedAt: formatTime(e.created, spacedTime), UpdatedAt: formatTime(e.updated(now), spacedTime),
+	}
+}
+
+func (s *Server) createEndpoint(c *call) answer {
+	body := c.body
+	body.required("name")
+	e := &endpoint{
+		name: body.text("name", "-"), description: body.text("description", ""), paymentType: body.text("payment_type", ""),
+		script: s.cfg.statusPath,
+	}
+	if e.name == "" {
+		body.problem("name", "must not be empty")
+	}
+	resource := body.object("resource_metadata")
+	e.flavorID = resource.text("flavor_id", "")
+	e.scaleType = resource.text("scale_type", "")
+	e.target = resource.count("target_instance_number", 1)
+	resource.done()
+	deploy := body.object("deploy_metadata")
+	e.imageURL = deploy.text("image_url", "")
+	e.command = deploy.text("command", "")
+	if e.port = deploy.count("port", 0); e.port > 65535 {
+		deploy.problem("port", "must be at most 65535")
+	}
+	e.gpuNum = deploy.count("gpu_num", 0)
+	flavor := s.flavor(e.flavorID)
+	switch {
+	case e.flavorID == "": // the contract requires only a name
+	case flavor == nil:
+		resource.problem("flavor_id", "is not a flavor on offer")
+	case flavor.MaxGPU > 0 && e.gpuNum > flavor.MaxGPU:
+		deploy.problem("gpu_num", "exceeds the %d GPUs of a node", flavor.MaxGPU)
+	}
+	deploy.done()
+	body.done()
+	if a := body.invalid(); a.code != "" {
+		return a
+	}
+	if flavor != nil && s.available(flavor, c.now) < e.target {
+		return outOfStock()
+	}
+	s.addEndpoint(e, c.now, s.cfg.deployTime)
+	return answer{value: e.record(StatusInitializing, c.now)}
+}
+
+func outOfStock() answer {
+	return failure(http.StatusConflict, "out_of_stock", "the flavor has fewer instances available than asked for")
+}
+
+// count takes an integer that is not negative.
+func (o jsonObject) count(key string, absent int) int {
+	n := o.integer(key, int64(absent))
+	if n < 0 || n > 1<<31 {
+		o.problem(key, "must not be negative or huge")
+		return absent
+	}
+	return int(n)
+}
+
+// visible finds an endpoint that a caller can see.
+func (s *Server) visible(c *call) *endpoint {
+	e := s.endpointByID(c.id)
+	if e == nil || e.deleted(c.now) || c.now.Before(e.created.Add(s.cfg.visibilityDelay)) {
+		return nil
+	}
+	return e
+}
+
+func (s *Server) getEndpoint(c *call) answer {
+	e := s.visible(c)
+	if e == nil {
+		return notFound("endpoint")
+	}
+	if e.stale != nil && c.now.Before(e.staleUntil) {
+		return answer{value: e.stale}
+	}
+	return answer{value: e.record(e.look(c.now), c.now)}
+}
+
+func (s *Server) updateEndpoint(c *call) answer {
+	e := s.visible(c)
+	if e == nil {
+		return notFound("endpoint")
+	}
+	c.body.required("resource_metadata")
+	resource := c.body.object("resource_metadata")
+	if resource.fields != nil {
+		resource.required("target_instance_number")
+	}
+	target := resource.countOrText("target_instance_number", e.target)
+	resource.done()
+	c.body.done()
+	if a := c.body.invalid(); a.code != "" {
+		return a
+	}
+	status := e.status(c.now)
+	if target == e.target && status != StatusStopped || target == 0 && e.target == 0 {
+		return answer{value: e.record(status, c.now)} // nothing changes
+	}
+	if f := s.flavor(e.flavorID); f != nil && s.available(f, c.now) < target-e.target {
+		return outOfStock()
+	}
+	if s.cfg.staleReads > 0 {
+		e.stale, e.staleUntil = e.record(status, c.now), c.now.Add(s.cfg.staleReads)
+	}
+	e.deploy(target, c.now, s.cfg.deployTime)
+	return answer{value: e.record(StatusInitializing, c.now)}
+}
+
+// countOrText takes 2 as well as "2".
+func (o jsonObject) countOrText(key string, absent int) int {
+	raw := o.fields[key]
+	if len(raw) == 0 || raw[0] != '"' {
+		return o.count(key, absent)
+	}
+	n, err := strconv.ParseUint(o.text(key, ""), 10, 31)
+	if err != nil {
+		o.problem(key, "must be an integer or the digits of one")
+		return absent
+	}
+	return int(n)
+}
+
+func (s *Server) deleteEndpoint(c *call) answer {
+	e := s.visible(c)
+	if e == nil {
+		return notFound("endpoint")
+	}
+	if e.gone.IsZero() {
+		e.gone = c.now.Add(s.cfg.deleteTime)
+	}
+	return answer{}
+}
+
+// serveInference answers at the address of an endpoint, for a caller that
+// wants to know whether it really serves.
+func (s *Server) serveInference(w http.ResponseWriter, x *exchange) {
+	x.pause()
+	s.mu.Lock()
+	e, now := s.endpointByID(x.param), time.Now()
+	status := ""
+	if e != nil && !e.deleted(now) {
+		status = e.status(now)
+	}
+	s.mu.Unlock()
+	switch {
+	case status == "":
+		s.write(w, notFound("endpoint"), x.rec.RequestID)
+	case status != StatusAvailable:
+		s.write(w, failure(http.StatusServiceUnavailable, "not_available", "the endpoint is %s", status), x.rec.RequestID)
+	case s.cfg.inference == nil:
+		s.write(w, answer{value: map[string]string{"service_id": x.param}}, x.rec.RequestID)
+	default:
+		r := x.r.Clone(x.r.Context())
+		r.URL.Path, r.URL.RawPath = x.rest, ""
+		if p, err := url.PathUnescape(x.rest); err == nil && p != x.rest {
+			r.URL.Path, r.URL.RawPath = p, x.rest
+		}
+		s.cfg.inference.ServeHTTP(w, r)
+	}
+}

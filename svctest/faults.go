@@ -1,0 +1,233 @@
+package svctest
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Fault is what goes wrong with a request. Queue it with [Server.Fault]. The
+// zero Fault lets one request pass, which makes room in a queue.
+type Fault struct {
+	// Status and Body answer in place of the service, literally: an empty Body
+	// is an empty body. A Body alone is a 200. Without either, the real answer
+	// is sent.
+	Status int
+	Body   string
+	// Header is added to the answer, also to the real one. Without a
+	// Content-Type one is chosen by the first byte of Body.
+	Header http.Header
+	// RetryAfter is the Retry-After header: seconds or an HTTP date.
+	RetryAfter string
+
+	// Delay passes before the request takes effect, or with AfterEffect and
+	// DropAfter between the effect and the answer. It ends when the caller gives
+	// up, and then nothing more happens.
+	Delay time.Duration
+
+	// AfterEffect lets the request take effect before Status and Body are sent,
+	// as when a gateway loses the answer to a create.
+	AfterEffect bool
+	// DropBefore cuts the connection before the request takes effect, DropAfter
+	// when it has, both without an answer.
+	DropBefore, DropAfter bool
+
+	// TruncateBody announces the whole answer, sends half of its body and cuts
+	// the connection. TruncateAfter does so after this many bytes, or right
+	// after the headers if it is negative.
+	TruncateBody  bool
+	TruncateAfter int64
+
+	// ReadBytes is for uploads: read only so much of the body, then answer with
+	// Status or drop the connection.
+	ReadBytes int64
+	// Rate limits uploads and downloads to this many bytes a second. Zero: no limit.
+	Rate int64
+
+	// Times is how many requests the fault meets: zero means one, a negative
+	// value all of them.
+	Times int
+}
+
+// Unavailable answers the next n requests with 503.
+func Unavailable(n int) Fault {
+	return Fault{Status: http.StatusServiceUnavailable, Body: `{"code":"unavailable","message":"try again later"}`, Times: n}
+}
+
+// RateLimited answers one request with 429 and this Retry-After, unless it is empty.
+func RateLimited(retryAfter string) Fault {
+	return Fault{Status: http.StatusTooManyRequests, Body: `{"code":"rate_limited","message":"too many requests"}`, RetryAfter: retryAfter}
+}
+
+// GatewayErrorAfterEffect answers one request with a gateway's HTML 502 after
+// the service has carried it out.
+func GatewayErrorAfterEffect() Fault {
+	return Fault{Status: http.StatusBadGateway, Body: "<html><body><h1>502 Bad Gateway</h1></body></html>", AfterEffect: true}
+}
+
+// DropBeforeEffect cuts the connection of one request before it takes effect.
+func DropBeforeEffect() Fault { return Fault{DropBefore: true} }
+
+// DropAfterEffect cuts the connection of one request after it took effect, so
+// that the caller cannot know whether it did.
+func DropAfterEffect() Fault { return Fault{DropAfter: true} }
+
+// Slow holds one request back for d.
+func Slow(d time.Duration) Fault { return Fault{Delay: d} }
+
+type queuedFault struct {
+	method, route string
+	fault         Fault
+	left          int // negative: for ever
+}
+
+// Fault queues faults for requests with this method ("*" for any) and route
+// (a Route constant, or [RouteAny]). Each matching request uses up one turn
+// of the fault that was queued first; requests beyond the queue are served
+// normally. It panics if there is no such route or method.
+//
+// Beware of net/http over a real connection: a GET, PUT or DELETE that fails
+// on a reused connection before any answer is sent once more by the transport
+// itself, which uses up the next fault.
+func (s *Server) Fault(method, route string, faults ...Fault) {
+	checkRoute(method, route)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range faults {
+		left := f.Times
+		if left == 0 {
+			left = 1
+		}
+		s.faults = append(s.faults, &queuedFault{method, route, f, left})
+	}
+}
+
+// PendingFaults counts the queued faults that no request has used up yet.
+// Those that last for ever are not counted.
+func (s *Server) PendingFaults() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, q := range s.faults {
+		n += max(q.left, 0)
+	}
+	return n
+}
+
+// ClearFaults removes all queued faults.
+func (s *Server) ClearFaults() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = nil
+}
+
+// takeFault uses up one turn of the first fault that fits. Call it locked.
+func (s *Server) takeFault(method, route string) *Fault {
+	for i, q := range s.faults {
+		if !matches(q.method, method) || !matches(q.route, route) {
+			continue
+		}
+		if q.left > 0 {
+			q.left--
+		}
+		if q.left == 0 {
+			s.faults = append(s.faults[:i:i], s.faults[i+1:]...)
+		}
+		return &q.fault
+	}
+	return nil
+}
+
+// answers says whether f has an answer of its own.
+func (f *Fault) answers() bool { return f.Status != 0 || f.Body != "" }
+
+func (f *Fault) addHeader(h http.Header) {
+	for k, v := range f.Header {
+		h[http.CanonicalHeaderKey(k)] = v
+	}
+	if f.RetryAfter != "" {
+		h.Set("Retry-After", f.RetryAfter)
+	}
+}
+
+// write sends the fault's own answer.
+func (f *Fault) write(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	switch {
+	case strings.HasPrefix(f.Body, "<?xml"), strings.HasPrefix(f.Body, "<Error"):
+		h.Set("Content-Type", "application/xml")
+	case strings.HasPrefix(f.Body, "<"):
+		h.Set("Content-Type", "text/html; charset=utf-8")
+	case strings.HasPrefix(f.Body, "{"), strings.HasPrefix(f.Body, "["):
+		h.Set("Content-Type", "application/json")
+	}
+	f.addHeader(h)
+	if h.Get("Content-Length") == "" && f.Status != http.StatusNoContent && f.Status != http.StatusNotModified {
+		h.Set("Content-Length", strconv.Itoa(len(f.Body)))
+	}
+	w.WriteHeader(max(f.Status, http.StatusOK))
+	_, _ = io.WriteString(w, f.Body)
+}
+
+// apply serves x with the fault in its way. effect does what the request asks
+// for and writes the answer; it calls x.pause once it has all it needs.
+func (s *Server) apply(f *Fault, w http.ResponseWriter, x *exchange, effect func(http.ResponseWriter)) {
+	sleep := func() { s.sleep(x, f.Delay) }
+	if f.Rate > 0 {
+		x.r.Body = &pacedBody{x.r.Body, func(n int) { s.sleep(x, paceOf(n, f.Rate)) }}
+	}
+	w = &faultyWriter{ResponseWriter: w, f: f, sleep: func(n int) { s.sleep(x, paceOf(n, f.Rate)) }}
+	switch {
+	case f.AfterEffect || f.DropAfter:
+		real := newCapture()
+		effect(real)
+		sleep()
+		if f.DropAfter {
+			panic(http.ErrAbortHandler)
+		}
+		if f.answers() {
+			f.write(w)
+		} else {
+			real.replay(w)
+		}
+	case f.DropBefore || f.answers():
+		switch {
+		case f.ReadBytes > 0:
+			_, _ = io.CopyN(io.Discard, x.r.Body, f.ReadBytes)
+		case f.Delay > 0: // a server sees a caller leave only when the body is read
+			_, _ = io.Copy(io.Discard, x.r.Body)
+		}
+		sleep()
+		if f.DropBefore {
+			panic(http.ErrAbortHandler)
+		}
+		f.write(w)
+	default:
+		x.pause = sleep
+		effect(w)
+	}
+}
+
+// sleep waits on the clock. When the caller has gone or the server closes,
+// the request ends there.
+func (s *Server) sleep(x *exchange, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-x.r.Context().Done():
+		panic(http.ErrAbortHandler)
+	case <-s.closing:
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func paceOf(n int, rate int64) time.Duration {
+	return time.Duration(float64(n) / float64(rate) * float64(time.Second))
+}

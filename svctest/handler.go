@@ -1,0 +1,214 @@
+package svctest
+
+import (
+	"crypto/subtle"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// exchange is one request on its way through the service.
+type exchange struct {
+	r     *http.Request
+	rec   *Request
+	route *route // nil for an unknown path
+	param string // the id or key in the path, unescaped
+	rest  string // what follows the route, for routes with longer paths
+	fault *Fault
+	pause func() // delays the effect; called once all of the request is read
+}
+
+// call is what an operation sees of a request.
+type call struct {
+	id    string
+	body  jsonObject // empty unless the operation wants one
+	query url.Values
+	now   time.Time
+}
+
+func (s *Server) apiHandler() http.Handler {
+	return s.handler(func(r *route) bool { return r.template != RouteStorage || !s.cfg.separateStorage }, s.cfg.basePath)
+}
+
+func (s *Server) storageHandler() http.Handler {
+	return s.handler(func(r *route) bool { return r.template == RouteStorage }, "")
+}
+
+// handler serves the routes that has accepts, the JSON ones below base.
+func (s *Server) handler(has func(*route) bool, base string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path, _, _ := strings.Cut(r.RequestURI, "?")
+		x := &exchange{r: r, pause: func() {}}
+		inner, ok := strings.CutPrefix(path, base)
+		if strings.HasPrefix(path, "/storage/") {
+			inner, ok = path, true
+		}
+		if x.route, x.param, x.rest = match(inner); x.route != nil && (!ok || !has(x.route)) {
+			x.route = nil
+		}
+		s.begin(x, path)
+		w.Header().Set("X-Request-Id", x.rec.RequestID)
+		w = &statusWriter{w, s, x.rec, false}
+		var serve func(http.ResponseWriter)
+		if x.route != nil && x.route.serve != nil {
+			serve = func(w http.ResponseWriter) { x.route.serve(s, w, x) }
+		} else {
+			serve = s.readAll(x)
+		}
+		if x.fault == nil {
+			serve(w)
+		} else {
+			s.apply(x.fault, w, x, serve)
+		}
+	})
+}
+
+// begin records the request and finds its fault.
+func (s *Server) begin(x *exchange, path string) {
+	r := x.r
+	x.rec = &Request{
+		Time: time.Now(), Method: r.Method, Host: r.Host, Path: path, RawQuery: r.URL.RawQuery,
+		Header: r.Header, ContentLength: r.ContentLength, TransferEncoding: slices.Clone(r.TransferEncoding),
+	}
+	if x.route != nil {
+		x.rec.Route = x.route.template
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recorder.add(x.rec)
+	x.rec.RequestID = fmt.Sprintf("req-%d", s.recorder.total)
+	x.fault = s.takeFault(r.Method, x.rec.Route)
+	r.Body = &recordedBody{r.Body, s, x.rec}
+}
+
+// maxBody is how long a JSON request may be.
+const maxBody = 1 << 20
+
+// readAll reads the body of a JSON request before anything else happens: only
+// then does a server see its caller leave.
+func (s *Server) readAll(x *exchange) func(http.ResponseWriter) {
+	body, err := io.ReadAll(io.LimitReader(x.r.Body, maxBody+1))
+	if err != nil {
+		panic(http.ErrAbortHandler) // the caller is gone
+	}
+	return func(w http.ResponseWriter) {
+		x.pause()
+		s.write(w, s.operate(x, body), x.rec.RequestID)
+	}
+}
+
+// operate checks a request against the contract and carries it out.
+func (s *Server) operate(x *exchange, body []byte) answer {
+	r := x.r
+	if x.route == nil {
+		return failure(http.StatusNotFound, "unknown_route", "there is no %s %s", r.Method, x.rec.Path)
+	}
+	if !x.route.public && !s.authorized(r.Header) {
+		a := failure(http.StatusUnauthorized, "unauthorized", "the Authorization header must hold the bearer token")
+		a.header = map[string]string{"Www-Authenticate": "Bearer"}
+		return a
+	}
+	if x.route.jobs && s.cfg.jobsRetired != 0 {
+		return failure(s.cfg.jobsRetired, "retired", "the generation jobs have moved to another API")
+	}
+	op, ok := x.route.methods[r.Method]
+	if !ok {
+		a := failure(http.StatusMethodNotAllowed, "method_not_allowed", "%s allows %s", x.route.template, x.route.allowed())
+		a.header = map[string]string{"Allow": x.route.allowed()}
+		return a
+	}
+	c := &call{id: x.param}
+	var err error
+	if c.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
+		return failure(http.StatusBadRequest, "invalid_query", "the query cannot be parsed")
+	}
+	for key := range c.query {
+		if !slices.Contains(op.query, key) {
+			return failure(http.StatusBadRequest, "invalid_query", "%s has no parameter %q", x.route.template, key)
+		}
+	}
+	if a := checkBody(r, op, body); a.code != "" {
+		return a
+	}
+	if op.body {
+		var a answer
+		if c.body, a = parseJSON(body); a.code != "" {
+			return a
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.now = time.Now()
+	return op.run(s, c)
+}
+
+func (s *Server) authorized(h http.Header) bool {
+	values := h.Values("Authorization")
+	return len(values) == 1 && subtle.ConstantTimeCompare([]byte(values[0]), []byte("Bearer "+s.cfg.token)) == 1
+}
+
+func checkBody(r *http.Request, op operation, body []byte) answer {
+	switch contentType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); {
+	case !op.body && len(body) > 0:
+		return failure(http.StatusBadRequest, "unexpected_body", "%s takes no body here", r.Method)
+	case !op.body:
+	case contentType != "application/json":
+		return failure(http.StatusUnsupportedMediaType, "unsupported_media_type", "the Content-Type must be application/json")
+	case r.Header.Get("Content-Encoding") != "":
+		return failure(http.StatusUnsupportedMediaType, "unsupported_media_type", "the body must not be encoded")
+	case len(body) > maxBody:
+		return failure(http.StatusRequestEntityTooLarge, "too_large", "the body exceeds %d bytes", maxBody)
+	}
+	return answer{}
+}
+
+// recordedBody notes what is read of a request body.
+type recordedBody struct {
+	io.ReadCloser
+	s   *Server
+	rec *Request
+}
+
+func (b *recordedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.s.readBody(b.rec, p[:n])
+	}
+	return n, err
+}
+
+// statusWriter notes the status of the answer.
+type statusWriter struct {
+	http.ResponseWriter
+	s     *Server
+	rec   *Request
+	noted bool
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.note(status)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Write(p []byte) (int, error) {
+	w.note(http.StatusOK)
+	return w.ResponseWriter.Write(p)
+}
+
+func (w *statusWriter) note(status int) {
+	if w.noted {
+		return
+	}
+	w.noted = true
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	w.rec.Status = status
+}
+
+// Unwrap lets an answer be flushed.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,250 @@
+package svctest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+type jobRecord struct {
+	JobID       string      `json:"job_id"`
+	UserID      string      `json:"user_id"`
+	Name        string      `json:"name"`
+	Description string      `json:"description"`
+	PaymentType string      `json:"payment_type"`
+	Status      string      `json:"status"`
+	MetaInfo    jobMetaInfo `json:"meta_info"`
+	CreatedAt   string      `json:"created_at"`
+	UpdatedAt   string      `json:"updated_at"`
+	DeletedAt   *string     `json:"deleted_at"`
+	IsDeleted   bool        `json:"is_deleted"`
+	Outputs     any         `json:"outputs"` // {} until there are some
+}
+
+type jobMetaInfo struct {
+	OriginalRequest json.RawMessage `json:"original_request"`
+	ModelID         int             `json:"model_id"`
+	OrderID         string          `json:"order_id,omitempty"`
+	UpdateAt        string          `json:"update_at,omitempty"`
+	ServiceAPIToken *jobToken       `json:"service_api_token,omitempty"` // on video jobs
+}
+
+type jobToken struct {
+	APIToken   string  `json:"api_token"` // hidden: always empty
+	APITokenID int     `json:"api_token_id"`
+	User       jobUser `json:"user"`
+}
+
+type jobUser struct {
+	UserID   string `json:"user_id"`
+	Nickname string `json:"nickname"`
+	Currency string `json:"currency"`
+}
+
+type jobOutput struct {
+	ID           string `json:"id"`
+	MediaURL     string `json:"media_url"`
+	ThumbnailURL string `json:"thumbnail_url,omitempty"` // on video jobs
+}
+
+// record writes its times in layout; which form is used differs by operation.
+func (s *Server) record(j *job, now time.Time, layout string) jobRecord {
+	r := jobRecord{
+		JobID: j.id, UserID: userID, PaymentType: "usd", Status: j.status(now),
+		MetaInfo:  jobMetaInfo{OriginalRequest: j.request, ModelID: 8},
+		CreatedAt: formatTime(j.created, layout), UpdatedAt: formatTime(j.created, layout),
+		Outputs: struct{}{},
+	}
+	if j.kind == videoJob {
+		r.MetaInfo.ModelID = 7
+		r.MetaInfo.ServiceAPIToken = &jobToken{APITokenID: 9, User: jobUser{userID, "sample", "usd"}}
+	}
+	if !j.done(now) {
+		return r
+	}
+	r.UpdatedAt = formatTime(j.finished, layout)
+	r.MetaInfo.OrderID = "order-" + j.id
+	r.MetaInfo.UpdateAt = formatTime(j.finished, spacedTime)
+	if j.kind == videoJob {
+		r.Outputs = []jobOutput{{"out-" + j.id + "-1", s.mediaLink(j, "mp4", now), s.mediaLink(j, "png", now)}}
+		return r
+	}
+	outputs := make([]jobOutput, j.images)
+	for i := range outputs {
+		outputs[i] = jobOutput{ID: fmt.Sprintf("out-%s-%d", j.id, i+1), MediaURL: s.mediaLink(j, fmt.Sprintf("%d.png", i+1), now)}
+	}
+	r.Outputs = outputs
+	return r
+}
+
+func (s *Server) mediaLink(j *job, suffix string, now time.Time) string {
+	return s.link("media-"+j.id+"."+suffix, now, nil, "GET")
+}
+
+// parse reads a create request and fills in the defaults.
+func (kind jobKind) parse(body jsonObject) *job {
+	j := &job{kind: kind}
+	body.required("job_type")
+	if t := body.text("job_type", string(kind)); t != string(kind) {
+		body.problem("job_type", "must be %s here", kind)
+	}
+	body.required("config")
+	config := body.object("config")
+	if config.fields != nil {
+		config.required("prompt")
+	}
+	echo := ordered{
+		{"prompt", config.text("prompt", "")},
+		{"negative_prompt", config.nullable("negative_prompt", func(o jsonObject, key string) { o.text(key, "") })},
+	}
+	settings := config.object("settings")
+	if kind == videoJob {
+		echo = append(echo, ordered{
+			{"settings", ordered{
+				{"seed", settings.integer("seed", -1)},
+				{"aspect_ratio", settings.text("aspect_ratio", "16:9")},
+				{"resolution", settings.integer("resolution", 720)},
+				{"duration", settings.integer("duration", 4)},
+			}},
+			{"gen_mode", config.text("gen_mode", "standard")},
+			{"is_public", config.boolean("is_public", true)},
+			{"use_ff_cond", config.nullable("use_ff_cond", func(o jsonObject, key string) { o.raw(key) })},
+			{"is_enable_prompt_enhancer", config.nullable("is_enable_prompt_enhancer", func(o jsonObject, key string) { o.boolean(key, false) })},
+		}...)
+	} else {
+		echo = append(echo, imageEcho(j, config, settings)...)
+	}
+	settings.done()
+	config.done()
+	body.done()
+	j.request = encode(ordered{{"job_type", string(kind)}, {"config", echo}})
+	return j
+}
+
+// imageEcho echoes the settings as they came: the contract has no defaults for
+// them. One image is made unless the request says otherwise.
+func imageEcho(j *job, config, settings jsonObject) ordered {
+	given := ordered{}
+	for _, key := range []string{"seed", "aspect_ratio", "resolution"} {
+		raw, ok := settings.fields[key]
+		if !ok {
+			continue
+		}
+		given = append(given, field{key, raw})
+		if key == "aspect_ratio" {
+			settings.text(key, "")
+		} else {
+			settings.integer(key, 0)
+		}
+	}
+	inner := config.object("config")
+	if j.images = inner.count("image_number", 1); j.images < 1 || j.images > 1000 {
+		inner.problem("image_number", "must be from 1 to 1000")
+	}
+	inner.done()
+	return ordered{{"settings", given}, {"config", ordered{{"image_number", j.images}}}}
+}
+
+// ordered is a JSON object that keeps the order of its fields.
+type (
+	ordered []field
+	field   struct {
+		key   string
+		value any
+	}
+)
+
+func (o ordered) MarshalJSON() ([]byte, error) {
+	b := []byte{'{'}
+	for i, f := range o {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, encode(f.key)...), ':'), encode(f.value)...)
+	}
+	return append(b, '}'), nil
+}
+
+func (kind jobKind) create(s *Server, c *call) answer {
+	j := kind.parse(c.body)
+	if a := c.body.invalid(); a.code != "" {
+		return a
+	}
+	j.created, j.finished = c.now, c.now.Add(s.cfg.jobTime)
+	s.addJob(j)
+	layout := isoTime
+	if kind == videoJob {
+		layout = isoMicroTime
+	}
+	r := s.record(j, c.now, layout)
+	r.Status, r.Outputs = JobInitializing, struct{}{}
+	r.MetaInfo.OrderID, r.MetaInfo.UpdateAt = "", ""
+	return answer{value: r}
+}
+
+func (kind jobKind) find(s *Server, id string) *job {
+	if j := s.jobByID(id); j != nil && j.kind == kind && j.deleted.IsZero() {
+		return j
+	}
+	return nil
+}
+
+func (kind jobKind) get(s *Server, c *call) answer {
+	j := kind.find(s, c.id)
+	if j == nil {
+		return notFound("job")
+	}
+	layout := spacedTime
+	if kind == videoJob {
+		layout = isoTime
+	}
+	return answer{value: s.record(j, c.now, layout)}
+}
+
+func (kind jobKind) delete(s *Server, c *call) answer {
+	j := kind.find(s, c.id)
+	if j == nil {
+		return notFound("job")
+	}
+	j.deleted = c.now
+	return answer{value: struct{}{}}
+}
+
+// list pages through the jobs in the order of their creation.
+func (kind jobKind) list(s *Server, c *call) answer {
+	page, a := positive(c.query, "page", 1)
+	if a.code != "" {
+		return a
+	}
+	size, a := positive(c.query, "page_size", 10)
+	if a.code != "" {
+		return a
+	}
+	size = min(size, s.cfg.maxPageSize)
+	total, list := 0, []jobRecord{}
+	for _, j := range s.jobs {
+		if j.kind != kind || !j.deleted.IsZero() {
+			continue
+		}
+		if total/size == page-1 {
+			list = append(list, s.record(j, c.now, spacedTime))
+		}
+		total++
+	}
+	return answer{value: map[string]any{"total_count": total, "job_list": list}}
+}
+
+// positive reads a parameter that must be there at most once.
+func positive(q url.Values, key string, absent int) (int, answer) {
+	if !q.Has(key) {
+		return absent, answer{}
+	}
+	n, err := strconv.Atoi(q.Get(key))
+	if err != nil || n < 1 || len(q[key]) > 1 {
+		return 0, failure(http.StatusBadRequest, "invalid_query", "%s must be one positive integer", key)
+	}
+	return n, answer{}
+}

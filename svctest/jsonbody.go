@@ -1,0 +1,136 @@
+package svctest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// jsonObject reads a request body field by field. Each reader takes its field
+// out; what is left at the end is a field that the contract does not have.
+// Problems are collected, so that one answer names all of them.
+type jsonObject struct {
+	path     string // "" at the top, then "config." and so on
+	fields   map[string]json.RawMessage
+	problems *[]string
+}
+
+// parseJSON reads the top of a body. A body that is no JSON object is an
+// answer of its own.
+func parseJSON(body []byte) (jsonObject, answer) {
+	if !json.Valid(body) {
+		return jsonObject{}, failure(http.StatusBadRequest, "malformed_json", "the body is not one JSON value")
+	}
+	o := jsonObject{problems: new([]string)}
+	if err := json.Unmarshal(body, &o.fields); err != nil || o.fields == nil {
+		return jsonObject{}, failure(http.StatusUnprocessableEntity, "invalid_request", "the body must be a JSON object")
+	}
+	return o, answer{}
+}
+
+// invalid is the answer to a body with problems, or the zero answer.
+func (o jsonObject) invalid() answer {
+	if len(*o.problems) == 0 {
+		return answer{}
+	}
+	return failure(http.StatusUnprocessableEntity, "invalid_request", "%s", strings.Join(*o.problems, "; "))
+}
+
+func (o jsonObject) problem(key, format string, args ...any) {
+	*o.problems = append(*o.problems, o.path+key+" "+fmt.Sprintf(format, args...))
+}
+
+// done reports what nobody has taken.
+func (o jsonObject) done() {
+	for _, key := range slices.Sorted(maps.Keys(o.fields)) {
+		o.problem(key, "is not a field of this request")
+	}
+}
+
+// raw takes a field of any shape; nil when absent.
+func (o jsonObject) raw(key string) json.RawMessage {
+	raw := o.fields[key]
+	delete(o.fields, key)
+	return raw
+}
+
+// required reports an absent field and leaves a present one in place.
+func (o jsonObject) required(key string) {
+	if _, ok := o.fields[key]; !ok {
+		o.problem(key, "is required")
+	}
+}
+
+func (o jsonObject) text(key, absent string) string {
+	raw := o.raw(key)
+	if raw == nil {
+		return absent
+	}
+	var v *string
+	if json.Unmarshal(raw, &v) != nil || v == nil {
+		o.problem(key, "must be a string")
+		return absent
+	}
+	return *v
+}
+
+func (o jsonObject) boolean(key string, absent bool) bool {
+	switch string(o.raw(key)) {
+	case "":
+		return absent
+	case "true":
+		return true
+	case "false":
+		return false
+	}
+	o.problem(key, "must be true or false")
+	return absent
+}
+
+// integer takes a number without a fraction; 2.0 is one.
+func (o jsonObject) integer(key string, absent int64) int64 {
+	raw := o.raw(key)
+	if raw == nil {
+		return absent
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err == nil {
+		return n
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+		o.problem(key, "must be an integer")
+		return absent
+	}
+	return int64(f)
+}
+
+// nullable takes null or what read accepts, and passes it on as it came.
+func (o jsonObject) nullable(key string, read func(jsonObject, string)) json.RawMessage {
+	raw, ok := o.fields[key]
+	if !ok || string(raw) == "null" {
+		delete(o.fields, key)
+		return json.RawMessage("null")
+	}
+	read(o, key)
+	return raw
+}
+
+// object takes a nested object. An absent one reads as an empty one.
+func (o jsonObject) object(key string) jsonObject {
+	inner := jsonObject{path: o.path + key + ".", problems: o.problems}
+	raw := o.raw(key)
+	if raw == nil {
+		return inner
+	}
+	if json.Unmarshal(raw, &inner.fields) != nil || inner.fields == nil {
+		inner.fields = nil
+		o.problem(key, "must be an object")
+	}
+	return inner
+}

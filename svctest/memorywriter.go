@@ -1,0 +1,156 @@
+package svctest
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// streamAfter is how much of an answer is held back before it is sent while
+// the handler still writes.
+const streamAfter = 64 << 10
+
+// memoryWriter makes the answer of a handler a client's response. A short
+// answer is handed over whole, so that it needs no goroutine; a long or
+// flushed one goes through a pipe.
+type memoryWriter struct {
+	req      *http.Request // the caller's
+	cancel   context.CancelFunc
+	header   http.Header
+	sent     http.Header // header as it was when the status was written
+	status   int
+	declared int64 // Content-Length of the handler, or -1
+	written  int64
+	buf      bytes.Buffer
+	pipe     *io.PipeWriter // not nil once the answer is on its way
+	stop     func() bool    // ends the watch on the caller's context
+
+	ready chan struct{} // closed when resp or err is there
+	resp  *http.Response
+	err   error
+}
+
+func (w *memoryWriter) Header() http.Header { return w.header }
+
+func (w *memoryWriter) WriteHeader(status int) {
+	if w.status != 0 {
+		return
+	}
+	w.status = status
+	if n, err := strconv.ParseInt(w.header.Get("Content-Length"), 10, 64); err == nil {
+		w.declared = n
+	}
+	w.sent = w.header.Clone()
+	if w.sent.Get("Date") == "" {
+		w.sent.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	}
+}
+
+// bodiless says that no body is sent, whatever the handler writes.
+func (w *memoryWriter) bodiless() bool {
+	return w.req.Method == http.MethodHead || w.status == http.StatusNoContent || w.status == http.StatusNotModified
+}
+
+func (w *memoryWriter) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	if w.bodiless() {
+		return len(p), nil
+	}
+	if w.declared >= 0 && w.written+int64(len(p)) > w.declared {
+		return 0, http.ErrContentLength
+	}
+	w.written += int64(len(p))
+	if w.pipe == nil {
+		w.buf.Write(p)
+		if w.buf.Len() > streamAfter {
+			w.Flush()
+		}
+		return len(p), nil
+	}
+	return w.pipe.Write(p)
+}
+
+// Flush sends what there is and whatever follows as it is written.
+func (w *memoryWriter) Flush() {
+	w.WriteHeader(http.StatusOK)
+	if w.pipe != nil || w.bodiless() {
+		return
+	}
+	var body *io.PipeReader
+	body, w.pipe = io.Pipe()
+	ctx := w.req.Context()
+	w.stop = context.AfterFunc(ctx, func() { _ = w.pipe.CloseWithError(context.Cause(ctx)) })
+	w.send(&streamBody{body, w.cancel})
+	if w.buf.Len() > 0 {
+		_, _ = w.pipe.Write(w.buf.Bytes())
+	}
+	w.buf = bytes.Buffer{}
+}
+
+// finish ends the answer. An aborted one loses its connection; requestErr is
+// why the caller could not send all of its request.
+func (w *memoryWriter) finish(aborted bool, requestErr error) {
+	cut := aborted || requestErr != nil
+	if !cut {
+		w.WriteHeader(http.StatusOK)
+	}
+	short := cut || w.declared > w.written && !w.bodiless()
+	switch {
+	case w.pipe != nil:
+		w.stop()
+		if short {
+			_ = w.pipe.CloseWithError(io.ErrUnexpectedEOF)
+		}
+		_ = w.pipe.Close()
+	case requestErr != nil:
+		w.fail(requestErr)
+	case aborted:
+		w.fail(&net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET})
+	case short:
+		w.send(io.NopCloser(io.MultiReader(&w.buf, cutReader{})))
+	default:
+		if w.declared < 0 && !w.bodiless() {
+			w.declared = w.written
+			w.sent.Set("Content-Length", strconv.FormatInt(w.written, 10))
+		}
+		w.send(io.NopCloser(bytes.NewReader(w.buf.Bytes())))
+	}
+}
+
+func (w *memoryWriter) fail(err error) {
+	w.err = err
+	close(w.ready)
+}
+
+func (w *memoryWriter) send(body io.ReadCloser) {
+	w.resp = &http.Response{
+		Status: strconv.Itoa(w.status) + " " + http.StatusText(w.status), StatusCode: w.status,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: w.sent, ContentLength: w.declared, Body: body, Request: w.req,
+	}
+	if w.bodiless() {
+		w.resp.Body = http.NoBody
+	}
+	close(w.ready)
+}
+
+// streamBody ends the handler when the caller is done with the answer.
+type streamBody struct {
+	*io.PipeReader
+	cancel context.CancelFunc
+}
+
+func (b *streamBody) Close() error {
+	b.cancel()
+	return b.PipeReader.Close()
+}
+
+// cutReader is where the connection of an answer ends too early.
+type cutReader struct{}
+
+func (cutReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

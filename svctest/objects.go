@@ -1,0 +1,70 @@
+package svctest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// object is what lies in storage under a key.
+type object struct {
+	size        int64
+	sha256      string // in hex; empty for zeros
+	etag        string
+	contentType string
+	header      http.Header // of the upload
+	stored      time.Time
+	open        func() io.ReadSeeker // nil when the contents were discarded
+}
+
+func newObject(contents []byte, now time.Time) *object {
+	sum := sha256.Sum256(contents)
+	o := &object{size: int64(len(contents)), stored: now, open: func() io.ReadSeeker { return bytes.NewReader(contents) }}
+	o.setSum(sum[:])
+	return o
+}
+
+func (o *object) setSum(sum []byte) {
+	o.sha256 = hex.EncodeToString(sum)
+	o.etag = `"` + o.sha256[:32] + `"`
+}
+
+// newZeroObject has zero bytes, any number of them, and no memory.
+func newZeroObject(size int64, now time.Time) *object {
+	return &object{
+		size: size, etag: fmt.Sprintf(`"zeros-%d"`, size), stored: now,
+		open: func() io.ReadSeeker { return &zeros{size: size} },
+	}
+}
+
+// zeros reads as a file of zero bytes.
+type zeros struct{ size, at int64 }
+
+func (z *zeros) Read(p []byte) (int, error) {
+	if z.at >= z.size {
+		return 0, io.EOF
+	}
+	n := min(int64(len(p)), z.size-z.at)
+	clear(p[:n])
+	z.at += n
+	return int(n), nil
+}
+
+func (z *zeros) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += z.at
+	case io.SeekEnd:
+		offset += z.size
+	}
+	if offset < 0 {
+		return 0, errors.New("svctest: seek before the start")
+	}
+	z.at = offset
+	return offset, nil
+}

@@ -1,0 +1,177 @@
+package svctest
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Route templates of the service, for [Server.Fault] and [Server.RequestCount].
+const (
+	RouteFlavors     = "/v1/inference-service/flavor"
+	RouteEndpoints   = "/v1/inference-service"
+	RouteEndpoint    = "/v1/inference-service/{service_id}"
+	RouteVideoJobs   = "/v1/svc-video-job"
+	RouteVideoJob    = "/v1/svc-video-job/{job_id}"
+	RouteImageJobs   = "/v1/svc-image-job"
+	RouteImageJob    = "/v1/svc-image-job/{job_id}"
+	RoutePublicFiles = "/v1/public-files"
+	RouteFiles       = "/v1/files"
+	RouteFile        = "/v1/files/{file_id}"
+	RouteFileLink    = "/v1/files/{file_id}/presigned_url"
+
+	// RouteStorage is where signed links lead: uploads, downloads and media.
+	RouteStorage = "/storage/{key}"
+	// RouteInference is the address of a running endpoint; longer paths match too.
+	RouteInference = "/inference-api/v1/inference_service/{service_id}"
+	// RouteAny matches every request, also one to an unknown path.
+	RouteAny = "*"
+)
+
+// route is one path of the service and what it can do.
+type route struct {
+	template string
+	segments []string
+	methods  map[string]operation
+	public   bool // needs no token
+	jobs     bool // legacy: can be retired
+	prefix   bool // longer paths match as well
+	serve    func(*Server, http.ResponseWriter, *exchange)
+}
+
+// operation is one method of a JSON route. run is called with the server
+// locked and must not keep or wait for anything.
+type operation struct {
+	run   func(*Server, *call) answer
+	body  bool     // wants a JSON body
+	query []string // accepts these parameters
+}
+
+var pageQuery = []string{"page", "page_size"}
+
+func jobsMethods(kind jobKind) map[string]operation {
+	return map[string]operation{
+		"POST": {run: kind.create, body: true},
+		"GET":  {run: kind.list, query: pageQuery},
+	}
+}
+
+func jobMethods(kind jobKind) map[string]operation {
+	return map[string]operation{
+		"GET":    {run: kind.get},
+		"DELETE": {run: kind.delete},
+	}
+}
+
+// routes is in the order of matching: fixed segments before parameters.
+var routes = []*route{
+	{template: RouteFlavors, methods: map[string]operation{
+		"GET": {run: (*Server).listFlavors},
+	}},
+	{template: RouteEndpoints, methods: map[string]operation{
+		"POST": {run: (*Server).createEndpoint, body: true},
+	}},
+	{template: RouteEndpoint, methods: map[string]operation{
+		"GET":    {run: (*Server).getEndpoint},
+		"PUT":    {run: (*Server).updateEndpoint, body: true},
+		"DELETE": {run: (*Server).deleteEndpoint},
+	}},
+	{template: RouteVideoJobs, jobs: true, methods: jobsMethods(videoJob)},
+	{template: RouteVideoJob, jobs: true, methods: jobMethods(videoJob)},
+	{template: RouteImageJobs, jobs: true, methods: jobsMethods(imageJob)},
+	{template: RouteImageJob, jobs: true, methods: jobMethods(imageJob)},
+	{template: RoutePublicFiles, public: true, methods: map[string]operation{
+		"GET": {run: (*Server).listPublicFiles},
+	}},
+	{template: RouteFiles, methods: map[string]operation{
+		"POST": {run: (*Server).registerFile, body: true},
+		"GET":  {run: (*Server).listFiles},
+	}},
+	{template: RouteFile, methods: map[string]operation{
+		"GET":    {run: (*Server).getFile},
+		"DELETE": {run: (*Server).deleteFile},
+	}},
+	{template: RouteFileLink, methods: map[string]operation{
+		"GET": {run: (*Server).getFileLink},
+	}},
+	{template: RouteStorage, serve: (*Server).serveStorage},
+	{template: RouteInference, serve: (*Server).serveInference, prefix: true},
+}
+
+// routesByTemplate finds the route that a test names.
+var routesByTemplate = indexRoutes(routes)
+
+func indexRoutes(routes []*route) map[string]*route {
+	index := map[string]*route{}
+	for _, r := range routes {
+		r.segments = strings.Split(r.template, "/")
+		index[r.template] = r
+	}
+	return index
+}
+
+// match finds the route of an escaped path, and the value of its parameter.
+// A path that differs by a slash, a dot segment or an empty id has none.
+func match(path string) (r *route, param, rest string) {
+	segments := strings.Split(path, "/")
+	for _, r := range routes {
+		if param, ok := r.match(segments); ok {
+			return r, param, "/" + strings.Join(segments[len(r.segments):], "/")
+		}
+	}
+	return nil, "", ""
+}
+
+func (r *route) match(segments []string) (param string, ok bool) {
+	if len(segments) < len(r.segments) || len(segments) > len(r.segments) && !r.prefix {
+		return "", false
+	}
+	for i, want := range r.segments {
+		got := segments[i]
+		if !strings.HasPrefix(want, "{") {
+			if got != want {
+				return "", false
+			}
+			continue
+		}
+		value, err := url.PathUnescape(got)
+		if err != nil || value == "" {
+			return "", false
+		}
+		param = value
+	}
+	return param, true
+}
+
+// allowed lists the methods of a JSON route as the Allow header wants them.
+func (r *route) allowed() string {
+	return strings.Join(slices.Sorted(maps.Keys(r.methods)), ", ")
+}
+
+// checkRoute panics on a route or method that no request can have, since a
+// misspelt one would make a test pass without testing anything.
+func checkRoute(method, template string) {
+	if template == RouteAny {
+		return
+	}
+	r := routesByTemplate[template]
+	if r == nil {
+		known := slices.Sorted(maps.Keys(routesByTemplate))
+		panic(fmt.Sprintf("svctest: no route %q; there are %s", template, strings.Join(known, ", ")))
+	}
+	if _, ok := r.methods[method]; !ok && r.methods != nil && method != "*" {
+		panic(fmt.Sprintf("svctest: route %s has no method %q, only %s", template, method, r.allowed()))
+	}
+}
+
+// cleanBasePath turns "api/", "/api" and the like into "/api", and "/" into "".
+func cleanBasePath(p string) string {
+	p = strings.Trim(p, "/")
+	if p == "" {
+		return ""
+	}
+	return "/" + p
+}

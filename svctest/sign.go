@@ -1,0 +1,106 @@
+package svctest
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Query parameters of a signed link. They look like those of common object
+// storage; which methods a link is for is a parameter of our own.
+const (
+	paramAlgorithm = "X-Amz-Algorithm"
+	paramDate      = "X-Amz-Date"
+	paramExpires   = "X-Amz-Expires" // seconds
+	paramHeaders   = "X-Amz-SignedHeaders"
+	paramMethods   = "X-Svctest-Methods"
+	paramSignature = "X-Amz-Signature"
+
+	signingAlgorithm = "SVCTEST-HMAC-SHA256"
+	signingDate      = "20060102T150405.000Z"
+)
+
+// signingKey is no secret: the links are as deterministic as the ids.
+var signingKey = []byte("svctest signing key")
+
+// link signs a link to an object. Besides the host, signed headers have to
+// arrive exactly as given here.
+func (s *Server) link(key string, now time.Time, signed http.Header, methods ...string) string {
+	u, err := url.Parse(s.storage + "/storage/" + key)
+	if err != nil {
+		panic("svctest: " + err.Error())
+	}
+	names := []string{"host"}
+	for k := range signed {
+		names = append(names, strings.ToLower(k))
+	}
+	slices.Sort(names)
+	q := url.Values{
+		paramAlgorithm: {signingAlgorithm},
+		paramDate:      {now.UTC().Format(signingDate)},
+		paramExpires:   {strconv.FormatFloat(s.cfg.linkTTL.Seconds(), 'f', -1, 64)},
+		paramHeaders:   {strings.Join(names, ";")},
+		paramMethods:   {strings.Join(methods, ",")},
+	}
+	q.Set(paramSignature, signature(u.Host, u.EscapedPath(), q, names, signed))
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// signature covers host, path, all parameters but itself, and the named headers.
+func signature(host, path string, q url.Values, names []string, h http.Header) string {
+	mac := hmac.New(sha256.New, signingKey)
+	unsigned := url.Values{}
+	for k, v := range q {
+		if k != paramSignature {
+			unsigned[k] = v
+		}
+	}
+	lines := []string{path, unsigned.Encode()}
+	for _, name := range names {
+		value := strings.Join(h.Values(name), ",")
+		if name == "host" {
+			value = host
+		}
+		lines = append(lines, name+":"+value)
+	}
+	mac.Write([]byte(strings.Join(lines, "\n")))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// checkLink finds out whether storage lets a request in.
+func checkLink(r *http.Request, now time.Time) storageError {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	switch {
+	case len(r.Header.Values("Authorization"))+len(r.Header.Values("Cookie")) > 0:
+		return storageError{http.StatusBadRequest, "InvalidRequest", "Only one authentication mechanism is allowed: a signed link goes without Authorization and Cookie"}
+	case err != nil || q.Get(paramSignature) == "":
+		return storageError{http.StatusForbidden, "AccessDenied", "The request is not signed"}
+	}
+	names := strings.Split(q.Get(paramHeaders), ";")
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	want := signature(r.Host, path, q, names, r.Header)
+	methods := strings.Split(q.Get(paramMethods), ",")
+	method := strings.Replace(r.Method, http.MethodHead, http.MethodGet, 1)
+	date, _ := time.Parse(signingDate, q.Get(paramDate))
+	seconds, _ := strconv.ParseFloat(q.Get(paramExpires), 64)
+	switch {
+	case !hmac.Equal([]byte(want), []byte(q.Get(paramSignature))), !slices.Contains(methods, method):
+		return storageError{http.StatusForbidden, "SignatureDoesNotMatch", "The signature does not match method, address and signed headers of the request"}
+	case now.After(date.Add(time.Duration(seconds * float64(time.Second)))):
+		return storageError{http.StatusForbidden, "AccessDenied", "Request has expired"}
+	}
+	for name := range r.Header {
+		lower := strings.ToLower(name)
+		if strings.HasPrefix(lower, "x-amz-") && !slices.Contains(names, lower) {
+			return storageError{http.StatusForbidden, "AccessDenied", "There were headers present in the request which were not signed: " + lower}
+		}
+	}
+	return storageError{}
+}
