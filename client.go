@@ -29,6 +29,14 @@ type Client struct {
 	Flavors *FlavorClient
 	// InferenceServices manages dedicated endpoints.
 	InferenceServices *InferenceServiceClient
+	// VideoJobs generates videos through the legacy job API.
+	//
+	// Deprecated: the legacy job API is retired; see [VideoJobClient].
+	VideoJobs *VideoJobClient
+	// ImageJobs generates images through the legacy job API.
+	//
+	// Deprecated: the legacy job API is retired; see [VideoJobClient].
+	ImageJobs *ImageJobClient
 
 	base      base
 	chain     *chain.Chain
@@ -74,6 +82,8 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 	c.chain = chain.New(cfg.Config)
 	c.Flavors = &FlavorClient{c}
 	c.InferenceServices = &InferenceServiceClient{c}
+	c.VideoJobs = &VideoJobClient{jobClient{c, videoJobs, videoJob}}
+	c.ImageJobs = &ImageJobClient{jobClient{c, imageJobs, imageJob}}
 	return c, nil
 }
 
@@ -86,11 +96,11 @@ func NewClientFromEnv(opts ...Option) (*Client, error) {
 	if strings.TrimSpace(baseURL) == "" {
 		return nil, errors.New("svc: SVC_BASE_URL is not set: it holds the base URL of the service")
 	}
-	env := []Option{tokenFromEnv}
+	var env []Option
 	if u := os.Getenv("SVC_INFERENCE_URL"); u != "" {
 		env = append(env, WithInferenceURL(u))
 	}
-	return NewClient(baseURL, append(append(env, opts...), requireToken)...)
+	return NewClient(baseURL, append(append(env, opts...), tokenFromEnv)...)
 }
 
 // CloseIdleConnections closes the connections that no call is using. It does
@@ -112,6 +122,9 @@ func (c *Client) String() string { return "svc client of " + c.base.String() }
 // did not take effect: after that the error is an [OutcomeUnknownError].
 func (c *Client) Do(ctx context.Context, method, path string, body, out any, opts ...RequestOption) error {
 	k := call{method: strings.ToUpper(method), route: path, body: body, raw: true}
+	var p problems
+	p.add(!headerName(k.method), "method", "is not one")
+	k = k.checked(p)
 	switch k.method {
 	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions:
 	default:
@@ -197,19 +210,13 @@ func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) erro
 
 // send checks a call, carries it out, and makes an error of everything but success.
 func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*chain.Result, error) {
-	if k.err != nil {
-		return nil, k.err
-	}
 	req := options(opts)
-	u, err := c.base.join(k, req.query)
-	if err != nil {
-		return nil, err
+	if req.response != nil {
+		*req.response = Response{} // what an earlier call left
 	}
-	body, err := k.encode(req.fields)
-	if err != nil {
-		return nil, err
-	}
-	if err := req.problems.err(); err != nil {
+	u, pathErr := c.base.join(k, req.query)
+	body, bodyErr := k.encode(req.fields)
+	if err := allProblems(k.err, pathErr, bodyErr, req.problems.err()); err != nil {
 		return nil, err
 	}
 	if !k.public && !c.hasToken {
@@ -229,7 +236,7 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*chai
 	})
 	if req.response != nil {
 		*req.response = Response{
-			StatusCode: r.StatusCode, Header: r.Header, RequestID: chain.RequestID(r.Header),
+			StatusCode: r.StatusCode, Header: r.Header, RequestID: c.chain.Redactor().String(chain.RequestID(r.Header)),
 			Attempts: r.Attempts, Body: r.Body,
 		}
 	}

@@ -26,9 +26,20 @@ type DeployOptions struct {
 	// limited to 30 s.
 	DeleteOnFailure bool
 
-	// OnCreate is called with the new record before the wait begins: the moment
-	// to write the id down.
-	OnCreate func(*InferenceService)
+	// DeleteIf decides in the place of DeleteOnFailure, if it is set, by the error
+	// that Deploy would end with. After a panic of one of the functions here it is
+	// not asked, and what was created is deleted.
+	DeleteIf func(error) bool
+
+	// OnCreate is called with the new record before the wait begins: the moment to
+	// write the id down. When only a part of the answer to the create came, and
+	// that part shows the id, the record holds nothing else. An error ends Deploy
+	// as a failure.
+	OnCreate func(*InferenceService) error
+
+	// OnCleanUp is called before the delete after a failure, which may take up to
+	// 30 s.
+	OnCleanUp func(id string)
 
 	// CreateOptions go with the create call.
 	CreateOptions []RequestOption
@@ -40,8 +51,8 @@ type DeployError struct {
 	ServiceID  string            // never empty
 	Service    *InferenceService // the record as seen last; nil when only the id is known
 	Gone       bool              // true: it was deleted; false: it may still be running and billed
-	CleanUpErr error             // why the delete of DeleteOnFailure failed
-	Err        error             // why it is not available: a WaitError, or an OutcomeUnknownError whose answer showed the id
+	CleanUpErr error             // why the delete after the failure failed; errors.Is and errors.As do not look into it
+	Err        error             // why it is not available: a WaitError, the error of OnCreate, or an OutcomeUnknownError whose answer showed the id
 }
 
 // Error says what happened, what may be running, and what to do about it.
@@ -57,13 +68,8 @@ func (e *DeployError) Error() string {
 	return text
 }
 
-// Unwrap gives the reason, and the error of the clean-up.
-func (e *DeployError) Unwrap() []error {
-	if e.CleanUpErr != nil {
-		return []error{e.Err, e.CleanUpErr}
-	}
-	return []error{e.Err}
-}
+// Unwrap gives the reason.
+func (e *DeployError) Unwrap() error { return e.Err }
 
 // Deploy creates an endpoint and waits until it is available.
 //
@@ -90,7 +96,7 @@ func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInference
 	s, err := do[InferenceService](ctx, c.client, k, o.CreateOptions)
 	d := deployment{client: c, created: time.Now(), record: s}
 	if unknown := new(OutcomeUnknownError); errors.As(err, &unknown) && unknown.ID != "" {
-		d.id = unknown.ID
+		d.id, s = unknown.ID, &InferenceService{ServiceID: unknown.ID}
 	} else if err != nil {
 		return nil, err
 	} else {
@@ -99,26 +105,35 @@ func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInference
 
 	over := false
 	defer func() {
-		if !over && o.DeleteOnFailure { // a panic in one of the caller's functions
+		if !over && (o.DeleteOnFailure || o.DeleteIf != nil) { // a panic in one of the caller's functions
 			_, _ = d.cleanUp(ctx)
 		}
 	}()
-	if err == nil {
-		if o.OnCreate != nil {
-			o.OnCreate(s)
+	if o.OnCreate != nil {
+		if storing := o.OnCreate(s); err == nil {
+			err = storing
 		}
-		var last *InferenceService
-		last, err = c.wait(d.id, "available", o.withDefaults(deployGrace), true).run(ctx, settle(untilAvailable))
-		if last != nil {
-			d.record = last
+	}
+	if err == nil {
+		err = d.wait(ctx, &o.WaitOptions)
+	}
+	var failure *DeployError
+	remove := false
+	if err != nil {
+		failure = &DeployError{ServiceID: d.id, Service: d.record, Err: err}
+		remove = o.DeleteOnFailure
+		if o.DeleteIf != nil {
+			remove = o.DeleteIf(failure)
+		}
+		if remove && o.OnCleanUp != nil {
+			o.OnCleanUp(failure.ServiceID)
 		}
 	}
 	over = true
-	if err == nil {
+	if failure == nil {
 		return d.record, nil
 	}
-	failure := &DeployError{ServiceID: d.id, Service: d.record, Err: err}
-	if o.DeleteOnFailure {
+	if remove {
 		failure.Gone, failure.CleanUpErr = d.cleanUp(ctx)
 	}
 	return d.record, failure
@@ -129,17 +144,30 @@ type deployment struct {
 	client  *InferenceServiceClient
 	id      string
 	created time.Time
-	record  *InferenceService
+	record  *InferenceService // as seen last; nil when only the id is known
+	read    bool              // the wait has read the record
+}
+
+// wait waits until the endpoint is available.
+func (d *deployment) wait(ctx context.Context, o *WaitOptions) error {
+	w := d.client.wait(d.id, "available", o.withDefaults(deployGrace), true)
+	last, err := w.run(ctx, settle(untilAvailable))
+	if last != nil {
+		d.record, d.read = last, true
+	}
+	return err
 }
 
 // cleanUp deletes the endpoint, whatever became of ctx. "Not found" soon after
-// the creation is no proof that it is gone: the record may not be readable yet.
+// the creation is no proof that it is gone, unless the record has been read: it
+// may not be readable yet.
 func (d *deployment) cleanUp(ctx context.Context) (gone bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
 	defer cancel()
 	pace := poll.New(ctx, 500*time.Millisecond, 5*time.Second)
 	for {
-		last := d.client.Delete(ctx, d.id)
+		// One attempt at a time: after a failed one, Delete takes "not found" for success.
+		last := d.client.Delete(ctx, d.id, WithMaxAttempts(1))
 		switch {
 		case last == nil:
 			return true, nil
@@ -147,13 +175,17 @@ func (d *deployment) cleanUp(ctx context.Context) (gone bool, err error) {
 			err = last // the end of the time says less than what came before it
 		}
 		notFound := errors.Is(last, ErrNotFound)
-		if notFound && time.Since(d.created) >= deployGrace {
+		if notFound && (d.read || time.Since(d.created) >= deployGrace) {
 			return true, nil
 		}
 		if errors.Is(last, ErrUnauthorized) || errors.Is(last, ErrForbidden) || errors.As(last, new(*ValidationError)) {
 			return false, err
 		}
-		if pace.Sleep(pace.Next(0)) != nil {
+		var asked time.Duration
+		if answer := new(Error); errors.As(last, &answer) {
+			asked = answer.RetryAfter
+		}
+		if next, another := pace.Next(asked); !another || pace.Sleep(next) != nil {
 			return false, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -85,16 +86,22 @@ func (e *Error) detail() string {
 	if e.Message != "" {
 		b.WriteString(": " + e.Message)
 	}
-	if e.Code != "" && e.Code != e.Message {
-		b.WriteString(" (code " + e.Code + ")")
-	}
 	if e.retired() {
 		b.WriteString(": the legacy job API is retired; the service migrated it to a newer asynchronous inference API")
 	}
-	if e.RequestID != "" {
-		b.WriteString(" (request " + e.RequestID + ")")
+	var facts []string
+	if e.Code != "" && e.Code != e.Message {
+		facts = append(facts, "code "+e.Code)
 	}
-	b.WriteString(tries(e.Attempts))
+	if e.RequestID != "" {
+		facts = append(facts, "request "+e.RequestID)
+	}
+	if e.Attempts > 1 {
+		facts = append(facts, strconv.Itoa(e.Attempts)+" attempts")
+	}
+	if len(facts) > 0 {
+		b.WriteString(" (" + strings.Join(facts, ", ") + ")")
+	}
 	return b.String()
 }
 
@@ -270,6 +277,22 @@ func (p problems) err() error {
 		return nil
 	}
 	return &ValidationError{Fields: p}
+}
+
+// allProblems makes one error of what is wrong with the parts of a request.
+func allProblems(errs ...error) error {
+	var all problems
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		e, ok := errors.AsType[*ValidationError](err)
+		if !ok {
+			return err
+		}
+		all = append(all, e.Fields...)
+	}
+	return all.err()
 }
 
 func where(method, route string) string { return "svc: " + method + " " + route + ": " }

@@ -1,9 +1,217 @@
 package svc
 
-// Job is a record of the legacy job API.
-type Job struct{}
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Job is a record of the legacy job API: a video or images to be generated from
+// a prompt.
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+type Job struct {
+	JobID       string      `json:"job_id"`
+	UserID      string      `json:"user_id"` // owner
+	Name        string      `json:"name"`    // empty when not set
+	Description string      `json:"description"`
+	PaymentType PaymentType `json:"payment_type"`
+	Status      JobStatus   `json:"status"`
+	MetaInfo    JobMetaInfo `json:"meta_info"`
+	CreatedAt   Time        `json:"created_at"`
+	UpdatedAt   Time        `json:"updated_at"`
+	DeletedAt   Time        `json:"deleted_at"` // zero while it exists
+	IsDeleted   bool        `json:"is_deleted"`
+	Outputs     Outputs     `json:"outputs"` // empty until the job has succeeded
+}
+
+// Format prints all fields under every verb. It is there for the jobs that fmt
+// meets behind a pointer, where it would show the keys in the links.
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+func (j Job) Format(f fmt.State, verb rune) {
+	type job Job
+	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), job(j))
+}
+
+func (j *Job) identity() (field, id string) { return "job_id", j.JobID }
+
+// JobMetaInfo says how a job came about.
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+type JobMetaInfo struct {
+	// OriginalRequest is the request as the service understood it, defaults
+	// filled in, byte for byte: an object with job_type and config. It decodes
+	// into a [CreateVideoJobRequest] or a [CreateImageJobRequest], which makes
+	// the same job again.
+	OriginalRequest json.RawMessage `json:"original_request,omitempty"`
+	ModelID         Int             `json:"model_id"`                   // of the model that the service chose
+	OrderID         string          `json:"order_id,omitempty"`         // empty until the job is done
+	UpdateAt        Time            `json:"update_at"`                  // zero until the job is done
+	ServiceAPIToken ServiceAPIToken `json:"service_api_token,omitzero"` // zero for an image job
+}
+
+// ServiceAPIToken tells of the token that a video job was created with.
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+type ServiceAPIToken struct {
+	APIToken   Secret  `json:"api_token"` // the service hides it or leaves it out
+	APITokenID Int     `json:"api_token_id"`
+	User       JobUser `json:"user"`
+}
+
+// JobUser is the owner of the token that a video job was created with.
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+type JobUser struct {
+	UserID   string   `json:"user_id"`
+	Nickname string   `json:"nickname"`
+	Currency Currency `json:"currency"` // that the user pays in
+}
+
+// Outputs is what a job has made. The service sends an empty object before there
+// is any, and an array after that; an empty object, an empty array and null all
+// give a length of 0. An object with something in it is an error: nothing is
+// dropped in silence.
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+type Outputs []JobOutput
+
+// UnmarshalJSON reads an array, null or an empty object.
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+func (o *Outputs) UnmarshalJSON(b []byte) error {
+	if len(b) > 1 && b[0] == '{' && len(bytes.TrimSpace(b[1:len(b)-1])) == 0 {
+		*o = Outputs{}
+		return nil
+	}
+	if len(b) > 0 && b[0] != '[' && b[0] != 'n' {
+		return typeError[Outputs](b)
+	}
+	*o = nil
+	return json.Unmarshal(b, (*[]JobOutput)(o))
+}
+
+// JobOutput is one generated video or image. Download it with its MediaURL.
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+type JobOutput struct {
+	ID           string    `json:"id"`
+	MediaURL     SignedURL `json:"media_url"`
+	ThumbnailURL SignedURL `json:"thumbnail_url,omitempty"` // empty for an image
+}
 
 const (
 	videoJobs = "/v1/svc-video-job"
+	videoJob  = "/v1/svc-video-job/{job_id}"
 	imageJobs = "/v1/svc-image-job"
+	imageJob  = "/v1/svc-image-job/{job_id}"
 )
+
+// VideoJobClient generates videos through the legacy job API. Reach it through
+// [Client.VideoJobs].
+//
+// Deprecated: the legacy job API is retired. The service has migrated it to a
+// newer asynchronous inference API, which this package does not cover, and
+// answers with an error that matches [ErrRetired]. What is here is kept for
+// archived records, private deployments and replays of recorded traffic.
+type VideoJobClient struct{ jobClient }
+
+// ImageJobClient generates images through the legacy job API. Reach it through
+// [Client.ImageJobs].
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+type ImageJobClient struct{ jobClient }
+
+// jobClient is what the two kinds of jobs have in common.
+type jobClient struct {
+	client    *Client
+	jobs, job string // routes
+}
+
+// Create asks for a video. The job comes back with the status initializing;
+// [VideoJobClient.Wait] waits for the video.
+//
+// The request is sent again only as long as it certainly had no effect. When its
+// outcome is not known the error is an [OutcomeUnknownError].
+//
+// POST /v1/svc-video-job
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+func (c *VideoJobClient) Create(ctx context.Context, req CreateVideoJobRequest, opts ...RequestOption) (*Job, error) {
+	body := jobBody[VideoJobConfig]{JobTypeText2Video, req.Config}
+	return do[Job](ctx, c.client, create(videoJobs, "", &body).checked(req.problems()), opts)
+}
+
+// Create asks for images. The job comes back with the status initializing;
+// [ImageJobClient.Wait] waits for the images.
+//
+// The request is sent again only as long as it certainly had no effect. When its
+// outcome is not known the error is an [OutcomeUnknownError].
+//
+// POST /v1/svc-image-job
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+func (c *ImageJobClient) Create(ctx context.Context, req CreateImageJobRequest, opts ...RequestOption) (*Job, error) {
+	body := jobBody[ImageJobConfig]{JobTypeText2Image, req.Config}
+	return do[Job](ctx, c.client, create(imageJobs, "", &body).checked(req.problems()), opts)
+}
+
+// Get reads one job. Since the API is retired, an [ErrNotFound] matches
+// [ErrRetired] as well: the answer does not tell which it is.
+//
+// GET /v1/svc-video-job/{job_id} or /v1/svc-image-job/{job_id}
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+func (c *jobClient) Get(ctx context.Context, id string, opts ...RequestOption) (*Job, error) {
+	return do[Job](ctx, c.client, getID(c.job, id), opts)
+}
+
+// Delete deletes a job. When an answer is lost and the repeated call finds
+// nothing, the job is deleted: no error.
+//
+// DELETE /v1/svc-video-job/{job_id} or /v1/svc-image-job/{job_id}
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+func (c *jobClient) Delete(ctx context.Context, id string, opts ...RequestOption) error {
+	return doDelete(ctx, c.client, deleteID(c.job, id), opts)
+}
+
+// Wait waits until a job has succeeded. It ends at once, with a [WaitError], when
+// the job has failed ([ErrJobFailed]) or is deleted ([ErrNotFound]), on a 401 or
+// 403 and on any other error that will not pass by itself. Errors that may pass
+// are lived through, and a status that this package does not know means "not
+// yet". The last record is returned along with an error.
+//
+// The service does not document how a job fails. This package takes the statuses
+// fail, failed, error, canceled, cancelled and rejected for failures.
+// [WaitOptions.Probe] is not asked.
+//
+// GET /v1/svc-video-job/{job_id} or /v1/svc-image-job/{job_id}, again and again
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+func (c *jobClient) Wait(ctx context.Context, id string, opts *WaitOptions) (*Job, error) {
+	w := &waiter[Job]{
+		opts: opts.withDefaults(0), start: time.Now(), outcome: WaitError{ID: id, Want: "done"}, longest: c.client.chain.MaxDelay(),
+		get:    func(ctx context.Context) (*Job, error) { return c.Get(ctx, id, WithMaxAttempts(1)) },
+		status: func(j *Job) string { return string(j.Status) },
+	}
+	return w.run(ctx, settle(untilDone))
+}
+
+// untilDone judges a record for a wait. Which statuses mean failure is not
+// documented: these are the words that cannot be a step on the way to success.
+func untilDone(j *Job) (bool, error) {
+	if j.IsDeleted {
+		return false, errDeleted
+	}
+	switch j.Status {
+	case JobStatusSucceed:
+		return true, nil
+	case "fail", "failed", "error", "canceled", "cancelled", "rejected":
+		return false, ErrJobFailed
+	}
+	return false, nil
+}

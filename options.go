@@ -70,13 +70,30 @@ func WithInferenceURL(u string) Option {
 
 // WithHTTPClient makes the SDK use the transport of hc: proxies, TLS settings
 // and instrumented transports go in there. It is read at every request and never
-// modified. Without a transport in it, the SDK's own pool is used. Its Jar is
+// modified. Without a transport in it, the SDK's own pool is used. A transport
+// that records addresses belongs into [WithTransportWrapper] instead: here it
+// would see, and record, the queries of presigned links. Its Jar is
 // used for API calls; its Timeout limits an attempt of an API call when it is
 // shorter than [WithTimeout], and never a transfer. Its CheckRedirect is not
 // used: where a call may be redirected is this package's business.
 func WithHTTPClient(hc *http.Client) Option {
 	return func(c *config) error { c.Client = hc; return nil }
 }
+
+// WithTransportWrapper puts an instrumented transport, for traces or metrics,
+// around the one that the SDK uses: wrap gets that one and returns its own. What
+// it wraps sees every exchange, transfers included, but no query of an address:
+// instruments tend to record addresses, and the query of a presigned link is a
+// key. [RouteFromContext] tells it the route. It must not replace the context of
+// a request by an unrelated one.
+func WithTransportWrapper(wrap func(http.RoundTripper) http.RoundTripper) Option {
+	return func(c *config) error { c.Wrap = wrap; return nil }
+}
+
+// RouteFromContext is the route of the call that a request with this context
+// belongs to, such as "/v1/files/{file_id}": for transports that name spans and
+// label metrics. Empty for a request that is not the SDK's.
+func RouteFromContext(ctx context.Context) string { return chain.Route(ctx) }
 
 // RetryPolicy says how often a call is tried and how long the delays between
 // are. A delay is drawn evenly between MinDelay and a bound that doubles from
@@ -241,20 +258,18 @@ func cleanToken(t string) (string, error) {
 	return t, nil
 }
 
+// tokenFromEnv comes after all other options: the environment counts only where
+// none of them brought a token.
 func tokenFromEnv(c *config) error {
+	if c.Token != nil {
+		return nil
+	}
 	t := os.Getenv("SVC_API_TOKEN")
 	if t == "" {
-		return nil
+		return fmt.Errorf("%w: SVC_API_TOKEN is not set", ErrNoToken)
 	}
 	if err := WithToken(t)(c); err != nil {
 		return fmt.Errorf("svc: SVC_API_TOKEN: %w", err)
-	}
-	return nil
-}
-
-func requireToken(c *config) error {
-	if c.Token == nil {
-		return fmt.Errorf("%w: SVC_API_TOKEN is not set", ErrNoToken)
 	}
 	return nil
 }

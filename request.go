@@ -142,11 +142,17 @@ func rawPath(path string) (string, error) {
 
 // encode makes the body of a call.
 func (k *call) encode(fields []bodyField) ([]byte, error) {
-	if k.body == nil && len(fields) == 0 {
+	raw, isRaw := k.body.(json.RawMessage)
+	none := k.body == nil || isRaw && len(raw) == 0
+	if none && len(fields) == 0 {
 		return nil, nil
 	}
 	body := []byte("{}")
-	if k.body != nil {
+	switch {
+	case none:
+	case isRaw && json.Valid(raw): // Marshal would compact and escape it
+		body = raw
+	default:
 		var err error
 		if body, err = json.Marshal(k.body); err != nil {
 			return nil, &ValidationError{Fields: []FieldError{{"body", "cannot be written as JSON: " + err.Error()}}}

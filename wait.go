@@ -37,7 +37,7 @@ type WaitOptions struct {
 // Poll describes one look of a wait to [WaitOptions.OnPoll].
 type Poll struct {
 	ID      string            // of what is waited for
-	Status  string            // empty when the look failed
+	Status  string            // empty when the look failed; "deleted" when that was waited for
 	Service *InferenceService // the record; nil when the look failed, and in a wait for a job
 	Job     *Job              // likewise for a job
 	Err     error             // why the look failed, or what the probe said; the wait goes on
@@ -64,6 +64,8 @@ type WaitError struct {
 	Elapsed time.Duration
 	LastErr error // of the last look, if that failed
 	Err     error // why the wait ended: ErrUnavailable, the end of ctx, an Error, …
+
+	info string // what the last record's status_info may show in a text
 }
 
 // Error tells the story of the wait in one line.
@@ -75,8 +77,8 @@ func (e *WaitError) Error() string {
 	} else {
 		b.WriteString("never read")
 	}
-	if e.Last != nil && e.Last.StatusInfo != nil && *e.Last.StatusInfo != "" {
-		fmt.Fprintf(&b, ", %q", *e.Last.StatusInfo)
+	if e.info != "" {
+		fmt.Fprintf(&b, ", %q", e.info)
 	}
 	fmt.Fprintf(&b, "; %d polls in %v)", e.Polls, e.Elapsed.Round(time.Millisecond))
 	if e.LastErr != nil {
@@ -85,7 +87,8 @@ func (e *WaitError) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the reason, and the last look's error.
+// Unwrap gives the reason, and the last look's error. To ask for the reason
+// alone, ask Err.
 func (e *WaitError) Unwrap() []error {
 	if e.LastErr != nil {
 		return []error{e.Err, e.LastErr}
@@ -136,18 +139,30 @@ func (c *InferenceServiceClient) Wait(ctx context.Context, id string, until func
 
 // ScaleAndWait sets the number of instances and waits until the record shows
 // that number with the status available; for 0 instances, stopped will do. A
-// record that still shows the state from before is not believed.
+// record that still shows the state from before is not believed. An error of the
+// change itself is the one of [InferenceServiceClient.Update], with no record;
+// after that it is a [WaitError], with the last record.
 //
 // PUT, then GET /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) ScaleAndWait(ctx context.Context, id string, instances int, opts *WaitOptions) (*InferenceService, error) {
+	o := opts.withDefaults(0)
+	if instances == 0 {
+		o.Probe = nil // nothing is left that could answer
+	}
+	if o.Probe != nil {
+		if _, err := c.URL(id); err != nil {
+			return nil, err // better now than with the change made
+		}
+	}
 	s, err := c.Scale(ctx, id, instances)
 	if err != nil {
 		return s, err
 	}
 	want := fmt.Sprintf("available with %d instances", instances)
-	return c.wait(id, want, opts.withDefaults(0), true).run(ctx, settle(func(s *InferenceService) (bool, error) {
+	return c.wait(id, want, o, true).run(ctx, settle(func(s *InferenceService) (bool, error) {
 		switch {
-		case int64(s.ResourceMetadata.TargetInstanceNumber) != int64(instances) && !s.deleted():
+		case s.deleted(): // no more to be scaled
+		case int64(s.ResourceMetadata.TargetInstanceNumber) != int64(instances):
 			return false, nil
 		case instances == 0 && s.Status == InferenceServiceStatusStopped:
 			return true, nil
@@ -176,10 +191,10 @@ func (c *InferenceServiceClient) WaitAll(ctx context.Context, ids []string, opts
 
 		o := opts.withDefaults(0)
 		if onPoll := o.OnPoll; onPoll != nil {
-			var one sync.Mutex
+			one := make(chan struct{}, 1) // not a mutex, which would stop the clock of a synctest bubble
 			o.OnPoll = func(p Poll) {
-				one.Lock()
-				defer one.Unlock()
+				one <- struct{}{}
+				defer func() { <-one }()
 				onPoll(p)
 			}
 		}
@@ -223,6 +238,7 @@ func (c *InferenceServiceClient) wait(id, want string, o *WaitOptions, probe boo
 		opts: o, start: time.Now(), outcome: WaitError{ID: id, Want: want}, longest: c.client.chain.MaxDelay(),
 		get:    func(ctx context.Context) (*InferenceService, error) { return c.Get(ctx, id, WithMaxAttempts(1)) },
 		status: func(s *InferenceService) string { return string(s.Status) },
+		clean:  c.client.chain.Redactor().String,
 	}
 	if probe && o.Probe != nil {
 		var url string

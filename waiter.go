@@ -7,6 +7,7 @@ import (
 
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/chain"
+	"example.com/svc/internal/errbody"
 	"example.com/svc/internal/poll"
 )
 
@@ -23,6 +24,7 @@ type waiter[T any] struct {
 	opts    *WaitOptions // with defaults
 	get     func(context.Context) (*T, error)
 	status  func(*T) string
+	clean   func(string) string         // takes the secrets out of a text; needed for endpoints only
 	probe   func(context.Context) error // asked when the wait would be over; nil: none
 	looks   chan struct{}               // shared by many waits, to limit their looks; nil: no limit
 	longest time.Duration               // that a service may ask for between two looks, or MaxInterval if that is longer
@@ -72,8 +74,12 @@ func (w *waiter[T]) run(ctx context.Context, judge judge[T]) (*T, error) {
 			w.tell(record, err, 0)
 			return w.last, w.failed(end)
 		}
-		next := pace.Next(w.askedDelay(err))
-		w.tell(record, err, next)
+		next, another := pace.Next(w.askedDelay(err))
+		if another {
+			w.tell(record, err, next)
+		} else {
+			w.tell(record, err, 0)
+		}
 		if err := pace.Sleep(next); err != nil {
 			return w.last, w.failed(err)
 		}
@@ -116,6 +122,9 @@ func (w *waiter[T]) tell(record *T, err error, next time.Duration) {
 		return
 	}
 	p := Poll{ID: w.outcome.ID, Err: err, Number: w.outcome.Polls, Elapsed: time.Since(w.start), Next: next}
+	if record == nil && err == nil { // what was waited for is that there is none
+		p.Status = w.outcome.Want
+	}
 	if record != nil {
 		p.Status = w.status(record)
 		p.Service, _ = any(record).(*InferenceService)
@@ -133,6 +142,9 @@ func (w *waiter[T]) failed(err error) error {
 	if w.last != nil {
 		e.Last, _ = any(w.last).(*InferenceService)
 		e.LastJob, _ = any(w.last).(*Job)
+	}
+	if e.Last != nil && e.Last.StatusInfo != nil && *e.Last.StatusInfo != "" {
+		e.info = errbody.ExcerptScrubbed("text/plain", []byte(*e.Last.StatusInfo), w.clean)
 	}
 	return &e
 }

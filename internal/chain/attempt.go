@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -144,14 +145,24 @@ func (c *Chain) exchange(x *exchange, shell *http.Request, header http.Header, g
 		stop()
 		return nil, &LocalError{"opening the body", err}
 	}
-	resp, err := c.base(x.call).RoundTrip(req)
+	via := c.base(x.call)
+	if c.wrapped != nil {
+		via, x.to, req.URL = c.wrapped, req.URL, hidden(req.URL)
+	}
+	resp, err := via.RoundTrip(req)
+	if err == nil && resp == nil {
+		err = errNoResponse
+	}
 	if err != nil {
 		err = reason(ctx, x, err)
 		stop() // not before: it ends ctx
 		return nil, err
 	}
+	if resp.Body == nil { // a transport made by hand
+		resp.Body = http.NoBody
+	}
 	if jar := c.jar(x.call); jar != nil {
-		jar.SetCookies(req.URL, resp.Cookies())
+		jar.SetCookies(shell.URL, resp.Cookies())
 	}
 	x.StatusCode, x.Header, x.RetryAfter = resp.StatusCode, resp.Header, retryAfter(resp.Header)
 	success := resp.StatusCode >= 200 && resp.StatusCode < 300
@@ -253,7 +264,7 @@ func (c *Chain) report(x *exchange, req *http.Request, start time.Time) {
 	}
 	a := Attempt{
 		Method: req.Method, Route: x.call.Route, Host: req.URL.Host, Number: x.Attempts,
-		StatusCode: x.StatusCode, RequestID: RequestID(x.Header), Err: c.clean(x.call, x.last),
+		StatusCode: x.StatusCode, RequestID: c.cfg.Redact.String(RequestID(x.Header)), Err: c.clean(x.call, x.last),
 		Start: start, Duration: time.Since(start),
 	}
 	if c.cfg.Hook != nil {
@@ -265,7 +276,7 @@ func (c *Chain) report(x *exchange, req *http.Request, start time.Time) {
 			slog.Int("status", a.StatusCode), slog.Duration("duration", a.Duration),
 		}
 		if a.RequestID != "" {
-			attrs = append(attrs, slog.String("request_id", c.cfg.Redact.String(a.RequestID)))
+			attrs = append(attrs, slog.String("request_id", a.RequestID))
 		}
 		if a.Err != nil {
 			attrs = append(attrs, slog.String("error", a.Err.Error()))
@@ -302,7 +313,15 @@ func read(method string, resp *http.Response, success bool) (body []byte, cut bo
 	} else if success && n > limit {
 		return nil, true, ErrTooLarge
 	}
-	body, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	// An answer of unknown length is gathered in a buffer that is used again: the
+	// copies of one that grows add up to more than twice the answer.
+	buf := scratch.Get().(*bytes.Buffer)
+	_, err = buf.ReadFrom(io.LimitReader(resp.Body, limit+1))
+	if body = buf.Bytes(); buf.Cap() <= exact {
+		body = bytes.Clone(body)
+		buf.Reset()
+		scratch.Put(buf)
+	}
 	if int64(len(body)) > limit {
 		body, cut, err = body[:limit], true, nil
 		if success {
@@ -311,6 +330,8 @@ func read(method string, resp *http.Response, success bool) (body []byte, cut bo
 	}
 	return body, cut || err != nil, err
 }
+
+var scratch = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // SameOrigin reports whether two addresses have scheme, host and port in common.
 func SameOrigin(a, b *url.URL) bool {

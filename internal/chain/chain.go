@@ -34,6 +34,7 @@ type Limiter interface {
 // [New].
 type Config struct {
 	Client    *http.Client                              // the caller's, or nil; never modified
+	Wrap      func(http.RoundTripper) http.RoundTripper // around the transport, for instruments; nil: none
 	Origin    *url.URL                                  // where the token may go
 	Token     func(ctx context.Context) (string, error) // nil: no token
 	Bearer    func() []string                           // the Authorization header of a token that never changes; nil: ask Token
@@ -107,8 +108,9 @@ func (r *Result) OK() bool { return r.Fail == nil && r.StatusCode >= 200 && r.St
 // Chain sends calls. It is safe for concurrent use.
 type Chain struct {
 	cfg      Config
-	own      *http.Transport // nil if the caller brought one
-	transfer *http.Transport // likewise, for presigned links
+	own      *http.Transport   // for API calls
+	transfer *http.Transport   // likewise, for presigned links
+	wrapped  http.RoundTripper // around both, and the caller's; nil if there are no instruments
 	http     *http.Client
 	late     *TimeoutError // what an attempt that takes too long ends with
 	budget   budget
@@ -117,8 +119,9 @@ type Chain struct {
 // New makes a chain.
 func New(cfg Config) *Chain {
 	c := &Chain{cfg: cfg, late: &TimeoutError{After: cfg.Timeout}, budget: budget{tokens: budgetSize}}
-	if cfg.Client == nil || cfg.Client.Transport == nil {
-		c.own, c.transfer = newTransport(), newTransferTransport()
+	c.own, c.transfer = newTransport(), newTransferTransport() // used where the caller brings none
+	if cfg.Wrap != nil {
+		c.wrapped = cfg.Wrap(restore{c})
 	}
 	c.http = &http.Client{Transport: c, CheckRedirect: checkRedirect}
 	return c
@@ -126,10 +129,8 @@ func New(cfg Config) *Chain {
 
 // CloseIdle closes the connections that no call is using.
 func (c *Chain) CloseIdle() {
-	if c.own != nil {
-		c.own.CloseIdleConnections()
-		c.transfer.CloseIdleConnections()
-	}
+	c.own.CloseIdleConnections()
+	c.transfer.CloseIdleConnections()
 }
 
 // Redactor is the one that the chain was made with.
@@ -150,12 +151,31 @@ type exchange struct {
 	Result
 	chain *Chain
 	call  *Call
+	to    *url.URL // of the exchange under way, when it is hidden from instruments
 	retry retryablehttp.Client
 	last  error         // of the latest attempt, when it has no answer
 	local bool          // last came from this side, before anything was sent
 	again bool          // there is to be another attempt, and it has not begun
 	delay time.Duration // before it
 	taken int           // from the retry budget, for the latest retry
+}
+
+// exchangeKey is what an exchange answers to as a context.
+type exchangeKey struct{}
+
+func (x *exchange) Value(key any) any {
+	if key == (exchangeKey{}) {
+		return x
+	}
+	return x.Context.Value(key)
+}
+
+// Route is the route of the call that a request with this context belongs to.
+func Route(ctx context.Context) string {
+	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		return x.call.Route
+	}
+	return ""
 }
 
 // Do carries out a call and says how it went.

@@ -8,8 +8,9 @@ import (
 
 // Errors that an attempt ends with beside those of the network.
 var (
-	ErrTooLarge = errors.New("the answer is larger than 32 MiB")
-	errSealed   = errors.New("the request was given up before its body was sent")
+	ErrTooLarge   = errors.New("the answer is larger than 32 MiB")
+	errNoResponse = errors.New("the transport returned neither an answer nor an error")
+	errSealed     = errors.New("the request was given up before its body was sent")
 )
 
 // TimeoutError says that one attempt took too long.

@@ -190,7 +190,21 @@ func mistrusted(err error) bool {
 // is tried: what the two ends are does not fit together.
 func Hopeless(err error) bool {
 	return mistrusted(err) || errors.Is(err, ErrTooLarge) ||
-		errors.As(err, new(tls.RecordHeaderError)) || errors.As(err, new(tls.AlertError))
+		errors.As(err, new(tls.RecordHeaderError)) || turnedAway(err)
+}
+
+// turnedAway reports whether the other end refused a TLS handshake. The type of
+// an alert is not exported.
+func turnedAway(err error) bool {
+	var op *net.OpError
+	if !errors.As(err, &op) || op.Op != "remote error" {
+		return false
+	}
+	switch op.Err.Error() {
+	case "tls: internal error", "tls: bad record MAC", "tls: unexpected message", "tls: user canceled":
+		return false // that may pass
+	}
+	return true
 }
 
 // MaxDelay is the longest that a call waits between two attempts.

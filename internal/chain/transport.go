@@ -2,9 +2,11 @@ package chain
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -41,6 +43,13 @@ func newTransferTransport() *http.Transport {
 	return t
 }
 
+// OverNetwork reports whether transfers certainly go out on a connection, by way
+// of net/http itself.
+func (c *Chain) OverNetwork() bool {
+	_, ok := c.base(&Call{Transfer: true}).(*http.Transport)
+	return ok
+}
+
 // maxHops is how many redirects are followed at most.
 const maxHops = 10
 
@@ -51,9 +60,9 @@ const maxHops = 10
 // may be a signed link.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	call := req.Context().(*exchange).call
-	first := via[0]
+	first, last := via[0], via[len(via)-1]
 	follow := len(via) <= maxHops && req.Method == first.Method &&
-		(req.URL.Scheme == "https" || first.URL.Scheme == req.URL.Scheme)
+		(req.URL.Scheme == "https" || last.URL.Scheme == req.URL.Scheme)
 	if !call.Transfer {
 		follow = follow && req.Method == http.MethodGet && SameOrigin(req.URL, first.URL)
 	}
@@ -103,4 +112,30 @@ func (b *stream) Close() error {
 	err := b.ReadCloser.Close()
 	b.stop()
 	return err
+}
+
+// hidden is an address without its query, as instruments may see and record it:
+// of a presigned link, the query is a key.
+func hidden(u *url.URL) *url.URL {
+	h := *u
+	h.RawQuery, h.ForceQuery = "", false
+	return &h
+}
+
+// restore is what instruments are put around: it gives a request its whole
+// address back and sends it.
+type restore struct{ chain *Chain }
+
+func (r restore) RoundTrip(req *http.Request) (*http.Response, error) {
+	x, ok := req.Context().Value(exchangeKey{}).(*exchange)
+	if !ok {
+		return nil, errors.New("the transport of WithTransportWrapper changed the context of a request")
+	}
+	whole := req.WithContext(req.Context()) // a transport must not modify its request
+	whole.URL = x.to
+	resp, err := r.chain.base(x.call).RoundTrip(whole)
+	if err == nil {
+		resp.Request = req
+	}
+	return resp, err
 }

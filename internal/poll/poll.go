@@ -20,39 +20,44 @@ type Pacer struct {
 	last    bool      // the last look before the deadline is the one under way
 }
 
-// growth is how much longer each interval is than the one before.
-const growth = 1.5
+// longest is the longest interval: far enough from what a Duration can hold.
+const longest = 100 * 365 * 24 * time.Hour
 
 // minLead is how long before the deadline the last look begins at the latest.
 const minLead = 50 * time.Millisecond
 
 // New starts a loop: the first look begins now.
 func New(ctx context.Context, lowest, highest time.Duration) *Pacer {
-	return &Pacer{ctx: ctx, current: lowest, max: highest, looked: time.Now()}
+	return &Pacer{ctx: ctx, current: min(lowest, longest), max: min(highest, longest), looked: time.Now()}
 }
 
 // Next is how long to sleep until the next look, atLeast so long unless the
-// deadline comes first.
-func (p *Pacer) Next(atLeast time.Duration) time.Duration {
-	d := p.current - p.current/5 + jitter(p.current/5*2)
-	p.current = min(time.Duration(float64(p.current)*growth), p.max)
+// deadline comes first. Without another look before the deadline, that is how
+// long there is until then.
+func (p *Pacer) Next(atLeast time.Duration) (d time.Duration, another bool) {
+	d = p.current - p.current/5 + jitter(p.current/5*2)
+	p.current = min(p.current+p.current/2+1, p.max) // half as long again, and never the same
 	if atLeast > d {
 		d = atLeast + jitter(atLeast/10)
 	}
 	deadline, ok := p.ctx.Deadline()
 	if !ok {
-		return d
+		return d, true
 	}
-	left := time.Until(deadline)
+	left := max(time.Until(deadline), 0)
 	took := time.Since(p.looked)
-	if lead := min(max(2*took, minLead), left/2); d >= left-lead {
+	lead := max(2*took, minLead)
+	if lead > left/2 { // time is short, but a look like the last one is to fit in
+		lead = max(left/2, min(took+took/4, left))
+	}
+	if d >= left-lead {
 		if p.last {
-			return left // nothing more to see
+			return left, false
 		}
 		p.last = true
-		return left - lead
+		return left - lead, true
 	}
-	return d
+	return d, true
 }
 
 // Sleep waits for that long, or until the context ends: then it says why.

@@ -1,0 +1,154 @@
+package poll_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc/internal/poll"
+)
+
+// next takes the next sleep, which is to be followed by another look.
+func next(t *testing.T, p *poll.Pacer, atLeast time.Duration) time.Duration {
+	t.Helper()
+	d, another := p.Next(atLeast)
+	require.True(t, another)
+	return d
+}
+
+func TestNextGrowsByHalfUpToItsLimit(t *testing.T) {
+	p := poll.New(t.Context(), time.Second, 15*time.Second)
+	want := float64(time.Second)
+	for range 20 {
+		require.InDelta(t, want, next(t, p, 0), want/5+10)
+		want = math.Min(want*1.5, float64(15*time.Second))
+	}
+}
+
+func TestNextVaries(t *testing.T) {
+	shortest, longest := time.Hour, time.Duration(0)
+	for range 1000 {
+		d := next(t, poll.New(t.Context(), time.Second, time.Second), 0)
+		shortest, longest = min(shortest, d), max(longest, d)
+	}
+	require.GreaterOrEqual(t, shortest, 800*time.Millisecond)
+	require.Less(t, shortest, 850*time.Millisecond)
+	require.LessOrEqual(t, longest, 1200*time.Millisecond)
+	require.Greater(t, longest, 1150*time.Millisecond)
+}
+
+func TestNextIsAtLeastWhatWasAskedFor(t *testing.T) {
+	shortest, longest := time.Hour, time.Duration(0)
+	p := poll.New(t.Context(), time.Second, time.Second)
+	for range 1000 {
+		d := next(t, p, 10*time.Second)
+		shortest, longest = min(shortest, d), max(longest, d)
+		require.LessOrEqual(t, next(t, p, 100*time.Millisecond), 1200*time.Millisecond, "less than the interval changes nothing")
+	}
+	require.GreaterOrEqual(t, shortest, 10*time.Second)
+	require.LessOrEqual(t, longest, 11*time.Second)
+	require.Greater(t, longest-shortest, 500*time.Millisecond, "many who are told the same do not come back together")
+}
+
+func TestNextNeverOverflowsOrStands(t *testing.T) {
+	for range 100 {
+		p := poll.New(t.Context(), math.MaxInt64, math.MaxInt64)
+		for range 5 {
+			require.Greater(t, next(t, p, 0), 50*365*24*time.Hour)
+		}
+	}
+	p := poll.New(t.Context(), 1, time.Second) // from a nanosecond to a second
+	var last time.Duration
+	for range 60 {
+		last = next(t, p, 0)
+		require.Positive(t, last)
+	}
+	require.GreaterOrEqual(t, last, 800*time.Millisecond)
+	for _, interval := range []time.Duration{1, 2, 3, 4} { // too short to vary
+		require.Positive(t, next(t, poll.New(t.Context(), interval, interval), 0))
+	}
+}
+
+// looks paces a loop of looks that take some time, to its end. It returns when
+// each began, before the deadline.
+func looks(t *testing.T, deadline, interval, took, atLeast time.Duration) []time.Duration {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	end := time.Now().Add(deadline)
+	p := poll.New(ctx, interval, interval)
+	var before []time.Duration
+	for more := true; ; {
+		require.True(t, more, "a look that was not announced")
+		before = append(before, time.Until(end))
+		if poll.Sleep(ctx, took) != nil {
+			return before
+		}
+		var d time.Duration
+		if d, more = p.Next(atLeast); p.Sleep(d) != nil {
+			require.False(t, more, "a look that did not come")
+			require.Zero(t, time.Until(end))
+			return before
+		}
+	}
+}
+
+func TestTheLastLookComesShortlyBeforeTheDeadline(t *testing.T) {
+	for name, tt := range map[string]struct {
+		deadline, interval, took, atLeast time.Duration
+		lead                              time.Duration // of the last look, at most
+	}{
+		"quick looks":            {time.Minute, 7 * time.Second, 0, 0, 50 * time.Millisecond},
+		"a long interval":        {time.Minute, time.Hour, 0, 0, 50 * time.Millisecond},
+		"slow looks":             {time.Minute, 7 * time.Second, 2 * time.Second, 0, 4 * time.Second},
+		"very slow looks":        {time.Minute, time.Hour, 25 * time.Second, 0, 32 * time.Second},
+		"asked to wait":          {time.Minute, time.Second, 0, time.Hour, 50 * time.Millisecond},
+		"little time":            {30 * time.Millisecond, time.Second, 0, 0, 15 * time.Millisecond},
+		"hardly any time":        {2, time.Second, 0, 0, 1},
+		"intervals like the end": {time.Second, 480 * time.Millisecond, 0, 0, 50 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 20 {
+				synctest.Test(t, func(t *testing.T) {
+					before := looks(t, tt.deadline, tt.interval, tt.took, tt.atLeast)
+					last := before[len(before)-1]
+					require.Greater(t, len(before), 1)
+					require.LessOrEqual(t, last, tt.lead)
+					require.Greater(t, last, tt.took, "it has the time it needs")
+					if n := len(before); n > 2 { // all in good order before it
+						require.LessOrEqual(t, n, 3+int(tt.deadline/(tt.interval*8/10)))
+					}
+				})
+			}
+		})
+	}
+}
+
+func TestSleepEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stop := errors.New("stop")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(stop) })
+		start := time.Now()
+		err := poll.Sleep(ctx, time.Hour)
+		require.Equal(t, time.Second, time.Since(start))
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, stop)
+
+		require.ErrorIs(t, poll.Sleep(ctx, 0), stop, "no sleep at all is none either")
+		require.ErrorIs(t, poll.Sleep(ctx, -time.Hour), stop)
+		require.Equal(t, time.Second, time.Since(start))
+	})
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		require.NoError(t, poll.Sleep(t.Context(), 3*time.Second))
+		require.NoError(t, poll.Sleep(t.Context(), 0))
+		require.NoError(t, poll.Sleep(t.Context(), -1))
+		require.Equal(t, 3*time.Second, time.Since(start))
+	})
+}

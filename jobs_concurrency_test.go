@@ -1,0 +1,94 @@
+package svc_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+func TestAll_Concurrency(t *testing.T) {
+	const latency = 20 * time.Millisecond
+	for concurrency, limit := range map[int]time.Duration{
+		0: 100 * latency,
+		1: 100 * latency,
+		2: 51 * latency,
+		8: 100 * latency / 5,
+	} {
+		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := jobsInPages(jobIDs(10_000), 100)
+				s.latency = latency
+				start := time.Now()
+				ids, err := collectJobs(s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 100, Concurrency: concurrency}))
+				require.NoError(t, err)
+				require.Equal(t, jobIDs(10_000), ids)
+				require.Len(t, s.requests(), 100)
+				require.Equal(t, max(concurrency, 1), s.most, "requests in flight at a time")
+				require.LessOrEqual(t, time.Since(start), limit)
+				t.Log("took", time.Since(start))
+			})
+		})
+	}
+}
+
+// A slow reader does not make pages pile up.
+func TestAll_ConcurrencyHoldsNoMorePages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := jobsInPages(jobIDs(500), 10)
+		s.latency = 20 * time.Millisecond
+		given := 0
+		for _, err := range s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 4}) {
+			require.NoError(t, err)
+			given++
+			time.Sleep(time.Second)
+			page := (given-1)/10 + 1 // the one in hand
+			require.Len(t, s.requests(), min(page+3, 50))
+		}
+		require.Equal(t, 500, given)
+	})
+}
+
+// Order does not depend on which answer comes first.
+func TestAll_ConcurrencyKeepsOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := jobsInPages(jobIDs(200), 10)
+		page := s.page
+		s.page = func(number, size int) (int, []byte) {
+			time.Sleep(time.Duration(number*7%5) * time.Second)
+			return page(number, size)
+		}
+		ids, err := collectJobs(s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 5}))
+		require.NoError(t, err)
+		require.Equal(t, jobIDs(200), ids)
+	})
+}
+
+// An outage is not multiplied by pages that nobody will get to.
+func TestAll_ConcurrencyStopsAskingAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := jobsInPages(jobIDs(1000), 10)
+		page := s.page
+		s.page = func(number, size int) (int, []byte) {
+			if number == 4 {
+				return 403, nil
+			}
+			return page(number, size)
+		}
+		given := 0
+		for _, err := range s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 4}) {
+			if err != nil {
+				require.ErrorIs(t, err, svc.ErrForbidden)
+				break
+			}
+			given++
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, 30, given)
+		require.Len(t, s.requests(), 4)
+	})
+}

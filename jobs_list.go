@@ -1,0 +1,173 @@
+package svc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/url"
+	"slices"
+
+	"github.com/google/go-querystring/query"
+
+	"example.com/svc/internal/pages"
+)
+
+// Questions about the errors of jobs, for [errors.Is].
+var (
+	// ErrJobFailed: a wait found a job in a state that it does not leave as a
+	// success.
+	ErrJobFailed = errors.New("svc: the job failed")
+	// ErrPagesRepeat: a list does not advance: two pages in a row held nothing
+	// but jobs that came before.
+	ErrPagesRepeat = pages.ErrRepeat
+)
+
+// ListJobsOptions says which jobs to list. Nil stands for the zero value.
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+type ListJobsOptions struct {
+	// Page is the page to read, or the first one in All. The first of the list is
+	// 1. 0: up to the service, and 1 in All.
+	Page int `url:"page,omitempty"`
+
+	// PageSize is how many jobs a page is to hold. The service may give fewer. 0:
+	// up to the service.
+	PageSize int `url:"page_size,omitempty"`
+
+	// Concurrency is how many pages All has under way or in hand at a time. With
+	// 2 or more it asks for pages ahead, never for one beyond the total that the
+	// service named, and one by one if it named none. 0 and 1: a page is asked for
+	// when the loop gets there. [WithResponse] makes it 1. List takes no notice.
+	Concurrency int `url:"-"`
+}
+
+// JobList is one page of jobs.
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+type JobList struct {
+	TotalCount Int   `json:"total_count"` // jobs on all pages
+	Jobs       []Job `json:"job_list"`
+}
+
+// identity finds the job that has no id: such a page is not what the service
+// promises.
+func (l *JobList) identity() (field, id string) {
+	for i := range l.Jobs {
+		if field, id := l.Jobs[i].identity(); id == "" {
+			return fmt.Sprintf("job_list[%d].%s", i, field), ""
+		}
+	}
+	return "", "a page of jobs"
+}
+
+// List reads one page of jobs. Nil options leave page and size to the service.
+//
+// GET /v1/svc-video-job or /v1/svc-image-job
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+func (c *jobClient) List(ctx context.Context, opts *ListJobsOptions, reqOpts ...RequestOption) (*JobList, error) {
+	k := get(c.jobs)
+	k.query, k.err = opts.query()
+	r, err := c.client.send(ctx, &k, reqOpts)
+	if err != nil {
+		return nil, err
+	}
+	// Room for all jobs at once. They are large, and a slice that grows copies them.
+	const most = 1000
+	list := &JobList{Jobs: make([]Job, 0, min(bytes.Count(r.Body, []byte(`"job_id"`)), most))}
+	if err := c.client.decode(&k, r, list); err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// query makes the query of a list call.
+func (o *ListJobsOptions) query() (url.Values, error) {
+	if o == nil {
+		return nil, nil
+	}
+	var p problems
+	p.add(o.Page < 0, "page", "must not be negative")
+	p.add(o.PageSize < 0, "page_size", "must not be negative")
+	p.add(o.Concurrency < 0, "concurrency", "must not be negative")
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	return query.Values(o)
+}
+
+// All gives the jobs of all pages one by one, each once, in the order of the
+// list. Nil options begin with page 1. The first page is asked for when the loop
+// starts, each further one when the loop gets there ([ListJobsOptions.Concurrency]
+// changes that), and leaving the loop ends everything. Each loop starts over.
+//
+// The last page may fail to come: then the last pair holds a nil job and a
+// [PageError]. The list ends with an error that matches [ErrPagesRepeat] when the
+// service sends the same jobs again and again, and without one when it sends
+// empty pages, whatever total it promises.
+//
+// The total and the page size of an answer are only hints. The service may give
+// smaller pages than asked for, and a total that changes, is wrong or is missing
+// costs two more requests at most. The ids of all jobs given are kept until the
+// loop ends, about 100 bytes for each.
+//
+// Jobs that are created or deleted during the loop move the others from page to
+// page. None is given twice for it, but after a deletion the loop passes over as
+// many: to delete jobs, gather their ids first.
+//
+// GET /v1/svc-video-job or /v1/svc-image-job, page by page
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+func (c *jobClient) All(ctx context.Context, opts *ListJobsOptions, reqOpts ...RequestOption) iter.Seq2[*Job, error] {
+	var o ListJobsOptions
+	if opts != nil {
+		o = *opts
+	}
+	if _, err := o.query(); err != nil {
+		return func(yield func(*Job, error) bool) { yield(nil, err) }
+	}
+	reqOpts = slices.Clone(reqOpts)
+	if wantsResponse(reqOpts) {
+		o.Concurrency = 1 // there is room for one answer
+	}
+	return pages.List[Job]{
+		First: max(o.Page, 1),
+		Ahead: o.Concurrency,
+		Key:   func(j *Job) string { return j.JobID },
+		Fail:  func(n int, err error) error { return &PageError{Route: c.jobs, Page: n, Err: err} },
+		Fetch: func(ctx context.Context, n int) (pages.Page[Job], error) {
+			list, err := c.List(ctx, &ListJobsOptions{Page: n, PageSize: o.PageSize}, reqOpts...)
+			if err != nil {
+				return pages.Page[Job]{}, err
+			}
+			return pages.Page[Job]{Items: list.Jobs, Total: int64(list.TotalCount)}, nil
+		},
+	}.All(ctx)
+}
+
+func wantsResponse(opts []RequestOption) bool {
+	var r request
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&r)
+		}
+	}
+	return r.response != nil
+}
+
+// PageError says which page ended the loop over a list, and why.
+type PageError struct {
+	Route string // "/v1/svc-video-job"
+	Page  int    // 1 for the first of the list
+	Err   error  // an Error, ErrPagesRepeat, the end of ctx, …
+}
+
+// Error names the list, the page and the reason.
+func (e *PageError) Error() string { return "svc: GET " + e.Route + ": " + e.detail() }
+
+func (e *PageError) detail() string { return fmt.Sprintf("page %d: %s", e.Page, detail(e.Err)) }
+
+// Unwrap gives the reason.
+func (e *PageError) Unwrap() error { return e.Err }

@@ -1,0 +1,192 @@
+package svc_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+// sentJob creates a job with f and returns the body that the service got.
+func sentJob(t *testing.T, f func(*svc.Client) error) string {
+	t.Helper()
+	var body string
+	s := recordJobBody{&body}
+	client, err := svc.NewClient("https://api.test", svc.WithToken("token"), svc.WithHTTPClient(&http.Client{Transport: s}))
+	require.NoError(t, err)
+	require.NoError(t, f(client))
+	return body
+}
+
+type recordJobBody struct{ to *string }
+
+func (r recordJobBody) RoundTrip(req *http.Request) (*http.Response, error) {
+	b, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	*r.to = req.Method + " " + req.URL.Path + " " + req.Header.Get("Content-Type") + " " + string(b)
+	return &http.Response{
+		StatusCode: 201, Header: http.Header{}, Request: req, ContentLength: -1,
+		Body: io.NopCloser(strings.NewReader(`{"job_id":"j","status":"initializing","outputs":{}}`)),
+	}, nil
+}
+
+func TestB39_VideoJobBody(t *testing.T) {
+	for name, tt := range map[string]struct {
+		config svc.VideoJobConfig
+		want   string
+	}{
+		"prompt alone": {svc.VideoJobConfig{Prompt: "p"}, `{"prompt":"p"}`},
+		"explicit zeros": {svc.VideoJobConfig{
+			Prompt: "p", NegativePrompt: svc.Value(""), Settings: svc.VideoJobSettings{Seed: new(0)},
+			IsPublic: new(false), UseFFCond: json.RawMessage(`0`), IsEnablePromptEnhancer: svc.Value(false),
+		}, `{"prompt":"p","negative_prompt":"","settings":{"seed":0},"is_public":false,"use_ff_cond":0,"is_enable_prompt_enhancer":false}`},
+		"explicit nulls": {svc.VideoJobConfig{
+			Prompt: "p", NegativePrompt: svc.Null[string](), UseFFCond: json.RawMessage(`null`), IsEnablePromptEnhancer: svc.Null[bool](),
+		}, `{"prompt":"p","negative_prompt":null,"use_ff_cond":null,"is_enable_prompt_enhancer":null}`},
+		"everything": {svc.VideoJobConfig{
+			Prompt: "p", NegativePrompt: svc.Value("n"),
+			Settings: svc.VideoJobSettings{Seed: new(-1), AspectRatio: "16:9", Resolution: 720, Duration: 4},
+			GenMode:  svc.GenModeStandard, IsPublic: new(true), UseFFCond: json.RawMessage(`{"a":[1]}`), IsEnablePromptEnhancer: svc.Value(true),
+		}, `{"prompt":"p","negative_prompt":"n","settings":{"seed":-1,"aspect_ratio":"16:9","resolution":720,"duration":4},"gen_mode":"standard","is_public":true,"use_ff_cond":{"a":[1]},"is_enable_prompt_enhancer":true}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := sentJob(t, func(c *svc.Client) error {
+				_, err := c.VideoJobs.Create(t.Context(), svc.CreateVideoJobRequest{Config: tt.config})
+				return err
+			})
+			require.Equal(t, `POST /v1/svc-video-job application/json {"job_type":"text2video","config":`+tt.want+`}`, got)
+
+			// What was sent can be read again, as the echo in a job is.
+			_, text, _ := strings.Cut(got, "application/json ")
+			var again svc.CreateVideoJobRequest
+			require.NoError(t, json.Unmarshal([]byte(text), &again))
+			require.Equal(t, tt.config, again.Config)
+		})
+	}
+}
+
+func TestB39_ImageJobBody(t *testing.T) {
+	for name, tt := range map[string]struct {
+		config svc.ImageJobConfig
+		want   string
+	}{
+		"prompt alone":   {svc.ImageJobConfig{Prompt: "p"}, `{"prompt":"p"}`},
+		"explicit zeros": {svc.ImageJobConfig{Prompt: "p", NegativePrompt: svc.Value(""), Settings: svc.ImageJobSettings{Seed: new(0)}}, `{"prompt":"p","negative_prompt":"","settings":{"seed":0}}`},
+		"explicit null":  {svc.ImageJobConfig{Prompt: "p", NegativePrompt: svc.Null[string]()}, `{"prompt":"p","negative_prompt":null}`},
+		"everything": {svc.ImageJobConfig{
+			Prompt: "p", NegativePrompt: svc.Value("n"), Settings: svc.ImageJobSettings{Seed: new(123), AspectRatio: "1:1", Resolution: 480},
+			Config: svc.ImageConfig{ImageNumber: 2},
+		}, `{"prompt":"p","negative_prompt":"n","settings":{"seed":123,"aspect_ratio":"1:1","resolution":480},"config":{"image_number":2}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := sentJob(t, func(c *svc.Client) error {
+				_, err := c.ImageJobs.Create(t.Context(), svc.CreateImageJobRequest{Config: tt.config})
+				return err
+			})
+			require.Equal(t, `POST /v1/svc-image-job application/json {"job_type":"text2image","config":`+tt.want+`}`, got)
+
+			_, text, _ := strings.Cut(got, "application/json ")
+			var again svc.CreateImageJobRequest
+			require.NoError(t, json.Unmarshal([]byte(text), &again))
+			require.Equal(t, tt.config, again.Config)
+		})
+	}
+}
+
+// A field that this package does not know goes where its path says.
+func TestCreateJob_WithBodyField(t *testing.T) {
+	got := sentJob(t, func(c *svc.Client) error {
+		_, err := c.ImageJobs.Create(t.Context(), svc.CreateImageJobRequest{Config: svc.ImageJobConfig{Prompt: "p"}},
+			svc.WithBodyField("config.config.style", "ink"), svc.WithBodyField("name", "n"))
+		return err
+	})
+	require.Contains(t, got, `{"job_type":"text2image","config":{"prompt":"p","config":{"style":"ink"}},"name":"n"}`)
+}
+
+func TestCreateJob_NamesEveryBadField(t *testing.T) {
+	s := &jobService{page: func(int, int) (int, []byte) { return 500, nil }}
+	_, err := s.client(t).VideoJobs.Create(t.Context(), svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{
+		Settings: svc.VideoJobSettings{Seed: new(-5), Resolution: -1, Duration: -1}, UseFFCond: json.RawMessage(`{`),
+	}})
+	require.EqualError(t, err, "svc: not sent: config.prompt is required; config.settings.resolution must not be negative; "+
+		"config.settings.duration must not be negative; config.use_ff_cond is not JSON")
+	_, err = s.client(t).ImageJobs.Create(t.Context(), svc.CreateImageJobRequest{Config: svc.ImageJobConfig{
+		Settings: svc.ImageJobSettings{Resolution: -1}, Config: svc.ImageConfig{ImageNumber: -1},
+	}})
+	require.EqualError(t, err, "svc: not sent: config.prompt is required; config.settings.resolution must not be negative; "+
+		"config.config.image_number must not be negative")
+	require.Empty(t, s.requests())
+}
+
+// A job costs money: it is not asked for twice.
+func TestCreateJob_OutcomeUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, answer := range []func() (int, []byte){
+			func() (int, []byte) { return 502, []byte(`<html>bad gateway</html>`) },
+			func() (int, []byte) { return 200, []byte(`<html>please log in</html>`) },
+			func() (int, []byte) { return 200, []byte(`{"status":"initializing"}`) },
+		} {
+			s := &jobService{page: func(int, int) (int, []byte) { return answer() }}
+			job, err := s.client(t).VideoJobs.Create(t.Context(), svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{Prompt: "p"}})
+			require.Nil(t, job)
+			require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
+			require.Len(t, s.requests(), 1)
+		}
+	})
+}
+
+// The id of a job whose record does not fit is not lost.
+func TestCreateJob_OutcomeUnknownKeepsTheID(t *testing.T) {
+	s := oneJob(`{"job_id":"job-9","outputs":{"id":"early"}}`)
+	_, err := s.client(t).ImageJobs.Create(t.Context(), svc.CreateImageJobRequest{Config: svc.ImageJobConfig{Prompt: "p"}})
+	var unknown *svc.OutcomeUnknownError
+	require.ErrorAs(t, err, &unknown)
+	require.Equal(t, "job-9", unknown.ID)
+}
+
+// A recorded job can be made again from what it was made from.
+func TestCreateJob_Replay(t *testing.T) {
+	srv := svctest.NewInMemory()
+	client := srv.Client()
+	first, err := client.VideoJobs.Create(t.Context(), svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{Prompt: "p", Settings: svc.VideoJobSettings{Seed: new(0)}}})
+	require.NoError(t, err)
+	var req svc.CreateVideoJobRequest
+	require.NoError(t, json.Unmarshal(first.MetaInfo.OriginalRequest, &req))
+	require.Equal(t, 4, req.Config.Settings.Duration, "defaults filled in")
+	require.True(t, req.Config.NegativePrompt.IsNull())
+	second, err := client.VideoJobs.Create(t.Context(), req)
+	require.NoError(t, err)
+	require.JSONEq(t, string(first.MetaInfo.OriginalRequest), string(second.MetaInfo.OriginalRequest))
+}
+
+func TestNullable(t *testing.T) {
+	var zero svc.Nullable[string]
+	require.True(t, zero.IsZero())
+	require.False(t, zero.IsNull())
+	v, ok := zero.Get()
+	require.False(t, ok)
+	require.Empty(t, v)
+
+	null := svc.Null[string]()
+	require.False(t, null.IsZero())
+	require.True(t, null.IsNull())
+	_, ok = null.Get()
+	require.False(t, ok)
+
+	set := svc.Value("")
+	require.False(t, set.IsZero())
+	require.False(t, set.IsNull())
+	_, ok = set.Get()
+	require.True(t, ok)
+
+	require.Error(t, json.Unmarshal([]byte(`{"negative_prompt":1}`), new(svc.VideoJobConfig)))
+}
