@@ -29,6 +29,8 @@ type Client struct {
 	Flavors *FlavorClient
 	// InferenceServices manages dedicated endpoints.
 	InferenceServices *InferenceServiceClient
+	// Files manages file records, and uploads and downloads their contents.
+	Files *FileClient
 	// VideoJobs generates videos through the legacy job API.
 	//
 	// Deprecated: the legacy job API is retired; see [VideoJobClient].
@@ -82,6 +84,7 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 	c.chain = chain.New(cfg.Config)
 	c.Flavors = &FlavorClient{c}
 	c.InferenceServices = &InferenceServiceClient{c}
+	c.Files = &FileClient{c}
 	c.VideoJobs = &VideoJobClient{jobClient{c, videoJobs, videoJob}}
 	c.ImageJobs = &ImageJobClient{jobClient{c, imageJobs, imageJob}}
 	return c, nil

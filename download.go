@@ -1,0 +1,298 @@
+package svc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"example.com/svc/internal/chain"
+	"example.com/svc/internal/transfer"
+)
+
+// DownloadOptions are the particulars of a download. Nil stands for the zero
+// value.
+type DownloadOptions struct {
+	// Progress is told how many bytes have been written and how many there are, -1
+	// if that is not known: at most ten times a second, and once at the end. It is
+	// called from the goroutine of the download. Nil: none.
+	Progress func(received, total int64)
+
+	// Header goes with every request to storage. Authorization, Cookie, Host,
+	// Range, Accept-Encoding and the framing headers are refused.
+	Header http.Header
+
+	// IdleTimeout ends an attempt in which no byte has come for so long, the wait
+	// for the answer included. The time that writing takes does not count. 0: 2
+	// minutes; below 0: no limit. There is no limit on the whole but ctx.
+	IdleTimeout time.Duration
+}
+
+// ErrChanged: the contents behind a link became others while they were being
+// downloaded. What has been written so far is of the old ones.
+var ErrChanged = transfer.ErrChanged
+
+// DownloadError says how far a download came, and why no further.
+type DownloadError struct {
+	FileID   string    // empty for a download by link
+	Link     SignedURL // that was used last
+	Received int64     // bytes that were written
+	Total    int64     // -1: not known
+	Err      error     // an [Error] of storage, a [TransportError], or what the writer returned
+}
+
+// Error says what happened and how much has come.
+func (e *DownloadError) Error() string {
+	text := "svc: download"
+	if e.FileID != "" {
+		text += " of file " + e.FileID
+	}
+	switch {
+	case e.Total >= 0:
+		text += fmt.Sprintf(" (%d of %d bytes)", e.Received, e.Total)
+	case e.Received > 0:
+		text += fmt.Sprintf(" (%d bytes)", e.Received)
+	}
+	text += ": " + detail(e.Err)
+	if errors.Is(e, ErrLinkExpired) {
+		text += "; the link has expired: ask for a new one"
+	}
+	return text
+}
+
+// Unwrap gives the reason.
+func (e *DownloadError) Unwrap() error { return e.Err }
+
+// Is answers for [ErrLinkExpired], and for [ErrTruncated] when the contents broke
+// off.
+func (e *DownloadError) Is(target error) bool {
+	switch target {
+	case ErrLinkExpired:
+		return linkExpired(e.Err)
+	case ErrTruncated:
+		return errors.As(e.Err, new(*transfer.CutError))
+	}
+	return false
+}
+
+// Download writes what a link leads to into w, such as an output's media_url,
+// and returns how many bytes it wrote. The token is not sent, redirects are
+// followed, and memory is constant.
+//
+// Up to the first byte it is retried as a GET is. After that a download that
+// breaks off goes on where it stopped, provided that storage can tell that the
+// contents are still the same (a strong ETag, or a Last-Modified that is not of
+// that very second). No byte is written twice, and none of other contents: those
+// are [ErrChanged]. The length must be as announced. Contents that are stored
+// compressed are written as they are.
+//
+// An error is a [ValidationError] for what cannot be a link, and else a
+// [DownloadError]. A Write that blocks is not interrupted by ctx.
+//
+// GET of the link
+func (c *Client) Download(ctx context.Context, link SignedURL, w io.Writer, opts *DownloadOptions) (int64, error) {
+	d, p := c.newDownload(opts)
+	d.link, d.get.Link = link, parseLink(link, &p)
+	return d.into(ctx, w, p)
+}
+
+// DownloadFile is [Client.Download] into the file at path. The contents go to a
+// temporary file beside it, which takes its name when it is complete; until then,
+// and on failure, a file that is already there stays as it was, and the temporary
+// file is removed. If storage cannot resume, it starts over.
+//
+// A new file gets the permissions 0644 less the umask, one that replaces another
+// keeps its own. The file is not synced to the disk. What is no regular file, a
+// device for example, is refused.
+//
+// GET of the link
+func (c *Client) DownloadFile(ctx context.Context, link SignedURL, path string, opts *DownloadOptions) (int64, error) {
+	d, p := c.newDownload(opts)
+	d.link, d.get.Link = link, parseLink(link, &p)
+	return d.intoFile(ctx, path, p)
+}
+
+// Download is [Client.Download] of a file's contents. When the link expires
+// meanwhile it asks for another and goes on.
+//
+// GET /v1/files/{file_id}/presigned_url, then GET of the link
+func (c *FileClient) Download(ctx context.Context, id string, w io.Writer, opts *DownloadOptions) (int64, error) {
+	d, p := c.newDownload(id, opts)
+	return d.into(ctx, w, p)
+}
+
+// DownloadFile is [Client.DownloadFile] of a file's contents. When the link
+// expires meanwhile it asks for another and goes on.
+//
+// GET /v1/files/{file_id}/presigned_url, then GET of the link
+func (c *FileClient) DownloadFile(ctx context.Context, id, path string, opts *DownloadOptions) (int64, error) {
+	d, p := c.newDownload(id, opts)
+	return d.intoFile(ctx, path, p)
+}
+
+// download is one that is about to begin.
+type download struct {
+	client *Client
+	get    transfer.Get
+	link   SignedURL // that get uses
+	fileID string
+}
+
+func (c *Client) newDownload(opts *DownloadOptions) (d *download, p problems) {
+	var o DownloadOptions
+	if opts != nil {
+		o = *opts
+	}
+	header := linkHeader(&p, o.Header, "Range", "If-Range", "Accept-Encoding")
+	return &download{client: c, get: transfer.Get{
+		Chain: c.chain, Route: linkRoute, Header: header, Idle: idleLimit(o.IdleTimeout), Progress: o.Progress, Total: -1,
+	}}, p
+}
+
+// newDownload makes one that asks for its links.
+func (c *FileClient) newDownload(id string, opts *DownloadOptions) (*download, problems) {
+	d, p := c.client.newDownload(opts)
+	p.add(idProblem(id) != "", "file_id", idProblem(id))
+	d.fileID = id
+	d.get.Renew = func(ctx context.Context) (*transfer.Link, error) {
+		link, err := c.PresignedURL(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		var p problems
+		l := parseLink(link, &p)
+		d.link = link
+		return l, p.err()
+	}
+	return d, p
+}
+
+func (d *download) into(ctx context.Context, w io.Writer, p problems) (int64, error) {
+	p.add(w == nil, "w", "is nil")
+	if err := p.err(); err != nil {
+		return 0, err
+	}
+	d.get.W = w
+	return d.run(ctx)
+}
+
+func (d *download) intoFile(ctx context.Context, path string, p problems) (int64, error) {
+	if err := p.err(); err != nil {
+		return 0, err
+	}
+	f, err := transfer.NewFile(path)
+	if err != nil {
+		return 0, d.failed(err)
+	}
+	defer f.Discard()
+	d.get.W, d.get.Restart = f, f.Restart
+	n, err := d.run(ctx)
+	if err != nil {
+		return n, err
+	}
+	if err := f.Commit(); err != nil {
+		return n, d.failed(err)
+	}
+	return n, nil
+}
+
+// run makes an error of whatever the download ends with.
+func (d *download) run(ctx context.Context) (int64, error) {
+	g := &d.get
+	r, err := g.Run(ctx)
+	var write *transfer.WriteError
+	var renew *transfer.RenewError
+	switch {
+	case r == nil && err == nil:
+		return g.Received, nil
+	case errors.As(err, &write):
+		err = write.Err
+	case errors.As(err, &renew):
+		err = fmt.Errorf("asking for a link: %w", renew.Err)
+	case r != nil && err != nil: // success, but not with the contents
+		err = fmt.Errorf("%w: %s", err, d.client.newError(&call{method: http.MethodGet, route: linkRoute}, r).detail())
+	case r != nil:
+		err = d.client.linkVerdict(http.MethodGet, g.Link, r)
+	default:
+		err = g.Link.Redact.Error(d.client.chain.Redactor().Error(err))
+		err = &TransportError{Method: http.MethodGet, Route: linkRoute, Attempts: g.Attempts, Err: err}
+	}
+	return g.Received, d.failed(err)
+}
+
+func (d *download) failed(err error) error {
+	return &DownloadError{FileID: d.fileID, Link: d.link, Received: d.get.Received, Total: d.get.Total, Err: err}
+}
+
+// linkRoute stands for the address of a presigned link, or of media, in errors,
+// logs and metrics.
+const linkRoute = "{presigned_url}"
+
+// defaultIdle is how long a transfer may stand still unless its options say
+// otherwise.
+const defaultIdle = 2 * time.Minute
+
+// idleLimit is what the chain takes: 0 for no limit.
+func idleLimit(d time.Duration) time.Duration {
+	if d == 0 {
+		return defaultIdle
+	}
+	return max(d, 0)
+}
+
+// parseLink takes a link apart, or notes what is wrong with it.
+func parseLink(link SignedURL, p *problems) *transfer.Link {
+	if link.Redacted() {
+		p.add(true, "link", "has lost its signature when it was printed or encoded: ask the service for a new one, and keep string(link)")
+		return nil
+	}
+	l, problem := transfer.ParseLink(string(link))
+	p.add(problem != "", "link", problem)
+	return l
+}
+
+// linkHeader copies the caller's header for storage, or notes what is wrong with
+// it. The result is never nil.
+func linkHeader(p *problems, header http.Header, refused ...string) http.Header {
+	refused = append(refused, "Authorization", "Proxy-Authorization", "Cookie", "Host", "Content-Length",
+		"Transfer-Encoding", "Connection", "Trailer", "Te", "Upgrade")
+	out := make(http.Header, len(header)+1)
+	for key, values := range header {
+		if !headerName(key) {
+			p.add(true, "Header", "has a name that is not one")
+			continue
+		}
+		name := http.CanonicalHeaderKey(key)
+		for _, r := range refused {
+			p.add(name == r, "Header "+name, "cannot be set")
+		}
+		for _, v := range values {
+			p.add(!headerValue(v), "Header "+name, "has a value that cannot be sent")
+		}
+		p.add(out[name] != nil, "Header "+name, "is there twice, in two spellings")
+		out[name] = append([]string(nil), values...)
+	}
+	return out
+}
+
+// linkVerdict makes an error of what came of a request to storage, nil of
+// success.
+func (c *Client) linkVerdict(method string, link *transfer.Link, r *chain.Result) error {
+	err := c.verdict(&call{method: method, route: linkRoute}, r)
+	if e := new(Error); errors.As(err, &e) {
+		// Secrets that became readable only when the body was decoded.
+		e.Code, e.Message, e.RequestID = link.Redact.String(e.Code), link.Redact.String(e.Message), link.Redact.String(e.RequestID)
+	}
+	return err
+}
+
+// linkExpired reports whether an error is storage's answer that a link has
+// expired.
+func linkExpired(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && strings.HasPrefix(e.Route, linkRoute) &&
+		transfer.Expired(&chain.Result{StatusCode: e.StatusCode, Header: e.Header, Body: e.Body})
+}

@@ -1,0 +1,146 @@
+package svc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// File is a file record: a name and what the file is for. The contents lie in
+// object storage, where only presigned links lead.
+type File struct {
+	ID        string      `json:"id"` // used in all calls
+	FileName  string      `json:"file_name"`
+	Purpose   FilePurpose `json:"purpose"`
+	CreatedAt Time        `json:"created_at"` // a number of seconds, as the service sends it
+}
+
+func (f *File) identity() (field, id string) { return "id", f.ID }
+
+// PublicFile is a file record of the public list.
+type PublicFile struct {
+	File
+	Token       Int    `json:"token"`  // a count; what it counts is not documented
+	Length      Int    `json:"length"` // not documented further
+	Bytes       Int    `json:"bytes"`  // size of the contents
+	Description string `json:"description"`
+}
+
+// RegisteredFile is a new file record, and where its contents are to go.
+type RegisteredFile struct {
+	ID           string    `json:"id"`            // used in all calls
+	PresignedURL SignedURL `json:"presigned_url"` // for [FileClient.Put]; how long it is good for is not documented
+}
+
+func (f *RegisteredFile) identity() (field, id string) {
+	if f.PresignedURL == "" {
+		return "presigned_url", ""
+	}
+	return "id", f.ID
+}
+
+// FileClient manages file records and moves their contents. Reach it through
+// [Client.Files].
+type FileClient struct{ client *Client }
+
+const (
+	files    = "/v1/files"
+	fileByID = "/v1/files/{file_id}"
+)
+
+// RegisterFileRequest describes a file record to be made.
+type RegisterFileRequest struct {
+	FileName string      `json:"file_name"`         // required
+	Purpose  FilePurpose `json:"purpose,omitempty"` // value seen: FilePurposeFineTune; empty: not sent
+}
+
+func (r *RegisterFileRequest) problems() (p problems) {
+	p.add(r.FileName == "", "file_name", "is required")
+	return p
+}
+
+// Register makes a file record and returns the link that its contents are to be
+// put to. [FileClient.Upload] does both.
+//
+// The request is sent again only as long as it certainly had no effect. When its
+// outcome is not known the error is an [OutcomeUnknownError]: a record of that
+// name may exist, and [FileClient.List] shows whether it does.
+//
+// POST /v1/files
+func (c *FileClient) Register(ctx context.Context, req RegisterFileRequest, opts ...RequestOption) (*RegisteredFile, error) {
+	return c.register(ctx, req, 0, opts)
+}
+
+// register waits for an answer that long after ctx has ended.
+func (c *FileClient) register(ctx context.Context, req RegisterFileRequest, linger time.Duration, opts []RequestOption) (*RegisteredFile, error) {
+	k := create(files, req.FileName, &req).checked(req.problems())
+	k.linger = linger
+	f, err := do[RegisteredFile](ctx, c.client, k, opts)
+	if errors.Is(err, ErrOutcomeUnknown) {
+		err = fmt.Errorf("%w; FileClient.List shows whether the record exists", err)
+	}
+	return f, err
+}
+
+// List reads all file records of the account.
+//
+// GET /v1/files
+func (c *FileClient) List(ctx context.Context, opts ...RequestOption) ([]File, error) {
+	return doList[File](ctx, c.client, get(files), opts)
+}
+
+// ListPublic reads the files that are open to everyone. It needs no token and
+// sends none.
+//
+// GET /v1/public-files
+func (c *FileClient) ListPublic(ctx context.Context, opts ...RequestOption) ([]PublicFile, error) {
+	k := get("/v1/public-files")
+	k.public = true
+	return doList[PublicFile](ctx, c.client, k, opts)
+}
+
+// Get reads one file record.
+//
+// GET /v1/files/{file_id}
+func (c *FileClient) Get(ctx context.Context, id string, opts ...RequestOption) (*File, error) {
+	return do[File](ctx, c.client, getID(fileByID, id), opts)
+}
+
+// Delete deletes a file record. When an answer is lost and the repeated call
+// finds nothing, the record is deleted: no error.
+//
+// DELETE /v1/files/{file_id}
+func (c *FileClient) Delete(ctx context.Context, id string, opts ...RequestOption) error {
+	return doDelete(ctx, c.client, deleteID(fileByID, id), opts)
+}
+
+// PresignedURL asks for a new link to the contents of a file. Whether it is for
+// reading, for writing or for both is not documented; [FileClient.Download] reads
+// through it, and [FileClient.Put] can write through it.
+//
+// GET /v1/files/{file_id}/presigned_url
+func (c *FileClient) PresignedURL(ctx context.Context, id string, opts ...RequestOption) (SignedURL, error) {
+	l, err := do[freshLink](ctx, c.client, getID(fileByID+"/presigned_url", id), opts)
+	if err != nil {
+		return "", err
+	}
+	return l.PresignedURL, nil
+}
+
+// freshLink is an answer without an id that is nothing without its link.
+type freshLink struct {
+	PresignedURL SignedURL `json:"presigned_url"`
+}
+
+func (l *freshLink) UnmarshalJSON(b []byte) error {
+	type plain freshLink
+	if err := json.Unmarshal(b, (*plain)(l)); err != nil {
+		return err
+	}
+	if l.PresignedURL == "" {
+		return errors.New("presigned_url: missing from the answer")
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+
+	"example.com/svc/internal/cause"
+)
+
+// direct reads at offsets from where a reader stood.
+type direct struct {
+	at    io.ReaderAt
+	start int64
+}
+
+func (d *direct) readAt(p []byte, off int64) (int, error) { return d.at.ReadAt(p, d.start+off) }
+
+// seeker reads by way of a position that every reader of it moves. It goes
+// where it has to be first, whatever an earlier attempt has left behind.
+type seeker struct {
+	r     io.ReadSeeker
+	start int64
+	pos   int64 // from start; -1: not known
+}
+
+func (k *seeker) readAt(p []byte, off int64) (int, error) {
+	if k.pos != off {
+		k.pos = -1
+		if _, err := k.r.Seek(k.start+off, io.SeekStart); err != nil {
+			return 0, err
+		}
+		k.pos = off
+	}
+	for range 100 {
+		n, err := k.r.Read(p)
+		k.pos += int64(n)
+		if n > 0 || err != nil {
+			return n, err
+		}
+	}
+	return 0, io.ErrNoProgress
+}
+
+func (k *seeker) leave(sent bool, size int64) {
+	to := k.start
+	if sent {
+		to += size
+	}
+	_, _ = k.r.Seek(to, io.SeekStart)
+}
+
+// spooled is a copy of what a reader had to give.
+type spooled struct {
+	contents contents
+	size     int64
+	file     *os.File // nil: in memory
+	remove   bool     // the file still has a name
+}
+
+func (s *spooled) close() {
+	if s.file == nil {
+		return
+	}
+	_ = s.file.Close()
+	if s.remove {
+		_ = os.Remove(s.file.Name())
+	}
+}
+
+// inMemory is how much is spooled without a file.
+const inMemory = 64 << 10
+
+// spool reads r to its end, or to just beyond size if that is above zero. When
+// ctx ends it returns at once, also while r blocks: then the rest is cleared up
+// as soon as r lets go.
+func spool(ctx context.Context, r io.Reader, size int64) (*spooled, error) {
+	if err := cause.Of(ctx); err != nil {
+		return nil, err
+	}
+	type result struct {
+		*spooled
+		err error
+	}
+	done := make(chan result)
+	go func() {
+		s, err := copyAll(&interruptible{ctx, r}, size)
+		select {
+		case done <- result{s, err}:
+		case <-ctx.Done():
+			if err == nil {
+				s.close()
+			}
+		}
+	}()
+	select {
+	case r := <-done:
+		return r.spooled, r.err
+	case <-ctx.Done():
+		return nil, cause.Of(ctx)
+	}
+}
+
+func copyAll(r io.Reader, size int64) (_ *spooled, err error) {
+	if size > 0 {
+		r = io.LimitReader(r, size+1)
+	}
+	head, err := io.ReadAll(io.LimitReader(r, inMemory+1))
+	if err != nil {
+		return nil, err
+	}
+	s := &spooled{size: int64(len(head))}
+	if len(head) <= inMemory {
+		s.contents = &direct{at: bytes.NewReader(head)}
+		return s, nil
+	}
+	if s.file, err = os.CreateTemp("", "svc-upload-*"); err != nil {
+		return nil, err
+	}
+	// Where a file can lose its name while it is open, nothing is left behind even
+	// if the process is killed.
+	s.remove = os.Remove(s.file.Name()) != nil
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if _, err = s.file.Write(head); err != nil {
+		return nil, err
+	}
+	n, err := io.Copy(s.file, r)
+	if err != nil {
+		return nil, err
+	}
+	s.size += n
+	s.contents = &direct{at: s.file}
+	return s, nil
+}
+
+// interruptible ends between two reads when ctx does.
+type interruptible struct {
+	ctx context.Context //nolint:containedctx // it lives as long as the copying
+	r   io.Reader
+}
+
+func (i *interruptible) Read(p []byte) (int, error) {
+	if err := cause.Of(i.ctx); err != nil {
+		return 0, err
+	}
+	return i.r.Read(p)
+}
+
+// Open opens a file for reading. Unlike [os.Open] on a named pipe, it does not
+// outlast ctx.
+func Open(ctx context.Context, path string) (*os.File, error) {
+	type result struct {
+		*os.File
+		err error
+	}
+	done := make(chan result)
+	go func() {
+		f, err := os.Open(path)
+		select {
+		case done <- result{f, err}:
+		case <-ctx.Done():
+			_ = f.Close() // of nil: an error, no harm
+		}
+	}()
+	select {
+	case r := <-done:
+		return r.File, r.err
+	case <-ctx.Done():
+		return nil, cause.Of(ctx)
+	}
+}

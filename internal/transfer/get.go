@@ -1,0 +1,301 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"example.com/svc/internal/cause"
+	"example.com/svc/internal/chain"
+)
+
+// What a download ends with, beside what the chain reports.
+var (
+	// ErrChanged: the contents are no longer those that the download began with.
+	ErrChanged = errors.New("the contents have changed since the download began")
+	// ErrUnexpected: an answer of success that is no download.
+	ErrUnexpected = errors.New("the answer is not the contents")
+)
+
+// WriteError says that the receiving end failed.
+type WriteError struct{ Err error }
+
+func (e *WriteError) Error() string { return "writing: " + e.Err.Error() }
+
+func (e *WriteError) Unwrap() error { return e.Err }
+
+// RenewError says that there is no new link to be had.
+type RenewError struct{ Err error }
+
+func (e *RenewError) Error() string { return "asking for a link: " + e.Err.Error() }
+
+func (e *RenewError) Unwrap() error { return e.Err }
+
+// CutError says that the contents broke off.
+type CutError struct{ Err error }
+
+func (e *CutError) Error() string { return "broken off: " + e.Err.Error() }
+
+func (e *CutError) Unwrap() []error { return []error{e.Err, io.ErrUnexpectedEOF} }
+
+// maxRenewals is how many new links are asked for without progress.
+const maxRenewals = 2
+
+// Get is a download, however many requests it takes.
+type Get struct {
+	Chain    *chain.Chain
+	Route    string
+	Link     *Link                                    // nil: Renew is asked first
+	Renew    func(ctx context.Context) (*Link, error) // asks for a new link when one has expired; nil: cannot
+	Header   http.Header
+	Idle     time.Duration
+	W        io.Writer
+	Restart  func() error // takes back all that was written; nil: cannot
+	Progress func(received, total int64)
+
+	Received int64 // written to W
+	Total    int64 // -1: not known
+	Attempts int   // requests made
+
+	etag, modified string // of the contents
+	furthest       int64  // that Received has ever been: only what is beyond it is progress
+	renewals       int
+	resume         chain.Resume
+	report         func(received, total int64)
+}
+
+// Run downloads. It returns nothing when all has come, the answer that was no
+// success, or an error: with [ErrUnexpected] the answer too.
+func (g *Get) Run(ctx context.Context) (r *chain.Result, err error) {
+	g.Total = -1
+	if g.Progress != nil {
+		g.report = throttle(g.Progress)
+	}
+	if g.Link == nil {
+		if err := g.renew(ctx); err != nil {
+			return nil, err
+		}
+	}
+	buf := make([]byte, 64<<10)
+	for {
+		call := g.call()
+		g.resume.Chain, g.resume.Call = g.Chain, call
+		r := g.Chain.Do(ctx, call)
+		g.Attempts += r.Attempts
+		if !r.OK() {
+			switch again, err := g.refused(ctx, r); {
+			case err != nil:
+				return nil, err
+			case again:
+				continue
+			case g.whole(r):
+				return nil, g.done()
+			}
+			return g.Link.clean(r), nil
+		}
+		more, err := g.take(r.Stream, buf)
+		switch {
+		case err == nil && !more:
+			return nil, g.done()
+		case err == nil:
+			continue
+		case errors.As(err, new(*WriteError)):
+			return nil, err
+		case ctx.Err() != nil:
+			return nil, cause.Of(ctx)
+		case !errors.As(err, new(*CutError)):
+			return g.Link.clean(r), err
+		case g.Received > 0 && g.validator() == "":
+			if g.Restart == nil {
+				return nil, err
+			}
+			if err := g.Restart(); err != nil {
+				return nil, &WriteError{err}
+			}
+			g.Received = 0
+		}
+		if !g.resume.Wait(ctx, err) {
+			return nil, err
+		}
+	}
+}
+
+func (g *Get) done() error {
+	if g.Progress != nil {
+		g.Progress(g.Received, g.Received)
+	}
+	return nil
+}
+
+// call asks for what is missing.
+func (g *Get) call() *chain.Call {
+	header := g.Header.Clone()
+	if header == nil {
+		header = make(http.Header)
+	}
+	header["Accept-Encoding"] = []string{"identity"} // lengths and ranges count what is delivered
+	if g.Received > 0 {
+		header["Range"] = []string{"bytes=" + strconv.FormatInt(g.Received, 10) + "-"}
+		header["If-Range"] = []string{g.validator()}
+	}
+	return &chain.Call{
+		Method: http.MethodGet, Route: g.Route, URL: g.Link.URL, Header: header,
+		Transfer: true, Idle: g.Idle, Redact: g.Link.Redact,
+	}
+}
+
+// refused deals with an expired link. One that worked before and is forbidden
+// now counts as expired, whatever the answer says.
+func (g *Get) refused(ctx context.Context, r *chain.Result) (again bool, err error) {
+	expired := Expired(r) || r.StatusCode == http.StatusForbidden && g.Received > 0
+	if g.Renew == nil || !expired || g.renewals == maxRenewals {
+		return false, nil
+	}
+	g.renewals++
+	err = g.renew(ctx)
+	return err == nil, err
+}
+
+func (g *Get) renew(ctx context.Context) error {
+	link, err := g.Renew(ctx)
+	if err != nil {
+		return &RenewError{err}
+	}
+	g.Link = link
+	return nil
+}
+
+// whole reports whether an answer says that there is nothing after what has come
+// of contents that had announced no length.
+func (g *Get) whole(r *chain.Result) bool {
+	if r.StatusCode != http.StatusRequestedRangeNotSatisfiable || g.Received == 0 || g.Total >= 0 || !g.same(r.Header) {
+		return false
+	}
+	text := r.Header.Get("Content-Range")
+	c, ok := parseContentRange(text)
+	return text == "" || ok && c.start < 0 && c.total == g.Received
+}
+
+// take writes what an answer brings. There is more to ask for if it brought less
+// than is missing, as it may.
+func (g *Get) take(resp *http.Response, buf []byte) (more bool, err error) {
+	defer resp.Body.Close()
+	skip, left, err := g.accept(resp)
+	if err != nil {
+		return false, err
+	}
+	if skip > 0 {
+		if _, err := io.CopyN(io.Discard, resp.Body, skip); err != nil {
+			return false, broken(err)
+		}
+	}
+	before := g.Received
+	if err := g.copy(resp.Body, left, buf); err != nil {
+		return false, err
+	}
+	if g.Received == g.Total || g.Total < 0 && resp.StatusCode == http.StatusOK {
+		return false, nil
+	}
+	if g.Received == before {
+		return false, &CutError{io.ErrUnexpectedEOF}
+	}
+	return true, nil
+}
+
+// accept looks at the head of an answer: how many bytes at its start have been
+// delivered already, and how many follow (-1: to its end).
+func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
+	switch {
+	case resp.StatusCode == http.StatusOK && g.Received == 0:
+		g.Total = resp.ContentLength
+		g.etag, g.modified = resp.Header.Get("ETag"), ""
+		if datesStrongly(resp.Header) {
+			g.modified = resp.Header.Get("Last-Modified")
+		}
+		return 0, g.Total, nil
+	case resp.StatusCode == http.StatusOK:
+		// Ranges are not served, or these are other contents.
+		known := resp.ContentLength < 0 || g.Total < 0 || resp.ContentLength == g.Total
+		if !known || !strong(g.etag) || resp.Header.Get("ETag") != g.etag {
+			return 0, 0, ErrChanged
+		}
+		g.Total = max(g.Total, resp.ContentLength)
+		return g.Received, g.missing(), nil
+	case resp.StatusCode == http.StatusPartialContent && g.Received > 0:
+		c, ok := parseContentRange(resp.Header.Get("Content-Range"))
+		switch {
+		case !ok || c.start != g.Received:
+			return 0, 0, ErrUnexpected
+		case !g.same(resp.Header), g.Total >= 0 && c.total >= 0 && c.total != g.Total:
+			return 0, 0, ErrChanged
+		case g.Total < 0:
+			g.Total = c.total
+		}
+		return 0, c.end - c.start + 1, nil
+	}
+	return 0, 0, ErrUnexpected
+}
+
+// missing is how many bytes have not come yet; -1: not known.
+func (g *Get) missing() int64 {
+	if g.Total < 0 {
+		return -1
+	}
+	return g.Total - g.Received
+}
+
+// copy writes what comes, at most left bytes unless that is below zero.
+func (g *Get) copy(body io.Reader, left int64, buf []byte) error {
+	for {
+		n, err := body.Read(buf)
+		if left >= 0 && int64(n) > left {
+			return ErrUnexpected
+		}
+		if n > 0 {
+			left -= int64(n) // may fall further below zero
+			if err := g.write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF) && left > 0:
+			return &CutError{io.ErrUnexpectedEOF}
+		case errors.Is(err, io.EOF):
+			return nil
+		default:
+			return broken(err)
+		}
+	}
+}
+
+func (g *Get) write(p []byte) error {
+	n, err := g.W.Write(p)
+	n = min(max(n, 0), len(p))
+	g.Received += int64(n)
+	if g.Received > g.furthest {
+		g.furthest, g.renewals = g.Received, 0
+		g.resume.Progress()
+	}
+	if n > 0 && g.report != nil && g.Received != g.Total { // the end is reported when it is certain
+		g.report(g.Received, g.Total)
+	}
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		return &WriteError{err}
+	}
+	return nil
+}
+
+// broken is the error of a body that did not come to its end.
+func broken(err error) error {
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return &CutError{err}
+}

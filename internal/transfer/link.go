@@ -1,0 +1,119 @@
+package transfer
+
+import (
+	"bytes"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"example.com/svc/internal/chain"
+	"example.com/svc/internal/errbody"
+	"example.com/svc/internal/redact"
+)
+
+// Link is a presigned link: an address that is a secret.
+type Link struct {
+	URL    *url.URL
+	Redact *redact.Redactor // knows what is secret about it
+}
+
+// ParseLink takes a link apart so that it goes out byte for byte as it came,
+// save for what no request line can hold, which is escaped. If it cannot be
+// used, problem says why without showing it.
+func ParseLink(text string) (link *Link, problem string) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return nil, "is empty"
+	}
+	address, _, _ := strings.Cut(text, "#")
+	path, query, hasQuery := strings.Cut(address, "?")
+	path = escape(path, "\"<>\\^`{|} ")
+	if hasQuery {
+		path += "?" + escape(query, " ")
+	}
+	u, err := url.Parse(path)
+	switch {
+	case err != nil:
+		return nil, "is not a URL"
+	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
+		return nil, "must be an absolute URL that starts with https:// or http://"
+	case u.User != nil:
+		return nil, "must not hold a user or password"
+	}
+	return &Link{u, redact.New(secrets(u)...)}, ""
+}
+
+// escape writes the bytes of set, and those that are not ASCII, as %XX.
+func escape(s, set string) string {
+	stray := func(c byte) bool { return c >= 0x80 || strings.IndexByte(set, c) >= 0 }
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; stray(c) {
+			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// secrets are the parts of a link that must not turn up in any text: its query,
+// and each value in it that may be a credential.
+func secrets(u *url.URL) []string {
+	if u.RawQuery == "" {
+		return nil
+	}
+	all := []string{u.RawQuery}
+	for pair := range strings.SplitSeq(u.RawQuery, "&") {
+		key, raw, _ := strings.Cut(pair, "=")
+		if !secretParameter(strings.ToLower(key), raw) {
+			continue
+		}
+		all = append(all, raw)
+		if plain, err := url.QueryUnescape(raw); err == nil && plain != raw {
+			all = append(all, plain)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// secretParameter tells a key from what is merely said about it.
+func secretParameter(key, value string) bool {
+	for _, known := range []string{"algorithm", "date", "expires", "signedheaders", "versionid", "response-content-type"} {
+		if strings.HasSuffix(key, known) {
+			return false
+		}
+	}
+	for _, word := range []string{"sig", "token", "key", "cred", "auth", "secret", "pass", "policy", "hmac", "hash"} {
+		if strings.Contains(key, word) {
+			return true
+		}
+	}
+	return len(value) >= 8
+}
+
+// clean takes the link's secrets out of what storage sent with a failure: it
+// likes to quote the request.
+func (l *Link) clean(r *chain.Result) *chain.Result {
+	if !r.OK() {
+		r.Header = l.Redact.Header(r.Header)
+		r.Body, _ = l.Redact.Cut(r.Body, len(r.Body), r.Cut)
+	}
+	return r
+}
+
+// Expired reports whether an answer says that the link has run out.
+func Expired(r *chain.Result) bool {
+	switch r.StatusCode {
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
+	default:
+		return false
+	}
+	info := errbody.Parse(r.Header.Get("Content-Type"), r.Body)
+	said := strings.ToLower(info.Code + " " + info.Message)
+	return strings.Contains(said, "expired") ||
+		bytes.Contains(r.Body, []byte("not valid in the specified time frame")) // Azure
+}

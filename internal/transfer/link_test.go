@@ -1,0 +1,98 @@
+package transfer
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc/internal/chain"
+)
+
+func TestLinkKnowsItsSecrets(t *testing.T) {
+	const query = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Date=20240501T102030Z&X-Amz-Expires=900&X-Amz-SignedHeaders=host" +
+		"&X-Amz-Credential=AKIA%2F20240501%2Fs3&X-Amz-Signature=abcd&sp=rw&se=2024-05-01T00%3A00%3A00Z&sig=a%2Bb%3D%3D" +
+		"&OSSAccessKeyId=LTAI5t&Policy=eyJ9&note=some-long-value&lang=de"
+	link, problem := ParseLink("https://h/p?" + query)
+	require.Empty(t, problem)
+	for text, want := range map[string]string{
+		"signature abcd":                               "signature REDACTED",
+		"key AKIA/20240501/s3 unkown":                  "key REDACTED unkown",
+		"AKIA%2F20240501%2Fs3":                         "REDACTED",
+		"it was a+b==, or a%2Bb%3D%3D, or a%2bb%3d%3d": "it was REDACTED, or REDACTED, or REDACTED",
+		"LTAI5t":          "REDACTED",
+		"eyJ9":            "REDACTED",
+		"some-long-value": "REDACTED",
+		"lookup host: de": "lookup host: de",
+		"AWS4-HMAC-SHA256 of 20240501T102030Z for 900": "AWS4-HMAC-SHA256 of 20240501T102030Z for 900",
+		"the query " + query:                           "the query REDACTED",
+	} {
+		require.Equal(t, want, link.Redact.String(text))
+	}
+	link, problem = ParseLink("https://h/p")
+	require.Empty(t, problem)
+	require.Equal(t, "https and h", link.Redact.String("https and h"))
+}
+
+func TestExpired(t *testing.T) {
+	xml := http.Header{"Content-Type": {"application/xml"}}
+	for body, want := range map[string]bool{
+		"<Error><Code>AccessDenied</Code><Message>Request has expired</Message><Expires>2024</Expires></Error>": true,
+		"<Error><Code>ExpiredToken</Code></Error>":                                                              true,
+		`{"code":"RequestExpired"}`:                                                                             true,
+		"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>":                              false,
+		"<Error><Code>SignatureDoesNotMatch</Code></Error>":                                                     false,
+		"": false,
+	} {
+		for _, status := range []int{400, 401, 403} {
+			require.Equal(t, want, Expired(&chain.Result{StatusCode: status, Header: xml, Body: []byte(body)}), body)
+		}
+		require.False(t, Expired(&chain.Result{StatusCode: 404, Header: xml, Body: []byte(body)}))
+		require.False(t, Expired(&chain.Result{StatusCode: 503, Header: xml, Body: []byte(body)}))
+	}
+}
+
+func TestContentRange(t *testing.T) {
+	for text, want := range map[string]contentRange{
+		"bytes 0-0/1":        {0, 0, 1},
+		"bytes 500-999/1000": {500, 999, 1000},
+		"Bytes 500-999/*":    {500, 999, -1},
+		" bytes */1000":      {-1, -1, 1000},
+		"bytes 0-9223372036854775806/9223372036854775807": {0, 9223372036854775806, 9223372036854775807},
+	} {
+		got, ok := parseContentRange(text)
+		require.True(t, ok, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, text := range []string{
+		"", "bytes", "bytes 1-2", "bytes 2-1/3", "bytes 0-3/3", "bytes -1/3", "bytes 0-/3", "items 0-1/3", "bytes */*",
+		"bytes +0-1/3", "bytes 0-1/+3", "bytes 0-1/9223372036854775808", "bytes a-b/c", "bytes 0-1/",
+	} {
+		_, ok := parseContentRange(text)
+		require.False(t, ok, text)
+	}
+}
+
+func FuzzParseLink(f *testing.F) {
+	f.Add("https://h/p?X-Amz-Signature=abcd")
+	f.Add("https://u:p@h/%zz?a=%")
+	f.Add("http://[::1]:80/a b|é?q#f")
+	f.Fuzz(func(t *testing.T, text string) {
+		link, problem := ParseLink(text)
+		if (link == nil) == (problem == "") {
+			t.Fatalf("%q: %v, %q", text, link, problem)
+		}
+		if link == nil {
+			return
+		}
+		again, problem := ParseLink(link.URL.String())
+		if problem != "" || again.URL.RequestURI() != link.URL.RequestURI() {
+			t.Fatalf("%q: %q became %v %q", text, link.URL, again, problem)
+		}
+		for _, c := range []byte(link.URL.RequestURI()) {
+			if c <= ' ' || c == 0x7f {
+				t.Fatalf("%q: %q", text, link.URL.RequestURI())
+			}
+		}
+	})
+}

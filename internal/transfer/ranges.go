@@ -1,0 +1,76 @@
+package transfer
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// contentRange is what a Content-Range header says.
+type contentRange struct {
+	start, end int64 // start -1: nothing, the range asked for does not exist
+	total      int64 // -1: not known
+}
+
+// parseContentRange reads "bytes 500-999/1000", "bytes 500-999/*" and "bytes
+// */1000".
+func parseContentRange(text string) (c contentRange, ok bool) {
+	unit, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
+	span, total, ok := strings.Cut(rest, "/")
+	if !ok || !strings.EqualFold(unit, "bytes") {
+		return c, false
+	}
+	c = contentRange{start: -1, end: -1, total: -1}
+	if total != "*" {
+		if c.total, ok = number(total); !ok {
+			return c, false
+		}
+	}
+	if span == "*" {
+		return c, c.total >= 0
+	}
+	first, last, _ := strings.Cut(span, "-")
+	var okStart, okEnd bool
+	c.start, okStart = number(first)
+	c.end, okEnd = number(last)
+	return c, okStart && okEnd && c.start <= c.end && (c.total < 0 || c.end < c.total)
+}
+
+func number(s string) (int64, bool) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil && n >= 0 && s[0] != '+'
+}
+
+// strong reports whether an entity tag stands for exactly the same bytes.
+func strong(etag string) bool { return strings.HasPrefix(etag, `"`) }
+
+// datesStrongly reports whether Last-Modified stands for exactly the same bytes:
+// it must be older than the answer, since contents can change twice in one second.
+func datesStrongly(h http.Header) bool {
+	modified, err := http.ParseTime(h.Get("Last-Modified"))
+	if err != nil {
+		return false
+	}
+	date, err := http.ParseTime(h.Get("Date"))
+	return err == nil && date.Sub(modified) >= time.Second
+}
+
+// validator is what a request for the rest is tied to; empty: nothing is known
+// that could hold two parts together.
+func (g *Get) validator() string {
+	if strong(g.etag) {
+		return g.etag
+	}
+	return g.modified
+}
+
+// same reports whether an answer about a part is about the contents that the
+// download began with, as far as it says.
+func (g *Get) same(h http.Header) bool {
+	etag, modified := h.Get("ETag"), h.Get("Last-Modified")
+	if strong(g.etag) && etag != "" {
+		return etag == g.etag
+	}
+	return g.modified == "" || modified == "" || modified == g.modified
+}

@@ -1,0 +1,389 @@
+// Package transfer moves contents over presigned links: one PUT, or as many
+// ranged GETs as a download takes. It reports facts; the package above makes
+// errors of them.
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"example.com/svc/internal/cause"
+	"example.com/svc/internal/chain"
+)
+
+// SizeError says that a body is not as long as it was said or seen to be.
+type SizeError struct {
+	Want int64
+	Got  int64 // below Want; at least so many if above
+}
+
+func (e *SizeError) Error() string {
+	if e.Got > e.Want {
+		return fmt.Sprintf("the body has more than the %d bytes announced", e.Want)
+	}
+	return fmt.Sprintf("the body ended after %d of %d bytes", e.Got, e.Want)
+}
+
+// Short reports whether bytes were missing.
+func (e *SizeError) Short() bool { return e.Got < e.Want }
+
+// Is makes a short body an [io.ErrUnexpectedEOF].
+func (e *SizeError) Is(target error) bool { return target == io.ErrUnexpectedEOF && e.Short() }
+
+// contents are the bytes from where the caller's reader stood. A read at the end
+// gives more only if the reader has grown.
+type contents interface {
+	readAt(p []byte, off int64) (int, error)
+}
+
+// Source is the body of an upload: the rest of the caller's reader, as often as
+// it is needed. Reads never overlap, however many attempts are still winding up,
+// and none takes place after [Source.Finish].
+type Source struct {
+	ctx      context.Context //nolint:containedctx // the upload's: its bodies outlive the calls that open them
+	contents contents
+	size     int64
+	foreign  bool                    // a read runs the caller's code, and may block
+	leave    func(sent bool)         // puts the caller's reader where it is to stand; nil: nowhere
+	spooled  *spooled                // nil: read from the caller's reader itself
+	progress func(sent, total int64) // nil: none
+	report   func(sent, total int64) // progress, not too often
+	lock     chan struct{}           // held by whoever reads
+	last     atomic.Pointer[body]
+}
+
+// NewSource makes a source of what is left in r, which must yield size bytes if
+// size is above zero. What cannot be read twice is read now: up to 64 KiB of it
+// into memory, more into a temporary file. No reader is ever closed.
+func NewSource(ctx context.Context, r io.Reader, size int64, progress func(sent, total int64)) (*Source, error) {
+	s := &Source{ctx: ctx, lock: make(chan struct{}, 1), progress: progress}
+	if progress != nil {
+		s.report = throttle(progress)
+	}
+	ok, err := s.rewindable(r)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		if n, ok := r.(interface{ Len() int }); ok && size == 0 {
+			size = int64(n.Len())
+		}
+		sp, err := spool(ctx, r, size)
+		if err != nil {
+			return nil, err
+		}
+		s.contents, s.size, s.spooled = sp.contents, sp.size, sp
+	}
+	if size > 0 && s.size != size {
+		s.Finish(false)
+		return nil, &SizeError{Want: size, Got: s.size}
+	}
+	return s, nil
+}
+
+// rewindable takes r as it is, if what is left in it can be seen and read again.
+func (s *Source) rewindable(r io.Reader) (bool, error) {
+	switch r := r.(type) {
+	case *bytes.Buffer:
+		left := r.Len()
+		s.contents, s.size = &direct{at: bytes.NewReader(r.Bytes())}, int64(left)
+		s.leave = func(sent bool) {
+			if sent {
+				r.Next(left)
+			}
+		}
+		return true, nil
+	case *bytes.Reader:
+		return s.direct(r)
+	case *strings.Reader:
+		return s.direct(r)
+	case *os.File:
+		info, err := r.Stat()
+		switch {
+		case err != nil:
+			return false, err
+		case info.IsDir():
+			return false, &fs.PathError{Op: "read", Path: r.Name(), Err: syscall.EISDIR}
+		case info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeCharDevice|fs.ModeIrregular) != 0:
+			return false, nil
+		}
+		return s.direct(r)
+	case io.ReadSeeker:
+		// By Read, also if there is a ReadAt: it may belong to an embedded file
+		// whose bytes the outer Read changes.
+		start, left, err := seen(r)
+		if err != nil {
+			return false, nil //nolint:nilerr // it cannot seek after all
+		}
+		k := &seeker{r: r, start: start}
+		s.contents, s.size, s.foreign = k, left, true
+		s.leave = func(sent bool) { k.leave(sent, left) }
+		return true, nil
+	}
+	return false, nil
+}
+
+// direct takes a reader of the standard library, which reads at any offset
+// without moving and without waiting.
+func (s *Source) direct(r interface {
+	io.ReaderAt
+	io.Seeker
+}) (bool, error) {
+	start, left, err := seen(r)
+	if err != nil {
+		return false, nil //nolint:nilerr // it cannot seek after all
+	}
+	d := &direct{at: r, start: start}
+	if left == 0 {
+		// A file of /proc has no size and yields bytes all the same.
+		if n, _ := d.readAt(make([]byte, 1), 0); n > 0 {
+			return false, nil
+		}
+	}
+	s.contents, s.size = d, left
+	s.leave = func(sent bool) {
+		if sent {
+			_, _ = r.Seek(start+left, io.SeekStart)
+		}
+	}
+	return true, nil
+}
+
+// seen tells where a seeker stands and how much is left, and does not move it.
+func seen(r io.Seeker) (start, left int64, err error) {
+	if start, err = r.Seek(0, io.SeekCurrent); err != nil {
+		return 0, 0, err
+	}
+	end, err := r.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, 0, err
+	}
+	_, err = r.Seek(start, io.SeekStart)
+	return start, max(end-start, 0), err
+}
+
+// Size is how many bytes there are to send.
+func (s *Source) Size() int64 { return s.size }
+
+// Open returns the whole body once more. An earlier one yields nothing from
+// then on.
+func (s *Source) Open() (io.ReadCloser, error) {
+	b := &body{source: s, closed: make(chan struct{})}
+	if old := s.last.Swap(b); old != nil {
+		_ = old.Close()
+	}
+	return b, nil
+}
+
+// Err is why the body opened last could not be read to its end; nil if it could,
+// or if nobody tried.
+func (s *Source) Err() error {
+	if b := s.last.Load(); b != nil {
+		if err := b.err.Load(); err != nil {
+			return *err
+		}
+	}
+	return nil
+}
+
+// handed is how much the body opened last has given.
+func (s *Source) handed() int64 {
+	if b := s.last.Load(); b != nil {
+		return b.off.Load()
+	}
+	return 0
+}
+
+// Finish ends the use of the caller's reader, and reports the end of the
+// progress if all is sent. It waits for a read under way, unless ctx has ended:
+// then that read is left to itself. A reader that can seek stands behind what was
+// sent, or where it stood at first if sent is false.
+func (s *Source) Finish(sent bool) {
+	if b := s.last.Load(); b != nil {
+		_ = b.Close()
+	}
+	quiet := s.acquire(nil) // and never released: there are no more reads
+	if s.spooled != nil {
+		s.spooled.close()
+	}
+	if quiet && s.leave != nil {
+		s.leave(sent)
+	}
+	if sent && s.progress != nil {
+		s.progress(s.size, s.size)
+	}
+}
+
+// acquire takes the lock, unless ctx or the body that asks ends first.
+func (s *Source) acquire(closed <-chan struct{}) bool {
+	select {
+	case s.lock <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case s.lock <- struct{}{}:
+		return true
+	case <-s.ctx.Done():
+	case <-closed:
+	}
+	return false
+}
+
+func (s *Source) release() { <-s.lock }
+
+var errClosed = errors.New("read after Close")
+
+// body is one pass over a source.
+type body struct {
+	source *Source
+	off    atomic.Int64 // how much has been handed out
+	once   atomic.Bool
+	closed chan struct{}
+	err    atomic.Pointer[error]
+	buf    []byte // of a foreign reader: a read that is given up may still write here
+	rest   []byte // of buf
+}
+
+// Close does not wait for a read under way: net/http may be waiting for Close.
+func (b *body) Close() error {
+	if !b.once.Swap(true) {
+		close(b.closed)
+	}
+	return nil
+}
+
+// Read hands out the last bytes only when it is certain that there are no more,
+// so that a body of another size than announced never arrives whole.
+func (b *body) Read(p []byte) (int, error) {
+	if b.once.Load() {
+		return 0, errClosed
+	}
+	off := b.off.Load()
+	left := b.source.size - off
+	if left == 0 {
+		return 0, io.EOF
+	}
+	p = p[:min(int64(len(p)), left)]
+	n, err := 0, error(nil)
+	if b.source.foreign {
+		n, err = b.readForeign(p, off)
+	} else {
+		n, err = b.readDirect(p, off)
+	}
+	if err != nil {
+		return n, err
+	}
+	b.off.Store(off + int64(n))
+	return n, nil
+}
+
+func (b *body) readDirect(p []byte, off int64) (int, error) {
+	s := b.source
+	if !s.acquire(b.closed) {
+		return 0, b.ended()
+	}
+	defer s.release()
+	n, err := b.fill(p, off)
+	if err != nil {
+		return 0, err
+	}
+	b.progress(off + int64(n))
+	return n, nil
+}
+
+// chunk is how much is asked of a foreign reader at a time.
+const chunk = 128 << 10
+
+// readForeign reads in a goroutine of its own, so that a reader that blocks does
+// not keep the upload from ending.
+func (b *body) readForeign(p []byte, off int64) (int, error) {
+	s := b.source
+	if len(b.rest) == 0 {
+		if !s.acquire(b.closed) {
+			return 0, b.ended()
+		}
+		if b.buf == nil {
+			b.buf = make([]byte, min(chunk, s.size))
+		}
+		buf := b.buf[:min(int64(len(b.buf)), s.size-off)]
+		var n int
+		var err error
+		read := make(chan struct{})
+		go func() {
+			defer s.release()
+			defer close(read)
+			n, err = b.fill(buf, off)
+		}()
+		select {
+		case <-read:
+		case <-b.closed:
+			return 0, errClosed
+		case <-s.ctx.Done():
+			return 0, b.ended()
+		}
+		if err != nil {
+			return 0, err
+		}
+		b.rest = buf[:n]
+	}
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
+	if !s.acquire(b.closed) {
+		return 0, b.ended()
+	}
+	defer s.release()
+	b.progress(off + int64(n))
+	return n, nil
+}
+
+// fill reads at off, at least one byte, and looks beyond the end before it
+// hands out what comes last. The lock is held.
+func (b *body) fill(p []byte, off int64) (int, error) {
+	n, err := b.source.contents.readAt(p, off)
+	end := off + int64(n)
+	switch {
+	case n > 0 && end < b.source.size:
+		return n, nil
+	case n > 0:
+		extra, err := b.source.contents.readAt(make([]byte, 1), end)
+		switch {
+		case extra > 0:
+			return 0, b.fail(&SizeError{Want: end, Got: end + 1})
+		case err != nil && !errors.Is(err, io.EOF):
+			return 0, b.fail(err)
+		}
+		return n, nil
+	case errors.Is(err, io.EOF):
+		return 0, b.fail(&SizeError{Want: b.source.size, Got: off})
+	default:
+		return 0, b.fail(err)
+	}
+}
+
+func (b *body) fail(err error) error {
+	err = &chain.LocalError{Doing: "reading the body", Err: err}
+	b.err.Store(&err)
+	return err
+}
+
+func (b *body) progress(sent int64) {
+	if s := b.source; s.report != nil && sent < s.size { // the end is reported when it is certain
+		s.report(sent, s.size)
+	}
+}
+
+func (b *body) ended() error {
+	if err := cause.Of(b.source.ctx); err != nil {
+		return err
+	}
+	return errClosed
+}

@@ -1,0 +1,300 @@
+package svc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"example.com/svc/internal/transfer"
+)
+
+// UploadRequest is a file to be registered and sent.
+type UploadRequest struct {
+	FileName string      // that the record gets; required
+	Purpose  FilePurpose // value seen: FilePurposeFineTune; empty: not sent
+
+	// Body is sent from where it stands to its end. It is never closed.
+	//
+	// What can seek is read as often as it takes: an [os.File] on disk, a
+	// [bytes.Reader] or [strings.Reader], a [bytes.Buffer], any other
+	// [io.Seeker]. It must stay as it is during the call; a body that grows or
+	// shrinks meanwhile is an error. After success it stands behind what was sent,
+	// after a failure where it stood before.
+	//
+	// Anything else, a pipe for example, is read to its end before anything is
+	// sent: into memory up to 64 KiB, beyond that into a temporary file in
+	// [os.TempDir] with as much room as the body needs, which is removed again.
+	// When ctx ends while such a Read blocks, the call returns and leaves that Read
+	// to itself.
+	Body io.Reader
+
+	// Size is how many bytes Body must yield; another number is an error, before
+	// anything is sent. 0: as many as it does.
+	Size int64
+
+	UploadOptions
+}
+
+// UploadOptions are the particulars of an upload. The zero value is fine.
+type UploadOptions struct {
+	// ContentType of the contents. Empty: none is sent, since a link may be signed
+	// for a request without one.
+	ContentType string
+
+	// Header goes with the contents to storage, each value once and unchanged: for
+	// storage that asks for its own, such as x-ms-blob-type. Beyond it only
+	// User-Agent and what frames the message are sent, unless the transport of
+	// [WithHTTPClient] adds to it. Authorization, Cookie, Host and the framing
+	// headers are refused.
+	Header http.Header
+
+	// Progress is told how many bytes have been handed to the connection and how
+	// many there are: at most ten times a second, and once at the end, when storage
+	// has confirmed all. It is called from other goroutines, one call at a time, and
+	// not after the upload has returned. When the contents have to be sent anew,
+	// sent starts over. Nil: none.
+	Progress func(sent, total int64)
+
+	// DeleteOnFailure deletes the record again when its contents could not be sent,
+	// whatever the reason: also when ctx ends. The delete has a context of its own,
+	// limited to 30 s. Put does not use it.
+	DeleteOnFailure bool
+
+	// IdleTimeout ends an attempt in which no byte has moved for so long, the wait
+	// for the answer included. The time that Body takes does not count. A byte has
+	// moved when the system takes it: on a slow line the limit must leave it time to
+	// send the few MB that it may hold. 0: 2 minutes; below 0: no limit. There is no
+	// limit on the whole but ctx.
+	IdleTimeout time.Duration
+
+	// RegisterOptions go with the register call. Put does not use them.
+	RegisterOptions []RequestOption
+}
+
+// UploadResult tells of an upload that succeeded.
+type UploadResult struct {
+	FileID     string      // of the record; empty after Put, which knows none
+	Bytes      int64       // size of the contents
+	Attempts   int         // how often the contents were sent
+	StatusCode int         // of storage's answer; any 2xx is success
+	ETag       string      // of the contents, as storage gave it; may be empty
+	Header     http.Header // of storage's answer, without secrets
+}
+
+// UploadStage is a part of an upload.
+type UploadStage string
+
+const (
+	UploadStageBody     UploadStage = "reading the body" // nothing has been sent
+	UploadStageRegister UploadStage = "register"         // there is no record, or Err is an OutcomeUnknownError
+	UploadStagePut      UploadStage = "put"              // the record exists, its contents may not
+)
+
+// ErrLinkExpired: storage refused a presigned link because its time is over. Ask
+// [FileClient.PresignedURL] for a new one.
+var ErrLinkExpired = errors.New("svc: the presigned link has expired")
+
+// UploadError says how far an upload came, and why no further. To try again with
+// the same record, ask [FileClient.PresignedURL] for a new link to FileID and
+// [FileClient.Put] the body again.
+type UploadError struct {
+	Stage      UploadStage
+	FileName   string    // empty for Put
+	FileID     string    // of the record; empty: there is none, or it is not known
+	Link       SignedURL // that the contents were put to; empty before that stage
+	Removed    bool      // DeleteOnFailure deleted the record
+	CleanUpErr error     // why it did not
+	Err        error     // an [Error] of the service or of storage, a [TransportError], an [OutcomeUnknownError], or what Body returned
+}
+
+// Error says what happened, what exists, and what to do about it.
+func (e *UploadError) Error() string {
+	text := "svc: upload"
+	if e.FileName != "" {
+		text += fmt.Sprintf(" of %q", e.FileName)
+	}
+	text += fmt.Sprintf(": %s: %s", e.Stage, detail(e.Err))
+	switch {
+	case e.Stage == UploadStageBody:
+		return text + "; nothing was sent"
+	case e.Removed:
+		return text + "; the record was deleted"
+	case e.FileID != "":
+		text += fmt.Sprintf("; the record %s exists, its contents may not: ask PresignedURL for a new link and Put them, or Delete it", e.FileID)
+	case errors.Is(e, ErrLinkExpired):
+		text += "; the link has expired: ask PresignedURL for a new one and Put again"
+	}
+	if e.CleanUpErr != nil {
+		text += "; deleting it failed: " + detail(e.CleanUpErr)
+	}
+	return text
+}
+
+// Unwrap gives the reason, and the error of the clean-up.
+func (e *UploadError) Unwrap() []error {
+	if e.CleanUpErr != nil {
+		return []error{e.Err, e.CleanUpErr}
+	}
+	return []error{e.Err}
+}
+
+// Is answers for [ErrLinkExpired], and for [ErrTruncated] when the body had fewer
+// bytes than announced.
+func (e *UploadError) Is(target error) bool {
+	switch target {
+	case ErrLinkExpired:
+		return linkExpired(e.Err)
+	case ErrTruncated:
+		var size *transfer.SizeError
+		return errors.As(e.Err, &size) && size.Short()
+	}
+	return false
+}
+
+// Upload registers a file and sends its contents to storage: with an exact
+// Content-Length, without the token, in constant memory. Contents are sent again
+// when an attempt fails that may be repeated; the register call is repeated only
+// as long as it certainly had no effect.
+//
+// An error is a [ValidationError] when the request cannot be right, and else an
+// [UploadError], which holds the id of the record and says what exists.
+//
+// POST /v1/files, then PUT to the presigned link and perhaps DELETE
+// /v1/files/{file_id}
+func (c *FileClient) Upload(ctx context.Context, req UploadRequest) (*UploadResult, error) {
+	register := RegisterFileRequest{FileName: req.FileName, Purpose: req.Purpose}
+	p := register.problems()
+	header := req.UploadOptions.check(&p, req.Body)
+	p.add(req.Size < 0, "Size", "must not be negative")
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	failed := func(stage UploadStage, err error) *UploadError {
+		return &UploadError{Stage: stage, FileName: req.FileName, Err: err}
+	}
+	src, err := transfer.NewSource(ctx, req.Body, req.Size, req.Progress)
+	if err != nil {
+		return nil, failed(UploadStageBody, err)
+	}
+	sent := false
+	defer func() { src.Finish(sent) }()
+
+	var linger time.Duration
+	if req.DeleteOnFailure {
+		linger = createLinger // to learn what there is to delete
+	}
+	file, err := c.register(ctx, register, linger, req.RegisterOptions)
+	if err != nil {
+		e := failed(UploadStageRegister, err)
+		if unknown := new(OutcomeUnknownError); errors.As(err, &unknown) {
+			e.FileID = unknown.ID
+		}
+		return nil, c.cleanUp(ctx, e, req.DeleteOnFailure)
+	}
+	result, err := c.put(ctx, file.PresignedURL, src, header, req.IdleTimeout)
+	if err != nil {
+		e := failed(UploadStagePut, err)
+		e.FileID, e.Link = file.ID, file.PresignedURL
+		return nil, c.cleanUp(ctx, e, req.DeleteOnFailure)
+	}
+	sent = true
+	result.FileID = file.ID
+	return result, nil
+}
+
+// UploadFile is [FileClient.Upload] of the file at path, which gives the record
+// its name too. Nil options stand for the zero value.
+//
+// POST /v1/files, then PUT to the presigned link and perhaps DELETE
+// /v1/files/{file_id}
+func (c *FileClient) UploadFile(ctx context.Context, path string, purpose FilePurpose, opts *UploadOptions) (*UploadResult, error) {
+	f, err := transfer.Open(ctx, path)
+	if err != nil {
+		return nil, &UploadError{Stage: UploadStageBody, FileName: filepath.Base(path), Err: err}
+	}
+	defer f.Close()
+	req := UploadRequest{FileName: filepath.Base(path), Purpose: purpose, Body: f}
+	if opts != nil {
+		req.UploadOptions = *opts
+	}
+	return c.Upload(ctx, req)
+}
+
+// Put sends contents to a presigned link, such as one that [FileClient.Register]
+// or [FileClient.PresignedURL] returned. It is the second half of
+// [FileClient.Upload], and treats body the same way. Nil options stand for the
+// zero value.
+//
+// PUT to the presigned link
+func (c *FileClient) Put(ctx context.Context, link SignedURL, body io.Reader, opts *UploadOptions) (*UploadResult, error) {
+	var o UploadOptions
+	if opts != nil {
+		o = *opts
+	}
+	var p problems
+	header := o.check(&p, body)
+	parseLink(link, &p)
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	src, err := transfer.NewSource(ctx, body, 0, o.Progress)
+	if err != nil {
+		return nil, &UploadError{Stage: UploadStageBody, Err: err}
+	}
+	result, err := c.put(ctx, link, src, header, o.IdleTimeout)
+	src.Finish(err == nil)
+	if err != nil {
+		return nil, &UploadError{Stage: UploadStagePut, Link: link, Err: err}
+	}
+	return result, nil
+}
+
+// put sends the contents. Its errors say nothing of the record.
+func (c *FileClient) put(ctx context.Context, to SignedURL, src *transfer.Source, header http.Header, idle time.Duration) (*UploadResult, error) {
+	var p problems
+	link := parseLink(to, &p)
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	put := transfer.Put{Chain: c.client.chain, Route: linkRoute, Link: link, Header: header, Idle: idleLimit(idle)}
+	r := put.Run(ctx, src)
+	if err := c.client.linkVerdict(http.MethodPut, link, r); err != nil {
+		return nil, err
+	}
+	red := c.client.chain.Redactor()
+	return &UploadResult{
+		Bytes: src.Size(), Attempts: r.Attempts, StatusCode: r.StatusCode,
+		ETag: r.Header.Get("ETag"), Header: link.Redact.Header(red.Header(r.Header)),
+	}, nil
+}
+
+// cleanUp deletes the record of a failed upload if that is wanted, whatever
+// became of ctx.
+func (c *FileClient) cleanUp(ctx context.Context, e *UploadError, wanted bool) error {
+	if !wanted || e.FileID == "" {
+		return e
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
+	defer cancel()
+	err := c.Delete(ctx, e.FileID)
+	if e.Removed = err == nil || errors.Is(err, ErrNotFound); !e.Removed {
+		e.CleanUpErr = err
+	}
+	return e
+}
+
+// check makes the header of a PUT.
+func (o *UploadOptions) check(p *problems, body io.Reader) http.Header {
+	p.add(body == nil, "Body", "is required; an empty file is bytes.NewReader(nil)")
+	header := linkHeader(p, o.Header)
+	if o.ContentType != "" {
+		p.add(!headerValue(o.ContentType), "ContentType", "is not a header value")
+		p.add(header["Content-Type"] != nil, "ContentType", "is set, and Header has one too")
+		header["Content-Type"] = []string{o.ContentType}
+	}
+	return header
+}
