@@ -192,9 +192,9 @@ func do[T any](ctx context.Context, c *Client, k call, opts []RequestOption) (*T
 	return out, nil
 }
 
-// doList makes a call whose answer is an array.
-func doList[T any](ctx context.Context, c *Client, k call, opts []RequestOption) ([]T, error) {
-	list, err := do[[]T](ctx, c, k, opts)
+// doList makes a call whose answer is an array of records.
+func doList[T any, P record[T]](ctx context.Context, c *Client, k call, opts []RequestOption) ([]T, error) {
+	list, err := do[records[T, P]](ctx, c, k, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -303,9 +303,30 @@ func (c *Client) unknown(k *call, r *chain.Result, cause error) error {
 	}
 }
 
-// identified is a record with an id of its own.
+// identified is an answer that shows whether it is what was promised: a record by
+// its id, a list by the ids of its records.
 type identified interface {
 	identity() (field, id string)
+}
+
+type record[T any] interface {
+	*T
+	identified
+}
+
+// records is a list whose records must all have an id.
+type records[T any, P record[T]] []T
+
+func (l *records[T, P]) identity() (field, id string) { return identities[T, P]("", *l) }
+
+// identities finds the first record of a named list that has no id.
+func identities[T any, P record[T]](name string, list []T) (field, id string) {
+	for i := range list {
+		if field, id := P(&list[i]).identity(); id == "" {
+			return fmt.Sprintf("%s[%d].%s", name, i, field), ""
+		}
+	}
+	return "", "a list"
 }
 
 // decode reads a successful answer into out, and takes nothing for a record

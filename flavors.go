@@ -24,6 +24,8 @@ type Flavor struct {
 	NodeMaxGPU      Int            `json:"node_max_gpu"`  // most GPUs that one instance can have
 }
 
+func (f *Flavor) identity() (field, id string) { return "flavor_id", f.FlavorID }
+
 // FlavorMetaInfo says where and with what a flavor runs.
 type FlavorMetaInfo struct {
 	CUDA   string `json:"cuda"` // version, such as "12.4"
@@ -57,6 +59,8 @@ type FlavorClient struct{ client *Client }
 type flavorList struct {
 	Flavors []Flavor `json:"flavor_list"`
 }
+
+func (l *flavorList) identity() (field, id string) { return identities("flavor_list", l.Flavors) }
 
 // List returns all flavors, in the order of the service.
 //

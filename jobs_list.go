@@ -51,16 +51,7 @@ type JobList struct {
 	Jobs       []Job `json:"job_list"`
 }
 
-// identity finds the job that has no id: such a page is not what the service
-// promises.
-func (l *JobList) identity() (field, id string) {
-	for i := range l.Jobs {
-		if field, id := l.Jobs[i].identity(); id == "" {
-			return fmt.Sprintf("job_list[%d].%s", i, field), ""
-		}
-	}
-	return "", "a page of jobs"
-}
+func (l *JobList) identity() (field, id string) { return identities("job_list", l.Jobs) }
 
 // List reads one page of jobs. Nil options leave page and size to the service.
 //

@@ -68,8 +68,8 @@ func WithInferenceURL(u string) Option {
 	return func(c *config) error { c.inference = &u; return nil }
 }
 
-// WithHTTPClient makes the SDK use the transport of hc: proxies, TLS settings
-// and instrumented transports go in there. It is read at every request and never
+// WithHTTPClient makes the SDK use the transport of hc: proxies and TLS settings
+// go in there. It is read at every request and never
 // modified. Without a transport in it, the SDK's own pool is used. A transport
 // that records addresses belongs into [WithTransportWrapper] instead: here it
 // would see, and record, the queries of presigned links. Its Jar is
@@ -91,8 +91,8 @@ func WithTransportWrapper(wrap func(http.RoundTripper) http.RoundTripper) Option
 }
 
 // RouteFromContext is the route of the call that a request with this context
-// belongs to, such as "/v1/files/{file_id}": for transports that name spans and
-// label metrics. Empty for a request that is not the SDK's.
+// belongs to, such as "/v1/files/{file_id}", or "{presigned_url}" for a transfer:
+// for transports that name spans and label metrics. Empty for a request that is not the SDK's.
 func RouteFromContext(ctx context.Context) string { return chain.Route(ctx) }
 
 // RetryPolicy says how often a call is tried and how long the delays between
@@ -172,7 +172,7 @@ func WithLogger(l *slog.Logger) Option {
 // Attempt describes one HTTP exchange to the function of [WithAttemptHook].
 type Attempt struct {
 	Method     string        // "GET"
-	Route      string        // "/v1/files/{file_id}": fit for a label of a metric
+	Route      string        // "/v1/files/{file_id}", or "{presigned_url}" for a transfer: fit for a label of a metric
 	Host       string        // that the request went to
 	Number     int           // 1 for a call's first attempt; the hops of a redirect share a number
 	StatusCode int           // 0: there was no whole answer, and Err says why

@@ -61,7 +61,7 @@ type UploadOptions struct {
 
 	// DeleteOnFailure deletes the record again when its contents could not be sent,
 	// whatever the reason: also when ctx ends. The delete has a context of its own,
-	// limited to 30 s. Put does not use it.
+	// limited to 30 s. Put and PutFile do not use it.
 	DeleteOnFailure bool
 
 	// IdleTimeout ends an attempt in which no byte has moved for so long, the wait
@@ -71,7 +71,7 @@ type UploadOptions struct {
 	// limit on the whole but ctx.
 	IdleTimeout time.Duration
 
-	// RegisterOptions go with the register call. Put does not use them.
+	// RegisterOptions go with the register call. Put and PutFile do not use them.
 	RegisterOptions []RequestOption
 }
 
@@ -89,9 +89,10 @@ type UploadResult struct {
 type UploadStage string
 
 const (
-	UploadStageBody     UploadStage = "reading the body" // nothing has been sent
-	UploadStageRegister UploadStage = "register"         // there is no record, or Err is an OutcomeUnknownError
-	UploadStagePut      UploadStage = "put"              // the record exists, its contents may not
+	UploadStageBody     UploadStage = "reading the body"  // nothing has been sent
+	UploadStageRegister UploadStage = "register"          // there is no record, or Err is an OutcomeUnknownError
+	UploadStageLink     UploadStage = "asking for a link" // of PutFile: nothing was sent to storage
+	UploadStagePut      UploadStage = "put"               // the record exists, its contents may not
 )
 
 // ErrLinkExpired: storage refused a presigned link because its time is over. Ask
@@ -99,15 +100,14 @@ const (
 var ErrLinkExpired = errors.New("svc: the presigned link has expired")
 
 // UploadError says how far an upload came, and why no further. To try again with
-// the same record, ask [FileClient.PresignedURL] for a new link to FileID and
-// [FileClient.Put] the body again.
+// the same record, [FileClient.PutFile] the body again.
 type UploadError struct {
 	Stage      UploadStage
-	FileName   string    // empty for Put
+	FileName   string    // empty for Put and PutFile
 	FileID     string    // of the record; empty: there is none, or it is not known
 	Link       SignedURL // that the contents were put to; empty before that stage
 	Removed    bool      // DeleteOnFailure deleted the record
-	CleanUpErr error     // why it did not
+	CleanUpErr error     // why it did not; errors.Is and errors.As do not look into it
 	Err        error     // an [Error] of the service or of storage, a [TransportError], an [OutcomeUnknownError], or what Body returned
 }
 
@@ -119,12 +119,12 @@ func (e *UploadError) Error() string {
 	}
 	text += fmt.Sprintf(": %s: %s", e.Stage, detail(e.Err))
 	switch {
-	case e.Stage == UploadStageBody:
+	case e.Stage == UploadStageBody, e.Stage == UploadStageLink:
 		return text + "; nothing was sent"
 	case e.Removed:
 		return text + "; the record was deleted"
 	case e.FileID != "":
-		text += fmt.Sprintf("; the record %s exists, its contents may not: ask PresignedURL for a new link and Put them, or Delete it", e.FileID)
+		text += fmt.Sprintf("; the record %s exists, its contents may not: PutFile them again, or Delete it", e.FileID)
 	case errors.Is(e, ErrLinkExpired):
 		text += "; the link has expired: ask PresignedURL for a new one and Put again"
 	}
@@ -134,13 +134,8 @@ func (e *UploadError) Error() string {
 	return text
 }
 
-// Unwrap gives the reason, and the error of the clean-up.
-func (e *UploadError) Unwrap() []error {
-	if e.CleanUpErr != nil {
-		return []error{e.Err, e.CleanUpErr}
-	}
-	return []error{e.Err}
-}
+// Unwrap gives the reason.
+func (e *UploadError) Unwrap() error { return e.Err }
 
 // Is answers for [ErrLinkExpired], and for [ErrTruncated] when the body had fewer
 // bytes than announced.
@@ -251,6 +246,36 @@ func (c *FileClient) Put(ctx context.Context, link SignedURL, body io.Reader, op
 		return nil, &UploadError{Stage: UploadStagePut, Link: link, Err: err}
 	}
 	return result, nil
+}
+
+// PutFile sends contents to a record that exists already, by asking for a link
+// and putting them there: the second half of [FileClient.Upload], to be tried
+// again after an [UploadError]. Nil options stand for the zero value.
+//
+// GET /v1/files/{file_id}/presigned_url, then PUT to the link
+func (c *FileClient) PutFile(ctx context.Context, id string, body io.Reader, opts *UploadOptions) (*UploadResult, error) {
+	var o UploadOptions
+	if opts != nil {
+		o = *opts
+	}
+	var p problems
+	p.add(idProblem(id) != "", "file_id", idProblem(id))
+	o.check(&p, body)
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	link, err := c.PresignedURL(ctx, id)
+	if err != nil {
+		return nil, &UploadError{Stage: UploadStageLink, FileID: id, Err: err}
+	}
+	result, err := c.Put(ctx, link, body, &o)
+	if failed := new(UploadError); errors.As(err, &failed) {
+		failed.FileID = id
+	}
+	if result != nil {
+		result.FileID = id
+	}
+	return result, err
 }
 
 // put sends the contents. Its errors say nothing of the record.

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -305,7 +304,6 @@ func read(method string, resp *http.Response, success bool) (body []byte, cut bo
 	if success {
 		limit = MaxAnswer
 	}
-	const exact = 1 << 20 // an announced length up to here is taken at its word
 	if n := resp.ContentLength; n > 0 && n <= min(limit, exact) {
 		body = make([]byte, n)
 		got, err := io.ReadFull(resp.Body, body)
@@ -313,25 +311,12 @@ func read(method string, resp *http.Response, success bool) (body []byte, cut bo
 	} else if success && n > limit {
 		return nil, true, ErrTooLarge
 	}
-	// An answer of unknown length is gathered in a buffer that is used again: the
-	// copies of one that grows add up to more than twice the answer.
-	buf := scratch.Get().(*bytes.Buffer)
-	_, err = buf.ReadFrom(io.LimitReader(resp.Body, limit+1))
-	if body = buf.Bytes(); buf.Cap() <= exact {
-		body = bytes.Clone(body)
-		buf.Reset()
-		scratch.Put(buf)
-	}
-	if int64(len(body)) > limit {
-		body, cut, err = body[:limit], true, nil
-		if success {
-			err = ErrTooLarge
-		}
+	body, cut, err = gather(resp.Body, limit)
+	if cut && success {
+		err = ErrTooLarge
 	}
 	return body, cut || err != nil, err
 }
-
-var scratch = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // SameOrigin reports whether two addresses have scheme, host and port in common.
 func SameOrigin(a, b *url.URL) bool {

@@ -1,0 +1,296 @@
+package svc_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// idCalls are all the calls that take an id, and the paths that they lead to.
+var idCalls = map[string]func(ctx context.Context, c *svc.Client, id string) error{
+	"GET /v1/inference-service/%s": func(ctx context.Context, c *svc.Client, id string) error {
+		_, err := c.InferenceServices.Get(ctx, id)
+		return err
+	},
+	"PUT /v1/inference-service/%s": func(ctx context.Context, c *svc.Client, id string) error {
+		_, err := c.InferenceServices.Scale(ctx, id, 1)
+		return err
+	},
+	"DELETE /v1/inference-service/%s": func(ctx context.Context, c *svc.Client, id string) error {
+		return c.InferenceServices.Delete(ctx, id)
+	},
+	"GET /v1/svc-video-job/%s": func(ctx context.Context, c *svc.Client, id string) error {
+		_, err := c.VideoJobs.Get(ctx, id)
+		return err
+	},
+	"DELETE /v1/svc-video-job/%s": func(ctx context.Context, c *svc.Client, id string) error { return c.VideoJobs.Delete(ctx, id) },
+	"GET /v1/svc-image-job/%s": func(ctx context.Context, c *svc.Client, id string) error {
+		_, err := c.ImageJobs.Get(ctx, id)
+		return err
+	},
+	"DELETE /v1/svc-image-job/%s": func(ctx context.Context, c *svc.Client, id string) error { return c.ImageJobs.Delete(ctx, id) },
+	"GET /v1/files/%s": func(ctx context.Context, c *svc.Client, id string) error {
+		_, err := c.Files.Get(ctx, id)
+		return err
+	},
+	"DELETE /v1/files/%s": func(ctx context.Context, c *svc.Client, id string) error { return c.Files.Delete(ctx, id) },
+	"GET /v1/files/%s/presigned_url": func(ctx context.Context, c *svc.Client, id string) error {
+		_, err := c.Files.PresignedURL(ctx, id)
+		return err
+	},
+}
+
+// An id is one segment of the path, escaped once, or it is refused.
+func TestB42_IDs(t *testing.T) {
+	var mu sync.Mutex
+	var lines []string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		lines = append(lines, r.Method+" "+r.RequestURI)
+		mu.Unlock()
+		w.WriteHeader(404)
+	}))
+	defer srv.Close()
+	client := clientAt(t, srv.URL)
+	prefixed := clientAt(t, srv.URL+"/a%2Fb")
+	for id, escaped := range map[string]string{ // "": refused
+		"svc-1":          "svc-1",
+		"x#y":            "x%23y",
+		"x?y=1":          "x%3Fy=1",
+		"x y":            "x%20y",
+		"x%2Fy":          "x%252Fy",
+		"x%y":            "x%25y",
+		"x%":             "x%25",
+		"x;y,z":          "x%3By%2Cz",
+		"a:b@c&d=e+f$g":  "a:b@c&d=e+f$g",
+		"x\"y'z<>":       "x%22y%27z%3C%3E",
+		"文件":             "%E6%96%87%E4%BB%B6",
+		"...":            "...",
+		".hidden":        ".hidden",
+		"presigned_url":  "presigned_url",
+		"{service_id}":   "%7Bservice_id%7D",
+		"":               "",
+		"  ":             "",
+		"\t":             "",
+		"\u00a0":         "",
+		"x/y":            "",
+		"/":              "",
+		"x\\y":           "",
+		".":              "",
+		"..":             "",
+		"../x":           "",
+		"x\ny":           "",
+		"x\r\nHost: y":   "",
+		"x\x00":          "",
+		"x\x7f":          "",
+		"x\u0085y":       "",
+		"not \xff UTF-8": "",
+	} {
+		for path, call := range idCalls {
+			lines = nil
+			err := call(t.Context(), client, id)
+			if escaped == "" {
+				require.ErrorAs(t, err, new(*svc.ValidationError), "%q", id)
+				require.Empty(t, lines, "%q", id)
+				continue
+			}
+			require.ErrorIs(t, err, svc.ErrNotFound)
+			require.NoError(t, ignore(call(t.Context(), prefixed, id), svc.ErrNotFound))
+			method, rest, _ := strings.Cut(fmt.Sprintf(path, escaped), " ")
+			require.Equal(t, []string{method + " " + rest, method + " /a%2Fb" + rest}, lines)
+		}
+	}
+	withURL := clientAt(t, "https://h", svc.WithInferenceURL("https://i/"))
+	_, err := withURL.InferenceServices.URL("x/y")
+	require.ErrorAs(t, err, new(*svc.ValidationError))
+}
+
+func ignore(err, what error) error {
+	if errors.Is(err, what) {
+		return nil
+	}
+	return err
+}
+
+func TestDo(t *testing.T) {
+	s := play(t, reply{status: 200, body: "\xef\xbb\xbf{\"n\": 9007199254740993 }"}, reply{status: 200, body: `{"n":1}`},
+		reply{status: 200, body: "anything <at> all"}, reply{status: 204}, reply{status: 200, body: "<html>"}, opGet.ok)
+	client := s.client()
+	var out struct{ N int64 }
+	require.NoError(t, client.Do(t.Context(), "get", "/v2/a%2Fb/c", nil, &out, svc.WithQuery("x", "1 &2"), svc.WithHeader("X-Mine", "m")))
+	require.EqualValues(t, 9007199254740993, out.N)
+	raw := json.RawMessage(`{"b": "<&>",  "a": 1.0}`)
+	require.NoError(t, client.Do(t.Context(), "PATCH", "/v2/x", raw, nil))
+	var answer json.RawMessage
+	require.NoError(t, client.Do(t.Context(), "POST", "/v2/x", map[string]any{"a": nil}, &answer))
+	require.Equal(t, "anything <at> all", string(answer))
+	require.NoError(t, client.Do(t.Context(), "DELETE", "/v2/x", json.RawMessage(nil), nil))
+	err := client.Do(t.Context(), "GET", "/v2/x", nil, &out)
+	require.Equal(t, "svc: GET /v2/x: the answer (200, application/json) is not what the service promises: invalid character '<' looking for beginning of value: <html>", err.Error())
+	record := new(svc.InferenceService)
+	require.NoError(t, client.Do(t.Context(), "GET", "/v2/x", nil, record))
+	require.Equal(t, "svc-1", record.ServiceID)
+
+	all := s.seen()
+	require.Equal(t, "GET /v2/a%2Fb/c?x=1+%262", all[0].Method+" "+all[0].Path)
+	require.Equal(t, "m", all[0].Header.Get("X-Mine"))
+	require.Equal(t, "Bearer "+testToken, all[0].Header.Get("Authorization"))
+	require.NotContains(t, all[0].Header, "Content-Type")
+	require.Equal(t, string(raw), all[1].Body, "raw JSON is sent as it is")
+	require.Equal(t, "application/json", all[1].Header.Get("Content-Type"))
+	require.Equal(t, `{"a":null}`, all[2].Body)
+	require.Empty(t, all[3].Body)
+	require.NotContains(t, all[3].Header, "Content-Type")
+}
+
+func TestDo_RefusesNonsense(t *testing.T) {
+	client := play(t).client()
+	for _, path := range []string{"", "v1/files", "https://other.test/v1", "//other.test/v1", "/v1/files?x=1", "/v1/files#x", "/v1//files", "/v1/../x", "/v1/./x", "/v1/%2e%2e/x", "/", "/v1/", "/v1/a%0ab", "/v1/a%zz", "/v1/a\\b", "/v1/a\nb"} {
+		require.ErrorAs(t, client.Do(t.Context(), "GET", path, nil, nil), new(*svc.ValidationError), "%q", path)
+	}
+	for _, method := range []string{"", " ", "GET /x", "G\nT", "GET\r\nX-Evil: 1", "ПОСТ"} {
+		require.ErrorAs(t, client.Do(t.Context(), method, "/v2/x", nil, nil), new(*svc.ValidationError), "%q", method)
+	}
+	for _, body := range []any{make(chan int), json.RawMessage("{"), func() {}} {
+		require.ErrorAs(t, client.Do(t.Context(), "POST", "/v2/x", body, nil), new(*svc.ValidationError), "%T", body)
+	}
+}
+
+func TestWithHeader(t *testing.T) {
+	s := play(t, opCreate.ok)
+	require.NoError(t, opCreate.do(t.Context(), s.client(), nil, svc.WithHeader("x-mine", "1"), svc.WithHeader("X-MINE", "2"),
+		svc.WithHeader("accept", "text/plain"), svc.WithHeader("User-Agent", "me"), svc.WithHeader("Content-Type", "application/json; charset=utf-8"), svc.WithHeader("X-Empty", "")))
+	require.Equal(t, http.Header{
+		"X-Mine": {"2"}, "Accept": {"text/plain"}, "User-Agent": {"me"}, "X-Empty": {""},
+		"Content-Type": {"application/json; charset=utf-8"}, "Authorization": {"Bearer " + testToken},
+	}, s.seen()[0].Header)
+
+	for _, name := range []string{
+		"Authorization", "authorization", "AUTHORIZATION", "Cookie", "cookie", "Content-Length", "transfer-encoding", "Connection",
+		"host", "Trailer", "TE", "upgrade", "Accept-Encoding", "expect", "", " ", "a b", "a:b", "a\nb", "Authorization ", " Authorization", "é",
+	} {
+		err := opGet.do(t.Context(), play(t).client(), svc.WithHeader(name, "hush"))
+		require.ErrorAs(t, err, new(*svc.ValidationError), "%q", name)
+		require.NotContains(t, err.Error(), "hush")
+	}
+	for _, value := range []string{"a\nb", "a\r\nAuthorization: Bearer x", "a\x00b", "\x7f"} {
+		require.ErrorAs(t, opGet.do(t.Context(), play(t).client(), svc.WithHeader("X-Mine", value)), new(*svc.ValidationError))
+	}
+}
+
+func TestWithQuery(t *testing.T) {
+	s := play(t, opGet.ok)
+	require.NoError(t, opGet.do(t.Context(), s.client(), svc.WithQuery("b", "2"), svc.WithQuery("a", "?&=#/ é"), svc.WithQuery("b", "3"), svc.WithQuery("e", "")))
+	require.Equal(t, opGet.path+"?a=%3F%26%3D%23%2F+%C3%A9&b=3&e=", s.seen()[0].Path)
+}
+
+func TestWithBodyField(t *testing.T) {
+	const plain = `{"name":"demo","resource_metadata":{"target_instance_number":0},"deploy_metadata":{"gpu_num":0}}`
+	for name, tt := range map[string]struct {
+		opts []svc.RequestOption
+		want string // "": refused
+	}{
+		"none":               {nil, plain},
+		"on top":             {[]svc.RequestOption{svc.WithBodyField("tags", []string{"<a>", "b"})}, `{"name":"demo","resource_metadata":{"target_instance_number":0},"deploy_metadata":{"gpu_num":0},"tags":["<a>","b"]}`},
+		"in an object":       {[]svc.RequestOption{svc.WithBodyField("deploy_metadata.env", map[string]int{"A": 1})}, `{"name":"demo","resource_metadata":{"target_instance_number":0},"deploy_metadata":{"gpu_num":0,"env":{"A":1}}}`},
+		"in a new object":    {[]svc.RequestOption{svc.WithBodyField("a.b.c", nil), svc.WithBodyField("a.b.d", 1<<62)}, `{"name":"demo","resource_metadata":{"target_instance_number":0},"deploy_metadata":{"gpu_num":0},"a":{"b":{"c":null,"d":4611686018427387904}}}`},
+		"in place of ours":   {[]svc.RequestOption{svc.WithBodyField("resource_metadata.target_instance_number", "3")}, `{"name":"demo","resource_metadata":{"target_instance_number":"3"},"deploy_metadata":{"gpu_num":0}}`},
+		"within a text":      {[]svc.RequestOption{svc.WithBodyField("name.first", 1)}, ""},
+		"no name":            {[]svc.RequestOption{svc.WithBodyField("", 1)}, ""},
+		"part without name":  {[]svc.RequestOption{svc.WithBodyField("a..b", 1)}, ""},
+		"cannot be written":  {[]svc.RequestOption{svc.WithBodyField("a", make(chan int))}, ""},
+		"raw, and not JSON":  {[]svc.RequestOption{svc.WithBodyField("a", json.RawMessage("{"))}, ""},
+		"raw":                {[]svc.RequestOption{svc.WithBodyField("a", json.RawMessage("1.0"))}, `{"name":"demo","resource_metadata":{"target_instance_number":0},"deploy_metadata":{"gpu_num":0},"a":1.0}`},
+		"twice, last counts": {[]svc.RequestOption{svc.WithBodyField("a", 1), svc.WithBodyField("a", 2)}, `{"name":"demo","resource_metadata":{"target_instance_number":0},"deploy_metadata":{"gpu_num":0},"a":2}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := play(t)
+			if tt.want == "" {
+				require.ErrorAs(t, opCreate.do(t.Context(), s.client(), tt.opts...), new(*svc.ValidationError))
+				return
+			}
+			s.replies = []reply{opCreate.ok}
+			require.NoError(t, opCreate.do(t.Context(), s.client(), tt.opts...))
+			require.Equal(t, tt.want, s.seen()[0].Body)
+		})
+	}
+	require.ErrorAs(t, opCreate.do(t.Context(), play(t).client(), svc.WithMaxAttempts(0)), new(*svc.ValidationError))
+}
+
+func TestWithResponse(t *testing.T) {
+	id := map[string]string{"Request-Id": "req-9"}
+	for name, tt := range map[string]struct {
+		replies []reply
+		op      operation
+		status  int
+		tries   int
+		body    string
+		id      string
+	}{
+		"success":     {[]reply{{status: 200, body: serviceJSON, header: id}}, opGet, 200, 1, serviceJSON, "req-9"},
+		"retried":     {[]reply{lost, status(503), {status: 200, body: serviceJSON, header: id}}, opGet, 200, 3, serviceJSON, "req-9"},
+		"delete":      {[]reply{{status: 204}}, opDelete, 204, 1, "", ""},
+		"failure":     {[]reply{{status: 404, body: "gone", header: id}}, opGet, 404, 1, "gone", "req-9"},
+		"not JSON":    {[]reply{{status: 200, body: "<html>", header: id}}, opGet, 200, 1, "<html>", "req-9"},
+		"cut":         {[]reply{{status: 200, body: "{", err: io.ErrUnexpectedEOF, header: id}}, opGet, 0, 1, "{", "req-9"},
+		"long, cut":   {[]reply{{status: 200, body: strings.Repeat("x", 1<<20), err: io.ErrUnexpectedEOF}}, opGet, 0, 1, strings.Repeat("x", 64<<10), ""},
+		"long, 500":   {[]reply{{status: 501, body: strings.Repeat("x", 1<<20)}}, opGet, 501, 1, strings.Repeat("x", 64<<10), ""},
+		"refused":     {[]reply{refused}, opGet, 0, 1, "", ""},
+		"lost create": {[]reply{lost}, opCreate, 0, 1, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := play(t, tt.replies...)
+				resp := svc.Response{StatusCode: 1, Attempts: 77, RequestID: "old", Body: []byte("old")}
+				err := tt.op.do(t.Context(), s.client(), svc.WithResponse(&resp), svc.WithMaxAttempts(len(tt.replies)), svc.WithResponse(&resp))
+				require.Equal(t, tt.status < 200 || tt.status > 299 || name == "not JSON", err != nil, "%v", err)
+				require.Equal(t, tt.status, resp.StatusCode)
+				require.Equal(t, tt.tries, resp.Attempts)
+				require.Equal(t, tt.body, string(resp.Body))
+				require.Equal(t, tt.id, resp.RequestID)
+				require.Equal(t, tt.id, resp.Header.Get("Request-Id"))
+			})
+		})
+	}
+	require.NoError(t, opGet.do(t.Context(), play(t, opGet.ok).client(), svc.WithResponse(nil)))
+
+	// A call that is refused here receives nothing; what a call before it left is gone.
+	resp := svc.Response{StatusCode: 200, Attempts: 1}
+	require.Error(t, opGet.do(t.Context(), play(t).client(), svc.WithResponse(&resp), svc.WithMaxAttempts(0)))
+	require.Zero(t, resp.StatusCode+resp.Attempts)
+	resp = svc.Response{StatusCode: 200, Attempts: 1}
+	client, err := svc.NewClient("https://h")
+	require.NoError(t, err)
+	require.ErrorIs(t, opGet.do(t.Context(), client, svc.WithResponse(&resp)), svc.ErrNoToken)
+	require.Zero(t, resp.StatusCode+resp.Attempts)
+}
+
+// A Response holds what the service sent, and shows none of it.
+func TestResponseHidesItsBody(t *testing.T) {
+	leak := `{"presigned_url":"https://store.test/x?X-Amz-Signature=hush"}`
+	s := play(t, reply{status: 404, body: leak, header: map[string]string{"Location": "https://x/?sig=hush", "X-Request-Id": "Bearer " + testToken}})
+	var resp svc.Response
+	require.Error(t, opGet.do(t.Context(), s.client(), svc.WithResponse(&resp)))
+	require.Equal(t, leak, string(resp.Body))
+	var log strings.Builder
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "a", resp, "b", &resp)
+	b, err := json.Marshal(resp)
+	require.NoError(t, err)
+	for _, text := range []string{fmt.Sprint(resp), fmt.Sprintf("%+v %#v %s %q %x", resp, resp, &resp, resp, resp), string(b), log.String()} {
+		require.NotContains(t, text, "hush")
+		require.NotContains(t, text, testToken)
+	}
+}

@@ -1,0 +1,279 @@
+package svc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// A token source is asked before every attempt, and a new token is used at once.
+func TestWithTokenSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		source := func(context.Context) (string, error) { asked++; return "token-" + strings.Repeat("i", asked), nil }
+		s := play(t, status(503), lost, opGet.ok, opDelete.ok)
+		client := s.client(svc.WithTokenSource(source))
+		require.Zero(t, asked, "making a client asks for nothing")
+		require.NoError(t, opGet.do(t.Context(), client))
+		require.NoError(t, opDelete.do(t.Context(), client))
+		for i, r := range s.seen() {
+			require.Equal(t, []string{"Bearer token-" + strings.Repeat("i", i+1)}, r.Header["Authorization"])
+		}
+	})
+	t.Run("the later option wins", func(t *testing.T) {
+		s := play(t, opGet.ok, opGet.ok)
+		source := svc.WithTokenSource(func(context.Context) (string, error) { return "from-source", nil })
+		require.NoError(t, opGet.do(t.Context(), s.client(source)))
+		require.NoError(t, opGet.do(t.Context(), s.client(source, svc.WithToken("fixed"))))
+		require.Equal(t, "Bearer from-source", s.seen()[0].Header.Get("Authorization"))
+		require.Equal(t, "Bearer fixed", s.seen()[1].Header.Get("Authorization"))
+	})
+	t.Run("gets the ctx of the call", func(t *testing.T) {
+		type key struct{}
+		source := func(ctx context.Context) (string, error) { return ctx.Value(key{}).(string), nil }
+		s := play(t, opGet.ok)
+		require.NoError(t, opGet.do(context.WithValue(t.Context(), key{}, "mine"), s.client(svc.WithTokenSource(source))))
+		require.Equal(t, "Bearer mine", s.seen()[0].Header.Get("Authorization"))
+	})
+}
+
+// One client serves many callers, whose tokens change all the time.
+func TestConcurrentCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n, exchanges atomic.Int32
+		source := svc.WithTokenSource(func(context.Context) (string, error) { return fmt.Sprintf("token-%d", n.Add(1)), nil })
+		hook := svc.WithAttemptHook(func(context.Context, svc.Attempt) { exchanges.Add(1) })
+		client := loop(t, reply{status: 503, body: "token-1 token-99"}).client(source, hook, svc.WithRateLimiter(limiter(func(context.Context) error { return nil })))
+		var callers sync.WaitGroup
+		for range 50 {
+			callers.Go(func() {
+				for _, op := range operations {
+					if err := op.do(t.Context(), client, svc.WithHeader("X-Mine", "1")); !errors.Is(err, svc.ErrServer) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		callers.Wait()
+		require.Equal(t, n.Load(), exchanges.Load())
+		require.EqualValues(t, 50*4+100, exchanges.Load(), "one budget for all")
+	})
+}
+
+// What holds an attempt back and fails ends the call; nothing is sent, and what
+// is known from the attempts before is kept.
+func TestAttemptThatIsNotMade(t *testing.T) {
+	errBroken := errors.New("vault is sealed")
+	after := func(n int) func(ctx context.Context) error {
+		asked := 0
+		return func(context.Context) error {
+			if asked++; asked > n {
+				return errBroken
+			}
+			return nil
+		}
+	}
+	for name, option := range map[string]func(f func(ctx context.Context) error) svc.Option{
+		"token source": func(f func(ctx context.Context) error) svc.Option {
+			return svc.WithTokenSource(func(ctx context.Context) (string, error) { return testToken, f(ctx) })
+		},
+		"rate limiter": func(f func(ctx context.Context) error) svc.Option { return svc.WithRateLimiter(limiter(f)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				for _, op := range operations {
+					start := time.Now()
+					err := op.do(t.Context(), play(t).client(option(after(0))))
+					require.ErrorIs(t, err, errBroken)
+					require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
+					require.ErrorContains(t, err, name+": vault is sealed")
+					require.Zero(t, errorAs[*svc.TransportError](t, err).Attempts)
+					require.Zero(t, time.Since(start), "it is not tried again")
+
+					err = op.do(t.Context(), play(t, status(429)).client(option(after(1))))
+					require.ErrorIs(t, err, errBroken)
+					require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
+					require.ErrorIs(t, err, svc.ErrRateLimited)
+					require.Equal(t, 1, errorAs[*svc.TransportError](t, err).Attempts)
+
+					err = op.do(t.Context(), play(t, refused).client(option(after(1))))
+					require.ErrorIs(t, err, errBroken)
+					require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
+					require.ErrorIs(t, err, syscall.ECONNREFUSED)
+				}
+			})
+		})
+	}
+}
+
+// The limiter is asked once per attempt and may take its time.
+func TestWithRateLimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		hold := limiter(func(context.Context) error { asked++; time.Sleep(time.Minute); return nil })
+		s := play(t, status(503), lost, opCreate.ok)
+		client := s.client(svc.WithRateLimiter(hold), svc.WithTimeout(time.Second), tries(3, time.Second))
+		require.NoError(t, opGet.do(t.Context(), client), "waiting for the limiter is no part of an attempt's time")
+		require.Equal(t, 3, asked)
+		require.Equal(t, []time.Duration{61 * time.Second, 61 * time.Second}, s.gaps())
+	})
+}
+
+// The hook sees every exchange, redirects included, and nothing else.
+func TestWithAttemptHook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		var got []svc.Attempt
+		hook := svc.WithAttemptHook(func(ctx context.Context, a svc.Attempt) {
+			require.Equal(t, "mine", ctx.Value(key{}))
+			got = append(got, a)
+		})
+		ctx := context.WithValue(t.Context(), key{}, "mine")
+		slow := opGet.ok
+		slow.after, slow.header = 3*time.Second, map[string]string{"X-Request-Id": "req-3"}
+		s := play(t, status(503), reply{status: 307, header: map[string]string{"Location": "/elsewhere"}}, lost, cutShort, slow, status(404), refused)
+		client := s.client(hook, tries(4, time.Second))
+		start := time.Now()
+		require.NoError(t, opGet.do(ctx, client))
+		require.Error(t, opDelete.do(ctx, client))
+		require.Error(t, opCreate.do(ctx, client, svc.WithMaxAttempts(1)))
+
+		type row struct {
+			method, route string
+			number        int
+			status        int
+			err           error
+			start, took   time.Duration
+			id            string
+		}
+		const one, all = "/v1/inference-service/{service_id}", "/v1/inference-service"
+		want := []row{
+			{"GET", one, 1, 503, nil, 0, 0, ""},
+			{"GET", one, 2, 307, nil, time.Second, 0, ""},
+			{"GET", one, 2, 0, syscall.ECONNRESET, time.Second, 0, ""},
+			{"GET", one, 3, 0, io.ErrUnexpectedEOF, 2 * time.Second, 0, ""},
+			{"GET", one, 4, 200, nil, 3 * time.Second, 3 * time.Second, "req-3"},
+			{"DELETE", one, 1, 404, nil, 6 * time.Second, 0, ""},
+			{"POST", all, 1, 0, syscall.ECONNREFUSED, 6 * time.Second, 0, ""},
+		}
+		require.Len(t, got, len(want))
+		for i, a := range got {
+			require.ErrorIs(t, a.Err, want[i].err)
+			require.Equal(t, want[i].err == nil, a.Err == nil)
+			want[i].err = nil
+			seen := row{a.Method, a.Route, a.Number, a.StatusCode, nil, a.Start.Sub(start), a.Duration, a.RequestID}
+			require.Equal(t, want[i], seen)
+			require.Equal(t, "api.test", a.Host)
+		}
+	})
+}
+
+// The log tells of exchanges and retries by route.
+func TestWithLogger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))
+		busy := reply{status: 503, body: "secret body", header: map[string]string{"X-Request-Id": "req-1", "Retry-After": "2"}, after: time.Second}
+		s := play(t, busy, lost, opGet.ok)
+		require.NoError(t, opGet.do(t.Context(), s.client(svc.WithLogger(logger), tries(3, 2*time.Second)), svc.WithQuery("q", "private")))
+		const call = "method=GET route=/v1/inference-service/{service_id} "
+		require.Equal(t, strings.Join([]string{
+			`level=DEBUG msg="svc: exchange" ` + call + `attempt=1 status=503 duration=1s request_id=req-1`,
+			`level=INFO msg="svc: trying again" ` + call + `attempt=1 delay=2s`,
+			`level=DEBUG msg="svc: exchange" ` + call + `attempt=2 status=0 duration=0s error="read tcp: connection reset by peer"`,
+			`level=INFO msg="svc: trying again" ` + call + `attempt=2 delay=2s`,
+			`level=DEBUG msg="svc: exchange" ` + call + `attempt=3 status=200 duration=0s`,
+			``,
+		}, "\n"), log.String())
+	})
+}
+
+// The caller's client is looked at for every request and left as it is.
+func TestWithHTTPClient(t *testing.T) {
+	first, second := play(t, opGet.ok), play(t, opGet.ok, opGet.ok)
+	never := func(*http.Request, []*http.Request) error { panic("not asked") }
+	hc := &http.Client{Transport: first, CheckRedirect: never, Timeout: time.Hour}
+	client := clientAt(t, "https://api.test", svc.WithHTTPClient(hc))
+	require.NoError(t, opGet.do(t.Context(), client))
+	hc.Transport = second
+	require.NoError(t, opGet.do(t.Context(), client))
+	client.CloseIdleConnections()
+	require.NoError(t, opGet.do(t.Context(), client))
+	require.Same(t, second, hc.Transport)
+	require.Equal(t, time.Hour, hc.Timeout)
+	require.Nil(t, hc.Jar)
+
+	hc.Transport = nil // then the SDK's own
+	client = clientAt(t, "http://"+closedPort(t), svc.WithHTTPClient(hc), tries(1, 0))
+	require.ErrorIs(t, opGet.do(t.Context(), client), syscall.ECONNREFUSED)
+	hc.Transport = play(t)
+	client = clientAt(t, "http://"+closedPort(t), svc.WithHTTPClient(hc), tries(1, 0))
+	hc.Transport = nil // also when there was another at first
+	require.ErrorIs(t, opGet.do(t.Context(), client), syscall.ECONNREFUSED)
+}
+
+// Cookies go by the jar, from attempt to attempt and from hop to hop.
+func TestJar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		jar, err := cookiejar.New(nil)
+		require.NoError(t, err)
+		u, _ := url.Parse("https://api.test/")
+		jar.SetCookies(u, []*http.Cookie{{Name: "a", Value: "1"}})
+		set := func(r reply, cookie string) reply { r.header = map[string]string{"Set-Cookie": cookie}; return r }
+		hop := set(reply{status: 302}, "c=3; Path=/")
+		hop.header["Location"] = opGet.path + "?again"
+		s := play(t, set(status(503), "b=2; Path=/"), hop, set(opGet.ok, "a=; Max-Age=0; Path=/"), opGet.ok)
+		client := clientAt(t, "https://api.test", svc.WithHTTPClient(&http.Client{Transport: s, Jar: jar}))
+		require.NoError(t, opGet.do(t.Context(), client))
+		require.NoError(t, opGet.do(t.Context(), client))
+		var sent [][]string
+		for _, r := range s.seen() {
+			sent = append(sent, r.Header["Cookie"])
+		}
+		require.Equal(t, [][]string{{"a=1"}, {"a=1; b=2"}, {"a=1; b=2; c=3"}, {"b=2; c=3"}}, sent)
+	})
+}
+
+// With no logger nothing is written anywhere, whatever happens.
+func TestB07_Silence(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	stdout, stderr, def := os.Stdout, os.Stderr, slog.Default()
+	var log strings.Builder
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))) // and with it package log
+	os.Stdout, os.Stderr = w, w
+	defer func() { os.Stdout, os.Stderr = stdout, stderr; slog.SetDefault(def) }()
+	synctest.Test(t, func(t *testing.T) {
+		for _, op := range operations {
+			for _, f := range faults() {
+				_ = op.do(t.Context(), loop(t, f.reply).client())
+			}
+		}
+	})
+	require.NoError(t, w.Close())
+	written, err := io.ReadAll(r)
+	require.NoError(t, err)
+	require.Empty(t, string(written)+log.String())
+}

@@ -1,0 +1,312 @@
+package svc_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// counted is a server that counts its connections and the requests on them.
+type counted struct {
+	*httptest.Server
+	conns, requests atomic.Int32
+}
+
+func newCounted(t *testing.T, handler func(n int, w http.ResponseWriter, r *http.Request)) *counted {
+	c := new(counted)
+	c.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler(int(c.requests.Add(1)), w, r)
+	}))
+	c.Config.ErrorLog = log.New(io.Discard, "", 0)
+	c.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			c.conns.Add(1)
+		}
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func startCounted(t *testing.T, handler func(n int, w http.ResponseWriter, r *http.Request)) *counted {
+	c := newCounted(t, handler)
+	c.Start()
+	return c
+}
+
+func TestB04_ConnectionsAreReused(t *testing.T) {
+	big := strings.Repeat("x", 2<<10)
+	for name, tt := range map[string]struct {
+		status  func(n int) int
+		body    string
+		callers int
+		calls   int
+		fails   bool
+		most    int32 // net/http dials a few that it turns out not to need
+	}{
+		"retries, then success": {func(n int) int { return [3]int{200, 503, 503}[n%3] }, big, 1, 30, false, 2},
+		"only failures":         {func(int) int { return 503 }, big, 1, 30, true, 2},
+		"long failures":         {func(int) int { return 503 }, strings.Repeat("x", 60<<10), 1, 10, true, 2},
+		"many callers":          {func(int) int { return 200 }, "", 20, 20, false, 40},
+		"very many callers":     {func(int) int { return 200 }, "", 64, 10, false, 128},
+	} {
+		t.Run(name, func(t *testing.T) {
+			noGoroutineLeft(t)
+			srv := startCounted(t, func(n int, w http.ResponseWriter, _ *http.Request) {
+				body := tt.body
+				if tt.status(n) == 200 {
+					body = serviceJSON
+				}
+				w.WriteHeader(tt.status(n))
+				_, _ = io.WriteString(w, body)
+			})
+			client := clientAt(t, srv.URL, tries(3, time.Microsecond))
+			var callers sync.WaitGroup
+			for range tt.callers {
+				callers.Go(func() {
+					for range tt.calls {
+						if err := opGet.do(t.Context(), client); (err != nil) != tt.fails {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			callers.Wait()
+			client.CloseIdleConnections()
+			require.LessOrEqual(t, srv.conns.Load(), tt.most)
+		})
+	}
+}
+
+// A connection that the server closes as it is reused costs nothing but a create.
+func TestB08_StaleConnection(t *testing.T) {
+	for _, op := range operations {
+		t.Run(op.name, func(t *testing.T) {
+			noGoroutineLeft(t)
+			srv := startCounted(t, func(n int, w http.ResponseWriter, r *http.Request) {
+				if n == 2 {
+					panic(http.ErrAbortHandler)
+				}
+				_, _ = io.Copy(io.Discard, r.Body)
+				_, _ = io.WriteString(w, serviceJSON)
+			})
+			client := clientAt(t, srv.URL, tries(3, time.Microsecond))
+			require.NoError(t, opGet.do(t.Context(), client))
+			err := op.do(t.Context(), client)
+			if op.method != "POST" {
+				require.NoError(t, err)
+				require.EqualValues(t, 3, srv.requests.Load())
+				return
+			}
+			require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
+			require.EqualValues(t, 2, srv.requests.Load())
+			require.NotErrorIs(t, err, context.Canceled)
+		})
+	}
+}
+
+// What two ends do not agree on is tried once.
+func TestB09_HopelessErrors(t *testing.T) {
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	defer secure.Close()
+	plain := startCounted(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200) })
+	host := strings.TrimPrefix(secure.URL, "https://")
+	for name, tt := range map[string]struct {
+		url string
+		as  func(err error) bool
+	}{
+		"untrusted certificate": {secure.URL, func(err error) bool { return errors.As(err, new(x509.UnknownAuthorityError)) }},
+		"https to plain http":   {"https://" + strings.TrimPrefix(plain.URL, "http://"), func(err error) bool { return errors.As(err, new(tls.RecordHeaderError)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := clientAt(t, tt.url, tries(4, 2*time.Second))
+			for _, op := range operations {
+				start := time.Now()
+				err := op.do(t.Context(), client)
+				require.True(t, tt.as(err), "%v", err)
+				require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
+				require.Equal(t, 1, errorAs[*svc.TransportError](t, err).Attempts)
+				require.Less(t, time.Since(start), 2*time.Second)
+			}
+		})
+	}
+	t.Run("plain http to https", func(t *testing.T) {
+		err := opGet.do(t.Context(), clientAt(t, "http://"+host, tries(4, 2*time.Second)))
+		require.Equal(t, 400, errorAs[*svc.Error](t, err).StatusCode)
+	})
+	t.Run("wrong name", func(t *testing.T) {
+		tr := secure.Client().Transport.(*http.Transport).Clone()
+		tr.TLSClientConfig.ServerName = "other.test"
+		defer tr.CloseIdleConnections()
+		err := opCreate.do(t.Context(), clientAt(t, secure.URL, svc.WithHTTPClient(&http.Client{Transport: tr}), tries(4, 2*time.Second)))
+		require.ErrorAs(t, err, new(x509.HostnameError))
+		require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
+	})
+	t.Run("client certificate missing", func(t *testing.T) {
+		srv := httptest.NewUnstartedServer(http.NotFoundHandler())
+		srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+		srv.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+		srv.StartTLS()
+		defer srv.Close()
+		start := time.Now()
+		err := opGet.do(t.Context(), clientAt(t, srv.URL, svc.WithHTTPClient(srv.Client()), tries(4, 2*time.Second)))
+		require.Equal(t, 1, errorAs[*svc.TransportError](t, err).Attempts, "%v", err)
+		require.Less(t, time.Since(start), 2*time.Second)
+	})
+}
+
+// rawServer answers what it is told to, byte for byte.
+func rawServer(t *testing.T, answers ...string) (address string, requests *atomic.Int32) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	requests = new(atomic.Int32)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			req, err := http.ReadRequest(bufio.NewReader(conn))
+			if err == nil {
+				_, _ = io.Copy(io.Discard, req.Body)
+				n := min(int(requests.Add(1)), len(answers))
+				_, _ = io.WriteString(conn, answers[n-1])
+			}
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close(); <-done })
+	return "http://" + l.Addr().String(), requests
+}
+
+// What is no HTTP counts as a lost connection, and so does an answer that breaks off.
+func TestMalformedAnswers(t *testing.T) {
+	const head, good = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n", `{"service_id":"svc-1"}`
+	for name, answer := range map[string]string{
+		"nothing":               "",
+		"not HTTP":              "220 smtp.example ESMTP\r\n",
+		"noise":                 "\x00\x01\x02\x03\r\n\r\n",
+		"no status":             "HTTP/1.1 abc OK\r\n\r\n",
+		"bad version":           "HTTP/9.x 200 OK\r\n\r\n",
+		"bad header":            "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+		"header cut":            "HTTP/1.1 200 OK\r\nContent-Ty",
+		"two lengths":           head + "Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
+		"negative length":       head + "Content-Length: -1\r\n\r\n" + good,
+		"body cut":              head + "Content-Length: 1000\r\n\r\n" + good[:12],
+		"no body":               head + "Content-Length: 1000\r\n\r\n",
+		"chunk cut":             head + "Transfer-Encoding: chunked\r\n\r\n16\r\n" + good[:12],
+		"last chunk missing":    head + "Transfer-Encoding: chunked\r\n\r\n16\r\n" + good + "\r\n",
+		"chunk without a size":  head + "Transfer-Encoding: chunked\r\n\r\nzz\r\n" + good,
+		"switches the protocol": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			noGoroutineLeft(t)
+			for _, op := range operations {
+				address, requests := rawServer(t, answer, head+"Content-Length: 22\r\n\r\n"+good)
+				client := clientAt(t, address, tries(3, time.Microsecond))
+				err := op.do(t.Context(), client)
+				client.CloseIdleConnections()
+				switch {
+				case name == "switches the protocol":
+					require.Error(t, err)
+				case op.method == "POST":
+					require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
+					require.EqualValues(t, 1, requests.Load())
+					require.NotErrorIs(t, err, context.Canceled)
+				default:
+					require.NoError(t, err)
+					require.EqualValues(t, 2, requests.Load())
+				}
+			}
+		})
+	}
+}
+
+// The body of an error is a bonus: what is missing of it changes nothing.
+func TestErrorBodyCut(t *testing.T) {
+	address, requests := rawServer(t, "HTTP/1.1 404 Not Found\r\nContent-Length: 1000\r\n\r\nno such servi")
+	for _, op := range operations {
+		err := op.do(t.Context(), clientAt(t, address, tries(3, time.Microsecond)))
+		require.ErrorIs(t, err, svc.ErrNotFound)
+		require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
+		require.Equal(t, "no such servi", string(errorAs[*svc.Error](t, err).Body))
+	}
+	require.EqualValues(t, len(operations), requests.Load())
+}
+
+// The client's own transport speaks HTTP/2, and the rules are the same there.
+func TestHTTP2(t *testing.T) {
+	noGoroutineLeft(t)
+	var proto atomic.Value
+	srv := newCounted(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		proto.Store(r.Proto)
+		if _, err := io.Copy(io.Discard, r.Body); err != nil || n == 2 || r.Method == "POST" && n > 5 {
+			panic(http.ErrAbortHandler) // resets the stream
+		}
+		if n == 1 {
+			w.WriteHeader(503)
+		}
+		_, _ = io.WriteString(w, serviceJSON)
+	})
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: srv.Client().Transport.(*http.Transport).TLSClientConfig.Clone()}
+	defer tr.CloseIdleConnections()
+	client := clientAt(t, srv.URL, svc.WithHTTPClient(&http.Client{Transport: tr}), tries(3, time.Microsecond))
+	require.NoError(t, opGet.do(t.Context(), client)) // 503, reset, record
+	require.NoError(t, opUpdate.do(t.Context(), client))
+	require.NoError(t, opCreate.do(t.Context(), client))
+	err := opCreate.do(t.Context(), client)
+	require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
+	require.EqualValues(t, 6, srv.requests.Load())
+	require.EqualValues(t, 1, srv.conns.Load())
+	require.Equal(t, "HTTP/2.0", proto.Load())
+}
+
+// Calls that end early leave nothing behind, wherever they stand.
+func TestNothingIsLeftBehind(t *testing.T) {
+	noGoroutineLeft(t)
+	srv := startCounted(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if n%2 == 0 {
+			w.WriteHeader(200)
+			_ = http.NewResponseController(w).Flush()
+		}
+		<-r.Context().Done()
+	})
+	client := clientAt(t, srv.URL, svc.WithTimeout(5*time.Millisecond), tries(2, time.Millisecond))
+	var callers sync.WaitGroup
+	for i := range 20 {
+		callers.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+i)*time.Millisecond)
+			defer cancel()
+			for _, op := range operations {
+				if err := op.do(ctx, client); err == nil {
+					t.Error("want an error")
+				}
+			}
+		})
+	}
+	callers.Wait()
+	client.CloseIdleConnections()
+	srv.Close()
+}

@@ -1,0 +1,334 @@
+package svc_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// answered gets a service whose record is body.
+func answered(t *testing.T, body string) (*svc.InferenceService, error) {
+	t.Helper()
+	return play(t, reply{status: 200, body: body}).client().InferenceServices.Get(t.Context(), "svc-1")
+}
+
+func TestB35_Timestamps(t *testing.T) {
+	utc := func(ns int) time.Time { return time.Date(2024, 5, 1, 10, 20, 30, ns, time.UTC) }
+	for text, want := range map[string]time.Time{
+		`"2024-05-01 10:20:30"`:              utc(0),
+		`"2024-05-01T10:20:30"`:              utc(0),
+		`"2024-05-01T10:20:30.123456"`:       utc(123456000),
+		`"2024-05-01T10:20:30Z"`:             utc(0),
+		`"2024-05-01T18:20:30+08:00"`:        utc(0),
+		`"2024-05-01 10:20:30.123456+00:00"`: utc(123456000),
+		`1714558830`:                         utc(0),
+		`""`:                                 {},
+		`null`:                               {},
+		`"soon"`:                             {},
+	} {
+		s, err := answered(t, `{"created_at":`+text+`,"deleted_at":`+text+`,"service_id":"svc-1","name":"n"}`)
+		require.NoError(t, err, text)
+		require.Equal(t, "n", s.Name)
+		require.True(t, want.Equal(s.CreatedAt.Time), "%s: %v", text, s.CreatedAt)
+		require.Equal(t, want.IsZero(), s.DeletedAt.IsZero())
+		require.Zero(t, s.UpdatedAt)
+		if text == `"soon"` {
+			require.Equal(t, "soon", s.CreatedAt.Raw())
+		}
+		b, err := json.Marshal(s)
+		require.NoError(t, err)
+		require.NotContains(t, string(b), "0001")
+	}
+	_, err := answered(t, `{"service_id":"svc-1","created_at":1e400}`)
+	require.Equal(t, "created_at", errorAs[*svc.DecodeError](t, err).Field)
+}
+
+func TestB36_NullAndMissing(t *testing.T) {
+	for _, body := range []string{
+		`{"service_id":"svc-1"}`,
+		`{"service_id":"svc-1","status_info":null,"resource_metadata":null,"billing_metadata":null,"endpoint_metadata":null,"deploy_metadata":null,"deleted_at":null,"is_deleted":null,"name":null}`,
+		`{"service_id":"svc-1","resource_metadata":{},"billing_metadata":{},"deploy_metadata":{"port":null,"gpu_num":null}}`,
+		`{"service_id":"svc-1","brand_new":[{"a":1}],"resource_metadata":{"scale_policy":null,"new":1}}`,
+	} {
+		s, err := answered(t, body)
+		require.NoError(t, err)
+		require.Zero(t, s.ResourceMetadata.TargetInstanceNumber)
+		require.False(t, s.IsDeleted)
+		_, err = json.Marshal(s)
+		require.NoError(t, err)
+	}
+	for _, body := range []string{`{"flavor_list":null}`, `{"flavor_list":[]}`, `{}`} {
+		flavors, err := play(t, reply{status: 200, body: body}).client().Flavors.List(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, flavors)
+	}
+	flavors, err := play(t, reply{status: 200, body: `{"flavor_list":[{"flavor_id":"f","meta_info":null,"billing":null}]}`}).client().Flavors.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, flavors, 1)
+	require.False(t, flavors[0].Billing.Price(svc.CurrencyUSD).IsSet())
+	require.Empty(t, flavors[0].MetaInfo.CUDA)
+}
+
+func TestB37_NumbersAsText(t *testing.T) {
+	for _, form := range []string{`2`, `"2"`, `2.0`, `"2.0"`, `2e0`} {
+		s, err := answered(t, fmt.Sprintf(`{"service_id":"svc-1","resource_metadata":{"target_instance_number":%[1]s},"deploy_metadata":{"port":%[1]s,"gpu_num":%[1]s}}`, form))
+		require.NoError(t, err, form)
+		require.EqualValues(t, 2, s.ResourceMetadata.TargetInstanceNumber)
+		require.EqualValues(t, 2, s.DeployMetadata.Port)
+		require.EqualValues(t, 2, s.DeployMetadata.GPUNum)
+		flavors, err := play(t, reply{status: 200, body: fmt.Sprintf(`{"flavor_list":[{"available_num":%[1]s,"node_max_gpu":%[1]s,"billing":{"usd_price_unit":%[1]s}}]}`, form)}).client().Flavors.List(t.Context())
+		require.NoError(t, err, form)
+		require.EqualValues(t, 2, flavors[0].AvailableNum)
+		require.InDelta(t, 2, flavors[0].Billing.USDPriceUnit.Float64(), 0)
+	}
+	for body, field := range map[string]string{
+		`{"service_id":"svc-1","resource_metadata":{"target_instance_number":"two"}}`: "resource_metadata.target_instance_number",
+		`{"service_id":"svc-1","deploy_metadata":{"gpu_num":1.5}}`:                    "deploy_metadata.gpu_num",
+		`{"service_id":"svc-1","deploy_metadata":{"port":true}}`:                      "deploy_metadata.port",
+		`{"service_id":7}`:                                            "service_id",
+		`{"service_id":"svc-1","is_deleted":""}`:                      "is_deleted",
+		`{"flavor_list":[{},{},{"available_num":"two"}]}`:             "flavor_list[2].available_num",
+		`{"flavor_list":[{"billing":{"cny_price_unit":"cheap"}}]}`:    "flavor_list[0].billing.cny_price_unit",
+		`{"flavor_list":{}}`:                                          "flavor_list",
+		`{"flavor_list":[{"created_at":{}}]}`:                         "flavor_list[0].created_at",
+		`{"service_id":"svc-1","deploy_metadata":[]}`:                 "deploy_metadata",
+		`{"service_id":"svc-1","resource_metadata":{"scale_type":1}}`: "resource_metadata.scale_type",
+	} {
+		var err error
+		if client := play(t, reply{status: 200, body: body}).client(); strings.HasPrefix(body, `{"flavor`) {
+			_, err = client.Flavors.List(t.Context())
+		} else {
+			_, err = client.InferenceServices.Get(t.Context(), "svc-1")
+		}
+		e := errorAs[*svc.DecodeError](t, err)
+		require.Equal(t, field, e.Field, body)
+		require.ErrorContains(t, err, ": "+field+": ")
+	}
+	s, err := answered(t, `{"service_id":"svc-1","deploy_metadata":{"port":""}}`)
+	require.NoError(t, err)
+	require.Zero(t, s.DeployMetadata.Port)
+}
+
+func TestB38_NotWhatWasPromised(t *testing.T) {
+	html := map[string]string{"Content-Type": "text/html; charset=utf-8", "X-Request-Id": "req-5"}
+	page := "<html><head><title>Just a moment</title></head><body><p>Please\nwait</p></body></html>"
+	for _, code := range []int{403, 404, 501} {
+		err := opGet.do(t.Context(), play(t, reply{status: code, body: page, header: html}).client())
+		e := errorAs[*svc.Error](t, err)
+		require.Equal(t, code, e.StatusCode)
+		require.Equal(t, html["Content-Type"], e.Header.Get("Content-Type"))
+		require.Equal(t, page, string(e.Body))
+		require.ErrorContains(t, err, "Just a moment")
+		require.NotContains(t, err.Error(), "\n")
+		require.NotContains(t, err.Error(), "invalid character")
+	}
+	for body, excerpt := range map[string]string{
+		page:                           "Just a moment",
+		serviceJSON + page:             "svc-1",
+		serviceJSON + serviceJSON:      "svc-1",
+		"":                             "",
+		" \n":                          "",
+		"null":                         "",
+		"[]":                           "[]",
+		`"ok"`:                         "ok",
+		"{}":                           "",
+		`{"error":"no such thing"}`:    "",
+		`{"service_id":""}`:            "",
+		`{"service_id":"another"}`:     "",
+		`{"service_id":"svc-1",`:       "svc-1",
+		"\x1f\x8b\x08\x00\x00\xff\xff": "binary data",
+	} {
+		for _, op := range []operation{opGet, opUpdate} {
+			s := play(t, reply{status: 200, body: body, header: html})
+			err := op.do(t.Context(), s.client())
+			e := errorAs[*svc.DecodeError](t, err)
+			require.Equal(t, 200, e.StatusCode)
+			require.Equal(t, html["Content-Type"], e.ContentType)
+			require.Equal(t, "req-5", e.RequestID)
+			require.Contains(t, e.Excerpt, excerpt)
+			require.ErrorContains(t, err, "200, text/html; charset=utf-8")
+			require.LessOrEqual(t, len(err.Error()), 1024)
+			require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
+			require.NotErrorIs(t, err, io.EOF)
+		}
+	}
+	s, err := answered(t, "\xef\xbb\xbf"+serviceJSON+"\r\n")
+	require.NoError(t, err)
+	require.Equal(t, "svc-1", s.ServiceID)
+}
+
+func TestB40_EmptyBodies(t *testing.T) {
+	zipped := map[string]string{"Content-Encoding": "gzip", "Content-Type": ""}
+	for _, r := range []reply{
+		{status: 200}, {status: 204}, {status: 202}, {status: 200, body: "{}"}, {status: 200, body: "deleted"},
+		{status: 204, header: zipped}, {status: 200, body: "null"},
+	} {
+		require.NoError(t, opDelete.do(t.Context(), play(t, r).client()))
+	}
+	// A page for people does not come from the service: the record may still be there.
+	err := opDelete.do(t.Context(), play(t, reply{status: 200, body: "\n<html>log in</html>"}).client())
+	require.Contains(t, errorAs[*svc.DecodeError](t, err).Excerpt, "log in")
+	for _, code := range []int{404, 501} {
+		for _, op := range operations {
+			err := op.do(t.Context(), play(t, reply{status: code, header: map[string]string{"Content-Type": ""}}).client())
+			require.Equal(t, code, errorAs[*svc.Error](t, err).StatusCode)
+			require.NotErrorIs(t, err, io.EOF)
+			require.NotErrorIs(t, err, io.ErrUnexpectedEOF)
+			require.Equal(t, fmt.Sprintf("svc: %s %s: %d %s", op.method, errorAs[*svc.Error](t, err).Route, code, http.StatusText(code)), err.Error())
+		}
+	}
+	_, err = answered(t, "")
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+}
+
+func TestB41_BigNumbers(t *testing.T) {
+	const free = `{"a":9007199254740993,"b":[12345678901234567890],"c":0.1,"d":1e-7}`
+	s, err := answered(t, `{"service_id":"svc-1","billing_metadata":`+free+`,"endpoint_metadata":`+free+`,"resource_metadata":{"target_instance_number":9223372036854775807,"scale_policy":`+free+`}}`)
+	require.NoError(t, err)
+	require.Equal(t, free, string(s.BillingMetadata))
+	require.Equal(t, free, string(s.EndpointMetadata))
+	require.Equal(t, free, string(s.ResourceMetadata.ScalePolicy))
+	require.EqualValues(t, 1<<63-1, s.ResourceMetadata.TargetInstanceNumber)
+	again, err := json.Marshal(s)
+	require.NoError(t, err)
+	require.Contains(t, string(again), `"billing_metadata":`+free)
+	for text, want := range map[string]string{"0.1": "0.1", "0.0000001": "0.0000001", "3": "3", "1e-7": "0.0000001", "3.0": "3.0"} {
+		flavors, err := play(t, reply{status: 200, body: `{"flavor_list":[{"billing":{"usd_price_unit":` + text + `}}]}`}).client().Flavors.List(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, want, flavors[0].Billing.USDPriceUnit.String())
+	}
+}
+
+// endlessly is a stream without an end.
+func endlessly(status int, start string) http.HandlerFunc {
+	chunk := bytes.Repeat([]byte("x"), 64<<10)
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, start)
+		for r.Context().Err() == nil {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	}
+}
+
+func TestB22_EndlessBodies(t *testing.T) {
+	for name, tt := range map[string]struct {
+		handler http.HandlerFunc
+		status  int
+	}{
+		"500": {endlessly(500, ""), 500},
+		"404": {endlessly(404, `{"message":"`), 404},
+		"200": {endlessly(200, `{"name":"`), 0},
+		"announced": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "209715200")
+			endlessly(404, "")(w, r)
+		}, 404},
+		"announced success": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "209715200")
+			endlessly(200, "")(w, r)
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewServer(tt.handler)
+			defer srv.Close()
+			client := clientAt(t, srv.URL)
+			before := heap()
+			var resp svc.Response
+			err := opGet.do(t.Context(), client, svc.WithMaxAttempts(1), svc.WithResponse(&resp))
+			require.Less(t, heap(), before+(1<<20), "nothing of it is kept")
+			require.LessOrEqual(t, len(resp.Body), 64<<10)
+			require.LessOrEqual(t, len(err.Error()), 4<<10)
+			if tt.status == 0 {
+				require.ErrorIs(t, err, svc.ErrTooLarge)
+				return
+			}
+			e := errorAs[*svc.Error](t, err)
+			require.Equal(t, tt.status, e.StatusCode)
+			require.Len(t, e.Body, 64<<10)
+			require.ErrorContains(t, err, "…")
+		})
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// An answer of 32 MiB is read, one byte more is an error that no retry changes.
+func TestLargestAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 32 << 20
+		fits := strings.Repeat("x", most)
+		var out json.RawMessage
+		require.NoError(t, play(t, reply{status: 200, body: fits}).client().Do(t.Context(), "GET", "/v2/large", nil, &out))
+		require.Len(t, out, most)
+		// Announced, it is not even read; unannounced, no more than that is read.
+		require.ErrorIs(t, opGet.do(t.Context(), play(t, reply{status: 200, body: fits + " "}).client()), svc.ErrTooLarge)
+		err := opCreate.do(t.Context(), play(t, reply{status: 200, body: fits + " ", err: io.EOF}).client())
+		require.ErrorIs(t, err, svc.ErrTooLarge)
+		require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
+		require.LessOrEqual(t, len(errorAs[*svc.OutcomeUnknownError](t, err).Body), 64<<10)
+	})
+}
+
+// Answers may be compressed; broken compression is a broken answer.
+func TestGzip(t *testing.T) {
+	zip := func(text string) string {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		_, _ = io.WriteString(w, text)
+		_ = w.Close()
+		return b.String()
+	}
+	whole := zip(serviceJSON)
+	for name, tt := range map[string]struct {
+		body   string
+		status int
+		want   error
+	}{
+		"record":       {whole, 200, nil},
+		"error":        {zip(`{"message":"boom"}`), 404, svc.ErrNotFound},
+		"cut":          {whole[:len(whole)-20], 200, io.ErrUnexpectedEOF},
+		"not gzip":     {serviceJSON, 200, gzip.ErrHeader},
+		"bomb":         {strings.Repeat(zip(strings.Repeat(" ", 1<<20)), 33), 200, svc.ErrTooLarge},
+		"broken error": {"boom", 404, svc.ErrNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Accept-Encoding") != "gzip" {
+					w.WriteHeader(406)
+					return
+				}
+				w.Header().Set("Content-Encoding", "gzip")
+				w.WriteHeader(tt.status)
+				_, _ = io.WriteString(w, tt.body)
+			}))
+			defer srv.Close()
+			err := opGet.do(t.Context(), clientAt(t, srv.URL), svc.WithMaxAttempts(1))
+			require.ErrorIs(t, err, tt.want)
+			if name == "error" {
+				require.ErrorContains(t, err, "boom")
+			}
+			require.Equal(t, tt.want == nil, err == nil)
+			require.NotErrorIs(t, err, io.EOF)
+		})
+	}
+}

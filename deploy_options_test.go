@@ -1,0 +1,50 @@
+package svc_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+func TestDeployDeleteIf(t *testing.T) {
+	for name, want := range map[string]bool{"keep": false, "delete": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory(svctest.WithStatusPath("initializing", "unavailable"))
+				var asked error
+				var cleaned []string
+				_, err := srv.Client().InferenceServices.Deploy(t.Context(), wtDemo, &svc.DeployOptions{
+					DeleteOnFailure: !want, // not asked
+					DeleteIf:        func(err error) bool { asked = err; return want },
+					OnCleanUp:       func(id string) { cleaned = append(cleaned, id) },
+				})
+				require.ErrorIs(t, err, svc.ErrUnavailable)
+				require.ErrorIs(t, asked, svc.ErrUnavailable)
+				require.Equal(t, want, wtDeployError(t, err).Gone)
+				require.Equal(t, want, srv.Endpoints()[0].Deleted)
+				require.Equal(t, want, len(cleaned) == 1 && cleaned[0] == "svc-1", cleaned)
+			})
+		})
+	}
+}
+
+// An id that could not be written down is no deployment.
+func TestDeployOnCreateFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		full := errors.New("disk full")
+		_, err := srv.Client().InferenceServices.Deploy(t.Context(), wtDemo, &svc.DeployOptions{
+			DeleteOnFailure: true,
+			OnCreate:        func(*svc.InferenceService) error { return full },
+		})
+		require.ErrorIs(t, err, full)
+		require.True(t, wtDeployError(t, err).Gone)
+		require.Zero(t, srv.RunningInstances())
+		require.Zero(t, srv.RequestCount("GET", svctest.RouteAny), "no wait")
+	})
+}

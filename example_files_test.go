@@ -1,0 +1,186 @@
+package svc_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+func ExampleFileClient_Upload() {
+	srv := svctest.NewInMemory()
+	client := srv.Client()
+
+	result, err := client.Files.Upload(ctx, svc.UploadRequest{
+		FileName: "train.jsonl",
+		Purpose:  svc.FilePurposeFineTune,
+		Body:     strings.NewReader(`{"prompt": "a lighthouse at dusk"}`),
+		UploadOptions: svc.UploadOptions{
+			Progress:        func(sent, total int64) { fmt.Println(sent, "of", total) },
+			DeleteOnFailure: true,
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(result.FileID, result.Bytes)
+	// Output:
+	// 34 of 34
+	// file-1 34
+}
+
+func ExampleFileClient_UploadFile() {
+	client := svctest.NewInMemory().Client()
+	path := filepath.Join(os.TempDir(), "svc-example.jsonl")
+	_ = os.WriteFile(path, []byte("{}\n"), 0o600)
+	defer func() { _ = os.Remove(path) }()
+
+	result, err := client.Files.UploadFile(ctx, path, svc.FilePurposeFineTune, nil)
+	fmt.Println(result.FileID, result.Bytes, err)
+	// Output: file-1 3 <nil>
+}
+
+func ExampleFileClient_Register() {
+	client := svctest.NewInMemory().Client()
+
+	file, err := client.Files.Register(ctx, svc.RegisterFileRequest{FileName: "train.jsonl", Purpose: svc.FilePurposeFineTune})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	result, err := client.Files.Put(ctx, file.PresignedURL, strings.NewReader("{}"), nil)
+	fmt.Println(file.ID, result.Bytes, err)
+	// Output: file-1 2 <nil>
+}
+
+// When the put of an upload fails, the record exists: put the contents again.
+func ExampleFileClient_PutFile() {
+	srv := svctest.NewInMemory()
+	client := srv.Client()
+	srv.Fault("PUT", svctest.RouteStorage, svctest.Fault{Status: 403})
+	contents := strings.NewReader("{}")
+
+	_, err := client.Files.Upload(ctx, svc.UploadRequest{FileName: "train.jsonl", Purpose: svc.FilePurposeFineTune, Body: contents})
+	failed, ok := errors.AsType[*svc.UploadError](err)
+	if !ok {
+		return
+	}
+	result, err := client.Files.PutFile(ctx, failed.FileID, contents, nil)
+	fmt.Println(failed.Stage, failed.FileID, result.Bytes, err)
+	// Output: put file-1 2 <nil>
+}
+
+func ExampleFileClient_List() {
+	srv := svctest.NewInMemory()
+	srv.AddFile("train.jsonl", "fine-tune", []byte("{}"))
+
+	files, err := srv.Client().Files.List(ctx)
+	for _, f := range files {
+		fmt.Println(f.ID, f.FileName, f.Purpose)
+	}
+	fmt.Println(err)
+	// Output:
+	// file-1 train.jsonl fine-tune
+	// <nil>
+}
+
+func ExampleFileClient_ListPublic() {
+	srv := svctest.NewInMemory()
+	srv.AddPublicFile(svctest.PublicFile{Name: "sample.jsonl", Bytes: 4096})
+	client, _ := svc.NewClient(srv.URL(), svc.WithHTTPClient(srv.HTTPClient())) // needs no token
+
+	files, err := client.Files.ListPublic(ctx)
+	for _, f := range files {
+		fmt.Println(f.FileName, f.Bytes)
+	}
+	fmt.Println(err)
+	// Output:
+	// sample.jsonl 4096
+	// <nil>
+}
+
+func ExampleFileClient_Get() {
+	srv := svctest.NewInMemory()
+	id := srv.AddFile("train.jsonl", "fine-tune", []byte("{}"))
+
+	file, err := srv.Client().Files.Get(ctx, id)
+	fmt.Println(file.FileName, err)
+	// Output: train.jsonl <nil>
+}
+
+func ExampleFileClient_Delete() {
+	srv := svctest.NewInMemory()
+	id := srv.AddFile("train.jsonl", "fine-tune", []byte("{}"))
+
+	fmt.Println(srv.Client().Files.Delete(ctx, id))
+	// Output: <nil>
+}
+
+func ExampleFileClient_PresignedURL() {
+	srv := svctest.NewInMemory()
+	id := srv.AddFile("train.jsonl", "fine-tune", []byte("{}"))
+
+	link, err := srv.Client().Files.PresignedURL(ctx, id)
+	fmt.Println(strings.HasSuffix(link.String(), "?REDACTED"), err) // string(link) is what works
+	// Output: true <nil>
+}
+
+func ExampleFileClient_Download() {
+	srv := svctest.NewInMemory()
+	id := srv.AddFile("train.jsonl", "fine-tune", []byte("{}"))
+
+	var contents bytes.Buffer
+	n, err := srv.Client().Files.Download(ctx, id, &contents, nil)
+	fmt.Println(n, contents.String(), err)
+	// Output: 2 {} <nil>
+}
+
+func ExampleFileClient_DownloadFile() {
+	srv := svctest.NewInMemory()
+	id := srv.AddFile("train.jsonl", "fine-tune", []byte("{}"))
+	path := filepath.Join(os.TempDir(), "svc-example-download.jsonl")
+	defer func() { _ = os.Remove(path) }()
+
+	n, err := srv.Client().Files.DownloadFile(ctx, id, path, nil)
+	fmt.Println(n, err)
+	// Output: 2 <nil>
+}
+
+func ExampleClient_Download() {
+	srv := svctest.NewInMemory(svctest.WithMediaContents([]byte("pixels")))
+	id := srv.AddImageJobs(1)[0]
+	client := srv.Client()
+	job, err := client.ImageJobs.Get(ctx, id)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	var media bytes.Buffer
+	n, err := client.Download(ctx, job.Outputs[0].MediaURL, &media, nil)
+	fmt.Println(n, err)
+	// Output: 6 <nil>
+}
+
+func ExampleClient_DownloadFile() {
+	srv := svctest.NewInMemory(svctest.WithMediaContents([]byte("pixels")))
+	id := srv.AddVideoJobs(1)[0]
+	client := srv.Client()
+	job, err := client.VideoJobs.Get(ctx, id)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	path := filepath.Join(os.TempDir(), "svc-example.mp4")
+	defer func() { _ = os.Remove(path) }()
+
+	n, err := client.DownloadFile(ctx, job.Outputs[0].MediaURL, path, nil)
+	fmt.Println(n, err)
+	// Output: 6 <nil>
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v3"
+
+	"example.com/svc"
+)
+
+var errNoFlavor = errors.New("no flavor fits: \"deploy flavors\" shows what there is")
+
+// commands lists the commands. Each action is run by begin, with a client.
+func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Command {
+	id := &cli.StringArg{Name: "ID", Required: true}
+	return []*cli.Command{
+		{
+			Name: "deploy", Usage: "create an endpoint and wait until it is available; prints its id",
+			Flags:  append(deployFlags(), flavorFlags()...),
+			Action: begin(t.deploy),
+			MutuallyExclusiveFlags: []cli.MutuallyExclusiveFlags{{Flags: [][]cli.Flag{
+				{&cli.BoolFlag{Name: "keep", Usage: "leave the endpoint running on Ctrl-C, which otherwise deletes it"}},
+				{&cli.BoolFlag{Name: "delete-on-failure", Usage: "delete the endpoint if it does not become available in time"}},
+			}}},
+		},
+		{
+			Name: "wait", Usage: "wait until an endpoint is available; prints its status",
+			Arguments: []cli.Argument{id},
+			Action: begin(func(ctx context.Context, cmd *cli.Command) error {
+				return t.endpoint(t.client.InferenceServices.WaitUntilAvailable(ctx, cmd.StringArg("ID"), &t.wait))
+			}),
+		},
+		{
+			Name: "scale", Usage: "set the number of instances and wait until it is so; prints the status",
+			Arguments: []cli.Argument{id, &cli.IntArg{Name: "INSTANCES", Required: true}},
+			Action: begin(func(ctx context.Context, cmd *cli.Command) error {
+				return t.endpoint(t.client.InferenceServices.ScaleAndWait(ctx, cmd.StringArg("ID"), cmd.IntArg("INSTANCES"), &t.wait))
+			}),
+		},
+		{
+			Name: "delete", Usage: "delete an endpoint and wait until it is gone",
+			Arguments: []cli.Argument{id},
+			Flags:     []cli.Flag{&cli.BoolFlag{Name: "missing-ok", Usage: "it is fine if there is no such endpoint"}},
+			Action:    begin(t.delete),
+		},
+		{
+			Name: "status", Usage: "print the status of an endpoint",
+			Arguments: []cli.Argument{id},
+			Action: begin(func(ctx context.Context, cmd *cli.Command) error {
+				return t.endpoint(t.client.InferenceServices.Get(ctx, cmd.StringArg("ID")))
+			}),
+		},
+		{
+			Name: "flavors", Usage: "list the GPUs on offer, the cheapest first",
+			Flags: append(flavorFlags(), &cli.IntFlag{Name: "instances", Usage: "so many instances must be in stock"},
+				&cli.IntFlag{Name: "gpus", Usage: "so many GPUs must fit into one instance"}),
+			Action: begin(t.flavors),
+		},
+	}
+}
+
+// endpoint reports what a command found about an endpoint.
+func (t *tool) endpoint(s *svc.InferenceService, err error) error {
+	if s == nil {
+		return err
+	}
+	t.note(s)
+	if err == nil && !t.json {
+		_, err = fmt.Fprintln(t.stdout, s.Status)
+	}
+	return err
+}
+
+// note keeps what is known about an endpoint for the result.
+func (t *tool) note(s *svc.InferenceService) {
+	instances := int64(s.ResourceMetadata.TargetInstanceNumber)
+	t.result.ServiceID, t.result.Name, t.result.Status, t.result.Instances = s.ServiceID, s.Name, string(s.Status), &instances
+	if s.Status == svc.InferenceServiceStatusAvailable {
+		t.result.URL, _ = t.client.InferenceServices.URL(s.ServiceID) // "" without an inference URL
+	}
+}
+
+func (t *tool) delete(ctx context.Context, cmd *cli.Command) error {
+	id := cmd.StringArg("ID")
+	err := t.client.InferenceServices.Delete(ctx, id)
+	if errors.Is(err, svc.ErrNotFound) && cmd.Bool("missing-ok") {
+		t.say("%s does not exist", id)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := t.client.InferenceServices.WaitUntilDeleted(ctx, id, &t.wait); err != nil {
+		return err
+	}
+	t.result.Deleted = true
+	return nil
+}
+
+func flavorFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "gpu", Usage: "part of the GPU's name"},
+		&cli.StringFlag{Name: "region", Usage: "where it stands"},
+		&cli.StringFlag{Name: "min-cuda", Usage: "this CUDA version or a later one"},
+	}
+}
+
+// findFlavors asks for the flavors that the flags of a command describe.
+func (t *tool) findFlavors(ctx context.Context, cmd *cli.Command) ([]svc.Flavor, error) {
+	flavors, err := t.client.Flavors.Find(ctx, svc.FlavorQuery{
+		Name: cmd.String("gpu"), Region: svc.Region(cmd.String("region")), MinCUDA: cmd.String("min-cuda"),
+		MinAvailable: cmd.Int("instances"), MinGPUsPerNode: cmd.Int("gpus"),
+	})
+	if err == nil && len(flavors) == 0 {
+		err = errNoFlavor
+	}
+	return flavors, err
+}
+
+type flavorLine struct {
+	ID        string    `json:"flavor_id"`
+	GPU       string    `json:"gpu"`
+	CUDA      string    `json:"cuda"`
+	Region    string    `json:"region"`
+	Available svc.Int   `json:"available"`
+	USD       svc.Price `json:"usd_price_unit"`
+}
+
+func (t *tool) flavors(ctx context.Context, cmd *cli.Command) error {
+	flavors, err := t.findFlavors(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	for _, f := range flavors {
+		t.result.Flavors = append(t.result.Flavors,
+			flavorLine{f.FlavorID, f.DisplayName, f.MetaInfo.CUDA, string(f.MetaInfo.Region), f.AvailableNum, f.Billing.USDPriceUnit})
+	}
+	if t.json {
+		return nil
+	}
+	w := tabwriter.NewWriter(t.stdout, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "FLAVOR\tGPU\tCUDA\tREGION\tAVAILABLE\tUSD")
+	for _, f := range t.result.Flavors {
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%v\n", f.ID, f.GPU, f.CUDA, f.Region, f.Available, f.USD)
+	}
+	return w.Flush()
+}

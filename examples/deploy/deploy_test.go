@@ -1,0 +1,318 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc/svctest"
+)
+
+func TestDeploy(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		file := filepath.Join(t.TempDir(), "id")
+		start := time.Now()
+		o := s.deploy("--id-file", file, "--instances", "2", "--command", "serve")
+		require.Equal(t, exitOK, o.code, o.stderr)
+		require.Equal(t, "svc-1\n", o.stdout, "the id and nothing else")
+		require.Contains(t, o.stderr, "flavor flavor-2")
+		require.Contains(t, o.stderr, "svc-1 is reached at "+s.srv.InferenceURL())
+		require.GreaterOrEqual(t, time.Since(start), 20*time.Minute)
+
+		id, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Equal(t, "svc-1\n", string(id))
+
+		endpoint, ok := s.srv.Endpoint("svc-1")
+		require.True(t, ok)
+		require.Equal(t, "demo registry.example/app:1 serve 8000",
+			strings.Join([]string{endpoint.Name, endpoint.ImageURL, endpoint.Command, "8000"}, " "))
+		require.Equal(t, 2, endpoint.Instances)
+		require.Equal(t, 8000, endpoint.Port)
+		require.Equal(t, 1, endpoint.GPUNum)
+
+		o = s.deploy("--id-file", file)
+		require.Equal(t, exitUsage, o.code, "an id that may still be needed is not overwritten")
+		require.Equal(t, 1, s.srv.RequestCount("POST", svctest.RouteEndpoints))
+	}, svctest.WithDeployTime(20*time.Minute))
+}
+
+func TestDeployJSON(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		o := s.deploy("--json", "--flavor", "flavor-1")
+		require.Equal(t, exitOK, o.code, o.stderr)
+		require.Equal(t, []map[string]any{
+			{"event": "created", "service_id": "svc-1", "name": "demo"},
+			{
+				"event": "result", "exit_code": 0.0, "service_id": "svc-1", "name": "demo", "status": "available",
+				"instances": 1.0, "url": s.srv.InferenceURL() + "/inference-api/v1/inference_service/svc-1",
+			},
+		}, o.json)
+	})
+}
+
+// TestDeployFailures: every way to fail has its exit code, shows the id if there
+// is one, and leaves running what the command line says.
+func TestDeployFailures(t *testing.T) {
+	post, get := svctest.RouteEndpoints, svctest.RouteEndpoint
+	tests := map[string]struct {
+		fake    []svctest.Option
+		method  string
+		route   string
+		fault   svctest.Fault
+		args    []string
+		code    int
+		id      string // on standard output
+		running int
+		advice  string
+	}{
+		"unavailable": {
+			fake: []svctest.Option{svctest.WithStatusPath("initializing", "unavailable")},
+			code: exitFailed, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
+		},
+		"unavailable, delete": {
+			fake: []svctest.Option{svctest.WithStatusPath("initializing", "unavailable")}, args: []string{"--delete-on-failure"},
+			code: exitFailed, id: "svc-1\n", advice: "Nothing is left running",
+		},
+		"too slow": {
+			fake: []svctest.Option{svctest.WithDeployTime(time.Hour)}, args: []string{"--timeout", "10m"},
+			code: exitTimeout, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
+		},
+		"too slow, delete": {
+			fake: []svctest.Option{svctest.WithDeployTime(time.Hour)}, args: []string{"--timeout", "10m", "--delete-on-failure"},
+			code: exitTimeout, id: "svc-1\n", advice: "Nothing is left running",
+		},
+		"unavailable, and the clean-up fails": {
+			fake: []svctest.Option{svctest.WithStatusPath("unavailable")}, args: []string{"--delete-on-failure"},
+			method: "DELETE", route: get, fault: svctest.Unavailable(-1),
+			code: exitFailed, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
+		},
+		"the token is revoked meanwhile": {
+			method: "GET", route: get, fault: svctest.Fault{Status: 401, Times: -1},
+			code: exitRefused, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
+		},
+		"the service gives up its mind meanwhile": {
+			method: "GET", route: get, fault: svctest.Fault{Status: 501, Times: -1},
+			code: exitFailed, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
+		},
+		"the answer is lost": {
+			method: "POST", route: post, fault: svctest.DropAfterEffect(),
+			code: exitUnknown, running: 1, advice: `endpoint named "demo"`,
+		},
+		"a gateway answers in place of the service": {
+			method: "POST", route: post, fault: svctest.GatewayErrorAfterEffect(),
+			code: exitUnknown, running: 1, advice: "Do NOT run the command again",
+		},
+		"half of the answer is lost, but not the id": {
+			method: "POST", route: post, fault: svctest.Fault{TruncateBody: true},
+			code: exitFailed, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
+		},
+		"out of reach": {
+			method: "POST", route: post, fault: svctest.RateLimited("3600"), code: exitTryLater,
+		},
+		"nothing in stock": {
+			args: []string{"--instances", "1000"}, code: exitNotFound, advice: "deploy flavors",
+		},
+		"refused": {
+			args: []string{"--flavor", "flavor-3"}, code: exitFailed,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *session) {
+				if tt.method != "" {
+					s.srv.Fault(tt.method, tt.route, tt.fault)
+				}
+				file := filepath.Join(t.TempDir(), "id")
+				o := s.deploy(append([]string{"--id-file", file}, tt.args...)...)
+				require.Equal(t, tt.code, o.code, o.stderr)
+				require.Equal(t, tt.id, o.stdout)
+				require.Contains(t, o.stderr, strings.TrimSpace(tt.id))
+				require.Contains(t, o.stderr, tt.advice)
+				require.Equal(t, tt.running, s.srv.RunningInstances())
+				require.LessOrEqual(t, s.srv.RequestCount("POST", post), 1, "created once at most")
+
+				id, err := os.ReadFile(file)
+				if tt.id != "" && tt.running > 0 {
+					require.NoError(t, err)
+					require.Equal(t, tt.id, string(id))
+				} else {
+					require.ErrorIs(t, err, os.ErrNotExist, "a file that names nothing stays")
+				}
+			}, tt.fake...)
+		})
+	}
+}
+
+func TestExitCodesOfOtherCommands(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		require.Equal(t, exitNotFound, s.run("wait", "svc-9").code)
+		require.Equal(t, exitNotFound, s.run("scale", "svc-9", "1").code)
+
+		s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Unavailable(-1))
+		require.Equal(t, exitTryLater, s.run("status", "svc-9").code)
+		s.srv.ClearFaults()
+		require.Equal(t, exitTimeout, s.run("status", "svc-9", "--timeout", "0s").code)
+
+		t.Setenv("SVC_API_TOKEN", "another-token")
+		o := s.run("status", "svc-9")
+		require.Equal(t, exitRefused, o.code)
+		require.NotContains(t, o.stderr, "another-token")
+		require.Contains(t, o.stderr, "SVC_API_TOKEN")
+	})
+}
+
+// TestInterrupt: Ctrl-C leaves nothing running, unless it is told to.
+func TestInterrupt(t *testing.T) {
+	tests := map[string]struct {
+		after   time.Duration
+		args    []string
+		running int
+		deleted any
+	}{
+		"while waiting":                 {5 * time.Minute, nil, 0, true},
+		"before the id is readable":     {time.Second, nil, 0, true},
+		"with --keep":                   {5 * time.Minute, []string{"--keep"}, 1, nil},
+		"with --delete-on-failure":      {5 * time.Minute, []string{"--delete-on-failure"}, 0, true},
+		"early, --delete-on-failure":    {time.Second, []string{"--delete-on-failure"}, 0, true},
+		"while the create is under way": {0, nil, 0, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *session) {
+				ctx, cancel := context.WithCancel(t.Context())
+				if tt.after == 0 {
+					s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{AfterEffect: true, Delay: 2 * time.Second})
+					tt.after = time.Second
+				}
+				time.AfterFunc(tt.after, cancel)
+				o := s.runCtx(ctx, append([]string{"deploy", "--json", "--name", "demo", "--image", "x"}, tt.args...)...)
+				require.Equal(t, exitInterrupted, o.code, o.stderr)
+				require.Len(t, o.json, 2)
+				require.Equal(t, "svc-1", o.json[0]["service_id"])
+				require.Equal(t, tt.deleted, o.last()["deleted"])
+				require.Equal(t, tt.running, s.srv.RunningInstances())
+				require.Equal(t, tt.running == 0, strings.Contains(o.stderr, "Nothing is left running"))
+			}, svctest.WithDeployTime(time.Hour), svctest.WithCreateVisibilityDelay(4*time.Second))
+		})
+	}
+}
+
+// TestExitCodeTellsTheReason, not how the clean-up went.
+func TestExitCodeTellsTheReason(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{TruncateBody: true})
+		s.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 401, Times: -1})
+		o := s.deploy("--delete-on-failure")
+		require.Equal(t, exitFailed, o.code, o.stderr)
+		require.Equal(t, "svc-1\n", o.stdout)
+		require.Contains(t, o.stderr, "deploy delete svc-1")
+	})
+}
+
+// fullDisk is a file to which nothing can be written.
+type fullDisk struct{}
+
+var errDiskFull = errors.New("no space left")
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errDiskFull }
+
+// TestIDThatCannotBeWritten: nobody waits twenty minutes to be told.
+func TestIDThatCannotBeWritten(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		s.stdout = fullDisk{}
+		for i, args := range [][]string{{}, {"--json"}, {"--delete-on-failure"}} {
+			start := time.Now()
+			o := s.deploy(args...)
+			require.Equal(t, exitFailed, o.code, o.stderr)
+			require.Less(t, time.Since(start), time.Minute)
+			require.Contains(t, o.stderr, errDiskFull.Error())
+			require.Contains(t, o.stderr, fmt.Sprintf("created svc-%d", i+1))
+			require.Equal(t, i == 2, strings.Contains(o.stderr, "Nothing is left running"))
+		}
+		require.Equal(t, 2, s.srv.RunningInstances())
+		require.Equal(t, exitFailed, s.run("status", "svc-1").code)
+		require.Equal(t, exitFailed, s.run("status", "--json", "svc-1").code)
+	}, svctest.WithDeployTime(20*time.Minute))
+}
+
+// TestInterruptedCreate: the answer never comes, so nobody knows.
+func TestInterruptedCreate(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{AfterEffect: true, Delay: time.Hour})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		o := s.runCtx(ctx, "deploy", "--json", "--name", "demo", "--image", "x")
+		require.Equal(t, exitUnknown, o.code, o.stderr)
+		require.Contains(t, o.stderr, "Do NOT run the command again")
+		require.Len(t, o.json, 1)
+		require.Equal(t, "demo", o.last()["name"])
+	})
+}
+
+// TestSignal sends a real Ctrl-C to a real process.
+func TestSignal(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no process can be sent a Ctrl-C here")
+	}
+	srv := svctest.NewServer(svctest.WithDeployTime(time.Hour))
+	defer srv.Close()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "deploy", "--name", "demo", "--image", "x")
+	cmd.Env = append(os.Environ(), "BE_THE_PROGRAM=1", "SVC_BASE_URL="+srv.URL(), "SVC_API_TOKEN="+srv.Token(), "SVC_FAKE=")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+
+	id := make([]byte, len("svc-1\n"))
+	_, err = io.ReadFull(stdout, id) // the endpoint exists now
+	require.NoError(t, err)
+	require.Equal(t, "svc-1\n", string(id))
+	require.Equal(t, 1, srv.RunningInstances())
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+
+	require.Error(t, cmd.Wait())
+	require.Equal(t, exitInterrupted, cmd.ProcessState.ExitCode(), stderr.String())
+	require.Contains(t, stderr.String(), "Nothing is left running")
+	require.Zero(t, srv.RunningInstances())
+}
+
+func TestProgress(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{}, svctest.Unavailable(10))
+		o := s.deploy()
+		require.Equal(t, exitOK, o.code)
+		require.Contains(t, o.stderr, "\nsvc-1: svc: GET /v1/inference-service/{service_id}: 503", "an outage is no secret")
+		require.NotContains(t, o.stderr, "\r", "a log gets whole lines")
+		lines := strings.Count(o.stderr, "svc-1 is initializing")
+		require.Greater(t, lines, 2, "a log shows that the program is alive")
+		require.Less(t, lines, 12, "and not every look")
+
+		s.terminal = true
+		o = s.deploy()
+		require.Equal(t, exitOK, o.code)
+		require.Contains(t, o.stderr, "\r")
+		require.Contains(t, o.stderr, "svc-2 is initializing")
+		require.Contains(t, o.stderr, "\nsvc-2 is reached at")
+		require.Equal(t, "svc-2\n", o.stdout)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		o = s.runCtx(ctx, "deploy", "--name", "demo", "--image", "x")
+		require.Equal(t, exitInterrupted, o.code)
+		require.Contains(t, o.stderr, "\rdeleting svc-3", "the moving line is taken away first")
+		time.Sleep(time.Second) // the goroutine of the bar ends at its next tick
+	}, svctest.WithDeployTime(4*time.Minute))
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"example.com/svc"
+)
+
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitTimeout     = 3
+	exitUnknown     = 4
+	exitNotFound    = 5
+	exitRefused     = 6
+	exitTryLater    = 7
+	exitInterrupted = 130
+)
+
+const exitCodes = `The token is read from the environment variable SVC_API_TOKEN.
+
+Exit codes:
+  0    done
+  1    failed: the endpoint is unavailable or stopped, or the service refused
+  2    usage: nothing was sent
+  3    --timeout is over
+  4    the outcome of a create is unknown: an instance may be running and billed,
+       so do not just run the command again
+  5    no such endpoint, or no flavor that fits
+  6    the service did not accept the token
+  7    the service is out of reach or overloaded: the same command may be run again
+  130  interrupted`
+
+// usageError is a mistake in the command line or the environment.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// result is what a command found, for --json.
+type result struct {
+	Event     string       `json:"event"` // "created", "result"
+	ExitCode  *int         `json:"exit_code,omitempty"`
+	ServiceID string       `json:"service_id,omitempty"`
+	Name      string       `json:"name,omitempty"`
+	Status    string       `json:"status,omitempty"`
+	Instances *int64       `json:"instances,omitempty"`
+	URL       string       `json:"url,omitempty"`
+	Deleted   bool         `json:"deleted,omitempty"` // it was, by this command
+	Flavors   []flavorLine `json:"flavors,omitempty"`
+	Error     string       `json:"error,omitempty"`
+}
+
+// report ends a command: it says what went wrong and what to do about it.
+func (t *tool) report(err error) int {
+	code := exitCode(err)
+	if t.json {
+		t.result.ExitCode = &code
+		if err != nil {
+			t.result.Error = err.Error()
+		}
+		if unwritten := t.emit("result"); unwritten != nil && err == nil {
+			err, code = unwritten, exitFailed
+		}
+	}
+	if err != nil {
+		t.say("deploy: %v", err)
+		if advice := advice(err); advice != "" {
+			t.say("%s", advice)
+		}
+	}
+	return code
+}
+
+// emit writes what is known so far as one line of JSON.
+func (t *tool) emit(event string) error {
+	t.result.Event = event
+	return json.NewEncoder(t.stdout).Encode(t.result)
+}
+
+func (t *tool) say(format string, args ...any) {
+	t.progress.end()
+	_, _ = fmt.Fprintf(t.stderr, format+"\n", args...)
+}
+
+func exitCode(err error) int {
+	created := errors.As(err, new(*svc.DeployError))
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, new(usageError)), errors.As(err, new(*svc.ValidationError)):
+		return exitUsage
+	case errors.Is(err, svc.ErrOutcomeUnknown) && !created:
+		return exitUnknown
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.Is(err, context.DeadlineExceeded):
+		return exitTimeout
+	case errors.Is(err, svc.ErrUnauthorized), errors.Is(err, svc.ErrForbidden):
+		return exitRefused
+	case created: // whatever it was, to run the command again would make a second one
+		return exitFailed
+	case errors.Is(err, svc.ErrNotFound), errors.Is(err, errNoFlavor):
+		return exitNotFound
+	case errors.Is(err, svc.ErrServer), errors.Is(err, svc.ErrRateLimited), errors.As(err, new(*svc.TransportError)):
+		return exitTryLater
+	}
+	return exitFailed
+}
+
+// advice says what to do about an error, in words for a person.
+func advice(err error) string {
+	deployed, created := errors.AsType[*svc.DeployError](err)
+	unknown, lost := errors.AsType[*svc.OutcomeUnknownError](err)
+	switch {
+	case errors.As(err, new(usageError)):
+		return "Run it with --help to see what it needs."
+	case created && deployed.Gone:
+		return "Nothing is left running."
+	case created:
+		return "To get rid of it: deploy delete " + deployed.ServiceID
+	case lost:
+		return strings.Join([]string{
+			"Nobody knows whether the endpoint was created. It may be running and billed.",
+			"Do NOT run the command again before you know:",
+			fmt.Sprintf("  1. look for an endpoint named %q where the service shows what your account runs;", unknown.Name),
+			"  2. if it is there, keep it (deploy wait ID) or get rid of it (deploy delete ID);",
+			"  3. if it is not, run the command again.",
+		}, "\n")
+	case errors.Is(err, svc.ErrUnauthorized), errors.Is(err, svc.ErrForbidden):
+		return "Check SVC_API_TOKEN."
+	case errors.Is(err, svc.ErrNotFound):
+		return "Check the id: the service has no such endpoint, or not any more."
+	}
+	return ""
+}

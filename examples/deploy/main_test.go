@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+// TestMain lets the test binary be the program itself, for the tests that send
+// signals to it.
+func TestMain(m *testing.M) {
+	if os.Getenv("BE_THE_PROGRAM") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// outcome is what a run of the program left behind.
+type outcome struct {
+	code           int
+	stdout, stderr string
+	json           []map[string]any
+}
+
+// last is the last line of JSON.
+func (o outcome) last() map[string]any { return o.json[len(o.json)-1] }
+
+// session runs the program against a fake in memory.
+type session struct {
+	t        *testing.T
+	srv      *svctest.Server
+	terminal bool
+	stdout   io.Writer // in place of the one that fills outcome.stdout
+}
+
+// inBubble gives a test virtual time, and the environment of a user.
+func inBubble(t *testing.T, test func(*testing.T, *session), opts ...svctest.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory(opts...)
+		t.Cleanup(srv.Close)
+		t.Setenv("SVC_BASE_URL", srv.URL())
+		t.Setenv("SVC_API_TOKEN", srv.Token())
+		t.Setenv("SVC_INFERENCE_URL", srv.InferenceURL())
+		t.Setenv("SVC_FAKE", "")
+		test(t, &session{t: t, srv: srv})
+	})
+}
+
+func (s *session) run(args ...string) outcome {
+	s.t.Helper()
+	return s.runCtx(s.t.Context(), args...)
+}
+
+func (s *session) runCtx(ctx context.Context, args ...string) outcome {
+	s.t.Helper()
+	var stdout, stderr bytes.Buffer
+	program := &tool{
+		stdout: cmp.Or[io.Writer](s.stdout, &stdout), stderr: &stderr, terminal: s.terminal,
+		options: []svc.Option{svc.WithHTTPClient(s.srv.HTTPClient())},
+	}
+	o := outcome{code: program.run(ctx, append([]string{"deploy"}, args...))}
+	o.stdout, o.stderr = stdout.String(), stderr.String()
+	require.NotContains(s.t, o.stdout+o.stderr, s.srv.Token(), "the token is shown")
+	for line := range strings.Lines(o.stdout) {
+		if strings.HasPrefix(line, "{") {
+			var v map[string]any
+			require.NoError(s.t, json.Unmarshal([]byte(line), &v), line)
+			o.json = append(o.json, v)
+		}
+	}
+	return o
+}
+
+// deploy runs the deploy command with what it needs, and more.
+func (s *session) deploy(args ...string) outcome {
+	s.t.Helper()
+	return s.run(append([]string{"deploy", "--name", "demo", "--image", "registry.example/app:1"}, args...)...)
+}
+
+func TestCommandsOnARunningEndpoint(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		s.srv.AddEndpoint(svctest.Endpoint{Name: "demo", Instances: 1})
+
+		o := s.run("status", "svc-1")
+		require.Equal(t, exitOK, o.code)
+		require.Equal(t, "available\n", o.stdout)
+		require.Empty(t, o.stderr)
+
+		o = s.run("--json", "scale", "svc-1", "2")
+		require.Equal(t, exitOK, o.code, o.stderr)
+		require.Len(t, o.json, 1)
+		require.Equal(t, map[string]any{
+			"event": "result", "exit_code": 0.0, "service_id": "svc-1", "name": "demo", "status": "available",
+			"instances": 2.0, "url": s.srv.InferenceURL() + "/inference-api/v1/inference_service/svc-1",
+		}, o.last())
+		require.Equal(t, 2, s.srv.RunningInstances())
+
+		o = s.run("wait", "svc-1")
+		require.Equal(t, exitOK, o.code)
+		require.Equal(t, "available\n", o.stdout)
+		require.Equal(t, "svc-1 is available after 0s\n", o.stderr)
+
+		o = s.run("scale", "svc-1", "0")
+		require.Equal(t, exitOK, o.code, o.stderr)
+		require.Equal(t, "stopped\n", o.stdout)
+
+		o = s.run("wait", "svc-1", "--json")
+		require.Equal(t, exitFailed, o.code)
+		require.Equal(t, "stopped", o.last()["status"])
+
+		o = s.run("delete", "--json", "svc-1")
+		require.Equal(t, exitOK, o.code, o.stderr)
+		require.Equal(t, true, o.last()["deleted"])
+
+		o = s.run("delete", "svc-1", "--json")
+		require.Equal(t, exitNotFound, o.code)
+		require.Equal(t, "svc-1", o.last()["service_id"])
+		o = s.run("delete", "svc-1", "--missing-ok")
+		require.Equal(t, exitOK, o.code)
+	})
+}
+
+func TestDeleteWaitsUntilItIsGone(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		id := s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+		start := time.Now()
+		o := s.run("delete", id)
+		require.Equal(t, exitOK, o.code, o.stderr)
+		require.GreaterOrEqual(t, time.Since(start), time.Minute)
+		require.Contains(t, o.stderr, id+" is deleted after 1m")
+		require.Zero(t, s.srv.RunningInstances())
+	}, svctest.WithDeleteTime(time.Minute))
+}
+
+func TestFlavors(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		o := s.run("flavors", "--min-cuda", "12.0", "--instances", "1")
+		require.Equal(t, exitOK, o.code, o.stderr)
+		require.Equal(t, "FLAVOR    GPU    CUDA  REGION  AVAILABLE  USD\nflavor-1  GPU A  12.4  other   8          1.05\n", o.stdout)
+
+		o = s.run("flavors", "--json")
+		require.Len(t, o.json, 1)
+		require.Len(t, o.last()["flavors"], 3)
+		require.Equal(t, map[string]any{
+			"flavor_id": "flavor-2", "gpu": "GPU B", "cuda": "11.8", "region": "cn", "available": 4.0, "usd_price_unit": 0.42,
+		}, o.last()["flavors"].([]any)[0])
+
+		o = s.run("flavors", "--gpu", "none such")
+		require.Equal(t, exitNotFound, o.code)
+	})
+}
+
+func TestFakeNeedsNoEnvironment(t *testing.T) {
+	for _, name := range []string{"SVC_BASE_URL", "SVC_API_TOKEN", "SVC_INFERENCE_URL"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("SVC_FAKE", "1")
+	var stdout, stderr bytes.Buffer
+	program := &tool{stdout: &stdout, stderr: &stderr}
+	require.Equal(t, exitOK, program.run(t.Context(), []string{"deploy", "status", "svc-1"}), stderr.String())
+	require.Equal(t, "available\n", stdout.String())
+}
+
+func TestUsageErrorsSendNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		for name, args := range map[string][]string{
+			"no name":              {"deploy", "--image", "x"},
+			"no image":             {"deploy", "--name", "x"},
+			"no such flag":         {"deploy", "--nome", "x"},
+			"no such command":      {"dploy"},
+			"no id":                {"wait"},
+			"one word too many":    {"status", "svc-1", "svc-2"},
+			"not a number":         {"scale", "svc-1", "many"},
+			"a negative number":    {"scale", "svc-1", "--", "-1"},
+			"an impossible port":   {"deploy", "--name", "x", "--image", "x", "--port", "70000", "--flavor", "flavor-1"},
+			"an impossible id":     {"delete", "a/b"},
+			"contradiction":        {"deploy", "--name", "x", "--image", "x", "--keep", "--delete-on-failure"},
+			"an impossible limit":  {"status", "svc-1", "--timeout", "soon"},
+			"an address over http": {"status", "svc-1", "--base-url", "http://service.example"},
+		} {
+			o := s.run(append([]string{"--json"}, args...)...)
+			require.Equal(t, exitUsage, o.code, "%s: %s", name, o.stderr)
+			require.NotEmpty(t, o.stderr, name)
+			require.Len(t, o.json, 1, name)
+			require.Equal(t, 2.0, o.last()["exit_code"], name)
+			require.NotEmpty(t, o.last()["error"], name)
+		}
+		t.Setenv("SVC_API_TOKEN", "")
+		o := s.run("status", "svc-1")
+		require.Equal(t, exitUsage, o.code)
+		require.Contains(t, o.stderr, "set SVC_API_TOKEN")
+		t.Setenv("SVC_BASE_URL", "")
+		o = s.run("status", "svc-1")
+		require.Equal(t, exitUsage, o.code)
+		require.Contains(t, o.stderr, "set SVC_BASE_URL")
+		require.Zero(t, s.srv.RequestCount("*", svctest.RouteAny))
+	})
+}
+
+func TestHelpTellsTheExitCodes(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		o := s.run("--help")
+		require.Equal(t, exitOK, o.code)
+		for _, code := range []string{"0 ", "1 ", "2 ", "3 ", "4 ", "5 ", "6 ", "7 ", "130 "} {
+			require.Contains(t, o.stdout, "\n     "+code)
+		}
+		require.Contains(t, o.stdout, "SVC_API_TOKEN")
+		require.Contains(t, s.run("deploy", "--help").stdout, "--delete-on-failure")
+	})
+}

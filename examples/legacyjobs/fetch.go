@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+
+	"example.com/svc"
+)
+
+// fetcher downloads what jobs have made.
+type fetcher struct {
+	client         *svc.Client
+	get            func(ctx context.Context, id string, opts ...svc.RequestOption) (*svc.Job, error)
+	dir            string
+	stdout, stderr io.Writer
+	terminal       bool // stderr is one
+}
+
+type list func(context.Context, *svc.ListJobsOptions, ...svc.RequestOption) iter.Seq2[*svc.Job, error]
+
+// fetch goes through the jobs of a list, page by page.
+func (f *fetcher) fetch(ctx context.Context, all list, limit int) error {
+	if err := os.MkdirAll(f.dir, 0o755); err != nil {
+		return err
+	}
+	n := 0
+	for job, err := range all(ctx, &svc.ListJobsOptions{PageSize: 10}) {
+		if err != nil {
+			return err // a page that did not come: the list is not complete
+		}
+		_, _ = fmt.Fprintf(f.stdout, "%s  %s  %s  %d outputs\n", job.JobID, job.CreatedAt.Format(time.DateTime), job.Status, len(job.Outputs))
+		for _, out := range job.Outputs {
+			if err := f.download(ctx, job, out); err != nil {
+				return err
+			}
+		}
+		if n++; n == limit {
+			break // no further page is asked for
+		}
+	}
+	return nil
+}
+
+// download fetches one output. The links of a job expire: then the job, read
+// again, has new ones.
+func (f *fetcher) download(ctx context.Context, job *svc.Job, out svc.JobOutput) error {
+	file := filepath.Join(f.dir, fileName(job, out))
+	n, err := f.client.DownloadFile(ctx, out.MediaURL, file, f.options())
+	if errors.Is(err, svc.ErrLinkExpired) {
+		if job, err = f.get(ctx, job.JobID); err != nil {
+			return err
+		}
+		i := slices.IndexFunc(job.Outputs, func(o svc.JobOutput) bool { return o.ID == out.ID })
+		if i < 0 {
+			return fmt.Errorf("job %s has no output %s any more", job.JobID, out.ID)
+		}
+		n, err = f.client.DownloadFile(ctx, job.Outputs[i].MediaURL, file, f.options())
+	}
+	if err != nil {
+		return fmt.Errorf("job %s: %w", job.JobID, err)
+	}
+	_, _ = fmt.Fprintf(f.stdout, "  %s  %d bytes\n", file, n)
+	return nil
+}
+
+// options shows a progress bar on a terminal, which goes away when it is full.
+func (f *fetcher) options() *svc.DownloadOptions {
+	if !f.terminal {
+		return nil
+	}
+	var bar *progressbar.ProgressBar
+	return &svc.DownloadOptions{Progress: func(received, total int64) {
+		if bar == nil {
+			bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(f.stderr), progressbar.OptionShowBytes(true),
+				progressbar.OptionSetWidth(30), progressbar.OptionClearOnFinish(), progressbar.OptionSetSpinnerChangeInterval(0))
+		}
+		_ = bar.Set64(received)
+	}}
+}

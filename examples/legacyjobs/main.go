@@ -1,0 +1,119 @@
+// Command legacyjobs lists the jobs of the retired video and image API, and
+// downloads what they made:
+//
+//	go run ./examples/legacyjobs
+//	go run ./examples/legacyjobs -kind image -dir images
+//	go run ./examples/legacyjobs -retired
+//
+// runs it on a fake of the service inside this program. With SVC_BASE_URL and
+// SVC_API_TOKEN set it asks that service: a private deployment or a replay of
+// recorded traffic, since on the real one the API is gone. The last command shows
+// how that reads. Linters report all names of that API as deprecated (SA1019 of
+// staticcheck), and they are right: nothing new should be built on it.
+//
+// Exit codes: 0 done, 1 failed, 2 usage, 3 the API is retired, 130 interrupted.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/signal"
+	"path"
+	"path/filepath"
+	"regexp"
+	"syscall"
+
+	"golang.org/x/term"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, term.IsTerminal(int(os.Stderr.Fd()))))
+}
+
+// run is the whole program: it returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal bool) int {
+	flags := flag.NewFlagSet("legacyjobs", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	kind := flags.String("kind", "video", "jobs to list: video or image")
+	dir := flags.String("dir", filepath.Join(os.TempDir(), "legacyjobs"), "folder for what they made")
+	limit := flags.Int("limit", 12, "how many jobs at most; 0: all")
+	retired := flags.Bool("retired", false, "let the fake answer as a service without the API")
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	}
+	client, stop, err := connect(*retired)
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, "legacyjobs:", err)
+		return 2
+	}
+	defer stop()
+	f := fetcher{client: client, dir: *dir, stdout: stdout, stderr: stderr, terminal: terminal}
+	switch *kind {
+	case "video":
+		f.get = client.VideoJobs.Get
+		err = f.fetch(ctx, client.VideoJobs.All, *limit)
+	case "image":
+		f.get = client.ImageJobs.Get
+		err = f.fetch(ctx, client.ImageJobs.All, *limit)
+	default:
+		_, _ = fmt.Fprintln(stderr, "legacyjobs: -kind is video or image")
+		return 2
+	}
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, svc.ErrRetired):
+		_, _ = fmt.Fprintf(stderr, "legacyjobs: %v\nThe service has moved these jobs to a newer API, which this library does not cover.\n", err)
+		return 3
+	}
+	_, _ = fmt.Fprintln(stderr, "legacyjobs:", err)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return 130
+	}
+	return 1
+}
+
+// connect makes a client of the service that the environment names, or else of
+// a fake one that has some jobs.
+func connect(retired bool) (client *svc.Client, stop func(), err error) {
+	if os.Getenv("SVC_BASE_URL") != "" {
+		client, err = svc.NewClientFromEnv()
+		return client, func() {}, err
+	}
+	opts := []svctest.Option{svctest.WithMediaContents(make([]byte, 1<<20))}
+	if retired {
+		opts = append(opts, svctest.WithJobsRetired(0))
+	}
+	srv := svctest.NewServer(opts...)
+	srv.AddVideoJobs(25)
+	srv.AddImageJobs(25)
+	srv.Fault("GET", svctest.RouteStorage, svctest.Fault{Rate: 4 << 20, Times: -1}) // so that there is progress to see
+	return srv.Client(), srv.Close, nil
+}
+
+// odd is what has no place in the name of a file, although an id may have it.
+var odd = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+
+// fileName makes a name from ids of the service and the ending of the link.
+func fileName(job *svc.Job, out svc.JobOutput) string {
+	name := odd.ReplaceAllString(job.JobID+"-"+out.ID, "_")
+	if u, err := url.Parse(string(out.MediaURL)); err == nil {
+		if ext := odd.ReplaceAllString(path.Ext(u.Path), ""); ext != "" {
+			name += "." + ext
+		}
+	}
+	return name
+}

@@ -1,0 +1,129 @@
+// Command observability shows where logs, traces and metrics of the library come
+// from, on a fake of the service inside this program:
+//
+//	go run ./examples/observability            # telemetry on stdout, logs on stderr
+//	go run ./examples/observability -v 2>&1 >/dev/null
+//
+// Three hooks of the library are enough. The logger of svc.WithLogger gets a line
+// for each exchange and each retry. The transport of svc.WithTransportWrapper, here
+// the one of otelhttp, makes a span and a metric of each; svc.RouteFromContext gives
+// it a name for them, since an address with an id in it is not fit for that. The
+// function of svc.WithAttemptHook knows what a transport cannot: which attempt it
+// was, and under which id the service knows it.
+//
+// No secret gets into any of it. Two come near: the token is in a header, which
+// otelhttp leaves alone, and the signature of a presigned link is in the query of
+// an address, which otelhttp records, and which the library hides from it.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"go.opentelemetry.io/otel/exporters/stdout/stdoutmetric"
+	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+func main() {
+	verbose := flag.Bool("v", false, "log each exchange")
+	flag.Parse()
+	level := slog.LevelInfo
+	if *verbose {
+		level = slog.LevelDebug
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	srv := svctest.NewServer(svctest.WithDeployTime(2 * time.Second))
+	err := run(ctx, srv, os.Stdout, slog.New(withTraceID{slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})}))
+	srv.Close()
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "observability:", err)
+		os.Exit(1)
+	}
+}
+
+// run does some work on srv and writes what it saw to out, which must bear two
+// writers at once.
+func run(ctx context.Context, srv *svctest.Server, out io.Writer, logger *slog.Logger) (err error) {
+	spans, err := stdouttrace.New(stdouttrace.WithWriter(out))
+	if err != nil {
+		return err
+	}
+	numbers, err := stdoutmetric.New(stdoutmetric.WithWriter(out))
+	if err != nil {
+		return err
+	}
+	t := newTelemetry(spans, sdkmetric.NewPeriodicReader(numbers))
+	// The last numbers and spans are written although ctx may have ended.
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if shutErr := t.shutdown(ctx); err == nil {
+			err = shutErr
+		}
+	}()
+
+	srv.Fault("GET", svctest.RouteFlavors, svctest.Unavailable(1)) // a retry, to have one to look at
+	// On the real service: svc.NewClientFromEnv(t.options(logger)...)
+	client := srv.Client(t.options(logger)...)
+	if err := t.span(ctx, "deploy", func(ctx context.Context) error { return deploy(ctx, client, logger) }); err != nil {
+		return err
+	}
+	return t.span(ctx, "file", func(ctx context.Context) error { return file(ctx, client) })
+}
+
+func deploy(ctx context.Context, client *svc.Client, logger *slog.Logger) error {
+	flavors, err := client.Flavors.Find(ctx, svc.FlavorQuery{MinAvailable: 1})
+	if err != nil {
+		return err
+	}
+	if len(flavors) == 0 {
+		return errors.New("nothing in stock")
+	}
+	service, err := client.InferenceServices.Deploy(ctx, svc.CreateInferenceServiceRequest{
+		Name: "demo",
+		ResourceMetadata: svc.CreateResourceMetadata{
+			FlavorID: flavors[0].FlavorID, ScaleType: svc.ScaleTypeManual, TargetInstanceNumber: 1,
+		},
+		DeployMetadata: svc.CreateDeployMetadata{ImageURL: "registry.example/app:1", Port: 8000, GPUNum: 1},
+	}, &svc.DeployOptions{
+		DeleteOnFailure: true,
+		OnCreate: func(s *svc.InferenceService) error {
+			logger.InfoContext(ctx, "created", "service_id", s.ServiceID)
+			return nil
+		},
+		WaitOptions: svc.WaitOptions{OnPoll: func(p svc.Poll) {
+			logger.InfoContext(ctx, "waiting", "service_id", p.ID, "status", p.Status, "elapsed", p.Elapsed, "error", p.Err)
+		}},
+	})
+	if err != nil {
+		return err
+	}
+	return client.InferenceServices.Delete(ctx, service.ServiceID)
+}
+
+func file(ctx context.Context, client *svc.Client) error {
+	result, err := client.Files.Upload(ctx, svc.UploadRequest{
+		FileName: "data.jsonl", Purpose: svc.FilePurposeFineTune, Body: bytes.NewReader(make([]byte, 1<<20)),
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := client.Files.Download(ctx, result.FileID, io.Discard, nil); err != nil {
+		return err
+	}
+	return client.Files.Delete(ctx, result.FileID)
+}

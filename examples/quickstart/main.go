@@ -1,0 +1,232 @@
+// Command quickstart does the main job of the library once: it picks a GPU
+// flavor, deploys a container image on it, waits until the endpoint is
+// available, scales it and deletes it; then it uploads a small file and reads it
+// back.
+//
+//	go run ./examples/quickstart
+//
+// runs it on a fake of the service inside this program: nothing is rented, and
+// no network is needed. With SVC_BASE_URL and SVC_API_TOKEN set it runs on the
+// real service, where instances are billed; -image is needed then. What it made
+// is deleted again, also on failure and on Ctrl-C; a second Ctrl-C ends it as it is.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+func main() {
+	image := flag.String("image", "", "container image to deploy (required on the real service)")
+	port := flag.Int("port", 8000, "port that the container listens on")
+	name := flag.String("name", "quickstart", "name of the endpoint")
+	timeout := flag.Duration("timeout", 30*time.Minute, "limit for everything together")
+	flag.Parse()
+
+	client, closeFake, err := connect(image)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "quickstart:", err)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithTimeout(ctx, *timeout)
+
+	out := newProgress(os.Stdout)
+	err = endpoint(ctx, client, out, *name, *image, *port)
+	if err == nil {
+		err = file(ctx, client, out)
+	}
+	code := 0
+	switch {
+	case err == nil:
+		out.say("All done.")
+	case errors.Is(ctx.Err(), context.Canceled):
+		out.say("Interrupted: %v", err)
+		code = 130
+	default:
+		out.say("Failed: %v", err)
+		code = 1
+	}
+	cancel()
+	closeFake()
+	os.Exit(code)
+}
+
+// connect makes a client of the real service if the environment names it, and
+// else starts a fake one.
+func connect(image *string) (client *svc.Client, done func(), err error) {
+	if os.Getenv("SVC_BASE_URL") != "" {
+		if *image == "" {
+			return nil, nil, errors.New("-image is needed on the real service: which container image is to run?")
+		}
+		client, err = svc.NewClientFromEnv()
+		if err == nil {
+			fmt.Printf("Using %v.\nThe instances that this program starts are BILLED until they are deleted; it deletes them when it ends.\n\n", client)
+		}
+		return client, func() {}, err
+	}
+	if *image == "" {
+		*image = "registry.example/app:1"
+	}
+	fmt.Print("SVC_BASE_URL is not set: using a fake of the service inside this program. Nothing is rented.\n\n")
+	srv := svctest.NewServer(svctest.WithDeployTime(time.Second))
+	return srv.Client(), srv.Close, nil
+}
+
+// endpoint deploys, scales and deletes an endpoint.
+func endpoint(ctx context.Context, client *svc.Client, out *progress, name, image string, port int) (err error) {
+	flavors, err := client.Flavors.Find(ctx, svc.FlavorQuery{MinAvailable: 2})
+	if err != nil {
+		return err
+	}
+	if len(flavors) == 0 {
+		return errors.New("no flavor has two instances available now")
+	}
+	flavor := flavors[0]
+	out.say("Cheapest flavor with two instances available: %s (%s, CUDA %s, %v USD per unit).",
+		flavor.FlavorID, flavor.DisplayName, flavor.MetaInfo.CUDA, flavor.Billing.USDPriceUnit)
+
+	wait := svc.WaitOptions{MinInterval: 250 * time.Millisecond, OnPoll: func(p svc.Poll) {
+		out.update("  %s: %s after %v", p.ID, orElse(p.Status, fmt.Sprint(p.Err)), p.Elapsed.Round(100*time.Millisecond))
+	}}
+	out.say("Deploying %s ...", image)
+	service, err := client.InferenceServices.Deploy(ctx, svc.CreateInferenceServiceRequest{
+		Name:        name,
+		PaymentType: svc.PaymentTypeUSD,
+		ResourceMetadata: svc.CreateResourceMetadata{
+			FlavorID: flavor.FlavorID, ScaleType: svc.ScaleTypeManual, TargetInstanceNumber: 1,
+		},
+		DeployMetadata: svc.CreateDeployMetadata{ImageURL: image, Port: port, GPUNum: 1},
+	}, &svc.DeployOptions{
+		WaitOptions:     wait,
+		DeleteOnFailure: true,
+		OnCreate: func(s *svc.InferenceService) error {
+			out.say("Created %s.", s.ServiceID)
+			return nil
+		},
+		OnCleanUp: func(id string) { out.say("Deleting %s ...", id) },
+	})
+	if err != nil {
+		return err
+	}
+	id := service.ServiceID
+	defer func() { err = errors.Join(err, remove(ctx, client, out, id)) }()
+	out.say("Endpoint %s is %s.", id, service.Status)
+	if url, err := client.InferenceServices.URL(id); err == nil {
+		out.say("It is reached at %s.", url)
+	}
+
+	out.say("Scaling to 2 instances ...")
+	service, err = client.InferenceServices.ScaleAndWait(ctx, id, 2, &wait)
+	if err != nil {
+		return err
+	}
+	out.say("Endpoint %s has %d instances.", id, service.ResourceMetadata.TargetInstanceNumber)
+	return nil
+}
+
+// remove deletes an endpoint although ctx may have ended.
+func remove(ctx context.Context, client *svc.Client, out *progress, id string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	out.say("Deleting %s ...", id)
+	if err := client.InferenceServices.Delete(ctx, id); err != nil {
+		return fmt.Errorf("%s may still be running and billed: %w", id, err)
+	}
+	if err := client.InferenceServices.WaitUntilDeleted(ctx, id, nil); err != nil {
+		return err
+	}
+	out.say("Endpoint %s is gone.", id)
+	return nil
+}
+
+// file uploads a small file, reads it back and deletes it.
+func file(ctx context.Context, client *svc.Client, out *progress) (err error) {
+	contents := []byte(`{"prompt": "a lighthouse at dusk"}` + "\n")
+	upload, err := client.Files.Upload(ctx, svc.UploadRequest{
+		FileName: "quickstart.jsonl", Purpose: svc.FilePurposeFineTune, Body: bytes.NewReader(contents),
+		UploadOptions: svc.UploadOptions{DeleteOnFailure: true},
+	})
+	if err != nil {
+		return err
+	}
+	id := upload.FileID
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		if gone := client.Files.Delete(ctx, id); gone != nil {
+			err = errors.Join(err, fmt.Errorf("file %s is left behind: %w", id, gone))
+			return
+		}
+		out.say("File %s is deleted.", id)
+	}()
+	out.say("Uploaded %d bytes as file %s.", upload.Bytes, id)
+
+	files, err := client.Files.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if f.ID == id {
+			out.say("  on record: %s %s (%s)", f.ID, f.FileName, f.Purpose)
+		}
+	}
+	var back bytes.Buffer
+	if _, err := client.Files.Download(ctx, id, &back, nil); err != nil {
+		return err
+	}
+	if !bytes.Equal(back.Bytes(), contents) {
+		return errors.New("the file came back changed")
+	}
+	out.say("Downloaded it again: the same bytes.")
+	return nil
+}
+
+// progress writes lines. On a terminal, an update takes the place of the one
+// before.
+type progress struct {
+	w        io.Writer
+	terminal bool
+	pending  bool
+}
+
+func newProgress(f *os.File) *progress {
+	info, err := f.Stat()
+	return &progress{w: f, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0}
+}
+
+func (p *progress) say(format string, args ...any) {
+	if p.pending {
+		_, _ = fmt.Fprintln(p.w)
+		p.pending = false
+	}
+	_, _ = fmt.Fprintf(p.w, format+"\n", args...)
+}
+
+func (p *progress) update(format string, args ...any) {
+	if !p.terminal {
+		p.say(format, args...)
+		return
+	}
+	_, _ = fmt.Fprintf(p.w, "\r\033[K"+format, args...)
+	p.pending = true
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}

@@ -1,0 +1,210 @@
+// Command upload sends a file, or what it reads from standard input, to the
+// service, prints the id to refer to it by, and fetches contents back:
+//
+//	go run ./examples/upload data.jsonl
+//	produce | go run ./examples/upload --name data.jsonl -
+//	go run ./examples/upload download file-1 copy.jsonl
+//
+// with SVC_BASE_URL and SVC_API_TOKEN in the environment. With --fake it runs on
+// a fake of the service inside the program, with slow storage so that there is
+// some progress to see, and with a file to download:
+//
+//	go run ./examples/upload --fake go.sum
+//	go run ./examples/upload download --fake file-1 sample.bin
+//
+// Only the id, or with "download ID -" the contents, go to standard output.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the second Ctrl-C ends the program at once
+	t := &tool{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal(int(os.Stderr.Fd()))}
+	os.Exit(t.run(ctx, os.Args))
+}
+
+// tool is one run of the program.
+type tool struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	terminal       bool         // stderr is one
+	options        []svc.Option // more of them, for tests
+}
+
+// usageError is a mistake in the command line or the environment.
+type usageError struct{ error }
+
+// run is the whole program: it returns the exit code.
+func (t *tool) run(ctx context.Context, args []string) int {
+	usage := func(_ context.Context, _ *cli.Command, err error, _ bool) error { return usageError{err} }
+	root := &cli.Command{
+		Name: "upload", Usage: "upload a file; prints its id", UsageText: "upload [options] FILE|-\nupload download [options] ID FILE|-",
+		Description: "The token is read from the environment variable SVC_API_TOKEN.\nExit codes: 0 done, 1 failed, 2 usage, 130 interrupted.",
+		Writer:      t.stdout, ErrWriter: t.stderr,
+		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // this function does it
+		OnUsageError:   usage,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "base-url", Usage: "address of the service", Sources: cli.EnvVars("SVC_BASE_URL")},
+			&cli.BoolFlag{Name: "fake", Usage: "use a fake of the service", Sources: cli.EnvVars("SVC_FAKE")},
+			&cli.StringFlag{Name: "name", Usage: "name of the record; by default that of the file", Local: true},
+			&cli.StringFlag{Name: "purpose", Usage: "what the file is for", Value: string(svc.FilePurposeFineTune), Local: true},
+			&cli.StringFlag{Name: "id", Usage: "upload the contents of this record, after an upload that failed", Local: true},
+		},
+		Action: t.upload,
+		Commands: []*cli.Command{{
+			Name: "download", Usage: "download a file", ArgsUsage: "ID FILE|-", OnUsageError: usage, Action: t.download,
+		}},
+	}
+	err := root.Run(ctx, args)
+	if err == nil {
+		return 0
+	}
+	_, _ = fmt.Fprintln(t.stderr, "upload:", err)
+	switch {
+	case errors.As(err, new(usageError)):
+		return 2
+	case errors.Is(ctx.Err(), context.Canceled):
+		return 130
+	}
+	return 1
+}
+
+// connect makes the client. The token comes from the environment only: a command
+// line can be read by every user of a machine.
+func (t *tool) connect(cmd *cli.Command) (client *svc.Client, stop func(), err error) {
+	baseURL, token := cmd.String("base-url"), os.Getenv("SVC_API_TOKEN")
+	stop = func() {}
+	if cmd.Bool("fake") {
+		srv := svctest.NewServer()
+		srv.AddZeroFile("sample.bin", "fine-tune", 8<<20)
+		srv.Fault("*", svctest.RouteStorage, svctest.Fault{Rate: 4 << 20, Times: -1})
+		baseURL, token, stop = srv.URL(), srv.Token(), srv.Close
+	}
+	if baseURL == "" || token == "" {
+		return nil, nil, usageError{errors.New("set SVC_BASE_URL and SVC_API_TOKEN, or try --fake")}
+	}
+	client, err = svc.NewClient(baseURL, append([]svc.Option{svc.WithToken(token)}, t.options...)...)
+	if err != nil {
+		return nil, nil, usageError{err}
+	}
+	return client, stop, nil
+}
+
+func (t *tool) upload(ctx context.Context, cmd *cli.Command) error {
+	if cmd.Args().Len() != 1 {
+		return usageError{errors.New("name one file to upload, or - for standard input")}
+	}
+	path, name := cmd.Args().First(), cmd.String("name")
+	body := t.stdin
+	if path == "-" {
+		if name == "" && cmd.String("id") == "" {
+			return usageError{errors.New("standard input needs a --name")}
+		}
+	} else {
+		f, err := os.Open(path)
+		if err != nil {
+			return usageError{err}
+		}
+		defer f.Close()
+		body = f
+		if name == "" {
+			name = filepath.Base(path)
+		}
+	}
+	client, stop, err := t.connect(cmd)
+	if err != nil {
+		return err
+	}
+	defer stop()
+
+	bar := newBar(t.stderr, t.terminal, "uploading")
+	opts := svc.UploadOptions{Progress: bar.progress}
+	var result *svc.UploadResult
+	if id := cmd.String("id"); id != "" { // an earlier upload left a record without its contents
+		result, err = client.Files.PutFile(ctx, id, body, &opts)
+	} else {
+		purpose := svc.FilePurpose(cmd.String("purpose"))
+		result, err = client.Files.Upload(ctx, svc.UploadRequest{FileName: name, Purpose: purpose, Body: body, UploadOptions: opts})
+	}
+	bar.end()
+	if err != nil {
+		return errors.Join(err, hint(ctx, client, err, path))
+	}
+	_, _ = fmt.Fprintf(t.stderr, "uploaded %d bytes\n", result.Bytes)
+	_, err = fmt.Fprintln(t.stdout, result.FileID)
+	return err
+}
+
+// hint says how to go on after a failure, and nil if there is nothing to say.
+func hint(ctx context.Context, client *svc.Client, err error, path string) error {
+	failure, ok := errors.AsType[*svc.UploadError](err)
+	switch {
+	case !ok || failure.Stage == svc.UploadStageBody:
+		return nil // nothing was sent
+	case failure.FileID != "":
+		return fmt.Errorf("to go on with the same record: upload --id %s %s", failure.FileID, path)
+	case !errors.Is(err, svc.ErrOutcomeUnknown):
+		return nil
+	}
+	// A record may have been made. Unlike endpoints, files can be listed.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	files, listErr := client.Files.List(ctx)
+	if listErr != nil {
+		return fmt.Errorf("there may be a record named %q now, and the list of files cannot be read: %w", failure.FileName, listErr)
+	}
+	text := "no record has that name: the upload can be repeated"
+	for _, f := range files {
+		if f.FileName == failure.FileName {
+			text = fmt.Sprintf("a record has that name; if it is not an older one, go on with: upload --id %s %s", f.ID, path)
+		}
+	}
+	return errors.New(text)
+}
+
+func (t *tool) download(ctx context.Context, cmd *cli.Command) error {
+	if cmd.Args().Len() != 2 {
+		return usageError{errors.New("name the id to download, and the file to write to or - for standard output")}
+	}
+	id, path := cmd.Args().Get(0), cmd.Args().Get(1)
+	client, stop, err := t.connect(cmd)
+	if err != nil {
+		return err
+	}
+	defer stop()
+
+	bar := newBar(t.stderr, t.terminal, "downloading")
+	opts := &svc.DownloadOptions{Progress: bar.progress}
+	var n int64
+	if path == "-" {
+		n, err = client.Files.Download(ctx, id, t.stdout, opts)
+	} else {
+		n, err = client.Files.DownloadFile(ctx, id, path, opts)
+	}
+	bar.end()
+	if err != nil {
+		if path != "-" {
+			err = fmt.Errorf("%w\n%s is as it was before: the download can be repeated", err, path)
+		}
+		return err
+	}
+	_, _ = fmt.Fprintf(t.stderr, "downloaded %d bytes\n", n)
+	return nil
+}

@@ -1,0 +1,138 @@
+package svc_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"gopkg.in/h2non/gock.v1"
+
+	"example.com/svc"
+)
+
+// gocked is a client whose calls gock answers, and nobody else.
+func gocked(t *testing.T, opts ...svc.Option) *svc.Client {
+	t.Helper()
+	hc := &http.Client{Transport: failing{t}}
+	gock.InterceptClient(hc)
+	client := clientAt(t, "https://api.test", append([]svc.Option{svc.WithHTTPClient(hc)}, opts...)...)
+	t.Cleanup(func() {
+		gock.RestoreClient(hc)
+		gock.CleanUnmatchedRequest()
+		gock.Off() // it takes over the default transport, too
+	})
+	return client
+}
+
+// failing stands where the network would be.
+type failing struct{ t *testing.T }
+
+func (f failing) RoundTrip(r *http.Request) (*http.Response, error) {
+	f.t.Errorf("%s %s went to the network", r.Method, r.URL.Path)
+	return nil, errors.New("no network")
+}
+
+// Mocks are used up in order, retries included; what none of them matches is an
+// error and reaches no network.
+func TestB46_Gock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := gocked(t)
+		gock.New("https://api.test").Get("^/v1/inference-service/svc-1$").MatchHeader("Authorization", "^Bearer "+testToken+"$").
+			Reply(503).SetHeader("Retry-After", "2").JSON(map[string]string{"message": "busy"})
+		gock.New("https://api.test").Get("^/v1/inference-service/svc-1$").Reply(200).BodyString(serviceJSON)
+		gock.New("https://api.test").Put("^/v1/inference-service/svc-1$").JSON(map[string]any{"resource_metadata": map[string]string{"target_instance_number": "2"}}).
+			Reply(200).BodyString(serviceJSON)
+		start := time.Now()
+		require.NoError(t, opGet.do(t.Context(), client))
+		require.GreaterOrEqual(t, time.Since(start), 2*time.Second)
+		require.NoError(t, opUpdate.do(t.Context(), client))
+		require.True(t, gock.IsDone(), "mocks left over")
+		require.False(t, gock.HasUnmatchedRequest())
+
+		err := opDelete.do(t.Context(), client)
+		require.ErrorIs(t, err, gock.ErrCannotMatch)
+		require.True(t, gock.HasUnmatchedRequest())
+	})
+	t.Run("create", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			client := gocked(t)
+			gock.New("https://api.test").Post("^/v1/inference-service$").Times(2).Reply(502).BodyString("<html>")
+			require.ErrorIs(t, opCreate.do(t.Context(), client), svc.ErrOutcomeUnknown)
+			require.True(t, gock.IsPending(), "the second mock was not asked for")
+		})
+	})
+}
+
+// A client that gock no longer looks after has a transport like any other.
+func TestB46_GockTakenOff(t *testing.T) {
+	srv := httptest.NewServer(jsonAnswer(200, serviceJSON))
+	defer srv.Close()
+	hc := new(http.Client)
+	gock.InterceptClient(hc)
+	client := clientAt(t, srv.URL, svc.WithHTTPClient(hc))
+	gock.RestoreClient(hc)
+	gock.Off()
+	require.NoError(t, opGet.do(t.Context(), client))
+}
+
+// Transports made by hand leave out what net/http would fill in.
+func TestB46_SparseTransport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, tt := range map[string]struct {
+			resp *http.Response
+			op   operation
+			want error
+		}{
+			"no body":         {&http.Response{StatusCode: 204}, opDelete, nil},
+			"no body, 404":    {&http.Response{StatusCode: 404}, opGet, svc.ErrNotFound},
+			"no body, 503":    {&http.Response{StatusCode: 503}, opGet, svc.ErrServer},
+			"no body, create": {&http.Response{StatusCode: 201}, opCreate, svc.ErrOutcomeUnknown},
+			"no length":       {&http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(serviceJSON))}, opGet, nil},
+			"nothing":         {nil, opCreate, svc.ErrOutcomeUnknown},
+		} {
+			rt := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+				if r.Body != nil {
+					_, _ = io.Copy(io.Discard, r.Body)
+				}
+				return tt.resp, nil
+			})
+			var resp svc.Response
+			require.ErrorIs(t, tt.op.do(t.Context(), clientOn(t, rt), svc.WithResponse(&resp)), tt.want, name)
+			if tt.resp != nil {
+				require.Equal(t, tt.resp.StatusCode, resp.StatusCode)
+			}
+		}
+	})
+}
+
+// Clients of parallel tests do not disturb each other, and neither does the end
+// of one's server.
+func TestB46_Parallel(t *testing.T) {
+	var ended atomic.Int32
+	t.Run("all", func(t *testing.T) {
+		for range 20 {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				first, second := httptest.NewServer(jsonAnswer(200, serviceJSON)), httptest.NewServer(jsonAnswer(200, serviceJSON))
+				defer second.Close()
+				one, two := clientAt(t, first.URL), clientAt(t, second.URL)
+				require.NoError(t, opGet.do(t.Context(), one))
+				require.NoError(t, opGet.do(t.Context(), two))
+				first.Close()
+				one.CloseIdleConnections()
+				for range 5 {
+					require.NoError(t, opGet.do(t.Context(), two, svc.WithMaxAttempts(1)))
+				}
+				ended.Add(1)
+			})
+		}
+	})
+	require.EqualValues(t, 20, ended.Load())
+}

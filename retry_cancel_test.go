@@ -1,0 +1,229 @@
+package svc_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+var errStop = errors.New("the user pressed stop")
+
+// limiter is a rate limiter.
+type limiter func(ctx context.Context) error
+
+func (l limiter) Wait(ctx context.Context) error { return l(ctx) }
+
+// Wherever a call stands, the end of its ctx ends it at once, is its error, and
+// gives the cause.
+func TestB06_EndOfContext(t *testing.T) {
+	asked := reply{status: 503, body: `{"message":"down"}`, header: map[string]string{"Retry-After": "25"}}
+	tokens := []svc.Option{svc.WithTokenSource(func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })}
+	limits := []svc.Option{svc.WithRateLimiter(limiter(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }))}
+	short := []svc.Option{tries(5, time.Second)}
+	for name, tt := range map[string]struct {
+		op       operation
+		replies  []reply
+		opts     []svc.Option
+		attempts int
+		last     int  // status of the last answer, if there is one
+		unknown  bool // the outcome
+	}{
+		"get, in flight":              {opGet, []reply{{after: ages}}, nil, 1, 0, false},
+		"get, within the answer":      {opGet, []reply{{status: 200, body: "{", stall: true}}, nil, 1, 0, false},
+		"get, within an error":        {opGet, []reply{{status: 404, body: "{", stall: true}}, nil, 1, 404, false},
+		"get, after an answer":        {opGet, []reply{asked}, nil, 1, 503, false},
+		"get, after a lost answer":    {opGet, []reply{lost}, nil, 1, 0, false},
+		"get, after a cut answer":     {opGet, []reply{cutShort}, nil, 1, 0, false},
+		"get, after a refusal":        {opGet, []reply{refused}, nil, 1, 0, false},
+		"get, after no answer":        {opGet, []reply{{after: ages}}, []svc.Option{svc.WithTimeout(time.Second)}, 1, 0, false},
+		"get, second in flight":       {opGet, []reply{lost, {after: ages}}, short, 2, 0, false},
+		"delete, in flight":           {opDelete, []reply{{after: ages}}, nil, 1, 0, false},
+		"delete, after a lost answer": {opDelete, []reply{lost}, nil, 1, 0, false},
+		"update, after an answer":     {opUpdate, []reply{asked}, nil, 1, 503, false},
+		"create, in flight":           {opCreate, []reply{{after: ages}}, nil, 1, 0, true},
+		"create, within the answer":   {opCreate, []reply{{status: 201, body: `{"service_id":"svc-1"`, stall: true}}, nil, 1, 201, true},
+		"create, busy":                {opCreate, []reply{{status: 429}}, nil, 1, 429, false},
+		"create, after a refusal":     {opCreate, []reply{refused}, nil, 1, 0, false},
+		"create, before it is sent":   {opCreate, []reply{{after: ages, unsent: true}}, nil, 1, 0, false},
+		"create, second in flight":    {opCreate, []reply{{status: 429}, {after: ages}}, short, 2, 0, true},
+		"get, held by the limiter":    {opGet, nil, limits, 0, 0, false},
+		"create, held by the limiter": {opCreate, nil, limits, 0, 0, false},
+		"get, waiting for a token":    {opGet, nil, tokens, 0, 0, false},
+		"create, waiting for a token": {opCreate, nil, tokens, 0, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for end, makeCtx := range map[error]func(ctx context.Context, d time.Duration) (context.Context, func()){
+				context.Canceled: func(ctx context.Context, d time.Duration) (context.Context, func()) {
+					ctx, cancel := context.WithCancelCause(ctx)
+					time.AfterFunc(d, func() { cancel(errStop) })
+					return ctx, func() { cancel(nil) }
+				},
+				// A deadline that could be seen would end the call before.
+				context.DeadlineExceeded: func(ctx context.Context, d time.Duration) (context.Context, func()) {
+					ctx, cancel := context.WithTimeoutCause(ctx, d, errStop)
+					return noDeadline{ctx}, cancel
+				},
+			} {
+				synctest.Test(t, func(t *testing.T) {
+					const patience = 1200 * time.Millisecond
+					opts := append([]svc.Option{svc.WithRetry(svc.RetryPolicy{MinDelay: 5 * time.Second})}, tt.opts...)
+					s := play(t, tt.replies...)
+					ctx, cancel := makeCtx(t.Context(), patience)
+					defer cancel()
+					start := time.Now()
+					var resp svc.Response
+					err := tt.op.do(ctx, s.client(opts...), svc.WithResponse(&resp))
+					require.Equal(t, patience, time.Since(start))
+					if tt.last == 404 { // said all there is to know
+						require.ErrorIs(t, err, svc.ErrNotFound)
+						return
+					}
+					require.ErrorIs(t, err, end)
+					require.ErrorIs(t, err, errStop)
+					require.NotErrorIs(t, err, svc.ErrTimeout)
+					require.Equal(t, tt.unknown, errors.Is(err, svc.ErrOutcomeUnknown), "%v", err)
+					e := errorAs[*svc.TransportError](t, err)
+					require.Equal(t, tt.attempts, e.Attempts)
+					require.Equal(t, tt.attempts, resp.Attempts)
+					require.Len(t, s.seen(), tt.attempts)
+					if tt.last < 400 {
+						require.Nil(t, e.Last)
+						return
+					}
+					require.Equal(t, tt.last, resp.StatusCode)
+					require.Equal(t, tt.last, errorAs[*svc.Error](t, err).StatusCode)
+					_, told, _ := strings.Cut(e.Last.Error(), "}: ")
+					require.ErrorContains(t, err, end.Error()+": "+errStop.Error()+", while waiting to try again after "+told)
+				})
+			}
+		})
+	}
+}
+
+type noDeadline struct{ context.Context }
+
+func (noDeadline) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// A ctx that has ended sends nothing.
+func TestB06_ContextEndedBefore(t *testing.T) {
+	cancelled, cancel := context.WithCancelCause(t.Context())
+	cancel(errStop)
+	late, cancelLate := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancelLate()
+	asked := 0
+	source := svc.WithTokenSource(func(context.Context) (string, error) { asked++; return testToken, nil })
+	for ctx, want := range map[context.Context]error{cancelled: context.Canceled, late: context.DeadlineExceeded} {
+		for _, op := range operations {
+			err := op.do(ctx, play(t).client(source))
+			require.ErrorIs(t, err, want)
+			require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
+			require.Equal(t, ctx == cancelled, errors.Is(err, errStop))
+			require.Zero(t, errorAs[*svc.TransportError](t, err).Attempts, "nothing was sent")
+		}
+	}
+	require.Zero(t, asked)
+}
+
+// The limit of an attempt and the end of ctx are two things.
+func TestTimeouts(t *testing.T) {
+	const s = time.Second
+	silent, stalled := reply{after: ages}, reply{status: 200, body: "{", stall: true}
+	limit := func(d time.Duration) []svc.Option { return []svc.Option{svc.WithTimeout(d)} }
+	for name, tt := range map[string]struct {
+		opts    []svc.Option
+		hc      time.Duration // Timeout of the caller's http.Client
+		ctx     time.Duration
+		reply   reply
+		want    error
+		elapsed time.Duration
+		tries   int
+	}{
+		"default":                        {nil, 0, 0, silent, svc.ErrTimeout, 61 * s, 2},
+		"zero is the default":            {append(limit(s), limit(0)...), 0, 0, silent, svc.ErrTimeout, 61 * s, 2},
+		"set":                            {limit(10 * s), 0, 0, silent, svc.ErrTimeout, 21 * s, 2},
+		"within the answer":              {limit(10 * s), 0, 0, stalled, svc.ErrTimeout, 21 * s, 2},
+		"longer than the default":        {limit(90 * s), 0, 0, silent, svc.ErrTimeout, 181 * s, 2},
+		"the client's is shorter":        {limit(10 * s), 3 * s, 0, silent, svc.ErrTimeout, 7 * s, 2},
+		"the client's is longer":         {limit(10 * s), 60 * s, 0, silent, svc.ErrTimeout, 21 * s, 2},
+		"ctx ends first":                 {nil, 0, 5 * s, silent, context.DeadlineExceeded, 5 * s, 1},
+		"ctx ends within the answer":     {nil, 0, 5 * s, stalled, context.DeadlineExceeded, 5 * s, 1},
+		"ctx ends the second attempt":    {limit(10 * s), 0, 15 * s, silent, context.DeadlineExceeded, 15 * s, 2},
+		"ctx leaves no time for another": {limit(10 * s), 0, 11 * s, silent, svc.ErrTimeout, 10 * s, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx := t.Context()
+				if tt.ctx > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tt.ctx)
+					defer cancel()
+				}
+				service := loop(t, tt.reply)
+				hc := svc.WithHTTPClient(&http.Client{Transport: service, Timeout: tt.hc})
+				start := time.Now()
+				err := opGet.do(ctx, clientAt(t, "https://api.test", append(tt.opts, hc, tries(2, s))...))
+				require.Equal(t, tt.elapsed, time.Since(start))
+				require.Len(t, service.seen(), tt.tries)
+				require.Equal(t, tt.want == svc.ErrTimeout, errors.Is(err, svc.ErrTimeout), "%v", err)
+				require.Equal(t, tt.want == context.DeadlineExceeded, errors.Is(err, context.DeadlineExceeded), "%v", err)
+				require.NotErrorIs(t, err, context.Canceled)
+				var timeout net.Error
+				require.ErrorAs(t, err, &timeout)
+				require.True(t, timeout.Timeout())
+			})
+		})
+	}
+}
+
+// The limit is for an attempt, not for a call: slow answers and long delays add up.
+func TestTimeoutIsOfOneAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow, good := status(503), opGet.ok
+		slow.after, good.after = 9*time.Second, 9*time.Second
+		s := play(t, slow, slow, good)
+		require.NoError(t, opGet.do(t.Context(), s.client(svc.WithTimeout(10*time.Second), tries(3, 20*time.Second))))
+	})
+}
+
+// Before there is a connection nothing can have been created, whatever ends the
+// wait for one.
+func TestCreateBeforeThereIsAConnection(t *testing.T) {
+	for name, dial := range map[string]func(ctx context.Context) (net.Conn, error){
+		"dialling": func(ctx context.Context) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+		"handshake": func(context.Context) (net.Conn, error) { // the other end never says a word
+			conn, other := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, other) }()
+			return conn, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
+				defer tr.CloseIdleConnections()
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				err := opCreate.do(ctx, clientOn(t, tr))
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
+
+				err = opCreate.do(t.Context(), clientOn(t, tr, svc.WithTimeout(time.Second), tries(3, time.Second)))
+				require.ErrorIs(t, err, svc.ErrTimeout)
+				require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
+				require.Equal(t, 3, errorAs[*svc.TransportError](t, err).Attempts)
+			})
+		})
+	}
+}

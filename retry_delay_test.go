@@ -1,0 +1,229 @@
+package svc_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// A delay is drawn evenly between MinDelay and a bound that doubles from attempt
+// to attempt up to MaxDelay.
+func TestDelays(t *testing.T) {
+	const s = time.Second
+	for name, tt := range map[string]struct {
+		policy svc.RetryPolicy
+		min    time.Duration
+		bounds []time.Duration
+	}{
+		"default":               {svc.RetryPolicy{MaxAttempts: 9}, s / 2, []time.Duration{s, 2 * s, 4 * s, 8 * s, 16 * s, 30 * s, 30 * s, 30 * s}},
+		"short":                 {svc.RetryPolicy{MinDelay: s / 10, MaxDelay: s / 4}, s / 10, []time.Duration{s / 5, s / 4, s / 4, s / 4}},
+		"only the shortest":     {svc.RetryPolicy{MaxAttempts: 3, MinDelay: 40 * s}, 40 * s, []time.Duration{40 * s, 40 * s}},
+		"only the longest":      {svc.RetryPolicy{MaxAttempts: 3, MaxDelay: s / 5}, s / 5, []time.Duration{s / 5, s / 5}},
+		"longest above default": {svc.RetryPolicy{MaxAttempts: 8, MaxDelay: 45 * s}, s / 2, []time.Duration{s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 45 * s}},
+		"always the same":       {svc.RetryPolicy{MinDelay: s, MaxDelay: s}, s, []time.Duration{s, s, s, s}},
+		"beyond all bounds":     {svc.RetryPolicy{MaxAttempts: 2, MinDelay: 1 << 61, MaxDelay: 1<<63 - 1}, 1 << 61, []time.Duration{1 << 62}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				drawn := make([][]time.Duration, len(tt.bounds))
+				for range 200 {
+					service := loop(t, status(503))
+					require.Error(t, opGet.do(t.Context(), service.client(svc.WithRetry(tt.policy))))
+					gaps := service.gaps()
+					require.Len(t, gaps, len(tt.bounds))
+					for i, gap := range gaps {
+						drawn[i] = append(drawn[i], gap)
+					}
+					if name == "beyond all bounds" {
+						break // before the clock comes to its end
+					}
+				}
+				for i, bound := range tt.bounds {
+					low, high, width := slices.Min(drawn[i]), slices.Max(drawn[i]), bound-tt.min
+					require.GreaterOrEqual(t, low, tt.min)
+					require.LessOrEqual(t, high, bound)
+					if len(drawn[i]) > 1 {
+						require.LessOrEqual(t, low, tt.min+width/5, "the whole range is drawn from")
+						require.GreaterOrEqual(t, high, bound-width/5, "the whole range is drawn from")
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestB05_RetryAfter(t *testing.T) {
+	const s = time.Second
+	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // in every bubble
+	date := func(d time.Duration) string { return now.Add(d).Format(http.TimeFormat) }
+	for name, tt := range map[string]struct {
+		value, sent string
+		low, high   time.Duration // of the delay; both 0: the call ends at once
+		says        time.Duration
+	}{
+		"seconds":                      {value: "2", low: 2 * s, high: 2*s + s/5, says: 2 * s},
+		"below the shortest delay":     {value: "0.25", low: s / 4, high: s/4 + s/40, says: s / 4},
+		"the longest delay":            {value: "3", low: 3 * s, high: 3 * s, says: 3 * s},
+		"a fraction":                   {value: "1.5", low: 1500 * time.Millisecond, high: 1650 * time.Millisecond, says: 1500 * time.Millisecond},
+		"white space":                  {value: " 2 ", low: 2 * s, high: 2*s + s/5, says: 2 * s},
+		"date":                         {value: date(2 * s), low: 2 * s, high: 2*s + s/5, says: 2 * s},
+		"date by the service's clock":  {value: date(2*s - time.Hour), sent: date(-time.Hour), low: 2 * s, high: 2*s + s/5, says: 2 * s},
+		"date, the service is ahead":   {value: date(2*s + time.Hour), sent: date(time.Hour), low: 2 * s, high: 2*s + s/5, says: 2 * s},
+		"an hour":                      {value: "3600", says: time.Hour},
+		"beyond the longest delay":     {value: "4", says: 4 * s},
+		"a date beyond that":           {value: date(time.Hour), says: time.Hour},
+		"longer than a Duration holds": {value: "99999999999999999999", says: 100 * 365 * 24 * time.Hour},
+		"absent":                       {low: s, high: 2 * s},
+		"zero":                         {value: "0", low: s, high: 2 * s},
+		"negative":                     {value: "-5", low: s, high: 2 * s},
+		"not a number":                 {value: "NaN", low: s, high: 2 * s},
+		"nonsense":                     {value: "soon", low: s, high: 2 * s},
+		"a date that is over":          {value: date(-time.Hour), low: s, high: 2 * s},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, code := range []int{429, 503} {
+				synctest.Test(t, func(t *testing.T) {
+					busy := status(code)
+					busy.header = map[string]string{}
+					if tt.value != "" {
+						busy.header["Retry-After"] = tt.value
+					}
+					if tt.sent != "" {
+						busy.header["Date"] = tt.sent
+					}
+					policy := svc.WithRetry(svc.RetryPolicy{MinDelay: s, MaxDelay: 3 * s})
+					e := errorAs[*svc.Error](t, opGet.do(t.Context(), loop(t, busy).client(policy), svc.WithMaxAttempts(1)))
+					require.Equal(t, tt.says, e.RetryAfter)
+					service := loop(t, busy)
+					e = errorAs[*svc.Error](t, opGet.do(t.Context(), service.client(policy), svc.WithMaxAttempts(2)))
+					require.Equal(t, code, e.StatusCode)
+					if tt.low == 0 {
+						require.Empty(t, service.gaps())
+						require.Zero(t, time.Since(now), "the call ends at once")
+						return
+					}
+					require.GreaterOrEqual(t, service.gaps()[0], tt.low)
+					require.LessOrEqual(t, service.gaps()[0], tt.high)
+				})
+			}
+		})
+	}
+}
+
+// Where the delay would outlast the deadline of ctx the call ends at once, with
+// what it knows.
+func TestDelayThatOutlastsTheDeadline(t *testing.T) {
+	wait := func(code int, seconds string) reply {
+		return reply{status: code, header: map[string]string{"Retry-After": seconds}}
+	}
+	for name, tt := range map[string]struct {
+		replies []reply
+		want    error
+		elapsed time.Duration
+	}{
+		"backoff":                     {[]reply{status(503)}, svc.ErrServer, 0},
+		"Retry-After":                 {[]reply{wait(429, "3")}, svc.ErrRateLimited, 0},
+		"Retry-After to the deadline": {[]reply{wait(429, "2")}, svc.ErrRateLimited, 0},
+		"the second one":              {[]reply{wait(503, "1.8"), status(503)}, svc.ErrServer, 1800 * time.Millisecond},
+		"lost":                        {[]reply{lost}, errReset.Err, 0},
+		"refused":                     {[]reply{refused}, errRefused.Err, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				s := play(t, tt.replies...)
+				start := time.Now()
+				err := opGet.do(ctx, s.client(svc.WithRetry(svc.RetryPolicy{MinDelay: 2 * time.Second})))
+				require.ErrorIs(t, err, tt.want)
+				require.NotErrorIs(t, err, context.DeadlineExceeded)
+				require.NotErrorIs(t, err, svc.ErrTimeout)
+				require.InDelta(t, tt.elapsed, time.Since(start), float64(200*time.Millisecond))
+			})
+		})
+	}
+}
+
+// The retries of a client are limited as a whole: an outage uses them up,
+// successes fill them up again.
+func TestRetryBudget(t *testing.T) {
+	attempts := func(t *testing.T, c *svc.Client) int {
+		var resp svc.Response
+		_ = opGet.do(t.Context(), c, svc.WithResponse(&resp))
+		return resp.Attempts
+	}
+	for name, tt := range map[string]struct {
+		fault   reply
+		retries int
+	}{
+		"server errors": {status(503), 100},
+		"busy":          {status(429), 100},
+		"lost":          {lost, 100},
+		"refused":       {refused, 100},
+		"no answer":     {reply{after: ages}, 50},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				down := loop(t, tt.fault)
+				client, other := down.client(), down.client()
+				for range 40 {
+					attempts(t, client)
+				}
+				require.Len(t, down.seen(), 40+tt.retries)
+				start := time.Now()
+				require.Equal(t, 1, attempts(t, client))
+				require.Equal(t, tt.fault.after > 0, time.Since(start) > 0, "without retries there are no delays")
+				require.Equal(t, 5, attempts(t, other), "each client has its own")
+			})
+		})
+	}
+	t.Run("refilled by successes", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := loop(t, status(503))
+			client := s.client()
+			for range 40 {
+				attempts(t, client)
+			}
+			s.replies[0] = opGet.ok
+			for range 9 { // one more would be two retries' worth
+				require.Equal(t, 1, attempts(t, client))
+			}
+			s.replies[0] = status(503)
+			require.Equal(t, 2, attempts(t, client))
+			require.Equal(t, 1, attempts(t, client))
+		})
+	})
+	t.Run("a retry that helps costs nothing", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var replies []reply
+			for range 300 {
+				replies = append(replies, status(503), opGet.ok)
+			}
+			client := play(t, replies...).client()
+			for range 300 {
+				require.Equal(t, 2, attempts(t, client))
+			}
+		})
+	})
+	t.Run("never above its size", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := loop(t, opGet.ok)
+			client := s.client()
+			for range 300 {
+				attempts(t, client)
+			}
+			s.replies[0] = status(503)
+			for range 40 {
+				attempts(t, client)
+			}
+			require.Len(t, s.seen(), 300+40+100)
+		})
+	})
+}

@@ -1,0 +1,171 @@
+package svc_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// The body of a create, byte for byte: what is set is sent, what is not is absent.
+func TestServices_CreateBody(t *testing.T) {
+	for name, tt := range map[string]struct {
+		req  svc.CreateInferenceServiceRequest
+		want string
+	}{
+		"B39, all at zero": {
+			svc.CreateInferenceServiceRequest{Name: "n"},
+			`{"name":"n","resource_metadata":{"target_instance_number":0},"deploy_metadata":{"gpu_num":0}}`,
+		},
+		"everything": {
+			svc.CreateInferenceServiceRequest{
+				Name: "n", Description: "d", PaymentType: svc.PaymentTypeUSD,
+				ResourceMetadata: svc.CreateResourceMetadata{FlavorID: "f", ScaleType: svc.ScaleTypeManual, TargetInstanceNumber: 2},
+				DeployMetadata:   svc.CreateDeployMetadata{ImageURL: "registry.example/app:1", Command: "python serve.py", Port: 8000, GPUNum: 1},
+			},
+			`{"name":"n","description":"d","payment_type":"usd","resource_metadata":{"flavor_id":"f","scale_type":"manual","target_instance_number":2},"deploy_metadata":{"image_url":"registry.example/app:1","command":"python serve.py","port":8000,"gpu_num":1}}`,
+		},
+		"values not seen so far": {
+			svc.CreateInferenceServiceRequest{
+				Name: " ", PaymentType: "cny", ResourceMetadata: svc.CreateResourceMetadata{ScaleType: "auto"},
+				DeployMetadata: svc.CreateDeployMetadata{Port: 65535},
+			},
+			`{"name":" ","payment_type":"cny","resource_metadata":{"scale_type":"auto","target_instance_number":0},"deploy_metadata":{"port":65535,"gpu_num":0}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := play(t, opCreate.ok)
+			before := tt.req
+			record, err := s.client().InferenceServices.Create(t.Context(), tt.req)
+			require.NoError(t, err)
+			require.Equal(t, "svc-1", record.ServiceID)
+			r := s.seen()[0]
+			require.Equal(t, "POST /v1/inference-service", r.Method+" "+r.Path)
+			require.Equal(t, tt.want, r.Body)
+			require.Equal(t, []string{"application/json"}, r.Header["Content-Type"])
+			require.Equal(t, []string{"application/json"}, r.Header["Accept"])
+			require.Equal(t, before, tt.req)
+		})
+	}
+	// A shell command comes out as it went in.
+	const command = `sh -c "a && b > c; echo '<é文>'"`
+	s := play(t, opCreate.ok)
+	_, err := s.client().InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "n", DeployMetadata: svc.CreateDeployMetadata{Command: command}})
+	require.NoError(t, err)
+	var sent struct {
+		Deploy struct{ Command string } `json:"deploy_metadata"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.seen()[0].Body), &sent))
+	require.Equal(t, command, sent.Deploy.Command)
+}
+
+// An update sends the number as text, 0 too, and nothing else.
+func TestServices_UpdateBody(t *testing.T) {
+	for n, want := range map[int]string{0: "0", 1: "1", 1 << 40: "1099511627776"} {
+		s := play(t, opUpdate.ok, opUpdate.ok)
+		client := s.client()
+		_, err := client.InferenceServices.Scale(t.Context(), "svc-1", n)
+		require.NoError(t, err)
+		record, err := client.InferenceServices.Update(t.Context(), "svc-1", svc.UpdateInferenceServiceRequest{ResourceMetadata: svc.UpdateResourceMetadata{TargetInstanceNumber: n}})
+		require.NoError(t, err)
+		require.Equal(t, "svc-1", record.ServiceID)
+		for _, r := range s.seen() {
+			require.Equal(t, "PUT /v1/inference-service/svc-1", r.Method+" "+r.Path)
+			require.Equal(t, `{"resource_metadata":{"target_instance_number":"`+want+`"}}`, r.Body)
+			require.Equal(t, []string{"application/json"}, r.Header["Content-Type"])
+		}
+	}
+}
+
+// Reads and deletes have no body and say nothing of one.
+func TestServices_GetAndDelete(t *testing.T) {
+	s := play(t, opGet.ok, opDelete.ok)
+	client := s.client()
+	record, err := client.InferenceServices.Get(t.Context(), "svc-1")
+	require.NoError(t, err)
+	require.NoError(t, client.InferenceServices.Delete(t.Context(), "svc-1"))
+	for i, want := range []string{"GET", "DELETE"} {
+		r := s.seen()[i]
+		require.Equal(t, want+" /v1/inference-service/svc-1", r.Method+" "+r.Path)
+		require.Empty(t, r.Body)
+		require.NotContains(t, r.Header, "Content-Type")
+		require.Equal(t, []string{"Bearer " + testToken}, r.Header["Authorization"])
+	}
+
+	// Every field arrives, and the record encodes to what it was read from.
+	require.Equal(t, "demo", record.Name)
+	require.Equal(t, "a demo endpoint", record.Description)
+	require.Equal(t, "user-1", record.UserID)
+	require.Equal(t, svc.InferenceServiceStatusAvailable, record.Status)
+	require.Nil(t, record.StatusInfo)
+	require.Equal(t, svc.ServiceTypeNormal, record.ServiceType)
+	require.Equal(t, svc.PaymentTypeUSD, record.PaymentType)
+	require.Equal(t, "GPU A 24GB 10GB flavor-1 manual", strings.Join([]string{
+		record.ResourceMetadata.ResourceDisplayName, record.ResourceMetadata.VRAM, record.ResourceMetadata.ImageSize,
+		record.ResourceMetadata.FlavorID, string(record.ResourceMetadata.ScaleType),
+	}, " "))
+	require.EqualValues(t, 1, record.ResourceMetadata.TargetInstanceNumber)
+	require.Equal(t, svc.DeployMetadata{ImageURL: "registry.example/app:1", Command: "python serve.py", Port: 8000}, record.DeployMetadata)
+	b, err := json.Marshal(record)
+	require.NoError(t, err)
+	require.JSONEq(t, serviceJSON, string(b))
+}
+
+func TestServices_StatusInfo(t *testing.T) {
+	record, err := answered(t, `{"service_id":"svc-1","status":"scaling","status_info":"image not found","payment_type":"cny","is_deleted":true,"deleted_at":"2024-06-01 10:11:12","resource_metadata":{"scale_type":"auto","scale_policy":{"min":1}}}`)
+	require.NoError(t, err)
+	require.Equal(t, "image not found", *record.StatusInfo)
+	require.Equal(t, svc.InferenceServiceStatus("scaling"), record.Status)
+	require.Equal(t, svc.ScaleType("auto"), record.ResourceMetadata.ScaleType)
+	require.Equal(t, `{"min":1}`, string(record.ResourceMetadata.ScalePolicy))
+	require.True(t, record.IsDeleted)
+	require.False(t, record.DeletedAt.IsZero())
+	b, err := json.Marshal(record)
+	require.NoError(t, err)
+	require.Contains(t, string(b), `"status":"scaling"`)
+	require.Contains(t, string(b), `"payment_type":"cny"`)
+}
+
+// A request that cannot be right is not sent, and everything wrong with it is named.
+func TestServices_Validation(t *testing.T) {
+	client := play(t).client()
+	fields := func(err error) (names []string) {
+		t.Helper()
+		for _, f := range errorAs[*svc.ValidationError](t, err).Fields {
+			names = append(names, f.Field)
+			require.ErrorContains(t, err, f.Field+" "+f.Problem)
+		}
+		return names
+	}
+	_, err := client.InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{
+		ResourceMetadata: svc.CreateResourceMetadata{TargetInstanceNumber: -1},
+		DeployMetadata:   svc.CreateDeployMetadata{Port: 65536, GPUNum: -1},
+	})
+	require.Equal(t, []string{"name", "deploy_metadata.port", "deploy_metadata.gpu_num", "resource_metadata.target_instance_number"}, fields(err))
+	_, err = client.InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "n", DeployMetadata: svc.CreateDeployMetadata{Port: -1}})
+	require.Equal(t, []string{"deploy_metadata.port"}, fields(err))
+	_, err = client.InferenceServices.Scale(t.Context(), "svc-1", -1)
+	require.Equal(t, []string{"resource_metadata.target_instance_number"}, fields(err))
+	_, err = client.InferenceServices.Get(t.Context(), "")
+	require.Equal(t, []string{"service_id"}, fields(err))
+	// Also when there is no token: that is the smaller problem.
+	_, err = client.InferenceServices.Scale(t.Context(), " ", -1, svc.WithMaxAttempts(0), svc.WithHeader("Cookie", "x"))
+	require.Equal(t, []string{"resource_metadata.target_instance_number", "service_id", "WithMaxAttempts", "header Cookie"}, fields(err))
+}
+
+func TestServices_URL(t *testing.T) {
+	for given, want := range map[string]string{
+		"https://inference.test":      "https://inference.test/inference-api/v1/inference_service/a%20b",
+		" https://inference.test/p/ ": "https://inference.test/p/inference-api/v1/inference_service/a%20b",
+		"http://inference.test:8080":  "http://inference.test:8080/inference-api/v1/inference_service/a%20b",
+	} {
+		got, err := clientAt(t, "https://h", svc.WithInferenceURL(given)).InferenceServices.URL("a b")
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	_, err := clientAt(t, "https://h").InferenceServices.URL("svc-1")
+	require.ErrorContains(t, err, "WithInferenceURL")
+}

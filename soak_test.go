@@ -1,0 +1,183 @@
+package svc_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+// TestSoak has many workers lead the whole life of endpoints, files and jobs
+// against a service that fails at random, and then looks at what is left: no
+// instance that nobody knows of, no growth of memory, goroutines or connections.
+//
+// It takes a second; SVC_SOAK=10m makes it longer.
+func TestSoak(t *testing.T) {
+	length := time.Second
+	if text := os.Getenv("SVC_SOAK"); text != "" {
+		var err error
+		length, err = time.ParseDuration(text)
+		require.NoError(t, err)
+	}
+	srv := svctest.NewServer(
+		svctest.WithDeployTime(20*time.Millisecond), svctest.WithJobTime(20*time.Millisecond),
+		svctest.WithFlavors(svctest.Flavor{ID: "flavor-1", DisplayName: "GPU A", Stock: 1 << 20}),
+		svctest.WithRecordLimit(0, 0), svctest.WithDiscardContents(),
+	)
+	defer srv.Close()
+	client, err := svc.NewClient(srv.URL(), svc.WithToken(srv.Token()),
+		svc.WithRetry(svc.RetryPolicy{MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}))
+	require.NoError(t, err)
+	defer client.CloseIdleConnections()
+	s := &soak{client: client, srv: srv}
+	before := runtime.NumGoroutine()
+
+	ctx, cancel := context.WithTimeout(t.Context(), length)
+	defer cancel()
+	var workers sync.WaitGroup
+	workers.Go(func() { s.trouble(ctx) })
+	const crowd = 64
+	for i := range crowd {
+		workers.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				s.life(t, fmt.Sprintf("worker %d, life %d", i, n))
+			}
+		})
+	}
+	var heaps []uint64
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(length / 10):
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			heaps = append(heaps, m.HeapAlloc)
+			t.Logf("%d lives, %d unknown outcomes, %d other failures; heap %.1f MiB, %d goroutines",
+				s.lives.Load(), s.unknown.Load(), s.failures.Load(), float64(m.HeapAlloc)/(1<<20), runtime.NumGoroutine())
+		}
+	}
+	workers.Wait()
+	srv.ClearFaults()
+	t.Logf("in all: %d lives, %d unknown outcomes, %d other failures", s.lives.Load(), s.unknown.Load(), s.failures.Load())
+	require.Positive(t, s.lives.Load())
+
+	// What still runs is what was reported: lives that ended with an outcome that
+	// is unknown, or with a clean-up that failed.
+	reported := map[string]bool{}
+	for _, name := range s.reported {
+		reported[name] = true
+	}
+	for _, e := range srv.Endpoints() {
+		require.True(t, !e.Billed || reported[e.Name], "%s (%s) runs, and nobody was told", e.ID, e.Name)
+	}
+	client.CloseIdleConnections()
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+crowd/8 }, 5*time.Second, 10*time.Millisecond, "goroutines are left")
+	if n := len(heaps); n >= 8 && length >= time.Minute {
+		t.Logf("heap: %.1f MiB early, %.1f MiB late", float64(heaps[1])/(1<<20), float64(heaps[n-1])/(1<<20))
+	}
+}
+
+type soak struct {
+	client                   *svc.Client
+	srv                      *svctest.Server
+	lives, unknown, failures atomic.Int64
+
+	mu       sync.Mutex
+	reported []string // names of endpoints that may still run, as errors said
+}
+
+// life is one endpoint, one file and one job from beginning to end.
+func (s *soak) life(t *testing.T, name string) {
+	ctx := context.Background()
+	wait := svc.WaitOptions{MinInterval: 5 * time.Millisecond, MaxInterval: 20 * time.Millisecond}
+	service, err := s.client.InferenceServices.Deploy(ctx, svc.CreateInferenceServiceRequest{
+		Name:             name,
+		ResourceMetadata: svc.CreateResourceMetadata{FlavorID: "flavor-1", TargetInstanceNumber: 1},
+	}, &svc.DeployOptions{WaitOptions: wait, DeleteOnFailure: true})
+	if s.failed(err, name) {
+		return
+	}
+	_, err = s.client.InferenceServices.ScaleAndWait(ctx, service.ServiceID, 2, &wait)
+	s.failed(err, "")
+	if err := s.client.InferenceServices.Delete(ctx, service.ServiceID); err != nil {
+		s.failed(err, name)
+		s.report(name)
+	}
+
+	contents := bytes.Repeat([]byte(name), 1+rand.IntN(5000)) //nolint:gosec // sizes for a test
+	upload, err := s.client.Files.Upload(ctx, svc.UploadRequest{
+		FileName: name, Purpose: svc.FilePurposeFineTune, Body: bytes.NewReader(contents),
+		UploadOptions: svc.UploadOptions{DeleteOnFailure: true},
+	})
+	if !s.failed(err, "") {
+		if upload.Bytes != int64(len(contents)) {
+			t.Errorf("%d of %d bytes were uploaded", upload.Bytes, len(contents))
+		}
+		s.failed(s.client.Files.Delete(ctx, upload.FileID), "")
+	}
+
+	job, err := s.client.VideoJobs.Create(ctx, svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{Prompt: name}})
+	if !s.failed(err, "") {
+		job, err = s.client.VideoJobs.Wait(ctx, job.JobID, &wait)
+		if !s.failed(err, "") {
+			var media bytes.Buffer
+			_, err = s.client.Download(ctx, job.Outputs[0].MediaURL, &media, nil)
+			s.failed(err, "")
+			s.failed(s.client.VideoJobs.Delete(ctx, job.JobID), "")
+		}
+	}
+	s.lives.Add(1)
+}
+
+// failed counts an error, and notes the name of an endpoint that may run on.
+func (s *soak) failed(err error, name string) bool {
+	if err == nil {
+		return false
+	}
+	deploy, created := errors.AsType[*svc.DeployError](err)
+	if errors.Is(err, svc.ErrOutcomeUnknown) {
+		s.unknown.Add(1)
+	} else {
+		s.failures.Add(1)
+	}
+	if name != "" && (!created && errors.Is(err, svc.ErrOutcomeUnknown) || created && !deploy.Gone) {
+		s.report(name)
+	}
+	return true
+}
+
+func (s *soak) report(name string) {
+	s.mu.Lock()
+	s.reported = append(s.reported, name)
+	s.mu.Unlock()
+}
+
+// trouble lets the service fail now and then, in all kinds of ways.
+func (s *soak) trouble(ctx context.Context) {
+	faults := []svctest.Fault{
+		svctest.Unavailable(1), svctest.RateLimited("0"), svctest.DropBeforeEffect(), svctest.DropAfterEffect(),
+		svctest.GatewayErrorAfterEffect(), svctest.Slow(5 * time.Millisecond), {TruncateBody: true}, {Status: 500},
+	}
+	for ctx.Err() == nil {
+		if s.srv.PendingFaults() < 8 {
+			s.srv.Fault("*", svctest.RouteAny, faults[rand.IntN(len(faults))]) //nolint:gosec // a test
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
