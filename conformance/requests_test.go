@@ -1,0 +1,128 @@
+package conformance
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+	"github.com/stretchr/testify/require"
+)
+
+// silent are methods that send nothing.
+var silent = []string{
+	"Client.CloseIdleConnections", "Client.String", "InferenceServiceClient.URL",
+}
+
+// No method may be missing from the table, also none that is still to come.
+func TestEveryMethodIsDriven(t *testing.T) {
+	var all []string
+	for _, v := range []any{&svc.Client{}, &svc.FlavorClient{}, &svc.InferenceServiceClient{}, &svc.VideoJobClient{}, &svc.ImageJobClient{}, &svc.FileClient{}} {
+		typ := reflect.TypeOf(v)
+		for i := range typ.NumMethod() {
+			if name := typ.Elem().Name() + "." + typ.Method(i).Name; !slices.Contains(silent, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	require.ElementsMatch(t, all, slices.Collect(maps.Keys(methods)))
+}
+
+// Every request of every method and every answer to it is as described, and the
+// methods together reach all operations.
+func TestMethods(t *testing.T) {
+	doc := load(t)
+	closeRecords(doc)
+	covered := map[string]int{}
+	for name, drive := range methods {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := &validator{router: router(t, doc, "https://svc.test/api/svc")}
+				drive(newWorld(t, v))
+				require.NotZero(t, len(v.covered))
+				for op, n := range v.covered {
+					covered[op] += n
+				}
+			})
+		})
+	}
+	require.ElementsMatch(t, slices.Collect(maps.Keys(operations)), slices.Collect(maps.Keys(covered)))
+}
+
+// The longer lives of records: answers that the methods alone do not see.
+func TestAnswersOfOtherStates(t *testing.T) {
+	doc := load(t)
+	closeRecords(doc)
+	synctest.Test(t, func(t *testing.T) {
+		v := &validator{router: router(t, doc, "https://svc.test/api/svc")}
+		w := newWorld(t, v, svctest.WithDeleteTime(1e9), svctest.WithStaleReads(1e9), svctest.WithSeparateStorage())
+		for _, status := range []string{svctest.StatusInitializing, svctest.StatusAvailable, svctest.StatusStopped, svctest.StatusUnavailable} {
+			w.srv.SetStatus(w.endpoint, status)
+			s, err := w.InferenceServices.Get(w.ctx, w.endpoint)
+			require.NoError(t, err)
+			require.Equal(t, status, string(s.Status))
+		}
+		w.srv.SetStatusInfo(w.endpoint, "image not found")
+		w.no(w.InferenceServices.Scale(w.ctx, w.endpoint, 2))
+		w.no(w.InferenceServices.Get(w.ctx, w.endpoint)) // stale
+		w.no(w.InferenceServices.Delete(w.ctx, w.endpoint))
+		w.no(w.InferenceServices.Get(w.ctx, w.endpoint)) // deleted, and still there
+
+		w.no(w.VideoJobs.List(w.ctx, &svc.ListJobsOptions{Page: 99}))
+		job, err := w.ImageJobs.Create(w.ctx, fullImage)
+		require.NoError(t, err)
+		job, err = w.ImageJobs.Wait(w.ctx, job.JobID, nil)
+		require.NoError(t, err)
+		require.Len(t, job.Outputs, 3)
+
+		w.no(w.Files.Delete(w.ctx, w.fileID))
+		list, err := w.Files.List(w.ctx)
+		require.NoError(t, err)
+		require.Empty(t, list)
+	})
+	synctest.Test(t, func(t *testing.T) { // nothing on offer
+		v := &validator{router: router(t, doc, "https://svc.test/api/svc")}
+		w := newWorld(t, v, svctest.WithFlavors())
+		flavors, err := w.Flavors.List(w.ctx)
+		require.NoError(t, err)
+		require.Empty(t, flavors)
+	})
+}
+
+// An id is one segment of the path, whatever it holds.
+func TestIDs(t *testing.T) {
+	doc := load(t)
+	for _, id := range []string{"x y", "x#y", "x?y=1", "x%2Fy", "x%y", "x;y,z&w", "服务", "x+y", "a.b", "...", `"`, strings.Repeat("x", 300)} {
+		t.Run(id[:min(len(id), 10)], func(t *testing.T) {
+			v := &validator{router: router(t, doc, "https://svc.test/api/svc")}
+			w := newWorld(t, v)
+			for _, err := range []error{
+				second(w.InferenceServices.Get(w.ctx, id)),
+				second(w.InferenceServices.Scale(w.ctx, id, 1)),
+				w.InferenceServices.Delete(w.ctx, id),
+				second(w.VideoJobs.Get(w.ctx, id)),
+				w.VideoJobs.Delete(w.ctx, id),
+				second(w.ImageJobs.Get(w.ctx, id)),
+				w.ImageJobs.Delete(w.ctx, id),
+				second(w.Files.Get(w.ctx, id)),
+				w.Files.Delete(w.ctx, id),
+				second(w.Files.PresignedURL(w.ctx, id)),
+			} {
+				require.ErrorIs(t, err, svc.ErrNotFound)
+			}
+			require.Len(t, v.params, 10)
+			for _, params := range v.params {
+				for name, value := range params {
+					require.Equal(t, id, value, name)
+				}
+			}
+			require.Len(t, v.refused, 10)
+		})
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
