@@ -261,6 +261,8 @@ func (g *Get) copy(body io.Reader, left int64, buf []byte) error {
 			}
 		}
 		switch {
+		case n > 0 && left == 0:
+			return nil // all that was announced has come; what the connection does now is its own business
 		case err == nil:
 		case errors.Is(err, io.EOF) && left > 0:
 			return &CutError{io.ErrUnexpectedEOF}

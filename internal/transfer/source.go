@@ -112,7 +112,7 @@ func (s *Source) rewindable(r io.Reader) (bool, error) {
 			return false, err
 		case info.IsDir():
 			return false, &fs.PathError{Op: "read", Path: r.Name(), Err: syscall.EISDIR}
-		case info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeCharDevice|fs.ModeIrregular) != 0:
+		case info.Mode()&fs.ModeCharDevice != 0: // some systems have consoles that pretend to seek
 			return false, nil
 		}
 		return s.direct(r)

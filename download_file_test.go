@@ -1,0 +1,304 @@
+package svc_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+// target is a path in a directory of its own, which holds old contents unless
+// they are nil.
+func target(t *testing.T, old []byte) string {
+	path := filepath.Join(t.TempDir(), "video.mp4")
+	if old != nil {
+		require.NoError(t, os.WriteFile(path, old, 0o600))
+	}
+	return path
+}
+
+// requireFile checks contents, and that nothing is beside them. Nil: no file.
+func requireFile(t *testing.T, path string, want []byte) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	if want == nil {
+		require.Empty(t, entries)
+		return
+	}
+	require.Len(t, entries, 1, "nothing but the file")
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(want, got))
+}
+
+func TestB19_BrokenDownloadIsNoFile(t *testing.T) {
+	noLeak(t)
+	for _, old := range [][]byte{nil, []byte("old")} {
+		cut := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			_, _ = w.Write(make([]byte, 500))
+			w.(http.Flusher).Flush()
+			abort()
+		})
+		path := target(t, old)
+		_, err := cut.client(t).DownloadFile(t.Context(), cut.link(), path, nil)
+		require.ErrorIs(t, err, svc.ErrTruncated)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		require.Len(t, cut.requests("GET"), 5, "it starts over, where nothing has been handed out")
+		requireFile(t, path, old)
+
+		denied := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) { xmlError(w, 403, "AccessDenied", "no") })
+		_, err = denied.client(t).DownloadFile(t.Context(), denied.link(), path, nil)
+		var e *svc.Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, 403, e.StatusCode)
+		requireFile(t, path, old)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		halt := newFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+			_, _ = w.Write(make([]byte, 500))
+			w.(http.Flusher).Flush()
+			cancel()
+			<-r.Context().Done()
+		})
+		_, err = halt.client(t).DownloadFile(ctx, halt.link(), path, nil)
+		require.ErrorIs(t, err, context.Canceled)
+		requireFile(t, path, old)
+
+		empty := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "0") })
+		n, err := empty.client(t).DownloadFile(t.Context(), empty.link(), path, nil)
+		require.NoError(t, err)
+		require.Zero(t, n)
+		requireFile(t, path, []byte{})
+	}
+}
+
+func TestDownloadFile_Resumes(t *testing.T) {
+	body := contents(1 << 20)
+	for name, storage := range map[string]func(n int, w http.ResponseWriter, r *http.Request){
+		"resumed":      ranges(body, `"e1"`, 300_000, 300_000),
+		"started over": ranges(body, "", 300_000, 200_000),
+	} {
+		s := newFileService(t, storage)
+		path := target(t, []byte("old"))
+		var last int64
+		n, err := s.client(t).DownloadFile(t.Context(), s.link(), path, &svc.DownloadOptions{Progress: func(n, _ int64) { last = n }})
+		require.NoError(t, err, name)
+		require.EqualValues(t, len(body), n)
+		require.EqualValues(t, len(body), last)
+		requireFile(t, path, body)
+		require.Len(t, s.requests("GET"), 3)
+	}
+	s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		if n == 1 {
+			ranges(body, `"e1"`, 300_000)(n, w, r)
+		}
+		ranges(body, `"e2"`)(n, w, r)
+	})
+	path := target(t, []byte("old"))
+	_, err := s.client(t).DownloadFile(t.Context(), s.link(), path, nil)
+	require.ErrorIs(t, err, svc.ErrChanged)
+	requireFile(t, path, []byte("old"))
+}
+
+func TestDownloadFile_Targets(t *testing.T) {
+	body := []byte("new contents")
+	s := newFileService(t, ranges(body, `"e1"`))
+	download := func(path string) error {
+		_, err := s.client(t).DownloadFile(t.Context(), s.link(), path, nil)
+		return err
+	}
+	mode := func(path string) fs.FileMode {
+		info, err := os.Lstat(path)
+		require.NoError(t, err)
+		return info.Mode()
+	}
+	probe := filepath.Join(t.TempDir(), "probe")
+	require.NoError(t, os.WriteFile(probe, nil, 0o644))
+
+	path := target(t, nil)
+	require.NoError(t, download(path))
+	requireFile(t, path, body)
+	require.Equal(t, mode(probe), mode(path), "as any new file")
+
+	path = target(t, []byte("much longer old contents"))
+	require.NoError(t, os.Chmod(path, 0o640))
+	require.NoError(t, download(path))
+	requireFile(t, path, body)
+	require.Equal(t, fs.FileMode(0o640), mode(path))
+
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(path, link))
+	require.NoError(t, os.WriteFile(path, nil, 0o640))
+	require.NoError(t, download(link))
+	requireFile(t, path, body)
+	require.NotZero(t, mode(link)&fs.ModeSymlink, "still a link")
+
+	t.Chdir(t.TempDir())
+	require.NoError(t, download("here"))
+	requireFile(t, "./here", body)
+	long := strings.Repeat("é", 120)
+	require.NoError(t, os.Remove("here"))
+	require.NoError(t, download(long))
+	requireFile(t, "./"+long, body)
+
+	asked := len(s.requests("GET"))
+	dir := t.TempDir()
+	require.ErrorIs(t, download(dir), syscall.EISDIR)
+	require.ErrorIs(t, download(filepath.Join(dir, "x")+"/"), syscall.EISDIR)
+	require.ErrorIs(t, download(filepath.Join(dir, "none", "x")), fs.ErrNotExist)
+	require.ErrorIs(t, download(""), fs.ErrNotExist)
+	socket := filepath.Join(dir, "s") // not a device of the system: a bug would replace it
+	l, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	defer l.Close()
+	require.ErrorContains(t, download(socket), "not a regular file")
+	require.NotZero(t, mode(socket)&fs.ModeSocket)
+	require.Len(t, s.requests("GET"), asked, "all that is known before anything is asked for")
+}
+
+// A panic of the caller's function leaves no temporary file.
+func TestDownloadFile_Panic(t *testing.T) {
+	s := newFileService(t, ranges(contents(100), `"e1"`))
+	path := target(t, []byte("old"))
+	require.Panics(t, func() {
+		_, _ = s.client(t).DownloadFile(t.Context(), s.link(), path, &svc.DownloadOptions{Progress: func(int64, int64) { panic("mine") }})
+	})
+	requireFile(t, path, []byte("old"))
+}
+
+// A link that expires during a download by file id is replaced by a new one.
+func TestFilesDownload_RenewsItsLink(t *testing.T) {
+	body := contents(100_000)
+	links := func(s *fileService) (n int) {
+		for _, r := range s.requests("GET") {
+			if strings.HasSuffix(r.URL.Path, "/presigned_url") {
+				n++
+			}
+		}
+		return n
+	}
+	for _, expired := range []func(w http.ResponseWriter){
+		func(w http.ResponseWriter) { xmlError(w, 403, "AccessDenied", "Request has expired") },
+		func(w http.ResponseWriter) { xmlError(w, 400, "ExpiredToken", "x") },
+		func(w http.ResponseWriter) { w.WriteHeader(403) },
+	} {
+		s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+			switch n {
+			case 1, 3, 5, 7:
+				ranges(body, `"e1"`, 10_000, 0, 10_000, 0, 10_000, 0, 10_000)(n, w, r)
+			case 2, 4, 6, 8:
+				expired(w)
+			default:
+				ranges(body, `"e1"`)(n, w, r)
+			}
+		})
+		var got bytes.Buffer
+		n, err := s.client(t).Files.Download(t.Context(), "f1", &got, nil)
+		require.NoError(t, err)
+		require.EqualValues(t, len(body), n)
+		require.True(t, bytes.Equal(body, got.Bytes()))
+		require.Equal(t, 5, links(s))
+	}
+	t.Run("not for ever", func(t *testing.T) {
+		s := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+			xmlError(w, 403, "AccessDenied", "Request has expired")
+		})
+		_, err := s.client(t).Files.Download(t.Context(), "f1", io.Discard, nil)
+		require.ErrorIs(t, err, svc.ErrLinkExpired)
+		var e *svc.DownloadError
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, "f1", e.FileID)
+		require.Contains(t, err.Error(), "f1")
+		require.Equal(t, 3, links(s))
+	})
+	t.Run("no new one", func(t *testing.T) {
+		s := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+			xmlError(w, 403, "AccessDenied", "Request has expired")
+		})
+		s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+			if links(s) == 2 {
+				w.WriteHeader(404)
+				return
+			}
+			s.answer(w, r)
+		}
+		_, err := s.client(t).Files.Download(t.Context(), "f1", io.Discard, nil)
+		require.ErrorIs(t, err, svc.ErrNotFound)
+		require.ErrorContains(t, err, "/v1/files/{file_id}/presigned_url")
+	})
+	t.Run("a plain link is not renewed", func(t *testing.T) {
+		s := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+			xmlError(w, 403, "AccessDenied", "Request has expired")
+		})
+		_, err := s.client(t).Download(t.Context(), s.link(), io.Discard, nil)
+		require.ErrorIs(t, err, svc.ErrLinkExpired)
+		require.Zero(t, links(s))
+	})
+}
+
+// The whole way, against the fake service with signed links that expire, and
+// connections that are cut in the middle.
+func TestFiles_Story(t *testing.T) {
+	srv := svctest.NewServer(svctest.WithSeparateStorage(), svctest.WithLinkTTL(time.Minute))
+	defer srv.Close()
+	c := srv.Client(svc.WithRetry(svc.RetryPolicy{MinDelay: time.Millisecond}))
+	body := contents(3 << 20)
+
+	srv.Fault("PUT", svctest.RouteStorage, svctest.Fault{DropBefore: true, ReadBytes: 1 << 20}, svctest.Unavailable(1))
+	f := tempFile(t, body)
+	up, err := c.Files.UploadFile(t.Context(), f.Name(), svc.FilePurposeFineTune, nil)
+	require.NoError(t, err)
+	require.Equal(t, 3, up.Attempts)
+	stored, ok := srv.FileContents(up.FileID)
+	require.True(t, ok)
+	require.True(t, bytes.Equal(body, stored))
+
+	list, err := c.Files.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, up.FileID, list[0].ID)
+	require.Equal(t, filepath.Base(f.Name()), list[0].FileName)
+
+	srv.Fault("GET", svctest.RouteStorage, svctest.Fault{TruncateAfter: 1 << 20}, svctest.Unavailable(1), svctest.Fault{TruncateBody: true})
+	path := target(t, nil)
+	n, err := c.Files.DownloadFile(t.Context(), up.FileID, path, nil)
+	require.NoError(t, err)
+	require.EqualValues(t, len(body), n)
+	requireFile(t, path, body)
+	require.Zero(t, srv.PendingFaults())
+
+	require.NoError(t, c.Files.Delete(t.Context(), up.FileID))
+	_, err = c.Files.Get(t.Context(), up.FileID)
+	require.ErrorIs(t, err, svc.ErrNotFound)
+}
+
+// An upload whose link has expired goes on with a new link to the same record.
+func TestFiles_StoryOfAnExpiredLink(t *testing.T) {
+	srv := svctest.NewServer(svctest.WithLinkTTL(time.Nanosecond))
+	defer srv.Close()
+	body := strings.NewReader("data")
+	_, err := srv.Client().Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body})
+	require.ErrorIs(t, err, svc.ErrLinkExpired)
+	var e *svc.UploadError
+	require.ErrorAs(t, err, &e)
+	require.NotEmpty(t, e.FileID)
+	require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
+	_, ok := srv.FileContents(e.FileID)
+	require.False(t, ok)
+	require.Equal(t, 4, body.Len(), "the body is where it was")
+}

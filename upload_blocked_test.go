@@ -1,0 +1,148 @@
+package svc_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// stuckSeeker blocks in its second Read.
+type stuckSeeker struct {
+	*bytes.Reader
+	reads   int
+	stuck   func()
+	release chan struct{}
+}
+
+func (s *stuckSeeker) Read(p []byte) (int, error) {
+	if s.reads++; s.reads == 2 {
+		s.stuck()
+		<-s.release
+	}
+	return s.Reader.Read(p[:min(len(p), 1000)])
+}
+
+// The end of ctx ends an upload, also one whose body blocks in Read.
+func TestUpload_BlockedReader(t *testing.T) {
+	noLeak(t)
+	leftovers := inTempDir(t)
+	for _, seeks := range []bool{false, true} {
+		s := newFileService(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		stuck := &stuckSeeker{Reader: bytes.NewReader(contents(100_000)), stuck: cancel, release: make(chan struct{})}
+		var body io.Reader = stuck
+		if !seeks {
+			body = readOnly{stuck}
+		}
+		done, c := make(chan error, 1), s.client(t)
+		go func() {
+			_, err := c.Files.Put(ctx, s.link(), body, nil)
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			require.ErrorIs(t, err, context.Canceled)
+		case <-time.After(10 * time.Second):
+			require.Fail(t, "still blocked")
+		}
+		close(stuck.release)
+	}
+	require.Eventually(t, func() bool { return leftovers() == 0 }, 5*time.Second, time.Millisecond)
+}
+
+// trailingSeeker is in the middle of a Read, which takes an hour, when its first
+// attempt has failed already.
+type trailingSeeker struct {
+	*bytes.Reader
+	reads int
+}
+
+func (s *trailingSeeker) Read(p []byte) (int, error) {
+	if s.reads++; s.reads == 2 {
+		time.Sleep(time.Hour)
+	}
+	return s.Reader.Read(p[:min(len(p), 1000)])
+}
+
+// A Read of an attempt that is over moves the position under nobody's feet, and
+// none takes place once the upload has returned.
+func TestUpload_AttemptsDoNotDisturbEachOther(t *testing.T) {
+	body := contents(100_000)
+	for _, first := range []int{503, 403} {
+		src := &trailingSeeker{Reader: bytes.NewReader(body)}
+		attempts, over := 0, new(atomic.Bool)
+		var got bytes.Buffer
+		storage := func(r *http.Request) (*http.Response, error) {
+			resp := &http.Response{StatusCode: first, Body: http.NoBody}
+			if attempts++; attempts == 1 {
+				go func() {
+					_, _ = io.Copy(io.Discard, readOnly{r.Body})
+					over.Store(true)
+				}()
+				time.Sleep(time.Second)
+				return resp, nil
+			}
+			resp.StatusCode = 200
+			_, err := io.Copy(&got, r.Body)
+			return resp, err
+		}
+		inBubble(t, storage, func(t *testing.T, c *svc.Client, link svc.SignedURL) {
+			start := time.Now()
+			_, err := c.Files.Put(t.Context(), link, struct{ io.ReadSeeker }{src}, nil)
+			require.GreaterOrEqual(t, time.Since(start), time.Hour, "the Read under way is waited for")
+			reads, left := src.reads, src.Len()
+			time.Sleep(2 * time.Hour)
+			require.Equal(t, reads, src.reads)
+			require.Equal(t, left, src.Len())
+			require.True(t, over.Load(), "nobody reads the first body any more")
+			if first == 503 {
+				require.NoError(t, err)
+				require.True(t, bytes.Equal(body, got.Bytes()))
+				require.Zero(t, left, "behind what was sent")
+				return
+			}
+			require.ErrorIs(t, err, svc.ErrForbidden)
+			require.Equal(t, len(body), left, "where it stood")
+		})
+	}
+}
+
+// A named pipe that nobody writes to blocks in open already.
+func TestUploadFile_NamedPipe(t *testing.T) {
+	noLeak(t)
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := exec.Command("mkfifo", path).Run(); err != nil {
+		t.Skip("no named pipes here")
+	}
+	s := newFileService(t, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := s.client(t).Files.UploadFile(ctx, path, "", nil)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	w, err := os.OpenFile(path, os.O_RDWR, 0) // lets the other open go
+	require.NoError(t, err)
+	defer w.Close()
+
+	go func() {
+		w, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err == nil {
+			_, _ = io.WriteString(w, "through the pipe")
+			w.Close()
+		}
+	}()
+	w.Close()
+	_, err = s.client(t).Files.UploadFile(t.Context(), path, "", nil)
+	require.NoError(t, err)
+	require.Equal(t, "through the pipe", s.requests("PUT")[0].Bytes.String())
+}

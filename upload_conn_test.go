@@ -1,0 +1,292 @@
+package svc_test
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// rawStorage lets serve speak on each connection as it likes; it is closed after that.
+func rawStorage(t *testing.T, wrap func(net.Conn) net.Conn, serve func(net.Conn)) (address string, conns *atomic.Int32) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	conns = new(atomic.Int32)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Add(1)
+			wg.Go(func() {
+				defer c.Close()
+				serve(wrap(c))
+			})
+		}
+	})
+	t.Cleanup(func() { l.Close(); wg.Wait() })
+	return l.Addr().String(), conns
+}
+
+func readHead(c net.Conn) {
+	r := bufio.NewReader(c)
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil || line == "\r\n" {
+			return
+		}
+	}
+}
+
+const tooLarge = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/xml\r\nConnection: close\r\n\r\n" +
+	"<Error><Code>EntityTooLarge</Code><Message>Your proposed upload exceeds the maximum allowed size</Message></Error>"
+
+func plainConn(c net.Conn) net.Conn { return c }
+
+// tlsPair is a certificate and a client that trusts it, by the test server's.
+func tlsPair(t *testing.T) (server *tls.Config, client *http.Transport) {
+	srv := httptest.NewTLSServer(nil)
+	t.Cleanup(srv.Close)
+	return &tls.Config{Certificates: srv.TLS.Certificates}, srv.Client().Transport.(*http.Transport)
+}
+
+// Storage that refuses a large body by its announced length answers and closes
+// while the body is still being written. The answer must arrive all the same, and
+// nothing is sent again.
+func TestUpload_EarlyRefusalArrives(t *testing.T) {
+	noLeak(t)
+	body := bytes.NewReader(make([]byte, 64<<20))
+	for range 10 {
+		address, conns := rawStorage(t, plainConn, func(c net.Conn) {
+			readHead(c)
+			_, _ = io.WriteString(c, tooLarge)
+		})
+		start := time.Now()
+		_, err := newFileClient(t, "http://"+address).Files.Put(t.Context(), svc.SignedURL("http://"+address+"/o?"+fileQuery), body, nil)
+		var e *svc.Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, "EntityTooLarge", e.Code)
+		require.EqualValues(t, 1, conns.Load())
+		require.Less(t, time.Since(start), 3*time.Second)
+	}
+}
+
+// A connection that is simply cut does not cost the time that an answer would be
+// given.
+func TestUpload_CutConnectionIsNoticedAtOnce(t *testing.T) {
+	body := bytes.NewReader(make([]byte, 64<<20))
+	address, conns := rawStorage(t, plainConn, func(c net.Conn) { readHead(c) })
+	start := time.Now()
+	_, err := newFileClient(t, "http://"+address).Files.Put(t.Context(), svc.SignedURL("http://"+address+"/o?"+fileQuery), body, nil)
+	var e *svc.TransportError
+	require.ErrorAs(t, err, &e)
+	require.EqualValues(t, 5, conns.Load())
+	require.Less(t, time.Since(start), 900*time.Millisecond, "five attempts, no second spent on any")
+}
+
+// A success said before the body can have arrived is none.
+func TestUpload_EarlySuccessIsNone(t *testing.T) {
+	address, conns := rawStorage(t, plainConn, func(c net.Conn) {
+		readHead(c)
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+	})
+	link := svc.SignedURL("http://" + address + "/o?" + fileQuery)
+	for n := range 20 {
+		_, err := newFileClient(t, "http://"+address).Files.Put(t.Context(), link, bytes.NewReader(make([]byte, 64<<20)), nil)
+		require.ErrorContains(t, err, "confirmed the upload when only")
+		require.EqualValues(t, n+1, conns.Load())
+	}
+
+	mock := roundTripFunc(func(*http.Request) (*http.Response, error) { // as mocks are: it has no use for the body
+		return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+	})
+	c := newFileClient(t, "https://svc.test", svc.WithHTTPClient(&http.Client{Transport: mock}))
+	_, err := c.Files.Put(t.Context(), link, strings.NewReader("data"), nil)
+	require.NoError(t, err)
+}
+
+// HTTP/2: a connection that is going away hands the upload on to another one,
+// with the body from its start.
+func TestUpload_HTTP2GoAway(t *testing.T) {
+	noLeak(t)
+	body := contents(300_000)
+	for name, r := range map[string]io.Reader{"bytes": bytes.NewReader(body), "file": tempFile(t, body), "seeker": seekOnly{bytes.NewReader(body)}, "plain": readOnly{bytes.NewReader(body)}} {
+		var requests atomic.Int32
+		var announced atomic.Int64 // over HTTP/2
+		var got bytes.Buffer
+		srv := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			requests.Add(1)
+			announced.Store(r.ContentLength * int64(r.ProtoMajor-1))
+			_, _ = io.Copy(&got, r.Body)
+		}))
+		srv.EnableHTTP2 = true
+		first := &firstGoesAway{Listener: srv.Listener, done: make(chan struct{})}
+		srv.Listener = first
+		srv.StartTLS()
+		first.config.Store(srv.TLS)
+		c := newFileClient(t, srv.URL, svc.WithHTTPClient(srv.Client()))
+		result, err := c.Files.Put(t.Context(), svc.SignedURL(srv.URL+"/o?"+fileQuery), r, nil)
+		require.NoError(t, err, name)
+		require.Equal(t, 1, result.Attempts, "the transport's own business")
+		require.EqualValues(t, 1, requests.Load())
+		require.EqualValues(t, len(body), announced.Load())
+		require.True(t, bytes.Equal(body, got.Bytes()), name)
+		<-first.done
+		require.True(t, first.sawData, name)
+		srv.Close()
+	}
+}
+
+// firstGoesAway speaks HTTP/2 itself on the first connection: it takes a request
+// and part of its body, and says that it has processed nothing.
+type firstGoesAway struct {
+	net.Listener
+	config  atomic.Pointer[tls.Config]
+	once    sync.Once
+	sawData bool
+	done    chan struct{}
+}
+
+func (l *firstGoesAway) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	mine := false
+	l.once.Do(func() { mine = err == nil })
+	if !mine {
+		return c, err
+	}
+	go func() {
+		defer close(l.done)
+		defer c.Close()
+		s := tls.Server(c, l.config.Load())
+		_, _ = io.ReadFull(s, make([]byte, len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")))
+		_, _ = s.Write(frame(4, 0, nil)) // SETTINGS
+		for head := make([]byte, 9); ; {
+			if _, err := io.ReadFull(s, head); err != nil {
+				return
+			}
+			length := binary.BigEndian.Uint32(head) >> 8
+			if _, err := io.CopyN(io.Discard, s, int64(length)); err != nil {
+				return
+			}
+			if head[3] == 0 && !l.sawData { // DATA
+				l.sawData = true
+				_, _ = s.Write(frame(7, 0, make([]byte, 8))) // GOAWAY, last stream 0, no error
+			}
+		}
+	}()
+	return l.Listener.Accept()
+}
+
+func frame(kind byte, stream uint32, payload []byte) []byte {
+	b := binary.BigEndian.AppendUint32(nil, uint32(len(payload))<<8|uint32(kind))
+	b = append(b, 0)
+	return append(binary.BigEndian.AppendUint32(b, stream), payload...)
+}
+
+// A connection that was closed while it was idle is replaced: the body goes out
+// whole on another one.
+func TestB08_UploadOnStaleConnection(t *testing.T) {
+	var mu sync.Mutex
+	var bodies []string
+	server, transport := tlsPair(t)
+	address, conns := rawStorage(t, func(c net.Conn) net.Conn { return tls.Server(c, server) }, func(c net.Conn) {
+		r := bufio.NewReader(c)
+		for n := 1; n <= 1; n++ { // one request, an answer that keeps the connection, and away
+			req, err := http.ReadRequest(r)
+			if err != nil {
+				return
+			}
+			b, _ := io.ReadAll(req.Body)
+			mu.Lock()
+			bodies = append(bodies, string(b))
+			mu.Unlock()
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+	})
+	link := svc.SignedURL("https://" + address + "/o?" + fileQuery)
+	c := newFileClient(t, "https://"+address, svc.WithHTTPClient(&http.Client{Transport: transport}))
+	for range 5 {
+		_, err := c.Files.Put(t.Context(), link, strings.NewReader("data"), nil)
+		require.NoError(t, err)
+	}
+	require.Equal(t, []string{"data", "data", "data", "data", "data"}, bodies)
+	require.EqualValues(t, 5, conns.Load())
+}
+
+// Progress comes at most ten times a second, never goes beyond the total, and
+// ends with it, once.
+func TestUpload_Progress(t *testing.T) {
+	type report struct {
+		at          time.Duration
+		sent, total int64
+	}
+	slow := func(r *http.Request) (*http.Response, error) {
+		buf := make([]byte, 1000)
+		for {
+			if _, err := io.ReadFull(r.Body, buf); err != nil {
+				return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	for name, body := range map[string]io.Reader{"direct": bytes.NewReader(make([]byte, 100_000)), "seeker": seekOnly{bytes.NewReader(make([]byte, 100_000))}} {
+		synctest.Test(t, func(t *testing.T) {
+			var reports []report
+			c, err := svc.NewClient("https://svc.test", svc.WithToken(fileToken), svc.WithHTTPClient(&http.Client{Transport: roundTripFunc(slow)}))
+			require.NoError(t, err)
+			start := time.Now()
+			_, err = c.Files.Put(t.Context(), "https://storage.test/o", body, &svc.UploadOptions{
+				Progress: func(sent, total int64) { reports = append(reports, report{time.Since(start), sent, total}) },
+			})
+			require.NoError(t, err)
+			require.Len(t, reports, 11, name) // 1 s, and the end
+			for i, r := range reports[:10] {
+				require.EqualValues(t, 100_000, r.total)
+				require.Equal(t, time.Duration(i)*100*time.Millisecond, r.at)
+				require.EqualValues(t, 1000+i*10_000, r.sent)
+			}
+			require.EqualValues(t, 100_000, reports[10].sent)
+		})
+	}
+	s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if n == 1 {
+			w.WriteHeader(503)
+		}
+	})
+	for _, size := range []int{0, 1, 500_000} {
+		var last, ends int64
+		_, err := s.client(t).Files.Put(t.Context(), s.link(), bytes.NewReader(make([]byte, size)), &svc.UploadOptions{
+			Progress: func(sent, total int64) {
+				require.LessOrEqual(t, sent, total)
+				require.EqualValues(t, size, total)
+				if last = sent; sent == total {
+					ends++
+				}
+			},
+		})
+		require.NoError(t, err)
+		require.EqualValues(t, size, last)
+		require.EqualValues(t, 1, ends, "the end is told once, and when it is certain")
+	}
+	calls := 0
+	_, err := s.client(t).Files.Put(t.Context(), "http://127.0.0.1:1/o", strings.NewReader("x"), &svc.UploadOptions{Progress: func(int64, int64) { calls++ }})
+	require.Error(t, err)
+	require.Zero(t, calls)
+}

@@ -1,0 +1,403 @@
+package svc_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+func TestB16_ExpiredLink(t *testing.T) {
+	for _, a := range []struct {
+		status              int
+		code, message, more string
+		expired             bool
+	}{
+		{403, "AccessDenied", "Request has expired", "", true},
+		{400, "ExpiredRequest", "too old", "", true},
+		{400, "ExpiredToken", "The provided token has expired.", "", true},
+		{403, "AuthenticationFailed", "Server failed to authenticate the request.",
+			"<AuthenticationErrorDetail>Signature not valid in the specified time frame</AuthenticationErrorDetail>", true},
+		{403, "AccessDenied", "Access Denied", "", false},
+		{404, "NoSuchUpload", "expired", "", false},
+	} {
+		s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			if n > 1 {
+				return
+			}
+			w.Header().Set("Content-Type", "application/xml")
+			w.WriteHeader(a.status)
+			fmt.Fprintf(w, "<?xml version='1.0'?><Error><Code>%s</Code><Message>%s</Message>%s</Error>", a.code, a.message, a.more)
+		})
+		c := s.client(t)
+		body := bytes.NewReader(contents(1000))
+		_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "train.jsonl", Body: body})
+		require.Len(t, s.requests("PUT"), 1)
+		require.Equal(t, a.expired, errors.Is(err, svc.ErrLinkExpired), a.code)
+		var e *svc.Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, a.status, e.StatusCode)
+		require.Equal(t, a.code, e.Code)
+		require.Equal(t, a.message, e.Message)
+		require.Equal(t, "{presigned_url}", e.Route)
+		require.Equal(t, "PUT", e.Method)
+		var up *svc.UploadError
+		require.ErrorAs(t, err, &up)
+		require.Equal(t, svc.UploadStagePut, up.Stage)
+		require.Equal(t, "f1", up.FileID)
+		require.Equal(t, "train.jsonl", up.FileName)
+		require.Equal(t, string(s.link()), string(up.Link))
+		require.Contains(t, err.Error(), "PutFile them again")
+		requireNoSecret(t, err)
+
+		link, err := c.Files.PresignedURL(t.Context(), up.FileID)
+		require.NoError(t, err)
+		_, err = c.Files.Put(t.Context(), link, body, nil)
+		require.NoError(t, err)
+		require.Equal(t, contents(1000), s.requests("PUT")[1].Bytes.Bytes())
+	}
+}
+
+func TestUpload_WhatIsRetried(t *testing.T) {
+	for status, want := range map[int]int{
+		400: 1, 401: 1, 403: 1, 404: 1, 405: 1, 409: 1, 411: 1, 412: 1, 413: 1, 501: 1, 507: 1,
+		429: 3, 500: 3, 502: 3, 503: 3, 504: 3, 0: 3,
+	} {
+		s := newFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			if status == 0 {
+				abort()
+			}
+			xmlError(w, status, "Code", "message")
+		})
+		c := s.client(t, svc.WithRetry(svc.RetryPolicy{MaxAttempts: 3, MinDelay: time.Millisecond}))
+		_, err := c.Files.Put(t.Context(), s.link(), strings.NewReader("data"), nil)
+		require.Error(t, err)
+		require.Len(t, s.requests("PUT"), want, status)
+		for _, r := range s.requests("PUT") {
+			require.Equal(t, "data", r.Bytes.String())
+		}
+		var e *svc.Error
+		require.Equal(t, status != 0, errors.As(err, &e), status)
+		if e != nil {
+			require.Equal(t, want, e.Attempts)
+		}
+	}
+}
+
+// Storage likes to quote what was signed. None of it may come out again, however
+// the error is printed, nor of the token.
+func TestB07_SecretsOfLinks(t *testing.T) {
+	var log bytes.Buffer
+	quote := "<Error><Code>SignatureDoesNotMatch</Code><Message>%s no match for sig&#45;77c1e2</Message><SignatureProvided>sig-77c1e2</SignatureProvided>" +
+		"<CanonicalRequest>PUT\n/storage/f1\nX-Amz-Security-Token=st-9b04</CanonicalRequest><StringToSign>sig-77c1e2</StringToSign></Error>"
+	var attempts []svc.Attempt
+	opts := []svc.Option{
+		svc.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
+		svc.WithAttemptHook(func(_ context.Context, a svc.Attempt) { attempts = append(attempts, a) }),
+		svc.WithRetry(svc.RetryPolicy{MaxAttempts: 2, MinDelay: time.Millisecond}),
+	}
+	s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Echo", r.URL.RawQuery)
+		w.Header().Set("Location", r.URL.String())
+		w.WriteHeader(403)
+		fmt.Fprintf(w, quote, r.URL.String())
+	})
+	dead := svc.SignedURL(deadAddress(t) + "/storage/f1?" + fileQuery)
+	slow := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		<-r.Context().Done()
+		return nil, fmt.Errorf("gave up on %s with sig-77c1e2: %w", r.URL, context.Cause(r.Context()))
+	})
+	c, slowly := s.client(t, opts...), s.client(t, append(opts, svc.WithHTTPClient(&http.Client{Transport: slow}))...)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	for name, try := range map[string]func() error{
+		"403":     func() error { _, err := c.Files.Put(t.Context(), s.link(), strings.NewReader("x"), nil); return err },
+		"refused": func() error { _, err := c.Files.Put(t.Context(), dead, strings.NewReader("x"), nil); return err },
+		"ctx":     func() error { _, err := slowly.Files.Put(ctx, s.link(), strings.NewReader("x"), nil); return err },
+		"idle": func() error {
+			_, err := slowly.Files.Put(t.Context(), s.link(), strings.NewReader("x"), &svc.UploadOptions{IdleTimeout: time.Millisecond})
+			return err
+		},
+		"download 403":     func() error { _, err := c.Download(t.Context(), s.link(), io.Discard, nil); return err },
+		"download refused": func() error { _, err := c.Download(t.Context(), dead, io.Discard, nil); return err },
+		"download idle": func() error {
+			_, err := slowly.Download(t.Context(), s.link(), io.Discard, &svc.DownloadOptions{IdleTimeout: time.Millisecond})
+			return err
+		},
+	} {
+		err := try()
+		require.Error(t, err, name)
+		requireNoSecret(t, err)
+		var e *svc.Error
+		if errors.As(err, &e) {
+			requireClean(t, string(e.Body))
+			requireClean(t, e.Message)
+			requireClean(t, fmt.Sprint(e.Header))
+			require.Contains(t, string(e.Body), "REDACTED")
+		}
+	}
+	require.NotEmpty(t, attempts)
+	for _, a := range attempts {
+		requireClean(t, fmt.Sprintf("%+v", a))
+		if a.Err != nil {
+			requireNoSecret(t, a.Err)
+		}
+		require.Equal(t, "{presigned_url}", a.Route)
+	}
+	require.Contains(t, log.String(), "{presigned_url}")
+	requireClean(t, log.String())
+}
+
+// Without a logger nothing is written anywhere.
+func TestB07_TransfersAreSilent(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	out, stderr := os.Stdout, os.Stderr
+	os.Stdout, os.Stderr = w, w
+	defer func() { os.Stdout, os.Stderr = out, stderr }()
+	s := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) })
+	_, err = s.client(t).Files.Put(t.Context(), s.link(), strings.NewReader("x"), nil)
+	require.Error(t, err)
+	_, err = s.client(t).Download(t.Context(), s.link(), io.Discard, nil)
+	require.Error(t, err)
+	w.Close()
+	text, err := io.ReadAll(r)
+	require.NoError(t, err)
+	require.Empty(t, string(text))
+}
+
+// inBubble runs f in virtual time, with a client whose transport is storage.
+func inBubble(t *testing.T, storage roundTripFunc, f func(t *testing.T, c *svc.Client, link svc.SignedURL), opts ...svc.Option) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := svc.NewClient("https://svc.test", append([]svc.Option{
+			svc.WithToken(fileToken), svc.WithHTTPClient(&http.Client{Transport: storage}),
+		}, opts...)...)
+		require.NoError(t, err)
+		f(t, c, "https://storage.test/f1?"+fileQuery)
+	})
+}
+
+func silence(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return nil, err
+		}
+	}
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// Storage that takes the body and says nothing more is given up after the idle
+// time; a transfer that moves may take as long as it likes.
+func TestB18_IdleTimeout(t *testing.T) {
+	once := svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1})
+	for set, want := range map[time.Duration]time.Duration{0: 2 * time.Minute, 7 * time.Second: 7 * time.Second} {
+		inBubble(t, silence, func(t *testing.T, c *svc.Client, link svc.SignedURL) {
+			start := time.Now()
+			_, err := c.Files.Put(t.Context(), link, strings.NewReader("x"), &svc.UploadOptions{IdleTimeout: set})
+			require.ErrorIs(t, err, svc.ErrTimeout)
+			require.NotErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, want, time.Since(start))
+		}, once)
+	}
+	inBubble(t, silence, func(t *testing.T, c *svc.Client, link svc.SignedURL) {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Hour)
+		defer cancel()
+		start := time.Now()
+		_, err := c.Files.Put(ctx, link, strings.NewReader("x"), &svc.UploadOptions{IdleTimeout: -1})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 100*time.Hour, time.Since(start))
+	}, once)
+	slowly := func(r *http.Request) (*http.Response, error) {
+		for buf := make([]byte, 10); ; time.Sleep(90 * time.Second) {
+			if _, err := r.Body.Read(buf); err != nil {
+				return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+			}
+			if r.Context().Err() != nil {
+				return nil, r.Context().Err()
+			}
+		}
+	}
+	inBubble(t, slowly, func(t *testing.T, c *svc.Client, link svc.SignedURL) {
+		start := time.Now()
+		_, err := c.Files.Put(t.Context(), link, bytes.NewReader(contents(1000)), nil)
+		require.NoError(t, err)
+		require.Equal(t, 100*90*time.Second, time.Since(start), "slow, but moving")
+		// A slow source is not idleness either.
+		_, err = c.Files.Put(t.Context(), link, seekOnly{&slowReader{bytes.NewReader(contents(100))}}, nil)
+		require.NoError(t, err)
+	}, once, svc.WithTimeout(time.Second))
+}
+
+type slowReader struct{ *bytes.Reader }
+
+func (r *slowReader) Read(p []byte) (int, error) {
+	time.Sleep(time.Hour)
+	return r.Reader.Read(p[:min(len(p), 30)])
+}
+
+func TestB30_DeleteOnFailure(t *testing.T) {
+	upload := func(ctx context.Context, s *fileService, del bool) (*svc.UploadError, error) {
+		_, err := s.client(t).Files.Upload(ctx, svc.UploadRequest{FileName: "a", Body: strings.NewReader("x"),
+			UploadOptions: svc.UploadOptions{DeleteOnFailure: del}})
+		var e *svc.UploadError
+		require.ErrorAs(t, err, &e)
+		requireNoSecret(t, err)
+		return e, err
+	}
+	forbidden := func(_ int, w http.ResponseWriter, _ *http.Request) { xmlError(w, 403, "AccessDenied", "no") }
+	t.Run("only if wanted", func(t *testing.T) {
+		s := newFileService(t, forbidden)
+		e, _ := upload(t.Context(), s, false)
+		require.False(t, e.Removed)
+		require.Empty(t, s.requests("DELETE"))
+	})
+	t.Run("after ctx ended", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := newFileService(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
+			cancel()
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+		})
+		deletes := 0
+		s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+			if r.Method == "DELETE" {
+				if deletes++; deletes < 3 {
+					w.WriteHeader(503)
+					return
+				}
+			}
+			s.answer(w, r)
+		}
+		e, err := upload(ctx, s, true)
+		require.ErrorIs(t, err, context.Canceled)
+		require.True(t, e.Removed)
+		require.NoError(t, e.CleanUpErr)
+		require.Contains(t, err.Error(), "the record was deleted")
+		require.Len(t, s.requests("DELETE"), 3)
+		require.Equal(t, "/v1/files/f1", s.requests("DELETE")[2].RequestURI)
+	})
+	t.Run("that fails", func(t *testing.T) {
+		s := newFileService(t, forbidden)
+		s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+			if r.Method == "DELETE" {
+				w.WriteHeader(500)
+				return
+			}
+			s.answer(w, r)
+		}
+		e, err := upload(t.Context(), s, true)
+		require.False(t, e.Removed)
+		require.ErrorIs(t, e.CleanUpErr, svc.ErrServer)
+		require.NotErrorIs(t, err, svc.ErrServer, "it is not why the upload failed")
+		require.ErrorIs(t, err, svc.ErrForbidden, "the cause stays")
+		require.Contains(t, err.Error(), "the record f1 exists")
+		require.Contains(t, err.Error(), "deleting it failed")
+	})
+	t.Run("register cut after the id", func(t *testing.T) {
+		s := newFileService(t, nil)
+		s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+			if r.Method == "POST" {
+				_, _ = io.WriteString(w, `{"id":"f1","presigned_u`)
+				return
+			}
+			s.answer(w, r)
+		}
+		e, err := upload(t.Context(), s, true)
+		require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
+		require.Equal(t, svc.UploadStageRegister, e.Stage)
+		require.Equal(t, "f1", e.FileID)
+		require.True(t, e.Removed)
+		require.Len(t, s.requests("POST"), 1)
+	})
+	t.Run("ctx ended while registering", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := newFileService(t, nil)
+		s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+			if r.Method == "POST" {
+				_, _ = io.Copy(io.Discard, r.Body)
+				cancel()
+			}
+			s.answer(w, r)
+		}
+		e, err := upload(ctx, s, true)
+		require.ErrorIs(t, err, context.Canceled)
+		require.True(t, e.Removed, "the answer was waited for, so that the record could be deleted")
+		require.Empty(t, s.requests("PUT"))
+	})
+	t.Run("time limit", func(t *testing.T) {
+		respond := func(r *http.Request) (*http.Response, error) {
+			resp := httptest.NewRecorder()
+			switch {
+			case r.Method == "POST":
+				_, _ = resp.WriteString(`{"id":"f1","presigned_url":"https://storage.test/f1?` + fileQuery + `"}`)
+			case r.Method == "PUT":
+				resp.WriteHeader(403)
+			default:
+				return silence(r)
+			}
+			return resp.Result(), nil
+		}
+		inBubble(t, respond, func(t *testing.T, c *svc.Client, _ svc.SignedURL) {
+			start := time.Now()
+			_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("x"),
+				UploadOptions: svc.UploadOptions{DeleteOnFailure: true}})
+			var e *svc.UploadError
+			require.ErrorAs(t, err, &e)
+			require.Error(t, e.CleanUpErr)
+			require.Equal(t, 30*time.Second, time.Since(start))
+		})
+	})
+}
+
+// After a failed put, the contents go to the same record with a new link.
+func TestPutFile(t *testing.T) {
+	srv := svctest.NewInMemory()
+	client := srv.Client(svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1}))
+	id := srv.AddFile("a", "fine-tune", []byte("old"))
+	body := strings.NewReader("new contents")
+
+	srv.Fault("PUT", svctest.RouteStorage, svctest.Fault{Status: 500})
+	_, err := client.Files.PutFile(t.Context(), id, body, nil)
+	var up *svc.UploadError
+	require.ErrorAs(t, err, &up)
+	require.Equal(t, id, up.FileID)
+	require.Equal(t, svc.UploadStagePut, up.Stage)
+	require.ErrorIs(t, err, svc.ErrServer)
+
+	result, err := client.Files.PutFile(t.Context(), id, body, nil)
+	require.NoError(t, err)
+	require.Equal(t, id, result.FileID)
+	contents, _ := srv.FileContents(id)
+	require.Equal(t, "new contents", string(contents))
+
+	_, err = client.Files.PutFile(t.Context(), "file-9", body, nil)
+	require.ErrorIs(t, err, svc.ErrNotFound)
+	require.ErrorAs(t, err, &up)
+	require.Equal(t, svc.UploadStageLink, up.Stage)
+	require.Equal(t, "file-9", up.FileID)
+
+	srv.ResetRequests()
+	_, err = client.Files.PutFile(t.Context(), " ", nil, nil)
+	var invalid *svc.ValidationError
+	require.ErrorAs(t, err, &invalid)
+	require.Len(t, invalid.Fields, 2)
+	require.Empty(t, srv.Requests())
+}

@@ -1,0 +1,333 @@
+package svc_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/fstest"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// seekOnly hides everything of a reader but Read and Seek.
+type seekOnly struct{ io.ReadSeeker }
+
+// readOnly hides everything of a reader but Read.
+type readOnly struct{ io.Reader }
+
+// measured knows its length and cannot seek.
+type measured struct {
+	io.Reader
+	n int
+}
+
+func (m measured) Len() int { return m.n }
+
+// shouting is a file whose Read is not that of the file in it: its ReadAt, which
+// is, must not be used.
+type shouting struct{ *os.File }
+
+func (s shouting) Read(p []byte) (int, error) {
+	n, err := s.File.Read(p)
+	copy(p, bytes.ToUpper(p[:n]))
+	return n, err
+}
+
+func inTempDir(t *testing.T) func() int {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	t.Setenv("TMP", dir)
+	return func() int {
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		return len(entries)
+	}
+}
+
+// Every kind of reader arrives whole, with its length, unchunked, from where it
+// stands; also when the first attempt fails half way. What can seek stands behind
+// the body afterwards.
+func TestB14_EveryReaderHasALength(t *testing.T) {
+	noLeak(t)
+	leftovers := inTempDir(t)
+	const skip = 7
+	for _, size := range []int{0, 1, 4096, 64 << 10, 64<<10 + 1, 300_000} {
+		all := append([]byte("skipped"), bytes.Repeat([]byte("ab\x00\xff"), size)[:size]...)
+		file := func() *os.File { f := tempFile(t, all); _, _ = f.Seek(skip, 0); return f }
+		section := io.NewSectionReader(bytes.NewReader(append([]byte("before"), all...)), 6, int64(len(all)))
+		pipe, w, err := os.Pipe()
+		require.NoError(t, err)
+		go func() { _, _ = w.Write(all[skip:]); w.Close() }()
+		open, err := fstest.MapFS{"a": {Data: all}}.Open("a")
+		require.NoError(t, err)
+		for name, body := range map[string]io.Reader{
+			"file": file(), "bytes.Reader": bytes.NewReader(all), "strings.Reader": strings.NewReader(string(all)),
+			"bytes.Buffer": bytes.NewBuffer(all), "section": section, "fs.File": open.(io.Reader), "seeker": seekOnly{file()},
+			"pipe": pipe, "plain": readOnly{bytes.NewReader(all[skip:])}, "Len": measured{bytes.NewReader(all[skip:]), size},
+			"one byte at a time": iotest.OneByteReader(bytes.NewReader(all[skip:])),
+			"data with EOF":      seekOnly{dataErr{bytes.NewReader(all)}},
+		} {
+			seeker, seeks := body.(io.Seeker)
+			if name == "pipe" {
+				seeks = false
+			}
+			if buf, ok := body.(*bytes.Buffer); ok {
+				buf.Next(skip)
+			} else if seeks {
+				_, err := seeker.Seek(skip, io.SeekStart)
+				require.NoError(t, err)
+			}
+			s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+				if n == 1 {
+					_, _ = io.CopyN(io.Discard, r.Body, int64(size/2))
+					w.WriteHeader(503)
+					return
+				}
+				_, _ = io.Copy(io.Discard, r.Body)
+			})
+			result, err := s.client(t).Files.Put(t.Context(), s.link(), body, nil)
+			require.NoError(t, err, name)
+			require.EqualValues(t, size, result.Bytes, name)
+			require.Equal(t, 2, result.Attempts, name)
+			puts := s.requests("PUT")
+			require.Len(t, puts, 2, name)
+			for _, p := range puts {
+				require.EqualValues(t, size, p.ContentLength, name)
+				require.Empty(t, p.TransferEncoding, name)
+			}
+			require.True(t, bytes.Equal(all[skip:], puts[1].Bytes.Bytes()), name)
+			if seeks {
+				at, err := seeker.Seek(0, io.SeekCurrent)
+				require.NoError(t, err)
+				require.EqualValues(t, len(all), at, name)
+			}
+			rest, err := io.ReadAll(body)
+			require.NoError(t, err, "%s: not closed", name)
+			require.Empty(t, rest, name)
+			if c, ok := body.(io.Closer); ok {
+				require.NoError(t, c.Close(), name)
+			}
+		}
+	}
+	require.Zero(t, leftovers(), "temporary files")
+}
+
+// dataErr returns the last bytes together with io.EOF.
+type dataErr struct{ *bytes.Reader }
+
+func (d dataErr) Read(p []byte) (int, error) {
+	n, _ := d.Reader.Read(p)
+	if d.Len() == 0 {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func TestUpload_ReadsByRead(t *testing.T) {
+	s := newFileService(t, nil)
+	_, err := s.client(t).Files.Put(t.Context(), s.link(), shouting{tempFile(t, []byte("quiet"))}, nil)
+	require.NoError(t, err)
+	require.Equal(t, "QUIET", s.requests("PUT")[0].Bytes.String())
+}
+
+// A file of /proc says that it is empty, and is not.
+func TestUpload_FilesWithoutASize(t *testing.T) {
+	f, err := os.Open("/proc/self/cmdline")
+	if err != nil {
+		t.Skip("no /proc")
+	}
+	defer f.Close()
+	s := newFileService(t, nil)
+	r, err := s.client(t).Files.Put(t.Context(), s.link(), f, nil)
+	require.NoError(t, err)
+	require.Positive(t, r.Bytes)
+	require.Contains(t, s.requests("PUT")[0].Bytes.String(), "test")
+}
+
+func TestB15_FileStaysOpenAndIsSentAgain(t *testing.T) {
+	body := contents(1 << 20)
+	f := tempFile(t, body)
+	s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		if n == 1 {
+			_, _ = io.CopyN(io.Discard, r.Body, 1<<19)
+			w.WriteHeader(503)
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+	})
+	r, err := s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: f})
+	require.NoError(t, err)
+	require.Equal(t, 2, r.Attempts)
+	require.Len(t, s.requests("PUT"), 2)
+	require.True(t, bytes.Equal(body, s.requests("PUT")[1].Bytes.Bytes()))
+	_, err = f.Seek(0, io.SeekStart)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+}
+
+// After a failure the body stands where it stood, ready for another Put.
+func TestUpload_PositionAfterFailure(t *testing.T) {
+	all := []byte("skipped body")
+	for name, body := range map[string]io.ReadSeeker{
+		"file": tempFile(t, all), "seeker": seekOnly{tempFile(t, all)}, "bytes": bytes.NewReader(all),
+	} {
+		s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			if n == 1 {
+				xmlError(w, 403, "AccessDenied", "Request has expired")
+			}
+		})
+		_, _ = body.Seek(8, io.SeekStart)
+		_, err := s.client(t).Files.Put(t.Context(), s.link(), body, nil)
+		require.ErrorIs(t, err, svc.ErrLinkExpired, name)
+		_, err = s.client(t).Files.Put(t.Context(), s.link(), body, nil)
+		require.NoError(t, err, name)
+		require.Equal(t, "body", s.requests("PUT")[1].Bytes.String(), name)
+	}
+	buf := bytes.NewBufferString("body")
+	s := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) })
+	_, err := s.client(t).Files.Put(t.Context(), s.link(), buf, nil)
+	require.ErrorIs(t, err, svc.ErrForbidden)
+	require.Equal(t, "body", buf.String())
+}
+
+// A body of another size than was said, or than was seen, is never a success.
+func TestUpload_SizeMustBeRight(t *testing.T) {
+	leftovers := inTempDir(t)
+	for _, size := range []int64{99, 101} {
+		for name, body := range map[string]io.Reader{
+			"file": tempFile(t, contents(100)), "bytes": bytes.NewReader(contents(100)), "buffer": bytes.NewBuffer(contents(100)),
+			"seeker": seekOnly{bytes.NewReader(contents(100))}, "plain": readOnly{bytes.NewReader(contents(100))},
+			"Len": measured{bytes.NewReader(contents(100)), 100},
+		} {
+			s := newFileService(t, nil)
+			_, err := s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body, Size: size})
+			var e *svc.UploadError
+			require.ErrorAs(t, err, &e, name)
+			require.Equal(t, svc.UploadStageBody, e.Stage)
+			require.Contains(t, err.Error(), "nothing was sent")
+			require.Equal(t, size > 100, errors.Is(err, svc.ErrTruncated), name)
+			require.Equal(t, size > 100, errors.Is(err, io.ErrUnexpectedEOF), name)
+			require.Empty(t, s.seen, "found out before anything was registered")
+		}
+	}
+	s := newFileService(t, nil)
+	_, err := s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: readOnly{bytes.NewReader(contents(100_000))}, Size: 100_000})
+	require.NoError(t, err)
+	// An endless reader is not read for ever.
+	var read int
+	endless := readerFunc(func(p []byte) (int, error) { read += len(p); return len(p), nil })
+	_, err = s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: endless, Size: 100_000})
+	require.ErrorContains(t, err, "more than the 100000 bytes")
+	require.Less(t, read, 1<<20)
+	// A Len that is wrong.
+	_, err = s.client(t).Files.Put(t.Context(), s.link(), measured{bytes.NewReader(contents(100)), 101}, nil)
+	require.ErrorIs(t, err, svc.ErrTruncated)
+	require.Zero(t, leftovers())
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// changing is a body whose size changes when it is read for the first time.
+type changing struct {
+	io.ReadSeeker
+	change func()
+	done   atomic.Bool
+}
+
+func (c *changing) Read(p []byte) (int, error) {
+	if !c.done.Swap(true) {
+		c.change()
+	}
+	return c.ReadSeeker.Read(p)
+}
+
+func TestUpload_BodyThatChangesMeanwhile(t *testing.T) {
+	noLeak(t)
+	for _, to := range []int64{99_999, 100_001} {
+		for _, direct := range []bool{true, false} {
+			f := tempFile(t, contents(100_000))
+			change := func() { _ = f.Truncate(to) }
+			var whole atomic.Int32
+			s := newFileService(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
+				if n, err := io.Copy(io.Discard, r.Body); err == nil && n == 100_000 {
+					whole.Add(1)
+				}
+			})
+			req := svc.UploadRequest{FileName: "a", Body: &changing{ReadSeeker: f, change: change}}
+			if direct {
+				req.Body = f
+				s.api = func(_ int, w http.ResponseWriter, r *http.Request) { change(); s.answer(w, r) }
+			}
+			_, err := s.client(t).Files.Upload(t.Context(), req)
+			var e *svc.UploadError
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, svc.UploadStagePut, e.Stage)
+			require.Equal(t, to < 100_000, errors.Is(err, svc.ErrTruncated))
+			require.LessOrEqual(t, len(s.requests("PUT")), 1, "no use in trying again")
+			s.Close()
+			require.Zero(t, whole.Load(), "storage never has a whole body")
+		}
+	}
+}
+
+func TestUpload_SourceErrors(t *testing.T) {
+	leftovers := inTempDir(t)
+	broken := errors.New("disk on fire")
+	for name, body := range map[string]io.Reader{
+		"at once": iotest.ErrReader(broken),
+		"late":    io.MultiReader(bytes.NewReader(contents(200_000)), iotest.ErrReader(broken)),
+	} {
+		s := newFileService(t, nil)
+		_, err := s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body})
+		require.ErrorIs(t, err, broken, name)
+		require.Empty(t, s.seen, "nothing was sent")
+	}
+	require.Zero(t, leftovers())
+
+	// One that can seek fails while it is sent.
+	s := newFileService(t, nil)
+	failing := &failingSeeker{bytes.NewReader(contents(500_000)), broken}
+	_, err := s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: failing})
+	require.ErrorIs(t, err, broken)
+	var e *svc.UploadError
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, "f1", e.FileID)
+	require.LessOrEqual(t, len(s.requests("PUT")), 1, "it is not tried again")
+
+	dir := t.TempDir()
+	_, err = s.client(t).Files.UploadFile(t.Context(), dir, "", nil)
+	require.ErrorIs(t, err, syscall.EISDIR)
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, svc.UploadStageBody, e.Stage)
+	_, err = s.client(t).Files.UploadFile(t.Context(), filepath.Join(dir, "none"), "", nil)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	f := tempFile(t, nil)
+	f.Close()
+	_, err = s.client(t).Files.Put(t.Context(), s.link(), f, nil)
+	require.ErrorIs(t, err, os.ErrClosed)
+}
+
+type failingSeeker struct {
+	*bytes.Reader
+	err error
+}
+
+func (f *failingSeeker) Read(p []byte) (int, error) {
+	if f.Size()-int64(f.Len()) >= 130_000 {
+		return 0, f.err
+	}
+	return f.Reader.Read(p[:min(len(p), 10_000)])
+}

@@ -1,0 +1,306 @@
+package svc_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+func tempFile(t testing.TB, b []byte) *os.File {
+	f, err := os.Create(filepath.Join(t.TempDir(), "train.jsonl"))
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	_, err = f.Write(b)
+	require.NoError(t, err)
+	_, err = f.Seek(0, io.SeekStart)
+	require.NoError(t, err)
+	return f
+}
+
+func TestUpload_RegistersThenPuts(t *testing.T) {
+	noLeak(t)
+	body := contents(100_000)
+	s := newFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("ETag", `"e1"`)
+		w.Header().Set("X-Amz-Version-Id", "v1")
+	})
+	result, err := s.client(t).Files.UploadFile(t.Context(), tempFile(t, body).Name(), svc.FilePurposeFineTune, nil)
+	require.NoError(t, err)
+	require.Equal(t, "f1", result.FileID)
+	require.EqualValues(t, len(body), result.Bytes)
+	require.Equal(t, 1, result.Attempts)
+	require.Equal(t, 200, result.StatusCode)
+	require.Equal(t, `"e1"`, result.ETag)
+	require.Equal(t, "v1", result.Header.Get("X-Amz-Version-Id"))
+	require.JSONEq(t, `{"file_name":"train.jsonl","purpose":"fine-tune"}`, s.requests("POST")[0].Bytes.String())
+	puts := s.requests("PUT")
+	require.Len(t, puts, 1)
+	require.Equal(t, body, puts[0].Bytes.Bytes())
+}
+
+// The token stays away from storage, also where storage is the API's own host.
+func TestB12_NoTokenToStorage(t *testing.T) {
+	for name, opts := range map[string][]svctest.Option{
+		"same host": nil, "another host": {svctest.WithSeparateStorage()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := svctest.NewServer(opts...)
+			defer srv.Close()
+			c := srv.Client()
+			r, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("data")})
+			require.NoError(t, err)
+			var got bytes.Buffer
+			_, err = c.Files.Download(t.Context(), r.FileID, &got, nil)
+			require.NoError(t, err)
+			require.Equal(t, "data", got.String())
+			transfers := 0
+			for _, req := range srv.Requests() {
+				if req.Route == svctest.RouteStorage {
+					transfers++
+					require.Empty(t, req.Header.Values("Authorization"))
+					require.Empty(t, req.Header.Values("Cookie"))
+				}
+			}
+			require.Equal(t, 2, transfers)
+		})
+	}
+}
+
+// Nothing is sent beyond what frames the message, the User-Agent, and what the
+// caller asks for, cookies of the API included.
+func TestB13_OnlyTheHeadersAskedFor(t *testing.T) {
+	s := newFileService(t, nil)
+	s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+		http.SetCookie(w, &http.Cookie{Name: "session", Value: "c1", Path: "/"})
+		s.answer(w, r)
+	}
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	c := s.client(t, svc.WithHTTPClient(&http.Client{Jar: jar}))
+	names := func(h http.Header) (list []string) {
+		for name, values := range h {
+			require.Len(t, values, 1, name)
+			list = append(list, name)
+		}
+		return list
+	}
+	for _, body := range []string{"data", ""} {
+		_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader(body)})
+		require.NoError(t, err)
+	}
+	for _, r := range s.requests("PUT") {
+		require.ElementsMatch(t, []string{"User-Agent", "Content-Length"}, names(r.Header))
+		require.Contains(t, r.Header.Get("User-Agent"), "svc-go/")
+	}
+	require.EqualValues(t, 0, s.requests("PUT")[1].ContentLength, "announced, not left out")
+
+	own := http.Header{"x-ms-blob-type": {"BlockBlob"}, "X-Amz-Meta-A": {"1, 2 ;=é"}}
+	_, err = c.Files.Put(t.Context(), s.link(), strings.NewReader("x"), &svc.UploadOptions{ContentType: "text/plain", Header: own})
+	require.NoError(t, err)
+	h := s.requests("PUT")[2].Header
+	require.ElementsMatch(t, []string{"User-Agent", "Content-Length", "Content-Type", "X-Ms-Blob-Type", "X-Amz-Meta-A"}, names(h))
+	require.Equal(t, "text/plain", h.Get("Content-Type"))
+	require.Equal(t, "BlockBlob", h.Get("X-Ms-Blob-Type"))
+	require.Equal(t, "1, 2 ;=é", h.Get("X-Amz-Meta-A"))
+	require.Len(t, own, 2, "the caller's header is not touched")
+}
+
+func TestB13_SignedContentType(t *testing.T) {
+	srv := svctest.NewServer(svctest.WithSignedContentType("text/plain"))
+	defer srv.Close()
+	upload := func(opts svc.UploadOptions) error {
+		_, err := srv.Client().Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("x"), UploadOptions: opts})
+		return err
+	}
+	var e *svc.Error
+	require.ErrorAs(t, upload(svc.UploadOptions{}), &e)
+	require.Equal(t, "SignatureDoesNotMatch", e.Code)
+	require.NoError(t, upload(svc.UploadOptions{ContentType: "text/plain"}))
+	require.NoError(t, upload(svc.UploadOptions{Header: http.Header{"content-type": {"text/plain"}}}))
+}
+
+func TestUpload_RefusesHeaders(t *testing.T) {
+	s := newFileService(t, nil)
+	for _, name := range []string{
+		"Authorization", "cookie", "Host", "Content-Length", "Transfer-Encoding", "Connection",
+		"Proxy-Authorization", "Trailer", "te", "Upgrade", "bad name", "",
+	} {
+		_, err := s.client(t).Files.Put(t.Context(), s.link(), strings.NewReader("x"), &svc.UploadOptions{Header: http.Header{name: {fileToken}}})
+		require.ErrorAs(t, err, new(*svc.ValidationError), name)
+		requireNoSecret(t, err)
+	}
+	for _, opts := range []svc.UploadOptions{
+		{Header: http.Header{"X-A": {"a\nb"}}},
+		{Header: http.Header{"X-A": {"1"}, "x-a": {"2"}}},
+		{ContentType: "a\r\nb"},
+		{ContentType: "text/plain", Header: http.Header{"content-type": {"text/html"}}},
+	} {
+		_, err := s.client(t).Files.Put(t.Context(), s.link(), strings.NewReader("x"), &opts)
+		require.ErrorAs(t, err, new(*svc.ValidationError), opts)
+	}
+	require.Empty(t, s.seen)
+}
+
+func TestB17_StorageFlavours(t *testing.T) {
+	srv := svctest.NewServer(svctest.WithAzureStorage())
+	defer srv.Close()
+	r, err := srv.Client().Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("data"),
+		UploadOptions: svc.UploadOptions{Header: http.Header{"x-ms-blob-type": {"BlockBlob"}}}})
+	require.NoError(t, err)
+	require.Equal(t, 201, r.StatusCode)
+
+	for _, status := range []int{200, 201, 202, 204} {
+		s := newFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.WriteHeader(status)
+			if status != 204 {
+				_, _ = io.WriteString(w, "<html>whatever")
+			}
+		})
+		r, err := s.client(t).Files.Put(t.Context(), s.link(), strings.NewReader("data"), nil)
+		require.NoError(t, err, status)
+		require.Equal(t, status, r.StatusCode)
+	}
+}
+
+// The answer to a successful upload is not waited for: not its end, and not the
+// rest of it.
+func TestUpload_EndlessAnswer(t *testing.T) {
+	noLeak(t)
+	var written atomic.Int64
+	for name, more := range map[string]func(http.ResponseWriter, *http.Request){
+		"silent": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"loud": func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				n, _ := w.Write(make([]byte, 4096))
+				written.Add(int64(n))
+			}
+		},
+	} {
+		s := newFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.WriteHeader(200)
+			w.(http.Flusher).Flush()
+			more(w, r)
+		})
+		start := time.Now()
+		_, err := s.client(t).Files.Put(t.Context(), s.link(), strings.NewReader("data"), nil)
+		require.NoError(t, err, name)
+		require.Less(t, time.Since(start), 5*time.Second, name)
+		require.Less(t, written.Load(), int64(32<<20), name)
+	}
+}
+
+// A link goes out byte for byte, whatever its escapes.
+func TestUpload_LinkByteForByte(t *testing.T) {
+	const keep = "" // goes out as it is
+	s := newFileService(t, nil)
+	c := s.client(t)
+	for path, want := range map[string]string{
+		"/storage/a%2fb%2Fc?sig=a%2Bb+c%20d/e=": keep,
+		"/storage/%7Euser/%41?x":                keep,
+		"/storage//a//b?":                       keep,
+		"/storage/a/../b/./c?a=b;c=d&&e":        keep,
+		"/storage/a:b@c!$&'()*+,;=?q=?/:@%zz":   keep,
+		"/storage/a%C3%A9%E4%B8%AD?k=%e4%b8%ad": keep,
+		"/storage/a%25b%20c":                    keep,
+		"/storage/[a]?q=[b]":                    keep,
+		"/storage/a?q=x#frag":                   "/storage/a?q=x",
+		// What no request line can hold is escaped, and nothing else.
+		"/storage/a b/é|%2F?q=a b": "/storage/a%20b/%C3%A9%7C%2F?q=a%20b",
+	} {
+		if want == keep {
+			want = path
+		}
+		link := svc.SignedURL(s.URL + path)
+		_, err := c.Files.Put(t.Context(), link, strings.NewReader("x"), nil)
+		require.NoError(t, err, path)
+		puts := s.requests("PUT")
+		require.Equal(t, want, puts[len(puts)-1].RequestURI)
+		_, _ = c.Download(t.Context(), link, io.Discard, nil)
+		gets := s.requests("GET")
+		require.Equal(t, want, gets[len(gets)-1].RequestURI)
+	}
+	_, err := c.Files.Put(t.Context(), svc.SignedURL(" "+s.URL+"/storage/x?y\n"), strings.NewReader("x"), nil)
+	require.NoError(t, err, "white space around a link is not part of it")
+}
+
+func TestUpload_RefusesLinks(t *testing.T) {
+	s := newFileService(t, nil)
+	c := s.client(t)
+	printed := svc.SignedURL(s.link().String())
+	for link, problem := range map[svc.SignedURL]string{
+		"": "is empty", " ": "is empty", "/storage/x?sig=" + fileQuery: "absolute", "ftp://h/x?" + fileQuery: "absolute",
+		"https:///x?" + fileQuery: "absolute", "https://h/%zz?" + fileQuery: "is not a URL", "https://h/\x01?" + fileQuery: "is not a URL",
+		"https://user:" + fileToken + "@h/x": "user or password", printed: "lost its signature",
+		"storage.example/x?" + fileQuery: "absolute", "https://h:port/?" + fileQuery: "is not a URL",
+	} {
+		_, err := c.Files.Put(t.Context(), link, strings.NewReader("x"), nil)
+		require.ErrorAs(t, err, new(*svc.ValidationError), string(link))
+		require.ErrorContains(t, err, problem)
+		requireNoSecret(t, err)
+		n, err := c.Download(t.Context(), link, io.Discard, nil)
+		require.Zero(t, n)
+		require.ErrorAs(t, err, new(*svc.ValidationError), string(link))
+		requireNoSecret(t, err)
+	}
+	require.Empty(t, s.seen)
+}
+
+func TestUpload_RefusesRequests(t *testing.T) {
+	s := newFileService(t, nil)
+	for field, req := range map[string]svc.UploadRequest{
+		"file_name": {Body: strings.NewReader("x")},
+		"Body":      {FileName: "a"},
+		"Size":      {FileName: "a", Body: strings.NewReader("x"), Size: -1},
+	} {
+		_, err := s.client(t).Files.Upload(t.Context(), req)
+		var v *svc.ValidationError
+		require.ErrorAs(t, err, &v, field)
+		require.Len(t, v.Fields, 1)
+		require.Equal(t, field, v.Fields[0].Field)
+	}
+	require.Empty(t, s.seen)
+}
+
+// 307 and 308 keep method and body; nothing else is followed, since it would
+// make a read of the upload. No hop carries the token or says where it came from.
+func TestB10_UploadRedirects(t *testing.T) {
+	body := contents(300_000)
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		other := newFileService(t, nil)
+		s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, strings.Replace(string(other.link()), "http://", "http://user:password@", 1), status)
+		})
+		_, err := s.client(t).Files.Put(t.Context(), s.link(), bytes.NewReader(body), &svc.UploadOptions{Header: http.Header{"X-A": {"1"}}})
+		if status < 307 {
+			require.ErrorIs(t, err, svc.ErrRedirect, status)
+			requireNoSecret(t, err)
+			require.Empty(t, other.seen, status)
+			require.Len(t, s.requests("PUT"), 1)
+			continue
+		}
+		require.NoError(t, err, status)
+		puts := other.requests("PUT")
+		require.Len(t, puts, 1)
+		require.Equal(t, body, puts[0].Bytes.Bytes())
+		require.Equal(t, strconv.Itoa(len(body)), puts[0].Header.Get("Content-Length"))
+		require.Equal(t, "1", puts[0].Header.Get("X-A"))
+		require.Empty(t, puts[0].Header.Values("Authorization"))
+		require.Empty(t, puts[0].Header.Values("Referer"))
+	}
+}
