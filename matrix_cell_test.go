@@ -1,0 +1,249 @@
+package svc_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+	"github.com/stretchr/testify/require"
+)
+
+// matrixCell is one call to a service that is real but for a fault in its way.
+type matrixCell struct {
+	t       *testing.T
+	op      *matrixOp
+	srv     *svctest.Server
+	client  *svc.Client
+	timeout time.Duration
+	base    string        // address of the service in links, if that is not the fake's own
+	link    svc.SignedURL // to the contents of file-1
+	written bytes.Buffer  // by a download
+
+	// meet answers the n-th request that the fault is for.
+	meet func(n int, req *http.Request) (*http.Response, error)
+
+	mu      sync.Mutex
+	met     []time.Time
+	moved   []*http.Request // after a redirect
+	open    int             // bodies of answers that are not closed
+	secrets map[string]bool
+	log     bytes.Buffer
+	reports []svc.Attempt
+}
+
+// newMatrixCell makes a cell in memory, for the clock of a bubble.
+func newMatrixCell(t *testing.T, op *matrixOp) *matrixCell {
+	c := &matrixCell{t: t, op: op, srv: svctest.NewInMemory(svctest.WithToken(matrixToken), svctest.WithJobTime(0)), timeout: matrixTimeout}
+	c.seed()
+	c.setUp(c.srv.URL(), matrixPolicy, svc.WithHTTPClient(&http.Client{Transport: c}))
+	return c
+}
+
+func (c *matrixCell) setUp(baseURL string, policy svc.RetryPolicy, opts ...svc.Option) {
+	timeout := c.timeout
+	if c.op.transfer() {
+		timeout = matrixTimeout // the fault is not in the API
+	}
+	opts = append(opts, svc.WithToken(matrixToken), svc.WithRetry(policy), svc.WithTimeout(timeout),
+		svc.WithLogger(slog.New(slog.NewTextHandler(&matrixLog{c: c}, &slog.HandlerOptions{Level: slog.LevelDebug}))),
+		svc.WithAttemptHook(func(_ context.Context, a svc.Attempt) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.reports = append(c.reports, a)
+		}))
+	var err error
+	c.client, err = svc.NewClient(baseURL, opts...)
+	require.NoError(c.t, err)
+}
+
+type matrixLog struct{ c *matrixCell }
+
+func (l *matrixLog) Write(p []byte) (int, error) {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return l.c.log.Write(p)
+}
+
+// RoundTrip is the network of a cell in memory.
+func (c *matrixCell) RoundTrip(req *http.Request) (*http.Response, error) {
+	if path, ok := strings.CutPrefix(req.URL.Path, "/moved"); ok {
+		c.mu.Lock()
+		c.moved = append(c.moved, req.Clone(context.Background()))
+		c.mu.Unlock()
+		req = req.Clone(req.Context())
+		req.URL.Path, req.URL.Host, req.Host = path, "svc.test", "svc.test"
+		return c.pass(req)
+	}
+	if !c.op.meets(req) {
+		return c.pass(req)
+	}
+	c.mu.Lock()
+	c.met = append(c.met, time.Now())
+	n := len(c.met)
+	c.mu.Unlock()
+	return c.meet(n, req)
+}
+
+var matrixSignature = regexp.MustCompile(`X-Amz-Signature=([0-9a-f]+)`)
+
+// pass lets the service answer, and learns the keys of the links that it gives.
+func (c *matrixCell) pass(req *http.Request) (*http.Response, error) {
+	storage := strings.HasPrefix(req.URL.Path, "/storage/")
+	resp, err := c.srv.HTTPClient().Transport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	if storage {
+		return c.track(resp), nil
+	}
+	b, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	for _, match := range matrixSignature.FindAllSubmatch(b, -1) {
+		c.secrets[string(match[1])] = true
+	}
+	c.mu.Unlock()
+	if c.base != "" {
+		b = bytes.ReplaceAll(b, []byte(c.srv.URL()), []byte(c.base))
+		resp.ContentLength = int64(len(b))
+		resp.Header.Del("Content-Length")
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(b))
+	return c.track(resp), nil
+}
+
+// here moves a link to where the cell's service is.
+func (c *matrixCell) here(link svc.SignedURL) svc.SignedURL {
+	if match := matrixSignature.FindStringSubmatch(string(link)); match != nil {
+		c.secrets[match[1]] = true
+	}
+	if c.base == "" {
+		return link
+	}
+	return svc.SignedURL(strings.Replace(string(link), c.srv.URL(), c.base, 1))
+}
+
+type matrixBody struct {
+	io.ReadCloser
+	close func()
+}
+
+func (b *matrixBody) Close() error {
+	b.close()
+	return b.ReadCloser.Close()
+}
+
+// track counts the answer as open until its body is closed.
+func (c *matrixCell) track(resp *http.Response) *http.Response {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open++
+	resp.Body = &matrixBody{resp.Body, sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.open--
+	})}
+	return resp
+}
+
+// finish waits for the goroutines of the call and looks at what it left open.
+func (c *matrixCell) finish() {
+	c.client.CloseIdleConnections()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	require.Zero(c.t, c.open, "answers whose body is not closed")
+}
+
+// attempts is how many attempts the hook was told of at the fault's route.
+func (c *matrixCell) attempts() int {
+	route, storage := strings.HasPrefix(c.op.at, c.op.at[:strings.Index(c.op.at, " ")]+" /storage/"), 0
+	method, _, _ := strings.Cut(c.op.at, " ")
+	most := 0
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range c.reports {
+		if toStorage := a.Route == "{presigned_url}"; a.Method == method && toStorage == route {
+			storage++
+			most = max(most, a.Number)
+		}
+	}
+	if c.op.class == matrixDownload { // each request that resumes counts anew
+		return storage - len(c.moved)
+	}
+	return most
+}
+
+// checkSecrets looks for the cell's secrets in everything that a caller might
+// print.
+func (c *matrixCell) checkSecrets(value any, err error) {
+	c.t.Helper()
+	var texts []string
+	add := func(v any) {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
+			texts = append(texts, fmt.Sprintf(verb, v))
+		}
+		if b, err := json.Marshal(v); err == nil {
+			texts = append(texts, string(b))
+		}
+		var log strings.Builder
+		slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "v", v)
+		texts = append(texts, log.String())
+	}
+	if value != nil {
+		add(value)
+	}
+	matrixUnwrap(err, func(err error) {
+		add(err)
+		switch e := err.(type) { // each layer comes by itself
+		case *svc.Error:
+			texts = append(texts, string(e.Body), fmt.Sprint(e.Header))
+		case *svc.OutcomeUnknownError:
+			texts = append(texts, string(e.Body))
+		}
+	})
+	for _, a := range c.reports {
+		add(a)
+		matrixUnwrap(a.Err, add2(add))
+	}
+	texts = append(texts, c.log.String())
+	all := strings.Join(texts, "\n")
+	for secret := range c.secrets {
+		for _, form := range []string{secret, fmt.Sprintf("%x", secret), strings.Trim(fmt.Sprint([]byte(secret)), "[]")} {
+			if at := strings.Index(all, form); at >= 0 {
+				require.Fail(c.t, "a secret is shown", "…%s…", all[max(at-300, 0):min(at+len(form)+20, len(all))])
+			}
+		}
+	}
+}
+
+func add2(add func(any)) func(error) { return func(err error) { add(err) } }
+
+// matrixUnwrap visits an error and all below it.
+func matrixUnwrap(err error, visit func(error)) {
+	if err == nil {
+		return
+	}
+	visit(err)
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range many.Unwrap() {
+			matrixUnwrap(e, visit)
+		}
+		return
+	}
+	matrixUnwrap(errors.Unwrap(err), visit)
+}
