@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"reflect"
 	"strings"
 	"time"
 
@@ -299,6 +300,7 @@ func (c *Client) unknown(k *call, r *chain.Result, cause error) error {
 	body, _ := c.chain.Redactor().Cut(r.Body, most, r.Cut)
 	return &OutcomeUnknownError{
 		Method: k.method, Route: k.route, Name: k.name, ID: findID(k.route, body),
+		RequestID:  c.chain.Redactor().String(chain.RequestID(r.Header)),
 		StatusCode: max(r.StatusCode, r.Broken), Body: body, Err: cause,
 	}
 }
@@ -314,15 +316,16 @@ type record[T any] interface {
 	identified
 }
 
-// records is a list whose records must all have an id.
+// records is a list of records.
 type records[T any, P record[T]] []T
 
 func (l *records[T, P]) identity() (field, id string) { return identities[T, P]("", *l) }
 
-// identities finds the first record of a named list that has no id.
+// identities finds the first record of a named list that is none: it has no id,
+// and nothing else either.
 func identities[T any, P record[T]](name string, list []T) (field, id string) {
 	for i := range list {
-		if field, id := P(&list[i]).identity(); id == "" {
+		if field, id := P(&list[i]).identity(); id == "" && reflect.ValueOf(&list[i]).Elem().IsZero() {
 			return fmt.Sprintf("%s[%d].%s", name, i, field), ""
 		}
 	}

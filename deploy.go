@@ -32,9 +32,9 @@ type DeployOptions struct {
 	DeleteIf func(error) bool
 
 	// OnCreate is called with the new record before the wait begins: the moment to
-	// write the id down. When only a part of the answer to the create came, and
-	// that part shows the id, the record holds nothing else. An error ends Deploy
-	// as a failure.
+	// write the id down. If it returns an error, Deploy ends with it as a failure.
+	// When the answer to the create broke off behind the id, the record holds
+	// nothing but that.
 	OnCreate func(*InferenceService) error
 
 	// OnCleanUp is called before the delete after a failure, which may take up to
@@ -52,7 +52,7 @@ type DeployError struct {
 	Service    *InferenceService // the record as seen last; nil when only the id is known
 	Gone       bool              // true: it was deleted; false: it may still be running and billed
 	CleanUpErr error             // why the delete after the failure failed; errors.Is and errors.As do not look into it
-	Err        error             // why it is not available: a WaitError, the error of OnCreate, or an OutcomeUnknownError whose answer showed the id
+	Err        error             // why it is not available: a WaitError, or the error of OnCreate
 }
 
 // Error says what happened, what may be running, and what to do about it.
@@ -75,10 +75,14 @@ func (e *DeployError) Unwrap() error { return e.Err }
 //
 // An error before anything was created is the one of
 // [InferenceServiceClient.Create]; after that it is a [DeployError], which
-// always holds the id and says whether the instance is gone. When ctx ends while
-// the create is on its way, its answer is awaited up to 10 s more, so that the
-// id is not lost: the service has no call that would find it again. The last
-// record is returned along with an error.
+// always holds the id and says whether the instance is gone. The last record is
+// returned along with an error.
+//
+// Deploy does more than Create to keep the id, since the service has no call that
+// would find it again. When ctx ends while the create is on its way, its answer is
+// awaited up to 10 s more. When an answer of success breaks off, but shows the id,
+// Deploy goes on with that. And a new id that is not found is taken for not
+// readable yet, for [WaitOptions.NotFoundGrace].
 //
 // POST /v1/inference-service, then GET and perhaps DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions) (*InferenceService, error) {
@@ -94,14 +98,14 @@ func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInference
 	k := create(services, req.Name, &req).checked(req.problems())
 	k.linger = createLinger
 	s, err := do[InferenceService](ctx, c.client, k, o.CreateOptions)
-	d := deployment{client: c, created: time.Now(), record: s}
-	if unknown := new(OutcomeUnknownError); errors.As(err, &unknown) && unknown.ID != "" {
-		d.id, s = unknown.ID, &InferenceService{ServiceID: unknown.ID}
-	} else if err != nil {
-		return nil, err
-	} else {
-		d.id = s.ServiceID
+	d := deployment{client: c, record: s}
+	if unknown := new(OutcomeUnknownError); errors.As(err, &unknown) && unknown.created() {
+		s, err = &InferenceService{ServiceID: unknown.ID}, nil // the wait reads the rest
 	}
+	if err != nil {
+		return nil, err
+	}
+	d.id = s.ServiceID
 
 	over := false
 	defer func() {
@@ -110,9 +114,7 @@ func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInference
 		}
 	}()
 	if o.OnCreate != nil {
-		if storing := o.OnCreate(s); err == nil {
-			err = storing
-		}
+		err = o.OnCreate(s)
 	}
 	if err == nil {
 		err = d.wait(ctx, &o.WaitOptions)
@@ -141,11 +143,10 @@ func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInference
 
 // deployment is what is known of an endpoint that was just created.
 type deployment struct {
-	client  *InferenceServiceClient
-	id      string
-	created time.Time
-	record  *InferenceService // as seen last; nil when only the id is known
-	read    bool              // the wait has read the record
+	client *InferenceServiceClient
+	id     string
+	record *InferenceService // as seen last; nil when only the id is known
+	read   bool              // the wait has read the record
 }
 
 // wait waits until the endpoint is available.
@@ -158,9 +159,8 @@ func (d *deployment) wait(ctx context.Context, o *WaitOptions) error {
 	return err
 }
 
-// cleanUp deletes the endpoint, whatever became of ctx. "Not found" soon after
-// the creation is no proof that it is gone, unless the record has been read: it
-// may not be readable yet.
+// cleanUp deletes the endpoint, whatever became of ctx. "Not found" is proof that
+// it is gone only if the record has ever been read: it may not be readable yet.
 func (d *deployment) cleanUp(ctx context.Context) (gone bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
 	defer cancel()
@@ -175,7 +175,7 @@ func (d *deployment) cleanUp(ctx context.Context) (gone bool, err error) {
 			err = last // the end of the time says less than what came before it
 		}
 		notFound := errors.Is(last, ErrNotFound)
-		if notFound && (d.read || time.Since(d.created) >= deployGrace) {
+		if notFound && d.read {
 			return true, nil
 		}
 		if errors.Is(last, ErrUnauthorized) || errors.Is(last, ErrForbidden) || errors.As(last, new(*ValidationError)) {

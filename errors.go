@@ -20,7 +20,7 @@ var (
 	// ErrForbidden: the token may not do this (403).
 	ErrForbidden = errors.New("svc: forbidden")
 	// ErrNotFound: there is no such record (404 or 410), or a wait found that
-	// the record is deleted.
+	// the record is deleted. One that was just created may not be readable yet.
 	ErrNotFound = errors.New("svc: not found")
 	// ErrConflict: the state of the record does not allow the call (409).
 	ErrConflict = errors.New("svc: conflict")
@@ -40,6 +40,9 @@ var (
 	// ErrNoToken: the call needs a token and the client has none. Nothing was
 	// sent. See [WithToken].
 	ErrNoToken = errors.New("svc: no token")
+	// ErrNoInferenceURL: the address of endpoints is not known. See
+	// [WithInferenceURL].
+	ErrNoInferenceURL = errors.New("svc: the address of endpoints is not known: set WithInferenceURL or SVC_INFERENCE_URL")
 	// ErrTimeout: one attempt took longer than [WithTimeout] allows, or a
 	// transfer stood still for too long. It is not the end of the caller's
 	// context: that is [context.DeadlineExceeded].
@@ -99,6 +102,9 @@ func (e *Error) detail() string {
 	if e.Attempts > 1 {
 		facts = append(facts, strconv.Itoa(e.Attempts)+" attempts")
 	}
+	if e.RetryAfter > 0 {
+		facts = append(facts, "retry after "+e.RetryAfter.Round(time.Second).String())
+	}
 	if len(facts) > 0 {
 		b.WriteString(" (" + strings.Join(facts, ", ") + ")")
 	}
@@ -135,7 +141,8 @@ func (e *Error) retired() bool {
 }
 
 // TransportError says that a call got no (whole) answer: the connection failed,
-// the attempt timed out, or ctx ended. For a call that changes nothing, or that
+// the attempt timed out, ctx ended, or there was no token to send, from the token
+// source or at all, or the rate limiter refused. For a call that changes nothing, or that
 // can be repeated, that is all there is to know; a create or register that may
 // have taken effect comes as an [OutcomeUnknownError] instead.
 type TransportError struct {
@@ -180,6 +187,7 @@ type OutcomeUnknownError struct {
 	Route      string
 	Name       string // of the request: the service's name, or the file's
 	ID         string // the id of the new record, when a part of the answer shows one
+	RequestID  string // the service's, when an answer began to come
 	StatusCode int    // 0: no answer
 	Body       []byte // what came of the answer, at most 64 KiB, without secrets
 	Err        error  // why the outcome is not known
@@ -188,17 +196,27 @@ type OutcomeUnknownError struct {
 // Error says what may exist and why that is not known.
 func (e *OutcomeUnknownError) Error() string {
 	var b strings.Builder
-	b.WriteString(where(e.Method, e.Route) + "outcome unknown: ")
+	b.WriteString(where(e.Method, e.Route))
+	name := "the record"
 	if e.Name != "" {
-		fmt.Fprintf(&b, "%q ", e.Name)
-	} else {
-		b.WriteString("the record ")
+		name = strconv.Quote(e.Name)
 	}
-	if e.ID != "" {
-		fmt.Fprintf(&b, "(id %s) ", e.ID)
+	switch {
+	case e.created():
+		fmt.Fprintf(&b, "the answer is broken, but %s was created, with the id %s: ", name, e.ID)
+	case e.ID != "":
+		fmt.Fprintf(&b, "outcome unknown: %s may or may not have been created, with the id %s; do not repeat the call before you know: ", name, e.ID)
+	default:
+		fmt.Fprintf(&b, "outcome unknown: %s may or may not have been created; do not repeat the call before you know: ", name)
 	}
-	b.WriteString("may or may not have been created; do not repeat the call before you know: " + detail(e.Err))
+	b.WriteString(detail(e.Err))
 	return b.String()
+}
+
+// created reports whether what came of the answer says that the call succeeded,
+// and for which id.
+func (e *OutcomeUnknownError) created() bool {
+	return e.ID != "" && e.StatusCode >= 200 && e.StatusCode < 300
 }
 
 // Unwrap gives the cause.
@@ -244,7 +262,7 @@ func (e *DecodeError) Unwrap() error { return e.Err }
 
 // FieldError is one thing that is wrong with a request.
 type FieldError struct {
-	Field   string // as in the request body: "deploy_metadata.port"
+	Field   string // as in the request body, "deploy_metadata.port", or the name of the option or argument
 	Problem string // "must be between 1 and 65535"
 }
 

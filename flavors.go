@@ -86,7 +86,8 @@ type FlavorQuery struct {
 
 // Find returns the flavors that have what q asks for, the cheapest first; those
 // without a price in the currency come last. Deleted flavors are left out. No
-// match is an empty result and no error. The choice is made here, from
+// match is an empty result and no error. So the first may have no price: see
+// [FlavorBilling.Price]. The choice is made here, from
 // [FlavorClient.List]: the service has no search.
 //
 // GET /v1/inference-service/flavor

@@ -3,7 +3,6 @@ package svc
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/url"
 )
 
@@ -77,7 +76,7 @@ type CreateInferenceServiceRequest struct {
 type CreateResourceMetadata struct {
 	FlavorID             string    `json:"flavor_id,omitempty"`    // of [FlavorClient.List]
 	ScaleType            ScaleType `json:"scale_type,omitempty"`   // value given: ScaleTypeManual
-	TargetInstanceNumber int       `json:"target_instance_number"` // always sent, 0 too
+	TargetInstanceNumber int       `json:"target_instance_number"` // always sent: 0 asks for none
 }
 
 // CreateDeployMetadata says what a new endpoint is to run.
@@ -85,7 +84,7 @@ type CreateDeployMetadata struct {
 	ImageURL string `json:"image_url,omitempty"` // container image reference
 	Command  string `json:"command,omitempty"`   // start command; empty: not sent
 	Port     int    `json:"port,omitempty"`      // that the container listens on, 1 to 65535; 0: not sent
-	GPUNum   int    `json:"gpu_num"`             // GPUs of each instance; always sent, 0 is accepted
+	GPUNum   int    `json:"gpu_num"`             // GPUs of each instance; always sent; the service accepts 0
 }
 
 func (r *CreateInferenceServiceRequest) problems() (p problems) {
@@ -101,7 +100,9 @@ func (r *CreateInferenceServiceRequest) problems() (p problems) {
 // leads back to it: the service has no call that lists endpoints. Keep it.
 //
 // The request is sent again only as long as it certainly had no effect. When its
-// outcome is not known the error is an [OutcomeUnknownError].
+// outcome is not known the error is an [OutcomeUnknownError]; a ctx that ends
+// while the request is out leaves it unknown. [InferenceServiceClient.Deploy] goes
+// to greater lengths to learn the id. A new record may not be readable at once.
 //
 // POST /v1/inference-service
 func (c *InferenceServiceClient) Create(ctx context.Context, req CreateInferenceServiceRequest, opts ...RequestOption) (*InferenceService, error) {
@@ -148,20 +149,22 @@ func (c *InferenceServiceClient) Scale(ctx context.Context, id string, instances
 
 // Delete deletes an endpoint, which ends its billing. When an answer is lost and
 // the repeated call finds nothing, the endpoint is deleted: no error. An endpoint
-// that was not there to begin with is an [ErrNotFound].
+// that was not there to begin with is an [ErrNotFound], and so may be one that was
+// created a moment ago and is not readable yet: it is billed all the same.
 //
 // DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Delete(ctx context.Context, id string, opts ...RequestOption) error {
 	return doDelete(ctx, c.client, deleteID(service, id), opts)
 }
 
-// URL is the address at which an endpoint is reached once it is available. It
-// needs [WithInferenceURL]. How requests to it are shaped is up to the
+// URL is the address at which an endpoint is reached once it is available:
+// /inference-api/v1/inference_service/{service_id} under [WithInferenceURL], and
+// [ErrNoInferenceURL] without that. How requests to it are shaped is up to the
 // container, and whether they need the token is not documented: the SDK sends
 // none there.
 func (c *InferenceServiceClient) URL(id string) (string, error) {
 	if c.client.inference == "" {
-		return "", errors.New("svc: the address of endpoints is not known: set WithInferenceURL or SVC_INFERENCE_URL")
+		return "", ErrNoInferenceURL
 	}
 	if problem := idProblem(id); problem != "" {
 		return "", &ValidationError{Fields: []FieldError{{"service_id", problem}}}

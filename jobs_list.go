@@ -51,7 +51,15 @@ type JobList struct {
 	Jobs       []Job `json:"job_list"`
 }
 
-func (l *JobList) identity() (field, id string) { return identities("job_list", l.Jobs) }
+// identity finds the job that has no id: pages are told apart by ids.
+func (l *JobList) identity() (field, id string) {
+	for i := range l.Jobs {
+		if field, id := l.Jobs[i].identity(); id == "" {
+			return fmt.Sprintf("job_list[%d].%s", i, field), ""
+		}
+	}
+	return "", "a page of jobs"
+}
 
 // List reads one page of jobs. Nil options leave page and size to the service.
 //
@@ -94,8 +102,8 @@ func (o *ListJobsOptions) query() (url.Values, error) {
 // starts, each further one when the loop gets there ([ListJobsOptions.Concurrency]
 // changes that), and leaving the loop ends everything. Each loop starts over.
 //
-// The last page may fail to come: then the last pair holds a nil job and a
-// [PageError]. The list ends with an error that matches [ErrPagesRepeat] when the
+// When a page does not come, the loop ends there: the last pair holds a nil job
+// and a [PageError]. The list ends with an error that matches [ErrPagesRepeat] when the
 // service sends the same jobs again and again, and without one when it sends
 // empty pages, whatever total it promises.
 //

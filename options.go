@@ -62,8 +62,8 @@ func WithTokenSource(src func(ctx context.Context) (string, error)) Option {
 }
 
 // WithInferenceURL sets the base of the addresses at which running endpoints are
-// reached. It is needed only for [InferenceServiceClient.URL] and
-// [WaitOptions.Probe].
+// reached; /inference-api/v1/inference_service/{service_id} comes behind it. It is
+// needed only for [InferenceServiceClient.URL] and [WaitOptions.Probe].
 func WithInferenceURL(u string) Option {
 	return func(c *config) error { c.inference = &u; return nil }
 }
@@ -75,7 +75,12 @@ func WithInferenceURL(u string) Option {
 // would see, and record, the queries of presigned links. Its Jar is
 // used for API calls; its Timeout limits an attempt of an API call when it is
 // shorter than [WithTimeout], and never a transfer. Its CheckRedirect is not
-// used: where a call may be redirected is this package's business.
+// used: where a call may be redirected is this package's business. Nil: as without
+// this option.
+//
+// A transport that is no [http.Transport], a mock for example, is not trusted to
+// have sent nothing when it fails: a create through it is never repeated after an
+// error, except one of the dialer or of a certificate.
 func WithHTTPClient(hc *http.Client) Option {
 	return func(c *config) error { c.Client = hc; return nil }
 }
@@ -274,7 +279,8 @@ func tokenFromEnv(c *config) error {
 	return nil
 }
 
-// RequestOption changes one call. Every method takes them last.
+// RequestOption changes one call. Every method that makes a single call takes
+// them last; those that make several have options of their own.
 type RequestOption func(*request)
 
 type bodyField struct {
@@ -325,7 +331,8 @@ func WithQuery(key, value string) RequestOption {
 
 // WithBodyField sets a field of the JSON body that the request type does not
 // have: "config.new_option" is the field new_option of the object config, which
-// is made if need be. The value is written as JSON.
+// is made if need be. The value is written as JSON. For a call without a body it
+// is an error.
 func WithBodyField(path string, value any) RequestOption {
 	return func(r *request) { r.fields = append(r.fields, bodyField{path, value}) }
 }

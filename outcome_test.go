@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"gopkg.in/h2non/gock.v1"
 
 	"example.com/svc"
 )
@@ -196,4 +197,20 @@ func TestOutcomeUnknown_ContextEndsInFlight(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, err, errStop)
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
+}
+
+// A mock that says "lost" without having read the request is no proof that
+// nothing was sent.
+func TestOutcomeUnknown_MockThatReadsNothing(t *testing.T) {
+	defer gock.Off()
+	hc := &http.Client{Transport: &http.Transport{}}
+	client, err := svc.NewClient("https://api.test", svc.WithToken("token"), svc.WithHTTPClient(hc))
+	require.NoError(t, err)
+	gock.InterceptClient(hc)
+	gock.New("https://api.test").Post("^/v1/inference-service$").ReplyError(io.ErrUnexpectedEOF)
+	gock.New("https://api.test").Post("^/v1/inference-service$").Reply(200).JSON(`{"service_id":"svc-2"}`)
+
+	_, err = client.InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "demo"})
+	require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
+	require.True(t, gock.IsPending(), "there was no second create")
 }

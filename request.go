@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
@@ -149,12 +150,16 @@ func (k *call) encode(fields []bodyField) ([]byte, error) {
 	}
 	body := []byte("{}")
 	switch {
+	case none && (k.method == http.MethodGet || k.method == http.MethodHead || k.method == http.MethodDelete || k.method == http.MethodOptions):
+		return nil, &ValidationError{Fields: []FieldError{{fields[0].path, "cannot be set: the call has no body"}}}
 	case none:
 	case isRaw && json.Valid(raw): // Marshal would compact and escape it
 		body = raw
 	default:
 		var err error
-		if body, err = json.Marshal(k.body); err != nil {
+		if body, err = json.Marshal(k.body); err != nil && k.err != nil {
+			return nil, nil // what is wrong with the request says more
+		} else if err != nil {
 			return nil, &ValidationError{Fields: []FieldError{{"body", "cannot be written as JSON: " + err.Error()}}}
 		}
 	}

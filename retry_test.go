@@ -48,7 +48,7 @@ func faults() []fault {
 	list := []fault{
 		{"connection refused", refused, tryAgain, tryAgain},
 		{"unknown host", reply{err: &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host"}}, unsent: true}, tryAgain, tryAgain},
-		{"handshake breaks off", reply{err: io.EOF, unsent: true}, tryAgain, tryAgain},
+		{"handshake breaks off", reply{err: io.EOF, unsent: true}, tryAgain, leaveOpen}, // a transport made by hand proves nothing
 		{"connection reset", lost, tryAgain, leaveOpen},
 		{"connection closed", reply{err: io.EOF}, tryAgain, leaveOpen},
 		{"malformed answer", reply{err: errors.New("net/http: HTTP/1.x transport connection broken: malformed HTTP status code")}, tryAgain, leaveOpen},
@@ -57,8 +57,8 @@ func faults() []fault {
 		{"answer cut", cutShort, tryAgain, leaveOpen},
 		{"connection garbled", reply{err: &net.OpError{Op: "remote error", Err: errors.New("tls: bad record MAC")}}, tryAgain, leaveOpen},
 		{"bad certificate", reply{err: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, unsent: true}, giveUp, giveUp},
-		{"no TLS at the other end", reply{err: tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, unsent: true}, giveUp, giveUp},
-		{"handshake refused", reply{err: &net.OpError{Op: "remote error", Err: errors.New("tls: unrecognized name")}, unsent: true}, giveUp, giveUp},
+		{"no TLS at the other end", reply{err: tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, unsent: true}, giveUp, leaveOpen},
+		{"handshake refused", reply{err: &net.OpError{Op: "remote error", Err: errors.New("tls: unrecognized name")}, unsent: true}, giveUp, leaveOpen},
 	}
 	for code := 300; code < 600; code++ {
 		f := fault{http.StatusText(code), status(code), giveUp, giveUp}

@@ -119,7 +119,9 @@ func (e *UploadError) Error() string {
 	}
 	text += fmt.Sprintf(": %s: %s", e.Stage, detail(e.Err))
 	switch {
-	case e.Stage == UploadStageBody, e.Stage == UploadStageLink:
+	case e.Stage == UploadStageLink:
+		return text + "; nothing was sent to the record " + e.FileID
+	case e.Stage == UploadStageBody:
 		return text + "; nothing was sent"
 	case e.Removed:
 		return text + "; the record was deleted"
@@ -201,8 +203,8 @@ func (c *FileClient) Upload(ctx context.Context, req UploadRequest) (*UploadResu
 	return result, nil
 }
 
-// UploadFile is [FileClient.Upload] of the file at path, which gives the record
-// its name too. Nil options stand for the zero value.
+// UploadFile is [FileClient.Upload] of the file at path, whose last element gives
+// the record its name. Nil options stand for the zero value.
 //
 // POST /v1/files, then PUT to the presigned link and perhaps DELETE
 // /v1/files/{file_id}

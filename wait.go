@@ -13,10 +13,14 @@ import (
 // WaitOptions sets up a wait. Nil stands for the zero value, and that for the
 // defaults. How long a wait may take is up to its ctx alone.
 type WaitOptions struct {
-	// MinInterval is the time from the first look to the second; each one after
-	// it is longer by half, up to MaxInterval. Zero or less: 1 s and 15 s, or
-	// what the other one needs. Each is varied by a fifth either way, so that
-	// many waits do not look in step.
+	// MinInterval is the time from the first look to the second; each one after it
+	// is longer by half, up to MaxInterval. Zero or less stands for 1 s and 15 s; if
+	// only one of them is set, the other adapts to it. Each is then varied by a
+	// fifth either way, so that many waits do not look in step. After an answer with
+	// a Retry-After, the next look comes no sooner than that, up to the MaxDelay of
+	// [RetryPolicy].
+	//
+	// A look is one attempt: the wait itself is what tries again.
 	MinInterval, MaxInterval time.Duration
 
 	// NotFoundGrace is how long after the start of the wait "not found" counts
@@ -40,6 +44,7 @@ type Poll struct {
 	Status  string            // empty when the look failed; "deleted" when that was waited for
 	Service *InferenceService // the record; nil when the look failed, and in a wait for a job
 	Job     *Job              // likewise for a job
+	Changed bool              // the status is another than that of the last look that succeeded
 	Err     error             // why the look failed, or what the probe said; the wait goes on
 	Number  int               // 1 for the first
 	Elapsed time.Duration     // since the start of the wait
@@ -71,7 +76,7 @@ type WaitError struct {
 // Error tells the story of the wait in one line.
 func (e *WaitError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "svc: waiting for %s to be %s: %s (", e.ID, e.Want, detail(e.Err))
+	fmt.Fprintf(&b, "svc: waiting for %s to be %s: %s (", orElse(e.ID, "a record"), e.Want, detail(e.Err))
 	if n := len(e.History); n > 0 {
 		fmt.Fprintf(&b, "last status %q", e.History[n-1].Status)
 	} else {
@@ -80,7 +85,11 @@ func (e *WaitError) Error() string {
 	if e.info != "" {
 		fmt.Fprintf(&b, ", %q", e.info)
 	}
-	fmt.Fprintf(&b, "; %d polls in %v)", e.Polls, e.Elapsed.Round(time.Millisecond))
+	polls := "polls"
+	if e.Polls == 1 {
+		polls = "poll"
+	}
+	fmt.Fprintf(&b, "; %d %s in %v)", e.Polls, polls, e.Elapsed.Round(time.Millisecond))
 	if e.LastErr != nil {
 		b.WriteString("; the last look failed: " + detail(e.LastErr))
 	}
@@ -101,9 +110,15 @@ var errDeleted = fmt.Errorf("%w: the record says that it is deleted", ErrNotFoun
 // WaitUntilAvailable waits until an endpoint is available. It ends at once, with
 // a [WaitError], when the status is unavailable ([ErrUnavailable]) or stopped
 // ([ErrStopped]) or the record deleted ([ErrNotFound]), on a 401 or 403 and on
-// any other error that will not pass by itself. Errors that may pass are lived
-// through, and a status that this package does not know means "not yet". The
-// last record is returned along with an error.
+// any other error that will not pass by itself. What may pass is lived through
+// until ctx ends: lost connections and attempts that take too long; 408, 425, 429,
+// 500, 502, 503, 504 and 520 or more; "not found" for [WaitOptions.NotFoundGrace];
+// and up to 5 answers in a row that are no record, such as a proxy's page. A status
+// that this package does not know means "not yet". The last record is returned
+// along with an error.
+//
+// Right after a create, set NotFoundGrace, or use Deploy: a new id may not be
+// readable yet.
 //
 // GET /v1/inference-service/{service_id}, again and again
 func (c *InferenceServiceClient) WaitUntilAvailable(ctx context.Context, id string, opts *WaitOptions) (*InferenceService, error) {
@@ -128,13 +143,18 @@ func (c *InferenceServiceClient) WaitUntilDeleted(ctx context.Context, id string
 }
 
 // Wait waits until the function says true of the record, or ends with its error
-// inside a [WaitError]. Nothing else about the record ends it: not its status,
-// not its deletion. Use it for conditions of your own; [WaitOptions.Probe] is
-// not asked.
+// inside a [WaitError]. Nothing else in the record ends it; that it is not found
+// does, after [WaitOptions.NotFoundGrace], as do the errors that end
+// [InferenceServiceClient.WaitUntilAvailable]. Use it for conditions of your own;
+// [WaitOptions.Probe] is not asked.
 //
 // GET /v1/inference-service/{service_id}, again and again
 func (c *InferenceServiceClient) Wait(ctx context.Context, id string, until func(*InferenceService) (bool, error), opts *WaitOptions) (*InferenceService, error) {
-	return c.wait(id, "as asked", opts.withDefaults(0), false).run(ctx, settle(until))
+	w := c.wait(id, "as asked", opts.withDefaults(0), false)
+	if until == nil {
+		w.unfit = &ValidationError{Fields: []FieldError{{"until", "is nil"}}}
+	}
+	return w.run(ctx, settle(until))
 }
 
 // ScaleAndWait sets the number of instances and waits until the record shows
@@ -177,7 +197,8 @@ const maxLooks = 64
 // WaitAll waits for many endpoints at once, as [InferenceServiceClient.WaitUntilAvailable]
 // does for one, and yields each as it settles: its record, or its error, which is
 // a [WaitError] that names it, along with the last record. Leaving the loop ends
-// all waits. At most 64 looks are under way at a time.
+// all waits. At most 64 looks are under way at a time. An id that is there twice is
+// waited for twice, and no ids yield nothing.
 func (c *InferenceServiceClient) WaitAll(ctx context.Context, ids []string, opts *WaitOptions) iter.Seq2[*InferenceService, error] {
 	type settled struct {
 		service *InferenceService

@@ -31,7 +31,8 @@ type waiter[T any] struct {
 	unfit   error                       // why the wait cannot even begin
 	start   time.Time
 	last    *T
-	junk    int // looks in a row that were answered with something else than a record
+	changed bool // the latest look saw another status than the one before
+	junk    int  // looks in a row that were answered with something else than a record
 	outcome WaitError
 }
 
@@ -102,7 +103,7 @@ func (w *waiter[T]) look(ctx context.Context) (*T, error) {
 func (w *waiter[T]) note(record *T, err error) {
 	o := &w.outcome
 	o.Polls++
-	o.LastErr = err
+	o.LastErr, w.changed = err, false
 	if err != nil {
 		return
 	}
@@ -111,6 +112,7 @@ func (w *waiter[T]) note(record *T, err error) {
 	if n := len(o.History); n > 0 && o.History[n-1].Status == status {
 		return
 	}
+	w.changed = true
 	o.History = append(o.History, StatusChange{status, time.Now()})
 	if len(o.History) > maxHistory {
 		o.History = append(o.History[:0], o.History[1:]...)
@@ -121,9 +123,9 @@ func (w *waiter[T]) tell(record *T, err error, next time.Duration) {
 	if w.opts.OnPoll == nil {
 		return
 	}
-	p := Poll{ID: w.outcome.ID, Err: err, Number: w.outcome.Polls, Elapsed: time.Since(w.start), Next: next}
+	p := Poll{ID: w.outcome.ID, Changed: w.changed, Err: err, Number: w.outcome.Polls, Elapsed: time.Since(w.start), Next: next}
 	if record == nil && err == nil { // what was waited for is that there is none
-		p.Status = w.outcome.Want
+		p.Status, p.Changed = w.outcome.Want, true
 	}
 	if record != nil {
 		p.Status = w.status(record)

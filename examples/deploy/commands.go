@@ -13,14 +13,19 @@ import (
 
 var errNoFlavor = errors.New("no flavor fits: \"deploy flavors\" shows what there is")
 
-// commands lists the commands. Each action is run by begin, with a client.
+var errNotReachable = errors.New("cannot be reached")
+
+// commands lists the commands. Each action goes through begin.
 func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Command {
+	connected := func(action cli.ActionFunc) cli.ActionFunc { return begin(t.connected(action)) }
 	id := &cli.StringArg{Name: "ID", Required: true}
+	url := &cli.BoolFlag{Name: "url", Usage: "print where the endpoint is reached in place of the status; needs --inference-url"}
 	return []*cli.Command{
 		{
 			Name: "deploy", Usage: "create an endpoint and wait until it is available; prints its id",
 			Flags:  append(deployFlags(), flavorFlags()...),
-			Action: begin(t.deploy),
+			Action: connected(t.deploy),
+			Description: deployHelp,
 			MutuallyExclusiveFlags: []cli.MutuallyExclusiveFlags{{Flags: [][]cli.Flag{
 				{&cli.BoolFlag{Name: "keep", Usage: "leave the endpoint running on Ctrl-C, which otherwise deletes it"}},
 				{&cli.BoolFlag{Name: "delete-on-failure", Usage: "delete the endpoint if it does not become available in time"}},
@@ -29,14 +34,15 @@ func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Comman
 		{
 			Name: "wait", Usage: "wait until an endpoint is available; prints its status",
 			Arguments: []cli.Argument{id},
-			Action: begin(func(ctx context.Context, cmd *cli.Command) error {
+			Flags:     []cli.Flag{url},
+			Action: connected(t.withURL(func(ctx context.Context, cmd *cli.Command) error {
 				return t.endpoint(t.client.InferenceServices.WaitUntilAvailable(ctx, cmd.StringArg("ID"), &t.wait))
-			}),
+			})),
 		},
 		{
 			Name: "scale", Usage: "set the number of instances and wait until it is so; prints the status",
 			Arguments: []cli.Argument{id, &cli.IntArg{Name: "INSTANCES", Required: true}},
-			Action: begin(func(ctx context.Context, cmd *cli.Command) error {
+			Action: connected(func(ctx context.Context, cmd *cli.Command) error {
 				return t.endpoint(t.client.InferenceServices.ScaleAndWait(ctx, cmd.StringArg("ID"), cmd.IntArg("INSTANCES"), &t.wait))
 			}),
 		},
@@ -44,21 +50,35 @@ func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Comman
 			Name: "delete", Usage: "delete an endpoint and wait until it is gone",
 			Arguments: []cli.Argument{id},
 			Flags:     []cli.Flag{&cli.BoolFlag{Name: "missing-ok", Usage: "it is fine if there is no such endpoint"}},
-			Action:    begin(t.delete),
+			Action:    connected(t.delete),
 		},
 		{
 			Name: "status", Usage: "print the status of an endpoint",
 			Arguments: []cli.Argument{id},
-			Action: begin(func(ctx context.Context, cmd *cli.Command) error {
+			Flags:     []cli.Flag{url},
+			Action: connected(t.withURL(func(ctx context.Context, cmd *cli.Command) error {
 				return t.endpoint(t.client.InferenceServices.Get(ctx, cmd.StringArg("ID")))
-			}),
+			})),
 		},
 		{
 			Name: "flavors", Usage: "list the GPUs on offer, the cheapest first",
 			Flags: append(flavorFlags(), &cli.IntFlag{Name: "instances", Usage: "so many instances must be in stock"},
 				&cli.IntFlag{Name: "gpus", Usage: "so many GPUs must fit into one instance"}),
-			Action: begin(t.flavors),
+			Action: connected(t.flavors),
 		},
+		t.fakeCommand(begin),
+	}
+}
+
+// withURL sees to --url: an action that cannot obey it does not begin.
+func (t *tool) withURL(action cli.ActionFunc) cli.ActionFunc {
+	return func(ctx context.Context, cmd *cli.Command) error {
+		if t.url = cmd.Bool("url"); t.url {
+			if _, err := t.client.InferenceServices.URL(cmd.StringArg("ID")); err != nil {
+				return usageError{fmt.Errorf("--url: %w (here: SVC_INFERENCE_URL or --inference-url)", err)}
+			}
+		}
+		return action(ctx, cmd)
 	}
 }
 
@@ -68,8 +88,17 @@ func (t *tool) endpoint(s *svc.InferenceService, err error) error {
 		return err
 	}
 	t.note(s)
-	if err == nil && !t.json {
-		_, err = fmt.Fprintln(t.stdout, s.Status)
+	if err != nil {
+		return err
+	}
+	text := string(s.Status)
+	if t.url {
+		if text = t.result.URL; text == "" {
+			return fmt.Errorf("%s %w while it is %s", s.ServiceID, errNotReachable, s.Status)
+		}
+	}
+	if !t.json {
+		_, err = fmt.Fprintln(t.stdout, text)
 	}
 	return err
 }

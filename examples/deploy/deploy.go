@@ -11,6 +11,13 @@ import (
 	"example.com/svc"
 )
 
+const deployHelp = `The id goes to standard output as soon as the endpoint exists. It stands there
+also when the endpoint does not become available and is deleted again: what
+became of it is in the exit code, in the last line on standard error and, with
+--json, in "deleted". The file of --id-file is there as long as it names something
+that may be running, and is removed otherwise. (An empty one is left by a program
+that was killed during the create, or made to give it up: see exit code 4.)`
+
 func deployFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "name", Usage: "name of the endpoint; make it one of its kind, since it is what you can look for", Required: true},
@@ -45,6 +52,7 @@ func (t *tool) deploy(ctx context.Context, cmd *cli.Command) (err error) {
 	}
 
 	t.result.Name = cmd.String("name")
+	t.ifGivenUp(createGivenUp(t.result.Name))
 	service, err := t.client.InferenceServices.Deploy(ctx, svc.CreateInferenceServiceRequest{
 		Name:        cmd.String("name"),
 		PaymentType: svc.PaymentTypeUSD,
@@ -61,7 +69,7 @@ func (t *tool) deploy(ctx context.Context, cmd *cli.Command) (err error) {
 			interrupted := errors.Is(ctx.Err(), context.Canceled)
 			return cmd.Bool("delete-on-failure") || interrupted && !cmd.Bool("keep")
 		},
-		OnCleanUp: func(id string) { t.say("deleting %s (Ctrl-C now may leave it running)", id) },
+		OnCleanUp: func(id string) { t.say("deleting %s (another Ctrl-C may leave it running)", id) },
 	})
 	if service != nil {
 		t.note(service)
@@ -78,6 +86,7 @@ func (t *tool) deploy(ctx context.Context, cmd *cli.Command) (err error) {
 // where it is wanted there is no point in waiting.
 func (t *tool) announce(id string, ids *idFile) error {
 	t.result.ServiceID = id
+	t.ifGivenUp(cleanUpGivenUp(id))
 	t.say("created %s, which is billed from now on", id)
 	err := ids.write(id)
 	if t.json {

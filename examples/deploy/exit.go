@@ -34,7 +34,19 @@ Exit codes:
   5    no such endpoint, or no flavor that fits
   6    the service did not accept the token
   7    the service is out of reach or overloaded: the same command may be run again
-  130  interrupted`
+  11, 13, 16
+       like 1, 3 and 6, but what "deploy deploy" had created is deleted again
+  130  interrupted; what "deploy deploy" had created is deleted again, unless the
+       last line says otherwise
+
+After a failure of "deploy deploy" with 1, 3, 6 or 130, an endpoint that it had
+created may be running. The last line on standard error tells:
+  ID may still be running and billed. To get rid of it: deploy delete ID
+  Nothing is left running.
+
+Ctrl-C, or a signal such as the one of timeout(1), may come twice within two seconds
+and counts once. Another one ends the program during the clean-up, which takes at most
+40 s: then that line is the first one, and the program does not know what came of it.`
 
 // usageError is a mistake in the command line or the environment.
 type usageError struct{ error }
@@ -53,25 +65,32 @@ type result struct {
 	Deleted   bool         `json:"deleted,omitempty"` // it was, by this command
 	Flavors   []flavorLine `json:"flavors,omitempty"`
 	Error     string       `json:"error,omitempty"`
+
+	RetryAfter float64           `json:"retry_after_seconds,omitempty"` // the service asked for so much patience
+	Env        map[string]string `json:"env,omitempty"`                 // of "deploy fake"
 }
 
-// report ends a command: it says what went wrong and what to do about it.
+// report ends a command: it says what went wrong and what to do about it, first
+// to people, since a script that does not read its pipe must not keep it from them.
 func (t *tool) report(err error) int {
 	code := exitCode(err)
-	if t.json {
-		t.result.ExitCode = &code
-		if err != nil {
-			t.result.Error = err.Error()
-		}
-		if unwritten := t.emit("result"); unwritten != nil && err == nil {
-			err, code = unwritten, exitFailed
-		}
-	}
 	if err != nil {
 		t.say("deploy: %v", err)
 		if advice := advice(err); advice != "" {
 			t.say("%s", advice)
 		}
+	}
+	if !t.json {
+		return code
+	}
+	t.result.ExitCode = &code
+	if err != nil {
+		t.result.Error = err.Error()
+		t.result.RetryAfter = retryAfter(err).Seconds()
+	}
+	if unwritten := t.emit("result"); unwritten != nil && err == nil {
+		t.say("deploy: %v", unwritten)
+		return exitFailed
 	}
 	return code
 }

@@ -7,14 +7,16 @@
 //	go run ./examples/deploy scale --fake svc-1 2
 //	go run ./examples/deploy --help
 //
+// (each of them on a fake of its own: "deploy fake" serves one for a whole script)
 // and on the real service with its address and token in the environment:
 //
 //	export SVC_BASE_URL=https://… SVC_API_TOKEN=…
 //	id=$(deploy deploy --name demo --image registry.example/app:1 --delete-on-failure --id-file id)
+//	url=$(deploy wait --url "$id")
 //	deploy delete "$id"
 //
-// Standard output is for scripts: the id, the status or, with --json, one JSON
-// object per line. All else goes to standard error. What a script must know about
+// Standard output is for scripts: the id, the status, the URL or, with --json, one
+// JSON object per line. All else goes to standard error. What a script must know about
 // a failure is in the exit code; --help lists them. (go run reports them all as 1:
 // go build -o deploy ./examples/deploy makes a program that does not.)
 package main
@@ -25,8 +27,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -37,18 +39,19 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the second Ctrl-C ends the program at once
-	t := &tool{stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal(int(os.Stderr.Fd()))}
+	ctx, giveUp := interrupts(notify())
+	t := &tool{stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal(int(os.Stderr.Fd())), giveUp: giveUp}
 	os.Exit(t.run(ctx, os.Args))
 }
 
 // tool is one run of the program.
 type tool struct {
 	stdout, stderr io.Writer
-	terminal       bool         // stderr is one
-	options        []svc.Option // more of them, for tests
+	terminal       bool            // stderr is one
+	giveUp         <-chan struct{} // closed: the end of a clean-up is not awaited; nil: it always is
+	options        []svc.Option    // more of them, for tests
 
+	ending   atomic.Pointer[ending]
 	client   *svc.Client
 	json     bool
 	wait     svc.WaitOptions
@@ -58,6 +61,23 @@ type tool struct {
 
 // run is the whole program: it returns the exit code.
 func (t *tool) run(ctx context.Context, args []string) int {
+	done := make(chan error, 1)
+	go func() { done <- t.command(ctx, args) }()
+	select {
+	case err := <-done:
+		return t.report(err)
+	case <-t.giveUp:
+	}
+	select {
+	case err := <-done: // just so
+		return t.report(err)
+	default:
+		return t.reportGivenUp()
+	}
+}
+
+// command runs the command that args name.
+func (t *tool) command(ctx context.Context, args []string) error {
 	started := false // the command line was understood
 	begin := func(action cli.ActionFunc) cli.ActionFunc {
 		return func(ctx context.Context, cmd *cli.Command) error {
@@ -65,7 +85,7 @@ func (t *tool) run(ctx context.Context, args []string) int {
 				return fmt.Errorf("what is %q for?", cmd.Args().First())
 			}
 			started = true
-			return t.do(ctx, cmd, action)
+			return action(ctx, cmd)
 		}
 	}
 	root := &cli.Command{
@@ -86,36 +106,40 @@ func (t *tool) run(ctx context.Context, args []string) int {
 	}
 	err := root.Run(ctx, args)
 	if err != nil && !started {
-		err = usageError{err}
+		return usageError{err}
 	}
-	return t.report(err)
+	return err
 }
 
 func (t *tool) commonFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "base-url", Usage: "address of the service", Sources: cli.EnvVars("SVC_BASE_URL")},
 		&cli.StringFlag{Name: "inference-url", Usage: "address below which endpoints are reached", Sources: cli.EnvVars("SVC_INFERENCE_URL")},
+		&cli.BoolFlag{Name: "insecure-http", Usage: "allow an address with http, although the token can then be read on the way"},
 		&cli.BoolFlag{Name: "fake", Usage: "use a fake of the service, on which the endpoint svc-1 is running", Sources: cli.EnvVars("SVC_FAKE")},
 		&cli.DurationFlag{Name: "timeout", Usage: "limit for the whole command", Value: 30 * time.Minute},
 		&cli.BoolFlag{Name: "json", Usage: "write JSON to standard output, one object per line", Destination: &t.json},
 	}
 }
 
-// do runs a command with a client and a deadline.
-func (t *tool) do(ctx context.Context, cmd *cli.Command, action cli.ActionFunc) error {
-	ctx, cancel := context.WithTimeout(ctx, cmd.Duration("timeout"))
-	defer cancel()
+// connected gives an action a client and a deadline.
+func (t *tool) connected(action cli.ActionFunc) cli.ActionFunc {
+	return func(ctx context.Context, cmd *cli.Command) error {
+		ctx, cancel := context.WithTimeout(ctx, cmd.Duration("timeout"))
+		defer cancel()
 
-	stop, err := t.connect(cmd)
-	if err != nil {
-		return usageError{err}
+		stop, err := t.connect(cmd)
+		if err != nil {
+			return usageError{err}
+		}
+		defer stop()
+		t.result.ServiceID = cmd.StringArg("ID")
+		t.ifGivenUp(context.Canceled)
+		t.progress = progress{w: t.stderr, moving: t.terminal}
+		defer t.progress.end()
+		t.wait.OnPoll = t.progress.poll
+		return action(ctx, cmd)
 	}
-	defer stop()
-	t.result.ServiceID = cmd.StringArg("ID")
-	t.progress = progress{w: t.stderr, moving: t.terminal}
-	defer t.progress.end()
-	t.wait.OnPoll = t.progress.poll
-	return action(ctx, cmd)
 }
 
 // connect makes the client. The token comes from the environment only: a command
@@ -137,6 +161,15 @@ func (t *tool) connect(cmd *cli.Command) (stop func(), err error) {
 		return nil, errors.New("no token: set SVC_API_TOKEN")
 	case inferenceURL != "":
 		opts = append(opts, svc.WithInferenceURL(inferenceURL))
+	}
+	if cmd.Bool("insecure-http") {
+		opts = append(opts, svc.WithInsecureHTTP())
+	} else if strings.HasPrefix(strings.ToLower(baseURL), "http:") {
+		defer func() {
+			if err != nil {
+				err = fmt.Errorf("%w (here: --insecure-http)", err)
+			}
+		}()
 	}
 	t.client, err = svc.NewClient(baseURL, append(append(opts, svc.WithToken(token)), t.options...)...)
 	return stop, err

@@ -203,7 +203,7 @@ func (c *Chain) limit(x *exchange, g *gate) (context.Context, func(), *time.Time
 	}
 	base, cancel := context.WithCancelCause(context.WithoutCancel(x))
 	release := context.AfterFunc(x.Context, func() {
-		if g.seal() {
+		if x.proof() && g.seal() {
 			cancel(nil)
 			return
 		}
@@ -230,13 +230,18 @@ func reason(ctx context.Context, x *exchange, err error) error {
 	return err
 }
 
-// unsent reports whether the failed attempt certainly did not reach the
-// service. After it, no byte of the body can go out any more.
+// unsent reports whether the failed attempt certainly did not reach the service.
+// After it, no byte of the body can go out any more. What has not read the body
+// has not sent it, if it is a transport that is known to send what it reads: a
+// mock may say that an answer was lost without having read anything.
 func (x *exchange) unsent(err error, g *gate) bool {
-	if len(x.call.Body) > 0 || x.call.Source != nil && x.call.Length > 0 {
-		return g.seal() || unsent(err)
-	}
-	return unsent(err)
+	return x.proof() && g.seal() || unsent(err)
+}
+
+// proof reports whether a body that was not read is proof that nothing was sent.
+func (x *exchange) proof() bool {
+	_, known := x.chain.base(x.call).(*http.Transport)
+	return known && (len(x.call.Body) > 0 || x.call.Source != nil && x.call.Length > 0)
 }
 
 func (c *Chain) base(call *Call) http.RoundTripper {
@@ -263,7 +268,7 @@ func (c *Chain) report(x *exchange, req *http.Request, start time.Time) {
 	}
 	a := Attempt{
 		Method: req.Method, Route: x.call.Route, Host: req.URL.Host, Number: x.Attempts,
-		StatusCode: x.StatusCode, RequestID: c.cfg.Redact.String(RequestID(x.Header)), Err: c.clean(x.call, x.last),
+		StatusCode: x.StatusCode, RequestID: c.cleanText(x.call, RequestID(x.Header)), Err: c.clean(x.call, x.last),
 		Start: start, Duration: time.Since(start),
 	}
 	if c.cfg.Hook != nil {

@@ -144,6 +144,13 @@ func (c *Chain) clean(call *Call, err error) error {
 	return err
 }
 
+func (c *Chain) cleanText(call *Call, text string) string {
+	if text = c.cfg.Redact.String(text); call.Redact != nil {
+		text = call.Redact.String(text)
+	}
+	return text
+}
+
 // exchange is one call under way. It is the context of its requests, so that
 // the transport and the retry policy find it without a look-up.
 type exchange struct {

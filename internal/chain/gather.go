@@ -20,8 +20,12 @@ var scratch = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 func gather(body io.Reader, limit int64) (answer []byte, over bool, err error) {
 	r := io.LimitReader(body, limit+1)
 	buf := scratch.Get().(*bytes.Buffer)
-	defer scratch.Put(buf)
-	buf.Reset()
+	defer func() {
+		if buf.Cap() <= exact { // a larger one is not worth keeping
+			buf.Reset()
+			scratch.Put(buf)
+		}
+	}()
 	n, err := buf.ReadFrom(io.LimitReader(r, exact))
 	if answer = bytes.Clone(buf.Bytes()[:min(n, limit)]); n > limit {
 		return answer, true, nil

@@ -1,0 +1,252 @@
+package svc_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+// wtCancelledDeploy deploys with clean-up and is cancelled after the first poll.
+// It returns the error, and how long the clean-up took.
+func wtCancelledDeploy(t *testing.T, c *svc.InferenceServiceClient) (*svc.DeployError, time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var cancelled time.Time
+	_, err := c.Deploy(ctx, wtDemo, &svc.DeployOptions{DeleteOnFailure: true, WaitOptions: svc.WaitOptions{OnPoll: func(svc.Poll) {
+		cancelled = time.Now()
+		cancel()
+	}}})
+	require.ErrorIs(t, err, context.Canceled, "the reason for it all is kept")
+	require.ErrorIs(t, wtWaitError(t, err).Err, context.Canceled)
+	require.ErrorContains(t, err, "svc-1")
+	return wtDeployError(t, err), time.Since(cancelled)
+}
+
+func TestB30_CleanUpOutlivesTheContext(t *testing.T) {
+	for name, tt := range map[string]struct {
+		faults  []svctest.Fault // of the DELETE
+		within  time.Duration
+		deletes int
+	}{
+		"at once":           {nil, 0, 1},
+		"503 twice":         {[]svctest.Fault{svctest.Unavailable(2)}, 3 * time.Second, 3},
+		"429":               {[]svctest.Fault{svctest.RateLimited("5")}, 6 * time.Second, 2},
+		"lost before":       {[]svctest.Fault{svctest.DropBeforeEffect()}, time.Second, 2},
+		"500 for a while":   {[]svctest.Fault{{Status: 500, Times: 6}}, 28 * time.Second, 7},
+		"slow":              {[]svctest.Fault{svctest.Slow(20 * time.Second)}, 20 * time.Second, 1},
+		"refused, then not": {[]svctest.Fault{{Status: 409, Times: 2}}, 3 * time.Second, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
+				srv.Fault("DELETE", svctest.RouteEndpoint, tt.faults...)
+				e, took := wtCancelledDeploy(t, srv.Client().InferenceServices)
+				require.True(t, e.Gone)
+				require.NoError(t, e.CleanUpErr)
+				require.Zero(t, srv.RunningInstances())
+				require.LessOrEqual(t, took, tt.within)
+				require.Equal(t, tt.deletes, srv.RequestCount("DELETE", svctest.RouteEndpoint))
+			})
+		})
+	}
+}
+
+func TestB30_CleanUpHonoursRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
+		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.RateLimited("12"))
+		e, took := wtCancelledDeploy(t, srv.Client().InferenceServices)
+		require.True(t, e.Gone)
+		require.GreaterOrEqual(t, took, 12*time.Second)
+		require.Equal(t, 2, srv.RequestCount("DELETE", svctest.RouteEndpoint))
+	})
+}
+
+func TestB30_CleanUpThatNeverSucceeds(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fault    svctest.Fault
+		status   int // of the error that is told; 0: there was no answer
+		from, to time.Duration
+	}{
+		"503":          {svctest.Fault{Status: 503, Times: -1}, 503, 29 * time.Second, 30 * time.Second},
+		"429, an hour": {svctest.Fault{Status: 429, RetryAfter: "3600", Times: -1}, 429, 29 * time.Second, 30 * time.Second},
+		"lost":         {svctest.Fault{DropBefore: true, Times: -1}, 0, 29 * time.Second, 30 * time.Second},
+		"silence":      {svctest.Fault{Delay: time.Hour, Times: -1}, 0, 30 * time.Second, 30 * time.Second},
+		"405":          {svctest.Fault{Status: 405, Times: -1}, 405, 29 * time.Second, 30 * time.Second},
+		"401":          {svctest.Fault{Status: 401, Times: -1}, 401, 0, 0},
+		"403":          {svctest.Fault{Status: 403, Times: -1}, 403, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
+				srv.Fault("DELETE", svctest.RouteEndpoint, tt.fault)
+				e, took := wtCancelledDeploy(t, srv.Client().InferenceServices)
+				require.False(t, e.Gone)
+				require.Error(t, e.CleanUpErr)
+				require.GreaterOrEqual(t, took, tt.from)
+				require.LessOrEqual(t, took, tt.to)
+				require.NotErrorIs(t, e, e.CleanUpErr, "it is not why the deployment failed")
+				require.ErrorContains(t, e, "the instance may still be running and billed: delete svc-1 if it is not wanted; deleting it failed: ")
+				var answer *svc.Error
+				require.Equal(t, tt.status != 0, errors.As(e.CleanUpErr, &answer))
+				if tt.status != 0 {
+					require.Equal(t, tt.status, answer.StatusCode)
+				}
+				require.Equal(t, 2, srv.RunningInstances())
+				synctest.Wait() // what was sent has arrived
+				asked := srv.RequestCount("*", svctest.RouteAny)
+				time.Sleep(time.Hour)
+				require.Equal(t, asked, srv.RequestCount("*", svctest.RouteAny))
+			})
+		})
+	}
+}
+
+// Right after a create, "not found" does not mean that the endpoint is gone: it
+// may not be there yet, and be billed all the same.
+func TestCleanUpDoesNotTrustAnEarlyNotFound(t *testing.T) {
+	for name, tt := range map[string]struct {
+		invisible time.Duration
+		faults    []svctest.Fault // of the DELETE
+		gone      bool
+	}{
+		"for a moment":               {time.Second, nil, true},
+		"for 25 s":                   {25 * time.Second, nil, true},
+		"for longer than a clean-up": {time.Minute, nil, false},
+		"after a failed attempt":     {10 * time.Second, []svctest.Fault{svctest.Unavailable(1)}, true},
+		"after a lost attempt":       {10 * time.Second, []svctest.Fault{svctest.DropBeforeEffect()}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory(svctest.WithCreateVisibilityDelay(tt.invisible), svctest.WithDeployTime(time.Hour))
+				srv.Fault("DELETE", svctest.RouteEndpoint, tt.faults...)
+				e, took := wtCancelledDeploy(t, srv.Client().InferenceServices)
+				require.Equal(t, tt.gone, e.Gone)
+				require.Equal(t, tt.gone, srv.RunningInstances() == 0, "what is said is what is billed")
+				require.LessOrEqual(t, took, 30*time.Second)
+				if !tt.gone {
+					require.ErrorIs(t, e.CleanUpErr, svc.ErrNotFound)
+					require.ErrorContains(t, e, "may still be running")
+				}
+			})
+		})
+	}
+}
+
+// Later it does, and once the endpoint has been read: somebody else has deleted
+// it, or the answer to the delete was lost.
+func TestCleanUpTakesALateNotFoundForTheEnd(t *testing.T) {
+	for name, fault := range map[string]svctest.Fault{
+		"deleted by somebody else": {},
+		"answer lost":              svctest.DropAfterEffect(),
+		"gateway error":            svctest.GatewayErrorAfterEffect(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour), svctest.WithCreateVisibilityDelay(3*time.Second))
+				services := srv.Client().InferenceServices
+				ctx := wtCancelAfter(t, 12*time.Second, nil)
+				if fault.DropAfter || fault.AfterEffect {
+					srv.Fault("DELETE", svctest.RouteEndpoint, fault)
+				} else {
+					context.AfterFunc(ctx, func() { _ = services.Delete(context.WithoutCancel(ctx), "svc-1") })
+				}
+				start := time.Now()
+				_, err := services.Deploy(ctx, wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+				require.True(t, wtDeployError(t, err).Gone)
+				require.LessOrEqual(t, time.Since(start), 13*time.Second)
+				require.Zero(t, srv.RunningInstances())
+			})
+		})
+	}
+}
+
+// What panics, or ends the goroutine, in a function of the caller's must not
+// leave an instance behind that nobody knows of.
+func TestDeployCleansUpAfterAPanic(t *testing.T) {
+	type step struct {
+		name string
+		opts func(f func()) svc.DeployOptions
+	}
+	steps := []step{
+		{"OnCreate", func(f func()) svc.DeployOptions {
+			return svc.DeployOptions{OnCreate: func(*svc.InferenceService) error { f(); return nil }}
+		}},
+		{"OnPoll", func(f func()) svc.DeployOptions {
+			return svc.DeployOptions{WaitOptions: svc.WaitOptions{OnPoll: func(svc.Poll) { f() }}}
+		}},
+		{"Probe", func(f func()) svc.DeployOptions {
+			return svc.DeployOptions{WaitOptions: svc.WaitOptions{Probe: func(context.Context, string) error { f(); return nil }}}
+		}},
+		{"OnCleanUp", func(f func()) svc.DeployOptions {
+			return svc.DeployOptions{
+				OnCreate:  func(*svc.InferenceService) error { return errors.New("disk full") },
+				OnCleanUp: func(string) { f() },
+			}
+		}},
+	}
+	for _, step := range steps {
+		for _, clean := range []bool{true, false} {
+			if step.name == "OnCleanUp" && !clean {
+				continue // it is not called
+			}
+			t.Run(step.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					srv := svctest.NewInMemory()
+					opts := step.opts(func() { panic("bug of the caller") })
+					opts.DeleteOnFailure = clean
+					srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Unavailable(1))
+					require.PanicsWithValue(t, "bug of the caller", func() {
+						_, _ = srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &opts)
+					})
+					require.Equal(t, clean, srv.RunningInstances() == 0)
+					require.Equal(t, clean, srv.Endpoints()[0].Deleted)
+				})
+				synctest.Test(t, func(t *testing.T) {
+					srv := svctest.NewInMemory()
+					opts := step.opts(runtime.Goexit) // what a failed assertion does
+					opts.DeleteOnFailure = clean
+					done := make(chan struct{})
+					go func() {
+						defer close(done)
+						_, _ = srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &opts)
+						t.Error("it returned")
+					}()
+					<-done
+					require.Equal(t, clean, srv.RunningInstances() == 0)
+				})
+			})
+		}
+	}
+}
+
+func TestDeployErrorReadsWell(t *testing.T) {
+	refused := &svc.Error{Method: "DELETE", Route: "/v1/inference-service/{service_id}", StatusCode: http.StatusForbidden, Message: "not yours"}
+	waited := &svc.WaitError{ID: "svc-7", Want: "available", Polls: 3, Elapsed: time.Minute, Err: svc.ErrUnavailable}
+	for name, tt := range map[string]struct {
+		err  *svc.DeployError
+		text string
+	}{
+		"deleted": {&svc.DeployError{ServiceID: "svc-7", Gone: true, Err: waited},
+			"svc: deploying svc-7: waiting for svc-7 to be available: the inference service is unavailable (never read; 3 polls in 1m0s); the instance was deleted"},
+		"not deleted": {&svc.DeployError{ServiceID: "svc-7", Err: errors.New("svc: x")},
+			"svc: deploying svc-7: x; the instance may still be running and billed: delete svc-7 if it is not wanted"},
+		"clean-up failed": {&svc.DeployError{ServiceID: "svc-7", Err: svc.ErrStopped, CleanUpErr: refused},
+			"svc: deploying svc-7: the inference service is stopped; the instance may still be running and billed: delete svc-7 if it is not wanted; deleting it failed: 403 Forbidden: not yours"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.EqualError(t, tt.err, tt.text)
+			require.ErrorIs(t, tt.err, tt.err.Err)
+			require.NotErrorIs(t, tt.err, svc.ErrForbidden, "the clean-up's error is not the reason")
+		})
+	}
+}

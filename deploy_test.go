@@ -1,0 +1,336 @@
+package svc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+func TestDeploy(t *testing.T) {
+	for name, opts := range map[string]*svc.DeployOptions{"no options": nil, "zero": {}, "clean-up": {DeleteOnFailure: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory(svctest.WithDeployTime(20 * time.Minute))
+				start := time.Now()
+				service, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, opts)
+				require.NoError(t, err)
+				require.Equal(t, "svc-1", service.ServiceID)
+				require.Equal(t, svc.InferenceServiceStatusAvailable, service.Status)
+				require.InDelta(t, 20*time.Minute, time.Since(start), float64(18*time.Second))
+				require.Equal(t, 2, srv.RunningInstances())
+				require.Equal(t, 1, srv.RequestCount("POST", svctest.RouteEndpoints))
+				require.Zero(t, srv.RequestCount("DELETE", svctest.RouteAny))
+			})
+		})
+	}
+}
+
+func TestDeployHandsOverTheRecordFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		var created *svc.InferenceService
+		var answer svc.Response
+		_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{
+			OnCreate: func(s *svc.InferenceService) error {
+				require.Zero(t, srv.RequestCount("GET", svctest.RouteAny), "before the wait begins")
+				created = s
+				return nil
+			},
+			CreateOptions: []svc.RequestOption{svc.WithResponse(&answer), svc.WithHeader("X-Team", "search")},
+		})
+		require.NoError(t, err)
+		require.Equal(t, "svc-1", created.ServiceID)
+		require.Equal(t, svc.InferenceServiceStatusInitializing, created.Status)
+		require.Equal(t, 200, answer.StatusCode)
+		require.Equal(t, "search", srv.Requests()[0].Header.Get("X-Team"))
+	})
+}
+
+// Where nothing was created there is nothing to say about an instance.
+func TestDeployThatCreatesNothing(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fault svctest.Fault
+		req   svc.CreateInferenceServiceRequest
+		want  error
+	}{
+		"refused":      {svctest.Fault{Status: 403}, wtDemo, svc.ErrForbidden},
+		"out of stock": {svctest.Fault{}, svc.CreateInferenceServiceRequest{Name: "x", ResourceMetadata: svc.CreateResourceMetadata{FlavorID: "flavor-1", TargetInstanceNumber: 1e6}}, svc.ErrConflict},
+		"invalid":      {svctest.Fault{}, svc.CreateInferenceServiceRequest{}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory()
+				srv.Fault("POST", svctest.RouteEndpoints, tt.fault)
+				service, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), tt.req, &svc.DeployOptions{DeleteOnFailure: true})
+				require.Nil(t, service)
+				require.Error(t, err)
+				require.NotErrorAs(t, err, new(*svc.DeployError))
+				require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
+				if tt.want != nil {
+					require.ErrorIs(t, err, tt.want)
+				} else {
+					require.ErrorAs(t, err, new(*svc.ValidationError))
+				}
+				require.Empty(t, srv.Endpoints())
+				require.Zero(t, srv.RequestCount("DELETE", svctest.RouteAny))
+			})
+		})
+	}
+}
+
+// wtFailures are the ways in which a deployment fails after its create. Each
+// sets the service up for it and returns the context to deploy with.
+var wtFailures = map[string]struct {
+	want  error
+	setUp func(*testing.T, *svctest.Server) context.Context
+}{
+	"the wait times out": {context.DeadlineExceeded, func(t *testing.T, _ *svctest.Server) context.Context {
+		return wtWithin(t, 5*time.Minute)
+	}},
+	"the context is cancelled": {context.Canceled, func(t *testing.T, _ *svctest.Server) context.Context {
+		return wtCancelAfter(t, 3*time.Minute, nil)
+	}},
+	"it becomes unavailable": {svc.ErrUnavailable, func(t *testing.T, srv *svctest.Server) context.Context {
+		time.AfterFunc(2*time.Minute, func() { srv.SetStatus("svc-1", svctest.StatusUnavailable) })
+		return wtWithin(t, time.Hour)
+	}},
+	"it is stopped": {svc.ErrStopped, func(t *testing.T, srv *svctest.Server) context.Context {
+		time.AfterFunc(2*time.Minute, func() { srv.SetStatus("svc-1", svctest.StatusStopped) })
+		return wtWithin(t, time.Hour)
+	}},
+	"polling gets 401": {svc.ErrUnauthorized, func(t *testing.T, srv *svctest.Server) context.Context {
+		srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Times: 3}, svctest.Fault{Status: 401, Times: -1})
+		return wtWithin(t, time.Hour)
+	}},
+}
+
+func TestB29_FailedDeployKeepsTheID(t *testing.T) {
+	for name, tt := range wtFailures {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
+				ctx := tt.setUp(t, srv)
+				service, err := srv.Client().InferenceServices.Deploy(ctx, wtDemo, nil)
+				require.ErrorIs(t, err, tt.want)
+				for _, other := range wtFailures {
+					require.Equal(t, errors.Is(tt.want, other.want), errors.Is(err, other.want), "%v", other.want)
+				}
+				e := wtDeployError(t, err)
+				require.Equal(t, "svc-1", e.ServiceID)
+				require.Equal(t, "svc-1", service.ServiceID)
+				require.Same(t, service, e.Service)
+				require.False(t, e.Gone)
+				require.NoError(t, e.CleanUpErr)
+				require.Equal(t, "svc-1", wtWaitError(t, e.Err).ID)
+				require.ErrorContains(t, err, "svc: deploying svc-1: waiting for svc-1 to be available: ")
+				require.ErrorContains(t, err, "the instance may still be running and billed: delete svc-1 if it is not wanted")
+				require.Zero(t, srv.RequestCount("DELETE", svctest.RouteAny), "nobody asked for that")
+				require.Len(t, srv.Endpoints(), 1)
+				require.False(t, srv.Endpoints()[0].Deleted)
+			})
+		})
+	}
+}
+
+func TestDeployDeletesOnFailure(t *testing.T) {
+	for name, tt := range wtFailures {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
+				ctx := tt.setUp(t, srv)
+				service, err := srv.Client().InferenceServices.Deploy(ctx, wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+				require.ErrorIs(t, err, tt.want)
+				e := wtDeployError(t, err)
+				require.Equal(t, "svc-1", e.ServiceID)
+				require.Equal(t, "svc-1", service.ServiceID)
+				require.True(t, e.Gone)
+				require.NoError(t, e.CleanUpErr)
+				require.ErrorContains(t, err, "; the instance was deleted")
+				require.True(t, srv.Endpoints()[0].Deleted)
+				require.Zero(t, srv.RunningInstances())
+				require.Equal(t, 1, srv.RequestCount("DELETE", svctest.RouteEndpoint))
+			})
+		})
+	}
+}
+
+func TestB02_DeployCreatesOnce(t *testing.T) {
+	record := `{"service_id":"svc-1","status":5}`
+	for name, tt := range map[string]struct {
+		fault  svctest.Fault
+		posts  int
+		exists int
+	}{
+		"answer lost":         {svctest.DropAfterEffect(), 1, 1},
+		"lost before effect":  {svctest.DropBeforeEffect(), 1, 0},
+		"gateway error":       {svctest.GatewayErrorAfterEffect(), 1, 1},
+		"server error":        {svctest.Unavailable(1), 1, 0},
+		"headers only":        {svctest.Fault{TruncateAfter: -1}, 1, 1},
+		"page":                {svctest.Fault{AfterEffect: true, Body: "<html>moved</html>"}, 1, 1},
+		"empty":               {svctest.Fault{AfterEffect: true, Status: 200}, 1, 1},
+		"no answer in time":   {svctest.Fault{AfterEffect: true, Delay: time.Hour}, 1, 1},
+		"error with an id":    {svctest.Fault{AfterEffect: true, Status: 500, Body: record}, 1, 1},
+		"too many requests":   {svctest.RateLimited("1"), 2, 1},
+		"redirect, unsettled": {svctest.Fault{Status: 303, Header: map[string][]string{"Location": {"/v1/inference-service/svc-1"}}}, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory()
+				srv.Fault("POST", svctest.RouteEndpoints, tt.fault)
+				_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, nil)
+				require.Equal(t, tt.posts, srv.RequestCount("POST", svctest.RouteEndpoints))
+				require.Len(t, srv.Endpoints(), tt.exists)
+				if tt.posts > 1 {
+					require.NoError(t, err)
+					return
+				}
+				require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
+				require.ErrorContains(t, err, "demo", "what to look for")
+			})
+		})
+	}
+}
+
+// An answer of success that is broken, but shows the id, is enough to go on with.
+func TestDeployGoesOnWithTheIDOfABrokenAnswer(t *testing.T) {
+	for name, fault := range map[string]svctest.Fault{
+		"cut":        {TruncateBody: true},
+		"wrong type": {AfterEffect: true, Body: `{"service_id":"svc-1","name":["demo"]}`},
+		"two":        {AfterEffect: true, Body: `{"service_id":"svc-1"}{}`},
+	} {
+		for _, fails := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, fails %v", name, fails), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					srv := svctest.NewInMemory()
+					if fails {
+						srv = svctest.NewInMemory(svctest.WithStatusPath("unavailable"))
+					}
+					srv.Fault("POST", svctest.RouteEndpoints, fault)
+					told := svc.InferenceService{}
+					service, err := srv.Client().InferenceServices.Deploy(t.Context(), wtDemo, &svc.DeployOptions{
+						DeleteOnFailure: true,
+						OnCreate:        func(s *svc.InferenceService) error { told = *s; return nil },
+					})
+					require.Equal(t, svc.InferenceService{ServiceID: "svc-1"}, told, "all that is known then")
+					require.Equal(t, "svc-1", service.ServiceID)
+					require.Equal(t, "demo", service.Name)
+					require.Equal(t, 1, srv.RequestCount("POST", svctest.RouteEndpoints))
+					require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
+					require.Equal(t, fails, srv.Endpoints()[0].Deleted)
+					if !fails {
+						require.NoError(t, err)
+						require.Equal(t, svc.InferenceServiceStatusAvailable, service.Status)
+						return
+					}
+					require.ErrorIs(t, err, svc.ErrUnavailable)
+					require.True(t, wtDeployError(t, err).Gone)
+				})
+			})
+		}
+	}
+}
+
+// "Not found" says nothing of a record that was never readable.
+func TestDeployNeverReadIsNotGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory(svctest.WithDeployTime(5*time.Second), svctest.WithCreateVisibilityDelay(5*time.Minute))
+		_, err := srv.Client().InferenceServices.Deploy(t.Context(), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+		e := wtDeployError(t, err)
+		require.ErrorIs(t, err, svc.ErrNotFound)
+		require.False(t, e.Gone)
+		require.ErrorIs(t, e.CleanUpErr, svc.ErrNotFound)
+		require.ErrorContains(t, err, "may still be running and billed")
+		require.Positive(t, srv.RunningInstances())
+	})
+}
+
+// The answer to a create that is out is worth waiting for: it holds the id.
+func TestDeployAwaitsTheAnswerToACreateUnderWay(t *testing.T) {
+	for name, clean := range map[string]bool{"kept": false, "deleted": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory()
+				srv.Fault("POST", svctest.RouteEndpoints, svctest.Slow(8*time.Second))
+				start, told := time.Now(), ""
+				stop := errors.New("stop")
+				service, err := srv.Client().InferenceServices.Deploy(wtCancelAfter(t, time.Second, stop), wtDemo,
+					&svc.DeployOptions{DeleteOnFailure: clean, OnCreate: func(s *svc.InferenceService) error { told = s.ServiceID; return nil }})
+				require.Equal(t, 8*time.Second, time.Since(start))
+				require.ErrorIs(t, err, context.Canceled)
+				require.ErrorIs(t, err, stop)
+				e := wtDeployError(t, err)
+				require.Equal(t, "svc-1", e.ServiceID)
+				require.Equal(t, "svc-1", service.ServiceID)
+				require.Equal(t, "svc-1", told)
+				require.Equal(t, clean, e.Gone)
+				require.Equal(t, clean, srv.RunningInstances() == 0)
+				require.Zero(t, srv.RequestCount("GET", svctest.RouteAny))
+			})
+		})
+	}
+}
+
+func TestDeployAwaitsTheAnswerNoLongerThanItMust(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fault   svctest.Fault
+		unknown bool // whether it took effect
+		after   time.Duration
+	}{
+		"answered never":      {svctest.Fault{AfterEffect: true, Delay: time.Hour}, true, 11 * time.Second},
+		"lost meanwhile":      {svctest.Fault{DropAfter: true, Delay: 4 * time.Second}, true, 4 * time.Second},
+		"failed meanwhile":    {svctest.Fault{Status: 503, AfterEffect: true, Delay: 4 * time.Second}, true, 4 * time.Second},
+		"refused meanwhile":   {svctest.Fault{Status: 400, Delay: 4 * time.Second}, false, 4 * time.Second},
+		"postponed meanwhile": {svctest.Fault{Status: 429, Delay: 4 * time.Second}, false, 4 * time.Second},
+		"in a backoff":        {svctest.RateLimited("20"), false, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory()
+				srv.Fault("POST", svctest.RouteEndpoints, tt.fault)
+				start := time.Now()
+				_, err := srv.Client().InferenceServices.Deploy(wtCancelAfter(t, time.Second, nil), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+				require.Equal(t, tt.after, time.Since(start))
+				require.Error(t, err)
+				require.Equal(t, tt.unknown, errors.Is(err, svc.ErrOutcomeUnknown))
+				require.NotErrorAs(t, err, new(*svc.DeployError), "there is no id to tell")
+				require.Equal(t, 1, srv.RequestCount("POST", svctest.RouteEndpoints))
+			})
+		})
+	}
+}
+
+// wtGate is a rate limiter that lets nobody through.
+type wtGate struct{}
+
+func (wtGate) Wait(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestDeployThatWasNotSentEndsAtOnce(t *testing.T) {
+	for name, opt := range map[string]svc.Option{
+		"rate limiter": svc.WithRateLimiter(wtGate{}),
+		"token source": svc.WithTokenSource(func(ctx context.Context) (string, error) { return "", wtGate{}.Wait(ctx) }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory()
+				start := time.Now()
+				_, err := srv.Client(opt).InferenceServices.Deploy(wtCancelAfter(t, time.Second, nil), wtDemo, nil)
+				require.Equal(t, time.Second, time.Since(start))
+				require.ErrorIs(t, err, context.Canceled)
+				require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
+				require.NotErrorAs(t, err, new(*svc.DeployError))
+				require.Zero(t, srv.RequestCount("*", svctest.RouteAny))
+			})
+		})
+	}
+}

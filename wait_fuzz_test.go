@@ -1,0 +1,401 @@
+package svc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+// FuzzWaitModel tells a story with every input: a service with its troubles, and
+// one wait or deployment. However it goes, what is said of it must be true, and
+// nothing may go on afterwards.
+func FuzzWaitModel(f *testing.F) {
+	for op := range byte(len(wtOperations)) {
+		for kind := range byte(wtFaultKinds) {
+			for method := range byte(4) {
+				f.Add([]byte{op, 0, 0, 1, method, 2, kind})                       // one kind of trouble
+				f.Add([]byte{op, 3, 0, 2, method, 1, kind, 0, 0, 1, 9, 1, 2, 2})  // and cancelled
+				f.Add([]byte{op, 0, 1, 2, method, 3, kind, 1, 3, 3, 1, 1, 3, 28}) // and slow to show up
+			}
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		story := make([]byte, 40)
+		for i := range story {
+			story[i] = byte(rng.Uint32())
+		}
+		f.Add(story)
+	}
+	f.Fuzz(func(t *testing.T, story []byte) {
+		synctest.Test(t, func(t *testing.T) {
+			tr := newTrial(t, story[:min(len(story), 64)])
+			tr.operate(tr)
+			tr.nothingGoesOn()
+		})
+	})
+}
+
+// wtDice turns the bytes of the fuzzer into decisions. When they run out, all
+// that follow are the first choice.
+type wtDice []byte
+
+func (d *wtDice) roll(n int) int {
+	if len(*d) == 0 {
+		return 0
+	}
+	b := (*d)[0]
+	*d = (*d)[1:]
+	return int(b) % n
+}
+
+func wtPick[T any](d *wtDice, choices ...T) T { return choices[d.roll(len(choices))] }
+
+const wtFaultKinds = 14
+
+// fault is something that happens to a request. None lies about an endpoint:
+// there is no made-up "not found", and no record but the true one.
+func (d *wtDice) fault() svctest.Fault {
+	f := svctest.Fault{Times: 1 + d.roll(8)}
+	switch d.roll(wtFaultKinds) {
+	case 1:
+		f.Status, f.Body = 503, `{"message":"busy"}`
+	case 2:
+		f.Status, f.AfterEffect, f.Body = 502, true, "<html>Bad Gateway</html>"
+	case 3:
+		f.Status, f.RetryAfter = 429, wtPick(d, "", "1", "20", "3600")
+	case 4:
+		f.DropBefore = true
+	case 5:
+		f.DropAfter = true
+	case 6:
+		f.TruncateBody = true
+	case 7:
+		f.TruncateAfter = int64(d.roll(60)) - 1
+	case 8:
+		f.Body, f.AfterEffect = wtPick(d, "<html>please log in</html>", "null", `{"service_id":""}`, `[]`, "{"), true
+	case 9:
+		f.Delay = wtPick(d, 200*time.Millisecond, 5*time.Second, 12*time.Second, 40*time.Second)
+	case 10:
+		f.Status, f.Delay, f.Body = 500, wtPick(d, time.Second, 9*time.Second), `{"id":"err-1","job_id":"svc-2","message":"oops"}`
+	case 11:
+		f.DropAfter, f.Delay = true, wtPick(d, time.Second, 9*time.Second)
+	case 12:
+		f.Status, f.Times = wtPick(d, 401, 403, 400, 409, 302), 1
+	case 13:
+		f.Status, f.AfterEffect, f.Delay = 504, true, wtPick(d, time.Second, 25*time.Second)
+	}
+	return f
+}
+
+// wtTrial is one story.
+type wtTrial struct {
+	*testing.T
+	dice     wtDice
+	operate  func(*wtTrial)
+	srv      *svctest.Server
+	services *svc.InferenceServiceClient
+	script   []string // the statuses that the endpoint shows; empty: the clock decides
+	ctx      context.Context
+	start    time.Time
+	end      time.Time // of ctx
+	opts     *svc.WaitOptions
+
+	mu    sync.Mutex // WaitAll tells of polls while its loop runs
+	polls []svc.Poll
+}
+
+var wtOperations = []func(*wtTrial){
+	(*wtTrial).waitUntilAvailable, (*wtTrial).scaleAndWait, (*wtTrial).waitUntilDeleted,
+	func(tr *wtTrial) { tr.deploy(false) }, func(tr *wtTrial) { tr.deploy(true) }, (*wtTrial).waitAll,
+}
+
+func newTrial(t *testing.T, story []byte) *wtTrial {
+	tr := &wtTrial{T: t, dice: story, start: time.Now()}
+	d := &tr.dice
+	tr.operate = wtPick(d, wtOperations...)
+	cancel := wtPick(d, time.Hour, 0, 50*time.Millisecond, 3*time.Second, 20*time.Second, 2*time.Minute)
+	deadline := wtPick(d, 10*time.Minute, time.Minute, 10*time.Second, 100*time.Millisecond)
+	var faults [4][]svctest.Fault
+	for range d.roll(6) {
+		method := d.roll(len(faults))
+		fault := d.fault()
+		if method == 2 && fault.Body != "" && fault.Status == 0 { // would say "deleted" where the service says "not found"
+			fault = svctest.Fault{}
+		}
+		faults[method] = append(faults[method], fault)
+	}
+	seconds := func(choices ...int) time.Duration { return time.Duration(wtPick(d, choices...)) * time.Second }
+	setup := []svctest.Option{
+		svctest.WithDeployTime(seconds(1, 0, 30, 400)), svctest.WithCreateVisibilityDelay(seconds(0, 3, 15, 28)),
+		svctest.WithStaleReads(seconds(0, 5, 40)), svctest.WithRecordLimit(0, 0),
+	}
+	for range d.roll(5) {
+		tr.script = append(tr.script, wtPick(d, "initializing", "available", "unavailable", "stopped", "scaling"))
+	}
+	tr.opts = wtPick(d, &svc.WaitOptions{}, &svc.WaitOptions{MinInterval: time.Second, MaxInterval: 5 * time.Second}, wtEvery(time.Hour))
+	tr.opts.OnPoll = func(p svc.Poll) {
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		tr.polls = append(tr.polls, p)
+	}
+	trouble := d.roll(4) // of the probe, how often
+	if hangs := d.roll(2) == 1; trouble > 0 {
+		var asked atomic.Int64
+		tr.opts.Probe = func(ctx context.Context, _ string) error {
+			if asked.Add(1) >= int64(trouble) {
+				return nil
+			}
+			if hangs {
+				<-ctx.Done()
+			}
+			return errors.New("no answer yet")
+		}
+	}
+	tr.srv = svctest.NewInMemory(append(setup, svctest.WithStatusPath(tr.script...))...)
+	for method, queue := range faults {
+		tr.srv.Fault([]string{"GET", "POST", "DELETE", "PUT"}[method],
+			[]string{svctest.RouteEndpoint, svctest.RouteEndpoints, svctest.RouteEndpoint, svctest.RouteEndpoint}[method], queue...)
+	}
+	tr.services = tr.srv.Client().InferenceServices
+
+	tr.end = tr.start.Add(min(cancel, deadline))
+	ctx, stop := context.WithTimeout(t.Context(), deadline)
+	timer := time.AfterFunc(cancel, stop)
+	t.Cleanup(func() { timer.Stop(); stop() })
+	tr.ctx = ctx
+	return tr
+}
+
+func (tr *wtTrial) waitUntilAvailable() {
+	id := tr.existing(1 + tr.dice.roll(2))
+	service, err := tr.services.WaitUntilAvailable(tr.ctx, id, tr.opts)
+	tr.endsInTime(0)
+	tr.judge(id, service, err, svc.InferenceServiceStatusAvailable)
+}
+
+func (tr *wtTrial) scaleAndWait() {
+	id, to := tr.existing(tr.dice.roll(3)), tr.dice.roll(4)
+	service, err := tr.services.ScaleAndWait(tr.ctx, id, to, tr.opts)
+	tr.endsInTime(0)
+	if err != nil && !errors.As(err, new(*svc.WaitError)) { // the change itself failed
+		require.Empty(tr, tr.polls)
+		return
+	}
+	status := svc.InferenceServiceStatusAvailable
+	if err == nil {
+		require.EqualValues(tr, to, service.ResourceMetadata.TargetInstanceNumber)
+		require.Equal(tr, to, tr.truth(id).Instances)
+		if to == 0 && service.Status == svc.InferenceServiceStatusStopped {
+			status = service.Status
+		}
+	}
+	tr.judge(id, service, err, status)
+}
+
+func (tr *wtTrial) waitUntilDeleted() {
+	id := tr.existing(1)
+	other := tr.srv.Client().InferenceServices
+	later := time.AfterFunc(wtPick(&tr.dice, 0, 5*time.Second, time.Minute, time.Hour), func() {
+		_ = other.Delete(context.Background(), id)
+	})
+	defer later.Stop()
+	err := tr.services.WaitUntilDeleted(tr.ctx, id, tr.opts)
+	tr.endsInTime(0)
+	if err == nil {
+		require.True(tr, tr.truth(id).Deleted, "it still exists")
+		return
+	}
+	tr.judge(id, wtWaitError(tr, err).Last, err, "")
+}
+
+func (tr *wtTrial) waitAll() {
+	ids := []string{tr.existing(1), tr.existing(2), tr.existing(3)}
+	leave := tr.dice.roll(4) // after so many
+	seen := map[string]bool{}
+	for service, err := range tr.services.WaitAll(tr.ctx, ids, tr.opts) {
+		id := ""
+		if err != nil {
+			id = wtWaitError(tr, err).ID
+		} else {
+			id = service.ServiceID
+		}
+		require.Contains(tr, ids, id)
+		require.False(tr, seen[id], "it is settled already")
+		seen[id] = true
+		tr.judge(id, service, err, svc.InferenceServiceStatusAvailable)
+		if len(seen) == leave {
+			break
+		}
+	}
+	tr.endsInTime(0)
+	if leave == 0 {
+		require.Len(tr, seen, len(ids))
+	}
+}
+
+func (tr *wtTrial) deploy(clean bool) {
+	opts := &svc.DeployOptions{WaitOptions: *tr.opts, DeleteOnFailure: clean}
+	full, told, asked := errors.New("disk full"), "", "" // what the functions of the caller do and hear
+	unwritten, decides := tr.dice.roll(5) == 1, tr.dice.roll(3) == 1
+	opts.OnCreate = func(s *svc.InferenceService) error {
+		told = s.ServiceID
+		if unwritten {
+			return full
+		}
+		return nil
+	}
+	if decides {
+		opts.DeleteOnFailure = !clean
+		opts.DeleteIf = func(err error) bool { asked = wtDeployError(tr, err).ServiceID; return clean }
+	}
+	service, err := tr.services.Deploy(tr.ctx, wtDemo, opts)
+	late := 10 * time.Second // for the create's answer
+	if clean {
+		late += 30 * time.Second // for the clean-up
+	}
+	tr.endsInTime(late)
+	created := tr.srv.Endpoints()
+	require.LessOrEqual(tr, len(created), 1, "created twice")
+	if err == nil {
+		require.Len(tr, created, 1)
+		require.False(tr, unwritten)
+		require.Equal(tr, created[0].ID, told)
+		require.False(tr, created[0].Deleted)
+		tr.judge(created[0].ID, service, nil, svc.InferenceServiceStatusAvailable)
+		return
+	}
+	var failure *svc.DeployError
+	if !errors.As(err, &failure) {
+		require.Nil(tr, service)
+		require.Empty(tr, told+asked)
+		require.Zero(tr, tr.srv.RequestCount("DELETE", svctest.RouteAny))
+		if len(created) == 1 {
+			require.ErrorIs(tr, err, svc.ErrOutcomeUnknown)
+			require.ErrorContains(tr, err, `"demo"`)
+		}
+		return
+	}
+	require.Len(tr, created, 1, "of nothing there is nothing to say")
+	id := created[0].ID
+	require.Equal(tr, id, failure.ServiceID)
+	require.Equal(tr, id, told)
+	require.Equal(tr, decides, asked == id)
+	require.ErrorContains(tr, err, id)
+	if service != nil {
+		require.Equal(tr, id, service.ServiceID)
+	}
+	if failure.Gone {
+		require.True(tr, created[0].Deleted, "said to be gone, and billed")
+		require.Zero(tr, tr.srv.RunningInstances())
+	}
+	require.Equal(tr, failure.Gone, strings.Contains(err.Error(), "was deleted"))
+	require.Equal(tr, !failure.Gone, strings.Contains(err.Error(), "may still be running and billed: delete "+id))
+	require.Equal(tr, clean && !failure.Gone, failure.CleanUpErr != nil)
+	if !clean {
+		require.False(tr, created[0].Deleted)
+		require.Zero(tr, tr.srv.RequestCount("DELETE", svctest.RouteAny))
+	}
+	switch {
+	case errors.Is(failure.Err, svc.ErrOutcomeUnknown), errors.Is(failure.Err, full):
+		require.Empty(tr, tr.polls, "there is nothing to wait for")
+	default:
+		tr.judge(id, service, failure.Err, "")
+	}
+}
+
+// existing adds an endpoint that is being deployed.
+func (tr *wtTrial) existing(instances int) string {
+	id := tr.srv.AddEndpoint(svctest.Endpoint{Instances: instances})
+	tr.srv.ScriptStatus(id, tr.script...)
+	return id
+}
+
+func (tr *wtTrial) truth(id string) svctest.Endpoint {
+	e, ok := tr.srv.Endpoint(id)
+	require.True(tr, ok)
+	return e
+}
+
+func (tr *wtTrial) endsInTime(late time.Duration) {
+	require.LessOrEqual(tr, time.Since(tr.end), late, "it outlives its context")
+}
+
+// judge holds what a wait says against what it saw and what is true.
+func (tr *wtTrial) judge(id string, service *svc.InferenceService, err error, want svc.InferenceServiceStatus) {
+	if err == nil {
+		require.Equal(tr, id, service.ServiceID)
+		require.Equal(tr, want, service.Status)
+		if len(tr.script) > 0 {
+			require.Contains(tr, tr.script, string(want), "the service never said so")
+		} else {
+			require.Equal(tr, string(want), tr.truth(id).Status)
+		}
+		return
+	}
+	e := wtWaitError(tr, err)
+	tr.mu.Lock()
+	polls := slices.DeleteFunc(slices.Clone(tr.polls), func(p svc.Poll) bool { return p.ID != id })
+	tr.mu.Unlock()
+	require.Equal(tr, id, e.ID)
+	require.Len(tr, polls, e.Polls)
+	require.ErrorContains(tr, err, id)
+	require.NotContains(tr, fmt.Sprintf("%v %+v", err, err), tr.srv.Token())
+	require.Equal(tr, e.Last == nil, len(e.History) == 0)
+	if e.Last != nil {
+		require.Equal(tr, string(e.Last.Status), e.History[len(e.History)-1].Status)
+		require.Same(tr, service, e.Last)
+	}
+	var answer *svc.Error
+	switch {
+	case errors.Is(e.Err, context.Canceled):
+		require.ErrorIs(tr, tr.ctx.Err(), context.Canceled)
+	case errors.Is(e.Err, context.DeadlineExceeded):
+		require.ErrorIs(tr, tr.ctx.Err(), context.DeadlineExceeded)
+	case errors.Is(e.Err, svc.ErrUnavailable):
+		require.Equal(tr, svc.InferenceServiceStatusUnavailable, e.Last.Status)
+		require.NotErrorIs(tr, err, svc.ErrStopped)
+	case errors.Is(e.Err, svc.ErrStopped):
+		require.Equal(tr, svc.InferenceServiceStatusStopped, e.Last.Status)
+		require.NotErrorIs(tr, err, svc.ErrUnavailable)
+	case errors.As(e.Err, &answer):
+		require.Contains(tr, []int{401, 403, 400, 409, 302}, answer.StatusCode, "this would have passed")
+	case errors.As(e.Err, new(*svc.DecodeError)):
+		junk := 0
+		for _, p := range polls {
+			if errors.As(p.Err, new(*svc.DecodeError)) {
+				junk++
+			}
+		}
+		require.Greater(tr, junk, 5, "a few odd answers are no reason")
+	default:
+		tr.Errorf("no reason to end a wait: %v", err)
+	}
+	if tr.ctx.Err() == nil { // the end of something else must not look like the end of ctx
+		require.NotErrorIs(tr, err, context.Canceled)
+		require.NotErrorIs(tr, err, context.DeadlineExceeded)
+	}
+}
+
+// nothingGoesOn makes sure that what has returned is over.
+func (tr *wtTrial) nothingGoesOn() {
+	time.Sleep(10 * time.Minute) // what other people had under way may end
+	before := tr.srv.RequestCount("*", svctest.RouteAny)
+	endpoints := len(tr.srv.Endpoints())
+	time.Sleep(2 * time.Hour)
+	require.Equal(tr, before, tr.srv.RequestCount("*", svctest.RouteAny))
+	require.Len(tr, tr.srv.Endpoints(), endpoints)
+}

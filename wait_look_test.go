@@ -1,0 +1,300 @@
+package svc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+func TestOnPollTellsOfEveryLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &wtScript{get: []wtStep{wtIs("initializing"), wtCode(503), {drop: true}, wtIs("scaling"), wtIs("available")}}
+		var polls []svc.Poll
+		start := time.Now()
+		opts := &svc.WaitOptions{OnPoll: func(p svc.Poll) {
+			require.Len(t, s.requests("GET"), p.Number, "told before the next look")
+			require.Equal(t, time.Since(start), p.Elapsed)
+			polls = append(polls, p)
+		}}
+		service, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", opts)
+		require.NoError(t, err)
+		require.Len(t, polls, 5)
+		gaps := s.gaps()
+		for i, p := range polls {
+			require.Equal(t, "svc-1", p.ID)
+			require.Equal(t, i+1, p.Number)
+			require.Nil(t, p.Job)
+			require.Equal(t, []string{"initializing", "", "", "scaling", "available"}[i], p.Status)
+			require.Equal(t, p.Status == "", p.Err != nil)
+			require.Equal(t, p.Status == "", p.Service == nil)
+			if i < len(gaps) {
+				require.Equal(t, gaps[i], p.Next)
+			}
+		}
+		require.ErrorIs(t, polls[1].Err, svc.ErrServer)
+		require.Same(t, service, polls[4].Service)
+		require.Zero(t, polls[4].Next)
+	})
+}
+
+func TestOnPollTellsOfTheLastLook(t *testing.T) {
+	for name, tt := range map[string]struct {
+		last wtStep
+		want error
+	}{
+		"failed":        {wtIs("unavailable"), svc.ErrUnavailable},
+		"refused":       {wtCode(403), svc.ErrForbidden},
+		"out of time":   {wtIs("initializing"), context.DeadlineExceeded},
+		"still failing": {wtCode(500), context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &wtScript{get: []wtStep{wtIs("initializing"), tt.last}}
+				var polls []svc.Poll
+				opts := &svc.WaitOptions{MinInterval: time.Second, MaxInterval: time.Second, OnPoll: func(p svc.Poll) { polls = append(polls, p) }}
+				_, err := s.services(t).WaitUntilAvailable(wtWithin(t, 5*time.Second), "svc-1", opts)
+				require.ErrorIs(t, err, tt.want)
+				require.Len(t, s.requests("GET"), len(polls))
+				for i, gap := range s.gaps() {
+					require.Equal(t, gap, polls[i].Next)
+				}
+				require.Zero(t, polls[len(polls)-1].Next, "there is no next look")
+				require.Equal(t, tt.last.status != 0, polls[len(polls)-1].Err != nil)
+			})
+		})
+	}
+}
+
+// OnPoll runs in the goroutine that waits: what it does there happens there.
+func TestOnPollRunsInTheCallersGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		services := wtInitializing().services(t)
+		opts := &svc.WaitOptions{OnPoll: func(svc.Poll) { panic("enough") }}
+		require.PanicsWithValue(t, "enough", func() { _, _ = services.WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", opts) })
+	})
+}
+
+func TestWaitErrorHasTheHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &wtScript{get: []wtStep{
+			wtIs("initializing"), wtIs("initializing"), wtCode(500), wtIs("initializing"), wtIs("scaling"), wtIs("initializing"), wtIs("unavailable"),
+		}}
+		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
+		looks := s.requests("GET")
+		require.Equal(t, []svc.StatusChange{
+			{Status: "initializing", At: looks[0].at}, {Status: "scaling", At: looks[4].at},
+			{Status: "initializing", At: looks[5].at}, {Status: "unavailable", At: looks[6].at},
+		}, wtWaitError(t, err).History)
+	})
+}
+
+func TestWaitErrorHistoryIsBounded(t *testing.T) {
+	const changes = 500
+	synctest.Test(t, func(t *testing.T) {
+		s := &wtScript{}
+		for i := range changes {
+			s.get = append(s.get, wtIs(fmt.Sprintf("phase %d", i)))
+		}
+		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, 3*time.Hour), "svc-1", wtEvery(time.Second))
+		e := wtWaitError(t, err)
+		require.Len(t, e.History, 64)
+		for i, change := range e.History {
+			require.Equal(t, fmt.Sprintf("phase %d", changes-64+i), change.Status)
+		}
+		require.Less(t, len(e.Error()), 300)
+	})
+}
+
+func TestWaitLivesThroughWhatMayPass(t *testing.T) {
+	late := wtStep{body: wtRecord("available", 1), delay: time.Minute} // more than an attempt may take
+	for name, step := range map[string]wtStep{
+		"408": wtCode(408), "425": wtCode(425), "429": wtCode(429), "500": wtCode(500), "502": wtCode(502), "503": wtCode(503),
+		"504": wtCode(504), "520": wtCode(520), "lost": {drop: true}, "cut": {body: wtRecord("available", 1), cut: true}, "late": late,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &wtScript{get: append(append([]wtStep{wtIs("initializing")}, wtTimes(20, step)...), wtIs("available"))}
+				_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
+				require.NoError(t, err)
+				require.Len(t, s.requests("GET"), 22, "one attempt per look")
+			})
+		})
+	}
+}
+
+func TestWaitEndsAtOnceWithWhatWillNotPass(t *testing.T) {
+	for status, want := range map[int]error{
+		401: svc.ErrUnauthorized, 403: svc.ErrForbidden, 404: svc.ErrNotFound, 410: svc.ErrNotFound,
+		302: svc.ErrRedirect, 400: nil, 405: nil, 409: svc.ErrConflict, 501: svc.ErrServer,
+	} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &wtScript{get: []wtStep{wtIs("initializing"), wtCode(status), wtIs("available")}}
+				last, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
+				require.Len(t, s.requests("GET"), 2)
+				if want != nil {
+					require.ErrorIs(t, err, want)
+				}
+				require.NotErrorIs(t, err, context.DeadlineExceeded)
+				var answer *svc.Error
+				require.ErrorAs(t, err, &answer)
+				require.Equal(t, status, answer.StatusCode)
+				e := wtWaitError(t, err)
+				require.Same(t, answer, e.Err)
+				require.NoError(t, e.LastErr, "that would tell it twice")
+				require.Equal(t, 1, strings.Count(err.Error(), fmt.Sprintf("scripted %d", status)))
+				require.Equal(t, svc.InferenceServiceStatusInitializing, last.Status)
+			})
+		})
+	}
+}
+
+func TestWaitRefusesWhatCannotBeAnID(t *testing.T) {
+	s := wtInitializing()
+	for _, id := range []string{"", " ", "..", "a/b", "a\nb"} {
+		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), id, nil)
+		require.ErrorAs(t, err, new(*svc.ValidationError), "%q", id)
+		require.ErrorAs(t, s.services(t).WaitUntilDeleted(wtWithin(t, time.Hour), id, nil), new(*svc.ValidationError), "%q", id)
+	}
+	require.Empty(t, s.seen)
+}
+
+func TestWaitUntilDeleted(t *testing.T) {
+	gone := wtStep{body: wtRecord("stopped", 0, `"is_deleted":true`)}
+	for name, tt := range map[string]struct {
+		get   []wtStep
+		want  error
+		looks int
+	}{
+		"not found":              {[]wtStep{wtCode(404)}, nil, 1},
+		"gone":                   {[]wtStep{wtIs("available"), wtCode(410)}, nil, 2},
+		"the record says so":     {[]wtStep{wtIs("available"), gone}, nil, 2},
+		"whatever its status":    {[]wtStep{wtIs("unavailable"), wtIs("stopped"), wtIs("deleting"), wtCode(404)}, nil, 4},
+		"shaky":                  {[]wtStep{wtCode(503), {drop: true}, {body: "<html>"}, wtCode(429), wtCode(404)}, nil, 5},
+		"unauthorized":           {[]wtStep{wtIs("available"), wtCode(401)}, svc.ErrUnauthorized, 2},
+		"forbidden is not gone":  {[]wtStep{wtCode(403)}, svc.ErrForbidden, 1},
+		"a failure is not gone":  {[]wtStep{wtCode(500)}, context.DeadlineExceeded, 0},
+		"it does not go":         {[]wtStep{wtIs("available")}, context.DeadlineExceeded, 0},
+		"stopped is not deleted": {[]wtStep{wtIs("stopped")}, context.DeadlineExceeded, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &wtScript{get: tt.get}
+				var last svc.Poll
+				err := s.services(t).WaitUntilDeleted(wtWithin(t, time.Hour), "svc-1", &svc.WaitOptions{OnPoll: func(p svc.Poll) { last = p }})
+				require.ErrorIs(t, err, tt.want)
+				require.Zero(t, last.Next)
+				if tt.want == nil {
+					require.NoError(t, last.Err, "that it is gone is good news")
+					require.Contains(t, []string{"deleted", "stopped"}, last.Status)
+				}
+				if tt.looks > 0 {
+					require.Len(t, s.requests("GET"), tt.looks)
+				}
+				require.Empty(t, s.requests("DELETE"), "it only looks")
+				if tt.want != nil {
+					require.Equal(t, "deleted", wtWaitError(t, err).Want)
+				}
+			})
+		})
+	}
+}
+
+// A service may bill for an endpoint until it is really gone.
+func TestWaitUntilDeletedWaitsForTheRealEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory(svctest.WithDeleteTime(10 * time.Minute))
+		id := srv.AddEndpoint(svctest.Endpoint{Instances: 3})
+		services := srv.Client().InferenceServices
+		require.NoError(t, services.Delete(t.Context(), id))
+		require.Equal(t, 3, srv.RunningInstances())
+		require.NoError(t, services.WaitUntilDeleted(wtWithin(t, time.Hour), id, nil))
+		require.Zero(t, srv.RunningInstances())
+	})
+}
+
+func TestWaitForAConditionOfYourOwn(t *testing.T) {
+	odd := []wtStep{
+		wtIs("initializing"), wtIs("unavailable"), wtIs("stopped"), wtCode(503), wtIs("available"),
+		{body: wtRecord("available", 1, `"is_deleted":true`)}, {body: wtRecord("available", 7)}, wtIs("available"),
+	}
+	seven := func(s *svc.InferenceService) (bool, error) { return s.ResourceMetadata.TargetInstanceNumber == 7, nil }
+	synctest.Test(t, func(t *testing.T) { // nothing but the function ends it
+		s := &wtScript{get: odd}
+		probed := &svc.WaitOptions{Probe: func(context.Context, string) error { return errors.New("not asked") }}
+		service, err := s.services(t).Wait(wtWithin(t, time.Hour), "svc-1", seven, probed)
+		require.NoError(t, err)
+		require.EqualValues(t, 7, service.ResourceMetadata.TargetInstanceNumber)
+		require.Len(t, s.requests("GET"), 7)
+	})
+	synctest.Test(t, func(t *testing.T) { // its error does
+		s := &wtScript{get: odd}
+		full := errors.New("no room left")
+		last, err := s.services(t).Wait(wtWithin(t, time.Hour), "svc-1", func(s *svc.InferenceService) (bool, error) {
+			if s.Status == svc.InferenceServiceStatusStopped {
+				return false, full
+			}
+			return false, nil
+		}, nil)
+		require.ErrorIs(t, err, full)
+		require.ErrorContains(t, err, "no room left")
+		require.Equal(t, svc.InferenceServiceStatusStopped, last.Status)
+		e := wtWaitError(t, err)
+		require.Same(t, full, e.Err)
+		require.Equal(t, 3, e.Polls)
+		require.Len(t, s.requests("GET"), 3)
+	})
+	synctest.Test(t, func(t *testing.T) { // even one that looks as if it might pass
+		s := &wtScript{get: odd}
+		_, err := s.services(t).Wait(wtWithin(t, time.Hour), "svc-1", func(*svc.InferenceService) (bool, error) {
+			return false, &svc.Error{StatusCode: 503}
+		}, nil)
+		require.ErrorIs(t, err, svc.ErrServer)
+		require.Len(t, s.requests("GET"), 1)
+	})
+	synctest.Test(t, func(t *testing.T) { // and the lost token
+		s := &wtScript{get: []wtStep{wtCode(401)}}
+		_, err := s.services(t).Wait(wtWithin(t, time.Hour), "svc-1", seven, nil)
+		require.ErrorIs(t, err, svc.ErrUnauthorized)
+	})
+}
+
+func TestWaitErrorReadsWell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &wtScript{get: []wtStep{wtIs("initializing"), wtCode(503)}}
+		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, 90*time.Second), "svc-1", wtEvery(time.Minute))
+		require.EqualError(t, err, `svc: waiting for svc-1 to be available: context deadline exceeded (last status "initializing"; 3 polls in 1m30s); `+
+			`the last look failed: 503 Service Unavailable: scripted 503`)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := &wtScript{get: []wtStep{wtCode(401)}}
+		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
+		require.EqualError(t, err, `svc: waiting for svc-1 to be available: 401 Unauthorized: scripted 401 (never read; 1 poll in 0s)`)
+	})
+}
+
+// What a service says about a status may echo the token, or be a whole log.
+func TestWaitErrorTextIsSafeAndBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		info := `registry refused ` + wtToken + `\n` + strings.Repeat("log line ", 1<<16)
+		s := &wtScript{get: []wtStep{{body: wtRecord("unavailable", 1, `"status_info":"`+info+`"`)}}}
+		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
+		require.ErrorIs(t, err, svc.ErrUnavailable)
+		for _, verb := range []string{"%v", "%+v", "%s", "%q"} {
+			text := fmt.Sprintf(verb, err)
+			require.Contains(t, text, "registry refused")
+			require.NotContains(t, text, wtToken)
+			require.NotContains(t, text, "\n")
+			require.Less(t, len(text), 1000)
+		}
+	})
+}

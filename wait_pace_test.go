@@ -1,0 +1,243 @@
+package svc_test
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+func TestB28_ManyWaitsDoNotLookInStep(t *testing.T) {
+	const waits, rounds, interval = 50, 6, 500 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		for range waits {
+			id := srv.AddEndpoint(svctest.Endpoint{Instances: 1, Status: svctest.StatusInitializing})
+			running.Go(func() {
+				_, _ = srv.Client().InferenceServices.WaitUntilAvailable(ctx, id, wtEvery(interval))
+			})
+		}
+		time.Sleep((rounds + 1) * interval)
+		cancel()
+		running.Wait()
+
+		looks := map[string][]time.Time{}
+		for _, r := range srv.Requests() {
+			looks[r.Path] = append(looks[r.Path], r.Time)
+		}
+		require.Len(t, looks, waits)
+		for round := 2; round < rounds-1; round++ { // from the third on
+			first, last := time.Now(), time.Time{}
+			for path, at := range looks {
+				require.Greater(t, len(at), round, path)
+				if at[round].Before(first) {
+					first = at[round]
+				}
+				if at[round].After(last) {
+					last = at[round]
+				}
+			}
+			require.GreaterOrEqual(t, last.Sub(first), interval/5, "round %d", round+1)
+		}
+	})
+}
+
+// Each gap is as long as the documentation says, give or take a fifth.
+func TestB28_IntervalsGrowUpToTheirLimit(t *testing.T) {
+	for name, tt := range map[string]struct {
+		opts     *svc.WaitOptions
+		min, max time.Duration
+	}{
+		"no options":          {nil, time.Second, 15 * time.Second},
+		"zero":                {&svc.WaitOptions{}, time.Second, 15 * time.Second},
+		"negative":            {&svc.WaitOptions{MinInterval: -1, MaxInterval: -time.Hour}, time.Second, 15 * time.Second},
+		"both":                {&svc.WaitOptions{MinInterval: 100 * time.Millisecond, MaxInterval: 2 * time.Second}, 100 * time.Millisecond, 2 * time.Second},
+		"only a small lowest": {&svc.WaitOptions{MinInterval: 100 * time.Millisecond}, 100 * time.Millisecond, 15 * time.Second},
+		"only a large lowest": {&svc.WaitOptions{MinInterval: time.Minute}, time.Minute, time.Minute},
+		"only a small limit":  {&svc.WaitOptions{MaxInterval: 300 * time.Millisecond}, 300 * time.Millisecond, 300 * time.Millisecond},
+		"only a large limit":  {&svc.WaitOptions{MaxInterval: time.Hour}, time.Second, time.Hour},
+		"limit below lowest":  {&svc.WaitOptions{MinInterval: 3 * time.Second, MaxInterval: time.Second}, 3 * time.Second, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &wtScript{get: append(wtTimes(40, wtIs("initializing")), wtIs("available"))}
+				_, err := s.services(t).WaitUntilAvailable(wtWithin(t, 100*time.Hour), "svc-1", tt.opts)
+				require.NoError(t, err)
+				want := float64(tt.min)
+				for i, gap := range s.gaps() {
+					require.InDelta(t, want, gap, want/5+1e3, "gap %d", i)
+					want = math.Min(want*1.5, float64(tt.max))
+				}
+			})
+		})
+	}
+}
+
+func TestB28_ReadinessIsNoticedSoon(t *testing.T) {
+	for name, tt := range map[string]struct {
+		opts             *svc.WaitOptions
+		after, lag       time.Duration
+		fewest, mostLook int
+	}{
+		"limit of 1 s": {&svc.WaitOptions{MinInterval: 10 * time.Millisecond, MaxInterval: time.Second}, 5 * time.Second, 1500 * time.Millisecond, 10, 25},
+		"by default":   {nil, 20 * time.Minute, 18 * time.Second, 70, 120},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory()
+				id := srv.AddEndpoint(svctest.Endpoint{Instances: 1, Status: svctest.StatusInitializing})
+				time.AfterFunc(tt.after, func() { srv.SetStatus(id, svctest.StatusAvailable) })
+				start := time.Now()
+				_, err := srv.Client().InferenceServices.WaitUntilAvailable(wtWithin(t, time.Hour), id, tt.opts)
+				require.NoError(t, err)
+				require.GreaterOrEqual(t, time.Since(start), tt.after)
+				require.LessOrEqual(t, time.Since(start), tt.after+tt.lag)
+				looks := srv.RequestCount("GET", svctest.RouteEndpoint)
+				require.GreaterOrEqual(t, looks, tt.fewest)
+				require.LessOrEqual(t, looks, tt.mostLook)
+			})
+		})
+	}
+}
+
+// Neither a forgotten unit nor a number that overflows makes a busy loop.
+func TestB28_OddIntervalsAreNoBusyLoop(t *testing.T) {
+	for name, tt := range map[string]struct {
+		opts  *svc.WaitOptions
+		looks int // at most, in a minute
+	}{
+		"zero":     {&svc.WaitOptions{}, 12},
+		"negative": {&svc.WaitOptions{MinInterval: -time.Second, MaxInterval: -1}, 12},
+		"1 ns":     {&svc.WaitOptions{MinInterval: 1}, 80}, // soon becomes seconds
+		"largest":  {&svc.WaitOptions{MinInterval: math.MaxInt64, MaxInterval: math.MaxInt64}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := wtInitializing()
+				ctx := wtWithin(t, time.Minute)
+				_, err := s.services(t).WaitUntilAvailable(ctx, "svc-1", &svc.WaitOptions{
+					MinInterval: tt.opts.MinInterval, MaxInterval: tt.opts.MaxInterval,
+					OnPoll: func(p svc.Poll) {
+						if p.Number > 1000 {
+							panic("a busy loop")
+						}
+					},
+				})
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.LessOrEqual(t, len(s.requests("GET")), tt.looks)
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // without a deadline, nothing hides an overflow
+		for range 20 {
+			s := wtInitializing()
+			opts := &svc.WaitOptions{MinInterval: math.MaxInt64}
+			_, err := s.services(t).WaitUntilAvailable(wtCancelAfter(t, 24*time.Hour, nil), "svc-1", opts)
+			require.ErrorIs(t, err, context.Canceled)
+			require.Len(t, s.requests("GET"), 1)
+		}
+	})
+}
+
+// What becomes true while a wait sleeps is seen before its deadline takes it.
+func TestWaitLooksOnceMoreBeforeItsDeadline(t *testing.T) {
+	for name, tt := range map[string]struct {
+		deadline, change, took time.Duration
+	}{
+		"between two looks":        {10 * time.Second, 9900 * time.Millisecond, 0},
+		"with one long interval":   {30 * time.Minute, 29*time.Minute + 59*time.Second, 0},
+		"with slow looks":          {20 * time.Second, 17 * time.Second, time.Second},
+		"before the second look":   {time.Second, 900 * time.Millisecond, 0},
+		"with very little time":    {20 * time.Millisecond, 5 * time.Millisecond, 0},
+		"while the answer is slow": {20 * time.Second, 9 * time.Second, 6 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory()
+				id := srv.AddEndpoint(svctest.Endpoint{Instances: 1, Status: svctest.StatusInitializing})
+				srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Delay: tt.took, Times: -1})
+				time.AfterFunc(tt.change, func() { srv.SetStatus(id, svctest.StatusAvailable) })
+				_, err := srv.Client().InferenceServices.WaitUntilAvailable(wtWithin(t, tt.deadline), id, wtEvery(time.Hour))
+				require.NoError(t, err)
+				require.Equal(t, 2, srv.RequestCount("GET", svctest.RouteEndpoint), "one to begin with, one at the end")
+			})
+		})
+	}
+}
+
+// The last look is not followed by more in the time that is left.
+func TestWaitEndsWithItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := wtInitializing()
+		start := time.Now()
+		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Minute), "svc-1", wtEvery(7*time.Second))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, time.Minute, time.Since(start))
+		looks := s.requests("GET")
+		left := start.Add(time.Minute).Sub(looks[len(looks)-1].at)
+		require.Positive(t, left)
+		require.LessOrEqual(t, left, 50*time.Millisecond)
+		require.LessOrEqual(t, len(looks), 13)
+	})
+}
+
+func TestWaitHonoursRetryAfter(t *testing.T) {
+	in := func(d time.Duration) func() string {
+		return func() string { return time.Now().Add(d).UTC().Format(http.TimeFormat) }
+	}
+	seconds := func(s string) func() string { return func() string { return s } }
+	short := svc.WithRetry(svc.RetryPolicy{MaxDelay: 3 * time.Second})
+	for name, tt := range map[string]struct {
+		status   int
+		header   func() string
+		interval time.Duration
+		opt      svc.Option
+		from, to time.Duration // the gap after it
+	}{
+		"429":                         {429, seconds("7"), time.Second, nil, 7 * time.Second, 7700 * time.Millisecond},
+		"503":                         {503, seconds("7"), time.Second, nil, 7 * time.Second, 7700 * time.Millisecond},
+		"date":                        {429, in(9 * time.Second), time.Second, nil, 8 * time.Second, 9900 * time.Millisecond},
+		"shorter than the interval":   {429, seconds("1"), 10 * time.Second, nil, 8 * time.Second, 12 * time.Second},
+		"an hour":                     {429, seconds("3600"), time.Second, nil, 30 * time.Second, 33 * time.Second},
+		"an hour, with a short limit": {429, seconds("3600"), time.Second, short, 3 * time.Second, 3300 * time.Millisecond},
+		"an hour, long intervals":     {429, seconds("3600"), time.Minute, short, 60 * time.Second, 72 * time.Second},
+		"negative":                    {429, seconds("-5"), time.Second, nil, 800 * time.Millisecond, 1200 * time.Millisecond},
+		"in the past":                 {429, in(-time.Hour), time.Second, nil, 800 * time.Millisecond, 1200 * time.Millisecond},
+		"no number":                   {429, seconds("soon"), time.Second, nil, 800 * time.Millisecond, 1200 * time.Millisecond},
+		"endless":                     {503, seconds(strings.Repeat("9", 20)), time.Second, nil, 30 * time.Second, 33 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(time.Second - time.Duration(time.Now().Nanosecond())) // a date has no fractions
+				s := &wtScript{get: []wtStep{wtCode(tt.status, "Retry-After", tt.header()), wtIs("available")}}
+				_, err := s.services(t, tt.opt).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", wtEvery(tt.interval))
+				require.NoError(t, err)
+				gap := s.gaps()[0]
+				require.GreaterOrEqual(t, gap, tt.from)
+				require.LessOrEqual(t, gap, tt.to)
+			})
+		})
+	}
+}
+
+// A wait that may not look before its deadline looks all the same, at the end.
+func TestWaitLooksBeforeItsDeadlineDespiteRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &wtScript{get: []wtStep{wtCode(429, "Retry-After", "25"), wtIs("available")}}
+		start := time.Now()
+		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, 10*time.Second), "svc-1", nil)
+		require.NoError(t, err)
+		require.InDelta(t, 10*time.Second, time.Since(start), float64(60*time.Millisecond))
+	})
+}

@@ -1,0 +1,265 @@
+package svc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+// wtEndpoints adds n endpoints that stay initializing until they are told otherwise.
+func wtEndpoints(srv *svctest.Server, n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = srv.AddEndpoint(svctest.Endpoint{Instances: 1, Status: svctest.StatusInitializing})
+	}
+	return ids
+}
+
+func TestWaitAllYieldsEachAsItSettles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		ids := wtEndpoints(srv, 4)
+		at := map[string]time.Duration{ids[0]: 30 * time.Minute, ids[1]: 10 * time.Minute, ids[2]: 20 * time.Minute}
+		become := map[string]string{ids[0]: svctest.StatusAvailable, ids[1]: svctest.StatusUnavailable, ids[2]: svctest.StatusAvailable}
+		for id, after := range at {
+			time.AfterFunc(after, func() { srv.SetStatus(id, become[id]) })
+		}
+		start := time.Now()
+		var order []string
+		for service, err := range srv.Client().InferenceServices.WaitAll(wtWithin(t, time.Hour), append(ids, "svc-99"), nil) {
+			if service == nil { // never seen
+				e := wtWaitError(t, err)
+				require.Equal(t, "svc-99", e.ID)
+				require.ErrorIs(t, err, svc.ErrNotFound)
+				require.Zero(t, time.Since(start))
+				order = append(order, e.ID)
+				continue
+			}
+			order = append(order, service.ServiceID)
+			if after, settles := at[service.ServiceID]; settles {
+				require.InDelta(t, after, time.Since(start), float64(18*time.Second), "as soon as it settles")
+			}
+			switch service.ServiceID {
+			case ids[1]:
+				require.ErrorIs(t, err, svc.ErrUnavailable)
+				require.Equal(t, ids[1], wtWaitError(t, err).ID)
+				require.Same(t, service, wtWaitError(t, err).Last)
+			case ids[3]:
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			default:
+				require.NoError(t, err, "one that fails does not end the others")
+				require.Equal(t, svc.InferenceServiceStatusAvailable, service.Status)
+			}
+		}
+		require.Equal(t, []string{"svc-99", ids[1], ids[2], ids[0], ids[3]}, order)
+		require.Equal(t, time.Hour, time.Since(start))
+	})
+}
+
+func TestWaitAllLeavesNothingBehind(t *testing.T) {
+	for name, leave := range map[string]func(iter.Seq2[*svc.InferenceService, error]){
+		"break": func(loop iter.Seq2[*svc.InferenceService, error]) {
+			for range loop {
+				break
+			}
+		},
+		"panic": func(loop iter.Seq2[*svc.InferenceService, error]) {
+			defer func() { _ = recover() }()
+			for range loop {
+				panic("out")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // a goroutine that is left over fails the test
+				srv := svctest.NewInMemory()
+				ids := wtEndpoints(srv, 100)
+				srv.SetStatus(ids[7], svctest.StatusAvailable)
+				srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Delay: 5 * time.Second, Times: -1}) // looks are under way
+				start := time.Now()
+				leave(srv.Client().InferenceServices.WaitAll(wtWithin(t, time.Hour), ids, nil))
+				require.LessOrEqual(t, time.Since(start), 10*time.Second)
+				require.Zero(t, time.Since(start)%(5*time.Second), "leaving takes no time")
+				synctest.Wait() // what was sent has arrived
+				asked := srv.RequestCount("GET", svctest.RouteEndpoint)
+				time.Sleep(time.Hour)
+				require.Equal(t, asked, srv.RequestCount("GET", svctest.RouteEndpoint))
+			})
+		})
+	}
+}
+
+func TestWaitAllEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		ids := wtEndpoints(srv, 200)
+		stop := errors.New("enough")
+		start := time.Now()
+		seen := map[string]bool{}
+		for last, err := range srv.Client().InferenceServices.WaitAll(wtCancelAfter(t, time.Minute, stop), ids, nil) {
+			require.ErrorIs(t, err, context.Canceled)
+			require.ErrorIs(t, err, stop)
+			require.NotNil(t, last)
+			seen[wtWaitError(t, err).ID] = true
+		}
+		require.Len(t, seen, len(ids), "each is accounted for")
+		require.Equal(t, time.Minute, time.Since(start))
+	})
+}
+
+// wtCrowd counts how many requests it has at a time.
+type wtCrowd struct {
+	http.RoundTripper
+	now, most atomic.Int32
+}
+
+func (c *wtCrowd) RoundTrip(req *http.Request) (*http.Response, error) {
+	n := c.now.Add(1)
+	defer c.now.Add(-1)
+	for most := c.most.Load(); n > most && !c.most.CompareAndSwap(most, n); most = c.most.Load() {
+	}
+	return c.RoundTripper.RoundTrip(req)
+}
+
+func TestWaitAllLimitsItsLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		ids := wtEndpoints(srv, 500)
+		for _, id := range ids {
+			srv.ScriptStatus(id, svctest.StatusInitializing, svctest.StatusAvailable)
+		}
+		srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Delay: 2 * time.Second, Times: -1})
+		crowd := &wtCrowd{RoundTripper: srv.HTTPClient().Transport}
+		client := srv.Client(svc.WithHTTPClient(&http.Client{Transport: crowd}))
+		start := time.Now()
+		n := 0
+		for _, err := range client.InferenceServices.WaitAll(wtWithin(t, time.Hour), ids, nil) {
+			require.NoError(t, err)
+			n++
+		}
+		require.Equal(t, len(ids), n)
+		require.EqualValues(t, 64, crowd.most.Load())
+		require.InDelta(t, 34*time.Second, time.Since(start), float64(2*time.Second)) // 16 times 64 looks of 2 s
+	})
+}
+
+func TestWaitAllTakesTheListAsItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		id := srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+		services := srv.Client().InferenceServices
+		for range services.WaitAll(wtWithin(t, time.Hour), nil, nil) {
+			t.Fatal("there is nothing to yield")
+		}
+		var good, invalid int
+		all := services.WaitAll(wtWithin(t, time.Hour), []string{id, "", id, "a/b", " ", id}, nil)
+		for range 2 { // it can be ranged over again
+			good, invalid = 0, 0
+			for service, err := range all {
+				if err == nil {
+					require.Equal(t, id, service.ServiceID)
+					good++
+					continue
+				}
+				require.ErrorAs(t, err, new(*svc.ValidationError))
+				require.Contains(t, []string{"", "a/b", " "}, wtWaitError(t, err).ID)
+				invalid++
+			}
+		}
+		require.Equal(t, 3, good, "an id that is there three times is yielded three times")
+		require.Equal(t, 3, invalid)
+		for _, r := range srv.Requests() {
+			require.Equal(t, "/v1/inference-service/"+id, r.Path)
+		}
+	})
+}
+
+// A callback may wait for something itself; the clock of the bubble goes on.
+func TestWaitAllMakesOneOnPollCallAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		ids := wtEndpoints(srv, 40)
+		for _, id := range ids {
+			srv.ScriptStatus(id, svctest.StatusInitializing, svctest.StatusAvailable)
+		}
+		var inside atomic.Int32
+		polls := map[string]int{} // unguarded, for the race detector
+		opts := &svc.WaitOptions{OnPoll: func(p svc.Poll) {
+			if inside.Add(1) != 1 {
+				t.Error("two calls at a time")
+			}
+			time.Sleep(20 * time.Millisecond)
+			polls[p.ID]++
+			inside.Add(-1)
+		}}
+		for _, err := range srv.Client().InferenceServices.WaitAll(wtWithin(t, time.Hour), ids, opts) {
+			require.NoError(t, err)
+		}
+		require.Len(t, polls, 40)
+		for _, id := range ids {
+			require.Equal(t, 2, polls[id])
+		}
+	})
+}
+
+// The options are the caller's: a wait changes nothing in them, and many may
+// share them.
+func TestWaitOptionsAreLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory(svctest.WithDeployTime(10 * time.Second))
+		opts := &svc.WaitOptions{MaxInterval: time.Second, Probe: wtProbe(srv)}
+		var waits sync.WaitGroup
+		for range 20 {
+			waits.Go(func() {
+				services := srv.Client().InferenceServices
+				service, err := services.Deploy(wtWithin(t, time.Hour), svc.CreateInferenceServiceRequest{
+					Name: "x", ResourceMetadata: svc.CreateResourceMetadata{TargetInstanceNumber: 1},
+				}, &svc.DeployOptions{WaitOptions: *opts})
+				if err == nil {
+					_, err = services.WaitUntilAvailable(wtWithin(t, time.Hour), service.ServiceID, opts)
+				}
+				if err == nil {
+					_, err = services.ScaleAndWait(wtWithin(t, time.Hour), service.ServiceID, 0, opts)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		waits.Wait()
+		require.NotNil(t, opts.Probe)
+		opts.Probe = nil
+		require.Equal(t, &svc.WaitOptions{MaxInterval: time.Second}, opts)
+	})
+}
+
+// Without ids that can be told apart there would be no telling whose error it is.
+func TestWaitAllErrorsNameTheirEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		ids := wtEndpoints(srv, 10)
+		srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Status: 401, Times: -1})
+		named := map[string]bool{}
+		for service, err := range srv.Client().InferenceServices.WaitAll(wtWithin(t, time.Hour), ids, nil) {
+			require.Nil(t, service)
+			require.ErrorIs(t, err, svc.ErrUnauthorized)
+			id := wtWaitError(t, err).ID
+			require.ErrorContains(t, err, fmt.Sprintf("waiting for %s to be", id))
+			named[id] = true
+		}
+		require.Len(t, named, 10)
+		require.Equal(t, 10, srv.RequestCount("GET", svctest.RouteEndpoint))
+	})
+}
