@@ -9,9 +9,12 @@
 //	if err != nil {
 //		return err
 //	}
-//	flavors, err := client.Flavors.Find(ctx, svc.FlavorQuery{MinAvailable: 1})
-//	if err != nil || len(flavors) == 0 {
-//		return errors.Join(err, errors.New("nothing in stock"))
+//	flavors, err := client.Flavors.Find(ctx, svc.FlavorQuery{MinAvailable: 1}) // the cheapest first
+//	if err != nil {
+//		return err
+//	}
+//	if len(flavors) == 0 {
+//		return errors.New("nothing in stock")
 //	}
 //	service, err := client.InferenceServices.Deploy(ctx, svc.CreateInferenceServiceRequest{
 //		Name:             "demo",
@@ -36,8 +39,8 @@
 //   - [DecodeError]: the service reported success with something other than the
 //     promised record.
 //   - [ValidationError]: the request was not sent, and this is what is wrong with it.
-//   - [WaitError], [DeployError], [UploadError]: a step of several failed; they hold
-//     the ids of what exists, and what is known about it.
+//   - [WaitError], [DeployError], [UploadError], [DownloadError], [PageError]: a step
+//     of several failed; they hold the ids of what exists, and what is known about it.
 //
 // Texts of errors are one line and hold no token, no body and no query of a
 // signed link.
@@ -49,9 +52,9 @@
 // than that and than ctx allows; otherwise the call ends at once with the answer
 // in hand.
 //
-//	                      before sending   answer lost or late   429   500 502 503 504   other
-//	GET, PUT, DELETE      retried          retried               yes   yes               no
-//	POST (create)         retried          outcome unknown       yes   outcome unknown   no
+//	                      before sending   answer lost or late   429       500 502 503 504   other
+//	GET, PUT, DELETE      retried          retried               retried   retried           not
+//	POST (create)         retried          outcome unknown       retried   outcome unknown   not
 //
 // A delete that finds nothing after a lost answer has succeeded. A client's
 // retries together are limited by a budget that successes fill up again, so that
@@ -61,8 +64,8 @@
 // # Waits
 //
 // [InferenceServiceClient.WaitUntilAvailable] and its kin look first, then sleep
-// for a time that grows, and take a last look before the deadline of ctx. They
-// live through errors that may pass, and end at once on a status that cannot lead
+// for a time that grows, and take a last look before the deadline of ctx. A look is
+// one attempt: the wait is what tries again. They live through errors that may pass, and end at once on a status that cannot lead
 // to the wanted one. Every failed wait is a [WaitError] with the history of what
 // was seen.
 //

@@ -324,7 +324,7 @@ func tries(n int) string {
 
 // detail is an error's text without the call that an outer text already names.
 func detail(err error) string {
-	if d, ok := err.(interface{ detail() string }); ok { //nolint:errorlint // the text of this error, not of a cause
+	if d, ok := err.(interface{ detail() string }); ok {
 		return d.detail()
 	}
 	return strings.TrimPrefix(err.Error(), "svc: ")

@@ -157,9 +157,10 @@ func (k *call) encode(fields []bodyField) ([]byte, error) {
 		body = raw
 	default:
 		var err error
-		if body, err = json.Marshal(k.body); err != nil && k.err != nil {
-			return nil, nil // what is wrong with the request says more
-		} else if err != nil {
+		if body, err = json.Marshal(k.body); err != nil {
+			if k.err != nil {
+				return nil, nil //nolint:nilerr // what is wrong with the request says more
+			}
 			return nil, &ValidationError{Fields: []FieldError{{"body", "cannot be written as JSON: " + err.Error()}}}
 		}
 	}

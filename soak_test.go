@@ -117,7 +117,7 @@ func (s *soak) life(t *testing.T, name string) {
 		s.report(name)
 	}
 
-	contents := bytes.Repeat([]byte(name), 1+rand.IntN(5000)) //nolint:gosec // sizes for a test
+	contents := bytes.Repeat([]byte(name), 1+rand.IntN(5000))
 	upload, err := s.client.Files.Upload(ctx, svc.UploadRequest{
 		FileName: name, Purpose: svc.FilePurposeFineTune, Body: bytes.NewReader(contents),
 		UploadOptions: svc.UploadOptions{DeleteOnFailure: true},
@@ -173,7 +173,7 @@ func (s *soak) trouble(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		if s.srv.PendingFaults() < 8 {
-			s.srv.Fault("*", svctest.RouteAny, faults[rand.IntN(len(faults))]) //nolint:gosec // a test
+			s.srv.Fault("*", svctest.RouteAny, faults[rand.IntN(len(faults))])
 		}
 		select {
 		case <-ctx.Done():

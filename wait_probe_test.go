@@ -203,7 +203,8 @@ func TestScaleAndWaitEnds(t *testing.T) {
 					require.Len(t, s.requests("GET"), tt.looks)
 				}
 				if tt.want != nil {
-					require.Equal(t, fmt.Sprintf("available with %d instances", tt.to), wtWaitError(t, err).Want)
+					want := fmt.Sprintf("available with %d instances", tt.to)
+					require.Equal(t, want, wtWaitError(t, err).Want)
 				}
 			})
 		})

@@ -16,14 +16,14 @@ const earlyAnswer = time.Second
 // reported. A server that refuses a large body early answers, then closes: the
 // write fails first, net/http drops the connection for that, and with it the
 // answer that says why. The wait ends when the answer has been read, and at once
-// when none is going to come.
+// when none is going to come: net/http closes the connection then.
 //
 // It does not pass on ReadFrom: request bodies are watched on their way, so that
 // none could go by sendfile anyway.
 type conn struct {
 	net.Conn
 	once sync.Once
-	over chan struct{} // closed when the other direction has ended too
+	over chan struct{} // closed with the connection, as net/http does when reading fails too
 }
 
 func (c *conn) Write(p []byte) (int, error) {
@@ -39,17 +39,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *conn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if err != nil {
-		c.end()
-	}
-	return n, err
-}
-
 func (c *conn) Close() error {
-	c.end()
+	c.once.Do(func() { close(c.over) })
 	return c.Conn.Close()
 }
-
-func (c *conn) end() { c.once.Do(func() { close(c.over) }) }

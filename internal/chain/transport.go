@@ -102,7 +102,7 @@ func (b *stream) Read(p []byte) (int, error) {
 		defer b.timer.Stop()
 	}
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader returns io.EOF itself
+	if err != nil && err != io.EOF {
 		err = reason(b.ctx, b.x, err)
 	}
 	return n, err
