@@ -23,8 +23,8 @@ func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Comman
 	return []*cli.Command{
 		{
 			Name: "deploy", Usage: "create an endpoint and wait until it is available; prints its id",
-			Flags:  append(deployFlags(), flavorFlags()...),
-			Action: connected(t.deploy),
+			Flags:       append(deployFlags(), flavorFlags()...),
+			Action:      connected(t.deploy),
 			Description: deployHelp,
 			MutuallyExclusiveFlags: []cli.MutuallyExclusiveFlags{{Flags: [][]cli.Flag{
 				{&cli.BoolFlag{Name: "keep", Usage: "leave the endpoint running on Ctrl-C, which otherwise deletes it"}},

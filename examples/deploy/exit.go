@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"time"
 
 	"example.com/svc"
 )
@@ -20,6 +20,8 @@ const (
 	exitRefused     = 6
 	exitTryLater    = 7
 	exitInterrupted = 130
+
+	exitDeleted = 10 // more than the reason's own: what was created is deleted again
 )
 
 const exitCodes = `The token is read from the environment variable SVC_API_TOKEN.
@@ -44,9 +46,8 @@ created may be running. The last line on standard error tells:
   ID may still be running and billed. To get rid of it: deploy delete ID
   Nothing is left running.
 
-Ctrl-C, or a signal such as the one of timeout(1), may come twice within two seconds
-and counts once. Another one ends the program during the clean-up, which takes at most
-40 s: then that line is the first one, and the program does not know what came of it.`
+Signals that come within two seconds, as those of timeout(1) do, count as one. One
+more during the clean-up, which takes 40 s at most, ends it with 130 or 4.`
 
 // usageError is a mistake in the command line or the environment.
 type usageError struct{ error }
@@ -76,8 +77,8 @@ func (t *tool) report(err error) int {
 	code := exitCode(err)
 	if err != nil {
 		t.say("deploy: %v", err)
-		if advice := advice(err); advice != "" {
-			t.say("%s", advice)
+		for _, line := range advice(err) {
+			t.say("%s", line)
 		}
 	}
 	if !t.json {
@@ -107,6 +108,19 @@ func (t *tool) say(format string, args ...any) {
 }
 
 func exitCode(err error) int {
+	code := reason(err)
+	if failure, created := errors.AsType[*svc.DeployError](err); !created || !failure.Gone {
+		return code
+	}
+	switch code {
+	case exitFailed, exitTimeout, exitRefused:
+		return code + exitDeleted
+	}
+	return code
+}
+
+// reason is the exit code of an error, whatever became of an instance.
+func reason(err error) int {
 	created := errors.As(err, new(*svc.DeployError))
 	switch {
 	case err == nil:
@@ -131,29 +145,42 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// advice says what to do about an error, in words for a person.
-func advice(err error) string {
+// retryAfter is how long the service asked to wait, in a refusal; 0: it did not.
+func retryAfter(err error) time.Duration {
+	if answer, ok := errors.AsType[*svc.Error](err); ok {
+		return answer.RetryAfter
+	}
+	return 0
+}
+
+// advice says what to do about an error, in lines for a person. Of an endpoint
+// that was created the last one tells what became of it.
+func advice(err error) (lines []string) {
+	if wait := retryAfter(err); wait > 0 {
+		lines = append(lines, fmt.Sprintf("The service asks to wait %v before the next try.", wait.Round(time.Second)))
+	}
+	add := func(more ...string) []string { return append(lines, more...) }
 	deployed, created := errors.AsType[*svc.DeployError](err)
 	unknown, lost := errors.AsType[*svc.OutcomeUnknownError](err)
 	switch {
 	case errors.As(err, new(usageError)):
-		return "Run it with --help to see what it needs."
+		return add("Run it with --help to see what it needs.")
 	case created && deployed.Gone:
-		return "Nothing is left running."
+		return add("Nothing is left running.")
 	case created:
-		return "To get rid of it: deploy delete " + deployed.ServiceID
+		return add(fmt.Sprintf("%[1]s may still be running and billed. To get rid of it: deploy delete %[1]s", deployed.ServiceID))
 	case lost:
-		return strings.Join([]string{
+		return add(
 			"Nobody knows whether the endpoint was created. It may be running and billed.",
 			"Do NOT run the command again before you know:",
 			fmt.Sprintf("  1. look for an endpoint named %q where the service shows what your account runs;", unknown.Name),
 			"  2. if it is there, keep it (deploy wait ID) or get rid of it (deploy delete ID);",
 			"  3. if it is not, run the command again.",
-		}, "\n")
+		)
 	case errors.Is(err, svc.ErrUnauthorized), errors.Is(err, svc.ErrForbidden):
-		return "Check SVC_API_TOKEN."
+		return add("Check SVC_API_TOKEN.")
 	case errors.Is(err, svc.ErrNotFound):
-		return "Check the id: the service has no such endpoint, or not any more."
+		return add("Check the id: the service has no such endpoint, or not any more.")
 	}
-	return ""
+	return lines
 }

@@ -39,6 +39,7 @@ func (t *tool) serveFake(ctx context.Context, cmd *cli.Command) error {
 	var err error
 	if t.json {
 		err = t.emit("fake")
+		t.result.Env = nil
 	} else {
 		_, err = fmt.Fprintf(t.stdout, "export SVC_BASE_URL='%s' SVC_API_TOKEN='%s' SVC_INFERENCE_URL='%s' SVC_FAKE=\n",
 			srv.URL(), srv.Token(), srv.InferenceURL())

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"example.com/svc"
-	"example.com/svc/svctest"
 )
 
 // sameSignal is how long after the first signal others are taken for the same
@@ -72,7 +71,7 @@ func (t *tool) reportGivenUp() int {
 
 // createGivenUp is for the time between a create and its answer.
 func createGivenUp(name string) error {
-	return &svc.OutcomeUnknownError{Method: "POST", Route: svctest.RouteEndpoints, Name: name, Err: context.Canceled}
+	return &svc.OutcomeUnknownError{Method: "POST", Route: "/v1/inference-service", Name: name, Err: context.Canceled}
 }
 
 // cleanUpGivenUp is for the time from then on.

@@ -54,6 +54,7 @@ type tool struct {
 	ending   atomic.Pointer[ending]
 	client   *svc.Client
 	json     bool
+	url      bool // print that in place of the status
 	wait     svc.WaitOptions
 	progress progress
 	result   result

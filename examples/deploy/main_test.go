@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,7 +44,26 @@ type session struct {
 	t        *testing.T
 	srv      *svctest.Server
 	terminal bool
-	stdout   io.Writer // in place of the one that fills outcome.stdout
+	stdout   io.Writer       // in place of the one that fills outcome.stdout
+	giveUp   <-chan struct{} // nil: never
+}
+
+// lockedBuffer is for a run that goes on after it was given up.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // inBubble gives a test virtual time, and the environment of a user.
@@ -67,9 +87,9 @@ func (s *session) run(args ...string) outcome {
 
 func (s *session) runCtx(ctx context.Context, args ...string) outcome {
 	s.t.Helper()
-	var stdout, stderr bytes.Buffer
+	var stdout, stderr lockedBuffer
 	program := &tool{
-		stdout: cmp.Or[io.Writer](s.stdout, &stdout), stderr: &stderr, terminal: s.terminal,
+		stdout: cmp.Or[io.Writer](s.stdout, &stdout), stderr: &stderr, terminal: s.terminal, giveUp: s.giveUp,
 		options: []svc.Option{svc.WithHTTPClient(s.srv.HTTPClient())},
 	}
 	o := outcome{code: program.run(ctx, append([]string{"deploy"}, args...))}
@@ -100,6 +120,10 @@ func TestCommandsOnARunningEndpoint(t *testing.T) {
 		require.Equal(t, "available\n", o.stdout)
 		require.Empty(t, o.stderr)
 
+		o = s.run("status", "--url", "svc-1")
+		require.Equal(t, exitOK, o.code)
+		require.Equal(t, s.srv.InferenceURL()+"/inference-api/v1/inference_service/svc-1\n", o.stdout)
+
 		o = s.run("--json", "scale", "svc-1", "2")
 		require.Equal(t, exitOK, o.code, o.stderr)
 		require.Len(t, o.json, 1)
@@ -117,6 +141,11 @@ func TestCommandsOnARunningEndpoint(t *testing.T) {
 		o = s.run("scale", "svc-1", "0")
 		require.Equal(t, exitOK, o.code, o.stderr)
 		require.Equal(t, "stopped\n", o.stdout)
+
+		o = s.run("status", "--url", "svc-1")
+		require.Equal(t, exitFailed, o.code)
+		require.Empty(t, o.stdout, "it leads nowhere")
+		require.Contains(t, o.stderr, "svc-1 cannot be reached while it is stopped")
 
 		o = s.run("wait", "svc-1", "--json")
 		require.Equal(t, exitFailed, o.code)
@@ -144,6 +173,49 @@ func TestDeleteWaitsUntilItIsGone(t *testing.T) {
 		require.Contains(t, o.stderr, id+" is deleted after 1m")
 		require.Zero(t, s.srv.RunningInstances())
 	}, svctest.WithDeleteTime(time.Minute))
+}
+
+// TestURLOfAnEndpoint: a script waits for it.
+func TestURLOfAnEndpoint(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		o := s.deploy("--timeout", "5m")
+		require.Equal(t, exitTimeout, o.code)
+		o = s.run("wait", "--url", "svc-1")
+		require.Equal(t, exitOK, o.code, o.stderr)
+		require.Equal(t, s.srv.InferenceURL()+"/inference-api/v1/inference_service/svc-1\n", o.stdout)
+		o = s.run("wait", "--url", "--json", "svc-1")
+		require.Equal(t, s.srv.InferenceURL()+"/inference-api/v1/inference_service/svc-1", o.last()["url"])
+
+		t.Setenv("SVC_INFERENCE_URL", "")
+		s.srv.ResetRequests()
+		o = s.run("wait", "--url", "svc-1")
+		require.Equal(t, exitUsage, o.code)
+		require.Contains(t, o.stderr, "SVC_INFERENCE_URL")
+		require.Zero(t, s.srv.RequestCount("*", svctest.RouteAny))
+	}, svctest.WithDeployTime(20*time.Minute))
+}
+
+func TestRetryAfter(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		s.srv.Fault("GET", svctest.RouteEndpoint, svctest.RateLimited("3600"))
+		o := s.run("status", "--json", "svc-1")
+		require.Equal(t, exitTryLater, o.code)
+		require.Contains(t, o.stderr, "asks to wait 1h0m0s")
+		require.Equal(t, 3600.0, o.last()["retry_after_seconds"])
+	})
+}
+
+// TestInsecureHTTP: by a flag only, and the error of the library leads to it.
+func TestInsecureHTTP(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		address := "http" + strings.TrimPrefix(s.srv.URL(), "https")
+		o := s.run("flavors", "--base-url", address)
+		require.Equal(t, exitUsage, o.code)
+		require.Contains(t, o.stderr, "--insecure-http")
+		o = s.run("flavors", "--base-url", address, "--insecure-http")
+		require.NotEqual(t, exitUsage, o.code, o.stderr)
+		require.NotZero(t, s.srv.RequestCount("GET", svctest.RouteFlavors))
+	})
 }
 
 func TestFlavors(t *testing.T) {
@@ -215,10 +287,12 @@ func TestHelpTellsTheExitCodes(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		o := s.run("--help")
 		require.Equal(t, exitOK, o.code)
-		for _, code := range []string{"0 ", "1 ", "2 ", "3 ", "4 ", "5 ", "6 ", "7 ", "130 "} {
+		for _, code := range []string{"0 ", "1 ", "2 ", "3 ", "4 ", "5 ", "6 ", "7 ", "11, 13, 16", "130 "} {
 			require.Contains(t, o.stdout, "\n     "+code)
 		}
 		require.Contains(t, o.stdout, "SVC_API_TOKEN")
-		require.Contains(t, s.run("deploy", "--help").stdout, "--delete-on-failure")
+		o = s.run("deploy", "--help")
+		require.Contains(t, o.stdout, "--delete-on-failure")
+		require.Contains(t, o.stdout, "is deleted again")
 	})
 }

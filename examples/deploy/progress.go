@@ -19,25 +19,28 @@ type progress struct {
 	w      io.Writer
 	moving bool
 	bar    *progressbar.ProgressBar // nil: not begun, or no terminal
-	last   string
+	failed string                   // why the last look failed; empty: it did not
 	told   time.Duration
 }
 
 // poll is for [svc.WaitOptions.OnPoll].
 func (p *progress) poll(look svc.Poll) {
-	text := fmt.Sprintf("%s is %s", look.ID, look.Status)
+	text, failed := fmt.Sprintf("%s is %s", look.ID, look.Status), ""
 	if look.Err != nil {
-		text = fmt.Sprintf("%s: %v", look.ID, look.Err)
+		failed = look.Err.Error()
+		text = look.ID + ": " + failed
 	}
+	news := look.Changed || failed != p.failed
+	p.failed = failed
 	over := look.Next == 0
 	if p.moving && !over {
 		p.show(text)
 		return
 	}
 	p.end()
-	if over || text != p.last || look.Elapsed >= p.told+quiet {
+	if over || news || look.Elapsed >= p.told+quiet {
 		_, _ = fmt.Fprintf(p.w, "%s after %v\n", text, look.Elapsed.Round(time.Second))
-		p.last, p.told = text, look.Elapsed
+		p.told = look.Elapsed
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 type fetcher struct {
 	client         *svc.Client
 	get            func(ctx context.Context, id string, opts ...svc.RequestOption) (*svc.Job, error)
-	dir            string
+	dir            string // empty: a new one is made for the first file
 	stdout, stderr io.Writer
 	terminal       bool // stderr is one
 }
@@ -29,9 +29,6 @@ type list func(context.Context, *svc.ListJobsOptions, ...svc.RequestOption) iter
 
 // fetch goes through the jobs of a list, page by page.
 func (f *fetcher) fetch(ctx context.Context, all list, limit int) error {
-	if err := os.MkdirAll(f.dir, 0o755); err != nil {
-		return err
-	}
 	n := 0
 	for job, err := range all(ctx, &svc.ListJobsOptions{PageSize: 10}) {
 		if err != nil {
@@ -50,9 +47,24 @@ func (f *fetcher) fetch(ctx context.Context, all list, limit int) error {
 	return nil
 }
 
+// folder makes the one for the files.
+func (f *fetcher) folder() (err error) {
+	if f.dir != "" {
+		return os.MkdirAll(f.dir, 0o755)
+	}
+	f.dir, err = os.MkdirTemp("", "legacyjobs-")
+	if err == nil {
+		_, _ = fmt.Fprintln(f.stderr, "the files go to", f.dir)
+	}
+	return err
+}
+
 // download fetches one output. The links of a job expire: then the job, read
 // again, has new ones.
 func (f *fetcher) download(ctx context.Context, job *svc.Job, out svc.JobOutput) error {
+	if err := f.folder(); err != nil {
+		return err
+	}
 	file := filepath.Join(f.dir, fileName(job, out))
 	n, err := f.client.DownloadFile(ctx, out.MediaURL, file, f.options())
 	if errors.Is(err, svc.ErrLinkExpired) {

@@ -1,12 +1,12 @@
 // Command legacyjobs lists the jobs of the retired video and image API, and
 // downloads what they made:
 //
-//	go run ./examples/legacyjobs
-//	go run ./examples/legacyjobs -kind image -dir images
-//	go run ./examples/legacyjobs -retired
+//	go run ./examples/legacyjobs -fake
+//	go run ./examples/legacyjobs -fake -kind image -dir images
+//	go run ./examples/legacyjobs -fake -retired
 //
-// runs it on a fake of the service inside this program. With SVC_BASE_URL and
-// SVC_API_TOKEN set it asks that service: a private deployment or a replay of
+// on a fake of the service inside this program. With SVC_BASE_URL and SVC_API_TOKEN
+// set, and without -fake, it asks that service: a private deployment or a replay of
 // recorded traffic, since on the real one the API is gone. The last command shows
 // how that reads. Linters report all names of that API as deprecated (SA1019 of
 // staticcheck), and they are right: nothing new should be built on it.
@@ -24,9 +24,9 @@ import (
 	"os"
 	"os/signal"
 	"path"
-	"path/filepath"
 	"regexp"
 	"syscall"
+	"time"
 
 	"golang.org/x/term"
 
@@ -36,25 +36,42 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	// Another Ctrl-C ends the program at once, but not the second half of the first
+	// one: timeout(1) signals a program and then the process group that it is in.
+	context.AfterFunc(ctx, func() { time.AfterFunc(2*time.Second, stop) })
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, term.IsTerminal(int(os.Stderr.Fd()))))
 }
+
+const help = `legacyjobs downloads what the jobs of the retired video and image API made.
+
+The address of the service is read from SVC_BASE_URL, the token from SVC_API_TOKEN.
+Exit codes: 0 done, 1 failed, 2 usage, 3 the API is retired, 130 interrupted.
+`
 
 // run is the whole program: it returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal bool) int {
 	flags := flag.NewFlagSet("legacyjobs", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	kind := flags.String("kind", "video", "jobs to list: video or image")
-	dir := flags.String("dir", filepath.Join(os.TempDir(), "legacyjobs"), "folder for what they made")
+	dir := flags.String("dir", "", "folder for what they made (by default a new one for temporary files)")
 	limit := flags.Int("limit", 12, "how many jobs at most; 0: all")
+	fake := flags.Bool("fake", os.Getenv("SVC_FAKE") == "1", "use a fake of the service that has some jobs; also by SVC_FAKE=1")
 	retired := flags.Bool("retired", false, "let the fake answer as a service without the API")
+	flags.Usage = func() {
+		_, _ = fmt.Fprint(stderr, help, "\n")
+		flags.PrintDefaults()
+	}
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
 		return 2
 	}
-	client, stop, err := connect(*retired)
+	if flags.NArg() > 0 || *retired && !*fake {
+		_, _ = fmt.Fprintln(stderr, "legacyjobs: there are flags only, and -retired is for -fake: see -help")
+		return 2
+	}
+	client, stop, err := connect(*fake, *retired)
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "legacyjobs:", err)
 		return 2
@@ -86,10 +103,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 	return 1
 }
 
-// connect makes a client of the service that the environment names, or else of
-// a fake one that has some jobs.
-func connect(retired bool) (client *svc.Client, stop func(), err error) {
-	if os.Getenv("SVC_BASE_URL") != "" {
+// connect makes a client of the service that the environment names, or of a fake
+// one that has some jobs.
+func connect(fake, retired bool) (client *svc.Client, stop func(), err error) {
+	if !fake {
+		if os.Getenv("SVC_BASE_URL") == "" {
+			return nil, nil, errors.New("set SVC_BASE_URL and SVC_API_TOKEN, or try -fake")
+		}
 		client, err = svc.NewClientFromEnv()
 		return client, func() {}, err
 	}

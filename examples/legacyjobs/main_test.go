@@ -24,6 +24,7 @@ func start(t *testing.T, opts ...svctest.Option) *svctest.Server {
 	srv.AddImageJobs(25)
 	t.Setenv("SVC_BASE_URL", srv.URL())
 	t.Setenv("SVC_API_TOKEN", srv.Token())
+	t.Setenv("SVC_FAKE", "")
 	return srv
 }
 
@@ -86,8 +87,51 @@ func TestRetired(t *testing.T) {
 	require.Contains(t, stderr, "newer API")
 
 	t.Setenv("SVC_BASE_URL", "")
-	code, _, stderr = runIt(t, nil, false, "-dir", t.TempDir(), "-retired")
+	code, _, stderr = runIt(t, nil, false, "-dir", t.TempDir(), "-fake", "-retired")
 	require.Equal(t, 3, code, stderr)
+}
+
+// TestAFolderOfItsOwn: what was not told where to go gets in nobody's way.
+func TestAFolderOfItsOwn(t *testing.T) {
+	srv := start(t)
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp) // Unix
+	t.Setenv("TMP", temp)    // Windows
+	for i := range 2 {
+		code, stdout, stderr := runIt(t, srv, false, "-limit", "2")
+		require.Zero(t, code, stderr)
+		folders, err := filepath.Glob(filepath.Join(temp, "legacyjobs-*"))
+		require.NoError(t, err)
+		require.Len(t, folders, i+1)
+		told := strings.TrimSpace(strings.TrimPrefix(stderr, "the files go to "))
+		require.Contains(t, folders, told)
+		files, err := os.ReadDir(told)
+		require.NoError(t, err)
+		require.Len(t, files, 2)
+		require.Contains(t, stdout, filepath.Join(told, files[0].Name()))
+	}
+
+	srv.Fault("GET", svctest.RouteVideoJobs, svctest.Fault{Status: 403})
+	code, _, _ := runIt(t, srv, false)
+	require.Equal(t, 1, code)
+	folders, err := filepath.Glob(filepath.Join(temp, "legacyjobs-*"))
+	require.NoError(t, err)
+	require.Len(t, folders, 2, "no file, no folder")
+}
+
+func TestFake(t *testing.T) {
+	for _, name := range []string{"SVC_BASE_URL", "SVC_API_TOKEN"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("SVC_FAKE", "")
+	code, _, stderr := runIt(t, nil, false)
+	require.Equal(t, 2, code)
+	require.Contains(t, stderr, "try -fake")
+
+	t.Setenv("SVC_FAKE", "1")
+	code, stdout, stderr := runIt(t, nil, false, "-dir", t.TempDir(), "-limit", "1")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "1048576 bytes")
 }
 
 // TestExpiredLink: the job is read again for a new link.
@@ -136,13 +180,17 @@ func TestFileNameStaysInItsFolder(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	srv := start(t)
-	for _, args := range [][]string{{"-kind", "sound"}, {"-nope"}, {"-limit", "x"}} {
+	for _, args := range [][]string{{"-kind", "sound"}, {"-nope"}, {"-limit", "x"}, {"-retired"}, {"image"}} {
 		code, _, stderr := runIt(t, srv, false, args...)
 		require.Equal(t, 2, code)
 		require.NotEmpty(t, stderr)
 	}
+	code, _, stderr := runIt(t, srv, false, "-help")
+	require.Zero(t, code)
+	require.Contains(t, stderr, "3 the API is retired")
+
 	t.Setenv("SVC_API_TOKEN", "")
-	code, _, stderr := runIt(t, srv, false)
+	code, _, stderr = runIt(t, srv, false)
 	require.Equal(t, 2, code)
 	require.Contains(t, stderr, "token")
 	require.Zero(t, srv.RequestCount("*", svctest.RouteAny))

@@ -8,7 +8,8 @@
 // runs it on a fake of the service inside this program: nothing is rented, and
 // no network is needed. With SVC_BASE_URL and SVC_API_TOKEN set it runs on the
 // real service, where instances are billed; -image is needed then. What it made
-// is deleted again, also on failure and on Ctrl-C; a second Ctrl-C ends it as it is.
+// is deleted again, also on failure and on Ctrl-C. That takes a minute at most,
+// and another Ctrl-C does not break it off (Ctrl-\ does).
 package main
 
 import (
@@ -39,8 +40,10 @@ func main() {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(2)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	// There is no stop: a second signal, such as timeout(1) sends along with the first,
+	// would break off the clean-up. Neither may output that nobody reads.
+	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Ignore(syscall.SIGPIPE)
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
 
 	out := newProgress(os.Stdout)
@@ -146,7 +149,7 @@ func remove(ctx context.Context, client *svc.Client, out *progress, id string) e
 		return fmt.Errorf("%s may still be running and billed: %w", id, err)
 	}
 	if err := client.InferenceServices.WaitUntilDeleted(ctx, id, nil); err != nil {
-		return err
+		return fmt.Errorf("%s may still be running and billed: %w", id, err)
 	}
 	out.say("Endpoint %s is gone.", id)
 	return nil

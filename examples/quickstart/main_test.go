@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 }
 
 // run runs the program in a process of its own, against srv if there is one, and
-// sends it a Ctrl-C when a line of its output contains interruptAt.
+// interrupts it when a line of its output contains interruptAt: with two signals at
+// once, as timeout(1) does, which signals a program and then its process group.
 func run(t *testing.T, srv *svctest.Server, interruptAt string, args ...string) (code int, output string) {
 	t.Helper()
 	if interruptAt != "" && runtime.GOOS == "windows" {
@@ -47,6 +48,7 @@ func run(t *testing.T, srv *svctest.Server, interruptAt string, args ...string) 
 	for lines := bufio.NewScanner(pipe); lines.Scan(); {
 		all.WriteString(lines.Text() + "\n")
 		if interruptAt != "" && strings.Contains(lines.Text(), interruptAt) {
+			require.NoError(t, cmd.Process.Signal(os.Interrupt))
 			require.NoError(t, cmd.Process.Signal(os.Interrupt))
 			interruptAt = ""
 		}

@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -35,7 +36,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // the second Ctrl-C ends the program at once
+	// Another Ctrl-C ends the program at once, but not the second half of the first
+	// one: timeout(1) signals a program and then the process group that it is in.
+	context.AfterFunc(ctx, func() { time.AfterFunc(2*time.Second, stop) })
 	t := &tool{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal(int(os.Stderr.Fd()))}
 	os.Exit(t.run(ctx, os.Args))
 }
@@ -62,6 +65,7 @@ func (t *tool) run(ctx context.Context, args []string) int {
 		OnUsageError:   usage,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "base-url", Usage: "address of the service", Sources: cli.EnvVars("SVC_BASE_URL")},
+			&cli.BoolFlag{Name: "insecure-http", Usage: "allow an address with http, although the token can then be read on the way"},
 			&cli.BoolFlag{Name: "fake", Usage: "use a fake of the service", Sources: cli.EnvVars("SVC_FAKE")},
 			&cli.StringFlag{Name: "name", Usage: "name of the record; by default that of the file", Local: true},
 			&cli.StringFlag{Name: "purpose", Usage: "what the file is for", Value: string(svc.FilePurposeFineTune), Local: true},
@@ -100,7 +104,15 @@ func (t *tool) connect(cmd *cli.Command) (client *svc.Client, stop func(), err e
 	if baseURL == "" || token == "" {
 		return nil, nil, usageError{errors.New("set SVC_BASE_URL and SVC_API_TOKEN, or try --fake")}
 	}
-	client, err = svc.NewClient(baseURL, append([]svc.Option{svc.WithToken(token)}, t.options...)...)
+	opts := append([]svc.Option{svc.WithToken(token)}, t.options...)
+	insecure := cmd.Bool("insecure-http")
+	if insecure {
+		opts = append(opts, svc.WithInsecureHTTP())
+	}
+	client, err = svc.NewClient(baseURL, opts...)
+	if err != nil && !insecure && strings.HasPrefix(strings.ToLower(baseURL), "http:") {
+		err = fmt.Errorf("%w (here: --insecure-http)", err)
+	}
 	if err != nil {
 		return nil, nil, usageError{err}
 	}
@@ -158,6 +170,8 @@ func hint(ctx context.Context, client *svc.Client, err error, path string) error
 	switch {
 	case !ok || failure.Stage == svc.UploadStageBody:
 		return nil // nothing was sent
+	case failure.Stage == svc.UploadStageLink && errors.Is(err, svc.ErrNotFound):
+		return fmt.Errorf("there is no record %s: without --id, upload makes a new one", failure.FileID)
 	case failure.FileID != "":
 		return fmt.Errorf("to go on with the same record: upload --id %s %s", failure.FileID, path)
 	case !errors.Is(err, svc.ErrOutcomeUnknown):
@@ -200,11 +214,22 @@ func (t *tool) download(ctx context.Context, cmd *cli.Command) error {
 	}
 	bar.end()
 	if err != nil {
-		if path != "-" {
-			err = fmt.Errorf("%w\n%s is as it was before: the download can be repeated", err, path)
-		}
-		return err
+		return errors.Join(err, downloadHint(err, id, path))
 	}
 	_, _ = fmt.Fprintf(t.stderr, "downloaded %d bytes\n", n)
 	return nil
+}
+
+// downloadHint says what a failure left at path, and whether to try again.
+func downloadHint(err error, id, path string) error {
+	if errors.Is(err, svc.ErrNotFound) {
+		return fmt.Errorf("there is no file %s, or nothing was uploaded for it", id)
+	}
+	if path == "-" {
+		return nil
+	}
+	if _, statErr := os.Lstat(path); errors.Is(statErr, os.ErrNotExist) {
+		return fmt.Errorf("%s was not written: the download can be repeated", path)
+	}
+	return fmt.Errorf("%s is as it was before: the download can be repeated", path)
 }

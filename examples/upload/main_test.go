@@ -158,7 +158,7 @@ func TestUploadWhenTheAnswerIsLost(t *testing.T) {
 func TestDownloadFailureKeepsTheOldFile(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		s.srv.AddFile("a", "fine-tune", make([]byte, 1000))
-		s.srv.Fault("GET", svctest.RouteStorage, svctest.Fault{TruncateAfter: 1, Times: -1})
+		s.srv.Fault("GET", svctest.RouteStorage, svctest.Fault{TruncateAfter: -1, Times: -1})
 		dir := t.TempDir()
 		path := filepath.Join(dir, "old")
 		require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
@@ -172,8 +172,38 @@ func TestDownloadFailureKeepsTheOldFile(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "old", string(old))
 
-		code, _, _ = s.run("download", "file-9", path)
+		code, _, stderr = s.run("download", "file-1", filepath.Join(dir, "new"))
 		require.Equal(t, 1, code)
+		require.Contains(t, stderr, "new was not written")
+		require.NotContains(t, stderr, "as it was before", "there was nothing before")
+
+		code, _, stderr = s.run("download", "file-9", path)
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, "there is no file file-9")
+		require.NotContains(t, stderr, "repeated", "it would fail again")
+	})
+}
+
+func TestUploadToARecordThatDoesNotExist(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		path, _ := contents(t, 1000)
+		code, stdout, stderr := s.run("--id", "nope", path)
+		require.Equal(t, 1, code)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, "there is no record nope")
+		require.NotContains(t, stderr, "go on", "not with that")
+	})
+}
+
+func TestInsecureHTTP(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		address := "http" + strings.TrimPrefix(s.srv.URL(), "https")
+		code, _, stderr := s.run("download", "--base-url", address, "file-1", "-")
+		require.Equal(t, 2, code)
+		require.Contains(t, stderr, "--insecure-http")
+		code, _, _ = s.run("download", "--base-url", address, "--insecure-http", "file-1", "-")
+		require.NotEqual(t, 2, code)
+		require.Equal(t, 1, s.srv.RequestCount("GET", svctest.RouteFileLink))
 	})
 }
 

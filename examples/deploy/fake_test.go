@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bash is a command of the shell, for which $DEPLOY is the program.
+func bash(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	shell, err := exec.LookPath("bash")
+	if err != nil || runtime.GOOS == "windows" {
+		t.Skip("no bash here")
+	}
+	cmd := exec.CommandContext(t.Context(), shell, args...)
+	cmd.Env = append(os.Environ(), "BE_THE_PROGRAM=1", "DEPLOY="+os.Args[0],
+		"SVC_BASE_URL=", "SVC_API_TOKEN=", "SVC_INFERENCE_URL=", "SVC_FAKE=")
+	return cmd
+}
+
+// TestScript runs a deploy script on a fake that its commands share.
+func TestScript(t *testing.T) {
+	t.Parallel()
+	output, err := bash(t, "testdata/rollout.sh", t.TempDir()).CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	require.Empty(t, string(output))
+}
+
+// TestSessionOfTheReadme types what the README shows.
+func TestSessionOfTheReadme(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	_, session, found := strings.Cut(string(readme), "## A shell session\n")
+	require.True(t, found)
+	_, session, _ = strings.Cut(session, "```sh\n")
+	session, _, found = strings.Cut(session, "```\n")
+	require.True(t, found)
+
+	built := `go() { [ "$1 $2 $4" = "build -o ./examples/deploy" ] && ln -s "$DEPLOY" "$3"; }` + "\n"
+	cmd := bash(t, "-euc", built+session)
+	cmd.Env = append(cmd.Env, "TMPDIR="+t.TempDir())
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	require.NoError(t, cmd.Run(), stderr.String())
+	require.Regexp(t, `^http://127\.0\.0\.1:\d+/\S*/svc-1\navailable\n$`, stdout.String())
+	require.Contains(t, stderr.String(), "svc-1 is deleted")
+	require.NotContains(t, stderr.String(), "left running", "the fake has nothing to complain about")
+}
+
+// TestFake: what the program prints leads to the service that it serves.
+func TestFake(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "fake", "--json", "--deploy-time", "0s")
+	cmd.Env = append(os.Environ(), "BE_THE_PROGRAM=1")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(stdout)
+	require.True(t, lines.Scan())
+	var first struct {
+		Event string
+		Env   map[string]string
+	}
+	require.NoError(t, json.Unmarshal(lines.Bytes(), &first))
+	require.Equal(t, "fake", first.Event)
+	require.Len(t, first.Env, 4)
+	for name, value := range first.Env {
+		t.Setenv(name, value)
+	}
+
+	run := func(args ...string) (code int, stdout string) {
+		var out, log bytes.Buffer
+		code = (&tool{stdout: &out, stderr: &log}).run(t.Context(), append([]string{"deploy"}, args...))
+		require.Zero(t, code, log.String())
+		return code, out.String()
+	}
+	run("deploy", "--name", "demo", "--image", "x", "--id-file", filepath.Join(t.TempDir(), "id"))
+	_, status := run("status", "svc-1")
+	require.Equal(t, "available\n", status, "it remembers what the command before did")
+
+	if runtime.GOOS == "windows" {
+		require.NoError(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+		return
+	}
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	require.True(t, lines.Scan())
+	require.JSONEq(t, `{"event": "result", "exit_code": 0}`, lines.Text())
+	require.NoError(t, cmd.Wait(), "to be interrupted is what it is for")
+	require.Contains(t, stderr.String(), "instances that a service would still bill: 1")
+}
+
+func TestFakeWithALimit(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	start := time.Now()
+	code := (&tool{stdout: &stdout, stderr: &stderr}).run(t.Context(), []string{"deploy", "fake", "--timeout", "50ms"})
+	require.Equal(t, exitTimeout, code, stderr.String())
+	require.GreaterOrEqual(t, time.Since(start), 50*time.Millisecond)
+	require.Regexp(t, `^export SVC_BASE_URL='http://\S+' SVC_API_TOKEN='\S+' SVC_INFERENCE_URL='http://\S+' SVC_FAKE=\n$`, stdout.String())
+	require.NotContains(t, stderr.String(), "still bill")
+}
