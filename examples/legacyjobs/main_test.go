@@ -123,15 +123,17 @@ func TestFake(t *testing.T) {
 	for _, name := range []string{"SVC_BASE_URL", "SVC_API_TOKEN"} {
 		t.Setenv(name, "")
 	}
+	for _, fake := range []string{"", "1"} {
+		t.Setenv("SVC_FAKE", fake)
+		code, stdout, stderr := runIt(t, nil, false, "-dir", t.TempDir(), "-limit", "1")
+		require.Zero(t, code, stderr)
+		require.Contains(t, stdout, "1048576 bytes")
+	}
 	t.Setenv("SVC_FAKE", "")
+	t.Setenv("SVC_BASE_URL", "https://api.test") // the fake is not for those who have an address
 	code, _, stderr := runIt(t, nil, false)
 	require.Equal(t, 2, code)
-	require.Contains(t, stderr, "try -fake")
-
-	t.Setenv("SVC_FAKE", "1")
-	code, stdout, stderr := runIt(t, nil, false, "-dir", t.TempDir(), "-limit", "1")
-	require.Zero(t, code, stderr)
-	require.Contains(t, stdout, "1048576 bytes")
+	require.Contains(t, stderr, "SVC_API_TOKEN")
 }
 
 // TestExpiredLink: the job is read again for a new link.
