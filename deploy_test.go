@@ -238,6 +238,22 @@ func TestDeployGoesOnWithTheIDOfABrokenAnswer(t *testing.T) {
 	}
 }
 
+// An error has an id too, but that is no endpoint's.
+func TestDeployTakesNoOtherIDForTheEndpoints(t *testing.T) {
+	for _, body := range []string{`{"id":"err-1","message":"oops"}`, `{"error":{"id":"svc-9"}}`, `{"job_id":"svc-9"}`, `{"service_id":null,"id":"svc-9"}`} {
+		for _, status := range []int{500, 200} {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory()
+				srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: status, Body: body, AfterEffect: true})
+				_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+				require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
+				require.NotErrorAs(t, err, new(*svc.DeployError), body)
+				require.Zero(t, srv.RequestCount("*", svctest.RouteEndpoint), "nothing is read or deleted on a guess")
+			})
+		}
+	}
+}
+
 // "Not found" says nothing of a record that was never readable.
 func TestDeployNeverReadIsNotGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

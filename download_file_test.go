@@ -105,12 +105,23 @@ func TestDownloadFile_Resumes(t *testing.T) {
 	}
 	s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		if n == 1 {
+			ranges(body, "", 300_000)(n, w, r)
+		}
+		ranges([]byte("shorter"), "")(n, w, r)
+	})
+	path := target(t, nil)
+	_, err := s.client(t).DownloadFile(t.Context(), s.link(), path, nil)
+	require.NoError(t, err)
+	requireFile(t, path, []byte("shorter"))
+
+	s = newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		if n == 1 {
 			ranges(body, `"e1"`, 300_000)(n, w, r)
 		}
 		ranges(body, `"e2"`)(n, w, r)
 	})
-	path := target(t, []byte("old"))
-	_, err := s.client(t).DownloadFile(t.Context(), s.link(), path, nil)
+	path = target(t, []byte("old"))
+	_, err = s.client(t).DownloadFile(t.Context(), s.link(), path, nil)
 	require.ErrorIs(t, err, svc.ErrChanged)
 	requireFile(t, path, []byte("old"))
 }

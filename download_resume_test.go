@@ -144,6 +144,11 @@ func TestDownload_NeverMixes(t *testing.T) {
 	}{
 		"another etag, whole":   {ranges(other, `"e2"`), svc.ErrChanged},
 		"another length, whole": {ranges(other[:3000], `"e1"`), svc.ErrChanged},
+		"another length, no ranges": {func(_ int, w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("ETag", `"e1"`)
+			w.Header().Set("Content-Length", "3000")
+			_, _ = w.Write(other[:3000])
+		}, svc.ErrChanged},
 		"another etag, in part": {func(_ int, w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("ETag", `"e2"`)
 			w.Header().Set("Content-Range", "bytes 1000-3999/4000")

@@ -121,8 +121,8 @@ func TestUpload_AttemptsDoNotDisturbEachOther(t *testing.T) {
 // A named pipe that nobody writes to blocks in open already.
 func TestUploadFile_NamedPipe(t *testing.T) {
 	noLeak(t)
-	path := filepath.Join(t.TempDir(), "pipe")
-	if err := exec.Command("mkfifo", path).Run(); err != nil {
+	path, other := filepath.Join(t.TempDir(), "pipe"), filepath.Join(t.TempDir(), "pipe")
+	if err := exec.Command("mkfifo", path, other).Run(); err != nil {
 		t.Skip("no named pipes here")
 	}
 	s := newFileService(t, nil)
@@ -130,19 +130,18 @@ func TestUploadFile_NamedPipe(t *testing.T) {
 	defer cancel()
 	_, err := s.client(t).Files.UploadFile(ctx, path, "", nil)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	w, err := os.OpenFile(path, os.O_RDWR, 0) // lets the other open go
+	w, err := os.OpenFile(path, os.O_RDWR, 0) // lets the open in the background go
 	require.NoError(t, err)
 	defer w.Close()
 
 	go func() {
-		w, err := os.OpenFile(path, os.O_WRONLY, 0)
+		w, err := os.OpenFile(other, os.O_WRONLY, 0)
 		if err == nil {
 			_, _ = io.WriteString(w, "through the pipe")
 			w.Close()
 		}
 	}()
-	w.Close()
-	_, err = s.client(t).Files.UploadFile(t.Context(), path, "", nil)
+	_, err = s.client(t).Files.UploadFile(t.Context(), other, "", nil)
 	require.NoError(t, err)
 	require.Equal(t, "through the pipe", s.requests("PUT")[0].Bytes.String())
 }

@@ -123,6 +123,9 @@ func TestB07_SecretsOfLinks(t *testing.T) {
 		<-r.Context().Done()
 		return nil, fmt.Errorf("gave up on %s with sig-77c1e2: %w", r.URL, context.Cause(r.Context()))
 	})
+	broken := s.client(t, append(opts, svc.WithHTTPClient(&http.Client{Transport: roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		return nil, fmt.Errorf("no use for sig-77c1e2 of %s", r.URL)
+	})}))...)
 	c, slowly := s.client(t, opts...), s.client(t, append(opts, svc.WithHTTPClient(&http.Client{Transport: slow}))...)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -135,6 +138,11 @@ func TestB07_SecretsOfLinks(t *testing.T) {
 			_, err := slowly.Files.Put(t.Context(), s.link(), strings.NewReader("x"), &svc.UploadOptions{IdleTimeout: time.Millisecond})
 			return err
 		},
+		"broken": func() error {
+			_, err := broken.Files.Put(t.Context(), s.link(), strings.NewReader("x"), nil)
+			return err
+		},
+		"download broken":  func() error { _, err := broken.Download(t.Context(), s.link(), io.Discard, nil); return err },
 		"download 403":     func() error { _, err := c.Download(t.Context(), s.link(), io.Discard, nil); return err },
 		"download refused": func() error { _, err := c.Download(t.Context(), dead, io.Discard, nil); return err },
 		"download idle": func() error {

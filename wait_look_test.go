@@ -261,6 +261,12 @@ func TestWaitForAConditionOfYourOwn(t *testing.T) {
 		require.ErrorIs(t, err, svc.ErrServer)
 		require.Len(t, s.requests("GET"), 1)
 	})
+	synctest.Test(t, func(t *testing.T) { // and there has to be one
+		s := &wtScript{get: odd}
+		_, err := s.services(t).Wait(wtWithin(t, time.Hour), "svc-1", nil, nil)
+		require.ErrorAs(t, err, new(*svc.ValidationError))
+		require.Empty(t, s.seen)
+	})
 	synctest.Test(t, func(t *testing.T) { // and the lost token
 		s := &wtScript{get: []wtStep{wtCode(401)}}
 		_, err := s.services(t).Wait(wtWithin(t, time.Hour), "svc-1", seven, nil)
