@@ -218,6 +218,11 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*chai
 	if req.response != nil {
 		*req.response = Response{} // what an earlier call left
 	}
+	for _, f := range req.fields { // what is created has the name that is sent
+		if name, ok := f.value.(string); ok && k.name != "" && (f.path == "name" || f.path == "file_name") {
+			k.name = name
+		}
+	}
 	u, pathErr := c.base.join(k, req.query)
 	body, bodyErr := k.encode(req.fields)
 	if err := allProblems(k.err, pathErr, bodyErr, req.problems.err()); err != nil {
@@ -241,11 +246,23 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*chai
 	if req.response != nil {
 		*req.response = Response{
 			StatusCode: r.StatusCode, Header: r.Header, RequestID: c.chain.Redactor().String(chain.RequestID(r.Header)),
-			Attempts: r.Attempts, Body: r.Body,
+			Attempts: r.Attempts, Body: kept(r),
 		}
 	}
 	return r, c.verdict(k, r)
 }
+
+// kept is the body of an answer as callers get to see it: that of a failed call
+// is bounded.
+func kept(r *chain.Result) []byte {
+	if r.OK() {
+		return r.Body
+	}
+	return r.Body[:min(len(r.Body), maxKept)]
+}
+
+// maxKept is how much of a failed call's answer is kept.
+const maxKept = 64 << 10
 
 // options collects what the caller of a method wants otherwise.
 func options(opts []RequestOption) *request {
@@ -274,9 +291,10 @@ func (c *Client) verdict(k *call, r *chain.Result) error {
 		return nil
 	case r.Fail == nil:
 		e := c.newError(k, r)
-		// A redirect after a create can mean "done, look there".
-		seeOther := e.StatusCode >= 301 && e.StatusCode <= 303
-		if k.once && (r.Acted || seeOther) {
+		// A redirect after a create can mean "done, look there", and what is no
+		// status at all means nothing. 307 and 308 ask for the same again.
+		odd := e.StatusCode < 400 && e.StatusCode != http.StatusTemporaryRedirect && e.StatusCode != http.StatusPermanentRedirect
+		if k.once && (r.Acted || odd) {
 			return c.unknown(k, r, e)
 		}
 		if k.method == http.MethodDelete && r.Acted && errors.Is(e, ErrNotFound) {
@@ -296,13 +314,21 @@ func (c *Client) verdict(k *call, r *chain.Result) error {
 
 // unknown says that a create may or may not have taken effect.
 func (c *Client) unknown(k *call, r *chain.Result, cause error) error {
-	const most = 64 << 10
-	body, _ := c.chain.Redactor().Cut(r.Body, most, r.Cut)
+	body, _ := c.chain.Redactor().Cut(r.Body, maxKept, r.Cut)
 	return &OutcomeUnknownError{
-		Method: k.method, Route: k.route, Name: k.name, ID: findID(k.route, body),
+		Method: k.method, Route: k.route, Name: k.name, ID: c.salvageID(k, r.Body),
 		RequestID:  c.chain.Redactor().String(chain.RequestID(r.Header)),
 		StatusCode: max(r.StatusCode, r.Broken), Body: body, Err: cause,
 	}
+}
+
+// salvageID finds the id of what a create made, unless it holds a secret.
+func (c *Client) salvageID(k *call, answer []byte) string {
+	id := salvageID(k.route, answer)
+	if c.chain.Redactor().String(id) != id {
+		return ""
+	}
+	return id
 }
 
 // identified is an answer that shows whether it is what was promised: a record by
@@ -353,6 +379,8 @@ func (c *Client) decode(k *call, r *chain.Result, out any) error {
 		var id string
 		if field, id = rec.identity(); id == "" {
 			err = errors.New("missing from the answer")
+		} else if problem := idProblem(id); k.once && problem != "" {
+			err = errors.New(problem)
 		} else if k.hasID && id != k.id {
 			err = errors.New("the answer is about another record than was asked for")
 		}

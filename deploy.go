@@ -1,6 +1,7 @@
 package svc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ type DeployOptions struct {
 type DeployError struct {
 	ServiceID  string            // never empty
 	Service    *InferenceService // the record as seen last; nil when only the id is known
-	Gone       bool              // true: it was deleted; false: it may still be running and billed
+	Gone       bool              // true: it was deleted, and the record is gone; false: it may still be running and billed
 	CleanUpErr error             // why the delete after the failure failed; errors.Is and errors.As do not look into it
 	Err        error             // why it is not available: a WaitError, or the error of OnCreate
 }
@@ -159,24 +160,21 @@ func (d *deployment) wait(ctx context.Context, o *WaitOptions) error {
 	return err
 }
 
-// cleanUp deletes the endpoint, whatever became of ctx. "Not found" is proof that
-// it is gone only if the record has ever been read: it may not be readable yet.
+// errStillThere: a delete was accepted, and the record is not gone yet.
+var errStillThere = errors.New("svc: the delete was accepted, but the record is still there")
+
+// cleanUp deletes the endpoint, whatever became of ctx, and makes sure of it.
 func (d *deployment) cleanUp(ctx context.Context) (gone bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
 	defer cancel()
 	pace := poll.New(ctx, 500*time.Millisecond, 5*time.Second)
 	for {
-		// One attempt at a time: after a failed one, Delete takes "not found" for success.
-		last := d.client.Delete(ctx, d.id, WithMaxAttempts(1))
+		last := d.remove(ctx)
 		switch {
 		case last == nil:
 			return true, nil
 		case ctx.Err() == nil || err == nil:
 			err = last // the end of the time says less than what came before it
-		}
-		notFound := errors.Is(last, ErrNotFound)
-		if notFound && d.read {
-			return true, nil
 		}
 		if errors.Is(last, ErrUnauthorized) || errors.Is(last, ErrForbidden) || errors.As(last, new(*ValidationError)) {
 			return false, err
@@ -189,4 +187,31 @@ func (d *deployment) cleanUp(ctx context.Context) (gone bool, err error) {
 			return false, err
 		}
 	}
+}
+
+// remove deletes the endpoint and looks whether it is gone: nil says that it is.
+// "Not found" is proof of that only if the record has ever been readable, or a
+// delete was accepted. An accepted delete is proof unless the record is still
+// there, or the answer holds what the service does not promise and nothing can be
+// read.
+func (d *deployment) remove(ctx context.Context) error {
+	// One attempt at a time: after a failed one, Delete takes "not found" for success.
+	var answer Response
+	err := d.client.Delete(ctx, d.id, WithMaxAttempts(1), WithResponse(&answer))
+	if err == nil {
+		d.read = true
+		var s *InferenceService
+		s, err = d.client.Get(ctx, d.id, WithMaxAttempts(1))
+		body := string(bytes.TrimSpace(answer.Body))
+		switch {
+		case err == nil && !s.IsDeleted:
+			return errStillThere
+		case err == nil, body == "", body == "{}":
+			return nil
+		}
+	}
+	if d.read && errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
 }

@@ -63,6 +63,9 @@ func (e *DownloadError) Error() string {
 	return text
 }
 
+// Format prints what Error returns, under every verb.
+func (e *DownloadError) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, e.Error()) }
+
 // Unwrap gives the reason.
 func (e *DownloadError) Unwrap() error { return e.Err }
 

@@ -85,7 +85,7 @@ type FlavorQuery struct {
 }
 
 // Find returns the flavors that have what q asks for, the cheapest first; those
-// without a price in the currency come last. Deleted flavors are left out. No
+// without a price in the currency come last. Deleted flavors, and those without an id, are left out. No
 // match is an empty result and no error. So the first may have no price: see
 // [FlavorBilling.Price]. The choice is made here, from
 // [FlavorClient.List]: the service has no search.
@@ -128,7 +128,7 @@ func (q *FlavorQuery) check() (minCUDA []int, err error) {
 
 func (q *FlavorQuery) matches(f *Flavor, minCUDA []int) bool {
 	cuda, known := version(f.MetaInfo.CUDA)
-	return !f.IsDeleted &&
+	return !f.IsDeleted && f.FlavorID != "" &&
 		strings.Contains(strings.ToLower(f.DisplayName), strings.ToLower(q.Name)) &&
 		(q.Region == "" || f.MetaInfo.Region == q.Region) &&
 		(q.MinCUDA == "" || known && slices.Compare(cuda, minCUDA) >= 0) &&

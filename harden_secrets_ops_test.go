@@ -200,7 +200,7 @@ func callersValues(c *matrixCell) []any {
 	}}
 	image := svc.CreateImageJobRequest{Config: svc.ImageJobConfig{Prompt: "p", Settings: svc.ImageJobSettings{Resolution: 1}, Config: svc.ImageConfig{ImageNumber: 2}}}
 	values := []any{
-		svc.SignedURL(c.link), svc.Secret(matrixToken), hardenLimiter{}, video, image, svc.JobType("text2video"),
+		c.link, svc.Secret(matrixToken), hardenLimiter{}, video, image, svc.JobType("text2video"),
 		svc.CreateInferenceServiceRequest{
 			Name: "n", PaymentType: "usd", DeployMetadata: svc.CreateDeployMetadata{Port: 1},
 			ResourceMetadata: svc.CreateResourceMetadata{FlavorID: "f", ScaleType: "manual"},

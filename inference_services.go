@@ -31,7 +31,7 @@ type InferenceService struct {
 func (s *InferenceService) identity() (field, id string) { return "service_id", s.ServiceID }
 
 // deleted reports whether the record itself says that it is gone.
-func (s *InferenceService) deleted() bool { return s.IsDeleted }
+func (s *InferenceService) deleted() bool { return s.IsDeleted || !s.DeletedAt.IsZero() }
 
 // ResourceMetadata says what an inference service runs on.
 type ResourceMetadata struct {

@@ -33,7 +33,7 @@ type Job struct {
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (j Job) Format(f fmt.State, verb rune) {
 	type job Job
-	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), job(j))
+	formatFields(f, verb, job(j))
 }
 
 func (j *Job) identity() (field, id string) { return "job_id", j.JobID }
@@ -53,6 +53,15 @@ type JobMetaInfo struct {
 	ServiceAPIToken ServiceAPIToken `json:"service_api_token,omitzero"` // zero for an image job
 }
 
+// Format prints all fields under every verb, and of links and secrets what they
+// print.
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+func (m JobMetaInfo) Format(f fmt.State, verb rune) {
+	type plain JobMetaInfo
+	formatFields(f, verb, plain(m))
+}
+
 // ServiceAPIToken tells of the token that a video job was created with.
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
@@ -60,6 +69,15 @@ type ServiceAPIToken struct {
 	APIToken   Secret  `json:"api_token"` // the service hides it or leaves it out
 	APITokenID Int     `json:"api_token_id"`
 	User       JobUser `json:"user"`
+}
+
+// Format prints all fields under every verb, and of links and secrets what they
+// print.
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+func (t ServiceAPIToken) Format(f fmt.State, verb rune) {
+	type plain ServiceAPIToken
+	formatFields(f, verb, plain(t))
 }
 
 // JobUser is the owner of the token that a video job was created with.
@@ -101,6 +119,15 @@ type JobOutput struct {
 	ID           string    `json:"id"`
 	MediaURL     SignedURL `json:"media_url"`
 	ThumbnailURL SignedURL `json:"thumbnail_url,omitempty"` // empty for an image
+}
+
+// Format prints all fields under every verb, and of links and secrets what they
+// print.
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+func (o JobOutput) Format(f fmt.State, verb rune) {
+	type plain JobOutput
+	formatFields(f, verb, plain(o))
 }
 
 const (
@@ -197,6 +224,7 @@ func (c *jobClient) Wait(ctx context.Context, id string, opts *WaitOptions) (*Jo
 		opts: opts.withDefaults(0), start: time.Now(), outcome: WaitError{ID: id, Want: "done"}, longest: c.client.chain.MaxDelay(),
 		get:    func(ctx context.Context) (*Job, error) { return c.Get(ctx, id, WithMaxAttempts(1)) },
 		status: func(j *Job) string { return string(j.Status) },
+		clean:  c.client.chain.Redactor().String,
 	}
 	return w.run(ctx, settle(untilDone))
 }

@@ -37,7 +37,7 @@ type ListJobsOptions struct {
 	PageSize int `url:"page_size,omitempty"`
 
 	// Concurrency is how many pages All has under way or in hand at a time. With
-	// 2 or more it asks for pages ahead, never for one beyond the total that the
+	// 2 or more, up to 64, it asks for pages ahead, never for one beyond the total that the
 	// service named, and one by one if it named none. 0 and 1: a page is asked for
 	// when the loop gets there. [WithResponse] makes it 1. List takes no notice.
 	Concurrency int `url:"-"`
@@ -49,6 +49,15 @@ type ListJobsOptions struct {
 type JobList struct {
 	TotalCount Int   `json:"total_count"` // jobs on all pages
 	Jobs       []Job `json:"job_list"`
+}
+
+// Format prints all fields under every verb, and of links and secrets what they
+// print.
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+func (l JobList) Format(f fmt.State, verb rune) {
+	type plain JobList
+	formatFields(f, verb, plain(l))
 }
 
 // identity finds the job that has no id: pages are told apart by ids.
@@ -81,6 +90,9 @@ func (c *jobClient) List(ctx context.Context, opts *ListJobsOptions, reqOpts ...
 	}
 	return list, nil
 }
+
+// maxAhead is the most pages that All asks for ahead.
+const maxAhead = 64
 
 // query makes the query of a list call.
 func (o *ListJobsOptions) query() (url.Values, error) {
@@ -133,7 +145,7 @@ func (c *jobClient) All(ctx context.Context, opts *ListJobsOptions, reqOpts ...R
 	}
 	return pages.List[Job]{
 		First: max(o.Page, 1),
-		Ahead: o.Concurrency,
+		Ahead: min(o.Concurrency, maxAhead),
 		Key:   func(j *Job) string { return j.JobID },
 		Fail:  func(n int, err error) error { return &PageError{Route: c.jobs, Page: n, Err: err} },
 		Fetch: func(ctx context.Context, n int) (pages.Page[Job], error) {

@@ -232,6 +232,7 @@ func (c *config) finish(origin *url.URL) {
 		c.Redact = red
 		c.Token = func(ctx context.Context) (string, error) {
 			t, err := src(ctx)
+			red.Add(strings.TrimSpace(t)) // an error may quote it
 			if err != nil {
 				return "", err
 			}
@@ -305,6 +306,9 @@ func WithHeader(key, value string) RequestOption {
 		switch name {
 		case "Authorization", "Cookie":
 			r.problems.add(true, "header "+name, "cannot be set here: the token belongs in WithToken, cookies in the Jar of WithHTTPClient")
+			return
+		case "Idempotency-Key", "X-Idempotency-Key":
+			r.problems.add(true, "header "+name, "cannot be set: it makes net/http repeat a create, and the service knows no such key")
 			return
 		case "Content-Length", "Transfer-Encoding", "Connection", "Host", "Trailer", "Te", "Upgrade", "Accept-Encoding", "Expect":
 			r.problems.add(true, "header "+name, "cannot be set: it belongs to the transport")

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -99,6 +98,9 @@ func (b *base) join(k *call, query url.Values) (*url.URL, error) {
 	return u, nil
 }
 
+// maxID is the longest id in bytes: a request line has to hold it.
+const maxID = 1024
+
 // idProblem says why an id cannot be one. Every other id is one segment of the
 // path, whatever it holds.
 func idProblem(id string) string {
@@ -113,6 +115,8 @@ func idProblem(id string) string {
 		return "must not hold a line break or another control character"
 	case !utf8.ValidString(id):
 		return "is not valid UTF-8"
+	case len(id) > maxID:
+		return "is longer than an id can be"
 	}
 	return ""
 }
@@ -171,19 +175,4 @@ func (k *call) encode(fields []bodyField) ([]byte, error) {
 		}
 	}
 	return body, nil
-}
-
-var idPattern = regexp.MustCompile(`"(service_id|job_id|id)"\s*:\s*"((?:[^"\\\x00-\x1f]|\\["\\/])+)"`)
-
-// findID looks for the new record's id in whatever came of an answer. Where the
-// record's own field has a name that tells, no other will do: an error has an id
-// too.
-func findID(route string, body []byte) string {
-	field := map[string]string{services: "service_id", videoJobs: "job_id", imageJobs: "job_id"}[route]
-	for _, m := range idPattern.FindAllSubmatch(body, -1) {
-		if field == "" || field == string(m[1]) {
-			return string(m[2])
-		}
-	}
-	return ""
 }

@@ -67,7 +67,7 @@ func faults() []fault {
 			f.repeatable, f.create = tryAgain, tryAgain
 		case code == 500, code == 502, code == 503, code == 504:
 			f.repeatable, f.create = tryAgain, leaveOpen
-		case code >= 500 && code != 501 && code != 505, code >= 301 && code <= 303:
+		case code >= 500 && code != 501 && code != 505, code < 400 && code != 307 && code != 308:
 			f.create = leaveOpen
 		case f.name == "" && code%10 != 9:
 			continue // a few that nobody has defined will do

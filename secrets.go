@@ -82,3 +82,10 @@ func format(f fmt.State, verb rune, value fmt.GoStringer, text string) {
 	}
 	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), text)
 }
+
+// formatFields prints all fields of a struct under every verb. It is there for
+// structs that fmt would print without asking their fields: behind a pointer, a
+// verb that does not fit shows them raw.
+func formatFields(f fmt.State, verb rune, plain any) {
+	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), plain)
+}

@@ -136,6 +136,9 @@ func (e *UploadError) Error() string {
 	return text
 }
 
+// Format prints what Error returns, under every verb.
+func (e *UploadError) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, e.Error()) }
+
 // Unwrap gives the reason.
 func (e *UploadError) Unwrap() error { return e.Err }
 
@@ -187,10 +190,11 @@ func (c *FileClient) Upload(ctx context.Context, req UploadRequest) (*UploadResu
 	file, err := c.register(ctx, register, linger, req.RegisterOptions)
 	if err != nil {
 		e := failed(UploadStageRegister, err)
+		known := false
 		if unknown := new(OutcomeUnknownError); errors.As(err, &unknown) {
-			e.FileID = unknown.ID
+			e.FileID, known = unknown.ID, unknown.created()
 		}
-		return nil, c.cleanUp(ctx, e, req.DeleteOnFailure)
+		return nil, c.cleanUp(ctx, e, req.DeleteOnFailure && known)
 	}
 	result, err := c.put(ctx, file.PresignedURL, src, header, req.IdleTimeout)
 	if err != nil {

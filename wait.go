@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
+
+	"example.com/svc/internal/errbody"
 )
 
 // WaitOptions sets up a wait. Nil stands for the zero value, and that for the
@@ -70,16 +73,20 @@ type WaitError struct {
 	LastErr error // of the last look, if that failed
 	Err     error // why the wait ended: ErrUnavailable, the end of ctx, an Error, …
 
-	info string // what the last record's status_info may show in a text
+	// What the last record's status and status_info may show in a text.
+	status, info string
 }
 
 // Error tells the story of the wait in one line.
 func (e *WaitError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "svc: waiting for %s to be %s: %s (", orElse(e.ID, "a record"), e.Want, detail(e.Err))
-	if n := len(e.History); n > 0 {
-		fmt.Fprintf(&b, "last status %q", e.History[n-1].Status)
-	} else {
+	switch n := len(e.History); {
+	case e.status != "":
+		fmt.Fprintf(&b, "last status %q", e.status)
+	case n > 0:
+		fmt.Fprintf(&b, "last status %q", errbody.Excerpt("text/plain", []byte(e.History[n-1].Status)))
+	default:
 		b.WriteString("never read")
 	}
 	if e.info != "" {
@@ -126,18 +133,21 @@ func (c *InferenceServiceClient) WaitUntilAvailable(ctx context.Context, id stri
 }
 
 // WaitUntilDeleted waits until an endpoint is gone: the service does not find it
-// any more, or its record says that it is deleted. It deletes nothing.
+// any more, or its record says that it is deleted. It deletes nothing. An endpoint
+// that was just created may not be readable yet: until [WaitOptions.NotFoundGrace]
+// is over, "not found" counts only if the wait has read the record before.
 //
 // GET /v1/inference-service/{service_id}, again and again
 func (c *InferenceServiceClient) WaitUntilDeleted(ctx context.Context, id string, opts *WaitOptions) error {
-	_, err := c.wait(id, "deleted", opts.withDefaults(0), false).run(ctx, func(s *InferenceService, err error) (bool, error) {
+	w := c.wait(id, "deleted", opts.withDefaults(0), false)
+	_, err := w.run(ctx, func(s *InferenceService, err error) (bool, error) {
 		switch {
-		case errors.Is(err, ErrNotFound):
+		case errors.Is(err, ErrNotFound) && (w.last != nil || time.Since(w.start) >= w.opts.NotFoundGrace):
 			return true, nil
 		case err != nil:
 			return false, err
 		}
-		return s.deleted(), nil
+		return s.IsDeleted, nil
 	})
 	return err
 }
@@ -203,6 +213,8 @@ func (c *InferenceServiceClient) WaitAll(ctx context.Context, ids []string, opts
 	type settled struct {
 		service *InferenceService
 		err     error
+		died    bool // in a function of the caller's, of a panic or by runtime.Goexit
+		panic   any
 	}
 	return func(yield func(*InferenceService, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -225,12 +237,26 @@ func (c *InferenceServiceClient) WaitAll(ctx context.Context, ids []string, opts
 			waits.Go(func() {
 				w := c.wait(id, "available", o, true)
 				w.looks = looks
-				s, err := w.run(ctx, settle(untilAvailable))
-				results <- settled{s, err}
+				r := settled{died: true}
+				defer func() {
+					if r.died {
+						r.panic = recover()
+					}
+					results <- r
+				}()
+				r.service, r.err = w.run(ctx, settle(untilAvailable))
+				r.died = false
 			})
 		}
 		for range ids {
-			if r := <-results; !yield(r.service, r.err) {
+			r := <-results
+			switch {
+			case r.panic != nil: // it belongs to who called, like that of any other wait
+				panic(r.panic)
+			case r.died:
+				runtime.Goexit()
+			}
+			if !yield(r.service, r.err) {
 				return
 			}
 		}
@@ -276,6 +302,9 @@ func (c *InferenceServiceClient) wait(id, want string, o *WaitOptions, probe boo
 	return w
 }
 
+// shortest is the shortest interval: whatever is asked for, a wait is no storm.
+const shortest = time.Millisecond
+
 func (o *WaitOptions) withDefaults(grace time.Duration) *WaitOptions {
 	w := new(WaitOptions)
 	if o != nil {
@@ -291,6 +320,7 @@ func (o *WaitOptions) withDefaults(grace time.Duration) *WaitOptions {
 	default:
 		w.MaxInterval = max(w.MinInterval, w.MaxInterval)
 	}
+	w.MinInterval, w.MaxInterval = max(w.MinInterval, shortest), max(w.MaxInterval, shortest)
 	if w.NotFoundGrace == 0 {
 		w.NotFoundGrace = grace
 	}

@@ -24,7 +24,7 @@ type waiter[T any] struct {
 	opts    *WaitOptions // with defaults
 	get     func(context.Context) (*T, error)
 	status  func(*T) string
-	clean   func(string) string         // takes the secrets out of a text; needed for endpoints only
+	clean   func(string) string         // takes the secrets out of a text
 	probe   func(context.Context) error // asked when the wait would be over; nil: none
 	looks   chan struct{}               // shared by many waits, to limit their looks; nil: no limit
 	longest time.Duration               // that a service may ask for between two looks, or MaxInterval if that is longer
@@ -144,6 +144,9 @@ func (w *waiter[T]) failed(err error) error {
 	if w.last != nil {
 		e.Last, _ = any(w.last).(*InferenceService)
 		e.LastJob, _ = any(w.last).(*Job)
+	}
+	if w.last != nil {
+		e.status = errbody.ExcerptScrubbed("text/plain", []byte(w.status(w.last)), w.clean)
 	}
 	if e.Last != nil && e.Last.StatusInfo != nil && *e.Last.StatusInfo != "" {
 		e.info = errbody.ExcerptScrubbed("text/plain", []byte(*e.Last.StatusInfo), w.clean)

@@ -179,7 +179,9 @@ func (c *Chain) exchange(x *exchange, shell *http.Request, header http.Header, g
 	resp.Body = http.NoBody
 	if err != nil && success {
 		x.StatusCode, x.Broken = 0, resp.StatusCode
-		x.Body = bytes.Clone(x.Body[:min(len(x.Body), maxErrorBody)])
+		if !x.call.Once { // of a create, any part may hold the id
+			x.Body = bytes.Clone(x.Body[:min(len(x.Body), maxErrorBody)])
+		}
 		return nil, reason(ctx, x, err)
 	}
 	return resp, nil

@@ -3,6 +3,7 @@ package transfer
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 
@@ -34,7 +35,7 @@ func (k *seeker) readAt(p []byte, off int64) (int, error) {
 		k.pos = off
 	}
 	for range 100 {
-		n, err := k.r.Read(p)
+		n, err := readWary(k.r, p)
 		k.pos += int64(n)
 		if n > 0 || err != nil {
 			return n, err
@@ -49,6 +50,20 @@ func (k *seeker) leave(sent bool, size int64) {
 		to += size
 	}
 	_, _ = k.r.Seek(to, io.SeekStart)
+}
+
+// readWary reads from a reader of the caller's in a goroutine that is not, where
+// a panic would end the program, and a count that cannot be would do so too.
+func readWary(r io.Reader, p []byte) (n int, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			n, err = 0, fmt.Errorf("the body panicked: %v", v)
+		}
+	}()
+	if n, err = r.Read(p); n < 0 || n > len(p) {
+		return 0, fmt.Errorf("the body says it has read %d of %d bytes", n, len(p))
+	}
+	return n, err
 }
 
 // spooled is a copy of what a reader had to give.
@@ -148,7 +163,7 @@ func (i *interruptible) Read(p []byte) (int, error) {
 	if err := cause.Of(i.ctx); err != nil {
 		return 0, err
 	}
-	return i.r.Read(p)
+	return readWary(i.r, p)
 }
 
 // Open opens a file for reading. Unlike [os.Open] on a named pipe, it does not

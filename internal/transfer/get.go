@@ -171,7 +171,7 @@ func (g *Get) renew(ctx context.Context) error {
 // whole reports whether an answer says that there is nothing after what has come
 // of contents that had announced no length.
 func (g *Get) whole(r *chain.Result) bool {
-	if r.StatusCode != http.StatusRequestedRangeNotSatisfiable || g.Received == 0 || g.Total >= 0 || !g.same(r.Header) {
+	if r.StatusCode != http.StatusRequestedRangeNotSatisfiable || g.Received == 0 || g.Total >= 0 || g.other(r.Header) {
 		return false
 	}
 	text := r.Header.Get("Content-Range")

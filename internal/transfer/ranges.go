@@ -43,7 +43,7 @@ func number(s string) (int64, bool) {
 }
 
 // strong reports whether an entity tag stands for exactly the same bytes.
-func strong(etag string) bool { return strings.HasPrefix(etag, `"`) }
+func strong(etag string) bool { return strings.HasPrefix(etag, `"`) && etag != `""` }
 
 // datesStrongly reports whether Last-Modified stands for exactly the same bytes:
 // it must be older than the answer, since contents can change twice in one second.
@@ -65,12 +65,21 @@ func (g *Get) validator() string {
 	return g.modified
 }
 
-// same reports whether an answer about a part is about the contents that the
-// download began with, as far as it says.
+// same reports whether an answer about a part says that it is about the contents
+// that the download began with. One that does not say is not believed: storage
+// that takes no notice of If-Range sends a part of whatever is there now.
 func (g *Get) same(h http.Header) bool {
-	etag, modified := h.Get("ETag"), h.Get("Last-Modified")
-	if strong(g.etag) && etag != "" {
+	if etag := h.Get("ETag"); strong(g.etag) && etag != "" {
 		return etag == g.etag
 	}
-	return g.modified == "" || modified == "" || modified == g.modified
+	return g.modified != "" && h.Get("Last-Modified") == g.modified
+}
+
+// other reports whether an answer without contents says that there are others now.
+func (g *Get) other(h http.Header) bool {
+	etag, modified := h.Get("ETag"), h.Get("Last-Modified")
+	if strong(g.etag) && etag != "" {
+		return etag != g.etag
+	}
+	return g.modified != "" && modified != "" && modified != g.modified
 }

@@ -1,0 +1,174 @@
+package svc_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+// A create that certainly was not sent is tried again, or is at its end at once if
+// the other end is not to be trusted; either way its outcome is known.
+func TestCreateThatWasCertainlyNotSent(t *testing.T) {
+	opErr := func(op string) error { return &net.OpError{Op: op, Net: "tcp", Err: syscall.ECONNREFUSED} }
+	for name, tt := range map[string]struct {
+		err      error
+		attempts int
+	}{
+		"dial":           {opErr("dial"), 3},
+		"socks":          {opErr("socks connect"), 3},
+		"proxy":          {opErr("proxyconnect"), 3},
+		"name":           {&net.DNSError{Err: "no such host", Name: "api.test", IsNotFound: true}, 3},
+		"certificate":    {&tls.CertificateVerificationError{Err: errors.New("not one of ours")}, 1},
+		"authority":      {x509.UnknownAuthorityError{}, 1},
+		"host":           {x509.HostnameError{Certificate: &x509.Certificate{}, Host: "api.test"}, 1},
+		"invalid":        {x509.CertificateInvalidError{Cert: &x509.Certificate{}, Reason: x509.Expired}, 1},
+		"another scheme": {fmt.Errorf("http: %w", http.ErrSchemeMismatch), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := loop(t, reply{err: tt.err, unsent: true})
+				err := opCreate.do(t.Context(), s.client(tries(3, time.Second)))
+				require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
+				require.Equal(t, tt.attempts, errorAs[*svc.TransportError](t, err).Attempts)
+				require.Len(t, s.seen(), tt.attempts)
+			})
+		})
+	}
+	for _, err := range []error{opErr("read"), opErr("write"), &net.OpError{Op: "remote error", Err: fmt.Errorf("tls: bad certificate")}} {
+		s := loop(t, reply{err: err})
+		require.ErrorIs(t, opCreate.do(t.Context(), s.client(tries(3, 1))), svc.ErrOutcomeUnknown)
+		require.Len(t, s.seen(), 1)
+	}
+}
+
+// Numbers in a Retry-After at the edges of what can be waited for.
+func TestRetryAfterAtItsEdges(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"0": 0, "-0": 0, "0.5": 500 * time.Millisecond, "NaN": 0, "+Inf": 100 * 365 * 24 * time.Hour, "1e300": 100 * 365 * 24 * time.Hour, "-Inf": 0, "": 0,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := loop(t, reply{status: 429, header: map[string]string{"Retry-After": text}})
+			err := opGet.do(t.Context(), s.client(tries(1, 1)))
+			require.Equal(t, want, errorAs[*svc.Error](t, err).RetryAfter, text)
+		})
+	}
+}
+
+// A connection may still hold the headers of an attempt when the next one is made.
+func TestAnAttemptLeavesTheHeadersBeforeItAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var kept []http.Header
+		n := 0
+		source := svc.WithTokenSource(func(context.Context) (string, error) { n++; return fmt.Sprintf("token-%d", n), nil })
+		c := clientOn(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			kept = append(kept, r.Header)
+			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+		}), source, tries(3, time.Second))
+		require.Error(t, opCreate.do(t.Context(), c))
+		require.Len(t, kept, 3)
+		for i, h := range kept {
+			require.Equal(t, fmt.Sprintf("Bearer token-%d", i+1), h.Get("Authorization"))
+		}
+	})
+}
+
+// Bodies go out with their length, whichever attempt they go with.
+func TestBodiesHaveALength(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		srv.Fault("POST", svctest.RouteAny, svctest.RateLimited("1"))
+		c := srv.Client()
+		_, err := c.Files.Register(t.Context(), svc.RegisterFileRequest{FileName: "a"})
+		require.NoError(t, err)
+		_, err = c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "b", Body: strings.NewReader("")})
+		require.NoError(t, err)
+		requests := srv.Requests()
+		require.Len(t, requests, 4)
+		for _, r := range requests {
+			require.Equal(t, r.BodySize, r.ContentLength, "%s %s", r.Method, r.Route)
+			require.Empty(t, r.TransferEncoding)
+			require.Equal(t, r.Method == "POST", r.BodySize > 0)
+		}
+	})
+}
+
+// Success is 2xx, and nothing beside it.
+func TestWhatIsSuccess(t *testing.T) {
+	for status, want := range map[int]bool{200: true, 206: true, 299: true, 300: false, 304: false, 400: false} {
+		err := opGet.do(t.Context(), play(t, reply{status: status, body: serviceJSON}).client(tries(1, 1)))
+		require.Equal(t, want, err == nil, "%d: %v", status, err)
+	}
+}
+
+// A redirect to an address with a user in it does not make that user the one who
+// calls.
+func TestRedirectBringsNoUserAlong(t *testing.T) {
+	for name, call := range map[string]func(c *svc.Client) error{
+		"public": func(c *svc.Client) error { _, err := c.Files.ListPublic(t.Context()); return err },
+		"own":    func(c *svc.Client) error { _, err := c.Files.List(t.Context()); return err },
+	} {
+		s := play(t, reply{status: 307, header: map[string]string{"Location": "https://u:p@api.test/v1/there"}}, reply{status: 200, body: "[]"})
+		require.NoError(t, call(s.client()))
+		for _, r := range s.seen() {
+			require.Equal(t, map[string]string{"public": "", "own": "Bearer " + testToken}[name], r.Header.Get("Authorization"), name)
+		}
+	}
+}
+
+// A create that waits for a connection has nothing under way that would be worth
+// waiting for when ctx ends.
+func TestDeployWithoutAConnectionEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{}) // net/http goes on dialing when nobody waits for it
+		defer close(over)
+		never := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			<-over
+			return nil, net.ErrClosed
+		}}
+		start := time.Now()
+		_, err := clientOn(t, never).InferenceServices.Deploy(wtCancelAfter(t, time.Second, nil), wtDemo, nil)
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
+		require.Equal(t, time.Second, time.Since(start))
+	})
+}
+
+// The cookies of the service are none of storage's business, and the other way
+// round.
+func TestCookiesStayWithTheService(t *testing.T) {
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	s := play(t,
+		reply{status: 200, body: serviceJSON, header: map[string]string{"Set-Cookie": "own=1"}},
+		reply{status: 200, body: "x", header: map[string]string{"Set-Cookie": "storage=1"}},
+		reply{status: 200, body: "[]", header: map[string]string{"Set-Cookie": "public=1"}},
+		reply{status: 200, body: serviceJSON})
+	c := clientOn(t, s, svc.WithHTTPClient(&http.Client{Transport: s, Jar: jar}))
+	require.NoError(t, opGet.do(t.Context(), c))
+	_, err = c.Download(t.Context(), "https://api.test/storage/a?X-Amz-Signature=x", io.Discard, nil)
+	require.NoError(t, err)
+	_, err = c.Files.ListPublic(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, opGet.do(t.Context(), c))
+	var sent []string
+	for _, r := range s.seen() {
+		sent = append(sent, r.Header.Get("Cookie"))
+	}
+	require.Equal(t, []string{"", "", "", "own=1"}, sent)
+}

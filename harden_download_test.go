@@ -1,0 +1,222 @@
+package svc_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// piece is an answer of storage to one request of a download.
+type piece struct {
+	status int
+	header string // "ETag: x|Content-Range: y"
+	length int64  // announced; -1: none
+	body   string
+	cut    bool // the connection breaks behind the body
+}
+
+// pieces answers with them in turn, and then with the last one.
+type pieces struct {
+	all    []piece
+	ranges []string // what was asked for
+}
+
+func (p *pieces) RoundTrip(r *http.Request) (*http.Response, error) {
+	p.ranges = append(p.ranges, strings.TrimSuffix(strings.TrimPrefix(r.Header.Get("Range"), "bytes="), "-")+" "+r.Header.Get("If-Range"))
+	next := p.all[min(len(p.ranges), len(p.all))-1]
+	h := http.Header{"Date": {"Wed, 01 May 2024 10:00:10 GMT"}}
+	for line := range strings.SplitSeq(next.header, "|") {
+		if key, value, ok := strings.Cut(line, ": "); ok {
+			h.Set(key, value)
+		}
+	}
+	var body io.Reader = strings.NewReader(next.body)
+	if next.cut {
+		body = io.MultiReader(body, wtCutOff{})
+	}
+	return &http.Response{
+		StatusCode: next.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: h,
+		ContentLength: next.length, Body: io.NopCloser(body), Request: r,
+	}, nil
+}
+
+// What a download puts together of the pieces that storage gives, and what not.
+func TestDownloadOfPieces(t *testing.T) {
+	const (
+		whole  = "0123456789"
+		tag    = `ETag: "a"`
+		weak   = `ETag: W/"a"`
+		dated  = "Last-Modified: Wed, 01 May 2024 10:00:09 GMT" // a second before the answer
+		recent = "Last-Modified: Wed, 01 May 2024 10:00:10 GMT"
+		limit  = 3 // attempts without progress
+	)
+	start := func(header string, length int64) piece { return piece{200, header, length, "01234", true} }
+	rest := func(header string) piece { return piece{206, header, 5, "56789", false} }
+	for name, tt := range map[string]struct {
+		pieces []piece
+		want   string   // what is written
+		err    error    // nil with all of the contents: none; with less: any
+		ranges []string // that are asked for after the first request
+	}{
+		"rest":                                    {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 5-9/10")}, whole, nil, []string{`5 "a"`}},
+		"rest, no tag beside it":                  {[]piece{start(tag, 10), rest("Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{`5 "a"`}},
+		"rest in two":                             {[]piece{start(tag, 10), {206, tag + "|Content-Range: bytes 5-6/10", 2, "56", false}, {206, tag + "|Content-Range: bytes 7-9/10", 3, "789", false}}, whole, nil, []string{`5 "a"`, `7 "a"`}},
+		"rest, case and space":                    {[]piece{start(tag, 10), rest(tag + "|Content-Range:  Bytes 5-9/*")}, whole, nil, []string{`5 "a"`}},
+		"rest of what had no length":              {[]piece{start(tag, -1), rest(tag + "|Content-Range: bytes 5-9/10")}, whole, nil, []string{`5 "a"`}},
+		"never any length":                        {[]piece{start(tag, -1), rest(tag + "|Content-Range: bytes 5-9/*"), {416, tag + "|Content-Range: bytes */10", 0, "", false}}, whole, nil, []string{`5 "a"`, `10 "a"`}},
+		"no length, and no word of it at the end": {[]piece{start(tag, -1), rest(tag + "|Content-Range: bytes 5-9/*"), {416, tag, 0, "", false}}, whole, nil, []string{`5 "a"`, `10 "a"`}},
+		"no length, but there is more":            {[]piece{start(tag, -1), {416, tag + "|Content-Range: bytes */12", 0, "", false}}, "01234", nil, []string{`5 "a"`}},
+		"no length, but there is less":            {[]piece{start(tag, -1), {416, tag + "|Content-Range: bytes */4", 0, "", false}}, "01234", nil, []string{`5 "a"`}},
+		"no length, and the end is another's":     {[]piece{start(tag, -1), {416, `ETag: "b"|Content-Range: bytes */5`, 0, "", false}}, "01234", nil, []string{`5 "a"`}},
+		"no length, and an odd end":               {[]piece{start(tag, -1), {416, tag + "|Content-Range: bytes 0-4/5", 0, "", false}}, "01234", nil, []string{`5 "a"`}},
+		"no length, and no sense at the end":      {[]piece{start(tag, -1), {416, tag + "|Content-Range: rubbish", 0, "", false}}, "01234", nil, []string{`5 "a"`}},
+		"no length, and another refusal":          {[]piece{start(tag, -1), {400, tag + "|Content-Range: bytes */5", 0, "", false}}, "01234", nil, []string{`5 "a"`}},
+		"a length, and nothing behind it":         {[]piece{start(tag, 10), {416, tag + "|Content-Range: bytes */5", 0, "", false}}, "01234", nil, []string{`5 "a"`}},
+		"nothing there at all":                    {[]piece{{416, tag + "|Content-Range: bytes */0", 0, "", false}}, "", nil, nil},
+		"more than nothing":                       {[]piece{{200, tag, 0, "x", false}}, "", nil, nil},
+		"empty":                                   {[]piece{{200, tag, 0, "", false}}, "", nil, nil},
+		"a part that nobody asked for":            {[]piece{{206, tag + "|Content-Range: bytes 0-9/10", 10, whole, false}}, "", nil, nil},
+
+		"all again":                        {[]piece{start(tag, 10), {200, tag, 10, whole, false}}, whole, nil, []string{`5 "a"`}},
+		"all again, now with length":       {[]piece{start(tag, -1), {200, tag, 10, whole, false}}, whole, nil, []string{`5 "a"`}},
+		"all again, now without":           {[]piece{start(tag, 10), {200, tag, -1, whole, false}}, whole, nil, []string{`5 "a"`}},
+		"all again, never a length":        {[]piece{start(tag, -1), {200, tag, -1, whole, false}}, whole, nil, []string{`5 "a"`}},
+		"all again, cut before the old":    {[]piece{start(tag, 10), {200, tag, 10, "012", true}, {200, tag, 10, whole, false}}, whole, nil, []string{`5 "a"`, `5 "a"`}},
+		"all again, but short":             {[]piece{start(tag, 10), {200, tag, -1, "0123456", false}, rest(tag + "|Content-Range: bytes 7-9/10")}, "0123456", nil, []string{`5 "a"`, `7 "a"`}},
+		"all again, with length and short": {[]piece{start(tag, -1), {200, tag, 10, "0123456", false}, {206, tag + "|Content-Range: bytes 7-9/10", 3, "789", false}}, whole, nil, []string{`5 "a"`, `7 "a"`}},
+		"all again, and more":              {[]piece{start(tag, 10), {200, tag, -1, whole + "X", false}}, "01234", nil, []string{`5 "a"`}},
+		"all again, but with a weak tag":   {[]piece{start(weak+"|"+dated, 10), {200, weak + "|" + dated, 10, whole, false}}, "01234", svc.ErrChanged, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
+		"all again, but with a date":       {[]piece{start(dated, 10), {200, dated, 10, whole, false}}, "01234", svc.ErrChanged, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
+
+		"dated":                   {[]piece{start(dated, 10), rest(dated + "|Content-Range: bytes 5-9/10")}, whole, nil, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
+		"dated, then not":         {[]piece{start(dated, 10), rest("Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
+		"dated, with another tag": {[]piece{start(weak+"|"+dated, 10), rest(`ETag: W/"b"|` + dated + "|Content-Range: bytes 5-9/10")}, whole, nil, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
+		"dated otherwise":         {[]piece{start(dated, 10), rest(recent + "|Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
+		"tagged, dated otherwise": {[]piece{start(tag+"|"+dated, 10), rest(recent + "|Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{`5 "a"`}},
+		"dated too lately":        {[]piece{start(recent, 10)}, "01234", svc.ErrTruncated, nil},
+		"dated by a clock that says not what it is": {[]piece{start(dated+"|Date: x", 10)}, "01234", svc.ErrTruncated, nil},
+		"dated badly": {[]piece{start("Last-Modified: yesterday", 10)}, "01234", svc.ErrTruncated, nil},
+
+		"tagged, then dated":           {[]piece{start(tag, 10), rest(recent + "|Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{`5 "a"`}},
+		"another success":              {[]piece{start(tag, 10), {203, tag + "|Content-Range: bytes 5-9/10", 5, "56789", false}}, "01234", nil, []string{`5 "a"`}},
+		"a piece too late":             {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 6-9/10")}, "01234", nil, []string{`5 "a"`}},
+		"a piece beyond the end":       {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 5-10/10")}, "01234", nil, []string{`5 "a"`}},
+		"a piece backwards":            {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 5-4/10")}, "01234", nil, []string{`5 "a"`}},
+		"a piece in lines":             {[]piece{start(tag, 10), rest(tag + "|Content-Range: lines 5-9/10")}, "01234", nil, []string{`5 "a"`}},
+		"a piece with signs":           {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes +5-9/10")}, "01234", nil, []string{`5 "a"`}},
+		"a piece without a total":      {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 5-9")}, "01234", nil, []string{`5 "a"`}},
+		"a piece of less than nothing": {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 5-9/-1")}, "01234", nil, []string{`5 "a"`}},
+		"a piece of another total":     {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 5-9/11")}, "01234", svc.ErrChanged, []string{`5 "a"`}},
+		"more than announced":          {[]piece{start(tag, 10), {206, tag + "|Content-Range: bytes 5-9/10", -1, "56789X", false}}, "01234", nil, []string{`5 "a"`}},
+		"pieces that bring nothing":    {[]piece{start(tag, 10), {206, tag + "|Content-Range: bytes 5-9/10", 5, "", false}}, "01234", svc.ErrTruncated, []string{`5 "a"`, `5 "a"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				storage := &pieces{all: tt.pieces}
+				var got bytes.Buffer
+				began := time.Now()
+				n, err := clientOn(t, storage, tries(limit, time.Second)).Download(t.Context(), "https://store.test/f?X-Amz-Signature="+signature, &got, nil)
+				require.Equal(t, tt.want, got.String())
+				require.EqualValues(t, len(tt.want), n)
+				complete := tt.want == whole || name == "empty"
+				require.Equal(t, complete, err == nil, "%v", err)
+				if tt.err != nil {
+					require.ErrorIs(t, err, tt.err)
+				} else if !complete {
+					require.NotErrorIs(t, err, svc.ErrChanged)
+				}
+				require.Equal(t, fmt.Sprint(tt.ranges), fmt.Sprint(storage.ranges[1:]))
+				if name == "rest in two" { // the second one is asked for at once
+					require.Equal(t, time.Second, time.Since(began))
+				}
+				requireSilentError(t, err)
+			})
+		})
+	}
+}
+
+// Only what says so, or forbids what it allowed before, is an expired link.
+func TestDownloadKeepsALinkThatWorks(t *testing.T) {
+	for status, links := range map[int]int{403: 2, 404: 1, 400: 1, 401: 1, 501: 1} {
+		s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+			if n == 2 {
+				w.WriteHeader(status)
+				return
+			}
+			ranges([]byte("0123456789"), `"a"`, 5)(n, w, r)
+		})
+		var got bytes.Buffer
+		_, err := s.client(t).Files.Download(t.Context(), "f1", &got, nil)
+		require.Equal(t, links == 2, err == nil, "%d: %v", status, err)
+		asked := 0
+		for _, r := range s.requests("GET") {
+			asked += matrixIf(strings.HasSuffix(r.URL.Path, "/presigned_url"))
+		}
+		require.Equal(t, links, asked, "links asked for after a %d", status)
+	}
+}
+
+// What is not known is not told.
+func TestDownloadErrorBeforeAnyAnswer(t *testing.T) {
+	s := play(t, reply{status: 404})
+	_, err := s.client(tries(1, 1)).Download(t.Context(), signedLink, io.Discard, nil)
+	e := errorAs[*svc.DownloadError](t, err)
+	require.EqualValues(t, -1, e.Total)
+	require.NotContains(t, err.Error(), "bytes")
+}
+
+// The end is told once, when it is certain.
+func TestDownloadTellsItsEndOnce(t *testing.T) {
+	storage := &pieces{all: []piece{{200, `ETag: "a"`, 10, "0123456789", false}}}
+	var told [][2]int64
+	_, err := clientOn(t, storage).Download(t.Context(), signedLink, io.Discard, &svc.DownloadOptions{
+		Progress: func(received, total int64) { told = append(told, [2]int64{received, total}) },
+	})
+	require.NoError(t, err)
+	require.Equal(t, [][2]int64{{10, 10}}, told)
+}
+
+// A writer that counts wrongly does not make the download do so.
+func TestDownloadToAWriterThatCannotCount(t *testing.T) {
+	for count, want := range map[int]int64{11: 10, 1 << 40: 10, 3: 3, -5: 0} {
+		storage := &pieces{all: []piece{{200, `ETag: "a"`, 10, "0123456789", false}}}
+		n, err := clientOn(t, storage).Download(t.Context(), signedLink, writerFunc(func([]byte) (int, error) { return count, nil }), nil)
+		require.Equal(t, want, n)
+		require.Equal(t, want == 10, err == nil, "%v", err)
+	}
+}
+
+// A redirect may lead to an encrypted connection, and not back.
+func TestDownloadRedirectsBetweenSchemes(t *testing.T) {
+	for from, want := range map[string]bool{"http": true, "https": false} {
+		to := map[string]string{"http": "https", "https": "http"}[from]
+		replies := []reply{{status: 302, header: map[string]string{"Location": to + "://other.test/b?sig=x"}}}
+		if want {
+			replies = append(replies, reply{status: 200, body: "contents"})
+		}
+		var got bytes.Buffer
+		_, err := play(t, replies...).client(tries(1, 1)).Download(t.Context(), svc.SignedURL(from+"://store.test/a?sig=x"), &got, nil)
+		require.Equal(t, want, err == nil, "%s: %v", from, err)
+	}
+}
+
+// The file that holds the contents until all have come has a name that fits, too.
+func TestDownloadFileWithTheLongestName(t *testing.T) {
+	for _, name := range []string{strings.Repeat("x", 255), strings.Repeat("ü", 127)} {
+		path := filepath.Join(t.TempDir(), name)
+		n, err := play(t, reply{status: 200, body: "contents"}).client().DownloadFile(t.Context(), signedLink, path, nil)
+		require.NoError(t, err)
+		require.EqualValues(t, 8, n)
+		require.FileExists(t, path)
+	}
+}

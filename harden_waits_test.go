@@ -1,0 +1,126 @@
+package svc_test
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+func TestOnPollSaysWhatHasChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &wtScript{get: []wtStep{wtIs("initializing"), wtIs("initializing"), wtCode(503), wtIs("initializing"), wtIs("scaling"), wtIs("available")}}
+		var changed []bool
+		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", &svc.WaitOptions{OnPoll: func(p svc.Poll) { changed = append(changed, p.Changed) }})
+		require.NoError(t, err)
+		require.Equal(t, []bool{true, false, false, false, true, true}, changed)
+	})
+}
+
+// What a wait has read counts, also when its ctx ended in the same moment.
+func TestWaitTakesARecordThatComesWithTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := &wtScript{get: []wtStep{wtIs("available")}}
+		c := clientOn(t, s, svc.WithAttemptHook(func(context.Context, svc.Attempt) { cancel() }))
+		record, err := c.InferenceServices.WaitUntilAvailable(ctx, "svc-1", nil)
+		require.NoError(t, err)
+		require.Equal(t, svc.InferenceServiceStatusAvailable, record.Status)
+	})
+}
+
+// The grace is for "not found" alone.
+func TestNotFoundGraceIsForNothingElse(t *testing.T) {
+	for _, status := range []int{400, 401, 403, 409, 501} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &wtScript{get: []wtStep{wtCode(404), wtCode(status), wtIs("available")}}
+			_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", &svc.WaitOptions{NotFoundGrace: time.Minute})
+			require.Equal(t, status, errorAs[*svc.Error](t, err).StatusCode)
+			require.Len(t, s.requests("GET"), 2)
+		})
+	}
+}
+
+// Neither a token that is not to be had nor a server that nobody can trust is
+// waited for.
+func TestWaitEndsWithWhatNoLookCanChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &wtScript{get: []wtStep{wtIs("available")}}
+		noToken, asked := errors.New("the vault is locked"), 0
+		source := svc.WithTokenSource(func(context.Context) (string, error) { asked++; return "", noToken })
+		_, err := clientOn(t, s, source).InferenceServices.WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
+		require.ErrorIs(t, err, noToken)
+		require.Equal(t, 1, asked)
+		require.Empty(t, s.requests("GET"))
+
+		looks := 0
+		untrusted := roundTripFunc(func(*http.Request) (*http.Response, error) { looks++; return nil, x509.UnknownAuthorityError{} })
+		_, err = clientOn(t, untrusted).InferenceServices.WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
+		require.ErrorAs(t, err, new(x509.UnknownAuthorityError))
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 1, looks)
+	})
+}
+
+func TestWaitNeedsACondition(t *testing.T) {
+	s := &wtScript{}
+	_, err := s.services(t).Wait(t.Context(), "svc-1", nil, nil)
+	require.Equal(t, []svc.FieldError{{Field: "until", Problem: "is nil"}}, errorAs[*svc.ValidationError](t, err).Fields)
+	require.Empty(t, s.requests("GET"))
+}
+
+// When the loop over WaitAll has been left, nothing of it is under way any more.
+func TestWaitAllLeavesNothingUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var underWay atomic.Int32
+		script := &wtScript{get: []wtStep{wtIs("available")}}
+		slow := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			underWay.Add(1)
+			defer underWay.Add(-1)
+			if r.URL.Path != "/v1/inference-service/svc-1" {
+				<-r.Context().Done()
+				time.Sleep(time.Second) // it takes its time to end
+				return nil, r.Context().Err()
+			}
+			time.Sleep(time.Millisecond)
+			return script.RoundTrip(r)
+		})
+		for _, err := range clientOn(t, slow).InferenceServices.WaitAll(t.Context(), []string{"svc-2", "svc-1", "svc-3"}, nil) {
+			require.NoError(t, err)
+			require.EqualValues(t, 2, underWay.Load())
+			break
+		}
+		require.Zero(t, underWay.Load())
+	})
+}
+
+func TestDeployWithDeleteIfCleansUpAfterAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		opts := svc.DeployOptions{DeleteIf: func(error) bool { panic("bug of the caller") }}
+		opts.OnCreate = func(*svc.InferenceService) error { return errors.New("disk full") }
+		require.PanicsWithValue(t, "bug of the caller", func() {
+			_, _ = srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &opts)
+		})
+		require.True(t, srv.Endpoints()[0].Deleted)
+	})
+}
+
+// The error of a clean-up is that of the last try that had the time for it.
+func TestCleanUpTellsTheLastReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &wtScript{post: []wtStep{wtIs("initializing")}, get: []wtStep{wtIs("unavailable")}, delete: []wtStep{wtCode(503), wtCode(500), wtCode(403)}}
+		_, err := s.services(t).Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+		require.ErrorIs(t, wtDeployError(t, err).CleanUpErr, svc.ErrForbidden)
+		require.Len(t, s.requests("DELETE"), 3)
+	})
+}

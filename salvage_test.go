@@ -1,0 +1,196 @@
+package svc_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+// canOne answers everything with one status and body; what is cut ends before
+// its length.
+func canOne(status int, body string, cut bool) roundTripper {
+	return func(req *http.Request) (*http.Response, error) {
+		_, _ = io.Copy(io.Discard, req.Body)
+		length := int64(len(body))
+		if cut {
+			length += 100
+		}
+		return &http.Response{
+			StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {"application/json"}},
+			ContentLength: length, Body: io.NopCloser(strings.NewReader(body)), Request: req,
+		}, nil
+	}
+}
+
+// The id of a new record is taken from the record's own field, and from nowhere
+// else: other ids belong to other things, which are not to be deleted.
+func TestOutcomeUnknown_IDIsTheRecordsOwn(t *testing.T) {
+	long := strings.Repeat("x", 70<<10)
+	for name, tt := range map[string]struct {
+		body string
+		cut  bool
+		want string
+	}{
+		"cut behind it":        {`{"service_id":"svc-7","na`, true, "svc-7"},
+		"cut in it":            {`{"service_id":"svc-7`, true, ""},
+		"nested before":        {`{"resource_metadata":{"service_id":"WRONG"},"service_id":"svc-7","na`, true, "svc-7"},
+		"nested only":          {`{"error":{"conflict_with":{"service_id":"OLD"}}}`, false, ""},
+		"list":                 {`[{"service_id":"OLD"},{"service_id":"svc-7"}]`, false, ""},
+		"page":                 {`<script>var s={"service_id":"OLD"}</script>`, false, ""},
+		"in a string":          {`{"name":"\"service_id\":\"OLD\"","x`, true, ""},
+		"escaped":              {`{"service\u005fid":"svc\u002d7","na`, true, "svc-7"},
+		"other case":           {`{"Service_ID":"svc-7","na`, true, "svc-7"},
+		"number":               {`{"service_id":77,"name":"demo"}`, false, "77"},
+		"odd number":           {`{"service_id":-7.5,"name":"demo"}`, false, ""},
+		"object":               {`{"service_id":{"service_id":"OLD"}}`, false, ""},
+		"wrong type elsewhere": {`{"description":"` + long + `","service_id":"svc-7","status":5}`, false, "svc-7"},
+		"cut far behind":       {`{"description":"` + long + `","service_id":"svc-7","na`, true, "svc-7"},
+		"no id at all":         {`{"service_id":"a\r\nb","name":"demo"}`, false, ""},
+		"dots":                 {`{"service_id":"..","name":"demo"}`, false, ""},
+		"another's field":      {`{"id":"err-1","job_id":"job-1","mess`, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := clientOn(t, canOne(201, tt.body, tt.cut))
+			_, err := client.InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "demo"})
+			require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
+			unknown := errorAs[*svc.OutcomeUnknownError](t, err)
+			require.Equal(t, tt.want, unknown.ID)
+			require.LessOrEqual(t, len(unknown.Body), 64<<10)
+			require.NotContains(t, err.Error(), "\n")
+			require.Less(t, len(err.Error()), 1000)
+		})
+	}
+}
+
+// What is deleted after a failed upload is what the upload made, or nothing.
+func TestUpload_DeletesNothingOnAGuess(t *testing.T) {
+	for name, tt := range map[string]struct {
+		status int
+		body   string
+	}{
+		"conflict":     {200, `{"message":"duplicate","existing":{"id":"file-OLD"}}`},
+		"list":         {200, `{"data":[{"id":"file-OLD"}]}`},
+		"gateway":      {502, `{"id":"file-OLD"}`},
+		"server error": {500, `{"id":"err-123","message":"internal"}`},
+		"redirect":     {301, `{"id":"file-OLD"}`},
+		"page":         {200, `<script>var user={"id":"file-OLD"}</script>`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory()
+				srv.Fault("POST", svctest.RouteFiles, svctest.Fault{Status: tt.status, Body: tt.body, Times: -1})
+				_, err := srv.Client().Files.Upload(t.Context(), svc.UploadRequest{
+					FileName: "a", Body: strings.NewReader("x"), UploadOptions: svc.UploadOptions{DeleteOnFailure: true},
+				})
+				require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
+				require.False(t, errorAs[*svc.UploadError](t, err).Removed)
+				require.Zero(t, srv.RequestCount("DELETE", svctest.RouteAny))
+			})
+		})
+	}
+}
+
+// net/http sends a POST again by itself if it has such a header.
+func TestWithHeader_RefusesWhatRepeatsACreate(t *testing.T) {
+	srv := svctest.NewServer()
+	defer srv.Close()
+	for _, key := range []string{"Idempotency-Key", "x-idempotency-key"} {
+		_, err := srv.Client().InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "demo"}, svc.WithHeader(key, "k"))
+		errorAs[*svc.ValidationError](t, err)
+	}
+	require.Empty(t, srv.Requests())
+}
+
+// A clean-up says "gone" only if it is.
+func TestDeployGoneMeansGone(t *testing.T) {
+	for name, tt := range map[string]struct {
+		opts  []svctest.Option
+		fault *svctest.Fault
+		gone  bool
+	}{
+		"deleted":             {nil, nil, true},
+		"deleted in a while":  {[]svctest.Option{svctest.WithDeleteTime(10e9)}, nil, true},
+		"deleted much later":  {[]svctest.Option{svctest.WithDeleteTime(600e9)}, nil, false},
+		"200 with an error":   {nil, &svctest.Fault{Status: 200, Body: `{"code":500,"message":"failed"}`, Times: -1}, false},
+		"202 with the record": {nil, &svctest.Fault{Status: 202, Body: `{"service_id":"svc-1","is_deleted":false}`, Times: -1}, false},
+		"200 and nothing":     {nil, &svctest.Fault{Status: 200, Times: -1}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory(append(tt.opts, svctest.WithDeployTime(3600e9))...)
+				if tt.fault != nil {
+					srv.Fault("DELETE", svctest.RouteEndpoint, *tt.fault)
+				}
+				_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, 60e9), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.Equal(t, tt.gone, wtDeployError(t, err).Gone)
+				require.Equal(t, tt.gone, srv.RunningInstances() == 0)
+			})
+		})
+	}
+}
+
+func TestWaitUntilDeleted_Grace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory(svctest.WithCreateVisibilityDelay(10e9))
+		client := srv.Client()
+		s, err := client.InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "demo"})
+		require.NoError(t, err)
+		err = client.InferenceServices.WaitUntilDeleted(wtWithin(t, 60e9), s.ServiceID, &svc.WaitOptions{NotFoundGrace: 30e9})
+		require.ErrorIs(t, err, context.DeadlineExceeded, "it runs")
+	})
+}
+
+// A panic in a callback belongs to the one who called, whichever goroutine ran it.
+func TestWaitAll_PanicReachesTheCaller(t *testing.T) {
+	srv := svctest.NewInMemory()
+	ids := []string{srv.AddEndpoint(svctest.Endpoint{Name: "a", Instances: 1}), srv.AddEndpoint(svctest.Endpoint{Name: "b", Instances: 1})}
+	require.PanicsWithValue(t, "mine", func() {
+		for range srv.Client().InferenceServices.WaitAll(t.Context(), ids, &svc.WaitOptions{OnPoll: func(svc.Poll) { panic("mine") }}) {
+			t.Log("settled")
+		}
+	})
+}
+
+type hostileReader func(p []byte) (int, error)
+
+func (r hostileReader) Read(p []byte) (int, error) { return r(p) }
+
+func TestUpload_HostileReaders(t *testing.T) {
+	for name, read := range map[string]hostileReader{
+		"panics":   func([]byte) (int, error) { panic("mine") },
+		"too much": func(p []byte) (int, error) { return len(p) + 1, nil },
+		"negative": func([]byte) (int, error) { return -1, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := svctest.NewInMemory()
+			_, err := srv.Client().Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: read})
+			require.Equal(t, svc.UploadStageBody, errorAs[*svc.UploadError](t, err).Stage)
+			require.Empty(t, srv.Requests())
+		})
+	}
+}
+
+// A status is what the service makes it: texts show it bounded and clean.
+func TestWaitError_OddStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		id := srv.AddEndpoint(svctest.Endpoint{Name: "demo", Instances: 1})
+		srv.SetStatus(id, strings.Repeat("odd\n", 10000)+srv.Token())
+		_, err := srv.Client().InferenceServices.WaitUntilAvailable(wtWithin(t, 10e9), id, nil)
+		require.Error(t, err)
+		require.Less(t, len(err.Error()), 1000)
+		require.NotContains(t, err.Error(), "\n")
+		srv.SetStatus(id, srv.Token())
+		_, err = srv.Client().InferenceServices.WaitUntilAvailable(wtWithin(t, 10e9), id, nil)
+		require.NotContains(t, err.Error(), srv.Token())
+	})
+}
