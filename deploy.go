@@ -195,6 +195,8 @@ func (d *deployment) cleanUp(ctx context.Context) (gone bool, err error) {
 // there, or the answer holds what the service does not promise and nothing can be
 // read.
 func (d *deployment) remove(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanUpLimit/3) // one that hangs leaves time for another
+	defer cancel()
 	// One attempt at a time: after a failed one, Delete takes "not found" for success.
 	var answer Response
 	err := d.client.Delete(ctx, d.id, WithMaxAttempts(1), WithResponse(&answer))

@@ -42,7 +42,9 @@ func TestB30_CleanUpOutlivesTheContext(t *testing.T) {
 		"429":               {[]svctest.Fault{svctest.RateLimited("5")}, 6 * time.Second, 2},
 		"lost before":       {[]svctest.Fault{svctest.DropBeforeEffect()}, time.Second, 2},
 		"500 for a while":   {[]svctest.Fault{{Status: 500, Times: 6}}, 28 * time.Second, 7},
-		"slow":              {[]svctest.Fault{svctest.Slow(20 * time.Second)}, 20 * time.Second, 1},
+		"slow":              {[]svctest.Fault{svctest.Slow(8 * time.Second)}, 8 * time.Second, 1},
+		"slower":            {[]svctest.Fault{svctest.Slow(20 * time.Second)}, 12 * time.Second, 2},
+		"a proxy's page":    {[]svctest.Fault{{Body: "<html>please log in</html>"}}, time.Second, 2},
 		"refused, then not": {[]svctest.Fault{{Status: 409, Times: 2}}, 3 * time.Second, 3},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -46,5 +47,17 @@ func TestDeployOnCreateFails(t *testing.T) {
 		require.True(t, wtDeployError(t, err).Gone)
 		require.Zero(t, srv.RunningInstances())
 		require.Equal(t, 1, srv.RequestCount("GET", svctest.RouteAny), "no wait: it is the clean-up that makes sure")
+	})
+}
+
+// A delete that hangs does not use up the whole clean-up.
+func TestDeployCleanUpOutlastsADeleteThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory(svctest.WithStatusPath("unavailable"))
+		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Slow(time.Hour))
+		_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+		require.ErrorIs(t, err, svc.ErrUnavailable)
+		require.True(t, wtDeployError(t, err).Gone)
+		require.Equal(t, 2, srv.RequestCount("DELETE", svctest.RouteEndpoint))
 	})
 }

@@ -175,6 +175,7 @@ func hardenFaults(call int) map[string]func(c *matrixCell) {
 				matrixSend(req)
 				resp := c.answer(req, status, "application/json", shape(c.leak(req)))
 				resp.Header.Set("Location", "/elsewhere?token="+matrixToken)
+				resp.Header.Set("ETag", `"`+matrixToken+`"`)
 				return resp, nil
 			}
 		}

@@ -299,7 +299,7 @@ func (c *FileClient) put(ctx context.Context, to SignedURL, src *transfer.Source
 	red := c.client.chain.Redactor()
 	return &UploadResult{
 		Bytes: src.Size(), Attempts: r.Attempts, StatusCode: r.StatusCode,
-		ETag: r.Header.Get("ETag"), Header: link.Redact.Header(red.Header(r.Header)),
+		ETag: link.Redact.String(red.String(r.Header.Get("ETag"))), Header: link.Redact.Header(red.Header(r.Header)),
 	}, nil
 }
 

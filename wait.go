@@ -31,8 +31,9 @@ type WaitOptions struct {
 	// Deploy, else none. Negative: none.
 	NotFoundGrace time.Duration
 
-	// OnPoll is called after every look, from the goroutine that waits; WaitAll
-	// makes one call at a time.
+	// OnPoll is called after every look, from the goroutine that waits. WaitAll makes
+	// one call at a time, but not in the goroutine of its loop: what the two share
+	// needs a lock.
 	OnPoll func(Poll)
 
 	// Probe is asked, once the service says available, whether the endpoint

@@ -158,6 +158,19 @@ func TestWaitEndsAtOnceWithWhatWillNotPass(t *testing.T) {
 	}
 }
 
+// What fails on this side, before anything is sent, is no trouble of the service.
+func TestWaitEndsWithoutAToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, locked := wtInitializing(), errors.New("the vault is locked")
+		source := svc.WithTokenSource(func(context.Context) (string, error) { return "", locked })
+		_, err := s.services(t, source).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
+		require.ErrorIs(t, err, locked)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 1, wtWaitError(t, err).Polls)
+		require.Empty(t, s.seen)
+	})
+}
+
 func TestWaitRefusesWhatCannotBeAnID(t *testing.T) {
 	s := wtInitializing()
 	for _, id := range []string{"", " ", "..", "a/b", "a\nb"} {
