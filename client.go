@@ -3,19 +3,14 @@ package svc
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
-	"reflect"
 	"strings"
 	"time"
 
 	"example.com/svc/internal/chain"
-	"example.com/svc/internal/errbody"
 	"example.com/svc/internal/jsonx"
 )
 
@@ -329,81 +324,4 @@ func (c *Client) salvageID(k *call, answer []byte) string {
 		return ""
 	}
 	return id
-}
-
-// identified is an answer that shows whether it is what was promised: a record by
-// its id, a list by the ids of its records.
-type identified interface {
-	identity() (field, id string)
-}
-
-type record[T any] interface {
-	*T
-	identified
-}
-
-// records is a list of records.
-type records[T any, P record[T]] []T
-
-func (l *records[T, P]) identity() (field, id string) { return identities[T, P]("", *l) }
-
-// identities finds the first record of a named list that is none: it has no id,
-// and nothing else either.
-func identities[T any, P record[T]](name string, list []T) (field, id string) {
-	for i := range list {
-		if field, id := P(&list[i]).identity(); id == "" && reflect.ValueOf(&list[i]).Elem().IsZero() {
-			return fmt.Sprintf("%s[%d].%s", name, i, field), ""
-		}
-	}
-	return "", "a list"
-}
-
-// decode reads a successful answer into out, and takes nothing for a record
-// that is not the one asked for.
-func (c *Client) decode(k *call, r *chain.Result, out any) error {
-	body := jsonx.TrimBOM(r.Body)
-	if raw, ok := out.(*json.RawMessage); ok && k.raw {
-		*raw = bytes.Clone(r.Body)
-		return nil
-	}
-	var field string
-	err := json.Unmarshal(body, out)
-	switch rec, ok := out.(identified); {
-	case err != nil && len(bytes.TrimSpace(body)) == 0:
-		err = fmt.Errorf("the body is empty: %w", io.ErrUnexpectedEOF)
-	case err != nil:
-		if path, leaf := jsonx.Locate(body, out); leaf != nil {
-			field, err = path, leaf
-		}
-	case ok:
-		var id string
-		if field, id = rec.identity(); id == "" {
-			err = errors.New("missing from the answer")
-		} else if problem := idProblem(id); k.once && problem != "" {
-			err = errors.New(problem)
-		} else if k.hasID && id != k.id {
-			err = errors.New("the answer is about another record than was asked for")
-		}
-	}
-	if err == nil {
-		return nil
-	}
-	return c.notPromised(k, r, field, err)
-}
-
-// notPromised makes the error of a successful answer that is not what it should
-// be.
-func (c *Client) notPromised(k *call, r *chain.Result, field string, err error) error {
-	red := c.chain.Redactor()
-	contentType := r.Header.Get("Content-Type")
-	bounded, _ := red.Cut(jsonx.TrimBOM(r.Body), 4<<10, false)
-	e := &DecodeError{
-		Method: k.method, Route: k.route, StatusCode: r.StatusCode, ContentType: red.String(contentType),
-		RequestID: red.String(chain.RequestID(r.Header)), Field: red.String(field),
-		Excerpt: errbody.ExcerptScrubbed(contentType, bounded, red.String), Err: red.Error(err),
-	}
-	if k.once {
-		return c.unknown(k, r, e)
-	}
-	return e
 }
