@@ -53,8 +53,8 @@ type Client struct {
 // Without [WithToken] or [WithTokenSource] only the public file list works, and
 // every other call is an [ErrNoToken].
 func NewClient(baseURL string, opts ...Option) (*Client, error) {
-	cfg := config{Config: chain.Config{Timeout: DefaultTimeout}}
-	cfg.Retry = chain.Policy(RetryPolicy{}.withDefaults())
+	cfg := config{http: chain.Config{Timeout: DefaultTimeout}}
+	cfg.http.Retry = chain.Policy(RetryPolicy{}.withDefaults())
 	for _, opt := range opts {
 		if opt == nil {
 			continue
@@ -75,9 +75,9 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 		}
 		inference = u.String()
 	}
-	c := &Client{base: b, inference: inference, hasToken: cfg.Token != nil}
+	c := &Client{base: b, inference: inference, hasToken: cfg.http.Token != nil}
 	cfg.finish(&b.URL)
-	c.chain = chain.New(cfg.Config)
+	c.chain = chain.New(cfg.http)
 	c.Flavors = &FlavorClient{c}
 	c.InferenceServices = &InferenceServiceClient{c}
 	c.Files = &FileClient{c}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"example.com/svc/internal/chain"
+	"example.com/svc/internal/jsonx"
 	"example.com/svc/internal/redact"
 )
 
@@ -25,7 +26,7 @@ const DefaultTimeout = 30 * time.Second
 type Option func(*config) error
 
 type config struct {
-	chain.Config
+	http      chain.Config
 	token     func() string // of WithToken; a function, so that no dump of the client shows it
 	inference *string
 	product   string
@@ -42,7 +43,7 @@ func WithToken(token string) Option {
 			return err
 		}
 		c.token = func() string { return t }
-		c.Token = func(context.Context) (string, error) { return t, nil }
+		c.http.Token = func(context.Context) (string, error) { return t, nil }
 		return nil
 	}
 }
@@ -56,7 +57,7 @@ func WithTokenSource(src func(ctx context.Context) (string, error)) Option {
 		if src == nil {
 			return errors.New("svc: WithTokenSource: the function is nil")
 		}
-		c.token, c.Token = nil, src
+		c.token, c.http.Token = nil, src
 		return nil
 	}
 }
@@ -82,7 +83,7 @@ func WithInferenceURL(u string) Option {
 // have sent nothing when it fails: a create through it is never repeated after an
 // error, except one of the dialer or of a certificate.
 func WithHTTPClient(hc *http.Client) Option {
-	return func(c *config) error { c.Client = hc; return nil }
+	return func(c *config) error { c.http.Client = hc; return nil }
 }
 
 // WithTransportWrapper puts an instrumented transport, for traces or metrics,
@@ -92,7 +93,7 @@ func WithHTTPClient(hc *http.Client) Option {
 // key. [RouteFromContext] tells it the route. It must not replace the context of
 // a request by an unrelated one.
 func WithTransportWrapper(wrap func(http.RoundTripper) http.RoundTripper) Option {
-	return func(c *config) error { c.Wrap = wrap; return nil }
+	return func(c *config) error { c.http.Wrap = wrap; return nil }
 }
 
 // RouteFromContext is the route of the call that a request with this context
@@ -133,7 +134,7 @@ func WithRetry(p RetryPolicy) Option {
 		if p.MaxAttempts < 1 || p.MinDelay < 0 || p.MaxDelay < p.MinDelay {
 			return errors.New("svc: WithRetry: the numbers must not be negative, nor MaxDelay below MinDelay")
 		}
-		c.Retry = chain.Policy(p)
+		c.http.Retry = chain.Policy(p)
 		return nil
 	}
 }
@@ -150,7 +151,7 @@ func WithTimeout(d time.Duration) Option {
 		if d == 0 {
 			d = DefaultTimeout
 		}
-		c.Timeout = d
+		c.http.Timeout = d
 		return nil
 	}
 }
@@ -164,14 +165,38 @@ type RateLimiter interface {
 
 // WithRateLimiter makes every attempt of every call wait for l first. Nil: no limit.
 func WithRateLimiter(l RateLimiter) Option {
-	return func(c *config) error { c.Limiter = l; return nil }
+	return func(c *config) error { c.http.Limiter = l; return nil }
 }
 
 // WithLogger logs every exchange at level debug and every retry at level info,
 // with route names and without addresses, bodies and secrets. Nil, the default,
 // is silent.
 func WithLogger(l *slog.Logger) Option {
-	return func(c *config) error { c.Logger = l; return nil }
+	return func(c *config) error {
+		c.http.Log, c.http.LogRetry = nil, nil
+		if l == nil {
+			return nil
+		}
+		c.http.Log = func(ctx context.Context, a chain.Attempt) {
+			attrs := []slog.Attr{
+				slog.String("method", a.Method), slog.String("route", a.Route), slog.Int("attempt", a.Number),
+				slog.Int("status", a.StatusCode), slog.Duration("duration", a.Duration),
+			}
+			if a.RequestID != "" {
+				attrs = append(attrs, slog.String("request_id", a.RequestID))
+			}
+			if a.Err != nil {
+				attrs = append(attrs, slog.String("error", a.Err.Error()))
+			}
+			l.LogAttrs(ctx, slog.LevelDebug, "svc: exchange", attrs...)
+		}
+		c.http.LogRetry = func(ctx context.Context, a chain.Attempt, delay time.Duration) {
+			l.LogAttrs(ctx, slog.LevelInfo, "svc: trying again",
+				slog.String("method", a.Method), slog.String("route", a.Route),
+				slog.Int("attempt", a.Number), slog.Duration("delay", delay))
+		}
+		return nil
+	}
 }
 
 // Attempt describes one HTTP exchange to the function of [WithAttemptHook].
@@ -191,9 +216,9 @@ type Attempt struct {
 // from the goroutine that made it: for metrics and traces. Nil: none.
 func WithAttemptHook(f func(context.Context, Attempt)) Option {
 	return func(c *config) error {
-		c.Hook = nil
+		c.http.Hook = nil
 		if f != nil {
-			c.Hook = func(ctx context.Context, a chain.Attempt) { f(ctx, Attempt(a)) }
+			c.http.Hook = func(ctx context.Context, a chain.Attempt) { f(ctx, Attempt(a)) }
 		}
 		return nil
 	}
@@ -220,17 +245,17 @@ func WithInsecureHTTP() Option {
 
 // finish completes the configuration when all options are in.
 func (c *config) finish(origin *url.URL) {
-	c.Origin = origin
-	c.UserAgent = strings.TrimSpace(fmt.Sprintf("%s svc-go/%s (%s; %s/%s)", c.product, Version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
-	switch src := c.Token; {
+	c.http.Origin = origin
+	c.http.UserAgent = strings.TrimSpace(fmt.Sprintf("%s svc-go/%s (%s; %s/%s)", c.product, Version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
+	switch src := c.http.Token; {
 	case c.token != nil:
-		c.Redact = redact.New(c.token())
+		c.http.Redact = redact.New(c.token())
 		bearer := []string{"Bearer " + c.token()}
-		c.Bearer = func() []string { return bearer }
+		c.http.Bearer = func() []string { return bearer }
 	case src != nil:
 		red := redact.New()
-		c.Redact = red
-		c.Token = func(ctx context.Context) (string, error) {
+		c.http.Redact = red
+		c.http.Token = func(ctx context.Context) (string, error) {
 			t, err := src(ctx)
 			red.Add(strings.TrimSpace(t)) // an error may quote it
 			if err != nil {
@@ -243,7 +268,7 @@ func (c *config) finish(origin *url.URL) {
 			return t, nil
 		}
 	default:
-		c.Redact = redact.New()
+		c.http.Redact = redact.New()
 	}
 }
 
@@ -267,7 +292,7 @@ func cleanToken(t string) (string, error) {
 // tokenFromEnv comes after all other options: the environment counts only where
 // none of them brought a token.
 func tokenFromEnv(c *config) error {
-	if c.Token != nil {
+	if c.http.Token != nil {
 		return nil
 	}
 	t := os.Getenv("SVC_API_TOKEN")
@@ -287,6 +312,7 @@ type RequestOption func(*request)
 type bodyField struct {
 	path  string
 	value any
+	set   func(body []byte, path string, value any) ([]byte, error)
 }
 
 type request struct {
@@ -338,7 +364,7 @@ func WithQuery(key, value string) RequestOption {
 // is made if need be. The value is written as JSON. For a call without a body it
 // is an error.
 func WithBodyField(path string, value any) RequestOption {
-	return func(r *request) { r.fields = append(r.fields, bodyField{path, value}) }
+	return func(r *request) { r.fields = append(r.fields, bodyField{path, value, jsonx.Set}) }
 }
 
 // WithMaxAttempts sets how often this call is tried, in place of

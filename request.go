@@ -9,8 +9,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"example.com/svc/internal/jsonx"
 )
 
 // base is an address that paths are put behind.
@@ -170,7 +168,7 @@ func (k *call) encode(fields []bodyField) ([]byte, error) {
 	}
 	for _, f := range fields {
 		var err error
-		if body, err = jsonx.Set(body, f.path, f.value); err != nil {
+		if body, err = f.set(body, f.path, f.value); err != nil {
 			return nil, &ValidationError{Fields: []FieldError{{f.path, "cannot be set: " + err.Error()}}}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
@@ -265,7 +264,7 @@ func (c *Chain) jar(call *Call) http.CookieJar {
 
 // report tells the hook and the log of an exchange.
 func (c *Chain) report(x *exchange, req *http.Request, start time.Time) {
-	if c.cfg.Hook == nil && c.cfg.Logger == nil {
+	if c.cfg.Hook == nil && c.cfg.Log == nil {
 		return
 	}
 	a := Attempt{
@@ -276,18 +275,8 @@ func (c *Chain) report(x *exchange, req *http.Request, start time.Time) {
 	if c.cfg.Hook != nil {
 		c.cfg.Hook(x.Context, a)
 	}
-	if c.cfg.Logger != nil {
-		attrs := []slog.Attr{
-			slog.String("method", a.Method), slog.String("route", a.Route), slog.Int("attempt", a.Number),
-			slog.Int("status", a.StatusCode), slog.Duration("duration", a.Duration),
-		}
-		if a.RequestID != "" {
-			attrs = append(attrs, slog.String("request_id", a.RequestID))
-		}
-		if a.Err != nil {
-			attrs = append(attrs, slog.String("error", a.Err.Error()))
-		}
-		c.cfg.Logger.LogAttrs(x.Context, slog.LevelDebug, "svc: exchange", attrs...)
+	if c.cfg.Log != nil {
+		c.cfg.Log(x.Context, a)
 	}
 }
 

@@ -7,7 +7,6 @@ package chain
 import (
 	"context"
 	"io"
-	"log/slog"
 	"math"
 	"net/http"
 	"net/url"
@@ -42,7 +41,8 @@ type Config struct {
 	Retry     Policy
 	Timeout   time.Duration // one attempt of an API call
 	UserAgent string
-	Logger    *slog.Logger
+	Log       func(context.Context, Attempt)                // of each exchange; functions, so that a program that
+	LogRetry  func(context.Context, Attempt, time.Duration) // does not log need not have a logging package in it
 	Hook      func(context.Context, Attempt)
 	Redact    *redact.Redactor
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -32,10 +31,8 @@ func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) 
 		x.last, x.local = err, true // net/http refused the request
 	}
 	x.again = c.worthRetrying(x) && c.schedule(x)
-	if x.again && c.cfg.Logger != nil {
-		c.cfg.Logger.LogAttrs(x, slog.LevelInfo, "svc: trying again",
-			slog.String("method", x.call.Method), slog.String("route", x.call.Route),
-			slog.Int("attempt", x.Attempts), slog.Duration("delay", x.delay))
+	if x.again && c.cfg.LogRetry != nil {
+		c.cfg.LogRetry(x.Context, Attempt{Method: x.call.Method, Route: x.call.Route, Number: x.Attempts}, x.delay)
 	}
 	return x.again, nil
 }

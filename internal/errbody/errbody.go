@@ -6,6 +6,7 @@ package errbody
 import (
 	"bytes"
 	"mime"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -139,7 +140,7 @@ func line(s string) string {
 		switch {
 		case unicode.IsSpace(r):
 			space = b.Len() > 0
-		case r == utf8.RuneError || !unicode.IsPrint(r):
+		case r == utf8.RuneError || !strconv.IsPrint(r):
 		default:
 			if space {
 				b.WriteByte(' ')
