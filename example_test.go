@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"example.com/svc"
@@ -204,4 +206,57 @@ func ExampleTime() {
 	// Output:
 	// 2024 UTC
 	// true soon
+}
+
+// pace is a rate limiter; golang.org/x/time/rate has better ones.
+type pace struct{ tick <-chan time.Time }
+
+func (p pace) Wait(ctx context.Context) error {
+	select {
+	case <-p.tick:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func ExampleWithRateLimiter() {
+	srv := svctest.NewInMemory()
+	client := srv.Client(svc.WithRateLimiter(pace{time.Tick(10 * time.Millisecond)}))
+
+	start := time.Now()
+	for range 3 {
+		_, _ = client.Files.List(context.Background())
+	}
+	fmt.Println(time.Since(start) >= 30*time.Millisecond)
+	// Output: true
+}
+
+// spans stands for an instrumented transport, such as the one of OpenTelemetry.
+type spans struct{ next http.RoundTripper }
+
+func (s spans) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := s.next.RoundTrip(req)
+	fmt.Println(req.Method, svc.RouteFromContext(req.Context()), "query seen:", req.URL.RawQuery != "")
+	return resp, err
+}
+
+func ExampleWithTransportWrapper() {
+	srv := svctest.NewInMemory()
+	client := srv.Client(svc.WithTransportWrapper(func(next http.RoundTripper) http.RoundTripper { return spans{next} }))
+
+	_, err := client.Files.Upload(context.Background(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("contents")})
+	fmt.Println(err)
+	// Output:
+	// POST /v1/files query seen: false
+	// PUT {presigned_url} query seen: false
+	// <nil>
+}
+
+func ExampleWithHTTPClient() {
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 64}
+	client, err := svc.NewClient("https://api.example.com", svc.WithToken("the-token"),
+		svc.WithHTTPClient(&http.Client{Transport: transport}))
+	fmt.Println(client, err)
+	// Output: svc client of https://api.example.com <nil>
 }
