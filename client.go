@@ -311,16 +311,17 @@ func (c *Client) verdict(k *call, r *chain.Result) error {
 func (c *Client) unknown(k *call, r *chain.Result, cause error) error {
 	body, _ := c.chain.Redactor().Cut(r.Body, maxKept, r.Cut)
 	return &OutcomeUnknownError{
-		Method: k.method, Route: k.route, Name: k.name, ID: c.salvageID(k, r.Body),
+		Method: k.method, Route: k.route, Name: k.name, ID: c.salvageID(k, max(r.StatusCode, r.Broken), r.Body),
 		RequestID:  c.chain.Redactor().String(chain.RequestID(r.Header)),
 		StatusCode: max(r.StatusCode, r.Broken), Body: body, Err: cause,
 	}
 }
 
-// salvageID finds the id of what a create made, unless it holds a secret.
-func (c *Client) salvageID(k *call, answer []byte) string {
+// salvageID finds the id of what a create made, unless it holds a secret. A field
+// that is just called id may be that of an error, if the answer is one.
+func (c *Client) salvageID(k *call, status int, answer []byte) string {
 	id := salvageID(k.route, answer)
-	if c.chain.Redactor().String(id) != id {
+	if c.chain.Redactor().String(id) != id || idField[k.route] == "id" && (status < 200 || status > 299) {
 		return ""
 	}
 	return id

@@ -92,6 +92,7 @@ func TestUpload_DeletesNothingOnAGuess(t *testing.T) {
 				})
 				require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
 				require.False(t, errorAs[*svc.UploadError](t, err).Removed)
+				require.Empty(t, errorAs[*svc.UploadError](t, err).FileID)
 				require.Zero(t, srv.RequestCount("DELETE", svctest.RouteAny))
 			})
 		})
