@@ -1,0 +1,73 @@
+package svc_test
+
+import (
+	"errors"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// What a call may allocate beyond the shortest code for it on net/http: times on
+// shared machines say little, allocations are the same everywhere.
+func TestAllocations(t *testing.T) {
+	info, _ := debug.ReadBuildInfo()
+	if slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		t.Skip("the race detector allocates too")
+	}
+	ctx := t.Context()
+	failed := func(err error) error {
+		if err == nil {
+			return errors.New("no error")
+		}
+		return nil
+	}
+	over := func(status int, body []byte, ours func(*svc.Client) error, theirs func(plain *http.Client) error) (allocs int64, bytes float64) {
+		t.Helper()
+		transport := canned{status, body}
+		client, plain := clientOn(t, transport), &http.Client{Transport: transport}
+		measure := func(call func() error) (allocs, bytes uint64) {
+			const n = 200
+			require.NoError(t, call()) // warm up
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range n {
+				_ = call()
+			}
+			runtime.ReadMemStats(&after)
+			return (after.Mallocs - before.Mallocs) / n, (after.TotalAlloc - before.TotalAlloc) / n
+		}
+		ourAllocs, ourBytes := measure(func() error { return ours(client) })
+		allocsPlain, bytesPlain := measure(func() error { return theirs(plain) })
+		return int64(ourAllocs) - int64(allocsPlain), float64(ourBytes) / float64(bytesPlain)
+	}
+
+	allocs, _ := over(200, []byte(serviceJSON),
+		func(c *svc.Client) error { _, err := c.InferenceServices.Get(ctx, "svc-1"); return err },
+		func(p *http.Client) error {
+			return plainGet(ctx, p, "https://api.test/v1/x", new(svc.InferenceService))
+		})
+	require.LessOrEqual(t, allocs, int64(8), "one Get")
+
+	allocs, _ = over(404, []byte(`{"code":"not_found","message":"there is no such inference service","request_id":"req-1"}`),
+		func(c *svc.Client) error { _, err := c.InferenceServices.Get(ctx, "svc-1"); return failed(err) },
+		func(p *http.Client) error {
+			return failed(plainGet(ctx, p, "https://api.test/v1/x", new(svc.InferenceService)))
+		})
+	require.LessOrEqual(t, allocs, int64(12), "a 404 with a JSON body")
+
+	_, bytes := over(200, flavorsJSON(100),
+		func(c *svc.Client) error { _, err := c.Flavors.List(ctx); return err },
+		func(p *http.Client) error {
+			var list struct {
+				Flavors []svc.Flavor `json:"flavor_list"`
+			}
+			return plainGet(ctx, p, "https://api.test/v1/x", &list)
+		})
+	require.LessOrEqual(t, bytes, 0.75, "a list of 100 records")
+}
