@@ -310,10 +310,11 @@ func (c *Client) verdict(k *call, r *chain.Result) error {
 // unknown says that a create may or may not have taken effect.
 func (c *Client) unknown(k *call, r *chain.Result, cause error) error {
 	body, _ := c.chain.Redactor().Cut(r.Body, maxKept, r.Cut)
+	status := max(r.StatusCode, r.Broken)
 	return &OutcomeUnknownError{
-		Method: k.method, Route: k.route, Name: k.name, ID: c.salvageID(k, max(r.StatusCode, r.Broken), r.Body),
+		Method: k.method, Route: k.route, Name: k.name, ID: c.salvageID(k, status, r.Body),
 		RequestID:  c.chain.Redactor().String(chain.RequestID(r.Header)),
-		StatusCode: max(r.StatusCode, r.Broken), Body: body, Err: cause,
+		StatusCode: status, Body: body, Err: cause,
 	}
 }
 

@@ -18,7 +18,6 @@ var idField = map[string]string{services: "service_id", files: "id", videoJobs: 
 func salvageID(route string, answer []byte) string {
 	field := idField[route]
 	dec := json.NewDecoder(bytes.NewReader(jsonx.TrimBOM(answer)))
-	dec.UseNumber()
 	if open, err := dec.Token(); field == "" || err != nil || open != json.Delim('{') {
 		return ""
 	}

@@ -98,8 +98,6 @@ type Result struct {
 	// Acted says that an attempt may have taken effect at the service although
 	// its answer did not say so: lost, cut, or a server error.
 	Acted bool
-	// Waiting says that Fail came while the call waited to try again.
-	Waiting bool
 }
 
 // OK reports whether the service said that the call succeeded.
@@ -204,9 +202,9 @@ func (c *Chain) Do(ctx context.Context, call *Call) *Result {
 	_, err := x.retry.Do(&retryablehttp.Request{Request: shell.WithContext(x)}) //nolint:bodyclose // bodies are closed in RoundTrip, or handed on as Stream
 	switch {
 	case x.again: // the sleep before the next attempt ended early; the last answer stays in hand
-		x.Fail, x.Waiting = &interrupted{cause.Of(ctx), x.last}, true
+		x.Fail = &interrupted{cause.Of(ctx), x.last}
 	case x.local && x.StatusCode != 0: // the next attempt was not made; likewise
-		x.Fail, x.Waiting = x.last, true
+		x.Fail = x.last
 	case x.last != nil:
 		x.StatusCode, x.Stream, x.Fail = 0, nil, x.last // Header and Body hold what came before the cut
 	case x.StatusCode == 0 && err != nil:
