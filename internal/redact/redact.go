@@ -24,11 +24,21 @@ const (
 )
 
 // URL returns link without user info, query and fragment. A query leaves
-// "?REDACTED" behind; what is no absolute URL becomes [BadURL].
+// "?REDACTED" behind; what is no absolute URL becomes [BadURL], and so does what
+// net/url reads in one way and writes in another. URL of what it returned
+// changes nothing.
 func URL(link string) string {
 	if link == "" {
 		return ""
 	}
+	s := strip(link)
+	if strip(s) != s {
+		return BadURL
+	}
+	return s
+}
+
+func strip(link string) string {
 	u, err := url.Parse(link)
 	if err != nil || u.Scheme == "" || u.Host == "" {
 		return BadURL
