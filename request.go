@@ -63,11 +63,10 @@ func (b *base) join(k *call, query url.Values) (*url.URL, error) {
 	path, escaped := k.route, k.route
 	switch {
 	case k.raw:
-		plain, err := rawPath(k.route)
-		if err != nil {
+		var err error
+		if path, escaped, err = rawPath(k.route); err != nil {
 			return nil, err
 		}
-		path = plain
 	case k.hasID:
 		open, end := strings.IndexByte(k.route, '{'), strings.IndexByte(k.route, '}')
 		if problem := idProblem(k.id); problem != "" {
@@ -119,10 +118,11 @@ func idProblem(id string) string {
 	return ""
 }
 
-// rawPath checks the path that a caller of Do has escaped, and unescapes it.
-func rawPath(path string) (string, error) {
-	fail := func(problem string) (string, error) {
-		return "", &ValidationError{Fields: []FieldError{{"path", problem}}}
+// rawPath checks the path that a caller of Do has escaped, and returns it without
+// its escapes, and with those that are missing.
+func rawPath(path string) (plain, escaped string, err error) {
+	fail := func(problem string) (string, string, error) {
+		return "", "", &ValidationError{Fields: []FieldError{{"path", problem}}}
 	}
 	if !strings.HasPrefix(path, "/") {
 		return fail("must start with a slash: it is relative to the base URL")
@@ -130,17 +130,23 @@ func rawPath(path string) (string, error) {
 	if strings.ContainsAny(path, "?#\\") {
 		return fail("must not hold a query or a fragment: use WithQuery, and escape ids with url.PathEscape")
 	}
-	plain, err := url.PathUnescape(path)
-	if err != nil {
+	if plain, err = url.PathUnescape(path); err != nil {
 		return fail("is not well escaped")
 	}
-	for _, segment := range strings.Split(path[1:], "/") {
+	segments := strings.Split(path, "/")
+	for i, segment := range segments[1:] {
 		text, _ := url.PathUnescape(segment)
 		if text == "" || text == "." || text == ".." || strings.ContainsFunc(text, unicode.IsControl) {
 			return fail("must not have empty segments, dot segments or control characters")
 		}
+		segments[1+i] = url.PathEscape(text)
 	}
-	return plain, nil
+	// A URL escapes its whole path anew, slashes in segments lost, if what it is
+	// given is not well escaped throughout.
+	if u := (url.URL{Path: plain, RawPath: path}); u.EscapedPath() != path {
+		path = strings.Join(segments, "/")
+	}
+	return plain, path, nil
 }
 
 // encode makes the body of a call.
