@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"example.com/svc/internal/chain"
+	"example.com/svc/internal/errbody"
 	"example.com/svc/internal/jsonx"
 )
 
@@ -240,7 +241,7 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*chai
 	})
 	if req.response != nil {
 		*req.response = Response{
-			StatusCode: r.StatusCode, Header: r.Header, RequestID: c.chain.Redactor().String(chain.RequestID(r.Header)),
+			StatusCode: r.StatusCode, Header: r.Header, RequestID: errbody.RequestID(r.Header, c.chain.Redactor().String),
 			Attempts: r.Attempts, Body: kept(r),
 		}
 	}
@@ -313,7 +314,7 @@ func (c *Client) unknown(k *call, r *chain.Result, cause error) error {
 	status := max(r.StatusCode, r.Broken)
 	return &OutcomeUnknownError{
 		Method: k.method, Route: k.route, Name: k.name, ID: c.salvageID(k, status, r.Body),
-		RequestID:  c.chain.Redactor().String(chain.RequestID(r.Header)),
+		RequestID:  errbody.RequestID(r.Header, c.chain.Redactor().String),
 		StatusCode: status, Body: body, Err: cause,
 	}
 }

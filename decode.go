@@ -80,8 +80,8 @@ func (c *Client) notPromised(k *call, r *chain.Result, field string, err error) 
 	contentType := r.Header.Get("Content-Type")
 	bounded, _ := red.Cut(jsonx.TrimBOM(r.Body), 4<<10, false)
 	e := &DecodeError{
-		Method: k.method, Route: k.route, StatusCode: r.StatusCode, ContentType: red.String(contentType),
-		RequestID: red.String(chain.RequestID(r.Header)), Field: red.String(field),
+		Method: k.method, Route: k.route, StatusCode: r.StatusCode, ContentType: errbody.Label(contentType, red.String),
+		RequestID: errbody.RequestID(r.Header, red.String), Field: red.String(field),
 		Excerpt: errbody.ExcerptScrubbed(contentType, bounded, red.String), Err: red.Error(err),
 	}
 	if k.once {

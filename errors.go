@@ -346,7 +346,7 @@ func (c *Client) newError(k *call, r *chain.Result) *Error {
 	e := &Error{
 		Method: k.method, Route: k.route, StatusCode: r.StatusCode,
 		Code: info.Code, Message: info.Message,
-		RequestID:  orElse(red.String(chain.RequestID(r.Header)), info.RequestID),
+		RequestID:  orElse(errbody.RequestID(r.Header, red.String), info.RequestID),
 		RetryAfter: r.RetryAfter, Attempts: r.Attempts,
 		Header: red.Header(r.Header), Body: body,
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"example.com/svc/internal/cause"
+	"example.com/svc/internal/errbody"
 )
 
 // RoundTrip makes one HTTP exchange of a call. It is the transport below the
@@ -269,7 +270,7 @@ func (c *Chain) report(x *exchange, req *http.Request, start time.Time) {
 	}
 	a := Attempt{
 		Method: req.Method, Route: x.call.Route, Host: req.URL.Host, Number: x.Attempts,
-		StatusCode: x.StatusCode, RequestID: c.cleanText(x.call, RequestID(x.Header)), Err: c.clean(x.call, x.last),
+		StatusCode: x.StatusCode, RequestID: errbody.RequestID(x.Header, func(s string) string { return c.cleanText(x.call, s) }), Err: c.clean(x.call, x.last),
 		Start: start, Duration: time.Since(start),
 	}
 	if c.cfg.Hook != nil {
@@ -278,16 +279,6 @@ func (c *Chain) report(x *exchange, req *http.Request, start time.Time) {
 	if c.cfg.Log != nil {
 		c.cfg.Log(x.Context, a)
 	}
-}
-
-// RequestID finds the id that a service gave to a request.
-func RequestID(h http.Header) string {
-	for _, name := range [...]string{"X-Request-Id", "Request-Id", "X-Correlation-Id", "X-Trace-Id", "Trace-Id", "X-Amz-Request-Id", "X-Ms-Request-Id"} {
-		if v := h[name]; len(v) > 0 {
-			return v[0]
-		}
-	}
-	return ""
 }
 
 // read takes in an answer's body. A successful one must be whole and within

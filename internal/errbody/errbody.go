@@ -38,9 +38,9 @@ func Parse(contentType string, body []byte) Info {
 func ParseScrubbed(contentType string, body []byte, scrub func(string) string) Info {
 	info := parse(contentType, body)
 	return Info{
-		Code:      bound(scrub(line(info.Code)), maxCode),
+		Code:      Label(info.Code, scrub),
 		Message:   bound(scrub(line(info.Message)), maxMessage),
-		RequestID: bound(scrub(line(info.RequestID)), maxCode),
+		RequestID: Label(info.RequestID, scrub),
 	}
 }
 
