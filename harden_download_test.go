@@ -75,6 +75,7 @@ func TestDownloadOfPieces(t *testing.T) {
 		"rest of what had no length":              {[]piece{start(tag, -1), rest(tag + "|Content-Range: bytes 5-9/10")}, whole, nil, []string{`5 "a"`}},
 		"never any length":                        {[]piece{start(tag, -1), rest(tag + "|Content-Range: bytes 5-9/*"), {416, tag + "|Content-Range: bytes */10", 0, "", false}}, whole, nil, []string{`5 "a"`, `10 "a"`}},
 		"no length, and no word of it at the end": {[]piece{start(tag, -1), rest(tag + "|Content-Range: bytes 5-9/*"), {416, tag, 0, "", false}}, whole, nil, []string{`5 "a"`, `10 "a"`}},
+		"no length, and no word of anything":      {[]piece{start(tag, -1), {416, "", 0, "", false}}, "01234", nil, []string{`5 "a"`}},
 		"no length, but there is more":            {[]piece{start(tag, -1), {416, tag + "|Content-Range: bytes */12", 0, "", false}}, "01234", nil, []string{`5 "a"`}},
 		"no length, but there is less":            {[]piece{start(tag, -1), {416, tag + "|Content-Range: bytes */4", 0, "", false}}, "01234", nil, []string{`5 "a"`}},
 		"no length, and the end is another's":     {[]piece{start(tag, -1), {416, `ETag: "b"|Content-Range: bytes */5`, 0, "", false}}, "01234", nil, []string{`5 "a"`}},

@@ -169,14 +169,18 @@ func (g *Get) renew(ctx context.Context) error {
 }
 
 // whole reports whether an answer says that there is nothing after what has come
-// of contents that had announced no length.
+// of contents that had announced no length. One that does not name the length must
+// be about the same contents: others may be shorter.
 func (g *Get) whole(r *chain.Result) bool {
 	if r.StatusCode != http.StatusRequestedRangeNotSatisfiable || g.Received == 0 || g.Total >= 0 || g.other(r.Header) {
 		return false
 	}
 	text := r.Header.Get("Content-Range")
+	if text == "" {
+		return g.same(r.Header)
+	}
 	c, ok := parseContentRange(text)
-	return text == "" || ok && c.start < 0 && c.total == g.Received
+	return ok && c.start < 0 && c.total == g.Received
 }
 
 // take writes what an answer brings. There is more to ask for if it brought less

@@ -1,0 +1,222 @@
+package svc_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// fickle is storage whose contents change, whose connections break, and which
+// takes ranges as it likes. It never sends other bytes than it says it does.
+type fickle struct {
+	dice     wtDice
+	versions [][]byte
+	changed  time.Time
+	tag      int // 0: strong, 1: weak, 2: none
+	dated    bool
+	ranges   int // 0: served, 1: served whatever If-Range says, 2: not served
+	chunked  bool
+	requests int
+}
+
+func newFickle(story []byte) *fickle {
+	s := &fickle{dice: wtDice(story), changed: time.Now().Add(-time.Hour)}
+	s.tag, s.dated, s.ranges, s.chunked = s.dice.roll(3), s.dice.roll(2) == 1, s.dice.roll(3), s.dice.roll(4) == 1
+	s.change()
+	return s
+}
+
+// change puts other contents in place, none of whose bytes are where they were.
+func (s *fickle) change() {
+	v := make([]byte, []int{0, 1, 1000, 70_000, 140_000}[s.dice.roll(5)])
+	for i := range v {
+		v[i] = byte(i*7 + i/256 + 101*len(s.versions))
+	}
+	s.versions, s.changed = append(s.versions, v), time.Now()
+}
+
+func (s *fickle) etag() string {
+	switch s.tag {
+	case 0:
+		return fmt.Sprintf(`"v%d"`, len(s.versions))
+	case 1:
+		return fmt.Sprintf(`W/"v%d"`, len(s.versions))
+	}
+	return ""
+}
+
+func (s *fickle) answer(req *http.Request, status int, header http.Header, body []byte, length int, end error) *http.Response {
+	header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	return &http.Response{
+		StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: header, Request: req, ContentLength: int64(length),
+		Body: io.NopCloser(io.MultiReader(bytes.NewReader(body), readFunc(func([]byte) (int, error) { return 0, end }))),
+	}
+}
+
+func (s *fickle) RoundTrip(req *http.Request) (*http.Response, error) {
+	s.requests++
+	if s.dice.roll(6) == 1 && len(s.versions) < 20 {
+		s.change()
+	}
+	if s.dice.roll(5) == 1 {
+		time.Sleep(700 * time.Millisecond)
+	}
+	header := make(http.Header)
+	switch s.dice.roll(12) {
+	case 1:
+		return nil, io.ErrUnexpectedEOF
+	case 2:
+		return s.answer(req, 503, header, nil, 0, io.EOF), nil
+	case 3:
+		return s.answer(req, 403, header, []byte("<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>"), -1, io.EOF), nil
+	case 4:
+		return s.answer(req, 416, header, nil, 0, io.EOF), nil
+	case 5:
+		return s.answer(req, 204, header, nil, 0, io.EOF), nil
+	}
+	whole := s.versions[len(s.versions)-1]
+	if etag := s.etag(); etag != "" {
+		header.Set("ETag", etag)
+	}
+	if s.dated {
+		header.Set("Last-Modified", s.changed.UTC().Format(http.TimeFormat))
+	}
+	status, from, to := 200, 0, len(whole)
+	start, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(req.Header.Get("Range"), "bytes="), "-"))
+	if partial := err == nil && s.ranges < 2 && (s.ranges == 1 || s.matches(req.Header.Get("If-Range"), header)); partial {
+		if start >= len(whole) {
+			header.Set("Content-Range", fmt.Sprintf("bytes */%d", len(whole)))
+			return s.answer(req, 416, header, nil, 0, io.EOF), nil
+		}
+		status, from = 206, start
+		switch s.dice.roll(8) {
+		case 1:
+			to = from + (to-from+1)/2 // less than was asked for
+		case 2:
+			from = max(from-10, 0) // and says so
+		}
+		total := strconv.Itoa(len(whole))
+		if s.chunked {
+			total = "*"
+		}
+		header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%s", from, to-1, total))
+	}
+	body, length, end := whole[from:to], to-from, io.EOF
+	switch s.dice.roll(4) {
+	case 1: // broken off, in one way or the other
+		body = body[:len(body)*s.dice.roll(256)/256]
+		if end = io.ErrUnexpectedEOF; s.dice.roll(2) == 1 && !s.chunked {
+			end = io.EOF
+		}
+	case 2:
+		if !s.chunked {
+			body = append(body[:len(body):len(body)], "more than was announced"...)
+		}
+	}
+	if s.chunked {
+		length = -1
+	}
+	return s.answer(req, status, header, body, length, end), nil
+}
+
+func (s *fickle) matches(validator string, header http.Header) bool {
+	if strings.HasPrefix(validator, `"`) {
+		return validator == header.Get("ETag")
+	}
+	return validator == header.Get("Last-Modified")
+}
+
+// whole reports whether these are the contents of one moment.
+func (s *fickle) whole(got []byte) bool {
+	for _, v := range s.versions {
+		if bytes.Equal(got, v) {
+			return true
+		}
+	}
+	return false
+}
+
+// begins reports whether contents of one moment begin like this.
+func (s *fickle) begins(got []byte) bool {
+	for _, v := range s.versions {
+		if bytes.HasPrefix(v, got) {
+			return true
+		}
+	}
+	return false
+}
+
+// Whatever storage does, a download that succeeds has the contents of one moment,
+// whole, and one that fails has written a beginning of them, or left the file
+// alone.
+func FuzzDownloadModel(f *testing.F) {
+	for tag := range byte(3) {
+		for ranges := range byte(3) {
+			for dated := range byte(2) {
+				head := []byte{tag, dated, ranges, 0, 3}
+				f.Add(head, false)
+				f.Add(append(head, 0, 0, 0, 1, 100), true)                                           // cut
+				f.Add(append(head, 0, 0, 0, 1, 100, 0, 1, 3, 0, 0, 0, 1, 200), false)                // cut, changed, cut
+				f.Add(append(head, 0, 1, 0, 1, 100, 1, 0, 0, 3, 0, 1, 0, 0, 0, 1, 2, 0, 0, 0), true) // slow, expired
+				f.Add(append([]byte{tag, dated, ranges, 1, 4}, 0, 0, 0, 1, 255, 0, 0, 0, 1, 1), false)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, story []byte, toFile bool) {
+		dir := ""
+		if toFile {
+			dir = t.TempDir()
+		}
+		synctest.Test(t, func(t *testing.T) {
+			storage := newFickle(story[:min(len(story), 200)])
+			client := clientOn(t, storage)
+			link := svc.SignedURL("https://storage.test/f?X-Amz-Signature=topsecret")
+			var got []byte
+			var n int64
+			var err error
+			if toFile {
+				path := filepath.Join(dir, "f")
+				require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
+				n, err = client.DownloadFile(t.Context(), link, path, nil)
+				got, _ = os.ReadFile(path)
+				entries, _ := os.ReadDir(dir)
+				require.Len(t, entries, 1, "nothing else is left")
+			} else {
+				var w bytes.Buffer
+				n, err = client.Download(t.Context(), link, &w, nil)
+				got = w.Bytes()
+			}
+			require.LessOrEqual(t, storage.requests, 60)
+			if err == nil {
+				require.EqualValues(t, len(got), n)
+				require.True(t, storage.whole(got), "%d bytes that were never there", len(got))
+				return
+			}
+			e := errorAs[*svc.DownloadError](t, err)
+			require.NotContains(t, err.Error(), "topsecret")
+			require.Equal(t, n, e.Received)
+			if toFile {
+				require.Equal(t, "old", string(got))
+				return
+			}
+			require.EqualValues(t, len(got), n)
+			require.True(t, storage.begins(got), "%d bytes that were never there", len(got))
+			if errors.Is(err, svc.ErrChanged) {
+				require.True(t, len(storage.versions) > 1 || storage.tag != 0 || storage.ranges == 2, "nothing has changed: %v", err)
+			}
+		})
+	})
+}
