@@ -120,8 +120,8 @@ func (s *Source) rewindable(r io.Reader) (bool, error) {
 		// By Read, also if there is a ReadAt: it may belong to an embedded file
 		// whose bytes the outer Read changes.
 		start, left, err := seen(r)
-		if err != nil {
-			return false, nil //nolint:nilerr // it cannot seek after all
+		if err != nil || left == 0 {
+			return false, nil //nolint:nilerr // it cannot seek after all, or it may have bytes that it does not count
 		}
 		k := &seeker{r: r, start: start}
 		s.contents, s.size, s.foreign = k, left, true
