@@ -198,14 +198,20 @@ func doList[T any, P record[T]](ctx context.Context, c *Client, k call, opts []R
 	return *list, nil
 }
 
-// doDelete makes a call whose answer may hold anything, except a page for
-// people: that is a proxy's, and the record may still be there.
+// doDelete makes a call whose answer may hold anything, except an error or a page
+// for people, which is a proxy's: the record may still be there.
 func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) error {
 	r, err := c.send(ctx, &k, opts)
-	if err == nil && bytes.HasPrefix(bytes.TrimSpace(jsonx.TrimBOM(r.Body)), []byte("<")) {
-		err = c.notPromised(&k, r, "", errors.New("a page of markup, as proxies send"))
+	if err != nil {
+		return err
 	}
-	return err
+	switch body := bytes.TrimSpace(jsonx.TrimBOM(r.Body)); {
+	case bytes.HasPrefix(body, []byte("<")):
+		return c.notPromised(&k, r, "", errors.New("a page of markup, as proxies send"))
+	case denies(body):
+		return c.notPromised(&k, r, "", errDenied)
+	}
+	return nil
 }
 
 // send checks a call, carries it out, and makes an error of everything but success.

@@ -29,6 +29,10 @@ type records[T any, P record[T]] []T
 
 func (l *records[T, P]) identity() (field, id string) { return identities[T, P]("", *l) }
 
+// empty stands for the identity of a list without records, which is one unless the
+// answer says otherwise.
+const empty = "an empty list"
+
 // identities finds the first record of a named list that is none: it has no id,
 // and nothing else either.
 func identities[T any, P record[T]](name string, list []T) (field, id string) {
@@ -36,6 +40,9 @@ func identities[T any, P record[T]](name string, list []T) (field, id string) {
 		if field, id := P(&list[i]).identity(); id == "" && reflect.ValueOf(&list[i]).Elem().IsZero() {
 			return fmt.Sprintf("%s[%d].%s", name, i, field), ""
 		}
+	}
+	if len(list) == 0 {
+		return "", empty
 	}
 	return "", "a list"
 }
@@ -61,6 +68,8 @@ func (c *Client) decode(k *call, r *chain.Result, out any) error {
 		var id string
 		if field, id = rec.identity(); id == "" {
 			err = errors.New("missing from the answer")
+		} else if id == empty && denies(body) {
+			err = errDenied
 		} else if problem := idProblem(id); k.once && problem != "" {
 			err = errors.New(problem)
 		} else if k.hasID && id != k.id {
@@ -71,6 +80,24 @@ func (c *Client) decode(k *call, r *chain.Result, out any) error {
 		return nil
 	}
 	return c.notPromised(k, r, field, err)
+}
+
+var errDenied = errors.New("an error, in an answer of success")
+
+// denies reports whether an answer of success holds an error all the same, as some
+// gateways send it. A record may have a field of that name, so it is for answers
+// that show nothing else.
+func denies(body []byte) bool {
+	var said struct{ Error, Errors json.RawMessage }
+	_ = json.Unmarshal(body, &said) // what is no object says nothing
+	for _, e := range [...]json.RawMessage{said.Error, said.Errors} {
+		switch string(e) {
+		case "", "null", "false", "0", `""`, "{}", "[]":
+		default:
+			return true
+		}
+	}
+	return false
 }
 
 // notPromised makes the error of a successful answer that is not what it should

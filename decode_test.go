@@ -3,6 +3,7 @@ package svc_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -210,6 +211,59 @@ func TestB41_BigNumbers(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, flavors[0].Billing.USDPriceUnit.String())
 	}
+}
+
+// Some gateways send success along with an error. An empty list, or the end of a
+// record, is not to be read into that.
+func TestErrorInAnAnswerOfSuccess(t *testing.T) {
+	calls := map[string]func(ctx context.Context, c *svc.Client) error{
+		"flavors": func(ctx context.Context, c *svc.Client) error { _, err := c.Flavors.List(ctx); return err },
+		"find": func(ctx context.Context, c *svc.Client) error {
+			_, err := c.Flavors.Find(ctx, svc.FlavorQuery{})
+			return err
+		},
+		"jobs": func(ctx context.Context, c *svc.Client) error { _, err := c.VideoJobs.List(ctx, nil); return err },
+		"all jobs": func(ctx context.Context, c *svc.Client) error {
+			for _, err := range c.ImageJobs.All(ctx, nil) {
+				return err
+			}
+			return nil
+		},
+		"endpoint": func(ctx context.Context, c *svc.Client) error { return c.InferenceServices.Delete(ctx, "svc-1") },
+		"job":      func(ctx context.Context, c *svc.Client) error { return c.VideoJobs.Delete(ctx, "job-1") },
+		"file":     func(ctx context.Context, c *svc.Client) error { return c.Files.Delete(ctx, "file-1") },
+	}
+	for body, fails := range map[string]bool{
+		`{"error":{"message":"upstream timed out"}}`:  true,
+		`{"error":"upstream timed out"}`:              true,
+		`{"Errors":["upstream timed out"],"data":{}}`: true,
+		` {"error":{"message":"upstream timed out"}}`: true,
+		"\ufeff" + `{"error":1}`:                      true,
+		`{"error":true}`:                              true,
+		`{}`:                                          false,
+		`{"error":null}`:                              false,
+		`{"error":""}`:                                false,
+		`{"error":false,"errors":[]}`:                 false,
+		`{"error":{},"message":"deleted"}`:            false,
+		`{"result":{"error":"nested"}}`:               false,
+	} {
+		for name, call := range calls {
+			err := call(t.Context(), play(t, reply{status: 200, body: body}).client())
+			if !fails {
+				require.NoError(t, err, "%s %s", name, body)
+				continue
+			}
+			require.Contains(t, errorAs[*svc.DecodeError](t, err).Error(), "an error, in an answer of success", name)
+		}
+	}
+	// What is there all the same counts.
+	const aside = `,"error":{"message":"one zone did not answer"}}`
+	flavors, err := play(t, reply{status: 200, body: `{"flavor_list":[{"flavor_id":"f"}]` + aside}).client().Flavors.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, flavors, 1)
+	s, err := answered(t, `{"service_id":"svc-1"`+aside)
+	require.NoError(t, err)
+	require.Equal(t, "svc-1", s.ServiceID)
 }
 
 // endlessly is a stream without an end.

@@ -216,7 +216,7 @@ func fuzzBody(t *testing.T, dice *wtDice, dir string, want []byte) (r io.Reader,
 		f.fails = skip + len(want)*dice.roll(256)/256
 		return f, nil, true
 	case 6:
-		f.length = max(len(all)+dice.roll(3)-1, skip) // it has grown or shrunk
+		f.length = max(len(all)+dice.roll(3)-1, skip)                        // it has grown or shrunk
 		return flakySeeker{f}, nil, f.length != len(all) && f.length != skip // one that seems empty is read
 	case 7:
 		f.fails = skip + len(want)*dice.roll(256)/256

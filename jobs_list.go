@@ -67,6 +67,9 @@ func (l *JobList) identity() (field, id string) {
 			return fmt.Sprintf("job_list[%d].%s", i, field), ""
 		}
 	}
+	if len(l.Jobs) == 0 {
+		return "", empty
+	}
 	return "", "a page of jobs"
 }
 
