@@ -138,7 +138,7 @@ func (s *Server) addEndpoint(e *endpoint, now time.Time, d time.Duration) {
 	}
 	e.paymentType = orDefault(e.paymentType, "usd")
 	e.scaleType = orDefault(e.scaleType, "manual")
-	s.endpoints = append(s.endpoints, e)
+	s.endpoints, s.living = append(s.endpoints, e), append(s.living, e)
 }
 
 func orDefault(s, absent string) string {
@@ -178,12 +178,19 @@ func (s *Server) RunningInstances() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, now := 0, time.Now()
-	for _, e := range s.endpoints {
+	for _, e := range s.alive(now) {
 		if e.billed(now) {
 			n += e.target
 		}
 	}
 	return n
+}
+
+// alive are the endpoints that are not deleted. It leaves those that are behind
+// for good, so that a server with a long history stays quick.
+func (s *Server) alive(now time.Time) []*endpoint {
+	s.living = slices.DeleteFunc(s.living, func(e *endpoint) bool { return e.deleted(now) })
+	return s.living
 }
 
 // ScriptStatus makes the next GETs of an endpoint show these statuses, one

@@ -96,8 +96,8 @@ func (s *Server) flavor(id string) *Flavor {
 // available is the stock of f that no endpoint has taken.
 func (s *Server) available(f *Flavor, now time.Time) int {
 	n := f.Stock
-	for _, e := range s.endpoints {
-		if e.flavorID == f.ID && !e.deleted(now) {
+	for _, e := range s.alive(now) {
+		if e.flavorID == f.ID {
 			n -= e.target
 		}
 	}

@@ -20,7 +20,8 @@ type Server struct {
 	mu        sync.Mutex
 	recorder  recorder
 	faults    []*queuedFault
-	endpoints []*endpoint
+	endpoints []*endpoint // all there have been
+	living    []*endpoint // those that may not be deleted yet
 	jobs      []*job
 	files     []*file
 	objects   map[string]*object // by storage key
