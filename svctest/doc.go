@@ -30,7 +30,7 @@
 // Files have signed links, which lead to a storage that is as strict about
 // signature, expiry, length and headers as object storage is.
 //
-// [Server.Fault] queues what goes wrong, by route: answers, delays, lost
+// [Server.Fault] queues what goes wrong, by route: answers, outages, delays, lost
 // connections before or after a request took effect, cut bodies. Afterwards
 // [Server.Requests], [Server.Endpoints], [Server.Files] and the like tell what
 // has happened. Ids are the same in every run: svc-1, file-1, job-1, req-1.

@@ -3,6 +3,7 @@ package svctest
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,11 +50,22 @@ type Fault struct {
 	// Times is how many requests the fault meets: zero means one, a negative
 	// value all of them.
 	Times int
+	// For is how long the fault lasts, from the moment at which it is queued, on
+	// the clock of the server. Until then it meets every request, whatever Times
+	// says. Zero: it lasts until Times is used up.
+	For time.Duration
 }
 
 // Unavailable answers the next n requests with 503.
 func Unavailable(n int) Fault {
 	return Fault{Status: http.StatusServiceUnavailable, Body: `{"code":"unavailable","message":"try again later"}`, Times: n}
+}
+
+// Outage answers every request with 503 for as long as d.
+func Outage(d time.Duration) Fault {
+	f := Unavailable(0)
+	f.For = d
+	return f
 }
 
 // RateLimited answers one request with 429 and this Retry-After, unless it is empty.
@@ -80,8 +92,11 @@ func Slow(d time.Duration) Fault { return Fault{Delay: d} }
 type queuedFault struct {
 	method, route string
 	fault         Fault
-	left          int // negative: for ever
+	left          int       // negative: for ever
+	until         time.Time // zero: as left says
 }
+
+func (q *queuedFault) over(now time.Time) bool { return !q.until.IsZero() && !now.Before(q.until) }
 
 // Fault queues faults for requests with this method ("*" for any) and route
 // (a Route constant, or [RouteAny]). Each matching request uses up one turn
@@ -96,16 +111,19 @@ func (s *Server) Fault(method, route string, faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range faults {
-		left := f.Times
-		if left == 0 {
-			left = 1
+		q := &queuedFault{method: method, route: route, fault: f, left: f.Times}
+		if q.left == 0 {
+			q.left = 1
 		}
-		s.faults = append(s.faults, &queuedFault{method, route, f, left})
+		if f.For > 0 {
+			q.left, q.until = -1, time.Now().Add(f.For)
+		}
+		s.faults = append(s.faults, q)
 	}
 }
 
 // PendingFaults counts the queued faults that no request has used up yet.
-// Those that last for ever are not counted.
+// Those that last for a time or for ever are not counted.
 func (s *Server) PendingFaults() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,6 +143,8 @@ func (s *Server) ClearFaults() {
 
 // takeFault uses up one turn of the first fault that fits. Call it locked.
 func (s *Server) takeFault(method, route string) *Fault {
+	now := time.Now()
+	s.faults = slices.DeleteFunc(s.faults, func(q *queuedFault) bool { return q.over(now) })
 	for i, q := range s.faults {
 		if !matches(q.method, method) || !matches(q.route, route) {
 			continue

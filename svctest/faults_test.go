@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"example.com/svc"
 	"example.com/svc/svctest"
 )
 
@@ -77,6 +78,45 @@ func TestFaultsMatchMethodAndRoute(t *testing.T) {
 
 		require.Panics(t, func() { srv.Fault("GET", "/v1/inference-service/{id}", svctest.Fault{}) })
 		require.Panics(t, func() { srv.Fault("PATCH", svctest.RouteEndpoint, svctest.Fault{}) })
+	})
+}
+
+func TestOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		defer srv.Close()
+		srv.Fault("GET", svctest.RouteFlavors, svctest.Outage(10*time.Minute), svctest.Fault{Status: 418})
+		srv.Fault("*", svctest.RouteAny, svctest.Fault{Status: 502, For: time.Minute, Times: 1})
+		require.Equal(t, 1, srv.PendingFaults(), "what lasts for a time does not count")
+		flavors := func() int { return send(t, srv, "GET", "/v1/inference-service/flavor", "").Status }
+		for range 3 {
+			require.Equal(t, 503, flavors())
+			require.Equal(t, 502, send(t, srv, "GET", "/v1/files", "").Status)
+		}
+		time.Sleep(time.Minute)
+		require.Equal(t, 200, send(t, srv, "GET", "/v1/files", "").Status)
+		time.Sleep(9*time.Minute - 1)
+		require.Equal(t, 503, flavors())
+		time.Sleep(1)
+		require.Equal(t, 418, flavors(), "what was queued behind it comes next")
+		require.Equal(t, 200, flavors())
+		require.Zero(t, srv.PendingFaults())
+	})
+}
+
+// A wait outlasts an outage of the service.
+func TestOutageDuringAWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory(svctest.WithDeployTime(5 * time.Minute))
+		defer srv.Close()
+		srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+		start := time.Now()
+		srv.Fault("*", svctest.RouteAny, svctest.Outage(20*time.Minute))
+		s, err := srv.Client().InferenceServices.WaitUntilAvailable(t.Context(), "svc-1", nil)
+		require.NoError(t, err)
+		require.Equal(t, svc.InferenceServiceStatusAvailable, s.Status)
+		require.GreaterOrEqual(t, time.Since(start), 20*time.Minute)
+		require.Less(t, time.Since(start), 25*time.Minute)
 	})
 }
 
