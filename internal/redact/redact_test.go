@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -41,6 +42,7 @@ func TestSecretsInEveryForm(t *testing.T) {
 		"a=" + strings.ToLower(url.QueryEscape(token)):                  "a=REDACTED",
 		"/" + url.PathEscape(token) + "/x":                              "/REDACTED/x",
 		page.String():                                                   "<p>REDACTED</p>",
+		html.EscapeString(token):                                        "REDACTED",
 		base64.StdEncoding.EncodeToString([]byte(token)):                "REDACTED",
 		base64.URLEncoding.EncodeToString([]byte(token)):                "REDACTED",
 		"x" + base64.RawURLEncoding.EncodeToString([]byte(token)) + "y": "xREDACTEDy",

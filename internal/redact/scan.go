@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"html"
 	"net/url"
 	"slices"
 	"strings"
@@ -57,6 +56,10 @@ func pass(b []byte, needles [][]byte, inputCut bool) []byte {
 	return out
 }
 
+// escapePage is html.EscapeString: with that package, its table of all named
+// characters would be part of every program.
+var escapePage = strings.NewReplacer("&", "&amp;", "'", "&#39;", "<", "&lt;", ">", "&gt;", `"`, "&#34;")
+
 // forms returns the spellings in which secrets may turn up, longest first.
 func forms(all []string) [][]byte {
 	var list []string
@@ -65,7 +68,7 @@ func forms(all []string) [][]byte {
 			continue
 		}
 		query, path := url.QueryEscape(s), url.PathEscape(s)
-		page := html.EscapeString(s)
+		page := escapePage.Replace(s)
 		list = append(list, s, query, path, lowerHex(query), lowerHex(path),
 			page, strings.ReplaceAll(page, "+", "&#43;"), // as html/template does
 			base64.RawStdEncoding.EncodeToString([]byte(s)),
