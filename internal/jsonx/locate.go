@@ -1,7 +1,6 @@
 package jsonx
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -10,100 +9,103 @@ import (
 	"strings"
 )
 
+// maxAround is how much may have to stand around a value that is tried: no type
+// of use comes near it, and a hostile answer does not get far with long keys.
+const maxAround = 8 << 10
+
 // Locate finds out why json.Unmarshal(data, dst) failed: the path of the first
 // value that does not fit, such as "flavor_list[3].available_num", and the error
-// of decoding that value alone. The path is empty if the value as a whole is at
-// fault, or if data is not JSON; both results are empty if there is no fault.
-// It goes by the type of dst and leaves dst as it is.
+// of decoding that value alone. The path has the keys as they are in data. It is
+// empty if the value as a whole is at fault, or if data is not JSON; both results
+// are empty if there is no fault. It goes by the type of dst and leaves dst as it
+// is.
+//
+// Which key belongs to which field is for encoding/json to say: each value is
+// tried at its place, but without its neighbours, as in
+// {"flavor_list":[{"available_num":"two"}]}.
 func Locate(data []byte, dst any) (path string, err error) {
-	var whole json.RawMessage
-	if err := json.Unmarshal(data, &whole); err != nil {
-		return "", err // not JSON
-	}
 	t := reflect.TypeOf(dst)
 	if t == nil || t.Kind() != reflect.Pointer {
 		return "", &json.InvalidUnmarshalError{Type: t}
 	}
-	return locate(child{data: whole, typ: t.Elem()})
-}
-
-// locate returns the path below c.
-func locate(c child) (string, error) {
-	err := json.Unmarshal(c.data, reflect.New(c.typ).Interface())
-	if err == nil || c.leaf {
+	l := locator{typ: t.Elem()}
+	if err = l.try("", data, ""); err == nil || !json.Valid(data) {
 		return "", err
 	}
-	for part := range c.children() {
-		if path, err := locate(part); err != nil {
-			return join(part.name, path), err
-		}
-	}
-	return "", err // no piece is to blame
+	return l.below("", data, "", err)
 }
 
-// child is a piece of a value, with the name it has in a path.
-type child struct {
-	name string
-	data json.RawMessage
-	typ  reflect.Type
-	leaf bool // has no pieces
+type locator struct {
+	typ reflect.Type
+	buf []byte
 }
 
-// children yields the pieces of the value that go into the pieces of its type.
-// For a type with its own UnmarshalJSON it is a guess, which does little harm: a
-// piece only counts if it cannot be decoded.
-func (c child) children() iter.Seq[child] {
-	t := c.typ
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
+// try decodes a value between what has to stand around it. The error is that of
+// the value alone.
+func (l *locator) try(before string, value []byte, after string) error {
+	l.buf = append(append(append(l.buf[:0], before...), value...), after...)
+	err := json.Unmarshal(l.buf, reflect.New(l.typ).Interface())
+	if e, ok := err.(*json.UnmarshalTypeError); ok && before != "" { //nolint:errorlint // what another error wraps is its own business
+		alone := *e
+		alone.Struct, alone.Field, alone.Offset = "", "", e.Offset-int64(len(before))
+		return &alone
 	}
-	return func(yield func(child) bool) {
-		switch t.Kind() {
-		case reflect.Struct:
-			fields := fieldsOf(t)
-			eachMember(c.data, func(key string, value json.RawMessage) bool {
-				f, ok := fields.find(key)
-				return !ok || yield(f.child(value))
-			})
-		case reflect.Map:
-			eachMember(c.data, func(key string, value json.RawMessage) bool {
-				return yield(child{name: mapKey(key), data: value, typ: t.Elem()})
-			})
-		case reflect.Slice, reflect.Array:
-			eachElement(c.data, func(i int, value json.RawMessage) bool {
-				return yield(child{name: "[" + strconv.Itoa(i) + "]", data: value, typ: t.Elem()})
-			})
-		}
-	}
+	return err
 }
 
-func eachMember(data []byte, yield func(key string, value json.RawMessage) bool) {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	if token, err := dec.Token(); err != nil || token != json.Delim('{') {
-		return
+// below returns the path from the value, which failed with err, to the first of
+// its parts that fails, and the error of that part.
+func (l *locator) below(before string, value []byte, after string, err error) (string, error) {
+	open, end := "[", "]"
+	switch value[skipSpace(value, 0)] {
+	case '[':
+	case '{':
+		open, end = "{", "}"
+	default:
+		return "", err
 	}
-	for dec.More() {
-		token, err := dec.Token()
-		if err != nil {
-			return
-		}
-		key, _ := token.(string)
-		var value json.RawMessage
-		if dec.Decode(&value) != nil || !yield(key, value) {
-			return
-		}
+	before, after = before+open, end+after
+	if len(before)+len(after) > maxAround {
+		return "", err
 	}
+	i := 0
+	for key, part := range parts(value) {
+		start := before
+		if key != nil {
+			start += string(key) + ":"
+		}
+		if failed := l.try(start, part, after); failed != nil {
+			if l.try(start, []byte("null"), after) != nil {
+				break // that would do for any type: it is the object or array that does not fit
+			}
+			path, err := l.below(start, part, after, failed)
+			return join(name(key, i), path), err
+		}
+		i++
+	}
+	return "", err // no part is to blame
 }
 
-func eachElement(data []byte, yield func(i int, value json.RawMessage) bool) {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	if token, err := dec.Token(); err != nil || token != json.Delim('[') {
-		return
-	}
-	for i := 0; dec.More(); i++ {
-		var value json.RawMessage
-		if dec.Decode(&value) != nil || !yield(i, value) {
-			return
+// parts yields the elements of an array, without keys, or the members of an
+// object, of valid JSON.
+func parts(data []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
+		i := skipSpace(data, 0)
+		object := data[i] == '{'
+		for i = skipSpace(data, i+1); data[i] != '}' && data[i] != ']'; i = skipSpace(data, i) {
+			if data[i] == ',' {
+				i = skipSpace(data, i+1)
+			}
+			var key []byte
+			if object {
+				end := skipValue(data, i)
+				key, i = data[i:end], skipSpace(data, skipSpace(data, end)+1) // past the colon
+			}
+			end := skipValue(data, i)
+			if !yield(key, data[i:end]) {
+				return
+			}
+			i = end
 		}
 	}
 }
@@ -116,18 +118,24 @@ func join(name, rest string) string {
 	return name + "." + rest
 }
 
-// mapKey quotes a key that would not read as part of a path.
-func mapKey(key string) string {
+// name is what a part is called in a path: a key is quoted if it would not read
+// well there.
+func name(key []byte, index int) string {
+	if key == nil {
+		return "[" + strconv.Itoa(index) + "]"
+	}
+	var text string
+	_ = json.Unmarshal(key, &text)
 	const shown = 64
-	plain := key != "" && len(key) <= shown
-	for _, c := range key {
+	plain := text != "" && len(text) <= shown
+	for _, c := range text {
 		plain = plain && (c == '_' || c == '-' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z')
 	}
 	if plain {
-		return key
+		return text
 	}
-	if len(key) > shown {
-		key = key[:shown] + "…"
+	if len(text) > shown {
+		text = text[:shown] + "…"
 	}
-	return fmt.Sprintf("[%q]", key)
+	return fmt.Sprintf("[%q]", text)
 }

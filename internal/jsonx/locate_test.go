@@ -84,7 +84,7 @@ func TestLocate(t *testing.T) {
 	for data, want := range map[string]string{
 		`{"flavor_list":[{},{},{},{"available_num":"two"}]}`:        "flavor_list[3].available_num",
 		`{"flavor_list":[{"flavor_id":1}]}`:                         "flavor_list[0].flavor_id",
-		`{"flavor_list":[{"FLAVOR_ID":1}]}`:                         "flavor_list[0].flavor_id",
+		`{"flavor_list":[{"FLAVOR_ID":1}]}`:                         "flavor_list[0].FLAVOR_ID",
 		`{"flavor_list":[null,{"meta_info":{"cuda":{}}}]}`:          "flavor_list[1].meta_info.cuda",
 		`{"flavor_list":[{"meta_info":{"next":{"next":[]}}}]}`:      "flavor_list[0].meta_info.next.next",
 		`{"flavor_list":[{"meta_info":[]}]}`:                        "flavor_list[0].meta_info",
@@ -98,15 +98,17 @@ func TestLocate(t *testing.T) {
 		`{"flavor_list":[{"quoted":"1","quoted_ptr":"x"}]}`:         "flavor_list[0].quoted_ptr",
 		`{"flavor_list":[{"not_quoted":[1,"x"]}]}`:                  "flavor_list[0].not_quoted[1]",
 		`{"flavor_list":[{"when":"soon"}]}`:                         "flavor_list[0].when",
-		`{"flavor_list":[{"plain":"x"}]}`:                           "flavor_list[0].Plain",
+		`{"flavor_list":[{"plain":"x"}]}`:                           "flavor_list[0].plain",
 		`{"flavor_list":[{"-":"x"}]}`:                               "flavor_list[0].-",
 		`{"flavor_list":[{"created":"x"}]}`:                         "flavor_list[0].created",
 		`{"flavor_list":[{"size":256}]}`:                            "flavor_list[0].size",
 		`{"flavor_list":[{"named":{"n":"x"}}]}`:                     "flavor_list[0].named.n",
 		`{"flavor_list":[{"outer":300}]}`:                           "flavor_list[0].outer",
-		`{"flavor_list":[{"hidden":"x","Skipped":"x","plain":""}]}`: "flavor_list[0].Plain",
+		`{"flavor_list":[{"hidden":"x","Skipped":"x","plain":""}]}`: "flavor_list[0].plain",
 		`{"flavor_list":[{"flavor_id":1,"flavor_id":"ok"}]}`:        "flavor_list[0].flavor_id",
 		`{"flavor_list":{}}`:                                        "flavor_list",
+		`{"flavor_list":{"a":1}}`:                                   "flavor_list",
+		` { "flavor_list" : [ {} , { "flavor_id" : 1 } ] } `:        "flavor_list[1].flavor_id",
 		`{"outputs":[{},{"cuda":1}]}`:                               "outputs[1].cuda",
 		`{"outputs":{"cuda":1}}`:                                    "outputs",
 		`[]`:                                                        "",
@@ -135,6 +137,12 @@ func TestLocateGivesTheLeafError(t *testing.T) {
 	path, err = jsonx.Locate([]byte(`{"a":{"b":[true]}}`), new(map[string]map[string][]*int))
 	require.ErrorAs(t, err, &typeErr)
 	require.Equal(t, "a.b[0]", path)
+
+	path, err = jsonx.Locate([]byte(`{"flavor_list":[{},{"flavor_id": {}}]}`), new(flavorList))
+	require.EqualError(t, err, "json: cannot unmarshal object into Go value of type string", "it does not repeat the path")
+	require.ErrorAs(t, err, &typeErr)
+	require.EqualValues(t, 1, typeErr.Offset, "within the value")
+	require.Equal(t, "flavor_list[1].flavor_id", path)
 }
 
 func TestLocateWithoutAFault(t *testing.T) {
@@ -205,6 +213,14 @@ func TestLocateInRecursiveTypes(t *testing.T) {
 	path, err := jsonx.Locate([]byte(strings.Repeat(`{"list":[`, depth)+`{"leaf":""}`+strings.Repeat(`]}`, depth)), new(Loop))
 	require.Error(t, err)
 	require.Equal(t, strings.Repeat("list[0].", depth)+"leaf", path)
+}
+
+// Long keys around many values must not multiply the work.
+func TestLocateGivesUpAmongLongKeys(t *testing.T) {
+	long := strings.Repeat("k", 1<<20)
+	path, err := jsonx.Locate([]byte(`{"`+long+`":[`+strings.Repeat("0,", 1<<16)+`"x"]}`), new(map[string][]int))
+	require.Error(t, err)
+	require.Equal(t, `["`+long[:64]+`…"]`, path)
 }
 
 func FuzzLocate(f *testing.F) {
