@@ -37,19 +37,21 @@ func pass(b []byte, needles [][]byte, inputCut bool) []byte {
 	if len(spans) == 0 {
 		return nil
 	}
-	slices.SortFunc(spans, func(x, y span) int { return x.start - y.start })
-	out := make([]byte, 0, len(b))
-	pos := 0
-	for i := 0; i < len(spans); {
-		s := spans[i]
-		for i++; i < len(spans) && spans[i].start <= s.end; i++ {
-			s.end = max(s.end, spans[i].end)
+	covered := make([]bool, len(b)) // spans come in no order, and overlap
+	for _, s := range spans {
+		for i := s.start; i < s.end; i++ {
+			covered[i] = true
 		}
-		out = append(out, b[pos:s.start]...)
-		out = append(out, Mark...)
-		pos = s.end
 	}
-	out = append(out, b[pos:]...)
+	out := make([]byte, 0, len(b))
+	for i, c := range b {
+		switch {
+		case !covered[i]:
+			out = append(out, c)
+		case i == 0 || !covered[i-1]:
+			out = append(out, Mark...)
+		}
+	}
 	if bytes.Equal(out, b) {
 		return nil
 	}
