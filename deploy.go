@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"example.com/svc/internal/cause"
 	"example.com/svc/internal/poll"
 )
 
@@ -100,7 +101,7 @@ func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInference
 	k.linger = createLinger
 	s, err := do[InferenceService](ctx, c.client, k, o.CreateOptions)
 	d := deployment{client: c, record: s}
-	if unknown := new(OutcomeUnknownError); errors.As(err, &unknown) && unknown.created() {
+	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.created() {
 		s, err = &InferenceService{ServiceID: unknown.ID}, nil // the wait reads the rest
 	}
 	if err != nil {
@@ -176,11 +177,11 @@ func (d *deployment) cleanUp(ctx context.Context) (gone bool, err error) {
 		case ctx.Err() == nil || err == nil:
 			err = last // the end of the time says less than what came before it
 		}
-		if errors.Is(last, ErrUnauthorized) || errors.Is(last, ErrForbidden) || errors.As(last, new(*ValidationError)) {
+		if errors.Is(last, ErrUnauthorized) || errors.Is(last, ErrForbidden) || cause.Has[*ValidationError](last) {
 			return false, err
 		}
 		var asked time.Duration
-		if answer := new(Error); errors.As(last, &answer) {
+		if answer, ok := errors.AsType[*Error](last); ok {
 			asked = answer.RetryAfter
 		}
 		if next, another := pace.Next(asked); !another || pace.Sleep(next) != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"example.com/svc/internal/cause"
 	"example.com/svc/internal/chain"
 	"example.com/svc/internal/transfer"
 )
@@ -76,7 +77,7 @@ func (e *DownloadError) Is(target error) bool {
 	case ErrLinkExpired:
 		return linkExpired(e.Err)
 	case ErrTruncated:
-		return errors.As(e.Err, new(*transfer.CutError))
+		return cause.Has[*transfer.CutError](e.Err)
 	}
 	return false
 }
@@ -206,14 +207,14 @@ func (d *download) intoFile(ctx context.Context, path string, p problems) (int64
 func (d *download) run(ctx context.Context) (int64, error) {
 	g := &d.get
 	r, err := g.Run(ctx)
-	var write *transfer.WriteError
-	var renew *transfer.RenewError
+	write, isWrite := errors.AsType[*transfer.WriteError](err)
+	renew, isRenew := errors.AsType[*transfer.RenewError](err)
 	switch {
 	case r == nil && err == nil:
 		return g.Received, nil
-	case errors.As(err, &write):
+	case isWrite:
 		err = write.Err
-	case errors.As(err, &renew):
+	case isRenew:
 		err = fmt.Errorf("asking for a link: %w", renew.Err)
 	case r != nil && err != nil: // success, but not with the contents
 		err = fmt.Errorf("%w: %s", err, d.client.newError(&call{method: http.MethodGet, route: linkRoute}, r).detail())
@@ -285,7 +286,7 @@ func linkHeader(p *problems, header http.Header, refused ...string) http.Header 
 // success.
 func (c *Client) linkVerdict(method string, link *transfer.Link, r *chain.Result) error {
 	err := c.verdict(&call{method: method, route: linkRoute}, r)
-	if e := new(Error); errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		// Secrets that became readable only when the body was decoded.
 		e.Code, e.Message, e.RequestID = link.Redact.String(e.Code), link.Redact.String(e.Message), link.Redact.String(e.RequestID)
 	}
@@ -295,7 +296,7 @@ func (c *Client) linkVerdict(method string, link *transfer.Link, r *chain.Result
 // linkExpired reports whether an error is storage's answer that a link has
 // expired.
 func linkExpired(err error) bool {
-	var e *Error
-	return errors.As(err, &e) && strings.HasPrefix(e.Route, linkRoute) &&
+	e, ok := errors.AsType[*Error](err)
+	return ok && strings.HasPrefix(e.Route, linkRoute) &&
 		transfer.Expired(&chain.Result{StatusCode: e.StatusCode, Header: e.Header, Body: e.Body})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"example.com/svc/internal/cause"
 	"example.com/svc/internal/chain"
 	"example.com/svc/internal/errbody"
 )
@@ -174,7 +175,7 @@ func (e *TransportError) Unwrap() []error {
 
 // Is reports ErrTimeout for an attempt that took too long.
 func (e *TransportError) Is(target error) bool {
-	return target == ErrTimeout && errors.As(e.Err, new(*chain.TimeoutError))
+	return target == ErrTimeout && cause.Has[*chain.TimeoutError](e.Err)
 }
 
 // OutcomeUnknownError says that a call that must not be repeated blindly was

@@ -149,8 +149,8 @@ func (e *UploadError) Is(target error) bool {
 	case ErrLinkExpired:
 		return linkExpired(e.Err)
 	case ErrTruncated:
-		var size *transfer.SizeError
-		return errors.As(e.Err, &size) && size.Short()
+		size, ok := errors.AsType[*transfer.SizeError](e.Err)
+		return ok && size.Short()
 	}
 	return false
 }
@@ -191,7 +191,7 @@ func (c *FileClient) Upload(ctx context.Context, req UploadRequest) (*UploadResu
 	if err != nil {
 		e := failed(UploadStageRegister, err)
 		known := false
-		if unknown := new(OutcomeUnknownError); errors.As(err, &unknown) {
+		if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok {
 			e.FileID, known = unknown.ID, unknown.created()
 		}
 		return nil, c.cleanUp(ctx, e, req.DeleteOnFailure && known)
@@ -275,7 +275,7 @@ func (c *FileClient) PutFile(ctx context.Context, id string, body io.Reader, opt
 		return nil, &UploadError{Stage: UploadStageLink, FileID: id, Err: err}
 	}
 	result, err := c.Put(ctx, link, body, &o)
-	if failed := new(UploadError); errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*UploadError](err); ok {
 		failed.FileID = id
 	}
 	if result != nil {

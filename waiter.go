@@ -156,8 +156,8 @@ func (w *waiter[T]) failed(err error) error {
 
 // askedDelay is the delay that the service asked for, as far as it is heeded.
 func (w *waiter[T]) askedDelay(err error) time.Duration {
-	var e *Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
 		return 0
 	}
 	return min(e.RetryAfter, max(w.opts.MaxInterval, w.longest))
@@ -165,17 +165,15 @@ func (w *waiter[T]) askedDelay(err error) time.Duration {
 
 // passing reports whether an error of a look may pass by itself.
 func (w *waiter[T]) passing(err error) bool {
-	var answer *Error
-	var lost *TransportError
-	switch {
-	case errors.As(err, &answer):
+	if answer, ok := errors.AsType[*Error](err); ok {
 		s := answer.StatusCode
 		return chain.Transient(s) || s == 408 || s == 425 || s >= 520 ||
 			errors.Is(err, ErrNotFound) && time.Since(w.start) < w.opts.NotFoundGrace
-	case errors.As(err, &lost):
+	}
+	if lost, ok := errors.AsType[*TransportError](err); ok {
 		return lost.Attempts > 0 && !chain.Hopeless(lost.Err)
-	case errors.As(err, new(*DecodeError)):
-		// A proxy's page for a moment, but not for ever.
+	}
+	if cause.Has[*DecodeError](err) { // a proxy's page for a moment, but not for ever
 		w.junk++
 		return w.junk <= maxJunk
 	}

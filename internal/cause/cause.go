@@ -1,5 +1,6 @@
-// Package cause says why a context ended, so that both questions of it can be
-// answered: which kind of end it was, and the cause that its owner gave.
+// Package cause says why something ended: a context, so that both questions of it
+// can be answered, which kind of end it was and the cause that its owner gave; and
+// anything else, by what is in the tree of its error.
 package cause
 
 import "context"

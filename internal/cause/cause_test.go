@@ -3,6 +3,9 @@ package cause_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,4 +87,24 @@ func TestOfACauseThatCannotBeCompared(t *testing.T) {
 	err := cause.Of(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorAs(t, err, new(slow))
+}
+
+func TestTree(t *testing.T) {
+	inner, other := &os.PathError{Err: io.EOF}, errors.New("other")
+	err := fmt.Errorf("outer: %w", errors.Join(inner, other))
+	var seen []error
+	for e := range cause.Tree(err) {
+		seen = append(seen, e)
+	}
+	require.Equal(t, []error{err, errors.Unwrap(err), inner, io.EOF, other}, seen)
+	for e := range cause.Tree(err) {
+		if e == inner {
+			break
+		}
+	}
+	require.True(t, cause.Has[*os.PathError](err))
+	require.False(t, cause.Has[*os.SyscallError](err))
+	for range cause.Tree(nil) {
+		t.Fatal("there is nothing in it")
+	}
 }

@@ -51,7 +51,7 @@ func (c *Chain) RoundTrip(shell *http.Request) (*http.Response, error) {
 	resp, err := c.exchange(x, shell, header, &gate)
 	if err != nil {
 		x.last = err
-		x.local = x.call.Source != nil && errors.As(err, new(*LocalError)) // its source failed
+		x.local = x.call.Source != nil && cause.Has[*LocalError](err) // its source failed
 		x.Acted = x.Acted || x.Broken != 0 || !x.unsent(err, &gate)
 	} else {
 		x.Acted = x.Acted || x.StatusCode >= 500 && x.StatusCode != http.StatusNotImplemented && x.StatusCode != http.StatusHTTPVersionNotSupported
@@ -225,8 +225,7 @@ func reason(ctx context.Context, x *exchange, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		return wrapped.Err
 	}
 	return err

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"example.com/svc/internal/cause"
 )
 
 // Errors that an attempt ends with beside those of the network.
@@ -54,7 +56,7 @@ func (e *interrupted) Error() string {
 }
 
 func (e *interrupted) Unwrap() []error {
-	if e.before == nil || errors.As(e.before, new(*TimeoutError)) { // the call ended for another reason than time
+	if e.before == nil || cause.Has[*TimeoutError](e.before) { // the call ended for another reason than time
 		return []error{e.cause}
 	}
 	return []error{e.cause, e.before}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"example.com/svc/internal/cause"
 )
 
 // Policy says how often and how long apart a call is tried.
@@ -86,7 +88,7 @@ func (c *Chain) schedule(x *exchange) bool {
 		return false
 	}
 	cost := retryCost
-	if errors.As(x.last, new(*TimeoutError)) {
+	if cause.Has[*TimeoutError](x.last) {
 		cost = timeoutCost
 	}
 	if !c.budget.take(cost) {
@@ -167,34 +169,39 @@ func retryAfter(h http.Header) time.Duration {
 // unsent reports whether an error certainly came before any byte of the request
 // went out.
 func unsent(err error) bool {
-	var op *net.OpError
-	if errors.As(err, &op) && (op.Op == "dial" || op.Op == "socks connect" || op.Op == "proxyconnect") {
+	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "dial" || op.Op == "socks connect" || op.Op == "proxyconnect") {
 		return true
 	}
-	return errors.As(err, new(*net.DNSError)) || mistrusted(err)
+	return cause.Has[*net.DNSError](err) || mistrusted(err)
 }
 
 // mistrusted reports whether a TLS handshake failed over who the other end is.
 func mistrusted(err error) bool {
-	return errors.As(err, new(*tls.CertificateVerificationError)) ||
-		errors.As(err, new(x509.UnknownAuthorityError)) ||
-		errors.As(err, new(x509.HostnameError)) ||
-		errors.As(err, new(x509.CertificateInvalidError)) ||
-		errors.Is(err, http.ErrSchemeMismatch)
+	for e := range cause.Tree(err) {
+		switch e.(type) { //nolint:errorlint // Tree unwraps
+		case *tls.CertificateVerificationError, x509.UnknownAuthorityError, x509.HostnameError, x509.CertificateInvalidError:
+			return true
+		}
+	}
+	return errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // Hopeless reports whether an error would come back however often the request
 // is tried: what the two ends are does not fit together.
 func Hopeless(err error) bool {
-	return mistrusted(err) || errors.Is(err, ErrTooLarge) ||
-		errors.As(err, new(tls.RecordHeaderError)) || turnedAway(err)
+	for e := range cause.Tree(err) {
+		if _, ok := e.(tls.RecordHeaderError); ok { //nolint:errorlint // Tree unwraps
+			return true
+		}
+	}
+	return mistrusted(err) || turnedAway(err) || errors.Is(err, ErrTooLarge)
 }
 
 // turnedAway reports whether the other end refused a TLS handshake. The type of
 // an alert is not exported.
 func turnedAway(err error) bool {
-	var op *net.OpError
-	if !errors.As(err, &op) || op.Op != "remote error" {
+	op, ok := errors.AsType[*net.OpError](err)
+	if !ok || op.Op != "remote error" {
 		return false
 	}
 	switch op.Err.Error() {

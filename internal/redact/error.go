@@ -8,26 +8,28 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"example.com/svc/internal/cause"
 )
 
 const maxErrorText = 4 << 10
 
 // Error returns err itself if no text in its tree holds anything to redact, and
-// otherwise an error with redacted text of at most 4 KiB. errors.Is and
-// errors.As on the result see the whole tree of err, except that errors.As gives
-// no error whose text would show a secret: of a [*url.Error] it gives a redacted
-// copy, others it passes over. Nothing unwraps to err.
+// otherwise an error with redacted text of at most 4 KiB. errors.Is on the result
+// sees the whole tree of err. It unwraps to those parts of the tree whose texts
+// show no secret: of a [*url.Error] to a redacted copy, others that would show one
+// are passed over.
 func (r *Redactor) Error(err error) error {
 	if err == nil || len(err.Error()) <= maxErrorText && !r.leaks(err) {
 		return err
 	}
+	parts := r.parts(err)
 	e := &safeError{
-		text: r.errorText(err),
-		is:   func(target error) bool { return errors.Is(err, target) },
-		as:   func(target any) bool { return r.as(err, target) },
+		text:  r.errorText(err),
+		is:    func(target error) bool { return errors.Is(err, target) },
+		parts: func() []error { return parts },
 	}
-	var netErr net.Error
-	if errors.As(err, &netErr) {
+	if netErr, ok := errors.AsType[net.Error](err); ok {
 		return &safeNetError{e, netErr.Timeout()}
 	}
 	return e
@@ -36,14 +38,14 @@ func (r *Redactor) Error(err error) error {
 // safeError keeps the original error inside functions, where no formatting by
 // reflection finds it.
 type safeError struct {
-	text string
-	is   func(target error) bool
-	as   func(target any) bool
+	text  string
+	is    func(target error) bool
+	parts func() []error
 }
 
 func (e *safeError) Error() string                { return e.text }
 func (e *safeError) Is(target error) bool         { return e.is(target) }
-func (e *safeError) As(target any) bool           { return e.as(target) }
+func (e *safeError) Unwrap() []error              { return e.parts() }
 func (e *safeError) MarshalText() ([]byte, error) { return []byte(e.text), nil }
 
 // Format prints the text under every verb.
@@ -64,7 +66,7 @@ func (e *safeNetError) Temporary() bool { return e.timeout }
 
 // leaks reports whether any text in err's tree has something to redact.
 func (r *Redactor) leaks(err error) bool {
-	for e := range tree(err) {
+	for e := range cause.Tree(err) {
 		if u, ok := e.(*url.Error); ok && r.safeURL(u.URL) != u.URL {
 			return true
 		}
@@ -79,7 +81,7 @@ func (r *Redactor) leaks(err error) bool {
 // then by what they look like.
 func (r *Redactor) errorText(err error) string {
 	text := err.Error()
-	for e := range tree(err) {
+	for e := range cause.Tree(err) {
 		if u, ok := e.(*url.Error); ok {
 			if safe := r.safeURL(u.URL); safe != u.URL {
 				text = strings.ReplaceAll(text, strconv.Quote(u.URL), strconv.Quote(safe))
@@ -96,62 +98,28 @@ func (r *Redactor) errorText(err error) string {
 
 func (r *Redactor) safeURL(link string) string { return r.String(URL(link)) }
 
-// as is errors.As without what must not be handed out.
-func (r *Redactor) as(err error, target any) bool {
-	for {
-		if !r.leaks(err) {
-			return errors.As(err, target)
-		}
-		if u, ok := err.(*url.Error); ok {
-			safe := &url.Error{Op: r.String(u.Op), URL: r.safeURL(u.URL), Err: r.Error(u.Err)}
-			if p, ok := target.(**url.Error); ok {
-				*p = safe
-				return true
-			}
-		}
-		switch e := err.(type) {
-		case interface{ Unwrap() error }:
-			if err = e.Unwrap(); err == nil {
-				return false
-			}
-		case interface{ Unwrap() []error }:
-			for _, err := range e.Unwrap() {
-				if err != nil && r.as(err, target) {
-					return true
-				}
-			}
-			return false
-		default:
-			return false
-		}
+// parts are the parts of err's tree that may be handed out, as large as possible.
+func (r *Redactor) parts(err error) []error {
+	if !r.leaks(err) {
+		return []error{err}
 	}
-}
-
-// tree yields err and everything it wraps, as errors.Is visits it.
-func tree(err error) func(yield func(error) bool) {
-	return func(yield func(error) bool) { walk(err, yield) }
-}
-
-func walk(err error, yield func(error) bool) bool {
-	for err != nil {
-		if !yield(err) {
-			return false
+	switch e := err.(type) {
+	case *url.Error:
+		return []error{&url.Error{Op: r.String(e.Op), URL: r.safeURL(e.URL), Err: r.Error(e.Err)}}
+	case interface{ Unwrap() error }:
+		if err := e.Unwrap(); err != nil {
+			return r.parts(err)
 		}
-		switch e := err.(type) {
-		case interface{ Unwrap() error }:
-			err = e.Unwrap()
-		case interface{ Unwrap() []error }:
-			for _, err := range e.Unwrap() {
-				if !walk(err, yield) {
-					return false
-				}
+	case interface{ Unwrap() []error }:
+		var all []error
+		for _, err := range e.Unwrap() {
+			if err != nil {
+				all = append(all, r.parts(err)...)
 			}
-			return true
-		default:
-			return true
 		}
+		return all
 	}
-	return true
+	return nil
 }
 
 // Header returns h with redacted values; those of headers that exist to carry a

@@ -102,11 +102,11 @@ func (g *Get) Run(ctx context.Context) (r *chain.Result, err error) {
 			return nil, g.done()
 		case err == nil:
 			continue
-		case errors.As(err, new(*WriteError)):
+		case cause.Has[*WriteError](err):
 			return nil, err
 		case ctx.Err() != nil:
 			return nil, cause.Of(ctx)
-		case !errors.As(err, new(*CutError)):
+		case !cause.Has[*CutError](err):
 			return g.Link.clean(r), err
 		case g.Received > 0 && g.validator() == "":
 			if g.Restart == nil {
