@@ -128,7 +128,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body, out any, opt
 	switch k.method {
 	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions:
 	default:
-		k.once = true
+		k.unknown = (*Client).unknown
 	}
 	r, err := c.send(ctx, &k, opts)
 	if err != nil || out == nil {
@@ -148,10 +148,13 @@ type call struct {
 	body   any
 	err    error // what is wrong with the request
 
-	once   bool   // a create: never repeated when it may have taken effect
-	name   string // of what is created
-	public bool   // needs no token and sends none
-	linger time.Duration
+	// unknown makes a create of the call: it is never repeated when it may have
+	// taken effect, and this is the error then. A function, so that a program that
+	// creates nothing need not have it in it.
+	unknown func(*Client, call, *chain.Result, error) error
+	name    string // of what is created
+	public  bool   // needs no token and sends none
+	linger  time.Duration
 }
 
 func get(route string) call { return call{method: http.MethodGet, route: route} }
@@ -167,7 +170,7 @@ func putID(route, id string, b any) call {
 
 // create is a POST that makes a record of the given name.
 func create(route, name string, body any) call {
-	return call{method: http.MethodPost, route: route, body: body, once: true, name: name}
+	return call{method: http.MethodPost, route: route, body: body, unknown: (*Client).unknown, name: name}
 }
 
 // checked is the call unless something is wrong with the request.
@@ -243,7 +246,7 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*chai
 	}
 	r := c.chain.Do(ctx, &chain.Call{
 		Method: k.method, Route: k.route, URL: u, Header: header, Auth: !k.public,
-		Once: k.once, Body: body, MaxAttempts: req.attempts, Linger: k.linger,
+		Once: k.unknown != nil, Body: body, MaxAttempts: req.attempts, Linger: k.linger,
 	})
 	if req.response != nil {
 		*req.response = Response{
@@ -296,8 +299,8 @@ func (c *Client) verdict(k *call, r *chain.Result) error {
 		// A redirect after a create can mean "done, look there", and what is no
 		// status at all means nothing. 307 and 308 ask for the same again.
 		odd := e.StatusCode < 400 && e.StatusCode != http.StatusTemporaryRedirect && e.StatusCode != http.StatusPermanentRedirect
-		if k.once && (r.Acted || odd) {
-			return c.unknown(k, r, e)
+		if k.unknown != nil && (r.Acted || odd) {
+			return k.unknown(c, *k, r, e)
 		}
 		if k.method == http.MethodDelete && r.Acted && errors.Is(e, ErrNotFound) {
 			return nil // an attempt before this one did it, and its answer was lost
@@ -308,18 +311,18 @@ func (c *Client) verdict(k *call, r *chain.Result) error {
 	if r.StatusCode != 0 {
 		e.Last = c.newError(k, r)
 	}
-	if k.once && r.Acted {
-		return c.unknown(k, r, e)
+	if k.unknown != nil && r.Acted {
+		return k.unknown(c, *k, r, e)
 	}
 	return e
 }
 
 // unknown says that a create may or may not have taken effect.
-func (c *Client) unknown(k *call, r *chain.Result, cause error) error {
+func (c *Client) unknown(k call, r *chain.Result, cause error) error {
 	body, _ := c.chain.Redactor().Cut(r.Body, maxKept, r.Cut)
 	status := max(r.StatusCode, r.Broken)
 	return &OutcomeUnknownError{
-		Method: k.method, Route: k.route, Name: k.name, ID: c.salvageID(k, status, r.Body),
+		Method: k.method, Route: k.route, Name: k.name, ID: c.salvageID(k.route, status, r.Body),
 		RequestID:  errbody.RequestID(r.Header, c.chain.Redactor().String),
 		StatusCode: status, Body: body, Err: cause,
 	}
@@ -327,9 +330,9 @@ func (c *Client) unknown(k *call, r *chain.Result, cause error) error {
 
 // salvageID finds the id of what a create made, unless it holds a secret. A field
 // that is just called id may be that of an error, if the answer is one.
-func (c *Client) salvageID(k *call, status int, answer []byte) string {
-	id := salvageID(k.route, answer)
-	if c.chain.Redactor().String(id) != id || idField[k.route] == "id" && (status < 200 || status > 299) {
+func (c *Client) salvageID(route string, status int, answer []byte) string {
+	id := salvageID(route, answer)
+	if c.chain.Redactor().String(id) != id || idField[route] == "id" && (status < 200 || status > 299) {
 		return ""
 	}
 	return id

@@ -70,7 +70,7 @@ func (c *Client) decode(k *call, r *chain.Result, out any) error {
 			err = errors.New("missing from the answer")
 		} else if id == empty && denies(body) {
 			err = errDenied
-		} else if problem := idProblem(id); k.once && problem != "" {
+		} else if problem := idProblem(id); k.unknown != nil && problem != "" {
 			err = errors.New(problem)
 		} else if k.hasID && id != k.id {
 			err = errors.New("the answer is about another record than was asked for")
@@ -111,8 +111,8 @@ func (c *Client) notPromised(k *call, r *chain.Result, field string, err error) 
 		RequestID: errbody.RequestID(r.Header, red.String), Field: red.String(field),
 		Excerpt: errbody.ExcerptScrubbed(contentType, bounded, red.String), Err: red.Error(err),
 	}
-	if k.once {
-		return c.unknown(k, r, e)
+	if k.unknown != nil {
+		return k.unknown(c, *k, r, e)
 	}
 	return e
 }
