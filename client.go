@@ -3,6 +3,7 @@ package svc
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -121,9 +122,12 @@ func (c *Client) String() string { return "svc client of " + c.base.String() }
 // OPTIONS as repeatable, and any other method only while the request certainly
 // did not take effect: after that the error is an [OutcomeUnknownError].
 func (c *Client) Do(ctx context.Context, method, path string, body, out any, opts ...RequestOption) error {
-	k := call{method: strings.ToUpper(method), route: path, body: body, raw: true}
+	k := call{method: strings.ToUpper(method), route: path, body: body}
 	var p problems
 	p.add(!headerName(k.method), "method", "is not one")
+	var problem string
+	k.path, k.escaped, problem = rawPath(path)
+	p.add(problem != "", "path", problem)
 	k = k.checked(p)
 	switch k.method {
 	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions:
@@ -134,19 +138,23 @@ func (c *Client) Do(ctx context.Context, method, path string, body, out any, opt
 	if err != nil || out == nil {
 		return err
 	}
+	if raw, ok := out.(*json.RawMessage); ok {
+		*raw = bytes.Clone(r.Body)
+		return nil
+	}
 	return c.decode(&k, r, out)
 }
 
 // call is what a method asks for.
 type call struct {
-	method string
-	route  string // with {…} where the id goes
-	id     string
-	hasID  bool
-	raw    bool // route is a path already
-	query  url.Values
-	body   any
-	err    error // what is wrong with the request
+	method        string
+	route         string // with {…} where the id goes
+	id            string
+	hasID         bool
+	path, escaped string // of Do, whose route is a path already
+	query         url.Values
+	body          any
+	err           error // what is wrong with the request
 
 	// unknown makes a create of the call: it is never repeated when it may have
 	// taken effect, and this is the error then. A function, so that a program that

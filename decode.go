@@ -51,10 +51,6 @@ func identities[T any, P record[T]](name string, list []T) (field, id string) {
 // that is not the one asked for.
 func (c *Client) decode(k *call, r *chain.Result, out any) error {
 	body := jsonx.TrimBOM(r.Body)
-	if raw, ok := out.(*json.RawMessage); ok && k.raw {
-		*raw = bytes.Clone(r.Body)
-		return nil
-	}
 	var field string
 	err := json.Unmarshal(body, out)
 	switch rec, ok := out.(identified); {

@@ -62,11 +62,8 @@ func loopback(host string) bool {
 func (b *base) join(k *call, query url.Values) (*url.URL, error) {
 	path, escaped := k.route, k.route
 	switch {
-	case k.raw:
-		var err error
-		if path, escaped, err = rawPath(k.route); err != nil {
-			return nil, err
-		}
+	case k.path != "":
+		path, escaped = k.path, k.escaped
 	case k.hasID:
 		open, end := strings.IndexByte(k.route, '{'), strings.IndexByte(k.route, '}')
 		if problem := idProblem(k.id); problem != "" {
@@ -118,19 +115,18 @@ func idProblem(id string) string {
 	return ""
 }
 
-// rawPath checks the path that a caller of Do has escaped, and returns it without
-// its escapes, and with those that are missing.
-func rawPath(path string) (plain, escaped string, err error) {
-	fail := func(problem string) (string, string, error) {
-		return "", "", &ValidationError{Fields: []FieldError{{"path", problem}}}
-	}
+// rawPath says what is wrong with the path that a caller of Do has escaped, or
+// returns it without its escapes, and with those that are missing.
+func rawPath(path string) (plain, escaped, problem string) {
+	fail := func(problem string) (string, string, string) { return "", "", problem }
 	if !strings.HasPrefix(path, "/") {
 		return fail("must start with a slash: it is relative to the base URL")
 	}
 	if strings.ContainsAny(path, "?#\\") {
 		return fail("must not hold a query or a fragment: use WithQuery, and escape ids with url.PathEscape")
 	}
-	if plain, err = url.PathUnescape(path); err != nil {
+	plain, err := url.PathUnescape(path)
+	if err != nil {
 		return fail("is not well escaped")
 	}
 	segments := strings.Split(path, "/")
@@ -146,7 +142,7 @@ func rawPath(path string) (plain, escaped string, err error) {
 	if u := (url.URL{Path: plain, RawPath: path}); u.EscapedPath() != path {
 		path = strings.Join(segments, "/")
 	}
-	return plain, path, nil
+	return plain, path, ""
 }
 
 // encode makes the body of a call.

@@ -161,6 +161,11 @@ func numberText(b []byte) (text string, ok bool) {
 // typeError says that the JSON value b does not fit into T, as encoding/json
 // itself would.
 func typeError[T any](b []byte) error {
+	return &json.UnmarshalTypeError{Value: kindOf(b), Type: reflect.TypeFor[T]()}
+}
+
+// kindOf describes a JSON value as encoding/json does.
+func kindOf(b []byte) string {
 	const shown = 32 // longer text does not help to find the fault
 	value := "nothing"
 	if len(b) > 0 {
@@ -183,5 +188,5 @@ func typeError[T any](b []byte) error {
 			}
 		}
 	}
-	return &json.UnmarshalTypeError{Value: value, Type: reflect.TypeFor[T]()}
+	return value
 }
