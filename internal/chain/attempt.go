@@ -165,7 +165,7 @@ func (c *Chain) exchange(x *exchange, shell *http.Request, header http.Header, g
 	}
 	x.StatusCode, x.Header, x.RetryAfter = resp.StatusCode, resp.Header, retryAfter(resp.Header)
 	success := resp.StatusCode >= 200 && resp.StatusCode < 300
-	if success && x.call.Transfer {
+	if success && x.call.Transfer != nil {
 		if timer != nil {
 			timer.Stop()
 		}
@@ -192,7 +192,7 @@ func (c *Chain) exchange(x *exchange, shell *http.Request, header http.Header, g
 // answered; one that is not is given up at once.
 func (c *Chain) limit(x *exchange, g *gate) (context.Context, func(), *time.Timer) {
 	call := x.call
-	if call.Transfer {
+	if call.Transfer != nil {
 		return watch(x, call.Idle)
 	}
 	late := c.late
@@ -249,8 +249,11 @@ func (c *Chain) base(call *Call) http.RoundTripper {
 	if hc := c.cfg.Client; hc != nil && hc.Transport != nil {
 		return hc.Transport
 	}
-	if call.Transfer {
-		return c.transfer
+	if call.Transfer != nil {
+		if c.transfer.Load() == nil {
+			c.transfer.CompareAndSwap(nil, call.Transfer())
+		}
+		return c.transfer.Load()
 	}
 	return c.own
 }

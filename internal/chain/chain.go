@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -74,7 +75,10 @@ type Call struct {
 	Source func() (io.ReadCloser, error) // what a transfer sends; opened anew for every attempt
 	Length int64                         // of Source
 
-	Transfer bool             // no limit on an attempt's time; redirects as for media and storage
+	// Transfer is [Transfer] for a transfer, which has no limit on an attempt's
+	// time, and redirects as for media and storage; nil for a call of the API. A
+	// function, so that a program without transfers need not have it in it.
+	Transfer func() *http.Transport
 	Idle     time.Duration    // of a transfer: longest time without a byte in either direction; 0: no limit
 	Redact   *redact.Redactor // of a transfer: knows the secrets of its link; nil: there are none
 
@@ -106,9 +110,9 @@ func (r *Result) OK() bool { return r.Fail == nil && r.StatusCode >= 200 && r.St
 // Chain sends calls. It is safe for concurrent use.
 type Chain struct {
 	cfg      Config
-	own      *http.Transport   // for API calls
-	transfer *http.Transport   // likewise, for presigned links
-	wrapped  http.RoundTripper // around both, and the caller's; nil if there are no instruments
+	own      *http.Transport                // for API calls
+	transfer atomic.Pointer[http.Transport] // likewise, for presigned links, from the first one on
+	wrapped  http.RoundTripper              // around both, and the caller's; nil if there are no instruments
 	http     *http.Client
 	late     *TimeoutError // what an attempt that takes too long ends with
 	budget   budget
@@ -117,7 +121,7 @@ type Chain struct {
 // New makes a chain.
 func New(cfg Config) *Chain {
 	c := &Chain{cfg: cfg, late: &TimeoutError{After: cfg.Timeout}, budget: budget{tokens: budgetSize}}
-	c.own, c.transfer = newTransport(), newTransferTransport() // used where the caller brings none
+	c.own = newTransport() // used where the caller brings none
 	if cfg.Wrap != nil {
 		c.wrapped = cfg.Wrap(restore{c})
 	}
@@ -128,7 +132,9 @@ func New(cfg Config) *Chain {
 // CloseIdle closes the connections that no call is using.
 func (c *Chain) CloseIdle() {
 	c.own.CloseIdleConnections()
-	c.transfer.CloseIdleConnections()
+	if t := c.transfer.Load(); t != nil {
+		t.CloseIdleConnections()
+	}
 }
 
 // Redactor is the one that the chain was made with.

@@ -26,10 +26,10 @@ func newTransport() *http.Transport {
 	}
 }
 
-// newTransferTransport makes the transport of presigned links: apart from the
-// pool of the API, it adds no header of its own, and its connections let an early
-// answer through.
-func newTransferTransport() *http.Transport {
+// Transfer makes the transport of presigned links: apart from the pool of the
+// API, it adds no header of its own, and its connections let an early answer
+// through.
+func Transfer() *http.Transport {
 	t := newTransport()
 	t.DisableCompression = true
 	dial := t.DialContext
@@ -46,7 +46,7 @@ func newTransferTransport() *http.Transport {
 // OverNetwork reports whether transfers certainly go out on a connection, by way
 // of net/http itself.
 func (c *Chain) OverNetwork() bool {
-	_, ok := c.base(&Call{Transfer: true}).(*http.Transport)
+	_, ok := c.base(&Call{Transfer: Transfer}).(*http.Transport)
 	return ok
 }
 
@@ -63,7 +63,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	first, last := via[0], via[len(via)-1]
 	follow := len(via) <= maxHops && req.Method == first.Method &&
 		(req.URL.Scheme == "https" || last.URL.Scheme == req.URL.Scheme)
-	if !call.Transfer {
+	if call.Transfer == nil {
 		follow = follow && req.Method == http.MethodGet && SameOrigin(req.URL, first.URL)
 	}
 	if !follow {
