@@ -51,7 +51,8 @@ func WithToken(token string) Option {
 // WithTokenSource sets a function that is asked for the token before every
 // attempt of a call: for tokens that are rotated. It must be safe for concurrent
 // use, and should keep the token until it is due: nothing is cached here. Its
-// error ends the call before anything is sent.
+// error ends the call before anything is sent. The call also ends when ctx does:
+// a source that takes no notice of that is left to itself.
 func WithTokenSource(src func(ctx context.Context) (string, error)) Option {
 	return func(c *config) error {
 		if src == nil {

@@ -67,7 +67,7 @@ func (c *Chain) admit(x *exchange, to *url.URL, header http.Header) error {
 		return cause.Of(x.Context)
 	}
 	if c.cfg.Limiter != nil {
-		if err := c.cfg.Limiter.Wait(x.Context); err != nil {
+		if err := heed(x.Context, func() error { return c.cfg.Limiter.Wait(x.Context) }); err != nil {
 			return x.refusal("rate limiter", err)
 		}
 	}
@@ -90,7 +90,11 @@ func (c *Chain) admit(x *exchange, to *url.URL, header http.Header) error {
 		header["Authorization"] = c.cfg.Bearer()
 		return nil
 	}
-	token, err := c.cfg.Token(x.Context)
+	var token string
+	err := heed(x.Context, func() (err error) {
+		token, err = c.cfg.Token(x.Context)
+		return err
+	})
 	if err != nil {
 		return x.refusal("token source", err)
 	}
