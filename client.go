@@ -132,7 +132,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body, out any, opt
 	switch k.method {
 	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions:
 	default:
-		k.unknown = (*Client).unknown
+		k = k.atMostOnce()
 	}
 	r, err := c.send(ctx, &k, opts)
 	if err != nil || out == nil {
@@ -156,10 +156,11 @@ type call struct {
 	body          any
 	err           error // what is wrong with the request
 
-	// unknown makes a create of the call: it is never repeated when it may have
-	// taken effect, and this is the error then. A function, so that a program that
-	// creates nothing need not have it in it.
+	// unknown and once make a create of the call: it is never repeated when it may
+	// have taken effect, and unknown is the error then. Functions, so that a program
+	// that creates nothing need not have them in it.
 	unknown func(*Client, call, *chain.Result, error) error
+	once    chain.OnceFunc
 	name    string // of what is created
 	public  bool   // needs no token and sends none
 	linger  time.Duration
@@ -178,7 +179,12 @@ func putID(route, id string, b any) call {
 
 // create is a POST that makes a record of the given name.
 func create(route, name string, body any) call {
-	return call{method: http.MethodPost, route: route, body: body, unknown: (*Client).unknown, name: name}
+	return call{method: http.MethodPost, route: route, body: body, name: name}.atMostOnce()
+}
+
+func (k call) atMostOnce() call {
+	k.unknown, k.once = (*Client).unknown, chain.Once
+	return k
 }
 
 // checked is the call unless something is wrong with the request.
@@ -254,7 +260,7 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*chai
 	}
 	r := c.chain.Do(ctx, &chain.Call{
 		Method: k.method, Route: k.route, URL: u, Header: header, Auth: !k.public,
-		Once: k.unknown != nil, Body: body, MaxAttempts: req.attempts, Linger: k.linger,
+		Once: k.once, Body: body, MaxAttempts: req.attempts, Linger: k.linger,
 	})
 	if req.response != nil {
 		*req.response = Response{
@@ -310,7 +316,7 @@ func (c *Client) verdict(k *call, r *chain.Result) error {
 		if k.unknown != nil && (r.Acted || odd) {
 			return k.unknown(c, *k, r, e)
 		}
-		if k.method == http.MethodDelete && r.Acted && errors.Is(e, ErrNotFound) {
+		if k.method == http.MethodDelete && r.Lost && errors.Is(e, ErrNotFound) {
 			return nil // an attempt before this one did it, and its answer was lost
 		}
 		return e

@@ -29,13 +29,14 @@ var fieldCases = []fieldCase{
 	{"B01", "an upload is kept in memory to be able to repeat it", []string{"TestB01_UploadsAreNotHeldInMemory", "TestBigTransfers"}},
 	{"B02", "a create is sent again after its answer was lost, and is billed twice", []string{
 		"TestB02_CreateNeverSentTwice", "TestB02_RegisterIsNotRepeated", "TestB02_DeployCreatesOnce", "TestOutcomeUnknown", "TestMatrix", "TestMatrixWire",
+		"TestB02_HTTP2DoesNotRepeatACreate", "TestB02_ChangeOfProtocol", "TestB02_TransportsThatTryTwice", "TestB02_StaleConnection",
 	}},
 	{"B03", "when all attempts have failed, nobody learns what the last one said", []string{"TestB03_LastAnswerIsKept", "TestMatrix"}},
-	{"B04", "bodies of failures stay open, and each costs a connection", []string{"TestB04_ConnectionsAreReused", "TestNothingIsLeftBehind", "TestMatrixWire"}},
+	{"B04", "bodies of failures stay open, and each costs a connection", []string{"TestB04_ConnectionsAreReused", "TestB04_HTTP2DoesNotStorm", "TestNothingIsLeftBehind", "TestMatrixWire"}},
 	{"B05", "Retry-After freezes a call, or counts for nothing", []string{"TestB05_RetryAfter", "TestMatrix", "TestMatrixRetryAfterIsTold"}},
 	{"B06", "a cancelled call goes on sleeping", []string{
 		"TestB06_EndOfContext", "TestB06_ContextEndedBefore", "TestB06_CancelEndsEveryWaitAtOnce", "TestB06_DeadContextSendsNothing",
-		"TestB06_CancelDuringALook", "TestMatrixContext",
+		"TestB06_CancelDuringALook", "TestB06_DeafCallers", "TestMatrixContext",
 	}},
 	{"B07", "links with their keys turn up in errors and logs, and the library chatters", []string{
 		"TestB07_SecretsStayHidden", "TestB07_SecretsOfLinks", "TestB07_Silence", "TestB07_TransfersAreSilent", "TestB07_FormerTokens",

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"example.com/svc/internal/cause"
@@ -47,15 +46,18 @@ func (c *Chain) RoundTrip(shell *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	var gate gate
+	x.dials.Store(0)
 	start := time.Now()
 	resp, err := c.exchange(x, shell, header, &gate)
 	if err != nil {
 		x.last = err
 		x.local = x.call.Source != nil && cause.Has[*LocalError](err) // its source failed
-		x.Acted = x.Acted || x.Broken != 0 || !x.unsent(err, &gate)
+		x.Lost = x.Lost || x.Broken != 0 || !x.unsent(err, &gate)
 	} else {
+		x.Lost = x.Lost || x.StatusCode == http.StatusBadGateway || x.StatusCode == http.StatusGatewayTimeout
 		x.Acted = x.Acted || x.StatusCode >= 500 && x.StatusCode != http.StatusNotImplemented && x.StatusCode != http.StatusHTTPVersionNotSupported
 	}
+	x.Acted = x.Acted || x.Lost
 	c.report(x, shell, start)
 	return resp, err
 }
@@ -110,41 +112,13 @@ func (x *exchange) refusal(doing string, err error) error {
 	return &LocalError{doing, err}
 }
 
-// attach gives the request its body, from the start. The timer, if there is one,
-// stands while the source is read.
-func attach(call *Call, req *http.Request, g *gate, timer *time.Timer) (err error) {
-	switch {
-	case call.Source != nil && call.Length > 0:
-		req.ContentLength = call.Length
-		req.GetBody = func() (io.ReadCloser, error) {
-			body, err := call.Source()
-			if err != nil {
-				return nil, err
-			}
-			return &gated{body, body, g, timer, call.Idle}, nil
-		}
-	case len(call.Body) > 0:
-		req.ContentLength = int64(len(call.Body))
-		req.GetBody = func() (io.ReadCloser, error) {
-			return &gated{Reader: bytes.NewReader(call.Body), gate: g}, nil
-		}
-	case call.Source != nil:
-		req.Body = http.NoBody // announced as a length of 0
-		return nil
-	default:
-		return nil
-	}
-	req.Body, err = req.GetBody()
-	return err
-}
-
 // exchange sends the request and takes the answer in: whole and bounded,
 // except that the body of a transfer's success is left to stream.
 func (c *Chain) exchange(x *exchange, shell *http.Request, header http.Header, g *gate) (*http.Response, error) {
 	ctx, stop, timer := c.limit(x, g)
 	req := shell.WithContext(ctx)
 	req.Header = header
-	if err := attach(x.call, req, g, timer); err != nil {
+	if err := x.attach(req, g, timer); err != nil {
 		stop()
 		return nil, &LocalError{"opening the body", err}
 	}
@@ -167,6 +141,9 @@ func (c *Chain) exchange(x *exchange, shell *http.Request, header http.Header, g
 	if jar := c.jar(x.call); jar != nil {
 		jar.SetCookies(shell.URL, resp.Cookies())
 	}
+	if x.call.Auth && c.http1.Load() != (resp.ProtoMajor == 1) {
+		c.http1.Store(resp.ProtoMajor == 1)
+	}
 	x.StatusCode, x.Header, x.RetryAfter = resp.StatusCode, resp.Header, retryAfter(resp.Header)
 	success := resp.StatusCode >= 200 && resp.StatusCode < 300
 	if success && x.call.Transfer != nil {
@@ -183,7 +160,7 @@ func (c *Chain) exchange(x *exchange, shell *http.Request, header http.Header, g
 	resp.Body = http.NoBody
 	if err != nil && success {
 		x.StatusCode, x.Broken = 0, resp.StatusCode
-		if !x.call.Once { // of a create, any part may hold the id
+		if x.call.Once == nil { // of a create, any part may hold the id
 			x.Body = bytes.Clone(x.Body[:min(len(x.Body), maxErrorBody)])
 		}
 		return nil, reason(ctx, x, err)
@@ -229,6 +206,9 @@ func reason(ctx context.Context, x *exchange, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if local, ok := errors.AsType[*LocalError](err); ok {
+		return local
+	}
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		return wrapped.Err
 	}
@@ -236,17 +216,23 @@ func reason(ctx context.Context, x *exchange, err error) error {
 }
 
 // unsent reports whether the failed attempt certainly did not reach the service.
-// After it, no byte of the body can go out any more. What has not read the body
-// has not sent it, if it is a transport that is known to send what it reads: a
-// mock may say that an answer was lost without having read anything.
+// After it, no byte of the body can go out any more. What has read the body may
+// have sent it, whatever the error: a transport may have tried twice. What has not
+// read it has not sent it, if it is a transport that is known to send what it
+// reads: a mock may say that an answer was lost without having read anything.
 func (x *exchange) unsent(err error, g *gate) bool {
-	return x.proof() && g.seal() || unsent(err)
+	return g.seal() && (x.proof() || unsent(err)) || turnedDown(err)
 }
 
 // proof reports whether a body that was not read is proof that nothing was sent.
 func (x *exchange) proof() bool {
-	_, known := x.chain.base(x.call).(*http.Transport)
-	return known && (len(x.call.Body) > 0 || x.call.Source != nil && x.call.Length > 0)
+	return x.direct() && (len(x.call.Body) > 0 || x.call.Source != nil && x.call.Length > 0)
+}
+
+// direct reports whether requests go out by net/http itself.
+func (x *exchange) direct() bool {
+	_, ok := x.chain.base(x.call).(*http.Transport)
+	return ok
 }
 
 func (c *Chain) base(call *Call) http.RoundTripper {
@@ -325,50 +311,4 @@ func port(u *url.URL) string {
 	default:
 		return "80"
 	}
-}
-
-// gate stands between a request body and the connection. It knows whether the
-// body was ever read, and once sealed lets no byte through any more.
-type gate struct{ state atomic.Int32 }
-
-const (
-	gateRead   = 1
-	gateSealed = 2
-)
-
-// seal closes the gate and reports whether that was in time: nobody has read.
-func (g *gate) seal() bool {
-	return g.state.CompareAndSwap(0, gateSealed) || g.state.Load() == gateSealed
-}
-
-func (g *gate) open() bool {
-	return g.state.CompareAndSwap(0, gateRead) || g.state.Load() == gateRead
-}
-
-// gated is a request body behind a gate. Its clock, if it has one, stands while
-// the source is read.
-type gated struct {
-	io.Reader
-	io.Closer
-	gate  *gate
-	timer *time.Timer
-	idle  time.Duration
-}
-
-func (b *gated) Read(p []byte) (int, error) {
-	if !b.gate.open() {
-		return 0, errSealed
-	}
-	if b.timer != nil {
-		b.timer.Stop()
-		defer b.timer.Reset(b.idle)
-	}
-	return b.Reader.Read(p)
-}
-
-func (b *gated) Close() error {
-	if b.Closer != nil {
-		return b.Closer.Close()
-	}
-	return nil
 }

@@ -69,7 +69,10 @@ type Call struct {
 	Header http.Header // owned by the call from here on
 
 	Auth bool // send the token
-	Once bool // not to be repeated when an earlier attempt may have taken effect
+	// Once is [Once] for a call that is not to be repeated when an earlier attempt may
+	// have taken effect; nil for others. A function, so that a program without such
+	// calls need not have it in it.
+	Once OnceFunc
 
 	Body   []byte                        // what an API call sends
 	Source func() (io.ReadCloser, error) // what a transfer sends; opened anew for every attempt
@@ -102,6 +105,9 @@ type Result struct {
 	// Acted says that an attempt may have taken effect at the service although
 	// its answer did not say so: lost, cut, or a server error.
 	Acted bool
+	// Lost says that an attempt's answer was lost: the connection failed, or a
+	// gateway says that it got none.
+	Lost bool
 }
 
 // OK reports whether the service said that the call succeeded.
@@ -115,12 +121,23 @@ type Chain struct {
 	wrapped  http.RoundTripper              // around both, and the caller's; nil if there are no instruments
 	http     *http.Client
 	late     *TimeoutError // what an attempt that takes too long ends with
-	budget   budget
+	budgets  [2]budget     // of calls, and of transfers: storage that is down holds no call up
+	http1    atomic.Bool   // the API last answered over HTTP/1
+}
+
+func (c *Chain) budget(call *Call) *budget {
+	if call.Transfer != nil {
+		return &c.budgets[1]
+	}
+	return &c.budgets[0]
 }
 
 // New makes a chain.
 func New(cfg Config) *Chain {
-	c := &Chain{cfg: cfg, late: &TimeoutError{After: cfg.Timeout}, budget: budget{tokens: budgetSize}}
+	c := &Chain{cfg: cfg, late: &TimeoutError{After: cfg.Timeout}}
+	for i := range c.budgets {
+		c.budgets[i].tokens = budgetSize
+	}
 	c.own = newTransport() // used where the caller brings none
 	if cfg.Wrap != nil {
 		c.wrapped = cfg.Wrap(restore{c})
@@ -169,6 +186,7 @@ type exchange struct {
 	again bool          // there is to be another attempt, and it has not begun
 	delay time.Duration // before it
 	taken int           // from the retry budget, for the latest retry
+	dials atomic.Int32  // of the attempt under way
 }
 
 // exchangeKey is what an exchange answers to as a context.
@@ -218,7 +236,7 @@ func (c *Chain) Do(ctx context.Context, call *Call) *Result {
 	}
 	x.Fail = c.clean(call, x.Fail)
 	if x.OK() {
-		c.budget.refund(x.taken)
+		c.budget(call).refund(x.taken)
 	}
 	return &x.Result
 }

@@ -32,7 +32,7 @@ func (r *Resume) Wait(ctx context.Context, err error) bool {
 // Progress notes that bytes have arrived.
 func (r *Resume) Progress() {
 	if r.failed > 0 {
-		r.Chain.budget.refund(r.taken)
+		r.Chain.budget(r.Call).refund(r.taken)
 		r.failed, r.taken = 0, 0
 	}
 }

@@ -49,11 +49,11 @@ func (c *Chain) worthRetrying(x *exchange) bool {
 	case x.Attempts >= limit, x.Context.Err() != nil, x.local:
 		return false
 	case x.last != nil:
-		return !Hopeless(x.last) && (!x.call.Once || !x.Acted)
+		return !Hopeless(x.last) && (x.call.Once == nil || !x.Acted)
 	case x.StatusCode == http.StatusTooManyRequests:
 		return true
 	default:
-		return Transient(x.StatusCode) && !x.call.Once
+		return Transient(x.StatusCode) && x.call.Once == nil
 	}
 }
 
@@ -91,7 +91,7 @@ func (c *Chain) schedule(x *exchange) bool {
 	if cause.Has[*TimeoutError](x.last) {
 		cost = timeoutCost
 	}
-	if !c.budget.take(cost) {
+	if !c.budget(x.call).take(cost) {
 		return false
 	}
 	x.taken = cost
@@ -173,6 +173,15 @@ func unsent(err error) bool {
 		return true
 	}
 	return cause.Has[*net.DNSError](err) || mistrusted(err)
+}
+
+// turnedDown reports whether an HTTP/2 server said that it did not process a
+// request whose body it may have got. net/http, which would have repeated it with
+// a second body, says so in words only.
+func turnedDown(err error) bool {
+	text := err.Error()
+	return strings.HasPrefix(text, "http2: Transport: cannot retry err [") && (strings.Contains(text, "; REFUSED_STREAM") ||
+		strings.Contains(text, "graceful shutdown GOAWAY") || strings.Contains(text, "client conn not usable"))
 }
 
 // mistrusted reports whether a TLS handshake failed over who the other end is.

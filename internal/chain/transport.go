@@ -14,9 +14,15 @@ import (
 // idle pool is large enough that many concurrent callers keep their
 // connections; net/http would keep two.
 func newTransport() *http.Transport {
+	dialer := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
 	return &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		Proxy: http.ProxyFromEnvironment,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok && x.dials.Add(1) > maxReplays {
+				return nil, errReplays
+			}
+			return dialer.DialContext(ctx, network, address)
+		},
 		ForceAttemptHTTP2:     true,
 		MaxIdleConns:          256,
 		MaxIdleConnsPerHost:   128,

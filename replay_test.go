@@ -1,0 +1,317 @@
+package svc_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+const h2RSTStream = 3
+
+// handmade is an HTTP/2 server without a library: what it says to each request,
+// once that has come whole, is up to the test.
+type handmade struct {
+	url      string
+	cert     []byte
+	trusting *http.Transport
+	mu       sync.Mutex
+	requests []string // bodies
+}
+
+func (h *handmade) seen() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]string(nil), h.requests...)
+}
+
+func newHandmade(t *testing.T, protocols []string, say func(n int, stream uint32) string) *handmade {
+	t.Helper()
+	donor := httptest.NewUnstartedServer(nil)
+	donor.EnableHTTP2 = true
+	donor.StartTLS()
+	t.Cleanup(donor.Close)
+	config := donor.TLS.Clone()
+	config.NextProtos = protocols
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	h := &handmade{url: "https://" + l.Addr().String(), cert: donor.Certificate().Raw}
+	h.trusting = donor.Client().Transport.(*http.Transport).Clone()
+	var conns sync.WaitGroup
+	t.Cleanup(func() { _ = l.Close(); h.trusting.CloseIdleConnections(); conns.Wait() })
+	conns.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() {
+				defer c.Close()
+				h.serve(tls.Server(c, config), say)
+			})
+		}
+	})
+	return h
+}
+
+func (h *handmade) serve(conn net.Conn, say func(n int, stream uint32) string) {
+	if _, err := io.ReadFull(conn, make([]byte, len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))); err != nil {
+		return
+	}
+	_, _ = io.WriteString(conn, h2Frame(h2Settings, 0, 0, ""))
+	bodies := map[uint32]string{}
+	for head := make([]byte, 9); ; {
+		if _, err := io.ReadFull(conn, head); err != nil {
+			return
+		}
+		payload := make([]byte, binary.BigEndian.Uint32(head)>>8)
+		kind, flags, stream := head[3], head[4], binary.BigEndian.Uint32(head[5:])
+		if _, err := io.ReadFull(conn, payload); err != nil {
+			return
+		}
+		switch kind {
+		case h2Settings:
+			if flags&h2Ack == 0 {
+				_, _ = io.WriteString(conn, h2Frame(h2Settings, h2Ack, 0, ""))
+			}
+		case h2Data:
+			bodies[stream] += string(payload)
+		}
+		if (kind == h2Data || kind == h2Headers) && flags&h2EndStream != 0 {
+			h.mu.Lock()
+			h.requests = append(h.requests, bodies[stream])
+			n := len(h.requests)
+			h.mu.Unlock()
+			_, _ = io.WriteString(conn, say(n, stream))
+		}
+	}
+}
+
+func h2Reset(stream, code uint32) string {
+	return h2Frame(h2RSTStream, 0, stream, string(binary.BigEndian.AppendUint32(nil, code)))
+}
+
+func h2OK(stream uint32, body string) string {
+	return h2Frame(h2Headers, h2EndHeaders, stream, "\x88") + h2Frame(h2Data, h2EndStream, stream, body)
+}
+
+// Over HTTP/2, net/http repeats by itself what a server may have carried out. A
+// create is sent once, whatever ends its stream; only one that the server says it
+// has not processed is tried again.
+func TestB02_HTTP2DoesNotRepeatACreate(t *testing.T) {
+	const refusedStream = 7
+	for code := range uint32(14) {
+		for _, before := range []bool{false, true} { // the connection is known already
+			t.Run(fmt.Sprint(code, before), func(t *testing.T) {
+				failed := false
+				h := newHandmade(t, []string{"h2"}, func(n int, stream uint32) string {
+					if before && n == 1 || failed {
+						return h2OK(stream, serviceJSON)
+					}
+					failed = true
+					return h2Reset(stream, code)
+				})
+				client := clientAt(t, h.url, tries(3, time.Millisecond), svc.WithHTTPClient(&http.Client{Transport: h.trusting}))
+				want := 1
+				if before {
+					require.NoError(t, opGet.do(t.Context(), client))
+					want++
+				}
+				err := opCreate.do(t.Context(), client)
+				if code == refusedStream {
+					require.NoError(t, err)
+					want++
+				} else {
+					require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
+				}
+				require.Len(t, h.seen(), want)
+			})
+		}
+	}
+}
+
+// A service that answers over HTTP/1 at first and over HTTP/2 then, as one behind
+// a balancer may, gets a create once, too.
+func TestB02_ChangeOfProtocol(t *testing.T) {
+	h := newHandmade(t, []string{"h2"}, func(_ int, stream uint32) string { return h2Reset(stream, 1) })
+	old := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, serviceJSON) }))
+	defer old.Close()
+	first := true
+	tr := h.trusting
+	tr.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if first {
+			first = false
+			return new(net.Dialer).DialContext(ctx, network, strings.TrimPrefix(old.URL, "http://"))
+		}
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		config := tr.TLSClientConfig.Clone()
+		config.ServerName, config.NextProtos = "example.com", []string{"h2"}
+		secure := tls.Client(c, config)
+		return secure, secure.HandshakeContext(ctx)
+	}
+	client := clientAt(t, h.url, tries(3, time.Millisecond), svc.WithHTTPClient(&http.Client{Transport: tr}))
+	require.NoError(t, opGet.do(t.Context(), client))
+	tr.CloseIdleConnections()
+	require.ErrorIs(t, opCreate.do(t.Context(), client), svc.ErrOutcomeUnknown)
+	require.Len(t, h.seen(), 1)
+}
+
+// net/http begins anew as often as such a connection fails. Here that has a limit,
+// for calls and for uploads.
+func TestB04_HTTP2DoesNotStorm(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the trusted certificates cannot be set for one process")
+	}
+	if os.Getenv("SVC_TEST_CHILD") == "" {
+		h := newHandmade(t, []string{"h2"}, func(_ int, stream uint32) string { return h2Reset(stream, 1) })
+		path := filepath.Join(t.TempDir(), "cert.pem")
+		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.cert}), 0o600))
+		inChild(t, "SSL_CERT_FILE="+path, "SVC_TEST_URL="+h.url)
+		n := len(h.seen())
+		require.LessOrEqual(t, n, 4*2*3, "four calls, two attempts each, and net/http's own")
+		require.GreaterOrEqual(t, n, 4*2)
+		return
+	}
+	address := os.Getenv("SVC_TEST_URL")
+	client := clientAt(t, address, tries(2, time.Millisecond))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for _, op := range []operation{opGet, opUpdate, opDelete} {
+		err := op.do(ctx, client)
+		require.ErrorContains(t, err, "within one attempt", op.name)
+		require.Equal(t, 2, errorAs[*svc.TransportError](t, err).Attempts, op.name)
+	}
+	_, err := client.Files.Put(ctx, svc.SignedURL(address+"/f?sig=x"), strings.NewReader("contents"), nil)
+	require.ErrorContains(t, err, "within one attempt")
+	require.NoError(t, ctx.Err())
+}
+
+// twice is a transport that has another one to fall back on.
+type twice struct{ first, second http.RoundTripper }
+
+func (f twice) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := f.first.RoundTrip(r)
+	if err == nil {
+		return resp, nil
+	}
+	return f.second.RoundTrip(r)
+}
+
+// An error that proves that nothing was sent proves it of the last try of a
+// transport that has made several.
+func TestB02_TransportsThatTryTwice(t *testing.T) {
+	dead := roundTripFunc(func(*http.Request) (*http.Response, error) {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	})
+	for name, with := range map[string]func(real http.RoundTripper) svc.Option{
+		"client": func(real http.RoundTripper) svc.Option {
+			return svc.WithHTTPClient(&http.Client{Transport: twice{real, dead}})
+		},
+		"wrapper": func(http.RoundTripper) svc.Option {
+			return svc.WithTransportWrapper(func(own http.RoundTripper) http.RoundTripper { return twice{own, dead} })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := svctest.NewServer()
+			defer srv.Close()
+			srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+			tr := &http.Transport{}
+			defer tr.CloseIdleConnections()
+			client := clientAt(t, srv.URL(), svc.WithToken(srv.Token()), tries(3, time.Millisecond), with(tr))
+			_, err := client.InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "demo"})
+			require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
+			require.Len(t, srv.Endpoints(), 1)
+		})
+	}
+}
+
+// stale is a connection that can be told to be dead in a way that shows only when
+// something is written.
+type stale struct {
+	net.Conn
+	dead *atomic.Bool
+}
+
+func (c stale) Write(p []byte) (int, error) {
+	if c.dead.Load() {
+		return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
+	}
+	return c.Conn.Write(p)
+}
+
+// A connection that was closed while it was idle has taken nothing of a create: it
+// goes out on another one, and when there is none it is certain that nothing was
+// sent.
+func TestB02_StaleConnection(t *testing.T) {
+	for name, restarted := range map[string]bool{"another": true, "none": false} {
+		t.Run(name, func(t *testing.T) {
+			srv := svctest.NewServer()
+			defer srv.Close()
+			srv.AddEndpoint(svctest.Endpoint{})
+			var dead atomic.Bool
+			dials := 0
+			tr := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				if dials++; dials > 1 && !restarted {
+					return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+				}
+				c, err := new(net.Dialer).DialContext(ctx, network, address)
+				if err != nil || dials > 1 {
+					return c, err
+				}
+				return stale{c, &dead}, nil
+			}}
+			defer tr.CloseIdleConnections()
+			client := clientAt(t, srv.URL(), svc.WithToken(srv.Token()), tries(1, 0), svc.WithHTTPClient(&http.Client{Transport: tr}))
+			_, err := client.InferenceServices.Get(t.Context(), "svc-1")
+			require.NoError(t, err)
+			dead.Store(true)
+			_, err = client.InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "demo"})
+			require.Equal(t, 2, dials)
+			if restarted {
+				require.NoError(t, err)
+				require.Len(t, srv.Endpoints(), 2)
+				return
+			}
+			require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
+			require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		})
+	}
+}
+
+// Storage that is down uses up no retry of the API's.
+func TestRetryBudgetOfTransfersIsTheirOwn(t *testing.T) {
+	client := clientOn(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Host != "api.test" {
+			return nil, errors.New("no route to storage")
+		}
+		return &http.Response{StatusCode: 503, ProtoMajor: 1, Body: http.NoBody, Request: r, Header: http.Header{}}, nil
+	}), tries(3, time.Millisecond))
+	for range 100 {
+		_, err := client.Files.Put(t.Context(), "https://storage.test/f?sig=x", strings.NewReader("x"), nil)
+		require.Error(t, err)
+	}
+	require.Equal(t, 3, errorAs[*svc.Error](t, opDelete.do(t.Context(), client)).Attempts)
+}
