@@ -208,14 +208,12 @@ func (d *download) run(ctx context.Context) (int64, error) {
 	g := &d.get
 	r, err := g.Run(ctx)
 	write, isWrite := errors.AsType[*transfer.WriteError](err)
-	renew, isRenew := errors.AsType[*transfer.RenewError](err)
 	switch {
 	case r == nil && err == nil:
 		return g.Received, nil
 	case isWrite:
 		err = write.Err
-	case isRenew:
-		err = fmt.Errorf("asking for a link: %w", renew.Err)
+	case cause.Has[*transfer.RenewError](err): // says what it is about
 	case r != nil && err != nil: // success, but not with the contents
 		err = fmt.Errorf("%w: %s", err, d.client.newError(&call{method: http.MethodGet, route: linkRoute}, r).detail())
 	case r != nil:

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -58,6 +59,7 @@ func TestDownloadOfPieces(t *testing.T) {
 		weak   = `ETag: W/"a"`
 		dated  = "Last-Modified: Wed, 01 May 2024 10:00:09 GMT" // a second before the answer
 		recent = "Last-Modified: Wed, 01 May 2024 10:00:10 GMT"
+		day    = "Wed, 01 May 2024 10:00:09 GMT"
 		limit  = 3 // attempts without progress
 	)
 	start := func(header string, length int64) piece { return piece{200, header, length, "01234", true} }
@@ -79,6 +81,7 @@ func TestDownloadOfPieces(t *testing.T) {
 		"no length, but there is more":            {[]piece{start(tag, -1), {416, tag + "|Content-Range: bytes */12", 0, "", false}}, "01234", nil, []string{`5 "a"`}},
 		"no length, but there is less":            {[]piece{start(tag, -1), {416, tag + "|Content-Range: bytes */4", 0, "", false}}, "01234", nil, []string{`5 "a"`}},
 		"no length, and the end is another's":     {[]piece{start(tag, -1), {416, `ETag: "b"|Content-Range: bytes */5`, 0, "", false}}, "01234", nil, []string{`5 "a"`}},
+		"no length, and an end with a sign":       {[]piece{start(tag, -1), {416, tag + "|Content-Range: bytes */+5", 0, "", false}}, "01234", nil, []string{`5 "a"`}},
 		"no length, and an odd end":               {[]piece{start(tag, -1), {416, tag + "|Content-Range: bytes 0-4/5", 0, "", false}}, "01234", nil, []string{`5 "a"`}},
 		"no length, and no sense at the end":      {[]piece{start(tag, -1), {416, tag + "|Content-Range: rubbish", 0, "", false}}, "01234", nil, []string{`5 "a"`}},
 		"no length, and another refusal":          {[]piece{start(tag, -1), {400, tag + "|Content-Range: bytes */5", 0, "", false}}, "01234", nil, []string{`5 "a"`}},
@@ -95,31 +98,43 @@ func TestDownloadOfPieces(t *testing.T) {
 		"all again, cut before the old":    {[]piece{start(tag, 10), {200, tag, 10, "012", true}, {200, tag, 10, whole, false}}, whole, nil, []string{`5 "a"`, `5 "a"`}},
 		"all again, but short":             {[]piece{start(tag, 10), {200, tag, -1, "0123456", false}, rest(tag + "|Content-Range: bytes 7-9/10")}, "0123456", nil, []string{`5 "a"`, `7 "a"`}},
 		"all again, with length and short": {[]piece{start(tag, -1), {200, tag, 10, "0123456", false}, {206, tag + "|Content-Range: bytes 7-9/10", 3, "789", false}}, whole, nil, []string{`5 "a"`, `7 "a"`}},
+		"all again, but empty":             {[]piece{start(tag, 10), {200, tag, 0, "", false}}, "01234", svc.ErrChanged, []string{`5 "a"`}},
+		"all again, ends before the old":   {[]piece{start(tag, -1), {200, tag, -1, "012", false}, {200, tag, -1, whole, false}}, whole, nil, []string{`5 "a"`, `5 "a"`}},
 		"all again, and more":              {[]piece{start(tag, 10), {200, tag, -1, whole + "X", false}}, "01234", nil, []string{`5 "a"`}},
 		"all again, but with a weak tag":   {[]piece{start(weak+"|"+dated, 10), {200, weak + "|" + dated, 10, whole, false}}, "01234", svc.ErrChanged, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
 		"all again, but with a date":       {[]piece{start(dated, 10), {200, dated, 10, whole, false}}, "01234", svc.ErrChanged, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
 
-		"dated":                   {[]piece{start(dated, 10), rest(dated + "|Content-Range: bytes 5-9/10")}, whole, nil, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
-		"dated, then not":         {[]piece{start(dated, 10), rest("Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
-		"dated, with another tag": {[]piece{start(weak+"|"+dated, 10), rest(`ETag: W/"b"|` + dated + "|Content-Range: bytes 5-9/10")}, whole, nil, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
-		"dated otherwise":         {[]piece{start(dated, 10), rest(recent + "|Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
-		"tagged, dated otherwise": {[]piece{start(tag+"|"+dated, 10), rest(recent + "|Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{`5 "a"`}},
-		"dated too lately":        {[]piece{start(recent, 10)}, "01234", svc.ErrTruncated, nil},
+		"dated":                                     {[]piece{start(dated, 10), rest(dated + "|Content-Range: bytes 5-9/10")}, whole, nil, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
+		"dated, then not":                           {[]piece{start(dated, 10), rest("Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
+		"dated, with another tag":                   {[]piece{start(weak+"|"+dated, 10), rest(`ETag: W/"b"|` + dated + "|Content-Range: bytes 5-9/10")}, whole, nil, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
+		"dated otherwise":                           {[]piece{start(dated, 10), rest(recent + "|Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
+		"tagged, dated otherwise":                   {[]piece{start(tag+"|"+dated, 10), rest(recent + "|Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{`5 "a"`}},
+		"a single byte":                             {[]piece{{200, tag, 10, "0", true}, {206, tag + "|Content-Range: bytes 1-9/10", 9, "123456789", false}}, whole, nil, []string{`1 "a"`}},
+		"a single byte, no tag":                     {[]piece{{200, "", 10, "0", true}}, "0", svc.ErrTruncated, nil},
+		"dated too lately":                          {[]piece{start(recent, 10)}, "01234", svc.ErrTruncated, nil},
+		"tagged with nothing":                       {[]piece{start(`ETag: ""`, 10)}, "01234", svc.ErrTruncated, nil},
+		"tagged and dated, then only dated":         {[]piece{start(tag+"|"+dated, 10), rest(dated + "|Content-Range: bytes 5-9/10")}, whole, nil, []string{`5 "a"`}},
+		"dated, no length":                          {[]piece{start(dated, -1), rest(dated + "|Content-Range: bytes 5-9/*"), {416, dated + "|Content-Range: bytes */10", 0, "", false}}, whole, nil, []string{"5 " + day, "10 " + day}},
+		"dated, no length, a tag at the end":        {[]piece{start(dated, -1), rest(dated + "|Content-Range: bytes 5-9/*"), {416, tag + "|Content-Range: bytes */10", 0, "", false}}, whole, nil, []string{"5 " + day, "10 " + day}},
+		"dated, no length, another's end":           {[]piece{start(dated, -1), {416, recent + "|Content-Range: bytes */5", 0, "", false}}, "01234", nil, []string{"5 " + day}},
+		"tagged, no length, a dated end":            {[]piece{start(tag, -1), rest(tag + "|Content-Range: bytes 5-9/*"), {416, recent + "|Content-Range: bytes */10", 0, "", false}}, whole, nil, []string{`5 "a"`, `10 "a"`}},
 		"dated by a clock that says not what it is": {[]piece{start(dated+"|Date: x", 10)}, "01234", svc.ErrTruncated, nil},
-		"dated badly": {[]piece{start("Last-Modified: yesterday", 10)}, "01234", svc.ErrTruncated, nil},
+		"dated badly":                               {[]piece{start("Last-Modified: yesterday", 10)}, "01234", svc.ErrTruncated, nil},
 
-		"tagged, then dated":           {[]piece{start(tag, 10), rest(recent + "|Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{`5 "a"`}},
-		"another success":              {[]piece{start(tag, 10), {203, tag + "|Content-Range: bytes 5-9/10", 5, "56789", false}}, "01234", nil, []string{`5 "a"`}},
-		"a piece too late":             {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 6-9/10")}, "01234", nil, []string{`5 "a"`}},
-		"a piece beyond the end":       {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 5-10/10")}, "01234", nil, []string{`5 "a"`}},
-		"a piece backwards":            {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 5-4/10")}, "01234", nil, []string{`5 "a"`}},
-		"a piece in lines":             {[]piece{start(tag, 10), rest(tag + "|Content-Range: lines 5-9/10")}, "01234", nil, []string{`5 "a"`}},
-		"a piece with signs":           {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes +5-9/10")}, "01234", nil, []string{`5 "a"`}},
-		"a piece without a total":      {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 5-9")}, "01234", nil, []string{`5 "a"`}},
-		"a piece of less than nothing": {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 5-9/-1")}, "01234", nil, []string{`5 "a"`}},
-		"a piece of another total":     {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 5-9/11")}, "01234", svc.ErrChanged, []string{`5 "a"`}},
-		"more than announced":          {[]piece{start(tag, 10), {206, tag + "|Content-Range: bytes 5-9/10", -1, "56789X", false}}, "01234", nil, []string{`5 "a"`}},
-		"pieces that bring nothing":    {[]piece{start(tag, 10), {206, tag + "|Content-Range: bytes 5-9/10", 5, "", false}}, "01234", svc.ErrTruncated, []string{`5 "a"`, `5 "a"`}},
+		"tagged, then dated":                {[]piece{start(tag, 10), rest(recent + "|Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{`5 "a"`}},
+		"another success":                   {[]piece{start(tag, 10), {203, tag + "|Content-Range: bytes 5-9/10", 5, "56789", false}}, "01234", nil, []string{`5 "a"`}},
+		"a piece too late, and consistent":  {[]piece{start(tag, 10), {206, tag + "|Content-Range: bytes 6-9/10", 4, "6789", false}}, "01234", nil, []string{`5 "a"`}},
+		"a piece too early, and consistent": {[]piece{start(tag, 10), {206, tag + "|Content-Range: bytes 4-9/10", 6, "456789", false}}, "01234", nil, []string{`5 "a"`}},
+		"a piece too late":                  {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 6-9/10")}, "01234", nil, []string{`5 "a"`}},
+		"a piece beyond the end":            {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 5-10/10")}, "01234", nil, []string{`5 "a"`}},
+		"a piece backwards":                 {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 5-4/10")}, "01234", nil, []string{`5 "a"`}},
+		"a piece in lines":                  {[]piece{start(tag, 10), rest(tag + "|Content-Range: lines 5-9/10")}, "01234", nil, []string{`5 "a"`}},
+		"a piece with signs":                {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes +5-9/10")}, "01234", nil, []string{`5 "a"`}},
+		"a piece without a total":           {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 5-9")}, "01234", nil, []string{`5 "a"`}},
+		"a piece of less than nothing":      {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 5-9/-1")}, "01234", nil, []string{`5 "a"`}},
+		"a piece of another total":          {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 5-9/11")}, "01234", svc.ErrChanged, []string{`5 "a"`}},
+		"more than announced":               {[]piece{start(tag, 10), {206, tag + "|Content-Range: bytes 5-9/10", -1, "56789X", false}}, "01234", nil, []string{`5 "a"`}},
+		"pieces that bring nothing":         {[]piece{start(tag, 10), {206, tag + "|Content-Range: bytes 5-9/10", 5, "", false}}, "01234", svc.ErrTruncated, []string{`5 "a"`, `5 "a"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -149,12 +164,13 @@ func TestDownloadOfPieces(t *testing.T) {
 // Only what says so, or forbids what it allowed before, is an expired link.
 func TestDownloadKeepsALinkThatWorks(t *testing.T) {
 	for status, links := range map[int]int{403: 2, 404: 1, 400: 1, 401: 1, 501: 1} {
+		cut := 5 - 4*matrixIf(status == 403) // one byte is enough
 		s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			if n == 2 {
 				w.WriteHeader(status)
 				return
 			}
-			ranges([]byte("0123456789"), `"a"`, 5)(n, w, r)
+			ranges([]byte("0123456789"), `"a"`, cut)(n, w, r)
 		})
 		var got bytes.Buffer
 		_, err := s.client(t).Files.Download(t.Context(), "f1", &got, nil)
@@ -185,6 +201,35 @@ func TestDownloadTellsItsEndOnce(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, [][2]int64{{10, 10}}, told)
+}
+
+// Once all that was announced has come, what the connection does is its own
+// business; and a writer is never called for nothing.
+func TestDownloadEndsWithItsLastByte(t *testing.T) {
+	for _, size := range []int{1, 2, 70_000} {
+		body := iotest.OneByteReader(bytes.NewReader(contents(size)))
+		reads := 0
+		pausing := readFunc(func(p []byte) (int, error) {
+			if reads++; reads%2 == 1 {
+				return 0, nil
+			}
+			return body.Read(p)
+		})
+		storage := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			return &http.Response{
+				StatusCode: 200, Header: http.Header{}, ContentLength: int64(size), Request: r,
+				Body: io.NopCloser(io.MultiReader(io.LimitReader(pausing, int64(size)), wtCutOff{})),
+			}, nil
+		})
+		var got bytes.Buffer
+		n, err := clientOn(t, storage, tries(1, 1)).Download(t.Context(), signedLink, writerFunc(func(p []byte) (int, error) {
+			require.NotEmpty(t, p)
+			return got.Write(p)
+		}), nil)
+		require.NoError(t, err)
+		require.EqualValues(t, size, n)
+		require.True(t, bytes.Equal(contents(size), got.Bytes()))
+	}
 }
 
 // A writer that counts wrongly does not make the download do so.

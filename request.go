@@ -34,14 +34,14 @@ func parseBase(what, text string, insecure bool) (base, error) {
 		return fail("must not hold a user or password")
 	case u.RawQuery != "" || u.ForceQuery:
 		return fail("must not have a query")
-	case u.Fragment != "" || strings.Contains(text, "#"):
+	case strings.Contains(text, "#"):
 		return fail("must not have a fragment")
 	case u.Scheme == "http" && !insecure && !loopback(u.Hostname()):
 		return fail("plain http would show the token to everyone on the way: use https, or WithInsecureHTTP if you mean it")
 	}
 	prefix := strings.TrimRight(u.EscapedPath(), "/")
 	for i, segment := range strings.Split(prefix, "/") {
-		if plain, err := url.PathUnescape(segment); err != nil || i > 0 && (plain == "" || plain == "." || plain == "..") {
+		if plain, _ := url.PathUnescape(segment); i > 0 && (plain == "" || plain == "." || plain == "..") {
 			return fail("its path must not have empty or dot segments")
 		}
 	}
@@ -54,8 +54,7 @@ func parseBase(what, text string, insecure bool) (base, error) {
 }
 
 func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }
 
 // join makes the address of a call.

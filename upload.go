@@ -303,10 +303,10 @@ func (c *FileClient) put(ctx context.Context, to SignedURL, src *transfer.Source
 	}, nil
 }
 
-// cleanUp deletes the record of a failed upload if that is wanted, whatever
-// became of ctx.
+// cleanUp deletes the record of a failed upload, which is known, if that is
+// wanted, whatever became of ctx.
 func (c *FileClient) cleanUp(ctx context.Context, e *UploadError, wanted bool) error {
-	if !wanted || e.FileID == "" {
+	if !wanted {
 		return e
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)

@@ -222,6 +222,7 @@ func TestUpload_LinkByteForByte(t *testing.T) {
 		"/storage/a?q=x#frag":                   "/storage/a?q=x",
 		// What no request line can hold is escaped, and nothing else.
 		"/storage/a b/é|%2F?q=a b": "/storage/a%20b/%C3%A9%7C%2F?q=a%20b",
+		"/storage/À?q=À":           "/storage/%C3%80?q=%C3%80",
 	} {
 		if want == keep {
 			want = path
@@ -245,7 +246,7 @@ func TestUpload_RefusesLinks(t *testing.T) {
 	printed := svc.SignedURL(s.link().String())
 	for link, problem := range map[svc.SignedURL]string{
 		"": "is empty", " ": "is empty", "/storage/x?sig=" + fileQuery: "absolute", "ftp://h/x?" + fileQuery: "absolute",
-		"https:///x?" + fileQuery: "absolute", "https://h/%zz?" + fileQuery: "is not a URL", "https://h/\x01?" + fileQuery: "is not a URL",
+		"https:///x?" + fileQuery: "absolute", "https://h/%zz?" + fileQuery: "is not a URL", "https://h/\x01?" + fileQuery: "is not a URL", "https://h/\x7f?" + fileQuery: "is not a URL",
 		"https://user:" + fileToken + "@h/x": "user or password", printed: "lost its signature",
 		"storage.example/x?" + fileQuery: "absolute", "https://h:port/?" + fileQuery: "is not a URL",
 	} {

@@ -91,9 +91,6 @@ const inMemory = 64 << 10
 // ctx ends it returns at once, also while r blocks: then the rest is cleared up
 // as soon as r lets go.
 func spool(ctx context.Context, r io.Reader, size int64) (*spooled, error) {
-	if err := cause.Of(ctx); err != nil {
-		return nil, err
-	}
 	type result struct {
 		*spooled
 		err error
@@ -141,14 +138,9 @@ func copyAll(r io.Reader, size int64) (_ *spooled, err error) {
 			s.close()
 		}
 	}()
-	if _, err = s.file.Write(head); err != nil {
+	if s.size, err = io.Copy(s.file, io.MultiReader(bytes.NewReader(head), r)); err != nil {
 		return nil, err
 	}
-	n, err := io.Copy(s.file, r)
-	if err != nil {
-		return nil, err
-	}
-	s.size += n
 	s.contents = &direct{at: s.file}
 	return s, nil
 }

@@ -25,8 +25,6 @@ type WriteError struct{ Err error }
 
 func (e *WriteError) Error() string { return "writing: " + e.Err.Error() }
 
-func (e *WriteError) Unwrap() error { return e.Err }
-
 // RenewError says that there is no new link to be had.
 type RenewError struct{ Err error }
 
@@ -50,14 +48,14 @@ type Get struct {
 	Route    string
 	Link     *Link                                    // nil: Renew is asked first
 	Renew    func(ctx context.Context) (*Link, error) // asks for a new link when one has expired; nil: cannot
-	Header   http.Header
+	Header   http.Header                              // not nil
 	Idle     time.Duration
 	W        io.Writer
 	Restart  func() error // takes back all that was written; nil: cannot
 	Progress func(received, total int64)
 
 	Received int64 // written to W
-	Total    int64 // -1: not known
+	Total    int64 // -1: not known, as at first
 	Attempts int   // requests made
 
 	etag, modified string // of the contents
@@ -70,7 +68,6 @@ type Get struct {
 // Run downloads. It returns nothing when all has come, the answer that was no
 // success, or an error: with [ErrUnexpected] the answer too.
 func (g *Get) Run(ctx context.Context) (r *chain.Result, err error) {
-	g.Total = -1
 	if g.Progress != nil {
 		g.report = throttle(g.Progress)
 	}
@@ -118,6 +115,9 @@ func (g *Get) Run(ctx context.Context) (r *chain.Result, err error) {
 			g.Received = 0
 		}
 		if !g.resume.Wait(ctx, err) {
+			if ended := cause.Of(ctx); ended != nil { // during the pause
+				err = ended
+			}
 			return nil, err
 		}
 	}
@@ -133,9 +133,6 @@ func (g *Get) done() error {
 // call asks for what is missing.
 func (g *Get) call() *chain.Call {
 	header := g.Header.Clone()
-	if header == nil {
-		header = make(http.Header)
-	}
 	header["Accept-Encoding"] = []string{"identity"} // lengths and ranges count what is delivered
 	if g.Received > 0 {
 		header["Range"] = []string{"bytes=" + strconv.FormatInt(g.Received, 10) + "-"}
@@ -191,26 +188,17 @@ func (g *Get) take(resp *http.Response, buf []byte) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if skip > 0 {
-		if _, err := io.CopyN(io.Discard, resp.Body, skip); err != nil {
-			return false, broken(err)
-		}
+	if _, err := io.CopyN(io.Discard, resp.Body, skip); err != nil {
+		return false, broken(err)
 	}
-	before := g.Received
 	if err := g.copy(resp.Body, left, buf); err != nil {
 		return false, err
 	}
-	if g.Received == g.Total || g.Total < 0 && resp.StatusCode == http.StatusOK {
-		return false, nil
-	}
-	if g.Received == before {
-		return false, &CutError{io.ErrUnexpectedEOF}
-	}
-	return true, nil
+	return resp.StatusCode == http.StatusPartialContent && g.Received != g.Total, nil
 }
 
 // accept looks at the head of an answer: how many bytes at its start have been
-// delivered already, and how many follow (-1: to its end).
+// delivered already, and how many follow (below zero: to its end).
 func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 	switch {
 	case resp.StatusCode == http.StatusOK && g.Received == 0:
@@ -227,7 +215,7 @@ func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 			return 0, 0, ErrChanged
 		}
 		g.Total = max(g.Total, resp.ContentLength)
-		return g.Received, g.missing(), nil
+		return g.Received, g.Total - g.Received, nil
 	case resp.StatusCode == http.StatusPartialContent && g.Received > 0:
 		c, ok := parseContentRange(resp.Header.Get("Content-Range"))
 		switch {
@@ -241,14 +229,6 @@ func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 		return 0, c.end - c.start + 1, nil
 	}
 	return 0, 0, ErrUnexpected
-}
-
-// missing is how many bytes have not come yet; -1: not known.
-func (g *Get) missing() int64 {
-	if g.Total < 0 {
-		return -1
-	}
-	return g.Total - g.Received
 }
 
 // copy writes what comes, at most left bytes unless that is below zero.

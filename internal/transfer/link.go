@@ -95,13 +95,11 @@ func secretParameter(key, value string) bool {
 	return len(value) >= 8
 }
 
-// clean takes the link's secrets out of what storage sent with a failure: it
-// likes to quote the request.
+// clean takes the link's secrets out of what storage sent: it likes to quote the
+// request.
 func (l *Link) clean(r *chain.Result) *chain.Result {
-	if !r.OK() {
-		r.Header = l.Redact.Header(r.Header)
-		r.Body, _ = l.Redact.Cut(r.Body, len(r.Body), r.Cut)
-	}
+	r.Header = l.Redact.Header(r.Header)
+	r.Body, _ = l.Redact.Cut(r.Body, len(r.Body), r.Cut)
 	return r
 }
 

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,6 +35,21 @@ func TestLinkKnowsItsSecrets(t *testing.T) {
 	require.Equal(t, "https and h", link.Redact.String("https and h"))
 }
 
+// A parameter is secret by a word in its name or, if nothing is known of it, by
+// its length.
+func TestLinkTellsSecretParameters(t *testing.T) {
+	for parameter, secret := range map[string]bool{
+		"sig=ab1c2": true, "X-Token=ab1c2": true, "AccessKeyId=ab1c2": true, "x-cred=ab1c2": true, "auth=ab1c2": true,
+		"client_SECRET=ab1c2": true, "pass=ab1c2": true, "Policy=ab1c2": true, "hmac=ab1c2": true, "hash=ab1c2": true,
+		"lang=ab1c2": false, "x=ab1c2d3": false, "x=ab1c2d3e": true, "x-date=ab1c2d3e": false,
+	} {
+		link, problem := ParseLink("https://h/p?a=b&" + parameter)
+		require.Empty(t, problem)
+		_, value, _ := strings.Cut(parameter, "=")
+		require.Equal(t, secret, link.Redact.String("it was "+value) == "it was REDACTED", parameter)
+	}
+}
+
 func TestExpired(t *testing.T) {
 	xml := http.Header{"Content-Type": {"application/xml"}}
 	for body, want := range map[string]bool{
@@ -58,6 +74,7 @@ func TestContentRange(t *testing.T) {
 		"bytes 500-999/1000": {500, 999, 1000},
 		"Bytes 500-999/*":    {500, 999, -1},
 		" bytes */1000":      {-1, -1, 1000},
+		"bytes */0":          {-1, -1, 0},
 		"bytes 0-9223372036854775806/9223372036854775807": {0, 9223372036854775806, 9223372036854775807},
 	} {
 		got, ok := parseContentRange(text)
@@ -65,7 +82,7 @@ func TestContentRange(t *testing.T) {
 		require.Equal(t, want, got, text)
 	}
 	for _, text := range []string{
-		"", "bytes", "bytes 1-2", "bytes 2-1/3", "bytes 0-3/3", "bytes -1/3", "bytes 0-/3", "items 0-1/3", "bytes */*",
+		"", "bytes", "bytes 1-2", "bytes 2-1/3", "bytes 0-3/3", "bytes 0-0/0", "bytes -1/3", "bytes 0-/3", "items 0-1/3", "bytes */*",
 		"bytes +0-1/3", "bytes 0-1/+3", "bytes 0-1/9223372036854775808", "bytes a-b/c", "bytes 0-1/",
 	} {
 		_, ok := parseContentRange(text)

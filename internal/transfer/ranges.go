@@ -17,8 +17,8 @@ type contentRange struct {
 // */1000".
 func parseContentRange(text string) (c contentRange, ok bool) {
 	unit, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
-	span, total, ok := strings.Cut(rest, "/")
-	if !ok || !strings.EqualFold(unit, "bytes") {
+	span, total, _ := strings.Cut(rest, "/")
+	if !strings.EqualFold(unit, "bytes") {
 		return c, false
 	}
 	c = contentRange{start: -1, end: -1, total: -1}

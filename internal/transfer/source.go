@@ -119,9 +119,9 @@ func (s *Source) rewindable(r io.Reader) (bool, error) {
 	case io.ReadSeeker:
 		// By Read, also if there is a ReadAt: it may belong to an embedded file
 		// whose bytes the outer Read changes.
-		start, left, err := seen(r)
-		if err != nil || left == 0 {
-			return false, nil //nolint:nilerr // it cannot seek after all, or it may have bytes that it does not count
+		start, left, ok, err := seen(r)
+		if !ok || left == 0 { // it may have bytes that it does not count
+			return false, err
 		}
 		k := &seeker{r: r, start: start}
 		s.contents, s.size, s.foreign = k, left, true
@@ -137,9 +137,9 @@ func (s *Source) direct(r interface {
 	io.ReaderAt
 	io.Seeker
 }) (bool, error) {
-	start, left, err := seen(r)
-	if err != nil {
-		return false, nil //nolint:nilerr // it cannot seek after all
+	start, left, ok, err := seen(r)
+	if !ok {
+		return false, err
 	}
 	d := &direct{at: r, start: start}
 	if left == 0 {
@@ -157,17 +157,21 @@ func (s *Source) direct(r interface {
 	return true, nil
 }
 
-// seen tells where a seeker stands and how much is left, and does not move it.
-func seen(r io.Seeker) (start, left int64, err error) {
+// seen tells where a seeker stands and how much is left, and does not move it. It
+// is not ok if r cannot seek after all. One that went to its end and does not
+// come back is an error: what is left in it would be taken for all of the body.
+func seen(r io.Seeker) (start, left int64, ok bool, err error) {
 	if start, err = r.Seek(0, io.SeekCurrent); err != nil {
-		return 0, 0, err
+		return 0, 0, false, nil //nolint:nilerr // it stands where it stood
 	}
 	end, err := r.Seek(0, io.SeekEnd)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, false, nil //nolint:nilerr // likewise
 	}
-	_, err = r.Seek(start, io.SeekStart)
-	return start, max(end-start, 0), err
+	if _, err = r.Seek(start, io.SeekStart); err != nil {
+		return 0, 0, false, err
+	}
+	return start, max(end-start, 0), true, nil
 }
 
 // Size is how many bytes there are to send.

@@ -1,0 +1,232 @@
+package svc_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// The text of a failed download says how much has come, and what to do.
+func TestDownloadErrorText(t *testing.T) {
+	cut := func(total int64) *pieces {
+		return &pieces{all: []piece{{200, "", total, "01234", true}}}
+	}
+	answer := func(status int, body string) *pieces {
+		return &pieces{all: []piece{{status, "Content-Type: application/json", int64(len(body)), body, false}}}
+	}
+	for name, tt := range map[string]struct {
+		storage *pieces
+		want    string
+		is      error
+	}{
+		"cut":               {cut(10), "svc: download (5 of 10 bytes): broken off: unexpected EOF", svc.ErrTruncated},
+		"cut, no length":    {cut(-1), "svc: download (5 bytes): broken off: unexpected EOF", svc.ErrTruncated},
+		"cut at the start":  {&pieces{all: []piece{{200, "", 10, "", true}}}, "svc: download (0 of 10 bytes): broken off: unexpected EOF", svc.ErrTruncated},
+		"one byte":          {&pieces{all: []piece{{200, "", -1, "0", true}}}, "svc: download (1 bytes): broken off: unexpected EOF", svc.ErrTruncated},
+		"more than nothing": {&pieces{all: []piece{{200, "", 0, "x", false}}}, "svc: download (0 of 0 bytes): the answer is not the contents: 200 OK", nil},
+		"forbidden":         {answer(403, `{"message":"no"}`), "svc: download: 403 Forbidden: no", svc.ErrForbidden},
+		"expired":           {answer(403, `{"message":"it has expired"}`), "svc: download: 403 Forbidden: it has expired; the link has expired: ask for a new one", svc.ErrLinkExpired},
+		"another success":   {answer(203, `x`), "svc: download: the answer is not the contents: 203 Non-Authoritative Information", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, err := clientOn(t, tt.storage, tries(1, time.Second)).Download(t.Context(), signedLink, io.Discard, nil)
+			requireText(t, err, tt.want)
+			for _, target := range []error{svc.ErrTruncated, svc.ErrLinkExpired, svc.ErrChanged} {
+				require.Equal(t, target == tt.is, errors.Is(err, target), "%v", target)
+			}
+			if tt.is != nil {
+				require.ErrorIs(t, err, tt.is)
+			}
+			e := errorAs[*svc.DownloadError](t, err)
+			require.Equal(t, n, e.Received)
+			require.Equal(t, svc.SignedURL(signedLink), e.Link)
+			require.Empty(t, e.FileID)
+		})
+	}
+}
+
+// Contents that end too early are cut, also in the part that is passed over.
+func TestDownloadErrorOfAnEndThatComesEarly(t *testing.T) {
+	storage := &pieces{all: []piece{{200, `ETag: "a"`, 10, "01234", true}, {200, `ETag: "a"`, -1, "012", false}}}
+	_, err := clientOn(t, storage, tries(2, time.Millisecond)).Download(t.Context(), signedLink, io.Discard, nil)
+	requireText(t, err, "svc: download (5 of 10 bytes): broken off: unexpected EOF (2 attempts)")
+	require.ErrorIs(t, err, svc.ErrTruncated)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.NotErrorIs(t, err, io.EOF)
+
+	storage = &pieces{all: []piece{{200, `ETag: "a"`, 10, "01234", true}, {200, `ETag: "b"`, 10, "0123456789", false}}}
+	_, err = clientOn(t, storage, tries(2, time.Millisecond)).Download(t.Context(), signedLink, io.Discard, nil)
+	requireText(t, err, "svc: download (5 of 10 bytes): the contents have changed since the download began: 200 OK")
+	require.ErrorIs(t, err, svc.ErrChanged)
+}
+
+// A download of a file by its id names the file, and the link that it used.
+func TestDownloadErrorOfAFile(t *testing.T) {
+	c, _ := scripted(t, linked, refusedPut)
+	_, err := c.Files.Download(t.Context(), "f1", io.Discard, nil)
+	requireText(t, err, "svc: download of file f1: 403 Forbidden: no (code AccessDenied)")
+	e := errorAs[*svc.DownloadError](t, err)
+	require.Equal(t, "f1", e.FileID)
+	require.Equal(t, svc.SignedURL(uploadLink), e.Link)
+
+	c, _ = scripted(t, reply{status: 404})
+	_, err = c.Files.Download(t.Context(), "f1", io.Discard, nil)
+	requireText(t, err, "svc: download of file f1: asking for a link: svc: GET /v1/files/{file_id}/presigned_url: 404 Not Found")
+	require.ErrorIs(t, err, svc.ErrNotFound)
+	require.NotErrorIs(t, err, svc.ErrLinkExpired)
+	require.Empty(t, errorAs[*svc.DownloadError](t, err).Link)
+
+	// A link that cannot be used fails the download, not the program.
+	c, _ = scripted(t, reply{status: 200, body: `{"presigned_url":"ftp://store.test/f1"}`})
+	_, err = c.Files.Download(t.Context(), "f1", io.Discard, nil)
+	require.ErrorContains(t, err, "svc: download of file f1: asking for a link: ")
+	require.ErrorContains(t, err, "link must be an absolute URL")
+	require.Equal(t, svc.SignedURL("ftp://store.test/f1"), errorAs[*svc.DownloadError](t, err).Link)
+}
+
+// What the writer returned is what the error holds, and nothing around it.
+func TestDownloadErrorOfTheWriter(t *testing.T) {
+	full := errors.New("disk full")
+	c, _ := scripted(t, reply{status: 200, body: "contents"})
+	n, err := c.Download(t.Context(), signedLink, &failingWriter{left: 3, err: full}, nil)
+	require.EqualValues(t, 3, n)
+	requireText(t, err, "svc: download (3 of 8 bytes): disk full")
+	require.Equal(t, full, errorAs[*svc.DownloadError](t, err).Err)
+}
+
+// It counts for more than the end of ctx, if both come at once.
+func TestDownloadErrorOfTheWriterThatEndsCtx(t *testing.T) {
+	full := errors.New("disk full")
+	ctx, cancel := context.WithCancel(t.Context())
+	c, _ := scripted(t, reply{status: 200, body: "contents"})
+	_, err := c.Download(ctx, signedLink, writerFunc(func([]byte) (int, error) { cancel(); return 0, full }), nil)
+	requireText(t, err, "svc: download (0 of 8 bytes): disk full")
+}
+
+// No answer is a TransportError, which counts the attempts and shows no secret
+// of the link, also when the connection breaks in the middle of the contents.
+func TestDownloadErrorOfTheTransport(t *testing.T) {
+	for name, storage := range map[string]roundTripFunc{
+		"before the answer": func(r *http.Request) (*http.Response, error) { return nil, fmt.Errorf("no way to %s", r.URL) },
+		"in the contents": func(r *http.Request) (*http.Response, error) {
+			body := io.MultiReader(bytes.NewReader([]byte("01234")), readFunc(func([]byte) (int, error) {
+				return 0, fmt.Errorf("lost %s on the way, and %s", r.URL, fileToken)
+			}))
+			return &http.Response{StatusCode: 200, ContentLength: 10, Header: http.Header{}, Body: io.NopCloser(body), Request: r}, nil
+		},
+	} {
+		inBubble(t, storage, func(t *testing.T, c *svc.Client, link svc.SignedURL) {
+			_, err := c.DownloadFile(t.Context(), link, filepath.Join(t.TempDir(), "f"), nil)
+			e := errorAs[*svc.TransportError](t, err)
+			require.Equal(t, 3, e.Attempts, name)
+			require.Equal(t, "GET", e.Method)
+			require.Equal(t, "{presigned_url}", e.Route)
+			require.ErrorContains(t, err, "storage.test/f1?REDACTED", name)
+			requireNoSecret(t, err)
+		}, tries(3, time.Second))
+	}
+}
+
+// The end of ctx is what ends a download that waits to go on where it broke off.
+func TestDownloadEndsWithCtxBetweenTwoTries(t *testing.T) {
+	for _, validator := range []string{`ETag: "a"`, ""} {
+		synctest.Test(t, func(t *testing.T) {
+			storage := &pieces{all: []piece{{200, validator, 10, "01234", true}}}
+			c := clientOn(t, storage, tries(5, time.Minute))
+			ctx, cancel := context.WithCancelCause(t.Context())
+			stop := errors.New("the user has left")
+			time.AfterFunc(time.Second, func() { cancel(stop) })
+			start := time.Now()
+			_, err := c.DownloadFile(ctx, signedLink, filepath.Join(t.TempDir(), "f"), nil)
+			require.ErrorIs(t, err, context.Canceled)
+			require.ErrorIs(t, err, stop)
+			require.NotErrorIs(t, err, svc.ErrTruncated)
+			require.Equal(t, time.Second, time.Since(start))
+			require.Len(t, storage.ranges, 1)
+		})
+	}
+}
+
+// What cannot be right is refused before anything is asked for or created.
+func TestDownloadRefusalSaysWhy(t *testing.T) {
+	c, _ := scripted(t)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	range0 := &svc.DownloadOptions{Header: http.Header{"range": {"bytes=0-"}}}
+	for name, tt := range map[string]struct {
+		do   func() (int64, error)
+		want string
+	}{
+		"writer":          {func() (int64, error) { return c.Download(t.Context(), signedLink, nil, nil) }, "w is nil"},
+		"link":            {func() (int64, error) { return c.Download(t.Context(), " ", io.Discard, nil) }, "link is empty"},
+		"link, to a file": {func() (int64, error) { return c.DownloadFile(t.Context(), " ", path, nil) }, "link is empty"},
+		"header":          {func() (int64, error) { return c.DownloadFile(t.Context(), signedLink, path, range0) }, "Header Range cannot be set"},
+		"id":              {func() (int64, error) { return c.Files.Download(t.Context(), "..", io.Discard, nil) }, "file_id must not be a dot segment"},
+		"id, to a file":   {func() (int64, error) { return c.Files.DownloadFile(t.Context(), "", path, nil) }, "file_id is empty"},
+		"all of it":       {func() (int64, error) { return c.Files.Download(t.Context(), "", nil, range0) }, "Header Range cannot be set; file_id is empty; w is nil"},
+	} {
+		n, err := tt.do()
+		require.Zero(t, n, name)
+		require.EqualError(t, err, "svc: not sent: "+tt.want, name)
+		errorAs[*svc.ValidationError](t, err)
+	}
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}
+
+// A file that cannot be made, or not be put in its place, fails the download,
+// which says how far it came.
+func TestDownloadFileThatCannotBeWritten(t *testing.T) {
+	s := play(t)
+	n, err := s.client().DownloadFile(t.Context(), signedLink, filepath.Join(t.TempDir(), "none", "f"), nil)
+	require.Zero(t, n)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NotContains(t, err.Error(), "bytes", "it has not begun")
+	require.EqualValues(t, -1, errorAs[*svc.DownloadError](t, err).Total)
+
+	// A directory comes to be where the file was to go.
+	path := filepath.Join(t.TempDir(), "f")
+	storage := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+		_ = os.MkdirAll(filepath.Join(path, "x"), 0o700)
+		_, _ = io.WriteString(w, "contents")
+	})
+	n, err = storage.client(t).DownloadFile(t.Context(), storage.link(), path, nil)
+	require.EqualValues(t, 8, n)
+	require.ErrorContains(t, err, "svc: download (8 of 8 bytes): rename ")
+	errorAs[*os.LinkError](t, err)
+	require.EqualValues(t, 8, errorAs[*svc.DownloadError](t, err).Received)
+	entries, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "the temporary file is removed")
+
+	// A download that fails says how much it had.
+	cut := &pieces{all: []piece{{200, `ETag: "a"`, 10, "01234", true}}}
+	n, err = clientOn(t, cut, tries(1, time.Second)).DownloadFile(t.Context(), signedLink, filepath.Join(t.TempDir(), "f"), nil)
+	require.ErrorIs(t, err, svc.ErrTruncated)
+	require.EqualValues(t, 5, n)
+}
+
+// What storage quotes of a link with an answer that is no download stays hidden
+// like what it quotes with a failure.
+func TestDownloadErrorOfAnAnswerThatIsNone(t *testing.T) {
+	for _, status := range []int{203, 206} {
+		c, _ := scripted(t, reply{status: status, header: map[string]string{"X-Request-Id": "sig-77c1e2", "X-Echo": fileQuery}})
+		_, err := c.Download(t.Context(), uploadLink, io.Discard, nil)
+		require.ErrorContains(t, err, "the answer is not the contents: ")
+		require.ErrorContains(t, err, "REDACTED")
+		requireNoSecret(t, err)
+	}
+}

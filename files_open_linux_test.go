@@ -1,0 +1,160 @@
+package svc_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// openIn counts the files below dir that this process has open, those without a
+// name included.
+func openIn(t *testing.T, dir string) (n int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	for _, e := range entries {
+		to, _ := os.Readlink("/proc/self/fd/" + e.Name())
+		if strings.HasPrefix(to, dir) {
+			n++
+		}
+	}
+	return n
+}
+
+// No file stays open behind a transfer, however it ends.
+func TestTransfersCloseTheirFiles(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what is forgotten
+	closed := func(what string) {
+		t.Helper()
+		require.Zero(t, openIn(t, dir), what)
+	}
+	big := func() io.Reader { return readOnly{bytes.NewReader(contents(100_000))} }
+	upload := func(body io.Reader, size int64, replies ...reply) error {
+		c, _ := scripted(t, replies...)
+		_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body, Size: size})
+		return err
+	}
+	require.NoError(t, upload(readFunc(func(p []byte) (int, error) {
+		return copy(p, "data"), io.EOF
+	}), 0, registered, reply{status: 200}))
+
+	require.NoError(t, upload(big(), 0, registered, reply{status: 200}))
+	closed("success")
+	require.Error(t, upload(big(), 0, registered, refusedPut))
+	closed("put refused")
+	require.Error(t, upload(big(), 0, refusedPut))
+	closed("register refused")
+	require.Error(t, upload(big(), 99_999))
+	closed("another size")
+	require.Error(t, upload(io.MultiReader(big(), iotest.ErrReader(errors.New("torn"))), 0))
+	closed("a body that fails")
+
+	path := filepath.Join(dir, "f")
+	require.NoError(t, os.WriteFile(path, []byte("data"), 0o600))
+	for _, last := range []reply{{status: 200}, refusedPut} {
+		c, _ := scripted(t, registered, last)
+		_, _ = c.Files.UploadFile(t.Context(), path, "", nil)
+		closed("UploadFile")
+		c, _ = scripted(t, last)
+		_, _ = c.DownloadFile(t.Context(), signedLink, path, nil)
+		closed("DownloadFile")
+	}
+}
+
+// Also what a body gives when ctx has ended, and nobody waits for it any more, is
+// not kept: nor is the file that was being opened.
+func TestTransfersCloseTheirFilesAfterCtx(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what is forgotten
+	ctx, cancel := context.WithCancel(t.Context())
+	release, spooling := make(chan struct{}), 0
+	body := io.MultiReader(bytes.NewReader(contents(100_000)), readFunc(func([]byte) (int, error) {
+		spooling = openIn(t, dir)
+		cancel()
+		<-release
+		return 0, io.EOF
+	}))
+	c, _ := scripted(t)
+	_, err := c.Files.Put(ctx, uploadLink, readOnly{body}, nil)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 1, spooling)
+	close(release)
+	require.Eventually(t, func() bool { return openIn(t, dir) == 0 }, 5*time.Second, time.Millisecond)
+
+	pipe := filepath.Join(dir, "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err = c.Files.UploadFile(ctx, pipe, "", nil)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	w, err := os.OpenFile(pipe, os.O_WRONLY, 0) // lets the open in the background go
+	require.NoError(t, err)
+	defer w.Close()
+	require.Eventually(t, func() bool { return openIn(t, dir) == 1 }, 5*time.Second, time.Millisecond, "only this one")
+	_, err = w.Write([]byte("x"))
+	require.Eventually(t, func() bool {
+		_, err = w.Write([]byte("x"))
+		return errors.Is(err, syscall.EPIPE)
+	}, 5*time.Second, time.Millisecond, "nobody reads it")
+}
+
+// A path that cannot be a file is named, and what is there stays as it was.
+func TestDownloadFileNamesItsTarget(t *testing.T) {
+	c, _ := scripted(t)
+	dir := t.TempDir()
+	loop := filepath.Join(dir, "loop")
+	require.NoError(t, os.Symlink(loop, loop))
+	for path, want := range map[string]string{
+		"":        "open : file does not exist",
+		dir + "/": "open " + dir + "/: is a directory",
+		dir:       "open " + dir + ": is a directory",
+		loop:      "stat " + loop + ": too many levels of symbolic links",
+	} {
+		n, err := c.DownloadFile(t.Context(), signedLink, path, nil)
+		require.Zero(t, n)
+		require.EqualError(t, err, "svc: download: "+want)
+	}
+	to, err := os.Readlink(loop)
+	require.NoError(t, err)
+	require.Equal(t, loop, to)
+}
+
+// While the contents of a file come in, nobody else can read those that are to
+// replace a file with a mode of its own.
+func TestDownloadFileHidesWhatIsNotComplete(t *testing.T) {
+	path := target(t, []byte("old"))
+	require.NoError(t, os.Chmod(path, 0o640))
+	modes := map[string]fs.FileMode{}
+	s := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+		entries, _ := os.ReadDir(filepath.Dir(path))
+		for _, e := range entries {
+			info, err := e.Info()
+			if err == nil {
+				modes[filepath.Ext(e.Name())] = info.Mode()
+			}
+		}
+		_, _ = io.WriteString(w, "new")
+	})
+	_, err := s.client(t).DownloadFile(t.Context(), s.link(), path, nil)
+	require.NoError(t, err)
+	require.Equal(t, map[string]fs.FileMode{".mp4": 0o640, ".part": 0o600}, modes)
+	requireFile(t, path, []byte("new"))
+}

@@ -1,0 +1,98 @@
+package svc_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// Each option is checked by itself, and what cannot be right is no page that failed.
+func TestListRefusalSaysWhy(t *testing.T) {
+	s := jobsInPages(jobIDs(25), 10)
+	client := s.client(t)
+	for want, opts := range map[string]svc.ListJobsOptions{
+		"page must not be negative":        {Page: -1},
+		"page_size must not be negative":   {PageSize: -1},
+		"concurrency must not be negative": {Concurrency: -1},
+	} {
+		_, err := client.VideoJobs.List(t.Context(), &opts)
+		require.EqualError(t, err, "svc: not sent: "+want)
+		_, err = collectJobs(client.VideoJobs.All(t.Context(), &opts))
+		require.EqualError(t, err, "svc: not sent: "+want)
+		errorAs[*svc.ValidationError](t, err)
+	}
+	require.Empty(t, s.requests())
+	require.EqualError(t, svc.ErrJobFailed, "svc: the job failed")
+}
+
+// No more than 64 pages are ever under way.
+func TestAll_ConcurrencyHasABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := jobsInPages(jobIDs(2000), 10)
+		s.latency = time.Second
+		ids, err := collectJobs(s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 1000}))
+		require.NoError(t, err)
+		require.Equal(t, jobIDs(2000), ids)
+		require.Len(t, s.requests(), 200)
+		require.Equal(t, 64, s.most)
+	})
+}
+
+// The options of the call are those that All was given, whatever becomes of the
+// slice that they came in; nil is none.
+func TestAll_KeepsItsRequestOptions(t *testing.T) {
+	s := jobsInPages(jobIDs(15), 10)
+	opts := []svc.RequestOption{nil, svc.WithQuery("a", "1")}
+	list := s.client(t).VideoJobs.All(t.Context(), nil, opts...)
+	opts[1] = svc.WithQuery("a", "2")
+	ids, err := collectJobs(list)
+	require.NoError(t, err)
+	require.Equal(t, jobIDs(15), ids)
+	require.Equal(t, []string{"a=1&page=1", "a=1&page=2"}, s.requests())
+}
+
+// A page of jobs prints its fields under every verb.
+func TestJobListPrintsItsFields(t *testing.T) {
+	list := svc.JobList{TotalCount: 7, Jobs: []svc.Job{{JobID: "job-1"}}}
+	for _, verb := range []string{"%v", "%+v", "%s"} {
+		text := fmt.Sprintf(verb, list)
+		require.True(t, strings.Contains(text, "7") && strings.Contains(text, "job-1"), "%s: %s", verb, text)
+	}
+}
+
+// The last page is asked for ahead like any other, and none beyond it.
+func TestAll_ConcurrencyAsksForTheLastPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for pages := 1; pages <= 3; pages++ {
+			s := jobsInPages(jobIDs(10*pages), 10)
+			s.latency = time.Second
+			for _, err := range s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 4}) {
+				require.NoError(t, err)
+				synctest.Wait()
+				require.Len(t, s.requests(), pages)
+			}
+		}
+	})
+}
+
+// An answer that speaks of many jobs and lists none is no reason to make room
+// for them.
+func TestListMakesNoRoomForWhatIsNotThere(t *testing.T) {
+	body := []byte(`{"job_list":[],"total_count":0,"x":["job_id"` + strings.Repeat(`,"job_id"`, 400_000) + `]}`)
+	s := &jobService{page: func(int, int) (int, []byte) { return 200, body }}
+	client := s.client(t)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	list, err := client.VideoJobs.List(t.Context(), nil)
+	runtime.ReadMemStats(&after)
+	require.NoError(t, err)
+	require.Empty(t, list.Jobs)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
+}

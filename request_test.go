@@ -1,0 +1,107 @@
+package svc_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// A refusal says which rule was broken, and never shows what was given.
+func TestRefusalOfABaseURLSaysWhy(t *testing.T) {
+	const absolute = "must be an absolute URL that starts with https:// or http://"
+	for given, want := range map[string]string{
+		"":                 "is empty",
+		" \n":              "is empty",
+		"https://h:port":   "is not a URL",
+		"https://h/%zz":    "is not a URL",
+		"h":                absolute,
+		"ftp://h":          absolute,
+		"https://:80":      absolute,
+		"https://u:pw@h":   "must not hold a user or password",
+		"https://h?q=1":    "must not have a query",
+		"https://h?":       "must not have a query",
+		"https://h#f":      "must not have a fragment",
+		"https://h#":       "must not have a fragment",
+		"https://h/a//b":   "its path must not have empty or dot segments",
+		"https://h/%2e/b":  "its path must not have empty or dot segments",
+		"http://h.invalid": "plain http would show the token to everyone on the way: use https, or WithInsecureHTTP if you mean it",
+	} {
+		_, err := svc.NewClient(given, svc.WithToken(testToken))
+		require.EqualError(t, err, "svc: base URL: "+want, "%q", given)
+	}
+}
+
+// A path that was escaped by the caller is refused with the rule that it breaks.
+func TestRefusalOfAPathSaysWhy(t *testing.T) {
+	const segments = "must not have empty segments, dot segments or control characters"
+	for path, want := range map[string]string{
+		"v1/files":    "must start with a slash: it is relative to the base URL",
+		"/v1/files?x": "must not hold a query or a fragment: use WithQuery, and escape ids with url.PathEscape",
+		"/v1/files#x": "must not hold a query or a fragment: use WithQuery, and escape ids with url.PathEscape",
+		"/v1/a\\b":    "must not hold a query or a fragment: use WithQuery, and escape ids with url.PathEscape",
+		"/v1/a%zz":    "is not well escaped",
+		"/v1//files":  segments,
+		"/v1/.":       segments,
+		"/v1/%2E.":    segments,
+		"/v1/a%0A":    segments,
+	} {
+		err := play(t).client().Do(t.Context(), "GET", path, nil, nil)
+		require.EqualError(t, err, "svc: not sent: path "+want, "%q", path)
+	}
+}
+
+// The longest id that goes out has 1024 bytes.
+func TestLongestID(t *testing.T) {
+	longest := strings.Repeat("x", 1024)
+	s := play(t, reply{status: 200, body: fmt.Sprintf(`{"id":%q}`, longest)})
+	file, err := s.client().Files.Get(t.Context(), longest)
+	require.NoError(t, err)
+	require.Equal(t, longest, file.ID)
+	require.Equal(t, "/v1/files/"+longest, s.seen()[0].Path)
+
+	_, err = s.client().Files.Get(t.Context(), longest+"x")
+	require.EqualError(t, err, "svc: not sent: file_id is longer than an id can be")
+}
+
+// A field of the body cannot be set where there is none, and says so instead of
+// being left out; a call that may have a body gets one for it.
+func TestBodyFieldOfACallWithoutABody(t *testing.T) {
+	field := svc.WithBodyField("a.b", 1)
+	for _, method := range []string{"GET", "HEAD", "DELETE", "OPTIONS"} {
+		for _, none := range []any{nil, json.RawMessage(nil), json.RawMessage{}} {
+			err := play(t).client().Do(t.Context(), method, "/v2/x", none, nil, field)
+			require.EqualError(t, err, "svc: not sent: a.b cannot be set: the call has no body", method)
+		}
+		s := play(t, reply{status: 200})
+		require.NoError(t, s.client().Do(t.Context(), method, "/v2/x", map[string]int{"c": 2}, nil, field), method)
+		require.JSONEq(t, `{"a":{"b":1},"c":2}`, s.seen()[0].Body, "one that has a body can be added to")
+	}
+	require.EqualError(t, opGet.do(t.Context(), play(t).client(), field), "svc: not sent: a.b cannot be set: the call has no body")
+
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch} {
+		for _, none := range []any{nil, json.RawMessage(nil), json.RawMessage{}} {
+			s := play(t, reply{status: 200})
+			require.NoError(t, s.client().Do(t.Context(), method, "/v2/x", none, nil, field), method)
+			require.Equal(t, `{"a":{"b":1}}`, s.seen()[0].Body, method)
+			require.Equal(t, "application/json", s.seen()[0].Header.Get("Content-Type"))
+		}
+	}
+}
+
+// What cannot be written as JSON is named, with the reason.
+func TestRefusalOfABodySaysWhy(t *testing.T) {
+	do := func(body any, opts ...svc.RequestOption) error {
+		return play(t).client().Do(t.Context(), "POST", "/v2/x", body, nil, opts...)
+	}
+	require.EqualError(t, do(func() {}), "svc: not sent: body cannot be written as JSON: json: unsupported type: func()")
+	require.ErrorContains(t, do(json.RawMessage("{")), "svc: not sent: body cannot be written as JSON: ")
+	err := do(nil, svc.WithBodyField("a.b", func() {}))
+	require.ErrorContains(t, err, "svc: not sent: a.b cannot be set: ")
+	require.ErrorContains(t, err, "json: unsupported type: func()")
+}

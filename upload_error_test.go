@@ -1,0 +1,297 @@
+package svc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+// requireText checks what an error prints, which is the same under every verb.
+func requireText(t *testing.T, err error, want string) {
+	t.Helper()
+	require.EqualError(t, err, want)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d"} {
+		require.Equal(t, want, fmt.Sprintf(verb, err), verb)
+	}
+}
+
+// scripted is a client whose API and storage answer with the replies in turn.
+func scripted(t *testing.T, replies ...reply) (*svc.Client, *script) {
+	s := play(t, replies...)
+	return s.client(tries(1, time.Second)), s
+}
+
+const uploadLink = "https://store.test/f1?X-Amz-Signature=sig-77c1e2"
+
+var (
+	registered = reply{status: 201, body: `{"id":"f1","presigned_url":"` + uploadLink + `"}`}
+	linked     = reply{status: 200, body: `{"presigned_url":"` + uploadLink + `"}`}
+	refusedPut = reply{status: 403, body: `{"code":"AccessDenied","message":"no"}`}
+	expiredPut = reply{status: 403, body: `{"code":"AccessDenied","message":"Request has expired"}`}
+)
+
+// The text of a failed upload says how far it came, what exists now and what to
+// do about it.
+func TestUploadErrorText(t *testing.T) {
+	const refusal = "403 Forbidden: no (code AccessDenied)"
+	const expiry = "403 Forbidden: Request has expired (code AccessDenied)"
+	upload := func(req svc.UploadRequest) func(c *svc.Client) error {
+		req.FileName = "a.jsonl"
+		if req.Body == nil {
+			req.Body = strings.NewReader("data")
+		}
+		return func(c *svc.Client) error { _, err := c.Files.Upload(t.Context(), req); return err }
+	}
+	put := func(c *svc.Client) error {
+		_, err := c.Files.Put(t.Context(), uploadLink, strings.NewReader("data"), nil)
+		return err
+	}
+	putFile := func(c *svc.Client) error {
+		_, err := c.Files.PutFile(t.Context(), "f1", strings.NewReader("data"), nil)
+		return err
+	}
+	thenDelete := svc.UploadRequest{UploadOptions: svc.UploadOptions{DeleteOnFailure: true}}
+	for name, tt := range map[string]struct {
+		replies []reply
+		do      func(c *svc.Client) error
+		want    string
+	}{
+		"body": {nil, upload(svc.UploadRequest{Size: 5}),
+			`svc: upload of "a.jsonl": reading the body: the body ended after 4 of 5 bytes; nothing was sent`},
+		"body too long": {nil, upload(svc.UploadRequest{Size: 3}),
+			`svc: upload of "a.jsonl": reading the body: the body has more than the 3 bytes announced; nothing was sent`},
+		"register": {[]reply{{status: 403, body: `{"message":"no"}`}}, upload(svc.UploadRequest{}),
+			`svc: upload of "a.jsonl": register: 403 Forbidden: no`},
+		"put": {[]reply{registered, refusedPut}, upload(svc.UploadRequest{}),
+			`svc: upload of "a.jsonl": put: ` + refusal + `; the record f1 exists, its contents may not: PutFile them again, or Delete it`},
+		"put, expired": {[]reply{registered, expiredPut}, upload(svc.UploadRequest{}),
+			`svc: upload of "a.jsonl": put: ` + expiry + `; the record f1 exists, its contents may not: PutFile them again, or Delete it`},
+		"put, deleted": {[]reply{registered, refusedPut, {status: 204}}, upload(thenDelete),
+			`svc: upload of "a.jsonl": put: ` + refusal + `; the record was deleted`},
+		"put, gone already": {[]reply{registered, refusedPut, {status: 404}}, upload(thenDelete),
+			`svc: upload of "a.jsonl": put: ` + refusal + `; the record was deleted`},
+		"put, not deleted": {[]reply{registered, refusedPut, {status: 403}}, upload(thenDelete),
+			`svc: upload of "a.jsonl": put: ` + refusal + `; the record f1 exists, its contents may not: PutFile them again, or Delete it` +
+				`; deleting it failed: 403 Forbidden`},
+		"Put":          {[]reply{refusedPut}, put, `svc: upload: put: ` + refusal},
+		"Put, expired": {[]reply{expiredPut}, put, `svc: upload: put: ` + expiry + `; the link has expired: ask PresignedURL for a new one and Put again`},
+		"PutFile": {[]reply{linked, refusedPut}, putFile,
+			`svc: upload: put: ` + refusal + `; the record f1 exists, its contents may not: PutFile them again, or Delete it`},
+		"PutFile without a link": {[]reply{{status: 404}}, putFile,
+			`svc: upload: asking for a link: 404 Not Found; nothing was sent to the record f1`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := scripted(t, tt.replies...)
+			err := tt.do(c)
+			requireText(t, err, tt.want)
+			require.Equal(t, strings.Contains(name, "expired"), errors.Is(err, svc.ErrLinkExpired))
+			e := errorAs[*svc.UploadError](t, err)
+			require.Equal(t, strings.Contains(tt.want, "was deleted"), e.Removed)
+			require.Equal(t, strings.Contains(tt.want, "deleting it failed"), e.CleanUpErr != nil, "%v", e.CleanUpErr)
+			if e.Stage == svc.UploadStagePut {
+				require.Equal(t, svc.SignedURL(uploadLink), e.Link)
+			}
+		})
+	}
+	require.EqualError(t, svc.ErrLinkExpired, "svc: the presigned link has expired")
+}
+
+// What cannot be right is refused with all of its faults, before the body is
+// touched and anything is sent.
+func TestUploadRefusalSaysWhy(t *testing.T) {
+	c, _ := scripted(t)
+	body := readOnly{strings.NewReader("data")}
+	for want, try := range map[string]func() error{
+		"file_name is required; Body is required; an empty file is bytes.NewReader(nil); Size must not be negative": func() error {
+			_, err := c.Files.Upload(t.Context(), svc.UploadRequest{Size: -1})
+			return err
+		},
+		"link must be an absolute URL that starts with https:// or http://": func() error {
+			_, err := c.Files.Put(t.Context(), "store.test/x", body, nil)
+			return err
+		},
+		"link has lost its signature when it was printed or encoded: ask the service for a new one, and keep string(link)": func() error {
+			_, err := c.Files.Put(t.Context(), svc.SignedURL(svc.SignedURL(uploadLink).String()), body, nil)
+			return err
+		},
+		"file_id is empty": func() error { _, err := c.Files.PutFile(t.Context(), " ", body, nil); return err },
+		"ContentType is not a header value": func() error {
+			_, err := c.Files.PutFile(t.Context(), "f1", body, &svc.UploadOptions{ContentType: "a\nb"})
+			return err
+		},
+		"ContentType is set, and Header has one too": func() error {
+			_, err := c.Files.Put(t.Context(), uploadLink, body, &svc.UploadOptions{ContentType: "a/b", Header: http.Header{"content-type": {"c/d"}}})
+			return err
+		},
+		"Header has a name that is not one": func() error {
+			_, err := c.Files.Put(t.Context(), uploadLink, body, &svc.UploadOptions{Header: http.Header{"a b": nil}})
+			return err
+		},
+		"Header Host cannot be set": func() error {
+			_, err := c.Files.Put(t.Context(), uploadLink, body, &svc.UploadOptions{Header: http.Header{"host": nil}})
+			return err
+		},
+		"Header X-A has a value that cannot be sent": func() error {
+			_, err := c.Files.Put(t.Context(), uploadLink, body, &svc.UploadOptions{Header: http.Header{"X-A": {"1", "\n"}}})
+			return err
+		},
+		"Header X-A is there twice, in two spellings": func() error {
+			_, err := c.Files.Put(t.Context(), uploadLink, body, &svc.UploadOptions{Header: http.Header{"X-A": {"1"}, "x-a": {"2"}}})
+			return err
+		},
+	} {
+		err := try()
+		require.EqualError(t, err, "svc: not sent: "+want)
+		errorAs[*svc.ValidationError](t, err)
+	}
+	left, err := io.ReadAll(body)
+	require.NoError(t, err)
+	require.Equal(t, "data", string(left))
+
+	both := http.Header{"a b": {"1"}, "Host": {"2"}}
+	for range 20 { // a map has no order
+		_, err := c.Files.Put(t.Context(), uploadLink, body, &svc.UploadOptions{Header: both})
+		require.Len(t, errorAs[*svc.ValidationError](t, err).Fields, 2)
+	}
+}
+
+// The options count in every kind of upload.
+func TestUploadOptionsOfEveryKind(t *testing.T) {
+	for name, do := range map[string]func(c *svc.Client, opts *svc.UploadOptions) (*svc.UploadResult, error){
+		"UploadFile": func(c *svc.Client, opts *svc.UploadOptions) (*svc.UploadResult, error) {
+			return c.Files.UploadFile(t.Context(), tempFile(t, []byte("data")).Name(), "", opts)
+		},
+		"PutFile": func(c *svc.Client, opts *svc.UploadOptions) (*svc.UploadResult, error) {
+			return c.Files.PutFile(t.Context(), "f1", strings.NewReader("data"), opts)
+		},
+		"Put": func(c *svc.Client, opts *svc.UploadOptions) (*svc.UploadResult, error) {
+			return c.Files.Put(t.Context(), uploadLink, strings.NewReader("data"), opts)
+		},
+	} {
+		first := map[string][]reply{"UploadFile": {registered}, "PutFile": {linked}}[name]
+		c, s := scripted(t, append(first, reply{status: 200, header: map[string]string{"ETag": `"e1"`}})...)
+		var told []int64
+		result, err := do(c, &svc.UploadOptions{
+			ContentType: "text/plain", Header: http.Header{"X-A": {"1"}}, Progress: func(sent, _ int64) { told = append(told, sent) },
+		})
+		require.NoError(t, err, name)
+		require.Equal(t, `"e1"`, result.ETag)
+		require.Equal(t, map[string]string{"UploadFile": "f1", "PutFile": "f1"}[name], result.FileID)
+		sent := s.seen()[len(first)]
+		require.Equal(t, "text/plain", sent.Header.Get("Content-Type"), name)
+		require.Equal(t, "1", sent.Header.Get("X-A"), name)
+		require.Equal(t, []int64{4}, told, name)
+	}
+}
+
+// A file that cannot be opened is named like any other.
+func TestUploadFileThatIsNone(t *testing.T) {
+	c, _ := scripted(t)
+	_, err := c.Files.UploadFile(t.Context(), filepath.Join(t.TempDir(), "train.jsonl"), "", nil)
+	require.ErrorContains(t, err, `svc: upload of "train.jsonl": reading the body: open `)
+	require.ErrorContains(t, err, "; nothing was sent")
+	require.Equal(t, "train.jsonl", errorAs[*svc.UploadError](t, err).FileName)
+}
+
+// A link of the service's that cannot be used fails the upload, not the program.
+func TestUploadToALinkThatIsNone(t *testing.T) {
+	c, _ := scripted(t, reply{status: 201, body: `{"id":"f1","presigned_url":"ftp://store.test/f1"}`})
+	_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("data")})
+	e := errorAs[*svc.UploadError](t, err)
+	require.Equal(t, svc.UploadStagePut, e.Stage)
+	require.Equal(t, "f1", e.FileID)
+	require.Equal(t, svc.SignedURL("ftp://store.test/f1"), e.Link)
+	errorAs[*svc.ValidationError](t, err)
+}
+
+// A record is deleted only if that is wanted, and if the answer says that it was
+// made: the id in an answer that says otherwise may be that of another.
+func TestUploadDeletesOnlyItsOwn(t *testing.T) {
+	broken := reply{status: 201, body: `{"id":"f1","presigned_u`}
+	failed := reply{status: 502, body: `{"id":"f1"}`}
+	for name, tt := range map[string]struct {
+		answer  reply
+		wanted  bool
+		removed bool
+	}{
+		"wanted":     {broken, true, true},
+		"not wanted": {broken, false, false},
+		"not known":  {failed, true, false},
+	} {
+		replies := []reply{tt.answer}
+		if tt.removed {
+			replies = append(replies, reply{status: 204})
+		}
+		c, _ := scripted(t, replies...)
+		_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("data"),
+			UploadOptions: svc.UploadOptions{DeleteOnFailure: tt.wanted}})
+		require.ErrorIs(t, err, svc.ErrOutcomeUnknown, name)
+		require.Equal(t, tt.removed, errorAs[*svc.UploadError](t, err).Removed, name)
+	}
+}
+
+// With DeleteOnFailure the answer to a register call is awaited for ten seconds
+// after the end of ctx, since the record can only be deleted by the id in it.
+func TestUploadAwaitsTheRecordThatItDeletes(t *testing.T) {
+	for after, removed := range map[time.Duration]bool{10*time.Second - time.Millisecond: true, 10*time.Second + time.Millisecond: false} {
+		synctest.Test(t, func(t *testing.T) {
+			late := registered
+			late.after = time.Second + after
+			replies := []reply{late}
+			if removed {
+				replies = append(replies, reply{status: 204})
+			}
+			c, s := scripted(t, replies...)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			start := time.Now()
+			_, err := c.Files.Upload(ctx, svc.UploadRequest{FileName: "a", Body: strings.NewReader("data"),
+				UploadOptions: svc.UploadOptions{DeleteOnFailure: true}})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, min(time.Second+after, 11*time.Second), time.Since(start))
+			require.Equal(t, removed, errorAs[*svc.UploadError](t, err).Removed)
+			require.Equal(t, !removed, errors.Is(err, svc.ErrOutcomeUnknown))
+			require.Equal(t, "POST", s.seen()[0].Method)
+		})
+	}
+}
+
+// An answer of the API that speaks of something expired says nothing of a link.
+func TestOnlyStorageSaysThatALinkHasExpired(t *testing.T) {
+	denied := reply{status: 401, body: `{"message":"the token has expired"}`}
+	c, _ := scripted(t, denied, denied, denied)
+	_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("data")})
+	require.ErrorIs(t, err, svc.ErrUnauthorized)
+	require.NotErrorIs(t, err, svc.ErrLinkExpired)
+	_, err = c.Files.PutFile(t.Context(), "f1", strings.NewReader("data"), nil)
+	require.ErrorIs(t, err, svc.ErrUnauthorized)
+	require.NotErrorIs(t, err, svc.ErrLinkExpired)
+	_, err = c.Files.Download(t.Context(), "f1", io.Discard, nil)
+	require.ErrorIs(t, err, svc.ErrUnauthorized)
+	require.NotErrorIs(t, err, svc.ErrLinkExpired)
+}
+
+// A Put by way of the fake, whose record is gone when it is to be deleted.
+func TestUploadOfARecordThatIsGone(t *testing.T) {
+	srv := svctest.NewInMemory()
+	defer srv.Close()
+	srv.Fault("PUT", svctest.RouteStorage, svctest.Fault{Status: 403})
+	srv.Fault("DELETE", "/v1/files/{file_id}", svctest.Fault{Status: 404})
+	_, err := srv.Client().Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("data"),
+		UploadOptions: svc.UploadOptions{DeleteOnFailure: true}})
+	e := errorAs[*svc.UploadError](t, err)
+	require.True(t, e.Removed)
+	require.NoError(t, e.CleanUpErr)
+}
