@@ -37,9 +37,10 @@ type ListJobsOptions struct {
 	PageSize int `url:"page_size,omitempty"`
 
 	// Concurrency is how many pages All has under way or in hand at a time. With
-	// 2 or more, up to 64, it asks for pages ahead, never for one beyond the total that the
-	// service named, and one by one if it named none. 0 and 1: a page is asked for
-	// when the loop gets there. [WithResponse] makes it 1. List takes no notice.
+	// 2 or more, up to 64, it asks for pages ahead, as many as the missing ones of the
+	// total fill that the service named, and one by one if it named none. 0 and 1: a
+	// page is asked for when the loop gets there. [WithResponse] makes it 1. List takes
+	// no notice.
 	Concurrency int `url:"-"`
 }
 
@@ -122,10 +123,16 @@ func (o *ListJobsOptions) query() (url.Values, error) {
 // service sends the same jobs again and again, and without one when it sends
 // empty pages, whatever total it promises.
 //
-// The total and the page size of an answer are only hints. The service may give
-// smaller pages than asked for, and a total that changes, is wrong or is missing
-// costs two more requests at most. The ids of all jobs given are kept until the
-// loop ends, about 100 bytes for each.
+// The loop goes on until as many jobs have come as the largest total says that the
+// service named, whatever the sizes of the pages and also when they overlap. As long
+// as jobs are missing it looks past one empty page. So a total that is too large, or
+// counts jobs that came or went during the loop, costs two more requests at most. One
+// that is missing or too small costs one, which finds an empty page; but where a page
+// reaches a total that is too small exactly (10 of 40 in pages of 10), the list ends
+// there. A loop that begins further back takes the pages before to be like those that
+// come.
+//
+// The ids of all jobs given are kept until the loop ends, about 100 bytes for each.
 //
 // Jobs that are created or deleted during the loop move the others from page to
 // page. None is given twice for it, but after a deletion the loop passes over as

@@ -61,7 +61,8 @@ func TestB32_PageSizeAndTotalAreHints(t *testing.T) {
 		"true total":               {[]int{25}, 3},
 		"total 0":                  {[]int{0}, 4},
 		"no total":                 {[]int{-1}, 4},
-		"total changes":            {[]int{25, 22, 27}, 3},
+		"total changes":            {[]int{25, 22, 24}, 3},
+		"total grows":              {[]int{25, 22, 27}, 5},
 		"total sinks below":        {[]int{25, 12, 11}, 3},
 		"total less than one page": {[]int{5}, 4},
 		"total far too large":      {[]int{1000}, 5},
@@ -115,7 +116,7 @@ func TestB32_ShortAndEmptyPagesInTheMiddle(t *testing.T) {
 	ids, err := collectJobs(s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10}))
 	require.NoError(t, err)
 	require.Equal(t, jobIDs(22), ids)
-	require.Len(t, s.requests(), 5)
+	require.Len(t, s.requests(), 7, "23 jobs are missing: past one empty page they might come")
 }
 
 func TestAll_NoNeedlessRequests(t *testing.T) {
@@ -276,15 +277,16 @@ func TestAll_ListChangesBetweenPages(t *testing.T) {
 	for name, tt := range map[string]struct {
 		after []string // the list once page 1 was sent
 		want  []string
+		asked int // 2 pages too many where the total counts jobs that do not come
 	}{
-		"one inserted at the front":  {append(newer[:1:1], jobIDs(25)...), jobIDs(25)},
-		"a page's worth inserted":    {append(newer[:10:10], jobIDs(25)...), jobIDs(25)},
-		"more than a page inserted":  {append(newer[:12:12], jobIDs(25)...), slices.Concat(jobIDs(10), newer[10:], jobIDs(25)[10:])},
-		"appended":                   {append(jobIDs(25), newer[:7]...), append(jobIDs(25), newer[:7]...)},
-		"the last ones deleted":      {jobIDs(20), jobIDs(20)},
-		"all others deleted":         {jobIDs(10), jobIDs(10)},
-		"one of the first deleted":   {jobIDs(25)[1:], slices.Concat(jobIDs(10), jobIDs(25)[11:])},
-		"everything deleted at once": {nil, jobIDs(10)},
+		"one inserted at the front":  {append(newer[:1:1], jobIDs(25)...), jobIDs(25), 5},
+		"a page's worth inserted":    {append(newer[:10:10], jobIDs(25)...), jobIDs(25), 6},
+		"more than a page inserted":  {append(newer[:12:12], jobIDs(25)...), slices.Concat(jobIDs(10), newer[10:], jobIDs(25)[10:]), 6},
+		"appended":                   {append(jobIDs(25), newer[:7]...), append(jobIDs(25), newer[:7]...), 4},
+		"the last ones deleted":      {jobIDs(20), jobIDs(20), 3},
+		"all others deleted":         {jobIDs(10), jobIDs(10), 2},
+		"one of the first deleted":   {jobIDs(25)[1:], slices.Concat(jobIDs(10), jobIDs(25)[11:]), 4},
+		"everything deleted at once": {nil, jobIDs(10), 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &jobService{page: func(number, _ int) (int, []byte) {
@@ -297,7 +299,7 @@ func TestAll_ListChangesBetweenPages(t *testing.T) {
 			ids, err := collectJobs(s.client(t).VideoJobs.All(t.Context(), nil))
 			require.NoError(t, err)
 			require.Equal(t, tt.want, ids)
-			require.LessOrEqual(t, len(s.requests()), 5)
+			require.Len(t, s.requests(), tt.asked)
 		})
 	}
 }

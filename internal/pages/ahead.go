@@ -40,7 +40,7 @@ func newAhead[T any](ctx context.Context, list *List[T]) *ahead[T] {
 // ask starts to fetch the pages from the first number to the smaller of the
 // other two, as far as that has not been done.
 func (a *ahead[T]) ask(from, last, most int) {
-	if a.pending == nil || a.failed.Load() {
+	if a.pending == nil || a.failed.Load() || most < from || from < a.list.First { // numbers end somewhere
 		return
 	}
 	for i := range min(last, most) - from + 1 {

@@ -48,12 +48,18 @@ func TestWhereAListEnds(t *testing.T) {
 		asked  int
 		err    error
 	}{
-		"holes that are apart":             {"ab . cd . ef", 10, "abcdef", 5, nil},
+		"holes that are apart":             {"ab . cd . ef", 10, "abcdef", 7, nil},
 		"two holes in a row":               {"ab . . cd", 8, "ab", 3, nil},
-		"a hole at the end":                {"ab cd .", 6, "abcd", 3, nil},
-		"a hole before the last page":      {"ab . cd", 6, "abcd", 3, nil},
+		"a hole at the end":                {"ab cd .", 6, "abcd", 4, nil},
+		"a hole before the last page":      {"ab . cd", 6, "abcd", 5, nil},
 		"a hole, and no total":             {"ab . cd", 0, "ab", 2, nil},
-		"old pages that are apart":         {"ab ab cd cd ef", 10, "abcdef", 5, nil},
+		"old pages that are apart":         {"ab ab cd cd ef", 6, "abcdef", 5, nil},
+		"old pages, and items missing":     {"ab ab cd cd ef", 10, "abcdef", 7, nil},
+		"a hole in front":                  {". ab cd", 4, "abcd", 3, nil},
+		"two holes in front":               {". . ab", 4, "", 2, nil},
+		"a hole in front, and no total":    {". ab", 0, "", 1, nil},
+		"short pages before a whole one":   {"a bcde fg", 7, "abcdefg", 3, nil},
+		"pages that overlap":               {"abc bcd cde def", 6, "abcdef", 4, nil},
 		"two old pages in a row":           {"ab ab ab", 10, "ab", 3, pages.ErrRepeat},
 		"an old page, a hole, an old page": {"ab ab . ab", 10, "ab", 4, pages.ErrRepeat},
 		"a total of less than nothing":     {"ab cd", -1, "abcd", 3, nil},
