@@ -11,13 +11,16 @@ import (
 
 // SignedURL is a link whose query is a key to what it points at. Everything
 // that prints it leaves out query, fragment and user info: every fmt verb,
-// log/slog, JSON and text encoding. string(u) is the link itself, byte for byte
-// as the service sent it; store that, not the JSON of a record, if a link has
-// to outlive the process.
+// log/slog, and the encodings as JSON, XML, gob and text. string(u) is the link
+// itself, byte for byte as the service sent it; store that, not the JSON of a
+// record, if a link has to outlive the process.
 //
-// Two ways around it are the caller's to avoid: fmt cannot ask a value in an
-// unexported field of a struct how to print itself, and the misused verbs %p
-// and %w, which go vet reports, do not ask either.
+// Three ways around it are the caller's to avoid. Fmt cannot ask a value in an
+// unexported field of a struct how to print itself. The misused verbs %p and %w,
+// which go vet reports, do not ask either, nor does the built-in print. And some
+// encoders take whatever is of a string kind for its bare text: encoding/json the
+// keys of a map (so never make a link one), encoding/xml a comment field,
+// encoding/asn1 and database/sql any value.
 type SignedURL string
 
 // String returns the link without its secrets: "https://host/path?REDACTED",
@@ -46,9 +49,18 @@ func (u SignedURL) MarshalText() ([]byte, error) { return []byte(u.String()), ni
 // MarshalJSON returns what String returns, as a JSON string.
 func (u SignedURL) MarshalJSON() ([]byte, error) { return json.Marshal(u.String()) }
 
+// GobEncode returns what String returns.
+func (u SignedURL) GobEncode() ([]byte, error) { return []byte(u.String()), nil }
+
+// GobDecode reads what GobEncode returned: a link without its secrets.
+func (u *SignedURL) GobDecode(text []byte) error {
+	*u = SignedURL(text)
+	return nil
+}
+
 // Secret is a text that prints as REDACTED wherever it is formatted, logged or
 // encoded; an empty one prints empty. string(s) is the text itself. It has the
-// same two limits as [SignedURL].
+// same three limits as [SignedURL].
 type Secret string
 
 // String returns REDACTED, or "" for an empty secret.
@@ -73,6 +85,15 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // MarshalJSON returns what String returns, as a JSON string.
 func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
+
+// GobEncode returns what String returns.
+func (s Secret) GobEncode() ([]byte, error) { return []byte(s.String()), nil }
+
+// GobDecode reads what GobEncode returned.
+func (s *Secret) GobDecode(text []byte) error {
+	*s = Secret(text)
+	return nil
+}
 
 // format prints text in place of a value that must not be shown.
 func format(f fmt.State, verb rune, value fmt.GoStringer, text string) {

@@ -1,0 +1,138 @@
+package svc_test
+
+import (
+	"bytes"
+	"encoding/gob"
+	"encoding/json"
+	"encoding/xml"
+	"expvar"
+	"fmt"
+	"html/template"
+	"log"
+	"log/slog"
+	"strings"
+	"testing"
+	texttemplate "text/template"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// encoded is a record with links and secrets in every place that can be helped.
+type encoded struct {
+	Link    svc.SignedURL
+	Secret  svc.Secret
+	Pointer *svc.SignedURL
+	Links   []svc.SignedURL
+	Secrets map[string]svc.Secret
+	Empty   svc.SignedURL
+}
+
+func newEncoded() encoded {
+	link := svc.SignedURL(secretLink)
+	return encoded{
+		Link: link, Secret: "SIGN-PASSWORD", Pointer: &link,
+		Links: []svc.SignedURL{link, ""}, Secrets: map[string]svc.Secret{"a": "SIGN-TOKEN"},
+	}
+}
+
+func TestGobHidesSecrets(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, gob.NewEncoder(&b).Encode(newEncoded()))
+	requireHidden(t, "gob", b.String())
+	var back encoded
+	require.NoError(t, gob.NewDecoder(&b).Decode(&back))
+	printed := svc.SignedURL(svc.SignedURL(secretLink).String())
+	require.Equal(t, encoded{
+		Link: printed, Secret: "REDACTED", Pointer: &printed,
+		Links: []svc.SignedURL{printed, ""}, Secrets: map[string]svc.Secret{"a": "REDACTED"},
+	}, back, "what was printed")
+	require.True(t, back.Link.Redacted())
+}
+
+// Also alone, as a key and in a record of this package.
+func TestGobHidesSecretsAnywhere(t *testing.T) {
+	link, secret := svc.SignedURL(secretLink), svc.Secret("SIGN-TOKEN")
+	for _, v := range []any{
+		link, &link, secret, &secret,
+		map[svc.SignedURL]int{link: 1}, map[svc.Secret]int{secret: 1},
+		svc.RegisteredFile{ID: "f", PresignedURL: link},
+		svc.JobOutput{ID: "o", MediaURL: link, ThumbnailURL: link},
+	} {
+		var b bytes.Buffer
+		require.NoError(t, gob.NewEncoder(&b).Encode(v))
+		requireHidden(t, fmt.Sprintf("%T", v), b.String())
+		require.Contains(t, b.String(), "REDACTED")
+	}
+}
+
+func TestXMLHidesSecrets(t *testing.T) {
+	link, secret := svc.SignedURL(secretLink), svc.Secret("SIGN-TOKEN")
+	for _, v := range []any{
+		struct {
+			XMLName xml.Name       `xml:"r"`
+			Attr    svc.SignedURL  `xml:"link,attr"`
+			Pointer *svc.SignedURL `xml:"pointer,attr"`
+			Secret  svc.Secret     `xml:"secret,attr,omitempty"`
+			Element svc.SignedURL  `xml:"a>b"`
+			Many    []svc.Secret   `xml:"many"`
+		}{Attr: link, Pointer: &link, Secret: secret, Element: link, Many: []svc.Secret{secret}},
+		struct {
+			XMLName xml.Name      `xml:"r"`
+			Text    svc.SignedURL `xml:",chardata"`
+		}{Text: link},
+		struct {
+			XMLName xml.Name   `xml:"r"`
+			Text    svc.Secret `xml:",cdata"`
+		}{Text: secret},
+		struct {
+			XMLName xml.Name      `xml:"r"`
+			Inner   svc.SignedURL `xml:",innerxml"`
+		}{Inner: link},
+		struct {
+			XMLName xml.Name `xml:"r"`
+			Any     any      `xml:",any"`
+		}{Any: link},
+	} {
+		b, err := xml.Marshal(v)
+		require.NoError(t, err)
+		requireHidden(t, string(b), string(b))
+		require.Contains(t, string(b), "REDACTED")
+	}
+}
+
+func TestJSONOptionsHideSecrets(t *testing.T) {
+	link, secret := svc.SignedURL(secretLink), svc.Secret("SIGN-TOKEN")
+	b, err := json.Marshal(struct {
+		Quoted  svc.SignedURL `json:",string"`
+		Secret  svc.Secret    `json:",string,omitempty"`
+		NonZero svc.SignedURL `json:",omitzero"`
+	}{link, secret, link})
+	require.NoError(t, err)
+	requireHidden(t, "json", string(b))
+}
+
+// Text goes to templates by way of fmt, and to scripts by way of JSON.
+func TestTemplatesHideSecrets(t *testing.T) {
+	const text = `{{.Link}} {{.Secret}} {{.Pointer}} {{.Links}} {{.Secrets}} {{print .Link}} {{html .Link}} {{js .Link}} {{urlquery .Link}} {{slice .Secret 0 4}} {{len .Link}}`
+	const page = `<p title="{{.Link}}" title={{.Link}}>{{.Link}} {{.}}</p><a href="{{.Link}}">x</a><a href="/?q={{.Link}}">x</a>` +
+		`<a onclick="f({{.Link}}, {{.}}, '{{.Link}}')">x</a><script>f({{.Link}}, {{.Secret}}, {{.}}, "{{.Link}}")</script>` +
+		`<style>a { background: url("{{.Link}}"); color: {{.Secret}} }</style><img srcset="{{.Link}}"><!-- {{.Link}} -->`
+	var b strings.Builder
+	require.NoError(t, texttemplate.Must(texttemplate.New("").Parse(text)).Execute(&b, newEncoded()))
+	requireHidden(t, "text/template", b.String())
+	b.Reset()
+	require.NoError(t, template.Must(template.New("").Parse(page)).Execute(&b, newEncoded()))
+	requireHidden(t, "html/template", b.String())
+}
+
+func TestLogsAndVariablesHideSecrets(t *testing.T) {
+	v := newEncoded()
+	var b strings.Builder
+	log.New(&b, "", 0).Print(v, &v, v.Link, v.Secret)
+	slog.New(slog.NewTextHandler(&b, nil)).Info("", "v", v, "keys", map[svc.SignedURL]svc.Secret{v.Link: v.Secret})
+	slog.New(slog.NewJSONHandler(&b, nil)).Info("", "v", v, "p", &v)
+	b.WriteString(expvar.Func(func() any { return v }).String())
+	requireHidden(t, "logs", b.String())
+}
