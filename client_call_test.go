@@ -98,6 +98,7 @@ func TestB42_IDs(t *testing.T) {
 		"x\x7f":          "",
 		"x\u0085y":       "",
 		"not \xff UTF-8": "",
+		"lost \ufffd":    "",
 	} {
 		for path, call := range idCalls {
 			lines = nil

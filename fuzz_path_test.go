@@ -94,7 +94,7 @@ var fuzzIDCalls = []struct {
 func FuzzID(f *testing.F) {
 	for i, id := range []string{
 		"svc-1", "", " ", ".", "..", "a/b", `a\b`, "a%2Fb", "%2e%2e", "a?b", "a#b", "é", "a b", "+", "a\nb", "\x00", "\xff", ";", "*",
-		"{id}", "%", "%zz", "//", "a:b@c", strings.Repeat("x", 1025), "\u2028", "a\u0085", "presigned_url", "[::1]", "...", "\u202e",
+		"{id}", "%", "%zz", "//", "a:b@c", strings.Repeat("x", 1025), "\u2028", "a\u0085", "presigned_url", "[::1]", "...", "\u202e", "\ufffd",
 	} {
 		f.Add(uint8(i), id)
 	}

@@ -108,6 +108,8 @@ func idProblem(id string) string {
 		return "must not hold a line break or another control character"
 	case !utf8.ValidString(id):
 		return "is not valid UTF-8"
+	case strings.ContainsRune(id, utf8.RuneError): // decoding makes it of bytes that are no text
+		return "holds U+FFFD, which stands where a character was lost"
 	case len(id) > maxID:
 		return "is longer than an id can be"
 	}

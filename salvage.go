@@ -14,10 +14,12 @@ var idField = map[string]string{services: "service_id", files: "id", videoJobs: 
 // salvageID looks for the new record's id in what came of the answer to a create:
 // among the fields of the record itself and nowhere deeper, since other ids belong
 // to other things. What comes after a break or a mistake is not looked at. An id
-// that no call could use is none.
+// that no call could use is none, and neither is a number that may have gone on where
+// the answer breaks off: a part of an id is the id of something else.
 func salvageID(route string, answer []byte) string {
 	field := idField[route]
-	dec := json.NewDecoder(bytes.NewReader(jsonx.TrimBOM(answer)))
+	answer = jsonx.TrimBOM(answer)
+	dec := json.NewDecoder(bytes.NewReader(answer))
 	if open, err := dec.Token(); field == "" || err != nil || open != json.Delim('{') {
 		return ""
 	}
@@ -35,12 +37,14 @@ func salvageID(route string, answer []byte) string {
 		}
 		var id string
 		if value[0] != '"' { // a number, if it is an id at all
-			if id = string(value); id[0] >= '0' && id[0] <= '9' {
-				return id
+			next := answer[dec.InputOffset():]
+			if id = string(value); strings.Trim(id, "0123456789") != "" || len(next) == 0 || !strings.ContainsRune(",} \t\r\n", rune(next[0])) {
+				return ""
 			}
+		} else if json.Unmarshal(value, &id) != nil {
 			return ""
 		}
-		if json.Unmarshal(value, &id) != nil || idProblem(id) != "" {
+		if idProblem(id) != "" {
 			return ""
 		}
 		return id

@@ -49,7 +49,19 @@ func TestOutcomeUnknown_IDIsTheRecordsOwn(t *testing.T) {
 		"escaped":              {`{"service\u005fid":"svc\u002d7","na`, true, "svc-7"},
 		"other case":           {`{"Service_ID":"svc-7","na`, true, "svc-7"},
 		"number":               {`{"service_id":77,"name":"demo"}`, false, "77"},
+		"number, cut behind":   {`{"service_id":77,"na`, true, "77"},
+		"number, then a space": {`{"service_id":77 `, true, "77"},
+		"number, last field":   {`{"name":"demo","service_id":77}`, true, "77"},
+		"cut in a number":      {`{"service_id": 1234`, true, ""}, // of 123456
+		"no number in full":    {`{"service_id":1234-5678,"name":"demo"}`, false, ""},
 		"odd number":           {`{"service_id":-7.5,"name":"demo"}`, false, ""},
+		"negative number":      {`{"service_id":-7,"name":"demo"}`, false, ""},
+		"broken number":        {`{"service_id":1.5,"name":"demo"}`, false, ""},
+		"power of ten":         {`{"service_id":1e3,"name":"demo"}`, false, ""},
+		"endless number":       {`{"service_id":1` + strings.Repeat("0", 2000) + `,"name":"demo"}`, false, ""},
+		"no text":              {"{\"service_id\":\"svc-\xff7\",\"name\":\"demo\"}", false, ""},
+		"no text any more":     {`{"service_id":"svc-\ufffd7","name":"demo"}`, false, ""},
+		"half a character":     {`{"service_id":"svc-\ud8007","name":"demo"}`, false, ""},
 		"object":               {`{"service_id":{"service_id":"OLD"}}`, false, ""},
 		"wrong type elsewhere": {`{"description":"` + long + `","service_id":"svc-7","status":5}`, false, "svc-7"},
 		"cut far behind":       {`{"description":"` + long + `","service_id":"svc-7","na`, true, "svc-7"},
@@ -68,6 +80,23 @@ func TestOutcomeUnknown_IDIsTheRecordsOwn(t *testing.T) {
 			require.Less(t, len(err.Error()), 1000)
 		})
 	}
+}
+
+// A part of an id is the id of another endpoint, which is not to be deleted.
+func TestDeploy_TouchesNothingOnAPartOfAnID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		script := &wtScript{
+			post:   []wtStep{{body: `{"service_id": 1234` + `56,  "name":"demo"}`, cut: true}}, // half of it comes
+			get:    []wtStep{wtIs("unavailable")},
+			delete: []wtStep{{}},
+		}
+		_, err := script.services(t).Deploy(wtWithin(t, 60e9), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+		require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
+		require.Empty(t, errorAs[*svc.OutcomeUnknownError](t, err).ID)
+		require.Equal(t, `{"service_id": 1234`, string(errorAs[*svc.OutcomeUnknownError](t, err).Body), "what came can be looked at")
+		require.Empty(t, script.requests("GET"))
+		require.Empty(t, script.requests("DELETE"))
+	})
 }
 
 // What is deleted after a failed upload is what the upload made, or nothing.
