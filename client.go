@@ -222,10 +222,10 @@ func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) erro
 	if err != nil {
 		return err
 	}
-	switch body := bytes.TrimSpace(jsonx.TrimBOM(r.Body)); {
-	case bytes.HasPrefix(body, []byte("<")):
+	switch {
+	case isPage(r.Body):
 		return c.notPromised(&k, r, "", errors.New("a page of markup, as proxies send"))
-	case denies(body):
+	case denies(jsonx.TrimBOM(r.Body)):
 		return c.notPromised(&k, r, "", errDenied)
 	}
 	return nil
@@ -316,7 +316,7 @@ func (c *Client) verdict(k *call, r *chain.Result) error {
 		if k.unknown != nil && (r.Acted || odd) {
 			return k.unknown(c, *k, r, e)
 		}
-		if k.method == http.MethodDelete && r.Lost && errors.Is(e, ErrNotFound) {
+		if k.method == http.MethodDelete && r.Lost && notFound(e) {
 			return nil // an attempt before this one did it, and its answer was lost
 		}
 		return e

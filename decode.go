@@ -78,6 +78,11 @@ func (c *Client) decode(k *call, r *chain.Result, out any) error {
 	return c.notPromised(k, r, field, err)
 }
 
+// isPage reports whether a body is a page for people, as proxies send.
+func isPage(body []byte) bool {
+	return bytes.HasPrefix(bytes.TrimSpace(jsonx.TrimBOM(body)), []byte("<"))
+}
+
 var errDenied = errors.New("an error, in an answer of success")
 
 // denies reports whether an answer of success holds an error all the same, as some

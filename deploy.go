@@ -52,8 +52,8 @@ type DeployOptions struct {
 type DeployError struct {
 	ServiceID  string            // never empty
 	Service    *InferenceService // the record as seen last; nil when only the id is known
-	Gone       bool              // true: it was deleted, and the record is gone; false: it may still be running and billed
-	CleanUpErr error             // why the delete after the failure failed; errors.Is and errors.As do not look into it
+	Gone       bool              // true: it was deleted, and the record was seen to be gone; false: it may still be running and billed
+	CleanUpErr error             // why Gone is false after a delete: see Deploy; errors.Is and errors.As do not look into it
 	Err        error             // why it is not available: a WaitError, or the error of OnCreate
 }
 
@@ -64,7 +64,10 @@ func (e *DeployError) Error() string {
 		return text + "; the instance was deleted"
 	}
 	text += "; the instance may still be running and billed: delete " + e.ServiceID + " if it is not wanted"
-	if e.CleanUpErr != nil {
+	switch {
+	case cause.Has[*acceptedError](e.CleanUpErr):
+		text += "; " + detail(e.CleanUpErr)
+	case e.CleanUpErr != nil:
 		text += "; deleting it failed: " + detail(e.CleanUpErr)
 	}
 	return text
@@ -85,6 +88,13 @@ func (e *DeployError) Unwrap() error { return e.Err }
 // awaited up to 10 s more. When an answer of success breaks off, but shows the id,
 // Deploy goes on with that. And a new id that is not found is taken for not
 // readable yet, for [WaitOptions.NotFoundGrace].
+//
+// A delete after a failure is repeated for up to 30 s while it fails, or while the
+// record shows that it had no effect. An answer to it proves nothing, since deleting
+// may take its time: Gone is true when a look finds no record any more, or one that
+// says that it is deleted. When there is no such look within the 30 s, or none is
+// allowed (401, 403), then CleanUpErr says whether the delete was accepted, and what
+// the looks said.
 //
 // POST /v1/inference-service, then GET and perhaps DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions) (*InferenceService, error) {
@@ -148,7 +158,11 @@ type deployment struct {
 	client *InferenceServiceClient
 	id     string
 	record *InferenceService // as seen last; nil when only the id is known
-	read   bool              // the wait has read the record
+	read   bool              // the wait has read the record, or a delete was accepted: there was one
+
+	// Of the clean-up.
+	accepted bool // a delete was accepted
+	there    bool // the latest look found the record
 }
 
 // wait waits until the endpoint is available.
@@ -161,10 +175,25 @@ func (d *deployment) wait(ctx context.Context, o *WaitOptions) error {
 	return err
 }
 
-// errStillThere: a delete was accepted, and the record is not gone yet.
-var errStillThere = errors.New("svc: the delete was accepted, but the record is still there")
+// acceptedError says that a delete was accepted, and that the record is not known
+// to be gone.
+type acceptedError struct{ look error } // nil: the record is still there
 
-// cleanUp deletes the endpoint, whatever became of ctx, and makes sure of it.
+func (e *acceptedError) Error() string { return "svc: " + e.detail() }
+
+func (e *acceptedError) detail() string {
+	if e.look == nil {
+		return "the delete was accepted, but the record is still there"
+	}
+	return "the delete was accepted, but whether the record is gone could not be seen: " + detail(e.look)
+}
+
+func (e *acceptedError) Unwrap() error { return e.look }
+
+// errStillThere: the answer to a delete was none to rely on.
+var errStillThere = errors.New("svc: the record is still there")
+
+// cleanUp deletes the endpoint, whatever became of ctx, and looks until it is gone.
 func (d *deployment) cleanUp(ctx context.Context) (gone bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
 	defer cancel()
@@ -190,30 +219,49 @@ func (d *deployment) cleanUp(ctx context.Context) (gone bool, err error) {
 	}
 }
 
-// remove deletes the endpoint and looks whether it is gone: nil says that it is.
-// "Not found" is proof of that only if the record has ever been readable, or a
-// delete was accepted. An accepted delete is proof unless the record is still
-// there, or the answer holds what the service does not promise and nothing can be
-// read.
+// remove deletes the endpoint, unless that is done and only a look is due, and looks
+// whether it is gone: nil says that it is. No answer to the delete is proof of that,
+// since what is accepted may take its time. "Not found" is, if the record has ever
+// been readable or a delete was accepted. A record that is still there may mean that
+// the delete had no effect, and another does no harm; what cannot be read means
+// nothing, and is only looked at again.
 func (d *deployment) remove(ctx context.Context) error {
+	if !d.accepted || d.there {
+		if err := d.delete(ctx); err != nil && !d.accepted {
+			return err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, cleanUpLimit/3) // one that hangs leaves time for another
+	defer cancel()
+	s, err := d.client.Get(ctx, d.id, WithMaxAttempts(1))
+	d.there = err == nil
+	switch {
+	case d.there && s.IsDeleted, d.read && notFound(err):
+		return nil
+	case d.accepted && d.there:
+		return &acceptedError{}
+	case d.accepted:
+		return &acceptedError{err}
+	case d.there:
+		return errStillThere
+	}
+	return err
+}
+
+// delete sends one delete, and notes whether it was accepted, which an answer that
+// holds what the service does not promise does not say. That it finds nothing, where
+// there was a record, may be because another has done it: a look can tell.
+func (d *deployment) delete(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanUpLimit/3)
 	defer cancel()
 	// One attempt at a time: after a failed one, Delete takes "not found" for success.
 	var answer Response
 	err := d.client.Delete(ctx, d.id, WithMaxAttempts(1), WithResponse(&answer))
-	if err == nil {
+	switch body := string(bytes.TrimSpace(answer.Body)); {
+	case err == nil:
 		d.read = true
-		var s *InferenceService
-		s, err = d.client.Get(ctx, d.id, WithMaxAttempts(1))
-		body := string(bytes.TrimSpace(answer.Body))
-		switch {
-		case err == nil && !s.IsDeleted:
-			return errStillThere
-		case err == nil, body == "", body == "{}":
-			return nil
-		}
-	}
-	if d.read && errors.Is(err, ErrNotFound) {
+		d.accepted = d.accepted || body == "" || body == "{}"
+	case d.read && notFound(err):
 		return nil
 	}
 	return err

@@ -21,7 +21,8 @@ var (
 	// ErrForbidden: the token may not do this (403).
 	ErrForbidden = errors.New("svc: forbidden")
 	// ErrNotFound: there is no such record (404 or 410), or a wait found that
-	// the record is deleted. One that was just created may not be readable yet.
+	// the record is deleted. One that was just created may not be readable yet, and
+	// a 404 whose body is a page of markup comes from a proxy: it proves nothing.
 	ErrNotFound = errors.New("svc: not found")
 	// ErrConflict: the state of the record does not allow the call (409).
 	ErrConflict = errors.New("svc: conflict")
@@ -134,6 +135,13 @@ func (e *Error) Is(target error) bool {
 		return e.retired()
 	}
 	return false
+}
+
+// notFound reports whether err is the service's word that there is no such record.
+// A 404 with a page of markup is a proxy's, which knows nothing of records.
+func notFound(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return errors.Is(err, ErrNotFound) && !(ok && isPage(e.Body))
 }
 
 func (e *Error) retired() bool {

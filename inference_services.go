@@ -151,8 +151,9 @@ func (c *InferenceServiceClient) Scale(ctx context.Context, id string, instances
 // the repeated call finds nothing, the endpoint is deleted: no error. An endpoint
 // that was not there to begin with is an [ErrNotFound], and so may be one that was
 // created a moment ago and is not readable yet: it is billed all the same. An
-// answer of success that holds an error or a page of HTML is a [DecodeError]: look
-// whether the endpoint is still there.
+// answer of success that holds an error or a page of HTML is a [DecodeError], and a
+// 404 with a page of HTML an [Error] after a lost answer too: look whether the
+// endpoint is still there.
 //
 // DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Delete(ctx context.Context, id string, opts ...RequestOption) error {

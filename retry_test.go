@@ -127,6 +127,7 @@ func TestRetryTable(t *testing.T) {
 // done it, and only then.
 func TestDeleteThatFindsNothing(t *testing.T) {
 	gone, busy, done := status(404), status(429), opDelete.ok
+	page := reply{status: 404, body: "<html>nginx</html>"}
 	for name, tt := range map[string]struct {
 		replies []reply
 		want    error
@@ -146,6 +147,7 @@ func TestDeleteThatFindsNothing(t *testing.T) {
 		"lost, then refused":           {[]reply{lost, refused, gone}, nil},
 		"refused, then lost":           {[]reply{refused, lost, gone}, nil},
 		"lost, then not allowed":       {[]reply{lost, status(403)}, svc.ErrForbidden},
+		"lost, then a proxy's page":    {[]reply{lost, page}, svc.ErrNotFound}, // it may still be there
 		"lost, then done":              {[]reply{lost, done}, nil},
 		"lost, then conflict":          {[]reply{lost, status(409)}, svc.ErrConflict},
 		"lost to the end":              {[]reply{lost, lost, lost, lost, lost}, syscall.ECONNRESET},

@@ -2,7 +2,6 @@ package svc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"runtime"
@@ -121,9 +120,9 @@ var errDeleted = fmt.Errorf("%w: the record says that it is deleted", ErrNotFoun
 // any other error that will not pass by itself. What may pass is lived through
 // until ctx ends: lost connections and attempts that take too long; 408, 425, 429,
 // 500, 502, 503, 504 and 520 or more; "not found" for [WaitOptions.NotFoundGrace];
-// and up to 5 answers in a row that are no record, such as a proxy's page. A status
-// that this package does not know means "not yet". The last record is returned
-// along with an error.
+// and up to 5 answers in a row that are no record, such as a proxy's page, also
+// one with a 404. A status that this package does not know means "not yet". The last
+// record is returned along with an error.
 //
 // Right after a create, set NotFoundGrace, or use Deploy: a new id may not be
 // readable yet.
@@ -136,14 +135,15 @@ func (c *InferenceServiceClient) WaitUntilAvailable(ctx context.Context, id stri
 // WaitUntilDeleted waits until an endpoint is gone: the service does not find it
 // any more, or its record says that it is deleted. It deletes nothing. An endpoint
 // that was just created may not be readable yet: until [WaitOptions.NotFoundGrace]
-// is over, "not found" counts only if the wait has read the record before.
+// is over, "not found" counts only if the wait has read the record before. A 404
+// with a page of markup is a proxy's, and never counts.
 //
 // GET /v1/inference-service/{service_id}, again and again
 func (c *InferenceServiceClient) WaitUntilDeleted(ctx context.Context, id string, opts *WaitOptions) error {
 	w := c.wait(id, "deleted", opts.withDefaults(0), false)
 	_, err := w.run(ctx, func(s *InferenceService, err error) (bool, error) {
 		switch {
-		case errors.Is(err, ErrNotFound) && (w.last != nil || time.Since(w.start) >= w.opts.NotFoundGrace):
+		case notFound(err) && (w.last != nil || time.Since(w.start) >= w.opts.NotFoundGrace):
 			return true, nil
 		case err != nil:
 			return false, err

@@ -30,6 +30,9 @@ func FuzzWaitModel(f *testing.F) {
 				f.Add([]byte{op, 3, 0, 2, method, 1, kind, 0, 0, 1, 9, 1, 2, 2})  // and cancelled
 				f.Add([]byte{op, 0, 1, 2, method, 3, kind, 1, 3, 3, 1, 1, 3, 28}) // and slow to show up
 			}
+			for gone := range byte(5) { // cancelled and cleaned up: looks after the delete that fail
+				f.Add([]byte{4, 3, 0, 0, 3, 0, 0, 0, 0, 0, 0, gone, 0, 0, 2, 0, kind, 7, kind})
+			}
 		}
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -47,58 +50,6 @@ func FuzzWaitModel(f *testing.F) {
 			tr.nothingGoesOn()
 		})
 	})
-}
-
-// wtDice turns the bytes of the fuzzer into decisions. When they run out, all
-// that follow are the first choice.
-type wtDice []byte
-
-func (d *wtDice) roll(n int) int {
-	if len(*d) == 0 {
-		return 0
-	}
-	b := (*d)[0]
-	*d = (*d)[1:]
-	return int(b) % n
-}
-
-func wtPick[T any](d *wtDice, choices ...T) T { return choices[d.roll(len(choices))] }
-
-const wtFaultKinds = 14
-
-// fault is something that happens to a request. None lies about an endpoint:
-// there is no made-up "not found", and no record but the true one.
-func (d *wtDice) fault() svctest.Fault {
-	f := svctest.Fault{Times: 1 + d.roll(8)}
-	switch d.roll(wtFaultKinds) {
-	case 1:
-		f.Status, f.Body = 503, `{"message":"busy"}`
-	case 2:
-		f.Status, f.AfterEffect, f.Body = 502, true, "<html>Bad Gateway</html>"
-	case 3:
-		f.Status, f.RetryAfter = 429, wtPick(d, "", "1", "20", "3600")
-	case 4:
-		f.DropBefore = true
-	case 5:
-		f.DropAfter = true
-	case 6:
-		f.TruncateBody = true
-	case 7:
-		f.TruncateAfter = int64(d.roll(60)) - 1
-	case 8:
-		f.Body, f.AfterEffect = wtPick(d, "<html>please log in</html>", "null", `{"service_id":""}`, `[]`, "{"), true
-	case 9:
-		f.Delay = wtPick(d, 200*time.Millisecond, 5*time.Second, 12*time.Second, 40*time.Second)
-	case 10:
-		f.Status, f.Delay, f.Body = 500, wtPick(d, time.Second, 9*time.Second), `{"id":"err-1","job_id":"svc-2","message":"oops"}`
-	case 11:
-		f.DropAfter, f.Delay = true, wtPick(d, time.Second, 9*time.Second)
-	case 12:
-		f.Status, f.Times = wtPick(d, 401, 403, 400, 409, 302), 1
-	case 13:
-		f.Status, f.AfterEffect, f.Delay = 504, true, wtPick(d, time.Second, 25*time.Second)
-	}
-	return f
 }
 
 // wtTrial is one story.
@@ -165,6 +116,7 @@ func newTrial(t *testing.T, story []byte) *wtTrial {
 			return errors.New("no answer yet")
 		}
 	}
+	setup = append(setup, svctest.WithDeleteTime(seconds(0, 2, 12, 29, 600)))
 	tr.srv = svctest.NewInMemory(append(setup, svctest.WithStatusPath(tr.script...))...)
 	for method, queue := range faults {
 		tr.srv.Fault([]string{"GET", "POST", "DELETE", "PUT"}[method],
@@ -251,6 +203,11 @@ func (tr *wtTrial) deploy(clean bool) {
 	opts := &svc.DeployOptions{WaitOptions: *tr.opts, DeleteOnFailure: clean}
 	full, told, asked := errors.New("disk full"), "", "" // what the functions of the caller do and hear
 	unwritten, decides := tr.dice.roll(5) == 1, tr.dice.roll(3) == 1
+	looks := make([]svctest.Fault, tr.dice.roll(4)) // what happens to those of the clean-up
+	for i := range looks {
+		looks[i] = tr.dice.fault()
+	}
+	opts.OnCleanUp = func(string) { tr.srv.Fault("GET", svctest.RouteEndpoint, looks...) }
 	opts.OnCreate = func(s *svc.InferenceService) error {
 		told = s.ServiceID
 		if unwritten {
@@ -371,16 +328,16 @@ func (tr *wtTrial) judge(id string, service *svc.InferenceService, err error, wa
 	case errors.Is(e.Err, svc.ErrStopped):
 		require.Equal(tr, svc.InferenceServiceStatusStopped, e.Last.Status)
 		require.NotErrorIs(tr, err, svc.ErrUnavailable)
-	case errors.As(e.Err, &answer):
-		require.Contains(tr, []int{401, 403, 400, 409, 302}, answer.StatusCode, "this would have passed")
-	case errors.As(e.Err, new(*svc.DecodeError)):
+	case wtJunk(e.Err):
 		junk := 0
 		for _, p := range polls {
-			if errors.As(p.Err, new(*svc.DecodeError)) {
+			if wtJunk(p.Err) {
 				junk++
 			}
 		}
 		require.Greater(tr, junk, 5, "a few odd answers are no reason")
+	case errors.As(e.Err, &answer):
+		require.Contains(tr, []int{401, 403, 400, 409, 302}, answer.StatusCode, "this would have passed")
 	default:
 		tr.Errorf("no reason to end a wait: %v", err)
 	}
@@ -388,6 +345,13 @@ func (tr *wtTrial) judge(id string, service *svc.InferenceService, err error, wa
 		require.NotErrorIs(tr, err, context.Canceled)
 		require.NotErrorIs(tr, err, context.DeadlineExceeded)
 	}
+}
+
+// wtJunk reports whether a look was answered by something that is not the service.
+func wtJunk(err error) bool {
+	var answer *svc.Error
+	return errors.As(err, new(*svc.DecodeError)) ||
+		errors.As(err, &answer) && errors.Is(err, svc.ErrNotFound) && strings.HasPrefix(string(answer.Body), "<")
 }
 
 // nothingGoesOn makes sure that what has returned is over.

@@ -183,6 +183,8 @@ func TestWaitRefusesWhatCannotBeAnID(t *testing.T) {
 
 func TestWaitUntilDeleted(t *testing.T) {
 	gone := wtStep{body: wtRecord("stopped", 0, `"is_deleted":true`)}
+	page := wtStep{status: 404, body: "<html>404 page not found</html>"}
+	five := wtTimes(5, page)
 	for name, tt := range map[string]struct {
 		get   []wtStep
 		want  error
@@ -193,6 +195,8 @@ func TestWaitUntilDeleted(t *testing.T) {
 		"the record says so":     {[]wtStep{wtIs("available"), gone}, nil, 2},
 		"whatever its status":    {[]wtStep{wtIs("unavailable"), wtIs("stopped"), wtIs("deleting"), wtCode(404)}, nil, 4},
 		"shaky":                  {[]wtStep{wtCode(503), {drop: true}, {body: "<html>"}, wtCode(429), wtCode(404)}, nil, 5},
+		"a proxy's 404":          {append(five, wtIs("available"), page, wtCode(404)), nil, 8},
+		"a proxy's 404 for good": {append(five, page, wtCode(404)), svc.ErrNotFound, 6}, // but no success
 		"unauthorized":           {[]wtStep{wtIs("available"), wtCode(401)}, svc.ErrUnauthorized, 2},
 		"forbidden is not gone":  {[]wtStep{wtCode(403)}, svc.ErrForbidden, 1},
 		"a failure is not gone":  {[]wtStep{wtCode(500)}, context.DeadlineExceeded, 0},

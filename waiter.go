@@ -166,16 +166,23 @@ func (w *waiter[T]) askedDelay(err error) time.Duration {
 // passing reports whether an error of a look may pass by itself.
 func (w *waiter[T]) passing(err error) bool {
 	if answer, ok := errors.AsType[*Error](err); ok {
-		s := answer.StatusCode
-		return chain.Transient(s) || s == 408 || s == 425 || s >= 520 ||
-			errors.Is(err, ErrNotFound) && time.Since(w.start) < w.opts.NotFoundGrace
+		s, missing := answer.StatusCode, errors.Is(err, ErrNotFound)
+		switch {
+		case chain.Transient(s), s == 408, s == 425, s >= 520, missing && time.Since(w.start) < w.opts.NotFoundGrace:
+			return true
+		case missing && !notFound(err):
+			return w.junkPasses()
+		}
+		return false
 	}
 	if lost, ok := errors.AsType[*TransportError](err); ok {
 		return lost.Attempts > 0 && !chain.Hopeless(lost.Err)
 	}
-	if cause.Has[*DecodeError](err) { // a proxy's page for a moment, but not for ever
-		w.junk++
-		return w.junk <= maxJunk
-	}
-	return false
+	return cause.Has[*DecodeError](err) && w.junkPasses()
+}
+
+// junkPasses takes a proxy's page for a matter of a moment, but not for ever.
+func (w *waiter[T]) junkPasses() bool {
+	w.junk++
+	return w.junk <= maxJunk
 }

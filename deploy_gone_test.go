@@ -1,0 +1,208 @@
+package svc_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+// A 404 that is no word of the service's.
+const proxys404 = "\n<html><head><title>404 Not Found</title></head><body>nginx</body></html>"
+
+// goneStory lets a deployment fail and be cleaned up, with these faults in the
+// looks after the delete. It tells how long the clean-up took.
+func goneStory(t *testing.T, srv *svctest.Server, looks ...svctest.Fault) (*svc.DeployError, time.Duration) {
+	t.Helper()
+	var start time.Time
+	_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{
+		DeleteOnFailure: true,
+		OnCleanUp: func(string) {
+			start = time.Now()
+			srv.Fault("GET", svctest.RouteEndpoint, looks...)
+		},
+	})
+	require.ErrorIs(t, err, svc.ErrUnavailable)
+	return wtDeployError(t, err), time.Since(start)
+}
+
+func goneServer(opts ...svctest.Option) *svctest.Server {
+	return svctest.NewInMemory(append(opts, svctest.WithDeployTime(time.Minute), svctest.WithStatusPath("initializing", "unavailable"))...)
+}
+
+// What may go wrong with a look for a moment.
+var goneTroubles = map[string]svctest.Fault{
+	"503":              {Status: 503},
+	"lost":             {DropAfter: true},
+	"cut":              {TruncateBody: true},
+	"a proxy's page":   {Body: "<html>please log in</html>"},
+	"a proxy's 404":    {Status: 404, Body: proxys404},
+	"another's record": {Body: `{"service_id":"svc-2","status":"available"}`},
+	"nothing":          {Status: 204},
+	"400":              {Status: 400},
+}
+
+// An accepted delete is no proof: the looks go on until one shows it. Nothing is
+// deleted again while nothing is seen.
+func TestGoneIsWhatALookShows(t *testing.T) {
+	for name, trouble := range goneTroubles {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := goneServer()
+				trouble.Times = 3
+				e, took := goneStory(t, srv, trouble)
+				require.True(t, e.Gone)
+				require.NoError(t, e.CleanUpErr)
+				require.LessOrEqual(t, took, 3*time.Second)
+				require.Equal(t, 1, srv.RequestCount("DELETE", svctest.RouteEndpoint))
+			})
+		})
+	}
+	t.Run("Retry-After", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			e, took := goneStory(t, goneServer(), svctest.RateLimited("12"))
+			require.True(t, e.Gone)
+			require.GreaterOrEqual(t, took, 12*time.Second)
+		})
+	})
+	t.Run("the record says so", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			record := svctest.Fault{Body: wtRecord("unavailable", 2, `"is_deleted":true`)}
+			e, took := goneStory(t, goneServer(), svctest.Unavailable(1), record)
+			require.True(t, e.Gone)
+			require.LessOrEqual(t, took, time.Second)
+		})
+	})
+}
+
+// Nobody knows what became of an instance that nobody could look at.
+func TestNotGoneWithoutALook(t *testing.T) {
+	const accepted = "; the delete was accepted, but whether the record is gone could not be seen: "
+	for name, trouble := range goneTroubles {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := goneServer(svctest.WithDeleteTime(time.Hour))
+				trouble.Times = -1
+				e, took := goneStory(t, srv, trouble)
+				require.False(t, e.Gone)
+				require.Equal(t, 2, srv.RunningInstances())
+				require.ErrorContains(t, e, "may still be running and billed: delete svc-1 if it is not wanted"+accepted)
+				require.ErrorContains(t, e.CleanUpErr, strings.TrimPrefix(accepted, "; "))
+				require.NotContains(t, e.Error(), "deleting it failed", "it did not")
+				require.GreaterOrEqual(t, took, 29*time.Second)
+				require.LessOrEqual(t, took, 30*time.Second)
+				require.Equal(t, 1, srv.RequestCount("DELETE", svctest.RouteEndpoint))
+			})
+		})
+	}
+	for status, want := range map[int]error{401: svc.ErrUnauthorized, 403: svc.ErrForbidden} {
+		synctest.Test(t, func(t *testing.T) { // nor will anybody
+			srv := goneServer(svctest.WithDeleteTime(time.Hour))
+			e, took := goneStory(t, srv, svctest.Unavailable(1), svctest.Fault{Status: status, Times: -1})
+			require.False(t, e.Gone)
+			require.LessOrEqual(t, took, time.Second)
+			require.ErrorIs(t, e.CleanUpErr, want)
+			require.ErrorContains(t, e, accepted)
+		})
+	}
+}
+
+// A record that is still there may mean that a delete had no effect. What becomes of
+// another one does not matter, as long as the looks can tell.
+func TestCleanUpDeletesAgainWhatIsStillThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := goneServer()
+		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 200, Times: 2}) // an empty answer, and no effect
+		e, _ := goneStory(t, srv)
+		require.True(t, e.Gone)
+		require.Zero(t, srv.RunningInstances())
+		require.Equal(t, 3, srv.RequestCount("DELETE", svctest.RouteEndpoint))
+	})
+	for name, again := range map[string]svctest.Fault{
+		"conflict": {Status: 409}, "not found": {Status: 404, Body: `{"message":"none"}`}, "refused": {Status: 403}, "slow": {Delay: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := goneServer(svctest.WithDeleteTime(20 * time.Second))
+				again.Times = -1
+				srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{}, again)
+				e, took := goneStory(t, srv)
+				require.True(t, e.Gone)
+				require.Zero(t, srv.RunningInstances())
+				require.GreaterOrEqual(t, took, 20*time.Second)
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := goneStory(t, goneServer(svctest.WithDeleteTime(time.Hour)))
+		require.False(t, e.Gone)
+		require.ErrorContains(t, e, "delete svc-1 if it is not wanted; the delete was accepted, but the record is still there")
+	})
+}
+
+// Of a delete that finds nothing, or is answered with something odd, a look says what
+// it was. Until then it is tried again.
+func TestCleanUpDoesNotRelyOnAnOddAnswer(t *testing.T) {
+	for name, odd := range map[string]svctest.Fault{
+		"404 as text": {Status: 404, Body: "default backend - 404"}, "200 with a message": {Body: `{"code":500,"message":"failed"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := goneServer()
+				odd.Times = 3
+				srv.Fault("DELETE", svctest.RouteEndpoint, odd)
+				e, _ := goneStory(t, srv, svctest.Unavailable(2))
+				require.True(t, e.Gone)
+				require.Zero(t, srv.RunningInstances())
+				require.Equal(t, 4, srv.RequestCount("DELETE", svctest.RouteEndpoint))
+			})
+			synctest.Test(t, func(t *testing.T) {
+				srv := goneServer()
+				odd.Times = -1
+				srv.Fault("DELETE", svctest.RouteEndpoint, odd)
+				e, _ := goneStory(t, srv)
+				require.False(t, e.Gone)
+				require.ErrorContains(t, e, "; deleting it failed: the record is still there")
+			})
+		})
+	}
+}
+
+// A proxy that has lost its service answers 404 to everything.
+func TestAProxysNotFoundIsNoProof(t *testing.T) {
+	for name, page := range map[string]string{"page": proxys404, "with a BOM": "\ufeff<!doctype html>", "XML": `<?xml version="1.0"?><Error/>`} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := goneServer()
+				srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 404, Body: page, Times: 3})
+				e, _ := goneStory(t, srv)
+				require.True(t, e.Gone)
+				require.Zero(t, srv.RunningInstances())
+				require.Equal(t, 4, srv.RequestCount("DELETE", svctest.RouteEndpoint))
+			})
+			synctest.Test(t, func(t *testing.T) {
+				srv := goneServer()
+				srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 404, Body: page, Times: -1})
+				e, _ := goneStory(t, srv, svctest.Fault{Status: 404, Body: page, Times: -1})
+				require.False(t, e.Gone)
+				require.ErrorIs(t, e.CleanUpErr, svc.ErrNotFound)
+				require.ErrorContains(t, e, "deleting it failed: 404")
+			})
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory()
+				services, id := srv.Client().InferenceServices, srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+				srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Unavailable(1), svctest.Fault{Status: 404, Body: page})
+				require.ErrorIs(t, services.Delete(t.Context(), id), svc.ErrNotFound, "the 503 may have done it, but this does not say so")
+				srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Status: 404, Body: page})
+				_, err := services.Get(t.Context(), id)
+				require.ErrorIs(t, err, svc.ErrNotFound)
+				require.Equal(t, 1, srv.RunningInstances())
+			})
+		})
+	}
+}
