@@ -120,7 +120,8 @@ func (c *Client) String() string { return "svc client of " + c.base.String() }
 //
 // Like the methods of the resources, it retries GET, HEAD, PUT, DELETE and
 // OPTIONS as repeatable, and any other method only while the request certainly
-// did not take effect: after that the error is an [OutcomeUnknownError].
+// did not take effect: after that the error is an [OutcomeUnknownError]. A DELETE
+// that finds nothing after a lost answer has succeeded, and leaves out as it is.
 func (c *Client) Do(ctx context.Context, method, path string, body, out any, opts ...RequestOption) error {
 	k := call{method: strings.ToUpper(method), route: path, body: body}
 	var p problems
@@ -135,7 +136,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body, out any, opt
 		k = k.atMostOnce()
 	}
 	r, err := c.send(ctx, &k, opts)
-	if err != nil || out == nil {
+	if err != nil || out == nil || !r.OK() {
 		return err
 	}
 	if raw, ok := out.(*json.RawMessage); ok {
@@ -219,7 +220,7 @@ func doList[T any, P record[T]](ctx context.Context, c *Client, k call, opts []R
 // for people, which is a proxy's: the record may still be there.
 func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) error {
 	r, err := c.send(ctx, &k, opts)
-	if err != nil {
+	if err != nil || !r.OK() {
 		return err
 	}
 	switch {
@@ -232,6 +233,8 @@ func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) erro
 }
 
 // send checks a call, carries it out, and makes an error of everything but success.
+// Without one the answer is OK, or the 404 of a delete that is done already: its body
+// is that of an error, and no record.
 func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*chain.Result, error) {
 	req := options(opts)
 	if req.response != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -167,6 +168,27 @@ func TestDeleteThatFindsNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := play(t, lost, gone)
 				require.ErrorIs(t, op.do(t.Context(), s.client()), svc.ErrNotFound)
+			})
+		})
+	}
+}
+
+// What the answer holds then is an error, and not what was promised.
+func TestDeleteThatFindsNothingReadsNothing(t *testing.T) {
+	for name, body := range map[string]string{
+		"an error": `{"error":{"code":"not_found"},"id":"x"}`, "a message": `{"message":"none","id":"x"}`, "text": "not found", "nothing": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				none := reply{status: 404, body: body}
+				require.NoError(t, opDelete.do(t.Context(), play(t, lost, none).client()))
+				out := map[string]any{"mine": true}
+				require.NoError(t, play(t, lost, none).client().Do(t.Context(), "DELETE", "/v2/x", nil, &out))
+				require.Equal(t, map[string]any{"mine": true}, out)
+				raw := json.RawMessage("mine")
+				require.NoError(t, play(t, lost, none).client().Do(t.Context(), "DELETE", "/v2/x", nil, &raw))
+				require.Equal(t, "mine", string(raw))
+				require.NoError(t, play(t, lost, none).client().Do(t.Context(), "DELETE", "/v2/x", nil, nil))
 			})
 		})
 	}
