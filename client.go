@@ -123,7 +123,7 @@ func (c *Client) String() string { return "svc client of " + c.base.String() }
 // did not take effect: after that the error is an [OutcomeUnknownError]. A DELETE
 // that finds nothing after a lost answer has succeeded, and leaves out as it is.
 func (c *Client) Do(ctx context.Context, method, path string, body, out any, opts ...RequestOption) error {
-	k := call{method: strings.ToUpper(method), route: path, body: body}
+	k := call{method: strings.ToUpper(method), route: c.chain.Redactor().String(path), body: body}
 	var p problems
 	p.add(!headerName(k.method), "method", "is not one")
 	var problem string
@@ -246,7 +246,7 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*chai
 		}
 	}
 	u, pathErr := c.base.join(k, req.query)
-	body, bodyErr := k.encode(req.fields)
+	body, bodyErr := k.encode(req.fields, c.chain.Redactor().String)
 	if err := allProblems(k.err, pathErr, bodyErr, req.problems.err()); err != nil {
 		return nil, err
 	}

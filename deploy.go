@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"example.com/svc/internal/cause"
+	"example.com/svc/internal/errbody"
 	"example.com/svc/internal/poll"
 )
 
@@ -61,7 +62,7 @@ type DeployError struct {
 func (e *DeployError) Error() string {
 	text := fmt.Sprintf("svc: deploying %s: %s", e.ServiceID, detail(e.Err))
 	if e.Gone {
-		return text + "; the instance was deleted"
+		return errbody.Line(text + "; the instance was deleted")
 	}
 	text += "; the instance may still be running and billed: delete " + e.ServiceID + " if it is not wanted"
 	switch {
@@ -70,7 +71,7 @@ func (e *DeployError) Error() string {
 	case e.CleanUpErr != nil:
 		text += "; deleting it failed: " + detail(e.CleanUpErr)
 	}
-	return text
+	return errbody.Line(text)
 }
 
 // Unwrap gives the reason.
@@ -126,7 +127,7 @@ func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInference
 		}
 	}()
 	if o.OnCreate != nil {
-		err = o.OnCreate(s)
+		err = c.client.safe(o.OnCreate(s))
 	}
 	if err == nil {
 		err = d.wait(ctx, &o.WaitOptions)

@@ -43,7 +43,8 @@
 //     of several failed; they hold the ids of what exists, and what is known about it.
 //
 // Texts of errors are one line and hold no token, no body and no query of a
-// signed link.
+// signed link, also when an error of your own is in them: [errors.Is] finds that,
+// and [errors.As] what of it shows no secret.
 //
 // # What is retried
 //

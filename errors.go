@@ -77,7 +77,7 @@ type Error struct {
 }
 
 // Error reads "svc: GET /v1/files/{file_id}: 404 Not Found: message".
-func (e *Error) Error() string { return where(e.Method, e.Route) + e.detail() }
+func (e *Error) Error() string { return errbody.Line(where(e.Method, e.Route) + e.detail()) }
 
 func (e *Error) detail() string {
 	var b strings.Builder
@@ -163,7 +163,7 @@ type TransportError struct {
 }
 
 // Error names the call and the cause.
-func (e *TransportError) Error() string { return where(e.Method, e.Route) + e.detail() }
+func (e *TransportError) Error() string { return errbody.Line(where(e.Method, e.Route) + e.detail()) }
 
 func (e *TransportError) detail() string {
 	text := e.Err.Error() + tries(e.Attempts)
@@ -219,7 +219,7 @@ func (e *OutcomeUnknownError) Error() string {
 		fmt.Fprintf(&b, "outcome unknown: %s may or may not have been created; do not repeat the call before you know: ", name)
 	}
 	b.WriteString(detail(e.Err))
-	return b.String()
+	return errbody.Line(b.String())
 }
 
 // created reports whether what came of the answer says that the call succeeded,
@@ -249,7 +249,7 @@ type DecodeError struct {
 }
 
 // Error names the call, the field and the problem.
-func (e *DecodeError) Error() string { return where(e.Method, e.Route) + e.detail() }
+func (e *DecodeError) Error() string { return errbody.Line(where(e.Method, e.Route) + e.detail()) }
 
 func (e *DecodeError) detail() string {
 	text := fmt.Sprintf("the answer (%d, %s) is not what the service promises: ", e.StatusCode, orElse(e.ContentType, "no content type"))
@@ -287,7 +287,7 @@ func (e *ValidationError) Error() string {
 	for i, f := range e.Fields {
 		parts[i] = f.Field + " " + f.Problem
 	}
-	return "svc: not sent: " + strings.Join(parts, "; ")
+	return errbody.Line("svc: not sent: " + strings.Join(parts, "; "))
 }
 
 // problems collects what is wrong with a request.
@@ -331,12 +331,24 @@ func tries(n int) string {
 	return fmt.Sprintf(" (%d attempts)", n)
 }
 
-// detail is an error's text without the call that an outer text already names.
+// detail is an error's text without the call that an outer text already names, in
+// one line.
 func detail(err error) string {
 	if d, ok := err.(interface{ detail() string }); ok {
-		return d.detail()
+		return errbody.Line(d.detail())
 	}
-	return strings.TrimPrefix(err.Error(), "svc: ")
+	return errbody.Line(strings.TrimPrefix(err.Error(), "svc: "))
+}
+
+// safe takes the secrets out of an error that the caller's code made: its cause for
+// the end of ctx, or what one of its functions returned.
+func (c *Client) safe(err error) (safe error) {
+	defer func() {
+		if recover() != nil { // its Error method panics, as of a nil pointer: no reason to lose an id
+			safe = err
+		}
+	}()
+	return c.chain.Redactor().Error(err)
 }
 
 func orElse(s, other string) string {

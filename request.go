@@ -146,8 +146,9 @@ func rawPath(path string) (plain, escaped, problem string) {
 	return plain, path, ""
 }
 
-// encode makes the body of a call.
-func (k *call) encode(fields []bodyField) ([]byte, error) {
+// encode makes the body of a call. The errors of the caller's own encoders are
+// scrubbed.
+func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, error) {
 	raw, isRaw := k.body.(json.RawMessage)
 	none := k.body == nil || isRaw && len(raw) == 0
 	if none && len(fields) == 0 {
@@ -166,13 +167,13 @@ func (k *call) encode(fields []bodyField) ([]byte, error) {
 			if k.err != nil {
 				return nil, nil //nolint:nilerr // what is wrong with the request says more
 			}
-			return nil, &ValidationError{Fields: []FieldError{{"body", "cannot be written as JSON: " + err.Error()}}}
+			return nil, &ValidationError{Fields: []FieldError{{"body", "cannot be written as JSON: " + scrub(err.Error())}}}
 		}
 	}
 	for _, f := range fields {
 		var err error
 		if body, err = f.set(body, f.path, f.value); err != nil {
-			return nil, &ValidationError{Fields: []FieldError{{f.path, "cannot be set: " + err.Error()}}}
+			return nil, &ValidationError{Fields: []FieldError{{f.path, "cannot be set: " + scrub(err.Error())}}}
 		}
 	}
 	return body, nil

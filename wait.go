@@ -73,14 +73,14 @@ type WaitError struct {
 	LastErr error // of the last look, if that failed
 	Err     error // why the wait ended: ErrUnavailable, the end of ctx, an Error, …
 
-	// What the last record's status and status_info may show in a text.
-	status, info string
+	// What the ID, and the last record's status and status_info, may show in a text.
+	name, status, info string
 }
 
 // Error tells the story of the wait in one line.
 func (e *WaitError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "svc: waiting for %s to be %s: %s (", orElse(e.ID, "a record"), e.Want, detail(e.Err))
+	fmt.Fprintf(&b, "svc: waiting for %s to be %s: %s (", orElse(orElse(e.name, e.ID), "a record"), e.Want, detail(e.Err))
 	switch n := len(e.History); {
 	case e.status != "":
 		fmt.Fprintf(&b, "last status %q", e.status)
@@ -100,7 +100,7 @@ func (e *WaitError) Error() string {
 	if e.LastErr != nil {
 		b.WriteString("; the last look failed: " + detail(e.LastErr))
 	}
-	return b.String()
+	return errbody.Line(b.String())
 }
 
 // Unwrap gives the reason, and the last look's error. To ask for the reason
@@ -287,6 +287,7 @@ func (c *InferenceServiceClient) wait(id, want string, o *WaitOptions, probe boo
 		get:    func(ctx context.Context) (*InferenceService, error) { return c.Get(ctx, id, WithMaxAttempts(1)) },
 		status: func(s *InferenceService) string { return string(s.Status) },
 		clean:  c.client.chain.Redactor().String,
+		safe:   c.client.safe,
 	}
 	if probe && o.Probe != nil {
 		var url string
@@ -295,7 +296,7 @@ func (c *InferenceServiceClient) wait(id, want string, o *WaitOptions, probe boo
 			ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 			defer cancel()
 			if err := o.Probe(ctx, url); err != nil {
-				return fmt.Errorf("svc: probe: %w", c.client.chain.Redactor().Error(err))
+				return fmt.Errorf("svc: probe: %w", c.client.safe(err))
 			}
 			return nil
 		}

@@ -39,7 +39,7 @@ func ParseScrubbed(contentType string, body []byte, scrub func(string) string) I
 	info := parse(contentType, body)
 	return Info{
 		Code:      Label(info.Code, scrub),
-		Message:   bound(scrub(line(info.Message)), maxMessage),
+		Message:   bound(scrub(Line(info.Message)), maxMessage),
 		RequestID: Label(info.RequestID, scrub),
 	}
 }
@@ -61,11 +61,11 @@ func ExcerptScrubbed(contentType string, body []byte, scrub func(string) string)
 	case isBinary(body):
 		return "binary data"
 	case looksLikeHTML(mediaType(contentType), body):
-		if page := htmlText(body); line(page) != "" {
+		if page := htmlText(body); Line(page) != "" {
 			text = page
 		}
 	}
-	if text = bound(scrub(line(text)), maxExcerpt); text == "" {
+	if text = bound(scrub(Line(text)), maxExcerpt); text == "" {
 		return "empty body"
 	}
 	return text
@@ -128,9 +128,9 @@ func isBinary(body []byte) bool {
 	return odd*4 > total
 }
 
-// line makes one line of s: runs of white space become one space, and what
+// Line makes one line of s: runs of white space become one space, and what
 // cannot be printed is left out.
-func line(s string) string {
+func Line(s string) string {
 	if isLine(s) {
 		return s
 	}

@@ -14,5 +14,5 @@ func RequestID(header map[string][]string, scrub func(string) string) string {
 // Label makes a text of a header fit to be printed: one line of at most 128
 // bytes, without its secrets.
 func Label(text string, scrub func(string) string) string {
-	return bound(scrub(line(text)), maxCode)
+	return bound(scrub(Line(text)), maxCode)
 }

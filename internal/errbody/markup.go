@@ -121,7 +121,7 @@ func looksLikeHTML(media string, body []byte) bool {
 func htmlMessage(body []byte) string {
 	low := lowerASCII(body)
 	for _, tag := range []string{"title", "h1", "h2", "h3"} {
-		if text := htmlText(element(body, low, tag)); line(text) != "" {
+		if text := htmlText(element(body, low, tag)); Line(text) != "" {
 			return text
 		}
 	}

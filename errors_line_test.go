@@ -1,0 +1,208 @@
+package svc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+const lineSecret = "SIGSECRETVALUE99"
+
+var errOwn = errors.New("mine")
+
+// careless is an error as callers' code makes them, with the client's token, a
+// signed link and whatever ends a line.
+func careless(token string) error {
+	link := &url.Error{Op: "Get", URL: "https://storage.test/x?X-Amz-Signature=" + lineSecret, Err: errOwn}
+	return fmt.Errorf("line 1\r\nline 2\u2028\x1b[31m\u202e %s: %w", token, link)
+}
+
+func requireOneLine(t *testing.T, text string) {
+	t.Helper()
+	require.NotEmpty(t, text)
+	require.NotContains(t, text, "\ufffd")
+	require.False(t, strings.ContainsFunc(text, func(r rune) bool {
+		return r < ' ' || r == 0x7f || r == 0x85 || r == '\u2028' || r == '\u2029' || r == '\u202e'
+	}), "%q", text)
+}
+
+// requireSafe makes sure that an error can be logged, whole or in parts.
+func requireSafe(t *testing.T, token string, err error) {
+	t.Helper()
+	requireOneLine(t, err.Error())
+	texts := []string{err.Error(), fmt.Sprintf("%+v", err), fmt.Sprintf("%q", err)}
+	var waited *svc.WaitError
+	if errors.As(err, &waited) {
+		texts = append(texts, fmt.Sprintf("%+v %v", waited.Err, waited.LastErr))
+	}
+	var deployed *svc.DeployError
+	if errors.As(err, &deployed) {
+		texts = append(texts, fmt.Sprintf("%+v", deployed.Err))
+	}
+	for _, text := range texts {
+		require.NotContains(t, text, token)
+		require.NotContains(t, text, lineSecret)
+	}
+}
+
+// What the caller's own code returns, or gives as the cause of the end of a ctx, is
+// shown like everything else. What it is can still be asked.
+func TestErrorsOfTheCallerAreSafeToLog(t *testing.T) {
+	ended := func(t *testing.T, cause error, after time.Duration) context.Context {
+		if after > 0 {
+			return wtCancelAfter(t, after, cause)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		return ctx
+	}
+	deploy := func(ctx context.Context, t *testing.T, c *svc.InferenceServiceClient, opts svc.DeployOptions) error {
+		t.Helper()
+		_, err := c.Deploy(ctx, wtDemo, &opts)
+		require.Equal(t, "svc-1", wtDeployError(t, err).ServiceID)
+		return err
+	}
+	type client = *svc.InferenceServiceClient
+	for name, fail := range map[string]func(t *testing.T, c client, id string, bad error) error{
+		"OnCreate": func(t *testing.T, c client, _ string, bad error) error {
+			return deploy(t.Context(), t, c, svc.DeployOptions{OnCreate: func(*svc.InferenceService) error { return bad }})
+		},
+		"Deploy, cause": func(t *testing.T, c client, _ string, bad error) error {
+			return deploy(ended(t, bad, 10*time.Second), t, c, svc.DeployOptions{})
+		},
+		"of a wait: until": func(t *testing.T, c client, id string, bad error) error {
+			_, err := c.Wait(t.Context(), id, func(*svc.InferenceService) (bool, error) { return false, bad }, nil)
+			return err
+		},
+		"of a wait: probe": func(t *testing.T, c client, id string, bad error) error {
+			ctx := wtWithin(t, 3*time.Hour)
+			_, err := c.WaitUntilAvailable(ctx, id, &svc.WaitOptions{Probe: func(context.Context, string) error { return bad }})
+			return err
+		},
+		"of a wait: cause before": func(t *testing.T, c client, id string, bad error) error {
+			_, err := c.WaitUntilAvailable(ended(t, bad, 0), id, nil)
+			return err
+		},
+		"of a wait: cause between looks": func(t *testing.T, c client, id string, bad error) error {
+			return c.WaitUntilDeleted(ended(t, bad, 10*time.Second), id, nil)
+		},
+		"of a wait: cause in WaitAll": func(t *testing.T, c client, id string, bad error) (err error) {
+			for _, err = range c.WaitAll(ended(t, bad, 10*time.Second), []string{id}, nil) {
+				require.Error(t, err)
+			}
+			return err
+		},
+		"of a wait: cause in ScaleAndWait": func(t *testing.T, c client, id string, bad error) error {
+			_, err := c.ScaleAndWait(ended(t, bad, 10*time.Second), id, 2, nil)
+			return err
+		},
+		"of a call": func(t *testing.T, c client, id string, bad error) error {
+			_, err := c.Get(ended(t, bad, 0), "svc-1")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
+				id := ""
+				if strings.HasPrefix(name, "of a wait: ") {
+					id = srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+					srv.ScriptStatus(id, "initializing")
+				}
+				if name == "of a wait: probe" {
+					srv.ScriptStatus(id, "available")
+				}
+				err := fail(t, srv.Client().InferenceServices, id, careless(srv.Token()))
+				require.ErrorIs(t, err, errOwn)
+				require.ErrorContains(t, err, "line 1 line 2")
+				requireSafe(t, srv.Token(), err)
+			})
+		})
+	}
+}
+
+// An error that shows no secret is the caller's own value.
+func TestErrorsOfTheCallerAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		own := &ownError{"disk full"}
+		_, err := srv.Client().InferenceServices.Deploy(t.Context(), wtDemo, &svc.DeployOptions{OnCreate: func(*svc.InferenceService) error { return own }})
+		require.Same(t, own, wtDeployError(t, err).Err)
+		_, err = srv.Client().InferenceServices.Wait(t.Context(), "svc-1", func(*svc.InferenceService) (bool, error) { return false, own }, nil)
+		require.Same(t, own, wtWaitError(t, err).Err)
+	})
+}
+
+type ownError struct{ text string }
+
+func (e *ownError) Error() string { return e.text }
+
+// A function that returns a nil pointer as an error has failed to say anything, but
+// the instance is there.
+func TestDeployKeepsTheIDBesideABrokenError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		var none *ownError
+		_, err := srv.Client().InferenceServices.Deploy(t.Context(), wtDemo, &svc.DeployOptions{OnCreate: func(*svc.InferenceService) error { return none }})
+		require.Equal(t, "svc-1", wtDeployError(t, err).ServiceID)
+	})
+}
+
+// What a caller encodes, names and asks for ends up in texts as well.
+func TestTextsOfRequestsAreSafeToLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		client := srv.Client()
+		ctx := wtWithin(t, time.Minute)
+		bad := careless(srv.Token())
+		requireSafe(t, srv.Token(), client.Do(ctx, "POST", "/v2/x", unwritable{bad}, nil))
+		_, err := client.InferenceServices.Create(ctx, wtDemo, svc.WithBodyField("x", unwritable{bad}))
+		requireSafe(t, srv.Token(), err)
+		_, err = client.InferenceServices.Create(ctx, wtDemo, svc.WithBodyField("a\n.b", 1), svc.WithBodyField("name", "a"), svc.WithBodyField("name.x\r\n", 1))
+		requireSafe(t, srv.Token(), err)
+		requireSafe(t, srv.Token(), client.Do(ctx, "GET", "/v2/"+srv.Token(), nil, nil))
+		require.Equal(t, "/v2/"+srv.Token(), srv.Requests()[len(srv.Requests())-1].Path, "it is asked for all the same")
+		for _, id := range []string{"a\nb", srv.Token()} {
+			_, err = client.InferenceServices.WaitUntilAvailable(ctx, id, nil)
+			require.Equal(t, id, wtWaitError(t, err).ID)
+			requireSafe(t, srv.Token(), err)
+		}
+	})
+}
+
+type unwritable struct{ err error }
+
+func (u unwritable) MarshalJSON() ([]byte, error) { return nil, u.err }
+
+// Whatever is in an error, its text is one line.
+func TestTextsOfErrorsAreOneLine(t *testing.T) {
+	const odd = "a\nb\r\n\x1b[2Jc\u2028d\u0085e\x00"
+	plain := errors.New(odd)
+	answer := &svc.Error{Method: odd, Route: odd, StatusCode: 500, Code: odd, Message: odd, RequestID: odd}
+	for _, err := range []error{
+		answer,
+		&svc.TransportError{Method: odd, Route: odd, Err: plain, Last: answer},
+		&svc.OutcomeUnknownError{Method: odd, Route: odd, Name: odd, ID: odd, RequestID: odd, Err: plain},
+		&svc.OutcomeUnknownError{Method: odd, Route: odd, ID: odd, StatusCode: 200, Err: answer},
+		&svc.DecodeError{Method: odd, Route: odd, ContentType: odd, RequestID: odd, Field: odd, Excerpt: odd, Err: plain},
+		&svc.DecodeError{Excerpt: odd, Err: answer},
+		&svc.ValidationError{Fields: []svc.FieldError{{Field: odd, Problem: odd}, {Field: odd, Problem: odd}}},
+		&svc.WaitError{ID: odd, Want: odd, History: []svc.StatusChange{{Status: odd}}, Err: plain, LastErr: answer},
+		&svc.DeployError{ServiceID: odd, Err: plain, CleanUpErr: answer},
+		&svc.DeployError{ServiceID: odd, Gone: true, Err: &svc.WaitError{ID: odd, Want: odd, Err: plain}},
+		&svc.PageError{Route: "/v1/svc-video-job", Page: 1, Err: plain},
+	} {
+		requireOneLine(t, err.Error())
+		require.True(t, strings.HasPrefix(err.Error(), "svc: "), err.Error())
+	}
+}
