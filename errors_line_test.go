@@ -131,6 +131,17 @@ func TestErrorsOfTheCallerAreSafeToLog(t *testing.T) {
 	}
 }
 
+// A wait for a job shares that.
+func TestErrorsOfTheCallerAreSafeToLog_Jobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory(svctest.WithJobTime(time.Hour))
+		srv.AddVideoJobs(1)
+		_, err := srv.Client().VideoJobs.Wait(wtCancelAfter(t, 10*time.Second, careless(srv.Token())), "job-1", nil)
+		require.ErrorIs(t, err, errOwn)
+		requireSafe(t, srv.Token(), err)
+	})
+}
+
 // An error that shows no secret is the caller's own value.
 func TestErrorsOfTheCallerAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -224,7 +224,7 @@ func (c *jobClient) Wait(ctx context.Context, id string, opts *WaitOptions) (*Jo
 		opts: opts.withDefaults(0), start: time.Now(), outcome: WaitError{ID: id, Want: "done"}, longest: c.client.chain.MaxDelay(),
 		get:    func(ctx context.Context) (*Job, error) { return c.Get(ctx, id, WithMaxAttempts(1)) },
 		status: func(j *Job) string { return string(j.Status) },
-		clean:  c.client.chain.Redactor().String,
+		client: c.client,
 	}
 	return w.run(ctx, settle(untilDone))
 }

@@ -286,8 +286,7 @@ func (c *InferenceServiceClient) wait(id, want string, o *WaitOptions, probe boo
 		opts: o, start: time.Now(), outcome: WaitError{ID: id, Want: want}, longest: c.client.chain.MaxDelay(),
 		get:    func(ctx context.Context) (*InferenceService, error) { return c.Get(ctx, id, WithMaxAttempts(1)) },
 		status: func(s *InferenceService) string { return string(s.Status) },
-		clean:  c.client.chain.Redactor().String,
-		safe:   c.client.safe,
+		client: c.client,
 	}
 	if probe && o.Probe != nil {
 		var url string

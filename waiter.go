@@ -24,8 +24,7 @@ type waiter[T any] struct {
 	opts    *WaitOptions // with defaults
 	get     func(context.Context) (*T, error)
 	status  func(*T) string
-	clean   func(string) string         // takes the secrets out of a text
-	safe    func(error) error           // and out of an error of the caller's code; nil: not
+	client  *Client
 	probe   func(context.Context) error // asked when the wait would be over; nil: none
 	looks   chan struct{}               // shared by many waits, to limit their looks; nil: no limit
 	longest time.Duration               // that a service may ask for between two looks, or MaxInterval if that is longer
@@ -146,15 +145,13 @@ func (w *waiter[T]) failed(err error) error {
 		e.Last, _ = any(w.last).(*InferenceService)
 		e.LastJob, _ = any(w.last).(*Job)
 	}
-	if w.safe != nil {
-		e.Err = w.safe(e.Err)
-	}
-	e.name = w.clean(e.ID)
+	clean := w.client.chain.Redactor().String
+	e.Err, e.name = w.client.safe(e.Err), clean(e.ID)
 	if w.last != nil {
-		e.status = errbody.ExcerptScrubbed("text/plain", []byte(w.status(w.last)), w.clean)
+		e.status = errbody.ExcerptScrubbed("text/plain", []byte(w.status(w.last)), clean)
 	}
 	if e.Last != nil && e.Last.StatusInfo != nil && *e.Last.StatusInfo != "" {
-		e.info = errbody.ExcerptScrubbed("text/plain", []byte(*e.Last.StatusInfo), w.clean)
+		e.info = errbody.ExcerptScrubbed("text/plain", []byte(*e.Last.StatusInfo), clean)
 	}
 	return &e
 }
