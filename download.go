@@ -215,7 +215,9 @@ func (d *download) run(ctx context.Context) (int64, error) {
 		err = write.Err
 	case cause.Has[*transfer.RenewError](err): // says what it is about
 	case r != nil && err != nil: // success, but not with the contents
-		err = fmt.Errorf("%w: %s", err, d.client.newError(&call{method: http.MethodGet, route: linkRoute}, r).detail())
+		e := d.client.newError(&call{method: http.MethodGet, route: linkRoute}, r)
+		hideLink(e, g.Link)
+		err = fmt.Errorf("%w: %s", err, e.detail())
 	case r != nil:
 		err = d.client.linkVerdict(http.MethodGet, g.Link, r)
 	default:
@@ -285,10 +287,15 @@ func linkHeader(p *problems, header http.Header, refused ...string) http.Header 
 func (c *Client) linkVerdict(method string, link *transfer.Link, r *chain.Result) error {
 	err := c.verdict(&call{method: method, route: linkRoute}, r)
 	if e, ok := errors.AsType[*Error](err); ok {
-		// Secrets that became readable only when the body was decoded.
-		e.Code, e.Message, e.RequestID = link.Redact.String(e.Code), link.Redact.String(e.Message), link.Redact.String(e.RequestID)
+		hideLink(e, link)
 	}
 	return err
+}
+
+// hideLink takes out of an error what storage repeats of a link, where that became
+// readable only when its answer was decoded.
+func hideLink(e *Error, link *transfer.Link) {
+	e.Code, e.Message, e.RequestID = link.Redact.String(e.Code), link.Redact.String(e.Message), link.Redact.String(e.RequestID)
 }
 
 // linkExpired reports whether an error is storage's answer that a link has

@@ -84,6 +84,7 @@ type Call struct {
 	Transfer func() *http.Transport
 	Idle     time.Duration    // of a transfer: longest time without a byte in either direction; 0: no limit
 	Redact   *redact.Redactor // of a transfer: knows the secrets of its link; nil: there are none
+	Hop      func(*url.URL)   // of a transfer: told where a redirect leads to; nil: no need
 
 	MaxAttempts int           // 0: as the policy says
 	Linger      time.Duration // how long an answer is awaited after ctx has ended, when the request is out

@@ -66,6 +66,9 @@ const maxHops = 10
 // may be a signed link.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	call := req.Context().(*exchange).call
+	if call.Hop != nil {
+		call.Hop(req.URL)
+	}
 	first, last := via[0], via[len(via)-1]
 	follow := len(via) <= maxHops && req.Method == first.Method &&
 		(req.URL.Scheme == "https" || last.URL.Scheme == req.URL.Scheme)

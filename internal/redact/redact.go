@@ -5,6 +5,7 @@ package redact
 import (
 	"bytes"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,8 +20,9 @@ const Mark = "REDACTED"
 const BadURL = "[unparsable link REDACTED]"
 
 const (
-	minSecret = 4 // a shorter secret would tear ordinary words apart
-	maxRecent = 8 // how many added secrets are remembered
+	minSecret = 4  // a shorter secret would tear ordinary words apart
+	maxRecent = 8  // how many added secrets are remembered
+	maxGroups = 24 // likewise of groups: all hops of two attempts
 )
 
 // URL returns link without user info, query and fragment. A query leaves
@@ -65,19 +67,26 @@ func strip(link string) string {
 type Redactor struct {
 	// The secrets live in what these functions have captured, where no
 	// formatting by reflection can reach them.
-	load func() *secrets
-	add  func(secret string)
+	load   func() *secrets
+	change func(to func(*secrets) *secrets)
 }
 
 // secrets is one version of what a Redactor knows; it never changes.
 type secrets struct {
 	fixed, recent []string
+	groups        [][]string
 	needles       func() [][]byte // every text form of them, longest first
 }
 
-func newSecrets(fixed, recent []string) *secrets {
-	s := &secrets{fixed: fixed, recent: recent}
-	s.needles = sync.OnceValue(func() [][]byte { return forms(append(fixed[:len(fixed):len(fixed)], recent...)) })
+func newSecrets(fixed, recent []string, groups [][]string) *secrets {
+	s := &secrets{fixed: fixed, recent: recent, groups: groups}
+	s.needles = sync.OnceValue(func() [][]byte {
+		all := append(fixed[:len(fixed):len(fixed)], recent...)
+		for _, group := range groups {
+			all = append(all, group...)
+		}
+		return forms(all)
+	})
 	return s
 }
 
@@ -98,18 +107,13 @@ func New(fixed ...string) *Redactor {
 		mu      sync.Mutex
 		current atomic.Pointer[secrets]
 	)
-	current.Store(newSecrets(append([]string(nil), fixed...), nil))
+	current.Store(newSecrets(append([]string(nil), fixed...), nil, nil))
 	return &Redactor{
 		load: current.Load,
-		add: func(secret string) {
+		change: func(to func(*secrets) *secrets) {
 			mu.Lock()
 			defer mu.Unlock()
-			s := current.Load()
-			if s.knows(secret) {
-				return
-			}
-			recent := append(s.recent[:len(s.recent):len(s.recent)], secret)
-			current.Store(newSecrets(s.fixed, recent[max(0, len(recent)-maxRecent):]))
+			current.Store(to(current.Load()))
 		},
 	}
 }
@@ -120,7 +124,26 @@ func (r *Redactor) Add(secret string) {
 	if r == nil || r.load == nil || len(secret) < minSecret || r.load().knows(secret) {
 		return
 	}
-	r.add(secret)
+	r.change(func(s *secrets) *secrets {
+		if s.knows(secret) {
+			return s
+		}
+		recent := append(s.recent[:len(s.recent):len(s.recent)], secret)
+		return newSecrets(s.fixed, recent[max(0, len(recent)-maxRecent):], s.groups)
+	})
+}
+
+// AddGroup makes r look for more secrets, such as those of another link. The last
+// 24 groups added are remembered. The caller does not change group any more.
+func (r *Redactor) AddGroup(group []string) {
+	if r == nil || r.change == nil || len(group) == 0 {
+		return
+	}
+	r.change(func(s *secrets) *secrets {
+		same := func(g []string) bool { return slices.Equal(g, group) }
+		groups := append(slices.DeleteFunc(slices.Clone(s.groups), same), group)
+		return newSecrets(s.fixed, s.recent, groups[max(0, len(groups)-maxGroups):])
+	})
 }
 
 func (r *Redactor) needles() [][]byte {

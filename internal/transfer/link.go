@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"bytes"
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -59,25 +60,46 @@ func escape(s, set string) string {
 	return b.String()
 }
 
+// hop notes the secrets of an address that a redirect leads to: whoever sent it
+// there, and who is there, like to quote it too.
+func (l *Link) hop(to *url.URL) {
+	const most = 100 // of other people's parameters; the rest is known as a whole
+	all := secrets(to)
+	l.Redact.AddGroup(all[:min(len(all), most)])
+}
+
 // secrets are the parts of a link that must not turn up in any text: its query,
-// and each value in it that may be a credential.
-func secrets(u *url.URL) []string {
-	if u.RawQuery == "" {
-		return nil
-	}
-	all := []string{u.RawQuery}
-	for pair := range strings.SplitSeq(u.RawQuery, "&") {
-		key, raw, _ := strings.Cut(pair, "=")
-		if !secretParameter(strings.ToLower(key), raw) {
+// and each value in it that may be a credential; likewise what the addresses of
+// redirects may have beside it, user info and a fragment.
+func secrets(u *url.URL) (all []string) {
+	for _, list := range []string{u.RawQuery, u.EscapedFragment()} {
+		if list == "" {
 			continue
 		}
-		all = append(all, raw)
-		if plain, err := url.QueryUnescape(raw); err == nil && plain != raw {
-			all = append(all, plain)
+		all = append(all, spellings(list)...)
+		for pair := range strings.SplitSeq(list, "&") {
+			if key, raw, _ := strings.Cut(pair, "="); secretParameter(strings.ToLower(key), raw) {
+				all = append(all, spellings(raw)...)
+			}
 		}
 	}
-	slices.Sort(all)
+	if u.User != nil {
+		password, _ := u.User.Password()
+		all = append(all, u.User.String(), password)
+		if name := u.User.Username(); secretParameter("", name) || password == "" {
+			all = append(all, name)
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	return slices.Compact(all)
+}
+
+// spellings are a text as it stands in a link, and as it is meant.
+func spellings(raw string) []string {
+	if plain, err := url.QueryUnescape(raw); err == nil && plain != raw {
+		return []string{raw, plain}
+	}
+	return []string{raw}
 }
 
 // secretParameter tells a key from what is merely said about it.

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -47,6 +48,25 @@ func TestLinkTellsSecretParameters(t *testing.T) {
 		require.Empty(t, problem)
 		_, value, _ := strings.Cut(parameter, "=")
 		require.Equal(t, secret, link.Redact.String("it was "+value) == "it was REDACTED", parameter)
+	}
+}
+
+// What a redirect leads to may have more to hide than a presigned link can have.
+func TestLinkKnowsWhereItLeads(t *testing.T) {
+	link, problem := ParseLink("https://h/p?sig=first")
+	require.Empty(t, problem)
+	for address, texts := range map[string]map[string]string{
+		"https://me:pass%2Fword@other/q?token=second":       {"first second pass/word pass%2Fword me:pass%2Fword me": "REDACTED REDACTED REDACTED REDACTED REDACTED me"},
+		"https://ghp-0123456789:pw12@other/":                {"ghp-0123456789 pw12": "REDACTED REDACTED"},
+		"https://key@other/#state=open&access_token=xy%3Dz": {"xy=z xy%3Dz state=open&access_token=xy=z open": "REDACTED REDACTED REDACTED open"},
+		"/plain": {"plain": "plain"},
+	} {
+		to, err := url.Parse(address)
+		require.NoError(t, err)
+		link.hop(to)
+		for text, want := range texts {
+			require.Equal(t, want, link.Redact.String(text), address)
+		}
 	}
 }
 
