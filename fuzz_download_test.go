@@ -20,7 +20,9 @@ import (
 )
 
 // fickle is storage whose contents change, whose connections break, and which
-// takes ranges as it likes. It never sends other bytes than it says it does.
+// takes ranges as it likes. It never sends other bytes than it says it does: those
+// of other contents have another tag, if not another date, and those that are
+// packed say so.
 type fickle struct {
 	dice     wtDice
 	versions [][]byte
@@ -29,23 +31,37 @@ type fickle struct {
 	dated    bool
 	ranges   int // 0: served, 1: served whatever If-Range says, 2: not served
 	chunked  bool
+	packed   bool
+	repacked bool // packed has changed
 	requests int
 }
 
 func newFickle(story []byte) *fickle {
 	s := &fickle{dice: wtDice(story), changed: time.Now().Add(-time.Hour)}
 	s.tag, s.dated, s.ranges, s.chunked = s.dice.roll(3), s.dice.roll(2) == 1, s.dice.roll(3), s.dice.roll(4) == 1
-	s.change()
+	s.change(false)
 	return s
 }
 
 // change puts other contents in place, none of whose bytes are where they were.
-func (s *fickle) change() {
+func (s *fickle) change(keepDate bool) {
 	v := make([]byte, []int{0, 1, 1000, 70_000, 140_000}[s.dice.roll(5)])
 	for i := range v {
 		v[i] = byte(i*7 + i/256 + 101*len(s.versions))
 	}
-	s.versions, s.changed = append(s.versions, v), time.Now()
+	s.versions = append(s.versions, v)
+	if !keepDate {
+		s.changed = time.Now()
+	}
+}
+
+// pack makes other bytes of contents, as many.
+func pack(v []byte) []byte {
+	packed := bytes.Clone(v)
+	for i := range packed {
+		packed[i] ^= 0x55
+	}
+	return packed
 }
 
 func (s *fickle) etag() string {
@@ -68,9 +84,17 @@ func (s *fickle) answer(req *http.Request, status int, header http.Header, body 
 
 func (s *fickle) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.requests++
-	if s.dice.roll(6) == 1 && len(s.versions) < 20 {
-		s.change()
+	switch s.dice.roll(6) {
+	case 1:
+		if len(s.versions) < 20 {
+			s.change(false)
+		}
+	case 2:
+		if len(s.versions) < 20 && s.tag < 2 { // without a tag, nobody could tell
+			s.change(true)
+		}
 	}
+	manyParts := false
 	if s.dice.roll(5) == 1 {
 		time.Sleep(700 * time.Millisecond)
 	}
@@ -86,8 +110,16 @@ func (s *fickle) RoundTrip(req *http.Request) (*http.Response, error) {
 		return s.answer(req, 416, header, nil, 0, io.EOF), nil
 	case 5:
 		return s.answer(req, 204, header, nil, 0, io.EOF), nil
+	case 6:
+		s.packed, s.repacked = !s.packed, true
+	case 7:
+		manyParts = true
 	}
 	whole := s.versions[len(s.versions)-1]
+	if s.packed {
+		whole = pack(whole)
+		header.Set("Content-Encoding", "gzip")
+	}
 	if etag := s.etag(); etag != "" {
 		header.Set("ETag", etag)
 	}
@@ -115,6 +147,10 @@ func (s *fickle) RoundTrip(req *http.Request) (*http.Response, error) {
 		header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%s", from, to-1, total))
 	}
 	body, length, end := whole[from:to], to-from, io.EOF
+	if status == 206 && manyParts {
+		header.Set("Content-Type", "multipart/byteranges; boundary=x")
+		body = bytes.Repeat([]byte("-"), length)
+	}
 	switch s.dice.roll(4) {
 	case 1: // broken off, in one way or the other
 		body = body[:len(body)*s.dice.roll(256)/256]
@@ -142,7 +178,7 @@ func (s *fickle) matches(validator string, header http.Header) bool {
 // whole reports whether these are the contents of one moment.
 func (s *fickle) whole(got []byte) bool {
 	for _, v := range s.versions {
-		if bytes.Equal(got, v) {
+		if bytes.Equal(got, v) || bytes.Equal(got, pack(v)) {
 			return true
 		}
 	}
@@ -152,7 +188,7 @@ func (s *fickle) whole(got []byte) bool {
 // begins reports whether contents of one moment begin like this.
 func (s *fickle) begins(got []byte) bool {
 	for _, v := range s.versions {
-		if bytes.HasPrefix(v, got) {
+		if bytes.HasPrefix(v, got) || bytes.HasPrefix(pack(v), got) {
 			return true
 		}
 	}
@@ -172,6 +208,9 @@ func FuzzDownloadModel(f *testing.F) {
 				f.Add(append(head, 0, 0, 0, 1, 100, 0, 1, 3, 0, 0, 0, 1, 200), false)                // cut, changed, cut
 				f.Add(append(head, 0, 1, 0, 1, 100, 1, 0, 0, 3, 0, 1, 0, 0, 0, 1, 2, 0, 0, 0), true) // slow, expired
 				f.Add(append([]byte{tag, dated, ranges, 1, 4}, 0, 0, 0, 1, 255, 0, 0, 0, 1, 1), false)
+				for _, second := range [][]byte{{2, 3, 0, 0}, {0, 0, 6, 0}, {0, 0, 7, 0}} { // changed with its date kept, packed, in parts
+					f.Add(append(append(head, 0, 0, 0, 1, 100, 0), second...), false)
+				}
 			}
 		}
 	}
@@ -215,7 +254,7 @@ func FuzzDownloadModel(f *testing.F) {
 			require.EqualValues(t, len(got), n)
 			require.True(t, storage.begins(got), "%d bytes that were never there", len(got))
 			if errors.Is(err, svc.ErrChanged) {
-				require.True(t, len(storage.versions) > 1 || storage.tag != 0 || storage.ranges == 2, "nothing has changed: %v", err)
+				require.True(t, len(storage.versions) > 1 || storage.repacked || storage.tag != 0 || storage.ranges == 2, "nothing has changed: %v", err)
 			}
 		})
 	})

@@ -38,7 +38,10 @@ func (p *pieces) RoundTrip(r *http.Request) (*http.Response, error) {
 	h := http.Header{"Date": {"Wed, 01 May 2024 10:00:10 GMT"}}
 	for line := range strings.SplitSeq(next.header, "|") {
 		if key, value, ok := strings.Cut(line, ": "); ok {
-			h.Set(key, value)
+			if key == "Date" {
+				h.Del(key)
+			}
+			h.Add(key, value)
 		}
 	}
 	var body io.Reader = strings.NewReader(next.body)
@@ -106,7 +109,22 @@ func TestDownloadOfPieces(t *testing.T) {
 
 		"dated":                                     {[]piece{start(dated, 10), rest(dated + "|Content-Range: bytes 5-9/10")}, whole, nil, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
 		"dated, then not":                           {[]piece{start(dated, 10), rest("Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
-		"dated, with another tag":                   {[]piece{start(weak+"|"+dated, 10), rest(`ETag: W/"b"|` + dated + "|Content-Range: bytes 5-9/10")}, whole, nil, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
+		"dated, with another tag":                   {[]piece{start(weak+"|"+dated, 10), rest(`ETag: W/"b"|` + dated + "|Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
+		"dated, with the same tag":                  {[]piece{start(weak+"|"+dated, 10), rest(weak + "|" + dated + "|Content-Range: bytes 5-9/10")}, whole, nil, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
+		"dated, then with no tag":                   {[]piece{start(weak+"|"+dated, 10), rest(dated + "|Content-Range: bytes 5-9/10")}, whole, nil, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
+		"dated, then tagged":                        {[]piece{start(dated, 10), rest(tag + "|" + dated + "|Content-Range: bytes 5-9/10")}, whole, nil, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
+		"dated, and the end has another tag":        {[]piece{start(weak+"|"+dated, -1), {416, `ETag: W/"b"|` + dated + "|Content-Range: bytes */5", 0, "", false}}, "01234", nil, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
+		"tagged, then weakly":                       {[]piece{start(tag+"|"+dated, 10), rest(weak + "|" + dated + "|Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{`5 "a"`}},
+		"two tags":                                  {[]piece{start(tag+`|ETag: "b"`, 10)}, "01234", svc.ErrTruncated, nil},
+		"two tags, then one":                        {[]piece{start(tag+`|ETag: "b"|`+dated, 10), rest(tag + "|" + dated + "|Content-Range: bytes 5-9/10")}, whole, nil, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
+		"a tag, then two":                           {[]piece{start(tag, 10), rest(tag + `|ETag: "c"|Content-Range: bytes 5-9/10`)}, "01234", svc.ErrChanged, []string{`5 "a"`}},
+		"the rest packed":                           {[]piece{start(tag, 10), rest(tag + "|Content-Encoding: gzip|Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{`5 "a"`}},
+		"the rest unpacked":                         {[]piece{start(tag+"|Content-Encoding: gzip", 10), rest(tag + "|Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{`5 "a"`}},
+		"packed as before":                          {[]piece{start(tag+"|Content-Encoding: gzip", 10), rest(tag + "|Content-Encoding: GZIP|Content-Range: bytes 5-9/10")}, whole, nil, []string{`5 "a"`}},
+		"packed in nothing":                         {[]piece{start(tag+"|Content-Encoding: identity", 10), rest(tag + "|Content-Range: bytes 5-9/10")}, whole, nil, []string{`5 "a"`}},
+		"all again, packed":                         {[]piece{start(tag, 10), {200, tag + "|Content-Encoding: gzip", 10, whole, false}}, "01234", svc.ErrChanged, []string{`5 "a"`}},
+		"parts with heads":                          {[]piece{start(tag, 10), rest(tag + "|Content-Type: Multipart/ByteRanges; boundary=x|Content-Range: bytes 5-9/10")}, "01234", nil, []string{`5 "a"`}},
+		"an odd type":                               {[]piece{start(tag, 10), rest(tag + "|Content-Type: multipart|Content-Range: bytes 5-9/10")}, whole, nil, []string{`5 "a"`}},
 		"dated otherwise":                           {[]piece{start(dated, 10), rest(recent + "|Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{"5 Wed, 01 May 2024 10:00:09 GMT"}},
 		"tagged, dated otherwise":                   {[]piece{start(tag+"|"+dated, 10), rest(recent + "|Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{`5 "a"`}},
 		"a single byte":                             {[]piece{{200, tag, 10, "0", true}, {206, tag + "|Content-Range: bytes 1-9/10", 9, "123456789", false}}, whole, nil, []string{`1 "a"`}},

@@ -59,6 +59,7 @@ type Get struct {
 	Attempts int   // requests made
 
 	etag, modified string // of the contents
+	encoding       string // that they are stored in
 	furthest       int64  // that Received has ever been: only what is beyond it is progress
 	renewals       int
 	resume         chain.Resume
@@ -203,7 +204,7 @@ func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 	switch {
 	case resp.StatusCode == http.StatusOK && g.Received == 0:
 		g.Total = resp.ContentLength
-		g.etag, g.modified = resp.Header.Get("ETag"), ""
+		g.etag, g.modified, g.encoding = tag(resp.Header), "", encoding(resp.Header)
 		if datesStrongly(resp.Header) {
 			g.modified = resp.Header.Get("Last-Modified")
 		}
@@ -211,7 +212,7 @@ func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 	case resp.StatusCode == http.StatusOK:
 		// Ranges are not served, or these are other contents.
 		known := resp.ContentLength < 0 || g.Total < 0 || resp.ContentLength == g.Total
-		if !known || !strong(g.etag) || resp.Header.Get("ETag") != g.etag {
+		if !known || !strong(g.etag) || tag(resp.Header) != g.etag || encoding(resp.Header) != g.encoding {
 			return 0, 0, ErrChanged
 		}
 		g.Total = max(g.Total, resp.ContentLength)
@@ -219,9 +220,9 @@ func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 	case resp.StatusCode == http.StatusPartialContent && g.Received > 0:
 		c, ok := parseContentRange(resp.Header.Get("Content-Range"))
 		switch {
-		case !ok || c.start != g.Received:
+		case !ok || c.start != g.Received || manyParts(resp.Header):
 			return 0, 0, ErrUnexpected
-		case !g.same(resp.Header), g.Total >= 0 && c.total >= 0 && c.total != g.Total:
+		case !g.same(resp.Header), encoding(resp.Header) != g.encoding, g.Total >= 0 && c.total >= 0 && c.total != g.Total:
 			return 0, 0, ErrChanged
 		case g.Total < 0:
 			g.Total = c.total

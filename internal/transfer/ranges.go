@@ -65,21 +65,60 @@ func (g *Get) validator() string {
 	return g.modified
 }
 
+// tag is the entity tag of an answer; of one with several, none can be relied on.
+func tag(h http.Header) string {
+	if tags := h["Etag"]; len(tags) == 1 {
+		return tags[0]
+	}
+	return ""
+}
+
+// encoding is what the contents of an answer are stored in: the same contents in
+// another one are other bytes.
+func encoding(h http.Header) string {
+	if e := strings.ToLower(strings.Join(h["Content-Encoding"], ",")); e != "identity" {
+		return e
+	}
+	return ""
+}
+
+// manyParts reports whether an answer holds parts with heads of their own, which
+// are none of the contents.
+func manyParts(h http.Header) bool {
+	const kind = "multipart/byteranges"
+	t := strings.TrimSpace(h.Get("Content-Type"))
+	return len(t) >= len(kind) && strings.EqualFold(t[:len(kind)], kind)
+}
+
+// retagged reports whether an answer names another entity tag than the first one.
+// A weak one says less than a strong one when it stays as it was, but as much when
+// it does not.
+func (g *Get) retagged(h http.Header) bool {
+	etag := tag(h)
+	return g.etag != "" && etag != "" && etag != g.etag
+}
+
 // same reports whether an answer about a part says that it is about the contents
 // that the download began with. One that does not say is not believed: storage
 // that takes no notice of If-Range sends a part of whatever is there now.
 func (g *Get) same(h http.Header) bool {
-	if etag := h.Get("ETag"); strong(g.etag) && etag != "" {
-		return etag == g.etag
+	switch {
+	case g.retagged(h):
+		return false
+	case strong(g.etag) && tag(h) != "":
+		return true
 	}
 	return g.modified != "" && h.Get("Last-Modified") == g.modified
 }
 
 // other reports whether an answer without contents says that there are others now.
 func (g *Get) other(h http.Header) bool {
-	etag, modified := h.Get("ETag"), h.Get("Last-Modified")
-	if strong(g.etag) && etag != "" {
-		return etag != g.etag
+	switch modified := h.Get("Last-Modified"); {
+	case g.retagged(h):
+		return true
+	case strong(g.etag) && tag(h) != "":
+		return false
+	default:
+		return g.modified != "" && modified != "" && modified != g.modified
 	}
-	return g.modified != "" && modified != "" && modified != g.modified
 }
