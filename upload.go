@@ -158,7 +158,8 @@ func (e *UploadError) Is(target error) bool {
 // Upload registers a file and sends its contents to storage: with an exact
 // Content-Length, without the token, in constant memory. Contents are sent again
 // when an attempt fails that may be repeated; the register call is repeated only
-// as long as it certainly had no effect.
+// as long as it certainly had no effect. When storage says that the link has
+// expired, one other is asked for, as by [FileClient.PutFile].
 //
 // An error is a [ValidationError] when the request cannot be right, and else an
 // [UploadError], which holds the id of the record and says what exists.
@@ -196,14 +197,13 @@ func (c *FileClient) Upload(ctx context.Context, req UploadRequest) (*UploadResu
 		}
 		return nil, c.cleanUp(ctx, e, req.DeleteOnFailure && known)
 	}
-	result, err := c.put(ctx, file.PresignedURL, src, header, req.IdleTimeout)
+	result, link, err := c.put(ctx, file.ID, file.PresignedURL, src, header, req.IdleTimeout)
 	if err != nil {
 		e := failed(UploadStagePut, err)
-		e.FileID, e.Link = file.ID, file.PresignedURL
+		e.FileID, e.Link = file.ID, link
 		return nil, c.cleanUp(ctx, e, req.DeleteOnFailure)
 	}
 	sent = true
-	result.FileID = file.ID
 	return result, nil
 }
 
@@ -232,60 +232,96 @@ func (c *FileClient) UploadFile(ctx context.Context, path string, purpose FilePu
 //
 // PUT to the presigned link
 func (c *FileClient) Put(ctx context.Context, link SignedURL, body io.Reader, opts *UploadOptions) (*UploadResult, error) {
-	var o UploadOptions
-	if opts != nil {
-		o = *opts
-	}
 	var p problems
-	header := o.check(&p, body)
 	parseLink(link, &p)
-	if err := p.err(); err != nil {
-		return nil, err
-	}
-	src, err := transfer.NewSource(ctx, body, 0, o.Progress)
-	if err != nil {
-		return nil, &UploadError{Stage: UploadStageBody, Err: err}
-	}
-	result, err := c.put(ctx, link, src, header, o.IdleTimeout)
-	src.Finish(err == nil)
-	if err != nil {
-		return nil, &UploadError{Stage: UploadStagePut, Link: link, Err: err}
-	}
-	return result, nil
+	return c.putBody(ctx, p, "", link, body, opts)
 }
 
 // PutFile sends contents to a record that exists already, by asking for a link
 // and putting them there: the second half of [FileClient.Upload], to be tried
-// again after an [UploadError]. Nil options stand for the zero value.
+// again after an [UploadError]. It treats body and an expired link the same way.
+// Nil options stand for the zero value.
 //
 // GET /v1/files/{file_id}/presigned_url, then PUT to the link
 func (c *FileClient) PutFile(ctx context.Context, id string, body io.Reader, opts *UploadOptions) (*UploadResult, error) {
+	var p problems
+	p.add(idProblem(id) != "", "file_id", idProblem(id))
+	return c.putBody(ctx, p, id, "", body, opts)
+}
+
+// putBody sends body to link, or for a record to one that it asks for when it has
+// the body: reading that may take longer than a link lasts.
+func (c *FileClient) putBody(ctx context.Context, p problems, id string, link SignedURL, body io.Reader, opts *UploadOptions) (*UploadResult, error) {
 	var o UploadOptions
 	if opts != nil {
 		o = *opts
 	}
-	var p problems
-	p.add(idProblem(id) != "", "file_id", idProblem(id))
-	o.check(&p, body)
+	header := o.check(&p, body)
 	if err := p.err(); err != nil {
 		return nil, err
 	}
-	link, err := c.PresignedURL(ctx, id)
+	failed := func(stage UploadStage, link SignedURL, err error) error {
+		return &UploadError{Stage: stage, FileID: id, Link: link, Err: err}
+	}
+	src, err := transfer.NewSource(ctx, body, 0, o.Progress)
 	if err != nil {
-		return nil, &UploadError{Stage: UploadStageLink, FileID: id, Err: err}
+		return nil, failed(UploadStageBody, "", err)
 	}
-	result, err := c.Put(ctx, link, body, &o)
-	if failed, ok := errors.AsType[*UploadError](err); ok {
-		failed.FileID = id
+	sent := false
+	defer func() { src.Finish(sent) }()
+	if id != "" {
+		if link, err = c.PresignedURL(ctx, id); err != nil {
+			return nil, failed(UploadStageLink, "", err)
+		}
 	}
-	if result != nil {
-		result.FileID = id
+	result, link, err := c.put(ctx, id, link, src, header, o.IdleTimeout)
+	if err != nil {
+		return nil, failed(UploadStagePut, link, err)
 	}
-	return result, err
+	sent = true
+	return result, nil
 }
 
-// put sends the contents. Its errors say nothing of the record.
-func (c *FileClient) put(ctx context.Context, to SignedURL, src *transfer.Source, header http.Header, idle time.Duration) (*UploadResult, error) {
+// put sends the contents, and says to which link. When that has expired and id
+// names a record it asks for another, once, and sends them again.
+func (c *FileClient) put(ctx context.Context, id string, to SignedURL, src *transfer.Source, header http.Header, idle time.Duration) (*UploadResult, SignedURL, error) {
+	result, err := c.putOnce(ctx, to, src, header, idle)
+	if expired, ok := errors.AsType[*Error](err); ok && id != "" && linkExpired(err) {
+		link, askErr := c.PresignedURL(ctx, id)
+		if askErr != nil {
+			return nil, to, &renewalError{err, "; asking for a new link: " + detail(askErr), askErr}
+		}
+		to = link
+		if result, err = c.putOnce(ctx, to, src, header, idle); err != nil {
+			return nil, to, &renewalError{err, "; this was a new link, the one before had expired", nil}
+		}
+		result.Attempts += expired.Attempts
+	}
+	if err != nil {
+		return nil, to, err
+	}
+	result.FileID = id
+	return result, to, nil
+}
+
+// renewalError says what became of an upload whose link had expired.
+type renewalError struct {
+	put    error
+	note   string
+	asking error // nil: there was a new link
+}
+
+func (e *renewalError) Error() string  { return e.put.Error() + e.note }
+func (e *renewalError) detail() string { return detail(e.put) + e.note }
+func (e *renewalError) Unwrap() []error {
+	if e.asking != nil {
+		return []error{e.put, e.asking}
+	}
+	return []error{e.put}
+}
+
+// putOnce sends the contents to one link.
+func (c *FileClient) putOnce(ctx context.Context, to SignedURL, src *transfer.Source, header http.Header, idle time.Duration) (*UploadResult, error) {
 	var p problems
 	link := parseLink(to, &p)
 	if err := p.err(); err != nil {

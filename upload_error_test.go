@@ -76,8 +76,14 @@ func TestUploadErrorText(t *testing.T) {
 			`svc: upload of "a.jsonl": register: 403 Forbidden: no`},
 		"put": {[]reply{registered, refusedPut}, upload(svc.UploadRequest{}),
 			`svc: upload of "a.jsonl": put: ` + refusal + `; the record f1 exists, its contents may not: PutFile them again, or Delete it`},
-		"put, expired": {[]reply{registered, expiredPut}, upload(svc.UploadRequest{}),
-			`svc: upload of "a.jsonl": put: ` + expiry + `; the record f1 exists, its contents may not: PutFile them again, or Delete it`},
+		"put, expired twice": {[]reply{registered, expiredPut, linked, expiredPut}, upload(svc.UploadRequest{}),
+			`svc: upload of "a.jsonl": put: ` + expiry + `; this was a new link, the one before had expired` +
+				`; the record f1 exists, its contents may not: PutFile them again, or Delete it`},
+		"put, expired, the new link refused": {[]reply{registered, expiredPut, linked, refusedPut}, upload(svc.UploadRequest{}),
+			`svc: upload of "a.jsonl": put: ` + refusal + `; this was a new link, the one before had expired` +
+				`; the record f1 exists, its contents may not: PutFile them again, or Delete it`},
+		"put, expired, no new link": {[]reply{registered, expiredPut, {status: 404}}, upload(svc.UploadRequest{}),
+			`svc: upload of "a.jsonl": put: ` + expiry + `; asking for a new link: 404 Not Found; the record f1 exists, its contents may not: PutFile them again, or Delete it`},
 		"put, deleted": {[]reply{registered, refusedPut, {status: 204}}, upload(thenDelete),
 			`svc: upload of "a.jsonl": put: ` + refusal + `; the record was deleted`},
 		"put, gone already": {[]reply{registered, refusedPut, {status: 404}}, upload(thenDelete),
@@ -96,7 +102,7 @@ func TestUploadErrorText(t *testing.T) {
 			c, _ := scripted(t, tt.replies...)
 			err := tt.do(c)
 			requireText(t, err, tt.want)
-			require.Equal(t, strings.Contains(name, "expired"), errors.Is(err, svc.ErrLinkExpired))
+			require.Equal(t, strings.Contains(tt.want, expiry), errors.Is(err, svc.ErrLinkExpired))
 			e := errorAs[*svc.UploadError](t, err)
 			require.Equal(t, strings.Contains(tt.want, "was deleted"), e.Removed)
 			require.Equal(t, strings.Contains(tt.want, "deleting it failed"), e.CleanUpErr != nil, "%v", e.CleanUpErr)

@@ -1,0 +1,190 @@
+package svc_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+// After a failed put, the contents go to the same record with a new link.
+func TestPutFile(t *testing.T) {
+	srv := svctest.NewInMemory()
+	client := srv.Client(svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1}))
+	id := srv.AddFile("a", "fine-tune", []byte("old"))
+	body := strings.NewReader("new contents")
+
+	srv.Fault("PUT", svctest.RouteStorage, svctest.Fault{Status: 500})
+	_, err := client.Files.PutFile(t.Context(), id, body, nil)
+	var up *svc.UploadError
+	require.ErrorAs(t, err, &up)
+	require.Equal(t, id, up.FileID)
+	require.Equal(t, svc.UploadStagePut, up.Stage)
+	require.ErrorIs(t, err, svc.ErrServer)
+
+	result, err := client.Files.PutFile(t.Context(), id, body, nil)
+	require.NoError(t, err)
+	require.Equal(t, id, result.FileID)
+	contents, _ := srv.FileContents(id)
+	require.Equal(t, "new contents", string(contents))
+
+	_, err = client.Files.PutFile(t.Context(), "file-9", body, nil)
+	require.ErrorIs(t, err, svc.ErrNotFound)
+	require.ErrorAs(t, err, &up)
+	require.Equal(t, svc.UploadStageLink, up.Stage)
+	require.Equal(t, "file-9", up.FileID)
+
+	srv.ResetRequests()
+	_, err = client.Files.PutFile(t.Context(), " ", nil, nil)
+	var invalid *svc.ValidationError
+	require.ErrorAs(t, err, &invalid)
+	require.Len(t, invalid.Fields, 2)
+	require.Empty(t, srv.Requests())
+}
+
+// A body that takes its time is read before the link is asked for.
+func TestPutFile_SlowPipe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory(svctest.WithLinkTTL(time.Second))
+		id := srv.AddFile("a", "fine-tune", []byte("old"))
+		pipe := readFunc(func() func(p []byte) (int, error) {
+			left := 5
+			return func(p []byte) (int, error) {
+				if left--; left < 0 {
+					return 0, io.EOF
+				}
+				time.Sleep(time.Hour)
+				return copy(p, "x"), nil
+			}
+		}())
+		result, err := srv.Client().Files.PutFile(t.Context(), id, pipe, nil)
+		require.NoError(t, err)
+		require.Equal(t, 1, result.Attempts)
+		require.Len(t, srv.Requests(), 2, "one link, one put")
+		contents, _ := srv.FileContents(id)
+		require.Equal(t, "xxxxx", string(contents))
+	})
+}
+
+// expiring is a service whose storage finds so many links expired, one after the
+// other.
+func expiring(t *testing.T, links int) *fileService {
+	return newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		if n <= links {
+			_, _ = io.CopyN(io.Discard, r.Body, 3)
+			xmlError(w, 403, "AccessDenied", "Request has expired")
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusCreated)
+	})
+}
+
+// uploads are the calls that know the record of what they send.
+var uploads = map[string]func(ctx context.Context, c *svc.Client, body io.Reader) (*svc.UploadResult, error){
+	"Upload": func(ctx context.Context, c *svc.Client, body io.Reader) (*svc.UploadResult, error) {
+		return c.Files.Upload(ctx, svc.UploadRequest{FileName: "a", Body: body})
+	},
+	"PutFile": func(ctx context.Context, c *svc.Client, body io.Reader) (*svc.UploadResult, error) {
+		return c.Files.PutFile(ctx, "f1", body, nil)
+	},
+}
+
+// firstLinks are those that they ask for before they send anything.
+var firstLinks = map[string]int{"Upload": 0, "PutFile": 1}
+
+// When a link has expired, the contents go to another one, whole and once more.
+func TestUpload_RenewsItsLink(t *testing.T) {
+	noLeak(t)
+	for name, upload := range uploads {
+		for kind, body := range map[string]io.Reader{"seeker": strings.NewReader("contents"), "pipe": readOnly{strings.NewReader("contents")}} {
+			s := expiring(t, 1)
+			result, err := upload(t.Context(), s.client(t), body)
+			require.NoError(t, err, name+kind)
+			require.Equal(t, "f1", result.FileID)
+			require.Equal(t, 2, result.Attempts)
+			require.EqualValues(t, 8, result.Bytes)
+			require.Equal(t, http.StatusCreated, result.StatusCode)
+			require.Equal(t, "contents", s.requests("PUT")[1].Bytes.String())
+			rest, err := io.ReadAll(body)
+			require.NoError(t, err)
+			require.Empty(t, rest, "it stands behind what was sent")
+			require.Len(t, s.requests("GET"), firstLinks[name]+1)
+		}
+	}
+}
+
+// It does so once; what comes of it is told as it is.
+func TestUpload_RenewsItsLinkOnce(t *testing.T) {
+	for name, upload := range uploads {
+		body := strings.NewReader("contents")
+		s := expiring(t, 9)
+		_, err := upload(t.Context(), s.client(t), body)
+		require.ErrorIs(t, err, svc.ErrLinkExpired, name)
+		require.ErrorContains(t, err, "this was a new link, the one before had expired")
+		require.Len(t, s.requests("PUT"), 2)
+		require.Equal(t, 8, body.Len(), "it stands where it stood")
+		requireNoSecret(t, err)
+
+		// There is no new link.
+		s = expiring(t, 9)
+		asked := 0
+		s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+			if r.Method == "GET" {
+				if asked++; asked > firstLinks[name] {
+					w.WriteHeader(404)
+					return
+				}
+			}
+			s.answer(w, r)
+		}
+		_, err = upload(t.Context(), s.client(t), body)
+		e := errorAs[*svc.UploadError](t, err)
+		require.Equal(t, svc.UploadStagePut, e.Stage)
+		require.Equal(t, "f1", e.FileID)
+		require.ErrorIs(t, err, svc.ErrLinkExpired)
+		require.ErrorIs(t, err, svc.ErrNotFound)
+		require.ErrorContains(t, err, "asking for a new link: ")
+		require.Len(t, s.requests("PUT"), 1)
+		requireNoSecret(t, err)
+
+		// The new link is not for writing.
+		s = newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			xmlError(w, 403, []string{"ExpiredToken", "SignatureDoesNotMatch"}[n-1], "no")
+		})
+		_, err = upload(t.Context(), s.client(t), body)
+		require.NotErrorIs(t, err, svc.ErrLinkExpired, "another new one would not help")
+		require.ErrorIs(t, err, svc.ErrForbidden)
+		require.ErrorContains(t, err, "this was a new link, the one before had expired")
+		require.Equal(t, "SignatureDoesNotMatch", errorAs[*svc.Error](t, err).Code)
+
+		// ctx ends while the new one is asked for.
+		ctx, cancel := context.WithCancel(t.Context())
+		s = newFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			cancel()
+			xmlError(w, 403, "ExpiredToken", "no")
+		})
+		_, err = upload(ctx, s.client(t), body)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Len(t, s.requests("PUT"), 1)
+	}
+}
+
+// A link alone names no record that another could be asked for.
+func TestPut_DoesNotRenew(t *testing.T) {
+	s := expiring(t, 1)
+	_, err := s.client(t).Files.Put(t.Context(), s.link(), strings.NewReader("contents"), nil)
+	require.ErrorIs(t, err, svc.ErrLinkExpired)
+	require.ErrorContains(t, err, "ask PresignedURL for a new one and Put again")
+	require.Len(t, s.seen, 1)
+}
