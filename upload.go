@@ -21,8 +21,9 @@ type UploadRequest struct {
 	//
 	// What can seek is read as often as it takes: an [os.File] on disk, a
 	// [bytes.Reader] or [strings.Reader], a [bytes.Buffer], any other
-	// [io.Seeker]. It must stay as it is during the call; a body that grows or
-	// shrinks meanwhile is an error. After success it stands behind what was sent,
+	// [io.Seeker]. It must stay as it is during the call: one that grows or shrinks
+	// meanwhile is an error, and so is an [os.File] that is written to, as its
+	// modification time shows. After success it stands behind what was sent,
 	// after a failure where it stood before.
 	//
 	// Anything else, a pipe for example, is read to its end before anything is
@@ -56,7 +57,8 @@ type UploadOptions struct {
 	// many there are: at most ten times a second, and once at the end, when storage
 	// has confirmed all. It is called from other goroutines, one call at a time, and
 	// not after the upload has returned. When the contents have to be sent anew,
-	// sent starts over. Nil: none.
+	// sent starts over. A panic in it while contents are sent ends the upload with an
+	// error. Nil: none.
 	Progress func(sent, total int64)
 
 	// DeleteOnFailure deletes the record again when its contents could not be sent,

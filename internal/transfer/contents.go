@@ -34,14 +34,9 @@ func (k *seeker) readAt(p []byte, off int64) (int, error) {
 		}
 		k.pos = off
 	}
-	for range 100 {
-		n, err := readWary(k.r, p)
-		k.pos += int64(n)
-		if n > 0 || err != nil {
-			return n, err
-		}
-	}
-	return 0, io.ErrNoProgress
+	n, err := readSome(context.Background(), k.r, p)
+	k.pos += int64(n)
+	return n, err
 }
 
 func (k *seeker) leave(sent bool, size int64) {
@@ -50,6 +45,19 @@ func (k *seeker) leave(sent bool, size int64) {
 		to += size
 	}
 	_, _ = k.r.Seek(to, io.SeekStart)
+}
+
+// readSome reads until something comes of it, but not for ever.
+func readSome(ctx context.Context, r io.Reader, p []byte) (int, error) {
+	for range 100 {
+		if err := cause.Of(ctx); err != nil {
+			return 0, err
+		}
+		if n, err := readWary(r, p); n > 0 || err != nil {
+			return n, err
+		}
+	}
+	return 0, io.ErrNoProgress
 }
 
 // readWary reads from a reader of the caller's in a goroutine that is not, where
@@ -152,10 +160,7 @@ type interruptible struct {
 }
 
 func (i *interruptible) Read(p []byte) (int, error) {
-	if err := cause.Of(i.ctx); err != nil {
-		return 0, err
-	}
-	return readWary(i.r, p)
+	return readSome(i.ctx, i.r, p)
 }
 
 // Open opens a file for reading. Unlike [os.Open] on a named pipe, it does not

@@ -14,9 +14,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
-
-	"example.com/svc/internal/cause"
-	"example.com/svc/internal/chain"
 )
 
 // SizeError says that a body is not as long as it was said or seen to be.
@@ -38,6 +35,9 @@ func (e *SizeError) Short() bool { return e.Got < e.Want }
 // Is makes a short body an [io.ErrUnexpectedEOF].
 func (e *SizeError) Is(target error) bool { return target == io.ErrUnexpectedEOF && e.Short() }
 
+// errModified: the size is the same, but the file was written to.
+var errModified = errors.New("the file was written to while it was being sent")
+
 // contents are the bytes from where the caller's reader stood. A read at the end
 // gives more only if the reader has grown.
 type contents interface {
@@ -53,6 +53,7 @@ type Source struct {
 	size     int64
 	foreign  bool                    // a read runs the caller's code, and may block
 	leave    func(sent bool)         // puts the caller's reader where it is to stand; nil: nowhere
+	modified func() error            // whether the file has changed; nil: it is no file, or cannot
 	spooled  *spooled                // nil: read from the caller's reader itself
 	progress func(sent, total int64) // nil: none
 	report   func(sent, total int64) // progress, not too often
@@ -73,9 +74,6 @@ func NewSource(ctx context.Context, r io.Reader, size int64, progress func(sent,
 		return nil, err
 	}
 	if !ok {
-		if n, ok := r.(interface{ Len() int }); ok && size == 0 {
-			size = int64(n.Len())
-		}
 		sp, err := spool(ctx, r, size)
 		if err != nil {
 			return nil, err
@@ -115,7 +113,11 @@ func (s *Source) rewindable(r io.Reader) (bool, error) {
 		case info.Mode()&fs.ModeCharDevice != 0: // some systems have consoles that pretend to seek
 			return false, nil
 		}
-		return s.direct(r)
+		ok, err := s.direct(r)
+		if ok && info.Mode().IsRegular() {
+			s.modified = func() error { return modified(r, info) }
+		}
+		return ok, err
 	case io.ReadSeeker:
 		// By Read, also if there is a ReadAt: it may belong to an embedded file
 		// whose bytes the outer Read changes.
@@ -129,6 +131,17 @@ func (s *Source) rewindable(r io.Reader) (bool, error) {
 		return true, nil
 	}
 	return false, nil
+}
+
+// modified reports an error if a file is not as it was.
+func modified(f *os.File, was fs.FileInfo) error {
+	switch is, err := f.Stat(); {
+	case err != nil:
+		return err
+	case is.Size() != was.Size(), !is.ModTime().Equal(was.ModTime()):
+		return errModified
+	}
+	return nil
 }
 
 // direct takes a reader of the standard library, which reads at any offset
@@ -243,151 +256,3 @@ func (s *Source) acquire(closed <-chan struct{}) bool {
 }
 
 func (s *Source) release() { <-s.lock }
-
-var errClosed = errors.New("read after Close")
-
-// body is one pass over a source.
-type body struct {
-	source *Source
-	off    atomic.Int64 // how much has been handed out
-	once   atomic.Bool
-	closed chan struct{}
-	err    atomic.Pointer[error]
-	buf    []byte // of a foreign reader: a read that is given up may still write here
-	rest   []byte // of buf
-}
-
-// Close does not wait for a read under way: net/http may be waiting for Close.
-func (b *body) Close() error {
-	if !b.once.Swap(true) {
-		close(b.closed)
-	}
-	return nil
-}
-
-// Read hands out the last bytes only when it is certain that there are no more,
-// so that a body of another size than announced never arrives whole.
-func (b *body) Read(p []byte) (int, error) {
-	if b.once.Load() {
-		return 0, errClosed
-	}
-	off := b.off.Load()
-	left := b.source.size - off
-	if left == 0 {
-		return 0, io.EOF
-	}
-	p = p[:min(int64(len(p)), left)]
-	n, err := 0, error(nil)
-	if b.source.foreign {
-		n, err = b.readForeign(p, off)
-	} else {
-		n, err = b.readDirect(p, off)
-	}
-	if err != nil {
-		return n, err
-	}
-	b.off.Store(off + int64(n))
-	return n, nil
-}
-
-func (b *body) readDirect(p []byte, off int64) (int, error) {
-	s := b.source
-	if !s.acquire(b.closed) {
-		return 0, b.ended()
-	}
-	defer s.release()
-	n, err := b.fill(p, off)
-	if err != nil {
-		return 0, err
-	}
-	b.progress(off + int64(n))
-	return n, nil
-}
-
-// chunk is how much is asked of a foreign reader at a time.
-const chunk = 128 << 10
-
-// readForeign reads in a goroutine of its own, so that a reader that blocks does
-// not keep the upload from ending.
-func (b *body) readForeign(p []byte, off int64) (int, error) {
-	s := b.source
-	if len(b.rest) == 0 {
-		if !s.acquire(b.closed) {
-			return 0, b.ended()
-		}
-		if b.buf == nil {
-			b.buf = make([]byte, min(chunk, s.size))
-		}
-		buf := b.buf[:min(int64(len(b.buf)), s.size-off)]
-		var n int
-		var err error
-		read := make(chan struct{})
-		go func() {
-			defer s.release()
-			defer close(read)
-			n, err = b.fill(buf, off)
-		}()
-		select {
-		case <-read:
-		case <-b.closed:
-			return 0, errClosed
-		case <-s.ctx.Done():
-			return 0, b.ended()
-		}
-		if err != nil {
-			return 0, err
-		}
-		b.rest = buf[:n]
-	}
-	n := copy(p, b.rest)
-	b.rest = b.rest[n:]
-	if !s.acquire(b.closed) {
-		return 0, b.ended()
-	}
-	defer s.release()
-	b.progress(off + int64(n))
-	return n, nil
-}
-
-// fill reads at off, at least one byte, and looks beyond the end before it
-// hands out what comes last. The lock is held.
-func (b *body) fill(p []byte, off int64) (int, error) {
-	n, err := b.source.contents.readAt(p, off)
-	end := off + int64(n)
-	switch {
-	case n > 0 && end < b.source.size:
-		return n, nil
-	case n > 0:
-		extra, err := b.source.contents.readAt(make([]byte, 1), end)
-		switch {
-		case extra > 0:
-			return 0, b.fail(&SizeError{Want: end, Got: end + 1})
-		case err != nil && !errors.Is(err, io.EOF):
-			return 0, b.fail(err)
-		}
-		return n, nil
-	case errors.Is(err, io.EOF):
-		return 0, b.fail(&SizeError{Want: b.source.size, Got: off})
-	default:
-		return 0, b.fail(err)
-	}
-}
-
-func (b *body) fail(err error) error {
-	err = &chain.LocalError{Doing: "reading the body", Err: err}
-	b.err.Store(&err)
-	return err
-}
-
-func (b *body) progress(sent int64) {
-	if s := b.source; s.report != nil && sent < s.size { // the end is reported when it is certain
-		s.report(sent, s.size)
-	}
-}
-
-func (b *body) ended() error {
-	if err := cause.Of(b.source.ctx); err != nil {
-		return err
-	}
-	return errClosed
-}

@@ -1,0 +1,187 @@
+package svc_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// A file that is written to while it is sent never arrives whole, a mixture of two
+// versions, not even in the second attempt.
+func TestUpload_FileThatIsWrittenTo(t *testing.T) {
+	noLeak(t)
+	const size = 16 << 20
+	overwrite := func(f *os.File) error {
+		w, err := os.OpenFile(f.Name(), os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		_, err = w.WriteAt(bytes.Repeat([]byte("B"), 1000), size-1000)
+		return err
+	}
+	regrow := func(f *os.File) error {
+		if err := os.Truncate(f.Name(), 10); err != nil {
+			return err
+		}
+		return os.Truncate(f.Name(), size)
+	}
+	for name, change := range map[string]func(f *os.File) error{"overwritten": overwrite, "regrown": regrow} {
+		for _, when := range []string{"before", "meanwhile", "between attempts"} {
+			if name == "regrown" && when == "meanwhile" {
+				continue // a read may see it while it is short
+			}
+			t.Run(name+" "+when, func(t *testing.T) {
+				f := tempFile(t, make([]byte, size))
+				before := time.Now().Add(-time.Hour)
+				require.NoError(t, os.Chtimes(f.Name(), before, before))
+				var whole atomic.Int32
+				var once sync.Once
+				do := func() { once.Do(func() { require.NoError(t, change(f)) }) }
+				s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+					if when == "meanwhile" {
+						_, _ = io.CopyN(io.Discard, r.Body, 1<<20)
+						do()
+					}
+					got, err := io.Copy(io.Discard, r.Body)
+					if when == "between attempts" {
+						do()
+						w.WriteHeader(503)
+					} else if err == nil && got > size-1<<20-1 {
+						whole.Add(1)
+					}
+				})
+				s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+					if when == "before" {
+						do()
+					}
+					s.answer(w, r)
+				}
+				_, err := s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: f})
+				e := errorAs[*svc.UploadError](t, err)
+				require.Equal(t, svc.UploadStagePut, e.Stage)
+				require.Equal(t, "f1", e.FileID)
+				require.ErrorContains(t, err, "reading the body: the file was written to while it was being sent")
+				require.NotErrorIs(t, err, svc.ErrTruncated)
+				require.LessOrEqual(t, len(s.requests("PUT")), 2, "no use in trying again")
+				at, err := f.Seek(0, io.SeekCurrent)
+				require.NoError(t, err)
+				require.Zero(t, at)
+				s.Close()
+				require.Zero(t, whole.Load(), "storage has no whole body")
+			})
+		}
+	}
+}
+
+// What happens to the name of a file is no matter, and reading is no change.
+func TestUpload_FileThatLosesItsName(t *testing.T) {
+	f := tempFile(t, contents(100_000))
+	s := newFileService(t, nil)
+	s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+		require.NoError(t, os.Rename(f.Name(), f.Name()+".old"))
+		require.NoError(t, os.WriteFile(f.Name(), []byte("another"), 0o600))
+		s.answer(w, r)
+	}
+	_, err := s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: f})
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(contents(100_000), s.requests("PUT")[0].Bytes.Bytes()))
+}
+
+// A panic in Progress must not end the program: net/http's goroutine runs it.
+func TestUpload_ProgressPanics(t *testing.T) {
+	noLeak(t)
+	for name, body := range map[string]io.ReadSeeker{
+		"bytes": bytes.NewReader(contents(10 << 20)), "seeker": seekOnly{bytes.NewReader(contents(10 << 20))},
+	} {
+		s := newFileService(t, nil)
+		calls := 0
+		_, err := s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body, UploadOptions: svc.UploadOptions{
+			Progress: func(int64, int64) { calls++; panic("no bar for " + testToken + " of " + signedLink) },
+		}})
+		e := errorAs[*svc.UploadError](t, err)
+		require.Equal(t, svc.UploadStagePut, e.Stage, name)
+		require.Equal(t, "f1", e.FileID)
+		require.ErrorContains(t, err, "reporting the progress: the function panicked: no bar for ")
+		require.Equal(t, 1, calls)
+		require.LessOrEqual(t, len(s.requests("PUT")), 1, "it is not tried again")
+		requireHides(t, err, signature, sessionKey)
+		at, err := body.Seek(0, io.SeekCurrent)
+		require.NoError(t, err)
+		require.Zero(t, at)
+	}
+	// The last call is made by the goroutine of the upload, after its success.
+	s := newFileService(t, nil)
+	body := strings.NewReader("contents")
+	require.PanicsWithValue(t, "at the end", func() {
+		_, _ = s.client(t).Files.Put(t.Context(), s.link(), body, &svc.UploadOptions{Progress: func(sent, total int64) {
+			if sent == total {
+				panic("at the end")
+			}
+		}})
+	})
+	require.Zero(t, body.Len())
+}
+
+// A reader that never gets anywhere is given up, as by other packages.
+func TestUpload_ReaderWithoutProgress(t *testing.T) {
+	leftovers := inTempDir(t)
+	for _, before := range []int{0, 100_000} {
+		reads := 0
+		idle := readFunc(func([]byte) (int, error) { reads++; return 0, nil })
+		s := newFileService(t, nil)
+		_, err := s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: io.MultiReader(bytes.NewReader(contents(before)), idle)})
+		require.ErrorIs(t, err, io.ErrNoProgress)
+		require.Equal(t, svc.UploadStageBody, errorAs[*svc.UploadError](t, err).Stage)
+		require.Equal(t, 100, reads)
+		require.Empty(t, s.seen)
+	}
+	// One that does so now and then is not.
+	turn, all := 0, bytes.NewReader(contents(10_000))
+	now := readFunc(func(p []byte) (int, error) {
+		if turn++; turn%100 != 0 {
+			return 0, nil
+		}
+		return all.Read(p[:min(len(p), 1000)])
+	})
+	s := newFileService(t, nil)
+	_, err := s.client(t).Files.Put(t.Context(), s.link(), now, nil)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(contents(10_000), s.requests("PUT")[0].Bytes.Bytes()))
+	require.Zero(t, leftovers())
+}
+
+// doubling is a buffer with a Read of its own, that gives more than Len says.
+type doubling struct{ *bytes.Buffer }
+
+func (d doubling) Read(p []byte) (int, error) {
+	n, err := d.Buffer.Read(p[:len(p)/2])
+	for i := n - 1; i >= 0; i-- {
+		p[2*i], p[2*i+1] = p[i], p[i]
+	}
+	return 2 * n, err
+}
+
+// Len is no promise of a number of bytes.
+func TestUpload_LenIsNoSize(t *testing.T) {
+	for name, body := range map[string]io.Reader{
+		"Len of another Read": doubling{bytes.NewBufferString("abc")}, "records": measured{strings.NewReader("aabbcc"), 3},
+		"too many": measured{strings.NewReader("aabbcc"), 7}, "none": measured{strings.NewReader("aabbcc"), 0}, "below": measured{strings.NewReader("aabbcc"), -1},
+	} {
+		s := newFileService(t, nil)
+		r, err := s.client(t).Files.Put(t.Context(), s.link(), body, nil)
+		require.NoError(t, err, name)
+		require.EqualValues(t, 6, r.Bytes)
+		require.Equal(t, "aabbcc", s.requests("PUT")[0].Bytes.String())
+	}
+}
