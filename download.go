@@ -189,7 +189,7 @@ func (d *download) intoFile(ctx context.Context, path string, p problems) (int64
 	}
 	f, err := transfer.NewFile(path)
 	if err != nil {
-		return 0, d.failed(err)
+		return 0, d.failed(d.client.hide(err, nil))
 	}
 	defer f.Discard()
 	d.get.W, d.get.Restart = f, f.Restart
@@ -198,7 +198,7 @@ func (d *download) intoFile(ctx context.Context, path string, p problems) (int64
 		return n, err
 	}
 	if err := f.Commit(); err != nil {
-		return n, d.failed(err)
+		return n, d.failed(d.client.hide(err, nil))
 	}
 	return n, nil
 }
@@ -212,7 +212,7 @@ func (d *download) run(ctx context.Context) (int64, error) {
 	case r == nil && err == nil:
 		return g.Received, nil
 	case isWrite:
-		err = write.Err
+		err = d.client.hide(write.Err, g.Link)
 	case cause.Has[*transfer.RenewError](err): // says what it is about
 	case r != nil && err != nil: // success, but not with the contents
 		e := d.client.newError(&call{method: http.MethodGet, route: linkRoute}, r)
@@ -221,8 +221,7 @@ func (d *download) run(ctx context.Context) (int64, error) {
 	case r != nil:
 		err = d.client.linkVerdict(http.MethodGet, g.Link, r)
 	default:
-		err = g.Link.Redact.Error(d.client.chain.Redactor().Error(err))
-		err = &TransportError{Method: http.MethodGet, Route: linkRoute, Attempts: g.Attempts, Err: err}
+		err = &TransportError{Method: http.MethodGet, Route: linkRoute, Attempts: g.Attempts, Err: d.client.hide(err, g.Link)}
 	}
 	return g.Received, d.failed(err)
 }
@@ -288,6 +287,16 @@ func (c *Client) linkVerdict(method string, link *transfer.Link, r *chain.Result
 	err := c.verdict(&call{method: method, route: linkRoute}, r)
 	if e, ok := errors.AsType[*Error](err); ok {
 		hideLink(e, link)
+	}
+	return err
+}
+
+// hide takes the secrets out of an error that came from the caller's side, such as
+// a body or a writer that is a connection to somewhere else; of the link too, unless
+// that is nil. It returns err itself when there is nothing to hide.
+func (c *Client) hide(err error, link *transfer.Link) error {
+	if err = c.chain.Redactor().Error(err); link != nil {
+		err = link.Redact.Error(err)
 	}
 	return err
 }

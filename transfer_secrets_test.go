@@ -1,13 +1,17 @@
 package svc_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"html"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -165,4 +169,78 @@ func TestSecretsOfASuccessThatIsNoDownload(t *testing.T) {
 			requireHides(t, err, signature, testToken)
 		}
 	}
+}
+
+// readersOf fail with err, in one way or another.
+func readersOf(t *testing.T, err error) map[string]io.Reader {
+	fails := readFunc(func([]byte) (int, error) { return 0, err })
+	return map[string]io.Reader{
+		"plain":   fails,
+		"late":    io.MultiReader(bytes.NewReader(contents(100_000)), fails),
+		"seeker":  &failingSeeker{bytes.NewReader(contents(500_000)), err},
+		"panics":  readFunc(func([]byte) (int, error) { panic(err) }),
+		"no file": badFile(t, testToken),
+	}
+}
+
+func badFile(t *testing.T, name string) *os.File {
+	f, err := os.Create(filepath.Join(t.TempDir(), name))
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	return f
+}
+
+var errOwn = errors.New("own")
+
+// What the caller's readers, writers, files and contexts say may hold a secret, as
+// of another transfer that feeds this one.
+func TestSecretsInErrorsOfTheCaller(t *testing.T) {
+	leaky := fmt.Errorf("%w: %w", errOwn, &url.Error{Op: "Get", URL: signedLink, Err: errors.New("refused Bearer " + testToken)})
+	ended, cancel := context.WithCancelCause(t.Context())
+	cancel(leaky)
+	writer := writerFunc(func([]byte) (int, error) { return 0, leaky })
+	s := newFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, "contents")
+	})
+	c := clientAt(t, s.URL, tries(2, time.Millisecond))
+	link := s.link()
+	dir := filepath.Join(t.TempDir(), testToken)
+	errs := map[string]error{}
+	for name, body := range readersOf(t, leaky) {
+		_, errs["Put "+name] = c.Files.Put(t.Context(), link, body, nil)
+	}
+	for name, body := range readersOf(t, leaky) {
+		_, errs["PutFile "+name] = c.Files.PutFile(t.Context(), "f1", body, nil)
+	}
+	for name, body := range readersOf(t, leaky) {
+		_, errs["Upload "+name] = c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body})
+	}
+	_, errs["UploadFile no file"] = c.Files.UploadFile(t.Context(), dir+"/none", "", nil)
+	_, errs["UploadFile ended"] = c.Files.UploadFile(ended, "none", "", nil)
+	_, errs["Put ended"] = c.Files.Put(ended, link, strings.NewReader("x"), nil)
+	_, errs["Put spool ended"] = c.Files.Put(ended, link, readOnly{strings.NewReader("x")}, nil)
+	_, errs["Upload ended"] = c.Files.Upload(ended, svc.UploadRequest{FileName: "a", Body: strings.NewReader("x")})
+	_, errs["Download writer"] = c.Download(t.Context(), link, writer, nil)
+	_, errs["Files.Download writer"] = c.Files.Download(t.Context(), "f1", writer, nil)
+	_, errs["Download ended"] = c.Download(ended, link, io.Discard, nil)
+	_, errs["Files.Download ended"] = c.Files.Download(ended, "f1", io.Discard, nil)
+	_, errs["DownloadFile no file"] = c.DownloadFile(t.Context(), link, dir+"/none", nil)
+	for name, err := range errs {
+		require.Error(t, err, name)
+		requireHides(t, err, signature, sessionKey, testToken)
+		switch {
+		case strings.Contains(name, "no file"):
+			require.True(t, errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrClosed), name)
+		case !strings.Contains(name, "panics"):
+			require.ErrorIs(t, err, errOwn, name)
+		}
+		require.Equal(t, strings.Contains(name, "ended"), errors.Is(err, context.Canceled), name)
+	}
+
+	// What holds no secret is passed on as it is.
+	_, err := c.Files.Put(t.Context(), link, readFunc(func([]byte) (int, error) { return 0, errOwn }), nil)
+	require.Same(t, errOwn, errorAs[*svc.UploadError](t, err).Err)
+	_, err = c.Download(t.Context(), link, writerFunc(func([]byte) (int, error) { return 0, errOwn }), nil)
+	require.Same(t, errOwn, errorAs[*svc.DownloadError](t, err).Err)
 }

@@ -42,7 +42,7 @@ func (p *Put) Run(ctx context.Context, src *Source) *chain.Result {
 		timer.Stop()
 	}
 	if err := p.unsaid(src); err != nil && r.OK() {
-		r.StatusCode, r.Fail = 0, p.Link.Redact.Error(err)
+		r.StatusCode, r.Fail = 0, p.Link.Redact.Error(p.Chain.Redactor().Error(err))
 	}
 	return p.Link.clean(r)
 }
