@@ -22,7 +22,8 @@ type DownloadOptions struct {
 	// called from the goroutine of the download. Nil: none.
 	Progress func(received, total int64)
 
-	// Header goes with every request to storage. Authorization, Cookie, Host,
+	// Header goes with every request to storage, and to wherever storage redirects it,
+	// another host too. Authorization, Cookie, Host,
 	// Range, Accept-Encoding and the framing headers are refused.
 	Header http.Header
 
@@ -90,7 +91,8 @@ func (e *DownloadError) Is(target error) bool {
 // breaks off goes on where it stopped, provided that storage can tell that the
 // contents are still the same (a strong ETag, or a Last-Modified that is not of
 // that very second). No byte is written twice, and none of other contents: those
-// are [ErrChanged]. The length must be as announced. Contents that are stored
+// are [ErrChanged]. The length must be as announced; where none is, and the end
+// is that the connection closes, a cut looks like the end. Contents that are stored
 // compressed are written as they are.
 //
 // An error is a [ValidationError] for what cannot be a link, and else a

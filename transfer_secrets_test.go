@@ -244,3 +244,23 @@ func TestSecretsInErrorsOfTheCaller(t *testing.T) {
 	_, err = c.Download(t.Context(), link, writerFunc(func([]byte) (int, error) { return 0, errOwn }), nil)
 	require.Same(t, errOwn, errorAs[*svc.DownloadError](t, err).Err)
 }
+
+// The header of a transfer goes with it, wherever storage sends it.
+func TestHeaderOfATransferGoesAlong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		header := http.Header{"X-Mine": {"1"}}
+		for _, status := range []int{307, 308} {
+			s := play(t, redirect(status, "https://other.test/two"), reply{status: 200, body: "contents"}, redirect(status, "https://other.test/two"), reply{status: 200})
+			c := s.client()
+			_, err := c.Download(t.Context(), signedLink, io.Discard, &svc.DownloadOptions{Header: header})
+			require.NoError(t, err)
+			_, err = c.Files.Put(t.Context(), signedLink, strings.NewReader("x"), &svc.UploadOptions{Header: header})
+			require.NoError(t, err)
+			for i, r := range s.seen() {
+				require.Equal(t, []string{"store.test", "other.test"}[i%2], r.Host)
+				require.Equal(t, []string{"1"}, r.Header["X-Mine"])
+				require.NotContains(t, r.Header, "Authorization")
+			}
+		}
+	})
+}

@@ -46,8 +46,9 @@ type UploadOptions struct {
 	// for a request without one.
 	ContentType string
 
-	// Header goes with the contents to storage, each value once and unchanged: for
-	// storage that asks for its own, such as x-ms-blob-type. Beyond it only
+	// Header goes with the contents to storage, each value once and unchanged, and to
+	// wherever storage redirects them, another host too: for storage that asks for its
+	// own, such as x-ms-blob-type. Beyond it only
 	// User-Agent and what frames the message are sent, unless the transport of
 	// [WithHTTPClient] adds to it. Authorization, Cookie, Host and the framing
 	// headers are refused.
