@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -184,4 +185,18 @@ func TestUpload_LenIsNoSize(t *testing.T) {
 		require.EqualValues(t, 6, r.Bytes)
 		require.Equal(t, "aabbcc", s.requests("PUT")[0].Bytes.String())
 	}
+}
+
+// A body that is another transfer fails with a *url.Error: that is not the
+// connection to storage, and trying again is of no use.
+func TestUpload_BodyFailsWithAURLError(t *testing.T) {
+	broken := &url.Error{Op: "Get", URL: signedLink, Err: errReset}
+	s := newFileService(t, nil)
+	body := &failingSeeker{bytes.NewReader(contents(500_000)), broken}
+	_, err := s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body})
+	require.ErrorContains(t, err, "reading the body: ")
+	require.ErrorIs(t, err, broken)
+	require.NotContains(t, err.Error(), "attempts")
+	require.LessOrEqual(t, len(s.requests("PUT")), 1, "it is not tried again")
+	requireHides(t, err, signature, sessionKey)
 }
