@@ -135,8 +135,9 @@ func TestErrorsOfTheCallerAreSafeToLog(t *testing.T) {
 func TestErrorsOfTheCallerAreSafeToLog_Jobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithJobTime(time.Hour))
-		srv.AddVideoJobs(1)
-		_, err := srv.Client().VideoJobs.Wait(wtCancelAfter(t, 10*time.Second, careless(srv.Token())), "job-1", nil)
+		_, err := srv.Client().VideoJobs.Create(t.Context(), svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{Prompt: "x"}})
+		require.NoError(t, err)
+		_, err = srv.Client().VideoJobs.Wait(wtCancelAfter(t, 10*time.Second, careless(srv.Token())), "job-1", nil)
 		require.ErrorIs(t, err, errOwn)
 		requireSafe(t, srv.Token(), err)
 	})

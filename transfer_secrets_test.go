@@ -190,12 +190,12 @@ func badFile(t *testing.T, name string) *os.File {
 	return f
 }
 
-var errOwn = errors.New("own")
+var errMine = errors.New("own")
 
 // What the caller's readers, writers, files and contexts say may hold a secret, as
 // of another transfer that feeds this one.
 func TestSecretsInErrorsOfTheCaller(t *testing.T) {
-	leaky := fmt.Errorf("%w: %w", errOwn, &url.Error{Op: "Get", URL: signedLink, Err: errors.New("refused Bearer " + testToken)})
+	leaky := fmt.Errorf("%w: %w", errMine, &url.Error{Op: "Get", URL: signedLink, Err: errors.New("refused Bearer " + testToken)})
 	ended, cancel := context.WithCancelCause(t.Context())
 	cancel(leaky)
 	writer := writerFunc(func([]byte) (int, error) { return 0, leaky })
@@ -233,16 +233,16 @@ func TestSecretsInErrorsOfTheCaller(t *testing.T) {
 		case strings.Contains(name, "no file"):
 			require.True(t, errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrClosed), name)
 		case !strings.Contains(name, "panics"):
-			require.ErrorIs(t, err, errOwn, name)
+			require.ErrorIs(t, err, errMine, name)
 		}
 		require.Equal(t, strings.Contains(name, "ended"), errors.Is(err, context.Canceled), name)
 	}
 
 	// What holds no secret is passed on as it is.
-	_, err := c.Files.Put(t.Context(), link, readFunc(func([]byte) (int, error) { return 0, errOwn }), nil)
-	require.Same(t, errOwn, errorAs[*svc.UploadError](t, err).Err)
-	_, err = c.Download(t.Context(), link, writerFunc(func([]byte) (int, error) { return 0, errOwn }), nil)
-	require.Same(t, errOwn, errorAs[*svc.DownloadError](t, err).Err)
+	_, err := c.Files.Put(t.Context(), link, readFunc(func([]byte) (int, error) { return 0, errMine }), nil)
+	require.Same(t, errMine, errorAs[*svc.UploadError](t, err).Err)
+	_, err = c.Download(t.Context(), link, writerFunc(func([]byte) (int, error) { return 0, errMine }), nil)
+	require.Same(t, errMine, errorAs[*svc.DownloadError](t, err).Err)
 }
 
 // The header of a transfer goes with it, wherever storage sends it.

@@ -351,7 +351,7 @@ func (c *FileClient) cleanUp(ctx context.Context, e *UploadError, wanted bool) e
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
 	defer cancel()
 	err := c.Delete(ctx, e.FileID)
-	if e.Removed = err == nil || errors.Is(err, ErrNotFound); !e.Removed {
+	if e.Removed = err == nil || notFound(err); !e.Removed {
 		e.CleanUpErr = err
 	}
 	return e

@@ -322,6 +322,21 @@ func TestB30_DeleteOnFailure(t *testing.T) {
 		require.Contains(t, err.Error(), "the record f1 exists")
 		require.Contains(t, err.Error(), "deleting it failed")
 	})
+	t.Run("that a proxy answers", func(t *testing.T) {
+		s := newFileService(t, forbidden)
+		s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+			if r.Method == "DELETE" {
+				w.WriteHeader(404)
+				_, _ = io.WriteString(w, "<html><h1>404 Not Found</h1></html>")
+				return
+			}
+			s.answer(w, r)
+		}
+		e, err := upload(t.Context(), s, true)
+		require.False(t, e.Removed)
+		require.ErrorIs(t, e.CleanUpErr, svc.ErrNotFound)
+		require.Contains(t, err.Error(), "the record f1 exists")
+	})
 	t.Run("register cut after the id", func(t *testing.T) {
 		s := newFileService(t, nil)
 		s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
