@@ -381,24 +381,3 @@ func WithMaxAttempts(n int) RequestOption {
 func WithResponse(dst *Response) RequestOption {
 	return func(r *request) { r.response = dst }
 }
-
-func headerName(s string) bool {
-	if s == "" {
-		return false
-	}
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
-			return false
-		}
-	}
-	return true
-}
-
-func headerValue(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return true
-}
