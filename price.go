@@ -177,12 +177,20 @@ func (d decimal) plain() string {
 	point := len(d.digits) + d.exp // digits before the decimal point
 	switch {
 	case d.exp >= 0:
-		return sign + d.digits + strings.Repeat("0", d.exp)
+		return sign + d.digits + zeros(d.exp)
 	case point > 0:
 		return sign + d.digits[:point] + "." + d.digits[point:]
 	default:
-		return sign + "0." + strings.Repeat("0", -point) + d.digits
+		return sign + "0." + zeros(-point) + d.digits
 	}
+}
+
+func zeros(n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = '0'
+	}
+	return string(b)
 }
 
 func (d decimal) sign() int {
