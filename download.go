@@ -191,7 +191,7 @@ func (d *download) intoFile(ctx context.Context, path string, p problems) (int64
 	}
 	f, err := transfer.NewFile(path)
 	if err != nil {
-		return 0, d.failed(d.client.hide(err, nil))
+		return 0, d.failed(d.client.safe(err))
 	}
 	defer f.Discard()
 	d.get.W, d.get.Restart = f, f.Restart
@@ -200,7 +200,7 @@ func (d *download) intoFile(ctx context.Context, path string, p problems) (int64
 		return n, err
 	}
 	if err := f.Commit(); err != nil {
-		return n, d.failed(d.client.hide(err, nil))
+		return n, d.failed(d.client.safe(err))
 	}
 	return n, nil
 }
@@ -293,15 +293,8 @@ func (c *Client) linkVerdict(method string, link *transfer.Link, r *chain.Result
 	return err
 }
 
-// hide takes the secrets out of an error that came from the caller's side, such as
-// a body or a writer that is a connection to somewhere else; of the link too, unless
-// that is nil. It returns err itself when there is nothing to hide.
-func (c *Client) hide(err error, link *transfer.Link) error {
-	if err = c.chain.Redactor().Error(err); link != nil {
-		err = link.Redact.Error(err)
-	}
-	return err
-}
+// hide takes the secrets out of an error, those of a link too.
+func (c *Client) hide(err error, link *transfer.Link) error { return link.Redact.Error(c.safe(err)) }
 
 // hideLink takes out of an error what storage repeats of a link, where that became
 // readable only when its answer was decoded.

@@ -340,8 +340,9 @@ func detail(err error) string {
 	return errbody.Line(strings.TrimPrefix(err.Error(), "svc: "))
 }
 
-// safe takes the secrets out of an error that the caller's code made: its cause for
-// the end of ctx, or what one of its functions returned.
+// safe takes the secrets out of an error that came from the caller's side: its cause
+// for the end of ctx, what one of its functions returned, a body or writer that is a
+// connection to somewhere else. It returns err itself when there is nothing to hide.
 func (c *Client) safe(err error) (safe error) {
 	defer func() {
 		if recover() != nil { // its Error method panics, as of a nil pointer: no reason to lose an id

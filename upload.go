@@ -182,7 +182,7 @@ func (c *FileClient) Upload(ctx context.Context, req UploadRequest) (*UploadResu
 	}
 	src, err := transfer.NewSource(ctx, req.Body, req.Size, req.Progress)
 	if err != nil {
-		return nil, failed(UploadStageBody, c.client.hide(err, nil))
+		return nil, failed(UploadStageBody, c.client.safe(err))
 	}
 	sent := false
 	defer func() { src.Finish(sent) }()
@@ -218,7 +218,7 @@ func (c *FileClient) Upload(ctx context.Context, req UploadRequest) (*UploadResu
 func (c *FileClient) UploadFile(ctx context.Context, path string, purpose FilePurpose, opts *UploadOptions) (*UploadResult, error) {
 	f, err := transfer.Open(ctx, path)
 	if err != nil {
-		return nil, &UploadError{Stage: UploadStageBody, FileName: filepath.Base(path), Err: c.client.hide(err, nil)}
+		return nil, &UploadError{Stage: UploadStageBody, FileName: filepath.Base(path), Err: c.client.safe(err)}
 	}
 	defer f.Close()
 	req := UploadRequest{FileName: filepath.Base(path), Purpose: purpose, Body: f}
@@ -268,7 +268,7 @@ func (c *FileClient) putBody(ctx context.Context, p problems, id string, link Si
 	}
 	src, err := transfer.NewSource(ctx, body, 0, o.Progress)
 	if err != nil {
-		return nil, failed(UploadStageBody, "", c.client.hide(err, nil))
+		return nil, failed(UploadStageBody, "", c.client.safe(err))
 	}
 	sent := false
 	defer func() { src.Finish(sent) }()
