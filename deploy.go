@@ -54,6 +54,7 @@ type DeployError struct {
 	ServiceID  string            // never empty
 	Service    *InferenceService // the record as seen last; nil when only the id is known
 	Gone       bool              // true: it was deleted, and the record was seen to be gone; false: it may still be running and billed
+	Accepted   bool              // a delete was accepted; if Gone is false all the same, wait with WaitUntilDeleted before deleting again
 	CleanUpErr error             // why Gone is false after a delete: see Deploy; errors.Is and errors.As do not look into it
 	Err        error             // why it is not available: a WaitError, or the error of OnCreate
 }
@@ -64,11 +65,12 @@ func (e *DeployError) Error() string {
 	if e.Gone {
 		return errbody.Line(text + "; the instance was deleted")
 	}
-	text += "; the instance may still be running and billed: delete " + e.ServiceID + " if it is not wanted"
-	switch {
-	case cause.Has[*acceptedError](e.CleanUpErr):
-		text += "; " + detail(e.CleanUpErr)
-	case e.CleanUpErr != nil:
+	text += "; the instance may still be running and billed: "
+	if e.Accepted && e.CleanUpErr != nil {
+		return errbody.Line(text + detail(e.CleanUpErr) + "; wait until " + e.ServiceID + " is deleted, and delete it again if it stays")
+	}
+	text += "delete " + e.ServiceID + " if it is not wanted"
+	if e.CleanUpErr != nil {
 		text += "; deleting it failed: " + detail(e.CleanUpErr)
 	}
 	return errbody.Line(text)
@@ -94,8 +96,11 @@ func (e *DeployError) Unwrap() error { return e.Err }
 // record shows that it had no effect. An answer to it proves nothing, since deleting
 // may take its time: Gone is true when a look finds no record any more, or one that
 // says that it is deleted. When there is no such look within the 30 s, or none is
-// allowed (401, 403), then CleanUpErr says whether the delete was accepted, and what
-// the looks said.
+// allowed (401, 403), then Accepted says whether the delete was accepted, and
+// CleanUpErr what the looks said.
+//
+// So Deploy may return up to 40 s after the end of ctx: 10 s for the answer to the
+// create, and 30 s for a clean-up.
 //
 // POST /v1/inference-service, then GET and perhaps DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions) (*InferenceService, error) {
@@ -150,6 +155,7 @@ func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInference
 	}
 	if remove {
 		failure.Gone, failure.CleanUpErr = d.cleanUp(ctx)
+		failure.Accepted = d.accepted
 	}
 	return d.record, failure
 }

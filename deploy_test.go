@@ -154,7 +154,7 @@ func TestDeployDeletesOnFailure(t *testing.T) {
 				if errors.Is(tt.want, svc.ErrUnauthorized) { // to look whether it is gone, too
 					require.False(t, e.Gone)
 					require.ErrorIs(t, e.CleanUpErr, svc.ErrUnauthorized)
-					require.ErrorContains(t, err, "; the delete was accepted, but whether the record is gone could not be seen: 401")
+					require.ErrorContains(t, err, ": the delete was accepted, but whether the record is gone could not be seen: 401")
 				} else {
 					require.True(t, e.Gone)
 					require.NoError(t, e.CleanUpErr)
