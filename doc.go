@@ -23,7 +23,9 @@
 //	}, &svc.DeployOptions{DeleteOnFailure: true})
 //
 // Every call takes a ctx, which ends it at any point, and is the only deadline
-// of a call as a whole. A [Client] is safe for concurrent use.
+// of a call as a whole. Two things go on after it for a bounded time, since money
+// hangs on them: Deploy awaits the answer to a create that is out, for 10 s, and a
+// clean-up that was asked for deletes, for 30 s. A [Client] is safe for concurrent use.
 //
 // # Errors
 //
@@ -42,14 +44,15 @@
 //   - [WaitError], [DeployError], [UploadError], [DownloadError], [PageError]: a step
 //     of several failed; they hold the ids of what exists, and what is known about it.
 //
-// Texts of errors are one line and hold no token, no body and no query of a
-// signed link, also when an error of your own is in them: [errors.Is] finds that,
-// and [errors.As] what of it shows no secret.
+// The text of an error is one line without a token and without the query of a
+// signed link. Of a body it shows one line at most, such as the service's own message.
+// This holds too for an error of yours that is wrapped in it: [errors.Is] still finds
+// that, and [errors.As] reaches what of it shows no secret.
 //
 // # What is retried
 //
-// Up to 5 attempts, with a delay drawn between 500 ms and a bound that doubles up
-// to 30 s; see [RetryPolicy]. A Retry-After is heeded as long as it is no longer
+// Up to 5 attempts, with a delay drawn between 500 ms and a bound that is 1 s at
+// first and doubles up to 30 s; see [RetryPolicy]. A Retry-After is heeded as long as it is no longer
 // than that and than ctx allows; otherwise the call ends at once with the answer
 // in hand.
 //
@@ -65,10 +68,10 @@
 // # Waits
 //
 // [InferenceServiceClient.WaitUntilAvailable] and its kin look first, then sleep
-// for a time that grows, and take a last look before the deadline of ctx. A look is
-// one attempt: the wait is what tries again. They live through errors that may pass, and end at once on a status that cannot lead
-// to the wanted one. Every failed wait is a [WaitError] with the history of what
-// was seen.
+// for a time that grows, and take a last look before the deadline of ctx. They live
+// through errors that may pass, so that [RetryPolicy] does not apply to a look, and end
+// at once on a status that cannot lead to the wanted one. Every failed wait is a
+// [WaitError] with the history of what was seen.
 //
 // # Files
 //

@@ -3,6 +3,7 @@ package svc
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -59,8 +60,9 @@ var (
 	ErrTruncated = errors.New("svc: truncated")
 )
 
-// Error is an answer of the service other than success. Its text holds neither
-// body, query nor token, so it can be logged. The service's error bodies are
+// Error is an answer of the service other than success. Its text holds no token and
+// no query of a link, and of the body one line at most, the message found in it, so it
+// can be logged. The service's error bodies are
 // undocumented: Code, Message and RequestID are what could be found in the usual
 // places, and may be empty.
 type Error struct {
@@ -81,14 +83,15 @@ func (e *Error) Error() string { return errbody.Line(where(e.Method, e.Route) + 
 
 func (e *Error) detail() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d", e.StatusCode)
+	status := strconv.Itoa(e.StatusCode)
 	if text := http.StatusText(e.StatusCode); text != "" {
-		b.WriteString(" " + text)
+		status += " " + text
 	}
+	b.WriteString(status)
 	if e.StatusCode >= 300 && e.StatusCode < 400 {
 		b.WriteString(": the redirect is not followed")
 	}
-	if e.Message != "" {
+	if e.Message != "" && !strings.HasSuffix(status, e.Message) { // a proxy's page often says no more
 		b.WriteString(": " + e.Message)
 	}
 	if e.retired() {
@@ -257,7 +260,7 @@ func (e *DecodeError) detail() string {
 		text += e.Field + ": "
 	}
 	text += e.Err.Error()
-	if e.Excerpt != "" && e.Field == "" {
+	if e.Excerpt != "" && e.Field == "" && !errors.Is(e.Err, io.ErrUnexpectedEOF) {
 		text += ": " + e.Excerpt
 	}
 	if e.RequestID != "" {
@@ -372,7 +375,7 @@ func (c *Client) newError(k *call, r *chain.Result) *Error {
 		RetryAfter: r.RetryAfter, Attempts: r.Attempts,
 		Header: red.Header(r.Header), Body: body,
 	}
-	if e.Message == "" && len(r.Body) > 0 {
+	if e.Message == "" && e.Code == "" && len(r.Body) > 0 {
 		e.Message = errbody.ExcerptScrubbed(contentType, body, red.String)
 	}
 	return e

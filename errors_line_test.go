@@ -218,3 +218,22 @@ func TestTextsOfErrorsAreOneLine(t *testing.T) {
 		require.True(t, strings.HasPrefix(err.Error(), "svc: "), err.Error())
 	}
 }
+
+// A text says a thing once: not the status and a page's title that repeats it, nor
+// an XML document beside the code found in it.
+func TestErrorTextsDoNotRepeat(t *testing.T) {
+	for body, want := range map[string]string{
+		"<html><body><h1>502 Bad Gateway</h1></body></html>": "502 Bad Gateway",
+		"<html><title>Bad Gateway</title></html>":            "502 Bad Gateway",
+		"<Error><Code>SlowDown</Code></Error>":               "502 Bad Gateway (code SlowDown)",
+		`{"code":"busy"}`:                                    "502 Bad Gateway (code busy)",
+		`{"message":"the gateway is bad"}`:                   "502 Bad Gateway: the gateway is bad",
+		"<html><title>Maintenance until noon</title></html>": "502 Bad Gateway: Maintenance until noon",
+		"upstream has gone away\nand more":                   "502 Bad Gateway: upstream has gone away",
+	} {
+		err := opGet.do(t.Context(), play(t, reply{status: 502, body: body, header: map[string]string{"Content-Type": ""}}).client(), svc.WithMaxAttempts(1))
+		require.EqualError(t, err, "svc: GET /v1/inference-service/{service_id}: "+want)
+	}
+	err := opGet.do(t.Context(), play(t, reply{status: 200}).client())
+	require.EqualError(t, err, "svc: GET /v1/inference-service/{service_id}: the answer (200, application/json) is not what the service promises: the body is empty: unexpected EOF")
+}

@@ -27,8 +27,8 @@ type Job struct {
 	Outputs     Outputs     `json:"outputs"` // empty until the job has succeeded
 }
 
-// Format prints all fields under every verb. It is there for the jobs that fmt
-// meets behind a pointer, where it would show the keys in the links.
+// Format prints all fields under every verb. Without it, fmt would print whole links
+// where a verb does not fit, such as %d, and a job stands behind a pointer.
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (j Job) Format(f fmt.State, verb rune) {

@@ -36,11 +36,10 @@ type ListJobsOptions struct {
 	// up to the service.
 	PageSize int `url:"page_size,omitempty"`
 
-	// Concurrency is how many pages All has under way or in hand at a time. With
-	// 2 or more, up to 64, it asks for pages ahead, as many as the missing ones of the
-	// total fill that the service named, and one by one if it named none. 0 and 1: a
-	// page is asked for when the loop gets there. [WithResponse] makes it 1. List takes
-	// no notice.
+	// Concurrency is how many pages All has under way or in hand at a time, up to 64:
+	// it asks for pages ahead, but for none beyond the total that the service named.
+	// Without a total, with [WithResponse], and at 0 or 1, a page is asked for when the
+	// loop gets there. List ignores it.
 	Concurrency int `url:"-"`
 }
 
@@ -119,18 +118,15 @@ func (o *ListJobsOptions) query() (url.Values, error) {
 // changes that), and leaving the loop ends everything. Each loop starts over.
 //
 // When a page does not come, the loop ends there: the last pair holds a nil job
-// and a [PageError]. The list ends with an error that matches [ErrPagesRepeat] when the
-// service sends the same jobs again and again, and without one when it sends
-// empty pages, whatever total it promises.
+// and a [PageError], which matches [ErrPagesRepeat] when the service sends the same
+// jobs again and again.
 //
-// The loop goes on until as many jobs have come as the largest total says that the
-// service named, whatever the sizes of the pages and also when they overlap. As long
-// as jobs are missing it looks past one empty page. So a total that is too large, or
-// counts jobs that came or went during the loop, costs two more requests at most. One
-// that is missing or too small costs one, which finds an empty page; but where a page
-// reaches a total that is too small exactly (10 of 40 in pages of 10), the list ends
-// there. A loop that begins further back takes the pages before to be like those that
-// come.
+// The list ends, without an error, when as many jobs have come as the largest total
+// seen, whatever the sizes of the pages, or after two empty pages in a row; without a
+// total, after one. So a total that is too large costs two more requests, and one that
+// is too small, and equals what the pages so far have brought (10 of 40 in pages of 10),
+// cuts the list short. When Page is above 1, All assumes that the pages before it were as
+// full as those that it sees.
 //
 // The ids of all jobs given are kept until the loop ends, about 100 bytes for each.
 //

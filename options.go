@@ -103,8 +103,8 @@ func WithTransportWrapper(wrap func(http.RoundTripper) http.RoundTripper) Option
 func RouteFromContext(ctx context.Context) string { return chain.Route(ctx) }
 
 // RetryPolicy says how often a call is tried and how long the delays between
-// are. A delay is drawn evenly between MinDelay and a bound that doubles from
-// attempt to attempt up to MaxDelay. What is retried at all does not depend on
+// are. A delay is drawn evenly between MinDelay and a bound that is twice as long at
+// first and doubles from attempt to attempt up to MaxDelay. What is retried at all does not depend on
 // it; the package comment has the table.
 type RetryPolicy struct {
 	MaxAttempts int           // including the first; 0: 5; 1: no retries
@@ -210,7 +210,7 @@ type Attempt struct {
 	RequestID  string        // the service's, from the answer's header
 	Err        error         // without addresses and secrets
 	Start      time.Time     // when the request was handed to the transport
-	Duration   time.Duration // until the answer was read, or the headers of a download's
+	Duration   time.Duration // from sending to the end of the answer; of a download, to the end of its headers
 }
 
 // WithAttemptHook calls f after each HTTP exchange, with the ctx of the call,

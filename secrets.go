@@ -19,7 +19,7 @@ import (
 // unexported field of a struct how to print itself. The misused verbs %p and %w,
 // which go vet reports, do not ask either, nor does the built-in print. And some
 // encoders take whatever is of a string kind for its bare text: encoding/json the
-// keys of a map (so never make a link one), encoding/xml a comment field,
+// keys of a map (so never use a link as a key), encoding/xml a comment field,
 // encoding/asn1 and database/sql any value.
 type SignedURL string
 

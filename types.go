@@ -16,7 +16,7 @@ type InferenceServiceStatus string
 
 const (
 	InferenceServiceStatusInitializing InferenceServiceStatus = "initializing" // being deployed or scaled
-	InferenceServiceStatusAvailable    InferenceServiceStatus = "available"    // running and reachable
+	InferenceServiceStatusAvailable    InferenceServiceStatus = "available"    // running; whether it answers, a probe can tell
 	InferenceServiceStatusStopped      InferenceServiceStatus = "stopped"      // no workers left
 	InferenceServiceStatusUnavailable  InferenceServiceStatus = "unavailable"  // deployment or scaling failed
 )

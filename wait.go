@@ -22,7 +22,8 @@ type WaitOptions struct {
 	// a Retry-After, the next look comes no sooner than that, up to the MaxDelay of
 	// [RetryPolicy].
 	//
-	// A look is one attempt: the wait itself is what tries again.
+	// A look is one attempt: the wait itself is what tries again, and the rest of
+	// [RetryPolicy] does not apply.
 	MinInterval, MaxInterval time.Duration
 
 	// NotFoundGrace is how long after the start of the wait "not found" counts

@@ -61,7 +61,9 @@ func Unavailable(n int) Fault {
 	return Fault{Status: http.StatusServiceUnavailable, Body: `{"code":"unavailable","message":"try again later"}`, Times: n}
 }
 
-// Outage answers every request with 503 for as long as d.
+// Outage answers every request with 503 for as long as d. One that meets a create
+// leaves its outcome unknown to the client, as the real thing would: queue it for
+// "GET" only, or begin it later, from a [time.AfterFunc].
 func Outage(d time.Duration) Fault {
 	f := Unavailable(0)
 	f.For = d
@@ -79,7 +81,9 @@ func GatewayErrorAfterEffect() Fault {
 	return Fault{Status: http.StatusBadGateway, Body: "<html><body><h1>502 Bad Gateway</h1></body></html>", AfterEffect: true}
 }
 
-// DropBeforeEffect cuts the connection of one request before it takes effect.
+// DropBeforeEffect cuts the connection of one request before it takes effect. The
+// client cannot tell that from [DropAfterEffect]: a create is of unknown outcome
+// either way. What certainly was not sent is what a closed server refuses.
 func DropBeforeEffect() Fault { return Fault{DropBefore: true} }
 
 // DropAfterEffect cuts the connection of one request after it took effect, so

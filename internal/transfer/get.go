@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"example.com/svc/internal/cause"
@@ -28,7 +29,9 @@ func (e *WriteError) Error() string { return "writing: " + e.Err.Error() }
 // RenewError says that there is no new link to be had.
 type RenewError struct{ Err error }
 
-func (e *RenewError) Error() string { return "asking for a link: " + e.Err.Error() }
+func (e *RenewError) Error() string {
+	return "asking for a link: " + strings.TrimPrefix(e.Err.Error(), "svc: ")
+}
 
 func (e *RenewError) Unwrap() error { return e.Err }
 
