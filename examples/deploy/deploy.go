@@ -14,9 +14,10 @@ import (
 const deployHelp = `The id goes to standard output as soon as the endpoint exists. It stands there
 also when the endpoint does not become available and is deleted again: what
 became of it is in the exit code, in the last line on standard error and, with
---json, in "deleted". The file of --id-file is there as long as it names something
-that may be running, and is removed otherwise. (An empty one is left by a program
-that was killed during the create, or made to give it up: see exit code 4.)`
+--json, in "deleted". The file of --id-file stays as long as something may be
+running, and is removed otherwise. It holds the id or, when that is not known, is
+empty: after each exit code 4, and after a kill during the create. No further
+"deploy deploy" takes a file that is there, until somebody has looked and removed it.`
 
 func deployFlags() []cli.Flag {
 	return []cli.Flag{
@@ -27,7 +28,7 @@ func deployFlags() []cli.Flag {
 		&cli.IntFlag{Name: "instances", Usage: "how many instances to run", Value: 1},
 		&cli.IntFlag{Name: "gpus", Usage: "GPUs of each instance", Value: 1},
 		&cli.StringFlag{Name: "flavor", Usage: "id of the flavor; without it the cheapest that fits is taken"},
-		&cli.StringFlag{Name: "id-file", Usage: "file to write the id to; it must not exist yet"},
+		&cli.StringFlag{Name: "id-file", Usage: "file to write the id to; it must not exist yet, so that none is forgotten"},
 	}
 }
 
@@ -35,11 +36,15 @@ func deployFlags() []cli.Flag {
 // which the endpoint exists its id is on standard output, on standard error and
 // in the id file: the service has no list in which it could be found again.
 func (t *tool) deploy(ctx context.Context, cmd *cli.Command) (err error) {
-	ids, err := newIDFile(cmd.String("id-file"))
+	t.result.Name = cmd.String("name")
+	ids, err := newIDFile(cmd.String("id-file"), t.result.Name)
 	if err != nil {
-		return usageError{err}
+		return usageError{inTheWay{err}}
 	}
-	defer func() { err = errors.Join(err, ids.close(t.result.ServiceID != "" && !t.result.Deleted)) }()
+	t.idFile = cmd.String("id-file")
+	defer func() {
+		err = errors.Join(err, ids.close(t.result.ServiceID != "" && !t.result.Deleted || reason(err) == exitUnknown))
+	}()
 
 	flavorID := cmd.String("flavor")
 	if flavorID == "" {
@@ -51,10 +56,9 @@ func (t *tool) deploy(ctx context.Context, cmd *cli.Command) (err error) {
 		t.say("flavor %s: %s at %v USD", flavorID, flavors[0].DisplayName, flavors[0].Billing.USDPriceUnit)
 	}
 
-	t.result.Name = cmd.String("name")
 	t.ifGivenUp(createGivenUp(t.result.Name))
 	service, err := t.client.InferenceServices.Deploy(ctx, svc.CreateInferenceServiceRequest{
-		Name:        cmd.String("name"),
+		Name:        t.result.Name,
 		PaymentType: svc.PaymentTypeUSD,
 		ResourceMetadata: svc.CreateResourceMetadata{
 			FlavorID: flavorID, ScaleType: svc.ScaleTypeManual, TargetInstanceNumber: cmd.Int("instances"),
@@ -96,21 +100,30 @@ func (t *tool) announce(id string, ids *idFile) error {
 	return errors.Join(err, printErr)
 }
 
+// inTheWay says what is wrong with the id file, which no help can.
+type inTheWay struct{ error }
+
 // idFile is where the id goes; nil stands for none.
 type idFile struct{ f *os.File }
 
 // newIDFile makes the file before anything is created: there is no point in
 // starting an instance whose id has no place. A file that exists is left alone,
-// since its id may be that of an instance which is still running.
-func newIDFile(path string) (*idFile, error) {
+// since its id may be that of an instance which is still running. So is an empty
+// one: its run may have created an instance all the same. (It says nothing about
+// that itself, since scripts read it as an id.)
+func newIDFile(path, name string) (*idFile, error) {
 	if path == "" {
 		return nil, nil
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("%s exists: see whether the endpoint that it names is still wanted, then remove it", path)
+	if !errors.Is(err, os.ErrExist) {
+		return &idFile{f}, err
 	}
-	return &idFile{f}, err
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+		return nil, fmt.Errorf("%s is empty: an earlier run may have created an endpoint whose id it never learned; "+
+			"look for it by its name (%q, if that run had the same --name), then remove the file", path, name)
+	}
+	return nil, fmt.Errorf("%s exists: see whether the endpoint that it names is still wanted, then remove it", path)
 }
 
 func (i *idFile) write(id string) error {
@@ -121,13 +134,13 @@ func (i *idFile) write(id string) error {
 	return errors.Join(err, i.f.Sync())
 }
 
-// close removes the file again unless it names something that exists.
-func (i *idFile) close(exists bool) error {
+// close removes the file again if nothing is running.
+func (i *idFile) close(mayRun bool) error {
 	if i == nil {
 		return nil
 	}
 	err := i.f.Close()
-	if !exists {
+	if !mayRun {
 		err = errors.Join(err, os.Remove(i.f.Name()))
 	}
 	return err

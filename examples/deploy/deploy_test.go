@@ -151,15 +151,69 @@ func TestDeployFailures(t *testing.T) {
 				require.LessOrEqual(t, s.srv.RequestCount("POST", post), 1, "created once at most")
 
 				id, err := os.ReadFile(file)
-				if tt.id != "" && tt.running > 0 {
-					require.NoError(t, err)
-					require.Equal(t, tt.id, string(id))
-				} else {
-					require.ErrorIs(t, err, os.ErrNotExist, "a file that names nothing stays")
+				if tt.running == 0 {
+					require.ErrorIs(t, err, os.ErrNotExist, "nothing is running")
+					return
 				}
+				require.NoError(t, err)
+				require.Equal(t, tt.id, string(id), "empty if it is not known")
 			}, tt.fake...)
 		})
 	}
+}
+
+// TestEmptyIDFile: after each exit code 4 the file keeps a script from a second
+// endpoint, until somebody has looked. That there turns out to be none is no
+// exception, since nobody knew.
+func TestEmptyIDFile(t *testing.T) {
+	slow := svctest.Fault{AfterEffect: true, Delay: time.Hour}
+	for name, tt := range map[string]struct {
+		fault   svctest.Fault
+		timeout string
+		running int
+	}{
+		"the answer is lost":        {svctest.DropAfterEffect(), "30m", 1},
+		"a gateway answers":         {svctest.GatewayErrorAfterEffect(), "30m", 1},
+		"a gateway, and no service": {svctest.Fault{Status: 502}, "30m", 0},
+		"no answer in time":         {slow, "10s", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *session) {
+				file := filepath.Join(t.TempDir(), "id")
+				s.srv.Fault("POST", svctest.RouteEndpoints, tt.fault)
+				o := s.deploy("--id-file", file, "--timeout", tt.timeout)
+				require.Equal(t, exitUnknown, o.code, o.stderr)
+				require.Equal(t, tt.running, s.srv.RunningInstances())
+				require.Contains(t, o.stderr, "if it is not there, remove "+file+" and run the command again")
+				id, err := os.ReadFile(file)
+				require.NoError(t, err)
+				require.Empty(t, id)
+
+				s.srv.ResetRequests()
+				o = s.deploy("--id-file", file)
+				require.Equal(t, exitUsage, o.code)
+				require.Contains(t, o.stderr, file+" is empty: an earlier run may have created an endpoint")
+				require.Contains(t, o.stderr, `by its name ("demo"`)
+				require.NotContains(t, o.stderr, "that it names")
+				require.NotContains(t, o.stderr, "--help")
+				require.Zero(t, s.srv.RequestCount("*", svctest.RouteAny))
+				require.FileExists(t, file, "it is nobody else's to remove")
+
+				require.NoError(t, os.Remove(file))
+				o = s.deploy("--id-file", file)
+				require.Equal(t, exitOK, o.code, o.stderr)
+				o = s.deploy("--id-file", file)
+				require.Equal(t, exitUsage, o.code)
+				require.Contains(t, o.stderr, file+" exists: see whether the endpoint that it names is still wanted")
+			})
+		})
+	}
+	inBubble(t, func(t *testing.T, s *session) {
+		s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+		o := s.deploy()
+		require.Equal(t, exitUnknown, o.code)
+		require.Contains(t, o.stderr, "if it is not there, run the command again.", "no file, no word of it")
+	})
 }
 
 func TestExitCodesOfOtherCommands(t *testing.T) {

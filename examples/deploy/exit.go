@@ -32,7 +32,8 @@ Exit codes:
   2    usage: nothing was sent
   3    --timeout is over
   4    the outcome of a create is unknown: an instance may be running and billed,
-       so do not just run the command again
+       so do not just run the command again; the file of --id-file stays, empty,
+       and keeps others from it
   5    no such endpoint, or no flavor that fits
   6    the service did not accept the token
   7    the service is out of reach or overloaded: the same command may be run again
@@ -77,7 +78,7 @@ func (t *tool) report(err error) int {
 	code := exitCode(err)
 	if err != nil {
 		t.say("deploy: %v", err)
-		for _, line := range advice(err) {
+		for _, line := range advice(err, t.idFile) {
 			t.say("%s", line)
 		}
 	}
@@ -154,8 +155,9 @@ func retryAfter(err error) time.Duration {
 }
 
 // advice says what to do about an error, in lines for a person. Of an endpoint
-// that was created the last one tells what became of it.
-func advice(err error) (lines []string) {
+// that was created the last one tells what became of it. The file of --id-file is
+// that of the run, if there is one.
+func advice(err error, idFile string) (lines []string) {
 	if wait := retryAfter(err); wait > 0 {
 		lines = append(lines, fmt.Sprintf("The service asks to wait %v before the next try.", wait.Round(time.Second)))
 	}
@@ -163,6 +165,8 @@ func advice(err error) (lines []string) {
 	deployed, created := errors.AsType[*svc.DeployError](err)
 	unknown, lost := errors.AsType[*svc.OutcomeUnknownError](err)
 	switch {
+	case errors.As(err, new(inTheWay)):
+		return lines
 	case errors.As(err, new(usageError)):
 		return add("Run it with --help to see what it needs.")
 	case created && deployed.Gone:
@@ -170,12 +174,16 @@ func advice(err error) (lines []string) {
 	case created:
 		return add(fmt.Sprintf("%[1]s may still be running and billed. To get rid of it: deploy delete %[1]s", deployed.ServiceID))
 	case lost:
+		again := "run the command again."
+		if idFile != "" {
+			again = fmt.Sprintf("remove %s and run the command again. Until then the file stays, empty.", idFile)
+		}
 		return add(
 			"Nobody knows whether the endpoint was created. It may be running and billed.",
 			"Do NOT run the command again before you know:",
 			fmt.Sprintf("  1. look for an endpoint named %q where the service shows what your account runs;", unknown.Name),
 			"  2. if it is there, keep it (deploy wait ID) or get rid of it (deploy delete ID);",
-			"  3. if it is not, run the command again.",
+			"  3. if it is not there, "+again,
 		)
 	case errors.Is(err, svc.ErrUnauthorized), errors.Is(err, svc.ErrForbidden):
 		return add("Check SVC_API_TOKEN.")

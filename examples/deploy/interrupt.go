@@ -53,20 +53,21 @@ func interrupts(signals <-chan os.Signal) (ctx context.Context, giveUp <-chan st
 type ending struct {
 	json   bool
 	result result
+	idFile string
 	err    error
 }
 
 // ifGivenUp keeps the result as it is now, and err, for the case that the run is
 // given up. The goroutine that reports it then touches nothing else of t but the
 // writers, since the run still goes on.
-func (t *tool) ifGivenUp(err error) { t.ending.Store(&ending{t.json, t.result, err}) }
+func (t *tool) ifGivenUp(err error) { t.ending.Store(&ending{t.json, t.result, t.idFile, err}) }
 
 func (t *tool) reportGivenUp() int {
 	e := t.ending.Load()
 	if e == nil {
 		e = &ending{err: context.Canceled}
 	}
-	return (&tool{stdout: t.stdout, stderr: t.stderr, json: e.json, result: e.result}).report(e.err)
+	return (&tool{stdout: t.stdout, stderr: t.stderr, json: e.json, result: e.result, idFile: e.idFile}).report(e.err)
 }
 
 // createGivenUp is for the time between a create and its answer.

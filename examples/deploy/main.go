@@ -58,6 +58,7 @@ type tool struct {
 	wait     svc.WaitOptions
 	progress progress
 	result   result
+	idFile   string // of --id-file, once it is made; empty: none
 }
 
 // run is the whole program: it returns the exit code.
