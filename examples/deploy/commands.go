@@ -27,8 +27,8 @@ func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Comman
 			Action:      connected(t.deploy),
 			Description: deployHelp,
 			MutuallyExclusiveFlags: []cli.MutuallyExclusiveFlags{{Flags: [][]cli.Flag{
-				{&cli.BoolFlag{Name: "keep", Usage: "leave the endpoint running on Ctrl-C, which otherwise deletes it"}},
-				{&cli.BoolFlag{Name: "delete-on-failure", Usage: "delete the endpoint if it does not become available in time"}},
+				{&cli.BoolFlag{Name: "keep", Usage: "leave the endpoint running on Ctrl-C, which otherwise deletes it; not with --delete-on-failure"}},
+				{&cli.BoolFlag{Name: "delete-on-failure", Usage: "delete the endpoint if it does not become available in time; not with --keep"}},
 			}}},
 		},
 		{
@@ -122,6 +122,7 @@ func (t *tool) delete(ctx context.Context, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	t.progress.leaving = true
 	if err := t.client.InferenceServices.WaitUntilDeleted(ctx, id, &t.wait); err != nil {
 		return err
 	}

@@ -73,14 +73,20 @@ func (t *tool) deploy(ctx context.Context, cmd *cli.Command) (err error) {
 			interrupted := errors.Is(ctx.Err(), context.Canceled)
 			return cmd.Bool("delete-on-failure") || interrupted && !cmd.Bool("keep")
 		},
-		OnCleanUp: func(id string) { t.say("deleting %s (another Ctrl-C may leave it running)", id) },
+		OnCleanUp: func(id string) {
+			more := "Ctrl-C twice"
+			if errors.Is(ctx.Err(), context.Canceled) { // by the first one
+				more = "another Ctrl-C"
+			}
+			t.say("deleting %s (%s may leave it running)", id, more)
+		},
 	})
 	if service != nil {
 		t.note(service)
 	}
 	if failure, ok := errors.AsType[*svc.DeployError](err); ok {
 		t.result.Deleted = failure.Gone
-	} else if t.result.URL != "" {
+	} else if t.result.URL != "" && !cmd.Bool("fake") { // that one is gone in a moment
 		t.say("%s is reached at %s", t.result.ServiceID, t.result.URL)
 	}
 	return err

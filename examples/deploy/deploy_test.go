@@ -79,7 +79,7 @@ func TestDeployFailures(t *testing.T) {
 		},
 		"unavailable, delete": {
 			fake: []svctest.Option{svctest.WithStatusPath("initializing", "unavailable")}, args: []string{"--delete-on-failure"},
-			code: exitFailed + exitDeleted, id: "svc-1\n", advice: "Nothing is left running",
+			code: exitFailed + exitDeleted, id: "svc-1\n", advice: "deleting svc-1 (Ctrl-C twice may leave it running)",
 		},
 		"too slow": {
 			fake: []svctest.Option{svctest.WithDeployTime(time.Hour)}, args: []string{"--timeout", "10m"},
@@ -87,7 +87,7 @@ func TestDeployFailures(t *testing.T) {
 		},
 		"too slow, delete": {
 			fake: []svctest.Option{svctest.WithDeployTime(time.Hour)}, args: []string{"--timeout", "10m", "--delete-on-failure"},
-			code: exitTimeout + exitDeleted, id: "svc-1\n", advice: "Nothing is left running",
+			code: exitTimeout + exitDeleted, id: "svc-1\n", advice: "deleting svc-1 (Ctrl-C twice may leave it running)",
 		},
 		"unavailable, and the clean-up fails": {
 			fake: []svctest.Option{svctest.WithStatusPath("unavailable")}, args: []string{"--delete-on-failure"},
@@ -218,7 +218,10 @@ func TestEmptyIDFile(t *testing.T) {
 
 func TestExitCodesOfOtherCommands(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
-		require.Equal(t, exitNotFound, s.run("wait", "svc-9").code)
+		o := s.run("wait", "svc-9")
+		require.Equal(t, exitNotFound, o.code)
+		require.Equal(t, 1, strings.Count(o.stderr, "404"), "said once: %s", o.stderr)
+		require.Regexp(t, "^deploy: svc: waiting for svc-9", o.stderr)
 		require.Equal(t, exitNotFound, s.run("scale", "svc-9", "1").code)
 
 		s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Unavailable(-1))
@@ -227,7 +230,7 @@ func TestExitCodesOfOtherCommands(t *testing.T) {
 		require.Equal(t, exitTimeout, s.run("status", "svc-9", "--timeout", "0s").code)
 
 		t.Setenv("SVC_API_TOKEN", "another-token")
-		o := s.run("status", "svc-9")
+		o = s.run("status", "svc-9")
 		require.Equal(t, exitRefused, o.code)
 		require.NotContains(t, o.stderr, "another-token")
 		require.Contains(t, o.stderr, "SVC_API_TOKEN")
@@ -276,7 +279,7 @@ func TestProgress(t *testing.T) {
 		s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{}, svctest.Unavailable(10))
 		o := s.deploy()
 		require.Equal(t, exitOK, o.code)
-		require.Contains(t, o.stderr, "\nsvc-1: svc: GET /v1/inference-service/{service_id}: 503", "an outage is no secret")
+		require.Regexp(t, `\nsvc-1 could not be read after \d+s: svc: GET /v1/inference-service/\{service_id\}: 503`, o.stderr, "an outage is no secret")
 		require.NotContains(t, o.stderr, "\r", "a log gets whole lines")
 		lines := strings.Count(o.stderr, "svc-1 is initializing")
 		require.Greater(t, lines, 2, "a log shows that the program is alive")
@@ -294,7 +297,7 @@ func TestProgress(t *testing.T) {
 		time.AfterFunc(time.Minute, cancel)
 		o = s.runCtx(ctx, "deploy", "--name", "demo", "--image", "x")
 		require.Equal(t, exitInterrupted, o.code)
-		require.Contains(t, o.stderr, "\rdeleting svc-3", "the moving line is taken away first")
+		require.Contains(t, o.stderr, "\rdeleting svc-3 (another Ctrl-C may", "the moving line is taken away first")
 		time.Sleep(time.Second) // the goroutine of the bar ends at its next tick
 	}, svctest.WithDeployTime(4*time.Minute))
 }

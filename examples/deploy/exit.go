@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"example.com/svc"
@@ -48,12 +49,32 @@ created may be running. The last line on standard error tells:
   Nothing is left running.
 
 Signals that come within two seconds, as those of timeout(1) do, count as one. One
-more during the clean-up, which takes 40 s at most, ends it with 130 or 4.`
+more during the clean-up ends it with 130 or 4. It takes 40 s at most: 10 s until the
+answer to a create has come, and 30 s for the delete.`
 
 // usageError is a mistake in the command line or the environment.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
+
+// plainly says what a value in the command line must be, which the packages that
+// read it say in their own words.
+func plainly(err error) error {
+	for origin, want := range map[string]string{
+		": strconv.ParseInt: ": "must be a whole number",
+		": parse error":        "must be true or false",
+		": time: ":             "must be a duration, such as 90s or 1h30m",
+	} {
+		text, why, found := strings.Cut(err.Error(), origin)
+		if strings.HasSuffix(why, "value out of range") {
+			want = "is out of range"
+		}
+		if found {
+			return errors.New(text + ": " + want)
+		}
+	}
+	return err
+}
 
 // result is what a command found, for --json.
 type result struct {

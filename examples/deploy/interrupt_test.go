@@ -73,6 +73,23 @@ func TestInterruptedCreate(t *testing.T) {
 	})
 }
 
+// TestCleanUpTakes40SecondsAtMost, as the help says: the answer to the create comes at
+// the last moment, and the delete has none.
+func TestCleanUpTakes40SecondsAtMost(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{AfterEffect: true, Delay: time.Second + 9900*time.Millisecond})
+		s.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Delay: time.Hour, Times: -1})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		start := time.Now()
+		o := s.runCtx(ctx, "deploy", "--name", "demo", "--image", "x")
+		require.Equal(t, exitInterrupted, o.code, o.stderr)
+		require.Contains(t, o.stderr, "svc-1 may still be running")
+		require.InDelta(t, 40, (time.Since(start) - time.Second).Seconds(), 1)
+		require.Contains(t, s.run("--help").stdout, "40 s at most")
+	})
+}
+
 // TestInterrupts: which signals count.
 func TestInterrupts(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -104,7 +104,7 @@ func (t *tool) command(ctx context.Context, args []string) error {
 		},
 	}
 	for _, cmd := range append(root.Commands, root) {
-		cmd.OnUsageError = func(_ context.Context, _ *cli.Command, err error, _ bool) error { return err }
+		cmd.OnUsageError = func(_ context.Context, _ *cli.Command, err error, _ bool) error { return plainly(err) }
 	}
 	err := root.Run(ctx, args)
 	if err != nil && !started {

@@ -170,9 +170,28 @@ func TestDeleteWaitsUntilItIsGone(t *testing.T) {
 		o := s.run("delete", id)
 		require.Equal(t, exitOK, o.code, o.stderr)
 		require.GreaterOrEqual(t, time.Since(start), time.Minute)
+		require.Contains(t, o.stderr, id+" is still there (available) after 0s\n")
 		require.Contains(t, o.stderr, id+" is deleted after 1m")
 		require.Zero(t, s.srv.RunningInstances())
+
+		id = s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+		s.srv.SetStatus(id, "unavailable")
+		o = s.run("delete", id)
+		require.Equal(t, exitOK, o.code)
+		require.Regexp(t, `svc-2 is still there \(unavailable\) after [34]\ds\n`, o.stderr, "no failure")
+		require.NotContains(t, o.stderr, "svc-2 is unavailable")
 	}, svctest.WithDeleteTime(time.Minute))
+}
+
+// TestRecordThatIsDeleted: a service may keep the record, and say so in it.
+func TestRecordThatIsDeleted(t *testing.T) {
+	var log bytes.Buffer
+	p := progress{w: &log, leaving: true}
+	look := svc.Poll{ID: "svc-1", Status: "stopped", Service: &svc.InferenceService{}, Next: time.Second, Changed: true}
+	p.poll(look)
+	look.Service, look.Next, look.Elapsed, look.Changed = &svc.InferenceService{IsDeleted: true}, 0, time.Second, false
+	p.poll(look)
+	require.Equal(t, "svc-1 is still there (stopped) after 0s\nsvc-1 is deleted after 1s\n", log.String())
 }
 
 // TestURLOfAnEndpoint: a script waits for it.
@@ -245,6 +264,31 @@ func TestFakeNeedsNoEnvironment(t *testing.T) {
 	program := &tool{stdout: &stdout, stderr: &stderr}
 	require.Equal(t, exitOK, program.run(t.Context(), []string{"deploy", "status", "svc-1"}), stderr.String())
 	require.Equal(t, "available\n", stdout.String())
+
+	stderr.Reset()
+	program = &tool{stdout: &stdout, stderr: &stderr}
+	require.Equal(t, exitOK, program.run(t.Context(), []string{"deploy", "deploy", "--name", "demo", "--image", "x"}), stderr.String())
+	require.Contains(t, stderr.String(), "svc-2 is available")
+	require.NotContains(t, stderr.String(), "is reached at", "not any more")
+}
+
+// TestWrongValues: what a value must be is said in words of this program.
+func TestWrongValues(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		for want, args := range map[string][]string{
+			`"many" for argument INSTANCES: must be a whole number`: {"scale", "svc-1", "many"},
+			`"1e9" for flag -port: must be a whole number`:          {"deploy", "--port", "1e9"},
+			`flag -gpus: is out of range`:                           {"deploy", "--gpus", "99999999999999999999"},
+			`flag -json: must be true or false`:                     {"status", "svc-1", "--json=perhaps"},
+			`flag -timeout: must be a duration, such as 90s`:        {"status", "svc-1", "--timeout", "5"},
+		} {
+			o := s.run(args...)
+			require.Equal(t, exitUsage, o.code, o.stderr)
+			require.Contains(t, o.stderr, want)
+			require.NotContains(t, o.stderr, "strconv")
+		}
+		require.Zero(t, s.srv.RequestCount("*", svctest.RouteAny))
+	})
 }
 
 func TestUsageErrorsSendNothing(t *testing.T) {
@@ -292,7 +336,8 @@ func TestHelpTellsTheExitCodes(t *testing.T) {
 		}
 		require.Contains(t, o.stdout, "SVC_API_TOKEN")
 		o = s.run("deploy", "--help")
-		require.Contains(t, o.stdout, "--delete-on-failure")
+		require.Regexp(t, "--keep .*; not with --delete-on-failure", o.stdout)
+		require.Regexp(t, "--delete-on-failure .*; not with --keep", o.stdout)
 		require.Contains(t, o.stdout, "is deleted again")
 	})
 }

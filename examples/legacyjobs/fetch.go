@@ -34,7 +34,7 @@ func (f *fetcher) fetch(ctx context.Context, all list, limit int) error {
 		if err != nil {
 			return err // a page that did not come: the list is not complete
 		}
-		_, _ = fmt.Fprintf(f.stdout, "%s  %s  %s  %d outputs\n", job.JobID, job.CreatedAt.Format(time.DateTime), job.Status, len(job.Outputs))
+		_, _ = fmt.Fprintf(f.stdout, "%s  %s  %s  %s\n", job.JobID, job.CreatedAt.Format(time.DateTime), job.Status, outputs(len(job.Outputs)))
 		for _, out := range job.Outputs {
 			if err := f.download(ctx, job, out); err != nil {
 				return err
@@ -45,6 +45,13 @@ func (f *fetcher) fetch(ctx context.Context, all list, limit int) error {
 		}
 	}
 	return nil
+}
+
+func outputs(n int) string {
+	if n == 1 {
+		return "1 output"
+	}
+	return fmt.Sprintf("%d outputs", n)
 }
 
 // folder makes the one for the files.

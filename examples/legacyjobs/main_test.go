@@ -45,7 +45,7 @@ func TestDownloadsWhatJobsHaveMade(t *testing.T) {
 		dir := t.TempDir()
 		code, stdout, stderr := runIt(t, srv, false, "-kind", kind, "-dir", dir)
 		require.Zero(t, code, stderr)
-		require.Contains(t, stdout, "succeed  1 outputs")
+		require.Contains(t, stdout, "succeed  1 output\n")
 		require.Empty(t, stderr)
 		files, err := os.ReadDir(dir)
 		require.NoError(t, err)
