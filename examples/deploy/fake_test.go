@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"example.com/svc/svctest"
 )
 
 // bash is a command of the shell, for which $DEPLOY is the program.
@@ -36,17 +39,77 @@ func TestScript(t *testing.T) {
 	require.Empty(t, string(output))
 }
 
-// TestSessionOfTheReadme types what the README shows.
-func TestSessionOfTheReadme(t *testing.T) {
-	t.Parallel()
-	readme, err := os.ReadFile("../README.md")
+// readme returns the first lines of shell below a heading of the README.
+func readme(t *testing.T, heading string) string {
+	t.Helper()
+	text, err := os.ReadFile("../README.md")
 	require.NoError(t, err)
-	_, session, found := strings.Cut(string(readme), "## A shell session\n")
+	_, session, found := strings.Cut(string(text), "\n"+heading+"\n")
 	require.True(t, found)
 	_, session, _ = strings.Cut(session, "```sh\n")
 	session, _, found = strings.Cut(session, "```\n")
 	require.True(t, found)
+	return session
+}
 
+// TestFailuresOfTheReadme types what the README shows of exit codes, and does so for
+// other failures, too.
+func TestFailuresOfTheReadme(t *testing.T) {
+	t.Parallel()
+	script := readme(t, "## Failures on demand")
+	for flag, want := range map[string]struct{ stdout, stderr string }{
+		"--lose-answer":                 {"look for demo, then remove ", "Do NOT run the command again"},
+		"--fail":                        {"", "svc-1 is deleted after "},
+		"--outage 1s":                   {"svc-1 is available\n", "could not be read after 0s: "},
+		"--deploy-time 0s":              {"svc-1 is available\n", "is available after 0s"},
+		"--fail --delete-time 200ms":    {"", "svc-1 is still there (unavailable) after 0s"},
+		"--lose-answer --outage 1000ms": {"look for demo, then remove ", "Do NOT run the command again"},
+	} {
+		t.Run(flag, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			require.Equal(t, 1, strings.Count(script, "--lose-answer"))
+			cmd := bash(t, "-euc", `PATH=$dir:$PATH`+"\n"+strings.Replace(script, "--lose-answer", flag, 1))
+			cmd.Env = append(cmd.Env, "dir="+dir)
+			require.NoError(t, os.Symlink(os.Args[0], filepath.Join(dir, "deploy")))
+			var stdout, stderr bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			require.NoError(t, cmd.Run(), stderr.String())
+			require.Contains(t, stderr.String(), want.stderr)
+			if want.stdout == "" {
+				require.Empty(t, stdout.String())
+			}
+			require.Contains(t, stdout.String(), want.stdout)
+		})
+	}
+}
+
+// TestOutageOfTheFake begins before the first look, and ends when it is to end.
+func TestOutageOfTheFake(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Unavailable(-1))
+		go endOutage(t.Context(), s.srv, 5*time.Minute)
+		time.Sleep(time.Hour)
+		start := time.Now()
+		o := s.deploy()
+		require.Equal(t, exitOK, o.code, o.stderr)
+		require.Contains(t, o.stderr, "svc-1 could not be read after 0s")
+		require.InDelta(t, 5*time.Minute, time.Since(start), float64(20*time.Second))
+		require.Equal(t, exitOK, s.run("status", "svc-1").code)
+	}, svctest.WithDeployTime(time.Second))
+	inBubble(t, func(t *testing.T, s *session) {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { time.Sleep(time.Minute); s.deploy("--timeout", "10s"); cancel() }()
+		endOutage(ctx, s.srv, time.Hour)
+		require.ErrorIs(t, ctx.Err(), context.Canceled)
+		endOutage(ctx, s.srv, time.Hour)
+	}, svctest.WithDeployTime(time.Minute))
+}
+
+// TestSessionOfTheReadme types what the README shows.
+func TestSessionOfTheReadme(t *testing.T) {
+	t.Parallel()
+	session := readme(t, "## A shell session")
 	built := `go() { [ "$1 $2 $4" = "build -o ./examples/deploy" ] && ln -s "$DEPLOY" "$3"; }` + "\n"
 	cmd := bash(t, "-euc", built+session)
 	cmd.Env = append(cmd.Env, "TMPDIR="+t.TempDir())

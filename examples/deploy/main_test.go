@@ -339,5 +339,9 @@ func TestHelpTellsTheExitCodes(t *testing.T) {
 		require.Regexp(t, "--keep .*; not with --delete-on-failure", o.stdout)
 		require.Regexp(t, "--delete-on-failure .*; not with --keep", o.stdout)
 		require.Contains(t, o.stdout, "is deleted again")
+		o = s.run("fake", "--help")
+		for _, flag := range []string{"deploy-time", "delete-time", "fail", "lose-answer", "outage"} {
+			require.Contains(t, o.stdout, "--"+flag)
+		}
 	})
 }

@@ -14,12 +14,20 @@ try() {
 	((got == want)) || fail "$*: exit code $got, not $want: $(<"$dir/log")"
 }
 
+# fake FLAG...: serves a new fake, and leads to it.
+fake() {
+	rm -f "$dir/env"
+	"$DEPLOY" fake --deploy-time 400ms "$@" >"$dir/env" 2>/dev/null &
+	fakes+=($!)
+	until [[ -s $dir/env ]]; do sleep 0.05; done
+	source "$dir/env"
+}
+
 dir=$1
+fakes=()
+trap 'kill "${fakes[@]}" && wait' EXIT
 export SVC_FAKE=1 # whatever there was before: the line of the fake is stronger
-"$DEPLOY" fake --deploy-time 400ms >"$dir/env" 2>/dev/null &
-trap 'kill $! && wait' EXIT
-until [[ -s $dir/env ]]; do sleep 0.05; done
-source "$dir/env"
+fake
 
 new=(deploy --name demo --image registry.example/app:1)
 try 0 "${new[@]}" --id-file "$dir/id"
@@ -53,3 +61,30 @@ try 13 "${new[@]}" --timeout 200ms --id-file "$dir/id2" --delete-on-failure
 [[ $(tail -n 1 "$dir/log") == 'Nothing is left running.' ]] || fail "$(<"$dir/log")"
 try 5 status "$out"
 try 0 delete "$left"
+rm "$dir/id"
+
+# An endpoint that fails, on a service whose deletes take their time.
+fake --fail --delete-time 300ms
+try 1 "${new[@]}" --id-file "$dir/id"
+[[ $out == "$(<"$dir/id")" ]] || fail "the id is $out"
+try 0 delete "$(<"$dir/id")"
+grep -q 'is still there (unavailable) after 0s' "$dir/log" || fail "$(<"$dir/log")"
+rm "$dir/id"
+try 11 "${new[@]}" --id-file "$dir/id" --delete-on-failure
+[[ -n $out && ! -e $dir/id ]] || fail 'the file names nothing'
+
+# Nobody knows whether there is an endpoint: the file is a guard, until somebody has looked.
+fake --lose-answer
+try 4 "${new[@]}" --id-file "$dir/id"
+[[ -z $out && -e $dir/id && ! -s $dir/id ]] || fail 'the file is a guard'
+try 2 "${new[@]}" --id-file "$dir/id"
+grep -q "$dir/id is empty: " "$dir/log" || fail "$(<"$dir/log")"
+rm "$dir/id"
+try 0 "${new[@]}" --id-file "$dir/id"
+rm "$dir/id"
+
+# A wait lives through an outage. (A look without one ends with 7, in ten seconds.)
+fake --outage 1500ms
+try 0 "${new[@]}" --id-file "$dir/id"
+grep -q 'could not be read after 0s: .*503' "$dir/log" || fail "$(<"$dir/log")"
+try 0 status "$(<"$dir/id")"
