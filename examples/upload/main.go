@@ -4,6 +4,7 @@
 //	go run ./examples/upload data.jsonl
 //	produce | go run ./examples/upload --name data.jsonl -
 //	go run ./examples/upload download file-1 copy.jsonl
+//	go run ./examples/upload list
 //
 // with SVC_BASE_URL and SVC_API_TOKEN in the environment. With --fake it runs on
 // a fake of the service inside the program, with slow storage so that there is
@@ -12,7 +13,7 @@
 //	go run ./examples/upload --fake go.sum
 //	go run ./examples/upload download --fake file-1 sample.bin
 //
-// Only the id, or with "download ID -" the contents, go to standard output.
+// Only the id, the list, or with "download ID -" the contents, go to standard output.
 package main
 
 import (
@@ -23,9 +24,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
+	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
@@ -54,12 +58,23 @@ type tool struct {
 // usageError is a mistake in the command line or the environment.
 type usageError struct{ error }
 
+const help = `The token is read from the environment variable SVC_API_TOKEN. A file that has the
+name of a command is written ./list.
+
+Exit codes:
+  0    done
+  1    failed
+  2    usage: nothing was sent
+  4    the outcome of the register call is unknown: there may be a record now, so do
+       not just upload again. The last line says what is known, and how to go on
+  130  interrupted`
+
 // run is the whole program: it returns the exit code.
 func (t *tool) run(ctx context.Context, args []string) int {
 	usage := func(_ context.Context, _ *cli.Command, err error, _ bool) error { return usageError{err} }
 	root := &cli.Command{
-		Name: "upload", Usage: "upload a file; prints its id", UsageText: "upload [options] FILE|-\nupload download [options] ID FILE|-",
-		Description: "The token is read from the environment variable SVC_API_TOKEN.\nExit codes: 0 done, 1 failed, 2 usage, 130 interrupted.",
+		Name: "upload", Usage: "upload a file; prints its id", UsageText: "upload [options] FILE|-\nupload download [options] ID FILE|-\nupload list [options]",
+		Description: help,
 		Writer:      t.stdout, ErrWriter: t.stderr,
 		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // this function does it
 		OnUsageError:   usage,
@@ -74,6 +89,8 @@ func (t *tool) run(ctx context.Context, args []string) int {
 		Action: t.upload,
 		Commands: []*cli.Command{{
 			Name: "download", Usage: "download a file", ArgsUsage: "ID FILE|-", OnUsageError: usage, Action: t.download,
+		}, {
+			Name: "list", Usage: "list the files: id, time of creation (UTC), purpose, name", OnUsageError: usage, Action: t.list,
 		}},
 	}
 	err := root.Run(ctx, args)
@@ -84,6 +101,8 @@ func (t *tool) run(ctx context.Context, args []string) int {
 	switch {
 	case errors.As(err, new(usageError)):
 		return 2
+	case errors.Is(err, svc.ErrOutcomeUnknown):
+		return 4 // also when it was interrupted: so is that of the deploy tool
 	case errors.Is(ctx.Err(), context.Canceled):
 		return 130
 	}
@@ -191,6 +210,40 @@ func hint(ctx context.Context, client *svc.Client, err error, path string) error
 		}
 	}
 	return errors.New(text)
+}
+
+// list prints the files, the name last: it may hold spaces.
+func (t *tool) list(ctx context.Context, cmd *cli.Command) error {
+	if cmd.Args().Present() {
+		return usageError{fmt.Errorf("what is %q for?", cmd.Args().First())}
+	}
+	client, stop, err := t.connect(cmd)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	files, err := client.Files.List(ctx)
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(t.stdout, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "ID\tCREATED\tPURPOSE\tNAME")
+	for _, f := range files {
+		created := "-"
+		if !f.CreatedAt.IsZero() {
+			created = f.CreatedAt.UTC().Format(time.RFC3339)
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", printable(f.ID), created, printable(string(f.Purpose)), printable(f.FileName))
+	}
+	return w.Flush()
+}
+
+// printable keeps what others have named from moving the cursor, or adding a line.
+func printable(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
 }
 
 func (t *tool) download(ctx context.Context, cmd *cli.Command) error {

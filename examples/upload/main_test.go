@@ -143,15 +143,63 @@ func TestUploadWhenTheAnswerIsLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		path, _ := contents(t, 1000)
 		s.srv.Fault("POST", svctest.RouteFiles, svctest.DropAfterEffect())
-		code, _, stderr := s.run(path)
-		require.Equal(t, 1, code)
+		code, stdout, stderr := s.run(path)
+		require.Equal(t, 4, code)
+		require.Empty(t, stdout)
 		require.Contains(t, stderr, "upload --id file-1 "+path)
 
 		s.srv.Fault("POST", svctest.RouteFiles, svctest.Fault{Status: 502})
 		code, _, stderr = s.run("--name", "another", path)
-		require.Equal(t, 1, code)
+		require.Equal(t, 4, code, "nobody knew")
 		require.Contains(t, stderr, "no record has that name")
 		require.Equal(t, 2, s.srv.RequestCount("POST", svctest.RouteFiles), "none was repeated")
+
+		s.srv.Fault("POST", svctest.RouteFiles, svctest.DropAfterEffect())
+		s.srv.Fault("GET", svctest.RouteFiles, svctest.Fault{Status: 403})
+		code, _, stderr = s.run("--name", "third", path)
+		require.Equal(t, 4, code)
+		require.Contains(t, stderr, "the list of files cannot be read")
+
+		s.srv.Fault("POST", svctest.RouteFiles, svctest.Fault{AfterEffect: true, Delay: time.Hour})
+		s.cancel = time.Second
+		code, _, stderr = s.run("--name", "fourth", path)
+		require.Equal(t, 4, code, "that it was interrupted is known to whoever did it")
+		require.Contains(t, stderr, "a record has that name")
+
+		s.cancel = 0
+		s.srv.Fault("POST", svctest.RouteFiles, svctest.Fault{Status: 400})
+		code, _, _ = s.run(path)
+		require.Equal(t, 1, code, "there is no record")
+		code, stdout, _ = s.run("--help")
+		require.Zero(t, code)
+		require.Contains(t, stdout, "\n     4    the outcome of the register call is unknown")
+	})
+}
+
+func TestList(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		code, stdout, stderr := s.run("list")
+		require.Zero(t, code, stderr)
+		require.Equal(t, "ID  CREATED  PURPOSE  NAME\n", stdout)
+
+		s.srv.AddFile("data set.jsonl", "fine-tune", nil)
+		s.srv.AddFile("odd\x1b[2J\nfile-9", "batch", nil)
+		code, stdout, stderr = s.run("list")
+		require.Zero(t, code, stderr)
+		require.Empty(t, stderr)
+		require.Equal(t, "ID      CREATED               PURPOSE    NAME\n"+
+			"file-1  2000-01-01T00:00:00Z  fine-tune  data set.jsonl\n"+
+			"file-2  2000-01-01T00:00:00Z  batch      \"odd\\x1b[2J\\nfile-9\"\n", stdout)
+
+		s.srv.Fault("GET", svctest.RouteFiles, svctest.Fault{Status: 403})
+		code, stdout, stderr = s.run("list")
+		require.Equal(t, 1, code)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, "403")
+
+		s.srv.Fault("GET", svctest.RouteFiles, svctest.Fault{Body: `[{"id":"f","file_name":"x","purpose":"p","created_at":null}]`})
+		_, stdout, stderr = s.run("list")
+		require.Regexp(t, `\nf +- +p +x\n$`, stdout, stderr)
 	})
 }
 
@@ -258,6 +306,7 @@ func TestUsage(t *testing.T) {
 			"no such flag":       {"--nope"},
 			"download what":      {"download"},
 			"download to where":  {"download", "file-1"},
+			"list what":          {"list", "file-1"},
 			"address over http":  {"download", "--base-url", "http://service.example", "file-1", "-"},
 			"address of nothing": {"download", "--base-url", "", "file-1", "-"},
 		} {
