@@ -30,6 +30,7 @@ var fieldCases = []fieldCase{
 	{"B02", "a create is sent again after its answer was lost, and is billed twice", []string{
 		"TestB02_CreateNeverSentTwice", "TestB02_RegisterIsNotRepeated", "TestB02_DeployCreatesOnce", "TestOutcomeUnknown", "TestMatrix", "TestMatrixWire",
 		"TestB02_HTTP2DoesNotRepeatACreate", "TestB02_ChangeOfProtocol", "TestB02_TransportsThatTryTwice", "TestB02_StaleConnection",
+		"TestB02_HTTP2DoesNotRepeatWhatHasNoBody", "TestB02_WrappersCannotRepeat", "TestB02_TurnedDownAfterAnotherWay",
 	}},
 	{"B03", "when all attempts have failed, nobody learns what the last one said", []string{"TestB03_LastAnswerIsKept", "TestMatrix"}},
 	{"B04", "bodies of failures stay open, and each costs a connection", []string{"TestB04_ConnectionsAreReused", "TestB04_HTTP2DoesNotStorm", "TestNothingIsLeftBehind", "TestMatrixWire"}},
@@ -54,11 +55,11 @@ var fieldCases = []fieldCase{
 	{"B15", "the caller's file is closed or at its end when it is to be sent again", []string{"TestB15_FileStaysOpenAndIsSentAgain", "TestUpload_PositionAfterFailure"}},
 	{"B16", "an expired link looks like something else", []string{"TestB16_ExpiredLink", "TestFiles_StoryOfAnExpiredLink", "TestFilesDownload_RenewsItsLink"}},
 	{"B17", "one vendor's storage wants another header and says 201", []string{"TestB17_StorageFlavours"}},
-	{"B18", "the time limit of a call cuts a healthy transfer", []string{"TestB18_IdleTimeout", "TestB18_DownloadIdle"}},
+	{"B18", "the time limit of a call cuts a healthy transfer", []string{"TestB18_IdleTimeout", "TestB18_DownloadIdle", "TestB18_SwitchingProtocolsHangsNothing"}},
 	{"B19", "half a download, or an error page, is taken for the file", []string{"TestB19_BrokenDownloadIsNoFile", "TestB19_DiskFull", "TestMatrixDownloadInPieces"}},
 	{"B20", "the proxy of the environment is not used", []string{"TestB20_ProxyOfTheEnvironment"}},
 	{"B21", "a client or a default of others is changed behind their back", []string{"TestB21_ClientsAreIndependent", "TestB21_TransfersChangeNothingShared"}},
-	{"B22", "an answer without end is read into memory", []string{"TestB22_EndlessBodies", "TestLargestAnswer", "TestMatrixWire"}},
+	{"B22", "an answer without end is read into memory", []string{"TestB22_EndlessBodies", "TestB22_ManyEmptyRecords", "TestLargestAnswer", "TestMatrixWire"}},
 
 	// Waits, and instances that cost money
 	{"B23", "one bad answer ends a long wait", []string{"TestB23_OneBadPollDoesNotEndTheWait", "TestB23_SuccessResetsTheFailureCount"}},

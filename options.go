@@ -92,7 +92,8 @@ func WithHTTPClient(hc *http.Client) Option {
 // it wraps sees every exchange, transfers included, but no query of an address:
 // instruments tend to record addresses, and the query of a presigned link is a
 // key. [RouteFromContext] tells it the route. It must not replace the context of
-// a request by an unrelated one.
+// a request by an unrelated one. Headers of answers it sees as they come: that of a
+// redirect holds an address with its query.
 func WithTransportWrapper(wrap func(http.RoundTripper) http.RoundTripper) Option {
 	return func(c *config) error { c.http.Wrap = wrap; return nil }
 }

@@ -1,6 +1,7 @@
 package svc_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -58,13 +60,18 @@ func newHandmade(t *testing.T, protocols []string, say func(n int, stream uint32
 	h := &handmade{url: "https://" + l.Addr().String(), cert: donor.Certificate().Raw}
 	h.trusting = donor.Client().Transport.(*http.Transport).Clone()
 	var conns sync.WaitGroup
-	t.Cleanup(func() { _ = l.Close(); h.trusting.CloseIdleConnections(); conns.Wait() })
+	over := make(chan struct{})
+	t.Cleanup(func() { _ = l.Close(); close(over); h.trusting.CloseIdleConnections(); conns.Wait() })
 	conns.Go(func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
+			conns.Go(func() {
+				<-over // a client may have dialled one that it has no use for
+				_ = c.Close()
+			})
 			conns.Go(func() {
 				defer c.Close()
 				h.serve(tls.Server(c, config), say)
@@ -313,4 +320,173 @@ func TestRetryBudgetOfTransfersIsTheirOwn(t *testing.T) {
 		require.Error(t, err)
 	}
 	require.Equal(t, 3, errorAs[*svc.Error](t, opDelete.do(t.Context(), client)).Attempts)
+}
+
+// A call without a body has nothing that could be refused a second time, so its
+// headers count.
+func TestB02_HTTP2DoesNotRepeatWhatHasNoBody(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		failed := false
+		h := newHandmade(t, []string{"h2"}, func(n int, stream uint32) string {
+			if before && n == 1 || failed {
+				return h2OK(stream, serviceJSON)
+			}
+			failed = true
+			return h2Reset(stream, 1)
+		})
+		client := clientAt(t, h.url, tries(3, time.Millisecond), svc.WithHTTPClient(&http.Client{Transport: h.trusting}))
+		want := 1
+		if before {
+			require.NoError(t, opGet.do(t.Context(), client))
+			want++
+		}
+		err := client.Do(t.Context(), http.MethodPost, "/v1/restart", nil, nil)
+		require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
+		require.NotErrorIs(t, err, context.Canceled)
+		require.Len(t, h.seen(), want)
+	}
+}
+
+// Nobody gets a second body of a create once the first was read: neither net/http
+// for a key that a wrapper has put on, nor the wrapper itself.
+func TestB02_WrappersCannotRepeat(t *testing.T) {
+	for name, wrap := range map[string]func(own http.RoundTripper) http.RoundTripper{
+		"a key": func(own http.RoundTripper) http.RoundTripper {
+			return roundTripFunc(func(r *http.Request) (*http.Response, error) {
+				r = r.Clone(r.Context())
+				r.Header.Set("Idempotency-Key", "k")
+				return own.RoundTrip(r)
+			})
+		},
+		"a second body": func(own http.RoundTripper) http.RoundTripper {
+			return roundTripFunc(func(r *http.Request) (*http.Response, error) {
+				resp, err := own.RoundTrip(r)
+				if err == nil || r.GetBody == nil {
+					return resp, err
+				}
+				again := r.Clone(r.Context())
+				if again.Body, err = r.GetBody(); err != nil {
+					return nil, err
+				}
+				return own.RoundTrip(again)
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := svctest.NewServer()
+			defer srv.Close()
+			srv.AddEndpoint(svctest.Endpoint{})
+			client := clientAt(t, srv.URL(), svc.WithToken(srv.Token()), tries(3, time.Millisecond), svc.WithTransportWrapper(wrap))
+			_, err := client.InferenceServices.Get(t.Context(), "svc-1") // over HTTP/1, on a connection that stays
+			require.NoError(t, err)
+			srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+			_, err = client.InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "demo"})
+			require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
+			require.Equal(t, 1, srv.RequestCount("POST", svctest.RouteEndpoints))
+			require.Len(t, srv.Endpoints(), 2)
+		})
+	}
+}
+
+// What HTTP/2 says of a request that it did not process is believed of net/http
+// only: a transport may have had another way before.
+func TestB02_TurnedDownAfterAnotherWay(t *testing.T) {
+	for _, second := range []string{"stream error: stream ID 1; REFUSED_STREAM; received from peer", "http2: Transport received Server's graceful shutdown GOAWAY"} {
+		sent := 0
+		client := clientOn(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			_, err := io.Copy(io.Discard, r.Body)
+			require.NoError(t, err)
+			sent++
+			return nil, fmt.Errorf("http2: Transport: cannot retry err [%s] after Request.Body was written; define Request.GetBody to avoid this error", second)
+		}), tries(3, time.Millisecond))
+		require.ErrorIs(t, opCreate.do(t.Context(), client), svc.ErrOutcomeUnknown)
+		require.Equal(t, 1, sent)
+	}
+}
+
+// After 101 the connection is no longer HTTP, and nothing would ever end a read.
+func TestB18_SwitchingProtocolsHangsNothing(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	defer l.Close()
+	conns.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() {
+				defer c.Close()
+				if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+					_, _ = io.Copy(io.Discard, r.Body)
+					_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+					_, _ = c.Read(make([]byte, 1)) // until the client closes
+				}
+			})
+		}
+	})
+	address := "http://" + l.Addr().String()
+	client := clientAt(t, address, tries(2, time.Millisecond))
+	link := svc.SignedURL(address + "/f?sig=x")
+	_, put := client.Files.Put(t.Context(), link, strings.NewReader("x"), nil)
+	_, download := client.Download(t.Context(), link, io.Discard, nil)
+	for name, err := range map[string]error{
+		"get": opGet.do(t.Context(), client), "update": opUpdate.do(t.Context(), client), "delete": opDelete.do(t.Context(), client),
+		"create": opCreate.do(t.Context(), client), "put": put, "download": download,
+	} {
+		require.Equal(t, http.StatusSwitchingProtocols, errorAs[*svc.Error](t, err).StatusCode, name)
+		require.Equal(t, name == "create", errors.Is(err, svc.ErrOutcomeUnknown), name)
+	}
+}
+
+// What a transport of the caller's says around the error of an http.Client is kept.
+func TestErrorsAroundThatOfAnHTTPClient(t *testing.T) {
+	breaker := errors.New("circuit open")
+	client := clientOn(t, roundTripFunc(func(*http.Request) (*http.Response, error) {
+		return nil, fmt.Errorf("%w: %w", breaker, &url.Error{Op: "Get", URL: "https://api.test/x?sig=topsecret", Err: syscall.ECONNREFUSED})
+	}), tries(1, 0))
+	err := opGet.do(t.Context(), client)
+	require.ErrorIs(t, err, breaker)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	require.NotContains(t, err.Error(), "topsecret")
+}
+
+// Instruments that give a request up and leave it running do not send it anywhere
+// else, or with another attempt's address.
+func TestAbandonedRequestsKeepTheirAddress(t *testing.T) {
+	var mu sync.Mutex
+	var hosts []string
+	var left sync.WaitGroup
+	release := make(chan struct{})
+	transport := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		hosts = append(hosts, r.URL.Host+"?"+r.URL.RawQuery)
+		return &http.Response{StatusCode: 200, ProtoMajor: 1, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+	})
+	first := true
+	client := clientOn(t, transport, tries(1, 0), svc.WithTransportWrapper(func(own http.RoundTripper) http.RoundTripper {
+		return roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			if !first {
+				return own.RoundTrip(r)
+			}
+			first = false
+			left.Go(func() {
+				<-release
+				if resp, err := own.RoundTrip(r); err == nil {
+					_ = resp.Body.Close()
+				}
+			})
+			return &http.Response{
+				StatusCode: 307, ProtoMajor: 1, Header: http.Header{"Location": {"https://other.test/g?sig=two"}}, Body: http.NoBody, Request: r,
+			}, nil
+		})
+	}))
+	_, err := client.Download(t.Context(), "https://storage.test/f?sig=one", io.Discard, nil)
+	require.NoError(t, err)
+	close(release)
+	left.Wait()
+	require.Equal(t, []string{"other.test?sig=two", "storage.test?sig=one"}, hosts)
 }

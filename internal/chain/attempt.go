@@ -124,14 +124,20 @@ func (c *Chain) exchange(x *exchange, shell *http.Request, header http.Header, g
 	}
 	via := c.base(x.call)
 	if c.wrapped != nil {
-		via, x.to, req.URL = c.wrapped, req.URL, hidden(req.URL)
+		via = c.wrapped
+		req = req.WithContext(context.WithValue(ctx, addressKey{}, req.URL))
+		req.URL = hidden(req.URL)
 	}
 	resp, err := via.RoundTrip(req)
 	if err == nil && resp == nil {
 		err = errNoResponse
 	}
 	if err != nil {
-		err = reason(ctx, x, err)
+		if context.Cause(req.Context()) == errNoWay { //nolint:errorlint // the very same value
+			err = errNoWay
+		} else {
+			err = reason(ctx, x, err)
+		}
 		stop() // not before: it ends ctx
 		return nil, err
 	}
@@ -145,6 +151,10 @@ func (c *Chain) exchange(x *exchange, shell *http.Request, header http.Header, g
 		c.http1.Store(resp.ProtoMajor == 1)
 	}
 	x.StatusCode, x.Header, x.RetryAfter = resp.StatusCode, resp.Header, retryAfter(resp.Header)
+	if resp.StatusCode < 200 { // 101: the body is the connection itself, which nothing ends
+		_ = resp.Body.Close()
+		resp.Body = http.NoBody
+	}
 	success := resp.StatusCode >= 200 && resp.StatusCode < 300
 	if success && x.call.Transfer != nil {
 		if timer != nil {
@@ -209,7 +219,7 @@ func reason(ctx context.Context, x *exchange, err error) error {
 	if local, ok := errors.AsType[*LocalError](err); ok {
 		return local
 	}
-	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+	if wrapped, ok := err.(*url.Error); ok { //nolint:errorlint // what is around it says more
 		return wrapped.Err
 	}
 	return err
@@ -221,7 +231,7 @@ func reason(ctx context.Context, x *exchange, err error) error {
 // read it has not sent it, if it is a transport that is known to send what it
 // reads: a mock may say that an answer was lost without having read anything.
 func (x *exchange) unsent(err error, g *gate) bool {
-	return g.seal() && (x.proof() || unsent(err)) || turnedDown(err)
+	return g.seal() && (x.proof() || unsent(err)) || x.direct() && x.chain.wrapped == nil && turnedDown(err)
 }
 
 // proof reports whether a body that was not read is proof that nothing was sent.

@@ -2,6 +2,7 @@ package chain
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -53,6 +54,8 @@ func (x *exchange) attach(req *http.Request, g *gate, timer *time.Timer) (err er
 		}
 	case call.Source != nil:
 		req.Body = http.NoBody // announced as a length of 0
+	case call.Once != nil:
+		call.Once(x, req, g, nil)
 	}
 	return err
 }
@@ -60,25 +63,48 @@ func (x *exchange) attach(req *http.Request, g *gate, timer *time.Timer) (err er
 // OnceFunc is what [Once] is.
 type OnceFunc func(x *exchange, req *http.Request, g *gate, open func() (io.ReadCloser, error))
 
-// Once is for a call that must not be repeated when it may have taken effect. It
-// lets net/http begin a create anew when nothing of it was written,
-// because the connection had been closed while it was idle. Over HTTP/1 that is
-// the only case. Over HTTP/2 net/http would repeat what a server may have carried
-// out, so there is no second body there: see turnedDown.
+// Once is for a call that must not be repeated when it may have taken effect.
+//
+// Over HTTP/1 it lets net/http begin anew when nothing was written, because the
+// connection had been closed while it was idle: the body is not read before the
+// headers are out. Over HTTP/2 net/http would repeat what a server may have carried
+// out, so there is no second body there: see turnedDown. Nor is there one for
+// anybody when the first has been read.
 func Once(x *exchange, req *http.Request, g *gate, open func() (io.ReadCloser, error)) {
+	if open == nil {
+		headersOnce(req, g)
+		return
+	}
 	if !x.chain.http1.Load() {
 		return // there is no connection yet, or it speaks HTTP/2
 	}
-	direct := x.chain.wrapped == nil && x.direct()
-	var http2 atomic.Bool
-	trace := httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { http2.Store(http2.Load() || speaks2(info.Conn)) }}
-	*req = *req.WithContext(httptrace.WithClientTrace(req.Context(), &trace))
 	req.GetBody = func() (io.ReadCloser, error) {
-		if http2.Load() || direct && !g.reopen() {
+		if !g.untouched() {
 			return nil, errNoWay
 		}
 		return open()
 	}
+}
+
+// headersOnce does the same for a request without a body, which net/http repeats
+// without asking: its headers are what counts as read, and over HTTP/2 nothing
+// goes out after them.
+func headersOnce(req *http.Request, g *gate) {
+	var http2, out atomic.Bool
+	ctx, cancel := context.WithCancelCause(req.Context())
+	trace := httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) {
+			if http2.Load() && out.Load() {
+				cancel(errNoWay)
+			}
+			http2.Store(speaks2(info.Conn))
+		},
+		WroteHeaders: func() {
+			out.Store(true)
+			g.open()
+		},
+	}
+	*req = *req.WithContext(httptrace.WithClientTrace(ctx, &trace))
 }
 
 func speaks2(c net.Conn) bool {
@@ -100,10 +126,8 @@ func (g *gate) seal() bool {
 	return g.state.CompareAndSwap(0, gateSealed) || g.state.Load() == gateSealed
 }
 
-// reopen makes it as if nobody had read.
-func (g *gate) reopen() bool {
-	return g.state.CompareAndSwap(gateRead, 0) || g.state.Load() == 0
-}
+// untouched reports whether nobody has read, and somebody still may.
+func (g *gate) untouched() bool { return g.state.Load() == 0 }
 
 func (g *gate) open() bool {
 	return g.state.CompareAndSwap(0, gateRead) || g.state.Load() == gateRead

@@ -180,7 +180,6 @@ type exchange struct {
 	Result
 	chain *Chain
 	call  *Call
-	to    *url.URL // of the exchange under way, when it is hidden from instruments
 	retry retryablehttp.Client
 	last  error         // of the latest attempt, when it has no answer
 	local bool          // last came from this side, before anything was sent

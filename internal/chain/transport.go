@@ -132,16 +132,21 @@ func hidden(u *url.URL) *url.URL {
 }
 
 // restore is what instruments are put around: it gives a request its whole
-// address back and sends it.
+// address back and sends it. The address comes with the request, since instruments
+// may give one up and leave it running.
 type restore struct{ chain *Chain }
+
+// addressKey is what the context of a request holds its address under.
+type addressKey struct{}
 
 func (r restore) RoundTrip(req *http.Request) (*http.Response, error) {
 	x, ok := req.Context().Value(exchangeKey{}).(*exchange)
-	if !ok {
+	to, known := req.Context().Value(addressKey{}).(*url.URL)
+	if !ok || !known {
 		return nil, errors.New("the transport of WithTransportWrapper changed the context of a request")
 	}
 	whole := req.WithContext(req.Context()) // a transport must not modify its request
-	whole.URL = x.to
+	whole.URL = to
 	resp, err := r.chain.base(x.call).RoundTrip(whole)
 	if err == nil {
 		resp.Request = req
