@@ -229,7 +229,8 @@ func (d *deployment) cleanUp(ctx context.Context) (gone bool, err error) {
 // remove deletes the endpoint, unless that is done and only a look is due, and looks
 // whether it is gone: nil says that it is. No answer to the delete is proof of that,
 // since what is accepted may take its time. "Not found" is, if the record has ever
-// been readable or a delete was accepted. A record that is still there may mean that
+// been readable or a delete was accepted; where none was, it has to come as JSON, since
+// a proxy that has lost its way to the service says it in plain text. A record that is still there may mean that
 // the delete had no effect, and another does no harm; what cannot be read means
 // nothing, and is only looked at again.
 func (d *deployment) remove(ctx context.Context) error {
@@ -243,7 +244,7 @@ func (d *deployment) remove(ctx context.Context) error {
 	s, err := d.client.Get(ctx, d.id, WithMaxAttempts(1))
 	d.there = err == nil
 	switch {
-	case d.there && s.IsDeleted, d.read && notFound(err):
+	case d.there && s.IsDeleted, d.read && notFound(err) && (d.accepted || inJSON(err)):
 		return nil
 	case d.accepted && d.there:
 		return &acceptedError{}
@@ -265,9 +266,8 @@ func (d *deployment) delete(ctx context.Context) error {
 	var answer Response
 	err := d.client.Delete(ctx, d.id, WithMaxAttempts(1), WithResponse(&answer))
 	switch body := string(bytes.TrimSpace(answer.Body)); {
-	case err == nil:
-		d.read = true
-		d.accepted = d.accepted || body == "" || body == "{}"
+	case err == nil && (body == "" || body == "{}"):
+		d.read, d.accepted = true, true
 	case d.read && notFound(err):
 		return nil
 	}

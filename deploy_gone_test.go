@@ -207,3 +207,30 @@ func TestAProxysNotFoundIsNoProof(t *testing.T) {
 		})
 	}
 }
+
+// A proxy that has lost its way to the service says "not found" of everything, in
+// plain text. Where no delete was ever accepted that is no proof.
+func TestNotGoneByPlainText(t *testing.T) {
+	for _, body := range []string{"404 page not found", "default backend - 404", ""} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := goneServer()
+			srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 404, Body: body, Times: -1})
+			e, _ := goneStory(t, srv, svctest.Fault{Status: 404, Body: body, Times: -1})
+			require.False(t, e.Gone, body)
+			require.Equal(t, 2, srv.RunningInstances())
+			require.ErrorIs(t, e.CleanUpErr, svc.ErrNotFound)
+		})
+	}
+}
+
+// Nor is one where the delete was answered with something odd, and the record has
+// never been readable.
+func TestNotGoneByAnOddAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := goneServer(svctest.WithCreateVisibilityDelay(10 * time.Minute))
+		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 200, Body: "Please log in", Times: -1})
+		_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+		require.False(t, wtDeployError(t, err).Gone)
+		require.Equal(t, 2, srv.RunningInstances())
+	})
+}

@@ -1,6 +1,7 @@
 package svc
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -145,6 +146,12 @@ func (e *Error) Is(target error) bool {
 func notFound(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return errors.Is(err, ErrNotFound) && !(ok && isPage(e.Body))
+}
+
+// inJSON reports whether an error is an answer in JSON.
+func inJSON(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && bytes.HasPrefix(bytes.TrimSpace(e.Body), []byte("{"))
 }
 
 func (e *Error) retired() bool {
