@@ -386,3 +386,16 @@ func TestGzip(t *testing.T) {
 		})
 	}
 }
+
+// An answer whose records would take a hundred times its size is refused before
+// they are made.
+func TestB22_ManyEmptyRecords(t *testing.T) {
+	body := `{"flavor_list":[{}` + strings.Repeat(",{}", 1<<20) + `]}`
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	_, err := play(t, reply{status: 200, body: body}).client().Flavors.List(t.Context())
+	runtime.ReadMemStats(&after)
+	require.ErrorContains(t, errorAs[*svc.DecodeError](t, err), "more objects than")
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20))
+}

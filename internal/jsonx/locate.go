@@ -23,12 +23,14 @@ const maxAround = 8 << 10
 // Which key belongs to which field is for encoding/json to say: each value is
 // tried at its place, but without its neighbours, as in
 // {"flavor_list":[{"available_num":"two"}]}.
-func Locate(data []byte, dst any) (path string, err error) {
+//
+// Secrets are taken out of a key by scrub before it is cut to a length.
+func Locate(data []byte, dst any, scrub func(string) string) (path string, err error) {
 	t := reflect.TypeOf(dst)
 	if t == nil || t.Kind() != reflect.Pointer {
 		return "", &json.InvalidUnmarshalError{Type: t}
 	}
-	l := locator{typ: t.Elem()}
+	l := locator{typ: t.Elem(), scrub: scrub}
 	if err = l.try("", data, ""); err == nil || !json.Valid(data) {
 		return "", err
 	}
@@ -36,8 +38,9 @@ func Locate(data []byte, dst any) (path string, err error) {
 }
 
 type locator struct {
-	typ reflect.Type
-	buf []byte
+	typ   reflect.Type
+	scrub func(string) string
+	buf   []byte
 }
 
 // try decodes a value between what has to stand around it. The error is that of
@@ -79,7 +82,7 @@ func (l *locator) below(before string, value []byte, after string, err error) (s
 				break // that would do for any type: it is the object or array that does not fit
 			}
 			path, err := l.below(start, part, after, failed)
-			return join(name(key, i), path), err
+			return join(l.name(key, i), path), err
 		}
 		i++
 	}
@@ -120,12 +123,13 @@ func join(name, rest string) string {
 
 // name is what a part is called in a path: a key is quoted if it would not read
 // well there.
-func name(key []byte, index int) string {
+func (l *locator) name(key []byte, index int) string {
 	if key == nil {
 		return "[" + strconv.Itoa(index) + "]"
 	}
 	var text string
 	_ = json.Unmarshal(key, &text)
+	text = l.scrub(text)
 	const shown = 64
 	plain := text != "" && len(text) <= shown
 	for _, c := range text {

@@ -117,7 +117,7 @@ func TestLocate(t *testing.T) {
 		dst := new(flavorList)
 		require.Error(t, json.Unmarshal([]byte(data), dst), data)
 		*dst = flavorList{}
-		path, err := jsonx.Locate([]byte(data), dst)
+		path, err := locate([]byte(data), dst)
 		require.Error(t, err, data)
 		require.Equal(t, want, path, data)
 		require.Zero(t, *dst)
@@ -125,20 +125,20 @@ func TestLocate(t *testing.T) {
 }
 
 func TestLocateGivesTheLeafError(t *testing.T) {
-	_, err := jsonx.Locate([]byte(`{"flavor_list":[{"available_num":"two"}]}`), new(flavorList))
+	_, err := locate([]byte(`{"flavor_list":[{"available_num":"two"}]}`), new(flavorList))
 	require.Equal(t, errNumber, err)
 
-	path, err := jsonx.Locate([]byte(`[1,2,"x"]`), new([]int))
+	path, err := locate([]byte(`[1,2,"x"]`), new([]int))
 	var typeErr *json.UnmarshalTypeError
 	require.ErrorAs(t, err, &typeErr)
 	require.Equal(t, "string", typeErr.Value)
 	require.Equal(t, "[2]", path)
 
-	path, err = jsonx.Locate([]byte(`{"a":{"b":[true]}}`), new(map[string]map[string][]*int))
+	path, err = locate([]byte(`{"a":{"b":[true]}}`), new(map[string]map[string][]*int))
 	require.ErrorAs(t, err, &typeErr)
 	require.Equal(t, "a.b[0]", path)
 
-	path, err = jsonx.Locate([]byte(`{"flavor_list":[{},{"flavor_id": {}}]}`), new(flavorList))
+	path, err = locate([]byte(`{"flavor_list":[{},{"flavor_id": {}}]}`), new(flavorList))
 	require.EqualError(t, err, "json: cannot unmarshal object into Go value of type string", "it does not repeat the path")
 	require.ErrorAs(t, err, &typeErr)
 	require.EqualValues(t, 1, typeErr.Offset, "within the value")
@@ -152,7 +152,7 @@ func TestLocateWithoutAFault(t *testing.T) {
 		for _, f := range dst.Flavors {
 			require.Zero(t, f.Skipped+f.hidden)
 		}
-		path, err := jsonx.Locate([]byte(data), dst)
+		path, err := locate([]byte(data), dst)
 		require.NoError(t, err)
 		require.Empty(t, path)
 	}
@@ -160,23 +160,23 @@ func TestLocateWithoutAFault(t *testing.T) {
 
 func TestLocateOfWhatIsNotJSON(t *testing.T) {
 	for _, data := range []string{``, `{`, `<html>`, `{} x`, `{"flavor_list":[{"available_num":"two"}`} {
-		path, err := jsonx.Locate([]byte(data), new(flavorList))
+		path, err := locate([]byte(data), new(flavorList))
 		var syntaxErr *json.SyntaxError
 		require.ErrorAs(t, err, &syntaxErr, data)
 		require.Empty(t, path)
 	}
 	for _, dst := range []any{nil, flavorList{}, 1} {
-		_, err := jsonx.Locate([]byte(`{}`), dst)
+		_, err := locate([]byte(`{}`), dst)
 		var invalid *json.InvalidUnmarshalError
 		require.ErrorAs(t, err, &invalid)
 	}
-	path, err := jsonx.Locate([]byte(`{"flavor_list":1}`), (*flavorList)(nil))
+	path, err := locate([]byte(`{"flavor_list":1}`), (*flavorList)(nil))
 	require.Error(t, err)
 	require.Equal(t, "flavor_list", path, "only the type counts")
 }
 
 func TestLocateShortensKeys(t *testing.T) {
-	path, err := jsonx.Locate([]byte(`{"`+strings.Repeat("é", 1000)+`":"x"}`), new(map[string]int))
+	path, err := locate([]byte(`{"`+strings.Repeat("é", 1000)+`":"x"}`), new(map[string]int))
 	require.Error(t, err)
 	require.Equal(t, `["`+strings.Repeat("é", 32)+`…"]`, path)
 }
@@ -193,10 +193,10 @@ func TestLocatePassesOverAmbiguousFields(t *testing.T) {
 		B
 		Last int
 	}
-	path, err := jsonx.Locate([]byte(`{"X":"x","Last":"x"}`), new(both))
+	path, err := locate([]byte(`{"X":"x","Last":"x"}`), new(both))
 	require.Error(t, err)
 	require.Equal(t, "Last", path)
-	path, err = jsonx.Locate([]byte(`{"Y":"x","Last":"x"}`), new(both))
+	path, err = locate([]byte(`{"Y":"x","Last":"x"}`), new(both))
 	require.Error(t, err)
 	require.Equal(t, "Y", path, "the tag decides")
 }
@@ -210,7 +210,7 @@ type Loop struct {
 
 func TestLocateInRecursiveTypes(t *testing.T) {
 	const depth = 200
-	path, err := jsonx.Locate([]byte(strings.Repeat(`{"list":[`, depth)+`{"leaf":""}`+strings.Repeat(`]}`, depth)), new(Loop))
+	path, err := locate([]byte(strings.Repeat(`{"list":[`, depth)+`{"leaf":""}`+strings.Repeat(`]}`, depth)), new(Loop))
 	require.Error(t, err)
 	require.Equal(t, strings.Repeat("list[0].", depth)+"leaf", path)
 }
@@ -218,9 +218,20 @@ func TestLocateInRecursiveTypes(t *testing.T) {
 // Long keys around many values must not multiply the work.
 func TestLocateGivesUpAmongLongKeys(t *testing.T) {
 	long := strings.Repeat("k", 1<<20)
-	path, err := jsonx.Locate([]byte(`{"`+long+`":[`+strings.Repeat("0,", 1<<16)+`"x"]}`), new(map[string][]int))
+	path, err := locate([]byte(`{"`+long+`":[`+strings.Repeat("0,", 1<<16)+`"x"]}`), new(map[string][]int))
 	require.Error(t, err)
 	require.Equal(t, `["`+long[:64]+`…"]`, path)
+}
+
+func locate(data []byte, dst any) (string, error) {
+	return jsonx.Locate(data, dst, func(text string) string { return text })
+}
+
+func TestLocateScrubsBeforeItCuts(t *testing.T) {
+	scrub := func(text string) string { return strings.ReplaceAll(text, "secret-of-many-letters", "X") }
+	path, err := jsonx.Locate([]byte(`{"`+strings.Repeat("a", 50)+`secret-of-many-letters":"x"}`), new(map[string]int), scrub)
+	require.Error(t, err)
+	require.Equal(t, strings.Repeat("a", 50)+"X", path)
 }
 
 func FuzzLocate(f *testing.F) {
@@ -233,7 +244,7 @@ func FuzzLocate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, dst := range []any{new(flavorList), new(Loop), new([]map[string]flavor)} {
 			want := json.Unmarshal(data, dst)
-			path, err := jsonx.Locate(data, dst)
+			path, err := locate(data, dst)
 			require.Equal(t, want != nil, err != nil, "decoding says %v", want)
 			if err == nil {
 				require.Empty(t, path)
