@@ -11,6 +11,7 @@ import (
 
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/chain"
+	"example.com/svc/internal/errbody"
 	"example.com/svc/internal/transfer"
 )
 
@@ -44,13 +45,15 @@ type DownloadError struct {
 	Received int64     // bytes that were written
 	Total    int64     // -1: not known
 	Err      error     // an [Error] of storage, a [TransportError], or what the writer returned
+
+	id string // what FileID may show in a text
 }
 
-// Error says what happened and how much has come.
+// Error says what happened and how much has come, in one line.
 func (e *DownloadError) Error() string {
 	text := "svc: download"
-	if e.FileID != "" {
-		text += " of file " + e.FileID
+	if id := orElse(e.id, e.FileID); id != "" {
+		text += " of file " + id
 	}
 	switch {
 	case e.Total >= 0:
@@ -62,7 +65,7 @@ func (e *DownloadError) Error() string {
 	if errors.Is(e, ErrLinkExpired) {
 		text += "; the link has expired: ask for a new one"
 	}
-	return text
+	return errbody.Line(text)
 }
 
 // Format prints what Error returns, under every verb.
@@ -229,7 +232,10 @@ func (d *download) run(ctx context.Context) (int64, error) {
 }
 
 func (d *download) failed(err error) error {
-	return &DownloadError{FileID: d.fileID, Link: d.link, Received: d.get.Received, Total: d.get.Total, Err: err}
+	return &DownloadError{
+		FileID: d.fileID, Link: d.link, Received: d.get.Received, Total: d.get.Total, Err: err,
+		id: d.client.chain.Redactor().String(d.fileID),
+	}
 }
 
 // linkRoute stands for the address of a presigned link, or of media, in errors,

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"example.com/svc/internal/errbody"
 	"example.com/svc/internal/transfer"
 )
 
@@ -112,24 +113,28 @@ type UploadError struct {
 	Removed    bool      // DeleteOnFailure deleted the record
 	CleanUpErr error     // why it did not; errors.Is and errors.As do not look into it
 	Err        error     // an [Error] of the service or of storage, a [TransportError], an [OutcomeUnknownError], or what Body returned
+
+	name, id string // what FileName and FileID may show in a text
 }
 
-// Error says what happened, what exists, and what to do about it.
-func (e *UploadError) Error() string {
-	text := "svc: upload"
-	if e.FileName != "" {
-		text += fmt.Sprintf(" of %q", e.FileName)
+// Error says what happened, what exists, and what to do about it, in one line.
+func (e *UploadError) Error() string { return errbody.Line(e.text()) }
+
+func (e *UploadError) text() string {
+	text, id := "svc: upload", orElse(e.id, e.FileID)
+	if name := orElse(e.name, e.FileName); name != "" {
+		text += fmt.Sprintf(" of %q", name)
 	}
 	text += fmt.Sprintf(": %s: %s", e.Stage, detail(e.Err))
 	switch {
 	case e.Stage == UploadStageLink:
-		return text + "; nothing was sent to the record " + e.FileID
+		return text + "; nothing was sent to the record " + id
 	case e.Stage == UploadStageBody:
 		return text + "; nothing was sent"
 	case e.Removed:
 		return text + "; the record was deleted"
-	case e.FileID != "":
-		text += fmt.Sprintf("; the record %s exists, its contents may not: PutFile them again, or Delete it", e.FileID)
+	case id != "":
+		text += fmt.Sprintf("; the record %s exists, its contents may not: PutFile them again, or Delete it", id)
 	case errors.Is(e, ErrLinkExpired):
 		text += "; the link has expired: ask PresignedURL for a new one and Put again"
 	}
@@ -178,7 +183,7 @@ func (c *FileClient) Upload(ctx context.Context, req UploadRequest) (*UploadResu
 		return nil, err
 	}
 	failed := func(stage UploadStage, err error) *UploadError {
-		return &UploadError{Stage: stage, FileName: req.FileName, Err: err}
+		return c.uploadError(UploadError{Stage: stage, FileName: req.FileName, Err: err})
 	}
 	src, err := transfer.NewSource(ctx, req.Body, req.Size, req.Progress)
 	if err != nil {
@@ -198,13 +203,13 @@ func (c *FileClient) Upload(ctx context.Context, req UploadRequest) (*UploadResu
 		if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok {
 			e.FileID, known = unknown.ID, unknown.created()
 		}
-		return nil, c.cleanUp(ctx, e, req.DeleteOnFailure && known)
+		return nil, c.cleanUp(ctx, c.uploadError(*e), req.DeleteOnFailure && known)
 	}
 	result, link, err := c.put(ctx, file.ID, file.PresignedURL, src, header, req.IdleTimeout)
 	if err != nil {
 		e := failed(UploadStagePut, err)
 		e.FileID, e.Link = file.ID, link
-		return nil, c.cleanUp(ctx, e, req.DeleteOnFailure)
+		return nil, c.cleanUp(ctx, c.uploadError(*e), req.DeleteOnFailure)
 	}
 	sent = true
 	return result, nil
@@ -218,7 +223,7 @@ func (c *FileClient) Upload(ctx context.Context, req UploadRequest) (*UploadResu
 func (c *FileClient) UploadFile(ctx context.Context, path string, purpose FilePurpose, opts *UploadOptions) (*UploadResult, error) {
 	f, err := transfer.Open(ctx, path)
 	if err != nil {
-		return nil, &UploadError{Stage: UploadStageBody, FileName: filepath.Base(path), Err: c.client.safe(err)}
+		return nil, c.uploadError(UploadError{Stage: UploadStageBody, FileName: filepath.Base(path), Err: c.client.safe(err)})
 	}
 	defer f.Close()
 	req := UploadRequest{FileName: filepath.Base(path), Purpose: purpose, Body: f}
@@ -264,7 +269,7 @@ func (c *FileClient) putBody(ctx context.Context, p problems, id string, link Si
 		return nil, err
 	}
 	failed := func(stage UploadStage, link SignedURL, err error) error {
-		return &UploadError{Stage: stage, FileID: id, Link: link, Err: err}
+		return c.uploadError(UploadError{Stage: stage, FileID: id, Link: link, Err: err})
 	}
 	src, err := transfer.NewSource(ctx, body, 0, o.Progress)
 	if err != nil {
@@ -340,6 +345,14 @@ func (c *FileClient) putOnce(ctx context.Context, to SignedURL, src *transfer.So
 		Bytes: src.Size(), Attempts: r.Attempts, StatusCode: r.StatusCode,
 		ETag: link.Redact.String(red.String(r.Header.Get("ETag"))), Header: link.Redact.Header(red.Header(r.Header)),
 	}, nil
+}
+
+// uploadError takes the secrets out of what the text of e shows: a caller may have
+// given one for a name or an id by mistake.
+func (c *FileClient) uploadError(e UploadError) *UploadError {
+	clean := c.client.chain.Redactor().String
+	e.name, e.id = clean(e.FileName), clean(e.FileID)
+	return &e
 }
 
 // cleanUp deletes the record of a failed upload, which is known, if that is

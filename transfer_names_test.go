@@ -1,0 +1,83 @@
+package svc_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+// What a caller gave for a name or an id may be the token by mistake, or hold a
+// line end: the texts of transfers show neither.
+func TestTransferErrorsShowNoSecretForAName(t *testing.T) {
+	for name, fail := range map[string]func(t *testing.T, c *svc.Client, name string) error{
+		"PutFile": func(t *testing.T, c *svc.Client, name string) error {
+			_, err := c.Files.PutFile(t.Context(), name, strings.NewReader("x"), nil)
+			require.Equal(t, name, errorAs[*svc.UploadError](t, err).FileID)
+			return err
+		},
+		"Download": func(t *testing.T, c *svc.Client, name string) error {
+			_, err := c.Files.Download(t.Context(), name, io.Discard, nil)
+			require.Equal(t, name, errorAs[*svc.DownloadError](t, err).FileID)
+			return err
+		},
+		"DownloadFile": func(t *testing.T, c *svc.Client, name string) error {
+			_, err := c.Files.DownloadFile(t.Context(), name, t.TempDir()+"/none/x", nil)
+			require.Equal(t, name, errorAs[*svc.DownloadError](t, err).FileID)
+			return err
+		},
+		"Upload, body": func(t *testing.T, c *svc.Client, name string) error {
+			body := readFunc(func([]byte) (int, error) { return 0, errMine })
+			_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: name, Body: body})
+			require.Equal(t, name, errorAs[*svc.UploadError](t, err).FileName)
+			return err
+		},
+		"Upload, register": func(t *testing.T, c *svc.Client, name string) error {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			_, err := c.Files.Upload(ctx, svc.UploadRequest{FileName: name, Body: strings.NewReader("x")})
+			require.Equal(t, name, errorAs[*svc.UploadError](t, err).FileName)
+			return err
+		},
+		"UploadFile": func(t *testing.T, c *svc.Client, name string) error {
+			_, err := c.Files.UploadFile(t.Context(), t.TempDir()+"/none/"+name, "", nil)
+			require.Equal(t, name, errorAs[*svc.UploadError](t, err).FileName)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory()
+				err := fail(t, srv.Client(), srv.Token()+"\u2028.jsonl")
+				for _, format := range []string{"%v", "%+v", "%#v", "%q", "%s", "%x"} {
+					text := fmt.Sprintf(format, err)
+					require.NotContains(t, text, srv.Token())
+					require.NotContains(t, text, "\u2028")
+					require.Contains(t, text, "REDACTED")
+				}
+			})
+		})
+	}
+}
+
+// An error that somebody made by hand has the fields alone.
+func TestTransferErrorsMadeByHand(t *testing.T) {
+	for want, err := range map[string]error{
+		"svc: download of file a b (1 of 2 bytes): mine": &svc.DownloadError{FileID: "a\u2028b", Received: 1, Total: 2, Err: errMine},
+		"svc: download: mine":                            &svc.DownloadError{Total: -1, Err: errMine},
+		`svc: upload of "f": put: mine; the record a b exists, its contents may not: PutFile them again, or Delete it`: &svc.UploadError{
+			Stage: svc.UploadStagePut, FileName: "f", FileID: "a\u2028b", Err: errMine},
+		"svc: upload: asking for a link: mine; nothing was sent to the record a b": &svc.UploadError{
+			Stage: svc.UploadStageLink, FileID: "a\nb", Err: errMine},
+		"svc: upload: reading the body: mine; nothing was sent": &svc.UploadError{Stage: svc.UploadStageBody, Err: errMine},
+	} {
+		require.EqualError(t, err, strings.Replace(want, "mine", errMine.Error(), 1))
+	}
+}
