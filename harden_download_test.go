@@ -89,6 +89,8 @@ func TestDownloadOfPieces(t *testing.T) {
 		"no length, and no sense at the end":      {[]piece{start(tag, -1), {416, tag + "|Content-Range: rubbish", 0, "", false}}, "01234", nil, []string{`5 "a"`}},
 		"no length, and another refusal":          {[]piece{start(tag, -1), {400, tag + "|Content-Range: bytes */5", 0, "", false}}, "01234", nil, []string{`5 "a"`}},
 		"a length, and nothing behind it":         {[]piece{start(tag, 10), {416, tag + "|Content-Range: bytes */5", 0, "", false}}, "01234", nil, []string{`5 "a"`}},
+		"rest beyond the end, no word of that":    {[]piece{start(tag, 10), {206, tag + "|Content-Range: bytes 5-19/*", 15, "56789abcdefghij", false}}, "01234", svc.ErrChanged, []string{`5 "a"`}},
+		"rest of a rest, beyond the end":          {[]piece{start(tag, -1), {206, tag + "|Content-Range: bytes 5-6/10", 2, "56", false}, {206, tag + "|Content-Range: bytes 7-10/*", 4, "789a", false}}, "0123456", svc.ErrChanged, []string{`5 "a"`, `7 "a"`}},
 		"nothing there at all":                    {[]piece{{416, tag + "|Content-Range: bytes */0", 0, "", false}}, "", nil, nil},
 		"more than nothing":                       {[]piece{{200, tag, 0, "x", false}}, "", nil, nil},
 		"empty":                                   {[]piece{{200, tag, 0, "", false}}, "", nil, nil},

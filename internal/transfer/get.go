@@ -225,7 +225,7 @@ func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 		switch {
 		case !ok || c.start != g.Received || manyParts(resp.Header):
 			return 0, 0, ErrUnexpected
-		case !g.same(resp.Header), encoding(resp.Header) != g.encoding, g.Total >= 0 && c.total >= 0 && c.total != g.Total:
+		case !g.same(resp.Header), encoding(resp.Header) != g.encoding, g.Total >= 0 && (c.end >= g.Total || c.total >= 0 && c.total != g.Total):
 			return 0, 0, ErrChanged
 		case g.Total < 0:
 			g.Total = c.total
