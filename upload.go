@@ -22,7 +22,7 @@ type UploadRequest struct {
 	//
 	// What can seek is read as often as it takes: an [os.File] on disk, a
 	// [bytes.Reader] or [strings.Reader], a [bytes.Buffer], any other
-	// [io.Seeker]. It must stay as it is during the call: one that grows or shrinks
+	// [io.Seeker] that has something left. It must stay as it is during the call: one that grows or shrinks
 	// meanwhile is an error, and so is an [os.File] that is written to, as its
 	// modification time shows. After success it stands behind what was sent,
 	// after a failure where it stood before.

@@ -2,6 +2,8 @@ package svc_test
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -15,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/svctest"
 )
 
 // A file that is written to while it is sent never arrives whole, a mixture of two
@@ -199,4 +202,48 @@ func TestUpload_BodyFailsWithAURLError(t *testing.T) {
 	require.NotContains(t, err.Error(), "attempts")
 	require.LessOrEqual(t, len(s.requests("PUT")), 1, "it is not tried again")
 	requireHides(t, err, signature, sessionKey)
+}
+
+// What was empty when it was looked at is never read, and all the same it must not
+// count as sent when it has grown meanwhile. A buffer is read where it stood, and
+// grows elsewhere.
+func TestUpload_BodyThatGrowsUnseen(t *testing.T) {
+	for _, was := range []string{"", "abc"} {
+		for name, open := range map[string]func(t *testing.T) (body io.Reader, grow func()){
+			"file": func(t *testing.T) (io.Reader, func()) {
+				f := tempFile(t, []byte(was))
+				return f, func() {
+					_, err := f.WriteAt([]byte("more"), int64(len(was)))
+					require.NoError(t, err)
+				}
+			},
+			"buffer": func(*testing.T) (io.Reader, func()) {
+				b := bytes.NewBufferString(was)
+				return b, func() { b.WriteString("more") }
+			},
+		} {
+			for _, grows := range []bool{true, false} {
+				body, grow := open(t)
+				srv := svctest.NewInMemory()
+				client := srv.Client(svc.WithAttemptHook(func(_ context.Context, a svc.Attempt) {
+					if a.Route == "/v1/files" && grows {
+						grow()
+					}
+				}))
+				result, err := client.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body})
+				if !grows {
+					require.NoError(t, err, name)
+					require.Equal(t, int64(len(was)), result.Bytes)
+					continue
+				}
+				e := errorAs[*svc.UploadError](t, err)
+				require.Equal(t, svc.UploadStagePut, e.Stage)
+				require.NotEmpty(t, e.FileID)
+				require.ErrorContains(t, err, fmt.Sprintf("reading the body: the body has more than the %d bytes announced", len(was)), name)
+				left, err := io.ReadAll(body)
+				require.NoError(t, err)
+				require.Equal(t, was+"more", string(left), "it stands where it stood")
+			}
+		}
+	}
 }

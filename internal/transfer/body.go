@@ -128,17 +128,8 @@ func (b *body) fill(p []byte, off int64) (int, error) {
 	case n > 0 && end < b.source.size:
 		return n, nil
 	case n > 0:
-		extra, err := b.source.contents.readAt(make([]byte, 1), end)
-		switch {
-		case extra > 0:
-			return 0, b.fail(&SizeError{Want: end, Got: end + 1})
-		case err != nil && !errors.Is(err, io.EOF):
+		if err := b.source.ends(); err != nil {
 			return 0, b.fail(err)
-		}
-		if b.source.modified != nil {
-			if err := b.source.modified(); err != nil {
-				return 0, b.fail(err)
-			}
 		}
 		return n, nil
 	case errors.Is(err, io.EOF):

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+
+	"example.com/svc/internal/chain"
 )
 
 // SizeError says that a body is not as long as it was said or seen to be.
@@ -53,7 +55,7 @@ type Source struct {
 	size     int64
 	foreign  bool                    // a read runs the caller's code, and may block
 	leave    func(sent bool)         // puts the caller's reader where it is to stand; nil: nowhere
-	modified func() error            // whether the file has changed; nil: it is no file, or cannot
+	modified func() error            // whether it has changed in another way than a read shows; nil: it cannot
 	spooled  *spooled                // nil: read from the caller's reader itself
 	progress func(sent, total int64) // nil: none
 	report   func(sent, total int64) // progress, not too often
@@ -97,6 +99,12 @@ func (s *Source) rewindable(r io.Reader) (bool, error) {
 			if sent {
 				r.Next(left)
 			}
+		}
+		s.modified = func() error { // what is added may stand elsewhere
+			if r.Len() != left {
+				return &SizeError{Want: int64(left), Got: int64(r.Len())}
+			}
+			return nil
 		}
 		return true, nil
 	case *bytes.Reader:
@@ -200,9 +208,32 @@ func (s *Source) Open() (io.ReadCloser, error) {
 	return b, nil
 }
 
+// ends looks whether the contents end where they ended at first, and are what they
+// were. The lock is held.
+func (s *Source) ends() error {
+	n, err := s.contents.readAt(make([]byte, 1), s.size)
+	switch {
+	case n > 0:
+		return &SizeError{Want: s.size, Got: s.size + 1}
+	case err != nil && !errors.Is(err, io.EOF):
+		return err
+	case s.modified != nil:
+		return s.modified()
+	}
+	return nil
+}
+
 // Err is why the body opened last could not be read to its end; nil if it could,
-// or if nobody tried.
+// or if nobody tried. Of contents without a byte nobody reads: those it looks at
+// itself.
 func (s *Source) Err() error {
+	if s.size == 0 && s.acquire(nil) {
+		defer s.release()
+		if err := s.ends(); err != nil {
+			return &chain.LocalError{Doing: "reading the body", Err: err}
+		}
+		return nil
+	}
 	if b := s.last.Load(); b != nil {
 		if err := b.err.Load(); err != nil {
 			return *err
