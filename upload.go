@@ -59,8 +59,8 @@ type UploadOptions struct {
 	// many there are: at most ten times a second, and once at the end, when storage
 	// has confirmed all. It is called from other goroutines, one call at a time, and
 	// not after the upload has returned. When the contents have to be sent anew,
-	// sent starts over. A panic in it while contents are sent ends the upload with an
-	// error. Nil: none.
+	// sent starts over. A panic or [runtime.Goexit] in it while contents are sent ends the upload
+	// with an error. Nil: none.
 	Progress func(sent, total int64)
 
 	// DeleteOnFailure deletes the record again when its contents could not be sent,

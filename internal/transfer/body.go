@@ -42,6 +42,9 @@ func (b *body) Read(p []byte) (int, error) {
 	if left == 0 {
 		return 0, io.EOF
 	}
+	if len(p) == 0 {
+		return 0, nil
+	}
 	p = p[:min(int64(len(p)), left)]
 	n, err := 0, error(nil)
 	if b.source.foreign {
@@ -64,7 +67,7 @@ func (b *body) readDirect(p []byte, off int64) (int, error) {
 	defer s.release()
 	n, err := b.fill(p, off)
 	if err != nil {
-		return 0, err
+		return 0, b.fail(err)
 	}
 	if err := b.progress(off + int64(n)); err != nil {
 		return 0, err
@@ -90,11 +93,16 @@ func (b *body) readForeign(p []byte, off int64) (int, error) {
 		var n int
 		var err error
 		read := make(chan struct{})
-		go func() {
-			defer s.release()
-			defer close(read)
-			n, err = b.fill(buf, off)
-		}()
+		apart("the body", func() (failed error) {
+			n, failed = b.fill(buf, off)
+			return failed
+		}, func(failed error) {
+			if failed != nil {
+				err = b.fail(failed)
+			}
+			close(read)
+			s.release()
+		})
 		select {
 		case <-read:
 		case <-b.closed:
@@ -128,14 +136,13 @@ func (b *body) fill(p []byte, off int64) (int, error) {
 	case n > 0 && end < b.source.size:
 		return n, nil
 	case n > 0:
-		if err := b.source.ends(); err != nil {
-			return 0, b.fail(err)
-		}
-		return n, nil
+		return n, b.source.ends()
 	case errors.Is(err, io.EOF):
-		return 0, b.fail(&SizeError{Want: b.source.size, Got: off})
+		return 0, &SizeError{Want: b.source.size, Got: off}
+	case err == nil:
+		return 0, io.ErrNoProgress
 	default:
-		return 0, b.fail(err)
+		return 0, err
 	}
 }
 
@@ -148,20 +155,41 @@ func (b *body) ending(doing string, err error) error {
 	return err
 }
 
-// progress reports in a goroutine that is not the caller's, where a panic would end
-// the program.
-func (b *body) progress(sent int64) (err error) {
+// progress reports, and waits for that.
+func (b *body) progress(sent int64) error {
 	s := b.source
-	if s.report == nil || sent >= s.size { // the end is reported when it is certain
+	if s.progress == nil || sent >= s.size || !s.pace.due() { // the end is reported when it is certain
 		return nil
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			err = b.ending("reporting the progress", fmt.Errorf("the function panicked: %v", v))
-		}
-	}()
-	s.report(sent, s.size)
+	reported := make(chan error, 1)
+	apart("the function", func() error {
+		s.progress(sent, s.size)
+		return nil
+	}, func(err error) { reported <- err })
+	if err := <-reported; err != nil {
+		return b.ending("reporting the progress", err)
+	}
 	return nil
+}
+
+// apart runs code of the caller's in a goroutine of its own, and then done with how
+// it ended. In one of net/http's, or one that somebody waits for, a panic would end
+// the program, and [runtime.Goexit], as of a test that fails, would leave the upload
+// waiting for ever.
+func apart(what string, f func() error, done func(error)) {
+	go func() {
+		returned, err := false, error(nil)
+		defer func() {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("%s panicked: %v", what, v)
+			} else if !returned {
+				err = fmt.Errorf("%s ended its goroutine", what)
+			}
+			done(err)
+		}()
+		err = f()
+		returned = true
+	}()
 }
 
 func (b *body) ended() error {

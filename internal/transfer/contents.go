@@ -53,25 +53,14 @@ func readSome(ctx context.Context, r io.Reader, p []byte) (int, error) {
 		if err := cause.Of(ctx); err != nil {
 			return 0, err
 		}
-		if n, err := readWary(r, p); n > 0 || err != nil {
+		switch n, err := r.Read(p); {
+		case n < 0 || n > len(p):
+			return 0, fmt.Errorf("the body says it has read %d of %d bytes", n, len(p))
+		case n > 0 || err != nil:
 			return n, err
 		}
 	}
 	return 0, io.ErrNoProgress
-}
-
-// readWary reads from a reader of the caller's in a goroutine that is not, where
-// a panic would end the program, and a count that cannot be would do so too.
-func readWary(r io.Reader, p []byte) (n int, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			n, err = 0, fmt.Errorf("the body panicked: %v", v)
-		}
-	}()
-	if n, err = r.Read(p); n < 0 || n > len(p) {
-		return 0, fmt.Errorf("the body says it has read %d of %d bytes", n, len(p))
-	}
-	return n, err
 }
 
 // spooled is a copy of what a reader had to give.
@@ -104,8 +93,11 @@ func spool(ctx context.Context, r io.Reader, size int64) (*spooled, error) {
 		err error
 	}
 	done := make(chan result)
-	go func() {
-		s, err := copyAll(&interruptible{ctx, r}, size)
+	var s *spooled
+	apart("the body", func() (err error) {
+		s, err = copyAll(&interruptible{ctx, r}, size)
+		return err
+	}, func(err error) {
 		select {
 		case done <- result{s, err}:
 		case <-ctx.Done():
@@ -113,7 +105,7 @@ func spool(ctx context.Context, r io.Reader, size int64) (*spooled, error) {
 				s.close()
 			}
 		}
-	}()
+	})
 	select {
 	case r := <-done:
 		return r.spooled, r.err
@@ -141,15 +133,16 @@ func copyAll(r io.Reader, size int64) (_ *spooled, err error) {
 	// Where a file can lose its name while it is open, nothing is left behind even
 	// if the process is killed.
 	s.remove = os.Remove(s.file.Name()) != nil
+	copied := false
 	defer func() {
-		if err != nil {
+		if !copied {
 			s.close()
 		}
 	}()
 	if s.size, err = io.Copy(s.file, io.MultiReader(bytes.NewReader(head), r)); err != nil {
 		return nil, err
 	}
-	s.contents = &direct{at: s.file}
+	s.contents, copied = &direct{at: s.file}, true
 	return s, nil
 }
 

@@ -66,15 +66,12 @@ type Get struct {
 	furthest       int64  // that Received has ever been: only what is beyond it is progress
 	renewals       int
 	resume         chain.Resume
-	report         func(received, total int64)
+	pace           pace // of Progress
 }
 
 // Run downloads. It returns nothing when all has come, the answer that was no
 // success, or an error: with [ErrUnexpected] the answer too.
 func (g *Get) Run(ctx context.Context) (r *chain.Result, err error) {
-	if g.Progress != nil {
-		g.report = throttle(g.Progress)
-	}
 	if g.Link == nil {
 		if err := g.renew(ctx); err != nil {
 			return nil, err
@@ -270,8 +267,8 @@ func (g *Get) write(p []byte) error {
 		g.furthest, g.renewals = g.Received, 0
 		g.resume.Progress()
 	}
-	if n > 0 && g.report != nil && g.Received != g.Total { // the end is reported when it is certain
-		g.report(g.Received, g.Total)
+	if n > 0 && g.Progress != nil && g.Received != g.Total && g.pace.due() { // the end is reported when it is certain
+		g.Progress(g.Received, g.Total)
 	}
 	if err == nil && n < len(p) {
 		err = io.ErrShortWrite

@@ -2,17 +2,17 @@ package transfer
 
 import "time"
 
-// pause is the least time between two reports of progress.
-const pause = 100 * time.Millisecond
+// pace leaves out reports of progress that would follow too soon upon the one
+// before. It is not safe for concurrent use.
+type pace struct{ next time.Time }
 
-// throttle leaves out reports that follow too soon upon the one before. It is
-// not safe for concurrent use.
-func throttle(f func(done, total int64)) func(done, total int64) {
-	var next time.Time
-	return func(done, total int64) {
-		if now := time.Now(); !now.Before(next) {
-			next = now.Add(pause)
-			f(done, total)
-		}
+// due reports whether it is time for another one, which is then made.
+func (p *pace) due() bool {
+	const pause = 100 * time.Millisecond
+	now := time.Now()
+	if now.Before(p.next) {
+		return false
 	}
+	p.next = now.Add(pause)
+	return true
 }

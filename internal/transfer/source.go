@@ -58,7 +58,7 @@ type Source struct {
 	modified func() error            // whether it has changed in another way than a read shows; nil: it cannot
 	spooled  *spooled                // nil: read from the caller's reader itself
 	progress func(sent, total int64) // nil: none
-	report   func(sent, total int64) // progress, not too often
+	pace     pace                    // of progress
 	lock     chan struct{}           // held by whoever reads
 	last     atomic.Pointer[body]
 }
@@ -68,9 +68,6 @@ type Source struct {
 // into memory, more into a temporary file. No reader is ever closed.
 func NewSource(ctx context.Context, r io.Reader, size int64, progress func(sent, total int64)) (*Source, error) {
 	s := &Source{ctx: ctx, lock: make(chan struct{}, 1), progress: progress}
-	if progress != nil {
-		s.report = throttle(progress)
-	}
 	ok, err := s.rewindable(r)
 	if err != nil {
 		return nil, err
