@@ -13,7 +13,8 @@ import (
 type span struct{ start, end int }
 
 // redact returns b itself, and false, if there is nothing to replace. Its time
-// is linear in len(b): no scan goes back over what it has passed.
+// is linear in len(b): no scan goes back over what it has passed, at most over a
+// short needle's length of it.
 func (r *Redactor) redact(b []byte, inputCut bool) (out []byte, changed bool) {
 	const passes = 4 // a mark may complete what looks like a link; one pass more finds it
 	needles := r.needles()
@@ -122,18 +123,17 @@ func secretSpans(spans []span, b []byte, needles [][]byte, inputCut bool) []span
 		marks = append(marks, i+j)
 		i += j + len(Mark)
 	}
+	end := 0 // of the last mark
+	if len(marks) > 0 {
+		end = marks[len(marks)-1] + len(Mark)
+	}
 	for _, needle := range needles {
-		next, first := 0, len(spans) // next is the first mark that may end after i
-		for i := 0; ; {
-			j := bytes.Index(b[i:], needle)
-			if j < 0 {
-				break
-			}
-			s := span{i + j, i + j + len(needle)}
+		next, first := 0, len(spans) // next is the first mark that may end after a place
+		found := func(start int) {
+			s := span{start, start + len(needle)}
 			for next < len(marks) && marks[next]+len(Mark) <= s.start {
 				next++
 			}
-			i = s.start + 1 // occurrences may overlap
 			switch last := len(spans) - 1; {
 			case next < len(marks) && marks[next] < s.end:
 			case last >= first && s.start <= spans[last].end:
@@ -142,17 +142,75 @@ func secretSpans(spans []span, b []byte, needles [][]byte, inputCut bool) []span
 				spans = append(spans, s)
 			}
 		}
-		if inputCut {
-			end := 0 // of the last mark
-			if len(marks) > 0 {
-				end = marks[len(marks)-1] + len(Mark)
-			}
-			if n := partial(b[end:], needle); n > 0 {
-				spans = append(spans, span{len(b) - n, len(b)})
-			}
+		n := 0 // bytes at the end that are the beginning of needle
+		if len(needle) >= longNeedle {
+			n = longPlaces(b, needle, end, found)
+		} else if places(b, needle, found); inputCut {
+			n = partial(b[end:], needle)
+		}
+		if inputCut && n > 0 {
+			spans = append(spans, span{len(b) - n, len(b)})
 		}
 	}
 	return spans
+}
+
+// places finds all places of a needle: they may overlap.
+func places(b, needle []byte, found func(start int)) {
+	for i := 0; ; i++ {
+		j := bytes.Index(b[i:], needle)
+		if j < 0 {
+			return
+		}
+		i += j
+		found(i)
+	}
+}
+
+const (
+	longNeedle = 256 // comparing more than that at every place would take its time
+	needleHead = 64  // of a long one, which hardly any text has
+)
+
+// longPlaces is places and partial for a long needle, however that repeats itself:
+// from where its head stands for the first time it goes by Knuth, Morris and Pratt.
+// What is partial begins at tail or later.
+func longPlaces(b, needle []byte, tail int, found func(start int)) (n int) {
+	at := bytes.Index(b, needle[:needleHead])
+	if at < 0 {
+		return partial(b[tail:], needle[:needleHead])
+	}
+	// Of the first i+1 bytes of needle, the last borders[i] are its beginning too.
+	borders := make([]int, min(len(needle), len(b)-at))
+	for i := 1; i < len(borders); i++ {
+		for n > 0 && needle[i] != needle[n] {
+			n = borders[n-1]
+		}
+		if needle[i] == needle[n] {
+			n++
+		}
+		borders[i] = n
+	}
+	n = 0
+	for i := at; i < len(b); i++ {
+		for n > 0 && b[i] != needle[n] {
+			n = borders[n-1]
+		}
+		if b[i] == needle[n] {
+			n++
+		}
+		if n == len(needle) {
+			found(i + 1 - n)
+			n = borders[n-1]
+		}
+	}
+	for n > len(b)-tail {
+		n = borders[n-1]
+	}
+	if n < minSecret {
+		return 0
+	}
+	return n
 }
 
 // partial returns how many bytes at the end of b are the beginning of needle, 0
