@@ -63,8 +63,18 @@ func escape(s, set string) string {
 // hop notes the secrets of an address that a redirect leads to: whoever sent it
 // there, and who is there, like to quote it too.
 func (l *Link) hop(to *url.URL) {
-	const most = 100 // of other people's parameters; the rest is known as a whole
-	all := secrets(to)
+	const (
+		most = 100       // of other people's parameters; the rest is known as a whole
+		room = 128 << 10 // bytes for them; what is longer is known by standing in a link
+	)
+	left := room
+	all := slices.DeleteFunc(secrets(to), func(secret string) bool {
+		fits := len(secret) <= left
+		if fits {
+			left -= len(secret)
+		}
+		return !fits
+	})
 	l.Redact.AddGroup(all[:min(len(all), most)])
 }
 

@@ -70,6 +70,20 @@ func TestLinkKnowsWhereItLeads(t *testing.T) {
 	}
 }
 
+// What a redirect brings is kept in a dozen spellings and looked for in every
+// answer: an address of megabytes must not have that cost.
+func TestHugeSecretsOfHopsAreLeftOut(t *testing.T) {
+	link, _ := ParseLink("https://h/p?sig=s1gn4ture")
+	huge := strings.Repeat("x", 2<<20)
+	fits := strings.Repeat("y", 30<<10)
+	to, err := url.Parse("https://other/?token=" + huge + "&sig=" + fits + "&key=0ther")
+	require.NoError(t, err)
+	link.hop(to)
+	require.Equal(t, "REDACTED REDACTED", link.Redact.String(fits+" 0ther"))
+	require.Equal(t, huge, link.Redact.String(huge))
+	require.Equal(t, "at https://other/?REDACTED s", link.Redact.String("at "+to.String()+" s"))
+}
+
 func TestExpired(t *testing.T) {
 	xml := http.Header{"Content-Type": {"application/xml"}}
 	for body, want := range map[string]bool{
