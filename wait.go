@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
 
+	"example.com/svc/internal/apart"
 	"example.com/svc/internal/errbody"
 )
 
@@ -214,9 +214,7 @@ const maxLooks = 64
 func (c *InferenceServiceClient) WaitAll(ctx context.Context, ids []string, opts *WaitOptions) iter.Seq2[*InferenceService, error] {
 	type settled struct {
 		service *InferenceService
-		err     error
-		died    bool // in a function of the caller's, of a panic or by runtime.Goexit
-		panic   any
+		end     apart.End // with the error of the wait
 	}
 	return func(yield func(*InferenceService, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -239,26 +237,17 @@ func (c *InferenceServiceClient) WaitAll(ctx context.Context, ids []string, opts
 			waits.Go(func() {
 				w := c.wait(id, "available", o, true)
 				w.looks = looks
-				r := settled{died: true}
-				defer func() {
-					if r.died {
-						r.panic = recover()
-					}
-					results <- r
-				}()
-				r.service, r.err = w.run(ctx, settle(untilAvailable))
-				r.died = false
+				var s *InferenceService
+				apart.Run(func() (err error) {
+					s, err = w.run(ctx, settle(untilAvailable))
+					return err
+				}, func(e apart.End) { results <- settled{s, e} })
 			})
 		}
 		for range ids {
 			r := <-results
-			switch {
-			case r.panic != nil: // it belongs to who called, like that of any other wait
-				panic(r.panic)
-			case r.died:
-				runtime.Goexit()
-			}
-			if !yield(r.service, r.err) {
+			// A panic of a function of the caller's belongs here, like that of any other wait.
+			if !yield(r.service, r.end.Here()) {
 				return
 			}
 		}

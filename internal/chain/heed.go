@@ -2,8 +2,8 @@ package chain
 
 import (
 	"context"
-	"runtime"
 
+	"example.com/svc/internal/apart"
 	"example.com/svc/internal/cause"
 )
 
@@ -14,31 +14,12 @@ func heed(ctx context.Context, f func() error) error {
 	if ctx.Done() == nil {
 		return f()
 	}
-	type outcome struct {
-		err      error
-		returned bool
-		panicked any
-	}
-	done := make(chan outcome, 1)
-	go func() {
-		var o outcome
-		defer func() {
-			o.panicked = recover()
-			done <- o
-		}()
-		o.err = f()
-		o.returned = true
-	}()
+	ended := make(chan apart.End, 1)
+	go apart.Run(f, func(e apart.End) { ended <- e })
 	select {
-	case o := <-done:
-		switch {
-		case o.returned:
-			return o.err
-		case o.panicked != nil:
-			panic(o.panicked)
-		}
-		runtime.Goexit() // as f did
+	case e := <-ended:
+		return e.Here()
 	case <-ctx.Done():
+		return cause.Of(ctx)
 	}
-	return cause.Of(ctx)
 }

@@ -2,10 +2,10 @@ package transfer
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"sync/atomic"
 
+	"example.com/svc/internal/apart"
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/chain"
 )
@@ -93,11 +93,11 @@ func (b *body) readForeign(p []byte, off int64) (int, error) {
 		var n int
 		var err error
 		read := make(chan struct{})
-		apart("the body", func() (failed error) {
+		go apart.Run(func() (failed error) {
 			n, failed = b.fill(buf, off)
 			return failed
-		}, func(failed error) {
-			if failed != nil {
+		}, func(e apart.End) {
+			if failed := e.Err("the body"); failed != nil {
 				err = b.fail(failed)
 			}
 			close(read)
@@ -162,34 +162,14 @@ func (b *body) progress(sent int64) error {
 		return nil
 	}
 	reported := make(chan error, 1)
-	apart("the function", func() error {
+	go apart.Run(func() error {
 		s.progress(sent, s.size)
 		return nil
-	}, func(err error) { reported <- err })
+	}, func(e apart.End) { reported <- e.Err("the function") })
 	if err := <-reported; err != nil {
 		return b.ending("reporting the progress", err)
 	}
 	return nil
-}
-
-// apart runs code of the caller's in a goroutine of its own, and then done with how
-// it ended. In one of net/http's, or one that somebody waits for, a panic would end
-// the program, and [runtime.Goexit], as of a test that fails, would leave the upload
-// waiting for ever.
-func apart(what string, f func() error, done func(error)) {
-	go func() {
-		returned, err := false, error(nil)
-		defer func() {
-			if v := recover(); v != nil {
-				err = fmt.Errorf("%s panicked: %v", what, v)
-			} else if !returned {
-				err = fmt.Errorf("%s ended its goroutine", what)
-			}
-			done(err)
-		}()
-		err = f()
-		returned = true
-	}()
 }
 
 func (b *body) ended() error {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 
+	"example.com/svc/internal/apart"
 	"example.com/svc/internal/cause"
 )
 
@@ -88,29 +89,37 @@ const inMemory = 64 << 10
 // ctx ends it returns at once, also while r blocks: then the rest is cleared up
 // as soon as r lets go.
 func spool(ctx context.Context, r io.Reader, size int64) (*spooled, error) {
+	return within(ctx, "the body", func() (*spooled, error) { return copyAll(&interruptible{ctx, r}, size) }, (*spooled).close)
+}
+
+// within is what f returns, unless ctx ends first: then f is left to itself, and what
+// comes of it goes to drop.
+func within[T any](ctx context.Context, what string, f func() (T, error), drop func(T)) (T, error) {
 	type result struct {
-		*spooled
-		err error
+		value T
+		err   error
 	}
 	done := make(chan result)
-	var s *spooled
-	apart("the body", func() (err error) {
-		s, err = copyAll(&interruptible{ctx, r}, size)
+	var r result
+	go apart.Run(func() (err error) {
+		r.value, err = f()
 		return err
-	}, func(err error) {
+	}, func(e apart.End) {
+		r.err = e.Err(what)
 		select {
-		case done <- result{s, err}:
+		case done <- r:
 		case <-ctx.Done():
-			if err == nil {
-				s.close()
+			if r.err == nil {
+				drop(r.value)
 			}
 		}
 	})
 	select {
 	case r := <-done:
-		return r.spooled, r.err
+		return r.value, r.err
 	case <-ctx.Done():
-		return nil, cause.Of(ctx)
+		var none T
+		return none, cause.Of(ctx)
 	}
 }
 
@@ -159,23 +168,5 @@ func (i *interruptible) Read(p []byte) (int, error) {
 // Open opens a file for reading. Unlike [os.Open] on a named pipe, it does not
 // outlast ctx.
 func Open(ctx context.Context, path string) (*os.File, error) {
-	type result struct {
-		*os.File
-		err error
-	}
-	done := make(chan result)
-	go func() {
-		f, err := os.Open(path)
-		select {
-		case done <- result{f, err}:
-		case <-ctx.Done():
-			_ = f.Close() // of nil: an error, no harm
-		}
-	}()
-	select {
-	case r := <-done:
-		return r.File, r.err
-	case <-ctx.Done():
-		return nil, cause.Of(ctx)
-	}
+	return within(ctx, "opening the file", func() (*os.File, error) { return os.Open(path) }, func(f *os.File) { _ = f.Close() })
 }
