@@ -51,15 +51,14 @@ func identities[T any, P record[T]](name string, list []T) (field, id string) {
 // that is not the one asked for.
 func (c *Client) decode(k *call, r *chain.Result, out any) error {
 	body := jsonx.TrimBOM(r.Body)
-	var field string
-	err := tooMany(body)
-	if err == nil {
-		err = json.Unmarshal(body, out)
+	if tooMany(body) {
+		return c.notPromised(k, r, "", errTooMany)
 	}
+	var field string
+	err := json.Unmarshal(body, out)
 	switch rec, ok := out.(identified); {
 	case err != nil && len(bytes.TrimSpace(body)) == 0:
 		err = fmt.Errorf("the body is empty: %w", io.ErrUnexpectedEOF)
-	case errors.Is(err, errTooMany):
 	case err != nil:
 		if path, leaf := jsonx.Locate(body, out, c.chain.Redactor().String); leaf != nil {
 			field, err = path, leaf
@@ -107,14 +106,11 @@ func denies(body []byte) bool {
 
 var errTooMany = errors.New("more objects than an answer of this size can have in earnest")
 
-// tooMany refuses an answer whose records would take a hundred times the memory of
-// their text: {},{},{} a million times over.
-func tooMany(body []byte) error {
+// tooMany reports whether the records of an answer would take a hundred times the
+// memory of their text: {},{},{} a million times over.
+func tooMany(body []byte) bool {
 	const large, least = 1 << 20, 32 // bytes of an answer, and of an object in it
-	if len(body) > large && bytes.Count(body, []byte("{")) > len(body)/least {
-		return errTooMany
-	}
-	return nil
+	return len(body) > large && bytes.Count(body, []byte("{")) > len(body)/least
 }
 
 // notPromised makes the error of a successful answer that is not what it should

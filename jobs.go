@@ -221,7 +221,7 @@ func (c *jobClient) Delete(ctx context.Context, id string, opts ...RequestOption
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (c *jobClient) Wait(ctx context.Context, id string, opts *WaitOptions) (*Job, error) {
 	w := &waiter[Job]{
-		opts: opts.withDefaults(0), start: time.Now(), outcome: WaitError{ID: id, Want: "done"}, longest: c.client.chain.MaxDelay(),
+		opts: opts.withDefaults(0), start: time.Now(), outcome: WaitError{ID: id, Want: "done"},
 		get:    func(ctx context.Context) (*Job, error) { return c.Get(ctx, id, WithMaxAttempts(1)) },
 		status: func(j *Job) string { return string(j.Status) },
 		client: c.client,

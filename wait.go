@@ -273,7 +273,7 @@ func untilAvailable(s *InferenceService) (bool, error) {
 // is for it to be available.
 func (c *InferenceServiceClient) wait(id, want string, o *WaitOptions, probe bool) *waiter[InferenceService] {
 	w := &waiter[InferenceService]{
-		opts: o, start: time.Now(), outcome: WaitError{ID: id, Want: want}, longest: c.client.chain.MaxDelay(),
+		opts: o, start: time.Now(), outcome: WaitError{ID: id, Want: want},
 		get:    func(ctx context.Context) (*InferenceService, error) { return c.Get(ctx, id, WithMaxAttempts(1)) },
 		status: func(s *InferenceService) string { return string(s.Status) },
 		client: c.client,

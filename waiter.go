@@ -27,7 +27,6 @@ type waiter[T any] struct {
 	client  *Client
 	probe   func(context.Context) error // asked when the wait would be over; nil: none
 	looks   chan struct{}               // shared by many waits, to limit their looks; nil: no limit
-	longest time.Duration               // that a service may ask for between two looks, or MaxInterval if that is longer
 	unfit   error                       // why the wait cannot even begin
 	start   time.Time
 	last    *T
@@ -162,7 +161,7 @@ func (w *waiter[T]) askedDelay(err error) time.Duration {
 	if !ok {
 		return 0
 	}
-	return min(e.RetryAfter, max(w.opts.MaxInterval, w.longest))
+	return min(e.RetryAfter, max(w.opts.MaxInterval, w.client.chain.MaxDelay()))
 }
 
 // passing reports whether an error of a look may pass by itself.

@@ -91,14 +91,7 @@ func newSecrets(fixed, recent []string, groups [][]string) *secrets {
 }
 
 func (s *secrets) knows(secret string) bool {
-	for _, list := range [...][]string{s.recent, s.fixed} {
-		for _, known := range list {
-			if known == secret {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.Contains(s.recent, secret) || slices.Contains(s.fixed, secret)
 }
 
 // New returns a Redactor that never forgets these secrets.
