@@ -279,6 +279,21 @@ func (e *DecodeError) detail() string {
 // Unwrap gives the decoder's error.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
+// Cleanup says what became of what a failed [InferenceServiceClient.Deploy] or
+// [FileClient.Upload] had created.
+type Cleanup string
+
+const (
+	// CleanupNone: nothing was deleted, since no cleanup was asked for. What was created still exists.
+	CleanupNone Cleanup = ""
+	// CleanupDeleted: it was deleted, and was seen to be deleted.
+	CleanupDeleted Cleanup = "deleted"
+	// CleanupAccepted: the service accepted the delete, but nothing showed yet that it took effect.
+	CleanupAccepted Cleanup = "accepted"
+	// CleanupFailed: the delete failed. What was created may still exist.
+	CleanupFailed Cleanup = "failed"
+)
+
 // FieldError is one thing that is wrong with a request.
 type FieldError struct {
 	Field   string // as in the request body, "deploy_metadata.port", or the name of the option or argument

@@ -4,11 +4,18 @@ import (
 	"encoding/json"
 	"reflect"
 	"strconv"
+	"strings"
 )
 
 // The typed strings below name the values that the service is known to use.
 // Their lists may grow: a value without a constant decodes, prints and encodes
 // like any other.
+
+// sameText compares two values of the service without regard to letter case and
+// surrounding white space: services change both without notice.
+func sameText[S ~string](a, b S) bool {
+	return strings.EqualFold(strings.TrimSpace(string(a)), strings.TrimSpace(string(b)))
+}
 
 // InferenceServiceStatus is the state of an inference service. Treat a status
 // you do not know as still changing.
