@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -12,8 +13,6 @@ import (
 	"time"
 
 	"example.com/svc/internal/chain"
-	"example.com/svc/internal/errbody"
-	"example.com/svc/internal/jsonx"
 )
 
 // Version is the version of this package, as its User-Agent names it.
@@ -42,6 +41,7 @@ type Client struct {
 	chain     *chain.Chain
 	hasToken  bool
 	inference string // base of the addresses at which endpoints are reached; empty: not known
+	recent    *recent
 }
 
 // NewClient makes a client of the service at baseURL, an absolute http or https
@@ -69,6 +69,9 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if strings.HasSuffix(strings.ToLower(b.Path), "/v1") {
+		return nil, errors.New("svc: base URL: must not end in /v1: every call adds that itself")
+	}
 	inference := ""
 	if cfg.inference != nil {
 		u, err := parseBase("inference URL", *cfg.inference, true)
@@ -77,7 +80,7 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 		}
 		inference = u.String()
 	}
-	c := &Client{base: b, inference: inference, hasToken: cfg.http.Token != nil}
+	c := &Client{recent: &recent{at: map[string]time.Time{}, read: map[string]bool{}}, base: b, inference: inference, hasToken: cfg.http.Token != nil}
 	cfg.finish(&b.URL)
 	c.chain = chain.New(cfg.http)
 	c.Flavors = &FlavorClient{c}
@@ -146,211 +149,48 @@ func (c *Client) Do(ctx context.Context, method, path string, body, out any, opt
 	return c.decode(&k, r, out)
 }
 
-// call is what a method asks for.
-type call struct {
-	method        string
-	route         string // with {…} where the id goes
-	id            string
-	hasID         bool
-	path, escaped string // of Do, whose route is a path already
-	query         url.Values
-	body          any
-	err           error // what is wrong with the request
-
-	// unknown and once make a create of the call: it is never repeated when it may
-	// have taken effect, and unknown is the error then. Functions, so that a program
-	// that creates nothing need not have them in it.
-	unknown func(*Client, call, *chain.Result, error) error
-	once    chain.OnceFunc
-	name    string // of what is created
-	public  bool   // needs no token and sends none
-	linger  time.Duration
+// base is an address that paths are put behind.
+type base struct {
+	url.URL // its path has no trailing slash
 }
 
-func get(route string) call { return call{method: http.MethodGet, route: route} }
-func getID(route, id string) call {
-	return call{method: http.MethodGet, route: route, id: id, hasID: true}
-}
-func deleteID(route, id string) call {
-	return call{method: http.MethodDelete, route: route, id: id, hasID: true}
-}
-func putID(route, id string, b any) call {
-	return call{method: http.MethodPut, route: route, id: id, hasID: true, body: b}
-}
-
-// create is a POST that makes a record of the given name.
-func create(route, name string, body any) call {
-	return call{method: http.MethodPost, route: route, body: body, name: name}.atMostOnce()
-}
-
-func (k call) atMostOnce() call {
-	k.unknown, k.once = (*Client).unknown, chain.Once
-	return k
-}
-
-// checked is the call unless something is wrong with the request.
-func (k call) checked(p problems) call {
-	k.err = p.err()
-	return k
-}
-
-// do makes a call and decodes the record that it promises.
-func do[T any](ctx context.Context, c *Client, k call, opts []RequestOption) (*T, error) {
-	r, err := c.send(ctx, &k, opts)
-	if err != nil {
-		return nil, err
+// parseBase checks a base address. Its errors never show the text: what was
+// given in its place may be a secret.
+func parseBase(what, text string, insecure bool) (base, error) {
+	fail := func(problem string) (base, error) { return base{}, errors.New("svc: " + what + ": " + problem) }
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return fail("is empty")
 	}
-	out := new(T)
-	if err := c.decode(&k, r, out); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// doList makes a call whose answer is an array of records.
-func doList[T any, P record[T]](ctx context.Context, c *Client, k call, opts []RequestOption) ([]T, error) {
-	list, err := do[records[T, P]](ctx, c, k, opts)
-	if err != nil {
-		return nil, err
-	}
-	return *list, nil
-}
-
-// doDelete makes a call whose answer may hold anything, except an error or a page
-// for people, which is a proxy's: the record may still be there.
-func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) error {
-	r, err := c.send(ctx, &k, opts)
-	if err != nil || !r.OK() {
-		return err
-	}
+	u, err := url.Parse(text)
 	switch {
-	case isPage(r.Body):
-		return c.notPromised(&k, r, "", errors.New("a page of markup, as proxies send"))
-	case denies(jsonx.TrimBOM(r.Body)):
-		return c.notPromised(&k, r, "", errDenied)
+	case err != nil:
+		return fail("is not a URL")
+	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
+		return fail("must be an absolute URL that starts with https:// or http://")
+	case u.User != nil:
+		return fail("must not hold a user or password")
+	case u.RawQuery != "" || u.ForceQuery:
+		return fail("must not have a query")
+	case strings.Contains(text, "#"):
+		return fail("must not have a fragment")
+	case u.Scheme == "http" && !insecure && !loopback(u.Hostname()):
+		return fail("plain http would show the token to everyone on the way: use https, or WithInsecureHTTP if you mean it")
 	}
-	return nil
-}
-
-// send checks a call, carries it out, and makes an error of everything but success.
-// Without one the answer is OK, or the 404 of a delete that is done already: its body
-// is that of an error, and no record.
-func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*chain.Result, error) {
-	req := options(opts)
-	if req.response != nil {
-		*req.response = Response{} // what an earlier call left
-	}
-	for _, f := range req.fields { // what is created has the name that is sent
-		if name, ok := f.value.(string); ok && k.name != "" && (f.path == "name" || f.path == "file_name") {
-			k.name = name
+	prefix := strings.TrimRight(u.EscapedPath(), "/")
+	for i, segment := range strings.Split(prefix, "/") {
+		if plain, _ := url.PathUnescape(segment); i > 0 && (plain == "" || plain == "." || plain == "..") {
+			return fail("its path must not have empty or dot segments")
 		}
 	}
-	u, pathErr := c.base.join(k, req.query)
-	body, bodyErr := k.encode(req.fields, c.chain.Redactor().String)
-	if err := allProblems(k.err, pathErr, bodyErr, req.problems.err()); err != nil {
-		return nil, err
+	b := base{url.URL{Scheme: u.Scheme, Host: u.Host}}
+	b.Path, _ = url.PathUnescape(prefix)
+	if b.EscapedPath() != prefix {
+		b.RawPath = prefix
 	}
-	if !k.public && !c.hasToken {
-		return nil, &TransportError{Method: k.method, Route: k.route, Err: ErrNoToken}
-	}
-	header := make(http.Header, 4+len(req.header))
-	header["Accept"] = acceptJSON
-	if body != nil {
-		header["Content-Type"] = contentJSON
-	}
-	for key, values := range req.header {
-		header[key] = values
-	}
-	r := c.chain.Do(ctx, &chain.Call{
-		Method: k.method, Route: k.route, URL: u, Header: header, Auth: !k.public,
-		Once: k.once, Body: body, MaxAttempts: req.attempts, Linger: k.linger,
-	})
-	if req.response != nil {
-		*req.response = Response{
-			StatusCode: r.StatusCode, Header: r.Header, RequestID: errbody.RequestID(r.Header, c.chain.Redactor().String),
-			Attempts: r.Attempts, Body: kept(r),
-		}
-	}
-	return r, c.verdict(k, r)
+	return b, nil
 }
 
-// kept is the body of an answer as callers get to see it: that of a failed call
-// is bounded.
-func kept(r *chain.Result) []byte {
-	if r.OK() {
-		return r.Body
-	}
-	return r.Body[:min(len(r.Body), maxKept)]
-}
-
-// maxKept is how much of a failed call's answer is kept.
-const maxKept = 64 << 10
-
-// options collects what the caller of a method wants otherwise.
-func options(opts []RequestOption) *request {
-	if len(opts) == 0 {
-		return &noOptions
-	}
-	r := new(request)
-	for _, opt := range opts {
-		if opt != nil {
-			opt(r)
-		}
-	}
-	return r
-}
-
-var (
-	noOptions   request // never written to
-	acceptJSON  = []string{"application/json"}
-	contentJSON = []string{"application/json"}
-)
-
-// verdict turns what happened to a call into its error, nil for success.
-func (c *Client) verdict(k *call, r *chain.Result) error {
-	switch {
-	case r.OK():
-		return nil
-	case r.Fail == nil:
-		e := c.newError(k, r)
-		// A redirect after a create can mean "done, look there", and what is no
-		// status at all means nothing. 307 and 308 ask for the same again.
-		odd := e.StatusCode < 400 && e.StatusCode != http.StatusTemporaryRedirect && e.StatusCode != http.StatusPermanentRedirect
-		if k.unknown != nil && (r.Acted || odd) {
-			return k.unknown(c, *k, r, e)
-		}
-		if k.method == http.MethodDelete && r.Lost && notFound(e) {
-			return nil // an attempt before this one did it, and its answer was lost
-		}
-		return e
-	}
-	e := &TransportError{Method: k.method, Route: k.route, Attempts: r.Attempts, Err: r.Fail}
-	if r.StatusCode != 0 {
-		e.Last = c.newError(k, r)
-	}
-	if k.unknown != nil && r.Acted {
-		return k.unknown(c, *k, r, e)
-	}
-	return e
-}
-
-// unknown says that a create may or may not have taken effect.
-func (c *Client) unknown(k call, r *chain.Result, cause error) error {
-	body, _ := c.chain.Redactor().Cut(r.Body, maxKept, r.Cut)
-	status := max(r.StatusCode, r.Broken)
-	return &OutcomeUnknownError{
-		Method: k.method, Route: k.route, Name: k.name, ID: c.salvageID(k.route, status, r.Body),
-		RequestID:  errbody.RequestID(r.Header, c.chain.Redactor().String),
-		StatusCode: status, Body: body, Err: cause,
-	}
-}
-
-// salvageID finds the id of what a create made, unless it holds a secret. A field
-// that is just called id may be that of an error, if the answer is one.
-func (c *Client) salvageID(route string, status int, answer []byte) string {
-	id := salvageID(route, answer)
-	if c.chain.Redactor().String(id) != id || idField[route] == "id" && (status < 200 || status > 299) {
-		return ""
-	}
-	return id
+func loopback(host string) bool {
+	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }

@@ -1,21 +1,20 @@
 package svc
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"example.com/svc/internal/cause"
+	"example.com/svc/internal/chain"
 	"example.com/svc/internal/errbody"
-	"example.com/svc/internal/poll"
 )
 
 const (
-	deployGrace  = 30 * time.Second // for a new id to become readable
-	cleanUpLimit = 30 * time.Second // for the delete after a failure
-	createLinger = 10 * time.Second // for the answer to a create whose ctx has ended
+	cleanupLimit = 30 * time.Second // for the delete after a failure
+	createLinger = 10 * time.Second // for the response to a create whose ctx has ended
 )
 
 // DeployOptions sets up [InferenceServiceClient.Deploy]. Nil stands for the zero
@@ -29,78 +28,84 @@ type DeployOptions struct {
 	// limited to 30 s.
 	DeleteOnFailure bool
 
-	// DeleteIf decides in the place of DeleteOnFailure, if it is set, by the error
-	// that Deploy would end with. After a panic of one of the functions here it is
-	// not asked, and what was created is deleted.
-	DeleteIf func(error) bool
+	// OnFailure is asked in place of DeleteOnFailure, before a cleanup begins, which may
+	// take up to 30 s: true deletes what was created. It gets the error that Deploy would
+	// end with. After a panic of one of the functions here it is not asked, and what was
+	// created is deleted. Nil: DeleteOnFailure decides.
+	OnFailure func(*DeployError) bool
 
 	// OnCreate is called with the new record before the wait begins: the moment to
-	// write the id down. If it returns an error, Deploy ends with it as a failure.
-	// When the answer to the create broke off behind the id, the record holds
-	// nothing but that.
+	// store the ID. If it returns an error, Deploy ends with it as a failure.
+	// When the response to the create was cut off behind the ID, the record holds
+	// nothing but that. Nil: none.
 	OnCreate func(*InferenceService) error
 
-	// OnCleanUp is called before the delete after a failure, which may take up to
-	// 30 s.
-	OnCleanUp func(id string)
-
-	// CreateOptions go with the create call.
+	// CreateOptions go with the create call, after RequestOptions.
 	CreateOptions []RequestOption
 }
 
-// DeployError says that an endpoint was created and is not available. What
-// became of the instance is in Gone.
+// create returns the options of the create call.
+func (o *DeployOptions) create() []RequestOption {
+	return append(slices.Clip(o.RequestOptions), o.CreateOptions...)
+}
+
+// DeployError says that an endpoint was created and is not available. Cleanup says
+// what became of it.
 type DeployError struct {
-	ServiceID  string            // never empty
-	Service    *InferenceService // the record as seen last; nil when only the id is known
-	Gone       bool              // true: it was deleted, and the record was seen to be gone; false: it may still be running and billed
-	Accepted   bool              // a delete was accepted; if Gone is false all the same, wait with WaitUntilDeleted before deleting again
-	CleanUpErr error             // why Gone is false after a delete: see Deploy; errors.Is and errors.As do not look into it
-	Err        error             // why it is not available: a WaitError, or the error of OnCreate
+	ServiceID  string            // of the created endpoint; never empty
+	Service    *InferenceService // the record as read last; nil when only the ID is known
+	Cleanup    Cleanup           // CleanupDeleted: it is deleted; any other: it may still be running and billed
+	CleanupErr error             // why Cleanup is not CleanupDeleted; nil if no cleanup was asked for; errors.Is and errors.As do not look into it
+	Err        error             // why it is not available: a WaitError, or the error of OnCreate; after Use the error of its function, nil if that succeeded
 }
 
 // Error says what happened, what may be running, and what to do about it.
 func (e *DeployError) Error() string {
-	text := fmt.Sprintf("svc: deploying %s: %s", e.ServiceID, detail(e.Err))
-	if e.Gone {
-		return errbody.Line(text + "; the instance was deleted")
+	text := "svc: deploying " + orElse(e.ServiceID, "an endpoint")
+	if e.Err != nil {
+		text += ": " + detail(e.Err)
 	}
-	text += "; the instance may still be running and billed: "
-	if e.Accepted && e.CleanUpErr != nil {
-		return errbody.Line(text + detail(e.CleanUpErr) + "; wait until " + e.ServiceID + " is deleted, and delete it again if it stays")
+	if e.Cleanup == CleanupDeleted {
+		return errbody.Line(text + "; the endpoint was deleted")
 	}
-	text += "delete " + e.ServiceID + " if it is not wanted"
-	if e.CleanUpErr != nil {
-		text += "; deleting it failed: " + detail(e.CleanUpErr)
+	text += "; the endpoint may still be running and billed"
+	switch e.Cleanup {
+	case CleanupAccepted:
+		text += ": the delete was accepted, but the endpoint is not known to be deleted"
+	default:
+		if e.CleanupErr != nil {
+			text += ": deleting it failed"
+		}
+	}
+	if e.CleanupErr != nil {
+		text += ": " + detail(e.CleanupErr)
+	}
+	if !cause.Has[*permanentError](e.CleanupErr) {
+		text += "; if it is not wanted, call DeleteAndWait"
 	}
 	return errbody.Line(text)
 }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *DeployError) Unwrap() error { return e.Err }
 
 // Deploy creates an endpoint and waits until it is available.
 //
 // An error before anything was created is the one of
 // [InferenceServiceClient.Create]; after that it is a [DeployError], which
-// always holds the id and says whether the instance is gone. The last record is
-// returned along with an error.
+// always holds the ID and says whether the endpoint is deleted. The last record is
+// returned along with an error. A request for 0 instances is a [ValidationError], since
+// it would never become available.
 //
-// Deploy does more than Create to keep the id, since the service has no call that
-// would find it again. When ctx ends while the create is on its way, its answer is
-// awaited up to 10 s more. When an answer of success breaks off, but shows the id,
-// Deploy goes on with that. And a new id that is not found is taken for not
-// readable yet, for [WaitOptions.NotFoundGrace].
+// Deploy does more than Create to keep the ID, since the service has no call that
+// finds it again. When ctx ends while the create is on its way, Deploy waits for the
+// response up to 10 s more. When a 2xx response is cut off, but shows the ID,
+// Deploy continues with that.
 //
-// A delete after a failure is repeated for up to 30 s while it fails, or while the
-// record shows that it had no effect. An answer to it proves nothing, since deleting
-// may take its time: Gone is true when a look finds no record any more, or one that
-// says that it is deleted. When there is no such look within the 30 s, or none is
-// allowed (401, 403), then Accepted says whether the delete was accepted, and
-// CleanUpErr what the looks said.
-//
-// So Deploy may return up to 40 s after the end of ctx: 10 s for the answer to the
-// create, and 30 s for a clean-up.
+// A cleanup after a failure does what [InferenceServiceClient.DeleteAndWait] does, for up
+// to 30 s, so Deploy may return up to 40 s after the end of ctx. It deletes nothing whose
+// record has another name than the one that was sent: then the response to the create was
+// about somebody else's endpoint.
 //
 // POST /v1/inference-service, then GET and perhaps DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions) (*InferenceService, error) {
@@ -110,166 +115,261 @@ func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInference
 	}
 	if o.Probe != nil {
 		if _, err := c.URL("probe"); err != nil {
-			return nil, err // better now than with an instance running
+			return nil, err // before anything is created
 		}
 	}
-	k := create(services, req.Name, &req).checked(req.problems())
-	k.linger = createLinger
-	s, err := do[InferenceService](ctx, c.client, k, o.CreateOptions)
-	d := deployment{client: c, record: s}
-	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.created() {
-		s, err = &InferenceService{ServiceID: unknown.ID}, nil // the wait reads the rest
-	}
-	if err != nil {
+	d := &deployment{client: c, opts: &o}
+	defer d.rescue(ctx)
+	if err := d.create(ctx, req); err != nil {
+		d.over = true
 		return nil, err
 	}
-	d.id = s.ServiceID
-
-	over := false
-	defer func() {
-		if !over && (o.DeleteOnFailure || o.DeleteIf != nil) { // a panic in one of the caller's functions
-			_, _ = d.cleanUp(ctx)
-		}
-	}()
-	if o.OnCreate != nil {
-		err = c.client.safe(o.OnCreate(s))
+	if err := d.wait(ctx); err != nil {
+		return d.record, d.failed(ctx, err)
 	}
-	if err == nil {
-		err = d.wait(ctx, &o.WaitOptions)
-	}
-	var failure *DeployError
-	remove := false
-	if err != nil {
-		failure = &DeployError{ServiceID: d.id, Service: d.record, Err: err}
-		remove = o.DeleteOnFailure
-		if o.DeleteIf != nil {
-			remove = o.DeleteIf(failure)
-		}
-		if remove && o.OnCleanUp != nil {
-			o.OnCleanUp(failure.ServiceID)
-		}
-	}
-	over = true
-	if failure == nil {
-		return d.record, nil
-	}
-	if remove {
-		failure.Gone, failure.CleanUpErr = d.cleanUp(ctx)
-		failure.Accepted = d.accepted
-	}
-	return d.record, failure
+	d.over = true
+	return d.record, nil
 }
 
-// deployment is what is known of an endpoint that was just created.
+// deployment is a Deploy under way.
 type deployment struct {
 	client *InferenceServiceClient
-	id     string
-	record *InferenceService // as seen last; nil when only the id is known
-	read   bool              // the wait has read the record, or a delete was accepted: there was one
-
-	// Of the clean-up.
-	accepted bool // a delete was accepted
-	there    bool // the latest look found the record
+	opts   *DeployOptions
+	name   string            // that was sent
+	id     string            // of what was created; empty: nothing is known of it
+	record *InferenceService // as read last; nil when only the ID is known
+	told   bool              // OnCreate was called
+	over   bool              // nothing is left to do after a panic
+	result chain.Result      // of the create call
 }
 
-// wait waits until the endpoint is available.
-func (d *deployment) wait(ctx context.Context, o *WaitOptions) error {
-	w := d.client.wait(d.id, "available", o.withDefaults(deployGrace), true)
-	last, err := w.run(ctx, settle(untilAvailable))
+// create creates the endpoint and learns its ID.
+func (d *deployment) create(ctx context.Context, req CreateInferenceServiceRequest) error {
+	opts := d.opts.create()
+	sent := options(opts)
+	p := req.problems()
+	p.add(req.ResourceMetadata.TargetInstanceNumber == 0 && !sent.has(instanceField),
+		instanceField, "is 0: an endpoint without instances never becomes available")
+	d.name = sent.name(req.Name)
+	s, err := d.client.create(ctx, &req, p, createLinger, &d.result, opts)
+	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.created() {
+		d.id = unknown.ID // the wait reads the rest
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d.id, d.record = s.ServiceID, s
+	return nil
+}
+
+// wait tells the caller of the endpoint and waits until it is available.
+func (d *deployment) wait(ctx context.Context) error {
+	if err := d.tell(); err != nil {
+		return d.client.client.safe(err)
+	}
+	last, err := d.client.wait(d.id, "available", d.opts.withDefaults(), true).run(ctx, untilAvailable)
 	if last != nil {
-		d.record, d.read = last, true
+		d.record = last
 	}
 	return err
 }
 
-// acceptedError says that a delete was accepted, and that the record is not known
-// to be gone.
-type acceptedError struct{ look error } // nil: the record is still there
-
-func (e *acceptedError) Error() string { return "svc: " + e.detail() }
-
-func (e *acceptedError) detail() string {
-	if e.look == nil {
-		return "the delete was accepted, but the record is still there"
+// tell calls OnCreate, once.
+func (d *deployment) tell() error {
+	if d.told || d.opts.OnCreate == nil {
+		return nil
 	}
-	return "the delete was accepted, but whether the record is gone could not be seen: " + detail(e.look)
+	d.told = true
+	if d.record == nil {
+		return d.opts.OnCreate(&InferenceService{ServiceID: d.id})
+	}
+	return d.opts.OnCreate(d.record)
 }
 
-func (e *acceptedError) Unwrap() error { return e.look }
+// failed makes the error of a deployment, after the cleanup that is asked for.
+func (d *deployment) failed(ctx context.Context, err error) error {
+	e := &DeployError{ServiceID: d.id, Service: d.record, Err: err}
+	remove := d.opts.DeleteOnFailure
+	if d.opts.OnFailure != nil {
+		remove = d.opts.OnFailure(e)
+	}
+	d.over = true
+	if remove {
+		e.Cleanup, e.CleanupErr = d.cleanUp(ctx)
+	}
+	return e
+}
 
-// errStillThere: the answer to a delete was none to rely on.
+// rescue is for a panic, or the end of the goroutine, in one of the caller's functions,
+// also after the create was sent: it tells the ID, and deletes the endpoint if a cleanup was asked for.
+func (d *deployment) rescue(ctx context.Context) {
+	if d.over {
+		return
+	}
+	if d.id == "" {
+		d.id = d.client.client.salvageID(services, d.result.StatusCode, d.result.Body)
+	}
+	if d.id == "" {
+		return
+	}
+	d.client.client.recent.add(d.id)
+	if d.opts.DeleteOnFailure || d.opts.OnFailure != nil {
+		defer func() { _, _ = d.cleanUp(ctx) }() // whatever OnCreate does
+	}
+	_ = d.tell()
+}
+
+// cleanUp deletes the endpoint, whatever became of ctx.
+func (d *deployment) cleanUp(ctx context.Context) (Cleanup, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
+	defer cancel()
+	o := WaitOptions{
+		MinInterval: 500 * time.Millisecond, MaxInterval: 5 * time.Second,
+		NotFoundGrace: d.opts.NotFoundGrace, RequestOptions: d.opts.RequestOptions,
+	}
+	r := &removal{observer: d.client.observe(d.id, o.withDefaults(), newIDGrace), name: d.name, limit: cleanupLimit / 3}
+	if d.record != nil && r.foreign(d.record) {
+		return CleanupFailed, r.otherName(d.record)
+	}
+	w := d.client.untilDeleted(d.id, o.withDefaults(), r.poll)
+	w.patient = true
+	_, err := w.run(ctx, isDeleted)
+	switch {
+	case err == nil:
+		return CleanupDeleted, nil
+	case r.accepted:
+		return CleanupAccepted, r.reason(err)
+	}
+	return CleanupFailed, r.reason(err)
+}
+
+// removal deletes an endpoint and observes it until it is deleted.
+type removal struct {
+	observer *observer
+	name     string        // that its record must have; empty: any
+	limit    time.Duration // of one exchange: one that hangs leaves time for another; 0: none
+
+	accepted bool  // a delete was accepted
+	there    bool  // the latest poll read the record
+	failed   error // the latest exchange that failed for another reason than time
+}
+
+// poll deletes the endpoint, unless a delete was accepted and the record has not been seen
+// since, and reads the record. What it never read it reads before that: a record with
+// another name is not deleted, and the absence of one that was read is proven sooner.
+func (r *removal) poll(ctx context.Context) (*InferenceService, bool, error) {
+	if !r.observer.seen() && !r.accepted {
+		if s, deleted, err := r.read(ctx); deleted || err == nil && (s.IsDeleted || r.foreign(s)) {
+			return r.checked(s, deleted, err)
+		}
+	}
+	if !r.accepted || r.there {
+		if err := r.delete(ctx); err != nil && !r.accepted && !notFound(err) {
+			return nil, false, err
+		}
+	}
+	return r.checked(r.read(ctx))
+}
+
+// checked refuses a record with another name.
+func (r *removal) checked(s *InferenceService, deleted bool, err error) (*InferenceService, bool, error) {
+	if err == nil && r.foreign(s) {
+		return nil, false, r.otherName(s)
+	}
+	return s, deleted, err
+}
+
+func (r *removal) read(ctx context.Context) (*InferenceService, bool, error) {
+	ctx, cancel := r.limited(ctx)
+	defer cancel()
+	s, deleted, err := r.observer.poll(ctx)
+	r.there = err == nil
+	r.note(ctx, err)
+	return s, deleted, err
+}
+
+// delete sends one delete, and notes whether it was accepted.
+func (r *removal) delete(ctx context.Context) error {
+	ctx, cancel := r.limited(ctx)
+	defer cancel()
+	// One attempt: after a failed one, Delete may take "not found" for success.
+	err := r.observer.client.Delete(ctx, r.observer.id, asRead(r.observer.opts)...)
+	r.accepted = r.accepted || err == nil
+	r.note(ctx, err)
+	return err
+}
+
+func (r *removal) note(ctx context.Context, err error) {
+	if err != nil && (r.failed == nil || ctx.Err() == nil) {
+		r.failed = err
+	}
+}
+
+// reason is why the endpoint is not known to be deleted: what the service said, if it
+// said anything, and not that the time was up.
+func (r *removal) reason(err error) error {
+	w, ok := errors.AsType[*WaitError](err)
+	switch {
+	case !ok:
+		return err
+	case !errors.Is(w.Err, context.DeadlineExceeded):
+		return w.Err
+	case r.there:
+		return errStillThere
+	case r.failed != nil:
+		return r.failed
+	}
+	return err
+}
+
 var errStillThere = errors.New("svc: the record is still there")
 
-// cleanUp deletes the endpoint, whatever became of ctx, and looks until it is gone.
-func (d *deployment) cleanUp(ctx context.Context) (gone bool, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
-	defer cancel()
-	pace := poll.New(ctx, 500*time.Millisecond, 5*time.Second)
-	for {
-		last := d.remove(ctx)
-		switch {
-		case last == nil:
-			return true, nil
-		case ctx.Err() == nil || err == nil:
-			err = last // the end of the time says less than what came before it
-		}
-		if errors.Is(last, ErrUnauthorized) || errors.Is(last, ErrForbidden) || cause.Has[*ValidationError](last) {
-			return false, err
-		}
-		var asked time.Duration
-		if answer, ok := errors.AsType[*Error](last); ok {
-			asked = answer.RetryAfter
-		}
-		if next, another := pace.Next(asked); !another || pace.Sleep(next) != nil {
-			return false, err
-		}
+func (r *removal) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if r.limit <= 0 {
+		return ctx, func() {}
 	}
+	return context.WithTimeout(ctx, r.limit)
 }
 
-// remove deletes the endpoint, unless that is done and only a look is due, and looks
-// whether it is gone: nil says that it is. No answer to the delete is proof of that,
-// since what is accepted may take its time. "Not found" is, if the record has ever
-// been readable or a delete was accepted; where none was, it has to come as JSON, since
-// a proxy that has lost its way to the service says it in plain text. A record that is still there may mean that
-// the delete had no effect, and another does no harm; what cannot be read means
-// nothing, and is only looked at again.
-func (d *deployment) remove(ctx context.Context) error {
-	if !d.accepted || d.there {
-		if err := d.delete(ctx); err != nil && !d.accepted {
-			return err
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, cleanUpLimit/3) // one that hangs leaves time for another
-	defer cancel()
-	s, err := d.client.Get(ctx, d.id, WithMaxAttempts(1))
-	d.there = err == nil
-	switch {
-	case d.there && s.IsDeleted, d.read && notFound(err) && (d.accepted || inJSON(err)):
-		return nil
-	case d.accepted && d.there:
-		return &acceptedError{}
-	case d.accepted:
-		return &acceptedError{err}
-	case d.there:
-		return errStillThere
-	}
-	return err
+// foreign reports whether a record is that of another endpoint than the one that was
+// asked for. A service may change letter case and white space of a name.
+func (r *removal) foreign(s *InferenceService) bool {
+	return r.name != "" && s.Name != "" && !sameText(s.Name, r.name)
 }
 
-// delete sends one delete, and notes whether it was accepted, which an answer that
-// holds what the service does not promise does not say. That it finds nothing, where
-// there was a record, may be because another has done it: a look can tell.
-func (d *deployment) delete(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, cleanUpLimit/3)
-	defer cancel()
-	// One attempt at a time: after a failed one, Delete takes "not found" for success.
-	var answer Response
-	err := d.client.Delete(ctx, d.id, WithMaxAttempts(1), WithResponse(&answer))
-	switch body := string(bytes.TrimSpace(answer.Body)); {
-	case err == nil && (body == "" || body == "{}"):
-		d.read, d.accepted = true, true
-	case d.read && notFound(err):
-		return nil
+func (r *removal) otherName(s *InferenceService) error {
+	clean := r.observer.client.client.chain.Redactor().String
+	return Permanent(fmt.Errorf("svc: the record of %s has the name %q, and %q was created: it may be somebody else's endpoint, so it was not deleted", clean(s.ServiceID), clean(s.Name), clean(r.name)))
+}
+
+// Use deploys an endpoint, calls the function with it, and deletes it on every way out:
+// when the function returns, when it panics, when ctx ends. DeleteOnFailure and OnFailure
+// have no effect.
+//
+// The error is that of Deploy or of the function. If the endpoint is not known to be
+// deleted afterwards, it is a [DeployError] around that error; its Err is nil if the function
+// succeeded. The deletion has a context of its own, limited to 30 s.
+//
+// POST /v1/inference-service, then GET and DELETE /v1/inference-service/{service_id}
+func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions, use func(context.Context, *InferenceService) error) (err error) {
+	if use == nil {
+		return &ValidationError{Fields: []FieldError{{"use", "is nil"}}}
 	}
-	return err
+	var o DeployOptions
+	if opts != nil {
+		o = *opts
+	}
+	o.DeleteOnFailure, o.OnFailure = true, nil
+	s, err := c.Deploy(ctx, req, &o)
+	if err != nil {
+		return err
+	}
+	d := &deployment{client: c, opts: &o, name: options(o.create()).name(req.Name), id: s.ServiceID, record: s}
+	defer func() {
+		if state, cleanupErr := d.cleanUp(ctx); state != CleanupDeleted {
+			err = &DeployError{ServiceID: d.id, Service: s, Cleanup: state, CleanupErr: cleanupErr, Err: err}
+		}
+	}()
+	return c.client.safe(use(ctx, s))
 }

@@ -37,14 +37,14 @@ func TestB30_CleanUpOutlivesTheContext(t *testing.T) {
 		within  time.Duration
 		deletes int
 	}{
-		"at once":           {nil, 0, 1},
+		"at once":           {nil, time.Second, 1},
 		"503 twice":         {[]svctest.Fault{svctest.Unavailable(2)}, 3 * time.Second, 3},
-		"429":               {[]svctest.Fault{svctest.RateLimited("5")}, 6 * time.Second, 2},
-		"lost before":       {[]svctest.Fault{svctest.DropBeforeEffect()}, time.Second, 2},
-		"500 for a while":   {[]svctest.Fault{{Status: 500, Times: 6}}, 28 * time.Second, 7},
-		"slow":              {[]svctest.Fault{svctest.Slow(8 * time.Second)}, 8 * time.Second, 1},
-		"slower":            {[]svctest.Fault{svctest.Slow(20 * time.Second)}, 12 * time.Second, 2},
-		"a proxy's page":    {[]svctest.Fault{{Body: "<html>please log in</html>"}}, time.Second, 2},
+		"429":               {[]svctest.Fault{svctest.RateLimited("5")}, 7 * time.Second, 2},
+		"lost before":       {[]svctest.Fault{svctest.DropBeforeEffect()}, 2 * time.Second, 2},
+		"500 for a while":   {[]svctest.Fault{{Status: 500, Times: 6}}, 29 * time.Second, 7},
+		"slow":              {[]svctest.Fault{svctest.Slow(8 * time.Second)}, 9 * time.Second, 1},
+		"slower":            {[]svctest.Fault{svctest.Slow(20 * time.Second)}, 13 * time.Second, 2},
+		"a proxy's page":    {[]svctest.Fault{{Body: "<html>please log in</html>"}}, 2 * time.Second, 2},
 		"refused, then not": {[]svctest.Fault{{Status: 409, Times: 2}}, 3 * time.Second, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,8 +52,8 @@ func TestB30_CleanUpOutlivesTheContext(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
 				srv.Fault("DELETE", svctest.RouteEndpoint, tt.faults...)
 				e, took := wtCancelledDeploy(t, srv.Client().InferenceServices)
-				require.True(t, e.Gone)
-				require.NoError(t, e.CleanUpErr)
+				require.Equal(t, svc.CleanupDeleted, e.Cleanup)
+				require.NoError(t, e.CleanupErr)
 				require.Zero(t, srv.RunningInstances())
 				require.LessOrEqual(t, took, tt.within)
 				require.Equal(t, tt.deletes, srv.RequestCount("DELETE", svctest.RouteEndpoint))
@@ -67,7 +67,7 @@ func TestB30_CleanUpHonoursRetryAfter(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
 		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.RateLimited("12"))
 		e, took := wtCancelledDeploy(t, srv.Client().InferenceServices)
-		require.True(t, e.Gone)
+		require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 		require.GreaterOrEqual(t, took, 12*time.Second)
 		require.Equal(t, 2, srv.RequestCount("DELETE", svctest.RouteEndpoint))
 	})
@@ -92,14 +92,14 @@ func TestB30_CleanUpThatNeverSucceeds(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
 				srv.Fault("DELETE", svctest.RouteEndpoint, tt.fault)
 				e, took := wtCancelledDeploy(t, srv.Client().InferenceServices)
-				require.False(t, e.Gone)
-				require.Error(t, e.CleanUpErr)
+				require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
+				require.Error(t, e.CleanupErr)
 				require.GreaterOrEqual(t, took, tt.from)
 				require.LessOrEqual(t, took, tt.to)
-				require.NotErrorIs(t, e, e.CleanUpErr, "it is not why the deployment failed")
-				require.ErrorContains(t, e, "the instance may still be running and billed: delete svc-1 if it is not wanted; deleting it failed: ")
+				require.NotErrorIs(t, e, e.CleanupErr, "it is not why the deployment failed")
+				require.ErrorContains(t, e, "the endpoint may still be running and billed: deleting it failed: ")
 				var answer *svc.Error
-				require.Equal(t, tt.status != 0, errors.As(e.CleanUpErr, &answer))
+				require.Equal(t, tt.status != 0, errors.As(e.CleanupErr, &answer))
 				if tt.status != 0 {
 					require.Equal(t, tt.status, answer.StatusCode)
 				}
@@ -132,11 +132,11 @@ func TestCleanUpDoesNotTrustAnEarlyNotFound(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithCreateVisibilityDelay(tt.invisible), svctest.WithDeployTime(time.Hour))
 				srv.Fault("DELETE", svctest.RouteEndpoint, tt.faults...)
 				e, took := wtCancelledDeploy(t, srv.Client().InferenceServices)
-				require.Equal(t, tt.gone, e.Gone)
+				require.Equal(t, tt.gone, e.Cleanup == svc.CleanupDeleted)
 				require.Equal(t, tt.gone, srv.RunningInstances() == 0, "what is said is what is billed")
 				require.LessOrEqual(t, took, 30*time.Second)
 				if !tt.gone {
-					require.ErrorIs(t, e.CleanUpErr, svc.ErrNotFound)
+					require.ErrorIs(t, e.CleanupErr, svc.ErrNotFound)
 					require.ErrorContains(t, e, "may still be running")
 				}
 			})
@@ -164,8 +164,8 @@ func TestCleanUpTakesALateNotFoundForTheEnd(t *testing.T) {
 				}
 				start := time.Now()
 				_, err := services.Deploy(ctx, wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
-				require.True(t, wtDeployError(t, err).Gone)
-				require.LessOrEqual(t, time.Since(start), 13*time.Second)
+				require.Equal(t, svc.CleanupDeleted, wtDeployError(t, err).Cleanup)
+				require.LessOrEqual(t, time.Since(start), 15*time.Second)
 				require.Zero(t, srv.RunningInstances())
 			})
 		})
@@ -189,16 +189,16 @@ func TestDeployCleansUpAfterAPanic(t *testing.T) {
 		{"Probe", func(f func()) svc.DeployOptions {
 			return svc.DeployOptions{WaitOptions: svc.WaitOptions{Probe: func(context.Context, string) error { f(); return nil }}}
 		}},
-		{"OnCleanUp", func(f func()) svc.DeployOptions {
+		{"OnFailure", func(f func()) svc.DeployOptions {
 			return svc.DeployOptions{
 				OnCreate:  func(*svc.InferenceService) error { return errors.New("disk full") },
-				OnCleanUp: func(string) { f() },
+				OnFailure: func(*svc.DeployError) bool { f(); return true },
 			}
 		}},
 	}
 	for _, step := range steps {
 		for _, clean := range []bool{true, false} {
-			if step.name == "OnCleanUp" && !clean {
+			if step.name == "OnFailure" && !clean {
 				continue // it is not called
 			}
 			t.Run(step.name, func(t *testing.T) {
@@ -238,12 +238,12 @@ func TestDeployErrorReadsWell(t *testing.T) {
 		err  *svc.DeployError
 		text string
 	}{
-		"deleted": {&svc.DeployError{ServiceID: "svc-7", Gone: true, Err: waited},
-			"svc: deploying svc-7: waiting for svc-7 to be available: the inference service is unavailable (never read; 3 polls in 1m0s); the instance was deleted"},
+		"deleted": {&svc.DeployError{ServiceID: "svc-7", Cleanup: svc.CleanupDeleted, Err: waited},
+			"svc: deploying svc-7: waiting for svc-7 to be available: the inference service is unavailable (never read; 3 polls in 1m0s); the endpoint was deleted"},
 		"not deleted": {&svc.DeployError{ServiceID: "svc-7", Err: errors.New("svc: x")},
-			"svc: deploying svc-7: x; the instance may still be running and billed: delete svc-7 if it is not wanted"},
-		"clean-up failed": {&svc.DeployError{ServiceID: "svc-7", Err: svc.ErrStopped, CleanUpErr: refused},
-			"svc: deploying svc-7: the inference service is stopped; the instance may still be running and billed: delete svc-7 if it is not wanted; deleting it failed: 403 Forbidden: not yours"},
+			"svc: deploying svc-7: x; the endpoint may still be running and billed; if it is not wanted, call DeleteAndWait"},
+		"clean-up failed": {&svc.DeployError{ServiceID: "svc-7", Err: svc.ErrStopped, CleanupErr: refused},
+			"svc: deploying svc-7: the inference service is stopped; the endpoint may still be running and billed: deleting it failed: 403 Forbidden: not yours; if it is not wanted, call DeleteAndWait"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.EqualError(t, tt.err, tt.text)

@@ -1,7 +1,6 @@
 package svc_test
 
 import (
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,10 +20,10 @@ func goneStory(t *testing.T, srv *svctest.Server, looks ...svctest.Fault) (*svc.
 	t.Helper()
 	var start time.Time
 	_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{
-		DeleteOnFailure: true,
-		OnCleanUp: func(string) {
+		OnFailure: func(*svc.DeployError) bool {
 			start = time.Now()
 			srv.Fault("GET", svctest.RouteEndpoint, looks...)
+			return true
 		},
 	})
 	require.ErrorIs(t, err, svc.ErrUnavailable)
@@ -56,9 +55,9 @@ func TestGoneIsWhatALookShows(t *testing.T) {
 				srv := goneServer()
 				trouble.Times = 3
 				e, took := goneStory(t, srv, trouble)
-				require.True(t, e.Gone)
-				require.NoError(t, e.CleanUpErr)
-				require.LessOrEqual(t, took, 3*time.Second)
+				require.Equal(t, svc.CleanupDeleted, e.Cleanup)
+				require.NoError(t, e.CleanupErr)
+				require.LessOrEqual(t, took, 5*time.Second)
 				require.Equal(t, 1, srv.RequestCount("DELETE", svctest.RouteEndpoint))
 			})
 		})
@@ -66,7 +65,7 @@ func TestGoneIsWhatALookShows(t *testing.T) {
 	t.Run("Retry-After", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			e, took := goneStory(t, goneServer(), svctest.RateLimited("12"))
-			require.True(t, e.Gone)
+			require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 			require.GreaterOrEqual(t, took, 12*time.Second)
 		})
 	})
@@ -74,7 +73,7 @@ func TestGoneIsWhatALookShows(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			record := svctest.Fault{Body: wtRecord("unavailable", 2, `"is_deleted":true`)}
 			e, took := goneStory(t, goneServer(), svctest.Unavailable(1), record)
-			require.True(t, e.Gone)
+			require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 			require.LessOrEqual(t, took, time.Second)
 		})
 	})
@@ -82,18 +81,18 @@ func TestGoneIsWhatALookShows(t *testing.T) {
 
 // Nobody knows what became of an instance that nobody could look at.
 func TestNotGoneWithoutALook(t *testing.T) {
-	const accepted = ": the delete was accepted, but whether the record is gone could not be seen: "
+	const accepted = ": the delete was accepted, but the endpoint is not known to be deleted: "
 	for name, trouble := range goneTroubles {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := goneServer(svctest.WithDeleteTime(time.Hour))
 				trouble.Times = -1
 				e, took := goneStory(t, srv, trouble)
-				require.False(t, e.Gone)
+				require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
 				require.Equal(t, 2, srv.RunningInstances())
 				require.ErrorContains(t, e, "may still be running and billed"+accepted)
-				require.ErrorContains(t, e.CleanUpErr, strings.TrimPrefix(accepted, ": "))
-				require.True(t, e.Accepted)
+				require.Error(t, e.CleanupErr)
+				require.Equal(t, svc.CleanupAccepted, e.Cleanup)
 				require.NotContains(t, e.Error(), "deleting it failed", "it did not")
 				require.GreaterOrEqual(t, took, 29*time.Second)
 				require.LessOrEqual(t, took, 30*time.Second)
@@ -105,9 +104,9 @@ func TestNotGoneWithoutALook(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { // nor will anybody
 			srv := goneServer(svctest.WithDeleteTime(time.Hour))
 			e, took := goneStory(t, srv, svctest.Unavailable(1), svctest.Fault{Status: status, Times: -1})
-			require.False(t, e.Gone)
+			require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
 			require.LessOrEqual(t, took, time.Second)
-			require.ErrorIs(t, e.CleanUpErr, want)
+			require.ErrorIs(t, e.CleanupErr, want)
 			require.ErrorContains(t, e, accepted)
 		})
 	}
@@ -120,7 +119,7 @@ func TestCleanUpDeletesAgainWhatIsStillThere(t *testing.T) {
 		srv := goneServer()
 		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 200, Times: 2}) // an empty answer, and no effect
 		e, _ := goneStory(t, srv)
-		require.True(t, e.Gone)
+		require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 		require.Zero(t, srv.RunningInstances())
 		require.Equal(t, 3, srv.RequestCount("DELETE", svctest.RouteEndpoint))
 	})
@@ -133,7 +132,7 @@ func TestCleanUpDeletesAgainWhatIsStillThere(t *testing.T) {
 				again.Times = -1
 				srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{}, again)
 				e, took := goneStory(t, srv)
-				require.True(t, e.Gone)
+				require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 				require.Zero(t, srv.RunningInstances())
 				require.GreaterOrEqual(t, took, 20*time.Second)
 			})
@@ -141,8 +140,8 @@ func TestCleanUpDeletesAgainWhatIsStillThere(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := goneStory(t, goneServer(svctest.WithDeleteTime(time.Hour)))
-		require.False(t, e.Gone)
-		require.ErrorContains(t, e, "the delete was accepted, but the record is still there")
+		require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
+		require.ErrorContains(t, e, "the delete was accepted, but the endpoint is not known to be deleted: the record is still there")
 	})
 }
 
@@ -158,7 +157,7 @@ func TestCleanUpDoesNotRelyOnAnOddAnswer(t *testing.T) {
 				odd.Times = 3
 				srv.Fault("DELETE", svctest.RouteEndpoint, odd)
 				e, _ := goneStory(t, srv, svctest.Unavailable(2))
-				require.True(t, e.Gone)
+				require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 				require.Zero(t, srv.RunningInstances())
 				require.Equal(t, 4, srv.RequestCount("DELETE", svctest.RouteEndpoint))
 			})
@@ -167,8 +166,8 @@ func TestCleanUpDoesNotRelyOnAnOddAnswer(t *testing.T) {
 				odd.Times = -1
 				srv.Fault("DELETE", svctest.RouteEndpoint, odd)
 				e, _ := goneStory(t, srv)
-				require.False(t, e.Gone)
-				require.ErrorContains(t, e, "; deleting it failed: the record is still there")
+				require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
+				require.ErrorContains(t, e, "billed: deleting it failed: ")
 			})
 		})
 	}
@@ -182,7 +181,7 @@ func TestAProxysNotFoundIsNoProof(t *testing.T) {
 				srv := goneServer()
 				srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 404, Body: page, Times: 3})
 				e, _ := goneStory(t, srv)
-				require.True(t, e.Gone)
+				require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 				require.Zero(t, srv.RunningInstances())
 				require.Equal(t, 4, srv.RequestCount("DELETE", svctest.RouteEndpoint))
 			})
@@ -190,8 +189,8 @@ func TestAProxysNotFoundIsNoProof(t *testing.T) {
 				srv := goneServer()
 				srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 404, Body: page, Times: -1})
 				e, _ := goneStory(t, srv, svctest.Fault{Status: 404, Body: page, Times: -1})
-				require.False(t, e.Gone)
-				require.ErrorIs(t, e.CleanUpErr, svc.ErrNotFound)
+				require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
+				require.ErrorIs(t, e.CleanupErr, svc.ErrNotFound)
 				require.ErrorContains(t, e, "deleting it failed: 404")
 			})
 			synctest.Test(t, func(t *testing.T) {
@@ -208,17 +207,30 @@ func TestAProxysNotFoundIsNoProof(t *testing.T) {
 	}
 }
 
-// A proxy that has lost its way to the service says "not found" of everything, in
-// plain text. Where no delete was ever accepted that is no proof.
-func TestNotGoneByPlainText(t *testing.T) {
-	for _, body := range []string{"404 page not found", "default backend - 404", ""} {
+// A gateway that has lost its way to the service answers 404 to everything, in any form. So
+// the flavor list is asked as well.
+func TestC03_NotGoneByNotFoundOfEverything(t *testing.T) {
+	for _, fault := range []svctest.Fault{
+		{Status: 404, Body: "404 page not found"}, {Status: 404}, {Status: 410},
+		{Status: 404, Body: `{"message":"no such API"}`},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			srv := goneServer()
-			srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 404, Body: body, Times: -1})
-			e, _ := goneStory(t, srv, svctest.Fault{Status: 404, Body: body, Times: -1})
-			require.False(t, e.Gone, body)
+			fault.Times = -1
+			srv.Fault("DELETE", svctest.RouteEndpoint, fault)
+			srv.Fault("GET", svctest.RouteFlavors, fault)
+			e, _ := goneStory(t, srv, fault)
+			require.Equal(t, svc.CleanupFailed, e.Cleanup)
 			require.Equal(t, 2, srv.RunningInstances())
-			require.ErrorIs(t, e.CleanUpErr, svc.ErrNotFound)
+			require.ErrorIs(t, e.CleanupErr, svc.ErrNotFound)
+			require.ErrorContains(t, e, "this does not prove that the record is deleted")
+
+			srv = goneServer()
+			id := srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+			srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{}, fault)
+			srv.Fault("GET", svctest.RouteFlavors, fault)
+			err := srv.Client().InferenceServices.WaitUntilDeleted(wtWithin(t, time.Hour), id, nil)
+			require.Error(t, err, "read once, and then every path is not found")
 		})
 	}
 }
@@ -229,8 +241,10 @@ func TestNotGoneByAnOddAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := goneServer(svctest.WithCreateVisibilityDelay(10 * time.Minute))
 		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 200, Body: "Please log in", Times: -1})
-		_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
-		require.False(t, wtDeployError(t, err).Gone)
+		_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, 4*time.Minute), wtDemo, &svc.DeployOptions{
+			DeleteOnFailure: true, WaitOptions: svc.WaitOptions{NotFoundGrace: 10 * time.Minute},
+		})
+		require.NotEqual(t, svc.CleanupDeleted, wtDeployError(t, err).Cleanup)
 		require.Equal(t, 2, srv.RunningInstances())
 	})
 }

@@ -12,23 +12,20 @@ import (
 	"example.com/svc/svctest"
 )
 
-func TestDeployDeleteIf(t *testing.T) {
+func TestDeployOnFailure(t *testing.T) {
 	for name, want := range map[string]bool{"keep": false, "delete": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithStatusPath("initializing", "unavailable"))
 				var asked error
-				var cleaned []string
 				_, err := srv.Client().InferenceServices.Deploy(t.Context(), wtDemo, &svc.DeployOptions{
 					DeleteOnFailure: !want, // not asked
-					DeleteIf:        func(err error) bool { asked = err; return want },
-					OnCleanUp:       func(id string) { cleaned = append(cleaned, id) },
+					OnFailure:       func(err *svc.DeployError) bool { asked = err; return want },
 				})
 				require.ErrorIs(t, err, svc.ErrUnavailable)
 				require.ErrorIs(t, asked, svc.ErrUnavailable)
-				require.Equal(t, want, wtDeployError(t, err).Gone)
+				require.Equal(t, want, wtDeployError(t, err).Cleanup == svc.CleanupDeleted)
 				require.Equal(t, want, srv.Endpoints()[0].Deleted)
-				require.Equal(t, want, len(cleaned) == 1 && cleaned[0] == "svc-1", cleaned)
 			})
 		})
 	}
@@ -44,9 +41,8 @@ func TestDeployOnCreateFails(t *testing.T) {
 			OnCreate:        func(*svc.InferenceService) error { return full },
 		})
 		require.ErrorIs(t, err, full)
-		require.True(t, wtDeployError(t, err).Gone)
+		require.Equal(t, svc.CleanupDeleted, wtDeployError(t, err).Cleanup)
 		require.Zero(t, srv.RunningInstances())
-		require.Equal(t, 1, srv.RequestCount("GET", svctest.RouteAny), "no wait: it is the clean-up that makes sure")
 	})
 }
 
@@ -57,7 +53,7 @@ func TestDeployCleanUpOutlastsADeleteThatHangs(t *testing.T) {
 		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Slow(time.Hour))
 		_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
 		require.ErrorIs(t, err, svc.ErrUnavailable)
-		require.True(t, wtDeployError(t, err).Gone)
+		require.Equal(t, svc.CleanupDeleted, wtDeployError(t, err).Cleanup)
 		require.Equal(t, 2, srv.RequestCount("DELETE", svctest.RouteEndpoint))
 	})
 }

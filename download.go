@@ -292,7 +292,7 @@ func linkHeader(p *problems, header http.Header, refused ...string) http.Header 
 // linkVerdict makes an error of what came of a request to storage, nil of
 // success.
 func (c *Client) linkVerdict(method string, link *transfer.Link, r *chain.Result) error {
-	err := c.verdict(&call{method: method, route: linkRoute}, r)
+	err := c.verdict(&call{method: method, route: linkRoute}, r, time.Time{})
 	if e, ok := errors.AsType[*Error](err); ok {
 		hideLink(e, link)
 	}

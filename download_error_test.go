@@ -83,7 +83,7 @@ func TestDownloadErrorOfAFile(t *testing.T) {
 
 	c, _ = scripted(t, reply{status: 404})
 	_, err = c.Files.Download(t.Context(), "f1", io.Discard, nil)
-	requireText(t, err, "svc: download of file f1: asking for a link: GET /v1/files/{file_id}/presigned_url: 404 Not Found")
+	requireText(t, err, "svc: download of file f1: asking for a link: GET /v1/files/{file_id}/presigned_url: 404 Not Found (id f1)")
 	require.ErrorIs(t, err, svc.ErrNotFound)
 	require.NotErrorIs(t, err, svc.ErrLinkExpired)
 	require.Empty(t, errorAs[*svc.DownloadError](t, err).Link)

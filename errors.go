@@ -1,11 +1,11 @@
 package svc
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -69,6 +69,7 @@ var (
 type Error struct {
 	Method     string        // "GET"
 	Route      string        // "/v1/files/{file_id}": the path with its parameters by name
+	ID         string        // that stood in the path; empty for a call without one
 	StatusCode int           // 404
 	Code       string        // the service's own code, from the body
 	Message    string        // one line for people, from the body
@@ -77,6 +78,8 @@ type Error struct {
 	Attempts   int           // how often the call was tried
 	Header     http.Header   // of the answer, without secrets
 	Body       []byte        // the first 64 KiB; a token or a link's query in it is replaced by REDACTED
+
+	foreign string // why the response is not the service's own, or not whole
 }
 
 // Error reads "svc: GET /v1/files/{file_id}: 404 Not Found: message".
@@ -98,7 +101,10 @@ func (e *Error) detail() string {
 	if e.retired() {
 		b.WriteString(": the legacy job API is retired; the service migrated it to a newer asynchronous inference API")
 	}
-	var facts []string
+	if e.foreign == isHTML {
+		b.WriteString(": " + e.foreign)
+	}
+	facts := idFact(e.ID)
 	if e.Code != "" && e.Code != e.Message {
 		facts = append(facts, "code "+e.Code)
 	}
@@ -111,9 +117,7 @@ func (e *Error) detail() string {
 	if e.RetryAfter > 0 {
 		facts = append(facts, "retry after "+e.RetryAfter.Round(time.Second).String())
 	}
-	if len(facts) > 0 {
-		b.WriteString(" (" + strings.Join(facts, ", ") + ")")
-	}
+	b.WriteString(inBrackets(facts))
 	return b.String()
 }
 
@@ -141,19 +145,6 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// notFound reports whether err is the service's word that there is no such record.
-// A 404 with a page of markup is a proxy's, which knows nothing of records.
-func notFound(err error) bool {
-	e, ok := errors.AsType[*Error](err)
-	return errors.Is(err, ErrNotFound) && !(ok && isPage(e.Body))
-}
-
-// inJSON reports whether an error is an answer in JSON.
-func inJSON(err error) bool {
-	e, ok := errors.AsType[*Error](err)
-	return ok && bytes.HasPrefix(bytes.TrimSpace(e.Body), []byte("{"))
-}
-
 func (e *Error) retired() bool {
 	return (e.StatusCode == http.StatusNotFound || e.StatusCode == http.StatusGone) &&
 		(strings.HasPrefix(e.Route, videoJobs) || strings.HasPrefix(e.Route, imageJobs))
@@ -167,6 +158,7 @@ func (e *Error) retired() bool {
 type TransportError struct {
 	Method   string
 	Route    string
+	ID       string // that stood in the path; empty for a call without one
 	Attempts int    // 0: nothing was sent
 	Last     *Error // the last answer before ctx ended the wait for another attempt; nil if there was none
 	Err      error  // the cause; context and network errors can be reached through it
@@ -176,7 +168,15 @@ type TransportError struct {
 func (e *TransportError) Error() string { return errbody.Line(where(e.Method, e.Route) + e.detail()) }
 
 func (e *TransportError) detail() string {
-	text := e.Err.Error() + tries(e.Attempts)
+	text := detail(e.Err)
+	var facts []string
+	if e.Last == nil {
+		facts = idFact(e.ID)
+	}
+	if e.Attempts > 1 {
+		facts = append(facts, strconv.Itoa(e.Attempts)+" attempts")
+	}
+	text += inBrackets(facts)
 	if e.Last != nil {
 		text += ", while waiting to try again after " + e.Last.detail()
 	}
@@ -250,12 +250,15 @@ func (e *OutcomeUnknownError) Is(target error) bool { return target == ErrOutcom
 type DecodeError struct {
 	Method      string
 	Route       string
+	ID          string // that stood in the path; empty for a call without one
 	StatusCode  int
 	ContentType string
 	RequestID   string
 	Field       string // "flavor_list[3].available_num"; empty when the whole answer is not as promised
 	Excerpt     string // the beginning of the answer, one line, without secrets
 	Err         error
+
+	foreign string // why the response is not the service's own
 }
 
 // Error names the call, the field and the problem.
@@ -266,14 +269,15 @@ func (e *DecodeError) detail() string {
 	if e.Field != "" {
 		text += e.Field + ": "
 	}
-	text += e.Err.Error()
+	text += detail(e.Err)
 	if e.Excerpt != "" && e.Field == "" && !errors.Is(e.Err, io.ErrUnexpectedEOF) {
 		text += ": " + e.Excerpt
 	}
+	facts := idFact(e.ID)
 	if e.RequestID != "" {
-		text += " (request " + e.RequestID + ")"
+		facts = append(facts, "request "+e.RequestID)
 	}
-	return text
+	return text + inBrackets(facts)
 }
 
 // Unwrap gives the decoder's error.
@@ -349,16 +353,26 @@ func allProblems(errs ...error) error {
 
 func where(method, route string) string { return "svc: " + method + " " + route + ": " }
 
-func tries(n int) string {
-	if n < 2 {
+func inBrackets(facts []string) string {
+	if len(facts) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (%d attempts)", n)
+	return " (" + strings.Join(facts, ", ") + ")"
+}
+
+func idFact(id string) []string {
+	if id == "" {
+		return nil
+	}
+	return []string{"id " + id}
 }
 
 // detail is an error's text without the call that an outer text already names, in
 // one line.
 func detail(err error) string {
+	if err == nil {
+		return "no reason is given"
+	}
 	if d, ok := err.(interface{ detail() string }); ok {
 		return errbody.Line(d.detail())
 	}
@@ -368,14 +382,7 @@ func detail(err error) string {
 // safe takes the secrets out of an error that came from the caller's side: its cause
 // for the end of ctx, what one of its functions returned, a body or writer that is a
 // connection to somewhere else. It returns err itself when there is nothing to hide.
-func (c *Client) safe(err error) (safe error) {
-	defer func() {
-		if recover() != nil { // its Error method panics, as of a nil pointer: no reason to lose an id
-			safe = err
-		}
-	}()
-	return c.chain.Redactor().Error(err)
-}
+func (c *Client) safe(err error) error { return c.chain.Redactor().Error(err) }
 
 func orElse(s, other string) string {
 	if s == "" {
@@ -384,14 +391,14 @@ func orElse(s, other string) string {
 	return s
 }
 
-// newError makes an Error of an answer.
+// newError makes an Error of a response.
 func (c *Client) newError(k *call, r *chain.Result) *Error {
 	red := c.chain.Redactor()
 	contentType := r.Header.Get("Content-Type")
 	body, _ := red.Cut(r.Body, len(r.Body), r.Cut)
 	info := errbody.ParseScrubbed(contentType, body, red.String)
 	e := &Error{
-		Method: k.method, Route: k.route, StatusCode: r.StatusCode,
+		Method: k.method, Route: k.route, ID: red.String(k.id), StatusCode: r.StatusCode,
 		Code: info.Code, Message: info.Message,
 		RequestID:  orElse(errbody.RequestID(r.Header, red.String), info.RequestID),
 		RetryAfter: r.RetryAfter, Attempts: r.Attempts,
@@ -399,6 +406,24 @@ func (c *Client) newError(k *call, r *chain.Result) *Error {
 	}
 	if e.Message == "" && e.Code == "" && len(r.Body) > 0 {
 		e.Message = errbody.ExcerptScrubbed(contentType, body, red.String)
+	}
+	if k.route == linkRoute {
+		return e // storage writes XML
+	}
+	e.foreign = foreign(contentType, r.Body, r.Cut)
+	if to, err := url.Parse(r.Header.Get("Location")); e.foreign == "" && err == nil && r.StatusCode < 400 && to.Host != "" && !chain.SameOrigin(to, &c.base.URL) {
+		e.foreign = "a redirect to another host"
+	}
+	return e
+}
+
+// transportError makes an error of a call without a (whole) response.
+func (c *Client) transportError(k *call, r *chain.Result) *TransportError {
+	e := &TransportError{
+		Method: k.method, Route: k.route, ID: c.chain.Redactor().String(k.id), Attempts: r.Attempts, Err: r.Fail,
+	}
+	if r.StatusCode != 0 {
+		e.Last = c.newError(k, r)
 	}
 	return e
 }

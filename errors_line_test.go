@@ -159,17 +159,6 @@ type ownError struct{ text string }
 
 func (e *ownError) Error() string { return e.text }
 
-// A function that returns a nil pointer as an error has failed to say anything, but
-// the instance is there.
-func TestDeployKeepsTheIDBesideABrokenError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := svctest.NewInMemory()
-		var none *ownError
-		_, err := srv.Client().InferenceServices.Deploy(t.Context(), wtDemo, &svc.DeployOptions{OnCreate: func(*svc.InferenceService) error { return none }})
-		require.Equal(t, "svc-1", wtDeployError(t, err).ServiceID)
-	})
-}
-
 // What a caller encodes, names and asks for ends up in texts as well.
 func TestTextsOfRequestsAreSafeToLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -210,8 +199,8 @@ func TestTextsOfErrorsAreOneLine(t *testing.T) {
 		&svc.DecodeError{Excerpt: odd, Err: answer},
 		&svc.ValidationError{Fields: []svc.FieldError{{Field: odd, Problem: odd}, {Field: odd, Problem: odd}}},
 		&svc.WaitError{ID: odd, Want: odd, History: []svc.StatusChange{{Status: odd}}, Err: plain, LastErr: answer},
-		&svc.DeployError{ServiceID: odd, Err: plain, CleanUpErr: answer},
-		&svc.DeployError{ServiceID: odd, Gone: true, Err: &svc.WaitError{ID: odd, Want: odd, Err: plain}},
+		&svc.DeployError{ServiceID: odd, Err: plain, CleanupErr: answer},
+		&svc.DeployError{ServiceID: odd, Cleanup: svc.CleanupDeleted, Err: &svc.WaitError{ID: odd, Want: odd, Err: plain}},
 		&svc.PageError{Route: "/v1/svc-video-job", Page: 1, Err: plain},
 	} {
 		requireOneLine(t, err.Error())
@@ -223,17 +212,17 @@ func TestTextsOfErrorsAreOneLine(t *testing.T) {
 // an XML document beside the code found in it.
 func TestErrorTextsDoNotRepeat(t *testing.T) {
 	for body, want := range map[string]string{
-		"<html><body><h1>502 Bad Gateway</h1></body></html>": "502 Bad Gateway",
-		"<html><title>Bad Gateway</title></html>":            "502 Bad Gateway",
-		"<Error><Code>SlowDown</Code></Error>":               "502 Bad Gateway (code SlowDown)",
-		`{"code":"busy"}`:                                    "502 Bad Gateway (code busy)",
-		`{"message":"the gateway is bad"}`:                   "502 Bad Gateway: the gateway is bad",
-		"<html><title>Maintenance until noon</title></html>": "502 Bad Gateway: Maintenance until noon",
-		"upstream has gone away\nand more":                   "502 Bad Gateway: upstream has gone away",
+		"<html><body><h1>502 Bad Gateway</h1></body></html>": "502 Bad Gateway: an HTML page: it came from a proxy or a portal, not from the service (id svc-1)",
+		"<html><title>Bad Gateway</title></html>":            "502 Bad Gateway: an HTML page: it came from a proxy or a portal, not from the service (id svc-1)",
+		"<Error><Code>SlowDown</Code></Error>":               "502 Bad Gateway: an HTML page: it came from a proxy or a portal, not from the service (id svc-1, code SlowDown)",
+		`{"code":"busy"}`:                                    "502 Bad Gateway (id svc-1, code busy)",
+		`{"message":"the gateway is bad"}`:                   "502 Bad Gateway: the gateway is bad (id svc-1)",
+		"<html><title>Maintenance until noon</title></html>": "502 Bad Gateway: Maintenance until noon: an HTML page: it came from a proxy or a portal, not from the service (id svc-1)",
+		"upstream has gone away\nand more":                   "502 Bad Gateway: upstream has gone away (id svc-1)",
 	} {
 		err := opGet.do(t.Context(), play(t, reply{status: 502, body: body, header: map[string]string{"Content-Type": ""}}).client(), svc.WithMaxAttempts(1))
 		require.EqualError(t, err, "svc: GET /v1/inference-service/{service_id}: "+want)
 	}
 	err := opGet.do(t.Context(), play(t, reply{status: 200}).client())
-	require.EqualError(t, err, "svc: GET /v1/inference-service/{service_id}: the answer (200, application/json) is not what the service promises: the body is empty: unexpected EOF")
+	require.EqualError(t, err, "svc: GET /v1/inference-service/{service_id}: the answer (200, application/json) is not what the service promises: the body is empty: unexpected EOF (id svc-1)")
 }

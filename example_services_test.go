@@ -72,7 +72,7 @@ func ExampleInferenceServiceClient_Update() {
 	id := srv.AddEndpoint(svctest.Endpoint{Name: "demo", Instances: 1})
 
 	service, err := srv.Client().InferenceServices.Update(ctx, id, svc.UpdateInferenceServiceRequest{
-		ResourceMetadata: svc.UpdateResourceMetadata{TargetInstanceNumber: 2},
+		ResourceMetadata: svc.UpdateResourceMetadata{TargetInstanceNumber: new(2)},
 	})
 	fmt.Println(service.Status, err)
 	// Output: initializing <nil>
@@ -193,7 +193,7 @@ func ExampleInferenceServiceClient_Deploy() {
 		},
 	})
 	if failed, ok := errors.AsType[*svc.DeployError](err); ok {
-		fmt.Println(failed.ServiceID, "gone:", failed.Gone, "unavailable:", errors.Is(err, svc.ErrUnavailable))
+		fmt.Println(failed.ServiceID, "gone:", failed.Cleanup == svc.CleanupDeleted, "unavailable:", errors.Is(err, svc.ErrUnavailable))
 	}
 	// Output:
 	// created svc-1

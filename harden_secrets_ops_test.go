@@ -206,7 +206,7 @@ func callersValues(c *matrixCell) []any {
 			Name: "n", PaymentType: "usd", DeployMetadata: svc.CreateDeployMetadata{Port: 1},
 			ResourceMetadata: svc.CreateResourceMetadata{FlavorID: "f", ScaleType: "manual"},
 		},
-		svc.UpdateInferenceServiceRequest{ResourceMetadata: svc.UpdateResourceMetadata{TargetInstanceNumber: 1}},
+		svc.UpdateInferenceServiceRequest{ResourceMetadata: svc.UpdateResourceMetadata{TargetInstanceNumber: new(1)}},
 		svc.RegisterFileRequest{FileName: "f", Purpose: svc.FilePurposeFineTune},
 		svc.FlavorQuery{Name: "x", Region: "cn", Currency: svc.CurrencyUSD}, svc.ListJobsOptions{Page: 1}, matrixPolicy,
 		svc.DeployOptions{WaitOptions: svc.WaitOptions{MinInterval: 1}, CreateOptions: []svc.RequestOption{svc.WithQuery("k", matrixToken)}},
@@ -216,7 +216,7 @@ func callersValues(c *matrixCell) []any {
 		svc.JobMetaInfo{ServiceAPIToken: svc.ServiceAPIToken{APIToken: matrixToken, APITokenID: 1, User: svc.JobUser{UserID: "u"}}},
 		svc.RegisteredFile{ID: "x", PresignedURL: c.link}, svc.JobOutput{MediaURL: c.link}, &svc.UploadError{Link: c.link, Err: svc.ErrTruncated},
 		svc.Job{Outputs: svc.Outputs{{MediaURL: c.link, ThumbnailURL: c.link}}}, &svc.Job{Outputs: svc.Outputs{{MediaURL: c.link}}},
-		&svc.WaitError{LastJob: &svc.Job{Outputs: svc.Outputs{{MediaURL: c.link}}}, Err: svc.ErrUnavailable}, &svc.DownloadError{Link: c.link, Err: svc.ErrTruncated},
+		&svc.DownloadError{Link: c.link, Err: svc.ErrTruncated},
 	}
 	for _, err := range sentinels {
 		values = append(values, err)

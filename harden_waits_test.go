@@ -103,10 +103,10 @@ func TestWaitAllLeavesNothingUnderWay(t *testing.T) {
 	})
 }
 
-func TestDeployWithDeleteIfCleansUpAfterAPanic(t *testing.T) {
+func TestDeployWithOnFailureCleansUpAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
-		opts := svc.DeployOptions{DeleteIf: func(error) bool { panic("bug of the caller") }}
+		opts := svc.DeployOptions{OnFailure: func(*svc.DeployError) bool { panic("bug of the caller") }}
 		opts.OnCreate = func(*svc.InferenceService) error { return errors.New("disk full") }
 		require.PanicsWithValue(t, "bug of the caller", func() {
 			_, _ = srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &opts)
@@ -120,7 +120,7 @@ func TestCleanUpTellsTheLastReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &wtScript{post: []wtStep{wtIs("initializing")}, get: []wtStep{wtIs("unavailable")}, delete: []wtStep{wtCode(503), wtCode(500), wtCode(403)}}
 		_, err := s.services(t).Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
-		require.ErrorIs(t, wtDeployError(t, err).CleanUpErr, svc.ErrForbidden)
+		require.ErrorIs(t, wtDeployError(t, err).CleanupErr, svc.ErrForbidden)
 		require.Len(t, s.requests("DELETE"), 3)
 	})
 }

@@ -3,7 +3,11 @@ package svc
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/url"
+	"time"
+
+	"example.com/svc/internal/chain"
 )
 
 // InferenceService is a dedicated endpoint: a container image running on rented
@@ -15,7 +19,7 @@ type InferenceService struct {
 	Description      string                 `json:"description"`
 	UserID           string                 `json:"user_id"` // owner
 	Status           InferenceServiceStatus `json:"status"`
-	StatusInfo       *string                `json:"status_info"` // nil in all cases seen
+	StatusInfo       json.RawMessage        `json:"status_info"` // its form is not documented; null in all cases seen
 	ResourceMetadata ResourceMetadata       `json:"resource_metadata"`
 	BillingMetadata  json.RawMessage        `json:"billing_metadata"`  // an object whose contents the service does not document
 	EndpointMetadata json.RawMessage        `json:"endpoint_metadata"` // likewise
@@ -23,15 +27,12 @@ type InferenceService struct {
 	ServiceType      ServiceType            `json:"service_type"`
 	CreatedAt        Time                   `json:"created_at"`
 	UpdatedAt        Time                   `json:"updated_at"`
-	DeletedAt        Time                   `json:"deleted_at"` // zero while it exists
-	IsDeleted        bool                   `json:"is_deleted"`
+	DeletedAt        Time                   `json:"deleted_at"` // when it was deleted; the SDK does not judge by it
+	IsDeleted        bool                   `json:"is_deleted"` // decides whether it is deleted
 	PaymentType      PaymentType            `json:"payment_type"`
 }
 
 func (s *InferenceService) identity() (field, id string) { return "service_id", s.ServiceID }
-
-// deleted reports whether the record itself says that it is gone.
-func (s *InferenceService) deleted() bool { return s.IsDeleted || !s.DeletedAt.IsZero() }
 
 // ResourceMetadata says what an inference service runs on.
 type ResourceMetadata struct {
@@ -96,24 +97,43 @@ func (r *CreateInferenceServiceRequest) problems() (p problems) {
 }
 
 // Create creates an endpoint and returns its record, with the status
-// initializing. The endpoint is billed from then on, and only its ServiceID
-// leads back to it: the service has no call that lists endpoints. Keep it.
+// initializing. The endpoint is billed from then on. Store its ServiceID: the service has
+// no call that lists endpoints.
 //
 // The request is sent again only as long as it certainly had no effect. When its
-// outcome is not known the error is an [OutcomeUnknownError]; a ctx that ends
-// while the request is out leaves it unknown. [InferenceServiceClient.Deploy] goes
-// to greater lengths to learn the id. A new record may not be readable at once.
+// outcome is not known the error is an [OutcomeUnknownError]; so it is when ctx ends
+// while the request is on its way. [InferenceServiceClient.Deploy] does more to learn the
+// ID. A new record may not be readable at once.
 //
 // POST /v1/inference-service
 func (c *InferenceServiceClient) Create(ctx context.Context, req CreateInferenceServiceRequest, opts ...RequestOption) (*InferenceService, error) {
-	return do[InferenceService](ctx, c.client, create(services, req.Name, &req).checked(req.problems()), opts)
+	return c.create(ctx, &req, req.problems(), 0, new(chain.Result), opts)
+}
+
+// create is the one way in which endpoints are created. It fills result in place, waits for a
+// response that long after the end of ctx, and remembers the new ID.
+func (c *InferenceServiceClient) create(ctx context.Context, req *CreateInferenceServiceRequest, p problems, linger time.Duration, result *chain.Result, opts []RequestOption) (*InferenceService, error) {
+	k := create(services, req.Name, req).checked(p)
+	k.linger, k.result = linger, result
+	s, err := do[InferenceService](ctx, c.client, k, opts)
+	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.ID != "" {
+		c.client.recent.add(unknown.ID)
+	}
+	if err == nil {
+		c.client.recent.add(s.ServiceID)
+	}
+	return s, err
 }
 
 // Get reads one endpoint.
 //
 // GET /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Get(ctx context.Context, id string, opts ...RequestOption) (*InferenceService, error) {
-	return do[InferenceService](ctx, c.client, getID(service, id), opts)
+	s, err := do[InferenceService](ctx, c.client, getID(service, id), opts)
+	if err == nil {
+		c.client.recent.see(id)
+	}
+	return s, err
 }
 
 // UpdateInferenceServiceRequest says what to change in an endpoint. The service
@@ -124,18 +144,23 @@ type UpdateInferenceServiceRequest struct {
 
 // UpdateResourceMetadata says what to change in what an endpoint runs on.
 type UpdateResourceMetadata struct {
-	// TargetInstanceNumber is always sent, 0 too, as text: that is the form of
-	// the service's own example.
-	TargetInstanceNumber int `json:"target_instance_number,string"`
+	// TargetInstanceNumber is the new number of instances. It is sent as text, as in the
+	// service's own example. Nil: not sent. new(0) asks for none.
+	TargetInstanceNumber *int `json:"target_instance_number,string,omitempty"`
 }
 
+const instanceField = "resource_metadata.target_instance_number"
+
 // Update changes an endpoint and returns its record, with the status
-// initializing. Repeating it is safe, so a lost answer is retried.
+// initializing. Repeating it is safe, so a lost response is retried. A request that
+// changes nothing is a [ValidationError].
 //
 // PUT /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Update(ctx context.Context, id string, req UpdateInferenceServiceRequest, opts ...RequestOption) (*InferenceService, error) {
 	var p problems
-	p.add(req.ResourceMetadata.TargetInstanceNumber < 0, "resource_metadata.target_instance_number", "must not be negative")
+	n := req.ResourceMetadata.TargetInstanceNumber
+	p.add(n != nil && *n < 0, instanceField, "must not be negative")
+	p.add(n == nil && !options(opts).has(""), instanceField, "is not set, so that nothing would change")
 	return do[InferenceService](ctx, c.client, putID(service, id, &req).checked(p), opts)
 }
 
@@ -144,16 +169,18 @@ func (c *InferenceServiceClient) Update(ctx context.Context, id string, req Upda
 //
 // PUT /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Scale(ctx context.Context, id string, instances int, opts ...RequestOption) (*InferenceService, error) {
-	return c.Update(ctx, id, UpdateInferenceServiceRequest{UpdateResourceMetadata{instances}}, opts...)
+	return c.Update(ctx, id, UpdateInferenceServiceRequest{UpdateResourceMetadata{&instances}}, opts...)
 }
 
-// Delete deletes an endpoint, which ends its billing. When an answer is lost and
-// the repeated call finds nothing, the endpoint is deleted: no error. An endpoint
-// that was not there to begin with is an [ErrNotFound], and so may be one that was
-// created a moment ago and is not readable yet: it is billed all the same. An
-// answer of success that holds an error or a page of HTML is a [DecodeError], and a
-// 404 with a page of HTML an [Error] after a lost answer too: look whether the
-// endpoint is still there.
+// Delete deletes an endpoint, which ends its billing. Success means that the service
+// accepted the delete, which may take effect later: [InferenceServiceClient.DeleteAndWait]
+// returns when the endpoint is deleted.
+//
+// If a response is lost and the repeated call finds nothing, the endpoint is deleted: no
+// error. An endpoint that was not there to begin with is an [ErrNotFound]. So is one that
+// this client created less than 30 s ago, after a lost response too: it may not be readable
+// yet, and billed all the same. A 2xx response that holds an error or an HTML page is a
+// [DecodeError].
 //
 // DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Delete(ctx context.Context, id string, opts ...RequestOption) error {

@@ -221,12 +221,15 @@ func (c *jobClient) Delete(ctx context.Context, id string, opts ...RequestOption
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (c *jobClient) Wait(ctx context.Context, id string, opts *WaitOptions) (*Job, error) {
 	w := &waiter[Job]{
-		opts: opts.withDefaults(0), start: time.Now(), outcome: WaitError{ID: id, Want: "done"},
-		get:    func(ctx context.Context) (*Job, error) { return c.Get(ctx, id, WithMaxAttempts(1)) },
+		opts: opts.withDefaults(), start: time.Now(), outcome: WaitError{ID: id, Want: "done"},
+		poll: func(ctx context.Context) (*Job, bool, error) {
+			j, err := c.Get(ctx, id, asRead(opts.requestOptions())...)
+			return j, false, err
+		},
 		status: func(j *Job) string { return string(j.Status) },
 		client: c.client,
 	}
-	return w.run(ctx, settle(untilDone))
+	return w.run(ctx, untilDone)
 }
 
 // untilDone judges a record for a wait. Which statuses mean failure is not

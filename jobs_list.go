@@ -68,7 +68,7 @@ func (l *JobList) identity() (field, id string) {
 		}
 	}
 	if len(l.Jobs) == 0 {
-		return "", empty
+		return "job_list", empty
 	}
 	return "", "a page of jobs"
 }

@@ -61,7 +61,7 @@ func TestWaitForJob(t *testing.T) {
 				}
 				limit := time.Minute
 				if tt.wantErr == context.DeadlineExceeded {
-					limit = 3500 * time.Millisecond // three looks, and the last one before the end
+					limit = 3 * time.Second // three looks, and the last one before the end
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
 				defer cancel()
@@ -77,7 +77,6 @@ func TestWaitForJob(t *testing.T) {
 				for _, p := range polls {
 					require.Equal(t, "job-1", p.ID)
 					require.Nil(t, p.Service)
-					require.Equal(t, p.Err == nil, p.Job != nil)
 				}
 				if tt.wantErr == nil {
 					require.NoError(t, err)
@@ -89,7 +88,6 @@ func TestWaitForJob(t *testing.T) {
 				require.ErrorAs(t, err, &wait)
 				require.Equal(t, "job-1", wait.ID)
 				require.Equal(t, tt.polls, wait.Polls)
-				require.Equal(t, job, wait.LastJob)
 				require.Nil(t, wait.Last)
 				require.ErrorContains(t, err, "svc: waiting for job-1 to be done: ")
 			})

@@ -65,7 +65,7 @@ func (c *matrixCell) seed() {
 
 // The bodies of two creates, so that all of them have something to repeat.
 var (
-	matrixService = svc.CreateInferenceServiceRequest{Name: "matrix-made", DeployMetadata: svc.CreateDeployMetadata{Port: 8000}}
+	matrixService = svc.CreateInferenceServiceRequest{Name: "matrix-made", ResourceMetadata: svc.CreateResourceMetadata{TargetInstanceNumber: 1}, DeployMetadata: svc.CreateDeployMetadata{Port: 8000}}
 	matrixFile    = svc.RegisterFileRequest{FileName: "matrix-made"}
 )
 

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -326,6 +327,21 @@ type request struct {
 	problems problems
 }
 
+// has reports whether a field of the body is set by an option; "" stands for any.
+func (r *request) has(path string) bool {
+	return slices.ContainsFunc(r.fields, func(f bodyField) bool { return path == "" || f.path == path })
+}
+
+// name is the name that is sent for what is created.
+func (r *request) name(name string) string {
+	for _, f := range r.fields {
+		if text, ok := f.value.(string); ok && (f.path == "name" || f.path == "file_name") {
+			name = text
+		}
+	}
+	return name
+}
+
 // WithHeader sets a header of the request. It replaces what the SDK would send;
 // for Authorization, Cookie and the headers that frame a message it is an error.
 func WithHeader(key, value string) RequestOption {
@@ -381,4 +397,9 @@ func WithMaxAttempts(n int) RequestOption {
 // WithResponse fills dst with what was received, also when the call fails.
 func WithResponse(dst *Response) RequestOption {
 	return func(r *request) { r.response = dst }
+}
+
+// asRead makes the options of a call those of a poll: one attempt, and no body.
+func asRead(opts []RequestOption) []RequestOption {
+	return append(slices.Clip(opts), func(r *request) { r.fields, r.attempts = nil, 1 })
 }

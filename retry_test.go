@@ -260,7 +260,7 @@ func TestB03_LastAnswerIsKept(t *testing.T) {
 			require.Equal(t, "req-7", e.RequestID)
 			require.Equal(t, 5, e.Attempts)
 			require.JSONEq(t, `{"message":"down for maintenance"}`, string(e.Body))
-			require.Equal(t, "svc: GET /v1/inference-service/{service_id}: 503 Service Unavailable: down for maintenance (request req-7, 5 attempts)", err.Error())
+			require.Equal(t, "svc: GET /v1/inference-service/{service_id}: 503 Service Unavailable: down for maintenance (id svc-1, request req-7, 5 attempts)", err.Error())
 			require.ErrorIs(t, err, svc.ErrServer)
 		})
 	})

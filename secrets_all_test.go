@@ -31,6 +31,7 @@ var secretsTypes = []reflect.Type{
 	reflect.TypeFor[svc.CreateVideoJobRequest](),
 	reflect.TypeFor[svc.Currency](),
 	reflect.TypeFor[svc.DecodeError](),
+	reflect.TypeFor[svc.Cleanup](),
 	reflect.TypeFor[svc.DeployError](),
 	reflect.TypeFor[svc.DeployMetadata](),
 	reflect.TypeFor[svc.DeployOptions](),

@@ -183,5 +183,5 @@ func TestB07_CallersErrors(t *testing.T) {
 func TestErrorsStayReadable(t *testing.T) {
 	body := `{"message":"link https://store.test/bucket/a.bin?sig=0123456789abcdef has expired","code":"LinkExpired"}`
 	err := opGet.do(t.Context(), play(t, reply{status: 403, body: body, header: map[string]string{"X-Request-Id": "req-1"}}).client())
-	require.Equal(t, "svc: GET /v1/inference-service/{service_id}: 403 Forbidden: link https://store.test/bucket/a.bin?REDACTED has expired (code LinkExpired, request req-1)", err.Error())
+	require.Equal(t, "svc: GET /v1/inference-service/{service_id}: 403 Forbidden: link https://store.test/bucket/a.bin?REDACTED has expired (id svc-1, code LinkExpired, request req-1)", err.Error())
 }

@@ -69,7 +69,7 @@ func TestServices_UpdateBody(t *testing.T) {
 		client := s.client()
 		_, err := client.InferenceServices.Scale(t.Context(), "svc-1", n)
 		require.NoError(t, err)
-		record, err := client.InferenceServices.Update(t.Context(), "svc-1", svc.UpdateInferenceServiceRequest{ResourceMetadata: svc.UpdateResourceMetadata{TargetInstanceNumber: n}})
+		record, err := client.InferenceServices.Update(t.Context(), "svc-1", svc.UpdateInferenceServiceRequest{ResourceMetadata: svc.UpdateResourceMetadata{TargetInstanceNumber: new(n)}})
 		require.NoError(t, err)
 		require.Equal(t, "svc-1", record.ServiceID)
 		for _, r := range s.seen() {
@@ -100,7 +100,7 @@ func TestServices_GetAndDelete(t *testing.T) {
 	require.Equal(t, "a demo endpoint", record.Description)
 	require.Equal(t, "user-1", record.UserID)
 	require.Equal(t, svc.InferenceServiceStatusAvailable, record.Status)
-	require.Nil(t, record.StatusInfo)
+	require.JSONEq(t, "null", string(record.StatusInfo))
 	require.Equal(t, svc.ServiceTypeNormal, record.ServiceType)
 	require.Equal(t, svc.PaymentTypeUSD, record.PaymentType)
 	require.Equal(t, "GPU A 24GB 10GB flavor-1 manual", strings.Join([]string{
@@ -117,7 +117,7 @@ func TestServices_GetAndDelete(t *testing.T) {
 func TestServices_StatusInfo(t *testing.T) {
 	record, err := answered(t, `{"service_id":"svc-1","status":"scaling","status_info":"image not found","payment_type":"cny","is_deleted":true,"deleted_at":"2024-06-01 10:11:12","resource_metadata":{"scale_type":"auto","scale_policy":{"min":1}}}`)
 	require.NoError(t, err)
-	require.Equal(t, "image not found", *record.StatusInfo)
+	require.JSONEq(t, `"image not found"`, string(record.StatusInfo))
 	require.Equal(t, svc.InferenceServiceStatus("scaling"), record.Status)
 	require.Equal(t, svc.ScaleType("auto"), record.ResourceMetadata.ScaleType)
 	require.Equal(t, `{"min":1}`, string(record.ResourceMetadata.ScalePolicy))

@@ -153,7 +153,7 @@ func (s *soak) failed(err error, name string) bool {
 	} else {
 		s.failures.Add(1)
 	}
-	if name != "" && (!created && errors.Is(err, svc.ErrOutcomeUnknown) || created && !deploy.Gone) {
+	if name != "" && (!created && errors.Is(err, svc.ErrOutcomeUnknown) || created && !(deploy.Cleanup == svc.CleanupDeleted)) {
 		s.report(name)
 	}
 	return true

@@ -361,7 +361,7 @@ func (c *FileClient) cleanUp(ctx context.Context, e *UploadError, wanted bool) e
 	if !wanted {
 		return e
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 	defer cancel()
 	err := c.Delete(ctx, e.FileID)
 	if e.Removed = err == nil || notFound(err); !e.Removed {

@@ -83,20 +83,20 @@ func TestUploadErrorText(t *testing.T) {
 			`svc: upload of "a.jsonl": put: ` + refusal + `; this was a new link, the one before had expired` +
 				`; the record f1 exists, its contents may not: PutFile them again, or Delete it`},
 		"put, expired, no new link": {[]reply{registered, expiredPut, {status: 404}}, upload(svc.UploadRequest{}),
-			`svc: upload of "a.jsonl": put: ` + expiry + `; asking for a new link: 404 Not Found; the record f1 exists, its contents may not: PutFile them again, or Delete it`},
+			`svc: upload of "a.jsonl": put: ` + expiry + `; asking for a new link: 404 Not Found (id f1); the record f1 exists, its contents may not: PutFile them again, or Delete it`},
 		"put, deleted": {[]reply{registered, refusedPut, {status: 204}}, upload(thenDelete),
 			`svc: upload of "a.jsonl": put: ` + refusal + `; the record was deleted`},
 		"put, gone already": {[]reply{registered, refusedPut, {status: 404}}, upload(thenDelete),
 			`svc: upload of "a.jsonl": put: ` + refusal + `; the record was deleted`},
 		"put, not deleted": {[]reply{registered, refusedPut, {status: 403}}, upload(thenDelete),
 			`svc: upload of "a.jsonl": put: ` + refusal + `; the record f1 exists, its contents may not: PutFile them again, or Delete it` +
-				`; deleting it failed: 403 Forbidden`},
+				`; deleting it failed: 403 Forbidden (id f1)`},
 		"Put":          {[]reply{refusedPut}, put, `svc: upload: put: ` + refusal},
 		"Put, expired": {[]reply{expiredPut}, put, `svc: upload: put: ` + expiry + `; the link has expired: ask PresignedURL for a new one and Put again`},
 		"PutFile": {[]reply{linked, refusedPut}, putFile,
 			`svc: upload: put: ` + refusal + `; the record f1 exists, its contents may not: PutFile them again, or Delete it`},
 		"PutFile without a link": {[]reply{{status: 404}}, putFile,
-			`svc: upload: asking for a link: 404 Not Found; nothing was sent to the record f1`},
+			`svc: upload: asking for a link: 404 Not Found (id f1); nothing was sent to the record f1`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := scripted(t, tt.replies...)

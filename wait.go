@@ -1,78 +1,83 @@
 package svc
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"strings"
 	"sync"
 	"time"
 
-	"example.com/svc/internal/apart"
 	"example.com/svc/internal/errbody"
 )
 
 // WaitOptions sets up a wait. Nil stands for the zero value, and that for the
-// defaults. How long a wait may take is up to its ctx alone.
+// defaults. Only ctx limits how long a wait takes.
 type WaitOptions struct {
-	// MinInterval is the time from the first look to the second; each one after it
-	// is longer by half, up to MaxInterval. Zero or less stands for 1 s and 15 s; if
-	// only one of them is set, the other adapts to it. Each is then varied by a
-	// fifth either way, so that many waits do not look in step. After an answer with
-	// a Retry-After, the next look comes no sooner than that, up to the MaxDelay of
+	// MinInterval is the time from the first poll to the second. Each interval after it
+	// is a quarter longer, up to MaxInterval. Zero or less: 1 s and 15 s; if only one of
+	// them is set, the other adapts to it. Each interval is varied by a fifth either way,
+	// so that many waits do not poll at the same moment. After a response with a
+	// Retry-After the next poll comes no sooner than that, up to the MaxDelay of
 	// [RetryPolicy].
 	//
-	// A look is one attempt: the wait itself is what tries again, and the rest of
-	// [RetryPolicy] does not apply.
+	// A poll is one attempt of the call. A failed poll is followed by the next one, so
+	// the rest of [RetryPolicy] does not apply.
 	MinInterval, MaxInterval time.Duration
 
-	// NotFoundGrace is how long after the start of the wait "not found" counts
-	// as "not there yet": a new record may not be readable at once. Zero: 30 s in
-	// Deploy, else none. Negative: none.
+	// NotFoundGrace is how long "not found" counts as "not readable yet", if this client
+	// has never read the record: from its creation, if this client created the endpoint,
+	// and from the start of the wait otherwise. Zero: 30 s for an endpoint that this client
+	// created and in waits for a deletion, otherwise none. Negative: none.
 	NotFoundGrace time.Duration
 
-	// OnPoll is called after every look, from the goroutine that waits. WaitAll makes
+	// OnPoll is called after every poll, from the goroutine that waits. WaitAll makes
 	// one call at a time, but not in the goroutine of its loop: what the two share
-	// needs a lock.
+	// needs a lock. Nil: none.
 	OnPoll func(Poll)
 
 	// Probe is asked, once the service says available, whether the endpoint
-	// really answers at its url. An error means "not yet", and the wait goes on.
-	// Its ctx is limited to 30 s. It needs WithInferenceURL.
+	// really answers at its URL. An error means "not yet", and the wait continues; an
+	// error made by [Permanent] ends it. Its ctx is limited to 30 s. It needs
+	// [WithInferenceURL]. Nil: none.
 	Probe func(ctx context.Context, url string) error
+
+	// RequestOptions go with every call that the wait makes. [WithBodyField] counts only
+	// for a call with a body, and [WithMaxAttempts] not for polls.
+	RequestOptions []RequestOption
 }
 
-// Poll describes one look of a wait to [WaitOptions.OnPoll].
+// Poll describes one poll of a wait to [WaitOptions.OnPoll].
 type Poll struct {
-	ID      string            // of what is waited for
-	Status  string            // empty when the look failed; "deleted" when that was waited for
-	Service *InferenceService // the record; nil when the look failed, and in a wait for a job
-	Job     *Job              // likewise for a job
-	Changed bool              // the status is another than that of the last look that succeeded
-	Err     error             // why the look failed, or what the probe said; the wait goes on
-	Number  int               // 1 for the first
+	ID      string            // of the record
+	Status  string            // of the record; empty when the poll failed; "deleted" at the end of a wait for a deletion
+	Service *InferenceService // the record; nil when the poll failed, and in a wait for a job
+	Changed bool              // the status differs from that of the last poll that succeeded
+	Err     error             // why the poll failed, or what the probe returned; nil: neither
+	Number  int               // 1 for the first poll
 	Elapsed time.Duration     // since the start of the wait
-	Next    time.Duration     // until the next look; 0: there is none
+	Next    time.Duration     // until the next poll; 0: this was the last one
 }
 
 // StatusChange is a status and when a wait saw it first.
 type StatusChange struct {
-	Status string
-	At     time.Time
+	Status string    // as the service wrote it
+	At     time.Time // by the local clock
 }
 
 // WaitError says why a wait ended without what it waited for. An inference
 // service may still be running, and billed.
 type WaitError struct {
-	ID      string            // of what was waited for
-	Want    string            // "available"
-	Last    *InferenceService // the record as seen last; nil if it was never read, and for a job
-	LastJob *Job              // likewise for a job
-	History []StatusChange    // at most the latest 64
-	Polls   int
-	Elapsed time.Duration
-	LastErr error // of the last look, if that failed
-	Err     error // why the wait ended: ErrUnavailable, the end of ctx, an Error, …
+	ID      string            // of the record
+	Want    string            // what was waited for: "available"
+	Last    *InferenceService // the record as read last; nil if it was never read, and for a job
+	History []StatusChange    // in order; at most the latest 64
+	Polls   int               // how often the record was asked for
+	Elapsed time.Duration     // from the start of the wait to its end
+	LastErr error             // of the last poll; nil if that succeeded, or is the reason itself
+	Err     error             // why the wait ended: ErrUnavailable, the end of ctx, an Error, …
 
 	// What the ID, and the last record's status and status_info, may show in a text.
 	name, status, info string
@@ -99,13 +104,13 @@ func (e *WaitError) Error() string {
 	}
 	fmt.Fprintf(&b, "; %d %s in %v)", e.Polls, polls, e.Elapsed.Round(time.Millisecond))
 	if e.LastErr != nil {
-		b.WriteString("; the last look failed: " + detail(e.LastErr))
+		b.WriteString("; the last poll failed: " + detail(e.LastErr))
 	}
 	return errbody.Line(b.String())
 }
 
-// Unwrap gives the reason, and the last look's error. To ask for the reason
-// alone, ask Err.
+// Unwrap returns the reason, and the error of the last poll. To ask about the
+// reason alone, use Err.
 func (e *WaitError) Unwrap() []error {
 	if e.LastErr != nil {
 		return []error{e.Err, e.LastErr}
@@ -113,108 +118,145 @@ func (e *WaitError) Unwrap() []error {
 	return []error{e.Err}
 }
 
-var errDeleted = fmt.Errorf("%w: the record says that it is deleted", ErrNotFound)
-
 // WaitUntilAvailable waits until an endpoint is available. It ends at once, with
 // a [WaitError], when the status is unavailable ([ErrUnavailable]) or stopped
-// ([ErrStopped]) or the record deleted ([ErrNotFound]), on a 401 or 403 and on
-// any other error that will not pass by itself. What may pass is lived through
-// until ctx ends: lost connections and attempts that take too long; 408, 425, 429,
-// 500, 502, 503, 504 and 520 or more; "not found" for [WaitOptions.NotFoundGrace];
-// and up to 5 answers in a row that are no record, such as a proxy's page, also
-// one with a 404. A status that this package does not know means "not yet". The last
-// record is returned along with an error.
+// ([ErrStopped]), on a 401 or 403 of the service and on any other error that will not
+// pass by itself. It ends with [ErrNotFound] when the endpoint is deleted, by the
+// rule of [InferenceServiceClient.WaitUntilDeleted].
 //
-// Right after a create, set NotFoundGrace, or use Deploy: a new id may not be
-// readable yet.
+// These are tolerated until ctx ends: lost connections and attempts that take too
+// long; 408, 425, 429, 500, 502, 503, 504 and 520 or more; and "not found" for
+// [WaitOptions.NotFoundGrace]. Up to 5 responses in a row that are not the service's own
+// are tolerated, such as the HTML page of a proxy with any status. A status that this
+// package does not know means "not yet". The last record is returned along with an error.
 //
 // GET /v1/inference-service/{service_id}, again and again
 func (c *InferenceServiceClient) WaitUntilAvailable(ctx context.Context, id string, opts *WaitOptions) (*InferenceService, error) {
-	return c.wait(id, "available", opts.withDefaults(0), true).run(ctx, settle(untilAvailable))
+	return c.wait(id, "available", opts.withDefaults(), true).run(ctx, untilAvailable)
 }
 
-// WaitUntilDeleted waits until an endpoint is gone: the service does not find it
-// any more, or its record says that it is deleted. It deletes nothing. An endpoint
-// that was just created may not be readable yet: until [WaitOptions.NotFoundGrace]
-// is over, "not found" counts only if the wait has read the record before. A 404
-// with a page of markup is a proxy's, and never counts.
+// WaitUntilDeleted waits until an endpoint is deleted. It deletes nothing. An endpoint
+// is deleted if its record says so (is_deleted). It is also deleted if it was not found
+// twice, at least 1 s apart, and the service answered the flavor list in between. But an
+// endpoint that this client has never read may just not be readable yet: for
+// [WaitOptions.NotFoundGrace], "not found" does not count. So the wait takes about 30 s for
+// an endpoint that was deleted before this client could read it.
 //
-// GET /v1/inference-service/{service_id}, again and again
+// GET /v1/inference-service/{service_id}, again and again, and GET
+// /v1/inference-service/flavor
 func (c *InferenceServiceClient) WaitUntilDeleted(ctx context.Context, id string, opts *WaitOptions) error {
-	w := c.wait(id, "deleted", opts.withDefaults(0), false)
-	_, err := w.run(ctx, func(s *InferenceService, err error) (bool, error) {
-		switch {
-		case notFound(err) && (w.last != nil || time.Since(w.start) >= w.opts.NotFoundGrace):
-			return true, nil
-		case err != nil:
-			return false, err
-		}
-		return s.IsDeleted, nil
-	})
+	o := opts.withDefaults()
+	_, err := c.untilDeleted(id, o, c.observe(id, o, newIDGrace).poll).run(ctx, isDeleted)
 	return err
 }
 
-// Wait waits until the function says true of the record, or ends with its error
-// inside a [WaitError]. Nothing else in the record ends it; that it is not found
-// does, after [WaitOptions.NotFoundGrace], as do the errors that end
-// [InferenceServiceClient.WaitUntilAvailable]. Use it for conditions of your own;
+// DeleteAndWait deletes an endpoint and waits until it is deleted, by the rule of
+// [InferenceServiceClient.WaitUntilDeleted]. It repeats the delete while that fails, or
+// while the record shows no effect. It reads the record first, since the absence of a
+// record that was read before is proven sooner. A nil error means that the endpoint is
+// deleted, and no longer billed. Any other end is a [WaitError].
+//
+// DELETE and GET /v1/inference-service/{service_id}, again and again, and GET
+// /v1/inference-service/flavor
+func (c *InferenceServiceClient) DeleteAndWait(ctx context.Context, id string, opts *WaitOptions) error {
+	o := opts.withDefaults()
+	r := &removal{observer: c.observe(id, o, newIDGrace)}
+	_, err := c.untilDeleted(id, o, r.poll).run(ctx, isDeleted)
+	return err
+}
+
+// untilDeleted makes a wait for a deletion.
+func (c *InferenceServiceClient) untilDeleted(id string, o *WaitOptions, poll func(context.Context) (*InferenceService, bool, error)) *waiter[InferenceService] {
+	w := c.wait(id, "deleted", o, false)
+	w.poll, w.deletion = poll, true
+	return w
+}
+
+func isDeleted(s *InferenceService) (bool, error) { return s.IsDeleted, nil }
+
+// Wait waits until the function returns true for the record, or ends with its error
+// inside a [WaitError]. Nothing else in the record ends it. The errors that end
+// [InferenceServiceClient.WaitUntilAvailable] do. Use it for conditions of your own;
 // [WaitOptions.Probe] is not asked.
 //
 // GET /v1/inference-service/{service_id}, again and again
 func (c *InferenceServiceClient) Wait(ctx context.Context, id string, until func(*InferenceService) (bool, error), opts *WaitOptions) (*InferenceService, error) {
-	w := c.wait(id, "as asked", opts.withDefaults(0), false)
+	w := c.wait(id, "as asked", opts.withDefaults(), false)
 	if until == nil {
 		w.unfit = &ValidationError{Fields: []FieldError{{"until", "is nil"}}}
 	}
-	return w.run(ctx, settle(until))
+	return w.run(ctx, until)
 }
 
 // ScaleAndWait sets the number of instances and waits until the record shows
-// that number with the status available; for 0 instances, stopped will do. A
-// record that still shows the state from before is not believed. An error of the
-// change itself is the one of [InferenceServiceClient.Update], with no record;
-// after that it is a [WaitError], with the last record.
+// that number with the status available; for 0 instances, stopped will do. A record
+// from before the change is not believed: for 30 s after the update, its updated_at must
+// not be older than that of the update's own response. Any 2xx response to the update
+// starts the wait, also one without a record.
+//
+// An error of the update itself is the one of [InferenceServiceClient.Update], with no
+// record; after that it is a [WaitError], with the last record.
 //
 // PUT, then GET /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) ScaleAndWait(ctx context.Context, id string, instances int, opts *WaitOptions) (*InferenceService, error) {
-	o := opts.withDefaults(0)
+	o := opts.withDefaults()
 	if instances == 0 {
 		o.Probe = nil // nothing is left that could answer
 	}
 	if o.Probe != nil {
 		if _, err := c.URL(id); err != nil {
-			return nil, err // better now than with the change made
+			return nil, err // before the change is made
 		}
 	}
-	s, err := c.Scale(ctx, id, instances)
-	if err != nil {
-		return s, err
+	updated, err := c.Scale(ctx, id, instances, o.RequestOptions...)
+	if odd, ok := errors.AsType[*DecodeError](err); ok && odd.foreign == "" {
+		updated, err = &InferenceService{}, nil
 	}
+	if err != nil {
+		return nil, err
+	}
+	done := time.Now()
 	want := fmt.Sprintf("available with %d instances", instances)
-	return c.wait(id, want, o, true).run(ctx, settle(func(s *InferenceService) (bool, error) {
+	w := c.wait(id, want, o, true)
+	return w.run(ctx, func(s *InferenceService) (bool, error) {
 		switch {
-		case s.deleted(): // no more to be scaled
+		case s.IsDeleted: // no more to be scaled
+		case s.before(updated) && time.Since(done) < newIDGrace:
+			return false, nil
 		case int64(s.ResourceMetadata.TargetInstanceNumber) != int64(instances):
 			return false, nil
-		case instances == 0 && s.Status == InferenceServiceStatusStopped:
+		case instances == 0 && sameText(s.Status, InferenceServiceStatusStopped):
 			return true, nil
 		}
 		return untilAvailable(s)
-	}))
+	})
 }
 
-// maxLooks is how many looks WaitAll has under way at once.
-const maxLooks = 64
+// before reports whether a record was written before another, as far as the two times
+// of change tell: in whole seconds, if the service writes no fraction.
+func (s *InferenceService) before(other *InferenceService) bool {
+	a, b := s.UpdatedAt.Time, other.UpdatedAt.Time
+	if a.IsZero() || b.IsZero() {
+		return false
+	}
+	if a.Nanosecond() == 0 || b.Nanosecond() == 0 {
+		a, b = a.Truncate(time.Second), b.Truncate(time.Second)
+	}
+	return a.Before(b)
+}
+
+// maxPolls is how many polls WaitAll has under way at once.
+const maxPolls = 64
 
 // WaitAll waits for many endpoints at once, as [InferenceServiceClient.WaitUntilAvailable]
 // does for one, and yields each as it settles: its record, or its error, which is
 // a [WaitError] that names it, along with the last record. Leaving the loop ends
-// all waits. At most 64 looks are under way at a time. An id that is there twice is
-// waited for twice, and no ids yield nothing.
+// all waits. At most 64 polls are under way at a time. An ID that is there twice is
+// waited for twice, and no IDs yield nothing.
 func (c *InferenceServiceClient) WaitAll(ctx context.Context, ids []string, opts *WaitOptions) iter.Seq2[*InferenceService, error] {
 	type settled struct {
 		service *InferenceService
-		end     apart.End // with the error of the wait
+		err     error
 	}
 	return func(yield func(*InferenceService, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -222,7 +264,7 @@ func (c *InferenceServiceClient) WaitAll(ctx context.Context, ids []string, opts
 		defer waits.Wait()
 		defer cancel()
 
-		o := opts.withDefaults(0)
+		o := opts.withDefaults()
 		if onPoll := o.OnPoll; onPoll != nil {
 			one := make(chan struct{}, 1) // not a mutex, which would stop the clock of a synctest bubble
 			o.OnPoll = func(p Poll) {
@@ -231,39 +273,36 @@ func (c *InferenceServiceClient) WaitAll(ctx context.Context, ids []string, opts
 				onPoll(p)
 			}
 		}
-		looks := make(chan struct{}, maxLooks)
+		slots := make(chan struct{}, maxPolls)
 		results := make(chan settled, len(ids))
 		for _, id := range ids {
 			waits.Go(func() {
 				w := c.wait(id, "available", o, true)
-				w.looks = looks
-				var s *InferenceService
-				apart.Run(func() (err error) {
-					s, err = w.run(ctx, settle(untilAvailable))
-					return err
-				}, func(e apart.End) { results <- settled{s, e} })
+				w.slots = slots
+				s, err := w.run(ctx, untilAvailable)
+				results <- settled{s, err}
 			})
 		}
 		for range ids {
-			r := <-results
-			// A panic of a function of the caller's belongs here, like that of any other wait.
-			if !yield(r.service, r.end.Here()) {
+			if r := <-results; !yield(r.service, r.err) {
 				return
 			}
 		}
 	}
 }
 
+var errDeleted = fmt.Errorf("%w: the record says that it is deleted", ErrNotFound)
+
 // untilAvailable judges a record for a wait that wants it available.
 func untilAvailable(s *InferenceService) (bool, error) {
 	switch {
-	case s.deleted():
+	case s.IsDeleted:
 		return false, errDeleted
-	case s.Status == InferenceServiceStatusAvailable:
+	case sameText(s.Status, InferenceServiceStatusAvailable):
 		return true, nil
-	case s.Status == InferenceServiceStatusUnavailable:
+	case sameText(s.Status, InferenceServiceStatusUnavailable):
 		return false, ErrUnavailable
-	case s.Status == InferenceServiceStatusStopped:
+	case sameText(s.Status, InferenceServiceStatusStopped):
 		return false, ErrStopped
 	}
 	return false, nil
@@ -274,7 +313,7 @@ func untilAvailable(s *InferenceService) (bool, error) {
 func (c *InferenceServiceClient) wait(id, want string, o *WaitOptions, probe bool) *waiter[InferenceService] {
 	w := &waiter[InferenceService]{
 		opts: o, start: time.Now(), outcome: WaitError{ID: id, Want: want},
-		get:    func(ctx context.Context) (*InferenceService, error) { return c.Get(ctx, id, WithMaxAttempts(1)) },
+		poll:   c.observe(id, o, 0).poll,
 		status: func(s *InferenceService) string { return string(s.Status) },
 		client: c.client,
 	}
@@ -293,10 +332,32 @@ func (c *InferenceServiceClient) wait(id, want string, o *WaitOptions, probe boo
 	return w
 }
 
+// observe makes the observer of an endpoint. Unless the options say otherwise, one
+// that this client did not create must be readable after the given time.
+func (c *InferenceServiceClient) observe(id string, o *WaitOptions, grace time.Duration) *observer {
+	w := &observer{client: c, id: id, opts: o.RequestOptions}
+	if o.NotFoundGrace < 0 {
+		return w
+	}
+	if at := c.client.recent.created(id); !at.IsZero() {
+		w.readable = at.Add(cmp.Or(o.NotFoundGrace, newIDGrace))
+	} else {
+		w.readable = time.Now().Add(cmp.Or(o.NotFoundGrace, grace))
+	}
+	return w
+}
+
 // shortest is the shortest interval: whatever is asked for, a wait is no storm.
 const shortest = time.Millisecond
 
-func (o *WaitOptions) withDefaults(grace time.Duration) *WaitOptions {
+func (o *WaitOptions) requestOptions() []RequestOption {
+	if o == nil {
+		return nil
+	}
+	return o.RequestOptions
+}
+
+func (o *WaitOptions) withDefaults() *WaitOptions {
 	w := new(WaitOptions)
 	if o != nil {
 		*w = *o
@@ -312,8 +373,5 @@ func (o *WaitOptions) withDefaults(grace time.Duration) *WaitOptions {
 		w.MaxInterval = max(w.MinInterval, w.MaxInterval)
 	}
 	w.MinInterval, w.MaxInterval = max(w.MinInterval, shortest), max(w.MaxInterval, shortest)
-	if w.NotFoundGrace == 0 {
-		w.NotFoundGrace = grace
-	}
 	return w
 }

@@ -207,7 +207,6 @@ func (tr *wtTrial) deploy(clean bool) {
 	for i := range looks {
 		looks[i] = tr.dice.fault()
 	}
-	opts.OnCleanUp = func(string) { tr.srv.Fault("GET", svctest.RouteEndpoint, looks...) }
 	opts.OnCreate = func(s *svc.InferenceService) error {
 		told = s.ServiceID
 		if unwritten {
@@ -217,7 +216,11 @@ func (tr *wtTrial) deploy(clean bool) {
 	}
 	if decides {
 		opts.DeleteOnFailure = !clean
-		opts.DeleteIf = func(err error) bool { asked = wtDeployError(tr, err).ServiceID; return clean }
+		opts.OnFailure = func(err *svc.DeployError) bool {
+			asked = err.ServiceID
+			tr.srv.Fault("GET", svctest.RouteEndpoint, looks...)
+			return clean
+		}
 	}
 	service, err := tr.services.Deploy(tr.ctx, wtDemo, opts)
 	late := 10 * time.Second // for the create's answer
@@ -255,14 +258,15 @@ func (tr *wtTrial) deploy(clean bool) {
 	if service != nil {
 		require.Equal(tr, id, service.ServiceID)
 	}
-	if failure.Gone {
+	if failure.Cleanup == svc.CleanupDeleted {
 		require.True(tr, created[0].Deleted, "said to be gone, and billed")
 		require.Zero(tr, tr.srv.RunningInstances())
 	}
-	require.Equal(tr, failure.Gone, strings.Contains(err.Error(), "was deleted"))
-	require.Equal(tr, !failure.Gone, strings.Contains(err.Error(), "may still be running and billed: "))
-	require.True(tr, failure.Gone || strings.Contains(err.Error(), "delete"+map[bool]string{true: "d, and delete it again", false: " " + id}[failure.Accepted]))
-	require.Equal(tr, clean && !failure.Gone, failure.CleanUpErr != nil)
+	deleted := failure.Cleanup == svc.CleanupDeleted
+	require.Equal(tr, deleted, strings.Contains(err.Error(), "was deleted"))
+	require.Equal(tr, !deleted, strings.Contains(err.Error(), "may still be running and billed"))
+	require.Equal(tr, !deleted, strings.Contains(err.Error(), "call DeleteAndWait"))
+	require.Equal(tr, clean && !deleted, failure.CleanupErr != nil)
 	if !clean {
 		require.False(tr, created[0].Deleted)
 		require.Zero(tr, tr.srv.RequestCount("DELETE", svctest.RouteAny))
@@ -338,7 +342,7 @@ func (tr *wtTrial) judge(id string, service *svc.InferenceService, err error, wa
 		}
 		require.Greater(tr, junk, 5, "a few odd answers are no reason")
 	case errors.As(e.Err, &answer):
-		require.Contains(tr, []int{401, 403, 400, 409, 302}, answer.StatusCode, "this would have passed")
+		require.Contains(tr, []int{401, 403, 400, 404, 409, 302}, answer.StatusCode, "this would have passed")
 	default:
 		tr.Errorf("no reason to end a wait: %v", err)
 	}

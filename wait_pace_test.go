@@ -77,7 +77,7 @@ func TestB28_IntervalsGrowUpToTheirLimit(t *testing.T) {
 				want := float64(tt.min)
 				for i, gap := range s.gaps() {
 					require.InDelta(t, want, gap, want/5+1e3, "gap %d", i)
-					want = math.Min(want*1.5, float64(tt.max))
+					want = math.Min(want*1.25, float64(tt.max))
 				}
 			})
 		})
@@ -117,9 +117,9 @@ func TestB28_OddIntervalsAreNoBusyLoop(t *testing.T) {
 		opts  *svc.WaitOptions
 		looks int // at most, in a minute
 	}{
-		"zero":     {&svc.WaitOptions{}, 12},
-		"negative": {&svc.WaitOptions{MinInterval: -time.Second, MaxInterval: -1}, 12},
-		"1 ns":     {&svc.WaitOptions{MinInterval: 1}, 80}, // soon becomes seconds
+		"zero":     {&svc.WaitOptions{}, 15},
+		"negative": {&svc.WaitOptions{MinInterval: -time.Second, MaxInterval: -1}, 15},
+		"1 ns":     {&svc.WaitOptions{MinInterval: 1}, 120}, // soon becomes seconds
 		"largest":  {&svc.WaitOptions{MinInterval: math.MaxInt64, MaxInterval: math.MaxInt64}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {

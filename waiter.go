@@ -2,6 +2,7 @@ package svc
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -14,67 +15,62 @@ import (
 const (
 	// maxHistory is how many changes of status a WaitError keeps: the latest.
 	maxHistory = 64
-	// maxJunk is how many looks in a row may be answered with something else than
-	// a record before a wait takes it for the truth.
+	// maxJunk is how many polls in a row may be answered with something else than
+	// a record before a wait ends.
 	maxJunk = 5
 )
 
 // waiter is one wait under way, for a record of any kind.
 type waiter[T any] struct {
-	opts    *WaitOptions // with defaults
-	get     func(context.Context) (*T, error)
-	status  func(*T) string
-	client  *Client
-	probe   func(context.Context) error // asked when the wait would be over; nil: none
-	looks   chan struct{}               // shared by many waits, to limit their looks; nil: no limit
-	unfit   error                       // why the wait cannot even begin
-	start   time.Time
-	last    *T
-	changed bool // the latest look saw another status than the one before
-	junk    int  // looks in a row that were answered with something else than a record
-	outcome WaitError
+	opts   *WaitOptions // with defaults
+	client *Client
+	// poll reads the record once. With an error, deleted says that its absence is proven.
+	poll     func(context.Context) (record *T, deleted bool, err error)
+	status   func(*T) string
+	probe    func(context.Context) error // asked when the wait would be over; nil: none
+	deletion bool                        // the wait is for the record to be deleted
+	patient  bool                        // only ctx and what nothing can change end the wait
+	slots    chan struct{}               // shared by many waits, to limit their polls; nil: no limit
+	unfit    error                       // why the wait cannot even begin
+	start    time.Time
+	last     *T
+	changed  bool // the latest poll saw another status than the one before
+	junk     int  // polls in a row that were answered with something else than a record
+	outcome  WaitError
 }
 
-// judge says of a look's result whether the wait is over.
-type judge[T any] func(record *T, err error) (done bool, end error)
-
-// settle makes a judge of one that sees records only.
-func settle[T any](until func(*T) (bool, error)) judge[T] {
-	return func(record *T, err error) (bool, error) {
-		if err != nil {
-			return false, err
-		}
-		return until(record)
-	}
-}
-
-// run looks until the judge is satisfied, an error ends the wait, or ctx does.
-func (w *waiter[T]) run(ctx context.Context, judge judge[T]) (*T, error) {
+// run polls until the function is satisfied, an error ends the wait, or ctx does.
+func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, error) {
 	if w.unfit != nil {
 		return nil, w.failed(w.unfit)
 	}
 	pace := poll.New(ctx, w.opts.MinInterval, w.opts.MaxInterval)
 	for {
-		record, err := w.look(ctx)
-		if err != nil && ctx.Err() != nil {
+		record, deleted, err := w.limited(ctx)
+		if err != nil && !deleted && ctx.Err() != nil {
 			return w.last, w.failed(cause.Of(ctx))
 		}
+		if deleted && w.deletion {
+			err = nil
+		}
 		w.note(record, err)
-		done, end := judge(record, err)
+		done, end := w.judge(record, deleted, err, until)
 		if done && w.probe != nil {
 			if err = w.probe(ctx); err != nil {
 				w.outcome.LastErr, done = err, false
+				if cause.Has[*permanentError](err) {
+					end = err
+				}
 			}
 		}
-		if done {
-			w.tell(record, nil, 0)
-			return record, nil
-		}
-		if end != nil && (err == nil || !w.passing(end)) {
+		if done || end != nil {
 			w.tell(record, err, 0)
+			if done {
+				return record, nil
+			}
 			return w.last, w.failed(end)
 		}
-		next, another := pace.Next(w.askedDelay(err))
+		next, another := pace.Next(w.limits(err))
 		if another {
 			w.tell(record, err, next)
 		} else {
@@ -86,24 +82,37 @@ func (w *waiter[T]) run(ctx context.Context, judge judge[T]) (*T, error) {
 	}
 }
 
-// look reads the record once: the wait itself is what tries again.
-func (w *waiter[T]) look(ctx context.Context) (*T, error) {
-	if w.looks != nil {
+// judge says of the result of a poll whether the wait is over, and why it failed.
+func (w *waiter[T]) judge(record *T, deleted bool, err error, until func(*T) (bool, error)) (done bool, end error) {
+	switch {
+	case deleted && w.deletion:
+		return true, nil
+	case err == nil:
+		return until(record)
+	case deleted || !w.passing(err):
+		return false, err
+	}
+	return false, nil
+}
+
+// limited polls when there is a slot for it.
+func (w *waiter[T]) limited(ctx context.Context) (*T, bool, error) {
+	if w.slots != nil {
 		select {
-		case w.looks <- struct{}{}:
-			defer func() { <-w.looks }()
+		case w.slots <- struct{}{}:
+			defer func() { <-w.slots }()
 		case <-ctx.Done():
-			return nil, cause.Of(ctx)
+			return nil, false, cause.Of(ctx)
 		}
 	}
-	return w.get(ctx)
+	return w.poll(ctx)
 }
 
 func (w *waiter[T]) note(record *T, err error) {
 	o := &w.outcome
 	o.Polls++
 	o.LastErr, w.changed = err, false
-	if err != nil {
+	if record == nil {
 		return
 	}
 	w.last, w.junk = record, 0
@@ -123,58 +132,81 @@ func (w *waiter[T]) tell(record *T, err error, next time.Duration) {
 		return
 	}
 	p := Poll{ID: w.outcome.ID, Changed: w.changed, Err: err, Number: w.outcome.Polls, Elapsed: time.Since(w.start), Next: next}
-	if record == nil && err == nil { // what was waited for is that there is none
+	if record == nil && err == nil { // its absence is what was waited for
 		p.Status, p.Changed = w.outcome.Want, true
 	}
 	if record != nil {
 		p.Status = w.status(record)
 		p.Service, _ = any(record).(*InferenceService)
-		p.Job, _ = any(record).(*Job)
 	}
 	w.opts.OnPoll(p)
 }
 
+// failed makes the error of the wait, without secrets.
 func (w *waiter[T]) failed(err error) error {
 	e := w.outcome
-	e.Err, e.Elapsed = err, time.Since(w.start)
+	e.Err, e.Elapsed = w.client.safe(err), time.Since(w.start)
 	if e.LastErr == err { //nolint:errorlint // the very same value
 		e.LastErr = nil
 	}
+	clean := w.client.chain.Redactor().String
+	excerpt := func(text string) string {
+		if text == "" {
+			return ""
+		}
+		return errbody.ExcerptScrubbed("text/plain", []byte(text), clean)
+	}
+	e.name = clean(e.ID)
 	if w.last != nil {
 		e.Last, _ = any(w.last).(*InferenceService)
-		e.LastJob, _ = any(w.last).(*Job)
+		e.status = excerpt(w.status(w.last))
 	}
-	clean := w.client.chain.Redactor().String
-	e.Err, e.name = w.client.safe(e.Err), clean(e.ID)
-	if w.last != nil {
-		e.status = errbody.ExcerptScrubbed("text/plain", []byte(w.status(w.last)), clean)
-	}
-	if e.Last != nil && e.Last.StatusInfo != nil && *e.Last.StatusInfo != "" {
-		e.info = errbody.ExcerptScrubbed("text/plain", []byte(*e.Last.StatusInfo), clean)
+	if e.Last != nil {
+		e.info = excerpt(infoText(e.Last.StatusInfo))
 	}
 	return &e
 }
 
-// askedDelay is the delay that the service asked for, as far as it is heeded.
-func (w *waiter[T]) askedDelay(err error) time.Duration {
-	e, ok := errors.AsType[*Error](err)
-	if !ok {
-		return 0
+// infoText is what status_info says: a text, or any other JSON as it is.
+func infoText(info json.RawMessage) string {
+	var text string
+	if json.Unmarshal(info, &text) == nil { // null too
+		return text
 	}
-	return min(e.RetryAfter, max(w.opts.MaxInterval, w.client.chain.MaxDelay()))
+	return string(info)
 }
 
-// passing reports whether an error of a look may pass by itself.
+// limits are the shortest and the longest delay before the next poll: the service may
+// ask for a longer one, as far as it is heeded, and an absence is proven soon.
+func (w *waiter[T]) limits(err error) (atLeast, atMost time.Duration) {
+	if a, ok := errors.AsType[*absence](err); ok && !a.provable.IsZero() {
+		in := max(time.Until(a.provable), shortest)
+		return in, in
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return min(e.RetryAfter, max(w.opts.MaxInterval, w.client.chain.MaxDelay())), 0
+	}
+	return 0, 0
+}
+
+// passing reports whether an error of a poll may pass by itself. What is no word of the
+// service, such as the HTML page of a proxy, may come a few times in a row.
 func (w *waiter[T]) passing(err error) bool {
-	if answer, ok := errors.AsType[*Error](err); ok {
-		s, missing := answer.StatusCode, errors.Is(err, ErrNotFound)
-		switch {
-		case chain.Transient(s), s == 408, s == 425, s >= 520, missing && time.Since(w.start) < w.opts.NotFoundGrace:
+	if a, ok := errors.AsType[*absence](err); ok {
+		return a.doubt == nil || w.passing(a.doubt)
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		switch s := e.StatusCode; {
+		case chain.Transient(s), s == 408, s == 425, s >= 520:
 			return true
-		case missing && !notFound(err):
+		case e.foreign != "":
 			return w.junkPasses()
+		case s == 409 && w.deletion: // an endpoint that is being changed
+			return true
+		case s == 404 || s == 410:
+			return w.patient || time.Since(w.start) < w.opts.NotFoundGrace
 		}
-		return false
+		return w.patient && !errors.Is(err, ErrUnauthorized) && !errors.Is(err, ErrForbidden)
 	}
 	if lost, ok := errors.AsType[*TransportError](err); ok {
 		return lost.Attempts > 0 && !chain.Hopeless(lost.Err)
@@ -182,8 +214,22 @@ func (w *waiter[T]) passing(err error) bool {
 	return cause.Has[*DecodeError](err) && w.junkPasses()
 }
 
-// junkPasses takes a proxy's page for a matter of a moment, but not for ever.
 func (w *waiter[T]) junkPasses() bool {
 	w.junk++
-	return w.junk <= maxJunk
+	return w.patient || w.junk <= maxJunk
 }
+
+// Permanent marks an error that another poll would not change, such as a probe that
+// finds the wrong version of the image. [WaitOptions.Probe] returns it to end its wait
+// at once. The wait's error wraps err. Permanent(nil) is nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err}
+}
+
+type permanentError struct{ err error }
+
+func (e *permanentError) Error() string { return e.err.Error() }
+func (e *permanentError) Unwrap() error { return e.err }

@@ -91,8 +91,7 @@ var methods = map[string]func(*world){
 	},
 	"InferenceServiceClient.Get": func(w *world) { w.no(w.InferenceServices.Get(w.ctx, w.endpoint)) },
 	"InferenceServiceClient.Update": func(w *world) {
-		w.no(w.InferenceServices.Update(w.ctx, w.endpoint, svc.UpdateInferenceServiceRequest{}))
-		w.no(w.InferenceServices.Update(w.ctx, w.endpoint, svc.UpdateInferenceServiceRequest{ResourceMetadata: svc.UpdateResourceMetadata{TargetInstanceNumber: 3}}))
+		w.no(w.InferenceServices.Update(w.ctx, w.endpoint, svc.UpdateInferenceServiceRequest{ResourceMetadata: svc.UpdateResourceMetadata{TargetInstanceNumber: new(3)}}))
 	},
 	"InferenceServiceClient.Scale":              func(w *world) { w.no(w.InferenceServices.Scale(w.ctx, w.endpoint, 2)) },
 	"InferenceServiceClient.Delete":             func(w *world) { w.no(w.InferenceServices.Delete(w.ctx, w.endpoint)) },
@@ -107,6 +106,10 @@ var methods = map[string]func(*world){
 	"InferenceServiceClient.ScaleAndWait": func(w *world) { w.no(w.InferenceServices.ScaleAndWait(w.ctx, w.endpoint, 0, nil)) },
 	"InferenceServiceClient.WaitAll": func(w *world) {
 		each(w, w.InferenceServices.WaitAll(w.ctx, []string{w.endpoint}, nil))
+	},
+	"InferenceServiceClient.DeleteAndWait": func(w *world) { w.no(w.InferenceServices.DeleteAndWait(w.ctx, w.endpoint, nil)) },
+	"InferenceServiceClient.Use": func(w *world) {
+		w.no(w.InferenceServices.Use(w.ctx, fullService, nil, func(context.Context, *svc.InferenceService) error { return nil }))
 	},
 	"InferenceServiceClient.Deploy": func(w *world) {
 		w.no(w.InferenceServices.Deploy(w.ctx, fullService, nil))

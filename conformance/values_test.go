@@ -98,7 +98,7 @@ func service(status svc.InferenceServiceStatus, instances svc.Int) func(*testing
 		s := v.(*svc.InferenceService)
 		require.Equal(t, []string{"svc-7", "chat-model", "answers questions", "user-3"}, []string{s.ServiceID, s.Name, s.Description, s.UserID})
 		require.Equal(t, status, s.Status)
-		require.Nil(t, s.StatusInfo)
+		require.JSONEq(t, "null", string(s.StatusInfo))
 		r := s.ResourceMetadata
 		require.Equal(t, []string{"A100 80GB", "flavor-a100", "80GB", "12GB"}, []string{r.ResourceDisplayName, r.FlavorID, r.VRAM, r.ImageSize})
 		require.Equal(t, svc.ScaleTypeManual, r.ScaleType)

@@ -69,23 +69,24 @@ func (t *tool) deploy(ctx context.Context, cmd *cli.Command) (err error) {
 	}, &svc.DeployOptions{
 		WaitOptions: t.wait,
 		OnCreate:    func(s *svc.InferenceService) error { return t.announce(s.ServiceID, ids) },
-		DeleteIf: func(error) bool {
+		OnFailure: func(failure *svc.DeployError) bool {
 			interrupted := errors.Is(ctx.Err(), context.Canceled)
-			return cmd.Bool("delete-on-failure") || interrupted && !cmd.Bool("keep")
-		},
-		OnCleanUp: func(id string) {
+			if !cmd.Bool("delete-on-failure") && (!interrupted || cmd.Bool("keep")) {
+				return false
+			}
 			more := "Ctrl-C twice"
 			if errors.Is(ctx.Err(), context.Canceled) { // by the first one
 				more = "another Ctrl-C"
 			}
-			t.say("deleting %s (%s may leave it running)", id, more)
+			t.say("deleting %s (%s may leave it running)", failure.ServiceID, more)
+			return true
 		},
 	})
 	if service != nil {
 		t.note(service)
 	}
 	if failure, ok := errors.AsType[*svc.DeployError](err); ok {
-		t.result.Deleted = failure.Gone
+		t.result.Deleted = failure.Cleanup == svc.CleanupDeleted
 	} else if t.result.URL != "" && !cmd.Bool("fake") { // that one is gone in a moment
 		t.say("%s is reached at %s", t.result.ServiceID, t.result.URL)
 	}

@@ -131,7 +131,7 @@ func (t *tool) say(format string, args ...any) {
 
 func exitCode(err error) int {
 	code := reason(err)
-	if failure, created := errors.AsType[*svc.DeployError](err); !created || !failure.Gone {
+	if failure, created := errors.AsType[*svc.DeployError](err); !created || failure.Cleanup != svc.CleanupDeleted {
 		return code
 	}
 	switch code {
@@ -190,7 +190,7 @@ func advice(err error, idFile string) (lines []string) {
 		return lines
 	case errors.As(err, new(usageError)):
 		return add("Run it with --help to see what it needs.")
-	case created && deployed.Gone:
+	case created && deployed.Cleanup == svc.CleanupDeleted:
 		return add("Nothing is left running.")
 	case created:
 		return add(fmt.Sprintf("%[1]s may still be running and billed. To get rid of it: deploy delete %[1]s", deployed.ServiceID))

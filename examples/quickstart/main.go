@@ -113,13 +113,15 @@ func endpoint(ctx context.Context, client *svc.Client, out *progress, name, imag
 		},
 		DeployMetadata: svc.CreateDeployMetadata{ImageURL: image, Port: port, GPUNum: 1},
 	}, &svc.DeployOptions{
-		WaitOptions:     wait,
-		DeleteOnFailure: true,
+		WaitOptions: wait,
 		OnCreate: func(s *svc.InferenceService) error {
 			out.say("Created %s.", s.ServiceID)
 			return nil
 		},
-		OnCleanUp: func(id string) { out.say("Deleting %s ...", id) },
+		OnFailure: func(failure *svc.DeployError) bool {
+			out.say("Deleting %s ...", failure.ServiceID)
+			return true
+		},
 	})
 	if err != nil {
 		return err
@@ -145,10 +147,7 @@ func remove(ctx context.Context, client *svc.Client, out *progress, id string) e
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	out.say("Deleting %s ...", id)
-	if err := client.InferenceServices.Delete(ctx, id); err != nil {
-		return fmt.Errorf("%s may still be running and billed: %w", id, err)
-	}
-	if err := client.InferenceServices.WaitUntilDeleted(ctx, id, nil); err != nil {
+	if err := client.InferenceServices.DeleteAndWait(ctx, id, nil); err != nil {
 		return fmt.Errorf("%s may still be running and billed: %w", id, err)
 	}
 	out.say("Endpoint %s is gone.", id)

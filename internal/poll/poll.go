@@ -31,14 +31,17 @@ func New(ctx context.Context, lowest, highest time.Duration) *Pacer {
 	return &Pacer{ctx: ctx, current: min(lowest, longest), max: min(highest, longest), looked: time.Now()}
 }
 
-// Next is how long to sleep until the next look, atLeast so long unless the
-// deadline comes first. Without another look before the deadline, that is how
-// long there is until then.
-func (p *Pacer) Next(atLeast time.Duration) (d time.Duration, another bool) {
+// Next is how long to sleep until the next poll: atLeast so long, and at most atMost
+// (0: no such limit), unless the deadline comes first. Without another poll before the
+// deadline, that is how long there is until then.
+func (p *Pacer) Next(atLeast, atMost time.Duration) (d time.Duration, another bool) {
 	d = p.current - p.current/5 + jitter(p.current/5*2)
-	p.current = min(p.current+p.current/2+1, p.max) // half as long again, and never the same
+	p.current = min(p.current+p.current/4+1, p.max) // a quarter longer, and never the same
 	if atLeast > d {
 		d = atLeast + jitter(atLeast/10)
+	}
+	if atMost > 0 {
+		d = min(d, atMost)
 	}
 	deadline, ok := p.ctx.Deadline()
 	if !ok {

@@ -16,17 +16,17 @@ import (
 // next takes the next sleep, which is to be followed by another look.
 func next(t *testing.T, p *poll.Pacer, atLeast time.Duration) time.Duration {
 	t.Helper()
-	d, another := p.Next(atLeast)
+	d, another := p.Next(atLeast, 0)
 	require.True(t, another)
 	return d
 }
 
-func TestNextGrowsByHalfUpToItsLimit(t *testing.T) {
+func TestNextGrowsByAQuarterUpToItsLimit(t *testing.T) {
 	p := poll.New(t.Context(), time.Second, 15*time.Second)
 	want := float64(time.Second)
 	for range 20 {
 		require.InDelta(t, want, next(t, p, 0), want/5+10)
-		want = math.Min(want*1.5, float64(15*time.Second))
+		want = math.Min(want*1.25, float64(15*time.Second))
 	}
 }
 
@@ -64,7 +64,7 @@ func TestNextNeverOverflowsOrStands(t *testing.T) {
 	}
 	p := poll.New(t.Context(), 1, time.Second) // from a nanosecond to a second
 	var last time.Duration
-	for range 60 {
+	for range 110 {
 		last = next(t, p, 0)
 		require.Positive(t, last)
 	}
@@ -90,7 +90,7 @@ func looks(t *testing.T, deadline, interval, took, atLeast time.Duration) []time
 			return before
 		}
 		var d time.Duration
-		if d, more = p.Next(atLeast); p.Sleep(d) != nil {
+		if d, more = p.Next(atLeast, 0); p.Sleep(d) != nil {
 			require.False(t, more, "a look that did not come")
 			require.Zero(t, time.Until(end))
 			return before

@@ -76,7 +76,7 @@ func Replace(ctx context.Context, client *svc.Client, store Store, req svc.Creat
 // giveUp stores what a failed deployment has left behind.
 func giveUp(store Store, state State, err error) error {
 	failure, created := errors.AsType[*svc.DeployError](err)
-	if created && failure.Gone || !created && !errors.Is(err, svc.ErrOutcomeUnknown) {
+	if created && failure.Cleanup == svc.CleanupDeleted || !created && !errors.Is(err, svc.ErrOutcomeUnknown) {
 		state.Pending, state.Next = "", "" // there is no new endpoint, or not any more
 	}
 	return store.Save(state)

@@ -1,0 +1,359 @@
+package svc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"example.com/svc/internal/chain"
+	"example.com/svc/internal/errbody"
+)
+
+// call is what a method asks for.
+type call struct {
+	method        string
+	route         string // with {…} where the id goes
+	id            string
+	hasID         bool
+	path, escaped string // of Do, whose route is a path already
+	query         url.Values
+	body          any
+	err           error // what is wrong with the request
+
+	once   bool          // a create: never repeated once it may have taken effect
+	name   string        // of what is created
+	public bool          // needs no token and sends none
+	linger time.Duration // how long the response is awaited after the end of ctx
+	result *chain.Result // filled in place; nil: not needed
+}
+
+func get(route string) call { return call{method: http.MethodGet, route: route} }
+func getID(route, id string) call {
+	return call{method: http.MethodGet, route: route, id: id, hasID: true}
+}
+func deleteID(route, id string) call {
+	return call{method: http.MethodDelete, route: route, id: id, hasID: true}
+}
+func putID(route, id string, b any) call {
+	return call{method: http.MethodPut, route: route, id: id, hasID: true, body: b}
+}
+
+// create is a POST that makes a record of the given name.
+func create(route, name string, body any) call {
+	return call{method: http.MethodPost, route: route, body: body, name: name}.atMostOnce()
+}
+
+func (k call) atMostOnce() call {
+	k.once = true
+	return k
+}
+
+// checked is the call unless something is wrong with the request.
+func (k call) checked(p problems) call {
+	k.err = p.err()
+	return k
+}
+
+// do makes a call and decodes the record that it promises.
+func do[T any](ctx context.Context, c *Client, k call, opts []RequestOption) (*T, error) {
+	r, err := c.send(ctx, &k, opts)
+	if err != nil {
+		return nil, err
+	}
+	out := new(T)
+	if err := c.decode(&k, r, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// doList makes a call whose answer is an array of records.
+func doList[T any, P record[T]](ctx context.Context, c *Client, k call, opts []RequestOption) ([]T, error) {
+	list, err := do[records[T, P]](ctx, c, k, opts)
+	if err != nil {
+		return nil, err
+	}
+	return *list, nil
+}
+
+// doDelete makes a call whose response may hold anything but an error or an HTML
+// page: after these the record may still be there.
+func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) error {
+	r, err := c.send(ctx, &k, opts)
+	if err != nil || !r.OK() {
+		return err
+	}
+	if err := deniedDelete(r); err != nil {
+		return c.notPromised(&k, r, "", err)
+	}
+	return nil
+}
+
+// send checks a call, carries it out, and makes an error of everything but success.
+// Without one the answer is OK, or the 404 of a delete that is done already: its body
+// is that of an error, and no record.
+func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*chain.Result, error) {
+	req := options(opts)
+	if req.response != nil {
+		*req.response = Response{} // what an earlier call left
+	}
+	if k.name != "" {
+		k.name = req.name(k.name)
+	}
+	u, pathErr := c.base.join(k, req.query)
+	body, bodyErr := k.encode(req.fields, c.chain.Redactor().String)
+	if err := allProblems(k.err, pathErr, bodyErr, req.problems.err()); err != nil {
+		return nil, err
+	}
+	if !k.public && !c.hasToken {
+		return nil, c.transportError(k, &chain.Result{Fail: ErrNoToken})
+	}
+	header := make(http.Header, 4+len(req.header))
+	header["Accept"] = acceptJSON
+	if body != nil {
+		header["Content-Type"] = contentJSON
+	}
+	for key, values := range req.header {
+		header[key] = values
+	}
+	start := time.Now()
+	var once chain.OnceFunc
+	if k.once {
+		once = chain.Once
+	}
+	r := c.chain.Do(ctx, &chain.Call{
+		Method: k.method, Route: k.route, URL: u, Header: header, Auth: !k.public,
+		Once: once, Body: body, MaxAttempts: req.attempts, Linger: k.linger,
+	})
+	if k.result != nil {
+		*k.result = *r
+	}
+	if req.response != nil {
+		*req.response = Response{
+			StatusCode: r.StatusCode, Header: r.Header, RequestID: errbody.RequestID(r.Header, c.chain.Redactor().String),
+			Attempts: r.Attempts, Body: kept(r),
+		}
+	}
+	return r, c.verdict(k, r, start)
+}
+
+// kept is the body of an answer as callers get to see it: that of a failed call
+// is bounded.
+func kept(r *chain.Result) []byte {
+	if r.OK() {
+		return r.Body
+	}
+	return r.Body[:min(len(r.Body), maxKept)]
+}
+
+// maxKept is how much of a failed call's answer is kept.
+const maxKept = 64 << 10
+
+// options collects what the caller of a method wants otherwise.
+func options(opts []RequestOption) *request {
+	if len(opts) == 0 {
+		return &noOptions
+	}
+	r := new(request)
+	for _, opt := range opts {
+		if opt != nil {
+			opt(r)
+		}
+	}
+	return r
+}
+
+var (
+	noOptions   request // never written to
+	acceptJSON  = []string{"application/json"}
+	contentJSON = []string{"application/json"}
+)
+
+// verdict turns what happened to a call into its error, nil for success. The call
+// began at start.
+func (c *Client) verdict(k *call, r *chain.Result, start time.Time) error {
+	switch {
+	case r.OK():
+		return nil
+	case r.Fail != nil:
+		e := c.transportError(k, r)
+		if k.once && r.Acted {
+			return c.unknown(k, r, e)
+		}
+		return e
+	}
+	e := c.newError(k, r)
+	// A redirect after a create can mean "done, look there", and what is no status at
+	// all means nothing. 307 and 308 ask for the same request again.
+	odd := e.StatusCode < 400 && e.StatusCode != http.StatusTemporaryRedirect && e.StatusCode != http.StatusPermanentRedirect
+	if k.once && (r.Acted || odd) {
+		return c.unknown(k, r, e)
+	}
+	missing := notFound(e) || errors.Is(e, ErrNotFound) && e.foreign == isCut && strings.Contains(r.Header.Get("Content-Type"), "json")
+	if k.method == http.MethodDelete && r.Lost && missing && start.Sub(c.recent.created(k.id)) >= newIDGrace {
+		return nil // an attempt before this one deleted the record, and its response was lost
+	}
+	return e
+}
+
+// unknown says that a create may or may not have taken effect.
+func (c *Client) unknown(k *call, r *chain.Result, cause error) error {
+	body, _ := c.chain.Redactor().Cut(r.Body, maxKept, r.Cut)
+	status := max(r.StatusCode, r.Broken)
+	return &OutcomeUnknownError{
+		Method: k.method, Route: k.route, Name: k.name, ID: c.salvageID(k.route, status, r.Body),
+		RequestID:  errbody.RequestID(r.Header, c.chain.Redactor().String),
+		StatusCode: status, Body: body, Err: cause,
+	}
+}
+
+// join makes the address of a call.
+func (b *base) join(k *call, query url.Values) (*url.URL, error) {
+	path, escaped := k.route, k.route
+	switch {
+	case k.path != "":
+		path, escaped = k.path, k.escaped
+	case k.hasID:
+		open, end := strings.IndexByte(k.route, '{'), strings.IndexByte(k.route, '}')
+		if problem := idProblem(k.id); problem != "" {
+			return nil, &ValidationError{Fields: []FieldError{{k.route[open+1 : end], problem}}}
+		}
+		path = k.route[:open] + k.id + k.route[end+1:]
+		if id := url.PathEscape(k.id); id != k.id {
+			escaped = k.route[:open] + id + k.route[end+1:]
+		} else {
+			escaped = path
+		}
+	}
+	u := &url.URL{Scheme: b.Scheme, Host: b.Host, Path: b.Path + path}
+	if b.RawPath != "" || escaped != path {
+		u.RawPath = b.EscapedPath() + escaped
+	}
+	if len(k.query)+len(query) > 0 {
+		all := make(url.Values, len(k.query)+len(query))
+		for _, q := range []url.Values{k.query, query} {
+			for key, values := range q {
+				all[key] = values
+			}
+		}
+		u.RawQuery = all.Encode()
+	}
+	return u, nil
+}
+
+// maxID is the longest id in bytes: a request line has to hold it.
+const maxID = 1024
+
+// idProblem says why an id cannot be one. Every other id is one segment of the
+// path, whatever it holds.
+func idProblem(id string) string {
+	switch trimmed := strings.TrimSpace(id); {
+	case trimmed == "":
+		return "is empty"
+	case trimmed != id: // a proxy may trim it on the way
+		return "must not begin or end with white space"
+	case id == "." || id == "..":
+		return "must not be a dot segment"
+	case strings.ContainsAny(id, "/\\"):
+		return "must not hold a slash"
+	case strings.ContainsFunc(id, unicode.IsControl):
+		return "must not hold a line break or another control character"
+	case !utf8.ValidString(id):
+		return "is not valid UTF-8"
+	case strings.ContainsRune(id, utf8.RuneError): // decoding makes it of bytes that are no text
+		return "holds U+FFFD, which stands where a character was lost"
+	case len(id) > maxID:
+		return "is longer than an id can be"
+	}
+	return ""
+}
+
+// rawPath says what is wrong with the path that a caller of Do has escaped, or
+// returns it without its escapes, and with those that are missing.
+func rawPath(path string) (plain, escaped, problem string) {
+	fail := func(problem string) (string, string, string) { return "", "", problem }
+	if !strings.HasPrefix(path, "/") {
+		return fail("must start with a slash: it is relative to the base URL")
+	}
+	if strings.ContainsAny(path, "?#\\") {
+		return fail("must not hold a query or a fragment: use WithQuery, and escape ids with url.PathEscape")
+	}
+	plain, err := url.PathUnescape(path)
+	if err != nil {
+		return fail("is not well escaped")
+	}
+	segments := strings.Split(path, "/")
+	for i, segment := range segments[1:] {
+		text, _ := url.PathUnescape(segment)
+		if text == "" || text == "." || text == ".." || strings.ContainsFunc(text, unicode.IsControl) {
+			return fail("must not have empty segments, dot segments or control characters")
+		}
+		segments[1+i] = url.PathEscape(text)
+	}
+	// A URL escapes its whole path anew, slashes in segments lost, if what it is
+	// given is not well escaped throughout.
+	if u := (url.URL{Path: plain, RawPath: path}); u.EscapedPath() != path {
+		path = strings.Join(segments, "/")
+	}
+	return plain, path, ""
+}
+
+// encode makes the body of a call. The errors of the caller's own encoders are
+// scrubbed.
+func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, error) {
+	raw, isRaw := k.body.(json.RawMessage)
+	none := k.body == nil || isRaw && len(raw) == 0
+	if none && len(fields) == 0 {
+		return nil, nil
+	}
+	body := []byte("{}")
+	switch {
+	case none && (k.method == http.MethodGet || k.method == http.MethodHead || k.method == http.MethodDelete || k.method == http.MethodOptions):
+		return nil, &ValidationError{Fields: []FieldError{{fields[0].path, "cannot be set: the call has no body"}}}
+	case none:
+	case isRaw && json.Valid(raw): // Marshal would compact and escape it
+		body = raw
+	default:
+		var err error
+		if body, err = json.Marshal(k.body); err != nil {
+			if k.err != nil {
+				return nil, nil //nolint:nilerr // what is wrong with the request says more
+			}
+			return nil, &ValidationError{Fields: []FieldError{{"body", "cannot be written as JSON: " + scrub(err.Error())}}}
+		}
+	}
+	for _, f := range fields {
+		var err error
+		if body, err = f.set(body, f.path, f.value); err != nil {
+			return nil, &ValidationError{Fields: []FieldError{{f.path, "cannot be set: " + scrub(err.Error())}}}
+		}
+	}
+	return body, nil
+}
+
+func headerName(s string) bool {
+	if s == "" {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func headerValue(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}

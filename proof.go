@@ -1,0 +1,391 @@
+package svc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"example.com/svc/internal/chain"
+	"example.com/svc/internal/errbody"
+	"example.com/svc/internal/jsonx"
+)
+
+// identified is an answer that shows whether it is what was promised: a record by
+// its id, a list by the ids of its records.
+type identified interface {
+	identity() (field, id string)
+}
+
+type record[T any] interface {
+	*T
+	identified
+}
+
+// records is a list of records.
+type records[T any, P record[T]] []T
+
+func (l *records[T, P]) identity() (field, id string) { return identities[T, P]("", *l) }
+
+// empty stands for the identity of a list without records, which is one unless the
+// answer says otherwise.
+const empty = "an empty list"
+
+// identities finds the first record of a named list that is none: it has no id,
+// and nothing else either.
+func identities[T any, P record[T]](name string, list []T) (field, id string) {
+	for i := range list {
+		if field, id := P(&list[i]).identity(); id == "" && reflect.ValueOf(&list[i]).Elem().IsZero() {
+			return fmt.Sprintf("%s[%d].%s", name, i, field), ""
+		}
+	}
+	if len(list) == 0 {
+		return name, empty
+	}
+	return "", "a list"
+}
+
+// idField is the field of a record that holds its id, by the route that creates it.
+var idField = map[string]string{services: "service_id", files: "id", videoJobs: "job_id", imageJobs: "job_id"}
+
+// salvageID looks for the new record's ID in what came of the response to a create:
+// among the fields of the record itself and nowhere deeper, since other IDs belong
+// to other things. It stops at the first mistake. An ID that no call could use does
+// not count, nor does a number at the end of a response that was cut off: a part of
+// an ID is the ID of something else.
+func salvageID(route string, answer []byte) string {
+	field := idField[route]
+	answer = jsonx.TrimBOM(answer)
+	dec := json.NewDecoder(bytes.NewReader(answer))
+	if open, err := dec.Token(); field == "" || err != nil || open != json.Delim('{') {
+		return ""
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return ""
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return ""
+		}
+		if text, _ := name.(string); !strings.EqualFold(text, field) {
+			continue
+		}
+		var id string
+		if value[0] != '"' { // a number, if it is an id at all
+			next := answer[dec.InputOffset():]
+			if id = string(value); strings.Trim(id, "0123456789") != "" || len(next) == 0 || !strings.ContainsRune(",} \t\r\n", rune(next[0])) {
+				return ""
+			}
+		} else if json.Unmarshal(value, &id) != nil {
+			return ""
+		}
+		if idProblem(id) != "" {
+			return ""
+		}
+		return id
+	}
+	return ""
+}
+
+// salvageID finds the ID of what a create made, unless it holds a secret. A field
+// that is just called id may be that of an error, if the response is one.
+func (c *Client) salvageID(route string, status int, response []byte) string {
+	id := salvageID(route, response)
+	if c.chain.Redactor().String(id) != id || idField[route] == "id" && (status < 200 || status > 299) {
+		return ""
+	}
+	return id
+}
+
+// decode reads a successful answer into out, and takes nothing for a record
+// that is not the one asked for.
+func (c *Client) decode(k *call, r *chain.Result, out any) error {
+	body := jsonx.TrimBOM(r.Body)
+	if tooMany(body) {
+		return c.notPromised(k, r, "", errTooMany)
+	}
+	var field string
+	err := json.Unmarshal(body, out)
+	switch rec, ok := out.(identified); {
+	case err != nil && len(bytes.TrimSpace(body)) == 0:
+		err = fmt.Errorf("the body is empty: %w", io.ErrUnexpectedEOF)
+	case err != nil:
+		if path, leaf := jsonx.Locate(body, out, c.chain.Redactor().String); leaf != nil {
+			field, err = path, leaf
+		}
+	case ok:
+		var id string
+		if field, id = rec.identity(); id == "" {
+			err = errMissing
+		} else if id == empty && reportsError(body) {
+			field, err = "", errDenied
+		} else if id == empty && field != "" && !hasKey(body, field) {
+			err = errMissing
+		} else if problem := idProblem(id); k.once && problem != "" {
+			err = errors.New(problem)
+		} else if k.hasID && !sameID(id, k.id) {
+			err = errors.New("the response is about another record than the one asked for")
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	return c.notPromised(k, r, field, err)
+}
+
+// foreign says how a response shows that it is not the service's own, or not whole. Such
+// a response proves nothing about a record, whatever its status. Empty: it does not.
+func foreign(contentType string, body []byte, cut bool) string {
+	kind, _, _ := strings.Cut(contentType, ";")
+	switch strings.ToLower(strings.TrimSpace(kind)) {
+	case "text/html", "application/xhtml+xml":
+		return isHTML
+	}
+	switch {
+	case bytes.HasPrefix(bytes.TrimSpace(jsonx.TrimBOM(body)), []byte("<")):
+		return isHTML
+	case cut:
+		return isCut
+	}
+	return ""
+}
+
+const (
+	isHTML = "an HTML page: it came from a proxy or a portal, not from the service"
+	isCut  = "the body is cut off"
+)
+
+// notFound reports whether err is the service's own 404 or 410.
+func notFound(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return errors.Is(err, ErrNotFound) && !(ok && e.foreign != "")
+}
+
+// sameID reports whether two IDs name the same record. A UUID may be written in
+// either letter case.
+func sameID(a, b string) bool {
+	return a == b || uuid.MatchString(a) && strings.EqualFold(a, b)
+}
+
+var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+
+var errMissing = errors.New("missing from the response")
+
+var errDenied = errors.New("the response holds an error, although its status says success")
+
+// reportsError reports whether a 2xx response holds an error all the same, as some
+// gateways send it. A record may have a field of that name, so it is asked only of
+// responses that show nothing else.
+func reportsError(body []byte) bool {
+	var said struct{ Error, Errors json.RawMessage }
+	_ = json.Unmarshal(body, &said) // what is no object says nothing
+	for _, e := range [...]json.RawMessage{said.Error, said.Errors} {
+		switch string(e) {
+		case "", "null", "false", "0", `""`, "{}", "[]":
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// deniedDelete says why a 2xx response to a delete is not believed: it is an HTML page,
+// or says in one of the usual ways that the delete failed.
+func deniedDelete(r *chain.Result) error {
+	if why := foreign(r.Header.Get("Content-Type"), r.Body, false); why != "" {
+		return errors.New(why)
+	}
+	body := jsonx.TrimBOM(r.Body)
+	var said struct {
+		Success, OK   json.RawMessage
+		Status        json.RawMessage
+		Code, Errcode json.RawMessage
+	}
+	_ = json.Unmarshal(body, &said)
+	status := strings.ToLower(strings.Trim(string(said.Status), `" `))
+	switch {
+	case reportsError(body), isFalse(said.Success), isFalse(said.OK), failureCode(said.Code), failureCode(said.Errcode):
+		return errDenied
+	case status == "error", status == "fail", status == "failed", status == "failure":
+		return errDenied
+	}
+	return nil
+}
+
+func isFalse(b json.RawMessage) bool {
+	return strings.Trim(string(b), `"`) == "false" || string(b) == "0"
+}
+
+// failureCode reports whether a value is a number other than 0 and 200 to 299.
+func failureCode(b json.RawMessage) bool {
+	n, err := strconv.ParseFloat(strings.Trim(string(b), `"`), 64)
+	return err == nil && n != 0 && (n < 200 || n > 299)
+}
+
+// hasKey reports whether a JSON object has that key.
+func hasKey(body []byte, key string) bool {
+	var object map[string]json.RawMessage
+	_ = json.Unmarshal(body, &object)
+	_, ok := object[key]
+	return ok
+}
+
+var errTooMany = errors.New("more objects than an answer of this size can have in earnest")
+
+// tooMany reports whether the records of an answer would take a hundred times the
+// memory of their text: {},{},{} a million times over.
+func tooMany(body []byte) bool {
+	const large, least = 1 << 20, 32 // bytes of an answer, and of an object in it
+	return len(body) > large && bytes.Count(body, []byte("{")) > len(body)/least
+}
+
+// notPromised makes the error of a successful answer that is not what it should
+// be.
+func (c *Client) notPromised(k *call, r *chain.Result, field string, err error) error {
+	red := c.chain.Redactor()
+	contentType := r.Header.Get("Content-Type")
+	bounded, _ := red.Cut(jsonx.TrimBOM(r.Body), 4<<10, false)
+	e := &DecodeError{
+		Method: k.method, Route: k.route, ID: red.String(k.id), StatusCode: r.StatusCode, ContentType: errbody.Label(contentType, red.String),
+		RequestID: errbody.RequestID(r.Header, red.String), Field: red.String(field),
+		Excerpt: errbody.ExcerptScrubbed(contentType, bounded, red.String), Err: red.Error(err),
+		foreign: foreign(contentType, r.Body, false),
+	}
+	if k.once {
+		return c.unknown(k, r, e)
+	}
+	return e
+}
+
+// newIDGrace is how long after its creation an endpoint may not be readable yet.
+const newIDGrace = 30 * time.Second
+
+// recent remembers which endpoints a client created lately, and which it has read.
+type recent struct {
+	mu   sync.Mutex
+	at   map[string]time.Time // of the creation
+	read map[string]bool
+}
+
+// add notes that an endpoint was created.
+func (r *recent) add(id string) {
+	const kept = time.Hour
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.at, func(_ string, at time.Time) bool { return time.Since(at) > kept })
+	r.at[id] = time.Now()
+}
+
+// created is when this client created the endpoint of that ID; zero: not lately.
+func (r *recent) created(id string) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.at[id]
+}
+
+// see notes that the record of an endpoint was read.
+func (r *recent) see(id string) {
+	const most = 4096 // what is forgotten costs the next wait for a deletion 30 s
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.read) >= most {
+		clear(r.read)
+	}
+	r.read[id] = true
+}
+
+func (r *recent) seen(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.read[id]
+}
+
+// observer polls one endpoint. It holds the rule of evidence: an endpoint is deleted if
+// its record says so, or if it was not found twice, at least a second apart, while the
+// service answered another question in between. And "not found" counts only once the
+// record was read, or must be readable.
+type observer struct {
+	client   *InferenceServiceClient
+	id       string
+	opts     []RequestOption
+	readable time.Time // from then on "not found" counts, although the record was never read
+
+	missing  time.Time // when the first "not found" since then was asked for
+	answered bool      // the service answered another question after that
+}
+
+// seen reports whether this client has ever read the record.
+func (o *observer) seen() bool { return o.client.client.recent.seen(o.id) }
+
+// between is the least time between two polls that prove an absence.
+const between = time.Second
+
+// poll reads the record once. With an error, deleted says that the absence of the
+// record is proven.
+func (o *observer) poll(ctx context.Context) (s *InferenceService, deleted bool, err error) {
+	sent := time.Now()
+	s, err = o.client.Get(ctx, o.id, asRead(o.opts)...)
+	if err == nil {
+		o.missing, o.answered = time.Time{}, false
+		return s, s.IsDeleted, nil
+	}
+	if !notFound(err) {
+		return nil, false, err
+	}
+	if sent.Before(o.readable) && !o.seen() {
+		return nil, false, &absence{err: err}
+	}
+	if o.answered && sent.Sub(o.missing) >= between {
+		return nil, true, err
+	}
+	if o.missing.IsZero() {
+		o.missing = sent
+	}
+	if !o.answered {
+		if doubt := o.client.client.answers(ctx, o.opts); doubt != nil {
+			return nil, false, &absence{err: err, doubt: doubt}
+		}
+		o.answered = true
+	}
+	return nil, false, &absence{err: err, provable: o.missing.Add(between)}
+}
+
+// answers asks the service something that must exist, the flavor list. The list proves
+// that the service itself answers this client, and so does a JSON 403.
+func (c *Client) answers(ctx context.Context, opts []RequestOption) error {
+	_, err := c.Flavors.List(ctx, asRead(opts)...)
+	if e, ok := errors.AsType[*Error](err); ok && e.StatusCode == http.StatusForbidden && json.Valid(e.Body) {
+		return nil
+	}
+	return err
+}
+
+// absence is a "not found" that does not prove yet that a record is deleted.
+type absence struct {
+	err      error     // the response
+	doubt    error     // why the flavor list could not be read; nil: another poll will tell
+	provable time.Time // when another poll can prove it; zero: not yet known
+}
+
+func (e *absence) Error() string { return "svc: " + e.detail() }
+
+func (e *absence) detail() string {
+	if e.doubt == nil {
+		return detail(e.err)
+	}
+	return detail(e.err) + "; this does not prove that the record is deleted, since the flavor list cannot be read either: " + detail(e.doubt)
+}
+
+func (e *absence) Unwrap() error { return e.err }
