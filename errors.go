@@ -269,6 +269,9 @@ func (e *DecodeError) detail() string {
 	if e.Field != "" {
 		text += e.Field + ": "
 	}
+	if e.foreign != "" {
+		text += e.foreign + ": "
+	}
 	text += detail(e.Err)
 	if e.Excerpt != "" && e.Field == "" && !errors.Is(e.Err, io.ErrUnexpectedEOF) {
 		text += ": " + e.Excerpt

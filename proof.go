@@ -204,8 +204,8 @@ func reportsError(body []byte) bool {
 // deniedDelete says why a 2xx response to a delete is not believed: it is an HTML page,
 // or says in one of the usual ways that the delete failed.
 func deniedDelete(r *chain.Result) error {
-	if why := foreign(r.Header.Get("Content-Type"), r.Body, false); why != "" {
-		return errors.New(why)
+	if foreign(r.Header.Get("Content-Type"), r.Body, false) != "" {
+		return errors.New("nothing shows that the delete was accepted")
 	}
 	body := jsonx.TrimBOM(r.Body)
 	var said struct {

@@ -18,7 +18,7 @@ import (
 type WaitOptions struct {
 	// MinInterval is the time from the first poll to the second. Each interval after it
 	// is a quarter longer, up to MaxInterval. Zero or less: 1 s and 15 s; if only one of
-	// them is set, the other adapts to it. Each interval is varied by a fifth either way,
+	// them is set, the other adapts to it. Each interval is up to a fifth shorter or a tenth longer,
 	// so that many waits do not poll at the same moment. After a response with a
 	// Retry-After the next poll comes no sooner than that, up to the MaxDelay of
 	// [RetryPolicy].

@@ -10,7 +10,7 @@ import (
 )
 
 // Pacer says when to look again. The time between looks grows from Min to Max,
-// each varied by a fifth either way so that many loops do not fall into step.
+// each up to a fifth shorter or a tenth longer, so that many loops do not poll at the same moment.
 // The last look before the deadline of its context comes shortly before it.
 type Pacer struct {
 	ctx     context.Context //nolint:containedctx // a pacer lives as long as the loop it paces
@@ -35,7 +35,7 @@ func New(ctx context.Context, lowest, highest time.Duration) *Pacer {
 // (0: no such limit), unless the deadline comes first. Without another poll before the
 // deadline, that is how long there is until then.
 func (p *Pacer) Next(atLeast, atMost time.Duration) (d time.Duration, another bool) {
-	d = p.current - p.current/5 + jitter(p.current/5*2)
+	d = p.current - p.current/5 + jitter(p.current/10*3)
 	p.current = min(p.current+p.current/4+1, p.max) // a quarter longer, and never the same
 	if atLeast > d {
 		d = atLeast + jitter(atLeast/10)

@@ -38,8 +38,8 @@ func TestNextVaries(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, shortest, 800*time.Millisecond)
 	require.Less(t, shortest, 850*time.Millisecond)
-	require.LessOrEqual(t, longest, 1200*time.Millisecond)
-	require.Greater(t, longest, 1150*time.Millisecond)
+	require.LessOrEqual(t, longest, 1100*time.Millisecond)
+	require.Greater(t, longest, 1080*time.Millisecond)
 }
 
 func TestNextIsAtLeastWhatWasAskedFor(t *testing.T) {

@@ -1,0 +1,567 @@
+package svc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+// Tests of the field cases that are about endpoints: what proves that one is deleted, what a
+// wait believes, and what a create leaves behind.
+
+const loginPage = "<html><head><title>Just a moment...</title></head><body>checking your browser</body></html>"
+
+func TestC03_BaseURLWithVersion(t *testing.T) {
+	for _, u := range []string{"https://api.test/v1", "https://api.test/v1/", "https://api.test/prefix/V1"} {
+		_, err := svc.NewClient(u, svc.WithToken("t"))
+		require.ErrorContains(t, err, "must not end in /v1", u)
+	}
+	for _, u := range []string{"https://api.test", "https://api.test/v1/proxy", "https://api.test/apiv1"} {
+		_, err := svc.NewClient(u, svc.WithToken("t"))
+		require.NoError(t, err, u)
+	}
+}
+
+// The flavor list that answers lets "not found" count; a JSON 403 to it is an answer, too.
+func TestC03_ProofNeedsAnAnswerInBetween(t *testing.T) {
+	for name, tt := range map[string]struct {
+		flavors svctest.Fault
+		proves  bool
+	}{
+		"answered":       {svctest.Fault{}, true},
+		"forbidden":      {svctest.Fault{Status: 403, Body: `{"message":"not for you"}`, Times: -1}, true},
+		"forbidden page": {svctest.Fault{Status: 403, Body: loginPage, Times: -1}, false},
+		"another list":   {svctest.Fault{Body: `{"items":[]}`, Times: -1}, false},
+		"a page":         {svctest.Fault{Body: loginPage, Times: -1}, false},
+		"key refused":    {svctest.Fault{Status: 401, Body: `{}`, Times: -1}, false},
+		"down":           {svctest.Fault{Status: 503, Times: -1}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory()
+				id := srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+				services := srv.Client().InferenceServices
+				_, err := services.Get(t.Context(), id)
+				require.NoError(t, err)
+				srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Status: 404, Body: `{"message":"none"}`, Times: -1})
+				srv.Fault("GET", svctest.RouteFlavors, tt.flavors)
+				start := time.Now()
+				err = services.WaitUntilDeleted(wtWithin(t, time.Minute), id, nil)
+				require.Equal(t, tt.proves, err == nil, "%v", err)
+				if tt.proves {
+					require.Equal(t, time.Second, time.Since(start))
+				}
+			})
+		})
+	}
+}
+
+func TestC04_RecoveryOfWhatIsNotReadableYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory(svctest.WithCreateVisibilityDelay(10*time.Second), svctest.WithDeployTime(time.Hour))
+		services := srv.Client().InferenceServices
+		_, err := services.Deploy(wtWithin(t, 2*time.Second), wtDemo, nil)
+		e := wtDeployError(t, err)
+		require.Equal(t, svc.CleanupNone, e.Cleanup)
+		require.ErrorContains(t, err, "call DeleteAndWait")
+
+		require.ErrorIs(t, services.Delete(t.Context(), e.ServiceID), svc.ErrNotFound)
+		require.Error(t, services.WaitUntilDeleted(wtWithin(t, time.Minute), e.ServiceID, nil), "it runs")
+		require.NoError(t, services.DeleteAndWait(wtWithin(t, time.Minute), e.ServiceID, nil))
+		require.Zero(t, srv.RunningInstances())
+	})
+}
+
+func TestDeleteAndWait(t *testing.T) {
+	for name, tt := range map[string]struct {
+		opts    []svctest.Option
+		deletes []svctest.Fault
+		took    time.Duration
+	}{
+		"at once":        {nil, nil, 2 * time.Second},
+		"slow":           {[]svctest.Option{svctest.WithDeleteTime(40 * time.Second)}, nil, time.Minute},
+		"without effect": {nil, []svctest.Fault{{Body: "{}", Times: 3}}, 10 * time.Second},
+		"lost":           {nil, []svctest.Fault{svctest.DropAfterEffect()}, 3 * time.Second},
+		"busy":           {nil, []svctest.Fault{{Status: 409, Body: `{"message":"busy"}`, Times: 2}}, 10 * time.Second},
+		"failing":        {nil, []svctest.Fault{svctest.Outage(20 * time.Second)}, 40 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory(tt.opts...)
+				id := srv.AddEndpoint(svctest.Endpoint{Instances: 2})
+				srv.Fault("DELETE", svctest.RouteEndpoint, tt.deletes...)
+				start := time.Now()
+				require.NoError(t, srv.Client().InferenceServices.DeleteAndWait(wtWithin(t, time.Hour), id, nil))
+				require.Zero(t, srv.RunningInstances())
+				require.LessOrEqual(t, time.Since(start), tt.took)
+			})
+		})
+	}
+	for _, status := range []int{401, 403} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := svctest.NewInMemory()
+			id := srv.AddEndpoint(svctest.Endpoint{Instances: 2})
+			srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: status, Body: "{}", Times: -1})
+			err := srv.Client().InferenceServices.DeleteAndWait(wtWithin(t, time.Hour), id, nil)
+			require.Equal(t, "deleted", wtWaitError(t, err).Want)
+			require.Equal(t, 1, wtWaitError(t, err).Polls)
+		})
+	}
+}
+
+// The HTML page of a proxy or portal passes, whatever its status.
+func TestC05_PagesForPeople(t *testing.T) {
+	for _, status := range []int{200, 302, 401, 403, 404, 407, 451, 503, 511} {
+		page := svctest.Fault{Status: status, Body: loginPage, Times: 4}
+		if status == 302 {
+			page.Body, page.Header = "", http.Header{"Location": {"https://login.test/"}}
+		}
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { // during a deployment
+				srv := svctest.NewInMemory(svctest.WithDeployTime(10 * time.Second))
+				srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{}, page)
+				_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+				require.NoError(t, err)
+			})
+			synctest.Test(t, func(t *testing.T) { // during a cleanup
+				srv := goneServer()
+				page.Times = 8
+				srv.Fault("DELETE", svctest.RouteEndpoint, page)
+				e, _ := goneStory(t, srv)
+				require.Equal(t, svc.CleanupDeleted, e.Cleanup)
+				require.Zero(t, srv.RunningInstances())
+			})
+			synctest.Test(t, func(t *testing.T) { // for ever
+				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
+				page.Times = -1
+				srv.Fault("GET", svctest.RouteEndpoint, page)
+				_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Minute), wtDemo, nil)
+				require.Error(t, err)
+				if status != 302 {
+					require.ErrorContains(t, err, "it came from a proxy or a portal, not from the service")
+				}
+			})
+		})
+	}
+}
+
+func TestC06_SuccessThatHoldsAnError(t *testing.T) {
+	services := func(body string) *svc.InferenceServiceClient {
+		return play(t, reply{status: 200, body: body}).client().InferenceServices
+	}
+	for _, body := range []string{
+		`{"success":false}`, `{"ok":false}`, `{"status":"error"}`, `{"status":"Fail"}`, `{"code":500}`, `{"code":"403"}`, `{"errcode":40001}`,
+		`{"success":false,"message":"busy"}`, `{"code":1,"data":null}`, `{"error":{"message":"x"}}`, loginPage,
+	} {
+		require.ErrorAs(t, services(body).Delete(t.Context(), "svc-1"), new(*svc.DecodeError), body)
+	}
+	for _, body := range []string{``, `{}`, `{"code":0}`, `{"code":200}`, `{"code":204}`, `{"success":true}`, `{"status":"ok"}`, `null`, `"deleted"`, `{"code":"OK"}`} {
+		require.NoError(t, services(body).Delete(t.Context(), "svc-1"), body)
+	}
+	for _, body := range []string{`{"message":"token expired"}`, `{"code":500}`, `{}`, `{"data":[]}`} {
+		client := play(t, reply{status: 200, body: body}, reply{status: 200, body: body}).client()
+		_, err := client.Flavors.List(t.Context())
+		require.ErrorAs(t, err, new(*svc.DecodeError), body)
+		_, err = client.VideoJobs.List(t.Context(), nil)
+		require.ErrorAs(t, err, new(*svc.DecodeError), body)
+	}
+}
+
+// Only is_deleted decides: a deleted_at may stand for "never".
+func TestC07_NotDeletedWrittenAsADate(t *testing.T) {
+	for _, never := range []string{`"1970-01-01 00:00:00"`, `"1970-01-01T08:00:00+08:00"`, `"9999-12-31 23:59:59"`, `"0001-01-01T00:00:00Z"`, `0`} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &wtScript{
+				post: []wtStep{{body: wtRecord("initializing", 1, `"deleted_at":`+never)}},
+				get:  []wtStep{{body: wtRecord("initializing", 1, `"is_deleted":false`, `"deleted_at":`+never)}, {body: wtRecord("available", 1, `"deleted_at":`+never)}},
+				put:  []wtStep{{body: wtRecord("initializing", 1, `"deleted_at":`+never)}},
+			}
+			services := s.services(t)
+			_, err := services.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+			require.NoError(t, err, never)
+			_, err = services.ScaleAndWait(wtWithin(t, time.Hour), "svc-1", 1, nil)
+			require.NoError(t, err, never)
+			require.ErrorIs(t, services.WaitUntilDeleted(wtWithin(t, time.Minute), "svc-1", nil), context.DeadlineExceeded)
+			require.Empty(t, s.requests("DELETE"))
+		})
+	}
+}
+
+func TestC08_StatusInAnotherForm(t *testing.T) {
+	for status, want := range map[string]error{
+		"Available": nil, " available\n": nil, "AVAILABLE": nil, "Unavailable": svc.ErrUnavailable, "STOPPED ": svc.ErrStopped,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &wtScript{get: []wtStep{wtIs(status)}}
+			last, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Minute), "svc-1", nil)
+			require.ErrorIs(t, err, want)
+			require.EqualValues(t, status, last.Status, "kept as it came")
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &wtScript{put: []wtStep{wtIs("Initializing")}, get: []wtStep{{body: wtRecord(" Stopped", 0)}}}
+		_, err := s.services(t).ScaleAndWait(wtWithin(t, time.Minute), "svc-1", 0, nil)
+		require.NoError(t, err)
+	})
+}
+
+func TestC10_UpdateWithoutARecord(t *testing.T) {
+	for name, put := range map[string]wtStep{"204": {status: 204}, "202": {status: 202}, "{}": {body: "{}"}, "202 {}": {status: 202, body: `{"accepted":true}`}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &wtScript{put: []wtStep{put}, get: []wtStep{{body: wtRecord("initializing", 1)}, {body: wtRecord("available", 3)}}}
+				last, err := s.services(t).ScaleAndWait(wtWithin(t, time.Minute), "svc-1", 3, nil)
+				require.NoError(t, err)
+				require.EqualValues(t, 3, last.ResourceMetadata.TargetInstanceNumber)
+			})
+		})
+	}
+	s := &wtScript{put: []wtStep{{body: loginPage}}}
+	_, err := s.services(t).ScaleAndWait(wtWithin(t, time.Minute), "svc-1", 3, nil)
+	require.ErrorAs(t, err, new(*svc.DecodeError), "a portal's page is no update")
+	require.Empty(t, s.requests("GET"))
+}
+
+func TestC17_IDs(t *testing.T) {
+	services := wtInitializing().services(t)
+	for _, id := range []string{" svc-1", "svc-1 ", " .. ", ".. ", "\u00a0svc-1", "svc-1\u3000"} {
+		_, err := services.Get(t.Context(), id)
+		require.ErrorAs(t, err, new(*svc.ValidationError), "%q", id)
+		require.ErrorAs(t, services.Delete(t.Context(), id), new(*svc.ValidationError), "%q", id)
+	}
+	const lower, upper = "0b54a7c2-9d3e-4f0a-8a11-c0ffee123456", "0B54A7C2-9D3E-4F0A-8A11-C0FFEE123456"
+	client := play(t, reply{status: 200, body: `{"service_id":"` + lower + `"}`}).client()
+	_, err := client.InferenceServices.Get(t.Context(), upper)
+	require.NoError(t, err)
+	client = play(t, reply{status: 200, body: `{"service_id":"SVC-1"}`}).client()
+	_, err = client.InferenceServices.Get(t.Context(), "svc-1")
+	require.ErrorAs(t, err, new(*svc.DecodeError), "only UUIDs are written both ways")
+}
+
+func TestC19_ZeroValuesDestroyNothing(t *testing.T) {
+	s := &wtScript{put: []wtStep{wtIs("initializing")}, post: []wtStep{wtIs("initializing")}, get: []wtStep{wtIs("available")}}
+	services := s.services(t)
+	_, err := services.Update(t.Context(), "svc-1", svc.UpdateInferenceServiceRequest{})
+	require.ErrorAs(t, err, new(*svc.ValidationError))
+	none := wtDemo
+	none.ResourceMetadata.TargetInstanceNumber = 0
+	_, err = services.Deploy(t.Context(), none, nil)
+	require.ErrorAs(t, err, new(*svc.ValidationError))
+	require.ErrorContains(t, err, "an endpoint without instances never becomes available")
+	require.Empty(t, s.seen)
+
+	_, err = services.Update(t.Context(), "svc-1", svc.UpdateInferenceServiceRequest{}, svc.WithBodyField("description", "new"))
+	require.NoError(t, err)
+	_, err = services.Deploy(t.Context(), none, &svc.DeployOptions{CreateOptions: []svc.RequestOption{svc.WithBodyField("resource_metadata.target_instance_number", 2)}})
+	require.NoError(t, err)
+
+	wire := play(t, reply{status: 200, body: wtRecord("initializing", 0)}, reply{status: 200, body: wtRecord("initializing", 0)})
+	_, err = wire.client().InferenceServices.Update(t.Context(), "svc-1", svc.UpdateInferenceServiceRequest{}, svc.WithBodyField("description", "new"))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"resource_metadata":{},"description":"new"}`, wire.requests[0].Body, "the number is not sent")
+	_, err = wire.client().InferenceServices.Scale(t.Context(), "svc-1", 0)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"resource_metadata":{"target_instance_number":"0"}}`, wire.requests[1].Body)
+}
+
+// Tests make errors of their own: each has a text.
+func TestC20_ErrorsMadeByHand(t *testing.T) {
+	for _, err := range []error{
+		&svc.Error{}, &svc.Error{StatusCode: 404}, &svc.TransportError{}, &svc.OutcomeUnknownError{}, &svc.DecodeError{}, &svc.ValidationError{},
+		&svc.WaitError{}, &svc.WaitError{ID: "x"}, &svc.DeployError{}, &svc.DeployError{ServiceID: "x"}, &svc.DeployError{Cleanup: svc.CleanupFailed},
+		&svc.UploadError{}, &svc.DownloadError{}, &svc.PageError{},
+	} {
+		require.NotPanics(t, func() {
+			require.NotEmpty(t, err.Error())
+			require.NotErrorIs(t, err, svc.ErrNoToken)
+			_ = fmt.Sprintf("%+v", err)
+		}, "%T", err)
+	}
+	require.True(t, errors.Is(&svc.Error{StatusCode: 404}, svc.ErrNotFound))
+	require.ErrorContains(t, &svc.Error{StatusCode: 404}, "404 Not Found")
+}
+
+func TestC21_ErrorsNameTheRecord(t *testing.T) {
+	client := play(t, reply{status: 404, body: `{}`}, reply{status: 200, body: "nonsense"}, reply{err: errors.New("boom")}).client(svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1}))
+	_, err := client.InferenceServices.Get(t.Context(), "svc-7")
+	require.Equal(t, "svc-7", errorAs[*svc.Error](t, err).ID)
+	require.ErrorContains(t, err, "svc-7")
+	_, err = client.InferenceServices.Get(t.Context(), "svc-8")
+	require.Equal(t, "svc-8", errorAs[*svc.DecodeError](t, err).ID)
+	require.ErrorContains(t, err, "svc-8")
+	_, err = client.InferenceServices.Get(t.Context(), "svc-9")
+	require.Equal(t, "svc-9", errorAs[*svc.TransportError](t, err).ID)
+	require.ErrorContains(t, err, "svc-9")
+	require.Equal(t, "/v1/inference-service/{service_id}", errorAs[*svc.TransportError](t, err).Route)
+}
+
+func TestC24_PermanentEndsAWait(t *testing.T) {
+	wrong := errors.New("version 3 answers")
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		client := srv.Client(svc.WithInferenceURL("https://inference.test"))
+		asked := 0
+		_, err := client.InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{
+			DeleteOnFailure: true,
+			WaitOptions: svc.WaitOptions{Probe: func(context.Context, string) error {
+				if asked++; asked < 3 {
+					return errors.New("not yet")
+				}
+				return svc.Permanent(wrong)
+			}},
+		})
+		require.ErrorIs(t, err, wrong)
+		require.ErrorIs(t, wtWaitError(t, err).Err, wrong)
+		require.Equal(t, 3, asked)
+		require.Equal(t, svc.CleanupDeleted, wtDeployError(t, err).Cleanup)
+		_, err = client.InferenceServices.Wait(t.Context(), srv.AddEndpoint(svctest.Endpoint{}), func(*svc.InferenceService) (bool, error) { return false, svc.Permanent(wrong) }, nil)
+		require.ErrorIs(t, err, wrong)
+	})
+	require.NoError(t, svc.Permanent(nil))
+}
+
+func TestC26_WaitsTakeRequestOptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory(svctest.WithDeployTime(3 * time.Second))
+		services := srv.Client().InferenceServices
+		o := svc.WaitOptions{RequestOptions: []svc.RequestOption{svc.WithHeader("X-Trace", "abc"), svc.WithMaxAttempts(3)}}
+		deploy := o
+		deploy.RequestOptions = append(deploy.RequestOptions, svc.WithBodyField("description", "x"))
+		s, err := services.Deploy(t.Context(), wtDemo, &svc.DeployOptions{WaitOptions: deploy})
+		require.NoError(t, err)
+		_, err = services.ScaleAndWait(t.Context(), s.ServiceID, 3, &o)
+		require.NoError(t, err)
+		require.NoError(t, services.DeleteAndWait(t.Context(), s.ServiceID, &o))
+		require.NotEmpty(t, srv.Requests())
+		for _, r := range srv.Requests() {
+			require.Equal(t, "abc", r.Header.Get("X-Trace"), "%s %s", r.Method, r.Path)
+		}
+	})
+}
+
+// An accepted delete proves nothing of a record that was never readable.
+func TestC32_NeverReadIsNotDeleted(t *testing.T) {
+	for name, deleted := range map[string]svctest.Fault{"no effect": {Body: "{}", Times: -1}, "no body": {Status: 204, Times: -1}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory(svctest.WithCreateVisibilityDelay(20*time.Second), svctest.WithDeployTime(time.Hour))
+				srv.Fault("DELETE", svctest.RouteEndpoint, deleted)
+				full := errors.New("disk full")
+				_, err := srv.Client().InferenceServices.Deploy(t.Context(), wtDemo, &svc.DeployOptions{
+					DeleteOnFailure: true, OnCreate: func(*svc.InferenceService) error { return full },
+				})
+				require.ErrorIs(t, err, full)
+				e := wtDeployError(t, err)
+				require.Equal(t, svc.CleanupAccepted, e.Cleanup)
+				require.Positive(t, srv.RunningInstances())
+			})
+		})
+	}
+	// What is deleted is said to be, whatever the delete's response held.
+	synctest.Test(t, func(t *testing.T) {
+		srv := goneServer()
+		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Body: `{"id":"svc-1","state":"deleting"}`, Status: 202, AfterEffect: true})
+		e, took := goneStory(t, srv)
+		require.Equal(t, svc.CleanupDeleted, e.Cleanup)
+		require.LessOrEqual(t, took, 2*time.Second)
+	})
+}
+
+func TestC33_LostDeleteOfANewEndpoint(t *testing.T) {
+	for name, lost := range map[string]svctest.Fault{"lost": svctest.DropBeforeEffect(), "502": {Status: 502}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory(svctest.WithCreateVisibilityDelay(20 * time.Second))
+				services := srv.Client().InferenceServices
+				s, err := services.Create(t.Context(), wtDemo)
+				require.NoError(t, err)
+				srv.Fault("DELETE", svctest.RouteEndpoint, lost)
+				require.ErrorIs(t, services.Delete(t.Context(), s.ServiceID), svc.ErrNotFound, "it runs")
+				require.NoError(t, services.DeleteAndWait(t.Context(), s.ServiceID, nil))
+				require.Zero(t, srv.RunningInstances())
+
+				id := srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+				srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 502, AfterEffect: true})
+				require.NoError(t, services.Delete(t.Context(), id), "an old one is deleted")
+			})
+		})
+	}
+}
+
+func TestC34_CutPagesProveNothing(t *testing.T) {
+	for name, cut := range map[string]reply{
+		"a page":            {status: 404, body: "<ht", header: map[string]string{"Content-Type": "text/html"}, err: errors.New("reset")},
+		"before its body":   {status: 404, header: map[string]string{"Content-Type": "text/html; charset=utf-8"}, err: errors.New("reset")},
+		"of no known kind":  {status: 404, body: " ", header: map[string]string{"Content-Type": ""}, err: errors.New("reset")},
+		"a page, but whole": {status: 404, body: "not here", header: map[string]string{"Content-Type": "text/html"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := play(t, reply{status: 502, body: "{}"}, cut).client()
+				require.Error(t, client.InferenceServices.Delete(t.Context(), "svc-1"))
+			})
+		})
+	}
+}
+
+func TestC35_StaleReadsDoNotEndScaling(t *testing.T) {
+	for name, instances := range map[string]int{"to the number of before": 3, "to none": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				old := wtStep{body: wtRecord("available", 3, `"updated_at":"2026-05-01 10:00:00"`)}
+				if instances == 0 {
+					old = wtStep{body: wtRecord("stopped", 0, `"updated_at":"2026-05-01 10:00:00"`)}
+				}
+				now := wtStep{body: wtRecord("available", instances, `"updated_at":"2026-05-01 10:00:09"`)}
+				s := &wtScript{
+					put: []wtStep{{body: wtRecord("initializing", instances, `"updated_at":"2026-05-01T10:00:08.5"`)}},
+					get: []wtStep{old, old, now},
+				}
+				last, err := s.services(t).ScaleAndWait(wtWithin(t, time.Minute), "svc-1", instances, nil)
+				require.NoError(t, err)
+				require.Len(t, s.requests("GET"), 3)
+				require.Equal(t, 9, last.UpdatedAt.Second())
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // a service that never writes updated_at anew is believed after the grace
+		old := wtStep{body: wtRecord("available", 3, `"updated_at":"2026-05-01 10:00:00"`)}
+		s := &wtScript{put: []wtStep{{body: wtRecord("initializing", 3, `"updated_at":"2026-05-01 10:00:08"`)}}, get: []wtStep{old}}
+		start := time.Now()
+		_, err := s.services(t).ScaleAndWait(wtWithin(t, time.Hour), "svc-1", 3, nil)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, time.Since(start), 30*time.Second)
+	})
+	synctest.Test(t, func(t *testing.T) { // the same second is not older
+		s := &wtScript{
+			put: []wtStep{{body: wtRecord("initializing", 3, `"updated_at":"2026-05-01T10:00:08.7"`)}},
+			get: []wtStep{{body: wtRecord("available", 3, `"updated_at":"2026-05-01 10:00:08"`)}},
+		}
+		_, err := s.services(t).ScaleAndWait(wtWithin(t, time.Hour), "svc-1", 3, nil)
+		require.NoError(t, err)
+		require.Len(t, s.requests("GET"), 1)
+	})
+}
+
+// A "not found" counts by the time at which it was asked for.
+func TestC36_GraceCountsFromTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := wtCode(404)
+		slow.delay = 8 * time.Second
+		s := &wtScript{post: []wtStep{wtIs("initializing")}, get: append(wtTimes(4, slow), wtIs("available"))}
+		_, err := s.services(t).Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{WaitOptions: *wtEvery(time.Millisecond)})
+		require.NoError(t, err, "the fourth was asked for after 24 s, and came after 32 s")
+	})
+}
+
+func TestC37_PanicsDoNotLoseTheID(t *testing.T) {
+	for name, clean := range map[string]bool{"kept": false, "deleted": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
+				told := ""
+				client := srv.Client(svc.WithAttemptHook(func(_ context.Context, a svc.Attempt) {
+					if a.Method == "POST" {
+						panic("bug of the caller")
+					}
+				}))
+				require.PanicsWithValue(t, "bug of the caller", func() {
+					_, _ = client.InferenceServices.Deploy(t.Context(), wtDemo, &svc.DeployOptions{
+						DeleteOnFailure: clean, OnCreate: func(s *svc.InferenceService) error { told = s.ServiceID; return nil },
+					})
+				})
+				require.Equal(t, "svc-1", told)
+				require.Equal(t, clean, srv.RunningInstances() == 0)
+			})
+		})
+	}
+}
+
+func TestC38_AnotherRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &wtScript{post: []wtStep{{body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}, get: []wtStep{{body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}}
+		_, err := s.services(t).Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+		require.ErrorIs(t, err, svc.ErrUnavailable, "the call itself goes on")
+		e := wtDeployError(t, err)
+		require.Equal(t, svc.CleanupFailed, e.Cleanup)
+		for _, part := range []string{"svc-1", "somebody-elses", "demo", "was not deleted"} {
+			require.ErrorContains(t, err, part)
+		}
+		require.NotContains(t, err.Error(), "call DeleteAndWait")
+		require.Empty(t, s.requests("DELETE"))
+	})
+	synctest.Test(t, func(t *testing.T) { // the response to the create is cut off, and the record shows it
+		s := &wtScript{post: []wtStep{{body: `{"service_id":"svc-1","status":"initializing","description":"long long long long long"}`, cut: true}}, get: []wtStep{{body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}}
+		_, err := s.services(t).Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+		require.Equal(t, svc.CleanupFailed, wtDeployError(t, err).Cleanup)
+		require.Empty(t, s.requests("DELETE"))
+	})
+	synctest.Test(t, func(t *testing.T) { // a service may write names its own way
+		s := &wtScript{post: []wtStep{wtIs("initializing")}, get: []wtStep{{body: `{"service_id":"svc-1","name":" Demo","status":"unavailable"}`}, wtCode(404)}, delete: []wtStep{{body: "{}"}}}
+		_, err := s.services(t).Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+		require.Equal(t, svc.CleanupDeleted, wtDeployError(t, err).Cleanup)
+	})
+}
+
+func TestC40_OneNotFoundIsNotEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &wtScript{get: []wtStep{wtIs("available"), wtCode(404), wtIs("available"), wtCode(404), wtIs("available")}}
+		err := s.services(t).WaitUntilDeleted(wtWithin(t, 10*time.Minute), "svc-1", nil)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+	synctest.Test(t, func(t *testing.T) { // nor are two of them within a second
+		s := &wtScript{get: []wtStep{wtIs("available"), wtCode(404), wtCode(404), wtIs("available")}}
+		_, err := s.services(t).Get(t.Context(), "svc-1")
+		require.NoError(t, err)
+		var polled []time.Time
+		err = s.services(t).WaitUntilDeleted(wtWithin(t, 10*time.Minute), "svc-1", &svc.WaitOptions{
+			NotFoundGrace: -1, MinInterval: time.Millisecond, MaxInterval: time.Millisecond, OnPoll: func(svc.Poll) { polled = append(polled, time.Now()) },
+		})
+		require.NoError(t, err)
+		require.Equal(t, time.Second, polled[1].Sub(polled[0]), "the second poll waits for its time")
+	})
+}
+
+func TestUse(t *testing.T) {
+	boom := errors.New("boom")
+	for name, use := range map[string]func() error{"succeeds": func() error { return nil }, "fails": func() error { return boom }, "panics": func() error { panic("mine") }} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Minute))
+				var used *svc.InferenceService
+				err, panicked := error(nil), any(nil)
+				func() {
+					defer func() { panicked = recover() }()
+					err = srv.Client().InferenceServices.Use(t.Context(), wtDemo, &svc.DeployOptions{OnFailure: func(*svc.DeployError) bool { return false }},
+						func(_ context.Context, s *svc.InferenceService) error { used = s; return use() })
+				}()
+				require.Equal(t, svc.InferenceServiceStatusAvailable, used.Status)
+				require.Equal(t, name == "fails", errors.Is(err, boom))
+				require.Equal(t, name == "panics", panicked == any("mine"))
+				require.NotErrorAs(t, err, new(*svc.DeployError))
+				require.Zero(t, srv.RunningInstances())
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 503, Times: -1})
+		err := srv.Client().InferenceServices.Use(t.Context(), wtDemo, nil, func(context.Context, *svc.InferenceService) error { return boom })
+		e := wtDeployError(t, err)
+		require.Equal(t, svc.CleanupFailed, e.Cleanup)
+		require.ErrorIs(t, err, boom)
+		require.ErrorContains(t, err, "may still be running and billed")
+		err = srv.Client().InferenceServices.Use(t.Context(), wtDemo, nil, func(context.Context, *svc.InferenceService) error { return nil })
+		require.NoError(t, wtDeployError(t, err).Err)
+	})
+	require.ErrorAs(t, svctest.NewInMemory().Client().InferenceServices.Use(t.Context(), wtDemo, nil, nil), new(*svc.ValidationError))
+}
