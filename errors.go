@@ -15,16 +15,16 @@ import (
 	"example.com/svc/internal/errbody"
 )
 
-// Questions to ask of an error with [errors.Is]. The facts behind the answer are
-// in the error types of this package, for [errors.As].
+// Questions to ask about an error with [errors.Is]. The facts are in the error types
+// of this package, for [errors.As].
 var (
 	// ErrUnauthorized: the service did not accept the token (401).
 	ErrUnauthorized = errors.New("svc: unauthorized")
 	// ErrForbidden: the token may not do this (403).
 	ErrForbidden = errors.New("svc: forbidden")
 	// ErrNotFound: there is no such record (404 or 410), or a wait found that
-	// the record is deleted. One that was just created may not be readable yet, and
-	// a 404 whose body is a page of markup comes from a proxy: it proves nothing.
+	// the record is deleted. A record that was just created may not be readable yet. A 404
+	// with an HTML page comes from a proxy and proves nothing.
 	ErrNotFound = errors.New("svc: not found")
 	// ErrConflict: the state of the record does not allow the call (409).
 	ErrConflict = errors.New("svc: conflict")
@@ -32,9 +32,9 @@ var (
 	ErrRateLimited = errors.New("svc: rate limited")
 	// ErrServer: the service failed (any 5xx), still after all attempts.
 	ErrServer = errors.New("svc: server error")
-	// ErrRedirect: the service answered with a redirect that is not followed (3xx).
+	// ErrRedirect: the response is a redirect that is not followed (3xx).
 	ErrRedirect = errors.New("svc: redirect not followed")
-	// ErrRetired: an operation of the legacy job API is gone (404 or 410). The
+	// ErrRetired: an operation of the legacy job API no longer exists (404 or 410). The
 	// service migrated it to a newer asynchronous inference API, which this
 	// package does not cover.
 	ErrRetired = errors.New("svc: the legacy job API is retired")
@@ -47,37 +47,36 @@ var (
 	// ErrNoInferenceURL: the address of endpoints is not known. See
 	// [WithInferenceURL].
 	ErrNoInferenceURL = errors.New("svc: the address of endpoints is not known: set WithInferenceURL or SVC_INFERENCE_URL")
-	// ErrTimeout: one attempt took longer than [WithTimeout] allows, or a
-	// transfer stood still for too long. It is not the end of the caller's
-	// context: that is [context.DeadlineExceeded].
+	// ErrTimeout: one attempt took longer than [WithTimeout] allows, or no byte of a
+	// transfer moved for too long. The end of the caller's own context is
+	// [context.DeadlineExceeded] instead.
 	ErrTimeout = errors.New("svc: attempt timed out")
-	// ErrTooLarge: an answer was larger than this package reads (32 MiB).
+	// ErrTooLarge: a response was larger than this package reads (32 MiB).
 	ErrTooLarge = chain.ErrTooLarge
 	// ErrUnavailable: a wait found the inference service in the state unavailable.
 	ErrUnavailable = errors.New("svc: the inference service is unavailable")
 	// ErrStopped: a wait found the inference service stopped.
 	ErrStopped = errors.New("svc: the inference service is stopped")
-	// ErrTruncated: a transfer ended before all announced bytes had come.
+	// ErrTruncated: a transfer ended before all announced bytes were received.
 	ErrTruncated = errors.New("svc: truncated")
 )
 
-// Error is an answer of the service other than success. Its text holds no token and
-// no query of a link, and of the body one line at most, the message found in it, so it
-// can be logged. The service's error bodies are
-// undocumented: Code, Message and RequestID are what could be found in the usual
-// places, and may be empty.
+// Error is a response with a status other than success. Its text can be logged: it
+// holds no token, no query of a presigned URL, and of the body only the message. The
+// service does not document its error bodies. Code, Message and RequestID are searched in
+// the usual places, and may be empty.
 type Error struct {
 	Method     string        // "GET"
 	Route      string        // "/v1/files/{file_id}": the path with its parameters by name
 	ID         string        // that stood in the path; empty for a call without one
 	StatusCode int           // 404
 	Code       string        // the service's own code, from the body
-	Message    string        // one line for people, from the body
+	Message    string        // one line of text, from the body
 	RequestID  string        // from a header such as X-Request-Id, or the body
-	RetryAfter time.Duration // how long the service asked to wait; 0: it did not
-	Attempts   int           // how often the call was tried
-	Header     http.Header   // of the answer, without secrets
-	Body       []byte        // the first 64 KiB; a token or a link's query in it is replaced by REDACTED
+	RetryAfter time.Duration // how long the service asked to wait; 0: it did not ask
+	Attempts   int           // how often the call was sent
+	Header     http.Header   // of the response, without secrets
+	Body       []byte        // the first 64 KiB; a token or the query of a presigned URL in it is replaced by REDACTED
 
 	foreign string // why the response is not the service's own, or not whole
 }
@@ -95,7 +94,7 @@ func (e *Error) detail() string {
 	if e.StatusCode >= 300 && e.StatusCode < 400 {
 		b.WriteString(": the redirect is not followed")
 	}
-	if e.Message != "" && !strings.HasSuffix(status, e.Message) { // a proxy's page often says no more
+	if e.Message != "" && !strings.HasSuffix(status, e.Message) { // the page of a proxy often says no more
 		b.WriteString(": " + e.Message)
 	}
 	if e.retired() {
@@ -150,17 +149,16 @@ func (e *Error) retired() bool {
 		(strings.HasPrefix(e.Route, videoJobs) || strings.HasPrefix(e.Route, imageJobs))
 }
 
-// TransportError says that a call got no (whole) answer: the connection failed,
-// the attempt timed out, ctx ended, or there was no token to send, from the token
-// source or at all, or the rate limiter refused. For a call that changes nothing, or that
-// can be repeated, that is all there is to know; a create or register that may
-// have taken effect comes as an [OutcomeUnknownError] instead.
+// TransportError says that a call got no response, or not a whole one: the connection
+// failed, the attempt timed out, ctx ended, there was no token, or the rate limiter
+// refused. A create or register that may have taken effect is an [OutcomeUnknownError]
+// instead.
 type TransportError struct {
-	Method   string
-	Route    string
+	Method   string // "GET"
+	Route    string // "/v1/files/{file_id}": the path with its parameters by name
 	ID       string // that stood in the path; empty for a call without one
 	Attempts int    // 0: nothing was sent
-	Last     *Error // the last answer before ctx ended the wait for another attempt; nil if there was none
+	Last     *Error // the last response before ctx ended the wait for the next attempt; nil if there was none
 	Err      error  // the cause; context and network errors can be reached through it
 }
 
@@ -196,19 +194,18 @@ func (e *TransportError) Is(target error) bool {
 	return target == ErrTimeout && cause.Has[*chain.TimeoutError](e.Err)
 }
 
-// OutcomeUnknownError says that a call that must not be repeated blindly was
-// sent and that its outcome is not known: the answer was lost, cut, late or not
-// the promised record. What was to be created may exist, and an instance is
-// billed from its creation. The service has no call that lists endpoints: keep
-// Name and ID, look at Body, and find out before creating again.
+// OutcomeUnknownError says that a create was sent and that its outcome is not known: the
+// response was lost, cut off, late or not the promised record. What was to be created may
+// exist, and an instance is billed from its creation. Do not repeat the call. The service
+// has no call that lists endpoints: keep Name and ID, read Body, and find out first.
 type OutcomeUnknownError struct {
-	Method     string
-	Route      string
-	Name       string // of the request: the service's name, or the file's
-	ID         string // the id of the new record, when a part of the answer shows one
-	RequestID  string // the service's, when an answer began to come
-	StatusCode int    // 0: no answer
-	Body       []byte // what came of the answer, at most 64 KiB, without secrets
+	Method     string // "POST"
+	Route      string // "/v1/inference-service"
+	Name       string // that was sent: of the endpoint, or of the file
+	ID         string // of the new record, if a part of the response shows it; empty otherwise
+	RequestID  string // the service's, if there was a response; may be empty
+	StatusCode int    // of the response; 0: there was none
+	Body       []byte // what was received of the response, at most 64 KiB, without secrets
 	Err        error  // why the outcome is not known
 }
 
@@ -222,9 +219,9 @@ func (e *OutcomeUnknownError) Error() string {
 	}
 	switch {
 	case e.created():
-		fmt.Fprintf(&b, "the answer is broken, but %s was created, with the id %s: ", name, e.ID)
+		fmt.Fprintf(&b, "the response is broken, but %s was created, with the ID %s: ", name, e.ID)
 	case e.ID != "":
-		fmt.Fprintf(&b, "outcome unknown: %s may or may not have been created, with the id %s; do not repeat the call before you know: ", name, e.ID)
+		fmt.Fprintf(&b, "outcome unknown: %s may or may not have been created, with the ID %s; do not repeat the call before you know: ", name, e.ID)
 	default:
 		fmt.Fprintf(&b, "outcome unknown: %s may or may not have been created; do not repeat the call before you know: ", name)
 	}
@@ -232,8 +229,8 @@ func (e *OutcomeUnknownError) Error() string {
 	return errbody.Line(b.String())
 }
 
-// created reports whether what came of the answer says that the call succeeded,
-// and for which id.
+// created reports whether the response, although broken, shows that the record was
+// created, and its ID.
 func (e *OutcomeUnknownError) created() bool {
 	return e.ID != "" && e.StatusCode >= 200 && e.StatusCode < 300
 }
@@ -244,19 +241,19 @@ func (e *OutcomeUnknownError) Unwrap() error { return e.Err }
 // Is makes errors.Is(err, ErrOutcomeUnknown) true.
 func (e *OutcomeUnknownError) Is(target error) bool { return target == ErrOutcomeUnknown }
 
-// DecodeError says that the service reported success, but with something other
-// than what it promises: not JSON, empty, a record without its id, a record
-// with another id, or a value of the wrong type.
+// DecodeError says that the service reported success, but sent something other
+// than what it promises: not JSON, empty, a record without its ID, a record
+// with another ID, or a value of the wrong type.
 type DecodeError struct {
-	Method      string
-	Route       string
+	Method      string // "GET"
+	Route       string // "/v1/files/{file_id}": the path with its parameters by name
 	ID          string // that stood in the path; empty for a call without one
-	StatusCode  int
-	ContentType string
-	RequestID   string
-	Field       string // "flavor_list[3].available_num"; empty when the whole answer is not as promised
-	Excerpt     string // the beginning of the answer, one line, without secrets
-	Err         error
+	StatusCode  int    // 200 to 299
+	ContentType string // of the response
+	RequestID   string // the service's; may be empty
+	Field       string // "flavor_list[3].available_num"; empty when the whole response is not as promised
+	Excerpt     string // the beginning of the response, one line, without secrets
+	Err         error  // of the decoder, or what is missing
 
 	foreign string // why the response is not the service's own
 }
@@ -265,7 +262,7 @@ type DecodeError struct {
 func (e *DecodeError) Error() string { return errbody.Line(where(e.Method, e.Route) + e.detail()) }
 
 func (e *DecodeError) detail() string {
-	text := fmt.Sprintf("the answer (%d, %s) is not what the service promises: ", e.StatusCode, orElse(e.ContentType, "no content type"))
+	text := fmt.Sprintf("the response (%d, %s) is not what the service promises: ", e.StatusCode, orElse(e.ContentType, "no content type"))
 	if e.Field != "" {
 		text += e.Field + ": "
 	}
@@ -370,8 +367,8 @@ func idFact(id string) []string {
 	return []string{"id " + id}
 }
 
-// detail is an error's text without the call that an outer text already names, in
-// one line.
+// detail is the text of an error without "svc: ", and without the call, which the outer
+// text names already. It is one line.
 func detail(err error) string {
 	if err == nil {
 		return "no reason is given"

@@ -224,5 +224,5 @@ func TestErrorTextsDoNotRepeat(t *testing.T) {
 		require.EqualError(t, err, "svc: GET /v1/inference-service/{service_id}: "+want)
 	}
 	err := opGet.do(t.Context(), play(t, reply{status: 200}).client())
-	require.EqualError(t, err, "svc: GET /v1/inference-service/{service_id}: the answer (200, application/json) is not what the service promises: the body is empty: unexpected EOF (id svc-1)")
+	require.EqualError(t, err, "svc: GET /v1/inference-service/{service_id}: the response (200, application/json) is not what the service promises: the body is empty: unexpected EOF (id svc-1)")
 }
