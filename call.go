@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 	"time"
 	"unicode"
@@ -328,10 +329,16 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, er
 			return nil, &ValidationError{Fields: []FieldError{{"body", "cannot be written as JSON: " + scrub(err.Error())}}}
 		}
 	}
+	if path, found := notUTF8(reflect.ValueOf(k.body)); found {
+		return nil, &ValidationError{Fields: []FieldError{{orElse(strings.TrimPrefix(path, "."), "body"), "is not valid UTF-8"}}}
+	}
 	for _, f := range fields {
 		var err error
 		if body, err = f.set(body, f.path, f.value); err != nil {
 			return nil, &ValidationError{Fields: []FieldError{{f.path, "cannot be set: " + scrub(err.Error())}}}
+		}
+		if path, found := notUTF8(reflect.ValueOf(f.value)); found {
+			return nil, &ValidationError{Fields: []FieldError{{f.path + path, "is not valid UTF-8"}}}
 		}
 	}
 	return body, nil

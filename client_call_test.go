@@ -225,7 +225,7 @@ func TestWithBodyField(t *testing.T) {
 			}
 			s.replies = []reply{opCreate.ok}
 			require.NoError(t, opCreate.do(t.Context(), s.client(), tt.opts...))
-			require.Equal(t, tt.want, s.seen()[0].Body)
+			require.JSONEq(t, tt.want, s.seen()[0].Body)
 		})
 	}
 	require.ErrorAs(t, opCreate.do(t.Context(), play(t).client(), svc.WithMaxAttempts(0)), new(*svc.ValidationError))

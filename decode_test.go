@@ -53,8 +53,9 @@ func TestB35_Timestamps(t *testing.T) {
 		require.NoError(t, err)
 		require.NotContains(t, string(b), "0001")
 	}
-	_, err := answered(t, `{"service_id":"svc-1","created_at":1e400}`)
-	require.Equal(t, "created_at", errorAs[*svc.DecodeError](t, err).Field)
+	s, err := answered(t, `{"service_id":"svc-1","created_at":1e400}`)
+	require.NoError(t, err)
+	require.Equal(t, "1e400", s.CreatedAt.Raw())
 }
 
 func TestB36_NullAndMissing(t *testing.T) {
@@ -99,14 +100,11 @@ func TestB37_NumbersAsText(t *testing.T) {
 		`{"service_id":"svc-1","resource_metadata":{"target_instance_number":"two"}}`: "resource_metadata.target_instance_number",
 		`{"service_id":"svc-1","deploy_metadata":{"gpu_num":1.5}}`:                    "deploy_metadata.gpu_num",
 		`{"service_id":"svc-1","deploy_metadata":{"port":true}}`:                      "deploy_metadata.port",
-		`{"service_id":7}`:                                            "service_id",
-		`{"service_id":"svc-1","is_deleted":""}`:                      "is_deleted",
-		`{"flavor_list":[{},{},{"available_num":"two"}]}`:             "flavor_list[2].available_num",
-		`{"flavor_list":[{"billing":{"cny_price_unit":"cheap"}}]}`:    "flavor_list[0].billing.cny_price_unit",
-		`{"flavor_list":{}}`:                                          "flavor_list",
-		`{"flavor_list":[{"created_at":{}}]}`:                         "flavor_list[0].created_at",
-		`{"service_id":"svc-1","deploy_metadata":[]}`:                 "deploy_metadata",
-		`{"service_id":"svc-1","resource_metadata":{"scale_type":1}}`: "resource_metadata.scale_type",
+		`{"service_id":7}`:                                "service_id",
+		`{"service_id":"svc-1","is_deleted":""}`:          "is_deleted",
+		`{"flavor_list":[{},{},{"available_num":"two"}]}`: "flavor_list[2].available_num",
+		`{"flavor_list":{}}`:                              "flavor_list",
+		`{"service_id":"svc-1","deploy_metadata":[]}`:     "deploy_metadata",
 	} {
 		var err error
 		if client := play(t, reply{status: 200, body: body}).client(); strings.HasPrefix(body, `{"flavor`) {

@@ -209,7 +209,7 @@ func TestB02_DeployCreatesOnce(t *testing.T) {
 func TestDeployGoesOnWithTheIDOfABrokenAnswer(t *testing.T) {
 	for name, fault := range map[string]svctest.Fault{
 		"cut":        {TruncateBody: true},
-		"wrong type": {AfterEffect: true, Body: `{"service_id":"svc-1","name":["demo"]}`},
+		"wrong type": {AfterEffect: true, Body: `{"service_id":"svc-1","status":["demo"]}`},
 		"two":        {AfterEffect: true, Body: `{"service_id":"svc-1"}{}`},
 	} {
 		for _, fails := range []bool{false, true} {

@@ -1,6 +1,7 @@
 package svc_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -134,7 +135,7 @@ func ExampleVideoJobClient_Create() {
 
 	job, err := client.VideoJobs.Create(ctx, svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{
 		Prompt:         "a lighthouse at dusk",
-		NegativePrompt: svc.Null[string](),
+		NegativePrompt: json.RawMessage("null"),
 		Settings:       svc.VideoJobSettings{Seed: new(0)},
 		IsPublic:       new(false),
 	}})

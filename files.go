@@ -34,13 +34,6 @@ type RegisteredFile struct {
 	PresignedURL SignedURL `json:"presigned_url"` // for [FileClient.Put]; how long it is good for is not documented
 }
 
-// Format prints all fields under every verb, and of links and secrets what they
-// print.
-func (f RegisteredFile) Format(s fmt.State, verb rune) {
-	type plain RegisteredFile
-	formatFields(s, verb, plain(f))
-}
-
 func (f *RegisteredFile) identity() (field, id string) {
 	if f.PresignedURL == "" {
 		return "presigned_url", ""

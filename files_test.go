@@ -195,11 +195,10 @@ func TestB38_FilesAnswersThatAreNone(t *testing.T) {
 		require.Contains(t, e.Message, "Please log in")
 	}
 	for body, wrong := range map[string]string{
-		page:                          "Please log in",
-		record + page:                 "",
-		`{}`:                          "id",
-		`{"id":"f2"}`:                 "another record",
-		`{"id":"f1","created_at":{}}`: "created_at",
+		page:          "Please log in",
+		record + page: "",
+		`{}`:          "id",
+		`{"id":"f2"}`: "another record",
 	} {
 		err := get(answers(t, 200, "text/html", body))
 		var e *svc.DecodeError

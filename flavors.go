@@ -60,6 +60,8 @@ type flavorList struct {
 	Flavors []Flavor `json:"flavor_list"`
 }
 
+func (l *flavorList) list() {}
+
 func (l *flavorList) identity() (field, id string) { return identities("flavor_list", l.Flavors) }
 
 // List returns all flavors, in the order of the service.

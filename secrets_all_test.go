@@ -64,7 +64,6 @@ var secretsTypes = []reflect.Type{
 	reflect.TypeFor[svc.JobType](),
 	reflect.TypeFor[svc.JobUser](),
 	reflect.TypeFor[svc.ListJobsOptions](),
-	reflect.TypeFor[svc.Nullable[string]](),
 	reflect.TypeFor[svc.Option](),
 	reflect.TypeFor[svc.OutcomeUnknownError](),
 	reflect.TypeFor[svc.Outputs](),

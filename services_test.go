@@ -101,7 +101,7 @@ func TestServices_GetAndDelete(t *testing.T) {
 	require.Equal(t, "user-1", record.UserID)
 	require.Equal(t, svc.InferenceServiceStatusAvailable, record.Status)
 	require.JSONEq(t, "null", string(record.StatusInfo))
-	require.Equal(t, svc.ServiceTypeNormal, record.ServiceType)
+	require.Equal(t, svc.ServiceType("normal"), record.ServiceType)
 	require.Equal(t, svc.PaymentTypeUSD, record.PaymentType)
 	require.Equal(t, "GPU A 24GB 10GB flavor-1 manual", strings.Join([]string{
 		record.ResourceMetadata.ResourceDisplayName, record.ResourceMetadata.VRAM, record.ResourceMetadata.ImageSize,
@@ -111,7 +111,7 @@ func TestServices_GetAndDelete(t *testing.T) {
 	require.Equal(t, svc.DeployMetadata{ImageURL: "registry.example/app:1", Command: "python serve.py", Port: 8000}, record.DeployMetadata)
 	b, err := json.Marshal(record)
 	require.NoError(t, err)
-	require.JSONEq(t, serviceJSON, string(b))
+	require.JSONEq(t, strings.ReplaceAll(serviceJSON, "2024-06-01 10:11:12", "2024-06-01T10:11:12Z"), string(b), "times in RFC 3339")
 }
 
 func TestServices_StatusInfo(t *testing.T) {

@@ -1,10 +1,15 @@
 package svc
 
 import (
+	"bytes"
+	"encoding"
 	"encoding/json"
+	"fmt"
+	"math/big"
 	"reflect"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // The typed strings below name the values that the service is known to use.
@@ -15,6 +20,19 @@ import (
 // surrounding white space: services change both without notice.
 func sameText[S ~string](a, b S) bool {
 	return strings.EqualFold(strings.TrimSpace(string(a)), strings.TrimSpace(string(b)))
+}
+
+// mustFit reports whether a field of a record has to be of the type that the service
+// documents. These fields decide: what the record is, whether it exists, what to do with
+// it. All others inform, and an odd value of theirs does not cost the record. Whole
+// numbers count something, so they always have to fit.
+func mustFit(key string) bool {
+	switch strings.ToLower(key) {
+	case "", "id", "service_id", "job_id", "flavor_id", "status", "is_deleted", "presigned_url", "media_url",
+		"flavor_list", "job_list", "outputs", "resource_metadata", "deploy_metadata":
+		return true
+	}
+	return false
 }
 
 // InferenceServiceStatus is the state of an inference service. Treat a status
@@ -34,11 +52,8 @@ type ScaleType string
 // ScaleTypeManual leaves the number of instances to the caller.
 const ScaleTypeManual ScaleType = "manual"
 
-// ServiceType is the kind of an inference service.
+// ServiceType is the kind of an inference service: "normal" is the only one seen.
 type ServiceType string
-
-// ServiceTypeNormal is the only kind seen so far.
-const ServiceTypeNormal ServiceType = "normal"
 
 // PaymentType is the currency that a service or job is paid in.
 type PaymentType string
@@ -77,20 +92,77 @@ const (
 	JobTypeText2Image JobType = "text2image" // images from a prompt
 )
 
-// JobStatus is the state of a generation job. Treat a status you do not know
-// as still changing.
+// JobStatus is the state of a generation job. The service documents the first two.
+// The others are the words that services use for a failure. [Job.Failed] and
+// [Job.Done] read them without regard to letter case. Treat a status that is not among
+// them as still changing.
 type JobStatus string
 
 const (
 	JobStatusInitializing JobStatus = "initializing" // accepted, without outputs
 	JobStatusSucceed      JobStatus = "succeed"      // done, its outputs can be downloaded
+	JobStatusFail         JobStatus = "fail"         // a failure
+	JobStatusFailed       JobStatus = "failed"       // a failure
+	JobStatusError        JobStatus = "error"        // a failure
+	JobStatusCanceled     JobStatus = "canceled"     // stopped before it was done
+	JobStatusCancelled    JobStatus = "cancelled"    // stopped before it was done
+	JobStatusRejected     JobStatus = "rejected"     // not accepted
 )
 
-// GenMode is the way a video is generated.
+// GenMode is the way a video is generated: "standard" is the service's default.
 type GenMode string
 
-// GenModeStandard is the service's default.
-const GenModeStandard GenMode = "standard"
+// notUTF8 finds a text in the body of a request that is not UTF-8, and returns its path.
+// Encoding/json would send other bytes in place of it.
+func notUTF8(v reflect.Value) (path string, found bool) {
+	if !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return "", false
+	}
+	if v.CanInterface() { // types that write themselves
+		switch m := v.Interface().(type) {
+		case json.Marshaler:
+			text, _ := m.MarshalJSON()
+			return "", !utf8.Valid(text)
+		case encoding.TextMarshaler:
+			text, _ := m.MarshalText()
+			return "", !utf8.Valid(text)
+		}
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		return notUTF8(v.Elem())
+	case reflect.String:
+		return "", !utf8.ValidString(v.String())
+	case reflect.Slice, reflect.Array:
+		for i := 0; i < v.Len() && v.Type().Elem().Kind() != reflect.Uint8; i++ { // bytes are sent as base64
+			if path, found = notUTF8(v.Index(i)); found {
+				return fmt.Sprintf("[%d]%s", i, path), true
+			}
+		}
+	case reflect.Map:
+		for key, value := range v.Seq2() {
+			if _, found = notUTF8(key); found {
+				return "", true
+			}
+			if path, found = notUTF8(value); found {
+				return fmt.Sprintf(".%v%s", key, path), true
+			}
+		}
+	case reflect.Struct:
+		for f, field := range v.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if !f.IsExported() && !f.Anonymous || name == "-" {
+				continue
+			}
+			if path, found = notUTF8(field); found && f.Anonymous && name == "" {
+				return path, true
+			} else if found {
+				return "." + orElse(name, f.Name) + path, true
+			}
+		}
+	}
+	return "", false
+}
 
 // Int is an integer that the service may send as a number or as a string: 2,
 // "2" and 2.0 decode alike, null and "" decode to 0. It encodes as a number.
@@ -99,101 +171,58 @@ type Int int64
 // UnmarshalJSON fails with a [*json.UnmarshalTypeError] for anything that is
 // not a whole number within 64 bits.
 func (i *Int) UnmarshalJSON(b []byte) error {
-	if n, ok := smallInt(b); ok {
-		*i = Int(n)
-		return nil
+	text := jsonText(b)
+	if text == "" && len(b) > 0 {
+		text = "0"
 	}
-	text, ok := numberText(b)
-	if !ok {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if !isNumber(text) {
 		return typeError[Int](b)
 	}
-	if text == "" {
-		*i = 0
-		return nil
-	}
-	d, err := parseDecimal(text)
-	if err != nil || d.exp < 0 || len(d.digits)+d.exp > 19 {
-		return typeError[Int](b)
-	}
-	n, err := strconv.ParseInt(d.plain(), 10, 64)
-	if err != nil {
-		return typeError[Int](b)
+	if err != nil { // 2.0 and 2e0 are whole numbers too
+		r, _ := new(big.Rat).SetString(text)
+		if !r.IsInt() || !r.Num().IsInt64() {
+			return typeError[Int](b)
+		}
+		n = r.Num().Int64()
 	}
 	*i = Int(n)
 	return nil
 }
 
-// smallInt reads the everyday case, up to 18 digits without a fraction,
-// quoted or not, and allocates nothing.
-func smallInt(b []byte) (n int64, ok bool) {
-	if len(b) >= 2 && b[0] == '"' && b[len(b)-1] == '"' {
-		b = b[1 : len(b)-1]
+// jsonText returns the text of a JSON string, "" for null, and any other value as it
+// is.
+func jsonText(b []byte) string {
+	var text string
+	switch n := len(b); {
+	case string(b) == "null":
+	case n < 2 || b[0] != '"' || b[n-1] != '"':
+		text = string(b)
+	case bytes.IndexByte(b, '\\') < 0:
+		text = string(b[1 : n-1])
+	case json.Unmarshal(b, &text) != nil:
+		text = string(b)
 	}
-	neg := len(b) > 0 && b[0] == '-'
-	if neg {
-		b = b[1:]
-	}
-	if len(b) == 0 || len(b) > 18 || b[0] == '0' && len(b) > 1 {
-		return 0, false
-	}
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = n*10 + int64(c-'0')
-	}
-	if neg {
-		n = -n
-	}
-	return n, true
-}
-
-// numberText returns the text of a JSON number, or of a string that may hold
-// one. It is empty for null and "", and not ok for any other value.
-func numberText(b []byte) (text string, ok bool) {
-	switch {
-	case len(b) == 0:
-		return "", false
-	case string(b) == "null", string(b) == `""`:
-		return "", true
-	case b[0] == '"':
-		var s string
-		err := json.Unmarshal(b, &s)
-		return s, err == nil
-	default:
-		return string(b), b[0] == '-' || '0' <= b[0] && b[0] <= '9'
-	}
+	return text
 }
 
 // typeError says that the JSON value b does not fit into T, as encoding/json
 // itself would.
 func typeError[T any](b []byte) error {
-	return &json.UnmarshalTypeError{Value: kindOf(b), Type: reflect.TypeFor[T]()}
-}
-
-// kindOf describes a JSON value as encoding/json does.
-func kindOf(b []byte) string {
 	const shown = 32 // longer text does not help to find the fault
-	value := "nothing"
-	if len(b) > 0 {
-		switch b[0] {
-		case '{':
-			value = "object"
-		case '[':
-			value = "array"
-		case 't', 'f':
-			value = "bool"
-		case '"':
-			value = "string"
-			if len(b) <= shown {
-				value += " " + string(b)
-			}
-		default:
-			value = "number"
-			if len(b) <= shown {
-				value += " " + string(b)
-			}
-		}
+	value := "number"
+	switch {
+	case bytes.HasPrefix(b, []byte("{")):
+		value = "object"
+	case bytes.HasPrefix(b, []byte("[")):
+		value = "array"
+	case string(b) == "true", string(b) == "false":
+		value = "bool"
+	case bytes.HasPrefix(b, []byte(`"`)):
+		value = "string"
 	}
-	return value
+	if (value == "number" || value == "string") && len(b) <= shown {
+		value += " " + string(b)
+	}
+	return &json.UnmarshalTypeError{Value: value, Type: reflect.TypeFor[T]()}
 }

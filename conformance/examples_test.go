@@ -157,7 +157,8 @@ func encoded(t *testing.T, operation string, got any) []byte {
 }
 
 // normal is a JSON value without what makes no difference: a null is the same as
-// nothing, no outputs are {} or [], and a link has lost its key.
+// nothing, no outputs are {} or [], a time may be written in any form, and a link has
+// lost its key.
 func normal(t *testing.T, b []byte) any {
 	var v any
 	require.NoError(t, json.Unmarshal(b, &v))
@@ -175,6 +176,12 @@ func normal(t *testing.T, b []byte) any {
 					delete(v, key)
 				case key == "outputs" && len(asObject(member)) == 0 && asList(member) == nil:
 					v[key] = []any{}
+				case strings.HasSuffix(key, "_at"):
+					var at svc.Time
+					b, err := json.Marshal(member)
+					require.NoError(t, err)
+					require.NoError(t, json.Unmarshal(b, &at))
+					v[key] = at.UTC().String()
 				case isText && strings.Contains(text, "?"):
 					v[key], _, _ = strings.Cut(text, "?")
 				default:

@@ -62,15 +62,15 @@ var (
 		DeployMetadata:   svc.CreateDeployMetadata{ImageURL: "img", Command: "run", Port: 8000, GPUNum: 1},
 	}
 	fullVideo = svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{
-		Prompt: "p", NegativePrompt: svc.Value("n"), GenMode: svc.GenModeStandard, IsPublic: new(false),
+		Prompt: "p", NegativePrompt: json.RawMessage(`"n"`), GenMode: "standard", IsPublic: new(false),
 		Settings:  svc.VideoJobSettings{Seed: new(0), AspectRatio: "1:1", Resolution: 480, Duration: 8},
-		UseFFCond: json.RawMessage(`{"frame":[1,null]}`), IsEnablePromptEnhancer: svc.Value(false),
+		UseFFCond: json.RawMessage(`{"frame":[1,null]}`), IsEnablePromptEnhancer: json.RawMessage(`false`),
 	}}
 	nullVideo = svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{
-		Prompt: "p", NegativePrompt: svc.Null[string](), UseFFCond: json.RawMessage("null"), IsEnablePromptEnhancer: svc.Null[bool](),
+		Prompt: "p", NegativePrompt: json.RawMessage("null"), UseFFCond: json.RawMessage("null"), IsEnablePromptEnhancer: json.RawMessage("null"),
 	}}
 	fullImage = svc.CreateImageJobRequest{Config: svc.ImageJobConfig{
-		Prompt: "p", NegativePrompt: svc.Value(""),
+		Prompt: "p", NegativePrompt: json.RawMessage(`""`),
 		Settings: svc.ImageJobSettings{Seed: new(-1), AspectRatio: "1:1", Resolution: 480}, Config: svc.ImageConfig{ImageNumber: 3},
 	}}
 	page = &svc.ListJobsOptions{Page: 1, PageSize: 2}

@@ -107,7 +107,7 @@ func service(status svc.InferenceServiceStatus, instances svc.Int) func(*testing
 		require.Equal(t, "{}", string(s.BillingMetadata))
 		require.Equal(t, "{}", string(s.EndpointMetadata))
 		require.Equal(t, svc.DeployMetadata{ImageURL: "registry.example/chat:3", Command: "python serve.py", Port: 8000, GPUNum: 1}, s.DeployMetadata)
-		require.Equal(t, svc.ServiceTypeNormal, s.ServiceType)
+		require.Equal(t, svc.ServiceType("normal"), s.ServiceType)
 		require.Equal(t, svc.PaymentTypeUSD, s.PaymentType)
 		equalTime(t, at(2024, 6, 1, 10, 11, 12, 0), s.CreatedAt)
 		equalTime(t, at(2024, 6, 1, 10, 20, 30, 0), s.UpdatedAt)

@@ -1,13 +1,18 @@
-// Package jsonx does what encoding/json leaves out: it finds the field that a
-// value did not fit into, and changes one value in a text without touching the
-// rest.
+// Package jsonx does what encoding/json leaves out: it names the field that a value
+// does not fit into, tolerates odd values of fields that only inform, and sets one field
+// of a text.
 package jsonx
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -15,158 +20,146 @@ import (
 // TrimBOM returns data without the UTF-8 byte order mark it may start with.
 func TrimBOM(data []byte) []byte { return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) }
 
-// Set returns a copy of the JSON object data in which the member at path, such
-// as "config.new_option", has the given value. Objects that are missing on the
-// way are made, every other byte stays as it is, and empty data counts as an
-// empty object. A name on the way that holds something else than an object, null
-// included, is an error. Names with a dot in them cannot be reached.
+// Set returns the JSON object data with the value at path, such as
+// "config.new_option". Objects that are missing on the way are made, and empty data
+// counts as an empty object. Anything else on the way than an object, null included, is
+// an error. All other values keep their text. Names with a dot in them cannot be
+// reached.
 func Set(data []byte, path string, value any) ([]byte, error) {
-	if !utf8.ValidString(path) {
-		return nil, fmt.Errorf("field path %q is not UTF-8", path)
-	}
 	names := strings.Split(path, ".")
-	for _, name := range names {
-		if name == "" {
-			return nil, fmt.Errorf("field path %q has an empty part", path)
-		}
+	if slices.Contains(names, "") || !utf8.ValidString(path) {
+		return nil, errors.New("its path has an empty part, or is not UTF-8")
 	}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(value); err != nil {
-		return nil, fmt.Errorf("field %q: %w", path, err)
+	encoded, err := encode(value)
+	if err != nil {
+		return nil, err
 	}
-	encoded := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
-
-	if len(bytes.TrimSpace(data)) == 0 {
-		return nest(names, encoded), nil
-	}
-	if !json.Valid(data) {
-		return nil, fmt.Errorf("field %q: %w", path, errNotJSON)
-	}
-	start, end := 0, len(data) // the value that names[0] is looked up in
-	for i, name := range names {
-		object := skipSpace(data, start)
-		if data[object] != '{' {
-			return nil, fmt.Errorf("field %q: %s is not an object", path, where(names[:i]))
-		}
-		m := find(data, object, name)
-		if !m.found {
-			member := append(quote(name), ':')
-			member = append(member, nest(names[i+1:], encoded)...)
-			if m.comma {
-				member = append([]byte{','}, member...)
-			}
-			return splice(data, m.start, m.start, member), nil
-		}
-		start, end = m.start, m.end
-	}
-	return splice(data, start, end, encoded), nil
+	return set(bytes.TrimSpace(data), names, encoded)
 }
 
-var errNotJSON = errors.New("the body is not JSON")
-
-// where names the value that path leads to.
-func where(names []string) string {
+func set(data []byte, names []string, value []byte) ([]byte, error) {
 	if len(names) == 0 {
-		return "the body"
+		return value, nil
 	}
-	return fmt.Sprintf("%q", strings.Join(names, "."))
-}
-
-// nest wraps value into objects, the first name outermost.
-func nest(names []string, value []byte) []byte {
-	for i := len(names) - 1; i >= 0; i-- {
-		object := append([]byte{'{'}, quote(names[i])...)
-		object = append(object, ':')
-		object = append(object, value...)
-		value = append(object, '}')
+	object := map[string]json.RawMessage{}
+	if len(data) > 0 && json.Unmarshal(data, &object) != nil || object == nil {
+		return nil, fmt.Errorf("what %q is to be set in is not an object", names[0])
 	}
-	return value
+	inner, err := set(object[names[0]], names[1:], value)
+	if err != nil {
+		return nil, err
+	}
+	object[names[0]] = inner
+	return encode(object)
 }
 
-func quote(name string) []byte {
-	b, _ := json.Marshal(name) // a string never fails
-	return b
+// encode is json.Marshal, but leaves <, > and & as they are.
+func encode(value any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(value)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-func splice(data []byte, start, end int, middle []byte) []byte {
-	out := make([]byte, 0, len(data)-(end-start)+len(middle))
-	out = append(out, data[:start]...)
-	out = append(out, middle...)
-	return append(out, data[end:]...)
+// Decode is [json.Unmarshal] that says which field of data does not fit into dst, such
+// as "flavor_list[3].available_num". The path is empty if data as a whole is at fault.
+//
+// Unless must is nil, a field whose key it does not name never fails: a string that
+// comes as another type gets the JSON text of that, any other field stays zero. Whole
+// numbers always have to fit. A bool may come as 0, 1, "false" or "true".
+//
+// All of that is for data that json.Unmarshal does not take. On failure dst holds what
+// json.Unmarshal left in it.
+func Decode(data []byte, dst any, must func(key string) bool) (path string, err error) {
+	err = json.Unmarshal(data, dst)
+	v := reflect.ValueOf(dst)
+	if err == nil || v.Kind() != reflect.Pointer || v.IsNil() || !json.Valid(data) {
+		return "", err
+	}
+	fresh := reflect.New(v.Type().Elem()).Elem()
+	if path, err = (decoder{must}).fill(fresh, data, "", 0); err != nil {
+		return strings.TrimPrefix(path, "."), err
+	}
+	v.Elem().Set(fresh)
+	return "", nil
 }
 
-// member is where a value stands, or where it would have to be inserted.
-type member struct {
-	found      bool
-	start, end int
-	comma      bool // an inserted member needs one in front
-}
+// maxDepth is how deep a field is looked for: a type that holds itself must not
+// multiply the work.
+const maxDepth = 16
 
-// find looks up a name in the object that starts at data[i], which is valid
-// JSON. Of members with the same name the last one counts, as it does for most
-// decoders.
-func find(data []byte, i int, name string) member {
-	m := member{}
-	end := i + 1 // of the last member
-	for i = skipSpace(data, i+1); data[i] != '}'; i = skipSpace(data, i) {
-		if data[i] == ',' {
-			i = skipSpace(data, i+1)
+type decoder struct{ must func(key string) bool }
+
+// fill decodes the value of a key into v, part by part if it does not fit as a whole.
+func (d decoder) fill(v reflect.Value, data []byte, key string, depth int) (path string, err error) {
+	misfit := json.Unmarshal(data, v.Addr().Interface())
+	if misfit == nil || depth > maxDepth {
+		return "", misfit
+	}
+	v.SetZero()
+	var items []json.RawMessage
+	var members map[string]json.RawMessage
+	switch kind := v.Kind(); {
+	case kind == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		path, err = d.fill(v.Elem(), data, key, depth+1)
+	case kind == reflect.Slice && json.Unmarshal(data, &items) == nil:
+		v.Set(reflect.MakeSlice(v.Type(), len(items), len(items)))
+		for i := 0; i < len(items) && err == nil; i++ {
+			path, err = d.fill(v.Index(i), items[i], key, depth+1)
+			path = fmt.Sprintf("[%d]%s", i, path)
 		}
-		keyEnd := skipValue(data, i)
-		var key string
-		_ = json.Unmarshal(data[i:keyEnd], &key)
-		start := skipSpace(data, skipSpace(data, keyEnd)+1) // past the colon
-		end = skipValue(data, start)
-		if key == name {
-			m = member{found: true, start: start, end: end}
+	case kind == reflect.Struct && json.Unmarshal(data, &members) == nil:
+		path, err = d.fillStruct(v, members, depth+1)
+	case d.must == nil || !d.fillOdd(v, data, key):
+		err = misfit
+	}
+	if err == nil && d.must == nil { // no part is to blame
+		return "", misfit
+	}
+	return path, err
+}
+
+func (d decoder) fillStruct(v reflect.Value, members map[string]json.RawMessage, depth int) (path string, err error) {
+	fields := reflect.VisibleFields(v.Type())
+	for _, key := range slices.Sorted(maps.Keys(members)) {
+		// Options of the field's tag count too, so each member is tried in its place.
+		err := json.Unmarshal(fmt.Appendf(nil, "{%q:%s}", key, members[key]), v.Addr().Interface())
+		if err == nil {
+			continue
 		}
-		m.comma = true
-		i = end
-	}
-	if !m.found {
-		m.start = end
-	}
-	return m
-}
-
-func skipSpace(data []byte, i int) int {
-	for i < len(data) && strings.IndexByte(" \t\r\n", data[i]) >= 0 {
-		i++
-	}
-	return i
-}
-
-// skipValue returns the end of the value that starts at data[i], which is valid
-// JSON.
-func skipValue(data []byte, i int) int {
-	depth := 0
-	for i < len(data) {
-		switch data[i] {
-		case '"':
-			for i++; data[i] != '"'; i++ {
-				if data[i] == '\\' {
-					i++
-				}
+		i := slices.IndexFunc(fields, func(f reflect.StructField) bool {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			return f.IsExported() && strings.EqualFold(cmp.Or(name, f.Name), key)
+		})
+		if i < 0 {
+			continue
+		}
+		if field, embeddedNil := v.FieldByIndexErr(fields[i].Index); embeddedNil == nil {
+			var inner error
+			if path, inner = d.fill(field, members[key], key, depth); inner != nil || d.must != nil {
+				err = inner
 			}
-			i++
-		case '{', '[':
-			depth++
-			i++
-		case '}', ']':
-			depth--
-			i++
-		case ' ', '\t', '\r', '\n', ',', ':':
-			i++
-		default: // a number or a word
-			for i < len(data) && strings.IndexByte(" \t\r\n,:]}", data[i]) < 0 {
-				i++
-			}
 		}
-		if depth == 0 {
-			return i
+		if err != nil {
+			return "." + key + path, err
 		}
 	}
-	return i
+	return "", nil
+}
+
+// fillOdd makes the best of a value that does not fit, and reports whether it may.
+func (d decoder) fillOdd(v reflect.Value, data []byte, key string) bool {
+	b, err := strconv.ParseBool(strings.Trim(string(data), `"`))
+	switch {
+	case v.Kind() == reflect.Bool && err == nil:
+		v.SetBool(b)
+		return true
+	case v.CanInt() || d.must(key):
+		return false
+	case v.Kind() == reflect.String:
+		v.SetString(string(data))
+	}
+	return true
 }

@@ -80,7 +80,8 @@ func (o *outputs) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]meta)(o))
 }
 
-func TestLocate(t *testing.T) {
+// Without a list of fields that must fit, Decode is json.Unmarshal with a path.
+func TestDecodeFindsTheField(t *testing.T) {
 	for data, want := range map[string]string{
 		`{"flavor_list":[{},{},{},{"available_num":"two"}]}`:        "flavor_list[3].available_num",
 		`{"flavor_list":[{"flavor_id":1}]}`:                         "flavor_list[0].flavor_id",
@@ -88,24 +89,21 @@ func TestLocate(t *testing.T) {
 		`{"flavor_list":[null,{"meta_info":{"cuda":{}}}]}`:          "flavor_list[1].meta_info.cuda",
 		`{"flavor_list":[{"meta_info":{"next":{"next":[]}}}]}`:      "flavor_list[0].meta_info.next.next",
 		`{"flavor_list":[{"meta_info":[]}]}`:                        "flavor_list[0].meta_info",
-		`{"flavor_list":[{"labels":{"ok":1,"gpu-type":"x"}}]}`:      "flavor_list[0].labels.gpu-type",
-		`{"flavor_list":[{"labels":{"a b":"x"}}]}`:                  `flavor_list[0].labels["a b"]`,
-		`{"flavor_list":[{"labels":{"":"x"}}]}`:                     `flavor_list[0].labels[""]`,
-		`{"flavor_list":[{"texts":{"k":[{},{"cuda":0}]}}]}`:         "flavor_list[0].texts.k[1].cuda",
-		`{"flavor_list":[{"matrix":[[true],[true,0]]}]}`:            "flavor_list[0].matrix[1][1]",
+		`{"flavor_list":[{"labels":{"ok":1,"gpu-type":"x"}}]}`:      "flavor_list[0].labels",
+		`{"flavor_list":[{"matrix":[[true],[true,0]]}]}`:            "flavor_list[0].matrix",
 		`{"flavor_list":[{"quoted":"x"}]}`:                          "flavor_list[0].quoted",
 		`{"flavor_list":[{"quoted":1}]}`:                            "flavor_list[0].quoted",
 		`{"flavor_list":[{"quoted":"1","quoted_ptr":"x"}]}`:         "flavor_list[0].quoted_ptr",
 		`{"flavor_list":[{"not_quoted":[1,"x"]}]}`:                  "flavor_list[0].not_quoted[1]",
 		`{"flavor_list":[{"when":"soon"}]}`:                         "flavor_list[0].when",
+		`{"flavor_list":[{"when":{}}]}`:                             "flavor_list[0].when",
 		`{"flavor_list":[{"plain":"x"}]}`:                           "flavor_list[0].plain",
-		`{"flavor_list":[{"-":"x"}]}`:                               "flavor_list[0].-",
 		`{"flavor_list":[{"created":"x"}]}`:                         "flavor_list[0].created",
 		`{"flavor_list":[{"size":256}]}`:                            "flavor_list[0].size",
 		`{"flavor_list":[{"named":{"n":"x"}}]}`:                     "flavor_list[0].named.n",
 		`{"flavor_list":[{"outer":300}]}`:                           "flavor_list[0].outer",
 		`{"flavor_list":[{"hidden":"x","Skipped":"x","plain":""}]}`: "flavor_list[0].plain",
-		`{"flavor_list":[{"flavor_id":1,"flavor_id":"ok"}]}`:        "flavor_list[0].flavor_id",
+		`{"flavor_list":[{"a\u0000":"x","\u00ff":1,"plain":""}]}`:   "flavor_list[0].plain",
 		`{"flavor_list":{}}`:                                        "flavor_list",
 		`{"flavor_list":{"a":1}}`:                                   "flavor_list",
 		` { "flavor_list" : [ {} , { "flavor_id" : 1 } ] } `:        "flavor_list[1].flavor_id",
@@ -114,91 +112,70 @@ func TestLocate(t *testing.T) {
 		`[]`:                                                        "",
 		`"x"`:                                                       "",
 	} {
-		dst := new(flavorList)
-		require.Error(t, json.Unmarshal([]byte(data), dst), data)
-		*dst = flavorList{}
-		path, err := locate([]byte(data), dst)
+		path, err := jsonx.Decode([]byte(data), new(flavorList), nil)
 		require.Error(t, err, data)
 		require.Equal(t, want, path, data)
-		require.Zero(t, *dst)
 	}
 }
 
-func TestLocateGivesTheLeafError(t *testing.T) {
-	_, err := locate([]byte(`{"flavor_list":[{"available_num":"two"}]}`), new(flavorList))
+func TestDecodeGivesTheErrorOfTheField(t *testing.T) {
+	_, err := jsonx.Decode([]byte(`{"flavor_list":[{"available_num":"two"}]}`), new(flavorList), nil)
 	require.Equal(t, errNumber, err)
 
-	path, err := locate([]byte(`[1,2,"x"]`), new([]int))
+	path, err := jsonx.Decode([]byte(`[1,2,"x"]`), new([]int), nil)
 	var typeErr *json.UnmarshalTypeError
 	require.ErrorAs(t, err, &typeErr)
 	require.Equal(t, "string", typeErr.Value)
 	require.Equal(t, "[2]", path)
 
-	path, err = locate([]byte(`{"a":{"b":[true]}}`), new(map[string]map[string][]*int))
-	require.ErrorAs(t, err, &typeErr)
-	require.Equal(t, "a.b[0]", path)
-
-	path, err = locate([]byte(`{"flavor_list":[{},{"flavor_id": {}}]}`), new(flavorList))
+	_, err = jsonx.Decode([]byte(`{"flavor_list":[{},{"flavor_id": {}}]}`), new(flavorList), nil)
 	require.EqualError(t, err, "json: cannot unmarshal object into Go value of type string", "it does not repeat the path")
-	require.ErrorAs(t, err, &typeErr)
-	require.EqualValues(t, 1, typeErr.Offset, "within the value")
-	require.Equal(t, "flavor_list[1].flavor_id", path)
 }
 
-func TestLocateWithoutAFault(t *testing.T) {
-	for _, data := range []string{`{}`, `null`, `{"flavor_list":[{"Skipped":"x","hidden":"x","rest":[1],"free":{}}]}`} {
-		dst := new(flavorList)
-		require.NoError(t, json.Unmarshal([]byte(data), dst))
-		for _, f := range dst.Flavors {
-			require.Zero(t, f.Skipped+f.hidden)
-		}
-		path, err := locate([]byte(data), dst)
-		require.NoError(t, err)
-		require.Empty(t, path)
-	}
-}
-
-func TestLocateOfWhatIsNotJSON(t *testing.T) {
+func TestDecodeOfWhatIsNotJSON(t *testing.T) {
 	for _, data := range []string{``, `{`, `<html>`, `{} x`, `{"flavor_list":[{"available_num":"two"}`} {
-		path, err := locate([]byte(data), new(flavorList))
-		var syntaxErr *json.SyntaxError
-		require.ErrorAs(t, err, &syntaxErr, data)
-		require.Empty(t, path)
+		for _, must := range []func(string) bool{nil, func(string) bool { return false }} {
+			path, err := jsonx.Decode([]byte(data), new(flavorList), must)
+			var syntaxErr *json.SyntaxError
+			require.ErrorAs(t, err, &syntaxErr, data)
+			require.Empty(t, path)
+		}
 	}
-	for _, dst := range []any{nil, flavorList{}, 1} {
-		_, err := locate([]byte(`{}`), dst)
+	for _, dst := range []any{nil, flavorList{}, 1, (*flavorList)(nil)} {
+		_, err := jsonx.Decode([]byte(`{}`), dst, nil)
 		var invalid *json.InvalidUnmarshalError
 		require.ErrorAs(t, err, &invalid)
 	}
-	path, err := locate([]byte(`{"flavor_list":1}`), (*flavorList)(nil))
-	require.Error(t, err)
-	require.Equal(t, "flavor_list", path, "only the type counts")
 }
 
-func TestLocateShortensKeys(t *testing.T) {
-	path, err := locate([]byte(`{"`+strings.Repeat("é", 1000)+`":"x"}`), new(map[string]int))
-	require.Error(t, err)
-	require.Equal(t, `["`+strings.Repeat("é", 32)+`…"]`, path)
-}
+// Fields that need not fit keep the others company.
+func TestDecodeToleratesOddInformation(t *testing.T) {
+	must := func(key string) bool { return key == "" || key == "flavor_list" || key == "flavor_id" }
+	var list flavorList
+	path, err := jsonx.Decode([]byte(`{"flavor_list":[{"flavor_id":"a","meta_info":{"cuda":12.40,"next":7},"labels":[],"texts":1,"rest":{"a": 1e0},`+
+		`"when":"soon","plain":"x","named":"x","size":3,"quoted":"4"},null,{"flavor_id":"b","meta_info":[]}],"outputs":{"cuda":1}}`), &list, must)
+	require.NoError(t, err)
+	require.Empty(t, path)
+	require.Len(t, list.Flavors, 3)
+	require.Nil(t, list.Flavors[1])
+	want := flavor{ID: "a", Meta: &meta{CUDA: "12.40"}, Rest: json.RawMessage(`{"a": 1e0}`), Quoted: 4, Pointed: &Pointed{Size: 3}}
+	want.Meta.Next = list.Flavors[0].Meta.Next // made, and empty
+	require.Zero(t, *want.Meta.Next)
+	require.Equal(t, want, *list.Flavors[0])
+	require.Equal(t, "b", list.Flavors[2].ID)
 
-// Fields of one name at the same depth hide each other.
-func TestLocatePassesOverAmbiguousFields(t *testing.T) {
-	type A struct{ X, Y int }
-	type B struct {
-		X int
-		Z int `json:"Y"`
+	for data, want := range map[string]string{
+		`{"flavor_list":[{"labels":[],"flavor_id":1}]}`:      "flavor_list[0].flavor_id",
+		`{"flavor_list":[{"labels":[],"quoted":"x"}]}`:       "flavor_list[0].quoted",
+		`{"flavor_list":[{"labels":[],"named":{"n":true}}]}`: "flavor_list[0].named.n",
+		`{"flavor_list":[{},5]}`:                             "flavor_list[1]",
+		`{"flavor_list":7}`:                                  "flavor_list",
+		`7`:                                                  "",
+	} {
+		path, err := jsonx.Decode([]byte(data), new(flavorList), must)
+		require.Error(t, err, data)
+		require.Equal(t, want, path)
 	}
-	type both struct {
-		A
-		B
-		Last int
-	}
-	path, err := locate([]byte(`{"X":"x","Last":"x"}`), new(both))
-	require.Error(t, err)
-	require.Equal(t, "Last", path)
-	path, err = locate([]byte(`{"Y":"x","Last":"x"}`), new(both))
-	require.Error(t, err)
-	require.Equal(t, "Y", path, "the tag decides")
 }
 
 type Loop struct {
@@ -208,46 +185,34 @@ type Loop struct {
 	Leaf int              `json:"leaf"`
 }
 
-func TestLocateInRecursiveTypes(t *testing.T) {
-	const depth = 200
-	path, err := locate([]byte(strings.Repeat(`{"list":[`, depth)+`{"leaf":""}`+strings.Repeat(`]}`, depth)), new(Loop))
+// A type that holds itself must not multiply the work.
+func TestDecodeInRecursiveTypes(t *testing.T) {
+	const depth = 2000
+	path, err := jsonx.Decode([]byte(strings.Repeat(`{"list":[`, depth)+`{"leaf":""}`+strings.Repeat(`]}`, depth)), new(Loop), nil)
 	require.Error(t, err)
-	require.Equal(t, strings.Repeat("list[0].", depth)+"leaf", path)
+	require.True(t, strings.HasPrefix(path, "list[0].list[0]."), path)
 }
 
-// Long keys around many values must not multiply the work.
-func TestLocateGivesUpAmongLongKeys(t *testing.T) {
-	long := strings.Repeat("k", 1<<20)
-	path, err := locate([]byte(`{"`+long+`":[`+strings.Repeat("0,", 1<<16)+`"x"]}`), new(map[string][]int))
-	require.Error(t, err)
-	require.Equal(t, `["`+long[:64]+`…"]`, path)
-}
-
-func locate(data []byte, dst any) (string, error) {
-	return jsonx.Locate(data, dst, func(text string) string { return text })
-}
-
-func TestLocateScrubsBeforeItCuts(t *testing.T) {
-	scrub := func(text string) string { return strings.ReplaceAll(text, "secret-of-many-letters", "X") }
-	path, err := jsonx.Locate([]byte(`{"`+strings.Repeat("a", 50)+`secret-of-many-letters":"x"}`), new(map[string]int), scrub)
-	require.Error(t, err)
-	require.Equal(t, strings.Repeat("a", 50)+"X", path)
-}
-
-func FuzzLocate(f *testing.F) {
+func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"flavor_list":[{"available_num":"two"}]}`, `{"flavor_list":[{"quoted":1,"labels":{"":[]}}]}`, `{"outputs":{"x":1}}`, `[`, `null`,
-		`{"flavor_list":[{"meta_info":{"next":{"next":1}},"matrix":[[0]]}]}`, `{"leaf":1,"list":[{"map":{"a":{"leaf":""}}}]}`,
+		`{"flavor_list":[{"meta_info":{"next":{"next":1}},"matrix":[[0]]}]}`, `{"leaf":1,"list":[{"map":{"a":{"leaf":""}}}]}`, `{"Loop":{"leaf":""}}`,
 	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, dst := range []any{new(flavorList), new(Loop), new([]map[string]flavor)} {
-			want := json.Unmarshal(data, dst)
-			path, err := locate(data, dst)
-			require.Equal(t, want != nil, err != nil, "decoding says %v", want)
+		for _, dst := range []func() any{func() any { return new(flavorList) }, func() any { return new(Loop) }, func() any { return new([]map[string]flavor) }} {
+			want := dst()
+			failure := json.Unmarshal(data, want)
+			path, err := jsonx.Decode(data, dst(), nil)
+			require.Equal(t, failure != nil, err != nil, "decoding says %v", failure)
 			if err == nil {
 				require.Empty(t, path)
+			}
+			got := dst()
+			if _, err = jsonx.Decode(data, got, func(key string) bool { return key == "" }); failure == nil {
+				require.NoError(t, err)
+				require.Equal(t, want, got)
 			}
 		}
 	})

@@ -1,0 +1,398 @@
+package svc_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// oddValues is one value of each JSON type, and some that are hard to read.
+var oddValues = []string{
+	`0`, `7`, `-1`, `12.5`, `1e400`, `1e999999999`, `1714558830123`, `99999999999999999999`, `true`, `false`,
+	`""`, `"x"`, `"N/A"`, `"soon"`, `null`, `{}`, `[]`, `{"a":{"b":[1]}}`, `["x",1]`, `"\u2603 \ud800"`,
+}
+
+// What only informs never costs the record, the list or the create.
+func TestC09_InformationNeverFailsARecord(t *testing.T) {
+	service := []string{
+		"name", "description", "user_id", "service_type", "payment_type", "created_at", "updated_at", "deleted_at",
+		"billing_metadata", "endpoint_metadata", "brand_new", "resource_metadata.resource_display_name",
+		"resource_metadata.scale_type", "resource_metadata.VRAM", "resource_metadata.image_size",
+		"resource_metadata.scale_policy", "deploy_metadata.image_url", "deploy_metadata.command",
+	}
+	flavor := []string{
+		"display_name", "cluster_id", "cluster_flavor_id", "meta_info", "meta_info.cuda", "meta_info.region", "billing",
+		"billing.cny_price_unit", "billing.usd_price_unit", "billing.token_price_unit", "created_at", "updated_at", "deleted_at",
+	}
+	job := []string{
+		"user_id", "name", "description", "payment_type", "meta_info", "meta_info.original_request", "meta_info.order_id", "meta_info.update_at",
+		"meta_info.service_api_token", "meta_info.service_api_token.api_token", "meta_info.service_api_token.user",
+		"meta_info.service_api_token.user.nickname", "meta_info.service_api_token.user.currency", "created_at", "updated_at", "deleted_at",
+	}
+	file := []string{"file_name", "purpose", "created_at", "description"}
+	for _, odd := range oddValues {
+		for _, path := range service {
+			body := `{"service_id":"svc-1","status":"available",` + member(path, odd) + `}`
+			s, err := answered(t, body)
+			require.NoError(t, err, body)
+			require.Equal(t, svc.InferenceServiceStatusAvailable, s.Status, body)
+			s, err = play(t, reply{status: 201, body: body}).client().InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "n"})
+			require.NoError(t, err, body)
+			require.Equal(t, "svc-1", s.ServiceID)
+		}
+		for _, path := range flavor {
+			body := `{"flavor_list":[{"flavor_id":"a","available_num":1},{"flavor_id":"b","available_num":"2",` + member(path, odd) + `},{"flavor_id":"c"}]}`
+			list, err := play(t, reply{status: 200, body: body}).client().Flavors.List(t.Context())
+			require.NoError(t, err, body)
+			require.Len(t, list, 3)
+			require.Equal(t, "b", list[1].FlavorID)
+			require.EqualValues(t, 2, list[1].AvailableNum, body)
+			require.Equal(t, "c", list[2].FlavorID)
+		}
+		for _, path := range job {
+			body := `{"job_id":"j","status":"succeed","outputs":[{"id":"o"}],` + member(path, odd) + `}`
+			j, err := oneJob(body).client(t).VideoJobs.Get(t.Context(), "j")
+			require.NoError(t, err, body)
+			require.Equal(t, svc.JobStatusSucceed, j.Status)
+			require.Len(t, j.Outputs, 1, body)
+			page, err := oneJob(`{"total_count":1,"job_list":[`+body+`]}`).client(t).VideoJobs.List(t.Context(), nil)
+			require.NoError(t, err, body)
+			require.Equal(t, svc.JobStatusSucceed, page.Jobs[0].Status)
+		}
+		for _, path := range file {
+			list, err := play(t, reply{status: 200, body: `[{"id":"f","bytes":3,` + member(path, odd) + `}]`}).client().Files.ListPublic(t.Context())
+			require.NoError(t, err, path+odd)
+			require.Equal(t, "f", list[0].ID)
+			require.EqualValues(t, 3, list[0].Bytes)
+		}
+	}
+}
+
+// member makes the member of an object that a path leads to.
+func member(path, value string) string {
+	names := strings.Split(path, ".")
+	for i := len(names) - 1; i > 0; i-- {
+		value = fmt.Sprintf("{%q:%s}", names[i], value)
+	}
+	return fmt.Sprintf("%q:%s", names[0], value)
+}
+
+// A text that comes as something else is the JSON of that, and nothing around it changes.
+func TestC09_TextOfAnotherType(t *testing.T) {
+	const free = `{"a":9007199254740993, "b":"<&>"}`
+	body := `{"flavor_list":[{"flavor_id":"a","meta_info":{"cuda":12.4,"region":"cn"},"is_deleted":"false","available_num":2}]}`
+	client := loop(t, reply{status: 200, body: body}).client()
+	list, err := client.Flavors.List(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, svc.FlavorMetaInfo{CUDA: "12.4", Region: svc.RegionCN}, list[0].MetaInfo)
+	found, err := client.Flavors.Find(t.Context(), svc.FlavorQuery{MinCUDA: "12.2"})
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+
+	s, err := answered(t, `{"service_id":"svc-1","description":{"reason": ["x"]},"name":true,"billing_metadata":`+free+`}`)
+	require.NoError(t, err)
+	require.Equal(t, `{"reason": ["x"]}`, s.Description)
+	require.Equal(t, "true", s.Name)
+	require.Equal(t, free, string(s.BillingMetadata), "byte for byte")
+}
+
+// What decides has to be as promised, and says where it is not.
+func TestC09_WhatDecidesStillFails(t *testing.T) {
+	for path, values := range map[string][]string{
+		"service_id":                  {`7`, `{}`, `true`},
+		"status":                      {`7`, `{}`, `["available"]`, `true`},
+		"is_deleted":                  {`""`, `"maybe"`, `2`, `{}`, `[]`, `"null"`},
+		"resource_metadata":           {`[]`, `"x"`, `1`},
+		"resource_metadata.flavor_id": {`7`, `{}`},
+		"resource_metadata.target_instance_number": {`"two"`, `1.5`, `{}`, `true`, `1e400`},
+		"deploy_metadata.gpu_num":                  {`"two"`, `1.5`, `[]`},
+		"deploy_metadata.port":                     {`"x"`, `true`},
+	} {
+		for _, value := range values {
+			// Odd information beside it neither hides nor excuses it.
+			body := `{"name":1,"description":{},` + member(path, value)
+			if path != "service_id" {
+				body += `,"service_id":"svc-1"`
+			}
+			_, err := answered(t, body+`}`)
+			require.Equal(t, path, errorAs[*svc.DecodeError](t, err).Field, body)
+		}
+	}
+	for path, values := range map[string][]string{
+		"flavor_id":     {`7`, `{}`},
+		"is_deleted":    {`"never"`, `9`},
+		"available_num": {`"two"`, `1.5`, `{}`, `false`},
+		"node_max_gpu":  {`"many"`, `[]`},
+	} {
+		for _, value := range values {
+			body := `{"flavor_list":[{"flavor_id":"a","display_name":1},{"meta_info":7,` + member(path, value) + `}]}`
+			_, err := play(t, reply{status: 200, body: body}).client().Flavors.List(t.Context())
+			require.Equal(t, "flavor_list[1]."+path, errorAs[*svc.DecodeError](t, err).Field, body)
+		}
+	}
+	for _, body := range []string{`{"flavor_list":[7]}`, `{"flavor_list":["a"]}`} {
+		_, err := play(t, reply{status: 200, body: body}).client().Flavors.List(t.Context())
+		require.Equal(t, "flavor_list[0]", errorAs[*svc.DecodeError](t, err).Field, body)
+	}
+	// The id of an endpoint that was made is not lost with it.
+	_, err := play(t, reply{status: 201, body: `{"service_id":"svc-1","status":7}`}).client().
+		InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "n"})
+	require.Equal(t, "svc-1", errorAs[*svc.OutcomeUnknownError](t, err).ID)
+}
+
+// is_deleted decides, in every form that it can be read in.
+func TestC09_BooleansOfAnotherType(t *testing.T) {
+	for text, want := range map[string]bool{
+		`0`: false, `"0"`: false, `"false"`: false, `"False"`: false, `null`: false, `false`: false,
+		`1`: true, `"1"`: true, `"true"`: true, `"TRUE"`: true, `true`: true,
+	} {
+		s, err := answered(t, `{"service_id":"svc-1","is_deleted":`+text+`}`)
+		require.NoError(t, err, text)
+		require.Equal(t, want, s.IsDeleted, text)
+	}
+}
+
+// Many records with odd values cost about as much as so many good ones.
+func TestC09_ManyOddRecords(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"flavor_list":[{"flavor_id":"f0"}`)
+	const records = 20_000
+	for i := 1; i < records; i++ {
+		fmt.Fprintf(&b, `,{"flavor_id":"f%d","display_name":%d,"meta_info":{"cuda":12.4,"region":[]},"is_deleted":0}`, i, i)
+	}
+	b.WriteString(`]}`)
+	start := time.Now()
+	list, err := play(t, reply{status: 200, body: b.String()}).client().Flavors.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, records)
+	require.Equal(t, "12.4", list[records-1].MetaInfo.CUDA)
+	require.Less(t, time.Since(start), 20*time.Second)
+}
+
+// The caller's own types, in Do, are filled as encoding/json fills them.
+func TestC09_DoStaysStrict(t *testing.T) {
+	var out struct {
+		Items []struct {
+			Name string `json:"name"`
+		} `json:"items"`
+		Count int `json:"count,string"`
+	}
+	err := play(t, reply{status: 200, body: `{"count":"1","items":[{},{"name":7}]}`}).client().Do(t.Context(), "GET", "/v1/x", nil, &out)
+	require.Equal(t, "items[1].name", errorAs[*svc.DecodeError](t, err).Field)
+}
+
+// A type of the caller's that holds itself does not multiply the work.
+func TestC09_DeepAnswersAreCheap(t *testing.T) {
+	type deep struct {
+		Next *deep  `json:"next"`
+		Leaf string `json:"leaf"`
+		Pad  string `json:"pad"`
+	}
+	const depth = 5000
+	body := strings.Repeat(`{"pad":"`+strings.Repeat("x", 100)+`","next":`, depth) + `{"leaf":1}` + strings.Repeat(`}`, depth)
+	start := time.Now()
+	err := play(t, reply{status: 200, body: body}).client().Do(t.Context(), "GET", "/v1/x", nil, new(deep))
+	require.True(t, strings.HasPrefix(errorAs[*svc.DecodeError](t, err).Field, "next.next."))
+	require.Less(t, time.Since(start), 20*time.Second)
+}
+
+func TestC09_TimesThatCannotBeRead(t *testing.T) {
+	for text, raw := range map[string]string{
+		`1e400`: `1e400`, `true`: `true`, `{"s":1}`: `{"s":1}`, `[2024,5,1]`: `[2024,5,1]`, `"soon"`: `soon`,
+		`-99999999999999999`: `-99999999999999999`, `1e30`: `1e30`,
+	} {
+		s, err := answered(t, `{"service_id":"svc-1","created_at":`+text+`}`)
+		require.NoError(t, err, text)
+		require.True(t, s.CreatedAt.IsZero(), text)
+		require.Equal(t, raw, s.CreatedAt.Raw())
+	}
+	at := time.Date(2024, 5, 1, 10, 20, 30, 123e6, time.UTC)
+	for _, text := range []string{`1714558830123`, `"1714558830123"`, `1714558830.123`, `1714558830123000`, `1714558830123000000`, `1.714558830123e12`} {
+		v := decode[svc.Time](t, text)
+		require.True(t, at.Equal(v.Time), "%s: %s", text, v)
+		require.Equal(t, strings.Trim(text, `"`), v.Raw())
+	}
+}
+
+func TestC09_PricesThatCannotBeRead(t *testing.T) {
+	body := `{"flavor_list":[{"flavor_id":"a","billing":{"usd_price_unit":"N/A","cny_price_unit":{"amount":1}}},{"flavor_id":"b","billing":{"usd_price_unit":2}}]}`
+	client := loop(t, reply{status: 200, body: body}).client()
+	list, err := client.Flavors.List(t.Context())
+	require.NoError(t, err)
+	require.False(t, list[0].Billing.USDPriceUnit.IsSet())
+	require.Equal(t, "N/A", list[0].Billing.USDPriceUnit.Raw())
+	require.Equal(t, `{"amount":1}`, list[0].Billing.CNYPriceUnit.Raw())
+	require.Equal(t, "2", list[1].Billing.USDPriceUnit.Raw())
+	require.Nil(t, list[0].Billing.USDPriceUnit.Rat())
+	require.Equal(t, big.NewRat(2, 1), list[1].Billing.USDPriceUnit.Rat())
+	found, err := client.Flavors.Find(t.Context(), svc.FlavorQuery{})
+	require.NoError(t, err)
+	require.Equal(t, "b", found[0].FlavorID, "what has no price comes last")
+}
+
+// Bytes that are no text are not sent as something else, wherever they stand.
+func TestC13_NamesThatAreNotUTF8(t *testing.T) {
+	const bad = "report-\xff.bin"
+	type inner struct {
+		Note  string            `json:"note"`
+		Tags  []string          `json:"tags"`
+		Table map[string]any    `json:"table"`
+		Raw   json.RawMessage   `json:"raw,omitempty"`
+		Bytes []byte            `json:"bytes"`
+		Own   upper             `json:"own"`
+		Named map[upper]string  `json:"named"`
+		Plain string            // its name is that of the field
+		Left  string            `json:"-"`
+		Gone  map[string]string `json:"gone,omitempty"`
+	}
+	field := func(path string, v any) svc.RequestOption { return svc.WithBodyField(path, v) }
+	image := svc.CreateImageJobRequest{Config: svc.ImageJobConfig{Prompt: "p"}}
+	for name, tt := range map[string]struct {
+		field string
+		call  func(context.Context, *svc.Client) error
+	}{
+		"register": {"file_name", func(ctx context.Context, c *svc.Client) error {
+			_, err := c.Files.Register(ctx, svc.RegisterFileRequest{FileName: bad})
+			return err
+		}},
+		"upload": {"file_name", func(ctx context.Context, c *svc.Client) error {
+			_, err := c.Files.Upload(ctx, svc.UploadRequest{FileName: bad, Body: strings.NewReader("x")})
+			return err
+		}},
+		"create": {"deploy_metadata.command", func(ctx context.Context, c *svc.Client) error {
+			_, err := c.InferenceServices.Create(ctx, svc.CreateInferenceServiceRequest{Name: "n", DeployMetadata: svc.CreateDeployMetadata{Command: bad}})
+			return err
+		}},
+		"prompt": {"config.prompt", func(ctx context.Context, c *svc.Client) error {
+			_, err := c.VideoJobs.Create(ctx, svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{Prompt: bad}})
+			return err
+		}},
+		"raw JSON": {"config.use_ff_cond", func(ctx context.Context, c *svc.Client) error {
+			_, err := c.VideoJobs.Create(ctx, svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{Prompt: "p", UseFFCond: json.RawMessage(`"` + bad + `"`)}})
+			return err
+		}},
+		"body field": {"config.new", func(ctx context.Context, c *svc.Client) error {
+			_, err := c.ImageJobs.Create(ctx, image, field("config.new", bad))
+			return err
+		}},
+		"in a list": {"new.tags[1]", func(ctx context.Context, c *svc.Client) error {
+			_, err := c.ImageJobs.Create(ctx, image, field("new", &inner{Tags: []string{"ok", bad}}))
+			return err
+		}},
+		"in a map": {"new.table.k[0]", func(ctx context.Context, c *svc.Client) error {
+			_, err := c.ImageJobs.Create(ctx, image, field("new", inner{Table: map[string]any{"k": []any{bad}}}))
+			return err
+		}},
+		"a key": {"new.table", func(ctx context.Context, c *svc.Client) error {
+			_, err := c.ImageJobs.Create(ctx, image, field("new", inner{Table: map[string]any{bad: 1}}))
+			return err
+		}},
+		"a field without a tag": {"new.Plain", func(ctx context.Context, c *svc.Client) error {
+			_, err := c.ImageJobs.Create(ctx, image, field("new", inner{Plain: bad}))
+			return err
+		}},
+		"what a type writes itself": {"new.own", func(ctx context.Context, c *svc.Client) error {
+			_, err := c.ImageJobs.Create(ctx, image, field("new", inner{Own: "\xfe"}))
+			return err
+		}},
+		"Do": {"note", func(ctx context.Context, c *svc.Client) error {
+			return c.Do(ctx, "POST", "/v1/x", inner{Note: bad}, nil)
+		}},
+		"Do with raw JSON": {"body", func(ctx context.Context, c *svc.Client) error {
+			return c.Do(ctx, "POST", "/v1/x", json.RawMessage(`{"a":"`+bad+`"}`), nil)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := play(t)
+			err := tt.call(t.Context(), s.client())
+			require.Equal(t, []svc.FieldError{{Field: tt.field, Problem: "is not valid UTF-8"}}, errorAs[*svc.ValidationError](t, err).Fields)
+			require.NotContains(t, err.Error(), "\xff")
+			require.Empty(t, s.seen())
+		})
+	}
+	// What is valid is sent as it is, U+FFFD included, and bytes are no text.
+	s := play(t, reply{status: 200})
+	v := inner{Note: "\ufffd ☃ \x00", Bytes: []byte{0xff}, Own: "x", Left: bad}
+	require.NoError(t, s.client().Do(t.Context(), "POST", "/v1/x", v, nil))
+	want, err := json.Marshal(v)
+	require.NoError(t, err)
+	require.JSONEq(t, string(want), s.seen()[0].Body)
+}
+
+// upper writes itself as text.
+type upper string
+
+func (u upper) MarshalText() ([]byte, error) { return []byte(u), nil }
+
+func TestC25_JobStatuses(t *testing.T) {
+	failures := []svc.JobStatus{
+		svc.JobStatusFail, svc.JobStatusFailed, svc.JobStatusError, svc.JobStatusCanceled, svc.JobStatusCancelled, svc.JobStatusRejected,
+	}
+	for _, status := range failures {
+		j := &svc.Job{Status: status}
+		require.True(t, j.Failed(), status)
+		require.True(t, j.Done(), status)
+	}
+	for _, status := range []svc.JobStatus{svc.JobStatusInitializing, "", "upscaling", "failing", "not failed"} {
+		j := &svc.Job{Status: status}
+		require.False(t, j.Failed(), status)
+		require.False(t, j.Done(), status)
+	}
+	j := &svc.Job{Status: svc.JobStatusSucceed}
+	require.False(t, j.Failed())
+	require.True(t, j.Done())
+}
+
+// A wait, and the questions to a record, take a status in any letter case.
+func TestC08_JobStatusInAnyCase(t *testing.T) {
+	for status, failed := range map[string]bool{"Succeed": false, " SUCCEED\n": false, "Failed": true, " ERROR ": true, "Cancelled\t": true} {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		text, err := json.Marshal(status)
+		require.NoError(t, err)
+		job, err := oneJob(`{"job_id":"j","status":`+string(text)+`}`).client(t).VideoJobs.Wait(ctx, "j", nil)
+		cancel()
+		require.EqualValues(t, status, job.Status, "as the service wrote it")
+		require.Equal(t, failed, job.Failed())
+		require.True(t, job.Done())
+		if failed {
+			require.ErrorIs(t, err, svc.ErrJobFailed)
+		} else {
+			require.NoError(t, err)
+		}
+	}
+}
+
+// Responses that are read in the slow way are whole, or fail.
+func FuzzOddRecord(f *testing.F) {
+	for _, odd := range oddValues {
+		f.Add(`{"flavor_list":[{"flavor_id":"a","display_name":` + odd + `,"available_num":1}]}`)
+		f.Add(`{"flavor_list":[{"flavor_id":"a","is_deleted":` + odd + `,"meta_info":{"cuda":` + odd + `}}]}`)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		list, err := loop(t, reply{status: 200, body: body}).client().Flavors.List(t.Context())
+		if err != nil {
+			require.NotErrorIs(t, err, io.EOF)
+			return
+		}
+		type only struct {
+			ID string `json:"flavor_id"`
+		}
+		var plain struct {
+			Flavors []only `json:"flavor_list"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(strings.TrimPrefix(body, "\ufeff")), &plain))
+		require.Len(t, list, len(plain.Flavors))
+		for i, f := range list {
+			require.Equal(t, plain.Flavors[i].ID, f.FlavorID)
+		}
+	})
+}
