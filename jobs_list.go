@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/http"
 	"net/url"
 	"slices"
 
@@ -28,18 +29,18 @@ var (
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type ListJobsOptions struct {
-	// Page is the page to read, or the first one in All. The first of the list is
-	// 1. 0: up to the service, and 1 in All.
+	// Page is the page to read. All begins with it. The first page of the list is 1.
+	// 0: up to the service; All begins with page 1.
 	Page int `url:"page,omitempty"`
 
-	// PageSize is how many jobs a page is to hold. The service may give fewer. 0:
-	// up to the service.
+	// PageSize is how many jobs a page is to hold. The service may send fewer. 0: up to
+	// the service.
 	PageSize int `url:"page_size,omitempty"`
 
-	// Concurrency is how many pages All has under way or in hand at a time, up to 64:
-	// it asks for pages ahead, but for none beyond the total that the service named.
-	// Without a total, with [WithResponse], and at 0 or 1, a page is asked for when the
-	// loop gets there. List ignores it.
+	// Concurrency is how many pages All requests or holds at a time, up to 64: it
+	// requests pages ahead, but none beyond the total that the service named. Without a
+	// total, with [WithResponse], and at 0 or 1, a page is requested when the loop gets
+	// there. List ignores it.
 	Concurrency int `url:"-"`
 }
 
@@ -66,7 +67,8 @@ func (l *JobList) identity() (field, id string) {
 	return "", "a page of jobs"
 }
 
-// List reads one page of jobs. Nil options leave page and size to the service.
+// List reads one page of jobs. Nil options leave page and size to the service. The
+// service does not document the order of the list.
 //
 // GET /v1/svc-video-job or /v1/svc-image-job
 //
@@ -105,27 +107,28 @@ func (o *ListJobsOptions) query() (url.Values, error) {
 	return query.Values(o)
 }
 
-// All gives the jobs of all pages one by one, each once, in the order of the
-// list. Nil options begin with page 1. The first page is asked for when the loop
-// starts, each further one when the loop gets there ([ListJobsOptions.Concurrency]
-// changes that), and leaving the loop ends everything. Each loop starts over.
+// All gives the jobs of all pages one by one, each once, in the order of the list. The
+// service does not document that order. Nil options begin with page 1. The first page
+// is requested when the loop starts, each further one when the loop gets there
+// ([ListJobsOptions.Concurrency] changes that). Leaving the loop ends all requests. Each
+// loop starts over.
 //
-// When a page does not come, the loop ends there: the last pair holds a nil job
-// and a [PageError], which matches [ErrPagesRepeat] when the service sends the same
-// jobs again and again.
+// When a page fails, the loop ends there: the last pair holds a nil job and a
+// [PageError]. It matches [ErrPagesRepeat] when two pages in a row held only jobs that
+// came before.
 //
 // The list ends, without an error, when as many jobs have come as the largest total
-// seen, whatever the sizes of the pages, or after two empty pages in a row; without a
-// total, after one. So a total that is too large costs two more requests, and one that
-// is too small, and equals what the pages so far have brought (10 of 40 in pages of 10),
-// cuts the list short. When Page is above 1, All assumes that the pages before it were as
-// full as those that it sees.
+// said, or with an empty page. A total that is missing, or less than what came, is
+// ignored, and so is any total when Page is above 1. Then the list also ends with a 404
+// on a page after the first, unless jobs are still missing. A total that is too small
+// and equals what the pages so far have brought (10 of 40 in pages of 10) cuts the list
+// short.
 //
-// The ids of all jobs given are kept until the loop ends, about 100 bytes for each.
+// The IDs of all jobs given are kept until the loop ends, about 100 bytes for each.
 //
-// Jobs that are created or deleted during the loop move the others from page to
-// page. None is given twice for it, but after a deletion the loop passes over as
-// many: to delete jobs, gather their ids first.
+// Jobs that are created or deleted during the loop move other jobs from page to page.
+// No job is given twice for it, but each deletion can make the loop skip a job: to
+// delete jobs, collect their IDs first.
 //
 // GET /v1/svc-video-job or /v1/svc-image-job, page by page
 //
@@ -140,12 +143,13 @@ func (c *jobClient) All(ctx context.Context, opts *ListJobsOptions, reqOpts ...R
 	}
 	reqOpts = slices.Clone(reqOpts)
 	if wantsResponse(reqOpts) {
-		o.Concurrency = 1 // there is room for one answer
+		o.Concurrency = 1 // there is room for one response
 	}
 	return pages.List[Job]{
 		First: max(o.Page, 1),
 		Ahead: min(o.Concurrency, maxAhead),
 		Key:   func(j *Job) string { return j.JobID },
+		None:  noSuchPage,
 		Fail:  func(n int, err error) error { return &PageError{Route: c.jobs, Page: n, Err: err} },
 		Fetch: func(ctx context.Context, n int) (pages.Page[Job], error) {
 			list, err := c.List(ctx, &ListJobsOptions{Page: n, PageSize: o.PageSize}, reqOpts...)
@@ -155,6 +159,11 @@ func (c *jobClient) All(ctx context.Context, opts *ListJobsOptions, reqOpts ...R
 			return pages.Page[Job]{Items: list.Jobs, Total: int64(list.TotalCount)}, nil
 		},
 	}.All(ctx)
+}
+
+func noSuchPage(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.StatusCode == http.StatusNotFound && notFound(err)
 }
 
 func wantsResponse(opts []RequestOption) bool {

@@ -48,17 +48,11 @@ func TestAll_GoesOnUntilAllHaveCome(t *testing.T) {
 		"a page sent twice": {
 			25, [][]string{jobsFrom(0, 10), jobsFrom(0, 10), jobsFrom(10, 20), jobsFrom(20, 25)}, jobIDs(25), 4,
 		},
-		"a hole that holds nothing back": {
-			20, [][]string{jobsFrom(0, 5), nil, jobsFrom(5, 15), jobsFrom(15, 20)}, jobIDs(20), 4,
-		},
-		"a hole in front that holds nothing back": {
-			20, [][]string{nil, jobsFrom(0, 10), jobsFrom(10, 20)}, jobIDs(20), 3,
-		},
-		// What the service counts and does not send is looked for past two empty pages.
-		"the first page empty":  {40, [][]string{nil, jobsFrom(10, 20), jobsFrom(20, 30), jobsFrom(30, 40)}, jobsFrom(10, 40), 6},
-		"a hole in the middle":  {40, [][]string{jobsFrom(0, 10), nil, jobsFrom(10, 20), jobsFrom(20, 30)}, jobIDs(30), 6},
-		"the last page missing": {40, [][]string{jobsFrom(0, 10), jobsFrom(10, 20), jobsFrom(20, 30)}, jobIDs(30), 5},
-		"one job missing":       {40, [][]string{jobsFrom(1, 10), jobsFrom(10, 20), jobsFrom(20, 30), jobsFrom(30, 40)}, jobsFrom(1, 40), 6},
+		// An empty page is the end, though the service counts more jobs.
+		"the first page empty":  {40, [][]string{nil, jobsFrom(10, 20)}, nil, 1},
+		"a hole in the middle":  {40, [][]string{jobsFrom(0, 10), nil, jobsFrom(10, 20), jobsFrom(20, 30)}, jobIDs(10), 2},
+		"the last page missing": {40, [][]string{jobsFrom(0, 10), jobsFrom(10, 20), jobsFrom(20, 30)}, jobIDs(30), 4},
+		"one job missing":       {40, [][]string{jobsFrom(1, 10), jobsFrom(10, 20), jobsFrom(20, 30), jobsFrom(30, 40)}, jobsFrom(1, 40), 5},
 	} {
 		for _, concurrency := range []int{0, 3, 8} {
 			t.Run(fmt.Sprintf("%s, concurrency %d", name, concurrency), func(t *testing.T) {
@@ -97,8 +91,8 @@ func TestAll_TotalTooSmall(t *testing.T) {
 	}
 }
 
-// A loop that begins further back counts the pages before as if they were like those
-// that come. Where these differ it looks for the end.
+// What was on the pages before is a guess, so a loop that begins further back reads up
+// to the empty page.
 func TestAll_BeginsFurtherBack(t *testing.T) {
 	for name, tt := range map[string]struct {
 		total    int
@@ -106,16 +100,14 @@ func TestAll_BeginsFurtherBack(t *testing.T) {
 		want     []string
 		requests int
 	}{
-		"whole pages":              {40, [][]string{nil, nil, jobsFrom(20, 30), jobsFrom(30, 40)}, jobsFrom(20, 40), 2},
-		"a short last page":        {45, [][]string{nil, nil, jobsFrom(20, 30), jobsFrom(30, 40), jobsFrom(40, 45)}, jobsFrom(20, 45), 3},
-		"a short page between":     {40, [][]string{nil, nil, jobsFrom(15, 25), jobsFrom(25, 27), jobsFrom(27, 37), jobsFrom(37, 40)}, jobsFrom(15, 40), 6},
-		"a larger page behind":     {40, [][]string{nil, nil, jobsFrom(10, 15), jobsFrom(15, 25), jobsFrom(25, 30), jobsFrom(30, 40)}, jobsFrom(10, 40), 6},
-		"overlap by half":          {35, [][]string{nil, nil, jobsFrom(10, 20), jobsFrom(15, 25), jobsFrom(20, 30), jobsFrom(25, 35)}, jobsFrom(10, 35), 6},
-		"a hole":                   {40, [][]string{nil, nil, jobsFrom(20, 30), nil, jobsFrom(30, 35)}, jobsFrom(20, 35), 5},
-		"a hole in front":          {30, [][]string{nil, nil, nil, jobsFrom(10, 20), jobsFrom(20, 30)}, jobsFrom(10, 30), 5},
+		"whole pages":              {40, [][]string{nil, nil, jobsFrom(20, 30), jobsFrom(30, 40)}, jobsFrom(20, 40), 3},
+		"a short last page":        {45, [][]string{nil, nil, jobsFrom(20, 30), jobsFrom(30, 40), jobsFrom(40, 45)}, jobsFrom(20, 45), 4},
+		"a short page between":     {40, [][]string{nil, nil, jobsFrom(15, 25), jobsFrom(25, 27), jobsFrom(27, 37), jobsFrom(37, 40)}, jobsFrom(15, 40), 5},
+		"a larger page behind":     {40, [][]string{nil, nil, jobsFrom(10, 15), jobsFrom(15, 25), jobsFrom(25, 30), jobsFrom(30, 40)}, jobsFrom(10, 40), 5},
+		"overlap by half":          {35, [][]string{nil, nil, jobsFrom(10, 20), jobsFrom(15, 25), jobsFrom(20, 30), jobsFrom(25, 35)}, jobsFrom(10, 35), 5},
 		"a total below the start":  {15, [][]string{nil, nil, jobsFrom(20, 30), jobsFrom(30, 40)}, jobsFrom(20, 40), 3},
-		"only the last, short one": {23, [][]string{nil, nil, jobsFrom(20, 23)}, jobsFrom(20, 23), 3},
-		"beyond the end":           {20, nil, nil, 2},
+		"only the last, short one": {23, [][]string{nil, nil, jobsFrom(20, 23)}, jobsFrom(20, 23), 2},
+		"beyond the end":           {20, nil, nil, 1},
 		"beyond an empty list":     {0, nil, nil, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,5 +118,50 @@ func TestAll_BeginsFurtherBack(t *testing.T) {
 			require.Len(t, s.requests(), tt.requests)
 			require.Equal(t, "page=3&page_size=10", s.requests()[0])
 		})
+	}
+}
+
+// A list without a total whose service has no page past the last one.
+func TestC18_PastTheLastPage(t *testing.T) {
+	for name, tt := range map[string]struct {
+		total  int // -1: missing
+		status int // of the pages past the last
+		pages  int
+		from   int
+		want   []string
+		fails  bool
+	}{
+		"404":                           {total: -1, status: 404, pages: 2, want: jobIDs(20)},
+		"404, total 0":                  {total: 0, status: 404, pages: 2, want: jobIDs(20)},
+		"404, total too small":          {total: 5, status: 404, pages: 2, want: jobIDs(20)},
+		"404 while jobs are missing":    {total: 25, status: 404, pages: 2, want: jobIDs(20), fails: true},
+		"404 on the first page":         {total: -1, status: 404, pages: 0, fails: true},
+		"404, from page 2":              {total: -1, status: 404, pages: 3, from: 2, want: jobIDs(30)[10:]},
+		"404 where the loop begins":     {total: -1, status: 404, pages: 3, from: 7, fails: true},
+		"404 with a total, from page 2": {total: 30, status: 404, pages: 3, from: 2, want: jobIDs(30)[10:]},
+		"410":                           {total: -1, status: 410, pages: 2, want: jobIDs(20), fails: true},
+		"500":                           {total: -1, status: 500, pages: 2, want: jobIDs(20), fails: true},
+		"400":                           {total: -1, status: 400, pages: 2, want: jobIDs(20), fails: true},
+	} {
+		for _, concurrency := range []int{0, 4} {
+			t.Run(fmt.Sprint(name, ", concurrency ", concurrency), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := &jobService{page: func(number, _ int) (int, []byte) {
+						if number > tt.pages {
+							return tt.status, []byte(`{"message":"there is no such page"}`)
+						}
+						return 200, jobList(tt.total, cutJobs(jobIDs(10*tt.pages), number, 10)...)
+					}}
+					ids, err := collectJobs(s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{Page: tt.from, Concurrency: concurrency}))
+					require.Equal(t, tt.want, ids)
+					if !tt.fails {
+						require.NoError(t, err)
+						return
+					}
+					require.Equal(t, tt.status, errorAs[*svc.Error](t, err).StatusCode)
+					require.Equal(t, max(tt.pages+1, tt.from), errorAs[*svc.PageError](t, err).Page)
+				})
+			})
+		}
 	}
 }

@@ -93,22 +93,17 @@ func tryRandomServer(t *testing.T, r *rand.Rand) {
 // regular: the pages are whole ones, except for the last.
 func (s *server) regular() bool { return s.cuts == nil && len(s.holes) == 0 && !s.stuck }
 
-// expect is what must come of a list that stays as it is, by the rules in words: on
-// while items are missing, past one empty page or one of old items, until there are
-// as many as the total says. A total that says nothing takes an empty page.
+// expect is what must come of a list that stays as it is, by the rules in words: until
+// there are as many items as the total says, or an empty page, or two pages of old items
+// in a row.
 func (s *server) expect(total int64) (want []string, asked int, err error) {
 	want = []string{}
-	empty, old := false, 0
+	old := 0
 	for n := 1; ; n++ {
 		page := s.cut(n)
 		if len(page) == 0 {
-			if empty || total <= int64(len(want)) {
-				return want, n, nil
-			}
-			empty = true
-			continue
+			return want, n, nil
 		}
-		empty = false
 		before := len(want)
 		for _, key := range page {
 			if !slices.Contains(want, key) {
@@ -169,12 +164,12 @@ func randomServer(r *rand.Rand) (*server, habits) {
 }
 
 // cutAnyhow cuts the list into pages of any sizes, each of which may begin with
-// items of those before. Here and there one is empty or holds old ones only.
+// items of those before. Here and there one holds old ones only.
 func (s *server) cutAnyhow(r *rand.Rand) {
 	s.cuts = [][2]int{}
 	odd := false // the page before brought nothing
 	for done := 0; done < len(s.items); {
-		size := r.IntN(s.size + 1)
+		size := 1 + r.IntN(s.size)
 		old := min(r.IntN(size+1), done)
 		if r.IntN(2) == 0 {
 			old = 0

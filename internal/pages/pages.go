@@ -12,13 +12,15 @@ import (
 	"errors"
 	"iter"
 	"math"
+	"sync"
+	"sync/atomic"
 )
 
 // ErrRepeat says that a list does not advance: two pages in a row held nothing
 // but items of earlier pages.
 var ErrRepeat = errors.New("the list does not advance: page after page holds only what came before")
 
-// Page is one answer.
+// Page is one page of a list.
 type Page[T any] struct {
 	Items []T
 	Total int64 // items of the whole list; 0 or less: not known
@@ -30,136 +32,137 @@ type List[T any] struct {
 	Ahead int                                                    // how many pages are under way or in hand at a time; less than 2: one after the other
 	Fetch func(ctx context.Context, number int) (Page[T], error) // called from many goroutines if Ahead is 2 or more
 	Key   func(*T) string                                        // what makes two items the same
+	None  func(error) bool                                       // whether an error of Fetch says that there is no such page
 	Fail  func(number int, err error) error                      // makes the error that the sequence ends with
 }
 
 // All yields every item once, in the order of the list. An error comes last. The
-// sequence can be ranged over again, and starts from the first page then; when a
-// range is left, nothing of it goes on.
+// sequence can be ranged over again, and starts from the first page then. When a
+// range is left, all its requests have ended.
 //
-// It goes on while fewer items have come than the largest total heard of says,
-// however the pages are cut, and ends with the one that makes them as many. A total
-// that is missing, or less than what came, ends nothing: then it takes an empty
-// page. While items are missing it looks past an empty page, at the front too, and
-// ends with the second in a row.
+// The sequence ends when as many items have come as the largest total said, or with an
+// empty page. A total that is missing, or less than what came, ends nothing, and neither
+// does any when the first pages are left out. The list then also ends where there is no
+// further page.
 //
 // The keys of all items are kept until the range is left.
 func (l List[T]) All(ctx context.Context) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
-		w := walk{skipped: int64(l.First) - 1, seen: make(map[string]struct{})}
-		a := newAhead(ctx, &l)
-		defer a.stop()
-		for n := l.First; ; n++ {
-			a.ask(n, w.last(n), n+l.Ahead-1)
-			page, err := a.take(n)
+		ctx, cancel := context.WithCancel(ctx)
+		r := reader[T]{List: l, ctx: ctx, seen: make(map[string]struct{}), ahead: make(map[int]chan result[T])}
+		defer r.fetches.Wait()
+		defer cancel()
+		for n, more := l.First, true; more; n++ {
+			page, err := r.take(n)
+			if err != nil && n > l.First && !r.counts() && l.None(err) {
+				return
+			}
+			if err == nil {
+				more, err = r.give(page, yield)
+			}
 			if err != nil {
 				yield(nil, l.Fail(n, err))
 				return
 			}
-			w.note(page.Total, int64(len(page.Items)))
-			a.ask(n+1, w.last(n), n+l.Ahead-1) // the page in hand counts too
-			fresh := 0
-			for i := range page.Items {
-				item := &page.Items[i]
-				if !w.add(l.Key(item)) {
-					continue
-				}
-				fresh++
-				if !yield(item, nil) {
-					return
-				}
-			}
-			more, err := w.more(page.Total, len(page.Items), fresh)
+			more = more && n < math.MaxInt
+		}
+	}
+}
+
+// reader is one range over a list.
+type reader[T any] struct {
+	List[T]
+	ctx     context.Context //nolint:containedctx // lives as long as one range over the list
+	fetches sync.WaitGroup
+	ahead   map[int]chan result[T] // pages that were asked for before their turn
+	failed  atomic.Bool            // one of them failed: the sequence will end there
+
+	seen  map[string]struct{}
+	total int64 // the largest that the server has named
+	size  int64 // of the largest page
+	stale int   // pages in a row that held nothing new
+}
+
+type result[T any] struct {
+	page Page[T]
+	err  error
+}
+
+// take returns page n, and asks for the pages after it as far as the total tells.
+func (r *reader[T]) take(n int) (Page[T], error) {
+	r.ask(n, n)
+	var got result[T]
+	if c := r.ahead[n]; c != nil {
+		delete(r.ahead, n)
+		got = <-c
+	} else {
+		got.page, got.err = r.Fetch(r.ctx, n)
+	}
+	if got.err == nil {
+		r.total = max(r.total, got.page.Total)
+		r.size = max(r.size, int64(len(got.page.Items)))
+		r.ask(n, n+1)
+	}
+	return got.page, got.err
+}
+
+// ask starts to fetch pages, beginning with the given one, while page n is in hand or
+// about to be. While the list does not advance, no total is believed.
+func (r *reader[T]) ask(n, from int) {
+	if r.Ahead < 2 || r.stale > 0 || r.failed.Load() || !r.counts() {
+		return
+	}
+	pages := min(r.left()+r.size-1, math.MaxInt64-1) / r.size // from n on, all of them as large as the largest
+	for i := int64(from - n); i < min(pages, int64(r.Ahead)) && n <= math.MaxInt-int(i); i++ {
+		page := n + int(i)
+		if r.ahead[page] != nil {
+			continue
+		}
+		c := make(chan result[T], 1)
+		r.ahead[page] = c
+		r.fetches.Go(func() {
+			got, err := r.Fetch(r.ctx, page)
 			if err != nil {
-				yield(nil, l.Fail(n, err))
-				return
+				r.failed.Store(true)
 			}
-			if !more || n == math.MaxInt {
-				return
-			}
+			c <- result[T]{got, err}
+		})
+	}
+}
+
+// give yields what is new in a page, and reports whether there may be another page.
+func (r *reader[T]) give(page Page[T], yield func(*T, error) bool) (more bool, err error) {
+	before := len(r.seen)
+	for i := range page.Items {
+		item := &page.Items[i]
+		key := r.Key(item)
+		if _, old := r.seen[key]; old {
+			continue
+		}
+		r.seen[key] = struct{}{}
+		if !yield(item, nil) {
+			return false, nil
 		}
 	}
+	switch {
+	case len(page.Items) == 0:
+		return false, nil
+	case len(r.seen) > before:
+		r.stale = 0
+		return r.First > 1 || r.total <= 0 || r.left() != 0, nil // what is before the first is a guess
+	case r.stale > 0:
+		return false, ErrRepeat
+	}
+	r.stale++ // a page's worth of new items at the front does that, once
+	return true, nil
 }
 
-// walk is what has been learned on the way through a list.
-type walk struct {
-	skipped int64 // pages before the first that was asked for
-	seen    map[string]struct{}
-	size    int64 // of the largest page
-	latest  int64 // size of the latest page
-	uneven  bool  // the pages up to the latest were not all whole and new
-	total   int64 // the largest that the server has named
-	stale   int   // pages in a row that held old items only
-	hole    bool  // the page before was empty
-}
+// counts reports whether items are missing, by a total that can be believed.
+func (r *reader[T]) counts() bool { return r.total > 0 && r.size > 0 && r.left() > 0 }
 
-// note takes notice of a page before its items are dealt with.
-func (w *walk) note(total, items int64) {
-	w.total = max(w.total, total)
-	if w.size > 0 { // the page before is not the last, so it should not be short
-		w.uneven = w.uneven || w.latest < max(w.size, items)
-	}
-	w.latest, w.size = items, max(w.size, items)
-}
-
-func (w *walk) add(key string) (fresh bool) {
-	if _, old := w.seen[key]; old {
-		return false
-	}
-	w.seen[key] = struct{}{}
-	return true
-}
-
-// left is how many items of so many have not come; less than 0: more have come.
-// Pages that were skipped count like those that came, as long as these are alike.
-func (w *walk) left(total int64) int64 {
-	left := total - int64(len(w.seen))
-	if w.skipped <= 0 || w.uneven || w.size == 0 {
-		return left
-	}
-	if w.skipped > left/w.size {
-		return -1 // what the product would say, if it has room
-	}
-	return left - w.skipped*w.size
-}
-
-// last is the number of the last page as far as the total tells when the pages
-// before n are dealt with, 0 if it does not. Later ones may have to follow: it
-// takes the pages to be as large as the largest, and all items in them to be new.
-// While it is in doubt whether the list advances, it tells nothing.
-func (w *walk) last(n int) int {
-	if w.size == 0 || w.total <= 0 || w.stale > 0 {
-		return 0
-	}
-	left := w.left(w.total)
-	if left <= 0 {
-		return 0
-	}
-	return n + int(min((left-1)/w.size, int64(math.MaxInt-n)))
-}
-
-// more judges a page when its items are dealt with: is there another?
-func (w *walk) more(total int64, items, fresh int) (bool, error) {
-	if items == 0 {
-		// Past a hole there may be more: some servers filter a page after they
-		// have cut it. What the page itself says of the total is the latest word.
-		if total <= 0 {
-			total = w.total
-		}
-		again := !w.hole && w.left(total) > 0
-		w.hole, w.uneven = true, true
-		return again, nil
-	}
-	w.hole = false
-	w.uneven = w.uneven || fresh < items
-	if fresh == 0 {
-		// A page's worth of new items at the front does that, once.
-		w.stale++
-		if w.stale > 1 {
-			return false, ErrRepeat
-		}
-		return true, nil
-	}
-	w.stale = 0
-	return w.total <= 0 || w.left(w.total) != 0, nil
+// left is how many items have not come; less than 0: more have come than the total
+// says. Pages before the first count as if they were as large as the largest.
+func (r *reader[T]) left() int64 {
+	skipped := min(int64(r.First-1), r.total/r.size) * r.size
+	return r.total - skipped - int64(len(r.seen))
 }

@@ -40,7 +40,6 @@ type server struct {
 	under int    // fetches under way
 	most  int    // of them at a time
 	hand  int    // the page in hand, as far as its items show
-	empty int    // 1 once a page was empty: it does not show when it is in hand
 	fault string // what was wrong with the way it was asked
 }
 
@@ -55,7 +54,7 @@ func (s *server) fetch(ctx context.Context, n int) (pages.Page[item], error) {
 	switch {
 	case s.ended:
 		s.fault = fmt.Sprintf("page %d was asked for after the end", n)
-	case n > s.hand+max(s.ahead, 1)+s.empty:
+	case n > s.hand+max(s.ahead, 1):
 		s.fault = fmt.Sprintf("page %d was asked for while page %d was in hand", n, s.hand)
 	case slices.Contains(s.asked[:request-1], n):
 		s.fault = fmt.Sprintf("page %d was asked for twice", n)
@@ -85,9 +84,6 @@ func (s *server) fetch(ctx context.Context, n int) (pages.Page[item], error) {
 	page := pages.Page[item]{Total: s.total(request, len(s.items))}
 	for _, key := range s.cut(n) {
 		page.Items = append(page.Items, item{key, n})
-	}
-	if len(page.Items) == 0 {
-		s.empty = 1
 	}
 	return page, nil
 }
@@ -119,6 +115,7 @@ func (s *server) read(most int) (got []string, err error) {
 			s.hand = max(s.hand, i.page)
 			return i.key
 		},
+		None: func(error) bool { return false },
 		Fail: func(n int, err error) error { return fmt.Errorf("page %d: %w", n, err) },
 	}
 	for i, failure := range list.All(context.Background()) {
