@@ -18,9 +18,9 @@ type Flavor struct {
 	Billing         FlavorBilling  `json:"billing"`
 	CreatedAt       Time           `json:"created_at"`
 	UpdatedAt       Time           `json:"updated_at"`
-	DeletedAt       Time           `json:"deleted_at"` // zero while the flavor is offered
-	IsDeleted       bool           `json:"is_deleted"`
-	AvailableNum    Int            `json:"available_num"` // instances that can be had now
+	DeletedAt       Time           `json:"deleted_at"`    // zero while the flavor is offered; IsDeleted decides
+	IsDeleted       bool           `json:"is_deleted"`    // no longer offered
+	AvailableNum    Int            `json:"available_num"` // instances that are available now
 	NodeMaxGPU      Int            `json:"node_max_gpu"`  // most GPUs that one instance can have
 }
 
@@ -28,8 +28,8 @@ func (f *Flavor) identity() (field, id string) { return "flavor_id", f.FlavorID 
 
 // FlavorMetaInfo says where and with what a flavor runs.
 type FlavorMetaInfo struct {
-	CUDA   string `json:"cuda"` // version, such as "12.4"
-	Region Region `json:"region"`
+	CUDA   string `json:"cuda"`   // version, such as "12.4"; the JSON of anything else than a string
+	Region Region `json:"region"` // where its GPUs are
 }
 
 // FlavorBilling holds the price of one unit of use. The service does not show
@@ -40,7 +40,7 @@ type FlavorBilling struct {
 	TokenPriceUnit Price `json:"token_price_unit"`
 }
 
-// Price is the price in a currency; unset for a currency that is not known.
+// Price is the price in a currency. It is not set for an unknown currency.
 func (b FlavorBilling) Price(c Currency) Price {
 	switch c {
 	case CurrencyUSD:
@@ -75,22 +75,21 @@ func (c *FlavorClient) List(ctx context.Context, opts ...RequestOption) ([]Flavo
 	return list.Flavors, nil
 }
 
-// FlavorQuery says what a flavor must have. A field at its zero value does not
-// restrict.
+// FlavorQuery says what a flavor must have. A field at its zero value matches every
+// flavor.
 type FlavorQuery struct {
-	Name           string   // a part of the GPU's type name, upper or lower case
-	Region         Region   // exactly this one
-	MinCUDA        string   // this CUDA version or a later one, compared as numbers: 12.10 is later than 12.4
-	MinAvailable   int      // so many instances can be had now
-	MinGPUsPerNode int      // so many GPUs can be had in one instance
+	Name           string   // a part of the GPU's type name, in any letter case
+	Region         Region   // exactly this region
+	MinCUDA        string   // the lowest CUDA version, compared as numbers: 12.10 is later than 12.4
+	MinAvailable   int      // the least number of instances that are available now
+	MinGPUsPerNode int      // the least number of GPUs that one instance can have
 	Currency       Currency // of the price that the result is sorted by; zero: USD
 }
 
-// Find returns the flavors that have what q asks for, the cheapest first; those
-// without a price in the currency come last. Deleted flavors, and those without an id, are left out. No
-// match is an empty result and no error. So the first may have no price: see
-// [FlavorBilling.Price]. The choice is made here, from
-// [FlavorClient.List]: the service has no search.
+// Find returns the flavors that match q, the cheapest first. Flavors without a price in
+// the currency come last, so the first one may have no price: see [FlavorBilling.Price].
+// Deleted flavors and flavors without an ID are not returned. No match is an empty result
+// and no error. The service has no search: Find reads [FlavorClient.List] and selects.
 //
 // GET /v1/inference-service/flavor
 func (c *FlavorClient) Find(ctx context.Context, q FlavorQuery, opts ...RequestOption) ([]Flavor, error) {

@@ -22,9 +22,9 @@ type Job struct {
 	MetaInfo    JobMetaInfo `json:"meta_info"`
 	CreatedAt   Time        `json:"created_at"`
 	UpdatedAt   Time        `json:"updated_at"`
-	DeletedAt   Time        `json:"deleted_at"` // zero while it exists
-	IsDeleted   bool        `json:"is_deleted"`
-	Outputs     Outputs     `json:"outputs"` // empty until the job has succeeded
+	DeletedAt   Time        `json:"deleted_at"` // zero while it exists; IsDeleted decides
+	IsDeleted   bool        `json:"is_deleted"` // the job is deleted
+	Outputs     Outputs     `json:"outputs"`    // empty until the job has succeeded
 }
 
 func (j *Job) identity() (field, id string) { return "job_id", j.JobID }
@@ -44,14 +44,14 @@ func (j *Job) Done() bool { return sameText(j.Status, JobStatusSucceed) || j.Fai
 
 var jobFailures = []JobStatus{JobStatusFail, JobStatusFailed, JobStatusError, JobStatusCanceled, JobStatusCancelled, JobStatusRejected}
 
-// JobMetaInfo says how a job came about.
+// JobMetaInfo says how a job was made.
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type JobMetaInfo struct {
-	// OriginalRequest is the request as the service understood it, defaults
-	// filled in, byte for byte: an object with job_type and config. It decodes
-	// into a [CreateVideoJobRequest] or a [CreateImageJobRequest], which makes
-	// the same job again.
+	// OriginalRequest is the request as the service understood it, with its
+	// defaults, byte for byte: an object with job_type and config. It decodes into
+	// a [CreateVideoJobRequest] or a [CreateImageJobRequest] that creates the same
+	// job again.
 	OriginalRequest json.RawMessage `json:"original_request,omitempty"`
 	ModelID         Int             `json:"model_id"`                   // of the model that the service chose
 	OrderID         string          `json:"order_id,omitempty"`         // empty until the job is done

@@ -41,7 +41,7 @@ type InferenceServiceStatus string
 
 const (
 	InferenceServiceStatusInitializing InferenceServiceStatus = "initializing" // being deployed or scaled
-	InferenceServiceStatusAvailable    InferenceServiceStatus = "available"    // running; whether it answers, a probe can tell
+	InferenceServiceStatusAvailable    InferenceServiceStatus = "available"    // running; a probe can tell whether it responds
 	InferenceServiceStatusStopped      InferenceServiceStatus = "stopped"      // no workers left
 	InferenceServiceStatusUnavailable  InferenceServiceStatus = "unavailable"  // deployment or scaling failed
 )

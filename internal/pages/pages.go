@@ -29,7 +29,7 @@ type Page[T any] struct {
 // List says how to read a list. Nothing in it changes while it is read.
 type List[T any] struct {
 	First int                                                    // number of the first page to ask for; that of the list's first is 1
-	Ahead int                                                    // how many pages are under way or in hand at a time; less than 2: one after the other
+	Ahead int                                                    // how many pages are requested or held at a time; less than 2: one after the other
 	Fetch func(ctx context.Context, number int) (Page[T], error) // called from many goroutines if Ahead is 2 or more
 	Key   func(*T) string                                        // what makes two items the same
 	None  func(error) bool                                       // whether an error of Fetch says that there is no such page
@@ -106,13 +106,13 @@ func (r *reader[T]) take(n int) (Page[T], error) {
 	return got.page, got.err
 }
 
-// ask starts to fetch pages, beginning with the given one, while page n is in hand or
-// about to be. While the list does not advance, no total is believed.
+// ask starts to fetch pages, beginning with the page from, for a reader that is at page
+// n. While the list does not advance, no total is believed.
 func (r *reader[T]) ask(n, from int) {
 	if r.Ahead < 2 || r.stale > 0 || r.failed.Load() || !r.counts() {
 		return
 	}
-	pages := min(r.left()+r.size-1, math.MaxInt64-1) / r.size // from n on, all of them as large as the largest
+	pages := (r.left()-1)/r.size + 1 // from n on, if all are as large as the largest
 	for i := int64(from - n); i < min(pages, int64(r.Ahead)) && n <= math.MaxInt-int(i); i++ {
 		page := n + int(i)
 		if r.ahead[page] != nil {
