@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -14,6 +15,7 @@ import (
 
 	"example.com/svc/internal/chain"
 	"example.com/svc/internal/errbody"
+	"example.com/svc/internal/jsonx"
 )
 
 // call is what a method asks for.
@@ -90,7 +92,7 @@ func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) erro
 	if err != nil || !r.OK() {
 		return err
 	}
-	if err := deniedDelete(r); err != nil {
+	if err := deniedDelete(k.id, r); err != nil {
 		return c.notPromised(&k, r, "", err)
 	}
 	return nil
@@ -115,26 +117,18 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*chai
 	if !k.public && !c.hasToken {
 		return nil, c.transportError(k, &chain.Result{Fail: ErrNoToken})
 	}
-	header := make(http.Header, 4+len(req.header))
+	header := make(http.Header, 4+len(c.header)+len(req.header))
 	header["Accept"] = acceptJSON
 	if body != nil {
 		header["Content-Type"] = contentJSON
 	}
-	for key, values := range req.header {
-		header[key] = values
-	}
+	maps.Copy(header, c.header)
+	maps.Copy(header, req.header)
 	start := time.Now()
-	var once chain.OnceFunc
-	if k.once {
-		once = chain.Once
-	}
 	r := c.chain.Do(ctx, &chain.Call{
-		Method: k.method, Route: k.route, URL: u, Header: header, Auth: !k.public,
-		Once: once, Body: body, MaxAttempts: req.attempts, Linger: k.linger,
+		Method: k.method, Route: k.route, ID: k.id, URL: u, Header: header, Auth: !k.public,
+		Once: k.once, Body: body, MaxAttempts: req.attempts, Linger: k.linger, Result: k.result,
 	})
-	if k.result != nil {
-		*k.result = *r
-	}
 	if req.response != nil {
 		*req.response = Response{
 			StatusCode: r.StatusCode, Header: r.Header, RequestID: errbody.RequestID(r.Header, c.chain.Redactor().String),
@@ -334,7 +328,7 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, er
 	}
 	for _, f := range fields {
 		var err error
-		if body, err = f.set(body, f.path, f.value); err != nil {
+		if body, err = jsonx.Set(body, f.path, f.value); err != nil {
 			return nil, &ValidationError{Fields: []FieldError{{f.path, "cannot be set: " + scrub(err.Error())}}}
 		}
 		if path, found := notUTF8(reflect.ValueOf(f.value)); found {

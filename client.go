@@ -40,7 +40,8 @@ type Client struct {
 	base      base
 	chain     *chain.Chain
 	hasToken  bool
-	inference string // base of the addresses at which endpoints are reached; empty: not known
+	inference string      // base of the addresses at which endpoints are reached; empty: not known
+	header    http.Header // of every call
 	recent    *recent
 }
 
@@ -80,7 +81,7 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 		}
 		inference = u.String()
 	}
-	c := &Client{recent: &recent{at: map[string]time.Time{}, read: map[string]bool{}}, base: b, inference: inference, hasToken: cfg.http.Token != nil}
+	c := &Client{recent: &recent{at: map[string]time.Time{}, read: map[string]bool{}}, base: b, inference: inference, header: cfg.header, hasToken: cfg.http.Token != nil}
 	cfg.finish(&b.URL)
 	c.chain = chain.New(cfg.http)
 	c.Flavors = &FlavorClient{c}

@@ -200,11 +200,9 @@ func TestWithLogger(t *testing.T) {
 		require.NoError(t, opGet.do(t.Context(), s.client(svc.WithLogger(logger), tries(3, 2*time.Second)), svc.WithQuery("q", "private")))
 		const call = "method=GET route=/v1/inference-service/{service_id} "
 		require.Equal(t, strings.Join([]string{
-			`level=DEBUG msg="svc: exchange" ` + call + `attempt=1 status=503 duration=1s request_id=req-1`,
-			`level=INFO msg="svc: trying again" ` + call + `attempt=1 delay=2s`,
-			`level=DEBUG msg="svc: exchange" ` + call + `attempt=2 status=0 duration=0s error="read tcp: connection reset by peer"`,
-			`level=INFO msg="svc: trying again" ` + call + `attempt=2 delay=2s`,
-			`level=DEBUG msg="svc: exchange" ` + call + `attempt=3 status=200 duration=0s`,
+			`level=INFO msg="svc: trying again" ` + call + `call=1 attempt=1 status=503 duration=1s id=svc-1 request_id=req-1 delay=2s`,
+			`level=INFO msg="svc: trying again" ` + call + `call=1 attempt=2 status=0 duration=0s id=svc-1 error="read tcp: connection reset by peer" delay=2s`,
+			`level=DEBUG msg="svc: exchange" ` + call + `call=1 attempt=3 status=200 duration=0s id=svc-1`,
 			``,
 		}, "\n"), log.String())
 	})

@@ -1,6 +1,7 @@
 package svc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,6 +139,7 @@ type deployment struct {
 	name   string            // that was sent
 	id     string            // of what was created; empty: nothing is known of it
 	record *InferenceService // as read last; nil when only the ID is known
+	shown  string            // the name in a broken response to the create
 	told   bool              // OnCreate was called
 	over   bool              // nothing is left to do after a panic
 	result chain.Result      // of the create call
@@ -153,13 +155,13 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 	d.name = sent.name(req.Name)
 	s, err := d.client.create(ctx, &req, p, createLinger, &d.result, opts)
 	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.created() {
-		d.id = unknown.ID // the wait reads the rest
+		d.id, d.shown = unknown.ID, salvageText(unknown.Body, "name") // the wait reads the rest
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	d.id, d.record = s.ServiceID, s
+	d.id, d.record, d.shown = s.ServiceID, s, s.Name
 	return nil
 }
 
@@ -196,7 +198,7 @@ func (d *deployment) failed(ctx context.Context, err error) error {
 	}
 	d.over = true
 	if remove {
-		e.Cleanup, e.CleanupErr = d.cleanUp(ctx)
+		e.Cleanup, e.CleanupErr = d.cleanUp(ctx, false)
 	}
 	return e
 }
@@ -209,28 +211,31 @@ func (d *deployment) rescue(ctx context.Context) {
 	}
 	if d.id == "" {
 		d.id = d.client.client.salvageID(services, d.result.StatusCode, d.result.Body)
+		d.shown = salvageText(d.result.Body, "name")
 	}
 	if d.id == "" {
 		return
 	}
 	d.client.client.recent.add(d.id)
 	if d.opts.DeleteOnFailure || d.opts.OnFailure != nil {
-		defer func() { _, _ = d.cleanUp(ctx) }() // whatever OnCreate does
+		defer func() { _, _ = d.cleanUp(ctx, true) }() // whatever OnCreate does
 	}
 	_ = d.tell()
 }
 
 // cleanUp deletes the endpoint, whatever became of ctx.
-func (d *deployment) cleanUp(ctx context.Context) (Cleanup, error) {
+// After a panic it deletes first: the function that panicked may do so again, for example
+// an attempt hook in the exchange that reads the record.
+func (d *deployment) cleanUp(ctx context.Context, panicked bool) (Cleanup, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 	defer cancel()
 	o := WaitOptions{
-		MinInterval: 500 * time.Millisecond, MaxInterval: 5 * time.Second,
+		MinInterval: 500 * time.Millisecond, MaxInterval: 2 * time.Second,
 		NotFoundGrace: d.opts.NotFoundGrace, RequestOptions: d.opts.RequestOptions,
 	}
-	r := &removal{observer: d.client.observe(d.id, o.withDefaults(), newIDGrace), name: d.name, limit: cleanupLimit / 3}
-	if d.record != nil && r.foreign(d.record) {
-		return CleanupFailed, r.otherName(d.record)
+	r := &removal{observer: d.client.observe(d.id, o.withDefaults(), newIDGrace), name: d.name, limit: cleanupLimit / 3, atOnce: panicked && d.shown != ""}
+	if seen := cmp.Or(d.record, &InferenceService{ServiceID: d.id, Name: d.shown}); r.foreign(seen) {
+		return CleanupFailed, r.otherName(seen)
 	}
 	w := d.client.untilDeleted(d.id, o.withDefaults(), r.poll)
 	w.patient = true
@@ -248,6 +253,7 @@ func (d *deployment) cleanUp(ctx context.Context) (Cleanup, error) {
 type removal struct {
 	observer *observer
 	name     string        // that its record must have; empty: any
+	atOnce   bool          // delete before the first read
 	limit    time.Duration // of one exchange: one that hangs leaves time for another; 0: none
 
 	accepted bool  // a delete was accepted
@@ -259,7 +265,7 @@ type removal struct {
 // since, and reads the record. What it never read it reads before that: a record with
 // another name is not deleted, and the absence of one that was read is proven sooner.
 func (r *removal) poll(ctx context.Context) (*InferenceService, bool, error) {
-	if !r.observer.seen() && !r.accepted {
+	if !r.observer.seen() && !r.accepted && !r.atOnce {
 		if s, deleted, err := r.read(ctx); deleted || err == nil && (s.IsDeleted || r.foreign(s)) {
 			return r.checked(s, deleted, err)
 		}
@@ -367,7 +373,7 @@ func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceSer
 	}
 	d := &deployment{client: c, opts: &o, name: options(o.create()).name(req.Name), id: s.ServiceID, record: s}
 	defer func() {
-		if state, cleanupErr := d.cleanUp(ctx); state != CleanupDeleted {
+		if state, cleanupErr := d.cleanUp(ctx, false); state != CleanupDeleted {
 			err = &DeployError{ServiceID: d.id, Service: s, Cleanup: state, CleanupErr: cleanupErr, Err: err}
 		}
 	}()

@@ -75,6 +75,7 @@ type Error struct {
 	RequestID  string        // from a header such as X-Request-Id, or the body
 	RetryAfter time.Duration // how long the service asked to wait; 0: it did not ask
 	Attempts   int           // how often the call was sent
+	NoBudget   bool          // it was not tried again because [RetryPolicy.Budget] was used up
 	Header     http.Header   // of the response, without secrets
 	Body       []byte        // the first 64 KiB; a token or the query of a presigned URL in it is replaced by REDACTED
 
@@ -115,6 +116,9 @@ func (e *Error) detail() string {
 	}
 	if e.RetryAfter > 0 {
 		facts = append(facts, "retry after "+e.RetryAfter.Round(time.Second).String())
+	}
+	if e.NoBudget {
+		facts = append(facts, noBudget)
 	}
 	b.WriteString(inBrackets(facts))
 	return b.String()
@@ -157,7 +161,8 @@ type TransportError struct {
 	Method   string // "GET"
 	Route    string // "/v1/files/{file_id}": the path with its parameters by name
 	ID       string // that stood in the path; empty for a call without one
-	Attempts int    // 0: nothing was sent
+	Attempts int    // how often the call was sent; 0: nothing was sent
+	NoBudget bool   // it was not tried again because [RetryPolicy.Budget] was used up
 	Last     *Error // the last response before ctx ended the wait for the next attempt; nil if there was none
 	Err      error  // the cause; context and network errors can be reached through it
 }
@@ -173,6 +178,9 @@ func (e *TransportError) detail() string {
 	}
 	if e.Attempts > 1 {
 		facts = append(facts, strconv.Itoa(e.Attempts)+" attempts")
+	}
+	if e.NoBudget {
+		facts = append(facts, noBudget)
 	}
 	text += inBrackets(facts)
 	if e.Last != nil {
@@ -353,6 +361,8 @@ func allProblems(errs ...error) error {
 
 func where(method, route string) string { return "svc: " + method + " " + route + ": " }
 
+const noBudget = "no retry: the retry budget of the client is used up"
+
 func inBrackets(facts []string) string {
 	if len(facts) == 0 {
 		return ""
@@ -401,7 +411,7 @@ func (c *Client) newError(k *call, r *chain.Result) *Error {
 		Method: k.method, Route: k.route, ID: red.String(k.id), StatusCode: r.StatusCode,
 		Code: info.Code, Message: info.Message,
 		RequestID:  orElse(errbody.RequestID(r.Header, red.String), info.RequestID),
-		RetryAfter: r.RetryAfter, Attempts: r.Attempts,
+		RetryAfter: r.RetryAfter, Attempts: r.Attempts, NoBudget: r.NoBudget,
 		Header: red.Header(r.Header), Body: body,
 	}
 	if e.Message == "" && e.Code == "" && len(r.Body) > 0 {
@@ -420,7 +430,7 @@ func (c *Client) newError(k *call, r *chain.Result) *Error {
 // transportError makes an error of a call without a (whole) response.
 func (c *Client) transportError(k *call, r *chain.Result) *TransportError {
 	e := &TransportError{
-		Method: k.method, Route: k.route, ID: c.chain.Redactor().String(k.id), Attempts: r.Attempts, Err: r.Fail,
+		Method: k.method, Route: k.route, ID: c.chain.Redactor().String(k.id), Attempts: r.Attempts, NoBudget: r.NoBudget, Err: r.Fail,
 	}
 	if r.StatusCode != 0 {
 		e.Last = c.newError(k, r)

@@ -156,7 +156,7 @@ func ExampleWithLogger() {
 	client := srv.Client(svc.WithLogger(slog.New(handler)))
 
 	_, _ = client.Files.Get(context.Background(), "file-9")
-	// Output: level=DEBUG msg="svc: exchange" method=GET route=/v1/files/{file_id} attempt=1 status=404
+	// Output: level=DEBUG msg="svc: exchange" method=GET route=/v1/files/{file_id} call=1 attempt=1 status=404 id=file-9
 }
 
 func ExampleWithResponse() {

@@ -60,7 +60,7 @@ type flavorList struct {
 	Flavors []Flavor `json:"flavor_list"`
 }
 
-func (l *flavorList) list() {}
+func (l *flavorList) grow(body []byte) { l.Flavors = room[Flavor](body, "flavor_id") }
 
 func (l *flavorList) identity() (field, id string) { return identities("flavor_list", l.Flavors) }
 

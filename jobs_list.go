@@ -1,7 +1,6 @@
 package svc
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +51,7 @@ type JobList struct {
 	Jobs       []Job `json:"job_list"`
 }
 
-func (l *JobList) list() {}
+func (l *JobList) grow(body []byte) { l.Jobs = room[Job](body, "job_id") }
 
 // identity finds the job that has no id: pages are told apart by ids.
 func (l *JobList) identity() (field, id string) {
@@ -76,17 +75,7 @@ func (l *JobList) identity() (field, id string) {
 func (c *jobClient) List(ctx context.Context, opts *ListJobsOptions, reqOpts ...RequestOption) (*JobList, error) {
 	k := get(c.jobs)
 	k.query, k.err = opts.query()
-	r, err := c.client.send(ctx, &k, reqOpts)
-	if err != nil {
-		return nil, err
-	}
-	// Room for all jobs at once. They are large, and a slice that grows copies them.
-	const most = 1000
-	list := &JobList{Jobs: make([]Job, 0, min(bytes.Count(r.Body, []byte(`"job_id"`)), most))}
-	if err := c.client.decode(&k, r, list); err != nil {
-		return nil, err
-	}
-	return list, nil
+	return do[JobList](ctx, c.client, k, reqOpts)
 }
 
 // maxAhead is the most pages that All asks for ahead.

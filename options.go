@@ -1,10 +1,12 @@
 package svc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -14,7 +16,6 @@ import (
 	"time"
 
 	"example.com/svc/internal/chain"
-	"example.com/svc/internal/jsonx"
 	"example.com/svc/internal/redact"
 )
 
@@ -32,6 +33,9 @@ type config struct {
 	inference *string
 	product   string
 	insecure  bool
+	header    http.Header // of every call
+	hook      func(context.Context, chain.Attempt)
+	logger    func(context.Context, chain.Attempt)
 }
 
 // WithToken sets the API token that every call but the public file list sends.
@@ -52,8 +56,10 @@ func WithToken(token string) Option {
 // WithTokenSource sets a function that is asked for the token before every
 // attempt of a call: for tokens that are rotated. It must be safe for concurrent
 // use, and should keep the token until it is due: nothing is cached here. Its
-// error ends the call before anything is sent. The call also ends when ctx does:
-// a source that takes no notice of that is left to itself.
+// error ends the call before anything is sent. It must return when its ctx ends.
+//
+// When the service does not accept a token (401), the source is asked again. If it gives
+// another token then, the attempt is repeated once with that.
 func WithTokenSource(src func(ctx context.Context) (string, error)) Option {
 	return func(c *config) error {
 		if src == nil {
@@ -71,19 +77,20 @@ func WithInferenceURL(u string) Option {
 	return func(c *config) error { c.inference = &u; return nil }
 }
 
-// WithHTTPClient makes the SDK use the transport of hc: proxies and TLS settings
-// go in there. It is read at every request and never
-// modified. Without a transport in it, the SDK's own pool is used. A transport
-// that records addresses belongs into [WithTransportWrapper] instead: here it
-// would see, and record, the queries of presigned links. Its Jar is
-// used for API calls; its Timeout limits an attempt of an API call when it is
-// shorter than [WithTimeout], and never a transfer. Its CheckRedirect is not
-// used: where a call may be redirected is this package's business. Nil: as without
-// this option.
+// WithHTTPClient makes the SDK use the transport of hc, for proxies and TLS settings. It
+// is read at every request and never modified. Without a transport in it, the SDK's own
+// pool is used. A transport that records addresses belongs into [WithTransportWrapper]
+// instead: here it would see the queries of presigned URLs. The Jar of hc is used for API
+// calls. Its Timeout limits an attempt of an API call if it is shorter than [WithTimeout],
+// and never a transfer. Its CheckRedirect is not used. Nil: as without this option.
 //
-// A transport that is no [http.Transport], a mock for example, is not trusted to
-// have sent nothing when it fails: a create through it is never repeated after an
-// error, except one of the dialer or of a certificate.
+// A transport of your own should find dead connections, as the SDK's own does: set
+// [http.Transport.HTTP2] with a SendPingTimeout and a PingTimeout of some seconds, and
+// IdleConnTimeout. Otherwise a connection that went silent is used until an attempt times out.
+//
+// Only an [http.Transport] is trusted to have sent nothing when it fails. Through any other
+// transport, a mock for example, a create is never repeated after an error, except one of
+// the dialer or of a certificate.
 func WithHTTPClient(hc *http.Client) Option {
 	return func(c *config) error { c.http.Client = hc; return nil }
 }
@@ -104,29 +111,35 @@ func WithTransportWrapper(wrap func(http.RoundTripper) http.RoundTripper) Option
 // for transports that name spans and label metrics. Empty for a request that is not the SDK's.
 func RouteFromContext(ctx context.Context) string { return chain.Route(ctx) }
 
-// RetryPolicy says how often a call is tried and how long the delays between
-// are. A delay is drawn evenly between MinDelay and a bound that is twice as long at
-// first and doubles from attempt to attempt up to MaxDelay. What is retried at all does not depend on
-// it; the package comment has the table.
+// RetryPolicy says how often a call is tried and how long the delays between attempts
+// are. A delay is random, between MinDelay and a bound that is twice MinDelay at first and
+// doubles from attempt to attempt up to MaxDelay. What is retried at all does not depend on
+// the policy; the package comment has the table.
 type RetryPolicy struct {
 	MaxAttempts int           // including the first; 0: 5; 1: no retries
 	MinDelay    time.Duration // 0: 500 ms
-	MaxDelay    time.Duration // 0: 30 s, or MinDelay if that is longer; also the longest Retry-After that is waited for
+	MaxDelay    time.Duration // 0: 30 s, or MinDelay if that is longer; also the longest Retry-After that is respected
+
+	// Budget is how many retries all calls of the client can make together before they
+	// have to be earned. A retry takes one from the budget, a retry after a timeout two,
+	// and one of a request that certainly was not sent none. A retry that leads to success
+	// gives back what it took, five successes without a retry give back one, and within 10
+	// minutes time alone fills the budget. Uploads and downloads have a budget of the same
+	// size. When the budget is used up, a call ends after the attempt that failed, and its
+	// error says so. 0: 100. Negative: no limit.
+	Budget int
 }
 
 func (p RetryPolicy) withDefaults() RetryPolicy {
-	if p.MaxAttempts == 0 {
-		p.MaxAttempts = 5
-	}
+	p.MaxAttempts = cmp.Or(p.MaxAttempts, 5)
 	if p.MinDelay == 0 {
 		p.MinDelay = 500 * time.Millisecond
 		if p.MaxDelay != 0 {
 			p.MinDelay = min(p.MinDelay, p.MaxDelay)
 		}
 	}
-	if p.MaxDelay == 0 {
-		p.MaxDelay = max(30*time.Second, p.MinDelay)
-	}
+	p.MaxDelay = cmp.Or(p.MaxDelay, max(30*time.Second, p.MinDelay))
+	p.Budget = cmp.Or(p.Budget, 100)
 	return p
 }
 
@@ -135,7 +148,7 @@ func WithRetry(p RetryPolicy) Option {
 	return func(c *config) error {
 		p := p.withDefaults()
 		if p.MaxAttempts < 1 || p.MinDelay < 0 || p.MaxDelay < p.MinDelay {
-			return errors.New("svc: WithRetry: the numbers must not be negative, nor MaxDelay below MinDelay")
+			return errors.New("svc: WithRetry: attempts and delays must not be negative, nor MaxDelay below MinDelay")
 		}
 		c.http.Retry = chain.Policy(p)
 		return nil
@@ -171,19 +184,22 @@ func WithRateLimiter(l RateLimiter) Option {
 	return func(c *config) error { c.http.Limiter = l; return nil }
 }
 
-// WithLogger logs every exchange at level debug and every retry at level info,
-// with route names and without addresses, bodies and secrets. Nil, the default,
-// is silent.
+// WithLogger logs every exchange at level debug, and at level info if a retry follows. A
+// line holds the route, and no address, body or secret. Nil, the default, logs nothing.
 func WithLogger(l *slog.Logger) Option {
 	return func(c *config) error {
-		c.http.Log, c.http.LogRetry = nil, nil
+		c.logger = nil
 		if l == nil {
 			return nil
 		}
-		c.http.Log = func(ctx context.Context, a chain.Attempt) {
+		c.logger = func(ctx context.Context, a chain.Attempt) {
+			level, text := slog.LevelDebug, "svc: exchange"
 			attrs := []slog.Attr{
-				slog.String("method", a.Method), slog.String("route", a.Route), slog.Int("attempt", a.Number),
+				slog.String("method", a.Method), slog.String("route", a.Route), slog.Uint64("call", a.Call), slog.Int("attempt", a.Number),
 				slog.Int("status", a.StatusCode), slog.Duration("duration", a.Duration),
+			}
+			if a.ID != "" {
+				attrs = append(attrs, slog.String("id", a.ID))
 			}
 			if a.RequestID != "" {
 				attrs = append(attrs, slog.String("request_id", a.RequestID))
@@ -191,12 +207,11 @@ func WithLogger(l *slog.Logger) Option {
 			if a.Err != nil {
 				attrs = append(attrs, slog.String("error", a.Err.Error()))
 			}
-			l.LogAttrs(ctx, slog.LevelDebug, "svc: exchange", attrs...)
-		}
-		c.http.LogRetry = func(ctx context.Context, a chain.Attempt, delay time.Duration) {
-			l.LogAttrs(ctx, slog.LevelInfo, "svc: trying again",
-				slog.String("method", a.Method), slog.String("route", a.Route),
-				slog.Int("attempt", a.Number), slog.Duration("delay", delay))
+			if a.Retry {
+				level, text = slog.LevelInfo, "svc: trying again"
+				attrs = append(attrs, slog.Duration("delay", a.Delay))
+			}
+			l.LogAttrs(ctx, level, text, attrs...)
 		}
 		return nil
 	}
@@ -204,25 +219,47 @@ func WithLogger(l *slog.Logger) Option {
 
 // Attempt describes one HTTP exchange to the function of [WithAttemptHook].
 type Attempt struct {
+	Call       uint64        // number of the call that the exchange belongs to, unique in its client
 	Method     string        // "GET"
 	Route      string        // "/v1/files/{file_id}", or "{presigned_url}" for a transfer: fit for a label of a metric
-	Host       string        // that the request went to
+	ID         string        // of the record, as it stood in the path; empty for a call without one
+	Host       string        // that the request was sent to
 	Number     int           // 1 for a call's first attempt; the hops of a redirect share a number
-	StatusCode int           // 0: there was no whole answer, and Err says why
-	RequestID  string        // the service's, from the answer's header
-	Err        error         // without addresses and secrets
+	StatusCode int           // 0: there was no whole response, and Err says why
+	RequestID  string        // the service's, from the response's header; may be empty
+	Err        error         // without addresses and secrets; nil: there was a response
 	Start      time.Time     // when the request was handed to the transport
-	Duration   time.Duration // from sending to the end of the answer; of a download, to the end of its headers
+	Duration   time.Duration // from sending to the end of the response; of a download, to the end of its headers
+	Retry      bool          // the call will be tried again, unless ctx ends
+	Delay      time.Duration // before that; 0: none
 }
 
 // WithAttemptHook calls f after each HTTP exchange, with the ctx of the call,
-// from the goroutine that made it: for metrics and traces. Nil: none.
+// from the goroutine that made it: for metrics and traces. The last exchange of a call is
+// the one without Retry that no redirect follows. Nil: none.
 func WithAttemptHook(f func(context.Context, Attempt)) Option {
 	return func(c *config) error {
-		c.http.Hook = nil
+		c.hook = nil
 		if f != nil {
-			c.http.Hook = func(ctx context.Context, a chain.Attempt) { f(ctx, Attempt(a)) }
+			c.hook = func(ctx context.Context, a chain.Attempt) { f(ctx, Attempt(a)) }
 		}
+		return nil
+	}
+}
+
+// WithDefaultHeader sets a header of every call of the API. [WithHeader] of a single
+// call wins over it. It is not sent to storage. The same headers are refused as by WithHeader.
+func WithDefaultHeader(key, value string) Option {
+	return func(c *config) error {
+		var r request
+		WithHeader(key, value)(&r)
+		if err := r.problems.err(); err != nil {
+			return fmt.Errorf("svc: WithDefaultHeader: %s", detail(err))
+		}
+		if c.header == nil {
+			c.header = make(http.Header)
+		}
+		maps.Copy(c.header, r.header)
 		return nil
 	}
 }
@@ -250,14 +287,18 @@ func WithInsecureHTTP() Option {
 func (c *config) finish(origin *url.URL) {
 	c.http.Origin = origin
 	c.http.UserAgent = strings.TrimSpace(fmt.Sprintf("%s svc-go/%s (%s; %s/%s)", c.product, Version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
-	switch src := c.http.Token; {
+	for _, hook := range []func(context.Context, chain.Attempt){c.hook, c.logger} {
+		if hook != nil {
+			c.http.Hooks = append(c.http.Hooks, hook)
+		}
+	}
+	src := c.http.Token
+	switch {
 	case c.token != nil:
 		c.http.Redact = redact.New(c.token())
-		bearer := []string{"Bearer " + c.token()}
-		c.http.Bearer = func() []string { return bearer }
 	case src != nil:
 		red := redact.New()
-		c.http.Redact = red
+		c.http.Redact, c.http.Renews = red, true
 		c.http.Token = func(ctx context.Context) (string, error) {
 			t, err := src(ctx)
 			red.Add(strings.TrimSpace(t)) // an error may quote it
@@ -281,8 +322,13 @@ func cleanToken(t string) (string, error) {
 	if len(t) >= 7 && strings.EqualFold(t[:7], "Bearer ") {
 		t = strings.TrimSpace(t[7:])
 	}
-	if t == "" || strings.EqualFold(t, "Bearer") {
+	switch {
+	case t == "" || strings.EqualFold(t, "Bearer"):
 		return "", fmt.Errorf("%w: the token is empty", ErrNoToken)
+	case strings.ContainsAny(t[:1], "\"'`") || strings.ContainsAny(t[len(t)-1:], "\"'`"):
+		return "", errors.New("svc: the token is in quotes: give it without them")
+	case strings.HasPrefix(t, "<") && strings.HasSuffix(t, ">"), strings.HasPrefix(t, "$"), strings.HasPrefix(t, "{{"), strings.HasPrefix(t, "%") && strings.HasSuffix(t, "%"):
+		return "", errors.New("svc: the token is a placeholder, such as <your-token> or ${VARIABLE}: put the real one in its place")
 	}
 	for i := range len(t) {
 		if t[i] <= ' ' || t[i] >= 0x7f {
@@ -315,7 +361,6 @@ type RequestOption func(*request)
 type bodyField struct {
 	path  string
 	value any
-	set   func(body []byte, path string, value any) ([]byte, error)
 }
 
 type request struct {
@@ -382,7 +427,7 @@ func WithQuery(key, value string) RequestOption {
 // is made if need be. The value is written as JSON. For a call without a body it
 // is an error.
 func WithBodyField(path string, value any) RequestOption {
-	return func(r *request) { r.fields = append(r.fields, bodyField{path, value, jsonx.Set}) }
+	return func(r *request) { r.fields = append(r.fields, bodyField{path, value}) }
 }
 
 // WithMaxAttempts sets how often this call is tried, in place of

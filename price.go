@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math/big"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -88,7 +89,7 @@ func (p Price) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads any JSON value. It never fails.
 func (p *Price) UnmarshalJSON(b []byte) error {
-	text := jsonText(b)
+	text := jsonText(string(b))
 	if isNumber(text) {
 		*p = Price{text: text}
 	} else {
@@ -107,5 +108,7 @@ func isNumber(text string) bool {
 		return false
 	}
 	_, err = strconv.ParseFloat(text, 64) // fails for what is too large
-	return err == nil && json.Valid([]byte(text))
+	return err == nil && number.MatchString(text)
 }
+
+var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)

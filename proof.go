@@ -35,7 +35,7 @@ type record[T any] interface {
 // records is a list of records.
 type records[T any, P record[T]] []T
 
-func (l *records[T, P]) list() {}
+func (l *records[T, P]) grow(body []byte) { *l = room[T](body, "id") }
 
 func (l *records[T, P]) identity() (field, id string) { return identities[T, P]("", *l) }
 
@@ -60,15 +60,13 @@ func identities[T any, P record[T]](name string, list []T) (field, id string) {
 // idField is the field of a record that holds its id, by the route that creates it.
 var idField = map[string]string{services: "service_id", files: "id", videoJobs: "job_id", imageJobs: "job_id"}
 
-// salvageID looks for the new record's ID in what came of the response to a create:
-// among the fields of the record itself and nowhere deeper, since other IDs belong
-// to other things. It stops at the first mistake. An ID that no call could use does
-// not count, nor does a number at the end of a response that was cut off: a part of
-// an ID is the ID of something else.
-func salvageID(route string, answer []byte) string {
-	field := idField[route]
-	answer = jsonx.TrimBOM(answer)
-	dec := json.NewDecoder(bytes.NewReader(answer))
+// salvageText looks for an ID or a name in what came of the response to a create: among
+// the fields of the record itself and nowhere deeper, since other IDs belong to other
+// things. It stops at the first mistake. A number at the end of a response that was cut
+// off does not count: a part of an ID is the ID of something else.
+func salvageText(response []byte, field string) string {
+	response = jsonx.TrimBOM(response)
+	dec := json.NewDecoder(bytes.NewReader(response))
 	if open, err := dec.Token(); field == "" || err != nil || open != json.Delim('{') {
 		return ""
 	}
@@ -86,14 +84,11 @@ func salvageID(route string, answer []byte) string {
 		}
 		var id string
 		if value[0] != '"' { // a number, if it is an id at all
-			next := answer[dec.InputOffset():]
+			next := response[dec.InputOffset():]
 			if id = string(value); strings.Trim(id, "0123456789") != "" || len(next) == 0 || !strings.ContainsRune(",} \t\r\n", rune(next[0])) {
 				return ""
 			}
 		} else if json.Unmarshal(value, &id) != nil {
-			return ""
-		}
-		if idProblem(id) != "" {
 			return ""
 		}
 		return id
@@ -104,8 +99,8 @@ func salvageID(route string, answer []byte) string {
 // salvageID finds the ID of what a create made, unless it holds a secret. A field
 // that is just called id may be that of an error, if the response is one.
 func (c *Client) salvageID(route string, status int, response []byte) string {
-	id := salvageID(route, response)
-	if c.chain.Redactor().String(id) != id || idField[route] == "id" && (status < 200 || status > 299) {
+	id := salvageText(response, idField[route])
+	if idProblem(id) != "" || c.chain.Redactor().String(id) != id || idField[route] == "id" && (status < 200 || status > 299) {
 		return ""
 	}
 	return id
@@ -115,8 +110,11 @@ func (c *Client) salvageID(route string, status int, response []byte) string {
 // that is not the one asked for.
 func (c *Client) decode(k *call, r *chain.Result, out any) error {
 	body := jsonx.TrimBOM(r.Body)
-	if _, ok := out.(interface{ list() }); ok && tooMany(body) {
-		return c.notPromised(k, r, "", errTooMany)
+	if list, ok := out.(interface{ grow(body []byte) }); ok {
+		if tooMany(body) {
+			return c.notPromised(k, r, "", errTooMany)
+		}
+		list.grow(body)
 	}
 	rec, ok := out.(identified)
 	must := mustFit
@@ -205,7 +203,7 @@ func reportsError(body []byte) bool {
 
 // deniedDelete says why a 2xx response to a delete is not believed: it is an HTML page,
 // or says in one of the usual ways that the delete failed.
-func deniedDelete(r *chain.Result) error {
+func deniedDelete(id string, r *chain.Result) error {
 	if foreign(r.Header.Get("Content-Type"), r.Body, false) != "" {
 		return errors.New("nothing shows that the delete was accepted")
 	}
@@ -214,12 +212,16 @@ func deniedDelete(r *chain.Result) error {
 		Success, OK   json.RawMessage
 		Status        json.RawMessage
 		Code, Errcode json.RawMessage
+		ServiceID     string `json:"service_id"`
+		JobID         string `json:"job_id"`
 	}
 	_ = json.Unmarshal(body, &said)
 	status := strings.ToLower(strings.Trim(string(said.Status), `" `))
 	switch {
 	case reportsError(body), isFalse(said.Success), isFalse(said.OK), failureCode(said.Code), failureCode(said.Errcode):
 		return errDenied
+	case said.ServiceID != "" && !sameID(said.ServiceID, id), said.JobID != "" && !sameID(said.JobID, id):
+		return errors.New("the response is about another record than the one asked for")
 	case status == "error", status == "fail", status == "failed", status == "failure":
 		return errDenied
 	}
@@ -244,7 +246,14 @@ func hasKey(body []byte, key string) bool {
 	return ok
 }
 
-var errTooMany = errors.New("more objects than an answer of this size can have in earnest")
+// room makes an empty list with room for all records of a response, by their IDs.
+// Records are large, and a list that grows copies them.
+func room[T any](body []byte, field string) []T {
+	const most = 1000
+	return make([]T, 0, min(bytes.Count(body, []byte(`"`+field+`"`)), most))
+}
+
+var errTooMany = errors.New("more objects than a response of this size can have")
 
 // tooMany reports whether the records of an answer would take a hundred times the
 // memory of their text: {},{},{} a million times over.

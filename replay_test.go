@@ -290,7 +290,7 @@ func TestB02_StaleConnection(t *testing.T) {
 				return stale{c, &dead}, nil
 			}}
 			defer tr.CloseIdleConnections()
-			client := clientAt(t, srv.URL(), svc.WithToken(srv.Token()), tries(1, 0), svc.WithHTTPClient(&http.Client{Transport: tr}))
+			client := clientAt(t, srv.URL(), svc.WithToken(srv.Token()), tries(2, time.Millisecond), svc.WithHTTPClient(&http.Client{Transport: tr}))
 			_, err := client.InferenceServices.Get(t.Context(), "svc-1")
 			require.NoError(t, err)
 			dead.Store(true)

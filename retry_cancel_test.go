@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,47 +22,6 @@ var errStop = errors.New("the user pressed stop")
 type limiter func(ctx context.Context) error
 
 func (l limiter) Wait(ctx context.Context) error { return l(ctx) }
-
-// The end of ctx ends a call also while code of the caller's takes no notice of it.
-func TestB06_DeafCallers(t *testing.T) {
-	for name, deaf := range map[string]func(f func()) svc.Option{
-		"token source": func(f func()) svc.Option {
-			return svc.WithTokenSource(func(context.Context) (string, error) { f(); return testToken, nil })
-		},
-		"rate limiter": func(f func()) svc.Option {
-			return svc.WithRateLimiter(limiter(func(context.Context) error { f(); return nil }))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				release := make(chan struct{})
-				defer close(release)
-				client := play(t).client(deaf(func() { <-release }))
-				for _, op := range operations {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-					start := time.Now()
-					err := op.do(ctx, client)
-					cancel()
-					require.ErrorIs(t, err, context.DeadlineExceeded, op.name)
-					require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
-					require.Zero(t, errorAs[*svc.TransportError](t, err).Attempts)
-					require.Equal(t, time.Minute, time.Since(start))
-				}
-			})
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			panics := errors.New("out of the source")
-			require.PanicsWithError(t, panics.Error(), func() { _ = opCreate.do(ctx, play(t).client(deaf(func() { panic(panics) }))) })
-			returned := make(chan bool, 1)
-			go func() {
-				defer func() { returned <- false }()
-				_ = opCreate.do(ctx, play(t).client(deaf(runtime.Goexit)))
-				returned <- true
-			}()
-			require.False(t, <-returned, "what ends the goroutine of the caller ends it")
-		})
-	}
-}
 
 // Wherever a call stands, the end of its ctx ends it at once, is its error, and
 // gives the cause.

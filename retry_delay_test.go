@@ -166,28 +166,38 @@ func TestRetryBudget(t *testing.T) {
 		"server errors": {status(503), 100},
 		"busy":          {status(429), 100},
 		"lost":          {lost, 100},
-		"refused":       {refused, 100},
+		"refused":       {refused, 160}, // what certainly was not sent costs nothing
 		"no answer":     {reply{after: ages}, 50},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				down := loop(t, tt.fault)
-				client, other := down.client(), down.client()
+				quick := []svc.Option{svc.WithRetry(svc.RetryPolicy{MinDelay: 1, MaxDelay: 1}), svc.WithTimeout(time.Millisecond)} // so that time adds nothing
+				client, other := down.client(quick...), down.client(quick...)
 				for range 40 {
 					attempts(t, client)
 				}
-				require.Len(t, down.seen(), 40+tt.retries)
+				require.Equal(t, 40+tt.retries, len(down.seen())) //nolint:testifylint // the list is long
 				start := time.Now()
-				require.Equal(t, 1, attempts(t, client))
-				require.Equal(t, tt.fault.after > 0, time.Since(start) > 0, "without retries there are no delays")
+				if name != "refused" {
+					require.Equal(t, 1, attempts(t, client))
+					require.ErrorContains(t, opGet.do(t.Context(), client), "the retry budget of the client is used up")
+					require.Equal(t, tt.fault.after > 0, time.Since(start) > 0, "without retries there are no delays")
+				}
 				require.Equal(t, 5, attempts(t, other), "each client has its own")
+				time.Sleep(2 * time.Hour)
+				require.Equal(t, 5, attempts(t, client), "time fills it, too")
+				unlimited := down.client(svc.WithRetry(svc.RetryPolicy{MinDelay: 1, MaxDelay: 1, Budget: -1}), svc.WithTimeout(time.Millisecond))
+				for range 60 {
+					require.Equal(t, 5, attempts(t, unlimited))
+				}
 			})
 		})
 	}
 	t.Run("refilled by successes", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := loop(t, status(503))
-			client := s.client()
+			client := s.client(svc.WithRetry(svc.RetryPolicy{MinDelay: 1, MaxDelay: 1}))
 			for range 40 {
 				attempts(t, client)
 			}
@@ -215,7 +225,7 @@ func TestRetryBudget(t *testing.T) {
 	t.Run("never above its size", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := loop(t, opGet.ok)
-			client := s.client()
+			client := s.client(svc.WithRetry(svc.RetryPolicy{MinDelay: 1, MaxDelay: 1}))
 			for range 300 {
 				attempts(t, client)
 			}
@@ -223,7 +233,7 @@ func TestRetryBudget(t *testing.T) {
 			for range 40 {
 				attempts(t, client)
 			}
-			require.Len(t, s.seen(), 300+40+100)
+			require.Equal(t, 300+40+100, len(s.seen()), "successes add nothing to a full one") //nolint:testifylint // the list is long
 		})
 	})
 }

@@ -66,6 +66,8 @@ func faults() []fault {
 		switch {
 		case code == 429:
 			f.repeatable, f.create = tryAgain, tryAgain
+		case code == 408:
+			f.create = leaveOpen
 		case code == 500, code == 502, code == 503, code == 504:
 			f.repeatable, f.create = tryAgain, leaveOpen
 		case code >= 500 && code != 501 && code != 505, code < 400 && code != 307 && code != 308:

@@ -37,7 +37,7 @@ func (t *Time) UnmarshalText(text []byte) error {
 }
 
 func readTime(value string) Time {
-	text := jsonText([]byte(value))
+	text := jsonText(value)
 	t, ok := parseTime(text)
 	if !ok && !strings.HasPrefix(value, `"`) {
 		t, ok = parseUnix(text)
@@ -85,7 +85,7 @@ func (t Time) AppendText(b []byte) ([]byte, error) {
 func (t Time) Raw() string {
 	switch {
 	case t.Time.Equal(readTime(t.json).Time):
-		return jsonText([]byte(t.json))
+		return jsonText(t.json)
 	case t.IsZero():
 		return ""
 	default:

@@ -171,7 +171,7 @@ type Int int64
 // UnmarshalJSON fails with a [*json.UnmarshalTypeError] for anything that is
 // not a whole number within 64 bits.
 func (i *Int) UnmarshalJSON(b []byte) error {
-	text := jsonText(b)
+	text := jsonText(string(b))
 	if text == "" && len(b) > 0 {
 		text = "0"
 	}
@@ -192,16 +192,18 @@ func (i *Int) UnmarshalJSON(b []byte) error {
 
 // jsonText returns the text of a JSON string, "" for null, and any other value as it
 // is.
-func jsonText(b []byte) string {
+func jsonText(value string) string {
+	switch n := len(value); {
+	case value == "null":
+		return ""
+	case n < 2 || value[0] != '"' || value[n-1] != '"':
+		return value
+	case strings.IndexByte(value, '\\') < 0:
+		return value[1 : n-1]
+	}
 	var text string
-	switch n := len(b); {
-	case string(b) == "null":
-	case n < 2 || b[0] != '"' || b[n-1] != '"':
-		text = string(b)
-	case bytes.IndexByte(b, '\\') < 0:
-		text = string(b[1 : n-1])
-	case json.Unmarshal(b, &text) != nil:
-		text = string(b)
+	if json.Unmarshal([]byte(value), &text) != nil {
+		return value
 	}
 	return text
 }

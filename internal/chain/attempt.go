@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"example.com/svc/internal/cause"
@@ -16,23 +15,22 @@ import (
 )
 
 // RoundTrip makes one HTTP exchange of a call. It is the transport below the
-// retries and the redirects; the request that it gets is a shell, from which a
-// fresh one is made, since the last one may still be in a connection's hands.
+// retries and the redirects. Of the request that it gets it makes a fresh one, since a
+// connection may still be using the last one.
 func (c *Chain) RoundTrip(shell *http.Request) (*http.Response, error) {
-	x := shell.Context().(*exchange)
-	if shell.Response == nil { // not a redirect's next hop
+	x := exchangeOf(shell.Context())
+	x.tell() // of the redirect that leads here
+	hop := shell.Response != nil
+	if !hop {
 		x.Attempts++
 	}
 	x.again = false
-
-	// A retry leaves the headers of the attempt before it alone: they may still be
-	// in a connection's hands.
 	header := shell.Header
-	if x.Attempts > 1 || shell.Response != nil {
+	if x.Attempts > 1 || hop { // a connection may still be using those of the attempt before
 		header = maps.Clone(header)
 	}
 	err := c.admit(x, shell.URL, header)
-	if err != nil && shell.Response == nil { // no attempt: what came before stays in hand
+	if err != nil && !hop { // no attempt: what came before is kept
 		x.Attempts--
 		if x.last != nil {
 			err = &interrupted{err, x.last}
@@ -47,75 +45,107 @@ func (c *Chain) RoundTrip(shell *http.Request) (*http.Response, error) {
 	}
 	var gate gate
 	x.dials.Store(0)
+	acted := x.Acted
+	x.Sent, x.Acted = true, true // until it is judged: what runs below may panic
 	start := time.Now()
 	resp, err := c.exchange(x, shell, header, &gate)
-	if err != nil {
+	if x.unsent = false; err != nil {
 		x.last = err
 		x.local = x.call.Source != nil && cause.Has[*LocalError](err) // its source failed
-		x.Lost = x.Lost || x.Broken != 0 || !x.unsent(err, &gate)
+		x.unsent = x.Broken == 0 && x.judgeUnsent(err, &gate)
+		x.Lost = x.Lost || !x.unsent
 	} else {
 		x.Lost = x.Lost || x.StatusCode == http.StatusBadGateway || x.StatusCode == http.StatusGatewayTimeout
-		x.Acted = x.Acted || x.StatusCode >= 500 && x.StatusCode != http.StatusNotImplemented && x.StatusCode != http.StatusHTTPVersionNotSupported
+		acted = acted || mayHaveActed(x.StatusCode)
 	}
-	x.Acted = x.Acted || x.Lost
-	c.report(x, shell, start)
+	x.Acted = acted || x.Lost
+	if len(c.cfg.Hooks) > 0 {
+		x.report = &Attempt{
+			Call: x.number, Method: shell.Method, Route: x.call.Route, ID: x.call.ID, Host: shell.URL.Host, Number: x.Attempts,
+			StatusCode: x.StatusCode, Err: x.last, Start: start, Duration: time.Since(start),
+		}
+	}
 	return resp, err
+}
+
+// mayHaveActed reports whether a request with this response may have taken effect.
+func mayHaveActed(status int) bool {
+	return status == http.StatusRequestTimeout || // some gateways send it after the act
+		status >= 500 && status != http.StatusNotImplemented && status != http.StatusHTTPVersionNotSupported
+}
+
+// tell reports the latest exchange to the hooks, once it is known whether a retry
+// follows.
+func (x *exchange) tell() {
+	a := x.report
+	x.report = nil
+	if a == nil {
+		return
+	}
+	clean := func(s string) string { return x.chain.cleanText(x.call, s) }
+	a.RequestID, a.ID, a.Err = errbody.RequestID(x.Header, clean), clean(a.ID), x.chain.clean(x.call, a.Err)
+	if x.again {
+		a.Retry, a.Delay = true, x.delay
+	}
+	for _, hook := range x.chain.cfg.Hooks {
+		hook(x.ctx, *a)
+	}
 }
 
 // admit waits for the rate limiter and puts the token on, if the request goes
 // where the token belongs.
 func (c *Chain) admit(x *exchange, to *url.URL, header http.Header) error {
-	if err := x.Err(); err != nil {
-		return cause.Of(x.Context)
+	if x.ctx.Err() != nil {
+		return cause.Of(x.ctx)
 	}
 	if c.cfg.Limiter != nil {
-		if err := heed(x.Context, func() error { return c.cfg.Limiter.Wait(x.Context) }); err != nil {
+		if err := c.cfg.Limiter.Wait(x.ctx); err != nil {
 			return x.refusal("rate limiter", err)
 		}
 	}
-	if !x.call.Auth {
-		delete(header, "Authorization") // of a user in the address that a redirect leads to
-		return nil
-	}
-	if jar := c.jar(x.call); jar != nil {
-		delete(header, "Cookie") // of the attempt before
-		carrier := http.Request{Header: header}
-		for _, cookie := range jar.Cookies(to) {
-			carrier.AddCookie(cookie)
+	delete(header, "Authorization") // of a user in the address that a redirect leads to
+	if x.call.Auth {
+		if jar := c.jar(x.call); jar != nil {
+			delete(header, "Cookie") // of the attempt before
+			carrier := http.Request{Header: header}
+			for _, cookie := range jar.Cookies(to) {
+				carrier.AddCookie(cookie)
+			}
+		}
+		if SameOrigin(to, c.cfg.Origin) {
+			token, err := c.cfg.Token(x.ctx)
+			if err != nil {
+				return x.refusal("token source", err)
+			}
+			if c.cfg.Renews {
+				x.token = func() string { return token }
+			}
+			header["Authorization"] = []string{"Bearer " + token}
 		}
 	}
-	if !SameOrigin(to, c.cfg.Origin) {
-		delete(header, "Authorization")
-		return nil
+	if x.ctx.Err() != nil {
+		return cause.Of(x.ctx)
 	}
-	if c.cfg.Bearer != nil {
-		header["Authorization"] = c.cfg.Bearer()
-		return nil
+	if x.call.Before != nil {
+		if err := x.call.Before(); err != nil {
+			return x.refusal("", err)
+		}
 	}
-	var token string
-	err := heed(x.Context, func() (err error) {
-		token, err = c.cfg.Token(x.Context)
-		return err
-	})
-	if err != nil {
-		return x.refusal("token source", err)
-	}
-	header["Authorization"] = []string{"Bearer " + token}
 	return nil
 }
 
 // refusal is why an attempt is not made: ctx has ended, or else err.
 func (x *exchange) refusal(doing string, err error) error {
-	if x.Err() != nil {
-		return cause.Of(x.Context)
+	if x.ctx.Err() != nil {
+		return cause.Of(x.ctx)
 	}
 	return &LocalError{doing, err}
 }
 
-// exchange sends the request and takes the answer in: whole and bounded,
+// exchange sends the request and reads the response: whole and bounded,
 // except that the body of a transfer's success is left to stream.
 func (c *Chain) exchange(x *exchange, shell *http.Request, header http.Header, g *gate) (*http.Response, error) {
-	ctx, stop, timer := c.limit(x, g)
+	ctx, stop, timer := c.limit(shell.Context(), x, g)
 	req := shell.WithContext(ctx)
 	req.Header = header
 	if err := x.attach(req, g, timer); err != nil {
@@ -133,11 +163,7 @@ func (c *Chain) exchange(x *exchange, shell *http.Request, header http.Header, g
 		err = errNoResponse
 	}
 	if err != nil {
-		if context.Cause(req.Context()) == errNoWay { //nolint:errorlint // the very same value
-			err = errNoWay
-		} else {
-			err = reason(ctx, x, err)
-		}
+		err = reason(ctx, x, err)
 		stop() // not before: it ends ctx
 		return nil, err
 	}
@@ -147,16 +173,13 @@ func (c *Chain) exchange(x *exchange, shell *http.Request, header http.Header, g
 	if jar := c.jar(x.call); jar != nil {
 		jar.SetCookies(shell.URL, resp.Cookies())
 	}
-	if x.call.Auth && c.http1.Load() != (resp.ProtoMajor == 1) {
-		c.http1.Store(resp.ProtoMajor == 1)
-	}
 	x.StatusCode, x.Header, x.RetryAfter = resp.StatusCode, resp.Header, retryAfter(resp.Header)
 	if resp.StatusCode < 200 { // 101: the body is the connection itself, which nothing ends
 		_ = resp.Body.Close()
 		resp.Body = http.NoBody
 	}
 	success := resp.StatusCode >= 200 && resp.StatusCode < 300
-	if success && x.call.Transfer != nil {
+	if success && x.call.Transfer {
 		if timer != nil {
 			timer.Stop()
 		}
@@ -170,7 +193,7 @@ func (c *Chain) exchange(x *exchange, shell *http.Request, header http.Header, g
 	resp.Body = http.NoBody
 	if err != nil && success {
 		x.StatusCode, x.Broken = 0, resp.StatusCode
-		if x.call.Once == nil { // of a create, any part may hold the id
+		if !x.call.Once { // of a create, any part may hold the id
 			x.Body = bytes.Clone(x.Body[:min(len(x.Body), maxErrorBody)])
 		}
 		return nil, reason(ctx, x, err)
@@ -179,23 +202,23 @@ func (c *Chain) exchange(x *exchange, shell *http.Request, header http.Header, g
 }
 
 // limit puts the attempt's time limit around it. For a call that lingers, the
-// end of the caller's context gives a request that is out some time to be
-// answered; one that is not is given up at once.
-func (c *Chain) limit(x *exchange, g *gate) (context.Context, func(), *time.Timer) {
+// end of the caller's context gives a request that was sent some time to be
+// answered; one that was not is given up at once.
+func (c *Chain) limit(ctx context.Context, x *exchange, g *gate) (context.Context, func(), *time.Timer) {
 	call := x.call
-	if call.Transfer != nil {
-		return watch(x, call.Idle)
+	if call.Transfer {
+		return watch(ctx, call.Idle)
 	}
 	late := c.late
 	if hc := c.cfg.Client; hc != nil && hc.Timeout > 0 && hc.Timeout < late.After {
 		late = &TimeoutError{After: hc.Timeout}
 	}
 	if call.Linger <= 0 {
-		ctx, cancel := context.WithTimeoutCause(x, late.After, late)
+		ctx, cancel := context.WithTimeoutCause(ctx, late.After, late)
 		return ctx, cancel, nil
 	}
-	base, cancel := context.WithCancelCause(context.WithoutCancel(x))
-	release := context.AfterFunc(x.Context, func() {
+	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	release := context.AfterFunc(ctx, func() {
 		if x.proof() && g.seal() {
 			cancel(nil)
 			return
@@ -203,15 +226,15 @@ func (c *Chain) limit(x *exchange, g *gate) (context.Context, func(), *time.Time
 		timer := time.AfterFunc(call.Linger, func() { cancel(nil) })
 		context.AfterFunc(base, func() { timer.Stop() })
 	})
-	ctx, done := context.WithTimeoutCause(base, late.After, late)
-	return ctx, func() { release(); done(); cancel(nil) }, nil
+	limited, done := context.WithTimeoutCause(base, late.After, late)
+	return limited, func() { release(); done(); cancel(nil) }, nil
 }
 
 // reason is why an attempt failed: what ended its context, if that is what it
 // was, and else the error with no address in it.
 func reason(ctx context.Context, x *exchange, err error) error {
-	if x.Context.Err() != nil {
-		return cause.Of(x.Context)
+	if x.ctx.Err() != nil {
+		return cause.Of(x.ctx)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -220,42 +243,19 @@ func reason(ctx context.Context, x *exchange, err error) error {
 		return local
 	}
 	if wrapped, ok := err.(*url.Error); ok { //nolint:errorlint // what is around it says more
-		return wrapped.Err
+		err = wrapped.Err
+	}
+	if x.direct() {
+		return explained(err)
 	}
 	return err
-}
-
-// unsent reports whether the failed attempt certainly did not reach the service.
-// After it, no byte of the body can go out any more. What has read the body may
-// have sent it, whatever the error: a transport may have tried twice. What has not
-// read it has not sent it, if it is a transport that is known to send what it
-// reads: a mock may say that an answer was lost without having read anything.
-func (x *exchange) unsent(err error, g *gate) bool {
-	return g.seal() && (x.proof() || unsent(err)) || x.direct() && x.chain.wrapped == nil && turnedDown(err)
-}
-
-// proof reports whether a body that was not read is proof that nothing was sent.
-func (x *exchange) proof() bool {
-	return x.direct() && (len(x.call.Body) > 0 || x.call.Source != nil && x.call.Length > 0)
-}
-
-// direct reports whether requests go out by net/http itself.
-func (x *exchange) direct() bool {
-	_, ok := x.chain.base(x.call).(*http.Transport)
-	return ok
 }
 
 func (c *Chain) base(call *Call) http.RoundTripper {
 	if hc := c.cfg.Client; hc != nil && hc.Transport != nil {
 		return hc.Transport
 	}
-	if call.Transfer != nil {
-		if c.transfer.Load() == nil {
-			c.transfer.CompareAndSwap(nil, call.Transfer())
-		}
-		return c.transfer.Load()
-	}
-	return c.own
+	return c.own[call.kind()]
 }
 
 func (c *Chain) jar(call *Call) http.CookieJar {
@@ -265,60 +265,30 @@ func (c *Chain) jar(call *Call) http.CookieJar {
 	return c.cfg.Client.Jar
 }
 
-// report tells the hook and the log of an exchange.
-func (c *Chain) report(x *exchange, req *http.Request, start time.Time) {
-	if c.cfg.Hook == nil && c.cfg.Log == nil {
-		return
-	}
-	a := Attempt{
-		Method: req.Method, Route: x.call.Route, Host: req.URL.Host, Number: x.Attempts,
-		StatusCode: x.StatusCode, RequestID: errbody.RequestID(x.Header, func(s string) string { return c.cleanText(x.call, s) }), Err: c.clean(x.call, x.last),
-		Start: start, Duration: time.Since(start),
-	}
-	if c.cfg.Hook != nil {
-		c.cfg.Hook(x.Context, a)
-	}
-	if c.cfg.Log != nil {
-		c.cfg.Log(x.Context, a)
-	}
-}
-
-// read takes in an answer's body. A successful one must be whole and within
-// [MaxAnswer]; of a failed one, what can be had of its beginning is enough.
+// read reads a response's body. A successful one must be whole and within
+// [MaxAnswer]; of a failed one, the beginning is enough.
 func read(method string, resp *http.Response, success bool) (body []byte, cut bool, err error) {
-	if method == http.MethodHead || resp.Body == nil || resp.Body == http.NoBody {
+	if method == http.MethodHead || resp.Body == http.NoBody {
 		return nil, false, nil
 	}
 	limit := int64(maxErrorBody)
 	if success {
 		limit = MaxAnswer
 	}
-	if n := resp.ContentLength; n > 0 && n <= min(limit, exact) {
+	const trusted = 1 << 20 // an announced length up to which a buffer of that size is made
+	if n := resp.ContentLength; n > 0 && n <= min(limit, trusted) {
 		body = make([]byte, n)
 		got, err := io.ReadFull(resp.Body, body)
 		return body[:got], err != nil, err
 	} else if success && n > limit {
 		return nil, true, ErrTooLarge
 	}
-	body, cut, err = gather(resp.Body, limit)
-	if cut && success {
-		err = ErrTooLarge
+	body, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	if cut = int64(len(body)) > limit; cut {
+		body = body[:limit]
+		if err = nil; success {
+			err = ErrTooLarge
+		}
 	}
 	return body, cut || err != nil, err
-}
-
-// SameOrigin reports whether two addresses have scheme, host and port in common.
-func SameOrigin(a, b *url.URL) bool {
-	return b != nil && strings.EqualFold(a.Scheme, b.Scheme) && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
-}
-
-func port(u *url.URL) string {
-	switch p := u.Port(); {
-	case p != "":
-		return p
-	case strings.EqualFold(u.Scheme, "https"):
-		return "443"
-	default:
-		return "80"
-	}
 }

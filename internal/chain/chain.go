@@ -1,7 +1,7 @@
 // Package chain carries one call over HTTP: rate limit, token, attempts with
-// their time limits, retries, redirects, bounded answers, and the report of
-// every exchange. It knows nothing of resources; it hands back facts, and what
-// they mean for a record is decided above it.
+// their time limits, retries, redirects, bounded responses, and the report of
+// every exchange. It knows nothing of resources. It returns facts, and its callers
+// decide what they mean for a record.
 package chain
 
 import (
@@ -19,7 +19,7 @@ import (
 	"example.com/svc/internal/redact"
 )
 
-// MaxAnswer is the largest answer of an API call that is read.
+// MaxAnswer is the largest response of an API call that is read.
 const MaxAnswer = 32 << 20
 
 // maxErrorBody is how much of a failed call's body is kept.
@@ -36,22 +36,22 @@ type Config struct {
 	Client    *http.Client                              // the caller's, or nil; never modified
 	Wrap      func(http.RoundTripper) http.RoundTripper // around the transport, for instruments; nil: none
 	Origin    *url.URL                                  // where the token may go
-	Token     func(ctx context.Context) (string, error) // nil: no token
-	Bearer    func() []string                           // the Authorization header of a token that never changes; nil: ask Token
+	Token     func(ctx context.Context) (string, error) // nil: no token; a function, so that no dump shows it
+	Renews    bool                                      // Token may give another token when it is asked again
 	Limiter   Limiter
 	Retry     Policy
 	Timeout   time.Duration // one attempt of an API call
 	UserAgent string
-	Log       func(context.Context, Attempt)                // of each exchange; functions, so that a program that
-	LogRetry  func(context.Context, Attempt, time.Duration) // does not log need not have a logging package in it
-	Hook      func(context.Context, Attempt)
+	Hooks     []func(context.Context, Attempt) // called after each exchange
 	Redact    *redact.Redactor
 }
 
 // Attempt reports one HTTP exchange.
 type Attempt struct {
+	Call       uint64
 	Method     string
 	Route      string
+	ID         string
 	Host       string
 	Number     int
 	StatusCode int
@@ -59,54 +59,57 @@ type Attempt struct {
 	Err        error
 	Start      time.Time
 	Duration   time.Duration
+	Retry      bool
+	Delay      time.Duration
 }
 
 // Call is one operation, however many attempts it takes.
 type Call struct {
 	Method string
 	Route  string // the path with its parameters by name, for people
+	ID     string // in the path, for people
 	URL    *url.URL
 	Header http.Header // owned by the call from here on
 
-	Auth bool // send the token
-	// Once is [Once] for a call that is not to be repeated when an earlier attempt may
-	// have taken effect; nil for others. A function, so that a program without such
-	// calls need not have it in it.
-	Once OnceFunc
+	Auth   bool         // send the token
+	Once   bool         // never repeat it when an earlier attempt may have taken effect
+	Before func() error // called right before each attempt is handed to the transport; its error ends the call; nil: none
 
 	Body   []byte                        // what an API call sends
 	Source func() (io.ReadCloser, error) // what a transfer sends; opened anew for every attempt
 	Length int64                         // of Source
 
-	// Transfer is [Transfer] for a transfer, which has no limit on an attempt's
-	// time, and redirects as for media and storage; nil for a call of the API. A
-	// function, so that a program without transfers need not have it in it.
-	Transfer func() *http.Transport
+	Transfer bool             // no limit on an attempt's time, and redirects as for media and storage
 	Idle     time.Duration    // of a transfer: longest time without a byte in either direction; 0: no limit
 	Redact   *redact.Redactor // of a transfer: knows the secrets of its link; nil: there are none
 	Hop      func(*url.URL)   // of a transfer: told where a redirect leads to; nil: no need
 
 	MaxAttempts int           // 0: as the policy says
-	Linger      time.Duration // how long an answer is awaited after ctx has ended, when the request is out
+	Linger      time.Duration // how long a response is awaited after ctx has ended, when the request was sent
+
+	Result *Result // filled in place, so that it can be read after a panic; nil: Do makes one
 }
 
-// Result is what is known when a call is over.
+// Result is what is known of a call. While the call runs it says the worst.
 type Result struct {
-	StatusCode int // 0: no (whole) answer, Fail says why
-	Broken     int // the status of a successful answer that broke off
+	StatusCode int // 0: no (whole) response, Fail says why
+	Broken     int // the status of a successful response that was cut off
 	Header     http.Header
 	Body       []byte
 	Cut        bool           // the failed call's body went on
-	Stream     *http.Response // a transfer's successful answer, its body unread
+	Stream     *http.Response // a transfer's successful response, its body unread
 
 	Attempts   int
-	RetryAfter time.Duration // what the last answer asked for
-	Fail       error         // why there is no (whole) answer
+	RetryAfter time.Duration // what the last response asked for
+	NoBudget   bool          // the retry budget refused another attempt
+	Fail       error         // why there is no (whole) response
 
+	// Sent says that an attempt was handed to the transport.
+	Sent bool
 	// Acted says that an attempt may have taken effect at the service although
-	// its answer did not say so: lost, cut, or a server error.
+	// its response did not say so: lost, cut off, or a server error.
 	Acted bool
-	// Lost says that an attempt's answer was lost: the connection failed, or a
+	// Lost says that an attempt's response was lost: the connection failed, or a
 	// gateway says that it got none.
 	Lost bool
 }
@@ -116,30 +119,29 @@ func (r *Result) OK() bool { return r.Fail == nil && r.StatusCode >= 200 && r.St
 
 // Chain sends calls. It is safe for concurrent use.
 type Chain struct {
-	cfg      Config
-	own      *http.Transport                // for API calls
-	transfer atomic.Pointer[http.Transport] // likewise, for presigned links, from the first one on
-	wrapped  http.RoundTripper              // around both, and the caller's; nil if there are no instruments
-	http     *http.Client
-	late     *TimeoutError // what an attempt that takes too long ends with
-	budgets  [2]budget     // of calls, and of transfers: storage that is down holds no call up
-	http1    atomic.Bool   // the API last answered over HTTP/1
+	cfg     Config
+	own     [2]*http.Transport // for API calls, and for transfers
+	wrapped http.RoundTripper  // around both, and the caller's; nil if there are no instruments
+	http    *http.Client
+	budgets [2]budget     // of calls, and of transfers: an outage of storage holds no call up
+	late    *TimeoutError // what an attempt that takes too long ends with
+	calls   atomic.Uint64
 }
 
-func (c *Chain) budget(call *Call) *budget {
-	if call.Transfer != nil {
-		return &c.budgets[1]
+// kind is the index of what calls and transfers have of their own.
+func (call *Call) kind() int {
+	if call.Transfer {
+		return 1
 	}
-	return &c.budgets[0]
+	return 0
 }
 
 // New makes a chain.
 func New(cfg Config) *Chain {
-	c := &Chain{cfg: cfg, late: &TimeoutError{After: cfg.Timeout}}
+	c := &Chain{cfg: cfg, late: &TimeoutError{After: cfg.Timeout}, own: [2]*http.Transport{newTransport(), newTransferTransport()}}
 	for i := range c.budgets {
-		c.budgets[i].tokens = budgetSize
+		c.budgets[i] = newBudget(cfg.Retry.Budget)
 	}
-	c.own = newTransport() // used where the caller brings none
 	if cfg.Wrap != nil {
 		c.wrapped = cfg.Wrap(restore{c})
 	}
@@ -149,8 +151,7 @@ func New(cfg Config) *Chain {
 
 // CloseIdle closes the connections that no call is using.
 func (c *Chain) CloseIdle() {
-	c.own.CloseIdleConnections()
-	if t := c.transfer.Load(); t != nil {
+	for _, t := range c.own {
 		t.CloseIdleConnections()
 	}
 }
@@ -173,35 +174,36 @@ func (c *Chain) cleanText(call *Call, text string) string {
 	return text
 }
 
-// exchange is one call under way. It is the context of its requests, so that
-// the transport and the retry policy find it without a look-up.
+// exchange is one call under way. The contexts of its requests lead to it.
 type exchange struct {
-	context.Context
-	Result
-	chain *Chain
-	call  *Call
-	retry retryablehttp.Client
-	last  error         // of the latest attempt, when it has no answer
-	local bool          // last came from this side, before anything was sent
-	again bool          // there is to be another attempt, and it has not begun
-	delay time.Duration // before it
-	taken int           // from the retry budget, for the latest retry
-	dials atomic.Int32  // of the attempt under way
+	*Result
+	ctx    context.Context //nolint:containedctx // the caller's: it lives as long as the call
+	chain  *Chain
+	call   *Call
+	number uint64
+	last   error         // of the latest attempt, when it has no response
+	local  bool          // last came from this side, before anything was sent
+	unsent bool          // last certainly came before anything was sent
+	again  bool          // there is to be another attempt, and it has not begun
+	delay  time.Duration // before it
+	taken  float64       // from the retry budget, for the latest retry
+	report *Attempt      // of the latest exchange, not told yet
+	dials  atomic.Int32  // of the attempt under way
+
+	token   func() string // that was sent last; a function, so that no dump shows it
+	renewed bool          // the call was repeated with another token
 }
 
-// exchangeKey is what an exchange answers to as a context.
 type exchangeKey struct{}
 
-func (x *exchange) Value(key any) any {
-	if key == (exchangeKey{}) {
-		return x
-	}
-	return x.Context.Value(key)
+func exchangeOf(ctx context.Context) *exchange {
+	x, _ := ctx.Value(exchangeKey{}).(*exchange)
+	return x
 }
 
 // Route is the route of the call that a request with this context belongs to.
 func Route(ctx context.Context) string {
-	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+	if x := exchangeOf(ctx); x != nil {
 		return x.call.Route
 	}
 	return ""
@@ -209,23 +211,25 @@ func Route(ctx context.Context) string {
 
 // Do carries out a call and says how it went.
 func (c *Chain) Do(ctx context.Context, call *Call) *Result {
-	x := &exchange{Context: ctx, chain: c, call: call}
-	x.retry.HTTPClient = c.http
-	x.retry.RetryMax = math.MaxInt // the number of attempts is the policy's business
-	x.retry.CheckRetry = checkRetry
-	x.retry.Backoff = x.backoff
-	x.retry.ErrorHandler = retryablehttp.PassthroughErrorHandler
-	header := call.Header
-	if c.cfg.UserAgent != "" && header["User-Agent"] == nil {
-		header["User-Agent"] = []string{c.cfg.UserAgent}
+	if call.Result == nil {
+		call.Result = new(Result)
 	}
-	shell := http.Request{
-		Method: call.Method, URL: call.URL, Host: call.URL.Host, Header: header,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	x := &exchange{Result: call.Result, ctx: ctx, chain: c, call: call, number: c.calls.Add(1)}
+	if c.cfg.UserAgent != "" && call.Header["User-Agent"] == nil {
+		call.Header["User-Agent"] = []string{c.cfg.UserAgent}
 	}
-	_, err := x.retry.Do(&retryablehttp.Request{Request: shell.WithContext(x)}) //nolint:bodyclose // bodies are closed in RoundTrip, or handed on as Stream
+	req, err := http.NewRequestWithContext(context.WithValue(ctx, exchangeKey{}, x), call.Method, "", nil)
+	if err == nil {
+		req.URL, req.Host, req.Header = call.URL, call.URL.Host, call.Header
+		retry := retryablehttp.Client{
+			HTTPClient: c.http, CheckRetry: checkRetry, ErrorHandler: retryablehttp.PassthroughErrorHandler,
+			RetryMax: math.MaxInt, // the number of attempts is up to the policy
+			Backoff:  func(time.Duration, time.Duration, int, *http.Response) time.Duration { return x.delay },
+		}
+		_, err = retry.Do(&retryablehttp.Request{Request: req}) //nolint:bodyclose // bodies are closed in RoundTrip, or returned as Stream
+	}
 	switch {
-	case x.again: // the sleep before the next attempt ended early; the last answer stays in hand
+	case x.again: // the sleep before the next attempt ended early; the last response is kept
 		x.Fail = &interrupted{cause.Of(ctx), x.last}
 	case x.local && x.StatusCode != 0: // the next attempt was not made; likewise
 		x.Fail = x.last
@@ -236,7 +240,7 @@ func (c *Chain) Do(ctx context.Context, call *Call) *Result {
 	}
 	x.Fail = c.clean(call, x.Fail)
 	if x.OK() {
-		c.budget(call).refund(x.taken)
+		c.budgets[call.kind()].refund(x.taken)
 	}
-	return &x.Result
+	return x.Result
 }

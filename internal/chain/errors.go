@@ -3,6 +3,8 @@ package chain
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 	"time"
 
 	"example.com/svc/internal/cause"
@@ -10,9 +12,10 @@ import (
 
 // Errors that an attempt ends with beside those of the network.
 var (
-	ErrTooLarge   = errors.New("the answer is larger than 32 MiB")
-	errNoResponse = errors.New("the transport returned neither an answer nor an error")
+	ErrTooLarge   = errors.New("the response is larger than 32 MiB")
+	errNoResponse = errors.New("the transport returned neither a response nor an error")
 	errSealed     = errors.New("the request was given up before its body was sent")
+	errRefused    = errors.New("the server closed the HTTP/2 connection before it processed the request")
 )
 
 // TimeoutError says that one attempt took too long.
@@ -25,7 +28,7 @@ func (e *TimeoutError) Error() string {
 	if e.Idle {
 		return fmt.Sprintf("no byte moved for %v", e.After)
 	}
-	return fmt.Sprintf("no complete answer within %v", e.After)
+	return fmt.Sprintf("no complete response within %v", e.After)
 }
 
 // Timeout makes it a net.Error.
@@ -40,12 +43,41 @@ type LocalError struct {
 	Err   error
 }
 
-func (e *LocalError) Error() string { return e.Doing + ": " + e.Err.Error() }
+func (e *LocalError) Error() string {
+	if e.Doing == "" {
+		return e.Err.Error()
+	}
+	return e.Doing + ": " + e.Err.Error()
+}
 
 func (e *LocalError) Unwrap() error { return e.Err }
 
+// ProxyError says that a proxy refused to connect to the service.
+type ProxyError struct{ StatusCode int }
+
+func (e *ProxyError) Error() string {
+	return fmt.Sprintf("the proxy refused the connection to the service: %d %s", e.StatusCode, http.StatusText(e.StatusCode))
+}
+
+// explained gives an error of net/http a type or a text, where it comes without: the
+// refusal of a proxy holds nothing but the text of its status, and a request that an
+// HTTP/2 server did not process is told to define what it cannot have.
+func explained(err error) error {
+	text := err.Error()
+	if strings.HasPrefix(text, "http2: Transport: cannot retry err [") && (strings.Contains(text, "; REFUSED_STREAM") ||
+		strings.Contains(text, "graceful shutdown GOAWAY") || strings.Contains(text, "client conn not usable")) {
+		return errRefused
+	}
+	for status := 400; status < 600; status++ {
+		if text == http.StatusText(status) && text != "" {
+			return &ProxyError{status}
+		}
+	}
+	return err
+}
+
 // interrupted says why there was no other attempt, and after which failure it
-// was to be (nil: after an answer).
+// was to be (nil: after a response).
 type interrupted struct{ cause, before error }
 
 func (e *interrupted) Error() string {

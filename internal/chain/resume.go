@@ -12,17 +12,16 @@ type Resume struct {
 	Chain *Chain
 	Call  *Call
 
-	failed int // times in a row
-	taken  int // from the retry budget
+	failed int     // times in a row
+	taken  float64 // from the retry budget
 }
 
 // Wait pauses after the transfer broke off with err. It reports false if there
 // is to be no further try.
 func (r *Resume) Wait(ctx context.Context, err error) bool {
 	r.failed++
-	x := &exchange{Context: ctx, chain: r.Chain, call: r.Call, last: err}
-	x.Attempts = r.failed
-	if again, _ := checkRetry(x, nil, err); !again {
+	x := &exchange{Result: &Result{Attempts: r.failed}, ctx: ctx, chain: r.Chain, call: r.Call, last: err}
+	if !x.worthRetrying() || !x.schedule() {
 		return false
 	}
 	r.taken += x.taken
@@ -32,7 +31,7 @@ func (r *Resume) Wait(ctx context.Context, err error) bool {
 // Progress notes that bytes have arrived.
 func (r *Resume) Progress() {
 	if r.failed > 0 {
-		r.Chain.budget(r.Call).refund(r.taken)
+		r.Chain.budgets[r.Call.kind()].refund(r.taken)
 		r.failed, r.taken = 0, 0
 	}
 }

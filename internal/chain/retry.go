@@ -21,39 +21,51 @@ type Policy struct {
 	MaxAttempts int
 	MinDelay    time.Duration
 	MaxDelay    time.Duration
+	Budget      int // retries of all calls together; less than 0: no limit
 }
 
 // checkRetry decides after each attempt whether there is to be another. It
 // goes by what RoundTrip noted in the exchange: the error that net/http made of
 // it holds the whole address.
 func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) {
-	x := ctx.(*exchange)
-	c := x.chain
+	x := exchangeOf(ctx)
 	if err != nil && x.last == nil && x.StatusCode == 0 {
 		x.last, x.local = err, true // net/http refused the request
 	}
-	x.again = c.worthRetrying(x) && c.schedule(x)
-	if x.again && c.cfg.LogRetry != nil {
-		c.cfg.LogRetry(x.Context, Attempt{Method: x.call.Method, Route: x.call.Route, Number: x.Attempts}, x.delay)
-	}
+	x.again = x.newToken() || x.worthRetrying() && x.schedule()
+	x.tell()
 	return x.again, nil
 }
 
+// newToken reports whether the call is repeated because the token source gives another
+// token than the one that the service did not accept. A call that got 401 had no effect.
+func (x *exchange) newToken() bool {
+	if x.renewed || x.token == nil || x.last != nil || x.StatusCode != http.StatusUnauthorized || x.ctx.Err() != nil {
+		return false
+	}
+	token, err := x.chain.cfg.Token(x.ctx)
+	if err != nil || token == x.token() {
+		return false
+	}
+	x.renewed, x.delay = true, 0
+	return true
+}
+
 // worthRetrying is the table of what is retried.
-func (c *Chain) worthRetrying(x *exchange) bool {
-	limit := c.cfg.Retry.MaxAttempts
+func (x *exchange) worthRetrying() bool {
+	limit := x.chain.cfg.Retry.MaxAttempts
 	if x.call.MaxAttempts > 0 {
 		limit = x.call.MaxAttempts
 	}
 	switch {
-	case x.Attempts >= limit, x.Context.Err() != nil, x.local:
+	case x.Attempts >= limit, x.ctx.Err() != nil, x.local:
 		return false
 	case x.last != nil:
-		return !Hopeless(x.last) && (x.call.Once == nil || !x.Acted)
+		return !Hopeless(x.last) && !(x.call.Once && x.Acted)
 	case x.StatusCode == http.StatusTooManyRequests:
 		return true
 	default:
-		return Transient(x.StatusCode) && x.call.Once == nil
+		return Transient(x.StatusCode) && !x.call.Once
 	}
 }
 
@@ -71,8 +83,8 @@ func Transient(status int) bool {
 // schedule sets the delay before the next attempt, and reports whether there
 // can be one: the service may ask for more time than there is, and the budget
 // may be spent.
-func (c *Chain) schedule(x *exchange) bool {
-	p := c.cfg.Retry
+func (x *exchange) schedule() bool {
+	p := x.chain.cfg.Retry
 	bound := p.MaxDelay
 	if shift := min(x.Attempts, 30); p.MinDelay<<shift>>shift == p.MinDelay {
 		bound = min(bound, p.MinDelay<<shift)
@@ -84,21 +96,21 @@ func (c *Chain) schedule(x *exchange) bool {
 		}
 		x.delay = between(x.RetryAfter, min(x.RetryAfter+x.RetryAfter/10, p.MaxDelay))
 	}
-	if deadline, ok := x.Deadline(); ok && x.delay >= time.Until(deadline) {
+	if deadline, ok := x.ctx.Deadline(); ok && x.delay >= time.Until(deadline) {
 		return false
 	}
-	cost := retryCost
-	if cause.Has[*TimeoutError](x.last) {
-		cost = timeoutCost
+	switch {
+	case x.last != nil && x.unsent: // it put no load on the service
+		x.taken = 0
+		return true
+	case cause.Has[*TimeoutError](x.last):
+		x.taken = 2
+	default:
+		x.taken = 1
 	}
-	if !c.budget(x.call).take(cost) {
-		return false
-	}
-	x.taken = cost
-	return true
+	x.NoBudget = !x.chain.budgets[x.call.kind()].take(x.taken)
+	return !x.NoBudget
 }
-
-func (x *exchange) backoff(_, _ time.Duration, _ int, _ *http.Response) time.Duration { return x.delay }
 
 func between(low, high time.Duration) time.Duration {
 	if high <= low {
@@ -107,22 +119,33 @@ func between(low, high time.Duration) time.Duration {
 	return low + rand.N(high-low+1) //nolint:gosec // spreads load, guards nothing
 }
 
-// The retry budget: a bucket that retries empty and successes fill, so that
-// many callers do not multiply the load on a service that is down.
-const (
-	budgetSize  = 500
-	retryCost   = 5
-	timeoutCost = 10
-)
-
+// budget is a bucket of retries that retries empty, and that successes and time fill
+// again, so that many callers do not multiply the load on a service that is down.
 type budget struct {
-	mu     sync.Mutex
-	tokens int
+	mu     *sync.Mutex
+	size   float64 // less than 0: no limit
+	tokens float64
+	filled time.Time
 }
 
-func (b *budget) take(n int) bool {
+const (
+	refillTime  = 10 * time.Minute // for the whole bucket, without any success
+	successGain = 0.2              // of a success that took no retry
+)
+
+func newBudget(size int) budget {
+	return budget{mu: new(sync.Mutex), size: float64(size), tokens: float64(size), filled: time.Now()}
+}
+
+func (b *budget) take(n float64) bool {
+	if b.size < 0 {
+		return true
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	now := time.Now()
+	b.tokens = min(b.tokens+b.size*float64(now.Sub(b.filled))/float64(refillTime), b.size)
+	b.filled = now
 	if b.tokens < n {
 		return false
 	}
@@ -132,14 +155,14 @@ func (b *budget) take(n int) bool {
 
 // refund gives back what the retry that led to success had cost, or a little
 // for a success without any.
-func (b *budget) refund(n int) {
+func (b *budget) refund(n float64) {
 	b.mu.Lock()
-	b.tokens = min(b.tokens+max(n, 1), budgetSize)
+	b.tokens = min(b.tokens+max(n, successGain), b.size)
 	b.mu.Unlock()
 }
 
 // retryAfter reads the header in both its forms. A date is measured against
-// the clock of the one who sent it where the answer shows that clock.
+// the clock of the one who sent it where the response shows that clock.
 func retryAfter(h http.Header) time.Duration {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if text == "" {
@@ -166,22 +189,13 @@ func retryAfter(h http.Header) time.Duration {
 	return max(date.Sub(now), 0)
 }
 
-// unsent reports whether an error certainly came before any byte of the request
-// went out.
-func unsent(err error) bool {
+// neverSent reports whether an error certainly came before any byte of the request
+// was sent.
+func neverSent(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "dial" || op.Op == "socks connect" || op.Op == "proxyconnect") {
 		return true
 	}
-	return cause.Has[*net.DNSError](err) || mistrusted(err)
-}
-
-// turnedDown reports whether an HTTP/2 server said that it did not process a
-// request whose body it may have got. net/http, which would have repeated it with
-// a second body, says so in words only.
-func turnedDown(err error) bool {
-	text := err.Error()
-	return strings.HasPrefix(text, "http2: Transport: cannot retry err [") && (strings.Contains(text, "; REFUSED_STREAM") ||
-		strings.Contains(text, "graceful shutdown GOAWAY") || strings.Contains(text, "client conn not usable"))
+	return cause.Has[*net.DNSError](err) || cause.Has[*ProxyError](err) || mistrusted(err)
 }
 
 // mistrusted reports whether a TLS handshake failed over who the other end is.
@@ -196,14 +210,15 @@ func mistrusted(err error) bool {
 }
 
 // Hopeless reports whether an error would come back however often the request
-// is tried: what the two ends are does not fit together.
+// is tried: the two ends do not fit together, or a proxy refuses.
 func Hopeless(err error) bool {
 	for e := range cause.Tree(err) {
 		if _, ok := e.(tls.RecordHeaderError); ok { //nolint:errorlint // Tree unwraps
 			return true
 		}
 	}
-	return mistrusted(err) || turnedAway(err) || errors.Is(err, ErrTooLarge)
+	proxy, refused := errors.AsType[*ProxyError](err)
+	return refused && !Transient(proxy.StatusCode) || mistrusted(err) || turnedAway(err) || errors.Is(err, ErrTooLarge)
 }
 
 // turnedAway reports whether the other end refused a TLS handshake. The type of

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -18,7 +19,7 @@ func newTransport() *http.Transport {
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok && x.dials.Add(1) > maxReplays {
+			if x := exchangeOf(ctx); x != nil && x.dials.Add(1) > maxReplays {
 				return nil, errReplays
 			}
 			return dialer.DialContext(ctx, network, address)
@@ -29,13 +30,23 @@ func newTransport() *http.Transport {
 		IdleConnTimeout:       90 * time.Second,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
+		HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAfter},
+		OnProxyConnectResponse: func(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
+			if resp.StatusCode != http.StatusOK {
+				return &ProxyError{resp.StatusCode}
+			}
+			return nil
+		},
 	}
 }
 
-// Transfer makes the transport of presigned links: apart from the pool of the
-// API, it adds no header of its own, and its connections let an early answer
-// through.
-func Transfer() *http.Transport {
+// pingAfter is how long an HTTP/2 connection may be silent before it is asked for a sign of
+// life, and how long that may take: a dead connection is found after twice this time.
+const pingAfter = 5 * time.Second
+
+// newTransferTransport makes the transport of presigned URLs. It has a pool of its own,
+// adds no header, and its connections let an early response through.
+func newTransferTransport() *http.Transport {
 	t := newTransport()
 	t.DisableCompression = true
 	dial := t.DialContext
@@ -49,10 +60,9 @@ func Transfer() *http.Transport {
 	return t
 }
 
-// OverNetwork reports whether transfers certainly go out on a connection, by way
-// of net/http itself.
+// OverNetwork reports whether transfers are certainly sent by net/http itself.
 func (c *Chain) OverNetwork() bool {
-	_, ok := c.base(&Call{Transfer: Transfer}).(*http.Transport)
+	_, ok := c.base(&Call{Transfer: true}).(*http.Transport)
 	return ok
 }
 
@@ -65,14 +75,14 @@ const maxHops = 10
 // goes on from https to http, and no hop tells where it comes from: an address
 // may be a signed link.
 func checkRedirect(req *http.Request, via []*http.Request) error {
-	call := req.Context().(*exchange).call
+	call := exchangeOf(req.Context()).call
 	if call.Hop != nil {
 		call.Hop(req.URL)
 	}
 	first, last := via[0], via[len(via)-1]
 	follow := len(via) <= maxHops && req.Method == first.Method &&
 		(req.URL.Scheme == "https" || last.URL.Scheme == req.URL.Scheme)
-	if call.Transfer == nil {
+	if !call.Transfer {
 		follow = follow && req.Method == http.MethodGet && SameOrigin(req.URL, first.URL)
 	}
 	if !follow {
@@ -140,9 +150,9 @@ type restore struct{ chain *Chain }
 type addressKey struct{}
 
 func (r restore) RoundTrip(req *http.Request) (*http.Response, error) {
-	x, ok := req.Context().Value(exchangeKey{}).(*exchange)
+	x := exchangeOf(req.Context())
 	to, known := req.Context().Value(addressKey{}).(*url.URL)
-	if !ok || !known {
+	if x == nil || !known {
 		return nil, errors.New("the transport of WithTransportWrapper changed the context of a request")
 	}
 	whole := req.WithContext(req.Context()) // a transport must not modify its request
@@ -152,4 +162,20 @@ func (r restore) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp.Request = req
 	}
 	return resp, err
+}
+
+// SameOrigin reports whether two addresses have scheme, host and port in common.
+func SameOrigin(a, b *url.URL) bool {
+	return b != nil && strings.EqualFold(a.Scheme, b.Scheme) && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+}
+
+func port(u *url.URL) string {
+	switch p := u.Port(); {
+	case p != "":
+		return p
+	case strings.EqualFold(u.Scheme, "https"):
+		return "443"
+	default:
+		return "80"
+	}
 }

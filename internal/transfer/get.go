@@ -141,7 +141,7 @@ func (g *Get) call() *chain.Call {
 	}
 	return &chain.Call{
 		Method: http.MethodGet, Route: g.Route, URL: g.Link.URL, Header: header,
-		Transfer: chain.Transfer, Idle: g.Idle, Redact: g.Link.Redact, Hop: g.Link.hop,
+		Transfer: true, Idle: g.Idle, Redact: g.Link.Redact, Hop: g.Link.hop,
 	}
 }
 

@@ -33,7 +33,7 @@ func (p *Put) Run(ctx context.Context, src *Source) *chain.Result {
 	r := p.Chain.Do(ctx, &chain.Call{
 		Method: http.MethodPut, Route: p.Route, URL: p.Link.URL, Header: p.Header.Clone(),
 		Source: src.Open, Length: src.Size(),
-		Transfer: chain.Transfer, Idle: p.Idle, Redact: p.Link.Redact, Hop: p.Link.hop,
+		Transfer: true, Idle: p.Idle, Redact: p.Link.Redact, Hop: p.Link.hop,
 	})
 	if r.Stream != nil {
 		timer := time.AfterFunc(drainTime, cancel)
