@@ -196,10 +196,10 @@ func (d *deployment) failed(ctx context.Context, err error) error {
 	if d.opts.OnFailure != nil {
 		remove = d.opts.OnFailure(e)
 	}
-	d.over = true
 	if remove {
 		e.Cleanup, e.CleanupErr = d.cleanUp(ctx, false)
 	}
+	d.over = true
 	return e
 }
 
@@ -371,9 +371,11 @@ func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceSer
 	if err != nil {
 		return err
 	}
-	d := &deployment{client: c, opts: &o, name: options(o.create()).name(req.Name), id: s.ServiceID, record: s}
+	d := &deployment{client: c, opts: &o, name: options(o.create()).name(req.Name), id: s.ServiceID, record: s, shown: s.Name, told: true}
+	defer d.rescue(ctx)
 	defer func() {
-		if state, cleanupErr := d.cleanUp(ctx, false); state != CleanupDeleted {
+		state, cleanupErr := d.cleanUp(ctx, false)
+		if d.over = true; state != CleanupDeleted {
 			err = &DeployError{ServiceID: d.id, Service: s, Cleanup: state, CleanupErr: cleanupErr, Err: err}
 		}
 	}()
