@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +22,10 @@ type File struct {
 	done   bool
 }
 
-// NewFile begins a file. A link to a file is followed: it stays a link.
+const useWriter = ": it cannot be replaced by another file; open it, and use Download with a writer"
+
+// NewFile begins a file. A symbolic link is followed and stays, also when there is
+// no file yet where it leads to.
 func NewFile(path string) (*File, error) {
 	if path == "" {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
@@ -29,8 +33,12 @@ func NewFile(path string) (*File, error) {
 	if os.IsPathSeparator(path[len(path)-1]) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.EISDIR}
 	}
-	if to, err := filepath.EvalSymlinks(path); err == nil {
-		path = to
+	path, err := followLinks(path)
+	if err != nil {
+		return nil, err
+	}
+	if isMount(path) {
+		return nil, fmt.Errorf("%s is a mount point%s", path, useWriter)
 	}
 	f := &File{target: path}
 	perm := fs.FileMode(0o644) // less the umask
@@ -38,7 +46,7 @@ func NewFile(path string) (*File, error) {
 	case err == nil && info.IsDir():
 		return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.EISDIR}
 	case err == nil && !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file: give a writer on it instead", path)
+		return nil, fmt.Errorf("%s is not a regular file%s", path, useWriter)
 	case err == nil:
 		f.mode, perm = info.Mode().Perm(), 0o600
 	case !errors.Is(err, fs.ErrNotExist):
@@ -59,6 +67,46 @@ func NewFile(path string) (*File, error) {
 	return nil, &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
 }
 
+// followLinks is where path leads to by way of symbolic links. The file there need not
+// exist, its directory must.
+func followLinks(path string) (string, error) {
+	for range 40 { // as many as Linux follows
+		dir, name := filepath.Split(path)
+		dir, err := filepath.EvalSymlinks(cmp.Or(dir, "."))
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(dir, name)
+		to, err := os.Readlink(path)
+		switch {
+		case err != nil:
+			return path, nil //nolint:nilerr // it is no link
+		case filepath.IsAbs(to):
+			path = to
+		default:
+			path = dir + string(filepath.Separator) + to // Join would take a/../b for b
+		}
+	}
+	return "", &fs.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
+}
+
+// isMount reports whether a file is a mount of its own, which no other file can
+// take the place of. Where there is no list of mounts, only the attempt shows it.
+func isMount(path string) bool {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return false
+	}
+	path = strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`).Replace(path)
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(mounts)) {
+		if fields := strings.Fields(line); len(fields) > 4 && fields[4] == path {
+			return true
+		}
+	}
+	return false
+}
+
 // Restart makes the file empty again.
 func (f *File) Restart() error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
@@ -77,7 +125,10 @@ func (f *File) Commit() error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), f.target); err != nil {
+	switch err := os.Rename(f.Name(), f.target); {
+	case errors.Is(err, syscall.EBUSY): // a mount that was not seen before
+		return fmt.Errorf("%w%s", err, useWriter)
+	case err != nil:
 		return err
 	}
 	f.done = true

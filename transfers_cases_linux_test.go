@@ -1,0 +1,50 @@
+package svc_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A file that is a mount of its own, as containers have them, cannot be replaced.
+// That is said before anything is transferred, with what to do instead.
+func TestC15_FileThatIsAMount(t *testing.T) {
+	if dir := os.Getenv("SVC_TEST_MOUNT"); dir != "" {
+		from, at := filepath.Join(dir, "from"), filepath.Join(dir, "a file")
+		for _, path := range []string{from, at} {
+			require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
+		}
+		require.NoError(t, os.Symlink("a file", filepath.Join(dir, "link")))
+		require.NoError(t, syscall.Mount(from, at, "", syscall.MS_BIND, ""))
+		t.Chdir(dir)
+		for _, path := range []string{at, "a file", filepath.Join(dir, "link"), "../" + filepath.Base(dir) + "/link"} {
+			c, s := scripted(t)
+			_, err := c.DownloadFile(t.Context(), uploadLink, path, nil)
+			require.ErrorContains(t, err, "is a mount point")
+			require.ErrorContains(t, err, "use Download with a writer")
+			require.Empty(t, s.seen())
+		}
+		require.NoError(t, syscall.Unmount(at, 0))
+		c, _ := scripted(t, reply{status: 200, body: "new"})
+		_, err := c.DownloadFile(t.Context(), uploadLink, at, nil)
+		require.NoError(t, err)
+		return
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), "SVC_TEST_MOUNT="+t.TempDir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	if err := cmd.Start(); err != nil {
+		t.Skip("no mount namespace of its own: ", err)
+	}
+	require.NoError(t, cmd.Wait())
+}
