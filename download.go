@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/chain"
-	"example.com/svc/internal/errbody"
 	"example.com/svc/internal/transfer"
 )
 
@@ -32,6 +30,11 @@ type DownloadOptions struct {
 	// for the answer included. The time that writing takes does not count. 0: 2
 	// minutes; below 0: no limit. There is no limit on the whole but ctx.
 	IdleTimeout time.Duration
+
+	// RequestOptions go with every call of the API that the download makes: the
+	// requests for a presigned URL. They do not go to storage: see Header. A download
+	// by link makes no such call. Nil: none.
+	RequestOptions []RequestOption
 }
 
 // ErrChanged: the contents behind a link became others while they were being
@@ -46,14 +49,14 @@ type DownloadError struct {
 	Total    int64     // -1: not known
 	Err      error     // an [Error] of storage, a [TransportError], or what the writer returned
 
-	id string // what FileID may show in a text
+	clean func(string) string // takes the secrets out of the text; nil: there are none
 }
 
 // Error says what happened and how much has come, in one line.
 func (e *DownloadError) Error() string {
 	text := "svc: download"
-	if id := orElse(e.id, e.FileID); id != "" {
-		text += " of file " + id
+	if e.FileID != "" {
+		text += " of file " + e.FileID
 	}
 	switch {
 	case e.Total >= 0:
@@ -61,11 +64,11 @@ func (e *DownloadError) Error() string {
 	case e.Received > 0:
 		text += fmt.Sprintf(" (%d bytes)", e.Received)
 	}
-	text += ": " + detail(e.Err)
+	text += reason(e.Err)
 	if errors.Is(e, ErrLinkExpired) {
 		text += "; the link has expired: ask for a new one"
 	}
-	return errbody.Line(text)
+	return cleanLine(e.clean, text)
 }
 
 // Format prints what Error returns, under every verb.
@@ -74,16 +77,9 @@ func (e *DownloadError) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, e
 // Unwrap gives the reason.
 func (e *DownloadError) Unwrap() error { return e.Err }
 
-// Is answers for [ErrLinkExpired], and for [ErrTruncated] when the contents broke
-// off.
+// Is reports [ErrTruncated] when the contents were cut off.
 func (e *DownloadError) Is(target error) bool {
-	switch target {
-	case ErrLinkExpired:
-		return linkExpired(e.Err)
-	case ErrTruncated:
-		return cause.Has[*transfer.CutError](e.Err)
-	}
-	return false
+	return target == ErrTruncated && cause.Has[*transfer.CutError](e.Err)
 }
 
 // Download writes what a link leads to into w, such as an output's media_url,
@@ -144,10 +140,11 @@ func (c *FileClient) DownloadFile(ctx context.Context, id, path string, opts *Do
 
 // download is one that is about to begin.
 type download struct {
-	client *Client
-	get    transfer.Get
-	link   SignedURL // that get uses
-	fileID string
+	client  *Client
+	get     transfer.Get
+	link    SignedURL // that get uses
+	fileID  string
+	options []RequestOption // of the calls that ask for a link
 }
 
 func (c *Client) newDownload(opts *DownloadOptions) (d *download, p problems) {
@@ -156,7 +153,7 @@ func (c *Client) newDownload(opts *DownloadOptions) (d *download, p problems) {
 		o = *opts
 	}
 	header := linkHeader(&p, o.Header, "Range", "If-Range", "Accept-Encoding")
-	return &download{client: c, get: transfer.Get{
+	return &download{client: c, options: o.RequestOptions, get: transfer.Get{
 		Chain: c.chain, Route: linkRoute, Header: header, Idle: idleLimit(o.IdleTimeout), Progress: o.Progress, Total: -1,
 	}}, p
 }
@@ -167,7 +164,7 @@ func (c *FileClient) newDownload(id string, opts *DownloadOptions) (*download, p
 	p.add(idProblem(id) != "", "file_id", idProblem(id))
 	d.fileID = id
 	d.get.Renew = func(ctx context.Context) (*transfer.Link, error) {
-		link, err := c.PresignedURL(ctx, id)
+		link, err := c.PresignedURL(ctx, id, d.options...)
 		if err != nil {
 			return nil, err
 		}
@@ -234,13 +231,13 @@ func (d *download) run(ctx context.Context) (int64, error) {
 func (d *download) failed(err error) error {
 	return &DownloadError{
 		FileID: d.fileID, Link: d.link, Received: d.get.Received, Total: d.get.Total, Err: err,
-		id: d.client.chain.Redactor().String(d.fileID),
+		clean: d.client.chain.Redactor().String,
 	}
 }
 
-// linkRoute stands for the address of a presigned link, or of media, in errors,
-// logs and metrics.
-const linkRoute = "{presigned_url}"
+// linkRoute stands for the address of a presigned URL, or of media, in errors, logs
+// and metrics.
+const linkRoute = transfer.Route
 
 // defaultIdle is how long a transfer may stand still unless its options say
 // otherwise.
@@ -295,23 +292,16 @@ func (c *Client) linkVerdict(method string, link *transfer.Link, r *chain.Result
 	err := c.verdict(&call{method: method, route: linkRoute}, r, time.Time{})
 	if e, ok := errors.AsType[*Error](err); ok {
 		hideLink(e, link)
+		e.linkExpired = link.Expired(r)
 	}
 	return err
 }
 
-// hide takes the secrets out of an error, those of a link too.
-func (c *Client) hide(err error, link *transfer.Link) error { return link.Redact.Error(c.safe(err)) }
-
 // hideLink takes out of an error what storage repeats of a link, where that became
-// readable only when its answer was decoded.
+// readable only when its response was decoded.
 func hideLink(e *Error, link *transfer.Link) {
 	e.Code, e.Message, e.RequestID = link.Redact.String(e.Code), link.Redact.String(e.Message), link.Redact.String(e.RequestID)
 }
 
-// linkExpired reports whether an error is storage's answer that a link has
-// expired.
-func linkExpired(err error) bool {
-	e, ok := errors.AsType[*Error](err)
-	return ok && strings.HasPrefix(e.Route, linkRoute) &&
-		transfer.Expired(&chain.Result{StatusCode: e.StatusCode, Header: e.Header, Body: e.Body})
-}
+// hide takes the secrets out of an error, those of a link too.
+func (c *Client) hide(err error, link *transfer.Link) error { return link.Redact.Error(c.safe(err)) }

@@ -80,6 +80,7 @@ type Error struct {
 	Body       []byte        // the first 64 KiB; a token or the query of a presigned URL in it is replaced by REDACTED
 
 	foreign string // why the response is not the service's own, or not whole
+	linkExpired bool // storage refused a presigned URL because its time is over
 }
 
 // Error reads "svc: GET /v1/files/{file_id}: 404 Not Found: message".
@@ -144,6 +145,8 @@ func (e *Error) Is(target error) bool {
 		return s >= 300 && s < 400
 	case ErrRetired:
 		return e.retired()
+	case ErrLinkExpired:
+		return e.linkExpired
 	}
 	return false
 }

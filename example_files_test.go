@@ -60,7 +60,7 @@ func ExampleFileClient_Register() {
 }
 
 // When the put of an upload fails, the record exists: put the contents again.
-func ExampleFileClient_PutFile() {
+func ExampleFileClient_Replace() {
 	srv := svctest.NewInMemory()
 	client := srv.Client()
 	srv.Fault("PUT", svctest.RouteStorage, svctest.Fault{Status: 403})
@@ -71,7 +71,7 @@ func ExampleFileClient_PutFile() {
 	if !ok {
 		return
 	}
-	result, err := client.Files.PutFile(ctx, failed.FileID, contents, nil)
+	result, err := client.Files.Replace(ctx, failed.FileID, contents, nil)
 	fmt.Println(failed.Stage, failed.FileID, result.Bytes, err)
 	// Output: put file-1 2 <nil>
 }

@@ -305,8 +305,8 @@ func FuzzUploadModel(f *testing.F) {
 			require.Equal(t, svc.UploadStagePut, e.Stage)
 			require.Equal(t, "file-1", e.FileID)
 			if opts.DeleteOnFailure {
-				require.Equal(t, e.Removed, e.CleanUpErr == nil)
-				require.True(t, !e.Removed || m.deleted)
+				require.Equal(t, e.Cleanup == svc.CleanupDeleted, e.CleanupErr == nil)
+				require.True(t, e.Cleanup != svc.CleanupDeleted || m.deleted)
 			} else {
 				require.Zero(t, m.deletes)
 			}

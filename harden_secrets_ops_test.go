@@ -214,7 +214,7 @@ func callersValues(c *matrixCell) []any {
 		svc.WithToken(matrixToken), svc.WithHeader("X-Key", matrixToken), svc.WithBodyField("key", matrixToken),
 		svc.WithTokenSource(func(context.Context) (string, error) { return matrixToken, nil }),
 		svc.JobMetaInfo{ServiceAPIToken: svc.ServiceAPIToken{APIToken: matrixToken, APITokenID: 1, User: svc.JobUser{UserID: "u"}}},
-		svc.RegisteredFile{ID: "x", PresignedURL: c.link}, svc.JobOutput{MediaURL: c.link}, &svc.UploadError{Link: c.link, Err: svc.ErrTruncated},
+		svc.RegisteredFile{ID: "x", PresignedURL: c.link}, svc.JobOutput{MediaURL: c.link}, &svc.UploadError{Link: c.link, Cleanup: svc.CleanupFailed, Err: svc.ErrTruncated},
 		svc.Job{Outputs: svc.Outputs{{MediaURL: c.link, ThumbnailURL: c.link}}}, &svc.Job{Outputs: svc.Outputs{{MediaURL: c.link}}},
 		&svc.DownloadError{Link: c.link, Err: svc.ErrTruncated},
 	}

@@ -254,7 +254,7 @@ var matrixFaults = slices.Concat([]matrixFault{
 	{name: "JSON of another shape", kind: matrixNoRecord, acts: true, status: 200, do: after(matrixSays(200, "application/json", `"LEAK"`))},
 	{name: "record without an id", kind: matrixNoRecord, acts: true, status: 200, only: []string{
 		"InferenceServices.Create", "InferenceServices.Get", "InferenceServices.Update", "VideoJobs.Create", "VideoJobs.Get",
-		"ImageJobs.Create", "ImageJobs.Get", "Files.Register", "Files.Get", "Files.PresignedURL", "Files.Upload register", "Files.Download link", "Files.PutFile link",
+		"ImageJobs.Create", "ImageJobs.Get", "Files.Register", "Files.Get", "Files.PresignedURL", "Files.Upload register", "Files.Download link", "Files.Replace link",
 	}, do: after(matrixSays(200, "application/json", `{"status":"available","name":"LEAK"}`))},
 	{name: "record of another id", kind: matrixNoRecord, acts: true, status: 200, only: []string{
 		"InferenceServices.Get", "InferenceServices.Update", "VideoJobs.Get", "ImageJobs.Get", "Files.Get",

@@ -171,11 +171,11 @@ var matrixOps = []matrixOp{
 			FileName: "matrix-made", Body: strings.NewReader("new contents"), UploadOptions: svc.UploadOptions{IdleTimeout: c.timeout},
 		})
 	}, matrixNewContents("file-3")},
-	{"Files.PutFile link", matrixRead, "GET /v1/files/file-1/presigned_url", func(ctx context.Context, c *matrixCell) (any, error) {
-		return c.client.Files.PutFile(ctx, "file-1", strings.NewReader("new contents"), nil)
+	{"Files.Replace link", matrixRead, "GET /v1/files/file-1/presigned_url", func(ctx context.Context, c *matrixCell) (any, error) {
+		return c.client.Files.Replace(ctx, "file-1", strings.NewReader("new contents"), nil)
 	}, nil},
-	{"Files.PutFile put", matrixPut, "PUT /storage/file-1", func(ctx context.Context, c *matrixCell) (any, error) {
-		return c.client.Files.PutFile(ctx, "file-1", strings.NewReader("new contents"), &svc.UploadOptions{IdleTimeout: c.timeout})
+	{"Files.Replace put", matrixPut, "PUT /storage/file-1", func(ctx context.Context, c *matrixCell) (any, error) {
+		return c.client.Files.Replace(ctx, "file-1", strings.NewReader("new contents"), &svc.UploadOptions{IdleTimeout: c.timeout})
 	}, matrixNewContents("file-1")},
 	{"Client.Download", matrixDownload, "GET /storage/file-1", func(ctx context.Context, c *matrixCell) (any, error) {
 		return c.client.Download(ctx, c.link, &c.written, &svc.DownloadOptions{IdleTimeout: c.timeout})

@@ -120,7 +120,7 @@ func TestUpload_DeletesNothingOnAGuess(t *testing.T) {
 					FileName: "a", Body: strings.NewReader("x"), UploadOptions: svc.UploadOptions{DeleteOnFailure: true},
 				})
 				require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
-				require.False(t, errorAs[*svc.UploadError](t, err).Removed)
+				require.Equal(t, svc.CleanupNone, errorAs[*svc.UploadError](t, err).Cleanup)
 				require.Empty(t, errorAs[*svc.UploadError](t, err).FileID)
 				require.Zero(t, srv.RequestCount("DELETE", svctest.RouteAny))
 			})

@@ -24,6 +24,7 @@ import (
 var secretsTypes = []reflect.Type{
 	reflect.TypeFor[svc.Attempt](),
 	reflect.TypeFor[svc.Client](),
+	reflect.TypeFor[svc.Cleanup](),
 	reflect.TypeFor[svc.CreateDeployMetadata](),
 	reflect.TypeFor[svc.CreateImageJobRequest](),
 	reflect.TypeFor[svc.CreateInferenceServiceRequest](),

@@ -18,8 +18,8 @@ import (
 // line end: the texts of transfers show neither.
 func TestTransferErrorsShowNoSecretForAName(t *testing.T) {
 	for name, fail := range map[string]func(t *testing.T, c *svc.Client, name string) error{
-		"PutFile": func(t *testing.T, c *svc.Client, name string) error {
-			_, err := c.Files.PutFile(t.Context(), name, strings.NewReader("x"), nil)
+		"Replace": func(t *testing.T, c *svc.Client, name string) error {
+			_, err := c.Files.Replace(t.Context(), name, strings.NewReader("x"), nil)
 			require.Equal(t, name, errorAs[*svc.UploadError](t, err).FileID)
 			return err
 		},
@@ -72,10 +72,10 @@ func TestTransferErrorsMadeByHand(t *testing.T) {
 	for want, err := range map[string]error{
 		"svc: download of file a b (1 of 2 bytes): mine": &svc.DownloadError{FileID: "a\u2028b", Received: 1, Total: 2, Err: errMine},
 		"svc: download: mine":                            &svc.DownloadError{Total: -1, Err: errMine},
-		`svc: upload of "f": put: mine; the record a b exists, its contents may not: PutFile them again, or Delete it`: &svc.UploadError{
+		`svc: upload of "f": put: mine; the record a b exists, its contents may not: Replace them, or Delete it`: &svc.UploadError{
 			Stage: svc.UploadStagePut, FileName: "f", FileID: "a\u2028b", Err: errMine},
-		"svc: upload: asking for a link: mine; nothing was sent to the record a b": &svc.UploadError{
-			Stage: svc.UploadStageLink, FileID: "a\nb", Err: errMine},
+		"svc: upload":                  &svc.UploadError{},
+		"svc: download (0 of 0 bytes)": &svc.DownloadError{},
 		"svc: upload: reading the body: mine; nothing was sent": &svc.UploadError{Stage: svc.UploadStageBody, Err: errMine},
 	} {
 		require.EqualError(t, err, strings.Replace(want, "mine", errMine.Error(), 1))

@@ -211,7 +211,7 @@ func TestSecretsInErrorsOfTheCaller(t *testing.T) {
 		_, errs["Put "+name] = c.Files.Put(t.Context(), link, body, nil)
 	}
 	for name, body := range readersOf(t, leaky) {
-		_, errs["PutFile "+name] = c.Files.PutFile(t.Context(), "f1", body, nil)
+		_, errs["Replace "+name] = c.Files.Replace(t.Context(), "f1", body, nil)
 	}
 	for name, body := range readersOf(t, leaky) {
 		_, errs["Upload "+name] = c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body})

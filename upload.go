@@ -7,8 +7,10 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"example.com/svc/internal/cause"
 	"example.com/svc/internal/errbody"
 	"example.com/svc/internal/transfer"
 )
@@ -63,10 +65,16 @@ type UploadOptions struct {
 	// with an error. Nil: none.
 	Progress func(sent, total int64)
 
-	// DeleteOnFailure deletes the record again when its contents could not be sent,
-	// whatever the reason: also when ctx ends. The delete has a context of its own,
-	// limited to 30 s. Put and PutFile do not use it.
+	// DeleteOnFailure deletes the record when its contents could not be sent, whatever
+	// the reason: also when ctx has ended. The delete may take 30 s. False: the record
+	// stays. Put and Replace do not use it.
 	DeleteOnFailure bool
+
+	// AllowEmpty lets a Body be sent that can seek, stands at an offset above 0 and
+	// has nothing left. False: that is a [ValidationError], since such a Body was most
+	// likely read before, for a checksum for example. A Body that is empty from its
+	// start, such as bytes.NewReader(nil), is sent in either case.
+	AllowEmpty bool
 
 	// IdleTimeout ends an attempt in which no byte has moved for so long, the wait
 	// for the answer included. The time that Body takes does not count. A byte has
@@ -75,7 +83,15 @@ type UploadOptions struct {
 	// limit on the whole but ctx.
 	IdleTimeout time.Duration
 
-	// RegisterOptions go with the register call. Put and PutFile do not use them.
+	// RequestOptions go with every call of the API that the upload makes: register,
+	// the requests for a presigned URL, and the delete of DeleteOnFailure. They do not
+	// go to storage: see Header. [WithBodyField] is an error in the calls that have no
+	// body, so it belongs in RegisterOptions. Nil: none.
+	RequestOptions []RequestOption
+
+	// RegisterOptions go with the register call alone. They are applied after
+	// RequestOptions, and win where both set the same. Put and Replace do not use them.
+	// Nil: none.
 	RegisterOptions []RequestOption
 }
 
@@ -93,55 +109,74 @@ type UploadResult struct {
 type UploadStage string
 
 const (
-	UploadStageBody     UploadStage = "reading the body"  // nothing has been sent
-	UploadStageRegister UploadStage = "register"          // there is no record, or Err is an OutcomeUnknownError
-	UploadStageLink     UploadStage = "asking for a link" // of PutFile: nothing was sent to storage
-	UploadStagePut      UploadStage = "put"               // the record exists, its contents may not
+	UploadStageBody     UploadStage = "reading the body" // nothing has been sent
+	UploadStageRegister UploadStage = "register"         // there is no record, or Err is an OutcomeUnknownError
+	UploadStagePut      UploadStage = "put"              // the record exists, its contents may not; nothing was sent to storage if Link is empty
 )
 
-// ErrLinkExpired: storage refused a presigned link because its time is over. Ask
+// ErrLinkExpired: storage refused a presigned URL because its time is over. Ask
 // [FileClient.PresignedURL] for a new one.
 var ErrLinkExpired = errors.New("svc: the presigned link has expired")
 
 // UploadError says how far an upload came, and why no further. To try again with
-// the same record, [FileClient.PutFile] the body again.
+// the same record, call [FileClient.Replace] with the body.
 type UploadError struct {
 	Stage      UploadStage
-	FileName   string    // empty for Put and PutFile
+	FileName   string    // empty for Put and Replace
 	FileID     string    // of the record; empty: there is none, or it is not known
 	Link       SignedURL // that the contents were put to; empty before that stage
-	Removed    bool      // DeleteOnFailure deleted the record
-	CleanUpErr error     // why it did not; errors.Is and errors.As do not look into it
+	Cleanup    Cleanup   // what became of the record: CleanupNone, CleanupDeleted (the service confirmed it) or CleanupFailed
+	CleanupErr error     // why the delete failed; nil unless Cleanup is CleanupFailed; errors.Is and errors.As do not look into it
 	Err        error     // an [Error] of the service or of storage, a [TransportError], an [OutcomeUnknownError], or what Body returned
 
-	name, id string // what FileName and FileID may show in a text
+	clean func(string) string // takes the secrets out of the text; nil: there are none
 }
 
 // Error says what happened, what exists, and what to do about it, in one line.
-func (e *UploadError) Error() string { return errbody.Line(e.text()) }
+func (e *UploadError) Error() string { return cleanLine(e.clean, e.text()) }
 
 func (e *UploadError) text() string {
-	text, id := "svc: upload", orElse(e.id, e.FileID)
-	if name := orElse(e.name, e.FileName); name != "" {
-		text += fmt.Sprintf(" of %q", name)
+	text := "svc: upload"
+	if e.FileName != "" {
+		text += fmt.Sprintf(" of %q", e.FileName)
 	}
-	text += fmt.Sprintf(": %s: %s", e.Stage, detail(e.Err))
+	if e.Stage != "" {
+		text += ": " + string(e.Stage)
+	}
+	text += reason(e.Err)
 	switch {
-	case e.Stage == UploadStageLink:
-		return text + "; nothing was sent to the record " + id
+	case cause.Has[*transfer.RenewError](e.Err):
+		return text + "; nothing was sent to the record " + e.FileID
 	case e.Stage == UploadStageBody:
 		return text + "; nothing was sent"
-	case e.Removed:
+	case e.Cleanup == CleanupDeleted:
 		return text + "; the record was deleted"
-	case id != "":
-		text += fmt.Sprintf("; the record %s exists, its contents may not: PutFile them again, or Delete it", id)
+	case e.FileID != "":
+		text += fmt.Sprintf("; the record %s exists, its contents may not: Replace them, or Delete it", e.FileID)
 	case errors.Is(e, ErrLinkExpired):
 		text += "; the link has expired: ask PresignedURL for a new one and Put again"
 	}
-	if e.CleanUpErr != nil {
-		text += "; deleting it failed: " + detail(e.CleanUpErr)
+	if e.CleanupErr != nil {
+		text += "; deleting it failed" + reason(e.CleanupErr)
 	}
 	return text
+}
+
+// reason is the text of an error for the end of another; empty if there is none.
+func reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	return ": " + detail(err)
+}
+
+// cleanLine makes one line of an error's text, without the secrets that clean
+// knows: a caller may have given one for a name or an ID by mistake.
+func cleanLine(clean func(string) string, text string) string {
+	if clean != nil {
+		text = clean(text)
+	}
+	return errbody.Line(text)
 }
 
 // Format prints what Error returns, under every verb.
@@ -150,166 +185,162 @@ func (e *UploadError) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, e.E
 // Unwrap gives the reason.
 func (e *UploadError) Unwrap() error { return e.Err }
 
-// Is answers for [ErrLinkExpired], and for [ErrTruncated] when the body had fewer
-// bytes than announced.
+// Is reports [ErrTruncated] when the body had fewer bytes than announced.
 func (e *UploadError) Is(target error) bool {
-	switch target {
-	case ErrLinkExpired:
-		return linkExpired(e.Err)
-	case ErrTruncated:
-		size, ok := errors.AsType[*transfer.SizeError](e.Err)
-		return ok && size.Short()
-	}
-	return false
+	size, ok := errors.AsType[*transfer.SizeError](e.Err)
+	return target == ErrTruncated && ok && size.Short()
 }
 
 // Upload registers a file and sends its contents to storage: with an exact
 // Content-Length, without the token, in constant memory. Contents are sent again
 // when an attempt fails that may be repeated; the register call is repeated only
-// as long as it certainly had no effect. When storage says that the link has
-// expired, one other is asked for, as by [FileClient.PutFile].
+// as long as it certainly had no effect. When the presigned URL has expired, one
+// other is asked for, as by [FileClient.Replace].
 //
 // An error is a [ValidationError] when the request cannot be right, and else an
-// [UploadError], which holds the id of the record and says what exists.
+// [UploadError], which holds the ID of the record and says what exists.
 //
-// POST /v1/files, then PUT to the presigned link and perhaps DELETE
+// POST /v1/files, then PUT to the presigned URL and perhaps DELETE
 // /v1/files/{file_id}
 func (c *FileClient) Upload(ctx context.Context, req UploadRequest) (*UploadResult, error) {
 	register := RegisterFileRequest{FileName: req.FileName, Purpose: req.Purpose}
 	p := register.problems()
-	header := req.UploadOptions.check(&p, req.Body)
-	p.add(req.Size < 0, "Size", "must not be negative")
-	if err := p.err(); err != nil {
-		return nil, err
-	}
-	failed := func(stage UploadStage, err error) *UploadError {
-		return c.uploadError(UploadError{Stage: stage, FileName: req.FileName, Err: err})
-	}
-	src, err := transfer.NewSource(ctx, req.Body, req.Size, req.Progress)
-	if err != nil {
-		return nil, failed(UploadStageBody, c.client.safe(err))
-	}
-	sent := false
-	defer func() { src.Finish(sent) }()
-
-	var linger time.Duration
-	if req.DeleteOnFailure {
-		linger = createLinger // to learn what there is to delete
-	}
-	file, err := c.register(ctx, register, linger, req.RegisterOptions)
-	if err != nil {
-		e := failed(UploadStageRegister, err)
-		known := false
-		if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok {
-			e.FileID, known = unknown.ID, unknown.created()
+	u := &upload{files: c, UploadOptions: req.UploadOptions, name: req.FileName}
+	return u.run(ctx, p, req.Body, req.Size, func() error {
+		var linger time.Duration
+		if u.DeleteOnFailure {
+			linger = createLinger // to learn what there is to delete
 		}
-		return nil, c.cleanUp(ctx, c.uploadError(*e), req.DeleteOnFailure && known)
-	}
-	result, link, err := c.put(ctx, file.ID, file.PresignedURL, src, header, req.IdleTimeout)
-	if err != nil {
-		e := failed(UploadStagePut, err)
-		e.FileID, e.Link = file.ID, link
-		return nil, c.cleanUp(ctx, c.uploadError(*e), req.DeleteOnFailure)
-	}
-	sent = true
-	return result, nil
+		file, err := c.register(ctx, register, linger, slices.Concat(u.RequestOptions, u.RegisterOptions))
+		if err == nil {
+			u.id, u.link = file.ID, file.PresignedURL
+			return nil
+		}
+		created := false
+		if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok {
+			u.id, created = unknown.ID, unknown.created()
+		}
+		return u.cleanUp(ctx, u.failed(UploadStageRegister, err), created)
+	})
 }
 
 // UploadFile is [FileClient.Upload] of the file at path, whose last element gives
 // the record its name. Nil options stand for the zero value.
 //
-// POST /v1/files, then PUT to the presigned link and perhaps DELETE
+// POST /v1/files, then PUT to the presigned URL and perhaps DELETE
 // /v1/files/{file_id}
 func (c *FileClient) UploadFile(ctx context.Context, path string, purpose FilePurpose, opts *UploadOptions) (*UploadResult, error) {
-	f, err := transfer.Open(ctx, path)
-	if err != nil {
-		return nil, c.uploadError(UploadError{Stage: UploadStageBody, FileName: filepath.Base(path), Err: c.client.safe(err)})
-	}
-	defer f.Close()
-	req := UploadRequest{FileName: filepath.Base(path), Purpose: purpose, Body: f}
+	req := UploadRequest{FileName: filepath.Base(path), Purpose: purpose}
 	if opts != nil {
 		req.UploadOptions = *opts
 	}
+	f, err := transfer.Open(ctx, path)
+	if err != nil {
+		u := upload{files: c, name: req.FileName}
+		return nil, u.failed(UploadStageBody, c.client.safe(err))
+	}
+	defer f.Close()
+	req.Body = f
 	return c.Upload(ctx, req)
 }
 
-// Put sends contents to a presigned link, such as one that [FileClient.Register]
+// Put sends contents to a presigned URL, such as one that [FileClient.Register]
 // or [FileClient.PresignedURL] returned. It is the second half of
 // [FileClient.Upload], and treats body the same way. Nil options stand for the
 // zero value.
 //
-// PUT to the presigned link
+// PUT to the presigned URL
 func (c *FileClient) Put(ctx context.Context, link SignedURL, body io.Reader, opts *UploadOptions) (*UploadResult, error) {
 	var p problems
 	parseLink(link, &p)
-	return c.putBody(ctx, p, "", link, body, opts)
+	u := &upload{files: c, link: link}
+	if opts != nil {
+		u.UploadOptions = *opts
+	}
+	return u.run(ctx, p, body, 0, func() error { return nil })
 }
 
-// PutFile sends contents to a record that exists already, by asking for a link
-// and putting them there: the second half of [FileClient.Upload], to be tried
-// again after an [UploadError]. It treats body and an expired link the same way.
-// Nil options stand for the zero value.
+// Replace sends contents to a record that exists already, in place of those that
+// it may have: it asks for a presigned URL and puts them there. It is the second
+// half of [FileClient.Upload], to be tried again after an [UploadError]. It treats
+// body and an expired presigned URL the same way. Nil options stand for the zero
+// value.
 //
-// GET /v1/files/{file_id}/presigned_url, then PUT to the link
-func (c *FileClient) PutFile(ctx context.Context, id string, body io.Reader, opts *UploadOptions) (*UploadResult, error) {
+// GET /v1/files/{file_id}/presigned_url, then PUT to the presigned URL
+func (c *FileClient) Replace(ctx context.Context, id string, body io.Reader, opts *UploadOptions) (*UploadResult, error) {
 	var p problems
 	p.add(idProblem(id) != "", "file_id", idProblem(id))
-	return c.putBody(ctx, p, id, "", body, opts)
+	u := &upload{files: c, id: id}
+	if opts != nil {
+		u.UploadOptions = *opts
+	}
+	return u.run(ctx, p, body, 0, func() error { // now that the body has been read, which may take longer than a link lasts
+		link, err := c.PresignedURL(ctx, id, u.RequestOptions...)
+		if err != nil {
+			return u.failed(UploadStagePut, &transfer.RenewError{Err: err})
+		}
+		u.link = link
+		return nil
+	})
 }
 
-// putBody sends body to link, or for a record to one that it asks for when it has
-// the body: reading that may take longer than a link lasts.
-func (c *FileClient) putBody(ctx context.Context, p problems, id string, link SignedURL, body io.Reader, opts *UploadOptions) (*UploadResult, error) {
-	var o UploadOptions
-	if opts != nil {
-		o = *opts
-	}
-	header := o.check(&p, body)
+// upload is one that is under way.
+type upload struct {
+	UploadOptions
+	files  *FileClient
+	name   string    // that the record gets; empty for Put and Replace
+	id     string    // of the record; empty while there is none, and for Put
+	link   SignedURL // that the contents are put to
+	header http.Header
+	src    *transfer.Source
+}
+
+// run reads the body as far as that has to be, calls begin, and sends the contents
+// to the link that there is then.
+func (u *upload) run(ctx context.Context, p problems, body io.Reader, size int64, begin func() error) (*UploadResult, error) {
+	u.check(&p, body)
+	p.add(size < 0, "Size", "must not be negative")
 	if err := p.err(); err != nil {
 		return nil, err
 	}
-	failed := func(stage UploadStage, link SignedURL, err error) error {
-		return c.uploadError(UploadError{Stage: stage, FileID: id, Link: link, Err: err})
-	}
-	src, err := transfer.NewSource(ctx, body, 0, o.Progress)
+	src, err := transfer.NewSource(ctx, body, size, u.Progress)
 	if err != nil {
-		return nil, failed(UploadStageBody, "", c.client.safe(err))
+		return nil, u.failed(UploadStageBody, u.files.client.safe(err))
 	}
 	sent := false
 	defer func() { src.Finish(sent) }()
-	if id != "" {
-		if link, err = c.PresignedURL(ctx, id); err != nil {
-			return nil, failed(UploadStageLink, "", err)
-		}
+	if at := src.ReadBefore(); at > 0 && !u.AllowEmpty {
+		p.add(true, "Body", fmt.Sprintf("has nothing left after offset %d: seek to its start, or set AllowEmpty to send an empty file", at))
+		return nil, p.err()
 	}
-	result, link, err := c.put(ctx, id, link, src, header, o.IdleTimeout)
+	u.src = src
+	if err := begin(); err != nil {
+		return nil, err
+	}
+	result, err := u.put(ctx)
 	if err != nil {
-		return nil, failed(UploadStagePut, link, err)
+		return nil, u.cleanUp(ctx, u.failed(UploadStagePut, err), u.name != "")
 	}
 	sent = true
 	return result, nil
 }
 
-// put sends the contents, and says to which link. When that has expired and id
-// names a record it asks for another, once, and sends them again.
-func (c *FileClient) put(ctx context.Context, id string, to SignedURL, src *transfer.Source, header http.Header, idle time.Duration) (*UploadResult, SignedURL, error) {
-	result, err := c.putOnce(ctx, to, src, header, idle)
-	if expired, ok := errors.AsType[*Error](err); ok && id != "" && linkExpired(err) {
-		link, askErr := c.PresignedURL(ctx, id)
+// put sends the contents. When the link has expired, and there is a record, it asks
+// for another link, once, and sends them again.
+func (u *upload) put(ctx context.Context) (*UploadResult, error) {
+	result, err := u.putOnce(ctx)
+	if expired, ok := errors.AsType[*Error](err); ok && expired.linkExpired && u.id != "" {
+		link, askErr := u.files.PresignedURL(ctx, u.id, u.RequestOptions...)
 		if askErr != nil {
-			return nil, to, &renewalError{err, "; asking for a new link: " + detail(askErr), askErr}
+			return nil, &renewalError{err, "; asking for a new link" + reason(askErr), askErr}
 		}
-		to = link
-		if result, err = c.putOnce(ctx, to, src, header, idle); err != nil {
-			return nil, to, &renewalError{err, "; this was a new link, the one before had expired", nil}
+		u.link = link
+		if result, err = u.putOnce(ctx); err != nil {
+			return nil, &renewalError{err, "; this was a new link, the one before had expired", nil}
 		}
 		result.Attempts += expired.Attempts
 	}
-	if err != nil {
-		return nil, to, err
-	}
-	result.FileID = id
-	return result, to, nil
+	return result, err
 }
 
 // renewalError says what became of an upload whose link had expired.
@@ -329,55 +360,55 @@ func (e *renewalError) Unwrap() []error {
 }
 
 // putOnce sends the contents to one link.
-func (c *FileClient) putOnce(ctx context.Context, to SignedURL, src *transfer.Source, header http.Header, idle time.Duration) (*UploadResult, error) {
+func (u *upload) putOnce(ctx context.Context) (*UploadResult, error) {
 	var p problems
-	link := parseLink(to, &p)
+	link := parseLink(u.link, &p)
 	if err := p.err(); err != nil {
 		return nil, err
 	}
-	put := transfer.Put{Chain: c.client.chain, Route: linkRoute, Link: link, Header: header, Idle: idleLimit(idle)}
-	r := put.Run(ctx, src)
-	if err := c.client.linkVerdict(http.MethodPut, link, r); err != nil {
+	c := u.files.client
+	put := transfer.Put{Chain: c.chain, Route: linkRoute, Link: link, Header: u.header, Idle: idleLimit(u.IdleTimeout)}
+	r := put.Run(ctx, u.src)
+	if err := c.linkVerdict(http.MethodPut, link, r); err != nil {
 		return nil, err
 	}
-	red := c.client.chain.Redactor()
+	header := c.chain.Redactor().Header(r.Header)
 	return &UploadResult{
-		Bytes: src.Size(), Attempts: r.Attempts, StatusCode: r.StatusCode,
-		ETag: link.Redact.String(red.String(r.Header.Get("ETag"))), Header: link.Redact.Header(red.Header(r.Header)),
+		FileID: u.id, Bytes: u.src.Size(), Attempts: r.Attempts, StatusCode: r.StatusCode,
+		ETag: header.Get("ETag"), Header: header,
 	}, nil
 }
 
-// uploadError takes the secrets out of what the text of e shows: a caller may have
-// given one for a name or an id by mistake.
-func (c *FileClient) uploadError(e UploadError) *UploadError {
-	clean := c.client.chain.Redactor().String
-	e.name, e.id = clean(e.FileName), clean(e.FileID)
-	return &e
+// failed is the one constructor of an UploadError.
+func (u *upload) failed(stage UploadStage, err error) *UploadError {
+	return &UploadError{
+		Stage: stage, FileName: u.name, FileID: u.id, Link: u.link, Err: err,
+		clean: u.files.client.chain.Redactor().String,
+	}
 }
 
-// cleanUp deletes the record of a failed upload, which is known, if that is
+// cleanUp deletes the record of a failed upload, if the upload made it and that is
 // wanted, whatever became of ctx.
-func (c *FileClient) cleanUp(ctx context.Context, e *UploadError, wanted bool) error {
-	if !wanted {
+func (u *upload) cleanUp(ctx context.Context, e *UploadError, made bool) error {
+	if !made || !u.DeleteOnFailure {
 		return e
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 	defer cancel()
-	err := c.Delete(ctx, e.FileID)
-	if e.Removed = err == nil || notFound(err); !e.Removed {
-		e.CleanUpErr = err
+	e.Cleanup = CleanupDeleted
+	if err := u.files.Delete(ctx, u.id, u.RequestOptions...); err != nil && !notFound(err) {
+		e.Cleanup, e.CleanupErr = CleanupFailed, err
 	}
 	return e
 }
 
-// check makes the header of a PUT.
-func (o *UploadOptions) check(p *problems, body io.Reader) http.Header {
+// check makes the header of the PUT, or notes what is wrong with the options.
+func (u *upload) check(p *problems, body io.Reader) {
 	p.add(body == nil, "Body", "is required; an empty file is bytes.NewReader(nil)")
-	header := linkHeader(p, o.Header)
-	if o.ContentType != "" {
-		p.add(!headerValue(o.ContentType), "ContentType", "is not a header value")
-		p.add(header["Content-Type"] != nil, "ContentType", "is set, and Header has one too")
-		header["Content-Type"] = []string{o.ContentType}
+	u.header = linkHeader(p, u.Header)
+	if u.ContentType != "" {
+		p.add(!headerValue(u.ContentType), "ContentType", "is not a header value")
+		p.add(u.header["Content-Type"] != nil, "ContentType", "is set, and Header has one too")
+		u.header["Content-Type"] = []string{u.ContentType}
 	}
-	return header
 }

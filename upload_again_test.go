@@ -16,34 +16,35 @@ import (
 )
 
 // After a failed put, the contents go to the same record with a new link.
-func TestPutFile(t *testing.T) {
+func TestReplace(t *testing.T) {
 	srv := svctest.NewInMemory()
 	client := srv.Client(svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1}))
 	id := srv.AddFile("a", "fine-tune", []byte("old"))
 	body := strings.NewReader("new contents")
 
 	srv.Fault("PUT", svctest.RouteStorage, svctest.Fault{Status: 500})
-	_, err := client.Files.PutFile(t.Context(), id, body, nil)
+	_, err := client.Files.Replace(t.Context(), id, body, nil)
 	var up *svc.UploadError
 	require.ErrorAs(t, err, &up)
 	require.Equal(t, id, up.FileID)
 	require.Equal(t, svc.UploadStagePut, up.Stage)
 	require.ErrorIs(t, err, svc.ErrServer)
 
-	result, err := client.Files.PutFile(t.Context(), id, body, nil)
+	result, err := client.Files.Replace(t.Context(), id, body, nil)
 	require.NoError(t, err)
 	require.Equal(t, id, result.FileID)
 	contents, _ := srv.FileContents(id)
 	require.Equal(t, "new contents", string(contents))
 
-	_, err = client.Files.PutFile(t.Context(), "file-9", body, nil)
+	_, err = client.Files.Replace(t.Context(), "file-9", strings.NewReader("data"), nil)
 	require.ErrorIs(t, err, svc.ErrNotFound)
 	require.ErrorAs(t, err, &up)
-	require.Equal(t, svc.UploadStageLink, up.Stage)
+	require.Equal(t, svc.UploadStagePut, up.Stage)
+	require.Empty(t, up.Link, "nothing was sent to storage")
 	require.Equal(t, "file-9", up.FileID)
 
 	srv.ResetRequests()
-	_, err = client.Files.PutFile(t.Context(), " ", nil, nil)
+	_, err = client.Files.Replace(t.Context(), " ", nil, nil)
 	var invalid *svc.ValidationError
 	require.ErrorAs(t, err, &invalid)
 	require.Len(t, invalid.Fields, 2)
@@ -51,7 +52,7 @@ func TestPutFile(t *testing.T) {
 }
 
 // A body that takes its time is read before the link is asked for.
-func TestPutFile_SlowPipe(t *testing.T) {
+func TestReplace_SlowPipe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithLinkTTL(time.Second))
 		id := srv.AddFile("a", "fine-tune", []byte("old"))
@@ -65,7 +66,7 @@ func TestPutFile_SlowPipe(t *testing.T) {
 				return copy(p, "x"), nil
 			}
 		}())
-		result, err := srv.Client().Files.PutFile(t.Context(), id, pipe, nil)
+		result, err := srv.Client().Files.Replace(t.Context(), id, pipe, nil)
 		require.NoError(t, err)
 		require.Equal(t, 1, result.Attempts)
 		require.Len(t, srv.Requests(), 2, "one link, one put")
@@ -93,13 +94,13 @@ var uploads = map[string]func(ctx context.Context, c *svc.Client, body io.Reader
 	"Upload": func(ctx context.Context, c *svc.Client, body io.Reader) (*svc.UploadResult, error) {
 		return c.Files.Upload(ctx, svc.UploadRequest{FileName: "a", Body: body})
 	},
-	"PutFile": func(ctx context.Context, c *svc.Client, body io.Reader) (*svc.UploadResult, error) {
-		return c.Files.PutFile(ctx, "f1", body, nil)
+	"Replace": func(ctx context.Context, c *svc.Client, body io.Reader) (*svc.UploadResult, error) {
+		return c.Files.Replace(ctx, "f1", body, nil)
 	},
 }
 
 // firstLinks are those that they ask for before they send anything.
-var firstLinks = map[string]int{"Upload": 0, "PutFile": 1}
+var firstLinks = map[string]int{"Upload": 0, "Replace": 1}
 
 // When a link has expired, the contents go to another one, whole and once more.
 func TestUpload_RenewsItsLink(t *testing.T) {

@@ -59,7 +59,7 @@ func TestUploadErrorText(t *testing.T) {
 		return err
 	}
 	putFile := func(c *svc.Client) error {
-		_, err := c.Files.PutFile(t.Context(), "f1", strings.NewReader("data"), nil)
+		_, err := c.Files.Replace(t.Context(), "f1", strings.NewReader("data"), nil)
 		return err
 	}
 	thenDelete := svc.UploadRequest{UploadOptions: svc.UploadOptions{DeleteOnFailure: true}}
@@ -75,28 +75,28 @@ func TestUploadErrorText(t *testing.T) {
 		"register": {[]reply{{status: 403, body: `{"message":"no"}`}}, upload(svc.UploadRequest{}),
 			`svc: upload of "a.jsonl": register: 403 Forbidden: no`},
 		"put": {[]reply{registered, refusedPut}, upload(svc.UploadRequest{}),
-			`svc: upload of "a.jsonl": put: ` + refusal + `; the record f1 exists, its contents may not: PutFile them again, or Delete it`},
+			`svc: upload of "a.jsonl": put: ` + refusal + `; the record f1 exists, its contents may not: Replace them, or Delete it`},
 		"put, expired twice": {[]reply{registered, expiredPut, linked, expiredPut}, upload(svc.UploadRequest{}),
 			`svc: upload of "a.jsonl": put: ` + expiry + `; this was a new link, the one before had expired` +
-				`; the record f1 exists, its contents may not: PutFile them again, or Delete it`},
+				`; the record f1 exists, its contents may not: Replace them, or Delete it`},
 		"put, expired, the new link refused": {[]reply{registered, expiredPut, linked, refusedPut}, upload(svc.UploadRequest{}),
 			`svc: upload of "a.jsonl": put: ` + refusal + `; this was a new link, the one before had expired` +
-				`; the record f1 exists, its contents may not: PutFile them again, or Delete it`},
+				`; the record f1 exists, its contents may not: Replace them, or Delete it`},
 		"put, expired, no new link": {[]reply{registered, expiredPut, {status: 404}}, upload(svc.UploadRequest{}),
-			`svc: upload of "a.jsonl": put: ` + expiry + `; asking for a new link: 404 Not Found (id f1); the record f1 exists, its contents may not: PutFile them again, or Delete it`},
+			`svc: upload of "a.jsonl": put: ` + expiry + `; asking for a new link: 404 Not Found (id f1); the record f1 exists, its contents may not: Replace them, or Delete it`},
 		"put, deleted": {[]reply{registered, refusedPut, {status: 204}}, upload(thenDelete),
 			`svc: upload of "a.jsonl": put: ` + refusal + `; the record was deleted`},
 		"put, gone already": {[]reply{registered, refusedPut, {status: 404}}, upload(thenDelete),
 			`svc: upload of "a.jsonl": put: ` + refusal + `; the record was deleted`},
 		"put, not deleted": {[]reply{registered, refusedPut, {status: 403}}, upload(thenDelete),
-			`svc: upload of "a.jsonl": put: ` + refusal + `; the record f1 exists, its contents may not: PutFile them again, or Delete it` +
+			`svc: upload of "a.jsonl": put: ` + refusal + `; the record f1 exists, its contents may not: Replace them, or Delete it` +
 				`; deleting it failed: 403 Forbidden (id f1)`},
 		"Put":          {[]reply{refusedPut}, put, `svc: upload: put: ` + refusal},
 		"Put, expired": {[]reply{expiredPut}, put, `svc: upload: put: ` + expiry + `; the link has expired: ask PresignedURL for a new one and Put again`},
-		"PutFile": {[]reply{linked, refusedPut}, putFile,
-			`svc: upload: put: ` + refusal + `; the record f1 exists, its contents may not: PutFile them again, or Delete it`},
-		"PutFile without a link": {[]reply{{status: 404}}, putFile,
-			`svc: upload: asking for a link: 404 Not Found (id f1); nothing was sent to the record f1`},
+		"Replace": {[]reply{linked, refusedPut}, putFile,
+			`svc: upload: put: ` + refusal + `; the record f1 exists, its contents may not: Replace them, or Delete it`},
+		"Replace without a link": {[]reply{{status: 404}}, putFile,
+			`svc: upload: put: asking for a link: GET /v1/files/{file_id}/presigned_url: 404 Not Found (id f1); nothing was sent to the record f1`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := scripted(t, tt.replies...)
@@ -104,9 +104,9 @@ func TestUploadErrorText(t *testing.T) {
 			requireText(t, err, tt.want)
 			require.Equal(t, strings.Contains(tt.want, expiry), errors.Is(err, svc.ErrLinkExpired))
 			e := errorAs[*svc.UploadError](t, err)
-			require.Equal(t, strings.Contains(tt.want, "was deleted"), e.Removed)
-			require.Equal(t, strings.Contains(tt.want, "deleting it failed"), e.CleanUpErr != nil, "%v", e.CleanUpErr)
-			if e.Stage == svc.UploadStagePut {
+			require.Equal(t, strings.Contains(tt.want, "was deleted"), e.Cleanup == svc.CleanupDeleted)
+			require.Equal(t, strings.Contains(tt.want, "deleting it failed"), e.CleanupErr != nil, "%v", e.CleanupErr)
+			if e.Stage == svc.UploadStagePut && !strings.Contains(tt.want, "nothing was sent") {
 				require.Equal(t, svc.SignedURL(uploadLink), e.Link)
 			}
 		})
@@ -132,9 +132,9 @@ func TestUploadRefusalSaysWhy(t *testing.T) {
 			_, err := c.Files.Put(t.Context(), svc.SignedURL(svc.SignedURL(uploadLink).String()), body, nil)
 			return err
 		},
-		"file_id is empty": func() error { _, err := c.Files.PutFile(t.Context(), " ", body, nil); return err },
+		"file_id is empty": func() error { _, err := c.Files.Replace(t.Context(), " ", body, nil); return err },
 		"ContentType is not a header value": func() error {
-			_, err := c.Files.PutFile(t.Context(), "f1", body, &svc.UploadOptions{ContentType: "a\nb"})
+			_, err := c.Files.Replace(t.Context(), "f1", body, &svc.UploadOptions{ContentType: "a\nb"})
 			return err
 		},
 		"ContentType is set, and Header has one too": func() error {
@@ -179,14 +179,14 @@ func TestUploadOptionsOfEveryKind(t *testing.T) {
 		"UploadFile": func(c *svc.Client, opts *svc.UploadOptions) (*svc.UploadResult, error) {
 			return c.Files.UploadFile(t.Context(), tempFile(t, []byte("data")).Name(), "", opts)
 		},
-		"PutFile": func(c *svc.Client, opts *svc.UploadOptions) (*svc.UploadResult, error) {
-			return c.Files.PutFile(t.Context(), "f1", strings.NewReader("data"), opts)
+		"Replace": func(c *svc.Client, opts *svc.UploadOptions) (*svc.UploadResult, error) {
+			return c.Files.Replace(t.Context(), "f1", strings.NewReader("data"), opts)
 		},
 		"Put": func(c *svc.Client, opts *svc.UploadOptions) (*svc.UploadResult, error) {
 			return c.Files.Put(t.Context(), uploadLink, strings.NewReader("data"), opts)
 		},
 	} {
-		first := map[string][]reply{"UploadFile": {registered}, "PutFile": {linked}}[name]
+		first := map[string][]reply{"UploadFile": {registered}, "Replace": {linked}}[name]
 		c, s := scripted(t, append(first, reply{status: 200, header: map[string]string{"ETag": `"e1"`}})...)
 		var told []int64
 		result, err := do(c, &svc.UploadOptions{
@@ -194,7 +194,7 @@ func TestUploadOptionsOfEveryKind(t *testing.T) {
 		})
 		require.NoError(t, err, name)
 		require.Equal(t, `"e1"`, result.ETag)
-		require.Equal(t, map[string]string{"UploadFile": "f1", "PutFile": "f1"}[name], result.FileID)
+		require.Equal(t, map[string]string{"UploadFile": "f1", "Replace": "f1"}[name], result.FileID)
 		sent := s.seen()[len(first)]
 		require.Equal(t, "text/plain", sent.Header.Get("Content-Type"), name)
 		require.Equal(t, "1", sent.Header.Get("X-A"), name)
@@ -244,7 +244,7 @@ func TestUploadDeletesOnlyItsOwn(t *testing.T) {
 		_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("data"),
 			UploadOptions: svc.UploadOptions{DeleteOnFailure: tt.wanted}})
 		require.ErrorIs(t, err, svc.ErrOutcomeUnknown, name)
-		require.Equal(t, tt.removed, errorAs[*svc.UploadError](t, err).Removed, name)
+		require.Equal(t, tt.removed, errorAs[*svc.UploadError](t, err).Cleanup == svc.CleanupDeleted, name)
 	}
 }
 
@@ -267,7 +267,7 @@ func TestUploadAwaitsTheRecordThatItDeletes(t *testing.T) {
 				UploadOptions: svc.UploadOptions{DeleteOnFailure: true}})
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Equal(t, min(time.Second+after, 11*time.Second), time.Since(start))
-			require.Equal(t, removed, errorAs[*svc.UploadError](t, err).Removed)
+			require.Equal(t, removed, errorAs[*svc.UploadError](t, err).Cleanup == svc.CleanupDeleted)
 			require.Equal(t, !removed, errors.Is(err, svc.ErrOutcomeUnknown))
 			require.Equal(t, "POST", s.seen()[0].Method)
 		})
@@ -281,7 +281,7 @@ func TestOnlyStorageSaysThatALinkHasExpired(t *testing.T) {
 	_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("data")})
 	require.ErrorIs(t, err, svc.ErrUnauthorized)
 	require.NotErrorIs(t, err, svc.ErrLinkExpired)
-	_, err = c.Files.PutFile(t.Context(), "f1", strings.NewReader("data"), nil)
+	_, err = c.Files.Replace(t.Context(), "f1", strings.NewReader("data"), nil)
 	require.ErrorIs(t, err, svc.ErrUnauthorized)
 	require.NotErrorIs(t, err, svc.ErrLinkExpired)
 	_, err = c.Files.Download(t.Context(), "f1", io.Discard, nil)
@@ -298,6 +298,6 @@ func TestUploadOfARecordThatIsGone(t *testing.T) {
 	_, err := srv.Client().Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("data"),
 		UploadOptions: svc.UploadOptions{DeleteOnFailure: true}})
 	e := errorAs[*svc.UploadError](t, err)
-	require.True(t, e.Removed)
-	require.NoError(t, e.CleanUpErr)
+	require.Equal(t, svc.CleanupDeleted, e.Cleanup)
+	require.NoError(t, e.CleanupErr)
 }

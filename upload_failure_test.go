@@ -65,7 +65,7 @@ func TestB16_ExpiredLink(t *testing.T) {
 		require.Equal(t, "f1", up.FileID)
 		require.Equal(t, "train.jsonl", up.FileName)
 		require.Equal(t, string(s.link()), string(up.Link))
-		require.Contains(t, err.Error(), "PutFile them again")
+		require.Contains(t, err.Error(), "Replace them")
 		requireNoSecret(t, err)
 
 		link, err := c.Files.PresignedURL(t.Context(), up.FileID)
@@ -277,7 +277,7 @@ func TestB30_DeleteOnFailure(t *testing.T) {
 	t.Run("only if wanted", func(t *testing.T) {
 		s := newFileService(t, forbidden)
 		e, _ := upload(t.Context(), s, false)
-		require.False(t, e.Removed)
+		require.Equal(t, svc.CleanupNone, e.Cleanup)
 		require.Empty(t, s.requests("DELETE"))
 	})
 	t.Run("after ctx ended", func(t *testing.T) {
@@ -299,8 +299,8 @@ func TestB30_DeleteOnFailure(t *testing.T) {
 		}
 		e, err := upload(ctx, s, true)
 		require.ErrorIs(t, err, context.Canceled)
-		require.True(t, e.Removed)
-		require.NoError(t, e.CleanUpErr)
+		require.Equal(t, svc.CleanupDeleted, e.Cleanup)
+		require.NoError(t, e.CleanupErr)
 		require.Contains(t, err.Error(), "the record was deleted")
 		require.Len(t, s.requests("DELETE"), 3)
 		require.Equal(t, "/v1/files/f1", s.requests("DELETE")[2].RequestURI)
@@ -315,8 +315,8 @@ func TestB30_DeleteOnFailure(t *testing.T) {
 			s.answer(w, r)
 		}
 		e, err := upload(t.Context(), s, true)
-		require.False(t, e.Removed)
-		require.ErrorIs(t, e.CleanUpErr, svc.ErrServer)
+		require.Equal(t, svc.CleanupFailed, e.Cleanup)
+		require.ErrorIs(t, e.CleanupErr, svc.ErrServer)
 		require.NotErrorIs(t, err, svc.ErrServer, "it is not why the upload failed")
 		require.ErrorIs(t, err, svc.ErrForbidden, "the cause stays")
 		require.Contains(t, err.Error(), "the record f1 exists")
@@ -333,8 +333,8 @@ func TestB30_DeleteOnFailure(t *testing.T) {
 			s.answer(w, r)
 		}
 		e, err := upload(t.Context(), s, true)
-		require.False(t, e.Removed)
-		require.ErrorIs(t, e.CleanUpErr, svc.ErrNotFound)
+		require.Equal(t, svc.CleanupFailed, e.Cleanup)
+		require.ErrorIs(t, e.CleanupErr, svc.ErrNotFound)
 		require.Contains(t, err.Error(), "the record f1 exists")
 	})
 	t.Run("register cut after the id", func(t *testing.T) {
@@ -350,7 +350,7 @@ func TestB30_DeleteOnFailure(t *testing.T) {
 		require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
 		require.Equal(t, svc.UploadStageRegister, e.Stage)
 		require.Equal(t, "f1", e.FileID)
-		require.True(t, e.Removed)
+		require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 		require.Len(t, s.requests("POST"), 1)
 	})
 	t.Run("ctx ended while registering", func(t *testing.T) {
@@ -365,7 +365,7 @@ func TestB30_DeleteOnFailure(t *testing.T) {
 		}
 		e, err := upload(ctx, s, true)
 		require.ErrorIs(t, err, context.Canceled)
-		require.True(t, e.Removed, "the answer was waited for, so that the record could be deleted")
+		require.Equal(t, svc.CleanupDeleted, e.Cleanup, "the answer was waited for, so that the record could be deleted")
 		require.Empty(t, s.requests("PUT"))
 	})
 	t.Run("time limit", func(t *testing.T) {
@@ -387,7 +387,7 @@ func TestB30_DeleteOnFailure(t *testing.T) {
 				UploadOptions: svc.UploadOptions{DeleteOnFailure: true}})
 			var e *svc.UploadError
 			require.ErrorAs(t, err, &e)
-			require.Error(t, e.CleanUpErr)
+			require.Error(t, e.CleanupErr)
 			require.Equal(t, 30*time.Second, time.Since(start))
 		})
 	})

@@ -95,7 +95,7 @@ func TestB14_EveryReaderHasALength(t *testing.T) {
 				}
 				_, _ = io.Copy(io.Discard, r.Body)
 			})
-			result, err := s.client(t).Files.Put(t.Context(), s.link(), body, nil)
+			result, err := s.client(t).Files.Put(t.Context(), s.link(), body, &svc.UploadOptions{AllowEmpty: true})
 			require.NoError(t, err, name)
 			require.EqualValues(t, size, result.Bytes, name)
 			require.Equal(t, 2, result.Attempts, name)

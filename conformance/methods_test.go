@@ -185,7 +185,7 @@ var methods = map[string]func(*world){
 		w.no(err)
 		w.no(w.Files.Put(w.ctx, link, strings.NewReader("abc"), nil))
 	},
-	"FileClient.PutFile":      func(w *world) { w.no(w.Files.PutFile(w.ctx, w.fileID, strings.NewReader("abc"), nil)) },
+	"FileClient.Replace":      func(w *world) { w.no(w.Files.Replace(w.ctx, w.fileID, strings.NewReader("abc"), nil)) },
 	"FileClient.Download":     func(w *world) { w.no(w.Files.Download(w.ctx, w.fileID, io.Discard, nil)) },
 	"FileClient.DownloadFile": func(w *world) { w.no(w.Files.DownloadFile(w.ctx, w.fileID, filepath.Join(w.t.TempDir(), "f"), nil)) },
 

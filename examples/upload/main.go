@@ -169,7 +169,7 @@ func (t *tool) upload(ctx context.Context, cmd *cli.Command) error {
 	opts := svc.UploadOptions{Progress: bar.progress}
 	var result *svc.UploadResult
 	if id := cmd.String("id"); id != "" { // an earlier upload left a record without its contents
-		result, err = client.Files.PutFile(ctx, id, body, &opts)
+		result, err = client.Files.Replace(ctx, id, body, &opts)
 	} else {
 		purpose := svc.FilePurpose(cmd.String("purpose"))
 		result, err = client.Files.Upload(ctx, svc.UploadRequest{FileName: name, Purpose: purpose, Body: body, UploadOptions: opts})
@@ -189,7 +189,7 @@ func hint(ctx context.Context, client *svc.Client, err error, path string) error
 	switch {
 	case !ok || failure.Stage == svc.UploadStageBody:
 		return nil // nothing was sent
-	case failure.Stage == svc.UploadStageLink && errors.Is(err, svc.ErrNotFound):
+	case failure.Stage == svc.UploadStagePut && failure.Link == "" && errors.Is(err, svc.ErrNotFound):
 		return fmt.Errorf("there is no record %s: without --id, upload makes a new one", failure.FileID)
 	case failure.FileID != "":
 		return fmt.Errorf("to go on with the same record: upload --id %s %s", failure.FileID, path)

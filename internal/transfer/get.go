@@ -148,7 +148,7 @@ func (g *Get) call() *chain.Call {
 // refused deals with an expired link. One that worked before and is forbidden
 // now counts as expired, whatever the answer says.
 func (g *Get) refused(ctx context.Context, r *chain.Result) (again bool, err error) {
-	expired := Expired(r) || r.StatusCode == http.StatusForbidden && g.Received > 0
+	expired := g.Link.Expired(r) || r.StatusCode == http.StatusForbidden && g.Received > 0
 	if g.Renew == nil || !expired || g.renewals == maxRenewals {
 		return false, nil
 	}

@@ -1,12 +1,13 @@
 package transfer
 
 import (
-	"bytes"
 	"cmp"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"example.com/svc/internal/chain"
 	"example.com/svc/internal/errbody"
@@ -135,15 +136,58 @@ func (l *Link) clean(r *chain.Result) *chain.Result {
 	return r
 }
 
-// Expired reports whether an answer says that the link has run out.
-func Expired(r *chain.Result) bool {
+// Expired reports whether a response says that the link has run out. On a 401 or
+// 403 the link's own times say so too: storage is not always as clear.
+func (l *Link) Expired(r *chain.Result) bool {
 	switch r.StatusCode {
+	case http.StatusGone:
+		return true
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
 	default:
 		return false
 	}
 	info := errbody.Parse(r.Header.Get("Content-Type"), r.Body)
-	said := strings.ToLower(info.Code + " " + info.Message)
-	return strings.Contains(said, "expired") ||
-		bytes.Contains(r.Body, []byte("not valid in the specified time frame")) // Azure
+	if expired.MatchString(info.Code) || expired.MatchString(info.Message) || timeframe.Match(r.Body) {
+		return true
+	}
+	end, ok := l.end()
+	now, err := http.ParseTime(r.Header.Get("Date")) // storage judges by its own clock
+	if err != nil {
+		now = time.Now()
+	}
+	return ok && r.StatusCode != http.StatusBadRequest && !now.Before(end)
+}
+
+// A text that says "expired" counts if that is said of a link, or of nothing in
+// particular: it may be about a subscription.
+var (
+	expired = regexp.MustCompile(`(?i)` + ours + `[ _-]*((has|have|is|was|are|been|already|now) )*(expired|out of date)` +
+		`|expired[ _-]*(auth[ _-]*)?` + ours + `|^\W*((it|this|that) )?((has|is|was|been|already) )*expired\b`)
+	timeframe = regexp.MustCompile(`not valid in the specified time frame`) // Azure
+)
+
+const ours = `(request|token|link|ur[li]|signature|credentials?|policy|session|sas)`
+
+// end is when the link says that it ends, in any of the ways in which links do.
+func (l *Link) end() (end time.Time, ok bool) {
+	query := map[string]string{}
+	for key, values := range l.URL.Query() {
+		query[strings.ToLower(key)] = values[0]
+	}
+	for key, from := range query { // X-Amz-Date with X-Amz-Expires, and so with other vendors
+		vendor, isDate := strings.CutSuffix(key, "-date")
+		start, err := time.Parse("20060102T150405Z", from)
+		seconds, isNumber := number(query[vendor+"-expires"])
+		if isDate && err == nil && isNumber {
+			return start.Add(time.Duration(seconds) * time.Second), true
+		}
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00", time.DateOnly} { // Azure
+		if end, err := time.Parse(layout, query["se"]); err == nil {
+			return end, true
+		}
+	}
+	const first = 1e8 // a smaller number is no date but a duration
+	seconds, isNumber := number(query["expires"])
+	return time.Unix(seconds, 0), isNumber && seconds >= first
 }

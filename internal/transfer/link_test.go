@@ -95,10 +95,10 @@ func TestExpired(t *testing.T) {
 		"": false,
 	} {
 		for _, status := range []int{400, 401, 403} {
-			require.Equal(t, want, Expired(&chain.Result{StatusCode: status, Header: xml, Body: []byte(body)}), body)
+			require.Equal(t, want, (&Link{URL: &url.URL{}}).Expired(&chain.Result{StatusCode: status, Header: xml, Body: []byte(body)}), body)
 		}
-		require.False(t, Expired(&chain.Result{StatusCode: 404, Header: xml, Body: []byte(body)}))
-		require.False(t, Expired(&chain.Result{StatusCode: 503, Header: xml, Body: []byte(body)}))
+		require.False(t, (&Link{URL: &url.URL{}}).Expired(&chain.Result{StatusCode: 404, Header: xml, Body: []byte(body)}))
+		require.False(t, (&Link{URL: &url.URL{}}).Expired(&chain.Result{StatusCode: 503, Header: xml, Body: []byte(body)}))
 	}
 }
 

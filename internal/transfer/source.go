@@ -53,6 +53,7 @@ type Source struct {
 	ctx      context.Context //nolint:containedctx // the upload's: its bodies outlive the calls that open them
 	contents contents
 	size     int64
+	start    int64                   // where a reader that can seek stood
 	foreign  bool                    // a read runs the caller's code, and may block
 	leave    func(sent bool)         // puts the caller's reader where it is to stand; nil: nowhere
 	modified func() error            // whether it has changed in another way than a read shows; nil: it cannot
@@ -127,6 +128,7 @@ func (s *Source) rewindable(r io.Reader) (bool, error) {
 		// By Read, also if there is a ReadAt: it may belong to an embedded file
 		// whose bytes the outer Read changes.
 		start, left, ok, err := seen(r)
+		s.start = start
 		if !ok || left == 0 { // it may have bytes that it does not count
 			return false, err
 		}
@@ -156,6 +158,7 @@ func (s *Source) direct(r interface {
 	io.Seeker
 }) (bool, error) {
 	start, left, ok, err := seen(r)
+	s.start = start
 	if !ok {
 		return false, err
 	}
@@ -190,6 +193,15 @@ func seen(r io.Seeker) (start, left int64, ok bool, err error) {
 		return 0, 0, false, err
 	}
 	return start, max(end-start, 0), true, nil
+}
+
+// ReadBefore is the offset at which the caller's reader stood, if it can seek and
+// has nothing left; 0 otherwise.
+func (s *Source) ReadBefore() int64 {
+	if s.size > 0 {
+		return 0
+	}
+	return s.start
 }
 
 // Size is how many bytes there are to send.
