@@ -19,7 +19,6 @@ import (
 	"example.com/svc"
 )
 
-
 // A reader that was read to its end, for a checksum for example, is not sent as an
 // empty file.
 func TestC14_ReaderAtItsEnd(t *testing.T) {
@@ -328,4 +327,18 @@ func TestC41_WordsOfStorage(t *testing.T) {
 	n, err := c.Files.Download(context.Background(), "f1", io.Discard, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 4, n)
+}
+
+// The fragment of a URL in a message stays readable, unless it can be a secret.
+func TestC43_FragmentsOfOtherPrograms(t *testing.T) {
+	for text, want := range map[string]string{
+		"see https://docs.test/errors#quota-exceeded":          "see https://docs.test/errors#quota-exceeded",
+		"see https://docs.test/errors#a/b?c":                   "see https://docs.test/errors#a/b?c",
+		"see https://docs.test/errors?id=7#quota":              "see https://docs.test/errors?REDACTED",
+		"see https://docs.test/cb#access_token=abc&state=open": "see https://docs.test/cb#REDACTED",
+	} {
+		c, _ := scripted(t, reply{status: 400, body: `{"message":"` + text + `"}`})
+		_, err := c.Files.Get(t.Context(), "f1")
+		require.EqualError(t, err, "svc: GET /v1/files/{file_id}: 400 Bad Request: "+want)
+	}
 }

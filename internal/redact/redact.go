@@ -1,9 +1,10 @@
 // Package redact keeps secrets out of text: bearer tokens, and the queries that
-// turn a presigned link into a key.
+// turn a presigned URL into a key.
 package redact
 
 import (
-	"bytes"
+	"encoding/base64"
+	"encoding/json"
 	"net/url"
 	"slices"
 	"strings"
@@ -20,9 +21,10 @@ const Mark = "REDACTED"
 const BadURL = "[unparsable link REDACTED]"
 
 const (
-	minSecret = 4  // a shorter secret would tear ordinary words apart
-	maxRecent = 8  // how many added secrets are remembered
-	maxGroups = 24 // likewise of groups: all hops of two attempts
+	minSecret = 4        // a shorter secret would tear ordinary words apart
+	maxAdded  = 24       // how many additions are remembered: all hops of two attempts
+	maxSecret = 16 << 10 // no secret that is cut off is longer
+	ahead     = 64 << 10 // what is scrubbed beyond a cut
 )
 
 // URL returns link without user info, query and fragment. A query leaves
@@ -58,40 +60,34 @@ func strip(link string) string {
 	return s
 }
 
-// Redactor removes a set of secrets, and whatever looks like part of a signed
-// link or a bearer token, from text. A nil Redactor knows no secrets and
-// removes the rest. It is safe for concurrent use.
+// Redactor removes a set of secrets, and whatever looks like part of a presigned
+// URL or a bearer token, from text. A nil Redactor knows no secrets and removes
+// the rest. It is safe for concurrent use.
 //
 // A secret shorter than 4 bytes, or one that has to do with the word REDACTED
 // itself, is not searched for.
 type Redactor struct {
 	// The secrets live in what these functions have captured, where no
 	// formatting by reflection can reach them.
-	load   func() *secrets
-	change func(to func(*secrets) *secrets)
+	load func() *secrets
+	add  func(group []string)
 }
 
 // secrets is one version of what a Redactor knows; it never changes.
 type secrets struct {
-	fixed, recent []string
-	groups        [][]string
-	needles       func() [][]byte // every text form of them, longest first
+	groups [][]string // the fixed ones first
+	search func() ([]string, *strings.Replacer)
 }
 
-func newSecrets(fixed, recent []string, groups [][]string) *secrets {
-	s := &secrets{fixed: fixed, recent: recent, groups: groups}
-	s.needles = sync.OnceValue(func() [][]byte {
-		all := append(fixed[:len(fixed):len(fixed)], recent...)
-		for _, group := range groups {
-			all = append(all, group...)
+func newSecrets(groups [][]string) *secrets {
+	return &secrets{groups, sync.OnceValues(func() ([]string, *strings.Replacer) {
+		spellings := spell(slices.Concat(groups...))
+		pairs := []string{Mark, Mark} // a mark that stands in the text already is one thing, and no part of a secret
+		for _, s := range spellings {
+			pairs = append(pairs, s, Mark)
 		}
-		return forms(all)
-	})
-	return s
-}
-
-func (s *secrets) knows(secret string) bool {
-	return slices.Contains(s.recent, secret) || slices.Contains(s.fixed, secret)
+		return spellings, strings.NewReplacer(pairs...)
+	})}
 }
 
 // New returns a Redactor that never forgets these secrets.
@@ -100,107 +96,102 @@ func New(fixed ...string) *Redactor {
 		mu      sync.Mutex
 		current atomic.Pointer[secrets]
 	)
-	current.Store(newSecrets(append([]string(nil), fixed...), nil, nil))
-	return &Redactor{
-		load: current.Load,
-		change: func(to func(*secrets) *secrets) {
-			mu.Lock()
-			defer mu.Unlock()
-			current.Store(to(current.Load()))
-		},
-	}
+	current.Store(newSecrets([][]string{slices.Clone(fixed)}))
+	return &Redactor{load: current.Load, add: func(group []string) {
+		mu.Lock()
+		defer mu.Unlock()
+		fixed, added := current.Load().groups[:1], slices.Clone(current.Load().groups[1:])
+		added = append(slices.DeleteFunc(added, func(g []string) bool { return slices.Equal(g, group) }), group)
+		current.Store(newSecrets(slices.Concat(fixed, added[max(0, len(added)-maxAdded):])))
+	}}
 }
 
-// Add makes r look for one more secret, such as a token that replaced another.
-// The last 8 added are remembered. Adding a known one costs next to nothing.
-func (r *Redactor) Add(secret string) {
-	if r == nil || r.load == nil || len(secret) < minSecret || r.load().knows(secret) {
+// Add makes r look for more secrets: a token that replaced another, or those of
+// another link. The last 24 additions are remembered. To add the latest again costs
+// next to nothing.
+func (r *Redactor) Add(secrets ...string) {
+	if r == nil || r.add == nil || len(secrets) == 0 {
 		return
 	}
-	r.change(func(s *secrets) *secrets {
-		if s.knows(secret) {
-			return s
+	known := r.load().groups
+	if slices.Equal(known[0], secrets) || slices.Equal(known[len(known)-1], secrets) {
+		return
+	}
+	r.add(slices.Clone(secrets))
+}
+
+// spell lists the spellings of secrets, a long one before a short one.
+func spell(all []string) (spellings []string) {
+	for _, s := range all {
+		if len(s) < minSecret {
+			continue
 		}
-		recent := append(s.recent[:len(s.recent):len(s.recent)], secret)
-		return newSecrets(s.fixed, recent[max(0, len(recent)-maxRecent):], s.groups)
-	})
-}
-
-// AddGroup makes r look for more secrets, such as those of another link. The last
-// 24 groups added are remembered. The caller does not change group any more.
-func (r *Redactor) AddGroup(group []string) {
-	if r == nil || r.change == nil || len(group) == 0 {
-		return
+		spellings = append(spellings, s, url.QueryEscape(s), url.PathEscape(s),
+			base64.RawStdEncoding.EncodeToString([]byte(s)), base64.RawURLEncoding.EncodeToString([]byte(s)))
+		if quoted, err := json.Marshal(s); err == nil {
+			safe := string(quoted[1 : len(quoted)-1]) // with < as \u003c
+			plain := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(safe)
+			spellings = append(spellings, safe, plain, strings.ReplaceAll(plain, "/", `\/`))
+		}
 	}
-	r.change(func(s *secrets) *secrets {
-		same := func(g []string) bool { return slices.Equal(g, group) }
-		groups := append(slices.DeleteFunc(slices.Clone(s.groups), same), group)
-		return newSecrets(s.fixed, s.recent, groups[max(0, len(groups)-maxGroups):])
-	})
-}
-
-func (r *Redactor) needles() [][]byte {
-	if r == nil || r.load == nil {
-		return nil
-	}
-	return r.load().needles()
+	slices.SortFunc(spellings, func(a, b string) int { return len(b) - len(a) })
+	return slices.DeleteFunc(spellings, func(s string) bool { return strings.Contains(Mark, s) || strings.Contains(s, Mark) })
 }
 
 // String returns s with every secret replaced by REDACTED.
 func (r *Redactor) String(s string) string {
-	if out, changed := r.redact([]byte(s), false); changed {
-		return string(out)
+	if r != nil && r.load != nil {
+		_, replacer := r.load().search()
+		s = replacer.Replace(s)
+	}
+	return hideByForm(s)
+}
+
+// dropPart drops what may be the beginning of a secret from the end of a text that
+// was cut: of a known one, or of the user info in a link.
+func (r *Redactor) dropPart(s string) string {
+	tail := max(0, len(s)-maxSecret)
+	word := s[tail+1+strings.LastIndexAny(s[tail:], endOfWord):]
+	if strings.Contains(word, ":/") || strings.Contains(word, `:\`) {
+		return strings.TrimSuffix(s, word)
+	}
+	if r == nil || r.load == nil {
+		return s
+	}
+	spellings, _ := r.load().search()
+	for _, secret := range spellings {
+		for i := tail; i < len(s); i++ {
+			at := strings.Index(s[i:], secret[:minSecret])
+			if at < 0 {
+				break
+			}
+			if i += at; len(s)-i < len(secret) && strings.HasPrefix(secret, s[i:]) {
+				s = s[:i]
+			}
+		}
 	}
 	return s
 }
 
-// Bytes returns b with every secret replaced by REDACTED. It does not change b,
-// and returns b itself if there is nothing to replace.
-func (r *Redactor) Bytes(b []byte) []byte {
-	out, _ := r.redact(b, false)
-	return out
-}
-
 // Cut returns at most limit bytes from the start of b, redacted before they are
-// cut, so that no piece of a secret of 4 bytes or more is left at the end.
-// inputCut says that b is itself the start of something longer. The result ends
-// between two characters and may share memory with b; cut reports whether
-// anything is missing from it.
+// cut, so that no piece of a secret is left at the end. inputCut says that b is
+// itself the start of something longer: what may be the beginning of a secret at its
+// end is dropped. cut reports whether anything is missing from the result.
 func (r *Redactor) Cut(b []byte, limit int, inputCut bool) (out []byte, cut bool) {
-	const window = 64 << 10 // what redaction may shorten, beyond the limit
-	if limit = max(limit, 0); len(b)-window > limit {
-		b, inputCut = b[:limit+window], true
+	limit = max(limit, 0)
+	if len(b)-ahead > limit {
+		b, inputCut = b[:limit+ahead], true
 	}
-	out, _ = r.redact(b, inputCut)
-	cut = inputCut
-	if len(out) > limit {
-		out, cut = trimRune(out[:wholeMark(out, limit)]), true
-	} else if inputCut {
-		out = trimRune(out)
+	s := string(b)
+	if inputCut {
+		s = r.dropPart(s)
 	}
-	return out[:len(out):len(out)], cut
-}
-
-// wholeMark moves a cut at limit to the start of the mark that it would split.
-func wholeMark(b []byte, limit int) int {
-	start := max(0, limit-len(Mark)+1)
-	end := min(len(b), limit+len(Mark)-1)
-	if i := bytes.Index(b[start:end], []byte(Mark)); i >= 0 && start+i < limit {
-		return start + i
+	s = r.String(s)
+	if len(s) <= limit {
+		return []byte(s), inputCut
 	}
-	return limit
-}
-
-// trimRune removes the beginning of a character from the end of b.
-func trimRune(b []byte) []byte {
-	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
-		c := b[len(b)-i]
-		if utf8.RuneStart(c) {
-			if c >= utf8.RuneSelf && !utf8.FullRune(b[len(b)-i:]) {
-				return b[:len(b)-i]
-			}
-			break
-		}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
 	}
-	return b
+	return []byte(s[:limit]), true
 }

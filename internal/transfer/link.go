@@ -76,7 +76,7 @@ func (l *Link) hop(to *url.URL) {
 		}
 		return !fits
 	})
-	l.Redact.AddGroup(all[:min(len(all), most)])
+	l.Redact.Add(all[:min(len(all), most)]...)
 }
 
 // secrets are the parts of a link that must not turn up in any text: its query,

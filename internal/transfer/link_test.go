@@ -18,14 +18,14 @@ func TestLinkKnowsItsSecrets(t *testing.T) {
 	link, problem := ParseLink("https://h/p?" + query)
 	require.Empty(t, problem)
 	for text, want := range map[string]string{
-		"signature abcd":                               "signature REDACTED",
-		"key AKIA/20240501/s3 unkown":                  "key REDACTED unkown",
-		"AKIA%2F20240501%2Fs3":                         "REDACTED",
-		"it was a+b==, or a%2Bb%3D%3D, or a%2bb%3d%3d": "it was REDACTED, or REDACTED, or REDACTED",
-		"LTAI5t":          "REDACTED",
-		"eyJ9":            "REDACTED",
-		"some-long-value": "REDACTED",
-		"lookup host: de": "lookup host: de",
+		"signature abcd":               "signature REDACTED",
+		"key AKIA/20240501/s3 unkown":  "key REDACTED unkown",
+		"AKIA%2F20240501%2Fs3":         "REDACTED",
+		"it was a+b==, or a%2Bb%3D%3D": "it was REDACTED, or REDACTED",
+		"LTAI5t":                       "REDACTED",
+		"eyJ9":                         "REDACTED",
+		"some-long-value":              "REDACTED",
+		"lookup host: de":              "lookup host: de",
 		"AWS4-HMAC-SHA256 of 20240501T102030Z for 900": "AWS4-HMAC-SHA256 of 20240501T102030Z for 900",
 		"the query " + query:                           "the query REDACTED",
 	} {

@@ -1,0 +1,73 @@
+package redact
+
+import (
+	"regexp"
+	"strings"
+)
+
+// endOfWord are characters that no token and no link holds.
+const endOfWord = " \t\r\n\"'<>`"
+
+// inWord is a character of a link or of a value. A backslash is one of them, unless
+// it escapes a quote or the end of a line: those of \/ and \u0026 are.
+const inWord = "(?:[^\\x00-\\x20\\x7f\"'`<>\\\\]|\\\\[^\"'`nrt])"
+
+// inValue is inWord without what ends the value of a parameter.
+const inValue = "(?:[^\\x00-\\x20\\x7f\"'`<>\\\\&,;)\\]]|\\\\[^\"'`nrt&,;)\\]])"
+
+var (
+	// Links, from the colon on. JSON may have escaped the slashes, more than once.
+	links = regexp.MustCompile(`:\\*/\\*/` + inWord + `*`)
+
+	// What follows the word Bearer.
+	bearer = regexp.MustCompile(`(?i)(?:^|[^a-z0-9])bearer(?:[ \t+]|%20)+` + inValue + `+`)
+
+	// The parameters that carry a signature or a credential: key=value, key%3Dvalue,
+	// key\u003dvalue, "key":"value", "key":["value"] and <key>value. A word may begin
+	// after an escaped & or ?, as in %26sig. Only a name that is clear enough is
+	// followed by a bare colon: in prose, "signature: expired" keeps its words.
+	parameters = regexp.MustCompile(`(?i)((?:(?:^|[^a-z0-9]|26|3f)` +
+		`(?:signature|credential|security-token|sig|(?:aws|oss)accesskeyid|googleaccessid|signatureprovided|api_token|access_token)` +
+		`(?:=|>|%(?:25)*3d|\\+u003d|\\*["'] *: *)|x-(?:amz|goog)-(?:signature|credential|security-token): *)\[?\\*["']?)` + inValue + `+`)
+)
+
+// hideByForm replaces what is a secret by its form, whoever it belongs to.
+func hideByForm(s string) string {
+	s = links.ReplaceAllStringFunc(s, hideInLink)
+	s = parameters.ReplaceAllString(s, "${1}"+Mark)
+	return bearer.ReplaceAllStringFunc(s, hideBearer)
+}
+
+// hideInLink replaces the user info and the query of a link. A fragment is a secret
+// only if it can be read as a query is.
+func hideInLink(link string) string {
+	rest := strings.TrimLeft(link, `:\/`)
+	scheme := link[:len(link)-len(rest)]
+	host := rest
+	if i := strings.IndexAny(rest, `/?#\`); i >= 0 {
+		host = rest[:i]
+	}
+	if at := strings.LastIndexByte(host, '@'); at > 0 {
+		rest = Mark + rest[at:]
+	}
+	i := strings.IndexAny(rest, "?#")
+	if i >= 0 && i+1 < len(rest) && (rest[i] == '?' || strings.Contains(rest[i:], "=")) {
+		rest = rest[:i+1] + Mark
+	}
+	return scheme + rest
+}
+
+// hideBearer leaves a word that belongs to a sentence about tokens, such as "missing
+// bearer token", or to a challenge.
+func hideBearer(s string) string {
+	end := strings.LastIndexAny(s, " \t+")
+	if i := strings.LastIndex(s, "%20"); i > end {
+		end = i + len("%20") - 1
+	}
+	switch strings.ToLower(strings.Trim(s[end+1:], ".:!?([]")) {
+	case "", "token", "tokens", "auth", "authentication", "authorization", "scheme", "credentials",
+		"credential", "header", "required", "is", "was", "and", "or", "not", "realm=", "error=", "scope=":
+		return s
+	}
+	return s[:end+1] + Mark
+}
