@@ -5,7 +5,12 @@ package errbody
 
 import (
 	"bytes"
-	"mime"
+	"cmp"
+	"encoding/xml"
+	"html"
+	"io"
+	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -60,10 +65,8 @@ func ExcerptScrubbed(contentType string, body []byte, scrub func(string) string)
 		return "empty body"
 	case isBinary(body):
 		return "binary data"
-	case looksLikeHTML(mediaType(contentType), body):
-		if page := htmlText(body); Line(page) != "" {
-			text = page
-		}
+	case isHTML(contentType, body):
+		text = cmp.Or(Line(pageText(body)), text)
 	}
 	if text = bound(scrub(Line(text)), maxExcerpt); text == "" {
 		return "empty body"
@@ -76,24 +79,81 @@ func parse(contentType string, body []byte) Info {
 	if len(body) == 0 || isBinary(body) {
 		return Info{}
 	}
-	switch body[0] {
-	case '{', '[', '"':
-		if info, ok := fromJSON(body); ok {
-			return info
+	info, ok := fromJSON(body)
+	switch {
+	case ok:
+		return info
+	case isHTML(contentType, body):
+		return Info{Message: pageMessage(body)}
+	case body[0] == '<':
+		if info = fromXML(body); info == (Info{}) {
+			info.Message = pageText(body)
 		}
-	case '<':
-		if !looksLikeHTML(mediaType(contentType), body) {
-			if info := fromXML(body); info != (Info{}) {
-				return info
-			}
-		}
-		return Info{Message: htmlMessage(body)}
-	}
-	if looksLikeHTML(mediaType(contentType), body) {
-		return Info{Message: htmlMessage(body)}
+		return info
+	case body[0] == '{' || body[0] == '[': // cut off, for example
+		return Info{Message: string(body)}
 	}
 	first, _, _ := bytes.Cut(body, []byte("\n")) // not blank: the body is trimmed
 	return Info{Message: string(first)}
+}
+
+// fromXML reads <Error><Code/><Message/><RequestId/></Error>, at any depth and in any
+// namespace, up to where it is cut off or not XML any more.
+func fromXML(body []byte) (info Info) {
+	dec := xml.NewDecoder(bytes.NewReader(bytes.ToValidUTF8(body, nil)))
+	dec.Strict = false
+	dec.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil } // most of it is ASCII
+	for {
+		token, err := dec.Token()
+		if err != nil {
+			return info
+		}
+		start, ok := token.(xml.StartElement)
+		if !ok {
+			continue
+		}
+		var into *string
+		switch strings.ToLower(start.Name.Local) {
+		case "code":
+			into = &info.Code
+		case "message":
+			into = &info.Message
+		case "requestid":
+			into = &info.RequestID
+		}
+		if into != nil && *into == "" { // the first one counts
+			_ = dec.DecodeElement(into, &start)
+		}
+	}
+}
+
+// These are linear only because no part of them can run past what ends it.
+var (
+	pageStart   = regexp.MustCompile(`(?i)<(?:!doctype html|html|head|body|title)`)
+	pageHeading = regexp.MustCompile(`(?i)<(?:title|h[1-3])(?:\s[^>]*)?>((?:[^<]|<[^/]|</[^th])*)</(?:title|h[1-3])`)
+	pageTag     = regexp.MustCompile(`<[^>]*>`)
+)
+
+func isHTML(contentType string, body []byte) bool {
+	if body[0] == '<' && pageStart.Match(body[:min(len(body), 1024)]) {
+		return true
+	}
+	return strings.Contains(strings.ToLower(contentType), "html") && bytes.IndexByte(body, '<') >= 0
+}
+
+// pageMessage is the title of a page or its first heading, and without both its text.
+func pageMessage(body []byte) string {
+	for _, match := range pageHeading.FindAllSubmatch(body, 3) {
+		if text := Line(pageText(match[1])); text != "" {
+			return text
+		}
+	}
+	return pageText(body)
+}
+
+// pageText is what stands between the tags of a page.
+func pageText(body []byte) string {
+	return html.UnescapeString(string(pageTag.ReplaceAll(body, []byte(" "))))
 }
 
 // trim takes off what surrounds the text, and whatever is beyond reason.
@@ -102,64 +162,24 @@ func trim(body []byte) []byte {
 	return bytes.TrimSpace(body)
 }
 
-func mediaType(contentType string) string {
-	media, _, err := mime.ParseMediaType(contentType)
-	if err != nil {
-		media, _, _ = strings.Cut(contentType, ";")
-	}
-	return strings.ToLower(strings.TrimSpace(media))
-}
-
-// isBinary judges by the first bytes: text has hardly any control characters
-// and is UTF-8, or some other encoding of mostly ASCII.
+// isBinary judges by the first bytes.
 func isBinary(body []byte) bool {
-	head := body[:min(len(body), 1024)]
-	odd, total := 0, 0
-	for i := 0; i < len(head); total++ {
-		r, size := utf8.DecodeRune(head[i:])
-		i += size
-		if r == 0 {
-			return true
-		}
-		if r == utf8.RuneError && size == 1 && utf8.FullRune(head[i-1:]) || r < ' ' && !unicode.IsSpace(r) && r != 0x1b {
-			odd++
-		}
-	}
-	return odd*4 > total
+	return !strings.HasPrefix(http.DetectContentType(body), "text/") || bytes.IndexByte(body, 0) >= 0
 }
 
 // Line makes one line of s: runs of white space become one space, and what
 // cannot be printed is left out.
 func Line(s string) string {
-	if isLine(s) {
-		return s
-	}
-	var b strings.Builder
-	space := false
-	for _, r := range s {
+	s = strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):
-			space = b.Len() > 0
+			return ' '
 		case r == utf8.RuneError || !strconv.IsPrint(r):
-		default:
-			if space {
-				b.WriteByte(' ')
-				space = false
-			}
-			b.WriteRune(r)
+			return -1
 		}
-	}
-	return b.String()
-}
-
-// isLine reports whether s is plain enough to be one line already.
-func isLine(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == ' ' && (i == 0 || i == len(s)-1 || s[i-1] == ' ') {
-			return false
-		}
-	}
-	return true
+		return r
+	}, s)
+	return strings.Join(strings.Fields(s), " ")
 }
 
 // bound cuts s to at most limit bytes, its mark included.
@@ -168,9 +188,22 @@ func bound(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	end := limit - len(mark)
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
+	return strings.TrimRight(strings.ToValidUTF8(s[:limit-len(mark)], ""), " ") + mark
+}
+
+// RequestID finds the id that a service gave to a request in the header of its
+// response.
+func RequestID(header http.Header, scrub func(string) string) string {
+	for _, name := range [...]string{"X-Request-Id", "Request-Id", "X-Correlation-Id", "X-Trace-Id", "Trace-Id", "X-Amz-Request-Id", "X-Ms-Request-Id"} {
+		if v := header.Get(name); v != "" {
+			return Label(v, scrub)
+		}
 	}
-	return strings.TrimRight(s[:end], " ") + mark
+	return ""
+}
+
+// Label makes a text of a header fit to be printed: one line of at most 128
+// bytes, without its secrets.
+func Label(text string, scrub func(string) string) string {
+	return bound(scrub(Line(text)), maxCode)
 }
