@@ -154,7 +154,7 @@ func (c *Client) newDownload(opts *DownloadOptions) (d *download, p problems) {
 	}
 	header := linkHeader(&p, o.Header, "Range", "If-Range", "Accept-Encoding")
 	return &download{client: c, options: o.RequestOptions, get: transfer.Get{
-		Chain: c.chain, Route: linkRoute, Header: header, Idle: idleLimit(o.IdleTimeout), Progress: o.Progress, Total: -1,
+		Chain: c.chain, Header: header, Idle: idleLimit(o.IdleTimeout), Progress: o.Progress, Total: -1,
 	}}, p
 }
 
@@ -217,13 +217,13 @@ func (d *download) run(ctx context.Context) (int64, error) {
 		err = d.client.hide(write.Err, g.Link)
 	case cause.Has[*transfer.RenewError](err): // says what it is about
 	case r != nil && err != nil: // success, but not with the contents
-		e := d.client.newError(&call{method: http.MethodGet, route: linkRoute}, r)
+		e := d.client.newError(&call{method: http.MethodGet, route: transfer.Route}, r, time.Time{})
 		hideLink(e, g.Link)
 		err = fmt.Errorf("%w: %s", err, e.detail())
 	case r != nil:
 		err = d.client.linkVerdict(http.MethodGet, g.Link, r)
 	default:
-		err = &TransportError{Method: http.MethodGet, Route: linkRoute, Attempts: g.Attempts, Err: d.client.hide(err, g.Link)}
+		err = &TransportError{Method: http.MethodGet, Route: transfer.Route, Attempts: g.Attempts, Err: d.client.hide(err, g.Link)}
 	}
 	return g.Received, d.failed(err)
 }
@@ -234,10 +234,6 @@ func (d *download) failed(err error) error {
 		clean: d.client.chain.Redactor().String,
 	}
 }
-
-// linkRoute stands for the address of a presigned URL, or of media, in errors, logs
-// and metrics.
-const linkRoute = transfer.Route
 
 // defaultIdle is how long a transfer may stand still unless its options say
 // otherwise.
@@ -289,7 +285,7 @@ func linkHeader(p *problems, header http.Header, refused ...string) http.Header 
 // linkVerdict makes an error of what came of a request to storage, nil of
 // success.
 func (c *Client) linkVerdict(method string, link *transfer.Link, r *chain.Result) error {
-	err := c.verdict(&call{method: method, route: linkRoute}, r, time.Time{})
+	err := c.verdict(&call{method: method, route: transfer.Route}, r, time.Time{})
 	if e, ok := errors.AsType[*Error](err); ok {
 		hideLink(e, link)
 		e.linkExpired = link.Expired(r)

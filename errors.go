@@ -420,7 +420,7 @@ func (c *Client) newError(k *call, r *chain.Result) *Error {
 	if e.Message == "" && e.Code == "" && len(r.Body) > 0 {
 		e.Message = errbody.ExcerptScrubbed(contentType, body, red.String)
 	}
-	if k.route == linkRoute {
+	if k.route == transfer.Route {
 		return e // storage writes XML
 	}
 	e.foreign = foreign(contentType, r.Body, r.Cut)

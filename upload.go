@@ -61,8 +61,7 @@ type UploadOptions struct {
 	// many there are: at most ten times a second, and once at the end, when storage
 	// has confirmed all. It is called from other goroutines, one call at a time, and
 	// not after the upload has returned. When the contents have to be sent anew,
-	// sent starts over. A panic or [runtime.Goexit] in it while contents are sent ends the upload
-	// with an error. Nil: none.
+	// sent starts over. Nil: none.
 	Progress func(sent, total int64)
 
 	// DeleteOnFailure deletes the record when its contents could not be sent, whatever
@@ -188,7 +187,7 @@ func (e *UploadError) Unwrap() error { return e.Err }
 // Is reports [ErrTruncated] when the body had fewer bytes than announced.
 func (e *UploadError) Is(target error) bool {
 	size, ok := errors.AsType[*transfer.SizeError](e.Err)
-	return target == ErrTruncated && ok && size.Short()
+	return target == ErrTruncated && ok && size.Got < size.Want
 }
 
 // Upload registers a file and sends its contents to storage: with an exact
@@ -309,8 +308,8 @@ func (u *upload) run(ctx context.Context, p problems, body io.Reader, size int64
 	}
 	sent := false
 	defer func() { src.Finish(sent) }()
-	if at := src.ReadBefore(); at > 0 && !u.AllowEmpty {
-		p.add(true, "Body", fmt.Sprintf("has nothing left after offset %d: seek to its start, or set AllowEmpty to send an empty file", at))
+	if src.Size() == 0 && src.Before > 0 && !u.AllowEmpty {
+		p.add(true, "Body", fmt.Sprintf("has nothing left after offset %d: seek to its start, or set AllowEmpty to send an empty file", src.Before))
 		return nil, p.err()
 	}
 	u.src = src
@@ -367,8 +366,7 @@ func (u *upload) putOnce(ctx context.Context) (*UploadResult, error) {
 		return nil, err
 	}
 	c := u.files.client
-	put := transfer.Put{Chain: c.chain, Route: linkRoute, Link: link, Header: u.header, Idle: idleLimit(u.IdleTimeout)}
-	r := put.Run(ctx, u.src)
+	r := transfer.Put(ctx, c.chain, link, u.header, idleLimit(u.IdleTimeout), u.src)
 	if err := c.linkVerdict(http.MethodPut, link, r); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 )
@@ -19,7 +20,6 @@ type File struct {
 	*os.File
 	target string
 	mode   fs.FileMode // of the file that it replaces; 0: there is none
-	done   bool
 }
 
 const useWriter = ": it cannot be replaced by another file; open it, and use Download with a writer"
@@ -52,19 +52,11 @@ func NewFile(path string) (*File, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	dir, name := filepath.Split(path)
-	const longest = 200 // most file systems take names of up to 255 bytes
-	name = strings.ToValidUTF8(name[:min(len(name), longest)], "")
-	for range 1000 {
-		temp := fmt.Sprintf("%s.%s.%08x.part", dir, name, rand.Uint32()) //nolint:gosec // O_EXCL sees to it that the name is free
-		var err error
-		if f.File, err = os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm); err == nil {
-			return f, nil
-		} else if !errors.Is(err, fs.ErrExist) {
-			return nil, err
-		}
+	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf(".svc-download-%016x.part", rand.Uint64())) //nolint:gosec // O_EXCL sees to it that the name is free
+	if f.File, err = os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm); err != nil {
+		return nil, err
 	}
-	return nil, &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
+	return f, nil
 }
 
 // followLinks is where path leads to by way of symbolic links. The file there need not
@@ -93,18 +85,11 @@ func followLinks(path string) (string, error) {
 // isMount reports whether a file is a mount of its own, which no other file can
 // take the place of. Where there is no list of mounts, only the attempt shows it.
 func isMount(path string) bool {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return false
-	}
+	path, _ = filepath.Abs(path)
 	path = strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`).Replace(path)
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
-	for line := range strings.Lines(string(mounts)) {
-		if fields := strings.Fields(line); len(fields) > 4 && fields[4] == path {
-			return true
-		}
-	}
-	return false
+	found, _ := regexp.Match(`(?m)^\S+ \S+ \S+ \S+ `+regexp.QuoteMeta(path)+" ", mounts)
+	return found
 }
 
 // Restart makes the file empty again.
@@ -131,14 +116,11 @@ func (f *File) Commit() error {
 	case err != nil:
 		return err
 	}
-	f.done = true
 	return nil
 }
 
-// Discard removes the temporary file, unless the file is complete.
+// Discard removes the temporary file, if there still is one.
 func (f *File) Discard() {
-	if !f.done {
-		_ = f.Close()
-		_ = os.Remove(f.Name())
-	}
+	_ = f.Close()
+	_ = os.Remove(f.Name())
 }

@@ -48,7 +48,6 @@ const maxRenewals = 2
 // Get is a download, however many requests it takes.
 type Get struct {
 	Chain    *chain.Chain
-	Route    string
 	Link     *Link                                    // nil: Renew is asked first
 	Renew    func(ctx context.Context) (*Link, error) // asks for a new link when one has expired; nil: cannot
 	Header   http.Header                              // not nil
@@ -139,10 +138,7 @@ func (g *Get) call() *chain.Call {
 		header["Range"] = []string{"bytes=" + strconv.FormatInt(g.Received, 10) + "-"}
 		header["If-Range"] = []string{g.validator()}
 	}
-	return &chain.Call{
-		Method: http.MethodGet, Route: g.Route, URL: g.Link.URL, Header: header,
-		Transfer: true, Idle: g.Idle, Redact: g.Link.Redact, Hop: g.Link.hop,
-	}
+	return g.Link.call(http.MethodGet, header, g.Idle)
 }
 
 // refused deals with an expired link. One that worked before and is forbidden
@@ -170,7 +166,7 @@ func (g *Get) renew(ctx context.Context) error {
 // of contents that had announced no length. One that does not name the length must
 // be about the same contents: others may be shorter.
 func (g *Get) whole(r *chain.Result) bool {
-	if r.StatusCode != http.StatusRequestedRangeNotSatisfiable || g.Received == 0 || g.Total >= 0 || g.other(r.Header) {
+	if r.StatusCode != http.StatusRequestedRangeNotSatisfiable || g.Received == 0 || g.Total >= 0 || g.compare(r.Header) < 0 {
 		return false
 	}
 	text := r.Header.Get("Content-Range")
@@ -219,8 +215,9 @@ func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 		return g.Received, g.Total - g.Received, nil
 	case resp.StatusCode == http.StatusPartialContent && g.Received > 0:
 		c, ok := parseContentRange(resp.Header.Get("Content-Range"))
+		parts := strings.HasPrefix(strings.ToLower(resp.Header.Get("Content-Type")), "multipart/byteranges") // with headers of their own
 		switch {
-		case !ok || c.start != g.Received || manyParts(resp.Header):
+		case !ok || parts || c.start != g.Received:
 			return 0, 0, ErrUnexpected
 		case !g.same(resp.Header), encoding(resp.Header) != g.encoding, g.Total >= 0 && (c.end >= g.Total || c.total >= 0 && c.total != g.Total):
 			return 0, 0, ErrChanged

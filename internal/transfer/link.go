@@ -14,15 +14,25 @@ import (
 	"example.com/svc/internal/redact"
 )
 
+// Route stands for the address of a presigned URL, or of media, in errors, logs and
+// metrics.
+const Route = "{presigned_url}"
+
 // Link is a presigned link: an address that is a secret.
 type Link struct {
 	URL    *url.URL
 	Redact *redact.Redactor // knows what is secret about it
 }
 
-// ParseLink takes a link apart so that it goes out byte for byte as it came,
-// save for what no request line can hold, which is escaped. If it cannot be
-// used, problem says why without showing it.
+// What no request line can hold. Control characters are not there: they make no URL.
+var (
+	strayInPath  = regexp.MustCompile("[^\\x00-\\x7f]|[ \"<>\\\\^`{|}]")
+	strayInQuery = regexp.MustCompile("[^\\x00-\\x7f]| ")
+)
+
+// ParseLink takes a link apart so that it is sent byte for byte as it came, save
+// for what no request line can hold, which is escaped. If it cannot be used,
+// problem says why without showing it.
 func ParseLink(text string) (link *Link, problem string) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -30,9 +40,9 @@ func ParseLink(text string) (link *Link, problem string) {
 	}
 	address, _, _ := strings.Cut(text, "#")
 	path, query, hasQuery := strings.Cut(address, "?")
-	path = escape(path, "\"<>\\^`{|} ")
+	path = strayInPath.ReplaceAllStringFunc(path, url.PathEscape)
 	if hasQuery {
-		path += "?" + escape(query, " ")
+		path += "?" + strayInQuery.ReplaceAllStringFunc(query, url.PathEscape)
 	}
 	u, err := url.Parse(path)
 	switch {
@@ -46,36 +56,11 @@ func ParseLink(text string) (link *Link, problem string) {
 	return &Link{u, redact.New(secrets(u)...)}, ""
 }
 
-// escape writes the bytes of set, and those that are not ASCII, as %XX.
-func escape(s, set string) string {
-	stray := func(c byte) bool { return c >= 0x80 || strings.IndexByte(set, c) >= 0 }
-	const hex = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := range len(s) {
-		if c := s[i]; stray(c) {
-			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
-}
-
 // hop notes the secrets of an address that a redirect leads to: whoever sent it
 // there, and who is there, like to quote it too.
 func (l *Link) hop(to *url.URL) {
-	const (
-		most = 100       // of other people's parameters; the rest is known as a whole
-		room = 128 << 10 // bytes for them; what is longer is known by standing in a link
-	)
-	left := room
-	all := slices.DeleteFunc(secrets(to), func(secret string) bool {
-		fits := len(secret) <= left
-		if fits {
-			left -= len(secret)
-		}
-		return !fits
-	})
+	const most, longest = 20, 16 << 10 // what is more, or longer, is known by standing in a link
+	all := slices.DeleteFunc(secrets(to), func(secret string) bool { return len(secret) > longest })
 	l.Redact.Add(all[:min(len(all), most)]...)
 }
 
@@ -83,21 +68,26 @@ func (l *Link) hop(to *url.URL) {
 // and each value in it that may be a credential; likewise what the addresses of
 // redirects may have beside it, user info and a fragment.
 func secrets(u *url.URL) (all []string) {
-	for _, list := range []string{u.RawQuery, u.EscapedFragment()} {
-		if list == "" {
-			continue
+	add := func(raw string) { // as it stands in the link, and as it is meant
+		all = append(all, raw)
+		if plain, err := url.QueryUnescape(raw); err == nil {
+			all = append(all, plain)
 		}
-		all = append(all, spellings(list)...)
+	}
+	for _, list := range []string{u.RawQuery, u.EscapedFragment()} {
+		add(list)
 		for pair := range strings.SplitSeq(list, "&") {
-			if key, raw, _ := strings.Cut(pair, "="); secretParameter(strings.ToLower(key), raw) {
-				all = append(all, spellings(raw)...)
+			key, value, _ := strings.Cut(strings.ToLower(pair), "=")
+			if !harmless.MatchString(key) && (telling.MatchString(key) || len(value) >= longValue) {
+				add(pair[len(pair)-len(value):])
 			}
 		}
 	}
 	if u.User != nil {
+		name := u.User.Username()
 		password, _ := u.User.Password()
 		all = append(all, u.User.String(), password)
-		if name := u.User.Username(); secretParameter("", name) || password == "" {
+		if password == "" || len(name) >= longValue {
 			all = append(all, name)
 		}
 	}
@@ -105,27 +95,21 @@ func secrets(u *url.URL) (all []string) {
 	return slices.Compact(all)
 }
 
-// spellings are a text as it stands in a link, and as it is meant.
-func spellings(raw string) []string {
-	if plain, err := url.QueryUnescape(raw); err == nil && plain != raw {
-		return []string{raw, plain}
-	}
-	return []string{raw}
-}
+// The parameters that are a credential, and those that only say something about it.
+// Of another one, a long value may be a credential.
+var (
+	telling  = regexp.MustCompile(`sig|token|key|cred|auth|secret|pass|policy|hmac|hash`)
+	harmless = regexp.MustCompile(`(?:algorithm|date|expires|signedheaders|versionid|response-content-type)$`)
+)
 
-// secretParameter tells a key from what is merely said about it.
-func secretParameter(key, value string) bool {
-	for _, known := range []string{"algorithm", "date", "expires", "signedheaders", "versionid", "response-content-type"} {
-		if strings.HasSuffix(key, known) {
-			return false
-		}
+const longValue = 8
+
+// call is a request to the link.
+func (l *Link) call(method string, header http.Header, idle time.Duration) *chain.Call {
+	return &chain.Call{
+		Method: method, Route: Route, URL: l.URL, Header: header,
+		Transfer: true, Idle: idle, Redact: l.Redact, Hop: l.hop,
 	}
-	for _, word := range []string{"sig", "token", "key", "cred", "auth", "secret", "pass", "policy", "hmac", "hash"} {
-		if strings.Contains(key, word) {
-			return true
-		}
-	}
-	return len(value) >= 8
 }
 
 // clean takes the link's secrets out of what storage sent: it likes to quote the
@@ -177,8 +161,8 @@ func (l *Link) end() (end time.Time, ok bool) {
 	for key, from := range query { // X-Amz-Date with X-Amz-Expires, and so with other vendors
 		vendor, isDate := strings.CutSuffix(key, "-date")
 		start, err := time.Parse("20060102T150405Z", from)
-		seconds, isNumber := number(query[vendor+"-expires"])
-		if isDate && err == nil && isNumber {
+		seconds := number(query[vendor+"-expires"])
+		if isDate && err == nil && seconds >= 0 {
 			return start.Add(time.Duration(seconds) * time.Second), true
 		}
 	}
@@ -188,6 +172,6 @@ func (l *Link) end() (end time.Time, ok bool) {
 		}
 	}
 	const first = 1e8 // a smaller number is no date but a duration
-	seconds, isNumber := number(query["expires"])
-	return time.Unix(seconds, 0), isNumber && seconds >= first
+	seconds := number(query["expires"])
+	return time.Unix(seconds, 0), seconds >= first
 }

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -13,33 +14,29 @@ type contentRange struct {
 	total      int64 // -1: not known
 }
 
+var rangeForm = regexp.MustCompile(`^\s*(?i:bytes) (?:([0-9]+)-([0-9]+)|\*)/([0-9]+|\*)\s*$`)
+
 // parseContentRange reads "bytes 500-999/1000", "bytes 500-999/*" and "bytes
 // */1000".
 func parseContentRange(text string) (c contentRange, ok bool) {
-	unit, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
-	span, total, _ := strings.Cut(rest, "/")
-	if !strings.EqualFold(unit, "bytes") {
+	m := rangeForm.FindStringSubmatch(text)
+	if m == nil {
 		return c, false
 	}
-	c = contentRange{start: -1, end: -1, total: -1}
-	if total != "*" {
-		if c.total, ok = number(total); !ok {
-			return c, false
-		}
-	}
-	if span == "*" {
+	c = contentRange{number(m[1]), number(m[2]), number(m[3])}
+	if m[1] == "" {
 		return c, c.total >= 0
 	}
-	first, last, _ := strings.Cut(span, "-")
-	var okStart, okEnd bool
-	c.start, okStart = number(first)
-	c.end, okEnd = number(last)
-	return c, okStart && okEnd && c.start <= c.end && (c.total < 0 || c.end < c.total)
+	return c, c.start >= 0 && c.start <= c.end && (m[3] == "*" || c.end < c.total)
 }
 
-func number(s string) (int64, bool) {
-	n, err := strconv.ParseInt(s, 10, 64)
-	return n, err == nil && n >= 0 && s[0] != '+'
+// number is -1 for what is none.
+func number(digits string) int64 {
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
 }
 
 // strong reports whether an entity tag stands for exactly the same bytes.
@@ -65,7 +62,7 @@ func (g *Get) validator() string {
 	return g.modified
 }
 
-// tag is the entity tag of an answer; of one with several, none can be relied on.
+// tag is the entity tag of a response; of one with several, none can be relied on.
 func tag(h http.Header) string {
 	if tags := h["Etag"]; len(tags) == 1 {
 		return tags[0]
@@ -82,43 +79,25 @@ func encoding(h http.Header) string {
 	return ""
 }
 
-// manyParts reports whether an answer holds parts with heads of their own, which
-// are none of the contents.
-func manyParts(h http.Header) bool {
-	const kind = "multipart/byteranges"
-	t := strings.TrimSpace(h.Get("Content-Type"))
-	return len(t) >= len(kind) && strings.EqualFold(t[:len(kind)], kind)
-}
-
-// retagged reports whether an answer names another entity tag than the first one.
-// A weak one says less than a strong one when it stays as it was, but as much when
-// it does not.
-func (g *Get) retagged(h http.Header) bool {
-	etag := tag(h)
-	return g.etag != "" && etag != "" && etag != g.etag
-}
-
-// same reports whether an answer about a part says that it is about the contents
+// same reports whether a response about a part says that it is about the contents
 // that the download began with. One that does not say is not believed: storage
-// that takes no notice of If-Range sends a part of whatever is there now.
-func (g *Get) same(h http.Header) bool {
-	switch {
-	case g.retagged(h):
-		return false
-	case strong(g.etag) && tag(h) != "":
-		return true
-	}
-	return g.modified != "" && h.Get("Last-Modified") == g.modified
-}
+// that ignores If-Range sends a part of whatever is there now.
+func (g *Get) same(h http.Header) bool { return g.compare(h) > 0 }
 
-// other reports whether an answer without contents says that there are others now.
-func (g *Get) other(h http.Header) bool {
-	switch modified := h.Get("Last-Modified"); {
-	case g.retagged(h):
-		return true
-	case strong(g.etag) && tag(h) != "":
-		return false
-	default:
-		return g.modified != "" && modified != "" && modified != g.modified
+// compare is 1 if a response is about the contents that the download began with, -1
+// if it is about others, and 0 if it does not say. A weak entity tag says less than
+// a strong one when it stays as it was, but as much when it does not.
+func (g *Get) compare(h http.Header) int {
+	etag, modified := tag(h), h.Get("Last-Modified")
+	switch {
+	case g.etag != "" && etag != "" && etag != g.etag:
+		return -1
+	case strong(g.etag) && etag != "":
+		return 1
+	case g.modified == "" || modified == "":
+		return 0
+	case modified == g.modified:
+		return 1
 	}
+	return -1
 }
