@@ -13,22 +13,21 @@ import (
 	"example.com/svc/internal/transfer"
 )
 
-// DownloadOptions are the particulars of a download. Nil stands for the zero
-// value.
+// DownloadOptions are the options of a download. Nil stands for the zero value.
 type DownloadOptions struct {
-	// Progress is told how many bytes have been written and how many there are, -1
-	// if that is not known: at most ten times a second, and once at the end. It is
-	// called from the goroutine of the download. Nil: none.
+	// Progress is called with the number of bytes that were written and the number of
+	// all, -1 if that is not known: at most ten times a second, and once at the end.
+	// The calls come from the goroutine of the download. Nil: none.
 	Progress func(received, total int64)
 
-	// Header goes with every request to storage, and to wherever storage redirects it,
-	// another host too. Authorization, Cookie, Host,
-	// Range, Accept-Encoding and the framing headers are refused.
+	// Header is sent to storage with every request. It follows redirects of storage, to
+	// another host too. Authorization, Cookie, Host, Range, Accept-Encoding and the
+	// framing headers are refused. Nil: none.
 	Header http.Header
 
-	// IdleTimeout ends an attempt in which no byte has come for so long, the wait
-	// for the answer included. The time that writing takes does not count. 0: 2
-	// minutes; below 0: no limit. There is no limit on the whole but ctx.
+	// IdleTimeout ends an attempt when no byte has come for this long, while waiting for
+	// the response too. The time that writing takes does not count. 0: 2 minutes. Below
+	// 0: no limit. The whole download has no limit but ctx.
 	IdleTimeout time.Duration
 
 	// RequestOptions go with every call of the API that the download makes: the
@@ -37,8 +36,8 @@ type DownloadOptions struct {
 	RequestOptions []RequestOption
 }
 
-// ErrChanged: the contents behind a link became others while they were being
-// downloaded. What has been written so far is of the old ones.
+// ErrChanged: the file changed while it was being downloaded. What has been written
+// is from before the change.
 var ErrChanged = transfer.ErrChanged
 
 // DownloadError says how far a download came, and why no further.
@@ -82,57 +81,58 @@ func (e *DownloadError) Is(target error) bool {
 	return target == ErrTruncated && cause.Has[*transfer.CutError](e.Err)
 }
 
-// Download writes what a link leads to into w, such as an output's media_url,
-// and returns how many bytes it wrote. The token is not sent, redirects are
+// Download writes the contents of a presigned URL, such as an output's media_url, to
+// w, and returns how many bytes it wrote. The token is not sent, redirects are
 // followed, and memory is constant.
 //
-// Up to the first byte it is retried as a GET is. After that a download that
-// breaks off goes on where it stopped, provided that storage can tell that the
-// contents are still the same (a strong ETag, or a Last-Modified that is not of
-// that very second). No byte is written twice, and none of other contents: those
-// are [ErrChanged]. The length must be as announced; where none is, and the end
-// is that the connection closes, a cut looks like the end. Contents that are stored
-// compressed are written as they are.
+// Up to the first byte it is retried as a GET is. After that, a download that is cut
+// off continues where it stopped, if storage shows that the file has not changed: by
+// a strong ETag, or by a Last-Modified that is not of that very second. No byte is
+// written twice. If the file has changed, the error is [ErrChanged]. The length must
+// be as announced; if none is announced, and the end is that the connection closes, a
+// cut looks like the end. Contents that are stored compressed are written compressed.
 //
-// An error is a [ValidationError] for what cannot be a link, and else a
-// [DownloadError]. A Write that blocks is not interrupted by ctx.
+// An error is a [ValidationError] if link cannot be one, and else a [DownloadError].
+// A Write that blocks is not interrupted by ctx.
 //
-// GET of the link
+// GET of the presigned URL
 func (c *Client) Download(ctx context.Context, link SignedURL, w io.Writer, opts *DownloadOptions) (int64, error) {
 	d, p := c.newDownload(opts)
 	d.link, d.get.Link = link, parseLink(link, &p)
 	return d.into(ctx, w, p)
 }
 
-// DownloadFile is [Client.Download] into the file at path. The contents go to a
-// temporary file beside it, which takes its name when it is complete; until then,
-// and on failure, a file that is already there stays as it was, and the temporary
-// file is removed. If storage cannot resume, it starts over.
+// DownloadFile is [Client.Download] into the file at path. The contents are written to
+// a temporary file beside it (.svc-download-*.part), which is renamed when it is
+// complete. Until then, and on failure, an existing file stays as it was, and the
+// temporary file is removed. If storage cannot resume, the download starts over.
 //
-// A new file gets the permissions 0644 less the umask, one that replaces another
-// keeps its own. The file is not synced to the disk. What is no regular file, a
-// device for example, is refused.
+// A symbolic link at path is followed, also if there is no file yet where it leads
+// to. A new file gets the permissions 0644 less the umask, an existing one keeps its
+// own. The file is not synced to the disk. A path that is no regular file, such as a
+// device, is refused, and so is a file that is a mount point, where the system shows
+// that: open it, and use Download.
 //
-// GET of the link
+// GET of the presigned URL
 func (c *Client) DownloadFile(ctx context.Context, link SignedURL, path string, opts *DownloadOptions) (int64, error) {
 	d, p := c.newDownload(opts)
 	d.link, d.get.Link = link, parseLink(link, &p)
 	return d.intoFile(ctx, path, p)
 }
 
-// Download is [Client.Download] of a file's contents. When the link expires
-// meanwhile it asks for another and goes on.
+// Download is [Client.Download] of a file's contents. If the presigned URL expires, it
+// asks for another one and continues.
 //
-// GET /v1/files/{file_id}/presigned_url, then GET of the link
+// GET /v1/files/{file_id}/presigned_url, then GET of the presigned URL
 func (c *FileClient) Download(ctx context.Context, id string, w io.Writer, opts *DownloadOptions) (int64, error) {
 	d, p := c.newDownload(id, opts)
 	return d.into(ctx, w, p)
 }
 
-// DownloadFile is [Client.DownloadFile] of a file's contents. When the link
-// expires meanwhile it asks for another and goes on.
+// DownloadFile is [Client.DownloadFile] of a file's contents. If the presigned URL
+// expires, it asks for another one and continues.
 //
-// GET /v1/files/{file_id}/presigned_url, then GET of the link
+// GET /v1/files/{file_id}/presigned_url, then GET of the presigned URL
 func (c *FileClient) DownloadFile(ctx context.Context, id, path string, opts *DownloadOptions) (int64, error) {
 	d, p := c.newDownload(id, opts)
 	return d.intoFile(ctx, path, p)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// File is a file record: a name and what the file is for. The contents lie in
-// object storage, where only presigned links lead.
+// File is a file record: a name and what the file is for. The contents are in object
+// storage, where they can be reached only by presigned URLs.
 type File struct {
 	ID        string      `json:"id"` // used in all calls
 	FileName  string      `json:"file_name"`
@@ -28,10 +28,10 @@ type PublicFile struct {
 	Description string `json:"description"`
 }
 
-// RegisteredFile is a new file record, and where its contents are to go.
+// RegisteredFile is a new file record, with the presigned URL for its contents.
 type RegisteredFile struct {
 	ID           string    `json:"id"`            // used in all calls
-	PresignedURL SignedURL `json:"presigned_url"` // for [FileClient.Put]; how long it is good for is not documented
+	PresignedURL SignedURL `json:"presigned_url"` // for [FileClient.Put]; how long it is valid is not documented
 }
 
 func (f *RegisteredFile) identity() (field, id string) {
@@ -50,7 +50,7 @@ const (
 	fileByID = "/v1/files/{file_id}"
 )
 
-// RegisterFileRequest describes a file record to be made.
+// RegisterFileRequest describes a file record to create.
 type RegisterFileRequest struct {
 	FileName string      `json:"file_name"`         // required
 	Purpose  FilePurpose `json:"purpose,omitempty"` // value seen: FilePurposeFineTune; empty: not sent
@@ -61,19 +61,19 @@ func (r *RegisterFileRequest) problems() (p problems) {
 	return p
 }
 
-// Register makes a file record and returns the link that its contents are to be
-// put to. [FileClient.Upload] does both.
+// Register creates a file record and returns the presigned URL for its contents.
+// [FileClient.Upload] registers a file and sends its contents.
 //
-// The request is sent again only as long as it certainly had no effect. When its
-// outcome is not known the error is an [OutcomeUnknownError]: a record of that
-// name may exist, and [FileClient.List] shows whether it does.
+// The request is repeated only if it certainly had no effect. If its outcome is not
+// known, the error is an [OutcomeUnknownError]: a record of that name may exist, and
+// [FileClient.List] shows whether it does.
 //
 // POST /v1/files
 func (c *FileClient) Register(ctx context.Context, req RegisterFileRequest, opts ...RequestOption) (*RegisteredFile, error) {
 	return c.register(ctx, req, 0, opts)
 }
 
-// register waits for an answer that long after ctx has ended.
+// register waits for a response until linger after the end of ctx.
 func (c *FileClient) register(ctx context.Context, req RegisterFileRequest, linger time.Duration, opts []RequestOption) (*RegisteredFile, error) {
 	k := create(files, req.FileName, &req).checked(req.problems())
 	k.linger = linger
@@ -91,8 +91,7 @@ func (c *FileClient) List(ctx context.Context, opts ...RequestOption) ([]File, e
 	return doList[File](ctx, c.client, get(files), opts)
 }
 
-// ListPublic reads the files that are open to everyone. It needs no token and
-// sends none.
+// ListPublic reads the public files. It needs no token and sends none.
 //
 // GET /v1/public-files
 func (c *FileClient) ListPublic(ctx context.Context, opts ...RequestOption) ([]PublicFile, error) {
@@ -108,17 +107,17 @@ func (c *FileClient) Get(ctx context.Context, id string, opts ...RequestOption) 
 	return do[File](ctx, c.client, getID(fileByID, id), opts)
 }
 
-// Delete deletes a file record. When an answer is lost and the repeated call
-// finds nothing, the record is deleted: no error.
+// Delete deletes a file record. If a response is lost and the repeated call is
+// answered "not found", the record is deleted: that is no error.
 //
 // DELETE /v1/files/{file_id}
 func (c *FileClient) Delete(ctx context.Context, id string, opts ...RequestOption) error {
 	return doDelete(ctx, c.client, deleteID(fileByID, id), opts)
 }
 
-// PresignedURL asks for a new link to the contents of a file. Whether it is for
-// reading, for writing or for both is not documented; [FileClient.Download] reads
-// through it, and [FileClient.Put] can write through it.
+// PresignedURL asks for a new presigned URL of a file's contents. Whether it is for
+// reading, for writing or for both is not documented. [FileClient.Download] reads
+// from it, and [FileClient.Replace] writes to it.
 //
 // GET /v1/files/{file_id}/presigned_url
 func (c *FileClient) PresignedURL(ctx context.Context, id string, opts ...RequestOption) (SignedURL, error) {
@@ -129,7 +128,7 @@ func (c *FileClient) PresignedURL(ctx context.Context, id string, opts ...Reques
 	return l.PresignedURL, nil
 }
 
-// freshLink is an answer without an id that is nothing without its link.
+// freshLink is a response without an ID, whose link must be there.
 type freshLink struct {
 	PresignedURL SignedURL `json:"presigned_url"`
 }

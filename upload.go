@@ -15,53 +15,51 @@ import (
 	"example.com/svc/internal/transfer"
 )
 
-// UploadRequest is a file to be registered and sent.
+// UploadRequest is a file to register and to send.
 type UploadRequest struct {
-	FileName string      // that the record gets; required
+	FileName string      // of the record; required
 	Purpose  FilePurpose // value seen: FilePurposeFineTune; empty: not sent
 
-	// Body is sent from where it stands to its end. It is never closed.
+	// Body is sent from its current offset to its end. It is never closed. Required.
 	//
-	// What can seek is read as often as it takes: an [os.File] on disk, a
-	// [bytes.Reader] or [strings.Reader], a [bytes.Buffer], any other
-	// [io.Seeker] that has something left. It must stay as it is during the call: one that grows or shrinks
-	// meanwhile is an error, and so is an [os.File] that is written to, as its
-	// modification time shows. After success it stands behind what was sent,
-	// after a failure where it stood before.
+	// A Body that can seek is read again for each attempt: an [os.File] on disk, a
+	// [bytes.Reader] or [strings.Reader], any other [io.Seeker] that has bytes left; a
+	// [bytes.Buffer] too. It must not change during the call: if it grows or shrinks,
+	// that is an error, and so is a write to an [os.File], as its modification time
+	// shows. After success it stands behind what was sent, after a failure at the
+	// offset where it stood before.
 	//
-	// Anything else, a pipe for example, is read to its end before anything is
-	// sent: into memory up to 64 KiB, beyond that into a temporary file in
-	// [os.TempDir] with as much room as the body needs, which is removed again.
-	// When ctx ends while such a Read blocks, the call returns and leaves that Read
-	// to itself.
+	// Any other Body, a pipe for example, is read to its end before anything is sent.
+	// It is buffered: in memory up to 64 KiB, beyond that in a temporary file in
+	// [os.TempDir], which is removed at the end. If ctx ends while a Read blocks, the
+	// call returns and does not wait for that Read.
 	Body io.Reader
 
-	// Size is how many bytes Body must yield; another number is an error, before
-	// anything is sent. 0: as many as it does.
+	// Size is how many bytes Body must yield. Another number is an error, before
+	// anything is sent. 0: as many as Body yields.
 	Size int64
 
 	UploadOptions
 }
 
-// UploadOptions are the particulars of an upload. The zero value is fine.
+// UploadOptions are the options of an upload. The zero value is fine.
 type UploadOptions struct {
-	// ContentType of the contents. Empty: none is sent, since a link may be signed
-	// for a request without one.
+	// ContentType of the contents. Empty: none is sent, since a presigned URL may be
+	// signed for a request without one.
 	ContentType string
 
-	// Header goes with the contents to storage, each value once and unchanged, and to
-	// wherever storage redirects them, another host too: for storage that asks for its
-	// own, such as x-ms-blob-type. Beyond it only
-	// User-Agent and what frames the message are sent, unless the transport of
-	// [WithHTTPClient] adds to it. Authorization, Cookie, Host and the framing
-	// headers are refused.
+	// Header is sent to storage with the contents, each value once and unchanged: for
+	// storage that requires headers such as x-ms-blob-type. It follows redirects of
+	// storage, to another host too. Besides it only User-Agent and the headers that
+	// frame the message are sent, unless the transport of [WithHTTPClient] adds some.
+	// Authorization, Cookie, Host and the framing headers are refused. Nil: none.
 	Header http.Header
 
-	// Progress is told how many bytes have been handed to the connection and how
-	// many there are: at most ten times a second, and once at the end, when storage
-	// has confirmed all. It is called from other goroutines, one call at a time, and
-	// not after the upload has returned. When the contents have to be sent anew,
-	// sent starts over. Nil: none.
+	// Progress is called with the number of bytes that were handed to the connection
+	// and the number of all: at most ten times a second, and once at the end, when
+	// storage has confirmed all. The calls come from other goroutines, one at a time,
+	// and none after the upload has returned. If the contents have to be sent again,
+	// sent starts at 0 again. Nil: none.
 	Progress func(sent, total int64)
 
 	// DeleteOnFailure deletes the record when its contents could not be sent, whatever
@@ -75,11 +73,11 @@ type UploadOptions struct {
 	// start, such as bytes.NewReader(nil), is sent in either case.
 	AllowEmpty bool
 
-	// IdleTimeout ends an attempt in which no byte has moved for so long, the wait
-	// for the answer included. The time that Body takes does not count. A byte has
-	// moved when the system takes it: on a slow line the limit must leave it time to
-	// send the few MB that it may hold. 0: 2 minutes; below 0: no limit. There is no
-	// limit on the whole but ctx.
+	// IdleTimeout ends an attempt when no byte has moved for this long, while waiting
+	// for the response too. The time that Body takes does not count. A byte has moved
+	// when the operating system takes it: on a slow line, leave it time to send the few
+	// MB that it may hold. 0: 2 minutes. Below 0: no limit. The whole upload has no
+	// limit but ctx.
 	IdleTimeout time.Duration
 
 	// RequestOptions go with every call of the API that the upload makes: register,
@@ -94,14 +92,14 @@ type UploadOptions struct {
 	RegisterOptions []RequestOption
 }
 
-// UploadResult tells of an upload that succeeded.
+// UploadResult describes an upload that succeeded.
 type UploadResult struct {
-	FileID     string      // of the record; empty after Put, which knows none
+	FileID     string      // of the record; empty after Put
 	Bytes      int64       // size of the contents
 	Attempts   int         // how often the contents were sent
-	StatusCode int         // of storage's answer; any 2xx is success
+	StatusCode int         // of storage's response; any 2xx is success
 	ETag       string      // of the contents, as storage gave it; may be empty
-	Header     http.Header // of storage's answer, without secrets
+	Header     http.Header // of storage's response, without secrets
 }
 
 // UploadStage is a part of an upload.
