@@ -217,7 +217,7 @@ func (d *download) run(ctx context.Context) (int64, error) {
 		err = d.client.hide(write.Err, g.Link)
 	case cause.Has[*transfer.RenewError](err): // says what it is about
 	case r != nil && err != nil: // success, but not with the contents
-		e := d.client.newError(&call{method: http.MethodGet, route: transfer.Route}, r, time.Time{})
+		e := d.client.newError(&call{method: http.MethodGet, route: transfer.Route}, r)
 		hideLink(e, g.Link)
 		err = fmt.Errorf("%w: %s", err, e.detail())
 	case r != nil:

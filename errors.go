@@ -13,6 +13,7 @@ import (
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/chain"
 	"example.com/svc/internal/errbody"
+	"example.com/svc/internal/transfer"
 )
 
 // Questions to ask about an error with [errors.Is]. The facts are in the error types
@@ -79,8 +80,8 @@ type Error struct {
 	Header     http.Header   // of the response, without secrets
 	Body       []byte        // the first 64 KiB; a token or the query of a presigned URL in it is replaced by REDACTED
 
-	foreign string // why the response is not the service's own, or not whole
-	linkExpired bool // storage refused a presigned URL because its time is over
+	foreign     string // why the response is not the service's own, or not whole
+	linkExpired bool   // storage refused a presigned URL because its time is over
 }
 
 // Error reads "svc: GET /v1/files/{file_id}: 404 Not Found: message".

@@ -24,7 +24,6 @@ import (
 var secretsTypes = []reflect.Type{
 	reflect.TypeFor[svc.Attempt](),
 	reflect.TypeFor[svc.Client](),
-	reflect.TypeFor[svc.Cleanup](),
 	reflect.TypeFor[svc.CreateDeployMetadata](),
 	reflect.TypeFor[svc.CreateImageJobRequest](),
 	reflect.TypeFor[svc.CreateInferenceServiceRequest](),

@@ -339,6 +339,6 @@ func TestC43_FragmentsOfOtherPrograms(t *testing.T) {
 	} {
 		c, _ := scripted(t, reply{status: 400, body: `{"message":"` + text + `"}`})
 		_, err := c.Files.Get(t.Context(), "f1")
-		require.EqualError(t, err, "svc: GET /v1/files/{file_id}: 400 Bad Request: "+want)
+		require.EqualError(t, err, "svc: GET /v1/files/{file_id}: 400 Bad Request: "+want+" (id f1)")
 	}
 }
