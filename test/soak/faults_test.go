@@ -16,6 +16,9 @@ import (
 // fault is what goes wrong with one exchange.
 type fault string
 
+// flavorList stands in the place of an ID in the path of the list of flavors.
+const flavorList = "flavor"
+
 const (
 	dialError fault = "the dial fails"
 	reset     fault = "the connection is lost"
@@ -35,6 +38,7 @@ const (
 	page503   fault = "HTML with 503"
 	login     fault = "a redirect to a login host"
 	denied    fault = "200 with an error in it"
+	otherID   fault = "the record of another ID"
 	cutBody   fault = "the body is cut off"
 	cutClean  fault = "the body is cut off without an error"
 	stall     fault = "the body stalls"
@@ -48,10 +52,11 @@ const (
 // that took effect, as often as they stand here.
 var (
 	before = []fault{dialError, reset, reset, hangs, status408, status429, status429, status500, status502, status503, status503, status504,
-		page200, page403, page404, page503, login, denied}
+		page200, page403, page404, page503, login, denied, otherID}
 	rareBefore = []fault{json401, json403}
 	after      = []fault{reset, reset, hangs, status408, status500, status502, status503, status504, status524,
 		page200, page503, login, cutBody, cutBody, cutClean, stall, noBody}
+	erasing = []fault{page403, page404, status429}
 )
 
 // certain are the faults after which a client can know that the service did nothing.
@@ -61,6 +66,7 @@ var certain = map[fault]bool{dialError: true, status429: true, outageFor: true, 
 // exchange is one HTTP request and what came of it.
 type exchange struct {
 	call      *call
+	number    int // in the call, from 1
 	method    string
 	id        string // in the path
 	name      string // of a create
@@ -117,7 +123,8 @@ func (w *world) begin(req *http.Request) *exchange {
 		x.id = id
 	}
 	k.exchanges = append(k.exchanges, x)
-	w.draw(x, rand.New(rand.NewPCG(w.seed, uint64(k.number)<<32|uint64(len(k.exchanges)))))
+	x.number = len(k.exchanges)
+	w.draw(x, rand.New(rand.NewPCG(w.seed, uint64(k.number)<<32|uint64(x.number))))
 	if req.Body != nil {
 		if x.fault != dialError {
 			body, _ := io.ReadAll(req.Body)
@@ -138,7 +145,7 @@ func (w *world) draw(x *exchange, d *rand.Rand) {
 	x.outlives = d.IntN(2) == 0
 	since := x.sent.Sub(w.start)
 	switch {
-	case since >= w.outageFrom && since < w.outageTo:
+	case since >= w.outageFrom && since < w.outageTo && !(w.flaps && int(since.Seconds())%2 == 0):
 		x.fault, x.early = outageFor, true
 	case d.Float64() < w.trouble:
 		x.early = d.IntN(2) == 0
@@ -147,8 +154,13 @@ func (w *world) draw(x *exchange, d *rand.Rand) {
 			x.fault = rareBefore[d.IntN(len(rareBefore))]
 		case x.early:
 			x.fault = before[d.IntN(len(before))]
+		case w.erases && d.IntN(4) == 0:
+			x.fault = erasing[d.IntN(len(erasing))]
 		default:
 			x.fault = after[d.IntN(len(after))]
+		}
+		if x.fault == otherID && (x.method == "POST" || x.method == "DELETE") { // see stranger
+			x.fault = noFault
 		}
 	case x.method == "POST" && d.Float64() < w.stranger:
 		x.fault, x.early = stranger, d.IntN(2) == 0
@@ -196,10 +208,13 @@ func (w *world) respond(ctx context.Context, x *exchange, own reply) (*http.Resp
 		return nil, ctx.Err()
 	case outageFor:
 		return x.answer(404, w.outageBody), nil
-	case stranger:
+	case stranger, otherID:
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		e := w.endpoints[w.dice.IntN(2)]
+		e := w.endpoints[x.number%2]
+		if same(e.id, x.id) {
+			e = w.endpoints[(x.number+1)%2]
+		}
 		return x.answer(200, w.record(e, e.at(time.Now(), w.touch))), nil
 	case cutBody, stall:
 		x.fit(own)

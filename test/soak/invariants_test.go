@@ -61,23 +61,30 @@ func checkLost(c *conversation, _ *call) {
 	const name = "I2 no ID is lost"
 	for _, e := range c.world.endpoints {
 		k := e.by
-		if k == nil || slices.Contains(k.learned(), e.id) && k.returned {
+		if k == nil || has(k.learned(), e.id) && k.returned {
 			continue
 		}
 		post := creation(k, e)
 		switch unknown, ok := errors.AsType[*svc.OutcomeUnknownError](k.err); {
 		case post.fault == stranger: // nobody can know
 		case k.returned && (!errors.Is(k.err, svc.ErrOutcomeUnknown) || !ok || unknown.Name != k.request.Name):
-			c.fail(name, k, "%s was created, and the error does not say so: %v", e.id, k.err)
+			c.fail(name, k, "%s was created (fault %q), and the error does not say so: %v", e.id, post.fault, k.err)
 		case !k.returned && k.op != "Create" && shows(post, e.id):
-			if k.tells && !slices.Contains(k.told, e.id) {
-				c.fail(name, k, "%s was created, and OnCreate was not told", e.id)
+			if k.tells && !has(k.told, e.id) {
+				c.fail(name, k, "%s was created, and OnCreate was not told after a %s in %s, call %d", e.id, k.antics.what, k.antics.where, k.antics.nth)
 			}
 			if (k.removes || k.decides) && !tried(k, e.id) && e.deleted.IsZero() {
-				c.fail(name, k, "%s was created, and after a panic no delete was tried", e.id)
+				c.fail(name, k, "%s was created, and no delete was tried after a %s in %s, call %d", e.id, k.antics.what, k.antics.where, k.antics.nth)
 			}
 		}
 	}
+}
+
+// same compares IDs: a UUID may be written in either letter case.
+func same(a, b string) bool { return strings.EqualFold(a, b) }
+
+func has(ids []string, id string) bool {
+	return slices.ContainsFunc(ids, func(other string) bool { return same(other, id) })
 }
 
 // creation is the exchange that made the endpoint.
@@ -92,14 +99,14 @@ func creation(k *call, e *endpoint) *exchange {
 
 // shows reports whether the response to a create shows the ID in a whole field.
 func shows(x *exchange, id string) bool {
-	return x.status != 0 && strings.Contains(x.body, `"`+id+`"`) && x.fault != stall
+	return x.status != 0 && strings.Contains(strings.ToLower(x.body), `"`+id+`"`) && x.fault != stall
 }
 
 // tried reports whether a delete of the endpoint was sent, or could not be since the
 // key was refused.
 func tried(k *call, id string) bool {
 	return slices.ContainsFunc(k.exchanges, func(x *exchange) bool {
-		return x.method == "DELETE" && x.id == id || x.fault == json401 || x.fault == json403
+		return x.method == "DELETE" && same(x.id, id) || x.fault == json401 || x.fault == json403
 	})
 }
 
@@ -130,17 +137,17 @@ func checkDeleted(c *conversation, k *call) {
 	}
 }
 
-// accepted reports whether a delete was answered with success.
+// accepted reports whether a delete reached the service and was answered with success.
 func accepted(k *call, id string) bool {
 	return slices.ContainsFunc(k.exchanges, func(x *exchange) bool {
-		return x.method == "DELETE" && x.id == id && x.status/100 == 2
+		return x.method == "DELETE" && same(x.id, id) && x.status/100 == 2 && !x.handled.IsZero()
 	})
 }
 
 // young reports whether this client created the endpoint less than 30 s before the call.
 func (c *conversation) young(k *call) bool {
 	e := c.world.find(k.id)
-	return e != nil && e.by != nil && e.by.fresh == k.fresh && slices.Contains(e.by.learned(), e.id) && k.began.Sub(e.created) < 30*time.Second
+	return e != nil && e.by != nil && e.by.fresh == k.fresh && has(e.by.learned(), e.id) && k.began.Sub(e.created) < 30*time.Second
 }
 
 // checkScaled looks for a moment between the update and the return in which the endpoint
@@ -209,7 +216,7 @@ func checkDeletes(c *conversation, k *call) {
 		e := c.world.find(x.id)
 		switch k.op {
 		case "Delete", "DeleteAndWait":
-			if x.id != k.id {
+			if !same(x.id, k.id) {
 				c.fail(name, k, "a delete of %s was sent", x.id)
 			}
 		case "Deploy", "Use":
@@ -230,7 +237,7 @@ func checkDeletes(c *conversation, k *call) {
 // checkNeighbours looks at somebody else's endpoint that the caller never named.
 func checkNeighbours(c *conversation, _ *call) {
 	e := c.world.endpoints[1]
-	named := slices.ContainsFunc(c.calls, func(k *call) bool { return k.id == e.id })
+	named := slices.ContainsFunc(c.calls, func(k *call) bool { return same(k.id, e.id) })
 	if !named && (!e.deleted.IsZero() || len(e.changes) > 1) {
 		c.fail("I5 only its own endpoint is deleted", nil, "%s was changed or deleted", e.id)
 	}
@@ -266,12 +273,12 @@ func checkAvailable(c *conversation, k *call) {
 		return
 	}
 	shown := slices.ContainsFunc(k.exchanges, func(x *exchange) bool {
-		return x.method == "GET" && x.id == id && x.whole && x.shown != nil && x.shown.status == want && (k.op == "Wait" || !x.shown.deleted)
+		return x.method == "GET" && same(x.id, id) && x.whole && x.shown != nil && x.shown.status == want && (k.op == "Wait" || !x.shown.deleted)
 	})
 	if !shown {
 		c.fail(name, k, "nil, and no read of %s said %q", id, want)
 	}
-	if k.record == nil || k.record.ServiceID != id || !strings.EqualFold(strings.TrimSpace(string(k.record.Status)), want) {
+	if k.record == nil || !same(k.record.ServiceID, id) || !strings.EqualFold(strings.TrimSpace(string(k.record.Status)), want) {
 		c.fail(name, k, "nil, with another record")
 	}
 }

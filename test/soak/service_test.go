@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +46,17 @@ type traits struct {
 	bare       bool   // updates are answered without a record
 	flavors    int    // what the flavor list says, see flavorLists
 	busy       bool   // a second delete is answered 409 while the first is under way
+	uuids      bool   // IDs are UUIDs, in another letter case in every other response
+
+	beyond
+}
+
+// beyond are troubles that no client can see through, as far as this package knows. They
+// are off unless SVC_SOAK_BEYOND is set: then the figures say what they would cost.
+type beyond struct {
+	flickers bool // while a new ID is not readable, every other read finds it all the same
+	flaps    bool // the outage comes and goes from one second to the next
+	erases   bool // after an effect, the response is an HTML page with 403 or 404, or a 429
 }
 
 const (
@@ -115,6 +127,10 @@ func drawTraits(d *rand.Rand) traits {
 	if often(0.2) {
 		t.flavors = d.IntN(len(flavorLists))
 	}
+	t.uuids = often(0.2)
+	if os.Getenv("SVC_SOAK_BEYOND") != "" {
+		t.beyond = [...]beyond{{flickers: true}, {flaps: true}, {erases: true}}[d.IntN(3)]
+	}
 	return t
 }
 
@@ -179,6 +195,7 @@ type world struct {
 	later     []deed      // what will happen whoever asks, in order of time
 	call      *call       // under way
 	reads     int
+	writes    int // of records
 }
 
 // deed is something that happens at a certain time.
@@ -205,6 +222,9 @@ func (w *world) add(name string, instances int) *endpoint {
 		id: fmt.Sprintf("id-%x-%d", w.seed, len(w.endpoints)), name: name, created: now, readable: now.Add(w.unreadable),
 		changes: []change{w.change(now, instances, w.deploying)},
 	}
+	if w.uuids {
+		e.id = fmt.Sprintf("%08x-abcd-4bcd-8bcd-%012x", uint32(w.seed), len(w.endpoints))
+	}
 	w.endpoints = append(w.endpoints, e)
 	return e
 }
@@ -229,7 +249,7 @@ func (w *world) remove(e *endpoint, after time.Duration) {
 
 func (w *world) find(id string) *endpoint {
 	for _, e := range w.endpoints {
-		if e.id == id {
+		if same(e.id, id) {
 			return e
 		}
 	}
@@ -271,13 +291,13 @@ func (w *world) handle(x *exchange) reply {
 	w.advance()
 	x.handled = time.Now()
 	switch {
-	case x.method == "GET" && x.id == "flavor":
+	case x.method == "GET" && x.id == flavorList:
 		return w.listFlavors()
 	case x.method == "POST":
 		return w.create(x)
 	}
 	e := w.find(x.id)
-	if e == nil || x.handled.Before(e.readable) {
+	if e == nil || x.handled.Before(e.readable) && !(w.flickers && x.number%2 == 0) {
 		return w.notFound()
 	}
 	switch x.method {
@@ -387,7 +407,11 @@ func (w *world) record(e *endpoint, s state) string {
 		info, kind, description = `{"reason":["out of memory"]}`, `7`, `null`
 		isDeleted = cmp.Or(map[string]string{"false": "0"}[isDeleted], isDeleted)
 	}
-	return `{"service_id":"` + e.id + `","name":"` + name + `","description":` + description + `,"status":"` + status +
+	id := e.id
+	if w.writes++; w.uuids && w.writes%2 == 0 {
+		id = strings.ToUpper(id)
+	}
+	return `{"service_id":"` + id + `","name":"` + name + `","description":` + description + `,"status":"` + status +
 		`","status_info":` + info + `,"resource_metadata":{"flavor_id":"gpu","scale_type":"manual","target_instance_number":` +
 		strconv.Itoa(s.instances) + `,"scale_policy":null},"service_type":` + kind + `,"created_at":` + date(e.created) +
 		`,"updated_at":` + date(s.updated) + `,"deleted_at":` + deletedAt + `,"is_deleted":` + isDeleted + `}`

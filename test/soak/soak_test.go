@@ -4,7 +4,8 @@
 //
 // SVC_SOAK_CONVERSATIONS is the number of conversations. SVC_SOAK_SEED repeats the one
 // of that seed, many times, since the SDK varies its delays at random: it prints the
-// first transcript with a violation.
+// first transcripts with a violation. SVC_SOAK_BEYOND adds troubles that no client can see
+// through: the figures then say what they cost.
 package soak_test
 
 import (
@@ -47,7 +48,7 @@ func (s *tally) add(c *conversation) {
 	for _, v := range c.violations {
 		s.broken[v.invariant+" ("+v.op()+")"]++
 	}
-	if len(s.transcripts) < 10 {
+	if len(s.transcripts) < 400 {
 		s.transcripts = append(s.transcripts, c.transcript())
 	}
 }
