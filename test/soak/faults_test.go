@@ -79,6 +79,8 @@ type exchange struct {
 	delays    [2]time.Duration
 	outlives  bool // the service handles the request although the client has given up
 
+	lucky bool // it reaches a replica that knows new IDs already
+
 	acted  bool      // an update or delete had an effect
 	made   *endpoint // by a create
 	shown  *state    // by a read
@@ -143,6 +145,7 @@ func (w *world) draw(x *exchange, d *rand.Rand) {
 		x.delays[d.IntN(2)] += time.Duration(d.IntN(12000)) * time.Millisecond
 	}
 	x.outlives = d.IntN(2) == 0
+	x.lucky = d.IntN(2) == 0
 	since := x.sent.Sub(w.start)
 	switch {
 	case since >= w.outageFrom && since < w.outageTo && !(w.flaps && int(since.Seconds())%2 == 0):

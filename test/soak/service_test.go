@@ -54,7 +54,7 @@ type traits struct {
 // beyond are troubles that no client can see through, as far as this package knows. They
 // are off unless SVC_SOAK_BEYOND is set: then the figures say what they would cost.
 type beyond struct {
-	flickers bool // while a new ID is not readable, every other read finds it all the same
+	flickers bool // while a new ID is not readable, half of the requests find it all the same
 	flaps    bool // the outage comes and goes from one second to the next
 	erases   bool // after an effect, the response is an HTML page with 403 or 404, or a 429
 }
@@ -297,7 +297,7 @@ func (w *world) handle(x *exchange) reply {
 		return w.create(x)
 	}
 	e := w.find(x.id)
-	if e == nil || x.handled.Before(e.readable) && !(w.flickers && x.number%2 == 0) {
+	if e == nil || x.handled.Before(e.readable) && !(w.flickers && x.lucky) {
 		return w.notFound()
 	}
 	switch x.method {
