@@ -1,0 +1,203 @@
+package soak_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"time"
+
+	"example.com/svc"
+)
+
+// call is one call of the caller's, and what came of it.
+type call struct {
+	number    int
+	op        string
+	id        string // of the endpoint; of Create, Deploy and Use the name is in request
+	request   svc.CreateInferenceServiceRequest
+	instances int    // that ScaleAndWait asks for
+	want      string // that Wait waits for
+	fresh     bool   // another client makes it, which knows nothing of the calls before
+	removes   bool   // a cleanup is asked for
+	decides   bool   // by OnFailure
+	tells     bool   // OnCreate is set
+	began     time.Time
+	limit     time.Duration // ctx ends so long after the beginning
+	cancels   bool          // by a cancel, and not by a deadline
+	antics    antics
+	attempts  int // seen by the attempt hook
+
+	exchanges []*exchange
+	ended     time.Time
+	record    *svc.InferenceService
+	err       error
+	told      []string // IDs that OnCreate got
+	used      bool     // the function of Use was called
+	returned  bool
+	panicked  any
+	exited    bool
+}
+
+// antics are what the caller's functions do in one call.
+type antics struct {
+	where string // "OnCreate", "OnPoll", "Probe", "OnFailure", "hook", "use", "until"; empty: nowhere
+	what  string // "error", "permanent", "panic", "exit", "hang"
+	nth   int    // time that the function is called, from 1
+	again bool   // and every time after that
+}
+
+type mischief struct{ text string }
+
+// perform does what the antics say for the nth call of a function of the caller's.
+func (k *call) perform(ctx context.Context, where string, nth int) error {
+	a := k.antics
+	if a.where != where || nth < a.nth || nth > a.nth && !a.again {
+		return nil
+	}
+	switch a.what {
+	case "panic":
+		panic(mischief{where})
+	case "exit":
+		runtime.Goexit()
+	case "hang":
+		<-ctx.Done()
+		return ctx.Err()
+	case "permanent":
+		return permanent(where + " says never")
+	}
+	return errors.New(where + " says no")
+}
+
+func (k *call) creates() bool { return k.op == "Create" || k.op == "Deploy" || k.op == "Use" }
+
+// end is when ctx ends.
+func (k *call) end() time.Time { return k.began.Add(k.limit) }
+
+// context makes the ctx of the call.
+func (k *call) context() (context.Context, context.CancelFunc) {
+	if !k.cancels {
+		return context.WithTimeout(context.Background(), k.limit)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	if k.limit <= 0 {
+		cancel()
+		return ctx, cancel
+	}
+	timer := time.AfterFunc(k.limit, cancel)
+	return ctx, func() { timer.Stop(); cancel() }
+}
+
+func (k *call) waitOptions(d *rand.Rand) svc.WaitOptions {
+	o := svc.WaitOptions{}
+	switch d.IntN(4) {
+	case 0:
+		o.MinInterval, o.MaxInterval = 200*time.Millisecond, 2*time.Second
+	case 1:
+		o.MinInterval = 5 * time.Second
+	}
+	if d.IntN(4) == 0 {
+		o.NotFoundGrace = 30 * time.Second
+	}
+	polls, probes := 0, 0
+	o.OnPoll = func(svc.Poll) { polls++; _ = k.perform(context.Background(), "OnPoll", polls) }
+	if d.IntN(4) == 0 || k.antics.where == "Probe" {
+		o.Probe = func(ctx context.Context, _ string) error { probes++; return k.perform(ctx, "Probe", probes) }
+	}
+	return o
+}
+
+func (k *call) deployOptions(d *rand.Rand) *svc.DeployOptions {
+	o := &svc.DeployOptions{WaitOptions: k.waitOptions(d), DeleteOnFailure: k.removes && !k.decides}
+	if k.tells {
+		o.OnCreate = func(s *svc.InferenceService) error {
+			k.told = append(k.told, s.ServiceID)
+			return k.perform(context.Background(), "OnCreate", 1)
+		}
+	}
+	if k.decides {
+		setOnFailure(o, func(string) bool { _ = k.perform(context.Background(), "OnFailure", 1); return k.removes })
+	}
+	return o
+}
+
+// make carries the call out in this goroutine.
+func (k *call) make(ctx context.Context, s services, d *rand.Rand) {
+	o := k.waitOptions(d)
+	switch k.op {
+	case "Create":
+		k.record, k.err = s.Create(ctx, k.request)
+	case "Deploy":
+		k.record, k.err = s.Deploy(ctx, k.request, k.deployOptions(d))
+	case "Use":
+		k.err = s.Use(ctx, k.request, k.deployOptions(d), func(ctx context.Context, r *svc.InferenceService) error {
+			k.used, k.record = true, r
+			return k.perform(ctx, "use", 1)
+		})
+	case "WaitUntilAvailable":
+		k.record, k.err = s.WaitUntilAvailable(ctx, k.id, &o)
+	case "WaitUntilDeleted":
+		k.err = s.WaitUntilDeleted(ctx, k.id, &o)
+	case "Wait":
+		asked := 0
+		k.record, k.err = s.Wait(ctx, k.id, func(r *svc.InferenceService) (bool, error) {
+			asked++
+			status := strings.ToLower(strings.TrimSpace(string(r.Status)))
+			return status == k.want, k.perform(ctx, "until", asked)
+		}, &o)
+	case "ScaleAndWait":
+		k.record, k.err = s.ScaleAndWait(ctx, k.id, k.instances, &o)
+	case "Delete":
+		k.err = s.Delete(ctx, k.id)
+	case "DeleteAndWait":
+		k.err = s.DeleteAndWait(ctx, k.id, &o)
+	}
+}
+
+// learned are the IDs that the caller knows after the call.
+func (k *call) learned() []string {
+	ids := append([]string(nil), k.told...)
+	if k.record != nil {
+		ids = append(ids, k.record.ServiceID)
+	}
+	for _, err := range []error{k.err} {
+		if e, ok := errors.AsType[*svc.DeployError](err); ok {
+			ids = append(ids, e.ServiceID)
+		}
+		if e, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok && e.ID != "" {
+			ids = append(ids, e.ID)
+		}
+	}
+	return ids
+}
+
+// outcome is one word or two for the statistics.
+func (k *call) outcome() string {
+	switch deploy, ok := errors.AsType[*svc.DeployError](k.err); {
+	case k.panicked != nil:
+		return "panic"
+	case k.exited:
+		return "goroutine ended"
+	case k.err == nil:
+		return "nil"
+	case ok:
+		word := cleanup(deploy)
+		if word == "" {
+			word = "none"
+		}
+		return "DeployError, cleanup " + word
+	case errors.Is(k.err, svc.ErrOutcomeUnknown):
+		return "outcome unknown"
+	case errors.Is(k.err, context.Canceled), errors.Is(k.err, context.DeadlineExceeded):
+		return "ctx ended"
+	case errors.Is(k.err, svc.ErrNotFound):
+		return "not found"
+	}
+	text := fmt.Sprintf("%T", k.err)
+	if wait, ok := errors.AsType[*svc.WaitError](k.err); ok {
+		text += fmt.Sprintf(", %T", wait.Err)
+	}
+	return text
+}

@@ -1,0 +1,273 @@
+package soak_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"example.com/svc"
+)
+
+// conversation is a few calls of one program with one service.
+type conversation struct {
+	seed       uint64
+	dice       *rand.Rand
+	world      *world
+	clients    [2]services // the second knows nothing of the calls of the first
+	calls      []*call
+	known      []string // IDs that the caller has
+	violations []violation
+	hung       bool
+}
+
+// violation is an invariant that did not hold.
+type violation struct {
+	invariant string
+	call      *call // nil: seen at the end
+	text      string
+}
+
+// converse holds the conversation of that seed. Lie, if there is one, makes the client
+// from the real one.
+func converse(seed uint64, lie func(services, *conversation) services) *conversation {
+	c := &conversation{seed: seed, dice: rand.New(rand.NewPCG(seed, 1))}
+	c.world = newWorld(seed, c.dice)
+	opts := c.options()
+	for i := range c.clients {
+		client, err := svc.NewClient("https://api.example.com/base", opts...)
+		if err != nil {
+			panic(err)
+		}
+		c.clients[i] = real(client)
+		if lie != nil {
+			c.clients[i] = lie(c.clients[i], c)
+		}
+	}
+	c.known = append(c.known, c.world.endpoints[0].id)
+	for range 1 + c.dice.IntN(6) {
+		k := c.plan()
+		c.carryOut(k)
+		if c.hung {
+			return c
+		}
+		for _, id := range k.learned() {
+			if id != "" && !slices.Contains(c.known, id) {
+				c.known = append(c.known, id)
+			}
+		}
+		for _, v := range afterCall {
+			v.check(c, k)
+		}
+		if c.dice.IntN(2) == 0 {
+			time.Sleep(time.Duration(c.dice.IntN(40000)) * time.Millisecond)
+		}
+	}
+	time.Sleep(time.Minute) // what outlives its call has happened by then
+	c.world.mu.Lock()
+	c.world.advance()
+	c.world.mu.Unlock()
+	for _, v := range atEnd {
+		v.check(c, nil)
+	}
+	return c
+}
+
+func (c *conversation) options() []svc.Option {
+	opts := []svc.Option{
+		svc.WithToken("token"), svc.WithInferenceURL("https://inference.example.com"),
+		svc.WithHTTPClient(&http.Client{Transport: strip{c.world}}),
+		svc.WithAttemptHook(func(ctx context.Context, _ svc.Attempt) {
+			k := c.world.call
+			k.attempts++
+			_ = k.perform(ctx, "hook", k.attempts)
+		}),
+	}
+	if c.dice.IntN(3) == 0 {
+		opts = append(opts, svc.WithTimeout(5*time.Second))
+	}
+	if c.dice.IntN(3) == 0 {
+		opts = append(opts, svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1 + c.dice.IntN(8)}))
+	}
+	return opts
+}
+
+// strip takes the prefix of the base URL off.
+type strip struct{ world *world }
+
+func (s strip) RoundTrip(req *http.Request) (*http.Response, error) {
+	path, ok := strings.CutPrefix(req.URL.Path, "/base")
+	if !ok {
+		panic("a path outside the base URL: " + req.URL.Path)
+	}
+	shallow := *req
+	u := *req.URL
+	u.Path = path
+	shallow.URL = &u
+	return s.world.RoundTrip(&shallow)
+}
+
+// plan draws the next call.
+func (c *conversation) plan() *call {
+	d := c.dice
+	k := &call{number: len(c.calls), fresh: d.IntN(6) == 0}
+	ops := []string{"Deploy", "Deploy", "Deploy", "Create", "Use", "WaitUntilAvailable", "ScaleAndWait", "ScaleAndWait", "ScaleAndWait",
+		"Delete", "Delete", "DeleteAndWait", "DeleteAndWait", "WaitUntilDeleted", "WaitUntilDeleted", "Wait"}
+	if len(c.known) == 1 { // begin with something that makes one
+		ops = ops[:7]
+	}
+	k.op = ops[d.IntN(len(ops))]
+	k.id = c.pick()
+	k.instances = d.IntN(4)
+	k.want = []string{"available", "stopped", "initializing"}[d.IntN(3)]
+	k.request = svc.CreateInferenceServiceRequest{
+		Name:             fmt.Sprintf("Endpoint %d-%d", c.seed, k.number),
+		ResourceMetadata: svc.CreateResourceMetadata{FlavorID: "gpu", TargetInstanceNumber: 1 + d.IntN(3)},
+	}
+	k.tells = d.IntN(8) != 0
+	k.removes = d.IntN(3) != 0 || k.op == "Use"
+	k.decides = d.IntN(3) == 0 && k.op != "Use"
+	limits := []float64{0, 0.1, 2, 10, 45, 180, 600, 600}
+	k.limit = time.Duration(limits[d.IntN(len(limits))] * (0.5 + d.Float64()/2) * float64(time.Second))
+	k.cancels = d.IntN(3) == 0
+	if c.world.calm {
+		k.limit, k.tells = 20*time.Minute, true
+		return k
+	}
+	if d.IntN(3) == 0 {
+		k.antics = antics{
+			where: []string{"OnCreate", "OnCreate", "OnPoll", "Probe", "Probe", "OnFailure", "hook", "hook", "use", "until"}[d.IntN(10)],
+			what:  []string{"error", "error", "permanent", "panic", "panic", "exit", "hang"}[d.IntN(7)],
+			nth:   1 + d.IntN(4), again: d.IntN(2) == 0,
+		}
+		if k.antics.where != "Probe" && k.antics.what == "hang" {
+			k.antics.what = "panic"
+		}
+		if slices.Contains([]string{"OnCreate", "OnFailure", "use"}, k.antics.where) {
+			k.antics.nth = 1
+		}
+	}
+	c.others(k)
+	return k
+}
+
+// pick chooses an ID: mostly the latest.
+func (c *conversation) pick() string {
+	if c.dice.IntN(3) != 0 {
+		return c.known[len(c.known)-1]
+	}
+	return c.known[c.dice.IntN(len(c.known))]
+}
+
+// others has somebody else delete or break the endpoint during the call.
+func (c *conversation) others(k *call) {
+	w := c.world
+	e := w.find(k.id)
+	after := time.Duration(c.dice.IntN(60000)) * time.Millisecond
+	what := c.dice.IntN(10)
+	if e == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case what < 4 && k.op == "WaitUntilDeleted", what == 0:
+		w.schedule(after, func() { w.remove(e, 0) })
+	case what == 1:
+		w.schedule(after, func() {
+			now := time.Now()
+			s := e.at(now, false)
+			e.changes = append(e.changes, change{at: now, instances: s.instances, settled: now, becomes: "unavailable"})
+		})
+	}
+}
+
+// carryOut makes the call, in a goroutine that may end.
+func (c *conversation) carryOut(k *call) {
+	c.calls = append(c.calls, k)
+	c.world.call = k
+	ctx, cancel := k.context()
+	defer cancel()
+	client := c.clients[0]
+	if k.fresh {
+		client = c.clients[1]
+	}
+	k.began = time.Now()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if !k.returned {
+				k.panicked = recover()
+				k.exited = k.panicked == nil
+			}
+			k.ended = time.Now()
+		}()
+		k.make(ctx, client, c.dice)
+		k.returned = true
+	}()
+	watchdog := time.NewTimer(k.limit + time.Hour)
+	defer watchdog.Stop()
+	select {
+	case <-done:
+		synctest.Wait()
+	case <-watchdog.C:
+		c.hung = true
+		c.fail("I6 a call ends in time", k, "it hangs an hour after the end of ctx")
+	}
+}
+
+func (c *conversation) fail(invariant string, k *call, format string, args ...any) {
+	c.violations = append(c.violations, violation{invariant, k, fmt.Sprintf(format, args...)})
+}
+
+// transcript tells the whole conversation.
+func (c *conversation) transcript() string {
+	var b strings.Builder
+	since := func(t time.Time) string {
+		if t.IsZero() {
+			return "-"
+		}
+		return fmt.Sprintf("%.3f", t.Sub(c.world.start).Seconds())
+	}
+	fmt.Fprintf(&b, "conversation %d with a service like this: %+v\n", c.seed, c.world.traits)
+	for _, k := range c.calls {
+		fmt.Fprintf(&b, "%s %s", since(k.began), k.op)
+		if k.creates() {
+			fmt.Fprintf(&b, " %q instances %d removes %v decides %v tells %v", k.request.Name, k.request.ResourceMetadata.TargetInstanceNumber, k.removes, k.decides, k.tells)
+		} else {
+			fmt.Fprintf(&b, " %s to %d for %s", k.id, k.instances, k.want)
+		}
+		fmt.Fprintf(&b, " ctx ends %s cancel %v fresh %v antics %+v\n", since(k.end()), k.cancels, k.fresh, k.antics)
+		for _, x := range k.exchanges {
+			fmt.Fprintf(&b, "    %s %s %s handled %s ended %s status %d %.120q fault %q early %v acted %v", since(x.sent), x.method, x.id, since(x.handled), since(x.ended), x.status, x.body, x.fault, x.early, x.acted)
+			if x.made != nil {
+				fmt.Fprintf(&b, " made %s", x.made.id)
+			}
+			if x.shown != nil {
+				fmt.Fprintf(&b, " shown %s %d updated %s deleted %v", x.shown.status, x.shown.instances, since(x.shown.updated), x.shown.deleted)
+			}
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "  %s %s, told %v, learned %v: %v\n", since(k.ended), k.outcome(), k.told, k.learned(), k.err)
+	}
+	for _, e := range c.world.endpoints {
+		fmt.Fprintf(&b, "%s %q created %s readable %s deleted %s:", e.id, e.name, since(e.created), since(e.readable), since(e.deleted))
+		for _, h := range e.changes {
+			fmt.Fprintf(&b, " [%s %d %s at %s]", since(h.at), h.instances, h.becomes, since(h.settled))
+		}
+		b.WriteByte('\n')
+	}
+	for _, v := range c.violations {
+		at := "at the end"
+		if v.call != nil {
+			at = fmt.Sprintf("call %d (%s)", v.call.number, v.call.op)
+		}
+		fmt.Fprintf(&b, "VIOLATION of %q by %s: %s\n", v.invariant, at, v.text)
+	}
+	return b.String()
+}

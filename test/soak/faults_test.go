@@ -1,0 +1,316 @@
+package soak_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// fault is what goes wrong with one exchange.
+type fault string
+
+// flavorList stands in the place of an ID in the path of the list of flavors.
+const flavorList = "flavor"
+
+const (
+	dialError fault = "the dial fails"
+	reset     fault = "the connection is lost"
+	hangs     fault = "nothing comes until the client gives up"
+	status408 fault = "408"
+	status429 fault = "429"
+	status500 fault = "500"
+	status502 fault = "502"
+	status503 fault = "503"
+	status504 fault = "504"
+	status524 fault = "524"
+	json401   fault = "401 in JSON"
+	json403   fault = "403 in JSON"
+	page200   fault = "HTML with 200"
+	page403   fault = "HTML with 403"
+	page404   fault = "HTML with 404"
+	page503   fault = "HTML with 503"
+	login     fault = "a redirect to a login host"
+	denied    fault = "200 with an error in it"
+	otherID   fault = "the record of another ID"
+	cutBody   fault = "the body is cut off"
+	cutClean  fault = "the body is cut off without an error"
+	stall     fault = "the body stalls"
+	noBody    fault = "the body is empty"
+	outageFor fault = "every path is not found"
+	noFault   fault = ""
+	stranger  fault = "somebody else's record"
+)
+
+// before are the faults of a request that does not reach the service, after those of one
+// that took effect, as often as they stand here.
+var (
+	before = []fault{dialError, reset, reset, hangs, status408, status429, status429, status500, status502, status503, status503, status504,
+		page200, page403, page404, page503, login, denied, otherID}
+	rareBefore = []fault{json401, json403}
+	after      = []fault{reset, reset, hangs, status408, status500, status502, status503, status504, status524,
+		page200, page503, login, cutBody, cutBody, cutClean, stall, noBody}
+	erasing = []fault{page403, page404, status429}
+)
+
+// certain are the faults after which a client can know that the service did nothing.
+// A login page with 302 is not among them: a redirect after a create can mean "done".
+var certain = map[fault]bool{dialError: true, status429: true, outageFor: true, json401: true, json403: true, page403: true, page404: true}
+
+// exchange is one HTTP request and what came of it.
+type exchange struct {
+	call      *call
+	number    int // in the call, from 1
+	method    string
+	id        string // in the path
+	name      string // of a create
+	instances int    // that a create or an update asks for
+	sent      time.Time
+	handled   time.Time // by the service; zero: not
+	ended     time.Time
+	fault     fault
+	early     bool // the fault came before the request reached the service
+	delays    [2]time.Duration
+	outlives  bool // the service handles the request although the client has given up
+
+	lucky bool // it reaches a replica that knows new IDs already
+
+	acted  bool      // an update or delete had an effect
+	made   *endpoint // by a create
+	shown  *state    // by a read
+	status int       // of the response that the client got; 0: none
+	body   string    // of the same
+	whole  bool      // the body came whole, and is the service's own
+}
+
+// RoundTrip is the network and the service behind it.
+func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
+	x := w.begin(req)
+	defer func() { x.ended = time.Now() }()
+	ctx := req.Context()
+	if err := pause(ctx, x.delays[0]); err != nil {
+		if x.outlives && !x.early {
+			w.mu.Lock()
+			w.schedule(x.delays[0]-time.Since(x.sent), func() { w.handle(x) })
+			w.mu.Unlock()
+		}
+		return nil, err
+	}
+	var own reply
+	if !x.early {
+		w.mu.Lock()
+		own = w.handle(x)
+		w.mu.Unlock()
+	}
+	if err := pause(ctx, x.delays[1]); err != nil {
+		return nil, err
+	}
+	return w.respond(ctx, x, own)
+}
+
+// begin notes a request and decides what becomes of it.
+func (w *world) begin(req *http.Request) *exchange {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.advance()
+	k := w.call
+	x := &exchange{call: k, method: req.Method, sent: time.Now()}
+	if id, ok := strings.CutPrefix(req.URL.Path, "/v1/inference-service/"); ok {
+		x.id = id
+	}
+	k.exchanges = append(k.exchanges, x)
+	x.number = len(k.exchanges)
+	w.draw(x, rand.New(rand.NewPCG(w.seed, uint64(k.number)<<32|uint64(x.number))))
+	if req.Body != nil {
+		if x.fault != dialError {
+			body, _ := io.ReadAll(req.Body)
+			x.read(body)
+		}
+		req.Body.Close()
+	}
+	return x
+}
+
+// draw decides about an exchange.
+func (w *world) draw(x *exchange, d *rand.Rand) {
+	x.delays[0] = time.Duration(d.IntN(100)) * time.Millisecond
+	x.delays[1] = time.Duration(d.IntN(100)) * time.Millisecond
+	if d.Float64() < w.slow {
+		x.delays[d.IntN(2)] += time.Duration(d.IntN(12000)) * time.Millisecond
+	}
+	x.outlives = d.IntN(2) == 0
+	x.lucky = d.IntN(2) == 0
+	since := x.sent.Sub(w.start)
+	switch {
+	case since >= w.outageFrom && since < w.outageTo && !(w.flaps && int(since.Seconds())%2 == 0):
+		x.fault, x.early = outageFor, true
+	case d.Float64() < w.trouble:
+		x.early = d.IntN(2) == 0
+		switch {
+		case x.early && d.IntN(20) == 0:
+			x.fault = rareBefore[d.IntN(len(rareBefore))]
+		case x.early:
+			x.fault = before[d.IntN(len(before))]
+		case w.erases && d.IntN(4) == 0:
+			x.fault = erasing[d.IntN(len(erasing))]
+		default:
+			x.fault = after[d.IntN(len(after))]
+		}
+		if x.fault == otherID && (x.method == "POST" || x.method == "DELETE") { // see stranger
+			x.fault = noFault
+		}
+	case x.method == "POST" && d.Float64() < w.stranger:
+		x.fault, x.early = stranger, d.IntN(2) == 0
+	}
+}
+
+// read notes what a body asks for.
+func (x *exchange) read(body []byte) {
+	var said struct {
+		Name             string `json:"name"`
+		ResourceMetadata struct {
+			Instances json.RawMessage `json:"target_instance_number"`
+		} `json:"resource_metadata"`
+	}
+	_ = json.Unmarshal(body, &said)
+	x.name = said.Name
+	x.instances, _ = strconv.Atoi(strings.Trim(string(said.ResourceMetadata.Instances), `"`))
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+var errReset = errors.New("read tcp 10.0.0.1:40000->10.0.0.2:443: read: connection reset by peer")
+
+// respond makes the response, or the error in its place.
+func (w *world) respond(ctx context.Context, x *exchange, own reply) (*http.Response, error) {
+	switch x.fault {
+	case dialError:
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+	case reset:
+		return nil, errReset
+	case hangs:
+		<-ctx.Done()
+		return nil, ctx.Err()
+	case outageFor:
+		return x.answer(404, w.outageBody), nil
+	case stranger, otherID:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		e := w.endpoints[x.number%2]
+		if same(e.id, x.id) {
+			e = w.endpoints[(x.number+1)%2]
+		}
+		return x.answer(200, w.record(e, e.at(time.Now(), w.touch))), nil
+	case cutBody, stall:
+		x.fit(own)
+		return x.cut(ctx, own), nil
+	case cutClean:
+		return x.answer(own.status, own.body[:len(own.body)*3/4]), nil
+	case noBody:
+		return x.answer(own.status, ""), nil
+	case noFault:
+		x.fit(own)
+		x.whole = true
+		return x.answer(own.status, own.body), nil
+	}
+	return x.broken(w.dice), nil
+}
+
+func (x *exchange) fit(own reply) { x.status, x.body = own.status, own.body }
+
+// broken is the response of something between the client and the service, or of a
+// service in trouble.
+func (x *exchange) broken(d *rand.Rand) *http.Response {
+	const page = "<!DOCTYPE html><html><head><title>Sign in</title></head><body>Please sign in.</body></html>"
+	pages := map[fault]int{page200: 200, page403: 403, page404: 404, page503: 503}
+	if status, ok := pages[x.fault]; ok {
+		r := x.answer(status, page)
+		if d.IntN(2) == 0 {
+			r.Header.Set("Content-Type", "text/html; charset=utf-8")
+		}
+		return r
+	}
+	switch x.fault {
+	case login:
+		r := x.answer(302, page)
+		r.Header.Set("Location", "https://login.example.net/?next=there")
+		return r
+	case denied:
+		return x.answer(200, `{"code":500,"message":"internal error","success":false}`)
+	case json401:
+		return x.answer(401, `{"message":"no"}`)
+	case json403:
+		return x.answer(403, `{"message":"no"}`)
+	}
+	status, _ := strconv.Atoi(string(x.fault))
+	body := [...]string{`{"message":"try again"}`, ``, `upstream error`, page}[d.IntN(4)]
+	if x.made != nil && d.IntN(4) == 0 {
+		body = `{"service_id":"` + x.made.id + `","message":"created, and then this"}`
+	}
+	r := x.answer(status, body)
+	if status == 429 || status == 503 {
+		if after := [...]string{"", "1", "7", "70", "Fri, 31 Dec 1999 23:59:59 GMT"}[d.IntN(5)]; after != "" {
+			r.Header.Set("Retry-After", after)
+		}
+	}
+	return r
+}
+
+func (x *exchange) answer(status int, body string) *http.Response {
+	x.status, x.body = status, body
+	return &http.Response{
+		Status: http.StatusText(status), StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}},
+		Body:   io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
+	}
+}
+
+// cut is the service's own response, which ends in the middle.
+func (x *exchange) cut(ctx context.Context, own reply) *http.Response {
+	at := 0
+	if n := len(own.body); n > 0 {
+		at = int(x.sent.UnixNano()/int64(time.Millisecond)) % n
+	}
+	r := x.answer(own.status, own.body[:at])
+	r.ContentLength = int64(len(own.body)) + 1
+	r.Body = &tornBody{text: strings.NewReader(own.body[:at]), ctx: ctx, stalls: x.fault == stall}
+	return r
+}
+
+// tornBody is a body that ends too early, or never.
+type tornBody struct {
+	text   *strings.Reader
+	ctx    context.Context
+	stalls bool
+}
+
+func (b *tornBody) Read(p []byte) (int, error) {
+	if b.text.Len() > 0 {
+		return b.text.Read(p)
+	}
+	if b.stalls {
+		<-b.ctx.Done()
+		return 0, b.ctx.Err()
+	}
+	return 0, io.ErrUnexpectedEOF
+}
+
+func (b *tornBody) Close() error { return nil }

@@ -1,0 +1,314 @@
+package soak_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"example.com/svc"
+)
+
+// invariant is one promise. Its check compares what the client said with the truth.
+type invariant struct {
+	name  string
+	check func(c *conversation, k *call)
+}
+
+// afterCall are checked after each call, atEnd when the conversation is over.
+var (
+	afterCall = []invariant{
+		{"I0 no panic of the client's own", checkPanic},
+		{"I3 deleted is true", checkDeleted},
+		{"I4 scaled is true", checkScaled},
+		{"I5 only its own endpoint is deleted", checkDeletes},
+		{"I6 a call ends in time", checkTime},
+		{"I7 available is true", checkAvailable},
+		{"I8 no create is repeated that may have acted", checkRepeats},
+		{"I9 a calm service is served", checkCalm},
+	}
+	atEnd = []invariant{
+		{"I1 one create makes one endpoint", checkDoubles},
+		{"I2 no ID is lost", checkLost},
+		{"I5 only its own endpoint is deleted", checkNeighbours},
+	}
+)
+
+func checkPanic(c *conversation, k *call) {
+	name := "I0 no panic of the client's own"
+	if _, own := k.panicked.(mischief); k.panicked != nil && !own {
+		c.fail(name, k, "it panics: %v", k.panicked)
+	}
+	if k.exited && k.antics.what != "exit" {
+		c.fail(name, k, "its goroutine ends")
+	}
+}
+
+func checkDoubles(c *conversation, _ *call) {
+	made := map[*call]int{}
+	for _, e := range c.world.endpoints {
+		if e.by == nil {
+			continue
+		}
+		if made[e.by]++; made[e.by] == 2 {
+			c.fail("I1 one create makes one endpoint", e.by, "it made two")
+		}
+	}
+}
+
+// checkLost looks for endpoints whose ID no caller got.
+func checkLost(c *conversation, _ *call) {
+	const name = "I2 no ID is lost"
+	for _, e := range c.world.endpoints {
+		k := e.by
+		if k == nil || has(k.learned(), e.id) && k.returned {
+			continue
+		}
+		post := creation(k, e)
+		switch unknown, ok := errors.AsType[*svc.OutcomeUnknownError](k.err); {
+		case post.fault == stranger: // nobody can know
+		case k.returned && (!errors.Is(k.err, svc.ErrOutcomeUnknown) || !ok || unknown.Name != k.request.Name):
+			c.fail(name, k, "%s was created (fault %q), and the error does not say so: %v", e.id, post.fault, k.err)
+		case !k.returned && k.op != "Create" && shows(post, e.id):
+			if k.tells && !has(k.told, e.id) {
+				c.fail(name, k, "%s was created, and OnCreate was not told after a %s in %s, call %d", e.id, k.antics.what, k.antics.where, k.antics.nth)
+			}
+			if (k.removes || k.decides) && !tried(k, e.id) && e.deleted.IsZero() {
+				c.fail(name, k, "%s was created, and no delete was tried after a %s in %s, call %d", e.id, k.antics.what, k.antics.where, k.antics.nth)
+			}
+		}
+	}
+}
+
+// same compares IDs: a UUID may be written in either letter case.
+func same(a, b string) bool { return strings.EqualFold(a, b) }
+
+func has(ids []string, id string) bool {
+	return slices.ContainsFunc(ids, func(other string) bool { return same(other, id) })
+}
+
+// creation is the exchange that made the endpoint.
+func creation(k *call, e *endpoint) *exchange {
+	for _, x := range k.exchanges {
+		if x.made == e {
+			return x
+		}
+	}
+	return nil
+}
+
+// shows reports whether the response to a create shows the ID in a whole field.
+func shows(x *exchange, id string) bool {
+	return x.status != 0 && strings.Contains(strings.ToLower(x.body), `"`+id+`"`) && x.fault != stall
+}
+
+// tried reports whether a delete of the endpoint was sent, or could not be since the
+// key was refused.
+func tried(k *call, id string) bool {
+	return slices.ContainsFunc(k.exchanges, func(x *exchange) bool {
+		return x.method == "DELETE" && same(x.id, id) || x.fault == json401 || x.fault == json403
+	})
+}
+
+// checkDeleted holds every "it is deleted" against the truth.
+func checkDeleted(c *conversation, k *call) {
+	const name = "I3 deleted is true"
+	if !k.returned {
+		return
+	}
+	deploy, failed := errors.AsType[*svc.DeployError](k.err)
+	switch {
+	case (k.op == "WaitUntilDeleted" || k.op == "DeleteAndWait") && k.err == nil:
+		if !c.world.isDeleted(k.id) {
+			c.fail(name, k, "nil, and %s is not deleted", k.id)
+		}
+	case k.op == "Use" && k.err == nil:
+		if !c.world.isDeleted(k.record.ServiceID) {
+			c.fail(name, k, "nil, and %s is not deleted", k.record.ServiceID)
+		}
+	case failed && cleanup(deploy) == "deleted":
+		if !c.world.isDeleted(deploy.ServiceID) {
+			c.fail(name, k, "the cleanup says deleted, and %s is not deleted", deploy.ServiceID)
+		}
+	case failed && cleanup(deploy) == "accepted" && !accepted(k, deploy.ServiceID):
+		c.fail(name, k, "the cleanup says accepted, and no delete was accepted")
+	case k.op == "Delete" && k.err == nil && !accepted(k, k.id) && c.young(k) && !c.world.isDeleted(k.id):
+		c.fail(name, k, "nil after a 404 on a new ID, and %s is not deleted", k.id)
+	}
+}
+
+// accepted reports whether a delete reached the service and was answered with success.
+func accepted(k *call, id string) bool {
+	return slices.ContainsFunc(k.exchanges, func(x *exchange) bool {
+		return x.method == "DELETE" && same(x.id, id) && x.status/100 == 2 && !x.handled.IsZero()
+	})
+}
+
+// young reports whether this client created the endpoint less than 30 s before the call.
+func (c *conversation) young(k *call) bool {
+	e := c.world.find(k.id)
+	return e != nil && e.by != nil && e.by.fresh == k.fresh && has(e.by.learned(), e.id) && k.began.Sub(e.created) < 30*time.Second
+}
+
+// checkScaled looks for a moment between the update and the return in which the endpoint
+// had that number of instances and the status that goes with it.
+func checkScaled(c *conversation, k *call) {
+	if k.op != "ScaleAndWait" || !k.returned || k.err != nil {
+		return
+	}
+	var put *exchange
+	for _, x := range k.exchanges {
+		if x.method == "PUT" && x.status/100 == 2 {
+			put = x
+		}
+	}
+	e := c.world.find(k.id)
+	if put == nil || e == nil {
+		c.fail("I4 scaled is true", k, "nil, and no update was accepted")
+		return
+	}
+	since := put.handled
+	if since.IsZero() { // a response from somewhere else: the number may be right all the same
+		since = put.sent
+	}
+	times := []time.Time{since, k.ended}
+	for _, h := range e.changes {
+		times = append(times, h.at, h.settled)
+	}
+	for _, t := range times {
+		if t.Before(since) || t.After(k.ended) {
+			continue
+		}
+		s := e.at(t, false)
+		if s.instances == k.instances && !s.deleted && (s.status == "available" || k.instances == 0 && s.status == "stopped") {
+			return
+		}
+	}
+	if !c.comparable(e, put) {
+		return
+	}
+	c.fail("I4 scaled is true", k, "nil, and %s never had %d instances", k.id, k.instances)
+}
+
+// comparable reports whether a record from before the update can be told from one after it:
+// reads are not behind, or updated_at can be compared with that of the update's response.
+func (c *conversation) comparable(e *endpoint, put *exchange) bool {
+	w := c.world
+	switch {
+	case w.lag == 0:
+		return true
+	case w.bare || !put.whole || w.dates >= noDates:
+		return false
+	case w.dates >= wholeSeconds:
+		prior := e.at(put.handled.Add(-1), w.touch).updated
+		return prior.Unix() != e.at(put.handled, w.touch).updated.Unix()
+	}
+	return true
+}
+
+// checkDeletes looks at what was deleted by the call.
+func checkDeletes(c *conversation, k *call) {
+	const name = "I5 only its own endpoint is deleted"
+	for _, x := range k.exchanges {
+		if x.method != "DELETE" {
+			continue
+		}
+		e := c.world.find(x.id)
+		switch k.op {
+		case "Delete", "DeleteAndWait":
+			if !same(x.id, k.id) {
+				c.fail(name, k, "a delete of %s was sent", x.id)
+			}
+		case "Deploy", "Use":
+			if e == nil || e.name != k.request.Name {
+				c.fail(name, k, "a delete of %s was sent, which has another name", x.id)
+			} else if k.op == "Deploy" && !k.removes && k.returned {
+				c.fail(name, k, "a delete was sent, and none was asked for")
+			}
+		default:
+			c.fail(name, k, "a delete was sent")
+		}
+	}
+	if k.op == "Deploy" && k.returned && k.err == nil && accepted(k, k.record.ServiceID) {
+		c.fail(name, k, "it succeeded, and a delete was sent")
+	}
+}
+
+// checkNeighbours looks at somebody else's endpoint that the caller never named.
+func checkNeighbours(c *conversation, _ *call) {
+	e := c.world.endpoints[1]
+	named := slices.ContainsFunc(c.calls, func(k *call) bool { return same(k.id, e.id) })
+	if !named && (!e.deleted.IsZero() || len(e.changes) > 1) {
+		c.fail("I5 only its own endpoint is deleted", nil, "%s was changed or deleted", e.id)
+	}
+}
+
+func checkTime(c *conversation, k *call) {
+	most := time.Duration(0)
+	if k.op == "Deploy" || k.op == "Use" {
+		most = 40 * time.Second
+	}
+	if late := k.ended.Sub(k.end()); late > most {
+		c.fail("I6 a call ends in time", k, "it ended %v after ctx", late)
+	}
+	for _, x := range k.exchanges {
+		if x.ended.IsZero() || x.ended.After(k.ended) {
+			c.fail("I6 a call ends in time", k, "a %s went on after it", x.method)
+		}
+	}
+}
+
+// checkAvailable looks for a response that said so, and was true then.
+func checkAvailable(c *conversation, k *call) {
+	const name = "I7 available is true"
+	ok := k.returned && k.err == nil
+	want, id := "available", k.id
+	switch {
+	case k.op == "Deploy" && ok, k.op == "Use" && k.used:
+		id = k.record.ServiceID
+	case k.op == "Wait" && ok:
+		want = k.want
+	case k.op == "WaitUntilAvailable" && ok:
+	default:
+		return
+	}
+	shown := slices.ContainsFunc(k.exchanges, func(x *exchange) bool {
+		return x.method == "GET" && same(x.id, id) && x.whole && x.shown != nil && x.shown.status == want && (k.op == "Wait" || !x.shown.deleted)
+	})
+	if !shown {
+		c.fail(name, k, "nil, and no read of %s said %q", id, want)
+	}
+	if k.record == nil || !same(k.record.ServiceID, id) || !strings.EqualFold(strings.TrimSpace(string(k.record.Status)), want) {
+		c.fail(name, k, "nil, with another record")
+	}
+}
+
+func checkRepeats(c *conversation, k *call) {
+	var last *exchange
+	for _, x := range k.exchanges {
+		if x.method != "POST" {
+			continue
+		}
+		if last != nil && !certain[last.fault] {
+			c.fail("I8 no create is repeated that may have acted", k, "sent again after %q", last.fault)
+		}
+		last = x
+	}
+}
+
+// checkCalm expects of a service without troubles that everything works.
+func checkCalm(c *conversation, k *call) {
+	if !c.world.calm || k.err == nil && k.returned {
+		return
+	}
+	e := c.world.find(k.id)
+	was := e == nil || e.at(k.began, false).deleted
+	switch {
+	case k.creates(), k.op == "DeleteAndWait" || k.op == "WaitUntilDeleted" && was:
+	case k.op == "Wait", k.op == "WaitUntilDeleted", was: // may rightly fail
+		return
+	case k.op == "WaitUntilAvailable" && errors.Is(k.err, svc.ErrStopped):
+		return
+	}
+	c.fail("I9 a calm service is served", k, "it failed: %v", k.err)
+}

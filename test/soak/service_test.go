@@ -1,0 +1,418 @@
+package soak_test
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// traits say what the service of one conversation is like. The zero value is a service
+// that does everything at once and right.
+type traits struct {
+	calm bool // nothing goes wrong
+
+	trouble float64 // share of the exchanges that go wrong
+	slow    float64 // share of the exchanges that take seconds
+
+	unreadable time.Duration // how long a new ID is not found
+	deploying  time.Duration // from the creation to "available"
+	scaling    time.Duration // from an update to "available" or "stopped"
+	failing    float64       // share of the changes that end as "unavailable"
+	deleting   time.Duration // from an accepted delete to the deletion
+	deaf       float64       // share of the deletes and updates that are accepted without effect
+	stranger   float64       // share of the creates that are answered with somebody else's record
+
+	lag   time.Duration // reads show the state of so long ago
+	flips bool          // only every other read does
+
+	outageFrom, outageTo time.Duration // every path is "not found" between the two
+	outageBody           string
+
+	dates      int    // form of created_at and updated_at, see dateForms
+	never      string // deleted_at of an endpoint that is not deleted
+	letters    int    // how statuses are written
+	naming     int    // how names are written
+	odd        bool   // informational fields have other types than promised
+	ghost      int    // how a deleted record is shown, see ghosts
+	missing    int    // body of "not found", see missingBodies
+	touch      bool   // updated_at follows the status
+	sameIsNone bool   // an update to the same number changes nothing
+	bare       bool   // updates are answered without a record
+	flavors    int    // what the flavor list says, see flavorLists
+	busy       bool   // a second delete is answered 409 while the first is under way
+	uuids      bool   // IDs are UUIDs, in another letter case in every other response
+
+	beyond
+}
+
+// beyond are troubles that no client can see through, as far as this package knows. They
+// are off unless SVC_SOAK_BEYOND is set: then the figures say what they would cost.
+type beyond struct {
+	flickers bool // while a new ID is not readable, half of the requests find it all the same
+	flaps    bool // the outage comes and goes from one second to the next
+	erases   bool // after an effect, the response is an HTML page with 403 or 404, or a 429
+}
+
+const (
+	ghost404 = iota
+	ghost410
+	ghostRecord
+	ghostRecordThen404
+	ghosts
+)
+
+var (
+	missingBodies = []string{`{"message":"service not found"}`, `{"detail":"Not Found"}`, `{"error":{"code":"not_found","message":"no such service"}}`, ``, `{}`, `not found`}
+	outageBodies  = []string{`{"message":"no Route matched with those values"}`, `404 page not found`, `{"message":"invalid key"}`, `<html><title>404 Not Found</title></html>`, ``}
+	nevers        = []string{`null`, `null`, `null`, `"1970-01-01 00:00:00"`, `"9999-12-31 23:59:59"`, `""`, `"0001-01-01T00:00:00Z"`, `0`}
+	flavorLists   = []string{`{"flavor_list":[{"flavor_id":"gpu","available_num":8}]}`, `{"flavor_list":[]}`, `403`, `{"data":[]}`, `500`}
+)
+
+// dateForms are the ways to write a time. Those from wholeSeconds on lose the fraction,
+// those from unreadable on say nothing.
+var dateForms = []func(time.Time) string{
+	func(t time.Time) string { return strconv.Quote(t.Format(time.RFC3339Nano)) },
+	func(t time.Time) string { return strconv.Quote(t.Format("2006-01-02T15:04:05.000000")) },
+	func(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) },
+	func(t time.Time) string { return strconv.Quote(t.Format("2006-01-02 15:04:05")) },
+	func(t time.Time) string { return strconv.Quote(t.Add(8 * time.Hour).Format("2006-01-02 15:04:05")) },
+	func(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) },
+	func(time.Time) string { return `"just now"` },
+	func(time.Time) string { return `null` },
+}
+
+const (
+	wholeSeconds = 3
+	noDates      = 6
+)
+
+// drawTraits makes a service. One of eight is calm.
+func drawTraits(d *rand.Rand) traits {
+	seconds := func(most float64) time.Duration { return time.Duration(d.Float64() * most * float64(time.Second)) }
+	share := func(choices ...float64) float64 { return choices[d.IntN(len(choices))] }
+	often := func(p float64) bool { return d.Float64() < p }
+	t := traits{
+		deploying: seconds(share(0, 5, 20, 90)), scaling: seconds(share(0, 5, 20, 60)),
+		naming: d.IntN(3), letters: max(0, d.IntN(6)-2), ghost: d.IntN(ghosts), missing: d.IntN(len(missingBodies)),
+		touch: often(0.5), sameIsNone: often(0.5), dates: d.IntN(noDates), never: nevers[0],
+	}
+	if often(0.125) {
+		t.calm = true
+		return t
+	}
+	t.trouble, t.slow = share(0, 0, 0.05, 0.2, 0.5, 0.8), share(0, 0, 0.05, 0.3)
+	if often(0.5) {
+		t.unreadable = seconds(20)
+	}
+	t.failing, t.deaf, t.stranger = share(0, 0, 0.2, 1), share(0, 0, 0, 0.3, 1), share(0, 0, 0, 0, 0.3)
+	if often(0.5) {
+		t.deleting = seconds(share(2, 10, 60))
+	}
+	if often(0.4) {
+		t.lag, t.flips = seconds(10), often(0.5)
+	}
+	if often(0.3) {
+		t.outageFrom = seconds(90)
+		t.outageTo = t.outageFrom + seconds(share(2, 30, 1000))
+		t.outageBody = outageBodies[d.IntN(len(outageBodies))]
+	}
+	t.dates, t.never = d.IntN(len(dateForms)), nevers[d.IntN(len(nevers))]
+	t.odd, t.bare, t.busy = often(0.2), often(0.2), often(0.2)
+	if often(0.2) {
+		t.flavors = d.IntN(len(flavorLists))
+	}
+	t.uuids = often(0.2)
+	if os.Getenv("SVC_SOAK_BEYOND") != "" {
+		t.beyond = [...]beyond{{flickers: true}, {flaps: true}, {erases: true}}[d.IntN(3)]
+	}
+	return t
+}
+
+// endpoint is one endpoint, with all that ever happened to it.
+type endpoint struct {
+	id, name string
+	by       *call // that created it; nil: somebody else
+	created  time.Time
+	readable time.Time
+	changes  []change  // in order of time
+	deleted  time.Time // zero: not; may lie ahead
+}
+
+// change is what a create or an update sets going.
+type change struct {
+	at        time.Time
+	instances int
+	settled   time.Time // when the status is no more "initializing"
+	becomes   string
+}
+
+// state is what an endpoint is at one moment.
+type state struct {
+	status    string
+	instances int
+	updated   time.Time
+	deleted   bool
+}
+
+// at is the truth of that moment.
+func (e *endpoint) at(t time.Time, touch bool) state {
+	c := e.changes[0]
+	for _, next := range e.changes[1:] {
+		if next.at.After(t) {
+			break
+		}
+		c = next
+	}
+	s := state{status: "initializing", instances: c.instances, updated: c.at}
+	if !t.Before(c.settled) {
+		s.status = c.becomes
+		if touch {
+			s.updated = c.settled
+		}
+	}
+	s.deleted = !e.deleted.IsZero() && !t.Before(e.deleted)
+	if s.deleted {
+		s.updated = e.deleted
+	}
+	return s
+}
+
+// world is the service of one conversation. It knows the truth.
+type world struct {
+	traits
+	seed  uint64
+	dice  *rand.Rand
+	start time.Time
+
+	mu        sync.Mutex
+	endpoints []*endpoint // in order of creation
+	later     []deed      // what will happen whoever asks, in order of time
+	call      *call       // under way
+	reads     int
+	writes    int // of records
+}
+
+// deed is something that happens at a certain time.
+type deed struct {
+	at time.Time
+	do func()
+}
+
+func newWorld(seed uint64, d *rand.Rand) *world {
+	w := &world{traits: drawTraits(d), seed: seed, dice: d, start: time.Now()}
+	for i := range 2 { // somebody else's, for a long time
+		e := w.add(fmt.Sprintf("neighbour-%d", i), 1+i)
+		e.created = w.start.Add(-time.Hour)
+		e.readable = e.created
+		e.changes = []change{{at: e.created, instances: 1 + i, settled: e.created, becomes: "available"}}
+	}
+	return w
+}
+
+// add creates an endpoint now.
+func (w *world) add(name string, instances int) *endpoint {
+	now := time.Now()
+	e := &endpoint{
+		id: fmt.Sprintf("id-%x-%d", w.seed, len(w.endpoints)), name: name, created: now, readable: now.Add(w.unreadable),
+		changes: []change{w.change(now, instances, w.deploying)},
+	}
+	if w.uuids {
+		e.id = fmt.Sprintf("%08x-abcd-4bcd-8bcd-%012x", uint32(w.seed), len(w.endpoints))
+	}
+	w.endpoints = append(w.endpoints, e)
+	return e
+}
+
+func (w *world) change(now time.Time, instances int, takes time.Duration) change {
+	c := change{at: now, instances: instances, settled: now.Add(takes), becomes: "available"}
+	switch {
+	case w.dice.Float64() < w.failing:
+		c.becomes = "unavailable"
+	case instances == 0:
+		c.becomes = "stopped"
+	}
+	return c
+}
+
+// remove deletes an endpoint, in time.
+func (w *world) remove(e *endpoint, after time.Duration) {
+	if at := time.Now().Add(after); e.deleted.IsZero() || at.Before(e.deleted) {
+		e.deleted = at
+	}
+}
+
+func (w *world) find(id string) *endpoint {
+	for _, e := range w.endpoints {
+		if same(e.id, id) {
+			return e
+		}
+	}
+	return nil
+}
+
+// schedule has something happen later.
+func (w *world) schedule(after time.Duration, do func()) {
+	w.later = append(w.later, deed{time.Now().Add(after), do})
+	slices.SortStableFunc(w.later, func(a, b deed) int { return a.at.Compare(b.at) })
+}
+
+// advance does what is due.
+func (w *world) advance() {
+	for len(w.later) > 0 && !w.later[0].at.After(time.Now()) {
+		do := w.later[0].do
+		w.later = w.later[1:]
+		do()
+	}
+}
+
+// isDeleted is the truth. What never existed counts as deleted.
+func (w *world) isDeleted(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.advance()
+	e := w.find(id)
+	return e == nil || e.at(time.Now(), false).deleted
+}
+
+// reply is the service's own response.
+type reply struct {
+	status int
+	body   string
+}
+
+// handle does what a request asks for.
+func (w *world) handle(x *exchange) reply {
+	w.advance()
+	x.handled = time.Now()
+	switch {
+	case x.method == "GET" && x.id == flavorList:
+		return w.listFlavors()
+	case x.method == "POST":
+		return w.create(x)
+	}
+	e := w.find(x.id)
+	if e == nil || x.handled.Before(e.readable) && !(w.flickers && x.lucky) {
+		return w.notFound()
+	}
+	switch x.method {
+	case "GET":
+		return w.read(x, e)
+	case "PUT":
+		return w.update(x, e)
+	default:
+		return w.delete(x, e)
+	}
+}
+
+func (w *world) notFound() reply {
+	status := 404
+	if w.ghost == ghost410 {
+		status = 410
+	}
+	return reply{status, missingBodies[w.missing]}
+}
+
+func (w *world) listFlavors() reply {
+	switch text := flavorLists[w.flavors]; text {
+	case "403":
+		return reply{403, `{"message":"not for this key"}`}
+	case "500":
+		return reply{500, `{"message":"internal error"}`}
+	default:
+		return reply{200, text}
+	}
+}
+
+func (w *world) create(x *exchange) reply {
+	e := w.add(x.name, x.instances)
+	e.by, x.made = x.call, e
+	return reply{200, w.record(e, e.at(x.handled, w.touch))}
+}
+
+func (w *world) read(x *exchange, e *endpoint) reply {
+	at := x.handled
+	w.reads++
+	if !w.flips || w.reads%2 == 0 {
+		at = at.Add(-w.lag)
+		if at.Before(e.created) {
+			at = e.created
+		}
+	}
+	s := e.at(at, w.touch)
+	if s.deleted && (w.ghost == ghost404 || w.ghost == ghost410 || w.ghost == ghostRecordThen404 && x.handled.Sub(e.deleted) > 20*time.Second) {
+		return w.notFound()
+	}
+	x.shown = &s
+	return reply{200, w.record(e, s)}
+}
+
+func (w *world) update(x *exchange, e *endpoint) reply {
+	s := e.at(x.handled, w.touch)
+	if s.deleted {
+		return w.notFound()
+	}
+	same := w.sameIsNone && s.instances == x.instances
+	if !same && w.dice.Float64() >= w.deaf {
+		e.changes = append(e.changes, w.change(x.handled, x.instances, w.scaling))
+		x.acted = true
+	}
+	if w.bare {
+		return reply{204, ""}
+	}
+	return reply{200, w.record(e, e.at(x.handled, w.touch))}
+}
+
+func (w *world) delete(x *exchange, e *endpoint) reply {
+	switch {
+	case e.at(x.handled, false).deleted:
+		return w.notFound()
+	case !e.deleted.IsZero() && w.busy:
+		return reply{409, `{"message":"is being deleted"}`}
+	case w.dice.Float64() >= w.deaf:
+		w.remove(e, w.deleting)
+		x.acted = true
+	}
+	return [...]reply{{200, `{}`}, {204, ``}, {202, `{"message":"accepted"}`}}[w.dice.IntN(3)]
+}
+
+// record writes a record as this service does.
+func (w *world) record(e *endpoint, s state) string {
+	date := dateForms[w.dates]
+	status := s.status
+	switch w.letters {
+	case 1:
+		status = strings.ToUpper(status)
+	case 2:
+		status = strings.ToUpper(status[:1]) + status[1:] + " "
+	}
+	name := e.name
+	switch w.naming {
+	case 1:
+		name = strings.ToUpper(name)
+	case 2:
+		name = " " + name + " "
+	}
+	deletedAt, isDeleted := w.never, "false"
+	if s.deleted {
+		deletedAt, isDeleted = date(e.deleted), "true"
+	}
+	info, kind, description := "null", `"normal"`, `"an endpoint"`
+	if w.odd {
+		info, kind, description = `{"reason":["out of memory"]}`, `7`, `null`
+		isDeleted = cmp.Or(map[string]string{"false": "0"}[isDeleted], isDeleted)
+	}
+	id := e.id
+	if w.writes++; w.uuids && w.writes%2 == 0 {
+		id = strings.ToUpper(id)
+	}
+	return `{"service_id":"` + id + `","name":"` + name + `","description":` + description + `,"status":"` + status +
+		`","status_info":` + info + `,"resource_metadata":{"flavor_id":"gpu","scale_type":"manual","target_instance_number":` +
+		strconv.Itoa(s.instances) + `,"scale_policy":null},"service_type":` + kind + `,"created_at":` + date(e.created) +
+		`,"updated_at":` + date(s.updated) + `,"deleted_at":` + deletedAt + `,"is_deleted":` + isDeleted + `}`
+}
