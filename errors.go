@@ -421,6 +421,9 @@ func (c *Client) newError(k *call, r *chain.Result) *Error {
 	if e.Message == "" && e.Code == "" && len(r.Body) > 0 {
 		e.Message = errbody.ExcerptScrubbed(contentType, body, red.String)
 	}
+	if encoded := r.Encoding(); encoded != "" {
+		e.Code, e.Message = "", encoded
+	}
 	if k.route == transfer.Route {
 		return e // storage writes XML
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -316,6 +317,11 @@ func (c *config) finish(origin *url.URL) {
 	}
 }
 
+// placeholder matches what stands in place of a token: a text in quotes, the name of a
+// variable, <your-token>, changeme, xxxx, tok-***, sk-1...f.
+var placeholder = regexp.MustCompile("(?i)^[\"'`]|[\"'`]$|^<.*>$|^\\$\\w+$|^\\$?[{(\\[].*[})\\]]$|^%.*%$" +
+	`|\*\*\*|\.\.\.|^x{4,}$|^(svc[-_])?api[-_]?(token|key)$|^(change|replace)[-_]?me$|^placeholder$|^your[a-z_-]*(token|key|secret)[a-z_-]*$`)
+
 // cleanToken takes off what surrounds a token. Its errors do not show the text.
 func cleanToken(t string) (string, error) {
 	t = strings.TrimSpace(t)
@@ -325,10 +331,8 @@ func cleanToken(t string) (string, error) {
 	switch {
 	case t == "" || strings.EqualFold(t, "Bearer"):
 		return "", fmt.Errorf("%w: the token is empty", ErrNoToken)
-	case strings.ContainsAny(t[:1], "\"'`") || strings.ContainsAny(t[len(t)-1:], "\"'`"):
-		return "", errors.New("svc: the token is in quotes: give it without them")
-	case strings.HasPrefix(t, "<") && strings.HasSuffix(t, ">"), strings.HasPrefix(t, "$"), strings.HasPrefix(t, "{{"), strings.HasPrefix(t, "%") && strings.HasSuffix(t, "%"):
-		return "", errors.New("svc: the token is a placeholder, such as <your-token> or ${VARIABLE}: put the real one in its place")
+	case placeholder.MatchString(t):
+		return "", errors.New("svc: the token is in quotes, or it is an example such as <your-token>, or a masked copy of a token")
 	}
 	for i := range len(t) {
 		if t[i] <= ' ' || t[i] >= 0x7f {

@@ -109,6 +109,9 @@ func (c *Client) salvageID(route string, status int, response []byte) string {
 // decode reads a successful answer into out, and takes nothing for a record
 // that is not the one asked for.
 func (c *Client) decode(k *call, r *chain.Result, out any) error {
+	if encoded := r.Encoding(); encoded != "" {
+		return c.notPromised(k, r, "", errors.New(encoded))
+	}
 	body := jsonx.TrimBOM(r.Body)
 	if list, ok := out.(interface{ grow(body []byte) }); ok {
 		if tooMany(body) {
@@ -273,6 +276,9 @@ func (c *Client) notPromised(k *call, r *chain.Result, field string, err error) 
 		RequestID: errbody.RequestID(r.Header, red.String), Field: red.String(field),
 		Excerpt: errbody.ExcerptScrubbed(contentType, bounded, red.String), Err: red.Error(err),
 		foreign: foreign(contentType, r.Body, false),
+	}
+	if r.Encoding() != "" {
+		e.Excerpt = "" // of bytes that nobody can read
 	}
 	if k.once {
 		return c.unknown(k, r, e)

@@ -6,10 +6,12 @@ package chain
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -116,6 +118,15 @@ type Result struct {
 
 // OK reports whether the service said that the call succeeded.
 func (r *Result) OK() bool { return r.Fail == nil && r.StatusCode >= 200 && r.StatusCode < 300 }
+
+// Encoding says in which Content-Encoding the body still is, which nobody asked for;
+// empty: in none.
+func (r *Result) Encoding() string {
+	if e := strings.TrimSpace(r.Header.Get("Content-Encoding")); e != "" && len(r.Body) > 0 && !strings.EqualFold(e, "identity") {
+		return fmt.Sprintf("the body has the Content-Encoding %q, which was not asked for", e)
+	}
+	return ""
+}
 
 // Chain sends calls. It is safe for concurrent use.
 type Chain struct {

@@ -53,10 +53,13 @@ func (e *LocalError) Error() string {
 func (e *LocalError) Unwrap() error { return e.Err }
 
 // ProxyError says that a proxy refused to connect to the service.
-type ProxyError struct{ StatusCode int }
+type ProxyError struct {
+	Proxy      string // its host; empty: not known
+	StatusCode int
+}
 
 func (e *ProxyError) Error() string {
-	return fmt.Sprintf("the proxy refused the connection to the service: %d %s", e.StatusCode, http.StatusText(e.StatusCode))
+	return fmt.Sprintf("%s refused the connection: %d %s", strings.TrimSpace("the proxy "+e.Proxy), e.StatusCode, http.StatusText(e.StatusCode))
 }
 
 // explained gives an error of net/http a type or a text, where it comes without: the
@@ -70,7 +73,7 @@ func explained(err error) error {
 	}
 	for status := 400; status < 600; status++ {
 		if text == http.StatusText(status) && text != "" {
-			return &ProxyError{status}
+			return &ProxyError{StatusCode: status}
 		}
 	}
 	return err
