@@ -13,9 +13,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"example.com/svc/internal/chain"
-	"example.com/svc/internal/errbody"
-	"example.com/svc/internal/jsonx"
+	"example.com/svc/internal/apierr"
+	"example.com/svc/internal/httpcall"
+	"example.com/svc/internal/jsonfield"
 )
 
 // call is what a method asks for.
@@ -29,11 +29,11 @@ type call struct {
 	body          any
 	err           error // what is wrong with the request
 
-	once   bool          // a create: never repeated once it may have taken effect
-	name   string        // of what is created
-	public bool          // needs no token and sends none
-	linger time.Duration // how long the response is awaited after the end of ctx
-	result *chain.Result // filled in place; nil: not needed
+	once   bool             // a create: never repeated once it may have taken effect
+	name   string           // of what is created
+	public bool             // needs no token and sends none
+	linger time.Duration    // how long the response is awaited after the end of ctx
+	result *httpcall.Result // filled in place; nil: not needed
 }
 
 func get(route string) call { return call{method: http.MethodGet, route: route} }
@@ -101,7 +101,7 @@ func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) erro
 // send checks a call, carries it out, and makes an error of everything but success.
 // Without one the answer is OK, or the 404 of a delete that is done already: its body
 // is that of an error, and no record.
-func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*chain.Result, error) {
+func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*httpcall.Result, error) {
 	req := options(opts)
 	if req.response != nil {
 		*req.response = Response{} // what an earlier call left
@@ -110,12 +110,12 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*chai
 		k.name = req.name(k.name)
 	}
 	u, pathErr := c.base.join(k, req.query)
-	body, bodyErr := k.encode(req.fields, c.chain.Redactor().String)
+	body, bodyErr := k.encode(req.fields, c.caller.Redactor().String)
 	if err := allProblems(k.err, pathErr, bodyErr, req.problems.err()); err != nil {
 		return nil, err
 	}
 	if !k.public && !c.hasToken {
-		return nil, c.transportError(k, &chain.Result{Fail: ErrNoToken})
+		return nil, c.transportError(k, &httpcall.Result{Fail: ErrNoToken})
 	}
 	header := make(http.Header, 4+len(c.header)+len(req.header))
 	header["Accept"] = acceptJSON
@@ -125,13 +125,13 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*chai
 	maps.Copy(header, c.header)
 	maps.Copy(header, req.header)
 	start := time.Now()
-	r := c.chain.Do(ctx, &chain.Call{
+	r := c.caller.Do(ctx, &httpcall.Call{
 		Method: k.method, Route: k.route, ID: k.id, URL: u, Header: header, Auth: !k.public,
 		Once: k.once, Body: body, MaxAttempts: req.attempts, Linger: k.linger, Result: k.result,
 	})
 	if req.response != nil {
 		*req.response = Response{
-			StatusCode: r.StatusCode, Header: r.Header, RequestID: errbody.RequestID(r.Header, c.chain.Redactor().String),
+			StatusCode: r.StatusCode, Header: r.Header, RequestID: apierr.RequestID(r.Header, c.caller.Redactor().String),
 			Attempts: r.Attempts, Body: kept(r),
 		}
 	}
@@ -140,7 +140,7 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*chai
 
 // kept is the body of an answer as callers get to see it: that of a failed call
 // is bounded.
-func kept(r *chain.Result) []byte {
+func kept(r *httpcall.Result) []byte {
 	if r.OK() {
 		return r.Body
 	}
@@ -172,7 +172,7 @@ var (
 
 // verdict turns what happened to a call into its error, nil for success. The call
 // began at start.
-func (c *Client) verdict(k *call, r *chain.Result, start time.Time) error {
+func (c *Client) verdict(k *call, r *httpcall.Result, start time.Time) error {
 	switch {
 	case r.OK():
 		return nil
@@ -198,12 +198,12 @@ func (c *Client) verdict(k *call, r *chain.Result, start time.Time) error {
 }
 
 // unknown says that a create may or may not have taken effect.
-func (c *Client) unknown(k *call, r *chain.Result, cause error) error {
-	body, _ := c.chain.Redactor().Cut(r.Body, maxKept, r.Cut)
+func (c *Client) unknown(k *call, r *httpcall.Result, cause error) error {
+	body, _ := c.caller.Redactor().Cut(r.Body, maxKept, r.Cut)
 	status := max(r.StatusCode, r.Broken)
 	return &OutcomeUnknownError{
 		Method: k.method, Route: k.route, Name: k.name, ID: c.salvageID(k.route, status, r.Body),
-		RequestID:  errbody.RequestID(r.Header, c.chain.Redactor().String),
+		RequestID:  apierr.RequestID(r.Header, c.caller.Redactor().String),
 		StatusCode: status, Body: body, Err: cause,
 	}
 }
@@ -328,7 +328,7 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, er
 	}
 	for _, f := range fields {
 		var err error
-		if body, err = jsonx.Set(body, f.path, f.value); err != nil {
+		if body, err = jsonfield.Set(body, f.path, f.value); err != nil {
 			return nil, &ValidationError{Fields: []FieldError{{f.path, "cannot be set: " + scrub(err.Error())}}}
 		}
 		if path, found := notUTF8(reflect.ValueOf(f.value)); found {

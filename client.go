@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"example.com/svc/internal/chain"
+	"example.com/svc/internal/httpcall"
 )
 
 // Version is the version of this package, as its User-Agent names it.
@@ -38,7 +38,7 @@ type Client struct {
 	ImageJobs *ImageJobClient
 
 	base      base
-	chain     *chain.Chain
+	caller    *httpcall.Caller
 	hasToken  bool
 	inference string      // base of the addresses at which endpoints are reached; empty: not known
 	header    http.Header // of every call
@@ -56,8 +56,8 @@ type Client struct {
 // Without [WithToken] or [WithTokenSource] only the public file list works, and
 // every other call is an [ErrNoToken].
 func NewClient(baseURL string, opts ...Option) (*Client, error) {
-	cfg := config{http: chain.Config{Timeout: DefaultTimeout}}
-	cfg.http.Retry = chain.Policy(RetryPolicy{}.withDefaults())
+	cfg := config{http: httpcall.Config{Timeout: DefaultTimeout}}
+	cfg.http.Retry = httpcall.Policy(RetryPolicy{}.withDefaults())
 	for _, opt := range opts {
 		if opt == nil {
 			continue
@@ -83,7 +83,7 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 	}
 	c := &Client{recent: &recent{at: map[string]time.Time{}, read: map[string]bool{}}, base: b, inference: inference, header: cfg.header, hasToken: cfg.http.Token != nil}
 	cfg.finish(&b.URL)
-	c.chain = chain.New(cfg.http)
+	c.caller = httpcall.New(cfg.http)
 	c.Flavors = &FlavorClient{c}
 	c.InferenceServices = &InferenceServiceClient{c}
 	c.Files = &FileClient{c}
@@ -111,7 +111,7 @@ func NewClientFromEnv(opts ...Option) (*Client, error) {
 // CloseIdleConnections closes the connections that no call is using. It does
 // nothing to the client of [WithHTTPClient] when that has a transport of its
 // own. A program that ends does not need it.
-func (c *Client) CloseIdleConnections() { c.chain.CloseIdle() }
+func (c *Client) CloseIdleConnections() { c.caller.CloseIdle() }
 
 // String names the service that the client talks to.
 func (c *Client) String() string { return "svc client of " + c.base.String() }
@@ -127,7 +127,7 @@ func (c *Client) String() string { return "svc client of " + c.base.String() }
 // did not take effect: after that the error is an [OutcomeUnknownError]. A DELETE
 // that finds nothing after a lost answer has succeeded, and leaves out as it is.
 func (c *Client) Do(ctx context.Context, method, path string, body, out any, opts ...RequestOption) error {
-	k := call{method: strings.ToUpper(method), route: c.chain.Redactor().String(path), body: body}
+	k := call{method: strings.ToUpper(method), route: c.caller.Redactor().String(path), body: body}
 	var p problems
 	p.add(!headerName(k.method), "method", "is not one")
 	var problem string

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/cause"
-	"example.com/svc/internal/chain"
-	"example.com/svc/internal/errbody"
+	"example.com/svc/internal/httpcall"
 )
 
 const (
@@ -67,7 +67,7 @@ func (e *DeployError) Error() string {
 		text += ": " + detail(e.Err)
 	}
 	if e.Cleanup == CleanupDeleted {
-		return errbody.Line(text + "; the endpoint was deleted")
+		return apierr.Line(text + "; the endpoint was deleted")
 	}
 	text += "; the endpoint may still be running and billed"
 	switch e.Cleanup {
@@ -84,7 +84,7 @@ func (e *DeployError) Error() string {
 	if !cause.Has[*permanentError](e.CleanupErr) {
 		text += "; if it is not wanted, call DeleteAndWait"
 	}
-	return errbody.Line(text)
+	return apierr.Line(text)
 }
 
 // Unwrap returns the reason.
@@ -142,7 +142,7 @@ type deployment struct {
 	shown  string            // the name in a broken response to the create
 	told   bool              // OnCreate was called
 	over   bool              // nothing is left to do after a panic
-	result chain.Result      // of the create call
+	result httpcall.Result   // of the create call
 }
 
 // create creates the endpoint and learns its ID.
@@ -345,7 +345,7 @@ func (r *removal) foreign(s *InferenceService) bool {
 }
 
 func (r *removal) otherName(s *InferenceService) error {
-	clean := r.observer.client.client.chain.Redactor().String
+	clean := r.observer.client.client.caller.Redactor().String
 	return Permanent(fmt.Errorf("svc: the record of %s has the name %q, and %q was created: it may be somebody else's endpoint, so it was not deleted", clean(s.ServiceID), clean(s.Name), clean(r.name)))
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"example.com/svc/internal/cause"
-	"example.com/svc/internal/chain"
+	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/transfer"
 )
 
@@ -154,7 +154,7 @@ func (c *Client) newDownload(opts *DownloadOptions) (d *download, p problems) {
 	}
 	header := linkHeader(&p, o.Header, "Range", "If-Range", "Accept-Encoding")
 	return &download{client: c, options: o.RequestOptions, get: transfer.Get{
-		Chain: c.chain, Header: header, Idle: idleLimit(o.IdleTimeout), Progress: o.Progress, Total: -1,
+		Caller: c.caller, Header: header, Idle: idleLimit(o.IdleTimeout), Progress: o.Progress, Total: -1,
 	}}, p
 }
 
@@ -231,7 +231,7 @@ func (d *download) run(ctx context.Context) (int64, error) {
 func (d *download) failed(err error) error {
 	return &DownloadError{
 		FileID: d.fileID, Link: d.link, Received: d.get.Received, Total: d.get.Total, Err: err,
-		clean: d.client.chain.Redactor().String,
+		clean: d.client.caller.Redactor().String,
 	}
 }
 
@@ -284,7 +284,7 @@ func linkHeader(p *problems, header http.Header, refused ...string) http.Header 
 
 // linkVerdict makes an error of what came of a request to storage, nil of
 // success.
-func (c *Client) linkVerdict(method string, link *transfer.Link, r *chain.Result) error {
+func (c *Client) linkVerdict(method string, link *transfer.Link, r *httpcall.Result) error {
 	err := c.verdict(&call{method: method, route: transfer.Route}, r, time.Time{})
 	if e, ok := errors.AsType[*Error](err); ok {
 		hideLink(e, link)

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/cause"
-	"example.com/svc/internal/chain"
-	"example.com/svc/internal/errbody"
+	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/transfer"
 )
 
@@ -53,7 +53,7 @@ var (
 	// [context.DeadlineExceeded] instead.
 	ErrTimeout = errors.New("svc: attempt timed out")
 	// ErrTooLarge: a response was larger than this package reads (32 MiB).
-	ErrTooLarge = chain.ErrTooLarge
+	ErrTooLarge = httpcall.ErrTooLarge
 	// ErrUnavailable: a wait found the inference service in the state unavailable.
 	ErrUnavailable = errors.New("svc: the inference service is unavailable")
 	// ErrStopped: a wait found the inference service stopped.
@@ -85,7 +85,7 @@ type Error struct {
 }
 
 // Error reads "svc: GET /v1/files/{file_id}: 404 Not Found: message".
-func (e *Error) Error() string { return errbody.Line(where(e.Method, e.Route) + e.detail()) }
+func (e *Error) Error() string { return apierr.Line(where(e.Method, e.Route) + e.detail()) }
 
 func (e *Error) detail() string {
 	var b strings.Builder
@@ -172,7 +172,7 @@ type TransportError struct {
 }
 
 // Error names the call and the cause.
-func (e *TransportError) Error() string { return errbody.Line(where(e.Method, e.Route) + e.detail()) }
+func (e *TransportError) Error() string { return apierr.Line(where(e.Method, e.Route) + e.detail()) }
 
 func (e *TransportError) detail() string {
 	text := detail(e.Err)
@@ -203,7 +203,7 @@ func (e *TransportError) Unwrap() []error {
 
 // Is reports ErrTimeout for an attempt that took too long.
 func (e *TransportError) Is(target error) bool {
-	return target == ErrTimeout && cause.Has[*chain.TimeoutError](e.Err)
+	return target == ErrTimeout && cause.Has[*httpcall.TimeoutError](e.Err)
 }
 
 // OutcomeUnknownError says that a create was sent and that its outcome is not known: the
@@ -238,7 +238,7 @@ func (e *OutcomeUnknownError) Error() string {
 		fmt.Fprintf(&b, "outcome unknown: %s may or may not have been created; do not repeat the call before you know: ", name)
 	}
 	b.WriteString(detail(e.Err))
-	return errbody.Line(b.String())
+	return apierr.Line(b.String())
 }
 
 // created reports whether the response, although broken, shows that the record was
@@ -271,7 +271,7 @@ type DecodeError struct {
 }
 
 // Error names the call, the field and the problem.
-func (e *DecodeError) Error() string { return errbody.Line(where(e.Method, e.Route) + e.detail()) }
+func (e *DecodeError) Error() string { return apierr.Line(where(e.Method, e.Route) + e.detail()) }
 
 func (e *DecodeError) detail() string {
 	text := fmt.Sprintf("the response (%d, %s) is not what the service promises: ", e.StatusCode, orElse(e.ContentType, "no content type"))
@@ -328,7 +328,7 @@ func (e *ValidationError) Error() string {
 	for i, f := range e.Fields {
 		parts[i] = f.Field + " " + f.Problem
 	}
-	return errbody.Line("svc: not sent: " + strings.Join(parts, "; "))
+	return apierr.Line("svc: not sent: " + strings.Join(parts, "; "))
 }
 
 // problems collects what is wrong with a request.
@@ -388,15 +388,15 @@ func detail(err error) string {
 		return "no reason is given"
 	}
 	if d, ok := err.(interface{ detail() string }); ok {
-		return errbody.Line(d.detail())
+		return apierr.Line(d.detail())
 	}
-	return errbody.Line(strings.TrimPrefix(err.Error(), "svc: "))
+	return apierr.Line(strings.TrimPrefix(err.Error(), "svc: "))
 }
 
 // safe takes the secrets out of an error that came from the caller's side: its cause
 // for the end of ctx, what one of its functions returned, a body or writer that is a
 // connection to somewhere else. It returns err itself when there is nothing to hide.
-func (c *Client) safe(err error) error { return c.chain.Redactor().Error(err) }
+func (c *Client) safe(err error) error { return c.caller.Redactor().Error(err) }
 
 func orElse(s, other string) string {
 	if s == "" {
@@ -406,20 +406,20 @@ func orElse(s, other string) string {
 }
 
 // newError makes an Error of a response.
-func (c *Client) newError(k *call, r *chain.Result) *Error {
-	red := c.chain.Redactor()
+func (c *Client) newError(k *call, r *httpcall.Result) *Error {
+	red := c.caller.Redactor()
 	contentType := r.Header.Get("Content-Type")
 	body, _ := red.Cut(r.Body, len(r.Body), r.Cut)
-	info := errbody.ParseScrubbed(contentType, body, red.String)
+	info := apierr.ParseScrubbed(contentType, body, red.String)
 	e := &Error{
 		Method: k.method, Route: k.route, ID: red.String(k.id), StatusCode: r.StatusCode,
 		Code: info.Code, Message: info.Message,
-		RequestID:  orElse(errbody.RequestID(r.Header, red.String), info.RequestID),
+		RequestID:  orElse(apierr.RequestID(r.Header, red.String), info.RequestID),
 		RetryAfter: r.RetryAfter, Attempts: r.Attempts, NoBudget: r.NoBudget,
 		Header: red.Header(r.Header), Body: body,
 	}
 	if e.Message == "" && e.Code == "" && len(r.Body) > 0 {
-		e.Message = errbody.ExcerptScrubbed(contentType, body, red.String)
+		e.Message = apierr.ExcerptScrubbed(contentType, body, red.String)
 	}
 	if encoded := r.Encoding(); encoded != "" {
 		e.Code, e.Message = "", encoded
@@ -428,16 +428,16 @@ func (c *Client) newError(k *call, r *chain.Result) *Error {
 		return e // storage writes XML
 	}
 	e.foreign = foreign(contentType, r.Body, r.Cut)
-	if to, err := url.Parse(r.Header.Get("Location")); e.foreign == "" && err == nil && r.StatusCode < 400 && to.Host != "" && !chain.SameOrigin(to, &c.base.URL) {
+	if to, err := url.Parse(r.Header.Get("Location")); e.foreign == "" && err == nil && r.StatusCode < 400 && to.Host != "" && !httpcall.SameOrigin(to, &c.base.URL) {
 		e.foreign = "a redirect to another host"
 	}
 	return e
 }
 
 // transportError makes an error of a call without a (whole) response.
-func (c *Client) transportError(k *call, r *chain.Result) *TransportError {
+func (c *Client) transportError(k *call, r *httpcall.Result) *TransportError {
 	e := &TransportError{
-		Method: k.method, Route: k.route, ID: c.chain.Redactor().String(k.id), Attempts: r.Attempts, NoBudget: r.NoBudget, Err: r.Fail,
+		Method: k.method, Route: k.route, ID: c.caller.Redactor().String(k.id), Attempts: r.Attempts, NoBudget: r.NoBudget, Err: r.Fail,
 	}
 	if r.StatusCode != 0 {
 		e.Last = c.newError(k, r)

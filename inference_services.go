@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"time"
 
-	"example.com/svc/internal/chain"
+	"example.com/svc/internal/httpcall"
 )
 
 // InferenceService is a dedicated endpoint: a container image running on rented
@@ -107,12 +107,12 @@ func (r *CreateInferenceServiceRequest) problems() (p problems) {
 //
 // POST /v1/inference-service
 func (c *InferenceServiceClient) Create(ctx context.Context, req CreateInferenceServiceRequest, opts ...RequestOption) (*InferenceService, error) {
-	return c.create(ctx, &req, req.problems(), 0, new(chain.Result), opts)
+	return c.create(ctx, &req, req.problems(), 0, new(httpcall.Result), opts)
 }
 
 // create is the one way in which endpoints are created. It fills result in place, waits for a
 // response that long after the end of ctx, and remembers the new ID.
-func (c *InferenceServiceClient) create(ctx context.Context, req *CreateInferenceServiceRequest, p problems, linger time.Duration, result *chain.Result, opts []RequestOption) (*InferenceService, error) {
+func (c *InferenceServiceClient) create(ctx context.Context, req *CreateInferenceServiceRequest, p problems, linger time.Duration, result *httpcall.Result, opts []RequestOption) (*InferenceService, error) {
 	k := create(services, req.Name, req).checked(p)
 	k.linger, k.result = linger, result
 	s, err := do[InferenceService](ctx, c.client, k, opts)

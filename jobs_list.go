@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-querystring/query"
 
-	"example.com/svc/internal/pages"
+	"example.com/svc/internal/paging"
 )
 
 // Questions about the errors of jobs, for [errors.Is].
@@ -21,7 +21,7 @@ var (
 	ErrJobFailed = errors.New("svc: the job failed")
 	// ErrPagesRepeat: a list does not advance: two pages in a row held nothing
 	// but jobs that came before.
-	ErrPagesRepeat = pages.ErrRepeat
+	ErrPagesRepeat = paging.ErrRepeat
 )
 
 // ListJobsOptions says which jobs to list. Nil stands for the zero value.
@@ -134,18 +134,18 @@ func (c *jobClient) All(ctx context.Context, opts *ListJobsOptions, reqOpts ...R
 	if wantsResponse(reqOpts) {
 		o.Concurrency = 1 // there is room for one response
 	}
-	return pages.List[Job]{
+	return paging.List[Job]{
 		First: max(o.Page, 1),
 		Ahead: min(o.Concurrency, maxAhead),
 		Key:   func(j *Job) string { return j.JobID },
 		None:  noSuchPage,
 		Fail:  func(n int, err error) error { return &PageError{Route: c.jobs, Page: n, Err: err} },
-		Fetch: func(ctx context.Context, n int) (pages.Page[Job], error) {
+		Fetch: func(ctx context.Context, n int) (paging.Page[Job], error) {
 			list, err := c.List(ctx, &ListJobsOptions{Page: n, PageSize: o.PageSize}, reqOpts...)
 			if err != nil {
-				return pages.Page[Job]{}, err
+				return paging.Page[Job]{}, err
 			}
-			return pages.Page[Job]{Items: list.Jobs, Total: int64(list.TotalCount)}, nil
+			return paging.Page[Job]{Items: list.Jobs, Total: int64(list.TotalCount)}, nil
 		},
 	}.All(ctx)
 }

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"example.com/svc/internal/chain"
+	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/redact"
 )
 
@@ -29,14 +29,14 @@ const DefaultTimeout = 30 * time.Second
 type Option func(*config) error
 
 type config struct {
-	http      chain.Config
+	http      httpcall.Config
 	token     func() string // of WithToken; a function, so that no dump of the client shows it
 	inference *string
 	product   string
 	insecure  bool
 	header    http.Header // of every call
-	hook      func(context.Context, chain.Attempt)
-	logger    func(context.Context, chain.Attempt)
+	hook      func(context.Context, httpcall.Attempt)
+	logger    func(context.Context, httpcall.Attempt)
 }
 
 // WithToken sets the API token that every call but the public file list sends.
@@ -110,7 +110,7 @@ func WithTransportWrapper(wrap func(http.RoundTripper) http.RoundTripper) Option
 // RouteFromContext is the route of the call that a request with this context
 // belongs to, such as "/v1/files/{file_id}", or "{presigned_url}" for a transfer:
 // for transports that name spans and label metrics. Empty for a request that is not the SDK's.
-func RouteFromContext(ctx context.Context) string { return chain.Route(ctx) }
+func RouteFromContext(ctx context.Context) string { return httpcall.Route(ctx) }
 
 // RetryPolicy says how often a call is tried and how long the delays between attempts
 // are. A delay is random, between MinDelay and a bound that is twice MinDelay at first and
@@ -151,7 +151,7 @@ func WithRetry(p RetryPolicy) Option {
 		if p.MaxAttempts < 1 || p.MinDelay < 0 || p.MaxDelay < p.MinDelay {
 			return errors.New("svc: WithRetry: attempts and delays must not be negative, nor MaxDelay below MinDelay")
 		}
-		c.http.Retry = chain.Policy(p)
+		c.http.Retry = httpcall.Policy(p)
 		return nil
 	}
 }
@@ -193,7 +193,7 @@ func WithLogger(l *slog.Logger) Option {
 		if l == nil {
 			return nil
 		}
-		c.logger = func(ctx context.Context, a chain.Attempt) {
+		c.logger = func(ctx context.Context, a httpcall.Attempt) {
 			level, text := slog.LevelDebug, "svc: exchange"
 			attrs := []slog.Attr{
 				slog.String("method", a.Method), slog.String("route", a.Route), slog.Uint64("call", a.Call), slog.Int("attempt", a.Number),
@@ -242,7 +242,7 @@ func WithAttemptHook(f func(context.Context, Attempt)) Option {
 	return func(c *config) error {
 		c.hook = nil
 		if f != nil {
-			c.hook = func(ctx context.Context, a chain.Attempt) { f(ctx, Attempt(a)) }
+			c.hook = func(ctx context.Context, a httpcall.Attempt) { f(ctx, Attempt(a)) }
 		}
 		return nil
 	}
@@ -288,7 +288,7 @@ func WithInsecureHTTP() Option {
 func (c *config) finish(origin *url.URL) {
 	c.http.Origin = origin
 	c.http.UserAgent = strings.TrimSpace(fmt.Sprintf("%s svc-go/%s (%s; %s/%s)", c.product, Version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
-	for _, hook := range []func(context.Context, chain.Attempt){c.hook, c.logger} {
+	for _, hook := range []func(context.Context, httpcall.Attempt){c.hook, c.logger} {
 		if hook != nil {
 			c.http.Hooks = append(c.http.Hooks, hook)
 		}

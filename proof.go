@@ -16,9 +16,9 @@ import (
 	"sync"
 	"time"
 
-	"example.com/svc/internal/chain"
-	"example.com/svc/internal/errbody"
-	"example.com/svc/internal/jsonx"
+	"example.com/svc/internal/apierr"
+	"example.com/svc/internal/httpcall"
+	"example.com/svc/internal/jsonfield"
 )
 
 // identified is an answer that shows whether it is what was promised: a record by
@@ -65,7 +65,7 @@ var idField = map[string]string{services: "service_id", files: "id", videoJobs: 
 // things. It stops at the first mistake. A number at the end of a response that was cut
 // off does not count: a part of an ID is the ID of something else.
 func salvageText(response []byte, field string) string {
-	response = jsonx.TrimBOM(response)
+	response = jsonfield.TrimBOM(response)
 	dec := json.NewDecoder(bytes.NewReader(response))
 	if open, err := dec.Token(); field == "" || err != nil || open != json.Delim('{') {
 		return ""
@@ -100,7 +100,7 @@ func salvageText(response []byte, field string) string {
 // that is just called id may be that of an error, if the response is one.
 func (c *Client) salvageID(route string, status int, response []byte) string {
 	id := salvageText(response, idField[route])
-	if idProblem(id) != "" || c.chain.Redactor().String(id) != id || idField[route] == "id" && (status < 200 || status > 299) {
+	if idProblem(id) != "" || c.caller.Redactor().String(id) != id || idField[route] == "id" && (status < 200 || status > 299) {
 		return ""
 	}
 	return id
@@ -108,11 +108,11 @@ func (c *Client) salvageID(route string, status int, response []byte) string {
 
 // decode reads a successful answer into out, and takes nothing for a record
 // that is not the one asked for.
-func (c *Client) decode(k *call, r *chain.Result, out any) error {
+func (c *Client) decode(k *call, r *httpcall.Result, out any) error {
 	if encoded := r.Encoding(); encoded != "" {
 		return c.notPromised(k, r, "", errors.New(encoded))
 	}
-	body := jsonx.TrimBOM(r.Body)
+	body := jsonfield.TrimBOM(r.Body)
 	if list, ok := out.(interface{ grow(body []byte) }); ok {
 		if tooMany(body) {
 			return c.notPromised(k, r, "", errTooMany)
@@ -124,7 +124,7 @@ func (c *Client) decode(k *call, r *chain.Result, out any) error {
 	if !ok {
 		must = nil // the caller's own type
 	}
-	field, err := jsonx.Decode(body, out, must)
+	field, err := jsonfield.Decode(body, out, must)
 	switch {
 	case err != nil && len(bytes.TrimSpace(body)) == 0:
 		err = fmt.Errorf("the body is empty: %w", io.ErrUnexpectedEOF)
@@ -157,7 +157,7 @@ func foreign(contentType string, body []byte, cut bool) string {
 		return isHTML
 	}
 	switch {
-	case bytes.HasPrefix(bytes.TrimSpace(jsonx.TrimBOM(body)), []byte("<")):
+	case bytes.HasPrefix(bytes.TrimSpace(jsonfield.TrimBOM(body)), []byte("<")):
 		return isHTML
 	case cut:
 		return isCut
@@ -206,11 +206,11 @@ func reportsError(body []byte) bool {
 
 // deniedDelete says why a 2xx response to a delete is not believed: it is an HTML page,
 // or says in one of the usual ways that the delete failed.
-func deniedDelete(id string, r *chain.Result) error {
+func deniedDelete(id string, r *httpcall.Result) error {
 	if foreign(r.Header.Get("Content-Type"), r.Body, false) != "" {
 		return errors.New("nothing shows that the delete was accepted")
 	}
-	body := jsonx.TrimBOM(r.Body)
+	body := jsonfield.TrimBOM(r.Body)
 	var said struct {
 		Success, OK   json.RawMessage
 		Status        json.RawMessage
@@ -267,14 +267,14 @@ func tooMany(body []byte) bool {
 
 // notPromised makes the error of a successful answer that is not what it should
 // be.
-func (c *Client) notPromised(k *call, r *chain.Result, field string, err error) error {
-	red := c.chain.Redactor()
+func (c *Client) notPromised(k *call, r *httpcall.Result, field string, err error) error {
+	red := c.caller.Redactor()
 	contentType := r.Header.Get("Content-Type")
-	bounded, _ := red.Cut(jsonx.TrimBOM(r.Body), 4<<10, false)
+	bounded, _ := red.Cut(jsonfield.TrimBOM(r.Body), 4<<10, false)
 	e := &DecodeError{
-		Method: k.method, Route: k.route, ID: red.String(k.id), StatusCode: r.StatusCode, ContentType: errbody.Label(contentType, red.String),
-		RequestID: errbody.RequestID(r.Header, red.String), Field: red.String(field),
-		Excerpt: errbody.ExcerptScrubbed(contentType, bounded, red.String), Err: red.Error(err),
+		Method: k.method, Route: k.route, ID: red.String(k.id), StatusCode: r.StatusCode, ContentType: apierr.Label(contentType, red.String),
+		RequestID: apierr.RequestID(r.Header, red.String), Field: red.String(field),
+		Excerpt: apierr.ExcerptScrubbed(contentType, bounded, red.String), Err: red.Error(err),
 		foreign: foreign(contentType, r.Body, false),
 	}
 	if r.Encoding() != "" {

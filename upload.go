@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/cause"
-	"example.com/svc/internal/errbody"
 	"example.com/svc/internal/transfer"
 )
 
@@ -173,7 +173,7 @@ func cleanLine(clean func(string) string, text string) string {
 	if clean != nil {
 		text = clean(text)
 	}
-	return errbody.Line(text)
+	return apierr.Line(text)
 }
 
 // Format prints what Error returns, under every verb.
@@ -364,11 +364,11 @@ func (u *upload) putOnce(ctx context.Context) (*UploadResult, error) {
 		return nil, err
 	}
 	c := u.files.client
-	r := transfer.Put(ctx, c.chain, link, u.header, idleLimit(u.IdleTimeout), u.src)
+	r := transfer.Put(ctx, c.caller, link, u.header, idleLimit(u.IdleTimeout), u.src)
 	if err := c.linkVerdict(http.MethodPut, link, r); err != nil {
 		return nil, err
 	}
-	header := c.chain.Redactor().Header(r.Header)
+	header := c.caller.Redactor().Header(r.Header)
 	return &UploadResult{
 		FileID: u.id, Bytes: u.src.Size(), Attempts: r.Attempts, StatusCode: r.StatusCode,
 		ETag: header.Get("ETag"), Header: header,
@@ -379,7 +379,7 @@ func (u *upload) putOnce(ctx context.Context) (*UploadResult, error) {
 func (u *upload) failed(stage UploadStage, err error) *UploadError {
 	return &UploadError{
 		Stage: stage, FileName: u.name, FileID: u.id, Link: u.link, Err: err,
-		clean: u.files.client.chain.Redactor().String,
+		clean: u.files.client.caller.Redactor().String,
 	}
 }
 

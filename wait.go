@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"example.com/svc/internal/errbody"
+	"example.com/svc/internal/apierr"
 )
 
 // WaitOptions sets up a wait. Nil stands for the zero value, and that for the
@@ -91,7 +91,7 @@ func (e *WaitError) Error() string {
 	case e.status != "":
 		fmt.Fprintf(&b, "last status %q", e.status)
 	case n > 0:
-		fmt.Fprintf(&b, "last status %q", errbody.Excerpt("text/plain", []byte(e.History[n-1].Status)))
+		fmt.Fprintf(&b, "last status %q", apierr.Excerpt("text/plain", []byte(e.History[n-1].Status)))
 	default:
 		b.WriteString("never read")
 	}
@@ -106,7 +106,7 @@ func (e *WaitError) Error() string {
 	if e.LastErr != nil {
 		b.WriteString("; the last poll failed: " + detail(e.LastErr))
 	}
-	return errbody.Line(b.String())
+	return apierr.Line(b.String())
 }
 
 // Unwrap returns the reason, and the error of the last poll. To ask about the

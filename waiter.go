@@ -6,9 +6,9 @@ import (
 	"errors"
 	"time"
 
+	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/cause"
-	"example.com/svc/internal/chain"
-	"example.com/svc/internal/errbody"
+	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/poll"
 )
 
@@ -149,12 +149,12 @@ func (w *waiter[T]) failed(err error) error {
 	if e.LastErr == err { //nolint:errorlint // the very same value
 		e.LastErr = nil
 	}
-	clean := w.client.chain.Redactor().String
+	clean := w.client.caller.Redactor().String
 	excerpt := func(text string) string {
 		if text == "" {
 			return ""
 		}
-		return errbody.ExcerptScrubbed("text/plain", []byte(text), clean)
+		return apierr.ExcerptScrubbed("text/plain", []byte(text), clean)
 	}
 	e.name = clean(e.ID)
 	if w.last != nil {
@@ -184,7 +184,7 @@ func (w *waiter[T]) limits(err error) (atLeast, atMost time.Duration) {
 		return in, in
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
-		return min(e.RetryAfter, max(w.opts.MaxInterval, w.client.chain.MaxDelay())), 0
+		return min(e.RetryAfter, max(w.opts.MaxInterval, w.client.caller.MaxDelay())), 0
 	}
 	return 0, 0
 }
@@ -197,7 +197,7 @@ func (w *waiter[T]) passing(err error) bool {
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
 		switch s := e.StatusCode; {
-		case chain.Transient(s), s == 408, s == 425, s >= 520:
+		case httpcall.Transient(s), s == 408, s == 425, s >= 520:
 			return true
 		case e.foreign != "":
 			return w.junkPasses()
@@ -209,7 +209,7 @@ func (w *waiter[T]) passing(err error) bool {
 		return w.patient && !errors.Is(err, ErrUnauthorized) && !errors.Is(err, ErrForbidden)
 	}
 	if lost, ok := errors.AsType[*TransportError](err); ok {
-		return lost.Attempts > 0 && !chain.Hopeless(lost.Err)
+		return lost.Attempts > 0 && !httpcall.Hopeless(lost.Err)
 	}
 	return cause.Has[*DecodeError](err) && w.junkPasses()
 }

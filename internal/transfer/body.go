@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"example.com/svc/internal/cause"
-	"example.com/svc/internal/chain"
+	"example.com/svc/internal/httpcall"
 )
 
 var errClosed = errors.New("read after Close")
@@ -101,7 +101,7 @@ func (b *body) fill(off int64) error {
 		err = io.ErrNoProgress
 	}
 	if err != nil {
-		err = &chain.LocalError{Doing: "reading the body", Err: err}
+		err = &httpcall.LocalError{Doing: "reading the body", Err: err}
 		b.err.Store(&err)
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"example.com/svc/internal/cause"
-	"example.com/svc/internal/chain"
+	"example.com/svc/internal/httpcall"
 )
 
 // What a download ends with, beside what the chain reports.
@@ -47,7 +47,7 @@ const maxRenewals = 2
 
 // Get is a download, however many requests it takes.
 type Get struct {
-	Chain    *chain.Chain
+	Caller   *httpcall.Caller
 	Link     *Link                                    // nil: Renew is asked first
 	Renew    func(ctx context.Context) (*Link, error) // asks for a new link when one has expired; nil: cannot
 	Header   http.Header                              // not nil
@@ -64,13 +64,13 @@ type Get struct {
 	encoding       string // that they are stored in
 	furthest       int64  // that Received has ever been: only what is beyond it is progress
 	renewals       int
-	resume         chain.Resume
+	resume         httpcall.Resume
 	pace           pace // of Progress
 }
 
 // Run downloads. It returns nothing when all has come, the answer that was no
 // success, or an error: with [ErrUnexpected] the answer too.
-func (g *Get) Run(ctx context.Context) (r *chain.Result, err error) {
+func (g *Get) Run(ctx context.Context) (r *httpcall.Result, err error) {
 	if g.Link == nil {
 		if err := g.renew(ctx); err != nil {
 			return nil, err
@@ -79,8 +79,8 @@ func (g *Get) Run(ctx context.Context) (r *chain.Result, err error) {
 	buf := make([]byte, 64<<10)
 	for {
 		call := g.call()
-		g.resume.Chain, g.resume.Call = g.Chain, call
-		r := g.Chain.Do(ctx, call)
+		g.resume.Caller, g.resume.Call = g.Caller, call
+		r := g.Caller.Do(ctx, call)
 		g.Attempts += r.Attempts
 		if !r.OK() {
 			switch again, err := g.refused(ctx, r); {
@@ -131,7 +131,7 @@ func (g *Get) done() error {
 }
 
 // call asks for what is missing.
-func (g *Get) call() *chain.Call {
+func (g *Get) call() *httpcall.Call {
 	header := g.Header.Clone()
 	header["Accept-Encoding"] = []string{"identity"} // lengths and ranges count what is delivered
 	if g.Received > 0 {
@@ -143,7 +143,7 @@ func (g *Get) call() *chain.Call {
 
 // refused deals with an expired link. One that worked before and is forbidden
 // now counts as expired, whatever the answer says.
-func (g *Get) refused(ctx context.Context, r *chain.Result) (again bool, err error) {
+func (g *Get) refused(ctx context.Context, r *httpcall.Result) (again bool, err error) {
 	expired := g.Link.Expired(r) || r.StatusCode == http.StatusForbidden && g.Received > 0
 	if g.Renew == nil || !expired || g.renewals == maxRenewals {
 		return false, nil
@@ -165,7 +165,7 @@ func (g *Get) renew(ctx context.Context) error {
 // whole reports whether an answer says that there is nothing after what has come
 // of contents that had announced no length. One that does not name the length must
 // be about the same contents: others may be shorter.
-func (g *Get) whole(r *chain.Result) bool {
+func (g *Get) whole(r *httpcall.Result) bool {
 	if r.StatusCode != http.StatusRequestedRangeNotSatisfiable || g.Received == 0 || g.Total >= 0 || g.compare(r.Header) < 0 {
 		return false
 	}

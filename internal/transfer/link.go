@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"example.com/svc/internal/chain"
-	"example.com/svc/internal/errbody"
+	"example.com/svc/internal/apierr"
+	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/redact"
 )
 
@@ -105,8 +105,8 @@ var (
 const longValue = 8
 
 // call is a request to the link.
-func (l *Link) call(method string, header http.Header, idle time.Duration) *chain.Call {
-	return &chain.Call{
+func (l *Link) call(method string, header http.Header, idle time.Duration) *httpcall.Call {
+	return &httpcall.Call{
 		Method: method, Route: Route, URL: l.URL, Header: header,
 		Transfer: true, Idle: idle, Redact: l.Redact, Hop: l.hop,
 	}
@@ -114,7 +114,7 @@ func (l *Link) call(method string, header http.Header, idle time.Duration) *chai
 
 // clean takes the link's secrets out of what storage sent: it likes to quote the
 // request.
-func (l *Link) clean(r *chain.Result) *chain.Result {
+func (l *Link) clean(r *httpcall.Result) *httpcall.Result {
 	r.Header = l.Redact.Header(r.Header)
 	r.Body, _ = l.Redact.Cut(r.Body, len(r.Body), r.Cut)
 	return r
@@ -122,7 +122,7 @@ func (l *Link) clean(r *chain.Result) *chain.Result {
 
 // Expired reports whether a response says that the link has run out. On a 401 or
 // 403 the link's own times say so too: storage is not always as clear.
-func (l *Link) Expired(r *chain.Result) bool {
+func (l *Link) Expired(r *httpcall.Result) bool {
 	switch r.StatusCode {
 	case http.StatusGone:
 		return true
@@ -130,7 +130,7 @@ func (l *Link) Expired(r *chain.Result) bool {
 	default:
 		return false
 	}
-	info := errbody.Parse(r.Header.Get("Content-Type"), r.Body)
+	info := apierr.Parse(r.Header.Get("Content-Type"), r.Body)
 	if expired.MatchString(info.Code) || expired.MatchString(info.Message) || timeframe.Match(r.Body) {
 		return true
 	}

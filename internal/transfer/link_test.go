@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"example.com/svc/internal/chain"
+	"example.com/svc/internal/httpcall"
 )
 
 func TestLinkKnowsItsSecrets(t *testing.T) {
@@ -95,10 +95,10 @@ func TestExpired(t *testing.T) {
 		"": false,
 	} {
 		for _, status := range []int{400, 401, 403} {
-			require.Equal(t, want, (&Link{URL: &url.URL{}}).Expired(&chain.Result{StatusCode: status, Header: xml, Body: []byte(body)}), body)
+			require.Equal(t, want, (&Link{URL: &url.URL{}}).Expired(&httpcall.Result{StatusCode: status, Header: xml, Body: []byte(body)}), body)
 		}
-		require.False(t, (&Link{URL: &url.URL{}}).Expired(&chain.Result{StatusCode: 404, Header: xml, Body: []byte(body)}))
-		require.False(t, (&Link{URL: &url.URL{}}).Expired(&chain.Result{StatusCode: 503, Header: xml, Body: []byte(body)}))
+		require.False(t, (&Link{URL: &url.URL{}}).Expired(&httpcall.Result{StatusCode: 404, Header: xml, Body: []byte(body)}))
+		require.False(t, (&Link{URL: &url.URL{}}).Expired(&httpcall.Result{StatusCode: 503, Header: xml, Body: []byte(body)}))
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"example.com/svc/internal/chain"
+	"example.com/svc/internal/httpcall"
 )
 
 // What is read of the answer to a successful upload: nobody needs it, but a
@@ -18,7 +18,7 @@ const (
 )
 
 // Put sends src to a presigned URL. The caller finishes src.
-func Put(ctx context.Context, c *chain.Chain, link *Link, header http.Header, idle time.Duration, src *Source) *chain.Result {
+func Put(ctx context.Context, c *httpcall.Caller, link *Link, header http.Header, idle time.Duration, src *Source) *httpcall.Result {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	call := link.call(http.MethodPut, header.Clone(), idle)
@@ -39,7 +39,7 @@ func Put(ctx context.Context, c *chain.Chain, link *Link, header http.Header, id
 // unsaid is what speaks against a success: that the body could not be read to its
 // end, or that storage did not wait for it. A transport of the caller's that did
 // not touch the body at all has no use for it, as in tests.
-func unsaid(c *chain.Chain, src *Source) error {
+func unsaid(c *httpcall.Caller, src *Source) error {
 	if err := src.Err(); err != nil {
 		return err
 	}

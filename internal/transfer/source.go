@@ -16,7 +16,7 @@ import (
 	"syscall"
 
 	"example.com/svc/internal/cause"
-	"example.com/svc/internal/chain"
+	"example.com/svc/internal/httpcall"
 )
 
 // SizeError says that a body is not as long as it was said or seen to be.
@@ -202,7 +202,7 @@ func (s *Source) Err() error {
 	if s.size == 0 && s.acquire(nil) == nil {
 		defer s.release()
 		if err := s.ends(); err != nil {
-			return &chain.LocalError{Doing: "reading the body", Err: err}
+			return &httpcall.LocalError{Doing: "reading the body", Err: err}
 		}
 	}
 	if err := s.last.Load().err.Load(); err != nil {

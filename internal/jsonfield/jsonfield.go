@@ -1,7 +1,7 @@
-// Package jsonx does what encoding/json leaves out: it names the field that a value
+// Package jsonfield does what encoding/json leaves out: it names the field that a value
 // does not fit into, tolerates odd values of fields that only inform, and sets one field
 // of a text.
-package jsonx
+package jsonfield
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package chain
+package httpcall
 
 import (
 	"bytes"
@@ -10,14 +10,14 @@ import (
 	"net/url"
 	"time"
 
+	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/cause"
-	"example.com/svc/internal/errbody"
 )
 
 // RoundTrip makes one HTTP exchange of a call. It is the transport below the
 // retries and the redirects. Of the request that it gets it makes a fresh one, since a
 // connection may still be using the last one.
-func (c *Chain) RoundTrip(shell *http.Request) (*http.Response, error) {
+func (c *Caller) RoundTrip(shell *http.Request) (*http.Response, error) {
 	x := exchangeOf(shell.Context())
 	x.tell() // of the redirect that leads here
 	hop := shell.Response != nil
@@ -82,19 +82,19 @@ func (x *exchange) tell() {
 	if a == nil {
 		return
 	}
-	clean := func(s string) string { return x.chain.cleanText(x.call, s) }
-	a.RequestID, a.ID, a.Err = errbody.RequestID(x.Header, clean), clean(a.ID), x.chain.clean(x.call, a.Err)
+	clean := func(s string) string { return x.caller.cleanText(x.call, s) }
+	a.RequestID, a.ID, a.Err = apierr.RequestID(x.Header, clean), clean(a.ID), x.caller.clean(x.call, a.Err)
 	if x.again {
 		a.Retry, a.Delay = true, x.delay
 	}
-	for _, hook := range x.chain.cfg.Hooks {
+	for _, hook := range x.caller.cfg.Hooks {
 		hook(x.ctx, *a)
 	}
 }
 
 // admit waits for the rate limiter and puts the token on, if the request goes
 // where the token belongs.
-func (c *Chain) admit(x *exchange, to *url.URL, header http.Header) error {
+func (c *Caller) admit(x *exchange, to *url.URL, header http.Header) error {
 	if x.ctx.Err() != nil {
 		return cause.Of(x.ctx)
 	}
@@ -144,7 +144,7 @@ func (x *exchange) refusal(doing string, err error) error {
 
 // exchange sends the request and reads the response: whole and bounded,
 // except that the body of a transfer's success is left to stream.
-func (c *Chain) exchange(x *exchange, shell *http.Request, header http.Header, g *gate) (*http.Response, error) {
+func (c *Caller) exchange(x *exchange, shell *http.Request, header http.Header, g *gate) (*http.Response, error) {
 	ctx, stop, timer := c.limit(shell.Context(), x, g)
 	req := shell.WithContext(ctx)
 	req.Header = header
@@ -204,7 +204,7 @@ func (c *Chain) exchange(x *exchange, shell *http.Request, header http.Header, g
 // limit puts the attempt's time limit around it. For a call that lingers, the
 // end of the caller's context gives a request that was sent some time to be
 // answered; one that was not is given up at once.
-func (c *Chain) limit(ctx context.Context, x *exchange, g *gate) (context.Context, func(), *time.Timer) {
+func (c *Caller) limit(ctx context.Context, x *exchange, g *gate) (context.Context, func(), *time.Timer) {
 	call := x.call
 	if call.Transfer {
 		return watch(ctx, call.Idle)
@@ -251,14 +251,14 @@ func reason(ctx context.Context, x *exchange, err error) error {
 	return err
 }
 
-func (c *Chain) base(call *Call) http.RoundTripper {
+func (c *Caller) base(call *Call) http.RoundTripper {
 	if hc := c.cfg.Client; hc != nil && hc.Transport != nil {
 		return hc.Transport
 	}
 	return c.own[call.kind()]
 }
 
-func (c *Chain) jar(call *Call) http.CookieJar {
+func (c *Caller) jar(call *Call) http.CookieJar {
 	if c.cfg.Client == nil || !call.Auth {
 		return nil
 	}

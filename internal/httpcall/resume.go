@@ -1,4 +1,4 @@
-package chain
+package httpcall
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 // Resume paces a transfer that breaks off and goes on, by the same policy as the
 // attempts of a call. Progress starts the count anew.
 type Resume struct {
-	Chain *Chain
-	Call  *Call
+	Caller *Caller
+	Call   *Call
 
 	failed int     // times in a row
 	taken  float64 // from the retry budget
@@ -20,7 +20,7 @@ type Resume struct {
 // is to be no further try.
 func (r *Resume) Wait(ctx context.Context, err error) bool {
 	r.failed++
-	x := &exchange{Result: &Result{Attempts: r.failed}, ctx: ctx, chain: r.Chain, call: r.Call, last: err}
+	x := &exchange{Result: &Result{Attempts: r.failed}, ctx: ctx, caller: r.Caller, call: r.Call, last: err}
 	if !x.worthRetrying() || !x.schedule() {
 		return false
 	}
@@ -31,7 +31,7 @@ func (r *Resume) Wait(ctx context.Context, err error) bool {
 // Progress notes that bytes have arrived.
 func (r *Resume) Progress() {
 	if r.failed > 0 {
-		r.Chain.budgets[r.Call.kind()].refund(r.taken)
+		r.Caller.budgets[r.Call.kind()].refund(r.taken)
 		r.failed, r.taken = 0, 0
 	}
 }

@@ -1,4 +1,4 @@
-package jsonx_test
+package jsonfield_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"example.com/svc/internal/jsonx"
+	"example.com/svc/internal/jsonfield"
 )
 
 type flavor struct {
@@ -112,37 +112,37 @@ func TestDecodeFindsTheField(t *testing.T) {
 		`[]`:                                                        "",
 		`"x"`:                                                       "",
 	} {
-		path, err := jsonx.Decode([]byte(data), new(flavorList), nil)
+		path, err := jsonfield.Decode([]byte(data), new(flavorList), nil)
 		require.Error(t, err, data)
 		require.Equal(t, want, path, data)
 	}
 }
 
 func TestDecodeGivesTheErrorOfTheField(t *testing.T) {
-	_, err := jsonx.Decode([]byte(`{"flavor_list":[{"available_num":"two"}]}`), new(flavorList), nil)
+	_, err := jsonfield.Decode([]byte(`{"flavor_list":[{"available_num":"two"}]}`), new(flavorList), nil)
 	require.Equal(t, errNumber, err)
 
-	path, err := jsonx.Decode([]byte(`[1,2,"x"]`), new([]int), nil)
+	path, err := jsonfield.Decode([]byte(`[1,2,"x"]`), new([]int), nil)
 	var typeErr *json.UnmarshalTypeError
 	require.ErrorAs(t, err, &typeErr)
 	require.Equal(t, "string", typeErr.Value)
 	require.Equal(t, "[2]", path)
 
-	_, err = jsonx.Decode([]byte(`{"flavor_list":[{},{"flavor_id": {}}]}`), new(flavorList), nil)
+	_, err = jsonfield.Decode([]byte(`{"flavor_list":[{},{"flavor_id": {}}]}`), new(flavorList), nil)
 	require.EqualError(t, err, "json: cannot unmarshal object into Go value of type string", "it does not repeat the path")
 }
 
 func TestDecodeOfWhatIsNotJSON(t *testing.T) {
 	for _, data := range []string{``, `{`, `<html>`, `{} x`, `{"flavor_list":[{"available_num":"two"}`} {
 		for _, must := range []func(string) bool{nil, func(string) bool { return false }} {
-			path, err := jsonx.Decode([]byte(data), new(flavorList), must)
+			path, err := jsonfield.Decode([]byte(data), new(flavorList), must)
 			var syntaxErr *json.SyntaxError
 			require.ErrorAs(t, err, &syntaxErr, data)
 			require.Empty(t, path)
 		}
 	}
 	for _, dst := range []any{nil, flavorList{}, 1, (*flavorList)(nil)} {
-		_, err := jsonx.Decode([]byte(`{}`), dst, nil)
+		_, err := jsonfield.Decode([]byte(`{}`), dst, nil)
 		var invalid *json.InvalidUnmarshalError
 		require.ErrorAs(t, err, &invalid)
 	}
@@ -152,7 +152,7 @@ func TestDecodeOfWhatIsNotJSON(t *testing.T) {
 func TestDecodeToleratesOddInformation(t *testing.T) {
 	must := func(key string) bool { return key == "" || key == "flavor_list" || key == "flavor_id" }
 	var list flavorList
-	path, err := jsonx.Decode([]byte(`{"flavor_list":[{"flavor_id":"a","meta_info":{"cuda":12.40,"next":7},"labels":[],"texts":1,"rest":{"a": 1e0},`+
+	path, err := jsonfield.Decode([]byte(`{"flavor_list":[{"flavor_id":"a","meta_info":{"cuda":12.40,"next":7},"labels":[],"texts":1,"rest":{"a": 1e0},`+
 		`"when":"soon","plain":"x","named":"x","size":3,"quoted":"4"},null,{"flavor_id":"b","meta_info":[]}],"outputs":{"cuda":1}}`), &list, must)
 	require.NoError(t, err)
 	require.Empty(t, path)
@@ -172,7 +172,7 @@ func TestDecodeToleratesOddInformation(t *testing.T) {
 		`{"flavor_list":7}`:                                  "flavor_list",
 		`7`:                                                  "",
 	} {
-		path, err := jsonx.Decode([]byte(data), new(flavorList), must)
+		path, err := jsonfield.Decode([]byte(data), new(flavorList), must)
 		require.Error(t, err, data)
 		require.Equal(t, want, path)
 	}
@@ -188,7 +188,7 @@ type Loop struct {
 // A type that holds itself must not multiply the work.
 func TestDecodeInRecursiveTypes(t *testing.T) {
 	const depth = 2000
-	path, err := jsonx.Decode([]byte(strings.Repeat(`{"list":[`, depth)+`{"leaf":""}`+strings.Repeat(`]}`, depth)), new(Loop), nil)
+	path, err := jsonfield.Decode([]byte(strings.Repeat(`{"list":[`, depth)+`{"leaf":""}`+strings.Repeat(`]}`, depth)), new(Loop), nil)
 	require.Error(t, err)
 	require.True(t, strings.HasPrefix(path, "list[0].list[0]."), path)
 }
@@ -204,13 +204,13 @@ func FuzzDecode(f *testing.F) {
 		for _, dst := range []func() any{func() any { return new(flavorList) }, func() any { return new(Loop) }, func() any { return new([]map[string]flavor) }} {
 			want := dst()
 			failure := json.Unmarshal(data, want)
-			path, err := jsonx.Decode(data, dst(), nil)
+			path, err := jsonfield.Decode(data, dst(), nil)
 			require.Equal(t, failure != nil, err != nil, "decoding says %v", failure)
 			if err == nil {
 				require.Empty(t, path)
 			}
 			got := dst()
-			if _, err = jsonx.Decode(data, got, func(key string) bool { return key == "" }); failure == nil {
+			if _, err = jsonfield.Decode(data, got, func(key string) bool { return key == "" }); failure == nil {
 				require.NoError(t, err)
 				require.Equal(t, want, got)
 			}

@@ -1,4 +1,4 @@
-package errbody
+package apierr
 
 import (
 	"bytes"

@@ -1,8 +1,8 @@
-// Package chain carries one call over HTTP: rate limit, token, attempts with
+// Package httpcall carries one call over HTTP: rate limit, token, attempts with
 // their time limits, retries, redirects, bounded responses, and the report of
 // every exchange. It knows nothing of resources. It returns facts, and its callers
 // decide what they mean for a record.
-package chain
+package httpcall
 
 import (
 	"context"
@@ -128,8 +128,8 @@ func (r *Result) Encoding() string {
 	return ""
 }
 
-// Chain sends calls. It is safe for concurrent use.
-type Chain struct {
+// Caller sends calls. It is safe for concurrent use.
+type Caller struct {
 	cfg     Config
 	own     [2]*http.Transport // for API calls, and for transfers
 	wrapped http.RoundTripper  // around both, and the caller's; nil if there are no instruments
@@ -148,8 +148,8 @@ func (call *Call) kind() int {
 }
 
 // New makes a chain.
-func New(cfg Config) *Chain {
-	c := &Chain{cfg: cfg, late: &TimeoutError{After: cfg.Timeout}, own: [2]*http.Transport{newTransport(), newTransferTransport()}}
+func New(cfg Config) *Caller {
+	c := &Caller{cfg: cfg, late: &TimeoutError{After: cfg.Timeout}, own: [2]*http.Transport{newTransport(), newTransferTransport()}}
 	for i := range c.budgets {
 		c.budgets[i] = newBudget(cfg.Retry.Budget)
 	}
@@ -161,24 +161,24 @@ func New(cfg Config) *Chain {
 }
 
 // CloseIdle closes the connections that no call is using.
-func (c *Chain) CloseIdle() {
+func (c *Caller) CloseIdle() {
 	for _, t := range c.own {
 		t.CloseIdleConnections()
 	}
 }
 
 // Redactor is the one that the chain was made with.
-func (c *Chain) Redactor() *redact.Redactor { return c.cfg.Redact }
+func (c *Caller) Redactor() *redact.Redactor { return c.cfg.Redact }
 
 // clean takes the secrets out of an error, those of a transfer's link too.
-func (c *Chain) clean(call *Call, err error) error {
+func (c *Caller) clean(call *Call, err error) error {
 	if err = c.cfg.Redact.Error(err); call.Redact != nil {
 		err = call.Redact.Error(err)
 	}
 	return err
 }
 
-func (c *Chain) cleanText(call *Call, text string) string {
+func (c *Caller) cleanText(call *Call, text string) string {
 	if text = c.cfg.Redact.String(text); call.Redact != nil {
 		text = call.Redact.String(text)
 	}
@@ -189,7 +189,7 @@ func (c *Chain) cleanText(call *Call, text string) string {
 type exchange struct {
 	*Result
 	ctx    context.Context //nolint:containedctx // the caller's: it lives as long as the call
-	chain  *Chain
+	caller *Caller
 	call   *Call
 	number uint64
 	last   error         // of the latest attempt, when it has no response
@@ -221,11 +221,11 @@ func Route(ctx context.Context) string {
 }
 
 // Do carries out a call and says how it went.
-func (c *Chain) Do(ctx context.Context, call *Call) *Result {
+func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 	if call.Result == nil {
 		call.Result = new(Result)
 	}
-	x := &exchange{Result: call.Result, ctx: ctx, chain: c, call: call, number: c.calls.Add(1)}
+	x := &exchange{Result: call.Result, ctx: ctx, caller: c, call: call, number: c.calls.Add(1)}
 	if c.cfg.UserAgent != "" && call.Header["User-Agent"] == nil {
 		call.Header["User-Agent"] = []string{c.cfg.UserAgent}
 	}

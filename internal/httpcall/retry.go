@@ -1,4 +1,4 @@
-package chain
+package httpcall
 
 import (
 	"context"
@@ -43,7 +43,7 @@ func (x *exchange) newToken() bool {
 	if x.renewed || x.token == nil || x.last != nil || x.StatusCode != http.StatusUnauthorized || x.ctx.Err() != nil {
 		return false
 	}
-	token, err := x.chain.cfg.Token(x.ctx)
+	token, err := x.caller.cfg.Token(x.ctx)
 	if err != nil || token == x.token() {
 		return false
 	}
@@ -53,7 +53,7 @@ func (x *exchange) newToken() bool {
 
 // worthRetrying is the table of what is retried.
 func (x *exchange) worthRetrying() bool {
-	limit := x.chain.cfg.Retry.MaxAttempts
+	limit := x.caller.cfg.Retry.MaxAttempts
 	if x.call.MaxAttempts > 0 {
 		limit = x.call.MaxAttempts
 	}
@@ -84,7 +84,7 @@ func Transient(status int) bool {
 // can be one: the service may ask for more time than there is, and the budget
 // may be spent.
 func (x *exchange) schedule() bool {
-	p := x.chain.cfg.Retry
+	p := x.caller.cfg.Retry
 	bound := p.MaxDelay
 	if shift := min(x.Attempts, 30); p.MinDelay<<shift>>shift == p.MinDelay {
 		bound = min(bound, p.MinDelay<<shift)
@@ -108,7 +108,7 @@ func (x *exchange) schedule() bool {
 	default:
 		x.taken = 1
 	}
-	x.NoBudget = !x.chain.budgets[x.call.kind()].take(x.taken)
+	x.NoBudget = !x.caller.budgets[x.call.kind()].take(x.taken)
 	return !x.NoBudget
 }
 
@@ -236,4 +236,4 @@ func turnedAway(err error) bool {
 }
 
 // MaxDelay is the longest that a call waits between two attempts.
-func (c *Chain) MaxDelay() time.Duration { return c.cfg.Retry.MaxDelay }
+func (c *Caller) MaxDelay() time.Duration { return c.cfg.Retry.MaxDelay }

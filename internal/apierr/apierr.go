@@ -1,7 +1,7 @@
-// Package errbody finds what a failed answer wants to say, in bodies that nobody
+// Package apierr finds what a failed answer wants to say, in bodies that nobody
 // has documented: JSON of any of the usual shapes, the XML of object storage,
 // HTML pages of proxies, plain text. It survives any body at all, in linear time.
-package errbody
+package apierr
 
 import (
 	"bytes"

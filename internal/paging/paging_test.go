@@ -1,4 +1,4 @@
-package pages_test
+package paging_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"example.com/svc/internal/pages"
+	"example.com/svc/internal/paging"
 )
 
 // item is one of a list, with the page that it came on.
@@ -45,7 +45,7 @@ type server struct {
 
 var errServer = errors.New("no luck")
 
-func (s *server) fetch(ctx context.Context, n int) (pages.Page[item], error) {
+func (s *server) fetch(ctx context.Context, n int) (paging.Page[item], error) {
 	s.mu.Lock()
 	s.under++
 	s.most = max(s.most, s.under)
@@ -73,15 +73,15 @@ func (s *server) fetch(ctx context.Context, n int) (pages.Page[item], error) {
 	defer s.mu.Unlock()
 	s.under--
 	if cancelled != nil {
-		return pages.Page[item]{}, cancelled
+		return paging.Page[item]{}, cancelled
 	}
 	if err := s.failure[n]; err != nil {
-		return pages.Page[item]{}, err
+		return paging.Page[item]{}, err
 	}
 	if s.change != nil {
 		s.items = s.change(request, s.items)
 	}
-	page := pages.Page[item]{Total: s.total(request, len(s.items))}
+	page := paging.Page[item]{Total: s.total(request, len(s.items))}
 	for _, key := range s.cut(n) {
 		page.Items = append(page.Items, item{key, n})
 	}
@@ -107,7 +107,7 @@ func (s *server) cut(n int) []string {
 
 // read ranges over the list until it ends, or until it has so many items.
 func (s *server) read(most int) (got []string, err error) {
-	list := pages.List[item]{
+	list := paging.List[item]{
 		First: 1, Ahead: s.ahead, Fetch: s.fetch,
 		Key: func(i *item) string {
 			s.mu.Lock()
@@ -182,13 +182,13 @@ func TestList_NothingHeardOfTheTotal(t *testing.T) {
 
 func TestList_AbsurdTotal(t *testing.T) {
 	for _, first := range []int{1, math.MaxInt - 3, math.MaxInt - 1, math.MaxInt} {
-		list := pages.List[item]{
+		list := paging.List[item]{
 			First: first, Ahead: 3,
-			Fetch: func(_ context.Context, n int) (pages.Page[item], error) {
+			Fetch: func(_ context.Context, n int) (paging.Page[item], error) {
 				if n < first {
 					t.Errorf("page %d was asked for", n)
 				}
-				page := pages.Page[item]{Total: math.MaxInt64}
+				page := paging.Page[item]{Total: math.MaxInt64}
 				if n == first {
 					page.Items = []item{{key: "a"}}
 				}

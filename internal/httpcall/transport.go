@@ -1,4 +1,4 @@
-package chain
+package httpcall
 
 import (
 	"context"
@@ -61,7 +61,7 @@ func newTransferTransport() *http.Transport {
 }
 
 // OverNetwork reports whether transfers are certainly sent by net/http itself.
-func (c *Chain) OverNetwork() bool {
+func (c *Caller) OverNetwork() bool {
 	_, ok := c.base(&Call{Transfer: true}).(*http.Transport)
 	return ok
 }
@@ -144,7 +144,7 @@ func hidden(u *url.URL) *url.URL {
 // restore is what instruments are put around: it gives a request its whole
 // address back and sends it. The address comes with the request, since instruments
 // may give one up and leave it running.
-type restore struct{ chain *Chain }
+type restore struct{ caller *Caller }
 
 // addressKey is what the context of a request holds its address under.
 type addressKey struct{}
@@ -157,7 +157,7 @@ func (r restore) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	whole := req.WithContext(req.Context()) // a transport must not modify its request
 	whole.URL = to
-	resp, err := r.chain.base(x.call).RoundTrip(whole)
+	resp, err := r.caller.base(x.call).RoundTrip(whole)
 	if err == nil {
 		resp.Request = req
 	}

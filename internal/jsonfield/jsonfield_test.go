@@ -1,4 +1,4 @@
-package jsonx_test
+package jsonfield_test
 
 import (
 	"bytes"
@@ -9,14 +9,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"example.com/svc/internal/jsonx"
+	"example.com/svc/internal/jsonfield"
 )
 
 func TestTrimBOM(t *testing.T) {
-	require.Equal(t, "{}", string(jsonx.TrimBOM([]byte("\xef\xbb\xbf{}"))))
-	require.Equal(t, "{}", string(jsonx.TrimBOM([]byte("{}"))))
-	require.Equal(t, "\xef\xbb", string(jsonx.TrimBOM([]byte("\xef\xbb"))))
-	require.Empty(t, jsonx.TrimBOM(nil))
+	require.Equal(t, "{}", string(jsonfield.TrimBOM([]byte("\xef\xbb\xbf{}"))))
+	require.Equal(t, "{}", string(jsonfield.TrimBOM([]byte("{}"))))
+	require.Equal(t, "\xef\xbb", string(jsonfield.TrimBOM([]byte("\xef\xbb"))))
+	require.Empty(t, jsonfield.TrimBOM(nil))
 }
 
 func TestSet(t *testing.T) {
@@ -46,7 +46,7 @@ func TestSet(t *testing.T) {
 		{`{}`, `ü"<`, 1, `{"ü\"<":1}`},
 	} {
 		before := tt.data
-		got, err := jsonx.Set([]byte(tt.data), tt.path, tt.value)
+		got, err := jsonfield.Set([]byte(tt.data), tt.path, tt.value)
 		require.NoError(t, err, tt.data)
 		require.Equal(t, tt.want, string(got))
 		require.Equal(t, before, tt.data)
@@ -74,7 +74,7 @@ func TestSetErrors(t *testing.T) {
 		{`{}`, "a", math.NaN(), "json: unsupported value: NaN"},
 		{`{}`, "a", func() {}, "json: unsupported type: func()"},
 	} {
-		_, err := jsonx.Set([]byte(tt.data), tt.path, tt.value)
+		_, err := jsonfield.Set([]byte(tt.data), tt.path, tt.value)
 		require.EqualError(t, err, tt.want)
 	}
 }
@@ -82,7 +82,7 @@ func TestSetErrors(t *testing.T) {
 func TestSetDoesNotWriteToItsInput(t *testing.T) {
 	data := append(make([]byte, 0, 100), `{"a":1}`...)
 	for _, path := range []string{"a", "b", "c.d"} {
-		_, err := jsonx.Set(data, path, "long enough to overwrite")
+		_, err := jsonfield.Set(data, path, "long enough to overwrite")
 		require.NoError(t, err)
 		require.Equal(t, `{"a":1}`, string(data))
 		require.Equal(t, make([]byte, 93), data[7:100])
@@ -95,12 +95,12 @@ func FuzzSet(f *testing.F) {
 		f.Add([]byte(s), "b.c")
 	}
 	f.Fuzz(func(t *testing.T, data []byte, path string) {
-		got, err := jsonx.Set(data, path, "v")
+		got, err := jsonfield.Set(data, path, "v")
 		if err != nil {
 			return
 		}
 		require.True(t, json.Valid(got), "%q", got)
-		again, err := jsonx.Set(got, path, "v")
+		again, err := jsonfield.Set(got, path, "v")
 		require.NoError(t, err)
 		require.Equal(t, string(got), string(again))
 

@@ -1,11 +1,11 @@
-// Package pages turns a list that is read page by page into one sequence of
+// Package paging turns a list that is read page by page into one sequence of
 // items. It asks for pages and judges what comes; how a page is fetched is up to
 // the caller.
 //
 // Pages are numbered and cut by position, so an item moves to another page when
 // one before it comes or goes. What the server says about the list is a hint:
 // it may lower the page size, and its total may change, be missing or be wrong.
-package pages
+package paging
 
 import (
 	"context"

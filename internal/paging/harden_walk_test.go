@@ -1,4 +1,4 @@
-package pages_test
+package paging_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"example.com/svc/internal/pages"
+	"example.com/svc/internal/paging"
 )
 
 // A script of pages: one letter per item, pages separated by spaces, a dot for an
@@ -16,15 +16,15 @@ import (
 func readScript(t *testing.T, script string, total int64) (got string, asked int, err error) {
 	t.Helper()
 	all := strings.Fields(script)
-	list := pages.List[byte]{
+	list := paging.List[byte]{
 		First: 1,
-		Fetch: func(_ context.Context, n int) (pages.Page[byte], error) {
+		Fetch: func(_ context.Context, n int) (paging.Page[byte], error) {
 			asked++
 			require.Equal(t, asked, n, "one page after the other")
 			if n <= len(all) && all[n-1] == "!" {
-				return pages.Page[byte]{}, errServer
+				return paging.Page[byte]{}, errServer
 			}
-			page := pages.Page[byte]{Total: total}
+			page := paging.Page[byte]{Total: total}
 			if n <= len(all) && all[n-1] != "." {
 				page.Items = []byte(all[n-1])
 			}
@@ -61,7 +61,7 @@ func TestWhereAListEnds(t *testing.T) {
 		"old pages, and items missing":   {"ab ab cd cd ef", 10, "abcdef", 6, nil},
 		"short pages before a whole one": {"a bcde fg", 7, "abcdefg", 3, nil},
 		"pages that overlap":             {"abc bcd cde def", 6, "abcdef", 4, nil},
-		"two old pages in a row":         {"ab ab ab", 10, "ab", 3, pages.ErrRepeat},
+		"two old pages in a row":         {"ab ab ab", 10, "ab", 3, paging.ErrRepeat},
 		"a total of less than nothing":   {"ab cd", -1, "abcd", 3, nil},
 		"a total of one":                 {"a b", 1, "a", 1, nil},
 		"a total that is too small":      {"ab cd ef", 1, "abcdef", 4, nil},

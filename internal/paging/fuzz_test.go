@@ -1,4 +1,4 @@
-package pages_test
+package paging_test
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"example.com/svc/internal/pages"
+	"example.com/svc/internal/paging"
 )
 
 func FuzzPages(f *testing.F) {
@@ -65,7 +65,7 @@ func tryRandomServer(t *testing.T, r *rand.Rand) {
 	case errors.Is(err, errServer):
 		require.NotEmpty(t, s.failure)
 	default:
-		require.ErrorIs(t, err, pages.ErrRepeat)
+		require.ErrorIs(t, err, paging.ErrRepeat)
 		require.False(t, s.regular() && !h.changes)
 	}
 	if len(s.failure) == 0 && !h.changes && !h.varies {
@@ -116,7 +116,7 @@ func (s *server) expect(total int64) (want []string, asked int, err error) {
 				return want, n, nil
 			}
 		} else if old++; old == 2 {
-			return want, n, pages.ErrRepeat
+			return want, n, paging.ErrRepeat
 		}
 	}
 }

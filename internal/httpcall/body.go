@@ -1,4 +1,4 @@
-package chain
+package httpcall
 
 import (
 	"bytes"
@@ -97,7 +97,7 @@ func (b *gated) Read(p []byte) (int, error) {
 // having read anything.
 func (x *exchange) judgeUnsent(err error, g *gate) bool {
 	return g.seal() && (x.proof() || neverSent(err)) ||
-		x.direct() && x.chain.wrapped == nil && errors.Is(err, errRefused)
+		x.direct() && x.caller.wrapped == nil && errors.Is(err, errRefused)
 }
 
 // proof reports whether a body that was not read is proof that nothing was sent.
@@ -107,6 +107,6 @@ func (x *exchange) proof() bool {
 
 // direct reports whether requests are sent by net/http itself.
 func (x *exchange) direct() bool {
-	_, ok := x.chain.base(x.call).(*http.Transport)
+	_, ok := x.caller.base(x.call).(*http.Transport)
 	return ok
 }

@@ -1,4 +1,4 @@
-package errbody_test
+package apierr_test
 
 import (
 	"strings"
@@ -8,11 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"example.com/svc/internal/errbody"
+	"example.com/svc/internal/apierr"
 )
 
 func TestParseJSON(t *testing.T) {
-	for body, want := range map[string]errbody.Info{
+	for body, want := range map[string]apierr.Info{
 		`{"message":"m"}`:                                                                 {Message: "m"},
 		`{"msg":"m","code":40001}`:                                                        {Message: "m", Code: "40001"},
 		`{"Message":"m","Code":"C","RequestId":"r"}`:                                      {Message: "m", Code: "C", RequestID: "r"},
@@ -60,13 +60,13 @@ func TestParseJSON(t *testing.T) {
 		`{"message":"m","deep":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `,"code":"c"}`: {Message: "m", Code: "c"},
 	} {
 		for _, contentType := range []string{"application/json", "text/html; charset=utf-8", "", ";;"} {
-			require.Equal(t, want, errbody.Parse(contentType, []byte(body)), body)
+			require.Equal(t, want, apierr.Parse(contentType, []byte(body)), body)
 		}
 	}
 }
 
 func TestParseXML(t *testing.T) {
-	want := errbody.Info{Code: "SignatureDoesNotMatch", Message: "The signature & more.", RequestID: "4442587FB7D0A2F9"}
+	want := apierr.Info{Code: "SignatureDoesNotMatch", Message: "The signature & more.", RequestID: "4442587FB7D0A2F9"}
 	for _, body := range []string{
 		`<?xml version="1.0" encoding="UTF-8"?>
 <Error><Code>SignatureDoesNotMatch</Code><Message>The signature &amp; more.</Message>
@@ -77,7 +77,7 @@ func TestParseXML(t *testing.T) {
 		`<Error><Code>SignatureDoesNotMatch</Code><Message>The signature &amp; more.</Message><RequestId>4442587FB7D0A2F9</RequestId><HostId>cut h`,
 	} {
 		for _, contentType := range []string{"application/xml", "text/plain", ""} {
-			require.Equal(t, want, errbody.Parse(contentType, []byte(body)), body)
+			require.Equal(t, want, apierr.Parse(contentType, []byte(body)), body)
 		}
 	}
 }
@@ -107,20 +107,20 @@ func TestParseHTMLAndText(t *testing.T) {
 		"\xff\xfeE\x00r\x00r\x00":        "",
 		"\xef\xbb\xbftext":               "text",
 	} {
-		require.Equal(t, errbody.Info{Message: want}, errbody.Parse("", []byte(body)), body)
+		require.Equal(t, apierr.Info{Message: want}, apierr.Parse("", []byte(body)), body)
 	}
-	require.Equal(t, "Error: no such page", errbody.Parse("text/html", []byte("Error:\n<b>no such page</b>")).Message)
-	require.Equal(t, "a < b", errbody.Parse("text/plain", []byte("a < b")).Message)
+	require.Equal(t, "Error: no such page", apierr.Parse("text/html", []byte("Error:\n<b>no such page</b>")).Message)
+	require.Equal(t, "a < b", apierr.Parse("text/plain", []byte("a < b")).Message)
 }
 
 func TestParseIsBounded(t *testing.T) {
 	long := strings.Repeat("é", 1000)
-	info := errbody.Parse("", []byte(`{"message":"x`+long+`","code":"`+long+`","request_id":"`+long+`"}`))
+	info := apierr.Parse("", []byte(`{"message":"x`+long+`","code":"`+long+`","request_id":"`+long+`"}`))
 	require.Equal(t, "x"+strings.Repeat("é", 254)+"…", info.Message)
 	require.Len(t, info.Message, 512)
 	require.Equal(t, strings.Repeat("é", 62)+"…", info.Code)
 	require.Equal(t, info.Code, info.RequestID)
-	require.Equal(t, strings.Repeat("y", 512), errbody.Parse("", []byte(strings.Repeat("y", 512))).Message)
+	require.Equal(t, strings.Repeat("y", 512), apierr.Parse("", []byte(strings.Repeat("y", 512))).Message)
 }
 
 // A text is scrubbed as a whole, so that cutting it leaves no part of a secret.
@@ -128,12 +128,12 @@ func TestScrubComesBeforeTheCut(t *testing.T) {
 	scrub := func(s string) string { return strings.ReplaceAll(s, "secret-token", "REDACTED") }
 	for n := range 40 {
 		text := strings.Repeat("x", 490+n) + `secret-t\u006fken and more`
-		info := errbody.ParseScrubbed("", []byte(`{"message":"`+text+`","code":"`+text[480:]+`","request_id":"secret-t\noken"}`), scrub)
+		info := apierr.ParseScrubbed("", []byte(`{"message":"`+text+`","code":"`+text[480:]+`","request_id":"secret-t\noken"}`), scrub)
 		require.NotContains(t, info.Message, "secr")
 		require.NotContains(t, info.Code, "secr")
 		page := "<p>" + strings.Repeat("x", 230+n) + "secret-t&#111;ken and more"
-		require.NotContains(t, errbody.ExcerptScrubbed("text/html", []byte(page), scrub), "secr")
-		require.NotContains(t, errbody.ParseScrubbed("text/html", []byte("<p>"+strings.Repeat("x", 250)+page), scrub).Message, "secr")
+		require.NotContains(t, apierr.ExcerptScrubbed("text/html", []byte(page), scrub), "secr")
+		require.NotContains(t, apierr.ParseScrubbed("text/html", []byte("<p>"+strings.Repeat("x", 250)+page), scrub).Message, "secr")
 	}
 }
 
@@ -153,12 +153,12 @@ func TestExcerpt(t *testing.T) {
 		"<Error><Code>x</Code>":   "<Error><Code>x</Code>",
 		strings.Repeat("ab ", 99): strings.Repeat("ab ", 84) + "a…",
 	} {
-		require.Equal(t, want, errbody.Excerpt("", []byte(body)), body)
+		require.Equal(t, want, apierr.Excerpt("", []byte(body)), body)
 	}
-	require.Equal(t, "a b", errbody.Excerpt("text/html", []byte("<p>a</p><p>b</p>")))
+	require.Equal(t, "a b", apierr.Excerpt("text/html", []byte("<p>a</p><p>b</p>")))
 
 	cutInCharacter := strings.Repeat("a", 1023) + "é"
-	require.NotEqual(t, "binary data", errbody.Excerpt("", []byte(cutInCharacter)))
+	require.NotEqual(t, "binary data", apierr.Excerpt("", []byte(cutInCharacter)))
 }
 
 // Each of these makes a parser that looks back or ahead from every place take
@@ -171,12 +171,12 @@ func TestHostileBodies(t *testing.T) {
 	} {
 		for _, prefix := range []string{"", `{"message":"m","x":`, "<html>", "<Error>"} {
 			body := []byte(prefix + strings.Repeat(piece, size/len(piece)))
-			requireSane(t, errbody.Parse("", body), errbody.Excerpt("", body))
+			requireSane(t, apierr.Parse("", body), apierr.Excerpt("", body))
 		}
 	}
 }
 
-func requireSane(t *testing.T, info errbody.Info, excerpt string) {
+func requireSane(t *testing.T, info apierr.Info, excerpt string) {
 	t.Helper()
 	for _, text := range []string{info.Message, info.Code, info.RequestID, excerpt} {
 		require.True(t, utf8.ValidString(text))
@@ -202,7 +202,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
 		before := string(body)
-		requireSane(t, errbody.Parse(contentType, body), errbody.Excerpt(contentType, body))
+		requireSane(t, apierr.Parse(contentType, body), apierr.Excerpt(contentType, body))
 		require.Equal(t, before, string(body), "the body is not written to")
 	})
 }
