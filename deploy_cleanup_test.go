@@ -38,7 +38,7 @@ func TestB30_CleanUpOutlivesTheContext(t *testing.T) {
 		deletes int
 	}{
 		"at once":           {nil, time.Second, 1},
-		"503 twice":         {[]svctest.Fault{svctest.Unavailable(2)}, 3 * time.Second, 3},
+		"503 twice":         {[]svctest.Fault{svctest.ServiceUnavailable(2)}, 3 * time.Second, 3},
 		"429":               {[]svctest.Fault{svctest.RateLimited("5")}, 7 * time.Second, 2},
 		"lost before":       {[]svctest.Fault{svctest.DropBeforeEffect()}, 2 * time.Second, 2},
 		"500 for a while":   {[]svctest.Fault{{Status: 500, Times: 6}}, 29 * time.Second, 7},
@@ -124,7 +124,7 @@ func TestCleanUpDoesNotTrustAnEarlyNotFound(t *testing.T) {
 		"for a moment":               {time.Second, nil, true},
 		"for 25 s":                   {25 * time.Second, nil, true},
 		"for longer than a clean-up": {time.Minute, nil, false},
-		"after a failed attempt":     {10 * time.Second, []svctest.Fault{svctest.Unavailable(1)}, true},
+		"after a failed attempt":     {10 * time.Second, []svctest.Fault{svctest.ServiceUnavailable(1)}, true},
 		"after a lost attempt":       {10 * time.Second, []svctest.Fault{svctest.DropBeforeEffect()}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestDeployCleansUpAfterAPanic(t *testing.T) {
 					srv := svctest.NewInMemory()
 					opts := step.opts(func() { panic("bug of the caller") })
 					opts.DeleteOnFailure = clean
-					srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Unavailable(1))
+					srv.Fault("DELETE", svctest.RouteEndpoint, svctest.ServiceUnavailable(1))
 					require.PanicsWithValue(t, "bug of the caller", func() {
 						_, _ = srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &opts)
 					})

@@ -72,7 +72,7 @@ func TestGoneIsWhatALookShows(t *testing.T) {
 	t.Run("the record says so", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			record := svctest.Fault{Body: wtRecord("unavailable", 2, `"is_deleted":true`)}
-			e, took := goneStory(t, goneServer(), svctest.Unavailable(1), record)
+			e, took := goneStory(t, goneServer(), svctest.ServiceUnavailable(1), record)
 			require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 			require.LessOrEqual(t, took, time.Second)
 		})
@@ -103,7 +103,7 @@ func TestNotGoneWithoutALook(t *testing.T) {
 	for status, want := range map[int]error{401: svc.ErrUnauthorized, 403: svc.ErrForbidden} {
 		synctest.Test(t, func(t *testing.T) { // nor will anybody
 			srv := goneServer(svctest.WithDeleteTime(time.Hour))
-			e, took := goneStory(t, srv, svctest.Unavailable(1), svctest.Fault{Status: status, Times: -1})
+			e, took := goneStory(t, srv, svctest.ServiceUnavailable(1), svctest.Fault{Status: status, Times: -1})
 			require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
 			require.LessOrEqual(t, took, time.Second)
 			require.ErrorIs(t, e.CleanupErr, want)
@@ -156,7 +156,7 @@ func TestCleanUpDoesNotRelyOnAnOddAnswer(t *testing.T) {
 				srv := goneServer()
 				odd.Times = 3
 				srv.Fault("DELETE", svctest.RouteEndpoint, odd)
-				e, _ := goneStory(t, srv, svctest.Unavailable(2))
+				e, _ := goneStory(t, srv, svctest.ServiceUnavailable(2))
 				require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 				require.Zero(t, srv.RunningInstances())
 				require.Equal(t, 4, srv.RequestCount("DELETE", svctest.RouteEndpoint))
@@ -196,7 +196,7 @@ func TestAProxysNotFoundIsNoProof(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory()
 				services, id := srv.Client().InferenceServices, srv.AddEndpoint(svctest.Endpoint{Instances: 1})
-				srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Unavailable(1), svctest.Fault{Status: 404, Body: page})
+				srv.Fault("DELETE", svctest.RouteEndpoint, svctest.ServiceUnavailable(1), svctest.Fault{Status: 404, Body: page})
 				require.ErrorIs(t, services.Delete(t.Context(), id), svc.ErrNotFound, "the 503 may have done it, but this does not say so")
 				srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Status: 404, Body: page})
 				_, err := services.Get(t.Context(), id)

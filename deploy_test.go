@@ -178,7 +178,7 @@ func TestB02_DeployCreatesOnce(t *testing.T) {
 		"answer lost":         {svctest.DropAfterEffect(), 1, 1},
 		"lost before effect":  {svctest.DropBeforeEffect(), 1, 0},
 		"gateway error":       {svctest.GatewayErrorAfterEffect(), 1, 1},
-		"server error":        {svctest.Unavailable(1), 1, 0},
+		"server error":        {svctest.ServiceUnavailable(1), 1, 0},
 		"headers only":        {svctest.Fault{TruncateAfter: -1}, 1, 1},
 		"page":                {svctest.Fault{AfterEffect: true, Body: "<html>moved</html>"}, 1, 1},
 		"empty":               {svctest.Fault{AfterEffect: true, Status: 200}, 1, 1},

@@ -270,7 +270,7 @@ func TestFiles_Story(t *testing.T) {
 	c := srv.Client(svc.WithRetry(svc.RetryPolicy{MinDelay: time.Millisecond}))
 	body := contents(3 << 20)
 
-	srv.Fault("PUT", svctest.RouteStorage, svctest.Fault{DropBefore: true, ReadBytes: 1 << 20}, svctest.Unavailable(1))
+	srv.Fault("PUT", svctest.RouteStorage, svctest.Fault{DropBefore: true, ReadBytes: 1 << 20}, svctest.ServiceUnavailable(1))
 	f := tempFile(t, body)
 	up, err := c.Files.UploadFile(t.Context(), f.Name(), svc.FilePurposeFineTune, nil)
 	require.NoError(t, err)
@@ -285,7 +285,7 @@ func TestFiles_Story(t *testing.T) {
 	require.Equal(t, up.FileID, list[0].ID)
 	require.Equal(t, filepath.Base(f.Name()), list[0].FileName)
 
-	srv.Fault("GET", svctest.RouteStorage, svctest.Fault{TruncateAfter: 1 << 20}, svctest.Unavailable(1), svctest.Fault{TruncateBody: true})
+	srv.Fault("GET", svctest.RouteStorage, svctest.Fault{TruncateAfter: 1 << 20}, svctest.ServiceUnavailable(1), svctest.Fault{TruncateBody: true})
 	path := target(t, nil)
 	n, err := c.Files.DownloadFile(t.Context(), up.FileID, path, nil)
 	require.NoError(t, err)

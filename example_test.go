@@ -136,7 +136,7 @@ func ExampleWithAttemptHook() {
 		svc.WithAttemptHook(func(_ context.Context, a svc.Attempt) {
 			fmt.Println(a.Method, a.Route, a.Number, a.StatusCode)
 		}))
-	srv.Fault("GET", svctest.RouteFiles, svctest.Unavailable(1))
+	srv.Fault("GET", svctest.RouteFiles, svctest.ServiceUnavailable(1))
 
 	_, _ = client.Files.List(context.Background())
 	// Output:

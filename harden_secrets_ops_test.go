@@ -154,7 +154,7 @@ var hardenEchoes = []func(text string) string{
 func hardenFaults(call int) map[string]func(c *matrixCell) {
 	faults := map[string]func(c *matrixCell){"none": func(*matrixCell) {}}
 	for name, f := range map[string]svctest.Fault{
-		"unavailable":   svctest.Unavailable(-1),
+		"unavailable":   svctest.ServiceUnavailable(-1),
 		"rate limited":  svctest.RateLimited("7200"),
 		"gateway":       svctest.GatewayErrorAfterEffect(),
 		"drop before":   {DropBefore: true, Times: -1},

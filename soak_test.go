@@ -168,7 +168,7 @@ func (s *soak) report(name string) {
 // trouble lets the service fail now and then, in all kinds of ways.
 func (s *soak) trouble(ctx context.Context) {
 	faults := []svctest.Fault{
-		svctest.Unavailable(1), svctest.RateLimited("0"), svctest.DropBeforeEffect(), svctest.DropAfterEffect(),
+		svctest.ServiceUnavailable(1), svctest.RateLimited("0"), svctest.DropBeforeEffect(), svctest.DropAfterEffect(),
 		svctest.GatewayErrorAfterEffect(), svctest.Slow(5 * time.Millisecond), {TruncateBody: true}, {Status: 500},
 	}
 	for ctx.Err() == nil {

@@ -226,7 +226,7 @@ func TestScaleAndWaitSurvivesALostAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithDeployTime(time.Minute))
 		id := srv.AddEndpoint(svctest.Endpoint{Instances: 1})
-		srv.Fault("PUT", svctest.RouteEndpoint, svctest.DropAfterEffect(), svctest.Unavailable(2))
+		srv.Fault("PUT", svctest.RouteEndpoint, svctest.DropAfterEffect(), svctest.ServiceUnavailable(2))
 		service, err := srv.Client().InferenceServices.ScaleAndWait(wtWithin(t, time.Hour), id, 4, nil)
 		require.NoError(t, err)
 		require.EqualValues(t, 4, service.ResourceMetadata.TargetInstanceNumber)

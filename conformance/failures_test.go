@@ -98,7 +98,7 @@ func TestFailures(t *testing.T) {
 func TestQueuedFailures(t *testing.T) {
 	doc := load(t)
 	for name, fault := range map[string]svctest.Fault{
-		"unavailable": svctest.Unavailable(1),
+		"unavailable": svctest.ServiceUnavailable(1),
 		"limited":     svctest.RateLimited("3"),
 		"gateway":     {Status: 502, Body: "<html><body>bad gateway</body></html>"},
 		"text":        {Status: 500, Body: "oops"},

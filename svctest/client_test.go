@@ -14,7 +14,7 @@ import (
 func TestClientInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithDeployTime(20*time.Minute), svctest.WithCreateVisibilityDelay(10*time.Second))
-		srv.Fault("GET", svctest.RouteEndpoint, svctest.Unavailable(3))
+		srv.Fault("GET", svctest.RouteEndpoint, svctest.ServiceUnavailable(3))
 		start := time.Now()
 		service, err := srv.Client().InferenceServices.Deploy(t.Context(), svc.CreateInferenceServiceRequest{
 			Name:             "demo",

@@ -5,7 +5,7 @@
 //	func TestDeployScript(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) { // 20 minutes take no time in here
 //			srv := svctest.NewInMemory(svctest.WithDeployTime(20 * time.Minute))
-//			srv.Fault("GET", svctest.RouteEndpoint, svctest.Unavailable(3)) // and the service is shaky
+//			srv.Fault("GET", svctest.RouteEndpoint, svctest.ServiceUnavailable(3)) // and the service is shaky
 //
 //			err := deploy(t.Context(), srv.Client()) // the code under test
 //

@@ -56,8 +56,9 @@ type Fault struct {
 	For time.Duration
 }
 
-// Unavailable answers the next n requests with 503.
-func Unavailable(n int) Fault {
+// ServiceUnavailable answers the next n requests with 503 in place of the service.
+// (The status of an endpoint that cannot serve is [StatusUnavailable].)
+func ServiceUnavailable(n int) Fault {
 	return Fault{Status: http.StatusServiceUnavailable, Body: `{"code":"unavailable","message":"try again later"}`, Times: n}
 }
 
@@ -65,7 +66,7 @@ func Unavailable(n int) Fault {
 // leaves its outcome unknown to the client, as the real thing would: queue it for
 // "GET" only, or begin it later, from a [time.AfterFunc].
 func Outage(d time.Duration) Fault {
-	f := Unavailable(0)
+	f := ServiceUnavailable(0)
 	f.For = d
 	return f
 }

@@ -23,7 +23,7 @@ func TestFaultsAnswerInOrder(t *testing.T) {
 	onBoth(t, func(t *testing.T, srv *svctest.Server) {
 		create(t, srv)
 		srv.Fault("GET", svctest.RouteEndpoint,
-			svctest.Unavailable(2),
+			svctest.ServiceUnavailable(2),
 			svctest.Fault{},
 			svctest.RateLimited("7"),
 			svctest.Fault{Status: 404},

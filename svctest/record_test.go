@@ -81,7 +81,7 @@ func TestRecordLimit(t *testing.T) {
 
 func TestConcurrentUse(t *testing.T) {
 	onBoth(t, func(t *testing.T, srv *svctest.Server) {
-		srv.Fault("GET", svctest.RouteFlavors, svctest.Unavailable(5))
+		srv.Fault("GET", svctest.RouteFlavors, svctest.ServiceUnavailable(5))
 		var wg sync.WaitGroup
 		for range 16 {
 			wg.Go(func() {

@@ -91,7 +91,7 @@ func TestDeployFailures(t *testing.T) {
 		},
 		"unavailable, and the clean-up fails": {
 			fake: []svctest.Option{svctest.WithStatusPath("unavailable")}, args: []string{"--delete-on-failure"},
-			method: "DELETE", route: get, fault: svctest.Unavailable(-1),
+			method: "DELETE", route: get, fault: svctest.ServiceUnavailable(-1),
 			code: exitFailed, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
 		},
 		"the token is revoked meanwhile": {
@@ -224,7 +224,7 @@ func TestExitCodesOfOtherCommands(t *testing.T) {
 		require.Contains(t, "\n"+o.stderr, "\ndeploy: svc: waiting for svc-9", o.stderr)
 		require.Equal(t, exitNotFound, s.run("scale", "svc-9", "1").code)
 
-		s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Unavailable(-1))
+		s.srv.Fault("GET", svctest.RouteEndpoint, svctest.ServiceUnavailable(-1))
 		require.Equal(t, exitTryLater, s.run("status", "svc-9").code)
 		s.srv.ClearFaults()
 		require.Equal(t, exitTimeout, s.run("status", "svc-9", "--timeout", "0s").code)
@@ -276,7 +276,7 @@ func TestIDThatCannotBeWritten(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
-		s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{}, svctest.Unavailable(10))
+		s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{}, svctest.ServiceUnavailable(10))
 		o := s.deploy()
 		require.Equal(t, exitOK, o.code)
 		require.Regexp(t, `\nsvc-1 could not be read after \d+s: svc: GET /v1/inference-service/\{service_id\}: 503`, o.stderr, "an outage is no secret")

@@ -49,7 +49,7 @@ func (t *tool) serveFake(ctx context.Context, cmd *cli.Command) error {
 		srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
 	}
 	if d := cmd.Duration("outage"); d > 0 {
-		srv.Fault("GET", svctest.RouteEndpoint, svctest.Unavailable(-1))
+		srv.Fault("GET", svctest.RouteEndpoint, svctest.ServiceUnavailable(-1))
 		go endOutage(ctx, srv, d)
 	}
 

@@ -87,7 +87,7 @@ func TestFailuresOfTheReadme(t *testing.T) {
 // TestOutageOfTheFake begins before the first look, and ends when it is to end.
 func TestOutageOfTheFake(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
-		s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Unavailable(-1))
+		s.srv.Fault("GET", svctest.RouteEndpoint, svctest.ServiceUnavailable(-1))
 		go endOutage(t.Context(), s.srv, 5*time.Minute)
 		time.Sleep(time.Hour)
 		start := time.Now()

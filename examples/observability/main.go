@@ -76,7 +76,7 @@ func run(ctx context.Context, srv *svctest.Server, out io.Writer, logger *slog.L
 		}
 	}()
 
-	srv.Fault("GET", svctest.RouteFlavors, svctest.Unavailable(1)) // a retry, to have one to look at
+	srv.Fault("GET", svctest.RouteFlavors, svctest.ServiceUnavailable(1)) // a retry, to have one to look at
 	// On the real service: svc.NewClientFromEnv(t.options(logger)...)
 	client := srv.Client(t.options(logger)...)
 	if err := t.span(ctx, "deploy", func(ctx context.Context) error { return deploy(ctx, client, logger) }); err != nil {

@@ -134,7 +134,7 @@ func TestRoutesAreLabels(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *svctest.Server) {
 		reader := sdkmetric.NewManualReader()
 		tel := newTelemetry(tracetest.NewInMemoryExporter(), reader)
-		srv.Fault("GET", svctest.RouteFlavors, svctest.Unavailable(1))
+		srv.Fault("GET", svctest.RouteFlavors, svctest.ServiceUnavailable(1))
 		quiet := slog.New(slog.DiscardHandler)
 		client := srv.Client(tel.options(quiet)...)
 		require.NoError(t, deploy(t.Context(), client, quiet))

@@ -67,7 +67,7 @@ func TestReplaceAfterTwentyMinutes(t *testing.T) {
 func TestReplaceLivesThroughAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *svctest.Server, store *memory) {
 		time.AfterFunc(5*time.Minute, func() {
-			srv.Fault("GET", svctest.RouteEndpoint, svctest.Unavailable(20), svctest.DropBeforeEffect(), svctest.RateLimited("10"))
+			srv.Fault("GET", svctest.RouteEndpoint, svctest.ServiceUnavailable(20), svctest.DropBeforeEffect(), svctest.RateLimited("10"))
 		})
 		require.NoError(t, rollout.Replace(t.Context(), srv.Client(), store, request))
 
