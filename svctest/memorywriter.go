@@ -46,8 +46,10 @@ func (w *memoryWriter) WriteHeader(status int) {
 		w.declared = n
 	}
 	w.sent = w.header.Clone()
-	if w.sent.Get("Date") == "" {
+	if _, ok := w.sent["Date"]; !ok {
 		w.sent.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	} else if len(w.sent["Date"]) == 0 {
+		delete(w.sent, "Date") // as in net/http, nil leaves the header out
 	}
 }
 
@@ -135,6 +137,9 @@ func (w *memoryWriter) send(body io.ReadCloser) {
 	}
 	if w.bodiless() {
 		w.resp.Body = http.NoBody
+		if w.req.Method != http.MethodHead {
+			w.resp.ContentLength = 0
+		}
 	}
 	close(w.ready)
 }
