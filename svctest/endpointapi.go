@@ -119,7 +119,7 @@ func (o jsonObject) count(key string, absent int) int {
 // visible finds an endpoint that a caller can see.
 func (s *Server) visible(c *call) *endpoint {
 	e := s.endpointByID(c.id)
-	if e == nil || e.deleted(c.now) || c.now.Before(e.created.Add(s.cfg.visibilityDelay)) {
+	if e == nil || e.deleted(c.now) || c.now.Before(e.visibleFrom) {
 		return nil
 	}
 	return e

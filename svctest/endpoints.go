@@ -50,6 +50,10 @@ type endpoint struct {
 	statusInfo *string
 	stale      *endpointRecord // what GET shows until staleUntil
 	staleUntil time.Time
+
+	billedTime  time.Duration // instance time until billedUntil
+	billedUntil time.Time
+	visibleFrom time.Time // until then, its ID is unknown to callers
 }
 
 func (e *endpoint) deleted(now time.Time) bool {
@@ -74,18 +78,23 @@ func (e *endpoint) status(now time.Time) string {
 func (e *endpoint) look(now time.Time) string {
 	status := e.status(now)
 	if len(e.script) > 0 {
+		e.bill(now)
 		e.script, e.forced = e.script[1:], status
 	}
 	return status
 }
 
-func (e *endpoint) billed(now time.Time) bool {
-	return !e.deleted(now) && e.target > 0 && e.status(now) != StatusStopped
+// billed says that instances are running now. A deleted endpoint has none.
+func (e *endpoint) billed(now time.Time) bool { return !e.deleted(now) && e.running(now) }
+
+func (e *endpoint) running(now time.Time) bool {
+	return e.target > 0 && e.status(now) != StatusStopped
 }
 
 // deploy begins a deployment. It ends what a script or a test has set before,
 // but not the part of a script that is still to come.
 func (e *endpoint) deploy(target int, now time.Time, d time.Duration) {
+	e.bill(now)
 	e.target, e.changed, e.ready, e.forced = target, now, now.Add(d), ""
 }
 
@@ -118,18 +127,19 @@ func (e *endpoint) snapshot(now time.Time) Endpoint {
 func (s *Server) AddEndpoint(e Endpoint) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
 	added := &endpoint{
 		name: e.Name, description: e.Description, paymentType: e.PaymentType, flavorID: e.FlavorID, scaleType: e.ScaleType,
 		imageURL: e.ImageURL, command: e.Command, port: e.Port, gpuNum: e.GPUNum, target: e.Instances, forced: e.Status,
 	}
-	s.addEndpoint(added, now.Add(-s.cfg.visibilityDelay), 0)
+	s.addEndpoint(added, time.Now(), 0)
+	added.visibleFrom = added.created
 	return added.id
 }
 
 func (s *Server) addEndpoint(e *endpoint, now time.Time, d time.Duration) {
 	e.id = fmt.Sprintf("svc-%d", len(s.endpoints)+1)
-	e.created, e.changed, e.ready = now, now, now.Add(d)
+	e.created, e.changed, e.ready, e.billedUntil = now, now, now.Add(d), now
+	e.visibleFrom = now.Add(s.cfg.visibilityDelay)
 	if e.vram, e.imageSize = "24GB", "10GB"; e.flavorID != "" {
 		if f := s.flavor(e.flavorID); f != nil {
 			e.displayName = f.DisplayName
@@ -220,6 +230,7 @@ func (s *Server) change(id string, f func(*endpoint)) {
 	if e == nil {
 		panic(fmt.Sprintf("svctest: no endpoint %q", id))
 	}
+	e.bill(time.Now())
 	f(e)
 }
 

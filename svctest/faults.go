@@ -82,6 +82,11 @@ func GatewayErrorAfterEffect() Fault {
 	return Fault{Status: http.StatusBadGateway, Body: "<html><body><h1>502 Bad Gateway</h1></body></html>", AfterEffect: true}
 }
 
+// AcceptedWithoutEffect answers one request with 202 and an empty body, and
+// does nothing. On "DELETE" it is a deletion that the service accepts and
+// forgets: the endpoint stays, and is billed.
+func AcceptedWithoutEffect() Fault { return Fault{Status: http.StatusAccepted} }
+
 // DropBeforeEffect cuts the connection of one request before it takes effect. The
 // client cannot tell that from [DropAfterEffect]: a create is of unknown outcome
 // either way. What certainly was not sent is what a closed server refuses.
