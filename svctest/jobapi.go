@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -53,7 +54,7 @@ type jobOutput struct {
 // record writes its times in layout; which form is used differs by operation.
 func (s *Server) record(j *job, now time.Time, layout string) jobRecord {
 	r := jobRecord{
-		JobID: j.id, UserID: userID, PaymentType: "usd", Status: j.status(now),
+		JobID: j.id, UserID: userID, Name: j.name, Description: j.description, PaymentType: "usd", Status: j.status(now),
 		MetaInfo:  jobMetaInfo{OriginalRequest: j.request, ModelID: 8},
 		CreatedAt: formatTime(j.created, layout), UpdatedAt: formatTime(j.created, layout),
 		Outputs: struct{}{},
@@ -62,22 +63,52 @@ func (s *Server) record(j *job, now time.Time, layout string) jobRecord {
 		r.MetaInfo.ModelID = 7
 		r.MetaInfo.ServiceAPIToken = &jobToken{APITokenID: 9, User: jobUser{userID, "sample", "usd"}}
 	}
-	if !j.done(now) {
+	if !j.hasOutputs(now) && (j.forced != "" || now.Before(j.finished)) {
 		return r
 	}
 	r.UpdatedAt = formatTime(j.finished, layout)
 	r.MetaInfo.OrderID = "order-" + j.id
 	r.MetaInfo.UpdateAt = formatTime(j.finished, spacedTime)
-	if j.kind == videoJob {
-		r.Outputs = []jobOutput{{"out-" + j.id + "-1", s.mediaLink(j, "mp4", now), s.mediaLink(j, "png", now)}}
-		return r
+	if j.hasOutputs(now) {
+		r.Outputs = jobOutputs(s.outputs(j, now))
 	}
-	outputs := make([]jobOutput, j.images)
-	for i := range outputs {
-		outputs[i] = jobOutput{ID: fmt.Sprintf("out-%s-%d", j.id, i+1), MediaURL: s.mediaLink(j, fmt.Sprintf("%d.png", i+1), now)}
-	}
-	r.Outputs = outputs
 	return r
+}
+
+// outputs are what a GET shows of the media of j; nil means none.
+func (s *Server) outputs(j *job, now time.Time) []JobOutput {
+	if !j.hasOutputs(now) {
+		return nil
+	}
+	outputs := slices.Clone(j.seeded)
+	switch {
+	case outputs != nil:
+	case j.kind == videoJob:
+		outputs = make([]JobOutput, 1)
+	default:
+		outputs = make([]JobOutput, j.images)
+	}
+	for i := range outputs {
+		o := &outputs[i]
+		o.ID = orDefault(o.ID, fmt.Sprintf("out-%s-%d", j.id, i+1))
+		switch {
+		case o.MediaURL != "":
+		case j.kind == videoJob:
+			o.MediaURL = s.mediaLink(j, "mp4", now)
+			o.ThumbnailURL = orDefault(o.ThumbnailURL, s.mediaLink(j, "png", now))
+		default:
+			o.MediaURL = s.mediaLink(j, fmt.Sprintf("%d.png", i+1), now)
+		}
+	}
+	return outputs
+}
+
+func jobOutputs(list []JobOutput) []jobOutput {
+	records := make([]jobOutput, len(list))
+	for i, o := range list {
+		records[i] = jobOutput(o)
+	}
+	return records
 }
 
 func (s *Server) mediaLink(j *job, suffix string, now time.Time) string {

@@ -3,6 +3,7 @@ package svctest
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,15 +21,49 @@ const (
 	JobSucceed      = "succeed"
 )
 
-// Job is a legacy generation job as the service sees it, deleted ones included.
+// Job is a legacy generation job. [Server.Jobs] lists all that there have been,
+// [Server.AddJob] seeds one.
 type Job struct {
-	ID        string // job_id
-	Kind      string // JobVideo or JobImage
-	Status    string
-	Request   json.RawMessage // the request with its defaults filled in
+	// ID is the job_id. AddJob chooses it.
+	ID string
+	// Kind is [JobVideo] or [JobImage]. AddJob takes an empty one for JobVideo.
+	Kind string
+	// Name and Description are empty unless the job was seeded with them.
+	Name, Description string
+	// Status is what a GET shows now. For AddJob it is the status that the job ends
+	// with at FinishedAt: empty means [JobSucceed], and "failed" makes it fail.
+	Status string
+	// Request is the create request with its defaults filled in. AddJob takes an
+	// empty one for a short prompt.
+	Request json.RawMessage
+	// CreatedAt is the time of creation. For AddJob, zero means now.
 	CreatedAt time.Time
-	DeletedAt time.Time // zero while it exists
-	Deleted   bool
+	// FinishedAt is when the job ends, which may lie in the future. Until then it is
+	// "initializing". For AddJob, zero means CreatedAt.
+	FinishedAt time.Time
+	// DeletedAt is zero while the job exists. AddJob ignores it.
+	DeletedAt time.Time
+	// Deleted is true once the job was deleted. AddJob ignores it.
+	Deleted bool
+	// Outputs are the media of the job, as a GET shows them now. For AddJob, nil
+	// means the usual outputs of a job that succeeds (one video, or as many images
+	// as were requested) and none for any other. Outputs that AddJob is given are
+	// shown as soon as the job is no longer "initializing", whether it succeeded
+	// or not. An empty list is an empty array.
+	Outputs []JobOutput
+}
+
+// JobOutput is one generated medium of a job.
+type JobOutput struct {
+	// ID is the ID of the output. For [Server.AddJob], empty means one made from
+	// the ID of the job.
+	ID string
+	// MediaURL is where the medium is downloaded. For AddJob, empty means a
+	// presigned URL of the server, which leads to the contents of [WithMediaContents].
+	MediaURL string
+	// ThumbnailURL is where a small image is downloaded. It is left out where it is
+	// empty, except that a video without a MediaURL gets both.
+	ThumbnailURL string
 }
 
 // jobKind is what video and image jobs do not share.
@@ -39,16 +74,17 @@ const (
 	imageJob jobKind = JobImage
 )
 
-// job has no timer: it succeeds when the clock has reached its time.
+// job has no timer: its status follows from the clock.
 type job struct {
-	id       string
-	kind     jobKind
-	request  json.RawMessage
-	images   int // outputs of an image job
-	created  time.Time
-	finished time.Time
-	deleted  time.Time // zero while it exists
-	forced   string    // status set by a test
+	id, name, description string
+	kind                  jobKind
+	request               json.RawMessage
+	images                int // outputs of an image job
+	created, finished     time.Time
+	deleted               time.Time   // zero while it exists
+	outcome               string      // the status from finished on; empty means JobSucceed
+	forced                string      // status set by a test
+	seeded                []JobOutput // outputs given by a test; nil means the usual ones
 }
 
 func (j *job) status(now time.Time) string {
@@ -58,10 +94,14 @@ func (j *job) status(now time.Time) string {
 	case now.Before(j.finished):
 		return JobInitializing
 	}
-	return JobSucceed
+	return orDefault(j.outcome, JobSucceed)
 }
 
-func (j *job) done(now time.Time) bool { return j.status(now) == JobSucceed }
+// hasOutputs says whether a GET shows outputs.
+func (j *job) hasOutputs(now time.Time) bool {
+	status := j.status(now)
+	return status == JobSucceed || j.seeded != nil && status != JobInitializing
+}
 
 func (s *Server) addJob(j *job) *job {
 	j.id = fmt.Sprintf("job-%d", len(s.jobs)+1)
@@ -77,34 +117,65 @@ func (s *Server) jobByID(id string) *job {
 	return s.jobs[n-1]
 }
 
-// AddVideoJobs puts n succeeded video jobs into the service and returns their ids.
-func (s *Server) AddVideoJobs(n int) []string {
-	return s.addJobs(n, videoJob, `{"job_type":"text2video","config":{"prompt":"seeded"}}`)
-}
-
-// AddImageJobs puts n succeeded image jobs of one image each into the service
-// and returns their ids.
-func (s *Server) AddImageJobs(n int) []string {
-	return s.addJobs(n, imageJob, `{"job_type":"text2image","config":{"prompt":"seeded"}}`)
-}
-
-func (s *Server) addJobs(n int, kind jobKind, request string) []string {
+// AddJob puts a job into the service and returns its ID. Every field of j is
+// optional: see [Job]. A job that fails after a minute, with one of its images:
+//
+//	srv.AddJob(svctest.Job{
+//		Kind: svctest.JobImage, Status: "failed", FinishedAt: time.Now().Add(time.Minute),
+//		Outputs: []svctest.JobOutput{{}},
+//	})
+//
+// It panics if the kind is unknown or the request is not one of that kind.
+func (s *Server) AddJob(j Job) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	kind := jobKind(orDefault(j.Kind, JobVideo))
+	if kind != videoJob && kind != imageJob {
+		panic(fmt.Sprintf("svctest: no kind of job %q", j.Kind))
+	}
+	request := j.Request
+	if len(request) == 0 {
+		request = encode(ordered{{"job_type", string(kind)}, {"config", ordered{{"prompt", "seeded"}}}})
+	}
+	body, problem := parseJSON(request)
+	if problem.code != "" {
+		panic("svctest: the request of a job: " + problem.message)
+	}
+	added := kind.parse(body)
+	if problem := body.invalid(); problem.code != "" {
+		panic("svctest: the request of a job: " + problem.message)
+	}
+	added.name, added.description, added.outcome = j.Name, j.Description, j.Status
+	added.seeded = slices.Clone(j.Outputs)
+	added.created, added.finished = j.CreatedAt, j.FinishedAt
+	if added.created.IsZero() {
+		added.created = time.Now()
+	}
+	if added.finished.IsZero() {
+		added.finished = added.created
+	}
+	return s.addJob(added).id
+}
+
+// AddVideoJobs puts n succeeded video jobs into the service and returns their IDs.
+func (s *Server) AddVideoJobs(n int) []string { return s.addJobs(n, JobVideo) }
+
+// AddImageJobs puts n succeeded image jobs of one image each into the service
+// and returns their IDs.
+func (s *Server) AddImageJobs(n int) []string { return s.addJobs(n, JobImage) }
+
+func (s *Server) addJobs(n int, kind string) []string {
 	ids := make([]string, 0, n)
 	for range n {
-		body, _ := parseJSON([]byte(request))
-		j := kind.parse(body)
-		j.created, j.finished = now, now
-		ids = append(ids, s.addJob(j).id)
+		ids = append(ids, s.AddJob(Job{Kind: kind}))
 	}
 	return ids
 }
 
-// SetJobStatus makes a job show this status from now on; an empty one goes
-// back to the clock. A job has outputs while its status is [JobSucceed]. It
-// panics if there is no such job.
+// SetJobStatus makes a job show this status from now on. An empty status goes
+// back to the clock. A job has outputs while its status is [JobSucceed], and
+// those of [Server.AddJob] while it is not "initializing". SetJobStatus panics
+// if there is no such job.
 func (s *Server) SetJobStatus(id, status string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +186,8 @@ func (s *Server) SetJobStatus(id, status string) {
 	j.forced = status
 }
 
-// Jobs lists all jobs in the order of their creation.
+// Jobs lists all jobs in the order in which they were created or added, deleted
+// ones included.
 func (s *Server) Jobs() []Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,8 +195,9 @@ func (s *Server) Jobs() []Job {
 	list := make([]Job, 0, len(s.jobs))
 	for _, j := range s.jobs {
 		list = append(list, Job{
-			ID: j.id, Kind: string(j.kind), Status: j.status(now), Request: j.request,
-			CreatedAt: j.created, DeletedAt: j.deleted, Deleted: !j.deleted.IsZero(),
+			ID: j.id, Kind: string(j.kind), Name: j.name, Description: j.description,
+			Status: j.status(now), Request: j.request, Outputs: s.outputs(j, now),
+			CreatedAt: j.created, FinishedAt: j.finished, DeletedAt: j.deleted, Deleted: !j.deleted.IsZero(),
 		})
 	}
 	return list

@@ -75,7 +75,7 @@ func (s *Server) object(key string, now time.Time) *object {
 	}
 	id, ok := strings.CutPrefix(key, "media-")
 	id, _, _ = strings.Cut(id, ".")
-	if j := s.jobByID(id); ok && j != nil && j.deleted.IsZero() && j.done(now) {
+	if j := s.jobByID(id); ok && j != nil && j.deleted.IsZero() && j.hasOutputs(now) {
 		return s.media
 	}
 	return nil
