@@ -154,7 +154,8 @@ func (s *Server) updateEndpoint(c *call) answer {
 	}
 	status := e.status(c.now)
 	if target == e.target && status != StatusStopped || target == 0 && e.target == 0 {
-		return answer{value: e.record(status, c.now)} // nothing changes
+		e.changed = c.now // nothing else changes
+		return answer{value: e.record(status, c.now)}
 	}
 	if f := s.flavor(e.flavorID); f != nil && s.available(f, c.now) < target-e.target {
 		return outOfStock()

@@ -41,8 +41,8 @@ type endpoint struct {
 	imageURL, command                  string
 	port, gpuNum, target               int
 	created                            time.Time
-	changed                            time.Time // when the latest deployment began
-	ready                              time.Time // when it ends
+	changed                            time.Time // when the latest update was accepted
+	ready                              time.Time // when the latest deployment ends
 	gone                               time.Time // when a deletion takes effect; zero without one
 
 	script     []string // statuses for the GETs to come; the last one stays
@@ -98,12 +98,13 @@ func (e *endpoint) deploy(target int, now time.Time, d time.Duration) {
 	e.target, e.changed, e.ready, e.forced = target, now, now.Add(d), ""
 }
 
-// updated is the time of the last change that a record shows.
+// updated is the time of the latest change that a record shows: an update, or
+// the end of a deployment.
 func (e *endpoint) updated(now time.Time) time.Time {
-	if now.Before(e.ready) || e.target == 0 {
-		return e.changed
+	if e.target > 0 && !now.Before(e.ready) && e.ready.After(e.changed) {
+		return e.ready
 	}
-	return e.ready
+	return e.changed
 }
 
 func (e *endpoint) snapshot(now time.Time) Endpoint {

@@ -28,6 +28,7 @@ type faultyWriter struct {
 	http.ResponseWriter
 	f     *Fault
 	sleep func(n int)
+	lose  func() // does not return
 	wrote bool
 	cuts  bool
 	left  int64 // bytes until the cut
@@ -87,7 +88,7 @@ func (w *faultyWriter) flush() { _ = http.NewResponseController(w.ResponseWriter
 
 func (w *faultyWriter) cut() {
 	w.flush()
-	panic(http.ErrAbortHandler)
+	w.lose()
 }
 
 // capture holds an answer back, so that it can be sent later or never.

@@ -35,6 +35,13 @@ type Fault struct {
 	// when it has, both without an answer.
 	DropBefore, DropAfter bool
 
+	// Dead makes the connection go dead where DropBefore, DropAfter, TruncateBody
+	// or TruncateAfter would cut it; without any of these, before the request takes
+	// effect, or with AfterEffect when it has. A dead connection stays open and
+	// moves no byte in either direction. Other connections work. In memory, the
+	// request waits until its caller gives up.
+	Dead bool
+
 	// TruncateBody announces the whole answer, sends half of its body and cuts
 	// the connection. TruncateAfter does so after this many bytes, or right
 	// after the headers if it is negative.
@@ -96,6 +103,30 @@ func DropBeforeEffect() Fault { return Fault{DropBefore: true} }
 // that the caller cannot know whether it did.
 func DropAfterEffect() Fault { return Fault{DropAfter: true} }
 
+// EmptyAfterEffect carries out one request, and answers with this status and an
+// empty body, such as 202 or 204 to an update. It does so too where the service
+// would have refused the request.
+func EmptyAfterEffect(status int) Fault { return Fault{Status: status, AfterEffect: true} }
+
+// ProxyPage answers one request with the HTML page that a proxy in front of the
+// service sends with this status. The request does not reach the service.
+func ProxyPage(status int) Fault {
+	title := strconv.Itoa(status) + " " + http.StatusText(status)
+	return Fault{Status: status, Body: "<html>\r\n<head><title>" + title + "</title></head>\r\n<body>\r\n<center><h1>" +
+		title + "</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"}
+}
+
+// Redirect answers one request with this status, such as 307, and a Location
+// header that may name another host. The request does not reach the service.
+func Redirect(status int, location string) Fault {
+	return Fault{Status: status, Header: http.Header{"Location": {location}}}
+}
+
+// DeadConnection lets the connection of one request go dead before the request
+// takes effect: no byte moves on it any more, while new connections work. See
+// the field Dead of [Fault] for more ways to use it.
+func DeadConnection() Fault { return Fault{DropBefore: true, Dead: true} }
+
 // Slow holds one request back for d.
 func Slow(d time.Duration) Fault { return Fault{Delay: d} }
 
@@ -121,6 +152,10 @@ func (s *Server) Fault(method, route string, faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range faults {
+		if f.Dead && !f.TruncateBody && f.TruncateAfter == 0 {
+			f.DropAfter = f.DropAfter || f.AfterEffect
+			f.DropBefore = !f.DropAfter
+		}
 		q := &queuedFault{method: method, route: route, fault: f, left: f.Times}
 		if q.left == 0 {
 			q.left = 1
@@ -209,18 +244,22 @@ func (s *Server) apply(f *Fault, w http.ResponseWriter, x *exchange, effect func
 	if f.Rate > 0 {
 		x.r.Body = &pacedBody{x.r.Body, func(n int) { s.sleep(x, paceOf(n, f.Rate)) }}
 	}
-	w = &faultyWriter{ResponseWriter: w, f: f, sleep: func(n int) { s.sleep(x, paceOf(n, f.Rate)) }}
+	w = &faultyWriter{
+		ResponseWriter: w, f: f,
+		sleep: func(n int) { s.sleep(x, paceOf(n, f.Rate)) },
+		lose:  func() { s.lose(x) },
+	}
 	switch {
 	case f.AfterEffect || f.DropAfter:
 		real := newCapture()
 		effect(real)
 		sleep()
-		if f.DropAfter {
-			panic(http.ErrAbortHandler)
-		}
-		if f.answers() {
+		switch {
+		case f.DropAfter:
+			s.lose(x)
+		case f.answers():
 			f.write(w)
-		} else {
+		default:
 			real.replay(w)
 		}
 	case f.DropBefore || f.answers():
@@ -232,13 +271,30 @@ func (s *Server) apply(f *Fault, w http.ResponseWriter, x *exchange, effect func
 		}
 		sleep()
 		if f.DropBefore {
-			panic(http.ErrAbortHandler)
+			s.lose(x)
 		}
 		f.write(w)
 	default:
 		x.pause = sleep
 		effect(w)
 	}
+}
+
+// lose ends a request without more of a response: it cuts the connection, or
+// leaves it dead until the server closes. It does not return.
+func (s *Server) lose(x *exchange) {
+	if x.fault.Dead {
+		gone := x.r.Context().Done()
+		if conn := connOf(x.r); conn != nil {
+			conn.die()
+			gone = nil // a caller that hangs up goes unnoticed
+		}
+		select {
+		case <-gone:
+		case <-s.closing:
+		}
+	}
+	panic(http.ErrAbortHandler)
 }
 
 // sleep waits on the clock. When the caller has gone or the server closes,

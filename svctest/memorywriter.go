@@ -97,6 +97,7 @@ func (w *memoryWriter) Flush() {
 // finish ends the answer. An aborted one loses its connection; requestErr is
 // why the caller could not send all of its request.
 func (w *memoryWriter) finish(aborted bool, requestErr error) {
+	left := context.Cause(w.req.Context()) // the caller gave up first
 	cut := aborted || requestErr != nil
 	if !cut {
 		w.WriteHeader(http.StatusOK)
@@ -105,10 +106,14 @@ func (w *memoryWriter) finish(aborted bool, requestErr error) {
 	switch {
 	case w.pipe != nil:
 		w.stop()
-		if short {
+		if short && left != nil {
+			_ = w.pipe.CloseWithError(left)
+		} else if short {
 			_ = w.pipe.CloseWithError(io.ErrUnexpectedEOF)
 		}
 		_ = w.pipe.Close()
+	case cut && left != nil:
+		w.fail(left)
 	case requestErr != nil:
 		w.fail(requestErr)
 	case aborted:
