@@ -101,6 +101,7 @@ func TestQueuedFailures(t *testing.T) {
 		"unavailable": svctest.ServiceUnavailable(1),
 		"limited":     svctest.RateLimited("3"),
 		"gateway":     {Status: 502, Body: "<html><body>bad gateway</body></html>"},
+		"proxy":       svctest.ProxyPage(404),
 		"text":        {Status: 500, Body: "oops"},
 		"empty":       {Status: 404, Header: http.Header{"Content-Type": {"text/plain"}}},
 	} {

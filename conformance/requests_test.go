@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"example.com/svc"
 	"example.com/svc/svctest"
@@ -83,6 +84,39 @@ func TestAnswersOfOtherStates(t *testing.T) {
 		list, err := w.Files.List(w.ctx)
 		require.NoError(t, err)
 		require.Empty(t, list)
+	})
+	synctest.Test(t, func(t *testing.T) { // jobs that a test seeds
+		v := &validator{router: router(t, doc, "https://svc.test/api/svc")}
+		w := newWorld(t, v)
+		later := time.Now().Add(time.Minute)
+		for _, j := range []svctest.Job{
+			{Name: "old", Description: "from last year", CreatedAt: later.AddDate(-1, 0, 0)},
+			{Status: "failed"},
+			{Status: "failed", FinishedAt: later, Outputs: []svctest.JobOutput{{}}},
+			{Outputs: []svctest.JobOutput{}},
+			{Outputs: []svctest.JobOutput{{MediaURL: "https://cdn.test/1.mp4", ThumbnailURL: "https://cdn.test/1.png"}}},
+		} {
+			w.no(w.VideoJobs.Get(w.ctx, w.srv.AddJob(j)))
+			j.Kind, j.Outputs = svctest.JobImage, j.Outputs[:0:0] // an image has no thumbnail
+			w.no(w.ImageJobs.Get(w.ctx, w.srv.AddJob(j)))
+		}
+		for range 2 {
+			w.no(w.VideoJobs.List(w.ctx, nil))
+			w.no(w.ImageJobs.List(w.ctx, nil))
+			time.Sleep(time.Minute)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // deletions, slow ones and one without effect
+		v := &validator{router: router(t, doc, "https://svc.test/api/svc")}
+		w := newWorld(t, v, svctest.WithCreateVisibilityDelay(5*time.Second), svctest.WithDeleteTime(5*time.Second))
+		w.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.AcceptedWithoutEffect())
+		w.no(w.InferenceServices.Delete(w.ctx, w.endpoint))
+		w.no(w.InferenceServices.Get(w.ctx, w.endpoint))
+		w.no(w.InferenceServices.DeleteAndWait(w.ctx, w.endpoint, nil))
+		service, err := w.InferenceServices.Deploy(w.ctx, fullService, nil)
+		require.NoError(t, err)
+		w.no(w.InferenceServices.DeleteAndWait(w.ctx, service.ServiceID, nil))
+		require.Zero(t, w.srv.RunningInstances())
 	})
 	synctest.Test(t, func(t *testing.T) { // nothing on offer
 		v := &validator{router: router(t, doc, "https://svc.test/api/svc")}

@@ -17,8 +17,9 @@ type Fault struct {
 	// is sent.
 	Status int
 	Body   string
-	// Header is added to the answer, also to the real one. Without a
-	// Content-Type one is chosen by the first byte of Body.
+	// Header is added to the response, also to the real one. Without a
+	// Content-Type, one is chosen by the first byte of Body; a success with an
+	// empty Body has none.
 	Header http.Header
 	// RetryAfter is the Retry-After header: seconds or an HTTP date.
 	RetryAfter string
@@ -220,14 +221,16 @@ func (f *Fault) addHeader(h http.Header) {
 // write sends the fault's own answer.
 func (f *Fault) write(w http.ResponseWriter) {
 	h := w.Header()
-	h.Set("Content-Type", "text/plain; charset=utf-8")
 	switch {
+	case f.Body == "" && f.Status < http.StatusMultipleChoices: // as the service does
 	case strings.HasPrefix(f.Body, "<?xml"), strings.HasPrefix(f.Body, "<Error"):
 		h.Set("Content-Type", "application/xml")
 	case strings.HasPrefix(f.Body, "<"):
 		h.Set("Content-Type", "text/html; charset=utf-8")
 	case strings.HasPrefix(f.Body, "{"), strings.HasPrefix(f.Body, "["):
 		h.Set("Content-Type", "application/json")
+	default:
+		h.Set("Content-Type", "text/plain; charset=utf-8")
 	}
 	f.addHeader(h)
 	if h.Get("Content-Length") == "" && f.Status != http.StatusNoContent && f.Status != http.StatusNotModified {
