@@ -255,7 +255,7 @@ func WithDefaultHeader(key, value string) Option {
 		var r request
 		WithHeader(key, value)(&r)
 		if err := r.problems.err(); err != nil {
-			return fmt.Errorf("svc: WithDefaultHeader: %s", detail(err))
+			return fmt.Errorf("svc: WithDefaultHeader: %s", strings.TrimPrefix(detail(err), "not sent: "))
 		}
 		if c.header == nil {
 			c.header = make(http.Header)
@@ -332,7 +332,7 @@ func cleanToken(t string) (string, error) {
 	case t == "" || strings.EqualFold(t, "Bearer"):
 		return "", fmt.Errorf("%w: the token is empty", ErrNoToken)
 	case placeholder.MatchString(t):
-		return "", errors.New("svc: the token is in quotes, or it is an example such as <your-token>, or a masked copy of a token")
+		return "", errors.New("svc: the token is in quotes, or it is an example or a masked copy of a token")
 	}
 	for i := range len(t) {
 		if t[i] <= ' ' || t[i] >= 0x7f {

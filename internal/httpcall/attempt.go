@@ -21,17 +21,13 @@ func (c *Caller) RoundTrip(shell *http.Request) (*http.Response, error) {
 	x := exchangeOf(shell.Context())
 	x.tell() // of the redirect that leads here
 	hop := shell.Response != nil
-	if !hop {
-		x.Attempts++
-	}
 	x.again = false
 	header := shell.Header
-	if x.Attempts > 1 || hop { // a connection may still be using those of the attempt before
+	if x.Sent { // a connection may still be using those of the attempt before
 		header = maps.Clone(header)
 	}
 	err := c.admit(x, shell.URL, header)
 	if err != nil && !hop { // no attempt: what came before is kept
-		x.Attempts--
 		if x.last != nil {
 			err = &interrupted{err, x.last}
 		}
@@ -43,10 +39,13 @@ func (c *Caller) RoundTrip(shell *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !hop {
+		x.Attempts++
+	}
 	var gate gate
 	x.dials.Store(0)
 	acted := x.Acted
-	x.Sent, x.Acted = true, true // until it is judged: what runs below may panic
+	x.Sent, x.Acted = true, acted || x.call.Once // until it is judged: what runs below may panic
 	start := time.Now()
 	resp, err := c.exchange(x, shell, header, &gate)
 	if x.unsent = false; err != nil {

@@ -1,0 +1,61 @@
+package svc_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// A service that ends its connections all the time loses no creates for it: what
+// it refused certainly had no effect.
+func TestC42_GoAwayStorm(t *testing.T) {
+	const callers, each, last = 50, 4, 5 // the third request of a connection has the stream ID 5
+	var h *handmade
+	var mu sync.Mutex
+	created := map[string]int{}
+	h = newHandmade(t, []string{"h2"}, func(n int, stream uint32) string {
+		if stream > last {
+			return "" // not processed, as the GOAWAY says
+		}
+		mu.Lock()
+		created[h.seen()[n-1]]++
+		mu.Unlock()
+		response := h2OK(stream, `{"service_id":"svc-1"}`)
+		if stream == last {
+			response += h2Frame(h2GoAway, 0, 0, string(binary.BigEndian.AppendUint32(nil, last))+"\x00\x00\x00\x00")
+		}
+		return response
+	})
+	client := clientAt(t, h.url, svc.WithHTTPClient(&http.Client{Transport: h.trusting}), svc.WithRetry(svc.RetryPolicy{MaxAttempts: 8, MinDelay: 20 * time.Millisecond, MaxDelay: 2 * time.Second}))
+	var ok, retries atomic.Int32
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() {
+			for j := range each {
+				var resp svc.Response
+				_, err := client.InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: fmt.Sprint(i, "-", j)}, svc.WithResponse(&resp))
+				retries.Add(int32(resp.Attempts - 1))
+				if err == nil {
+					ok.Add(1)
+				} else if strings.Contains(err.Error(), "GetBody") {
+					t.Error("an advice for other people: ", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%d of %d creates succeeded, with %d retries", ok.Load(), callers*each, retries.Load())
+	require.GreaterOrEqual(t, ok.Load(), int32(195))
+	for body, n := range created {
+		require.Equal(t, 1, n, body)
+	}
+}

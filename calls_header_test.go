@@ -1,0 +1,41 @@
+package svc_test
+
+import (
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// A header of the client is sent with each of its API calls, and with nothing else.
+func TestC26_WithDefaultHeader(t *testing.T) {
+	s := play(t, opGet.ok, opGet.ok, reply{status: 200, body: "[]"}, status(503), opGet.ok, reply{status: 200, body: "x"})
+	client := s.client(svc.WithDefaultHeader("x-team", "one"), svc.WithDefaultHeader("X-Team", "two"), svc.WithDefaultHeader("accept", "application/json; v=2"),
+		svc.WithDefaultHeader("User-Agent", "me"), tries(2, 1))
+	require.NoError(t, opGet.do(t.Context(), client))
+	require.NoError(t, opGet.do(t.Context(), client, svc.WithHeader("X-Team", "three"), svc.WithHeader("X-More", "m")))
+	_, err := client.Files.ListPublic(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, client.Do(t.Context(), "GET", "/v2/x", nil, nil)) // two attempts
+	_, err = client.Download(t.Context(), "https://storage.test/f?sig=x", io.Discard, nil)
+	require.NoError(t, err)
+
+	all := s.seen()
+	for i, want := range []string{"two", "three", "two", "two", "two", ""} {
+		require.Equal(t, want, all[i].Header.Get("X-Team"), i)
+	}
+	require.Equal(t, "application/json; v=2", all[0].Header.Get("Accept"))
+	require.Equal(t, "me", all[0].Header.Get("User-Agent"))
+	require.Equal(t, "m", all[1].Header.Get("X-More"))
+	require.Empty(t, all[0].Header.Get("X-More"))
+
+	for _, name := range []string{"Authorization", "cookie", "Content-Length", "Idempotency-Key", "host", "", "a b", "é"} {
+		_, err := svc.NewClient("https://h", svc.WithDefaultHeader(name, "hush"))
+		require.ErrorContains(t, err, "svc: WithDefaultHeader: header ", name)
+		require.NotContains(t, err.Error(), "hush")
+	}
+	_, err = svc.NewClient("https://h", svc.WithDefaultHeader("X-Mine", "a\nb"))
+	require.Error(t, err)
+}

@@ -1,0 +1,111 @@
+package svc_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// rotation is a service that takes one token only, and a source of tokens.
+func rotation(valid, given *string) (http.RoundTripper, svc.Option) {
+	serve := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		resp := &http.Response{StatusCode: 200, ProtoMajor: 1, Header: http.Header{"Content-Type": {"application/json"}}, Request: r}
+		body := strings.Replace(serviceJSON, `"initializing"`, `"available"`, 1)
+		if r.Header.Get("Authorization") != "Bearer "+*valid {
+			resp.StatusCode, body = 401, `{"message":"bad token"}`
+		}
+		resp.Body = io.NopCloser(strings.NewReader(body))
+		return resp, nil
+	})
+	return serve, svc.WithTokenSource(func(context.Context) (string, error) { return *given, nil })
+}
+
+// A token that was replaced between the question for it and its use is not the end
+// of a call: the service did nothing but say 401.
+func TestC11_TokenIsRotated(t *testing.T) {
+	for _, op := range operations {
+		t.Run(op.name, func(t *testing.T) {
+			valid, given, requests := "new-token", "old-token", 0
+			serve, source := rotation(&valid, &given)
+			client := clientOn(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+				requests++
+				resp, err := serve.RoundTrip(r)
+				given = "new-token"
+				return resp, err
+			}), source, tries(1, 0))
+			require.NoError(t, op.do(t.Context(), client))
+			require.Equal(t, 2, requests)
+
+			valid = "another-token" // that the source does not know: as without a source
+			requests = 0
+			require.ErrorIs(t, op.do(t.Context(), client), svc.ErrUnauthorized)
+			require.Equal(t, 1, requests)
+		})
+	}
+	t.Run("once", func(t *testing.T) { // a source whose every token is new, and none of them good
+		n := 0
+		s := play(t, status(401), status(401))
+		client := s.client(svc.WithTokenSource(func(context.Context) (string, error) { n++; return fmt.Sprint("token-", n), nil }))
+		require.ErrorIs(t, opCreate.do(t.Context(), client), svc.ErrUnauthorized)
+	})
+	t.Run("a wait", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			valid, given := "one-token", "one-token"
+			serve, source := rotation(&valid, &given)
+			polls := 0
+			client := clientOn(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+				if polls++; polls == 2 {
+					valid = "two-token"
+				}
+				resp, err := serve.RoundTrip(r)
+				given = valid
+				return resp, err
+			}), source)
+			_, err := client.InferenceServices.Wait(t.Context(), "svc-1", func(*svc.InferenceService) (bool, error) { return polls > 3, nil }, nil)
+			require.NoError(t, err)
+		})
+	})
+	t.Run("a fixed token", func(t *testing.T) {
+		require.ErrorIs(t, opGet.do(t.Context(), play(t, status(401)).client()), svc.ErrUnauthorized)
+	})
+}
+
+// What stands where a token belongs, but can be none, is refused, and not shown.
+func TestC12_PlaceholdersAreNoTokens(t *testing.T) {
+	for _, token := range []string{
+		`"tok-123456789"`, `'tok-123456789'`, "`tok-123456789`", `"tok-123456789`, `tok-123456789"`, `Bearer "tok-123456789"`,
+		"<your-token>", "<API_TOKEN>", "${SVC_API_TOKEN}", "$SVC_API_TOKEN", "$(cat_token)", "{{token}}", "{token}", "%SVC_API_TOKEN%", "[token]",
+		"your-token", "YOUR_API_TOKEN", "your-api-key-here", "YourTokenHere", "changeme", "CHANGE_ME", "replace-me", "xxxx", "XXXXXXXX", "...", "****", "tok-***", "sk-12...ab",
+		"SVC_API_TOKEN", "API_TOKEN", "placeholder",
+	} {
+		_, err := svc.NewClient("https://h", svc.WithToken(token))
+		require.Error(t, err, token)
+		require.NotContains(t, err.Error(), strings.TrimPrefix(token, "Bearer "))
+
+		client := play(t).client(svc.WithTokenSource(func(context.Context) (string, error) { return token, nil }))
+		err = opCreate.do(t.Context(), client)
+		require.Error(t, err, token)
+		require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
+		require.Zero(t, errorAs[*svc.TransportError](t, err).Attempts, "nothing is sent")
+
+		t.Setenv("SVC_BASE_URL", "https://h")
+		t.Setenv("SVC_API_TOKEN", token)
+		_, err = svc.NewClientFromEnv()
+		require.ErrorContains(t, err, "SVC_API_TOKEN")
+	}
+	for _, token := range []string{
+		"t", "token", "secret", "tok-0123456789-SECRET", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln-_=", "1|abcdef", "user:pass", "abc$def", "xyz", "a+b/c==", "your.name@host",
+		"sk_live_your", "yourapp-key-8f3a91", "key.with.dots", "~a!b", "%41bc",
+	} {
+		_, err := svc.NewClient("https://h", svc.WithToken(token))
+		require.NoError(t, err, token)
+	}
+}

@@ -1,0 +1,125 @@
+package httpcall
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc/internal/redact"
+)
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+var origin = url.URL{Scheme: "https", Host: "api.test"}
+
+// newChain is a chain on a transport, with a token.
+func newChain(rt http.RoundTripper, change func(*Config)) *Caller {
+	cfg := Config{
+		Client: &http.Client{Transport: rt}, Origin: &origin, Timeout: 30 * time.Second, Redact: redact.New(),
+		Token: func(context.Context) (string, error) { return "token", nil },
+		Retry: Policy{MaxAttempts: 3, MinDelay: 1, MaxDelay: 1, Budget: 100},
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	return New(cfg)
+}
+
+func newCall(method string) *Call {
+	return &Call{Method: method, Route: "/x", URL: origin.JoinPath("x"), Header: http.Header{}, Auth: true, Once: method == "POST", Body: []byte("{}")}
+}
+
+func says(r *http.Request, status int, body string) (*http.Response, error) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	return &http.Response{StatusCode: status, ProtoMajor: 1, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), ContentLength: -1, Request: r}, nil
+}
+
+// What is known of a call can be read also when the caller's code panics: after a
+// create, the id of what was created.
+func TestC37_ResultIsKnownWhenAHookPanics(t *testing.T) {
+	for name, tt := range map[string]struct {
+		rt     transport
+		hook   func(context.Context, Attempt)
+		limits bool
+		want   Result
+	}{
+		"hook after success":   {rt: func(r *http.Request) (*http.Response, error) { return says(r, 201, "the id") }, want: Result{StatusCode: 201, Sent: true, Attempts: 1, Body: []byte("the id")}},
+		"hook after a 503":     {rt: func(r *http.Request) (*http.Response, error) { return says(r, 503, "") }, want: Result{StatusCode: 503, Sent: true, Attempts: 1, Acted: true, Body: []byte{}}},
+		"hook after a 400":     {rt: func(r *http.Request) (*http.Response, error) { return says(r, 400, "") }, want: Result{StatusCode: 400, Sent: true, Attempts: 1, Body: []byte{}}},
+		"transport":            {rt: func(*http.Request) (*http.Response, error) { panic("transport") }, want: Result{Sent: true, Attempts: 1, Acted: true}},
+		"limiter, before that": {limits: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newChain(tt.rt, func(cfg *Config) {
+				cfg.Hooks = []func(context.Context, Attempt){func(context.Context, Attempt) { panic("hook") }}
+				if tt.limits {
+					cfg.Limiter = panics{}
+				}
+			})
+			var r Result
+			require.Panics(t, func() { call := newCall("POST"); call.Result = &r; c.Do(t.Context(), call) })
+			r.Header = nil
+			require.Equal(t, tt.want, r)
+		})
+	}
+}
+
+type panics struct{}
+
+func (panics) Wait(context.Context) error { panic("limiter") }
+
+// A create counts as one that may have acted from the moment when it is handed to
+// the transport.
+func TestActedWhileUnderWay(t *testing.T) {
+	for method, want := range map[string]bool{"POST": true, "GET": false} {
+		var r Result
+		c := newChain(transport(func(req *http.Request) (*http.Response, error) {
+			require.True(t, r.Sent)
+			require.Equal(t, want, r.Acted)
+			return says(req, 429, "")
+		}), nil)
+		call := newCall(method)
+		call.Result = &r
+		c.Do(t.Context(), call)
+		require.Equal(t, 3, r.Attempts)
+		require.False(t, r.Acted)
+	}
+}
+
+// Before is asked after the limiter and the token, for each attempt, and its error
+// ends the call before anything is sent.
+func TestBefore(t *testing.T) {
+	stop := errors.New("too late")
+	for _, attempts := range []int{0, 1, 2} {
+		sent, asked, tokens := 0, 0, 0
+		c := newChain(transport(func(r *http.Request) (*http.Response, error) { sent++; return says(r, 429, "") }), func(cfg *Config) {
+			cfg.Token = func(context.Context) (string, error) { tokens++; return "token", nil }
+		})
+		call := newCall("POST")
+		call.Before = func() error {
+			require.Equal(t, sent+1, tokens)
+			if asked++; asked > attempts {
+				return stop
+			}
+			return nil
+		}
+		r := c.Do(t.Context(), call)
+		require.ErrorIs(t, r.Fail, stop)
+		require.Equal(t, attempts, sent)
+		require.Equal(t, attempts, r.Attempts)
+		require.Equal(t, attempts > 0, r.Sent)
+		require.False(t, r.Acted)
+		if attempts > 0 {
+			require.Equal(t, 429, r.StatusCode, "the last response is kept")
+		}
+	}
+}
