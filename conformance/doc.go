@@ -7,7 +7,7 @@
 //
 //   - the description is valid, and its examples fit their schemas;
 //   - every request that a method of the client sends is one that it allows;
-//   - every answer of package svctest, failures included, is one that it allows;
+//   - every response of package svctest, failures included, is one that it allows;
 //   - the records in its examples decode into the right values, and encode to
 //     the same JSON again.
 package conformance

@@ -25,7 +25,7 @@ type example struct {
 	body            []byte
 }
 
-// examples collects those of all operations, and an empty body where an answer
+// examples collects those of all operations, and an empty body where a response
 // has none. Bodies of requests have the status 0.
 func examples(t *testing.T, doc *openapi3.T) (list []example) {
 	add := func(id string, status int, contents openapi3.Content) {
@@ -84,7 +84,7 @@ func serve(t *testing.T, e example) *svc.Client {
 	return client
 }
 
-// calls makes the call of each operation, with the ids of the examples.
+// calls makes the call of each operation, with the IDs of the examples.
 var calls = map[string]func(context.Context, *svc.Client) (any, error){
 	"listFlavors": func(ctx context.Context, c *svc.Client) (any, error) { return c.Flavors.List(ctx) },
 	"createInferenceService": func(ctx context.Context, c *svc.Client) (any, error) {
@@ -143,7 +143,7 @@ func TestExamplesOfAnswers(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(values)), slices.Collect(maps.Keys(checked)), "values of examples that there are not")
 }
 
-// encoded writes the result of a call as the answer that it came from.
+// encoded writes the result of a call as the response that it came from.
 func encoded(t *testing.T, operation string, got any) []byte {
 	switch {
 	case operation == "listFlavors":

@@ -36,7 +36,7 @@ func exchange(t *testing.T, w *world, method, path, body string, header ...strin
 	return resp.StatusCode
 }
 
-// Every answer of the fake to a request that is wrong is a failure as described.
+// Every response of the fake to a request that is wrong is a failure as described.
 func TestFailures(t *testing.T) {
 	doc := load(t)
 	closeRecords(doc)

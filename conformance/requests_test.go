@@ -33,7 +33,7 @@ func TestEveryMethodIsDriven(t *testing.T) {
 	require.ElementsMatch(t, all, slices.Collect(maps.Keys(methods)))
 }
 
-// Every request of every method and every answer to it is as described, and the
+// Every request of every method and every response to it is as described, and the
 // methods together reach all operations.
 func TestMethods(t *testing.T) {
 	doc := load(t)
@@ -127,7 +127,7 @@ func TestAnswersOfOtherStates(t *testing.T) {
 	})
 }
 
-// An id is one segment of the path, whatever it holds.
+// An ID is one segment of the path, whatever it holds.
 func TestIDs(t *testing.T) {
 	doc := load(t)
 	for _, id := range []string{"x y", "x#y", "x?y=1", "x%2Fy", "x%y", "x;y,z&w", "服务", "x+y", "a.b", "...", `"`, strings.Repeat("x", 300)} {

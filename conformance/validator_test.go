@@ -69,8 +69,8 @@ func (v *validator) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := v.answer(input, resp, body); err != nil {
-		v.t.Errorf("answer to %s %s: %d %s: %v", req.Method, req.URL.Path, resp.StatusCode, body, err)
+	if err := v.response(input, resp, body); err != nil {
+		v.t.Errorf("response to %s %s: %d %s: %v", req.Method, req.URL.Path, resp.StatusCode, body, err)
 	}
 	v.note(input, resp.StatusCode)
 	return resp, nil
@@ -144,8 +144,8 @@ func (v *validator) authenticate(_ context.Context, in *openapi3filter.Authentic
 // framing are headers of answers that need no description.
 var framing = []string{"Allow", "Content-Length", "Content-Type", "Date", "Www-Authenticate"}
 
-// answer holds an answer to the description: status, headers, content type, body.
-func (v *validator) answer(input *openapi3filter.RequestValidationInput, resp *http.Response, body []byte) error {
+// response holds a response to the description: status, headers, content type, body.
+func (v *validator) response(input *openapi3filter.RequestValidationInput, resp *http.Response, body []byte) error {
 	if n := resp.Header.Get("Content-Length"); n != strconv.Itoa(len(body)) {
 		return fmt.Errorf("a Content-Length of %q for %d bytes", n, len(body))
 	}

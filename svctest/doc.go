@@ -28,7 +28,7 @@
 // instances. [WithStatusPath] and [Server.ScriptStatus] dictate other courses,
 // such as a failed deployment. Flavors have a stock that endpoints take from.
 // Legacy jobs succeed after [WithJobTime], or are gone with [WithJobsRetired].
-// Files have signed links, which lead to a storage that is as strict about
+// Files have presigned URLs, which lead to a storage that is as strict about
 // signature, expiry, length and headers as object storage is.
 //
 // [Server.Fault] queues what goes wrong, by route: answers, outages, delays, lost

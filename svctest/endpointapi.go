@@ -60,7 +60,7 @@ func (e *endpoint) record(status string, now time.Time) *endpointRecord {
 	}
 }
 
-func (s *Server) createEndpoint(c *call) answer {
+func (s *Server) createEndpoint(c *call) response {
 	body := c.body
 	body.required("name")
 	e := &endpoint{
@@ -99,10 +99,10 @@ func (s *Server) createEndpoint(c *call) answer {
 		return outOfStock()
 	}
 	s.addEndpoint(e, c.now, s.cfg.deployTime)
-	return answer{value: e.record(StatusInitializing, c.now)}
+	return response{value: e.record(StatusInitializing, c.now)}
 }
 
-func outOfStock() answer {
+func outOfStock() response {
 	return failure(http.StatusConflict, "out_of_stock", "the flavor has fewer instances available than asked for")
 }
 
@@ -125,18 +125,18 @@ func (s *Server) visible(c *call) *endpoint {
 	return e
 }
 
-func (s *Server) getEndpoint(c *call) answer {
+func (s *Server) getEndpoint(c *call) response {
 	e := s.visible(c)
 	if e == nil {
 		return notFound("endpoint")
 	}
 	if e.stale != nil && c.now.Before(e.staleUntil) {
-		return answer{value: e.stale}
+		return response{value: e.stale}
 	}
-	return answer{value: e.record(e.look(c.now), c.now)}
+	return response{value: e.record(e.look(c.now), c.now)}
 }
 
-func (s *Server) updateEndpoint(c *call) answer {
+func (s *Server) updateEndpoint(c *call) response {
 	e := s.visible(c)
 	if e == nil {
 		return notFound("endpoint")
@@ -155,7 +155,7 @@ func (s *Server) updateEndpoint(c *call) answer {
 	status := e.status(c.now)
 	if target == e.target && status != StatusStopped || target == 0 && e.target == 0 {
 		e.changed = c.now // nothing else changes
-		return answer{value: e.record(status, c.now)}
+		return response{value: e.record(status, c.now)}
 	}
 	if f := s.flavor(e.flavorID); f != nil && s.available(f, c.now) < target-e.target {
 		return outOfStock()
@@ -164,7 +164,7 @@ func (s *Server) updateEndpoint(c *call) answer {
 		e.stale, e.staleUntil = e.record(status, c.now), c.now.Add(s.cfg.staleReads)
 	}
 	e.deploy(target, c.now, s.cfg.deployTime)
-	return answer{value: e.record(StatusInitializing, c.now)}
+	return response{value: e.record(StatusInitializing, c.now)}
 }
 
 // countOrText takes 2 as well as "2".
@@ -181,7 +181,7 @@ func (o jsonObject) countOrText(key string, absent int) int {
 	return int(n)
 }
 
-func (s *Server) deleteEndpoint(c *call) answer {
+func (s *Server) deleteEndpoint(c *call) response {
 	e := s.visible(c)
 	if e == nil {
 		return notFound("endpoint")
@@ -189,7 +189,7 @@ func (s *Server) deleteEndpoint(c *call) answer {
 	if e.gone.IsZero() {
 		e.gone = c.now.Add(s.cfg.deleteTime)
 	}
-	return answer{}
+	return response{}
 }
 
 // serveInference answers at the address of an endpoint, for a caller that
@@ -209,7 +209,7 @@ func (s *Server) serveInference(w http.ResponseWriter, x *exchange) {
 	case status != StatusAvailable:
 		s.write(w, failure(http.StatusServiceUnavailable, "not_available", "the endpoint is %s", status), x.rec.RequestID)
 	case s.cfg.inference == nil:
-		s.write(w, answer{value: map[string]string{"service_id": x.param}}, x.rec.RequestID)
+		s.write(w, response{value: map[string]string{"service_id": x.param}}, x.rec.RequestID)
 	default:
 		r := x.r.Clone(x.r.Context())
 		r.URL.Path, r.URL.RawPath = x.rest, ""

@@ -122,7 +122,7 @@ func (e *endpoint) snapshot(now time.Time) Endpoint {
 }
 
 // AddEndpoint puts an endpoint into the service as if it had been created and
-// deployed before, and returns its id. Of e only name, description, flavor,
+// deployed before, and returns its ID. Of e only name, description, flavor,
 // instances, deployment fields and Status are used, all optional; an empty
 // Status follows the clock, so it says "available", or "stopped" without instances.
 func (s *Server) AddEndpoint(e Endpoint) string {

@@ -52,7 +52,7 @@ func ExampleWithStatusPath() {
 	// instances billed: 0
 }
 
-// The worst that can happen to a create: it is carried out, and the answer is
+// The worst that can happen to a create: it is carried out, and the response is
 // lost. Only the fake can show what the caller cannot see.
 func ExampleServer_Fault() {
 	srv := svctest.NewInMemory()

@@ -22,7 +22,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// faultyWriter adds the fault's headers to a real answer, slows it down, and
+// faultyWriter adds the fault's headers to a real response, slows it down, and
 // cuts the connection in the middle of the body.
 type faultyWriter struct {
 	http.ResponseWriter
@@ -81,7 +81,7 @@ func (w *faultyWriter) Write(p []byte) (int, error) {
 	return written, nil
 }
 
-// Unwrap lets an answer be flushed.
+// Unwrap lets a response be flushed.
 func (w *faultyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *faultyWriter) flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
@@ -91,7 +91,7 @@ func (w *faultyWriter) cut() {
 	w.lose()
 }
 
-// capture holds an answer back, so that it can be sent later or never.
+// capture holds a response back, so that it can be sent later or never.
 type capture struct {
 	header http.Header
 	status int

@@ -12,8 +12,8 @@ import (
 // Fault is what goes wrong with a request. Queue it with [Server.Fault]. The
 // zero Fault lets one request pass, which makes room in a queue.
 type Fault struct {
-	// Status and Body answer in place of the service, literally: an empty Body
-	// is an empty body. A Body alone is a 200. Without either, the real answer
+	// Status and Body response in place of the service, literally: an empty Body
+	// is an empty body. A Body alone is a 200. Without either, the real response
 	// is sent.
 	Status int
 	Body   string
@@ -25,15 +25,15 @@ type Fault struct {
 	RetryAfter string
 
 	// Delay passes before the request takes effect, or with AfterEffect and
-	// DropAfter between the effect and the answer. It ends when the caller gives
+	// DropAfter between the effect and the response. It ends when the caller gives
 	// up, and then nothing more happens.
 	Delay time.Duration
 
 	// AfterEffect lets the request take effect before Status and Body are sent,
-	// as when a gateway loses the answer to a create.
+	// as when a gateway loses the response to a create.
 	AfterEffect bool
 	// DropBefore cuts the connection before the request takes effect, DropAfter
-	// when it has, both without an answer.
+	// when it has, both without a response.
 	DropBefore, DropAfter bool
 
 	// Dead makes the connection go dead where DropBefore, DropAfter, TruncateBody
@@ -43,13 +43,13 @@ type Fault struct {
 	// request waits until its caller gives up.
 	Dead bool
 
-	// TruncateBody announces the whole answer, sends half of its body and cuts
+	// TruncateBody announces the whole response, sends half of its body and cuts
 	// the connection. TruncateAfter does so after this many bytes, or right
 	// after the headers if it is negative.
 	TruncateBody  bool
 	TruncateAfter int64
 
-	// ReadBytes is for uploads: read only so much of the body, then answer with
+	// ReadBytes is for uploads: read only so much of the body, then response with
 	// Status or drop the connection.
 	ReadBytes int64
 	// Rate limits uploads and downloads to this many bytes a second. Zero: no limit.
@@ -146,7 +146,7 @@ func (q *queuedFault) over(now time.Time) bool { return !q.until.IsZero() && !no
 // normally. It panics if there is no such route or method.
 //
 // Beware of net/http over a real connection: a GET, PUT or DELETE that fails
-// on a reused connection before any answer is sent once more by the transport
+// on a reused connection before any response is sent once more by the transport
 // itself, which uses up the next fault.
 func (s *Server) Fault(method, route string, faults ...Fault) {
 	checkRoute(method, route)
@@ -206,8 +206,8 @@ func (s *Server) takeFault(method, route string) *Fault {
 	return nil
 }
 
-// answers says whether f has an answer of its own.
-func (f *Fault) answers() bool { return f.Status != 0 || f.Body != "" }
+// answers says whether f has a response of its own.
+func (f *Fault) responds() bool { return f.Status != 0 || f.Body != "" }
 
 func (f *Fault) addHeader(h http.Header) {
 	for k, v := range f.Header {
@@ -218,7 +218,7 @@ func (f *Fault) addHeader(h http.Header) {
 	}
 }
 
-// write sends the fault's own answer.
+// write sends the fault's own response.
 func (f *Fault) write(w http.ResponseWriter) {
 	h := w.Header()
 	switch {
@@ -241,7 +241,7 @@ func (f *Fault) write(w http.ResponseWriter) {
 }
 
 // apply serves x with the fault in its way. effect does what the request asks
-// for and writes the answer; it calls x.pause once it has all it needs.
+// for and writes the response; it calls x.pause once it has all it needs.
 func (s *Server) apply(f *Fault, w http.ResponseWriter, x *exchange, effect func(http.ResponseWriter)) {
 	sleep := func() { s.sleep(x, f.Delay) }
 	if f.Rate > 0 {
@@ -260,12 +260,12 @@ func (s *Server) apply(f *Fault, w http.ResponseWriter, x *exchange, effect func
 		switch {
 		case f.DropAfter:
 			s.lose(x)
-		case f.answers():
+		case f.responds():
 			f.write(w)
 		default:
 			real.replay(w)
 		}
-	case f.DropBefore || f.answers():
+	case f.DropBefore || f.responds():
 		switch {
 		case f.ReadBytes > 0:
 			_, _ = io.CopyN(io.Discard, x.r.Body, f.ReadBytes)

@@ -183,7 +183,7 @@ func TestTruncatedBody(t *testing.T) {
 			"half":            {svctest.Fault{TruncateBody: true}, whole.Body[:size/2]},
 			"after ten bytes": {svctest.Fault{TruncateAfter: 10}, whole.Body[:10]},
 			"after headers":   {svctest.Fault{TruncateAfter: -1}, ""},
-			"own answer":      {svctest.Fault{Body: "0123456789", TruncateBody: true}, "01234"},
+			"own response":    {svctest.Fault{Body: "0123456789", TruncateBody: true}, "01234"},
 			"after effect":    {svctest.Fault{AfterEffect: true, TruncateAfter: 3}, whole.Body[:3]},
 		} {
 			srv.Fault("GET", svctest.RouteEndpoint, tt.fault)

@@ -56,7 +56,7 @@ func (f *file) record() fileRecord {
 	return fileRecord{f.id, f.name, f.purpose, f.created.Unix()}
 }
 
-// add gives a file its id. Its contents lie in storage under the same key.
+// add gives a file its ID. Its contents lie in storage under the same key.
 func (s *Server) addFile(f *file) *file {
 	f.id = fmt.Sprintf("file-%d", len(s.files)+1)
 	s.files = append(s.files, f)
@@ -71,28 +71,28 @@ func (s *Server) fileByID(id string) *file {
 	return s.files[n-1]
 }
 
-func (s *Server) listPublicFiles(*call) answer {
+func (s *Server) listPublicFiles(*call) response {
 	list := []publicFileRecord{}
 	for _, f := range s.files {
 		if p := f.public; p != nil && !f.deleted {
 			list = append(list, publicFileRecord{f.record(), p.Token, p.Length, p.Bytes, p.Description})
 		}
 	}
-	return answer{value: list}
+	return response{value: list}
 }
 
-func (s *Server) listFiles(*call) answer {
+func (s *Server) listFiles(*call) response {
 	list := []fileRecord{}
 	for _, f := range s.files {
 		if f.public == nil && !f.deleted {
 			list = append(list, f.record())
 		}
 	}
-	return answer{value: list}
+	return response{value: list}
 }
 
 // registerFile answers with a link that is for PUT alone.
-func (s *Server) registerFile(c *call) answer {
+func (s *Server) registerFile(c *call) response {
 	f := &file{name: c.body.text("file_name", ""), purpose: c.body.text("purpose", ""), created: c.now}
 	c.body.done()
 	if a := c.body.invalid(); a.code != "" {
@@ -103,48 +103,48 @@ func (s *Server) registerFile(c *call) answer {
 		signed.Set("Content-Type", s.cfg.signedType)
 	}
 	s.addFile(f)
-	return answer{value: map[string]string{"id": f.id, "presigned_url": s.link(f.id, c.now, signed, "PUT")}}
+	return response{value: map[string]string{"id": f.id, "presigned_url": s.link(f.id, c.now, signed, "PUT")}}
 }
 
-func (s *Server) getFile(c *call) answer {
+func (s *Server) getFile(c *call) response {
 	if f := s.fileByID(c.id); f != nil {
-		return answer{value: f.record()}
+		return response{value: f.record()}
 	}
 	return notFound("file")
 }
 
-func (s *Server) deleteFile(c *call) answer {
+func (s *Server) deleteFile(c *call) response {
 	f := s.fileByID(c.id)
 	if f == nil {
 		return notFound("file")
 	}
 	f.deleted = true
 	delete(s.objects, f.id)
-	return answer{value: struct{}{}}
+	return response{value: struct{}{}}
 }
 
 // getFileLink answers with a link for GET and PUT, since the contract does not
 // say what it is for.
-func (s *Server) getFileLink(c *call) answer {
+func (s *Server) getFileLink(c *call) response {
 	f := s.fileByID(c.id)
 	if f == nil {
 		return notFound("file")
 	}
-	return answer{value: map[string]string{"presigned_url": s.link(f.id, c.now, nil, "GET", "PUT")}}
+	return response{value: map[string]string{"presigned_url": s.link(f.id, c.now, nil, "GET", "PUT")}}
 }
 
-// AddFile puts a file with contents into the service and returns its id.
+// AddFile puts a file with contents into the service and returns its ID.
 func (s *Server) AddFile(name, purpose string, contents []byte) string {
 	return s.seedFile(&file{name: name, purpose: purpose}, newObject(slices.Clone(contents), time.Now()))
 }
 
 // AddZeroFile puts a file of so many zero bytes into the service and returns
-// its id. It needs no memory, so any size will do.
+// its ID. It needs no memory, so any size will do.
 func (s *Server) AddZeroFile(name, purpose string, size int64) string {
 	return s.seedFile(&file{name: name, purpose: purpose}, newZeroObject(size, time.Now()))
 }
 
-// AddPublicFile puts a record into the public list and returns its id. It has
+// AddPublicFile puts a record into the public list and returns its ID. It has
 // no contents.
 func (s *Server) AddPublicFile(f PublicFile) string {
 	return s.seedFile(&file{name: f.Name, purpose: f.Purpose, public: &f}, nil)

@@ -60,7 +60,7 @@ type flavorBilling struct {
 	TokenPriceUnit float64 `json:"token_price_unit"`
 }
 
-func (s *Server) listFlavors(c *call) answer {
+func (s *Server) listFlavors(c *call) response {
 	list := make([]flavorRecord, 0, len(s.cfg.flavors))
 	for i := range s.cfg.flavors {
 		f := &s.cfg.flavors[i]
@@ -73,7 +73,7 @@ func (s *Server) listFlavors(c *call) answer {
 			AvailableNum: max(s.available(f, c.now), 0), NodeMaxGPU: f.MaxGPU,
 		})
 	}
-	return answer{value: map[string]any{"flavor_list": list}}
+	return response{value: map[string]any{"flavor_list": list}}
 }
 
 func orSeeded(t time.Time) time.Time {

@@ -17,7 +17,7 @@ type exchange struct {
 	r     *http.Request
 	rec   *Request
 	route *route // nil for an unknown path
-	param string // the id or key in the path, unescaped
+	param string // the ID or key in the path, unescaped
 	rest  string // what follows the route, for routes with longer paths
 	fault *Fault
 	pause func() // delays the effect; called once all of the request is read
@@ -103,7 +103,7 @@ func (s *Server) readAll(x *exchange) func(http.ResponseWriter) {
 }
 
 // operate checks a request against the contract and carries it out.
-func (s *Server) operate(x *exchange, body []byte) answer {
+func (s *Server) operate(x *exchange, body []byte) response {
 	r := x.r
 	if x.route == nil {
 		return failure(http.StatusNotFound, "unknown_route", "there is no %s %s", r.Method, x.rec.Path)
@@ -136,7 +136,7 @@ func (s *Server) operate(x *exchange, body []byte) answer {
 		return a
 	}
 	if op.body {
-		var a answer
+		var a response
 		if c.body, a = parseJSON(body); a.code != "" {
 			return a
 		}
@@ -152,7 +152,7 @@ func (s *Server) authorized(h http.Header) bool {
 	return len(values) == 1 && subtle.ConstantTimeCompare([]byte(values[0]), []byte("Bearer "+s.cfg.token)) == 1
 }
 
-func checkBody(r *http.Request, op operation, body []byte) answer {
+func checkBody(r *http.Request, op operation, body []byte) response {
 	switch contentType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); {
 	case !op.body && len(body) > 0:
 		return failure(http.StatusBadRequest, "unexpected_body", "%s takes no body here", r.Method)
@@ -164,7 +164,7 @@ func checkBody(r *http.Request, op operation, body []byte) answer {
 	case len(body) > maxBody:
 		return failure(http.StatusRequestEntityTooLarge, "too_large", "the body exceeds %d bytes", maxBody)
 	}
-	return answer{}
+	return response{}
 }
 
 // recordedBody notes what is read of a request body.
@@ -182,7 +182,7 @@ func (b *recordedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// statusWriter notes the status of the answer.
+// statusWriter notes the status of the response.
 type statusWriter struct {
 	http.ResponseWriter
 	s     *Server
@@ -210,5 +210,5 @@ func (w *statusWriter) note(status int) {
 	w.rec.Status = status
 }
 
-// Unwrap lets an answer be flushed.
+// Unwrap lets a response be flushed.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -26,7 +26,7 @@ func onBoth(t *testing.T, test func(t *testing.T, srv *svctest.Server), opts ...
 	}
 }
 
-// reply is an answer that has been read to its end.
+// reply is a response that has been read to its end.
 type reply struct {
 	Status int
 	Header http.Header
@@ -84,7 +84,7 @@ const createBody = `{"name":"demo","description":"a demo endpoint","payment_type
 	"resource_metadata":{"flavor_id":"flavor-1","scale_type":"manual","target_instance_number":2},
 	"deploy_metadata":{"image_url":"registry.example/app:1","command":"python serve.py","port":8000,"gpu_num":0}}`
 
-// create makes an endpoint and returns its id.
+// create makes an endpoint and returns its ID.
 func create(t *testing.T, srv *svctest.Server) string {
 	t.Helper()
 	r := send(t, srv, "POST", "/v1/inference-service", createBody)
@@ -102,13 +102,13 @@ func status(t *testing.T, srv *svctest.Server, id string) string {
 	return r.JSON()["status"].(string)
 }
 
-// scale changes the number of instances and returns the answer.
+// scale changes the number of instances and returns the response.
 func scale(t *testing.T, srv *svctest.Server, id, instances string) reply {
 	t.Helper()
 	return send(t, srv, "PUT", "/v1/inference-service/"+id, `{"resource_metadata":{"target_instance_number":`+instances+`}}`)
 }
 
-// storage sends a request to a signed link, as a plain HTTP client does.
+// storage sends a request to a presigned URL, as a plain HTTP client does.
 func storage(t *testing.T, srv *svctest.Server, method, link, body string, header ...string) reply {
 	t.Helper()
 	r, err := tryStorage(t, srv, method, link, strings.NewReader(body), header...)
@@ -126,7 +126,7 @@ func tryStorage(t *testing.T, srv *svctest.Server, method, link string, body io.
 	return do(t, srv, req)
 }
 
-// register makes a file record and returns its id and upload link.
+// register makes a file record and returns its ID and upload link.
 func register(t *testing.T, srv *svctest.Server) (id, link string) {
 	t.Helper()
 	r := send(t, srv, "POST", "/v1/files", `{"file_name":"train.jsonl","purpose":"fine-tune"}`)

@@ -199,7 +199,7 @@ func (o ordered) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-func (kind jobKind) create(s *Server, c *call) answer {
+func (kind jobKind) create(s *Server, c *call) response {
 	j := kind.parse(c.body)
 	if a := c.body.invalid(); a.code != "" {
 		return a
@@ -213,7 +213,7 @@ func (kind jobKind) create(s *Server, c *call) answer {
 	r := s.record(j, c.now, layout)
 	r.Status, r.Outputs = JobInitializing, struct{}{}
 	r.MetaInfo.OrderID, r.MetaInfo.UpdateAt = "", ""
-	return answer{value: r}
+	return response{value: r}
 }
 
 func (kind jobKind) find(s *Server, id string) *job {
@@ -223,7 +223,7 @@ func (kind jobKind) find(s *Server, id string) *job {
 	return nil
 }
 
-func (kind jobKind) get(s *Server, c *call) answer {
+func (kind jobKind) get(s *Server, c *call) response {
 	j := kind.find(s, c.id)
 	if j == nil {
 		return notFound("job")
@@ -232,20 +232,20 @@ func (kind jobKind) get(s *Server, c *call) answer {
 	if kind == videoJob {
 		layout = isoTime
 	}
-	return answer{value: s.record(j, c.now, layout)}
+	return response{value: s.record(j, c.now, layout)}
 }
 
-func (kind jobKind) delete(s *Server, c *call) answer {
+func (kind jobKind) delete(s *Server, c *call) response {
 	j := kind.find(s, c.id)
 	if j == nil {
 		return notFound("job")
 	}
 	j.deleted = c.now
-	return answer{value: struct{}{}}
+	return response{value: struct{}{}}
 }
 
 // list pages through the jobs in the order of their creation.
-func (kind jobKind) list(s *Server, c *call) answer {
+func (kind jobKind) list(s *Server, c *call) response {
 	page, a := positive(c.query, "page", 1)
 	if a.code != "" {
 		return a
@@ -265,17 +265,17 @@ func (kind jobKind) list(s *Server, c *call) answer {
 		}
 		total++
 	}
-	return answer{value: map[string]any{"total_count": total, "job_list": list}}
+	return response{value: map[string]any{"total_count": total, "job_list": list}}
 }
 
 // positive reads a parameter that must be there at most once.
-func positive(q url.Values, key string, absent int) (int, answer) {
+func positive(q url.Values, key string, absent int) (int, response) {
 	if !q.Has(key) {
-		return absent, answer{}
+		return absent, response{}
 	}
 	n, err := strconv.Atoi(q.Get(key))
 	if err != nil || n < 1 || len(q[key]) > 1 {
 		return 0, failure(http.StatusBadRequest, "invalid_query", "%s must be one positive integer", key)
 	}
-	return n, answer{}
+	return n, response{}
 }

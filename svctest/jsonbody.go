@@ -13,7 +13,7 @@ import (
 
 // jsonObject reads a request body field by field. Each reader takes its field
 // out; what is left at the end is a field that the contract does not have.
-// Problems are collected, so that one answer names all of them.
+// Problems are collected, so that one response names all of them.
 type jsonObject struct {
 	path     string // "" at the top, then "config." and so on
 	fields   map[string]json.RawMessage
@@ -21,8 +21,8 @@ type jsonObject struct {
 }
 
 // parseJSON reads the top of a body. A body that is no JSON object is an
-// answer of its own.
-func parseJSON(body []byte) (jsonObject, answer) {
+// response of its own.
+func parseJSON(body []byte) (jsonObject, response) {
 	if !json.Valid(body) {
 		return jsonObject{}, failure(http.StatusBadRequest, "malformed_json", "the body is not one JSON value")
 	}
@@ -30,13 +30,13 @@ func parseJSON(body []byte) (jsonObject, answer) {
 	if err := json.Unmarshal(body, &o.fields); err != nil || o.fields == nil {
 		return jsonObject{}, failure(http.StatusUnprocessableEntity, "invalid_request", "the body must be a JSON object")
 	}
-	return o, answer{}
+	return o, response{}
 }
 
-// invalid is the answer to a body with problems, or the zero answer.
-func (o jsonObject) invalid() answer {
+// invalid is the response to a body with problems, or the zero response.
+func (o jsonObject) invalid() response {
 	if len(*o.problems) == 0 {
-		return answer{}
+		return response{}
 	}
 	return failure(http.StatusUnprocessableEntity, "invalid_request", "%s", strings.Join(*o.problems, "; "))
 }

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// streamAfter is how much of an answer is held back before it is sent while
+// streamAfter is how much of a response is held back before it is sent while
 // the handler still writes.
 const streamAfter = 64 << 10
 
-// memoryWriter makes the answer of a handler a client's response. A short
-// answer is handed over whole, so that it needs no goroutine; a long or
+// memoryWriter makes the response of a handler a client's response. A short
+// response is handed over whole, so that it needs no goroutine; a long or
 // flushed one goes through a pipe.
 type memoryWriter struct {
 	req      *http.Request // the caller's
@@ -27,7 +27,7 @@ type memoryWriter struct {
 	declared int64 // Content-Length of the handler, or -1
 	written  int64
 	buf      bytes.Buffer
-	pipe     *io.PipeWriter // not nil once the answer is on its way
+	pipe     *io.PipeWriter // not nil once the response is on its way
 	stop     func() bool    // ends the watch on the caller's context
 
 	ready chan struct{} // closed when resp or err is there
@@ -94,7 +94,7 @@ func (w *memoryWriter) Flush() {
 	w.buf = bytes.Buffer{}
 }
 
-// finish ends the answer. An aborted one loses its connection; requestErr is
+// finish ends the response. An aborted one loses its connection; requestErr is
 // why the caller could not send all of its request.
 func (w *memoryWriter) finish(aborted bool, requestErr error) {
 	left := context.Cause(w.req.Context()) // the caller gave up first
@@ -149,7 +149,7 @@ func (w *memoryWriter) send(body io.ReadCloser) {
 	close(w.ready)
 }
 
-// streamBody ends the handler when the caller is done with the answer.
+// streamBody ends the handler when the caller is done with the response.
 type streamBody struct {
 	*io.PipeReader
 	cancel context.CancelFunc
@@ -160,7 +160,7 @@ func (b *streamBody) Close() error {
 	return b.PipeReader.Close()
 }
 
-// cutReader is where the connection of an answer ends too early.
+// cutReader is where the connection of a response ends too early.
 type cutReader struct{}
 
 func (cutReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

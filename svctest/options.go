@@ -62,7 +62,7 @@ func WithToken(token string) Option {
 }
 
 // WithBasePath serves everything below a path such as "/api/svc", which then
-// is part of [Server.URL] and [Server.InferenceURL]. Signed links stay outside it.
+// is part of [Server.URL] and [Server.InferenceURL]. Presigned URLs stay outside it.
 func WithBasePath(prefix string) Option {
 	return func(c *config) { c.basePath = cleanBasePath(prefix) }
 }
@@ -85,7 +85,7 @@ func WithDeleteTime(d time.Duration) Option {
 	return func(c *config) { c.deleteTime = d }
 }
 
-// WithCreateVisibilityDelay makes the id of a new endpoint answer 404 to GET,
+// WithCreateVisibilityDelay makes the ID of a new endpoint response 404 to GET,
 // PUT and DELETE for d after its creation, as a service with replicas may.
 // Default 0.
 func WithCreateVisibilityDelay(d time.Duration) Option {
@@ -106,7 +106,7 @@ func WithStatusPath(statuses ...string) Option {
 
 // WithInferenceHandler serves the address of every available endpoint with h.
 // It sees the path that follows the endpoint's own address ("/" at least).
-// Without it such a request is answered 200 with the endpoint's id; an
+// Without it such a request is answered 200 with the endpoint's ID; an
 // endpoint that is not available is always answered 503.
 func WithInferenceHandler(h http.Handler) Option {
 	return func(c *config) { c.inference = h }
@@ -140,12 +140,12 @@ func WithMediaContents(b []byte) Option {
 	return func(c *config) { c.media = slices.Clone(b) }
 }
 
-// WithLinkTTL sets how long a signed link is valid. Default 15 minutes.
+// WithLinkTTL sets how long a presigned URL is valid. Default 15 minutes.
 func WithLinkTTL(d time.Duration) Option {
 	return func(c *config) { c.linkTTL = d }
 }
 
-// WithSeparateStorage moves the signed links to another host: a second
+// WithSeparateStorage moves the presigned URLs to another host: a second
 // loopback port, or in memory another host name.
 func WithSeparateStorage() Option {
 	return func(c *config) { c.separateStorage = true }

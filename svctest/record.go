@@ -9,7 +9,7 @@ import (
 
 // Request is one request as it arrived.
 type Request struct {
-	RequestID        string // as in the answer's X-Request-Id
+	RequestID        string // as in the response's X-Request-Id
 	Time             time.Time
 	Method           string
 	Host             string
@@ -22,7 +22,7 @@ type Request struct {
 	TransferEncoding []string // "chunked" shows up here, not in Header
 	Body             []byte   // what was read of it, up to the limit of [WithRecordLimit]
 	BodySize         int64    // how many bytes were read of it
-	Status           int      // of the answer; zero while there is none, or when the connection was dropped
+	Status           int      // of the response; zero while there is none, or when the connection was dropped
 }
 
 // recorder keeps the latest requests in a ring, and a count of all.
@@ -31,7 +31,7 @@ type recorder struct {
 	ring   []*Request
 	next   int               // where the ring continues once it is full
 	counts map[[2]string]int // by method and route
-	total  int               // never reset: request ids count it
+	total  int               // never reset: request IDs count it
 }
 
 func (rec *recorder) add(r *Request) {
@@ -83,7 +83,7 @@ func (s *Server) RequestCount(method, route string) int {
 
 func matches(pattern, s string) bool { return pattern == "*" || pattern == s }
 
-// ResetRequests forgets all requests and counts. Request ids go on.
+// ResetRequests forgets all requests and counts. Request IDs go on.
 func (s *Server) ResetRequests() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

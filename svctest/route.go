@@ -23,7 +23,7 @@ const (
 	RouteFile        = "/v1/files/{file_id}"
 	RouteFileLink    = "/v1/files/{file_id}/presigned_url"
 
-	// RouteStorage is where signed links lead: uploads, downloads and media.
+	// RouteStorage is where presigned URLs lead: uploads, downloads and media.
 	RouteStorage = "/storage/{key}"
 	// RouteInference is the address of a running endpoint; longer paths match too.
 	RouteInference = "/inference-api/v1/inference_service/{service_id}"
@@ -45,7 +45,7 @@ type route struct {
 // operation is one method of a JSON route. run is called with the server
 // locked and must not keep or wait for anything.
 type operation struct {
-	run   func(*Server, *call) answer
+	run   func(*Server, *call) response
 	body  bool     // wants a JSON body
 	query []string // accepts these parameters
 }
@@ -114,7 +114,7 @@ func indexRoutes(routes []*route) map[string]*route {
 }
 
 // match finds the route of an escaped path, and the value of its parameter.
-// A path that differs by a slash, a dot segment or an empty id has none.
+// A path that differs by a slash, a dot segment or an empty ID has none.
 func match(path string) (r *route, param, rest string) {
 	segments := strings.Split(path, "/")
 	for _, r := range routes {

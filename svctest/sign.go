@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Query parameters of a signed link. They look like those of common object
+// Query parameters of a presigned URL. They look like those of common object
 // storage; which methods a link is for is a parameter of our own.
 const (
 	paramAlgorithm = "X-Amz-Algorithm"
@@ -26,7 +26,7 @@ const (
 	signingDate      = "20060102T150405.000Z"
 )
 
-// signingKey is no secret: the links are as deterministic as the ids.
+// signingKey is no secret: the links are as deterministic as the IDs.
 var signingKey = []byte("svctest signing key")
 
 // link signs a link to an object. Besides the host, signed headers have to

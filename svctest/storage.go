@@ -35,7 +35,7 @@ func (e storageError) write(w http.ResponseWriter, requestID string) {
 	_, _ = w.Write(body)
 }
 
-// serveStorage is the other half of the service, where signed links lead.
+// serveStorage is the other half of the service, where presigned URLs lead.
 func (s *Server) serveStorage(w http.ResponseWriter, x *exchange) {
 	failed := checkLink(x.r, time.Now())
 	if failed.code == "" {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// answer is what an operation says. The zero answer is 200 with an empty body.
-type answer struct {
+// response is what an operation says. The zero response is 200 with an empty body.
+type response struct {
 	status  int    // zero means 200
 	value   any    // sent as JSON; nil sends an empty body
 	code    string // with message: a failure
@@ -19,11 +19,11 @@ type answer struct {
 	header  map[string]string
 }
 
-func failure(status int, code, format string, args ...any) answer {
-	return answer{status: status, code: code, message: fmt.Sprintf(format, args...)}
+func failure(status int, code, format string, args ...any) response {
+	return response{status: status, code: code, message: fmt.Sprintf(format, args...)}
 }
 
-func notFound(what string) answer {
+func notFound(what string) response {
 	return failure(http.StatusNotFound, "not_found", "there is no such %s", what)
 }
 
@@ -36,7 +36,7 @@ type errorBody struct {
 
 // write sends a. A failure names the request, and never shows the token, even
 // where the caller put it into a path or a field name.
-func (s *Server) write(w http.ResponseWriter, a answer, requestID string) {
+func (s *Server) write(w http.ResponseWriter, a response, requestID string) {
 	status := max(a.status, http.StatusOK)
 	if a.code != "" {
 		message := a.message
