@@ -1,7 +1,6 @@
-// Package conformance holds the client and the fake to the published
-// description of the service, api/openapi.yaml. It is a module of its own, so
-// that the validator it takes for that stays out of the module graph of the
-// library's users.
+// Package conformance tests the client and the fake against the published
+// description of the service, api/openapi.yaml. It is a separate module, so that
+// its OpenAPI validator is not a dependency of the library.
 //
 // Its tests check that
 //

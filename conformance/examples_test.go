@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// example is one of the description's own.
+// example is one example of the description.
 type example struct {
 	operation, name string
 	status          int
@@ -68,7 +68,7 @@ func examples(t *testing.T, doc *openapi3.T) (list []example) {
 	return list
 }
 
-// serve makes a client of a service that only says this.
+// serve makes a client of a service that sends this example as every response.
 func serve(t *testing.T, e example) *svc.Client {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Request-Id", "req-header")
@@ -119,9 +119,9 @@ var calls = map[string]func(context.Context, *svc.Client) (any, error){
 	"getFilePresignedUrl": func(ctx context.Context, c *svc.Client) (any, error) { return c.Files.PresignedURL(ctx, "file-11") },
 }
 
-// Each example of a success decodes into what it says, and encodes to the same
+// Each example of a success decodes into the right values, and encodes to the same
 // JSON again.
-func TestExamplesOfAnswers(t *testing.T) {
+func TestExamplesOfResponses(t *testing.T) {
 	checked := map[string]bool{}
 	for _, e := range examples(t, load(t)) {
 		if e.status == 0 || e.status >= 400 {
@@ -156,9 +156,9 @@ func encoded(t *testing.T, operation string, got any) []byte {
 	return b
 }
 
-// normal is a JSON value without what makes no difference: a null is the same as
-// nothing, no outputs are {} or [], a time may be written in any form, and a link has
-// lost its key.
+// normal decodes a JSON value without the differences that do not count: a null is
+// the same as an absent field, outputs may be {} or [], a time may have any form, and
+// a presigned URL loses its query.
 func normal(t *testing.T, b []byte) any {
 	var v any
 	require.NoError(t, json.Unmarshal(b, &v))
@@ -197,7 +197,7 @@ func normal(t *testing.T, b []byte) any {
 func asObject(v any) map[string]any { m, _ := v.(map[string]any); return m }
 func asList(v any) []any            { l, _ := v.([]any); return l }
 
-// Each example of a failure gives an error that holds what can be known of it.
+// Each example of a failure gives an error with everything that the example says.
 func TestExamplesOfFailures(t *testing.T) {
 	type facts struct{ Code, Message, RequestID string }
 	want := map[string]facts{
@@ -233,8 +233,8 @@ func TestExamplesOfFailures(t *testing.T) {
 	require.Len(t, seen, len(want))
 }
 
-// Each example of a request can be said with the types of the client, and is
-// sent as it stands in the description.
+// Each example of a request can be written with the types of the client, and is
+// sent exactly as in the description.
 func TestExamplesOfRequests(t *testing.T) {
 	n := 0
 	for _, e := range examples(t, load(t)) {
@@ -248,7 +248,7 @@ func TestExamplesOfRequests(t *testing.T) {
 			defer srv.Close()
 			c, err := svc.NewClient(srv.URL, svc.WithToken("t"), svc.WithHTTPClient(srv.Client()))
 			require.NoError(t, err)
-			switch e.operation { // the empty answers are no records: the errors do not matter
+			switch e.operation { // the responses are empty, so the errors do not count
 			case "createInferenceService":
 				_, _ = c.InferenceServices.Create(t.Context(), decode[svc.CreateInferenceServiceRequest](t, e.body))
 			case "updateInferenceService":

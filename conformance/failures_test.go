@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// exchange sends a request as it is, and returns the status.
+// exchange sends a request and returns the status of the response.
 func exchange(t *testing.T, w *world, method, path, body string, header ...string) int {
 	t.Helper()
 	req, err := http.NewRequest(method, w.srv.URL()+path, strings.NewReader(body))
@@ -36,7 +36,15 @@ func exchange(t *testing.T, w *world, method, path, body string, header ...strin
 	return resp.StatusCode
 }
 
-// Every response of the fake to a request that is wrong is a failure as described.
+// wrongBodies are JSON that the contract does not allow, by operation.
+var wrongBodies = map[string][]string{
+	"createInferenceService": {`{}`, `{"name":""}`, `{"name":1}`, `{"name":"x","more":1}`, `{"name":"x","resource_metadata":{"flavor_id":"none"}}`, `{"name":"x","deploy_metadata":{"port":70000}}`},
+	"createVideoJob":         {`{}`, `{"job_type":"text2image","config":{"prompt":"x"}}`, `{"job_type":"text2video","config":{}}`, `{"job_type":"text2video","config":{"prompt":"x","settings":{"seed":"1"}}}`},
+	"createImageJob":         {`{}`, `{"job_type":"text2image","config":{"prompt":"x","gen_mode":"standard"}}`},
+	"registerFile":           {`{"file_name":1}`, `{"name":"x"}`},
+}
+
+// The response of the fake to every wrong request is a failure as described.
 func TestFailures(t *testing.T) {
 	doc := load(t)
 	closeRecords(doc)
@@ -70,12 +78,7 @@ func TestFailures(t *testing.T) {
 			require.Equal(t, 400, exchange(t, w, method, unknown, "{}"), id)
 		}
 	}
-	for id, bodies := range map[string][]string{
-		"createInferenceService": {`{}`, `{"name":""}`, `{"name":1}`, `{"name":"x","more":1}`, `{"name":"x","resource_metadata":{"flavor_id":"none"}}`, `{"name":"x","deploy_metadata":{"port":70000}}`},
-		"createVideoJob":         {`{}`, `{"job_type":"text2image","config":{"prompt":"x"}}`, `{"job_type":"text2video","config":{}}`, `{"job_type":"text2video","config":{"prompt":"x","settings":{"seed":"1"}}}`},
-		"createImageJob":         {`{}`, `{"job_type":"text2image","config":{"prompt":"x","gen_mode":"standard"}}`},
-		"registerFile":           {`{"file_name":1}`, `{"name":"x"}`},
-	} {
+	for id, bodies := range wrongBodies {
 		method, path, _ := strings.Cut(operations[id], " ")
 		for _, body := range bodies {
 			require.Equal(t, 422, exchange(t, w, method, path, body), body)
@@ -94,7 +97,7 @@ func TestFailures(t *testing.T) {
 	require.Empty(t, v.covered, "nothing should have succeeded")
 }
 
-// What is queued in the fake passes too: it is what a gateway may say.
+// Responses of faults are as described too, since a gateway may send them.
 func TestQueuedFailures(t *testing.T) {
 	doc := load(t)
 	for name, fault := range map[string]svctest.Fault{
@@ -117,7 +120,7 @@ func TestQueuedFailures(t *testing.T) {
 	}
 }
 
-// With the jobs gone, their operations fail as described.
+// After the jobs were retired, their operations fail as described.
 func TestRetiredJobs(t *testing.T) {
 	doc := load(t)
 	for _, status := range []int{404, 410} {

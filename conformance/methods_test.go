@@ -76,8 +76,8 @@ var (
 	page = &svc.ListJobsOptions{Page: 1, PageSize: 2}
 )
 
-// methods calls every method that sends something, with as little and with as
-// much as it takes.
+// methods calls every method that sends a request, with as few and with as many
+// arguments as possible.
 var methods = map[string]func(*world){
 	"FlavorClient.List": func(w *world) { w.no(w.Flavors.List(w.ctx)) },
 	"FlavorClient.Find": func(w *world) {

@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// silent are methods that send nothing.
+// silent are methods that send no request.
 var silent = []string{
 	"Client.CloseIdleConnections", "Client.String", "InferenceServiceClient.URL",
 }
 
-// No method may be missing from the table, also none that is still to come.
+// Every method has to be in the table, so that a new one cannot be forgotten.
 func TestEveryMethodIsDriven(t *testing.T) {
 	var all []string
 	for _, v := range []any{&svc.Client{}, &svc.FlavorClient{}, &svc.InferenceServiceClient{}, &svc.VideoJobClient{}, &svc.ImageJobClient{}, &svc.FileClient{}} {
@@ -54,8 +54,8 @@ func TestMethods(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(operations)), slices.Collect(maps.Keys(covered)))
 }
 
-// The longer lives of records: answers that the methods alone do not see.
-func TestAnswersOfOtherStates(t *testing.T) {
+// Responses with records in states that TestMethods does not reach.
+func TestRecordsInOtherStates(t *testing.T) {
 	doc := load(t)
 	closeRecords(doc)
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +85,19 @@ func TestAnswersOfOtherStates(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, list)
 	})
-	synctest.Test(t, func(t *testing.T) { // jobs that a test seeds
+	synctest.Test(t, func(t *testing.T) { // no flavors
+		v := &validator{router: router(t, doc, "https://svc.test/api/svc")}
+		w := newWorld(t, v, svctest.WithFlavors())
+		flavors, err := w.Flavors.List(w.ctx)
+		require.NoError(t, err)
+		require.Empty(t, flavors)
+	})
+}
+
+func TestSeededJobs(t *testing.T) {
+	doc := load(t)
+	closeRecords(doc)
+	synctest.Test(t, func(t *testing.T) {
 		v := &validator{router: router(t, doc, "https://svc.test/api/svc")}
 		w := newWorld(t, v)
 		later := time.Now().Add(time.Minute)
@@ -106,7 +118,13 @@ func TestAnswersOfOtherStates(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) { // deletions, slow ones and one without effect
+}
+
+// Deletions that take effect later, and one that has no effect.
+func TestDeletions(t *testing.T) {
+	doc := load(t)
+	closeRecords(doc)
+	synctest.Test(t, func(t *testing.T) {
 		v := &validator{router: router(t, doc, "https://svc.test/api/svc")}
 		w := newWorld(t, v, svctest.WithCreateVisibilityDelay(5*time.Second), svctest.WithDeleteTime(5*time.Second))
 		w.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.AcceptedWithoutEffect())
@@ -118,16 +136,9 @@ func TestAnswersOfOtherStates(t *testing.T) {
 		w.no(w.InferenceServices.DeleteAndWait(w.ctx, service.ServiceID, nil))
 		require.Zero(t, w.srv.RunningInstances())
 	})
-	synctest.Test(t, func(t *testing.T) { // nothing on offer
-		v := &validator{router: router(t, doc, "https://svc.test/api/svc")}
-		w := newWorld(t, v, svctest.WithFlavors())
-		flavors, err := w.Flavors.List(w.ctx)
-		require.NoError(t, err)
-		require.Empty(t, flavors)
-	})
 }
 
-// An ID is one segment of the path, whatever it holds.
+// An ID is one segment of the path, whatever characters it has.
 func TestIDs(t *testing.T) {
 	doc := load(t)
 	for _, id := range []string{"x y", "x#y", "x?y=1", "x%2Fy", "x%y", "x;y,z&w", "服务", "x+y", "a.b", "...", `"`, strings.Repeat("x", 300)} {

@@ -14,13 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func init() { // bodies of failures that are no JSON
+func init() { // bodies of failures that are not JSON
 	for _, contentType := range []string{"text/html", "text/plain"} {
 		openapi3filter.RegisterBodyDecoder(contentType, openapi3filter.PlainBodyDecoder)
 	}
 }
 
-// operations are all that the service has, by the name in the description.
+// operations are all operations of the service, by their operationId.
 var operations = map[string]string{
 	"listFlavors":            "GET /v1/inference-service/flavor",
 	"createInferenceService": "POST /v1/inference-service",
@@ -77,8 +77,8 @@ func TestDescriptionIsValid(t *testing.T) {
 	require.Equal(t, operations, got)
 }
 
-// A description that lets everything through would make the other tests
-// worthless: these requests and answers must not pass.
+// A description that allows everything would make the other tests worthless, so
+// these requests must not pass.
 func TestDescriptionIsStrict(t *testing.T) {
 	for name, tt := range map[string]struct{ method, path, body, want string }{
 		"unknown field":        {"POST", "/v1/inference-service", `{"name":"a","nmae":"b"}`, "nmae"},
@@ -111,9 +111,9 @@ func TestDescriptionIsStrict(t *testing.T) {
 // optional are fields that a record does not always have.
 var optional = []string{"order_id", "update_at"}
 
-// close makes the description of answers as strict as it can be: every field of
-// a record must be there, and no other may be. That is what the fake is held to;
-// of the service nobody knows.
+// closeRecords makes the description of responses as strict as possible: every field
+// of a record must be there, and no other may be. The fake has to conform to that.
+// Of the service it is not known.
 func closeRecords(doc *openapi3.T) {
 	seen := map[*openapi3.Schema]bool{}
 	for _, item := range doc.Paths.Map() {

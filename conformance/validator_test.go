@@ -20,16 +20,16 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 )
 
-// validator is a transport that holds every exchange to the description. What
-// goes to storage is none of its business, save that the token must not.
+// validator is a transport that checks every request and response against the
+// description. Of requests to storage it checks only that they have no token.
 type validator struct {
 	t      testing.TB
 	base   http.RoundTripper
 	router routers.Router
 	token  string
 
-	wrongOnPurpose bool // requests may be wrong: only the answers count
-	queued         bool // failures are not the fake's own
+	wrongOnPurpose bool // requests may be wrong: only responses are checked
+	queued         bool // failures are those of faults
 
 	mu      sync.Mutex
 	covered map[string]int      // successful exchanges, by operation
@@ -94,7 +94,7 @@ func (v *validator) note(input *openapi3filter.RequestValidationInput, status in
 // requestHeaders are what the client may send.
 var requestHeaders = []string{"Accept", "Authorization", "Content-Type", "User-Agent"}
 
-// request holds a request to the description. The input is nil if there is no
+// request checks a request against the description. The input is nil if there is no
 // such operation.
 func (v *validator) request(req *http.Request, body []byte) (*openapi3filter.RequestValidationInput, error) {
 	route, params, err := v.router.FindRoute(req)
@@ -141,10 +141,11 @@ func (v *validator) authenticate(_ context.Context, in *openapi3filter.Authentic
 	return nil
 }
 
-// framing are headers of answers that need no description.
+// framing are headers of responses that need no description.
 var framing = []string{"Allow", "Content-Length", "Content-Type", "Date", "Www-Authenticate"}
 
-// response holds a response to the description: status, headers, content type, body.
+// response checks a response against the description: status, headers, content type
+// and body.
 func (v *validator) response(input *openapi3filter.RequestValidationInput, resp *http.Response, body []byte) error {
 	if n := resp.Header.Get("Content-Length"); n != strconv.Itoa(len(body)) {
 		return fmt.Errorf("a Content-Length of %q for %d bytes", n, len(body))
@@ -154,7 +155,7 @@ func (v *validator) response(input *openapi3filter.RequestValidationInput, resp 
 			return err
 		}
 	}
-	if input == nil { // an operation that there is not
+	if input == nil { // an unknown operation
 		if resp.StatusCode != http.StatusNotFound && resp.StatusCode != http.StatusMethodNotAllowed {
 			return errors.New("an unknown operation must be refused")
 		}
@@ -186,7 +187,7 @@ func (v *validator) response(input *openapi3filter.RequestValidationInput, resp 
 	})
 }
 
-// sampleFailure holds a failure of the fake to the shape that it documents.
+// sampleFailure checks that a failure of the fake has the form that it documents.
 func sampleFailure(resp *http.Response, body []byte) error {
 	if contentType := resp.Header.Get("Content-Type"); contentType != "application/json" {
 		return fmt.Errorf("content type %q", contentType)
@@ -199,7 +200,7 @@ func sampleFailure(resp *http.Response, body []byte) error {
 		return fmt.Errorf("a failure with the fields %v", got)
 	}
 	if fields["code"] == "" || fields["message"] == "" || fields["request_id"] != resp.Header.Get("X-Request-Id") {
-		return errors.New("a failure without code or message, or with another id than in the header")
+		return errors.New("a failure without code or message, or with another request ID than in the header")
 	}
 	return nil
 }

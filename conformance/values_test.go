@@ -200,7 +200,7 @@ func file(t *testing.T, id, name string, f svc.File) {
 	equalTime(t, at(2024, 6, 1, 10, 11, 12, 0), f.CreatedAt)
 }
 
-// link is byte for byte as received, and does not leave in print.
+// link checks that a presigned URL is unchanged, and that printing it hides its query.
 func link(t *testing.T, u svc.SignedURL) {
 	require.Equal(t, "https://storage.example/contents/file-11?X-Amz-Expires=900&X-Amz-Signature=c0ffee", string(u))
 	require.NotContains(t, u.String(), "c0ffee")

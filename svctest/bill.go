@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Bill is what has been billed so far, in instance time: three instances that
-// run for ten minutes are 30 minutes. Get it with [Server.Bill].
+// Bill is the time that instances have run and are billed for. Three instances that
+// run for ten minutes make 30 minutes of instance time. [Server.Bill] returns it.
 type Bill struct {
 	// Total is the instance time of all endpoints, deleted ones included.
 	Total time.Duration
@@ -17,12 +17,14 @@ type Bill struct {
 	ByEndpoint map[string]time.Duration
 }
 
-// Bill adds up the instance time of all endpoints until now, exactly by the
-// clock of the server. An endpoint is billed for its instances from its
-// creation until it is stopped or deleted, also while it is "initializing" or
-// "unavailable". Scaling changes the number of instances at once. With
-// [WithDeleteTime], an endpoint is billed until its deletion takes effect. An
-// endpoint of [Server.AddEndpoint] is billed from the moment it was added.
+// Bill returns the instance time of all endpoints until now. It is exact by the
+// clock of the server.
+//
+// An endpoint is billed for its instances from its creation until it is stopped or
+// deleted, also while it is "initializing" or "unavailable". Scaling changes the
+// number of instances at once. With [WithDeleteTime], an endpoint is billed until
+// its deletion takes effect. An endpoint of [Server.AddEndpoint] is billed from the
+// moment it was added.
 func (s *Server) Bill() Bill {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,13 +38,13 @@ func (s *Server) Bill() Bill {
 	return bill
 }
 
-// bill counts the instance time since it was last counted. It must be called
-// before the number of instances, the status or the time of deletion changes:
-// between two calls they are constant.
+// bill adds the instance time since the last call. It must be called before the
+// number of instances or a status that costs nothing changes, since it takes them
+// to be constant between two calls.
 func (e *endpoint) bill(now time.Time) {
 	end := now
 	if e.deleted(now) {
-		end = e.gone
+		end = e.deletedAt
 	}
 	if end.After(e.billedUntil) {
 		if e.running(now) {
@@ -52,8 +54,9 @@ func (e *endpoint) bill(now time.Time) {
 	}
 }
 
-// NoLeaks makes t fail if any endpoint of srv still runs instances when t ends.
-// It is what a test of a program that deploys should always have:
+// NoLeaks makes t fail if an endpoint of srv still runs instances when t ends. Every
+// test of a program that deploys should call it, right after it has created the
+// server:
 //
 //	srv := svctest.NewInMemory()
 //	svctest.NoLeaks(t, srv)
@@ -78,7 +81,7 @@ func (s *Server) leaks() []string {
 	var leaks []string
 	now := time.Now()
 	for _, e := range s.alive(now) {
-		if e.billed(now) && e.gone.IsZero() {
+		if e.billed(now) && e.deletedAt.IsZero() {
 			leaks = append(leaks, fmt.Sprintf("%s (%q, %s, instances: %d)", e.id, e.name, e.status(now), e.target))
 		}
 	}

@@ -86,7 +86,7 @@ func TestBillFollowsStatuses(t *testing.T) {
 	})
 }
 
-// watchedTest is a test whose failures are the object of another test.
+// watchedTest is a testing.TB that records failures and cleanups.
 type watchedTest struct {
 	testing.TB
 	failures []string

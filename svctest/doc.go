@@ -1,12 +1,13 @@
-// Package svctest is the Inference Service in one process: a stateful fake to
-// test deploy scripts, clients and error handling against, without a token,
-// without a network and without a bill.
+// Package svctest is a fake of the Inference Service for tests. It keeps state
+// as the service does, and runs in the process of the test: without a token,
+// without a network and without a bill. Test deploy scripts, clients and error
+// handling against it.
 //
 //	func TestDeployScript(t *testing.T) {
-//		synctest.Test(t, func(t *testing.T) { // 20 minutes take no time in here
+//		synctest.Test(t, func(t *testing.T) { // in a bubble, 20 minutes take no time
 //			srv := svctest.NewInMemory(svctest.WithDeployTime(20 * time.Minute))
-//			svctest.NoLeaks(t, srv) // the test fails if an endpoint still runs at its end
-//			srv.Fault("GET", svctest.RouteEndpoint, svctest.ServiceUnavailable(3)) // and the service is shaky
+//			svctest.NoLeaks(t, srv) // fails the test if an endpoint still runs when it ends
+//			srv.Fault("GET", svctest.RouteEndpoint, svctest.ServiceUnavailable(3))
 //
 //			err := deployAndDelete(t.Context(), srv.Client()) // the code under test
 //
@@ -16,42 +17,52 @@
 //		})
 //	}
 //
-// [NewInMemory] has no sockets, so it works inside a testing/synctest bubble
-// (make it in there, so that it sees the bubble's clock). [NewServer] listens
-// on a loopback port, for programs that get an address and a token: see
-// [Server.URL] and [Server.Token]. Both are the same service.
+// [NewInMemory] has no sockets, so it works inside a testing/synctest bubble.
+// Create the server inside the bubble, so that it uses the bubble's clock.
+// [NewServer] listens on a loopback port, for programs that are given an address
+// and a token: see [Server.URL] and [Server.Token]. Apart from that, both behave
+// the same.
 //
 // # What it does
 //
-// Endpoints go from "initializing" to "available" on the clock
-// ([WithDeployTime]), again after each scaling, and are "stopped" with zero
-// instances. [WithStatusPath] and [Server.ScriptStatus] dictate other courses,
-// such as a failed deployment. Flavors have a stock that endpoints take from.
-// Legacy jobs succeed after [WithJobTime], or are gone with [WithJobsRetired].
-// Files have presigned URLs, which lead to a storage that is as strict about
-// signature, expiry, length and headers as object storage is.
+// An endpoint is "initializing" until the deploy time has passed
+// ([WithDeployTime]), and then "available". Each change of the number of
+// instances starts that again. With zero instances it is "stopped".
+// [WithStatusPath], [Server.ScriptStatus] and [Server.SetStatus] set other
+// statuses, such as that of a failed deployment. Flavors have a stock that
+// endpoints take from. Legacy jobs succeed after [WithJobTime];
+// [WithJobsRetired] refuses all of them. Presigned URLs of files lead to a
+// storage that checks signature, expiry, length and headers as object storage
+// does.
 //
-// [Server.Fault] queues what goes wrong, by route: answers, outages, delays, lost
-// connections before or after a request took effect, cut bodies. Afterwards
-// [Server.Requests], [Server.Endpoints], [Server.Files] and the like tell what
-// has happened. Ids are the same in every run: svc-1, file-1, job-1, req-1.
+// [Server.Fault] sets up what goes wrong, by method and route: error responses,
+// outages, delays, connections that are cut or go dead before or after a request
+// took effect, and bodies that are cut off.
 //
-// A request that the service does not describe is refused, so that the fake
+// A test checks the result with [NoLeaks], [Server.Bill], [Server.Requests],
+// [Server.Endpoints], [Server.Files] and [Server.Jobs]. IDs are the same in
+// every run: svc-1, file-1, job-1, req-1.
+//
+// The fake refuses every request that the service does not document, so that it
 // hides no bug: 401 without the token, 404 for an unknown path, 405, 415, 400
-// for malformed JSON, a query or a body where none belongs, and 422 for
-// unknown or wrong fields. Failures are {"code", "message", "request_id"}.
+// for malformed JSON and for a query or a body that does not belong to the
+// operation, and 422 for unknown or wrong fields. The body of such a response is
+// {"code", "message", "request_id"}.
 //
 // # What it assumes
 //
-// The service leaves some things undocumented. The fake's choices, which a
-// program should not rely on:
+// The service leaves a few things undocumented. The fake has to choose, and a
+// program should not rely on these choices:
 //
-//   - Success is 200. A deleted file, like a deleted job, is answered with {}.
-//   - Too little stock refuses a create or an update with 409.
-//   - An update is answered "initializing", also one to zero instances; the next
-//     read then says "stopped". One that changes nothing changes no status.
-//   - An endpoint needs only a name; it has one instance unless it says otherwise.
-//   - Job lists are in the order of creation, ten to a page.
-//   - The link of a registration is for PUT only; the one from
-//     /v1/files/{file_id}/presigned_url is for GET, HEAD and PUT.
+//   - The status of a success is 200. The response to the deletion of a file or
+//     a job is {}.
+//   - A create or update that asks for more than the stock is refused with 409.
+//   - The response to an update says "initializing", also with zero instances;
+//     the next read says "stopped". An update that changes nothing leaves the
+//     status as it is.
+//   - An endpoint needs only a name. It has one instance unless the request says
+//     otherwise.
+//   - Job lists are in the order of creation, ten jobs to a page.
+//   - The presigned URL of a registration allows PUT only; the one from
+//     /v1/files/{file_id}/presigned_url allows GET, HEAD and PUT.
 package svctest

@@ -43,7 +43,7 @@ type deployMetadata struct {
 	GPUNum   int    `json:"gpu_num"`
 }
 
-// userID owns everything that callers create.
+// userID is the owner of everything that callers create.
 const userID = "user-1"
 
 func (e *endpoint) record(status string, now time.Time) *endpointRecord {
@@ -86,7 +86,7 @@ func (s *Server) createEndpoint(c *call) response {
 	switch {
 	case e.flavorID == "": // the contract requires only a name
 	case flavor == nil:
-		resource.problem("flavor_id", "is not a flavor on offer")
+		resource.problem("flavor_id", "is not a flavor that can be rented")
 	case flavor.MaxGPU > 0 && e.gpuNum > flavor.MaxGPU:
 		deploy.problem("gpu_num", "exceeds the %d GPUs of a node", flavor.MaxGPU)
 	}
@@ -103,10 +103,10 @@ func (s *Server) createEndpoint(c *call) response {
 }
 
 func outOfStock() response {
-	return failure(http.StatusConflict, "out_of_stock", "the flavor has fewer instances available than asked for")
+	return failure(http.StatusConflict, "out_of_stock", "the flavor has fewer instances available than requested")
 }
 
-// count takes an integer that is not negative.
+// count takes an integer from 0 to 1<<31 out of o.
 func (o jsonObject) count(key string, absent int) int {
 	n := o.integer(key, int64(absent))
 	if n < 0 || n > 1<<31 {
@@ -116,7 +116,7 @@ func (o jsonObject) count(key string, absent int) int {
 	return int(n)
 }
 
-// visible finds an endpoint that a caller can see.
+// visible finds the endpoint of the request, unless it is deleted or too new.
 func (s *Server) visible(c *call) *endpoint {
 	e := s.endpointByID(c.id)
 	if e == nil || e.deleted(c.now) || c.now.Before(e.visibleFrom) {
@@ -167,7 +167,7 @@ func (s *Server) updateEndpoint(c *call) response {
 	return response{value: e.record(StatusInitializing, c.now)}
 }
 
-// countOrText takes 2 as well as "2".
+// countOrText is count, but accepts "2" as well as 2.
 func (o jsonObject) countOrText(key string, absent int) int {
 	raw := o.fields[key]
 	if len(raw) == 0 || raw[0] != '"' {
@@ -186,14 +186,14 @@ func (s *Server) deleteEndpoint(c *call) response {
 	if e == nil {
 		return notFound("endpoint")
 	}
-	if e.gone.IsZero() {
-		e.gone = c.now.Add(s.cfg.deleteTime)
+	if e.deletedAt.IsZero() {
+		e.deletedAt = c.now.Add(s.cfg.deleteTime)
 	}
 	return response{}
 }
 
-// serveInference answers at the address of an endpoint, for a caller that
-// wants to know whether it really serves.
+// serveInference serves requests to the address of an endpoint, for a caller that
+// checks whether the endpoint works.
 func (s *Server) serveInference(w http.ResponseWriter, x *exchange) {
 	x.pause()
 	s.mu.Lock()

@@ -8,32 +8,48 @@ import (
 	"time"
 )
 
-// Endpoint statuses of the contract. Scripts may use any other text as well.
+// Endpoint statuses of the contract. [Server.SetStatus], [Server.ScriptStatus] and
+// [WithStatusPath] take any other text as well.
 const (
-	StatusInitializing = "initializing"
-	StatusAvailable    = "available"
-	StatusStopped      = "stopped"
-	StatusUnavailable  = "unavailable"
+	StatusInitializing = "initializing" // being deployed or scaled
+	StatusAvailable    = "available"    // running
+	StatusStopped      = "stopped"      // without instances; not billed
+	StatusUnavailable  = "unavailable"  // the deployment failed; billed all the same
 )
 
-// Endpoint is a dedicated endpoint as the service sees it, deleted ones included.
+// Endpoint is the state of a dedicated endpoint. [Server.Endpoints] lists all that
+// were ever created, [Server.AddEndpoint] adds one.
 type Endpoint struct {
-	ID                             string // service_id
+	// ID is the service_id. AddEndpoint chooses it.
+	ID string
+	// Name, Description and PaymentType are those of the create request. The default
+	// of PaymentType is "usd".
 	Name, Description, PaymentType string
-	FlavorID, ScaleType            string
-	Status                         string // what the next GET would say
-	Instances                      int    // target_instance_number
-	ImageURL, Command              string
-	Port, GPUNum                   int
-	CreatedAt, UpdatedAt           time.Time
-	DeletedAt                      time.Time // zero while it exists
-	Deleted                        bool
-	// Billed says that its instances cost money now: it is not deleted, not
-	// stopped, and has at least one.
+	// FlavorID and ScaleType are those of the create request. The default of
+	// ScaleType is "manual". Without a FlavorID the endpoint takes no stock.
+	FlavorID, ScaleType string
+	// Status is the status that the next GET shows.
+	Status string
+	// Instances is the target_instance_number. For AddEndpoint, zero means none.
+	Instances int
+	// ImageURL, Command, Port and GPUNum are those of the create request.
+	ImageURL, Command string
+	Port, GPUNum      int
+	// CreatedAt is the time of creation.
+	CreatedAt time.Time
+	// UpdatedAt is the time of the latest update, or of the end of the latest
+	// deployment.
+	UpdatedAt time.Time
+	// DeletedAt is the time at which the deletion took effect. It is zero until then.
+	DeletedAt time.Time
+	// Deleted is true once the deletion took effect.
+	Deleted bool
+	// Billed is true while the instances cost money: the endpoint is not deleted, not
+	// stopped, and has at least one instance.
 	Billed bool
 }
 
-// endpoint has no timer: what it is follows from the clock at each look.
+// endpoint has no timer: its state follows from the clock when it is read.
 type endpoint struct {
 	id, name, description, paymentType string
 	flavorID, displayName, scaleType   string
@@ -43,10 +59,10 @@ type endpoint struct {
 	created                            time.Time
 	changed                            time.Time // when the latest update was accepted
 	ready                              time.Time // when the latest deployment ends
-	gone                               time.Time // when a deletion takes effect; zero without one
+	deletedAt                          time.Time // when the deletion takes effect; zero without one
 
-	script     []string // statuses for the GETs to come; the last one stays
-	forced     string   // status set by a test or left over from a script
+	script     []string // statuses for the next GETs; the last one stays
+	forced     string   // status set by a test, or the last one of a script
 	statusInfo *string
 	stale      *endpointRecord // what GET shows until staleUntil
 	staleUntil time.Time
@@ -57,7 +73,7 @@ type endpoint struct {
 }
 
 func (e *endpoint) deleted(now time.Time) bool {
-	return !e.gone.IsZero() && !now.Before(e.gone)
+	return !e.deletedAt.IsZero() && !now.Before(e.deletedAt)
 }
 
 func (e *endpoint) status(now time.Time) string {
@@ -74,7 +90,8 @@ func (e *endpoint) status(now time.Time) string {
 	return StatusAvailable
 }
 
-// look is the status that a GET shows: it moves a script on.
+// look returns the status that a GET shows, and takes it from the script if there
+// is one.
 func (e *endpoint) look(now time.Time) string {
 	status := e.status(now)
 	if len(e.script) > 0 {
@@ -91,8 +108,8 @@ func (e *endpoint) running(now time.Time) bool {
 	return e.target > 0 && e.status(now) != StatusStopped
 }
 
-// deploy begins a deployment. It ends what a script or a test has set before,
-// but not the part of a script that is still to come.
+// deploy begins a deployment. It ends a status that a test or a script has set,
+// but keeps the statuses of a script that no GET has shown yet.
 func (e *endpoint) deploy(target int, now time.Time, d time.Duration) {
 	e.bill(now)
 	e.target, e.changed, e.ready, e.forced = target, now, now.Add(d), ""
@@ -116,15 +133,16 @@ func (e *endpoint) snapshot(now time.Time) Endpoint {
 		Deleted: e.deleted(now), Billed: e.billed(now),
 	}
 	if v.Deleted {
-		v.DeletedAt = e.gone
+		v.DeletedAt = e.deletedAt
 	}
 	return v
 }
 
-// AddEndpoint puts an endpoint into the service as if it had been created and
-// deployed before, and returns its ID. Of e only name, description, flavor,
-// instances, deployment fields and Status are used, all optional; an empty
-// Status follows the clock, so it says "available", or "stopped" without instances.
+// AddEndpoint adds an endpoint to the service as if it had been created and
+// deployed before, and returns its ID. It is visible at once. All fields of e are
+// optional. ID, the times, Deleted and Billed are ignored. An empty Status means
+// "available", or "stopped" without instances; any other stays until an update
+// changes the number of instances.
 func (s *Server) AddEndpoint(e Endpoint) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,8 +177,7 @@ func orDefault(s, absent string) string {
 	return s
 }
 
-// Endpoints lists all endpoints in the order of their creation, deleted ones
-// included.
+// Endpoints lists all endpoints in the order of creation, including deleted ones.
 func (s *Server) Endpoints() []Endpoint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +189,8 @@ func (s *Server) Endpoints() []Endpoint {
 	return list
 }
 
-// Endpoint finds one endpoint, also a deleted one.
+// Endpoint returns the endpoint with this ID, even if it is deleted. It returns
+// false if there never was one.
 func (s *Server) Endpoint(id string) (Endpoint, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,9 +200,9 @@ func (s *Server) Endpoint(id string) (Endpoint, bool) {
 	return Endpoint{}, false
 }
 
-// RunningInstances is what is billed at this moment: the instances of all
-// endpoints that are neither deleted nor stopped. A deploy script that has
-// failed and cleaned up leaves zero.
+// RunningInstances is the number of instances that are billed now: those of all
+// endpoints that are neither deleted nor stopped. It is zero after a deploy script
+// that failed and cleaned up.
 func (s *Server) RunningInstances() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,28 +215,28 @@ func (s *Server) RunningInstances() int {
 	return n
 }
 
-// alive are the endpoints that are not deleted. It leaves those that are behind
-// for good, so that a server with a long history stays quick.
+// alive returns the endpoints that are not deleted. It drops deleted ones from
+// s.living, so that a server with a long history stays fast.
 func (s *Server) alive(now time.Time) []*endpoint {
 	s.living = slices.DeleteFunc(s.living, func(e *endpoint) bool { return e.deleted(now) })
 	return s.living
 }
 
-// ScriptStatus makes the next GETs of an endpoint show these statuses, one
-// each, instead of following the clock. The last one stays until an update
+// ScriptStatus makes the next GETs of an endpoint show these statuses, one each, in
+// place of the status that follows the clock. The last one stays until an update
 // changes the number of instances. It panics if there is no such endpoint.
 func (s *Server) ScriptStatus(id string, statuses ...string) {
 	s.change(id, func(e *endpoint) { e.script = slices.Clone(statuses) })
 }
 
-// SetStatus makes an endpoint show this status from now on, until an update
-// changes the number of instances; it ends a script. An empty status goes
-// back to the clock. It panics if there is no such endpoint.
+// SetStatus sets the status of an endpoint until an update changes the number of
+// instances. It ends a script. With an empty status, the status follows the clock
+// again. It panics if there is no such endpoint.
 func (s *Server) SetStatus(id, status string) {
 	s.change(id, func(e *endpoint) { e.forced, e.script = status, nil })
 }
 
-// SetStatusInfo sets the status_info of an endpoint, which otherwise is null.
+// SetStatusInfo sets the status_info of an endpoint. It is null without this call.
 // It panics if there is no such endpoint.
 func (s *Server) SetStatusInfo(id, info string) {
 	s.change(id, func(e *endpoint) { e.statusInfo = &info })

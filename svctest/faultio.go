@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// pacedChunk is how much passes between two pauses of a rate limit.
+// pacedChunk is the number of bytes between two pauses of a rate limit.
 const pacedChunk = 16 << 10
 
-// pacedBody reads a request body no faster than the fault wants.
+// pacedBody is a request body that is read no faster than the Rate of a fault.
 type pacedBody struct {
 	io.ReadCloser
 	pause func(n int)
@@ -22,8 +22,8 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// faultyWriter adds the fault's headers to a real response, slows it down, and
-// cuts the connection in the middle of the body.
+// faultyWriter adds the headers of the fault to a response, limits its rate, and
+// cuts the connection in the middle of its body.
 type faultyWriter struct {
 	http.ResponseWriter
 	f     *Fault
@@ -31,7 +31,7 @@ type faultyWriter struct {
 	lose  func() // does not return
 	wrote bool
 	cuts  bool
-	left  int64 // bytes until the cut
+	left  int64 // bytes to send before the cut
 }
 
 func (w *faultyWriter) WriteHeader(status int) {
@@ -81,7 +81,7 @@ func (w *faultyWriter) Write(p []byte) (int, error) {
 	return written, nil
 }
 
-// Unwrap lets a response be flushed.
+// Unwrap lets http.ResponseController flush the response.
 func (w *faultyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *faultyWriter) flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
@@ -91,7 +91,7 @@ func (w *faultyWriter) cut() {
 	w.lose()
 }
 
-// capture holds a response back, so that it can be sent later or never.
+// capture stores a response, so that it can be sent later or never.
 type capture struct {
 	header http.Header
 	status int

@@ -9,145 +9,159 @@ import (
 	"time"
 )
 
-// Fault is what goes wrong with a request. Queue it with [Server.Fault]. The
-// zero Fault lets one request pass, which makes room in a queue.
+// Fault describes what goes wrong with a request. Set it up with [Server.Fault].
+// The zero Fault lets one request pass, so that a later fault in the queue meets
+// the request after it.
 type Fault struct {
-	// Status and Body response in place of the service, literally: an empty Body
-	// is an empty body. A Body alone is a 200. Without either, the real response
-	// is sent.
+	// Status and Body are sent in place of the response of the service. Body is
+	// sent as it is. Status 0 means 200 if there is a Body. With neither, the
+	// response of the service is sent.
 	Status int
 	Body   string
-	// Header is added to the response, also to the real one. Without a
-	// Content-Type, one is chosen by the first byte of Body; a success with an
-	// empty Body has none.
+	// Header is added to the response, also to that of the service. A nil value
+	// leaves out a header that is otherwise set, such as Date. Without a
+	// Content-Type in it, one is chosen by the first byte of Body; a success with
+	// an empty Body has none.
 	Header http.Header
-	// RetryAfter is the Retry-After header: seconds or an HTTP date.
+	// RetryAfter is the value of the Retry-After header: seconds or an HTTP date.
+	// Empty means no such header.
 	RetryAfter string
 
-	// Delay passes before the request takes effect, or with AfterEffect and
-	// DropAfter between the effect and the response. It ends when the caller gives
-	// up, and then nothing more happens.
+	// Delay is how long the request is held before it takes effect. With
+	// AfterEffect or DropAfter, it is the time between the effect and the response.
+	// If the caller gives up during the delay, the request ends there and nothing
+	// more happens.
 	Delay time.Duration
 
-	// AfterEffect lets the request take effect before Status and Body are sent,
-	// as when a gateway loses the response to a create.
+	// AfterEffect lets the request take effect before Status and Body are sent, as
+	// when a gateway loses the response to a create.
 	AfterEffect bool
-	// DropBefore cuts the connection before the request takes effect, DropAfter
-	// when it has, both without a response.
-	DropBefore, DropAfter bool
-
-	// Dead makes the connection go dead where DropBefore, DropAfter, TruncateBody
-	// or TruncateAfter would cut it; without any of these, before the request takes
-	// effect, or with AfterEffect when it has. A dead connection stays open and
-	// moves no byte in either direction. Other connections work. In memory, the
-	// request waits until its caller gives up.
+	// DropBefore cuts the connection before the request takes effect. No response
+	// is sent.
+	DropBefore bool
+	// DropAfter cuts the connection after the request took effect. No response is
+	// sent.
+	DropAfter bool
+	// Dead makes the connection go dead at the point where DropBefore, DropAfter,
+	// TruncateBody or TruncateAfter would cut it. Without any of these, that point
+	// is before the request takes effect, or with AfterEffect after it did. A dead
+	// connection stays open and moves no byte in either direction. Other
+	// connections work. In memory, the request hangs until its caller gives up.
 	Dead bool
 
-	// TruncateBody announces the whole response, sends half of its body and cuts
-	// the connection. TruncateAfter does so after this many bytes, or right
-	// after the headers if it is negative.
-	TruncateBody  bool
+	// TruncateBody announces the length of the whole body, sends half of it and
+	// cuts the connection.
+	TruncateBody bool
+	// TruncateAfter is the number of bytes of the body that are sent before the
+	// connection is cut. The length of the whole body is announced. Zero means no
+	// cut, a negative value a cut right after the headers.
 	TruncateAfter int64
 
-	// ReadBytes is for uploads: read only so much of the body, then response with
-	// Status or drop the connection.
+	// ReadBytes is the number of bytes of a request body that are read before
+	// Status is sent or the connection is cut. Zero means none of the body of an
+	// upload, or all of it if there is a Delay.
 	ReadBytes int64
-	// Rate limits uploads and downloads to this many bytes a second. Zero: no limit.
+	// Rate limits uploads and downloads to this many bytes a second. Zero means no
+	// limit.
 	Rate int64
 
-	// Times is how many requests the fault meets: zero means one, a negative
-	// value all of them.
+	// Times is how many requests the fault meets. Zero means one, a negative value
+	// means all.
 	Times int
-	// For is how long the fault lasts, from the moment at which it is queued, on
-	// the clock of the server. Until then it meets every request, whatever Times
-	// says. Zero: it lasts until Times is used up.
+	// For is how long the fault lasts, from the call of [Server.Fault] on, by the
+	// clock of the server. During that time it meets every request, and Times is
+	// ignored. Zero means that it lasts until Times is used up.
 	For time.Duration
 }
 
-// ServiceUnavailable answers the next n requests with 503 in place of the service.
+// ServiceUnavailable responds to n requests with 503 in place of the service.
 // (The status of an endpoint that cannot serve is [StatusUnavailable].)
 func ServiceUnavailable(n int) Fault {
 	return Fault{Status: http.StatusServiceUnavailable, Body: `{"code":"unavailable","message":"try again later"}`, Times: n}
 }
 
-// Outage answers every request with 503 for as long as d. One that meets a create
-// leaves its outcome unknown to the client, as the real thing would: queue it for
-// "GET" only, or begin it later, from a [time.AfterFunc].
+// Outage responds to every request with 503 for the duration d. A create that
+// meets it fails with an unknown outcome, as with the real service. To spare
+// creates, set it up for "GET" only, or start it later from a [time.AfterFunc].
 func Outage(d time.Duration) Fault {
 	f := ServiceUnavailable(0)
 	f.For = d
 	return f
 }
 
-// RateLimited answers one request with 429 and this Retry-After, unless it is empty.
+// RateLimited responds to one request with 429 and this Retry-After header. An
+// empty retryAfter leaves the header out.
 func RateLimited(retryAfter string) Fault {
 	return Fault{Status: http.StatusTooManyRequests, Body: `{"code":"rate_limited","message":"too many requests"}`, RetryAfter: retryAfter}
 }
 
-// GatewayErrorAfterEffect answers one request with a gateway's HTML 502 after
-// the service has carried it out.
+// GatewayErrorAfterEffect responds to one request with a gateway's HTML page and
+// 502, after the service has carried the request out.
 func GatewayErrorAfterEffect() Fault {
 	return Fault{Status: http.StatusBadGateway, Body: "<html><body><h1>502 Bad Gateway</h1></body></html>", AfterEffect: true}
 }
 
-// AcceptedWithoutEffect answers one request with 202 and an empty body, and
+// AcceptedWithoutEffect responds to one request with 202 and an empty body, and
 // does nothing. On "DELETE" it is a deletion that the service accepts and
-// forgets: the endpoint stays, and is billed.
+// forgets: the endpoint keeps running and is billed.
 func AcceptedWithoutEffect() Fault { return Fault{Status: http.StatusAccepted} }
 
-// DropBeforeEffect cuts the connection of one request before it takes effect. The
-// client cannot tell that from [DropAfterEffect]: a create is of unknown outcome
-// either way. What certainly was not sent is what a closed server refuses.
-func DropBeforeEffect() Fault { return Fault{DropBefore: true} }
-
-// DropAfterEffect cuts the connection of one request after it took effect, so
-// that the caller cannot know whether it did.
-func DropAfterEffect() Fault { return Fault{DropAfter: true} }
-
-// EmptyAfterEffect carries out one request, and answers with this status and an
-// empty body, such as 202 or 204 to an update. It does so too where the service
-// would have refused the request.
+// EmptyAfterEffect carries out one request and responds with this status and an
+// empty body, such as 202 or 204 to an update. The status is sent even if the
+// service would have refused the request.
 func EmptyAfterEffect(status int) Fault { return Fault{Status: status, AfterEffect: true} }
 
-// ProxyPage answers one request with the HTML page that a proxy in front of the
-// service sends with this status. The request does not reach the service.
+// ProxyPage responds to one request with this status and the HTML page that a
+// proxy in front of the service would send. The request does not reach the
+// service.
 func ProxyPage(status int) Fault {
 	title := strconv.Itoa(status) + " " + http.StatusText(status)
 	return Fault{Status: status, Body: "<html>\r\n<head><title>" + title + "</title></head>\r\n<body>\r\n<center><h1>" +
 		title + "</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"}
 }
 
-// Redirect answers one request with this status, such as 307, and a Location
-// header that may name another host. The request does not reach the service.
+// Redirect responds to one request with this status, such as 307, and a Location
+// header, which may name another host. The request does not reach the service.
 func Redirect(status int, location string) Fault {
 	return Fault{Status: status, Header: http.Header{"Location": {location}}}
 }
 
-// DeadConnection lets the connection of one request go dead before the request
-// takes effect: no byte moves on it any more, while new connections work. See
-// the field Dead of [Fault] for more ways to use it.
+// DropBeforeEffect cuts the connection of one request before it takes effect. A
+// client cannot tell this from [DropAfterEffect]: the outcome of a create is
+// unknown either way. To test a create that was certainly not sent, close the
+// server.
+func DropBeforeEffect() Fault { return Fault{DropBefore: true} }
+
+// DropAfterEffect cuts the connection of one request after it took effect. The
+// caller cannot know whether it did.
+func DropAfterEffect() Fault { return Fault{DropAfter: true} }
+
+// DeadConnection makes the connection of one request go dead before the request
+// takes effect: the caller waits until it gives up. New connections work. See the
+// field Dead of [Fault] for other points at which a connection can go dead.
 func DeadConnection() Fault { return Fault{DropBefore: true, Dead: true} }
 
-// Slow holds one request back for d.
+// Slow holds one request for d before it takes effect.
 func Slow(d time.Duration) Fault { return Fault{Delay: d} }
 
 type queuedFault struct {
 	method, route string
 	fault         Fault
-	left          int       // negative: for ever
-	until         time.Time // zero: as left says
+	left          int       // requests that it still meets; negative means all
+	until         time.Time // the end of its For; zero means that only left counts
 }
 
 func (q *queuedFault) over(now time.Time) bool { return !q.until.IsZero() && !now.Before(q.until) }
 
-// Fault queues faults for requests with this method ("*" for any) and route
-// (a Route constant, or [RouteAny]). Each matching request uses up one turn
-// of the fault that was queued first; requests beyond the queue are served
+// Fault appends faults to a queue. They meet the requests with this method ("*"
+// for any) and this route (one of the Route constants, or [RouteAny]). A request
+// meets the first fault in the queue that matches it. A fault leaves the queue
+// when its Times or its For is used up. A request that matches no fault is served
 // normally. It panics if there is no such route or method.
 //
-// Beware of net/http over a real connection: a GET, PUT or DELETE that fails
-// on a reused connection before any response is sent once more by the transport
-// itself, which uses up the next fault.
+// Over real connections, net/http repeats a GET, PUT or DELETE by itself if a
+// reused connection fails before any response. The repetition meets the next
+// fault.
 func (s *Server) Fault(method, route string, faults ...Fault) {
 	checkRoute(method, route)
 	s.mu.Lock()
@@ -168,8 +182,8 @@ func (s *Server) Fault(method, route string, faults ...Fault) {
 	}
 }
 
-// PendingFaults counts the queued faults that no request has used up yet.
-// Those that last for a time or for ever are not counted.
+// PendingFaults counts how many requests the queued faults will still meet.
+// Faults with a For and those that meet all requests are not counted.
 func (s *Server) PendingFaults() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,14 +194,15 @@ func (s *Server) PendingFaults() int {
 	return n
 }
 
-// ClearFaults removes all queued faults.
+// ClearFaults empties the queue of faults.
 func (s *Server) ClearFaults() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = nil
 }
 
-// takeFault uses up one turn of the first fault that fits. Call it locked.
+// takeFault finds the first fault that matches, and counts this request. It must
+// be called with the server locked.
 func (s *Server) takeFault(method, route string) *Fault {
 	now := time.Now()
 	s.faults = slices.DeleteFunc(s.faults, func(q *queuedFault) bool { return q.over(now) })
@@ -206,7 +221,7 @@ func (s *Server) takeFault(method, route string) *Fault {
 	return nil
 }
 
-// answers says whether f has a response of its own.
+// responds says whether f replaces the response of the service.
 func (f *Fault) responds() bool { return f.Status != 0 || f.Body != "" }
 
 func (f *Fault) addHeader(h http.Header) {
@@ -218,7 +233,7 @@ func (f *Fault) addHeader(h http.Header) {
 	}
 }
 
-// write sends the fault's own response.
+// write sends the response of the fault.
 func (f *Fault) write(w http.ResponseWriter) {
 	h := w.Header()
 	switch {
@@ -240,8 +255,9 @@ func (f *Fault) write(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, f.Body)
 }
 
-// apply serves x with the fault in its way. effect does what the request asks
-// for and writes the response; it calls x.pause once it has all it needs.
+// apply serves x with fault f. effect carries the request out and writes the
+// response. It calls x.pause after it has read the request and before anything
+// takes effect.
 func (s *Server) apply(f *Fault, w http.ResponseWriter, x *exchange, effect func(http.ResponseWriter)) {
 	sleep := func() { s.sleep(x, f.Delay) }
 	if f.Rate > 0 {
@@ -283,25 +299,25 @@ func (s *Server) apply(f *Fault, w http.ResponseWriter, x *exchange, effect func
 	}
 }
 
-// lose ends a request without more of a response: it cuts the connection, or
-// leaves it dead until the server closes. It does not return.
+// lose ends a request without sending more of a response. It cuts the
+// connection, or leaves it dead until the server closes. It does not return.
 func (s *Server) lose(x *exchange) {
 	if x.fault.Dead {
-		gone := x.r.Context().Done()
+		left := x.r.Context().Done()
 		if conn := connOf(x.r); conn != nil {
 			conn.die()
-			gone = nil // a caller that hangs up goes unnoticed
+			left = nil // on a dead connection, nobody notices that the caller leaves
 		}
 		select {
-		case <-gone:
+		case <-left:
 		case <-s.closing:
 		}
 	}
 	panic(http.ErrAbortHandler)
 }
 
-// sleep waits on the clock. When the caller has gone or the server closes,
-// the request ends there.
+// sleep waits for d. If the caller gives up or the server closes, the request
+// ends there.
 func (s *Server) sleep(x *exchange, d time.Duration) {
 	if d <= 0 {
 		return

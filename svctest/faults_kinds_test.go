@@ -91,8 +91,8 @@ func TestRedirect(t *testing.T) {
 	})
 }
 
-// timed sends a request that its caller gives up after d, and tells whether it
-// went over a connection that was used before.
+// timed sends a request and gives up after d. It returns whether the request was
+// sent on a connection that was used before.
 func timed(t *testing.T, srv *svctest.Server, d time.Duration, method, url, body string) (reply, bool, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -167,8 +167,8 @@ func TestDeadConnectionInATransfer(t *testing.T) {
 	})
 }
 
-// A server with dead connections still closes at once, and the callers that
-// wait on them see that.
+// A server with dead connections closes at once, and callers that wait on such a
+// connection get an error.
 func TestCloseEndsDeadConnections(t *testing.T) {
 	srv := svctest.NewServer()
 	srv.Fault("GET", svctest.RouteFiles, svctest.Fault{Dead: true, Times: 2})
@@ -185,9 +185,9 @@ func TestCloseEndsDeadConnections(t *testing.T) {
 	lost(t, <-failed)
 }
 
-// What can be slow about an endpoint is slow together: its ID is not known at
-// first, and its deletion takes a while.
-func TestSlowToAppearAndSlowToGo(t *testing.T) {
+// The two delays of an endpoint work together: at first its ID is unknown, and its
+// deletion takes effect later.
+func TestSlowToAppearAndSlowToBeDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithDeployTime(time.Minute),
 			svctest.WithCreateVisibilityDelay(10*time.Second), svctest.WithDeleteTime(30*time.Second))

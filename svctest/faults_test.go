@@ -225,7 +225,7 @@ func TestDelayRunsOnTheClock(t *testing.T) {
 }
 
 func TestCancelEndsADelayAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // fails if a handler is left behind
+	synctest.Test(t, func(t *testing.T) { // fails if a handler still runs
 		srv := svctest.NewInMemory()
 		srv.Fault("*", svctest.RouteAny, svctest.Fault{Delay: time.Hour, Times: -1})
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("enough"))

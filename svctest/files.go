@@ -10,24 +10,45 @@ import (
 	"time"
 )
 
-// File is a file record as the service sees it, deleted ones included, with
-// what has been uploaded for it.
+// File is the state of a file: its record and what was uploaded for it.
+// [Server.Files] lists all that there ever were.
 type File struct {
-	ID, Name, Purpose string
-	Public            bool
-	CreatedAt         time.Time
-	Deleted           bool
-	Uploaded          bool
-	Size              int64
-	SHA256            string      // of the contents, in hex; empty for [Server.AddZeroFile]
-	ContentType       string      // of the upload
-	UploadHeader      http.Header // all headers of the upload; nil for a seeded file
+	// ID is the ID of the record.
+	ID string
+	// Name and Purpose are the file_name and purpose of the registration.
+	Name, Purpose string
+	// Public is true for a file of [Server.AddPublicFile].
+	Public bool
+	// CreatedAt is the time of the registration.
+	CreatedAt time.Time
+	// Deleted is true once the file was deleted. Its contents are deleted with it.
+	Deleted bool
+	// Uploaded is true if the file has contents: a complete upload, or those that it
+	// was added with. The fields below describe the latest contents, and are zero
+	// without any.
+	Uploaded bool
+	// Size is the length of the contents in bytes.
+	Size int64
+	// SHA256 is the checksum of the contents in hex. It is empty for a file of
+	// [Server.AddZeroFile].
+	SHA256 string
+	// ContentType is the Content-Type header of the upload.
+	ContentType string
+	// UploadHeader holds all headers of the upload. It is nil for contents that a
+	// file was added with.
+	UploadHeader http.Header
 }
 
-// PublicFile is a record of the public list.
+// PublicFile is a record of the public list, for [Server.AddPublicFile]. All
+// fields are optional, and are sent as they are.
 type PublicFile struct {
-	Name, Purpose, Description string
-	Token, Length, Bytes       int64
+	// Name is the file_name.
+	Name string
+	// Purpose and Description are sent under the same names.
+	Purpose, Description string
+	// Token, Length and Bytes are sent under the same names. The service does not
+	// document their meaning.
+	Token, Length, Bytes int64
 }
 
 type file struct {
@@ -56,7 +77,7 @@ func (f *file) record() fileRecord {
 	return fileRecord{f.id, f.name, f.purpose, f.created.Unix()}
 }
 
-// add gives a file its ID. Its contents lie in storage under the same key.
+// addFile gives f its ID, which is also the key of its contents in storage.
 func (s *Server) addFile(f *file) *file {
 	f.id = fmt.Sprintf("file-%d", len(s.files)+1)
 	s.files = append(s.files, f)
@@ -91,7 +112,7 @@ func (s *Server) listFiles(*call) response {
 	return response{value: list}
 }
 
-// registerFile answers with a link that is for PUT alone.
+// registerFile returns a presigned URL that allows PUT only.
 func (s *Server) registerFile(c *call) response {
 	f := &file{name: c.body.text("file_name", ""), purpose: c.body.text("purpose", ""), created: c.now}
 	c.body.done()
@@ -123,8 +144,8 @@ func (s *Server) deleteFile(c *call) response {
 	return response{value: struct{}{}}
 }
 
-// getFileLink answers with a link for GET and PUT, since the contract does not
-// say what it is for.
+// getFileLink returns a presigned URL for GET and PUT, since the contract does not
+// say which of them the URL allows.
 func (s *Server) getFileLink(c *call) response {
 	f := s.fileByID(c.id)
 	if f == nil {
@@ -133,18 +154,18 @@ func (s *Server) getFileLink(c *call) response {
 	return response{value: map[string]string{"presigned_url": s.link(f.id, c.now, nil, "GET", "PUT")}}
 }
 
-// AddFile puts a file with contents into the service and returns its ID.
+// AddFile adds a file with these contents and returns its ID.
 func (s *Server) AddFile(name, purpose string, contents []byte) string {
 	return s.seedFile(&file{name: name, purpose: purpose}, newObject(slices.Clone(contents), time.Now()))
 }
 
-// AddZeroFile puts a file of so many zero bytes into the service and returns
-// its ID. It needs no memory, so any size will do.
+// AddZeroFile adds a file whose contents are size zero bytes, and returns its ID.
+// It needs no memory, whatever the size.
 func (s *Server) AddZeroFile(name, purpose string, size int64) string {
 	return s.seedFile(&file{name: name, purpose: purpose}, newZeroObject(size, time.Now()))
 }
 
-// AddPublicFile puts a record into the public list and returns its ID. It has
+// AddPublicFile adds a record to the public list and returns its ID. The file has
 // no contents.
 func (s *Server) AddPublicFile(f PublicFile) string {
 	return s.seedFile(&file{name: f.Name, purpose: f.Purpose, public: &f}, nil)
@@ -161,9 +182,8 @@ func (s *Server) seedFile(f *file, o *object) string {
 	return f.id
 }
 
-// FileContents is what has been uploaded for a file. It is false when there
-// is no such file, when nothing has been uploaded in full, and with
-// [WithDiscardContents].
+// FileContents returns the contents of a file. It returns false if there is no
+// such file, if no upload was complete, and with [WithDiscardContents].
 func (s *Server) FileContents(id string) ([]byte, bool) {
 	s.mu.Lock()
 	f, o := s.fileByID(id), s.objects[id]
@@ -175,7 +195,7 @@ func (s *Server) FileContents(id string) ([]byte, bool) {
 	return b, err == nil
 }
 
-// Files lists all file records in the order of their creation.
+// Files lists all files in the order of creation, including deleted ones.
 func (s *Server) Files() []File {
 	s.mu.Lock()
 	defer s.mu.Unlock()

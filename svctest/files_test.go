@@ -85,13 +85,7 @@ func TestUploadAndDownload(t *testing.T) {
 				require.Equal(t, "hello, world", r.Body)
 				require.Equal(t, "text/plain", r.Header.Get("Content-Type"))
 				require.Equal(t, put.Header.Get("Etag"), r.Header.Get("Etag"))
-				part := storage(t, srv, "GET", get, "", "Range", "bytes=7-", "If-Range", r.Header.Get("Etag"))
-				require.Equal(t, http.StatusPartialContent, part.Status)
-				require.Equal(t, "world", part.Body)
-				require.Equal(t, "bytes 7-11/12", part.Header.Get("Content-Range"))
-				whole := storage(t, srv, "GET", get, "", "Range", "bytes=7-", "If-Range", `"other"`)
-				require.Equal(t, http.StatusOK, whole.Status)
-				require.Equal(t, http.StatusRequestedRangeNotSatisfiable, storage(t, srv, "GET", get, "", "Range", "bytes=99-").Status)
+				checkRanges(t, srv, get, r.Header.Get("Etag"))
 				head := storage(t, srv, "HEAD", get, "")
 				require.Equal(t, "12", head.Header.Get("Content-Length"))
 				require.Empty(t, head.Body)
@@ -107,6 +101,18 @@ func TestUploadAndDownload(t *testing.T) {
 			}, opts...)
 		})
 	}
+}
+
+// checkRanges downloads parts of "hello, world".
+func checkRanges(t *testing.T, srv *svctest.Server, url, etag string) {
+	t.Helper()
+	part := storage(t, srv, "GET", url, "", "Range", "bytes=7-", "If-Range", etag)
+	require.Equal(t, http.StatusPartialContent, part.Status)
+	require.Equal(t, "world", part.Body)
+	require.Equal(t, "bytes 7-11/12", part.Header.Get("Content-Range"))
+	whole := storage(t, srv, "GET", url, "", "Range", "bytes=7-", "If-Range", `"other"`)
+	require.Equal(t, http.StatusOK, whole.Status)
+	require.Equal(t, http.StatusRequestedRangeNotSatisfiable, storage(t, srv, "GET", url, "", "Range", "bytes=99-").Status)
 }
 
 func TestSeparateStorageIsAnotherHost(t *testing.T) {

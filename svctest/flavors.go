@@ -2,27 +2,38 @@ package svctest
 
 import "time"
 
-// Flavor is a GPU offering with its stock.
+// Flavor is a GPU offering with its stock, for [WithFlavors]. All fields except ID
+// are optional.
 type Flavor struct {
-	ID                             string // flavor_id
-	DisplayName                    string
-	ClusterID, ClusterFlavorID     string
-	CUDA                           string  // a version, such as "12.4"
-	Region                         string  // "cn" or "other"
-	CNYPrice, USDPrice, TokenPrice float64 // per unit of use
-	// Stock is how many instances there are. Endpoints take from it by their
-	// target_instance_number; available_num is what is left.
+	// ID is the flavor_id.
+	ID string
+	// DisplayName is the name of the GPU type.
+	DisplayName string
+	// ClusterID and ClusterFlavorID are sent as they are.
+	ClusterID, ClusterFlavorID string
+	// CUDA is the CUDA version, such as "12.4".
+	CUDA string
+	// Region is "cn" or "other".
+	Region string
+	// CNYPrice, USDPrice and TokenPrice are the prices of one unit of use.
+	CNYPrice, USDPrice, TokenPrice float64
+	// Stock is the number of instances that exist. Every endpoint takes its
+	// target_instance_number from it; available_num is the rest. Zero means sold out.
 	Stock int
-	// MaxGPU is node_max_gpu, the most that an instance may ask for; zero sets no limit.
+	// MaxGPU is node_max_gpu: the most GPUs of an instance. Zero means
+	// no limit.
 	MaxGPU int
-	// VRAM and ImageSize show up in the endpoints of this flavor. Defaults "24GB" and "10GB".
-	VRAM, ImageSize      string
-	CreatedAt, UpdatedAt time.Time // default 2024-06-01 10:11:12 UTC
-	DeletedAt            time.Time // zero while it is on offer
+	// VRAM and ImageSize are shown in the endpoints of this flavor. The defaults are
+	// "24GB" and "10GB".
+	VRAM, ImageSize string
+	// CreatedAt and UpdatedAt default to 2024-06-01 10:11:12 UTC.
+	CreatedAt, UpdatedAt time.Time
+	// DeletedAt, unless it is zero, marks the flavor as deleted. It stays in the
+	// list, but no endpoint can be created on it.
+	DeletedAt time.Time
 }
 
-// defaultFlavors are on offer unless [WithFlavors] says otherwise: two with
-// stock, one sold out.
+// defaultFlavors are those without [WithFlavors]: two with stock, one sold out.
 func defaultFlavors() []Flavor {
 	return []Flavor{
 		{ID: "flavor-1", DisplayName: "GPU A", ClusterID: "cluster-1", ClusterFlavorID: "cf-1",
@@ -83,7 +94,7 @@ func orSeeded(t time.Time) time.Time {
 	return t
 }
 
-// flavor finds one that is on offer.
+// flavor finds the flavor with this ID, unless it is deleted.
 func (s *Server) flavor(id string) *Flavor {
 	for i := range s.cfg.flavors {
 		if f := &s.cfg.flavors[i]; f.ID == id && f.DeletedAt.IsZero() {
@@ -93,7 +104,7 @@ func (s *Server) flavor(id string) *Flavor {
 	return nil
 }
 
-// available is the stock of f that no endpoint has taken.
+// available is the part of the stock of f that no endpoint has taken.
 func (s *Server) available(f *Flavor, now time.Time) int {
 	n := f.Stock
 	for _, e := range s.alive(now) {

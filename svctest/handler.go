@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// exchange is one request on its way through the service.
+// exchange is the state of one request while it is served.
 type exchange struct {
 	r     *http.Request
 	rec   *Request
 	route *route // nil for an unknown path
 	param string // the ID or key in the path, unescaped
-	rest  string // what follows the route, for routes with longer paths
+	rest  string // the path after the route, for routes that accept longer paths
 	fault *Fault
-	pause func() // delays the effect; called once all of the request is read
+	pause func() // the delay of a fault; called after the whole request was read
 }
 
-// call is what an operation sees of a request.
+// call is the part of a request that an operation needs.
 type call struct {
 	id    string
-	body  jsonObject // empty unless the operation wants one
+	body  jsonObject // empty unless the operation has a body
 	query url.Values
 	now   time.Time
 }
@@ -39,7 +39,7 @@ func (s *Server) storageHandler() http.Handler {
 	return s.handler(func(r *route) bool { return r.template == RouteStorage }, "")
 }
 
-// handler serves the routes that has accepts, the JSON ones below base.
+// handler serves the routes that has accepts. JSON routes are below base.
 func (s *Server) handler(has func(*route) bool, base string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, _, _ := strings.Cut(r.RequestURI, "?")
@@ -86,15 +86,15 @@ func (s *Server) begin(x *exchange, path string) {
 	r.Body = &recordedBody{r.Body, s, x.rec}
 }
 
-// maxBody is how long a JSON request may be.
+// maxBody is the largest size of a JSON request in bytes.
 const maxBody = 1 << 20
 
-// readAll reads the body of a JSON request before anything else happens: only
-// then does a server see its caller leave.
+// readAll reads the body of a JSON request before anything else happens, since a
+// server notices only then that its caller has left.
 func (s *Server) readAll(x *exchange) func(http.ResponseWriter) {
 	body, err := io.ReadAll(io.LimitReader(x.r.Body, maxBody+1))
 	if err != nil {
-		panic(http.ErrAbortHandler) // the caller is gone
+		panic(http.ErrAbortHandler) // the caller has left
 	}
 	return func(w http.ResponseWriter) {
 		x.pause()
@@ -167,7 +167,7 @@ func checkBody(r *http.Request, op operation, body []byte) response {
 	return response{}
 }
 
-// recordedBody notes what is read of a request body.
+// recordedBody records what is read from a request body.
 type recordedBody struct {
 	io.ReadCloser
 	s   *Server
@@ -182,7 +182,7 @@ func (b *recordedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// statusWriter notes the status of the response.
+// statusWriter records the status of the response.
 type statusWriter struct {
 	http.ResponseWriter
 	s     *Server
@@ -210,5 +210,5 @@ func (w *statusWriter) note(status int) {
 	w.rec.Status = status
 }
 
-// Unwrap lets a response be flushed.
+// Unwrap lets http.ResponseController flush the response.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

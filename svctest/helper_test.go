@@ -26,7 +26,7 @@ func onBoth(t *testing.T, test func(t *testing.T, srv *svctest.Server), opts ...
 	}
 }
 
-// reply is a response that has been read to its end.
+// reply is a response whose body was read to its end.
 type reply struct {
 	Status int
 	Header http.Header
@@ -84,7 +84,7 @@ const createBody = `{"name":"demo","description":"a demo endpoint","payment_type
 	"resource_metadata":{"flavor_id":"flavor-1","scale_type":"manual","target_instance_number":2},
 	"deploy_metadata":{"image_url":"registry.example/app:1","command":"python serve.py","port":8000,"gpu_num":0}}`
 
-// create makes an endpoint and returns its ID.
+// create creates an endpoint and returns its ID.
 func create(t *testing.T, srv *svctest.Server) string {
 	t.Helper()
 	r := send(t, srv, "POST", "/v1/inference-service", createBody)
@@ -126,7 +126,7 @@ func tryStorage(t *testing.T, srv *svctest.Server, method, link string, body io.
 	return do(t, srv, req)
 }
 
-// register makes a file record and returns its ID and upload link.
+// register creates a file record and returns its ID and presigned URL.
 func register(t *testing.T, srv *svctest.Server) (id, link string) {
 	t.Helper()
 	r := send(t, srv, "POST", "/v1/files", `{"file_name":"train.jsonl","purpose":"fine-tune"}`)
@@ -134,7 +134,7 @@ func register(t *testing.T, srv *svctest.Server) (id, link string) {
 	return r.JSON()["id"].(string), r.JSON()["presigned_url"].(string)
 }
 
-// fileLink asks for a new link of a file.
+// fileLink requests a new presigned URL of a file.
 func fileLink(t *testing.T, srv *svctest.Server, id string) string {
 	t.Helper()
 	return send(t, srv, "GET", "/v1/files/"+id+"/presigned_url", "").JSON()["presigned_url"].(string)

@@ -16,9 +16,9 @@ import (
 	"syscall"
 )
 
-// memoryTransport hands each request to a handler, in a goroutine that ends
-// with the request. A caller sees what it would see over a connection: a lost
-// connection is a *net.OpError, a host without a handler cannot be dialed.
+// memoryTransport passes each request to a handler, in a goroutine that ends with
+// the request. A caller gets the same errors as over a connection: a lost connection
+// is a *net.OpError, and a host without a handler cannot be dialed.
 type memoryTransport struct {
 	hosts  map[string]http.Handler
 	closed atomic.Bool
@@ -57,7 +57,7 @@ func (t *memoryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	case <-w.ready:
 		return w.resp, w.err
 	case <-req.Context().Done():
-		body.Close() // wakes a handler that reads
+		body.Close() // ends a Read of the handler
 		return nil, context.Cause(req.Context())
 	}
 }
@@ -88,7 +88,7 @@ func checkHeader(h http.Header) error {
 	return nil
 }
 
-// serverRequest is how the request arrives at the other end.
+// serverRequest is the request as the handler receives it.
 func serverRequest(ctx context.Context, req *http.Request, body *memoryBody) *http.Request {
 	r := &http.Request{
 		Method: req.Method, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -120,14 +120,14 @@ func serverRequest(ctx context.Context, req *http.Request, body *memoryBody) *ht
 	return r.WithContext(ctx)
 }
 
-// memoryBody is a request body that must be as long as announced.
+// memoryBody is a request body that must have the announced length.
 type memoryBody struct {
 	rc     io.ReadCloser
 	length int64 // -1 when not announced
 	left   int64
-	err    error // what broke it, for the caller; the handler sees only a cut
+	err    error // the failure that the caller gets; the handler gets io.ErrUnexpectedEOF
 	close  func() error
-	wrote  func(error) // tells the caller's trace, once
+	wrote  func(error) // calls WroteRequest of the caller's trace, once
 }
 
 func newMemoryBody(req *http.Request) *memoryBody {
@@ -172,7 +172,8 @@ func (b *memoryBody) Close() error {
 	return err
 }
 
-// traceConnection tells a client trace what a transport with a connection would.
+// traceConnection calls the hooks of a client trace that a transport with a
+// connection would call.
 func (b *memoryBody) traceConnection(req *http.Request) {
 	trace := httptrace.ContextClientTrace(req.Context())
 	if trace == nil {
@@ -201,7 +202,7 @@ func (b *memoryBody) traceConnection(req *http.Request) {
 	}
 }
 
-// memoryConn stands for the connection in a trace, which may ask for its addresses.
+// memoryConn is the connection that a trace is given. It has only addresses.
 type memoryConn struct{ net.Conn }
 
 func (memoryConn) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }

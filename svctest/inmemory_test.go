@@ -134,39 +134,41 @@ type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, errBroken }
 
-// Answers of a handler of the user's own come through as over a connection.
-func TestInMemoryAnswers(t *testing.T) {
-	handlers := map[string]http.HandlerFunc{
-		"/nothing":     func(http.ResponseWriter, *http.Request) {},
-		"/no-content":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
-		"/twice":       func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201); w.WriteHeader(202) },
-		"/late-header": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200); w.Header().Set("X-Late", "1") },
-		"/short": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "9")
-			_, _ = io.WriteString(w, "abc")
-		},
-		"/abort": func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, "abc")
-			panic(http.ErrAbortHandler)
-		},
-		"/flushed-abort": func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, "abc")
-			_ = http.NewResponseController(w).Flush()
-			panic(http.ErrAbortHandler)
-		},
-		"/long": func(w http.ResponseWriter, _ *http.Request) {
-			for range 100 {
-				_, _ = io.WriteString(w, strings.Repeat("x", 1000))
-			}
-		},
-		"/too-long": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "2")
-			if _, err := io.WriteString(w, "abc"); !errors.Is(err, http.ErrContentLength) {
-				panic(err)
-			}
-		},
-		"/echo": func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) },
-	}
+// handlers are what a user may write, by path.
+var handlers = map[string]http.HandlerFunc{
+	"/nothing":     func(http.ResponseWriter, *http.Request) {},
+	"/no-content":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
+	"/twice":       func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201); w.WriteHeader(202) },
+	"/late-header": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200); w.Header().Set("X-Late", "1") },
+	"/short": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "9")
+		_, _ = io.WriteString(w, "abc")
+	},
+	"/abort": func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "abc")
+		panic(http.ErrAbortHandler)
+	},
+	"/flushed-abort": func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "abc")
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	},
+	"/long": func(w http.ResponseWriter, _ *http.Request) {
+		for range 100 {
+			_, _ = io.WriteString(w, strings.Repeat("x", 1000))
+		}
+	},
+	"/too-long": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "2")
+		if _, err := io.WriteString(w, "abc"); !errors.Is(err, http.ErrContentLength) {
+			panic(err)
+		}
+	},
+	"/echo": func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) },
+}
+
+// Responses of a handler that the user wrote arrive as over a connection.
+func TestInMemoryResponses(t *testing.T) {
 	onBoth(t, func(t *testing.T, srv *svctest.Server) {
 		id := srv.AddEndpoint(svctest.Endpoint{Instances: 1})
 		get := func(path string) (reply, error) {

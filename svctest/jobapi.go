@@ -51,7 +51,7 @@ type jobOutput struct {
 	ThumbnailURL string `json:"thumbnail_url,omitempty"` // on video jobs
 }
 
-// record writes its times in layout; which form is used differs by operation.
+// record writes times in layout, since their form differs between operations.
 func (s *Server) record(j *job, now time.Time, layout string) jobRecord {
 	r := jobRecord{
 		JobID: j.id, UserID: userID, Name: j.name, Description: j.description, PaymentType: "usd", Status: j.status(now),
@@ -75,7 +75,7 @@ func (s *Server) record(j *job, now time.Time, layout string) jobRecord {
 	return r
 }
 
-// outputs are what a GET shows of the media of j; nil means none.
+// outputs returns the media that a GET of j shows; nil means none.
 func (s *Server) outputs(j *job, now time.Time) []JobOutput {
 	if !j.hasOutputs(now) {
 		return nil
@@ -115,7 +115,7 @@ func (s *Server) mediaLink(j *job, suffix string, now time.Time) string {
 	return s.link("media-"+j.id+"."+suffix, now, nil, "GET")
 }
 
-// parse reads a create request and fills in the defaults.
+// parse reads a create request and fills in its defaults.
 func (kind jobKind) parse(body jsonObject) *job {
 	j := &job{kind: kind}
 	body.required("job_type")
@@ -155,8 +155,8 @@ func (kind jobKind) parse(body jsonObject) *job {
 	return j
 }
 
-// imageEcho echoes the settings as they came: the contract has no defaults for
-// them. One image is made unless the request says otherwise.
+// imageEcho returns the settings of the request unchanged, since the contract has
+// no defaults for them. The default number of images is one.
 func imageEcho(j *job, config, settings jsonObject) ordered {
 	given := ordered{}
 	for _, key := range []string{"seed", "aspect_ratio", "resolution"} {
@@ -244,7 +244,7 @@ func (kind jobKind) delete(s *Server, c *call) response {
 	return response{value: struct{}{}}
 }
 
-// list pages through the jobs in the order of their creation.
+// list returns one page of the jobs in the order of creation.
 func (kind jobKind) list(s *Server, c *call) response {
 	page, a := positive(c.query, "page", 1)
 	if a.code != "" {
@@ -268,7 +268,7 @@ func (kind jobKind) list(s *Server, c *call) response {
 	return response{value: map[string]any{"total_count": total, "job_list": list}}
 }
 
-// positive reads a parameter that must be there at most once.
+// positive reads a parameter of the query that may be there once.
 func positive(q url.Values, key string, absent int) (int, response) {
 	if !q.Has(key) {
 		return absent, response{}

@@ -9,47 +9,47 @@ import (
 	"time"
 )
 
-// Kinds of legacy jobs, the job_type of their requests.
+// Kinds of legacy jobs: the job_type of their create requests.
 const (
 	JobVideo = "text2video"
 	JobImage = "text2image"
 )
 
-// Job statuses of the contract.
+// Job statuses of the contract. It names none for a job that failed.
 const (
-	JobInitializing = "initializing"
-	JobSucceed      = "succeed"
+	JobInitializing = "initializing" // not finished
+	JobSucceed      = "succeed"      // finished, with outputs
 )
 
-// Job is a legacy generation job. [Server.Jobs] lists all that there have been,
-// [Server.AddJob] seeds one.
+// Job is the state of a legacy generation job. [Server.Jobs] lists all that were
+// ever created, [Server.AddJob] adds one.
 type Job struct {
 	// ID is the job_id. AddJob chooses it.
 	ID string
-	// Kind is [JobVideo] or [JobImage]. AddJob takes an empty one for JobVideo.
+	// Kind is [JobVideo] or [JobImage]. For AddJob, empty means JobVideo.
 	Kind string
-	// Name and Description are empty unless the job was seeded with them.
+	// Name and Description are empty unless AddJob set them.
 	Name, Description string
-	// Status is what a GET shows now. For AddJob it is the status that the job ends
-	// with at FinishedAt: empty means [JobSucceed], and "failed" makes it fail.
+	// Status is the status that a GET shows. For AddJob it is the status from
+	// FinishedAt on, such as "failed". Empty means [JobSucceed].
 	Status string
-	// Request is the create request with its defaults filled in. AddJob takes an
-	// empty one for a short prompt.
+	// Request is the create request with its defaults filled in. For AddJob, empty
+	// means a request with a short prompt.
 	Request json.RawMessage
 	// CreatedAt is the time of creation. For AddJob, zero means now.
 	CreatedAt time.Time
-	// FinishedAt is when the job ends, which may lie in the future. Until then it is
-	// "initializing". For AddJob, zero means CreatedAt.
+	// FinishedAt is the time at which the job ends. It may lie in the future: until
+	// then the job is "initializing". For AddJob, zero means CreatedAt.
 	FinishedAt time.Time
 	// DeletedAt is zero while the job exists. AddJob ignores it.
 	DeletedAt time.Time
 	// Deleted is true once the job was deleted. AddJob ignores it.
 	Deleted bool
-	// Outputs are the media of the job, as a GET shows them now. For AddJob, nil
-	// means the usual outputs of a job that succeeds (one video, or as many images
-	// as were requested) and none for any other. Outputs that AddJob is given are
-	// shown as soon as the job is no longer "initializing", whether it succeeded
-	// or not. An empty list is an empty array.
+	// Outputs are the media that a GET shows. For AddJob, nil means the usual ones:
+	// one video or as many images as were requested if the job succeeds, none if it
+	// does not. Other outputs are shown at every status except "initializing", so
+	// that a failed job can have a part of its outputs. An empty list means an empty
+	// array.
 	Outputs []JobOutput
 }
 
@@ -58,15 +58,15 @@ type JobOutput struct {
 	// ID is the ID of the output. For [Server.AddJob], empty means one made from
 	// the ID of the job.
 	ID string
-	// MediaURL is where the medium is downloaded. For AddJob, empty means a
-	// presigned URL of the server, which leads to the contents of [WithMediaContents].
+	// MediaURL is the address of the medium. For AddJob, empty means a presigned URL
+	// of the server, which leads to the contents of [WithMediaContents].
 	MediaURL string
-	// ThumbnailURL is where a small image is downloaded. It is left out where it is
-	// empty, except that a video without a MediaURL gets both.
+	// ThumbnailURL is the address of a small image. For AddJob, empty means none,
+	// except for a video without a MediaURL: it gets presigned URLs for both.
 	ThumbnailURL string
 }
 
-// jobKind is what video and image jobs do not share.
+// jobKind has the operations in which video and image jobs differ.
 type jobKind string
 
 const (
@@ -117,15 +117,15 @@ func (s *Server) jobByID(id string) *job {
 	return s.jobs[n-1]
 }
 
-// AddJob puts a job into the service and returns its ID. Every field of j is
-// optional: see [Job]. A job that fails after a minute, with one of its images:
+// AddJob adds a job to the service and returns its ID. All fields of j are optional:
+// see [Job]. For example, an image job that fails in a minute, with one image done:
 //
 //	srv.AddJob(svctest.Job{
 //		Kind: svctest.JobImage, Status: "failed", FinishedAt: time.Now().Add(time.Minute),
 //		Outputs: []svctest.JobOutput{{}},
 //	})
 //
-// It panics if the kind is unknown or the request is not one of that kind.
+// It panics if the kind is unknown, or if the request is not one of that kind.
 func (s *Server) AddJob(j Job) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,11 +157,11 @@ func (s *Server) AddJob(j Job) string {
 	return s.addJob(added).id
 }
 
-// AddVideoJobs puts n succeeded video jobs into the service and returns their IDs.
+// AddVideoJobs adds n video jobs that have succeeded, and returns their IDs.
 func (s *Server) AddVideoJobs(n int) []string { return s.addJobs(n, JobVideo) }
 
-// AddImageJobs puts n succeeded image jobs of one image each into the service
-// and returns their IDs.
+// AddImageJobs adds n image jobs of one image each that have succeeded, and returns
+// their IDs.
 func (s *Server) AddImageJobs(n int) []string { return s.addJobs(n, JobImage) }
 
 func (s *Server) addJobs(n int, kind string) []string {
@@ -172,10 +172,10 @@ func (s *Server) addJobs(n int, kind string) []string {
 	return ids
 }
 
-// SetJobStatus makes a job show this status from now on. An empty status goes
-// back to the clock. A job has outputs while its status is [JobSucceed], and
-// those of [Server.AddJob] while it is not "initializing". SetJobStatus panics
-// if there is no such job.
+// SetJobStatus sets the status of a job. With an empty status, the status follows
+// the clock again. The job shows outputs while its status is [JobSucceed]; outputs
+// that [Server.AddJob] was given are shown at every status except "initializing". It
+// panics if there is no such job.
 func (s *Server) SetJobStatus(id, status string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,8 +186,8 @@ func (s *Server) SetJobStatus(id, status string) {
 	j.forced = status
 }
 
-// Jobs lists all jobs in the order in which they were created or added, deleted
-// ones included.
+// Jobs lists all jobs in the order in which they were created or added, including
+// deleted ones.
 func (s *Server) Jobs() []Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()

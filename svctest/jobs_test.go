@@ -13,7 +13,7 @@ import (
 	"example.com/svc/svctest"
 )
 
-// withoutLinks cuts the signatures off, so that records can be compared.
+// withoutLinks removes the queries of presigned URLs, so that records can be compared.
 func withoutLinks(body string) string {
 	for {
 		before, rest, ok := strings.Cut(body, "?X-Amz-")

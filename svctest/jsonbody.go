@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// jsonObject reads a request body field by field. Each reader takes its field
-// out; what is left at the end is a field that the contract does not have.
-// Problems are collected, so that one response names all of them.
+// jsonObject reads a request body field by field. Each method takes its field out
+// of the map. A field that is left in the map is not one of the contract. Problems
+// are collected, so that one response names all of them.
 type jsonObject struct {
 	path     string // "" at the top, then "config." and so on
 	fields   map[string]json.RawMessage
 	problems *[]string
 }
 
-// parseJSON reads the top of a body. A body that is no JSON object is an
-// response of its own.
+// parseJSON reads the top level of a body. If the body is not a JSON object, it
+// returns the response that says so.
 func parseJSON(body []byte) (jsonObject, response) {
 	if !json.Valid(body) {
 		return jsonObject{}, failure(http.StatusBadRequest, "malformed_json", "the body is not one JSON value")
@@ -33,7 +33,7 @@ func parseJSON(body []byte) (jsonObject, response) {
 	return o, response{}
 }
 
-// invalid is the response to a body with problems, or the zero response.
+// invalid returns the response to a body with problems, or the zero response.
 func (o jsonObject) invalid() response {
 	if len(*o.problems) == 0 {
 		return response{}
@@ -45,21 +45,21 @@ func (o jsonObject) problem(key, format string, args ...any) {
 	*o.problems = append(*o.problems, o.path+key+" "+fmt.Sprintf(format, args...))
 }
 
-// done reports what nobody has taken.
+// done reports the fields that were not taken.
 func (o jsonObject) done() {
 	for _, key := range slices.Sorted(maps.Keys(o.fields)) {
 		o.problem(key, "is not a field of this request")
 	}
 }
 
-// raw takes a field of any shape; nil when absent.
+// raw takes a field of any type, or returns nil if it is absent.
 func (o jsonObject) raw(key string) json.RawMessage {
 	raw := o.fields[key]
 	delete(o.fields, key)
 	return raw
 }
 
-// required reports an absent field and leaves a present one in place.
+// required reports a problem if the field is absent. It does not take the field.
 func (o jsonObject) required(key string) {
 	if _, ok := o.fields[key]; !ok {
 		o.problem(key, "is required")
@@ -92,7 +92,7 @@ func (o jsonObject) boolean(key string, absent bool) bool {
 	return absent
 }
 
-// integer takes a number without a fraction; 2.0 is one.
+// integer takes a number without a fraction. It accepts 2.0.
 func (o jsonObject) integer(key string, absent int64) int64 {
 	raw := o.raw(key)
 	if raw == nil {
@@ -110,7 +110,7 @@ func (o jsonObject) integer(key string, absent int64) int64 {
 	return int64(f)
 }
 
-// nullable takes null or what read accepts, and passes it on as it came.
+// nullable takes null or a value that read accepts, and returns it unchanged.
 func (o jsonObject) nullable(key string, read func(jsonObject, string)) json.RawMessage {
 	raw, ok := o.fields[key]
 	if !ok || string(raw) == "null" {

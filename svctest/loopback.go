@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// listener is one loopback port. It does without httptest.Server, whose
-// Close also closes idle connections of http.DefaultTransport.
+// listener serves one loopback port. It does not use httptest.Server, because the
+// Close of that one also closes idle connections of http.DefaultTransport.
 type listener struct {
 	url    string
 	server *http.Server
@@ -38,7 +38,7 @@ func listen(h http.Handler) *listener {
 	return l
 }
 
-// close cuts all connections and returns when nobody serves them any more.
+// close cuts all connections, and returns when their handlers have ended.
 func (l *listener) close() {
 	_ = l.server.Close()
 	l.open.Wait()
@@ -60,8 +60,8 @@ func (l mortalListener) Accept() (net.Conn, error) {
 	return m, nil
 }
 
-// mortalConn is a connection that can go dead: then nothing arrives and nothing
-// is sent until this end closes it. Not even the end of the stream arrives.
+// mortalConn is a connection that can go dead. On a dead connection every Read and
+// Write blocks until the server closes it, even if the client has closed its end.
 type mortalConn struct {
 	net.Conn
 	dead   atomic.Bool
@@ -71,7 +71,7 @@ type mortalConn struct {
 
 type connKey struct{}
 
-// connOf is the connection of a request, or nil in memory.
+// connOf returns the connection of a request, or nil in memory.
 func connOf(r *http.Request) *mortalConn {
 	c, _ := r.Context().Value(connKey{}).(*mortalConn)
 	return c

@@ -11,26 +11,26 @@ import (
 	"time"
 )
 
-// streamAfter is how much of a response is held back before it is sent while
-// the handler still writes.
+// streamAfter is the number of bytes of a response that are buffered. A longer
+// response is sent while the handler still writes.
 const streamAfter = 64 << 10
 
-// memoryWriter makes the response of a handler a client's response. A short
-// response is handed over whole, so that it needs no goroutine; a long or
+// memoryWriter turns what a handler writes into the response that the client gets.
+// A short response is passed on whole, so that it needs no goroutine. A long or
 // flushed one goes through a pipe.
 type memoryWriter struct {
 	req      *http.Request // the caller's
 	cancel   context.CancelFunc
 	header   http.Header
-	sent     http.Header // header as it was when the status was written
+	sent     http.Header // copy of header from when the status was written
 	status   int
 	declared int64 // Content-Length of the handler, or -1
 	written  int64
 	buf      bytes.Buffer
-	pipe     *io.PipeWriter // not nil once the response is on its way
-	stop     func() bool    // ends the watch on the caller's context
+	pipe     *io.PipeWriter // not nil once the response is being sent
+	stop     func() bool    // stops watching the caller's context
 
-	ready chan struct{} // closed when resp or err is there
+	ready chan struct{} // closed when resp or err is set
 	resp  *http.Response
 	err   error
 }
@@ -53,7 +53,7 @@ func (w *memoryWriter) WriteHeader(status int) {
 	}
 }
 
-// bodiless says that no body is sent, whatever the handler writes.
+// bodiless says whether the response has no body, whatever the handler writes.
 func (w *memoryWriter) bodiless() bool {
 	return w.req.Method == http.MethodHead || w.status == http.StatusNoContent || w.status == http.StatusNotModified
 }
@@ -77,7 +77,7 @@ func (w *memoryWriter) Write(p []byte) (int, error) {
 	return w.pipe.Write(p)
 }
 
-// Flush sends what there is and whatever follows as it is written.
+// Flush sends what was written so far, and the rest as it is written.
 func (w *memoryWriter) Flush() {
 	w.WriteHeader(http.StatusOK)
 	if w.pipe != nil || w.bodiless() {
@@ -94,8 +94,8 @@ func (w *memoryWriter) Flush() {
 	w.buf = bytes.Buffer{}
 }
 
-// finish ends the response. An aborted one loses its connection; requestErr is
-// why the caller could not send all of its request.
+// finish ends the response. If it was aborted, the caller loses its connection.
+// requestErr is the reason why the caller could not send its whole request.
 func (w *memoryWriter) finish(aborted bool, requestErr error) {
 	left := context.Cause(w.req.Context()) // the caller gave up first
 	cut := aborted || requestErr != nil
@@ -149,7 +149,7 @@ func (w *memoryWriter) send(body io.ReadCloser) {
 	close(w.ready)
 }
 
-// streamBody ends the handler when the caller is done with the response.
+// streamBody ends the handler when the caller closes the response body.
 type streamBody struct {
 	*io.PipeReader
 	cancel context.CancelFunc
@@ -160,7 +160,7 @@ func (b *streamBody) Close() error {
 	return b.PipeReader.Close()
 }
 
-// cutReader is where the connection of a response ends too early.
+// cutReader is the end of a response that was cut off.
 type cutReader struct{}
 
 func (cutReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

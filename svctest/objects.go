@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// object is what lies in storage under a key.
+// object is the contents in storage under one key.
 type object struct {
 	size        int64
 	sha256      string // in hex; empty for zeros
@@ -19,7 +19,7 @@ type object struct {
 	contentType string
 	header      http.Header // of the upload
 	stored      time.Time
-	open        func() io.ReadSeeker // nil when the contents were discarded
+	open        func() io.ReadSeeker // nil if the contents were discarded
 }
 
 func newObject(contents []byte, now time.Time) *object {
@@ -34,7 +34,7 @@ func (o *object) setSum(sum []byte) {
 	o.etag = `"` + o.sha256[:32] + `"`
 }
 
-// newZeroObject has zero bytes, any number of them, and no memory.
+// newZeroObject makes an object of size zero bytes that needs no memory.
 func newZeroObject(size int64, now time.Time) *object {
 	return &object{
 		size: size, etag: fmt.Sprintf(`"zeros-%d"`, size), stored: now,

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// DefaultToken is the bearer token that the service accepts unless
-// [WithToken] names another.
+// DefaultToken is the bearer token that the service accepts, unless [WithToken]
+// sets another.
 const DefaultToken = "svctest-token"
 
 // Option changes how the service behaves. Pass options to [NewServer] or
-// [NewInMemory]; of two that contradict each other, the last one counts.
+// [NewInMemory]. If two contradict each other, the last one counts.
 type Option func(*config)
 
 type config struct {
@@ -56,75 +56,80 @@ func newConfig(opts []Option) config {
 	return cfg
 }
 
-// WithToken sets the bearer token that callers have to send.
+// WithToken sets the bearer token that callers have to send. Default
+// [DefaultToken].
 func WithToken(token string) Option {
 	return func(c *config) { c.token = token }
 }
 
-// WithBasePath serves everything below a path such as "/api/svc", which then
-// is part of [Server.URL] and [Server.InferenceURL]. Presigned URLs stay outside it.
+// WithBasePath serves everything except presigned URLs below a path such as
+// "/api/svc". The path is part of [Server.URL] and [Server.InferenceURL]. Default
+// none.
 func WithBasePath(prefix string) Option {
 	return func(c *config) { c.basePath = cleanBasePath(prefix) }
 }
 
-// WithFlavors replaces the flavors on offer.
+// WithFlavors sets the flavors that can be rented. Without this option there are
+// three: flavor-1 and flavor-2 with stock, and flavor-3, which is sold out.
 func WithFlavors(flavors ...Flavor) Option {
 	return func(c *config) { c.flavors = slices.Clone(flavors) }
 }
 
-// WithDeployTime sets how long an endpoint stays "initializing" after a
-// create, a scaling or a redeployment. Default 1 s; with zero the first read
-// says "available".
+// WithDeployTime sets how long an endpoint is "initializing" after a create, a
+// scaling or a redeployment. Default 1 s. With zero, the first read says
+// "available".
 func WithDeployTime(d time.Duration) Option {
 	return func(c *config) { c.deployTime = d }
 }
 
-// WithDeleteTime keeps a deleted endpoint readable, and billed, for d after
-// its DELETE was answered. Default 0: gone at once.
+// WithDeleteTime sets how long an endpoint stays readable, and is billed, after
+// its deletion was accepted. Default 0: it is deleted at once.
 func WithDeleteTime(d time.Duration) Option {
 	return func(c *config) { c.deleteTime = d }
 }
 
-// WithCreateVisibilityDelay makes the ID of a new endpoint response 404 to GET,
-// PUT and DELETE for d after its creation, as a service with replicas may.
-// Default 0.
+// WithCreateVisibilityDelay makes GET, PUT and DELETE of a new endpoint respond
+// with 404 for d after its creation, as a service with replicas may. The endpoint
+// is billed during that time. Default 0.
 func WithCreateVisibilityDelay(d time.Duration) Option {
 	return func(c *config) { c.visibilityDelay = d }
 }
 
-// WithStaleReads makes GET show an endpoint as it was before an update for d
-// after that update. Default 0.
+// WithStaleReads makes GET show the record of an endpoint from before an update
+// for d after that update. Default 0.
 func WithStaleReads(d time.Duration) Option {
 	return func(c *config) { c.staleReads = d }
 }
 
-// WithStatusPath gives every new endpoint a script of statuses instead of the
-// clock: see [Server.ScriptStatus].
+// WithStatusPath gives every new endpoint a script of statuses, one for each GET,
+// in place of those that follow the clock: see [Server.ScriptStatus].
 func WithStatusPath(statuses ...string) Option {
 	return func(c *config) { c.statusPath = slices.Clone(statuses) }
 }
 
-// WithInferenceHandler serves the address of every available endpoint with h.
-// It sees the path that follows the endpoint's own address ("/" at least).
-// Without it such a request is answered 200 with the endpoint's ID; an
-// endpoint that is not available is always answered 503.
+// WithInferenceHandler serves requests to the addresses of available endpoints
+// with h. The path that h sees is what follows the address of the endpoint, "/" at
+// least. Without this option, the response is 200 with the ID of the endpoint. If
+// the endpoint is not available, the response is always 503.
 func WithInferenceHandler(h http.Handler) Option {
 	return func(c *config) { c.inference = h }
 }
 
-// WithJobTime sets how long a legacy job takes to succeed. Default 1 s.
+// WithJobTime sets how long a legacy job that a request creates takes to succeed.
+// Default 1 s.
 func WithJobTime(d time.Duration) Option {
 	return func(c *config) { c.jobTime = d }
 }
 
-// WithMaxPageSize sets what a larger page_size of a job list is silently
-// lowered to. Default 100.
+// WithMaxPageSize sets the largest page_size of a job list. A larger one in a
+// request counts as this one. Default 100.
 func WithMaxPageSize(n int) Option {
 	return func(c *config) { c.maxPageSize = max(n, 1) }
 }
 
-// WithJobsRetired answers every legacy job route with this status, as the
-// service does since these jobs have moved to another API. Zero means 410.
+// WithJobsRetired makes every legacy job route respond with this status, as the
+// service does since these jobs have moved to another API. Zero means 410. Without
+// this option the jobs work.
 func WithJobsRetired(status int) Option {
 	return func(c *config) {
 		c.jobsRetired = status
@@ -134,8 +139,8 @@ func WithJobsRetired(status int) Option {
 	}
 }
 
-// WithMediaContents sets what every media_url and thumbnail_url downloads.
-// Default is one short line of text.
+// WithMediaContents sets the contents that every media_url and thumbnail_url leads
+// to. Default one short line of text.
 func WithMediaContents(b []byte) Option {
 	return func(c *config) { c.media = slices.Clone(b) }
 }
@@ -145,38 +150,40 @@ func WithLinkTTL(d time.Duration) Option {
 	return func(c *config) { c.linkTTL = d }
 }
 
-// WithSeparateStorage moves the presigned URLs to another host: a second
-// loopback port, or in memory another host name.
+// WithSeparateStorage makes presigned URLs lead to another host: a second loopback
+// port, or in memory another host name. Without this option, they lead to the host
+// of the service.
 func WithSeparateStorage() Option {
 	return func(c *config) { c.separateStorage = true }
 }
 
-// WithSignedContentType makes the upload link of a newly registered file
-// demand this Content-Type, by signing it.
+// WithSignedContentType signs this Content-Type into the presigned URL of a newly
+// registered file, so that an upload has to send it. Default: any type is accepted.
 func WithSignedContentType(contentType string) Option {
 	return func(c *config) { c.signedType = contentType }
 }
 
-// WithMaxObjectSize refuses larger uploads, before reading them. Default: no limit.
+// WithMaxObjectSize refuses uploads of more than n bytes, before reading them.
+// Default 0: no limit.
 func WithMaxObjectSize(n int64) Option {
 	return func(c *config) { c.maxObjectSize = n }
 }
 
 // WithAzureStorage makes uploads behave as on Azure: the header
-// "x-ms-blob-type: BlockBlob" is required and success is 201.
+// "x-ms-blob-type: BlockBlob" is required, and the status of a success is 201.
 func WithAzureStorage() Option {
 	return func(c *config) { c.azure = true }
 }
 
-// WithDiscardContents keeps only length and SHA-256 of an upload, see [File],
-// so that uploads of any size need no memory. They cannot be downloaded.
+// WithDiscardContents keeps only the length and the SHA-256 of an upload (see
+// [File]), so that an upload of any size needs no memory. It cannot be downloaded.
 func WithDiscardContents() Option {
 	return func(c *config) { c.discardContents = true }
 }
 
-// WithRecordLimit sets how many requests [Server.Requests] remembers, the
-// latest ones, and how many bytes of each body. Defaults 10,000 and 64 KiB;
-// zero requests records none. [Server.RequestCount] counts all in any case.
+// WithRecordLimit sets how many of the latest requests [Server.Requests] lists, and
+// how many bytes of each body. Defaults 10,000 and 64 KiB. Zero means none.
+// [Server.RequestCount] counts all requests in any case.
 func WithRecordLimit(requests, bodyBytes int) Option {
 	return func(c *config) {
 		c.recordLimit, c.recordBodyLength = max(requests, 0), max(bodyBytes, 0)

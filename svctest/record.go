@@ -7,31 +7,45 @@ import (
 	"time"
 )
 
-// Request is one request as it arrived.
+// Request is a request that the service received, with the status of its response.
 type Request struct {
-	RequestID        string // as in the response's X-Request-Id
-	Time             time.Time
-	Method           string
-	Host             string
-	Path             string // as on the request line: escaped, without the query
-	Route            string // the template it matched, such as [RouteEndpoint]; empty for an unknown path
-	RawQuery         string
-	Query            url.Values
-	Header           http.Header
-	ContentLength    int64    // -1 when not declared
-	TransferEncoding []string // "chunked" shows up here, not in Header
-	Body             []byte   // what was read of it, up to the limit of [WithRecordLimit]
-	BodySize         int64    // how many bytes were read of it
-	Status           int      // of the response; zero while there is none, or when the connection was dropped
+	// RequestID is the X-Request-Id of the response.
+	RequestID string
+	// Time is the time at which the request arrived.
+	Time time.Time
+	// Method is the HTTP method, and Host the Host header.
+	Method, Host string
+	// Path is the path as it was sent: escaped, without the query.
+	Path string
+	// Route is the Route constant that the path matched, such as [RouteEndpoint]. It
+	// is empty for an unknown path.
+	Route string
+	// RawQuery is the query as it was sent, and Query its parameters.
+	RawQuery string
+	Query    url.Values
+	// Header holds the headers. Transfer-Encoding is not one of them.
+	Header http.Header
+	// ContentLength is the announced length of the body in bytes, or -1 without one.
+	ContentLength int64
+	// TransferEncoding is "chunked" for a body without an announced length.
+	TransferEncoding []string
+	// Body is the part of the body that was read, up to the limit of
+	// [WithRecordLimit].
+	Body []byte
+	// BodySize is how many bytes of the body were read.
+	BodySize int64
+	// Status is the status of the response. It is zero until it is sent, and if the
+	// connection was cut before.
+	Status int
 }
 
-// recorder keeps the latest requests in a ring, and a count of all.
+// recorder keeps the latest requests in a ring buffer, and counts all.
 type recorder struct {
 	limit  int
 	ring   []*Request
-	next   int               // where the ring continues once it is full
+	next   int               // index of the oldest request, once the ring is full
 	counts map[[2]string]int // by method and route
-	total  int               // never reset: request IDs count it
+	total  int               // never reset, since request IDs are made from it
 }
 
 func (rec *recorder) add(r *Request) {
@@ -47,9 +61,9 @@ func (rec *recorder) add(r *Request) {
 	}
 }
 
-// Requests lists the requests since the start or [Server.ResetRequests], in
-// the order of their arrival, whether or not they took effect. The oldest
-// ones are forgotten, see [WithRecordLimit].
+// Requests lists the requests since the start or [Server.ResetRequests], in the
+// order in which they arrived, whether or not they took effect. [WithRecordLimit]
+// says how many it keeps.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,9 +79,9 @@ func (s *Server) Requests() []Request {
 	return list
 }
 
-// RequestCount says how many requests with this method matched this route,
-// since the start or [Server.ResetRequests]. "*" stands for any method and
-// [RouteAny] for any route. It panics if there is no such route or method.
+// RequestCount counts the requests with this method and this route since the start
+// or [Server.ResetRequests]. "*" means any method, [RouteAny] any route. It panics
+// if there is no such route or method.
 func (s *Server) RequestCount(method, route string) int {
 	checkRoute(method, route)
 	s.mu.Lock()
@@ -83,7 +97,8 @@ func (s *Server) RequestCount(method, route string) int {
 
 func matches(pattern, s string) bool { return pattern == "*" || pattern == s }
 
-// ResetRequests forgets all requests and counts. Request IDs go on.
+// ResetRequests sets the list and the counts of requests back to zero. Request IDs
+// continue.
 func (s *Server) ResetRequests() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +106,7 @@ func (s *Server) ResetRequests() {
 	clear(s.recorder.counts)
 }
 
-// readBody notes a part of the body that has been read.
+// readBody records a part of the body that was read.
 func (s *Server) readBody(r *Request, p []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

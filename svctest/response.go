@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// response is what an operation says. The zero response is 200 with an empty body.
+// response is the result of an operation. The zero response is 200 with an empty
+// body.
 type response struct {
 	status  int    // zero means 200
 	value   any    // sent as JSON; nil sends an empty body
@@ -27,15 +28,15 @@ func notFound(what string) response {
 	return failure(http.StatusNotFound, "not_found", "there is no such %s", what)
 }
 
-// errorBody is the shape of every failure of the JSON routes.
+// errorBody is the body of every failure of the JSON routes.
 type errorBody struct {
 	Code      string `json:"code"`
 	Message   string `json:"message"`
 	RequestID string `json:"request_id"`
 }
 
-// write sends a. A failure names the request, and never shows the token, even
-// where the caller put it into a path or a field name.
+// write sends a. A failure names the request. It never contains the token, even if
+// the caller put it into a path or a field name.
 func (s *Server) write(w http.ResponseWriter, a response, requestID string) {
 	status := max(a.status, http.StatusOK)
 	if a.code != "" {
@@ -55,21 +56,21 @@ func (s *Server) write(w http.ResponseWriter, a response, requestID string) {
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // fails only when the caller is gone
+	_, _ = w.Write(body) // fails only if the caller has left
 }
 
-// encode leaves & alone, so that a link stands in the body as it is.
+// encode does not escape &, so that a URL is readable in the body.
 func encode(v any) []byte {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		panic("svctest: " + err.Error()) // only a seeded value can do this
+		panic("svctest: " + err.Error()) // possible only with a value that a test added
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 }
 
-// The service writes times without a zone, in UTC, and in two forms.
+// The service writes times in UTC, without a zone, in two forms.
 const (
 	spacedTime   = "2006-01-02 15:04:05"
 	isoTime      = "2006-01-02T15:04:05"

@@ -23,15 +23,15 @@ const (
 	RouteFile        = "/v1/files/{file_id}"
 	RouteFileLink    = "/v1/files/{file_id}/presigned_url"
 
-	// RouteStorage is where presigned URLs lead: uploads, downloads and media.
+	// RouteStorage is the route of presigned URLs: uploads, downloads and media.
 	RouteStorage = "/storage/{key}"
-	// RouteInference is the address of a running endpoint; longer paths match too.
+	// RouteInference is the address of a running endpoint. Longer paths match too.
 	RouteInference = "/inference-api/v1/inference_service/{service_id}"
-	// RouteAny matches every request, also one to an unknown path.
+	// RouteAny matches every request, including those to an unknown path.
 	RouteAny = "*"
 )
 
-// route is one path of the service and what it can do.
+// route is one path of the service with its methods.
 type route struct {
 	template string
 	segments []string
@@ -42,12 +42,12 @@ type route struct {
 	serve    func(*Server, http.ResponseWriter, *exchange)
 }
 
-// operation is one method of a JSON route. run is called with the server
-// locked and must not keep or wait for anything.
+// operation is one method of a JSON route. run is called with the server locked: it
+// must not wait, and must not keep its call.
 type operation struct {
 	run   func(*Server, *call) response
-	body  bool     // wants a JSON body
-	query []string // accepts these parameters
+	body  bool     // has a JSON body
+	query []string // the parameters that it accepts
 }
 
 var pageQuery = []string{"page", "page_size"}
@@ -66,7 +66,8 @@ func jobMethods(kind jobKind) map[string]operation {
 	}
 }
 
-// routes is in the order of matching: fixed segments before parameters.
+// routes are in the order in which they are matched: fixed segments before
+// parameters.
 var routes = []*route{
 	{template: RouteFlavors, methods: map[string]operation{
 		"GET": {run: (*Server).listFlavors},
@@ -113,8 +114,8 @@ func indexRoutes(routes []*route) map[string]*route {
 	return index
 }
 
-// match finds the route of an escaped path, and the value of its parameter.
-// A path that differs by a slash, a dot segment or an empty ID has none.
+// match finds the route of an escaped path and the value of its parameter. A path
+// with an extra slash, a dot segment or an empty ID matches no route.
 func match(path string) (r *route, param, rest string) {
 	segments := strings.Split(path, "/")
 	for _, r := range routes {
@@ -146,13 +147,13 @@ func (r *route) match(segments []string) (param string, ok bool) {
 	return param, true
 }
 
-// allowed lists the methods of a JSON route as the Allow header wants them.
+// allowed lists the methods of a JSON route in the form of the Allow header.
 func (r *route) allowed() string {
 	return strings.Join(slices.Sorted(maps.Keys(r.methods)), ", ")
 }
 
-// checkRoute panics on a route or method that no request can have, since a
-// misspelt one would make a test pass without testing anything.
+// checkRoute panics if no request can have this route and method, since a test with
+// a misspelt route would pass without testing anything.
 func checkRoute(method, template string) {
 	if template == RouteAny {
 		return

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// Server is the whole service in one process. Make it with [NewServer] or
-// [NewInMemory]. All methods may be called at any time from any goroutine.
+// Server is the fake service. Create one with [NewServer] or [NewInMemory]. All
+// methods may be called at any time from any goroutine, also after Close.
 type Server struct {
 	cfg       config
 	url       string // without the base path
-	storage   string // address of the storage half; equal to url unless it is separate
+	storage   string // address of the storage; equal to url unless it is separate
 	transport http.RoundTripper
 	close     func()
-	closing   chan struct{} // ends delays on Close; nil in memory, where only contexts do
+	closing   chan struct{} // closed by Close to end delays; nil in memory
 
 	mu        sync.Mutex
 	recorder  recorder
 	faults    []*queuedFault
-	endpoints []*endpoint // all there have been
-	living    []*endpoint // those that may not be deleted yet
+	endpoints []*endpoint // all that were ever created
+	living    []*endpoint // all that are not deleted, and perhaps some that are
 	jobs      []*job
 	files     []*file
 	objects   map[string]*object // by storage key
-	media     *object            // what every media link downloads
+	media     *object            // the contents behind every media URL
 }
 
-// In memory the service has names instead of ports. Nobody can resolve them.
+// Host names of the service in memory. No resolver knows them.
 const (
 	memoryHost        = "svc.test"
 	memoryStorageHost = "storage.svc.test"
@@ -41,9 +41,9 @@ func newServer(opts []Option) *Server {
 	return s
 }
 
-// NewServer starts the service on a loopback port, and panics if there is
-// none. Close it at the end of the test. Time is real here: for virtual time
-// see [NewInMemory].
+// NewServer starts the service on a loopback port. Close it at the end of the test.
+// It runs on real time; for virtual time see [NewInMemory]. It panics if it cannot
+// listen.
 func NewServer(opts ...Option) *Server {
 	s := newServer(opts)
 	s.closing = make(chan struct{})
@@ -71,10 +71,9 @@ func NewServer(opts ...Option) *Server {
 	return s
 }
 
-// NewInMemory makes the service without sockets and without any goroutine
-// that outlives its request. Only the HTTP client of [Server.HTTPClient] (and
-// so [Server.Client]) reaches it. All its times are those of the time package,
-// which inside a testing/synctest bubble cost nothing.
+// NewInMemory creates the service without sockets, and without goroutines that
+// outlive a request. Only clients of [Server.HTTPClient] and [Server.Client] reach
+// it. Inside a testing/synctest bubble it runs on the bubble's virtual time.
 func NewInMemory(opts ...Option) *Server {
 	s := newServer(opts)
 	s.url, s.storage = "https://"+memoryHost, "https://"+memoryHost
@@ -88,19 +87,21 @@ func NewInMemory(opts ...Option) *Server {
 	return s
 }
 
-// Close ends the service. Requests under way lose their connection; later
-// ones are refused. What the service holds can still be inspected.
+// Close stops the service. Over real connections, requests that are being served
+// lose their connection; in memory they are served to the end. Later requests are
+// refused. The state of the service can still be read.
 func (s *Server) Close() { s.close() }
 
-// URL is the base address for a client.
+// URL returns the base address of the service, for a client.
 func (s *Server) URL() string { return s.url + s.cfg.basePath }
 
-// InferenceURL is the address below which running endpoints are reached.
+// InferenceURL returns the base address of running endpoints. It is the same as
+// URL.
 func (s *Server) InferenceURL() string { return s.URL() }
 
-// Token is the bearer token that the service accepts.
+// Token returns the bearer token that the service accepts.
 func (s *Server) Token() string { return s.cfg.token }
 
-// HTTPClient returns a new plain HTTP client that reaches the service. It adds
-// no token. All of them share one pool of connections.
+// HTTPClient returns a new HTTP client that reaches the service. It does not send
+// the token by itself. All clients of a server share one pool of connections.
 func (s *Server) HTTPClient() *http.Client { return &http.Client{Transport: s.transport} }

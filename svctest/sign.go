@@ -13,7 +13,7 @@ import (
 )
 
 // Query parameters of a presigned URL. They look like those of common object
-// storage; which methods a link is for is a parameter of our own.
+// storage, except for the one with the methods that the URL allows.
 const (
 	paramAlgorithm = "X-Amz-Algorithm"
 	paramDate      = "X-Amz-Date"
@@ -26,11 +26,11 @@ const (
 	signingDate      = "20060102T150405.000Z"
 )
 
-// signingKey is no secret: the links are as deterministic as the IDs.
+// signingKey is not secret, so that presigned URLs are the same in every run.
 var signingKey = []byte("svctest signing key")
 
-// link signs a link to an object. Besides the host, signed headers have to
-// arrive exactly as given here.
+// link makes a presigned URL of an object. A request to it has to send the signed
+// headers with exactly these values.
 func (s *Server) link(key string, now time.Time, signed http.Header, methods ...string) string {
 	u, err := url.Parse(s.storage + "/storage/" + key)
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Server) link(key string, now time.Time, signed http.Header, methods ...
 	return u.String()
 }
 
-// signature covers host, path, all parameters but itself, and the named headers.
+// signature covers the host, the path, all other parameters, and the named headers.
 func signature(host, path string, q url.Values, names []string, h http.Header) string {
 	mac := hmac.New(sha256.New, signingKey)
 	unsigned := url.Values{}
@@ -74,12 +74,12 @@ func signature(host, path string, q url.Values, names []string, h http.Header) s
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// checkLink finds out whether storage lets a request in.
+// checkLink checks whether the presigned URL of a request is valid for it.
 func checkLink(r *http.Request, now time.Time) storageError {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	switch {
 	case len(r.Header.Values("Authorization"))+len(r.Header.Values("Cookie")) > 0:
-		return storageError{http.StatusBadRequest, "InvalidRequest", "Only one authentication mechanism is allowed: a signed link goes without Authorization and Cookie"}
+		return storageError{http.StatusBadRequest, "InvalidRequest", "Only one authentication mechanism is allowed: send a presigned URL without Authorization and Cookie"}
 	case err != nil || q.Get(paramSignature) == "":
 		return storageError{http.StatusForbidden, "AccessDenied", "The request is not signed"}
 	}

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// storageError is a failure in the XML form of object storage. Without a code
-// it is none.
+// storageError is a failure in the XML form of object storage. Without a code there
+// is no failure.
 type storageError struct {
 	status        int
 	code, message string
@@ -35,7 +35,7 @@ func (e storageError) write(w http.ResponseWriter, requestID string) {
 	_, _ = w.Write(body)
 }
 
-// serveStorage is the other half of the service, where presigned URLs lead.
+// serveStorage serves presigned URLs.
 func (s *Server) serveStorage(w http.ResponseWriter, x *exchange) {
 	failed := checkLink(x.r, time.Now())
 	if failed.code == "" {
@@ -68,7 +68,7 @@ func (s *Server) download(w http.ResponseWriter, x *exchange) storageError {
 	return storageError{}
 }
 
-// object finds what lies under a key: an upload, or the media of a job.
+// object finds the contents of a key: an upload, or the media of a job.
 func (s *Server) object(key string, now time.Time) *object {
 	if o := s.objects[key]; o != nil {
 		return o
@@ -112,7 +112,8 @@ func (s *Server) upload(w http.ResponseWriter, x *exchange) storageError {
 	return storageError{}
 }
 
-// receive reads an upload to its end. One that breaks off leaves nothing.
+// receive reads an upload to its end. Nothing is stored of an upload that is cut
+// off.
 func (s *Server) receive(r *http.Request) (*object, storageError) {
 	sum := sha256.New()
 	sinks := []io.Writer{sum}
@@ -129,7 +130,7 @@ func (s *Server) receive(r *http.Request) (*object, storageError) {
 	}
 	size, err := io.Copy(io.MultiWriter(sinks...), r.Body)
 	if err != nil {
-		panic(http.ErrAbortHandler) // the caller is gone
+		panic(http.ErrAbortHandler) // the caller has left
 	}
 	if digest != nil {
 		want, err := base64.StdEncoding.DecodeString(given)

@@ -222,7 +222,7 @@ func TestRateLimitedTransfers(t *testing.T) {
 		require.Len(t, r.Body, 300_000)
 		require.InDelta(t, 3, time.Since(start).Seconds(), 0.01)
 
-		// A caller that has had enough ends the handler by closing the body.
+		// A caller ends the handler by closing the body.
 		req, err := http.NewRequestWithContext(t.Context(), "GET", fileLink(t, srv, id), nil)
 		require.NoError(t, err)
 		resp, err := srv.HTTPClient().Do(req)
