@@ -30,7 +30,9 @@ func newTransport() *http.Transport {
 		IdleConnTimeout:       90 * time.Second,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
-		HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAfter},
+		// A connection that is silent for 4 s is asked for a sign of life, which may wait behind
+		// buffered data of an upload. So a dead connection is found within 14 s.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 4 * time.Second, PingTimeout: 10 * time.Second},
 		OnProxyConnectResponse: func(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.Response) error {
 			if resp.StatusCode != http.StatusOK {
 				return &ProxyError{proxy.Host, resp.StatusCode}
@@ -39,10 +41,6 @@ func newTransport() *http.Transport {
 		},
 	}
 }
-
-// pingAfter is how long an HTTP/2 connection may be silent before it is asked for a sign of
-// life, and how long that may take: a dead connection is found after twice this time.
-const pingAfter = 5 * time.Second
 
 // newTransferTransport makes the transport of presigned URLs. It has a pool of its own,
 // adds no header, and its connections let an early response through.
