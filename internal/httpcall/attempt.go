@@ -28,11 +28,8 @@ func (c *Caller) RoundTrip(shell *http.Request) (*http.Response, error) {
 	}
 	err := c.admit(x, shell.URL, header)
 	if err != nil && !hop { // no attempt: what came before is kept
-		if x.last != nil {
-			err = &interrupted{err, x.last}
-		}
-		x.last, x.local = err, true
-		return nil, err
+		x.last, x.local = interrupted(err, x.last), true
+		return nil, x.last
 	}
 	x.StatusCode, x.Broken, x.Header, x.Body, x.Cut, x.Stream, x.RetryAfter = 0, 0, nil, nil, false, nil, 0
 	x.last, x.local = err, err != nil
@@ -122,15 +119,10 @@ func (c *Caller) admit(x *exchange, to *url.URL, header http.Header) error {
 			header["Authorization"] = []string{"Bearer " + token}
 		}
 	}
-	if x.ctx.Err() != nil {
+	if x.ctx.Err() != nil || x.call.Before == nil {
 		return cause.Of(x.ctx)
 	}
-	if x.call.Before != nil {
-		if err := x.call.Before(); err != nil {
-			return x.refusal("", err)
-		}
-	}
-	return nil
+	return x.call.Before()
 }
 
 // refusal is why an attempt is not made: ctx has ended, or else err.
@@ -155,7 +147,9 @@ func (c *Caller) exchange(x *exchange, shell *http.Request, header http.Header, 
 	if c.wrapped != nil {
 		via = c.wrapped
 		req = req.WithContext(context.WithValue(ctx, addressKey{}, req.URL))
-		req.URL = hidden(req.URL)
+		hidden := *req.URL // instruments record addresses, and the query of a presigned URL is a key
+		hidden.RawQuery, hidden.ForceQuery = "", false
+		req.URL = &hidden
 	}
 	resp, err := via.RoundTrip(req)
 	if err == nil && resp == nil {
@@ -254,7 +248,7 @@ func (c *Caller) base(call *Call) http.RoundTripper {
 	if hc := c.cfg.Client; hc != nil && hc.Transport != nil {
 		return hc.Transport
 	}
-	return c.own[call.kind()]
+	return c.own[call.Transfer]
 }
 
 func (c *Caller) jar(call *Call) http.CookieJar {

@@ -180,7 +180,7 @@ func TestC02_OwnTransportNamesTheProxy(t *testing.T) {
 			}
 		})
 		c := newChain(nil, func(cfg *Config) { cfg.Client = nil })
-		c.own[0].Proxy = http.ProxyURL(&url.URL{Scheme: "http", User: url.UserPassword("me", "hush"), Host: l.Addr().String()})
+		c.own[false].Proxy = http.ProxyURL(&url.URL{Scheme: "http", User: url.UserPassword("me", "hush"), Host: l.Addr().String()})
 		r := c.Do(t.Context(), newCall("POST"))
 		require.EqualError(t, r.Fail, (&ProxyError{l.Addr().String(), status}).Error())
 		require.Contains(t, r.Fail.Error(), "the proxy "+l.Addr().String()+" refused the connection")

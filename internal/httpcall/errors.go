@@ -43,12 +43,7 @@ type LocalError struct {
 	Err   error
 }
 
-func (e *LocalError) Error() string {
-	if e.Doing == "" {
-		return e.Err.Error()
-	}
-	return e.Doing + ": " + e.Err.Error()
-}
+func (e *LocalError) Error() string { return e.Doing + ": " + e.Err.Error() }
 
 func (e *LocalError) Unwrap() error { return e.Err }
 
@@ -79,20 +74,14 @@ func explained(err error) error {
 	return err
 }
 
-// interrupted says why there was no other attempt, and after which failure it
-// was to be (nil: after a response).
-type interrupted struct{ cause, before error }
-
-func (e *interrupted) Error() string {
-	if e.before == nil {
-		return e.cause.Error()
+// interrupted says why there was no other attempt, and after which failure it was to be
+// (nil: after a response). A timeout before that is not the reason for the end.
+func interrupted(why, before error) error {
+	switch {
+	case before == nil:
+		return why
+	case cause.Has[*TimeoutError](before):
+		return fmt.Errorf("%w, while waiting to try again after: %v", why, before) //nolint:errorlint // see above
 	}
-	return e.cause.Error() + ", while waiting to try again after: " + e.before.Error()
-}
-
-func (e *interrupted) Unwrap() []error {
-	if e.before == nil || cause.Has[*TimeoutError](e.before) { // the call ended for another reason than time
-		return []error{e.cause}
-	}
-	return []error{e.cause, e.before}
+	return fmt.Errorf("%w, while waiting to try again after: %w", why, before)
 }

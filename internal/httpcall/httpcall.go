@@ -27,11 +27,6 @@ const MaxAnswer = 32 << 20
 // maxErrorBody is how much of a failed call's body is kept.
 const maxErrorBody = 64 << 10
 
-// Limiter is asked before every attempt.
-type Limiter interface {
-	Wait(ctx context.Context) error
-}
-
 // Config is what all calls of one client share. Nothing in it changes after
 // [New].
 type Config struct {
@@ -40,7 +35,7 @@ type Config struct {
 	Origin    *url.URL                                  // where the token may go
 	Token     func(ctx context.Context) (string, error) // nil: no token; a function, so that no dump shows it
 	Renews    bool                                      // Token may give another token when it is asked again
-	Limiter   Limiter
+	Limiter   interface{ Wait(context.Context) error }  // asked before every attempt; nil: none
 	Retry     Policy
 	Timeout   time.Duration // one attempt of an API call
 	UserAgent string
@@ -131,28 +126,18 @@ func (r *Result) Encoding() string {
 // Caller sends calls. It is safe for concurrent use.
 type Caller struct {
 	cfg     Config
-	own     [2]*http.Transport // for API calls, and for transfers
-	wrapped http.RoundTripper  // around both, and the caller's; nil if there are no instruments
+	own     map[bool]*http.Transport // for API calls; true: for transfers
+	wrapped http.RoundTripper        // around both, and the caller's; nil if there are no instruments
 	http    *http.Client
-	budgets [2]budget     // of calls, and of transfers: an outage of storage holds no call up
-	late    *TimeoutError // what an attempt that takes too long ends with
+	budgets map[bool]*budget // likewise: an outage of storage holds no call up
+	late    *TimeoutError    // what an attempt that takes too long ends with
 	calls   atomic.Uint64
-}
-
-// kind is the index of what calls and transfers have of their own.
-func (call *Call) kind() int {
-	if call.Transfer {
-		return 1
-	}
-	return 0
 }
 
 // New makes a chain.
 func New(cfg Config) *Caller {
-	c := &Caller{cfg: cfg, late: &TimeoutError{After: cfg.Timeout}, own: [2]*http.Transport{newTransport(), newTransferTransport()}}
-	for i := range c.budgets {
-		c.budgets[i] = newBudget(cfg.Retry.Budget)
-	}
+	c := &Caller{cfg: cfg, late: &TimeoutError{After: cfg.Timeout}, own: map[bool]*http.Transport{false: newTransport(), true: newTransferTransport()}}
+	c.budgets = map[bool]*budget{false: newBudget(cfg.Retry.Budget), true: newBudget(cfg.Retry.Budget)}
 	if cfg.Wrap != nil {
 		c.wrapped = cfg.Wrap(restore{c})
 	}
@@ -241,7 +226,7 @@ func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 	}
 	switch {
 	case x.again: // the sleep before the next attempt ended early; the last response is kept
-		x.Fail = &interrupted{cause.Of(ctx), x.last}
+		x.Fail = interrupted(cause.Of(ctx), x.last)
 	case x.local && x.StatusCode != 0: // the next attempt was not made; likewise
 		x.Fail = x.last
 	case x.last != nil:
@@ -251,7 +236,7 @@ func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 	}
 	x.Fail = c.clean(call, x.Fail)
 	if x.OK() {
-		c.budgets[call.kind()].refund(x.taken)
+		c.budgets[call.Transfer].refund(x.taken)
 	}
 	return x.Result
 }

@@ -19,12 +19,12 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-var origin = url.URL{Scheme: "https", Host: "api.test"}
+var apiOrigin = url.URL{Scheme: "https", Host: "api.test"}
 
 // newChain is a chain on a transport, with a token.
 func newChain(rt http.RoundTripper, change func(*Config)) *Caller {
 	cfg := Config{
-		Client: &http.Client{Transport: rt}, Origin: &origin, Timeout: 30 * time.Second, Redact: redact.New(),
+		Client: &http.Client{Transport: rt}, Origin: &apiOrigin, Timeout: 30 * time.Second, Redact: redact.New(),
 		Token: func(context.Context) (string, error) { return "token", nil },
 		Retry: Policy{MaxAttempts: 3, MinDelay: 1, MaxDelay: 1, Budget: 100},
 	}
@@ -35,7 +35,7 @@ func newChain(rt http.RoundTripper, change func(*Config)) *Caller {
 }
 
 func newCall(method string) *Call {
-	return &Call{Method: method, Route: "/x", URL: origin.JoinPath("x"), Header: http.Header{}, Auth: true, Once: method == "POST", Body: []byte("{}")}
+	return &Call{Method: method, Route: "/x", URL: apiOrigin.JoinPath("x"), Header: http.Header{}, Auth: true, Once: method == "POST", Body: []byte("{}")}
 }
 
 func says(r *http.Request, status int, body string) (*http.Response, error) {

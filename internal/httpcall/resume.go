@@ -31,7 +31,7 @@ func (r *Resume) Wait(ctx context.Context, err error) bool {
 // Progress notes that bytes have arrived.
 func (r *Resume) Progress() {
 	if r.failed > 0 {
-		r.Caller.budgets[r.Call.kind()].refund(r.taken)
+		r.Caller.budgets[r.Call.Transfer].refund(r.taken)
 		r.failed, r.taken = 0, 0
 	}
 }

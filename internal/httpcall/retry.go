@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"example.com/svc/internal/cause"
+	"example.com/svc/internal/poll"
 )
 
 // Policy says how often and how long apart a call is tried.
@@ -89,12 +89,12 @@ func (x *exchange) schedule() bool {
 	if shift := min(x.Attempts, 30); p.MinDelay<<shift>>shift == p.MinDelay {
 		bound = min(bound, p.MinDelay<<shift)
 	}
-	x.delay = between(p.MinDelay, bound)
+	x.delay = p.MinDelay + poll.Jitter(bound-p.MinDelay)
 	if x.RetryAfter > 0 {
 		if x.RetryAfter > p.MaxDelay {
 			return false
 		}
-		x.delay = between(x.RetryAfter, min(x.RetryAfter+x.RetryAfter/10, p.MaxDelay))
+		x.delay = x.RetryAfter + poll.Jitter(min(x.RetryAfter/10, p.MaxDelay-x.RetryAfter))
 	}
 	if deadline, ok := x.ctx.Deadline(); ok && x.delay >= time.Until(deadline) {
 		return false
@@ -108,21 +108,14 @@ func (x *exchange) schedule() bool {
 	default:
 		x.taken = 1
 	}
-	x.NoBudget = !x.caller.budgets[x.call.kind()].take(x.taken)
+	x.NoBudget = !x.caller.budgets[x.call.Transfer].take(x.taken)
 	return !x.NoBudget
-}
-
-func between(low, high time.Duration) time.Duration {
-	if high <= low {
-		return low
-	}
-	return low + rand.N(high-low+1) //nolint:gosec // spreads load, guards nothing
 }
 
 // budget is a bucket of retries that retries empty, and that successes and time fill
 // again, so that many callers do not multiply the load on a service that is down.
 type budget struct {
-	mu     *sync.Mutex
+	mu     sync.Mutex
 	size   float64 // less than 0: no limit
 	tokens float64
 	filled time.Time
@@ -133,8 +126,8 @@ const (
 	successGain = 0.2              // of a success that took no retry
 )
 
-func newBudget(size int) budget {
-	return budget{mu: new(sync.Mutex), size: float64(size), tokens: float64(size), filled: time.Now()}
+func newBudget(size int) *budget {
+	return &budget{size: float64(size), tokens: float64(size), filled: time.Now()}
 }
 
 func (b *budget) take(n float64) bool {
@@ -169,14 +162,11 @@ func retryAfter(h http.Header) time.Duration {
 		return 0
 	}
 	if seconds, err := strconv.ParseFloat(text, 64); err == nil {
-		const most = 100 * 365 * 24 * time.Hour
-		switch {
-		case !(seconds > 0):
+		const most = 100 * 365 * 24 * 60 * 60 // a century
+		if !(seconds > 0) {
 			return 0
-		case seconds >= most.Seconds():
-			return most
 		}
-		return time.Duration(seconds * float64(time.Second))
+		return time.Duration(min(seconds, most) * float64(time.Second))
 	}
 	date, err := http.ParseTime(text)
 	if err != nil {

@@ -1,6 +1,7 @@
 package httpcall
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -131,14 +132,6 @@ func (b *stream) Close() error {
 	return err
 }
 
-// hidden is an address without its query, as instruments may see and record it:
-// of a presigned link, the query is a key.
-func hidden(u *url.URL) *url.URL {
-	h := *u
-	h.RawQuery, h.ForceQuery = "", false
-	return &h
-}
-
 // restore is what instruments are put around: it gives a request its whole
 // address back and sends it. The address comes with the request, since instruments
 // may give one up and leave it running.
@@ -164,16 +157,10 @@ func (r restore) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // SameOrigin reports whether two addresses have scheme, host and port in common.
 func SameOrigin(a, b *url.URL) bool {
-	return b != nil && strings.EqualFold(a.Scheme, b.Scheme) && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+	return b != nil && (a.Scheme == b.Scheme && a.Host == b.Host || origin(a) == origin(b))
 }
 
-func port(u *url.URL) string {
-	switch p := u.Port(); {
-	case p != "":
-		return p
-	case strings.EqualFold(u.Scheme, "https"):
-		return "443"
-	default:
-		return "80"
-	}
+func origin(u *url.URL) string {
+	scheme := strings.ToLower(u.Scheme)
+	return scheme + "://" + strings.ToLower(u.Hostname()) + ":" + cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[scheme])
 }

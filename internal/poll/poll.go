@@ -35,10 +35,10 @@ func New(ctx context.Context, lowest, highest time.Duration) *Pacer {
 // (0: no such limit), unless the deadline comes first. Without another poll before the
 // deadline, that is how long there is until then.
 func (p *Pacer) Next(atLeast, atMost time.Duration) (d time.Duration, another bool) {
-	d = p.current - p.current/5 + jitter(p.current/10*3)
+	d = p.current - p.current/5 + Jitter(p.current/10*3)
 	p.current = min(p.current+p.current/4+1, p.max) // a quarter longer, and never the same
 	if atLeast > d {
-		d = atLeast + jitter(atLeast/10)
+		d = atLeast + Jitter(atLeast/10)
 	}
 	if atMost > 0 {
 		d = min(d, atMost)
@@ -91,7 +91,8 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-func jitter(most time.Duration) time.Duration {
+// Jitter is a random time from 0 to most.
+func Jitter(most time.Duration) time.Duration {
 	if most <= 0 {
 		return 0
 	}
