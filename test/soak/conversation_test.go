@@ -163,7 +163,7 @@ func (c *conversation) pick() string {
 	return c.known[c.dice.IntN(len(c.known))]
 }
 
-// others has somebody else delete or break the endpoint during the call.
+// others has somebody else delete, break or stop the endpoint during the call.
 func (c *conversation) others(k *call) {
 	w := c.world
 	e := w.find(k.id)
@@ -177,11 +177,11 @@ func (c *conversation) others(k *call) {
 	switch {
 	case what < 4 && k.op == "WaitUntilDeleted", what == 0:
 		w.schedule(after, func() { w.remove(e, 0) })
-	case what == 1:
+	case what < 3:
 		w.schedule(after, func() {
 			now := time.Now()
 			s := e.at(now, false)
-			e.changes = append(e.changes, change{at: now, instances: s.instances, settled: now, becomes: "unavailable"})
+			e.changes = append(e.changes, change{at: now, instances: s.instances, settled: now, becomes: []string{"", "unavailable", "stopped"}[what]})
 		})
 	}
 }

@@ -20,39 +20,41 @@ type fault string
 const flavorList = "flavor"
 
 const (
-	dialError fault = "the dial fails"
-	reset     fault = "the connection is lost"
-	hangs     fault = "nothing comes until the client gives up"
-	status408 fault = "408"
-	status429 fault = "429"
-	status500 fault = "500"
-	status502 fault = "502"
-	status503 fault = "503"
-	status504 fault = "504"
-	status524 fault = "524"
-	json401   fault = "401 in JSON"
-	json403   fault = "403 in JSON"
-	page200   fault = "HTML with 200"
-	page403   fault = "HTML with 403"
-	page404   fault = "HTML with 404"
-	page503   fault = "HTML with 503"
-	login     fault = "a redirect to a login host"
-	denied    fault = "200 with an error in it"
-	otherID   fault = "the record of another ID"
-	cutBody   fault = "the body is cut off"
-	cutClean  fault = "the body is cut off without an error"
-	stall     fault = "the body stalls"
-	noBody    fault = "the body is empty"
-	outageFor fault = "every path is not found"
-	noFault   fault = ""
-	stranger  fault = "somebody else's record"
+	dialError   fault = "the dial fails"
+	reset       fault = "the connection is lost"
+	hangs       fault = "nothing comes until the client gives up"
+	status408   fault = "408"
+	status429   fault = "429"
+	status500   fault = "500"
+	status502   fault = "502"
+	status503   fault = "503"
+	status504   fault = "504"
+	status524   fault = "524"
+	json401     fault = "401 in JSON"
+	json403     fault = "403 in JSON"
+	page200     fault = "HTML with 200"
+	page403     fault = "HTML with 403"
+	page404     fault = "HTML with 404"
+	cut404      fault = "HTML with 404, cut off before the first byte"
+	page503     fault = "HTML with 503"
+	login       fault = "a redirect to a login host"
+	denied      fault = "200 with an error in it"
+	otherID     fault = "the record of another ID"
+	cutBody     fault = "the body is cut off"
+	cutClean    fault = "the body is cut off without an error"
+	stall       fault = "the body stalls"
+	noBody      fault = "the body is empty"
+	outageFor   fault = "every path is not found"
+	noFault     fault = ""
+	stranger    fault = "somebody else's record"
+	strangerCut fault = "somebody else's record, cut off"
 )
 
 // before are the faults of a request that does not reach the service, after those of one
 // that took effect, as often as they stand here.
 var (
 	before = []fault{dialError, reset, reset, hangs, status408, status429, status429, status500, status502, status503, status503, status504,
-		page200, page403, page404, page503, login, denied, otherID}
+		page200, page403, page404, page503, page404, cut404, login, denied, otherID}
 	rareBefore = []fault{json401, json403}
 	after      = []fault{reset, reset, hangs, status408, status500, status502, status503, status504, status524,
 		page200, page503, login, cutBody, cutBody, cutClean, stall, noBody}
@@ -61,7 +63,7 @@ var (
 
 // certain are the faults after which a client can know that the service did nothing.
 // A login page with 302 is not among them: a redirect after a create can mean "done".
-var certain = map[fault]bool{dialError: true, status429: true, outageFor: true, json401: true, json403: true, page403: true, page404: true}
+var certain = map[fault]bool{dialError: true, status429: true, outageFor: true, json401: true, json403: true, page403: true, page404: true, cut404: true}
 
 // exchange is one HTTP request and what came of it.
 type exchange struct {
@@ -166,7 +168,7 @@ func (w *world) draw(x *exchange, d *rand.Rand) {
 			x.fault = noFault
 		}
 	case x.method == "POST" && d.Float64() < w.stranger:
-		x.fault, x.early = stranger, d.IntN(2) == 0
+		x.fault, x.early = [...]fault{stranger, strangerCut}[d.IntN(2)], d.IntN(2) == 0
 	}
 }
 
@@ -211,14 +213,22 @@ func (w *world) respond(ctx context.Context, x *exchange, own reply) (*http.Resp
 		return nil, ctx.Err()
 	case outageFor:
 		return x.answer(404, w.outageBody), nil
-	case stranger, otherID:
+	case stranger, strangerCut, otherID:
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		e := w.endpoints[x.number%2]
 		if same(e.id, x.id) {
 			e = w.endpoints[(x.number+1)%2]
 		}
-		return x.answer(200, w.record(e, e.at(time.Now(), w.touch))), nil
+		other := reply{200, w.record(e, e.at(time.Now(), w.touch))}
+		if x.fault == strangerCut {
+			return x.cut(ctx, other), nil
+		}
+		return x.answer(other.status, other.body), nil
+	case cut404:
+		r := x.cut(ctx, reply{404, " "})
+		r.Header.Del("Content-Type")
+		return r, nil
 	case cutBody, stall:
 		x.fit(own)
 		return x.cut(ctx, own), nil
@@ -243,8 +253,12 @@ func (x *exchange) broken(d *rand.Rand) *http.Response {
 	pages := map[fault]int{page200: 200, page403: 403, page404: 404, page503: 503}
 	if status, ok := pages[x.fault]; ok {
 		r := x.answer(status, page)
-		if d.IntN(2) == 0 {
+		switch d.IntN(3) {
+		case 0:
 			r.Header.Set("Content-Type", "text/html; charset=utf-8")
+		case 1:
+			r = x.answer(status, "Please sign in.")
+			r.Header.Set("Content-Type", "Text/HTML")
 		}
 		return r
 	}

@@ -66,7 +66,7 @@ func checkLost(c *conversation, _ *call) {
 		}
 		post := creation(k, e)
 		switch unknown, ok := errors.AsType[*svc.OutcomeUnknownError](k.err); {
-		case post.fault == stranger: // nobody can know
+		case post.fault == stranger, post.fault == strangerCut: // nobody can know
 		case k.returned && (!errors.Is(k.err, svc.ErrOutcomeUnknown) || !ok || unknown.Name != k.request.Name):
 			c.fail(name, k, "%s was created (fault %q), and the error does not say so: %v", e.id, post.fault, k.err)
 		case !k.returned && k.op != "Create" && shows(post, e.id):
