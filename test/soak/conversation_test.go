@@ -225,49 +225,65 @@ func (c *conversation) fail(invariant string, k *call, format string, args ...an
 	c.violations = append(c.violations, violation{invariant, k, fmt.Sprintf(format, args...)})
 }
 
-// transcript tells the whole conversation.
+// transcript tells the whole conversation. Each violation stands behind its call.
 func (c *conversation) transcript() string {
 	var b strings.Builder
-	since := func(t time.Time) string {
-		if t.IsZero() {
-			return "-"
-		}
-		return fmt.Sprintf("%.3f", t.Sub(c.world.start).Seconds())
-	}
 	fmt.Fprintf(&b, "conversation %d with a service like this: %+v\n", c.seed, c.world.traits)
 	for _, k := range c.calls {
-		fmt.Fprintf(&b, "%s %s", since(k.began), k.op)
-		if k.creates() {
-			fmt.Fprintf(&b, " %q instances %d removes %v decides %v tells %v", k.request.Name, k.request.ResourceMetadata.TargetInstanceNumber, k.removes, k.decides, k.tells)
-		} else {
-			fmt.Fprintf(&b, " %s to %d for %s", k.id, k.instances, k.want)
-		}
-		fmt.Fprintf(&b, " ctx ends %s cancel %v fresh %v antics %+v\n", since(k.end()), k.cancels, k.fresh, k.antics)
-		for _, x := range k.exchanges {
-			fmt.Fprintf(&b, "    %s %s %s handled %s ended %s status %d %.120q fault %q early %v acted %v", since(x.sent), x.method, x.id, since(x.handled), since(x.ended), x.status, x.body, x.fault, x.early, x.acted)
-			if x.made != nil {
-				fmt.Fprintf(&b, " made %s", x.made.id)
-			}
-			if x.shown != nil {
-				fmt.Fprintf(&b, " shown %s %d updated %s deleted %v", x.shown.status, x.shown.instances, since(x.shown.updated), x.shown.deleted)
-			}
-			b.WriteByte('\n')
-		}
-		fmt.Fprintf(&b, "  %s %s, told %v, learned %v: %v\n", since(k.ended), k.outcome(), k.told, k.learned(), k.err)
+		c.tell(&b, k)
+		c.blame(&b, k)
 	}
 	for _, e := range c.world.endpoints {
-		fmt.Fprintf(&b, "%s %q created %s readable %s deleted %s:", e.id, e.name, since(e.created), since(e.readable), since(e.deleted))
+		fmt.Fprintf(&b, "%s %q created %s readable %s deleted %s:", e.id, e.name, c.since(e.created), c.since(e.readable), c.since(e.deleted))
 		for _, h := range e.changes {
-			fmt.Fprintf(&b, " [%s %d %s at %s]", since(h.at), h.instances, h.becomes, since(h.settled))
+			fmt.Fprintf(&b, " [%s %d %s at %s]", c.since(h.at), h.instances, h.becomes, c.since(h.settled))
 		}
 		b.WriteByte('\n')
 	}
-	for _, v := range c.violations {
-		at := "at the end"
-		if v.call != nil {
-			at = fmt.Sprintf("call %d (%s)", v.call.number, v.call.op)
-		}
-		fmt.Fprintf(&b, "VIOLATION of %q by %s: %s\n", v.invariant, at, v.text)
-	}
+	c.blame(&b, nil)
 	return b.String()
+}
+
+func (c *conversation) since(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return fmt.Sprintf("%.3f", t.Sub(c.world.start).Seconds())
+}
+
+// tell writes what happened in one call.
+func (c *conversation) tell(b *strings.Builder, k *call) {
+	fmt.Fprintf(b, "%s %s", c.since(k.began), k.op)
+	if k.creates() {
+		fmt.Fprintf(b, " %q instances %d removes %v decides %v tells %v", k.request.Name, k.request.ResourceMetadata.TargetInstanceNumber, k.removes, k.decides, k.tells)
+	} else {
+		fmt.Fprintf(b, " %s to %d for %s", k.id, k.instances, k.want)
+	}
+	fmt.Fprintf(b, ", ctx ends %s, cancel %v, fresh %v, antics %+v\n", c.since(k.end()), k.cancels, k.fresh, k.antics)
+	for _, x := range k.exchanges {
+		fmt.Fprintf(b, "    %s %s %s handled %s ended %s, status %d %.120q", c.since(x.sent), x.method, x.id, c.since(x.handled), c.since(x.ended), x.status, x.body)
+		if x.fault != noFault {
+			fmt.Fprintf(b, ", fault %q, early %v", x.fault, x.early)
+		}
+		if x.acted {
+			b.WriteString(", acted")
+		}
+		if x.made != nil {
+			fmt.Fprintf(b, ", made %s", x.made.id)
+		}
+		if x.shown != nil {
+			fmt.Fprintf(b, ", shown %s %d updated %s deleted %v", x.shown.status, x.shown.instances, c.since(x.shown.updated), x.shown.deleted)
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(b, "  %s %s, told %v, learned %v: %v\n", c.since(k.ended), k.outcome(), k.told, k.learned(), k.err)
+}
+
+// blame writes the violations of a call, or those seen at the end.
+func (c *conversation) blame(b *strings.Builder, k *call) {
+	for _, v := range c.violations {
+		if v.call == k {
+			fmt.Fprintf(b, "VIOLATION of %q by %s: %s\n", v.invariant, v.op(), v.text)
+		}
+	}
 }

@@ -48,7 +48,7 @@ func (s *tally) add(c *conversation) {
 	for _, v := range c.violations {
 		s.broken[v.invariant+" ("+v.op()+")"]++
 	}
-	if len(s.transcripts) < 400 {
+	if len(s.transcripts) < 10 {
 		s.transcripts = append(s.transcripts, c.transcript())
 	}
 }
