@@ -135,7 +135,9 @@ func (c *conversation) plan() *call {
 	k.limit = time.Duration(limits[d.IntN(len(limits))] * (0.5 + d.Float64()/2) * float64(time.Second))
 	k.cancels = d.IntN(3) == 0
 	if c.world.calm {
-		k.limit, k.tells = 20*time.Minute, true
+		if k.limit > time.Minute || !k.creates() {
+			k.limit = 20 * time.Minute
+		}
 		return k
 	}
 	if d.IntN(3) == 0 {
