@@ -24,6 +24,7 @@ type call struct {
 	removes   bool   // a cleanup is asked for
 	decides   bool   // by OnFailure
 	tells     bool   // OnCreate is set
+	probes    bool   // Probe is set
 	began     time.Time
 	limit     time.Duration // ctx ends so long after the beginning
 	cancels   bool          // by a cancel, and not by a deadline
@@ -36,6 +37,7 @@ type call struct {
 	err       error
 	told      []string // IDs that OnCreate got
 	used      bool     // the function of Use was called
+	probed    bool     // the latest Probe succeeded
 	returned  bool
 	panicked  any
 	exited    bool
@@ -104,7 +106,12 @@ func (k *call) waitOptions(d *rand.Rand) svc.WaitOptions {
 	polls, probes := 0, 0
 	o.OnPoll = func(svc.Poll) { polls++; _ = k.perform(context.Background(), "OnPoll", polls) }
 	if d.IntN(4) == 0 || k.antics.where == "Probe" {
-		o.Probe = func(ctx context.Context, _ string) error { probes++; return k.perform(ctx, "Probe", probes) }
+		k.probes = true
+		o.Probe = func(ctx context.Context, _ string) (err error) {
+			probes++
+			defer func() { k.probed = err == nil }()
+			return k.perform(ctx, "Probe", probes)
+		}
 	}
 	return o
 }
@@ -125,7 +132,10 @@ func (k *call) deployOptions(d *rand.Rand) *svc.DeployOptions {
 
 // make carries the call out in this goroutine.
 func (k *call) make(ctx context.Context, s services, d *rand.Rand) {
-	o := k.waitOptions(d)
+	var o svc.WaitOptions
+	if !k.creates() {
+		o = k.waitOptions(d)
+	}
 	switch k.op {
 	case "Create":
 		k.record, k.err = s.Create(ctx, k.request)

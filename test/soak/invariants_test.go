@@ -280,6 +280,9 @@ func checkAvailable(c *conversation, k *call) {
 	if !shown {
 		c.fail(name, k, "nil, and no read of %s said %q", id, want)
 	}
+	if k.probes && !k.probed && k.op != "Wait" {
+		c.fail(name, k, "nil, and Probe did not succeed")
+	}
 	if k.record == nil || !same(k.record.ServiceID, id) || !strings.EqualFold(strings.TrimSpace(string(k.record.Status)), want) {
 		c.fail(name, k, "nil, with another record")
 	}
