@@ -30,6 +30,7 @@ type call struct {
 	cancels   bool          // by a cancel, and not by a deadline
 	antics    antics
 	attempts  int // seen by the attempt hook
+	tokens    int // that were asked for
 
 	exchanges []*exchange
 	ended     time.Time
@@ -45,7 +46,7 @@ type call struct {
 
 // antics are what the caller's functions do in one call.
 type antics struct {
-	where string // "OnCreate", "OnPoll", "Probe", "OnFailure", "hook", "use", "until"; empty: nowhere
+	where string // "OnCreate", "OnPoll", "Probe", "OnFailure", "hook", "token", "use", "until"; empty: nowhere
 	what  string // "error", "permanent", "panic", "exit", "hang"
 	nth   int    // time that the function is called, from 1
 	again bool   // and every time after that

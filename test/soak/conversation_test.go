@@ -88,6 +88,13 @@ func (c *conversation) options() []svc.Option {
 		}),
 	}
 	if c.dice.IntN(3) == 0 {
+		opts = append(opts, svc.WithTokenSource(func(ctx context.Context) (string, error) {
+			k := c.world.call
+			k.tokens++
+			return fmt.Sprintf("token-%d", k.tokens/3), k.perform(ctx, "token", k.tokens)
+		}))
+	}
+	if c.dice.IntN(3) == 0 {
 		opts = append(opts, svc.WithTimeout(5*time.Second))
 	}
 	if c.dice.IntN(3) == 0 {
@@ -142,11 +149,11 @@ func (c *conversation) plan() *call {
 	}
 	if d.IntN(3) == 0 {
 		k.antics = antics{
-			where: []string{"OnCreate", "OnCreate", "OnPoll", "Probe", "Probe", "OnFailure", "hook", "hook", "use", "until"}[d.IntN(10)],
+			where: []string{"OnCreate", "OnCreate", "OnPoll", "Probe", "Probe", "OnFailure", "hook", "hook", "token", "use", "until"}[d.IntN(11)],
 			what:  []string{"error", "error", "permanent", "panic", "panic", "exit", "hang"}[d.IntN(7)],
 			nth:   1 + d.IntN(4), again: d.IntN(2) == 0,
 		}
-		if k.antics.where != "Probe" && k.antics.what == "hang" {
+		if k.antics.where != "Probe" && k.antics.where != "token" && k.antics.what == "hang" {
 			k.antics.what = "panic"
 		}
 		if slices.Contains([]string{"OnCreate", "OnFailure", "use"}, k.antics.where) {

@@ -73,7 +73,8 @@ func checkLost(c *conversation, _ *call) {
 			if k.tells && !has(k.told, e.id) {
 				c.fail(name, k, "%s was created, and OnCreate was not told after a %s in %s, call %d", e.id, k.antics.what, k.antics.where, k.antics.nth)
 			}
-			hopeless := k.antics.where == "hook" && k.antics.again && !shows(post, e.name) // no read says whose it is
+			hopeless := k.antics.again && (k.antics.where == "token" || // nothing can be sent
+				k.antics.where == "hook" && !shows(post, e.name)) // no read says whose it is
 			if (k.removes || k.decides) && !tried(k, e.id) && e.deleted.IsZero() && !hopeless {
 				c.fail(name, k, "%s was created, and no delete was tried after a %s in %s, call %d", e.id, k.antics.what, k.antics.where, k.antics.nth)
 			}

@@ -210,6 +210,13 @@ var lies = []struct {
 			return &svc.InferenceService{ServiceID: id, Status: svc.InferenceServiceStatusAvailable}, nil
 		}
 	}},
+	{name: "a probe that is not asked", trips: "I7", let: func(l *liar) {
+		l.waitUntilAvailable = func(ctx context.Context, id string, o *svc.WaitOptions) (*svc.InferenceService, error) {
+			blind := *o
+			blind.Probe = nil
+			return l.services.WaitUntilAvailable(ctx, id, &blind)
+		}
+	}},
 	{name: "the record of another", trips: "I7", let: func(l *liar) {
 		l.waitUntilAvailable = func(ctx context.Context, _ string, o *svc.WaitOptions) (*svc.InferenceService, error) {
 			return l.services.WaitUntilAvailable(ctx, l.c.world.endpoints[1].id, o)
