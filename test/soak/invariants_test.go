@@ -73,9 +73,7 @@ func checkLost(c *conversation, _ *call) {
 			if k.tells && !has(k.told, e.id) {
 				c.fail(name, k, "%s was created, and OnCreate was not told after a %s in %s, call %d", e.id, k.antics.what, k.antics.where, k.antics.nth)
 			}
-			hopeless := k.antics.again && (k.antics.where == "token" || // nothing can be sent
-				k.antics.where == "hook" && !shows(post, e.name)) // no read says whose it is
-			if (k.removes || k.decides) && !tried(k, e.id) && e.deleted.IsZero() && !hopeless {
+			if (k.removes || k.decides) && !tried(k, e.id) && e.deleted.IsZero() && !hopeless(k, post, e) {
 				c.fail(name, k, "%s was created, and no delete was tried after a %s in %s, call %d", e.id, k.antics.what, k.antics.where, k.antics.nth)
 			}
 		}
@@ -87,6 +85,16 @@ func same(a, b string) bool { return strings.EqualFold(a, b) }
 
 func has(ids []string, id string) bool {
 	return slices.ContainsFunc(ids, func(other string) bool { return same(other, id) })
+}
+
+// hopeless reports whether no delete could be sent: there is no token for it, or no
+// response said whose endpoint it is.
+func hopeless(k *call, post *exchange, e *endpoint) bool {
+	if k.antics.again && k.antics.where == "token" {
+		return true
+	}
+	read := slices.ContainsFunc(k.exchanges, func(x *exchange) bool { return x.method == "GET" && x.whole && x.shown != nil })
+	return !shows(post, e.name) && (!read || k.antics.again && k.antics.where == "hook")
 }
 
 // creation is the exchange that made the endpoint.
