@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"example.com/svc"
@@ -16,7 +17,8 @@ import (
 type call struct {
 	number    int
 	op        string
-	id        string // of the endpoint; of Create, Deploy and Use the name is in request
+	id        string   // of the endpoint; of Create, Deploy and Use the name is in request
+	ids       []string // of WaitAll
 	request   svc.CreateInferenceServiceRequest
 	instances int    // that ScaleAndWait asks for
 	want      string // that Wait waits for
@@ -29,19 +31,27 @@ type call struct {
 	limit     time.Duration // ctx ends so long after the beginning
 	cancels   bool          // by a cancel, and not by a deadline
 	antics    antics
-	attempts  int // seen by the attempt hook
-	tokens    int // that were asked for
+
+	mu     sync.Mutex
+	counts map[string]int // how often each function of the caller's was called
 
 	exchanges []*exchange
 	ended     time.Time
 	record    *svc.InferenceService
 	err       error
-	told      []string // IDs that OnCreate got
-	used      bool     // the function of Use was called
-	probed    bool     // the latest Probe succeeded
+	settled   []settled // what WaitAll yielded
+	told      []string  // IDs that OnCreate got
+	used      bool      // the function of Use was called
+	probed    bool      // the latest Probe succeeded
 	returned  bool
 	panicked  any
 	exited    bool
+}
+
+// settled is what WaitAll yields.
+type settled struct {
+	record *svc.InferenceService
+	err    error
 }
 
 // antics are what the caller's functions do in one call.
@@ -54,9 +64,20 @@ type antics struct {
 
 type mischief struct{ text string }
 
-// perform does what the antics say for the nth call of a function of the caller's.
-func (k *call) perform(ctx context.Context, where string, nth int) error {
-	a := k.antics
+// count counts the calls of a function of the caller's.
+func (k *call) count(where string) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.counts == nil {
+		k.counts = map[string]int{}
+	}
+	k.counts[where]++
+	return k.counts[where]
+}
+
+// perform does what the antics say for this call of a function of the caller's.
+func (k *call) perform(ctx context.Context, where string) error {
+	a, nth := k.antics, k.count(where)
 	if a.where != where || nth < a.nth || nth > a.nth && !a.again {
 		return nil
 	}
@@ -104,14 +125,15 @@ func (k *call) waitOptions(d *rand.Rand) svc.WaitOptions {
 	if d.IntN(4) == 0 {
 		o.NotFoundGrace = 30 * time.Second
 	}
-	polls, probes := 0, 0
-	o.OnPoll = func(svc.Poll) { polls++; _ = k.perform(context.Background(), "OnPoll", polls) }
+	o.OnPoll = func(svc.Poll) { _ = k.perform(context.Background(), "OnPoll") }
 	if d.IntN(4) == 0 || k.antics.where == "Probe" {
 		k.probes = true
-		o.Probe = func(ctx context.Context, _ string) (err error) {
-			probes++
-			defer func() { k.probed = err == nil }()
-			return k.perform(ctx, "Probe", probes)
+		o.Probe = func(ctx context.Context, _ string) error {
+			err := k.perform(ctx, "Probe")
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.probed = err == nil
+			return err
 		}
 	}
 	return o
@@ -122,11 +144,11 @@ func (k *call) deployOptions(d *rand.Rand) *svc.DeployOptions {
 	if k.tells {
 		o.OnCreate = func(s *svc.InferenceService) error {
 			k.told = append(k.told, s.ServiceID)
-			return k.perform(context.Background(), "OnCreate", 1)
+			return k.perform(context.Background(), "OnCreate")
 		}
 	}
 	if k.decides {
-		setOnFailure(o, func(string) bool { _ = k.perform(context.Background(), "OnFailure", 1); return k.removes })
+		setOnFailure(o, func(string) bool { _ = k.perform(context.Background(), "OnFailure"); return k.removes })
 	}
 	return o
 }
@@ -145,18 +167,23 @@ func (k *call) make(ctx context.Context, s services, d *rand.Rand) {
 	case "Use":
 		k.err = s.Use(ctx, k.request, k.deployOptions(d), func(ctx context.Context, r *svc.InferenceService) error {
 			k.used, k.record = true, r
-			return k.perform(ctx, "use", 1)
+			return k.perform(ctx, "use")
 		})
 	case "WaitUntilAvailable":
 		k.record, k.err = s.WaitUntilAvailable(ctx, k.id, &o)
+	case "WaitAll":
+		for r, err := range s.WaitAll(ctx, k.ids, &o) {
+			k.settled = append(k.settled, settled{r, err})
+			if len(k.settled) == k.instances { // leave the loop
+				return
+			}
+		}
 	case "WaitUntilDeleted":
 		k.err = s.WaitUntilDeleted(ctx, k.id, &o)
 	case "Wait":
-		asked := 0
 		k.record, k.err = s.Wait(ctx, k.id, func(r *svc.InferenceService) (bool, error) {
-			asked++
 			status := strings.ToLower(strings.TrimSpace(string(r.Status)))
-			return status == k.want, k.perform(ctx, "until", asked)
+			return status == k.want, k.perform(ctx, "until")
 		}, &o)
 	case "ScaleAndWait":
 		k.record, k.err = s.ScaleAndWait(ctx, k.id, k.instances, &o)

@@ -56,7 +56,7 @@ func converse(seed uint64, lie func(services, *conversation) services) *conversa
 			return c
 		}
 		for _, id := range k.learned() {
-			if id != "" && !slices.Contains(c.known, id) {
+			if id != "" && !has(c.known, id) {
 				c.known = append(c.known, id)
 			}
 		}
@@ -82,16 +82,14 @@ func (c *conversation) options() []svc.Option {
 		svc.WithToken("token"), svc.WithInferenceURL("https://inference.example.com"),
 		svc.WithHTTPClient(&http.Client{Transport: strip{c.world}}),
 		svc.WithAttemptHook(func(ctx context.Context, _ svc.Attempt) {
-			k := c.world.call
-			k.attempts++
-			_ = k.perform(ctx, "hook", k.attempts)
+			_ = c.world.call.perform(ctx, "hook")
 		}),
 	}
 	if c.dice.IntN(3) == 0 {
 		opts = append(opts, svc.WithTokenSource(func(ctx context.Context) (string, error) {
 			k := c.world.call
-			k.tokens++
-			return fmt.Sprintf("token-%d", k.tokens/3), k.perform(ctx, "token", k.tokens)
+			err := k.perform(ctx, "token")
+			return fmt.Sprintf("token-%d", k.count("rotation")/3), err
 		}))
 	}
 	if c.dice.IntN(3) == 0 {
@@ -123,13 +121,14 @@ func (c *conversation) plan() *call {
 	d := c.dice
 	k := &call{number: len(c.calls), fresh: d.IntN(6) == 0}
 	ops := []string{"Deploy", "Deploy", "Deploy", "Create", "Use", "WaitUntilAvailable", "ScaleAndWait", "ScaleAndWait", "ScaleAndWait",
-		"Delete", "Delete", "DeleteAndWait", "DeleteAndWait", "WaitUntilDeleted", "WaitUntilDeleted", "Wait"}
+		"Delete", "Delete", "DeleteAndWait", "DeleteAndWait", "WaitUntilDeleted", "WaitUntilDeleted", "Wait", "WaitAll"}
 	if len(c.known) == 1 { // begin with something that makes one
 		ops = ops[:7]
 	}
 	k.op = ops[d.IntN(len(ops))]
 	k.id = c.pick()
 	k.instances = d.IntN(4)
+	k.ids = c.known[max(0, len(c.known)-3):]
 	k.want = []string{"available", "stopped", "initializing"}[d.IntN(3)]
 	k.request = svc.CreateInferenceServiceRequest{
 		Name:             fmt.Sprintf("Endpoint %d-%d", c.seed, k.number),
@@ -159,6 +158,9 @@ func (c *conversation) plan() *call {
 		if slices.Contains([]string{"OnCreate", "OnFailure", "use"}, k.antics.where) {
 			k.antics.nth = 1
 		}
+	}
+	if k.op == "WaitAll" && (k.antics.what == "panic" || k.antics.what == "exit") { // in another goroutine it would end the program
+		k.antics.what = "error"
 	}
 	c.others(k)
 	return k

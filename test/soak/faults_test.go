@@ -241,6 +241,8 @@ func (w *world) respond(ctx context.Context, x *exchange, own reply) (*http.Resp
 		x.whole = true
 		return x.answer(own.status, own.body), nil
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return x.broken(w.dice), nil
 }
 

@@ -24,6 +24,7 @@ var (
 		{"I5 only its own endpoint is deleted", checkDeletes},
 		{"I6 a call ends in time", checkTime},
 		{"I7 available is true", checkAvailable},
+		{"I7 available is true", checkAll},
 		{"I8 no create is repeated that may have acted", checkRepeats},
 		{"I9 a calm service is served", checkCalm},
 	}
@@ -283,10 +284,7 @@ func checkAvailable(c *conversation, k *call) {
 	default:
 		return
 	}
-	shown := slices.ContainsFunc(k.exchanges, func(x *exchange) bool {
-		return x.method == "GET" && same(x.id, id) && x.whole && x.shown != nil && x.shown.status == want && (k.op == "Wait" || !x.shown.deleted)
-	})
-	if !shown {
+	if !shownAs(k, id, want) {
 		c.fail(name, k, "nil, and no read of %s said %q", id, want)
 	}
 	if k.probes && !k.probed && k.op != "Wait" {
@@ -295,6 +293,44 @@ func checkAvailable(c *conversation, k *call) {
 	if k.record == nil || !same(k.record.ServiceID, id) || !strings.EqualFold(strings.TrimSpace(string(k.record.Status)), want) {
 		c.fail(name, k, "nil, with another record")
 	}
+}
+
+// checkAll looks at what WaitAll yielded: each endpoint once, and the truth about it.
+func checkAll(c *conversation, k *call) {
+	const name = "I7 available is true"
+	if k.op != "WaitAll" || !k.returned {
+		return
+	}
+	seen := map[string]bool{}
+	for _, s := range k.settled {
+		wait, failed := errors.AsType[*svc.WaitError](s.err)
+		switch {
+		case s.err == nil:
+			id := strings.ToLower(s.record.ServiceID)
+			if seen[id] || !shownAs(k, id, "available") {
+				c.fail(name, k, "%s is yielded, and no read said available, or it was yielded before", id)
+			}
+			seen[id] = true
+		case failed:
+			if id := strings.ToLower(wait.ID); seen[id] || !has(k.ids, id) {
+				c.fail(name, k, "an error of %s is yielded", id)
+			} else {
+				seen[id] = true
+			}
+		case k.antics.what != "exit":
+			c.fail(name, k, "an error is yielded that names no endpoint: %v", s.err)
+		}
+	}
+	if n := len(k.settled); n < len(k.ids) && n != k.instances {
+		c.fail(name, k, "it yields only %d of %d", n, len(k.ids))
+	}
+}
+
+// shownAs reports whether a read showed that status of an endpoint that is not deleted.
+func shownAs(k *call, id, status string) bool {
+	return slices.ContainsFunc(k.exchanges, func(x *exchange) bool {
+		return x.method == "GET" && same(x.id, id) && x.whole && x.shown != nil && x.shown.status == status && (k.op == "Wait" || !x.shown.deleted)
+	})
 }
 
 func checkRepeats(c *conversation, k *call) {
