@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -564,4 +565,17 @@ func TestUse(t *testing.T) {
 		require.NoError(t, wtDeployError(t, err).Err)
 	})
 	require.ErrorAs(t, svctest.NewInMemory().Client().InferenceServices.Use(t.Context(), wtDemo, nil, nil), new(*svc.ValidationError))
+}
+
+// A function of the caller's that ends its goroutine, as a failed assertion does, ends its wait.
+func TestWaitAllSurvivesGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		n := 0
+		for _, err := range srv.Client().InferenceServices.WaitAll(t.Context(), wtEndpoints(srv, 3), &svc.WaitOptions{OnPoll: func(svc.Poll) { runtime.Goexit() }}) {
+			require.ErrorContains(t, err, "ended the goroutine")
+			n++
+		}
+		require.Equal(t, 3, n)
+	})
 }

@@ -134,15 +134,16 @@ func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInference
 
 // deployment is a Deploy under way.
 type deployment struct {
-	client *InferenceServiceClient
-	opts   *DeployOptions
-	name   string            // that was sent
-	id     string            // of what was created; empty: nothing is known of it
-	record *InferenceService // as read last; nil when only the ID is known
-	shown  string            // the name in a broken response to the create
-	told   bool              // OnCreate was called
-	over   bool              // nothing is left to do after a panic
-	result httpcall.Result   // of the create call
+	client     *InferenceServiceClient
+	opts       *DeployOptions
+	name       string            // that was sent
+	id         string            // of what was created; empty: nothing is known of it
+	record     *InferenceService // as read last; nil when only the ID is known
+	shown      string            // the name in a broken response to the create
+	told       bool              // OnCreate was called
+	over       bool              // nothing is left to do after a panic
+	result     httpcall.Result   // of the create call
+	cleanupEnd time.Time         // of all cleanups together; zero: none has begun
 }
 
 // create creates the endpoint and learns its ID.
@@ -227,13 +228,17 @@ func (d *deployment) rescue(ctx context.Context) {
 // After a panic it deletes first: the function that panicked may do so again, for example
 // an attempt hook in the exchange that reads the record.
 func (d *deployment) cleanUp(ctx context.Context, panicked bool) (Cleanup, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
+	if d.cleanupEnd.IsZero() { // a panic during a cleanup does not give the next one more time
+		d.cleanupEnd = time.Now().Add(cleanupLimit)
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), d.cleanupEnd)
 	defer cancel()
 	o := WaitOptions{
 		MinInterval: 500 * time.Millisecond, MaxInterval: 2 * time.Second,
 		NotFoundGrace: d.opts.NotFoundGrace, RequestOptions: d.opts.RequestOptions,
 	}
 	r := &removal{observer: d.client.observe(d.id, o.withDefaults(), newIDGrace), name: d.name, limit: cleanupLimit / 3, atOnce: panicked && d.shown != ""}
+	r.named = d.record != nil || d.shown != ""
 	if seen := cmp.Or(d.record, &InferenceService{ServiceID: d.id, Name: d.shown}); r.foreign(seen) {
 		return CleanupFailed, r.otherName(seen)
 	}
@@ -256,19 +261,23 @@ type removal struct {
 	atOnce   bool          // delete before the first read
 	limit    time.Duration // of one exchange: one that hangs leaves time for another; 0: none
 
+	named    bool  // a response has shown the name, or a record without one
 	accepted bool  // a delete was accepted
 	there    bool  // the latest poll read the record
 	failed   error // the latest exchange that failed for another reason than time
 }
 
 // poll deletes the endpoint, unless a delete was accepted and the record has not been seen
-// since, and reads the record. What it never read it reads before that: a record with
-// another name is not deleted, and the absence of one that was read is proven sooner.
+// since, and reads the record. What it never read it reads before that, since the absence
+// of a record that was read is proven sooner. As long as no response has shown the name, it
+// deletes nothing: the endpoint may be somebody else's.
 func (r *removal) poll(ctx context.Context) (*InferenceService, bool, error) {
-	if !r.observer.seen() && !r.accepted && !r.atOnce {
-		if s, deleted, err := r.read(ctx); deleted || err == nil && (s.IsDeleted || r.foreign(s)) {
+	unnamed := r.name != "" && !r.named
+	if unnamed || !r.observer.seen() && !r.accepted && !r.atOnce {
+		if s, deleted, err := r.read(ctx); deleted || unnamed && err != nil || err == nil && (s.IsDeleted || r.foreign(s)) {
 			return r.checked(s, deleted, err)
 		}
+		r.named = true
 	}
 	if !r.accepted || r.there {
 		if err := r.delete(ctx); err != nil && !r.accepted && !notFound(err) {

@@ -176,8 +176,8 @@ func (c *InferenceServiceClient) Scale(ctx context.Context, id string, instances
 // accepted the delete, which may take effect later: [InferenceServiceClient.DeleteAndWait]
 // returns when the endpoint is deleted.
 //
-// If a response is lost and the repeated call finds nothing, the endpoint is deleted: no
-// error. An endpoint that was not there to begin with is an [ErrNotFound]. So is one that
+// If a response is lost and the repeated call finds nothing, the delete is taken for
+// accepted: no error. An endpoint that was not there to begin with is an [ErrNotFound]. So is one that
 // this client created less than 30 s ago, after a lost response too: it may not be readable
 // yet, and billed all the same. A 2xx response that holds an error or an HTML page is a
 // [DecodeError].

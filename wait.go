@@ -279,8 +279,9 @@ func (c *InferenceServiceClient) WaitAll(ctx context.Context, ids []string, opts
 			waits.Go(func() {
 				w := c.wait(id, "available", o, true)
 				w.slots = slots
-				s, err := w.run(ctx, untilAvailable)
-				results <- settled{s, err}
+				r := settled{err: errGoroutine} // unless a function of the caller's ends the goroutine
+				defer func() { results <- r }()
+				r.service, r.err = w.run(ctx, untilAvailable)
 			})
 		}
 		for range ids {
@@ -290,6 +291,8 @@ func (c *InferenceServiceClient) WaitAll(ctx context.Context, ids []string, opts
 		}
 	}
 }
+
+var errGoroutine = errors.New("svc: OnPoll, Probe or another function ended the goroutine of the wait")
 
 var errDeleted = fmt.Errorf("%w: the record says that it is deleted", ErrNotFound)
 
