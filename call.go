@@ -76,7 +76,7 @@ func do[T any](ctx context.Context, c *Client, k call, opts []RequestOption) (*T
 	return out, nil
 }
 
-// doList makes a call whose answer is an array of records.
+// doList makes a call whose response is an array of records.
 func doList[T any, P record[T]](ctx context.Context, c *Client, k call, opts []RequestOption) ([]T, error) {
 	list, err := do[records[T, P]](ctx, c, k, opts)
 	if err != nil {
@@ -99,8 +99,8 @@ func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) erro
 }
 
 // send checks a call, carries it out, and makes an error of everything but success.
-// Without one the answer is OK, or the 404 of a delete that is done already: its body
-// is that of an error, and no record.
+// Without an error the response is OK, or the 404 of a delete that took effect before; the
+// body of that is no record.
 func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*httpcall.Result, error) {
 	req := options(opts)
 	if req.response != nil {
@@ -138,8 +138,7 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*http
 	return r, c.verdict(k, r, start)
 }
 
-// kept is the body of an answer as callers get to see it: that of a failed call
-// is bounded.
+// kept is the body of a response as callers see it: that of a failed call is bounded.
 func kept(r *httpcall.Result) []byte {
 	if r.OK() {
 		return r.Body
@@ -147,7 +146,7 @@ func kept(r *httpcall.Result) []byte {
 	return r.Body[:min(len(r.Body), maxKept)]
 }
 
-// maxKept is how much of a failed call's answer is kept.
+// maxKept is how much of the response to a failed call is kept.
 const maxKept = 64 << 10
 
 // options collects what the caller of a method wants otherwise.
@@ -184,7 +183,7 @@ func (c *Client) verdict(k *call, r *httpcall.Result, start time.Time) error {
 		return e
 	}
 	e := c.newError(k, r)
-	// A redirect after a create can mean "done, look there", and what is no status at
+	// A redirect after a create can mean that it was created, and what is no status at
 	// all means nothing. 307 and 308 ask for the same request again.
 	odd := e.StatusCode < 400 && e.StatusCode != http.StatusTemporaryRedirect && e.StatusCode != http.StatusPermanentRedirect
 	if k.once && (r.Acted || odd) {

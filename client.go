@@ -119,13 +119,13 @@ func (c *Client) String() string { return "svc client of " + c.base.String() }
 // Do calls an operation that this package does not know. The path is relative
 // to the base URL and starts with a slash; what it holds of ids is escaped by
 // the caller, and a query is given with [WithQuery]. The body is sent as JSON
-// (a [json.RawMessage] as it is), nil for none. A successful answer is decoded
-// into out, unless that is nil; a *[json.RawMessage] takes it as it is.
+// (a [json.RawMessage] unchanged), nil for none. A successful response is decoded
+// into out, unless that is nil; a *[json.RawMessage] takes it unchanged.
 //
-// Like the methods of the resources, it retries GET, HEAD, PUT, DELETE and
-// OPTIONS as repeatable, and any other method only while the request certainly
-// did not take effect: after that the error is an [OutcomeUnknownError]. A DELETE
-// that finds nothing after a lost answer has succeeded, and leaves out as it is.
+// GET, HEAD, PUT, DELETE and OPTIONS are retried as repeatable, like those of the methods.
+// Any other method is retried only while the request certainly did not take effect; after
+// that the error is an [OutcomeUnknownError]. If the response to a DELETE is lost and the
+// repeated one gets "not found", it has succeeded, and out stays unchanged.
 func (c *Client) Do(ctx context.Context, method, path string, body, out any, opts ...RequestOption) error {
 	k := call{method: strings.ToUpper(method), route: c.caller.Redactor().String(path), body: body}
 	var p problems

@@ -193,7 +193,7 @@ func (e *TransportError) detail() string {
 	return text
 }
 
-// Unwrap gives the cause, and the last answer if there was one.
+// Unwrap returns the cause, and the last response if there was one.
 func (e *TransportError) Unwrap() []error {
 	if e.Last != nil {
 		return []error{e.Err, e.Last}
@@ -247,7 +247,7 @@ func (e *OutcomeUnknownError) created() bool {
 	return e.ID != "" && e.StatusCode >= 200 && e.StatusCode < 300
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *OutcomeUnknownError) Unwrap() error { return e.Err }
 
 // Is makes errors.Is(err, ErrOutcomeUnknown) true.
@@ -292,7 +292,7 @@ func (e *DecodeError) detail() string {
 	return text + inBrackets(facts)
 }
 
-// Unwrap gives the decoder's error.
+// Unwrap returns the decoder's error.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
 // Cleanup says what became of what a failed [InferenceServiceClient.Deploy] or

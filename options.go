@@ -101,7 +101,7 @@ func WithHTTPClient(hc *http.Client) Option {
 // it wraps sees every exchange, transfers included, but no query of an address:
 // instruments tend to record addresses, and the query of a presigned link is a
 // key. [RouteFromContext] tells it the route. It must not replace the context of
-// a request by an unrelated one. Headers of answers it sees as they come: that of a
+// a request by an unrelated one. It sees the headers of responses unchanged: that of a
 // redirect holds an address with its query.
 func WithTransportWrapper(wrap func(http.RoundTripper) http.RoundTripper) Option {
 	return func(c *config) error { c.http.Wrap = wrap; return nil }
@@ -157,7 +157,7 @@ func WithRetry(p RetryPolicy) Option {
 }
 
 // WithTimeout limits one attempt of an API call, from the connection to the last
-// byte of the answer. The default is [DefaultTimeout], which 0 stands for. It
+// byte of the response. The default is [DefaultTimeout], which 0 stands for. It
 // never limits an upload or a download, and the call as a whole is limited by
 // its ctx alone.
 func WithTimeout(d time.Duration) Option {

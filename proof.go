@@ -21,8 +21,8 @@ import (
 	"example.com/svc/internal/jsonfield"
 )
 
-// identified is an answer that shows whether it is what was promised: a record by
-// its id, a list by the ids of its records.
+// identified is a response that shows whether it is the promised one: a record by
+// its ID, a list by the IDs of its records.
 type identified interface {
 	identity() (field, id string)
 }
@@ -39,12 +39,12 @@ func (l *records[T, P]) grow(body []byte) { *l = room[T](body, "id") }
 
 func (l *records[T, P]) identity() (field, id string) { return identities[T, P]("", *l) }
 
-// empty stands for the identity of a list without records, which is one unless the
-// answer says otherwise.
+// empty stands for the identity of a list without records. It counts as a list unless the
+// response says otherwise.
 const empty = "an empty list"
 
-// identities finds the first record of a named list that is none: it has no id,
-// and nothing else either.
+// identities finds the first entry of a named list that is no record: it has no ID, and
+// nothing else either.
 func identities[T any, P record[T]](name string, list []T) (field, id string) {
 	for i := range list {
 		if field, id := P(&list[i]).identity(); id == "" && reflect.ValueOf(&list[i]).Elem().IsZero() {
@@ -106,8 +106,8 @@ func (c *Client) salvageID(route string, status int, response []byte) string {
 	return id
 }
 
-// decode reads a successful answer into out, and takes nothing for a record
-// that is not the one asked for.
+// decode reads a successful response into out. A record that is not the one asked for is
+// an error.
 func (c *Client) decode(k *call, r *httpcall.Result, out any) error {
 	if encoded := r.Encoding(); encoded != "" {
 		return c.notPromised(k, r, "", errors.New(encoded))
@@ -258,15 +258,14 @@ func room[T any](body []byte, field string) []T {
 
 var errTooMany = errors.New("more objects than a response of this size can have")
 
-// tooMany reports whether the records of an answer would take a hundred times the
-// memory of their text: {},{},{} a million times over.
+// tooMany reports whether the records of a response would take a hundred times the
+// memory of their text, as {},{},{} a million times does.
 func tooMany(body []byte) bool {
-	const large, least = 1 << 20, 32 // bytes of an answer, and of an object in it
+	const large, least = 1 << 20, 32 // bytes of a response, and of an object in it
 	return len(body) > large && bytes.Count(body, []byte("{")) > len(body)/least
 }
 
-// notPromised makes the error of a successful answer that is not what it should
-// be.
+// notPromised makes the error of a successful response that is not the promised one.
 func (c *Client) notPromised(k *call, r *httpcall.Result, field string, err error) error {
 	red := c.caller.Redactor()
 	contentType := r.Header.Get("Content-Type")

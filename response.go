@@ -7,14 +7,14 @@ import (
 	"net/http"
 )
 
-// Response is what [WithResponse] fills: an answer as it was received. It may
-// hold links and other secrets, so its Body and Header do not show when it is
-// printed, logged or written as JSON.
+// Response is what [WithResponse] fills: a response as it was received. It may hold
+// presigned URLs and other secrets, so its Body and Header do not show when it is
+// printed, logged or encoded as JSON.
 type Response struct {
-	StatusCode int         // 0: no whole answer
-	Header     http.Header `json:"-"`
-	RequestID  string      // the service's, from a header
-	Attempts   int         // how often the call was tried
+	StatusCode int         // 0: there was no whole response
+	Header     http.Header `json:"-"` // as received; nil if there was no response
+	RequestID  string      // the service's, from a header; may be empty
+	Attempts   int         // how often the call was sent
 	Body       []byte      `json:"-"` // as received; of a failed call at most 64 KiB
 }
 

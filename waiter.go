@@ -15,8 +15,8 @@ import (
 const (
 	// maxHistory is how many changes of status a WaitError keeps: the latest.
 	maxHistory = 64
-	// maxJunk is how many polls in a row may be answered with something else than
-	// a record before a wait ends.
+	// maxJunk is how many polls in a row may get something other than a record before a
+	// wait ends.
 	maxJunk = 5
 )
 
@@ -35,7 +35,7 @@ type waiter[T any] struct {
 	start    time.Time
 	last     *T
 	changed  bool // the latest poll saw another status than the one before
-	junk     int  // polls in a row that were answered with something else than a record
+	junk     int  // polls in a row that got something other than a record
 	outcome  WaitError
 }
 
@@ -189,8 +189,8 @@ func (w *waiter[T]) limits(err error) (atLeast, atMost time.Duration) {
 	return 0, 0
 }
 
-// passing reports whether an error of a poll may pass by itself. What is no word of the
-// service, such as the HTML page of a proxy, may come a few times in a row.
+// passing reports whether an error of a poll may pass by itself. A response that is not the
+// service's own, such as the HTML page of a proxy, is tolerated a few times in a row.
 func (w *waiter[T]) passing(err error) bool {
 	if a, ok := errors.AsType[*absence](err); ok {
 		return a.doubt == nil || w.passing(a.doubt)

@@ -1,6 +1,5 @@
-// Package cause says why something ended: a context, so that both questions of it
-// can be answered, which kind of end it was and the cause that its owner gave; and
-// anything else, by what is in the tree of its error.
+// Package cause says why something ended. For a context it gives the kind of the end and
+// the cause that its owner set. For anything else it searches the tree of the error.
 package cause
 
 import "context"

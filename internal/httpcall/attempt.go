@@ -160,7 +160,7 @@ func (c *Caller) exchange(x *exchange, shell *http.Request, header http.Header, 
 		stop() // not before: it ends ctx
 		return nil, err
 	}
-	if resp.Body == nil { // a transport made by hand
+	if resp.Body == nil { // a transport that is not of net/http
 		resp.Body = http.NoBody
 	}
 	if jar := c.jar(x.call); jar != nil {
@@ -194,9 +194,9 @@ func (c *Caller) exchange(x *exchange, shell *http.Request, header http.Header, 
 	return resp, nil
 }
 
-// limit puts the attempt's time limit around it. For a call that lingers, the
-// end of the caller's context gives a request that was sent some time to be
-// answered; one that was not is given up at once.
+// limit sets the time limit of an attempt. If the call lingers and the caller's context
+// ends, a request that was sent gets some more time for its response. A request that was
+// not sent is stopped at once.
 func (c *Caller) limit(ctx context.Context, x *exchange, g *gate) (context.Context, func(), *time.Timer) {
 	call := x.call
 	if call.Transfer {

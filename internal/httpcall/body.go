@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// maxReplays is how often net/http may begin anew within one attempt. It does so
-// by itself when a connection fails in certain ways, without a limit of its own.
+// maxReplays is how often net/http may repeat a request within one attempt. When a
+// connection fails in certain ways it repeats without a limit.
 const maxReplays = 3
 
 var errReplays = fmt.Errorf("the connection failed %d times within one attempt", maxReplays)

@@ -8,18 +8,17 @@ import (
 	"time"
 )
 
-// earlyAnswer is how long an answer may take to come in after the connection
+// earlyResponse is how long a response may take to arrive after the connection
 // has stopped taking the request's body.
-const earlyAnswer = time.Second
+const earlyResponse = time.Second
 
 // conn is a connection on which a failed write waits a moment before it is
-// reported. A server that refuses a large body early answers, then closes: the
-// write fails first, net/http drops the connection for that, and with it the
-// answer that says why. The wait ends when the answer has been read, and at once
-// when none is going to come: net/http closes the connection then.
+// reported. A server that refuses a large body responds early, then closes. The write
+// fails first, and net/http would drop the connection, and with it the response that says
+// why. The wait ends when net/http closes the connection: it has read the response then, or
+// there is none.
 //
-// It does not pass on ReadFrom: request bodies are watched on their way, so that
-// none could go by sendfile anyway.
+// It does not pass on ReadFrom, since request bodies are observed while they are sent.
 type conn struct {
 	net.Conn
 	once sync.Once
@@ -29,7 +28,7 @@ type conn struct {
 func (c *conn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		timer := time.NewTimer(earlyAnswer)
+		timer := time.NewTimer(earlyResponse)
 		defer timer.Stop()
 		select {
 		case <-c.over:

@@ -63,8 +63,8 @@ type Attempt struct {
 // Call is one operation, however many attempts it takes.
 type Call struct {
 	Method string
-	Route  string // the path with its parameters by name, for people
-	ID     string // in the path, for people
+	Route  string // the path with its parameters by name, for texts
+	ID     string // in the path, for texts
 	URL    *url.URL
 	Header http.Header // owned by the call from here on
 

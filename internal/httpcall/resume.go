@@ -6,7 +6,7 @@ import (
 	"example.com/svc/internal/poll"
 )
 
-// Resume paces a transfer that breaks off and goes on, by the same policy as the
+// Resume paces a transfer that is cut off and continues, by the same policy as the
 // attempts of a call. Progress starts the count anew.
 type Resume struct {
 	Caller *Caller
@@ -16,7 +16,7 @@ type Resume struct {
 	taken  float64 // from the retry budget
 }
 
-// Wait pauses after the transfer broke off with err. It reports false if there
+// Wait pauses after the transfer was cut off with err. It reports false if there
 // is to be no further try.
 func (r *Resume) Wait(ctx context.Context, err error) bool {
 	r.failed++

@@ -43,8 +43,8 @@ func newTransport() *http.Transport {
 	}
 }
 
-// newTransferTransport makes the transport of presigned URLs. It has a pool of its own,
-// adds no header, and its connections let an early response through.
+// newTransferTransport makes the transport of presigned URLs. It has a separate
+// pool, adds no header, and its connections let an early response through.
 func newTransferTransport() *http.Transport {
 	t := newTransport()
 	t.DisableCompression = true
@@ -68,11 +68,10 @@ func (c *Caller) OverNetwork() bool {
 // maxHops is how many redirects are followed at most.
 const maxHops = 10
 
-// checkRedirect follows what can be followed without changing what was asked,
-// and returns the redirect itself where that cannot be: an API call goes on
-// only as a read at the same origin, a transfer with its method kept. Nothing
-// goes on from https to http, and no hop tells where it comes from: an address
-// may be a signed link.
+// checkRedirect follows a redirect that keeps the method. An API call follows only as a
+// read, and only to the same origin. Everything else returns the redirect itself. No redirect
+// leads from https to http, and no request tells where it came from: that address may be a
+// presigned URL.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	call := exchangeOf(req.Context()).call
 	if call.Hop != nil {
@@ -103,8 +102,8 @@ func watch(parent context.Context, idle time.Duration) (context.Context, func(),
 	return ctx, func() { timer.Stop(); cancel(nil) }, timer
 }
 
-// stream is the body of a transfer's answer: the clock runs only while it is
-// read.
+// stream is the body of a transfer's response: its time limit counts only while the body
+// is read.
 type stream struct {
 	io.ReadCloser
 	x     *exchange

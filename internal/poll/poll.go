@@ -1,4 +1,4 @@
-// Package poll paces a loop that looks at something until it has changed.
+// Package poll paces a loop that reads something again and again until it has changed.
 package poll
 
 import (
@@ -9,26 +9,26 @@ import (
 	"example.com/svc/internal/cause"
 )
 
-// Pacer says when to look again. The time between looks grows from Min to Max,
-// each up to a fifth shorter or a tenth longer, so that many loops do not poll at the same moment.
-// The last look before the deadline of its context comes shortly before it.
+// Pacer says when to poll again. The interval grows from the lowest to the highest, each
+// up to a fifth shorter or a tenth longer, so that many loops do not poll at the same
+// moment. The last poll comes shortly before the deadline of the context.
 type Pacer struct {
 	ctx     context.Context //nolint:containedctx // a pacer lives as long as the loop it paces
 	current time.Duration
 	max     time.Duration
-	looked  time.Time // when the look under way began
-	last    bool      // the last look before the deadline is the one under way
+	polled  time.Time // when the current poll began
+	last    bool      // the current poll is the last one before the deadline
 }
 
 // longest is the longest interval: far enough from what a Duration can hold.
 const longest = 100 * 365 * 24 * time.Hour
 
-// minLead is how long before the deadline the last look begins at the latest.
+// minLead is how long before the deadline the last poll begins at the latest.
 const minLead = 50 * time.Millisecond
 
-// New starts a loop: the first look begins now.
+// New starts a loop: the first poll begins now.
 func New(ctx context.Context, lowest, highest time.Duration) *Pacer {
-	return &Pacer{ctx: ctx, current: min(lowest, longest), max: min(highest, longest), looked: time.Now()}
+	return &Pacer{ctx: ctx, current: min(lowest, longest), max: min(highest, longest), polled: time.Now()}
 }
 
 // Next is how long to sleep until the next poll: atLeast so long, and at most atMost
@@ -48,9 +48,9 @@ func (p *Pacer) Next(atLeast, atMost time.Duration) (d time.Duration, another bo
 		return d, true
 	}
 	left := max(time.Until(deadline), 0)
-	took := time.Since(p.looked)
+	took := time.Since(p.polled)
 	lead := max(2*took, minLead)
-	if lead > left/2 { // time is short, but a look like the last one is to fit in
+	if lead > left/2 { // time is short: leave room for a poll that takes as long as the last one
 		lead = max(left/2, min(took+took/4, left))
 	}
 	if d >= left-lead {
@@ -68,7 +68,7 @@ func (p *Pacer) Sleep(d time.Duration) error {
 	if err := Sleep(p.ctx, d); err != nil {
 		return err
 	}
-	p.looked = time.Now()
+	p.polled = time.Now()
 	return nil
 }
 
