@@ -14,7 +14,7 @@ import (
 	"example.com/svc/svctest"
 )
 
-// memory is a Store for tests. It cannot save a successor with the id in refuse.
+// memory is a Store for tests. It cannot save a next endpoint with the ID in refuse.
 type memory struct {
 	state  rollout.State
 	refuse string
@@ -64,21 +64,21 @@ func TestReplaceAfterTwentyMinutes(t *testing.T) {
 	})
 }
 
-func TestReplaceLivesThroughAnOutage(t *testing.T) {
+func TestReplaceToleratesAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *svctest.Server, store *memory) {
 		time.AfterFunc(5*time.Minute, func() {
 			srv.Fault("GET", svctest.RouteEndpoint, svctest.ServiceUnavailable(20), svctest.DropBeforeEffect(), svctest.RateLimited("10"))
 		})
 		require.NoError(t, rollout.Replace(t.Context(), srv.Client(), store, request))
 
-		require.Zero(t, srv.PendingFaults(), "the outage did take place")
+		require.Zero(t, srv.PendingFaults(), "the outage took place")
 		require.Equal(t, rollout.State{Serving: "svc-2"}, store.state)
 		require.Equal(t, 1, srv.RequestCount("POST", svctest.RouteEndpoints))
 	})
 }
 
-// TestReplaceWithHalfAnAnswer: it is enough if the id is in that half.
-func TestReplaceWithHalfAnAnswer(t *testing.T) {
+// TestReplaceWithHalfAResponse: it is enough if the ID is in that half.
+func TestReplaceWithHalfAResponse(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *svctest.Server, store *memory) {
 		srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{TruncateBody: true})
 		require.NoError(t, rollout.Replace(t.Context(), srv.Client(), store, request))
@@ -87,8 +87,8 @@ func TestReplaceWithHalfAnAnswer(t *testing.T) {
 	})
 }
 
-// TestAmbiguousCreate: the service carried a create out, and its answer was
-// lost. The script must not create again, and must not forget.
+// TestAmbiguousCreate: the create took effect, and its response was lost. The script
+// must not create again, and must not forget the name.
 func TestAmbiguousCreate(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *svctest.Server, store *memory) {
 		srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
@@ -96,7 +96,7 @@ func TestAmbiguousCreate(t *testing.T) {
 		require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
 		require.Equal(t, rollout.State{Serving: "svc-1", Pending: "demo-2"}, store.state)
 		require.Equal(t, 1, srv.RequestCount("POST", svctest.RouteEndpoints))
-		require.Zero(t, srv.RequestCount("DELETE", svctest.RouteAny), "the old endpoint stays")
+		require.Zero(t, srv.RequestCount("DELETE", svctest.RouteAny), "the old endpoint keeps running")
 
 		// Whoever runs the script again is stopped before anything is sent.
 		srv.ResetRequests()
@@ -105,7 +105,7 @@ func TestAmbiguousCreate(t *testing.T) {
 		require.ErrorContains(t, err, "demo-2")
 		require.Zero(t, srv.RequestCount("*", svctest.RouteAny))
 
-		// A person looks at the provider's console, and finds it there.
+		// Somebody looks at the console of the service, and finds the endpoint there.
 		var found string
 		for _, e := range srv.Endpoints() {
 			if e.Name == store.state.Pending {
@@ -114,7 +114,7 @@ func TestAmbiguousCreate(t *testing.T) {
 		}
 		require.Equal(t, "svc-2", found)
 		require.NoError(t, rollout.Settle(t.Context(), srv.Client(), store, found))
-		require.Equal(t, 1, srv.RunningInstances(), "nothing that nobody uses is billed")
+		require.Equal(t, 1, srv.RunningInstances(), "only the endpoint in use is billed")
 
 		require.NoError(t, rollout.Replace(t.Context(), srv.Client(), store, request))
 		require.Equal(t, rollout.State{Serving: "svc-3"}, store.state)
@@ -129,18 +129,18 @@ func TestFailuresKeepTheOldEndpoint(t *testing.T) {
 		prepare func(*svctest.Server, *memory)
 		limit   time.Duration
 		want    error
-		next    string // what is left behind
+		next    string // ID of the endpoint that is left running
 	}{
 		"the new one is unavailable": {fake: []svctest.Option{unavailable}, want: svc.ErrUnavailable},
 		"it takes too long":          {limit: 10 * time.Minute, want: context.DeadlineExceeded},
-		"its id cannot be stored":    {prepare: func(_ *svctest.Server, m *memory) { m.refuse = "svc-2" }, want: errDiskFull},
+		"its ID cannot be stored":    {prepare: func(_ *svctest.Server, m *memory) { m.refuse = "svc-2" }, want: errDiskFull},
 		"the create is refused": {
 			prepare: func(srv *svctest.Server, _ *memory) {
 				srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: 409})
 			},
 			want: svc.ErrConflict,
 		},
-		"it cannot be deleted again": {
+		"it cannot be deleted": {
 			fake: []svctest.Option{unavailable},
 			prepare: func(srv *svctest.Server, _ *memory) {
 				srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 403, Times: -1})
