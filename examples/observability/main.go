@@ -4,16 +4,18 @@
 //	go run ./examples/observability            # telemetry on stdout, logs on stderr
 //	go run ./examples/observability -v 2>&1 >/dev/null
 //
-// Three hooks of the library are enough. The logger of svc.WithLogger gets a line
-// for each exchange and each retry. The transport of svc.WithTransportWrapper, here
-// the one of otelhttp, makes a span and a metric of each; svc.RouteFromContext gives
-// it a name for them, since an address with an id in it is not fit for that. The
-// function of svc.WithAttemptHook knows what a transport cannot: which attempt it
-// was, and under which id the service knows it.
+// Two hooks of the library are enough. The logger of svc.WithLogger gets a line for
+// each exchange and each retry. The function of svc.WithAttemptHook gets all that a
+// span and a metric need: method, route, host, status or error, duration, which attempt
+// of its call it was, and the ID by which the service knows it. The route is fit for a
+// name or a label; an address with an ID in it is not.
 //
-// No secret gets into any of it. Two come near: the token is in a header, which
-// otelhttp leaves alone, and the signature of a presigned link is in the query of
-// an address, which otelhttp records, and which the library hides from it.
+// An instrumented transport, such as that of otelhttp, works too: see
+// svc.WithTransportWrapper. But a transport knows the route only by
+// svc.RouteFromContext, and does not know which attempt a request is.
+//
+// No secret gets into any of it: the library hands out neither the token nor the query
+// of a presigned URL.
 package main
 
 import (
@@ -38,7 +40,7 @@ import (
 )
 
 func main() {
-	verbose := flag.Bool("v", false, "log each exchange")
+	verbose := flag.Bool("v", false, "log each exchange, not only retries")
 	flag.Parse()
 	level := slog.LevelInfo
 	if *verbose {
@@ -55,8 +57,8 @@ func main() {
 	}
 }
 
-// run does some work on srv and writes what it saw to out, which must bear two
-// writers at once.
+// run deploys an endpoint and uploads a file on srv, and writes the telemetry to out. Two
+// goroutines may write to out at once.
 func run(ctx context.Context, srv *svctest.Server, out io.Writer, logger *slog.Logger) (err error) {
 	spans, err := stdouttrace.New(stdouttrace.WithWriter(out))
 	if err != nil {
@@ -66,8 +68,11 @@ func run(ctx context.Context, srv *svctest.Server, out io.Writer, logger *slog.L
 	if err != nil {
 		return err
 	}
-	t := newTelemetry(spans, sdkmetric.NewPeriodicReader(numbers))
-	// The last numbers and spans are written although ctx may have ended.
+	t, err := newTelemetry(spans, sdkmetric.NewPeriodicReader(numbers))
+	if err != nil {
+		return err
+	}
+	// The last numbers and spans are written even if ctx has ended.
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
@@ -76,7 +81,7 @@ func run(ctx context.Context, srv *svctest.Server, out io.Writer, logger *slog.L
 		}
 	}()
 
-	srv.Fault("GET", svctest.RouteFlavors, svctest.ServiceUnavailable(1)) // a retry, to have one to look at
+	srv.Fault("GET", svctest.RouteFlavors, svctest.ServiceUnavailable(1)) // this leads to a retry
 	// On the real service: svc.NewClientFromEnv(t.options(logger)...)
 	client := srv.Client(t.options(logger)...)
 	if err := t.span(ctx, "deploy", func(ctx context.Context) error { return deploy(ctx, client, logger) }); err != nil {
@@ -91,7 +96,7 @@ func deploy(ctx context.Context, client *svc.Client, logger *slog.Logger) error 
 		return err
 	}
 	if len(flavors) == 0 {
-		return errors.New("nothing in stock")
+		return errors.New("no flavor has an instance in stock")
 	}
 	service, err := client.InferenceServices.Deploy(ctx, svc.CreateInferenceServiceRequest{
 		Name: "demo",
@@ -112,7 +117,7 @@ func deploy(ctx context.Context, client *svc.Client, logger *slog.Logger) error 
 	if err != nil {
 		return err
 	}
-	return client.InferenceServices.Delete(ctx, service.ServiceID)
+	return client.InferenceServices.DeleteAndWait(ctx, service.ServiceID, nil)
 }
 
 func file(ctx context.Context, client *svc.Client) error {

@@ -3,32 +3,43 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
-	"net/http"
+	"net"
+	"slices"
+	"strconv"
 
-	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/propagation"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/semconv/v1.43.0/httpconv"
 	"go.opentelemetry.io/otel/trace"
 
 	"example.com/svc"
 )
 
-// telemetry is where traces and metrics go. Nothing of it is global, so that a
-// test can have its own.
+const scope = "example.com/svc/examples/observability"
+
+// telemetry is where traces and metrics go. It is not global, so that each test can
+// have its own.
 type telemetry struct {
-	traces  *sdktrace.TracerProvider
-	metrics *sdkmetric.MeterProvider
+	traces   *sdktrace.TracerProvider
+	metrics  *sdkmetric.MeterProvider
+	tracer   trace.Tracer
+	duration httpconv.ClientRequestDuration // the histogram http.client.request.duration
 }
 
-func newTelemetry(spans sdktrace.SpanExporter, numbers sdkmetric.Reader) *telemetry {
-	return &telemetry{
+func newTelemetry(spans sdktrace.SpanExporter, numbers sdkmetric.Reader) (*telemetry, error) {
+	t := &telemetry{
 		traces:  sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)), // in a service: WithBatcher
 		metrics: sdkmetric.NewMeterProvider(sdkmetric.WithReader(numbers)),
 	}
+	t.tracer = t.traces.Tracer(scope)
+	var err error
+	t.duration, err = httpconv.NewClientRequestDuration(t.metrics.Meter(scope))
+	return t, err
 }
 
 func (t *telemetry) shutdown(ctx context.Context) error {
@@ -37,51 +48,84 @@ func (t *telemetry) shutdown(ctx context.Context) error {
 
 // options connects a client to the telemetry.
 func (t *telemetry) options(logger *slog.Logger) []svc.Option {
-	return []svc.Option{
-		svc.WithTransportWrapper(t.wrap),
-		svc.WithAttemptHook(attempt),
-		svc.WithLogger(logger),
+	return []svc.Option{svc.WithAttemptHook(t.attempt), svc.WithLogger(logger)}
+}
+
+// attempt is for [svc.WithAttemptHook]. It records each exchange as a span and in a
+// metric, by OpenTelemetry's semantic conventions for HTTP clients. Their url.full is
+// left out: an address holds an ID, and that of a presigned URL is a key.
+//
+// The ctx is that of the call, so the span is a child of the span around the call.
+func (t *telemetry) attempt(ctx context.Context, a svc.Attempt) {
+	host, port := server(a.Host)
+	// Labels of a metric must have few values: the template has no ID in it.
+	labels := []attribute.KeyValue{semconv.URLTemplate(a.Route)}
+	if a.StatusCode > 0 {
+		labels = append(labels, semconv.HTTPResponseStatusCode(a.StatusCode))
 	}
-}
-
-// wrap is for [svc.WithTransportWrapper]. Names and labels are of few values, or
-// what stores them would grow without end: the route has no id in it.
-func (t *telemetry) wrap(base http.RoundTripper) http.RoundTripper {
-	return labelled{otelhttp.NewTransport(base, otelhttp.WithTracerProvider(t.traces), otelhttp.WithMeterProvider(t.metrics),
-		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string {
-			return r.Method + " " + svc.RouteFromContext(r.Context())
-		}),
-		// No traceparent header: the service is not known to read it, and storage
-		// that belongs to somebody else has no use for the ids of our traces.
-		otelhttp.WithPropagators(propagation.NewCompositeTextMapPropagator()))}
-}
-
-// labelled makes the route a label of the metrics of otelhttp.
-type labelled struct{ next http.RoundTripper }
-
-func (l labelled) RoundTrip(r *http.Request) (*http.Response, error) {
-	var labels otelhttp.Labeler // in the place of one that a server has put there for its own request
-	labels.Add(attribute.String("http.route", svc.RouteFromContext(r.Context())))
-	return l.next.RoundTrip(r.WithContext(otelhttp.ContextWithLabeler(r.Context(), &labels)))
-}
-
-// attempt is for [svc.WithAttemptHook]. The ctx is that of the call, so the event
-// lands in the span that the call was made in.
-func attempt(ctx context.Context, a svc.Attempt) {
-	details := []attribute.KeyValue{
-		attribute.String("method", a.Method), attribute.String("route", a.Route), attribute.Int("attempt", a.Number),
-		attribute.Int("status", a.StatusCode), attribute.String("request_id", a.RequestID),
+	failed := errorType(a)
+	if failed != "" {
+		labels = append(labels, semconv.ErrorTypeKey.String(failed))
 	}
-	if a.Err != nil {
-		details = append(details, attribute.String("error", a.Err.Error()))
+	t.duration.Record(ctx, a.Duration.Seconds(), httpconv.RequestMethodAttr(a.Method), host, port, labels...)
+
+	details := slices.Concat(labels, []attribute.KeyValue{
+		semconv.HTTPRequestMethodKey.String(a.Method), semconv.ServerAddress(host), semconv.ServerPort(port),
+	})
+	if a.Number > 1 {
+		details = append(details, semconv.HTTPRequestResendCount(a.Number-1))
 	}
-	trace.SpanFromContext(ctx).AddEvent("svc.attempt", trace.WithAttributes(details...))
+	if a.ID != "" {
+		details = append(details, attribute.String("svc.id", a.ID))
+	}
+	if a.RequestID != "" {
+		details = append(details, attribute.String("svc.request_id", a.RequestID))
+	}
+	_, span := t.tracer.Start(ctx, a.Method+" "+a.Route, trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithTimestamp(a.Start), trace.WithAttributes(details...))
+	if failed != "" {
+		text := ""
+		if a.Err != nil {
+			text = a.Err.Error() // without secrets, as all errors of the library
+		}
+		span.SetStatus(codes.Error, text)
+	}
+	span.End(trace.WithTimestamp(a.Start.Add(a.Duration)))
 }
 
-// span runs f in a span. Errors of the library are safe to record: they hold
-// neither a token nor the query of a link.
+// server splits the host of an address. The attempt does not hold the scheme; without
+// a port it is taken for https.
+func server(hostport string) (host string, port int) {
+	if host, text, err := net.SplitHostPort(hostport); err == nil {
+		port, _ = strconv.Atoi(text)
+		return host, port
+	}
+	return hostport, 443
+}
+
+// errorType is the error.type of an exchange, one of a few values: the status, if that
+// is an error, or the kind of failure. Empty: the exchange did not fail.
+func errorType(a svc.Attempt) string {
+	failure, isNet := errors.AsType[net.Error](a.Err)
+	switch {
+	case a.StatusCode >= 400:
+		return strconv.Itoa(a.StatusCode)
+	case a.Err == nil:
+		return ""
+	case errors.Is(a.Err, context.Canceled):
+		return "canceled"
+	case isNet && failure.Timeout():
+		return "timeout"
+	case isNet, errors.Is(a.Err, io.EOF), errors.Is(a.Err, io.ErrUnexpectedEOF):
+		return "connection"
+	}
+	return semconv.ErrorTypeOther.Value.AsString() // "_OTHER"
+}
+
+// span runs f in a span. Errors of the library are safe to record: they hold neither a
+// token nor the query of a presigned URL.
 func (t *telemetry) span(ctx context.Context, name string, f func(context.Context) error) error {
-	ctx, span := t.traces.Tracer("example.com/svc/examples/observability").Start(ctx, name)
+	ctx, span := t.tracer.Start(ctx, name)
 	defer span.End()
 	err := f(ctx)
 	if err != nil {
@@ -91,7 +135,7 @@ func (t *telemetry) span(ctx context.Context, name string, f func(context.Contex
 	return err
 }
 
-// withTraceID adds the id of the trace to each line of a log.
+// withTraceID adds the ID of the trace to each line of a log.
 type withTraceID struct{ slog.Handler }
 
 func (h withTraceID) Handle(ctx context.Context, r slog.Record) error {
