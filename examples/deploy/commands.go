@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"text/tabwriter"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
 	"example.com/svc"
 )
 
-var errNoFlavor = errors.New("no flavor fits: \"deploy flavors\" shows what there is")
+var errNoFlavor = errors.New("no flavor fits: \"deploy flavors\" lists all")
 
 var errNotReachable = errors.New("cannot be reached")
 
@@ -47,10 +48,16 @@ func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Comman
 			}),
 		},
 		{
-			Name: "delete", Usage: "delete an endpoint and wait until it is gone",
+			Name: "delete", Usage: "delete an endpoint and wait until it is deleted",
 			Arguments: []cli.Argument{id},
-			Flags:     []cli.Flag{&cli.BoolFlag{Name: "missing-ok", Usage: "it is fine if there is no such endpoint"}},
-			Action:    connected(t.delete),
+			Flags: []cli.Flag{
+				&cli.BoolFlag{Name: "missing-ok", Usage: "exit code 0 if there is no such endpoint"},
+				&cli.DurationFlag{
+					Name: "grace", Value: 30 * time.Second,
+					Usage: "how long \"not found\" may mean that a new endpoint cannot be read yet; 0 for one that is not new",
+				},
+			},
+			Action: connected(t.delete),
 		},
 		{
 			Name: "status", Usage: "print the status of an endpoint",
@@ -112,22 +119,28 @@ func (t *tool) note(s *svc.InferenceService) {
 	}
 }
 
+// delete deletes an endpoint and waits until it is seen to be deleted. One "not found" is
+// no proof of that, since a new endpoint may not be readable yet.
 func (t *tool) delete(ctx context.Context, cmd *cli.Command) error {
 	id := cmd.StringArg("ID")
-	err := t.client.InferenceServices.Delete(ctx, id)
-	if errors.Is(err, svc.ErrNotFound) && cmd.Bool("missing-ok") {
+	t.wait.NotFoundGrace = cmd.Duration("grace")
+	if t.wait.NotFoundGrace == 0 {
+		t.wait.NotFoundGrace = -1 // none; zero is the default of the library
+	}
+	_, found := t.client.InferenceServices.Get(ctx, id)
+	t.progress.leaving = true
+	if err := t.client.InferenceServices.DeleteAndWait(ctx, id, &t.wait); err != nil {
+		return err
+	}
+	if t.result.missing = errors.Is(found, svc.ErrNotFound); !t.result.missing {
+		t.result.Deleted = true
+		return nil
+	}
+	if cmd.Bool("missing-ok") {
 		t.say("%s does not exist", id)
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	t.progress.leaving = true
-	if err := t.client.InferenceServices.WaitUntilDeleted(ctx, id, &t.wait); err != nil {
-		return err
-	}
-	t.result.Deleted = true
-	return nil
+	return found
 }
 
 func flavorFlags() []cli.Flag {

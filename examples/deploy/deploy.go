@@ -11,40 +11,39 @@ import (
 	"example.com/svc"
 )
 
-const deployHelp = `The id goes to standard output as soon as the endpoint exists. It stands there
-also when the endpoint does not become available and is deleted again: what
-became of it is in the exit code, in the last line on standard error and, with
---json, in "deleted". The file of --id-file stays as long as something may be
-running, and is removed otherwise. It holds the id or, when that is not known, is
-empty: after each exit code 4, and after a kill during the create. No further
-"deploy deploy" takes a file that is there, until somebody has looked and removed it.`
+const deployHelp = `The ID is written to standard output as soon as the endpoint exists, also when the
+endpoint is deleted again later. What became of it is in the exit code, in the last line
+on standard error and, with --json, in "deleted" and "may_be_running".
+
+The file of --id-file stays while an endpoint may be running, and is removed otherwise.
+It holds the ID. It is empty when the ID is not known: after exit code 4, and after a
+kill during the create. While the file exists, "deploy deploy" ends with exit code 9.
+Remove it after you have checked what is running.`
 
 func deployFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "name", Usage: "name of the endpoint; make it one of its kind, since it is what you can look for", Required: true},
+		&cli.StringFlag{Name: "name", Usage: "name of the endpoint; choose a unique one, so that you can find the endpoint by it", Required: true},
 		&cli.StringFlag{Name: "image", Usage: "container image to run", Required: true},
 		&cli.StringFlag{Name: "command", Usage: "start command of the container"},
 		&cli.IntFlag{Name: "port", Usage: "port that the container listens on", Value: 8000},
-		&cli.IntFlag{Name: "instances", Usage: "how many instances to run", Value: 1},
+		&cli.IntFlag{Name: "instances", Usage: "number of instances", Value: 1},
 		&cli.IntFlag{Name: "gpus", Usage: "GPUs of each instance", Value: 1},
-		&cli.StringFlag{Name: "flavor", Usage: "id of the flavor; without it the cheapest that fits is taken"},
-		&cli.StringFlag{Name: "id-file", Usage: "file to write the id to; it must not exist yet, so that none is forgotten"},
+		&cli.StringFlag{Name: "flavor", Usage: "ID of the flavor; default: the cheapest that fits"},
+		&cli.StringFlag{Name: "id-file", Usage: "file to write the ID to; it must not exist yet"},
 	}
 }
 
-// deploy creates an endpoint and waits until it is available. From the moment in
-// which the endpoint exists its id is on standard output, on standard error and
-// in the id file: the service has no list in which it could be found again.
+// deploy creates an endpoint and waits until it is available. As soon as the endpoint
+// exists, its ID is on standard output, on standard error and in the file of --id-file:
+// the service has no call that lists endpoints, so a lost ID cannot be found again.
 func (t *tool) deploy(ctx context.Context, cmd *cli.Command) (err error) {
 	t.result.Name = cmd.String("name")
 	ids, err := newIDFile(cmd.String("id-file"), t.result.Name)
 	if err != nil {
-		return usageError{inTheWay{err}}
+		return err
 	}
 	t.idFile = cmd.String("id-file")
-	defer func() {
-		err = errors.Join(err, ids.close(t.result.ServiceID != "" && !t.result.Deleted || reason(err) == exitUnknown))
-	}()
+	defer func() { err = errors.Join(err, ids.close(t.result.mayBeRunning(err))) }()
 
 	flavorID := cmd.String("flavor")
 	if flavorID == "" {
@@ -75,7 +74,7 @@ func (t *tool) deploy(ctx context.Context, cmd *cli.Command) (err error) {
 				return false
 			}
 			more := "Ctrl-C twice"
-			if errors.Is(ctx.Err(), context.Canceled) { // by the first one
+			if interrupted {
 				more = "another Ctrl-C"
 			}
 			t.say("deleting %s (%s may leave it running)", failure.ServiceID, more)
@@ -87,50 +86,54 @@ func (t *tool) deploy(ctx context.Context, cmd *cli.Command) (err error) {
 	}
 	if failure, ok := errors.AsType[*svc.DeployError](err); ok {
 		t.result.Deleted = failure.Cleanup == svc.CleanupDeleted
-	} else if t.result.URL != "" && !cmd.Bool("fake") { // that one is gone in a moment
+	} else if t.result.URL != "" && !cmd.Bool("fake") { // it ends with this program
 		t.say("%s is reached at %s", t.result.ServiceID, t.result.URL)
 	}
 	return err
 }
 
-// announce is for [svc.DeployOptions.OnCreate]. If the id cannot be written down
-// where it is wanted there is no point in waiting.
+// announce is for [svc.DeployOptions.OnCreate]. If the ID cannot be written, the
+// deployment fails at once.
 func (t *tool) announce(id string, ids *idFile) error {
-	t.result.ServiceID = id
-	t.ifGivenUp(cleanUpGivenUp(id))
+	t.result.ServiceID, t.result.created = id, true
+	t.ifGivenUp(cleanupGivenUp(id))
 	t.say("created %s, which is billed from now on", id)
 	err := ids.write(id)
 	if t.json {
+		running := true
+		t.result.MayBeRunning = &running
 		return errors.Join(err, t.emit("created"))
 	}
 	_, printErr := fmt.Fprintln(t.stdout, id)
 	return errors.Join(err, printErr)
 }
 
-// inTheWay says what is wrong with the id file, which no help can.
-type inTheWay struct{ error }
+// idFileError says that the file of --id-file exists.
+type idFileError struct{ error }
 
-// idFile is where the id goes; nil stands for none.
+// idFile is the file of --id-file; nil: there is none.
 type idFile struct{ f *os.File }
 
-// newIDFile makes the file before anything is created: there is no point in
-// starting an instance whose id has no place. A file that exists is left alone,
-// since its id may be that of an instance which is still running. So is an empty
-// one: its run may have created an instance all the same. (It says nothing about
-// that itself, since scripts read it as an id.)
+// newIDFile makes the file before anything is created, since an endpoint whose ID cannot
+// be stored must not be created. It refuses a file that exists: its endpoint may still be
+// running. That holds for an empty file, too: its run may have created an endpoint. (The
+// file holds no note about that, since scripts read it as an ID.)
 func newIDFile(path, name string) (*idFile, error) {
 	if path == "" {
 		return nil, nil
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if !errors.Is(err, os.ErrExist) {
-		return &idFile{f}, err
+	switch {
+	case err == nil:
+		return &idFile{f}, nil
+	case !errors.Is(err, os.ErrExist):
+		return nil, usageError{err}
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
-		return nil, fmt.Errorf("%s is empty: an earlier run may have created an endpoint whose id it never learned; "+
-			"look for it by its name (%q, if that run had the same --name), then remove the file", path, name)
+		return nil, idFileError{fmt.Errorf("%s is empty: an earlier run may have created an endpoint whose ID is not known; "+
+			"look for it by its name (%q, if that run had the same --name), then remove the file", path, name)}
 	}
-	return nil, fmt.Errorf("%s exists: see whether the endpoint that it names is still wanted, then remove it", path)
+	return nil, idFileError{fmt.Errorf("%s exists: check whether the endpoint that it names is still wanted, then remove it", path)}
 }
 
 func (i *idFile) write(id string) error {
@@ -141,7 +144,7 @@ func (i *idFile) write(id string) error {
 	return errors.Join(err, i.f.Sync())
 }
 
-// close removes the file again if nothing is running.
+// close closes the file, and removes it unless an endpoint may be running.
 func (i *idFile) close(mayRun bool) error {
 	if i == nil {
 		return nil

@@ -39,7 +39,7 @@ func TestDeploy(t *testing.T) {
 		require.Equal(t, 1, endpoint.GPUNum)
 
 		o = s.deploy("--id-file", file)
-		require.Equal(t, exitUsage, o.code, "an id that may still be needed is not overwritten")
+		require.Equal(t, exitIDFile, o.code, "an ID that may still be needed is not overwritten")
 		require.Equal(t, 1, s.srv.RequestCount("POST", svctest.RouteEndpoints))
 	}, svctest.WithDeployTime(20*time.Minute))
 }
@@ -49,9 +49,9 @@ func TestDeployJSON(t *testing.T) {
 		o := s.deploy("--json", "--flavor", "flavor-1")
 		require.Equal(t, exitOK, o.code, o.stderr)
 		require.Equal(t, []map[string]any{
-			{"event": "created", "service_id": "svc-1", "name": "demo"},
+			{"event": "created", "service_id": "svc-1", "name": "demo", "may_be_running": true},
 			{
-				"event": "result", "exit_code": 0.0, "service_id": "svc-1", "name": "demo", "status": "available",
+				"event": "result", "exit_code": 0.0, "service_id": "svc-1", "name": "demo", "status": "available", "may_be_running": true,
 				"instances": 1.0, "url": s.srv.InferenceURL() + "/inference-api/v1/inference_service/svc-1",
 			},
 		}, o.json)
@@ -75,32 +75,37 @@ func TestDeployFailures(t *testing.T) {
 	}{
 		"unavailable": {
 			fake: []svctest.Option{svctest.WithStatusPath("initializing", "unavailable")},
-			code: exitFailed, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
+			code: exitRunning, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
 		},
 		"unavailable, delete": {
 			fake: []svctest.Option{svctest.WithStatusPath("initializing", "unavailable")}, args: []string{"--delete-on-failure"},
-			code: exitFailed + exitDeleted, id: "svc-1\n", advice: "deleting svc-1 (Ctrl-C twice may leave it running)",
+			code: exitDeleted, id: "svc-1\n", advice: "deleting svc-1 (Ctrl-C twice may leave it running)",
 		},
 		"too slow": {
 			fake: []svctest.Option{svctest.WithDeployTime(time.Hour)}, args: []string{"--timeout", "10m"},
-			code: exitTimeout, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
+			code: exitRunning, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
 		},
 		"too slow, delete": {
 			fake: []svctest.Option{svctest.WithDeployTime(time.Hour)}, args: []string{"--timeout", "10m", "--delete-on-failure"},
-			code: exitTimeout + exitDeleted, id: "svc-1\n", advice: "deleting svc-1 (Ctrl-C twice may leave it running)",
+			code: exitDeleted, id: "svc-1\n", advice: "deleting svc-1 (Ctrl-C twice may leave it running)",
 		},
-		"unavailable, and the clean-up fails": {
+		"unavailable, and the cleanup fails": {
 			fake: []svctest.Option{svctest.WithStatusPath("unavailable")}, args: []string{"--delete-on-failure"},
+<<<<<<< HEAD
 			method: "DELETE", route: get, fault: svctest.ServiceUnavailable(-1),
 			code: exitFailed, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
+=======
+			method: "DELETE", route: get, fault: svctest.Unavailable(-1),
+			code: exitRunning, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
+>>>>>>> 87fabfd (Give each exit code of the deploy example one meaning)
 		},
 		"the token is revoked meanwhile": {
 			method: "GET", route: get, fault: svctest.Fault{Status: 401, Times: -1},
-			code: exitRefused, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
+			code: exitRunning, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
 		},
-		"the service gives up its mind meanwhile": {
+		"the service no longer knows the call": {
 			method: "GET", route: get, fault: svctest.Fault{Status: 501, Times: -1},
-			code: exitFailed, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
+			code: exitRunning, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
 		},
 		"the answer is lost": {
 			method: "POST", route: post, fault: svctest.DropAfterEffect(),
@@ -119,7 +124,7 @@ func TestDeployFailures(t *testing.T) {
 		},
 		"overloaded until the time is over": {
 			method: "GET", route: get, fault: svctest.Fault{Status: 429, RetryAfter: "120", Times: -1}, args: []string{"--timeout", "5m"},
-			code: exitTimeout, id: "svc-1\n", running: 1, advice: "asks to wait 2m0s",
+			code: exitRunning, id: "svc-1\n", running: 1, advice: "asks to wait 2m0s",
 		},
 		"nothing in stock": {
 			args: []string{"--instances", "1000"}, code: exitNotFound, advice: "deploy flavors",
@@ -144,7 +149,7 @@ func TestDeployFailures(t *testing.T) {
 				switch lines := strings.Split(strings.TrimSpace(o.stderr), "\n"); {
 				case tt.id == "" || tt.code == exitOK:
 				case tt.running > 0:
-					require.Equal(t, "svc-1 may still be running and billed. To get rid of it: deploy delete svc-1", lines[len(lines)-1])
+					require.Equal(t, "svc-1 may still be running and billed. To delete it: deploy delete svc-1", lines[len(lines)-1])
 				default:
 					require.Equal(t, "Nothing is left running.", lines[len(lines)-1])
 				}
@@ -191,7 +196,7 @@ func TestEmptyIDFile(t *testing.T) {
 
 				s.srv.ResetRequests()
 				o = s.deploy("--id-file", file)
-				require.Equal(t, exitUsage, o.code)
+				require.Equal(t, exitIDFile, o.code)
 				require.Contains(t, o.stderr, file+" is empty: an earlier run may have created an endpoint")
 				require.Contains(t, o.stderr, `by its name ("demo"`)
 				require.NotContains(t, o.stderr, "that it names")
@@ -203,8 +208,8 @@ func TestEmptyIDFile(t *testing.T) {
 				o = s.deploy("--id-file", file)
 				require.Equal(t, exitOK, o.code, o.stderr)
 				o = s.deploy("--id-file", file)
-				require.Equal(t, exitUsage, o.code)
-				require.Contains(t, o.stderr, file+" exists: see whether the endpoint that it names is still wanted")
+				require.Equal(t, exitIDFile, o.code)
+				require.Contains(t, o.stderr, file+" exists: check whether the endpoint that it names is still wanted")
 			})
 		})
 	}
@@ -237,13 +242,13 @@ func TestExitCodesOfOtherCommands(t *testing.T) {
 	})
 }
 
-// TestExitCodeTellsTheReason, not how the clean-up went.
-func TestExitCodeTellsTheReason(t *testing.T) {
+// TestReasonIsNotThatOfTheCleanup: error_kind says why the deployment failed.
+func TestReasonIsNotThatOfTheCleanup(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		s.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 401, Times: -1})
-		o := s.deploy("--delete-on-failure")
-		require.Equal(t, exitFailed, o.code, o.stderr)
-		require.Equal(t, "svc-1\n", o.stdout)
+		o := s.deploy("--delete-on-failure", "--json")
+		require.Equal(t, exitRunning, o.code, o.stderr)
+		require.Equal(t, "unavailable", o.last()["error_kind"])
 		require.Contains(t, o.stderr, "deploy delete svc-1")
 	}, svctest.WithStatusPath("initializing", "unavailable"))
 }
@@ -262,7 +267,7 @@ func TestIDThatCannotBeWritten(t *testing.T) {
 		for i, args := range [][]string{{}, {"--json"}, {"--delete-on-failure"}} {
 			start := time.Now()
 			o := s.deploy(args...)
-			require.Equal(t, exitFailed, o.code%exitDeleted, o.stderr)
+			require.Equal(t, []int{exitRunning, exitRunning, exitDeleted}[i], o.code, o.stderr)
 			require.Less(t, time.Since(start), time.Minute)
 			require.Contains(t, o.stderr, errDiskFull.Error())
 			require.Contains(t, o.stderr, fmt.Sprintf("created svc-%d", i+1))
@@ -296,7 +301,7 @@ func TestProgress(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, cancel)
 		o = s.runCtx(ctx, "deploy", "--name", "demo", "--image", "x")
-		require.Equal(t, exitInterrupted, o.code)
+		require.Equal(t, exitDeleted, o.code)
 		require.Contains(t, o.stderr, "\rdeleting svc-3 (another Ctrl-C may", "the moving line is taken away first")
 		time.Sleep(time.Second) // the goroutine of the bar ends at its next tick
 	}, svctest.WithDeployTime(4*time.Minute))

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"example.com/svc"
 )
 
+// Each exit code has one meaning. The first three groups say that the command has
+// created nothing.
 const (
 	exitOK          = 0
 	exitFailed      = 1
@@ -20,45 +23,55 @@ const (
 	exitNotFound    = 5
 	exitRefused     = 6
 	exitTryLater    = 7
+	exitUnusable    = 8
+	exitIDFile      = 9
+	exitRunning     = 10
+	exitDeleted     = 11
 	exitInterrupted = 130
-
-	exitDeleted = 10 // more than the reason's own: what was created is deleted again
 )
 
 const exitCodes = `The token is read from the environment variable SVC_API_TOKEN.
 
 Exit codes:
   0    done
-  1    failed: the endpoint is unavailable or stopped, or the service refused
+  1    failed for a reason that has no code here; nothing was created
   2    usage: nothing was sent
-  3    --timeout is over
-  4    the outcome of a create is unknown: an instance may be running and billed,
-       so do not just run the command again; the file of --id-file stays, empty,
-       and keeps others from it
-  5    no such endpoint, or no flavor that fits
-  6    the service did not accept the token
-  7    the service is out of reach or overloaded: the same command may be run again
-  11, 13, 16
-       like 1, 3 and 6, but what "deploy deploy" had created is deleted again
-  130  interrupted; what "deploy deploy" had created is deleted again, unless the
-       last line says otherwise
+  3    --timeout is over; nothing was created
+  4    the outcome of a create is unknown: an endpoint may be running and billed, and
+       nobody knows its ID. Do not run the command again before you know. The file of
+       --id-file stays, empty, and stops the next "deploy deploy" with 9
+  5    no such endpoint, or no flavor that fits; nothing was created
+  6    the service did not accept the token; nothing was created
+  7    the service cannot be reached or is overloaded; nothing was created, and the
+       same command may be run again
+  8    the endpoint is unavailable or stopped ("wait", "scale", "status --url")
+  9    the file of --id-file exists: an endpoint of an earlier run may be running and
+       billed. Nothing was sent
+  10   the endpoint may be running and billed: "deploy deploy" created it and failed, or
+       "deploy delete" did not see that it is deleted
+  11   "deploy deploy" failed, and deleted the endpoint that it had created
+  130  interrupted; nothing was created
 
-After a failure of "deploy deploy" with 1, 3, 6 or 130, an endpoint that it had
-created may be running. The last line on standard error tells:
-  ID may still be running and billed. To get rid of it: deploy delete ID
+After 4 and 10, and only then, the command has left something that may be billed. With
+--json, "may_be_running" of deploy and delete says the same (also true for 9, and for an
+endpoint that was deployed), "error_kind" says why a command failed, and "request_id" is
+the ID of the failed request, if the service gave one.
+
+The last line on standard error says so to people:
+  ID may still be running and billed. To delete it: deploy delete ID
   Nothing is left running.
 
-Signals that come within two seconds, as those of timeout(1) do, count as one. One
-more during the clean-up ends it with 130 or 4. It takes 40 s at most: 10 s until the
-answer to a create has come, and 30 s for the delete.`
+Signals that come within two seconds count as one (timeout(1) sends two). A later one
+ends the cleanup, with 10 or 4. The cleanup takes 40 s at most: 10 s until the response
+to a create has come, and 30 s for the delete.`
 
 // usageError is a mistake in the command line or the environment.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// plainly says what a value in the command line must be, which the packages that
-// read it say in their own words.
+// plainly says in plain words what a value in the command line must be, in place of the
+// text of the package that parses it.
 func plainly(err error) error {
 	for origin, want := range map[string]string{
 		": strconv.ParseInt: ": "must be a whole number",
@@ -78,44 +91,131 @@ func plainly(err error) error {
 
 // result is what a command found, for --json.
 type result struct {
-	Event     string       `json:"event"` // "created", "result"
+	Event     string       `json:"event"` // "created", "result", "fake"
 	ExitCode  *int         `json:"exit_code,omitempty"`
 	ServiceID string       `json:"service_id,omitempty"`
 	Name      string       `json:"name,omitempty"`
 	Status    string       `json:"status,omitempty"`
 	Instances *int64       `json:"instances,omitempty"`
 	URL       string       `json:"url,omitempty"`
-	Deleted   bool         `json:"deleted,omitempty"` // it was, by this command
+	Deleted   bool         `json:"deleted,omitempty"` // by this command
 	Flavors   []flavorLine `json:"flavors,omitempty"`
-	Error     string       `json:"error,omitempty"`
 
-	RetryAfter float64           `json:"retry_after_seconds,omitempty"` // the service asked for so much patience
-	Env        map[string]string `json:"env,omitempty"`                 // of "deploy fake"
+	MayBeRunning *bool   `json:"may_be_running,omitempty"` // of deploy and delete: an endpoint may be running and billed
+	Error        string  `json:"error,omitempty"`
+	ErrorKind    string  `json:"error_kind,omitempty"`          // see kinds
+	RequestID    string  `json:"request_id,omitempty"`          // of the failed request
+	RetryAfter   float64 `json:"retry_after_seconds,omitempty"` // the service asked to wait this long
+
+	Env map[string]string `json:"env,omitempty"` // of "deploy fake"
+
+	command string // "deploy"; empty: none was understood
+	created bool   // by this command
+	missing bool   // what was to be deleted did not exist
 }
 
-// report ends a command: it says what went wrong and what to do about it, first
-// to people, since a script that does not read its pipe must not keep it from them.
+// kind is a kind of error.
+type kind struct {
+	name string // for error_kind
+	code int    // while nothing was created, and nothing was to be deleted
+	is   func(error) bool
+}
+
+// kinds is ordered: the first that fits counts.
+var kinds = []kind{
+	{"id_file_exists", exitIDFile, isA[idFileError]},
+	{"usage", exitUsage, isA[usageError]},
+	{"usage", exitUsage, isA[*svc.ValidationError]},
+	{"outcome_unknown", exitUnknown, matches(svc.ErrOutcomeUnknown)},
+	{"interrupted", exitInterrupted, matches(context.Canceled)},
+	{"timeout", exitTimeout, matches(context.DeadlineExceeded)},
+	{"unauthorized", exitRefused, matches(svc.ErrUnauthorized)},
+	{"forbidden", exitRefused, matches(svc.ErrForbidden)},
+	{"unavailable", exitUnusable, matches(svc.ErrUnavailable)},
+	{"stopped", exitUnusable, matches(svc.ErrStopped)},
+	{"not_available", exitUnusable, matches(errNotReachable)},
+	{"not_found", exitNotFound, matches(svc.ErrNotFound)},
+	{"no_flavor", exitNotFound, matches(errNoFlavor)},
+	{"rate_limited", exitTryLater, matches(svc.ErrRateLimited)},
+	{"server_error", exitTryLater, matches(svc.ErrServer)},
+	{"unreachable", exitTryLater, isA[*svc.TransportError]},
+	{"refused", exitFailed, isA[*svc.Error]},
+	{"unexpected_response", exitFailed, isA[*svc.DecodeError]},
+	{"failed", exitFailed, func(error) bool { return true }},
+}
+
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+func matches(target error) func(error) bool {
+	return func(err error) bool { return errors.Is(err, target) }
+}
+
+func kindOf(err error) kind {
+	return kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.is(err) })]
+}
+
+// mayBeRunning reports whether an endpoint may be running and billed that this command
+// created, was to delete, or found in the file of --id-file.
+func (r *result) mayBeRunning(err error) bool {
+	switch r.command {
+	case "deploy":
+		return r.created && !r.Deleted || !r.created && err != nil && slices.Contains([]int{exitUnknown, exitIDFile}, kindOf(err).code)
+	case "delete":
+		return !r.Deleted && !r.missing
+	}
+	return false
+}
+
+// exitCode says first what is left, and then why the command failed.
+func (r *result) exitCode(err error) int {
+	switch {
+	case err == nil:
+		return exitOK
+	case r.created && r.Deleted:
+		return exitDeleted
+	case r.created:
+		return exitRunning
+	}
+	if code := kindOf(err).code; code == exitUsage || !r.mayBeRunning(err) || r.command != "delete" {
+		return code
+	}
+	return exitRunning
+}
+
+// finish fills in what a command ended with.
+func (r *result) finish(err error) {
+	code := r.exitCode(err)
+	r.ExitCode = &code
+	if r.command == "deploy" || r.command == "delete" {
+		running := r.mayBeRunning(err)
+		r.MayBeRunning = &running
+	}
+	if err != nil {
+		r.Error, r.ErrorKind, r.RequestID, r.RetryAfter = err.Error(), kindOf(err).name, requestID(err), retryAfter(err).Seconds()
+	}
+}
+
+// report ends a command: it says what went wrong and what to do about it. It writes to
+// standard error first, since a script that does not read standard output may block it.
 func (t *tool) report(err error) int {
-	code := exitCode(err)
+	t.result.finish(err)
 	if err != nil {
 		t.say("deploy: %v", err)
-		for _, line := range advice(err, t.idFile) {
+		for _, line := range t.advice(err) {
 			t.say("%s", line)
 		}
 	}
 	if !t.json {
-		return code
-	}
-	t.result.ExitCode = &code
-	if err != nil {
-		t.result.Error = err.Error()
-		t.result.RetryAfter = retryAfter(err).Seconds()
+		return *t.result.ExitCode
 	}
 	if unwritten := t.emit("result"); unwritten != nil && err == nil {
-		t.say("deploy: %v", unwritten)
-		return exitFailed
+		t.json = false
+		return t.report(unwritten)
 	}
-	return code
+	return *t.result.ExitCode
 }
 
 // emit writes what is known so far as one line of JSON.
@@ -129,87 +229,70 @@ func (t *tool) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(t.stderr, format+"\n", args...)
 }
 
-func exitCode(err error) int {
-	code := reason(err)
-	if failure, created := errors.AsType[*svc.DeployError](err); !created || failure.Cleanup != svc.CleanupDeleted {
-		return code
-	}
-	switch code {
-	case exitFailed, exitTimeout, exitRefused:
-		return code + exitDeleted
-	}
-	return code
-}
-
-// reason is the exit code of an error, whatever became of an instance.
-func reason(err error) int {
-	created := errors.As(err, new(*svc.DeployError))
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.As(err, new(usageError)), errors.As(err, new(*svc.ValidationError)):
-		return exitUsage
-	case errors.Is(err, svc.ErrOutcomeUnknown) && !created:
-		return exitUnknown
-	case errors.Is(err, context.Canceled):
-		return exitInterrupted
-	case errors.Is(err, context.DeadlineExceeded):
-		return exitTimeout
-	case errors.Is(err, svc.ErrUnauthorized), errors.Is(err, svc.ErrForbidden):
-		return exitRefused
-	case created: // whatever it was, to run the command again would make a second one
-		return exitFailed
-	case errors.Is(err, svc.ErrNotFound), errors.Is(err, errNoFlavor):
-		return exitNotFound
-	case errors.Is(err, svc.ErrServer), errors.Is(err, svc.ErrRateLimited), errors.As(err, new(*svc.TransportError)):
-		return exitTryLater
-	}
-	return exitFailed
-}
-
-// retryAfter is how long the service asked to wait, in a refusal; 0: it did not.
+// retryAfter is how long the service asked to wait when it refused; 0: it did not ask.
 func retryAfter(err error) time.Duration {
-	if answer, ok := errors.AsType[*svc.Error](err); ok {
-		return answer.RetryAfter
+	if refused, ok := errors.AsType[*svc.Error](err); ok {
+		return refused.RetryAfter
 	}
 	return 0
 }
 
-// advice says what to do about an error, in lines for a person. Of an endpoint
-// that was created the last one tells what became of it. The file of --id-file is
-// that of the run, if there is one.
-func advice(err error, idFile string) (lines []string) {
+// requestID is the service's ID of the request that failed; empty: not known.
+func requestID(err error) string {
+	if e, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok && e.RequestID != "" {
+		return e.RequestID
+	}
+	if e, ok := errors.AsType[*svc.Error](err); ok && e.RequestID != "" {
+		return e.RequestID
+	}
+	if e, ok := errors.AsType[*svc.DecodeError](err); ok {
+		return e.RequestID
+	}
+	return ""
+}
+
+// advice says what to do about an error, in lines for a person. If an endpoint was
+// created, or was to be deleted, the last line says whether it may be running.
+func (t *tool) advice(err error) (lines []string) {
 	if wait := retryAfter(err); wait > 0 {
 		lines = append(lines, fmt.Sprintf("The service asks to wait %v before the next try.", wait.Round(time.Second)))
 	}
-	add := func(more ...string) []string { return append(lines, more...) }
-	deployed, created := errors.AsType[*svc.DeployError](err)
-	unknown, lost := errors.AsType[*svc.OutcomeUnknownError](err)
-	switch {
-	case errors.As(err, new(inTheWay)):
-		return lines
-	case errors.As(err, new(usageError)):
-		return add("Run it with --help to see what it needs.")
-	case created && deployed.Cleanup == svc.CleanupDeleted:
-		return add("Nothing is left running.")
-	case created:
-		return add(fmt.Sprintf("%[1]s may still be running and billed. To get rid of it: deploy delete %[1]s", deployed.ServiceID))
-	case lost:
-		again := "run the command again."
-		if idFile != "" {
-			again = fmt.Sprintf("remove %s and run the command again. Until then the file stays, empty.", idFile)
+	switch *t.result.ExitCode {
+	case exitUsage:
+		return append(lines, "Run it with --help to see what it needs.")
+	case exitDeleted:
+		return append(lines, "Nothing is left running.")
+	case exitRunning:
+		if kindOf(err).code == exitRefused {
+			lines = append(lines, "Check SVC_API_TOKEN.")
 		}
-		return add(
-			"Nobody knows whether the endpoint was created. It may be running and billed.",
-			"Do NOT run the command again before you know:",
-			fmt.Sprintf("  1. look for an endpoint named %q where the service shows what your account runs;", unknown.Name),
-			"  2. if it is there, keep it (deploy wait ID) or get rid of it (deploy delete ID);",
-			"  3. if it is not there, "+again,
-		)
-	case errors.Is(err, svc.ErrUnauthorized), errors.Is(err, svc.ErrForbidden):
-		return add("Check SVC_API_TOKEN.")
-	case errors.Is(err, svc.ErrNotFound):
-		return add("Check the id: the service has no such endpoint, or not any more.")
+		return append(lines, fmt.Sprintf("%[1]s may still be running and billed. To delete it: deploy delete %[1]s", t.result.ServiceID))
+	case exitUnknown:
+		return append(lines, t.unknownOutcome(err)...)
+	case exitRefused:
+		return append(lines, "Check SVC_API_TOKEN.")
+	case exitNotFound:
+		if t.result.command != "deploy" && t.result.command != "flavors" {
+			lines = append(lines, "Check the ID: the service has no such endpoint, or has deleted it.")
+		}
 	}
 	return lines
+}
+
+func (t *tool) unknownOutcome(err error) []string {
+	again := "run the command again."
+	if t.idFile != "" {
+		again = fmt.Sprintf("remove %s and run the command again. Until then the file stays, empty.", t.idFile)
+	}
+	id := ""
+	if unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok && unknown.ID != "" {
+		id = fmt.Sprintf(" (perhaps with the ID %s)", unknown.ID)
+	}
+	return []string{
+		"It is not known whether the endpoint was created. It may be running and billed.",
+		"Do NOT run the command again before you know:",
+		fmt.Sprintf("  1. look for an endpoint named %q%s where the service shows what your account runs;", t.result.Name, id),
+		"  2. if it is there, keep it (deploy wait ID) or delete it (deploy delete ID);",
+		"  3. if it is not there, " + again,
+	}
 }

@@ -17,13 +17,13 @@ func (t *tool) fakeCommand(begin func(cli.ActionFunc) cli.ActionFunc) *cli.Comma
 		Description: "For shell scripts: --fake is a new fake in each command, and this one stays. What it\n" +
 			"prints is one line of shell that exports SVC_BASE_URL, SVC_API_TOKEN and SVC_INFERENCE_URL.\n" +
 			"It ends with --timeout only if that is given.\n\n" +
-			"For scripts that are to meet a failure: --fail leads to exit code 1, --lose-answer to 4,\n" +
+			"For scripts that are to meet a failure: --fail leads to exit code 1, --lose-response to 4,\n" +
 			"and --outage, if it is longer than the tries of \"deploy status\", there to 7.",
 		Flags: []cli.Flag{
-			&cli.DurationFlag{Name: "deploy-time", Usage: "how long endpoints are initializing", Value: 2 * time.Second},
+			&cli.DurationFlag{Name: "deploy-time", Usage: "how long endpoints are initializing", Value: time.Second},
 			&cli.DurationFlag{Name: "delete-time", Usage: "how long endpoints are still there, and billed, after their delete"},
 			&cli.BoolFlag{Name: "fail", Usage: "new endpoints become unavailable at the second look, whatever --deploy-time says"},
-			&cli.BoolFlag{Name: "lose-answer", Usage: "the first create is carried out, and its answer lost"},
+			&cli.BoolFlag{Name: "lose-response", Usage: "the first create is carried out, and its answer lost"},
 			&cli.DurationFlag{Name: "outage", Usage: "endpoints cannot be read (503) until so long after the first create"},
 		},
 		Action: begin(t.serveFake),
@@ -45,7 +45,7 @@ func (t *tool) serveFake(ctx context.Context, cmd *cli.Command) error {
 	}
 	srv := svctest.NewServer(opts...)
 	defer srv.Close()
-	if cmd.Bool("lose-answer") {
+	if cmd.Bool("lose-response") {
 		srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
 	}
 	if d := cmd.Duration("outage"); d > 0 {
@@ -94,7 +94,7 @@ func endOutage(ctx context.Context, srv *svctest.Server, d time.Duration) {
 	}
 	select {
 	case <-time.After(d):
-		srv.ClearFaults() // that of --lose-answer has met the first create
+		srv.ClearFaults() // that of --lose-response has met the first create
 	case <-ctx.Done():
 	}
 }

@@ -31,12 +31,16 @@ func bash(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestScript runs a deploy script on a fake that its commands share.
+// TestScript runs each part of a deploy script on a fake that its commands share.
 func TestScript(t *testing.T) {
-	t.Parallel()
-	output, err := bash(t, "testdata/rollout.sh", t.TempDir()).CombinedOutput()
-	require.NoError(t, err, "%s", output)
-	require.Empty(t, string(output))
+	for _, part := range []string{"life", "missing", "timeout", "broken", "unknown", "outage"} {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			output, err := bash(t, "testdata/rollout.sh", t.TempDir(), part).CombinedOutput()
+			require.NoError(t, err, "%s", output)
+			require.Empty(t, string(output))
+		})
+	}
 }
 
 // readme returns the first lines of shell below a heading of the README.
@@ -58,18 +62,18 @@ func TestFailuresOfTheReadme(t *testing.T) {
 	t.Parallel()
 	script := readme(t, "## Failures on demand")
 	for flag, want := range map[string]struct{ stdout, stderr string }{
-		"--lose-answer":                 {"look for demo, then remove ", "Do NOT run the command again"},
+		"--lose-response":                 {"look for demo, then remove ", "Do NOT run the command again"},
 		"--fail":                        {"", "svc-1 is deleted after "},
 		"--outage 1s":                   {"svc-1 is available\n", "could not be read after 0s: "},
 		"--deploy-time 0s":              {"svc-1 is available\n", "is available after 0s"},
 		"--fail --delete-time 200ms":    {"", "svc-1 is still there (unavailable) after 0s"},
-		"--lose-answer --outage 1000ms": {"look for demo, then remove ", "Do NOT run the command again"},
+		"--lose-response --outage 1000ms": {"look for demo, then remove ", "Do NOT run the command again"},
 	} {
 		t.Run(flag, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			require.Equal(t, 1, strings.Count(script, "--lose-answer"))
-			cmd := bash(t, "-euc", `PATH=$dir:$PATH`+"\n"+strings.Replace(script, "--lose-answer", flag, 1))
+			require.Equal(t, 1, strings.Count(script, "--lose-response"))
+			cmd := bash(t, "-euc", `PATH=$dir:$PATH`+"\n"+strings.Replace(script, "--lose-response", flag, 1))
 			cmd.Env = append(cmd.Env, "dir="+dir)
 			require.NoError(t, os.Symlink(os.Args[0], filepath.Join(dir, "deploy")))
 			var stdout, stderr bytes.Buffer

@@ -11,26 +11,26 @@ import (
 	"example.com/svc"
 )
 
-// sameSignal is how long after the first signal others are taken for the same
-// one. The timeout command and other supervisors signal a program and then the
-// process group that it is in, so it gets one order twice.
+// sameSignal is how long after the first signal further signals count as the same
+// one. timeout(1) and other supervisors send a signal to a program and then to its
+// process group, so the program gets it twice.
 const sameSignal = 2 * time.Second
 
-// notify says which signals end the program. A second one is none of the
-// runtime's business either: a clean-up that it broke off would leave an
-// instance running, and say nothing.
+// notify says which signals end the program. They are never reset to what the runtime
+// does: a second one would end the program during the cleanup, and leave an instance
+// running without a word.
 func notify() <-chan os.Signal {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		signal.Notify(signals, syscall.SIGHUP)
 	}
-	signal.Ignore(syscall.SIGPIPE) // a reader that is gone is an error of the write
+	signal.Ignore(syscall.SIGPIPE) // a closed pipe is an error of the write instead
 	return signals
 }
 
-// interrupts turns signals into what a run needs to know: the first one ends ctx,
-// and one that comes later than sameSignal closes giveUp.
+// interrupts turns signals into a ctx and a channel: the first signal ends ctx, and one
+// that comes later than sameSignal after it closes giveUp.
 func interrupts(signals <-chan os.Signal) (ctx context.Context, giveUp <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	enough := make(chan struct{})
@@ -49,7 +49,7 @@ func interrupts(signals <-chan os.Signal) (ctx context.Context, giveUp <-chan st
 	return ctx, enough
 }
 
-// ending is what to report of a run whose end is not awaited.
+// ending is what to report when nobody waits for the end of the run.
 type ending struct {
 	json   bool
 	result result
@@ -57,9 +57,9 @@ type ending struct {
 	err    error
 }
 
-// ifGivenUp keeps the result as it is now, and err, for the case that the run is
-// given up. The goroutine that reports it then touches nothing else of t but the
-// writers, since the run still goes on.
+// ifGivenUp stores the result as it is now, and err, to be reported if the run is given
+// up. The run then continues in another goroutine, so the one that reports uses nothing
+// else of t but the writers.
 func (t *tool) ifGivenUp(err error) { t.ending.Store(&ending{t.json, t.result, t.idFile, err}) }
 
 func (t *tool) reportGivenUp() int {
@@ -70,12 +70,12 @@ func (t *tool) reportGivenUp() int {
 	return (&tool{stdout: t.stdout, stderr: t.stderr, json: e.json, result: e.result, idFile: e.idFile}).report(e.err)
 }
 
-// createGivenUp is for the time between a create and its answer.
+// createGivenUp is the error of a run that is given up between a create and its response.
 func createGivenUp(name string) error {
 	return &svc.OutcomeUnknownError{Method: "POST", Route: "/v1/inference-service", Name: name, Err: context.Canceled}
 }
 
-// cleanUpGivenUp is for the time from then on.
-func cleanUpGivenUp(id string) error {
+// cleanupGivenUp is the error of a run that is given up after the create.
+func cleanupGivenUp(id string) error {
 	return &svc.DeployError{ServiceID: id, Err: fmt.Errorf("given up: %w", context.Canceled)}
 }

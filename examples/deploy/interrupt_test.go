@@ -45,7 +45,8 @@ func TestInterrupt(t *testing.T) {
 				}
 				time.AfterFunc(tt.after, cancel)
 				o := s.runCtx(ctx, append([]string{"deploy", "--json", "--name", "demo", "--image", "x"}, tt.args...)...)
-				require.Equal(t, exitInterrupted, o.code, o.stderr)
+				require.Equal(t, []int{exitDeleted, exitRunning}[tt.running], o.code, o.stderr)
+				require.Equal(t, "interrupted", o.last()["error_kind"])
 				require.Len(t, o.json, 2)
 				require.Equal(t, "svc-1", o.json[0]["service_id"])
 				require.Equal(t, tt.deleted, o.last()["deleted"])
@@ -73,9 +74,9 @@ func TestInterruptedCreate(t *testing.T) {
 	})
 }
 
-// TestCleanUpTakes40SecondsAtMost, as the help says: the answer to the create comes at
+// TestCleanupTakes40SecondsAtMost, as the help says: the answer to the create comes at
 // the last moment, and the delete has none.
-func TestCleanUpTakes40SecondsAtMost(t *testing.T) {
+func TestCleanupTakes40SecondsAtMost(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{AfterEffect: true, Delay: time.Second + 9900*time.Millisecond})
 		s.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Delay: time.Hour, Times: -1})
@@ -83,7 +84,7 @@ func TestCleanUpTakes40SecondsAtMost(t *testing.T) {
 		time.AfterFunc(time.Second, cancel)
 		start := time.Now()
 		o := s.runCtx(ctx, "deploy", "--name", "demo", "--image", "x")
-		require.Equal(t, exitInterrupted, o.code, o.stderr)
+		require.Equal(t, exitRunning, o.code, o.stderr)
 		require.Contains(t, o.stderr, "svc-1 may still be running")
 		require.InDelta(t, 40, (time.Since(start) - time.Second).Seconds(), 1)
 		require.Contains(t, s.run("--help").stdout, "40 s at most")
@@ -141,12 +142,12 @@ func TestGivingUp(t *testing.T) {
 		known         map[string]any
 	}{
 		"the delete": {
-			"DELETE", svctest.RouteEndpoint, exitInterrupted, "svc-1\n", "svc-1 may still be running and billed",
-			map[string]any{"event": "result", "exit_code": 130.0, "name": "demo", "service_id": "svc-1"},
+			"DELETE", svctest.RouteEndpoint, exitRunning, "svc-1\n", "svc-1 may still be running and billed",
+			map[string]any{"event": "result", "exit_code": 10.0, "error_kind": "interrupted", "may_be_running": true, "name": "demo", "service_id": "svc-1"},
 		},
 		"the create": {
 			"POST", svctest.RouteEndpoints, exitUnknown, "", `endpoint named "demo"`,
-			map[string]any{"event": "result", "exit_code": 4.0, "name": "demo"},
+			map[string]any{"event": "result", "exit_code": 4.0, "error_kind": "outcome_unknown", "may_be_running": true, "name": "demo"},
 		},
 	} {
 		for _, format := range []string{"text", "json"} {
@@ -218,6 +219,7 @@ func TestSignal(t *testing.T) {
 		"a terminal closes": {syscall.SIGHUP, 2, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			srv := svctest.NewServer(svctest.WithDeployTime(time.Hour))
 			defer srv.Close()
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "deploy", "--name", "demo", "--image", "x")
@@ -247,7 +249,7 @@ func TestSignal(t *testing.T) {
 				require.Contains(t, log.String(), "Nothing is left running")
 			}
 			require.Error(t, cmd.Wait())
-			require.Equal(t, exitInterrupted, cmd.ProcessState.ExitCode(), log.String())
+			require.Equal(t, exitDeleted, cmd.ProcessState.ExitCode(), log.String())
 			require.Zero(t, srv.RunningInstances())
 		})
 	}

@@ -87,6 +87,7 @@ func (t *tool) command(ctx context.Context, args []string) error {
 				return fmt.Errorf("what is %q for?", cmd.Args().First())
 			}
 			started = true
+			t.result.command = cmd.Name
 			return action(ctx, cmd)
 		}
 	}
@@ -150,7 +151,7 @@ func (t *tool) connect(cmd *cli.Command) (stop func(), err error) {
 	baseURL, token, inferenceURL := cmd.String("base-url"), os.Getenv("SVC_API_TOKEN"), cmd.String("inference-url")
 	stop = func() {}
 	if cmd.Bool("fake") {
-		srv := svctest.NewServer(svctest.WithDeployTime(3 * time.Second))
+		srv := svctest.NewServer(svctest.WithDeployTime(time.Second))
 		srv.AddEndpoint(svctest.Endpoint{Name: "running", Instances: 1})
 		baseURL, token, inferenceURL, stop = srv.URL(), srv.Token(), srv.InferenceURL(), srv.Close
 		t.wait.MinInterval = 500 * time.Millisecond

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"flag"
 	"io"
 	"os"
 	"strings"
@@ -19,12 +20,15 @@ import (
 	"example.com/svc/svctest"
 )
 
-// TestMain lets the test binary be the program itself, for the tests that send
-// signals to it.
+// TestMain lets the test binary be the program itself, for the tests that start it as a
+// process. Those tests wait for most of their time, so many run at once.
 func TestMain(m *testing.M) {
 	if os.Getenv("BE_THE_PROGRAM") != "" {
 		main()
 		return
+	}
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }
@@ -143,12 +147,13 @@ func TestCommandsOnARunningEndpoint(t *testing.T) {
 		require.Equal(t, "stopped\n", o.stdout)
 
 		o = s.run("status", "--url", "svc-1")
-		require.Equal(t, exitFailed, o.code)
+		require.Equal(t, exitUnusable, o.code)
 		require.Empty(t, o.stdout, "it leads nowhere")
 		require.Contains(t, o.stderr, "svc-1 cannot be reached while it is stopped")
 
 		o = s.run("wait", "svc-1", "--json")
-		require.Equal(t, exitFailed, o.code)
+		require.Equal(t, exitUnusable, o.code)
+		require.Equal(t, "stopped", o.last()["error_kind"])
 		require.Equal(t, "stopped", o.last()["status"])
 
 		o = s.run("delete", "--json", "svc-1")
@@ -198,7 +203,7 @@ func TestRecordThatIsDeleted(t *testing.T) {
 func TestURLOfAnEndpoint(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		o := s.deploy("--timeout", "5m")
-		require.Equal(t, exitTimeout, o.code)
+		require.Equal(t, exitRunning, o.code)
 		o = s.run("wait", "--url", "svc-1")
 		require.Equal(t, exitOK, o.code, o.stderr)
 		require.Equal(t, s.srv.InferenceURL()+"/inference-api/v1/inference_service/svc-1\n", o.stdout)
@@ -331,16 +336,16 @@ func TestHelpTellsTheExitCodes(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		o := s.run("--help")
 		require.Equal(t, exitOK, o.code)
-		for _, code := range []string{"0 ", "1 ", "2 ", "3 ", "4 ", "5 ", "6 ", "7 ", "11, 13, 16", "130 "} {
+		for _, code := range []string{"0 ", "1 ", "2 ", "3 ", "4 ", "5 ", "6 ", "7 ", "8 ", "9 ", "10 ", "11 ", "130 "} {
 			require.Contains(t, o.stdout, "\n     "+code)
 		}
 		require.Contains(t, o.stdout, "SVC_API_TOKEN")
 		o = s.run("deploy", "--help")
 		require.Regexp(t, "--keep .*; not with --delete-on-failure", o.stdout)
 		require.Regexp(t, "--delete-on-failure .*; not with --keep", o.stdout)
-		require.Contains(t, o.stdout, "is deleted again")
+		require.Contains(t, o.stdout, "While the file exists")
 		o = s.run("fake", "--help")
-		for _, flag := range []string{"deploy-time", "delete-time", "fail", "lose-answer", "outage"} {
+		for _, flag := range []string{"deploy-time", "delete-time", "fail", "lose-response", "outage"} {
 			require.Contains(t, o.stdout, "--"+flag)
 		}
 	})

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc/svctest"
+)
+
+// TestC28_EachExitCodeHasOneMeaning: the code alone tells a script whether something may
+// be running and billed, and JSON says the same, with the kind of the error.
+func TestC28_EachExitCodeHasOneMeaning(t *testing.T) {
+	post, get := svctest.RouteEndpoints, svctest.RouteEndpoint
+	broken, slow := svctest.WithStatusPath("initializing", "unavailable"), svctest.WithDeployTime(time.Hour)
+	refused := svctest.Fault{Status: 401, Times: -1, Header: map[string][]string{"X-Request-Id": {"req-77"}}}
+	tests := map[string]struct {
+		fake      []svctest.Option
+		method    string
+		route     string
+		fault     svctest.Fault
+		args      []string
+		interrupt time.Duration // 0: never
+		code      int
+		kind      string
+		left      int // endpoints of this command that run afterwards
+	}{
+		"usage":                   {args: []string{"--port", "70000"}, code: exitUsage, kind: "usage"},
+		"refused":                 {args: []string{"--flavor", "flavor-3"}, code: exitFailed, kind: "refused"},
+		"no flavor":               {args: []string{"--gpu", "none such"}, code: exitNotFound, kind: "no_flavor"},
+		"token, at once":          {method: "POST", route: post, fault: refused, code: exitRefused, kind: "unauthorized"},
+		"token, later":            {method: "GET", route: get, fault: refused, code: exitRunning, kind: "unauthorized", left: 1},
+		"overloaded":              {method: "POST", route: post, fault: svctest.RateLimited("3600"), code: exitTryLater, kind: "rate_limited"},
+		"timeout, at once":        {args: []string{"--timeout", "0s"}, code: exitTimeout, kind: "timeout"},
+		"timeout, later":          {fake: []svctest.Option{slow}, args: []string{"--timeout", "9m"}, code: exitRunning, kind: "timeout", left: 1},
+		"timeout, deleted":        {fake: []svctest.Option{slow}, args: []string{"--timeout", "9m", "--delete-on-failure"}, code: exitDeleted, kind: "timeout"},
+		"unavailable":             {fake: []svctest.Option{broken}, code: exitRunning, kind: "unavailable", left: 1},
+		"unavailable, deleted":    {fake: []svctest.Option{broken}, args: []string{"--delete-on-failure"}, code: exitDeleted, kind: "unavailable"},
+		"outcome unknown":         {method: "POST", route: post, fault: svctest.DropAfterEffect(), code: exitUnknown, kind: "outcome_unknown", left: 1},
+		"interrupted, at once":    {method: "GET", route: svctest.RouteFlavors, fault: svctest.Slow(time.Hour), interrupt: time.Second, code: exitInterrupted, kind: "interrupted"},
+		"interrupted, later":      {fake: []svctest.Option{slow}, interrupt: time.Minute, code: exitDeleted, kind: "interrupted"},
+		"interrupted, with keep":  {fake: []svctest.Option{slow}, args: []string{"--keep"}, interrupt: time.Minute, code: exitRunning, kind: "interrupted", left: 1},
+		"interrupted, not proven": {fake: []svctest.Option{slow}, method: "DELETE", route: get, fault: refused, interrupt: time.Minute, code: exitRunning, kind: "interrupted", left: 1},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *session) {
+				if tt.method != "" {
+					s.srv.Fault(tt.method, tt.route, tt.fault)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				if tt.interrupt > 0 {
+					time.AfterFunc(tt.interrupt, cancel)
+				}
+				file := filepath.Join(t.TempDir(), "id")
+				o := s.runCtx(ctx, append([]string{"deploy", "--json", "--name", "demo", "--image", "x", "--id-file", file}, tt.args...)...)
+				cancel()
+				require.Equal(t, tt.code, o.code, o.stderr)
+				require.Equal(t, tt.kind, o.last()["error_kind"])
+				require.Equal(t, tt.left, s.srv.RunningInstances())
+				require.Equal(t, tt.left > 0, slices.Contains([]int{exitUnknown, exitRunning}, o.code), "the code says it")
+				require.Equal(t, tt.left > 0, o.last()["may_be_running"], "so does the JSON")
+				_, err := os.Stat(file)
+				require.Equal(t, tt.left > 0, err == nil, "so does the file")
+				if tt.kind == "unauthorized" {
+					require.Equal(t, "req-77", o.last()["request_id"])
+				}
+			}, tt.fake...)
+		})
+	}
+}
+
+// TestC28_Delete: exit code 10 until the endpoint is seen to be deleted.
+func TestC28_Delete(t *testing.T) {
+	always := func(f svctest.Fault) svctest.Fault { f.Times = -1; return f }
+	for name, tt := range map[string]struct {
+		method  string
+		fault   svctest.Fault
+		args    []string
+		code    int
+		kind    any
+		running bool
+	}{
+		"success":                 {code: exitOK},
+		"a delete without effect": {"DELETE", always(svctest.Fault{Status: 202}), nil, exitRunning, "timeout", true},
+		"an outage":               {"*", svctest.Fault{Status: 503, For: 24 * time.Hour}, nil, exitRunning, "timeout", true},
+		"refused":                 {"*", always(svctest.Fault{Status: 403}), nil, exitRunning, "forbidden", true},
+		"the time is over":        {"", svctest.Fault{}, []string{"--timeout", "0s"}, exitRunning, "timeout", true},
+		"an early 404":            {"GET", svctest.Fault{Status: 404, Body: `{"code":"not_found"}`}, nil, exitNotFound, "not_found", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *session) {
+				id := s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+				if tt.method != "" {
+					s.srv.Fault(tt.method, svctest.RouteEndpoint, tt.fault)
+				}
+				o := s.run(append([]string{"delete", "--json", id}, tt.args...)...)
+				require.Equal(t, tt.code, o.code, o.stderr)
+				require.Equal(t, tt.kind, o.last()["error_kind"])
+				require.Equal(t, tt.running, o.last()["may_be_running"])
+				require.Equal(t, tt.running, s.srv.RunningInstances() > 0)
+				require.Equal(t, tt.code == exitOK, o.last()["deleted"] == true)
+			})
+		})
+	}
+	inBubble(t, func(t *testing.T, s *session) { // a new endpoint that nobody can read yet
+		giveUp := make(chan struct{})
+		s.giveUp = giveUp
+		time.AfterFunc(time.Second, func() { close(giveUp) })
+		o := s.run("delete", "--json", "svc-1")
+		require.Equal(t, exitRunning, o.code, "a 404 is no proof within 30 s")
+		require.Equal(t, true, o.last()["may_be_running"])
+		time.Sleep(time.Minute)
+	})
+}
+
+// TestC28_ReadmeAndHelp name the same codes.
+func TestC28_ReadmeAndHelp(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
+	codes := func(form, text string) (all []string) {
+		for _, m := range regexp.MustCompile(form).FindAllStringSubmatch(text, -1) {
+			all = append(all, m[1])
+		}
+		return all
+	}
+	help := codes(`(?m)^  (\d+) `, exitCodes)
+	require.Len(t, help, 13)
+	require.Equal(t, help, codes(`(?m)^\| (\d+) \|`, string(text)))
+	for _, k := range kinds {
+		require.Contains(t, string(text), "`"+k.name+"`")
+	}
+}
