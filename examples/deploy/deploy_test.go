@@ -91,13 +91,8 @@ func TestDeployFailures(t *testing.T) {
 		},
 		"unavailable, and the cleanup fails": {
 			fake: []svctest.Option{svctest.WithStatusPath("unavailable")}, args: []string{"--delete-on-failure"},
-<<<<<<< HEAD
 			method: "DELETE", route: get, fault: svctest.ServiceUnavailable(-1),
-			code: exitFailed, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
-=======
-			method: "DELETE", route: get, fault: svctest.Unavailable(-1),
 			code: exitRunning, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
->>>>>>> 87fabfd (Give each exit code of the deploy example one meaning)
 		},
 		"the token is revoked meanwhile": {
 			method: "GET", route: get, fault: svctest.Fault{Status: 401, Times: -1},
