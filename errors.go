@@ -319,7 +319,7 @@ type FieldError struct {
 // ValidationError says that a request was not sent because it cannot be right.
 // It names everything that is wrong with it.
 type ValidationError struct {
-	Fields []FieldError
+	Fields []FieldError // everything that is wrong, in the order of the request
 }
 
 // Error lists all fields.

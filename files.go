@@ -11,9 +11,9 @@ import (
 // File is a file record: a name and what the file is for. The contents are in object
 // storage, where they can be reached only by presigned URLs.
 type File struct {
-	ID        string      `json:"id"` // used in all calls
-	FileName  string      `json:"file_name"`
-	Purpose   FilePurpose `json:"purpose"`
+	ID        string      `json:"id"`         // used in all calls
+	FileName  string      `json:"file_name"`  // as it was registered
+	Purpose   FilePurpose `json:"purpose"`    // value seen: FilePurposeFineTune
 	CreatedAt Time        `json:"created_at"` // a number of seconds, as the service sends it
 }
 
@@ -22,10 +22,10 @@ func (f *File) identity() (field, id string) { return "id", f.ID }
 // PublicFile is a file record of the public list.
 type PublicFile struct {
 	File
-	Token       Int    `json:"token"`  // a count; what it counts is not documented
-	Length      Int    `json:"length"` // not documented further
-	Bytes       Int    `json:"bytes"`  // size of the contents
-	Description string `json:"description"`
+	Token       Int    `json:"token"`       // a count; what it counts is not documented
+	Length      Int    `json:"length"`      // not documented further
+	Bytes       Int    `json:"bytes"`       // size of the contents
+	Description string `json:"description"` // text of the service; may be empty
 }
 
 // RegisteredFile is a new file record, with the presigned URL for its contents.

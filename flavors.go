@@ -10,18 +10,18 @@ import (
 
 // Flavor is a GPU offering: what an inference service runs on.
 type Flavor struct {
-	FlavorID        string         `json:"flavor_id"`    // names the flavor in a create request
-	DisplayName     string         `json:"display_name"` // the GPU's type
-	ClusterID       string         `json:"cluster_id"`
-	ClusterFlavorID string         `json:"cluster_flavor_id"`
-	MetaInfo        FlavorMetaInfo `json:"meta_info"`
-	Billing         FlavorBilling  `json:"billing"`
-	CreatedAt       Time           `json:"created_at"`
-	UpdatedAt       Time           `json:"updated_at"`
-	DeletedAt       Time           `json:"deleted_at"`    // zero while the flavor is offered; IsDeleted decides
-	IsDeleted       bool           `json:"is_deleted"`    // no longer offered
-	AvailableNum    Int            `json:"available_num"` // instances that are available now
-	NodeMaxGPU      Int            `json:"node_max_gpu"`  // most GPUs that one instance can have
+	FlavorID        string         `json:"flavor_id"`         // names the flavor in a create request
+	DisplayName     string         `json:"display_name"`      // the GPU's type
+	ClusterID       string         `json:"cluster_id"`        // where the GPUs stand; not documented further
+	ClusterFlavorID string         `json:"cluster_flavor_id"` // the flavor in its cluster; not documented further
+	MetaInfo        FlavorMetaInfo `json:"meta_info"`         // CUDA version and region
+	Billing         FlavorBilling  `json:"billing"`           // prices
+	CreatedAt       Time           `json:"created_at"`        // when the flavor was first offered
+	UpdatedAt       Time           `json:"updated_at"`        // when its record last changed
+	DeletedAt       Time           `json:"deleted_at"`        // zero while the flavor is offered; IsDeleted decides
+	IsDeleted       bool           `json:"is_deleted"`        // no longer offered
+	AvailableNum    Int            `json:"available_num"`     // instances that are available now
+	NodeMaxGPU      Int            `json:"node_max_gpu"`      // most GPUs that one instance can have
 }
 
 func (f *Flavor) identity() (field, id string) { return "flavor_id", f.FlavorID }
@@ -35,9 +35,9 @@ type FlavorMetaInfo struct {
 // FlavorBilling holds the price of one unit of use. The service does not show
 // what the unit is.
 type FlavorBilling struct {
-	CNYPriceUnit   Price `json:"cny_price_unit"`
-	USDPriceUnit   Price `json:"usd_price_unit"`
-	TokenPriceUnit Price `json:"token_price_unit"`
+	CNYPriceUnit   Price `json:"cny_price_unit"`   // in Chinese yuan
+	USDPriceUnit   Price `json:"usd_price_unit"`   // in US dollars
+	TokenPriceUnit Price `json:"token_price_unit"` // in the service's own tokens
 }
 
 // Price is the price in a currency. It is not set for an unknown currency.

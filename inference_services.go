@@ -14,31 +14,31 @@ import (
 // GPUs. It is billed by GPU type, number of instances and time, from its
 // creation until it is stopped or deleted.
 type InferenceService struct {
-	ServiceID        string                 `json:"service_id"` // used in all calls
-	Name             string                 `json:"name"`
-	Description      string                 `json:"description"`
-	UserID           string                 `json:"user_id"` // owner
-	Status           InferenceServiceStatus `json:"status"`
-	StatusInfo       json.RawMessage        `json:"status_info"` // its form is not documented; null in all cases seen
-	ResourceMetadata ResourceMetadata       `json:"resource_metadata"`
+	ServiceID        string                 `json:"service_id"`        // used in all calls
+	Name             string                 `json:"name"`              // as it was sent with the create
+	Description      string                 `json:"description"`       // as it was sent; may be empty
+	UserID           string                 `json:"user_id"`           // owner
+	Status           InferenceServiceStatus `json:"status"`            // see the constants; compared without letter case
+	StatusInfo       json.RawMessage        `json:"status_info"`       // its form is not documented; null in all cases seen
+	ResourceMetadata ResourceMetadata       `json:"resource_metadata"` // what it runs on
 	BillingMetadata  json.RawMessage        `json:"billing_metadata"`  // an object whose contents the service does not document
 	EndpointMetadata json.RawMessage        `json:"endpoint_metadata"` // likewise
-	DeployMetadata   DeployMetadata         `json:"deploy_metadata"`
-	ServiceType      ServiceType            `json:"service_type"`
-	CreatedAt        Time                   `json:"created_at"`
-	UpdatedAt        Time                   `json:"updated_at"`
-	DeletedAt        Time                   `json:"deleted_at"` // when it was deleted; the SDK does not judge by it
-	IsDeleted        bool                   `json:"is_deleted"` // decides whether it is deleted
-	PaymentType      PaymentType            `json:"payment_type"`
+	DeployMetadata   DeployMetadata         `json:"deploy_metadata"`   // what it runs
+	ServiceType      ServiceType            `json:"service_type"`      // value seen: "normal"
+	CreatedAt        Time                   `json:"created_at"`        // from then on it is billed
+	UpdatedAt        Time                   `json:"updated_at"`        // when the record last changed
+	DeletedAt        Time                   `json:"deleted_at"`        // when it was deleted; the SDK does not judge by it
+	IsDeleted        bool                   `json:"is_deleted"`        // decides whether it is deleted
+	PaymentType      PaymentType            `json:"payment_type"`      // value seen: PaymentTypeUSD
 }
 
 func (s *InferenceService) identity() (field, id string) { return "service_id", s.ServiceID }
 
 // ResourceMetadata says what an inference service runs on.
 type ResourceMetadata struct {
-	ResourceDisplayName  string          `json:"resource_display_name"` // the GPU's type
-	ScaleType            ScaleType       `json:"scale_type"`
-	FlavorID             string          `json:"flavor_id"`
+	ResourceDisplayName  string          `json:"resource_display_name"`  // the GPU's type
+	ScaleType            ScaleType       `json:"scale_type"`             // value seen: ScaleTypeManual
+	FlavorID             string          `json:"flavor_id"`              // of the flavor that it runs on
 	TargetInstanceNumber Int             `json:"target_instance_number"` // instances asked for, and billed
 	ScalePolicy          json.RawMessage `json:"scale_policy"`           // null with manual scaling
 	VRAM                 string          `json:"VRAM"`                   // with its unit
@@ -66,11 +66,11 @@ const (
 // CreateInferenceServiceRequest describes an endpoint to be created. Only Name
 // is required by the service's documentation.
 type CreateInferenceServiceRequest struct {
-	Name             string                 `json:"name"`
-	Description      string                 `json:"description,omitempty"`
+	Name             string                 `json:"name"`                   // required; need not be unique
+	Description      string                 `json:"description,omitempty"`  // empty: not sent
 	PaymentType      PaymentType            `json:"payment_type,omitempty"` // value seen: PaymentTypeUSD
-	ResourceMetadata CreateResourceMetadata `json:"resource_metadata"`
-	DeployMetadata   CreateDeployMetadata   `json:"deploy_metadata"`
+	ResourceMetadata CreateResourceMetadata `json:"resource_metadata"`      // what it is to run on
+	DeployMetadata   CreateDeployMetadata   `json:"deploy_metadata"`        // what it is to run
 }
 
 // CreateResourceMetadata says what a new endpoint is to run on.
@@ -139,7 +139,7 @@ func (c *InferenceServiceClient) Get(ctx context.Context, id string, opts ...Req
 // UpdateInferenceServiceRequest says what to change in an endpoint. The service
 // documents one field; [WithBodyField] sends others.
 type UpdateInferenceServiceRequest struct {
-	ResourceMetadata UpdateResourceMetadata `json:"resource_metadata"`
+	ResourceMetadata UpdateResourceMetadata `json:"resource_metadata"` // what to change
 }
 
 // UpdateResourceMetadata says what to change in what an endpoint runs on.

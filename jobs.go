@@ -13,18 +13,18 @@ import (
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type Job struct {
-	JobID       string      `json:"job_id"`
-	UserID      string      `json:"user_id"` // owner
-	Name        string      `json:"name"`    // empty when not set
-	Description string      `json:"description"`
-	PaymentType PaymentType `json:"payment_type"`
-	Status      JobStatus   `json:"status"`
-	MetaInfo    JobMetaInfo `json:"meta_info"`
-	CreatedAt   Time        `json:"created_at"`
-	UpdatedAt   Time        `json:"updated_at"`
-	DeletedAt   Time        `json:"deleted_at"` // zero while it exists; IsDeleted decides
-	IsDeleted   bool        `json:"is_deleted"` // the job is deleted
-	Outputs     Outputs     `json:"outputs"`    // empty until the job has succeeded
+	JobID       string      `json:"job_id"`       // used in all calls
+	UserID      string      `json:"user_id"`      // owner
+	Name        string      `json:"name"`         // empty when not set
+	Description string      `json:"description"`  // empty when not set
+	PaymentType PaymentType `json:"payment_type"` // value seen: PaymentTypeUSD
+	Status      JobStatus   `json:"status"`       // see the constants; compared without letter case
+	MetaInfo    JobMetaInfo `json:"meta_info"`    // how the job came about
+	CreatedAt   Time        `json:"created_at"`   // when the job was created
+	UpdatedAt   Time        `json:"updated_at"`   // when its record last changed
+	DeletedAt   Time        `json:"deleted_at"`   // zero while it exists; IsDeleted decides
+	IsDeleted   bool        `json:"is_deleted"`   // the job is deleted
+	Outputs     Outputs     `json:"outputs"`      // empty until the job has succeeded
 }
 
 func (j *Job) identity() (field, id string) { return "job_id", j.JobID }
@@ -63,17 +63,17 @@ type JobMetaInfo struct {
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type ServiceAPIToken struct {
-	APIToken   Secret  `json:"api_token"` // the service hides it or leaves it out
-	APITokenID Int     `json:"api_token_id"`
-	User       JobUser `json:"user"`
+	APIToken   Secret  `json:"api_token"`    // the service hides it or leaves it out
+	APITokenID Int     `json:"api_token_id"` // number of the token
+	User       JobUser `json:"user"`         // owner of the token
 }
 
 // JobUser is the owner of the token that a video job was created with.
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type JobUser struct {
-	UserID   string   `json:"user_id"`
-	Nickname string   `json:"nickname"`
+	UserID   string   `json:"user_id"`  // of the owner
+	Nickname string   `json:"nickname"` // of the owner; may be empty
 	Currency Currency `json:"currency"` // that the user pays in
 }
 
@@ -104,8 +104,8 @@ func (o *Outputs) UnmarshalJSON(b []byte) error {
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type JobOutput struct {
-	ID           string    `json:"id"`
-	MediaURL     SignedURL `json:"media_url"`
+	ID           string    `json:"id"`                      // of the output
+	MediaURL     SignedURL `json:"media_url"`               // for [Client.Download]; empty: there is no media
 	ThumbnailURL SignedURL `json:"thumbnail_url,omitempty"` // empty for an image
 }
 

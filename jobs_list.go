@@ -48,7 +48,7 @@ type ListJobsOptions struct {
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type JobList struct {
 	TotalCount Int   `json:"total_count"` // jobs on all pages
-	Jobs       []Job `json:"job_list"`
+	Jobs       []Job `json:"job_list"`    // of this page, in the order of the service
 }
 
 func (l *JobList) grow(body []byte) { l.Jobs = room[Job](body, "job_id") }

@@ -6,7 +6,7 @@ import "encoding/json"
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type CreateVideoJobRequest struct {
-	Config VideoJobConfig `json:"config"`
+	Config VideoJobConfig `json:"config"` // what to generate
 }
 
 // VideoJobConfig describes a video. Only Prompt is required: a field left at its
@@ -17,9 +17,9 @@ type CreateVideoJobRequest struct {
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type VideoJobConfig struct {
-	Prompt                 string           `json:"prompt"`                    // what the video is to show
-	NegativePrompt         json.RawMessage  `json:"negative_prompt,omitempty"` // what it is not to show: a JSON string or null; default null
-	Settings               VideoJobSettings `json:"settings,omitzero"`
+	Prompt                 string           `json:"prompt"`                              // what the video is to show
+	NegativePrompt         json.RawMessage  `json:"negative_prompt,omitempty"`           // what it is not to show: a JSON string or null; default null
+	Settings               VideoJobSettings `json:"settings,omitzero"`                   // zero: not sent
 	GenMode                GenMode          `json:"gen_mode,omitempty"`                  // default "standard"
 	IsPublic               *bool            `json:"is_public,omitempty"`                 // default true; new(false) keeps the video private
 	UseFFCond              json.RawMessage  `json:"use_ff_cond,omitempty"`               // any JSON: the service does not say what it holds; default null
@@ -40,7 +40,7 @@ type VideoJobSettings struct {
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type CreateImageJobRequest struct {
-	Config ImageJobConfig `json:"config"`
+	Config ImageJobConfig `json:"config"` // what to generate
 }
 
 // ImageJobConfig describes images. Only Prompt is required: a field left at its
@@ -50,8 +50,8 @@ type CreateImageJobRequest struct {
 type ImageJobConfig struct {
 	Prompt         string           `json:"prompt"`                    // what the images are to show
 	NegativePrompt json.RawMessage  `json:"negative_prompt,omitempty"` // what they are not to show: a JSON string or null; default null
-	Settings       ImageJobSettings `json:"settings,omitzero"`
-	Config         ImageConfig      `json:"config,omitzero"`
+	Settings       ImageJobSettings `json:"settings,omitzero"`         // zero: not sent
+	Config         ImageConfig      `json:"config,omitzero"`           // zero: not sent
 }
 
 // ImageJobSettings are the measures of the images. The service shows its defaults
@@ -59,9 +59,9 @@ type ImageJobConfig struct {
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type ImageJobSettings struct {
-	Seed        *int   `json:"seed,omitempty"` // 0 is a seed, hence the pointer
-	AspectRatio string `json:"aspect_ratio,omitempty"`
-	Resolution  int    `json:"resolution,omitempty"`
+	Seed        *int   `json:"seed,omitempty"`         // 0 is a seed, hence the pointer
+	AspectRatio string `json:"aspect_ratio,omitempty"` // such as "16:9"; empty: not sent
+	Resolution  int    `json:"resolution,omitempty"`   // 0: not sent
 }
 
 // ImageConfig is the config within the config of an image job.

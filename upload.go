@@ -118,13 +118,13 @@ var ErrLinkExpired = errors.New("svc: the presigned link has expired")
 // UploadError says how far an upload came, and why no further. To try again with
 // the same record, call [FileClient.Replace] with the body.
 type UploadError struct {
-	Stage      UploadStage
-	FileName   string    // empty for Put and Replace
-	FileID     string    // of the record; empty: there is none, or it is not known
-	Link       SignedURL // that the contents were put to; empty before that stage
-	Cleanup    Cleanup   // what became of the record: CleanupNone, CleanupDeleted (the service confirmed it) or CleanupFailed
-	CleanupErr error     // why the delete failed; nil unless Cleanup is CleanupFailed; errors.Is and errors.As do not look into it
-	Err        error     // an [Error] of the service or of storage, a [TransportError], an [OutcomeUnknownError], or what Body returned
+	Stage      UploadStage // where the upload failed
+	FileName   string      // empty for Put and Replace
+	FileID     string      // of the record; empty: there is none, or it is not known
+	Link       SignedURL   // that the contents were put to; empty before that stage
+	Cleanup    Cleanup     // what became of the record: CleanupNone, CleanupDeleted (the service confirmed it) or CleanupFailed
+	CleanupErr error       // why the delete failed; nil unless Cleanup is CleanupFailed; errors.Is and errors.As do not look into it
+	Err        error       // an [Error] of the service or of storage, a [TransportError], an [OutcomeUnknownError], or what Body returned
 
 	clean func(string) string // takes the secrets out of the text; nil: there are none
 }
