@@ -71,7 +71,7 @@ func TestC04_RecoveryOfWhatIsNotReadableYet(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithCreateVisibilityDelay(10*time.Second), svctest.WithDeployTime(time.Hour))
 		services := srv.Client().InferenceServices
 		_, err := services.Deploy(wtWithin(t, 2*time.Second), wtDemo, nil)
-		e := wtDeployError(t, err)
+		e := errorAs[*svc.DeployError](t, err)
 		require.Equal(t, svc.CleanupNone, e.Cleanup)
 		require.ErrorContains(t, err, "call DeleteAndWait")
 
@@ -113,8 +113,8 @@ func TestDeleteAndWait(t *testing.T) {
 			id := srv.AddEndpoint(svctest.Endpoint{Instances: 2})
 			srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: status, Body: "{}", Times: -1})
 			err := srv.Client().InferenceServices.DeleteAndWait(wtWithin(t, time.Hour), id, nil)
-			require.Equal(t, "deleted", wtWaitError(t, err).Want)
-			require.Equal(t, 1, wtWaitError(t, err).Polls)
+			require.Equal(t, "deleted", errorAs[*svc.WaitError](t, err).Want)
+			require.Equal(t, 1, errorAs[*svc.WaitError](t, err).Polls)
 		})
 	}
 }
@@ -181,10 +181,10 @@ func TestC06_SuccessThatHoldsAnError(t *testing.T) {
 func TestC07_NotDeletedWrittenAsADate(t *testing.T) {
 	for _, never := range []string{`"1970-01-01 00:00:00"`, `"1970-01-01T08:00:00+08:00"`, `"9999-12-31 23:59:59"`, `"0001-01-01T00:00:00Z"`, `0`} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &wtScript{
-				post: []wtStep{{body: wtRecord("initializing", 1, `"deleted_at":`+never)}},
-				get:  []wtStep{{body: wtRecord("initializing", 1, `"is_deleted":false`, `"deleted_at":`+never)}, {body: wtRecord("available", 1, `"deleted_at":`+never)}},
-				put:  []wtStep{{body: wtRecord("initializing", 1, `"deleted_at":`+never)}},
+			s := &byMethod{
+				post: []reply{{body: wtRecord("initializing", 1, `"deleted_at":`+never)}},
+				get:  []reply{{body: wtRecord("initializing", 1, `"is_deleted":false`, `"deleted_at":`+never)}, {body: wtRecord("available", 1, `"deleted_at":`+never)}},
+				put:  []reply{{body: wtRecord("initializing", 1, `"deleted_at":`+never)}},
 			}
 			services := s.services(t)
 			_, err := services.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
@@ -202,31 +202,31 @@ func TestC08_StatusInAnotherForm(t *testing.T) {
 		"Available": nil, " available\n": nil, "AVAILABLE": nil, "Unavailable": svc.ErrUnavailable, "STOPPED ": svc.ErrStopped,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &wtScript{get: []wtStep{wtIs(status)}}
+			s := &byMethod{get: []reply{wtIs(status)}}
 			last, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Minute), "svc-1", nil)
 			require.ErrorIs(t, err, want)
 			require.EqualValues(t, status, last.Status, "kept as it came")
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		s := &wtScript{put: []wtStep{wtIs("Initializing")}, get: []wtStep{{body: wtRecord(" Stopped", 0)}}}
+		s := &byMethod{put: []reply{wtIs("Initializing")}, get: []reply{{body: wtRecord(" Stopped", 0)}}}
 		_, err := s.services(t).ScaleAndWait(wtWithin(t, time.Minute), "svc-1", 0, nil)
 		require.NoError(t, err)
 	})
 }
 
 func TestC10_UpdateWithoutARecord(t *testing.T) {
-	for name, put := range map[string]wtStep{"204": {status: 204}, "202": {status: 202}, "{}": {body: "{}"}, "202 {}": {status: 202, body: `{"accepted":true}`}} {
+	for name, put := range map[string]reply{"204": {status: 204}, "202": {status: 202}, "{}": {body: "{}"}, "202 {}": {status: 202, body: `{"accepted":true}`}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &wtScript{put: []wtStep{put}, get: []wtStep{{body: wtRecord("initializing", 1)}, {body: wtRecord("available", 3)}}}
+				s := &byMethod{put: []reply{put}, get: []reply{{body: wtRecord("initializing", 1)}, {body: wtRecord("available", 3)}}}
 				last, err := s.services(t).ScaleAndWait(wtWithin(t, time.Minute), "svc-1", 3, nil)
 				require.NoError(t, err)
 				require.EqualValues(t, 3, last.ResourceMetadata.TargetInstanceNumber)
 			})
 		})
 	}
-	s := &wtScript{put: []wtStep{{body: loginPage}}}
+	s := &byMethod{put: []reply{{body: loginPage}}}
 	_, err := s.services(t).ScaleAndWait(wtWithin(t, time.Minute), "svc-1", 3, nil)
 	require.ErrorAs(t, err, new(*svc.DecodeError), "a portal's page is no update")
 	require.Empty(t, s.requests("GET"))
@@ -249,7 +249,7 @@ func TestC17_IDs(t *testing.T) {
 }
 
 func TestC19_ZeroValuesDestroyNothing(t *testing.T) {
-	s := &wtScript{put: []wtStep{wtIs("initializing")}, post: []wtStep{wtIs("initializing")}, get: []wtStep{wtIs("available")}}
+	s := &byMethod{put: []reply{wtIs("initializing")}, post: []reply{wtIs("initializing")}, get: []reply{wtIs("available")}}
 	services := s.services(t)
 	_, err := services.Update(t.Context(), "svc-1", svc.UpdateInferenceServiceRequest{})
 	require.ErrorAs(t, err, new(*svc.ValidationError))
@@ -321,9 +321,9 @@ func TestC24_PermanentEndsAWait(t *testing.T) {
 			}},
 		})
 		require.ErrorIs(t, err, wrong)
-		require.ErrorIs(t, wtWaitError(t, err).Err, wrong)
+		require.ErrorIs(t, errorAs[*svc.WaitError](t, err).Err, wrong)
 		require.Equal(t, 3, asked)
-		require.Equal(t, svc.CleanupDeleted, wtDeployError(t, err).Cleanup)
+		require.Equal(t, svc.CleanupDeleted, errorAs[*svc.DeployError](t, err).Cleanup)
 		_, err = client.InferenceServices.Wait(t.Context(), srv.AddEndpoint(svctest.Endpoint{}), func(*svc.InferenceService) (bool, error) { return false, svc.Permanent(wrong) }, nil)
 		require.ErrorIs(t, err, wrong)
 	})
@@ -361,7 +361,7 @@ func TestC32_NeverReadIsNotDeleted(t *testing.T) {
 					DeleteOnFailure: true, OnCreate: func(*svc.InferenceService) error { return full },
 				})
 				require.ErrorIs(t, err, full)
-				e := wtDeployError(t, err)
+				e := errorAs[*svc.DeployError](t, err)
 				require.Equal(t, svc.CleanupAccepted, e.Cleanup)
 				require.Positive(t, srv.RunningInstances())
 			})
@@ -418,14 +418,14 @@ func TestC35_StaleReadsDoNotEndScaling(t *testing.T) {
 	for name, instances := range map[string]int{"to the number of before": 3, "to none": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				old := wtStep{body: wtRecord("available", 3, `"updated_at":"2026-05-01 10:00:00"`)}
+				old := reply{body: wtRecord("available", 3, `"updated_at":"2026-05-01 10:00:00"`)}
 				if instances == 0 {
-					old = wtStep{body: wtRecord("stopped", 0, `"updated_at":"2026-05-01 10:00:00"`)}
+					old = reply{body: wtRecord("stopped", 0, `"updated_at":"2026-05-01 10:00:00"`)}
 				}
-				now := wtStep{body: wtRecord("available", instances, `"updated_at":"2026-05-01 10:00:09"`)}
-				s := &wtScript{
-					put: []wtStep{{body: wtRecord("initializing", instances, `"updated_at":"2026-05-01T10:00:08.5"`)}},
-					get: []wtStep{old, old, now},
+				now := reply{body: wtRecord("available", instances, `"updated_at":"2026-05-01 10:00:09"`)}
+				s := &byMethod{
+					put: []reply{{body: wtRecord("initializing", instances, `"updated_at":"2026-05-01T10:00:08.5"`)}},
+					get: []reply{old, old, now},
 				}
 				last, err := s.services(t).ScaleAndWait(wtWithin(t, time.Minute), "svc-1", instances, nil)
 				require.NoError(t, err)
@@ -435,17 +435,17 @@ func TestC35_StaleReadsDoNotEndScaling(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // a service that never writes updated_at anew is believed after the grace
-		old := wtStep{body: wtRecord("available", 3, `"updated_at":"2026-05-01 10:00:00"`)}
-		s := &wtScript{put: []wtStep{{body: wtRecord("initializing", 3, `"updated_at":"2026-05-01 10:00:08"`)}}, get: []wtStep{old}}
+		old := reply{body: wtRecord("available", 3, `"updated_at":"2026-05-01 10:00:00"`)}
+		s := &byMethod{put: []reply{{body: wtRecord("initializing", 3, `"updated_at":"2026-05-01 10:00:08"`)}}, get: []reply{old}}
 		start := time.Now()
 		_, err := s.services(t).ScaleAndWait(wtWithin(t, time.Hour), "svc-1", 3, nil)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, time.Since(start), 30*time.Second)
 	})
 	synctest.Test(t, func(t *testing.T) { // the same second is not older
-		s := &wtScript{
-			put: []wtStep{{body: wtRecord("initializing", 3, `"updated_at":"2026-05-01T10:00:08.7"`)}},
-			get: []wtStep{{body: wtRecord("available", 3, `"updated_at":"2026-05-01 10:00:08"`)}},
+		s := &byMethod{
+			put: []reply{{body: wtRecord("initializing", 3, `"updated_at":"2026-05-01T10:00:08.7"`)}},
+			get: []reply{{body: wtRecord("available", 3, `"updated_at":"2026-05-01 10:00:08"`)}},
 		}
 		_, err := s.services(t).ScaleAndWait(wtWithin(t, time.Hour), "svc-1", 3, nil)
 		require.NoError(t, err)
@@ -457,8 +457,8 @@ func TestC35_StaleReadsDoNotEndScaling(t *testing.T) {
 func TestC36_GraceCountsFromTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := wtCode(404)
-		slow.delay = 8 * time.Second
-		s := &wtScript{post: []wtStep{wtIs("initializing")}, get: append(wtTimes(4, slow), wtIs("available"))}
+		slow.after = 8 * time.Second
+		s := &byMethod{post: []reply{wtIs("initializing")}, get: append(wtTimes(4, slow), wtIs("available"))}
 		_, err := s.services(t).Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{WaitOptions: *wtEvery(time.Millisecond)})
 		require.NoError(t, err, "the fourth was asked for after 24 s, and came after 32 s")
 	})
@@ -489,10 +489,10 @@ func TestC37_PanicsDoNotLoseTheID(t *testing.T) {
 
 func TestC38_AnotherRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &wtScript{post: []wtStep{{body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}, get: []wtStep{{body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}}
+		s := &byMethod{post: []reply{{body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}, get: []reply{{body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}}
 		_, err := s.services(t).Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
 		require.ErrorIs(t, err, svc.ErrUnavailable, "the call itself goes on")
-		e := wtDeployError(t, err)
+		e := errorAs[*svc.DeployError](t, err)
 		require.Equal(t, svc.CleanupFailed, e.Cleanup)
 		for _, part := range []string{"svc-1", "somebody-elses", "demo", "was not deleted"} {
 			require.ErrorContains(t, err, part)
@@ -501,26 +501,26 @@ func TestC38_AnotherRecord(t *testing.T) {
 		require.Empty(t, s.requests("DELETE"))
 	})
 	synctest.Test(t, func(t *testing.T) { // the response to the create is cut off, and the record shows it
-		s := &wtScript{post: []wtStep{{body: `{"service_id":"svc-1","status":"initializing","description":"long long long long long"}`, cut: true}}, get: []wtStep{{body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}}
+		s := &byMethod{post: []reply{{body: `{"service_id":"svc-1","status":"initializing","description":"long long long long long"}`, cut: true}}, get: []reply{{body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}}
 		_, err := s.services(t).Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
-		require.Equal(t, svc.CleanupFailed, wtDeployError(t, err).Cleanup)
+		require.Equal(t, svc.CleanupFailed, errorAs[*svc.DeployError](t, err).Cleanup)
 		require.Empty(t, s.requests("DELETE"))
 	})
 	synctest.Test(t, func(t *testing.T) { // a service may write names its own way
-		s := &wtScript{post: []wtStep{wtIs("initializing")}, get: []wtStep{{body: `{"service_id":"svc-1","name":" Demo","status":"unavailable"}`}, wtCode(404)}, delete: []wtStep{{body: "{}"}}}
+		s := &byMethod{post: []reply{wtIs("initializing")}, get: []reply{{body: `{"service_id":"svc-1","name":" Demo","status":"unavailable"}`}, wtCode(404)}, delete: []reply{{body: "{}"}}}
 		_, err := s.services(t).Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
-		require.Equal(t, svc.CleanupDeleted, wtDeployError(t, err).Cleanup)
+		require.Equal(t, svc.CleanupDeleted, errorAs[*svc.DeployError](t, err).Cleanup)
 	})
 }
 
 func TestC40_OneNotFoundIsNotEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &wtScript{get: []wtStep{wtIs("available"), wtCode(404), wtIs("available"), wtCode(404), wtIs("available")}}
+		s := &byMethod{get: []reply{wtIs("available"), wtCode(404), wtIs("available"), wtCode(404), wtIs("available")}}
 		err := s.services(t).WaitUntilDeleted(wtWithin(t, 10*time.Minute), "svc-1", nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 	synctest.Test(t, func(t *testing.T) { // nor are two of them within a second
-		s := &wtScript{get: []wtStep{wtIs("available"), wtCode(404), wtCode(404), wtIs("available")}}
+		s := &byMethod{get: []reply{wtIs("available"), wtCode(404), wtCode(404), wtIs("available")}}
 		_, err := s.services(t).Get(t.Context(), "svc-1")
 		require.NoError(t, err)
 		var polled []time.Time
@@ -557,12 +557,12 @@ func TestUse(t *testing.T) {
 		srv := svctest.NewInMemory()
 		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 503, Times: -1})
 		err := srv.Client().InferenceServices.Use(t.Context(), wtDemo, nil, func(context.Context, *svc.InferenceService) error { return boom })
-		e := wtDeployError(t, err)
+		e := errorAs[*svc.DeployError](t, err)
 		require.Equal(t, svc.CleanupFailed, e.Cleanup)
 		require.ErrorIs(t, err, boom)
 		require.ErrorContains(t, err, "may still be running and billed")
 		err = srv.Client().InferenceServices.Use(t.Context(), wtDemo, nil, func(context.Context, *svc.InferenceService) error { return nil })
-		require.NoError(t, wtDeployError(t, err).Err)
+		require.NoError(t, errorAs[*svc.DeployError](t, err).Err)
 	})
 	require.ErrorAs(t, svctest.NewInMemory().Client().InferenceServices.Use(t.Context(), wtDemo, nil, nil), new(*svc.ValidationError))
 }

@@ -26,9 +26,9 @@ func wtCancelledDeploy(t *testing.T, c *svc.InferenceServiceClient) (*svc.Deploy
 		cancel()
 	}}})
 	require.ErrorIs(t, err, context.Canceled, "the reason for it all is kept")
-	require.ErrorIs(t, wtWaitError(t, err).Err, context.Canceled)
+	require.ErrorIs(t, errorAs[*svc.WaitError](t, err).Err, context.Canceled)
 	require.ErrorContains(t, err, "svc-1")
-	return wtDeployError(t, err), time.Since(cancelled)
+	return errorAs[*svc.DeployError](t, err), time.Since(cancelled)
 }
 
 func TestB30_CleanUpOutlivesTheContext(t *testing.T) {
@@ -164,7 +164,7 @@ func TestCleanUpTakesALateNotFoundForTheEnd(t *testing.T) {
 				}
 				start := time.Now()
 				_, err := services.Deploy(ctx, wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
-				require.Equal(t, svc.CleanupDeleted, wtDeployError(t, err).Cleanup)
+				require.Equal(t, svc.CleanupDeleted, errorAs[*svc.DeployError](t, err).Cleanup)
 				require.LessOrEqual(t, time.Since(start), 15*time.Second)
 				require.Zero(t, srv.RunningInstances())
 			})

@@ -27,7 +27,7 @@ func goneStory(t *testing.T, srv *svctest.Server, looks ...svctest.Fault) (*svc.
 		},
 	})
 	require.ErrorIs(t, err, svc.ErrUnavailable)
-	return wtDeployError(t, err), time.Since(start)
+	return errorAs[*svc.DeployError](t, err), time.Since(start)
 }
 
 func goneServer(opts ...svctest.Option) *svctest.Server {
@@ -244,7 +244,7 @@ func TestNotGoneByAnOddAnswer(t *testing.T) {
 		_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, 4*time.Minute), wtDemo, &svc.DeployOptions{
 			DeleteOnFailure: true, WaitOptions: svc.WaitOptions{NotFoundGrace: 10 * time.Minute},
 		})
-		require.NotEqual(t, svc.CleanupDeleted, wtDeployError(t, err).Cleanup)
+		require.NotEqual(t, svc.CleanupDeleted, errorAs[*svc.DeployError](t, err).Cleanup)
 		require.Equal(t, 2, srv.RunningInstances())
 	})
 }

@@ -24,7 +24,7 @@ func TestDeployOnFailure(t *testing.T) {
 				})
 				require.ErrorIs(t, err, svc.ErrUnavailable)
 				require.ErrorIs(t, asked, svc.ErrUnavailable)
-				require.Equal(t, want, wtDeployError(t, err).Cleanup == svc.CleanupDeleted)
+				require.Equal(t, want, errorAs[*svc.DeployError](t, err).Cleanup == svc.CleanupDeleted)
 				require.Equal(t, want, srv.Endpoints()[0].Deleted)
 			})
 		})
@@ -41,7 +41,7 @@ func TestDeployOnCreateFails(t *testing.T) {
 			OnCreate:        func(*svc.InferenceService) error { return full },
 		})
 		require.ErrorIs(t, err, full)
-		require.Equal(t, svc.CleanupDeleted, wtDeployError(t, err).Cleanup)
+		require.Equal(t, svc.CleanupDeleted, errorAs[*svc.DeployError](t, err).Cleanup)
 		require.Zero(t, srv.RunningInstances())
 	})
 }
@@ -53,7 +53,7 @@ func TestDeployCleanUpOutlastsADeleteThatHangs(t *testing.T) {
 		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Slow(time.Hour))
 		_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
 		require.ErrorIs(t, err, svc.ErrUnavailable)
-		require.Equal(t, svc.CleanupDeleted, wtDeployError(t, err).Cleanup)
+		require.Equal(t, svc.CleanupDeleted, errorAs[*svc.DeployError](t, err).Cleanup)
 		require.Equal(t, 2, srv.RequestCount("DELETE", svctest.RouteEndpoint))
 	})
 }

@@ -123,13 +123,13 @@ func TestB29_FailedDeployKeepsTheID(t *testing.T) {
 				for _, other := range wtFailures {
 					require.Equal(t, errors.Is(tt.want, other.want), errors.Is(err, other.want), "%v", other.want)
 				}
-				e := wtDeployError(t, err)
+				e := errorAs[*svc.DeployError](t, err)
 				require.Equal(t, "svc-1", e.ServiceID)
 				require.Equal(t, "svc-1", service.ServiceID)
 				require.Same(t, service, e.Service)
 				require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
 				require.NoError(t, e.CleanupErr)
-				require.Equal(t, "svc-1", wtWaitError(t, e.Err).ID)
+				require.Equal(t, "svc-1", errorAs[*svc.WaitError](t, e.Err).ID)
 				require.ErrorContains(t, err, "svc: deploying svc-1: waiting for svc-1 to be available: ")
 				require.ErrorContains(t, err, "the endpoint may still be running and billed; if it is not wanted, call DeleteAndWait")
 				require.Zero(t, srv.RequestCount("DELETE", svctest.RouteAny), "nobody asked for that")
@@ -148,7 +148,7 @@ func TestDeployDeletesOnFailure(t *testing.T) {
 				ctx := tt.setUp(t, srv)
 				service, err := srv.Client().InferenceServices.Deploy(ctx, wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
 				require.ErrorIs(t, err, tt.want)
-				e := wtDeployError(t, err)
+				e := errorAs[*svc.DeployError](t, err)
 				require.Equal(t, "svc-1", e.ServiceID)
 				require.Equal(t, "svc-1", service.ServiceID)
 				if errors.Is(tt.want, svc.ErrUnauthorized) { // to look whether it is gone, too
@@ -237,7 +237,7 @@ func TestDeployGoesOnWithTheIDOfABrokenAnswer(t *testing.T) {
 						return
 					}
 					require.ErrorIs(t, err, svc.ErrUnavailable)
-					require.Equal(t, svc.CleanupDeleted, wtDeployError(t, err).Cleanup)
+					require.Equal(t, svc.CleanupDeleted, errorAs[*svc.DeployError](t, err).Cleanup)
 				})
 			})
 		}
@@ -267,7 +267,7 @@ func TestDeployNeverReadIsNotGone(t *testing.T) {
 		_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, 4*time.Minute), wtDemo, &svc.DeployOptions{
 			DeleteOnFailure: true, WaitOptions: svc.WaitOptions{NotFoundGrace: 10 * time.Minute},
 		})
-		e := wtDeployError(t, err)
+		e := errorAs[*svc.DeployError](t, err)
 		require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
 		require.ErrorIs(t, e.CleanupErr, svc.ErrNotFound)
 		require.ErrorContains(t, err, "may still be running and billed")
@@ -290,7 +290,7 @@ func TestDeployAwaitsTheAnswerToACreateUnderWay(t *testing.T) {
 				require.LessOrEqual(t, time.Since(start), 10*time.Second)
 				require.ErrorIs(t, err, context.Canceled)
 				require.ErrorIs(t, err, stop)
-				e := wtDeployError(t, err)
+				e := errorAs[*svc.DeployError](t, err)
 				require.Equal(t, "svc-1", e.ServiceID)
 				require.Equal(t, "svc-1", service.ServiceID)
 				require.Equal(t, "svc-1", told)

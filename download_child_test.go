@@ -69,7 +69,7 @@ func TestB20_ProxyOfTheEnvironment(t *testing.T) {
 			Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13},
 		}}),
 	} {
-		c, err := svc.NewClient("http://svc.invalid", svc.WithInsecureHTTP(), svc.WithToken(fileToken), opt)
+		c, err := svc.NewClient("http://svc.invalid", svc.WithInsecureHTTP(), svc.WithToken(testToken), opt)
 		require.NoError(t, err)
 		_, err = c.Files.List(t.Context())
 		require.NoError(t, err)

@@ -122,7 +122,7 @@ func TestDownloadErrorOfTheTransport(t *testing.T) {
 		"before the answer": func(r *http.Request) (*http.Response, error) { return nil, fmt.Errorf("no way to %s", r.URL) },
 		"in the contents": func(r *http.Request) (*http.Response, error) {
 			body := io.MultiReader(bytes.NewReader([]byte("01234")), readFunc(func([]byte) (int, error) {
-				return 0, fmt.Errorf("lost %s on the way, and %s", r.URL, fileToken)
+				return 0, fmt.Errorf("lost %s on the way, and %s", r.URL, testToken)
 			}))
 			return &http.Response{StatusCode: 200, ContentLength: 10, Header: http.Header{}, Body: io.NopCloser(body), Request: r}, nil
 		},
@@ -134,7 +134,7 @@ func TestDownloadErrorOfTheTransport(t *testing.T) {
 			require.Equal(t, "GET", e.Method)
 			require.Equal(t, "{presigned_url}", e.Route)
 			require.ErrorContains(t, err, "storage.test/f1?REDACTED", name)
-			requireNoSecret(t, err)
+			requireHides(t, err)
 		}, tries(3, time.Second))
 	}
 }
@@ -227,6 +227,6 @@ func TestDownloadErrorOfAnAnswerThatIsNone(t *testing.T) {
 		_, err := c.Download(t.Context(), uploadLink, io.Discard, nil)
 		require.ErrorContains(t, err, "the answer is not the contents: ")
 		require.ErrorContains(t, err, "REDACTED")
-		requireNoSecret(t, err)
+		requireHides(t, err)
 	}
 }

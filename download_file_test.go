@@ -46,7 +46,7 @@ func requireFile(t *testing.T, path string, want []byte) {
 }
 
 func TestB19_BrokenDownloadIsNoFile(t *testing.T) {
-	noLeak(t)
+	noGoroutineLeft(t)
 	for _, old := range [][]byte{nil, []byte("old")} {
 		cut := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")

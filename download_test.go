@@ -18,7 +18,7 @@ import (
 )
 
 func TestDownload_Streams(t *testing.T) {
-	noLeak(t)
+	noGoroutineLeft(t)
 	body := contents(1 << 20)
 	s := newFileService(t, ranges(body, `"e1"`))
 	var got bytes.Buffer
@@ -130,7 +130,7 @@ func TestDownload_CompressedContentsAsTheyAre(t *testing.T) {
 }
 
 func TestDownload_ContextEndsIt(t *testing.T) {
-	noLeak(t)
+	noGoroutineLeft(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	s := newFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"e1"`)

@@ -69,7 +69,7 @@ func TestErrorsOfTheCallerAreSafeToLog(t *testing.T) {
 	deploy := func(ctx context.Context, t *testing.T, c *svc.InferenceServiceClient, opts svc.DeployOptions) error {
 		t.Helper()
 		_, err := c.Deploy(ctx, wtDemo, &opts)
-		require.Equal(t, "svc-1", wtDeployError(t, err).ServiceID)
+		require.Equal(t, "svc-1", errorAs[*svc.DeployError](t, err).ServiceID)
 		return err
 	}
 	type client = *svc.InferenceServiceClient
@@ -149,9 +149,9 @@ func TestErrorsOfTheCallerAreKept(t *testing.T) {
 		srv := svctest.NewInMemory()
 		own := &ownError{"disk full"}
 		_, err := srv.Client().InferenceServices.Deploy(t.Context(), wtDemo, &svc.DeployOptions{OnCreate: func(*svc.InferenceService) error { return own }})
-		require.Same(t, own, wtDeployError(t, err).Err)
+		require.Same(t, own, errorAs[*svc.DeployError](t, err).Err)
 		_, err = srv.Client().InferenceServices.Wait(t.Context(), "svc-1", func(*svc.InferenceService) (bool, error) { return false, own }, nil)
-		require.Same(t, own, wtWaitError(t, err).Err)
+		require.Same(t, own, errorAs[*svc.WaitError](t, err).Err)
 	})
 }
 
@@ -175,7 +175,7 @@ func TestTextsOfRequestsAreSafeToLog(t *testing.T) {
 		require.Equal(t, "/v2/"+srv.Token(), srv.Requests()[len(srv.Requests())-1].Path, "it is asked for all the same")
 		for _, id := range []string{"a\nb", srv.Token()} {
 			_, err = client.InferenceServices.WaitUntilAvailable(ctx, id, nil)
-			require.Equal(t, id, wtWaitError(t, err).ID)
+			require.Equal(t, id, errorAs[*svc.WaitError](t, err).ID)
 			requireSafe(t, srv.Token(), err)
 		}
 	})

@@ -2,27 +2,20 @@ package svc_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"example.com/svc"
 )
 
-const (
-	fileToken = "token-5a1f0c"                                            // of the API
-	fileQuery = "X-Amz-Signature=sig-77c1e2&X-Amz-Security-Token=st-9b04" // of presigned links
-)
+// fileQuery is that of presigned links.
+const fileQuery = "X-Amz-Signature=sig-77c1e2&X-Amz-Security-Token=st-9b04"
 
 // fileService is the API's files and object storage at one address, as a script.
 type fileService struct {
@@ -118,13 +111,7 @@ func (s *fileService) client(t testing.TB, opts ...svc.Option) *svc.Client {
 }
 
 func newFileClient(t testing.TB, url string, opts ...svc.Option) *svc.Client {
-	c, err := svc.NewClient(url, append([]svc.Option{
-		svc.WithToken(fileToken),
-		svc.WithRetry(svc.RetryPolicy{MinDelay: time.Millisecond, MaxDelay: 4 * time.Millisecond}),
-	}, opts...)...)
-	require.NoError(t, err)
-	t.Cleanup(c.CloseIdleConnections)
-	return c
+	return clientAt(t, url, append([]svc.Option{tries(0, time.Millisecond)}, opts...)...)
 }
 
 // xmlError answers as object storage does.
@@ -154,43 +141,4 @@ func contents(n int) []byte {
 		b[i] = byte(x)
 	}
 	return b
-}
-
-// requireNoSecret looks for the secrets of the tests in everything that an error,
-// or an error below it, prints.
-func requireNoSecret(t *testing.T, err error) {
-	t.Helper()
-	var log bytes.Buffer
-	slog.New(slog.NewJSONHandler(&log, nil)).Error("x", "err", err)
-	requireClean(t, log.String())
-	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d"} {
-		requireClean(t, fmt.Sprintf(format, err))
-	}
-	if many, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range many.Unwrap() {
-			requireNoSecret(t, e)
-		}
-	}
-	if e := errors.Unwrap(err); e != nil {
-		requireNoSecret(t, e)
-	}
-}
-
-func requireClean(t *testing.T, text string) {
-	t.Helper()
-	for _, secret := range []string{fileToken, "sig-77c1e2", "st-9b04"} {
-		for _, form := range []string{secret, fmt.Sprintf("%x", secret), fmt.Sprintf("%X", secret), strings.Trim(fmt.Sprint([]byte(secret)), "[]")} {
-			require.NotContains(t, text, form)
-		}
-	}
-}
-
-// noLeak checks at the end of the test, when its servers are closed, that no
-// goroutine is left. Call it first.
-func noLeak(t *testing.T) {
-	before := runtime.NumGoroutine()
-	t.Cleanup(func() {
-		require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 5*time.Second, 5*time.Millisecond,
-			"goroutines are left") // one more is Eventually's own
-	})
 }

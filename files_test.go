@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"math"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -111,7 +110,7 @@ func TestFiles_Routes(t *testing.T) {
 	require.Equal(t, "/v1/files/f1/presigned_url", s.requests("GET")[0].RequestURI)
 	require.Equal(t, "/v1/files/f1", s.requests("DELETE")[0].RequestURI)
 	for _, r := range s.seen {
-		require.Equal(t, []string{"Bearer " + fileToken}, r.Header.Values("Authorization"))
+		require.Equal(t, []string{"Bearer " + testToken}, r.Header.Values("Authorization"))
 	}
 
 	_, err = c.Files.Register(t.Context(), svc.RegisterFileRequest{})
@@ -166,18 +165,10 @@ func TestB02_RegisterIsNotRepeated(t *testing.T) {
 		require.Len(t, s.requests("POST"), 2)
 	})
 	t.Run("e: nothing listens", func(t *testing.T) {
-		_, err := newFileClient(t, deadAddress(t)).Files.Register(t.Context(), register)
+		_, err := newFileClient(t, "http://"+closedPort(t)).Files.Register(t.Context(), register)
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 		require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
 	})
-}
-
-// deadAddress is a base URL at which nothing listens.
-func deadAddress(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return "http://" + l.Addr().String()
 }
 
 func TestB38_FilesAnswersThatAreNone(t *testing.T) {

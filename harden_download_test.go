@@ -46,7 +46,7 @@ func (p *pieces) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	var body io.Reader = strings.NewReader(next.body)
 	if next.cut {
-		body = io.MultiReader(body, wtCutOff{})
+		body = io.MultiReader(body, iotest.ErrReader(io.ErrUnexpectedEOF))
 	}
 	return &http.Response{
 		StatusCode: next.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: h,
@@ -175,7 +175,7 @@ func TestDownloadOfPieces(t *testing.T) {
 				if name == "rest in two" { // the second one is asked for at once
 					require.Equal(t, time.Second, time.Since(began))
 				}
-				requireSilentError(t, err)
+				requireHides(t, err)
 			})
 		})
 	}
@@ -238,7 +238,7 @@ func TestDownloadEndsWithItsLastByte(t *testing.T) {
 		storage := roundTripFunc(func(r *http.Request) (*http.Response, error) {
 			return &http.Response{
 				StatusCode: 200, Header: http.Header{}, ContentLength: int64(size), Request: r,
-				Body: io.NopCloser(io.MultiReader(io.LimitReader(pausing, int64(size)), wtCutOff{})),
+				Body: io.NopCloser(io.MultiReader(io.LimitReader(pausing, int64(size)), iotest.ErrReader(io.ErrUnexpectedEOF))),
 			}, nil
 		})
 		var got bytes.Buffer

@@ -18,7 +18,7 @@ import (
 
 func TestOnPollSaysWhatHasChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &wtScript{get: []wtStep{wtIs("initializing"), wtIs("initializing"), wtCode(503), wtIs("initializing"), wtIs("scaling"), wtIs("available")}}
+		s := &byMethod{get: []reply{wtIs("initializing"), wtIs("initializing"), wtCode(503), wtIs("initializing"), wtIs("scaling"), wtIs("available")}}
 		var changed []bool
 		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", &svc.WaitOptions{OnPoll: func(p svc.Poll) { changed = append(changed, p.Changed) }})
 		require.NoError(t, err)
@@ -30,7 +30,7 @@ func TestOnPollSaysWhatHasChanged(t *testing.T) {
 func TestWaitTakesARecordThatComesWithTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := &wtScript{get: []wtStep{wtIs("available")}}
+		s := &byMethod{get: []reply{wtIs("available")}}
 		c := clientOn(t, s, svc.WithAttemptHook(func(context.Context, svc.Attempt) { cancel() }))
 		record, err := c.InferenceServices.WaitUntilAvailable(ctx, "svc-1", nil)
 		require.NoError(t, err)
@@ -42,7 +42,7 @@ func TestWaitTakesARecordThatComesWithTheEnd(t *testing.T) {
 func TestNotFoundGraceIsForNothingElse(t *testing.T) {
 	for _, status := range []int{400, 401, 403, 409, 501} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &wtScript{get: []wtStep{wtCode(404), wtCode(status), wtIs("available")}}
+			s := &byMethod{get: []reply{wtCode(404), wtCode(status), wtIs("available")}}
 			_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", &svc.WaitOptions{NotFoundGrace: time.Minute})
 			require.Equal(t, status, errorAs[*svc.Error](t, err).StatusCode)
 			require.Len(t, s.requests("GET"), 2)
@@ -54,7 +54,7 @@ func TestNotFoundGraceIsForNothingElse(t *testing.T) {
 // waited for.
 func TestWaitEndsWithWhatNoLookCanChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &wtScript{get: []wtStep{wtIs("available")}}
+		s := &byMethod{get: []reply{wtIs("available")}}
 		noToken, asked := errors.New("the vault is locked"), 0
 		source := svc.WithTokenSource(func(context.Context) (string, error) { asked++; return "", noToken })
 		_, err := clientOn(t, s, source).InferenceServices.WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
@@ -72,7 +72,7 @@ func TestWaitEndsWithWhatNoLookCanChange(t *testing.T) {
 }
 
 func TestWaitNeedsACondition(t *testing.T) {
-	s := &wtScript{}
+	s := &byMethod{}
 	_, err := s.services(t).Wait(t.Context(), "svc-1", nil, nil)
 	require.Equal(t, []svc.FieldError{{Field: "until", Problem: "is nil"}}, errorAs[*svc.ValidationError](t, err).Fields)
 	require.Empty(t, s.requests("GET"))
@@ -82,7 +82,7 @@ func TestWaitNeedsACondition(t *testing.T) {
 func TestWaitAllLeavesNothingUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var underWay atomic.Int32
-		script := &wtScript{get: []wtStep{wtIs("available")}}
+		script := &byMethod{get: []reply{wtIs("available")}}
 		slow := roundTripFunc(func(r *http.Request) (*http.Response, error) {
 			underWay.Add(1)
 			defer underWay.Add(-1)
@@ -118,9 +118,9 @@ func TestDeployWithOnFailureCleansUpAfterAPanic(t *testing.T) {
 // The error of a clean-up is that of the last try that had the time for it.
 func TestCleanUpTellsTheLastReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &wtScript{post: []wtStep{wtIs("initializing")}, get: []wtStep{wtIs("unavailable")}, delete: []wtStep{wtCode(503), wtCode(500), wtCode(403)}}
+		s := &byMethod{post: []reply{wtIs("initializing")}, get: []reply{wtIs("unavailable")}, delete: []reply{wtCode(503), wtCode(500), wtCode(403)}}
 		_, err := s.services(t).Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
-		require.ErrorIs(t, wtDeployError(t, err).CleanupErr, svc.ErrForbidden)
+		require.ErrorIs(t, errorAs[*svc.DeployError](t, err).CleanupErr, svc.ErrForbidden)
 		require.Len(t, s.requests("DELETE"), 3)
 	})
 }

@@ -1,6 +1,7 @@
 package svc_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -23,13 +25,14 @@ const ages = 1000 * time.Hour
 
 // reply is one scripted exchange: an answer, or what becomes of it.
 type reply struct {
-	status int
+	status int               // 0: 200
 	header map[string]string // beside Content-Type: application/json, which it may replace
 	body   string
 	after  time.Duration // how long the service takes; [ages]: it never answers
 	err    error         // comes in place of the answer, or after its body when there is a status
 	unsent bool          // err comes before anything of the request is read
 	stall  bool          // the body is followed by silence
+	cut    bool          // half of the body comes, then the connection is lost
 }
 
 // seen is a request that arrived.
@@ -40,6 +43,7 @@ type seen struct {
 	Header http.Header
 	Body   string
 	At     time.Duration // since the script was made
+	When   time.Time
 }
 
 // script is a transport that plays a service. It works inside a synctest bubble.
@@ -75,6 +79,11 @@ func (s *script) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	return r.answer(req)
+}
+
+// answer is what a client gets: after its time, a response or an error.
+func (r reply) answer(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	if r.after > 0 {
 		timer := time.NewTimer(r.after)
@@ -85,26 +94,29 @@ func (s *script) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, ctx.Err()
 		}
 	}
-	if r.status == 0 {
+	if r.status == 0 && r.err != nil {
 		return nil, r.err
 	}
 	resp := &http.Response{
-		StatusCode: r.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+		StatusCode: cmp.Or(r.status, 200), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
 		Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: int64(len(r.body)),
 	}
 	for key, value := range r.header {
 		resp.Header.Set(key, value)
 	}
-	var body io.Reader = strings.NewReader(r.body)
-	if r.err != nil || r.stall {
+	body := io.Reader(strings.NewReader(r.body))
+	switch {
+	case r.cut:
+		body = io.MultiReader(strings.NewReader(r.body[:len(r.body)/2]), iotest.ErrReader(io.ErrUnexpectedEOF))
+	case r.stall:
 		resp.ContentLength = -1
 		body = io.MultiReader(body, readFunc(func([]byte) (int, error) {
-			if r.stall {
-				<-ctx.Done()
-				return 0, ctx.Err()
-			}
-			return 0, r.err
+			<-ctx.Done()
+			return 0, ctx.Err()
 		}))
+	case r.err != nil:
+		resp.ContentLength = -1
+		body = io.MultiReader(body, iotest.ErrReader(r.err))
 	}
 	resp.Body = io.NopCloser(body)
 	return resp, nil
@@ -123,7 +135,7 @@ func (s *script) next(req *http.Request) (reply, error) {
 	s.mu.Unlock()
 	e := seen{
 		Method: req.Method, Path: req.URL.RequestURI(), Host: req.URL.Host,
-		Header: req.Header.Clone(), At: time.Since(s.start),
+		Header: req.Header.Clone(), At: time.Since(s.start), When: time.Now(),
 	}
 	if req.Body != nil && !r.unsent {
 		b, err := io.ReadAll(req.Body)

@@ -15,9 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"example.com/svc"
 	"example.com/svc/svctest"
-	"github.com/stretchr/testify/require"
 )
 
 // matrixCell is one call to a service that is real but for a fault in its way.

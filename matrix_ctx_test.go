@@ -8,8 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"example.com/svc"
 	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
 )
 
 // matrixEnd is a way in which the caller's context ends a call.

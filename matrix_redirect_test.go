@@ -6,8 +6,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"example.com/svc"
 	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
 )
 
 // followed says where a redirect leads to success: a read of the API at its own

@@ -7,15 +7,15 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"example.com/svc"
 	"example.com/svc/svctest"
-	"github.com/stretchr/testify/require"
 )
 
 // matrixServer puts a real socket before the service of a cell, so that a fault
@@ -151,13 +151,4 @@ func (s *matrixServer) close() {
 	case <-time.After(5 * time.Second):
 		require.Fail(s.c.t, "connections are left open")
 	}
-}
-
-// matrixLeavesNothing checks at the end of a test that no goroutine is left.
-func matrixLeavesNothing(t *testing.T) {
-	before := runtime.NumGoroutine()
-	t.Cleanup(func() {
-		const own = 1 // of Eventually
-		require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+own }, 5*time.Second, 2*time.Millisecond, "goroutines are left")
-	})
 }

@@ -12,8 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"example.com/svc"
 	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
 )
 
 // The matrix holds every operation to the promises of the package comment under

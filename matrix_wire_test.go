@@ -15,8 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"example.com/svc"
 	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
 )
 
 // matrixWireFault is a fault of a connection. Its do says whether to keep it.
@@ -102,7 +103,7 @@ var matrixWireFaults = []matrixWireFault{
 
 // The faults that the network makes, by a socket and the client's own transport.
 func TestMatrixWire(t *testing.T) {
-	matrixLeavesNothing(t)
+	noGoroutineLeft(t)
 	for i := range matrixOps {
 		op := &matrixOps[i]
 		t.Run(op.name, func(t *testing.T) {
@@ -143,7 +144,7 @@ func TestMatrixWire(t *testing.T) {
 // stopped before it went out, and then is tried again: either way there is at
 // most one, and the error tells.
 func TestMatrixClosedOnAccept(t *testing.T) {
-	matrixLeavesNothing(t)
+	noGoroutineLeft(t)
 	for i := range matrixOps {
 		op := &matrixOps[i]
 		if op.second() {
@@ -182,7 +183,7 @@ func TestMatrixClosedOnAccept(t *testing.T) {
 
 // A connection that the service closes just when it is used again.
 func TestMatrixStaleConnection(t *testing.T) {
-	matrixLeavesNothing(t)
+	noGoroutineLeft(t)
 	for i := range matrixOps {
 		op := &matrixOps[i]
 		t.Run(op.name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 
 // canOne answers everything with one status and body; what is cut ends before
 // its length.
-func canOne(status int, body string, cut bool) roundTripper {
+func canOne(status int, body string, cut bool) roundTripFunc {
 	return func(req *http.Request) (*http.Response, error) {
 		_, _ = io.Copy(io.Discard, req.Body)
 		length := int64(len(body))
@@ -85,10 +85,10 @@ func TestOutcomeUnknown_IDIsTheRecordsOwn(t *testing.T) {
 // A part of an id is the id of another endpoint, which is not to be deleted.
 func TestDeploy_TouchesNothingOnAPartOfAnID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		script := &wtScript{
-			post:   []wtStep{{body: `{"service_id": 1234` + `56,  "name":"demo"}`, cut: true}}, // half of it comes
-			get:    []wtStep{wtIs("unavailable")},
-			delete: []wtStep{{}},
+		script := &byMethod{
+			post:   []reply{{body: `{"service_id": 1234` + `56,  "name":"demo"}`, cut: true}}, // half of it comes
+			get:    []reply{wtIs("unavailable")},
+			delete: []reply{{}},
 		}
 		_, err := script.services(t).Deploy(wtWithin(t, 60e9), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
 		require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
@@ -161,7 +161,7 @@ func TestDeployGoneMeansGone(t *testing.T) {
 				}
 				_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, 60e9), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
 				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.Equal(t, tt.gone, wtDeployError(t, err).Cleanup == svc.CleanupDeleted)
+				require.Equal(t, tt.gone, errorAs[*svc.DeployError](t, err).Cleanup == svc.CleanupDeleted)
 				require.Equal(t, tt.gone, srv.RunningInstances() == 0)
 			})
 		})

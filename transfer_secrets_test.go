@@ -22,8 +22,11 @@ import (
 	"example.com/svc"
 )
 
+// testSecrets are those of the clients and links in these tests.
+var testSecrets = []string{testToken, signature, sessionKey, "sig-77c1e2", "st-9b04"}
+
 // requireHides prints an error, all that it wraps and the answers in it, and looks
-// for secrets in every form.
+// in every form for the secrets of the tests, and others.
 func requireHides(t *testing.T, err error, secrets ...string) {
 	t.Helper()
 	p := newPrinted()
@@ -46,7 +49,17 @@ func requireHides(t *testing.T, err error, secrets ...string) {
 		}
 	}
 	walk(err)
-	for _, secret := range secrets {
+	for _, secret := range append(secrets, testSecrets...) {
+		p.requireWithout(t, needlesOf(secret))
+	}
+}
+
+// requireClean looks for the secrets of the tests in a text.
+func requireClean(t *testing.T, text string) {
+	t.Helper()
+	p := newPrinted()
+	p.WriteString(text)
+	for _, secret := range testSecrets {
 		p.requireWithout(t, needlesOf(secret))
 	}
 }

@@ -104,7 +104,7 @@ var firstLinks = map[string]int{"Upload": 0, "Replace": 1}
 
 // When a link has expired, the contents go to another one, whole and once more.
 func TestUpload_RenewsItsLink(t *testing.T) {
-	noLeak(t)
+	noGoroutineLeft(t)
 	for name, upload := range uploads {
 		for kind, body := range map[string]io.Reader{"seeker": strings.NewReader("contents"), "pipe": readOnly{strings.NewReader("contents")}} {
 			s := expiring(t, 1)
@@ -133,7 +133,7 @@ func TestUpload_RenewsItsLinkOnce(t *testing.T) {
 		require.ErrorContains(t, err, "this was a new link, the one before had expired")
 		require.Len(t, s.requests("PUT"), 2)
 		require.Equal(t, 8, body.Len(), "it stands where it stood")
-		requireNoSecret(t, err)
+		requireHides(t, err)
 
 		// There is no new link.
 		s = expiring(t, 9)
@@ -155,7 +155,7 @@ func TestUpload_RenewsItsLinkOnce(t *testing.T) {
 		require.ErrorIs(t, err, svc.ErrNotFound)
 		require.ErrorContains(t, err, "asking for a new link: ")
 		require.Len(t, s.requests("PUT"), 1)
-		requireNoSecret(t, err)
+		requireHides(t, err)
 
 		// The new link is not for writing.
 		s = newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {

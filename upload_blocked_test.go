@@ -35,7 +35,7 @@ func (s *stuckSeeker) Read(p []byte) (int, error) {
 
 // The end of ctx ends an upload, also one whose body blocks in Read.
 func TestUpload_BlockedReader(t *testing.T) {
-	noLeak(t)
+	noGoroutineLeft(t)
 	leftovers := inTempDir(t)
 	for _, seeks := range []bool{false, true} {
 		s := newFileService(t, nil)
@@ -120,7 +120,7 @@ func TestUpload_AttemptsDoNotDisturbEachOther(t *testing.T) {
 
 // A named pipe that nobody writes to blocks in open already.
 func TestUploadFile_NamedPipe(t *testing.T) {
-	noLeak(t)
+	noGoroutineLeft(t)
 	path, other := filepath.Join(t.TempDir(), "pipe"), filepath.Join(t.TempDir(), "pipe")
 	if err := exec.Command("mkfifo", path, other).Run(); err != nil {
 		t.Skip("no named pipes here")

@@ -23,7 +23,7 @@ import (
 // A file that is written to while it is sent never arrives whole, a mixture of two
 // versions, not even in the second attempt.
 func TestUpload_FileThatIsWrittenTo(t *testing.T) {
-	noLeak(t)
+	noGoroutineLeft(t)
 	const size = 16 << 20
 	overwrite := func(f *os.File) error {
 		w, err := os.OpenFile(f.Name(), os.O_WRONLY, 0)

@@ -70,7 +70,7 @@ func tlsPair(t *testing.T) (server *tls.Config, client *http.Transport) {
 // while the body is still being written. The answer must arrive all the same, and
 // nothing is sent again.
 func TestUpload_EarlyRefusalArrives(t *testing.T) {
-	noLeak(t)
+	noGoroutineLeft(t)
 	body := bytes.NewReader(make([]byte, 64<<20))
 	for range 10 {
 		address, conns := rawStorage(t, plainConn, func(c net.Conn) {
@@ -124,7 +124,7 @@ func TestUpload_EarlySuccessIsNone(t *testing.T) {
 // HTTP/2: a connection that is going away hands the upload on to another one,
 // with the body from its start.
 func TestUpload_HTTP2GoAway(t *testing.T) {
-	noLeak(t)
+	noGoroutineLeft(t)
 	body := contents(300_000)
 	for name, r := range map[string]io.Reader{"bytes": bytes.NewReader(body), "file": tempFile(t, body), "seeker": seekOnly{bytes.NewReader(body)}, "plain": readOnly{bytes.NewReader(body)}} {
 		var requests atomic.Int32
@@ -248,7 +248,7 @@ func TestUpload_Progress(t *testing.T) {
 	for name, body := range map[string]io.Reader{"direct": bytes.NewReader(make([]byte, 100_000)), "seeker": seekOnly{bytes.NewReader(make([]byte, 100_000))}} {
 		synctest.Test(t, func(t *testing.T) {
 			var reports []report
-			c, err := svc.NewClient("https://svc.test", svc.WithToken(fileToken), svc.WithHTTPClient(&http.Client{Transport: roundTripFunc(slow)}))
+			c, err := svc.NewClient("https://svc.test", svc.WithToken(testToken), svc.WithHTTPClient(&http.Client{Transport: roundTripFunc(slow)}))
 			require.NoError(t, err)
 			start := time.Now()
 			_, err = c.Files.Put(t.Context(), "https://storage.test/o", body, &svc.UploadOptions{

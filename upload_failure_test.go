@@ -66,7 +66,7 @@ func TestB16_ExpiredLink(t *testing.T) {
 		require.Equal(t, "train.jsonl", up.FileName)
 		require.Equal(t, string(s.link()), string(up.Link))
 		require.Contains(t, err.Error(), "Replace them")
-		requireNoSecret(t, err)
+		requireHides(t, err)
 
 		link, err := c.Files.PresignedURL(t.Context(), up.FileID)
 		require.NoError(t, err)
@@ -121,7 +121,7 @@ func TestB07_SecretsOfLinks(t *testing.T) {
 		w.WriteHeader(403)
 		fmt.Fprintf(w, quote, r.URL.String())
 	})
-	dead := svc.SignedURL(deadAddress(t) + "/storage/f1?" + fileQuery)
+	dead := svc.SignedURL("http://" + closedPort(t) + "/storage/f1?" + fileQuery)
 	slow := roundTripFunc(func(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, fmt.Errorf("gave up on %s with sig-77c1e2: %w", r.URL, context.Cause(r.Context()))
@@ -155,7 +155,7 @@ func TestB07_SecretsOfLinks(t *testing.T) {
 	} {
 		err := try()
 		require.Error(t, err, name)
-		requireNoSecret(t, err)
+		requireHides(t, err)
 		var e *svc.Error
 		if errors.As(err, &e) {
 			requireClean(t, string(e.Body))
@@ -168,7 +168,7 @@ func TestB07_SecretsOfLinks(t *testing.T) {
 	for _, a := range attempts {
 		requireClean(t, fmt.Sprintf("%+v", a))
 		if a.Err != nil {
-			requireNoSecret(t, a.Err)
+			requireHides(t, a.Err)
 		}
 		require.Equal(t, "{presigned_url}", a.Route)
 	}
@@ -198,7 +198,7 @@ func TestB07_TransfersAreSilent(t *testing.T) {
 func inBubble(t *testing.T, storage roundTripFunc, f func(t *testing.T, c *svc.Client, link svc.SignedURL), opts ...svc.Option) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := svc.NewClient("https://svc.test", append([]svc.Option{
-			svc.WithToken(fileToken), svc.WithHTTPClient(&http.Client{Transport: storage}),
+			svc.WithToken(testToken), svc.WithHTTPClient(&http.Client{Transport: storage}),
 		}, opts...)...)
 		require.NoError(t, err)
 		f(t, c, "https://storage.test/f1?"+fileQuery)
@@ -270,7 +270,7 @@ func TestB30_DeleteOnFailure(t *testing.T) {
 			UploadOptions: svc.UploadOptions{DeleteOnFailure: del}})
 		var e *svc.UploadError
 		require.ErrorAs(t, err, &e)
-		requireNoSecret(t, err)
+		requireHides(t, err)
 		return e, err
 	}
 	forbidden := func(_ int, w http.ResponseWriter, _ *http.Request) { xmlError(w, 403, "AccessDenied", "no") }

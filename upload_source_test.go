@@ -58,7 +58,7 @@ func inTempDir(t *testing.T) func() int {
 // stands; also when the first attempt fails half way. What can seek stands behind
 // the body afterwards.
 func TestB14_EveryReaderHasALength(t *testing.T) {
-	noLeak(t)
+	noGoroutineLeft(t)
 	leftovers := inTempDir(t)
 	const skip = 7
 	for _, size := range []int{0, 1, 4096, 64 << 10, 64<<10 + 1, 300_000} {
@@ -256,7 +256,7 @@ func (c *changing) Read(p []byte) (int, error) {
 }
 
 func TestUpload_BodyThatChangesMeanwhile(t *testing.T) {
-	noLeak(t)
+	noGoroutineLeft(t)
 	for _, to := range []int64{99_999, 100_001} {
 		for _, direct := range []bool{true, false} {
 			f := tempFile(t, contents(100_000))

@@ -31,7 +31,7 @@ func tempFile(t testing.TB, b []byte) *os.File {
 }
 
 func TestUpload_RegistersThenPuts(t *testing.T) {
-	noLeak(t)
+	noGoroutineLeft(t)
 	body := contents(100_000)
 	s := newFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -139,9 +139,9 @@ func TestUpload_RefusesHeaders(t *testing.T) {
 		"Authorization", "cookie", "Host", "Content-Length", "Transfer-Encoding", "Connection",
 		"Proxy-Authorization", "Trailer", "te", "Upgrade", "bad name", "",
 	} {
-		_, err := s.client(t).Files.Put(t.Context(), s.link(), strings.NewReader("x"), &svc.UploadOptions{Header: http.Header{name: {fileToken}}})
+		_, err := s.client(t).Files.Put(t.Context(), s.link(), strings.NewReader("x"), &svc.UploadOptions{Header: http.Header{name: {testToken}}})
 		require.ErrorAs(t, err, new(*svc.ValidationError), name)
-		requireNoSecret(t, err)
+		requireHides(t, err)
 	}
 	for _, opts := range []svc.UploadOptions{
 		{Header: http.Header{"X-A": {"a\nb"}}},
@@ -180,7 +180,7 @@ func TestB17_StorageFlavours(t *testing.T) {
 // The answer to a successful upload is not waited for: not its end, and not the
 // rest of it.
 func TestUpload_EndlessAnswer(t *testing.T) {
-	noLeak(t)
+	noGoroutineLeft(t)
 	var written atomic.Int64
 	for name, more := range map[string]func(http.ResponseWriter, *http.Request){
 		"silent": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
@@ -247,17 +247,17 @@ func TestUpload_RefusesLinks(t *testing.T) {
 	for link, problem := range map[svc.SignedURL]string{
 		"": "is empty", " ": "is empty", "/storage/x?sig=" + fileQuery: "absolute", "ftp://h/x?" + fileQuery: "absolute",
 		"https:///x?" + fileQuery: "absolute", "https://h/%zz?" + fileQuery: "is not a URL", "https://h/\x01?" + fileQuery: "is not a URL", "https://h/\x7f?" + fileQuery: "is not a URL",
-		"https://user:" + fileToken + "@h/x": "user or password", printed: "lost its signature",
+		"https://user:" + testToken + "@h/x": "user or password", printed: "lost its signature",
 		"storage.example/x?" + fileQuery: "absolute", "https://h:port/?" + fileQuery: "is not a URL",
 	} {
 		_, err := c.Files.Put(t.Context(), link, strings.NewReader("x"), nil)
 		require.ErrorAs(t, err, new(*svc.ValidationError), string(link))
 		require.ErrorContains(t, err, problem)
-		requireNoSecret(t, err)
+		requireHides(t, err)
 		n, err := c.Download(t.Context(), link, io.Discard, nil)
 		require.Zero(t, n)
 		require.ErrorAs(t, err, new(*svc.ValidationError), string(link))
-		requireNoSecret(t, err)
+		requireHides(t, err)
 	}
 	require.Empty(t, s.seen)
 }
@@ -290,7 +290,7 @@ func TestB10_UploadRedirects(t *testing.T) {
 		_, err := s.client(t).Files.Put(t.Context(), s.link(), bytes.NewReader(body), &svc.UploadOptions{Header: http.Header{"X-A": {"1"}}})
 		if status < 307 {
 			require.ErrorIs(t, err, svc.ErrRedirect, status)
-			requireNoSecret(t, err)
+			requireHides(t, err)
 			require.Empty(t, other.seen, status)
 			require.Len(t, s.requests("PUT"), 1)
 			continue

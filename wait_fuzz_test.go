@@ -171,7 +171,7 @@ func (tr *wtTrial) waitUntilDeleted() {
 		require.True(tr, tr.truth(id).Deleted, "it still exists")
 		return
 	}
-	tr.judge(id, wtWaitError(tr, err).Last, err, "")
+	tr.judge(id, errorAs[*svc.WaitError](tr, err).Last, err, "")
 }
 
 func (tr *wtTrial) waitAll() {
@@ -181,7 +181,7 @@ func (tr *wtTrial) waitAll() {
 	for service, err := range tr.services.WaitAll(tr.ctx, ids, tr.opts) {
 		id := ""
 		if err != nil {
-			id = wtWaitError(tr, err).ID
+			id = errorAs[*svc.WaitError](tr, err).ID
 		} else {
 			id = service.ServiceID
 		}
@@ -308,7 +308,7 @@ func (tr *wtTrial) judge(id string, service *svc.InferenceService, err error, wa
 		}
 		return
 	}
-	e := wtWaitError(tr, err)
+	e := errorAs[*svc.WaitError](tr, err)
 	tr.mu.Lock()
 	polls := slices.DeleteFunc(slices.Clone(tr.polls), func(p svc.Poll) bool { return p.ID != id })
 	tr.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 
 func TestOnPollTellsOfEveryLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &wtScript{get: []wtStep{wtIs("initializing"), wtCode(503), {drop: true}, wtIs("scaling"), wtIs("available")}}
+		s := &byMethod{get: []reply{wtIs("initializing"), wtCode(503), {err: errReset}, wtIs("scaling"), wtIs("available")}}
 		var polls []svc.Poll
 		start := time.Now()
 		opts := &svc.WaitOptions{OnPoll: func(p svc.Poll) {
@@ -47,7 +47,7 @@ func TestOnPollTellsOfEveryLook(t *testing.T) {
 
 func TestOnPollTellsOfTheLastLook(t *testing.T) {
 	for name, tt := range map[string]struct {
-		last wtStep
+		last reply
 		want error
 	}{
 		"failed":        {wtIs("unavailable"), svc.ErrUnavailable},
@@ -57,7 +57,7 @@ func TestOnPollTellsOfTheLastLook(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &wtScript{get: []wtStep{wtIs("initializing"), tt.last}}
+				s := &byMethod{get: []reply{wtIs("initializing"), tt.last}}
 				var polls []svc.Poll
 				opts := &svc.WaitOptions{MinInterval: time.Second, MaxInterval: time.Second, OnPoll: func(p svc.Poll) { polls = append(polls, p) }}
 				_, err := s.services(t).WaitUntilAvailable(wtWithin(t, 5*time.Second), "svc-1", opts)
@@ -84,27 +84,27 @@ func TestOnPollRunsInTheCallersGoroutine(t *testing.T) {
 
 func TestWaitErrorHasTheHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &wtScript{get: []wtStep{
+		s := &byMethod{get: []reply{
 			wtIs("initializing"), wtIs("initializing"), wtCode(500), wtIs("initializing"), wtIs("scaling"), wtIs("initializing"), wtIs("unavailable"),
 		}}
 		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
 		looks := s.requests("GET")
 		require.Equal(t, []svc.StatusChange{
-			{Status: "initializing", At: looks[0].at}, {Status: "scaling", At: looks[4].at},
-			{Status: "initializing", At: looks[5].at}, {Status: "unavailable", At: looks[6].at},
-		}, wtWaitError(t, err).History)
+			{Status: "initializing", At: looks[0].When}, {Status: "scaling", At: looks[4].When},
+			{Status: "initializing", At: looks[5].When}, {Status: "unavailable", At: looks[6].When},
+		}, errorAs[*svc.WaitError](t, err).History)
 	})
 }
 
 func TestWaitErrorHistoryIsBounded(t *testing.T) {
 	const changes = 500
 	synctest.Test(t, func(t *testing.T) {
-		s := &wtScript{}
+		s := &byMethod{}
 		for i := range changes {
 			s.get = append(s.get, wtIs(fmt.Sprintf("phase %d", i)))
 		}
 		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, 3*time.Hour), "svc-1", wtEvery(time.Second))
-		e := wtWaitError(t, err)
+		e := errorAs[*svc.WaitError](t, err)
 		require.Len(t, e.History, 64)
 		for i, change := range e.History {
 			require.Equal(t, fmt.Sprintf("phase %d", changes-64+i), change.Status)
@@ -114,14 +114,14 @@ func TestWaitErrorHistoryIsBounded(t *testing.T) {
 }
 
 func TestWaitLivesThroughWhatMayPass(t *testing.T) {
-	late := wtStep{body: wtRecord("available", 1), delay: time.Minute} // more than an attempt may take
-	for name, step := range map[string]wtStep{
+	late := reply{body: wtRecord("available", 1), after: time.Minute} // more than an attempt may take
+	for name, step := range map[string]reply{
 		"408": wtCode(408), "425": wtCode(425), "429": wtCode(429), "500": wtCode(500), "502": wtCode(502), "503": wtCode(503),
-		"504": wtCode(504), "520": wtCode(520), "lost": {drop: true}, "cut": {body: wtRecord("available", 1), cut: true}, "late": late,
+		"504": wtCode(504), "520": wtCode(520), "lost": {err: errReset}, "cut": {body: wtRecord("available", 1), cut: true}, "late": late,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &wtScript{get: append(append([]wtStep{wtIs("initializing")}, wtTimes(20, step)...), wtIs("available"))}
+				s := &byMethod{get: append(append([]reply{wtIs("initializing")}, wtTimes(20, step)...), wtIs("available"))}
 				_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
 				require.NoError(t, err)
 				require.Len(t, s.requests("GET"), 22, "one attempt per look")
@@ -137,7 +137,7 @@ func TestWaitEndsAtOnceWithWhatWillNotPass(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &wtScript{get: []wtStep{wtIs("initializing"), wtCode(status), wtCode(status), wtIs("available")}}
+				s := &byMethod{get: []reply{wtIs("initializing"), wtCode(status), wtCode(status), wtIs("available")}}
 				last, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
 				if want == svc.ErrNotFound { //nolint:errorlint // of this table: proven by a second poll
 					require.Len(t, s.requests("GET"), 3)
@@ -151,7 +151,7 @@ func TestWaitEndsAtOnceWithWhatWillNotPass(t *testing.T) {
 				var answer *svc.Error
 				require.ErrorAs(t, err, &answer)
 				require.Equal(t, status, answer.StatusCode)
-				e := wtWaitError(t, err)
+				e := errorAs[*svc.WaitError](t, err)
 				require.Same(t, answer, e.Err)
 				require.NoError(t, e.LastErr, "that would tell it twice")
 				require.Equal(t, 1, strings.Count(err.Error(), fmt.Sprintf("scripted %d", status)))
@@ -169,7 +169,7 @@ func TestWaitEndsWithoutAToken(t *testing.T) {
 		_, err := s.services(t, source).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
 		require.ErrorIs(t, err, locked)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, 1, wtWaitError(t, err).Polls)
+		require.Equal(t, 1, errorAs[*svc.WaitError](t, err).Polls)
 		require.Empty(t, s.seen)
 	})
 }
@@ -185,30 +185,30 @@ func TestWaitRefusesWhatCannotBeAnID(t *testing.T) {
 }
 
 func TestWaitUntilDeleted(t *testing.T) {
-	gone := wtStep{body: wtRecord("stopped", 0, `"is_deleted":true`)}
-	page := wtStep{status: 404, body: "<html>404 page not found</html>"}
+	gone := reply{body: wtRecord("stopped", 0, `"is_deleted":true`)}
+	page := reply{status: 404, body: "<html>404 page not found</html>"}
 	five := wtTimes(5, page)
 	for name, tt := range map[string]struct {
-		get   []wtStep
+		get   []reply
 		want  error
 		looks int
 	}{
-		"not found":              {[]wtStep{wtCode(404)}, nil, 2},
-		"gone":                   {[]wtStep{wtIs("available"), wtCode(410)}, nil, 3},
-		"the record says so":     {[]wtStep{wtIs("available"), gone}, nil, 2},
-		"whatever its status":    {[]wtStep{wtIs("unavailable"), wtIs("stopped"), wtIs("deleting"), wtCode(404)}, nil, 5},
-		"shaky":                  {[]wtStep{wtCode(503), {drop: true}, {body: "<html>"}, wtCode(429), wtCode(404)}, nil, 6},
+		"not found":              {[]reply{wtCode(404)}, nil, 2},
+		"gone":                   {[]reply{wtIs("available"), wtCode(410)}, nil, 3},
+		"the record says so":     {[]reply{wtIs("available"), gone}, nil, 2},
+		"whatever its status":    {[]reply{wtIs("unavailable"), wtIs("stopped"), wtIs("deleting"), wtCode(404)}, nil, 5},
+		"shaky":                  {[]reply{wtCode(503), {err: errReset}, {body: "<html>"}, wtCode(429), wtCode(404)}, nil, 6},
 		"a proxy's 404":          {append(five, wtIs("available"), page, wtCode(404)), nil, 9},
 		"a proxy's 404 for good": {append(five, page, wtCode(404)), svc.ErrNotFound, 6}, // but no success
-		"unauthorized":           {[]wtStep{wtIs("available"), wtCode(401)}, svc.ErrUnauthorized, 2},
-		"forbidden is not gone":  {[]wtStep{wtCode(403)}, svc.ErrForbidden, 1},
-		"a failure is not gone":  {[]wtStep{wtCode(500)}, context.DeadlineExceeded, 0},
-		"it does not go":         {[]wtStep{wtIs("available")}, context.DeadlineExceeded, 0},
-		"stopped is not deleted": {[]wtStep{wtIs("stopped")}, context.DeadlineExceeded, 0},
+		"unauthorized":           {[]reply{wtIs("available"), wtCode(401)}, svc.ErrUnauthorized, 2},
+		"forbidden is not gone":  {[]reply{wtCode(403)}, svc.ErrForbidden, 1},
+		"a failure is not gone":  {[]reply{wtCode(500)}, context.DeadlineExceeded, 0},
+		"it does not go":         {[]reply{wtIs("available")}, context.DeadlineExceeded, 0},
+		"stopped is not deleted": {[]reply{wtIs("stopped")}, context.DeadlineExceeded, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &wtScript{get: tt.get}
+				s := &byMethod{get: tt.get}
 				var last svc.Poll
 				err := s.services(t).WaitUntilDeleted(wtWithin(t, time.Hour), "svc-1", &svc.WaitOptions{NotFoundGrace: -1, OnPoll: func(p svc.Poll) { last = p }})
 				require.ErrorIs(t, err, tt.want)
@@ -222,7 +222,7 @@ func TestWaitUntilDeleted(t *testing.T) {
 				}
 				require.Empty(t, s.requests("DELETE"), "it only looks")
 				if tt.want != nil {
-					require.Equal(t, "deleted", wtWaitError(t, err).Want)
+					require.Equal(t, "deleted", errorAs[*svc.WaitError](t, err).Want)
 				}
 			})
 		})
@@ -243,13 +243,13 @@ func TestWaitUntilDeletedWaitsForTheRealEnd(t *testing.T) {
 }
 
 func TestWaitForAConditionOfYourOwn(t *testing.T) {
-	odd := []wtStep{
+	odd := []reply{
 		wtIs("initializing"), wtIs("unavailable"), wtIs("stopped"), wtCode(503), wtIs("available"),
 		{body: wtRecord("available", 1, `"is_deleted":true`)}, {body: wtRecord("available", 7)}, wtIs("available"),
 	}
 	seven := func(s *svc.InferenceService) (bool, error) { return s.ResourceMetadata.TargetInstanceNumber == 7, nil }
 	synctest.Test(t, func(t *testing.T) { // nothing but the function ends it
-		s := &wtScript{get: odd}
+		s := &byMethod{get: odd}
 		probed := &svc.WaitOptions{Probe: func(context.Context, string) error { return errors.New("not asked") }}
 		service, err := s.services(t).Wait(wtWithin(t, time.Hour), "svc-1", seven, probed)
 		require.NoError(t, err)
@@ -257,7 +257,7 @@ func TestWaitForAConditionOfYourOwn(t *testing.T) {
 		require.Len(t, s.requests("GET"), 7)
 	})
 	synctest.Test(t, func(t *testing.T) { // its error does
-		s := &wtScript{get: odd}
+		s := &byMethod{get: odd}
 		full := errors.New("no room left")
 		last, err := s.services(t).Wait(wtWithin(t, time.Hour), "svc-1", func(s *svc.InferenceService) (bool, error) {
 			if s.Status == svc.InferenceServiceStatusStopped {
@@ -268,13 +268,13 @@ func TestWaitForAConditionOfYourOwn(t *testing.T) {
 		require.ErrorIs(t, err, full)
 		require.ErrorContains(t, err, "no room left")
 		require.Equal(t, svc.InferenceServiceStatusStopped, last.Status)
-		e := wtWaitError(t, err)
+		e := errorAs[*svc.WaitError](t, err)
 		require.Same(t, full, e.Err)
 		require.Equal(t, 3, e.Polls)
 		require.Len(t, s.requests("GET"), 3)
 	})
 	synctest.Test(t, func(t *testing.T) { // even one that looks as if it might pass
-		s := &wtScript{get: odd}
+		s := &byMethod{get: odd}
 		_, err := s.services(t).Wait(wtWithin(t, time.Hour), "svc-1", func(*svc.InferenceService) (bool, error) {
 			return false, &svc.Error{StatusCode: 503}
 		}, nil)
@@ -282,13 +282,13 @@ func TestWaitForAConditionOfYourOwn(t *testing.T) {
 		require.Len(t, s.requests("GET"), 1)
 	})
 	synctest.Test(t, func(t *testing.T) { // and there has to be one
-		s := &wtScript{get: odd}
+		s := &byMethod{get: odd}
 		_, err := s.services(t).Wait(wtWithin(t, time.Hour), "svc-1", nil, nil)
 		require.ErrorAs(t, err, new(*svc.ValidationError))
 		require.Empty(t, s.seen)
 	})
 	synctest.Test(t, func(t *testing.T) { // and the lost token
-		s := &wtScript{get: []wtStep{wtCode(401)}}
+		s := &byMethod{get: []reply{wtCode(401)}}
 		_, err := s.services(t).Wait(wtWithin(t, time.Hour), "svc-1", seven, nil)
 		require.ErrorIs(t, err, svc.ErrUnauthorized)
 	})
@@ -296,13 +296,13 @@ func TestWaitForAConditionOfYourOwn(t *testing.T) {
 
 func TestWaitErrorReadsWell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &wtScript{get: []wtStep{wtIs("initializing"), wtCode(503)}}
+		s := &byMethod{get: []reply{wtIs("initializing"), wtCode(503)}}
 		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, 90*time.Second), "svc-1", wtEvery(time.Minute))
 		require.EqualError(t, err, `svc: waiting for svc-1 to be available: context deadline exceeded (last status "initializing"; 3 polls in 1m30s); `+
 			`the last poll failed: 503 Service Unavailable: scripted 503 (id svc-1)`)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		s := &wtScript{get: []wtStep{wtCode(401)}}
+		s := &byMethod{get: []reply{wtCode(401)}}
 		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
 		require.EqualError(t, err, `svc: waiting for svc-1 to be available: 401 Unauthorized: scripted 401 (id svc-1) (never read; 1 poll in 0s)`)
 	})
@@ -311,14 +311,14 @@ func TestWaitErrorReadsWell(t *testing.T) {
 // What a service says about a status may echo the token, or be a whole log.
 func TestWaitErrorTextIsSafeAndBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		info := `registry refused ` + wtToken + `\n` + strings.Repeat("log line ", 1<<16)
-		s := &wtScript{get: []wtStep{{body: wtRecord("unavailable", 1, `"status_info":"`+info+`"`)}}}
+		info := `registry refused ` + testToken + `\n` + strings.Repeat("log line ", 1<<16)
+		s := &byMethod{get: []reply{{body: wtRecord("unavailable", 1, `"status_info":"`+info+`"`)}}}
 		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
 		require.ErrorIs(t, err, svc.ErrUnavailable)
 		for _, verb := range []string{"%v", "%+v", "%s", "%q"} {
 			text := fmt.Sprintf(verb, err)
 			require.Contains(t, text, "registry refused")
-			require.NotContains(t, text, wtToken)
+			require.NotContains(t, text, testToken)
 			require.NotContains(t, text, "\n")
 			require.Less(t, len(text), 1000)
 		}

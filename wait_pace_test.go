@@ -71,7 +71,7 @@ func TestB28_IntervalsGrowUpToTheirLimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &wtScript{get: append(wtTimes(40, wtIs("initializing")), wtIs("available"))}
+				s := &byMethod{get: append(wtTimes(40, wtIs("initializing")), wtIs("available"))}
 				_, err := s.services(t).WaitUntilAvailable(wtWithin(t, 100*time.Hour), "svc-1", tt.opts)
 				require.NoError(t, err)
 				want := float64(tt.min)
@@ -185,7 +185,7 @@ func TestWaitEndsWithItsDeadline(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, time.Minute, time.Since(start))
 		looks := s.requests("GET")
-		left := start.Add(time.Minute).Sub(looks[len(looks)-1].at)
+		left := start.Add(time.Minute).Sub(looks[len(looks)-1].When)
 		require.Positive(t, left)
 		require.LessOrEqual(t, left, 50*time.Millisecond)
 		require.LessOrEqual(t, len(looks), 13)
@@ -220,7 +220,7 @@ func TestWaitHonoursRetryAfter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(time.Second - time.Duration(time.Now().Nanosecond())) // a date has no fractions
-				s := &wtScript{get: []wtStep{wtCode(tt.status, "Retry-After", tt.header()), wtIs("available")}}
+				s := &byMethod{get: []reply{wtCode(tt.status, "Retry-After", tt.header()), wtIs("available")}}
 				_, err := s.services(t, tt.opt).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", wtEvery(tt.interval))
 				require.NoError(t, err)
 				gap := s.gaps()[0]
@@ -234,7 +234,7 @@ func TestWaitHonoursRetryAfter(t *testing.T) {
 // A wait that may not look before its deadline looks all the same, at the end.
 func TestWaitLooksBeforeItsDeadlineDespiteRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &wtScript{get: []wtStep{wtCode(429, "Retry-After", "25"), wtIs("available")}}
+		s := &byMethod{get: []reply{wtCode(429, "Retry-After", "25"), wtIs("available")}}
 		start := time.Now()
 		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, 10*time.Second), "svc-1", nil)
 		require.NoError(t, err)

@@ -66,29 +66,29 @@ func TestProbeHoldsTheWaitUntilTheEndpointAnswers(t *testing.T) {
 }
 
 func TestProbeIsNotTheLastWord(t *testing.T) {
-	down := errors.New("connection refused, said " + wtToken)
+	down := errors.New("connection refused, said " + testToken)
 	never := func(context.Context, string) error { return down }
 	for name, tt := range map[string]struct {
-		get  []wtStep
+		get  []reply
 		want error
 	}{
-		"the status fails":  {[]wtStep{wtIs("available"), wtIs("available"), wtIs("unavailable")}, svc.ErrUnavailable},
-		"the time runs out": {[]wtStep{wtIs("available")}, context.DeadlineExceeded},
+		"the status fails":  {[]reply{wtIs("available"), wtIs("available"), wtIs("unavailable")}, svc.ErrUnavailable},
+		"the time runs out": {[]reply{wtIs("available")}, context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &wtScript{get: tt.get}
+				s := &byMethod{get: tt.get}
 				services := s.services(t, svc.WithInferenceURL("https://inference.test"))
 				last, err := services.WaitUntilAvailable(wtWithin(t, time.Minute), "svc-1", &svc.WaitOptions{Probe: never})
 				require.ErrorIs(t, err, tt.want)
 				require.NotNil(t, last)
-				e := wtWaitError(t, err)
+				e := errorAs[*svc.WaitError](t, err)
 				require.Len(t, s.requests("GET"), e.Polls)
 				if errors.Is(tt.want, context.DeadlineExceeded) {
 					require.ErrorIs(t, e.LastErr, down)
 					require.ErrorContains(t, err, "probe: connection refused")
 				}
-				require.NotContains(t, fmt.Sprintf("%v %+v", err, e.LastErr), wtToken)
+				require.NotContains(t, fmt.Sprintf("%v %+v", err, e.LastErr), testToken)
 			})
 		})
 	}
@@ -100,7 +100,7 @@ func TestProbeThatHangs(t *testing.T) {
 		return ctx.Err()
 	}
 	synctest.Test(t, func(t *testing.T) { // is given up after 30 s, which means "not yet"
-		s := &wtScript{get: []wtStep{wtIs("available"), wtIs("available"), wtIs("unavailable")}}
+		s := &byMethod{get: []reply{wtIs("available"), wtIs("available"), wtIs("unavailable")}}
 		services := s.services(t, svc.WithInferenceURL("https://inference.test"))
 		start := time.Now()
 		_, err := services.WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", &svc.WaitOptions{Probe: hang})
@@ -108,7 +108,7 @@ func TestProbeThatHangs(t *testing.T) {
 		require.InDelta(t, 62500*time.Millisecond, time.Since(start), float64(time.Second))
 	})
 	synctest.Test(t, func(t *testing.T) { // and does not hold up the end of ctx
-		s := &wtScript{get: []wtStep{wtIs("available")}}
+		s := &byMethod{get: []reply{wtIs("available")}}
 		services := s.services(t, svc.WithInferenceURL("https://inference.test"))
 		start := time.Now()
 		_, err := services.WaitUntilAvailable(wtCancelAfter(t, 5*time.Second, nil), "svc-1", &svc.WaitOptions{Probe: hang})
@@ -171,31 +171,31 @@ func TestScaleAndWaitBelievesNoStaleRecord(t *testing.T) {
 }
 
 func TestScaleAndWaitEnds(t *testing.T) {
-	shows := func(status string, instances int, fields ...string) wtStep {
-		return wtStep{body: wtRecord(status, instances, fields...)}
+	shows := func(status string, instances int, fields ...string) reply {
+		return reply{body: wtRecord(status, instances, fields...)}
 	}
 	for name, tt := range map[string]struct {
 		to    int
-		get   []wtStep
+		get   []reply
 		want  error
 		looks int
 	}{
-		"failed":                        {3, []wtStep{shows("available", 1), shows("initializing", 3), shows("unavailable", 3)}, svc.ErrUnavailable, 3},
-		"stopped":                       {3, []wtStep{shows("stopped", 3)}, svc.ErrStopped, 1},
-		"stopped, from before":          {3, []wtStep{shows("stopped", 0), shows("available", 3)}, nil, 2},
-		"unavailable, from before":      {3, []wtStep{shows("unavailable", 1), shows("initializing", 3), shows("available", 3)}, nil, 3},
-		"available, from before":        {3, []wtStep{shows("available", 1), shows("available", 1), shows("available", 3)}, nil, 3},
-		"to zero, from before":          {0, []wtStep{shows("available", 1), shows("stopped", 1), shows("initializing", 0), shows("stopped", 0)}, nil, 4},
-		"to zero, available":            {0, []wtStep{shows("available", 0)}, nil, 1},
-		"to zero, failed":               {0, []wtStep{shows("unavailable", 0)}, svc.ErrUnavailable, 1},
-		"deleted, from before or not":   {3, []wtStep{shows("available", 1, `"is_deleted":true`)}, svc.ErrNotFound, 1},
-		"deleted, showing the change":   {3, []wtStep{shows("available", 3, `"is_deleted":true`)}, svc.ErrNotFound, 1},
-		"deleted is not zero instances": {0, []wtStep{shows("stopped", 0, `"is_deleted":true`)}, svc.ErrNotFound, 1},
-		"it never shows the change":     {3, []wtStep{shows("available", 1)}, context.DeadlineExceeded, 0},
+		"failed":                        {3, []reply{shows("available", 1), shows("initializing", 3), shows("unavailable", 3)}, svc.ErrUnavailable, 3},
+		"stopped":                       {3, []reply{shows("stopped", 3)}, svc.ErrStopped, 1},
+		"stopped, from before":          {3, []reply{shows("stopped", 0), shows("available", 3)}, nil, 2},
+		"unavailable, from before":      {3, []reply{shows("unavailable", 1), shows("initializing", 3), shows("available", 3)}, nil, 3},
+		"available, from before":        {3, []reply{shows("available", 1), shows("available", 1), shows("available", 3)}, nil, 3},
+		"to zero, from before":          {0, []reply{shows("available", 1), shows("stopped", 1), shows("initializing", 0), shows("stopped", 0)}, nil, 4},
+		"to zero, available":            {0, []reply{shows("available", 0)}, nil, 1},
+		"to zero, failed":               {0, []reply{shows("unavailable", 0)}, svc.ErrUnavailable, 1},
+		"deleted, from before or not":   {3, []reply{shows("available", 1, `"is_deleted":true`)}, svc.ErrNotFound, 1},
+		"deleted, showing the change":   {3, []reply{shows("available", 3, `"is_deleted":true`)}, svc.ErrNotFound, 1},
+		"deleted is not zero instances": {0, []reply{shows("stopped", 0, `"is_deleted":true`)}, svc.ErrNotFound, 1},
+		"it never shows the change":     {3, []reply{shows("available", 1)}, context.DeadlineExceeded, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &wtScript{put: []wtStep{shows("initializing", tt.to)}, get: tt.get}
+				s := &byMethod{put: []reply{shows("initializing", tt.to)}, get: tt.get}
 				service, err := s.services(t).ScaleAndWait(wtWithin(t, time.Hour), "svc-1", tt.to, nil)
 				require.ErrorIs(t, err, tt.want)
 				require.NotNil(t, service)
@@ -204,7 +204,7 @@ func TestScaleAndWaitEnds(t *testing.T) {
 				}
 				if tt.want != nil {
 					want := fmt.Sprintf("available with %d instances", tt.to)
-					require.Equal(t, want, wtWaitError(t, err).Want)
+					require.Equal(t, want, errorAs[*svc.WaitError](t, err).Want)
 				}
 			})
 		})
@@ -213,7 +213,7 @@ func TestScaleAndWaitEnds(t *testing.T) {
 
 func TestScaleAndWaitThatCannotScale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &wtScript{put: []wtStep{wtCode(409)}}
+		s := &byMethod{put: []reply{wtCode(409)}}
 		_, err := s.services(t).ScaleAndWait(wtWithin(t, time.Hour), "svc-1", 3, nil)
 		require.ErrorIs(t, err, svc.ErrConflict)
 		_, err = s.services(t).ScaleAndWait(wtWithin(t, time.Hour), "svc-1", -1, nil)

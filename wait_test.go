@@ -44,9 +44,9 @@ func wtWaits(c *svc.InferenceServiceClient, opts *svc.WaitOptions) map[string]fu
 	}
 }
 
-func wtInitializing() *wtScript {
-	is := []wtStep{wtIs("initializing")}
-	return &wtScript{get: is, put: is, post: is}
+func wtInitializing() *byMethod {
+	is := []reply{wtIs("initializing")}
+	return &byMethod{get: is, put: is, post: is}
 }
 
 func TestB06_CancelEndsEveryWaitAtOnce(t *testing.T) {
@@ -90,22 +90,22 @@ func TestB06_DeadContextSendsNothing(t *testing.T) {
 // A look that is out when the ctx ends is given up, not waited for.
 func TestB06_CancelDuringALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &wtScript{get: []wtStep{wtIs("initializing"), {body: wtRecord("available", 1), delay: 20 * time.Second}}}
+		s := &byMethod{get: []reply{wtIs("initializing"), {body: wtRecord("available", 1), after: 20 * time.Second}}}
 		start := time.Now()
 		last, err := s.services(t).WaitUntilAvailable(wtCancelAfter(t, 5*time.Second, nil), "svc-1", nil)
 		require.Equal(t, 5*time.Second, time.Since(start))
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, svc.InferenceServiceStatusInitializing, last.Status)
-		require.Equal(t, 1, wtWaitError(t, err).Polls, "a look without a result is none")
+		require.Equal(t, 1, errorAs[*svc.WaitError](t, err).Polls, "a look without a result is none")
 	})
 }
 
 func TestB23_OneBadPollDoesNotEndTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &wtScript{}
+		s := &byMethod{}
 		s.get = append(s.get, wtIs("initializing"))
-		s.get = append(s.get, wtTimes(6, wtStep{status: 502, body: "<html><body>Bad Gateway</body></html>"})...)
-		s.get = append(s.get, wtTimes(2, wtStep{drop: true})...)
+		s.get = append(s.get, wtTimes(6, reply{status: 502, body: "<html><body>Bad Gateway</body></html>"})...)
+		s.get = append(s.get, wtTimes(2, reply{err: errReset})...)
 		s.get = append(s.get, wtCode(429, "Retry-After", "2"), wtIs("initializing"), wtIs("available"))
 		services := s.services(t, svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1}))
 		service, err := services.WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", wtEvery(100*time.Millisecond))
@@ -125,21 +125,21 @@ func TestB23_OneBadPollDoesNotEndTheWait(t *testing.T) {
 // A proxy's page instead of a record passes, but is the truth when it stays; a
 // record in between starts the count anew.
 func TestB23_SuccessResetsTheFailureCount(t *testing.T) {
-	page := wtStep{body: "<html>please log in</html>"}
-	other := wtStep{body: `{"service_id":"svc-2","status":"available"}`}
-	for name, junk := range map[string]wtStep{"page": page, "empty": {}, "another record": other, "no id": {body: `{"status":"available"}`}} {
+	page := reply{body: "<html>please log in</html>"}
+	other := reply{body: `{"service_id":"svc-2","status":"available"}`}
+	for name, junk := range map[string]reply{"page": page, "empty": {}, "another record": other, "no id": {body: `{"status":"available"}`}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				five, six := wtTimes(5, junk), wtTimes(6, junk)
-				s := &wtScript{get: append(append(append(five, wtIs("initializing")), five...), wtIs("available"))}
+				s := &byMethod{get: append(append(append(five, wtIs("initializing")), five...), wtIs("available"))}
 				_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
 				require.NoError(t, err)
 				require.Len(t, s.requests("GET"), 12)
 
-				s = &wtScript{get: append(append([]wtStep{wtIs("initializing")}, six...), wtIs("available"))}
+				s = &byMethod{get: append(append([]reply{wtIs("initializing")}, six...), wtIs("available"))}
 				last, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
 				require.ErrorAs(t, err, new(*svc.DecodeError))
-				require.ErrorAs(t, wtWaitError(t, err).Err, new(*svc.DecodeError))
+				require.ErrorAs(t, errorAs[*svc.WaitError](t, err).Err, new(*svc.DecodeError))
 				require.Equal(t, svc.InferenceServiceStatusInitializing, last.Status)
 				require.Len(t, s.requests("GET"), 7)
 			})
@@ -148,23 +148,23 @@ func TestB23_SuccessResetsTheFailureCount(t *testing.T) {
 }
 
 func TestB24_FailureStatesEndTheWait(t *testing.T) {
-	failed := wtStep{body: wtRecord("unavailable", 1, `"status_info":"image pull failed"`)}
-	deleted := wtStep{body: wtRecord("available", 1, `"is_deleted":true,"deleted_at":"2024-06-01 10:11:12"`)}
+	failed := reply{body: wtRecord("unavailable", 1, `"status_info":"image pull failed"`)}
+	deleted := reply{body: wtRecord("available", 1, `"is_deleted":true,"deleted_at":"2024-06-01 10:11:12"`)}
 	for name, tt := range map[string]struct {
-		get   []wtStep
+		get   []reply
 		want  error
 		looks int
 	}{
-		"unavailable at once":     {[]wtStep{failed}, svc.ErrUnavailable, 1},
-		"unavailable later":       {[]wtStep{wtIs("initializing"), failed}, svc.ErrUnavailable, 2},
-		"unavailable, then fine":  {[]wtStep{failed, wtIs("available")}, svc.ErrUnavailable, 1},
-		"available at once":       {[]wtStep{wtIs("available")}, nil, 1},
-		"stopped":                 {[]wtStep{wtIs("stopped")}, svc.ErrStopped, 1},
-		"deleted, though running": {[]wtStep{wtIs("initializing"), deleted}, svc.ErrNotFound, 2},
+		"unavailable at once":     {[]reply{failed}, svc.ErrUnavailable, 1},
+		"unavailable later":       {[]reply{wtIs("initializing"), failed}, svc.ErrUnavailable, 2},
+		"unavailable, then fine":  {[]reply{failed, wtIs("available")}, svc.ErrUnavailable, 1},
+		"available at once":       {[]reply{wtIs("available")}, nil, 1},
+		"stopped":                 {[]reply{wtIs("stopped")}, svc.ErrStopped, 1},
+		"deleted, though running": {[]reply{wtIs("initializing"), deleted}, svc.ErrNotFound, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &wtScript{get: tt.get}
+				s := &byMethod{get: tt.get}
 				start := time.Now()
 				last, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", wtEvery(10*time.Second))
 				require.Len(t, s.requests("GET"), tt.looks)
@@ -175,7 +175,7 @@ func TestB24_FailureStatesEndTheWait(t *testing.T) {
 				if tt.want == nil {
 					return
 				}
-				e := wtWaitError(t, err)
+				e := errorAs[*svc.WaitError](t, err)
 				require.Same(t, last, e.Last)
 				require.Equal(t, "available", e.Want)
 				require.Equal(t, tt.looks, e.Polls)
@@ -193,20 +193,20 @@ func TestB24_FailureStatesEndTheWait(t *testing.T) {
 }
 
 func TestB25_UnknownStatusMeansNotYet(t *testing.T) {
-	scaling := wtStep{body: `{"service_id":"svc-1","status":"scaling","payment_type":"cny","service_type":"x",
+	scaling := reply{body: `{"service_id":"svc-1","status":"scaling","payment_type":"cny","service_type":"x",
 		"resource_metadata":{"scale_type":"auto","target_instance_number":1}}`}
 	synctest.Test(t, func(t *testing.T) {
-		s := &wtScript{get: []wtStep{scaling, scaling, wtIs("available")}}
+		s := &byMethod{get: []reply{scaling, scaling, wtIs("available")}}
 		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
 		require.NoError(t, err)
 		require.Len(t, s.requests("GET"), 3)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		s := &wtScript{get: []wtStep{scaling}}
+		s := &byMethod{get: []reply{scaling}}
 		last, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Minute), "svc-1", nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, `"scaling"`)
-		require.Equal(t, "scaling", wtWaitError(t, err).History[0].Status)
+		require.Equal(t, "scaling", errorAs[*svc.WaitError](t, err).History[0].Status)
 		again, err := json.Marshal(last)
 		require.NoError(t, err)
 		for _, value := range []string{`"scaling"`, `"cny"`, `"auto"`, `"x"`} {
@@ -233,7 +233,7 @@ func TestB26_NotFoundRightAfterCreate(t *testing.T) {
 	} {
 		t.Run("never found, grace "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &wtScript{post: []wtStep{wtIs("initializing")}, get: []wtStep{wtCode(404)}}
+				s := &byMethod{post: []reply{wtIs("initializing")}, get: []reply{wtCode(404)}}
 				start := time.Now()
 				service, err := s.services(t).Deploy(wtWithin(t, time.Hour), wtDemo,
 					&svc.DeployOptions{WaitOptions: svc.WaitOptions{NotFoundGrace: tt.grace}})
@@ -241,7 +241,7 @@ func TestB26_NotFoundRightAfterCreate(t *testing.T) {
 				require.LessOrEqual(t, time.Since(start), tt.to)
 				require.ErrorIs(t, err, svc.ErrNotFound)
 				require.NotErrorIs(t, err, context.DeadlineExceeded)
-				require.Equal(t, "svc-1", wtDeployError(t, err).ServiceID)
+				require.Equal(t, "svc-1", errorAs[*svc.DeployError](t, err).ServiceID)
 				require.Equal(t, "svc-1", service.ServiceID)
 			})
 		})
@@ -250,17 +250,17 @@ func TestB26_NotFoundRightAfterCreate(t *testing.T) {
 
 func TestB26_OtherCallsTakeNotFoundAtItsWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &wtScript{get: []wtStep{wtCode(404), wtIs("available")}}
+		s := &byMethod{get: []reply{wtCode(404), wtIs("available")}}
 		_, err := s.services(t).Get(t.Context(), "svc-1")
 		require.ErrorIs(t, err, svc.ErrNotFound)
 		require.Len(t, s.requests("GET"), 1, "a plain read")
 
-		s = &wtScript{get: []wtStep{wtCode(404), wtCode(404), wtIs("available")}}
+		s = &byMethod{get: []reply{wtCode(404), wtCode(404), wtIs("available")}}
 		_, err = s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
 		require.ErrorIs(t, err, svc.ErrNotFound)
 		require.Len(t, s.requests("GET"), 2, "a wait for what another client created has no grace by itself")
 
-		s = &wtScript{get: []wtStep{wtCode(404), wtIs("available")}}
+		s = &byMethod{get: []reply{wtCode(404), wtIs("available")}}
 		_, err = s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", &svc.WaitOptions{NotFoundGrace: 5 * time.Second})
 		require.NoError(t, err)
 	})
@@ -268,20 +268,20 @@ func TestB26_OtherCallsTakeNotFoundAtItsWord(t *testing.T) {
 
 func TestB27_TimeoutTellsTheStory(t *testing.T) {
 	for name, tt := range map[string]struct {
-		get    []wtStep
+		get    []reply
 		status int // of the last API error; 0: there is none
 	}{
-		"initializing":          {[]wtStep{wtIs("initializing")}, 0},
-		"then failing":          {[]wtStep{wtIs("initializing"), wtIs("initializing"), wtCode(503)}, 503},
-		"failing, then running": {[]wtStep{wtCode(503), wtIs("initializing")}, 0},
+		"initializing":          {[]reply{wtIs("initializing")}, 0},
+		"then failing":          {[]reply{wtIs("initializing"), wtIs("initializing"), wtCode(503)}, 503},
+		"failing, then running": {[]reply{wtCode(503), wtIs("initializing")}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &wtScript{get: tt.get}
+				s := &byMethod{get: tt.get}
 				last, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Second), "svc-1", wtEvery(100*time.Millisecond))
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				require.NotErrorIs(t, err, context.Canceled)
-				e := wtWaitError(t, err)
+				e := errorAs[*svc.WaitError](t, err)
 				require.Equal(t, "svc-1", e.ID)
 				require.Equal(t, "available", e.Want)
 				require.Equal(t, svc.InferenceServiceStatusInitializing, last.Status)

@@ -40,7 +40,7 @@ func TestWaitAllYieldsEachAsItSettles(t *testing.T) {
 		var order []string
 		for service, err := range srv.Client().InferenceServices.WaitAll(wtWithin(t, time.Hour), append(ids, "svc-99"), nil) {
 			if service == nil { // never seen
-				e := wtWaitError(t, err)
+				e := errorAs[*svc.WaitError](t, err)
 				require.Equal(t, "svc-99", e.ID)
 				require.ErrorIs(t, err, svc.ErrNotFound)
 				require.Equal(t, time.Second, time.Since(start), "two polls, a second apart")
@@ -54,8 +54,8 @@ func TestWaitAllYieldsEachAsItSettles(t *testing.T) {
 			switch service.ServiceID {
 			case ids[1]:
 				require.ErrorIs(t, err, svc.ErrUnavailable)
-				require.Equal(t, ids[1], wtWaitError(t, err).ID)
-				require.Same(t, service, wtWaitError(t, err).Last)
+				require.Equal(t, ids[1], errorAs[*svc.WaitError](t, err).ID)
+				require.Same(t, service, errorAs[*svc.WaitError](t, err).Last)
 			case ids[3]:
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 			default:
@@ -112,7 +112,7 @@ func TestWaitAllEndsWithItsContext(t *testing.T) {
 			require.ErrorIs(t, err, context.Canceled)
 			require.ErrorIs(t, err, stop)
 			require.NotNil(t, last)
-			seen[wtWaitError(t, err).ID] = true
+			seen[errorAs[*svc.WaitError](t, err).ID] = true
 		}
 		require.Len(t, seen, len(ids), "each is accounted for")
 		require.Equal(t, time.Minute, time.Since(start))
@@ -174,7 +174,7 @@ func TestWaitAllTakesTheListAsItIs(t *testing.T) {
 					continue
 				}
 				require.ErrorAs(t, err, new(*svc.ValidationError))
-				require.Contains(t, []string{"", "a/b", " "}, wtWaitError(t, err).ID)
+				require.Contains(t, []string{"", "a/b", " "}, errorAs[*svc.WaitError](t, err).ID)
 				invalid++
 			}
 		}
@@ -255,7 +255,7 @@ func TestWaitAllErrorsNameTheirEndpoint(t *testing.T) {
 		for service, err := range srv.Client().InferenceServices.WaitAll(wtWithin(t, time.Hour), ids, nil) {
 			require.Nil(t, service)
 			require.ErrorIs(t, err, svc.ErrUnauthorized)
-			id := wtWaitError(t, err).ID
+			id := errorAs[*svc.WaitError](t, err).ID
 			require.ErrorContains(t, err, fmt.Sprintf("waiting for %s to be", id))
 			named[id] = true
 		}

@@ -76,7 +76,7 @@ func TestTransportWrapperSeesNoQuery(t *testing.T) {
 func TestTransportWrapperWithForeignContext(t *testing.T) {
 	srv := svctest.NewInMemory()
 	client := srv.Client(svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1}), svc.WithTransportWrapper(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(req *http.Request) (*http.Response, error) {
+		return roundTripFunc(func(req *http.Request) (*http.Response, error) {
 			return next.RoundTrip(req.WithContext(context.Background()))
 		})
 	}))
@@ -84,7 +84,3 @@ func TestTransportWrapperWithForeignContext(t *testing.T) {
 	require.ErrorContains(t, err, "changed the context")
 	require.Empty(t, srv.Requests())
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
