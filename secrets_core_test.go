@@ -81,7 +81,7 @@ func TestB07_SecretsStayHidden(t *testing.T) {
 		hook := func(_ context.Context, a svc.Attempt) {
 			requireClean(t, fmt.Sprintf("%+v %#v", a, a))
 			if a.Err != nil {
-				requireHides(t, a.Err)
+				requireSilent(t, a.Err)
 			}
 		}
 		source := svc.WithTokenSource(func(context.Context) (string, error) { return testToken, nil })
@@ -92,7 +92,7 @@ func TestB07_SecretsStayHidden(t *testing.T) {
 					opts = append(opts, source) // it learns the token only on the way
 				}
 				var resp svc.Response
-				requireHides(t, op.do(t.Context(), loop(t, r).client(opts...), svc.WithResponse(&resp)))
+				requireSilent(t, op.do(t.Context(), loop(t, r).client(opts...), svc.WithResponse(&resp)))
 				requireClean(t, fmt.Sprintf("%v %+v %#v", resp, resp, resp))
 			}
 		}
@@ -130,7 +130,7 @@ func TestB07_FormerTokens(t *testing.T) {
 		source := svc.WithTokenSource(func(context.Context) (string, error) { n++; return fmt.Sprintf("%s-%d", testToken, n), nil })
 		s := loop(t, reply{status: 503, body: testToken + "-1 " + testToken + "-2 " + testToken + "-3"})
 		err := opGet.do(t.Context(), s.client(source, tries(3, 1)))
-		requireHides(t, err)
+		requireSilent(t, err)
 		require.Equal(t, "REDACTED REDACTED REDACTED", string(errorAs[*svc.Error](t, err).Body))
 	})
 }
@@ -140,12 +140,12 @@ func TestB07_CallersErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leaky := errors.New("cannot refresh " + testToken)
 		err := opGet.do(t.Context(), play(t).client(svc.WithRateLimiter(limiter(func(context.Context) error { return leaky }))))
-		requireHides(t, err)
+		requireSilent(t, err)
 		require.ErrorIs(t, err, leaky)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(leaky)
 		err = opGet.do(ctx, play(t).client())
-		requireHides(t, err)
+		requireSilent(t, err)
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorIs(t, err, leaky)
 	})

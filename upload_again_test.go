@@ -133,7 +133,7 @@ func TestUpload_RenewsItsLinkOnce(t *testing.T) {
 		require.ErrorContains(t, err, "this was a new link, the one before had expired")
 		require.Len(t, s.requests("PUT"), 2)
 		require.Equal(t, 8, body.Len(), "it stands where it stood")
-		requireHides(t, err)
+		requireSilent(t, err)
 
 		// There is no new link.
 		s = expiring(t, 9)
@@ -155,7 +155,7 @@ func TestUpload_RenewsItsLinkOnce(t *testing.T) {
 		require.ErrorIs(t, err, svc.ErrNotFound)
 		require.ErrorContains(t, err, "asking for a new link: ")
 		require.Len(t, s.requests("PUT"), 1)
-		requireHides(t, err)
+		requireSilent(t, err)
 
 		// The new link is not for writing.
 		s = newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {

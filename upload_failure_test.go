@@ -66,7 +66,7 @@ func TestB16_ExpiredLink(t *testing.T) {
 		require.Equal(t, "train.jsonl", up.FileName)
 		require.Equal(t, string(s.link()), string(up.Link))
 		require.Contains(t, err.Error(), "Replace them")
-		requireHides(t, err)
+		requireSilent(t, err)
 
 		link, err := c.Files.PresignedURL(t.Context(), up.FileID)
 		require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestB07_SecretsOfLinks(t *testing.T) {
 	} {
 		err := try()
 		require.Error(t, err, name)
-		requireHides(t, err)
+		requireSilent(t, err)
 		var e *svc.Error
 		if errors.As(err, &e) {
 			requireClean(t, string(e.Body))
@@ -168,7 +168,7 @@ func TestB07_SecretsOfLinks(t *testing.T) {
 	for _, a := range attempts {
 		requireClean(t, fmt.Sprintf("%+v", a))
 		if a.Err != nil {
-			requireHides(t, a.Err)
+			requireSilent(t, a.Err)
 		}
 		require.Equal(t, "{presigned_url}", a.Route)
 	}
@@ -270,7 +270,7 @@ func TestB30_DeleteOnFailure(t *testing.T) {
 			UploadOptions: svc.UploadOptions{DeleteOnFailure: del}})
 		var e *svc.UploadError
 		require.ErrorAs(t, err, &e)
-		requireHides(t, err)
+		requireSilent(t, err)
 		return e, err
 	}
 	forbidden := func(_ int, w http.ResponseWriter, _ *http.Request) { xmlError(w, 403, "AccessDenied", "no") }

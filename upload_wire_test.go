@@ -141,7 +141,7 @@ func TestUpload_RefusesHeaders(t *testing.T) {
 	} {
 		_, err := s.client(t).Files.Put(t.Context(), s.link(), strings.NewReader("x"), &svc.UploadOptions{Header: http.Header{name: {testToken}}})
 		require.ErrorAs(t, err, new(*svc.ValidationError), name)
-		requireHides(t, err)
+		requireSilent(t, err)
 	}
 	for _, opts := range []svc.UploadOptions{
 		{Header: http.Header{"X-A": {"a\nb"}}},
@@ -253,11 +253,11 @@ func TestUpload_RefusesLinks(t *testing.T) {
 		_, err := c.Files.Put(t.Context(), link, strings.NewReader("x"), nil)
 		require.ErrorAs(t, err, new(*svc.ValidationError), string(link))
 		require.ErrorContains(t, err, problem)
-		requireHides(t, err)
+		requireSilent(t, err)
 		n, err := c.Download(t.Context(), link, io.Discard, nil)
 		require.Zero(t, n)
 		require.ErrorAs(t, err, new(*svc.ValidationError), string(link))
-		requireHides(t, err)
+		requireSilent(t, err)
 	}
 	require.Empty(t, s.seen)
 }
@@ -290,7 +290,7 @@ func TestB10_UploadRedirects(t *testing.T) {
 		_, err := s.client(t).Files.Put(t.Context(), s.link(), bytes.NewReader(body), &svc.UploadOptions{Header: http.Header{"X-A": {"1"}}})
 		if status < 307 {
 			require.ErrorIs(t, err, svc.ErrRedirect, status)
-			requireHides(t, err)
+			requireSilent(t, err)
 			require.Empty(t, other.seen, status)
 			require.Len(t, s.requests("PUT"), 1)
 			continue
