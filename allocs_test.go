@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // What a call may allocate beyond the shortest code for it on net/http: times on
@@ -23,7 +24,7 @@ func TestAllocations(t *testing.T) {
 	over := func(status int, body []byte, ours func(*svc.Client) error, theirs func(plain *http.Client) error) (allocs int64, bytes float64) {
 		t.Helper()
 		transport := canned{status, body}
-		client, plain := clientOn(t, transport), &http.Client{Transport: transport}
+		client, plain := testkit.ClientOn(t, transport), &http.Client{Transport: transport}
 		measure := func(call func() error) (allocs, bytes uint64) {
 			const n = 200
 			require.NoError(t, call()) // warm up
@@ -40,7 +41,7 @@ func TestAllocations(t *testing.T) {
 		return int64(ourAllocs) - int64(allocsPlain), float64(ourBytes) / float64(bytesPlain)
 	}
 
-	allocs, _ := over(200, []byte(serviceJSON),
+	allocs, _ := over(200, []byte(testkit.ServiceJSON),
 		func(c *svc.Client) error { _, err := c.InferenceServices.Get(ctx, "svc-1"); return err },
 		func(p *http.Client) error {
 			return plainGet(ctx, p, "https://api.test/v1/x", new(svc.InferenceService))

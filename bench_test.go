@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // canned is an in-memory transport with one answer for everything, so that what
@@ -38,13 +39,6 @@ func (c canned) RoundTrip(req *http.Request) (*http.Response, error) {
 		ContentLength: int64(len(c.body)), Body: io.NopCloser(bytes.NewReader(c.body)), Request: req,
 	}, nil
 }
-
-const serviceJSON = `{"service_id":"svc-1","name":"demo","description":"a demo endpoint","user_id":"user-1",
-"status":"available","status_info":null,"resource_metadata":{"resource_display_name":"GPU A","scale_type":"manual",
-"flavor_id":"flavor-1","target_instance_number":1,"scale_policy":null,"VRAM":"24GB","image_size":"10GB"},
-"billing_metadata":{},"endpoint_metadata":{},"deploy_metadata":{"image_url":"registry.example/app:1",
-"command":"python serve.py","port":8000,"gpu_num":0},"service_type":"normal","created_at":"2024-06-01 10:11:12",
-"updated_at":"2024-06-01 10:11:12","deleted_at":null,"is_deleted":false,"payment_type":"usd"}`
 
 func flavorsJSON(n int) []byte {
 	var b bytes.Buffer
@@ -147,7 +141,7 @@ func benchClients(b *testing.B, status int, body []byte) (*svc.Client, *http.Cli
 }
 
 func BenchmarkGet(b *testing.B) {
-	client, plain := benchClients(b, 200, []byte(serviceJSON))
+	client, plain := benchClients(b, 200, []byte(testkit.ServiceJSON))
 	ctx := b.Context()
 	versus(b,
 		func() error { _, err := client.InferenceServices.Get(ctx, "svc-1"); return err },
@@ -159,7 +153,7 @@ func BenchmarkGet(b *testing.B) {
 func BenchmarkGetLoopback(b *testing.B) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, serviceJSON)
+		_, _ = io.WriteString(w, testkit.ServiceJSON)
 	}))
 	defer srv.Close()
 	client, err := svc.NewClient(srv.URL, svc.WithToken(benchToken))
@@ -207,7 +201,7 @@ func BenchmarkNotFound(b *testing.B) {
 func BenchmarkConnections(b *testing.B) {
 	var opened atomic.Int64
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, serviceJSON)
+		_, _ = io.WriteString(w, testkit.ServiceJSON)
 	}))
 	srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateNew {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // A service that ends its connections all the time loses no creates for it: what
@@ -35,7 +36,7 @@ func TestC42_GoAwayStorm(t *testing.T) {
 		}
 		return response
 	})
-	client := clientAt(t, h.url, svc.WithHTTPClient(&http.Client{Transport: h.trusting}), svc.WithRetry(svc.RetryPolicy{MaxAttempts: 8, MinDelay: 20 * time.Millisecond, MaxDelay: 2 * time.Second}))
+	client := testkit.ClientAt(t, h.url, svc.WithHTTPClient(&http.Client{Transport: h.trusting}), svc.WithRetry(svc.RetryPolicy{MaxAttempts: 8, MinDelay: 20 * time.Millisecond, MaxDelay: 2 * time.Second}))
 	var ok, retries atomic.Int32
 	var all sync.WaitGroup
 	for i := range callers {

@@ -7,22 +7,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // A header of the client is sent with each of its API calls, and with nothing else.
 func TestC26_WithDefaultHeader(t *testing.T) {
-	s := play(t, opGet.ok, opGet.ok, reply{status: 200, body: "[]"}, status(503), opGet.ok, reply{status: 200, body: "x"})
-	client := s.client(svc.WithDefaultHeader("x-team", "one"), svc.WithDefaultHeader("X-Team", "two"), svc.WithDefaultHeader("accept", "application/json; v=2"),
-		svc.WithDefaultHeader("User-Agent", "me"), tries(2, 1))
-	require.NoError(t, opGet.do(t.Context(), client))
-	require.NoError(t, opGet.do(t.Context(), client, svc.WithHeader("X-Team", "three"), svc.WithHeader("X-More", "m")))
+	s := testkit.Play(t, testkit.OpGet.OK, testkit.OpGet.OK, testkit.Reply{Status: 200, Body: "[]"}, testkit.Status(503), testkit.OpGet.OK, testkit.Reply{Status: 200, Body: "x"})
+	client := s.Client(svc.WithDefaultHeader("x-team", "one"), svc.WithDefaultHeader("X-Team", "two"), svc.WithDefaultHeader("accept", "application/json; v=2"),
+		svc.WithDefaultHeader("User-Agent", "me"), testkit.Tries(2, 1))
+	require.NoError(t, testkit.OpGet.Do(t.Context(), client))
+	require.NoError(t, testkit.OpGet.Do(t.Context(), client, svc.WithHeader("X-Team", "three"), svc.WithHeader("X-More", "m")))
 	_, err := client.Files.ListPublic(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, client.Do(t.Context(), "GET", "/v2/x", nil, nil)) // two attempts
 	_, err = client.Download(t.Context(), "https://storage.test/f?sig=x", io.Discard, nil)
 	require.NoError(t, err)
 
-	all := s.seen()
+	all := s.Seen()
 	for i, want := range []string{"two", "three", "two", "two", "two", ""} {
 		require.Equal(t, want, all[i].Header.Get("X-Team"), i)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // The hook can count calls, attempts, retries and failures without guessing.
@@ -18,13 +19,13 @@ func TestC23_AttemptsCanBeCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []svc.Attempt
 		hook := svc.WithAttemptHook(func(_ context.Context, a svc.Attempt) { got = append(got, a) })
-		s := play(t, status(503), reply{status: 307, header: map[string]string{"Location": "/elsewhere"}}, lost, opGet.ok,
-			refused, refused, status(404), opCreate.ok)
-		client := s.client(hook, tries(3, 2*time.Second))
-		require.NoError(t, opGet.do(t.Context(), client))
-		require.Error(t, opUpdate.do(t.Context(), client, svc.WithMaxAttempts(2)))
-		require.Error(t, opDelete.do(t.Context(), client))
-		require.NoError(t, opCreate.do(t.Context(), client))
+		s := testkit.Play(t, testkit.Status(503), testkit.Reply{Status: 307, Header: map[string]string{"Location": "/elsewhere"}}, testkit.Lost, testkit.OpGet.OK,
+			testkit.Refused, testkit.Refused, testkit.Status(404), testkit.OpCreate.OK)
+		client := s.Client(hook, testkit.Tries(3, 2*time.Second))
+		require.NoError(t, testkit.OpGet.Do(t.Context(), client))
+		require.Error(t, testkit.OpUpdate.Do(t.Context(), client, svc.WithMaxAttempts(2)))
+		require.Error(t, testkit.OpDelete.Do(t.Context(), client))
+		require.NoError(t, testkit.OpCreate.Do(t.Context(), client))
 
 		type row struct {
 			id     string
@@ -51,13 +52,13 @@ func TestC23_AttemptsCanBeCounted(t *testing.T) {
 	t.Run("the last attempt of a budget", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			last := 0
-			client := loop(t, status(503)).client(svc.WithAttemptHook(func(_ context.Context, a svc.Attempt) {
+			client := testkit.Loop(t, testkit.Status(503)).Client(svc.WithAttemptHook(func(_ context.Context, a svc.Attempt) {
 				if !a.Retry {
 					last++
 				}
 			}))
 			for range 40 {
-				require.Error(t, opGet.do(t.Context(), client))
+				require.Error(t, testkit.OpGet.Do(t.Context(), client))
 			}
 			require.Equal(t, 40, last, "each call has one attempt that is its last")
 		})
@@ -66,14 +67,14 @@ func TestC23_AttemptsCanBeCounted(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex
 			calls := map[uint64]int{}
-			client := loop(t, opGet.ok).client(svc.WithAttemptHook(func(_ context.Context, a svc.Attempt) {
+			client := testkit.Loop(t, testkit.OpGet.OK).Client(svc.WithAttemptHook(func(_ context.Context, a svc.Attempt) {
 				mu.Lock()
 				defer mu.Unlock()
 				calls[a.Call]++
 			}))
 			var callers sync.WaitGroup
 			for range 50 {
-				callers.Go(func() { _ = opGet.do(t.Context(), client) })
+				callers.Go(func() { _ = testkit.OpGet.Do(t.Context(), client) })
 			}
 			callers.Wait()
 			require.Len(t, calls, 50)
@@ -81,9 +82,9 @@ func TestC23_AttemptsCanBeCounted(t *testing.T) {
 	})
 	t.Run("an id that is a secret", func(t *testing.T) {
 		var got svc.Attempt
-		client := play(t, status(404)).client(svc.WithAttemptHook(func(_ context.Context, a svc.Attempt) { got = a }))
-		_, err := client.InferenceServices.Get(t.Context(), testToken)
+		client := testkit.Play(t, testkit.Status(404)).Client(svc.WithAttemptHook(func(_ context.Context, a svc.Attempt) { got = a }))
+		_, err := client.InferenceServices.Get(t.Context(), testkit.Token)
 		require.Error(t, err)
-		require.False(t, strings.Contains(got.ID, testToken))
+		require.False(t, strings.Contains(got.ID, testkit.Token))
 	})
 }

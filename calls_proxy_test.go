@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // refusingProxy is a proxy that has the same response to every CONNECT.
@@ -51,16 +52,16 @@ func TestC02_ProxyRefusesToConnect(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			proxy, asked := refusingProxy(t, line)
 			tr := &http.Transport{Proxy: http.ProxyURL(proxy)}
-			client := clientAt(t, "https://svc.test", svc.WithHTTPClient(&http.Client{Transport: tr}), tries(3, time.Millisecond))
+			client := testkit.ClientAt(t, "https://svc.test", svc.WithHTTPClient(&http.Client{Transport: tr}), testkit.Tries(3, time.Millisecond))
 			want := 1
 			if passes {
 				want = 3
 			}
-			for _, op := range operations {
+			for _, op := range testkit.Operations {
 				asked.Store(0)
-				err := op.do(t.Context(), client)
+				err := op.Do(t.Context(), client)
 				require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
-				require.Equal(t, want, errorAs[*svc.TransportError](t, err).Attempts)
+				require.Equal(t, want, testkit.ErrorAs[*svc.TransportError](t, err).Attempts)
 				require.EqualValues(t, want, asked.Load())
 				require.ErrorContains(t, err, "the proxy refused the connection: "+line)
 				require.NotContains(t, err.Error(), "hush")

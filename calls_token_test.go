@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // rotation is a service that takes one token only, and a source of tokens.
 func rotation(valid, given *string) (http.RoundTripper, svc.Option) {
-	serve := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+	serve := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		resp := &http.Response{StatusCode: 200, ProtoMajor: 1, Header: http.Header{"Content-Type": {"application/json"}}, Request: r}
-		body := strings.Replace(serviceJSON, `"initializing"`, `"available"`, 1)
+		body := strings.Replace(testkit.ServiceJSON, `"initializing"`, `"available"`, 1)
 		if r.Header.Get("Authorization") != "Bearer "+*valid {
 			resp.StatusCode, body = 401, `{"message":"bad token"}`
 		}
@@ -31,37 +32,37 @@ func rotation(valid, given *string) (http.RoundTripper, svc.Option) {
 // A token that was replaced between the question for it and its use is not the end
 // of a call: the service did nothing but say 401.
 func TestC11_TokenIsRotated(t *testing.T) {
-	for _, op := range operations {
-		t.Run(op.name, func(t *testing.T) {
+	for _, op := range testkit.Operations {
+		t.Run(op.Name, func(t *testing.T) {
 			valid, given, requests := "new-token", "old-token", 0
 			serve, source := rotation(&valid, &given)
-			client := clientOn(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			client := testkit.ClientOn(t, testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 				requests++
 				resp, err := serve.RoundTrip(r)
 				given = "new-token"
 				return resp, err
-			}), source, tries(1, 0))
-			require.NoError(t, op.do(t.Context(), client))
+			}), source, testkit.Tries(1, 0))
+			require.NoError(t, op.Do(t.Context(), client))
 			require.Equal(t, 2, requests)
 
 			valid = "another-token" // that the source does not know: as without a source
 			requests = 0
-			require.ErrorIs(t, op.do(t.Context(), client), svc.ErrUnauthorized)
+			require.ErrorIs(t, op.Do(t.Context(), client), svc.ErrUnauthorized)
 			require.Equal(t, 1, requests)
 		})
 	}
 	t.Run("once", func(t *testing.T) { // a source whose every token is new, and none of them good
 		n := 0
-		s := play(t, status(401), status(401))
-		client := s.client(svc.WithTokenSource(func(context.Context) (string, error) { n++; return fmt.Sprint("token-", n), nil }))
-		require.ErrorIs(t, opCreate.do(t.Context(), client), svc.ErrUnauthorized)
+		s := testkit.Play(t, testkit.Status(401), testkit.Status(401))
+		client := s.Client(svc.WithTokenSource(func(context.Context) (string, error) { n++; return fmt.Sprint("token-", n), nil }))
+		require.ErrorIs(t, testkit.OpCreate.Do(t.Context(), client), svc.ErrUnauthorized)
 	})
 	t.Run("a wait", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			valid, given := "one-token", "one-token"
 			serve, source := rotation(&valid, &given)
 			polls := 0
-			client := clientOn(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			client := testkit.ClientOn(t, testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 				if polls++; polls == 2 {
 					valid = "two-token"
 				}
@@ -74,7 +75,7 @@ func TestC11_TokenIsRotated(t *testing.T) {
 		})
 	})
 	t.Run("a fixed token", func(t *testing.T) {
-		require.ErrorIs(t, opGet.do(t.Context(), play(t, status(401)).client()), svc.ErrUnauthorized)
+		require.ErrorIs(t, testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.Status(401)).Client()), svc.ErrUnauthorized)
 	})
 }
 
@@ -90,11 +91,11 @@ func TestC12_PlaceholdersAreNoTokens(t *testing.T) {
 		require.Error(t, err, token)
 		require.NotContains(t, err.Error(), strings.TrimPrefix(token, "Bearer "))
 
-		client := play(t).client(svc.WithTokenSource(func(context.Context) (string, error) { return token, nil }))
-		err = opCreate.do(t.Context(), client)
+		client := testkit.Play(t).Client(svc.WithTokenSource(func(context.Context) (string, error) { return token, nil }))
+		err = testkit.OpCreate.Do(t.Context(), client)
 		require.Error(t, err, token)
 		require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
-		require.Zero(t, errorAs[*svc.TransportError](t, err).Attempts, "nothing is sent")
+		require.Zero(t, testkit.ErrorAs[*svc.TransportError](t, err).Attempts, "nothing is sent")
 
 		t.Setenv("SVC_BASE_URL", "https://h")
 		t.Setenv("SVC_API_TOKEN", token)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -56,7 +57,7 @@ func TestC03_ProofNeedsAnAnswerInBetween(t *testing.T) {
 				srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Status: 404, Body: `{"message":"none"}`, Times: -1})
 				srv.Fault("GET", svctest.RouteFlavors, tt.flavors)
 				start := time.Now()
-				err = services.WaitUntilDeleted(wtWithin(t, time.Minute), id, nil)
+				err = services.WaitUntilDeleted(testkit.Within(t, time.Minute), id, nil)
 				require.Equal(t, tt.proves, err == nil, "%v", err)
 				if tt.proves {
 					require.Equal(t, time.Second, time.Since(start))
@@ -70,14 +71,14 @@ func TestC04_RecoveryOfWhatIsNotReadableYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithCreateVisibilityDelay(10*time.Second), svctest.WithDeployTime(time.Hour))
 		services := srv.Client().InferenceServices
-		_, err := services.Deploy(wtWithin(t, 2*time.Second), wtDemo, nil)
-		e := errorAs[*svc.DeployError](t, err)
+		_, err := services.Deploy(testkit.Within(t, 2*time.Second), testkit.Demo, nil)
+		e := testkit.ErrorAs[*svc.DeployError](t, err)
 		require.Equal(t, svc.CleanupNone, e.Cleanup)
 		require.ErrorContains(t, err, "call DeleteAndWait")
 
 		require.ErrorIs(t, services.Delete(t.Context(), e.ServiceID), svc.ErrNotFound)
-		require.Error(t, services.WaitUntilDeleted(wtWithin(t, time.Minute), e.ServiceID, nil), "it runs")
-		require.NoError(t, services.DeleteAndWait(wtWithin(t, time.Minute), e.ServiceID, nil))
+		require.Error(t, services.WaitUntilDeleted(testkit.Within(t, time.Minute), e.ServiceID, nil), "it runs")
+		require.NoError(t, services.DeleteAndWait(testkit.Within(t, time.Minute), e.ServiceID, nil))
 		require.Zero(t, srv.RunningInstances())
 	})
 }
@@ -101,7 +102,7 @@ func TestDeleteAndWait(t *testing.T) {
 				id := srv.AddEndpoint(svctest.Endpoint{Instances: 2})
 				srv.Fault("DELETE", svctest.RouteEndpoint, tt.deletes...)
 				start := time.Now()
-				require.NoError(t, srv.Client().InferenceServices.DeleteAndWait(wtWithin(t, time.Hour), id, nil))
+				require.NoError(t, srv.Client().InferenceServices.DeleteAndWait(testkit.Within(t, time.Hour), id, nil))
 				require.Zero(t, srv.RunningInstances())
 				require.LessOrEqual(t, time.Since(start), tt.took)
 			})
@@ -112,9 +113,9 @@ func TestDeleteAndWait(t *testing.T) {
 			srv := svctest.NewInMemory()
 			id := srv.AddEndpoint(svctest.Endpoint{Instances: 2})
 			srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: status, Body: "{}", Times: -1})
-			err := srv.Client().InferenceServices.DeleteAndWait(wtWithin(t, time.Hour), id, nil)
-			require.Equal(t, "deleted", errorAs[*svc.WaitError](t, err).Want)
-			require.Equal(t, 1, errorAs[*svc.WaitError](t, err).Polls)
+			err := srv.Client().InferenceServices.DeleteAndWait(testkit.Within(t, time.Hour), id, nil)
+			require.Equal(t, "deleted", testkit.ErrorAs[*svc.WaitError](t, err).Want)
+			require.Equal(t, 1, testkit.ErrorAs[*svc.WaitError](t, err).Polls)
 		})
 	}
 }
@@ -130,7 +131,7 @@ func TestC05_PagesForPeople(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // during a deployment
 				srv := svctest.NewInMemory(svctest.WithDeployTime(10 * time.Second))
 				srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{}, page)
-				_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+				_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
 				require.NoError(t, err)
 			})
 			synctest.Test(t, func(t *testing.T) { // during a cleanup
@@ -145,7 +146,7 @@ func TestC05_PagesForPeople(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
 				page.Times = -1
 				srv.Fault("GET", svctest.RouteEndpoint, page)
-				_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Minute), wtDemo, nil)
+				_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Minute), testkit.Demo, nil)
 				require.Error(t, err)
 				if status != 302 {
 					require.ErrorContains(t, err, "it came from a proxy or a portal, not from the service")
@@ -157,7 +158,7 @@ func TestC05_PagesForPeople(t *testing.T) {
 
 func TestC06_SuccessThatHoldsAnError(t *testing.T) {
 	services := func(body string) *svc.InferenceServiceClient {
-		return play(t, reply{status: 200, body: body}).client().InferenceServices
+		return testkit.Play(t, testkit.Reply{Status: 200, Body: body}).Client().InferenceServices
 	}
 	for _, body := range []string{
 		`{"success":false}`, `{"ok":false}`, `{"status":"error"}`, `{"status":"Fail"}`, `{"code":500}`, `{"code":"403"}`, `{"errcode":40001}`,
@@ -169,7 +170,7 @@ func TestC06_SuccessThatHoldsAnError(t *testing.T) {
 		require.NoError(t, services(body).Delete(t.Context(), "svc-1"), body)
 	}
 	for _, body := range []string{`{"message":"token expired"}`, `{"code":500}`, `{}`, `{"data":[]}`} {
-		client := play(t, reply{status: 200, body: body}, reply{status: 200, body: body}).client()
+		client := testkit.Play(t, testkit.Reply{Status: 200, Body: body}, testkit.Reply{Status: 200, Body: body}).Client()
 		_, err := client.Flavors.List(t.Context())
 		require.ErrorAs(t, err, new(*svc.DecodeError), body)
 		_, err = client.VideoJobs.List(t.Context(), nil)
@@ -181,18 +182,18 @@ func TestC06_SuccessThatHoldsAnError(t *testing.T) {
 func TestC07_NotDeletedWrittenAsADate(t *testing.T) {
 	for _, never := range []string{`"1970-01-01 00:00:00"`, `"1970-01-01T08:00:00+08:00"`, `"9999-12-31 23:59:59"`, `"0001-01-01T00:00:00Z"`, `0`} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &byMethod{
-				post: []reply{{body: wtRecord("initializing", 1, `"deleted_at":`+never)}},
-				get:  []reply{{body: wtRecord("initializing", 1, `"is_deleted":false`, `"deleted_at":`+never)}, {body: wtRecord("available", 1, `"deleted_at":`+never)}},
-				put:  []reply{{body: wtRecord("initializing", 1, `"deleted_at":`+never)}},
+			s := &testkit.ByMethod{
+				Post: []testkit.Reply{{Body: testkit.EndpointJSON("initializing", 1, `"deleted_at":`+never)}},
+				Get:  []testkit.Reply{{Body: testkit.EndpointJSON("initializing", 1, `"is_deleted":false`, `"deleted_at":`+never)}, {Body: testkit.EndpointJSON("available", 1, `"deleted_at":`+never)}},
+				Put:  []testkit.Reply{{Body: testkit.EndpointJSON("initializing", 1, `"deleted_at":`+never)}},
 			}
-			services := s.services(t)
-			_, err := services.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+			services := s.Services(t)
+			_, err := services.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
 			require.NoError(t, err, never)
-			_, err = services.ScaleAndWait(wtWithin(t, time.Hour), "svc-1", 1, nil)
+			_, err = services.ScaleAndWait(testkit.Within(t, time.Hour), "svc-1", 1, nil)
 			require.NoError(t, err, never)
-			require.ErrorIs(t, services.WaitUntilDeleted(wtWithin(t, time.Minute), "svc-1", nil), context.DeadlineExceeded)
-			require.Empty(t, s.requests("DELETE"))
+			require.ErrorIs(t, services.WaitUntilDeleted(testkit.Within(t, time.Minute), "svc-1", nil), context.DeadlineExceeded)
+			require.Empty(t, s.Requests("DELETE"))
 		})
 	}
 }
@@ -202,76 +203,76 @@ func TestC08_StatusInAnotherForm(t *testing.T) {
 		"Available": nil, " available\n": nil, "AVAILABLE": nil, "Unavailable": svc.ErrUnavailable, "STOPPED ": svc.ErrStopped,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &byMethod{get: []reply{wtIs(status)}}
-			last, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Minute), "svc-1", nil)
+			s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs(status)}}
+			last, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Minute), "svc-1", nil)
 			require.ErrorIs(t, err, want)
 			require.EqualValues(t, status, last.Status, "kept as it came")
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		s := &byMethod{put: []reply{wtIs("Initializing")}, get: []reply{{body: wtRecord(" Stopped", 0)}}}
-		_, err := s.services(t).ScaleAndWait(wtWithin(t, time.Minute), "svc-1", 0, nil)
+		s := &testkit.ByMethod{Put: []testkit.Reply{testkit.EndpointIs("Initializing")}, Get: []testkit.Reply{{Body: testkit.EndpointJSON(" Stopped", 0)}}}
+		_, err := s.Services(t).ScaleAndWait(testkit.Within(t, time.Minute), "svc-1", 0, nil)
 		require.NoError(t, err)
 	})
 }
 
 func TestC10_UpdateWithoutARecord(t *testing.T) {
-	for name, put := range map[string]reply{"204": {status: 204}, "202": {status: 202}, "{}": {body: "{}"}, "202 {}": {status: 202, body: `{"accepted":true}`}} {
+	for name, put := range map[string]testkit.Reply{"204": {Status: 204}, "202": {Status: 202}, "{}": {Body: "{}"}, "202 {}": {Status: 202, Body: `{"accepted":true}`}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &byMethod{put: []reply{put}, get: []reply{{body: wtRecord("initializing", 1)}, {body: wtRecord("available", 3)}}}
-				last, err := s.services(t).ScaleAndWait(wtWithin(t, time.Minute), "svc-1", 3, nil)
+				s := &testkit.ByMethod{Put: []testkit.Reply{put}, Get: []testkit.Reply{{Body: testkit.EndpointJSON("initializing", 1)}, {Body: testkit.EndpointJSON("available", 3)}}}
+				last, err := s.Services(t).ScaleAndWait(testkit.Within(t, time.Minute), "svc-1", 3, nil)
 				require.NoError(t, err)
 				require.EqualValues(t, 3, last.ResourceMetadata.TargetInstanceNumber)
 			})
 		})
 	}
-	s := &byMethod{put: []reply{{body: loginPage}}}
-	_, err := s.services(t).ScaleAndWait(wtWithin(t, time.Minute), "svc-1", 3, nil)
+	s := &testkit.ByMethod{Put: []testkit.Reply{{Body: loginPage}}}
+	_, err := s.Services(t).ScaleAndWait(testkit.Within(t, time.Minute), "svc-1", 3, nil)
 	require.ErrorAs(t, err, new(*svc.DecodeError), "a portal's page is no update")
-	require.Empty(t, s.requests("GET"))
+	require.Empty(t, s.Requests("GET"))
 }
 
 func TestC17_IDs(t *testing.T) {
-	services := wtInitializing().services(t)
+	services := wtInitializing().Services(t)
 	for _, id := range []string{" svc-1", "svc-1 ", " .. ", ".. ", "\u00a0svc-1", "svc-1\u3000"} {
 		_, err := services.Get(t.Context(), id)
 		require.ErrorAs(t, err, new(*svc.ValidationError), "%q", id)
 		require.ErrorAs(t, services.Delete(t.Context(), id), new(*svc.ValidationError), "%q", id)
 	}
 	const lower, upper = "0b54a7c2-9d3e-4f0a-8a11-c0ffee123456", "0B54A7C2-9D3E-4F0A-8A11-C0FFEE123456"
-	client := play(t, reply{status: 200, body: `{"service_id":"` + lower + `"}`}).client()
+	client := testkit.Play(t, testkit.Reply{Status: 200, Body: `{"service_id":"` + lower + `"}`}).Client()
 	_, err := client.InferenceServices.Get(t.Context(), upper)
 	require.NoError(t, err)
-	client = play(t, reply{status: 200, body: `{"service_id":"SVC-1"}`}).client()
+	client = testkit.Play(t, testkit.Reply{Status: 200, Body: `{"service_id":"SVC-1"}`}).Client()
 	_, err = client.InferenceServices.Get(t.Context(), "svc-1")
 	require.ErrorAs(t, err, new(*svc.DecodeError), "only UUIDs are written both ways")
 }
 
 func TestC19_ZeroValuesDestroyNothing(t *testing.T) {
-	s := &byMethod{put: []reply{wtIs("initializing")}, post: []reply{wtIs("initializing")}, get: []reply{wtIs("available")}}
-	services := s.services(t)
+	s := &testkit.ByMethod{Put: []testkit.Reply{testkit.EndpointIs("initializing")}, Post: []testkit.Reply{testkit.EndpointIs("initializing")}, Get: []testkit.Reply{testkit.EndpointIs("available")}}
+	services := s.Services(t)
 	_, err := services.Update(t.Context(), "svc-1", svc.UpdateInferenceServiceRequest{})
 	require.ErrorAs(t, err, new(*svc.ValidationError))
-	none := wtDemo
+	none := testkit.Demo
 	none.ResourceMetadata.TargetInstanceNumber = 0
 	_, err = services.Deploy(t.Context(), none, nil)
 	require.ErrorAs(t, err, new(*svc.ValidationError))
 	require.ErrorContains(t, err, "an endpoint without instances never becomes available")
-	require.Empty(t, s.seen)
+	require.Empty(t, s.Seen)
 
 	_, err = services.Update(t.Context(), "svc-1", svc.UpdateInferenceServiceRequest{}, svc.WithBodyField("description", "new"))
 	require.NoError(t, err)
 	_, err = services.Deploy(t.Context(), none, &svc.DeployOptions{CreateOptions: []svc.RequestOption{svc.WithBodyField("resource_metadata.target_instance_number", 2)}})
 	require.NoError(t, err)
 
-	wire := play(t, reply{status: 200, body: wtRecord("initializing", 0)}, reply{status: 200, body: wtRecord("initializing", 0)})
-	_, err = wire.client().InferenceServices.Update(t.Context(), "svc-1", svc.UpdateInferenceServiceRequest{}, svc.WithBodyField("description", "new"))
+	wire := testkit.Play(t, testkit.Reply{Status: 200, Body: testkit.EndpointJSON("initializing", 0)}, testkit.Reply{Status: 200, Body: testkit.EndpointJSON("initializing", 0)})
+	_, err = wire.Client().InferenceServices.Update(t.Context(), "svc-1", svc.UpdateInferenceServiceRequest{}, svc.WithBodyField("description", "new"))
 	require.NoError(t, err)
-	require.JSONEq(t, `{"resource_metadata":{},"description":"new"}`, wire.requests[0].Body, "the number is not sent")
-	_, err = wire.client().InferenceServices.Scale(t.Context(), "svc-1", 0)
+	require.JSONEq(t, `{"resource_metadata":{},"description":"new"}`, wire.Requests[0].Body, "the number is not sent")
+	_, err = wire.Client().InferenceServices.Scale(t.Context(), "svc-1", 0)
 	require.NoError(t, err)
-	require.JSONEq(t, `{"resource_metadata":{"target_instance_number":"0"}}`, wire.requests[1].Body)
+	require.JSONEq(t, `{"resource_metadata":{"target_instance_number":"0"}}`, wire.Requests[1].Body)
 }
 
 // Tests make errors of their own: each has a text.
@@ -292,17 +293,17 @@ func TestC20_ErrorsMadeByHand(t *testing.T) {
 }
 
 func TestC21_ErrorsNameTheRecord(t *testing.T) {
-	client := play(t, reply{status: 404, body: `{}`}, reply{status: 200, body: "nonsense"}, reply{err: errors.New("boom")}).client(svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1}))
+	client := testkit.Play(t, testkit.Reply{Status: 404, Body: `{}`}, testkit.Reply{Status: 200, Body: "nonsense"}, testkit.Reply{Err: errors.New("boom")}).Client(svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1}))
 	_, err := client.InferenceServices.Get(t.Context(), "svc-7")
-	require.Equal(t, "svc-7", errorAs[*svc.Error](t, err).ID)
+	require.Equal(t, "svc-7", testkit.ErrorAs[*svc.Error](t, err).ID)
 	require.ErrorContains(t, err, "svc-7")
 	_, err = client.InferenceServices.Get(t.Context(), "svc-8")
-	require.Equal(t, "svc-8", errorAs[*svc.DecodeError](t, err).ID)
+	require.Equal(t, "svc-8", testkit.ErrorAs[*svc.DecodeError](t, err).ID)
 	require.ErrorContains(t, err, "svc-8")
 	_, err = client.InferenceServices.Get(t.Context(), "svc-9")
-	require.Equal(t, "svc-9", errorAs[*svc.TransportError](t, err).ID)
+	require.Equal(t, "svc-9", testkit.ErrorAs[*svc.TransportError](t, err).ID)
 	require.ErrorContains(t, err, "svc-9")
-	require.Equal(t, "/v1/inference-service/{service_id}", errorAs[*svc.TransportError](t, err).Route)
+	require.Equal(t, "/v1/inference-service/{service_id}", testkit.ErrorAs[*svc.TransportError](t, err).Route)
 }
 
 func TestC24_PermanentEndsAWait(t *testing.T) {
@@ -311,7 +312,7 @@ func TestC24_PermanentEndsAWait(t *testing.T) {
 		srv := svctest.NewInMemory()
 		client := srv.Client(svc.WithInferenceURL("https://inference.test"))
 		asked := 0
-		_, err := client.InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{
+		_, err := client.InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{
 			DeleteOnFailure: true,
 			WaitOptions: svc.WaitOptions{Probe: func(context.Context, string) error {
 				if asked++; asked < 3 {
@@ -321,9 +322,9 @@ func TestC24_PermanentEndsAWait(t *testing.T) {
 			}},
 		})
 		require.ErrorIs(t, err, wrong)
-		require.ErrorIs(t, errorAs[*svc.WaitError](t, err).Err, wrong)
+		require.ErrorIs(t, testkit.ErrorAs[*svc.WaitError](t, err).Err, wrong)
 		require.Equal(t, 3, asked)
-		require.Equal(t, svc.CleanupDeleted, errorAs[*svc.DeployError](t, err).Cleanup)
+		require.Equal(t, svc.CleanupDeleted, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup)
 		_, err = client.InferenceServices.Wait(t.Context(), srv.AddEndpoint(svctest.Endpoint{}), func(*svc.InferenceService) (bool, error) { return false, svc.Permanent(wrong) }, nil)
 		require.ErrorIs(t, err, wrong)
 	})
@@ -337,7 +338,7 @@ func TestC26_WaitsTakeRequestOptions(t *testing.T) {
 		o := svc.WaitOptions{RequestOptions: []svc.RequestOption{svc.WithHeader("X-Trace", "abc"), svc.WithMaxAttempts(3)}}
 		deploy := o
 		deploy.RequestOptions = append(deploy.RequestOptions, svc.WithBodyField("description", "x"))
-		s, err := services.Deploy(t.Context(), wtDemo, &svc.DeployOptions{WaitOptions: deploy})
+		s, err := services.Deploy(t.Context(), testkit.Demo, &svc.DeployOptions{WaitOptions: deploy})
 		require.NoError(t, err)
 		_, err = services.ScaleAndWait(t.Context(), s.ServiceID, 3, &o)
 		require.NoError(t, err)
@@ -357,11 +358,11 @@ func TestC32_NeverReadIsNotDeleted(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithCreateVisibilityDelay(20*time.Second), svctest.WithDeployTime(time.Hour))
 				srv.Fault("DELETE", svctest.RouteEndpoint, deleted)
 				full := errors.New("disk full")
-				_, err := srv.Client().InferenceServices.Deploy(t.Context(), wtDemo, &svc.DeployOptions{
+				_, err := srv.Client().InferenceServices.Deploy(t.Context(), testkit.Demo, &svc.DeployOptions{
 					DeleteOnFailure: true, OnCreate: func(*svc.InferenceService) error { return full },
 				})
 				require.ErrorIs(t, err, full)
-				e := errorAs[*svc.DeployError](t, err)
+				e := testkit.ErrorAs[*svc.DeployError](t, err)
 				require.Equal(t, svc.CleanupAccepted, e.Cleanup)
 				require.Positive(t, srv.RunningInstances())
 			})
@@ -383,7 +384,7 @@ func TestC33_LostDeleteOfANewEndpoint(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithCreateVisibilityDelay(20 * time.Second))
 				services := srv.Client().InferenceServices
-				s, err := services.Create(t.Context(), wtDemo)
+				s, err := services.Create(t.Context(), testkit.Demo)
 				require.NoError(t, err)
 				srv.Fault("DELETE", svctest.RouteEndpoint, lost)
 				require.ErrorIs(t, services.Delete(t.Context(), s.ServiceID), svc.ErrNotFound, "it runs")
@@ -399,15 +400,15 @@ func TestC33_LostDeleteOfANewEndpoint(t *testing.T) {
 }
 
 func TestC34_CutPagesProveNothing(t *testing.T) {
-	for name, cut := range map[string]reply{
-		"a page":            {status: 404, body: "<ht", header: map[string]string{"Content-Type": "text/html"}, err: errors.New("reset")},
-		"before its body":   {status: 404, header: map[string]string{"Content-Type": "text/html; charset=utf-8"}, err: errors.New("reset")},
-		"of no known kind":  {status: 404, body: " ", header: map[string]string{"Content-Type": ""}, err: errors.New("reset")},
-		"a page, but whole": {status: 404, body: "not here", header: map[string]string{"Content-Type": "text/html"}},
+	for name, cut := range map[string]testkit.Reply{
+		"a page":            {Status: 404, Body: "<ht", Header: map[string]string{"Content-Type": "text/html"}, Err: errors.New("reset")},
+		"before its body":   {Status: 404, Header: map[string]string{"Content-Type": "text/html; charset=utf-8"}, Err: errors.New("reset")},
+		"of no known kind":  {Status: 404, Body: " ", Header: map[string]string{"Content-Type": ""}, Err: errors.New("reset")},
+		"a page, but whole": {Status: 404, Body: "not here", Header: map[string]string{"Content-Type": "text/html"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client := play(t, reply{status: 502, body: "{}"}, cut).client()
+				client := testkit.Play(t, testkit.Reply{Status: 502, Body: "{}"}, cut).Client()
 				require.Error(t, client.InferenceServices.Delete(t.Context(), "svc-1"))
 			})
 		})
@@ -418,48 +419,48 @@ func TestC35_StaleReadsDoNotEndScaling(t *testing.T) {
 	for name, instances := range map[string]int{"to the number of before": 3, "to none": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				old := reply{body: wtRecord("available", 3, `"updated_at":"2026-05-01 10:00:00"`)}
+				old := testkit.Reply{Body: testkit.EndpointJSON("available", 3, `"updated_at":"2026-05-01 10:00:00"`)}
 				if instances == 0 {
-					old = reply{body: wtRecord("stopped", 0, `"updated_at":"2026-05-01 10:00:00"`)}
+					old = testkit.Reply{Body: testkit.EndpointJSON("stopped", 0, `"updated_at":"2026-05-01 10:00:00"`)}
 				}
-				now := reply{body: wtRecord("available", instances, `"updated_at":"2026-05-01 10:00:09"`)}
-				s := &byMethod{
-					put: []reply{{body: wtRecord("initializing", instances, `"updated_at":"2026-05-01T10:00:08.5"`)}},
-					get: []reply{old, old, now},
+				now := testkit.Reply{Body: testkit.EndpointJSON("available", instances, `"updated_at":"2026-05-01 10:00:09"`)}
+				s := &testkit.ByMethod{
+					Put: []testkit.Reply{{Body: testkit.EndpointJSON("initializing", instances, `"updated_at":"2026-05-01T10:00:08.5"`)}},
+					Get: []testkit.Reply{old, old, now},
 				}
-				last, err := s.services(t).ScaleAndWait(wtWithin(t, time.Minute), "svc-1", instances, nil)
+				last, err := s.Services(t).ScaleAndWait(testkit.Within(t, time.Minute), "svc-1", instances, nil)
 				require.NoError(t, err)
-				require.Len(t, s.requests("GET"), 3)
+				require.Len(t, s.Requests("GET"), 3)
 				require.Equal(t, 9, last.UpdatedAt.Second())
 			})
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // a service that never writes updated_at anew is believed after the grace
-		old := reply{body: wtRecord("available", 3, `"updated_at":"2026-05-01 10:00:00"`)}
-		s := &byMethod{put: []reply{{body: wtRecord("initializing", 3, `"updated_at":"2026-05-01 10:00:08"`)}}, get: []reply{old}}
+		old := testkit.Reply{Body: testkit.EndpointJSON("available", 3, `"updated_at":"2026-05-01 10:00:00"`)}
+		s := &testkit.ByMethod{Put: []testkit.Reply{{Body: testkit.EndpointJSON("initializing", 3, `"updated_at":"2026-05-01 10:00:08"`)}}, Get: []testkit.Reply{old}}
 		start := time.Now()
-		_, err := s.services(t).ScaleAndWait(wtWithin(t, time.Hour), "svc-1", 3, nil)
+		_, err := s.Services(t).ScaleAndWait(testkit.Within(t, time.Hour), "svc-1", 3, nil)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, time.Since(start), 30*time.Second)
 	})
 	synctest.Test(t, func(t *testing.T) { // the same second is not older
-		s := &byMethod{
-			put: []reply{{body: wtRecord("initializing", 3, `"updated_at":"2026-05-01T10:00:08.7"`)}},
-			get: []reply{{body: wtRecord("available", 3, `"updated_at":"2026-05-01 10:00:08"`)}},
+		s := &testkit.ByMethod{
+			Put: []testkit.Reply{{Body: testkit.EndpointJSON("initializing", 3, `"updated_at":"2026-05-01T10:00:08.7"`)}},
+			Get: []testkit.Reply{{Body: testkit.EndpointJSON("available", 3, `"updated_at":"2026-05-01 10:00:08"`)}},
 		}
-		_, err := s.services(t).ScaleAndWait(wtWithin(t, time.Hour), "svc-1", 3, nil)
+		_, err := s.Services(t).ScaleAndWait(testkit.Within(t, time.Hour), "svc-1", 3, nil)
 		require.NoError(t, err)
-		require.Len(t, s.requests("GET"), 1)
+		require.Len(t, s.Requests("GET"), 1)
 	})
 }
 
 // A "not found" counts by the time at which it was asked for.
 func TestC36_GraceCountsFromTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := wtCode(404)
-		slow.after = 8 * time.Second
-		s := &byMethod{post: []reply{wtIs("initializing")}, get: append(wtTimes(4, slow), wtIs("available"))}
-		_, err := s.services(t).Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{WaitOptions: *wtEvery(time.Millisecond)})
+		slow := testkit.Fails(404)
+		slow.After = 8 * time.Second
+		s := &testkit.ByMethod{Post: []testkit.Reply{testkit.EndpointIs("initializing")}, Get: append(testkit.Times(4, slow), testkit.EndpointIs("available"))}
+		_, err := s.Services(t).Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{WaitOptions: *testkit.Every(time.Millisecond)})
 		require.NoError(t, err, "the fourth was asked for after 24 s, and came after 32 s")
 	})
 }
@@ -476,7 +477,7 @@ func TestC37_PanicsDoNotLoseTheID(t *testing.T) {
 					}
 				}))
 				require.PanicsWithValue(t, "bug of the caller", func() {
-					_, _ = client.InferenceServices.Deploy(t.Context(), wtDemo, &svc.DeployOptions{
+					_, _ = client.InferenceServices.Deploy(t.Context(), testkit.Demo, &svc.DeployOptions{
 						DeleteOnFailure: clean, OnCreate: func(s *svc.InferenceService) error { told = s.ServiceID; return nil },
 					})
 				})
@@ -489,42 +490,42 @@ func TestC37_PanicsDoNotLoseTheID(t *testing.T) {
 
 func TestC38_AnotherRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &byMethod{post: []reply{{body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}, get: []reply{{body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}}
-		_, err := s.services(t).Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+		s := &testkit.ByMethod{Post: []testkit.Reply{{Body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}, Get: []testkit.Reply{{Body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}}
+		_, err := s.Services(t).Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
 		require.ErrorIs(t, err, svc.ErrUnavailable, "the call itself goes on")
-		e := errorAs[*svc.DeployError](t, err)
+		e := testkit.ErrorAs[*svc.DeployError](t, err)
 		require.Equal(t, svc.CleanupFailed, e.Cleanup)
 		for _, part := range []string{"svc-1", "somebody-elses", "demo", "was not deleted"} {
 			require.ErrorContains(t, err, part)
 		}
 		require.NotContains(t, err.Error(), "call DeleteAndWait")
-		require.Empty(t, s.requests("DELETE"))
+		require.Empty(t, s.Requests("DELETE"))
 	})
 	synctest.Test(t, func(t *testing.T) { // the response to the create is cut off, and the record shows it
-		s := &byMethod{post: []reply{{body: `{"service_id":"svc-1","status":"initializing","description":"long long long long long"}`, cut: true}}, get: []reply{{body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}}
-		_, err := s.services(t).Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
-		require.Equal(t, svc.CleanupFailed, errorAs[*svc.DeployError](t, err).Cleanup)
-		require.Empty(t, s.requests("DELETE"))
+		s := &testkit.ByMethod{Post: []testkit.Reply{{Body: `{"service_id":"svc-1","status":"initializing","description":"long long long long long"}`, Cut: true}}, Get: []testkit.Reply{{Body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}}
+		_, err := s.Services(t).Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
+		require.Equal(t, svc.CleanupFailed, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup)
+		require.Empty(t, s.Requests("DELETE"))
 	})
 	synctest.Test(t, func(t *testing.T) { // a service may write names its own way
-		s := &byMethod{post: []reply{wtIs("initializing")}, get: []reply{{body: `{"service_id":"svc-1","name":" Demo","status":"unavailable"}`}, wtCode(404)}, delete: []reply{{body: "{}"}}}
-		_, err := s.services(t).Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
-		require.Equal(t, svc.CleanupDeleted, errorAs[*svc.DeployError](t, err).Cleanup)
+		s := &testkit.ByMethod{Post: []testkit.Reply{testkit.EndpointIs("initializing")}, Get: []testkit.Reply{{Body: `{"service_id":"svc-1","name":" Demo","status":"unavailable"}`}, testkit.Fails(404)}, Delete: []testkit.Reply{{Body: "{}"}}}
+		_, err := s.Services(t).Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
+		require.Equal(t, svc.CleanupDeleted, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup)
 	})
 }
 
 func TestC40_OneNotFoundIsNotEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &byMethod{get: []reply{wtIs("available"), wtCode(404), wtIs("available"), wtCode(404), wtIs("available")}}
-		err := s.services(t).WaitUntilDeleted(wtWithin(t, 10*time.Minute), "svc-1", nil)
+		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("available"), testkit.Fails(404), testkit.EndpointIs("available"), testkit.Fails(404), testkit.EndpointIs("available")}}
+		err := s.Services(t).WaitUntilDeleted(testkit.Within(t, 10*time.Minute), "svc-1", nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 	synctest.Test(t, func(t *testing.T) { // nor are two of them within a second
-		s := &byMethod{get: []reply{wtIs("available"), wtCode(404), wtCode(404), wtIs("available")}}
-		_, err := s.services(t).Get(t.Context(), "svc-1")
+		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("available"), testkit.Fails(404), testkit.Fails(404), testkit.EndpointIs("available")}}
+		_, err := s.Services(t).Get(t.Context(), "svc-1")
 		require.NoError(t, err)
 		var polled []time.Time
-		err = s.services(t).WaitUntilDeleted(wtWithin(t, 10*time.Minute), "svc-1", &svc.WaitOptions{
+		err = s.Services(t).WaitUntilDeleted(testkit.Within(t, 10*time.Minute), "svc-1", &svc.WaitOptions{
 			NotFoundGrace: -1, MinInterval: time.Millisecond, MaxInterval: time.Millisecond, OnPoll: func(svc.Poll) { polled = append(polled, time.Now()) },
 		})
 		require.NoError(t, err)
@@ -542,7 +543,7 @@ func TestUse(t *testing.T) {
 				err, panicked := error(nil), any(nil)
 				func() {
 					defer func() { panicked = recover() }()
-					err = srv.Client().InferenceServices.Use(t.Context(), wtDemo, &svc.DeployOptions{OnFailure: func(*svc.DeployError) bool { return false }},
+					err = srv.Client().InferenceServices.Use(t.Context(), testkit.Demo, &svc.DeployOptions{OnFailure: func(*svc.DeployError) bool { return false }},
 						func(_ context.Context, s *svc.InferenceService) error { used = s; return use() })
 				}()
 				require.Equal(t, svc.InferenceServiceStatusAvailable, used.Status)
@@ -556,15 +557,15 @@ func TestUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
 		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 503, Times: -1})
-		err := srv.Client().InferenceServices.Use(t.Context(), wtDemo, nil, func(context.Context, *svc.InferenceService) error { return boom })
-		e := errorAs[*svc.DeployError](t, err)
+		err := srv.Client().InferenceServices.Use(t.Context(), testkit.Demo, nil, func(context.Context, *svc.InferenceService) error { return boom })
+		e := testkit.ErrorAs[*svc.DeployError](t, err)
 		require.Equal(t, svc.CleanupFailed, e.Cleanup)
 		require.ErrorIs(t, err, boom)
 		require.ErrorContains(t, err, "may still be running and billed")
-		err = srv.Client().InferenceServices.Use(t.Context(), wtDemo, nil, func(context.Context, *svc.InferenceService) error { return nil })
-		require.NoError(t, errorAs[*svc.DeployError](t, err).Err)
+		err = srv.Client().InferenceServices.Use(t.Context(), testkit.Demo, nil, func(context.Context, *svc.InferenceService) error { return nil })
+		require.NoError(t, testkit.ErrorAs[*svc.DeployError](t, err).Err)
 	})
-	require.ErrorAs(t, svctest.NewInMemory().Client().InferenceServices.Use(t.Context(), wtDemo, nil, nil), new(*svc.ValidationError))
+	require.ErrorAs(t, svctest.NewInMemory().Client().InferenceServices.Use(t.Context(), testkit.Demo, nil, nil), new(*svc.ValidationError))
 }
 
 // A function of the caller's that ends its goroutine, as a failed assertion does, ends its wait.

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // idCalls are all the calls that take an id, and the paths that they lead to.
@@ -64,8 +65,8 @@ func TestB42_IDs(t *testing.T) {
 		w.WriteHeader(404)
 	}))
 	defer srv.Close()
-	client := clientAt(t, srv.URL)
-	prefixed := clientAt(t, srv.URL+"/a%2Fb")
+	client := testkit.ClientAt(t, srv.URL)
+	prefixed := testkit.ClientAt(t, srv.URL+"/a%2Fb")
 	for id, escaped := range map[string]string{ // "": refused
 		"svc-1":          "svc-1",
 		"x#y":            "x%23y",
@@ -114,7 +115,7 @@ func TestB42_IDs(t *testing.T) {
 			require.Equal(t, []string{method + " " + rest, method + " /a%2Fb" + rest}, lines)
 		}
 	}
-	withURL := clientAt(t, "https://h", svc.WithInferenceURL("https://i/"))
+	withURL := testkit.ClientAt(t, "https://h", svc.WithInferenceURL("https://i/"))
 	_, err := withURL.InferenceServices.URL("x/y")
 	require.ErrorAs(t, err, new(*svc.ValidationError))
 }
@@ -127,9 +128,9 @@ func ignore(err, what error) error {
 }
 
 func TestDo(t *testing.T) {
-	s := play(t, reply{status: 200, body: "\xef\xbb\xbf{\"n\": 9007199254740993 }"}, reply{status: 200, body: `{"n":1}`},
-		reply{status: 200, body: "anything <at> all"}, reply{status: 204}, reply{status: 200, body: "<html>"}, opGet.ok)
-	client := s.client()
+	s := testkit.Play(t, testkit.Reply{Status: 200, Body: "\xef\xbb\xbf{\"n\": 9007199254740993 }"}, testkit.Reply{Status: 200, Body: `{"n":1}`},
+		testkit.Reply{Status: 200, Body: "anything <at> all"}, testkit.Reply{Status: 204}, testkit.Reply{Status: 200, Body: "<html>"}, testkit.OpGet.OK)
+	client := s.Client()
 	var out struct{ N int64 }
 	require.NoError(t, client.Do(t.Context(), "get", "/v2/a%2Fb/c", nil, &out, svc.WithQuery("x", "1 &2"), svc.WithHeader("X-Mine", "m")))
 	require.EqualValues(t, 9007199254740993, out.N)
@@ -145,10 +146,10 @@ func TestDo(t *testing.T) {
 	require.NoError(t, client.Do(t.Context(), "GET", "/v2/x", nil, record))
 	require.Equal(t, "svc-1", record.ServiceID)
 
-	all := s.seen()
+	all := s.Seen()
 	require.Equal(t, "GET /v2/a%2Fb/c?x=1+%262", all[0].Method+" "+all[0].Path)
 	require.Equal(t, "m", all[0].Header.Get("X-Mine"))
-	require.Equal(t, "Bearer "+testToken, all[0].Header.Get("Authorization"))
+	require.Equal(t, "Bearer "+testkit.Token, all[0].Header.Get("Authorization"))
 	require.NotContains(t, all[0].Header, "Content-Type")
 	require.Equal(t, string(raw), all[1].Body, "raw JSON is sent as it is")
 	require.Equal(t, "application/json", all[1].Header.Get("Content-Type"))
@@ -158,7 +159,7 @@ func TestDo(t *testing.T) {
 }
 
 func TestDo_RefusesNonsense(t *testing.T) {
-	client := play(t).client()
+	client := testkit.Play(t).Client()
 	for _, path := range []string{"", "v1/files", "https://other.test/v1", "//other.test/v1", "/v1/files?x=1", "/v1/files#x", "/v1//files", "/v1/../x", "/v1/./x", "/v1/%2e%2e/x", "/", "/v1/", "/v1/a%0ab", "/v1/a%zz", "/v1/a\\b", "/v1/a\nb"} {
 		require.ErrorAs(t, client.Do(t.Context(), "GET", path, nil, nil), new(*svc.ValidationError), "%q", path)
 	}
@@ -171,31 +172,31 @@ func TestDo_RefusesNonsense(t *testing.T) {
 }
 
 func TestWithHeader(t *testing.T) {
-	s := play(t, opCreate.ok)
-	require.NoError(t, opCreate.do(t.Context(), s.client(), nil, svc.WithHeader("x-mine", "1"), svc.WithHeader("X-MINE", "2"),
+	s := testkit.Play(t, testkit.OpCreate.OK)
+	require.NoError(t, testkit.OpCreate.Do(t.Context(), s.Client(), nil, svc.WithHeader("x-mine", "1"), svc.WithHeader("X-MINE", "2"),
 		svc.WithHeader("accept", "text/plain"), svc.WithHeader("User-Agent", "me"), svc.WithHeader("Content-Type", "application/json; charset=utf-8"), svc.WithHeader("X-Empty", "")))
 	require.Equal(t, http.Header{
 		"X-Mine": {"2"}, "Accept": {"text/plain"}, "User-Agent": {"me"}, "X-Empty": {""},
-		"Content-Type": {"application/json; charset=utf-8"}, "Authorization": {"Bearer " + testToken},
-	}, s.seen()[0].Header)
+		"Content-Type": {"application/json; charset=utf-8"}, "Authorization": {"Bearer " + testkit.Token},
+	}, s.Seen()[0].Header)
 
 	for _, name := range []string{
 		"Authorization", "authorization", "AUTHORIZATION", "Cookie", "cookie", "Content-Length", "transfer-encoding", "Connection",
 		"host", "Trailer", "TE", "upgrade", "Accept-Encoding", "expect", "", " ", "a b", "a:b", "a\nb", "Authorization ", " Authorization", "é",
 	} {
-		err := opGet.do(t.Context(), play(t).client(), svc.WithHeader(name, "hush"))
+		err := testkit.OpGet.Do(t.Context(), testkit.Play(t).Client(), svc.WithHeader(name, "hush"))
 		require.ErrorAs(t, err, new(*svc.ValidationError), "%q", name)
 		require.NotContains(t, err.Error(), "hush")
 	}
 	for _, value := range []string{"a\nb", "a\r\nAuthorization: Bearer x", "a\x00b", "\x7f"} {
-		require.ErrorAs(t, opGet.do(t.Context(), play(t).client(), svc.WithHeader("X-Mine", value)), new(*svc.ValidationError))
+		require.ErrorAs(t, testkit.OpGet.Do(t.Context(), testkit.Play(t).Client(), svc.WithHeader("X-Mine", value)), new(*svc.ValidationError))
 	}
 }
 
 func TestWithQuery(t *testing.T) {
-	s := play(t, opGet.ok)
-	require.NoError(t, opGet.do(t.Context(), s.client(), svc.WithQuery("b", "2"), svc.WithQuery("a", "?&=#/ é"), svc.WithQuery("b", "3"), svc.WithQuery("e", "")))
-	require.Equal(t, opGet.path+"?a=%3F%26%3D%23%2F+%C3%A9&b=3&e=", s.seen()[0].Path)
+	s := testkit.Play(t, testkit.OpGet.OK)
+	require.NoError(t, testkit.OpGet.Do(t.Context(), s.Client(), svc.WithQuery("b", "2"), svc.WithQuery("a", "?&=#/ é"), svc.WithQuery("b", "3"), svc.WithQuery("e", "")))
+	require.Equal(t, testkit.OpGet.Path+"?a=%3F%26%3D%23%2F+%C3%A9&b=3&e=", s.Seen()[0].Path)
 }
 
 func TestWithBodyField(t *testing.T) {
@@ -218,45 +219,45 @@ func TestWithBodyField(t *testing.T) {
 		"twice, last counts": {[]svc.RequestOption{svc.WithBodyField("a", 1), svc.WithBodyField("a", 2)}, `{"name":"demo","resource_metadata":{"target_instance_number":0},"deploy_metadata":{"gpu_num":0},"a":2}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := play(t)
+			s := testkit.Play(t)
 			if tt.want == "" {
-				require.ErrorAs(t, opCreate.do(t.Context(), s.client(), tt.opts...), new(*svc.ValidationError))
+				require.ErrorAs(t, testkit.OpCreate.Do(t.Context(), s.Client(), tt.opts...), new(*svc.ValidationError))
 				return
 			}
-			s.replies = []reply{opCreate.ok}
-			require.NoError(t, opCreate.do(t.Context(), s.client(), tt.opts...))
-			require.JSONEq(t, tt.want, s.seen()[0].Body)
+			s.Replies = []testkit.Reply{testkit.OpCreate.OK}
+			require.NoError(t, testkit.OpCreate.Do(t.Context(), s.Client(), tt.opts...))
+			require.JSONEq(t, tt.want, s.Seen()[0].Body)
 		})
 	}
-	require.ErrorAs(t, opCreate.do(t.Context(), play(t).client(), svc.WithMaxAttempts(0)), new(*svc.ValidationError))
+	require.ErrorAs(t, testkit.OpCreate.Do(t.Context(), testkit.Play(t).Client(), svc.WithMaxAttempts(0)), new(*svc.ValidationError))
 }
 
 func TestWithResponse(t *testing.T) {
 	id := map[string]string{"Request-Id": "req-9"}
 	for name, tt := range map[string]struct {
-		replies []reply
-		op      operation
+		replies []testkit.Reply
+		op      testkit.Operation
 		status  int
 		tries   int
 		body    string
 		id      string
 	}{
-		"success":     {[]reply{{status: 200, body: serviceJSON, header: id}}, opGet, 200, 1, serviceJSON, "req-9"},
-		"retried":     {[]reply{lost, status(503), {status: 200, body: serviceJSON, header: id}}, opGet, 200, 3, serviceJSON, "req-9"},
-		"delete":      {[]reply{{status: 204}}, opDelete, 204, 1, "", ""},
-		"failure":     {[]reply{{status: 404, body: "gone", header: id}}, opGet, 404, 1, "gone", "req-9"},
-		"not JSON":    {[]reply{{status: 200, body: "<html>", header: id}}, opGet, 200, 1, "<html>", "req-9"},
-		"cut":         {[]reply{{status: 200, body: "{", err: io.ErrUnexpectedEOF, header: id}}, opGet, 0, 1, "{", "req-9"},
-		"long, cut":   {[]reply{{status: 200, body: strings.Repeat("x", 1<<20), err: io.ErrUnexpectedEOF}}, opGet, 0, 1, strings.Repeat("x", 64<<10), ""},
-		"long, 500":   {[]reply{{status: 501, body: strings.Repeat("x", 1<<20)}}, opGet, 501, 1, strings.Repeat("x", 64<<10), ""},
-		"refused":     {[]reply{refused}, opGet, 0, 1, "", ""},
-		"lost create": {[]reply{lost}, opCreate, 0, 1, "", ""},
+		"success":     {[]testkit.Reply{{Status: 200, Body: testkit.ServiceJSON, Header: id}}, testkit.OpGet, 200, 1, testkit.ServiceJSON, "req-9"},
+		"retried":     {[]testkit.Reply{testkit.Lost, testkit.Status(503), {Status: 200, Body: testkit.ServiceJSON, Header: id}}, testkit.OpGet, 200, 3, testkit.ServiceJSON, "req-9"},
+		"delete":      {[]testkit.Reply{{Status: 204}}, testkit.OpDelete, 204, 1, "", ""},
+		"failure":     {[]testkit.Reply{{Status: 404, Body: "gone", Header: id}}, testkit.OpGet, 404, 1, "gone", "req-9"},
+		"not JSON":    {[]testkit.Reply{{Status: 200, Body: "<html>", Header: id}}, testkit.OpGet, 200, 1, "<html>", "req-9"},
+		"cut":         {[]testkit.Reply{{Status: 200, Body: "{", Err: io.ErrUnexpectedEOF, Header: id}}, testkit.OpGet, 0, 1, "{", "req-9"},
+		"long, cut":   {[]testkit.Reply{{Status: 200, Body: strings.Repeat("x", 1<<20), Err: io.ErrUnexpectedEOF}}, testkit.OpGet, 0, 1, strings.Repeat("x", 64<<10), ""},
+		"long, 500":   {[]testkit.Reply{{Status: 501, Body: strings.Repeat("x", 1<<20)}}, testkit.OpGet, 501, 1, strings.Repeat("x", 64<<10), ""},
+		"refused":     {[]testkit.Reply{testkit.Refused}, testkit.OpGet, 0, 1, "", ""},
+		"lost create": {[]testkit.Reply{testkit.Lost}, testkit.OpCreate, 0, 1, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := play(t, tt.replies...)
+				s := testkit.Play(t, tt.replies...)
 				resp := svc.Response{StatusCode: 1, Attempts: 77, RequestID: "old", Body: []byte("old")}
-				err := tt.op.do(t.Context(), s.client(), svc.WithResponse(&resp), svc.WithMaxAttempts(len(tt.replies)), svc.WithResponse(&resp))
+				err := tt.op.Do(t.Context(), s.Client(), svc.WithResponse(&resp), svc.WithMaxAttempts(len(tt.replies)), svc.WithResponse(&resp))
 				require.Equal(t, tt.status < 200 || tt.status > 299 || name == "not JSON", err != nil, "%v", err)
 				require.Equal(t, tt.status, resp.StatusCode)
 				require.Equal(t, tt.tries, resp.Attempts)
@@ -266,25 +267,25 @@ func TestWithResponse(t *testing.T) {
 			})
 		})
 	}
-	require.NoError(t, opGet.do(t.Context(), play(t, opGet.ok).client(), svc.WithResponse(nil)))
+	require.NoError(t, testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.OpGet.OK).Client(), svc.WithResponse(nil)))
 
 	// A call that is refused here receives nothing; what a call before it left is gone.
 	resp := svc.Response{StatusCode: 200, Attempts: 1}
-	require.Error(t, opGet.do(t.Context(), play(t).client(), svc.WithResponse(&resp), svc.WithMaxAttempts(0)))
+	require.Error(t, testkit.OpGet.Do(t.Context(), testkit.Play(t).Client(), svc.WithResponse(&resp), svc.WithMaxAttempts(0)))
 	require.Zero(t, resp.StatusCode+resp.Attempts)
 	resp = svc.Response{StatusCode: 200, Attempts: 1}
 	client, err := svc.NewClient("https://h")
 	require.NoError(t, err)
-	require.ErrorIs(t, opGet.do(t.Context(), client, svc.WithResponse(&resp)), svc.ErrNoToken)
+	require.ErrorIs(t, testkit.OpGet.Do(t.Context(), client, svc.WithResponse(&resp)), svc.ErrNoToken)
 	require.Zero(t, resp.StatusCode+resp.Attempts)
 }
 
 // A Response holds what the service sent, and shows none of it.
 func TestResponseHidesItsBody(t *testing.T) {
 	leak := `{"presigned_url":"https://store.test/x?X-Amz-Signature=hush"}`
-	s := play(t, reply{status: 404, body: leak, header: map[string]string{"Location": "https://x/?sig=hush", "X-Request-Id": "Bearer " + testToken}})
+	s := testkit.Play(t, testkit.Reply{Status: 404, Body: leak, Header: map[string]string{"Location": "https://x/?sig=hush", "X-Request-Id": "Bearer " + testkit.Token}})
 	var resp svc.Response
-	require.Error(t, opGet.do(t.Context(), s.client(), svc.WithResponse(&resp)))
+	require.Error(t, testkit.OpGet.Do(t.Context(), s.Client(), svc.WithResponse(&resp)))
 	require.Equal(t, leak, string(resp.Body))
 	var log strings.Builder
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "a", resp, "b", &resp)
@@ -292,6 +293,6 @@ func TestResponseHidesItsBody(t *testing.T) {
 	require.NoError(t, err)
 	for _, text := range []string{fmt.Sprint(resp), fmt.Sprintf("%+v %#v %s %q %x", resp, resp, &resp, resp, resp), string(b), log.String()} {
 		require.NotContains(t, text, "hush")
-		require.NotContains(t, text, testToken)
+		require.NotContains(t, text, testkit.Token)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // A token source is asked before every attempt, and a new token is used at once.
@@ -28,29 +29,29 @@ func TestWithTokenSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
 		source := func(context.Context) (string, error) { asked++; return "token-" + strings.Repeat("i", asked), nil }
-		s := play(t, status(503), lost, opGet.ok, opDelete.ok)
-		client := s.client(svc.WithTokenSource(source))
+		s := testkit.Play(t, testkit.Status(503), testkit.Lost, testkit.OpGet.OK, testkit.OpDelete.OK)
+		client := s.Client(svc.WithTokenSource(source))
 		require.Zero(t, asked, "making a client asks for nothing")
-		require.NoError(t, opGet.do(t.Context(), client))
-		require.NoError(t, opDelete.do(t.Context(), client))
-		for i, r := range s.seen() {
+		require.NoError(t, testkit.OpGet.Do(t.Context(), client))
+		require.NoError(t, testkit.OpDelete.Do(t.Context(), client))
+		for i, r := range s.Seen() {
 			require.Equal(t, []string{"Bearer token-" + strings.Repeat("i", i+1)}, r.Header["Authorization"])
 		}
 	})
 	t.Run("the later option wins", func(t *testing.T) {
-		s := play(t, opGet.ok, opGet.ok)
+		s := testkit.Play(t, testkit.OpGet.OK, testkit.OpGet.OK)
 		source := svc.WithTokenSource(func(context.Context) (string, error) { return "from-source", nil })
-		require.NoError(t, opGet.do(t.Context(), s.client(source)))
-		require.NoError(t, opGet.do(t.Context(), s.client(source, svc.WithToken("fixed"))))
-		require.Equal(t, "Bearer from-source", s.seen()[0].Header.Get("Authorization"))
-		require.Equal(t, "Bearer fixed", s.seen()[1].Header.Get("Authorization"))
+		require.NoError(t, testkit.OpGet.Do(t.Context(), s.Client(source)))
+		require.NoError(t, testkit.OpGet.Do(t.Context(), s.Client(source, svc.WithToken("fixed"))))
+		require.Equal(t, "Bearer from-source", s.Seen()[0].Header.Get("Authorization"))
+		require.Equal(t, "Bearer fixed", s.Seen()[1].Header.Get("Authorization"))
 	})
 	t.Run("gets the ctx of the call", func(t *testing.T) {
 		type key struct{}
 		source := func(ctx context.Context) (string, error) { return ctx.Value(key{}).(string), nil }
-		s := play(t, opGet.ok)
-		require.NoError(t, opGet.do(context.WithValue(t.Context(), key{}, "mine"), s.client(svc.WithTokenSource(source))))
-		require.Equal(t, "Bearer mine", s.seen()[0].Header.Get("Authorization"))
+		s := testkit.Play(t, testkit.OpGet.OK)
+		require.NoError(t, testkit.OpGet.Do(context.WithValue(t.Context(), key{}, "mine"), s.Client(svc.WithTokenSource(source))))
+		require.Equal(t, "Bearer mine", s.Seen()[0].Header.Get("Authorization"))
 	})
 }
 
@@ -60,12 +61,12 @@ func TestConcurrentCalls(t *testing.T) {
 		var n, exchanges atomic.Int32
 		source := svc.WithTokenSource(func(context.Context) (string, error) { return fmt.Sprintf("token-%d", n.Add(1)), nil })
 		hook := svc.WithAttemptHook(func(context.Context, svc.Attempt) { exchanges.Add(1) })
-		client := loop(t, reply{status: 503, body: "token-1 token-99"}).client(source, hook, svc.WithRateLimiter(limiter(func(context.Context) error { return nil })))
+		client := testkit.Loop(t, testkit.Reply{Status: 503, Body: "token-1 token-99"}).Client(source, hook, svc.WithRateLimiter(testkit.Limiter(func(context.Context) error { return nil })))
 		var callers sync.WaitGroup
 		for range 50 {
 			callers.Go(func() {
-				for _, op := range operations {
-					if err := op.do(t.Context(), client, svc.WithHeader("X-Mine", "1")); !errors.Is(err, svc.ErrServer) {
+				for _, op := range testkit.Operations {
+					if err := op.Do(t.Context(), client, svc.WithHeader("X-Mine", "1")); !errors.Is(err, svc.ErrServer) {
 						t.Error(err)
 					}
 				}
@@ -92,28 +93,28 @@ func TestAttemptThatIsNotMade(t *testing.T) {
 	}
 	for name, option := range map[string]func(f func(ctx context.Context) error) svc.Option{
 		"token source": func(f func(ctx context.Context) error) svc.Option {
-			return svc.WithTokenSource(func(ctx context.Context) (string, error) { return testToken, f(ctx) })
+			return svc.WithTokenSource(func(ctx context.Context) (string, error) { return testkit.Token, f(ctx) })
 		},
-		"rate limiter": func(f func(ctx context.Context) error) svc.Option { return svc.WithRateLimiter(limiter(f)) },
+		"rate limiter": func(f func(ctx context.Context) error) svc.Option { return svc.WithRateLimiter(testkit.Limiter(f)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				for _, op := range operations {
+				for _, op := range testkit.Operations {
 					start := time.Now()
-					err := op.do(t.Context(), play(t).client(option(after(0))))
+					err := op.Do(t.Context(), testkit.Play(t).Client(option(after(0))))
 					require.ErrorIs(t, err, errBroken)
 					require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
 					require.ErrorContains(t, err, name+": vault is sealed")
-					require.Zero(t, errorAs[*svc.TransportError](t, err).Attempts)
+					require.Zero(t, testkit.ErrorAs[*svc.TransportError](t, err).Attempts)
 					require.Zero(t, time.Since(start), "it is not tried again")
 
-					err = op.do(t.Context(), play(t, status(429)).client(option(after(1))))
+					err = op.Do(t.Context(), testkit.Play(t, testkit.Status(429)).Client(option(after(1))))
 					require.ErrorIs(t, err, errBroken)
 					require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
 					require.ErrorIs(t, err, svc.ErrRateLimited)
-					require.Equal(t, 1, errorAs[*svc.TransportError](t, err).Attempts)
+					require.Equal(t, 1, testkit.ErrorAs[*svc.TransportError](t, err).Attempts)
 
-					err = op.do(t.Context(), play(t, refused).client(option(after(1))))
+					err = op.Do(t.Context(), testkit.Play(t, testkit.Refused).Client(option(after(1))))
 					require.ErrorIs(t, err, errBroken)
 					require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
 					require.ErrorIs(t, err, syscall.ECONNREFUSED)
@@ -127,12 +128,12 @@ func TestAttemptThatIsNotMade(t *testing.T) {
 func TestWithRateLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		hold := limiter(func(context.Context) error { asked++; time.Sleep(time.Minute); return nil })
-		s := play(t, status(503), lost, opCreate.ok)
-		client := s.client(svc.WithRateLimiter(hold), svc.WithTimeout(time.Second), tries(3, time.Second))
-		require.NoError(t, opGet.do(t.Context(), client), "waiting for the limiter is no part of an attempt's time")
+		hold := testkit.Limiter(func(context.Context) error { asked++; time.Sleep(time.Minute); return nil })
+		s := testkit.Play(t, testkit.Status(503), testkit.Lost, testkit.OpCreate.OK)
+		client := s.Client(svc.WithRateLimiter(hold), svc.WithTimeout(time.Second), testkit.Tries(3, time.Second))
+		require.NoError(t, testkit.OpGet.Do(t.Context(), client), "waiting for the limiter is no part of an attempt's time")
 		require.Equal(t, 3, asked)
-		require.Equal(t, []time.Duration{61 * time.Second, 61 * time.Second}, s.gaps())
+		require.Equal(t, []time.Duration{61 * time.Second, 61 * time.Second}, s.Gaps())
 	})
 }
 
@@ -146,14 +147,14 @@ func TestWithAttemptHook(t *testing.T) {
 			got = append(got, a)
 		})
 		ctx := context.WithValue(t.Context(), key{}, "mine")
-		slow := opGet.ok
-		slow.after, slow.header = 3*time.Second, map[string]string{"X-Request-Id": "req-3"}
-		s := play(t, status(503), reply{status: 307, header: map[string]string{"Location": "/elsewhere"}}, lost, cutShort, slow, status(404), refused)
-		client := s.client(hook, tries(4, time.Second))
+		slow := testkit.OpGet.OK
+		slow.After, slow.Header = 3*time.Second, map[string]string{"X-Request-Id": "req-3"}
+		s := testkit.Play(t, testkit.Status(503), testkit.Reply{Status: 307, Header: map[string]string{"Location": "/elsewhere"}}, testkit.Lost, testkit.CutShort, slow, testkit.Status(404), testkit.Refused)
+		client := s.Client(hook, testkit.Tries(4, time.Second))
 		start := time.Now()
-		require.NoError(t, opGet.do(ctx, client))
-		require.Error(t, opDelete.do(ctx, client))
-		require.Error(t, opCreate.do(ctx, client, svc.WithMaxAttempts(1)))
+		require.NoError(t, testkit.OpGet.Do(ctx, client))
+		require.Error(t, testkit.OpDelete.Do(ctx, client))
+		require.Error(t, testkit.OpCreate.Do(ctx, client, svc.WithMaxAttempts(1)))
 
 		type row struct {
 			method, route string
@@ -195,9 +196,9 @@ func TestWithLogger(t *testing.T) {
 			}
 			return a
 		}}))
-		busy := reply{status: 503, body: "secret body", header: map[string]string{"X-Request-Id": "req-1", "Retry-After": "2"}, after: time.Second}
-		s := play(t, busy, lost, opGet.ok)
-		require.NoError(t, opGet.do(t.Context(), s.client(svc.WithLogger(logger), tries(3, 2*time.Second)), svc.WithQuery("q", "private")))
+		busy := testkit.Reply{Status: 503, Body: "secret body", Header: map[string]string{"X-Request-Id": "req-1", "Retry-After": "2"}, After: time.Second}
+		s := testkit.Play(t, busy, testkit.Lost, testkit.OpGet.OK)
+		require.NoError(t, testkit.OpGet.Do(t.Context(), s.Client(svc.WithLogger(logger), testkit.Tries(3, 2*time.Second)), svc.WithQuery("q", "private")))
 		const call = "method=GET route=/v1/inference-service/{service_id} "
 		require.Equal(t, strings.Join([]string{
 			`level=INFO msg="svc: trying again" ` + call + `call=1 attempt=1 status=503 duration=1s id=svc-1 request_id=req-1 delay=2s`,
@@ -210,26 +211,26 @@ func TestWithLogger(t *testing.T) {
 
 // The caller's client is looked at for every request and left as it is.
 func TestWithHTTPClient(t *testing.T) {
-	first, second := play(t, opGet.ok), play(t, opGet.ok, opGet.ok)
+	first, second := testkit.Play(t, testkit.OpGet.OK), testkit.Play(t, testkit.OpGet.OK, testkit.OpGet.OK)
 	never := func(*http.Request, []*http.Request) error { panic("not asked") }
 	hc := &http.Client{Transport: first, CheckRedirect: never, Timeout: time.Hour}
-	client := clientAt(t, "https://api.test", svc.WithHTTPClient(hc))
-	require.NoError(t, opGet.do(t.Context(), client))
+	client := testkit.ClientAt(t, "https://api.test", svc.WithHTTPClient(hc))
+	require.NoError(t, testkit.OpGet.Do(t.Context(), client))
 	hc.Transport = second
-	require.NoError(t, opGet.do(t.Context(), client))
+	require.NoError(t, testkit.OpGet.Do(t.Context(), client))
 	client.CloseIdleConnections()
-	require.NoError(t, opGet.do(t.Context(), client))
+	require.NoError(t, testkit.OpGet.Do(t.Context(), client))
 	require.Same(t, second, hc.Transport)
 	require.Equal(t, time.Hour, hc.Timeout)
 	require.Nil(t, hc.Jar)
 
 	hc.Transport = nil // then the SDK's own
-	client = clientAt(t, "http://"+closedPort(t), svc.WithHTTPClient(hc), tries(1, 0))
-	require.ErrorIs(t, opGet.do(t.Context(), client), syscall.ECONNREFUSED)
-	hc.Transport = play(t)
-	client = clientAt(t, "http://"+closedPort(t), svc.WithHTTPClient(hc), tries(1, 0))
+	client = testkit.ClientAt(t, "http://"+testkit.ClosedPort(t), svc.WithHTTPClient(hc), testkit.Tries(1, 0))
+	require.ErrorIs(t, testkit.OpGet.Do(t.Context(), client), syscall.ECONNREFUSED)
+	hc.Transport = testkit.Play(t)
+	client = testkit.ClientAt(t, "http://"+testkit.ClosedPort(t), svc.WithHTTPClient(hc), testkit.Tries(1, 0))
 	hc.Transport = nil // also when there was another at first
-	require.ErrorIs(t, opGet.do(t.Context(), client), syscall.ECONNREFUSED)
+	require.ErrorIs(t, testkit.OpGet.Do(t.Context(), client), syscall.ECONNREFUSED)
 }
 
 // Cookies go by the jar, from attempt to attempt and from hop to hop.
@@ -239,15 +240,18 @@ func TestJar(t *testing.T) {
 		require.NoError(t, err)
 		u, _ := url.Parse("https://api.test/")
 		jar.SetCookies(u, []*http.Cookie{{Name: "a", Value: "1"}})
-		set := func(r reply, cookie string) reply { r.header = map[string]string{"Set-Cookie": cookie}; return r }
-		hop := set(reply{status: 302}, "c=3; Path=/")
-		hop.header["Location"] = opGet.path + "?again"
-		s := play(t, set(status(503), "b=2; Path=/"), hop, set(opGet.ok, "a=; Max-Age=0; Path=/"), opGet.ok)
-		client := clientAt(t, "https://api.test", svc.WithHTTPClient(&http.Client{Transport: s, Jar: jar}))
-		require.NoError(t, opGet.do(t.Context(), client))
-		require.NoError(t, opGet.do(t.Context(), client))
+		set := func(r testkit.Reply, cookie string) testkit.Reply {
+			r.Header = map[string]string{"Set-Cookie": cookie}
+			return r
+		}
+		hop := set(testkit.Reply{Status: 302}, "c=3; Path=/")
+		hop.Header["Location"] = testkit.OpGet.Path + "?again"
+		s := testkit.Play(t, set(testkit.Status(503), "b=2; Path=/"), hop, set(testkit.OpGet.OK, "a=; Max-Age=0; Path=/"), testkit.OpGet.OK)
+		client := testkit.ClientAt(t, "https://api.test", svc.WithHTTPClient(&http.Client{Transport: s, Jar: jar}))
+		require.NoError(t, testkit.OpGet.Do(t.Context(), client))
+		require.NoError(t, testkit.OpGet.Do(t.Context(), client))
 		var sent [][]string
-		for _, r := range s.seen() {
+		for _, r := range s.Seen() {
 			sent = append(sent, r.Header["Cookie"])
 		}
 		require.Equal(t, [][]string{{"a=1"}, {"a=1; b=2"}, {"a=1; b=2; c=3"}, {"b=2; c=3"}}, sent)
@@ -264,9 +268,9 @@ func TestB07_Silence(t *testing.T) {
 	os.Stdout, os.Stderr = w, w
 	defer func() { os.Stdout, os.Stderr = stdout, stderr; slog.SetDefault(def) }()
 	synctest.Test(t, func(t *testing.T) {
-		for _, op := range operations {
-			for _, f := range faults() {
-				_ = op.do(t.Context(), loop(t, f.reply).client())
+		for _, op := range testkit.Operations {
+			for _, f := range testkit.Faults() {
+				_ = op.Do(t.Context(), testkit.Loop(t, f.Reply).Client())
 			}
 		}
 	})

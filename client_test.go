@@ -16,66 +16,67 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 func TestB43_BaseURL(t *testing.T) {
 	for given, want := range map[string]string{ // "": refused
-		"https://h":                 "/v1/inference-service/svc-1",
-		"https://h/":                "/v1/inference-service/svc-1",
-		"https://h//":               "/v1/inference-service/svc-1",
-		"https://h/api/svc":         "/api/svc/v1/inference-service/svc-1",
-		"https://h/api/svc/":        "/api/svc/v1/inference-service/svc-1",
-		"  https://h/api \n":        "/api/v1/inference-service/svc-1",
-		"HTTPS://H/api":             "/api/v1/inference-service/svc-1",
-		"https://h:8443/api":        "/api/v1/inference-service/svc-1",
-		"https://h/a%2Fb/c%20d":     "/a%2Fb/c%20d/v1/inference-service/svc-1",
-		"https://[::1]:8443/api":    "/api/v1/inference-service/svc-1",
-		"http://[::1]:8080/x":       "/x/v1/inference-service/svc-1",
-		"https://h/é":               "/%C3%A9/v1/inference-service/svc-1",
-		"":                          "",
-		"   ":                       "",
-		"h":                         "",
-		"h:8080":                    "",
-		"/api":                      "",
-		"//h/api":                   "",
-		"https:/h":                  "",
-		"https://":                  "",
-		"https://:8080":             "",
-		"https:h":                   "",
-		"ftp://h":                   "",
-		"file:///etc":               "",
-		"https://h/p?q=1":           "",
-		"https://h/p?":              "",
-		"https://h/p#f":             "",
-		"https://h/p#":              "",
-		"https://user:pw@h":         "",
-		"https://user@h":            "",
-		"https://@h":                "",
-		"https://h/a//b":            "",
-		"https://h/a/../b":          "",
-		"https://h/a/%2e%2e/b":      "",
-		"https://h/./b":             "",
-		"https://h/a%zz":            "",
-		"https://h\x00":             "",
-		"https://h /a":              "",
-		"https://h:port":            "",
-		testToken:                   "",
-		"https://h/?t=" + testToken: "",
+		"https://h":                     "/v1/inference-service/svc-1",
+		"https://h/":                    "/v1/inference-service/svc-1",
+		"https://h//":                   "/v1/inference-service/svc-1",
+		"https://h/api/svc":             "/api/svc/v1/inference-service/svc-1",
+		"https://h/api/svc/":            "/api/svc/v1/inference-service/svc-1",
+		"  https://h/api \n":            "/api/v1/inference-service/svc-1",
+		"HTTPS://H/api":                 "/api/v1/inference-service/svc-1",
+		"https://h:8443/api":            "/api/v1/inference-service/svc-1",
+		"https://h/a%2Fb/c%20d":         "/a%2Fb/c%20d/v1/inference-service/svc-1",
+		"https://[::1]:8443/api":        "/api/v1/inference-service/svc-1",
+		"http://[::1]:8080/x":           "/x/v1/inference-service/svc-1",
+		"https://h/é":                   "/%C3%A9/v1/inference-service/svc-1",
+		"":                              "",
+		"   ":                           "",
+		"h":                             "",
+		"h:8080":                        "",
+		"/api":                          "",
+		"//h/api":                       "",
+		"https:/h":                      "",
+		"https://":                      "",
+		"https://:8080":                 "",
+		"https:h":                       "",
+		"ftp://h":                       "",
+		"file:///etc":                   "",
+		"https://h/p?q=1":               "",
+		"https://h/p?":                  "",
+		"https://h/p#f":                 "",
+		"https://h/p#":                  "",
+		"https://user:pw@h":             "",
+		"https://user@h":                "",
+		"https://@h":                    "",
+		"https://h/a//b":                "",
+		"https://h/a/../b":              "",
+		"https://h/a/%2e%2e/b":          "",
+		"https://h/./b":                 "",
+		"https://h/a%zz":                "",
+		"https://h\x00":                 "",
+		"https://h /a":                  "",
+		"https://h:port":                "",
+		testkit.Token:                   "",
+		"https://h/?t=" + testkit.Token: "",
 	} {
 		t.Run(given, func(t *testing.T) {
-			s := play(t)
-			client, err := svc.NewClient(given, svc.WithToken(testToken), svc.WithHTTPClient(&http.Client{Transport: s}))
+			s := testkit.Play(t)
+			client, err := svc.NewClient(given, svc.WithToken(testkit.Token), svc.WithHTTPClient(&http.Client{Transport: s}))
 			if want == "" {
 				require.Error(t, err)
 				require.Nil(t, client)
-				require.NotContains(t, err.Error(), testToken)
+				require.NotContains(t, err.Error(), testkit.Token)
 				require.NotContains(t, err.Error(), "pw")
 				return
 			}
 			require.NoError(t, err)
-			s.replies = []reply{opGet.ok}
-			require.NoError(t, opGet.do(t.Context(), client))
-			require.Equal(t, want, s.seen()[0].Path)
+			s.Replies = []testkit.Reply{testkit.OpGet.OK}
+			require.NoError(t, testkit.OpGet.Do(t.Context(), client))
+			require.Equal(t, want, s.Seen()[0].Path)
 		})
 	}
 }
@@ -100,14 +101,14 @@ func TestB44_PlainHTTP(t *testing.T) {
 		"HTTP://example.invalid":       false,
 		"https://example.invalid":      true,
 	} {
-		client, err := svc.NewClient(given, svc.WithToken(testToken))
+		client, err := svc.NewClient(given, svc.WithToken(testkit.Token))
 		require.Equal(t, allowed, err == nil, "%s: %v", given, err)
 		if err != nil {
 			require.Nil(t, client)
-			require.NotContains(t, err.Error(), testToken)
+			require.NotContains(t, err.Error(), testkit.Token)
 			require.ErrorContains(t, err, "WithInsecureHTTP")
 		}
-		_, err = svc.NewClient(given, svc.WithInsecureHTTP(), svc.WithToken(testToken))
+		_, err = svc.NewClient(given, svc.WithInsecureHTTP(), svc.WithToken(testkit.Token))
 		require.NoError(t, err)
 	}
 }
@@ -135,16 +136,16 @@ func TestB45_Tokens(t *testing.T) {
 		"\ufeffhush":       "",
 		"Bearer hush hush": "",
 	} {
-		s := play(t)
+		s := testkit.Play(t)
 		client, err := svc.NewClient("https://h", svc.WithToken(given), svc.WithHTTPClient(&http.Client{Transport: s}))
 		t.Setenv("SVC_BASE_URL", "https://h")
 		t.Setenv("SVC_API_TOKEN", strings.ReplaceAll(given, "\x00", "\x01"))
 		_, envErr := svc.NewClientFromEnv()
-		rotating := clientOn(t, s, svc.WithTokenSource(func(context.Context) (string, error) { return given, nil }))
+		rotating := testkit.ClientOn(t, s, svc.WithTokenSource(func(context.Context) (string, error) { return given, nil }))
 		if want == "" {
 			require.Error(t, err, "%q", given)
 			require.Error(t, envErr, "%q", given)
-			callErr := opGet.do(t.Context(), rotating)
+			callErr := testkit.OpGet.Do(t.Context(), rotating)
 			require.Error(t, callErr, "%q", given)
 			for _, err := range []error{err, envErr, callErr} {
 				require.NotContains(t, fmt.Sprintf("%+v %q", err, err), "hush")
@@ -152,15 +153,15 @@ func TestB45_Tokens(t *testing.T) {
 			if strings.Trim(given, " \n") == "" {
 				require.ErrorIs(t, err, svc.ErrNoToken)
 			}
-			require.Empty(t, s.seen())
+			require.Empty(t, s.Seen())
 			continue
 		}
 		require.NoError(t, err)
 		require.NoError(t, envErr)
-		s.replies = []reply{opGet.ok, opGet.ok}
-		require.NoError(t, opGet.do(t.Context(), client))
-		require.NoError(t, opGet.do(t.Context(), rotating))
-		for _, r := range s.seen() {
+		s.Replies = []testkit.Reply{testkit.OpGet.OK, testkit.OpGet.OK}
+		require.NoError(t, testkit.OpGet.Do(t.Context(), client))
+		require.NoError(t, testkit.OpGet.Do(t.Context(), rotating))
+		for _, r := range s.Seen() {
 			require.Equal(t, []string{"Bearer " + want}, r.Header["Authorization"])
 		}
 	}
@@ -179,26 +180,26 @@ func TestNewClient_RefusesBadOptions(t *testing.T) {
 		"empty inference URL":     svc.WithInferenceURL(""),
 	} {
 		t.Run(name, func(t *testing.T) {
-			client, err := svc.NewClient("https://h", svc.WithToken(testToken), opt)
+			client, err := svc.NewClient("https://h", svc.WithToken(testkit.Token), opt)
 			require.Error(t, err)
 			require.Nil(t, client)
 		})
 	}
-	_, err := svc.NewClient("https://h", nil, svc.WithToken(testToken), nil, svc.WithHTTPClient(nil), svc.WithLogger(nil),
+	_, err := svc.NewClient("https://h", nil, svc.WithToken(testkit.Token), nil, svc.WithHTTPClient(nil), svc.WithLogger(nil),
 		svc.WithAttemptHook(nil), svc.WithRateLimiter(nil), svc.WithRetry(svc.RetryPolicy{}), svc.WithTimeout(0), svc.WithUserAgent(""))
 	require.NoError(t, err)
 }
 
 // Without a token only what needs none is sent.
 func TestNoToken(t *testing.T) {
-	s := play(t)
+	s := testkit.Play(t)
 	client, err := svc.NewClient("https://h", svc.WithHTTPClient(&http.Client{Transport: s}))
 	require.NoError(t, err)
-	for _, op := range operations {
-		err := op.do(t.Context(), client)
+	for _, op := range testkit.Operations {
+		err := op.Do(t.Context(), client)
 		require.ErrorIs(t, err, svc.ErrNoToken)
 		require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
-		require.Zero(t, errorAs[*svc.TransportError](t, err).Attempts)
+		require.Zero(t, testkit.ErrorAs[*svc.TransportError](t, err).Attempts)
 	}
 	require.ErrorIs(t, client.Do(t.Context(), "GET", "/v2/x", nil, nil), svc.ErrNoToken)
 }
@@ -210,19 +211,19 @@ func TestNewClientFromEnv(t *testing.T) {
 		opts []svc.Option
 		want string // the token sent; "": refused
 	}{
-		"all set":                   {map[string]string{"SVC_BASE_URL": "https://h/p", "SVC_API_TOKEN": testToken, "SVC_INFERENCE_URL": "https://i"}, nil, testToken},
-		"no inference URL":          {map[string]string{"SVC_BASE_URL": "https://h/p", "SVC_API_TOKEN": testToken}, nil, testToken},
+		"all set":                   {map[string]string{"SVC_BASE_URL": "https://h/p", "SVC_API_TOKEN": testkit.Token, "SVC_INFERENCE_URL": "https://i"}, nil, testkit.Token},
+		"no inference URL":          {map[string]string{"SVC_BASE_URL": "https://h/p", "SVC_API_TOKEN": testkit.Token}, nil, testkit.Token},
 		"token of an option":        {map[string]string{"SVC_BASE_URL": "https://h/p"}, []svc.Option{svc.WithToken(other)}, other},
-		"option wins":               {map[string]string{"SVC_BASE_URL": "https://h/p", "SVC_API_TOKEN": testToken}, []svc.Option{svc.WithToken(other)}, other},
+		"option wins":               {map[string]string{"SVC_BASE_URL": "https://h/p", "SVC_API_TOKEN": testkit.Token}, []svc.Option{svc.WithToken(other)}, other},
 		"option wins over nonsense": {map[string]string{"SVC_BASE_URL": "https://h/p", "SVC_API_TOKEN": "a\nb", "SVC_INFERENCE_URL": "?"}, []svc.Option{svc.WithToken(other), svc.WithInferenceURL("https://i")}, other},
-		"option is wrong":           {map[string]string{"SVC_BASE_URL": "https://h/p", "SVC_API_TOKEN": testToken}, []svc.Option{svc.WithToken("")}, ""},
+		"option is wrong":           {map[string]string{"SVC_BASE_URL": "https://h/p", "SVC_API_TOKEN": testkit.Token}, []svc.Option{svc.WithToken("")}, ""},
 		"no token":                  {map[string]string{"SVC_BASE_URL": "https://h/p"}, nil, ""},
 		"blank token":               {map[string]string{"SVC_BASE_URL": "https://h/p", "SVC_API_TOKEN": " \n"}, nil, ""},
-		"no base URL":               {map[string]string{"SVC_API_TOKEN": testToken}, nil, ""},
-		"blank base URL":            {map[string]string{"SVC_BASE_URL": " ", "SVC_API_TOKEN": testToken}, nil, ""},
-		"bad base URL":              {map[string]string{"SVC_BASE_URL": "h", "SVC_API_TOKEN": testToken}, nil, ""},
-		"mixed up":                  {map[string]string{"SVC_BASE_URL": testToken, "SVC_API_TOKEN": "https://h"}, nil, ""},
-		"bad inference URL":         {map[string]string{"SVC_BASE_URL": "https://h/p", "SVC_API_TOKEN": testToken, "SVC_INFERENCE_URL": "i"}, nil, ""},
+		"no base URL":               {map[string]string{"SVC_API_TOKEN": testkit.Token}, nil, ""},
+		"blank base URL":            {map[string]string{"SVC_BASE_URL": " ", "SVC_API_TOKEN": testkit.Token}, nil, ""},
+		"bad base URL":              {map[string]string{"SVC_BASE_URL": "h", "SVC_API_TOKEN": testkit.Token}, nil, ""},
+		"mixed up":                  {map[string]string{"SVC_BASE_URL": testkit.Token, "SVC_API_TOKEN": "https://h"}, nil, ""},
+		"bad inference URL":         {map[string]string{"SVC_BASE_URL": "https://h/p", "SVC_API_TOKEN": testkit.Token, "SVC_INFERENCE_URL": "i"}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, key := range []string{"SVC_BASE_URL", "SVC_API_TOKEN", "SVC_INFERENCE_URL"} {
@@ -233,11 +234,11 @@ func TestNewClientFromEnv(t *testing.T) {
 					require.NoError(t, os.Unsetenv(key))
 				}
 			}
-			s := play(t)
+			s := testkit.Play(t)
 			client, err := svc.NewClientFromEnv(append(tt.opts, svc.WithHTTPClient(&http.Client{Transport: s}))...)
 			if tt.want == "" {
 				require.Error(t, err)
-				require.NotContains(t, err.Error(), testToken)
+				require.NotContains(t, err.Error(), testkit.Token)
 				if name == "no token" || name == "blank token" {
 					require.ErrorIs(t, err, svc.ErrNoToken)
 					require.ErrorContains(t, err, "SVC_API_TOKEN")
@@ -245,10 +246,10 @@ func TestNewClientFromEnv(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			s.replies = []reply{opGet.ok}
-			require.NoError(t, opGet.do(t.Context(), client))
-			require.Equal(t, "/p"+opGet.path, s.seen()[0].Path)
-			require.Equal(t, "Bearer "+tt.want, s.seen()[0].Header.Get("Authorization"))
+			s.Replies = []testkit.Reply{testkit.OpGet.OK}
+			require.NoError(t, testkit.OpGet.Do(t.Context(), client))
+			require.Equal(t, "/p"+testkit.OpGet.Path, s.Seen()[0].Path)
+			require.Equal(t, "Bearer "+tt.want, s.Seen()[0].Header.Get("Authorization"))
 			url, err := client.InferenceServices.URL("svc-1")
 			require.Equal(t, name != "all set" && name != "option wins over nonsense", err != nil)
 			if err == nil {
@@ -261,15 +262,15 @@ func TestNewClientFromEnv(t *testing.T) {
 func TestUserAgent(t *testing.T) {
 	sdk := fmt.Sprintf("svc-go/%s (%s; %s/%s)", svc.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	for product, want := range map[string]string{"": sdk, "mytool/1.2": "mytool/1.2 " + sdk, "  mytool/1.2 ": "mytool/1.2 " + sdk} {
-		s := play(t, opGet.ok)
-		require.NoError(t, opGet.do(t.Context(), s.client(svc.WithUserAgent(product))))
-		require.Equal(t, []string{want}, s.seen()[0].Header["User-Agent"])
+		s := testkit.Play(t, testkit.OpGet.OK)
+		require.NoError(t, testkit.OpGet.Do(t.Context(), s.Client(svc.WithUserAgent(product))))
+		require.Equal(t, []string{want}, s.Seen()[0].Header["User-Agent"])
 	}
 }
 
 // Clients do not know of each other, and nothing that others use is changed.
 func TestB21_ClientsAreIndependent(t *testing.T) {
-	noGoroutineLeft(t)
+	testkit.NoGoroutineLeft(t)
 	globalClient, globalTransport := *http.DefaultClient, http.DefaultTransport
 	globalSettings := fmt.Sprintf("%+v", http.DefaultTransport.(*http.Transport).TLSHandshakeTimeout)
 	shared := &http.Client{Timeout: time.Hour}
@@ -285,7 +286,7 @@ func TestB21_ClientsAreIndependent(t *testing.T) {
 				if i%2 == 1 {
 					<-r.Context().Done() // longer than this client waits
 				}
-				_, _ = w.Write([]byte(serviceJSON))
+				_, _ = w.Write([]byte(testkit.ServiceJSON))
 			}))
 			defer srv.Close()
 			opts := []svc.Option{svc.WithToken(token), svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1}), svc.WithHTTPClient(shared)}
@@ -298,7 +299,7 @@ func TestB21_ClientsAreIndependent(t *testing.T) {
 			}
 			defer client.CloseIdleConnections()
 			for range 3 {
-				err := opGet.do(t.Context(), client)
+				err := testkit.OpGet.Do(t.Context(), client)
 				if i%2 == 0 {
 					errorFree(t, err)
 				} else if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("within %dms", i)) {
@@ -323,16 +324,16 @@ func errorFree(t *testing.T, err error) bool {
 
 // Neither the client nor what belongs to it shows the token, however it is printed.
 func TestClientHidesItsToken(t *testing.T) {
-	client := clientAt(t, "https://h/api")
+	client := testkit.ClientAt(t, "https://h/api")
 	require.Equal(t, "svc client of https://h/api", client.String())
 	for _, v := range []any{client, *client, client.InferenceServices, *client.InferenceServices, client.Flavors, client.Files, client.VideoJobs, client.ImageJobs} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
 			text := fmt.Sprintf(verb, v)
-			require.NotContains(t, text, testToken)
-			require.NotContains(t, text, fmt.Sprintf("%x", testToken))
+			require.NotContains(t, text, testkit.Token)
+			require.NotContains(t, text, fmt.Sprintf("%x", testkit.Token))
 		}
 		b, err := json.Marshal(v)
 		require.NoError(t, err)
-		require.NotContains(t, string(b), testToken)
+		require.NotContains(t, string(b), testkit.Token)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // counted is a server that counts its connections and the requests on them.
@@ -66,21 +67,21 @@ func TestB04_ConnectionsAreReused(t *testing.T) {
 		"very many callers":     {func(int) int { return 200 }, "", 64, 10, false, 128},
 	} {
 		t.Run(name, func(t *testing.T) {
-			noGoroutineLeft(t)
+			testkit.NoGoroutineLeft(t)
 			srv := startCounted(t, func(n int, w http.ResponseWriter, _ *http.Request) {
 				body := tt.body
 				if tt.status(n) == 200 {
-					body = serviceJSON
+					body = testkit.ServiceJSON
 				}
 				w.WriteHeader(tt.status(n))
 				_, _ = io.WriteString(w, body)
 			})
-			client := clientAt(t, srv.URL, tries(3, time.Microsecond))
+			client := testkit.ClientAt(t, srv.URL, testkit.Tries(3, time.Microsecond))
 			var callers sync.WaitGroup
 			for range tt.callers {
 				callers.Go(func() {
 					for range tt.calls {
-						if err := opGet.do(t.Context(), client); (err != nil) != tt.fails {
+						if err := testkit.OpGet.Do(t.Context(), client); (err != nil) != tt.fails {
 							t.Error(err)
 						}
 					}
@@ -95,20 +96,20 @@ func TestB04_ConnectionsAreReused(t *testing.T) {
 
 // A connection that the server closes as it is reused costs nothing but a create.
 func TestB08_StaleConnection(t *testing.T) {
-	for _, op := range operations {
-		t.Run(op.name, func(t *testing.T) {
-			noGoroutineLeft(t)
+	for _, op := range testkit.Operations {
+		t.Run(op.Name, func(t *testing.T) {
+			testkit.NoGoroutineLeft(t)
 			srv := startCounted(t, func(n int, w http.ResponseWriter, r *http.Request) {
 				if n == 2 {
 					panic(http.ErrAbortHandler)
 				}
 				_, _ = io.Copy(io.Discard, r.Body)
-				_, _ = io.WriteString(w, serviceJSON)
+				_, _ = io.WriteString(w, testkit.ServiceJSON)
 			})
-			client := clientAt(t, srv.URL, tries(3, time.Microsecond))
-			require.NoError(t, opGet.do(t.Context(), client))
-			err := op.do(t.Context(), client)
-			if op.method != "POST" {
+			client := testkit.ClientAt(t, srv.URL, testkit.Tries(3, time.Microsecond))
+			require.NoError(t, testkit.OpGet.Do(t.Context(), client))
+			err := op.Do(t.Context(), client)
+			if op.Method != "POST" {
 				require.NoError(t, err)
 				require.EqualValues(t, 3, srv.requests.Load())
 				return
@@ -136,26 +137,26 @@ func TestB09_HopelessErrors(t *testing.T) {
 		"https to plain http":   {"https://" + strings.TrimPrefix(plain.URL, "http://"), func(err error) bool { return errors.As(err, new(tls.RecordHeaderError)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := clientAt(t, tt.url, tries(4, 2*time.Second))
-			for _, op := range operations {
+			client := testkit.ClientAt(t, tt.url, testkit.Tries(4, 2*time.Second))
+			for _, op := range testkit.Operations {
 				start := time.Now()
-				err := op.do(t.Context(), client)
+				err := op.Do(t.Context(), client)
 				require.True(t, tt.as(err), "%v", err)
 				require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
-				require.Equal(t, 1, errorAs[*svc.TransportError](t, err).Attempts)
+				require.Equal(t, 1, testkit.ErrorAs[*svc.TransportError](t, err).Attempts)
 				require.Less(t, time.Since(start), 2*time.Second)
 			}
 		})
 	}
 	t.Run("plain http to https", func(t *testing.T) {
-		err := opGet.do(t.Context(), clientAt(t, "http://"+host, tries(4, 2*time.Second)))
-		require.Equal(t, 400, errorAs[*svc.Error](t, err).StatusCode)
+		err := testkit.OpGet.Do(t.Context(), testkit.ClientAt(t, "http://"+host, testkit.Tries(4, 2*time.Second)))
+		require.Equal(t, 400, testkit.ErrorAs[*svc.Error](t, err).StatusCode)
 	})
 	t.Run("wrong name", func(t *testing.T) {
 		tr := secure.Client().Transport.(*http.Transport).Clone()
 		tr.TLSClientConfig.ServerName = "other.test"
 		defer tr.CloseIdleConnections()
-		err := opCreate.do(t.Context(), clientAt(t, secure.URL, svc.WithHTTPClient(&http.Client{Transport: tr}), tries(4, 2*time.Second)))
+		err := testkit.OpCreate.Do(t.Context(), testkit.ClientAt(t, secure.URL, svc.WithHTTPClient(&http.Client{Transport: tr}), testkit.Tries(4, 2*time.Second)))
 		require.ErrorAs(t, err, new(x509.HostnameError))
 		require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
 	})
@@ -166,8 +167,8 @@ func TestB09_HopelessErrors(t *testing.T) {
 		srv.StartTLS()
 		defer srv.Close()
 		start := time.Now()
-		err := opGet.do(t.Context(), clientAt(t, srv.URL, svc.WithHTTPClient(srv.Client()), tries(4, 2*time.Second)))
-		require.Equal(t, 1, errorAs[*svc.TransportError](t, err).Attempts, "%v", err)
+		err := testkit.OpGet.Do(t.Context(), testkit.ClientAt(t, srv.URL, svc.WithHTTPClient(srv.Client()), testkit.Tries(4, 2*time.Second)))
+		require.Equal(t, 1, testkit.ErrorAs[*svc.TransportError](t, err).Attempts, "%v", err)
 		require.Less(t, time.Since(start), 2*time.Second)
 	})
 }
@@ -219,16 +220,16 @@ func TestMalformedAnswers(t *testing.T) {
 		"switches the protocol": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			noGoroutineLeft(t)
-			for _, op := range operations {
+			testkit.NoGoroutineLeft(t)
+			for _, op := range testkit.Operations {
 				address, requests := rawServer(t, answer, head+"Content-Length: 22\r\n\r\n"+good)
-				client := clientAt(t, address, tries(3, time.Microsecond))
-				err := op.do(t.Context(), client)
+				client := testkit.ClientAt(t, address, testkit.Tries(3, time.Microsecond))
+				err := op.Do(t.Context(), client)
 				client.CloseIdleConnections()
 				switch {
 				case name == "switches the protocol":
 					require.Error(t, err)
-				case op.method == "POST":
+				case op.Method == "POST":
 					require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
 					require.EqualValues(t, 1, requests.Load())
 					require.NotErrorIs(t, err, context.Canceled)
@@ -244,18 +245,18 @@ func TestMalformedAnswers(t *testing.T) {
 // The body of an error is a bonus: what is missing of it changes nothing.
 func TestErrorBodyCut(t *testing.T) {
 	address, requests := rawServer(t, "HTTP/1.1 404 Not Found\r\nContent-Length: 1000\r\n\r\nno such servi")
-	for _, op := range operations {
-		err := op.do(t.Context(), clientAt(t, address, tries(3, time.Microsecond)))
+	for _, op := range testkit.Operations {
+		err := op.Do(t.Context(), testkit.ClientAt(t, address, testkit.Tries(3, time.Microsecond)))
 		require.ErrorIs(t, err, svc.ErrNotFound)
 		require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
-		require.Equal(t, "no such servi", string(errorAs[*svc.Error](t, err).Body))
+		require.Equal(t, "no such servi", string(testkit.ErrorAs[*svc.Error](t, err).Body))
 	}
-	require.EqualValues(t, len(operations), requests.Load())
+	require.EqualValues(t, len(testkit.Operations), requests.Load())
 }
 
 // The client's own transport speaks HTTP/2, and the rules are the same there.
 func TestHTTP2(t *testing.T) {
-	noGoroutineLeft(t)
+	testkit.NoGoroutineLeft(t)
 	var proto atomic.Value
 	srv := newCounted(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		proto.Store(r.Proto)
@@ -265,17 +266,17 @@ func TestHTTP2(t *testing.T) {
 		if n == 1 {
 			w.WriteHeader(503)
 		}
-		_, _ = io.WriteString(w, serviceJSON)
+		_, _ = io.WriteString(w, testkit.ServiceJSON)
 	})
 	srv.EnableHTTP2 = true
 	srv.StartTLS()
 	tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: srv.Client().Transport.(*http.Transport).TLSClientConfig.Clone()}
 	defer tr.CloseIdleConnections()
-	client := clientAt(t, srv.URL, svc.WithHTTPClient(&http.Client{Transport: tr}), tries(3, time.Microsecond))
-	require.NoError(t, opGet.do(t.Context(), client)) // 503, reset, record
-	require.NoError(t, opUpdate.do(t.Context(), client))
-	require.NoError(t, opCreate.do(t.Context(), client))
-	err := opCreate.do(t.Context(), client)
+	client := testkit.ClientAt(t, srv.URL, svc.WithHTTPClient(&http.Client{Transport: tr}), testkit.Tries(3, time.Microsecond))
+	require.NoError(t, testkit.OpGet.Do(t.Context(), client)) // 503, reset, record
+	require.NoError(t, testkit.OpUpdate.Do(t.Context(), client))
+	require.NoError(t, testkit.OpCreate.Do(t.Context(), client))
+	err := testkit.OpCreate.Do(t.Context(), client)
 	require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
 	require.EqualValues(t, 6, srv.requests.Load())
 	require.EqualValues(t, 1, srv.conns.Load())
@@ -284,7 +285,7 @@ func TestHTTP2(t *testing.T) {
 
 // Calls that end early leave nothing behind, wherever they stand.
 func TestNothingIsLeftBehind(t *testing.T) {
-	noGoroutineLeft(t)
+	testkit.NoGoroutineLeft(t)
 	srv := startCounted(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		if n%2 == 0 {
@@ -293,14 +294,14 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		}
 		<-r.Context().Done()
 	})
-	client := clientAt(t, srv.URL, svc.WithTimeout(5*time.Millisecond), tries(2, time.Millisecond))
+	client := testkit.ClientAt(t, srv.URL, svc.WithTimeout(5*time.Millisecond), testkit.Tries(2, time.Millisecond))
 	var callers sync.WaitGroup
 	for i := range 20 {
 		callers.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+i)*time.Millisecond)
 			defer cancel()
-			for _, op := range operations {
-				if err := op.do(ctx, client); err == nil {
+			for _, op := range testkit.Operations {
+				if err := op.Do(ctx, client); err == nil {
 					t.Error("want an error")
 				}
 			}

@@ -18,13 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
-
-// answered gets a service whose record is body.
-func answered(t *testing.T, body string) (*svc.InferenceService, error) {
-	t.Helper()
-	return play(t, reply{status: 200, body: body}).client().InferenceServices.Get(t.Context(), "svc-1")
-}
 
 func TestB35_Timestamps(t *testing.T) {
 	utc := func(ns int) time.Time { return time.Date(2024, 5, 1, 10, 20, 30, ns, time.UTC) }
@@ -40,7 +35,7 @@ func TestB35_Timestamps(t *testing.T) {
 		`null`:                               {},
 		`"soon"`:                             {},
 	} {
-		s, err := answered(t, `{"created_at":`+text+`,"deleted_at":`+text+`,"service_id":"svc-1","name":"n"}`)
+		s, err := testkit.GetEndpoint(t, `{"created_at":`+text+`,"deleted_at":`+text+`,"service_id":"svc-1","name":"n"}`)
 		require.NoError(t, err, text)
 		require.Equal(t, "n", s.Name)
 		require.True(t, want.Equal(s.CreatedAt.Time), "%s: %v", text, s.CreatedAt)
@@ -53,7 +48,7 @@ func TestB35_Timestamps(t *testing.T) {
 		require.NoError(t, err)
 		require.NotContains(t, string(b), "0001")
 	}
-	s, err := answered(t, `{"service_id":"svc-1","created_at":1e400}`)
+	s, err := testkit.GetEndpoint(t, `{"service_id":"svc-1","created_at":1e400}`)
 	require.NoError(t, err)
 	require.Equal(t, "1e400", s.CreatedAt.Raw())
 }
@@ -65,7 +60,7 @@ func TestB36_NullAndMissing(t *testing.T) {
 		`{"service_id":"svc-1","resource_metadata":{},"billing_metadata":{},"deploy_metadata":{"port":null,"gpu_num":null}}`,
 		`{"service_id":"svc-1","brand_new":[{"a":1}],"resource_metadata":{"scale_policy":null,"new":1}}`,
 	} {
-		s, err := answered(t, body)
+		s, err := testkit.GetEndpoint(t, body)
 		require.NoError(t, err)
 		require.Zero(t, s.ResourceMetadata.TargetInstanceNumber)
 		require.False(t, s.IsDeleted)
@@ -73,11 +68,11 @@ func TestB36_NullAndMissing(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for _, body := range []string{`{"flavor_list":null}`, `{"flavor_list":[]}`} {
-		flavors, err := play(t, reply{status: 200, body: body}).client().Flavors.List(t.Context())
+		flavors, err := testkit.Play(t, testkit.Reply{Status: 200, Body: body}).Client().Flavors.List(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, flavors)
 	}
-	flavors, err := play(t, reply{status: 200, body: `{"flavor_list":[{"flavor_id":"f","meta_info":null,"billing":null}]}`}).client().Flavors.List(t.Context())
+	flavors, err := testkit.Play(t, testkit.Reply{Status: 200, Body: `{"flavor_list":[{"flavor_id":"f","meta_info":null,"billing":null}]}`}).Client().Flavors.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, flavors, 1)
 	require.False(t, flavors[0].Billing.Price(svc.CurrencyUSD).IsSet())
@@ -86,12 +81,12 @@ func TestB36_NullAndMissing(t *testing.T) {
 
 func TestB37_NumbersAsText(t *testing.T) {
 	for _, form := range []string{`2`, `"2"`, `2.0`, `"2.0"`, `2e0`} {
-		s, err := answered(t, fmt.Sprintf(`{"service_id":"svc-1","resource_metadata":{"target_instance_number":%[1]s},"deploy_metadata":{"port":%[1]s,"gpu_num":%[1]s}}`, form))
+		s, err := testkit.GetEndpoint(t, fmt.Sprintf(`{"service_id":"svc-1","resource_metadata":{"target_instance_number":%[1]s},"deploy_metadata":{"port":%[1]s,"gpu_num":%[1]s}}`, form))
 		require.NoError(t, err, form)
 		require.EqualValues(t, 2, s.ResourceMetadata.TargetInstanceNumber)
 		require.EqualValues(t, 2, s.DeployMetadata.Port)
 		require.EqualValues(t, 2, s.DeployMetadata.GPUNum)
-		flavors, err := play(t, reply{status: 200, body: fmt.Sprintf(`{"flavor_list":[{"available_num":%[1]s,"node_max_gpu":%[1]s,"billing":{"usd_price_unit":%[1]s}}]}`, form)}).client().Flavors.List(t.Context())
+		flavors, err := testkit.Play(t, testkit.Reply{Status: 200, Body: fmt.Sprintf(`{"flavor_list":[{"available_num":%[1]s,"node_max_gpu":%[1]s,"billing":{"usd_price_unit":%[1]s}}]}`, form)}).Client().Flavors.List(t.Context())
 		require.NoError(t, err, form)
 		require.EqualValues(t, 2, flavors[0].AvailableNum)
 		require.InDelta(t, 2, flavors[0].Billing.USDPriceUnit.Float64(), 0)
@@ -107,16 +102,16 @@ func TestB37_NumbersAsText(t *testing.T) {
 		`{"service_id":"svc-1","deploy_metadata":[]}`:     "deploy_metadata",
 	} {
 		var err error
-		if client := play(t, reply{status: 200, body: body}).client(); strings.HasPrefix(body, `{"flavor`) {
+		if client := testkit.Play(t, testkit.Reply{Status: 200, Body: body}).Client(); strings.HasPrefix(body, `{"flavor`) {
 			_, err = client.Flavors.List(t.Context())
 		} else {
 			_, err = client.InferenceServices.Get(t.Context(), "svc-1")
 		}
-		e := errorAs[*svc.DecodeError](t, err)
+		e := testkit.ErrorAs[*svc.DecodeError](t, err)
 		require.Equal(t, field, e.Field, body)
 		require.ErrorContains(t, err, ": "+field+": ")
 	}
-	s, err := answered(t, `{"service_id":"svc-1","deploy_metadata":{"port":""}}`)
+	s, err := testkit.GetEndpoint(t, `{"service_id":"svc-1","deploy_metadata":{"port":""}}`)
 	require.NoError(t, err)
 	require.Zero(t, s.DeployMetadata.Port)
 }
@@ -125,8 +120,8 @@ func TestB38_NotWhatWasPromised(t *testing.T) {
 	html := map[string]string{"Content-Type": "text/html; charset=utf-8", "X-Request-Id": "req-5"}
 	page := "<html><head><title>Just a moment</title></head><body><p>Please\nwait</p></body></html>"
 	for _, code := range []int{403, 404, 501} {
-		err := opGet.do(t.Context(), play(t, reply{status: code, body: page, header: html}).client())
-		e := errorAs[*svc.Error](t, err)
+		err := testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: code, Body: page, Header: html}).Client())
+		e := testkit.ErrorAs[*svc.Error](t, err)
 		require.Equal(t, code, e.StatusCode)
 		require.Equal(t, html["Content-Type"], e.Header.Get("Content-Type"))
 		require.Equal(t, page, string(e.Body))
@@ -135,9 +130,9 @@ func TestB38_NotWhatWasPromised(t *testing.T) {
 		require.NotContains(t, err.Error(), "invalid character")
 	}
 	for body, excerpt := range map[string]string{
-		page:                           "Just a moment",
-		serviceJSON + page:             "svc-1",
-		serviceJSON + serviceJSON:      "svc-1",
+		page:                       "Just a moment",
+		testkit.ServiceJSON + page: "svc-1",
+		testkit.ServiceJSON + testkit.ServiceJSON: "svc-1",
 		"":                             "",
 		" \n":                          "",
 		"null":                         "",
@@ -150,10 +145,10 @@ func TestB38_NotWhatWasPromised(t *testing.T) {
 		`{"service_id":"svc-1",`:       "svc-1",
 		"\x1f\x8b\x08\x00\x00\xff\xff": "binary data",
 	} {
-		for _, op := range []operation{opGet, opUpdate} {
-			s := play(t, reply{status: 200, body: body, header: html})
-			err := op.do(t.Context(), s.client())
-			e := errorAs[*svc.DecodeError](t, err)
+		for _, op := range []testkit.Operation{testkit.OpGet, testkit.OpUpdate} {
+			s := testkit.Play(t, testkit.Reply{Status: 200, Body: body, Header: html})
+			err := op.Do(t.Context(), s.Client())
+			e := testkit.ErrorAs[*svc.DecodeError](t, err)
 			require.Equal(t, 200, e.StatusCode)
 			require.Equal(t, html["Content-Type"], e.ContentType)
 			require.Equal(t, "req-5", e.RequestID)
@@ -164,38 +159,38 @@ func TestB38_NotWhatWasPromised(t *testing.T) {
 			require.NotErrorIs(t, err, io.EOF)
 		}
 	}
-	s, err := answered(t, "\xef\xbb\xbf"+serviceJSON+"\r\n")
+	s, err := testkit.GetEndpoint(t, "\xef\xbb\xbf"+testkit.ServiceJSON+"\r\n")
 	require.NoError(t, err)
 	require.Equal(t, "svc-1", s.ServiceID)
 }
 
 func TestB40_EmptyBodies(t *testing.T) {
 	zipped := map[string]string{"Content-Encoding": "gzip", "Content-Type": ""}
-	for _, r := range []reply{
-		{status: 200}, {status: 204}, {status: 202}, {status: 200, body: "{}"}, {status: 200, body: "deleted"},
-		{status: 204, header: zipped}, {status: 200, body: "null"},
+	for _, r := range []testkit.Reply{
+		{Status: 200}, {Status: 204}, {Status: 202}, {Status: 200, Body: "{}"}, {Status: 200, Body: "deleted"},
+		{Status: 204, Header: zipped}, {Status: 200, Body: "null"},
 	} {
-		require.NoError(t, opDelete.do(t.Context(), play(t, r).client()))
+		require.NoError(t, testkit.OpDelete.Do(t.Context(), testkit.Play(t, r).Client()))
 	}
 	// A page for people does not come from the service: the record may still be there.
-	err := opDelete.do(t.Context(), play(t, reply{status: 200, body: "\n<html>log in</html>"}).client())
-	require.Contains(t, errorAs[*svc.DecodeError](t, err).Excerpt, "log in")
+	err := testkit.OpDelete.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 200, Body: "\n<html>log in</html>"}).Client())
+	require.Contains(t, testkit.ErrorAs[*svc.DecodeError](t, err).Excerpt, "log in")
 	for _, code := range []int{404, 501} {
-		for _, op := range operations {
-			err := op.do(t.Context(), play(t, reply{status: code, header: map[string]string{"Content-Type": ""}}).client())
-			require.Equal(t, code, errorAs[*svc.Error](t, err).StatusCode)
+		for _, op := range testkit.Operations {
+			err := op.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: code, Header: map[string]string{"Content-Type": ""}}).Client())
+			require.Equal(t, code, testkit.ErrorAs[*svc.Error](t, err).StatusCode)
 			require.NotErrorIs(t, err, io.EOF)
 			require.NotErrorIs(t, err, io.ErrUnexpectedEOF)
-			require.Contains(t, err.Error(), fmt.Sprintf("svc: %s %s: %d %s", op.method, errorAs[*svc.Error](t, err).Route, code, http.StatusText(code)))
+			require.Contains(t, err.Error(), fmt.Sprintf("svc: %s %s: %d %s", op.Method, testkit.ErrorAs[*svc.Error](t, err).Route, code, http.StatusText(code)))
 		}
 	}
-	_, err = answered(t, "")
+	_, err = testkit.GetEndpoint(t, "")
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
 func TestB41_BigNumbers(t *testing.T) {
 	const free = `{"a":9007199254740993,"b":[12345678901234567890],"c":0.1,"d":1e-7}`
-	s, err := answered(t, `{"service_id":"svc-1","billing_metadata":`+free+`,"endpoint_metadata":`+free+`,"resource_metadata":{"target_instance_number":9223372036854775807,"scale_policy":`+free+`}}`)
+	s, err := testkit.GetEndpoint(t, `{"service_id":"svc-1","billing_metadata":`+free+`,"endpoint_metadata":`+free+`,"resource_metadata":{"target_instance_number":9223372036854775807,"scale_policy":`+free+`}}`)
 	require.NoError(t, err)
 	require.Equal(t, free, string(s.BillingMetadata))
 	require.Equal(t, free, string(s.EndpointMetadata))
@@ -205,7 +200,7 @@ func TestB41_BigNumbers(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(again), `"billing_metadata":`+free)
 	for text, want := range map[string]string{"0.1": "0.1", "0.0000001": "0.0000001", "3": "3", "1e-7": "0.0000001", "3.0": "3.0"} {
-		flavors, err := play(t, reply{status: 200, body: `{"flavor_list":[{"billing":{"usd_price_unit":` + text + `}}]}`}).client().Flavors.List(t.Context())
+		flavors, err := testkit.Play(t, testkit.Reply{Status: 200, Body: `{"flavor_list":[{"billing":{"usd_price_unit":` + text + `}}]}`}).Client().Flavors.List(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, want, flavors[0].Billing.USDPriceUnit.String())
 	}
@@ -246,20 +241,20 @@ func TestErrorInAnAnswerOfSuccess(t *testing.T) {
 		`{"result":{"error":"nested"}}`:               false,
 	} {
 		for name, call := range calls {
-			err := call(t.Context(), play(t, reply{status: 200, body: body}).client())
+			err := call(t.Context(), testkit.Play(t, testkit.Reply{Status: 200, Body: body}).Client())
 			if !fails && (name == "endpoint" || name == "job" || name == "file") {
 				require.NoError(t, err, "%s %s", name, body)
 				continue
 			}
-			require.Regexp(t, "the response holds an error|missing from the response", errorAs[*svc.DecodeError](t, err).Error(), name) // without the key that it promises, a list is no list
+			require.Regexp(t, "the response holds an error|missing from the response", testkit.ErrorAs[*svc.DecodeError](t, err).Error(), name) // without the key that it promises, a list is no list
 		}
 	}
 	// What is there all the same counts.
 	const aside = `,"error":{"message":"one zone did not answer"}}`
-	flavors, err := play(t, reply{status: 200, body: `{"flavor_list":[{"flavor_id":"f"}]` + aside}).client().Flavors.List(t.Context())
+	flavors, err := testkit.Play(t, testkit.Reply{Status: 200, Body: `{"flavor_list":[{"flavor_id":"f"}]` + aside}).Client().Flavors.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, flavors, 1)
-	s, err := answered(t, `{"service_id":"svc-1"`+aside)
+	s, err := testkit.GetEndpoint(t, `{"service_id":"svc-1"`+aside)
 	require.NoError(t, err)
 	require.Equal(t, "svc-1", s.ServiceID)
 }
@@ -298,10 +293,10 @@ func TestB22_EndlessBodies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := httptest.NewServer(tt.handler)
 			defer srv.Close()
-			client := clientAt(t, srv.URL)
+			client := testkit.ClientAt(t, srv.URL)
 			before := heap()
 			var resp svc.Response
-			err := opGet.do(t.Context(), client, svc.WithMaxAttempts(1), svc.WithResponse(&resp))
+			err := testkit.OpGet.Do(t.Context(), client, svc.WithMaxAttempts(1), svc.WithResponse(&resp))
 			require.Less(t, heap(), before+(1<<20), "nothing of it is kept")
 			require.LessOrEqual(t, len(resp.Body), 64<<10)
 			require.LessOrEqual(t, len(err.Error()), 4<<10)
@@ -309,7 +304,7 @@ func TestB22_EndlessBodies(t *testing.T) {
 				require.ErrorIs(t, err, svc.ErrTooLarge)
 				return
 			}
-			e := errorAs[*svc.Error](t, err)
+			e := testkit.ErrorAs[*svc.Error](t, err)
 			require.Equal(t, tt.status, e.StatusCode)
 			require.Len(t, e.Body, 64<<10)
 			require.ErrorContains(t, err, "…")
@@ -330,14 +325,14 @@ func TestLargestAnswer(t *testing.T) {
 		const most = 32 << 20
 		fits := strings.Repeat("x", most)
 		var out json.RawMessage
-		require.NoError(t, play(t, reply{status: 200, body: fits}).client().Do(t.Context(), "GET", "/v2/large", nil, &out))
+		require.NoError(t, testkit.Play(t, testkit.Reply{Status: 200, Body: fits}).Client().Do(t.Context(), "GET", "/v2/large", nil, &out))
 		require.Len(t, out, most)
 		// Announced, it is not even read; unannounced, no more than that is read.
-		require.ErrorIs(t, opGet.do(t.Context(), play(t, reply{status: 200, body: fits + " "}).client()), svc.ErrTooLarge)
-		err := opCreate.do(t.Context(), play(t, reply{status: 200, body: fits + " ", err: io.EOF}).client())
+		require.ErrorIs(t, testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 200, Body: fits + " "}).Client()), svc.ErrTooLarge)
+		err := testkit.OpCreate.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 200, Body: fits + " ", Err: io.EOF}).Client())
 		require.ErrorIs(t, err, svc.ErrTooLarge)
 		require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
-		require.LessOrEqual(t, len(errorAs[*svc.OutcomeUnknownError](t, err).Body), 64<<10)
+		require.LessOrEqual(t, len(testkit.ErrorAs[*svc.OutcomeUnknownError](t, err).Body), 64<<10)
 	})
 }
 
@@ -350,7 +345,7 @@ func TestGzip(t *testing.T) {
 		_ = w.Close()
 		return b.String()
 	}
-	whole := zip(serviceJSON)
+	whole := zip(testkit.ServiceJSON)
 	for name, tt := range map[string]struct {
 		body   string
 		status int
@@ -359,7 +354,7 @@ func TestGzip(t *testing.T) {
 		"record":       {whole, 200, nil},
 		"error":        {zip(`{"message":"boom"}`), 404, svc.ErrNotFound},
 		"cut":          {whole[:len(whole)-20], 200, io.ErrUnexpectedEOF},
-		"not gzip":     {serviceJSON, 200, gzip.ErrHeader},
+		"not gzip":     {testkit.ServiceJSON, 200, gzip.ErrHeader},
 		"bomb":         {strings.Repeat(zip(strings.Repeat(" ", 1<<20)), 33), 200, svc.ErrTooLarge},
 		"broken error": {"boom", 404, svc.ErrNotFound},
 	} {
@@ -374,7 +369,7 @@ func TestGzip(t *testing.T) {
 				_, _ = io.WriteString(w, tt.body)
 			}))
 			defer srv.Close()
-			err := opGet.do(t.Context(), clientAt(t, srv.URL), svc.WithMaxAttempts(1))
+			err := testkit.OpGet.Do(t.Context(), testkit.ClientAt(t, srv.URL), svc.WithMaxAttempts(1))
 			require.ErrorIs(t, err, tt.want)
 			if name == "error" {
 				require.ErrorContains(t, err, "boom")
@@ -392,8 +387,8 @@ func TestB22_ManyEmptyRecords(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	_, err := play(t, reply{status: 200, body: body}).client().Flavors.List(t.Context())
+	_, err := testkit.Play(t, testkit.Reply{Status: 200, Body: body}).Client().Flavors.List(t.Context())
 	runtime.ReadMemStats(&after)
-	require.ErrorContains(t, errorAs[*svc.DecodeError](t, err), "more objects than")
+	require.ErrorContains(t, testkit.ErrorAs[*svc.DecodeError](t, err), "more objects than")
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20))
 }

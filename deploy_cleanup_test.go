@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -21,14 +22,14 @@ func wtCancelledDeploy(t *testing.T, c *svc.InferenceServiceClient) (*svc.Deploy
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var cancelled time.Time
-	_, err := c.Deploy(ctx, wtDemo, &svc.DeployOptions{DeleteOnFailure: true, WaitOptions: svc.WaitOptions{OnPoll: func(svc.Poll) {
+	_, err := c.Deploy(ctx, testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true, WaitOptions: svc.WaitOptions{OnPoll: func(svc.Poll) {
 		cancelled = time.Now()
 		cancel()
 	}}})
 	require.ErrorIs(t, err, context.Canceled, "the reason for it all is kept")
-	require.ErrorIs(t, errorAs[*svc.WaitError](t, err).Err, context.Canceled)
+	require.ErrorIs(t, testkit.ErrorAs[*svc.WaitError](t, err).Err, context.Canceled)
 	require.ErrorContains(t, err, "svc-1")
-	return errorAs[*svc.DeployError](t, err), time.Since(cancelled)
+	return testkit.ErrorAs[*svc.DeployError](t, err), time.Since(cancelled)
 }
 
 func TestB30_CleanUpOutlivesTheContext(t *testing.T) {
@@ -156,15 +157,15 @@ func TestCleanUpTakesALateNotFoundForTheEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour), svctest.WithCreateVisibilityDelay(3*time.Second))
 				services := srv.Client().InferenceServices
-				ctx := wtCancelAfter(t, 12*time.Second, nil)
+				ctx := testkit.CancelAfter(t, 12*time.Second, nil)
 				if fault.DropAfter || fault.AfterEffect {
 					srv.Fault("DELETE", svctest.RouteEndpoint, fault)
 				} else {
 					context.AfterFunc(ctx, func() { _ = services.Delete(context.WithoutCancel(ctx), "svc-1") })
 				}
 				start := time.Now()
-				_, err := services.Deploy(ctx, wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
-				require.Equal(t, svc.CleanupDeleted, errorAs[*svc.DeployError](t, err).Cleanup)
+				_, err := services.Deploy(ctx, testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
+				require.Equal(t, svc.CleanupDeleted, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup)
 				require.LessOrEqual(t, time.Since(start), 15*time.Second)
 				require.Zero(t, srv.RunningInstances())
 			})
@@ -208,7 +209,7 @@ func TestDeployCleansUpAfterAPanic(t *testing.T) {
 					opts.DeleteOnFailure = clean
 					srv.Fault("DELETE", svctest.RouteEndpoint, svctest.ServiceUnavailable(1))
 					require.PanicsWithValue(t, "bug of the caller", func() {
-						_, _ = srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &opts)
+						_, _ = srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &opts)
 					})
 					require.Equal(t, clean, srv.RunningInstances() == 0)
 					require.Equal(t, clean, srv.Endpoints()[0].Deleted)
@@ -220,7 +221,7 @@ func TestDeployCleansUpAfterAPanic(t *testing.T) {
 					done := make(chan struct{})
 					go func() {
 						defer close(done)
-						_, _ = srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &opts)
+						_, _ = srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &opts)
 						t.Error("it returned")
 					}()
 					<-done

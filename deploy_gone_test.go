@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -19,7 +20,7 @@ const proxys404 = "\n<html><head><title>404 Not Found</title></head><body>nginx<
 func goneStory(t *testing.T, srv *svctest.Server, looks ...svctest.Fault) (*svc.DeployError, time.Duration) {
 	t.Helper()
 	var start time.Time
-	_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{
+	_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{
 		OnFailure: func(*svc.DeployError) bool {
 			start = time.Now()
 			srv.Fault("GET", svctest.RouteEndpoint, looks...)
@@ -27,7 +28,7 @@ func goneStory(t *testing.T, srv *svctest.Server, looks ...svctest.Fault) (*svc.
 		},
 	})
 	require.ErrorIs(t, err, svc.ErrUnavailable)
-	return errorAs[*svc.DeployError](t, err), time.Since(start)
+	return testkit.ErrorAs[*svc.DeployError](t, err), time.Since(start)
 }
 
 func goneServer(opts ...svctest.Option) *svctest.Server {
@@ -71,7 +72,7 @@ func TestGoneIsWhatALookShows(t *testing.T) {
 	})
 	t.Run("the record says so", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			record := svctest.Fault{Body: wtRecord("unavailable", 2, `"is_deleted":true`)}
+			record := svctest.Fault{Body: testkit.EndpointJSON("unavailable", 2, `"is_deleted":true`)}
 			e, took := goneStory(t, goneServer(), svctest.ServiceUnavailable(1), record)
 			require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 			require.LessOrEqual(t, took, time.Second)
@@ -229,7 +230,7 @@ func TestC03_NotGoneByNotFoundOfEverything(t *testing.T) {
 			id := srv.AddEndpoint(svctest.Endpoint{Instances: 1})
 			srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{}, fault)
 			srv.Fault("GET", svctest.RouteFlavors, fault)
-			err := srv.Client().InferenceServices.WaitUntilDeleted(wtWithin(t, time.Hour), id, nil)
+			err := srv.Client().InferenceServices.WaitUntilDeleted(testkit.Within(t, time.Hour), id, nil)
 			require.Error(t, err, "read once, and then every path is not found")
 		})
 	}
@@ -241,10 +242,10 @@ func TestNotGoneByAnOddAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := goneServer(svctest.WithCreateVisibilityDelay(10 * time.Minute))
 		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 200, Body: "Please log in", Times: -1})
-		_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, 4*time.Minute), wtDemo, &svc.DeployOptions{
+		_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, 4*time.Minute), testkit.Demo, &svc.DeployOptions{
 			DeleteOnFailure: true, WaitOptions: svc.WaitOptions{NotFoundGrace: 10 * time.Minute},
 		})
-		require.NotEqual(t, svc.CleanupDeleted, errorAs[*svc.DeployError](t, err).Cleanup)
+		require.NotEqual(t, svc.CleanupDeleted, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup)
 		require.Equal(t, 2, srv.RunningInstances())
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -18,13 +19,13 @@ func TestDeployOnFailure(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithStatusPath("initializing", "unavailable"))
 				var asked error
-				_, err := srv.Client().InferenceServices.Deploy(t.Context(), wtDemo, &svc.DeployOptions{
+				_, err := srv.Client().InferenceServices.Deploy(t.Context(), testkit.Demo, &svc.DeployOptions{
 					DeleteOnFailure: !want, // not asked
 					OnFailure:       func(err *svc.DeployError) bool { asked = err; return want },
 				})
 				require.ErrorIs(t, err, svc.ErrUnavailable)
 				require.ErrorIs(t, asked, svc.ErrUnavailable)
-				require.Equal(t, want, errorAs[*svc.DeployError](t, err).Cleanup == svc.CleanupDeleted)
+				require.Equal(t, want, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup == svc.CleanupDeleted)
 				require.Equal(t, want, srv.Endpoints()[0].Deleted)
 			})
 		})
@@ -36,12 +37,12 @@ func TestDeployOnCreateFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
 		full := errors.New("disk full")
-		_, err := srv.Client().InferenceServices.Deploy(t.Context(), wtDemo, &svc.DeployOptions{
+		_, err := srv.Client().InferenceServices.Deploy(t.Context(), testkit.Demo, &svc.DeployOptions{
 			DeleteOnFailure: true,
 			OnCreate:        func(*svc.InferenceService) error { return full },
 		})
 		require.ErrorIs(t, err, full)
-		require.Equal(t, svc.CleanupDeleted, errorAs[*svc.DeployError](t, err).Cleanup)
+		require.Equal(t, svc.CleanupDeleted, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup)
 		require.Zero(t, srv.RunningInstances())
 	})
 }
@@ -51,9 +52,9 @@ func TestDeployCleanUpOutlastsADeleteThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithStatusPath("unavailable"))
 		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Slow(time.Hour))
-		_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+		_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
 		require.ErrorIs(t, err, svc.ErrUnavailable)
-		require.Equal(t, svc.CleanupDeleted, errorAs[*svc.DeployError](t, err).Cleanup)
+		require.Equal(t, svc.CleanupDeleted, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup)
 		require.Equal(t, 2, srv.RequestCount("DELETE", svctest.RouteEndpoint))
 	})
 }

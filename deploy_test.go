@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -20,7 +21,7 @@ func TestDeploy(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithDeployTime(20 * time.Minute))
 				start := time.Now()
-				service, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, opts)
+				service, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, opts)
 				require.NoError(t, err)
 				require.Equal(t, "svc-1", service.ServiceID)
 				require.Equal(t, svc.InferenceServiceStatusAvailable, service.Status)
@@ -38,7 +39,7 @@ func TestDeployHandsOverTheRecordFirst(t *testing.T) {
 		srv := svctest.NewInMemory()
 		var created *svc.InferenceService
 		var answer svc.Response
-		_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{
+		_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{
 			OnCreate: func(s *svc.InferenceService) error {
 				require.Zero(t, srv.RequestCount("GET", svctest.RouteAny), "before the wait begins")
 				created = s
@@ -61,7 +62,7 @@ func TestDeployThatCreatesNothing(t *testing.T) {
 		req   svc.CreateInferenceServiceRequest
 		want  error
 	}{
-		"refused":      {svctest.Fault{Status: 403}, wtDemo, svc.ErrForbidden},
+		"refused":      {svctest.Fault{Status: 403}, testkit.Demo, svc.ErrForbidden},
 		"out of stock": {svctest.Fault{}, svc.CreateInferenceServiceRequest{Name: "x", ResourceMetadata: svc.CreateResourceMetadata{FlavorID: "flavor-1", TargetInstanceNumber: 1e6}}, svc.ErrConflict},
 		"invalid":      {svctest.Fault{}, svc.CreateInferenceServiceRequest{}, nil},
 	} {
@@ -69,7 +70,7 @@ func TestDeployThatCreatesNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory()
 				srv.Fault("POST", svctest.RouteEndpoints, tt.fault)
-				service, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), tt.req, &svc.DeployOptions{DeleteOnFailure: true})
+				service, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), tt.req, &svc.DeployOptions{DeleteOnFailure: true})
 				require.Nil(t, service)
 				require.Error(t, err)
 				require.NotErrorAs(t, err, new(*svc.DeployError))
@@ -93,22 +94,22 @@ var wtFailures = map[string]struct {
 	setUp func(*testing.T, *svctest.Server) context.Context
 }{
 	"the wait times out": {context.DeadlineExceeded, func(t *testing.T, _ *svctest.Server) context.Context {
-		return wtWithin(t, 5*time.Minute)
+		return testkit.Within(t, 5*time.Minute)
 	}},
 	"the context is cancelled": {context.Canceled, func(t *testing.T, _ *svctest.Server) context.Context {
-		return wtCancelAfter(t, 3*time.Minute, nil)
+		return testkit.CancelAfter(t, 3*time.Minute, nil)
 	}},
 	"it becomes unavailable": {svc.ErrUnavailable, func(t *testing.T, srv *svctest.Server) context.Context {
 		time.AfterFunc(2*time.Minute, func() { srv.SetStatus("svc-1", svctest.StatusUnavailable) })
-		return wtWithin(t, time.Hour)
+		return testkit.Within(t, time.Hour)
 	}},
 	"it is stopped": {svc.ErrStopped, func(t *testing.T, srv *svctest.Server) context.Context {
 		time.AfterFunc(2*time.Minute, func() { srv.SetStatus("svc-1", svctest.StatusStopped) })
-		return wtWithin(t, time.Hour)
+		return testkit.Within(t, time.Hour)
 	}},
 	"polling gets 401": {svc.ErrUnauthorized, func(t *testing.T, srv *svctest.Server) context.Context {
 		srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Times: 3}, svctest.Fault{Status: 401, Times: -1})
-		return wtWithin(t, time.Hour)
+		return testkit.Within(t, time.Hour)
 	}},
 }
 
@@ -118,18 +119,18 @@ func TestB29_FailedDeployKeepsTheID(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
 				ctx := tt.setUp(t, srv)
-				service, err := srv.Client().InferenceServices.Deploy(ctx, wtDemo, nil)
+				service, err := srv.Client().InferenceServices.Deploy(ctx, testkit.Demo, nil)
 				require.ErrorIs(t, err, tt.want)
 				for _, other := range wtFailures {
 					require.Equal(t, errors.Is(tt.want, other.want), errors.Is(err, other.want), "%v", other.want)
 				}
-				e := errorAs[*svc.DeployError](t, err)
+				e := testkit.ErrorAs[*svc.DeployError](t, err)
 				require.Equal(t, "svc-1", e.ServiceID)
 				require.Equal(t, "svc-1", service.ServiceID)
 				require.Same(t, service, e.Service)
 				require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
 				require.NoError(t, e.CleanupErr)
-				require.Equal(t, "svc-1", errorAs[*svc.WaitError](t, e.Err).ID)
+				require.Equal(t, "svc-1", testkit.ErrorAs[*svc.WaitError](t, e.Err).ID)
 				require.ErrorContains(t, err, "svc: deploying svc-1: waiting for svc-1 to be available: ")
 				require.ErrorContains(t, err, "the endpoint may still be running and billed; if it is not wanted, call DeleteAndWait")
 				require.Zero(t, srv.RequestCount("DELETE", svctest.RouteAny), "nobody asked for that")
@@ -146,9 +147,9 @@ func TestDeployDeletesOnFailure(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
 				ctx := tt.setUp(t, srv)
-				service, err := srv.Client().InferenceServices.Deploy(ctx, wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+				service, err := srv.Client().InferenceServices.Deploy(ctx, testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
 				require.ErrorIs(t, err, tt.want)
-				e := errorAs[*svc.DeployError](t, err)
+				e := testkit.ErrorAs[*svc.DeployError](t, err)
 				require.Equal(t, "svc-1", e.ServiceID)
 				require.Equal(t, "svc-1", service.ServiceID)
 				if errors.Is(tt.want, svc.ErrUnauthorized) { // to look whether it is gone, too
@@ -191,7 +192,7 @@ func TestB02_DeployCreatesOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory()
 				srv.Fault("POST", svctest.RouteEndpoints, tt.fault)
-				_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, nil)
+				_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, nil)
 				require.Equal(t, tt.posts, srv.RequestCount("POST", svctest.RouteEndpoints))
 				require.Len(t, srv.Endpoints(), tt.exists)
 				if tt.posts > 1 {
@@ -221,7 +222,7 @@ func TestDeployGoesOnWithTheIDOfABrokenAnswer(t *testing.T) {
 					}
 					srv.Fault("POST", svctest.RouteEndpoints, fault)
 					told := svc.InferenceService{}
-					service, err := srv.Client().InferenceServices.Deploy(t.Context(), wtDemo, &svc.DeployOptions{
+					service, err := srv.Client().InferenceServices.Deploy(t.Context(), testkit.Demo, &svc.DeployOptions{
 						DeleteOnFailure: true,
 						OnCreate:        func(s *svc.InferenceService) error { told = *s; return nil },
 					})
@@ -237,7 +238,7 @@ func TestDeployGoesOnWithTheIDOfABrokenAnswer(t *testing.T) {
 						return
 					}
 					require.ErrorIs(t, err, svc.ErrUnavailable)
-					require.Equal(t, svc.CleanupDeleted, errorAs[*svc.DeployError](t, err).Cleanup)
+					require.Equal(t, svc.CleanupDeleted, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup)
 				})
 			})
 		}
@@ -251,7 +252,7 @@ func TestDeployTakesNoOtherIDForTheEndpoints(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory()
 				srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: status, Body: body, AfterEffect: true})
-				_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+				_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
 				require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
 				require.NotErrorAs(t, err, new(*svc.DeployError), body)
 				require.Zero(t, srv.RequestCount("*", svctest.RouteEndpoint), "nothing is read or deleted on a guess")
@@ -264,10 +265,10 @@ func TestDeployTakesNoOtherIDForTheEndpoints(t *testing.T) {
 func TestDeployNeverReadIsNotGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithDeployTime(5*time.Second), svctest.WithCreateVisibilityDelay(5*time.Minute))
-		_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, 4*time.Minute), wtDemo, &svc.DeployOptions{
+		_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, 4*time.Minute), testkit.Demo, &svc.DeployOptions{
 			DeleteOnFailure: true, WaitOptions: svc.WaitOptions{NotFoundGrace: 10 * time.Minute},
 		})
-		e := errorAs[*svc.DeployError](t, err)
+		e := testkit.ErrorAs[*svc.DeployError](t, err)
 		require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
 		require.ErrorIs(t, e.CleanupErr, svc.ErrNotFound)
 		require.ErrorContains(t, err, "may still be running and billed")
@@ -284,13 +285,13 @@ func TestDeployAwaitsTheAnswerToACreateUnderWay(t *testing.T) {
 				srv.Fault("POST", svctest.RouteEndpoints, svctest.Slow(8*time.Second))
 				start, told := time.Now(), ""
 				stop := errors.New("stop")
-				service, err := srv.Client().InferenceServices.Deploy(wtCancelAfter(t, time.Second, stop), wtDemo,
+				service, err := srv.Client().InferenceServices.Deploy(testkit.CancelAfter(t, time.Second, stop), testkit.Demo,
 					&svc.DeployOptions{DeleteOnFailure: clean, OnCreate: func(s *svc.InferenceService) error { told = s.ServiceID; return nil }})
 				require.GreaterOrEqual(t, time.Since(start), 8*time.Second)
 				require.LessOrEqual(t, time.Since(start), 10*time.Second)
 				require.ErrorIs(t, err, context.Canceled)
 				require.ErrorIs(t, err, stop)
-				e := errorAs[*svc.DeployError](t, err)
+				e := testkit.ErrorAs[*svc.DeployError](t, err)
 				require.Equal(t, "svc-1", e.ServiceID)
 				require.Equal(t, "svc-1", service.ServiceID)
 				require.Equal(t, "svc-1", told)
@@ -320,7 +321,7 @@ func TestDeployAwaitsTheAnswerNoLongerThanItMust(t *testing.T) {
 				srv := svctest.NewInMemory()
 				srv.Fault("POST", svctest.RouteEndpoints, tt.fault)
 				start := time.Now()
-				_, err := srv.Client().InferenceServices.Deploy(wtCancelAfter(t, time.Second, nil), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+				_, err := srv.Client().InferenceServices.Deploy(testkit.CancelAfter(t, time.Second, nil), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
 				require.Equal(t, tt.after, time.Since(start))
 				require.Error(t, err)
 				require.Equal(t, tt.unknown, errors.Is(err, svc.ErrOutcomeUnknown))
@@ -348,7 +349,7 @@ func TestDeployThatWasNotSentEndsAtOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory()
 				start := time.Now()
-				_, err := srv.Client(opt).InferenceServices.Deploy(wtCancelAfter(t, time.Second, nil), wtDemo, nil)
+				_, err := srv.Client(opt).InferenceServices.Deploy(testkit.CancelAfter(t, time.Second, nil), testkit.Demo, nil)
 				require.Equal(t, time.Second, time.Since(start))
 				require.ErrorIs(t, err, context.Canceled)
 				require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)

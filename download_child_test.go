@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -19,23 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
-
-// inChild runs the named test once more in a process of its own: for what a
-// process decides once, such as its proxy.
-func inChild(t *testing.T, env ...string) (child bool) {
-	if os.Getenv("SVC_TEST_CHILD") == t.Name() {
-		return true
-	}
-	self, err := os.Executable()
-	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(append(os.Environ(), "SVC_TEST_CHILD="+t.Name()), env...)
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.Contains(t, string(out), "--- PASS: "+t.Name())
-	return false
-}
 
 func TestB20_ProxyOfTheEnvironment(t *testing.T) {
 	if os.Getenv("SVC_TEST_CHILD") == "" {
@@ -55,7 +39,7 @@ func TestB20_ProxyOfTheEnvironment(t *testing.T) {
 			}
 		}))
 		defer proxy.Close()
-		inChild(t, "HTTP_PROXY="+proxy.URL, "http_proxy="+proxy.URL, "NO_PROXY=", "no_proxy=")
+		testkit.InChild(t, "HTTP_PROXY="+proxy.URL, "http_proxy="+proxy.URL, "NO_PROXY=", "no_proxy=")
 		once := []string{
 			"GET http://svc.invalid/v1/files", "POST http://svc.invalid/v1/files",
 			"PUT http://storage.invalid/a%2Fb?sig=1", "GET http://media.invalid/v.mp4?sig=2",
@@ -69,7 +53,7 @@ func TestB20_ProxyOfTheEnvironment(t *testing.T) {
 			Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13},
 		}}),
 	} {
-		c, err := svc.NewClient("http://svc.invalid", svc.WithInsecureHTTP(), svc.WithToken(testToken), opt)
+		c, err := svc.NewClient("http://svc.invalid", svc.WithInsecureHTTP(), svc.WithToken(testkit.Token), opt)
 		require.NoError(t, err)
 		_, err = c.Files.List(t.Context())
 		require.NoError(t, err)
@@ -85,10 +69,10 @@ func TestB21_TransfersChangeNothingShared(t *testing.T) {
 	defaultClient, defaultTransport := *http.DefaultClient, http.DefaultTransport.(*http.Transport)
 	mine := &http.Client{Timeout: time.Hour, Transport: &http.Transport{DialContext: (&net.Dialer{}).DialContext}}
 	snapshot := *mine
-	body := contents(100_000)
+	body := testkit.Contents(100_000)
 	var wg sync.WaitGroup
 	for i := range 20 {
-		s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		s := testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPut {
 				_, _ = io.Copy(io.Discard, r.Body)
 				return
@@ -100,7 +84,7 @@ func TestB21_TransfersChangeNothingShared(t *testing.T) {
 		if i%2 == 0 {
 			opts = append(opts, svc.WithHTTPClient(mine))
 		}
-		c := s.client(t, opts...)
+		c := s.Client(t, opts...)
 		wg.Go(func() {
 			up, err := c.Files.Upload(context.Background(), svc.UploadRequest{FileName: "a", Body: bytes.NewReader(body)})
 			if !(err == nil && up.FileID == "f1") {
@@ -110,7 +94,7 @@ func TestB21_TransfersChangeNothingShared(t *testing.T) {
 			if _, err := c.Files.Download(context.Background(), "f1", &got, nil); err != nil || !bytes.Equal(body, got.Bytes()) {
 				t.Error("download", err)
 			}
-			for _, r := range s.requests("POST") {
+			for _, r := range s.Requests("POST") {
 				if r.Header.Get("Authorization") != "Bearer "+token {
 					t.Error("token of another client")
 				}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // The text of a failed download says how much has come, and what to do.
@@ -41,7 +42,7 @@ func TestDownloadErrorText(t *testing.T) {
 		"another success":   {answer(203, `x`), "svc: download: the answer is not the contents: 203 Non-Authoritative Information", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, err := clientOn(t, tt.storage, tries(1, time.Second)).Download(t.Context(), signedLink, io.Discard, nil)
+			n, err := testkit.ClientOn(t, tt.storage, testkit.Tries(1, time.Second)).Download(t.Context(), testkit.SignedLink, io.Discard, nil)
 			requireText(t, err, tt.want)
 			for _, target := range []error{svc.ErrTruncated, svc.ErrLinkExpired, svc.ErrChanged} {
 				require.Equal(t, target == tt.is, errors.Is(err, target), "%v", target)
@@ -49,9 +50,9 @@ func TestDownloadErrorText(t *testing.T) {
 			if tt.is != nil {
 				require.ErrorIs(t, err, tt.is)
 			}
-			e := errorAs[*svc.DownloadError](t, err)
+			e := testkit.ErrorAs[*svc.DownloadError](t, err)
 			require.Equal(t, n, e.Received)
-			require.Equal(t, svc.SignedURL(signedLink), e.Link)
+			require.Equal(t, svc.SignedURL(testkit.SignedLink), e.Link)
 			require.Empty(t, e.FileID)
 		})
 	}
@@ -60,14 +61,14 @@ func TestDownloadErrorText(t *testing.T) {
 // Contents that end too early are cut, also in the part that is passed over.
 func TestDownloadErrorOfAnEndThatComesEarly(t *testing.T) {
 	storage := &pieces{all: []piece{{200, `ETag: "a"`, 10, "01234", true}, {200, `ETag: "a"`, -1, "012", false}}}
-	_, err := clientOn(t, storage, tries(2, time.Millisecond)).Download(t.Context(), signedLink, io.Discard, nil)
+	_, err := testkit.ClientOn(t, storage, testkit.Tries(2, time.Millisecond)).Download(t.Context(), testkit.SignedLink, io.Discard, nil)
 	requireText(t, err, "svc: download (5 of 10 bytes): broken off: unexpected EOF (2 attempts)")
 	require.ErrorIs(t, err, svc.ErrTruncated)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	require.NotErrorIs(t, err, io.EOF)
 
 	storage = &pieces{all: []piece{{200, `ETag: "a"`, 10, "01234", true}, {200, `ETag: "b"`, 10, "0123456789", false}}}
-	_, err = clientOn(t, storage, tries(2, time.Millisecond)).Download(t.Context(), signedLink, io.Discard, nil)
+	_, err = testkit.ClientOn(t, storage, testkit.Tries(2, time.Millisecond)).Download(t.Context(), testkit.SignedLink, io.Discard, nil)
 	requireText(t, err, "svc: download (5 of 10 bytes): the contents have changed since the download began: 200 OK")
 	require.ErrorIs(t, err, svc.ErrChanged)
 }
@@ -77,65 +78,65 @@ func TestDownloadErrorOfAFile(t *testing.T) {
 	c, _ := scripted(t, linked, refusedPut)
 	_, err := c.Files.Download(t.Context(), "f1", io.Discard, nil)
 	requireText(t, err, "svc: download of file f1: 403 Forbidden: no (code AccessDenied)")
-	e := errorAs[*svc.DownloadError](t, err)
+	e := testkit.ErrorAs[*svc.DownloadError](t, err)
 	require.Equal(t, "f1", e.FileID)
 	require.Equal(t, svc.SignedURL(uploadLink), e.Link)
 
-	c, _ = scripted(t, reply{status: 404})
+	c, _ = scripted(t, testkit.Reply{Status: 404})
 	_, err = c.Files.Download(t.Context(), "f1", io.Discard, nil)
 	requireText(t, err, "svc: download of file f1: asking for a link: GET /v1/files/{file_id}/presigned_url: 404 Not Found (id f1)")
 	require.ErrorIs(t, err, svc.ErrNotFound)
 	require.NotErrorIs(t, err, svc.ErrLinkExpired)
-	require.Empty(t, errorAs[*svc.DownloadError](t, err).Link)
+	require.Empty(t, testkit.ErrorAs[*svc.DownloadError](t, err).Link)
 
 	// A link that cannot be used fails the download, not the program.
-	c, _ = scripted(t, reply{status: 200, body: `{"presigned_url":"ftp://store.test/f1"}`})
+	c, _ = scripted(t, testkit.Reply{Status: 200, Body: `{"presigned_url":"ftp://store.test/f1"}`})
 	_, err = c.Files.Download(t.Context(), "f1", io.Discard, nil)
 	require.ErrorContains(t, err, "svc: download of file f1: asking for a link: ")
 	require.ErrorContains(t, err, "link must be an absolute URL")
-	require.Equal(t, svc.SignedURL("ftp://store.test/f1"), errorAs[*svc.DownloadError](t, err).Link)
+	require.Equal(t, svc.SignedURL("ftp://store.test/f1"), testkit.ErrorAs[*svc.DownloadError](t, err).Link)
 }
 
 // What the writer returned is what the error holds, and nothing around it.
 func TestDownloadErrorOfTheWriter(t *testing.T) {
 	full := errors.New("disk full")
-	c, _ := scripted(t, reply{status: 200, body: "contents"})
-	n, err := c.Download(t.Context(), signedLink, &failingWriter{left: 3, err: full}, nil)
+	c, _ := scripted(t, testkit.Reply{Status: 200, Body: "contents"})
+	n, err := c.Download(t.Context(), testkit.SignedLink, &failingWriter{left: 3, err: full}, nil)
 	require.EqualValues(t, 3, n)
 	requireText(t, err, "svc: download (3 of 8 bytes): disk full")
-	require.Equal(t, full, errorAs[*svc.DownloadError](t, err).Err)
+	require.Equal(t, full, testkit.ErrorAs[*svc.DownloadError](t, err).Err)
 }
 
 // It counts for more than the end of ctx, if both come at once.
 func TestDownloadErrorOfTheWriterThatEndsCtx(t *testing.T) {
 	full := errors.New("disk full")
 	ctx, cancel := context.WithCancel(t.Context())
-	c, _ := scripted(t, reply{status: 200, body: "contents"})
-	_, err := c.Download(ctx, signedLink, writerFunc(func([]byte) (int, error) { cancel(); return 0, full }), nil)
+	c, _ := scripted(t, testkit.Reply{Status: 200, Body: "contents"})
+	_, err := c.Download(ctx, testkit.SignedLink, testkit.WriterFunc(func([]byte) (int, error) { cancel(); return 0, full }), nil)
 	requireText(t, err, "svc: download (0 of 8 bytes): disk full")
 }
 
 // No answer is a TransportError, which counts the attempts and shows no secret
 // of the link, also when the connection breaks in the middle of the contents.
 func TestDownloadErrorOfTheTransport(t *testing.T) {
-	for name, storage := range map[string]roundTripFunc{
+	for name, storage := range map[string]testkit.RoundTripFunc{
 		"before the answer": func(r *http.Request) (*http.Response, error) { return nil, fmt.Errorf("no way to %s", r.URL) },
 		"in the contents": func(r *http.Request) (*http.Response, error) {
-			body := io.MultiReader(bytes.NewReader([]byte("01234")), readFunc(func([]byte) (int, error) {
-				return 0, fmt.Errorf("lost %s on the way, and %s", r.URL, testToken)
+			body := io.MultiReader(bytes.NewReader([]byte("01234")), testkit.ReadFunc(func([]byte) (int, error) {
+				return 0, fmt.Errorf("lost %s on the way, and %s", r.URL, testkit.Token)
 			}))
 			return &http.Response{StatusCode: 200, ContentLength: 10, Header: http.Header{}, Body: io.NopCloser(body), Request: r}, nil
 		},
 	} {
 		inBubble(t, storage, func(t *testing.T, c *svc.Client, link svc.SignedURL) {
 			_, err := c.DownloadFile(t.Context(), link, filepath.Join(t.TempDir(), "f"), nil)
-			e := errorAs[*svc.TransportError](t, err)
+			e := testkit.ErrorAs[*svc.TransportError](t, err)
 			require.Equal(t, 3, e.Attempts, name)
 			require.Equal(t, "GET", e.Method)
 			require.Equal(t, "{presigned_url}", e.Route)
 			require.ErrorContains(t, err, "storage.test/f1?REDACTED", name)
-			requireSilent(t, err)
-		}, tries(3, time.Second))
+			testkit.RequireSilent(t, err)
+		}, testkit.Tries(3, time.Second))
 	}
 }
 
@@ -144,12 +145,12 @@ func TestDownloadEndsWithCtxBetweenTwoTries(t *testing.T) {
 	for _, validator := range []string{`ETag: "a"`, ""} {
 		synctest.Test(t, func(t *testing.T) {
 			storage := &pieces{all: []piece{{200, validator, 10, "01234", true}}}
-			c := clientOn(t, storage, tries(5, time.Minute))
+			c := testkit.ClientOn(t, storage, testkit.Tries(5, time.Minute))
 			ctx, cancel := context.WithCancelCause(t.Context())
 			stop := errors.New("the user has left")
 			time.AfterFunc(time.Second, func() { cancel(stop) })
 			start := time.Now()
-			_, err := c.DownloadFile(ctx, signedLink, filepath.Join(t.TempDir(), "f"), nil)
+			_, err := c.DownloadFile(ctx, testkit.SignedLink, filepath.Join(t.TempDir(), "f"), nil)
 			require.ErrorIs(t, err, context.Canceled)
 			require.ErrorIs(t, err, stop)
 			require.NotErrorIs(t, err, svc.ErrTruncated)
@@ -169,10 +170,10 @@ func TestDownloadRefusalSaysWhy(t *testing.T) {
 		do   func() (int64, error)
 		want string
 	}{
-		"writer":          {func() (int64, error) { return c.Download(t.Context(), signedLink, nil, nil) }, "w is nil"},
+		"writer":          {func() (int64, error) { return c.Download(t.Context(), testkit.SignedLink, nil, nil) }, "w is nil"},
 		"link":            {func() (int64, error) { return c.Download(t.Context(), " ", io.Discard, nil) }, "link is empty"},
 		"link, to a file": {func() (int64, error) { return c.DownloadFile(t.Context(), " ", path, nil) }, "link is empty"},
-		"header":          {func() (int64, error) { return c.DownloadFile(t.Context(), signedLink, path, range0) }, "Header Range cannot be set"},
+		"header":          {func() (int64, error) { return c.DownloadFile(t.Context(), testkit.SignedLink, path, range0) }, "Header Range cannot be set"},
 		"id":              {func() (int64, error) { return c.Files.Download(t.Context(), "..", io.Discard, nil) }, "file_id must not be a dot segment"},
 		"id, to a file":   {func() (int64, error) { return c.Files.DownloadFile(t.Context(), "", path, nil) }, "file_id is empty"},
 		"all of it":       {func() (int64, error) { return c.Files.Download(t.Context(), "", nil, range0) }, "Header Range cannot be set; file_id is empty; w is nil"},
@@ -180,7 +181,7 @@ func TestDownloadRefusalSaysWhy(t *testing.T) {
 		n, err := tt.do()
 		require.Zero(t, n, name)
 		require.EqualError(t, err, "svc: not sent: "+tt.want, name)
-		errorAs[*svc.ValidationError](t, err)
+		testkit.ErrorAs[*svc.ValidationError](t, err)
 	}
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -190,31 +191,31 @@ func TestDownloadRefusalSaysWhy(t *testing.T) {
 // A file that cannot be made, or not be put in its place, fails the download,
 // which says how far it came.
 func TestDownloadFileThatCannotBeWritten(t *testing.T) {
-	s := play(t)
-	n, err := s.client().DownloadFile(t.Context(), signedLink, filepath.Join(t.TempDir(), "none", "f"), nil)
+	s := testkit.Play(t)
+	n, err := s.Client().DownloadFile(t.Context(), testkit.SignedLink, filepath.Join(t.TempDir(), "none", "f"), nil)
 	require.Zero(t, n)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NotContains(t, err.Error(), "bytes", "it has not begun")
-	require.EqualValues(t, -1, errorAs[*svc.DownloadError](t, err).Total)
+	require.EqualValues(t, -1, testkit.ErrorAs[*svc.DownloadError](t, err).Total)
 
 	// A directory comes to be where the file was to go.
 	path := filepath.Join(t.TempDir(), "f")
-	storage := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+	storage := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 		_ = os.MkdirAll(filepath.Join(path, "x"), 0o700)
 		_, _ = io.WriteString(w, "contents")
 	})
-	n, err = storage.client(t).DownloadFile(t.Context(), storage.link(), path, nil)
+	n, err = storage.Client(t).DownloadFile(t.Context(), storage.Link(), path, nil)
 	require.EqualValues(t, 8, n)
 	require.ErrorContains(t, err, "svc: download (8 of 8 bytes): rename ")
-	errorAs[*os.LinkError](t, err)
-	require.EqualValues(t, 8, errorAs[*svc.DownloadError](t, err).Received)
+	testkit.ErrorAs[*os.LinkError](t, err)
+	require.EqualValues(t, 8, testkit.ErrorAs[*svc.DownloadError](t, err).Received)
 	entries, err := os.ReadDir(filepath.Dir(path))
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "the temporary file is removed")
 
 	// A download that fails says how much it had.
 	cut := &pieces{all: []piece{{200, `ETag: "a"`, 10, "01234", true}}}
-	n, err = clientOn(t, cut, tries(1, time.Second)).DownloadFile(t.Context(), signedLink, filepath.Join(t.TempDir(), "f"), nil)
+	n, err = testkit.ClientOn(t, cut, testkit.Tries(1, time.Second)).DownloadFile(t.Context(), testkit.SignedLink, filepath.Join(t.TempDir(), "f"), nil)
 	require.ErrorIs(t, err, svc.ErrTruncated)
 	require.EqualValues(t, 5, n)
 }
@@ -223,10 +224,10 @@ func TestDownloadFileThatCannotBeWritten(t *testing.T) {
 // like what it quotes with a failure.
 func TestDownloadErrorOfAnAnswerThatIsNone(t *testing.T) {
 	for _, status := range []int{203, 206} {
-		c, _ := scripted(t, reply{status: status, header: map[string]string{"X-Request-Id": "sig-77c1e2", "X-Echo": fileQuery}})
+		c, _ := scripted(t, testkit.Reply{Status: status, Header: map[string]string{"X-Request-Id": "sig-77c1e2", "X-Echo": testkit.FileQuery}})
 		_, err := c.Download(t.Context(), uploadLink, io.Discard, nil)
 		require.ErrorContains(t, err, "the answer is not the contents: ")
 		require.ErrorContains(t, err, "REDACTED")
-		requireSilent(t, err)
+		testkit.RequireSilent(t, err)
 	}
 }

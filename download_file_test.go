@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -46,41 +47,41 @@ func requireFile(t *testing.T, path string, want []byte) {
 }
 
 func TestB19_BrokenDownloadIsNoFile(t *testing.T) {
-	noGoroutineLeft(t)
+	testkit.NoGoroutineLeft(t)
 	for _, old := range [][]byte{nil, []byte("old")} {
-		cut := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+		cut := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			_, _ = w.Write(make([]byte, 500))
 			w.(http.Flusher).Flush()
-			abort()
+			testkit.Abort()
 		})
 		path := target(t, old)
-		_, err := cut.client(t).DownloadFile(t.Context(), cut.link(), path, nil)
+		_, err := cut.Client(t).DownloadFile(t.Context(), cut.Link(), path, nil)
 		require.ErrorIs(t, err, svc.ErrTruncated)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-		require.Len(t, cut.requests("GET"), 5, "it starts over, where nothing has been handed out")
+		require.Len(t, cut.Requests("GET"), 5, "it starts over, where nothing has been handed out")
 		requireFile(t, path, old)
 
-		denied := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) { xmlError(w, 403, "AccessDenied", "no") })
-		_, err = denied.client(t).DownloadFile(t.Context(), denied.link(), path, nil)
+		denied := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) { testkit.XMLError(w, 403, "AccessDenied", "no") })
+		_, err = denied.Client(t).DownloadFile(t.Context(), denied.Link(), path, nil)
 		var e *svc.Error
 		require.ErrorAs(t, err, &e)
 		require.Equal(t, 403, e.StatusCode)
 		requireFile(t, path, old)
 
 		ctx, cancel := context.WithCancel(t.Context())
-		halt := newFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+		halt := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 			_, _ = w.Write(make([]byte, 500))
 			w.(http.Flusher).Flush()
 			cancel()
 			<-r.Context().Done()
 		})
-		_, err = halt.client(t).DownloadFile(ctx, halt.link(), path, nil)
+		_, err = halt.Client(t).DownloadFile(ctx, halt.Link(), path, nil)
 		require.ErrorIs(t, err, context.Canceled)
 		requireFile(t, path, old)
 
-		empty := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "0") })
-		n, err := empty.client(t).DownloadFile(t.Context(), empty.link(), path, nil)
+		empty := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "0") })
+		n, err := empty.Client(t).DownloadFile(t.Context(), empty.Link(), path, nil)
 		require.NoError(t, err)
 		require.Zero(t, n)
 		requireFile(t, path, []byte{})
@@ -88,49 +89,49 @@ func TestB19_BrokenDownloadIsNoFile(t *testing.T) {
 }
 
 func TestDownloadFile_Resumes(t *testing.T) {
-	body := contents(1 << 20)
+	body := testkit.Contents(1 << 20)
 	for name, storage := range map[string]func(n int, w http.ResponseWriter, r *http.Request){
 		"resumed":      ranges(body, `"e1"`, 300_000, 300_000),
 		"started over": ranges(body, "", 300_000, 200_000),
 	} {
-		s := newFileService(t, storage)
+		s := testkit.NewFileService(t, storage)
 		path := target(t, []byte("old"))
 		var last int64
-		n, err := s.client(t).DownloadFile(t.Context(), s.link(), path, &svc.DownloadOptions{Progress: func(n, _ int64) { last = n }})
+		n, err := s.Client(t).DownloadFile(t.Context(), s.Link(), path, &svc.DownloadOptions{Progress: func(n, _ int64) { last = n }})
 		require.NoError(t, err, name)
 		require.EqualValues(t, len(body), n)
 		require.EqualValues(t, len(body), last)
 		requireFile(t, path, body)
-		require.Len(t, s.requests("GET"), 3)
+		require.Len(t, s.Requests("GET"), 3)
 	}
-	s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+	s := testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		if n == 1 {
 			ranges(body, "", 300_000)(n, w, r)
 		}
 		ranges([]byte("shorter"), "")(n, w, r)
 	})
 	path := target(t, nil)
-	_, err := s.client(t).DownloadFile(t.Context(), s.link(), path, nil)
+	_, err := s.Client(t).DownloadFile(t.Context(), s.Link(), path, nil)
 	require.NoError(t, err)
 	requireFile(t, path, []byte("shorter"))
 
-	s = newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+	s = testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		if n == 1 {
 			ranges(body, `"e1"`, 300_000)(n, w, r)
 		}
 		ranges(body, `"e2"`)(n, w, r)
 	})
 	path = target(t, []byte("old"))
-	_, err = s.client(t).DownloadFile(t.Context(), s.link(), path, nil)
+	_, err = s.Client(t).DownloadFile(t.Context(), s.Link(), path, nil)
 	require.ErrorIs(t, err, svc.ErrChanged)
 	requireFile(t, path, []byte("old"))
 }
 
 func TestDownloadFile_Targets(t *testing.T) {
 	body := []byte("new contents")
-	s := newFileService(t, ranges(body, `"e1"`))
+	s := testkit.NewFileService(t, ranges(body, `"e1"`))
 	download := func(path string) error {
-		_, err := s.client(t).DownloadFile(t.Context(), s.link(), path, nil)
+		_, err := s.Client(t).DownloadFile(t.Context(), s.Link(), path, nil)
 		return err
 	}
 	mode := func(path string) fs.FileMode {
@@ -167,7 +168,7 @@ func TestDownloadFile_Targets(t *testing.T) {
 	require.NoError(t, download(long))
 	requireFile(t, "./"+long, body)
 
-	asked := len(s.requests("GET"))
+	asked := len(s.Requests("GET"))
 	dir := t.TempDir()
 	require.ErrorIs(t, download(dir), syscall.EISDIR)
 	require.ErrorIs(t, download(filepath.Join(dir, "x")+"/"), syscall.EISDIR)
@@ -179,24 +180,24 @@ func TestDownloadFile_Targets(t *testing.T) {
 	defer l.Close()
 	require.ErrorContains(t, download(socket), "not a regular file")
 	require.NotZero(t, mode(socket)&fs.ModeSocket)
-	require.Len(t, s.requests("GET"), asked, "all that is known before anything is asked for")
+	require.Len(t, s.Requests("GET"), asked, "all that is known before anything is asked for")
 }
 
 // A panic of the caller's function leaves no temporary file.
 func TestDownloadFile_Panic(t *testing.T) {
-	s := newFileService(t, ranges(contents(100), `"e1"`))
+	s := testkit.NewFileService(t, ranges(testkit.Contents(100), `"e1"`))
 	path := target(t, []byte("old"))
 	require.Panics(t, func() {
-		_, _ = s.client(t).DownloadFile(t.Context(), s.link(), path, &svc.DownloadOptions{Progress: func(int64, int64) { panic("mine") }})
+		_, _ = s.Client(t).DownloadFile(t.Context(), s.Link(), path, &svc.DownloadOptions{Progress: func(int64, int64) { panic("mine") }})
 	})
 	requireFile(t, path, []byte("old"))
 }
 
 // A link that expires during a download by file id is replaced by a new one.
 func TestFilesDownload_RenewsItsLink(t *testing.T) {
-	body := contents(100_000)
-	links := func(s *fileService) (n int) {
-		for _, r := range s.requests("GET") {
+	body := testkit.Contents(100_000)
+	links := func(s *testkit.FileService) (n int) {
+		for _, r := range s.Requests("GET") {
 			if strings.HasSuffix(r.URL.Path, "/presigned_url") {
 				n++
 			}
@@ -204,11 +205,11 @@ func TestFilesDownload_RenewsItsLink(t *testing.T) {
 		return n
 	}
 	for _, expired := range []func(w http.ResponseWriter){
-		func(w http.ResponseWriter) { xmlError(w, 403, "AccessDenied", "Request has expired") },
-		func(w http.ResponseWriter) { xmlError(w, 400, "ExpiredToken", "x") },
+		func(w http.ResponseWriter) { testkit.XMLError(w, 403, "AccessDenied", "Request has expired") },
+		func(w http.ResponseWriter) { testkit.XMLError(w, 400, "ExpiredToken", "x") },
 		func(w http.ResponseWriter) { w.WriteHeader(403) },
 	} {
-		s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		s := testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			switch n {
 			case 1, 3, 5, 7:
 				ranges(body, `"e1"`, 10_000, 0, 10_000, 0, 10_000, 0, 10_000)(n, w, r)
@@ -219,17 +220,17 @@ func TestFilesDownload_RenewsItsLink(t *testing.T) {
 			}
 		})
 		var got bytes.Buffer
-		n, err := s.client(t).Files.Download(t.Context(), "f1", &got, nil)
+		n, err := s.Client(t).Files.Download(t.Context(), "f1", &got, nil)
 		require.NoError(t, err)
 		require.EqualValues(t, len(body), n)
 		require.True(t, bytes.Equal(body, got.Bytes()))
 		require.Equal(t, 5, links(s))
 	}
 	t.Run("not for ever", func(t *testing.T) {
-		s := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
-			xmlError(w, 403, "AccessDenied", "Request has expired")
+		s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+			testkit.XMLError(w, 403, "AccessDenied", "Request has expired")
 		})
-		_, err := s.client(t).Files.Download(t.Context(), "f1", io.Discard, nil)
+		_, err := s.Client(t).Files.Download(t.Context(), "f1", io.Discard, nil)
 		require.ErrorIs(t, err, svc.ErrLinkExpired)
 		var e *svc.DownloadError
 		require.ErrorAs(t, err, &e)
@@ -238,25 +239,25 @@ func TestFilesDownload_RenewsItsLink(t *testing.T) {
 		require.Equal(t, 3, links(s))
 	})
 	t.Run("no new one", func(t *testing.T) {
-		s := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
-			xmlError(w, 403, "AccessDenied", "Request has expired")
+		s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+			testkit.XMLError(w, 403, "AccessDenied", "Request has expired")
 		})
-		s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+		s.API = func(_ int, w http.ResponseWriter, r *http.Request) {
 			if links(s) == 2 {
 				w.WriteHeader(404)
 				return
 			}
-			s.answer(w, r)
+			s.Answer(w, r)
 		}
-		_, err := s.client(t).Files.Download(t.Context(), "f1", io.Discard, nil)
+		_, err := s.Client(t).Files.Download(t.Context(), "f1", io.Discard, nil)
 		require.ErrorIs(t, err, svc.ErrNotFound)
 		require.ErrorContains(t, err, "/v1/files/{file_id}/presigned_url")
 	})
 	t.Run("a plain link is not renewed", func(t *testing.T) {
-		s := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
-			xmlError(w, 403, "AccessDenied", "Request has expired")
+		s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+			testkit.XMLError(w, 403, "AccessDenied", "Request has expired")
 		})
-		_, err := s.client(t).Download(t.Context(), s.link(), io.Discard, nil)
+		_, err := s.Client(t).Download(t.Context(), s.Link(), io.Discard, nil)
 		require.ErrorIs(t, err, svc.ErrLinkExpired)
 		require.Zero(t, links(s))
 	})
@@ -268,7 +269,7 @@ func TestFiles_Story(t *testing.T) {
 	srv := svctest.NewServer(svctest.WithSeparateStorage(), svctest.WithLinkTTL(time.Minute))
 	defer srv.Close()
 	c := srv.Client(svc.WithRetry(svc.RetryPolicy{MinDelay: time.Millisecond}))
-	body := contents(3 << 20)
+	body := testkit.Contents(3 << 20)
 
 	srv.Fault("PUT", svctest.RouteStorage, svctest.Fault{DropBefore: true, ReadBytes: 1 << 20}, svctest.ServiceUnavailable(1))
 	f := tempFile(t, body)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // ranges serves body as storage does, with an ETag, each answer cut after so
@@ -38,21 +39,21 @@ func (c *cutWriter) Write(p []byte) (int, error) {
 	n, _ := c.ResponseWriter.Write(p[:min(len(p), c.left)])
 	if c.left -= n; c.left == 0 {
 		c.ResponseWriter.(http.Flusher).Flush()
-		abort()
+		testkit.Abort()
 	}
 	return n, nil
 }
 
 func TestDownload_ResumesWhereItStopped(t *testing.T) {
-	noGoroutineLeft(t)
-	body := contents(1 << 20)
+	testkit.NoGoroutineLeft(t)
+	body := testkit.Contents(1 << 20)
 	for name, storage := range map[string]func(n int, w http.ResponseWriter, r *http.Request){
 		"etag": ranges(body, `"e1"`, 300_000, 1, 500_000),
 		"cut before the first byte": func(n int, w http.ResponseWriter, r *http.Request) {
 			if n == 1 {
 				w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 				w.(http.Flusher).Flush()
-				abort()
+				testkit.Abort()
 			}
 			ranges(body, `"e1"`)(n, w, r)
 		},
@@ -96,7 +97,7 @@ func TestDownload_ResumesWhereItStopped(t *testing.T) {
 			case "":
 				_, _ = w.Write(body[:300_000])
 				w.(http.Flusher).Flush()
-				abort()
+				testkit.Abort()
 			default:
 				ranges(body, `"e1"`)(n, w, r)
 			}
@@ -109,19 +110,19 @@ func TestDownload_ResumesWhereItStopped(t *testing.T) {
 			w.Header().Set("ETag", `"e1"`)
 			_, _ = w.Write(body)
 			w.(http.Flusher).Flush()
-			abort()
+			testkit.Abort()
 		},
 		"many cuts, with progress between": ranges(body, `"e1"`, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newFileService(t, storage)
+			s := testkit.NewFileService(t, storage)
 			var got bytes.Buffer
-			n, err := s.client(t).Download(t.Context(), s.link(), &got, nil)
+			n, err := s.Client(t).Download(t.Context(), s.Link(), &got, nil)
 			require.NoError(t, err)
 			require.EqualValues(t, len(body), n)
 			require.True(t, bytes.Equal(body, got.Bytes()), "every byte once")
 			if name == "etag" {
-				gets := s.requests("GET")
+				gets := s.Requests("GET")
 				require.Len(t, gets, 4)
 				require.Empty(t, gets[0].Header.Get("Range"))
 				for i, want := range []string{"bytes=300000-", "bytes=300001-", "bytes=800001-"} {
@@ -176,28 +177,28 @@ func TestDownload_NeverMixes(t *testing.T) {
 		}, nil},
 		"gone": {func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, svc.ErrNotFound},
 	} {
-		s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		s := testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			if n == 1 {
 				first(n, w, r)
 			}
 			tt.then(n, w, r)
 		})
 		var got bytes.Buffer
-		n, err := s.client(t).Download(t.Context(), s.link(), &got, nil)
+		n, err := s.Client(t).Download(t.Context(), s.Link(), &got, nil)
 		require.Error(t, err, name)
 		if tt.want != nil {
 			require.ErrorIs(t, err, tt.want, name)
 		}
 		require.EqualValues(t, 1000, n, name)
 		require.Equal(t, old[:1000], got.Bytes(), name)
-		require.Len(t, s.requests("GET"), 2, name)
+		require.Len(t, s.Requests("GET"), 2, name)
 		var e *svc.DownloadError
 		require.ErrorAs(t, err, &e)
 		require.EqualValues(t, 1000, e.Received)
 		require.EqualValues(t, 4000, e.Total)
-		require.Equal(t, string(s.link()), string(e.Link))
+		require.Equal(t, string(s.Link()), string(e.Link))
 		require.Contains(t, err.Error(), "1000 of 4000 bytes")
-		requireSilent(t, err)
+		testkit.RequireSilent(t, err)
 	}
 }
 
@@ -206,16 +207,16 @@ func TestDownload_WithoutAValidator(t *testing.T) {
 		"nothing": {"X-A", ""}, "a weak etag": {"ETag", `W/"e1"`},
 		"modified this very second": {"Last-Modified", "now"},
 	} {
-		s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		s := testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			now := time.Now().UTC().Format(http.TimeFormat)
 			w.Header().Set("Date", now)
 			w.Header().Set(header[0], strings.Replace(header[1], "now", now, 1))
-			ranges(contents(1000), "", 500)(n, w, r)
+			ranges(testkit.Contents(1000), "", 500)(n, w, r)
 		})
-		_, err := s.client(t).Download(t.Context(), s.link(), io.Discard, nil)
+		_, err := s.Client(t).Download(t.Context(), s.Link(), io.Discard, nil)
 		require.ErrorIs(t, err, svc.ErrTruncated, name)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF, name)
-		require.Len(t, s.requests("GET"), 1, name)
+		require.Len(t, s.Requests("GET"), 1, name)
 	}
 }
 
@@ -223,32 +224,32 @@ func TestDownload_GivesUp(t *testing.T) {
 	for requests, storage := range map[int]func(n int, w http.ResponseWriter, r *http.Request){
 		3: func(n int, w http.ResponseWriter, r *http.Request) {
 			if n == 1 {
-				ranges(contents(1000), `"e1"`, 500)(n, w, r)
+				ranges(testkit.Contents(1000), `"e1"`, 500)(n, w, r)
 			}
 			w.Header().Set("ETag", `"e1"`)
 			w.Header().Set("Content-Range", "bytes 500-999/1000")
 			w.Header().Set("Content-Length", "500")
 			w.WriteHeader(206)
 			w.(http.Flusher).Flush()
-			abort() // without progress
+			testkit.Abort() // without progress
 		},
 		4: func(n int, w http.ResponseWriter, r *http.Request) {
 			if n > 1 {
-				abort() // without an answer
+				testkit.Abort() // without an answer
 			}
-			ranges(contents(1000), `"e1"`, 500)(n, w, r)
+			ranges(testkit.Contents(1000), `"e1"`, 500)(n, w, r)
 		},
 	} {
-		s := newFileService(t, storage)
-		c := s.client(t, svc.WithRetry(svc.RetryPolicy{MaxAttempts: 3, MinDelay: time.Millisecond}))
-		n, err := c.Download(t.Context(), s.link(), io.Discard, nil)
+		s := testkit.NewFileService(t, storage)
+		c := s.Client(t, svc.WithRetry(svc.RetryPolicy{MaxAttempts: 3, MinDelay: time.Millisecond}))
+		n, err := c.Download(t.Context(), s.Link(), io.Discard, nil)
 		require.Error(t, err)
 		require.EqualValues(t, 500, n)
-		require.Len(t, s.requests("GET"), requests)
-		requireSilent(t, err)
+		require.Len(t, s.Requests("GET"), requests)
+		testkit.RequireSilent(t, err)
 	}
-	s := newFileService(t, ranges(contents(1000), `"e1"`, 500))
-	_, err := s.client(t, svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1})).Download(t.Context(), s.link(), io.Discard, nil)
+	s := testkit.NewFileService(t, ranges(testkit.Contents(1000), `"e1"`, 500))
+	_, err := s.Client(t, svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1})).Download(t.Context(), s.Link(), io.Discard, nil)
 	require.ErrorIs(t, err, svc.ErrTruncated, "no retries, no resuming")
-	require.Len(t, s.requests("GET"), 1)
+	require.Len(t, s.Requests("GET"), 1)
 }

@@ -15,18 +15,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 func TestDownload_Streams(t *testing.T) {
-	noGoroutineLeft(t)
-	body := contents(1 << 20)
-	s := newFileService(t, ranges(body, `"e1"`))
+	testkit.NoGoroutineLeft(t)
+	body := testkit.Contents(1 << 20)
+	s := testkit.NewFileService(t, ranges(body, `"e1"`))
 	var got bytes.Buffer
-	n, err := s.client(t).Download(t.Context(), s.link(), &got, &svc.DownloadOptions{Header: http.Header{"x-a": {"1"}}})
+	n, err := s.Client(t).Download(t.Context(), s.Link(), &got, &svc.DownloadOptions{Header: http.Header{"x-a": {"1"}}})
 	require.NoError(t, err)
 	require.EqualValues(t, len(body), n)
 	require.True(t, bytes.Equal(body, got.Bytes()))
-	gets := s.requests("GET")
+	gets := s.Requests("GET")
 	require.Len(t, gets, 1)
 	var names []string
 	for name := range gets[0].Header {
@@ -38,48 +39,50 @@ func TestDownload_Streams(t *testing.T) {
 
 func TestDownload_Refusals(t *testing.T) {
 	for _, status := range []int{400, 403, 404, 204, 202, 206, 203, 304, 416} {
-		s := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) { xmlError(w, status, "NoSuchKey", "no such thing") })
+		s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+			testkit.XMLError(w, status, "NoSuchKey", "no such thing")
+		})
 		var got bytes.Buffer
-		n, err := s.client(t).Download(t.Context(), s.link(), &got, nil)
+		n, err := s.Client(t).Download(t.Context(), s.Link(), &got, nil)
 		require.Error(t, err, status)
 		require.Zero(t, n)
 		require.Empty(t, got.String(), status)
 		require.Contains(t, err.Error(), strconv.Itoa(status))
-		require.Len(t, s.requests("GET"), 1)
+		require.Len(t, s.Requests("GET"), 1)
 		var e *svc.Error
 		if status >= 400 {
 			require.ErrorAs(t, err, &e)
 			require.Equal(t, "NoSuchKey", e.Code)
 		}
 	}
-	s := newFileService(t, nil)
+	s := testkit.NewFileService(t, nil)
 	for _, name := range []string{"Range", "if-range", "Accept-Encoding", "Authorization", "Cookie", "Host"} {
-		_, err := s.client(t).Download(t.Context(), s.link(), io.Discard, &svc.DownloadOptions{Header: http.Header{name: {"x"}}})
+		_, err := s.Client(t).Download(t.Context(), s.Link(), io.Discard, &svc.DownloadOptions{Header: http.Header{name: {"x"}}})
 		require.ErrorAs(t, err, new(*svc.ValidationError), name)
 	}
-	_, err := s.client(t).Download(t.Context(), s.link(), nil, nil)
+	_, err := s.Client(t).Download(t.Context(), s.Link(), nil, nil)
 	require.ErrorAs(t, err, new(*svc.ValidationError))
-	require.Empty(t, s.seen)
+	require.Empty(t, s.Seen)
 }
 
 func TestDownload_FollowsRedirects(t *testing.T) {
-	body := contents(10_000)
+	body := testkit.Contents(10_000)
 	for _, status := range []int{301, 302, 303, 307, 308} {
-		other := newFileService(t, ranges(body, `"e1"`, 5000))
-		s := newFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, strings.Replace(string(other.link()), "http://", "http://user:password@", 1), status)
+		other := testkit.NewFileService(t, ranges(body, `"e1"`, 5000))
+		s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, strings.Replace(string(other.Link()), "http://", "http://user:password@", 1), status)
 		})
 		var got bytes.Buffer
-		_, err := s.client(t).Download(t.Context(), s.link(), &got, nil)
+		_, err := s.Client(t).Download(t.Context(), s.Link(), &got, nil)
 		require.NoError(t, err, status)
 		require.Equal(t, body, got.Bytes())
-		for _, r := range other.requests("GET") {
+		for _, r := range other.Requests("GET") {
 			require.Empty(t, r.Header.Values("Authorization"))
 			require.Empty(t, r.Header.Values("Referer"))
 			require.Empty(t, r.Header.Values("Cookie"))
 			require.Equal(t, "identity", r.Header.Get("Accept-Encoding"))
 		}
-		require.Equal(t, "bytes=5000-", other.requests("GET")[1].Header.Get("Range"))
+		require.Equal(t, "bytes=5000-", other.Requests("GET")[1].Header.Get("Range"))
 	}
 }
 
@@ -103,50 +106,50 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 func TestDownload_WriterErrors(t *testing.T) {
 	full := errors.New("disk full")
 	for _, want := range []error{full, nil} { // nil: a short write that says nothing
-		s := newFileService(t, ranges(contents(100_000), `"e1"`))
+		s := testkit.NewFileService(t, ranges(testkit.Contents(100_000), `"e1"`))
 		w := &failingWriter{left: 30_000, err: want}
-		n, err := s.client(t).Download(t.Context(), s.link(), w, nil)
+		n, err := s.Client(t).Download(t.Context(), s.Link(), w, nil)
 		if want == nil {
 			want = io.ErrShortWrite
 		}
 		require.ErrorIs(t, err, want)
 		require.NotErrorIs(t, err, svc.ErrTruncated)
 		require.EqualValues(t, 30_000, n)
-		require.Len(t, s.requests("GET"), 1)
+		require.Len(t, s.Requests("GET"), 1)
 		require.False(t, w.cry, "not written to again")
 	}
 }
 
 // What is stored compressed comes as it is, whatever was asked for.
 func TestDownload_CompressedContentsAsTheyAre(t *testing.T) {
-	s := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+	s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = io.WriteString(w, "\x1f\x8b not really")
 	})
 	var got bytes.Buffer
-	_, err := s.client(t).Download(t.Context(), s.link(), &got, nil)
+	_, err := s.Client(t).Download(t.Context(), s.Link(), &got, nil)
 	require.NoError(t, err)
 	require.Equal(t, "\x1f\x8b not really", got.String())
 }
 
 func TestDownload_ContextEndsIt(t *testing.T) {
-	noGoroutineLeft(t)
+	testkit.NoGoroutineLeft(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	s := newFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+	s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"e1"`)
 		w.Header().Set("Content-Length", "1000")
 		_, _ = w.Write(make([]byte, 500))
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})
-	n, err := s.client(t).Download(ctx, s.link(), writerFunc(func(p []byte) (int, error) { cancel(); return len(p), nil }), nil)
+	n, err := s.Client(t).Download(ctx, s.Link(), testkit.WriterFunc(func(p []byte) (int, error) { cancel(); return len(p), nil }), nil)
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotErrorIs(t, err, svc.ErrTruncated)
 	require.EqualValues(t, 500, n)
-	require.Len(t, s.requests("GET"), 1)
-	_, err = s.client(t).Download(ctx, s.link(), io.Discard, nil)
+	require.Len(t, s.Requests("GET"), 1)
+	_, err = s.Client(t).Download(ctx, s.Link(), io.Discard, nil)
 	require.ErrorIs(t, err, context.Canceled)
-	require.Len(t, s.requests("GET"), 1, "nothing is sent any more")
+	require.Len(t, s.Requests("GET"), 1, "nothing is sent any more")
 }
 
 // A body that comes slowly is fine; one that stands still is resumed.
@@ -211,7 +214,7 @@ func TestDownload_Progress(t *testing.T) {
 			body := readOnly{writerPaced{bytes.NewReader(make([]byte, 100_000))}}
 			return &http.Response{StatusCode: 200, ContentLength: 100_000, Body: io.NopCloser(body)}, nil
 		}
-		c, err := svc.NewClient("https://svc.test", svc.WithHTTPClient(&http.Client{Transport: roundTripFunc(storage)}))
+		c, err := svc.NewClient("https://svc.test", svc.WithHTTPClient(&http.Client{Transport: testkit.RoundTripFunc(storage)}))
 		require.NoError(t, err)
 		var received []int64
 		_, err = c.Download(t.Context(), "https://storage.test/o", io.Discard, &svc.DownloadOptions{Progress: func(n, total int64) {
@@ -223,12 +226,12 @@ func TestDownload_Progress(t *testing.T) {
 		require.EqualValues(t, 1000, received[0])
 		require.EqualValues(t, 100_000, received[10])
 	})
-	s := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+	s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(make([]byte, 100))
 		w.(http.Flusher).Flush()
 	})
 	var totals []int64
-	_, err := s.client(t).Download(t.Context(), s.link(), io.Discard, &svc.DownloadOptions{Progress: func(_, total int64) { totals = append(totals, total) }})
+	_, err := s.Client(t).Download(t.Context(), s.Link(), io.Discard, &svc.DownloadOptions{Progress: func(_, total int64) { totals = append(totals, total) }})
 	require.NoError(t, err)
 	require.Equal(t, []int64{-1, 100}, totals, "not known until the end")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -60,7 +61,7 @@ func requireSafe(t *testing.T, token string, err error) {
 func TestErrorsOfTheCallerAreSafeToLog(t *testing.T) {
 	ended := func(t *testing.T, cause error, after time.Duration) context.Context {
 		if after > 0 {
-			return wtCancelAfter(t, after, cause)
+			return testkit.CancelAfter(t, after, cause)
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(cause)
@@ -68,8 +69,8 @@ func TestErrorsOfTheCallerAreSafeToLog(t *testing.T) {
 	}
 	deploy := func(ctx context.Context, t *testing.T, c *svc.InferenceServiceClient, opts svc.DeployOptions) error {
 		t.Helper()
-		_, err := c.Deploy(ctx, wtDemo, &opts)
-		require.Equal(t, "svc-1", errorAs[*svc.DeployError](t, err).ServiceID)
+		_, err := c.Deploy(ctx, testkit.Demo, &opts)
+		require.Equal(t, "svc-1", testkit.ErrorAs[*svc.DeployError](t, err).ServiceID)
 		return err
 	}
 	type client = *svc.InferenceServiceClient
@@ -85,7 +86,7 @@ func TestErrorsOfTheCallerAreSafeToLog(t *testing.T) {
 			return err
 		},
 		"of a wait: probe": func(t *testing.T, c client, id string, bad error) error {
-			ctx := wtWithin(t, 3*time.Hour)
+			ctx := testkit.Within(t, 3*time.Hour)
 			_, err := c.WaitUntilAvailable(ctx, id, &svc.WaitOptions{Probe: func(context.Context, string) error { return bad }})
 			return err
 		},
@@ -137,7 +138,7 @@ func TestErrorsOfTheCallerAreSafeToLog_Jobs(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithJobTime(time.Hour))
 		_, err := srv.Client().VideoJobs.Create(t.Context(), svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{Prompt: "x"}})
 		require.NoError(t, err)
-		_, err = srv.Client().VideoJobs.Wait(wtCancelAfter(t, 10*time.Second, careless(srv.Token())), "job-1", nil)
+		_, err = srv.Client().VideoJobs.Wait(testkit.CancelAfter(t, 10*time.Second, careless(srv.Token())), "job-1", nil)
 		require.ErrorIs(t, err, errOwn)
 		requireSafe(t, srv.Token(), err)
 	})
@@ -148,10 +149,10 @@ func TestErrorsOfTheCallerAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
 		own := &ownError{"disk full"}
-		_, err := srv.Client().InferenceServices.Deploy(t.Context(), wtDemo, &svc.DeployOptions{OnCreate: func(*svc.InferenceService) error { return own }})
-		require.Same(t, own, errorAs[*svc.DeployError](t, err).Err)
+		_, err := srv.Client().InferenceServices.Deploy(t.Context(), testkit.Demo, &svc.DeployOptions{OnCreate: func(*svc.InferenceService) error { return own }})
+		require.Same(t, own, testkit.ErrorAs[*svc.DeployError](t, err).Err)
 		_, err = srv.Client().InferenceServices.Wait(t.Context(), "svc-1", func(*svc.InferenceService) (bool, error) { return false, own }, nil)
-		require.Same(t, own, errorAs[*svc.WaitError](t, err).Err)
+		require.Same(t, own, testkit.ErrorAs[*svc.WaitError](t, err).Err)
 	})
 }
 
@@ -164,18 +165,18 @@ func TestTextsOfRequestsAreSafeToLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
 		client := srv.Client()
-		ctx := wtWithin(t, time.Minute)
+		ctx := testkit.Within(t, time.Minute)
 		bad := careless(srv.Token())
 		requireSafe(t, srv.Token(), client.Do(ctx, "POST", "/v2/x", unwritable{bad}, nil))
-		_, err := client.InferenceServices.Create(ctx, wtDemo, svc.WithBodyField("x", unwritable{bad}))
+		_, err := client.InferenceServices.Create(ctx, testkit.Demo, svc.WithBodyField("x", unwritable{bad}))
 		requireSafe(t, srv.Token(), err)
-		_, err = client.InferenceServices.Create(ctx, wtDemo, svc.WithBodyField("a\n.b", 1), svc.WithBodyField("name", "a"), svc.WithBodyField("name.x\r\n", 1))
+		_, err = client.InferenceServices.Create(ctx, testkit.Demo, svc.WithBodyField("a\n.b", 1), svc.WithBodyField("name", "a"), svc.WithBodyField("name.x\r\n", 1))
 		requireSafe(t, srv.Token(), err)
 		requireSafe(t, srv.Token(), client.Do(ctx, "GET", "/v2/"+srv.Token(), nil, nil))
 		require.Equal(t, "/v2/"+srv.Token(), srv.Requests()[len(srv.Requests())-1].Path, "it is asked for all the same")
 		for _, id := range []string{"a\nb", srv.Token()} {
 			_, err = client.InferenceServices.WaitUntilAvailable(ctx, id, nil)
-			require.Equal(t, id, errorAs[*svc.WaitError](t, err).ID)
+			require.Equal(t, id, testkit.ErrorAs[*svc.WaitError](t, err).ID)
 			requireSafe(t, srv.Token(), err)
 		}
 	})
@@ -220,9 +221,9 @@ func TestErrorTextsDoNotRepeat(t *testing.T) {
 		"<html><title>Maintenance until noon</title></html>": "502 Bad Gateway: Maintenance until noon: an HTML page: it came from a proxy or a portal, not from the service (id svc-1)",
 		"upstream has gone away\nand more":                   "502 Bad Gateway: upstream has gone away (id svc-1)",
 	} {
-		err := opGet.do(t.Context(), play(t, reply{status: 502, body: body, header: map[string]string{"Content-Type": ""}}).client(), svc.WithMaxAttempts(1))
+		err := testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 502, Body: body, Header: map[string]string{"Content-Type": ""}}).Client(), svc.WithMaxAttempts(1))
 		require.EqualError(t, err, "svc: GET /v1/inference-service/{service_id}: "+want)
 	}
-	err := opGet.do(t.Context(), play(t, reply{status: 200}).client())
+	err := testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 200}).Client())
 	require.EqualError(t, err, "svc: GET /v1/inference-service/{service_id}: the response (200, application/json) is not what the service promises: the body is empty: unexpected EOF (id svc-1)")
 }

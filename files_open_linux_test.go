@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // openIn counts the files below dir that this process has open, those without a
@@ -45,17 +46,17 @@ func TestTransfersCloseTheirFiles(t *testing.T) {
 		t.Helper()
 		require.Zero(t, openIn(t, dir), what)
 	}
-	big := func() io.Reader { return readOnly{bytes.NewReader(contents(100_000))} }
-	upload := func(body io.Reader, size int64, replies ...reply) error {
+	big := func() io.Reader { return readOnly{bytes.NewReader(testkit.Contents(100_000))} }
+	upload := func(body io.Reader, size int64, replies ...testkit.Reply) error {
 		c, _ := scripted(t, replies...)
 		_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body, Size: size})
 		return err
 	}
-	require.NoError(t, upload(readFunc(func(p []byte) (int, error) {
+	require.NoError(t, upload(testkit.ReadFunc(func(p []byte) (int, error) {
 		return copy(p, "data"), io.EOF
-	}), 0, registered, reply{status: 200}))
+	}), 0, registered, testkit.Reply{Status: 200}))
 
-	require.NoError(t, upload(big(), 0, registered, reply{status: 200}))
+	require.NoError(t, upload(big(), 0, registered, testkit.Reply{Status: 200}))
 	closed("success")
 	require.Error(t, upload(big(), 0, registered, refusedPut))
 	closed("put refused")
@@ -68,12 +69,12 @@ func TestTransfersCloseTheirFiles(t *testing.T) {
 
 	path := filepath.Join(dir, "f")
 	require.NoError(t, os.WriteFile(path, []byte("data"), 0o600))
-	for _, last := range []reply{{status: 200}, refusedPut} {
+	for _, last := range []testkit.Reply{{Status: 200}, refusedPut} {
 		c, _ := scripted(t, registered, last)
 		_, _ = c.Files.UploadFile(t.Context(), path, "", nil)
 		closed("UploadFile")
 		c, _ = scripted(t, last)
-		_, _ = c.DownloadFile(t.Context(), signedLink, path, nil)
+		_, _ = c.DownloadFile(t.Context(), testkit.SignedLink, path, nil)
 		closed("DownloadFile")
 	}
 }
@@ -86,7 +87,7 @@ func TestTransfersCloseTheirFilesAfterCtx(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what is forgotten
 	ctx, cancel := context.WithCancel(t.Context())
 	release, spooling := make(chan struct{}), 0
-	body := io.MultiReader(bytes.NewReader(contents(100_000)), readFunc(func([]byte) (int, error) {
+	body := io.MultiReader(bytes.NewReader(testkit.Contents(100_000)), testkit.ReadFunc(func([]byte) (int, error) {
 		spooling = openIn(t, dir)
 		cancel()
 		<-release
@@ -128,7 +129,7 @@ func TestDownloadFileNamesItsTarget(t *testing.T) {
 		dir:       "open " + dir + ": is a directory",
 		loop:      "open " + loop + ": too many levels of symbolic links",
 	} {
-		n, err := c.DownloadFile(t.Context(), signedLink, path, nil)
+		n, err := c.DownloadFile(t.Context(), testkit.SignedLink, path, nil)
 		require.Zero(t, n)
 		require.EqualError(t, err, "svc: download: "+want)
 	}
@@ -143,7 +144,7 @@ func TestDownloadFileHidesWhatIsNotComplete(t *testing.T) {
 	path := target(t, []byte("old"))
 	require.NoError(t, os.Chmod(path, 0o640))
 	modes := map[string]fs.FileMode{}
-	s := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+	s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 		entries, _ := os.ReadDir(filepath.Dir(path))
 		for _, e := range entries {
 			info, err := e.Info()
@@ -153,7 +154,7 @@ func TestDownloadFileHidesWhatIsNotComplete(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, "new")
 	})
-	_, err := s.client(t).DownloadFile(t.Context(), s.link(), path, nil)
+	_, err := s.Client(t).DownloadFile(t.Context(), s.Link(), path, nil)
 	require.NoError(t, err)
 	require.Equal(t, map[string]fs.FileMode{".mp4": 0o640, ".part": 0o600}, modes)
 	requireFile(t, path, []byte("new"))

@@ -13,12 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // answers is a service whose API says the same to everything.
-func answers(t *testing.T, status int, contentType, body string) *fileService {
-	s := newFileService(t, nil)
-	s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+func answers(t *testing.T, status int, contentType, body string) *testkit.FileService {
+	s := testkit.NewFileService(t, nil)
+	s.API = func(_ int, w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		if contentType != "" {
 			w.Header().Set("Content-Type", contentType)
@@ -33,13 +34,13 @@ func TestFiles_Records(t *testing.T) {
 	const record = `"id":"f1","file_name":"train.jsonl","purpose":"x-new","created_at":1714558830`
 	file := svc.File{ID: "f1", FileName: "train.jsonl", Purpose: "x-new"}
 
-	got, err := answers(t, 200, "application/json", "{"+record+"}").client(t).Files.Get(t.Context(), "f1")
+	got, err := answers(t, 200, "application/json", "{"+record+"}").Client(t).Files.Get(t.Context(), "f1")
 	require.NoError(t, err)
 	require.EqualValues(t, 1714558830, got.CreatedAt.Unix())
 	got.CreatedAt = svc.Time{}
 	require.Equal(t, &file, got)
 
-	list, err := answers(t, 200, "application/json", "[{"+record+"},{"+record+"}]").client(t).Files.List(t.Context())
+	list, err := answers(t, 200, "application/json", "[{"+record+"},{"+record+"}]").Client(t).Files.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 2)
 	require.Equal(t, "train.jsonl", list[1].FileName)
@@ -48,7 +49,7 @@ func TestFiles_Records(t *testing.T) {
 func TestB41_PublicFileNumbers(t *testing.T) {
 	s := answers(t, 200, "application/json", `[{"id":"p1","file_name":"corpus","purpose":"fine-tune","created_at":1714558830,
 		"token":"12","length":9223372036854775807,"bytes":9007199254740993,"description":"open"}]`)
-	list, err := s.client(t).Files.ListPublic(t.Context())
+	list, err := s.Client(t).Files.ListPublic(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	p := list[0]
@@ -67,61 +68,61 @@ func TestFiles_PublicListNeedsNoToken(t *testing.T) {
 	anonymous, err := svc.NewClient(s.URL)
 	require.NoError(t, err)
 	defer anonymous.CloseIdleConnections()
-	for _, c := range []*svc.Client{anonymous, s.client(t)} {
+	for _, c := range []*svc.Client{anonymous, s.Client(t)} {
 		_, err = c.Files.ListPublic(t.Context())
 		require.NoError(t, err)
 	}
-	for _, r := range s.requests("GET") {
+	for _, r := range s.Requests("GET") {
 		require.Equal(t, "/v1/public-files", r.RequestURI)
 		require.Empty(t, r.Header.Values("Authorization"))
 	}
 	_, err = anonymous.Files.List(t.Context())
 	require.ErrorIs(t, err, svc.ErrNoToken)
-	require.Len(t, s.requests("GET"), 2, "nothing is sent without a token")
+	require.Len(t, s.Requests("GET"), 2, "nothing is sent without a token")
 }
 
 func TestB36_EmptyFileLists(t *testing.T) {
 	for _, body := range []string{"null", "[]"} {
-		list, err := answers(t, 200, "application/json", body).client(t).Files.List(t.Context())
+		list, err := answers(t, 200, "application/json", body).Client(t).Files.List(t.Context())
 		require.NoError(t, err, body)
 		require.Empty(t, list, body)
 	}
 }
 
 func TestFiles_Routes(t *testing.T) {
-	s := newFileService(t, nil)
-	c := s.client(t)
+	s := testkit.NewFileService(t, nil)
+	c := s.Client(t)
 	reg, err := c.Files.Register(t.Context(), svc.RegisterFileRequest{FileName: "a.jsonl", Purpose: svc.FilePurposeFineTune})
 	require.NoError(t, err)
 	require.Equal(t, "f1", reg.ID)
-	require.Equal(t, string(s.link()), string(reg.PresignedURL), "byte for byte")
+	require.Equal(t, string(s.Link()), string(reg.PresignedURL), "byte for byte")
 	_, err = c.Files.Register(t.Context(), svc.RegisterFileRequest{FileName: "b"})
 	require.NoError(t, err)
 	link, err := c.Files.PresignedURL(t.Context(), "f1")
 	require.NoError(t, err)
-	require.Equal(t, string(s.link()), string(link))
+	require.Equal(t, string(s.Link()), string(link))
 	require.NoError(t, c.Files.Delete(t.Context(), "f1"))
 
-	posts := s.requests("POST")
+	posts := s.Requests("POST")
 	require.Equal(t, "/v1/files", posts[0].RequestURI)
 	require.Equal(t, "application/json", posts[0].Header.Get("Content-Type"))
 	require.JSONEq(t, `{"file_name":"a.jsonl","purpose":"fine-tune"}`, posts[0].Bytes.String())
 	require.JSONEq(t, `{"file_name":"b"}`, posts[1].Bytes.String(), "an unset purpose is absent")
-	require.Equal(t, "/v1/files/f1/presigned_url", s.requests("GET")[0].RequestURI)
-	require.Equal(t, "/v1/files/f1", s.requests("DELETE")[0].RequestURI)
-	for _, r := range s.seen {
-		require.Equal(t, []string{"Bearer " + testToken}, r.Header.Values("Authorization"))
+	require.Equal(t, "/v1/files/f1/presigned_url", s.Requests("GET")[0].RequestURI)
+	require.Equal(t, "/v1/files/f1", s.Requests("DELETE")[0].RequestURI)
+	for _, r := range s.Seen {
+		require.Equal(t, []string{"Bearer " + testkit.Token}, r.Header.Values("Authorization"))
 	}
 
 	_, err = c.Files.Register(t.Context(), svc.RegisterFileRequest{})
 	require.ErrorAs(t, err, new(*svc.ValidationError))
-	require.Len(t, s.requests("POST"), 2)
+	require.Len(t, s.Requests("POST"), 2)
 }
 
 func TestB02_RegisterIsNotRepeated(t *testing.T) {
 	register := svc.RegisterFileRequest{FileName: "train.jsonl"}
 	for name, answer := range map[string]func(w http.ResponseWriter){
-		"a: no answer": func(http.ResponseWriter) { abort() },
+		"a: no answer": func(http.ResponseWriter) { testkit.Abort() },
 		"b: 502 HTML": func(w http.ResponseWriter) {
 			w.WriteHeader(502)
 			_, _ = io.WriteString(w, "<html>Bad Gateway</html>")
@@ -131,12 +132,12 @@ func TestB02_RegisterIsNotRepeated(t *testing.T) {
 		"without a link": func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"id":"f9"}`) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newFileService(t, nil)
-			s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+			s := testkit.NewFileService(t, nil)
+			s.API = func(_ int, w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				answer(w)
 			}
-			_, err := s.client(t).Files.Register(t.Context(), register)
+			_, err := s.Client(t).Files.Register(t.Context(), register)
 			require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
 			var unknown *svc.OutcomeUnknownError
 			require.ErrorAs(t, err, &unknown)
@@ -145,27 +146,27 @@ func TestB02_RegisterIsNotRepeated(t *testing.T) {
 				require.Contains(t, err.Error(), "may or may not have been created")
 			}
 			require.Contains(t, err.Error(), "List shows whether the record exists")
-			require.Len(t, s.requests("POST"), 1)
+			require.Len(t, s.Requests("POST"), 1)
 			if name == "without a link" {
 				require.Equal(t, "f9", unknown.ID)
 			}
 		})
 	}
 	t.Run("d: 429 first", func(t *testing.T) {
-		s := newFileService(t, nil)
-		s.api = func(n int, w http.ResponseWriter, r *http.Request) {
+		s := testkit.NewFileService(t, nil)
+		s.API = func(n int, w http.ResponseWriter, r *http.Request) {
 			if n == 1 {
 				w.WriteHeader(429)
 				return
 			}
-			s.answer(w, r)
+			s.Answer(w, r)
 		}
-		_, err := s.client(t).Files.Register(t.Context(), register)
+		_, err := s.Client(t).Files.Register(t.Context(), register)
 		require.NoError(t, err)
-		require.Len(t, s.requests("POST"), 2)
+		require.Len(t, s.Requests("POST"), 2)
 	})
 	t.Run("e: nothing listens", func(t *testing.T) {
-		_, err := newFileClient(t, "http://"+closedPort(t)).Files.Register(t.Context(), register)
+		_, err := testkit.NewFileClient(t, "http://"+testkit.ClosedPort(t)).Files.Register(t.Context(), register)
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 		require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
 	})
@@ -174,8 +175,8 @@ func TestB02_RegisterIsNotRepeated(t *testing.T) {
 func TestB38_FilesAnswersThatAreNone(t *testing.T) {
 	const page = "<!doctype html><html><title>Please log in</title></html>"
 	const record = `{"id":"f1","file_name":"a","purpose":"fine-tune","created_at":1}`
-	get := func(s *fileService) error {
-		_, err := s.client(t).Files.Get(t.Context(), "f1")
+	get := func(s *testkit.FileService) error {
+		_, err := s.Client(t).Files.Get(t.Context(), "f1")
 		return err
 	}
 	for _, status := range []int{502, 403} {
@@ -201,7 +202,7 @@ func TestB38_FilesAnswersThatAreNone(t *testing.T) {
 	require.NoError(t, get(answers(t, 200, "application/json", "\xef\xbb\xbf"+record)), "a byte-order mark")
 
 	for _, body := range []string{`{}`, `{"presigned_url":""}`, `{"presigned_url":null}`, `[]`, ``} {
-		_, err := answers(t, 200, "application/json", body).client(t).Files.PresignedURL(t.Context(), "f1")
+		_, err := answers(t, 200, "application/json", body).Client(t).Files.PresignedURL(t.Context(), "f1")
 		require.ErrorAs(t, err, new(*svc.DecodeError), body)
 	}
 }
@@ -211,23 +212,23 @@ func TestB40_FileDeleteTakesAnyBody(t *testing.T) {
 		status int
 		body   string
 	}{{200, ""}, {204, ""}, {202, ""}, {200, "{}"}, {200, "deleted"}} {
-		require.NoError(t, answers(t, a.status, "", a.body).client(t).Files.Delete(t.Context(), "f1"), a)
+		require.NoError(t, answers(t, a.status, "", a.body).Client(t).Files.Delete(t.Context(), "f1"), a)
 	}
 	for _, status := range []int{404, 500} {
-		err := answers(t, status, "", "").client(t).Files.Delete(t.Context(), "f1")
+		err := answers(t, status, "", "").Client(t).Files.Delete(t.Context(), "f1")
 		var e *svc.Error
 		require.ErrorAs(t, err, &e)
 		require.Equal(t, status, e.StatusCode)
 		require.NotErrorIs(t, err, io.EOF)
 	}
-	s := newFileService(t, nil)
-	s.api = func(n int, w http.ResponseWriter, _ *http.Request) {
+	s := testkit.NewFileService(t, nil)
+	s.API = func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n == 1 {
-			abort()
+			testkit.Abort()
 		}
 		w.WriteHeader(404)
 	}
-	require.NoError(t, s.client(t).Files.Delete(t.Context(), "f1"), "the lost answer was the good one")
+	require.NoError(t, s.Client(t).Files.Delete(t.Context(), "f1"), "the lost answer was the good one")
 }
 
 func TestB42_FileIDs(t *testing.T) {
@@ -245,17 +246,17 @@ func TestB42_FileIDs(t *testing.T) {
 	}
 	for name, call := range calls {
 		for _, id := range []string{"", "  ", "..", "x/y", "x\ny"} {
-			s := newFileService(t, nil)
-			require.ErrorAs(t, call(s.client(t), id), new(*svc.ValidationError), "%s %q", name, id)
-			require.Empty(t, s.seen, "%s %q", name, id)
+			s := testkit.NewFileService(t, nil)
+			require.ErrorAs(t, call(s.Client(t), id), new(*svc.ValidationError), "%s %q", name, id)
+			require.Empty(t, s.Seen, "%s %q", name, id)
 		}
 		for _, id := range []string{"x#y", "x?y=1", "x y", "x%2Fy", "x%y", "文件"} {
-			s := newFileService(t, nil)
-			_ = call(s.client(t), id) // the records are about another id
-			require.NotEmpty(t, s.seen)
+			s := testkit.NewFileService(t, nil)
+			_ = call(s.Client(t), id) // the records are about another id
+			require.NotEmpty(t, s.Seen)
 			want := "/v1/files/" + url.PathEscape(id)
-			require.True(t, strings.HasPrefix(s.seen[0].RequestURI, want), s.seen[0].RequestURI)
-			rest := strings.TrimPrefix(s.seen[0].RequestURI, want)
+			require.True(t, strings.HasPrefix(s.Seen[0].RequestURI, want), s.Seen[0].RequestURI)
+			rest := strings.TrimPrefix(s.Seen[0].RequestURI, want)
 			require.Contains(t, []string{"", "/presigned_url"}, rest)
 		}
 	}
@@ -263,15 +264,15 @@ func TestB42_FileIDs(t *testing.T) {
 
 func TestFiles_CancelledRegisterIsUnknown(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	s := newFileService(t, nil)
+	s := testkit.NewFileService(t, nil)
 	release := make(chan struct{})
-	s.api = func(_ int, _ http.ResponseWriter, r *http.Request) {
+	s.API = func(_ int, _ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		cancel()
 		<-release
 	}
 	defer close(release)
-	_, err := s.client(t).Files.Register(ctx, svc.RegisterFileRequest{FileName: "a"})
+	_, err := s.Client(t).Files.Register(ctx, svc.RegisterFileRequest{FileName: "a"})
 	require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotErrorIs(t, err, context.DeadlineExceeded)

@@ -8,18 +8,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 func TestFlavors_List(t *testing.T) {
-	s := play(t, reply{status: 200, body: `{"flavor_list":[{"flavor_id":"f-1","display_name":"GPU A","cluster_id":"c-1","cluster_flavor_id":"cf-1",
+	s := testkit.Play(t, testkit.Reply{Status: 200, Body: `{"flavor_list":[{"flavor_id":"f-1","display_name":"GPU A","cluster_id":"c-1","cluster_flavor_id":"cf-1",
 		"meta_info":{"cuda":"12.4","region":"cn"},"billing":{"cny_price_unit":7.5,"usd_price_unit":"1.05","token_price_unit":0},
 		"created_at":"2024-05-01 10:20:30","updated_at":"2024-05-02 10:20:30","deleted_at":null,"is_deleted":false,
 		"available_num":3,"node_max_gpu":8},{"flavor_id":"f-0","is_deleted":true,"deleted_at":"2024-05-03 00:00:00","meta_info":{"region":"mars"}}]}`})
-	flavors, err := s.client().Flavors.List(t.Context(), svc.WithQuery("q", "1"))
+	flavors, err := s.Client().Flavors.List(t.Context(), svc.WithQuery("q", "1"))
 	require.NoError(t, err)
-	require.Equal(t, "GET /v1/inference-service/flavor?q=1", s.seen()[0].Method+" "+s.seen()[0].Path)
-	require.Empty(t, s.seen()[0].Body)
-	require.NotContains(t, s.seen()[0].Header, "Content-Type")
+	require.Equal(t, "GET /v1/inference-service/flavor?q=1", s.Seen()[0].Method+" "+s.Seen()[0].Path)
+	require.Empty(t, s.Seen()[0].Body)
+	require.NotContains(t, s.Seen()[0].Header, "Content-Type")
 	require.Len(t, flavors, 2)
 	f := flavors[0]
 	require.Equal(t, "f-1 GPU A c-1 cf-1 12.4", strings.Join([]string{f.FlavorID, f.DisplayName, f.ClusterID, f.ClusterFlavorID, f.MetaInfo.CUDA}, " "))
@@ -91,15 +92,15 @@ func TestFlavors_Find(t *testing.T) {
 		"all at once":                {svc.FlavorQuery{Name: "gpu", Region: svc.RegionOther, MinCUDA: "11", MinAvailable: 1, MinGPUsPerNode: 4, Currency: svc.CurrencyCNY}, "25"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := play(t, reply{status: 200, body: stockJSON()})
-			flavors, err := s.client().Flavors.Find(t.Context(), tt.q)
+			s := testkit.Play(t, testkit.Reply{Status: 200, Body: stockJSON()})
+			flavors, err := s.Client().Flavors.Find(t.Context(), tt.q)
 			require.NoError(t, err)
 			got := ""
 			for _, f := range flavors {
 				got += f.FlavorID
 			}
 			require.Equal(t, tt.want, got)
-			require.Equal(t, "/v1/inference-service/flavor", s.seen()[0].Path)
+			require.Equal(t, "/v1/inference-service/flavor", s.Seen()[0].Path)
 		})
 	}
 }
@@ -113,13 +114,13 @@ func TestFlavors_FindRefusesNonsense(t *testing.T) {
 		"MinGPUsPerNode": {MinGPUsPerNode: -1},
 		"Currency":       {Currency: "eur"},
 	} {
-		_, err := play(t).client().Flavors.Find(t.Context(), q)
-		e := errorAs[*svc.ValidationError](t, err)
+		_, err := testkit.Play(t).Client().Flavors.Find(t.Context(), q)
+		e := testkit.ErrorAs[*svc.ValidationError](t, err)
 		require.Len(t, e.Fields, 1)
 		require.Equal(t, strings.TrimSpace(field), e.Fields[0].Field)
 	}
-	_, err := play(t).client().Flavors.Find(t.Context(), svc.FlavorQuery{MinCUDA: "x", MinAvailable: -1, MinGPUsPerNode: -1, Currency: "x"})
-	require.Len(t, errorAs[*svc.ValidationError](t, err).Fields, 4, "everything that is wrong is named at once")
-	_, err = play(t, status(403)).client().Flavors.Find(t.Context(), svc.FlavorQuery{})
+	_, err := testkit.Play(t).Client().Flavors.Find(t.Context(), svc.FlavorQuery{MinCUDA: "x", MinAvailable: -1, MinGPUsPerNode: -1, Currency: "x"})
+	require.Len(t, testkit.ErrorAs[*svc.ValidationError](t, err).Fields, 4, "everything that is wrong is named at once")
+	_, err = testkit.Play(t, testkit.Status(403)).Client().Flavors.Find(t.Context(), svc.FlavorQuery{})
 	require.ErrorIs(t, err, svc.ErrForbidden)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // Calls, each with what its answer is decoded into.
@@ -92,7 +93,7 @@ var fuzzStatuses = []int{200, 201, 204, 301, 307, 400, 401, 404, 409, 410, 422, 
 // an error that says what is known.
 func FuzzAnswer(f *testing.F) {
 	for _, body := range []string{
-		serviceJSON, "", "{}", "[]", "null", "{", `{"flavor_list":[{}]}`, `{"flavor_list":[{"flavor_id":"f","available_num":"x"}]}`,
+		testkit.ServiceJSON, "", "{}", "[]", "null", "{", `{"flavor_list":[{}]}`, `{"flavor_list":[{"flavor_id":"f","available_num":"x"}]}`,
 		`{"service_id":"id-1"}`, `{"service_id":"id-1","status_info":{"status":7}}`, `{"service_id":"TOKEN"}`, `{"service_id":".."}`,
 		`{"job_id":"id-1","outputs":{}}`, `{"job_id":"id-1","outputs":{"a":1}}`, `{"job_id":"id-1","outputs":[{"id":"o","media_url":"https://h/p?sig=x"}],"meta_info":{"original_request":{}}}`,
 		`{"jobs":[{"job_id":"j"}],"total_count":1,"page":1}`, `{"id":"id-1","presigned_url":"https://h/p?X-Amz-Signature=TOKEN"}`,
@@ -108,11 +109,11 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which, code uint8, label string, body []byte) {
 		op := fuzzCalls[int(which)%len(fuzzCalls)]
 		status := fuzzStatuses[int(code)%len(fuzzStatuses)]
-		body = bytes.ReplaceAll(body, []byte("TOKEN"), []byte(testToken))
-		service := loop(t, reply{status: status, header: map[string]string{"Content-Type": label, "X-Request-Id": label}, body: string(body)})
-		client := service.client(svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1}))
+		body = bytes.ReplaceAll(body, []byte("TOKEN"), []byte(testkit.Token))
+		service := testkit.Loop(t, testkit.Reply{Status: status, Header: map[string]string{"Content-Type": label, "X-Request-Id": label}, Body: string(body)})
+		client := service.Client(svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1}))
 		record, id, err := op.do(t.Context(), client)
-		require.Len(t, service.seen(), 1)
+		require.Len(t, service.Seen(), 1)
 		if err == nil {
 			fuzzRecord(t, client, op.method, status, body, record, id)
 			return
@@ -171,7 +172,7 @@ func plainID(field string, body []byte) string {
 		}
 	}
 	id, _ := members[field].(string)
-	if !ordinaryID.MatchString(id) || id == testToken || strings.Contains(id, testToken) {
+	if !ordinaryID.MatchString(id) || id == testkit.Token || strings.Contains(id, testkit.Token) {
 		return ""
 	}
 	return id
@@ -184,7 +185,7 @@ func fuzzError(t *testing.T, method string, status int, err error) {
 	switch e, answered := errors.AsType[*svc.Error](err); {
 	case status < 300:
 		require.False(t, answered)
-		require.Equal(t, status, errorAs[*svc.DecodeError](t, err).StatusCode)
+		require.Equal(t, status, testkit.ErrorAs[*svc.DecodeError](t, err).StatusCode)
 		require.Equal(t, method == http.MethodPost, unknown)
 	default:
 		require.True(t, answered)
@@ -196,8 +197,8 @@ func fuzzError(t *testing.T, method string, status int, err error) {
 	}
 	text := err.Error()
 	require.True(t, utf8.ValidString(text), "%q", text)
-	require.NotContains(t, text, testToken)
-	require.NotContains(t, fmt.Sprintf("%+v", err), testToken)
+	require.NotContains(t, text, testkit.Token)
+	require.NotContains(t, fmt.Sprintf("%+v", err), testkit.Token)
 	require.Less(t, len(text), 4<<10)
 	require.Equal(t, -1, strings.IndexFunc(text, unicode.IsControl), "one line: %q", text)
 }
@@ -217,19 +218,19 @@ func FuzzRetryAfter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value, date string, busy bool) {
 		synctest.Test(t, func(t *testing.T) {
 			const least, most = time.Second, 30 * time.Second
-			r := reply{status: http.StatusServiceUnavailable, header: map[string]string{"Retry-After": value}}
+			r := testkit.Reply{Status: http.StatusServiceUnavailable, Header: map[string]string{"Retry-After": value}}
 			if busy {
-				r.status = http.StatusTooManyRequests
+				r.Status = http.StatusTooManyRequests
 			}
 			if date != "" {
-				r.header["Date"] = date
+				r.Header["Date"] = date
 			}
 			start := time.Now()
 			policy := svc.WithRetry(svc.RetryPolicy{MaxAttempts: 2, MinDelay: least, MaxDelay: most})
-			err := opGet.do(t.Context(), loop(t, r).client(policy), svc.WithMaxAttempts(1))
-			asked := errorAs[*svc.Error](t, err).RetryAfter
-			service := loop(t, r)
-			require.ErrorAs(t, opGet.do(t.Context(), service.client(policy)), new(*svc.Error))
+			err := testkit.OpGet.Do(t.Context(), testkit.Loop(t, r).Client(policy), svc.WithMaxAttempts(1))
+			asked := testkit.ErrorAs[*svc.Error](t, err).RetryAfter
+			service := testkit.Loop(t, r)
+			require.ErrorAs(t, testkit.OpGet.Do(t.Context(), service.Client(policy)), new(*svc.Error))
 			require.GreaterOrEqual(t, asked, time.Duration(0))
 			if wholeSeconds.MatchString(value) {
 				want, err := time.ParseDuration(value + "s")
@@ -238,7 +239,7 @@ func FuzzRetryAfter(f *testing.F) {
 			} else if at, err := http.ParseTime(value); err == nil && date == "" {
 				require.Equal(t, max(at.Sub(start), 0), asked)
 			}
-			switch gaps := service.gaps(); {
+			switch gaps := service.Gaps(); {
 			case asked > most:
 				require.Empty(t, gaps)
 				require.Zero(t, time.Since(start), "it ends at once")

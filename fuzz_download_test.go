@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // fickle is storage whose contents change, whose connections break, and which
@@ -78,7 +79,7 @@ func (s *fickle) answer(req *http.Request, status int, header http.Header, body 
 	header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
 	return &http.Response{
 		StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: header, Request: req, ContentLength: int64(length),
-		Body: io.NopCloser(io.MultiReader(bytes.NewReader(body), readFunc(func([]byte) (int, error) { return 0, end }))),
+		Body: io.NopCloser(io.MultiReader(bytes.NewReader(body), testkit.ReadFunc(func([]byte) (int, error) { return 0, end }))),
 	}
 }
 
@@ -221,7 +222,7 @@ func FuzzDownloadModel(f *testing.F) {
 		}
 		synctest.Test(t, func(t *testing.T) {
 			storage := newFickle(story[:min(len(story), 200)])
-			client := clientOn(t, storage)
+			client := testkit.ClientOn(t, storage)
 			link := svc.SignedURL("https://storage.test/f?X-Amz-Signature=topsecret")
 			var got []byte
 			var n int64
@@ -244,7 +245,7 @@ func FuzzDownloadModel(f *testing.F) {
 				require.True(t, storage.whole(got), "%d bytes that were never there", len(got))
 				return
 			}
-			e := errorAs[*svc.DownloadError](t, err)
+			e := testkit.ErrorAs[*svc.DownloadError](t, err)
 			require.NotContains(t, err.Error(), "topsecret")
 			require.Equal(t, n, e.Received)
 			if toFile {

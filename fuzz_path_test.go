@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // wire is a transport that writes a request as it would go out, and reads it
@@ -103,7 +104,7 @@ func FuzzID(f *testing.F) {
 		answer, err := json.Marshal(map[string]string{"service_id": id, "job_id": id, "id": id, "presigned_url": "https://storage.test/x?sig=1"})
 		require.NoError(t, err)
 		w := &wire{answer: string(answer)}
-		err = op.do(t.Context(), clientAt(t, "https://api.test"+fuzzPrefix+"/", svc.WithHTTPClient(&http.Client{Transport: w})), id)
+		err = op.do(t.Context(), testkit.ClientAt(t, "https://api.test"+fuzzPrefix+"/", svc.WithHTTPClient(&http.Client{Transport: w})), id)
 		if errors.As(err, new(*svc.ValidationError)) {
 			require.Empty(t, w.requests)
 			require.NotRegexp(t, `^[A-Za-z0-9_-]{1,1000}$`, id, "an ordinary id is taken")
@@ -137,7 +138,7 @@ func FuzzDoPath(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, path string) {
 		w := &wire{answer: `{}`}
-		err := clientAt(t, "https://api.test"+fuzzPrefix, svc.WithHTTPClient(&http.Client{Transport: w})).
+		err := testkit.ClientAt(t, "https://api.test"+fuzzPrefix, svc.WithHTTPClient(&http.Client{Transport: w})).
 			Do(t.Context(), http.MethodGet, path, nil, nil)
 		if errors.As(err, new(*svc.ValidationError)) {
 			require.Empty(t, w.requests)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // moody is a service with storage that takes uploads, refuses them, loses them,
@@ -247,7 +248,7 @@ func FuzzUploadModel(f *testing.F) {
 		t.Setenv("TMPDIR", dir)
 		synctest.Test(t, func(t *testing.T) {
 			dice := wtDice(story[:min(len(story), 200)])
-			want := contents([]int{0, 1, 5000, 150_000}[dice.roll(4)])
+			want := testkit.Contents([]int{0, 1, 5000, 150_000}[dice.roll(4)])
 			body, left, bad := fuzzBody(t, &dice, dir, want)
 			m := &moody{t: t, want: len(want)}
 			if s, ok := body.(flakySeeker); ok && s.length > s.pos {
@@ -272,7 +273,7 @@ func FuzzUploadModel(f *testing.F) {
 				before = left()
 			}
 			m.dice = dice
-			result, err := clientOn(t, m).Files.Upload(t.Context(), svc.UploadRequest{FileName: "demo", Body: body, Size: said, UploadOptions: opts})
+			result, err := testkit.ClientOn(t, m).Files.Upload(t.Context(), svc.UploadRequest{FileName: "demo", Body: body, Size: said, UploadOptions: opts})
 			require.LessOrEqual(t, m.links, 1)
 			require.LessOrEqual(t, m.puts, 20*(1+m.links))
 			entries, _ := os.ReadDir(dir)
@@ -292,7 +293,7 @@ func FuzzUploadModel(f *testing.F) {
 				}
 				return
 			}
-			e := errorAs[*svc.UploadError](t, err)
+			e := testkit.ErrorAs[*svc.UploadError](t, err)
 			require.NotContains(t, fmt.Sprintf("%v %+v %#v", err, e, e), "topsecret")
 			if left != nil {
 				require.Equal(t, before, left(), "the body stands where it stood")

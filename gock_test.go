@@ -15,6 +15,7 @@ import (
 	"gopkg.in/h2non/gock.v1"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // gocked is a client whose calls gock answers, and nobody else.
@@ -22,7 +23,7 @@ func gocked(t *testing.T, opts ...svc.Option) *svc.Client {
 	t.Helper()
 	hc := &http.Client{Transport: failing{t}}
 	gock.InterceptClient(hc)
-	client := clientAt(t, "https://api.test", append([]svc.Option{svc.WithHTTPClient(hc)}, opts...)...)
+	client := testkit.ClientAt(t, "https://api.test", append([]svc.Option{svc.WithHTTPClient(hc)}, opts...)...)
 	t.Cleanup(func() {
 		gock.RestoreClient(hc)
 		gock.CleanUnmatchedRequest()
@@ -44,19 +45,19 @@ func (f failing) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestB46_Gock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := gocked(t)
-		gock.New("https://api.test").Get("^/v1/inference-service/svc-1$").MatchHeader("Authorization", "^Bearer "+testToken+"$").
+		gock.New("https://api.test").Get("^/v1/inference-service/svc-1$").MatchHeader("Authorization", "^Bearer "+testkit.Token+"$").
 			Reply(503).SetHeader("Retry-After", "2").JSON(map[string]string{"message": "busy"})
-		gock.New("https://api.test").Get("^/v1/inference-service/svc-1$").Reply(200).BodyString(serviceJSON)
+		gock.New("https://api.test").Get("^/v1/inference-service/svc-1$").Reply(200).BodyString(testkit.ServiceJSON)
 		gock.New("https://api.test").Put("^/v1/inference-service/svc-1$").JSON(map[string]any{"resource_metadata": map[string]string{"target_instance_number": "2"}}).
-			Reply(200).BodyString(serviceJSON)
+			Reply(200).BodyString(testkit.ServiceJSON)
 		start := time.Now()
-		require.NoError(t, opGet.do(t.Context(), client))
+		require.NoError(t, testkit.OpGet.Do(t.Context(), client))
 		require.GreaterOrEqual(t, time.Since(start), 2*time.Second)
-		require.NoError(t, opUpdate.do(t.Context(), client))
+		require.NoError(t, testkit.OpUpdate.Do(t.Context(), client))
 		require.True(t, gock.IsDone(), "mocks left over")
 		require.False(t, gock.HasUnmatchedRequest())
 
-		err := opDelete.do(t.Context(), client)
+		err := testkit.OpDelete.Do(t.Context(), client)
 		require.ErrorIs(t, err, gock.ErrCannotMatch)
 		require.True(t, gock.HasUnmatchedRequest())
 	})
@@ -64,7 +65,7 @@ func TestB46_Gock(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			client := gocked(t)
 			gock.New("https://api.test").Post("^/v1/inference-service$").Times(2).Reply(502).BodyString("<html>")
-			require.ErrorIs(t, opCreate.do(t.Context(), client), svc.ErrOutcomeUnknown)
+			require.ErrorIs(t, testkit.OpCreate.Do(t.Context(), client), svc.ErrOutcomeUnknown)
 			require.True(t, gock.IsPending(), "the second mock was not asked for")
 		})
 	})
@@ -72,14 +73,14 @@ func TestB46_Gock(t *testing.T) {
 
 // A client that gock no longer looks after has a transport like any other.
 func TestB46_GockTakenOff(t *testing.T) {
-	srv := httptest.NewServer(jsonAnswer(200, serviceJSON))
+	srv := httptest.NewServer(testkit.JSONHandler(200, testkit.ServiceJSON))
 	defer srv.Close()
 	hc := new(http.Client)
 	gock.InterceptClient(hc)
-	client := clientAt(t, srv.URL, svc.WithHTTPClient(hc))
+	client := testkit.ClientAt(t, srv.URL, svc.WithHTTPClient(hc))
 	gock.RestoreClient(hc)
 	gock.Off()
-	require.NoError(t, opGet.do(t.Context(), client))
+	require.NoError(t, testkit.OpGet.Do(t.Context(), client))
 }
 
 // Transports made by hand leave out what net/http would fill in.
@@ -87,24 +88,24 @@ func TestB46_SparseTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, tt := range map[string]struct {
 			resp *http.Response
-			op   operation
+			op   testkit.Operation
 			want error
 		}{
-			"no body":         {&http.Response{StatusCode: 204}, opDelete, nil},
-			"no body, 404":    {&http.Response{StatusCode: 404}, opGet, svc.ErrNotFound},
-			"no body, 503":    {&http.Response{StatusCode: 503}, opGet, svc.ErrServer},
-			"no body, create": {&http.Response{StatusCode: 201}, opCreate, svc.ErrOutcomeUnknown},
-			"no length":       {&http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(serviceJSON))}, opGet, nil},
-			"nothing":         {nil, opCreate, svc.ErrOutcomeUnknown},
+			"no body":         {&http.Response{StatusCode: 204}, testkit.OpDelete, nil},
+			"no body, 404":    {&http.Response{StatusCode: 404}, testkit.OpGet, svc.ErrNotFound},
+			"no body, 503":    {&http.Response{StatusCode: 503}, testkit.OpGet, svc.ErrServer},
+			"no body, create": {&http.Response{StatusCode: 201}, testkit.OpCreate, svc.ErrOutcomeUnknown},
+			"no length":       {&http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(testkit.ServiceJSON))}, testkit.OpGet, nil},
+			"nothing":         {nil, testkit.OpCreate, svc.ErrOutcomeUnknown},
 		} {
-			rt := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			rt := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 				if r.Body != nil {
 					_, _ = io.Copy(io.Discard, r.Body)
 				}
 				return tt.resp, nil
 			})
 			var resp svc.Response
-			require.ErrorIs(t, tt.op.do(t.Context(), clientOn(t, rt), svc.WithResponse(&resp)), tt.want, name)
+			require.ErrorIs(t, tt.op.Do(t.Context(), testkit.ClientOn(t, rt), svc.WithResponse(&resp)), tt.want, name)
 			if tt.resp != nil {
 				require.Equal(t, tt.resp.StatusCode, resp.StatusCode)
 			}
@@ -120,15 +121,15 @@ func TestB46_Parallel(t *testing.T) {
 		for range 20 {
 			t.Run("", func(t *testing.T) {
 				t.Parallel()
-				first, second := httptest.NewServer(jsonAnswer(200, serviceJSON)), httptest.NewServer(jsonAnswer(200, serviceJSON))
+				first, second := httptest.NewServer(testkit.JSONHandler(200, testkit.ServiceJSON)), httptest.NewServer(testkit.JSONHandler(200, testkit.ServiceJSON))
 				defer second.Close()
-				one, two := clientAt(t, first.URL), clientAt(t, second.URL)
-				require.NoError(t, opGet.do(t.Context(), one))
-				require.NoError(t, opGet.do(t.Context(), two))
+				one, two := testkit.ClientAt(t, first.URL), testkit.ClientAt(t, second.URL)
+				require.NoError(t, testkit.OpGet.Do(t.Context(), one))
+				require.NoError(t, testkit.OpGet.Do(t.Context(), two))
 				first.Close()
 				one.CloseIdleConnections()
 				for range 5 {
-					require.NoError(t, opGet.do(t.Context(), two, svc.WithMaxAttempts(1)))
+					require.NoError(t, testkit.OpGet.Do(t.Context(), two, svc.WithMaxAttempts(1)))
 				}
 				ended.Add(1)
 			})

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -42,18 +43,18 @@ func TestCreateThatWasCertainlyNotSent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := loop(t, reply{err: tt.err, unsent: true})
-				err := opCreate.do(t.Context(), s.client(tries(3, time.Second)))
+				s := testkit.Loop(t, testkit.Reply{Err: tt.err, Unsent: true})
+				err := testkit.OpCreate.Do(t.Context(), s.Client(testkit.Tries(3, time.Second)))
 				require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
-				require.Equal(t, tt.attempts, errorAs[*svc.TransportError](t, err).Attempts)
-				require.Len(t, s.seen(), tt.attempts)
+				require.Equal(t, tt.attempts, testkit.ErrorAs[*svc.TransportError](t, err).Attempts)
+				require.Len(t, s.Seen(), tt.attempts)
 			})
 		})
 	}
 	for _, err := range []error{opErr("read"), opErr("write"), &net.OpError{Op: "remote error", Err: fmt.Errorf("tls: bad certificate")}} {
-		s := loop(t, reply{err: err})
-		require.ErrorIs(t, opCreate.do(t.Context(), s.client(tries(3, 1))), svc.ErrOutcomeUnknown)
-		require.Len(t, s.seen(), 1)
+		s := testkit.Loop(t, testkit.Reply{Err: err})
+		require.ErrorIs(t, testkit.OpCreate.Do(t.Context(), s.Client(testkit.Tries(3, 1))), svc.ErrOutcomeUnknown)
+		require.Len(t, s.Seen(), 1)
 	}
 }
 
@@ -63,9 +64,9 @@ func TestRetryAfterAtItsEdges(t *testing.T) {
 		"0": 0, "-0": 0, "0.5": 500 * time.Millisecond, "NaN": 0, "+Inf": 100 * 365 * 24 * time.Hour, "1e300": 100 * 365 * 24 * time.Hour, "-Inf": 0, "": 0,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := loop(t, reply{status: 429, header: map[string]string{"Retry-After": text}})
-			err := opGet.do(t.Context(), s.client(tries(1, 1)))
-			require.Equal(t, want, errorAs[*svc.Error](t, err).RetryAfter, text)
+			s := testkit.Loop(t, testkit.Reply{Status: 429, Header: map[string]string{"Retry-After": text}})
+			err := testkit.OpGet.Do(t.Context(), s.Client(testkit.Tries(1, 1)))
+			require.Equal(t, want, testkit.ErrorAs[*svc.Error](t, err).RetryAfter, text)
 		})
 	}
 }
@@ -76,11 +77,11 @@ func TestAnAttemptLeavesTheHeadersBeforeItAlone(t *testing.T) {
 		var kept []http.Header
 		n := 0
 		source := svc.WithTokenSource(func(context.Context) (string, error) { n++; return fmt.Sprintf("token-%d", n), nil })
-		c := clientOn(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		c := testkit.ClientOn(t, testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 			kept = append(kept, r.Header)
 			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
-		}), source, tries(3, time.Second))
-		require.Error(t, opCreate.do(t.Context(), c))
+		}), source, testkit.Tries(3, time.Second))
+		require.Error(t, testkit.OpCreate.Do(t.Context(), c))
 		require.Len(t, kept, 3)
 		for i, h := range kept {
 			require.Equal(t, fmt.Sprintf("Bearer token-%d", i+1), h.Get("Authorization"))
@@ -111,7 +112,7 @@ func TestBodiesHaveALength(t *testing.T) {
 // Success is 2xx, and nothing beside it.
 func TestWhatIsSuccess(t *testing.T) {
 	for status, want := range map[int]bool{200: true, 206: true, 299: true, 300: false, 304: false, 400: false} {
-		err := opGet.do(t.Context(), play(t, reply{status: status, body: serviceJSON}).client(tries(1, 1)))
+		err := testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: status, Body: testkit.ServiceJSON}).Client(testkit.Tries(1, 1)))
 		require.Equal(t, want, err == nil, "%d: %v", status, err)
 	}
 }
@@ -123,10 +124,10 @@ func TestRedirectBringsNoUserAlong(t *testing.T) {
 		"public": func(c *svc.Client) error { _, err := c.Files.ListPublic(t.Context()); return err },
 		"own":    func(c *svc.Client) error { _, err := c.Files.List(t.Context()); return err },
 	} {
-		s := play(t, reply{status: 307, header: map[string]string{"Location": "https://u:p@api.test/v1/there"}}, reply{status: 200, body: "[]"})
-		require.NoError(t, call(s.client()))
-		for _, r := range s.seen() {
-			require.Equal(t, map[string]string{"public": "", "own": "Bearer " + testToken}[name], r.Header.Get("Authorization"), name)
+		s := testkit.Play(t, testkit.Reply{Status: 307, Header: map[string]string{"Location": "https://u:p@api.test/v1/there"}}, testkit.Reply{Status: 200, Body: "[]"})
+		require.NoError(t, call(s.Client()))
+		for _, r := range s.Seen() {
+			require.Equal(t, map[string]string{"public": "", "own": "Bearer " + testkit.Token}[name], r.Header.Get("Authorization"), name)
 		}
 	}
 }
@@ -142,7 +143,7 @@ func TestDeployWithoutAConnectionEndsWithItsContext(t *testing.T) {
 			return nil, net.ErrClosed
 		}}
 		start := time.Now()
-		_, err := clientOn(t, never).InferenceServices.Deploy(wtCancelAfter(t, time.Second, nil), wtDemo, nil)
+		_, err := testkit.ClientOn(t, never).InferenceServices.Deploy(testkit.CancelAfter(t, time.Second, nil), testkit.Demo, nil)
 		require.ErrorIs(t, err, context.Canceled)
 		require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
 		require.Equal(t, time.Second, time.Since(start))
@@ -154,20 +155,20 @@ func TestDeployWithoutAConnectionEndsWithItsContext(t *testing.T) {
 func TestCookiesStayWithTheService(t *testing.T) {
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
-	s := play(t,
-		reply{status: 200, body: serviceJSON, header: map[string]string{"Set-Cookie": "own=1"}},
-		reply{status: 200, body: "x", header: map[string]string{"Set-Cookie": "storage=1"}},
-		reply{status: 200, body: "[]", header: map[string]string{"Set-Cookie": "public=1"}},
-		reply{status: 200, body: serviceJSON})
-	c := clientOn(t, s, svc.WithHTTPClient(&http.Client{Transport: s, Jar: jar}))
-	require.NoError(t, opGet.do(t.Context(), c))
+	s := testkit.Play(t,
+		testkit.Reply{Status: 200, Body: testkit.ServiceJSON, Header: map[string]string{"Set-Cookie": "own=1"}},
+		testkit.Reply{Status: 200, Body: "x", Header: map[string]string{"Set-Cookie": "storage=1"}},
+		testkit.Reply{Status: 200, Body: "[]", Header: map[string]string{"Set-Cookie": "public=1"}},
+		testkit.Reply{Status: 200, Body: testkit.ServiceJSON})
+	c := testkit.ClientOn(t, s, svc.WithHTTPClient(&http.Client{Transport: s, Jar: jar}))
+	require.NoError(t, testkit.OpGet.Do(t.Context(), c))
 	_, err = c.Download(t.Context(), "https://api.test/storage/a?X-Amz-Signature=x", io.Discard, nil)
 	require.NoError(t, err)
 	_, err = c.Files.ListPublic(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, opGet.do(t.Context(), c))
+	require.NoError(t, testkit.OpGet.Do(t.Context(), c))
 	var sent []string
-	for _, r := range s.seen() {
+	for _, r := range s.Seen() {
 		sent = append(sent, r.Header.Get("Cookie"))
 	}
 	require.Equal(t, []string{"", "", "", "own=1"}, sent)

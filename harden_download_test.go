@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // piece is an answer of storage to one request of a download.
@@ -161,7 +162,7 @@ func TestDownloadOfPieces(t *testing.T) {
 				storage := &pieces{all: tt.pieces}
 				var got bytes.Buffer
 				began := time.Now()
-				n, err := clientOn(t, storage, tries(limit, time.Second)).Download(t.Context(), "https://store.test/f?X-Amz-Signature="+signature, &got, nil)
+				n, err := testkit.ClientOn(t, storage, testkit.Tries(limit, time.Second)).Download(t.Context(), "https://store.test/f?X-Amz-Signature="+testkit.Signature, &got, nil)
 				require.Equal(t, tt.want, got.String())
 				require.EqualValues(t, len(tt.want), n)
 				complete := tt.want == whole || name == "empty"
@@ -175,7 +176,7 @@ func TestDownloadOfPieces(t *testing.T) {
 				if name == "rest in two" { // the second one is asked for at once
 					require.Equal(t, time.Second, time.Since(began))
 				}
-				requireSilent(t, err)
+				testkit.RequireSilent(t, err)
 			})
 		})
 	}
@@ -184,8 +185,8 @@ func TestDownloadOfPieces(t *testing.T) {
 // Only what says so, or forbids what it allowed before, is an expired link.
 func TestDownloadKeepsALinkThatWorks(t *testing.T) {
 	for status, links := range map[int]int{403: 2, 404: 1, 400: 1, 401: 1, 501: 1} {
-		cut := 5 - 4*matrixIf(status == 403) // one byte is enough
-		s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		cut := 5 - 4*testkit.One(status == 403) // one byte is enough
+		s := testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			if n == 2 {
 				w.WriteHeader(status)
 				return
@@ -193,11 +194,11 @@ func TestDownloadKeepsALinkThatWorks(t *testing.T) {
 			ranges([]byte("0123456789"), `"a"`, cut)(n, w, r)
 		})
 		var got bytes.Buffer
-		_, err := s.client(t).Files.Download(t.Context(), "f1", &got, nil)
+		_, err := s.Client(t).Files.Download(t.Context(), "f1", &got, nil)
 		require.Equal(t, links == 2, err == nil, "%d: %v", status, err)
 		asked := 0
-		for _, r := range s.requests("GET") {
-			asked += matrixIf(strings.HasSuffix(r.URL.Path, "/presigned_url"))
+		for _, r := range s.Requests("GET") {
+			asked += testkit.One(strings.HasSuffix(r.URL.Path, "/presigned_url"))
 		}
 		require.Equal(t, links, asked, "links asked for after a %d", status)
 	}
@@ -205,9 +206,9 @@ func TestDownloadKeepsALinkThatWorks(t *testing.T) {
 
 // What is not known is not told.
 func TestDownloadErrorBeforeAnyAnswer(t *testing.T) {
-	s := play(t, reply{status: 404})
-	_, err := s.client(tries(1, 1)).Download(t.Context(), signedLink, io.Discard, nil)
-	e := errorAs[*svc.DownloadError](t, err)
+	s := testkit.Play(t, testkit.Reply{Status: 404})
+	_, err := s.Client(testkit.Tries(1, 1)).Download(t.Context(), testkit.SignedLink, io.Discard, nil)
+	e := testkit.ErrorAs[*svc.DownloadError](t, err)
 	require.EqualValues(t, -1, e.Total)
 	require.NotContains(t, err.Error(), "bytes")
 }
@@ -216,7 +217,7 @@ func TestDownloadErrorBeforeAnyAnswer(t *testing.T) {
 func TestDownloadTellsItsEndOnce(t *testing.T) {
 	storage := &pieces{all: []piece{{200, `ETag: "a"`, 10, "0123456789", false}}}
 	var told [][2]int64
-	_, err := clientOn(t, storage).Download(t.Context(), signedLink, io.Discard, &svc.DownloadOptions{
+	_, err := testkit.ClientOn(t, storage).Download(t.Context(), testkit.SignedLink, io.Discard, &svc.DownloadOptions{
 		Progress: func(received, total int64) { told = append(told, [2]int64{received, total}) },
 	})
 	require.NoError(t, err)
@@ -227,28 +228,28 @@ func TestDownloadTellsItsEndOnce(t *testing.T) {
 // business; and a writer is never called for nothing.
 func TestDownloadEndsWithItsLastByte(t *testing.T) {
 	for _, size := range []int{1, 2, 70_000} {
-		body := iotest.OneByteReader(bytes.NewReader(contents(size)))
+		body := iotest.OneByteReader(bytes.NewReader(testkit.Contents(size)))
 		reads := 0
-		pausing := readFunc(func(p []byte) (int, error) {
+		pausing := testkit.ReadFunc(func(p []byte) (int, error) {
 			if reads++; reads%2 == 1 {
 				return 0, nil
 			}
 			return body.Read(p)
 		})
-		storage := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		storage := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 			return &http.Response{
 				StatusCode: 200, Header: http.Header{}, ContentLength: int64(size), Request: r,
 				Body: io.NopCloser(io.MultiReader(io.LimitReader(pausing, int64(size)), iotest.ErrReader(io.ErrUnexpectedEOF))),
 			}, nil
 		})
 		var got bytes.Buffer
-		n, err := clientOn(t, storage, tries(1, 1)).Download(t.Context(), signedLink, writerFunc(func(p []byte) (int, error) {
+		n, err := testkit.ClientOn(t, storage, testkit.Tries(1, 1)).Download(t.Context(), testkit.SignedLink, testkit.WriterFunc(func(p []byte) (int, error) {
 			require.NotEmpty(t, p)
 			return got.Write(p)
 		}), nil)
 		require.NoError(t, err)
 		require.EqualValues(t, size, n)
-		require.True(t, bytes.Equal(contents(size), got.Bytes()))
+		require.True(t, bytes.Equal(testkit.Contents(size), got.Bytes()))
 	}
 }
 
@@ -256,7 +257,7 @@ func TestDownloadEndsWithItsLastByte(t *testing.T) {
 func TestDownloadToAWriterThatCannotCount(t *testing.T) {
 	for count, want := range map[int]int64{11: 10, 1 << 40: 10, 3: 3, -5: 0} {
 		storage := &pieces{all: []piece{{200, `ETag: "a"`, 10, "0123456789", false}}}
-		n, err := clientOn(t, storage).Download(t.Context(), signedLink, writerFunc(func([]byte) (int, error) { return count, nil }), nil)
+		n, err := testkit.ClientOn(t, storage).Download(t.Context(), testkit.SignedLink, testkit.WriterFunc(func([]byte) (int, error) { return count, nil }), nil)
 		require.Equal(t, want, n)
 		require.Equal(t, want == 10, err == nil, "%v", err)
 	}
@@ -266,12 +267,12 @@ func TestDownloadToAWriterThatCannotCount(t *testing.T) {
 func TestDownloadRedirectsBetweenSchemes(t *testing.T) {
 	for from, want := range map[string]bool{"http": true, "https": false} {
 		to := map[string]string{"http": "https", "https": "http"}[from]
-		replies := []reply{{status: 302, header: map[string]string{"Location": to + "://other.test/b?sig=x"}}}
+		replies := []testkit.Reply{{Status: 302, Header: map[string]string{"Location": to + "://other.test/b?sig=x"}}}
 		if want {
-			replies = append(replies, reply{status: 200, body: "contents"})
+			replies = append(replies, testkit.Reply{Status: 200, Body: "contents"})
 		}
 		var got bytes.Buffer
-		_, err := play(t, replies...).client(tries(1, 1)).Download(t.Context(), svc.SignedURL(from+"://store.test/a?sig=x"), &got, nil)
+		_, err := testkit.Play(t, replies...).Client(testkit.Tries(1, 1)).Download(t.Context(), svc.SignedURL(from+"://store.test/a?sig=x"), &got, nil)
 		require.Equal(t, want, err == nil, "%s: %v", from, err)
 	}
 }
@@ -280,7 +281,7 @@ func TestDownloadRedirectsBetweenSchemes(t *testing.T) {
 func TestDownloadFileWithTheLongestName(t *testing.T) {
 	for _, name := range []string{strings.Repeat("x", 255), strings.Repeat("ü", 127)} {
 		path := filepath.Join(t.TempDir(), name)
-		n, err := play(t, reply{status: 200, body: "contents"}).client().DownloadFile(t.Context(), signedLink, path, nil)
+		n, err := testkit.Play(t, testkit.Reply{Status: 200, Body: "contents"}).Client().DownloadFile(t.Context(), testkit.SignedLink, path, nil)
 		require.NoError(t, err)
 		require.EqualValues(t, 8, n)
 		require.FileExists(t, path)

@@ -13,14 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
 func TestOnPollSaysWhatHasChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &byMethod{get: []reply{wtIs("initializing"), wtIs("initializing"), wtCode(503), wtIs("initializing"), wtIs("scaling"), wtIs("available")}}
+		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("initializing"), testkit.EndpointIs("initializing"), testkit.Fails(503), testkit.EndpointIs("initializing"), testkit.EndpointIs("scaling"), testkit.EndpointIs("available")}}
 		var changed []bool
-		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", &svc.WaitOptions{OnPoll: func(p svc.Poll) { changed = append(changed, p.Changed) }})
+		_, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", &svc.WaitOptions{OnPoll: func(p svc.Poll) { changed = append(changed, p.Changed) }})
 		require.NoError(t, err)
 		require.Equal(t, []bool{true, false, false, false, true, true}, changed)
 	})
@@ -30,8 +31,8 @@ func TestOnPollSaysWhatHasChanged(t *testing.T) {
 func TestWaitTakesARecordThatComesWithTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := &byMethod{get: []reply{wtIs("available")}}
-		c := clientOn(t, s, svc.WithAttemptHook(func(context.Context, svc.Attempt) { cancel() }))
+		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("available")}}
+		c := testkit.ClientOn(t, s, svc.WithAttemptHook(func(context.Context, svc.Attempt) { cancel() }))
 		record, err := c.InferenceServices.WaitUntilAvailable(ctx, "svc-1", nil)
 		require.NoError(t, err)
 		require.Equal(t, svc.InferenceServiceStatusAvailable, record.Status)
@@ -42,10 +43,10 @@ func TestWaitTakesARecordThatComesWithTheEnd(t *testing.T) {
 func TestNotFoundGraceIsForNothingElse(t *testing.T) {
 	for _, status := range []int{400, 401, 403, 409, 501} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &byMethod{get: []reply{wtCode(404), wtCode(status), wtIs("available")}}
-			_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", &svc.WaitOptions{NotFoundGrace: time.Minute})
-			require.Equal(t, status, errorAs[*svc.Error](t, err).StatusCode)
-			require.Len(t, s.requests("GET"), 2)
+			s := &testkit.ByMethod{Get: []testkit.Reply{testkit.Fails(404), testkit.Fails(status), testkit.EndpointIs("available")}}
+			_, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", &svc.WaitOptions{NotFoundGrace: time.Minute})
+			require.Equal(t, status, testkit.ErrorAs[*svc.Error](t, err).StatusCode)
+			require.Len(t, s.Requests("GET"), 2)
 		})
 	}
 }
@@ -54,17 +55,17 @@ func TestNotFoundGraceIsForNothingElse(t *testing.T) {
 // waited for.
 func TestWaitEndsWithWhatNoLookCanChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &byMethod{get: []reply{wtIs("available")}}
+		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("available")}}
 		noToken, asked := errors.New("the vault is locked"), 0
 		source := svc.WithTokenSource(func(context.Context) (string, error) { asked++; return "", noToken })
-		_, err := clientOn(t, s, source).InferenceServices.WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
+		_, err := testkit.ClientOn(t, s, source).InferenceServices.WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", nil)
 		require.ErrorIs(t, err, noToken)
 		require.Equal(t, 1, asked)
-		require.Empty(t, s.requests("GET"))
+		require.Empty(t, s.Requests("GET"))
 
 		looks := 0
-		untrusted := roundTripFunc(func(*http.Request) (*http.Response, error) { looks++; return nil, x509.UnknownAuthorityError{} })
-		_, err = clientOn(t, untrusted).InferenceServices.WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
+		untrusted := testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) { looks++; return nil, x509.UnknownAuthorityError{} })
+		_, err = testkit.ClientOn(t, untrusted).InferenceServices.WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", nil)
 		require.ErrorAs(t, err, new(x509.UnknownAuthorityError))
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 1, looks)
@@ -72,18 +73,18 @@ func TestWaitEndsWithWhatNoLookCanChange(t *testing.T) {
 }
 
 func TestWaitNeedsACondition(t *testing.T) {
-	s := &byMethod{}
-	_, err := s.services(t).Wait(t.Context(), "svc-1", nil, nil)
-	require.Equal(t, []svc.FieldError{{Field: "until", Problem: "is nil"}}, errorAs[*svc.ValidationError](t, err).Fields)
-	require.Empty(t, s.requests("GET"))
+	s := &testkit.ByMethod{}
+	_, err := s.Services(t).Wait(t.Context(), "svc-1", nil, nil)
+	require.Equal(t, []svc.FieldError{{Field: "until", Problem: "is nil"}}, testkit.ErrorAs[*svc.ValidationError](t, err).Fields)
+	require.Empty(t, s.Requests("GET"))
 }
 
 // When the loop over WaitAll has been left, nothing of it is under way any more.
 func TestWaitAllLeavesNothingUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var underWay atomic.Int32
-		script := &byMethod{get: []reply{wtIs("available")}}
-		slow := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		script := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("available")}}
+		slow := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 			underWay.Add(1)
 			defer underWay.Add(-1)
 			if r.URL.Path != "/v1/inference-service/svc-1" {
@@ -94,7 +95,7 @@ func TestWaitAllLeavesNothingUnderWay(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			return script.RoundTrip(r)
 		})
-		for _, err := range clientOn(t, slow).InferenceServices.WaitAll(t.Context(), []string{"svc-2", "svc-1", "svc-3"}, nil) {
+		for _, err := range testkit.ClientOn(t, slow).InferenceServices.WaitAll(t.Context(), []string{"svc-2", "svc-1", "svc-3"}, nil) {
 			require.NoError(t, err)
 			require.EqualValues(t, 2, underWay.Load())
 			break
@@ -109,7 +110,7 @@ func TestDeployWithOnFailureCleansUpAfterAPanic(t *testing.T) {
 		opts := svc.DeployOptions{OnFailure: func(*svc.DeployError) bool { panic("bug of the caller") }}
 		opts.OnCreate = func(*svc.InferenceService) error { return errors.New("disk full") }
 		require.PanicsWithValue(t, "bug of the caller", func() {
-			_, _ = srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, &opts)
+			_, _ = srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &opts)
 		})
 		require.True(t, srv.Endpoints()[0].Deleted)
 	})
@@ -118,9 +119,9 @@ func TestDeployWithOnFailureCleansUpAfterAPanic(t *testing.T) {
 // The error of a clean-up is that of the last try that had the time for it.
 func TestCleanUpTellsTheLastReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &byMethod{post: []reply{wtIs("initializing")}, get: []reply{wtIs("unavailable")}, delete: []reply{wtCode(503), wtCode(500), wtCode(403)}}
-		_, err := s.services(t).Deploy(wtWithin(t, time.Hour), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
-		require.ErrorIs(t, errorAs[*svc.DeployError](t, err).CleanupErr, svc.ErrForbidden)
-		require.Len(t, s.requests("DELETE"), 3)
+		s := &testkit.ByMethod{Post: []testkit.Reply{testkit.EndpointIs("initializing")}, Get: []testkit.Reply{testkit.EndpointIs("unavailable")}, Delete: []testkit.Reply{testkit.Fails(503), testkit.Fails(500), testkit.Fails(403)}}
+		_, err := s.Services(t).Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
+		require.ErrorIs(t, testkit.ErrorAs[*svc.DeployError](t, err).CleanupErr, svc.ErrForbidden)
+		require.Len(t, s.Requests("DELETE"), 3)
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // plainJob is what a caller without this package would decode a job into.
@@ -208,10 +209,10 @@ func BenchmarkJobPages(b *testing.B) {
 	for i := range bodies {
 		bodies[i] = jobPageJSON(all, i*size+1, size)
 	}
-	service := func() *jobService {
-		return &jobService{latency: 20 * time.Millisecond, page: func(number, _ int) (int, []byte) { return 200, bodies[number-1] }}
+	service := func() *testkit.JobService {
+		return &testkit.JobService{Latency: 20 * time.Millisecond, Page: func(number, _ int) (int, []byte) { return 200, bodies[number-1] }}
 	}
-	byHand := func(b *testing.B, s *jobService) (jobs int) {
+	byHand := func(b *testing.B, s *testkit.JobService) (jobs int) {
 		hc := &http.Client{Transport: s}
 		for page := 1; jobs < all; page++ {
 			list, err := plainPage(b.Context(), hc, page)
@@ -222,10 +223,10 @@ func BenchmarkJobPages(b *testing.B) {
 		}
 		return jobs
 	}
-	withAll := func(concurrency int) func(*testing.B, *jobService) int {
-		return func(b *testing.B, s *jobService) (jobs int) {
+	withAll := func(concurrency int) func(*testing.B, *testkit.JobService) int {
+		return func(b *testing.B, s *testkit.JobService) (jobs int) {
 			opts := &svc.ListJobsOptions{PageSize: size, Concurrency: concurrency}
-			for _, err := range s.client(b).VideoJobs.All(b.Context(), opts) {
+			for _, err := range s.Client(b).VideoJobs.All(b.Context(), opts) {
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -236,7 +237,7 @@ func BenchmarkJobPages(b *testing.B) {
 	}
 	for _, way := range []struct {
 		name string
-		read func(*testing.B, *jobService) int
+		read func(*testing.B, *testkit.JobService) int
 	}{{"by hand", byHand}, {"sequential", withAll(0)}, {"concurrency 8", withAll(8)}} {
 		b.Run(way.name, func(b *testing.B) {
 			var took, reference time.Duration
@@ -252,7 +253,7 @@ func BenchmarkJobPages(b *testing.B) {
 					b.Fatal(jobs)
 				}
 				took += time.Since(start)
-				requests += len(s.requests())
+				requests += len(s.Requests())
 			}
 			b.ReportMetric(float64(requests)/float64(b.N), "requests/op")
 			b.ReportMetric(took.Seconds()*1000/float64(b.N), "ms")

@@ -22,13 +22,13 @@ func TestAll_Concurrency(t *testing.T) {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := jobsInPages(jobIDs(10_000), 100)
-				s.latency = latency
+				s.Latency = latency
 				start := time.Now()
-				ids, err := collectJobs(s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 100, Concurrency: concurrency}))
+				ids, err := collectJobs(s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 100, Concurrency: concurrency}))
 				require.NoError(t, err)
 				require.Equal(t, jobIDs(10_000), ids)
-				require.Len(t, s.requests(), 100)
-				require.Equal(t, max(concurrency, 1), s.most, "requests in flight at a time")
+				require.Len(t, s.Requests(), 100)
+				require.Equal(t, max(concurrency, 1), s.Most, "requests in flight at a time")
 				require.LessOrEqual(t, time.Since(start), limit)
 				t.Log("took", time.Since(start))
 			})
@@ -40,14 +40,14 @@ func TestAll_Concurrency(t *testing.T) {
 func TestAll_ConcurrencyHoldsNoMorePages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := jobsInPages(jobIDs(500), 10)
-		s.latency = 20 * time.Millisecond
+		s.Latency = 20 * time.Millisecond
 		given := 0
-		for _, err := range s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 4}) {
+		for _, err := range s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 4}) {
 			require.NoError(t, err)
 			given++
 			time.Sleep(time.Second)
 			page := (given-1)/10 + 1 // the one in hand
-			require.Len(t, s.requests(), min(page+3, 50))
+			require.Len(t, s.Requests(), min(page+3, 50))
 		}
 		require.Equal(t, 500, given)
 	})
@@ -57,12 +57,12 @@ func TestAll_ConcurrencyHoldsNoMorePages(t *testing.T) {
 func TestAll_ConcurrencyKeepsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := jobsInPages(jobIDs(200), 10)
-		page := s.page
-		s.page = func(number, size int) (int, []byte) {
+		page := s.Page
+		s.Page = func(number, size int) (int, []byte) {
 			time.Sleep(time.Duration(number*7%5) * time.Second)
 			return page(number, size)
 		}
-		ids, err := collectJobs(s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 5}))
+		ids, err := collectJobs(s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 5}))
 		require.NoError(t, err)
 		require.Equal(t, jobIDs(200), ids)
 	})
@@ -72,15 +72,15 @@ func TestAll_ConcurrencyKeepsOrder(t *testing.T) {
 func TestAll_ConcurrencyStopsAskingAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := jobsInPages(jobIDs(1000), 10)
-		page := s.page
-		s.page = func(number, size int) (int, []byte) {
+		page := s.Page
+		s.Page = func(number, size int) (int, []byte) {
 			if number == 4 {
 				return 403, nil
 			}
 			return page(number, size)
 		}
 		given := 0
-		for _, err := range s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 4}) {
+		for _, err := range s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 4}) {
 			if err != nil {
 				require.ErrorIs(t, err, svc.ErrForbidden)
 				break
@@ -89,6 +89,6 @@ func TestAll_ConcurrencyStopsAskingAfterAFailure(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		require.Equal(t, 30, given)
-		require.Len(t, s.requests(), 4)
+		require.Len(t, s.Requests(), 4)
 	})
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // Each option is checked by itself, and what cannot be right is no page that failed.
 func TestListRefusalSaysWhy(t *testing.T) {
 	s := jobsInPages(jobIDs(25), 10)
-	client := s.client(t)
+	client := s.Client(t)
 	for want, opts := range map[string]svc.ListJobsOptions{
 		"page must not be negative":        {Page: -1},
 		"page_size must not be negative":   {PageSize: -1},
@@ -26,9 +27,9 @@ func TestListRefusalSaysWhy(t *testing.T) {
 		require.EqualError(t, err, "svc: not sent: "+want)
 		_, err = collectJobs(client.VideoJobs.All(t.Context(), &opts))
 		require.EqualError(t, err, "svc: not sent: "+want)
-		errorAs[*svc.ValidationError](t, err)
+		testkit.ErrorAs[*svc.ValidationError](t, err)
 	}
-	require.Empty(t, s.requests())
+	require.Empty(t, s.Requests())
 	require.EqualError(t, svc.ErrJobFailed, "svc: the job failed")
 }
 
@@ -36,12 +37,12 @@ func TestListRefusalSaysWhy(t *testing.T) {
 func TestAll_ConcurrencyHasABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := jobsInPages(jobIDs(2000), 10)
-		s.latency = time.Second
-		ids, err := collectJobs(s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 1000}))
+		s.Latency = time.Second
+		ids, err := collectJobs(s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 1000}))
 		require.NoError(t, err)
 		require.Equal(t, jobIDs(2000), ids)
-		require.Len(t, s.requests(), 200)
-		require.Equal(t, 64, s.most)
+		require.Len(t, s.Requests(), 200)
+		require.Equal(t, 64, s.Most)
 	})
 }
 
@@ -50,12 +51,12 @@ func TestAll_ConcurrencyHasABound(t *testing.T) {
 func TestAll_KeepsItsRequestOptions(t *testing.T) {
 	s := jobsInPages(jobIDs(15), 10)
 	opts := []svc.RequestOption{nil, svc.WithQuery("a", "1")}
-	list := s.client(t).VideoJobs.All(t.Context(), nil, opts...)
+	list := s.Client(t).VideoJobs.All(t.Context(), nil, opts...)
 	opts[1] = svc.WithQuery("a", "2")
 	ids, err := collectJobs(list)
 	require.NoError(t, err)
 	require.Equal(t, jobIDs(15), ids)
-	require.Equal(t, []string{"a=1&page=1", "a=1&page=2"}, s.requests())
+	require.Equal(t, []string{"a=1&page=1", "a=1&page=2"}, s.Requests())
 }
 
 // A page of jobs prints its fields under every verb.
@@ -72,11 +73,11 @@ func TestAll_ConcurrencyAsksForTheLastPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for pages := 1; pages <= 3; pages++ {
 			s := jobsInPages(jobIDs(10*pages), 10)
-			s.latency = time.Second
-			for _, err := range s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 4}) {
+			s.Latency = time.Second
+			for _, err := range s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 4}) {
 				require.NoError(t, err)
 				synctest.Wait()
-				require.Len(t, s.requests(), pages)
+				require.Len(t, s.Requests(), pages)
 			}
 		}
 	})
@@ -86,8 +87,8 @@ func TestAll_ConcurrencyAsksForTheLastPage(t *testing.T) {
 // for them.
 func TestListMakesNoRoomForWhatIsNotThere(t *testing.T) {
 	body := []byte(`{"job_list":[],"total_count":0,"x":["job_id"` + strings.Repeat(`,"job_id"`, 400_000) + `]}`)
-	s := &jobService{page: func(int, int) (int, []byte) { return 200, body }}
-	client := s.client(t)
+	s := &testkit.JobService{Page: func(int, int) (int, []byte) { return 200, body }}
+	client := s.Client(t)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	list, err := client.VideoJobs.List(t.Context(), nil)

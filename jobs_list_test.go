@@ -12,15 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 func TestB31_SamePageForEver(t *testing.T) {
 	for _, concurrency := range []int{0, 8} {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
-			s := &jobService{page: func(int, int) (int, []byte) { return 200, jobList(25, jobIDs(10)...) }}
-			ids, err := collectJobs(s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: concurrency}))
+			s := &testkit.JobService{Page: func(int, int) (int, []byte) { return 200, jobList(25, jobIDs(10)...) }}
+			ids, err := collectJobs(s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: concurrency}))
 			require.Equal(t, jobIDs(10), ids, "each job once")
-			require.LessOrEqual(t, len(s.requests()), 3)
+			require.LessOrEqual(t, len(s.Requests()), 3)
 			require.ErrorIs(t, err, svc.ErrPagesRepeat)
 			var page *svc.PageError
 			require.ErrorAs(t, err, &page)
@@ -34,22 +35,22 @@ func TestB31_SamePageForEver(t *testing.T) {
 func TestB31_SamePageUntilTheTotalIsReached(t *testing.T) {
 	for _, total := range []int{-1, 0, 20} {
 		t.Run(fmt.Sprint("total ", total), func(t *testing.T) {
-			s := &jobService{page: func(int, int) (int, []byte) { return 200, jobList(total, jobIDs(10)...) }}
-			ids, err := collectJobs(s.client(t).ImageJobs.All(t.Context(), nil))
+			s := &testkit.JobService{Page: func(int, int) (int, []byte) { return 200, jobList(total, jobIDs(10)...) }}
+			ids, err := collectJobs(s.Client(t).ImageJobs.All(t.Context(), nil))
 			require.Equal(t, jobIDs(10), ids)
 			require.ErrorIs(t, err, svc.ErrPagesRepeat)
-			require.Len(t, s.requests(), 3)
+			require.Len(t, s.Requests(), 3)
 		})
 	}
 }
 
 func TestB31_EveryPageEmpty(t *testing.T) {
 	for _, opts := range []*svc.ListJobsOptions{nil, {PageSize: 10}, {PageSize: 100, Concurrency: 8}} {
-		s := &jobService{page: func(int, int) (int, []byte) { return 200, jobList(25) }}
-		ids, err := collectJobs(s.client(t).VideoJobs.All(t.Context(), opts))
+		s := &testkit.JobService{Page: func(int, int) (int, []byte) { return 200, jobList(25) }}
+		ids, err := collectJobs(s.Client(t).VideoJobs.All(t.Context(), opts))
 		require.NoError(t, err)
 		require.Empty(t, ids)
-		require.LessOrEqual(t, len(s.requests()), 2)
+		require.LessOrEqual(t, len(s.Requests()), 2)
 	}
 }
 
@@ -69,11 +70,11 @@ func TestB32_PageSizeAndTotalAreHints(t *testing.T) {
 	} {
 		for _, concurrency := range []int{0, 2, 8} {
 			t.Run(fmt.Sprintf("%s, concurrency %d", name, concurrency), func(t *testing.T) {
-				s := &jobService{page: func(number, size int) (int, []byte) {
+				s := &testkit.JobService{Page: func(number, size int) (int, []byte) {
 					total := tt.totals[min(number, len(tt.totals))-1]
 					return 200, jobList(total, cutJobs(jobIDs(25), number, min(size, 10))...)
 				}}
-				ids, err := collectJobs(s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 100, Concurrency: concurrency}))
+				ids, err := collectJobs(s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 100, Concurrency: concurrency}))
 				require.NoError(t, err)
 				require.Equal(t, jobIDs(25), ids)
 				var want []string
@@ -81,15 +82,15 @@ func TestB32_PageSizeAndTotalAreHints(t *testing.T) {
 					want = append(want, fmt.Sprintf("page=%d&page_size=100", n+1))
 				}
 				if concurrency < 2 {
-					require.Equal(t, want, s.requests())
+					require.Equal(t, want, s.Requests())
 					return
 				}
 				// The order of arrival is not ours then, and a total that is too
 				// large is found out a little later.
-				require.Subset(t, s.requests(), want)
-				require.LessOrEqual(t, len(s.requests()), tt.requests+concurrency)
+				require.Subset(t, s.Requests(), want)
+				require.LessOrEqual(t, len(s.Requests()), tt.requests+concurrency)
 				if name != "total far too large" {
-					require.Len(t, s.requests(), tt.requests)
+					require.Len(t, s.Requests(), tt.requests)
 				}
 			})
 		}
@@ -99,20 +100,20 @@ func TestB32_PageSizeAndTotalAreHints(t *testing.T) {
 // Nobody but the server knows the size of its pages, and it need not tell.
 func TestB32_UnsetPageSizeIsNotSent(t *testing.T) {
 	s := jobsInPages(jobIDs(45), 20)
-	ids, err := collectJobs(s.client(t).ImageJobs.All(t.Context(), nil))
+	ids, err := collectJobs(s.Client(t).ImageJobs.All(t.Context(), nil))
 	require.NoError(t, err)
 	require.Equal(t, jobIDs(45), ids)
-	require.Equal(t, []string{"page=1", "page=2", "page=3"}, s.requests())
+	require.Equal(t, []string{"page=1", "page=2", "page=3"}, s.Requests())
 }
 
 // A short page ends nothing. An empty one is the end, whatever the total says.
 func TestB32_ShortAndEmptyPagesInTheMiddle(t *testing.T) {
 	script := [][]string{jobIDs(10), jobIDs(13)[10:], jobIDs(20)[13:], nil, jobIDs(30)[20:]}
-	s := &jobService{page: func(number, _ int) (int, []byte) { return 200, jobList(45, script[number-1]...) }}
-	ids, err := collectJobs(s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10}))
+	s := &testkit.JobService{Page: func(number, _ int) (int, []byte) { return 200, jobList(45, script[number-1]...) }}
+	ids, err := collectJobs(s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10}))
 	require.NoError(t, err)
 	require.Equal(t, jobIDs(20), ids)
-	require.Len(t, s.requests(), 4)
+	require.Len(t, s.Requests(), 4)
 }
 
 func TestAll_NoNeedlessRequests(t *testing.T) {
@@ -134,11 +135,11 @@ func TestAll_NoNeedlessRequests(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v", tt), func(t *testing.T) {
 			s := jobsInPages(jobIDs(tt.jobs), tt.size)
-			ids, err := collectJobs(s.client(t).VideoJobs.All(t.Context(), &tt.opts))
+			ids, err := collectJobs(s.Client(t).VideoJobs.All(t.Context(), &tt.opts))
 			require.NoError(t, err)
 			skipped := max(tt.opts.Page-1, 0) * tt.size
 			require.Equal(t, jobIDs(tt.jobs)[skipped:], append([]string{}, ids...))
-			require.Len(t, s.requests(), tt.requests)
+			require.Len(t, s.Requests(), tt.requests)
 		})
 	}
 }
@@ -147,13 +148,13 @@ func TestB33_ErrorInTheMiddle(t *testing.T) {
 	for _, concurrency := range []int{0, 8} {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &jobService{page: func(number, _ int) (int, []byte) {
+				s := &testkit.JobService{Page: func(number, _ int) (int, []byte) {
 					if number == 2 {
 						return 500, []byte(`{"message":"no luck"}`)
 					}
 					return 200, jobList(30, cutJobs(jobIDs(30), number, 10)...)
 				}}
-				list := s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: concurrency})
+				list := s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: concurrency})
 				for range 2 { // a second loop starts over, and fails again
 					var ids []string
 					var errs []error
@@ -188,26 +189,26 @@ func TestB34_BreakLeavesNothing(t *testing.T) {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := jobsInPages(jobIDs(500), 10)
-				s.latency = 20 * time.Millisecond
-				client := s.client(t)
+				s.Latency = 20 * time.Millisecond
+				client := s.Client(t)
 				opts := &svc.ListJobsOptions{PageSize: 10, Concurrency: concurrency}
 				goroutines := runtime.NumGoroutine()
 				for range 100 {
-					before, start := len(s.requests()), time.Now()
+					before, start := len(s.Requests()), time.Now()
 					for _, err := range client.VideoJobs.All(t.Context(), opts) {
 						require.NoError(t, err)
 						break
 					}
-					require.Equal(t, s.latency, time.Since(start), "the break waits for no answer")
-					require.Zero(t, s.underWay(), "a request under way after the break")
+					require.Equal(t, s.Latency, time.Since(start), "the break waits for no answer")
+					require.Zero(t, s.UnderWay(), "a request under way after the break")
 					for i := 0; runtime.NumGoroutine() > goroutines && i < 1e6; i++ {
 						runtime.Gosched() // the very last step of an ended one takes a moment
 					}
 					require.LessOrEqual(t, runtime.NumGoroutine(), goroutines)
-					asked := len(s.requests())
+					asked := len(s.Requests())
 					require.LessOrEqual(t, asked-before, max(concurrency, 1), "pages beyond the one in hand")
 					time.Sleep(time.Minute)
-					require.Len(t, s.requests(), asked, "a request after the break")
+					require.Len(t, s.Requests(), asked, "a request after the break")
 				}
 			})
 		})
@@ -219,8 +220,8 @@ func TestB34_BreakAfterErrorAndCancel(t *testing.T) {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := jobsInPages(jobIDs(500), 10)
-				s.latency = 20 * time.Millisecond
-				client := s.client(t)
+				s.Latency = 20 * time.Millisecond
+				client := s.Client(t)
 				opts := &svc.ListJobsOptions{PageSize: 10, Concurrency: concurrency}
 
 				ctx, cancel := context.WithCancel(t.Context())
@@ -241,11 +242,11 @@ func TestB34_BreakAfterErrorAndCancel(t *testing.T) {
 				require.Zero(t, time.Since(start), "no request is waited for after the cancel")
 				require.GreaterOrEqual(t, given, 20, "what was in hand is given")
 
-				asked := len(s.requests())
+				asked := len(s.Requests())
 				ids, err := collectJobs(client.VideoJobs.All(ctx, opts))
 				require.ErrorIs(t, err, context.Canceled)
 				require.Empty(t, ids)
-				require.Len(t, s.requests(), asked, "no request with a cancelled context")
+				require.Len(t, s.Requests(), asked, "no request with a cancelled context")
 			})
 		})
 	}
@@ -254,15 +255,15 @@ func TestB34_BreakAfterErrorAndCancel(t *testing.T) {
 func TestAll_IsLazyRestartableAndCopiesItsOptions(t *testing.T) {
 	s := jobsInPages(jobIDs(25), 10)
 	opts := &svc.ListJobsOptions{Page: 2, PageSize: 10}
-	list := s.client(t).ImageJobs.All(t.Context(), opts)
-	require.Empty(t, s.requests(), "nothing is asked for before the loop")
+	list := s.Client(t).ImageJobs.All(t.Context(), opts)
+	require.Empty(t, s.Requests(), "nothing is asked for before the loop")
 	*opts = svc.ListJobsOptions{Page: 7, PageSize: 3, Concurrency: 5}
 	for range 2 {
-		before := len(s.requests())
+		before := len(s.Requests())
 		ids, err := collectJobs(list)
 		require.NoError(t, err)
 		require.Equal(t, jobIDs(25)[10:], ids)
-		require.Equal(t, []string{"page=2&page_size=10", "page=3&page_size=10", "page=4&page_size=10"}, s.requests()[before:])
+		require.Equal(t, []string{"page=2&page_size=10", "page=3&page_size=10", "page=4&page_size=10"}, s.Requests()[before:])
 	}
 	require.Equal(t, svc.ListJobsOptions{Page: 7, PageSize: 3, Concurrency: 5}, *opts)
 }
@@ -285,17 +286,17 @@ func TestAll_ListChangesBetweenPages(t *testing.T) {
 		"everything deleted at once": {nil, jobIDs(10), 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &jobService{page: func(number, _ int) (int, []byte) {
+			s := &testkit.JobService{Page: func(number, _ int) (int, []byte) {
 				ids := jobIDs(25)
 				if number > 1 {
 					ids = tt.after
 				}
 				return 200, jobList(len(ids), cutJobs(ids, number, 10)...)
 			}}
-			ids, err := collectJobs(s.client(t).VideoJobs.All(t.Context(), nil))
+			ids, err := collectJobs(s.Client(t).VideoJobs.All(t.Context(), nil))
 			require.NoError(t, err)
 			require.Equal(t, tt.want, ids)
-			require.Len(t, s.requests(), tt.asked)
+			require.Len(t, s.Requests(), tt.asked)
 		})
 	}
 }
@@ -305,7 +306,7 @@ func TestAll_WithResponse(t *testing.T) {
 	s := jobsInPages(jobIDs(40), 10)
 	var r svc.Response
 	given := 0
-	for job, err := range s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 4}, svc.WithResponse(&r)) {
+	for job, err := range s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 4}, svc.WithResponse(&r)) {
 		require.NoError(t, err)
 		require.Contains(t, string(r.Body), job.JobID)
 		given++
@@ -325,25 +326,25 @@ func TestB39_ListQuery(t *testing.T) {
 		{&svc.ListJobsOptions{Page: 1, PageSize: 10}, "page=1&page_size=10"},
 	} {
 		s := jobsInPages(jobIDs(25), 10)
-		client := s.client(t)
+		client := s.Client(t)
 		for _, list := range []func(context.Context, *svc.ListJobsOptions, ...svc.RequestOption) (*svc.JobList, error){client.VideoJobs.List, client.ImageJobs.List} {
 			jobs, err := list(t.Context(), tt.opts)
 			require.NoError(t, err)
 			require.EqualValues(t, 25, jobs.TotalCount)
 			require.NotEmpty(t, jobs.Jobs)
 		}
-		require.Equal(t, []string{tt.want, tt.want}, s.requests())
+		require.Equal(t, []string{tt.want, tt.want}, s.Requests())
 	}
 }
 
 func TestList_RefusesNonsense(t *testing.T) {
 	s := jobsInPages(jobIDs(25), 10)
 	opts := &svc.ListJobsOptions{Page: -1, PageSize: -2, Concurrency: -3}
-	_, err := s.client(t).VideoJobs.List(t.Context(), opts)
+	_, err := s.Client(t).VideoJobs.List(t.Context(), opts)
 	require.EqualError(t, err, "svc: not sent: page must not be negative; page_size must not be negative; concurrency must not be negative")
-	_, err = collectJobs(s.client(t).VideoJobs.All(t.Context(), opts))
+	_, err = collectJobs(s.Client(t).VideoJobs.All(t.Context(), opts))
 	require.ErrorAs(t, err, new(*svc.ValidationError))
-	require.Empty(t, s.requests())
+	require.Empty(t, s.Requests())
 }
 
 // What is not a page of jobs is never an empty page.
@@ -360,13 +361,13 @@ func TestList_RefusesWhatIsNoPage(t *testing.T) {
 		"outputs non-empty": {`{"job_list":[{"job_id":"a","outputs":{"id":"o"}}]}`, "job_list[0].outputs"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &jobService{page: func(int, int) (int, []byte) { return 200, []byte(tt.body) }}
-			list, err := s.client(t).VideoJobs.List(t.Context(), nil)
+			s := &testkit.JobService{Page: func(int, int) (int, []byte) { return 200, []byte(tt.body) }}
+			list, err := s.Client(t).VideoJobs.List(t.Context(), nil)
 			require.Nil(t, list)
 			var decode *svc.DecodeError
 			require.ErrorAs(t, err, &decode)
 			require.Equal(t, tt.field, decode.Field)
-			_, err = collectJobs(s.client(t).VideoJobs.All(t.Context(), nil))
+			_, err = collectJobs(s.Client(t).VideoJobs.All(t.Context(), nil))
 			require.ErrorAs(t, err, new(*svc.DecodeError))
 		})
 	}

@@ -9,14 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // jobsFrom are the ids of the jobs behind the first so many, up to another.
 func jobsFrom(from, to int) []string { return jobIDs(to)[from:] }
 
 // scriptedPages answers with these pages, and with empty ones behind them.
-func scriptedPages(total int, script ...[]string) *jobService {
-	return &jobService{page: func(number, _ int) (int, []byte) {
+func scriptedPages(total int, script ...[]string) *testkit.JobService {
+	return &testkit.JobService{Page: func(number, _ int) (int, []byte) {
 		if number > len(script) {
 			return 200, jobList(total)
 		}
@@ -58,14 +59,14 @@ func TestAll_GoesOnUntilAllHaveCome(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, concurrency %d", name, concurrency), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := scriptedPages(tt.total, tt.pages...)
-					s.latency = 20 * time.Millisecond
-					ids, err := collectJobs(s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: concurrency}))
+					s.Latency = 20 * time.Millisecond
+					ids, err := collectJobs(s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: concurrency}))
 					require.NoError(t, err)
 					require.Equal(t, tt.want, ids)
-					require.LessOrEqual(t, s.most, max(concurrency, 1), "requests in flight at a time")
+					require.LessOrEqual(t, s.Most, max(concurrency, 1), "requests in flight at a time")
 					// Pages asked for ahead of their turn may turn out to be needless.
-					require.GreaterOrEqual(t, len(s.requests()), tt.requests)
-					require.LessOrEqual(t, len(s.requests()), tt.requests+max(concurrency-1, 0))
+					require.GreaterOrEqual(t, len(s.Requests()), tt.requests)
+					require.LessOrEqual(t, len(s.Requests()), tt.requests+max(concurrency-1, 0))
 				})
 			})
 		}
@@ -82,10 +83,10 @@ func TestAll_TotalTooSmall(t *testing.T) {
 		for _, concurrency := range []int{0, 8} {
 			t.Run(fmt.Sprintf("%d of 40, concurrency %d", total, concurrency), func(t *testing.T) {
 				s := scriptedPages(total, jobsFrom(0, 10), jobsFrom(10, 20), jobsFrom(20, 30), jobsFrom(30, 40))
-				ids, err := collectJobs(s.client(t).ImageJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: concurrency}))
+				ids, err := collectJobs(s.Client(t).ImageJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: concurrency}))
 				require.NoError(t, err)
 				require.Equal(t, jobIDs(tt.jobs), ids)
-				require.Len(t, s.requests(), tt.requests)
+				require.Len(t, s.Requests(), tt.requests)
 			})
 		}
 	}
@@ -112,11 +113,11 @@ func TestAll_BeginsFurtherBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := scriptedPages(tt.total, tt.pages...)
-			ids, err := collectJobs(s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{Page: 3, PageSize: 10}))
+			ids, err := collectJobs(s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{Page: 3, PageSize: 10}))
 			require.NoError(t, err)
 			require.Equal(t, tt.want, ids)
-			require.Len(t, s.requests(), tt.requests)
-			require.Equal(t, "page=3&page_size=10", s.requests()[0])
+			require.Len(t, s.Requests(), tt.requests)
+			require.Equal(t, "page=3&page_size=10", s.Requests()[0])
 		})
 	}
 }
@@ -146,20 +147,20 @@ func TestC18_PastTheLastPage(t *testing.T) {
 		for _, concurrency := range []int{0, 4} {
 			t.Run(fmt.Sprint(name, ", concurrency ", concurrency), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := &jobService{page: func(number, _ int) (int, []byte) {
+					s := &testkit.JobService{Page: func(number, _ int) (int, []byte) {
 						if number > tt.pages {
 							return tt.status, []byte(`{"message":"there is no such page"}`)
 						}
 						return 200, jobList(tt.total, cutJobs(jobIDs(10*tt.pages), number, 10)...)
 					}}
-					ids, err := collectJobs(s.client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{Page: tt.from, Concurrency: concurrency}))
+					ids, err := collectJobs(s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{Page: tt.from, Concurrency: concurrency}))
 					require.Equal(t, tt.want, ids)
 					if !tt.fails {
 						require.NoError(t, err)
 						return
 					}
-					require.Equal(t, tt.status, errorAs[*svc.Error](t, err).StatusCode)
-					require.Equal(t, max(tt.pages+1, tt.from), errorAs[*svc.PageError](t, err).Page)
+					require.Equal(t, tt.status, testkit.ErrorAs[*svc.Error](t, err).StatusCode)
+					require.Equal(t, max(tt.pages+1, tt.from), testkit.ErrorAs[*svc.PageError](t, err).Page)
 				})
 			})
 		}

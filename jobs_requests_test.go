@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -114,18 +115,18 @@ func TestCreateJob_WithBodyField(t *testing.T) {
 }
 
 func TestCreateJob_NamesEveryBadField(t *testing.T) {
-	s := &jobService{page: func(int, int) (int, []byte) { return 500, nil }}
-	_, err := s.client(t).VideoJobs.Create(t.Context(), svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{
+	s := &testkit.JobService{Page: func(int, int) (int, []byte) { return 500, nil }}
+	_, err := s.Client(t).VideoJobs.Create(t.Context(), svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{
 		Settings: svc.VideoJobSettings{Seed: new(-5), Resolution: -1, Duration: -1}, UseFFCond: json.RawMessage(`{`),
 	}})
 	require.EqualError(t, err, "svc: not sent: config.prompt is required; config.settings.resolution must not be negative; "+
 		"config.settings.duration must not be negative; config.use_ff_cond is not JSON")
-	_, err = s.client(t).ImageJobs.Create(t.Context(), svc.CreateImageJobRequest{Config: svc.ImageJobConfig{
+	_, err = s.Client(t).ImageJobs.Create(t.Context(), svc.CreateImageJobRequest{Config: svc.ImageJobConfig{
 		Settings: svc.ImageJobSettings{Resolution: -1}, Config: svc.ImageConfig{ImageNumber: -1},
 	}})
 	require.EqualError(t, err, "svc: not sent: config.prompt is required; config.settings.resolution must not be negative; "+
 		"config.config.image_number must not be negative")
-	require.Empty(t, s.requests())
+	require.Empty(t, s.Requests())
 }
 
 // A job costs money: it is not asked for twice.
@@ -136,19 +137,19 @@ func TestCreateJob_OutcomeUnknown(t *testing.T) {
 			func() (int, []byte) { return 200, []byte(`<html>please log in</html>`) },
 			func() (int, []byte) { return 200, []byte(`{"status":"initializing"}`) },
 		} {
-			s := &jobService{page: func(int, int) (int, []byte) { return answer() }}
-			job, err := s.client(t).VideoJobs.Create(t.Context(), svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{Prompt: "p"}})
+			s := &testkit.JobService{Page: func(int, int) (int, []byte) { return answer() }}
+			job, err := s.Client(t).VideoJobs.Create(t.Context(), svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{Prompt: "p"}})
 			require.Nil(t, job)
 			require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
-			require.Len(t, s.requests(), 1)
+			require.Len(t, s.Requests(), 1)
 		}
 	})
 }
 
 // The id of a job whose record does not fit is not lost.
 func TestCreateJob_OutcomeUnknownKeepsTheID(t *testing.T) {
-	s := oneJob(`{"job_id":"job-9","outputs":{"id":"early"}}`)
-	_, err := s.client(t).ImageJobs.Create(t.Context(), svc.CreateImageJobRequest{Config: svc.ImageJobConfig{Prompt: "p"}})
+	s := testkit.OneJob(`{"job_id":"job-9","outputs":{"id":"early"}}`)
+	_, err := s.Client(t).ImageJobs.Create(t.Context(), svc.CreateImageJobRequest{Config: svc.ImageJobConfig{Prompt: "p"}})
 	var unknown *svc.OutcomeUnknownError
 	require.ErrorAs(t, err, &unknown)
 	require.Equal(t, "job-9", unknown.ID)

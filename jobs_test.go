@@ -15,18 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
-
-// oneJob answers every call with one body.
-func oneJob(body string) *jobService {
-	return &jobService{page: func(int, int) (int, []byte) { return 200, []byte(body) }}
-}
 
 func TestJob_EveryField(t *testing.T) {
 	const original = `{"job_type":"text2video","config":{"prompt":"a lighthouse at dusk","negative_prompt":null,"settings":{"seed":-1,"aspect_ratio":"16:9","resolution":720,"duration":4},"gen_mode":"standard","is_public":true,"use_ff_cond":null,"is_enable_prompt_enhancer":null}}`
 	const record = `{"job_id":"job-1","user_id":"user-1","name":"n","description":"d","payment_type":"usd","status":"succeed","meta_info":{"original_request":` + original + `,"model_id":7,"order_id":"order-1","update_at":"2024-06-01T10:15:00Z","service_api_token":{"api_token":"","api_token_id":9,"user":{"user_id":"user-2","nickname":"sample","currency":"usd"}}},"created_at":"2024-06-01T10:11:12.345678Z","updated_at":"2024-06-01T10:15:00Z","deleted_at":null,"is_deleted":false,"outputs":[{"id":"out-1","media_url":"https://media.example/out-1.mp4","thumbnail_url":"https://media.example/out-1.png"}]}`
-	job, err := oneJob(record).client(t).VideoJobs.Get(t.Context(), "job-1")
+	job, err := testkit.OneJob(record).Client(t).VideoJobs.Get(t.Context(), "job-1")
 	require.NoError(t, err)
 
 	require.Equal(t, "job-1", job.JobID)
@@ -53,7 +49,7 @@ func TestJob_EveryField(t *testing.T) {
 
 func TestJob_ImageHasNoVideoFields(t *testing.T) {
 	const record = `{"job_id":"job-2","user_id":"","name":"","description":"","payment_type":"usd","status":"new-status","meta_info":{"original_request":{"job_type":"text2image"},"model_id":8,"update_at":null},"created_at":"2024-06-01T10:11:12Z","updated_at":"2024-06-01T10:11:12Z","deleted_at":"2024-06-02T10:11:12Z","is_deleted":true,"outputs":[{"id":"out-1","media_url":"https://media.example/out-1.png"},{"id":"out-2","media_url":"https://media.example/out-2.png"}]}`
-	job, err := oneJob(record).client(t).ImageJobs.Get(t.Context(), "job-2")
+	job, err := testkit.OneJob(record).Client(t).ImageJobs.Get(t.Context(), "job-2")
 	require.NoError(t, err)
 	require.Zero(t, job.MetaInfo.ServiceAPIToken)
 	require.Len(t, job.Outputs, 2)
@@ -68,7 +64,7 @@ func TestJob_ImageHasNoVideoFields(t *testing.T) {
 // out of everything that prints a job.
 func TestJob_ShowsNoSecret(t *testing.T) {
 	const record = `{"job_id":"j","status":"succeed","meta_info":{"service_api_token":{"api_token":"tok-SECRET"}},"outputs":[{"id":"o","media_url":"https://m.example/a.mp4?sig=SECRET","thumbnail_url":"https://m.example/a.png?sig=SECRET"}]}`
-	job, err := oneJob(record).client(t).VideoJobs.Get(t.Context(), "j")
+	job, err := testkit.OneJob(record).Client(t).VideoJobs.Get(t.Context(), "j")
 	require.NoError(t, err)
 	require.Equal(t, "tok-SECRET", string(job.MetaInfo.ServiceAPIToken.APIToken))
 	require.Equal(t, "https://m.example/a.mp4?sig=SECRET", string(job.Outputs[0].MediaURL))
@@ -82,7 +78,7 @@ func TestJob_ShowsNoSecret(t *testing.T) {
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d", "%t"} {
 		for _, value := range []any{job, *job, job.Outputs, job.Outputs[0], []*svc.Job{job}, svc.Poll{},
 			job.MetaInfo, &job.MetaInfo.ServiceAPIToken} {
-			if showsBare(reflect.ValueOf(value), 0) && !strings.ContainsAny(verb, "vdx") {
+			if testkit.ShowsBare(reflect.ValueOf(value), 0) && !strings.ContainsAny(verb, "vdx") {
 				continue
 			}
 			texts = append(texts, fmt.Sprintf(verb, value))
@@ -105,7 +101,7 @@ func TestB35_JobTimes(t *testing.T) {
 		`"soon"`:                       {},
 	} {
 		record := fmt.Sprintf(`{"job_id":"j","created_at":%s,"updated_at":%s,"meta_info":{"update_at":%s},"name":"kept"}`, text, text, text)
-		job, err := oneJob(record).client(t).VideoJobs.Get(t.Context(), "j")
+		job, err := testkit.OneJob(record).Client(t).VideoJobs.Get(t.Context(), "j")
 		require.NoError(t, err, text)
 		for _, got := range []svc.Time{job.CreatedAt, job.UpdatedAt, job.MetaInfo.UpdateAt} {
 			require.True(t, got.Equal(want), "%s: %v", text, got)
@@ -135,7 +131,7 @@ func TestB36_JobOutputs(t *testing.T) {
 		"null outputs": {`,"outputs":[null]`, 1, `[{"id":"","media_url":""}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := oneJob(`{"job_id":"j"` + tt.member + `}`).client(t)
+			client := testkit.OneJob(`{"job_id":"j"` + tt.member + `}`).Client(t)
 			for _, get := range []func(context.Context, string, ...svc.RequestOption) (*svc.Job, error){client.VideoJobs.Get, client.ImageJobs.Get} {
 				job, err := get(t.Context(), "j")
 				require.NoError(t, err)
@@ -144,13 +140,13 @@ func TestB36_JobOutputs(t *testing.T) {
 				require.NoError(t, err)
 				require.JSONEq(t, tt.again, string(again))
 			}
-			list, err := oneJob(`{"job_list":[{"job_id":"j"`+tt.member+`}]}`).client(t).VideoJobs.List(t.Context(), nil)
+			list, err := testkit.OneJob(`{"job_list":[{"job_id":"j"`+tt.member+`}]}`).Client(t).VideoJobs.List(t.Context(), nil)
 			require.NoError(t, err)
 			require.Len(t, list.Jobs[0].Outputs, tt.want)
 		})
 	}
 	for _, outputs := range []string{`{"id":"a"}`, `{"0":{"id":"a"}}`, `"none"`, `1`, `false`} {
-		_, err := oneJob(`{"job_id":"j","outputs":`+outputs+`}`).client(t).VideoJobs.Get(t.Context(), "j")
+		_, err := testkit.OneJob(`{"job_id":"j","outputs":`+outputs+`}`).Client(t).VideoJobs.Get(t.Context(), "j")
 		var decode *svc.DecodeError
 		require.ErrorAs(t, err, &decode, outputs)
 		require.Equal(t, "outputs", decode.Field)
@@ -158,7 +154,7 @@ func TestB36_JobOutputs(t *testing.T) {
 	for _, text := range []string{"", " ", "{", "[", "}", "nul"} { // what no decoder hands over
 		require.Error(t, new(svc.Outputs).UnmarshalJSON([]byte(text)), "%q", text)
 	}
-	_, err := oneJob(`{"job_id":"j","outputs":[{"id":"a"},{"id":2}]}`).client(t).VideoJobs.Get(t.Context(), "j")
+	_, err := testkit.OneJob(`{"job_id":"j","outputs":[{"id":"a"},{"id":2}]}`).Client(t).VideoJobs.Get(t.Context(), "j")
 	var decode *svc.DecodeError
 	require.ErrorAs(t, err, &decode)
 	require.Equal(t, "outputs[1].id", decode.Field)
@@ -166,7 +162,7 @@ func TestB36_JobOutputs(t *testing.T) {
 
 func TestB36_JobParts(t *testing.T) {
 	for _, meta := range []string{``, `,"meta_info":null`, `,"meta_info":{}`, `,"meta_info":{"original_request":null,"service_api_token":null,"model_id":null,"order_id":null,"update_at":null}`, `,"meta_info":{"service_api_token":{"user":null,"api_token":null}}`} {
-		job, err := oneJob(`{"job_id":"j"`+meta+`}`).client(t).VideoJobs.Get(t.Context(), "j")
+		job, err := testkit.OneJob(`{"job_id":"j"`+meta+`}`).Client(t).VideoJobs.Get(t.Context(), "j")
 		require.NoError(t, err, meta)
 		require.Zero(t, job.MetaInfo.ModelID)
 		require.Empty(t, job.MetaInfo.OrderID)
@@ -175,11 +171,11 @@ func TestB36_JobParts(t *testing.T) {
 		require.NoError(t, err, meta)
 	}
 	for _, list := range []string{`{"job_list":null}`, `{"total_count":null,"job_list":[]}`} {
-		jobs, err := oneJob(list).client(t).VideoJobs.List(t.Context(), nil)
+		jobs, err := testkit.OneJob(list).Client(t).VideoJobs.List(t.Context(), nil)
 		require.NoError(t, err, list)
 		require.Empty(t, jobs.Jobs)
 		require.Zero(t, jobs.TotalCount)
-		ids, err := collectJobs(oneJob(list).client(t).VideoJobs.All(t.Context(), nil))
+		ids, err := collectJobs(testkit.OneJob(list).Client(t).VideoJobs.All(t.Context(), nil))
 		require.NoError(t, err, list)
 		require.Empty(t, ids)
 	}
@@ -187,7 +183,7 @@ func TestB36_JobParts(t *testing.T) {
 
 func TestB41_OriginalRequestKeepsItsDigits(t *testing.T) {
 	const original = `{"job_type":"text2image","config":{"settings":{"seed":9007199254740993},"x":12345678901234567890, "y":1e-7}}`
-	job, err := oneJob(`{"job_id":"j","meta_info":{"original_request":`+original+`,"model_id":"9223372036854775807"}}`).client(t).ImageJobs.Get(t.Context(), "j")
+	job, err := testkit.OneJob(`{"job_id":"j","meta_info":{"original_request":`+original+`,"model_id":"9223372036854775807"}}`).Client(t).ImageJobs.Get(t.Context(), "j")
 	require.NoError(t, err)
 	require.Equal(t, original, string(job.MetaInfo.OriginalRequest))
 	require.EqualValues(t, int64(1<<63-1), job.MetaInfo.ModelID)
@@ -242,7 +238,7 @@ func TestB42_JobIDs(t *testing.T) {
 
 // An answer about another job is not an answer.
 func TestJob_AnotherID(t *testing.T) {
-	_, err := oneJob(`{"job_id":"job-2"}`).client(t).VideoJobs.Get(t.Context(), "job-1")
+	_, err := testkit.OneJob(`{"job_id":"job-2"}`).Client(t).VideoJobs.Get(t.Context(), "job-1")
 	var decode *svc.DecodeError
 	require.ErrorAs(t, err, &decode)
 	require.Equal(t, "job_id", decode.Field)

@@ -12,6 +12,7 @@ import (
 	"gopkg.in/h2non/gock.v1"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -98,7 +99,7 @@ func TestWaitForJob(t *testing.T) {
 func TestWaitForJob_RecordSaysDeleted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	job, err := oneJob(`{"job_id":"j","status":"initializing","is_deleted":true}`).client(t).VideoJobs.Wait(ctx, "j", nil)
+	job, err := testkit.OneJob(`{"job_id":"j","status":"initializing","is_deleted":true}`).Client(t).VideoJobs.Wait(ctx, "j", nil)
 	require.ErrorIs(t, err, svc.ErrNotFound)
 	require.NotErrorIs(t, err, svc.ErrRetired)
 	require.True(t, job.IsDeleted)
@@ -122,7 +123,7 @@ func TestWaitForJob_TakesAsLongAsTheJob(t *testing.T) {
 
 func TestWaitForJob_Cancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := oneJob(`{"job_id":"j","status":"initializing"}`).client(t)
+		client := testkit.OneJob(`{"job_id":"j","status":"initializing"}`).Client(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		time.AfterFunc(90*time.Second, cancel)

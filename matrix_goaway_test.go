@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -116,7 +117,7 @@ func (l *goingAway) serve(conn io.ReadWriter) {
 // processed is sent again, a create too; what it has processed and not answered
 // is lost.
 func TestMatrixGoAway(t *testing.T) {
-	noGoroutineLeft(t)
+	testkit.NoGoroutineLeft(t)
 	const parallel = 50
 	record := `{"service_id":"svc-1","name":"x","status":"available"}`
 	for name, tt := range map[string]struct {
@@ -202,7 +203,7 @@ func matrixGoAwayCall(ctx context.Context, c *svc.Client, create bool) (err erro
 //
 // KNOWN TO FAIL: the download asks for a range after the end, and reports its 416.
 func TestMatrixHTTP2ResetAfterTheEnd(t *testing.T) {
-	noGoroutineLeft(t)
+	testkit.NoGoroutineLeft(t)
 	var asked atomic.Int32
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -73,17 +74,10 @@ func matrixMadeEndpoints(c *matrixCell) int { return len(c.srv.Endpoints()) - 1 
 func matrixMadeJobs(c *matrixCell) int      { return len(c.srv.Jobs()) - 2 }
 func matrixMadeFiles(c *matrixCell) int     { return len(c.srv.Files()) - 2 }
 
-func matrixIf(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 func matrixNewContents(id string) func(*matrixCell) int {
 	return func(c *matrixCell) int {
 		b, _ := c.srv.FileContents(id)
-		return matrixIf(string(b) == "new contents")
+		return testkit.One(string(b) == "new contents")
 	}
 }
 
@@ -91,7 +85,7 @@ func matrixJobGone(id string) func(*matrixCell) int {
 	return func(c *matrixCell) int {
 		for _, j := range c.srv.Jobs() {
 			if j.ID == id {
-				return matrixIf(j.Deleted)
+				return testkit.One(j.Deleted)
 			}
 		}
 		return 0
@@ -111,10 +105,10 @@ var matrixOps = []matrixOp{
 	}, nil},
 	{"InferenceServices.Update", matrixChange, "PUT /v1/inference-service/svc-1", func(ctx context.Context, c *matrixCell) (any, error) {
 		return c.client.InferenceServices.Scale(ctx, "svc-1", 3)
-	}, func(c *matrixCell) int { return matrixIf(c.srv.Endpoints()[0].Instances == 3) }},
+	}, func(c *matrixCell) int { return testkit.One(c.srv.Endpoints()[0].Instances == 3) }},
 	{"InferenceServices.Delete", matrixRemove, "DELETE /v1/inference-service/svc-1", func(ctx context.Context, c *matrixCell) (any, error) {
 		return nil, c.client.InferenceServices.Delete(ctx, "svc-1")
-	}, func(c *matrixCell) int { return matrixIf(c.srv.Endpoints()[0].Deleted) }},
+	}, func(c *matrixCell) int { return testkit.One(c.srv.Endpoints()[0].Deleted) }},
 
 	{"VideoJobs.Create", matrixCreate, "POST /v1/svc-video-job", func(ctx context.Context, c *matrixCell) (any, error) {
 		return c.client.VideoJobs.Create(ctx, svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{Prompt: "matrix"}})
@@ -155,7 +149,7 @@ var matrixOps = []matrixOp{
 	}, nil},
 	{"Files.Delete", matrixRemove, "DELETE /v1/files/file-1", func(ctx context.Context, c *matrixCell) (any, error) {
 		return nil, c.client.Files.Delete(ctx, "file-1")
-	}, func(c *matrixCell) int { return matrixIf(c.srv.Files()[0].Deleted) }},
+	}, func(c *matrixCell) int { return testkit.One(c.srv.Files()[0].Deleted) }},
 	{"Files.PresignedURL", matrixRead, "GET /v1/files/file-1/presigned_url", func(ctx context.Context, c *matrixCell) (any, error) {
 		return c.client.Files.PresignedURL(ctx, "file-1")
 	}, nil},

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // followed says where a redirect leads to success: a read of the API at its own
@@ -83,7 +84,7 @@ func matrixRedirected(t *testing.T, op *matrixOp, status int, place matrixPlace)
 	value, err := op.run(t.Context(), c)
 	c.check(w, value, err)
 
-	require.Len(t, c.moved, matrixIf(w.ok), "requests to where it leads")
+	require.Len(t, c.moved, testkit.One(w.ok), "requests to where it leads")
 	for _, req := range c.moved {
 		require.Empty(t, req.Header["Referer"])
 		method := op.at[:len(req.Method)]

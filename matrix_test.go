@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // The matrix holds every operation to the promises of the package comment under
@@ -106,9 +107,9 @@ func (o *matrixOp) expect(f *matrixFault, always bool, attempts int) matrixWant 
 	switch {
 	case o.effect == nil:
 	case o.class == matrixCreate: // each request counts
-		w.effect = faults*matrixIf(f.acts) + matrixIf(w.ok)
+		w.effect = faults*testkit.One(f.acts) + testkit.One(w.ok)
 	default: // of one call, however often it is sent
-		w.effect = matrixIf(f.acts || w.ok && v == again)
+		w.effect = testkit.One(f.acts || w.ok && v == again)
 	}
 	if w.ok {
 		w.replaced = v == success
@@ -295,7 +296,7 @@ func TestMatrixDownloadInPieces(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					c := newMatrixCell(t, op)
 					c.meet = func(n int, req *http.Request) (*http.Response, error) {
-						return c.piece(req, min(n-1, 2), matrixIf(n <= 2), cause)
+						return c.piece(req, min(n-1, 2), testkit.One(n <= 2), cause)
 					}
 					value, err := op.run(t.Context(), c)
 					c.check(matrixWant{met: 1 + matrixPolicy.MaxAttempts, is: []error{svc.ErrTruncated, cause}}, value, err)

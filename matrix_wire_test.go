@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // matrixWireFault is a fault of a connection. Its do says whether to keep it.
@@ -103,7 +104,7 @@ var matrixWireFaults = []matrixWireFault{
 
 // The faults that the network makes, by a socket and the client's own transport.
 func TestMatrixWire(t *testing.T) {
-	noGoroutineLeft(t)
+	testkit.NoGoroutineLeft(t)
 	for i := range matrixOps {
 		op := &matrixOps[i]
 		t.Run(op.name, func(t *testing.T) {
@@ -144,7 +145,7 @@ func TestMatrixWire(t *testing.T) {
 // stopped before it went out, and then is tried again: either way there is at
 // most one, and the error tells.
 func TestMatrixClosedOnAccept(t *testing.T) {
-	noGoroutineLeft(t)
+	testkit.NoGoroutineLeft(t)
 	for i := range matrixOps {
 		op := &matrixOps[i]
 		if op.second() {
@@ -174,7 +175,7 @@ func TestMatrixClosedOnAccept(t *testing.T) {
 				default:
 					require.NoError(t, err)
 					require.GreaterOrEqual(t, conns.Load(), int32(2))
-					require.Equal(t, matrixIf(op.effect != nil), effect)
+					require.Equal(t, testkit.One(op.effect != nil), effect)
 				}
 			})
 		}
@@ -183,7 +184,7 @@ func TestMatrixClosedOnAccept(t *testing.T) {
 
 // A connection that the service closes just when it is used again.
 func TestMatrixStaleConnection(t *testing.T) {
-	noGoroutineLeft(t)
+	testkit.NoGoroutineLeft(t)
 	for i := range matrixOps {
 		op := &matrixOps[i]
 		t.Run(op.name, func(t *testing.T) {

@@ -16,32 +16,29 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
-
-func redirect(code int, to string) reply {
-	return reply{status: code, header: map[string]string{"Location": to}}
-}
 
 // A change is never turned into a read, and never reported as done by one.
 func TestB10_RedirectedChange(t *testing.T) {
-	for _, op := range operations[1:] {
+	for _, op := range testkit.Operations[1:] {
 		for _, code := range []int{301, 302, 303, 307, 308} {
-			t.Run(fmt.Sprintf("%s/%d", op.name, code), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%d", op.Name, code), func(t *testing.T) {
 				var elsewhere, here atomic.Int32
 				srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.URL.Path == "/v1/elsewhere" {
 						elsewhere.Add(1)
-						_, _ = w.Write([]byte(serviceJSON))
+						_, _ = w.Write([]byte(testkit.ServiceJSON))
 						return
 					}
 					here.Add(1)
 					http.Redirect(w, r, "/v1/elsewhere?sig=hush", code)
 				}))
 				defer srv.Close()
-				err := op.do(t.Context(), clientAt(t, srv.URL, tries(4, time.Hour)))
+				err := op.Do(t.Context(), testkit.ClientAt(t, srv.URL, testkit.Tries(4, time.Hour)))
 				require.ErrorIs(t, err, svc.ErrRedirect)
-				require.Equal(t, code, errorAs[*svc.Error](t, err).StatusCode)
-				require.Equal(t, op.method == "POST" && code <= 303, errors.Is(err, svc.ErrOutcomeUnknown))
+				require.Equal(t, code, testkit.ErrorAs[*svc.Error](t, err).StatusCode)
+				require.Equal(t, op.Method == "POST" && code <= 303, errors.Is(err, svc.ErrOutcomeUnknown))
 				require.ErrorContains(t, err, http.StatusText(code)+": the redirect is not followed")
 				require.NotContains(t, fmt.Sprintf("%+v", err), "hush")
 				require.EqualValues(t, 1, here.Load())
@@ -57,11 +54,11 @@ func TestB11_TokenStaysAtHome(t *testing.T) {
 	trap := func(w http.ResponseWriter, r *http.Request) {
 		visits.Add(1)
 		for _, values := range r.Header {
-			if strings.Contains(strings.Join(values, " "), testToken) {
+			if strings.Contains(strings.Join(values, " "), testkit.Token) {
 				leaked.Add(1)
 			}
 		}
-		_, _ = w.Write([]byte(serviceJSON))
+		_, _ = w.Write([]byte(testkit.ServiceJSON))
 	}
 	other := httptest.NewServer(http.HandlerFunc(trap))
 	defer other.Close()
@@ -95,8 +92,8 @@ func TestB11_TokenStaysAtHome(t *testing.T) {
 					}
 					defer srv.Close()
 					own, _ = url.Parse(srv.URL)
-					client := clientAt(t, srv.URL, svc.WithHTTPClient(srv.Client()))
-					err := opGet.do(t.Context(), client)
+					client := testkit.ClientAt(t, srv.URL, svc.WithHTTPClient(srv.Client()))
+					err := testkit.OpGet.Do(t.Context(), client)
 					require.ErrorIs(t, err, svc.ErrRedirect)
 					require.Zero(t, visits.Load())
 					require.Zero(t, leaked.Load())
@@ -110,45 +107,45 @@ func TestB11_TokenStaysAtHome(t *testing.T) {
 // comes from.
 func TestRedirectedRead(t *testing.T) {
 	for name, tt := range map[string]struct {
-		hops []reply
+		hops []testkit.Reply
 		want []string // the paths asked for after the first
 		err  bool
 	}{
-		"relative":         {[]reply{redirect(302, "../moved?x=1")}, []string{"/v1/moved?x=1"}, false},
-		"absolute":         {[]reply{redirect(301, "https://api.test/moved")}, []string{"/moved"}, false},
-		"default port":     {[]reply{redirect(308, "https://api.test:443/moved")}, []string{"/moved"}, false},
-		"case of the host": {[]reply{redirect(307, "https://API.test/moved")}, []string{"/moved"}, false},
-		"see other":        {[]reply{redirect(303, "/moved")}, []string{"/moved"}, false},
-		"escaped":          {[]reply{redirect(302, "/a%2Fb")}, []string{"/a%2Fb"}, false},
-		"chain":            {[]reply{redirect(302, "/a"), redirect(307, "/b"), redirect(301, "/c")}, []string{"/a", "/b", "/c"}, false},
-		"leaves later":     {[]reply{redirect(302, "/a"), redirect(302, "https://other.test/b")}, []string{"/a"}, true},
-		"other port":       {[]reply{redirect(302, "https://api.test:8443/moved")}, nil, true},
-		"down to http":     {[]reply{redirect(302, "http://api.test/moved")}, nil, true},
-		"other scheme":     {[]reply{redirect(302, "ftp://api.test/moved")}, nil, true},
-		"nowhere":          {[]reply{{status: 302}}, nil, true},
-		"not a URL":        {[]reply{redirect(302, "http://%zz:x/?sig=hush")}, nil, true},
-		"300":              {[]reply{redirect(300, "/moved")}, nil, true},
-		"304":              {[]reply{redirect(304, "/moved")}, nil, true},
+		"relative":         {[]testkit.Reply{testkit.RedirectTo(302, "../moved?x=1")}, []string{"/v1/moved?x=1"}, false},
+		"absolute":         {[]testkit.Reply{testkit.RedirectTo(301, "https://api.test/moved")}, []string{"/moved"}, false},
+		"default port":     {[]testkit.Reply{testkit.RedirectTo(308, "https://api.test:443/moved")}, []string{"/moved"}, false},
+		"case of the host": {[]testkit.Reply{testkit.RedirectTo(307, "https://API.test/moved")}, []string{"/moved"}, false},
+		"see other":        {[]testkit.Reply{testkit.RedirectTo(303, "/moved")}, []string{"/moved"}, false},
+		"escaped":          {[]testkit.Reply{testkit.RedirectTo(302, "/a%2Fb")}, []string{"/a%2Fb"}, false},
+		"chain":            {[]testkit.Reply{testkit.RedirectTo(302, "/a"), testkit.RedirectTo(307, "/b"), testkit.RedirectTo(301, "/c")}, []string{"/a", "/b", "/c"}, false},
+		"leaves later":     {[]testkit.Reply{testkit.RedirectTo(302, "/a"), testkit.RedirectTo(302, "https://other.test/b")}, []string{"/a"}, true},
+		"other port":       {[]testkit.Reply{testkit.RedirectTo(302, "https://api.test:8443/moved")}, nil, true},
+		"down to http":     {[]testkit.Reply{testkit.RedirectTo(302, "http://api.test/moved")}, nil, true},
+		"other scheme":     {[]testkit.Reply{testkit.RedirectTo(302, "ftp://api.test/moved")}, nil, true},
+		"nowhere":          {[]testkit.Reply{{Status: 302}}, nil, true},
+		"not a URL":        {[]testkit.Reply{testkit.RedirectTo(302, "http://%zz:x/?sig=hush")}, nil, true},
+		"300":              {[]testkit.Reply{testkit.RedirectTo(300, "/moved")}, nil, true},
+		"304":              {[]testkit.Reply{testkit.RedirectTo(304, "/moved")}, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				replies := tt.hops
 				if !tt.err {
-					replies = append(replies, opGet.ok)
+					replies = append(replies, testkit.OpGet.OK)
 				}
-				s := play(t, replies...)
+				s := testkit.Play(t, replies...)
 				var resp svc.Response
-				err := opGet.do(t.Context(), s.client(), svc.WithHeader("X-Mine", "1"), svc.WithResponse(&resp))
+				err := testkit.OpGet.Do(t.Context(), s.Client(), svc.WithHeader("X-Mine", "1"), svc.WithResponse(&resp))
 				require.Equal(t, 1, resp.Attempts)
 				var paths []string
-				for _, r := range s.seen() {
+				for _, r := range s.Seen() {
 					paths = append(paths, r.Path)
 					require.Equal(t, "GET", r.Method)
-					require.Equal(t, []string{"Bearer " + testToken}, r.Header["Authorization"])
+					require.Equal(t, []string{"Bearer " + testkit.Token}, r.Header["Authorization"])
 					require.Equal(t, []string{"1"}, r.Header["X-Mine"])
 					require.NotContains(t, r.Header, "Referer")
 				}
-				require.Equal(t, append([]string{opGet.path}, tt.want...), paths)
+				require.Equal(t, append([]string{testkit.OpGet.Path}, tt.want...), paths)
 				if tt.err {
 					require.ErrorIs(t, err, svc.ErrRedirect)
 					require.NotContains(t, err.Error(), "hush")
@@ -163,36 +160,36 @@ func TestRedirectedRead(t *testing.T) {
 // A redirect that fails on its way is retried from the start.
 func TestRedirectThenFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, redirect(302, "/moved"), status(503), redirect(302, "/moved"), lost, redirect(302, "/moved"), opGet.ok)
-		require.NoError(t, opGet.do(t.Context(), s.client()))
+		s := testkit.Play(t, testkit.RedirectTo(302, "/moved"), testkit.Status(503), testkit.RedirectTo(302, "/moved"), testkit.Lost, testkit.RedirectTo(302, "/moved"), testkit.OpGet.OK)
+		require.NoError(t, testkit.OpGet.Do(t.Context(), s.Client()))
 		var paths []string
-		for _, r := range s.seen() {
+		for _, r := range s.Seen() {
 			paths = append(paths, r.Path)
 		}
-		require.Equal(t, []string{opGet.path, "/moved", opGet.path, "/moved", opGet.path, "/moved"}, paths)
+		require.Equal(t, []string{testkit.OpGet.Path, "/moved", testkit.OpGet.Path, "/moved", testkit.OpGet.Path, "/moved"}, paths)
 	})
 }
 
 // HEAD and the rest of what Do can send are not redirected.
 func TestRedirectedDo(t *testing.T) {
 	for _, method := range []string{"HEAD", "OPTIONS", "PATCH"} {
-		s := play(t, redirect(307, "/moved"))
-		require.ErrorIs(t, s.client().Do(t.Context(), method, "/v2/x", nil, nil), svc.ErrRedirect)
+		s := testkit.Play(t, testkit.RedirectTo(307, "/moved"))
+		require.ErrorIs(t, s.Client().Do(t.Context(), method, "/v2/x", nil, nil), svc.ErrRedirect)
 	}
-	s := play(t, redirect(307, "/moved"), reply{status: 204})
-	require.NoError(t, s.client().Do(t.Context(), "GET", "/v2/x", nil, nil))
+	s := testkit.Play(t, testkit.RedirectTo(307, "/moved"), testkit.Reply{Status: 204})
+	require.NoError(t, s.Client().Do(t.Context(), "GET", "/v2/x", nil, nil))
 }
 
 // An endless redirect is one attempt of at most ten hops.
 func TestB09_EndlessRedirect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := loop(t, redirect(302, "/round"))
+		s := testkit.Loop(t, testkit.RedirectTo(302, "/round"))
 		start := time.Now()
-		err := opGet.do(context.Background(), s.client(tries(4, 2*time.Second)))
+		err := testkit.OpGet.Do(context.Background(), s.Client(testkit.Tries(4, 2*time.Second)))
 		require.ErrorIs(t, err, svc.ErrRedirect)
-		require.Equal(t, 302, errorAs[*svc.Error](t, err).StatusCode)
-		require.Equal(t, 1, errorAs[*svc.Error](t, err).Attempts)
-		require.Len(t, s.seen(), 11)
+		require.Equal(t, 302, testkit.ErrorAs[*svc.Error](t, err).StatusCode)
+		require.Equal(t, 1, testkit.ErrorAs[*svc.Error](t, err).Attempts)
+		require.Len(t, s.Seen(), 11)
 		require.Zero(t, time.Since(start))
 	})
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -133,18 +134,18 @@ func TestB02_HTTP2DoesNotRepeatACreate(t *testing.T) {
 				failed := false
 				h := newHandmade(t, []string{"h2"}, func(n int, stream uint32) string {
 					if before && n == 1 || failed {
-						return h2OK(stream, serviceJSON)
+						return h2OK(stream, testkit.ServiceJSON)
 					}
 					failed = true
 					return h2Reset(stream, code)
 				})
-				client := clientAt(t, h.url, tries(3, time.Millisecond), svc.WithHTTPClient(&http.Client{Transport: h.trusting}))
+				client := testkit.ClientAt(t, h.url, testkit.Tries(3, time.Millisecond), svc.WithHTTPClient(&http.Client{Transport: h.trusting}))
 				want := 1
 				if before {
-					require.NoError(t, opGet.do(t.Context(), client))
+					require.NoError(t, testkit.OpGet.Do(t.Context(), client))
 					want++
 				}
-				err := opCreate.do(t.Context(), client)
+				err := testkit.OpCreate.Do(t.Context(), client)
 				if code == refusedStream {
 					require.NoError(t, err)
 					want++
@@ -161,7 +162,7 @@ func TestB02_HTTP2DoesNotRepeatACreate(t *testing.T) {
 // a balancer may, gets a create once, too.
 func TestB02_ChangeOfProtocol(t *testing.T) {
 	h := newHandmade(t, []string{"h2"}, func(_ int, stream uint32) string { return h2Reset(stream, 1) })
-	old := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, serviceJSON) }))
+	old := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, testkit.ServiceJSON) }))
 	defer old.Close()
 	first := true
 	tr := h.trusting
@@ -179,10 +180,10 @@ func TestB02_ChangeOfProtocol(t *testing.T) {
 		secure := tls.Client(c, config)
 		return secure, secure.HandshakeContext(ctx)
 	}
-	client := clientAt(t, h.url, tries(3, time.Millisecond), svc.WithHTTPClient(&http.Client{Transport: tr}))
-	require.NoError(t, opGet.do(t.Context(), client))
+	client := testkit.ClientAt(t, h.url, testkit.Tries(3, time.Millisecond), svc.WithHTTPClient(&http.Client{Transport: tr}))
+	require.NoError(t, testkit.OpGet.Do(t.Context(), client))
 	tr.CloseIdleConnections()
-	require.ErrorIs(t, opCreate.do(t.Context(), client), svc.ErrOutcomeUnknown)
+	require.ErrorIs(t, testkit.OpCreate.Do(t.Context(), client), svc.ErrOutcomeUnknown)
 	require.Len(t, h.seen(), 1)
 }
 
@@ -196,19 +197,19 @@ func TestB04_HTTP2DoesNotStorm(t *testing.T) {
 		h := newHandmade(t, []string{"h2"}, func(_ int, stream uint32) string { return h2Reset(stream, 1) })
 		path := filepath.Join(t.TempDir(), "cert.pem")
 		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.cert}), 0o600))
-		inChild(t, "SSL_CERT_FILE="+path, "SVC_TEST_URL="+h.url)
+		testkit.InChild(t, "SSL_CERT_FILE="+path, "SVC_TEST_URL="+h.url)
 		n := len(h.seen())
 		require.LessOrEqual(t, n, 4*2*3, "four calls, two attempts each, and net/http's own")
 		require.GreaterOrEqual(t, n, 4*2)
 		return
 	}
 	address := os.Getenv("SVC_TEST_URL")
-	client := clientAt(t, address, tries(2, time.Millisecond))
+	client := testkit.ClientAt(t, address, testkit.Tries(2, time.Millisecond))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	for _, op := range []operation{opGet, opUpdate, opDelete} {
-		err := op.do(ctx, client)
-		require.Equal(t, 2, errorAs[*svc.TransportError](t, err).Attempts, op.name)
+	for _, op := range []testkit.Operation{testkit.OpGet, testkit.OpUpdate, testkit.OpDelete} {
+		err := op.Do(ctx, client)
+		require.Equal(t, 2, testkit.ErrorAs[*svc.TransportError](t, err).Attempts, op.Name)
 	}
 	_, err := client.Files.Put(ctx, svc.SignedURL(address+"/f?sig=x"), strings.NewReader("contents"), nil)
 	require.Error(t, err)
@@ -229,7 +230,7 @@ func (f twice) RoundTrip(r *http.Request) (*http.Response, error) {
 // An error that proves that nothing was sent proves it of the last try of a
 // transport that has made several.
 func TestB02_TransportsThatTryTwice(t *testing.T) {
-	dead := roundTripFunc(func(*http.Request) (*http.Response, error) {
+	dead := testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	})
 	for name, with := range map[string]func(real http.RoundTripper) svc.Option{
@@ -246,7 +247,7 @@ func TestB02_TransportsThatTryTwice(t *testing.T) {
 			srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
 			tr := &http.Transport{}
 			defer tr.CloseIdleConnections()
-			client := clientAt(t, srv.URL(), svc.WithToken(srv.Token()), tries(3, time.Millisecond), with(tr))
+			client := testkit.ClientAt(t, srv.URL(), svc.WithToken(srv.Token()), testkit.Tries(3, time.Millisecond), with(tr))
 			_, err := client.InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "demo"})
 			require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
 			require.Len(t, srv.Endpoints(), 1)
@@ -290,7 +291,7 @@ func TestB02_StaleConnection(t *testing.T) {
 				return stale{c, &dead}, nil
 			}}
 			defer tr.CloseIdleConnections()
-			client := clientAt(t, srv.URL(), svc.WithToken(srv.Token()), tries(2, time.Millisecond), svc.WithHTTPClient(&http.Client{Transport: tr}))
+			client := testkit.ClientAt(t, srv.URL(), svc.WithToken(srv.Token()), testkit.Tries(2, time.Millisecond), svc.WithHTTPClient(&http.Client{Transport: tr}))
 			_, err := client.InferenceServices.Get(t.Context(), "svc-1")
 			require.NoError(t, err)
 			dead.Store(true)
@@ -309,17 +310,17 @@ func TestB02_StaleConnection(t *testing.T) {
 
 // Storage that is down uses up no retry of the API's.
 func TestRetryBudgetOfTransfersIsTheirOwn(t *testing.T) {
-	client := clientOn(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+	client := testkit.ClientOn(t, testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		if r.URL.Host != "api.test" {
 			return nil, errors.New("no route to storage")
 		}
 		return &http.Response{StatusCode: 503, ProtoMajor: 1, Body: http.NoBody, Request: r, Header: http.Header{}}, nil
-	}), tries(3, time.Millisecond))
+	}), testkit.Tries(3, time.Millisecond))
 	for range 100 {
 		_, err := client.Files.Put(t.Context(), "https://storage.test/f?sig=x", strings.NewReader("x"), nil)
 		require.Error(t, err)
 	}
-	require.Equal(t, 3, errorAs[*svc.Error](t, opDelete.do(t.Context(), client)).Attempts)
+	require.Equal(t, 3, testkit.ErrorAs[*svc.Error](t, testkit.OpDelete.Do(t.Context(), client)).Attempts)
 }
 
 // A call without a body has nothing that could be refused a second time, so its
@@ -329,15 +330,15 @@ func TestB02_HTTP2DoesNotRepeatWhatHasNoBody(t *testing.T) {
 		failed := false
 		h := newHandmade(t, []string{"h2"}, func(n int, stream uint32) string {
 			if before && n == 1 || failed {
-				return h2OK(stream, serviceJSON)
+				return h2OK(stream, testkit.ServiceJSON)
 			}
 			failed = true
 			return h2Reset(stream, 1)
 		})
-		client := clientAt(t, h.url, tries(3, time.Millisecond), svc.WithHTTPClient(&http.Client{Transport: h.trusting}))
+		client := testkit.ClientAt(t, h.url, testkit.Tries(3, time.Millisecond), svc.WithHTTPClient(&http.Client{Transport: h.trusting}))
 		want := 1
 		if before {
-			require.NoError(t, opGet.do(t.Context(), client))
+			require.NoError(t, testkit.OpGet.Do(t.Context(), client))
 			want++
 		}
 		err := client.Do(t.Context(), http.MethodPost, "/v1/restart", nil, nil)
@@ -352,14 +353,14 @@ func TestB02_HTTP2DoesNotRepeatWhatHasNoBody(t *testing.T) {
 func TestB02_WrappersCannotRepeat(t *testing.T) {
 	for name, wrap := range map[string]func(own http.RoundTripper) http.RoundTripper{
 		"a key": func(own http.RoundTripper) http.RoundTripper {
-			return roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			return testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 				r = r.Clone(r.Context())
 				r.Header.Set("Idempotency-Key", "k")
 				return own.RoundTrip(r)
 			})
 		},
 		"a second body": func(own http.RoundTripper) http.RoundTripper {
-			return roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			return testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 				resp, err := own.RoundTrip(r)
 				if err == nil || r.GetBody == nil {
 					return resp, err
@@ -376,7 +377,7 @@ func TestB02_WrappersCannotRepeat(t *testing.T) {
 			srv := svctest.NewServer()
 			defer srv.Close()
 			srv.AddEndpoint(svctest.Endpoint{})
-			client := clientAt(t, srv.URL(), svc.WithToken(srv.Token()), tries(3, time.Millisecond), svc.WithTransportWrapper(wrap))
+			client := testkit.ClientAt(t, srv.URL(), svc.WithToken(srv.Token()), testkit.Tries(3, time.Millisecond), svc.WithTransportWrapper(wrap))
 			_, err := client.InferenceServices.Get(t.Context(), "svc-1") // over HTTP/1, on a connection that stays
 			require.NoError(t, err)
 			srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
@@ -393,13 +394,13 @@ func TestB02_WrappersCannotRepeat(t *testing.T) {
 func TestB02_TurnedDownAfterAnotherWay(t *testing.T) {
 	for _, second := range []string{"stream error: stream ID 1; REFUSED_STREAM; received from peer", "http2: Transport received Server's graceful shutdown GOAWAY"} {
 		sent := 0
-		client := clientOn(t, roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		client := testkit.ClientOn(t, testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 			_, err := io.Copy(io.Discard, r.Body)
 			require.NoError(t, err)
 			sent++
 			return nil, fmt.Errorf("http2: Transport: cannot retry err [%s] after Request.Body was written; define Request.GetBody to avoid this error", second)
-		}), tries(3, time.Millisecond))
-		require.ErrorIs(t, opCreate.do(t.Context(), client), svc.ErrOutcomeUnknown)
+		}), testkit.Tries(3, time.Millisecond))
+		require.ErrorIs(t, testkit.OpCreate.Do(t.Context(), client), svc.ErrOutcomeUnknown)
 		require.Equal(t, 1, sent)
 	}
 }
@@ -428,15 +429,15 @@ func TestB18_SwitchingProtocolsHangsNothing(t *testing.T) {
 		}
 	})
 	address := "http://" + l.Addr().String()
-	client := clientAt(t, address, tries(2, time.Millisecond))
+	client := testkit.ClientAt(t, address, testkit.Tries(2, time.Millisecond))
 	link := svc.SignedURL(address + "/f?sig=x")
 	_, put := client.Files.Put(t.Context(), link, strings.NewReader("x"), nil)
 	_, download := client.Download(t.Context(), link, io.Discard, nil)
 	for name, err := range map[string]error{
-		"get": opGet.do(t.Context(), client), "update": opUpdate.do(t.Context(), client), "delete": opDelete.do(t.Context(), client),
-		"create": opCreate.do(t.Context(), client), "put": put, "download": download,
+		"get": testkit.OpGet.Do(t.Context(), client), "update": testkit.OpUpdate.Do(t.Context(), client), "delete": testkit.OpDelete.Do(t.Context(), client),
+		"create": testkit.OpCreate.Do(t.Context(), client), "put": put, "download": download,
 	} {
-		require.Equal(t, http.StatusSwitchingProtocols, errorAs[*svc.Error](t, err).StatusCode, name)
+		require.Equal(t, http.StatusSwitchingProtocols, testkit.ErrorAs[*svc.Error](t, err).StatusCode, name)
 		require.Equal(t, name == "create", errors.Is(err, svc.ErrOutcomeUnknown), name)
 	}
 }
@@ -444,10 +445,10 @@ func TestB18_SwitchingProtocolsHangsNothing(t *testing.T) {
 // What a transport of the caller's says around the error of an http.Client is kept.
 func TestErrorsAroundThatOfAnHTTPClient(t *testing.T) {
 	breaker := errors.New("circuit open")
-	client := clientOn(t, roundTripFunc(func(*http.Request) (*http.Response, error) {
+	client := testkit.ClientOn(t, testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%w: %w", breaker, &url.Error{Op: "Get", URL: "https://api.test/x?sig=topsecret", Err: syscall.ECONNREFUSED})
-	}), tries(1, 0))
-	err := opGet.do(t.Context(), client)
+	}), testkit.Tries(1, 0))
+	err := testkit.OpGet.Do(t.Context(), client)
 	require.ErrorIs(t, err, breaker)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	require.NotContains(t, err.Error(), "topsecret")
@@ -460,15 +461,15 @@ func TestAbandonedRequestsKeepTheirAddress(t *testing.T) {
 	var hosts []string
 	var left sync.WaitGroup
 	release := make(chan struct{})
-	transport := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+	transport := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		hosts = append(hosts, r.URL.Host+"?"+r.URL.RawQuery)
 		return &http.Response{StatusCode: 200, ProtoMajor: 1, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 	})
 	first := true
-	client := clientOn(t, transport, tries(1, 0), svc.WithTransportWrapper(func(own http.RoundTripper) http.RoundTripper {
-		return roundTripFunc(func(r *http.Request) (*http.Response, error) {
+	client := testkit.ClientOn(t, transport, testkit.Tries(1, 0), svc.WithTransportWrapper(func(own http.RoundTripper) http.RoundTripper {
+		return testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 			if !first {
 				return own.RoundTrip(r)
 			}

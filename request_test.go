@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // A refusal says which rule was broken, and never shows what was given.
@@ -32,7 +33,7 @@ func TestRefusalOfABaseURLSaysWhy(t *testing.T) {
 		"https://h/%2e/b":  "its path must not have empty or dot segments",
 		"http://h.invalid": "plain http would show the token to everyone on the way: use https, or WithInsecureHTTP if you mean it",
 	} {
-		_, err := svc.NewClient(given, svc.WithToken(testToken))
+		_, err := svc.NewClient(given, svc.WithToken(testkit.Token))
 		require.EqualError(t, err, "svc: base URL: "+want, "%q", given)
 	}
 }
@@ -51,7 +52,7 @@ func TestRefusalOfAPathSaysWhy(t *testing.T) {
 		"/v1/%2E.":    segments,
 		"/v1/a%0A":    segments,
 	} {
-		err := play(t).client().Do(t.Context(), "GET", path, nil, nil)
+		err := testkit.Play(t).Client().Do(t.Context(), "GET", path, nil, nil)
 		require.EqualError(t, err, "svc: not sent: path "+want, "%q", path)
 	}
 }
@@ -59,13 +60,13 @@ func TestRefusalOfAPathSaysWhy(t *testing.T) {
 // The longest id that goes out has 1024 bytes.
 func TestLongestID(t *testing.T) {
 	longest := strings.Repeat("x", 1024)
-	s := play(t, reply{status: 200, body: fmt.Sprintf(`{"id":%q}`, longest)})
-	file, err := s.client().Files.Get(t.Context(), longest)
+	s := testkit.Play(t, testkit.Reply{Status: 200, Body: fmt.Sprintf(`{"id":%q}`, longest)})
+	file, err := s.Client().Files.Get(t.Context(), longest)
 	require.NoError(t, err)
 	require.Equal(t, longest, file.ID)
-	require.Equal(t, "/v1/files/"+longest, s.seen()[0].Path)
+	require.Equal(t, "/v1/files/"+longest, s.Seen()[0].Path)
 
-	_, err = s.client().Files.Get(t.Context(), longest+"x")
+	_, err = s.Client().Files.Get(t.Context(), longest+"x")
 	require.EqualError(t, err, "svc: not sent: file_id is longer than an id can be")
 }
 
@@ -75,21 +76,21 @@ func TestBodyFieldOfACallWithoutABody(t *testing.T) {
 	field := svc.WithBodyField("a.b", 1)
 	for _, method := range []string{"GET", "HEAD", "DELETE", "OPTIONS"} {
 		for _, none := range []any{nil, json.RawMessage(nil), json.RawMessage{}} {
-			err := play(t).client().Do(t.Context(), method, "/v2/x", none, nil, field)
+			err := testkit.Play(t).Client().Do(t.Context(), method, "/v2/x", none, nil, field)
 			require.EqualError(t, err, "svc: not sent: a.b cannot be set: the call has no body", method)
 		}
-		s := play(t, reply{status: 200})
-		require.NoError(t, s.client().Do(t.Context(), method, "/v2/x", map[string]int{"c": 2}, nil, field), method)
-		require.JSONEq(t, `{"a":{"b":1},"c":2}`, s.seen()[0].Body, "one that has a body can be added to")
+		s := testkit.Play(t, testkit.Reply{Status: 200})
+		require.NoError(t, s.Client().Do(t.Context(), method, "/v2/x", map[string]int{"c": 2}, nil, field), method)
+		require.JSONEq(t, `{"a":{"b":1},"c":2}`, s.Seen()[0].Body, "one that has a body can be added to")
 	}
-	require.EqualError(t, opGet.do(t.Context(), play(t).client(), field), "svc: not sent: a.b cannot be set: the call has no body")
+	require.EqualError(t, testkit.OpGet.Do(t.Context(), testkit.Play(t).Client(), field), "svc: not sent: a.b cannot be set: the call has no body")
 
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch} {
 		for _, none := range []any{nil, json.RawMessage(nil), json.RawMessage{}} {
-			s := play(t, reply{status: 200})
-			require.NoError(t, s.client().Do(t.Context(), method, "/v2/x", none, nil, field), method)
-			require.Equal(t, `{"a":{"b":1}}`, s.seen()[0].Body, method)
-			require.Equal(t, "application/json", s.seen()[0].Header.Get("Content-Type"))
+			s := testkit.Play(t, testkit.Reply{Status: 200})
+			require.NoError(t, s.Client().Do(t.Context(), method, "/v2/x", none, nil, field), method)
+			require.Equal(t, `{"a":{"b":1}}`, s.Seen()[0].Body, method)
+			require.Equal(t, "application/json", s.Seen()[0].Header.Get("Content-Type"))
 		}
 	}
 }
@@ -97,7 +98,7 @@ func TestBodyFieldOfACallWithoutABody(t *testing.T) {
 // What cannot be written as JSON is named, with the reason.
 func TestRefusalOfABodySaysWhy(t *testing.T) {
 	do := func(body any, opts ...svc.RequestOption) error {
-		return play(t).client().Do(t.Context(), "POST", "/v2/x", body, nil, opts...)
+		return testkit.Play(t).Client().Do(t.Context(), "POST", "/v2/x", body, nil, opts...)
 	}
 	require.EqualError(t, do(func() {}), "svc: not sent: body cannot be written as JSON: json: unsupported type: func()")
 	require.ErrorContains(t, do(json.RawMessage("{")), "svc: not sent: body cannot be written as JSON: ")

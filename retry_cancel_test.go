@@ -14,52 +14,48 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 var errStop = errors.New("the user pressed stop")
 
-// limiter is a rate limiter.
-type limiter func(ctx context.Context) error
-
-func (l limiter) Wait(ctx context.Context) error { return l(ctx) }
-
 // Wherever a call stands, the end of its ctx ends it at once, is its error, and
 // gives the cause.
 func TestB06_EndOfContext(t *testing.T) {
-	asked := reply{status: 503, body: `{"message":"down"}`, header: map[string]string{"Retry-After": "25"}}
+	asked := testkit.Reply{Status: 503, Body: `{"message":"down"}`, Header: map[string]string{"Retry-After": "25"}}
 	tokens := []svc.Option{svc.WithTokenSource(func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })}
-	limits := []svc.Option{svc.WithRateLimiter(limiter(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }))}
-	short := []svc.Option{tries(5, time.Second)}
+	limits := []svc.Option{svc.WithRateLimiter(testkit.Limiter(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }))}
+	short := []svc.Option{testkit.Tries(5, time.Second)}
 	for name, tt := range map[string]struct {
-		op       operation
-		replies  []reply
+		op       testkit.Operation
+		replies  []testkit.Reply
 		opts     []svc.Option
 		attempts int
 		last     int  // status of the last answer, if there is one
 		unknown  bool // the outcome
 	}{
-		"get, in flight":              {opGet, []reply{{after: ages}}, nil, 1, 0, false},
-		"get, within the answer":      {opGet, []reply{{status: 200, body: "{", stall: true}}, nil, 1, 0, false},
-		"get, within an error":        {opGet, []reply{{status: 404, body: "{", stall: true}}, nil, 1, 404, false},
-		"get, after an answer":        {opGet, []reply{asked}, nil, 1, 503, false},
-		"get, after a lost answer":    {opGet, []reply{lost}, nil, 1, 0, false},
-		"get, after a cut answer":     {opGet, []reply{cutShort}, nil, 1, 0, false},
-		"get, after a refusal":        {opGet, []reply{refused}, nil, 1, 0, false},
-		"get, after no answer":        {opGet, []reply{{after: ages}}, []svc.Option{svc.WithTimeout(time.Second)}, 1, 0, false},
-		"get, second in flight":       {opGet, []reply{lost, {after: ages}}, short, 2, 0, false},
-		"delete, in flight":           {opDelete, []reply{{after: ages}}, nil, 1, 0, false},
-		"delete, after a lost answer": {opDelete, []reply{lost}, nil, 1, 0, false},
-		"update, after an answer":     {opUpdate, []reply{asked}, nil, 1, 503, false},
-		"create, in flight":           {opCreate, []reply{{after: ages}}, nil, 1, 0, true},
-		"create, within the answer":   {opCreate, []reply{{status: 201, body: `{"service_id":"svc-1"`, stall: true}}, nil, 1, 201, true},
-		"create, busy":                {opCreate, []reply{{status: 429}}, nil, 1, 429, false},
-		"create, after a refusal":     {opCreate, []reply{refused}, nil, 1, 0, false},
-		"create, before it is sent":   {opCreate, []reply{{after: ages, unsent: true}}, nil, 1, 0, true}, // a transport made by hand proves nothing
-		"create, second in flight":    {opCreate, []reply{{status: 429}, {after: ages}}, short, 2, 0, true},
-		"get, held by the limiter":    {opGet, nil, limits, 0, 0, false},
-		"create, held by the limiter": {opCreate, nil, limits, 0, 0, false},
-		"get, waiting for a token":    {opGet, nil, tokens, 0, 0, false},
-		"create, waiting for a token": {opCreate, nil, tokens, 0, 0, false},
+		"get, in flight":              {testkit.OpGet, []testkit.Reply{{After: testkit.Ages}}, nil, 1, 0, false},
+		"get, within the answer":      {testkit.OpGet, []testkit.Reply{{Status: 200, Body: "{", Stall: true}}, nil, 1, 0, false},
+		"get, within an error":        {testkit.OpGet, []testkit.Reply{{Status: 404, Body: "{", Stall: true}}, nil, 1, 404, false},
+		"get, after an answer":        {testkit.OpGet, []testkit.Reply{asked}, nil, 1, 503, false},
+		"get, after a lost answer":    {testkit.OpGet, []testkit.Reply{testkit.Lost}, nil, 1, 0, false},
+		"get, after a cut answer":     {testkit.OpGet, []testkit.Reply{testkit.CutShort}, nil, 1, 0, false},
+		"get, after a refusal":        {testkit.OpGet, []testkit.Reply{testkit.Refused}, nil, 1, 0, false},
+		"get, after no answer":        {testkit.OpGet, []testkit.Reply{{After: testkit.Ages}}, []svc.Option{svc.WithTimeout(time.Second)}, 1, 0, false},
+		"get, second in flight":       {testkit.OpGet, []testkit.Reply{testkit.Lost, {After: testkit.Ages}}, short, 2, 0, false},
+		"delete, in flight":           {testkit.OpDelete, []testkit.Reply{{After: testkit.Ages}}, nil, 1, 0, false},
+		"delete, after a lost answer": {testkit.OpDelete, []testkit.Reply{testkit.Lost}, nil, 1, 0, false},
+		"update, after an answer":     {testkit.OpUpdate, []testkit.Reply{asked}, nil, 1, 503, false},
+		"create, in flight":           {testkit.OpCreate, []testkit.Reply{{After: testkit.Ages}}, nil, 1, 0, true},
+		"create, within the answer":   {testkit.OpCreate, []testkit.Reply{{Status: 201, Body: `{"service_id":"svc-1"`, Stall: true}}, nil, 1, 201, true},
+		"create, busy":                {testkit.OpCreate, []testkit.Reply{{Status: 429}}, nil, 1, 429, false},
+		"create, after a refusal":     {testkit.OpCreate, []testkit.Reply{testkit.Refused}, nil, 1, 0, false},
+		"create, before it is sent":   {testkit.OpCreate, []testkit.Reply{{After: testkit.Ages, Unsent: true}}, nil, 1, 0, true}, // a transport made by hand proves nothing
+		"create, second in flight":    {testkit.OpCreate, []testkit.Reply{{Status: 429}, {After: testkit.Ages}}, short, 2, 0, true},
+		"get, held by the limiter":    {testkit.OpGet, nil, limits, 0, 0, false},
+		"create, held by the limiter": {testkit.OpCreate, nil, limits, 0, 0, false},
+		"get, waiting for a token":    {testkit.OpGet, nil, tokens, 0, 0, false},
+		"create, waiting for a token": {testkit.OpCreate, nil, tokens, 0, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for end, makeCtx := range map[error]func(ctx context.Context, d time.Duration) (context.Context, func()){
@@ -77,12 +73,12 @@ func TestB06_EndOfContext(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					const patience = 1200 * time.Millisecond
 					opts := append([]svc.Option{svc.WithRetry(svc.RetryPolicy{MinDelay: 5 * time.Second})}, tt.opts...)
-					s := play(t, tt.replies...)
+					s := testkit.Play(t, tt.replies...)
 					ctx, cancel := makeCtx(t.Context(), patience)
 					defer cancel()
 					start := time.Now()
 					var resp svc.Response
-					err := tt.op.do(ctx, s.client(opts...), svc.WithResponse(&resp))
+					err := tt.op.Do(ctx, s.Client(opts...), svc.WithResponse(&resp))
 					require.Equal(t, patience, time.Since(start))
 					if tt.last == 404 { // said all there is to know
 						require.ErrorIs(t, err, svc.ErrNotFound)
@@ -92,16 +88,16 @@ func TestB06_EndOfContext(t *testing.T) {
 					require.ErrorIs(t, err, errStop)
 					require.NotErrorIs(t, err, svc.ErrTimeout)
 					require.Equal(t, tt.unknown, errors.Is(err, svc.ErrOutcomeUnknown), "%v", err)
-					e := errorAs[*svc.TransportError](t, err)
+					e := testkit.ErrorAs[*svc.TransportError](t, err)
 					require.Equal(t, tt.attempts, e.Attempts)
 					require.Equal(t, tt.attempts, resp.Attempts)
-					require.Len(t, s.seen(), tt.attempts)
+					require.Len(t, s.Seen(), tt.attempts)
 					if tt.last < 400 {
 						require.Nil(t, e.Last)
 						return
 					}
 					require.Equal(t, tt.last, resp.StatusCode)
-					require.Equal(t, tt.last, errorAs[*svc.Error](t, err).StatusCode)
+					require.Equal(t, tt.last, testkit.ErrorAs[*svc.Error](t, err).StatusCode)
 					_, told, _ := strings.Cut(e.Last.Error(), "}: ")
 					require.ErrorContains(t, err, end.Error()+": "+errStop.Error()+", while waiting to try again after "+told)
 				})
@@ -121,14 +117,14 @@ func TestB06_ContextEndedBefore(t *testing.T) {
 	late, cancelLate := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancelLate()
 	asked := 0
-	source := svc.WithTokenSource(func(context.Context) (string, error) { asked++; return testToken, nil })
+	source := svc.WithTokenSource(func(context.Context) (string, error) { asked++; return testkit.Token, nil })
 	for ctx, want := range map[context.Context]error{cancelled: context.Canceled, late: context.DeadlineExceeded} {
-		for _, op := range operations {
-			err := op.do(ctx, play(t).client(source))
+		for _, op := range testkit.Operations {
+			err := op.Do(ctx, testkit.Play(t).Client(source))
 			require.ErrorIs(t, err, want)
 			require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
 			require.Equal(t, ctx == cancelled, errors.Is(err, errStop))
-			require.Zero(t, errorAs[*svc.TransportError](t, err).Attempts, "nothing was sent")
+			require.Zero(t, testkit.ErrorAs[*svc.TransportError](t, err).Attempts, "nothing was sent")
 		}
 	}
 	require.Zero(t, asked)
@@ -137,13 +133,13 @@ func TestB06_ContextEndedBefore(t *testing.T) {
 // The limit of an attempt and the end of ctx are two things.
 func TestTimeouts(t *testing.T) {
 	const s = time.Second
-	silent, stalled := reply{after: ages}, reply{status: 200, body: "{", stall: true}
+	silent, stalled := testkit.Reply{After: testkit.Ages}, testkit.Reply{Status: 200, Body: "{", Stall: true}
 	limit := func(d time.Duration) []svc.Option { return []svc.Option{svc.WithTimeout(d)} }
 	for name, tt := range map[string]struct {
 		opts    []svc.Option
 		hc      time.Duration // Timeout of the caller's http.Client
 		ctx     time.Duration
-		reply   reply
+		reply   testkit.Reply
 		want    error
 		elapsed time.Duration
 		tries   int
@@ -168,12 +164,12 @@ func TestTimeouts(t *testing.T) {
 					ctx, cancel = context.WithTimeout(ctx, tt.ctx)
 					defer cancel()
 				}
-				service := loop(t, tt.reply)
+				service := testkit.Loop(t, tt.reply)
 				hc := svc.WithHTTPClient(&http.Client{Transport: service, Timeout: tt.hc})
 				start := time.Now()
-				err := opGet.do(ctx, clientAt(t, "https://api.test", append(tt.opts, hc, tries(2, s))...))
+				err := testkit.OpGet.Do(ctx, testkit.ClientAt(t, "https://api.test", append(tt.opts, hc, testkit.Tries(2, s))...))
 				require.Equal(t, tt.elapsed, time.Since(start))
-				require.Len(t, service.seen(), tt.tries)
+				require.Len(t, service.Seen(), tt.tries)
 				require.Equal(t, tt.want == svc.ErrTimeout, errors.Is(err, svc.ErrTimeout), "%v", err)
 				require.Equal(t, tt.want == context.DeadlineExceeded, errors.Is(err, context.DeadlineExceeded), "%v", err)
 				require.NotErrorIs(t, err, context.Canceled)
@@ -188,10 +184,10 @@ func TestTimeouts(t *testing.T) {
 // The limit is for an attempt, not for a call: slow answers and long delays add up.
 func TestTimeoutIsOfOneAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow, good := status(503), opGet.ok
-		slow.after, good.after = 9*time.Second, 9*time.Second
-		s := play(t, slow, slow, good)
-		require.NoError(t, opGet.do(t.Context(), s.client(svc.WithTimeout(10*time.Second), tries(3, 20*time.Second))))
+		slow, good := testkit.Status(503), testkit.OpGet.OK
+		slow.After, good.After = 9*time.Second, 9*time.Second
+		s := testkit.Play(t, slow, slow, good)
+		require.NoError(t, testkit.OpGet.Do(t.Context(), s.Client(svc.WithTimeout(10*time.Second), testkit.Tries(3, 20*time.Second))))
 	})
 }
 
@@ -215,14 +211,14 @@ func TestCreateBeforeThereIsAConnection(t *testing.T) {
 				defer tr.CloseIdleConnections()
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
-				err := opCreate.do(ctx, clientOn(t, tr))
+				err := testkit.OpCreate.Do(ctx, testkit.ClientOn(t, tr))
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
 
-				err = opCreate.do(t.Context(), clientOn(t, tr, svc.WithTimeout(time.Second), tries(3, time.Second)))
+				err = testkit.OpCreate.Do(t.Context(), testkit.ClientOn(t, tr, svc.WithTimeout(time.Second), testkit.Tries(3, time.Second)))
 				require.ErrorIs(t, err, svc.ErrTimeout)
 				require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
-				require.Equal(t, 3, errorAs[*svc.TransportError](t, err).Attempts)
+				require.Equal(t, 3, testkit.ErrorAs[*svc.TransportError](t, err).Attempts)
 			})
 		})
 	}

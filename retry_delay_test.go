@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // A delay is drawn evenly between MinDelay and a bound that doubles from attempt
@@ -34,9 +35,9 @@ func TestDelays(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				drawn := make([][]time.Duration, len(tt.bounds))
 				for range 200 {
-					service := loop(t, status(503))
-					require.Error(t, opGet.do(t.Context(), service.client(svc.WithRetry(tt.policy))))
-					gaps := service.gaps()
+					service := testkit.Loop(t, testkit.Status(503))
+					require.Error(t, testkit.OpGet.Do(t.Context(), service.Client(svc.WithRetry(tt.policy))))
+					gaps := service.Gaps()
 					require.Len(t, gaps, len(tt.bounds))
 					for i, gap := range gaps {
 						drawn[i] = append(drawn[i], gap)
@@ -90,27 +91,27 @@ func TestB05_RetryAfter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, code := range []int{429, 503} {
 				synctest.Test(t, func(t *testing.T) {
-					busy := status(code)
-					busy.header = map[string]string{}
+					busy := testkit.Status(code)
+					busy.Header = map[string]string{}
 					if tt.value != "" {
-						busy.header["Retry-After"] = tt.value
+						busy.Header["Retry-After"] = tt.value
 					}
 					if tt.sent != "" {
-						busy.header["Date"] = tt.sent
+						busy.Header["Date"] = tt.sent
 					}
 					policy := svc.WithRetry(svc.RetryPolicy{MinDelay: s, MaxDelay: 3 * s})
-					e := errorAs[*svc.Error](t, opGet.do(t.Context(), loop(t, busy).client(policy), svc.WithMaxAttempts(1)))
+					e := testkit.ErrorAs[*svc.Error](t, testkit.OpGet.Do(t.Context(), testkit.Loop(t, busy).Client(policy), svc.WithMaxAttempts(1)))
 					require.Equal(t, tt.says, e.RetryAfter)
-					service := loop(t, busy)
-					e = errorAs[*svc.Error](t, opGet.do(t.Context(), service.client(policy), svc.WithMaxAttempts(2)))
+					service := testkit.Loop(t, busy)
+					e = testkit.ErrorAs[*svc.Error](t, testkit.OpGet.Do(t.Context(), service.Client(policy), svc.WithMaxAttempts(2)))
 					require.Equal(t, code, e.StatusCode)
 					if tt.low == 0 {
-						require.Empty(t, service.gaps())
+						require.Empty(t, service.Gaps())
 						require.Zero(t, time.Since(now), "the call ends at once")
 						return
 					}
-					require.GreaterOrEqual(t, service.gaps()[0], tt.low)
-					require.LessOrEqual(t, service.gaps()[0], tt.high)
+					require.GreaterOrEqual(t, service.Gaps()[0], tt.low)
+					require.LessOrEqual(t, service.Gaps()[0], tt.high)
 				})
 			}
 		})
@@ -120,28 +121,28 @@ func TestB05_RetryAfter(t *testing.T) {
 // Where the delay would outlast the deadline of ctx the call ends at once, with
 // what it knows.
 func TestDelayThatOutlastsTheDeadline(t *testing.T) {
-	wait := func(code int, seconds string) reply {
-		return reply{status: code, header: map[string]string{"Retry-After": seconds}}
+	wait := func(code int, seconds string) testkit.Reply {
+		return testkit.Reply{Status: code, Header: map[string]string{"Retry-After": seconds}}
 	}
 	for name, tt := range map[string]struct {
-		replies []reply
+		replies []testkit.Reply
 		want    error
 		elapsed time.Duration
 	}{
-		"backoff":                     {[]reply{status(503)}, svc.ErrServer, 0},
-		"Retry-After":                 {[]reply{wait(429, "3")}, svc.ErrRateLimited, 0},
-		"Retry-After to the deadline": {[]reply{wait(429, "2")}, svc.ErrRateLimited, 0},
-		"the second one":              {[]reply{wait(503, "1.8"), status(503)}, svc.ErrServer, 1800 * time.Millisecond},
-		"lost":                        {[]reply{lost}, errReset.Err, 0},
-		"refused":                     {[]reply{refused}, errRefused.Err, 0},
+		"backoff":                     {[]testkit.Reply{testkit.Status(503)}, svc.ErrServer, 0},
+		"Retry-After":                 {[]testkit.Reply{wait(429, "3")}, svc.ErrRateLimited, 0},
+		"Retry-After to the deadline": {[]testkit.Reply{wait(429, "2")}, svc.ErrRateLimited, 0},
+		"the second one":              {[]testkit.Reply{wait(503, "1.8"), testkit.Status(503)}, svc.ErrServer, 1800 * time.Millisecond},
+		"lost":                        {[]testkit.Reply{testkit.Lost}, testkit.ErrReset.Err, 0},
+		"refused":                     {[]testkit.Reply{testkit.Refused}, testkit.ErrRefused.Err, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 				defer cancel()
-				s := play(t, tt.replies...)
+				s := testkit.Play(t, tt.replies...)
 				start := time.Now()
-				err := opGet.do(ctx, s.client(svc.WithRetry(svc.RetryPolicy{MinDelay: 2 * time.Second})))
+				err := testkit.OpGet.Do(ctx, s.Client(svc.WithRetry(svc.RetryPolicy{MinDelay: 2 * time.Second})))
 				require.ErrorIs(t, err, tt.want)
 				require.NotErrorIs(t, err, context.DeadlineExceeded)
 				require.NotErrorIs(t, err, svc.ErrTimeout)
@@ -156,38 +157,38 @@ func TestDelayThatOutlastsTheDeadline(t *testing.T) {
 func TestRetryBudget(t *testing.T) {
 	attempts := func(t *testing.T, c *svc.Client) int {
 		var resp svc.Response
-		_ = opGet.do(t.Context(), c, svc.WithResponse(&resp))
+		_ = testkit.OpGet.Do(t.Context(), c, svc.WithResponse(&resp))
 		return resp.Attempts
 	}
 	for name, tt := range map[string]struct {
-		fault   reply
+		fault   testkit.Reply
 		retries int
 	}{
-		"server errors": {status(503), 100},
-		"busy":          {status(429), 100},
-		"lost":          {lost, 100},
-		"refused":       {refused, 160}, // what certainly was not sent costs nothing
-		"no answer":     {reply{after: ages}, 50},
+		"server errors": {testkit.Status(503), 100},
+		"busy":          {testkit.Status(429), 100},
+		"lost":          {testkit.Lost, 100},
+		"refused":       {testkit.Refused, 160}, // what certainly was not sent costs nothing
+		"no answer":     {testkit.Reply{After: testkit.Ages}, 50},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				down := loop(t, tt.fault)
+				down := testkit.Loop(t, tt.fault)
 				quick := []svc.Option{svc.WithRetry(svc.RetryPolicy{MinDelay: 1, MaxDelay: 1}), svc.WithTimeout(time.Millisecond)} // so that time adds nothing
-				client, other := down.client(quick...), down.client(quick...)
+				client, other := down.Client(quick...), down.Client(quick...)
 				for range 40 {
 					attempts(t, client)
 				}
-				require.Equal(t, 40+tt.retries, len(down.seen())) //nolint:testifylint // the list is long
+				require.Equal(t, 40+tt.retries, len(down.Seen())) //nolint:testifylint // the list is long
 				start := time.Now()
 				if name != "refused" {
 					require.Equal(t, 1, attempts(t, client))
-					require.ErrorContains(t, opGet.do(t.Context(), client), "the retry budget of the client is used up")
-					require.Equal(t, tt.fault.after > 0, time.Since(start) > 0, "without retries there are no delays")
+					require.ErrorContains(t, testkit.OpGet.Do(t.Context(), client), "the retry budget of the client is used up")
+					require.Equal(t, tt.fault.After > 0, time.Since(start) > 0, "without retries there are no delays")
 				}
 				require.Equal(t, 5, attempts(t, other), "each client has its own")
 				time.Sleep(2 * time.Hour)
 				require.Equal(t, 5, attempts(t, client), "time fills it, too")
-				unlimited := down.client(svc.WithRetry(svc.RetryPolicy{MinDelay: 1, MaxDelay: 1, Budget: -1}), svc.WithTimeout(time.Millisecond))
+				unlimited := down.Client(svc.WithRetry(svc.RetryPolicy{MinDelay: 1, MaxDelay: 1, Budget: -1}), svc.WithTimeout(time.Millisecond))
 				for range 60 {
 					require.Equal(t, 5, attempts(t, unlimited))
 				}
@@ -196,27 +197,27 @@ func TestRetryBudget(t *testing.T) {
 	}
 	t.Run("refilled by successes", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			s := loop(t, status(503))
-			client := s.client(svc.WithRetry(svc.RetryPolicy{MinDelay: 1, MaxDelay: 1}))
+			s := testkit.Loop(t, testkit.Status(503))
+			client := s.Client(svc.WithRetry(svc.RetryPolicy{MinDelay: 1, MaxDelay: 1}))
 			for range 40 {
 				attempts(t, client)
 			}
-			s.replies[0] = opGet.ok
+			s.Replies[0] = testkit.OpGet.OK
 			for range 9 { // one more would be two retries' worth
 				require.Equal(t, 1, attempts(t, client))
 			}
-			s.replies[0] = status(503)
+			s.Replies[0] = testkit.Status(503)
 			require.Equal(t, 2, attempts(t, client))
 			require.Equal(t, 1, attempts(t, client))
 		})
 	})
 	t.Run("a retry that helps costs nothing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var replies []reply
+			var replies []testkit.Reply
 			for range 300 {
-				replies = append(replies, status(503), opGet.ok)
+				replies = append(replies, testkit.Status(503), testkit.OpGet.OK)
 			}
-			client := play(t, replies...).client()
+			client := testkit.Play(t, replies...).Client()
 			for range 300 {
 				require.Equal(t, 2, attempts(t, client))
 			}
@@ -224,16 +225,16 @@ func TestRetryBudget(t *testing.T) {
 	})
 	t.Run("never above its size", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			s := loop(t, opGet.ok)
-			client := s.client(svc.WithRetry(svc.RetryPolicy{MinDelay: 1, MaxDelay: 1}))
+			s := testkit.Loop(t, testkit.OpGet.OK)
+			client := s.Client(svc.WithRetry(svc.RetryPolicy{MinDelay: 1, MaxDelay: 1}))
 			for range 300 {
 				attempts(t, client)
 			}
-			s.replies[0] = status(503)
+			s.Replies[0] = testkit.Status(503)
 			for range 40 {
 				attempts(t, client)
 			}
-			require.Equal(t, 300+40+100, len(s.seen()), "successes add nothing to a full one") //nolint:testifylint // the list is long
+			require.Equal(t, 300+40+100, len(s.Seen()), "successes add nothing to a full one") //nolint:testifylint // the list is long
 		})
 	})
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
 // canOne answers everything with one status and body; what is cut ends before
 // its length.
-func canOne(status int, body string, cut bool) roundTripFunc {
+func canOne(status int, body string, cut bool) testkit.RoundTripFunc {
 	return func(req *http.Request) (*http.Response, error) {
 		_, _ = io.Copy(io.Discard, req.Body)
 		length := int64(len(body))
@@ -70,10 +71,10 @@ func TestOutcomeUnknown_IDIsTheRecordsOwn(t *testing.T) {
 		"another's field":      {`{"id":"err-1","job_id":"job-1","mess`, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := clientOn(t, canOne(201, tt.body, tt.cut))
+			client := testkit.ClientOn(t, canOne(201, tt.body, tt.cut))
 			_, err := client.InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "demo"})
 			require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
-			unknown := errorAs[*svc.OutcomeUnknownError](t, err)
+			unknown := testkit.ErrorAs[*svc.OutcomeUnknownError](t, err)
 			require.Equal(t, tt.want, unknown.ID)
 			require.LessOrEqual(t, len(unknown.Body), 64<<10)
 			require.NotContains(t, err.Error(), "\n")
@@ -85,17 +86,17 @@ func TestOutcomeUnknown_IDIsTheRecordsOwn(t *testing.T) {
 // A part of an id is the id of another endpoint, which is not to be deleted.
 func TestDeploy_TouchesNothingOnAPartOfAnID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		script := &byMethod{
-			post:   []reply{{body: `{"service_id": 1234` + `56,  "name":"demo"}`, cut: true}}, // half of it comes
-			get:    []reply{wtIs("unavailable")},
-			delete: []reply{{}},
+		script := &testkit.ByMethod{
+			Post:   []testkit.Reply{{Body: `{"service_id": 1234` + `56,  "name":"demo"}`, Cut: true}}, // half of it comes
+			Get:    []testkit.Reply{testkit.EndpointIs("unavailable")},
+			Delete: []testkit.Reply{{}},
 		}
-		_, err := script.services(t).Deploy(wtWithin(t, 60e9), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+		_, err := script.Services(t).Deploy(testkit.Within(t, 60e9), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
 		require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
-		require.Empty(t, errorAs[*svc.OutcomeUnknownError](t, err).ID)
-		require.Equal(t, `{"service_id": 1234`, string(errorAs[*svc.OutcomeUnknownError](t, err).Body), "what came can be looked at")
-		require.Empty(t, script.requests("GET"))
-		require.Empty(t, script.requests("DELETE"))
+		require.Empty(t, testkit.ErrorAs[*svc.OutcomeUnknownError](t, err).ID)
+		require.Equal(t, `{"service_id": 1234`, string(testkit.ErrorAs[*svc.OutcomeUnknownError](t, err).Body), "what came can be looked at")
+		require.Empty(t, script.Requests("GET"))
+		require.Empty(t, script.Requests("DELETE"))
 	})
 }
 
@@ -120,8 +121,8 @@ func TestUpload_DeletesNothingOnAGuess(t *testing.T) {
 					FileName: "a", Body: strings.NewReader("x"), UploadOptions: svc.UploadOptions{DeleteOnFailure: true},
 				})
 				require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
-				require.Equal(t, svc.CleanupNone, errorAs[*svc.UploadError](t, err).Cleanup)
-				require.Empty(t, errorAs[*svc.UploadError](t, err).FileID)
+				require.Equal(t, svc.CleanupNone, testkit.ErrorAs[*svc.UploadError](t, err).Cleanup)
+				require.Empty(t, testkit.ErrorAs[*svc.UploadError](t, err).FileID)
 				require.Zero(t, srv.RequestCount("DELETE", svctest.RouteAny))
 			})
 		})
@@ -134,7 +135,7 @@ func TestWithHeader_RefusesWhatRepeatsACreate(t *testing.T) {
 	defer srv.Close()
 	for _, key := range []string{"Idempotency-Key", "x-idempotency-key"} {
 		_, err := srv.Client().InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "demo"}, svc.WithHeader(key, "k"))
-		errorAs[*svc.ValidationError](t, err)
+		testkit.ErrorAs[*svc.ValidationError](t, err)
 	}
 	require.Empty(t, srv.Requests())
 }
@@ -159,9 +160,9 @@ func TestDeployGoneMeansGone(t *testing.T) {
 				if tt.fault != nil {
 					srv.Fault("DELETE", svctest.RouteEndpoint, *tt.fault)
 				}
-				_, err := srv.Client().InferenceServices.Deploy(wtWithin(t, 60e9), wtDemo, &svc.DeployOptions{DeleteOnFailure: true})
+				_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, 60e9), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
 				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.Equal(t, tt.gone, errorAs[*svc.DeployError](t, err).Cleanup == svc.CleanupDeleted)
+				require.Equal(t, tt.gone, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup == svc.CleanupDeleted)
 				require.Equal(t, tt.gone, srv.RunningInstances() == 0)
 			})
 		})
@@ -174,7 +175,7 @@ func TestWaitUntilDeleted_Grace(t *testing.T) {
 		client := srv.Client()
 		s, err := client.InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "demo"})
 		require.NoError(t, err)
-		err = client.InferenceServices.WaitUntilDeleted(wtWithin(t, 60e9), s.ServiceID, &svc.WaitOptions{NotFoundGrace: 30e9})
+		err = client.InferenceServices.WaitUntilDeleted(testkit.Within(t, 60e9), s.ServiceID, &svc.WaitOptions{NotFoundGrace: 30e9})
 		require.ErrorIs(t, err, context.DeadlineExceeded, "it runs")
 	})
 }
@@ -191,7 +192,7 @@ func TestUpload_HostileReaders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := svctest.NewInMemory()
 			_, err := srv.Client().Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: read})
-			require.Equal(t, svc.UploadStageBody, errorAs[*svc.UploadError](t, err).Stage)
+			require.Equal(t, svc.UploadStageBody, testkit.ErrorAs[*svc.UploadError](t, err).Stage)
 			require.Empty(t, srv.Requests())
 		})
 	}
@@ -203,12 +204,12 @@ func TestWaitError_OddStatus(t *testing.T) {
 		srv := svctest.NewInMemory()
 		id := srv.AddEndpoint(svctest.Endpoint{Name: "demo", Instances: 1})
 		srv.SetStatus(id, strings.Repeat("odd\n", 10000)+srv.Token())
-		_, err := srv.Client().InferenceServices.WaitUntilAvailable(wtWithin(t, 10e9), id, nil)
+		_, err := srv.Client().InferenceServices.WaitUntilAvailable(testkit.Within(t, 10e9), id, nil)
 		require.Error(t, err)
 		require.Less(t, len(err.Error()), 1000)
 		require.NotContains(t, err.Error(), "\n")
 		srv.SetStatus(id, srv.Token())
-		_, err = srv.Client().InferenceServices.WaitUntilAvailable(wtWithin(t, 10e9), id, nil)
+		_, err = srv.Client().InferenceServices.WaitUntilAvailable(testkit.Within(t, 10e9), id, nil)
 		require.NotContains(t, err.Error(), srv.Token())
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // secretsTypes are the exported types of the package. Each must have shown up with
@@ -155,7 +156,7 @@ func (b *secretsBook) see(v reflect.Value, secrets map[string]bool) {
 		}
 	case reflect.String:
 		for secret := range secrets {
-			b.secrets += matrixIf(strings.Contains(v.String(), secret))
+			b.secrets += testkit.One(strings.Contains(v.String(), secret))
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
@@ -171,20 +172,20 @@ func (b *secretsBook) see(v reflect.Value, secrets map[string]bool) {
 
 // take prints the values of a cell and looks for its secrets.
 func (b *secretsBook) take(c *matrixCell, fault string, values ...any) {
-	p := newPrinted()
+	p := testkit.NewPrinted()
 	for _, v := range values {
 		b.see(reflect.ValueOf(v), c.secrets)
 		key := fmt.Sprintf("%T %s", v, fault)
 		if b.parts[key] { // of this type all ways have been tried
-			p.add(v, commonFormats)
+			p.Add(v, testkit.CommonFormats)
 			continue
 		}
 		b.parts[key] = true
-		p.add(v, formats)
-		p.addParts(v)
+		p.Add(v, testkit.Formats)
+		p.AddParts(v)
 	}
 	p.Write(c.log.Bytes())
-	p.requireWithout(c.t, c.needles())
+	p.RequireWithout(c.t, c.needles())
 }
 
 // needles are those of the secrets of a cell. The part of each that is looked for
@@ -194,7 +195,7 @@ func (c *matrixCell) needles() (all []string) {
 		if secret == matrixToken {
 			secret = "5ecre7-0123456789"
 		}
-		all = append(all, needlesOf(secret[:min(len(secret), 17)])...)
+		all = append(all, testkit.NeedlesOf(secret[:min(len(secret), 17)])...)
 	}
 	return all
 }

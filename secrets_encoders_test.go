@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // encoded is a record with links and secrets in every place that can be helped.
@@ -27,7 +28,7 @@ type encoded struct {
 }
 
 func newEncoded() encoded {
-	link := svc.SignedURL(secretLink)
+	link := svc.SignedURL(testkit.SecretLink)
 	return encoded{
 		Link: link, Secret: "SIGN-PASSWORD", Pointer: &link,
 		Links: []svc.SignedURL{link, ""}, Secrets: map[string]svc.Secret{"a": "SIGN-TOKEN"},
@@ -35,7 +36,7 @@ func newEncoded() encoded {
 }
 
 func TestXMLHidesSecrets(t *testing.T) {
-	link, secret := svc.SignedURL(secretLink), svc.Secret("SIGN-TOKEN")
+	link, secret := svc.SignedURL(testkit.SecretLink), svc.Secret("SIGN-TOKEN")
 	for _, v := range []any{
 		struct {
 			XMLName xml.Name       `xml:"r"`
@@ -70,7 +71,7 @@ func TestXMLHidesSecrets(t *testing.T) {
 }
 
 func TestJSONOptionsHideSecrets(t *testing.T) {
-	link, secret := svc.SignedURL(secretLink), svc.Secret("SIGN-TOKEN")
+	link, secret := svc.SignedURL(testkit.SecretLink), svc.Secret("SIGN-TOKEN")
 	b, err := json.Marshal(struct {
 		Quoted  svc.SignedURL `json:",string"`
 		Secret  svc.Secret    `json:",string,omitempty"`

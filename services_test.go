@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // The body of a create, byte for byte: what is set is sent, what is not is absent.
@@ -37,12 +38,12 @@ func TestServices_CreateBody(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := play(t, opCreate.ok)
+			s := testkit.Play(t, testkit.OpCreate.OK)
 			before := tt.req
-			record, err := s.client().InferenceServices.Create(t.Context(), tt.req)
+			record, err := s.Client().InferenceServices.Create(t.Context(), tt.req)
 			require.NoError(t, err)
 			require.Equal(t, "svc-1", record.ServiceID)
-			r := s.seen()[0]
+			r := s.Seen()[0]
 			require.Equal(t, "POST /v1/inference-service", r.Method+" "+r.Path)
 			require.Equal(t, tt.want, r.Body)
 			require.Equal(t, []string{"application/json"}, r.Header["Content-Type"])
@@ -52,27 +53,27 @@ func TestServices_CreateBody(t *testing.T) {
 	}
 	// A shell command comes out as it went in.
 	const command = `sh -c "a && b > c; echo '<é文>'"`
-	s := play(t, opCreate.ok)
-	_, err := s.client().InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "n", DeployMetadata: svc.CreateDeployMetadata{Command: command}})
+	s := testkit.Play(t, testkit.OpCreate.OK)
+	_, err := s.Client().InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "n", DeployMetadata: svc.CreateDeployMetadata{Command: command}})
 	require.NoError(t, err)
 	var sent struct {
 		Deploy struct{ Command string } `json:"deploy_metadata"`
 	}
-	require.NoError(t, json.Unmarshal([]byte(s.seen()[0].Body), &sent))
+	require.NoError(t, json.Unmarshal([]byte(s.Seen()[0].Body), &sent))
 	require.Equal(t, command, sent.Deploy.Command)
 }
 
 // An update sends the number as text, 0 too, and nothing else.
 func TestServices_UpdateBody(t *testing.T) {
 	for n, want := range map[int]string{0: "0", 1: "1", 1 << 40: "1099511627776"} {
-		s := play(t, opUpdate.ok, opUpdate.ok)
-		client := s.client()
+		s := testkit.Play(t, testkit.OpUpdate.OK, testkit.OpUpdate.OK)
+		client := s.Client()
 		_, err := client.InferenceServices.Scale(t.Context(), "svc-1", n)
 		require.NoError(t, err)
 		record, err := client.InferenceServices.Update(t.Context(), "svc-1", svc.UpdateInferenceServiceRequest{ResourceMetadata: svc.UpdateResourceMetadata{TargetInstanceNumber: new(n)}})
 		require.NoError(t, err)
 		require.Equal(t, "svc-1", record.ServiceID)
-		for _, r := range s.seen() {
+		for _, r := range s.Seen() {
 			require.Equal(t, "PUT /v1/inference-service/svc-1", r.Method+" "+r.Path)
 			require.Equal(t, `{"resource_metadata":{"target_instance_number":"`+want+`"}}`, r.Body)
 			require.Equal(t, []string{"application/json"}, r.Header["Content-Type"])
@@ -82,17 +83,17 @@ func TestServices_UpdateBody(t *testing.T) {
 
 // Reads and deletes have no body and say nothing of one.
 func TestServices_GetAndDelete(t *testing.T) {
-	s := play(t, opGet.ok, opDelete.ok)
-	client := s.client()
+	s := testkit.Play(t, testkit.OpGet.OK, testkit.OpDelete.OK)
+	client := s.Client()
 	record, err := client.InferenceServices.Get(t.Context(), "svc-1")
 	require.NoError(t, err)
 	require.NoError(t, client.InferenceServices.Delete(t.Context(), "svc-1"))
 	for i, want := range []string{"GET", "DELETE"} {
-		r := s.seen()[i]
+		r := s.Seen()[i]
 		require.Equal(t, want+" /v1/inference-service/svc-1", r.Method+" "+r.Path)
 		require.Empty(t, r.Body)
 		require.NotContains(t, r.Header, "Content-Type")
-		require.Equal(t, []string{"Bearer " + testToken}, r.Header["Authorization"])
+		require.Equal(t, []string{"Bearer " + testkit.Token}, r.Header["Authorization"])
 	}
 
 	// Every field arrives, and the record encodes to what it was read from.
@@ -111,11 +112,11 @@ func TestServices_GetAndDelete(t *testing.T) {
 	require.Equal(t, svc.DeployMetadata{ImageURL: "registry.example/app:1", Command: "python serve.py", Port: 8000}, record.DeployMetadata)
 	b, err := json.Marshal(record)
 	require.NoError(t, err)
-	require.JSONEq(t, strings.ReplaceAll(serviceJSON, "2024-06-01 10:11:12", "2024-06-01T10:11:12Z"), string(b), "times in RFC 3339")
+	require.JSONEq(t, strings.ReplaceAll(testkit.ServiceJSON, "2024-06-01 10:11:12", "2024-06-01T10:11:12Z"), string(b), "times in RFC 3339")
 }
 
 func TestServices_StatusInfo(t *testing.T) {
-	record, err := answered(t, `{"service_id":"svc-1","status":"scaling","status_info":"image not found","payment_type":"cny","is_deleted":true,"deleted_at":"2024-06-01 10:11:12","resource_metadata":{"scale_type":"auto","scale_policy":{"min":1}}}`)
+	record, err := testkit.GetEndpoint(t, `{"service_id":"svc-1","status":"scaling","status_info":"image not found","payment_type":"cny","is_deleted":true,"deleted_at":"2024-06-01 10:11:12","resource_metadata":{"scale_type":"auto","scale_policy":{"min":1}}}`)
 	require.NoError(t, err)
 	require.JSONEq(t, `"image not found"`, string(record.StatusInfo))
 	require.Equal(t, svc.InferenceServiceStatus("scaling"), record.Status)
@@ -131,10 +132,10 @@ func TestServices_StatusInfo(t *testing.T) {
 
 // A request that cannot be right is not sent, and everything wrong with it is named.
 func TestServices_Validation(t *testing.T) {
-	client := play(t).client()
+	client := testkit.Play(t).Client()
 	fields := func(err error) (names []string) {
 		t.Helper()
-		for _, f := range errorAs[*svc.ValidationError](t, err).Fields {
+		for _, f := range testkit.ErrorAs[*svc.ValidationError](t, err).Fields {
 			names = append(names, f.Field)
 			require.ErrorContains(t, err, f.Field+" "+f.Problem)
 		}
@@ -162,10 +163,10 @@ func TestServices_URL(t *testing.T) {
 		" https://inference.test/p/ ": "https://inference.test/p/inference-api/v1/inference_service/a%20b",
 		"http://inference.test:8080":  "http://inference.test:8080/inference-api/v1/inference_service/a%20b",
 	} {
-		got, err := clientAt(t, "https://h", svc.WithInferenceURL(given)).InferenceServices.URL("a b")
+		got, err := testkit.ClientAt(t, "https://h", svc.WithInferenceURL(given)).InferenceServices.URL("a b")
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
-	_, err := clientAt(t, "https://h").InferenceServices.URL("svc-1")
+	_, err := testkit.ClientAt(t, "https://h").InferenceServices.URL("svc-1")
 	require.ErrorContains(t, err, "WithInferenceURL")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -20,35 +21,35 @@ func TestTransferErrorsShowNoSecretForAName(t *testing.T) {
 	for name, fail := range map[string]func(t *testing.T, c *svc.Client, name string) error{
 		"Replace": func(t *testing.T, c *svc.Client, name string) error {
 			_, err := c.Files.Replace(t.Context(), name, strings.NewReader("x"), nil)
-			require.Equal(t, name, errorAs[*svc.UploadError](t, err).FileID)
+			require.Equal(t, name, testkit.ErrorAs[*svc.UploadError](t, err).FileID)
 			return err
 		},
 		"Download": func(t *testing.T, c *svc.Client, name string) error {
 			_, err := c.Files.Download(t.Context(), name, io.Discard, nil)
-			require.Equal(t, name, errorAs[*svc.DownloadError](t, err).FileID)
+			require.Equal(t, name, testkit.ErrorAs[*svc.DownloadError](t, err).FileID)
 			return err
 		},
 		"DownloadFile": func(t *testing.T, c *svc.Client, name string) error {
 			_, err := c.Files.DownloadFile(t.Context(), name, t.TempDir()+"/none/x", nil)
-			require.Equal(t, name, errorAs[*svc.DownloadError](t, err).FileID)
+			require.Equal(t, name, testkit.ErrorAs[*svc.DownloadError](t, err).FileID)
 			return err
 		},
 		"Upload, body": func(t *testing.T, c *svc.Client, name string) error {
-			body := readFunc(func([]byte) (int, error) { return 0, errMine })
+			body := testkit.ReadFunc(func([]byte) (int, error) { return 0, errMine })
 			_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: name, Body: body})
-			require.Equal(t, name, errorAs[*svc.UploadError](t, err).FileName)
+			require.Equal(t, name, testkit.ErrorAs[*svc.UploadError](t, err).FileName)
 			return err
 		},
 		"Upload, register": func(t *testing.T, c *svc.Client, name string) error {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			_, err := c.Files.Upload(ctx, svc.UploadRequest{FileName: name, Body: strings.NewReader("x")})
-			require.Equal(t, name, errorAs[*svc.UploadError](t, err).FileName)
+			require.Equal(t, name, testkit.ErrorAs[*svc.UploadError](t, err).FileName)
 			return err
 		},
 		"UploadFile": func(t *testing.T, c *svc.Client, name string) error {
 			_, err := c.Files.UploadFile(t.Context(), t.TempDir()+"/none/"+name, "", nil)
-			require.Equal(t, name, errorAs[*svc.UploadError](t, err).FileName)
+			require.Equal(t, name, testkit.ErrorAs[*svc.UploadError](t, err).FileName)
 			return err
 		},
 	} {

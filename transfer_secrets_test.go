@@ -20,57 +20,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
-
-// testSecrets are those of the clients and links in these tests.
-var testSecrets = []string{testToken, signature, sessionKey, "sig-77c1e2", "st-9b04"}
 
 // requireHides prints an error in every way there is, alone and as part of other
 // values, and looks in every form for the secrets of the tests and others.
 func requireHides(t *testing.T, err error, secrets ...string) {
 	t.Helper()
-	p := newPrinted()
-	p.addError(err, func(err error) { p.add(err, formats); p.addParts(err) })
-	for _, secret := range append(secrets, testSecrets...) {
-		p.requireWithout(t, needlesOf(secret))
-	}
-}
-
-// requireSilent does the same for the common formats, which is much faster.
-func requireSilent(t *testing.T, err error) {
-	t.Helper()
-	p := newPrinted()
-	p.addError(err, func(err error) { p.add(err, commonFormats) })
-	for _, secret := range testSecrets {
-		p.requireWithout(t, needlesOf(secret))
-	}
-}
-
-// addError adds an error, all that it wraps, and the responses in it.
-func (p *printed) addError(err error, add func(error)) {
-	add(err)
-	for _, b := range bodiesOf(err) {
-		p.Write(b)
-	}
-	switch e := err.(type) {
-	case interface{ Unwrap() error }:
-		if err := e.Unwrap(); err != nil {
-			p.addError(err, add)
-		}
-	case interface{ Unwrap() []error }:
-		for _, err := range e.Unwrap() {
-			p.addError(err, add)
-		}
-	}
-}
-
-// requireClean looks for the secrets of the tests in a text.
-func requireClean(t *testing.T, text string) {
-	t.Helper()
-	p := newPrinted()
-	p.WriteString(text)
-	for _, secret := range testSecrets {
-		p.requireWithout(t, needlesOf(secret))
+	p := testkit.NewPrinted()
+	p.AddError(err, func(err error) { p.Add(err, testkit.Formats); p.AddParts(err) })
+	for _, secret := range append(secrets, testkit.Secrets...) {
+		p.RequireWithout(t, testkit.NeedlesOf(secret))
 	}
 }
 
@@ -93,7 +53,7 @@ func TestSecretsOfRedirectTargets(t *testing.T) {
 		fragment = "FRAGMENT-0a9b8c7d"
 		third    = "THIRD token/=77"
 	)
-	secrets := []string{signature, sessionKey, testToken, second, password, fragment, third, url.QueryEscape(third)}
+	secrets := []string{testkit.Signature, testkit.SessionKey, testkit.Token, second, password, fragment, third, url.QueryEscape(third)}
 	target := "/two?sig=" + second + "&lang=de&note=" + url.QueryEscape(third) + "#access_token=" + fragment
 	quote := "no: " + target + " and " + second + " and " + third + " or " + password + " or " + fragment
 	for name, end := range map[string]func(w http.ResponseWriter, r *http.Request){
@@ -123,7 +83,7 @@ func TestSecretsOfRedirectTargets(t *testing.T) {
 			w.WriteHeader(307)
 			_, _ = io.WriteString(w, quote+" and 4th-SECRET-1234")
 		},
-		"cut": func(http.ResponseWriter, *http.Request) { abort() },
+		"cut": func(http.ResponseWriter, *http.Request) { testkit.Abort() },
 	} {
 		for way, transfer := range transfers {
 			t.Run(name+" "+way, func(t *testing.T) {
@@ -139,20 +99,20 @@ func TestSecretsOfRedirectTargets(t *testing.T) {
 					w.WriteHeader(307)
 				}))
 				defer first.Close()
-				log := newPrinted()
-				hook := svc.WithAttemptHook(func(_ context.Context, a svc.Attempt) { log.add(a, formats) })
-				client := clientAt(t, first.URL, tries(2, time.Millisecond), svc.WithLogger(log.text), hook)
-				result, err := transfer(t.Context(), client, svc.SignedURL(first.URL+"/one"+strings.TrimPrefix(signedLink, "https://store.test/bucket/a.bin")))
-				log.add(result, formats)
+				log := testkit.NewPrinted()
+				hook := svc.WithAttemptHook(func(_ context.Context, a svc.Attempt) { log.Add(a, testkit.Formats) })
+				client := testkit.ClientAt(t, first.URL, testkit.Tries(2, time.Millisecond), svc.WithLogger(log.Text), hook)
+				result, err := transfer(t.Context(), client, svc.SignedURL(first.URL+"/one"+strings.TrimPrefix(testkit.SignedLink, "https://store.test/bucket/a.bin")))
+				log.Add(result, testkit.Formats)
 				if name != "success" || way != "put" {
 					require.Error(t, err)
 					requireHides(t, err, append(secrets, "4th-SECRET-1234")...)
 				} else {
 					require.NoError(t, err)
-					log.add(*result.(*svc.UploadResult), formats)
+					log.Add(*result.(*svc.UploadResult), testkit.Formats)
 				}
 				for _, secret := range secrets {
-					log.requireWithout(t, needlesOf(secret))
+					log.RequireWithout(t, testkit.NeedlesOf(secret))
 				}
 			})
 		}
@@ -164,7 +124,7 @@ func TestSecretsOfEveryHop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hops, quote := 0, ""
 		var secrets []string
-		storage := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		storage := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 			hops++
 			secrets = append(secrets, fmt.Sprintf("HOP-%02d-5f3c0d9a", hops))
 			quote += " " + secrets[hops-1]
@@ -173,35 +133,35 @@ func TestSecretsOfEveryHop(t *testing.T) {
 				ContentLength: -1, Body: io.NopCloser(strings.NewReader("<Error><Message>" + quote + "</Message></Error>")),
 			}, nil
 		})
-		_, err := clientOn(t, storage).Download(t.Context(), signedLink, io.Discard, nil)
+		_, err := testkit.ClientOn(t, storage).Download(t.Context(), testkit.SignedLink, io.Discard, nil)
 		require.ErrorIs(t, err, svc.ErrRedirect)
 		require.Len(t, secrets, 11)
 		requireHides(t, err, secrets...)
-		require.Contains(t, string(errorAs[*svc.Error](t, err).Body), "REDACTED")
+		require.Contains(t, string(testkit.ErrorAs[*svc.Error](t, err).Body), "REDACTED")
 	})
 }
 
 // An answer that is a success and no download is quoted without secrets, as any
 // other is.
 func TestSecretsOfASuccessThatIsNoDownload(t *testing.T) {
-	for name, header := range map[string]string{"request id": "X-Request-Id: " + signature, "both": "X-Request-Id: " + signature + testToken} {
+	for name, header := range map[string]string{"request id": "X-Request-Id: " + testkit.Signature, "both": "X-Request-Id: " + testkit.Signature + testkit.Token} {
 		for _, status := range []int{206, 204, 202} {
-			_, err := clientOn(t, &pieces{all: []piece{{status, header, 0, "", false}}}).Download(t.Context(), signedLink, io.Discard, nil)
+			_, err := testkit.ClientOn(t, &pieces{all: []piece{{status, header, 0, "", false}}}).Download(t.Context(), testkit.SignedLink, io.Discard, nil)
 			require.ErrorContains(t, err, "the answer is not the contents", name)
 			require.ErrorContains(t, err, "(request REDACTED", name)
-			requireHides(t, err, signature, testToken)
+			requireHides(t, err, testkit.Signature, testkit.Token)
 		}
 	}
 }
 
 // readersOf fail with err, in one way or another.
 func readersOf(t *testing.T, err error) map[string]io.Reader {
-	fails := readFunc(func([]byte) (int, error) { return 0, err })
+	fails := testkit.ReadFunc(func([]byte) (int, error) { return 0, err })
 	return map[string]io.Reader{
 		"plain":   fails,
-		"late":    io.MultiReader(bytes.NewReader(contents(100_000)), fails),
-		"seeker":  &failingSeeker{bytes.NewReader(contents(500_000)), err},
-		"no file": badFile(t, testToken),
+		"late":    io.MultiReader(bytes.NewReader(testkit.Contents(100_000)), fails),
+		"seeker":  &failingSeeker{bytes.NewReader(testkit.Contents(500_000)), err},
+		"no file": badFile(t, testkit.Token),
 	}
 }
 
@@ -217,17 +177,17 @@ var errMine = errors.New("own")
 // What the caller's readers, writers, files and contexts say may hold a secret, as
 // of another transfer that feeds this one.
 func TestSecretsInErrorsOfTheCaller(t *testing.T) {
-	leaky := fmt.Errorf("%w: %w", errMine, &url.Error{Op: "Get", URL: signedLink, Err: errors.New("refused Bearer " + testToken)})
+	leaky := fmt.Errorf("%w: %w", errMine, &url.Error{Op: "Get", URL: testkit.SignedLink, Err: errors.New("refused Bearer " + testkit.Token)})
 	ended, cancel := context.WithCancelCause(t.Context())
 	cancel(leaky)
-	writer := writerFunc(func([]byte) (int, error) { return 0, leaky })
-	s := newFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+	writer := testkit.WriterFunc(func([]byte) (int, error) { return 0, leaky })
+	s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = io.WriteString(w, "contents")
 	})
-	c := clientAt(t, s.URL, tries(2, time.Millisecond))
-	link := s.link()
-	dir := filepath.Join(t.TempDir(), testToken)
+	c := testkit.ClientAt(t, s.URL, testkit.Tries(2, time.Millisecond))
+	link := s.Link()
+	dir := filepath.Join(t.TempDir(), testkit.Token)
 	errs := map[string]error{}
 	for name, body := range readersOf(t, leaky) {
 		_, errs["Put "+name] = c.Files.Put(t.Context(), link, body, nil)
@@ -250,7 +210,7 @@ func TestSecretsInErrorsOfTheCaller(t *testing.T) {
 	_, errs["DownloadFile no file"] = c.DownloadFile(t.Context(), link, dir+"/none", nil)
 	for name, err := range errs {
 		require.Error(t, err, name)
-		requireHides(t, err, signature, sessionKey, testToken)
+		requireHides(t, err, testkit.Signature, testkit.SessionKey, testkit.Token)
 		switch {
 		case strings.Contains(name, "no file"):
 			require.True(t, errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrClosed), name)
@@ -261,10 +221,10 @@ func TestSecretsInErrorsOfTheCaller(t *testing.T) {
 	}
 
 	// What holds no secret is passed on as it is.
-	_, err := c.Files.Put(t.Context(), link, readFunc(func([]byte) (int, error) { return 0, errMine }), nil)
-	require.Same(t, errMine, errorAs[*svc.UploadError](t, err).Err)
-	_, err = c.Download(t.Context(), link, writerFunc(func([]byte) (int, error) { return 0, errMine }), nil)
-	require.Same(t, errMine, errorAs[*svc.DownloadError](t, err).Err)
+	_, err := c.Files.Put(t.Context(), link, testkit.ReadFunc(func([]byte) (int, error) { return 0, errMine }), nil)
+	require.Same(t, errMine, testkit.ErrorAs[*svc.UploadError](t, err).Err)
+	_, err = c.Download(t.Context(), link, testkit.WriterFunc(func([]byte) (int, error) { return 0, errMine }), nil)
+	require.Same(t, errMine, testkit.ErrorAs[*svc.DownloadError](t, err).Err)
 }
 
 // The header of a transfer goes with it, wherever storage sends it.
@@ -272,13 +232,13 @@ func TestHeaderOfATransferGoesAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		header := http.Header{"X-Mine": {"1"}}
 		for _, status := range []int{307, 308} {
-			s := play(t, redirect(status, "https://other.test/two"), reply{status: 200, body: "contents"}, redirect(status, "https://other.test/two"), reply{status: 200})
-			c := s.client()
-			_, err := c.Download(t.Context(), signedLink, io.Discard, &svc.DownloadOptions{Header: header})
+			s := testkit.Play(t, testkit.RedirectTo(status, "https://other.test/two"), testkit.Reply{Status: 200, Body: "contents"}, testkit.RedirectTo(status, "https://other.test/two"), testkit.Reply{Status: 200})
+			c := s.Client()
+			_, err := c.Download(t.Context(), testkit.SignedLink, io.Discard, &svc.DownloadOptions{Header: header})
 			require.NoError(t, err)
-			_, err = c.Files.Put(t.Context(), signedLink, strings.NewReader("x"), &svc.UploadOptions{Header: header})
+			_, err = c.Files.Put(t.Context(), testkit.SignedLink, strings.NewReader("x"), &svc.UploadOptions{Header: header})
 			require.NoError(t, err)
-			for i, r := range s.seen() {
+			for i, r := range s.Seen() {
 				require.Equal(t, []string{"store.test", "other.test"}[i%2], r.Host)
 				require.Equal(t, []string{"1"}, r.Header["X-Mine"])
 				require.NotContains(t, r.Header, "Authorization")

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"example.com/svc/internal/testkit"
 )
 
 // A file that is a mount of its own, as containers have them, cannot be replaced.
@@ -26,10 +28,10 @@ func TestC15_FileThatIsAMount(t *testing.T) {
 			_, err := c.DownloadFile(t.Context(), uploadLink, path, nil)
 			require.ErrorContains(t, err, "is a mount point")
 			require.ErrorContains(t, err, "use Download with a writer")
-			require.Empty(t, s.seen())
+			require.Empty(t, s.Seen())
 		}
 		require.NoError(t, syscall.Unmount(at, 0))
-		c, _ := scripted(t, reply{status: 200, body: "new"})
+		c, _ := scripted(t, testkit.Reply{Status: 200, Body: "new"})
 		_, err := c.DownloadFile(t.Context(), uploadLink, at, nil)
 		require.NoError(t, err)
 		return

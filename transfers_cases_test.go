@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // A reader that was read to its end, for a checksum for example, is not sent as an
@@ -50,7 +51,7 @@ func TestC14_ReaderAtItsEnd(t *testing.T) {
 			return err
 		},
 	}
-	first := map[string][]reply{"Upload": {registered}, "Replace": {linked}}
+	first := map[string][]testkit.Reply{"Upload": {registered}, "Replace": {linked}}
 	for name, make := range readers {
 		for way, send := range ways {
 			t.Run(name+" "+way, func(t *testing.T) {
@@ -59,25 +60,25 @@ func TestC14_ReaderAtItsEnd(t *testing.T) {
 				require.NoError(t, err)
 				c, s := scripted(t)
 				err = send(c, body, svc.UploadOptions{})
-				invalid := errorAs[*svc.ValidationError](t, err)
+				invalid := testkit.ErrorAs[*svc.ValidationError](t, err)
 				require.Len(t, invalid.Fields, 1)
 				require.Equal(t, "Body", invalid.Fields[0].Field)
 				require.ErrorContains(t, err, "nothing left after offset 4")
 				require.ErrorContains(t, err, "AllowEmpty")
-				require.Empty(t, s.seen())
+				require.Empty(t, s.Seen())
 
-				c, s = scripted(t, append(first[way], reply{status: 200})...)
+				c, s = scripted(t, append(first[way], testkit.Reply{Status: 200})...)
 				require.NoError(t, send(c, body, svc.UploadOptions{AllowEmpty: true}))
-				require.Empty(t, s.seen()[len(s.seen())-1].Body)
+				require.Empty(t, s.Seen()[len(s.Seen())-1].Body)
 
-				c, _ = scripted(t, append(first[way], reply{status: 200})...)
+				c, _ = scripted(t, append(first[way], testkit.Reply{Status: 200})...)
 				require.NoError(t, send(c, make(""), svc.UploadOptions{}), "an empty file needs no option")
 
 				_, err = body.Seek(0, io.SeekStart)
 				require.NoError(t, err)
-				c, s = scripted(t, append(first[way], reply{status: 200})...)
+				c, s = scripted(t, append(first[way], testkit.Reply{Status: 200})...)
 				require.NoError(t, send(c, body, svc.UploadOptions{AllowEmpty: true}))
-				require.Equal(t, "data", s.seen()[len(s.seen())-1].Body)
+				require.Equal(t, "data", s.Seen()[len(s.Seen())-1].Body)
 			})
 		}
 	}
@@ -92,7 +93,7 @@ func TestC14_ReaderAtItsEnd(t *testing.T) {
 func TestC15_LinkWithoutATarget(t *testing.T) {
 	const data = "new contents"
 	download := func(path string) error {
-		c, _ := scripted(t, reply{status: 200, body: data})
+		c, _ := scripted(t, testkit.Reply{Status: 200, Body: data})
 		_, err := c.DownloadFile(t.Context(), uploadLink, path, nil)
 		return err
 	}
@@ -151,7 +152,7 @@ func TestC15_LinkWithoutATarget(t *testing.T) {
 		_, err := c.DownloadFile(t.Context(), uploadLink, at(name), nil)
 		var pathErr *os.PathError
 		require.ErrorAs(t, err, &pathErr, name)
-		require.Empty(t, s.seen(), "it is seen before the transfer")
+		require.Empty(t, s.Seen(), "it is seen before the transfer")
 		requireLinks(at(name))
 	}
 }
@@ -166,32 +167,32 @@ func TestC26_TransfersTakeRequestOptions(t *testing.T) {
 	}}
 	down := &svc.DownloadOptions{RequestOptions: mine}
 	for name, tt := range map[string]struct {
-		replies []reply
+		replies []testkit.Reply
 		do      func(c *svc.Client) error
 		calls   int // to the API
 	}{
-		"Upload": {[]reply{registered, expiredPut, linked, refusedPut, {status: 204}}, func(c *svc.Client) error {
+		"Upload": {[]testkit.Reply{registered, expiredPut, linked, refusedPut, {Status: 204}}, func(c *svc.Client) error {
 			_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body(), UploadOptions: up})
-			require.Equal(t, svc.CleanupDeleted, errorAs[*svc.UploadError](t, err).Cleanup)
+			require.Equal(t, svc.CleanupDeleted, testkit.ErrorAs[*svc.UploadError](t, err).Cleanup)
 			return nil
 		}, 3},
-		"Replace": {[]reply{linked, {status: 200}}, func(c *svc.Client) error {
+		"Replace": {[]testkit.Reply{linked, {Status: 200}}, func(c *svc.Client) error {
 			_, err := c.Files.Replace(t.Context(), "f1", body(), &up)
 			return err
 		}, 1},
-		"Put": {[]reply{{status: 200}}, func(c *svc.Client) error {
+		"Put": {[]testkit.Reply{{Status: 200}}, func(c *svc.Client) error {
 			_, err := c.Files.Put(t.Context(), uploadLink, body(), &up)
 			return err
 		}, 0},
-		"Download": {[]reply{linked, expiredPut, linked, {status: 200, body: "data"}}, func(c *svc.Client) error {
+		"Download": {[]testkit.Reply{linked, expiredPut, linked, {Status: 200, Body: "data"}}, func(c *svc.Client) error {
 			_, err := c.Files.Download(t.Context(), "f1", io.Discard, down)
 			return err
 		}, 2},
-		"DownloadFile": {[]reply{linked, {status: 200, body: "data"}}, func(c *svc.Client) error {
+		"DownloadFile": {[]testkit.Reply{linked, {Status: 200, Body: "data"}}, func(c *svc.Client) error {
 			_, err := c.Files.DownloadFile(t.Context(), "f1", filepath.Join(t.TempDir(), "f"), down)
 			return err
 		}, 1},
-		"Download of a link": {[]reply{{status: 200, body: "data"}}, func(c *svc.Client) error {
+		"Download of a link": {[]testkit.Reply{{Status: 200, Body: "data"}}, func(c *svc.Client) error {
 			_, err := c.Download(t.Context(), uploadLink, io.Discard, down)
 			return err
 		}, 0},
@@ -199,7 +200,7 @@ func TestC26_TransfersTakeRequestOptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, s := scripted(t, tt.replies...)
 			require.NoError(t, tt.do(c))
-			for _, r := range s.seen() {
+			for _, r := range s.Seen() {
 				if r.Host != "api.test" {
 					require.Empty(t, r.Header.Get("X-Trace"))
 					require.NotContains(t, r.Path, "tenant")
@@ -218,12 +219,12 @@ func TestC26_TransfersTakeRequestOptions(t *testing.T) {
 			require.Zero(t, tt.calls)
 		})
 	}
-	c, s := scripted(t, registered, expiredPut, linked, refusedPut, reply{status: 204})
+	c, s := scripted(t, registered, expiredPut, linked, refusedPut, testkit.Reply{Status: 204})
 	_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body(), UploadOptions: svc.UploadOptions{
 		RequestOptions: []svc.RequestOption{svc.WithMaxAttempts(0)}}})
 	require.ErrorContains(t, err, "WithMaxAttempts")
-	require.Empty(t, s.seen())
-	s.replies = nil
+	require.Empty(t, s.Seen())
+	s.Replies = nil
 }
 
 // linkTimes are the ways in which a link says when it ends.
@@ -248,14 +249,14 @@ var linkTimes = map[string]func(end time.Time) string{
 // Storage need not say that a link has expired: on a 403 its own times say so.
 func TestC41_TimesOfALink(t *testing.T) {
 	const denied = `<?xml version="1.0"?><Error><Code>AuthorizationFailure</Code><Message>This request is not authorized.</Message></Error>`
-	refuse := reply{status: 403, body: denied}
+	refuse := testkit.Reply{Status: 403, Body: denied}
 	for name, query := range linkTimes {
 		for _, left := range []time.Duration{-time.Minute, time.Minute} {
 			t.Run(fmt.Sprint(name, left), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					link := func(left time.Duration) string { return "https://store.test/f1?" + query(time.Now().Add(left)) }
-					asked := func(left time.Duration) reply {
-						return reply{status: 200, body: `{"presigned_url":"` + link(left) + `"}`}
+					asked := func(left time.Duration) testkit.Reply {
+						return testkit.Reply{Status: 200, Body: `{"presigned_url":"` + link(left) + `"}`}
 					}
 					over := left < 0
 					c, _ := scripted(t, refuse)
@@ -265,9 +266,9 @@ func TestC41_TimesOfALink(t *testing.T) {
 					_, err = c.Download(t.Context(), svc.SignedURL(link(left)), io.Discard, nil)
 					require.Equal(t, over, errors.Is(err, svc.ErrLinkExpired))
 
-					replies := []reply{asked(left), refuse}
+					replies := []testkit.Reply{asked(left), refuse}
 					if over { // and is renewed
-						replies = append(replies, asked(time.Hour), reply{status: 200, body: "data"})
+						replies = append(replies, asked(time.Hour), testkit.Reply{Status: 200, Body: "data"})
 					}
 					c, _ = scripted(t, replies...)
 					_, err = c.Files.Replace(t.Context(), "f1", strings.NewReader("data"), nil)
@@ -282,7 +283,7 @@ func TestC41_TimesOfALink(t *testing.T) {
 	t.Run("storage's clock", func(t *testing.T) { // by which it judges
 		old := uploadLink + "&Expires=" + fmt.Sprint(time.Now().Add(-time.Minute).Unix())
 		for date, want := range map[time.Time]bool{time.Now().Add(-time.Hour): false, time.Now(): true} {
-			c, _ := scripted(t, reply{status: 403, body: denied, header: map[string]string{"Date": date.UTC().Format(http.TimeFormat)}})
+			c, _ := scripted(t, testkit.Reply{Status: 403, Body: denied, Header: map[string]string{"Date": date.UTC().Format(http.TimeFormat)}})
 			_, err := c.Download(t.Context(), svc.SignedURL(old), io.Discard, nil)
 			require.Equal(t, want, errors.Is(err, svc.ErrLinkExpired))
 		}
@@ -315,15 +316,15 @@ func TestC41_WordsOfStorage(t *testing.T) {
 		`{"message":"no"}`:                                                             false,
 	} {
 		for _, status := range []int{400, 401, 403, 410} {
-			c, _ := scripted(t, reply{status: status, body: body})
+			c, _ := scripted(t, testkit.Reply{Status: status, Body: body})
 			_, err := c.Download(t.Context(), uploadLink, io.Discard, nil)
 			require.Equal(t, want || status == 410, errors.Is(err, svc.ErrLinkExpired), "%d %s", status, body)
 		}
-		c, _ := scripted(t, reply{status: 404, body: body})
+		c, _ := scripted(t, testkit.Reply{Status: 404, Body: body})
 		_, err := c.Download(t.Context(), uploadLink, io.Discard, nil)
 		require.NotErrorIs(t, err, svc.ErrLinkExpired, body)
 	}
-	c, _ := scripted(t, linked, reply{status: 410}, linked, reply{status: 200, body: "data"})
+	c, _ := scripted(t, linked, testkit.Reply{Status: 410}, linked, testkit.Reply{Status: 200, Body: "data"})
 	n, err := c.Files.Download(context.Background(), "f1", io.Discard, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 4, n)
@@ -337,7 +338,7 @@ func TestC43_FragmentsOfOtherPrograms(t *testing.T) {
 		"see https://docs.test/errors?id=7#quota":              "see https://docs.test/errors?REDACTED",
 		"see https://docs.test/cb#access_token=abc&state=open": "see https://docs.test/cb#REDACTED",
 	} {
-		c, _ := scripted(t, reply{status: 400, body: `{"message":"` + text + `"}`})
+		c, _ := scripted(t, testkit.Reply{Status: 400, Body: `{"message":"` + text + `"}`})
 		_, err := c.Files.Get(t.Context(), "f1")
 		require.EqualError(t, err, "svc: GET /v1/files/{file_id}: 400 Bad Request: "+want+" (id f1)")
 	}

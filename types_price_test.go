@@ -11,14 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
-
-func price(t *testing.T, text string) svc.Price {
-	t.Helper()
-	p, err := svc.ParsePrice(text)
-	require.NoError(t, err)
-	return p
-}
 
 func TestPrice(t *testing.T) {
 	for _, tt := range []struct {
@@ -40,32 +34,32 @@ func TestPrice(t *testing.T) {
 		{`0e99`, "0", `0e99`, 0},
 		{`0.12345678901234567890123`, "0.12345678901234567890123", `0.12345678901234567890123`, 0.12345678901234568},
 	} {
-		p := decode[svc.Price](t, tt.text)
+		p := testkit.Decode[svc.Price](t, tt.text)
 		require.True(t, p.IsSet(), tt.text)
 		require.False(t, p.IsZero(), tt.text)
 		require.Equal(t, tt.plain, p.String())
-		require.Equal(t, tt.encoded, encode(t, p))
+		require.Equal(t, tt.encoded, testkit.Encode(t, p))
 		require.Equal(t, tt.float, p.Float64())
-		require.Equal(t, p, decode[svc.Price](t, encode(t, p)))
+		require.Equal(t, p, testkit.Decode[svc.Price](t, testkit.Encode(t, p)))
 	}
 }
 
 func TestPriceNotSet(t *testing.T) {
 	for _, text := range []string{`null`, `""`} {
-		p := price(t, "1")
+		p := testkit.Price(t, "1")
 		require.NoError(t, json.Unmarshal([]byte(text), &p))
 		require.Equal(t, svc.Price{}, p)
 		require.False(t, p.IsSet())
 		require.Empty(t, p.String())
 		require.Zero(t, p.Float64())
-		require.Equal(t, "null", encode(t, p))
+		require.Equal(t, "null", testkit.Encode(t, p))
 	}
-	require.Equal(t, `{}`, encode(t, struct {
+	require.Equal(t, `{}`, testkit.Encode(t, struct {
 		Price svc.Price `json:"price,omitzero"`
 	}{}))
-	require.Equal(t, `{"price":0}`, encode(t, struct {
+	require.Equal(t, `{"price":0}`, testkit.Encode(t, struct {
 		Price svc.Price `json:"price,omitzero"`
-	}{price(t, "0")}), "a price of nothing is a price")
+	}{testkit.Price(t, "0")}), "a price of nothing is a price")
 }
 
 // What is no price does not fail the record, and its text can be read.
@@ -74,15 +68,15 @@ func TestPriceTextThatIsNone(t *testing.T) {
 		`"free"`, `1e400`, `1e400000000`, `1e-401`, `1e99999999999999999999`, `"$3"`, `"Inf"`, `"1e"`, `false`, `{}`, `[1]`,
 		"1" + strings.Repeat("0", 309), "0." + strings.Repeat("1", 2000), `"        1"`,
 	} {
-		p := decode[svc.Price](t, text)
+		p := testkit.Decode[svc.Price](t, text)
 		require.False(t, p.IsSet(), text)
 		require.True(t, p.IsZero(), text)
 		require.Equal(t, strings.Trim(text, `"`), p.Raw())
 		require.Empty(t, p.String())
 		require.Zero(t, p.Float64())
 		require.Nil(t, p.Rat())
-		require.Equal(t, -1, p.Cmp(price(t, "-1")))
-		require.Equal(t, p, decode[svc.Price](t, encode(t, p)))
+		require.Equal(t, -1, p.Cmp(testkit.Price(t, "-1")))
+		require.Equal(t, p, testkit.Decode[svc.Price](t, testkit.Encode(t, p)))
 	}
 	for _, text := range []string{"", " 1", "1 ", "+1", ".5", "1.", "01", "0x1", "1,5", "١", "1e500", "1_0", "1/2"} {
 		_, err := svc.ParsePrice(text)
@@ -101,14 +95,14 @@ func TestPriceCmp(t *testing.T) {
 	var all, shuffled []svc.Price
 	for i, line := range lines {
 		for _, text := range line {
-			p := price(t, text)
+			p := testkit.Price(t, text)
 			all = append(all, p)
 			require.Equal(t, 1, p.Cmp(svc.Price{}), "a price that is not set is the least")
 			require.Equal(t, -1, svc.Price{}.Cmp(p))
 			for j, other := range lines {
 				for _, text := range other {
 					want := min(max(i-j, -1), 1)
-					require.Equal(t, want, p.Cmp(price(t, text)), "%s and %s", p, text)
+					require.Equal(t, want, p.Cmp(testkit.Price(t, text)), "%s and %s", p, text)
 				}
 			}
 		}
@@ -136,9 +130,9 @@ func FuzzPrice(f *testing.F) {
 		if !p.IsSet() {
 			return
 		}
-		require.Equal(t, p, decode[svc.Price](t, encode(t, p)))
+		require.Equal(t, p, testkit.Decode[svc.Price](t, testkit.Encode(t, p)))
 		require.False(t, math.IsInf(p.Float64(), 0))
-		require.Zero(t, p.Cmp(price(t, p.String())))
+		require.Zero(t, p.Cmp(testkit.Price(t, p.String())))
 		exact, ok := new(big.Rat).SetString(p.String())
 		require.True(t, ok)
 		require.Zero(t, exact.Cmp(p.Rat()))

@@ -15,10 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
-
-// verbs are those that fmt defines, and one that it does not.
-const verbs = "vTtbcdoOqxXUeEfFgGsz"
 
 // printings formats v in every way that fmt has.
 func printings(v any) map[string]string {
@@ -33,7 +31,7 @@ func printings(v any) map[string]string {
 		"map":      fmt.Sprintf("%v %#v", map[string]any{"k": v}, map[any]string{v: "k"}),
 		"field":    fmt.Sprintf("%v %+v %#v %s", struct{ F any }{v}, struct{ F any }{v}, &struct{ F any }{v}, struct{ F any }{v}),
 	}
-	for _, verb := range verbs {
+	for _, verb := range testkit.Verbs {
 		for _, flags := range []string{"", "+", "#", "-", " ", "0", "+#", "90", "-90", "5.3", ".70", "[1]"} {
 			format := "%" + flags + string(verb)
 			all[format] = fmt.Sprintf(format, v)
@@ -45,8 +43,8 @@ func printings(v any) map[string]string {
 // encodings are the ways a value can leave the process without fmt.
 func encodings(t *testing.T, v any) map[string]string {
 	all := map[string]string{
-		"json":     encode(t, v),
-		"json map": encode(t, map[string]any{"k": []any{v}}),
+		"json":     testkit.Encode(t, v),
+		"json map": testkit.Encode(t, map[string]any{"k": []any{v}}),
 	}
 	var out bytes.Buffer
 	slog.New(slog.NewTextHandler(&out, nil)).Info("", "v", v, slog.Group("g", "v", []any{v}))
@@ -56,8 +54,6 @@ func encodings(t *testing.T, v any) map[string]string {
 	all["handlers"] = out.String()
 	return all
 }
-
-const secretLink = "https://user:PASSWORD@store.test:8443/bucket/a%20b.bin?X-Amz-Signature=SIGNATURE&X-Amz-Security-Token=TOKEN#FRAGMENT"
 
 func requireHidden(t *testing.T, how, text string) {
 	t.Helper()
@@ -69,7 +65,7 @@ func requireHidden(t *testing.T, how, text string) {
 }
 
 func TestSignedURLHidesItsSecrets(t *testing.T) {
-	link := svc.SignedURL(secretLink)
+	link := svc.SignedURL(testkit.SecretLink)
 	for how, text := range printings(link) {
 		requireHidden(t, how, text)
 	}
@@ -80,11 +76,11 @@ func TestSignedURLHidesItsSecrets(t *testing.T) {
 		requireHidden(t, how, text)
 		require.Contains(t, text, "https://store.test:8443/bucket/a%20b.bin?REDACTED", how)
 	}
-	for how, text := range encodings(t, record{Link: link, DeletedAt: &svc.Time{}}) {
+	for how, text := range encodings(t, testkit.Record{Link: link, DeletedAt: &svc.Time{}}) {
 		requireHidden(t, how, text)
 	}
 	requireHidden(t, "error", errors.Join(fmt.Errorf("no answer from %s", link)).Error())
-	require.Equal(t, secretLink, string(link))
+	require.Equal(t, testkit.SecretLink, string(link))
 }
 
 func TestSignedURLFormats(t *testing.T) {
@@ -135,10 +131,10 @@ func TestSignedURLText(t *testing.T) {
 }
 
 func TestSignedURLKnowsWhenItWasPrinted(t *testing.T) {
-	for _, link := range []svc.SignedURL{secretLink, "https://h/%zz?q"} {
+	for _, link := range []svc.SignedURL{testkit.SecretLink, "https://h/%zz?q"} {
 		require.False(t, link.Redacted())
 		require.True(t, svc.SignedURL(link.String()).Redacted())
-		require.True(t, decode[svc.SignedURL](t, encode(t, link)).Redacted(), "the way through JSON loses the secret")
+		require.True(t, testkit.Decode[svc.SignedURL](t, testkit.Encode(t, link)).Redacted(), "the way through JSON loses the secret")
 	}
 	require.False(t, svc.SignedURL("").Redacted())
 	require.False(t, svc.SignedURL("https://h/p").Redacted())
@@ -150,13 +146,13 @@ func TestSignedURLDecodesByteForByte(t *testing.T) {
 		`"https:\/\/h\/p?a=ü;é\""`:            "https://h/p?a=ü;é\"",
 		`" odd text "`:                        " odd text ",
 	} {
-		require.Equal(t, want, string(decode[svc.SignedURL](t, text)))
+		require.Equal(t, want, string(testkit.Decode[svc.SignedURL](t, text)))
 	}
 }
 
 func TestSecret(t *testing.T) {
 	const token = "SIGN-PASSWORD-TOKEN"
-	secret := decode[svc.Secret](t, `"`+token+`"`)
+	secret := testkit.Decode[svc.Secret](t, `"`+token+`"`)
 	require.Equal(t, token, string(secret))
 	for how, text := range printings(secret) {
 		requireHidden(t, how, text)
@@ -170,13 +166,13 @@ func TestSecret(t *testing.T) {
 	require.Equal(t, `svc.Secret("REDACTED")`, fmt.Sprintf("%#v", struct{ F any }{secret}.F))
 
 	require.Empty(t, fmt.Sprint(svc.Secret("")))
-	require.Equal(t, `""`, encode(t, svc.Secret("")))
-	require.Equal(t, svc.Secret(""), decode[svc.Secret](t, `null`))
+	require.Equal(t, `""`, testkit.Encode(t, svc.Secret("")))
+	require.Equal(t, svc.Secret(""), testkit.Decode[svc.Secret](t, `null`))
 }
 
 func FuzzSignedURL(f *testing.F) {
 	for _, s := range []string{
-		secretLink, "", "https://h/p?q", "?", "://?", "https://h?%zz", "https://h/p#?", "http://[::1%25z]/?", "%v", "a@b",
+		testkit.SecretLink, "", "https://h/p?q", "?", "://?", "https://h?%zz", "https://h/p#?", "http://[::1%25z]/?", "%v", "a@b",
 	} {
 		f.Add(s, "v", "X-Sig=topsecret")
 	}
@@ -185,7 +181,7 @@ func FuzzSignedURL(f *testing.F) {
 		printed := svc.SignedURL(u.String())
 		require.Equal(t, printed, svc.SignedURL(printed.String()), "printing twice changes nothing")
 		var decoded string
-		require.NoError(t, json.Unmarshal([]byte(encode(t, u)), &decoded))
+		require.NoError(t, json.Unmarshal([]byte(testkit.Encode(t, u)), &decoded))
 		require.Equal(t, u.String(), decoded)
 		if parsed, err := url.Parse(u.String()); err == nil {
 			require.Nil(t, parsed.User)

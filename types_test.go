@@ -9,34 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
-
-// record holds each of the special types the way a service's answer does.
-type record struct {
-	Status    svc.InferenceServiceStatus `json:"status"`
-	Payment   svc.PaymentType            `json:"payment_type"`
-	Scale     svc.ScaleType              `json:"scale_type"`
-	Purpose   svc.FilePurpose            `json:"purpose"`
-	Instances svc.Int                    `json:"target_instance_number"`
-	Price     svc.Price                  `json:"usd_price_unit"`
-	CreatedAt svc.Time                   `json:"created_at"`
-	DeletedAt *svc.Time                  `json:"deleted_at"`
-	Link      svc.SignedURL              `json:"presigned_url"`
-}
-
-func decode[T any](t *testing.T, text string) T {
-	t.Helper()
-	var v T
-	require.NoError(t, json.Unmarshal([]byte(text), &v), text)
-	return v
-}
-
-func encode(t *testing.T, v any) string {
-	t.Helper()
-	b, err := json.Marshal(v)
-	require.NoError(t, err)
-	return string(b)
-}
 
 // requireTypeError checks for an error that says what does not fit into T.
 func requireTypeError[T any](t *testing.T, text, value string) {
@@ -52,13 +26,13 @@ func TestUnknownValuesSurvive(t *testing.T) {
 	const text = `{"status":"scaling","payment_type":"cny","scale_type":"auto","purpose":"x",` +
 		`"target_instance_number":2,"usd_price_unit":0.1,"created_at":"2024-05-01T10:20:30Z",` +
 		`"deleted_at":null,"presigned_url":""}`
-	r := decode[record](t, text)
+	r := testkit.Decode[testkit.Record](t, text)
 	require.EqualValues(t, "scaling", r.Status)
 	require.EqualValues(t, "cny", r.Payment)
 	require.EqualValues(t, "auto", r.Scale)
 	require.EqualValues(t, "x", r.Purpose)
 	require.Nil(t, r.DeletedAt)
-	require.JSONEq(t, text, encode(t, r))
+	require.JSONEq(t, text, testkit.Encode(t, r))
 }
 
 func TestInt(t *testing.T) {
@@ -92,7 +66,7 @@ func TestInt(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(text), &got), text)
 		require.Equal(t, want, got, text)
 	}
-	require.Equal(t, "9223372036854775807", encode(t, svc.Int(9223372036854775807)))
+	require.Equal(t, "9223372036854775807", testkit.Encode(t, svc.Int(9223372036854775807)))
 }
 
 func TestIntErrors(t *testing.T) {
@@ -146,7 +120,7 @@ func FuzzInt(f *testing.F) {
 		if i.UnmarshalJSON(b) != nil {
 			return
 		}
-		require.NoError(t, json.Unmarshal([]byte(encode(t, i)), &again))
+		require.NoError(t, json.Unmarshal([]byte(testkit.Encode(t, i)), &again))
 		require.Equal(t, i, again)
 		if json.Valid(b) && b[0] != '"' && string(b) != "null" {
 			var f float64

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 func TestTimeForms(t *testing.T) {
@@ -54,15 +55,15 @@ func TestTimeForms(t *testing.T) {
 		`"20240501102030"`:                 at(0),
 		`"2024-05-01T10:20:30.1234567899"`: at(123456789),
 	} {
-		got := decode[svc.Time](t, text)
+		got := testkit.Decode[svc.Time](t, text)
 		require.True(t, want.Equal(got.Time), "%s: %s, not %s", text, got, want)
-		require.Equal(t, `"`+want.UTC().Format(time.RFC3339Nano)+`"`, encode(t, got))
+		require.Equal(t, `"`+want.UTC().Format(time.RFC3339Nano)+`"`, testkit.Encode(t, got))
 		if !strings.Contains(text, `\u`) {
 			require.Equal(t, strings.Trim(text, `"`), got.Raw())
 		}
 		require.Equal(t, got.Time.String(), got.String())
 		require.False(t, got.IsZero())
-		require.True(t, got.Equal(decode[svc.Time](t, encode(t, got)).Time))
+		require.True(t, got.Equal(testkit.Decode[svc.Time](t, testkit.Encode(t, got)).Time))
 	}
 }
 
@@ -71,7 +72,7 @@ func TestTimeThatIsNone(t *testing.T) {
 		`null`, `""`, `"0001-01-01T00:00:00Z"`, `"0001-01-01 00:00:00"`, `"0001-01-01"`, `-62135596800`,
 		`"0001-01-01 00:00:01"`, `"0001-01-01T00:00:00+08:00"`, `"0001-01-01T00:00:00-08:00"`, `"0001-12-31"`,
 	} {
-		v := decode[svc.Time](t, `"2024-05-01"`)
+		v := testkit.Decode[svc.Time](t, `"2024-05-01"`)
 		require.NoError(t, json.Unmarshal([]byte(text), &v), text)
 		require.Equal(t, svc.Time{}, v, text)
 	}
@@ -79,11 +80,11 @@ func TestTimeThatIsNone(t *testing.T) {
 	require.True(t, zero.IsZero())
 	require.Empty(t, zero.Raw())
 	require.Empty(t, zero.String())
-	require.Equal(t, `null`, encode(t, zero))
+	require.Equal(t, `null`, testkit.Encode(t, zero))
 	text, err := zero.MarshalText()
 	require.NoError(t, err)
 	require.Empty(t, text)
-	require.Equal(t, `{}`, encode(t, struct {
+	require.Equal(t, `{}`, testkit.Encode(t, struct {
 		At svc.Time `json:"at,omitzero"`
 	}{}))
 }
@@ -98,21 +99,21 @@ func TestTimeTextThatIsNoDate(t *testing.T) {
 		"2024/05/01", "20240501", "12345678", "099999999", "99999999999999999999999", "-1714558830", "0000-01-01", "2024-05-01 10:20:30Z ",
 		"１７１４５５８８３０", `a "quoted" <b>`, "2024-05-0a", "2024-05-01 1a:20:30",
 	} {
-		quoted := encode(t, text)
-		r := decode[record](t, `{"created_at":`+quoted+`,"status":"available"}`)
+		quoted := testkit.Encode(t, text)
+		r := testkit.Decode[testkit.Record](t, `{"created_at":`+quoted+`,"status":"available"}`)
 		require.True(t, r.CreatedAt.IsZero(), text)
 		require.Equal(t, text, r.CreatedAt.Raw())
 		require.Equal(t, text, r.CreatedAt.String())
 		require.Equal(t, text, fmt.Sprintf("%v", r.CreatedAt))
 		require.Equal(t, svc.InferenceServiceStatusAvailable, r.Status, "the rest of the record is there")
-		require.Equal(t, quoted, encode(t, r.CreatedAt))
+		require.Equal(t, quoted, testkit.Encode(t, r.CreatedAt))
 	}
 }
 
 func TestTimeMadeInGo(t *testing.T) {
 	berlin := time.FixedZone("CEST", 2*3600)
 	v := svc.Time{Time: time.Date(2024, 5, 1, 12, 20, 30, 5e8, berlin)}
-	require.Equal(t, `"2024-05-01T10:20:30.5Z"`, encode(t, v))
+	require.Equal(t, `"2024-05-01T10:20:30.5Z"`, testkit.Encode(t, v))
 	require.Equal(t, "2024-05-01T10:20:30.5Z", v.Raw())
 	require.Equal(t, "2024-05-01 12:20:30.5 +0200 CEST", v.String())
 	require.Equal(t, v.String(), fmt.Sprintf("%s", v))
@@ -127,28 +128,28 @@ func TestTimeMadeInGo(t *testing.T) {
 func TestTimeChanged(t *testing.T) {
 	later := time.Date(2025, 6, 7, 8, 9, 10, 25e7, time.FixedZone("", 5*3600+1800))
 	for _, text := range []string{`null`, `"soon"`, `1e400`, `{}`, `"2024-05-01"`, `"2024-05-01T10:20:30+08:00"`, `1714558830`, `"1714558830"`} {
-		v := decode[svc.Time](t, text)
+		v := testkit.Decode[svc.Time](t, text)
 		v.Time = later
-		require.Equal(t, `"2025-06-07T02:39:10.25Z"`, encode(t, v), text)
+		require.Equal(t, `"2025-06-07T02:39:10.25Z"`, testkit.Encode(t, v), text)
 		require.Equal(t, "2025-06-07T02:39:10.25Z", v.Raw(), text)
 		require.Equal(t, later.String(), v.String(), text)
 
-		v = decode[svc.Time](t, text)
+		v = testkit.Decode[svc.Time](t, text)
 		if !v.IsZero() {
 			v.Time = time.Time{}
-			require.Equal(t, `null`, encode(t, v), text)
+			require.Equal(t, `null`, testkit.Encode(t, v), text)
 			require.Empty(t, v.Raw(), text)
 			require.Empty(t, v.String(), text)
 		}
 	}
-	v := decode[svc.Time](t, `"2024-05-01T10:20:30+08:00"`)
+	v := testkit.Decode[svc.Time](t, `"2024-05-01T10:20:30+08:00"`)
 	v.Time = v.UTC()
 	require.Equal(t, "2024-05-01T10:20:30+08:00", v.Raw(), "the same moment")
 }
 
 func TestTimeComparesLikeTime(t *testing.T) {
-	a := decode[svc.Time](t, `"2024-05-01T10:20:30+08:00"`)
-	b := decode[svc.Time](t, `"2024-05-01 02:20:30"`)
+	a := testkit.Decode[svc.Time](t, `"2024-05-01T10:20:30+08:00"`)
+	b := testkit.Decode[svc.Time](t, `"2024-05-01 02:20:30"`)
 	require.True(t, a.Equal(b.Time))
 	require.Zero(t, a.Compare(b.Time))
 	require.Equal(t, time.Duration(0), a.Sub(b.Time))
@@ -157,14 +158,14 @@ func TestTimeComparesLikeTime(t *testing.T) {
 func TestTimeInLogs(t *testing.T) {
 	var out strings.Builder
 	log := slog.New(slog.NewJSONHandler(&out, nil))
-	log.Info("", "at", decode[svc.Time](t, `"2024-05-01 10:20:30"`), "never", svc.Time{}, "odd", decode[svc.Time](t, `"soon"`))
+	log.Info("", "at", testkit.Decode[svc.Time](t, `"2024-05-01 10:20:30"`), "never", svc.Time{}, "odd", testkit.Decode[svc.Time](t, `"soon"`))
 	require.Contains(t, out.String(), `"at":"2024-05-01T10:20:30Z","never":null,"odd":"soon"`)
 }
 
 func TestTimeAsText(t *testing.T) {
-	keys := decode[map[svc.Time]int](t, `{"2024-05-01 10:20:30":1,"soon":2}`)
+	keys := testkit.Decode[map[svc.Time]int](t, `{"2024-05-01 10:20:30":1,"soon":2}`)
 	require.Len(t, keys, 2)
-	require.JSONEq(t, `{"2024-05-01T10:20:30Z":1,"soon":2}`, encode(t, keys))
+	require.JSONEq(t, `{"2024-05-01T10:20:30Z":1,"soon":2}`, testkit.Encode(t, keys))
 }
 
 func FuzzTime(f *testing.F) {
@@ -180,7 +181,7 @@ func FuzzTime(f *testing.F) {
 		if !json.Valid(b) {
 			return
 		}
-		again := decode[svc.Time](t, encode(t, v))
+		again := testkit.Decode[svc.Time](t, testkit.Encode(t, v))
 		require.True(t, v.Equal(again.Time), "%s became %s", b, again)
 		require.Equal(t, v.String() == "", again.String() == "")
 		if !v.IsZero() {
@@ -189,6 +190,6 @@ func FuzzTime(f *testing.F) {
 			require.LessOrEqual(t, v.UTC().Year(), 9999)
 		}
 		v.Time = time.Unix(1, 0).UTC()
-		require.Equal(t, "1970-01-01T00:00:01Z", string(encode(t, v))[1:21])
+		require.Equal(t, "1970-01-01T00:00:01Z", string(testkit.Encode(t, v))[1:21])
 	})
 }

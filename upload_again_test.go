@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -56,7 +57,7 @@ func TestReplace_SlowPipe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithLinkTTL(time.Second))
 		id := srv.AddFile("a", "fine-tune", []byte("old"))
-		pipe := readFunc(func() func(p []byte) (int, error) {
+		pipe := testkit.ReadFunc(func() func(p []byte) (int, error) {
 			left := 5
 			return func(p []byte) (int, error) {
 				if left--; left < 0 {
@@ -77,11 +78,11 @@ func TestReplace_SlowPipe(t *testing.T) {
 
 // expiring is a service whose storage finds so many links expired, one after the
 // other.
-func expiring(t *testing.T, links int) *fileService {
-	return newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+func expiring(t *testing.T, links int) *testkit.FileService {
+	return testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		if n <= links {
 			_, _ = io.CopyN(io.Discard, r.Body, 3)
-			xmlError(w, 403, "AccessDenied", "Request has expired")
+			testkit.XMLError(w, 403, "AccessDenied", "Request has expired")
 			return
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -104,21 +105,21 @@ var firstLinks = map[string]int{"Upload": 0, "Replace": 1}
 
 // When a link has expired, the contents go to another one, whole and once more.
 func TestUpload_RenewsItsLink(t *testing.T) {
-	noGoroutineLeft(t)
+	testkit.NoGoroutineLeft(t)
 	for name, upload := range uploads {
 		for kind, body := range map[string]io.Reader{"seeker": strings.NewReader("contents"), "pipe": readOnly{strings.NewReader("contents")}} {
 			s := expiring(t, 1)
-			result, err := upload(t.Context(), s.client(t), body)
+			result, err := upload(t.Context(), s.Client(t), body)
 			require.NoError(t, err, name+kind)
 			require.Equal(t, "f1", result.FileID)
 			require.Equal(t, 2, result.Attempts)
 			require.EqualValues(t, 8, result.Bytes)
 			require.Equal(t, http.StatusCreated, result.StatusCode)
-			require.Equal(t, "contents", s.requests("PUT")[1].Bytes.String())
+			require.Equal(t, "contents", s.Requests("PUT")[1].Bytes.String())
 			rest, err := io.ReadAll(body)
 			require.NoError(t, err)
 			require.Empty(t, rest, "it stands behind what was sent")
-			require.Len(t, s.requests("GET"), firstLinks[name]+1)
+			require.Len(t, s.Requests("GET"), firstLinks[name]+1)
 		}
 	}
 }
@@ -128,64 +129,64 @@ func TestUpload_RenewsItsLinkOnce(t *testing.T) {
 	for name, upload := range uploads {
 		body := strings.NewReader("contents")
 		s := expiring(t, 9)
-		_, err := upload(t.Context(), s.client(t), body)
+		_, err := upload(t.Context(), s.Client(t), body)
 		require.ErrorIs(t, err, svc.ErrLinkExpired, name)
 		require.ErrorContains(t, err, "this was a new link, the one before had expired")
-		require.Len(t, s.requests("PUT"), 2)
+		require.Len(t, s.Requests("PUT"), 2)
 		require.Equal(t, 8, body.Len(), "it stands where it stood")
-		requireSilent(t, err)
+		testkit.RequireSilent(t, err)
 
 		// There is no new link.
 		s = expiring(t, 9)
 		asked := 0
-		s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+		s.API = func(_ int, w http.ResponseWriter, r *http.Request) {
 			if r.Method == "GET" {
 				if asked++; asked > firstLinks[name] {
 					w.WriteHeader(404)
 					return
 				}
 			}
-			s.answer(w, r)
+			s.Answer(w, r)
 		}
-		_, err = upload(t.Context(), s.client(t), body)
-		e := errorAs[*svc.UploadError](t, err)
+		_, err = upload(t.Context(), s.Client(t), body)
+		e := testkit.ErrorAs[*svc.UploadError](t, err)
 		require.Equal(t, svc.UploadStagePut, e.Stage)
 		require.Equal(t, "f1", e.FileID)
 		require.ErrorIs(t, err, svc.ErrLinkExpired)
 		require.ErrorIs(t, err, svc.ErrNotFound)
 		require.ErrorContains(t, err, "asking for a new link: ")
-		require.Len(t, s.requests("PUT"), 1)
-		requireSilent(t, err)
+		require.Len(t, s.Requests("PUT"), 1)
+		testkit.RequireSilent(t, err)
 
 		// The new link is not for writing.
-		s = newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		s = testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
-			xmlError(w, 403, []string{"ExpiredToken", "SignatureDoesNotMatch"}[n-1], "no")
+			testkit.XMLError(w, 403, []string{"ExpiredToken", "SignatureDoesNotMatch"}[n-1], "no")
 		})
-		_, err = upload(t.Context(), s.client(t), body)
+		_, err = upload(t.Context(), s.Client(t), body)
 		require.NotErrorIs(t, err, svc.ErrLinkExpired, "another new one would not help")
 		require.ErrorIs(t, err, svc.ErrForbidden)
 		require.ErrorContains(t, err, "this was a new link, the one before had expired")
-		require.Equal(t, "SignatureDoesNotMatch", errorAs[*svc.Error](t, err).Code)
+		require.Equal(t, "SignatureDoesNotMatch", testkit.ErrorAs[*svc.Error](t, err).Code)
 
 		// ctx ends while the new one is asked for.
 		ctx, cancel := context.WithCancel(t.Context())
-		s = newFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+		s = testkit.NewFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			cancel()
-			xmlError(w, 403, "ExpiredToken", "no")
+			testkit.XMLError(w, 403, "ExpiredToken", "no")
 		})
-		_, err = upload(ctx, s.client(t), body)
+		_, err = upload(ctx, s.Client(t), body)
 		require.ErrorIs(t, err, context.Canceled)
-		require.Len(t, s.requests("PUT"), 1)
+		require.Len(t, s.Requests("PUT"), 1)
 	}
 }
 
 // A link alone names no record that another could be asked for.
 func TestPut_DoesNotRenew(t *testing.T) {
 	s := expiring(t, 1)
-	_, err := s.client(t).Files.Put(t.Context(), s.link(), strings.NewReader("contents"), nil)
+	_, err := s.Client(t).Files.Put(t.Context(), s.Link(), strings.NewReader("contents"), nil)
 	require.ErrorIs(t, err, svc.ErrLinkExpired)
 	require.ErrorContains(t, err, "ask PresignedURL for a new one and Put again")
-	require.Len(t, s.seen, 1)
+	require.Len(t, s.Seen, 1)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // stuckSeeker blocks in its second Read.
@@ -35,19 +36,19 @@ func (s *stuckSeeker) Read(p []byte) (int, error) {
 
 // The end of ctx ends an upload, also one whose body blocks in Read.
 func TestUpload_BlockedReader(t *testing.T) {
-	noGoroutineLeft(t)
+	testkit.NoGoroutineLeft(t)
 	leftovers := inTempDir(t)
 	for _, seeks := range []bool{false, true} {
-		s := newFileService(t, nil)
+		s := testkit.NewFileService(t, nil)
 		ctx, cancel := context.WithCancel(t.Context())
-		stuck := &stuckSeeker{Reader: bytes.NewReader(contents(100_000)), stuck: cancel, release: make(chan struct{})}
+		stuck := &stuckSeeker{Reader: bytes.NewReader(testkit.Contents(100_000)), stuck: cancel, release: make(chan struct{})}
 		var body io.Reader = stuck
 		if !seeks {
 			body = readOnly{stuck}
 		}
-		done, c := make(chan error, 1), s.client(t)
+		done, c := make(chan error, 1), s.Client(t)
 		go func() {
-			_, err := c.Files.Put(ctx, s.link(), body, nil)
+			_, err := c.Files.Put(ctx, s.Link(), body, nil)
 			done <- err
 		}()
 		select {
@@ -78,7 +79,7 @@ func (s *trailingSeeker) Read(p []byte) (int, error) {
 // A Read of an attempt that is over moves the position under nobody's feet, and
 // none takes place once the upload has returned.
 func TestUpload_AttemptsDoNotDisturbEachOther(t *testing.T) {
-	body := contents(100_000)
+	body := testkit.Contents(100_000)
 	for _, first := range []int{503, 403} {
 		src := &trailingSeeker{Reader: bytes.NewReader(body)}
 		attempts, over := 0, new(atomic.Bool)
@@ -120,15 +121,15 @@ func TestUpload_AttemptsDoNotDisturbEachOther(t *testing.T) {
 
 // A named pipe that nobody writes to blocks in open already.
 func TestUploadFile_NamedPipe(t *testing.T) {
-	noGoroutineLeft(t)
+	testkit.NoGoroutineLeft(t)
 	path, other := filepath.Join(t.TempDir(), "pipe"), filepath.Join(t.TempDir(), "pipe")
 	if err := exec.Command("mkfifo", path, other).Run(); err != nil {
 		t.Skip("no named pipes here")
 	}
-	s := newFileService(t, nil)
+	s := testkit.NewFileService(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	_, err := s.client(t).Files.UploadFile(ctx, path, "", nil)
+	_, err := s.Client(t).Files.UploadFile(ctx, path, "", nil)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	w, err := os.OpenFile(path, os.O_RDWR, 0) // lets the open in the background go
 	require.NoError(t, err)
@@ -141,7 +142,7 @@ func TestUploadFile_NamedPipe(t *testing.T) {
 			w.Close()
 		}
 	}()
-	_, err = s.client(t).Files.UploadFile(t.Context(), other, "", nil)
+	_, err = s.Client(t).Files.UploadFile(t.Context(), other, "", nil)
 	require.NoError(t, err)
-	require.Equal(t, "through the pipe", s.requests("PUT")[0].Bytes.String())
+	require.Equal(t, "through the pipe", s.Requests("PUT")[0].Bytes.String())
 }

@@ -17,13 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
 // A file that is written to while it is sent never arrives whole, a mixture of two
 // versions, not even in the second attempt.
 func TestUpload_FileThatIsWrittenTo(t *testing.T) {
-	noGoroutineLeft(t)
+	testkit.NoGoroutineLeft(t)
 	const size = 16 << 20
 	overwrite := func(f *os.File) error {
 		w, err := os.OpenFile(f.Name(), os.O_WRONLY, 0)
@@ -52,7 +53,7 @@ func TestUpload_FileThatIsWrittenTo(t *testing.T) {
 				var whole atomic.Int32
 				var once sync.Once
 				do := func() { once.Do(func() { require.NoError(t, change(f)) }) }
-				s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+				s := testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 					if when == "meanwhile" {
 						_, _ = io.CopyN(io.Discard, r.Body, 1<<20)
 						do()
@@ -65,19 +66,19 @@ func TestUpload_FileThatIsWrittenTo(t *testing.T) {
 						whole.Add(1)
 					}
 				})
-				s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+				s.API = func(_ int, w http.ResponseWriter, r *http.Request) {
 					if when == "before" {
 						do()
 					}
-					s.answer(w, r)
+					s.Answer(w, r)
 				}
-				_, err := s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: f})
-				e := errorAs[*svc.UploadError](t, err)
+				_, err := s.Client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: f})
+				e := testkit.ErrorAs[*svc.UploadError](t, err)
 				require.Equal(t, svc.UploadStagePut, e.Stage)
 				require.Equal(t, "f1", e.FileID)
 				require.ErrorContains(t, err, "reading the body: the file was written to while it was being sent")
 				require.NotErrorIs(t, err, svc.ErrTruncated)
-				require.LessOrEqual(t, len(s.requests("PUT")), 2, "no use in trying again")
+				require.LessOrEqual(t, len(s.Requests("PUT")), 2, "no use in trying again")
 				at, err := f.Seek(0, io.SeekCurrent)
 				require.NoError(t, err)
 				require.Zero(t, at)
@@ -90,25 +91,25 @@ func TestUpload_FileThatIsWrittenTo(t *testing.T) {
 
 // What happens to the name of a file is no matter, and reading is no change.
 func TestUpload_FileThatLosesItsName(t *testing.T) {
-	f := tempFile(t, contents(100_000))
-	s := newFileService(t, nil)
-	s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+	f := tempFile(t, testkit.Contents(100_000))
+	s := testkit.NewFileService(t, nil)
+	s.API = func(_ int, w http.ResponseWriter, r *http.Request) {
 		require.NoError(t, os.Rename(f.Name(), f.Name()+".old"))
 		require.NoError(t, os.WriteFile(f.Name(), []byte("another"), 0o600))
-		s.answer(w, r)
+		s.Answer(w, r)
 	}
-	_, err := s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: f})
+	_, err := s.Client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: f})
 	require.NoError(t, err)
-	require.True(t, bytes.Equal(contents(100_000), s.requests("PUT")[0].Bytes.Bytes()))
+	require.True(t, bytes.Equal(testkit.Contents(100_000), s.Requests("PUT")[0].Bytes.Bytes()))
 }
 
 // The last call of Progress is made by the goroutine of the upload, after its
 // success: a panic in it reaches the caller.
 func TestUpload_ProgressPanics(t *testing.T) {
-	s := newFileService(t, nil)
+	s := testkit.NewFileService(t, nil)
 	body := strings.NewReader("contents")
 	require.PanicsWithValue(t, "at the end", func() {
-		_, _ = s.client(t).Files.Put(t.Context(), s.link(), body, &svc.UploadOptions{Progress: func(sent, total int64) {
+		_, _ = s.Client(t).Files.Put(t.Context(), s.Link(), body, &svc.UploadOptions{Progress: func(sent, total int64) {
 			if sent == total {
 				panic("at the end")
 			}
@@ -122,26 +123,26 @@ func TestUpload_ReaderWithoutProgress(t *testing.T) {
 	leftovers := inTempDir(t)
 	for _, before := range []int{0, 100_000} {
 		reads := 0
-		idle := readFunc(func([]byte) (int, error) { reads++; return 0, nil })
-		s := newFileService(t, nil)
-		_, err := s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: io.MultiReader(bytes.NewReader(contents(before)), idle)})
+		idle := testkit.ReadFunc(func([]byte) (int, error) { reads++; return 0, nil })
+		s := testkit.NewFileService(t, nil)
+		_, err := s.Client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: io.MultiReader(bytes.NewReader(testkit.Contents(before)), idle)})
 		require.ErrorIs(t, err, io.ErrNoProgress)
-		require.Equal(t, svc.UploadStageBody, errorAs[*svc.UploadError](t, err).Stage)
+		require.Equal(t, svc.UploadStageBody, testkit.ErrorAs[*svc.UploadError](t, err).Stage)
 		require.Equal(t, 100, reads)
-		require.Empty(t, s.seen)
+		require.Empty(t, s.Seen)
 	}
 	// One that does so now and then is not.
-	turn, all := 0, bytes.NewReader(contents(10_000))
-	now := readFunc(func(p []byte) (int, error) {
+	turn, all := 0, bytes.NewReader(testkit.Contents(10_000))
+	now := testkit.ReadFunc(func(p []byte) (int, error) {
 		if turn++; turn%100 != 0 {
 			return 0, nil
 		}
 		return all.Read(p[:min(len(p), 1000)])
 	})
-	s := newFileService(t, nil)
-	_, err := s.client(t).Files.Put(t.Context(), s.link(), now, nil)
+	s := testkit.NewFileService(t, nil)
+	_, err := s.Client(t).Files.Put(t.Context(), s.Link(), now, nil)
 	require.NoError(t, err)
-	require.True(t, bytes.Equal(contents(10_000), s.requests("PUT")[0].Bytes.Bytes()))
+	require.True(t, bytes.Equal(testkit.Contents(10_000), s.Requests("PUT")[0].Bytes.Bytes()))
 	require.Zero(t, leftovers())
 }
 
@@ -162,26 +163,26 @@ func TestUpload_LenIsNoSize(t *testing.T) {
 		"Len of another Read": doubling{bytes.NewBufferString("abc")}, "records": measured{strings.NewReader("aabbcc"), 3},
 		"too many": measured{strings.NewReader("aabbcc"), 7}, "none": measured{strings.NewReader("aabbcc"), 0}, "below": measured{strings.NewReader("aabbcc"), -1},
 	} {
-		s := newFileService(t, nil)
-		r, err := s.client(t).Files.Put(t.Context(), s.link(), body, nil)
+		s := testkit.NewFileService(t, nil)
+		r, err := s.Client(t).Files.Put(t.Context(), s.Link(), body, nil)
 		require.NoError(t, err, name)
 		require.EqualValues(t, 6, r.Bytes)
-		require.Equal(t, "aabbcc", s.requests("PUT")[0].Bytes.String())
+		require.Equal(t, "aabbcc", s.Requests("PUT")[0].Bytes.String())
 	}
 }
 
 // A body that is another transfer fails with a *url.Error: that is not the
 // connection to storage, and trying again is of no use.
 func TestUpload_BodyFailsWithAURLError(t *testing.T) {
-	broken := &url.Error{Op: "Get", URL: signedLink, Err: errReset}
-	s := newFileService(t, nil)
-	body := &failingSeeker{bytes.NewReader(contents(500_000)), broken}
-	_, err := s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body})
+	broken := &url.Error{Op: "Get", URL: testkit.SignedLink, Err: testkit.ErrReset}
+	s := testkit.NewFileService(t, nil)
+	body := &failingSeeker{bytes.NewReader(testkit.Contents(500_000)), broken}
+	_, err := s.Client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body})
 	require.ErrorContains(t, err, "reading the body: ")
 	require.ErrorIs(t, err, broken)
 	require.NotContains(t, err.Error(), "attempts")
-	require.LessOrEqual(t, len(s.requests("PUT")), 1, "it is not tried again")
-	requireHides(t, err, signature, sessionKey)
+	require.LessOrEqual(t, len(s.Requests("PUT")), 1, "it is not tried again")
+	requireHides(t, err, testkit.Signature, testkit.SessionKey)
 }
 
 // What was empty when it was looked at is never read, and all the same it must not
@@ -216,7 +217,7 @@ func TestUpload_BodyThatGrowsUnseen(t *testing.T) {
 					require.Equal(t, int64(len(was)), result.Bytes)
 					continue
 				}
-				e := errorAs[*svc.UploadError](t, err)
+				e := testkit.ErrorAs[*svc.UploadError](t, err)
 				require.Equal(t, svc.UploadStagePut, e.Stage)
 				require.NotEmpty(t, e.FileID)
 				want := fmt.Sprintf("the body has more than the %d bytes announced", len(was))

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // okAnswer is storage that is content.
@@ -30,27 +31,27 @@ func okAnswer(r *http.Request) *http.Response {
 // end, or was not wanted to its end: also with a transport made by hand.
 func TestUpload_SuccessWithoutTheBodyIsNone(t *testing.T) {
 	broken := errors.New("disk on fire")
-	careless := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+	careless := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		return okAnswer(r), nil
 	})
 	for _, most := range []int64{0, 600} {
-		body := &wayward{Reader: bytes.NewReader(contents(1000))}
+		body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
 		body.read = func(n int, p []byte) (int, error) {
 			if int64(body.Len()) <= 1000-most {
 				return 0, broken
 			}
 			return body.Reader.Read(p[:most])
 		}
-		_, err := clientOn(t, careless).Files.Put(t.Context(), uploadLink, body, nil)
+		_, err := testkit.ClientOn(t, careless).Files.Put(t.Context(), uploadLink, body, nil)
 		require.ErrorIs(t, err, broken)
 		require.ErrorContains(t, err, "svc: upload: put: reading the body: disk on fire")
 	}
-	hasty := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+	hasty := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		_, _ = io.CopyN(io.Discard, r.Body, 3)
 		return okAnswer(r), nil
 	})
-	_, err := clientOn(t, hasty).Files.Put(t.Context(), uploadLink, strings.NewReader("0123456789"), nil)
+	_, err := testkit.ClientOn(t, hasty).Files.Put(t.Context(), uploadLink, strings.NewReader("0123456789"), nil)
 	require.ErrorContains(t, err, "storage confirmed the upload when only 3 of 10 bytes were on their way")
 }
 
@@ -66,9 +67,9 @@ func TestUpload_SuccessBeforeTheFirstByteIsNone(t *testing.T) {
 		}()
 		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return near, nil }}
 		defer transport.CloseIdleConnections()
-		body := &wayward{Reader: bytes.NewReader(contents(1000))}
+		body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
 		body.read = func(_ int, p []byte) (int, error) { time.Sleep(time.Hour); return body.Reader.Read(p) }
-		_, err := clientOn(t, transport).Files.Put(t.Context(), "http://store.test/f", body, nil)
+		_, err := testkit.ClientOn(t, transport).Files.Put(t.Context(), "http://store.test/f", body, nil)
 		require.ErrorContains(t, err, "storage confirmed the upload when only 0 of 1000 bytes were on their way")
 	})
 }
@@ -76,9 +77,9 @@ func TestUpload_SuccessBeforeTheFirstByteIsNone(t *testing.T) {
 // Nothing is read of a body that the transport has closed.
 func TestUpload_NoReadAfterClose(t *testing.T) {
 	for name, body := range map[string]io.Reader{
-		"direct": bytes.NewReader(contents(1000)), "foreign": seekOnly{bytes.NewReader(contents(1000))},
+		"direct": bytes.NewReader(testkit.Contents(1000)), "foreign": seekOnly{bytes.NewReader(testkit.Contents(1000))},
 	} {
-		storage := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		storage := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 			_, err := io.CopyN(io.Discard, r.Body, 10)
 			require.NoError(t, err)
 			require.NoError(t, r.Body.Close())
@@ -89,7 +90,7 @@ func TestUpload_NoReadAfterClose(t *testing.T) {
 			require.NotErrorIs(t, err, io.EOF, "it has not come to its end")
 			return nil, errors.New("gave up")
 		})
-		_, err := clientOn(t, storage, tries(1, 1)).Files.Put(t.Context(), uploadLink, body, nil)
+		_, err := testkit.ClientOn(t, storage, testkit.Tries(1, 1)).Files.Put(t.Context(), uploadLink, body, nil)
 		require.ErrorContains(t, err, "gave up")
 	}
 }
@@ -98,7 +99,7 @@ func TestUpload_NoReadAfterClose(t *testing.T) {
 // an earlier attempt that does.
 func TestUpload_CloseEndsAReadThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		body := &wayward{Reader: bytes.NewReader(contents(1000))}
+		body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
 		body.read = func(n int, p []byte) (int, error) {
 			if n == 1 {
 				time.Sleep(time.Hour)
@@ -106,7 +107,7 @@ func TestUpload_CloseEndsAReadThatWaits(t *testing.T) {
 			return body.Reader.Read(p)
 		}
 		attempts := 0
-		storage := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		storage := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 			attempts++
 			var over atomic.Bool
 			go func() {
@@ -122,7 +123,7 @@ func TestUpload_CloseEndsAReadThatWaits(t *testing.T) {
 			resp.StatusCode = map[int]int{1: 503, 2: 403}[attempts]
 			return resp, nil
 		})
-		_, err := clientOn(t, storage, tries(3, time.Second)).Files.Put(t.Context(), uploadLink, body, nil)
+		_, err := testkit.ClientOn(t, storage, testkit.Tries(3, time.Second)).Files.Put(t.Context(), uploadLink, body, nil)
 		require.ErrorIs(t, err, svc.ErrForbidden)
 		require.Equal(t, 2, attempts)
 	})
@@ -131,16 +132,16 @@ func TestUpload_CloseEndsAReadThatWaits(t *testing.T) {
 // A file that grows while it is sent is not sent beyond what was announced, nor
 // up to it, however much is asked for at a time.
 func TestUpload_FileThatGrows(t *testing.T) {
-	f := tempFile(t, contents(1000))
+	f := tempFile(t, testkit.Contents(1000))
 	var got bytes.Buffer
-	storage := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+	storage := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		if _, err := f.WriteAt([]byte("x"), 1000); err != nil {
 			return nil, err
 		}
 		_, err := got.ReadFrom(r.Body)
 		return okAnswer(r), err
 	})
-	_, err := clientOn(t, storage).Files.Put(t.Context(), uploadLink, f, nil)
+	_, err := testkit.ClientOn(t, storage).Files.Put(t.Context(), uploadLink, f, nil)
 	require.EqualError(t, err, "svc: upload: put: reading the body: the body has more than the 1000 bytes announced")
 	require.Less(t, got.Len(), 1000)
 }
@@ -150,15 +151,15 @@ func TestUpload_PositionAfterCtx(t *testing.T) {
 	for range 20 { // what is ready at the same time is taken in any order
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
-			storage := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			storage := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 				_, _ = io.CopyN(io.Discard, r.Body, 10)
 				cancel()
 				return nil, ctx.Err()
 			})
-			body := bytes.NewReader(contents(1000))
+			body := bytes.NewReader(testkit.Contents(1000))
 			_, err := body.Seek(8, io.SeekStart)
 			require.NoError(t, err)
-			_, err = clientOn(t, storage).Files.Put(ctx, uploadLink, seekOnly{body}, nil)
+			_, err = testkit.ClientOn(t, storage).Files.Put(ctx, uploadLink, seekOnly{body}, nil)
 			require.ErrorIs(t, err, context.Canceled)
 			require.Equal(t, 992, body.Len())
 		})
@@ -184,14 +185,14 @@ func TestUpload_LeavesNothingOnItsContext(t *testing.T) {
 	for _, status := range []int{200, 403} {
 		ctx := &watched{Context: t.Context(), done: make(chan struct{})}
 		most := int64(0)
-		storage := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		storage := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			most = ctx.waiting.Load()
 			resp := okAnswer(r)
 			resp.StatusCode = status
 			return resp, nil
 		})
-		_, err := clientOn(t, storage).Files.Put(ctx, uploadLink, strings.NewReader("data"), nil)
+		_, err := testkit.ClientOn(t, storage).Files.Put(ctx, uploadLink, strings.NewReader("data"), nil)
 		require.Equal(t, status == 200, err == nil, "%v", err)
 		require.Positive(t, most)
 		require.Zero(t, ctx.waiting.Load())
@@ -203,7 +204,7 @@ func TestDownloadFileThatStartsOver(t *testing.T) {
 	for _, rest := range []string{"", "x", "9876543210"} {
 		storage := &pieces{all: []piece{{200, "", 10, "01234", true}, {200, "", int64(len(rest)), rest, false}}}
 		path := filepath.Join(t.TempDir(), "f")
-		n, err := clientOn(t, storage, tries(2, time.Millisecond)).DownloadFile(t.Context(), signedLink, path, nil)
+		n, err := testkit.ClientOn(t, storage, testkit.Tries(2, time.Millisecond)).DownloadFile(t.Context(), testkit.SignedLink, path, nil)
 		require.NoError(t, err)
 		require.EqualValues(t, len(rest), n)
 		got, err := os.ReadFile(path)

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // rawStorage lets serve speak on each connection as it likes; it is closed after that.
@@ -70,7 +71,7 @@ func tlsPair(t *testing.T) (server *tls.Config, client *http.Transport) {
 // while the body is still being written. The answer must arrive all the same, and
 // nothing is sent again.
 func TestUpload_EarlyRefusalArrives(t *testing.T) {
-	noGoroutineLeft(t)
+	testkit.NoGoroutineLeft(t)
 	body := bytes.NewReader(make([]byte, 64<<20))
 	for range 10 {
 		address, conns := rawStorage(t, plainConn, func(c net.Conn) {
@@ -78,7 +79,7 @@ func TestUpload_EarlyRefusalArrives(t *testing.T) {
 			_, _ = io.WriteString(c, tooLarge)
 		})
 		start := time.Now()
-		_, err := newFileClient(t, "http://"+address).Files.Put(t.Context(), svc.SignedURL("http://"+address+"/o?"+fileQuery), body, nil)
+		_, err := testkit.NewFileClient(t, "http://"+address).Files.Put(t.Context(), svc.SignedURL("http://"+address+"/o?"+testkit.FileQuery), body, nil)
 		var e *svc.Error
 		require.ErrorAs(t, err, &e)
 		require.Equal(t, "EntityTooLarge", e.Code)
@@ -93,7 +94,7 @@ func TestUpload_CutConnectionIsNoticedAtOnce(t *testing.T) {
 	body := bytes.NewReader(make([]byte, 64<<20))
 	address, conns := rawStorage(t, plainConn, func(c net.Conn) { readHead(c) })
 	start := time.Now()
-	_, err := newFileClient(t, "http://"+address).Files.Put(t.Context(), svc.SignedURL("http://"+address+"/o?"+fileQuery), body, nil)
+	_, err := testkit.NewFileClient(t, "http://"+address).Files.Put(t.Context(), svc.SignedURL("http://"+address+"/o?"+testkit.FileQuery), body, nil)
 	var e *svc.TransportError
 	require.ErrorAs(t, err, &e)
 	require.EqualValues(t, 5, conns.Load())
@@ -106,17 +107,17 @@ func TestUpload_EarlySuccessIsNone(t *testing.T) {
 		readHead(c)
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 	})
-	link := svc.SignedURL("http://" + address + "/o?" + fileQuery)
+	link := svc.SignedURL("http://" + address + "/o?" + testkit.FileQuery)
 	for n := range 20 {
-		_, err := newFileClient(t, "http://"+address).Files.Put(t.Context(), link, bytes.NewReader(make([]byte, 64<<20)), nil)
+		_, err := testkit.NewFileClient(t, "http://"+address).Files.Put(t.Context(), link, bytes.NewReader(make([]byte, 64<<20)), nil)
 		require.ErrorContains(t, err, "confirmed the upload when only")
 		require.EqualValues(t, n+1, conns.Load())
 	}
 
-	mock := roundTripFunc(func(*http.Request) (*http.Response, error) { // as mocks are: it has no use for the body
+	mock := testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) { // as mocks are: it has no use for the body
 		return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
 	})
-	c := newFileClient(t, "https://svc.test", svc.WithHTTPClient(&http.Client{Transport: mock}))
+	c := testkit.NewFileClient(t, "https://svc.test", svc.WithHTTPClient(&http.Client{Transport: mock}))
 	_, err := c.Files.Put(t.Context(), link, strings.NewReader("data"), nil)
 	require.NoError(t, err)
 }
@@ -124,8 +125,8 @@ func TestUpload_EarlySuccessIsNone(t *testing.T) {
 // HTTP/2: a connection that is going away hands the upload on to another one,
 // with the body from its start.
 func TestUpload_HTTP2GoAway(t *testing.T) {
-	noGoroutineLeft(t)
-	body := contents(300_000)
+	testkit.NoGoroutineLeft(t)
+	body := testkit.Contents(300_000)
 	for name, r := range map[string]io.Reader{"bytes": bytes.NewReader(body), "file": tempFile(t, body), "seeker": seekOnly{bytes.NewReader(body)}, "plain": readOnly{bytes.NewReader(body)}} {
 		var requests atomic.Int32
 		var announced atomic.Int64 // over HTTP/2
@@ -140,8 +141,8 @@ func TestUpload_HTTP2GoAway(t *testing.T) {
 		srv.Listener = first
 		srv.StartTLS()
 		first.config.Store(srv.TLS)
-		c := newFileClient(t, srv.URL, svc.WithHTTPClient(srv.Client()))
-		result, err := c.Files.Put(t.Context(), svc.SignedURL(srv.URL+"/o?"+fileQuery), r, nil)
+		c := testkit.NewFileClient(t, srv.URL, svc.WithHTTPClient(srv.Client()))
+		result, err := c.Files.Put(t.Context(), svc.SignedURL(srv.URL+"/o?"+testkit.FileQuery), r, nil)
 		require.NoError(t, err, name)
 		require.Equal(t, 1, result.Attempts, "the transport's own business")
 		require.EqualValues(t, 1, requests.Load())
@@ -219,8 +220,8 @@ func TestB08_UploadOnStaleConnection(t *testing.T) {
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 		}
 	})
-	link := svc.SignedURL("https://" + address + "/o?" + fileQuery)
-	c := newFileClient(t, "https://"+address, svc.WithHTTPClient(&http.Client{Transport: transport}))
+	link := svc.SignedURL("https://" + address + "/o?" + testkit.FileQuery)
+	c := testkit.NewFileClient(t, "https://"+address, svc.WithHTTPClient(&http.Client{Transport: transport}))
 	for range 5 {
 		_, err := c.Files.Put(t.Context(), link, strings.NewReader("data"), nil)
 		require.NoError(t, err)
@@ -248,7 +249,7 @@ func TestUpload_Progress(t *testing.T) {
 	for name, body := range map[string]io.Reader{"direct": bytes.NewReader(make([]byte, 100_000)), "seeker": seekOnly{bytes.NewReader(make([]byte, 100_000))}} {
 		synctest.Test(t, func(t *testing.T) {
 			var reports []report
-			c, err := svc.NewClient("https://svc.test", svc.WithToken(testToken), svc.WithHTTPClient(&http.Client{Transport: roundTripFunc(slow)}))
+			c, err := svc.NewClient("https://svc.test", svc.WithToken(testkit.Token), svc.WithHTTPClient(&http.Client{Transport: testkit.RoundTripFunc(slow)}))
 			require.NoError(t, err)
 			start := time.Now()
 			_, err = c.Files.Put(t.Context(), "https://storage.test/o", body, &svc.UploadOptions{
@@ -264,7 +265,7 @@ func TestUpload_Progress(t *testing.T) {
 			require.EqualValues(t, 100_000, reports[10].sent)
 		})
 	}
-	s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+	s := testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		if n == 1 {
 			w.WriteHeader(503)
@@ -272,7 +273,7 @@ func TestUpload_Progress(t *testing.T) {
 	})
 	for _, size := range []int{0, 1, 500_000} {
 		var last, ends int64
-		_, err := s.client(t).Files.Put(t.Context(), s.link(), bytes.NewReader(make([]byte, size)), &svc.UploadOptions{
+		_, err := s.Client(t).Files.Put(t.Context(), s.Link(), bytes.NewReader(make([]byte, size)), &svc.UploadOptions{
 			Progress: func(sent, total int64) {
 				require.LessOrEqual(t, sent, total)
 				require.EqualValues(t, size, total)
@@ -286,7 +287,7 @@ func TestUpload_Progress(t *testing.T) {
 		require.EqualValues(t, 1, ends, "the end is told once, and when it is certain")
 	}
 	calls := 0
-	_, err := s.client(t).Files.Put(t.Context(), "http://127.0.0.1:1/o", strings.NewReader("x"), &svc.UploadOptions{Progress: func(int64, int64) { calls++ }})
+	_, err := s.Client(t).Files.Put(t.Context(), "http://127.0.0.1:1/o", strings.NewReader("x"), &svc.UploadOptions{Progress: func(int64, int64) { calls++ }})
 	require.Error(t, err)
 	require.Zero(t, calls)
 }

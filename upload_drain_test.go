@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // answerBody is the body of an answer that notes what is read of it.
@@ -45,14 +46,14 @@ func TestUpload_ReadsTheAnswerWithinLimits(t *testing.T) {
 		"long":      {1 << 20, 0, 0, false},
 		"soon":      {10, 999 * time.Millisecond, 999 * time.Millisecond, true},
 		"late":      {10, 1001 * time.Millisecond, time.Second, false},
-		"never":     {10, ages, time.Second, false},
+		"never":     {10, testkit.Ages, time.Second, false},
 		"very long": {64<<10 + 1, 0, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var body *answerBody
-			storage := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			storage := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 				_, _ = io.Copy(io.Discard, r.Body)
-				body = &answerBody{Reader: io.MultiReader(bytes.NewReader(make([]byte, tt.size)), readFunc(func([]byte) (int, error) {
+				body = &answerBody{Reader: io.MultiReader(bytes.NewReader(make([]byte, tt.size)), testkit.ReadFunc(func([]byte) (int, error) {
 					select {
 					case <-time.After(tt.after):
 						return 0, io.EOF
@@ -64,7 +65,7 @@ func TestUpload_ReadsTheAnswerWithinLimits(t *testing.T) {
 			})
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				_, err := clientOn(t, storage).Files.Put(t.Context(), uploadLink, strings.NewReader("data"), nil)
+				_, err := testkit.ClientOn(t, storage).Files.Put(t.Context(), uploadLink, strings.NewReader("data"), nil)
 				require.NoError(t, err)
 				require.Equal(t, tt.takes, time.Since(start))
 				require.Equal(t, tt.ended, body.ended)
@@ -76,18 +77,18 @@ func TestUpload_ReadsTheAnswerWithinLimits(t *testing.T) {
 
 // A reader that stands behind its end has nothing left, and stays there.
 func TestUpload_FromBehindTheEnd(t *testing.T) {
-	file := tempFile(t, contents(1000))
+	file := tempFile(t, testkit.Contents(1000))
 	for name, body := range map[string]io.ReadSeeker{
-		"bytes": bytes.NewReader(contents(1000)), "strings": strings.NewReader("data"), "file": file,
-		"seeker": seekOnly{bytes.NewReader(contents(1000))},
+		"bytes": bytes.NewReader(testkit.Contents(1000)), "strings": strings.NewReader("data"), "file": file,
+		"seeker": seekOnly{bytes.NewReader(testkit.Contents(1000))},
 	} {
 		_, err := body.Seek(5000, io.SeekStart)
 		require.NoError(t, err)
-		c, s := scripted(t, reply{status: 200})
+		c, s := scripted(t, testkit.Reply{Status: 200})
 		result, err := c.Files.Put(t.Context(), uploadLink, body, &svc.UploadOptions{AllowEmpty: true})
 		require.NoError(t, err, name)
 		require.Zero(t, result.Bytes, name)
-		require.Empty(t, s.seen()[0].Body)
+		require.Empty(t, s.Seen()[0].Body)
 		at, err := body.Seek(0, io.SeekCurrent)
 		require.NoError(t, err)
 		require.EqualValues(t, 5000, at, name)
@@ -99,13 +100,13 @@ func TestUpload_NoSeekDuringARead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		body := &wayward{Reader: bytes.NewReader(contents(1000))}
+		body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
 		body.read = func(int, []byte) (int, error) { time.Sleep(time.Hour); return 0, io.EOF }
-		storage := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		storage := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 			_, err := io.Copy(io.Discard, r.Body)
 			return nil, err
 		})
-		_, err := clientOn(t, storage).Files.Put(ctx, uploadLink, body, nil)
+		_, err := testkit.ClientOn(t, storage).Files.Put(ctx, uploadLink, body, nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		seeks := body.n[1]
 		require.Equal(t, 3, seeks, "those that find out where it stands")

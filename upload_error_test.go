@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -28,18 +29,18 @@ func requireText(t *testing.T, err error, want string) {
 }
 
 // scripted is a client whose API and storage answer with the replies in turn.
-func scripted(t *testing.T, replies ...reply) (*svc.Client, *script) {
-	s := play(t, replies...)
-	return s.client(tries(1, time.Second)), s
+func scripted(t *testing.T, replies ...testkit.Reply) (*svc.Client, *testkit.Script) {
+	s := testkit.Play(t, replies...)
+	return s.Client(testkit.Tries(1, time.Second)), s
 }
 
 const uploadLink = "https://store.test/f1?X-Amz-Signature=sig-77c1e2"
 
 var (
-	registered = reply{status: 201, body: `{"id":"f1","presigned_url":"` + uploadLink + `"}`}
-	linked     = reply{status: 200, body: `{"presigned_url":"` + uploadLink + `"}`}
-	refusedPut = reply{status: 403, body: `{"code":"AccessDenied","message":"no"}`}
-	expiredPut = reply{status: 403, body: `{"code":"AccessDenied","message":"Request has expired"}`}
+	registered = testkit.Reply{Status: 201, Body: `{"id":"f1","presigned_url":"` + uploadLink + `"}`}
+	linked     = testkit.Reply{Status: 200, Body: `{"presigned_url":"` + uploadLink + `"}`}
+	refusedPut = testkit.Reply{Status: 403, Body: `{"code":"AccessDenied","message":"no"}`}
+	expiredPut = testkit.Reply{Status: 403, Body: `{"code":"AccessDenied","message":"Request has expired"}`}
 )
 
 // The text of a failed upload says how far it came, what exists now and what to
@@ -64,7 +65,7 @@ func TestUploadErrorText(t *testing.T) {
 	}
 	thenDelete := svc.UploadRequest{UploadOptions: svc.UploadOptions{DeleteOnFailure: true}}
 	for name, tt := range map[string]struct {
-		replies []reply
+		replies []testkit.Reply
 		do      func(c *svc.Client) error
 		want    string
 	}{
@@ -72,30 +73,30 @@ func TestUploadErrorText(t *testing.T) {
 			`svc: upload of "a.jsonl": reading the body: the body ended after 4 of 5 bytes; nothing was sent`},
 		"body too long": {nil, upload(svc.UploadRequest{Size: 3}),
 			`svc: upload of "a.jsonl": reading the body: the body has more than the 3 bytes announced; nothing was sent`},
-		"register": {[]reply{{status: 403, body: `{"message":"no"}`}}, upload(svc.UploadRequest{}),
+		"register": {[]testkit.Reply{{Status: 403, Body: `{"message":"no"}`}}, upload(svc.UploadRequest{}),
 			`svc: upload of "a.jsonl": register: 403 Forbidden: no`},
-		"put": {[]reply{registered, refusedPut}, upload(svc.UploadRequest{}),
+		"put": {[]testkit.Reply{registered, refusedPut}, upload(svc.UploadRequest{}),
 			`svc: upload of "a.jsonl": put: ` + refusal + `; the record f1 exists, its contents may not: Replace them, or Delete it`},
-		"put, expired twice": {[]reply{registered, expiredPut, linked, expiredPut}, upload(svc.UploadRequest{}),
+		"put, expired twice": {[]testkit.Reply{registered, expiredPut, linked, expiredPut}, upload(svc.UploadRequest{}),
 			`svc: upload of "a.jsonl": put: ` + expiry + `; this was a new link, the one before had expired` +
 				`; the record f1 exists, its contents may not: Replace them, or Delete it`},
-		"put, expired, the new link refused": {[]reply{registered, expiredPut, linked, refusedPut}, upload(svc.UploadRequest{}),
+		"put, expired, the new link refused": {[]testkit.Reply{registered, expiredPut, linked, refusedPut}, upload(svc.UploadRequest{}),
 			`svc: upload of "a.jsonl": put: ` + refusal + `; this was a new link, the one before had expired` +
 				`; the record f1 exists, its contents may not: Replace them, or Delete it`},
-		"put, expired, no new link": {[]reply{registered, expiredPut, {status: 404}}, upload(svc.UploadRequest{}),
+		"put, expired, no new link": {[]testkit.Reply{registered, expiredPut, {Status: 404}}, upload(svc.UploadRequest{}),
 			`svc: upload of "a.jsonl": put: ` + expiry + `; asking for a new link: 404 Not Found (id f1); the record f1 exists, its contents may not: Replace them, or Delete it`},
-		"put, deleted": {[]reply{registered, refusedPut, {status: 204}}, upload(thenDelete),
+		"put, deleted": {[]testkit.Reply{registered, refusedPut, {Status: 204}}, upload(thenDelete),
 			`svc: upload of "a.jsonl": put: ` + refusal + `; the record was deleted`},
-		"put, gone already": {[]reply{registered, refusedPut, {status: 404}}, upload(thenDelete),
+		"put, gone already": {[]testkit.Reply{registered, refusedPut, {Status: 404}}, upload(thenDelete),
 			`svc: upload of "a.jsonl": put: ` + refusal + `; the record was deleted`},
-		"put, not deleted": {[]reply{registered, refusedPut, {status: 403}}, upload(thenDelete),
+		"put, not deleted": {[]testkit.Reply{registered, refusedPut, {Status: 403}}, upload(thenDelete),
 			`svc: upload of "a.jsonl": put: ` + refusal + `; the record f1 exists, its contents may not: Replace them, or Delete it` +
 				`; deleting it failed: 403 Forbidden (id f1)`},
-		"Put":          {[]reply{refusedPut}, put, `svc: upload: put: ` + refusal},
-		"Put, expired": {[]reply{expiredPut}, put, `svc: upload: put: ` + expiry + `; the link has expired: ask PresignedURL for a new one and Put again`},
-		"Replace": {[]reply{linked, refusedPut}, putFile,
+		"Put":          {[]testkit.Reply{refusedPut}, put, `svc: upload: put: ` + refusal},
+		"Put, expired": {[]testkit.Reply{expiredPut}, put, `svc: upload: put: ` + expiry + `; the link has expired: ask PresignedURL for a new one and Put again`},
+		"Replace": {[]testkit.Reply{linked, refusedPut}, putFile,
 			`svc: upload: put: ` + refusal + `; the record f1 exists, its contents may not: Replace them, or Delete it`},
-		"Replace without a link": {[]reply{{status: 404}}, putFile,
+		"Replace without a link": {[]testkit.Reply{{Status: 404}}, putFile,
 			`svc: upload: put: asking for a link: GET /v1/files/{file_id}/presigned_url: 404 Not Found (id f1); nothing was sent to the record f1`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +104,7 @@ func TestUploadErrorText(t *testing.T) {
 			err := tt.do(c)
 			requireText(t, err, tt.want)
 			require.Equal(t, strings.Contains(tt.want, expiry), errors.Is(err, svc.ErrLinkExpired))
-			e := errorAs[*svc.UploadError](t, err)
+			e := testkit.ErrorAs[*svc.UploadError](t, err)
 			require.Equal(t, strings.Contains(tt.want, "was deleted"), e.Cleanup == svc.CleanupDeleted)
 			require.Equal(t, strings.Contains(tt.want, "deleting it failed"), e.CleanupErr != nil, "%v", e.CleanupErr)
 			if e.Stage == svc.UploadStagePut && !strings.Contains(tt.want, "nothing was sent") {
@@ -160,7 +161,7 @@ func TestUploadRefusalSaysWhy(t *testing.T) {
 	} {
 		err := try()
 		require.EqualError(t, err, "svc: not sent: "+want)
-		errorAs[*svc.ValidationError](t, err)
+		testkit.ErrorAs[*svc.ValidationError](t, err)
 	}
 	left, err := io.ReadAll(body)
 	require.NoError(t, err)
@@ -169,7 +170,7 @@ func TestUploadRefusalSaysWhy(t *testing.T) {
 	both := http.Header{"a b": {"1"}, "Host": {"2"}}
 	for range 20 { // a map has no order
 		_, err := c.Files.Put(t.Context(), uploadLink, body, &svc.UploadOptions{Header: both})
-		require.Len(t, errorAs[*svc.ValidationError](t, err).Fields, 2)
+		require.Len(t, testkit.ErrorAs[*svc.ValidationError](t, err).Fields, 2)
 	}
 }
 
@@ -186,8 +187,8 @@ func TestUploadOptionsOfEveryKind(t *testing.T) {
 			return c.Files.Put(t.Context(), uploadLink, strings.NewReader("data"), opts)
 		},
 	} {
-		first := map[string][]reply{"UploadFile": {registered}, "Replace": {linked}}[name]
-		c, s := scripted(t, append(first, reply{status: 200, header: map[string]string{"ETag": `"e1"`}})...)
+		first := map[string][]testkit.Reply{"UploadFile": {registered}, "Replace": {linked}}[name]
+		c, s := scripted(t, append(first, testkit.Reply{Status: 200, Header: map[string]string{"ETag": `"e1"`}})...)
 		var told []int64
 		result, err := do(c, &svc.UploadOptions{
 			ContentType: "text/plain", Header: http.Header{"X-A": {"1"}}, Progress: func(sent, _ int64) { told = append(told, sent) },
@@ -195,7 +196,7 @@ func TestUploadOptionsOfEveryKind(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, `"e1"`, result.ETag)
 		require.Equal(t, map[string]string{"UploadFile": "f1", "Replace": "f1"}[name], result.FileID)
-		sent := s.seen()[len(first)]
+		sent := s.Seen()[len(first)]
 		require.Equal(t, "text/plain", sent.Header.Get("Content-Type"), name)
 		require.Equal(t, "1", sent.Header.Get("X-A"), name)
 		require.Equal(t, []int64{4}, told, name)
@@ -208,27 +209,27 @@ func TestUploadFileThatIsNone(t *testing.T) {
 	_, err := c.Files.UploadFile(t.Context(), filepath.Join(t.TempDir(), "train.jsonl"), "", nil)
 	require.ErrorContains(t, err, `svc: upload of "train.jsonl": reading the body: open `)
 	require.ErrorContains(t, err, "; nothing was sent")
-	require.Equal(t, "train.jsonl", errorAs[*svc.UploadError](t, err).FileName)
+	require.Equal(t, "train.jsonl", testkit.ErrorAs[*svc.UploadError](t, err).FileName)
 }
 
 // A link of the service's that cannot be used fails the upload, not the program.
 func TestUploadToALinkThatIsNone(t *testing.T) {
-	c, _ := scripted(t, reply{status: 201, body: `{"id":"f1","presigned_url":"ftp://store.test/f1"}`})
+	c, _ := scripted(t, testkit.Reply{Status: 201, Body: `{"id":"f1","presigned_url":"ftp://store.test/f1"}`})
 	_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("data")})
-	e := errorAs[*svc.UploadError](t, err)
+	e := testkit.ErrorAs[*svc.UploadError](t, err)
 	require.Equal(t, svc.UploadStagePut, e.Stage)
 	require.Equal(t, "f1", e.FileID)
 	require.Equal(t, svc.SignedURL("ftp://store.test/f1"), e.Link)
-	errorAs[*svc.ValidationError](t, err)
+	testkit.ErrorAs[*svc.ValidationError](t, err)
 }
 
 // A record is deleted only if that is wanted, and if the answer says that it was
 // made: the id in an answer that says otherwise may be that of another.
 func TestUploadDeletesOnlyItsOwn(t *testing.T) {
-	broken := reply{status: 201, body: `{"id":"f1","presigned_u`}
-	failed := reply{status: 502, body: `{"id":"f1"}`}
+	broken := testkit.Reply{Status: 201, Body: `{"id":"f1","presigned_u`}
+	failed := testkit.Reply{Status: 502, Body: `{"id":"f1"}`}
 	for name, tt := range map[string]struct {
-		answer  reply
+		answer  testkit.Reply
 		wanted  bool
 		removed bool
 	}{
@@ -236,15 +237,15 @@ func TestUploadDeletesOnlyItsOwn(t *testing.T) {
 		"not wanted": {broken, false, false},
 		"not known":  {failed, true, false},
 	} {
-		replies := []reply{tt.answer}
+		replies := []testkit.Reply{tt.answer}
 		if tt.removed {
-			replies = append(replies, reply{status: 204})
+			replies = append(replies, testkit.Reply{Status: 204})
 		}
 		c, _ := scripted(t, replies...)
 		_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("data"),
 			UploadOptions: svc.UploadOptions{DeleteOnFailure: tt.wanted}})
 		require.ErrorIs(t, err, svc.ErrOutcomeUnknown, name)
-		require.Equal(t, tt.removed, errorAs[*svc.UploadError](t, err).Cleanup == svc.CleanupDeleted, name)
+		require.Equal(t, tt.removed, testkit.ErrorAs[*svc.UploadError](t, err).Cleanup == svc.CleanupDeleted, name)
 	}
 }
 
@@ -254,10 +255,10 @@ func TestUploadAwaitsTheRecordThatItDeletes(t *testing.T) {
 	for after, removed := range map[time.Duration]bool{10*time.Second - time.Millisecond: true, 10*time.Second + time.Millisecond: false} {
 		synctest.Test(t, func(t *testing.T) {
 			late := registered
-			late.after = time.Second + after
-			replies := []reply{late}
+			late.After = time.Second + after
+			replies := []testkit.Reply{late}
 			if removed {
-				replies = append(replies, reply{status: 204})
+				replies = append(replies, testkit.Reply{Status: 204})
 			}
 			c, s := scripted(t, replies...)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -267,16 +268,16 @@ func TestUploadAwaitsTheRecordThatItDeletes(t *testing.T) {
 				UploadOptions: svc.UploadOptions{DeleteOnFailure: true}})
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Equal(t, min(time.Second+after, 11*time.Second), time.Since(start))
-			require.Equal(t, removed, errorAs[*svc.UploadError](t, err).Cleanup == svc.CleanupDeleted)
+			require.Equal(t, removed, testkit.ErrorAs[*svc.UploadError](t, err).Cleanup == svc.CleanupDeleted)
 			require.Equal(t, !removed, errors.Is(err, svc.ErrOutcomeUnknown))
-			require.Equal(t, "POST", s.seen()[0].Method)
+			require.Equal(t, "POST", s.Seen()[0].Method)
 		})
 	}
 }
 
 // An answer of the API that speaks of something expired says nothing of a link.
 func TestOnlyStorageSaysThatALinkHasExpired(t *testing.T) {
-	denied := reply{status: 401, body: `{"message":"the token has expired"}`}
+	denied := testkit.Reply{Status: 401, Body: `{"message":"the token has expired"}`}
 	c, _ := scripted(t, denied, denied, denied)
 	_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("data")})
 	require.ErrorIs(t, err, svc.ErrUnauthorized)
@@ -297,7 +298,7 @@ func TestUploadOfARecordThatIsGone(t *testing.T) {
 	srv.Fault("DELETE", "/v1/files/{file_id}", svctest.Fault{Status: 404})
 	_, err := srv.Client().Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("data"),
 		UploadOptions: svc.UploadOptions{DeleteOnFailure: true}})
-	e := errorAs[*svc.UploadError](t, err)
+	e := testkit.ErrorAs[*svc.UploadError](t, err)
 	require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 	require.NoError(t, e.CleanupErr)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 func TestB16_ExpiredLink(t *testing.T) {
@@ -38,7 +39,7 @@ func TestB16_ExpiredLink(t *testing.T) {
 		if a.expired {
 			puts = 2 // the second one with a new link
 		}
-		s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		s := testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			if n > puts {
 				return
@@ -47,10 +48,10 @@ func TestB16_ExpiredLink(t *testing.T) {
 			w.WriteHeader(a.status)
 			fmt.Fprintf(w, "<?xml version='1.0'?><Error><Code>%s</Code><Message>%s</Message>%s</Error>", a.code, a.message, a.more)
 		})
-		c := s.client(t)
-		body := bytes.NewReader(contents(1000))
+		c := s.Client(t)
+		body := bytes.NewReader(testkit.Contents(1000))
 		_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "train.jsonl", Body: body})
-		require.Len(t, s.requests("PUT"), puts)
+		require.Len(t, s.Requests("PUT"), puts)
 		require.Equal(t, a.expired, errors.Is(err, svc.ErrLinkExpired), a.code)
 		var e *svc.Error
 		require.ErrorAs(t, err, &e)
@@ -64,15 +65,15 @@ func TestB16_ExpiredLink(t *testing.T) {
 		require.Equal(t, svc.UploadStagePut, up.Stage)
 		require.Equal(t, "f1", up.FileID)
 		require.Equal(t, "train.jsonl", up.FileName)
-		require.Equal(t, string(s.link()), string(up.Link))
+		require.Equal(t, string(s.Link()), string(up.Link))
 		require.Contains(t, err.Error(), "Replace them")
-		requireSilent(t, err)
+		testkit.RequireSilent(t, err)
 
 		link, err := c.Files.PresignedURL(t.Context(), up.FileID)
 		require.NoError(t, err)
 		_, err = c.Files.Put(t.Context(), link, body, nil)
 		require.NoError(t, err)
-		require.Equal(t, contents(1000), s.requests("PUT")[puts].Bytes.Bytes())
+		require.Equal(t, testkit.Contents(1000), s.Requests("PUT")[puts].Bytes.Bytes())
 	}
 }
 
@@ -81,18 +82,18 @@ func TestUpload_WhatIsRetried(t *testing.T) {
 		400: 1, 401: 1, 403: 1, 404: 1, 405: 1, 409: 1, 411: 1, 412: 1, 413: 1, 501: 1, 507: 1,
 		429: 3, 500: 3, 502: 3, 503: 3, 504: 3, 0: 3,
 	} {
-		s := newFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+		s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			if status == 0 {
-				abort()
+				testkit.Abort()
 			}
-			xmlError(w, status, "Code", "message")
+			testkit.XMLError(w, status, "Code", "message")
 		})
-		c := s.client(t, svc.WithRetry(svc.RetryPolicy{MaxAttempts: 3, MinDelay: time.Millisecond}))
-		_, err := c.Files.Put(t.Context(), s.link(), strings.NewReader("data"), nil)
+		c := s.Client(t, svc.WithRetry(svc.RetryPolicy{MaxAttempts: 3, MinDelay: time.Millisecond}))
+		_, err := c.Files.Put(t.Context(), s.Link(), strings.NewReader("data"), nil)
 		require.Error(t, err)
-		require.Len(t, s.requests("PUT"), want, status)
-		for _, r := range s.requests("PUT") {
+		require.Len(t, s.Requests("PUT"), want, status)
+		for _, r := range s.Requests("PUT") {
 			require.Equal(t, "data", r.Bytes.String())
 		}
 		var e *svc.Error
@@ -115,65 +116,65 @@ func TestB07_SecretsOfLinks(t *testing.T) {
 		svc.WithAttemptHook(func(_ context.Context, a svc.Attempt) { attempts = append(attempts, a) }),
 		svc.WithRetry(svc.RetryPolicy{MaxAttempts: 2, MinDelay: time.Millisecond}),
 	}
-	s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+	s := testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Echo", r.URL.RawQuery)
 		w.Header().Set("Location", r.URL.String())
 		w.WriteHeader(403)
 		fmt.Fprintf(w, quote, r.URL.String())
 	})
-	dead := svc.SignedURL("http://" + closedPort(t) + "/storage/f1?" + fileQuery)
-	slow := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+	dead := svc.SignedURL("http://" + testkit.ClosedPort(t) + "/storage/f1?" + testkit.FileQuery)
+	slow := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, fmt.Errorf("gave up on %s with sig-77c1e2: %w", r.URL, context.Cause(r.Context()))
 	})
-	broken := s.client(t, append(opts, svc.WithHTTPClient(&http.Client{Transport: roundTripFunc(func(r *http.Request) (*http.Response, error) {
+	broken := s.Client(t, append(opts, svc.WithHTTPClient(&http.Client{Transport: testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("no use for sig-77c1e2 of %s", r.URL)
 	})}))...)
-	c, slowly := s.client(t, opts...), s.client(t, append(opts, svc.WithHTTPClient(&http.Client{Transport: slow}))...)
+	c, slowly := s.Client(t, opts...), s.Client(t, append(opts, svc.WithHTTPClient(&http.Client{Transport: slow}))...)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	for name, try := range map[string]func() error{
-		"403":     func() error { _, err := c.Files.Put(t.Context(), s.link(), strings.NewReader("x"), nil); return err },
+		"403":     func() error { _, err := c.Files.Put(t.Context(), s.Link(), strings.NewReader("x"), nil); return err },
 		"refused": func() error { _, err := c.Files.Put(t.Context(), dead, strings.NewReader("x"), nil); return err },
-		"ctx":     func() error { _, err := slowly.Files.Put(ctx, s.link(), strings.NewReader("x"), nil); return err },
+		"ctx":     func() error { _, err := slowly.Files.Put(ctx, s.Link(), strings.NewReader("x"), nil); return err },
 		"idle": func() error {
-			_, err := slowly.Files.Put(t.Context(), s.link(), strings.NewReader("x"), &svc.UploadOptions{IdleTimeout: time.Millisecond})
+			_, err := slowly.Files.Put(t.Context(), s.Link(), strings.NewReader("x"), &svc.UploadOptions{IdleTimeout: time.Millisecond})
 			return err
 		},
 		"broken": func() error {
-			_, err := broken.Files.Put(t.Context(), s.link(), strings.NewReader("x"), nil)
+			_, err := broken.Files.Put(t.Context(), s.Link(), strings.NewReader("x"), nil)
 			return err
 		},
-		"download broken":  func() error { _, err := broken.Download(t.Context(), s.link(), io.Discard, nil); return err },
-		"download 403":     func() error { _, err := c.Download(t.Context(), s.link(), io.Discard, nil); return err },
+		"download broken":  func() error { _, err := broken.Download(t.Context(), s.Link(), io.Discard, nil); return err },
+		"download 403":     func() error { _, err := c.Download(t.Context(), s.Link(), io.Discard, nil); return err },
 		"download refused": func() error { _, err := c.Download(t.Context(), dead, io.Discard, nil); return err },
 		"download idle": func() error {
-			_, err := slowly.Download(t.Context(), s.link(), io.Discard, &svc.DownloadOptions{IdleTimeout: time.Millisecond})
+			_, err := slowly.Download(t.Context(), s.Link(), io.Discard, &svc.DownloadOptions{IdleTimeout: time.Millisecond})
 			return err
 		},
 	} {
 		err := try()
 		require.Error(t, err, name)
-		requireSilent(t, err)
+		testkit.RequireSilent(t, err)
 		var e *svc.Error
 		if errors.As(err, &e) {
-			requireClean(t, string(e.Body))
-			requireClean(t, e.Message)
-			requireClean(t, fmt.Sprint(e.Header))
+			testkit.RequireClean(t, string(e.Body))
+			testkit.RequireClean(t, e.Message)
+			testkit.RequireClean(t, fmt.Sprint(e.Header))
 			require.Contains(t, string(e.Body), "REDACTED")
 		}
 	}
 	require.NotEmpty(t, attempts)
 	for _, a := range attempts {
-		requireClean(t, fmt.Sprintf("%+v", a))
+		testkit.RequireClean(t, fmt.Sprintf("%+v", a))
 		if a.Err != nil {
-			requireSilent(t, a.Err)
+			testkit.RequireSilent(t, a.Err)
 		}
 		require.Equal(t, "{presigned_url}", a.Route)
 	}
 	require.Contains(t, log.String(), "{presigned_url}")
-	requireClean(t, log.String())
+	testkit.RequireClean(t, log.String())
 }
 
 // Without a logger nothing is written anywhere.
@@ -183,10 +184,10 @@ func TestB07_TransfersAreSilent(t *testing.T) {
 	out, stderr := os.Stdout, os.Stderr
 	os.Stdout, os.Stderr = w, w
 	defer func() { os.Stdout, os.Stderr = out, stderr }()
-	s := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) })
-	_, err = s.client(t).Files.Put(t.Context(), s.link(), strings.NewReader("x"), nil)
+	s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) })
+	_, err = s.Client(t).Files.Put(t.Context(), s.Link(), strings.NewReader("x"), nil)
 	require.Error(t, err)
-	_, err = s.client(t).Download(t.Context(), s.link(), io.Discard, nil)
+	_, err = s.Client(t).Download(t.Context(), s.Link(), io.Discard, nil)
 	require.Error(t, err)
 	w.Close()
 	text, err := io.ReadAll(r)
@@ -195,13 +196,13 @@ func TestB07_TransfersAreSilent(t *testing.T) {
 }
 
 // inBubble runs f in virtual time, with a client whose transport is storage.
-func inBubble(t *testing.T, storage roundTripFunc, f func(t *testing.T, c *svc.Client, link svc.SignedURL), opts ...svc.Option) {
+func inBubble(t *testing.T, storage testkit.RoundTripFunc, f func(t *testing.T, c *svc.Client, link svc.SignedURL), opts ...svc.Option) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := svc.NewClient("https://svc.test", append([]svc.Option{
-			svc.WithToken(testToken), svc.WithHTTPClient(&http.Client{Transport: storage}),
+			svc.WithToken(testkit.Token), svc.WithHTTPClient(&http.Client{Transport: storage}),
 		}, opts...)...)
 		require.NoError(t, err)
-		f(t, c, "https://storage.test/f1?"+fileQuery)
+		f(t, c, "https://storage.test/f1?"+testkit.FileQuery)
 	})
 }
 
@@ -248,11 +249,11 @@ func TestB18_IdleTimeout(t *testing.T) {
 	}
 	inBubble(t, slowly, func(t *testing.T, c *svc.Client, link svc.SignedURL) {
 		start := time.Now()
-		_, err := c.Files.Put(t.Context(), link, bytes.NewReader(contents(1000)), nil)
+		_, err := c.Files.Put(t.Context(), link, bytes.NewReader(testkit.Contents(1000)), nil)
 		require.NoError(t, err)
 		require.Equal(t, 100*90*time.Second, time.Since(start), "slow, but moving")
 		// A slow source is not idleness either.
-		_, err = c.Files.Put(t.Context(), link, seekOnly{&slowReader{bytes.NewReader(contents(100))}}, nil)
+		_, err = c.Files.Put(t.Context(), link, seekOnly{&slowReader{bytes.NewReader(testkit.Contents(100))}}, nil)
 		require.NoError(t, err)
 	}, once, svc.WithTimeout(time.Second))
 }
@@ -265,54 +266,54 @@ func (r *slowReader) Read(p []byte) (int, error) {
 }
 
 func TestB30_DeleteOnFailure(t *testing.T) {
-	upload := func(ctx context.Context, s *fileService, del bool) (*svc.UploadError, error) {
-		_, err := s.client(t).Files.Upload(ctx, svc.UploadRequest{FileName: "a", Body: strings.NewReader("x"),
+	upload := func(ctx context.Context, s *testkit.FileService, del bool) (*svc.UploadError, error) {
+		_, err := s.Client(t).Files.Upload(ctx, svc.UploadRequest{FileName: "a", Body: strings.NewReader("x"),
 			UploadOptions: svc.UploadOptions{DeleteOnFailure: del}})
 		var e *svc.UploadError
 		require.ErrorAs(t, err, &e)
-		requireSilent(t, err)
+		testkit.RequireSilent(t, err)
 		return e, err
 	}
-	forbidden := func(_ int, w http.ResponseWriter, _ *http.Request) { xmlError(w, 403, "AccessDenied", "no") }
+	forbidden := func(_ int, w http.ResponseWriter, _ *http.Request) { testkit.XMLError(w, 403, "AccessDenied", "no") }
 	t.Run("only if wanted", func(t *testing.T) {
-		s := newFileService(t, forbidden)
+		s := testkit.NewFileService(t, forbidden)
 		e, _ := upload(t.Context(), s, false)
 		require.Equal(t, svc.CleanupNone, e.Cleanup)
-		require.Empty(t, s.requests("DELETE"))
+		require.Empty(t, s.Requests("DELETE"))
 	})
 	t.Run("after ctx ended", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := newFileService(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
+		s := testkit.NewFileService(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
 			cancel()
 			_, _ = io.Copy(io.Discard, r.Body)
 			<-r.Context().Done()
 		})
 		deletes := 0
-		s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+		s.API = func(_ int, w http.ResponseWriter, r *http.Request) {
 			if r.Method == "DELETE" {
 				if deletes++; deletes < 3 {
 					w.WriteHeader(503)
 					return
 				}
 			}
-			s.answer(w, r)
+			s.Answer(w, r)
 		}
 		e, err := upload(ctx, s, true)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 		require.NoError(t, e.CleanupErr)
 		require.Contains(t, err.Error(), "the record was deleted")
-		require.Len(t, s.requests("DELETE"), 3)
-		require.Equal(t, "/v1/files/f1", s.requests("DELETE")[2].RequestURI)
+		require.Len(t, s.Requests("DELETE"), 3)
+		require.Equal(t, "/v1/files/f1", s.Requests("DELETE")[2].RequestURI)
 	})
 	t.Run("that fails", func(t *testing.T) {
-		s := newFileService(t, forbidden)
-		s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+		s := testkit.NewFileService(t, forbidden)
+		s.API = func(_ int, w http.ResponseWriter, r *http.Request) {
 			if r.Method == "DELETE" {
 				w.WriteHeader(500)
 				return
 			}
-			s.answer(w, r)
+			s.Answer(w, r)
 		}
 		e, err := upload(t.Context(), s, true)
 		require.Equal(t, svc.CleanupFailed, e.Cleanup)
@@ -323,14 +324,14 @@ func TestB30_DeleteOnFailure(t *testing.T) {
 		require.Contains(t, err.Error(), "deleting it failed")
 	})
 	t.Run("that a proxy answers", func(t *testing.T) {
-		s := newFileService(t, forbidden)
-		s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+		s := testkit.NewFileService(t, forbidden)
+		s.API = func(_ int, w http.ResponseWriter, r *http.Request) {
 			if r.Method == "DELETE" {
 				w.WriteHeader(404)
 				_, _ = io.WriteString(w, "<html><h1>404 Not Found</h1></html>")
 				return
 			}
-			s.answer(w, r)
+			s.Answer(w, r)
 		}
 		e, err := upload(t.Context(), s, true)
 		require.Equal(t, svc.CleanupFailed, e.Cleanup)
@@ -338,42 +339,42 @@ func TestB30_DeleteOnFailure(t *testing.T) {
 		require.Contains(t, err.Error(), "the record f1 exists")
 	})
 	t.Run("register cut after the id", func(t *testing.T) {
-		s := newFileService(t, nil)
-		s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+		s := testkit.NewFileService(t, nil)
+		s.API = func(_ int, w http.ResponseWriter, r *http.Request) {
 			if r.Method == "POST" {
 				_, _ = io.WriteString(w, `{"id":"f1","presigned_u`)
 				return
 			}
-			s.answer(w, r)
+			s.Answer(w, r)
 		}
 		e, err := upload(t.Context(), s, true)
 		require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
 		require.Equal(t, svc.UploadStageRegister, e.Stage)
 		require.Equal(t, "f1", e.FileID)
 		require.Equal(t, svc.CleanupDeleted, e.Cleanup)
-		require.Len(t, s.requests("POST"), 1)
+		require.Len(t, s.Requests("POST"), 1)
 	})
 	t.Run("ctx ended while registering", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := newFileService(t, nil)
-		s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+		s := testkit.NewFileService(t, nil)
+		s.API = func(_ int, w http.ResponseWriter, r *http.Request) {
 			if r.Method == "POST" {
 				_, _ = io.Copy(io.Discard, r.Body)
 				cancel()
 			}
-			s.answer(w, r)
+			s.Answer(w, r)
 		}
 		e, err := upload(ctx, s, true)
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, svc.CleanupDeleted, e.Cleanup, "the answer was waited for, so that the record could be deleted")
-		require.Empty(t, s.requests("PUT"))
+		require.Empty(t, s.Requests("PUT"))
 	})
 	t.Run("time limit", func(t *testing.T) {
 		respond := func(r *http.Request) (*http.Response, error) {
 			resp := httptest.NewRecorder()
 			switch {
 			case r.Method == "POST":
-				_, _ = resp.WriteString(`{"id":"f1","presigned_url":"https://storage.test/f1?` + fileQuery + `"}`)
+				_, _ = resp.WriteString(`{"id":"f1","presigned_url":"https://storage.test/f1?` + testkit.FileQuery + `"}`)
 			case r.Method == "PUT":
 				resp.WriteHeader(403)
 			default:

@@ -16,29 +16,30 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // The disk fills up: the error is that of the disk, and nothing is left.
 func TestB19_DiskFull(t *testing.T) {
-	if !inChild(t) {
+	if !testkit.InChild(t) {
 		return
 	}
 	signal.Ignore(syscall.SIGXFSZ)
-	body := contents(1 << 20)
-	s := newFileService(t, ranges(body, `"e1"`))
+	body := testkit.Contents(1 << 20)
+	s := testkit.NewFileService(t, ranges(body, `"e1"`))
 	path := target(t, []byte("old"))
 	leftovers := inTempDir(t)
 	big := tempFile(t, body)
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 500_000, Max: 500_000}))
-	_, err := s.client(t).DownloadFile(t.Context(), s.link(), path, nil)
+	_, err := s.Client(t).DownloadFile(t.Context(), s.Link(), path, nil)
 	require.ErrorIs(t, err, syscall.EFBIG)
 	require.NotErrorIs(t, err, svc.ErrTruncated)
-	require.Len(t, s.requests("GET"), 1)
+	require.Len(t, s.Requests("GET"), 1)
 	requireFile(t, path, []byte("old"))
 
-	_, err = s.client(t).Files.Put(t.Context(), s.link(), readOnly{big}, nil)
+	_, err = s.Client(t).Files.Put(t.Context(), s.Link(), readOnly{big}, nil)
 	require.ErrorIs(t, err, syscall.EFBIG)
-	require.Empty(t, s.requests("PUT"))
+	require.Empty(t, s.Requests("PUT"))
 	require.Zero(t, leftovers())
 }
 
@@ -49,7 +50,7 @@ func TestUpload_EarlyRefusalArrivesOverTLS(t *testing.T) {
 	defer srv.Close()
 	cert := filepath.Join(t.TempDir(), "cert.pem")
 	require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}), 0o600))
-	if !inChild(t, "SSL_CERT_FILE="+cert) {
+	if !testkit.InChild(t, "SSL_CERT_FILE="+cert) {
 		return
 	}
 	config := &tls.Config{Certificates: srv.TLS.Certificates}
@@ -58,7 +59,7 @@ func TestUpload_EarlyRefusalArrivesOverTLS(t *testing.T) {
 			readHead(c)
 			_, _ = io.WriteString(c, tooLarge)
 		})
-		_, err := newFileClient(t, "https://"+address).Files.Put(t.Context(), svc.SignedURL("https://"+address+"/o?"+fileQuery), bytes.NewReader(make([]byte, 64<<20)), nil)
+		_, err := testkit.NewFileClient(t, "https://"+address).Files.Put(t.Context(), svc.SignedURL("https://"+address+"/o?"+testkit.FileQuery), bytes.NewReader(make([]byte, 64<<20)), nil)
 		var e *svc.Error
 		require.ErrorAs(t, err, &e)
 		require.Equal(t, "EntityTooLarge", e.Code)

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -111,7 +112,7 @@ func TestB01_UploadsAreNotHeldInMemory(t *testing.T) {
 			_, sum := checked(m, r.Body, 2*size)
 			sums = append(sums, sum)
 		}))
-		result, err := newFileClient(t, srv.URL).Files.Put(t.Context(), svc.SignedURL(srv.URL+"/o"), body, nil)
+		result, err := testkit.NewFileClient(t, srv.URL).Files.Put(t.Context(), svc.SignedURL(srv.URL+"/o"), body, nil)
 		srv.Close()
 		require.NoError(t, err, name)
 		require.Equal(t, 2, result.Attempts, name)
@@ -124,7 +125,7 @@ func TestB01_UploadsAreNotHeldInMemory(t *testing.T) {
 // patterned reads as size bytes of a pattern, from any offset.
 type patterned struct{ size, at int64 }
 
-var pattern = contents(1 << 20)
+var pattern = testkit.Contents(1 << 20)
 
 func (p *patterned) Read(b []byte) (int, error) {
 	if p.at == p.size {
@@ -176,7 +177,7 @@ func TestBigTransfers(t *testing.T) {
 		w.Header().Set("ETag", strconv.FormatUint(uint64(sum), 10))
 	}))
 	defer srv.Close()
-	client := newFileClient(t, srv.URL, svc.WithHTTPClient(srv.Client()))
+	client := testkit.NewFileClient(t, srv.URL, svc.WithHTTPClient(srv.Client()))
 	link := svc.SignedURL(srv.URL + "/o")
 	m = newMemory()
 	_, err := client.Files.Put(t.Context(), link, strings.NewReader("warm"), nil)

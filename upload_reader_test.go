@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // tryPut puts body to storage in memory that answers the first two attempts with
@@ -23,7 +24,7 @@ import (
 // number is below zero. It returns what the last attempt brought.
 func tryPut(t *testing.T, body io.Reader, firstReads int64) ([]byte, error) {
 	attempts, got := 0, new(bytes.Buffer)
-	storage := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+	storage := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		got.Reset()
 		status := 200
 		var from io.Reader = r.Body
@@ -36,7 +37,7 @@ func tryPut(t *testing.T, body io.Reader, firstReads int64) ([]byte, error) {
 		r.Body.Close()
 		return &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 	})
-	c := clientOn(t, storage, svc.WithRetry(svc.RetryPolicy{MinDelay: time.Millisecond}))
+	c := testkit.ClientOn(t, storage, svc.WithRetry(svc.RetryPolicy{MinDelay: time.Millisecond}))
 	_, err := c.Files.Put(t.Context(), uploadLink, body, nil)
 	return got.Bytes(), err
 }
@@ -66,7 +67,7 @@ func (m *wayward) Seek(offset int64, whence int) (int64, error) {
 // However little a Read gives, also nothing at times, all arrives in its order,
 // and arrives again.
 func TestUpload_ReadsThatGiveLittle(t *testing.T) {
-	all := contents(1000)
+	all := testkit.Contents(1000)
 	for name, most := range map[string]func(n int) int{
 		"one byte":             func(int) int { return 1 },
 		"nothing now and then": func(n int) int { return n % 3 },
@@ -90,17 +91,17 @@ func TestUpload_ReadsThatGiveLittle(t *testing.T) {
 
 // A body that never gives anything, nor ends, is given up.
 func TestUpload_ReadsThatGiveNothing(t *testing.T) {
-	body := &wayward{Reader: bytes.NewReader(contents(1000))}
+	body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
 	body.read = func(int, []byte) (int, error) { return 0, nil }
 	_, err := tryPut(t, body, -1)
 	require.ErrorIs(t, err, io.ErrNoProgress)
-	require.Equal(t, svc.UploadStagePut, errorAs[*svc.UploadError](t, err).Stage)
+	require.Equal(t, svc.UploadStagePut, testkit.ErrorAs[*svc.UploadError](t, err).Stage)
 }
 
 // A body that cannot go back fails the upload: it is not sent from another place.
 func TestUpload_SeekThatFails(t *testing.T) {
 	broken := errors.New("the tape is torn")
-	body := &wayward{Reader: bytes.NewReader(contents(1000))}
+	body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
 	body.seek = func(n int, offset int64, whence int) (int64, error) {
 		if n > 3 { // the first three find out where it stands, and how long it is
 			return 0, broken
@@ -116,7 +117,7 @@ func TestUpload_SeekThatFails(t *testing.T) {
 	// where it stood. One that went to its end to see its length, and does not come
 	// back, has nothing left that could be sent for it.
 	for failing := 1; failing <= 3; failing++ {
-		body := &wayward{Reader: bytes.NewReader(contents(1000))}
+		body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
 		body.seek = func(n int, offset int64, whence int) (int64, error) {
 			if n >= failing {
 				return 0, broken
@@ -126,11 +127,11 @@ func TestUpload_SeekThatFails(t *testing.T) {
 		got, err := tryPut(t, body, 500)
 		if failing < 3 {
 			require.NoError(t, err)
-			require.True(t, bytes.Equal(contents(1000), got))
+			require.True(t, bytes.Equal(testkit.Contents(1000), got))
 			continue
 		}
 		require.ErrorIs(t, err, broken)
-		require.Equal(t, svc.UploadStageBody, errorAs[*svc.UploadError](t, err).Stage)
+		require.Equal(t, svc.UploadStageBody, testkit.ErrorAs[*svc.UploadError](t, err).Stage)
 	}
 }
 
@@ -142,7 +143,7 @@ func TestUpload_SeekThatSaysAnotherLength(t *testing.T) {
 		1001: "the body ended after 1000 of 1001 bytes",
 	} {
 		for _, most := range []int{1, 600, 1000} {
-			body := &wayward{Reader: bytes.NewReader(contents(1000))}
+			body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
 			body.read = func(_ int, p []byte) (int, error) { return body.Reader.Read(p[:min(len(p), most)]) }
 			body.seek = func(_ int, offset int64, whence int) (int64, error) {
 				if whence == io.SeekEnd {
@@ -163,7 +164,7 @@ func TestUpload_ReadsThatCannotBe(t *testing.T) {
 		"the body says it has read -1 of 1000 bytes":   func(int, []byte) (int, error) { return -1, nil },
 		"the body says it has read 1001 of 1000 bytes": func(_ int, p []byte) (int, error) { return len(p) + 1, nil },
 	} {
-		body := &wayward{Reader: bytes.NewReader(contents(1000)), read: read}
+		body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000)), read: read}
 		got, err := tryPut(t, body, -1)
 		require.ErrorContains(t, err, "reading the body: "+want)
 		require.Empty(t, got)
@@ -180,20 +181,20 @@ func TestUpload_ReadsThatCannotBe(t *testing.T) {
 func TestUpload_SpoolsToDiskOnlyWhatIsLarge(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("TMP", filepath.Join(t.TempDir(), "none"))
-	got, err := tryPut(t, readOnly{bytes.NewReader(contents(64 << 10))}, 100)
+	got, err := tryPut(t, readOnly{bytes.NewReader(testkit.Contents(64 << 10))}, 100)
 	require.NoError(t, err)
-	require.True(t, bytes.Equal(contents(64<<10), got))
-	_, err = tryPut(t, readOnly{bytes.NewReader(contents(64<<10 + 1))}, 100)
+	require.True(t, bytes.Equal(testkit.Contents(64<<10), got))
+	_, err = tryPut(t, readOnly{bytes.NewReader(testkit.Contents(64<<10 + 1))}, 100)
 	require.ErrorContains(t, err, "svc: upload: reading the body: ")
 	require.ErrorContains(t, err, "none")
-	require.Equal(t, svc.UploadStageBody, errorAs[*svc.UploadError](t, err).Stage)
+	require.Equal(t, svc.UploadStageBody, testkit.ErrorAs[*svc.UploadError](t, err).Stage)
 }
 
 // A body whose size is given is read one byte beyond it, and no further.
 func TestUpload_ReadsNoFurtherThanItsSize(t *testing.T) {
 	for _, size := range []int64{1, 1000, 100_000} {
 		read := int64(0)
-		endless := readFunc(func(p []byte) (int, error) { read++; p[0] = 'x'; return 1, nil })
+		endless := testkit.ReadFunc(func(p []byte) (int, error) { read++; p[0] = 'x'; return 1, nil })
 		c, _ := scripted(t)
 		_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: endless, Size: size})
 		require.ErrorContains(t, err, "the body has more than the ")
@@ -207,7 +208,7 @@ func TestUpload_ReadsNoMoreAfterTheEndOfCtx(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		reads := 0
-		body := readFunc(func(p []byte) (int, error) {
+		body := testkit.ReadFunc(func(p []byte) (int, error) {
 			if reads++; reads == 3 {
 				cancel()
 			}
@@ -234,7 +235,7 @@ func TestUpload_ReadsNoMoreAfterTheEndOfCtx(t *testing.T) {
 func TestUpload_ErrorBehindTheLastByte(t *testing.T) {
 	broken := errors.New("checksum")
 	for name, behind := range map[string]error{"error": broken, "EOF": io.EOF} {
-		body := &wayward{Reader: bytes.NewReader(contents(1000))}
+		body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
 		body.read = func(_ int, p []byte) (int, error) {
 			if n, err := body.Reader.Read(p); err == nil {
 				return n, nil
@@ -248,6 +249,6 @@ func TestUpload_ErrorBehindTheLastByte(t *testing.T) {
 			require.ErrorIs(t, err, broken)
 		}
 	}
-	_, err := tryPut(t, io.MultiReader(bytes.NewReader(contents(1000)), iotest.ErrReader(broken)), -1)
+	_, err := tryPut(t, io.MultiReader(bytes.NewReader(testkit.Contents(1000)), iotest.ErrReader(broken)), -1)
 	require.ErrorIs(t, err, broken)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // seekOnly hides everything of a reader but Read and Seek.
@@ -58,7 +59,7 @@ func inTempDir(t *testing.T) func() int {
 // stands; also when the first attempt fails half way. What can seek stands behind
 // the body afterwards.
 func TestB14_EveryReaderHasALength(t *testing.T) {
-	noGoroutineLeft(t)
+	testkit.NoGoroutineLeft(t)
 	leftovers := inTempDir(t)
 	const skip = 7
 	for _, size := range []int{0, 1, 4096, 64 << 10, 64<<10 + 1, 300_000} {
@@ -87,7 +88,7 @@ func TestB14_EveryReaderHasALength(t *testing.T) {
 				_, err := seeker.Seek(skip, io.SeekStart)
 				require.NoError(t, err)
 			}
-			s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+			s := testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 				if n == 1 {
 					_, _ = io.CopyN(io.Discard, r.Body, int64(size/2))
 					w.WriteHeader(503)
@@ -95,11 +96,11 @@ func TestB14_EveryReaderHasALength(t *testing.T) {
 				}
 				_, _ = io.Copy(io.Discard, r.Body)
 			})
-			result, err := s.client(t).Files.Put(t.Context(), s.link(), body, &svc.UploadOptions{AllowEmpty: true})
+			result, err := s.Client(t).Files.Put(t.Context(), s.Link(), body, &svc.UploadOptions{AllowEmpty: true})
 			require.NoError(t, err, name)
 			require.EqualValues(t, size, result.Bytes, name)
 			require.Equal(t, 2, result.Attempts, name)
-			puts := s.requests("PUT")
+			puts := s.Requests("PUT")
 			require.Len(t, puts, 2, name)
 			for _, p := range puts {
 				require.EqualValues(t, size, p.ContentLength, name)
@@ -134,10 +135,10 @@ func (d dataErr) Read(p []byte) (int, error) {
 }
 
 func TestUpload_ReadsByRead(t *testing.T) {
-	s := newFileService(t, nil)
-	_, err := s.client(t).Files.Put(t.Context(), s.link(), shouting{tempFile(t, []byte("quiet"))}, nil)
+	s := testkit.NewFileService(t, nil)
+	_, err := s.Client(t).Files.Put(t.Context(), s.Link(), shouting{tempFile(t, []byte("quiet"))}, nil)
 	require.NoError(t, err)
-	require.Equal(t, "QUIET", s.requests("PUT")[0].Bytes.String())
+	require.Equal(t, "QUIET", s.Requests("PUT")[0].Bytes.String())
 }
 
 // A file of /proc says that it is empty, and is not.
@@ -147,17 +148,17 @@ func TestUpload_FilesWithoutASize(t *testing.T) {
 		t.Skip("no /proc")
 	}
 	defer f.Close()
-	s := newFileService(t, nil)
-	r, err := s.client(t).Files.Put(t.Context(), s.link(), f, nil)
+	s := testkit.NewFileService(t, nil)
+	r, err := s.Client(t).Files.Put(t.Context(), s.Link(), f, nil)
 	require.NoError(t, err)
 	require.Positive(t, r.Bytes)
-	require.Contains(t, s.requests("PUT")[0].Bytes.String(), "test")
+	require.Contains(t, s.Requests("PUT")[0].Bytes.String(), "test")
 }
 
 func TestB15_FileStaysOpenAndIsSentAgain(t *testing.T) {
-	body := contents(1 << 20)
+	body := testkit.Contents(1 << 20)
 	f := tempFile(t, body)
-	s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+	s := testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		if n == 1 {
 			_, _ = io.CopyN(io.Discard, r.Body, 1<<19)
 			w.WriteHeader(503)
@@ -165,11 +166,11 @@ func TestB15_FileStaysOpenAndIsSentAgain(t *testing.T) {
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
 	})
-	r, err := s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: f})
+	r, err := s.Client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: f})
 	require.NoError(t, err)
 	require.Equal(t, 2, r.Attempts)
-	require.Len(t, s.requests("PUT"), 2)
-	require.True(t, bytes.Equal(body, s.requests("PUT")[1].Bytes.Bytes()))
+	require.Len(t, s.Requests("PUT"), 2)
+	require.True(t, bytes.Equal(body, s.Requests("PUT")[1].Bytes.Bytes()))
 	_, err = f.Seek(0, io.SeekStart)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
@@ -181,22 +182,22 @@ func TestUpload_PositionAfterFailure(t *testing.T) {
 	for name, body := range map[string]io.ReadSeeker{
 		"file": tempFile(t, all), "seeker": seekOnly{tempFile(t, all)}, "bytes": bytes.NewReader(all),
 	} {
-		s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+		s := testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			if n == 1 {
-				xmlError(w, 403, "AccessDenied", "Request has expired")
+				testkit.XMLError(w, 403, "AccessDenied", "Request has expired")
 			}
 		})
 		_, _ = body.Seek(8, io.SeekStart)
-		_, err := s.client(t).Files.Put(t.Context(), s.link(), body, nil)
+		_, err := s.Client(t).Files.Put(t.Context(), s.Link(), body, nil)
 		require.ErrorIs(t, err, svc.ErrLinkExpired, name)
-		_, err = s.client(t).Files.Put(t.Context(), s.link(), body, nil)
+		_, err = s.Client(t).Files.Put(t.Context(), s.Link(), body, nil)
 		require.NoError(t, err, name)
-		require.Equal(t, "body", s.requests("PUT")[1].Bytes.String(), name)
+		require.Equal(t, "body", s.Requests("PUT")[1].Bytes.String(), name)
 	}
 	buf := bytes.NewBufferString("body")
-	s := newFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) })
-	_, err := s.client(t).Files.Put(t.Context(), s.link(), buf, nil)
+	s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) })
+	_, err := s.Client(t).Files.Put(t.Context(), s.Link(), buf, nil)
 	require.ErrorIs(t, err, svc.ErrForbidden)
 	require.Equal(t, "body", buf.String())
 }
@@ -206,32 +207,32 @@ func TestUpload_SizeMustBeRight(t *testing.T) {
 	leftovers := inTempDir(t)
 	for _, size := range []int64{99, 101} {
 		for name, body := range map[string]io.Reader{
-			"file": tempFile(t, contents(100)), "bytes": bytes.NewReader(contents(100)), "buffer": bytes.NewBuffer(contents(100)),
-			"seeker": seekOnly{bytes.NewReader(contents(100))}, "plain": readOnly{bytes.NewReader(contents(100))},
-			"Len": measured{bytes.NewReader(contents(100)), 100},
+			"file": tempFile(t, testkit.Contents(100)), "bytes": bytes.NewReader(testkit.Contents(100)), "buffer": bytes.NewBuffer(testkit.Contents(100)),
+			"seeker": seekOnly{bytes.NewReader(testkit.Contents(100))}, "plain": readOnly{bytes.NewReader(testkit.Contents(100))},
+			"Len": measured{bytes.NewReader(testkit.Contents(100)), 100},
 		} {
-			s := newFileService(t, nil)
-			_, err := s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body, Size: size})
+			s := testkit.NewFileService(t, nil)
+			_, err := s.Client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body, Size: size})
 			var e *svc.UploadError
 			require.ErrorAs(t, err, &e, name)
 			require.Equal(t, svc.UploadStageBody, e.Stage)
 			require.Contains(t, err.Error(), "nothing was sent")
 			require.Equal(t, size > 100, errors.Is(err, svc.ErrTruncated), name)
 			require.Equal(t, size > 100, errors.Is(err, io.ErrUnexpectedEOF), name)
-			require.Empty(t, s.seen, "found out before anything was registered")
+			require.Empty(t, s.Seen, "found out before anything was registered")
 		}
 	}
-	s := newFileService(t, nil)
-	_, err := s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: readOnly{bytes.NewReader(contents(100_000))}, Size: 100_000})
+	s := testkit.NewFileService(t, nil)
+	_, err := s.Client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: readOnly{bytes.NewReader(testkit.Contents(100_000))}, Size: 100_000})
 	require.NoError(t, err)
 	// An endless reader is not read for ever.
 	var read int
 	endless := readerFunc(func(p []byte) (int, error) { read += len(p); return len(p), nil })
-	_, err = s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: endless, Size: 100_000})
+	_, err = s.Client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: endless, Size: 100_000})
 	require.ErrorContains(t, err, "more than the 100000 bytes")
 	require.Less(t, read, 1<<20)
 	// A Len may count anything.
-	r, err := s.client(t).Files.Put(t.Context(), s.link(), measured{bytes.NewReader(contents(100)), 3}, nil)
+	r, err := s.Client(t).Files.Put(t.Context(), s.Link(), measured{bytes.NewReader(testkit.Contents(100)), 3}, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 100, r.Bytes)
 	require.Zero(t, leftovers())
@@ -256,13 +257,13 @@ func (c *changing) Read(p []byte) (int, error) {
 }
 
 func TestUpload_BodyThatChangesMeanwhile(t *testing.T) {
-	noGoroutineLeft(t)
+	testkit.NoGoroutineLeft(t)
 	for _, to := range []int64{99_999, 100_001} {
 		for _, direct := range []bool{true, false} {
-			f := tempFile(t, contents(100_000))
+			f := tempFile(t, testkit.Contents(100_000))
 			change := func() { _ = f.Truncate(to) }
 			var whole atomic.Int32
-			s := newFileService(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
+			s := testkit.NewFileService(t, func(_ int, _ http.ResponseWriter, r *http.Request) {
 				if n, err := io.Copy(io.Discard, r.Body); err == nil && n == 100_000 {
 					whole.Add(1)
 				}
@@ -270,14 +271,14 @@ func TestUpload_BodyThatChangesMeanwhile(t *testing.T) {
 			req := svc.UploadRequest{FileName: "a", Body: &changing{ReadSeeker: f, change: change}}
 			if direct {
 				req.Body = f
-				s.api = func(_ int, w http.ResponseWriter, r *http.Request) { change(); s.answer(w, r) }
+				s.API = func(_ int, w http.ResponseWriter, r *http.Request) { change(); s.Answer(w, r) }
 			}
-			_, err := s.client(t).Files.Upload(t.Context(), req)
+			_, err := s.Client(t).Files.Upload(t.Context(), req)
 			var e *svc.UploadError
 			require.ErrorAs(t, err, &e)
 			require.Equal(t, svc.UploadStagePut, e.Stage)
 			require.Equal(t, to < 100_000, errors.Is(err, svc.ErrTruncated))
-			require.LessOrEqual(t, len(s.requests("PUT")), 1, "no use in trying again")
+			require.LessOrEqual(t, len(s.Requests("PUT")), 1, "no use in trying again")
 			s.Close()
 			require.Zero(t, whole.Load(), "storage never has a whole body")
 		}
@@ -289,35 +290,35 @@ func TestUpload_SourceErrors(t *testing.T) {
 	broken := errors.New("disk on fire")
 	for name, body := range map[string]io.Reader{
 		"at once": iotest.ErrReader(broken),
-		"late":    io.MultiReader(bytes.NewReader(contents(200_000)), iotest.ErrReader(broken)),
+		"late":    io.MultiReader(bytes.NewReader(testkit.Contents(200_000)), iotest.ErrReader(broken)),
 	} {
-		s := newFileService(t, nil)
-		_, err := s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body})
+		s := testkit.NewFileService(t, nil)
+		_, err := s.Client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body})
 		require.ErrorIs(t, err, broken, name)
-		require.Empty(t, s.seen, "nothing was sent")
+		require.Empty(t, s.Seen, "nothing was sent")
 	}
 	require.Zero(t, leftovers())
 
 	// One that can seek fails while it is sent.
-	s := newFileService(t, nil)
-	failing := &failingSeeker{bytes.NewReader(contents(500_000)), broken}
-	_, err := s.client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: failing})
+	s := testkit.NewFileService(t, nil)
+	failing := &failingSeeker{bytes.NewReader(testkit.Contents(500_000)), broken}
+	_, err := s.Client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: failing})
 	require.ErrorIs(t, err, broken)
 	var e *svc.UploadError
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, "f1", e.FileID)
-	require.LessOrEqual(t, len(s.requests("PUT")), 1, "it is not tried again")
+	require.LessOrEqual(t, len(s.Requests("PUT")), 1, "it is not tried again")
 
 	dir := t.TempDir()
-	_, err = s.client(t).Files.UploadFile(t.Context(), dir, "", nil)
+	_, err = s.Client(t).Files.UploadFile(t.Context(), dir, "", nil)
 	require.ErrorIs(t, err, syscall.EISDIR)
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, svc.UploadStageBody, e.Stage)
-	_, err = s.client(t).Files.UploadFile(t.Context(), filepath.Join(dir, "none"), "", nil)
+	_, err = s.Client(t).Files.UploadFile(t.Context(), filepath.Join(dir, "none"), "", nil)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	f := tempFile(t, nil)
 	f.Close()
-	_, err = s.client(t).Files.Put(t.Context(), s.link(), f, nil)
+	_, err = s.Client(t).Files.Put(t.Context(), s.Link(), f, nil)
 	require.ErrorIs(t, err, os.ErrClosed)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -31,14 +32,14 @@ func tempFile(t testing.TB, b []byte) *os.File {
 }
 
 func TestUpload_RegistersThenPuts(t *testing.T) {
-	noGoroutineLeft(t)
-	body := contents(100_000)
-	s := newFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+	testkit.NoGoroutineLeft(t)
+	body := testkit.Contents(100_000)
+	s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("ETag", `"e1"`)
 		w.Header().Set("X-Amz-Version-Id", "v1")
 	})
-	result, err := s.client(t).Files.UploadFile(t.Context(), tempFile(t, body).Name(), svc.FilePurposeFineTune, nil)
+	result, err := s.Client(t).Files.UploadFile(t.Context(), tempFile(t, body).Name(), svc.FilePurposeFineTune, nil)
 	require.NoError(t, err)
 	require.Equal(t, "f1", result.FileID)
 	require.EqualValues(t, len(body), result.Bytes)
@@ -46,8 +47,8 @@ func TestUpload_RegistersThenPuts(t *testing.T) {
 	require.Equal(t, 200, result.StatusCode)
 	require.Equal(t, `"e1"`, result.ETag)
 	require.Equal(t, "v1", result.Header.Get("X-Amz-Version-Id"))
-	require.JSONEq(t, `{"file_name":"train.jsonl","purpose":"fine-tune"}`, s.requests("POST")[0].Bytes.String())
-	puts := s.requests("PUT")
+	require.JSONEq(t, `{"file_name":"train.jsonl","purpose":"fine-tune"}`, s.Requests("POST")[0].Bytes.String())
+	puts := s.Requests("PUT")
 	require.Len(t, puts, 1)
 	require.Equal(t, body, puts[0].Bytes.Bytes())
 }
@@ -83,14 +84,14 @@ func TestB12_NoTokenToStorage(t *testing.T) {
 // Nothing is sent beyond what frames the message, the User-Agent, and what the
 // caller asks for, cookies of the API included.
 func TestB13_OnlyTheHeadersAskedFor(t *testing.T) {
-	s := newFileService(t, nil)
-	s.api = func(_ int, w http.ResponseWriter, r *http.Request) {
+	s := testkit.NewFileService(t, nil)
+	s.API = func(_ int, w http.ResponseWriter, r *http.Request) {
 		http.SetCookie(w, &http.Cookie{Name: "session", Value: "c1", Path: "/"})
-		s.answer(w, r)
+		s.Answer(w, r)
 	}
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
-	c := s.client(t, svc.WithHTTPClient(&http.Client{Jar: jar}))
+	c := s.Client(t, svc.WithHTTPClient(&http.Client{Jar: jar}))
 	names := func(h http.Header) (list []string) {
 		for name, values := range h {
 			require.Len(t, values, 1, name)
@@ -102,16 +103,16 @@ func TestB13_OnlyTheHeadersAskedFor(t *testing.T) {
 		_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader(body)})
 		require.NoError(t, err)
 	}
-	for _, r := range s.requests("PUT") {
+	for _, r := range s.Requests("PUT") {
 		require.ElementsMatch(t, []string{"User-Agent", "Content-Length"}, names(r.Header))
 		require.Contains(t, r.Header.Get("User-Agent"), "svc-go/")
 	}
-	require.EqualValues(t, 0, s.requests("PUT")[1].ContentLength, "announced, not left out")
+	require.EqualValues(t, 0, s.Requests("PUT")[1].ContentLength, "announced, not left out")
 
 	own := http.Header{"x-ms-blob-type": {"BlockBlob"}, "X-Amz-Meta-A": {"1, 2 ;=é"}}
-	_, err = c.Files.Put(t.Context(), s.link(), strings.NewReader("x"), &svc.UploadOptions{ContentType: "text/plain", Header: own})
+	_, err = c.Files.Put(t.Context(), s.Link(), strings.NewReader("x"), &svc.UploadOptions{ContentType: "text/plain", Header: own})
 	require.NoError(t, err)
-	h := s.requests("PUT")[2].Header
+	h := s.Requests("PUT")[2].Header
 	require.ElementsMatch(t, []string{"User-Agent", "Content-Length", "Content-Type", "X-Ms-Blob-Type", "X-Amz-Meta-A"}, names(h))
 	require.Equal(t, "text/plain", h.Get("Content-Type"))
 	require.Equal(t, "BlockBlob", h.Get("X-Ms-Blob-Type"))
@@ -134,14 +135,14 @@ func TestB13_SignedContentType(t *testing.T) {
 }
 
 func TestUpload_RefusesHeaders(t *testing.T) {
-	s := newFileService(t, nil)
+	s := testkit.NewFileService(t, nil)
 	for _, name := range []string{
 		"Authorization", "cookie", "Host", "Content-Length", "Transfer-Encoding", "Connection",
 		"Proxy-Authorization", "Trailer", "te", "Upgrade", "bad name", "",
 	} {
-		_, err := s.client(t).Files.Put(t.Context(), s.link(), strings.NewReader("x"), &svc.UploadOptions{Header: http.Header{name: {testToken}}})
+		_, err := s.Client(t).Files.Put(t.Context(), s.Link(), strings.NewReader("x"), &svc.UploadOptions{Header: http.Header{name: {testkit.Token}}})
 		require.ErrorAs(t, err, new(*svc.ValidationError), name)
-		requireSilent(t, err)
+		testkit.RequireSilent(t, err)
 	}
 	for _, opts := range []svc.UploadOptions{
 		{Header: http.Header{"X-A": {"a\nb"}}},
@@ -149,10 +150,10 @@ func TestUpload_RefusesHeaders(t *testing.T) {
 		{ContentType: "a\r\nb"},
 		{ContentType: "text/plain", Header: http.Header{"content-type": {"text/html"}}},
 	} {
-		_, err := s.client(t).Files.Put(t.Context(), s.link(), strings.NewReader("x"), &opts)
+		_, err := s.Client(t).Files.Put(t.Context(), s.Link(), strings.NewReader("x"), &opts)
 		require.ErrorAs(t, err, new(*svc.ValidationError), opts)
 	}
-	require.Empty(t, s.seen)
+	require.Empty(t, s.Seen)
 }
 
 func TestB17_StorageFlavours(t *testing.T) {
@@ -164,14 +165,14 @@ func TestB17_StorageFlavours(t *testing.T) {
 	require.Equal(t, 201, r.StatusCode)
 
 	for _, status := range []int{200, 201, 202, 204} {
-		s := newFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+		s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(status)
 			if status != 204 {
 				_, _ = io.WriteString(w, "<html>whatever")
 			}
 		})
-		r, err := s.client(t).Files.Put(t.Context(), s.link(), strings.NewReader("data"), nil)
+		r, err := s.Client(t).Files.Put(t.Context(), s.Link(), strings.NewReader("data"), nil)
 		require.NoError(t, err, status)
 		require.Equal(t, status, r.StatusCode)
 	}
@@ -180,7 +181,7 @@ func TestB17_StorageFlavours(t *testing.T) {
 // The answer to a successful upload is not waited for: not its end, and not the
 // rest of it.
 func TestUpload_EndlessAnswer(t *testing.T) {
-	noGoroutineLeft(t)
+	testkit.NoGoroutineLeft(t)
 	var written atomic.Int64
 	for name, more := range map[string]func(http.ResponseWriter, *http.Request){
 		"silent": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
@@ -191,14 +192,14 @@ func TestUpload_EndlessAnswer(t *testing.T) {
 			}
 		},
 	} {
-		s := newFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+		s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(200)
 			w.(http.Flusher).Flush()
 			more(w, r)
 		})
 		start := time.Now()
-		_, err := s.client(t).Files.Put(t.Context(), s.link(), strings.NewReader("data"), nil)
+		_, err := s.Client(t).Files.Put(t.Context(), s.Link(), strings.NewReader("data"), nil)
 		require.NoError(t, err, name)
 		require.Less(t, time.Since(start), 5*time.Second, name)
 		require.Less(t, written.Load(), int64(32<<20), name)
@@ -208,8 +209,8 @@ func TestUpload_EndlessAnswer(t *testing.T) {
 // A link goes out byte for byte, whatever its escapes.
 func TestUpload_LinkByteForByte(t *testing.T) {
 	const keep = "" // goes out as it is
-	s := newFileService(t, nil)
-	c := s.client(t)
+	s := testkit.NewFileService(t, nil)
+	c := s.Client(t)
 	for path, want := range map[string]string{
 		"/storage/a%2fb%2Fc?sig=a%2Bb+c%20d/e=": keep,
 		"/storage/%7Euser/%41?x":                keep,
@@ -230,10 +231,10 @@ func TestUpload_LinkByteForByte(t *testing.T) {
 		link := svc.SignedURL(s.URL + path)
 		_, err := c.Files.Put(t.Context(), link, strings.NewReader("x"), nil)
 		require.NoError(t, err, path)
-		puts := s.requests("PUT")
+		puts := s.Requests("PUT")
 		require.Equal(t, want, puts[len(puts)-1].RequestURI)
 		_, _ = c.Download(t.Context(), link, io.Discard, nil)
-		gets := s.requests("GET")
+		gets := s.Requests("GET")
 		require.Equal(t, want, gets[len(gets)-1].RequestURI)
 	}
 	_, err := c.Files.Put(t.Context(), svc.SignedURL(" "+s.URL+"/storage/x?y\n"), strings.NewReader("x"), nil)
@@ -241,62 +242,62 @@ func TestUpload_LinkByteForByte(t *testing.T) {
 }
 
 func TestUpload_RefusesLinks(t *testing.T) {
-	s := newFileService(t, nil)
-	c := s.client(t)
-	printed := svc.SignedURL(s.link().String())
+	s := testkit.NewFileService(t, nil)
+	c := s.Client(t)
+	printed := svc.SignedURL(s.Link().String())
 	for link, problem := range map[svc.SignedURL]string{
-		"": "is empty", " ": "is empty", "/storage/x?sig=" + fileQuery: "absolute", "ftp://h/x?" + fileQuery: "absolute",
-		"https:///x?" + fileQuery: "absolute", "https://h/%zz?" + fileQuery: "is not a URL", "https://h/\x01?" + fileQuery: "is not a URL", "https://h/\x7f?" + fileQuery: "is not a URL",
-		"https://user:" + testToken + "@h/x": "user or password", printed: "lost its signature",
-		"storage.example/x?" + fileQuery: "absolute", "https://h:port/?" + fileQuery: "is not a URL",
+		"": "is empty", " ": "is empty", "/storage/x?sig=" + testkit.FileQuery: "absolute", "ftp://h/x?" + testkit.FileQuery: "absolute",
+		"https:///x?" + testkit.FileQuery: "absolute", "https://h/%zz?" + testkit.FileQuery: "is not a URL", "https://h/\x01?" + testkit.FileQuery: "is not a URL", "https://h/\x7f?" + testkit.FileQuery: "is not a URL",
+		"https://user:" + testkit.Token + "@h/x": "user or password", printed: "lost its signature",
+		"storage.example/x?" + testkit.FileQuery: "absolute", "https://h:port/?" + testkit.FileQuery: "is not a URL",
 	} {
 		_, err := c.Files.Put(t.Context(), link, strings.NewReader("x"), nil)
 		require.ErrorAs(t, err, new(*svc.ValidationError), string(link))
 		require.ErrorContains(t, err, problem)
-		requireSilent(t, err)
+		testkit.RequireSilent(t, err)
 		n, err := c.Download(t.Context(), link, io.Discard, nil)
 		require.Zero(t, n)
 		require.ErrorAs(t, err, new(*svc.ValidationError), string(link))
-		requireSilent(t, err)
+		testkit.RequireSilent(t, err)
 	}
-	require.Empty(t, s.seen)
+	require.Empty(t, s.Seen)
 }
 
 func TestUpload_RefusesRequests(t *testing.T) {
-	s := newFileService(t, nil)
+	s := testkit.NewFileService(t, nil)
 	for field, req := range map[string]svc.UploadRequest{
 		"file_name": {Body: strings.NewReader("x")},
 		"Body":      {FileName: "a"},
 		"Size":      {FileName: "a", Body: strings.NewReader("x"), Size: -1},
 	} {
-		_, err := s.client(t).Files.Upload(t.Context(), req)
+		_, err := s.Client(t).Files.Upload(t.Context(), req)
 		var v *svc.ValidationError
 		require.ErrorAs(t, err, &v, field)
 		require.Len(t, v.Fields, 1)
 		require.Equal(t, field, v.Fields[0].Field)
 	}
-	require.Empty(t, s.seen)
+	require.Empty(t, s.Seen)
 }
 
 // 307 and 308 keep method and body; nothing else is followed, since it would
 // make a read of the upload. No hop carries the token or says where it came from.
 func TestB10_UploadRedirects(t *testing.T) {
-	body := contents(300_000)
+	body := testkit.Contents(300_000)
 	for _, status := range []int{301, 302, 303, 307, 308} {
-		other := newFileService(t, nil)
-		s := newFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, strings.Replace(string(other.link()), "http://", "http://user:password@", 1), status)
+		other := testkit.NewFileService(t, nil)
+		s := testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, strings.Replace(string(other.Link()), "http://", "http://user:password@", 1), status)
 		})
-		_, err := s.client(t).Files.Put(t.Context(), s.link(), bytes.NewReader(body), &svc.UploadOptions{Header: http.Header{"X-A": {"1"}}})
+		_, err := s.Client(t).Files.Put(t.Context(), s.Link(), bytes.NewReader(body), &svc.UploadOptions{Header: http.Header{"X-A": {"1"}}})
 		if status < 307 {
 			require.ErrorIs(t, err, svc.ErrRedirect, status)
-			requireSilent(t, err)
-			require.Empty(t, other.seen, status)
-			require.Len(t, s.requests("PUT"), 1)
+			testkit.RequireSilent(t, err)
+			require.Empty(t, other.Seen, status)
+			require.Len(t, s.Requests("PUT"), 1)
 			continue
 		}
 		require.NoError(t, err, status)
-		puts := other.requests("PUT")
+		puts := other.Requests("PUT")
 		require.Len(t, puts, 1)
 		require.Equal(t, body, puts[0].Bytes.Bytes())
 		require.Equal(t, strconv.Itoa(len(body)), puts[0].Header.Get("Content-Length"))

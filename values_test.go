@@ -13,13 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
-
-// oddValues is one value of each JSON type, and some that are hard to read.
-var oddValues = []string{
-	`0`, `7`, `-1`, `12.5`, `1e400`, `1e999999999`, `1714558830123`, `99999999999999999999`, `true`, `false`,
-	`""`, `"x"`, `"N/A"`, `"soon"`, `null`, `{}`, `[]`, `{"a":{"b":[1]}}`, `["x",1]`, `"\u2603 \ud800"`,
-}
 
 // What only informs never costs the record, the list or the create.
 func TestC09_InformationNeverFailsARecord(t *testing.T) {
@@ -39,19 +34,19 @@ func TestC09_InformationNeverFailsARecord(t *testing.T) {
 		"meta_info.service_api_token.user.nickname", "meta_info.service_api_token.user.currency", "created_at", "updated_at", "deleted_at",
 	}
 	file := []string{"file_name", "purpose", "created_at", "description"}
-	for _, odd := range oddValues {
+	for _, odd := range testkit.OddValues {
 		for _, path := range service {
 			body := `{"service_id":"svc-1","status":"available",` + member(path, odd) + `}`
-			s, err := answered(t, body)
+			s, err := testkit.GetEndpoint(t, body)
 			require.NoError(t, err, body)
 			require.Equal(t, svc.InferenceServiceStatusAvailable, s.Status, body)
-			s, err = play(t, reply{status: 201, body: body}).client().InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "n"})
+			s, err = testkit.Play(t, testkit.Reply{Status: 201, Body: body}).Client().InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "n"})
 			require.NoError(t, err, body)
 			require.Equal(t, "svc-1", s.ServiceID)
 		}
 		for _, path := range flavor {
 			body := `{"flavor_list":[{"flavor_id":"a","available_num":1},{"flavor_id":"b","available_num":"2",` + member(path, odd) + `},{"flavor_id":"c"}]}`
-			list, err := play(t, reply{status: 200, body: body}).client().Flavors.List(t.Context())
+			list, err := testkit.Play(t, testkit.Reply{Status: 200, Body: body}).Client().Flavors.List(t.Context())
 			require.NoError(t, err, body)
 			require.Len(t, list, 3)
 			require.Equal(t, "b", list[1].FlavorID)
@@ -60,16 +55,16 @@ func TestC09_InformationNeverFailsARecord(t *testing.T) {
 		}
 		for _, path := range job {
 			body := `{"job_id":"j","status":"succeed","outputs":[{"id":"o"}],` + member(path, odd) + `}`
-			j, err := oneJob(body).client(t).VideoJobs.Get(t.Context(), "j")
+			j, err := testkit.OneJob(body).Client(t).VideoJobs.Get(t.Context(), "j")
 			require.NoError(t, err, body)
 			require.Equal(t, svc.JobStatusSucceed, j.Status)
 			require.Len(t, j.Outputs, 1, body)
-			page, err := oneJob(`{"total_count":1,"job_list":[`+body+`]}`).client(t).VideoJobs.List(t.Context(), nil)
+			page, err := testkit.OneJob(`{"total_count":1,"job_list":[`+body+`]}`).Client(t).VideoJobs.List(t.Context(), nil)
 			require.NoError(t, err, body)
 			require.Equal(t, svc.JobStatusSucceed, page.Jobs[0].Status)
 		}
 		for _, path := range file {
-			list, err := play(t, reply{status: 200, body: `[{"id":"f","bytes":3,` + member(path, odd) + `}]`}).client().Files.ListPublic(t.Context())
+			list, err := testkit.Play(t, testkit.Reply{Status: 200, Body: `[{"id":"f","bytes":3,` + member(path, odd) + `}]`}).Client().Files.ListPublic(t.Context())
 			require.NoError(t, err, path+odd)
 			require.Equal(t, "f", list[0].ID)
 			require.EqualValues(t, 3, list[0].Bytes)
@@ -90,7 +85,7 @@ func member(path, value string) string {
 func TestC09_TextOfAnotherType(t *testing.T) {
 	const free = `{"a":9007199254740993, "b":"<&>"}`
 	body := `{"flavor_list":[{"flavor_id":"a","meta_info":{"cuda":12.4,"region":"cn"},"is_deleted":"false","available_num":2}]}`
-	client := loop(t, reply{status: 200, body: body}).client()
+	client := testkit.Loop(t, testkit.Reply{Status: 200, Body: body}).Client()
 	list, err := client.Flavors.List(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, svc.FlavorMetaInfo{CUDA: "12.4", Region: svc.RegionCN}, list[0].MetaInfo)
@@ -98,7 +93,7 @@ func TestC09_TextOfAnotherType(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 
-	s, err := answered(t, `{"service_id":"svc-1","description":{"reason": ["x"]},"name":true,"billing_metadata":`+free+`}`)
+	s, err := testkit.GetEndpoint(t, `{"service_id":"svc-1","description":{"reason": ["x"]},"name":true,"billing_metadata":`+free+`}`)
 	require.NoError(t, err)
 	require.Equal(t, `{"reason": ["x"]}`, s.Description)
 	require.Equal(t, "true", s.Name)
@@ -123,8 +118,8 @@ func TestC09_WhatDecidesStillFails(t *testing.T) {
 			if path != "service_id" {
 				body += `,"service_id":"svc-1"`
 			}
-			_, err := answered(t, body+`}`)
-			require.Equal(t, path, errorAs[*svc.DecodeError](t, err).Field, body)
+			_, err := testkit.GetEndpoint(t, body+`}`)
+			require.Equal(t, path, testkit.ErrorAs[*svc.DecodeError](t, err).Field, body)
 		}
 	}
 	for path, values := range map[string][]string{
@@ -135,18 +130,18 @@ func TestC09_WhatDecidesStillFails(t *testing.T) {
 	} {
 		for _, value := range values {
 			body := `{"flavor_list":[{"flavor_id":"a","display_name":1},{"meta_info":7,` + member(path, value) + `}]}`
-			_, err := play(t, reply{status: 200, body: body}).client().Flavors.List(t.Context())
-			require.Equal(t, "flavor_list[1]."+path, errorAs[*svc.DecodeError](t, err).Field, body)
+			_, err := testkit.Play(t, testkit.Reply{Status: 200, Body: body}).Client().Flavors.List(t.Context())
+			require.Equal(t, "flavor_list[1]."+path, testkit.ErrorAs[*svc.DecodeError](t, err).Field, body)
 		}
 	}
 	for _, body := range []string{`{"flavor_list":[7]}`, `{"flavor_list":["a"]}`} {
-		_, err := play(t, reply{status: 200, body: body}).client().Flavors.List(t.Context())
-		require.Equal(t, "flavor_list[0]", errorAs[*svc.DecodeError](t, err).Field, body)
+		_, err := testkit.Play(t, testkit.Reply{Status: 200, Body: body}).Client().Flavors.List(t.Context())
+		require.Equal(t, "flavor_list[0]", testkit.ErrorAs[*svc.DecodeError](t, err).Field, body)
 	}
 	// The id of an endpoint that was made is not lost with it.
-	_, err := play(t, reply{status: 201, body: `{"service_id":"svc-1","status":7}`}).client().
+	_, err := testkit.Play(t, testkit.Reply{Status: 201, Body: `{"service_id":"svc-1","status":7}`}).Client().
 		InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "n"})
-	require.Equal(t, "svc-1", errorAs[*svc.OutcomeUnknownError](t, err).ID)
+	require.Equal(t, "svc-1", testkit.ErrorAs[*svc.OutcomeUnknownError](t, err).ID)
 }
 
 // is_deleted decides, in every form that it can be read in.
@@ -155,7 +150,7 @@ func TestC09_BooleansOfAnotherType(t *testing.T) {
 		`0`: false, `"0"`: false, `"false"`: false, `"False"`: false, `null`: false, `false`: false,
 		`1`: true, `"1"`: true, `"true"`: true, `"TRUE"`: true, `true`: true,
 	} {
-		s, err := answered(t, `{"service_id":"svc-1","is_deleted":`+text+`}`)
+		s, err := testkit.GetEndpoint(t, `{"service_id":"svc-1","is_deleted":`+text+`}`)
 		require.NoError(t, err, text)
 		require.Equal(t, want, s.IsDeleted, text)
 	}
@@ -171,7 +166,7 @@ func TestC09_ManyOddRecords(t *testing.T) {
 	}
 	b.WriteString(`]}`)
 	start := time.Now()
-	list, err := play(t, reply{status: 200, body: b.String()}).client().Flavors.List(t.Context())
+	list, err := testkit.Play(t, testkit.Reply{Status: 200, Body: b.String()}).Client().Flavors.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, records)
 	require.Equal(t, "12.4", list[records-1].MetaInfo.CUDA)
@@ -186,8 +181,8 @@ func TestC09_DoStaysStrict(t *testing.T) {
 		} `json:"items"`
 		Count int `json:"count,string"`
 	}
-	err := play(t, reply{status: 200, body: `{"count":"1","items":[{},{"name":7}]}`}).client().Do(t.Context(), "GET", "/v1/x", nil, &out)
-	require.Equal(t, "items[1].name", errorAs[*svc.DecodeError](t, err).Field)
+	err := testkit.Play(t, testkit.Reply{Status: 200, Body: `{"count":"1","items":[{},{"name":7}]}`}).Client().Do(t.Context(), "GET", "/v1/x", nil, &out)
+	require.Equal(t, "items[1].name", testkit.ErrorAs[*svc.DecodeError](t, err).Field)
 }
 
 // A type of the caller's that holds itself does not multiply the work.
@@ -200,8 +195,8 @@ func TestC09_DeepAnswersAreCheap(t *testing.T) {
 	const depth = 5000
 	body := strings.Repeat(`{"pad":"`+strings.Repeat("x", 100)+`","next":`, depth) + `{"leaf":1}` + strings.Repeat(`}`, depth)
 	start := time.Now()
-	err := play(t, reply{status: 200, body: body}).client().Do(t.Context(), "GET", "/v1/x", nil, new(deep))
-	require.True(t, strings.HasPrefix(errorAs[*svc.DecodeError](t, err).Field, "next.next."))
+	err := testkit.Play(t, testkit.Reply{Status: 200, Body: body}).Client().Do(t.Context(), "GET", "/v1/x", nil, new(deep))
+	require.True(t, strings.HasPrefix(testkit.ErrorAs[*svc.DecodeError](t, err).Field, "next.next."))
 	require.Less(t, time.Since(start), 20*time.Second)
 }
 
@@ -210,14 +205,14 @@ func TestC09_TimesThatCannotBeRead(t *testing.T) {
 		`1e400`: `1e400`, `true`: `true`, `{"s":1}`: `{"s":1}`, `[2024,5,1]`: `[2024,5,1]`, `"soon"`: `soon`,
 		`-99999999999999999`: `-99999999999999999`, `1e30`: `1e30`,
 	} {
-		s, err := answered(t, `{"service_id":"svc-1","created_at":`+text+`}`)
+		s, err := testkit.GetEndpoint(t, `{"service_id":"svc-1","created_at":`+text+`}`)
 		require.NoError(t, err, text)
 		require.True(t, s.CreatedAt.IsZero(), text)
 		require.Equal(t, raw, s.CreatedAt.Raw())
 	}
 	at := time.Date(2024, 5, 1, 10, 20, 30, 123e6, time.UTC)
 	for _, text := range []string{`1714558830123`, `"1714558830123"`, `1714558830.123`, `1714558830123000`, `1714558830123000000`, `1.714558830123e12`} {
-		v := decode[svc.Time](t, text)
+		v := testkit.Decode[svc.Time](t, text)
 		require.True(t, at.Equal(v.Time), "%s: %s", text, v)
 		require.Equal(t, strings.Trim(text, `"`), v.Raw())
 	}
@@ -225,7 +220,7 @@ func TestC09_TimesThatCannotBeRead(t *testing.T) {
 
 func TestC09_PricesThatCannotBeRead(t *testing.T) {
 	body := `{"flavor_list":[{"flavor_id":"a","billing":{"usd_price_unit":"N/A","cny_price_unit":{"amount":1}}},{"flavor_id":"b","billing":{"usd_price_unit":2}}]}`
-	client := loop(t, reply{status: 200, body: body}).client()
+	client := testkit.Loop(t, testkit.Reply{Status: 200, Body: body}).Client()
 	list, err := client.Flavors.List(t.Context())
 	require.NoError(t, err)
 	require.False(t, list[0].Billing.USDPriceUnit.IsSet())
@@ -312,20 +307,20 @@ func TestC13_NamesThatAreNotUTF8(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := play(t)
-			err := tt.call(t.Context(), s.client())
-			require.Equal(t, []svc.FieldError{{Field: tt.field, Problem: "is not valid UTF-8"}}, errorAs[*svc.ValidationError](t, err).Fields)
+			s := testkit.Play(t)
+			err := tt.call(t.Context(), s.Client())
+			require.Equal(t, []svc.FieldError{{Field: tt.field, Problem: "is not valid UTF-8"}}, testkit.ErrorAs[*svc.ValidationError](t, err).Fields)
 			require.NotContains(t, err.Error(), "\xff")
-			require.Empty(t, s.seen())
+			require.Empty(t, s.Seen())
 		})
 	}
 	// What is valid is sent as it is, U+FFFD included, and bytes are no text.
-	s := play(t, reply{status: 200})
+	s := testkit.Play(t, testkit.Reply{Status: 200})
 	v := inner{Note: "\ufffd ☃ \x00", Bytes: []byte{0xff}, Own: "x", Left: bad}
-	require.NoError(t, s.client().Do(t.Context(), "POST", "/v1/x", v, nil))
+	require.NoError(t, s.Client().Do(t.Context(), "POST", "/v1/x", v, nil))
 	want, err := json.Marshal(v)
 	require.NoError(t, err)
-	require.JSONEq(t, string(want), s.seen()[0].Body)
+	require.JSONEq(t, string(want), s.Seen()[0].Body)
 }
 
 // upper writes itself as text.
@@ -358,7 +353,7 @@ func TestC08_JobStatusInAnyCase(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		text, err := json.Marshal(status)
 		require.NoError(t, err)
-		job, err := oneJob(`{"job_id":"j","status":`+string(text)+`}`).client(t).VideoJobs.Wait(ctx, "j", nil)
+		job, err := testkit.OneJob(`{"job_id":"j","status":`+string(text)+`}`).Client(t).VideoJobs.Wait(ctx, "j", nil)
 		cancel()
 		require.EqualValues(t, status, job.Status, "as the service wrote it")
 		require.Equal(t, failed, job.Failed())
@@ -373,12 +368,12 @@ func TestC08_JobStatusInAnyCase(t *testing.T) {
 
 // Responses that are read in the slow way are whole, or fail.
 func FuzzOddRecord(f *testing.F) {
-	for _, odd := range oddValues {
+	for _, odd := range testkit.OddValues {
 		f.Add(`{"flavor_list":[{"flavor_id":"a","display_name":` + odd + `,"available_num":1}]}`)
 		f.Add(`{"flavor_list":[{"flavor_id":"a","is_deleted":` + odd + `,"meta_info":{"cuda":` + odd + `}}]}`)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
-		list, err := loop(t, reply{status: 200, body: body}).client().Flavors.List(t.Context())
+		list, err := testkit.Loop(t, testkit.Reply{Status: 200, Body: body}).Client().Flavors.List(t.Context())
 		if err != nil {
 			require.NotErrorIs(t, err, io.EOF)
 			return

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 )
 
 // wtMany is how many endpoints one process waits for.
@@ -25,7 +26,7 @@ const wtHeapGate = 20 << 10
 // wtWaysToWait are the ways to wait for many: each returns when all have settled.
 var wtWaysToWait = map[string]func(ctx context.Context, c *svc.InferenceServiceClient, ids []string) (available int){
 	"WaitAll": func(ctx context.Context, c *svc.InferenceServiceClient, ids []string) (available int) {
-		for _, err := range c.WaitAll(ctx, ids, wtEvery(time.Hour)) {
+		for _, err := range c.WaitAll(ctx, ids, testkit.Every(time.Hour)) {
 			if err == nil {
 				available++
 			}
@@ -37,7 +38,7 @@ var wtWaysToWait = map[string]func(ctx context.Context, c *svc.InferenceServiceC
 		var waits sync.WaitGroup
 		for _, id := range ids {
 			waits.Go(func() {
-				if _, err := c.WaitUntilAvailable(ctx, id, wtEvery(time.Hour)); err == nil {
+				if _, err := c.WaitUntilAvailable(ctx, id, testkit.Every(time.Hour)); err == nil {
 					available.Add(1)
 				}
 			})
@@ -113,7 +114,7 @@ func TestTenThousandWaits(t *testing.T) {
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
-					available = wait(wtWithin(t, 10*time.Hour), services, ids)
+					available = wait(testkit.Within(t, 10*time.Hour), services, ids)
 				}()
 				time.Sleep(time.Minute) // all have looked once
 				after, _ := wtMemory()

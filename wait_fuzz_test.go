@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -97,7 +98,7 @@ func newTrial(t *testing.T, story []byte) *wtTrial {
 	for range d.roll(5) {
 		tr.script = append(tr.script, wtPick(d, "initializing", "available", "unavailable", "stopped", "scaling"))
 	}
-	tr.opts = wtPick(d, &svc.WaitOptions{}, &svc.WaitOptions{MinInterval: time.Second, MaxInterval: 5 * time.Second}, wtEvery(time.Hour))
+	tr.opts = wtPick(d, &svc.WaitOptions{}, &svc.WaitOptions{MinInterval: time.Second, MaxInterval: 5 * time.Second}, testkit.Every(time.Hour))
 	tr.opts.OnPoll = func(p svc.Poll) {
 		tr.mu.Lock()
 		defer tr.mu.Unlock()
@@ -171,7 +172,7 @@ func (tr *wtTrial) waitUntilDeleted() {
 		require.True(tr, tr.truth(id).Deleted, "it still exists")
 		return
 	}
-	tr.judge(id, errorAs[*svc.WaitError](tr, err).Last, err, "")
+	tr.judge(id, testkit.ErrorAs[*svc.WaitError](tr, err).Last, err, "")
 }
 
 func (tr *wtTrial) waitAll() {
@@ -181,7 +182,7 @@ func (tr *wtTrial) waitAll() {
 	for service, err := range tr.services.WaitAll(tr.ctx, ids, tr.opts) {
 		id := ""
 		if err != nil {
-			id = errorAs[*svc.WaitError](tr, err).ID
+			id = testkit.ErrorAs[*svc.WaitError](tr, err).ID
 		} else {
 			id = service.ServiceID
 		}
@@ -222,7 +223,7 @@ func (tr *wtTrial) deploy(clean bool) {
 			return clean
 		}
 	}
-	service, err := tr.services.Deploy(tr.ctx, wtDemo, opts)
+	service, err := tr.services.Deploy(tr.ctx, testkit.Demo, opts)
 	late := 10 * time.Second // for the create's answer
 	if clean {
 		late += 30 * time.Second // for the clean-up
@@ -308,7 +309,7 @@ func (tr *wtTrial) judge(id string, service *svc.InferenceService, err error, wa
 		}
 		return
 	}
-	e := errorAs[*svc.WaitError](tr, err)
+	e := testkit.ErrorAs[*svc.WaitError](tr, err)
 	tr.mu.Lock()
 	polls := slices.DeleteFunc(slices.Clone(tr.polls), func(p svc.Poll) bool { return p.ID != id })
 	tr.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -25,7 +26,7 @@ func TestB28_ManyWaitsDoNotLookInStep(t *testing.T) {
 		for range waits {
 			id := srv.AddEndpoint(svctest.Endpoint{Instances: 1, Status: svctest.StatusInitializing})
 			running.Go(func() {
-				_, _ = srv.Client().InferenceServices.WaitUntilAvailable(ctx, id, wtEvery(interval))
+				_, _ = srv.Client().InferenceServices.WaitUntilAvailable(ctx, id, testkit.Every(interval))
 			})
 		}
 		time.Sleep((rounds + 1) * interval)
@@ -71,11 +72,11 @@ func TestB28_IntervalsGrowUpToTheirLimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &byMethod{get: append(wtTimes(40, wtIs("initializing")), wtIs("available"))}
-				_, err := s.services(t).WaitUntilAvailable(wtWithin(t, 100*time.Hour), "svc-1", tt.opts)
+				s := &testkit.ByMethod{Get: append(testkit.Times(40, testkit.EndpointIs("initializing")), testkit.EndpointIs("available"))}
+				_, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, 100*time.Hour), "svc-1", tt.opts)
 				require.NoError(t, err)
 				want := float64(tt.min)
-				for i, gap := range s.gaps() {
+				for i, gap := range s.Gaps() {
 					require.InDelta(t, want, gap, want/5+1e3, "gap %d", i)
 					want = math.Min(want*1.25, float64(tt.max))
 				}
@@ -99,7 +100,7 @@ func TestB28_ReadinessIsNoticedSoon(t *testing.T) {
 				id := srv.AddEndpoint(svctest.Endpoint{Instances: 1, Status: svctest.StatusInitializing})
 				time.AfterFunc(tt.after, func() { srv.SetStatus(id, svctest.StatusAvailable) })
 				start := time.Now()
-				_, err := srv.Client().InferenceServices.WaitUntilAvailable(wtWithin(t, time.Hour), id, tt.opts)
+				_, err := srv.Client().InferenceServices.WaitUntilAvailable(testkit.Within(t, time.Hour), id, tt.opts)
 				require.NoError(t, err)
 				require.GreaterOrEqual(t, time.Since(start), tt.after)
 				require.LessOrEqual(t, time.Since(start), tt.after+tt.lag)
@@ -125,8 +126,8 @@ func TestB28_OddIntervalsAreNoBusyLoop(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := wtInitializing()
-				ctx := wtWithin(t, time.Minute)
-				_, err := s.services(t).WaitUntilAvailable(ctx, "svc-1", &svc.WaitOptions{
+				ctx := testkit.Within(t, time.Minute)
+				_, err := s.Services(t).WaitUntilAvailable(ctx, "svc-1", &svc.WaitOptions{
 					MinInterval: tt.opts.MinInterval, MaxInterval: tt.opts.MaxInterval,
 					OnPoll: func(p svc.Poll) {
 						if p.Number > 1000 {
@@ -135,7 +136,7 @@ func TestB28_OddIntervalsAreNoBusyLoop(t *testing.T) {
 					},
 				})
 				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.LessOrEqual(t, len(s.requests("GET")), tt.looks)
+				require.LessOrEqual(t, len(s.Requests("GET")), tt.looks)
 			})
 		})
 	}
@@ -143,9 +144,9 @@ func TestB28_OddIntervalsAreNoBusyLoop(t *testing.T) {
 		for range 20 {
 			s := wtInitializing()
 			opts := &svc.WaitOptions{MinInterval: math.MaxInt64}
-			_, err := s.services(t).WaitUntilAvailable(wtCancelAfter(t, 24*time.Hour, nil), "svc-1", opts)
+			_, err := s.Services(t).WaitUntilAvailable(testkit.CancelAfter(t, 24*time.Hour, nil), "svc-1", opts)
 			require.ErrorIs(t, err, context.Canceled)
-			require.Len(t, s.requests("GET"), 1)
+			require.Len(t, s.Requests("GET"), 1)
 		}
 	})
 }
@@ -168,7 +169,7 @@ func TestWaitLooksOnceMoreBeforeItsDeadline(t *testing.T) {
 				id := srv.AddEndpoint(svctest.Endpoint{Instances: 1, Status: svctest.StatusInitializing})
 				srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Delay: tt.took, Times: -1})
 				time.AfterFunc(tt.change, func() { srv.SetStatus(id, svctest.StatusAvailable) })
-				_, err := srv.Client().InferenceServices.WaitUntilAvailable(wtWithin(t, tt.deadline), id, wtEvery(time.Hour))
+				_, err := srv.Client().InferenceServices.WaitUntilAvailable(testkit.Within(t, tt.deadline), id, testkit.Every(time.Hour))
 				require.NoError(t, err)
 				require.Equal(t, 2, srv.RequestCount("GET", svctest.RouteEndpoint), "one to begin with, one at the end")
 			})
@@ -181,10 +182,10 @@ func TestWaitEndsWithItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := wtInitializing()
 		start := time.Now()
-		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Minute), "svc-1", wtEvery(7*time.Second))
+		_, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Minute), "svc-1", testkit.Every(7*time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, time.Minute, time.Since(start))
-		looks := s.requests("GET")
+		looks := s.Requests("GET")
 		left := start.Add(time.Minute).Sub(looks[len(looks)-1].When)
 		require.Positive(t, left)
 		require.LessOrEqual(t, left, 50*time.Millisecond)
@@ -220,10 +221,10 @@ func TestWaitHonoursRetryAfter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(time.Second - time.Duration(time.Now().Nanosecond())) // a date has no fractions
-				s := &byMethod{get: []reply{wtCode(tt.status, "Retry-After", tt.header()), wtIs("available")}}
-				_, err := s.services(t, tt.opt).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", wtEvery(tt.interval))
+				s := &testkit.ByMethod{Get: []testkit.Reply{testkit.Fails(tt.status, "Retry-After", tt.header()), testkit.EndpointIs("available")}}
+				_, err := s.Services(t, tt.opt).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", testkit.Every(tt.interval))
 				require.NoError(t, err)
-				gap := s.gaps()[0]
+				gap := s.Gaps()[0]
 				require.GreaterOrEqual(t, gap, tt.from)
 				require.LessOrEqual(t, gap, tt.to)
 			})
@@ -234,9 +235,9 @@ func TestWaitHonoursRetryAfter(t *testing.T) {
 // A wait that may not look before its deadline looks all the same, at the end.
 func TestWaitLooksBeforeItsDeadlineDespiteRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &byMethod{get: []reply{wtCode(429, "Retry-After", "25"), wtIs("available")}}
+		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.Fails(429, "Retry-After", "25"), testkit.EndpointIs("available")}}
 		start := time.Now()
-		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, 10*time.Second), "svc-1", nil)
+		_, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, 10*time.Second), "svc-1", nil)
 		require.NoError(t, err)
 		require.InDelta(t, 10*time.Second, time.Since(start), float64(60*time.Millisecond))
 	})

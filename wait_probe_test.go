@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -45,7 +46,7 @@ func TestProbeHoldsTheWaitUntilTheEndpointAnswers(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithBasePath("/api"), svctest.WithDeployTime(time.Minute), svctest.WithInferenceHandler(model))
 		var polls []svc.Poll
 		opts := &svc.DeployOptions{WaitOptions: svc.WaitOptions{Probe: wtProbe(srv), OnPoll: func(p svc.Poll) { polls = append(polls, p) }}}
-		service, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, opts)
+		service, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, opts)
 		require.NoError(t, err)
 		require.False(t, time.Now().Before(warm))
 		require.Equal(t, svc.InferenceServiceStatusAvailable, service.Status)
@@ -66,29 +67,29 @@ func TestProbeHoldsTheWaitUntilTheEndpointAnswers(t *testing.T) {
 }
 
 func TestProbeIsNotTheLastWord(t *testing.T) {
-	down := errors.New("connection refused, said " + testToken)
+	down := errors.New("connection refused, said " + testkit.Token)
 	never := func(context.Context, string) error { return down }
 	for name, tt := range map[string]struct {
-		get  []reply
+		get  []testkit.Reply
 		want error
 	}{
-		"the status fails":  {[]reply{wtIs("available"), wtIs("available"), wtIs("unavailable")}, svc.ErrUnavailable},
-		"the time runs out": {[]reply{wtIs("available")}, context.DeadlineExceeded},
+		"the status fails":  {[]testkit.Reply{testkit.EndpointIs("available"), testkit.EndpointIs("available"), testkit.EndpointIs("unavailable")}, svc.ErrUnavailable},
+		"the time runs out": {[]testkit.Reply{testkit.EndpointIs("available")}, context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &byMethod{get: tt.get}
-				services := s.services(t, svc.WithInferenceURL("https://inference.test"))
-				last, err := services.WaitUntilAvailable(wtWithin(t, time.Minute), "svc-1", &svc.WaitOptions{Probe: never})
+				s := &testkit.ByMethod{Get: tt.get}
+				services := s.Services(t, svc.WithInferenceURL("https://inference.test"))
+				last, err := services.WaitUntilAvailable(testkit.Within(t, time.Minute), "svc-1", &svc.WaitOptions{Probe: never})
 				require.ErrorIs(t, err, tt.want)
 				require.NotNil(t, last)
-				e := errorAs[*svc.WaitError](t, err)
-				require.Len(t, s.requests("GET"), e.Polls)
+				e := testkit.ErrorAs[*svc.WaitError](t, err)
+				require.Len(t, s.Requests("GET"), e.Polls)
 				if errors.Is(tt.want, context.DeadlineExceeded) {
 					require.ErrorIs(t, e.LastErr, down)
 					require.ErrorContains(t, err, "probe: connection refused")
 				}
-				require.NotContains(t, fmt.Sprintf("%v %+v", err, e.LastErr), testToken)
+				require.NotContains(t, fmt.Sprintf("%v %+v", err, e.LastErr), testkit.Token)
 			})
 		})
 	}
@@ -100,18 +101,18 @@ func TestProbeThatHangs(t *testing.T) {
 		return ctx.Err()
 	}
 	synctest.Test(t, func(t *testing.T) { // is given up after 30 s, which means "not yet"
-		s := &byMethod{get: []reply{wtIs("available"), wtIs("available"), wtIs("unavailable")}}
-		services := s.services(t, svc.WithInferenceURL("https://inference.test"))
+		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("available"), testkit.EndpointIs("available"), testkit.EndpointIs("unavailable")}}
+		services := s.Services(t, svc.WithInferenceURL("https://inference.test"))
 		start := time.Now()
-		_, err := services.WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", &svc.WaitOptions{Probe: hang})
+		_, err := services.WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", &svc.WaitOptions{Probe: hang})
 		require.ErrorIs(t, err, svc.ErrUnavailable)
 		require.InDelta(t, 62500*time.Millisecond, time.Since(start), float64(time.Second))
 	})
 	synctest.Test(t, func(t *testing.T) { // and does not hold up the end of ctx
-		s := &byMethod{get: []reply{wtIs("available")}}
-		services := s.services(t, svc.WithInferenceURL("https://inference.test"))
+		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("available")}}
+		services := s.Services(t, svc.WithInferenceURL("https://inference.test"))
 		start := time.Now()
-		_, err := services.WaitUntilAvailable(wtCancelAfter(t, 5*time.Second, nil), "svc-1", &svc.WaitOptions{Probe: hang})
+		_, err := services.WaitUntilAvailable(testkit.CancelAfter(t, 5*time.Second, nil), "svc-1", &svc.WaitOptions{Probe: hang})
 		require.ErrorIs(t, err, context.Canceled)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 5*time.Second, time.Since(start))
@@ -125,14 +126,14 @@ func TestProbeNeedsAnAddress(t *testing.T) {
 				s := wtInitializing()
 				opts := &svc.WaitOptions{Probe: func(context.Context, string) error { return nil }}
 				start := time.Now()
-				err := wtWaits(s.services(t), opts)[name](wtWithin(t, time.Minute))
+				err := wtWaits(s.Services(t), opts)[name](testkit.Within(t, time.Minute))
 				if name == "Wait" || name == "WaitUntilDeleted" { // they ask no probe
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 					return
 				}
 				require.ErrorContains(t, err, "WithInferenceURL")
 				require.Zero(t, time.Since(start))
-				require.Empty(t, s.seen, "nothing is created or changed for a wait that cannot be")
+				require.Empty(t, s.Seen, "nothing is created or changed for a wait that cannot be")
 			})
 		})
 	}
@@ -156,7 +157,7 @@ func TestScaleAndWaitBelievesNoStaleRecord(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithStaleReads(time.Minute), svctest.WithDeployTime(10*time.Second))
 				id := srv.AddEndpoint(tt.before)
 				start := time.Now()
-				service, err := srv.Client().InferenceServices.ScaleAndWait(wtWithin(t, time.Hour), id, tt.to, nil)
+				service, err := srv.Client().InferenceServices.ScaleAndWait(testkit.Within(t, time.Hour), id, tt.to, nil)
 				require.NoError(t, err)
 				require.Equal(t, tt.want, service.Status)
 				require.EqualValues(t, tt.to, service.ResourceMetadata.TargetInstanceNumber)
@@ -171,40 +172,40 @@ func TestScaleAndWaitBelievesNoStaleRecord(t *testing.T) {
 }
 
 func TestScaleAndWaitEnds(t *testing.T) {
-	shows := func(status string, instances int, fields ...string) reply {
-		return reply{body: wtRecord(status, instances, fields...)}
+	shows := func(status string, instances int, fields ...string) testkit.Reply {
+		return testkit.Reply{Body: testkit.EndpointJSON(status, instances, fields...)}
 	}
 	for name, tt := range map[string]struct {
 		to    int
-		get   []reply
+		get   []testkit.Reply
 		want  error
 		looks int
 	}{
-		"failed":                        {3, []reply{shows("available", 1), shows("initializing", 3), shows("unavailable", 3)}, svc.ErrUnavailable, 3},
-		"stopped":                       {3, []reply{shows("stopped", 3)}, svc.ErrStopped, 1},
-		"stopped, from before":          {3, []reply{shows("stopped", 0), shows("available", 3)}, nil, 2},
-		"unavailable, from before":      {3, []reply{shows("unavailable", 1), shows("initializing", 3), shows("available", 3)}, nil, 3},
-		"available, from before":        {3, []reply{shows("available", 1), shows("available", 1), shows("available", 3)}, nil, 3},
-		"to zero, from before":          {0, []reply{shows("available", 1), shows("stopped", 1), shows("initializing", 0), shows("stopped", 0)}, nil, 4},
-		"to zero, available":            {0, []reply{shows("available", 0)}, nil, 1},
-		"to zero, failed":               {0, []reply{shows("unavailable", 0)}, svc.ErrUnavailable, 1},
-		"deleted, from before or not":   {3, []reply{shows("available", 1, `"is_deleted":true`)}, svc.ErrNotFound, 1},
-		"deleted, showing the change":   {3, []reply{shows("available", 3, `"is_deleted":true`)}, svc.ErrNotFound, 1},
-		"deleted is not zero instances": {0, []reply{shows("stopped", 0, `"is_deleted":true`)}, svc.ErrNotFound, 1},
-		"it never shows the change":     {3, []reply{shows("available", 1)}, context.DeadlineExceeded, 0},
+		"failed":                        {3, []testkit.Reply{shows("available", 1), shows("initializing", 3), shows("unavailable", 3)}, svc.ErrUnavailable, 3},
+		"stopped":                       {3, []testkit.Reply{shows("stopped", 3)}, svc.ErrStopped, 1},
+		"stopped, from before":          {3, []testkit.Reply{shows("stopped", 0), shows("available", 3)}, nil, 2},
+		"unavailable, from before":      {3, []testkit.Reply{shows("unavailable", 1), shows("initializing", 3), shows("available", 3)}, nil, 3},
+		"available, from before":        {3, []testkit.Reply{shows("available", 1), shows("available", 1), shows("available", 3)}, nil, 3},
+		"to zero, from before":          {0, []testkit.Reply{shows("available", 1), shows("stopped", 1), shows("initializing", 0), shows("stopped", 0)}, nil, 4},
+		"to zero, available":            {0, []testkit.Reply{shows("available", 0)}, nil, 1},
+		"to zero, failed":               {0, []testkit.Reply{shows("unavailable", 0)}, svc.ErrUnavailable, 1},
+		"deleted, from before or not":   {3, []testkit.Reply{shows("available", 1, `"is_deleted":true`)}, svc.ErrNotFound, 1},
+		"deleted, showing the change":   {3, []testkit.Reply{shows("available", 3, `"is_deleted":true`)}, svc.ErrNotFound, 1},
+		"deleted is not zero instances": {0, []testkit.Reply{shows("stopped", 0, `"is_deleted":true`)}, svc.ErrNotFound, 1},
+		"it never shows the change":     {3, []testkit.Reply{shows("available", 1)}, context.DeadlineExceeded, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &byMethod{put: []reply{shows("initializing", tt.to)}, get: tt.get}
-				service, err := s.services(t).ScaleAndWait(wtWithin(t, time.Hour), "svc-1", tt.to, nil)
+				s := &testkit.ByMethod{Put: []testkit.Reply{shows("initializing", tt.to)}, Get: tt.get}
+				service, err := s.Services(t).ScaleAndWait(testkit.Within(t, time.Hour), "svc-1", tt.to, nil)
 				require.ErrorIs(t, err, tt.want)
 				require.NotNil(t, service)
 				if tt.looks > 0 {
-					require.Len(t, s.requests("GET"), tt.looks)
+					require.Len(t, s.Requests("GET"), tt.looks)
 				}
 				if tt.want != nil {
 					want := fmt.Sprintf("available with %d instances", tt.to)
-					require.Equal(t, want, errorAs[*svc.WaitError](t, err).Want)
+					require.Equal(t, want, testkit.ErrorAs[*svc.WaitError](t, err).Want)
 				}
 			})
 		})
@@ -213,12 +214,12 @@ func TestScaleAndWaitEnds(t *testing.T) {
 
 func TestScaleAndWaitThatCannotScale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &byMethod{put: []reply{wtCode(409)}}
-		_, err := s.services(t).ScaleAndWait(wtWithin(t, time.Hour), "svc-1", 3, nil)
+		s := &testkit.ByMethod{Put: []testkit.Reply{testkit.Fails(409)}}
+		_, err := s.Services(t).ScaleAndWait(testkit.Within(t, time.Hour), "svc-1", 3, nil)
 		require.ErrorIs(t, err, svc.ErrConflict)
-		_, err = s.services(t).ScaleAndWait(wtWithin(t, time.Hour), "svc-1", -1, nil)
+		_, err = s.Services(t).ScaleAndWait(testkit.Within(t, time.Hour), "svc-1", -1, nil)
 		require.ErrorAs(t, err, new(*svc.ValidationError))
-		require.Empty(t, s.requests("GET"), "there is nothing to wait for")
+		require.Empty(t, s.Requests("GET"), "there is nothing to wait for")
 	})
 }
 
@@ -227,7 +228,7 @@ func TestScaleAndWaitSurvivesALostAnswer(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithDeployTime(time.Minute))
 		id := srv.AddEndpoint(svctest.Endpoint{Instances: 1})
 		srv.Fault("PUT", svctest.RouteEndpoint, svctest.DropAfterEffect(), svctest.ServiceUnavailable(2))
-		service, err := srv.Client().InferenceServices.ScaleAndWait(wtWithin(t, time.Hour), id, 4, nil)
+		service, err := srv.Client().InferenceServices.ScaleAndWait(testkit.Within(t, time.Hour), id, 4, nil)
 		require.NoError(t, err)
 		require.EqualValues(t, 4, service.ResourceMetadata.TargetInstanceNumber)
 		require.Equal(t, 4, srv.RunningInstances())
@@ -245,10 +246,10 @@ func TestScaleAndWaitToZeroAsksNoProbe(t *testing.T) {
 			return wtProbe(srv)(ctx, url)
 		}}
 		services := srv.Client().InferenceServices
-		_, err := services.ScaleAndWait(wtWithin(t, time.Hour), id, 0, opts)
+		_, err := services.ScaleAndWait(testkit.Within(t, time.Hour), id, 0, opts)
 		require.NoError(t, err)
 		require.Zero(t, asked)
-		_, err = services.ScaleAndWait(wtWithin(t, time.Hour), id, 2, opts)
+		_, err = services.ScaleAndWait(testkit.Within(t, time.Hour), id, 2, opts)
 		require.NoError(t, err)
 		require.Equal(t, 1, asked)
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -38,15 +39,15 @@ func wtWaits(c *svc.InferenceServiceClient, opts *svc.WaitOptions) map[string]fu
 			return last
 		},
 		"Deploy": func(ctx context.Context) error {
-			_, err := c.Deploy(ctx, wtDemo, &svc.DeployOptions{WaitOptions: *opts})
+			_, err := c.Deploy(ctx, testkit.Demo, &svc.DeployOptions{WaitOptions: *opts})
 			return err
 		},
 	}
 }
 
-func wtInitializing() *byMethod {
-	is := []reply{wtIs("initializing")}
-	return &byMethod{get: is, put: is, post: is}
+func wtInitializing() *testkit.ByMethod {
+	is := []testkit.Reply{testkit.EndpointIs("initializing")}
+	return &testkit.ByMethod{Get: is, Put: is, Post: is}
 }
 
 func TestB06_CancelEndsEveryWaitAtOnce(t *testing.T) {
@@ -54,17 +55,17 @@ func TestB06_CancelEndsEveryWaitAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := wtInitializing()
-				wait := wtWaits(s.services(t), wtEvery(time.Hour))[name]
+				wait := wtWaits(s.Services(t), testkit.Every(time.Hour))[name]
 				interrupt := errors.New("interrupted by the user")
 				start := time.Now()
-				err := wait(wtCancelAfter(t, 100*time.Millisecond, interrupt))
+				err := wait(testkit.CancelAfter(t, 100*time.Millisecond, interrupt))
 				require.Equal(t, 100*time.Millisecond, time.Since(start))
 				require.ErrorIs(t, err, context.Canceled)
 				require.ErrorIs(t, err, interrupt)
 				require.ErrorContains(t, err, "svc-1")
-				require.Len(t, s.requests("GET"), 1)
+				require.Len(t, s.Requests("GET"), 1)
 				time.Sleep(2 * time.Hour)
-				require.Len(t, s.requests("GET"), 1, "it went on after it had returned")
+				require.Len(t, s.Requests("GET"), 1, "it went on after it had returned")
 			})
 		})
 	}
@@ -78,10 +79,10 @@ func TestB06_DeadContextSendsNothing(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				cancel()
 				start := time.Now()
-				err := wtWaits(s.services(t), &svc.WaitOptions{})[name](ctx)
+				err := wtWaits(s.Services(t), &svc.WaitOptions{})[name](ctx)
 				require.ErrorIs(t, err, context.Canceled)
 				require.Zero(t, time.Since(start))
-				require.Empty(t, s.seen)
+				require.Empty(t, s.Seen)
 			})
 		})
 	}
@@ -90,28 +91,28 @@ func TestB06_DeadContextSendsNothing(t *testing.T) {
 // A look that is out when the ctx ends is given up, not waited for.
 func TestB06_CancelDuringALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &byMethod{get: []reply{wtIs("initializing"), {body: wtRecord("available", 1), after: 20 * time.Second}}}
+		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("initializing"), {Body: testkit.EndpointJSON("available", 1), After: 20 * time.Second}}}
 		start := time.Now()
-		last, err := s.services(t).WaitUntilAvailable(wtCancelAfter(t, 5*time.Second, nil), "svc-1", nil)
+		last, err := s.Services(t).WaitUntilAvailable(testkit.CancelAfter(t, 5*time.Second, nil), "svc-1", nil)
 		require.Equal(t, 5*time.Second, time.Since(start))
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, svc.InferenceServiceStatusInitializing, last.Status)
-		require.Equal(t, 1, errorAs[*svc.WaitError](t, err).Polls, "a look without a result is none")
+		require.Equal(t, 1, testkit.ErrorAs[*svc.WaitError](t, err).Polls, "a look without a result is none")
 	})
 }
 
 func TestB23_OneBadPollDoesNotEndTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &byMethod{}
-		s.get = append(s.get, wtIs("initializing"))
-		s.get = append(s.get, wtTimes(6, reply{status: 502, body: "<html><body>Bad Gateway</body></html>"})...)
-		s.get = append(s.get, wtTimes(2, reply{err: errReset})...)
-		s.get = append(s.get, wtCode(429, "Retry-After", "2"), wtIs("initializing"), wtIs("available"))
-		services := s.services(t, svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1}))
-		service, err := services.WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", wtEvery(100*time.Millisecond))
+		s := &testkit.ByMethod{}
+		s.Get = append(s.Get, testkit.EndpointIs("initializing"))
+		s.Get = append(s.Get, testkit.Times(6, testkit.Reply{Status: 502, Body: "<html><body>Bad Gateway</body></html>"})...)
+		s.Get = append(s.Get, testkit.Times(2, testkit.Reply{Err: testkit.ErrReset})...)
+		s.Get = append(s.Get, testkit.Fails(429, "Retry-After", "2"), testkit.EndpointIs("initializing"), testkit.EndpointIs("available"))
+		services := s.Services(t, svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1}))
+		service, err := services.WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", testkit.Every(100*time.Millisecond))
 		require.NoError(t, err)
 		require.Equal(t, svc.InferenceServiceStatusAvailable, service.Status)
-		gaps := s.gaps()
+		gaps := s.Gaps()
 		require.Len(t, gaps, 11)
 		require.GreaterOrEqual(t, gaps[9], 2*time.Second, "after the 429")
 		for i, gap := range gaps {
@@ -125,49 +126,49 @@ func TestB23_OneBadPollDoesNotEndTheWait(t *testing.T) {
 // A proxy's page instead of a record passes, but is the truth when it stays; a
 // record in between starts the count anew.
 func TestB23_SuccessResetsTheFailureCount(t *testing.T) {
-	page := reply{body: "<html>please log in</html>"}
-	other := reply{body: `{"service_id":"svc-2","status":"available"}`}
-	for name, junk := range map[string]reply{"page": page, "empty": {}, "another record": other, "no id": {body: `{"status":"available"}`}} {
+	page := testkit.Reply{Body: "<html>please log in</html>"}
+	other := testkit.Reply{Body: `{"service_id":"svc-2","status":"available"}`}
+	for name, junk := range map[string]testkit.Reply{"page": page, "empty": {}, "another record": other, "no id": {Body: `{"status":"available"}`}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				five, six := wtTimes(5, junk), wtTimes(6, junk)
-				s := &byMethod{get: append(append(append(five, wtIs("initializing")), five...), wtIs("available"))}
-				_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
+				five, six := testkit.Times(5, junk), testkit.Times(6, junk)
+				s := &testkit.ByMethod{Get: append(append(append(five, testkit.EndpointIs("initializing")), five...), testkit.EndpointIs("available"))}
+				_, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", nil)
 				require.NoError(t, err)
-				require.Len(t, s.requests("GET"), 12)
+				require.Len(t, s.Requests("GET"), 12)
 
-				s = &byMethod{get: append(append([]reply{wtIs("initializing")}, six...), wtIs("available"))}
-				last, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
+				s = &testkit.ByMethod{Get: append(append([]testkit.Reply{testkit.EndpointIs("initializing")}, six...), testkit.EndpointIs("available"))}
+				last, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", nil)
 				require.ErrorAs(t, err, new(*svc.DecodeError))
-				require.ErrorAs(t, errorAs[*svc.WaitError](t, err).Err, new(*svc.DecodeError))
+				require.ErrorAs(t, testkit.ErrorAs[*svc.WaitError](t, err).Err, new(*svc.DecodeError))
 				require.Equal(t, svc.InferenceServiceStatusInitializing, last.Status)
-				require.Len(t, s.requests("GET"), 7)
+				require.Len(t, s.Requests("GET"), 7)
 			})
 		})
 	}
 }
 
 func TestB24_FailureStatesEndTheWait(t *testing.T) {
-	failed := reply{body: wtRecord("unavailable", 1, `"status_info":"image pull failed"`)}
-	deleted := reply{body: wtRecord("available", 1, `"is_deleted":true,"deleted_at":"2024-06-01 10:11:12"`)}
+	failed := testkit.Reply{Body: testkit.EndpointJSON("unavailable", 1, `"status_info":"image pull failed"`)}
+	deleted := testkit.Reply{Body: testkit.EndpointJSON("available", 1, `"is_deleted":true,"deleted_at":"2024-06-01 10:11:12"`)}
 	for name, tt := range map[string]struct {
-		get   []reply
+		get   []testkit.Reply
 		want  error
 		looks int
 	}{
-		"unavailable at once":     {[]reply{failed}, svc.ErrUnavailable, 1},
-		"unavailable later":       {[]reply{wtIs("initializing"), failed}, svc.ErrUnavailable, 2},
-		"unavailable, then fine":  {[]reply{failed, wtIs("available")}, svc.ErrUnavailable, 1},
-		"available at once":       {[]reply{wtIs("available")}, nil, 1},
-		"stopped":                 {[]reply{wtIs("stopped")}, svc.ErrStopped, 1},
-		"deleted, though running": {[]reply{wtIs("initializing"), deleted}, svc.ErrNotFound, 2},
+		"unavailable at once":     {[]testkit.Reply{failed}, svc.ErrUnavailable, 1},
+		"unavailable later":       {[]testkit.Reply{testkit.EndpointIs("initializing"), failed}, svc.ErrUnavailable, 2},
+		"unavailable, then fine":  {[]testkit.Reply{failed, testkit.EndpointIs("available")}, svc.ErrUnavailable, 1},
+		"available at once":       {[]testkit.Reply{testkit.EndpointIs("available")}, nil, 1},
+		"stopped":                 {[]testkit.Reply{testkit.EndpointIs("stopped")}, svc.ErrStopped, 1},
+		"deleted, though running": {[]testkit.Reply{testkit.EndpointIs("initializing"), deleted}, svc.ErrNotFound, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &byMethod{get: tt.get}
+				s := &testkit.ByMethod{Get: tt.get}
 				start := time.Now()
-				last, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", wtEvery(10*time.Second))
-				require.Len(t, s.requests("GET"), tt.looks)
+				last, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", testkit.Every(10*time.Second))
+				require.Len(t, s.Requests("GET"), tt.looks)
 				require.LessOrEqual(t, time.Since(start), time.Duration(tt.looks-1)*12*time.Second)
 				require.NotNil(t, last)
 				require.Equal(t, "svc-1", last.ServiceID)
@@ -175,7 +176,7 @@ func TestB24_FailureStatesEndTheWait(t *testing.T) {
 				if tt.want == nil {
 					return
 				}
-				e := errorAs[*svc.WaitError](t, err)
+				e := testkit.ErrorAs[*svc.WaitError](t, err)
 				require.Same(t, last, e.Last)
 				require.Equal(t, "available", e.Want)
 				require.Equal(t, tt.looks, e.Polls)
@@ -193,20 +194,20 @@ func TestB24_FailureStatesEndTheWait(t *testing.T) {
 }
 
 func TestB25_UnknownStatusMeansNotYet(t *testing.T) {
-	scaling := reply{body: `{"service_id":"svc-1","status":"scaling","payment_type":"cny","service_type":"x",
+	scaling := testkit.Reply{Body: `{"service_id":"svc-1","status":"scaling","payment_type":"cny","service_type":"x",
 		"resource_metadata":{"scale_type":"auto","target_instance_number":1}}`}
 	synctest.Test(t, func(t *testing.T) {
-		s := &byMethod{get: []reply{scaling, scaling, wtIs("available")}}
-		_, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
+		s := &testkit.ByMethod{Get: []testkit.Reply{scaling, scaling, testkit.EndpointIs("available")}}
+		_, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", nil)
 		require.NoError(t, err)
-		require.Len(t, s.requests("GET"), 3)
+		require.Len(t, s.Requests("GET"), 3)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		s := &byMethod{get: []reply{scaling}}
-		last, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Minute), "svc-1", nil)
+		s := &testkit.ByMethod{Get: []testkit.Reply{scaling}}
+		last, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Minute), "svc-1", nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, `"scaling"`)
-		require.Equal(t, "scaling", errorAs[*svc.WaitError](t, err).History[0].Status)
+		require.Equal(t, "scaling", testkit.ErrorAs[*svc.WaitError](t, err).History[0].Status)
 		again, err := json.Marshal(last)
 		require.NoError(t, err)
 		for _, value := range []string{`"scaling"`, `"cny"`, `"auto"`, `"x"`} {
@@ -218,7 +219,7 @@ func TestB25_UnknownStatusMeansNotYet(t *testing.T) {
 func TestB26_NotFoundRightAfterCreate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // readable after a while
 		srv := svctest.NewInMemory(svctest.WithCreateVisibilityDelay(10*time.Second), svctest.WithDeployTime(time.Minute))
-		service, err := srv.Client().InferenceServices.Deploy(wtWithin(t, time.Hour), wtDemo, nil)
+		service, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, nil)
 		require.NoError(t, err)
 		require.Equal(t, svc.InferenceServiceStatusAvailable, service.Status)
 		require.Equal(t, 1, srv.RequestCount("POST", svctest.RouteEndpoints))
@@ -233,15 +234,15 @@ func TestB26_NotFoundRightAfterCreate(t *testing.T) {
 	} {
 		t.Run("never found, grace "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &byMethod{post: []reply{wtIs("initializing")}, get: []reply{wtCode(404)}}
+				s := &testkit.ByMethod{Post: []testkit.Reply{testkit.EndpointIs("initializing")}, Get: []testkit.Reply{testkit.Fails(404)}}
 				start := time.Now()
-				service, err := s.services(t).Deploy(wtWithin(t, time.Hour), wtDemo,
+				service, err := s.Services(t).Deploy(testkit.Within(t, time.Hour), testkit.Demo,
 					&svc.DeployOptions{WaitOptions: svc.WaitOptions{NotFoundGrace: tt.grace}})
 				require.GreaterOrEqual(t, time.Since(start), tt.from)
 				require.LessOrEqual(t, time.Since(start), tt.to)
 				require.ErrorIs(t, err, svc.ErrNotFound)
 				require.NotErrorIs(t, err, context.DeadlineExceeded)
-				require.Equal(t, "svc-1", errorAs[*svc.DeployError](t, err).ServiceID)
+				require.Equal(t, "svc-1", testkit.ErrorAs[*svc.DeployError](t, err).ServiceID)
 				require.Equal(t, "svc-1", service.ServiceID)
 			})
 		})
@@ -250,43 +251,43 @@ func TestB26_NotFoundRightAfterCreate(t *testing.T) {
 
 func TestB26_OtherCallsTakeNotFoundAtItsWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &byMethod{get: []reply{wtCode(404), wtIs("available")}}
-		_, err := s.services(t).Get(t.Context(), "svc-1")
+		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.Fails(404), testkit.EndpointIs("available")}}
+		_, err := s.Services(t).Get(t.Context(), "svc-1")
 		require.ErrorIs(t, err, svc.ErrNotFound)
-		require.Len(t, s.requests("GET"), 1, "a plain read")
+		require.Len(t, s.Requests("GET"), 1, "a plain read")
 
-		s = &byMethod{get: []reply{wtCode(404), wtCode(404), wtIs("available")}}
-		_, err = s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", nil)
+		s = &testkit.ByMethod{Get: []testkit.Reply{testkit.Fails(404), testkit.Fails(404), testkit.EndpointIs("available")}}
+		_, err = s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", nil)
 		require.ErrorIs(t, err, svc.ErrNotFound)
-		require.Len(t, s.requests("GET"), 2, "a wait for what another client created has no grace by itself")
+		require.Len(t, s.Requests("GET"), 2, "a wait for what another client created has no grace by itself")
 
-		s = &byMethod{get: []reply{wtCode(404), wtIs("available")}}
-		_, err = s.services(t).WaitUntilAvailable(wtWithin(t, time.Hour), "svc-1", &svc.WaitOptions{NotFoundGrace: 5 * time.Second})
+		s = &testkit.ByMethod{Get: []testkit.Reply{testkit.Fails(404), testkit.EndpointIs("available")}}
+		_, err = s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", &svc.WaitOptions{NotFoundGrace: 5 * time.Second})
 		require.NoError(t, err)
 	})
 }
 
 func TestB27_TimeoutTellsTheStory(t *testing.T) {
 	for name, tt := range map[string]struct {
-		get    []reply
+		get    []testkit.Reply
 		status int // of the last API error; 0: there is none
 	}{
-		"initializing":          {[]reply{wtIs("initializing")}, 0},
-		"then failing":          {[]reply{wtIs("initializing"), wtIs("initializing"), wtCode(503)}, 503},
-		"failing, then running": {[]reply{wtCode(503), wtIs("initializing")}, 0},
+		"initializing":          {[]testkit.Reply{testkit.EndpointIs("initializing")}, 0},
+		"then failing":          {[]testkit.Reply{testkit.EndpointIs("initializing"), testkit.EndpointIs("initializing"), testkit.Fails(503)}, 503},
+		"failing, then running": {[]testkit.Reply{testkit.Fails(503), testkit.EndpointIs("initializing")}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &byMethod{get: tt.get}
-				last, err := s.services(t).WaitUntilAvailable(wtWithin(t, time.Second), "svc-1", wtEvery(100*time.Millisecond))
+				s := &testkit.ByMethod{Get: tt.get}
+				last, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Second), "svc-1", testkit.Every(100*time.Millisecond))
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				require.NotErrorIs(t, err, context.Canceled)
-				e := errorAs[*svc.WaitError](t, err)
+				e := testkit.ErrorAs[*svc.WaitError](t, err)
 				require.Equal(t, "svc-1", e.ID)
 				require.Equal(t, "available", e.Want)
 				require.Equal(t, svc.InferenceServiceStatusInitializing, last.Status)
 				require.Same(t, last, e.Last)
-				require.Len(t, s.requests("GET"), e.Polls)
+				require.Len(t, s.Requests("GET"), e.Polls)
 				require.InDelta(t, 11, e.Polls, 3)
 				require.Equal(t, time.Second, e.Elapsed)
 				for _, part := range []string{"svc-1", "available", `"initializing"`, "polls", "1s"} {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -38,9 +39,9 @@ func TestWaitAllYieldsEachAsItSettles(t *testing.T) {
 		}
 		start := time.Now()
 		var order []string
-		for service, err := range srv.Client().InferenceServices.WaitAll(wtWithin(t, time.Hour), append(ids, "svc-99"), nil) {
+		for service, err := range srv.Client().InferenceServices.WaitAll(testkit.Within(t, time.Hour), append(ids, "svc-99"), nil) {
 			if service == nil { // never seen
-				e := errorAs[*svc.WaitError](t, err)
+				e := testkit.ErrorAs[*svc.WaitError](t, err)
 				require.Equal(t, "svc-99", e.ID)
 				require.ErrorIs(t, err, svc.ErrNotFound)
 				require.Equal(t, time.Second, time.Since(start), "two polls, a second apart")
@@ -54,8 +55,8 @@ func TestWaitAllYieldsEachAsItSettles(t *testing.T) {
 			switch service.ServiceID {
 			case ids[1]:
 				require.ErrorIs(t, err, svc.ErrUnavailable)
-				require.Equal(t, ids[1], errorAs[*svc.WaitError](t, err).ID)
-				require.Same(t, service, errorAs[*svc.WaitError](t, err).Last)
+				require.Equal(t, ids[1], testkit.ErrorAs[*svc.WaitError](t, err).ID)
+				require.Same(t, service, testkit.ErrorAs[*svc.WaitError](t, err).Last)
 			case ids[3]:
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 			default:
@@ -89,7 +90,7 @@ func TestWaitAllLeavesNothingBehind(t *testing.T) {
 				srv.SetStatus(ids[7], svctest.StatusAvailable)
 				srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Delay: 5 * time.Second, Times: -1}) // looks are under way
 				start := time.Now()
-				leave(srv.Client().InferenceServices.WaitAll(wtWithin(t, time.Hour), ids, nil))
+				leave(srv.Client().InferenceServices.WaitAll(testkit.Within(t, time.Hour), ids, nil))
 				require.LessOrEqual(t, time.Since(start), 10*time.Second)
 				require.Zero(t, time.Since(start)%(5*time.Second), "leaving takes no time")
 				synctest.Wait() // what was sent has arrived
@@ -108,11 +109,11 @@ func TestWaitAllEndsWithItsContext(t *testing.T) {
 		stop := errors.New("enough")
 		start := time.Now()
 		seen := map[string]bool{}
-		for last, err := range srv.Client().InferenceServices.WaitAll(wtCancelAfter(t, time.Minute, stop), ids, nil) {
+		for last, err := range srv.Client().InferenceServices.WaitAll(testkit.CancelAfter(t, time.Minute, stop), ids, nil) {
 			require.ErrorIs(t, err, context.Canceled)
 			require.ErrorIs(t, err, stop)
 			require.NotNil(t, last)
-			seen[errorAs[*svc.WaitError](t, err).ID] = true
+			seen[testkit.ErrorAs[*svc.WaitError](t, err).ID] = true
 		}
 		require.Len(t, seen, len(ids), "each is accounted for")
 		require.Equal(t, time.Minute, time.Since(start))
@@ -145,7 +146,7 @@ func TestWaitAllLimitsItsLooks(t *testing.T) {
 		client := srv.Client(svc.WithHTTPClient(&http.Client{Transport: crowd}))
 		start := time.Now()
 		n := 0
-		for _, err := range client.InferenceServices.WaitAll(wtWithin(t, time.Hour), ids, nil) {
+		for _, err := range client.InferenceServices.WaitAll(testkit.Within(t, time.Hour), ids, nil) {
 			require.NoError(t, err)
 			n++
 		}
@@ -160,11 +161,11 @@ func TestWaitAllTakesTheListAsItIs(t *testing.T) {
 		srv := svctest.NewInMemory()
 		id := srv.AddEndpoint(svctest.Endpoint{Instances: 1})
 		services := srv.Client().InferenceServices
-		for range services.WaitAll(wtWithin(t, time.Hour), nil, nil) {
+		for range services.WaitAll(testkit.Within(t, time.Hour), nil, nil) {
 			t.Fatal("there is nothing to yield")
 		}
 		var good, invalid int
-		all := services.WaitAll(wtWithin(t, time.Hour), []string{id, "", id, "a/b", " ", id}, nil)
+		all := services.WaitAll(testkit.Within(t, time.Hour), []string{id, "", id, "a/b", " ", id}, nil)
 		for range 2 { // it can be ranged over again
 			good, invalid = 0, 0
 			for service, err := range all {
@@ -174,7 +175,7 @@ func TestWaitAllTakesTheListAsItIs(t *testing.T) {
 					continue
 				}
 				require.ErrorAs(t, err, new(*svc.ValidationError))
-				require.Contains(t, []string{"", "a/b", " "}, errorAs[*svc.WaitError](t, err).ID)
+				require.Contains(t, []string{"", "a/b", " "}, testkit.ErrorAs[*svc.WaitError](t, err).ID)
 				invalid++
 			}
 		}
@@ -204,7 +205,7 @@ func TestWaitAllMakesOneOnPollCallAtATime(t *testing.T) {
 			polls[p.ID]++
 			inside.Add(-1)
 		}}
-		for _, err := range srv.Client().InferenceServices.WaitAll(wtWithin(t, time.Hour), ids, opts) {
+		for _, err := range srv.Client().InferenceServices.WaitAll(testkit.Within(t, time.Hour), ids, opts) {
 			require.NoError(t, err)
 		}
 		require.Len(t, polls, 40)
@@ -224,14 +225,14 @@ func TestWaitOptionsAreLeftAlone(t *testing.T) {
 		for range 20 {
 			waits.Go(func() {
 				services := srv.Client().InferenceServices
-				service, err := services.Deploy(wtWithin(t, time.Hour), svc.CreateInferenceServiceRequest{
+				service, err := services.Deploy(testkit.Within(t, time.Hour), svc.CreateInferenceServiceRequest{
 					Name: "x", ResourceMetadata: svc.CreateResourceMetadata{TargetInstanceNumber: 1},
 				}, &svc.DeployOptions{WaitOptions: *opts})
 				if err == nil {
-					_, err = services.WaitUntilAvailable(wtWithin(t, time.Hour), service.ServiceID, opts)
+					_, err = services.WaitUntilAvailable(testkit.Within(t, time.Hour), service.ServiceID, opts)
 				}
 				if err == nil {
-					_, err = services.ScaleAndWait(wtWithin(t, time.Hour), service.ServiceID, 0, opts)
+					_, err = services.ScaleAndWait(testkit.Within(t, time.Hour), service.ServiceID, 0, opts)
 				}
 				if err != nil {
 					t.Error(err)
@@ -252,10 +253,10 @@ func TestWaitAllErrorsNameTheirEndpoint(t *testing.T) {
 		ids := wtEndpoints(srv, 10)
 		srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Status: 401, Times: -1})
 		named := map[string]bool{}
-		for service, err := range srv.Client().InferenceServices.WaitAll(wtWithin(t, time.Hour), ids, nil) {
+		for service, err := range srv.Client().InferenceServices.WaitAll(testkit.Within(t, time.Hour), ids, nil) {
 			require.Nil(t, service)
 			require.ErrorIs(t, err, svc.ErrUnauthorized)
-			id := errorAs[*svc.WaitError](t, err).ID
+			id := testkit.ErrorAs[*svc.WaitError](t, err).ID
 			require.ErrorContains(t, err, fmt.Sprintf("waiting for %s to be", id))
 			named[id] = true
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -76,7 +77,7 @@ func TestTransportWrapperSeesNoQuery(t *testing.T) {
 func TestTransportWrapperWithForeignContext(t *testing.T) {
 	srv := svctest.NewInMemory()
 	client := srv.Client(svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1}), svc.WithTransportWrapper(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripFunc(func(req *http.Request) (*http.Response, error) {
+		return testkit.RoundTripFunc(func(req *http.Request) (*http.Response, error) {
 			return next.RoundTrip(req.WithContext(context.Background()))
 		})
 	}))

@@ -1,0 +1,69 @@
+package testkit
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"example.com/svc"
+)
+
+// JobService is an in-memory service with a list of jobs: it works inside a
+// synctest bubble, where its latency costs no time.
+type JobService struct {
+	Latency time.Duration
+	Page    func(number, size int) (status int, body []byte) // number and size are 0 where the request has none
+
+	mu       sync.Mutex
+	asked    []string // the queries, in the order of arrival
+	inFlight int
+	Most     int // requests in flight at a time
+}
+
+// RoundTrip gives the page that the request asks for.
+func (s *JobService) RoundTrip(req *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	s.asked = append(s.asked, req.URL.RawQuery)
+	s.inFlight++
+	s.Most = max(s.Most, s.inFlight)
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.inFlight--
+		s.mu.Unlock()
+	}()
+	if err := pause(req, s.Latency); err != nil {
+		return nil, err
+	}
+	number, _ := strconv.Atoi(req.URL.Query().Get("page"))
+	size, _ := strconv.Atoi(req.URL.Query().Get("page_size"))
+	status, body := s.Page(number, size)
+	return respond(req, status, body), nil
+}
+
+// Requests returns the queries so far.
+func (s *JobService) Requests() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.asked...)
+}
+
+// UnderWay is how many requests have no response yet.
+func (s *JobService) UnderWay() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inFlight
+}
+
+// Client makes a client of the service.
+func (s *JobService) Client(t testing.TB, opts ...svc.Option) *svc.Client {
+	t.Helper()
+	return ClientOn(t, s, opts...)
+}
+
+// OneJob answers every call with one body.
+func OneJob(body string) *JobService {
+	return &JobService{Page: func(int, int) (int, []byte) { return 200, []byte(body) }}
+}

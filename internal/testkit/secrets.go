@@ -1,0 +1,239 @@
+package testkit
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// NeedlesOf are the ways in which a printed value can show a secret: as it is, as
+// numbers of several kinds, and as an encoder writes it.
+func NeedlesOf(secret string) []string {
+	var dec, golang, bin, oct, escapedJSON, escapedURL, runes []string
+	for _, c := range []byte(secret) {
+		dec = append(dec, fmt.Sprint(c))
+		golang = append(golang, fmt.Sprintf("%#x", c))
+		bin = append(bin, fmt.Sprintf("%b", c))
+		oct = append(oct, fmt.Sprintf("%o", c))
+		escapedJSON = append(escapedJSON, fmt.Sprintf(`\u%04x`, c))
+		escapedURL = append(escapedURL, fmt.Sprintf("%%%02X", c))
+		runes = append(runes, fmt.Sprintf("U+%04X", c))
+	}
+	forms := []string{
+		secret, fmt.Sprintf("%x", secret), fmt.Sprintf("%X", secret), fmt.Sprintf("% x", secret), fmt.Sprintf("% X", secret),
+		fmt.Sprintf("%# x", secret), strings.Join(dec, " "), strings.Join(dec, ","), strings.Join(golang, ", "),
+		strings.Join(bin, " "), strings.Join(oct, " "), strings.Join(runes, " "),
+		strings.Join(escapedJSON, ""), strings.Join(escapedURL, ""), strings.ToLower(strings.Join(escapedURL, "")),
+	}
+	// In base64 a text looks different for each place where it may begin.
+	for offset := range 3 {
+		for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			s := e.EncodeToString(append(make([]byte, offset), secret...))
+			forms = append(forms, s[[]int{0, 2, 3}[offset]:len(s)-1])
+		}
+	}
+	slices.Sort(forms)
+	return slices.Compact(forms)
+}
+
+// Printed holds all that fmt, JSON and slog make of values.
+type Printed struct {
+	bytes.Buffer
+	json *slog.Logger
+	Text *slog.Logger
+}
+
+// NewPrinted is empty.
+func NewPrinted() *Printed {
+	p := new(Printed)
+	p.json = slog.New(slog.NewJSONHandler(p, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	p.Text = slog.New(slog.NewTextHandler(p, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return p
+}
+
+// Formats are the verbs and flags of fmt, except for those that by the
+// documentation do not ask a value how it prints; CommonFormats are the ones that
+// make a difference for what stands inside another value.
+var (
+	Formats = func() []string {
+		all := []string{"%+v", "%#v", "%+q", "%#q", "% x", "%# x", "%#X", "%+d", "%08v", "%-90s", "%.400v"}
+		for _, verb := range strings.ReplaceAll(Verbs, "p", "") {
+			all = append(all, "%"+string(verb))
+		}
+		return all
+	}()
+	CommonFormats = []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d", "%t"}
+)
+
+// Add prints a value as it is.
+func (p *Printed) Add(v any, formats []string) {
+	if v == nil {
+		return
+	}
+	bare := ShowsBare(reflect.ValueOf(v), 0)
+	for _, format := range formats {
+		if !bare || strings.ContainsAny(format[len(format)-1:], "vdxXob") {
+			fmt.Fprintf(p, format, v)
+		}
+	}
+	if b, err := json.Marshal(v); err == nil {
+		p.Write(b)
+	} else {
+		io.WriteString(p, err.Error())
+	}
+	p.json.Info("", "v", v, slog.Group("g", slog.Any("v", v)))
+	p.Text.Info("", "v", v, slog.Group("g", slog.Any("v", v)))
+}
+
+// ShowsBare reports whether v holds a pointer to a record with a link or a secret, and
+// not at the top. Fmt does not ask such a record how it prints when the verb does not
+// fit a pointer: the documentation of SignedURL says so.
+func ShowsBare(v reflect.Value, depth int) bool {
+	switch v.Kind() {
+	case reflect.Interface:
+		return ShowsBare(v.Elem(), depth)
+	case reflect.Pointer:
+		switch v.Type().Elem() {
+		case reflect.TypeFor[svc.Job](), reflect.TypeFor[svc.JobList](), reflect.TypeFor[svc.JobMetaInfo](), reflect.TypeFor[svc.JobOutput](),
+			reflect.TypeFor[svc.ServiceAPIToken](), reflect.TypeFor[svc.RegisteredFile]():
+			return depth > 0
+		}
+		return ShowsBare(v.Elem(), depth+1)
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			if ShowsBare(v.Index(i), depth+1) {
+				return true
+			}
+		}
+	case reflect.Map:
+		for _, value := range v.Seq2() {
+			if ShowsBare(value, depth+1) {
+				return true
+			}
+		}
+	case reflect.Struct:
+		for _, field := range v.Fields() {
+			if depth < 10 && ShowsBare(field, depth+1) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// AddParts prints a value as part of others: behind a pointer, in a slice, a map,
+// and a field of a struct, with its own type and as any.
+func (p *Printed) AddParts(v any) {
+	rv := reflect.ValueOf(v)
+	if !rv.IsValid() {
+		return
+	}
+	t := rv.Type()
+	pointer := reflect.New(t)
+	pointer.Elem().Set(rv)
+	slice := reflect.MakeSlice(reflect.SliceOf(t), 1, 1)
+	slice.Index(0).Set(rv)
+	byName := reflect.MakeMap(reflect.MapOf(reflect.TypeFor[string](), t))
+	byName.SetMapIndex(reflect.ValueOf("k"), rv)
+	field := reflect.New(reflect.StructOf([]reflect.StructField{{Name: "F", Type: t}})).Elem()
+	field.Field(0).Set(rv)
+	parts := []any{
+		pointer.Interface(), slice.Interface(), byName.Interface(), field.Interface(), field.Addr().Interface(),
+		[]any{v}, map[string]any{"k": v}, struct{ F any }{v},
+	}
+	if t.Kind() == reflect.Pointer && !rv.IsNil() {
+		parts = append(parts, rv.Elem().Interface())
+	}
+	for _, part := range parts {
+		p.Add(part, CommonFormats)
+	}
+}
+
+// RequireWithout looks for the needles of some secrets.
+func (p *Printed) RequireWithout(t *testing.T, needles []string) {
+	t.Helper()
+	all := p.Bytes()
+	for _, needle := range needles {
+		if at := bytes.Index(all, []byte(needle)); at >= 0 {
+			require.Fail(t, "a secret is shown", "%q in …%s…", needle, all[max(at-300, 0):min(at+len(needle)+50, len(all))])
+		}
+	}
+}
+
+// A signed link as a service or a proxy may repeat it, with its secrets.
+const (
+	Signature  = "5f3c0d9a7be1SIGNATURE"
+	SessionKey = "FwoGZXIvYXdzEHSESSION"
+	SignedLink = "https://store.test/bucket/a.bin?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=" + Signature + "&X-Amz-Security-Token=" + SessionKey
+)
+
+// BodiesOf are the responses that an error holds.
+func BodiesOf(err error) (bodies [][]byte) {
+	if e, ok := errors.AsType[*svc.Error](err); ok {
+		bodies = append(bodies, e.Body, fmt.Append(nil, e.Header))
+	}
+	if e, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok {
+		bodies = append(bodies, e.Body)
+	}
+	return bodies
+}
+
+// Secrets are those of the clients and links in these tests.
+var Secrets = []string{Token, Signature, SessionKey, "sig-77c1e2", "st-9b04"}
+
+// RequireSilent prints an error in the common formats, and looks for the secrets of
+// the tests.
+func RequireSilent(t *testing.T, err error) {
+	t.Helper()
+	p := NewPrinted()
+	p.AddError(err, func(err error) { p.Add(err, CommonFormats) })
+	for _, secret := range Secrets {
+		p.RequireWithout(t, NeedlesOf(secret))
+	}
+}
+
+// AddError adds an error, all that it wraps, and the responses in it.
+func (p *Printed) AddError(err error, add func(error)) {
+	add(err)
+	for _, b := range BodiesOf(err) {
+		p.Write(b)
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		if err := e.Unwrap(); err != nil {
+			p.AddError(err, add)
+		}
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			p.AddError(err, add)
+		}
+	}
+}
+
+// RequireClean looks for the secrets of the tests in a text.
+func RequireClean(t *testing.T, text string) {
+	t.Helper()
+	p := NewPrinted()
+	p.WriteString(text)
+	for _, secret := range Secrets {
+		p.RequireWithout(t, NeedlesOf(secret))
+	}
+}
+
+// Verbs are those that fmt defines, and one that it does not.
+const Verbs = "vTtbcdoOqxXUeEfFgGsz"
+
+// SecretLink has a secret in each of its parts.
+const SecretLink = "https://user:PASSWORD@store.test:8443/bucket/a%20b.bin?X-Amz-Signature=SIGNATURE&X-Amz-Security-Token=TOKEN#FRAGMENT"

@@ -1,0 +1,170 @@
+// Package testkit is what the suites under test/ and the tests of the root share:
+// scripted services in memory, their records, clients of them, and the search for
+// secrets.
+package testkit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+)
+
+// InChild runs the named test once more in a process of its own: for what a
+// process decides once, such as its proxy.
+func InChild(t *testing.T, env ...string) (child bool) {
+	if os.Getenv("SVC_TEST_CHILD") == t.Name() {
+		return true
+	}
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(append(os.Environ(), "SVC_TEST_CHILD="+t.Name()), env...)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), "--- PASS: "+t.Name())
+	return false
+}
+
+// WriterFunc is a writer.
+type WriterFunc func(p []byte) (int, error)
+
+// Write calls the function.
+func (f WriterFunc) Write(p []byte) (int, error) { return f(p) }
+
+// Abort cuts the connection.
+func Abort() { panic(http.ErrAbortHandler) }
+
+// RoundTripFunc is a transport without a network, for virtual time.
+type RoundTripFunc func(*http.Request) (*http.Response, error)
+
+// RoundTrip calls the function.
+func (f RoundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Contents is n bytes without a pattern that a mix-up could hide in.
+func Contents(n int) []byte {
+	b := make([]byte, n)
+	x := uint32(2463534242)
+	for i := range b {
+		x ^= x << 13
+		x ^= x >> 17
+		x ^= x << 5
+		b[i] = byte(x)
+	}
+	return b
+}
+
+// Ages is longer than any test waits.
+const Ages = 1000 * time.Hour
+
+// ReadFunc is a reader.
+type ReadFunc func(p []byte) (int, error)
+
+// Read calls the function.
+func (f ReadFunc) Read(p []byte) (int, error) { return f(p) }
+
+// ErrorAs requires an error of a type in err's tree.
+func ErrorAs[T error](t testing.TB, err error) T {
+	t.Helper()
+	e, ok := errors.AsType[T](err)
+	require.Truef(t, ok, "want a %T in the tree of: %v", e, err)
+	return e
+}
+
+// NoGoroutineLeft checks at the end of the test that it leaves none behind.
+func NoGoroutineLeft(t testing.TB) {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	t.Cleanup(func() {
+		for deadline := time.Now().Add(3 * time.Second); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				stacks := make([]byte, 64<<10)
+				t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
+				return
+			}
+		}
+	})
+}
+
+// One is 1 for true.
+func One(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// ClosedPort is an address at which nothing listens.
+func ClosedPort(t testing.TB) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Price reads a price.
+func Price(t *testing.T, text string) svc.Price {
+	t.Helper()
+	p, err := svc.ParsePrice(text)
+	require.NoError(t, err)
+	return p
+}
+
+// Record holds each of the special types the way a service's answer does.
+type Record struct {
+	Status    svc.InferenceServiceStatus `json:"status"`
+	Payment   svc.PaymentType            `json:"payment_type"`
+	Scale     svc.ScaleType              `json:"scale_type"`
+	Purpose   svc.FilePurpose            `json:"purpose"`
+	Instances svc.Int                    `json:"target_instance_number"`
+	Price     svc.Price                  `json:"usd_price_unit"`
+	CreatedAt svc.Time                   `json:"created_at"`
+	DeletedAt *svc.Time                  `json:"deleted_at"`
+	Link      svc.SignedURL              `json:"presigned_url"`
+}
+
+// Decode reads JSON.
+func Decode[T any](t *testing.T, text string) T {
+	t.Helper()
+	var v T
+	require.NoError(t, json.Unmarshal([]byte(text), &v), text)
+	return v
+}
+
+// Encode writes JSON.
+func Encode(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(b)
+}
+
+// Within gives a context that ends after d.
+func Within(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// CancelAfter gives a context that is cancelled after d, with this cause.
+func CancelAfter(t testing.TB, d time.Duration, cause error) context.Context {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	timer := time.AfterFunc(d, func() { cancel(cause) })
+	t.Cleanup(func() { timer.Stop(); cancel(nil) })
+	return ctx
+}
+
+// Every makes all intervals between looks about d.
+func Every(d time.Duration) *svc.WaitOptions {
+	return &svc.WaitOptions{MinInterval: d, MaxInterval: d}
+}
