@@ -1,4 +1,4 @@
-package svc_test
+package transfers_test
 
 import (
 	"bytes"
