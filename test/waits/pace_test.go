@@ -1,4 +1,4 @@
-package svc_test
+package waits_test
 
 import (
 	"context"
