@@ -1,4 +1,4 @@
-package svc_test
+package jobs_test
 
 import (
 	"fmt"
