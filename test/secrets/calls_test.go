@@ -1,4 +1,4 @@
-package svc_test
+package secrets_test
 
 import (
 	"bytes"
