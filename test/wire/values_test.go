@@ -1,4 +1,4 @@
-package svc_test
+package wire_test
 
 import (
 	"context"
