@@ -1,4 +1,4 @@
-package svc_test
+package faults_test
 
 import (
 	"context"
