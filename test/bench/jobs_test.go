@@ -1,4 +1,4 @@
-package svc_test
+package bench_test
 
 import (
 	"bytes"
