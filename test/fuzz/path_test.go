@@ -1,4 +1,4 @@
-package svc_test
+package fuzz_test
 
 import (
 	"bufio"
