@@ -1,4 +1,4 @@
-package svc_test
+package soak_test
 
 import (
 	"bytes"
