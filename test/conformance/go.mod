@@ -1,4 +1,4 @@
-module example.com/svc/conformance
+module example.com/svc/test/conformance
 
 go 1.26
 
@@ -21,4 +21,4 @@ require (
 	golang.org/x/text v0.14.0 // indirect
 )
 
-replace example.com/svc => ../
+replace example.com/svc => ../../

@@ -46,7 +46,7 @@ var operations = map[string]string{
 // load reads the description.
 func load(t testing.TB) *openapi3.T {
 	t.Helper()
-	doc, err := openapi3.NewLoader().LoadFromFile("../api/openapi.yaml")
+	doc, err := openapi3.NewLoader().LoadFromFile("../../api/openapi.yaml")
 	require.NoError(t, err)
 	return doc
 }
