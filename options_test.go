@@ -269,8 +269,11 @@ func TestB07_Silence(t *testing.T) {
 	defer func() { os.Stdout, os.Stderr = stdout, stderr; slog.SetDefault(def) }()
 	synctest.Test(t, func(t *testing.T) {
 		for _, op := range testkit.Operations {
-			for _, f := range testkit.Faults() {
-				_ = op.Do(t.Context(), testkit.Loop(t, f.Reply).Client())
+			for _, fault := range []testkit.Reply{testkit.Refused, testkit.Lost, testkit.CutShort, {After: testkit.Ages}, {Body: "{", Stall: true}} {
+				_ = op.Do(t.Context(), testkit.Loop(t, fault).Client())
+			}
+			for code := 300; code < 600; code++ {
+				_ = op.Do(t.Context(), testkit.Loop(t, testkit.Status(code)).Client())
 			}
 		}
 	})

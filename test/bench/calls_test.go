@@ -6,12 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -180,64 +177,4 @@ func BenchmarkFlavors100(b *testing.B) {
 			}
 			return plainGet(ctx, plain, "https://api.test/v1/inference-service/flavor", &list)
 		})
-}
-
-func BenchmarkNotFound(b *testing.B) {
-	client, plain := benchClients(b, 404, []byte(`{"code":"not_found","message":"there is no such inference service","request_id":"req-12345"}`))
-	ctx := b.Context()
-	expect := func(err error) error {
-		if err == nil {
-			return fmt.Errorf("no error")
-		}
-		return nil
-	}
-	versus(b,
-		func() error { _, err := client.InferenceServices.Get(ctx, "svc-1"); return expect(err) },
-		func() error {
-			return expect(plainGet(ctx, plain, "https://api.test/v1/inference-service/svc-1", new(svc.InferenceService)))
-		})
-}
-
-func BenchmarkConnections(b *testing.B) {
-	var opened atomic.Int64
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, testkit.ServiceJSON)
-	}))
-	srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-		if s == http.StateNew {
-			opened.Add(1)
-		}
-	}
-	srv.Start()
-	defer srv.Close()
-	client, err := svc.NewClient(srv.URL, svc.WithToken(benchToken))
-	if err != nil {
-		b.Fatal(err)
-	}
-	plain := &http.Client{Transport: &http.Transport{}}
-	storm := func(call func() error) float64 {
-		before := opened.Load()
-		var callers sync.WaitGroup
-		for range 64 {
-			callers.Go(func() {
-				for range 60 {
-					if err := call(); err != nil {
-						b.Error(err)
-						return
-					}
-				}
-			})
-		}
-		callers.Wait()
-		return float64(opened.Load() - before)
-	}
-	var ours, theirs float64
-	for b.Loop() {
-		ours += storm(func() error { _, err := client.InferenceServices.Get(b.Context(), "svc-1"); return err })
-		theirs += storm(func() error {
-			return plainGet(b.Context(), plain, srv.URL+"/v1/inference-service/svc-1", new(svc.InferenceService))
-		})
-	}
-	b.ReportMetric(ours, "conns-in-all")
-	b.ReportMetric(theirs/float64(b.N), "plain-conns/op")
 }

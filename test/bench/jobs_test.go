@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
-	"example.com/svc/internal/testkit"
 )
 
 // plainJob is what a caller without this package would decode a job into.
@@ -198,66 +197,5 @@ func (c *pageCost) add(tb testing.TB, read func() (int, error)) {
 	c.bytes += after.TotalAlloc - before.TotalAlloc
 	if err != nil || n != 100 {
 		tb.Fatal(n, err)
-	}
-}
-
-// BenchmarkJobPages ranges over 10,000 jobs in pages of 100, each of which takes
-// 20 ms to come, and compares the time with that of a hand-written loop.
-func BenchmarkJobPages(b *testing.B) {
-	const all, size = 10_000, 100
-	bodies := make([][]byte, all/size)
-	for i := range bodies {
-		bodies[i] = jobPageJSON(all, i*size+1, size)
-	}
-	service := func() *testkit.JobService {
-		return &testkit.JobService{Latency: 20 * time.Millisecond, Page: func(number, _ int) (int, []byte) { return 200, bodies[number-1] }}
-	}
-	byHand := func(b *testing.B, s *testkit.JobService) (jobs int) {
-		hc := &http.Client{Transport: s}
-		for page := 1; jobs < all; page++ {
-			list, err := plainPage(b.Context(), hc, page)
-			if err != nil {
-				b.Fatal(err)
-			}
-			jobs += len(list.Jobs)
-		}
-		return jobs
-	}
-	withAll := func(concurrency int) func(*testing.B, *testkit.JobService) int {
-		return func(b *testing.B, s *testkit.JobService) (jobs int) {
-			opts := &svc.ListJobsOptions{PageSize: size, Concurrency: concurrency}
-			for _, err := range s.Client(b).VideoJobs.All(b.Context(), opts) {
-				if err != nil {
-					b.Fatal(err)
-				}
-				jobs++
-			}
-			return jobs
-		}
-	}
-	for _, way := range []struct {
-		name string
-		read func(*testing.B, *testkit.JobService) int
-	}{{"by hand", byHand}, {"sequential", withAll(0)}, {"concurrency 8", withAll(8)}} {
-		b.Run(way.name, func(b *testing.B) {
-			var took, reference time.Duration
-			requests := 0
-			for b.Loop() {
-				start := time.Now()
-				byHand(b, service())
-				reference += time.Since(start)
-
-				s := service()
-				start = time.Now()
-				if jobs := way.read(b, s); jobs != all {
-					b.Fatal(jobs)
-				}
-				took += time.Since(start)
-				requests += len(s.Requests())
-			}
-			b.ReportMetric(float64(requests)/float64(b.N), "requests/op")
-			b.ReportMetric(took.Seconds()*1000/float64(b.N), "ms")
-			b.ReportMetric(took.Seconds()/reference.Seconds(), "ratio")
-		})
 	}
 }

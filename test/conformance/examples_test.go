@@ -12,9 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"example.com/svc"
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
 )
 
 // example is one example of the description.

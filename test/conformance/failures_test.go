@@ -8,9 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"example.com/svc"
 	"example.com/svc/svctest"
-	"github.com/stretchr/testify/require"
 )
 
 // exchange sends a request and returns the status of the response.

@@ -13,9 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"example.com/svc"
 	"example.com/svc/svctest"
-	"github.com/stretchr/testify/require"
 )
 
 // world is a service with one record of each kind, and a client of it.

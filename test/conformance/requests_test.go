@@ -9,9 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"example.com/svc"
 	"example.com/svc/svctest"
-	"github.com/stretchr/testify/require"
 )
 
 // silent are methods that send no request.

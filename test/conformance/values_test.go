@@ -4,8 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"example.com/svc"
 	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
 )
 
 // values says what each example of a success means, by operation and name.

@@ -291,8 +291,11 @@ func (matrixSpaces) Read(p []byte) (int, error) {
 
 // matrixStatuses are the answers that a status alone says it all of.
 func matrixStatuses() (faults []matrixFault) {
-	kinds := map[int]matrixKind{500: matrixOverload, 502: matrixOverload, 503: matrixOverload, 504: matrixOverload, 520: matrixDoubt, 408: matrixDoubt}
-	for _, status := range []int{400, 401, 403, 404, 405, 408, 409, 410, 413, 422, 451, 500, 501, 502, 503, 504, 505, 520} {
+	kinds := map[int]matrixKind{
+		500: matrixOverload, 502: matrixOverload, 503: matrixOverload, 504: matrixOverload,
+		300: matrixDoubt, 304: matrixDoubt, 408: matrixDoubt, 507: matrixDoubt, 511: matrixDoubt, 520: matrixDoubt, 599: matrixDoubt,
+	}
+	for _, status := range []int{300, 304, 400, 401, 403, 404, 405, 408, 409, 410, 413, 418, 422, 425, 451, 500, 501, 502, 503, 504, 505, 507, 511, 520, 599} {
 		kind, ok := kinds[status]
 		if !ok {
 			kind = matrixRefusal

@@ -133,7 +133,7 @@ func (o *matrixOp) expect(f *matrixFault, always bool, attempts int) matrixWant 
 		w.status = f.status
 		for sentinel, statuses := range map[error][]int{
 			svc.ErrUnauthorized: {401}, svc.ErrForbidden: {403}, svc.ErrNotFound: {404, 410}, svc.ErrConflict: {409},
-			svc.ErrRateLimited: {429}, svc.ErrServer: {500, 501, 502, 503, 504, 505, 520},
+			svc.ErrRateLimited: {429}, svc.ErrServer: {500, 501, 502, 503, 504, 505, 507, 511, 520, 599},
 		} {
 			for _, s := range statuses {
 				if s == f.status {

@@ -183,7 +183,7 @@ func TestMatrixClosedOnAccept(t *testing.T) {
 }
 
 // A connection that the service closes just when it is used again.
-func TestMatrixStaleConnection(t *testing.T) {
+func TestB08_StaleConnection(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	for i := range matrixOps {
 		op := &matrixOps[i]

@@ -1,7 +1,6 @@
 package faults_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -157,19 +156,6 @@ func TestRedirectedRead(t *testing.T) {
 	}
 }
 
-// A redirect that fails on its way is retried from the start.
-func TestRedirectThenFault(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := testkit.Play(t, testkit.RedirectTo(302, "/moved"), testkit.Status(503), testkit.RedirectTo(302, "/moved"), testkit.Lost, testkit.RedirectTo(302, "/moved"), testkit.OpGet.OK)
-		require.NoError(t, testkit.OpGet.Do(t.Context(), s.Client()))
-		var paths []string
-		for _, r := range s.Seen() {
-			paths = append(paths, r.Path)
-		}
-		require.Equal(t, []string{testkit.OpGet.Path, "/moved", testkit.OpGet.Path, "/moved", testkit.OpGet.Path, "/moved"}, paths)
-	})
-}
-
 // HEAD and the rest of what Do can send are not redirected.
 func TestRedirectedDo(t *testing.T) {
 	for _, method := range []string{"HEAD", "OPTIONS", "PATCH"} {
@@ -178,18 +164,4 @@ func TestRedirectedDo(t *testing.T) {
 	}
 	s := testkit.Play(t, testkit.RedirectTo(307, "/moved"), testkit.Reply{Status: 204})
 	require.NoError(t, s.Client().Do(t.Context(), "GET", "/v2/x", nil, nil))
-}
-
-// An endless redirect is one attempt of at most ten hops.
-func TestB09_EndlessRedirect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := testkit.Loop(t, testkit.RedirectTo(302, "/round"))
-		start := time.Now()
-		err := testkit.OpGet.Do(context.Background(), s.Client(testkit.Tries(4, 2*time.Second)))
-		require.ErrorIs(t, err, svc.ErrRedirect)
-		require.Equal(t, 302, testkit.ErrorAs[*svc.Error](t, err).StatusCode)
-		require.Equal(t, 1, testkit.ErrorAs[*svc.Error](t, err).Attempts)
-		require.Len(t, s.Seen(), 11)
-		require.Zero(t, time.Since(start))
-	})
 }

@@ -3,7 +3,6 @@ package faults_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"syscall"
 	"testing"
@@ -15,51 +14,6 @@ import (
 	"example.com/svc"
 	"example.com/svc/internal/testkit"
 )
-
-// What is retried: every kind of call with every kind of fault.
-func TestRetryTable(t *testing.T) {
-	for _, op := range testkit.Operations {
-		for _, f := range testkit.Faults() {
-			t.Run(op.Name+"/"+f.Name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					want := f.Repeatable
-					if op.Method == "POST" {
-						want = f.Create
-					}
-					replies := []testkit.Reply{f.Reply}
-					if want == testkit.TryAgain {
-						replies = append(replies, op.OK)
-					}
-					s := testkit.Play(t, replies...)
-					start := time.Now()
-					err := op.Do(t.Context(), s.Client(testkit.Tries(4, 2*time.Second)))
-					for _, r := range s.Seen() {
-						require.Equal(t, op.Method+" "+op.Path, r.Method+" "+r.Path)
-					}
-					limit := time.Duration(0)
-					if f.Reply.After > 0 || f.Reply.Stall {
-						limit = svc.DefaultTimeout
-					}
-					if want == testkit.TryAgain {
-						require.NoError(t, err)
-						require.Equal(t, limit+2*time.Second, time.Since(start))
-						return
-					}
-					require.Equal(t, limit, time.Since(start), "an error that nothing will change is returned at once")
-					require.Equal(t, want == testkit.LeaveOpen, errors.Is(err, svc.ErrOutcomeUnknown), "%v", err)
-					if f.Reply.Status >= 300 {
-						e := testkit.ErrorAs[*svc.Error](t, err)
-						require.Equal(t, f.Reply.Status, e.StatusCode)
-						require.Equal(t, "no luck", e.Message)
-						require.Equal(t, 1, e.Attempts)
-					} else {
-						require.Equal(t, 1, testkit.ErrorAs[*svc.TransportError](t, err).Attempts)
-					}
-				})
-			})
-		}
-	}
-}
 
 // A delete that finds nothing has succeeded if an attempt before it may have
 // done it, and only then.

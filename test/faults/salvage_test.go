@@ -140,35 +140,6 @@ func TestWithHeader_RefusesWhatRepeatsACreate(t *testing.T) {
 	require.Empty(t, srv.Requests())
 }
 
-// A clean-up says "gone" only if it is.
-func TestDeployGoneMeansGone(t *testing.T) {
-	for name, tt := range map[string]struct {
-		opts  []svctest.Option
-		fault *svctest.Fault
-		gone  bool
-	}{
-		"deleted":             {nil, nil, true},
-		"deleted in a while":  {[]svctest.Option{svctest.WithDeleteTime(10e9)}, nil, true},
-		"deleted much later":  {[]svctest.Option{svctest.WithDeleteTime(600e9)}, nil, false},
-		"200 with an error":   {nil, &svctest.Fault{Status: 200, Body: `{"code":500,"message":"failed"}`, Times: -1}, false},
-		"202 with the record": {nil, &svctest.Fault{Status: 202, Body: `{"service_id":"svc-1","is_deleted":false}`, Times: -1}, false},
-		"200 and nothing":     {nil, &svctest.Fault{Status: 200, Times: -1}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := svctest.NewInMemory(append(tt.opts, svctest.WithDeployTime(3600e9))...)
-				if tt.fault != nil {
-					srv.Fault("DELETE", svctest.RouteEndpoint, *tt.fault)
-				}
-				_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, 60e9), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.Equal(t, tt.gone, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup == svc.CleanupDeleted)
-				require.Equal(t, tt.gone, srv.RunningInstances() == 0)
-			})
-		})
-	}
-}
-
 func TestWaitUntilDeleted_Grace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithCreateVisibilityDelay(10e9))

@@ -25,7 +25,7 @@ import (
 // of other contents have another tag, if not another date, and those that are
 // packed say so.
 type fickle struct {
-	dice     wtDice
+	dice     dice
 	versions [][]byte
 	changed  time.Time
 	tag      int // 0: strong, 1: weak, 2: none
@@ -38,7 +38,7 @@ type fickle struct {
 }
 
 func newFickle(story []byte) *fickle {
-	s := &fickle{dice: wtDice(story), changed: time.Now().Add(-time.Hour)}
+	s := &fickle{dice: dice(story), changed: time.Now().Add(-time.Hour)}
 	s.tag, s.dated, s.ranges, s.chunked = s.dice.roll(3), s.dice.roll(2) == 1, s.dice.roll(3), s.dice.roll(4) == 1
 	s.change(false)
 	return s

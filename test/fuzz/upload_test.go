@@ -23,7 +23,7 @@ import (
 // and says things that are not so.
 type moody struct {
 	t        *testing.T
-	dice     wtDice
+	dice     dice
 	want     int // length that each upload must announce
 	stored   []byte
 	puts     int
@@ -140,7 +140,7 @@ func (m *moody) put(req *http.Request) (*http.Response, error) {
 type flaky struct {
 	data   []byte
 	pos    int
-	dice   wtDice
+	dice   dice
 	fails  int // position at which it fails; -1: none
 	length int // that Seek says
 }
@@ -184,7 +184,7 @@ func (f flakySeeker) Seek(off int64, whence int) (int64, error) {
 
 // fuzzBody makes a body of one kind or another that stands before want, and says
 // where it stands. bad: it cannot be sent.
-func fuzzBody(t *testing.T, dice *wtDice, dir string, want []byte) (r io.Reader, left func() int, bad bool) {
+func fuzzBody(t *testing.T, dice *dice, dir string, want []byte) (r io.Reader, left func() int, bad bool) {
 	t.Helper()
 	skip := dice.roll(3)
 	all := append(bytes.Repeat([]byte("-"), skip), want...)
@@ -247,7 +247,7 @@ func FuzzUploadModel(f *testing.F) {
 		dir := t.TempDir()
 		t.Setenv("TMPDIR", dir)
 		synctest.Test(t, func(t *testing.T) {
-			dice := wtDice(story[:min(len(story), 200)])
+			dice := dice(story[:min(len(story), 200)])
 			want := testkit.Contents([]int{0, 1, 5000, 150_000}[dice.roll(4)])
 			body, left, bad := fuzzBody(t, &dice, dir, want)
 			m := &moody{t: t, want: len(want)}

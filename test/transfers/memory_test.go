@@ -14,7 +14,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -139,96 +138,4 @@ func (p *patterned) Read(b []byte) (int, error) {
 func (p *patterned) Seek(off int64, whence int) (int64, error) {
 	p.at = off + []int64{0, p.at, p.size}[whence]
 	return p.at, nil
-}
-
-// With SVC_BIG=1: 1 GiB each way over TLS, through a retry, a spooled body and a
-// cut connection, in hardly more memory than an idle client needs.
-//
-//	SVC_BIG=1 go test -run TestBigTransfers -v
-func TestBigTransfers(t *testing.T) {
-	if os.Getenv("SVC_BIG") == "" {
-		t.Skip("SVC_BIG is not set")
-	}
-	t.Setenv("TMPDIR", t.TempDir())
-	const size = 1 << 30
-	f, want := sparseFile(t, size)
-	h := crc32.New(castagnoli)
-	_, _ = io.Copy(h, &patterned{size: size})
-	wantPattern := h.Sum32()
-
-	var m *memory
-	var requests int
-	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		requests++
-		if r.Method == http.MethodGet {
-			w.Header().Set("ETag", `"e1"`)
-			if requests == 1 {
-				w = &cutWriter{w, size / 2}
-			}
-			http.ServeContent(w, r, "", time.Time{}, &patterned{size: size})
-			return
-		}
-		if requests == 1 {
-			checked(m, r.Body, size/2)
-			w.WriteHeader(503)
-			return
-		}
-		_, sum := checked(m, r.Body, 2*size)
-		w.Header().Set("ETag", strconv.FormatUint(uint64(sum), 10))
-	}))
-	defer srv.Close()
-	client := testkit.NewFileClient(t, srv.URL, svc.WithHTTPClient(srv.Client()))
-	link := svc.SignedURL(srv.URL + "/o")
-	m = newMemory()
-	_, err := client.Files.Put(t.Context(), link, strings.NewReader("warm"), nil)
-	require.NoError(t, err)
-
-	for name, transfer := range map[string]func() (uint32, error){
-		"upload of a file": func() (uint32, error) {
-			_, _ = f.Seek(0, io.SeekStart)
-			return uploadedSum(client.Files.Put(t.Context(), link, f, nil))
-		},
-		"upload of a seeker": func() (uint32, error) {
-			_, _ = f.Seek(0, io.SeekStart)
-			return uploadedSum(client.Files.Put(t.Context(), link, seekOnly{f}, nil))
-		},
-		"upload of a stream": func() (uint32, error) {
-			_, _ = f.Seek(0, io.SeekStart)
-			return uploadedSum(client.Files.Put(t.Context(), link, readOnly{f}, nil))
-		},
-		"download to a file": func() (uint32, error) {
-			path := target(t, nil)
-			_, err := client.DownloadFile(t.Context(), link, path, &svc.DownloadOptions{Progress: func(int64, int64) { m.look() }})
-			if err != nil {
-				return 0, err
-			}
-			got, err := os.Open(path)
-			if err != nil {
-				return 0, err
-			}
-			defer got.Close()
-			h := crc32.New(castagnoli)
-			_, err = io.Copy(h, readOnly{got})
-			return h.Sum32() - wantPattern + want, err
-		},
-	} {
-		requests, m = 0, newMemory()
-		start := time.Now()
-		got, err := transfer()
-		require.NoError(t, err, name)
-		require.Equal(t, want, got, name)
-		require.Equal(t, 2, requests, name)
-		t.Logf("%s: %v, heap +%.1f MiB, resident +%.1f MiB", name, time.Since(start).Round(time.Millisecond),
-			float64(m.peakHeap.Load())/(1<<20), float64(m.peakRSS.Load())/(1<<20))
-		require.Less(t, m.peakHeap.Load(), uint64(8<<20), name)
-		require.Less(t, m.peakRSS.Load(), uint64(16<<20), name)
-	}
-}
-
-func uploadedSum(r *svc.UploadResult, err error) (uint32, error) {
-	if err != nil {
-		return 0, err
-	}
-	n, err := strconv.ParseUint(r.ETag, 10, 32)
-	return uint32(n), err
 }

@@ -60,13 +60,6 @@ const tooLarge = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/xml\r\nC
 
 func plainConn(c net.Conn) net.Conn { return c }
 
-// tlsPair is a certificate and a client that trusts it, by the test server's.
-func tlsPair(t *testing.T) (server *tls.Config, client *http.Transport) {
-	srv := httptest.NewTLSServer(nil)
-	t.Cleanup(srv.Close)
-	return &tls.Config{Certificates: srv.TLS.Certificates}, srv.Client().Transport.(*http.Transport)
-}
-
 // Storage that refuses a large body by its announced length answers and closes
 // while the body is still being written. The answer must arrive all the same, and
 // nothing is sent again.
@@ -198,36 +191,6 @@ func frame(kind byte, stream uint32, payload []byte) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(len(payload))<<8|uint32(kind))
 	b = append(b, 0)
 	return append(binary.BigEndian.AppendUint32(b, stream), payload...)
-}
-
-// A connection that was closed while it was idle is replaced: the body goes out
-// whole on another one.
-func TestB08_UploadOnStaleConnection(t *testing.T) {
-	var mu sync.Mutex
-	var bodies []string
-	server, transport := tlsPair(t)
-	address, conns := rawStorage(t, func(c net.Conn) net.Conn { return tls.Server(c, server) }, func(c net.Conn) {
-		r := bufio.NewReader(c)
-		for n := 1; n <= 1; n++ { // one request, an answer that keeps the connection, and away
-			req, err := http.ReadRequest(r)
-			if err != nil {
-				return
-			}
-			b, _ := io.ReadAll(req.Body)
-			mu.Lock()
-			bodies = append(bodies, string(b))
-			mu.Unlock()
-			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-		}
-	})
-	link := svc.SignedURL("https://" + address + "/o?" + testkit.FileQuery)
-	c := testkit.NewFileClient(t, "https://"+address, svc.WithHTTPClient(&http.Client{Transport: transport}))
-	for range 5 {
-		_, err := c.Files.Put(t.Context(), link, strings.NewReader("data"), nil)
-		require.NoError(t, err)
-	}
-	require.Equal(t, []string{"data", "data", "data", "data", "data"}, bodies)
-	require.EqualValues(t, 5, conns.Load())
 }
 
 // Progress comes at most ten times a second, never goes beyond the total, and

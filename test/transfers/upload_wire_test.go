@@ -263,22 +263,6 @@ func TestUpload_RefusesLinks(t *testing.T) {
 	require.Empty(t, s.Seen)
 }
 
-func TestUpload_RefusesRequests(t *testing.T) {
-	s := testkit.NewFileService(t, nil)
-	for field, req := range map[string]svc.UploadRequest{
-		"file_name": {Body: strings.NewReader("x")},
-		"Body":      {FileName: "a"},
-		"Size":      {FileName: "a", Body: strings.NewReader("x"), Size: -1},
-	} {
-		_, err := s.Client(t).Files.Upload(t.Context(), req)
-		var v *svc.ValidationError
-		require.ErrorAs(t, err, &v, field)
-		require.Len(t, v.Fields, 1)
-		require.Equal(t, field, v.Fields[0].Field)
-	}
-	require.Empty(t, s.Seen)
-}
-
 // 307 and 308 keep method and body; nothing else is followed, since it would
 // make a read of the upload. No hop carries the token or says where it came from.
 func TestB10_UploadRedirects(t *testing.T) {

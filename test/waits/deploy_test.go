@@ -169,43 +169,6 @@ func TestDeployDeletesOnFailure(t *testing.T) {
 	}
 }
 
-func TestB02_DeployCreatesOnce(t *testing.T) {
-	record := `{"service_id":"svc-1","status":5}`
-	for name, tt := range map[string]struct {
-		fault  svctest.Fault
-		posts  int
-		exists int
-	}{
-		"answer lost":         {svctest.DropAfterEffect(), 1, 1},
-		"lost before effect":  {svctest.DropBeforeEffect(), 1, 0},
-		"gateway error":       {svctest.GatewayErrorAfterEffect(), 1, 1},
-		"server error":        {svctest.ServiceUnavailable(1), 1, 0},
-		"headers only":        {svctest.Fault{TruncateAfter: -1}, 1, 1},
-		"page":                {svctest.Fault{AfterEffect: true, Body: "<html>moved</html>"}, 1, 1},
-		"empty":               {svctest.Fault{AfterEffect: true, Status: 200}, 1, 1},
-		"no answer in time":   {svctest.Fault{AfterEffect: true, Delay: time.Hour}, 1, 1},
-		"error with an id":    {svctest.Fault{AfterEffect: true, Status: 500, Body: record}, 1, 1},
-		"too many requests":   {svctest.RateLimited("1"), 2, 1},
-		"redirect, unsettled": {svctest.Fault{Status: 303, Header: map[string][]string{"Location": {"/v1/inference-service/svc-1"}}}, 1, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := svctest.NewInMemory()
-				srv.Fault("POST", svctest.RouteEndpoints, tt.fault)
-				_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, nil)
-				require.Equal(t, tt.posts, srv.RequestCount("POST", svctest.RouteEndpoints))
-				require.Len(t, srv.Endpoints(), tt.exists)
-				if tt.posts > 1 {
-					require.NoError(t, err)
-					return
-				}
-				require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
-				require.ErrorContains(t, err, "demo", "what to look for")
-			})
-		})
-	}
-}
-
 // An answer of success that is broken, but shows the id, is enough to go on with.
 func TestDeployGoesOnWithTheIDOfABrokenAnswer(t *testing.T) {
 	for name, fault := range map[string]svctest.Fault{
@@ -259,21 +222,6 @@ func TestDeployTakesNoOtherIDForTheEndpoints(t *testing.T) {
 			})
 		}
 	}
-}
-
-// "Not found" says nothing of a record that was never readable.
-func TestDeployNeverReadIsNotGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := svctest.NewInMemory(svctest.WithDeployTime(5*time.Second), svctest.WithCreateVisibilityDelay(5*time.Minute))
-		_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, 4*time.Minute), testkit.Demo, &svc.DeployOptions{
-			DeleteOnFailure: true, WaitOptions: svc.WaitOptions{NotFoundGrace: 10 * time.Minute},
-		})
-		e := testkit.ErrorAs[*svc.DeployError](t, err)
-		require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
-		require.ErrorIs(t, e.CleanupErr, svc.ErrNotFound)
-		require.ErrorContains(t, err, "may still be running and billed")
-		require.Positive(t, srv.RunningInstances())
-	})
 }
 
 // The answer to a create that is out is worth waiting for: it holds the id.

@@ -17,16 +17,6 @@ import (
 	"example.com/svc/svctest"
 )
 
-func TestOnPollSaysWhatHasChanged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("initializing"), testkit.EndpointIs("initializing"), testkit.Fails(503), testkit.EndpointIs("initializing"), testkit.EndpointIs("scaling"), testkit.EndpointIs("available")}}
-		var changed []bool
-		_, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", &svc.WaitOptions{OnPoll: func(p svc.Poll) { changed = append(changed, p.Changed) }})
-		require.NoError(t, err)
-		require.Equal(t, []bool{true, false, false, false, true, true}, changed)
-	})
-}
-
 // What a wait has read counts, also when its ctx ended in the same moment.
 func TestWaitTakesARecordThatComesWithTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -61,6 +51,7 @@ func TestWaitEndsWithWhatNoLookCanChange(t *testing.T) {
 		_, err := testkit.ClientOn(t, s, source).InferenceServices.WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", nil)
 		require.ErrorIs(t, err, noToken)
 		require.Equal(t, 1, asked)
+		require.Equal(t, 1, testkit.ErrorAs[*svc.WaitError](t, err).Polls)
 		require.Empty(t, s.Requests("GET"))
 
 		looks := 0

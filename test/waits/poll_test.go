@@ -34,6 +34,7 @@ func TestOnPollTellsOfEveryLook(t *testing.T) {
 			require.Equal(t, "svc-1", p.ID)
 			require.Equal(t, i+1, p.Number)
 			require.Equal(t, []string{"initializing", "", "", "scaling", "available"}[i], p.Status)
+			require.Equal(t, i == 0 || i > 2, p.Changed)
 			require.Equal(t, p.Status == "", p.Err != nil)
 			require.Equal(t, p.Status == "", p.Service == nil)
 			if i < len(gaps) {
@@ -160,19 +161,6 @@ func TestWaitEndsAtOnceWithWhatWillNotPass(t *testing.T) {
 			})
 		})
 	}
-}
-
-// What fails on this side, before anything is sent, is no trouble of the service.
-func TestWaitEndsWithoutAToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, locked := wtInitializing(), errors.New("the vault is locked")
-		source := svc.WithTokenSource(func(context.Context) (string, error) { return "", locked })
-		_, err := s.Services(t, source).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", nil)
-		require.ErrorIs(t, err, locked)
-		require.NotErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, 1, testkit.ErrorAs[*svc.WaitError](t, err).Polls)
-		require.Empty(t, s.Seen)
-	})
 }
 
 func TestWaitRefusesWhatCannotBeAnID(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"io"
 	"log"
 	"net"
@@ -94,60 +93,13 @@ func TestB04_ConnectionsAreReused(t *testing.T) {
 	}
 }
 
-// A connection that the server closes as it is reused costs nothing but a create.
-func TestB08_StaleConnection(t *testing.T) {
-	for _, op := range testkit.Operations {
-		t.Run(op.Name, func(t *testing.T) {
-			testkit.NoGoroutineLeft(t)
-			srv := startCounted(t, func(n int, w http.ResponseWriter, r *http.Request) {
-				if n == 2 {
-					panic(http.ErrAbortHandler)
-				}
-				_, _ = io.Copy(io.Discard, r.Body)
-				_, _ = io.WriteString(w, testkit.ServiceJSON)
-			})
-			client := testkit.ClientAt(t, srv.URL, testkit.Tries(3, time.Microsecond))
-			require.NoError(t, testkit.OpGet.Do(t.Context(), client))
-			err := op.Do(t.Context(), client)
-			if op.Method != "POST" {
-				require.NoError(t, err)
-				require.EqualValues(t, 3, srv.requests.Load())
-				return
-			}
-			require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
-			require.EqualValues(t, 2, srv.requests.Load())
-			require.NotErrorIs(t, err, context.Canceled)
-		})
-	}
-}
-
 // What two ends do not agree on is tried once.
 func TestB09_HopelessErrors(t *testing.T) {
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	defer secure.Close()
-	plain := startCounted(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200) })
 	host := strings.TrimPrefix(secure.URL, "https://")
-	for name, tt := range map[string]struct {
-		url string
-		as  func(err error) bool
-	}{
-		"untrusted certificate": {secure.URL, func(err error) bool { return errors.As(err, new(x509.UnknownAuthorityError)) }},
-		"https to plain http":   {"https://" + strings.TrimPrefix(plain.URL, "http://"), func(err error) bool { return errors.As(err, new(tls.RecordHeaderError)) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			client := testkit.ClientAt(t, tt.url, testkit.Tries(4, 2*time.Second))
-			for _, op := range testkit.Operations {
-				start := time.Now()
-				err := op.Do(t.Context(), client)
-				require.True(t, tt.as(err), "%v", err)
-				require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
-				require.Equal(t, 1, testkit.ErrorAs[*svc.TransportError](t, err).Attempts)
-				require.Less(t, time.Since(start), 2*time.Second)
-			}
-		})
-	}
 	t.Run("plain http to https", func(t *testing.T) {
 		err := testkit.OpGet.Do(t.Context(), testkit.ClientAt(t, "http://"+host, testkit.Tries(4, 2*time.Second)))
 		require.Equal(t, 400, testkit.ErrorAs[*svc.Error](t, err).StatusCode)
