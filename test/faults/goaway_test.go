@@ -1,7 +1,6 @@
 package faults_test
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net/http"
 	"strings"
@@ -23,7 +22,7 @@ func TestC42_GoAwayStorm(t *testing.T) {
 	var h *handmade
 	var mu sync.Mutex
 	created := map[string]int{}
-	h = newHandmade(t, []string{"h2"}, func(n int, stream uint32) string {
+	h = newHandmade(t, func(n int, stream uint32) string {
 		if stream > last {
 			return "" // not processed, as the GOAWAY says
 		}
@@ -32,7 +31,7 @@ func TestC42_GoAwayStorm(t *testing.T) {
 		mu.Unlock()
 		response := h2OK(stream, `{"service_id":"svc-1"}`)
 		if stream == last {
-			response += h2Frame(h2GoAway, 0, 0, string(binary.BigEndian.AppendUint32(nil, last))+"\x00\x00\x00\x00")
+			response += h2GoingAway(last)
 		}
 		return response
 	})

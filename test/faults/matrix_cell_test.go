@@ -3,7 +3,6 @@ package faults_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -193,46 +193,19 @@ func (c *matrixCell) attempts() int {
 // print.
 func (c *matrixCell) checkSecrets(value any, err error) {
 	c.t.Helper()
-	var texts []string
-	add := func(v any) {
-		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
-			texts = append(texts, fmt.Sprintf(verb, v))
-		}
-		if b, err := json.Marshal(v); err == nil {
-			texts = append(texts, string(b))
-		}
-		var log strings.Builder
-		slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "v", v)
-		texts = append(texts, log.String())
-	}
-	if value != nil {
-		add(value)
-	}
-	matrixUnwrap(err, func(err error) {
-		add(err)
-		switch e := err.(type) { // each layer comes by itself
-		case *svc.Error:
-			texts = append(texts, string(e.Body), fmt.Sprint(e.Header))
-		case *svc.OutcomeUnknownError:
-			texts = append(texts, string(e.Body))
-		}
-	})
+	p := testkit.NewPrinted()
+	add := func(err error) { p.Add(err, testkit.CommonFormats) }
+	p.Add(value, testkit.CommonFormats)
+	p.AddError(err, add)
 	for _, a := range c.reports {
-		add(a)
-		matrixUnwrap(a.Err, add2(add))
+		p.Add(a, testkit.CommonFormats)
+		p.AddError(a.Err, add)
 	}
-	texts = append(texts, c.log.String())
-	all := strings.Join(texts, "\n")
+	p.Write(c.log.Bytes())
 	for secret := range c.secrets {
-		for _, form := range []string{secret, fmt.Sprintf("%x", secret), strings.Trim(fmt.Sprint([]byte(secret)), "[]")} {
-			if at := strings.Index(all, form); at >= 0 {
-				require.Fail(c.t, "a secret is shown", "…%s…", all[max(at-300, 0):min(at+len(form)+20, len(all))])
-			}
-		}
+		p.RequireWithout(c.t, []string{secret, fmt.Sprintf("%x", secret), strings.Trim(fmt.Sprint([]byte(secret)), "[]")})
 	}
 }
-
-func add2(add func(any)) func(error) { return func(err error) { add(err) } }
 
 // matrixUnwrap visits an error and all below it.
 func matrixUnwrap(err error, visit func(error)) {

@@ -195,9 +195,6 @@ func TestMatrixRetryAfterIsTold(t *testing.T) {
 }
 
 // Storage that puts the bare signature into the id of the request.
-//
-// KNOWN TO FAIL: the hook and the log are told the id with the client's secrets
-// taken out, but not those of the link.
 func TestMatrixSecretRequestID(t *testing.T) {
 	for i := range matrixOps {
 		op := &matrixOps[i]

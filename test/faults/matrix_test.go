@@ -271,9 +271,6 @@ func (c *matrixCell) check(w matrixWant, value any, err error) {
 
 // A download whose answers keep breaking off goes on where it stopped as long as
 // each brings something.
-//
-// KNOWN TO FAIL, "to the end": an error after the last byte, when all announced
-// bytes have come, makes it ask for a range after the end, and report its 416.
 func TestMatrixDownloadInPieces(t *testing.T) {
 	for i := range matrixOps {
 		op := &matrixOps[i]

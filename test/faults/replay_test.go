@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"encoding/binary"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -30,99 +29,6 @@ import (
 	"example.com/svc/svctest"
 )
 
-const h2RSTStream = 3
-
-// handmade is an HTTP/2 server without a library: what it says to each request,
-// once that has come whole, is up to the test.
-type handmade struct {
-	url      string
-	cert     []byte
-	trusting *http.Transport
-	mu       sync.Mutex
-	requests []string // bodies
-}
-
-func (h *handmade) seen() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return append([]string(nil), h.requests...)
-}
-
-func newHandmade(t *testing.T, protocols []string, say func(n int, stream uint32) string) *handmade {
-	t.Helper()
-	donor := httptest.NewUnstartedServer(nil)
-	donor.EnableHTTP2 = true
-	donor.StartTLS()
-	t.Cleanup(donor.Close)
-	config := donor.TLS.Clone()
-	config.NextProtos = protocols
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	h := &handmade{url: "https://" + l.Addr().String(), cert: donor.Certificate().Raw}
-	h.trusting = donor.Client().Transport.(*http.Transport).Clone()
-	var conns sync.WaitGroup
-	over := make(chan struct{})
-	t.Cleanup(func() { _ = l.Close(); close(over); h.trusting.CloseIdleConnections(); conns.Wait() })
-	conns.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conns.Go(func() {
-				<-over // a client may have dialled one that it has no use for
-				_ = c.Close()
-			})
-			conns.Go(func() {
-				defer c.Close()
-				h.serve(tls.Server(c, config), say)
-			})
-		}
-	})
-	return h
-}
-
-func (h *handmade) serve(conn net.Conn, say func(n int, stream uint32) string) {
-	if _, err := io.ReadFull(conn, make([]byte, len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))); err != nil {
-		return
-	}
-	_, _ = io.WriteString(conn, h2Frame(h2Settings, 0, 0, ""))
-	bodies := map[uint32]string{}
-	for head := make([]byte, 9); ; {
-		if _, err := io.ReadFull(conn, head); err != nil {
-			return
-		}
-		payload := make([]byte, binary.BigEndian.Uint32(head)>>8)
-		kind, flags, stream := head[3], head[4], binary.BigEndian.Uint32(head[5:])
-		if _, err := io.ReadFull(conn, payload); err != nil {
-			return
-		}
-		switch kind {
-		case h2Settings:
-			if flags&h2Ack == 0 {
-				_, _ = io.WriteString(conn, h2Frame(h2Settings, h2Ack, 0, ""))
-			}
-		case h2Data:
-			bodies[stream] += string(payload)
-		}
-		if (kind == h2Data || kind == h2Headers) && flags&h2EndStream != 0 {
-			h.mu.Lock()
-			h.requests = append(h.requests, bodies[stream])
-			n := len(h.requests)
-			h.mu.Unlock()
-			_, _ = io.WriteString(conn, say(n, stream))
-		}
-	}
-}
-
-func h2Reset(stream, code uint32) string {
-	return h2Frame(h2RSTStream, 0, stream, string(binary.BigEndian.AppendUint32(nil, code)))
-}
-
-func h2OK(stream uint32, body string) string {
-	return h2Frame(h2Headers, h2EndHeaders, stream, "\x88") + h2Frame(h2Data, h2EndStream, stream, body)
-}
-
 // Over HTTP/2, net/http repeats by itself what a server may have carried out. A
 // create is sent once, whatever ends its stream; only one that the server says it
 // has not processed is tried again.
@@ -132,7 +38,7 @@ func TestB02_HTTP2DoesNotRepeatACreate(t *testing.T) {
 		for _, before := range []bool{false, true} { // the connection is known already
 			t.Run(fmt.Sprint(code, before), func(t *testing.T) {
 				failed := false
-				h := newHandmade(t, []string{"h2"}, func(n int, stream uint32) string {
+				h := newHandmade(t, func(n int, stream uint32) string {
 					if before && n == 1 || failed {
 						return h2OK(stream, testkit.ServiceJSON)
 					}
@@ -161,7 +67,7 @@ func TestB02_HTTP2DoesNotRepeatACreate(t *testing.T) {
 // A service that answers over HTTP/1 at first and over HTTP/2 then, as one behind
 // a balancer may, gets a create once, too.
 func TestB02_ChangeOfProtocol(t *testing.T) {
-	h := newHandmade(t, []string{"h2"}, func(_ int, stream uint32) string { return h2Reset(stream, 1) })
+	h := newHandmade(t, func(_ int, stream uint32) string { return h2Reset(stream, 1) })
 	old := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, testkit.ServiceJSON) }))
 	defer old.Close()
 	first := true
@@ -194,7 +100,7 @@ func TestB04_HTTP2DoesNotStorm(t *testing.T) {
 		t.Skip("the trusted certificates cannot be set for one process")
 	}
 	if os.Getenv("SVC_TEST_CHILD") == "" {
-		h := newHandmade(t, []string{"h2"}, func(_ int, stream uint32) string { return h2Reset(stream, 1) })
+		h := newHandmade(t, func(_ int, stream uint32) string { return h2Reset(stream, 1) })
 		path := filepath.Join(t.TempDir(), "cert.pem")
 		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.cert}), 0o600))
 		testkit.InChild(t, "SSL_CERT_FILE="+path, "SVC_TEST_URL="+h.url)
@@ -328,7 +234,7 @@ func TestRetryBudgetOfTransfersIsTheirOwn(t *testing.T) {
 func TestB02_HTTP2DoesNotRepeatWhatHasNoBody(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		failed := false
-		h := newHandmade(t, []string{"h2"}, func(n int, stream uint32) string {
+		h := newHandmade(t, func(n int, stream uint32) string {
 			if before && n == 1 || failed {
 				return h2OK(stream, testkit.ServiceJSON)
 			}
