@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -152,24 +151,6 @@ func TestB02_RegisterIsNotRepeated(t *testing.T) {
 			}
 		})
 	}
-	t.Run("d: 429 first", func(t *testing.T) {
-		s := testkit.NewFileService(t, nil)
-		s.API = func(n int, w http.ResponseWriter, r *http.Request) {
-			if n == 1 {
-				w.WriteHeader(429)
-				return
-			}
-			s.Answer(w, r)
-		}
-		_, err := s.Client(t).Files.Register(t.Context(), register)
-		require.NoError(t, err)
-		require.Len(t, s.Requests("POST"), 2)
-	})
-	t.Run("e: nothing listens", func(t *testing.T) {
-		_, err := testkit.NewFileClient(t, "http://"+testkit.ClosedPort(t)).Files.Register(t.Context(), register)
-		require.ErrorIs(t, err, syscall.ECONNREFUSED)
-		require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
-	})
 }
 
 func TestB38_FilesAnswersThatAreNone(t *testing.T) {

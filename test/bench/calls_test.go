@@ -1,3 +1,5 @@
+// Package bench_test compares calls, lists, transfers and waits with the shortest code for
+// them on net/http, and holds bounds on allocations and memory.
 package bench_test
 
 import (

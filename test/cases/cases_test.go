@@ -54,7 +54,7 @@ var fieldCases = []fieldCase{
 	{id: "B12", mistake: "storage gets the token, and refuses the upload for it", tests: []string{"TestB12_NoTokenToStorage"}},
 	{id: "B13", mistake: "a header that nobody asked for breaks the signature", tests: []string{"TestB13_OnlyTheHeadersAskedFor", "TestB13_SignedContentType"}},
 	{id: "B14", mistake: "an upload without a length is refused", tests: []string{"TestB14_EveryReaderHasALength"}},
-	{id: "B15", mistake: "the caller's file is closed or at its end when it is to be sent again", tests: []string{"TestB15_FileStaysOpenAndIsSentAgain", "TestUpload_PositionAfterFailure"}},
+	{id: "B15", mistake: "the caller's file is closed or at its end when it is to be sent again", tests: []string{"TestB14_EveryReaderHasALength", "TestUpload_PositionAfterFailure"}},
 	{id: "B16", mistake: "an expired link looks like something else", tests: []string{"TestB16_ExpiredLink", "TestFiles_StoryOfAnExpiredLink", "TestFilesDownload_RenewsItsLink"}},
 	{id: "B17", mistake: "one vendor's storage wants another header and says 201", tests: []string{"TestB17_StorageFlavours"}},
 	{id: "B18", mistake: "the time limit of a call cuts a healthy transfer", tests: []string{"TestB18_IdleTimeout", "TestB18_DownloadIdle", "TestB18_SwitchingProtocolsHangsNothing"}},

@@ -1,3 +1,5 @@
+// Package faults_test holds what becomes of a call when something fails on its way: every
+// operation under every fault, retries and their delays, redirects, unknown outcomes.
 package faults_test
 
 import (

@@ -151,24 +151,6 @@ func TestWaitUntilDeleted_Grace(t *testing.T) {
 	})
 }
 
-type hostileReader func(p []byte) (int, error)
-
-func (r hostileReader) Read(p []byte) (int, error) { return r(p) }
-
-func TestUpload_HostileReaders(t *testing.T) {
-	for name, read := range map[string]hostileReader{
-		"too much": func(p []byte) (int, error) { return len(p) + 1, nil },
-		"negative": func([]byte) (int, error) { return -1, nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			srv := svctest.NewInMemory()
-			_, err := srv.Client().Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: read})
-			require.Equal(t, svc.UploadStageBody, testkit.ErrorAs[*svc.UploadError](t, err).Stage)
-			require.Empty(t, srv.Requests())
-		})
-	}
-}
-
 // A status is what the service makes it: texts show it bounded and clean.
 func TestWaitError_OddStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,3 +1,4 @@
+// Package fuzz_test holds the fuzz targets that go through the public API, and their corpus.
 package fuzz_test
 
 import (

@@ -1,3 +1,4 @@
+// Package jobs_test holds the retired job API: records, requests, lists, waits.
 package jobs_test
 
 import (

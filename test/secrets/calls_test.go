@@ -1,3 +1,4 @@
+// Package secrets_test holds that no token and no presigned URL shows in any text.
 package secrets_test
 
 import (

@@ -129,23 +129,6 @@ func TestUpload_CloseEndsAReadThatWaits(t *testing.T) {
 	})
 }
 
-// A file that grows while it is sent is not sent beyond what was announced, nor
-// up to it, however much is asked for at a time.
-func TestUpload_FileThatGrows(t *testing.T) {
-	f := tempFile(t, testkit.Contents(1000))
-	var got bytes.Buffer
-	storage := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
-		if _, err := f.WriteAt([]byte("x"), 1000); err != nil {
-			return nil, err
-		}
-		_, err := got.ReadFrom(r.Body)
-		return okAnswer(r), err
-	})
-	_, err := testkit.ClientOn(t, storage).Files.Put(t.Context(), uploadLink, f, nil)
-	require.EqualError(t, err, "svc: upload: put: reading the body: the body has more than the 1000 bytes announced")
-	require.Less(t, got.Len(), 1000)
-}
-
 // When ctx ends an upload, a body that nobody reads stands where it stood.
 func TestUpload_PositionAfterCtx(t *testing.T) {
 	for range 20 { // what is ready at the same time is taken in any order

@@ -155,27 +155,6 @@ func TestUpload_FilesWithoutASize(t *testing.T) {
 	require.Contains(t, s.Requests("PUT")[0].Bytes.String(), "test")
 }
 
-func TestB15_FileStaysOpenAndIsSentAgain(t *testing.T) {
-	body := testkit.Contents(1 << 20)
-	f := tempFile(t, body)
-	s := testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
-		if n == 1 {
-			_, _ = io.CopyN(io.Discard, r.Body, 1<<19)
-			w.WriteHeader(503)
-			return
-		}
-		_, _ = io.Copy(io.Discard, r.Body)
-	})
-	r, err := s.Client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: f})
-	require.NoError(t, err)
-	require.Equal(t, 2, r.Attempts)
-	require.Len(t, s.Requests("PUT"), 2)
-	require.True(t, bytes.Equal(body, s.Requests("PUT")[1].Bytes.Bytes()))
-	_, err = f.Seek(0, io.SeekStart)
-	require.NoError(t, err)
-	require.NoError(t, f.Close())
-}
-
 // After a failure the body stands where it stood, ready for another Put.
 func TestUpload_PositionAfterFailure(t *testing.T) {
 	all := []byte("skipped body")

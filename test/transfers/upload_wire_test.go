@@ -1,3 +1,4 @@
+// Package transfers_test holds uploads and downloads.
 package transfers_test
 
 import (

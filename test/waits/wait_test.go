@@ -1,3 +1,4 @@
+// Package waits_test holds waits for an endpoint, deployments, and their cleanup.
 package waits_test
 
 import (

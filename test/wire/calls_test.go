@@ -1,3 +1,5 @@
+// Package wire_test holds what a request and a response look like, and what becomes of
+// connections, proxies, tokens and hooks.
 package wire_test
 
 import (
