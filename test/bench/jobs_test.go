@@ -93,27 +93,6 @@ func jobPageJSON(total, first, n int) []byte {
 	return b.Bytes()
 }
 
-// BenchmarkJobPageDecode lists a page of 100 jobs with the client and with plain
-// net/http, and compares the bytes that the two allocate and the time they take.
-// An answer may announce its length or not.
-func BenchmarkJobPageDecode(b *testing.B) {
-	body := jobPageJSON(100, 1, 100)
-	for name, length := range map[string]int64{"length": int64(len(body)), "chunked": -1} {
-		b.Run(name, func(b *testing.B) {
-			ours, plain := pageReaders(b, body, length)
-			var ourCost, plainCost pageCost
-			for b.Loop() {
-				ourCost.add(b, ours)
-				plainCost.add(b, plain)
-			}
-			b.ReportMetric(float64(ourCost.bytes)/float64(b.N), "ours-B")
-			b.ReportMetric(float64(plainCost.bytes)/float64(b.N), "plain-B")
-			b.ReportMetric(float64(ourCost.bytes)/float64(plainCost.bytes), "bytes-ratio")
-			b.ReportMetric(float64(ourCost.time)/float64(plainCost.time), "time-ratio")
-		})
-	}
-}
-
 // A page costs no more than it costs without this package.
 func TestJobPage_Memory(t *testing.T) {
 	info, _ := debug.ReadBuildInfo()

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -39,25 +38,21 @@ func sparseFile(t testing.TB, size int64) (*os.File, uint32) {
 	return f, sum.Sum32()
 }
 
-// memory follows the heap and the resident memory from where they stand now.
+// memory follows the heap from where it stands now.
 type memory struct {
-	heap, rss         uint64 // at first
-	peakHeap, peakRSS atomic.Uint64
+	heap     uint64 // at first
+	peakHeap atomic.Uint64
 }
 
 func newMemory() *memory {
 	runtime.GC()
 	debug.FreeOSMemory()
-	m := &memory{}
-	m.heap, m.rss = heapNow(), rssNow()
-	return m
+	return &memory{heap: heapNow()}
 }
 
 func (m *memory) look() {
-	for peak, now := range map[*atomic.Uint64]uint64{&m.peakHeap: heapNow() - m.heap, &m.peakRSS: rssNow() - m.rss} {
-		if int64(now) > int64(peak.Load()) {
-			peak.Store(now)
-		}
+	if now := heapNow(); now > m.heap+m.peakHeap.Load() {
+		m.peakHeap.Store(now - m.heap)
 	}
 }
 
@@ -65,14 +60,6 @@ func heapNow() uint64 {
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
 	return s.HeapAlloc
-}
-
-// rssNow is 0 where there is no /proc.
-func rssNow() uint64 {
-	status, _ := os.ReadFile("/proc/self/status")
-	_, rest, _ := strings.Cut(string(status), "VmRSS:")
-	kib, _ := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(strings.SplitN(rest, "\n", 2)[0]), " kB"), 10, 64)
-	return kib << 10
 }
 
 // checked reads a body, its checksum, and the memory at every 16 MiB.
@@ -119,23 +106,4 @@ func TestB01_UploadsAreNotHeldInMemory(t *testing.T) {
 		require.Less(t, m.peakHeap.Load(), uint64(32<<20), name)
 	}
 	require.Zero(t, leftovers())
-}
-
-// patterned reads as size bytes of a pattern, from any offset.
-type patterned struct{ size, at int64 }
-
-var pattern = testkit.Contents(1 << 20)
-
-func (p *patterned) Read(b []byte) (int, error) {
-	if p.at == p.size {
-		return 0, io.EOF
-	}
-	n := copy(b[:min(int64(len(b)), p.size-p.at)], pattern[p.at%int64(len(pattern)):])
-	p.at += int64(n)
-	return n, nil
-}
-
-func (p *patterned) Seek(off int64, whence int) (int64, error) {
-	p.at = off + []int64{0, p.at, p.size}[whence]
-	return p.at, nil
 }

@@ -288,7 +288,7 @@ func TestC20_ErrorsMadeByHand(t *testing.T) {
 			_ = fmt.Sprintf("%+v", err)
 		}, "%T", err)
 	}
-	require.True(t, errors.Is(&svc.Error{StatusCode: 404}, svc.ErrNotFound))
+	require.ErrorIs(t, &svc.Error{StatusCode: 404}, svc.ErrNotFound)
 	require.ErrorContains(t, &svc.Error{StatusCode: 404}, "404 Not Found")
 }
 

@@ -141,7 +141,7 @@ func TestWaitEndsAtOnceWithWhatWillNotPass(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("initializing"), testkit.Fails(status), testkit.Fails(status), testkit.EndpointIs("available")}}
 				last, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", nil)
-				if want == svc.ErrNotFound { //nolint:errorlint // of this table: proven by a second poll
+				if want == svc.ErrNotFound { // proven by a second poll
 					require.Len(t, s.Requests("GET"), 3)
 				} else {
 					require.Len(t, s.Requests("GET"), 2)
