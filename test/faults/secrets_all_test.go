@@ -100,12 +100,12 @@ func layers(err error) (all []any) {
 // after whatever fault, holds neither the token nor the key of a link.
 func TestB07_NothingShowsASecret(t *testing.T) {
 	book := &secretsBook{types: map[reflect.Type]bool{}, parts: map[string]bool{}}
-	ops := append(slices.Clone(matrixOps), hardenOps...)
+	ops := append(slices.Clone(matrixOps), compositeOps...)
 	t.Run("calls", func(t *testing.T) {
 		for i := range ops {
 			op := &ops[i]
 			t.Run(op.name, func(t *testing.T) {
-				for name, fault := range hardenFaults(i) {
+				for name, fault := range faultsOfService(i) {
 					t.Run(name, func(t *testing.T) {
 						synctest.Test(t, func(t *testing.T) {
 							c := newMatrixCell(t, op)

@@ -16,13 +16,13 @@ import (
 	"example.com/svc/svctest"
 )
 
-// hardenPatience ends the waits of these calls: a clock in a bubble is fast.
-const hardenPatience = 10 * time.Minute
+// patience ends the waits of these calls: a clock in a bubble is fast.
+const patience = 10 * time.Minute
 
-// hardenOps are what is built on the operations of the matrix, each as one call.
-var hardenOps = []matrixOp{
+// compositeOps are what is built on the operations of the matrix, each as one call.
+var compositeOps = []matrixOp{
 	{"Deploy", matrixCreate, "GET /v1/inference-service/*", func(ctx context.Context, c *matrixCell) (any, error) {
-		ctx, cancel := context.WithTimeout(ctx, hardenPatience)
+		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		var polls []svc.Poll
 		var response svc.Response
@@ -33,22 +33,22 @@ var hardenOps = []matrixOp{
 		return []any{s, polls, response, &response}, err
 	}, nil},
 	{"WaitUntilAvailable", matrixRead, "GET /v1/inference-service/svc-1", func(ctx context.Context, c *matrixCell) (any, error) {
-		ctx, cancel := context.WithTimeout(ctx, hardenPatience)
+		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		return c.client.InferenceServices.WaitUntilAvailable(ctx, "svc-1", nil)
 	}, nil},
 	{"WaitUntilDeleted", matrixRead, "GET /v1/inference-service/svc-1", func(ctx context.Context, c *matrixCell) (any, error) {
-		ctx, cancel := context.WithTimeout(ctx, hardenPatience)
+		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		return nil, c.client.InferenceServices.WaitUntilDeleted(ctx, "svc-1", nil)
 	}, nil},
 	{"ScaleAndWait", matrixChange, "GET /v1/inference-service/svc-1", func(ctx context.Context, c *matrixCell) (any, error) {
-		ctx, cancel := context.WithTimeout(ctx, hardenPatience)
+		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		return c.client.InferenceServices.ScaleAndWait(ctx, "svc-1", 2, nil)
 	}, nil},
 	{"WaitAll", matrixRead, "GET /v1/inference-service/svc-1", func(ctx context.Context, c *matrixCell) (any, error) {
-		ctx, cancel := context.WithTimeout(ctx, hardenPatience)
+		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		var all []*svc.InferenceService
 		var errs []error
@@ -58,7 +58,7 @@ var hardenOps = []matrixOp{
 		return all, errors.Join(errs...)
 	}, nil},
 	{"VideoJobs.Wait", matrixRead, "GET /v1/svc-video-job/job-1", func(ctx context.Context, c *matrixCell) (any, error) {
-		ctx, cancel := context.WithTimeout(ctx, hardenPatience)
+		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		var polls []svc.Poll
 		j, err := c.client.VideoJobs.Wait(ctx, "job-1", &svc.WaitOptions{OnPoll: func(p svc.Poll) { polls = append(polls, p) }})
@@ -121,8 +121,8 @@ var hardenOps = []matrixOp{
 	}, nil},
 }
 
-// hardenEchoes are shapes in which a server may repeat what it was told.
-var hardenEchoes = []func(text string) string{
+// echoes are shapes in which a server may repeat what it was told.
+var echoes = []func(text string) string{
 	func(text string) string { return text },
 	func(text string) string {
 		b, _ := json.Marshal(map[string]any{"message": text, "code": text, "request_id": text, "id": text, "error": map[string]any{"detail": text}})
@@ -149,9 +149,9 @@ var hardenEchoes = []func(text string) string{
 	},
 }
 
-// hardenFaults are the faults of svctest, and services that repeat what they know.
+// faultsOfService are the faults of svctest, and services that repeat what they know.
 // Which shape goes with which status differs from call to call.
-func hardenFaults(call int) map[string]func(c *matrixCell) {
+func faultsOfService(call int) map[string]func(c *matrixCell) {
 	faults := map[string]func(c *matrixCell){"none": func(*matrixCell) {}}
 	for name, f := range map[string]svctest.Fault{
 		"unavailable":   svctest.ServiceUnavailable(-1),
@@ -169,7 +169,7 @@ func hardenFaults(call int) map[string]func(c *matrixCell) {
 		faults[name] = func(c *matrixCell) { c.srv.Fault("*", svctest.RouteAny, f) }
 	}
 	for i, status := range []int{200, 201, 302, 400, 403, 404, 503} {
-		shape := hardenEchoes[(call+i)%len(hardenEchoes)]
+		shape := echoes[(call+i)%len(echoes)]
 		faults[fmt.Sprintf("echo %d", status)] = func(c *matrixCell) {
 			c.meet = func(_ int, req *http.Request) (*http.Response, error) {
 				matrixSend(req)
@@ -189,9 +189,9 @@ func hardenFaults(call int) map[string]func(c *matrixCell) {
 	return faults
 }
 
-type hardenLimiter struct{}
+type noLimit struct{}
 
-func (hardenLimiter) Wait(context.Context) error { return nil }
+func (noLimit) Wait(context.Context) error { return nil }
 
 // callersValues are those that a program makes itself, with what it would put in,
 // and the options, some of which know a secret.
@@ -201,7 +201,7 @@ func callersValues(c *matrixCell) []any {
 	}}
 	image := svc.CreateImageJobRequest{Config: svc.ImageJobConfig{Prompt: "p", Settings: svc.ImageJobSettings{Resolution: 1}, Config: svc.ImageConfig{ImageNumber: 2}}}
 	values := []any{
-		c.link, svc.Secret(matrixToken), hardenLimiter{}, video, image, svc.JobType("text2video"),
+		c.link, svc.Secret(matrixToken), noLimit{}, video, image, svc.JobType("text2video"),
 		svc.CreateInferenceServiceRequest{
 			Name: "n", PaymentType: "usd", DeployMetadata: svc.CreateDeployMetadata{Port: 1},
 			ResourceMetadata: svc.CreateResourceMetadata{FlavorID: "f", ScaleType: "manual"},

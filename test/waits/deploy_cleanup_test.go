@@ -16,9 +16,9 @@ import (
 	"example.com/svc/svctest"
 )
 
-// wtCancelledDeploy deploys with clean-up and is cancelled after the first poll.
+// cancelledDeploy deploys with clean-up and is cancelled after the first poll.
 // It returns the error, and how long the clean-up took.
-func wtCancelledDeploy(t *testing.T, c *svc.InferenceServiceClient) (*svc.DeployError, time.Duration) {
+func cancelledDeploy(t *testing.T, c *svc.InferenceServiceClient) (*svc.DeployError, time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var cancelled time.Time
@@ -52,7 +52,7 @@ func TestB30_CleanUpOutlivesTheContext(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
 				srv.Fault("DELETE", svctest.RouteEndpoint, tt.faults...)
-				e, took := wtCancelledDeploy(t, srv.Client().InferenceServices)
+				e, took := cancelledDeploy(t, srv.Client().InferenceServices)
 				require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 				require.NoError(t, e.CleanupErr)
 				require.Zero(t, srv.RunningInstances())
@@ -67,7 +67,7 @@ func TestB30_CleanUpHonoursRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
 		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.RateLimited("12"))
-		e, took := wtCancelledDeploy(t, srv.Client().InferenceServices)
+		e, took := cancelledDeploy(t, srv.Client().InferenceServices)
 		require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 		require.GreaterOrEqual(t, took, 12*time.Second)
 		require.Equal(t, 2, srv.RequestCount("DELETE", svctest.RouteEndpoint))
@@ -92,7 +92,7 @@ func TestB30_CleanUpThatNeverSucceeds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
 				srv.Fault("DELETE", svctest.RouteEndpoint, tt.fault)
-				e, took := wtCancelledDeploy(t, srv.Client().InferenceServices)
+				e, took := cancelledDeploy(t, srv.Client().InferenceServices)
 				require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
 				require.Error(t, e.CleanupErr)
 				require.GreaterOrEqual(t, took, tt.from)
@@ -132,7 +132,7 @@ func TestCleanUpDoesNotTrustAnEarlyNotFound(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithCreateVisibilityDelay(tt.invisible), svctest.WithDeployTime(time.Hour))
 				srv.Fault("DELETE", svctest.RouteEndpoint, tt.faults...)
-				e, took := wtCancelledDeploy(t, srv.Client().InferenceServices)
+				e, took := cancelledDeploy(t, srv.Client().InferenceServices)
 				require.Equal(t, tt.gone, e.Cleanup == svc.CleanupDeleted)
 				require.Equal(t, tt.gone, srv.RunningInstances() == 0, "what is said is what is billed")
 				require.LessOrEqual(t, took, 30*time.Second)

@@ -87,9 +87,9 @@ func TestDeployThatCreatesNothing(t *testing.T) {
 	}
 }
 
-// wtFailures are the ways in which a deployment fails after its create. Each
+// failuresOfDeploy are the ways in which a deployment fails after its create. Each
 // sets the service up for it and returns the context to deploy with.
-var wtFailures = map[string]struct {
+var failuresOfDeploy = map[string]struct {
 	want  error
 	setUp func(*testing.T, *svctest.Server) context.Context
 }{
@@ -114,14 +114,14 @@ var wtFailures = map[string]struct {
 }
 
 func TestB29_FailedDeployKeepsTheID(t *testing.T) {
-	for name, tt := range wtFailures {
+	for name, tt := range failuresOfDeploy {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
 				ctx := tt.setUp(t, srv)
 				service, err := srv.Client().InferenceServices.Deploy(ctx, testkit.Demo, nil)
 				require.ErrorIs(t, err, tt.want)
-				for _, other := range wtFailures {
+				for _, other := range failuresOfDeploy {
 					require.Equal(t, errors.Is(tt.want, other.want), errors.Is(err, other.want), "%v", other.want)
 				}
 				e := testkit.ErrorAs[*svc.DeployError](t, err)
@@ -142,7 +142,7 @@ func TestB29_FailedDeployKeepsTheID(t *testing.T) {
 }
 
 func TestDeployDeletesOnFailure(t *testing.T) {
-	for name, tt := range wtFailures {
+	for name, tt := range failuresOfDeploy {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
@@ -280,18 +280,18 @@ func TestDeployAwaitsTheAnswerNoLongerThanItMust(t *testing.T) {
 	}
 }
 
-// wtGate is a rate limiter that lets nobody through.
-type wtGate struct{}
+// gate is a rate limiter that lets nobody through.
+type gate struct{}
 
-func (wtGate) Wait(ctx context.Context) error {
+func (gate) Wait(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
 func TestDeployThatWasNotSentEndsAtOnce(t *testing.T) {
 	for name, opt := range map[string]svc.Option{
-		"rate limiter": svc.WithRateLimiter(wtGate{}),
-		"token source": svc.WithTokenSource(func(ctx context.Context) (string, error) { return "", wtGate{}.Wait(ctx) }),
+		"rate limiter": svc.WithRateLimiter(gate{}),
+		"token source": svc.WithTokenSource(func(ctx context.Context) (string, error) { return "", gate{}.Wait(ctx) }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -234,7 +234,7 @@ func TestC10_UpdateWithoutARecord(t *testing.T) {
 }
 
 func TestC17_IDs(t *testing.T) {
-	services := wtInitializing().Services(t)
+	services := alwaysInitializing().Services(t)
 	for _, id := range []string{" svc-1", "svc-1 ", " .. ", ".. ", "\u00a0svc-1", "svc-1\u3000"} {
 		_, err := services.Get(t.Context(), id)
 		require.ErrorAs(t, err, new(*svc.ValidationError), "%q", id)
@@ -573,7 +573,7 @@ func TestWaitAllSurvivesGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
 		n := 0
-		for _, err := range srv.Client().InferenceServices.WaitAll(t.Context(), wtEndpoints(srv, 3), &svc.WaitOptions{OnPoll: func(svc.Poll) { runtime.Goexit() }}) {
+		for _, err := range srv.Client().InferenceServices.WaitAll(t.Context(), addEndpoints(srv, 3), &svc.WaitOptions{OnPoll: func(svc.Poll) { runtime.Goexit() }}) {
 			require.ErrorContains(t, err, "ended the goroutine")
 			n++
 		}

@@ -125,7 +125,7 @@ func TestB28_OddIntervalsAreNoBusyLoop(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := wtInitializing()
+				s := alwaysInitializing()
 				ctx := testkit.Within(t, time.Minute)
 				_, err := s.Services(t).WaitUntilAvailable(ctx, "svc-1", &svc.WaitOptions{
 					MinInterval: tt.opts.MinInterval, MaxInterval: tt.opts.MaxInterval,
@@ -142,7 +142,7 @@ func TestB28_OddIntervalsAreNoBusyLoop(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) { // without a deadline, nothing hides an overflow
 		for range 20 {
-			s := wtInitializing()
+			s := alwaysInitializing()
 			opts := &svc.WaitOptions{MinInterval: math.MaxInt64}
 			_, err := s.Services(t).WaitUntilAvailable(testkit.CancelAfter(t, 24*time.Hour, nil), "svc-1", opts)
 			require.ErrorIs(t, err, context.Canceled)
@@ -180,7 +180,7 @@ func TestWaitLooksOnceMoreBeforeItsDeadline(t *testing.T) {
 // The last look is not followed by more in the time that is left.
 func TestWaitEndsWithItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := wtInitializing()
+		s := alwaysInitializing()
 		start := time.Now()
 		_, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Minute), "svc-1", testkit.Every(7*time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)

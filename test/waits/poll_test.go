@@ -78,7 +78,7 @@ func TestOnPollTellsOfTheLastLook(t *testing.T) {
 // OnPoll runs in the goroutine that waits: what it does there happens there.
 func TestOnPollRunsInTheCallersGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		services := wtInitializing().Services(t)
+		services := alwaysInitializing().Services(t)
 		opts := &svc.WaitOptions{OnPoll: func(svc.Poll) { panic("enough") }}
 		require.PanicsWithValue(t, "enough", func() { _, _ = services.WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", opts) })
 	})
@@ -164,7 +164,7 @@ func TestWaitEndsAtOnceWithWhatWillNotPass(t *testing.T) {
 }
 
 func TestWaitRefusesWhatCannotBeAnID(t *testing.T) {
-	s := wtInitializing()
+	s := alwaysInitializing()
 	for _, id := range []string{"", " ", "..", "a/b", "a\nb"} {
 		_, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Hour), id, nil)
 		require.ErrorAs(t, err, new(*svc.ValidationError), "%q", id)

@@ -16,8 +16,8 @@ import (
 	"example.com/svc/svctest"
 )
 
-// wtProbe asks an endpoint itself, the way a user would.
-func wtProbe(srv *svctest.Server) func(context.Context, string) error {
+// askEndpoint asks an endpoint itself, the way a user would.
+func askEndpoint(srv *svctest.Server) func(context.Context, string) error {
 	return func(ctx context.Context, url string) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
 		if err != nil {
@@ -45,7 +45,7 @@ func TestProbeHoldsTheWaitUntilTheEndpointAnswers(t *testing.T) {
 		})
 		srv := svctest.NewInMemory(svctest.WithBasePath("/api"), svctest.WithDeployTime(time.Minute), svctest.WithInferenceHandler(model))
 		var polls []svc.Poll
-		opts := &svc.DeployOptions{WaitOptions: svc.WaitOptions{Probe: wtProbe(srv), OnPoll: func(p svc.Poll) { polls = append(polls, p) }}}
+		opts := &svc.DeployOptions{WaitOptions: svc.WaitOptions{Probe: askEndpoint(srv), OnPoll: func(p svc.Poll) { polls = append(polls, p) }}}
 		service, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, opts)
 		require.NoError(t, err)
 		require.False(t, time.Now().Before(warm))
@@ -120,13 +120,13 @@ func TestProbeThatHangs(t *testing.T) {
 }
 
 func TestProbeNeedsAnAddress(t *testing.T) {
-	for name := range wtWaits(nil, nil) {
+	for name := range allWaits(nil, nil) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := wtInitializing()
+				s := alwaysInitializing()
 				opts := &svc.WaitOptions{Probe: func(context.Context, string) error { return nil }}
 				start := time.Now()
-				err := wtWaits(s.Services(t), opts)[name](testkit.Within(t, time.Minute))
+				err := allWaits(s.Services(t), opts)[name](testkit.Within(t, time.Minute))
 				if name == "Wait" || name == "WaitUntilDeleted" { // they ask no probe
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 					return
@@ -243,7 +243,7 @@ func TestScaleAndWaitToZeroAsksNoProbe(t *testing.T) {
 		asked := 0
 		opts := &svc.WaitOptions{Probe: func(ctx context.Context, url string) error {
 			asked++
-			return wtProbe(srv)(ctx, url)
+			return askEndpoint(srv)(ctx, url)
 		}}
 		services := srv.Client().InferenceServices
 		_, err := services.ScaleAndWait(testkit.Within(t, time.Hour), id, 0, opts)

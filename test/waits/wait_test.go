@@ -16,9 +16,9 @@ import (
 	"example.com/svc/svctest"
 )
 
-// wtWaits are all ways to wait for svc-1; each starts a wait that only the end
+// allWaits are all ways to wait for svc-1; each starts a wait that only the end
 // of its ctx ends, as long as the service shows it initializing.
-func wtWaits(c *svc.InferenceServiceClient, opts *svc.WaitOptions) map[string]func(context.Context) error {
+func allWaits(c *svc.InferenceServiceClient, opts *svc.WaitOptions) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"WaitUntilAvailable": func(ctx context.Context) error {
 			_, err := c.WaitUntilAvailable(ctx, "svc-1", opts)
@@ -46,17 +46,17 @@ func wtWaits(c *svc.InferenceServiceClient, opts *svc.WaitOptions) map[string]fu
 	}
 }
 
-func wtInitializing() *testkit.ByMethod {
+func alwaysInitializing() *testkit.ByMethod {
 	is := []testkit.Reply{testkit.EndpointIs("initializing")}
 	return &testkit.ByMethod{Get: is, Put: is, Post: is}
 }
 
 func TestB06_CancelEndsEveryWaitAtOnce(t *testing.T) {
-	for name := range wtWaits(nil, nil) {
+	for name := range allWaits(nil, nil) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := wtInitializing()
-				wait := wtWaits(s.Services(t), testkit.Every(time.Hour))[name]
+				s := alwaysInitializing()
+				wait := allWaits(s.Services(t), testkit.Every(time.Hour))[name]
 				interrupt := errors.New("interrupted by the user")
 				start := time.Now()
 				err := wait(testkit.CancelAfter(t, 100*time.Millisecond, interrupt))
@@ -73,14 +73,14 @@ func TestB06_CancelEndsEveryWaitAtOnce(t *testing.T) {
 }
 
 func TestB06_DeadContextSendsNothing(t *testing.T) {
-	for name := range wtWaits(nil, nil) {
+	for name := range allWaits(nil, nil) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := wtInitializing()
+				s := alwaysInitializing()
 				ctx, cancel := context.WithCancel(t.Context())
 				cancel()
 				start := time.Now()
-				err := wtWaits(s.Services(t), &svc.WaitOptions{})[name](ctx)
+				err := allWaits(s.Services(t), &svc.WaitOptions{})[name](ctx)
 				require.ErrorIs(t, err, context.Canceled)
 				require.Zero(t, time.Since(start))
 				require.Empty(t, s.Seen)

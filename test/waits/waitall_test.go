@@ -19,8 +19,8 @@ import (
 	"example.com/svc/svctest"
 )
 
-// wtEndpoints adds n endpoints that stay initializing until they are told otherwise.
-func wtEndpoints(srv *svctest.Server, n int) []string {
+// addEndpoints adds n endpoints that stay initializing until they are told otherwise.
+func addEndpoints(srv *svctest.Server, n int) []string {
 	ids := make([]string, n)
 	for i := range ids {
 		ids[i] = srv.AddEndpoint(svctest.Endpoint{Instances: 1, Status: svctest.StatusInitializing})
@@ -31,7 +31,7 @@ func wtEndpoints(srv *svctest.Server, n int) []string {
 func TestWaitAllYieldsEachAsItSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
-		ids := wtEndpoints(srv, 4)
+		ids := addEndpoints(srv, 4)
 		at := map[string]time.Duration{ids[0]: 30 * time.Minute, ids[1]: 10 * time.Minute, ids[2]: 20 * time.Minute}
 		become := map[string]string{ids[0]: svctest.StatusAvailable, ids[1]: svctest.StatusUnavailable, ids[2]: svctest.StatusAvailable}
 		for id, after := range at {
@@ -86,7 +86,7 @@ func TestWaitAllLeavesNothingBehind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // a goroutine that is left over fails the test
 				srv := svctest.NewInMemory()
-				ids := wtEndpoints(srv, 100)
+				ids := addEndpoints(srv, 100)
 				srv.SetStatus(ids[7], svctest.StatusAvailable)
 				srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Delay: 5 * time.Second, Times: -1}) // looks are under way
 				start := time.Now()
@@ -105,7 +105,7 @@ func TestWaitAllLeavesNothingBehind(t *testing.T) {
 func TestWaitAllEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
-		ids := wtEndpoints(srv, 200)
+		ids := addEndpoints(srv, 200)
 		stop := errors.New("enough")
 		start := time.Now()
 		seen := map[string]bool{}
@@ -120,13 +120,13 @@ func TestWaitAllEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// wtCrowd counts how many requests it has at a time.
-type wtCrowd struct {
+// crowd counts how many requests it has at a time.
+type crowd struct {
 	http.RoundTripper
 	now, most atomic.Int32
 }
 
-func (c *wtCrowd) RoundTrip(req *http.Request) (*http.Response, error) {
+func (c *crowd) RoundTrip(req *http.Request) (*http.Response, error) {
 	n := c.now.Add(1)
 	defer c.now.Add(-1)
 	for most := c.most.Load(); n > most && !c.most.CompareAndSwap(most, n); most = c.most.Load() {
@@ -137,12 +137,12 @@ func (c *wtCrowd) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestWaitAllLimitsItsLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
-		ids := wtEndpoints(srv, 500)
+		ids := addEndpoints(srv, 500)
 		for _, id := range ids {
 			srv.ScriptStatus(id, svctest.StatusInitializing, svctest.StatusAvailable)
 		}
 		srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Delay: 2 * time.Second, Times: -1})
-		crowd := &wtCrowd{RoundTripper: srv.HTTPClient().Transport}
+		crowd := &crowd{RoundTripper: srv.HTTPClient().Transport}
 		client := srv.Client(svc.WithHTTPClient(&http.Client{Transport: crowd}))
 		start := time.Now()
 		n := 0
@@ -191,7 +191,7 @@ func TestWaitAllTakesTheListAsItIs(t *testing.T) {
 func TestWaitAllMakesOneOnPollCallAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
-		ids := wtEndpoints(srv, 40)
+		ids := addEndpoints(srv, 40)
 		for _, id := range ids {
 			srv.ScriptStatus(id, svctest.StatusInitializing, svctest.StatusAvailable)
 		}
@@ -220,7 +220,7 @@ func TestWaitAllMakesOneOnPollCallAtATime(t *testing.T) {
 func TestWaitOptionsAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithDeployTime(10 * time.Second))
-		opts := &svc.WaitOptions{MaxInterval: time.Second, Probe: wtProbe(srv)}
+		opts := &svc.WaitOptions{MaxInterval: time.Second, Probe: askEndpoint(srv)}
 		var waits sync.WaitGroup
 		for range 20 {
 			waits.Go(func() {
@@ -250,7 +250,7 @@ func TestWaitOptionsAreLeftAlone(t *testing.T) {
 func TestWaitAllErrorsNameTheirEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
-		ids := wtEndpoints(srv, 10)
+		ids := addEndpoints(srv, 10)
 		srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Status: 401, Times: -1})
 		named := map[string]bool{}
 		for service, err := range srv.Client().InferenceServices.WaitAll(testkit.Within(t, time.Hour), ids, nil) {
