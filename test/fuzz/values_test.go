@@ -2,8 +2,11 @@ package fuzz_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"math"
 	"math/big"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -84,5 +87,60 @@ func FuzzTime(f *testing.F) {
 		}
 		v.Time = time.Unix(1, 0).UTC()
 		require.Equal(t, "1970-01-01T00:00:01Z", testkit.Encode(t, v)[1:21])
+	})
+}
+
+func FuzzSignedURL(f *testing.F) {
+	for _, s := range []string{
+		testkit.SecretLink, "", "https://h/p?q", "?", "://?", "https://h?%zz", "https://h/p#?", "http://[::1%25z]/?", "%v", "a@b",
+	} {
+		f.Add(s, "v", "X-Sig=topsecret")
+	}
+	f.Fuzz(func(t *testing.T, link, verb, query string) {
+		u := svc.SignedURL(link)
+		printed := svc.SignedURL(u.String())
+		require.Equal(t, printed, svc.SignedURL(printed.String()), "printing twice changes nothing")
+		var decoded string
+		require.NoError(t, json.Unmarshal([]byte(testkit.Encode(t, u)), &decoded))
+		require.Equal(t, u.String(), decoded)
+		if parsed, err := url.Parse(u.String()); err == nil {
+			require.Nil(t, parsed.User)
+			require.Contains(t, []string{"", "REDACTED"}, parsed.RawQuery)
+		}
+
+		// Whatever is in front of the query, it is not shown.
+		const secret = "\u2603secret"
+		u = svc.SignedURL(link + "?" + query + secret)
+		require.NotContains(t, u.String(), secret)
+		require.NotContains(t, u.String(), url.QueryEscape(secret))
+		if verb = strings.TrimLeft(verb, "+-# 0123456789."); verb != "" && !strings.ContainsAny(verb[:1], "pw%[*") {
+			require.NotContains(t, fmt.Sprintf("%"+verb, u), secret)
+		}
+	})
+}
+
+// Responses that are read in the slow way are whole, or fail.
+func FuzzOddRecord(f *testing.F) {
+	for _, odd := range testkit.OddValues {
+		f.Add(`{"flavor_list":[{"flavor_id":"a","display_name":` + odd + `,"available_num":1}]}`)
+		f.Add(`{"flavor_list":[{"flavor_id":"a","is_deleted":` + odd + `,"meta_info":{"cuda":` + odd + `}}]}`)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		list, err := testkit.Loop(t, testkit.Reply{Status: 200, Body: body}).Client().Flavors.List(t.Context())
+		if err != nil {
+			require.NotErrorIs(t, err, io.EOF)
+			return
+		}
+		type only struct {
+			ID string `json:"flavor_id"`
+		}
+		var plain struct {
+			Flavors []only `json:"flavor_list"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(strings.TrimPrefix(body, "\ufeff")), &plain))
+		require.Len(t, list, len(plain.Flavors))
+		for i, f := range list {
+			require.Equal(t, plain.Flavors[i].ID, f.FlavorID)
+		}
 	})
 }

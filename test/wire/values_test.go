@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/big"
 	"strings"
 	"testing"
@@ -364,30 +363,4 @@ func TestC08_JobStatusInAnyCase(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-}
-
-// Responses that are read in the slow way are whole, or fail.
-func FuzzOddRecord(f *testing.F) {
-	for _, odd := range testkit.OddValues {
-		f.Add(`{"flavor_list":[{"flavor_id":"a","display_name":` + odd + `,"available_num":1}]}`)
-		f.Add(`{"flavor_list":[{"flavor_id":"a","is_deleted":` + odd + `,"meta_info":{"cuda":` + odd + `}}]}`)
-	}
-	f.Fuzz(func(t *testing.T, body string) {
-		list, err := testkit.Loop(t, testkit.Reply{Status: 200, Body: body}).Client().Flavors.List(t.Context())
-		if err != nil {
-			require.NotErrorIs(t, err, io.EOF)
-			return
-		}
-		type only struct {
-			ID string `json:"flavor_id"`
-		}
-		var plain struct {
-			Flavors []only `json:"flavor_list"`
-		}
-		require.NoError(t, json.Unmarshal([]byte(strings.TrimPrefix(body, "\ufeff")), &plain))
-		require.Len(t, list, len(plain.Flavors))
-		for i, f := range list {
-			require.Equal(t, plain.Flavors[i].ID, f.FlavorID)
-		}
-	})
 }
