@@ -21,6 +21,7 @@ type conversation struct {
 	clients    [2]services // the second knows nothing of the calls of the first
 	calls      []*call
 	known      []string // IDs that the caller has
+	checking   string   // invariant
 	violations []violation
 	hung       bool
 }
@@ -43,7 +44,7 @@ func converse(seed uint64, lie func(services, *conversation) services) *conversa
 		if err != nil {
 			panic(err)
 		}
-		c.clients[i] = real(client)
+		c.clients[i] = servicesOf(client)
 		if lie != nil {
 			c.clients[i] = lie(c.clients[i], c)
 		}
@@ -60,9 +61,7 @@ func converse(seed uint64, lie func(services, *conversation) services) *conversa
 				c.known = append(c.known, id)
 			}
 		}
-		for _, v := range afterCall {
-			v.check(c, k)
-		}
+		c.check(afterCall, k)
 		if c.dice.IntN(2) == 0 {
 			time.Sleep(time.Duration(c.dice.IntN(40000)) * time.Millisecond)
 		}
@@ -71,10 +70,15 @@ func converse(seed uint64, lie func(services, *conversation) services) *conversa
 	c.world.mu.Lock()
 	c.world.advance()
 	c.world.mu.Unlock()
-	for _, v := range atEnd {
-		v.check(c, nil)
-	}
+	c.check(atEnd, nil)
 	return c
+}
+
+func (c *conversation) check(invariants []invariant, k *call) {
+	for _, v := range invariants {
+		c.checking = v.name
+		v.check(c, k)
+	}
 }
 
 func (c *conversation) options() []svc.Option {
@@ -159,8 +163,8 @@ func (c *conversation) plan() *call {
 			k.antics.nth = 1
 		}
 	}
-	if k.op == "WaitAll" && (k.antics.what == "panic" || k.antics.what == "exit") { // in another goroutine it would end the program
-		k.antics.what = "error"
+	if k.op == "WaitAll" && k.antics.what == "panic" { // in another goroutine it would end the program
+		k.antics.what = "exit"
 	}
 	c.others(k)
 	return k
@@ -228,12 +232,14 @@ func (c *conversation) carryOut(k *call) {
 		synctest.Wait()
 	case <-watchdog.C:
 		c.hung = true
-		c.fail("I6 a call ends in time", k, "it hangs an hour after the end of ctx")
+		c.checking = inTime
+		c.fail(k, "it hangs an hour after the end of ctx")
 	}
 }
 
-func (c *conversation) fail(invariant string, k *call, format string, args ...any) {
-	c.violations = append(c.violations, violation{invariant, k, fmt.Sprintf(format, args...)})
+// fail notes a violation of the invariant that is being checked.
+func (c *conversation) fail(k *call, format string, args ...any) {
+	c.violations = append(c.violations, violation{c.checking, k, fmt.Sprintf(format, args...)})
 }
 
 // transcript tells the whole conversation. Each violation stands behind its call.

@@ -15,6 +15,8 @@ type invariant struct {
 	check func(c *conversation, k *call)
 }
 
+const inTime = "I6 a call ends in time"
+
 // afterCall are checked after each call, atEnd when the conversation is over.
 var (
 	afterCall = []invariant{
@@ -22,7 +24,7 @@ var (
 		{"I3 deleted is true", checkDeleted},
 		{"I4 scaled is true", checkScaled},
 		{"I5 only its own endpoint is deleted", checkDeletes},
-		{"I6 a call ends in time", checkTime},
+		{inTime, checkTime},
 		{"I7 available is true", checkAvailable},
 		{"I7 available is true", checkAll},
 		{"I8 no create is repeated that may have acted", checkRepeats},
@@ -36,12 +38,11 @@ var (
 )
 
 func checkPanic(c *conversation, k *call) {
-	name := "I0 no panic of the client's own"
 	if _, own := k.panicked.(mischief); k.panicked != nil && !own {
-		c.fail(name, k, "it panics: %v", k.panicked)
+		c.fail(k, "it panics: %v", k.panicked)
 	}
 	if k.exited && k.antics.what != "exit" {
-		c.fail(name, k, "its goroutine ends")
+		c.fail(k, "its goroutine ends")
 	}
 }
 
@@ -52,14 +53,13 @@ func checkDoubles(c *conversation, _ *call) {
 			continue
 		}
 		if made[e.by]++; made[e.by] == 2 {
-			c.fail("I1 one create makes one endpoint", e.by, "it made two")
+			c.fail(e.by, "it made two")
 		}
 	}
 }
 
 // checkLost looks for endpoints whose ID no caller got.
 func checkLost(c *conversation, _ *call) {
-	const name = "I2 no ID is lost"
 	for _, e := range c.world.endpoints {
 		k := e.by
 		if k == nil || has(k.learned(), e.id) && k.returned {
@@ -69,13 +69,13 @@ func checkLost(c *conversation, _ *call) {
 		switch unknown, ok := errors.AsType[*svc.OutcomeUnknownError](k.err); {
 		case post.fault == stranger, post.fault == strangerCut: // nobody can know
 		case k.returned && (!errors.Is(k.err, svc.ErrOutcomeUnknown) || !ok || unknown.Name != k.request.Name):
-			c.fail(name, k, "%s was created (fault %q), and the error does not say so: %v", e.id, post.fault, k.err)
+			c.fail(k, "%s was created (fault %q), and the error does not say so: %v", e.id, post.fault, k.err)
 		case !k.returned && k.op != "Create" && shows(post, e.id):
 			if k.tells && !has(k.told, e.id) {
-				c.fail(name, k, "%s was created, and OnCreate was not told after a %s in %s, call %d", e.id, k.antics.what, k.antics.where, k.antics.nth)
+				c.fail(k, "%s was created, and OnCreate was not told after a %s in %s, call %d", e.id, k.antics.what, k.antics.where, k.antics.nth)
 			}
 			if (k.removes || k.decides) && !tried(k, e.id) && e.deleted.IsZero() && !hopeless(k, post, e) {
-				c.fail(name, k, "%s was created, and no delete was tried after a %s in %s, call %d", e.id, k.antics.what, k.antics.where, k.antics.nth)
+				c.fail(k, "%s was created, and no delete was tried after a %s in %s, call %d", e.id, k.antics.what, k.antics.where, k.antics.nth)
 			}
 		}
 	}
@@ -124,7 +124,6 @@ func tried(k *call, id string) bool {
 
 // checkDeleted holds every "it is deleted" against the truth.
 func checkDeleted(c *conversation, k *call) {
-	const name = "I3 deleted is true"
 	if !k.returned {
 		return
 	}
@@ -132,20 +131,20 @@ func checkDeleted(c *conversation, k *call) {
 	switch {
 	case (k.op == "WaitUntilDeleted" || k.op == "DeleteAndWait") && k.err == nil:
 		if !c.world.isDeleted(k.id) {
-			c.fail(name, k, "nil, and %s is not deleted", k.id)
+			c.fail(k, "nil, and %s is not deleted", k.id)
 		}
 	case k.op == "Use" && k.err == nil:
 		if !c.world.isDeleted(k.record.ServiceID) {
-			c.fail(name, k, "nil, and %s is not deleted", k.record.ServiceID)
+			c.fail(k, "nil, and %s is not deleted", k.record.ServiceID)
 		}
 	case failed && cleanup(deploy) == "deleted":
 		if !c.world.isDeleted(deploy.ServiceID) {
-			c.fail(name, k, "the cleanup says deleted, and %s is not deleted", deploy.ServiceID)
+			c.fail(k, "the cleanup says deleted, and %s is not deleted", deploy.ServiceID)
 		}
 	case failed && cleanup(deploy) == "accepted" && !accepted(k, deploy.ServiceID):
-		c.fail(name, k, "the cleanup says accepted, and no delete was accepted")
+		c.fail(k, "the cleanup says accepted, and no delete was accepted")
 	case k.op == "Delete" && k.err == nil && !accepted(k, k.id) && c.young(k) && !c.world.isDeleted(k.id):
-		c.fail(name, k, "nil after a 404 on a new ID, and %s is not deleted", k.id)
+		c.fail(k, "nil after a 404 on a new ID, and %s is not deleted", k.id)
 	}
 }
 
@@ -176,7 +175,7 @@ func checkScaled(c *conversation, k *call) {
 	}
 	e := c.world.find(k.id)
 	if put == nil || e == nil {
-		c.fail("I4 scaled is true", k, "nil, and no update was accepted")
+		c.fail(k, "nil, and no update was accepted")
 		return
 	}
 	since := put.handled
@@ -199,7 +198,7 @@ func checkScaled(c *conversation, k *call) {
 	if !c.comparable(e, put) {
 		return
 	}
-	c.fail("I4 scaled is true", k, "nil, and %s never had %d instances", k.id, k.instances)
+	c.fail(k, "nil, and %s never had %d instances", k.id, k.instances)
 }
 
 // comparable reports whether a record from before the update can be told from one after it:
@@ -220,7 +219,6 @@ func (c *conversation) comparable(e *endpoint, put *exchange) bool {
 
 // checkDeletes looks at what was deleted by the call.
 func checkDeletes(c *conversation, k *call) {
-	const name = "I5 only its own endpoint is deleted"
 	for _, x := range k.exchanges {
 		if x.method != "DELETE" {
 			continue
@@ -229,20 +227,20 @@ func checkDeletes(c *conversation, k *call) {
 		switch k.op {
 		case "Delete", "DeleteAndWait":
 			if !same(x.id, k.id) {
-				c.fail(name, k, "a delete of %s was sent", x.id)
+				c.fail(k, "a delete of %s was sent", x.id)
 			}
 		case "Deploy", "Use":
 			if e == nil || e.name != k.request.Name {
-				c.fail(name, k, "a delete of %s was sent, which has another name", x.id)
+				c.fail(k, "a delete of %s was sent, which has another name", x.id)
 			} else if k.op == "Deploy" && !k.removes && k.returned {
-				c.fail(name, k, "a delete was sent, and none was asked for")
+				c.fail(k, "a delete was sent, and none was asked for")
 			}
 		default:
-			c.fail(name, k, "a delete was sent")
+			c.fail(k, "a delete was sent")
 		}
 	}
 	if k.op == "Deploy" && k.returned && k.err == nil && accepted(k, k.record.ServiceID) {
-		c.fail(name, k, "it succeeded, and a delete was sent")
+		c.fail(k, "it succeeded, and a delete was sent")
 	}
 }
 
@@ -251,7 +249,7 @@ func checkNeighbours(c *conversation, _ *call) {
 	e := c.world.endpoints[1]
 	named := slices.ContainsFunc(c.calls, func(k *call) bool { return same(k.id, e.id) })
 	if !named && (!e.deleted.IsZero() || len(e.changes) > 1) {
-		c.fail("I5 only its own endpoint is deleted", nil, "%s was changed or deleted", e.id)
+		c.fail(nil, "%s was changed or deleted", e.id)
 	}
 }
 
@@ -261,18 +259,17 @@ func checkTime(c *conversation, k *call) {
 		most = 40 * time.Second
 	}
 	if late := k.ended.Sub(k.end()); late > most {
-		c.fail("I6 a call ends in time", k, "it ended %v after ctx", late)
+		c.fail(k, "it ended %v after ctx", late)
 	}
 	for _, x := range k.exchanges {
 		if x.ended.IsZero() || x.ended.After(k.ended) {
-			c.fail("I6 a call ends in time", k, "a %s went on after it", x.method)
+			c.fail(k, "a %s went on after it", x.method)
 		}
 	}
 }
 
 // checkAvailable looks for a response that said so, and was true then.
 func checkAvailable(c *conversation, k *call) {
-	const name = "I7 available is true"
 	ok := k.returned && k.err == nil
 	want, id := "available", k.id
 	switch {
@@ -285,19 +282,18 @@ func checkAvailable(c *conversation, k *call) {
 		return
 	}
 	if !shownAs(k, id, want) {
-		c.fail(name, k, "nil, and no read of %s said %q", id, want)
+		c.fail(k, "nil, and no read of %s said %q", id, want)
 	}
 	if k.probes && !k.probed && k.op != "Wait" {
-		c.fail(name, k, "nil, and Probe did not succeed")
+		c.fail(k, "nil, and Probe did not succeed")
 	}
 	if k.record == nil || !same(k.record.ServiceID, id) || !strings.EqualFold(strings.TrimSpace(string(k.record.Status)), want) {
-		c.fail(name, k, "nil, with another record")
+		c.fail(k, "nil, with another record")
 	}
 }
 
 // checkAll looks at what WaitAll yielded: each endpoint once, and the truth about it.
 func checkAll(c *conversation, k *call) {
-	const name = "I7 available is true"
 	if k.op != "WaitAll" || !k.returned {
 		return
 	}
@@ -308,21 +304,21 @@ func checkAll(c *conversation, k *call) {
 		case s.err == nil:
 			id := strings.ToLower(s.record.ServiceID)
 			if seen[id] || !shownAs(k, id, "available") {
-				c.fail(name, k, "%s is yielded, and no read said available, or it was yielded before", id)
+				c.fail(k, "%s is yielded, and no read said available, or it was yielded before", id)
 			}
 			seen[id] = true
 		case failed:
 			if id := strings.ToLower(wait.ID); seen[id] || !has(k.ids, id) {
-				c.fail(name, k, "an error of %s is yielded", id)
+				c.fail(k, "an error of %s is yielded", id)
 			} else {
 				seen[id] = true
 			}
 		case k.antics.what != "exit":
-			c.fail(name, k, "an error is yielded that names no endpoint: %v", s.err)
+			c.fail(k, "an error is yielded that names no endpoint: %v", s.err)
 		}
 	}
 	if n := len(k.settled); n < len(k.ids) && n != k.instances {
-		c.fail(name, k, "it yields only %d of %d", n, len(k.ids))
+		c.fail(k, "it yields only %d of %d", n, len(k.ids))
 	}
 }
 
@@ -340,7 +336,7 @@ func checkRepeats(c *conversation, k *call) {
 			continue
 		}
 		if last != nil && !certain[last.fault] {
-			c.fail("I8 no create is repeated that may have acted", k, "sent again after %q", last.fault)
+			c.fail(k, "sent again after %q", last.fault)
 		}
 		last = x
 	}
@@ -366,5 +362,5 @@ func checkCalm(c *conversation, k *call) {
 	case k.op == "WaitUntilAvailable" && errors.Is(k.err, svc.ErrStopped):
 		return
 	}
-	c.fail("I9 a calm service is served", k, "it failed: %v", k.err)
+	c.fail(k, "it failed: %v", k.err)
 }

@@ -23,8 +23,8 @@ type services interface {
 	DeleteAndWait(context.Context, string, *svc.WaitOptions) error
 }
 
-// real is the client of this package.
-func real(c *svc.Client) services { return c.InferenceServices }
+// servicesOf is what the conversations test.
+func servicesOf(c *svc.Client) services { return c.InferenceServices }
 
 func setOnFailure(o *svc.DeployOptions, f func(id string) bool) {
 	o.OnFailure = func(e *svc.DeployError) bool { return f(e.ServiceID) }
