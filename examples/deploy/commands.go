@@ -20,15 +20,15 @@ var errNotReachable = errors.New("cannot be reached")
 func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Command {
 	connected := func(action cli.ActionFunc) cli.ActionFunc { return begin(t.connected(action)) }
 	id := &cli.StringArg{Name: "ID", Required: true}
-	url := &cli.BoolFlag{Name: "url", Usage: "print where the endpoint is reached in place of the status; needs --inference-url"}
+	url := &cli.BoolFlag{Name: "url", Usage: "print the URL of the endpoint instead of the status; needs --inference-url"}
 	return []*cli.Command{
 		{
-			Name: "deploy", Usage: "create an endpoint and wait until it is available; prints its id",
+			Name: "deploy", Usage: "create an endpoint and wait until it is available; prints its ID",
 			Flags:       append(deployFlags(), flavorFlags()...),
 			Action:      connected(t.deploy),
 			Description: deployHelp,
 			MutuallyExclusiveFlags: []cli.MutuallyExclusiveFlags{{Flags: [][]cli.Flag{
-				{&cli.BoolFlag{Name: "keep", Usage: "leave the endpoint running on Ctrl-C, which otherwise deletes it; not with --delete-on-failure"}},
+				{&cli.BoolFlag{Name: "keep", Usage: "on Ctrl-C leave the endpoint running; default: delete it; not with --delete-on-failure"}},
 				{&cli.BoolFlag{Name: "delete-on-failure", Usage: "delete the endpoint if it does not become available in time; not with --keep"}},
 			}}},
 		},
@@ -41,7 +41,7 @@ func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Comman
 			})),
 		},
 		{
-			Name: "scale", Usage: "set the number of instances and wait until it is so; prints the status",
+			Name: "scale", Usage: "set the number of instances and wait until they run; prints the status",
 			Arguments: []cli.Argument{id, &cli.IntArg{Name: "INSTANCES", Required: true}},
 			Action: connected(func(ctx context.Context, cmd *cli.Command) error {
 				return t.endpoint(t.client.InferenceServices.ScaleAndWait(ctx, cmd.StringArg("ID"), cmd.IntArg("INSTANCES"), &t.wait))
@@ -69,15 +69,15 @@ func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Comman
 		},
 		{
 			Name: "flavors", Usage: "list the GPUs on offer, the cheapest first",
-			Flags: append(flavorFlags(), &cli.IntFlag{Name: "instances", Usage: "so many instances must be in stock"},
-				&cli.IntFlag{Name: "gpus", Usage: "so many GPUs must fit into one instance"}),
+			Flags: append(flavorFlags(), &cli.IntFlag{Name: "instances", Usage: "minimum number of instances in stock"},
+				&cli.IntFlag{Name: "gpus", Usage: "minimum number of GPUs per instance"}),
 			Action: connected(t.flavors),
 		},
 		t.fakeCommand(begin),
 	}
 }
 
-// withURL sees to --url: an action that cannot obey it does not begin.
+// withURL handles --url: without an inference URL the action does not begin.
 func (t *tool) withURL(action cli.ActionFunc) cli.ActionFunc {
 	return func(ctx context.Context, cmd *cli.Command) error {
 		if t.url = cmd.Bool("url"); t.url {
@@ -89,7 +89,7 @@ func (t *tool) withURL(action cli.ActionFunc) cli.ActionFunc {
 	}
 }
 
-// endpoint reports what a command found about an endpoint.
+// endpoint prints the status or the URL of an endpoint that a command has read.
 func (t *tool) endpoint(s *svc.InferenceService, err error) error {
 	if s == nil {
 		return err
@@ -110,7 +110,7 @@ func (t *tool) endpoint(s *svc.InferenceService, err error) error {
 	return err
 }
 
-// note keeps what is known about an endpoint for the result.
+// note copies a record into the result.
 func (t *tool) note(s *svc.InferenceService) {
 	instances := int64(s.ResourceMetadata.TargetInstanceNumber)
 	t.result.ServiceID, t.result.Name, t.result.Status, t.result.Instances = s.ServiceID, s.Name, string(s.Status), &instances
@@ -128,7 +128,7 @@ func (t *tool) delete(ctx context.Context, cmd *cli.Command) error {
 		t.wait.NotFoundGrace = -1 // none; zero is the default of the library
 	}
 	_, found := t.client.InferenceServices.Get(ctx, id)
-	t.progress.leaving = true
+	t.progress.deleting = true
 	if err := t.client.InferenceServices.DeleteAndWait(ctx, id, &t.wait); err != nil {
 		return err
 	}
@@ -146,12 +146,12 @@ func (t *tool) delete(ctx context.Context, cmd *cli.Command) error {
 func flavorFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "gpu", Usage: "part of the GPU's name"},
-		&cli.StringFlag{Name: "region", Usage: "where it stands"},
-		&cli.StringFlag{Name: "min-cuda", Usage: "this CUDA version or a later one"},
+		&cli.StringFlag{Name: "region", Usage: "region of the data center"},
+		&cli.StringFlag{Name: "min-cuda", Usage: "minimum CUDA version"},
 	}
 }
 
-// findFlavors asks for the flavors that the flags of a command describe.
+// findFlavors lists the flavors that fit the flags of a command.
 func (t *tool) findFlavors(ctx context.Context, cmd *cli.Command) ([]svc.Flavor, error) {
 	flavors, err := t.client.Flavors.Find(ctx, svc.FlavorQuery{
 		Name: cmd.String("gpu"), Region: svc.Region(cmd.String("region")), MinCUDA: cmd.String("min-cuda"),

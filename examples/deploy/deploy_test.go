@@ -21,7 +21,7 @@ func TestDeploy(t *testing.T) {
 		start := time.Now()
 		o := s.deploy("--id-file", file, "--instances", "2", "--command", "serve")
 		require.Equal(t, exitOK, o.code, o.stderr)
-		require.Equal(t, "svc-1\n", o.stdout, "the id and nothing else")
+		require.Equal(t, "svc-1\n", o.stdout, "the ID and nothing else")
 		require.Contains(t, o.stderr, "flavor flavor-2")
 		require.Contains(t, o.stderr, "svc-1 is reached at "+s.srv.InferenceURL())
 		require.GreaterOrEqual(t, time.Since(start), 20*time.Minute)
@@ -58,8 +58,8 @@ func TestDeployJSON(t *testing.T) {
 	})
 }
 
-// TestDeployFailures: every way to fail has its exit code, shows the id if there
-// is one, and leaves running what the command line says.
+// TestDeployFailures: every failure has its exit code, shows the ID if there is one, and
+// leaves running what the command line says.
 func TestDeployFailures(t *testing.T) {
 	post, get := svctest.RouteEndpoints, svctest.RouteEndpoint
 	tests := map[string]struct {
@@ -102,15 +102,15 @@ func TestDeployFailures(t *testing.T) {
 			method: "GET", route: get, fault: svctest.Fault{Status: 501, Times: -1},
 			code: exitRunning, id: "svc-1\n", running: 1, advice: "deploy delete svc-1",
 		},
-		"the answer is lost": {
+		"the response is lost": {
 			method: "POST", route: post, fault: svctest.DropAfterEffect(),
 			code: exitUnknown, running: 1, advice: `endpoint named "demo"`,
 		},
-		"a gateway answers in place of the service": {
+		"a gateway responds in place of the service": {
 			method: "POST", route: post, fault: svctest.GatewayErrorAfterEffect(),
 			code: exitUnknown, running: 1, advice: "Do NOT run the command again",
 		},
-		"half of the answer is lost, but not the id": {
+		"half of the response is lost, but not the ID": {
 			method: "POST", route: post, fault: svctest.Fault{TruncateBody: true},
 			code: exitOK, id: "svc-1\n", running: 1, advice: "svc-1 is reached at",
 		},
@@ -162,9 +162,9 @@ func TestDeployFailures(t *testing.T) {
 	}
 }
 
-// TestEmptyIDFile: after each exit code 4 the file keeps a script from a second
-// endpoint, until somebody has looked. That there turns out to be none is no
-// exception, since nobody knew.
+// TestEmptyIDFile: after exit code 4 the file stops a script from creating a second
+// endpoint, until somebody has checked. That holds even if no endpoint was created, since
+// the program cannot know.
 func TestEmptyIDFile(t *testing.T) {
 	slow := svctest.Fault{AfterEffect: true, Delay: time.Hour}
 	for name, tt := range map[string]struct {
@@ -172,10 +172,10 @@ func TestEmptyIDFile(t *testing.T) {
 		timeout string
 		running int
 	}{
-		"the answer is lost":        {svctest.DropAfterEffect(), "30m", 1},
-		"a gateway answers":         {svctest.GatewayErrorAfterEffect(), "30m", 1},
+		"the response is lost":      {svctest.DropAfterEffect(), "30m", 1},
+		"a gateway responds":        {svctest.GatewayErrorAfterEffect(), "30m", 1},
 		"a gateway, and no service": {svctest.Fault{Status: 502}, "30m", 0},
-		"no answer in time":         {slow, "10s", 1},
+		"no response in time":       {slow, "10s", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *session) {
@@ -255,7 +255,7 @@ var errDiskFull = errors.New("no space left")
 
 func (fullDisk) Write([]byte) (int, error) { return 0, errDiskFull }
 
-// TestIDThatCannotBeWritten: nobody waits twenty minutes to be told.
+// TestIDThatCannotBeWritten: the program fails at once, not after twenty minutes.
 func TestIDThatCannotBeWritten(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		s.stdout = fullDisk{}
@@ -283,7 +283,7 @@ func TestProgress(t *testing.T) {
 		require.NotContains(t, o.stderr, "\r", "a log gets whole lines")
 		lines := strings.Count(o.stderr, "svc-1 is initializing")
 		require.Greater(t, lines, 2, "a log shows that the program is alive")
-		require.Less(t, lines, 12, "and not every look")
+		require.Less(t, lines, 12, "and not every poll")
 
 		s.terminal = true
 		o = s.deploy()

@@ -14,23 +14,23 @@ import (
 func (t *tool) fakeCommand(begin func(cli.ActionFunc) cli.ActionFunc) *cli.Command {
 	return &cli.Command{
 		Name: "fake", Usage: "serve a fake of the service until Ctrl-C; prints the variables that lead to it",
-		Description: "For shell scripts: --fake is a new fake in each command, and this one stays. What it\n" +
-			"prints is one line of shell that exports SVC_BASE_URL, SVC_API_TOKEN and SVC_INFERENCE_URL.\n" +
-			"It ends with --timeout only if that is given.\n\n" +
-			"For scripts that are to meet a failure: --fail leads to exit code 1, --lose-response to 4,\n" +
-			"and --outage, if it is longer than the tries of \"deploy status\", there to 7.",
+		Description: "For shell scripts whose commands share one fake. (--fake starts a new one in each command.)\n" +
+			"It prints one line of shell that exports SVC_BASE_URL, SVC_API_TOKEN and SVC_INFERENCE_URL.\n" +
+			"It has no time limit unless --timeout is given.\n\n" +
+			"To test failures: with --fail \"deploy deploy\" ends with exit code 10, with --lose-response\n" +
+			"with 4. During an --outage of more than ten seconds \"deploy status\" ends with 7.",
 		Flags: []cli.Flag{
-			&cli.DurationFlag{Name: "deploy-time", Usage: "how long endpoints are initializing", Value: time.Second},
-			&cli.DurationFlag{Name: "delete-time", Usage: "how long endpoints are still there, and billed, after their delete"},
-			&cli.BoolFlag{Name: "fail", Usage: "new endpoints become unavailable at the second look, whatever --deploy-time says"},
-			&cli.BoolFlag{Name: "lose-response", Usage: "the first create is carried out, and its answer lost"},
-			&cli.DurationFlag{Name: "outage", Usage: "endpoints cannot be read (503) until so long after the first create"},
+			&cli.DurationFlag{Name: "deploy-time", Usage: "time from the create until an endpoint is available", Value: time.Second},
+			&cli.DurationFlag{Name: "delete-time", Usage: "time from the delete until an endpoint is deleted; it is billed until then"},
+			&cli.BoolFlag{Name: "fail", Usage: "new endpoints are unavailable from the second poll on; --deploy-time has no effect"},
+			&cli.BoolFlag{Name: "lose-response", Usage: "the first create takes effect, and its response is lost"},
+			&cli.DurationFlag{Name: "outage", Usage: "time from the first create until endpoints can be read; 503 until then"},
 		},
 		Action: begin(t.serveFake),
 	}
 }
 
-// serveFake needs neither client nor limit, unlike the other commands.
+// serveFake serves a fake until ctx ends.
 func (t *tool) serveFake(ctx context.Context, cmd *cli.Command) error {
 	if cmd.IsSet("timeout") {
 		limited, cancel := context.WithTimeout(ctx, cmd.Duration("timeout"))
@@ -55,7 +55,7 @@ func (t *tool) serveFake(ctx context.Context, cmd *cli.Command) error {
 
 	t.result.Env = map[string]string{
 		"SVC_BASE_URL": srv.URL(), "SVC_API_TOKEN": srv.Token(), "SVC_INFERENCE_URL": srv.InferenceURL(),
-		"SVC_FAKE": "", // or the commands that are to meet here would not
+		"SVC_FAKE": "", // with 1 each command would start a fake of its own
 	}
 	var err error
 	if t.json {
@@ -71,30 +71,30 @@ func (t *tool) serveFake(ctx context.Context, cmd *cli.Command) error {
 	t.say("a fake of the service is at %s until Ctrl-C", srv.URL())
 	<-ctx.Done()
 	if n := srv.RunningInstances(); n > 0 {
-		t.say("left running: instances that a service would still bill: %d", n)
+		t.say("instances that are still running, and that a real service would bill: %d", n)
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return nil // as meant
+		return nil // Ctrl-C is the normal end
 	}
 	return ctx.Err()
 }
 
-// endOutage lets endpoints be read again when d has passed since the first create.
-// [svctest.Outage] would begin too late for the first look if it were queued then,
-// and end too early if it were queued before.
+// endOutage ends an outage when d has passed since the first create. [svctest.Outage]
+// counts from the moment it is set up. Set up before the create, it would end too early;
+// after it, it would miss the first poll.
 func endOutage(ctx context.Context, srv *svctest.Server, d time.Duration) {
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
 	for srv.RequestCount("POST", svctest.RouteEndpoints) == 0 {
 		select {
-		case <-look.C:
+		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
 	}
 	select {
 	case <-time.After(d):
-		srv.ClearFaults() // that of --lose-response has met the first create
+		srv.ClearFaults() // the one of --lose-response is used up by then
 	case <-ctx.Done():
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"example.com/svc/svctest"
 )
 
-// bash is a command of the shell, for which $DEPLOY is the program.
+// bash makes a command of the shell with the program as $DEPLOY.
 func bash(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	shell, err := exec.LookPath("bash")
@@ -56,17 +56,17 @@ func readme(t *testing.T, heading string) string {
 	return session
 }
 
-// TestFailuresOfTheReadme types what the README shows of exit codes, and does so for
-// other failures, too.
+// TestFailuresOfTheReadme runs the example of the README for exit codes, for each kind of
+// failure.
 func TestFailuresOfTheReadme(t *testing.T) {
 	t.Parallel()
 	script := readme(t, "## Failures on demand")
 	for flag, want := range map[string]struct{ stdout, stderr string }{
 		"--lose-response":                 {"look for demo, then remove ", "Do NOT run the command again"},
-		"--fail":                        {"", "svc-1 is deleted after "},
-		"--outage 1s":                   {"svc-1 is available\n", "could not be read after 0s: "},
-		"--deploy-time 0s":              {"svc-1 is available\n", "is available after 0s"},
-		"--fail --delete-time 200ms":    {"", "svc-1 is still there (unavailable) after 0s"},
+		"--fail":                          {"", "svc-1 is deleted after "},
+		"--outage 1s":                     {"svc-1 is available\n", "could not be read after 0s: "},
+		"--deploy-time 0s":                {"svc-1 is available\n", "is available after 0s"},
+		"--fail --delete-time 200ms":      {"", "svc-1 is still there (unavailable) after 0s"},
 		"--lose-response --outage 1000ms": {"look for demo, then remove ", "Do NOT run the command again"},
 	} {
 		t.Run(flag, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestFailuresOfTheReadme(t *testing.T) {
 	}
 }
 
-// TestOutageOfTheFake begins before the first look, and ends when it is to end.
+// TestOutageOfTheFake: the outage begins before the first poll, and ends in time.
 func TestOutageOfTheFake(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		s.srv.Fault("GET", svctest.RouteEndpoint, svctest.ServiceUnavailable(-1))
@@ -110,7 +110,7 @@ func TestOutageOfTheFake(t *testing.T) {
 	}, svctest.WithDeployTime(time.Minute))
 }
 
-// TestSessionOfTheReadme types what the README shows.
+// TestSessionOfTheReadme runs the session of the README.
 func TestSessionOfTheReadme(t *testing.T) {
 	t.Parallel()
 	session := readme(t, "## A shell session")
@@ -122,10 +122,10 @@ func TestSessionOfTheReadme(t *testing.T) {
 	require.NoError(t, cmd.Run(), stderr.String())
 	require.Regexp(t, `^http://127\.0\.0\.1:\d+/\S*/svc-1\navailable\n$`, stdout.String())
 	require.Contains(t, stderr.String(), "svc-1 is deleted")
-	require.NotContains(t, stderr.String(), "left running", "the fake has nothing to complain about")
+	require.NotContains(t, stderr.String(), "still running", "no instance is left")
 }
 
-// TestFake: what the program prints leads to the service that it serves.
+// TestFake: a client finds the fake with the variables that the program prints.
 func TestFake(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "fake", "--json", "--deploy-time", "0s")
 	cmd.Env = append(os.Environ(), "BE_THE_PROGRAM=1")
@@ -166,7 +166,7 @@ func TestFake(t *testing.T) {
 	require.True(t, lines.Scan())
 	require.JSONEq(t, `{"event": "result", "exit_code": 0}`, lines.Text())
 	require.NoError(t, cmd.Wait(), "to be interrupted is what it is for")
-	require.Contains(t, stderr.String(), "instances that a service would still bill: 1")
+	require.Contains(t, stderr.String(), "a real service would bill: 1")
 }
 
 func TestFakeWithALimit(t *testing.T) {
@@ -176,5 +176,5 @@ func TestFakeWithALimit(t *testing.T) {
 	require.Equal(t, exitTimeout, code, stderr.String())
 	require.GreaterOrEqual(t, time.Since(start), 50*time.Millisecond)
 	require.Regexp(t, `^export SVC_BASE_URL='http://\S+' SVC_API_TOKEN='\S+' SVC_INFERENCE_URL='http://\S+' SVC_FAKE=\n$`, stdout.String())
-	require.NotContains(t, stderr.String(), "still bill")
+	require.NotContains(t, stderr.String(), "would bill")
 }

@@ -20,7 +20,7 @@ import (
 	"example.com/svc/svctest"
 )
 
-// TestInterrupt: Ctrl-C leaves nothing running, unless it is told to.
+// TestInterrupt: Ctrl-C leaves nothing running, unless --keep is given.
 func TestInterrupt(t *testing.T) {
 	tests := map[string]struct {
 		after   time.Duration
@@ -29,7 +29,7 @@ func TestInterrupt(t *testing.T) {
 		deleted any
 	}{
 		"while waiting":                 {5 * time.Minute, nil, 0, true},
-		"before the id is readable":     {time.Second, nil, 0, true},
+		"before the ID is readable":     {time.Second, nil, 0, true},
 		"with --keep":                   {5 * time.Minute, []string{"--keep"}, 1, nil},
 		"with --delete-on-failure":      {5 * time.Minute, []string{"--delete-on-failure"}, 0, true},
 		"early, --delete-on-failure":    {time.Second, []string{"--delete-on-failure"}, 0, true},
@@ -57,7 +57,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// TestInterruptedCreate: the answer never comes, so nobody knows.
+// TestInterruptedCreate: the response never comes, so the outcome is unknown.
 func TestInterruptedCreate(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{AfterEffect: true, Delay: time.Hour})
@@ -74,7 +74,7 @@ func TestInterruptedCreate(t *testing.T) {
 	})
 }
 
-// TestCleanupTakes40SecondsAtMost, as the help says: the answer to the create comes at
+// TestCleanupTakes40SecondsAtMost, as the help says: the response to the create comes at
 // the last moment, and the delete has none.
 func TestCleanupTakes40SecondsAtMost(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
@@ -131,7 +131,7 @@ func TestInterrupts(t *testing.T) {
 	}
 }
 
-// TestGivingUp: whoever does not await the clean-up is told what it leaves.
+// TestGivingUp: a second Ctrl-C ends the cleanup, and says what may be running.
 func TestGivingUp(t *testing.T) {
 	slow := svctest.Fault{Delay: time.Hour, Times: -1}
 	for name, tt := range map[string]struct {
@@ -180,14 +180,14 @@ func TestGivingUp(t *testing.T) {
 					id, err := os.ReadFile(file)
 					require.NoError(t, err)
 					require.Equal(t, tt.id, string(id))
-					time.Sleep(time.Minute) // the clean-up of a real program ends with it
+					time.Sleep(time.Minute) // in a real program the cleanup ends with it
 				}, svctest.WithDeployTime(time.Hour))
 			})
 		}
 	}
 }
 
-// TestGivingUpWithNothingAtStake: nobody reads what the program has to say.
+// TestGivingUpWithNothingAtStake: the program ends although nobody reads its output.
 func TestGivingUpWithNothingAtStake(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
@@ -203,7 +203,7 @@ func TestGivingUpWithNothingAtStake(t *testing.T) {
 	})
 }
 
-// TestSignal sends real signals to a real process, which nobody listens to.
+// TestSignal sends real signals to a real process.
 func TestSignal(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no process can be sent a Ctrl-C here")

@@ -7,18 +7,18 @@
 //	go run ./examples/deploy scale --fake svc-1 2
 //	go run ./examples/deploy --help
 //
-// (each of them on a fake of its own: "deploy fake" serves one for a whole script)
-// and on the real service with its address and token in the environment:
+// Each of these commands starts a new fake. "deploy fake" serves one for a whole script.
+// The real service is used with its address and token in the environment:
 //
 //	export SVC_BASE_URL=https://… SVC_API_TOKEN=…
 //	id=$(deploy deploy --name demo --image registry.example/app:1 --delete-on-failure --id-file id)
 //	url=$(deploy wait --url "$id")
 //	deploy delete "$id"
 //
-// Standard output is for scripts: the id, the status, the URL or, with --json, one
-// JSON object per line. All else goes to standard error. What a script must know about
-// a failure is in the exit code; --help lists them. (go run reports them all as 1:
-// go build -o deploy ./examples/deploy makes a program that does not.)
+// Standard output is for scripts: the ID, the status, the URL or, with --json, one
+// JSON object per line. Everything else goes to standard error. The exit code says
+// whether something may be running and billed; --help lists the codes. (go run turns all
+// of them into 1, so build the program: go build -o deploy ./examples/deploy.)
 package main
 
 import (
@@ -48,8 +48,8 @@ func main() {
 type tool struct {
 	stdout, stderr io.Writer
 	terminal       bool            // stderr is one
-	giveUp         <-chan struct{} // closed: the end of a clean-up is not awaited; nil: it always is
-	options        []svc.Option    // more of them, for tests
+	giveUp         <-chan struct{} // closed: stop waiting for the cleanup; nil: never stop
+	options        []svc.Option    // additional options, for tests
 
 	ending   atomic.Pointer[ending]
 	client   *svc.Client
@@ -58,7 +58,7 @@ type tool struct {
 	wait     svc.WaitOptions
 	progress progress
 	result   result
-	idFile   string // of --id-file, once it is made; empty: none
+	idFile   string // path of the --id-file that this run made; empty: none
 }
 
 // run is the whole program: it returns the exit code.
@@ -71,20 +71,20 @@ func (t *tool) run(ctx context.Context, args []string) int {
 	case <-t.giveUp:
 	}
 	select {
-	case err := <-done: // just so
+	case err := <-done: // it ended at the same moment
 		return t.report(err)
 	default:
 		return t.reportGivenUp()
 	}
 }
 
-// command runs the command that args name.
+// command runs the command in args.
 func (t *tool) command(ctx context.Context, args []string) error {
-	started := false // the command line was understood
+	started := false // the command line is valid
 	begin := func(action cli.ActionFunc) cli.ActionFunc {
 		return func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Present() {
-				return fmt.Errorf("what is %q for?", cmd.Args().First())
+				return fmt.Errorf("unexpected argument %q", cmd.Args().First())
 			}
 			started = true
 			t.result.command = cmd.Name
@@ -94,7 +94,7 @@ func (t *tool) command(ctx context.Context, args []string) error {
 	root := &cli.Command{
 		Name: "deploy", Usage: "run container images as dedicated endpoints", Description: exitCodes,
 		Writer: t.stdout, ErrWriter: t.stderr,
-		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // this function does it
+		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // run reports the error
 		Flags:          t.commonFlags(),
 		Commands:       t.commands(begin),
 		Action: func(_ context.Context, cmd *cli.Command) error {
@@ -118,9 +118,9 @@ func (t *tool) commonFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "base-url", Usage: "address of the service", Sources: cli.EnvVars("SVC_BASE_URL")},
 		&cli.StringFlag{Name: "inference-url", Usage: "address below which endpoints are reached", Sources: cli.EnvVars("SVC_INFERENCE_URL")},
-		&cli.BoolFlag{Name: "insecure-http", Usage: "allow an address with http, although the token can then be read on the way"},
-		&cli.BoolFlag{Name: "fake", Usage: "use a fake of the service, on which the endpoint svc-1 is running", Sources: cli.EnvVars("SVC_FAKE")},
-		&cli.DurationFlag{Name: "timeout", Usage: "limit for the whole command", Value: 30 * time.Minute},
+		&cli.BoolFlag{Name: "insecure-http", Usage: "allow an address with http; anybody on the way can then read the token"},
+		&cli.BoolFlag{Name: "fake", Usage: "use a fake of the service, with a running endpoint svc-1", Sources: cli.EnvVars("SVC_FAKE")},
+		&cli.DurationFlag{Name: "timeout", Usage: "time limit for the whole command", Value: 30 * time.Minute},
 		&cli.BoolFlag{Name: "json", Usage: "write JSON to standard output, one object per line", Destination: &t.json},
 	}
 }

@@ -52,7 +52,7 @@ type session struct {
 	giveUp   <-chan struct{} // nil: never
 }
 
-// lockedBuffer is for a run that goes on after it was given up.
+// lockedBuffer is for a run that continues after it was given up.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -188,18 +188,18 @@ func TestDeleteWaitsUntilItIsGone(t *testing.T) {
 	}, svctest.WithDeleteTime(time.Minute))
 }
 
-// TestRecordThatIsDeleted: a service may keep the record, and say so in it.
+// TestRecordThatIsDeleted: a service may keep the record and mark it as deleted.
 func TestRecordThatIsDeleted(t *testing.T) {
 	var log bytes.Buffer
-	p := progress{w: &log, leaving: true}
-	look := svc.Poll{ID: "svc-1", Status: "stopped", Service: &svc.InferenceService{}, Next: time.Second, Changed: true}
-	p.poll(look)
-	look.Service, look.Next, look.Elapsed, look.Changed = &svc.InferenceService{IsDeleted: true}, 0, time.Second, false
-	p.poll(look)
+	p := progress{w: &log, deleting: true}
+	poll := svc.Poll{ID: "svc-1", Status: "stopped", Service: &svc.InferenceService{}, Next: time.Second, Changed: true}
+	p.poll(poll)
+	poll.Service, poll.Next, poll.Elapsed, poll.Changed = &svc.InferenceService{IsDeleted: true}, 0, time.Second, false
+	p.poll(poll)
 	require.Equal(t, "svc-1 is still there (stopped) after 0s\nsvc-1 is deleted after 1s\n", log.String())
 }
 
-// TestURLOfAnEndpoint: a script waits for it.
+// TestURLOfAnEndpoint: a script can wait for it.
 func TestURLOfAnEndpoint(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		o := s.deploy("--timeout", "5m")
@@ -229,7 +229,7 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// TestInsecureHTTP: by a flag only, and the error of the library leads to it.
+// TestInsecureHTTP: http needs a flag, and the error names the flag.
 func TestInsecureHTTP(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		address := "http" + strings.TrimPrefix(s.srv.URL(), "https")
@@ -277,7 +277,7 @@ func TestFakeNeedsNoEnvironment(t *testing.T) {
 	require.NotContains(t, stderr.String(), "is reached at", "not any more")
 }
 
-// TestWrongValues: what a value must be is said in words of this program.
+// TestWrongValues: the error says what the value must be, in words of this program.
 func TestWrongValues(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		for want, args := range map[string][]string{

@@ -10,56 +10,56 @@ import (
 	"example.com/svc"
 )
 
-// quiet is how long a log may say nothing while a wait goes on.
+// quiet is the longest time without a line in a log during a wait.
 const quiet = 30 * time.Second
 
-// progress shows a wait to a person: on a terminal as one line that moves, and
-// in a log as a line for each change.
+// progress shows a wait: on a terminal as one line that is updated, in a log as a line
+// for each change.
 type progress struct {
-	w       io.Writer
-	moving  bool
-	leaving bool                     // what is waited for is that the endpoint is gone
-	bar     *progressbar.ProgressBar // nil: not begun, or no terminal
-	failed  string                   // why the last look failed; empty: it did not
-	told    time.Duration
+	w        io.Writer
+	moving   bool
+	deleting bool                     // the wait is for a deletion
+	bar      *progressbar.ProgressBar // nil: nothing is shown yet, or w is no terminal
+	failed   string                   // why the last poll failed; empty: it succeeded
+	told     time.Duration            // into the wait: when the last line was written
 }
 
 // poll is for [svc.WaitOptions.OnPoll].
-func (p *progress) poll(look svc.Poll) {
+func (p *progress) poll(seen svc.Poll) {
 	failed, colon := "", ""
-	if look.Err != nil {
-		failed, colon = look.Err.Error(), ": "
+	if seen.Err != nil {
+		failed, colon = seen.Err.Error(), ": "
 	}
-	text := p.text(look)
-	news := look.Changed || failed != p.failed
+	text := p.text(seen)
+	changed := seen.Changed || failed != p.failed
 	p.failed = failed
-	over := look.Next == 0
-	if p.moving && !over {
+	last := seen.Next == 0
+	if p.moving && !last {
 		p.show(text + colon + failed)
 		return
 	}
 	p.end()
-	if over && failed != "" {
-		return // the error of the wait says it
+	if last && failed != "" {
+		return // it is in the error of the wait
 	}
-	if over || news || look.Elapsed >= p.told+quiet {
-		_, _ = fmt.Fprintf(p.w, "%s after %v%s%s\n", text, look.Elapsed.Round(time.Second), colon, failed)
-		p.told = look.Elapsed
+	if last || changed || seen.Elapsed >= p.told+quiet {
+		_, _ = fmt.Fprintf(p.w, "%s after %v%s%s\n", text, seen.Elapsed.Round(time.Second), colon, failed)
+		p.told = seen.Elapsed
 	}
 }
 
-// text says what a look has seen.
-func (p *progress) text(look svc.Poll) string {
-	gone := look.Status == "deleted" || look.Service != nil && look.Service.IsDeleted
+// text says what a poll has seen.
+func (p *progress) text(seen svc.Poll) string {
+	deleted := seen.Status == "deleted" || seen.Service != nil && seen.Service.IsDeleted
 	switch {
-	case look.Err != nil:
-		return look.ID + " could not be read"
-	case p.leaving && gone:
-		return look.ID + " is deleted"
-	case p.leaving: // whatever it does there is no failure of the delete
-		return fmt.Sprintf("%s is still there (%s)", look.ID, look.Status)
+	case seen.Err != nil:
+		return seen.ID + " could not be read"
+	case p.deleting && deleted:
+		return seen.ID + " is deleted"
+	case p.deleting: // no status is a failure of the delete
+		return fmt.Sprintf("%s is still there (%s)", seen.ID, seen.Status)
 	}
-	return fmt.Sprintf("%s is %s", look.ID, look.Status)
+	return fmt.Sprintf("%s is %s", seen.ID, seen.Status)
 }
 
 func (p *progress) show(text string) {
@@ -71,7 +71,7 @@ func (p *progress) show(text string) {
 	_ = p.bar.Add(1)
 }
 
-// end takes the moving line away, so that others can be written.
+// end clears the line on the terminal, so that other lines can be written.
 func (p *progress) end() {
 	if p.bar != nil {
 		_ = p.bar.Finish()
