@@ -16,23 +16,23 @@ import (
 	"example.com/svc"
 )
 
-// fetcher downloads what jobs have made.
+// fetcher downloads the outputs of jobs.
 type fetcher struct {
 	client         *svc.Client
 	get            func(ctx context.Context, id string, opts ...svc.RequestOption) (*svc.Job, error)
-	dir            string // empty: a new one is made for the first file
+	dir            string // empty: made for the first file
 	stdout, stderr io.Writer
 	terminal       bool // stderr is one
 }
 
 type list func(context.Context, *svc.ListJobsOptions, ...svc.RequestOption) iter.Seq2[*svc.Job, error]
 
-// fetch goes through the jobs of a list, page by page.
+// fetch lists jobs, page by page, and downloads their outputs.
 func (f *fetcher) fetch(ctx context.Context, all list, limit int) error {
 	n := 0
 	for job, err := range all(ctx, &svc.ListJobsOptions{PageSize: 10}) {
 		if err != nil {
-			return err // a page that did not come: the list is not complete
+			return err // a page could not be read, so the list is not complete
 		}
 		_, _ = fmt.Fprintf(f.stdout, "%s  %s  %s  %s\n", job.JobID, job.CreatedAt.Format(time.DateTime), job.Status, outputs(len(job.Outputs)))
 		for _, out := range job.Outputs {
@@ -41,7 +41,7 @@ func (f *fetcher) fetch(ctx context.Context, all list, limit int) error {
 			}
 		}
 		if n++; n == limit {
-			break // no further page is asked for
+			break // no further page is requested
 		}
 	}
 	return nil
@@ -54,7 +54,7 @@ func outputs(n int) string {
 	return fmt.Sprintf("%d outputs", n)
 }
 
-// folder makes the one for the files.
+// folder makes the folder for the files.
 func (f *fetcher) folder() (err error) {
 	if f.dir != "" {
 		return os.MkdirAll(f.dir, 0o755)
@@ -66,8 +66,8 @@ func (f *fetcher) folder() (err error) {
 	return err
 }
 
-// download fetches one output. The links of a job expire: then the job, read
-// again, has new ones.
+// download downloads one output. Its link (presigned URL) expires. Then download reads
+// the job again, which has new links.
 func (f *fetcher) download(ctx context.Context, job *svc.Job, out svc.JobOutput) error {
 	if err := f.folder(); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (f *fetcher) download(ctx context.Context, job *svc.Job, out svc.JobOutput)
 		}
 		i := slices.IndexFunc(job.Outputs, func(o svc.JobOutput) bool { return o.ID == out.ID })
 		if i < 0 {
-			return fmt.Errorf("job %s has no output %s any more", job.JobID, out.ID)
+			return fmt.Errorf("job %s no longer has the output %s", job.JobID, out.ID)
 		}
 		n, err = f.client.DownloadFile(ctx, job.Outputs[i].MediaURL, file, f.options())
 	}
@@ -91,7 +91,7 @@ func (f *fetcher) download(ctx context.Context, job *svc.Job, out svc.JobOutput)
 	return nil
 }
 
-// options shows a progress bar on a terminal, which goes away when it is full.
+// options shows a progress bar on a terminal. The bar is cleared when it is full.
 func (f *fetcher) options() *svc.DownloadOptions {
 	if !f.terminal {
 		return nil

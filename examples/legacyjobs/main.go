@@ -1,15 +1,15 @@
-// Command legacyjobs lists the jobs of the retired video and image API, and
-// downloads what they made:
+// Command legacyjobs lists the jobs of the retired video and image API, and downloads
+// their outputs:
 //
 //	go run ./examples/legacyjobs
 //	go run ./examples/legacyjobs -kind image -dir images
 //	go run ./examples/legacyjobs -retired
 //
-// on a fake of the service inside this program. With SVC_BASE_URL and SVC_API_TOKEN
-// set, and without -fake, it asks that service: a private deployment or a replay of
-// recorded traffic, since on the real one the API is gone. The last command shows
-// how that reads. Linters report all names of that API as deprecated (SA1019 of
-// staticcheck), and they are right: nothing new should be built on it.
+// These run on a fake of the service inside this program. With SVC_BASE_URL and
+// SVC_API_TOKEN set, and without -fake, the program uses that service: a private deployment
+// or a replay of recorded traffic, since the real service has retired the API. The last
+// command shows how a client sees that. Linters report all names of the API as deprecated
+// (SA1019 of staticcheck), and nothing new should be built on it.
 //
 // Exit codes: 0 done, 1 failed, 2 usage, 3 the API is retired, 130 interrupted.
 package main
@@ -36,13 +36,13 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// Another Ctrl-C ends the program at once, but not the second half of the first
-	// one: timeout(1) signals a program and then the process group that it is in.
+	// Another Ctrl-C ends the program at once, but only after two seconds: timeout(1) sends
+	// a signal to a program and then to its process group, so the program gets it twice.
 	context.AfterFunc(ctx, func() { time.AfterFunc(2*time.Second, stop) })
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, term.IsTerminal(int(os.Stderr.Fd()))))
 }
 
-const help = `legacyjobs downloads what the jobs of the retired video and image API made.
+const help = `legacyjobs downloads the outputs of jobs of the retired video and image API.
 
 The address of the service is read from SVC_BASE_URL, the token from SVC_API_TOKEN.
 Exit codes: 0 done, 1 failed, 2 usage, 3 the API is retired, 130 interrupted.
@@ -53,10 +53,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 	flags := flag.NewFlagSet("legacyjobs", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	kind := flags.String("kind", "video", "jobs to list: video or image")
-	dir := flags.String("dir", "", "folder for what they made (by default a new one for temporary files)")
-	limit := flags.Int("limit", 12, "how many jobs at most; 0: all")
-	fake := flags.Bool("fake", os.Getenv("SVC_FAKE") == "1" || os.Getenv("SVC_BASE_URL") == "", "use a fake of the service that has some jobs; so it does by itself without SVC_BASE_URL, and with SVC_FAKE=1")
-	retired := flags.Bool("retired", false, "let the fake answer as a service without the API")
+	dir := flags.String("dir", "", "folder for the outputs (default: a new folder for temporary files)")
+	limit := flags.Int("limit", 12, "maximum number of jobs; 0: all")
+	fake := flags.Bool("fake", os.Getenv("SVC_FAKE") == "1" || os.Getenv("SVC_BASE_URL") == "", "use a fake of the service that has 25 jobs of each kind; default: true without SVC_BASE_URL or with SVC_FAKE=1")
+	retired := flags.Bool("retired", false, "let the fake respond as a service that has retired the API")
 	flags.Usage = func() {
 		_, _ = fmt.Fprint(stderr, help, "\n")
 		flags.PrintDefaults()
@@ -68,7 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 		return 2
 	}
 	if flags.NArg() > 0 || *retired && !*fake {
-		_, _ = fmt.Fprintln(stderr, "legacyjobs: there are flags only, and -retired is for -fake: see -help")
+		_, _ = fmt.Fprintln(stderr, "legacyjobs: only flags are allowed, and -retired needs -fake: see -help")
 		return 2
 	}
 	client, stop, err := connect(*fake, *retired)
@@ -103,8 +103,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 	return 1
 }
 
-// connect makes a client of the service that the environment names, or of a fake
-// one that has some jobs.
+// connect makes a client of the service in the environment, or of a fake that has jobs.
 func connect(fake, retired bool) (client *svc.Client, stop func(), err error) {
 	if !fake {
 		client, err = svc.NewClientFromEnv()
@@ -117,14 +116,14 @@ func connect(fake, retired bool) (client *svc.Client, stop func(), err error) {
 	srv := svctest.NewServer(opts...)
 	srv.AddVideoJobs(25)
 	srv.AddImageJobs(25)
-	srv.Fault("GET", svctest.RouteStorage, svctest.Fault{Rate: 4 << 20, Times: -1}) // so that there is progress to see
+	srv.Fault("GET", svctest.RouteStorage, svctest.Fault{Rate: 4 << 20, Times: -1}) // so that the progress can be seen
 	return srv.Client(), srv.Close, nil
 }
 
-// odd is what has no place in the name of a file, although an id may have it.
+// odd matches characters that an ID may have and the name of a file should not.
 var odd = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// fileName makes a name from ids of the service and the ending of the link.
+// fileName makes a name from the IDs of job and output, and the extension in the link.
 func fileName(job *svc.Job, out svc.JobOutput) string {
 	name := odd.ReplaceAllString(job.JobID+"-"+out.ID, "_")
 	if u, err := url.Parse(string(out.MediaURL)); err == nil {

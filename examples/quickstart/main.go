@@ -1,15 +1,14 @@
-// Command quickstart does the main job of the library once: it picks a GPU
-// flavor, deploys a container image on it, waits until the endpoint is
-// available, scales it and deletes it; then it uploads a small file and reads it
-// back.
+// Command quickstart does the main job of the library once. It chooses a GPU flavor,
+// deploys a container image on it, waits until the endpoint is available, scales the
+// endpoint and deletes it. Then it uploads a small file and downloads it.
 //
 //	go run ./examples/quickstart
 //
 // runs it on a fake of the service inside this program: nothing is rented, and
 // no network is needed. With SVC_BASE_URL and SVC_API_TOKEN set it runs on the
-// real service, where instances are billed; -image is needed then. What it made
-// is deleted again, also on failure and on Ctrl-C. That takes a minute at most,
-// and another Ctrl-C does not break it off (Ctrl-\ does).
+// real service, where instances are billed; -image is needed then. It deletes what it
+// created, also on failure and on Ctrl-C. That takes a minute at most, and another Ctrl-C
+// does not stop it (Ctrl-\ does).
 package main
 
 import (
@@ -32,7 +31,7 @@ func main() {
 	image := flag.String("image", "", "container image to deploy (required on the real service)")
 	port := flag.Int("port", 8000, "port that the container listens on")
 	name := flag.String("name", "quickstart", "name of the endpoint")
-	timeout := flag.Duration("timeout", 30*time.Minute, "limit for everything together")
+	timeout := flag.Duration("timeout", 30*time.Minute, "time limit for the whole program")
 	flag.Parse()
 
 	client, closeFake, err := connect(image)
@@ -40,8 +39,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(2)
 	}
-	// There is no stop: a second signal, such as timeout(1) sends along with the first,
-	// would break off the clean-up. Neither may output that nobody reads.
+	// The stop function is not called: then a second signal would end the program during
+	// the cleanup, and timeout(1) sends two. A closed output pipe must not end it either.
 	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
@@ -67,12 +66,12 @@ func main() {
 	os.Exit(code)
 }
 
-// connect makes a client of the real service if the environment names it, and
-// else starts a fake one.
+// connect makes a client of the real service if its address is in the environment, and
+// otherwise of a fake, which it starts.
 func connect(image *string) (client *svc.Client, done func(), err error) {
 	if os.Getenv("SVC_BASE_URL") != "" {
 		if *image == "" {
-			return nil, nil, errors.New("-image is needed on the real service: which container image is to run?")
+			return nil, nil, errors.New("-image is needed on the real service: the container image to deploy")
 		}
 		client, err = svc.NewClientFromEnv()
 		if err == nil {
@@ -130,7 +129,7 @@ func endpoint(ctx context.Context, client *svc.Client, out *progress, name, imag
 	defer func() { err = errors.Join(err, remove(ctx, client, out, id)) }()
 	out.say("Endpoint %s is %s.", id, service.Status)
 	if url, err := client.InferenceServices.URL(id); err == nil {
-		out.say("It is reached at %s.", url)
+		out.say("Its URL is %s.", url)
 	}
 
 	out.say("Scaling to 2 instances ...")
@@ -142,7 +141,7 @@ func endpoint(ctx context.Context, client *svc.Client, out *progress, name, imag
 	return nil
 }
 
-// remove deletes an endpoint although ctx may have ended.
+// remove deletes an endpoint, even if ctx has ended.
 func remove(ctx context.Context, client *svc.Client, out *progress, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
@@ -150,11 +149,11 @@ func remove(ctx context.Context, client *svc.Client, out *progress, id string) e
 	if err := client.InferenceServices.DeleteAndWait(ctx, id, nil); err != nil {
 		return fmt.Errorf("%s may still be running and billed: %w", id, err)
 	}
-	out.say("Endpoint %s is gone.", id)
+	out.say("Endpoint %s is deleted.", id)
 	return nil
 }
 
-// file uploads a small file, reads it back and deletes it.
+// file uploads a small file, downloads it and deletes it.
 func file(ctx context.Context, client *svc.Client, out *progress) (err error) {
 	contents := []byte(`{"prompt": "a lighthouse at dusk"}` + "\n")
 	upload, err := client.Files.Upload(ctx, svc.UploadRequest{
@@ -168,8 +167,8 @@ func file(ctx context.Context, client *svc.Client, out *progress) (err error) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
-		if gone := client.Files.Delete(ctx, id); gone != nil {
-			err = errors.Join(err, fmt.Errorf("file %s is left behind: %w", id, gone))
+		if failed := client.Files.Delete(ctx, id); failed != nil {
+			err = errors.Join(err, fmt.Errorf("file %s is not deleted: %w", id, failed))
 			return
 		}
 		out.say("File %s is deleted.", id)
@@ -182,7 +181,7 @@ func file(ctx context.Context, client *svc.Client, out *progress) (err error) {
 	}
 	for _, f := range files {
 		if f.ID == id {
-			out.say("  on record: %s %s (%s)", f.ID, f.FileName, f.Purpose)
+			out.say("  in the list: %s %s (%s)", f.ID, f.FileName, f.Purpose)
 		}
 	}
 	var back bytes.Buffer
@@ -190,18 +189,17 @@ func file(ctx context.Context, client *svc.Client, out *progress) (err error) {
 		return err
 	}
 	if !bytes.Equal(back.Bytes(), contents) {
-		return errors.New("the file came back changed")
+		return errors.New("the downloaded file differs from the uploaded one")
 	}
-	out.say("Downloaded it again: the same bytes.")
+	out.say("Downloaded it: the same bytes.")
 	return nil
 }
 
-// progress writes lines. On a terminal, an update takes the place of the one
-// before.
+// progress writes lines. On a terminal, an update replaces the previous one.
 type progress struct {
 	w        io.Writer
 	terminal bool
-	pending  bool
+	pending  bool // the line of an update is not ended yet
 }
 
 func newProgress(f *os.File) *progress {

@@ -54,7 +54,7 @@ func run(t *testing.T, srv *svctest.Server, interruptAt string, args ...string) 
 		}
 	}
 	_ = cmd.Wait() // the exit code says it all
-	require.Empty(t, interruptAt, "the program never came so far: %s", &all)
+	require.Empty(t, interruptAt, "the program never printed that: %s", &all)
 	require.NotContains(t, all.String(), svctest.DefaultToken)
 	return cmd.ProcessState.ExitCode(), all.String()
 }
@@ -65,7 +65,7 @@ func TestOnTheFakeInside(t *testing.T) {
 	require.Zero(t, code, output)
 	for _, text := range []string{
 		"Nothing is rented", "Created svc-1.", "svc-1: initializing", "Endpoint svc-1 is available", "has 2 instances",
-		"Endpoint svc-1 is gone", "on record: file-1 quickstart.jsonl", "the same bytes", "File file-1 is deleted", "All done.",
+		"Endpoint svc-1 is deleted", "in the list: file-1 quickstart.jsonl", "the same bytes", "File file-1 is deleted", "All done.",
 	} {
 		require.Contains(t, output, text)
 	}
@@ -74,7 +74,7 @@ func TestOnTheFakeInside(t *testing.T) {
 	code, output = run(t, nil, "svc-1: initializing")
 	require.Equal(t, 130, code, output)
 	require.Contains(t, output, "Interrupted")
-	require.Regexp(t, "the endpoint was deleted|svc-1 is gone", output)
+	require.Regexp(t, "the endpoint was deleted|svc-1 is deleted", output)
 }
 
 func TestLeavesNothingBehind(t *testing.T) {
@@ -97,7 +97,7 @@ func TestLeavesNothingBehind(t *testing.T) {
 		},
 		"Ctrl-C while it scales": {
 			fake:        []svctest.Option{svctest.WithDeployTime(time.Hour), svctest.WithStatusPath("available")},
-			interruptAt: "Scaling", code: 130, says: "Endpoint svc-1 is gone",
+			interruptAt: "Scaling", code: 130, says: "Endpoint svc-1 is deleted",
 		},
 	}
 	for name, tt := range tests {
@@ -134,7 +134,7 @@ func TestImageIsNeededOnTheRealService(t *testing.T) {
 	require.Zero(t, srv.RequestCount("*", svctest.RouteAny))
 }
 
-// TestImports: the first program that somebody runs downloads as little as can be.
+// TestImports: the quickstart needs no module but the library.
 func TestImports(t *testing.T) {
 	f, err := parser.ParseFile(token.NewFileSet(), "main.go", nil, parser.ImportsOnly)
 	require.NoError(t, err)

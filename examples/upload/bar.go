@@ -8,8 +8,8 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// bar shows the progress of a transfer: as a bar on a terminal, and in a log as
-// a line for each tenth.
+// bar shows the progress of a transfer: on a terminal as a bar, in a log as a line for
+// each tenth.
 type bar struct {
 	w        io.Writer
 	terminal bool
@@ -29,15 +29,15 @@ func (b *bar) progress(done, total int64) {
 		b.log(done, total)
 		return
 	}
-	if b.b != nil && done < b.done { // the contents are sent anew
+	if b.b != nil && done < b.done { // the contents are sent again
 		_ = b.b.Clear()
 		b.b = nil
 	}
 	if b.b == nil {
-		b.b = progressbar.NewOptions64(total, // below 0: a spinner
+		b.b = progressbar.NewOptions64(total, // below 0: the total is not known, and a spinner is shown
 			progressbar.OptionSetWriter(b.w), progressbar.OptionSetDescription(b.what), progressbar.OptionShowBytes(true),
 			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(50*time.Millisecond),
-			progressbar.OptionSetSpinnerChangeInterval(0)) // it moves when bytes do
+			progressbar.OptionSetSpinnerChangeInterval(0)) // it moves only when bytes were sent
 	}
 	b.done = done
 	_ = b.b.Set64(done)
@@ -53,7 +53,7 @@ func (b *bar) log(done, total int64) {
 	}
 }
 
-// end leaves the line of the bar.
+// end ends the line of the bar.
 func (b *bar) end() {
 	if b.b != nil {
 		_, _ = fmt.Fprintln(b.w)

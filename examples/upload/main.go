@@ -1,19 +1,19 @@
-// Command upload sends a file, or what it reads from standard input, to the
-// service, prints the id to refer to it by, and fetches contents back:
+// Command upload uploads a file, or what it reads from standard input, and prints the ID
+// of the file. It also downloads files:
 //
 //	go run ./examples/upload data.jsonl
 //	produce | go run ./examples/upload --name data.jsonl -
 //	go run ./examples/upload download file-1 copy.jsonl
 //	go run ./examples/upload list
 //
-// with SVC_BASE_URL and SVC_API_TOKEN in the environment. With --fake it runs on
-// a fake of the service inside the program, with slow storage so that there is
-// some progress to see, and with a file to download:
+// It needs SVC_BASE_URL and SVC_API_TOKEN in the environment. With --fake it runs on a
+// fake of the service inside the program. Its storage is slow, so that the progress can be
+// seen, and holds a file to download:
 //
 //	go run ./examples/upload --fake go.sum
 //	go run ./examples/upload download --fake file-1 sample.bin
 //
-// Only the id, the list, or with "download ID -" the contents, go to standard output.
+// Only the ID, the list, or with "download ID -" the contents go to standard output.
 package main
 
 import (
@@ -40,8 +40,8 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// Another Ctrl-C ends the program at once, but not the second half of the first
-	// one: timeout(1) signals a program and then the process group that it is in.
+	// Another Ctrl-C ends the program at once, but only after two seconds: timeout(1) sends
+	// a signal to a program and then to its process group, so the program gets it twice.
 	context.AfterFunc(ctx, func() { time.AfterFunc(2*time.Second, stop) })
 	t := &tool{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal(int(os.Stderr.Fd()))}
 	os.Exit(t.run(ctx, os.Args))
@@ -52,45 +52,45 @@ type tool struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	terminal       bool         // stderr is one
-	options        []svc.Option // more of them, for tests
+	options        []svc.Option // additional options, for tests
 }
 
 // usageError is a mistake in the command line or the environment.
 type usageError struct{ error }
 
-const help = `The token is read from the environment variable SVC_API_TOKEN. A file that has the
-name of a command is written ./list.
+const help = `The token is read from the environment variable SVC_API_TOKEN. To upload a file
+that has the name of a command, write ./list.
 
 Exit codes:
   0    done
   1    failed
   2    usage: nothing was sent
-  4    the outcome of the register call is unknown: there may be a record now, so do
-       not just upload again. The last line says what is known, and how to go on
+  4    the outcome of the register call is unknown: there may be a record now. Do not
+       upload again before you know. The last line says what is known, and what to do
   130  interrupted`
 
 // run is the whole program: it returns the exit code.
 func (t *tool) run(ctx context.Context, args []string) int {
 	usage := func(_ context.Context, _ *cli.Command, err error, _ bool) error { return usageError{err} }
 	root := &cli.Command{
-		Name: "upload", Usage: "upload a file; prints its id", UsageText: "upload [options] FILE|-\nupload download [options] ID FILE|-\nupload list [options]",
+		Name: "upload", Usage: "upload a file; prints its ID", UsageText: "upload [options] FILE|-\nupload download [options] ID FILE|-\nupload list [options]",
 		Description: help,
 		Writer:      t.stdout, ErrWriter: t.stderr,
-		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // this function does it
+		ExitErrHandler: func(context.Context, *cli.Command, error) {}, // run reports the error
 		OnUsageError:   usage,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "base-url", Usage: "address of the service", Sources: cli.EnvVars("SVC_BASE_URL")},
-			&cli.BoolFlag{Name: "insecure-http", Usage: "allow an address with http, although the token can then be read on the way"},
+			&cli.BoolFlag{Name: "insecure-http", Usage: "allow an address with http; anybody on the way can then read the token"},
 			&cli.BoolFlag{Name: "fake", Usage: "use a fake of the service", Sources: cli.EnvVars("SVC_FAKE")},
-			&cli.StringFlag{Name: "name", Usage: "name of the record; by default that of the file", Local: true},
-			&cli.StringFlag{Name: "purpose", Usage: "what the file is for", Value: string(svc.FilePurposeFineTune), Local: true},
+			&cli.StringFlag{Name: "name", Usage: "name of the record; default: the name of the file", Local: true},
+			&cli.StringFlag{Name: "purpose", Usage: "purpose of the file", Value: string(svc.FilePurposeFineTune), Local: true},
 			&cli.StringFlag{Name: "id", Usage: "upload the contents of this record, after an upload that failed", Local: true},
 		},
 		Action: t.upload,
 		Commands: []*cli.Command{{
 			Name: "download", Usage: "download a file", ArgsUsage: "ID FILE|-", OnUsageError: usage, Action: t.download,
 		}, {
-			Name: "list", Usage: "list the files: id, time of creation (UTC), purpose, name", OnUsageError: usage, Action: t.list,
+			Name: "list", Usage: "list the files: ID, time of creation (UTC), purpose, name", OnUsageError: usage, Action: t.list,
 		}},
 	}
 	err := root.Run(ctx, args)
@@ -102,7 +102,7 @@ func (t *tool) run(ctx context.Context, args []string) int {
 	case errors.As(err, new(usageError)):
 		return 2
 	case errors.Is(err, svc.ErrOutcomeUnknown):
-		return 4 // also when it was interrupted: so is that of the deploy tool
+		return 4 // also when it was interrupted
 	case errors.Is(ctx.Err(), context.Canceled):
 		return 130
 	}
@@ -168,7 +168,7 @@ func (t *tool) upload(ctx context.Context, cmd *cli.Command) error {
 	bar := newBar(t.stderr, t.terminal, "uploading")
 	opts := svc.UploadOptions{Progress: bar.progress}
 	var result *svc.UploadResult
-	if id := cmd.String("id"); id != "" { // an earlier upload left a record without its contents
+	if id := cmd.String("id"); id != "" { // an earlier upload failed after it had made the record
 		result, err = client.Files.Replace(ctx, id, body, &opts)
 	} else {
 		purpose := svc.FilePurpose(cmd.String("purpose"))
@@ -183,7 +183,7 @@ func (t *tool) upload(ctx context.Context, cmd *cli.Command) error {
 	return err
 }
 
-// hint says how to go on after a failure, and nil if there is nothing to say.
+// hint says what to do after a failure; nil: nothing.
 func hint(ctx context.Context, client *svc.Client, err error, path string) error {
 	failure, ok := errors.AsType[*svc.UploadError](err)
 	switch {
@@ -192,7 +192,7 @@ func hint(ctx context.Context, client *svc.Client, err error, path string) error
 	case failure.Stage == svc.UploadStagePut && failure.Link == "" && errors.Is(err, svc.ErrNotFound):
 		return fmt.Errorf("there is no record %s: without --id, upload makes a new one", failure.FileID)
 	case failure.FileID != "":
-		return fmt.Errorf("to go on with the same record: upload --id %s %s", failure.FileID, path)
+		return fmt.Errorf("to upload to the same record: upload --id %s %s", failure.FileID, path)
 	case !errors.Is(err, svc.ErrOutcomeUnknown):
 		return nil
 	}
@@ -206,16 +206,16 @@ func hint(ctx context.Context, client *svc.Client, err error, path string) error
 	text := "no record has that name: the upload can be repeated"
 	for _, f := range files {
 		if f.FileName == failure.FileName {
-			text = fmt.Sprintf("a record has that name; if it is not an older one, go on with: upload --id %s %s", f.ID, path)
+			text = fmt.Sprintf("a record has that name; if it is not an older one, continue with: upload --id %s %s", f.ID, path)
 		}
 	}
 	return errors.New(text)
 }
 
-// list prints the files, the name last: it may hold spaces.
+// list prints the files. The name comes last, since it may hold spaces.
 func (t *tool) list(ctx context.Context, cmd *cli.Command) error {
 	if cmd.Args().Present() {
-		return usageError{fmt.Errorf("what is %q for?", cmd.Args().First())}
+		return usageError{fmt.Errorf("unexpected argument %q", cmd.Args().First())}
 	}
 	client, stop, err := t.connect(cmd)
 	if err != nil {
@@ -238,7 +238,8 @@ func (t *tool) list(ctx context.Context, cmd *cli.Command) error {
 	return w.Flush()
 }
 
-// printable keeps what others have named from moving the cursor, or adding a line.
+// printable quotes a text with control characters, so that the name of a file cannot move
+// the cursor or add a line.
 func printable(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(s)
@@ -248,7 +249,7 @@ func printable(s string) string {
 
 func (t *tool) download(ctx context.Context, cmd *cli.Command) error {
 	if cmd.Args().Len() != 2 {
-		return usageError{errors.New("name the id to download, and the file to write to or - for standard output")}
+		return usageError{errors.New("name the ID to download, and the file to write to or - for standard output")}
 	}
 	id, path := cmd.Args().Get(0), cmd.Args().Get(1)
 	client, stop, err := t.connect(cmd)
@@ -273,7 +274,7 @@ func (t *tool) download(ctx context.Context, cmd *cli.Command) error {
 	return nil
 }
 
-// downloadHint says what a failure left at path, and whether to try again.
+// downloadHint says what is at path after a failure, and whether to try again.
 func downloadHint(err error, id, path string) error {
 	if errors.Is(err, svc.ErrNotFound) {
 		return fmt.Errorf("there is no file %s, or nothing was uploaded for it", id)
