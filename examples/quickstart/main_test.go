@@ -102,6 +102,7 @@ func TestLeavesNothingBehind(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			srv := svctest.NewServer(append([]svctest.Option{svctest.WithDeployTime(100 * time.Millisecond)}, tt.fake...)...)
 			defer srv.Close()
 			srv.AddFile("somebody-elses.jsonl", "fine-tune", []byte("x"))
