@@ -1,9 +1,9 @@
 package transfer
 
 import (
+	"context"
 	"errors"
 	"io"
-	"sync"
 	"sync/atomic"
 
 	"example.com/svc/internal/cause"
@@ -13,96 +13,76 @@ import (
 var errClosed = errors.New("read after Close")
 
 // chunk is how much is read of the source at a time.
-const chunk = 128 << 10
+const chunk = 64 << 10
 
 // body is one pass over a source.
 type body struct {
 	source *Source
+	ctx    context.Context //nolint:containedctx // the upload's, until Close
+	close  context.CancelCauseFunc
 	off    atomic.Int64 // how much has been handed out
-	closed chan struct{}
-	close  func()
 	err    atomic.Pointer[error]
-	buf    []byte // of its own: a read that is given up may still write here
+	buf    []byte // not the caller's: a read that is given up may still write here
 	rest   []byte // of buf
 }
 
 // Open returns the whole body once more. An earlier one yields nothing from
 // then on.
 func (s *Source) Open() (io.ReadCloser, error) {
-	b := &body{source: s, closed: make(chan struct{}), buf: make([]byte, min(chunk, s.size))}
-	b.close = sync.OnceFunc(func() { close(b.closed) })
-	s.last.Swap(b).close()
+	b := &body{source: s, buf: make([]byte, min(chunk, s.size))}
+	b.ctx, b.close = context.WithCancelCause(s.ctx)
+	s.last.Swap(b).close(errClosed)
 	return b, nil
 }
 
 // Close does not wait for a read under way: net/http may be waiting for Close.
 func (b *body) Close() error {
-	b.close()
+	b.close(errClosed)
 	return nil
 }
 
-// Read hands out the last bytes only when it is certain that there are no more,
-// so that a body of another size than announced never arrives whole.
 func (b *body) Read(p []byte) (int, error) {
-	s, off := b.source, b.off.Load()
-	select {
-	case <-b.closed:
-		return 0, errClosed
-	default:
-	}
+	off := b.off.Load()
 	switch {
-	case off == s.size:
+	case b.ctx.Err() != nil:
+		return 0, cause.Of(b.ctx)
+	case off == b.source.size:
 		return 0, io.EOF
-	case len(p) == 0:
-		return 0, nil
 	}
 	if len(b.rest) == 0 {
 		if err := b.fill(off); err != nil {
 			return 0, err
 		}
 	}
-	if err := s.acquire(b.closed); err != nil {
-		return 0, err
-	}
-	defer s.release()
 	n := copy(p, b.rest)
 	b.rest = b.rest[n:]
-	off = b.off.Add(int64(n))
-	if s.progress != nil && off < s.size && s.pace.due() { // the end is reported when it is certain
-		s.progress(off, s.size)
+	if off = b.off.Add(int64(n)); off < b.source.size { // the end is reported when it is certain
+		if err := b.source.acquire(b.ctx); err != nil {
+			return 0, err
+		}
+		defer b.source.release()
+		b.source.progress.report(off, b.source.size)
 	}
 	return n, nil
 }
 
-// fill reads the next chunk in a goroutine of its own, so that a reader that blocks
+// fill reads the next chunk in a separate goroutine, so that a reader that blocks
 // does not keep the upload from ending.
 func (b *body) fill(off int64) error {
 	s := b.source
-	err := s.acquire(b.closed)
-	if err != nil {
+	if err := s.acquire(b.ctx); err != nil {
 		return err
 	}
-	var n int
-	buf := b.buf[:min(int64(len(b.buf)), s.size-off)]
-	read := make(chan struct{})
-	go func() {
+	n, buf := 0, b.buf[:min(int64(len(b.buf)), s.size-off)]
+	err := within(b.ctx, func() (err error) {
 		defer s.release()
-		defer close(read)
-		n, err = s.read(buf, off)
-	}()
-	select {
-	case <-read:
-	case <-b.closed:
-		return errClosed
-	case <-s.ctx.Done():
-		return cause.Of(s.ctx)
-	}
-	if n == 0 && err == nil {
-		err = io.ErrNoProgress
-	}
+		if n, err = s.read(buf, off); err != nil {
+			err = &httpcall.LocalError{Doing: "reading the body", Err: err}
+			b.err.Store(&err)
+		}
+		return err
+	}, func() {})
 	if err != nil {
-		err = &httpcall.LocalError{Doing: "reading the body", Err: err}
-		b.err.Store(&err)
 		return err
 	}
 	b.rest = buf[:n]

@@ -65,12 +65,13 @@ type Get struct {
 	furthest       int64  // that Received has ever been: only what is beyond it is progress
 	renewals       int
 	resume         httpcall.Resume
-	pace           pace // of Progress
+	progress       progress
 }
 
 // Run downloads. It returns nothing when all has come, the answer that was no
 // success, or an error: with [ErrUnexpected] the answer too.
 func (g *Get) Run(ctx context.Context) (r *httpcall.Result, err error) {
+	g.progress.f = g.Progress
 	if g.Link == nil {
 		if err := g.renew(ctx); err != nil {
 			return nil, err
@@ -89,14 +90,16 @@ func (g *Get) Run(ctx context.Context) (r *httpcall.Result, err error) {
 			case again:
 				continue
 			case g.whole(r):
-				return nil, g.done()
+				g.progress.end(g.Received)
+				return nil, nil
 			}
 			return g.Link.clean(r), nil
 		}
 		more, err := g.take(r.Stream, buf)
 		switch {
 		case err == nil && !more:
-			return nil, g.done()
+			g.progress.end(g.Received)
+			return nil, nil
 		case err == nil:
 			continue
 		case cause.Has[*WriteError](err):
@@ -121,13 +124,6 @@ func (g *Get) Run(ctx context.Context) (r *httpcall.Result, err error) {
 			return nil, err
 		}
 	}
-}
-
-func (g *Get) done() error {
-	if g.Progress != nil {
-		g.Progress(g.Received, g.Received)
-	}
-	return nil
 }
 
 // call asks for what is missing.
@@ -264,8 +260,8 @@ func (g *Get) write(p []byte) error {
 		g.furthest, g.renewals = g.Received, 0
 		g.resume.Progress()
 	}
-	if n > 0 && g.Progress != nil && g.Received != g.Total && g.pace.due() { // the end is reported when it is certain
-		g.Progress(g.Received, g.Total)
+	if n > 0 && g.Received != g.Total { // the end is reported when it is certain
+		g.progress.report(g.Received, g.Total)
 	}
 	if err == nil && n < len(p) {
 		err = io.ErrShortWrite

@@ -2,17 +2,23 @@ package transfer
 
 import "time"
 
-// pace leaves out reports of progress that would follow too soon upon the one
-// before. It is not safe for concurrent use.
-type pace struct{ next time.Time }
+// progress reports how far a transfer is: at most ten times a second, and once at the
+// end. It is not safe for concurrent use.
+type progress struct {
+	f    func(done, total int64) // nil: nobody wants to know
+	next time.Time
+}
 
-// due reports whether it is time for another one, which is then made.
-func (p *pace) due() bool {
+func (p *progress) report(done, total int64) {
 	const pause = 100 * time.Millisecond
-	now := time.Now()
-	if now.Before(p.next) {
-		return false
+	if now := time.Now(); p.f != nil && !now.Before(p.next) {
+		p.next = now.Add(pause)
+		p.f(done, total)
 	}
-	p.next = now.Add(pause)
-	return true
+}
+
+func (p *progress) end(total int64) {
+	if p.f != nil {
+		p.f(total, total)
+	}
 }

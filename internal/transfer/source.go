@@ -9,11 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"strings"
 	"sync/atomic"
-	"syscall"
 
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
@@ -46,27 +43,35 @@ type Source struct {
 	at       io.ReaderAt
 	start    int64 // in at
 	size     int64
-	Before   int64                   // where a reader that can seek stood
-	leave    func(sent bool)         // puts the caller's reader where it is to stand; nil: nowhere
-	modified func() error            // whether it has changed in another way than a read shows; nil: it cannot
-	drop     func()                  // removes what was buffered; nil: nothing was
-	progress func(sent, total int64) // nil: none
-	pace     pace                    // of progress
-	lock     chan struct{}           // held by whoever reads
+	Before   int64           // where a reader that can seek stood
+	leave    func(sent bool) // puts the caller's reader where it is to stand; nil: nowhere
+	modified func() error    // whether it has changed in another way than a read shows; nil: it cannot
+	drop     func()          // removes what was buffered; nil: nothing was
+	progress progress
+	lock     chan struct{} // held by whoever reads
 	last     atomic.Pointer[body]
 }
 
 // NewSource makes a source of what is left in r, which must yield size bytes if
 // size is above zero. What cannot be read twice is read now: up to 64 KiB of it
-// into memory, more into a temporary file. No reader is ever closed.
-func NewSource(ctx context.Context, r io.Reader, size int64, progress func(sent, total int64)) (*Source, error) {
-	s := &Source{ctx: ctx, lock: make(chan struct{}, 1), progress: progress}
-	s.last.Store(&body{close: func() {}})
+// into memory, more into a temporary file. When ctx ends it returns at once, also
+// while r blocks. No reader is ever closed.
+func NewSource(ctx context.Context, r io.Reader, size int64, report func(sent, total int64)) (*Source, error) {
+	s := &Source{ctx: ctx, lock: make(chan struct{}, 1), progress: progress{f: report}}
+	s.last.Store(&body{close: func(error) {}})
 	if err := s.rewindable(r); err != nil {
 		return nil, err
 	}
 	if s.at == nil {
-		b, err := buffer(ctx, r, size)
+		var b *buffered
+		err := within(ctx, func() (err error) {
+			b, err = buffer(steady{ctx, r}, size)
+			return err
+		}, func() {
+			if b != nil {
+				b.close()
+			}
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -96,37 +101,21 @@ func (s *Source) rewindable(r io.Reader) error {
 			}
 			return nil
 		}
-		return nil
-	case *bytes.Reader:
-		return s.seekable(r, r)
-	case *strings.Reader:
-		return s.seekable(r, r)
 	case *os.File:
 		info, err := r.Stat()
-		switch {
-		case err != nil:
-			return err
-		case info.IsDir():
-			return &fs.PathError{Op: "read", Path: r.Name(), Err: syscall.EISDIR}
-		case info.Mode().IsRegular():
-			s.modified = func() error {
-				is, err := r.Stat()
-				if err == nil && (is.Size() != info.Size() || !is.ModTime().Equal(info.ModTime())) {
-					err = errModified
-				}
-				return err
-			}
-		case info.Mode()&fs.ModeCharDevice != 0: // some systems have consoles that pretend to seek
-			return nil
+		if err != nil || !info.Mode().IsRegular() { // read like a pipe: some consoles pretend to seek
+			return nil //nolint:nilerr // reading says why not
 		}
-		return s.seekable(r, r)
+		s.modified = func() error {
+			is, err := r.Stat()
+			if err == nil && (is.Size() != info.Size() || !is.ModTime().Equal(info.ModTime())) {
+				err = errModified
+			}
+			return err
+		}
+		return s.seekable(r)
 	case io.ReadSeeker:
-		// By Read, also if there is a ReadAt: it may belong to an embedded file
-		// whose bytes the outer Read changes.
-		k := &seeker{ReadSeeker: r}
-		err := s.seekable(r, k)
-		k.pos = s.start
-		return err
+		return s.seekable(r)
 	}
 	return nil
 }
@@ -135,7 +124,7 @@ func (s *Source) rewindable(r io.Reader) error {
 // one may have bytes that it does not count, as a file of /proc has. One that went to
 // its end and does not come back is an error: what is left in it would be taken for
 // all of the body.
-func (s *Source) seekable(r io.Seeker, at io.ReaderAt) error {
+func (s *Source) seekable(r io.ReadSeeker) error {
 	start, err := r.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return nil //nolint:nilerr // it stands where it stood
@@ -151,7 +140,7 @@ func (s *Source) seekable(r io.Seeker, at io.ReaderAt) error {
 	if end <= start {
 		return nil
 	}
-	s.at, s.start, s.size = at, start, end-start
+	s.at, s.start, s.size = &seeker{r, steady{s.ctx, r}, start}, start, end-start
 	s.leave = func(sent bool) {
 		to := start
 		if sent {
@@ -199,7 +188,7 @@ func (s *Source) ends() error {
 // or if nobody tried. Of contents without a byte nobody reads: those it looks at
 // itself.
 func (s *Source) Err() error {
-	if s.size == 0 && s.acquire(nil) == nil {
+	if s.size == 0 && s.acquire(s.ctx) == nil {
 		defer s.release()
 		if err := s.ends(); err != nil {
 			return &httpcall.LocalError{Doing: "reading the body", Err: err}
@@ -216,21 +205,21 @@ func (s *Source) Err() error {
 // then that read is left to itself. A reader that can seek stands behind what was
 // sent, or where it stood at first if sent is false.
 func (s *Source) Finish(sent bool) {
-	s.last.Load().close()
-	quiet := s.acquire(nil) == nil // and never released: there are no more reads
+	s.last.Load().close(errClosed)
+	quiet := s.acquire(s.ctx) == nil // and never released: there are no more reads
 	if s.drop != nil {
 		s.drop()
 	}
 	if quiet && s.leave != nil {
 		s.leave(sent)
 	}
-	if sent && s.progress != nil {
-		s.progress(s.size, s.size)
+	if sent {
+		s.progress.end(s.size)
 	}
 }
 
-// acquire takes the lock, unless ctx or the body that asks ends first.
-func (s *Source) acquire(closed <-chan struct{}) error {
+// acquire takes the lock, unless ctx ends first.
+func (s *Source) acquire(ctx context.Context) error {
 	select {
 	case s.lock <- struct{}{}:
 		return nil
@@ -239,10 +228,8 @@ func (s *Source) acquire(closed <-chan struct{}) error {
 	select {
 	case s.lock <- struct{}{}:
 		return nil
-	case <-s.ctx.Done():
-		return cause.Of(s.ctx)
-	case <-closed:
-		return errClosed
+	case <-ctx.Done():
+		return cause.Of(ctx)
 	}
 }
 
