@@ -1,6 +1,7 @@
 package svc
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/jsonfield"
+	"example.com/svc/internal/redact"
 )
 
 // call is what a method asks for.
@@ -35,6 +37,7 @@ type call struct {
 	once   bool             // a create: never repeated once it may have taken effect
 	name   string           // of what is created
 	public bool             // needs no token and sends none
+	redact *redact.Redactor // of a transfer: knows the secrets of its link too; nil: that of the client
 	linger time.Duration    // how long the response is awaited after the end of ctx
 	result *httpcall.Result // filled in place; nil: not needed
 }
@@ -326,7 +329,7 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, er
 		}
 	}
 	if path, found := notUTF8(reflect.ValueOf(k.body)); found {
-		return nil, &ValidationError{Fields: []FieldError{{orElse(strings.TrimPrefix(path, "."), "body"), "is not valid UTF-8"}}}
+		return nil, &ValidationError{Fields: []FieldError{{cmp.Or(strings.TrimPrefix(path, "."), "body"), "is not valid UTF-8"}}}
 	}
 	for _, f := range fields {
 		var err error

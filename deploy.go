@@ -62,7 +62,7 @@ type DeployError struct {
 
 // Error says what happened, what may be running, and what to do about it.
 func (e *DeployError) Error() string {
-	text := "svc: deploying " + orElse(e.ServiceID, "an endpoint")
+	text := "svc: deploying " + cmp.Or(e.ServiceID, "an endpoint")
 	if e.Err != nil {
 		text += ": " + detail(e.Err)
 	}
@@ -110,10 +110,7 @@ func (e *DeployError) Unwrap() error { return e.Err }
 //
 // POST /v1/inference-service, then GET and perhaps DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions) (*InferenceService, error) {
-	var o DeployOptions
-	if opts != nil {
-		o = *opts
-	}
+	o := orZero(opts)
 	if o.Probe != nil {
 		if _, err := c.URL("probe"); err != nil {
 			return nil, err // before anything is created
@@ -371,10 +368,7 @@ func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceSer
 	if use == nil {
 		return &ValidationError{Fields: []FieldError{{"use", "is nil"}}}
 	}
-	var o DeployOptions
-	if opts != nil {
-		o = *opts
-	}
+	o := orZero(opts)
 	o.DeleteOnFailure, o.OnFailure = true, nil
 	s, err := c.Deploy(ctx, req, &o)
 	if err != nil {

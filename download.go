@@ -36,10 +36,6 @@ type DownloadOptions struct {
 	RequestOptions []RequestOption
 }
 
-// ErrChanged: the file changed while it was being downloaded. What has been written
-// is from before the change.
-var ErrChanged = transfer.ErrChanged
-
 // DownloadError says how far a download came, and why no further.
 type DownloadError struct {
 	FileID   string    // empty for a download by link
@@ -97,9 +93,7 @@ func (e *DownloadError) Is(target error) bool {
 //
 // GET of the presigned URL
 func (c *Client) Download(ctx context.Context, link SignedURL, w io.Writer, opts *DownloadOptions) (int64, error) {
-	d, p := c.newDownload(opts)
-	d.link, d.get.Link = link, parseLink(link, &p)
-	return d.into(ctx, w, p)
+	return c.download(opts).from(link).into(ctx, w)
 }
 
 // DownloadFile is [Client.Download] into the file at path. The contents are written to
@@ -115,9 +109,7 @@ func (c *Client) Download(ctx context.Context, link SignedURL, w io.Writer, opts
 //
 // GET of the presigned URL
 func (c *Client) DownloadFile(ctx context.Context, link SignedURL, path string, opts *DownloadOptions) (int64, error) {
-	d, p := c.newDownload(opts)
-	d.link, d.get.Link = link, parseLink(link, &p)
-	return d.intoFile(ctx, path, p)
+	return c.download(opts).from(link).intoFile(ctx, path)
 }
 
 // Download is [Client.Download] of a file's contents. If the presigned URL expires, it
@@ -125,8 +117,7 @@ func (c *Client) DownloadFile(ctx context.Context, link SignedURL, path string, 
 //
 // GET /v1/files/{file_id}/presigned_url, then GET of the presigned URL
 func (c *FileClient) Download(ctx context.Context, id string, w io.Writer, opts *DownloadOptions) (int64, error) {
-	d, p := c.newDownload(id, opts)
-	return d.into(ctx, w, p)
+	return c.client.download(opts).of(id).into(ctx, w)
 }
 
 // DownloadFile is [Client.DownloadFile] of a file's contents. If the presigned URL
@@ -134,59 +125,61 @@ func (c *FileClient) Download(ctx context.Context, id string, w io.Writer, opts 
 //
 // GET /v1/files/{file_id}/presigned_url, then GET of the presigned URL
 func (c *FileClient) DownloadFile(ctx context.Context, id, path string, opts *DownloadOptions) (int64, error) {
-	d, p := c.newDownload(id, opts)
-	return d.intoFile(ctx, path, p)
+	return c.client.download(opts).of(id).intoFile(ctx, path)
 }
 
 // download is one that is about to begin.
 type download struct {
-	client  *Client
-	get     transfer.Get
-	link    SignedURL // that get uses
-	fileID  string
-	options []RequestOption // of the calls that ask for a link
+	client   *Client
+	get      transfer.Get
+	link     SignedURL // that get uses
+	fileID   string
+	options  []RequestOption // of the calls that ask for a link
+	problems problems
 }
 
-func (c *Client) newDownload(opts *DownloadOptions) (d *download, p problems) {
-	var o DownloadOptions
-	if opts != nil {
-		o = *opts
+func (c *Client) download(opts *DownloadOptions) *download {
+	o := orZero(opts)
+	d := &download{client: c, options: o.RequestOptions}
+	d.get = transfer.Get{
+		Caller: c.caller, Header: linkHeader(&d.problems, o.Header, "Range", "If-Range", "Accept-Encoding"),
+		Idle: idleLimit(o.IdleTimeout), Progress: o.Progress, Total: -1,
 	}
-	header := linkHeader(&p, o.Header, "Range", "If-Range", "Accept-Encoding")
-	return &download{client: c, options: o.RequestOptions, get: transfer.Get{
-		Caller: c.caller, Header: header, Idle: idleLimit(o.IdleTimeout), Progress: o.Progress, Total: -1,
-	}}, p
+	return d
 }
 
-// newDownload makes one that asks for its links.
-func (c *FileClient) newDownload(id string, opts *DownloadOptions) (*download, problems) {
-	d, p := c.client.newDownload(opts)
-	p.add(idProblem(id) != "", "file_id", idProblem(id))
+// from makes it a download by link.
+func (d *download) from(link SignedURL) *download {
+	d.link, d.get.Link = link, d.client.parseLink(link, &d.problems)
+	return d
+}
+
+// of makes it a download of a file, which asks for its links.
+func (d *download) of(id string) *download {
+	d.problems.add(idProblem(id) != "", "file_id", idProblem(id))
 	d.fileID = id
-	d.get.Renew = func(ctx context.Context) (*transfer.Link, error) {
-		link, err := c.PresignedURL(ctx, id, d.options...)
-		if err != nil {
+	d.get.Renew = func(ctx context.Context) (link *transfer.Link, err error) {
+		if d.link, err = d.client.Files.PresignedURL(ctx, id, d.options...); err != nil {
 			return nil, err
 		}
 		var p problems
-		l := parseLink(link, &p)
-		d.link = link
-		return l, p.err()
+		link = d.client.parseLink(d.link, &p)
+		return link, p.err()
 	}
-	return d, p
+	return d
 }
 
-func (d *download) into(ctx context.Context, w io.Writer, p problems) (int64, error) {
-	p.add(w == nil, "w", "is nil")
-	if err := p.err(); err != nil {
+func (d *download) into(ctx context.Context, w io.Writer) (int64, error) {
+	d.problems.add(w == nil, "w", "is nil")
+	if err := d.problems.err(); err != nil {
 		return 0, err
 	}
 	d.get.W = w
 	return d.run(ctx)
 }
 
-func (d *download) intoFile(ctx context.Context, path string, p problems) (int64, error) {
-	if err := p.err(); err != nil {
+func (d *download) intoFile(ctx context.Context, path string) (int64, error) {
+	if err := d.problems.err(); err != nil {
 		return 0, err
 	}
 	f, err := transfer.NewFile(path)
@@ -213,17 +206,15 @@ func (d *download) run(ctx context.Context) (int64, error) {
 	switch {
 	case r == nil && err == nil:
 		return g.Received, nil
-	case isWrite:
-		err = d.client.hide(write.Err, g.Link)
 	case cause.Has[*transfer.RenewError](err): // says what it is about
+	case isWrite:
+		err = g.Link.Redact.Error(write.Err)
 	case r != nil && err != nil: // success, but not with the contents
-		e := d.client.newError(&call{method: http.MethodGet, route: transfer.Route}, r)
-		hideLink(e, g.Link)
-		err = fmt.Errorf("%w: %s", err, e.detail())
+		err = fmt.Errorf("%w: %s", err, d.client.newError(linkCall(http.MethodGet, g.Link), r).detail())
 	case r != nil:
 		err = d.client.linkVerdict(http.MethodGet, g.Link, r)
 	default:
-		err = &TransportError{Method: http.MethodGet, Route: transfer.Route, Attempts: g.Attempts, Err: d.client.hide(err, g.Link)}
+		err = &TransportError{Method: http.MethodGet, Route: transfer.Route, Attempts: g.Attempts, Err: g.Link.Redact.Error(err)}
 	}
 	return g.Received, d.failed(err)
 }
@@ -248,12 +239,12 @@ func idleLimit(d time.Duration) time.Duration {
 }
 
 // parseLink takes a link apart, or notes what is wrong with it.
-func parseLink(link SignedURL, p *problems) *transfer.Link {
+func (c *Client) parseLink(link SignedURL, p *problems) *transfer.Link {
 	if link.Redacted() {
 		p.add(true, "link", "has lost its signature when it was printed or encoded: ask the service for a new one, and keep string(link)")
 		return nil
 	}
-	l, problem := transfer.ParseLink(string(link))
+	l, problem := transfer.ParseLink(string(link), c.caller.Redactor())
 	p.add(problem != "", "link", problem)
 	return l
 }
@@ -282,22 +273,16 @@ func linkHeader(p *problems, header http.Header, refused ...string) http.Header 
 	return out
 }
 
+func linkCall(method string, link *transfer.Link) *call {
+	return &call{method: method, route: transfer.Route, redact: link.Redact}
+}
+
 // linkVerdict makes an error of what came of a request to storage, nil of
 // success.
 func (c *Client) linkVerdict(method string, link *transfer.Link, r *httpcall.Result) error {
-	err := c.verdict(&call{method: method, route: transfer.Route}, r, time.Time{})
+	err := c.verdict(linkCall(method, link), r, time.Time{})
 	if e, ok := errors.AsType[*Error](err); ok {
-		hideLink(e, link)
 		e.linkExpired = link.Expired(r)
 	}
 	return err
 }
-
-// hideLink takes out of an error what storage repeats of a link, where that became
-// readable only when its response was decoded.
-func hideLink(e *Error, link *transfer.Link) {
-	e.Code, e.Message, e.RequestID = link.Redact.String(e.Code), link.Redact.String(e.Message), link.Redact.String(e.RequestID)
-}
-
-// hide takes the secrets out of an error, those of a link too.
-func (c *Client) hide(err error, link *transfer.Link) error { return link.Redact.Error(c.safe(err)) }

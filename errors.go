@@ -1,6 +1,7 @@
 package svc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
+	"example.com/svc/internal/paging"
 	"example.com/svc/internal/transfer"
 )
 
@@ -60,6 +62,18 @@ var (
 	ErrStopped = errors.New("svc: the inference service is stopped")
 	// ErrTruncated: a transfer ended before all announced bytes were received.
 	ErrTruncated = errors.New("svc: truncated")
+	// ErrLinkExpired: storage refused a presigned URL because its time is over. Ask
+	// [FileClient.PresignedURL] for a new one.
+	ErrLinkExpired = errors.New("svc: the presigned link has expired")
+	// ErrChanged: the file changed while it was being downloaded. What has been written
+	// is from before the change.
+	ErrChanged = transfer.ErrChanged
+	// ErrJobFailed: a wait found a job in a state that it does not leave as a
+	// success.
+	ErrJobFailed = errors.New("svc: the job failed")
+	// ErrPagesRepeat: a list of jobs does not advance: two pages in a row held nothing
+	// but jobs that came before.
+	ErrPagesRepeat = paging.ErrRepeat
 )
 
 // Error is a response with a status other than success. Its text can be logged: it
@@ -274,7 +288,7 @@ type DecodeError struct {
 func (e *DecodeError) Error() string { return apierr.Line(where(e.Method, e.Route) + e.detail()) }
 
 func (e *DecodeError) detail() string {
-	text := fmt.Sprintf("the response (%d, %s) is not what the service promises: ", e.StatusCode, orElse(e.ContentType, "no content type"))
+	text := fmt.Sprintf("the response (%d, %s) is not what the service promises: ", e.StatusCode, cmp.Or(e.ContentType, "no content type"))
 	if e.Field != "" {
 		text += e.Field + ": "
 	}
@@ -398,23 +412,24 @@ func detail(err error) string {
 // connection to somewhere else. It returns err itself when there is nothing to hide.
 func (c *Client) safe(err error) error { return c.caller.Redactor().Error(err) }
 
-func orElse(s, other string) string {
-	if s == "" {
-		return other
+// orZero is what p points to, and the zero value without it.
+func orZero[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	return s
+	return v
 }
 
 // newError makes an Error of a response.
 func (c *Client) newError(k *call, r *httpcall.Result) *Error {
-	red := c.caller.Redactor()
+	red := cmp.Or(k.redact, c.caller.Redactor())
 	contentType := r.Header.Get("Content-Type")
 	body, _ := red.Cut(r.Body, len(r.Body), r.Cut)
 	info := apierr.ParseScrubbed(contentType, body, red.String)
 	e := &Error{
 		Method: k.method, Route: k.route, ID: red.String(k.id), StatusCode: r.StatusCode,
 		Code: info.Code, Message: info.Message,
-		RequestID:  orElse(apierr.RequestID(r.Header, red.String), info.RequestID),
+		RequestID:  cmp.Or(apierr.RequestID(r.Header, red.String), info.RequestID),
 		RetryAfter: r.RetryAfter, Attempts: r.Attempts, NoBudget: r.NoBudget,
 		Header: red.Header(r.Header), Body: body,
 	}

@@ -102,7 +102,7 @@ func (c *FlavorClient) Find(ctx context.Context, q FlavorQuery, opts ...RequestO
 		return nil, err
 	}
 	found := slices.DeleteFunc(all, func(f Flavor) bool { return !q.matches(&f, minCUDA) })
-	currency := Currency(orElse(string(q.Currency), string(CurrencyUSD)))
+	currency := Currency(cmp.Or(string(q.Currency), string(CurrencyUSD)))
 	slices.SortStableFunc(found, func(a, b Flavor) int {
 		x, y := a.Billing.Price(currency), b.Billing.Price(currency)
 		if x.IsSet() != y.IsSet() {

@@ -14,16 +14,6 @@ import (
 	"example.com/svc/internal/paging"
 )
 
-// Questions about the errors of jobs, for [errors.Is].
-var (
-	// ErrJobFailed: a wait found a job in a state that it does not leave as a
-	// success.
-	ErrJobFailed = errors.New("svc: the job failed")
-	// ErrPagesRepeat: a list does not advance: two pages in a row held nothing
-	// but jobs that came before.
-	ErrPagesRepeat = paging.ErrRepeat
-)
-
 // ListJobsOptions says which jobs to list. Nil stands for the zero value.
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
@@ -123,10 +113,7 @@ func (o *ListJobsOptions) query() (url.Values, error) {
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (c *jobClient) All(ctx context.Context, opts *ListJobsOptions, reqOpts ...RequestOption) iter.Seq2[*Job, error] {
-	var o ListJobsOptions
-	if opts != nil {
-		o = *opts
-	}
+	o := orZero(opts)
 	if _, err := o.query(); err != nil {
 		return func(yield func(*Job, error) bool) { yield(nil, err) }
 	}

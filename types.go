@@ -2,6 +2,7 @@ package svc
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -157,7 +158,7 @@ func notUTF8(v reflect.Value) (path string, found bool) {
 			if path, found = notUTF8(field); found && f.Anonymous && name == "" {
 				return path, true
 			} else if found {
-				return "." + orElse(name, f.Name) + path, true
+				return "." + cmp.Or(name, f.Name) + path, true
 			}
 		}
 	}

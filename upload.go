@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"example.com/svc/internal/apierr"
-	"example.com/svc/internal/cause"
 	"example.com/svc/internal/transfer"
 )
 
@@ -111,10 +110,6 @@ const (
 	UploadStagePut      UploadStage = "put"              // the record exists, its contents may not; nothing was sent to storage if Link is empty
 )
 
-// ErrLinkExpired: storage refused a presigned URL because its time is over. Ask
-// [FileClient.PresignedURL] for a new one.
-var ErrLinkExpired = errors.New("svc: the presigned link has expired")
-
 // UploadError says how far an upload came, and why no further. To try again with
 // the same record, call [FileClient.Replace] with the body.
 type UploadError struct {
@@ -141,8 +136,9 @@ func (e *UploadError) text() string {
 		text += ": " + string(e.Stage)
 	}
 	text += reason(e.Err)
+	_, noLink := e.Err.(*transfer.RenewError) //nolint:errorlint // within another error, there was a link before
 	switch {
-	case cause.Has[*transfer.RenewError](e.Err):
+	case noLink:
 		return text + "; nothing was sent to the record " + e.FileID
 	case e.Stage == UploadStageBody:
 		return text + "; nothing was sent"
@@ -227,10 +223,7 @@ func (c *FileClient) Upload(ctx context.Context, req UploadRequest) (*UploadResu
 // POST /v1/files, then PUT to the presigned URL and perhaps DELETE
 // /v1/files/{file_id}
 func (c *FileClient) UploadFile(ctx context.Context, path string, purpose FilePurpose, opts *UploadOptions) (*UploadResult, error) {
-	req := UploadRequest{FileName: filepath.Base(path), Purpose: purpose}
-	if opts != nil {
-		req.UploadOptions = *opts
-	}
+	req := UploadRequest{FileName: filepath.Base(path), Purpose: purpose, UploadOptions: orZero(opts)}
 	f, err := transfer.Open(ctx, path)
 	if err != nil {
 		u := upload{files: c, name: req.FileName}
@@ -249,11 +242,8 @@ func (c *FileClient) UploadFile(ctx context.Context, path string, purpose FilePu
 // PUT to the presigned URL
 func (c *FileClient) Put(ctx context.Context, link SignedURL, body io.Reader, opts *UploadOptions) (*UploadResult, error) {
 	var p problems
-	parseLink(link, &p)
-	u := &upload{files: c, link: link}
-	if opts != nil {
-		u.UploadOptions = *opts
-	}
+	c.client.parseLink(link, &p)
+	u := &upload{files: c, link: link, UploadOptions: orZero(opts)}
 	return u.run(ctx, p, body, 0, func() error { return nil })
 }
 
@@ -267,16 +257,11 @@ func (c *FileClient) Put(ctx context.Context, link SignedURL, body io.Reader, op
 func (c *FileClient) Replace(ctx context.Context, id string, body io.Reader, opts *UploadOptions) (*UploadResult, error) {
 	var p problems
 	p.add(idProblem(id) != "", "file_id", idProblem(id))
-	u := &upload{files: c, id: id}
-	if opts != nil {
-		u.UploadOptions = *opts
-	}
+	u := &upload{files: c, id: id, UploadOptions: orZero(opts)}
 	return u.run(ctx, p, body, 0, func() error { // now that the body has been read, which may take longer than a link lasts
-		link, err := c.PresignedURL(ctx, id, u.RequestOptions...)
-		if err != nil {
-			return u.failed(UploadStagePut, &transfer.RenewError{Err: err})
+		if err := u.askForLink(ctx); err != nil {
+			return u.failed(UploadStagePut, err)
 		}
-		u.link = link
 		return nil
 	})
 }
@@ -322,53 +307,47 @@ func (u *upload) run(ctx context.Context, p problems, body io.Reader, size int64
 	return result, nil
 }
 
+// askForLink gets another link for the contents. Without one, that of before stays.
+func (u *upload) askForLink(ctx context.Context) error {
+	link, err := u.files.PresignedURL(ctx, u.id, u.RequestOptions...)
+	if err != nil {
+		return &transfer.RenewError{Err: err}
+	}
+	u.link = link
+	return nil
+}
+
 // put sends the contents. When the link has expired, and there is a record, it asks
 // for another link, once, and sends them again.
 func (u *upload) put(ctx context.Context) (*UploadResult, error) {
 	result, err := u.putOnce(ctx)
-	if expired, ok := errors.AsType[*Error](err); ok && expired.linkExpired && u.id != "" {
-		link, askErr := u.files.PresignedURL(ctx, u.id, u.RequestOptions...)
-		if askErr != nil {
-			return nil, &renewalError{err, "; asking for a new link" + reason(askErr), askErr}
-		}
-		u.link = link
-		if result, err = u.putOnce(ctx); err != nil {
-			return nil, &renewalError{err, "; this was a new link, the one before had expired", nil}
-		}
-		result.Attempts += expired.Attempts
+	expired, ok := errors.AsType[*Error](err)
+	if !ok || !expired.linkExpired || u.id == "" {
+		return result, err
 	}
-	return result, err
-}
-
-// renewalError says what became of an upload whose link had expired.
-type renewalError struct {
-	put    error
-	note   string
-	asking error // nil: there was a new link
-}
-
-func (e *renewalError) Error() string  { return e.put.Error() + e.note }
-func (e *renewalError) detail() string { return detail(e.put) + e.note }
-func (e *renewalError) Unwrap() []error {
-	if e.asking != nil {
-		return []error{e.put, e.asking}
+	if noLink := u.askForLink(ctx); noLink != nil {
+		return nil, fmt.Errorf("%w; %w", err, noLink)
 	}
-	return []error{e.put}
+	if result, err = u.putOnce(ctx); err != nil {
+		return nil, fmt.Errorf("%w; this was a new link, the one before had expired", err)
+	}
+	result.Attempts += expired.Attempts
+	return result, nil
 }
 
 // putOnce sends the contents to one link.
 func (u *upload) putOnce(ctx context.Context) (*UploadResult, error) {
 	var p problems
-	link := parseLink(u.link, &p)
+	c := u.files.client
+	link := c.parseLink(u.link, &p)
 	if err := p.err(); err != nil {
 		return nil, err
 	}
-	c := u.files.client
 	r := transfer.Put(ctx, c.caller, link, u.header, idleLimit(u.IdleTimeout), u.src)
 	if err := c.linkVerdict(http.MethodPut, link, r); err != nil {
 		return nil, err
 	}
-	header := c.caller.Redactor().Header(r.Header)
+	header := link.Redact.Header(r.Header)
 	return &UploadResult{
 		FileID: u.id, Bytes: u.src.Size(), Attempts: r.Attempts, StatusCode: r.StatusCode,
 		ETag: header.Get("ETag"), Header: header,

@@ -86,7 +86,7 @@ type WaitError struct {
 // Error tells the story of the wait in one line.
 func (e *WaitError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "svc: waiting for %s to be %s: %s (", orElse(orElse(e.name, e.ID), "a record"), e.Want, detail(e.Err))
+	fmt.Fprintf(&b, "svc: waiting for %s to be %s: %s (", cmp.Or(e.name, e.ID, "a record"), e.Want, detail(e.Err))
 	switch n := len(e.History); {
 	case e.status != "":
 		fmt.Fprintf(&b, "last status %q", e.status)

@@ -78,8 +78,8 @@ func (x *exchange) tell() {
 	if a == nil {
 		return
 	}
-	clean := func(s string) string { return x.caller.cleanText(x.call, s) }
-	a.RequestID, a.ID, a.Err = apierr.RequestID(x.Header, clean), clean(a.ID), x.caller.clean(x.call, a.Err)
+	red := x.call.Redact
+	a.RequestID, a.ID, a.Err = apierr.RequestID(x.Header, red.String), red.String(a.ID), red.Error(a.Err)
 	if x.again {
 		a.Retry, a.Delay = true, x.delay
 	}

@@ -78,7 +78,7 @@ type Call struct {
 
 	Transfer bool             // no limit on an attempt's time, and redirects as for media and storage
 	Idle     time.Duration    // of a transfer: longest time without a byte in either direction; 0: no limit
-	Redact   *redact.Redactor // of a transfer: knows the secrets of its link; nil: there are none
+	Redact   *redact.Redactor // of a transfer: knows the secrets of its link too; nil: that of the Caller
 	Hop      func(*url.URL)   // of a transfer: told where a redirect leads to; nil: no need
 
 	MaxAttempts int           // 0: as the policy says
@@ -155,21 +155,6 @@ func (c *Caller) CloseIdle() {
 // Redactor is the one that the chain was made with.
 func (c *Caller) Redactor() *redact.Redactor { return c.cfg.Redact }
 
-// clean takes the secrets out of an error, those of a transfer's link too.
-func (c *Caller) clean(call *Call, err error) error {
-	if err = c.cfg.Redact.Error(err); call.Redact != nil {
-		err = call.Redact.Error(err)
-	}
-	return err
-}
-
-func (c *Caller) cleanText(call *Call, text string) string {
-	if text = c.cfg.Redact.String(text); call.Redact != nil {
-		text = call.Redact.String(text)
-	}
-	return text
-}
-
 // exchange is one call under way. The contexts of its requests lead to it.
 type exchange struct {
 	*Result
@@ -207,6 +192,9 @@ func Route(ctx context.Context) string {
 
 // Do carries out a call and says how it went.
 func (c *Caller) Do(ctx context.Context, call *Call) *Result {
+	if call.Redact == nil {
+		call.Redact = c.cfg.Redact
+	}
 	if call.Result == nil {
 		call.Result = new(Result)
 	}
@@ -234,7 +222,7 @@ func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 	case x.StatusCode == 0 && err != nil:
 		x.Fail = err
 	}
-	x.Fail = c.clean(call, x.Fail)
+	x.Fail = call.Redact.Error(x.Fail)
 	if x.OK() {
 		c.budgets[call.Transfer].refund(x.taken)
 	}

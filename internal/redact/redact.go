@@ -67,6 +67,7 @@ func strip(link string) string {
 // A secret shorter than 4 bytes, or one that has to do with the word REDACTED
 // itself, is not searched for.
 type Redactor struct {
+	parent *Redactor // whose secrets it removes too
 	// The secrets live in what these functions have captured, where no
 	// formatting by reflection can reach them.
 	load func() *secrets
@@ -106,11 +107,19 @@ func New(fixed ...string) *Redactor {
 	}}
 }
 
+// With returns a Redactor that removes these secrets too, and keeps what is added to
+// it to itself.
+func (r *Redactor) With(fixed ...string) *Redactor {
+	child := New(fixed...)
+	child.parent = r
+	return child
+}
+
 // Add makes r look for more secrets: a token that replaced another, or those of
 // another link. The last 24 additions are remembered. To add the latest again costs
 // next to nothing.
 func (r *Redactor) Add(secrets ...string) {
-	if r == nil || r.add == nil || len(secrets) == 0 {
+	if len(secrets) == 0 {
 		return
 	}
 	known := r.load().groups
@@ -140,7 +149,7 @@ func spell(all []string) (spellings []string) {
 
 // String returns s with every secret replaced by REDACTED.
 func (r *Redactor) String(s string) string {
-	if r != nil && r.load != nil {
+	for ; r != nil; r = r.parent {
 		_, replacer := r.load().search()
 		s = replacer.Replace(s)
 	}
@@ -155,11 +164,12 @@ func (r *Redactor) dropPart(s string) string {
 	if strings.Contains(word, ":/") || strings.Contains(word, `:\`) {
 		return strings.TrimSuffix(s, word)
 	}
-	if r == nil || r.load == nil {
-		return s
+	var all []string
+	for ; r != nil; r = r.parent {
+		spellings, _ := r.load().search()
+		all = append(all, spellings...)
 	}
-	spellings, _ := r.load().search()
-	for _, secret := range spellings {
+	for _, secret := range all {
 		for i := tail; i < len(s); i++ {
 			at := strings.Index(s[i:], secret[:minSecret])
 			if at < 0 {

@@ -160,11 +160,7 @@ func TestAdd(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { r.Add("token-39") }), "a known secret costs nothing")
 
 	var none *redact.Redactor
-	none.Add("token-00")
 	require.Equal(t, "token-00", none.String("token-00"))
-	var zero redact.Redactor
-	zero.Add("token-00")
-	require.Equal(t, "sig=REDACTED", zero.String("sig=x"))
 }
 
 func TestAddWhileInUse(t *testing.T) {

@@ -93,7 +93,7 @@ func (g *Get) Run(ctx context.Context) (r *httpcall.Result, err error) {
 				g.progress.end(g.Received)
 				return nil, nil
 			}
-			return g.Link.clean(r), nil
+			return r, nil
 		}
 		more, err := g.take(r.Stream, buf)
 		switch {
@@ -107,7 +107,7 @@ func (g *Get) Run(ctx context.Context) (r *httpcall.Result, err error) {
 		case ctx.Err() != nil:
 			return nil, cause.Of(ctx)
 		case !cause.Has[*CutError](err):
-			return g.Link.clean(r), err
+			return r, err
 		case g.Received > 0 && g.validator() == "":
 			if g.Restart == nil {
 				return nil, err

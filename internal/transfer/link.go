@@ -32,8 +32,8 @@ var (
 
 // ParseLink takes a link apart so that it is sent byte for byte as it came, save
 // for what no request line can hold, which is escaped. If it cannot be used,
-// problem says why without showing it.
-func ParseLink(text string) (link *Link, problem string) {
+// problem says why without showing it. Its Redactor knows what base knows too.
+func ParseLink(text string, base *redact.Redactor) (link *Link, problem string) {
 	text = strings.TrimSpace(text)
 	if text == "" {
 		return nil, "is empty"
@@ -53,7 +53,7 @@ func ParseLink(text string) (link *Link, problem string) {
 	case u.User != nil:
 		return nil, "must not hold a user or password"
 	}
-	return &Link{u, redact.New(secrets(u)...)}, ""
+	return &Link{u, base.With(secrets(u)...)}, ""
 }
 
 // hop notes the secrets of an address that a redirect leads to: whoever sent it
@@ -110,14 +110,6 @@ func (l *Link) call(method string, header http.Header, idle time.Duration) *http
 		Method: method, Route: Route, URL: l.URL, Header: header,
 		Transfer: true, Idle: idle, Redact: l.Redact, Hop: l.hop,
 	}
-}
-
-// clean takes the link's secrets out of what storage sent: it likes to quote the
-// request.
-func (l *Link) clean(r *httpcall.Result) *httpcall.Result {
-	r.Header = l.Redact.Header(r.Header)
-	r.Body, _ = l.Redact.Cut(r.Body, len(r.Body), r.Cut)
-	return r
 }
 
 // Expired reports whether a response says that the link has run out. On a 401 or

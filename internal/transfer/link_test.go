@@ -15,7 +15,7 @@ func TestLinkKnowsItsSecrets(t *testing.T) {
 	const query = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Date=20240501T102030Z&X-Amz-Expires=900&X-Amz-SignedHeaders=host" +
 		"&X-Amz-Credential=AKIA%2F20240501%2Fs3&X-Amz-Signature=abcd&sp=rw&se=2024-05-01T00%3A00%3A00Z&sig=a%2Bb%3D%3D" +
 		"&OSSAccessKeyId=LTAI5t&Policy=eyJ9&note=some-long-value&lang=de"
-	link, problem := ParseLink("https://h/p?" + query)
+	link, problem := ParseLink("https://h/p?"+query, nil)
 	require.Empty(t, problem)
 	for text, want := range map[string]string{
 		"signature abcd":               "signature REDACTED",
@@ -31,7 +31,7 @@ func TestLinkKnowsItsSecrets(t *testing.T) {
 	} {
 		require.Equal(t, want, link.Redact.String(text))
 	}
-	link, problem = ParseLink("https://h/p")
+	link, problem = ParseLink("https://h/p", nil)
 	require.Empty(t, problem)
 	require.Equal(t, "https and h", link.Redact.String("https and h"))
 }
@@ -44,7 +44,7 @@ func TestLinkTellsSecretParameters(t *testing.T) {
 		"client_SECRET=ab1c2": true, "pass=ab1c2": true, "Policy=ab1c2": true, "hmac=ab1c2": true, "hash=ab1c2": true,
 		"lang=ab1c2": false, "x=ab1c2d3": false, "x=ab1c2d3e": true, "x-date=ab1c2d3e": false,
 	} {
-		link, problem := ParseLink("https://h/p?a=b&" + parameter)
+		link, problem := ParseLink("https://h/p?a=b&"+parameter, nil)
 		require.Empty(t, problem)
 		_, value, _ := strings.Cut(parameter, "=")
 		require.Equal(t, secret, link.Redact.String("it was "+value) == "it was REDACTED", parameter)
@@ -53,7 +53,7 @@ func TestLinkTellsSecretParameters(t *testing.T) {
 
 // What a redirect leads to may have more to hide than a presigned link can have.
 func TestLinkKnowsWhereItLeads(t *testing.T) {
-	link, problem := ParseLink("https://h/p?sig=first")
+	link, problem := ParseLink("https://h/p?sig=first", nil)
 	require.Empty(t, problem)
 	for address, texts := range map[string]map[string]string{
 		"https://me:pass%2Fword@other/q?token=second":       {"first second pass/word pass%2Fword me:pass%2Fword me": "REDACTED REDACTED REDACTED REDACTED REDACTED me"},
@@ -73,7 +73,7 @@ func TestLinkKnowsWhereItLeads(t *testing.T) {
 // What a redirect brings is kept in a dozen spellings and looked for in every
 // answer: an address of megabytes must not have that cost.
 func TestHugeSecretsOfHopsAreLeftOut(t *testing.T) {
-	link, _ := ParseLink("https://h/p?sig=s1gn4ture")
+	link, _ := ParseLink("https://h/p?sig=s1gn4ture", nil)
 	huge := strings.Repeat("x", 2<<20)
 	fits := strings.Repeat("y", 10<<10)
 	to, err := url.Parse("https://other/?token=" + huge + "&sig=" + fits + "&key=0ther")
@@ -129,14 +129,14 @@ func FuzzParseLink(f *testing.F) {
 	f.Add("https://u:p@h/%zz?a=%")
 	f.Add("http://[::1]:80/a b|é?q#f")
 	f.Fuzz(func(t *testing.T, text string) {
-		link, problem := ParseLink(text)
+		link, problem := ParseLink(text, nil)
 		if (link == nil) == (problem == "") {
 			t.Fatalf("%q: %v, %q", text, link, problem)
 		}
 		if link == nil {
 			return
 		}
-		again, problem := ParseLink(link.URL.String())
+		again, problem := ParseLink(link.URL.String(), nil)
 		if problem != "" || again.URL.RequestURI() != link.URL.RequestURI() {
 			t.Fatalf("%q: %q became %v %q", text, link.URL, again, problem)
 		}

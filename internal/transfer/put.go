@@ -3,37 +3,24 @@ package transfer
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
 	"example.com/svc/internal/httpcall"
 )
 
-// What is read of the answer to a successful upload: nobody needs it, but a
-// connection whose answer was read to its end can be used again.
-const (
-	drainSize = 64 << 10
-	drainTime = time.Second
-)
-
 // Put sends src to a presigned URL. The caller finishes src.
 func Put(ctx context.Context, c *httpcall.Caller, link *Link, header http.Header, idle time.Duration, src *Source) *httpcall.Result {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	call := link.call(http.MethodPut, header.Clone(), idle)
 	call.Source, call.Length = src.Open, src.Size()
 	r := c.Do(ctx, call)
 	if r.Stream != nil {
-		timer := time.AfterFunc(drainTime, cancel)
-		_, _ = io.CopyN(io.Discard, r.Stream.Body, drainSize)
-		_ = r.Stream.Body.Close()
-		timer.Stop()
+		_ = r.Stream.Body.Close() // nobody needs it
 	}
 	if err := unsaid(c, src); err != nil && r.OK() {
-		r.StatusCode, r.Fail = 0, link.Redact.Error(c.Redactor().Error(err))
+		r.StatusCode, r.Fail = 0, link.Redact.Error(err)
 	}
-	return link.clean(r)
+	return r
 }
 
 // unsaid is what speaks against a success: that the body could not be read to its

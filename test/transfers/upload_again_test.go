@@ -154,7 +154,7 @@ func TestUpload_RenewsItsLinkOnce(t *testing.T) {
 		require.Equal(t, "f1", e.FileID)
 		require.ErrorIs(t, err, svc.ErrLinkExpired)
 		require.ErrorIs(t, err, svc.ErrNotFound)
-		require.ErrorContains(t, err, "asking for a new link: ")
+		require.ErrorContains(t, err, "asking for a link: ")
 		require.Len(t, s.Requests("PUT"), 1)
 		testkit.RequireSilent(t, err)
 

@@ -17,64 +17,6 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// answerBody is the body of an answer that notes what is read of it.
-type answerBody struct {
-	io.Reader
-	read  int
-	ended bool // read to its end
-}
-
-func (b *answerBody) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
-	b.read += n
-	b.ended = b.ended || err == io.EOF
-	return n, err
-}
-
-func (b *answerBody) Close() error { return nil }
-
-// The answer to an upload is read to its end, so that the connection can be used
-// again, unless that takes more than a second or 64 KiB.
-func TestUpload_ReadsTheAnswerWithinLimits(t *testing.T) {
-	for name, tt := range map[string]struct {
-		size  int
-		after time.Duration // that the end comes
-		takes time.Duration
-		ended bool
-	}{
-		"short":     {50 << 10, 0, 0, true},
-		"long":      {1 << 20, 0, 0, false},
-		"soon":      {10, 999 * time.Millisecond, 999 * time.Millisecond, true},
-		"late":      {10, 1001 * time.Millisecond, time.Second, false},
-		"never":     {10, testkit.Ages, time.Second, false},
-		"very long": {64<<10 + 1, 0, 0, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var body *answerBody
-			storage := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
-				_, _ = io.Copy(io.Discard, r.Body)
-				body = &answerBody{Reader: io.MultiReader(bytes.NewReader(make([]byte, tt.size)), testkit.ReadFunc(func([]byte) (int, error) {
-					select {
-					case <-time.After(tt.after):
-						return 0, io.EOF
-					case <-r.Context().Done():
-						return 0, r.Context().Err()
-					}
-				}))}
-				return &http.Response{StatusCode: 200, Header: http.Header{}, ContentLength: -1, Body: body, Request: r}, nil
-			})
-			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				_, err := testkit.ClientOn(t, storage).Files.Put(t.Context(), uploadLink, strings.NewReader("data"), nil)
-				require.NoError(t, err)
-				require.Equal(t, tt.takes, time.Since(start))
-				require.Equal(t, tt.ended, body.ended)
-				require.LessOrEqual(t, body.read, 64<<10)
-			})
-		})
-	}
-}
-
 // A reader that stands behind its end has nothing left, and stays there.
 func TestUpload_FromBehindTheEnd(t *testing.T) {
 	file := tempFile(t, testkit.Contents(1000))

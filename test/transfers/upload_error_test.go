@@ -78,13 +78,13 @@ func TestUploadErrorText(t *testing.T) {
 		"put": {[]testkit.Reply{registered, refusedPut}, upload(svc.UploadRequest{}),
 			`svc: upload of "a.jsonl": put: ` + refusal + `; the record f1 exists, its contents may not: Replace them, or Delete it`},
 		"put, expired twice": {[]testkit.Reply{registered, expiredPut, linked, expiredPut}, upload(svc.UploadRequest{}),
-			`svc: upload of "a.jsonl": put: ` + expiry + `; this was a new link, the one before had expired` +
+			`svc: upload of "a.jsonl": put: PUT {presigned_url}: ` + expiry + `; this was a new link, the one before had expired` +
 				`; the record f1 exists, its contents may not: Replace them, or Delete it`},
 		"put, expired, the new link refused": {[]testkit.Reply{registered, expiredPut, linked, refusedPut}, upload(svc.UploadRequest{}),
-			`svc: upload of "a.jsonl": put: ` + refusal + `; this was a new link, the one before had expired` +
+			`svc: upload of "a.jsonl": put: PUT {presigned_url}: ` + refusal + `; this was a new link, the one before had expired` +
 				`; the record f1 exists, its contents may not: Replace them, or Delete it`},
 		"put, expired, no new link": {[]testkit.Reply{registered, expiredPut, {Status: 404}}, upload(svc.UploadRequest{}),
-			`svc: upload of "a.jsonl": put: ` + expiry + `; asking for a new link: 404 Not Found (id f1); the record f1 exists, its contents may not: Replace them, or Delete it`},
+			`svc: upload of "a.jsonl": put: PUT {presigned_url}: ` + expiry + `; asking for a link: GET /v1/files/{file_id}/presigned_url: 404 Not Found (id f1); the record f1 exists, its contents may not: Replace them, or Delete it`},
 		"put, deleted": {[]testkit.Reply{registered, refusedPut, {Status: 204}}, upload(thenDelete),
 			`svc: upload of "a.jsonl": put: ` + refusal + `; the record was deleted`},
 		"put, gone already": {[]testkit.Reply{registered, refusedPut, {Status: 404}}, upload(thenDelete),
