@@ -51,11 +51,11 @@ func (r *Redactor) wrap(err error) (safe error, changed bool) {
 		}
 		parts = append(parts, part)
 	}
-	if len(text) > maxErrorText {
-		short, _ := r.Cut([]byte(text), maxErrorText-len("…"), false)
-		text = string(short) + "…"
+	short, cut := r.Cut([]byte(text), maxErrorText-len("…"), false)
+	if text = string(short); cut {
+		text += "…"
 	}
-	if text = r.String(text); text == original && !changed {
+	if text == original && !changed {
 		return err, false
 	}
 	return &safeError{

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"unicode/utf8"
 )
 
@@ -67,66 +66,56 @@ func strip(link string) string {
 // A secret shorter than 4 bytes, or one that has to do with the word REDACTED
 // itself, is not searched for.
 type Redactor struct {
-	parent *Redactor // whose secrets it removes too
-	// The secrets live in what these functions have captured, where no
-	// formatting by reflection can reach them.
-	load func() *secrets
-	add  func(group []string)
+	parent *Redactor       // whose secrets it removes too
+	known  func() *secrets // a function, so that no formatting by reflection finds them
 }
 
-// secrets is one version of what a Redactor knows; it never changes.
 type secrets struct {
-	groups [][]string // the fixed ones first
-	search func() ([]string, *strings.Replacer)
-}
-
-func newSecrets(groups [][]string) *secrets {
-	return &secrets{groups, sync.OnceValues(func() ([]string, *strings.Replacer) {
-		spellings := spell(slices.Concat(groups...))
-		pairs := []string{Mark, Mark} // a mark that stands in the text already is one thing, and no part of a secret
-		for _, s := range spellings {
-			pairs = append(pairs, s, Mark)
-		}
-		return spellings, strings.NewReplacer(pairs...)
-	})}
+	mu        sync.Mutex
+	groups    [][]string // the fixed ones first
+	spellings []string
+	replacer  *strings.Replacer // nil: it is to be made, and spellings too
 }
 
 // New returns a Redactor that never forgets these secrets.
-func New(fixed ...string) *Redactor {
-	var (
-		mu      sync.Mutex
-		current atomic.Pointer[secrets]
-	)
-	current.Store(newSecrets([][]string{slices.Clone(fixed)}))
-	return &Redactor{load: current.Load, add: func(group []string) {
-		mu.Lock()
-		defer mu.Unlock()
-		fixed, added := current.Load().groups[:1], slices.Clone(current.Load().groups[1:])
-		added = append(slices.DeleteFunc(added, func(g []string) bool { return slices.Equal(g, group) }), group)
-		current.Store(newSecrets(slices.Concat(fixed, added[max(0, len(added)-maxAdded):])))
-	}}
-}
+func New(fixed ...string) *Redactor { return (*Redactor)(nil).With(fixed...) }
 
 // With returns a Redactor that removes these secrets too, and keeps what is added to
 // it to itself.
 func (r *Redactor) With(fixed ...string) *Redactor {
-	child := New(fixed...)
-	child.parent = r
-	return child
+	s := &secrets{groups: [][]string{slices.Clone(fixed)}}
+	return &Redactor{r, func() *secrets { return s }}
 }
 
 // Add makes r look for more secrets: a token that replaced another, or those of
 // another link. The last 24 additions are remembered. To add the latest again costs
 // next to nothing.
-func (r *Redactor) Add(secrets ...string) {
-	if len(secrets) == 0 {
+func (r *Redactor) Add(group ...string) {
+	s := r.known()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	isGroup := func(g []string) bool { return slices.Equal(g, group) }
+	if len(group) == 0 || isGroup(s.groups[0]) || isGroup(s.groups[len(s.groups)-1]) {
 		return
 	}
-	known := r.load().groups
-	if slices.Equal(known[0], secrets) || slices.Equal(known[len(known)-1], secrets) {
-		return
+	added := append(slices.DeleteFunc(s.groups[1:], isGroup), slices.Clone(group))
+	s.groups = append(s.groups[:1], added[max(0, len(added)-maxAdded):]...)
+	s.replacer = nil
+}
+
+// search is what there is to search for, and what replaces it.
+func (s *secrets) search() ([]string, *strings.Replacer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.replacer == nil {
+		pairs := []string{Mark, Mark} // a mark that stands in the text already is one thing, and no part of a secret
+		s.spellings = spell(slices.Concat(s.groups...))
+		for _, spelling := range s.spellings {
+			pairs = append(pairs, spelling, Mark)
+		}
+		s.replacer = strings.NewReplacer(pairs...)
 	}
-	r.add(slices.Clone(secrets))
+	return s.spellings, s.replacer
 }
 
 // spell lists the spellings of secrets, a long one before a short one.
@@ -150,7 +139,7 @@ func spell(all []string) (spellings []string) {
 // String returns s with every secret replaced by REDACTED.
 func (r *Redactor) String(s string) string {
 	for ; r != nil; r = r.parent {
-		_, replacer := r.load().search()
+		_, replacer := r.known().search()
 		s = replacer.Replace(s)
 	}
 	return hideByForm(s)
@@ -164,19 +153,14 @@ func (r *Redactor) dropPart(s string) string {
 	if strings.Contains(word, ":/") || strings.Contains(word, `:\`) {
 		return strings.TrimSuffix(s, word)
 	}
-	var all []string
 	for ; r != nil; r = r.parent {
-		spellings, _ := r.load().search()
-		all = append(all, spellings...)
-	}
-	for _, secret := range all {
-		for i := tail; i < len(s); i++ {
-			at := strings.Index(s[i:], secret[:minSecret])
-			if at < 0 {
-				break
-			}
-			if i += at; len(s)-i < len(secret) && strings.HasPrefix(secret, s[i:]) {
-				s = s[:i]
+		spellings, _ := r.known().search()
+		for _, secret := range spellings {
+			for n := min(len(secret)-1, len(s)); n >= minSecret; n-- {
+				if strings.HasSuffix(s, secret[:n]) {
+					s = s[:len(s)-n]
+					break
+				}
 			}
 		}
 	}
