@@ -425,7 +425,7 @@ func (c *Client) newError(k *call, r *httpcall.Result) *Error {
 	red := cmp.Or(k.redact, c.caller.Redactor())
 	contentType := r.Header.Get("Content-Type")
 	body, _ := red.Cut(r.Body, len(r.Body), r.Cut)
-	info := apierr.ParseScrubbed(contentType, body, red.String)
+	info := apierr.Parse(contentType, body, red.String)
 	e := &Error{
 		Method: k.method, Route: k.route, ID: red.String(k.id), StatusCode: r.StatusCode,
 		Code: info.Code, Message: info.Message,
@@ -434,7 +434,7 @@ func (c *Client) newError(k *call, r *httpcall.Result) *Error {
 		Header: red.Header(r.Header), Body: body,
 	}
 	if e.Message == "" && e.Code == "" && len(r.Body) > 0 {
-		e.Message = apierr.ExcerptScrubbed(contentType, body, red.String)
+		e.Message = apierr.Excerpt(contentType, body, red.String)
 	}
 	if encoded := r.Encoding(); encoded != "" {
 		e.Code, e.Message = "", encoded

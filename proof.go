@@ -273,7 +273,7 @@ func (c *Client) notPromised(k *call, r *httpcall.Result, field string, err erro
 	e := &DecodeError{
 		Method: k.method, Route: k.route, ID: red.String(k.id), StatusCode: r.StatusCode, ContentType: apierr.Label(contentType, red.String),
 		RequestID: apierr.RequestID(r.Header, red.String), Field: red.String(field),
-		Excerpt: apierr.ExcerptScrubbed(contentType, bounded, red.String), Err: red.Error(err),
+		Excerpt: apierr.Excerpt(contentType, bounded, red.String), Err: red.Error(err),
 		foreign: foreign(contentType, r.Body, false),
 	}
 	if r.Encoding() != "" {

@@ -91,7 +91,7 @@ func (e *WaitError) Error() string {
 	case e.status != "":
 		fmt.Fprintf(&b, "last status %q", e.status)
 	case n > 0:
-		fmt.Fprintf(&b, "last status %q", apierr.Excerpt("text/plain", []byte(e.History[n-1].Status)))
+		fmt.Fprintf(&b, "last status %q", e.History[n-1].Status)
 	default:
 		b.WriteString("never read")
 	}

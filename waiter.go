@@ -154,7 +154,7 @@ func (w *waiter[T]) failed(err error) error {
 		if text == "" {
 			return ""
 		}
-		return apierr.ExcerptScrubbed("text/plain", []byte(text), clean)
+		return apierr.Excerpt("text/plain", []byte(text), clean)
 	}
 	e.name = clean(e.ID)
 	if w.last != nil {

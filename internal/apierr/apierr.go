@@ -33,14 +33,9 @@ const (
 )
 
 // Parse reads an error body. The content type is only a hint: bodies are often
-// mislabelled.
-func Parse(contentType string, body []byte) Info {
-	return ParseScrubbed(contentType, body, func(s string) string { return s })
-}
-
-// ParseScrubbed is Parse with a function that takes the secrets out of each
-// text, once it is decoded and before it is cut to its length.
-func ParseScrubbed(contentType string, body []byte, scrub func(string) string) Info {
+// mislabelled. scrub takes the secrets out of each text, once it is decoded and before
+// it is cut to its length.
+func Parse(contentType string, body []byte, scrub func(string) string) Info {
 	info := parse(contentType, body)
 	return Info{
 		Code:      Label(info.Code, scrub),
@@ -50,14 +45,9 @@ func ParseScrubbed(contentType string, body []byte, scrub func(string) string) I
 }
 
 // Excerpt returns the beginning of the body as one line of at most 256 bytes:
-// "empty body" if there is none, "binary data" if it is not text.
-func Excerpt(contentType string, body []byte) string {
-	return ExcerptScrubbed(contentType, body, func(s string) string { return s })
-}
-
-// ExcerptScrubbed is Excerpt with a function that takes the secrets out of the
-// text before it is cut.
-func ExcerptScrubbed(contentType string, body []byte, scrub func(string) string) string {
+// "empty body" if there is none, "binary data" if it is not text. The text is scrubbed
+// before it is cut.
+func Excerpt(contentType string, body []byte, scrub func(string) string) string {
 	body = trim(body)
 	text := string(body)
 	switch {
@@ -112,15 +102,7 @@ func fromXML(body []byte) (info Info) {
 		if !ok {
 			continue
 		}
-		var into *string
-		switch strings.ToLower(start.Name.Local) {
-		case "code":
-			into = &info.Code
-		case "message":
-			into = &info.Message
-		case "requestid":
-			into = &info.RequestID
-		}
+		into := map[string]*string{"code": &info.Code, "message": &info.Message, "requestid": &info.RequestID}[strings.ToLower(start.Name.Local)]
 		if into != nil && *into == "" { // the first one counts
 			_ = dec.DecodeElement(into, &start)
 		}

@@ -1,31 +1,23 @@
 package apierr
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"fmt"
-	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 const (
 	maxLevels = 2 // objects around the one that has the message
 	maxErrors = 5 // messages of one body that are joined
-	separator = "; "
 )
 
 // fromJSON is not ok if the body is not one JSON value from its first byte to its last.
 func fromJSON(body []byte) (info Info, ok bool) {
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.UseNumber()
 	var value any
-	if dec.Decode(&value) != nil {
-		return Info{}, false
-	}
-	if _, err := dec.Token(); err != io.EOF {
+	if json.Unmarshal(body, &value) != nil {
 		return Info{}, false
 	}
 	return fromValue(value, maxLevels), true
@@ -53,7 +45,7 @@ func fromList(list []any, levels int) Info {
 		}
 		info = info.or(Info{Code: one.Code, RequestID: one.RequestID})
 	}
-	info.Message = strings.Join(messages, separator)
+	info.Message = strings.Join(messages, "; ")
 	return info
 }
 
@@ -93,9 +85,11 @@ func (o object) text(names ...string) string {
 }
 
 func scalar(v any) string {
-	switch v.(type) {
-	case string, json.Number:
-		return fmt.Sprint(v)
+	switch v := v.(type) {
+	case string:
+		return v
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
 	}
 	return ""
 }
@@ -110,11 +104,7 @@ func (o object) info(levels int) Info {
 		for _, name := range []string{"error", "errors", "detail", "details", "fault", "data", "response"} {
 			switch v := o[name].(type) {
 			case map[string]any:
-				nested := fold(v).info(levels - 1)
-				if nested.Message == "" && name == "errors" {
-					nested.Message = fields(v)
-				}
-				info = info.or(nested)
+				info = info.or(fold(v).info(levels - 1))
 			case []any:
 				info = info.or(fromList(v, levels-1))
 			}
@@ -136,24 +126,10 @@ func (o object) info(levels int) Info {
 
 // where names the part of the request that the object complains about.
 func (o object) where() string {
-	list, ok := o["loc"].([]any)
-	if !ok {
-		return o.text("field")
-	}
 	var names []string
+	list, _ := o["loc"].([]any)
 	for _, part := range list {
 		names = append(names, scalar(part))
 	}
-	return strings.Join(names, ".")
-}
-
-// fields joins {"name": ["is required"], "port": "is too big"}.
-func fields(members map[string]any) string {
-	var messages []string
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		if text := fromValue(members[name], 0).Message; text != "" && len(messages) < maxErrors {
-			messages = append(messages, name+": "+text)
-		}
-	}
-	return strings.Join(messages, separator)
+	return cmp.Or(strings.Join(names, "."), o.text("field"))
 }

@@ -122,7 +122,7 @@ func (l *Link) Expired(r *httpcall.Result) bool {
 	default:
 		return false
 	}
-	info := apierr.Parse(r.Header.Get("Content-Type"), r.Body)
+	info := apierr.Parse(r.Header.Get("Content-Type"), r.Body, l.Redact.String)
 	if expired.MatchString(info.Code) || expired.MatchString(info.Message) || timeframe.Match(r.Body) {
 		return true
 	}
