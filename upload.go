@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -224,7 +225,7 @@ func (c *FileClient) Upload(ctx context.Context, req UploadRequest) (*UploadResu
 // /v1/files/{file_id}
 func (c *FileClient) UploadFile(ctx context.Context, path string, purpose FilePurpose, opts *UploadOptions) (*UploadResult, error) {
 	req := UploadRequest{FileName: filepath.Base(path), Purpose: purpose, UploadOptions: orZero(opts)}
-	f, err := transfer.Open(ctx, path)
+	f, err := os.Open(path)
 	if err != nil {
 		u := upload{files: c, name: req.FileName}
 		return nil, u.failed(UploadStageBody, c.client.safe(err))

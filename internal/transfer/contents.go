@@ -110,17 +110,3 @@ func buffer(r io.Reader, size int64) (*buffered, error) {
 	}
 	return b, nil
 }
-
-// Open opens a file for reading. Unlike [os.Open] on a named pipe, it does not
-// outlast ctx.
-func Open(ctx context.Context, path string) (*os.File, error) {
-	var f *os.File
-	err := within(ctx, func() (err error) {
-		f, err = os.Open(path)
-		return err
-	}, func() { _ = f.Close() })
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
-}

@@ -1,7 +1,6 @@
 package transfer
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -22,8 +21,6 @@ type File struct {
 	mode   fs.FileMode // of the file that it replaces; 0: there is none
 }
 
-const useWriter = ": it cannot be replaced by another file; open it, and use Download with a writer"
-
 // NewFile begins a file. A symbolic link is followed and stays, also when there is
 // no file yet where it leads to.
 func NewFile(path string) (*File, error) {
@@ -37,47 +34,41 @@ func NewFile(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if isMount(path) {
-		return nil, fmt.Errorf("%s is a mount point%s", path, useWriter)
-	}
 	f := &File{target: path}
 	perm := fs.FileMode(0o644) // less the umask
+	const useWriter = ": it cannot be replaced by another file; open it, and use Download with a writer"
 	switch info, err := os.Stat(path); {
 	case err == nil && info.IsDir():
 		return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.EISDIR}
 	case err == nil && !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is not a regular file%s", path, useWriter)
+	case err == nil && isMount(path):
+		return nil, fmt.Errorf("%s is a mount point%s", path, useWriter)
 	case err == nil:
 		f.mode, perm = info.Mode().Perm(), 0o600
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
-	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf(".svc-download-%016x.part", rand.Uint64())) //nolint:gosec // O_EXCL sees to it that the name is free
+	dir, _ := filepath.Split(path)
+	temp := fmt.Sprintf("%s.svc-download-%016x.part", dir, rand.Uint64()) //nolint:gosec // O_EXCL sees to it that the name is free
 	if f.File, err = os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-// followLinks is where path leads to by way of symbolic links. The file there need not
-// exist, its directory must.
+// followLinks is where path leads to by way of symbolic links. There need not be a file.
 func followLinks(path string) (string, error) {
 	for range 40 { // as many as Linux follows
-		dir, name := filepath.Split(path)
-		dir, err := filepath.EvalSymlinks(cmp.Or(dir, "."))
-		if err != nil {
-			return "", err
-		}
-		path = filepath.Join(dir, name)
 		to, err := os.Readlink(path)
-		switch {
-		case err != nil:
+		if err != nil {
 			return path, nil //nolint:nilerr // it is no link
-		case filepath.IsAbs(to):
-			path = to
-		default:
-			path = dir + string(filepath.Separator) + to // Join would take a/../b for b
 		}
+		if !filepath.IsAbs(to) {
+			dir, _ := filepath.Split(path)
+			to = dir + to // Join would take a/../b for b
+		}
+		path = to
 	}
 	return "", &fs.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
 }
@@ -85,6 +76,7 @@ func followLinks(path string) (string, error) {
 // isMount reports whether a file is a mount of its own, which no other file can
 // take the place of. Where there is no list of mounts, only the attempt shows it.
 func isMount(path string) bool {
+	path, _ = filepath.EvalSymlinks(path)
 	path, _ = filepath.Abs(path)
 	path = strings.NewReplacer(" ", `\040`, "\t", `\011`, "\n", `\012`, `\`, `\134`).Replace(path)
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
@@ -110,13 +102,7 @@ func (f *File) Commit() error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	switch err := os.Rename(f.Name(), f.target); {
-	case errors.Is(err, syscall.EBUSY): // a mount that was not seen before
-		return fmt.Errorf("%w%s", err, useWriter)
-	case err != nil:
-		return err
-	}
-	return nil
+	return os.Rename(f.Name(), f.target)
 }
 
 // Discard removes the temporary file, if there still is one.

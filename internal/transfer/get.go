@@ -77,7 +77,6 @@ func (g *Get) Run(ctx context.Context) (r *httpcall.Result, err error) {
 			return nil, err
 		}
 	}
-	buf := make([]byte, 64<<10)
 	for {
 		call := g.call()
 		g.resume.Caller, g.resume.Call = g.Caller, call
@@ -89,13 +88,10 @@ func (g *Get) Run(ctx context.Context) (r *httpcall.Result, err error) {
 				return nil, err
 			case again:
 				continue
-			case g.whole(r):
-				g.progress.end(g.Received)
-				return nil, nil
 			}
 			return r, nil
 		}
-		more, err := g.take(r.Stream, buf)
+		more, err := g.take(r.Stream)
 		switch {
 		case err == nil && !more:
 			g.progress.end(g.Received)
@@ -158,24 +154,9 @@ func (g *Get) renew(ctx context.Context) error {
 	return nil
 }
 
-// whole reports whether an answer says that there is nothing after what has come
-// of contents that had announced no length. One that does not name the length must
-// be about the same contents: others may be shorter.
-func (g *Get) whole(r *httpcall.Result) bool {
-	if r.StatusCode != http.StatusRequestedRangeNotSatisfiable || g.Received == 0 || g.Total >= 0 || g.compare(r.Header) < 0 {
-		return false
-	}
-	text := r.Header.Get("Content-Range")
-	if text == "" {
-		return g.same(r.Header)
-	}
-	c, ok := parseContentRange(text)
-	return ok && c.start < 0 && c.total == g.Received
-}
-
 // take writes what an answer brings. There is more to ask for if it brought less
 // than is missing, as it may.
-func (g *Get) take(resp *http.Response, buf []byte) (more bool, err error) {
+func (g *Get) take(resp *http.Response) (more bool, err error) {
 	defer resp.Body.Close()
 	skip, left, err := g.accept(resp)
 	if err != nil {
@@ -184,7 +165,7 @@ func (g *Get) take(resp *http.Response, buf []byte) (more bool, err error) {
 	if _, err := io.CopyN(io.Discard, resp.Body, skip); err != nil {
 		return false, broken(err)
 	}
-	if err := g.copy(resp.Body, left, buf); err != nil {
+	if err := g.copy(resp.Body, left); err != nil {
 		return false, err
 	}
 	return resp.StatusCode == http.StatusPartialContent && g.Received != g.Total, nil
@@ -226,7 +207,8 @@ func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 }
 
 // copy writes what comes, at most left bytes unless that is below zero.
-func (g *Get) copy(body io.Reader, left int64, buf []byte) error {
+func (g *Get) copy(body io.Reader, left int64) error {
+	buf := make([]byte, 64<<10)
 	for {
 		n, err := body.Read(buf)
 		if left >= 0 && int64(n) > left {

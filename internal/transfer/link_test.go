@@ -107,8 +107,6 @@ func TestContentRange(t *testing.T) {
 		"bytes 0-0/1":        {0, 0, 1},
 		"bytes 500-999/1000": {500, 999, 1000},
 		"Bytes 500-999/*":    {500, 999, -1},
-		" bytes */1000":      {-1, -1, 1000},
-		"bytes */0":          {-1, -1, 0},
 		"bytes 0-9223372036854775806/9223372036854775807": {0, 9223372036854775806, 9223372036854775807},
 	} {
 		got, ok := parseContentRange(text)
@@ -116,7 +114,7 @@ func TestContentRange(t *testing.T) {
 		require.Equal(t, want, got, text)
 	}
 	for _, text := range []string{
-		"", "bytes", "bytes 1-2", "bytes 2-1/3", "bytes 0-3/3", "bytes 0-0/0", "bytes -1/3", "bytes 0-/3", "items 0-1/3", "bytes */*",
+		"", "bytes", "bytes 1-2", "bytes 2-1/3", "bytes 0-3/3", "bytes 0-0/0", "bytes -1/3", "bytes 0-/3", "items 0-1/3", "bytes */*", "bytes */1000",
 		"bytes +0-1/3", "bytes 0-1/+3", "bytes 0-1/9223372036854775808", "bytes a-b/c", "bytes 0-1/",
 	} {
 		_, ok := parseContentRange(text)

@@ -10,23 +10,19 @@ import (
 
 // contentRange is what a Content-Range header says.
 type contentRange struct {
-	start, end int64 // start -1: nothing, the range asked for does not exist
+	start, end int64
 	total      int64 // -1: not known
 }
 
-var rangeForm = regexp.MustCompile(`^\s*(?i:bytes) (?:([0-9]+)-([0-9]+)|\*)/([0-9]+|\*)\s*$`)
+var rangeForm = regexp.MustCompile(`^\s*(?i:bytes) ([0-9]+)-([0-9]+)/([0-9]+|\*)\s*$`)
 
-// parseContentRange reads "bytes 500-999/1000", "bytes 500-999/*" and "bytes
-// */1000".
+// parseContentRange reads "bytes 500-999/1000" and "bytes 500-999/*".
 func parseContentRange(text string) (c contentRange, ok bool) {
 	m := rangeForm.FindStringSubmatch(text)
 	if m == nil {
 		return c, false
 	}
 	c = contentRange{number(m[1]), number(m[2]), number(m[3])}
-	if m[1] == "" {
-		return c, c.total >= 0
-	}
 	return c, c.start >= 0 && c.start <= c.end && (m[3] == "*" || c.end < c.total)
 }
 
@@ -81,23 +77,12 @@ func encoding(h http.Header) string {
 
 // same reports whether a response about a part says that it is about the contents
 // that the download began with. One that does not say is not believed: storage
-// that ignores If-Range sends a part of whatever is there now.
-func (g *Get) same(h http.Header) bool { return g.compare(h) > 0 }
-
-// compare is 1 if a response is about the contents that the download began with, -1
-// if it is about others, and 0 if it does not say. A weak entity tag says less than
-// a strong one when it stays as it was, but as much when it does not.
-func (g *Get) compare(h http.Header) int {
-	etag, modified := tag(h), h.Get("Last-Modified")
-	switch {
-	case g.etag != "" && etag != "" && etag != g.etag:
-		return -1
-	case strong(g.etag) && etag != "":
-		return 1
-	case g.modified == "" || modified == "":
-		return 0
-	case modified == g.modified:
-		return 1
+// that ignores If-Range sends a part of whatever is there now. A weak entity tag says
+// less than a strong one when it stays as it was, but as much when it does not.
+func (g *Get) same(h http.Header) bool {
+	etag := tag(h)
+	if g.etag != "" && etag != "" && (strong(g.etag) || etag != g.etag) {
+		return etag == g.etag
 	}
-	return -1
+	return g.modified != "" && h.Get("Last-Modified") == g.modified
 }

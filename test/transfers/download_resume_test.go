@@ -91,6 +91,7 @@ func TestDownload_ResumesWhereItStopped(t *testing.T) {
 				ranges(body, `"e1"`)(n, w, r)
 			}
 		},
+		"many cuts, with progress between": ranges(body, `"e1"`, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := testkit.NewFileService(t, storage)

@@ -199,7 +199,6 @@ func TestSecretsInErrorsOfTheCaller(t *testing.T) {
 		_, errs["Upload "+name] = c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body})
 	}
 	_, errs["UploadFile no file"] = c.Files.UploadFile(t.Context(), dir+"/none", "", nil)
-	_, errs["UploadFile ended"] = c.Files.UploadFile(ended, "none", "", nil)
 	_, errs["Put ended"] = c.Files.Put(ended, link, strings.NewReader("x"), nil)
 	_, errs["Put spool ended"] = c.Files.Put(ended, link, readOnly{strings.NewReader("x")}, nil)
 	_, errs["Upload ended"] = c.Files.Upload(ended, svc.UploadRequest{FileName: "a", Body: strings.NewReader("x")})

@@ -5,9 +5,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -117,32 +114,4 @@ func TestUpload_AttemptsDoNotDisturbEachOther(t *testing.T) {
 			require.Equal(t, len(body), left, "where it stood")
 		})
 	}
-}
-
-// A named pipe that nobody writes to blocks in open already.
-func TestUploadFile_NamedPipe(t *testing.T) {
-	testkit.NoGoroutineLeft(t)
-	path, other := filepath.Join(t.TempDir(), "pipe"), filepath.Join(t.TempDir(), "pipe")
-	if err := exec.Command("mkfifo", path, other).Run(); err != nil {
-		t.Skip("no named pipes here")
-	}
-	s := testkit.NewFileService(t, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	_, err := s.Client(t).Files.UploadFile(ctx, path, "", nil)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	w, err := os.OpenFile(path, os.O_RDWR, 0) // lets the open in the background go
-	require.NoError(t, err)
-	defer w.Close()
-
-	go func() {
-		w, err := os.OpenFile(other, os.O_WRONLY, 0)
-		if err == nil {
-			_, _ = io.WriteString(w, "through the pipe")
-			w.Close()
-		}
-	}()
-	_, err = s.Client(t).Files.UploadFile(t.Context(), other, "", nil)
-	require.NoError(t, err)
-	require.Equal(t, "through the pipe", s.Requests("PUT")[0].Bytes.String())
 }
