@@ -197,25 +197,9 @@ func (e *UploadError) Is(target error) bool {
 // POST /v1/files, then PUT to the presigned URL and perhaps DELETE
 // /v1/files/{file_id}
 func (c *FileClient) Upload(ctx context.Context, req UploadRequest) (*UploadResult, error) {
-	register := RegisterFileRequest{FileName: req.FileName, Purpose: req.Purpose}
-	p := register.problems()
-	u := &upload{files: c, UploadOptions: req.UploadOptions, name: req.FileName}
-	return u.run(ctx, p, req.Body, req.Size, func() error {
-		var linger time.Duration
-		if u.DeleteOnFailure {
-			linger = createLinger // to learn what there is to delete
-		}
-		file, err := c.register(ctx, register, linger, slices.Concat(u.RequestOptions, u.RegisterOptions))
-		if err == nil {
-			u.id, u.link = file.ID, file.PresignedURL
-			return nil
-		}
-		created := false
-		if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok {
-			u.id, created = unknown.ID, unknown.created()
-		}
-		return u.cleanUp(ctx, u.failed(UploadStageRegister, err), created)
-	})
+	register := &RegisterFileRequest{FileName: req.FileName, Purpose: req.Purpose}
+	u := &upload{files: c, UploadOptions: req.UploadOptions, register: register, name: req.FileName}
+	return u.run(ctx, register.problems(), req.Body, req.Size)
 }
 
 // UploadFile is [FileClient.Upload] of the file at path, whose last element gives
@@ -228,7 +212,7 @@ func (c *FileClient) UploadFile(ctx context.Context, path string, purpose FilePu
 	f, err := os.Open(path)
 	if err != nil {
 		u := upload{files: c, name: req.FileName}
-		return nil, u.failed(UploadStageBody, c.client.safe(err))
+		return nil, u.failed(ctx, UploadStageBody, c.client.safe(err))
 	}
 	defer f.Close()
 	req.Body = f
@@ -245,7 +229,7 @@ func (c *FileClient) Put(ctx context.Context, link SignedURL, body io.Reader, op
 	var p problems
 	c.client.parseLink(link, &p)
 	u := &upload{files: c, link: link, UploadOptions: orZero(opts)}
-	return u.run(ctx, p, body, 0, func() error { return nil })
+	return u.run(ctx, p, body, 0)
 }
 
 // Replace sends contents to a record that exists already, in place of those that
@@ -259,28 +243,24 @@ func (c *FileClient) Replace(ctx context.Context, id string, body io.Reader, opt
 	var p problems
 	p.add(idProblem(id) != "", "file_id", idProblem(id))
 	u := &upload{files: c, id: id, UploadOptions: orZero(opts)}
-	return u.run(ctx, p, body, 0, func() error { // now that the body has been read, which may take longer than a link lasts
-		if err := u.askForLink(ctx); err != nil {
-			return u.failed(UploadStagePut, err)
-		}
-		return nil
-	})
+	return u.run(ctx, p, body, 0)
 }
 
 // upload is one that is under way.
 type upload struct {
 	UploadOptions
-	files  *FileClient
-	name   string    // that the record gets; empty for Put and Replace
-	id     string    // of the record; empty while there is none, and for Put
-	link   SignedURL // that the contents are put to
-	header http.Header
-	src    *transfer.Source
+	files    *FileClient
+	register *RegisterFileRequest // of a record to make; nil: there is one already, or a link is enough
+	made     bool                 // there is such a record now
+	name     string               // of that record
+	id       string               // of the record; empty while there is none, and for Put
+	link     SignedURL            // that the contents are put to
+	header   http.Header
+	src      *transfer.Source
 }
 
-// run reads the body as far as that has to be, calls begin, and sends the contents
-// to the link that there is then.
-func (u *upload) run(ctx context.Context, p problems, body io.Reader, size int64, begin func() error) (*UploadResult, error) {
+// run reads the body as far as that has to be, gets a link, and sends the contents.
+func (u *upload) run(ctx context.Context, p problems, body io.Reader, size int64) (*UploadResult, error) {
 	u.check(&p, body)
 	p.add(size < 0, "Size", "must not be negative")
 	if err := p.err(); err != nil {
@@ -288,7 +268,7 @@ func (u *upload) run(ctx context.Context, p problems, body io.Reader, size int64
 	}
 	src, err := transfer.NewSource(ctx, body, size, u.Progress)
 	if err != nil {
-		return nil, u.failed(UploadStageBody, u.files.client.safe(err))
+		return nil, u.failed(ctx, UploadStageBody, u.files.client.safe(err))
 	}
 	sent := false
 	defer func() { src.Finish(sent) }()
@@ -297,15 +277,40 @@ func (u *upload) run(ctx context.Context, p problems, body io.Reader, size int64
 		return nil, p.err()
 	}
 	u.src = src
-	if err := begin(); err != nil {
-		return nil, err
+	stage, err := u.begin(ctx)
+	if err != nil {
+		return nil, u.failed(ctx, stage, err)
 	}
 	result, err := u.put(ctx)
 	if err != nil {
-		return nil, u.cleanUp(ctx, u.failed(UploadStagePut, err), u.name != "")
+		return nil, u.failed(ctx, UploadStagePut, err)
 	}
 	sent = true
 	return result, nil
+}
+
+// begin gets the record and the link, as far as they are not there. The body has been
+// read before: that may take longer than a link lasts.
+func (u *upload) begin(ctx context.Context) (UploadStage, error) {
+	switch {
+	case u.register == nil && u.link != "":
+		return UploadStagePut, nil
+	case u.register == nil:
+		return UploadStagePut, u.askForLink(ctx)
+	}
+	var linger time.Duration
+	if u.DeleteOnFailure {
+		linger = createLinger // to learn what there is to delete
+	}
+	file, err := u.files.register(ctx, *u.register, linger, slices.Concat(u.RequestOptions, u.RegisterOptions))
+	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok {
+		u.id, u.made = unknown.ID, unknown.created()
+	}
+	if err != nil {
+		return UploadStageRegister, err
+	}
+	u.id, u.link, u.made = file.ID, file.PresignedURL, true
+	return UploadStagePut, nil
 }
 
 // askForLink gets another link for the contents. Without one, that of before stays.
@@ -355,18 +360,14 @@ func (u *upload) putOnce(ctx context.Context) (*UploadResult, error) {
 	}, nil
 }
 
-// failed is the one constructor of an UploadError.
-func (u *upload) failed(stage UploadStage, err error) *UploadError {
-	return &UploadError{
+// failed is the one constructor of an UploadError. It deletes the record, if the upload
+// made it and that is wanted, whatever became of ctx.
+func (u *upload) failed(ctx context.Context, stage UploadStage, err error) error {
+	e := &UploadError{
 		Stage: stage, FileName: u.name, FileID: u.id, Link: u.link, Err: err,
 		clean: u.files.client.caller.Redactor().String,
 	}
-}
-
-// cleanUp deletes the record of a failed upload, if the upload made it and that is
-// wanted, whatever became of ctx.
-func (u *upload) cleanUp(ctx context.Context, e *UploadError, made bool) error {
-	if !made || !u.DeleteOnFailure {
+	if !u.made || !u.DeleteOnFailure {
 		return e
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
