@@ -156,7 +156,7 @@ func (r *Redactor) dropPart(s string) string {
 	for ; r != nil; r = r.parent {
 		spellings, _ := r.known().search()
 		for _, secret := range spellings {
-			for n := min(len(secret)-1, len(s)); n >= minSecret; n-- {
+			for n := min(len(secret)-1, len(s), maxSecret); n >= minSecret; n-- {
 				if strings.HasSuffix(s, secret[:n]) {
 					s = s[:len(s)-n]
 					break

@@ -84,12 +84,8 @@ func secrets(u *url.URL) (all []string) {
 		}
 	}
 	if u.User != nil {
-		name := u.User.Username()
 		password, _ := u.User.Password()
-		all = append(all, u.User.String(), password)
-		if password == "" || len(name) >= longValue {
-			all = append(all, name)
-		}
+		all = append(all, u.User.String(), u.User.Username(), password)
 	}
 	slices.SortFunc(all, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	return slices.Compact(all)
