@@ -260,7 +260,7 @@ func FuzzUploadModel(f *testing.F) {
 				bad = bad || said > 0 && said != int64(m.want)
 			}
 			said = max(said, 0)
-			opts := svc.UploadOptions{DeleteOnFailure: dice.roll(2) == 1, IdleTimeout: 10 * time.Second}
+			opts := svc.UploadOptions{DeleteOnFailure: dice.roll(2) == 1, IdleTimeout: 10 * time.Second, AllowEmpty: true}
 			var told []int64
 			if dice.roll(2) == 1 {
 				opts.Progress = func(sent, total int64) {
