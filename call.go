@@ -40,6 +40,11 @@ type call struct {
 	redact *redact.Redactor // of a transfer: knows the secrets of its link too; nil: that of the client
 	linger time.Duration    // how long the response is awaited after the end of ctx
 	result *httpcall.Result // filled in place; nil: not needed
+
+	// begin gets the final body of a valid call before anything is sent, and may
+	// replace it and the context; before is called before each attempt. Nil: none.
+	begin  func(context.Context, []byte) (context.Context, []byte, error)
+	before func() error
 }
 
 func get(route string) call { return call{method: http.MethodGet, route: route} }
@@ -75,8 +80,12 @@ func do[T any](ctx context.Context, c *Client, k call, opts []RequestOption) (*T
 	if err != nil {
 		return nil, err
 	}
+	return decoded[T](c, &k, r)
+}
+
+func decoded[T any](c *Client, k *call, r *httpcall.Result) (*T, error) {
 	out := new(T)
-	if err := c.decode(&k, r, out); err != nil {
+	if err := c.decode(k, r, out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -123,6 +132,12 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*http
 	if !k.public && !c.hasToken {
 		return nil, c.transportError(k, &httpcall.Result{Fail: ErrNoToken})
 	}
+	if k.begin != nil {
+		var err error
+		if ctx, body, err = k.begin(ctx, body); err != nil {
+			return nil, err
+		}
+	}
 	header := make(http.Header, 4+len(c.header)+len(req.header))
 	header["Accept"] = acceptJSON
 	if body != nil {
@@ -133,7 +148,7 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*http
 	start := time.Now()
 	r := c.caller.Do(ctx, &httpcall.Call{
 		Method: k.method, Route: k.route, ID: k.id, URL: u, Header: header, Auth: !k.public,
-		Once: k.once, Body: body, MaxAttempts: req.attempts, Linger: k.linger, Result: k.result,
+		Once: k.once, Body: body, MaxAttempts: req.attempts, Linger: k.linger, Result: k.result, Before: k.before,
 	})
 	if req.response != nil {
 		*req.response = Response{

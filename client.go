@@ -36,6 +36,9 @@ type Client struct {
 	//
 	// Deprecated: the legacy job API is retired; see [VideoJobClient].
 	ImageJobs *ImageJobClient
+	// Ledger shows which endpoints may be running. Never nil; without [WithLedger] its
+	// calls are an [ErrNoLedger].
+	Ledger *Ledger
 
 	base      base
 	caller    *httpcall.Caller
@@ -89,6 +92,7 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 	c.Files = &FileClient{c}
 	c.VideoJobs = &VideoJobClient{jobClient{c, videoJobs, videoJob}}
 	c.ImageJobs = &ImageJobClient{jobClient{c, imageJobs, imageJob}}
+	c.Ledger = &Ledger{client: c, store: cfg.ledger, marks: !cfg.unmarked, log: cfg.log}
 	return c, nil
 }
 

@@ -43,6 +43,20 @@ type DeployOptions struct {
 
 	// CreateOptions go with the create call, after RequestOptions.
 	CreateOptions []RequestOption
+
+	// Key names the endpoint in the ledger, so that one endpoint at a time is created
+	// under it: a second Deploy with the key and the same request waits for the endpoint
+	// of the first, in another process too. That Deploy calls OnCreate with the ID alone,
+	// DeleteOnFailure does nothing in it, and OnFailure is asked. 1 to 64 characters of
+	// a-z, 0-9, _ and -. Empty: a random key, so that every Deploy creates an endpoint.
+	// Without [WithLedger] a key is an [ErrNoLedger].
+	Key string
+
+	// Lease has no effect unless [Ledger.Reap] is called: Reap deletes the endpoint when
+	// that much time has passed since the create was requested. In a Deploy that continues
+	// with an existing endpoint it can only lengthen the lease. 0: no lease. Without
+	// [WithLedger] a lease is an [ErrNoLedger].
+	Lease time.Duration
 }
 
 // create returns the options of the create call.
@@ -55,6 +69,7 @@ func (o *DeployOptions) create() []RequestOption {
 type DeployError struct {
 	ServiceID  string            // of the created endpoint; never empty
 	Service    *InferenceService // the record as read last; nil when only the ID is known
+	Resumed    bool              // this call did not create the endpoint: the ledger had it under the key
 	Cleanup    Cleanup           // CleanupDeleted: it is deleted; any other: it may still be running and billed
 	CleanupErr error             // why Cleanup is not CleanupDeleted; nil if no cleanup was asked for; errors.Is and errors.As do not look into it
 	Err        error             // why it is not available: a WaitError, or the error of OnCreate; after Use the error of its function, nil if that succeeded
@@ -63,6 +78,9 @@ type DeployError struct {
 // Error says what happened, what may be running, and what to do about it.
 func (e *DeployError) Error() string {
 	text := "svc: deploying " + cmp.Or(e.ServiceID, "an endpoint")
+	if e.Resumed {
+		text += ", which was created before"
+	}
 	if e.Err != nil {
 		text += ": " + detail(e.Err)
 	}
@@ -108,6 +126,12 @@ func (e *DeployError) Unwrap() error { return e.Err }
 // record has another name than the one that was sent: then the response to the create was
 // about somebody else's endpoint.
 //
+// With [WithLedger], the create is recorded as in Create; a ledger that fails after the
+// create ends Deploy as an error of OnCreate does. With [DeployOptions.Key], Deploy waits for
+// the endpoint that the key has already. While a create under the key is in doubt, Deploy
+// is an [OutcomeUnknownError]; if the key has an endpoint of another request, it is an
+// [ErrKeyInUse]. Nothing is sent then.
+//
 // POST /v1/inference-service, then GET and perhaps DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions) (*InferenceService, error) {
 	o := orZero(opts)
@@ -115,6 +139,9 @@ func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInference
 		if _, err := c.URL("probe"); err != nil {
 			return nil, err // before anything is created
 		}
+	}
+	if (o.Key != "" || o.Lease != 0) && c.client.Ledger.store == nil {
+		return nil, ErrNoLedger
 	}
 	d := &deployment{client: c, opts: &o}
 	defer d.rescue(ctx)
@@ -141,6 +168,8 @@ type deployment struct {
 	over       bool              // nothing is left to do after a panic
 	result     httpcall.Result   // of the create call
 	cleanupEnd time.Time         // of all cleanups together; zero: none has begun
+	resumed    bool              // the endpoint is that of an earlier create
+	behind     error             // the endpoint was created, and the ledger could not record it
 }
 
 // create creates the endpoint and learns its ID.
@@ -150,23 +179,38 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 	p := req.problems()
 	p.add(req.ResourceMetadata.TargetInstanceNumber == 0 && !sent.has(instanceField),
 		instanceField, "is 0: an endpoint without instances never becomes available")
+	if d.opts.Key != "" {
+		checkKey(&p, d.opts.Key)
+	}
+	p.add(d.opts.Lease < 0, "Lease", "must not be negative")
 	d.name = sent.name(req.Name)
-	s, err := d.client.create(ctx, &req, p, createLinger, &d.result, opts)
-	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.created() {
-		d.id, d.shown = unknown.ID, salvageText(unknown.Body, "name") // the wait reads the rest
+	s, err := d.client.create(ctx, &req, p, createLinger, d.client.client.Ledger.claim(d.opts.Key, d.opts.Lease), &d.result, opts)
+	ledger, _ := errors.AsType[*LedgerError](err)
+	if earlier, ok := errors.AsType[*resumedError](err); ok {
+		d.id, d.resumed = earlier.id, true
 		return nil
 	}
-	if err != nil {
+	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.created() {
+		d.id, d.shown = unknown.ID, salvageText(unknown.Body, "name") // the wait reads the rest
+	} else if s != nil {
+		d.id, d.record, d.shown = s.ServiceID, s, s.Name
+	} else {
 		return err
 	}
-	d.id, d.record, d.shown = s.ServiceID, s, s.Name
+	if ledger != nil {
+		d.behind = ledger
+	}
 	return nil
 }
 
 // wait tells the caller of the endpoint and waits until it is available.
 func (d *deployment) wait(ctx context.Context) error {
-	if err := d.tell(); err != nil {
-		return d.client.client.safe(err)
+	err := d.client.client.safe(d.tell())
+	if d.behind != nil {
+		err = errors.Join(d.behind, err)
+	}
+	if err != nil {
+		return err
 	}
 	last, err := d.client.wait(d.id, "available", d.opts.withDefaults(), true).run(ctx, untilAvailable)
 	if last != nil {
@@ -189,8 +233,8 @@ func (d *deployment) tell() error {
 
 // failed makes the error of a deployment, after the cleanup that is asked for.
 func (d *deployment) failed(ctx context.Context, err error) error {
-	e := &DeployError{ServiceID: d.id, Service: d.record, Err: err}
-	remove := d.opts.DeleteOnFailure
+	e := &DeployError{ServiceID: d.id, Service: d.record, Resumed: d.resumed, Err: err}
+	remove := d.opts.DeleteOnFailure && !d.resumed // whoever created it may use it
 	if d.opts.OnFailure != nil {
 		remove = d.opts.OnFailure(e)
 	}
@@ -204,7 +248,7 @@ func (d *deployment) failed(ctx context.Context, err error) error {
 // rescue is for a panic, or the end of the goroutine, in one of the caller's functions,
 // also after the create was sent: it tells the ID, and deletes the endpoint if a cleanup was asked for.
 func (d *deployment) rescue(ctx context.Context) {
-	if d.over {
+	if d.over || d.resumed {
 		return
 	}
 	if d.id == "" {
@@ -369,6 +413,9 @@ func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceSer
 		return &ValidationError{Fields: []FieldError{{"use", "is nil"}}}
 	}
 	o := orZero(opts)
+	if o.Key != "" {
+		return &ValidationError{Fields: []FieldError{{"Key", "cannot be used with Use: one user would delete the endpoint of the other"}}}
+	}
 	o.DeleteOnFailure, o.OnFailure = true, nil
 	s, err := c.Deploy(ctx, req, &o)
 	if err != nil {

@@ -233,6 +233,8 @@ type OutcomeUnknownError struct {
 	StatusCode int    // of the response; 0: there was none
 	Body       []byte // what was received of the response, at most 64 KiB, without secrets
 	Err        error  // why the outcome is not known
+	Key        string // of the ledger entry; empty without [WithLedger]
+	Intent     string // of the ledger entry; the mark in the endpoint's description holds it
 }
 
 // Error says what may exist and why that is not known.

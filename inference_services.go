@@ -105,17 +105,31 @@ func (r *CreateInferenceServiceRequest) problems() (p problems) {
 // while the request is on its way. [InferenceServiceClient.Deploy] does more to learn the
 // ID. A new record may not be readable at once.
 //
+// With [WithLedger], the create is recorded before it is sent, and its outcome after it. If
+// the ledger fails before, nothing is sent. If it fails after, Create returns the record
+// and a [LedgerError] with the ID.
+//
 // POST /v1/inference-service
 func (c *InferenceServiceClient) Create(ctx context.Context, req CreateInferenceServiceRequest, opts ...RequestOption) (*InferenceService, error) {
-	return c.create(ctx, &req, req.problems(), 0, new(httpcall.Result), opts)
+	return c.create(ctx, &req, req.problems(), 0, c.client.Ledger.claim("", 0), new(httpcall.Result), opts)
 }
 
 // create is the one way in which endpoints are created. It fills result in place, waits for a
-// response that long after the end of ctx, and remembers the new ID.
-func (c *InferenceServiceClient) create(ctx context.Context, req *CreateInferenceServiceRequest, p problems, linger time.Duration, result *httpcall.Result, opts []RequestOption) (*InferenceService, error) {
+// response that long after the end of ctx, remembers the new ID, and records the create in
+// the ledger, also if a function of the caller panics in between.
+func (c *InferenceServiceClient) create(ctx context.Context, req *CreateInferenceServiceRequest, p problems, linger time.Duration, claim *claim, result *httpcall.Result, opts []RequestOption) (s *InferenceService, err error) {
 	k := create(services, req.Name, req).checked(p)
 	k.linger, k.result = linger, result
-	s, err := do[InferenceService](ctx, c.client, k, opts)
+	if claim != nil {
+		k.begin, k.before = claim.begin, claim.before
+		defer func() {
+			if s == nil && err == nil { // it panics
+				s, err = outcome[InferenceService](c.client, &k)
+			}
+			err = claim.settle(ctx, s, err)
+		}()
+	}
+	s, err = do[InferenceService](ctx, c.client, k, opts)
 	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.ID != "" {
 		c.client.recent.add(unknown.ID)
 	}
@@ -153,7 +167,8 @@ const instanceField = "resource_metadata.target_instance_number"
 
 // Update changes an endpoint and returns its record, with the status
 // initializing. Repeating it is safe, so a lost response is retried. A request that
-// changes nothing is a [ValidationError].
+// changes nothing is a [ValidationError]. With [WithLedger], a higher number of instances is
+// recorded before it is sent, and a lower one when it has succeeded.
 //
 // PUT /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Update(ctx context.Context, id string, req UpdateInferenceServiceRequest, opts ...RequestOption) (*InferenceService, error) {
@@ -161,7 +176,17 @@ func (c *InferenceServiceClient) Update(ctx context.Context, id string, req Upda
 	n := req.ResourceMetadata.TargetInstanceNumber
 	p.add(n != nil && *n < 0, instanceField, "must not be negative")
 	p.add(n == nil && !options(opts).has(""), instanceField, "is not set, so that nothing would change")
-	return do[InferenceService](ctx, c.client, putID(service, id, &req).checked(p), opts)
+	k := putID(service, id, &req).checked(p)
+	var succeeded func()
+	k.begin = func(ctx context.Context, body []byte) (_ context.Context, _ []byte, err error) {
+		succeeded, err = c.client.Ledger.scale(ctx, id, body)
+		return ctx, body, err
+	}
+	s, err := do[InferenceService](ctx, c.client, k, opts)
+	if err == nil {
+		succeeded()
+	}
+	return s, err
 }
 
 // Scale sets the number of instances. It returns at once;

@@ -37,6 +37,9 @@ type config struct {
 	header    http.Header // of every call
 	hook      func(context.Context, httpcall.Attempt)
 	logger    func(context.Context, httpcall.Attempt)
+	ledger    LedgerStore // nil: none
+	unmarked  bool        // of WithoutLedgerMark
+	log       *slog.Logger
 }
 
 // WithToken sets the API token that every call but the public file list sends.
@@ -186,10 +189,11 @@ func WithRateLimiter(l RateLimiter) Option {
 }
 
 // WithLogger logs every exchange at level debug, and at level info if a retry follows. A
-// line holds the route, and no address, body or secret. Nil, the default, logs nothing.
+// line holds the route, and no address, body or secret. What could not be recorded in the
+// ledger is logged at level warn, unless an error says so. Nil, the default, logs nothing.
 func WithLogger(l *slog.Logger) Option {
 	return func(c *config) error {
-		c.logger = nil
+		c.logger, c.log = nil, l
 		if l == nil {
 			return nil
 		}

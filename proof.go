@@ -349,8 +349,15 @@ func (o *observer) seen() bool { return o.client.client.recent.seen(o.id) }
 const between = time.Second
 
 // poll reads the record once. With an error, deleted says that the absence of the
-// record is proven.
+// record is proven. That the endpoint is deleted is recorded in the ledger.
 func (o *observer) poll(ctx context.Context) (s *InferenceService, deleted bool, err error) {
+	if s, deleted, err = o.read(ctx); deleted {
+		o.client.client.Ledger.deleted(ctx, o.id)
+	}
+	return s, deleted, err
+}
+
+func (o *observer) read(ctx context.Context) (s *InferenceService, deleted bool, err error) {
 	sent := time.Now()
 	s, err = o.client.Get(ctx, o.id, asRead(o.opts)...)
 	if err == nil {

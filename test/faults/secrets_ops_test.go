@@ -217,6 +217,9 @@ func callersValues(c *matrixCell) []any {
 		svc.RegisteredFile{ID: "x", PresignedURL: c.link}, svc.JobOutput{MediaURL: c.link}, &svc.UploadError{Link: c.link, Cleanup: svc.CleanupFailed, Err: svc.ErrTruncated},
 		svc.Job{Outputs: svc.Outputs{{MediaURL: c.link, ThumbnailURL: c.link}}}, &svc.Job{Outputs: svc.Outputs{{MediaURL: c.link}}},
 		&svc.DownloadError{Link: c.link, Err: svc.ErrTruncated},
+		c.client.Ledger, svc.AdoptOptions{Unmarked: true}, svc.ReapOptions{DryRun: true},
+		svc.Reaped{Err: svc.ErrKeyInUse, Entry: svc.LedgerEntry{State: svc.LedgerCreated, Records: []svc.LedgerRecord{{Key: "k"}}}},
+		svc.LedgerEntry{Key: "k"}, svc.LedgerRecord{Key: "k"}, svc.LedgerCreated, &svc.LedgerError{Op: "list", Err: svc.ErrNoLedger},
 	}
 	return values
 }

@@ -1,0 +1,313 @@
+package svc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"example.com/svc/internal/apierr"
+)
+
+var (
+	// ErrNoLedger: the call needs a ledger and the client has none. Nothing was sent.
+	// See [WithLedger].
+	ErrNoLedger = errors.New("svc: no ledger: set WithLedger")
+	// ErrKeyInUse: the key of a Deploy belongs to another endpoint that may still be
+	// running. Nothing was sent.
+	ErrKeyInUse = errors.New("svc: the key is in use")
+	// ErrLedgerMark: the description of an endpoint does not hold the mark of the
+	// ledger entry, so the endpoint may belong to somebody else.
+	ErrLedgerMark = errors.New("svc: the endpoint does not carry the mark of this ledger entry")
+)
+
+// LedgerStore keeps the records of a ledger: a journal with one rule, that records
+// are never changed or removed. A Seq is given once: that is all the exclusion there
+// is. It must be safe for concurrent use, by processes too if they share it.
+// Package ledger has stores, and package ledgertest a test for other ones.
+type LedgerStore interface {
+	// Append stores r durably before it returns nil. If r.Key has a record r.Seq
+	// already, the error is [fs.ErrExist]. After any other error the record may be stored.
+	Append(ctx context.Context, r LedgerRecord) error
+	// List returns the records of key in order of Seq, and for an empty key those of
+	// all keys, grouped by key. With an error it returns what it could read. An error
+	// that is about one key only is a [*LedgerError] with that Key.
+	List(ctx context.Context, key string) ([]LedgerRecord, error)
+}
+
+// LedgerEvent is what a record says, and the state of an entry.
+type LedgerEvent string
+
+const (
+	LedgerIntended  LedgerEvent = "intended"  // a create is about to be sent
+	LedgerCreated   LedgerEvent = "created"   // the endpoint exists, and its ID is known
+	LedgerRefused   LedgerEvent = "refused"   // nothing was created, for certain
+	LedgerUnknown   LedgerEvent = "unknown"   // the outcome of the create is not known
+	LedgerForgotten LedgerEvent = "forgotten" // somebody looked and found no endpoint
+	LedgerDeleted   LedgerEvent = "deleted"   // the endpoint was seen to be deleted
+	LedgerScaled    LedgerEvent = "scaled"    // changes the number of instances, not the state
+	LedgerExtended  LedgerEvent = "extended"  // changes the end of the lease, not the state
+)
+
+// LedgerRecord is one line of the journal. It holds no token, and nothing of a
+// request but what its fields show. Its JSON form is stable.
+type LedgerRecord struct {
+	Key         string      `json:"key"`                    // 1 to 64 of a-z, 0-9, _ and -
+	Seq         int64       `json:"seq"`                    // 1, 2, 3, … in its key
+	Intent      string      `json:"intent"`                 // random, one for each create call with all its attempts
+	Event       LedgerEvent `json:"event"`                  // what happened
+	At          time.Time   `json:"at"`                     // when it was recorded, by the clock of the process, in UTC
+	BaseURL     string      `json:"base_url,omitempty"`     // intended: the service
+	Name        string      `json:"name,omitempty"`         // intended: of the endpoint
+	FlavorID    string      `json:"flavor_id,omitempty"`    // intended
+	RequestHash string      `json:"request_hash,omitempty"` // intended: of Intent and the request body
+	SettleBy    time.Time   `json:"settle_by,omitzero"`     // intended: nothing is sent after this time
+	Instances   int         `json:"instances,omitempty"`    // intended, scaled
+	LeaseEnd    time.Time   `json:"lease_end,omitzero"`     // intended, extended; zero: no lease
+	ServiceID   string      `json:"service_id,omitempty"`   // created, deleted; unknown, if the response showed one
+	Adopted     bool        `json:"adopted,omitempty"`      // created: the ID is from [Ledger.Adopt]
+}
+
+// LedgerEntry is what the records of one create call say together. A key has many
+// entries over time, and at most one that is open.
+type LedgerEntry struct {
+	Key         string         // the key of the Deploy; random for a Create and for a Deploy without one
+	Intent      string         // random, one for each create call; the mark in the description holds it
+	BaseURL     string         // the service that the create was meant for
+	Name        string         // of the endpoint, as requested
+	FlavorID    string         // as requested
+	ServiceID   string         // empty while the ID is not known
+	State       LedgerEvent    // never LedgerScaled or LedgerExtended
+	Instances   int            // never lower than what this package asked for
+	Adopted     bool           // ServiceID is from [Ledger.Adopt]
+	RequestedAt time.Time      // when the create was about to be sent
+	SettleBy    time.Time      // the create was not sent after this time
+	CreatedAt   time.Time      // when the ID was recorded; zero while it is not known
+	DeletedAt   time.Time      // when the endpoint was seen to be deleted; zero before that
+	LeaseEnd    time.Time      // when [Ledger.Reap] may delete the endpoint; zero: never
+	Records     []LedgerRecord // all records of the entry, in order of Seq
+}
+
+// Open reports whether the endpoint may exist and be billed: the state is intended,
+// unknown or created.
+func (e LedgerEntry) Open() bool {
+	return e.State == LedgerIntended || e.State == LedgerUnknown || e.State == LedgerCreated
+}
+
+// LedgerError says that the ledger could not be read or written, or that it does
+// not allow the call.
+type LedgerError struct {
+	Op        string // what was attempted: "list", "append created", "adopt", "reap" …
+	Key       string // empty: it is about the whole ledger
+	Intent    string // empty: it is about the whole key
+	ServiceID string // of the endpoint that the call was about; empty: not known, or there is none
+	Err       error  // the store's error, or why the ledger does not allow the call
+}
+
+// Error names the operation, the key, the endpoint and the cause.
+func (e *LedgerError) Error() string {
+	var b strings.Builder
+	b.WriteString("svc: ledger: " + e.Op)
+	if e.Key != "" {
+		b.WriteString(", key " + e.Key)
+	}
+	if e.ServiceID != "" {
+		b.WriteString(", endpoint " + e.ServiceID)
+	}
+	if e.Err != nil {
+		b.WriteString(": " + detail(e.Err))
+	}
+	return apierr.Line(b.String())
+}
+
+// Unwrap gives the cause.
+func (e *LedgerError) Unwrap() error { return e.Err }
+
+// WithLedger makes the client record each endpoint in store before it is created,
+// and what became of it: see [Ledger]. All programs that use one account should
+// share one store. Nil, the default: no ledger.
+func WithLedger(store LedgerStore) Option {
+	return func(c *config) error { c.ledger = store; return nil }
+}
+
+// WithoutLedgerMark leaves the description of a new endpoint as it is. By default,
+// a client with a ledger adds the mark " [svc:INTENT]" to it, by which
+// [Ledger.Adopt] and [Ledger.Reap] recognize the endpoint.
+func WithoutLedgerMark() Option {
+	return func(c *config) error { c.unmarked = true; return nil }
+}
+
+// Ledger shows which endpoints may be running, from the records of [WithLedger].
+// Reach it through [Client.Ledger]. Without WithLedger every call is an
+// [ErrNoLedger].
+//
+// The service has no call that lists endpoints. The client therefore records a
+// create before it sends it, and its outcome afterwards. Nothing is sent if the
+// record cannot be written. A process that is killed in between leaves an entry in
+// doubt: intended or unknown. To settle it, look for its mark or its name in the
+// service's console. Then call Adopt with the ID that you found, or Forget if there
+// is none.
+//
+// Each call reads its entry again, by Key and Intent, before it changes anything.
+// Calls of [Client.Do] are not recorded.
+type Ledger struct {
+	client *Client
+	store  LedgerStore // nil: none
+	marks  bool        // add the mark to the description of a new endpoint
+	log    *slog.Logger
+	known  sync.Map // from the ID of an endpoint to its key
+	behind sync.Map // from the ID of an endpoint to its created record, if that could not be written
+}
+
+// Entries returns all entries: open ones first, and the oldest first among equals.
+// With an error it returns what it could read.
+func (l *Ledger) Entries(ctx context.Context) ([]LedgerEntry, error) {
+	entries, _, err := l.read(ctx, "")
+	return entries, err
+}
+
+// AdoptOptions sets up [Ledger.Adopt]. Nil stands for the zero value.
+type AdoptOptions struct {
+	// Unmarked accepts an endpoint whose description holds no mark, as with
+	// WithoutLedgerMark. False: that is an [ErrLedgerMark]. The mark of another entry is
+	// never accepted.
+	Unmarked bool
+}
+
+// Adopt records id as the endpoint of an entry in doubt, or of a forgotten one. The
+// endpoint must exist, have the name of the entry and carry its mark, and id must
+// be in no other entry. It returns the endpoint's record.
+//
+// GET /v1/inference-service/{service_id}
+func (l *Ledger) Adopt(ctx context.Context, e LedgerEntry, id string, opts *AdoptOptions) (*InferenceService, error) {
+	const op = "adopt"
+	entries, _, err := l.read(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range entries {
+		if other.ServiceID == id && other.Intent != e.Intent {
+			return nil, l.fail(op, other, errors.New("this entry has that ID already"))
+		}
+	}
+	s, err := l.client.InferenceServices.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	err = l.change(ctx, op, e, func(now LedgerEntry) (LedgerRecord, error) {
+		r := LedgerRecord{Event: LedgerCreated, ServiceID: id, Adopted: true}
+		return r, now.mayAdopt(l.client.base.String(), s, opts != nil && opts.Unmarked, wallClock())
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Forget makes the next Deploy with this key pay twice if you are wrong: the endpoint
+// then exists, and another one is created. It records that somebody looked and that
+// there is no endpoint.
+//
+// The entry must be in doubt. One minute must have passed since its SettleBy, by the local
+// clock and by that of the service, which is asked for the list of flavors.
+//
+// GET /v1/inference-service/flavor
+func (l *Ledger) Forget(ctx context.Context, e LedgerEntry) error {
+	if l.store == nil {
+		return ErrNoLedger
+	}
+	var response Response
+	if _, err := l.client.Flavors.List(ctx, WithResponse(&response)); err != nil {
+		return err
+	}
+	return l.change(ctx, "forget", e, func(now LedgerEntry) (LedgerRecord, error) {
+		return LedgerRecord{Event: LedgerForgotten}, now.mayForget(wallClock(), date(&response))
+	})
+}
+
+// Extend sets the end of the lease of an open entry. It may be earlier than before.
+// Zero: no lease, so Reap never deletes the endpoint.
+func (l *Ledger) Extend(ctx context.Context, e LedgerEntry, end time.Time) error {
+	return l.change(ctx, "extend", e, func(now LedgerEntry) (LedgerRecord, error) {
+		if !now.Open() {
+			return LedgerRecord{}, fmt.Errorf("the entry is %s", now.State)
+		}
+		return LedgerRecord{Event: LedgerExtended, LeaseEnd: end.Round(0).UTC()}, nil
+	})
+}
+
+// ReapOptions sets up [Ledger.Reap]. Nil stands for the zero value.
+type ReapOptions struct {
+	DryRun bool // true: checks everything and deletes nothing
+}
+
+// Reaped is what [Ledger.Reap] did with one overdue entry.
+type Reaped struct {
+	Entry LedgerEntry
+	// Err says why the endpoint is not known to be deleted. Nil: it was seen to be
+	// deleted; with DryRun: it would be deleted.
+	Err error
+}
+
+// Reap deletes the endpoints whose lease has ended. Nothing else enforces a lease: run
+// Reap regularly, anywhere that shares the store.
+//
+// It takes the open entries of this client's base URL whose LeaseEnd has passed by
+// the local clock, one by one, with a minute for each. An endpoint is deleted
+// only if LeaseEnd has passed by the service's clock as well (the Date header of a Get), and if its
+// record has the name of the entry and not the mark of another entry; an adopted one must carry its own mark. An
+// overdue entry in doubt is an [ErrOutcomeUnknown]: use Adopt or Forget.
+//
+// The error joins the Errs of all entries and what could not be read.
+//
+// GET and perhaps DELETE /v1/inference-service/{service_id}
+func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) {
+	entries, _, err := l.read(ctx, "")
+	errs := []error{err}
+	var reaped []Reaped
+	for _, e := range entries {
+		if !e.overdue(l.client.base.String(), wallClock()) {
+			continue
+		}
+		err := l.reap(ctx, e, opts != nil && opts.DryRun)
+		reaped = append(reaped, Reaped{e, err})
+		errs = append(errs, err)
+	}
+	return reaped, errors.Join(errs...)
+}
+
+// reap deletes one overdue endpoint; nil says that it was seen to be deleted.
+func (l *Ledger) reap(ctx context.Context, e LedgerEntry, dryRun bool) error {
+	const op = "reap"
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if e.State != LedgerCreated {
+		return l.fail(op, e, ErrOutcomeUnknown)
+	}
+	services := l.client.InferenceServices
+	var response Response
+	s, err := services.Get(ctx, e.ServiceID, WithResponse(&response))
+	deleted := errors.Is(err, ErrNotFound) || err == nil && s.IsDeleted
+	if err != nil && !deleted {
+		return err
+	}
+	now, _, err := l.entry(ctx, op, e)
+	switch {
+	case err != nil || now.State == LedgerDeleted:
+		return err
+	case !now.overdue(l.client.base.String(), wallClock()):
+		return l.fail(op, e, errors.New("the lease was extended"))
+	case !deleted:
+		err = now.mayReap(date(&response), s)
+	}
+	switch {
+	case err != nil || dryRun:
+		return l.fail(op, e, err)
+	case deleted: // the wait decides whether that is certain
+		return services.WaitUntilDeleted(ctx, e.ServiceID, nil)
+	}
+	return services.DeleteAndWait(ctx, e.ServiceID, nil)
+}

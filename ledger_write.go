@@ -1,0 +1,381 @@
+package svc
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"example.com/svc/internal/cause"
+	"example.com/svc/internal/httpcall"
+	"example.com/svc/internal/poll"
+)
+
+// claim records one create: its intent before it is sent, and its outcome.
+type claim struct {
+	ledger *Ledger
+	key    string        // empty: a random one
+	lease  time.Duration // 0: none
+	intent LedgerRecord  // without a Seq as long as it is not recorded
+	cancel context.CancelFunc
+}
+
+// claim returns nil without a store.
+func (l *Ledger) claim(key string, lease time.Duration) *claim {
+	if l.store == nil {
+		return nil
+	}
+	return &claim{ledger: l, key: cmp.Or(key, strings.ToLower(rand.Text())), lease: lease}
+}
+
+// resumedError ends a create whose key has an endpoint.
+type resumedError struct{ id string }
+
+func (e *resumedError) Error() string { return "svc: the key has the endpoint " + e.id }
+
+// begin records the intent of a create with this body, as soon as the key is free. It
+// returns the context and the body that the create is sent with.
+func (c *claim) begin(ctx context.Context, body []byte) (context.Context, []byte, error) {
+	l := c.ledger
+	fields, want, err := readBody(body, 1)
+	if err != nil {
+		return nil, nil, err
+	}
+	want.Key, want.Intent, want.BaseURL = c.key, rand.Text(), l.client.base.String()
+	want.RequestHash = requestHash(want.Intent, fields)
+	if l.marks {
+		if body, err = addMark(fields, want.Intent); err != nil {
+			return nil, nil, err
+		}
+	}
+	pace := poll.New(ctx, 50*time.Millisecond, time.Second)
+	for waiting := (LedgerEntry{}); ; {
+		entries, last, err := l.read(ctx, c.key)
+		if err != nil && waiting.Key != "" && ctx.Err() != nil {
+			return nil, nil, c.doubt(waiting, cause.Of(ctx))
+		} else if err != nil {
+			return nil, nil, err
+		}
+		verdict, e, why := judgeKey(entries, &want, fields, wallClock())
+		switch verdict {
+		case ledgerFree:
+			if want.Seq = last + 1; c.record(ctx, &want, &err) {
+				ctx, c.cancel = untilSettleBy(ctx, want.SettleBy)
+				return ctx, body, nil
+			}
+		case ledgerWait:
+			waiting = e
+			next, _ := pace.Next(0, 0)
+			if ended := pace.Sleep(next); ended != nil {
+				err = c.doubt(e, ended)
+			}
+		case ledgerDoubt:
+			err = c.doubt(e, fmt.Errorf("an earlier create under the key %s is in doubt: settle it by Ledger.Adopt or Ledger.Forget", e.Key))
+		case ledgerInUse:
+			err = l.fail("deploy", e, fmt.Errorf("%w: %s", ErrKeyInUse, why))
+		case ledgerResume:
+			err = c.resume(ctx, e)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+var errSettleBy = &httpcall.TimeoutError{After: ledgerSettle}
+
+// settleContext ends at SettleBy, for another reason than the deadline of the caller.
+type settleContext struct{ context.Context }
+
+func untilSettleBy(ctx context.Context, by time.Time) (context.Context, context.CancelFunc) {
+	if deadline, ok := ctx.Deadline(); ok && !deadline.Round(0).After(by) {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithDeadlineCause(ctx, by, errSettleBy)
+	return settleContext{ctx}, cancel
+}
+
+func (c settleContext) Err() error {
+	if err := c.Context.Err(); err == nil || !errors.Is(context.Cause(c.Context), errSettleBy) {
+		return err
+	}
+	return errSettleBy
+}
+
+// record writes the intent, unless the Seq is taken or err is set.
+func (c *claim) record(ctx context.Context, want *LedgerRecord, err *error) bool {
+	deadline, _ := ctx.Deadline()
+	want.At = wallClock()
+	want.SettleBy = settleBy(want.At, deadline)
+	if c.lease > 0 {
+		want.LeaseEnd = want.At.Add(c.lease)
+	}
+	failed := c.ledger.store.Append(ctx, *want)
+	if errors.Is(failed, fs.ErrExist) { // perhaps by this very record
+		var entries []LedgerEntry
+		entries, _, failed = c.ledger.read(ctx, want.Key)
+		if !slices.ContainsFunc(entries, func(e LedgerEntry) bool { return e.Intent == want.Intent }) && failed == nil {
+			return false
+		}
+	}
+	if failed != nil { // it may be written all the same
+		refused := LedgerRecord{Key: want.Key, Seq: want.Seq, Intent: want.Intent, Event: LedgerRefused}
+		_ = c.ledger.put(ctx, refused, 1)
+		*err = c.ledger.fail("append intended", LedgerEntry{Key: want.Key, Intent: want.Intent}, failed)
+		return false
+	}
+	c.intent = *want
+	return true
+}
+
+// doubt says that an endpoint may exist.
+func (c *claim) doubt(e LedgerEntry, err error) error {
+	return &OutcomeUnknownError{
+		Method: http.MethodPost, Route: services, Name: e.Name, ID: e.ServiceID, Err: c.ledger.client.safe(err),
+		Key: e.Key, Intent: e.Intent,
+	}
+}
+
+// resume ends the create in favor of the endpoint of an entry.
+func (c *claim) resume(ctx context.Context, e LedgerEntry) error {
+	if end := e.RequestedAt.Add(c.lease); !e.LeaseEnd.IsZero() && end.After(e.LeaseEnd) {
+		if err := c.ledger.Extend(ctx, e, end); err != nil {
+			return err
+		}
+	}
+	c.ledger.client.recent.add(e.ServiceID) // it may not be readable yet
+	return &resumedError{e.ServiceID}
+}
+
+// before is called before each attempt. The wall clock runs on while the process is
+// suspended.
+func (c *claim) before() error {
+	if !maySend(c.intent.SettleBy, wallClock()) {
+		return errors.New("svc: the time in which this create may be sent is over, by the wall clock")
+	}
+	return nil
+}
+
+// settle records the outcome of the create, and adds to its error what the ledger could
+// not record.
+func (c *claim) settle(ctx context.Context, s *InferenceService, err error) error {
+	if c.intent.Seq == 0 {
+		return err
+	}
+	c.cancel()
+	r := LedgerRecord{Key: c.intent.Key, Seq: c.intent.Seq + 1, Intent: c.intent.Intent, Event: LedgerRefused}
+	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok {
+		r.Event, r.ServiceID = LedgerUnknown, unknown.ID
+		if unknown.created() {
+			r.Event = LedgerCreated
+		}
+		unknown.Key, unknown.Intent = r.Key, r.Intent
+	} else if err == nil {
+		r.Event, r.ServiceID = LedgerCreated, s.ServiceID
+	}
+	c.ledger.known.Store(r.ServiceID, r.Key)
+	behind := c.ledger.put(ctx, r, 3)
+	if behind != nil && r.Event == LedgerCreated {
+		c.ledger.behind.Store(r.ServiceID, r)
+	}
+	if err == nil {
+		return behind
+	}
+	return errors.Join(err, behind)
+}
+
+// outcome judges a create that ended by a panic, from what is known of it.
+func outcome[T any](c *Client, k *call) (*T, error) {
+	if !k.result.Acted && k.result.StatusCode == 0 {
+		return nil, errors.New("svc: nothing was sent")
+	}
+	if err := c.verdict(k, k.result, time.Now()); err != nil {
+		return nil, err
+	}
+	return decoded[T](c, k, k.result)
+}
+
+// scale records a change of the number of instances: at once if the number rises, and if
+// it falls by the function that it returns, which is called when the change has succeeded.
+func (l *Ledger) scale(ctx context.Context, id string, body []byte) (succeeded func(), err error) {
+	succeeded = func() {}
+	if l.store == nil {
+		return succeeded, nil
+	}
+	_, want, err := readBody(body, -1)
+	if err != nil || want.Instances < 0 {
+		return succeeded, err
+	}
+	e, err := l.owner(ctx, id)
+	if err != nil { // what lowers the bill does not wait for the ledger
+		now, unread := l.client.InferenceServices.Get(ctx, id)
+		if unread == nil && want.Instances <= int(now.ResourceMetadata.TargetInstanceNumber) {
+			err = nil
+		}
+	}
+	if err != nil || e == nil || want.Instances == e.Instances {
+		return succeeded, err
+	}
+	record := func(ctx context.Context) error {
+		return l.change(ctx, "append scaled", *e, func(now LedgerEntry) (LedgerRecord, error) {
+			if now.Instances != e.Instances {
+				return LedgerRecord{}, errors.New("somebody else has scaled the endpoint meanwhile")
+			}
+			return LedgerRecord{Event: LedgerScaled, Instances: want.Instances}, nil
+		})
+	}
+	if want.Instances > e.Instances {
+		return succeeded, record(ctx)
+	}
+	return func() { l.afterwards(ctx, record) }, nil
+}
+
+// deleted records that an endpoint was seen to be deleted.
+func (l *Ledger) deleted(ctx context.Context, id string) {
+	if l.store == nil {
+		return
+	}
+	l.afterwards(ctx, func(ctx context.Context) error {
+		e, err := l.owner(ctx, id)
+		if e == nil {
+			return err
+		}
+		return l.change(ctx, "append deleted", *e, func(LedgerEntry) (LedgerRecord, error) {
+			return LedgerRecord{Event: LedgerDeleted, ServiceID: id}, nil
+		})
+	})
+}
+
+// afterwards records what has happened already. An error is logged.
+func (l *Ledger) afterwards(ctx context.Context, record func(context.Context) error) {
+	ctx, cancel := settling(ctx)
+	defer cancel()
+	if err := record(ctx); err != nil && l.log != nil {
+		l.log.LogAttrs(ctx, slog.LevelWarn, "svc: the ledger is behind", slog.String("error", err.Error()))
+	}
+}
+
+// settling is the context of what is recorded after the fact.
+func settling(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+}
+
+// owner finds the created entry of an endpoint; nil if there is none. An error that is
+// about other keys does not count.
+func (l *Ledger) owner(ctx context.Context, id string) (*LedgerEntry, error) {
+	if r, ok := l.behind.Load(id); ok {
+		if err := l.put(ctx, r.(LedgerRecord), 1); err != nil {
+			return nil, err
+		}
+		l.behind.Delete(id)
+	}
+	key, _ := l.known.Load(id)
+	text, _ := key.(string)
+	entries, _, err := l.read(ctx, text)
+	for i := range entries {
+		if e := &entries[i]; e.ServiceID == id && e.State == LedgerCreated && e.BaseURL == l.client.base.String() {
+			return e, nil
+		}
+	}
+	if e, ok := errors.AsType[*LedgerError](err); ok && text == "" && e.Key != "" {
+		err = nil
+	}
+	return nil, err
+}
+
+// date is the service's clock, zero if the response does not show it.
+func date(r *Response) time.Time {
+	t, _ := http.ParseTime(r.Header.Get("Date"))
+	return t
+}
+
+// read returns the entries of a key, or of all keys, with the highest Seq of the key.
+// With an error it returns what it could read. An error that is not about the whole
+// ledger consists of LedgerErrors with a Key.
+func (l *Ledger) read(ctx context.Context, key string) (entries []LedgerEntry, last int64, err error) {
+	if l.store == nil {
+		return nil, 0, ErrNoLedger
+	}
+	records, err := l.store.List(ctx, key)
+	entries, damaged := foldLedger(records)
+	slices.SortStableFunc(entries, func(a, b LedgerEntry) int {
+		return cmp.Or(b2i(b.Open())-b2i(a.Open()), a.RequestedAt.Compare(b.RequestedAt))
+	})
+	for _, e := range entries {
+		l.known.Store(e.ServiceID, e.Key)
+	}
+	if len(records) > 0 {
+		last = records[len(records)-1].Seq
+	}
+	return entries, last, errors.Join(l.fail("list", LedgerEntry{}, err), damaged)
+}
+
+// entry reads an entry again.
+func (l *Ledger) entry(ctx context.Context, op string, e LedgerEntry) (now LedgerEntry, last int64, err error) {
+	entries, last, err := l.read(ctx, e.Key)
+	if err != nil {
+		return e, 0, err
+	}
+	for _, now := range entries {
+		if now.Intent == e.Intent {
+			return now, last, nil
+		}
+	}
+	return e, 0, l.fail(op, e, errors.New("there is no such entry"))
+}
+
+// change appends the record that decide makes of an entry as it is now. The record
+// comes right behind those that decide has seen, so nothing can come between.
+func (l *Ledger) change(ctx context.Context, op string, e LedgerEntry, decide func(now LedgerEntry) (LedgerRecord, error)) error {
+	for tried := int64(0); ; {
+		now, last, err := l.entry(ctx, op, e)
+		if err != nil {
+			return err
+		}
+		r, err := decide(now)
+		if err == nil && last < tried {
+			err = fmt.Errorf("the store refuses record %d as if it had one, and does not list it", tried)
+		}
+		if err != nil {
+			return l.fail(op, now, err)
+		}
+		r.Key, r.Seq, r.Intent, r.At = e.Key, last+1, e.Intent, wallClock()
+		tried = r.Seq
+		if err = l.store.Append(ctx, r); !errors.Is(err, fs.ErrExist) {
+			return l.fail(op, now, err)
+		}
+	}
+}
+
+// put appends a record at its Seq, or at the next one that is free, with a time limit of
+// its own.
+func (l *Ledger) put(ctx context.Context, r LedgerRecord, tries int) error {
+	ctx, cancel := settling(ctx)
+	defer cancel()
+	r.At = wallClock()
+	for {
+		err := l.store.Append(ctx, r)
+		if errors.Is(err, fs.ErrExist) && ctx.Err() == nil {
+			r.Seq++
+			continue
+		}
+		if tries--; err == nil || tries == 0 || poll.Sleep(ctx, 100*time.Millisecond) != nil {
+			return l.fail("append "+string(r.Event), LedgerEntry{Key: r.Key, Intent: r.Intent, ServiceID: r.ServiceID}, err)
+		}
+	}
+}
+
+// fail makes a LedgerError of err, unless that is nil, or is one that names the endpoint.
+func (l *Ledger) fail(op string, e LedgerEntry, err error) error {
+	if known, ok := errors.AsType[*LedgerError](err); err == nil || ok && (e.ServiceID == "" || known.ServiceID == e.ServiceID) {
+		return err
+	}
+	return &LedgerError{Op: op, Key: e.Key, Intent: e.Intent, ServiceID: e.ServiceID, Err: l.client.safe(err)}
+}
