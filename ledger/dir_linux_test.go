@@ -1,0 +1,68 @@
+package ledger_test
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc/ledger"
+)
+
+// asNobody calls f in a thread that may not pass over the permissions of files.
+func asNobody(t *testing.T, f func()) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		f()
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		_, _, errno := syscall.RawSyscall(syscall.SYS_SETFSUID, 65534, 0, 0)
+		if errno == 0 {
+			f()
+		}
+	}()
+	<-done
+}
+
+func TestDirReadOnly(t *testing.T) {
+	path := t.TempDir()
+	for folder := path; folder != os.TempDir() && folder != "/"; folder = filepath.Dir(folder) {
+		require.NoError(t, os.Chmod(folder, 0o755))
+	}
+	s := open(t, path)
+	require.NoError(t, s.Append(t.Context(), rec("k", 1)))
+	require.NoError(t, os.Chmod(path, 0o555))
+	t.Cleanup(func() { os.Chmod(path, 0o755) })
+	asNobody(t, func() {
+		_, err := ledger.Dir(path)
+		require.ErrorIs(t, err, os.ErrPermission)
+		require.ErrorContains(t, err, path)
+		err = s.Append(t.Context(), rec("k", 2))
+		require.ErrorIs(t, err, os.ErrPermission)
+		require.ErrorContains(t, err, filepath.Join(path, "k@000002.json")+" was not written")
+	})
+	require.Equal(t, []string{"k@000001.json"}, names(t, path))
+}
+
+// A full disk, which a process of its own gets by a limit on the size of files.
+func TestDirFull(t *testing.T) {
+	path := t.TempDir()
+	s := open(t, path)
+	require.NoError(t, s.Append(t.Context(), rec("k", 1)))
+	var old syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old))
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 10, Max: old.Max}))
+	err := s.Append(t.Context(), rec("k", 2)) // Go ignores SIGXFSZ
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old))
+	require.ErrorIs(t, err, syscall.EFBIG)
+	require.ErrorContains(t, err, filepath.Join(path, "k@000002.json")+" was not written")
+	require.Equal(t, []string{"k@000001.json"}, names(t, path), "half of a record is left behind under no name")
+	require.NoError(t, s.Append(t.Context(), rec("k", 2)))
+}

@@ -1,0 +1,308 @@
+package ledger_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/ledger"
+	"example.com/svc/ledger/ledgertest"
+)
+
+func open(t *testing.T, path string) svc.LedgerStore {
+	t.Helper()
+	s, err := ledger.Dir(path)
+	require.NoError(t, err)
+	return s
+}
+
+func rec(key string, seq int64) svc.LedgerRecord {
+	return svc.LedgerRecord{Key: key, Seq: seq, Intent: rand.Text(), Event: svc.LedgerIntended, At: time.Now().UTC().Round(0)}
+}
+
+func names(t *testing.T, path string) (all []string) {
+	t.Helper()
+	entries, err := os.ReadDir(path)
+	require.NoError(t, err)
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+func TestDirPasses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "folder")
+	ledgertest.Run(t, func() svc.LedgerStore { return open(t, path) })
+	for _, name := range names(t, path) {
+		require.Regexp(t, `^[a-z0-9_-]+@\d{6}\.json$`, name, "nothing else is left behind")
+	}
+}
+
+func TestDirFiles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger")
+	s := open(t, path)
+	require.Empty(t, names(t, path))
+	r := rec("deploy-7", 1)
+	require.NoError(t, s.Append(t.Context(), r))
+	require.Equal(t, []string{"deploy-7@000001.json"}, names(t, path))
+	text, err := os.ReadFile(filepath.Join(path, "deploy-7@000001.json"))
+	require.NoError(t, err)
+	require.Equal(t, fmt.Sprintf(`{"key":"deploy-7","seq":1,"intent":%q,"event":"intended","at":%q}`+"\n", r.Intent, r.At.Format(time.RFC3339Nano)), string(text))
+	for name, mode := range map[string]fs.FileMode{path: 0o700, filepath.Join(path, "deploy-7@000001.json"): 0o600} {
+		info, err := os.Stat(name)
+		require.NoError(t, err)
+		require.Equal(t, mode, info.Mode().Perm())
+	}
+}
+
+// The folder as each step of an Append leaves it, should the process die there.
+func TestDirBetweenSteps(t *testing.T) {
+	first, second := rec("k", 1), rec("k", 2)
+	record := fmt.Sprintf(`{"key":"k","seq":2,"intent":%q,"event":"intended","at":%q}`, second.Intent, second.At.Format(time.RFC3339Nano))
+	for name, tc := range map[string]struct {
+		tmp, file string
+		stored    bool
+	}{
+		"an empty temporary file":      {tmp: " "},
+		"half of a temporary file":     {tmp: record[:20]},
+		"the whole temporary file":     {tmp: record},
+		"linked, temporary file there": {tmp: record, file: record, stored: true},
+		"done":                         {file: record, stored: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := t.TempDir()
+			require.NoError(t, open(t, path).Append(t.Context(), first))
+			if tc.tmp != "" {
+				require.NoError(t, os.WriteFile(filepath.Join(path, ".ledger-123"), []byte(strings.TrimSpace(tc.tmp)), 0o600))
+			}
+			if tc.file != "" {
+				require.NoError(t, os.WriteFile(filepath.Join(path, "k@000002.json"), []byte(tc.file), 0o600))
+			}
+			s := open(t, path)
+			all, err := s.List(t.Context(), "")
+			require.NoError(t, err)
+			want := []svc.LedgerRecord{first}
+			if tc.stored {
+				want = append(want, second)
+			}
+			require.Equal(t, want, all)
+			err = s.Append(t.Context(), rec("k", 2))
+			require.Equal(t, tc.stored, errors.Is(err, fs.ErrExist), "%v", err)
+		})
+	}
+}
+
+func TestDirForeignFiles(t *testing.T) {
+	path := t.TempDir()
+	for _, name := range []string{".ledger-old", ".ledger-new", ".ledger-old-2", "README", "k@1.json", "k@0000001.json", "K@000001.json", "k@000001.json~", "k@000001.json.swp", "k@00000x.json", "@000001.json"} {
+		require.NoError(t, os.WriteFile(filepath.Join(path, name), []byte("{"), 0o600))
+		if strings.Contains(name, "old") {
+			long := time.Now().Add(-2 * time.Hour)
+			require.NoError(t, os.Chtimes(filepath.Join(path, name), long, long))
+		}
+	}
+	s := open(t, path)
+	all, err := s.List(t.Context(), "")
+	require.NoError(t, err)
+	require.Empty(t, all)
+	require.NotContains(t, names(t, path), ".ledger-old")
+	require.Contains(t, names(t, path), ".ledger-new", "its process may be writing it")
+	require.NoError(t, s.Append(t.Context(), rec("k", 1)))
+}
+
+func TestDirDamage(t *testing.T) {
+	for name, text := range map[string]string{
+		"empty": "", "cut": `{"key":"k","seq":2,`, "no JSON": "hello", "another record": `{"key":"k","seq":3}`, "another key": `{"key":"kk","seq":2}`, "wrong type": `{"key":"k","seq":"2"}`, "missing": "-",
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := t.TempDir()
+			s := open(t, path)
+			var good []svc.LedgerRecord
+			for _, r := range []svc.LedgerRecord{rec("a", 1), rec("k", 1), rec("k", 2), rec("k", 3), rec("z", 1)} {
+				require.NoError(t, s.Append(t.Context(), r))
+				if r.Key != "k" || r.Seq != 2 {
+					good = append(good, r)
+				}
+			}
+			file := filepath.Join(path, "k@000002.json")
+			require.NoError(t, os.Remove(file))
+			if text != "-" {
+				require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+			}
+			all, err := s.List(t.Context(), "")
+			require.Equal(t, good, all, "everything else can be read")
+			require.ErrorContains(t, err, file)
+			damage, ok := errors.AsType[*svc.LedgerError](err)
+			require.True(t, ok)
+			require.Equal(t, "k", damage.Key)
+			_, err = s.List(t.Context(), "k")
+			require.ErrorContains(t, err, file)
+			_, err = s.List(t.Context(), "a")
+			require.NoError(t, err)
+			if text != "-" {
+				require.ErrorIs(t, s.Append(t.Context(), rec("k", 2)), fs.ErrExist, "it is not overwritten")
+			}
+		})
+	}
+}
+
+// Fields of a later version are no damage, and a huge number in a name costs nothing.
+func TestDirLaterVersions(t *testing.T) {
+	path := t.TempDir()
+	s := open(t, path)
+	require.NoError(t, os.WriteFile(filepath.Join(path, "k@000001.json"), []byte(`{"key":"k","seq":1,"new":{"x":1}}`), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(path, "k@999999999999999999.json"), []byte(`{"key":"k","seq":999999999999999999}`), 0o600))
+	all, err := s.List(t.Context(), "k")
+	require.Len(t, all, 2)
+	require.ErrorContains(t, err, "k@000002.json", "a record is missing")
+}
+
+func TestDirKeys(t *testing.T) {
+	path := t.TempDir()
+	s := open(t, path)
+	for _, key := range []string{"", "..", "a/b", `a\b`, "A", "a@000001", strings.Repeat("k", 65)} {
+		require.Error(t, s.Append(t.Context(), rec(key, 1)), "%q", key)
+	}
+	require.Error(t, s.Append(t.Context(), rec("k", 0)))
+	require.Empty(t, names(t, path))
+}
+
+func TestDirUnfit(t *testing.T) {
+	path := t.TempDir()
+	file := filepath.Join(path, "file")
+	require.NoError(t, os.WriteFile(file, []byte("mine"), 0o600))
+	_, err := ledger.Dir(file)
+	require.ErrorContains(t, err, file)
+	_, err = ledger.Dir(filepath.Join(file, "ledger"))
+	require.ErrorContains(t, err, file)
+
+	folder := filepath.Join(path, "ledger")
+	s := open(t, folder)
+	require.NoError(t, os.Remove(folder))
+	err = s.Append(t.Context(), rec("k", 1))
+	require.ErrorContains(t, err, filepath.Join(folder, "k@000001.json"))
+	require.NotErrorIs(t, err, fs.ErrExist)
+	_, err = s.List(t.Context(), "")
+	require.ErrorContains(t, err, folder, "a folder that is gone is no empty ledger")
+}
+
+const (
+	childFolder = "SVC_LEDGER_FOLDER"
+	childRounds = "SVC_LEDGER_ROUNDS"
+)
+
+var (
+	processes = flag.Int("processes", 20, "how many processes compete for a key")
+	rounds    = flag.Int("rounds", 3, "how many keys they compete for")
+)
+
+// TestChild is the other process of the tests below: it claims the first record of
+// each key, and says on stdout whether it has it.
+func TestChild(t *testing.T) {
+	folder := os.Getenv(childFolder)
+	if folder == "" {
+		t.Skip("only as a process of its own")
+	}
+	s := open(t, folder)
+	var n int
+	fmt.Sscan(os.Getenv(childRounds), &n)
+	for round := 0; n < 0 || round < n; round++ {
+		r := rec(fmt.Sprintf("key-%d", round), 1)
+		if n < 0 {
+			r = rec(fmt.Sprintf("own-%d", os.Getpid()), int64(round+1))
+		}
+		switch err := s.Append(t.Context(), r); {
+		case err == nil:
+			fmt.Println("won", r.Key, r.Seq, r.Intent)
+		case !errors.Is(err, fs.ErrExist):
+			fmt.Println("failed", err)
+		}
+	}
+}
+
+func startChild(t *testing.T, folder string, rounds int) (*exec.Cmd, *bufio.Scanner) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChild$")
+	cmd.Env = append(os.Environ(), childFolder+"="+folder, fmt.Sprintf("%s=%d", childRounds, rounds))
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	return cmd, bufio.NewScanner(out)
+}
+
+// Many processes, half of which are killed: each key has one record, and whoever was
+// told that it is its own is right.
+func TestDirOneProcessWins(t *testing.T) {
+	folder := t.TempDir()
+	type result struct{ key, intent string }
+	results := make(chan result, *processes**rounds)
+	finished := make(chan struct{})
+	for i := range *processes {
+		cmd, lines := startChild(t, folder, *rounds)
+		if i%2 == 1 {
+			time.AfterFunc(time.Duration(i)*2*time.Millisecond, func() { _ = cmd.Process.Kill() })
+		}
+		go func() {
+			for lines.Scan() {
+				if f := strings.Fields(lines.Text()); f[0] == "won" && len(f) == 4 {
+					results <- result{f[1], f[3]}
+				} else if f[0] == "failed" {
+					t.Error(lines.Text())
+				}
+			}
+			_ = cmd.Wait()
+			finished <- struct{}{}
+		}()
+	}
+	for range *processes {
+		<-finished
+	}
+	close(results)
+	s := open(t, folder)
+	for round := range *rounds {
+		all, err := s.List(context.Background(), fmt.Sprintf("key-%d", round))
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+	}
+	for r := range results {
+		all, err := s.List(context.Background(), r.key)
+		require.NoError(t, err)
+		require.Equal(t, r.intent, all[0].Intent)
+	}
+}
+
+// A process that is killed while it writes leaves whole records only, and all that it was
+// told are stored.
+func TestDirKilled(t *testing.T) {
+	folder := t.TempDir()
+	for range 5 {
+		cmd, lines := startChild(t, folder, -1)
+		told := make(map[string]string)
+		for lines.Scan() {
+			f := strings.Fields(lines.Text())
+			require.Equal(t, "won", f[0])
+			if told[f[2]] = f[3]; len(told) == 20 {
+				require.NoError(t, cmd.Process.Kill())
+			}
+		}
+		_ = cmd.Wait()
+		all, err := open(t, folder).List(t.Context(), fmt.Sprintf("own-%d", cmd.Process.Pid))
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, len(all), len(told))
+		for _, r := range all[:len(told)] {
+			require.Equal(t, told[fmt.Sprint(r.Seq)], r.Intent)
+		}
+	}
+}

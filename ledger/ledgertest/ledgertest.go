@@ -1,0 +1,190 @@
+// Package ledgertest tests stores for the ledger of package svc.
+//
+//	func TestStore(t *testing.T) {
+//		path := filepath.Join(t.TempDir(), "store")
+//		ledgertest.Run(t, func() svc.LedgerStore { return openMyStore(path) })
+//	}
+package ledgertest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"example.com/svc"
+)
+
+// Run tests that a store keeps the rules of [svc.LedgerStore]. Each call of open opens
+// the same store again, as another process would, while the stores it returned before are
+// still in use. It may hold other records: Run uses random keys, and leaves its own
+// records there.
+func Run(t *testing.T, open func() svc.LedgerStore) {
+	for _, test := range []struct {
+		name string
+		f    func(*testing.T, func() svc.LedgerStore)
+	}{
+		{"a record comes back as it was", fields},
+		{"a Seq is given once", once},
+		{"success is durable", durable},
+		{"keys are apart", apart},
+		{"one of many wins", race},
+		{"an ended context is an error", ended},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.f(t, open) })
+	}
+}
+
+// newKey returns a key that nobody else uses.
+func newKey() string { return strings.ToLower(rand.Text()) }
+
+// record returns a record with all fields set.
+func record(key string, seq int64) svc.LedgerRecord {
+	at := time.Date(2024, 2, 29, 23, 59, 59, 123456789, time.UTC)
+	return svc.LedgerRecord{
+		Key: key, Seq: seq, Intent: rand.Text(), Event: svc.LedgerIntended, At: at,
+		BaseURL: "https://svc.example", Name: "a \"name\"\nin two lines, with 世界 and \\", FlavorID: "flavor", RequestHash: "1:00",
+		SettleBy: at.Add(time.Minute), Instances: 3, LeaseEnd: at.Add(time.Hour), ServiceID: "svc-1", Adopted: true,
+	}
+}
+
+func add(t *testing.T, s svc.LedgerStore, r svc.LedgerRecord) {
+	t.Helper()
+	if err := s.Append(t.Context(), r); err != nil {
+		t.Fatalf("Append of record %d: %v", r.Seq, err)
+	}
+}
+
+// expect fails unless the store lists exactly these records for key.
+func expect(t *testing.T, s svc.LedgerStore, key string, want ...svc.LedgerRecord) {
+	t.Helper()
+	got, err := s.List(t.Context(), key)
+	if err != nil {
+		t.Fatalf("List: %v", err)
+	}
+	if len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
+		t.Fatalf("List returned %d records, and not the %d that were stored:\n%+v\n%+v", len(got), len(want), got, want)
+	}
+}
+
+func fields(t *testing.T, open func() svc.LedgerStore) {
+	key, s := newKey(), open()
+	expect(t, s, key)
+	full, empty := record(key, 1), svc.LedgerRecord{Key: key, Seq: 2, At: time.Unix(0, 0).UTC()}
+	add(t, s, full)
+	add(t, s, empty)
+	expect(t, s, key, full, empty)
+	expect(t, open(), key, full, empty)
+}
+
+func once(t *testing.T, open func() svc.LedgerStore) {
+	key, s := newKey(), open()
+	first, second := record(key, 1), record(key, 1)
+	add(t, s, first)
+	for _, s := range []svc.LedgerStore{s, open()} {
+		for _, r := range []svc.LedgerRecord{second, first} { // also the same one
+			if err := s.Append(t.Context(), r); !errors.Is(err, fs.ErrExist) {
+				t.Fatalf("the error of a second record 1 is %v, and not fs.ErrExist", err)
+			}
+		}
+		expect(t, s, key, first)
+	}
+}
+
+func durable(t *testing.T, open func() svc.LedgerStore) {
+	key, s := newKey(), open()
+	var all []svc.LedgerRecord
+	for seq := range int64(12) { // 10 comes after 9, and not after 1
+		all = append(all, record(key, seq+1))
+		add(t, s, all[seq])
+		expect(t, open(), key, all...)
+	}
+	expect(t, s, key, all...)
+}
+
+func apart(t *testing.T, open func() svc.LedgerStore) {
+	s, key := open(), newKey()
+	keys := []string{key, key + "-", key + "_1", key[1:]}
+	for seq := range int64(2) {
+		for _, key := range keys {
+			add(t, s, svc.LedgerRecord{Key: key, Seq: seq + 1, Intent: key})
+		}
+	}
+	all, err := open().List(t.Context(), "")
+	if err != nil {
+		t.Fatalf("List: %v", err)
+	}
+	for _, key := range keys {
+		want := []svc.LedgerRecord{{Key: key, Seq: 1, Intent: key}, {Key: key, Seq: 2, Intent: key}}
+		expect(t, s, key, want...)
+		for i, r := range all { // in one place, in order
+			if r.Key == key && (i+1 == len(all) || !reflect.DeepEqual(all[i:i+2], want)) {
+				t.Fatalf("List of all keys does not have the records of %s together: %+v", key, all[i:])
+			} else if r.Key == key {
+				break
+			}
+		}
+	}
+}
+
+// race lets several stores append to one key at once. Each success must be the only one
+// for its Seq, and must stay.
+func race(t *testing.T, open func() svc.LedgerStore) {
+	const stores, each = 8, 5
+	key := newKey()
+	var mu sync.Mutex
+	won := make(map[int64]string)
+	var group sync.WaitGroup
+	for range stores {
+		s := open()
+		group.Go(func() {
+			for seq, left := int64(1), each; left > 0; seq++ {
+				if seq > stores*each {
+					t.Errorf("records were refused that nobody has stored")
+					return
+				}
+				r := record(key, seq)
+				switch err := s.Append(t.Context(), r); {
+				case err == nil:
+					mu.Lock()
+					if other, taken := won[seq]; taken {
+						t.Errorf("record %d was given to %s and to %s", seq, other, r.Intent)
+					}
+					won[seq] = r.Intent
+					mu.Unlock()
+					left--
+				case !errors.Is(err, fs.ErrExist):
+					t.Errorf("Append of record %d: %v", seq, err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	all, err := open().List(t.Context(), key)
+	if err != nil || len(all) != stores*each {
+		t.Fatalf("List returned %d records, and not %d: %v", len(all), stores*each, err)
+	}
+	for i, r := range all {
+		if r.Seq != int64(i+1) || r.Intent != won[r.Seq] {
+			t.Fatalf("record %d is that of %s, and not that of %s", r.Seq, r.Intent, won[r.Seq])
+		}
+	}
+}
+
+func ended(t *testing.T, open func() svc.LedgerStore) {
+	key, s := newKey(), open()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Append(ctx, record(key, 1)); err == nil || errors.Is(err, fs.ErrExist) {
+		t.Fatalf("the error of Append is %v", err)
+	}
+	if _, err := s.List(ctx, key); err == nil {
+		t.Fatal("List has no error")
+	}
+}
