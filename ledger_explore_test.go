@@ -1,0 +1,390 @@
+package svc
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The ledger's rules, explored: two processes that deploy under one key, a reaper whose
+// clock may be wrong, an operator who forgets and adopts, crashes anywhere, a service that
+// loses requests and responses. Every order of their steps is tried.
+
+const (
+	tick       = 4 * time.Minute // so that SettleBy, and the minute after it, fall between ticks
+	lastTick   = 3
+	mostIntent = 4
+)
+
+// A journal as a comparable value.
+type (
+	line  struct{ event, intent, at uint8 }
+	lines struct {
+		n int8
+		l [12]line
+	}
+)
+
+var lineEvents = []LedgerEvent{LedgerIntended, LedgerCreated, LedgerRefused, LedgerUnknown, LedgerForgotten, LedgerDeleted}
+
+// What became of the request of an intent, at the service.
+const (
+	neverSent uint8 = iota
+	underWay
+	turnedDown // certainly not created
+	exists
+	endpointDeleted
+)
+
+// Where a deploying process stands.
+const (
+	atRead uint8 = iota
+	atClaim
+	atSend
+	atResponse
+	atSettle
+	done
+)
+
+type deployer struct {
+	at, intent, outcome uint8
+	seq                 int8 // that it will append to
+	checked             bool // that the attempt may be sent
+	resumed             int8 // intent of the endpoint that it returned; -1: none
+}
+
+func (d *deployer) order() (n int) {
+	for _, v := range [...]int{int(d.at), int(d.intent), int(d.outcome), int(d.seq), b2i(d.checked), int(d.resumed) + 1} {
+		n = n<<4 | v
+	}
+	return n
+}
+
+type world struct {
+	now           uint8
+	journal       lines
+	deployers     [2]deployer
+	reaperAt      uint8
+	reaperIntent  uint8
+	sent          [mostIntent]uint8
+	intents       uint8 // how many there are
+	crashes       uint8 // left, as the next two
+	forgets, late uint8
+	forgot        bool // somebody forgot, and was wrong
+}
+
+type explorer struct {
+	t       *testing.T
+	skew    time.Duration // of the reaper's clock
+	folded  map[lines][]LedgerEntry
+	seen    map[world]struct{}
+	queue   []world
+	reached map[string]int
+
+	verdicts [5]int
+	found    [mostIntent]*InferenceService // what an operator sees in the service's console
+}
+
+func moment(t uint8) time.Time { return noon.Add(time.Duration(t) * tick) }
+func intentName(i uint8) string {
+	return string(rune('A'+i)) + intentA[1:]
+}
+func (x *explorer) id(i uint8) string { return "svc-" + string('0'+rune(i)) }
+
+var exploredBody = map[string]any{"name": "n"}
+
+// entries folds a journal, with the function that the ledger uses.
+func (x *explorer) entries(j lines) []LedgerEntry {
+	if e, ok := x.folded[j]; ok {
+		return e
+	}
+	var records []LedgerRecord
+	for i, l := range j.l[:j.n] {
+		r := LedgerRecord{Key: "k", Seq: int64(i + 1), Intent: intentName(l.intent), Event: lineEvents[l.event], At: moment(l.at)}
+		switch r.Event {
+		case LedgerIntended:
+			r.Name, r.Instances, r.RequestHash = "n", 1, requestHash(r.Intent, exploredBody)
+			r.SettleBy, r.LeaseEnd = settleBy(r.At, time.Time{}), r.At.Add(6*time.Minute)
+		case LedgerCreated, LedgerDeleted:
+			r.ServiceID = x.id(l.intent)
+		}
+		records = append(records, r)
+	}
+	entries, err := foldLedger(records)
+	if err != nil {
+		x.t.Fatalf("%v: %+v", err, records)
+	}
+	x.folded[j] = entries
+	return entries
+}
+
+func (x *explorer) entry(w *world, intent uint8) *LedgerEntry {
+	entries := x.entries(w.journal)
+	for i := range entries {
+		if entries[i].Intent[0] == 'A'+intent {
+			return &entries[i]
+		}
+	}
+	return nil
+}
+
+// put appends a record, as a store does: false if the Seq is taken.
+func (w *world) put(seq int8, event LedgerEvent, intent uint8) bool {
+	if w.journal.n >= seq || int(seq) > len(w.journal.l) {
+		return false
+	}
+	w.journal.l[w.journal.n] = line{uint8(slices.Index(lineEvents, event)), intent, w.now}
+	w.journal.n++
+	return true
+}
+
+// add notes a state that a step leads to, if it is new.
+func (x *explorer) add(w world, step string) {
+	if a, b := &w.deployers[0], &w.deployers[1]; a.order() > b.order() { // which of them is which means nothing
+		*a, *b = *b, *a
+	}
+	if _, ok := x.seen[w]; ok {
+		return
+	}
+	x.seen[w] = struct{}{}
+	x.check(&w, step)
+	x.queue = append(x.queue, w)
+}
+
+// check states what must always hold.
+func (x *explorer) check(w *world, step string) {
+	billed := 0
+	for i := range w.intents {
+		e := x.entry(w, i)
+		switch w.sent[i] {
+		case underWay, exists:
+			learned := e != nil && slices.ContainsFunc(e.Records, func(r LedgerRecord) bool { return r.Event == LedgerCreated })
+			if e == nil || !e.Open() && (learned || !w.forgot || e.State != LedgerForgotten) {
+				x.t.Fatalf("%s: an endpoint is billed that is not open in the ledger: %+v", step, *w)
+			}
+			if w.sent[i] == exists {
+				billed++
+			}
+		default:
+			if e != nil && e.State == LedgerCreated && w.sent[i] != endpointDeleted {
+				x.t.Fatalf("%s: the ledger has an endpoint that does not exist: %+v", step, *w)
+			}
+		}
+	}
+	if billed > 1 && !w.forgot || billed > 2 {
+		x.t.Fatalf("%s: %d endpoints under one key: %+v", step, billed, *w)
+	}
+	for _, d := range w.deployers {
+		if d.resumed >= 0 && w.sent[d.resumed] < exists {
+			x.t.Fatalf("%s: a process returned an endpoint that does not exist: %+v", step, *w)
+		}
+	}
+	if billed == 2 {
+		x.reached["two endpoints after a wrong Forget"]++
+	}
+}
+
+// deploy makes the next step of one of the processes, in each way that it can go.
+func (x *explorer) deploy(w world, n int) {
+	d := &w.deployers[n]
+	now := moment(w.now)
+	switch d.at {
+	case atRead:
+		want := LedgerRecord{Name: "n", Instances: 1}
+		verdict, e, _ := judgeKey(x.entries(w.journal), &want, exploredBody, now)
+		x.verdicts[verdict]++
+		switch verdict {
+		case ledgerWait:
+			return
+		case ledgerFree:
+			if w.intents == mostIntent {
+				return
+			}
+			d.at, d.seq = atClaim, w.journal.n+1
+		case ledgerResume:
+			*d = deployer{at: done, resumed: int8(e.Intent[0] - 'A')}
+		default:
+			*d = deployer{at: done, resumed: -1}
+		}
+		x.add(w, "read")
+	case atClaim:
+		if w.intents == mostIntent {
+			return
+		}
+		d.intent = w.intents
+		if !w.put(d.seq, LedgerIntended, d.intent) {
+			*d = deployer{at: atRead, resumed: -1}
+		} else {
+			w.intents++
+			d.at = atSend
+		}
+		x.add(w, "claim")
+	case atSend:
+		by := x.entry(&w, d.intent).SettleBy
+		switch {
+		case d.checked: // it is handed over, perhaps long after the check
+			d.checked, d.at, w.sent[d.intent] = false, atResponse, underWay
+			if !maySend(by, now) {
+				if w.late == 0 {
+					return
+				}
+				w.late--
+				w.forgot = w.forgot || x.entry(&w, d.intent).State == LedgerForgotten
+			}
+		case maySend(by, now):
+			d.checked = true
+		default:
+			d.at, d.outcome = atSettle, uint8(slices.Index(lineEvents, LedgerRefused))
+		}
+		x.add(w, "send")
+	case atResponse:
+		outcomes := []LedgerEvent{LedgerUnknown} // lost, or late
+		switch w.sent[d.intent] {
+		case exists, endpointDeleted:
+			outcomes = append(outcomes, LedgerCreated)
+		case turnedDown:
+			outcomes = append(outcomes, LedgerRefused)
+			again := w // harmless, so it is tried again
+			again.deployers[n].at, again.sent[d.intent] = atSend, neverSent
+			x.add(again, "retry")
+		}
+		for _, outcome := range outcomes {
+			d.at, d.outcome = atSettle, uint8(slices.Index(lineEvents, outcome))
+			x.add(w, "response")
+		}
+	case atSettle:
+		event := lineEvents[d.outcome]
+		if !w.put(w.journal.n+1, event, d.intent) {
+			return
+		}
+		*d = deployer{at: done, resumed: -1}
+		x.add(w, "settle")
+	}
+}
+
+// reap makes the next step of the reaper.
+func (x *explorer) reap(w world) {
+	date := moment(w.now)
+	local := date.Add(x.skew)
+	switch w.reaperAt {
+	case 0:
+		for i := range w.intents {
+			if e := x.entry(&w, i); e != nil && e.State == LedgerCreated && e.overdue("", local) {
+				w.reaperAt, w.reaperIntent = 1, i
+				x.add(w, "overdue")
+			}
+		}
+	case 1: // it has read the endpoint, and reads the entry again
+		e := x.entry(&w, w.reaperIntent)
+		w.reaperAt = 0
+		if e.State == LedgerCreated && e.overdue("", local) && e.mayReap(date, x.found[w.reaperIntent]) == nil {
+			w.reaperAt = 2
+			x.reached["reaped"]++
+		}
+		x.add(w, "judge")
+	case 2:
+		if !date.After(x.entry(&w, w.reaperIntent).LeaseEnd) {
+			x.t.Fatalf("deleted before the end of the lease: %+v", w)
+		}
+		w.reaperAt, w.sent[w.reaperIntent] = 3, endpointDeleted
+		x.add(w, "delete")
+	case 3:
+		if w.put(w.journal.n+1, LedgerDeleted, w.reaperIntent) {
+			w.reaperAt = 0
+			x.add(w, "deleted")
+		}
+	}
+}
+
+// others makes the steps of the service, the operator, the clock and misfortune.
+func (x *explorer) others(w world) {
+	now := moment(w.now)
+	for i := range w.intents {
+		e := x.entry(&w, i)
+		if w.sent[i] == underWay {
+			inTime := !e.settled(now) || w.forgot
+			for _, effect := range []uint8{exists, turnedDown} {
+				if next := w; inTime {
+					next.sent[i] = effect
+					x.add(next, "service")
+				}
+			}
+		}
+		if w.forgets > 0 && e.mayForget(now, now) == nil {
+			next := w
+			next.forgets--
+			next.forgot = next.forgot || w.sent[i] == exists || w.sent[i] == underWay || w.late > 0
+			if next.put(w.journal.n+1, LedgerForgotten, i) {
+				x.reached["forgotten"]++
+				x.add(next, "forget")
+			}
+		}
+		if next := w; w.sent[i] == exists && e.mayAdopt("", x.found[i], false, now) == nil && next.put(w.journal.n+1, LedgerCreated, i) {
+			x.reached["adopted"]++
+			x.add(next, "adopt")
+		}
+	}
+	if w.now < lastTick {
+		next := w
+		next.now++
+		x.add(next, "clock")
+	}
+	if w.crashes == 0 {
+		return
+	}
+	w.crashes--
+	for n := range w.deployers {
+		next := w
+		next.deployers[n] = deployer{resumed: -1} // it starts again
+		x.add(next, "crash")
+	}
+	if w.reaperAt > 0 {
+		w.reaperAt = 0
+		x.add(w, "crash")
+	}
+}
+
+func explore(t *testing.T, skew time.Duration, start world) *explorer {
+	x := &explorer{t: t, skew: skew, folded: make(map[lines][]LedgerEntry), seen: make(map[world]struct{}), reached: make(map[string]int)}
+	for n := range start.deployers {
+		start.deployers[n].resumed = -1
+	}
+	for i := range x.found {
+		x.found[i] = &InferenceService{Name: "n", Description: "[svc:" + intentName(uint8(i)) + "]"}
+	}
+	x.add(start, "start")
+	for len(x.queue) > 0 {
+		w := x.queue[len(x.queue)-1]
+		x.queue = x.queue[:len(x.queue)-1]
+		for n := range w.deployers {
+			x.deploy(w, n)
+		}
+		x.reap(w)
+		x.others(w)
+	}
+	t.Logf("%d states, %d journals, %v, verdicts %v", len(x.seen), len(x.folded), x.reached, x.verdicts)
+	return x
+}
+
+func TestLedgerExplored(t *testing.T) {
+	t.Run("three crashes", func(t *testing.T) {
+		x := explore(t, 0, world{crashes: 3, forgets: 1})
+		require.NotContains(t, x.verdicts, 0)
+		for _, what := range []string{"forgotten", "adopted", "reaped", "two endpoints after a wrong Forget"} {
+			require.NotZero(t, x.reached[what], what)
+		}
+	})
+	t.Run("a request is sent late", func(t *testing.T) {
+		x := explore(t, 0, world{crashes: 1, forgets: 1, late: 1})
+		require.NotZero(t, x.reached["two endpoints after a wrong Forget"])
+	})
+	for _, skew := range []time.Duration{24 * time.Hour, -24 * time.Hour} {
+		t.Run(fmt.Sprint("the reaper's clock is off by ", skew), func(t *testing.T) {
+			x := explore(t, skew, world{crashes: 1, forgets: 1})
+			require.Equal(t, skew > 0, x.reached["reaped"] > 0)
+		})
+	}
+}
