@@ -1,0 +1,443 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/ledger"
+	"example.com/svc/svctest"
+)
+
+func TestCreateIsRecorded(t *testing.T) {
+	inWorld(t, func(w *world) {
+		start := time.Now().UTC()
+		s, err := w.client().InferenceServices.Create(w.Context(), request("n"))
+		require.NoError(w, err)
+		e := w.one()
+		require.Equal(w, []svc.LedgerEvent{svc.LedgerIntended, svc.LedgerCreated}, w.events(e))
+		require.Equal(w, s.ServiceID, e.ServiceID)
+		require.Equal(w, "of a test "+mark(e), s.Description)
+		require.Regexp(w, `^[a-z2-7]{26}$`, e.Key)
+		require.Equal(w, w.srv.URL(), e.BaseURL)
+		require.Equal(w, "n", e.Name)
+		require.Equal(w, "flavor-a", e.FlavorID)
+		require.Equal(w, 1, e.Instances)
+		require.Equal(w, start, e.RequestedAt)
+		require.Equal(w, start.Add(5*time.Minute), e.SettleBy)
+		require.True(w, e.LeaseEnd.IsZero())
+	})
+}
+
+func TestWithoutLedgerMark(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s, err := w.client(svc.WithoutLedgerMark()).InferenceServices.Create(w.Context(), request("n"), svc.WithBodyField("resource_metadata.target_instance_number", 3))
+		require.NoError(w, err)
+		require.Equal(w, "of a test", s.Description)
+		require.Equal(w, 3, w.one().Instances)
+	})
+}
+
+func TestDescriptionThatIsNoText(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, err := w.client().InferenceServices.Create(w.Context(), request("n"), svc.WithBodyField("description", 7))
+		require.ErrorAs(w, err, new(*svc.ValidationError))
+		require.Empty(w, w.entries())
+		require.Zero(w, w.creates())
+	})
+}
+
+// What a create ends with decides what is recorded.
+func TestOutcomes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fault svctest.Fault
+		event svc.LedgerEvent
+		id    string
+	}{
+		"refused":                {svctest.Fault{Status: 422, Body: `{"message":"no"}`}, svc.LedgerRefused, ""},
+		"lost":                   {svctest.DropAfterEffect(), svc.LedgerUnknown, ""},
+		"500":                    {svctest.Fault{Status: 500}, svc.LedgerUnknown, ""},
+		"500 with an ID":         {svctest.Fault{Status: 500, Body: `{"service_id":"svc-77"}`}, svc.LedgerUnknown, "svc-77"},
+		"cut behind the ID":      {svctest.Fault{TruncateBody: true}, svc.LedgerCreated, "svc-1"},
+		"an HTML page":           {svctest.Fault{Status: 200, Body: "<html>"}, svc.LedgerUnknown, ""},
+		"a redirect":             {svctest.Redirect(302, "https://elsewhere.example"), svc.LedgerUnknown, ""},
+		"429, then the deadline": {svctest.RateLimited("3600"), svc.LedgerRefused, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.srv.Fault("POST", svctest.RouteEndpoints, tc.fault)
+				_, err := w.client().InferenceServices.Create(w.Context(), request("n"))
+				require.Error(w, err)
+				e := w.one()
+				require.Equal(w, tc.event, e.State, "%v", err)
+				require.Equal(w, tc.id, e.ServiceID)
+				unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err)
+				require.Equal(w, tc.event != svc.LedgerRefused, ok)
+				if ok {
+					require.Equal(w, e.Key, unknown.Key)
+					require.Equal(w, e.Intent, unknown.Intent)
+				}
+			})
+		})
+	}
+}
+
+func TestNothingIsRecordedOfWhatIsNotSent(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, err := w.client().InferenceServices.Create(w.Context(), svc.CreateInferenceServiceRequest{})
+		require.ErrorAs(w, err, new(*svc.ValidationError))
+		require.Empty(w, w.entries())
+		c, err := svc.NewClient(w.srv.URL(), svc.WithLedger(w.store), svc.WithHTTPClient(w.srv.HTTPClient()))
+		require.NoError(w, err)
+		_, err = c.InferenceServices.Create(w.Context(), request("n"))
+		require.ErrorIs(w, err, svc.ErrNoToken)
+		require.Empty(w, w.entries())
+	})
+}
+
+func TestNoLedger(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.srv.Client()
+		_, err := c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.ErrorIs(w, err, svc.ErrNoLedger)
+		_, err = c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Lease: time.Hour})
+		require.ErrorIs(w, err, svc.ErrNoLedger)
+		_, err = c.Ledger.Entries(w.Context())
+		require.ErrorIs(w, err, svc.ErrNoLedger)
+		_, err = c.Ledger.Adopt(w.Context(), svc.LedgerEntry{}, "svc-1", nil)
+		require.ErrorIs(w, err, svc.ErrNoLedger)
+		_, err = c.Ledger.Reap(w.Context(), nil)
+		require.ErrorIs(w, err, svc.ErrNoLedger)
+		require.ErrorIs(w, c.Ledger.Forget(w.Context(), svc.LedgerEntry{}), svc.ErrNoLedger)
+		require.ErrorIs(w, c.Ledger.Extend(w.Context(), svc.LedgerEntry{}, time.Time{}), svc.ErrNoLedger)
+		require.Empty(w, w.srv.Requests())
+	})
+}
+
+func TestBadOptions(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for _, key := range []string{"A", "a b", "../x", strings.Repeat("k", 65), "ä"} {
+			_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: key})
+			require.ErrorAs(w, err, new(*svc.ValidationError))
+		}
+		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Lease: -1})
+		require.ErrorAs(w, err, new(*svc.ValidationError))
+		err = w.client().InferenceServices.Use(w.Context(), request("n"), &svc.DeployOptions{Key: "k"}, func(context.Context, *svc.InferenceService) error { return nil })
+		require.ErrorAs(w, err, new(*svc.ValidationError))
+		require.Empty(w, w.srv.Requests())
+	})
+}
+
+// Three equal Deploys are three endpoints, as without a ledger.
+func TestWithoutAKey(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for range 3 {
+			_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), nil)
+			require.NoError(w, err)
+		}
+		require.Equal(w, 3, w.srv.RunningInstances())
+		require.Len(w, w.entries(), 3)
+	})
+}
+
+func TestStoreFailsBeforeTheCreate(t *testing.T) {
+	for name, written := range map[string]bool{"not written": false, "written after all": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				inner := w.store
+				w.store = &faulty{LedgerStore: inner, n: 1, times: 1, written: written}
+				_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+				require.ErrorIs(w, err, errDisk)
+				require.ErrorAs(w, err, new(*svc.LedgerError))
+				require.Zero(w, w.creates())
+				w.store = inner
+				for _, e := range w.entries() {
+					require.Equal(w, svc.LedgerRefused, e.State)
+				}
+				_, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+				require.NoError(w, err, "the key is free")
+			})
+		})
+	}
+	t.Run("cannot be read", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.store = &faulty{LedgerStore: w.store, list: errDisk}
+			_, err := w.client().InferenceServices.Create(w.Context(), request("n"))
+			require.ErrorIs(w, err, errDisk)
+			require.Zero(w, w.creates())
+		})
+	})
+	t.Run("a damaged key", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			require.NoError(w, w.store.Append(w.Context(), svc.LedgerRecord{Key: "k", Seq: 1, Event: "paused"}))
+			_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+			require.ErrorContains(w, err, "unknown event")
+			require.Zero(w, w.creates())
+			_, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "other"})
+			require.NoError(w, err)
+			entries, err := w.client().Ledger.Entries(w.Context())
+			require.ErrorContains(w, err, "unknown event")
+			require.Len(w, entries, 1)
+		})
+	})
+}
+
+func TestStoreFailsAfterTheCreate(t *testing.T) {
+	t.Run("for a moment", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.store = &faulty{LedgerStore: w.store, n: 2, times: 2}
+			_, err := w.client().InferenceServices.Create(w.Context(), request("n"))
+			require.NoError(w, err)
+			require.Equal(w, svc.LedgerCreated, w.one().State)
+		})
+	})
+	t.Run("Create", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.store = &faulty{LedgerStore: w.store, n: 2, times: 3}
+			s, err := w.client().InferenceServices.Create(w.Context(), request("n"))
+			require.NotNil(w, s)
+			require.Equal(w, "svc-1", s.ServiceID)
+			behind, ok := errors.AsType[*svc.LedgerError](err)
+			require.True(w, ok)
+			require.Equal(w, "svc-1", behind.ServiceID)
+			require.ErrorContains(w, err, "svc-1")
+			require.ErrorIs(w, err, errDisk)
+			require.Equal(w, svc.LedgerIntended, w.one().State)
+		})
+	})
+	t.Run("Deploy", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.store = &faulty{LedgerStore: w.store, n: 2, times: 3}
+			var told string
+			errMine := errors.New("mine")
+			_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{DeleteOnFailure: true, OnCreate: func(s *svc.InferenceService) error {
+				told = s.ServiceID
+				return errMine
+			}})
+			require.Equal(w, "svc-1", told, "OnCreate is called all the same")
+			failed, ok := errors.AsType[*svc.DeployError](err)
+			require.True(w, ok)
+			require.Equal(w, "svc-1", failed.ServiceID)
+			require.Equal(w, svc.CleanupDeleted, failed.Cleanup)
+			require.ErrorIs(w, err, errDisk)
+			require.ErrorIs(w, err, errMine)
+			require.Zero(w, w.srv.RunningInstances())
+		})
+	})
+	t.Run("refused", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			w.store = &faulty{LedgerStore: w.store, n: 2, times: 3}
+			w.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: 422})
+			_, err := w.client().InferenceServices.Create(w.Context(), request("n"))
+			require.ErrorAs(w, err, new(*svc.Error))
+			require.ErrorAs(w, err, new(*svc.LedgerError))
+			require.Equal(w, svc.LedgerIntended, w.one().State)
+		})
+	})
+}
+
+// A store that hangs delays the end of a create by five seconds.
+type hanging struct {
+	svc.LedgerStore
+	after int
+}
+
+func (h *hanging) Append(ctx context.Context, r svc.LedgerRecord) error {
+	if h.after--; h.after < 0 {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return h.LedgerStore.Append(ctx, r)
+}
+
+func TestStoreHangs(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.store = &hanging{w.store, 1}
+		start := time.Now()
+		s, err := w.client().InferenceServices.Create(w.Context(), request("n"))
+		require.ErrorIs(w, err, context.DeadlineExceeded)
+		require.NotNil(w, s)
+		require.Equal(w, 5*time.Second, time.Since(start))
+	})
+}
+
+// After SettleBy nothing is sent, and the reason is not the end of the caller's context.
+func TestSettleBy(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: 429, RetryAfter: "20", Times: -1})
+		start := time.Now()
+		_, err := w.client(svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1000, Budget: -1})).InferenceServices.Create(w.Context(), request("n"))
+		require.ErrorIs(w, err, svc.ErrRateLimited)
+		require.Less(w, time.Since(start), 5*time.Minute)
+		require.Equal(w, svc.LedgerRefused, w.one().State)
+	})
+	inWorld(t, func(w *world) {
+		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.DeadConnection())
+		start := time.Now()
+		_, err := w.client(svc.WithTimeout(time.Hour)).InferenceServices.Create(w.Context(), request("n"))
+		require.ErrorIs(w, err, svc.ErrOutcomeUnknown)
+		require.ErrorIs(w, err, svc.ErrTimeout)
+		require.NotErrorIs(w, err, context.DeadlineExceeded)
+		require.Equal(w, 5*time.Minute, time.Since(start))
+		require.Equal(w, svc.LedgerUnknown, w.one().State)
+	})
+	inWorld(t, func(w *world) {
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.DeadConnection())
+		_, err := w.client(svc.WithTimeout(time.Hour)).InferenceServices.Create(ctx, request("n"))
+		require.ErrorIs(w, err, context.DeadlineExceeded)
+		e := w.one()
+		require.Equal(w, svc.LedgerUnknown, e.State)
+		require.Equal(w, e.RequestedAt.Add(time.Minute), e.SettleBy)
+	})
+}
+
+// A panic, or the end of the goroutine, in each function of the caller is settled.
+func TestPanics(t *testing.T) {
+	ways := map[string]func(){"panic": func() { panic("of the caller") }, "Goexit": runtime.Goexit}
+	for way, quit := range ways {
+		for name, tc := range map[string]struct {
+			opts  func(quit func()) []svc.Option
+			state svc.LedgerEvent
+		}{
+			"token source": {func(quit func()) []svc.Option {
+				return []svc.Option{svc.WithTokenSource(func(context.Context) (string, error) { quit(); return "", nil })}
+			}, svc.LedgerRefused},
+			"limiter": {func(quit func()) []svc.Option {
+				return []svc.Option{svc.WithRateLimiter(limiter(quit))}
+			}, svc.LedgerRefused},
+			"transport, before": {func(quit func()) []svc.Option {
+				return []svc.Option{around(func(*http.Request, http.RoundTripper) (*http.Response, error) { quit(); return nil, nil })}
+			}, svc.LedgerUnknown},
+			"transport, after": {func(quit func()) []svc.Option {
+				return []svc.Option{around(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+					_, _ = next.RoundTrip(r)
+					quit()
+					return nil, nil
+				})}
+			}, svc.LedgerUnknown},
+			"hook": {func(quit func()) []svc.Option {
+				return []svc.Option{svc.WithAttemptHook(func(context.Context, svc.Attempt) { quit() })}
+			}, svc.LedgerCreated},
+		} {
+			for _, deploy := range []bool{false, true} {
+				t.Run(strings.Join([]string{way, name, map[bool]string{true: "Deploy", false: "Create"}[deploy]}, "/"), func(t *testing.T) {
+					inWorld(t, func(w *world) {
+						c := w.client(tc.opts(quit)...)
+						require.True(w, quits(func() {
+							if deploy {
+								_, _ = c.InferenceServices.Deploy(w.Context(), request("n"), nil)
+							} else {
+								_, _ = c.InferenceServices.Create(w.Context(), request("n"))
+							}
+						}))
+						e := w.one()
+						require.Equal(w, tc.state, e.State)
+						if e.State == svc.LedgerCreated {
+							require.Equal(w, "svc-1", e.ServiceID)
+						}
+					})
+				})
+			}
+		}
+		t.Run(way+"/limiter, after a 429", func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				n := 0
+				w.srv.Fault("POST", svctest.RouteEndpoints, svctest.RateLimited(""))
+				c := w.client(svc.WithRateLimiter(limiter(func() {
+					if n++; n == 2 {
+						quit()
+					}
+				})))
+				require.True(w, quits(func() { _, _ = c.InferenceServices.Create(w.Context(), request("n")) }))
+				require.Equal(w, svc.LedgerRefused, w.one().State)
+			})
+		})
+		t.Run(way+"/hook, after an HTML page", func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.srv.Fault("POST", svctest.RouteEndpoints, svctest.ProxyPage(200))
+				c := w.client(svc.WithAttemptHook(func(context.Context, svc.Attempt) { quit() }))
+				require.True(w, quits(func() { _, _ = c.InferenceServices.Create(w.Context(), request("n")) }))
+				require.Equal(w, svc.LedgerUnknown, w.one().State)
+			})
+		})
+		t.Run(way+"/OnCreate", func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				require.True(w, quits(func() {
+					_, _ = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{DeleteOnFailure: true, OnCreate: func(*svc.InferenceService) error {
+						require.Equal(w, svc.LedgerCreated, w.one().State, "it is settled before")
+						quit()
+						return nil
+					}})
+				}))
+				require.Zero(w, w.srv.RunningInstances())
+				require.Equal(w, svc.LedgerCreated, w.one().State, "nobody has seen it deleted for certain")
+				require.NoError(w, w.client().InferenceServices.WaitUntilDeleted(w.Context(), "svc-1", nil))
+				require.Equal(w, svc.LedgerDeleted, w.one().State)
+			})
+		})
+	}
+}
+
+type limiter func()
+
+func (l limiter) Wait(context.Context) error { l(); return nil }
+
+// A record that another process has written first is not lost, and nothing is sent twice.
+func TestLostRace(t *testing.T) {
+	inWorld(t, func(w *world) {
+		other := w.client()
+		raced := &racing{LedgerStore: w.store}
+		raced.before = func() {
+			_, err := other.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+			require.NoError(w, err)
+		}
+		w.store = raced
+		s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.NoError(w, err)
+		require.Equal(w, "svc-1", s.ServiceID)
+		require.Equal(w, 1, w.creates())
+	})
+}
+
+type racing struct {
+	svc.LedgerStore
+	before func()
+}
+
+func (r *racing) Append(ctx context.Context, rec svc.LedgerRecord) error {
+	if f := r.before; f != nil {
+		r.before = nil
+		f()
+	}
+	return r.LedgerStore.Append(ctx, rec)
+}
+
+// As on NFS, where a repeated link finds the name that the first one has made.
+func TestExistsByOneself(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.store = &echoing{LedgerStore: ledger.Memory()}
+		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.NoError(w, err)
+		require.Equal(w, 1, w.creates())
+		require.Equal(w, svc.LedgerCreated, w.one().State)
+	})
+}
+
+type echoing struct{ svc.LedgerStore }
+
+func (e *echoing) Append(ctx context.Context, r svc.LedgerRecord) error {
+	if err := e.LedgerStore.Append(ctx, r); err != nil || r.Event != svc.LedgerIntended {
+		return err
+	}
+	return fs.ErrExist
+}

@@ -1,0 +1,302 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+func TestSecondDeployResumes(t *testing.T) {
+	inWorld(t, func(w *world) {
+		o := &svc.DeployOptions{Key: "k", Lease: time.Hour}
+		first, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), o)
+		require.NoError(w, err)
+		end := w.one().LeaseEnd
+		require.Equal(w, w.one().RequestedAt.Add(time.Hour), end)
+
+		var told *svc.InferenceService
+		o2 := &svc.DeployOptions{Key: "k", Lease: time.Minute, OnCreate: func(s *svc.InferenceService) error { told = s; return nil }}
+		second, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), o2)
+		require.NoError(w, err)
+		require.Equal(w, first.ServiceID, second.ServiceID)
+		require.Equal(w, &svc.InferenceService{ServiceID: first.ServiceID}, told, "the ID alone")
+		require.Equal(w, end, w.one().LeaseEnd, "a lease can only lengthen")
+
+		o2.Lease = 2 * time.Hour
+		_, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), o2)
+		require.NoError(w, err)
+		require.Equal(w, w.one().RequestedAt.Add(2*time.Hour), w.one().LeaseEnd)
+		require.Equal(w, 1, w.creates())
+	})
+}
+
+// The creator may use the endpoint, so a Deploy that resumes deletes it only if it is asked.
+func TestResumedDeployFails(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.NoError(w, err)
+		w.srv.SetStatus(s.ServiceID, svctest.StatusUnavailable)
+
+		_, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k", DeleteOnFailure: true})
+		failed, ok := errors.AsType[*svc.DeployError](err)
+		require.True(w, ok)
+		require.True(w, failed.Resumed)
+		require.Equal(w, svc.CleanupNone, failed.Cleanup)
+		require.ErrorContains(w, err, "was created before")
+		require.Equal(w, 1, w.srv.RunningInstances())
+
+		require.True(w, quits(func() {
+			_, _ = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k", DeleteOnFailure: true, OnCreate: func(*svc.InferenceService) error { panic("mine") }})
+		}))
+		require.Equal(w, 1, w.srv.RunningInstances())
+
+		_, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k", OnFailure: func(e *svc.DeployError) bool { return e.Resumed }})
+		failed, ok = errors.AsType[*svc.DeployError](err)
+		require.True(w, ok)
+		require.Equal(w, svc.CleanupDeleted, failed.Cleanup)
+		require.Zero(w, w.srv.RunningInstances())
+		require.Equal(w, svc.LedgerDeleted, w.one().State)
+	})
+}
+
+// A resumed Deploy that finds the endpoint deleted frees the key.
+func TestResumedDeployFindsNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client()
+		s, err := c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.NoError(w, err)
+		require.NoError(w, c.InferenceServices.Delete(w.Context(), s.ServiceID))
+		require.Equal(w, svc.LedgerCreated, w.one().State, "a plain Delete proves nothing")
+		_, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.ErrorIs(w, err, svc.ErrNotFound)
+		require.Equal(w, svc.LedgerDeleted, w.one().State)
+		s, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.NoError(w, err)
+		require.Equal(w, "svc-2", s.ServiceID)
+	})
+}
+
+func TestKeyInUse(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.NoError(w, err)
+		_, err = w.client().InferenceServices.Deploy(w.Context(), request("other"), &svc.DeployOptions{Key: "k"})
+		require.ErrorIs(w, err, svc.ErrKeyInUse)
+		require.ErrorContains(w, err, `name "n"`)
+		in, ok := errors.AsType[*svc.LedgerError](err)
+		require.True(w, ok)
+		require.Equal(w, "svc-1", in.ServiceID)
+		require.Equal(w, 1, w.creates())
+	})
+}
+
+// While another process creates, a Deploy waits for it.
+func TestDeployWaitsForTheOther(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.Slow(20*time.Second))
+		first := make(chan error, 1)
+		go func() {
+			_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+			first <- err
+		}()
+		later(w, time.Second)
+		ctx, cancel := context.WithTimeout(w.Context(), 5*time.Second)
+		defer cancel()
+		_, err := w.client().InferenceServices.Deploy(ctx, request("n"), &svc.DeployOptions{Key: "k"})
+		require.ErrorIs(w, err, svc.ErrOutcomeUnknown)
+		require.ErrorIs(w, err, context.DeadlineExceeded)
+		unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err)
+		require.True(w, ok)
+		require.Equal(w, "k", unknown.Key)
+
+		s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.NoError(w, err)
+		require.Equal(w, "svc-1", s.ServiceID)
+		require.Equal(w, 1, w.creates())
+		require.NoError(w, <-first)
+	})
+}
+
+func TestDoubt(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+		c := w.client()
+		_, err := c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.ErrorIs(w, err, svc.ErrOutcomeUnknown)
+		e := w.one()
+		require.Equal(w, svc.LedgerUnknown, e.State)
+
+		_, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.ErrorIs(w, err, svc.ErrOutcomeUnknown)
+		require.ErrorContains(w, err, "Adopt")
+		require.Equal(w, 1, w.creates())
+
+		require.ErrorContains(w, c.Ledger.Forget(w.Context(), e), "not in doubt before")
+		other := w.srv.AddEndpoint(svctest.Endpoint{Name: "n", Description: "[svc:" + e.Intent[1:] + "A]", Instances: 1})
+		bare := w.srv.AddEndpoint(svctest.Endpoint{Name: "n", Instances: 1})
+		named := w.srv.AddEndpoint(svctest.Endpoint{Name: "m", Description: mark(e), Instances: 1})
+		for _, unmarked := range []bool{false, true} {
+			o := &svc.AdoptOptions{Unmarked: unmarked}
+			_, err = c.Ledger.Adopt(w.Context(), e, other, o)
+			require.ErrorIs(w, err, svc.ErrLedgerMark)
+			_, err = c.Ledger.Adopt(w.Context(), e, named, o)
+			require.ErrorContains(w, err, `called "m"`)
+			_, err = c.Ledger.Adopt(w.Context(), e, "svc-99", o)
+			require.ErrorIs(w, err, svc.ErrNotFound)
+			_, err = c.Ledger.Adopt(w.Context(), e, "", o)
+			require.ErrorAs(w, err, new(*svc.ValidationError))
+		}
+		_, err = c.Ledger.Adopt(w.Context(), e, bare, nil)
+		require.ErrorIs(w, err, svc.ErrLedgerMark)
+
+		s, err := c.Ledger.Adopt(w.Context(), e, "svc-1", nil)
+		require.NoError(w, err)
+		require.Equal(w, "n", s.Name)
+		require.True(w, w.one().Adopted)
+		_, err = c.Ledger.Adopt(w.Context(), e, bare, &svc.AdoptOptions{Unmarked: true})
+		require.ErrorContains(w, err, "not in doubt")
+
+		s, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.NoError(w, err)
+		require.Equal(w, "svc-1", s.ServiceID)
+	})
+}
+
+func TestForgetAndBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+		c := w.client()
+		_, err := c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.ErrorIs(w, err, svc.ErrOutcomeUnknown)
+		e := w.one()
+		later(w, 6*time.Minute)
+		w.srv.Fault("GET", svctest.RouteFlavors, svctest.Fault{Header: map[string][]string{"Date": {""}}}, svctest.ServiceUnavailable(1))
+		require.ErrorContains(w, c.Ledger.Forget(w.Context(), e), "Date")
+		require.ErrorIs(w, w.client(svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1})).Ledger.Forget(w.Context(), e), svc.ErrServer)
+		require.NoError(w, c.Ledger.Forget(w.Context(), e)) // wrong
+		require.ErrorContains(w, c.Ledger.Forget(w.Context(), e), "forgotten")
+		require.Equal(w, svc.LedgerForgotten, w.one().State)
+
+		_, err = c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.NoError(w, err)
+		require.Equal(w, 2, w.srv.RunningInstances(), "that is the price")
+		_, err = c.Ledger.Adopt(w.Context(), e, "svc-2", nil)
+		require.ErrorContains(w, err, "has that ID already")
+		_, err = c.Ledger.Adopt(w.Context(), e, "svc-1", nil)
+		require.NoError(w, err, "there is a way back")
+		_, err = c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.ErrorIs(w, err, svc.ErrKeyInUse)
+		require.ErrorContains(w, err, "2 entries")
+	})
+}
+
+func TestExtend(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client()
+		s, err := c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Lease: time.Hour})
+		require.NoError(w, err)
+		for _, end := range []time.Time{time.Now().Add(time.Minute).UTC(), time.Now().Add(5 * time.Hour).UTC(), {}} {
+			require.NoError(w, c.Ledger.Extend(w.Context(), w.one(), end))
+			require.True(w, end.Equal(w.one().LeaseEnd))
+		}
+		require.NoError(w, c.InferenceServices.DeleteAndWait(w.Context(), s.ServiceID, nil))
+		require.ErrorContains(w, c.Ledger.Extend(w.Context(), w.one(), time.Now()), "deleted")
+		require.ErrorContains(w, c.Ledger.Extend(w.Context(), svc.LedgerEntry{Key: "none"}, time.Now()), "no such entry")
+	})
+}
+
+func TestScaleIsRecorded(t *testing.T) {
+	inWorld(t, func(w *world) {
+		inner := w.store
+		c := w.client()
+		s, err := c.InferenceServices.Deploy(w.Context(), request("n"), nil)
+		require.NoError(w, err)
+		for _, n := range []int{3, 2, 2, 0, 5} {
+			_, err = c.InferenceServices.ScaleAndWait(w.Context(), s.ServiceID, n, nil)
+			require.NoError(w, err)
+			require.Equal(w, n, w.one().Instances)
+		}
+		require.Len(w, w.one().Records, 2+4, "one for each change")
+
+		// A raise that fails is a raise for the ledger; what lowers is recorded when it is done.
+		w.srv.Fault("PUT", svctest.RouteEndpoint, svctest.Fault{Status: 409}, svctest.Fault{Status: 409})
+		_, err = c.InferenceServices.Scale(w.Context(), s.ServiceID, 6)
+		require.ErrorIs(w, err, svc.ErrConflict)
+		require.Equal(w, 6, w.one().Instances)
+		_, err = c.InferenceServices.Scale(w.Context(), s.ServiceID, 1)
+		require.ErrorIs(w, err, svc.ErrConflict)
+		require.Equal(w, 6, w.one().Instances)
+
+		// A ledger that cannot be read: no raise, but a lower number.
+		w.store = &faulty{LedgerStore: inner, list: errDisk}
+		c = w.client()
+		puts := w.srv.RequestCount("PUT", svctest.RouteEndpoint)
+		_, err = c.InferenceServices.Scale(w.Context(), s.ServiceID, 7)
+		require.ErrorIs(w, err, errDisk)
+		require.Equal(w, puts, w.srv.RequestCount("PUT", svctest.RouteEndpoint))
+		_, err = c.InferenceServices.Scale(w.Context(), s.ServiceID, 2)
+		require.NoError(w, err)
+		w.store = &faulty{LedgerStore: inner, n: 1, times: 1}
+		_, err = w.client().InferenceServices.Scale(w.Context(), s.ServiceID, 9)
+		require.ErrorIs(w, err, errDisk, "no append, no PUT")
+		require.Equal(w, 2, w.srv.RunningInstances())
+
+		// Another key that is damaged is no reason to refuse, and neither is an unknown endpoint.
+		require.NoError(w, inner.Append(w.Context(), svc.LedgerRecord{Key: "damaged", Seq: 1, Event: "paused"}))
+		w.store = inner
+		_, err = w.client().InferenceServices.Scale(w.Context(), s.ServiceID, 9)
+		require.NoError(w, err)
+		other := w.srv.AddEndpoint(svctest.Endpoint{Name: "other", FlavorID: "flavor-a", Instances: 1})
+		_, err = w.client().InferenceServices.Scale(w.Context(), other, 2)
+		require.NoError(w, err)
+	})
+}
+
+func TestDeletedIsRecorded(t *testing.T) {
+	for name, remove := range map[string]func(w *world, c *svc.Client, id string) error{
+		"DeleteAndWait": func(w *world, c *svc.Client, id string) error {
+			return c.InferenceServices.DeleteAndWait(w.Context(), id, nil)
+		},
+		"WaitUntilDeleted": func(w *world, c *svc.Client, id string) error {
+			return errors.Join(c.InferenceServices.Delete(w.Context(), id), c.InferenceServices.WaitUntilDeleted(w.Context(), id, nil))
+		},
+		"a wait for something else": func(w *world, c *svc.Client, id string) error {
+			err := c.InferenceServices.Delete(w.Context(), id)
+			_, waited := c.InferenceServices.WaitUntilAvailable(w.Context(), id, nil)
+			require.ErrorIs(w, waited, svc.ErrNotFound)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+				require.NoError(w, err)
+				require.NoError(w, remove(w, w.client(), s.ServiceID), "by another client")
+				require.Equal(w, svc.LedgerDeleted, w.one().State)
+			})
+		})
+	}
+	t.Run("Use", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			require.NoError(w, w.client().InferenceServices.Use(w.Context(), request("n"), nil, func(context.Context, *svc.InferenceService) error { return nil }))
+			require.Equal(w, svc.LedgerDeleted, w.one().State)
+		})
+	})
+	t.Run("the ledger is behind", func(t *testing.T) {
+		inWorld(t, func(w *world) {
+			s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), nil)
+			require.NoError(w, err)
+			inner := w.store
+			w.store = &faulty{LedgerStore: inner, n: 1, times: 1}
+			require.NoError(w, w.client().InferenceServices.DeleteAndWait(w.Context(), s.ServiceID, nil), "deleted it is")
+			w.store = inner
+			require.Equal(w, svc.LedgerCreated, w.one().State, "the entry stays open")
+		})
+	})
+}

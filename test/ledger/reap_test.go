@@ -1,0 +1,201 @@
+package ledger_test
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+// dated changes the Date of every response.
+func dated(change func(http.Header)) svc.Option {
+	return around(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		resp, err := next.RoundTrip(r)
+		if err == nil {
+			change(resp.Header)
+		}
+		return resp, err
+	})
+}
+
+func TestReap(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client()
+		deploy := func(name string, lease time.Duration) string {
+			s, err := c.InferenceServices.Deploy(w.Context(), request(name), &svc.DeployOptions{Key: name, Lease: lease})
+			require.NoError(w, err)
+			return s.ServiceID
+		}
+		short, long, none := deploy("short", time.Hour), deploy("long", 3*time.Hour), deploy("none", 0)
+		reaped, err := c.Ledger.Reap(w.Context(), nil)
+		require.NoError(w, err)
+		require.Empty(w, reaped)
+		later(w, 2*time.Hour)
+		reaped, err = w.client().Ledger.Reap(w.Context(), &svc.ReapOptions{DryRun: true})
+		require.NoError(w, err)
+		require.Len(w, reaped, 1)
+		require.Equal(w, short, reaped[0].Entry.ServiceID)
+		require.NoError(w, reaped[0].Err)
+		require.Equal(w, 3, w.srv.RunningInstances(), "a dry run deletes nothing")
+		reaped, err = w.client().Ledger.Reap(w.Context(), nil)
+		require.NoError(w, err)
+		require.Len(w, reaped, 1)
+		require.Equal(w, []string{long, none}, sortedIDs(w.srv.Endpoints(), func(e svctest.Endpoint) bool { return e.Billed }))
+		reaped, err = w.client().Ledger.Reap(w.Context(), nil)
+		require.NoError(w, err)
+		require.Empty(w, reaped, "it is recorded")
+	})
+}
+
+// What is deleted already is recorded without a DELETE.
+func TestReapFindsNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Lease: time.Minute})
+		require.NoError(w, err)
+		require.NoError(w, w.client().InferenceServices.Delete(w.Context(), s.ServiceID))
+		later(w, time.Hour)
+		reaped, err := w.client().Ledger.Reap(w.Context(), nil)
+		require.NoError(w, err)
+		require.Len(w, reaped, 1)
+		require.Equal(w, svc.LedgerDeleted, w.one().State)
+		require.Equal(w, 1, w.srv.RequestCount("DELETE", svctest.RouteEndpoint))
+	})
+}
+
+func TestReapInDoubt(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Lease: time.Minute})
+		require.ErrorIs(w, err, svc.ErrOutcomeUnknown)
+		later(w, time.Hour)
+		reaped, err := w.client().Ledger.Reap(w.Context(), nil)
+		require.ErrorIs(w, err, svc.ErrOutcomeUnknown)
+		require.Len(w, reaped, 1)
+		require.ErrorIs(w, reaped[0].Err, svc.ErrOutcomeUnknown)
+		require.Zero(w, w.srv.RequestCount("DELETE", svctest.RouteEndpoint))
+	})
+}
+
+// Never deleted: what is another's, and what a wrong clock calls overdue.
+func TestNeverReaped(t *testing.T) {
+	overdue := func(w *world) (id string) {
+		s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k", Lease: time.Hour})
+		require.NoError(w, err)
+		return s.ServiceID
+	}
+	for name, tc := range map[string]struct {
+		prepare func(w *world) *svc.Client // after an hour and a half
+		early   bool                       // half an hour only
+		reaped  int                        // entries that are reported
+		want    error
+	}{
+		"its own":          {func(w *world) *svc.Client { return w.client() }, false, 1, nil},
+		"before the end":   {func(w *world) *svc.Client { return w.client() }, true, 0, nil},
+		"another ledger's": {func(w *world) *svc.Client { return w.srv.Client(svc.WithLedger(memory())) }, false, 0, nil},
+		"another base URL's": {func(w *world) *svc.Client {
+			c, err := svc.NewClient(w.srv.URL()+"/other", svc.WithLedger(w.store), svc.WithToken(w.srv.Token()), svc.WithHTTPClient(w.srv.HTTPClient()))
+			require.NoError(w, err)
+			return c
+		}, false, 0, nil},
+		"the service's clock is behind": {func(w *world) *svc.Client {
+			return w.client(dated(func(h http.Header) { h.Set("Date", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)) }))
+		}, false, 1, errAny},
+		"no Date":             {func(w *world) *svc.Client { return w.client(dated(func(h http.Header) { h.Del("Date") })) }, false, 1, errAny},
+		"a Date that is none": {func(w *world) *svc.Client { return w.client(dated(func(h http.Header) { h.Set("Date", "today") })) }, false, 1, errAny},
+		"the service's clock is a day ahead": {func(w *world) *svc.Client {
+			return w.client(dated(func(h http.Header) { h.Set("Date", time.Now().Add(24*time.Hour).UTC().Format(http.TimeFormat)) }))
+		}, true, 0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				id := overdue(w)
+				after := 90 * time.Minute
+				if tc.early {
+					after = 30 * time.Minute
+				}
+				later(w, after)
+				reaped, err := tc.prepare(w).Ledger.Reap(w.Context(), nil)
+				require.Len(w, reaped, tc.reaped)
+				require.Equal(w, tc.want != nil, err != nil, "%v", err)
+				e, _ := w.srv.Endpoint(id)
+				require.Equal(w, name == "its own", e.Deleted)
+			})
+		})
+	}
+	// The mark of the record, as it is read back.
+	for name, tc := range map[string]struct {
+		description func(e svc.LedgerEntry) string
+		adopted     bool
+		deleted     bool
+	}{
+		"its mark":              {func(e svc.LedgerEntry) string { return "d " + mark(e) }, false, true},
+		"no mark":               {func(e svc.LedgerEntry) string { return "d" }, false, true},
+		"another mark":          {func(e svc.LedgerEntry) string { return "d [svc:" + e.Intent[1:] + "A]" }, false, false},
+		"adopted, its mark":     {func(e svc.LedgerEntry) string { return "d " + mark(e) }, true, true},
+		"adopted, no mark":      {func(e svc.LedgerEntry) string { return "d" }, true, false},
+		"adopted, another mark": {func(e svc.LedgerEntry) string { return "[svc:" + e.Intent[1:] + "A]" }, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				now := time.Now().UTC()
+				e := svc.LedgerEntry{Intent: "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+				id := w.srv.AddEndpoint(svctest.Endpoint{Name: "n", Instances: 1, Description: tc.description(e)})
+				for _, r := range []svc.LedgerRecord{
+					{Seq: 1, Event: svc.LedgerIntended, BaseURL: w.srv.URL(), Name: "n", Instances: 1, SettleBy: now, LeaseEnd: now.Add(time.Hour)},
+					{Seq: 2, Event: svc.LedgerCreated, ServiceID: id, Adopted: tc.adopted},
+				} {
+					r.Key, r.Intent, r.At = "k", e.Intent, now
+					require.NoError(w, w.store.Append(w.Context(), r))
+				}
+				later(w, 2*time.Hour)
+				_, err := w.client().Ledger.Reap(w.Context(), nil)
+				require.Equal(w, tc.deleted, err == nil)
+				require.Equal(w, !tc.deleted, errors.Is(err, svc.ErrLedgerMark))
+				got, _ := w.srv.Endpoint(id)
+				require.Equal(w, tc.deleted, got.Deleted)
+			})
+		})
+	}
+}
+
+// A lease that is extended while Reap reads the endpoint counts.
+func TestReapReadsAgain(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Lease: time.Minute})
+		require.NoError(w, err)
+		later(w, time.Hour)
+		c := w.client(around(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if r.Method == "GET" {
+				require.NoError(w, w.client().Ledger.Extend(w.Context(), w.one(), time.Now().Add(time.Hour)))
+			}
+			return next.RoundTrip(r)
+		}))
+		reaped, err := c.Ledger.Reap(w.Context(), nil)
+		require.ErrorContains(w, err, "extended")
+		require.Len(w, reaped, 1)
+		require.Equal(w, 1, w.srv.RunningInstances())
+	})
+}
+
+// If the entry cannot be read again, nothing is deleted.
+func TestReapWithoutLedger(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Lease: time.Minute})
+		require.NoError(w, err)
+		later(w, time.Hour)
+		broken := &faulty{LedgerStore: w.store}
+		w.store = broken
+		c := w.client(around(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			broken.list = errDisk
+			return next.RoundTrip(r)
+		}))
+		_, err = c.Ledger.Reap(w.Context(), nil)
+		require.ErrorIs(w, err, errDisk)
+		require.Equal(w, 1, w.srv.RunningInstances())
+	})
+}
