@@ -217,6 +217,17 @@ func (c *Client) verdict(k *call, r *httpcall.Result, start time.Time) error {
 	return e
 }
 
+// transportError makes an error of a call without a (whole) response.
+func (c *Client) transportError(k *call, r *httpcall.Result) *TransportError {
+	e := &TransportError{
+		Method: k.method, Route: k.route, ID: c.caller.Redactor().String(k.id), Attempts: r.Attempts, NoBudget: r.NoBudget, Err: r.Fail,
+	}
+	if r.StatusCode != 0 {
+		e.Last = c.newError(k, r)
+	}
+	return e
+}
+
 // unknown says that a create may or may not have taken effect.
 func (c *Client) unknown(k *call, r *httpcall.Result, cause error) error {
 	body, _ := c.caller.Redactor().Cut(r.Body, maxKept, r.Cut)

@@ -18,15 +18,13 @@ const (
 	createLinger = 10 * time.Second // for the response to a create whose ctx has ended
 )
 
-// DeployOptions sets up [InferenceServiceClient.Deploy]. Nil stands for the zero
-// value.
+// DeployOptions sets up [InferenceServiceClient.Deploy]. Nil: the zero value.
 type DeployOptions struct {
 	WaitOptions
 
 	// DeleteOnFailure deletes what was created when it does not become
-	// available, whatever the reason: also when ctx ends, or when one of the
-	// functions in these options panics. The delete has a context of its own,
-	// limited to 30 s.
+	// available, whatever the reason: also when ctx ends, or when one of the functions in
+	// these options panics. The delete has a separate context, limited to 30 s.
 	DeleteOnFailure bool
 
 	// OnFailure is asked in place of DeleteOnFailure, before a cleanup begins, which may
@@ -35,10 +33,9 @@ type DeployOptions struct {
 	// created is deleted. Nil: DeleteOnFailure decides.
 	OnFailure func(*DeployError) bool
 
-	// OnCreate is called with the new record before the wait begins: the moment to
-	// store the ID. If it returns an error, Deploy ends with it as a failure.
-	// When the response to the create was cut off behind the ID, the record holds
-	// nothing but that. Nil: none.
+	// OnCreate is called with the new record before the wait begins: the moment to store the
+	// ID. Its error ends Deploy as a failure. If the response to the create was cut off, the
+	// record may hold nothing but the ID. Nil: none.
 	OnCreate func(*InferenceService) error
 
 	// CreateOptions go with the create call, after RequestOptions.

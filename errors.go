@@ -450,14 +450,3 @@ func (c *Client) newError(k *call, r *httpcall.Result) *Error {
 	}
 	return e
 }
-
-// transportError makes an error of a call without a (whole) response.
-func (c *Client) transportError(k *call, r *httpcall.Result) *TransportError {
-	e := &TransportError{
-		Method: k.method, Route: k.route, ID: c.caller.Redactor().String(k.id), Attempts: r.Attempts, NoBudget: r.NoBudget, Err: r.Fail,
-	}
-	if r.StatusCode != 0 {
-		e.Last = c.newError(k, r)
-	}
-	return e
-}

@@ -279,7 +279,7 @@ func (c *InferenceServiceClient) WaitAll(ctx context.Context, ids []string, opts
 			waits.Go(func() {
 				w := c.wait(id, "available", o, true)
 				w.slots = slots
-				r := settled{err: errGoroutine} // unless a function of the caller's ends the goroutine
+				r := settled{err: w.failed(errGoroutine)} // unless a function of the caller's ends the goroutine
 				defer func() { results <- r }()
 				r.service, r.err = w.run(ctx, untilAvailable)
 			})

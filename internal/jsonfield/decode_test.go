@@ -28,7 +28,7 @@ type flavor struct {
 	Plain     float64
 	Skipped   int `json:"-"`
 	Dash      int `json:"-,"` //nolint:staticcheck // a name like any other
-	hidden    int
+	hidden    int //nolint:unused // a decoder passes it over
 	shared
 	*Pointed
 	Named `json:"named"`

@@ -17,20 +17,20 @@ func (r *Redactor) Error(err error) error {
 	if err == nil {
 		return nil
 	}
-	safe, _ := r.wrap(err)
+	_, safe := r.wrap(err)
 	return safe
 }
 
 // wrap makes an error of the same kind of tree, without the secrets. changed is
 // false if that is err itself.
-func (r *Redactor) wrap(err error) (safe error, changed bool) {
+func (r *Redactor) wrap(err error) (changed bool, safe error) {
 	if u, ok := err.(*url.Error); ok && u.Err != nil {
-		inner, changed := r.wrap(u.Err)
+		changed, inner := r.wrap(u.Err)
 		safe := &url.Error{Op: r.String(u.Op), URL: r.String(URL(u.URL)), Err: inner}
 		if !changed && safe.Op == u.Op && safe.URL == u.URL {
-			return err, false
+			return false, err
 		}
-		return safe, true
+		return true, safe
 	}
 	var under, parts []error
 	switch e := err.(type) {
@@ -45,7 +45,7 @@ func (r *Redactor) wrap(err error) (safe error, changed bool) {
 		if e == nil {
 			continue
 		}
-		part, partChanged := r.wrap(e)
+		partChanged, part := r.wrap(e)
 		if partChanged {
 			text, changed = strings.ReplaceAll(text, e.Error(), part.Error()), true
 		}
@@ -56,13 +56,13 @@ func (r *Redactor) wrap(err error) (safe error, changed bool) {
 		text += "…"
 	}
 	if text == original && !changed {
-		return err, false
+		return false, err
 	}
-	return &safeError{
+	return true, &safeError{
 		text:  text,
 		is:    func(target error) bool { return errors.Is(err, target) },
 		parts: func() []error { return parts },
-	}, true
+	}
 }
 
 // safeError keeps the original error inside functions, where no formatting by

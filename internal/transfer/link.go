@@ -27,7 +27,7 @@ type Link struct {
 // What no request line can hold. Control characters are not there: they make no URL.
 var (
 	strayInPath  = regexp.MustCompile("[^\\x00-\\x7f]|[ \"<>\\\\^`{|}]")
-	strayInQuery = regexp.MustCompile("[^\\x00-\\x7f]| ")
+	strayInQuery = regexp.MustCompile(`[^\x00-\x7f]| `)
 )
 
 // ParseLink takes a link apart so that it is sent byte for byte as it came, save
