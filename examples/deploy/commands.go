@@ -47,18 +47,7 @@ func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Comman
 				return t.endpoint(t.client.InferenceServices.ScaleAndWait(ctx, cmd.StringArg("ID"), cmd.IntArg("INSTANCES"), &t.wait))
 			}),
 		},
-		{
-			Name: "delete", Usage: "delete an endpoint and wait until it is deleted",
-			Arguments: []cli.Argument{id},
-			Flags: []cli.Flag{
-				&cli.BoolFlag{Name: "missing-ok", Usage: "exit code 0 if there is no such endpoint"},
-				&cli.DurationFlag{
-					Name: "grace", Value: 30 * time.Second,
-					Usage: "how long \"not found\" may mean that a new endpoint cannot be read yet; 0 for one that is not new",
-				},
-			},
-			Action: connected(t.delete),
-		},
+		t.deleteCommand(id, connected),
 		{
 			Name: "status", Usage: "print the status of an endpoint",
 			Arguments: []cli.Argument{id},
@@ -190,4 +179,20 @@ func (t *tool) flavors(ctx context.Context, cmd *cli.Command) error {
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%v\n", f.ID, f.GPU, f.CUDA, f.Region, f.Available, f.USD)
 	}
 	return w.Flush()
+}
+
+// deleteCommand is the command that deletes an endpoint.
+func (t *tool) deleteCommand(id cli.Argument, connected func(cli.ActionFunc) cli.ActionFunc) *cli.Command {
+	return &cli.Command{
+		Name: "delete", Usage: "delete an endpoint and wait until it is deleted",
+		Arguments: []cli.Argument{id},
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "missing-ok", Usage: "exit code 0 if there is no such endpoint"},
+			&cli.DurationFlag{
+				Name: "grace", Value: 30 * time.Second,
+				Usage: "how long \"not found\" may mean that a new endpoint cannot be read yet; 0 for one that is not new",
+			},
+		},
+		Action: connected(t.delete),
+	}
 }
