@@ -62,7 +62,7 @@ func within(ctx context.Context, f func() error, drop func()) error {
 		return err
 	case <-ctx.Done():
 		go func() {
-			<-done
+			<-done //nolint:errcheck // nobody waits for it any more
 			drop()
 		}()
 		return cause.Of(ctx)
