@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"example.com/svc/internal/apierr"
+	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/jsonfield"
 	"example.com/svc/internal/redact"
@@ -133,10 +134,13 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*http
 		return nil, c.transportError(k, &httpcall.Result{Fail: ErrNoToken})
 	}
 	if k.begin != nil {
-		var err error
-		if ctx, body, err = k.begin(ctx, body); err != nil {
+		begun, marked, err := k.begin(ctx, body)
+		if cause.Has[*LedgerError](err) && ctx.Err() != nil { // the ledger was not to blame
+			return nil, c.transportError(k, &httpcall.Result{Fail: fmt.Errorf("%w: nothing was sent: %w", cause.Of(ctx), err)})
+		} else if err != nil {
 			return nil, err
 		}
+		ctx, body = begun, marked
 	}
 	header := make(http.Header, 4+len(c.header)+len(req.header))
 	header["Accept"] = acceptJSON

@@ -238,13 +238,13 @@ func (l *Ledger) scale(ctx context.Context, id string, body []byte) (succeeded f
 }
 
 // deleted records that an endpoint was seen to be deleted.
-func (l *Ledger) deleted(ctx context.Context, id string) {
+func (l *Ledger) deleted(ctx context.Context, id string, s *InferenceService) {
 	if l.store == nil {
 		return
 	}
 	l.afterwards(ctx, func(ctx context.Context) error {
 		e, err := l.owner(ctx, id)
-		if e == nil {
+		if e == nil || s != nil && s.Name != "" && !sameText(s.Name, e.Name) { // somebody else's record
 			return err
 		}
 		return l.change(ctx, "append deleted", *e, func(LedgerEntry) (LedgerRecord, error) {

@@ -352,7 +352,7 @@ const between = time.Second
 // record is proven. That the endpoint is deleted is recorded in the ledger.
 func (o *observer) poll(ctx context.Context) (s *InferenceService, deleted bool, err error) {
 	if s, deleted, err = o.read(ctx); deleted {
-		o.client.client.Ledger.deleted(ctx, o.id)
+		o.client.client.Ledger.deleted(ctx, o.id, s)
 	}
 	return s, deleted, err
 }
