@@ -139,7 +139,7 @@ func (l *freshLink) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	if l.PresignedURL == "" {
-		return errors.New("presigned_url: missing from the answer")
+		return errors.New("presigned_url: missing from the response")
 	}
 	return nil
 }

@@ -158,7 +158,7 @@ func (c *claim) resume(ctx context.Context, e LedgerEntry) error {
 // suspended.
 func (c *claim) before() error {
 	if !maySend(c.intent.SettleBy, wallClock()) {
-		return errors.New("svc: the time in which this create may be sent is over, by the wall clock")
+		return errors.New("svc: too late to send this create: its time limit has passed on the wall clock (the process may have been suspended)")
 	}
 	return nil
 }

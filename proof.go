@@ -113,7 +113,8 @@ func (c *Client) decode(k *call, r *httpcall.Result, out any) error {
 		return c.notPromised(k, r, "", errors.New(encoded))
 	}
 	body := jsonfield.TrimBOM(r.Body)
-	if list, ok := out.(interface{ grow(body []byte) }); ok {
+	list, isList := out.(interface{ grow(body []byte) })
+	if isList {
 		if tooMany(body) {
 			return c.notPromised(k, r, "", errTooMany)
 		}
@@ -138,7 +139,7 @@ func (c *Client) decode(k *call, r *httpcall.Result, out any) error {
 			err = errMissing
 		} else if problem := idProblem(id); k.once && problem != "" {
 			err = errors.New(problem)
-		} else if k.hasID && !sameID(id, k.id) {
+		} else if k.hasID && !isList && !sameID(id, k.id) {
 			err = errors.New("the response is about another record than the one asked for")
 		}
 	}
@@ -208,7 +209,7 @@ func reportsError(body []byte) bool {
 // or says in one of the usual ways that the delete failed.
 func deniedDelete(id string, r *httpcall.Result) error {
 	if foreign(r.Header.Get("Content-Type"), r.Body, false) != "" {
-		return errors.New("nothing shows that the delete was accepted")
+		return errors.New("the response to the delete is an HTML page, so it does not show that the delete was accepted")
 	}
 	body := jsonfield.TrimBOM(r.Body)
 	var said struct {

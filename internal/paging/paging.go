@@ -161,7 +161,8 @@ func (r *reader[T]) give(page Page[T], yield func(*T, error) bool) (more bool, e
 func (r *reader[T]) counts() bool { return r.total > 0 && r.size > 0 && r.left() > 0 }
 
 // left is how many items have not come; less than 0: more have come than the total
-// says. Pages before the first count as if they were as large as the largest.
+// says. Pages before r.First are assumed to be as large as the largest
+// page so far.
 func (r *reader[T]) left() int64 {
 	skipped := min(int64(r.First-1), r.total/r.size) * r.size
 	return r.total - skipped - int64(len(r.seen))
