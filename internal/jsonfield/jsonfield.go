@@ -65,11 +65,11 @@ func encode(value any) ([]byte, error) {
 // Decode is [json.Unmarshal] that says which field of data does not fit into dst, such
 // as "flavor_list[3].available_num". The path is empty if data as a whole is at fault.
 //
-// Unless must is nil, a field whose key it does not name never fails: a string that
-// comes as another type gets the JSON text of that, any other field stays zero. Whole
-// numbers always have to fit. A bool may come as 0, 1, "false" or "true".
+// must names the keys whose values have to fit; nil: all have to. Other fields never fail:
+// a string field gets the JSON text of a value of another type, any other field stays
+// zero. Whole numbers always have to fit. A bool may come as 0, 1, "false" or "true".
 //
-// All of that is for data that json.Unmarshal does not take. On failure dst holds what
+// These rules apply only after json.Unmarshal has failed. If they fail too, dst holds what
 // json.Unmarshal left in it.
 func Decode(data []byte, dst any, must func(key string) bool) (path string, err error) {
 	err = json.Unmarshal(data, dst)

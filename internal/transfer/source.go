@@ -52,10 +52,10 @@ type Source struct {
 	last     atomic.Pointer[body]
 }
 
-// NewSource makes a source of what is left in r, which must yield size bytes if
-// size is above zero. What cannot be read twice is read now: up to 64 KiB of it
-// into memory, more into a temporary file. When ctx ends it returns at once, also
-// while r blocks. No reader is ever closed.
+// NewSource makes a source of what is left in r. If size is above zero, r must yield
+// exactly that many bytes. A reader that cannot be rewound is read now: up to 64 KiB into
+// memory, more into a temporary file. When ctx ends it returns at once, also while r
+// blocks. No reader is ever closed.
 func NewSource(ctx context.Context, r io.Reader, size int64, report func(sent, total int64)) (*Source, error) {
 	s := &Source{ctx: ctx, lock: make(chan struct{}, 1), progress: progress{f: report}}
 	s.last.Store(&body{close: func(error) {}})
