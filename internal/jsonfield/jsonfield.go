@@ -34,7 +34,7 @@ func Set(data []byte, path string, value any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return set(bytes.TrimSpace(data), names, encoded)
+	return set(bytes.Trim(data, " \t\r\n"), names, encoded) // what JSON takes for white space
 }
 
 func set(data []byte, names []string, value []byte) ([]byte, error) {
