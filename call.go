@@ -1,7 +1,6 @@
 package svc
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"reflect"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -304,34 +303,25 @@ func idProblem(id string) string {
 	return ""
 }
 
-// rawPath says what is wrong with the path that a caller of Do has escaped, or
-// returns it without its escapes, and with those that are missing.
-func rawPath(path string) (plain, escaped, problem string) {
-	fail := func(problem string) (string, string, string) { return "", "", problem }
+// rawPath returns the path of Do without its escapes, or says what is wrong with it.
+func rawPath(path string) (plain, problem string) {
 	if !strings.HasPrefix(path, "/") {
-		return fail("must start with a slash: it is relative to the base URL")
+		return "", "must start with a slash: it is relative to the base URL"
 	}
 	if strings.ContainsAny(path, "?#\\") {
-		return fail("must not hold a query or a fragment: use WithQuery, and escape ids with url.PathEscape")
+		return "", "must not hold a query or a fragment: use WithQuery, and escape IDs with url.PathEscape"
 	}
-	plain, err := url.PathUnescape(path)
-	if err != nil {
-		return fail("is not well escaped")
-	}
-	segments := strings.Split(path, "/")
-	for i, segment := range segments[1:] {
-		text, _ := url.PathUnescape(segment)
-		if text == "" || text == "." || text == ".." || strings.ContainsFunc(text, unicode.IsControl) {
-			return fail("must not have empty segments, dot segments or control characters")
+	for segment := range strings.SplitSeq(path[1:], "/") {
+		text, err := url.PathUnescape(segment)
+		if u := (url.URL{Path: "/" + text, RawPath: "/" + segment}); err != nil || u.EscapedPath() != "/"+segment {
+			return "", "is not escaped: escape IDs with url.PathEscape"
 		}
-		segments[1+i] = url.PathEscape(text)
+		if text == "" || text == "." || text == ".." || strings.ContainsFunc(text, unicode.IsControl) {
+			return "", "must not have empty segments, dot segments or control characters"
+		}
+		plain += "/" + text
 	}
-	// A URL escapes its whole path anew, slashes in segments lost, if what it is
-	// given is not well escaped throughout.
-	if u := (url.URL{Path: plain, RawPath: path}); u.EscapedPath() != path {
-		path = strings.Join(segments, "/")
-	}
-	return plain, path, ""
+	return plain, ""
 }
 
 // encode makes the body of a call. The errors of the caller's own encoders are
@@ -358,40 +348,34 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, er
 			return nil, &ValidationError{Fields: []FieldError{{"body", "cannot be written as JSON: " + scrub(err.Error())}}}
 		}
 	}
-	if path, found := notUTF8(reflect.ValueOf(k.body)); found {
-		return nil, &ValidationError{Fields: []FieldError{{cmp.Or(strings.TrimPrefix(path, "."), "body"), "is not valid UTF-8"}}}
-	}
 	for _, f := range fields {
 		var err error
 		if body, err = jsonfield.Set(body, f.path, f.value); err != nil {
 			return nil, &ValidationError{Fields: []FieldError{{f.path, "cannot be set: " + scrub(err.Error())}}}
 		}
-		if path, found := notUTF8(reflect.ValueOf(f.value)); found {
-			return nil, &ValidationError{Fields: []FieldError{{f.path + path, "is not valid UTF-8"}}}
+	}
+	if lost := notUTF8.FindSubmatch(body); lost != nil && !(isRaw && len(fields) == 0) || !utf8.Valid(body) {
+		field := "body"
+		if lost != nil && len(lost[1]) > 0 {
+			field = string(lost[1])
 		}
+		return nil, &ValidationError{Fields: []FieldError{{field, "is not valid UTF-8"}}}
 	}
 	return body, nil
 }
 
+// notUTF8 finds a text of which encoding/json has replaced bytes that are not UTF-8, and the
+// name of its field.
+var notUTF8 = regexp.MustCompile(`(?:"([^"\\]*)": *\[?)?"(?:[^"\\]|\\.)*?\\ufffd`)
+
 func headerName(s string) bool {
-	if s == "" {
-		return false
-	}
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
-			return false
-		}
-	}
-	return true
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
 }
 
 func headerValue(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
 
 // Response is what [WithResponse] fills: a response as it was received. It may hold

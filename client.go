@@ -121,8 +121,8 @@ func (c *Client) CloseIdleConnections() { c.caller.CloseIdle() }
 func (c *Client) String() string { return "svc client of " + c.base.String() }
 
 // Do calls an operation that this package does not know. The path is relative
-// to the base URL and starts with a slash; what it holds of ids is escaped by
-// the caller, and a query is given with [WithQuery]. The body is sent as JSON
+// to the base URL and starts with a slash. Escape the IDs in it with [url.PathEscape], and
+// give a query with [WithQuery]. The body is sent as JSON
 // (a [json.RawMessage] unchanged), nil for none. A successful response is decoded
 // into out, unless that is nil; a *[json.RawMessage] takes it unchanged.
 //
@@ -131,11 +131,11 @@ func (c *Client) String() string { return "svc client of " + c.base.String() }
 // that the error is an [OutcomeUnknownError]. If the response to a DELETE is lost and the
 // repeated one gets "not found", it has succeeded, and out stays unchanged.
 func (c *Client) Do(ctx context.Context, method, path string, body, out any, opts ...RequestOption) error {
-	k := call{method: strings.ToUpper(method), route: c.caller.Redactor().String(path), body: body}
+	k := call{method: strings.ToUpper(method), route: c.caller.Redactor().String(path), escaped: path, body: body}
 	var p problems
-	p.add(!headerName(k.method), "method", "is not one")
 	var problem string
-	k.path, k.escaped, problem = rawPath(path)
+	k.path, problem = rawPath(path)
+	p.add(!headerName(k.method), "method", "is not one")
 	p.add(problem != "", "path", problem)
 	k = k.checked(p)
 	switch k.method {

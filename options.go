@@ -338,10 +338,8 @@ func cleanToken(t string) (string, error) {
 	case placeholder.MatchString(t):
 		return "", errors.New("svc: the token is in quotes, or it is an example or a masked copy of a token")
 	}
-	for i := range len(t) {
-		if t[i] <= ' ' || t[i] >= 0x7f {
-			return "", errors.New("svc: the token holds a space, a control character or a character that is not ASCII")
-		}
+	if strings.ContainsFunc(t, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return "", errors.New("svc: the token holds a space, a control character or a character that is not ASCII")
 	}
 	return t, nil
 }

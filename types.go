@@ -1,16 +1,12 @@
 package svc
 
 import (
-	"bytes"
 	"cmp"
-	"encoding"
 	"encoding/json"
-	"fmt"
 	"math/big"
 	"reflect"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
 // The typed strings below name the values that the service is known to use.
@@ -113,58 +109,6 @@ const (
 // GenMode is the way a video is generated: "standard" is the service's default.
 type GenMode string
 
-// notUTF8 finds a text in the body of a request that is not UTF-8, and returns its path.
-// Encoding/json would send other bytes in place of it.
-func notUTF8(v reflect.Value) (path string, found bool) {
-	if !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return "", false
-	}
-	if v.CanInterface() { // types that write themselves
-		switch m := v.Interface().(type) {
-		case json.Marshaler:
-			text, _ := m.MarshalJSON()
-			return "", !utf8.Valid(text)
-		case encoding.TextMarshaler:
-			text, _ := m.MarshalText()
-			return "", !utf8.Valid(text)
-		}
-	}
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		return notUTF8(v.Elem())
-	case reflect.String:
-		return "", !utf8.ValidString(v.String())
-	case reflect.Slice, reflect.Array:
-		for i := 0; i < v.Len() && v.Type().Elem().Kind() != reflect.Uint8; i++ { // bytes are sent as base64
-			if path, found = notUTF8(v.Index(i)); found {
-				return fmt.Sprintf("[%d]%s", i, path), true
-			}
-		}
-	case reflect.Map:
-		for key, value := range v.Seq2() {
-			if _, found = notUTF8(key); found {
-				return "", true
-			}
-			if path, found = notUTF8(value); found {
-				return fmt.Sprintf(".%v%s", key, path), true
-			}
-		}
-	case reflect.Struct:
-		for f, field := range v.Fields() {
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if !f.IsExported() && !f.Anonymous || name == "-" {
-				continue
-			}
-			if path, found = notUTF8(field); found && f.Anonymous && name == "" {
-				return path, true
-			} else if found {
-				return "." + cmp.Or(name, f.Name) + path, true
-			}
-		}
-	}
-	return "", false
-}
-
 // Int is an integer that the service may send as a number or as a string: 2,
 // "2" and 2.0 decode alike, null and "" decode to 0. It encodes as a number.
 type Int int64
@@ -213,19 +157,9 @@ func jsonText(value string) string {
 // itself would.
 func typeError[T any](b []byte) error {
 	const shown = 32 // longer text does not help to find the fault
-	value := "number"
-	switch {
-	case bytes.HasPrefix(b, []byte("{")):
-		value = "object"
-	case bytes.HasPrefix(b, []byte("[")):
-		value = "array"
-	case string(b) == "true", string(b) == "false":
-		value = "bool"
-	case bytes.HasPrefix(b, []byte(`"`)):
-		value = "string"
-	}
-	if (value == "number" || value == "string") && len(b) <= shown {
-		value += " " + string(b)
+	value := string(b)
+	if len(b) > shown {
+		value = cmp.Or(map[byte]string{'{': "object", '[': "array", '"': "string"}[b[0]], "number")
 	}
 	return &json.UnmarshalTypeError{Value: value, Type: reflect.TypeFor[T]()}
 }

@@ -43,10 +43,10 @@ func TestRefusalOfAPathSaysWhy(t *testing.T) {
 	const segments = "must not have empty segments, dot segments or control characters"
 	for path, want := range map[string]string{
 		"v1/files":    "must start with a slash: it is relative to the base URL",
-		"/v1/files?x": "must not hold a query or a fragment: use WithQuery, and escape ids with url.PathEscape",
-		"/v1/files#x": "must not hold a query or a fragment: use WithQuery, and escape ids with url.PathEscape",
-		"/v1/a\\b":    "must not hold a query or a fragment: use WithQuery, and escape ids with url.PathEscape",
-		"/v1/a%zz":    "is not well escaped",
+		"/v1/files?x": "must not hold a query or a fragment: use WithQuery, and escape IDs with url.PathEscape",
+		"/v1/files#x": "must not hold a query or a fragment: use WithQuery, and escape IDs with url.PathEscape",
+		"/v1/a\\b":    "must not hold a query or a fragment: use WithQuery, and escape IDs with url.PathEscape",
+		"/v1/a%zz":    "is not escaped: escape IDs with url.PathEscape",
 		"/v1//files":  segments,
 		"/v1/.":       segments,
 		"/v1/%2E.":    segments,

@@ -262,39 +262,39 @@ func TestC13_NamesThatAreNotUTF8(t *testing.T) {
 			_, err := c.Files.Upload(ctx, svc.UploadRequest{FileName: bad, Body: strings.NewReader("x")})
 			return err
 		}},
-		"create": {"deploy_metadata.command", func(ctx context.Context, c *svc.Client) error {
+		"create": {"command", func(ctx context.Context, c *svc.Client) error {
 			_, err := c.InferenceServices.Create(ctx, svc.CreateInferenceServiceRequest{Name: "n", DeployMetadata: svc.CreateDeployMetadata{Command: bad}})
 			return err
 		}},
-		"prompt": {"config.prompt", func(ctx context.Context, c *svc.Client) error {
+		"prompt": {"prompt", func(ctx context.Context, c *svc.Client) error {
 			_, err := c.VideoJobs.Create(ctx, svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{Prompt: bad}})
 			return err
 		}},
-		"raw JSON": {"config.use_ff_cond", func(ctx context.Context, c *svc.Client) error {
+		"raw JSON": {"body", func(ctx context.Context, c *svc.Client) error {
 			_, err := c.VideoJobs.Create(ctx, svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{Prompt: "p", UseFFCond: json.RawMessage(`"` + bad + `"`)}})
 			return err
 		}},
-		"body field": {"config.new", func(ctx context.Context, c *svc.Client) error {
+		"body field": {"new", func(ctx context.Context, c *svc.Client) error {
 			_, err := c.ImageJobs.Create(ctx, image, field("config.new", bad))
 			return err
 		}},
-		"in a list": {"new.tags[1]", func(ctx context.Context, c *svc.Client) error {
+		"in a list": {"body", func(ctx context.Context, c *svc.Client) error {
 			_, err := c.ImageJobs.Create(ctx, image, field("new", &inner{Tags: []string{"ok", bad}}))
 			return err
 		}},
-		"in a map": {"new.table.k[0]", func(ctx context.Context, c *svc.Client) error {
+		"in a map": {"k", func(ctx context.Context, c *svc.Client) error {
 			_, err := c.ImageJobs.Create(ctx, image, field("new", inner{Table: map[string]any{"k": []any{bad}}}))
 			return err
 		}},
-		"a key": {"new.table", func(ctx context.Context, c *svc.Client) error {
+		"a key": {"body", func(ctx context.Context, c *svc.Client) error {
 			_, err := c.ImageJobs.Create(ctx, image, field("new", inner{Table: map[string]any{bad: 1}}))
 			return err
 		}},
-		"a field without a tag": {"new.Plain", func(ctx context.Context, c *svc.Client) error {
+		"a field without a tag": {"Plain", func(ctx context.Context, c *svc.Client) error {
 			_, err := c.ImageJobs.Create(ctx, image, field("new", inner{Plain: bad}))
 			return err
 		}},
-		"what a type writes itself": {"new.own", func(ctx context.Context, c *svc.Client) error {
+		"what a type writes itself": {"own", func(ctx context.Context, c *svc.Client) error {
 			_, err := c.ImageJobs.Create(ctx, image, field("new", inner{Own: "\xfe"}))
 			return err
 		}},
