@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
@@ -396,9 +395,3 @@ func (r Response) String() string {
 
 // Format prints String for every verb.
 func (r Response) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, r.String()) }
-
-// LogValue logs what String tells.
-func (r Response) LogValue() slog.Value {
-	return slog.GroupValue(slog.Int("status", r.StatusCode), slog.Int("bytes", len(r.Body)),
-		slog.String("request_id", r.RequestID), slog.Int("attempts", r.Attempts))
-}

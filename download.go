@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/transfer"
@@ -43,8 +44,6 @@ type DownloadError struct {
 	Received int64     // bytes that were written
 	Total    int64     // -1: not known
 	Err      error     // an [Error] of storage, a [TransportError], or what the writer returned
-
-	clean func(string) string // takes the secrets out of the text; nil: there are none
 }
 
 // Error says what happened and how much has come, in one line.
@@ -63,7 +62,7 @@ func (e *DownloadError) Error() string {
 	if errors.Is(e, ErrLinkExpired) {
 		text += "; the link has expired: ask for a new one"
 	}
-	return cleanLine(e.clean, text)
+	return apierr.Line(text)
 }
 
 // Format prints what Error returns, under every verb.
@@ -221,8 +220,7 @@ func (d *download) run(ctx context.Context) (int64, error) {
 
 func (d *download) failed(err error) error {
 	return &DownloadError{
-		FileID: d.fileID, Link: d.link, Received: d.get.Received, Total: d.get.Total, Err: err,
-		clean: d.client.caller.Redactor().String,
+		FileID: d.client.caller.Redactor().String(d.fileID), Link: d.link, Received: d.get.Received, Total: d.get.Total, Err: err,
 	}
 }
 

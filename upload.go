@@ -121,12 +121,10 @@ type UploadError struct {
 	Cleanup    Cleanup     // what became of the record: CleanupNone, CleanupDeleted (the service confirmed it) or CleanupFailed
 	CleanupErr error       // why the delete failed; nil unless Cleanup is CleanupFailed; errors.Is and errors.As do not look into it
 	Err        error       // an [Error] of the service or of storage, a [TransportError], an [OutcomeUnknownError], or what Body returned
-
-	clean func(string) string // takes the secrets out of the text; nil: there are none
 }
 
 // Error says what happened, what exists, and what to do about it, in one line.
-func (e *UploadError) Error() string { return cleanLine(e.clean, e.text()) }
+func (e *UploadError) Error() string { return apierr.Line(e.text()) }
 
 func (e *UploadError) text() string {
 	text := "svc: upload"
@@ -162,15 +160,6 @@ func reason(err error) string {
 		return ""
 	}
 	return ": " + detail(err)
-}
-
-// cleanLine makes one line of an error's text, without the secrets that clean
-// knows: a caller may have given one for a name or an ID by mistake.
-func cleanLine(clean func(string) string, text string) string {
-	if clean != nil {
-		text = clean(text)
-	}
-	return apierr.Line(text)
 }
 
 // Format prints what Error returns, under every verb.
@@ -363,10 +352,8 @@ func (u *upload) putOnce(ctx context.Context) (*UploadResult, error) {
 // failed is the one constructor of an UploadError. It deletes the record, if the upload
 // made it and that is wanted, whatever became of ctx.
 func (u *upload) failed(ctx context.Context, stage UploadStage, err error) error {
-	e := &UploadError{
-		Stage: stage, FileName: u.name, FileID: u.id, Link: u.link, Err: err,
-		clean: u.files.client.caller.Redactor().String,
-	}
+	clean := u.files.client.caller.Redactor().String // somebody may have given a secret for a name
+	e := &UploadError{Stage: stage, FileName: clean(u.name), FileID: clean(u.id), Link: u.link, Err: err}
 	if !u.made || !u.DeleteOnFailure {
 		return e
 	}

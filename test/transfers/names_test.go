@@ -2,6 +2,7 @@ package transfers_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -21,35 +22,29 @@ func TestTransferErrorsShowNoSecretForAName(t *testing.T) {
 	for name, fail := range map[string]func(t *testing.T, c *svc.Client, name string) error{
 		"Replace": func(t *testing.T, c *svc.Client, name string) error {
 			_, err := c.Files.Replace(t.Context(), name, strings.NewReader("x"), nil)
-			require.Equal(t, name, testkit.ErrorAs[*svc.UploadError](t, err).FileID)
 			return err
 		},
 		"Download": func(t *testing.T, c *svc.Client, name string) error {
 			_, err := c.Files.Download(t.Context(), name, io.Discard, nil)
-			require.Equal(t, name, testkit.ErrorAs[*svc.DownloadError](t, err).FileID)
 			return err
 		},
 		"DownloadFile": func(t *testing.T, c *svc.Client, name string) error {
 			_, err := c.Files.DownloadFile(t.Context(), name, t.TempDir()+"/none/x", nil)
-			require.Equal(t, name, testkit.ErrorAs[*svc.DownloadError](t, err).FileID)
 			return err
 		},
 		"Upload, body": func(t *testing.T, c *svc.Client, name string) error {
 			body := testkit.ReadFunc(func([]byte) (int, error) { return 0, errMine })
 			_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: name, Body: body})
-			require.Equal(t, name, testkit.ErrorAs[*svc.UploadError](t, err).FileName)
 			return err
 		},
 		"Upload, register": func(t *testing.T, c *svc.Client, name string) error {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			_, err := c.Files.Upload(ctx, svc.UploadRequest{FileName: name, Body: strings.NewReader("x")})
-			require.Equal(t, name, testkit.ErrorAs[*svc.UploadError](t, err).FileName)
 			return err
 		},
 		"UploadFile": func(t *testing.T, c *svc.Client, name string) error {
 			_, err := c.Files.UploadFile(t.Context(), t.TempDir()+"/none/"+name, "", nil)
-			require.Equal(t, name, testkit.ErrorAs[*svc.UploadError](t, err).FileName)
 			return err
 		},
 	} {
@@ -57,6 +52,11 @@ func TestTransferErrorsShowNoSecretForAName(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory()
 				err := fail(t, srv.Client(), srv.Token()+"\u2028.jsonl")
+				if up, ok := errors.AsType[*svc.UploadError](err); ok {
+					require.Contains(t, up.FileName+up.FileID, "REDACTED")
+				} else {
+					require.Contains(t, testkit.ErrorAs[*svc.DownloadError](t, err).FileID, "REDACTED")
+				}
 				for _, format := range []string{"%v", "%+v", "%#v", "%q", "%s", "%x"} {
 					text := fmt.Sprintf(format, err)
 					require.NotContains(t, text, srv.Token())
