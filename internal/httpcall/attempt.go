@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -22,11 +21,7 @@ func (c *Caller) RoundTrip(shell *http.Request) (*http.Response, error) {
 	x.tell() // of the redirect that leads here
 	hop := shell.Response != nil
 	x.again = false
-	header := shell.Header
-	if x.Sent { // a connection may still be using those of the attempt before
-		header = maps.Clone(header)
-	}
-	err := c.admit(x, shell.URL, header)
+	err := c.admit(x, shell.URL, shell.Header)
 	if err != nil && !hop { // no attempt: what came before is kept
 		x.last, x.local = interrupted(err, x.last), true
 		return nil, x.last
@@ -44,7 +39,7 @@ func (c *Caller) RoundTrip(shell *http.Request) (*http.Response, error) {
 	acted := x.Acted
 	x.Sent, x.Acted = true, acted || x.call.Once // until it is judged: what runs below may panic
 	start := time.Now()
-	resp, err := c.exchange(x, shell, header, &gate)
+	resp, err := c.exchange(x, shell, &gate)
 	if x.unsent = false; err != nil {
 		x.last = err
 		x.local = x.call.Source != nil && cause.Has[*LocalError](err) // its source failed
@@ -100,24 +95,15 @@ func (c *Caller) admit(x *exchange, to *url.URL, header http.Header) error {
 		}
 	}
 	delete(header, "Authorization") // of a user in the address that a redirect leads to
-	if x.call.Auth {
-		if jar := c.jar(x.call); jar != nil {
-			delete(header, "Cookie") // of the attempt before
-			carrier := http.Request{Header: header}
-			for _, cookie := range jar.Cookies(to) {
-				carrier.AddCookie(cookie)
-			}
+	if x.call.Auth && SameOrigin(to, c.cfg.Origin) {
+		token, err := c.cfg.Token(x.ctx)
+		if err != nil {
+			return x.refusal("token source", err)
 		}
-		if SameOrigin(to, c.cfg.Origin) {
-			token, err := c.cfg.Token(x.ctx)
-			if err != nil {
-				return x.refusal("token source", err)
-			}
-			if c.cfg.Renews {
-				x.token = func() string { return token }
-			}
-			header["Authorization"] = []string{"Bearer " + token}
+		if c.cfg.Renews {
+			x.token = func() string { return token }
 		}
+		header["Authorization"] = []string{"Bearer " + token}
 	}
 	if x.ctx.Err() != nil || x.call.Before == nil {
 		return cause.Of(x.ctx)
@@ -135,10 +121,9 @@ func (x *exchange) refusal(doing string, err error) error {
 
 // exchange sends the request and reads the response: whole and bounded,
 // except that the body of a transfer's success is left to stream.
-func (c *Caller) exchange(x *exchange, shell *http.Request, header http.Header, g *gate) (*http.Response, error) {
+func (c *Caller) exchange(x *exchange, shell *http.Request, g *gate) (*http.Response, error) {
 	ctx, stop, timer := c.limit(shell.Context(), x, g)
 	req := shell.WithContext(ctx)
-	req.Header = header
 	if err := x.attach(req, g, timer); err != nil {
 		stop()
 		return nil, &LocalError{"opening the body", err}
@@ -162,9 +147,6 @@ func (c *Caller) exchange(x *exchange, shell *http.Request, header http.Header, 
 	}
 	if resp.Body == nil { // a transport that is not of net/http
 		resp.Body = http.NoBody
-	}
-	if jar := c.jar(x.call); jar != nil {
-		jar.SetCookies(shell.URL, resp.Cookies())
 	}
 	x.StatusCode, x.Header, x.RetryAfter = resp.StatusCode, resp.Header, retryAfter(resp.Header)
 	if resp.StatusCode < 200 { // 101: the body is the connection itself, which nothing ends
@@ -249,13 +231,6 @@ func (c *Caller) base(call *Call) http.RoundTripper {
 		return hc.Transport
 	}
 	return c.own[call.Transfer]
-}
-
-func (c *Caller) jar(call *Call) http.CookieJar {
-	if c.cfg.Client == nil || !call.Auth {
-		return nil
-	}
-	return c.cfg.Client.Jar
 }
 
 // read reads a response's body. A successful one must be whole and within

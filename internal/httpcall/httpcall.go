@@ -128,9 +128,8 @@ type Caller struct {
 	cfg     Config
 	own     map[bool]*http.Transport // for API calls; true: for transfers
 	wrapped http.RoundTripper        // around both, and the caller's; nil if there are no instruments
-	http    *http.Client
-	budgets map[bool]*budget // likewise: an outage of storage holds no call up
-	late    *TimeoutError    // what an attempt that takes too long ends with
+	budgets map[bool]*budget         // likewise: an outage of storage holds no call up
+	late    *TimeoutError            // what an attempt that takes too long ends with
 	calls   atomic.Uint64
 }
 
@@ -141,7 +140,6 @@ func New(cfg Config) *Caller {
 	if cfg.Wrap != nil {
 		c.wrapped = cfg.Wrap(restore{c})
 	}
-	c.http = &http.Client{Transport: c, CheckRedirect: checkRedirect}
 	return c
 }
 
@@ -205,10 +203,19 @@ func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 	req, err := http.NewRequestWithContext(context.WithValue(ctx, exchangeKey{}, x), call.Method, "", nil)
 	if err == nil {
 		req.URL, req.Host, req.Header = call.URL, call.URL.Host, call.Header
+		client := &http.Client{Transport: c, CheckRedirect: checkRedirect}
+		if c.cfg.Client != nil && call.Auth {
+			client.Jar = c.cfg.Client.Jar
+		}
 		retry := retryablehttp.Client{
-			HTTPClient: c.http, CheckRetry: checkRetry, ErrorHandler: retryablehttp.PassthroughErrorHandler,
+			HTTPClient: client, CheckRetry: checkRetry, ErrorHandler: retryablehttp.PassthroughErrorHandler,
 			RetryMax: math.MaxInt, // the number of attempts is up to the policy
-			Backoff:  func(time.Duration, time.Duration, int, *http.Response) time.Duration { return x.delay },
+			PrepareRetry: func(req *http.Request) error {
+				req.Header = req.Header.Clone() // a connection may still be using those of the attempt before
+				req.Header.Del("Cookie")        // the Jar adds them to each attempt
+				return nil
+			},
+			Backoff: func(time.Duration, time.Duration, int, *http.Response) time.Duration { return x.delay },
 		}
 		_, err = retry.Do(&retryablehttp.Request{Request: req}) //nolint:bodyclose // bodies are closed in RoundTrip, or returned as Stream
 	}
