@@ -19,51 +19,34 @@ import (
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/jsonfield"
-	"example.com/svc/internal/redact"
 )
 
-// call is what a method asks for.
+// call is what a method asks for. Its address, header and body are made when it is sent.
 type call struct {
-	method        string
-	route         string // with {…} where the id goes
-	id            string
-	hasID         bool
+	httpcall.Call        // Route has {…} where the ID goes
 	path, escaped string // of Do, whose route is a path already
 	query         url.Values
 	body          any
-	err           error // what is wrong with the request
-
-	once   bool             // a create: never repeated once it may have taken effect
-	name   string           // of what is created
-	public bool             // needs no token and sends none
-	redact *redact.Redactor // of a transfer: knows the secrets of its link too; nil: that of the client
-	linger time.Duration    // how long the response is awaited after the end of ctx
-	result *httpcall.Result // filled in place; nil: not needed
+	err           error  // what is wrong with the request
+	name          string // of what is created
 
 	// begin gets the final body of a valid call before anything is sent, and may
-	// replace it and the context; before is called before each attempt. Nil: none.
-	begin  func(context.Context, []byte) (context.Context, []byte, error)
-	before func() error
+	// replace it and the context. Nil: none.
+	begin func(context.Context, []byte) (context.Context, []byte, error)
 }
 
-func get(route string) call { return call{method: http.MethodGet, route: route} }
-func getID(route, id string) call {
-	return call{method: http.MethodGet, route: route, id: id, hasID: true}
+func newCall(method, route, id string, body any) call {
+	return call{Call: httpcall.Call{Method: method, Route: route, ID: id, Auth: true}, body: body}
 }
-func deleteID(route, id string) call {
-	return call{method: http.MethodDelete, route: route, id: id, hasID: true}
-}
-func putID(route, id string, b any) call {
-	return call{method: http.MethodPut, route: route, id: id, hasID: true, body: b}
-}
+
+func get(route string) call          { return newCall(http.MethodGet, route, "", nil) }
+func getID(route, id string) call    { return newCall(http.MethodGet, route, id, nil) }
+func deleteID(route, id string) call { return newCall(http.MethodDelete, route, id, nil) }
 
 // create is a POST that makes a record of the given name.
 func create(route, name string, body any) call {
-	return call{method: http.MethodPost, route: route, body: body, name: name}.atMostOnce()
-}
-
-func (k call) atMostOnce() call {
-	k.once = true
+	k := newCall(http.MethodPost, route, "", body)
+	k.Once, k.name = true, name
 	return k
 }
 
@@ -106,7 +89,7 @@ func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) erro
 	if err != nil || !r.OK() {
 		return err
 	}
-	if err := deniedDelete(k.id, r); err != nil {
+	if err := deniedDelete(k.ID, r); err != nil {
 		return c.notPromised(&k, r, "", err)
 	}
 	return nil
@@ -128,7 +111,7 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*http
 	if err := allProblems(k.err, pathErr, bodyErr, req.problems.err()); err != nil {
 		return nil, err
 	}
-	if !k.public && !c.hasToken {
+	if k.Auth && !c.hasToken {
 		return nil, c.transportError(k, &httpcall.Result{Fail: ErrNoToken})
 	}
 	if k.begin != nil {
@@ -148,10 +131,8 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*http
 	maps.Copy(header, c.header)
 	maps.Copy(header, req.header)
 	start := time.Now()
-	r := c.caller.Do(ctx, &httpcall.Call{
-		Method: k.method, Route: k.route, ID: k.id, URL: u, Header: header, Auth: !k.public,
-		Once: k.once, Body: body, MaxAttempts: req.attempts, Linger: k.linger, Result: k.result, Before: k.before,
-	})
+	k.URL, k.Header, k.Body, k.MaxAttempts = u, header, body, req.attempts
+	r := c.caller.Do(ctx, &k.Call)
 	if req.response != nil {
 		*req.response = Response{
 			StatusCode: r.StatusCode, Header: r.Header, RequestID: apierr.RequestID(r.Header, c.caller.Redactor().String),
@@ -200,7 +181,7 @@ func (c *Client) verdict(k *call, r *httpcall.Result, start time.Time) error {
 		return nil
 	case r.Fail != nil:
 		e := c.transportError(k, r)
-		if k.once && r.Acted {
+		if k.Once && r.Acted {
 			return c.unknown(k, r, e)
 		}
 		return e
@@ -209,11 +190,11 @@ func (c *Client) verdict(k *call, r *httpcall.Result, start time.Time) error {
 	// A redirect after a create can mean that it was created, and what is no status at
 	// all means nothing. 307 and 308 ask for the same request again.
 	odd := e.StatusCode < 400 && e.StatusCode != http.StatusTemporaryRedirect && e.StatusCode != http.StatusPermanentRedirect
-	if k.once && (r.Acted || odd) {
+	if k.Once && (r.Acted || odd) {
 		return c.unknown(k, r, e)
 	}
 	missing := notFound(e) || errors.Is(e, ErrNotFound) && e.foreign == isCut && strings.Contains(r.Header.Get("Content-Type"), "json")
-	if k.method == http.MethodDelete && r.Lost && missing && start.Sub(c.recent.created(k.id)) >= newIDGrace {
+	if k.Method == http.MethodDelete && r.Lost && missing && start.Sub(c.recent.created(k.ID)) >= newIDGrace {
 		return nil // an attempt before this one deleted the record, and its response was lost
 	}
 	return e
@@ -222,7 +203,7 @@ func (c *Client) verdict(k *call, r *httpcall.Result, start time.Time) error {
 // transportError makes an error of a call without a (whole) response.
 func (c *Client) transportError(k *call, r *httpcall.Result) *TransportError {
 	e := &TransportError{
-		Method: k.method, Route: k.route, ID: c.caller.Redactor().String(k.id), Attempts: r.Attempts, NoBudget: r.NoBudget, Err: r.Fail,
+		Method: k.Method, Route: k.Route, ID: c.caller.Redactor().String(k.ID), Attempts: r.Attempts, NoBudget: r.NoBudget, Err: r.Fail,
 	}
 	if r.StatusCode != 0 {
 		e.Last = c.newError(k, r)
@@ -235,7 +216,7 @@ func (c *Client) unknown(k *call, r *httpcall.Result, cause error) error {
 	body, _ := c.caller.Redactor().Cut(r.Body, maxKept, r.Cut)
 	status := max(r.StatusCode, r.Broken)
 	return &OutcomeUnknownError{
-		Method: k.method, Route: k.route, Name: k.name, ID: c.salvageID(k.route, status, r.Body),
+		Method: k.Method, Route: k.Route, Name: k.name, ID: c.salvageID(k.Route, status, r.Body),
 		RequestID:  apierr.RequestID(r.Header, c.caller.Redactor().String),
 		StatusCode: status, Body: body, Err: cause,
 	}
@@ -243,21 +224,15 @@ func (c *Client) unknown(k *call, r *httpcall.Result, cause error) error {
 
 // join makes the address of a call.
 func (b *base) join(k *call, query url.Values) (*url.URL, error) {
-	path, escaped := k.route, k.route
-	switch {
-	case k.path != "":
+	path, escaped := k.Route, k.Route
+	if open, end := strings.IndexByte(k.Route, '{'), strings.IndexByte(k.Route, '}'); k.path != "" {
 		path, escaped = k.path, k.escaped
-	case k.hasID:
-		open, end := strings.IndexByte(k.route, '{'), strings.IndexByte(k.route, '}')
-		if problem := idProblem(k.id); problem != "" {
-			return nil, &ValidationError{Fields: []FieldError{{k.route[open+1 : end], problem}}}
+	} else if open >= 0 {
+		if problem := idProblem(k.ID); problem != "" {
+			return nil, &ValidationError{Fields: []FieldError{{k.Route[open+1 : end], problem}}}
 		}
-		path = k.route[:open] + k.id + k.route[end+1:]
-		if id := url.PathEscape(k.id); id != k.id {
-			escaped = k.route[:open] + id + k.route[end+1:]
-		} else {
-			escaped = path
-		}
+		path = k.Route[:open] + k.ID + k.Route[end+1:]
+		escaped = k.Route[:open] + url.PathEscape(k.ID) + k.Route[end+1:]
 	}
 	u := &url.URL{Scheme: b.Scheme, Host: b.Host, Path: b.Path + path}
 	if b.RawPath != "" || escaped != path {
@@ -333,7 +308,7 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, er
 	}
 	body := []byte("{}")
 	switch {
-	case none && (k.method == http.MethodGet || k.method == http.MethodHead || k.method == http.MethodDelete || k.method == http.MethodOptions):
+	case none && (k.Method == http.MethodGet || k.Method == http.MethodHead || k.Method == http.MethodDelete || k.Method == http.MethodOptions):
 		return nil, &ValidationError{Fields: []FieldError{{fields[0].path, "cannot be set: the call has no body"}}}
 	case none:
 	case isRaw && json.Valid(raw): // Marshal would compact and escape it

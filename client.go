@@ -2,6 +2,7 @@ package svc
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -131,17 +132,17 @@ func (c *Client) String() string { return "svc client of " + c.base.String() }
 // that the error is an [OutcomeUnknownError]. If the response to a DELETE is lost and the
 // repeated one gets "not found", it has succeeded, and out stays unchanged.
 func (c *Client) Do(ctx context.Context, method, path string, body, out any, opts ...RequestOption) error {
-	k := call{method: strings.ToUpper(method), route: c.caller.Redactor().String(path), escaped: path, body: body}
+	k := newCall(strings.ToUpper(method), c.caller.Redactor().String(path), "", body)
 	var p problems
-	var problem string
-	k.path, problem = rawPath(path)
-	p.add(!headerName(k.method), "method", "is not one")
+	plain, problem := rawPath(path)
+	k.path, k.escaped = cmp.Or(plain, path), path
+	p.add(!headerName(k.Method), "method", "is not one")
 	p.add(problem != "", "path", problem)
 	k = k.checked(p)
-	switch k.method {
+	switch k.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions:
 	default:
-		k = k.atMostOnce()
+		k.Once = true
 	}
 	r, err := c.send(ctx, &k, opts)
 	if err != nil || out == nil || !r.OK() {

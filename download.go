@@ -272,7 +272,7 @@ func linkHeader(p *problems, header http.Header, refused ...string) http.Header 
 }
 
 func linkCall(method string, link *transfer.Link) *call {
-	return &call{method: method, route: transfer.Route, redact: link.Redact}
+	return &call{Call: httpcall.Call{Method: method, Route: transfer.Route, Redact: link.Redact}}
 }
 
 // linkVerdict makes an error of what came of a request to storage, nil of

@@ -424,12 +424,12 @@ func orZero[T any](p *T) (v T) {
 
 // newError makes an Error of a response.
 func (c *Client) newError(k *call, r *httpcall.Result) *Error {
-	red := cmp.Or(k.redact, c.caller.Redactor())
+	red := cmp.Or(k.Redact, c.caller.Redactor())
 	contentType := r.Header.Get("Content-Type")
 	body, _ := red.Cut(r.Body, len(r.Body), r.Cut)
 	info := apierr.Parse(contentType, body, red.String)
 	e := &Error{
-		Method: k.method, Route: k.route, ID: red.String(k.id), StatusCode: r.StatusCode,
+		Method: k.Method, Route: k.Route, ID: red.String(k.ID), StatusCode: r.StatusCode,
 		Code: info.Code, Message: info.Message,
 		RequestID:  cmp.Or(apierr.RequestID(r.Header, red.String), info.RequestID),
 		RetryAfter: r.RetryAfter, Attempts: r.Attempts, NoBudget: r.NoBudget,
@@ -441,7 +441,7 @@ func (c *Client) newError(k *call, r *httpcall.Result) *Error {
 	if encoded := r.Encoding(); encoded != "" {
 		e.Code, e.Message = "", encoded
 	}
-	if k.route == transfer.Route {
+	if k.Route == transfer.Route {
 		return e // storage writes XML
 	}
 	e.foreign = foreign(contentType, r.Body, r.Cut)

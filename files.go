@@ -76,7 +76,7 @@ func (c *FileClient) Register(ctx context.Context, req RegisterFileRequest, opts
 // register waits for a response until linger after the end of ctx.
 func (c *FileClient) register(ctx context.Context, req RegisterFileRequest, linger time.Duration, opts []RequestOption) (*RegisteredFile, error) {
 	k := create(files, req.FileName, &req).checked(req.problems())
-	k.linger = linger
+	k.Linger = linger
 	f, err := do[RegisteredFile](ctx, c.client, k, opts)
 	if errors.Is(err, ErrOutcomeUnknown) {
 		err = fmt.Errorf("%w; FileClient.List shows whether the record exists", err)
@@ -96,7 +96,7 @@ func (c *FileClient) List(ctx context.Context, opts ...RequestOption) ([]File, e
 // GET /v1/public-files
 func (c *FileClient) ListPublic(ctx context.Context, opts ...RequestOption) ([]PublicFile, error) {
 	k := get("/v1/public-files")
-	k.public = true
+	k.Auth = false
 	return doList[PublicFile](ctx, c.client, k, opts)
 }
 

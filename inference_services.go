@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -119,9 +120,9 @@ func (c *InferenceServiceClient) Create(ctx context.Context, req CreateInference
 // the ledger, also if a function of the caller panics in between.
 func (c *InferenceServiceClient) create(ctx context.Context, req *CreateInferenceServiceRequest, p problems, linger time.Duration, claim *claim, result *httpcall.Result, opts []RequestOption) (s *InferenceService, err error) {
 	k := create(services, req.Name, req).checked(p)
-	k.linger, k.result = linger, result
+	k.Linger, k.Result = linger, result
 	if claim != nil {
-		k.begin, k.before = claim.begin, claim.before
+		k.begin, k.Before = claim.begin, claim.before
 		defer func() {
 			if s == nil && err == nil { // it panics
 				s, err = outcome[InferenceService](c.client, &k)
@@ -176,7 +177,7 @@ func (c *InferenceServiceClient) Update(ctx context.Context, id string, req Upda
 	n := req.ResourceMetadata.TargetInstanceNumber
 	p.add(n != nil && *n < 0, instanceField, "must not be negative")
 	p.add(n == nil && !options(opts).has(""), instanceField, "is not set, so that nothing would change")
-	k := putID(service, id, &req).checked(p)
+	k := newCall(http.MethodPut, service, id, &req).checked(p)
 	var succeeded func()
 	k.begin = func(ctx context.Context, body []byte) (_ context.Context, _ []byte, err error) {
 		succeeded, err = c.client.Ledger.scale(ctx, id, body)

@@ -193,13 +193,13 @@ func (c *claim) settle(ctx context.Context, s *InferenceService, err error) erro
 
 // outcome judges a create that ended by a panic, from what is known of it.
 func outcome[T any](c *Client, k *call) (*T, error) {
-	if !k.result.Acted && k.result.StatusCode == 0 {
+	if !k.Result.Acted && k.Result.StatusCode == 0 {
 		return nil, errors.New("svc: nothing was sent")
 	}
-	if err := c.verdict(k, k.result, time.Now()); err != nil {
+	if err := c.verdict(k, k.Result, time.Now()); err != nil {
 		return nil, err
 	}
-	return decoded[T](c, k, k.result)
+	return decoded[T](c, k, k.Result)
 }
 
 // scale records a change of the number of instances: at once if the number rises, and if

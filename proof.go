@@ -137,9 +137,9 @@ func (c *Client) decode(k *call, r *httpcall.Result, out any) error {
 			field, err = "", errDenied
 		} else if id == empty && field != "" && !hasKey(body, field) {
 			err = errMissing
-		} else if problem := idProblem(id); k.once && problem != "" {
+		} else if problem := idProblem(id); k.Once && problem != "" {
 			err = errors.New(problem)
-		} else if k.hasID && !isList && !sameID(id, k.id) {
+		} else if k.ID != "" && !isList && !sameID(id, k.ID) {
 			err = errors.New("the response is about another record than the one asked for")
 		}
 	}
@@ -272,7 +272,7 @@ func (c *Client) notPromised(k *call, r *httpcall.Result, field string, err erro
 	contentType := r.Header.Get("Content-Type")
 	bounded, _ := red.Cut(jsonfield.TrimBOM(r.Body), 4<<10, false)
 	e := &DecodeError{
-		Method: k.method, Route: k.route, ID: red.String(k.id), StatusCode: r.StatusCode, ContentType: apierr.Label(contentType, red.String),
+		Method: k.Method, Route: k.Route, ID: red.String(k.ID), StatusCode: r.StatusCode, ContentType: apierr.Label(contentType, red.String),
 		RequestID: apierr.RequestID(r.Header, red.String), Field: red.String(field),
 		Excerpt: apierr.Excerpt(contentType, bounded, red.String), Err: red.Error(err),
 		foreign: foreign(contentType, r.Body, false),
@@ -280,7 +280,7 @@ func (c *Client) notPromised(k *call, r *httpcall.Result, field string, err erro
 	if r.Encoding() != "" {
 		e.Excerpt = "" // of bytes that nobody can read
 	}
-	if k.once {
+	if k.Once {
 		return c.unknown(k, r, e)
 	}
 	return e

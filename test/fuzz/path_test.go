@@ -132,7 +132,7 @@ func FuzzID(f *testing.F) {
 func FuzzDoPath(f *testing.F) {
 	for _, path := range []string{
 		"/v1/x", "", "v1", "/", "//", "//evil.test/x", "/a/../b", "/a/%2e%2E/b", "/a%2Fb", "/a b%2Fc", "/%zz", "/%", "/a?b", "/a#b", `/a\b`,
-		"/é%2F", "/a%0Ab", "/a\nb", "/\xff", "/%FF", "/;a=b", "/*", "/a:b", "/a%20b", "/[x]", "/a+b", "/%41", `/"`, "/a%5Cb", "/|%2f", "https://evil.test/",
+		"/é%2F", "/a%0Ab", "/a\nb", "/\xff", "/%FF", "/;a=b", "/*", "/a:b", "/a%20b", "/[x]", "/a+b", "/%41", `/"`, "/a%5Cb", "/|%2f", "https://evil.test/", "}{", "/{id}",
 	} {
 		f.Add(path)
 	}
