@@ -120,24 +120,14 @@ func (e *Error) detail() string {
 	if e.foreign == isHTML {
 		b.WriteString(": " + e.foreign)
 	}
-	facts := idFact(e.ID)
-	if e.Code != "" && e.Code != e.Message {
-		facts = append(facts, "code "+e.Code)
-	}
-	if e.RequestID != "" {
-		facts = append(facts, "request "+e.RequestID)
-	}
-	if e.Attempts > 1 {
-		facts = append(facts, strconv.Itoa(e.Attempts)+" attempts")
-	}
-	if e.RetryAfter > 0 {
-		facts = append(facts, "retry after "+e.RetryAfter.Round(time.Second).String())
-	}
-	if e.NoBudget {
-		facts = append(facts, noBudget)
-	}
-	b.WriteString(inBrackets(facts))
-	return b.String()
+	var f facts
+	f.add(e.ID != "", "id "+e.ID)
+	f.add(e.Code != "" && e.Code != e.Message, "code "+e.Code)
+	f.add(e.RequestID != "", "request "+e.RequestID)
+	f.add(e.Attempts > 1, fmt.Sprintf("%d attempts", e.Attempts))
+	f.add(e.RetryAfter > 0, "retry after "+e.RetryAfter.Round(time.Second).String())
+	f.add(e.NoBudget, noBudget)
+	return b.String() + f.text()
 }
 
 // Is answers for the sentinels of this package that go by a status code.
@@ -189,18 +179,11 @@ type TransportError struct {
 func (e *TransportError) Error() string { return apierr.Line(where(e.Method, e.Route) + e.detail()) }
 
 func (e *TransportError) detail() string {
-	text := detail(e.Err)
-	var facts []string
-	if e.Last == nil {
-		facts = idFact(e.ID)
-	}
-	if e.Attempts > 1 {
-		facts = append(facts, strconv.Itoa(e.Attempts)+" attempts")
-	}
-	if e.NoBudget {
-		facts = append(facts, noBudget)
-	}
-	text += inBrackets(facts)
+	var f facts
+	f.add(e.Last == nil && e.ID != "", "id "+e.ID)
+	f.add(e.Attempts > 1, fmt.Sprintf("%d attempts", e.Attempts))
+	f.add(e.NoBudget, noBudget)
+	text := detail(e.Err) + f.text()
 	if e.Last != nil {
 		text += ", while waiting to try again after " + e.Last.detail()
 	}
@@ -301,11 +284,10 @@ func (e *DecodeError) detail() string {
 	if e.Excerpt != "" && e.Field == "" && !errors.Is(e.Err, io.ErrUnexpectedEOF) {
 		text += ": " + e.Excerpt
 	}
-	facts := idFact(e.ID)
-	if e.RequestID != "" {
-		facts = append(facts, "request "+e.RequestID)
-	}
-	return text + inBrackets(facts)
+	var f facts
+	f.add(e.ID != "", "id "+e.ID)
+	f.add(e.RequestID != "", "request "+e.RequestID)
+	return text + f.text()
 }
 
 // Unwrap returns the decoder's error.
@@ -383,18 +365,20 @@ func where(method, route string) string { return "svc: " + method + " " + route 
 
 const noBudget = "no retry: the retry budget of the client is used up"
 
-func inBrackets(facts []string) string {
-	if len(facts) == 0 {
-		return ""
+// facts stand in brackets at the end of the text of an error.
+type facts []string
+
+func (f *facts) add(known bool, fact string) {
+	if known {
+		*f = append(*f, fact)
 	}
-	return " (" + strings.Join(facts, ", ") + ")"
 }
 
-func idFact(id string) []string {
-	if id == "" {
-		return nil
+func (f facts) text() string {
+	if len(f) == 0 {
+		return ""
 	}
-	return []string{"id " + id}
+	return " (" + strings.Join(f, ", ") + ")"
 }
 
 // detail is the text of an error without "svc: ", and without the call, which the outer

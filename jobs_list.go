@@ -118,7 +118,7 @@ func (c *jobClient) All(ctx context.Context, opts *ListJobsOptions, reqOpts ...R
 		return func(yield func(*Job, error) bool) { yield(nil, err) }
 	}
 	reqOpts = slices.Clone(reqOpts)
-	if wantsResponse(reqOpts) {
+	if options(reqOpts).response != nil {
 		o.Concurrency = 1 // there is room for one response
 	}
 	return paging.List[Job]{
@@ -140,16 +140,6 @@ func (c *jobClient) All(ctx context.Context, opts *ListJobsOptions, reqOpts ...R
 func noSuchPage(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.StatusCode == http.StatusNotFound && notFound(err)
-}
-
-func wantsResponse(opts []RequestOption) bool {
-	var r request
-	for _, opt := range opts {
-		if opt != nil {
-			opt(&r)
-		}
-	}
-	return r.response != nil
 }
 
 // PageError says which page ended the loop over a list, and why.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
 	"sync"
 	"time"
 
@@ -79,34 +78,25 @@ type WaitError struct {
 	LastErr error             // of the last poll; nil if that succeeded, or is the reason itself
 	Err     error             // why the wait ended: ErrUnavailable, the end of ctx, an Error, …
 
-	// What the ID, and the last record's status and status_info, may show in a text.
-	name, status, info string
+	last string // what the last record says; empty: see History
 }
 
 // Error tells the story of the wait in one line.
 func (e *WaitError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "svc: waiting for %s to be %s: %s (", cmp.Or(e.name, e.ID, "a record"), e.Want, detail(e.Err))
-	switch n := len(e.History); {
-	case e.status != "":
-		fmt.Fprintf(&b, "last status %q", e.status)
-	case n > 0:
-		fmt.Fprintf(&b, "last status %q", e.History[n-1].Status)
-	default:
-		b.WriteString("never read")
-	}
-	if e.info != "" {
-		fmt.Fprintf(&b, ", %q", e.info)
+	last := "never read"
+	if n := len(e.History); n > 0 {
+		last = fmt.Sprintf("last status %q", e.History[n-1].Status)
 	}
 	polls := "polls"
 	if e.Polls == 1 {
 		polls = "poll"
 	}
-	fmt.Fprintf(&b, "; %d %s in %v)", e.Polls, polls, e.Elapsed.Round(time.Millisecond))
+	text := fmt.Sprintf("svc: waiting for %s to be %s: %s (%s; %d %s in %v)", cmp.Or(e.ID, "a record"), e.Want,
+		detail(e.Err), cmp.Or(e.last, last), e.Polls, polls, e.Elapsed.Round(time.Millisecond))
 	if e.LastErr != nil {
-		b.WriteString("; the last poll failed: " + detail(e.LastErr))
+		text += "; the last poll failed: " + detail(e.LastErr)
 	}
-	return apierr.Line(b.String())
+	return apierr.Line(text)
 }
 
 // Unwrap returns the reason, and the error of the last poll. To ask about the

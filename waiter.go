@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"example.com/svc/internal/apierr"
@@ -150,19 +151,15 @@ func (w *waiter[T]) failed(err error) error {
 		e.LastErr = nil
 	}
 	clean := w.client.caller.Redactor().String
-	excerpt := func(text string) string {
-		if text == "" {
-			return ""
+	e.ID = clean(e.ID)
+	if w.last == nil {
+		return &e
+	}
+	e.last = fmt.Sprintf("last status %q", apierr.Label(w.status(w.last), clean))
+	if e.Last, _ = any(w.last).(*InferenceService); e.Last != nil {
+		if info := infoText(e.Last.StatusInfo); info != "" {
+			e.last += fmt.Sprintf(", %q", apierr.Excerpt("text/plain", []byte(info), clean))
 		}
-		return apierr.Excerpt("text/plain", []byte(text), clean)
-	}
-	e.name = clean(e.ID)
-	if w.last != nil {
-		e.Last, _ = any(w.last).(*InferenceService)
-		e.status = excerpt(w.status(w.last))
-	}
-	if e.Last != nil {
-		e.info = excerpt(infoText(e.Last.StatusInfo))
 	}
 	return &e
 }

@@ -190,25 +190,16 @@ func neverSent(err error) bool {
 
 // mistrusted reports whether a TLS handshake failed over who the other end is.
 func mistrusted(err error) bool {
-	for e := range cause.Tree(err) {
-		switch e.(type) { //nolint:errorlint // Tree unwraps
-		case *tls.CertificateVerificationError, x509.UnknownAuthorityError, x509.HostnameError, x509.CertificateInvalidError:
-			return true
-		}
-	}
-	return errors.Is(err, http.ErrSchemeMismatch)
+	return cause.Has[*tls.CertificateVerificationError](err) || cause.Has[x509.UnknownAuthorityError](err) ||
+		cause.Has[x509.HostnameError](err) || cause.Has[x509.CertificateInvalidError](err) || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // Hopeless reports whether an error would come back however often the request
 // is tried: the two ends do not fit together, or a proxy refuses.
 func Hopeless(err error) bool {
-	for e := range cause.Tree(err) {
-		if _, ok := e.(tls.RecordHeaderError); ok { //nolint:errorlint // Tree unwraps
-			return true
-		}
-	}
 	proxy, refused := errors.AsType[*ProxyError](err)
-	return refused && !Transient(proxy.StatusCode) || mistrusted(err) || turnedAway(err) || errors.Is(err, ErrTooLarge)
+	return refused && !Transient(proxy.StatusCode) || cause.Has[tls.RecordHeaderError](err) ||
+		mistrusted(err) || turnedAway(err) || errors.Is(err, ErrTooLarge)
 }
 
 // turnedAway reports whether the other end refused a TLS handshake. The type of
