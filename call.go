@@ -124,9 +124,9 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*http
 		ctx, body = begun, marked
 	}
 	header := make(http.Header, 4+len(c.header)+len(req.header))
-	header["Accept"] = acceptJSON
+	header["Accept"] = inJSON
 	if body != nil {
-		header["Content-Type"] = contentJSON
+		header["Content-Type"] = inJSON
 	}
 	maps.Copy(header, c.header)
 	maps.Copy(header, req.header)
@@ -136,28 +136,19 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*http
 	if req.response != nil {
 		*req.response = Response{
 			StatusCode: r.StatusCode, Header: r.Header, RequestID: apierr.RequestID(r.Header, c.caller.Redactor().String),
-			Attempts: r.Attempts, Body: kept(r),
+			Attempts: r.Attempts, Body: r.Body,
 		}
 	}
 	return r, c.verdict(k, r, start)
 }
 
-// kept is the body of a response as callers see it: that of a failed call is bounded.
-func kept(r *httpcall.Result) []byte {
-	if r.OK() {
-		return r.Body
-	}
-	return r.Body[:min(len(r.Body), maxKept)]
-}
+var inJSON = []string{"application/json"} // never written to
 
-// maxKept is how much of the response to a failed call is kept.
+// maxKept is how much of the response to a create of unknown outcome is kept.
 const maxKept = 64 << 10
 
 // options collects what the caller of a method wants otherwise.
 func options(opts []RequestOption) *request {
-	if len(opts) == 0 {
-		return &noOptions
-	}
 	r := new(request)
 	for _, opt := range opts {
 		if opt != nil {
@@ -166,12 +157,6 @@ func options(opts []RequestOption) *request {
 	}
 	return r
 }
-
-var (
-	noOptions   request // never written to
-	acceptJSON  = []string{"application/json"}
-	contentJSON = []string{"application/json"}
-)
 
 // verdict turns what happened to a call into its error, nil for success. The call
 // began at start.
@@ -360,7 +345,7 @@ type Response struct {
 	Header     http.Header `json:"-"` // as received; nil if there was no response
 	RequestID  string      // the service's, from a header; may be empty
 	Attempts   int         // how often the call was sent
-	Body       []byte      `json:"-"` // as received; of a failed call at most 64 KiB
+	Body       []byte      `json:"-"` // as received; with another status than success at most 64 KiB
 }
 
 // String tells the status, the size and the id of the request.

@@ -198,10 +198,11 @@ func (c *jobClient) Delete(ctx context.Context, id string, opts ...RequestOption
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (c *jobClient) Wait(ctx context.Context, id string, opts *WaitOptions) (*Job, error) {
+	o := opts.withDefaults()
 	w := &waiter[Job]{
-		opts: opts.withDefaults(), start: time.Now(), outcome: WaitError{ID: id, Want: "done"},
+		opts: o, start: time.Now(), outcome: WaitError{ID: id, Want: "done"},
 		poll: func(ctx context.Context) (*Job, bool, error) {
-			j, err := c.Get(ctx, id, asRead(opts.requestOptions())...)
+			j, err := c.Get(ctx, id, asRead(o.RequestOptions)...)
 			return j, false, err
 		},
 		status: func(j *Job) string { return string(j.Status) },

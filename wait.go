@@ -343,28 +343,17 @@ func (c *InferenceServiceClient) observe(id string, o *WaitOptions, grace time.D
 // shortest is the shortest interval: whatever is asked for, a wait is no storm.
 const shortest = time.Millisecond
 
-func (o *WaitOptions) requestOptions() []RequestOption {
-	if o == nil {
-		return nil
-	}
-	return o.RequestOptions
-}
-
 func (o *WaitOptions) withDefaults() *WaitOptions {
-	w := new(WaitOptions)
-	if o != nil {
-		*w = *o
-	}
-	switch {
-	case w.MinInterval <= 0 && w.MaxInterval <= 0:
-		w.MinInterval, w.MaxInterval = time.Second, 15*time.Second
-	case w.MinInterval <= 0:
+	w := orZero(o)
+	if w.MaxInterval <= 0 {
+		w.MaxInterval = 15 * time.Second
+	} else if w.MinInterval <= 0 {
 		w.MinInterval = min(time.Second, w.MaxInterval)
-	case w.MaxInterval <= 0:
-		w.MaxInterval = max(15*time.Second, w.MinInterval)
-	default:
-		w.MaxInterval = max(w.MinInterval, w.MaxInterval)
 	}
-	w.MinInterval, w.MaxInterval = max(w.MinInterval, shortest), max(w.MaxInterval, shortest)
-	return w
+	if w.MinInterval <= 0 {
+		w.MinInterval = time.Second
+	}
+	w.MinInterval = max(w.MinInterval, shortest)
+	w.MaxInterval = max(w.MaxInterval, w.MinInterval)
+	return &w
 }

@@ -72,11 +72,11 @@ func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, 
 			return w.last, w.failed(end)
 		}
 		next, another := pace.Next(w.limits(err))
-		if another {
-			w.tell(record, err, next)
-		} else {
-			w.tell(record, err, 0)
+		told := next
+		if !another {
+			told = 0
 		}
+		w.tell(record, err, told)
 		if err := pace.Sleep(next); err != nil {
 			return w.last, w.failed(err)
 		}

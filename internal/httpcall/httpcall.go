@@ -160,6 +160,7 @@ type exchange struct {
 	caller *Caller
 	call   *Call
 	number uint64
+	client http.Client   // follows redirects, with the Jar of the caller's client
 	last   error         // of the latest attempt, when it has no response
 	local  bool          // last came from this side, before anything was sent
 	unsent bool          // last certainly came before anything was sent
@@ -203,12 +204,12 @@ func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 	req, err := http.NewRequestWithContext(context.WithValue(ctx, exchangeKey{}, x), call.Method, "", nil)
 	if err == nil {
 		req.URL, req.Host, req.Header = call.URL, call.URL.Host, call.Header
-		client := &http.Client{Transport: c, CheckRedirect: checkRedirect}
+		x.client = http.Client{Transport: c, CheckRedirect: checkRedirect}
 		if c.cfg.Client != nil && call.Auth {
-			client.Jar = c.cfg.Client.Jar
+			x.client.Jar = c.cfg.Client.Jar
 		}
 		retry := retryablehttp.Client{
-			HTTPClient: client, CheckRetry: checkRetry, ErrorHandler: retryablehttp.PassthroughErrorHandler,
+			HTTPClient: &x.client, CheckRetry: checkRetry, ErrorHandler: retryablehttp.PassthroughErrorHandler,
 			RetryMax: math.MaxInt, // the number of attempts is up to the policy
 			PrepareRetry: func(req *http.Request) error {
 				req.Header = req.Header.Clone() // a connection may still be using those of the attempt before
