@@ -82,8 +82,8 @@ func doList[T any, P record[T]](ctx context.Context, c *Client, k call, opts []R
 	return *list, nil
 }
 
-// doDelete makes a call whose response may hold anything but an error or an HTML
-// page: after these the record may still be there.
+// doDelete makes a call whose response may hold anything, except an error or an HTML
+// page: after those the record may still exist.
 func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) error {
 	r, err := c.send(ctx, &k, opts)
 	if err != nil || !r.OK() {
@@ -95,9 +95,8 @@ func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) erro
 	return nil
 }
 
-// send checks a call, carries it out, and makes an error of everything but success.
-// Without an error the response is OK, or the 404 of a delete that took effect before; the
-// body of that is no record.
+// send checks a call, sends it, and returns an error for everything but success. There is
+// one response without an error that is not OK: the 404 of a repeated delete.
 func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*httpcall.Result, error) {
 	req := options(opts)
 	if req.response != nil {
@@ -147,7 +146,7 @@ var inJSON = []string{"application/json"} // never written to
 // maxKept is how much of the response to a create of unknown outcome is kept.
 const maxKept = 64 << 10
 
-// options collects what the caller of a method wants otherwise.
+// options applies the options of a call.
 func options(opts []RequestOption) *request {
 	r := new(request)
 	for _, opt := range opts {
@@ -172,8 +171,8 @@ func (c *Client) verdict(k *call, r *httpcall.Result, start time.Time) error {
 		return e
 	}
 	e := c.newError(k, r)
-	// A redirect after a create can mean that it was created, and what is no status at
-	// all means nothing. 307 and 308 ask for the same request again.
+	// After a create, a redirect can mean that the record was created. 307 and 308 do not:
+	// they ask for the same request again. A status below 200 says nothing.
 	odd := e.StatusCode < 400 && e.StatusCode != http.StatusTemporaryRedirect && e.StatusCode != http.StatusPermanentRedirect
 	if k.Once && (r.Acted || odd) {
 		return c.unknown(k, r, e)

@@ -26,9 +26,9 @@ type DownloadOptions struct {
 	// framing headers are refused. Nil: none.
 	Header http.Header
 
-	// IdleTimeout ends an attempt when no byte has come for this long, while waiting for
-	// the response too. The time that writing takes does not count. 0: 2 minutes. Below
-	// 0: no limit. The whole download has no limit but ctx.
+	// IdleTimeout ends an attempt when no byte has come for this long, also while it waits
+	// for the response. The time that writing takes does not count. 0: 2 minutes. Below 0:
+	// no limit. Only ctx limits the whole download.
 	IdleTimeout time.Duration
 
 	// RequestOptions go with every call of the API that the download makes: the
@@ -37,7 +37,7 @@ type DownloadOptions struct {
 	RequestOptions []RequestOption
 }
 
-// DownloadError says how far a download came, and why no further.
+// DownloadError says how far a download came and why it failed.
 type DownloadError struct {
 	FileID   string    // empty for a download by link
 	Link     SignedURL // that was used last
@@ -80,15 +80,15 @@ func (e *DownloadError) Is(target error) bool {
 // w, and returns how many bytes it wrote. The token is not sent, redirects are
 // followed, and memory is constant.
 //
-// Up to the first byte it is retried as a GET is. After that, a download that is cut
+// Before the first byte it is retried as a GET is. After that, a download that is cut
 // off continues where it stopped, if storage shows that the file has not changed: by
-// a strong ETag, or by a Last-Modified that is not of that very second. No byte is
-// written twice. If the file has changed, the error is [ErrChanged]. The length must
-// be as announced; if none is announced, and the end is that the connection closes, a
-// cut looks like the end. Contents that are stored compressed are written compressed.
+// a strong ETag, or by a Last-Modified that is at least a second old. No byte is
+// written twice. If the file has changed, the error is [ErrChanged]. The length must be as
+// announced. Without an announced length, a connection that closes too early cannot be told
+// from the end of the file. Contents that are stored compressed are written compressed.
 //
-// An error is a [ValidationError] if link cannot be one, and else a [DownloadError].
-// A Write that blocks is not interrupted by ctx.
+// A link that cannot be one is a [ValidationError]. Any other error is a [DownloadError].
+// The end of ctx does not interrupt a Write that blocks.
 //
 // GET of the presigned URL
 func (c *Client) Download(ctx context.Context, link SignedURL, w io.Writer, opts *DownloadOptions) (int64, error) {
@@ -100,11 +100,10 @@ func (c *Client) Download(ctx context.Context, link SignedURL, w io.Writer, opts
 // complete. Until then, and on failure, an existing file stays as it was, and the
 // temporary file is removed. If storage cannot resume, the download starts over.
 //
-// A symbolic link at path is followed, also if there is no file yet where it leads
-// to. A new file gets the permissions 0644 less the umask, an existing one keeps its
-// own. The file is not synced to the disk. A path that is no regular file, such as a
-// device, is refused, and so is a file that is a mount point, where the system shows
-// that: open it, and use Download.
+// A symbolic link at path is followed, also if its target does not exist yet. A new file
+// gets the permissions 0644 less the umask, and an existing one keeps its own. The file is
+// not synced to the disk. A path that is no regular file, such as a device, is refused. So
+// is a file that is a mount point, on Linux. For both, open the file and use Download.
 //
 // GET of the presigned URL
 func (c *Client) DownloadFile(ctx context.Context, link SignedURL, path string, opts *DownloadOptions) (int64, error) {
@@ -127,7 +126,7 @@ func (c *FileClient) DownloadFile(ctx context.Context, id, path string, opts *Do
 	return c.client.download(opts).of(id).intoFile(ctx, path)
 }
 
-// download is one that is about to begin.
+// download is a download and its options.
 type download struct {
 	client   *Client
 	get      transfer.Get
@@ -197,7 +196,7 @@ func (d *download) intoFile(ctx context.Context, path string) (int64, error) {
 	return n, nil
 }
 
-// run makes an error of whatever the download ends with.
+// run downloads, and makes a DownloadError of a failure.
 func (d *download) run(ctx context.Context) (int64, error) {
 	g := &d.get
 	r, err := g.Run(ctx)
@@ -205,10 +204,10 @@ func (d *download) run(ctx context.Context) (int64, error) {
 	switch {
 	case r == nil && err == nil:
 		return g.Received, nil
-	case cause.Has[*transfer.RenewError](err): // says what it is about
+	case cause.Has[*transfer.RenewError](err): // its text says enough
 	case isWrite:
 		err = g.Link.Redact.Error(write.Err)
-	case r != nil && err != nil: // success, but not with the contents
+	case r != nil && err != nil: // a 2xx response without the contents
 		err = fmt.Errorf("%w: %s", err, d.client.newError(linkCall(http.MethodGet, g.Link), r).detail())
 	case r != nil:
 		err = d.client.linkVerdict(http.MethodGet, g.Link, r)
@@ -224,11 +223,10 @@ func (d *download) failed(err error) error {
 	}
 }
 
-// defaultIdle is how long a transfer may stand still unless its options say
-// otherwise.
+// defaultIdle is the IdleTimeout of a transfer that sets none.
 const defaultIdle = 2 * time.Minute
 
-// idleLimit is what the chain takes: 0 for no limit.
+// idleLimit is the limit for a transfer: 0 for none.
 func idleLimit(d time.Duration) time.Duration {
 	if d == 0 {
 		return defaultIdle
@@ -236,7 +234,7 @@ func idleLimit(d time.Duration) time.Duration {
 	return max(d, 0)
 }
 
-// parseLink takes a link apart, or notes what is wrong with it.
+// parseLink parses a link, or notes what is wrong with it.
 func (c *Client) parseLink(link SignedURL, p *problems) *transfer.Link {
 	if link.Redacted() {
 		p.add(true, "link", "has lost its signature when it was printed or encoded: ask the service for a new one, and keep string(link)")
@@ -275,8 +273,7 @@ func linkCall(method string, link *transfer.Link) *call {
 	return &call{Call: httpcall.Call{Method: method, Route: transfer.Route, Redact: link.Redact}}
 }
 
-// linkVerdict makes an error of what came of a request to storage, nil of
-// success.
+// linkVerdict makes an error of the result of a request to storage; nil: success.
 func (c *Client) linkVerdict(method string, link *transfer.Link, r *httpcall.Result) error {
 	err := c.verdict(linkCall(method, link), r, time.Time{})
 	if e, ok := errors.AsType[*Error](err); ok {

@@ -18,8 +18,8 @@ import (
 	"example.com/svc/internal/transfer"
 )
 
-// Questions to ask about an error with [errors.Is]. The facts are in the error types
-// of this package, for [errors.As].
+// The kinds of errors, for [errors.Is]. The error types of this package hold the facts, for
+// [errors.As].
 var (
 	// ErrUnauthorized: the service did not accept the token (401).
 	ErrUnauthorized = errors.New("svc: unauthorized")
@@ -68,11 +68,10 @@ var (
 	// ErrChanged: the file changed while it was being downloaded. What has been written
 	// is from before the change.
 	ErrChanged = transfer.ErrChanged
-	// ErrJobFailed: a wait found a job in a state that it does not leave as a
-	// success.
+	// ErrJobFailed: a wait found that the job has failed. See [Job.Failed].
 	ErrJobFailed = errors.New("svc: the job failed")
-	// ErrPagesRepeat: a list of jobs does not advance: two pages in a row held nothing
-	// but jobs that came before.
+	// ErrPagesRepeat: a list of jobs does not advance. Two pages in a row held only jobs
+	// of earlier pages.
 	ErrPagesRepeat = paging.ErrRepeat
 )
 
@@ -130,7 +129,7 @@ func (e *Error) detail() string {
 	return b.String() + f.text()
 }
 
-// Is answers for the sentinels of this package that go by a status code.
+// Is reports whether the response is one of the kinds above.
 func (e *Error) Is(target error) bool {
 	s := e.StatusCode
 	switch target {
@@ -171,7 +170,7 @@ type TransportError struct {
 	ID       string // that stood in the path; empty for a call without one
 	Attempts int    // how often the call was sent; 0: nothing was sent
 	NoBudget bool   // it was not tried again because [RetryPolicy.Budget] was used up
-	Last     *Error // the last response before ctx ended the wait for the next attempt; nil if there was none
+	Last     *Error // the response of the latest attempt, when ctx ended before the next one; nil: there was none
 	Err      error  // the cause; context and network errors can be reached through it
 }
 
@@ -381,8 +380,8 @@ func (f facts) text() string {
 	return " (" + strings.Join(f, ", ") + ")"
 }
 
-// detail is the text of an error without "svc: ", and without the call, which the outer
-// text names already. It is one line.
+// detail is the text of an error for use within another: one line, without "svc: " and
+// without the call.
 func detail(err error) string {
 	if err == nil {
 		return "no reason is given"
@@ -393,9 +392,9 @@ func detail(err error) string {
 	return apierr.Line(strings.TrimPrefix(err.Error(), "svc: "))
 }
 
-// safe takes the secrets out of an error that came from the caller's side: its cause
-// for the end of ctx, what one of its functions returned, a body or writer that is a
-// connection to somewhere else. It returns err itself when there is nothing to hide.
+// safe takes the secrets out of an error that came from the caller's side: from ctx, from
+// one of its functions, or from a body or writer. It returns err itself when there is
+// nothing to hide.
 func (c *Client) safe(err error) error { return c.caller.Redactor().Error(err) }
 
 // orZero is what p points to, and the zero value without it.

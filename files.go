@@ -73,7 +73,7 @@ func (c *FileClient) Register(ctx context.Context, req RegisterFileRequest, opts
 	return c.register(ctx, req, 0, opts)
 }
 
-// register waits for a response until linger after the end of ctx.
+// register waits for the response up to linger longer than ctx.
 func (c *FileClient) register(ctx context.Context, req RegisterFileRequest, linger time.Duration, opts []RequestOption) (*RegisteredFile, error) {
 	k := create(files, req.FileName, &req).checked(req.problems())
 	k.Linger = linger
@@ -107,8 +107,8 @@ func (c *FileClient) Get(ctx context.Context, id string, opts ...RequestOption) 
 	return do[File](ctx, c.client, getID(fileByID, id), opts)
 }
 
-// Delete deletes a file record. If a response is lost and the repeated call is
-// answered "not found", the record is deleted: that is no error.
+// Delete deletes a file record. If a response is lost and the repeated call gets "not
+// found", the record was deleted: that is no error.
 //
 // DELETE /v1/files/{file_id}
 func (c *FileClient) Delete(ctx context.Context, id string, opts ...RequestOption) error {

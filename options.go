@@ -57,13 +57,13 @@ func WithToken(token string) Option {
 	}
 }
 
-// WithTokenSource sets a function that is asked for the token before every
-// attempt of a call: for tokens that are rotated. It must be safe for concurrent
-// use, and should keep the token until it is due: nothing is cached here. Its
-// error ends the call before anything is sent. It must return when its ctx ends.
+// WithTokenSource sets a function that is called for the token before every attempt of a
+// call: for tokens that are rotated. It must be safe for concurrent use, and must return
+// when its ctx ends. The SDK does not cache the token, so the function should. Its error
+// ends the call before anything is sent.
 //
-// When the service does not accept a token (401), the source is asked again. If it gives
-// another token then, the attempt is repeated once with that.
+// When the service does not accept a token (401), the function is called again. If it
+// returns another token, the attempt is repeated once with that.
 func WithTokenSource(src func(ctx context.Context) (string, error)) Option {
 	return func(c *config) error {
 		if src == nil {
@@ -74,16 +74,16 @@ func WithTokenSource(src func(ctx context.Context) (string, error)) Option {
 	}
 }
 
-// WithInferenceURL sets the base of the addresses at which running endpoints are
-// reached; /inference-api/v1/inference_service/{service_id} comes behind it. It is
-// needed only for [InferenceServiceClient.URL] and [WaitOptions.Probe].
+// WithInferenceURL sets the base URL of running endpoints. The SDK appends
+// /inference-api/v1/inference_service/{service_id}. Only [InferenceServiceClient.URL] and
+// [WaitOptions.Probe] need it.
 func WithInferenceURL(u string) Option {
 	return func(c *config) error { c.inference = &u; return nil }
 }
 
 // WithHTTPClient makes the SDK use the transport of hc, for proxies and TLS settings. It
 // is read at every request and never modified. Without a transport in it, the SDK's own
-// pool is used. A transport that records addresses belongs into [WithTransportWrapper]
+// pool is used. Give a transport that records addresses to [WithTransportWrapper]
 // instead: here it would see the queries of presigned URLs. The Jar of hc is used for API
 // calls. Its Timeout limits an attempt of an API call if it is shorter than [WithTimeout],
 // and never a transfer. Its CheckRedirect is not used. Nil: as without this option.
@@ -99,20 +99,20 @@ func WithHTTPClient(hc *http.Client) Option {
 	return func(c *config) error { c.http.Client = hc; return nil }
 }
 
-// WithTransportWrapper puts an instrumented transport, for traces or metrics,
-// around the one that the SDK uses: wrap gets that one and returns its own. What
-// it wraps sees every exchange, transfers included, but no query of an address:
-// instruments tend to record addresses, and the query of a presigned link is a
-// key. [RouteFromContext] tells it the route. It must not replace the context of
-// a request by an unrelated one. It sees the headers of responses unchanged: that of a
-// redirect holds an address with its query.
+// WithTransportWrapper puts an instrumented transport, for traces or metrics, around the
+// transport of the SDK: wrap gets that one and returns its own. The wrapper sees every
+// exchange, also those of transfers, but no query of an address: instruments tend to record
+// addresses, and the query of a presigned URL is a secret. It sees the headers of responses
+// unchanged, so the Location of a redirect holds an address with its query.
+// [RouteFromContext] tells it the route. It must not replace the context of a request by an
+// unrelated one.
 func WithTransportWrapper(wrap func(http.RoundTripper) http.RoundTripper) Option {
 	return func(c *config) error { c.http.Wrap = wrap; return nil }
 }
 
-// RouteFromContext is the route of the call that a request with this context
-// belongs to, such as "/v1/files/{file_id}", or "{presigned_url}" for a transfer:
-// for transports that name spans and label metrics. Empty for a request that is not the SDK's.
+// RouteFromContext returns the route of the call that a request belongs to, from the context
+// of the request: "/v1/files/{file_id}", or "{presigned_url}" for a transfer. It is meant for
+// transports that name spans and label metrics. Empty for a request that is not the SDK's.
 func RouteFromContext(ctx context.Context) string { return httpcall.Route(ctx) }
 
 // RetryPolicy says how often a call is tried and how long the delays between attempts
@@ -124,13 +124,13 @@ type RetryPolicy struct {
 	MinDelay    time.Duration // 0: 500 ms
 	MaxDelay    time.Duration // 0: 30 s, or MinDelay if that is longer; also the longest Retry-After that is respected
 
-	// Budget is how many retries all calls of the client can make together before they
-	// have to be earned. A retry takes one from the budget, a retry after a timeout two,
-	// and one of a request that certainly was not sent none. A retry that leads to success
-	// gives back what it took, five successes without a retry give back one, and within 10
-	// minutes time alone fills the budget. Uploads and downloads have a budget of the same
-	// size. When the budget is used up, a call ends after the attempt that failed, and its
-	// error says so. 0: 100. Negative: no limit.
+	// Budget limits the retries of all calls of the client together, so that many callers
+	// do not overload a service that is down. A retry takes 1 from the budget. After a
+	// timeout it takes 2, and after a request that was certainly not sent nothing. A retry
+	// that leads to success gives back what it took. A success without a retry gives back
+	// 0.2. An empty budget is full again after 10 minutes. When it is used up, a call ends
+	// with its failed attempt, and the error says so (NoBudget). Uploads and downloads have a
+	// second budget of the same size. 0: 100. Negative: no limit.
 	Budget int
 }
 
@@ -183,7 +183,8 @@ type RateLimiter interface {
 	Wait(ctx context.Context) error
 }
 
-// WithRateLimiter makes every attempt of every call wait for l first. Nil: no limit.
+// WithRateLimiter makes every attempt of every call wait for l before it is sent. Nil: no
+// limit.
 func WithRateLimiter(l RateLimiter) Option {
 	return func(c *config) error { c.http.Limiter = l; return nil }
 }
@@ -236,7 +237,7 @@ type Attempt struct {
 	Start      time.Time     // when the request was handed to the transport
 	Duration   time.Duration // from sending to the end of the response; of a download, to the end of its headers
 	Retry      bool          // the call will be tried again, unless ctx ends
-	Delay      time.Duration // before that; 0: none
+	Delay      time.Duration // before the next attempt; 0: none
 }
 
 // WithAttemptHook calls f after each HTTP exchange, with the ctx of the call,
@@ -288,7 +289,7 @@ func WithInsecureHTTP() Option {
 	return func(c *config) error { c.insecure = true; return nil }
 }
 
-// finish completes the configuration when all options are in.
+// finish completes the configuration after all options were applied.
 func (c *config) finish(origin *url.URL) {
 	c.http.Origin = origin
 	c.http.UserAgent = strings.TrimSpace(fmt.Sprintf("%s svc-go/%s (%s; %s/%s)", c.product, Version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
@@ -321,12 +322,13 @@ func (c *config) finish(origin *url.URL) {
 	}
 }
 
-// placeholder matches what stands in place of a token: a text in quotes, the name of a
-// variable, <your-token>, changeme, xxxx, tok-***, sk-1...f.
+// placeholder matches texts that are no token: a text in quotes, the name of a variable,
+// <your-token>, changeme, xxxx, tok-***, sk-1...f.
 var placeholder = regexp.MustCompile("(?i)^[\"'`]|[\"'`]$|^<.*>$|^\\$\\w+$|^\\$?[{(\\[].*[})\\]]$|^%.*%$" +
 	`|\*\*\*|\.\.\.|^x{4,}$|^(svc[-_])?api[-_]?(token|key)$|^(change|replace)[-_]?me$|^placeholder$|^your[a-z_-]*(token|key|secret)[a-z_-]*$`)
 
-// cleanToken takes off what surrounds a token. Its errors do not show the text.
+// cleanToken trims white space and "Bearer ", and checks the rest. Its errors do not show
+// the token.
 func cleanToken(t string) (string, error) {
 	t = strings.TrimSpace(t)
 	if len(t) >= 7 && strings.EqualFold(t[:7], "Bearer ") {
@@ -344,8 +346,7 @@ func cleanToken(t string) (string, error) {
 	return t, nil
 }
 
-// tokenFromEnv comes after all other options: the environment counts only where
-// none of them brought a token.
+// tokenFromEnv is applied after all other options, and only if none of them set a token.
 func tokenFromEnv(c *config) error {
 	if c.http.Token != nil {
 		return nil

@@ -43,8 +43,8 @@ func (l *records[T, P]) identity() (field, id string) { return identities[T, P](
 // response says otherwise.
 const empty = "an empty list"
 
-// identities finds the first entry of a named list that is no record: it has no ID, and
-// nothing else either.
+// identities finds the first entry of a named list that is not a record: it has neither
+// an ID nor any other field.
 func identities[T any, P record[T]](name string, list []T) (field, id string) {
 	for i := range list {
 		if field, id := P(&list[i]).identity(); id == "" && reflect.ValueOf(&list[i]).Elem().IsZero() {
@@ -60,10 +60,10 @@ func identities[T any, P record[T]](name string, list []T) (field, id string) {
 // idField is the field of a record that holds its id, by the route that creates it.
 var idField = map[string]string{services: "service_id", files: "id", videoJobs: "job_id", imageJobs: "job_id"}
 
-// salvageText looks for an ID or a name in what came of the response to a create: among
-// the fields of the record itself and nowhere deeper, since other IDs belong to other
-// things. It stops at the first mistake. A number at the end of a response that was cut
-// off does not count: a part of an ID is the ID of something else.
+// salvageText finds a field of the record, such as its ID, in a response to a create that
+// may be broken. Nested fields do not count, since their IDs belong to other things. It
+// reads up to the first syntax error. A number at the end of a response that was cut off
+// does not count: it may be a part of an ID.
 func salvageText(response []byte, field string) string {
 	response = jsonfield.TrimBOM(response)
 	dec := json.NewDecoder(bytes.NewReader(response))
@@ -96,8 +96,9 @@ func salvageText(response []byte, field string) string {
 	return ""
 }
 
-// salvageID finds the ID of what a create made, unless it holds a secret. A field
-// that is just called id may be that of an error, if the response is one.
+// salvageID finds the ID of a created record in a broken response. An ID that holds a
+// secret does not count. A field named "id" counts only in a 2xx response: in any other it
+// may be the ID of the error.
 func (c *Client) salvageID(route string, status int, response []byte) string {
 	id := salvageText(response, idField[route])
 	if idProblem(id) != "" || c.caller.Redactor().String(id) != id || idField[route] == "id" && (status < 200 || status > 299) {
@@ -149,8 +150,8 @@ func (c *Client) decode(k *call, r *httpcall.Result, out any) error {
 	return c.notPromised(k, r, field, err)
 }
 
-// foreign says how a response shows that it is not the service's own, or not whole. Such
-// a response proves nothing about a record, whatever its status. Empty: it does not.
+// foreign says why a response is not the service's own, or not complete. Such a response
+// proves nothing about a record, whatever its status. Empty: it is the service's.
 func foreign(contentType string, body []byte, cut bool) string {
 	kind, _, _ := strings.Cut(contentType, ";")
 	switch strings.ToLower(strings.TrimSpace(kind)) {
@@ -189,9 +190,8 @@ var errMissing = errors.New("missing from the response")
 
 var errDenied = errors.New("the response holds an error, although its status says success")
 
-// reportsError reports whether a 2xx response holds an error all the same, as some
-// gateways send it. A record may have a field of that name, so it is asked only of
-// responses that show nothing else.
+// reportsError reports whether a 2xx response has an error in its body, as gateways send
+// it. A record may have a field of that name, so call it only for responses without one.
 func reportsError(body []byte) bool {
 	var said struct{ Error, Errors json.RawMessage }
 	_ = json.Unmarshal(body, &said) // what is no object says nothing
@@ -250,8 +250,8 @@ func hasKey(body []byte, key string) bool {
 	return ok
 }
 
-// room makes an empty list with room for all records of a response, by their IDs.
-// Records are large, and a list that grows copies them.
+// room makes an empty list with the capacity for all records of a response, counted by
+// their IDs. Records are large, and a list that grows copies them.
 func room[T any](body []byte, field string) []T {
 	const most = 1000
 	return make([]T, 0, min(bytes.Count(body, []byte(`"`+field+`"`)), most))
@@ -259,8 +259,8 @@ func room[T any](body []byte, field string) []T {
 
 var errTooMany = errors.New("more objects than a response of this size can have")
 
-// tooMany reports whether the records of a response would take a hundred times the
-// memory of their text, as {},{},{} a million times does.
+// tooMany reports whether a response has so many tiny objects, such as a million times {},
+// that its records would take a hundred times its size in memory.
 func tooMany(body []byte) bool {
 	const large, least = 1 << 20, 32 // bytes of a response, and of an object in it
 	return len(body) > large && bytes.Count(body, []byte("{")) > len(body)/least
@@ -314,7 +314,7 @@ func (r *recent) created(id string) time.Time {
 
 // see notes that the record of an endpoint was read.
 func (r *recent) see(id string) {
-	const most = 4096 // what is forgotten costs the next wait for a deletion 30 s
+	const most = 4096 // after that, a wait for a deletion may take 30 s longer
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.read) >= most {
@@ -337,7 +337,7 @@ type observer struct {
 	client   *InferenceServiceClient
 	id       string
 	opts     []RequestOption
-	readable time.Time // from then on "not found" counts, although the record was never read
+	readable time.Time // from then on "not found" counts for a record that was never read
 
 	missing  time.Time // when the first "not found" since then was asked for
 	answered bool      // the service answered another question after that

@@ -23,11 +23,10 @@ type UploadRequest struct {
 	// Body is sent from its current offset to its end. It is never closed. Required.
 	//
 	// A Body that can seek is read again for each attempt: an [os.File] on disk, a
-	// [bytes.Reader] or [strings.Reader], any other [io.Seeker] that has bytes left; a
-	// [bytes.Buffer] too. It must not change during the call: if it grows or shrinks,
-	// that is an error, and so is a write to an [os.File], as its modification time
-	// shows. After success it stands behind what was sent, after a failure at the
-	// offset where it stood before.
+	// [bytes.Reader] or [strings.Reader], any other [io.Seeker] that has bytes left, and
+	// a [bytes.Buffer] too. It must not change during the call: another size is an error,
+	// and so is another modification time of an [os.File]. After success its offset is
+	// behind what was sent. After a failure its offset is the one of before the call.
 	//
 	// Any other Body, a pipe for example, is read to its end before anything is sent.
 	// It is buffered: in memory up to 64 KiB, beyond that in a temporary file in
@@ -55,9 +54,9 @@ type UploadOptions struct {
 	// Authorization, Cookie, Host and the framing headers are refused. Nil: none.
 	Header http.Header
 
-	// Progress is called with the number of bytes that were handed to the connection
-	// and the number of all: at most ten times a second, and once at the end, when
-	// storage has confirmed all. The calls come from other goroutines, one at a time,
+	// Progress is called with the number of bytes that were given to the connection and
+	// with the size of the contents: at most ten times a second, and once at the end, when
+	// storage has confirmed the upload. The calls come from other goroutines, one at a time,
 	// and none after the upload has returned. If the contents have to be sent again,
 	// sent starts at 0 again. Nil: none.
 	Progress func(sent, total int64)
@@ -67,17 +66,16 @@ type UploadOptions struct {
 	// stays. Put and Replace do not use it.
 	DeleteOnFailure bool
 
-	// AllowEmpty lets a Body be sent that can seek, stands at an offset above 0 and
-	// has nothing left. False: that is a [ValidationError], since such a Body was most
-	// likely read before, for a checksum for example. A Body that is empty from its
-	// start, such as bytes.NewReader(nil), is sent in either case.
+	// AllowEmpty sends an empty file if Body can seek and is at its end. False: such a Body
+	// is a [ValidationError], since it was most likely read before, for example for a
+	// checksum. A Body that is empty from its start, such as bytes.NewReader(nil), is sent in
+	// either case.
 	AllowEmpty bool
 
-	// IdleTimeout ends an attempt when no byte has moved for this long, while waiting
-	// for the response too. The time that Body takes does not count. A byte has moved
-	// when the operating system takes it: on a slow line, leave it time to send the few
-	// MB that it may hold. 0: 2 minutes. Below 0: no limit. The whole upload has no
-	// limit but ctx.
+	// IdleTimeout ends an attempt when no byte has moved for this long, also while it waits
+	// for the response. The time that Body takes does not count. A byte has moved when the
+	// operating system has taken it. On a slow line, allow for the few MB that it may
+	// buffer. 0: 2 minutes. Below 0: no limit. Only ctx limits the whole upload.
 	IdleTimeout time.Duration
 
 	// RequestOptions go with every call of the API that the upload makes: register,
@@ -107,12 +105,12 @@ type UploadStage string
 
 const (
 	UploadStageBody     UploadStage = "reading the body" // nothing has been sent
-	UploadStageRegister UploadStage = "register"         // there is no record, or Err is an OutcomeUnknownError
-	UploadStagePut      UploadStage = "put"              // the record exists, its contents may not; nothing was sent to storage if Link is empty
+	UploadStageRegister UploadStage = "register"         // there is no record; if Err is an OutcomeUnknownError, there may be one
+	UploadStagePut      UploadStage = "put"              // the record exists, its contents may not; if Link is empty, nothing was sent to storage
 )
 
-// UploadError says how far an upload came, and why no further. To try again with
-// the same record, call [FileClient.Replace] with the body.
+// UploadError says how far an upload came and why it failed. To try again with the same
+// record, call [FileClient.Replace] with the body.
 type UploadError struct {
 	Stage      UploadStage // where the upload failed
 	FileName   string      // empty for Put and Replace
@@ -175,12 +173,11 @@ func (e *UploadError) Is(target error) bool {
 }
 
 // Upload registers a file and sends its contents to storage: with an exact
-// Content-Length, without the token, in constant memory. Contents are sent again
-// when an attempt fails that may be repeated; the register call is repeated only
-// as long as it certainly had no effect. When the presigned URL has expired, one
-// other is asked for, as by [FileClient.Replace].
+// Content-Length, without the token, in constant memory. The register call is repeated only
+// while it certainly had no effect. Sending the contents is retried as a PUT is. When the
+// presigned URL has expired, Upload asks for another one, once.
 //
-// An error is a [ValidationError] when the request cannot be right, and else an
+// A request that cannot be right is a [ValidationError]. Any other error is an
 // [UploadError], which holds the ID of the record and says what exists.
 //
 // POST /v1/files, then PUT to the presigned URL and perhaps DELETE
@@ -221,11 +218,10 @@ func (c *FileClient) Put(ctx context.Context, link SignedURL, body io.Reader, op
 	return u.run(ctx, p, body, 0)
 }
 
-// Replace sends contents to a record that exists already, in place of those that
-// it may have: it asks for a presigned URL and puts them there. It is the second
-// half of [FileClient.Upload], to be tried again after an [UploadError]. It treats
-// body and an expired presigned URL the same way. Nil options stand for the zero
-// value.
+// Replace sends the contents of a record that exists already: it asks for a presigned
+// URL and puts them there. Contents that the record had are replaced. After an
+// [UploadError], Replace continues with the record. Body and an expired presigned URL are
+// treated as in [FileClient.Upload]. Nil options stand for the zero value.
 //
 // GET /v1/files/{file_id}/presigned_url, then PUT to the presigned URL
 func (c *FileClient) Replace(ctx context.Context, id string, body io.Reader, opts *UploadOptions) (*UploadResult, error) {
@@ -235,7 +231,7 @@ func (c *FileClient) Replace(ctx context.Context, id string, body io.Reader, opt
 	return u.run(ctx, p, body, 0)
 }
 
-// upload is one that is under way.
+// upload is an upload and how far it has come.
 type upload struct {
 	UploadOptions
 	files    *FileClient
@@ -278,8 +274,8 @@ func (u *upload) run(ctx context.Context, p problems, body io.Reader, size int64
 	return result, nil
 }
 
-// begin gets the record and the link, as far as they are not there. The body has been
-// read before: that may take longer than a link lasts.
+// begin gets the record and the link, unless they were given. A body that cannot be read
+// twice was buffered before that, since it may take longer than a link is valid.
 func (u *upload) begin(ctx context.Context) (UploadStage, error) {
 	switch {
 	case u.register == nil && u.link != "":
@@ -302,7 +298,7 @@ func (u *upload) begin(ctx context.Context) (UploadStage, error) {
 	return UploadStagePut, nil
 }
 
-// askForLink gets another link for the contents. Without one, that of before stays.
+// askForLink gets another link for the contents. After an error the link stays the same.
 func (u *upload) askForLink(ctx context.Context) error {
 	link, err := u.files.PresignedURL(ctx, u.id, u.RequestOptions...)
 	if err != nil {
@@ -312,8 +308,8 @@ func (u *upload) askForLink(ctx context.Context) error {
 	return nil
 }
 
-// put sends the contents. When the link has expired, and there is a record, it asks
-// for another link, once, and sends them again.
+// put sends the contents. If the link has expired and there is a record, it asks for
+// another link, once, and sends them again.
 func (u *upload) put(ctx context.Context) (*UploadResult, error) {
 	result, err := u.putOnce(ctx)
 	expired, ok := errors.AsType[*Error](err)
@@ -349,8 +345,8 @@ func (u *upload) putOnce(ctx context.Context) (*UploadResult, error) {
 	}, nil
 }
 
-// failed is the one constructor of an UploadError. It deletes the record, if the upload
-// made it and that is wanted, whatever became of ctx.
+// failed makes an UploadError. If the upload created the record and DeleteOnFailure is
+// set, it deletes the record first, also when ctx has ended.
 func (u *upload) failed(ctx context.Context, stage UploadStage, err error) error {
 	clean := u.files.client.caller.Redactor().String // somebody may have given a secret for a name
 	e := &UploadError{Stage: stage, FileName: clean(u.name), FileID: clean(u.id), Link: u.link, Err: err}
@@ -366,7 +362,7 @@ func (u *upload) failed(ctx context.Context, stage UploadStage, err error) error
 	return e
 }
 
-// check makes the header of the PUT, or notes what is wrong with the options.
+// check makes the header of the PUT and notes what is wrong with the options.
 func (u *upload) check(p *problems, body io.Reader) {
 	p.add(body == nil, "Body", "is required; an empty file is bytes.NewReader(nil)")
 	u.header = linkHeader(p, u.Header)

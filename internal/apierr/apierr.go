@@ -1,6 +1,6 @@
-// Package apierr finds what a failed answer wants to say, in bodies that nobody
-// has documented: JSON of any of the usual shapes, the XML of object storage,
-// HTML pages of proxies, plain text. It survives any body at all, in linear time.
+// Package apierr finds the code, the message and the request ID of a failed response. The
+// bodies are not documented: they are JSON in one of the usual shapes, the XML of object
+// storage, HTML pages of proxies, or plain text. Any body is read in linear time.
 package apierr
 
 import (
@@ -26,7 +26,7 @@ type Info struct {
 }
 
 const (
-	maxBody    = 256 << 10 // nothing beyond it is looked at
+	maxBody    = 256 << 10 // the rest is ignored
 	maxMessage = 512
 	maxCode    = 128
 	maxExcerpt = 256

@@ -13,12 +13,12 @@ import (
 	"example.com/svc/internal/httpcall"
 )
 
-// What a download ends with, beside what the chain reports.
+// What a download ends with, beside the errors of a call.
 var (
-	// ErrChanged: the contents are no longer those that the download began with.
-	ErrChanged = errors.New("the contents have changed since the download began")
-	// ErrUnexpected: an answer of success that is no download.
-	ErrUnexpected = errors.New("the answer is not the contents")
+	// ErrChanged: the file changed while it was being downloaded.
+	ErrChanged = errors.New("the file changed while it was being downloaded")
+	// ErrUnexpected: a 2xx response that cannot be the rest of the file.
+	ErrUnexpected = errors.New("the response is not the file, or not the part that was asked for")
 )
 
 // WriteError says that the receiving end failed.
@@ -26,7 +26,7 @@ type WriteError struct{ Err error }
 
 func (e *WriteError) Error() string { return "writing: " + e.Err.Error() }
 
-// RenewError says that there is no new link to be had.
+// RenewError says that asking for a new link failed.
 type RenewError struct{ Err error }
 
 func (e *RenewError) Error() string {
@@ -35,10 +35,10 @@ func (e *RenewError) Error() string {
 
 func (e *RenewError) Unwrap() error { return e.Err }
 
-// CutError says that the contents broke off.
+// CutError says that the file was cut off.
 type CutError struct{ Err error }
 
-func (e *CutError) Error() string { return "broken off: " + e.Err.Error() }
+func (e *CutError) Error() string { return "cut off: " + e.Err.Error() }
 
 func (e *CutError) Unwrap() []error { return []error{e.Err, io.ErrUnexpectedEOF} }
 
@@ -68,8 +68,8 @@ type Get struct {
 	progress       progress
 }
 
-// Run downloads. It returns nothing when all has come, the answer that was no
-// success, or an error: with [ErrUnexpected] the answer too.
+// Run downloads. It returns nil and nil after success, the response that refused the
+// request, or an error. With [ErrUnexpected] it returns the response too.
 func (g *Get) Run(ctx context.Context) (r *httpcall.Result, err error) {
 	g.progress.f = g.Progress
 	if g.Link == nil {
@@ -134,7 +134,7 @@ func (g *Get) call() *httpcall.Call {
 }
 
 // refused deals with an expired link. One that worked before and is forbidden
-// now counts as expired, whatever the answer says.
+// now counts as expired, whatever the response says.
 func (g *Get) refused(ctx context.Context, r *httpcall.Result) (again bool, err error) {
 	expired := g.Link.Expired(r) || r.StatusCode == http.StatusForbidden && g.Received > 0
 	if g.Renew == nil || !expired || g.renewals == maxRenewals {
@@ -154,8 +154,8 @@ func (g *Get) renew(ctx context.Context) error {
 	return nil
 }
 
-// take writes what an answer brings. There is more to ask for if it brought less
-// than is missing, as it may.
+// take writes the body of a response. more says that a part is still missing: storage may
+// send less than was asked for.
 func (g *Get) take(resp *http.Response) (more bool, err error) {
 	defer resp.Body.Close()
 	skip, left, err := g.accept(resp)
@@ -171,8 +171,8 @@ func (g *Get) take(resp *http.Response) (more bool, err error) {
 	return resp.StatusCode == http.StatusPartialContent && g.Received != g.Total, nil
 }
 
-// accept looks at the head of an answer: how many bytes at its start have been
-// delivered already, and how many follow (below zero: to its end).
+// accept judges a response by its header. The first skip bytes of its body were written
+// before, and left bytes follow them; below zero: all until its end.
 func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 	switch {
 	case resp.StatusCode == http.StatusOK && g.Received == 0:
@@ -183,7 +183,7 @@ func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 		}
 		return 0, g.Total, nil
 	case resp.StatusCode == http.StatusOK:
-		// Ranges are not served, or these are other contents.
+		// Storage ignores ranges, or the file has changed.
 		known := resp.ContentLength < 0 || g.Total < 0 || resp.ContentLength == g.Total
 		if !known || !strong(g.etag) || tag(resp.Header) != g.etag || encoding(resp.Header) != g.encoding {
 			return 0, 0, ErrChanged
@@ -222,7 +222,7 @@ func (g *Get) copy(body io.Reader, left int64) error {
 		}
 		switch {
 		case n > 0 && left == 0:
-			return nil // all that was announced has come; what the connection does now is its own business
+			return nil // complete; how the connection ends does not matter
 		case err == nil:
 		case errors.Is(err, io.EOF) && left > 0:
 			return &CutError{io.ErrUnexpectedEOF}
@@ -254,7 +254,7 @@ func (g *Get) write(p []byte) error {
 	return nil
 }
 
-// broken is the error of a body that did not come to its end.
+// broken is the error of a body that ended too early.
 func broken(err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF

@@ -39,7 +39,7 @@ func number(digits string) int64 {
 func strong(etag string) bool { return strings.HasPrefix(etag, `"`) && etag != `""` }
 
 // datesStrongly reports whether Last-Modified stands for exactly the same bytes:
-// it must be older than the answer, since contents can change twice in one second.
+// it must be older than the response, since a file can change twice in one second.
 func datesStrongly(h http.Header) bool {
 	modified, err := http.ParseTime(h.Get("Last-Modified"))
 	if err != nil {
@@ -66,8 +66,8 @@ func tag(h http.Header) string {
 	return ""
 }
 
-// encoding is what the contents of an answer are stored in: the same contents in
-// another one are other bytes.
+// encoding is the Content-Encoding of a response. The same file has other bytes in another
+// encoding.
 func encoding(h http.Header) string {
 	if e := strings.ToLower(strings.Join(h["Content-Encoding"], ",")); e != "identity" {
 		return e
@@ -75,10 +75,9 @@ func encoding(h http.Header) string {
 	return ""
 }
 
-// same reports whether a response about a part says that it is about the contents
-// that the download began with. One that does not say is not believed: storage
-// that ignores If-Range sends a part of whatever is there now. A weak entity tag says
-// less than a strong one when it stays as it was, but as much when it does not.
+// same reports whether a response with a part says that the file has not changed. A
+// response that does not say so is not believed: storage that ignores If-Range sends a part
+// of the new file. A weak entity tag proves a change, but not its absence.
 func (g *Get) same(h http.Header) bool {
 	etag := tag(h)
 	if g.etag != "" && etag != "" && (strong(g.etag) || etag != g.etag) {

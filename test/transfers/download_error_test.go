@@ -32,14 +32,14 @@ func TestDownloadErrorText(t *testing.T) {
 		want    string
 		is      error
 	}{
-		"cut":               {cut(10), "svc: download (5 of 10 bytes): broken off: unexpected EOF", svc.ErrTruncated},
-		"cut, no length":    {cut(-1), "svc: download (5 bytes): broken off: unexpected EOF", svc.ErrTruncated},
-		"cut at the start":  {&pieces{all: []piece{{200, "", 10, "", true}}}, "svc: download (0 of 10 bytes): broken off: unexpected EOF", svc.ErrTruncated},
-		"one byte":          {&pieces{all: []piece{{200, "", -1, "0", true}}}, "svc: download (1 bytes): broken off: unexpected EOF", svc.ErrTruncated},
-		"more than nothing": {&pieces{all: []piece{{200, "", 0, "x", false}}}, "svc: download (0 of 0 bytes): the answer is not the contents: 200 OK", nil},
+		"cut":               {cut(10), "svc: download (5 of 10 bytes): cut off: unexpected EOF", svc.ErrTruncated},
+		"cut, no length":    {cut(-1), "svc: download (5 bytes): cut off: unexpected EOF", svc.ErrTruncated},
+		"cut at the start":  {&pieces{all: []piece{{200, "", 10, "", true}}}, "svc: download (0 of 10 bytes): cut off: unexpected EOF", svc.ErrTruncated},
+		"one byte":          {&pieces{all: []piece{{200, "", -1, "0", true}}}, "svc: download (1 bytes): cut off: unexpected EOF", svc.ErrTruncated},
+		"more than nothing": {&pieces{all: []piece{{200, "", 0, "x", false}}}, "svc: download (0 of 0 bytes): the response is not the file, or not the part that was asked for: 200 OK", nil},
 		"forbidden":         {answer(403, `{"message":"no"}`), "svc: download: 403 Forbidden: no", svc.ErrForbidden},
 		"expired":           {answer(403, `{"message":"it has expired"}`), "svc: download: 403 Forbidden: it has expired; the link has expired: ask for a new one", svc.ErrLinkExpired},
-		"another success":   {answer(203, `x`), "svc: download: the answer is not the contents: 203 Non-Authoritative Information", nil},
+		"another success":   {answer(203, `x`), "svc: download: the response is not the file, or not the part that was asked for: 203 Non-Authoritative Information", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, err := testkit.ClientOn(t, tt.storage, testkit.Tries(1, time.Second)).Download(t.Context(), testkit.SignedLink, io.Discard, nil)
@@ -62,14 +62,14 @@ func TestDownloadErrorText(t *testing.T) {
 func TestDownloadErrorOfAnEndThatComesEarly(t *testing.T) {
 	storage := &pieces{all: []piece{{200, `ETag: "a"`, 10, "01234", true}, {200, `ETag: "a"`, -1, "012", false}}}
 	_, err := testkit.ClientOn(t, storage, testkit.Tries(2, time.Millisecond)).Download(t.Context(), testkit.SignedLink, io.Discard, nil)
-	requireText(t, err, "svc: download (5 of 10 bytes): broken off: unexpected EOF (2 attempts)")
+	requireText(t, err, "svc: download (5 of 10 bytes): cut off: unexpected EOF (2 attempts)")
 	require.ErrorIs(t, err, svc.ErrTruncated)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	require.NotErrorIs(t, err, io.EOF)
 
 	storage = &pieces{all: []piece{{200, `ETag: "a"`, 10, "01234", true}, {200, `ETag: "b"`, 10, "0123456789", false}}}
 	_, err = testkit.ClientOn(t, storage, testkit.Tries(2, time.Millisecond)).Download(t.Context(), testkit.SignedLink, io.Discard, nil)
-	requireText(t, err, "svc: download (5 of 10 bytes): the contents have changed since the download began: 200 OK")
+	requireText(t, err, "svc: download (5 of 10 bytes): the file changed while it was being downloaded: 200 OK")
 	require.ErrorIs(t, err, svc.ErrChanged)
 }
 
@@ -226,7 +226,7 @@ func TestDownloadErrorOfAnAnswerThatIsNone(t *testing.T) {
 	for _, status := range []int{203, 206} {
 		c, _ := scripted(t, testkit.Reply{Status: status, Header: map[string]string{"X-Request-Id": "sig-77c1e2", "X-Echo": testkit.FileQuery}})
 		_, err := c.Download(t.Context(), uploadLink, io.Discard, nil)
-		require.ErrorContains(t, err, "the answer is not the contents: ")
+		require.ErrorContains(t, err, "the response is not the file, or not the part that was asked for: ")
 		require.ErrorContains(t, err, "REDACTED")
 		testkit.RequireSilent(t, err)
 	}
