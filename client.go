@@ -113,9 +113,9 @@ func NewClientFromEnv(opts ...Option) (*Client, error) {
 	return NewClient(baseURL, append(append(env, opts...), tokenFromEnv)...)
 }
 
-// CloseIdleConnections closes the connections that no call is using. It does
-// nothing to the client of [WithHTTPClient] when that has a transport of its
-// own. A program that ends does not need it.
+// CloseIdleConnections closes the connections that no call is using, for tests that look
+// for leftover goroutines. A program that ends does not need it. It does not close those of
+// a transport that was given to [WithHTTPClient].
 func (c *Client) CloseIdleConnections() { c.caller.CloseIdle() }
 
 // String names the service that the client talks to.
@@ -155,13 +155,13 @@ func (c *Client) Do(ctx context.Context, method, path string, body, out any, opt
 	return c.decode(&k, r, out)
 }
 
-// base is an address that paths are put behind.
+// base is a base URL: paths are appended to it.
 type base struct {
 	url.URL // its path has no trailing slash
 }
 
-// parseBase checks a base address. Its errors never show the text: what was
-// given in its place may be a secret.
+// parseBase checks a base URL. Its errors never show the text: somebody may have given a
+// secret in its place.
 func parseBase(what, text string, insecure bool) (base, error) {
 	fail := func(problem string) (base, error) { return base{}, errors.New("svc: " + what + ": " + problem) }
 	text = strings.TrimSpace(text)

@@ -2,6 +2,7 @@ package svc
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -110,14 +111,16 @@ func (e *Error) detail() string {
 	if e.StatusCode >= 300 && e.StatusCode < 400 {
 		b.WriteString(": the redirect is not followed")
 	}
-	if e.Message != "" && !strings.HasSuffix(status, e.Message) { // the page of a proxy often says no more
-		b.WriteString(": " + e.Message)
+	message := e.Message
+	if e.foreign == isHTML {
+		b.WriteString(": " + isHTML)
+		message = strconv.Quote(message)
+	}
+	if e.Message != "" && !strings.HasSuffix(status, e.Message) { // an HTML page often says no more than its status
+		b.WriteString(": " + message)
 	}
 	if e.retired() {
 		b.WriteString(": the legacy job API is retired; the service migrated it to a newer asynchronous inference API")
-	}
-	if e.foreign == isHTML {
-		b.WriteString(": " + e.foreign)
 	}
 	var f facts
 	f.add(e.ID != "", "id "+e.ID)
@@ -273,15 +276,16 @@ func (e *DecodeError) Error() string { return apierr.Line(where(e.Method, e.Rout
 
 func (e *DecodeError) detail() string {
 	text := fmt.Sprintf("the response (%d, %s) is not what the service promises: ", e.StatusCode, cmp.Or(e.ContentType, "no content type"))
-	if e.Field != "" {
-		text += e.Field + ": "
+	switch {
+	case e.foreign == isHTML && cause.Has[*json.SyntaxError](e.Err):
+		text += isHTML
+	case e.Field != "":
+		text += e.Field + ": " + detail(e.Err)
+	default:
+		text += detail(e.Err)
 	}
-	if e.foreign != "" {
-		text += e.foreign + ": "
-	}
-	text += detail(e.Err)
 	if e.Excerpt != "" && e.Field == "" && !errors.Is(e.Err, io.ErrUnexpectedEOF) {
-		text += ": " + e.Excerpt
+		text += ": " + strconv.Quote(e.Excerpt)
 	}
 	var f facts
 	f.add(e.ID != "", "id "+e.ID)

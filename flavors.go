@@ -75,8 +75,7 @@ func (c *FlavorClient) List(ctx context.Context, opts ...RequestOption) ([]Flavo
 	return list.Flavors, nil
 }
 
-// FlavorQuery says what a flavor must have. A field at its zero value matches every
-// flavor.
+// FlavorQuery says what a flavor must have. A zero field matches every flavor.
 type FlavorQuery struct {
 	Name           string   // a part of the GPU's type name, in any letter case
 	Region         Region   // exactly this region

@@ -28,8 +28,8 @@ type InferenceService struct {
 	ServiceType      ServiceType            `json:"service_type"`      // value seen: "normal"
 	CreatedAt        Time                   `json:"created_at"`        // from then on it is billed
 	UpdatedAt        Time                   `json:"updated_at"`        // when the record last changed
-	DeletedAt        Time                   `json:"deleted_at"`        // when it was deleted; the SDK does not judge by it
-	IsDeleted        bool                   `json:"is_deleted"`        // decides whether it is deleted
+	DeletedAt        Time                   `json:"deleted_at"`        // when it was deleted; IsDeleted decides
+	IsDeleted        bool                   `json:"is_deleted"`        // the endpoint is deleted
 	PaymentType      PaymentType            `json:"payment_type"`      // value seen: PaymentTypeUSD
 }
 
@@ -101,10 +101,10 @@ func (r *CreateInferenceServiceRequest) problems() (p problems) {
 // initializing. The endpoint is billed from then on. Store its ServiceID: the service has
 // no call that lists endpoints.
 //
-// The request is sent again only as long as it certainly had no effect. When its
-// outcome is not known the error is an [OutcomeUnknownError]; so it is when ctx ends
-// while the request is on its way. [InferenceServiceClient.Deploy] does more to learn the
-// ID. A new record may not be readable at once.
+// The request is repeated only while it certainly had no effect. If its outcome is not
+// known, the error is an [OutcomeUnknownError]: for example if ctx ends before the response
+// has come. [InferenceServiceClient.Deploy] does more to learn the ID. A new record may not
+// be readable at once.
 //
 // With [WithLedger], the create is recorded before it is sent, and its outcome after it. If
 // the ledger fails before, nothing is sent. If it fails after, Create returns the record
@@ -115,9 +115,9 @@ func (c *InferenceServiceClient) Create(ctx context.Context, req CreateInference
 	return c.create(ctx, &req, req.problems(), 0, c.client.Ledger.claim("", 0), new(httpcall.Result), opts)
 }
 
-// create is the one way in which endpoints are created. It fills result in place, waits for a
-// response that long after the end of ctx, remembers the new ID, and records the create in
-// the ledger, also if a function of the caller panics in between.
+// create creates an endpoint, for Create and Deploy. It fills result in place, waits for the
+// response up to linger longer than ctx, remembers the new ID, and records the create in the
+// ledger, also if a function of the caller panics.
 func (c *InferenceServiceClient) create(ctx context.Context, req *CreateInferenceServiceRequest, p problems, linger time.Duration, claim *claim, result *httpcall.Result, opts []RequestOption) (s *InferenceService, err error) {
 	k := create(services, req.Name, req).checked(p)
 	k.Linger, k.Result = linger, result
@@ -169,7 +169,7 @@ const instanceField = "resource_metadata.target_instance_number"
 // Update changes an endpoint and returns its record, with the status
 // initializing. Repeating it is safe, so a lost response is retried. A request that
 // changes nothing is a [ValidationError]. With [WithLedger], a higher number of instances is
-// recorded before it is sent, and a lower one when it has succeeded.
+// recorded before the request is sent, and a lower one after it has succeeded.
 //
 // PUT /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Update(ctx context.Context, id string, req UpdateInferenceServiceRequest, opts ...RequestOption) (*InferenceService, error) {
@@ -202,22 +202,21 @@ func (c *InferenceServiceClient) Scale(ctx context.Context, id string, instances
 // accepted the delete, which may take effect later: [InferenceServiceClient.DeleteAndWait]
 // returns when the endpoint is deleted.
 //
-// If a response is lost and the repeated call finds nothing, the delete is taken for
-// accepted: no error. An endpoint that was not there to begin with is an [ErrNotFound]. So is one that
-// this client created less than 30 s ago, after a lost response too: it may not be readable
-// yet, and billed all the same. A 2xx response that holds an error or an HTML page is a
-// [DecodeError].
+// If a response is lost and the repeated call gets "not found", Delete takes the delete for
+// accepted and returns no error. If the first call gets "not found", the error is
+// [ErrNotFound]. It is also [ErrNotFound] after a lost response, if this client created the
+// endpoint less than 30 s ago: it may not be readable yet, and billed. A 2xx response with an
+// error or an HTML page in its body is a [DecodeError].
 //
 // DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Delete(ctx context.Context, id string, opts ...RequestOption) error {
 	return doDelete(ctx, c.client, deleteID(service, id), opts)
 }
 
-// URL is the address at which an endpoint is reached once it is available:
-// /inference-api/v1/inference_service/{service_id} under [WithInferenceURL], and
-// [ErrNoInferenceURL] without that. How requests to it are shaped is up to the
-// container, and whether they need the token is not documented: the SDK sends
-// none there.
+// URL is the address of an available endpoint:
+// /inference-api/v1/inference_service/{service_id} under the URL of [WithInferenceURL].
+// Without that option the error is [ErrNoInferenceURL]. The container decides what requests
+// it takes. Whether they need the token is not documented; the SDK sends nothing there.
 func (c *InferenceServiceClient) URL(id string) (string, error) {
 	if c.client.inference == "" {
 		return "", ErrNoInferenceURL

@@ -77,10 +77,9 @@ type JobUser struct {
 	Currency Currency `json:"currency"` // that the user pays in
 }
 
-// Outputs is what a job has made. The service sends an empty object while there are
-// no outputs, and an array after that. An empty object, an empty array and null all
-// give a length of 0. An object that is not empty is an error: nothing is dropped in
-// silence.
+// Outputs is what a job has made. The service sends an empty object while there are no
+// outputs, and an array after that. An empty object, an empty array and null have the
+// length 0. An object that is not empty is an error.
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type Outputs []JobOutput
@@ -175,8 +174,8 @@ func (c *jobClient) Get(ctx context.Context, id string, opts ...RequestOption) (
 	return do[Job](ctx, c.client, getID(c.job, id), opts)
 }
 
-// Delete deletes a job. When a response is lost and the retry finds nothing, the job
-// is deleted: no error.
+// Delete deletes a job. If a response is lost and the repeated call gets "not found", the
+// job was deleted: that is no error.
 //
 // DELETE /v1/svc-video-job/{job_id} or /v1/svc-image-job/{job_id}
 //
@@ -185,11 +184,10 @@ func (c *jobClient) Delete(ctx context.Context, id string, opts ...RequestOption
 	return doDelete(ctx, c.client, deleteID(c.job, id), opts)
 }
 
-// Wait waits until a job has succeeded. It ends at once, with a [WaitError], when
-// the job has failed ([ErrJobFailed]) or is deleted ([ErrNotFound]), on a 401 or
-// 403 and on any other error that a retry does not change. All other errors are
-// retried until ctx ends. A status that this package does not know means "not yet".
-// The last record is returned along with an error.
+// Wait waits until a job has succeeded. It ends at once, with a [WaitError], when the job
+// has failed ([ErrJobFailed]) or is deleted ([ErrNotFound]), and on errors that end
+// [InferenceServiceClient.WaitUntilAvailable], such as a 401 or 403. A status that this
+// package does not know means "not yet". The last record is returned along with an error.
 //
 // The service does not document how a job fails: [Job.Failed] says which statuses
 // count. [WaitOptions.Probe] is not called.

@@ -18,18 +18,18 @@ import (
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type ListJobsOptions struct {
-	// Page is the page to read. All begins with it. The first page of the list is 1.
-	// 0: up to the service; All begins with page 1.
+	// Page is the page to read, and the one that All begins with. The first page of the
+	// list is 1. 0: not sent, so the service decides; All begins with page 1.
 	Page int `url:"page,omitempty"`
 
-	// PageSize is how many jobs a page is to hold. The service may send fewer. 0: up to
-	// the service.
+	// PageSize is the number of jobs on a page. The service may send fewer. 0: not sent,
+	// so the service decides.
 	PageSize int `url:"page_size,omitempty"`
 
-	// Concurrency is how many pages All requests or holds at a time, up to 64: it
-	// requests pages ahead, but none beyond the total that the service named. Without a
-	// total, with [WithResponse], and at 0 or 1, a page is requested when the loop gets
-	// there. List ignores it.
+	// Concurrency is how many pages All requests at a time, up to 64. The pages that it
+	// requests ahead are kept in memory until the loop gets there. It requests none beyond
+	// the total that the service named. 0 or 1: one page after the other; so too without a
+	// total and with [WithResponse]. List ignores it.
 	Concurrency int `url:"-"`
 }
 
@@ -43,7 +43,7 @@ type JobList struct {
 
 func (l *JobList) grow(body []byte) { l.Jobs = room[Job](body, "job_id") }
 
-// identity finds the job that has no id: pages are told apart by ids.
+// identity finds a job without an ID, since All tells jobs apart by their IDs.
 func (l *JobList) identity() (field, id string) {
 	for i := range l.Jobs {
 		if field, id := l.Jobs[i].identity(); id == "" {
@@ -68,7 +68,7 @@ func (c *jobClient) List(ctx context.Context, opts *ListJobsOptions, reqOpts ...
 	return do[JobList](ctx, c.client, k, reqOpts)
 }
 
-// maxAhead is the most pages that All asks for ahead.
+// maxAhead is the largest Concurrency.
 const maxAhead = 64
 
 // query makes the query of a list call.
@@ -86,28 +86,25 @@ func (o *ListJobsOptions) query() (url.Values, error) {
 	return query.Values(o)
 }
 
-// All gives the jobs of all pages one by one, each once, in the order of the list. The
-// service does not document that order. Nil options begin with page 1. The first page
-// is requested when the loop starts, each further one when the loop gets there
-// ([ListJobsOptions.Concurrency] changes that). Leaving the loop ends all requests. Each
-// loop starts over.
+// All yields the jobs of all pages, each once, in the order of the list, which the service
+// does not document. Nil options begin with page 1. A page is requested when the loop gets
+// there; [ListJobsOptions.Concurrency] changes that. Leaving the loop ends all requests.
+// Each loop starts over.
 //
-// When a page fails, the loop ends there: the last pair holds a nil job and a
-// [PageError]. It matches [ErrPagesRepeat] when two pages in a row held only jobs that
-// came before.
+// When a page fails, the loop ends: the last pair is a nil job and a [PageError]. It matches
+// [ErrPagesRepeat] if two pages in a row held only jobs of earlier pages.
 //
-// The list ends, without an error, when as many jobs have come as the largest total
-// said, or with an empty page. A total that is missing, or less than what came, is
-// ignored, and so is any total when Page is above 1. Then the list also ends with a 404
-// on a page after the first, unless jobs are still missing. A total that is too small
-// and equals what the pages so far have brought (10 of 40 in pages of 10) cuts the list
-// short.
+// The list ends, without an error, with an empty page, or when as many jobs have come as the
+// largest total said. A total that is missing or less than the number of jobs so far is
+// ignored. So is any total if Page is above 1. Without a total, a 404 on a page after the
+// first also ends the list. If the service names a total that is too small, and just so many
+// jobs have come, the list ends too early.
 //
-// The IDs of all jobs given are kept until the loop ends, about 100 bytes for each.
+// The IDs of all jobs are kept until the loop ends, about 100 bytes for each.
 //
-// Jobs that are created or deleted during the loop move other jobs from page to page.
-// No job is given twice for it, but each deletion can make the loop skip a job: to
-// delete jobs, collect their IDs first.
+// Jobs that are created or deleted during the loop move other jobs to other pages. No job
+// is yielded twice for it, but each deletion can make the loop skip a job. To delete jobs,
+// collect their IDs first.
 //
 // GET /v1/svc-video-job or /v1/svc-image-job, page by page
 //
@@ -119,7 +116,7 @@ func (c *jobClient) All(ctx context.Context, opts *ListJobsOptions, reqOpts ...R
 	}
 	reqOpts = slices.Clone(reqOpts)
 	if options(reqOpts).response != nil {
-		o.Concurrency = 1 // there is room for one response
+		o.Concurrency = 1 // WithResponse can hold one response
 	}
 	return paging.List[Job]{
 		First: max(o.Page, 1),
@@ -142,7 +139,7 @@ func noSuchPage(err error) bool {
 	return ok && e.StatusCode == http.StatusNotFound && notFound(err)
 }
 
-// PageError says which page ended the loop over a list, and why.
+// PageError says which page of a list failed, and why.
 type PageError struct {
 	Route string // "/v1/svc-video-job"
 	Page  int    // 1 for the first of the list

@@ -36,9 +36,8 @@ func (p Price) IsSet() bool { return p.text != "" }
 // encoding/json. A price of 0 is set.
 func (p Price) IsZero() bool { return p.text == "" }
 
-// Raw returns the text that the service sent: a string without its quotes, any other
-// value as JSON, "" for null. It is there for a price that is not set because that text
-// is no number.
+// Raw returns the text that the service sent: a string without its quotes, any other value
+// as JSON, "" for null. If that text is no number, the price is not set.
 func (p Price) Raw() string { return p.text + p.raw }
 
 // String returns the price in plain decimal notation, never in scientific

@@ -168,7 +168,7 @@ func foreign(contentType string, body []byte, cut bool) string {
 }
 
 const (
-	isHTML = "an HTML page: it came from a proxy or a portal, not from the service"
+	isHTML = "an HTML page of a proxy or portal, not a response of the service"
 	isCut  = "the body is cut off"
 )
 

@@ -8,16 +8,16 @@ import (
 	"example.com/svc/internal/redact"
 )
 
-// SignedURL is a presigned URL, a link whose query is a key to what it points at.
-// Printing it leaves out query, fragment and user info: so do every fmt verb, log/slog,
-// and the encodings as JSON, XML and text. string(u) is the link itself, byte for byte
-// as the service sent it. Store string(u) if a link has to outlive the process: the JSON
-// of a record does not hold the whole link.
+// SignedURL is a presigned URL: a link whose query gives access to a file. The query, the
+// fragment and the user info do not show when it is printed with fmt, logged with log/slog,
+// or encoded as JSON, XML or text. string(u) is the whole link, byte for byte as the service
+// sent it. To store a link, store string(u): the JSON of a record does not hold the whole
+// link.
 //
-// Four ways around it are the caller's to avoid:
-//   - fmt does not ask a value in an unexported field of a struct how to print itself,
-//     nor one behind a pointer in a struct that is printed with a verb that does not
-//     fit, such as %d.
+// In four ways the whole link can show all the same:
+//   - fmt prints a value in an unexported field of a struct without its methods, and also
+//     one behind a pointer in a struct that is printed with a verb that does not fit, such
+//     as %d.
 //   - The misused verbs %p and %w, which go vet reports, and the built-in print show
 //     the whole link.
 //   - encoding/gob encodes the whole link.
@@ -30,8 +30,8 @@ type SignedURL string
 // or a note in brackets if it is no absolute URL.
 func (u SignedURL) String() string { return redact.URL(string(u)) }
 
-// Redacted reports whether u is a link that was printed or encoded, and has lost its
-// query by that. Such a link opens nothing: ask the service for a new one.
+// Redacted reports whether u has lost its query because it was printed or encoded. Such a
+// link gives no access: ask the service for a new one.
 func (u SignedURL) Redacted() bool {
 	return strings.HasSuffix(string(u), "?"+redact.Mark) || string(u) == redact.BadURL
 }

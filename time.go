@@ -20,7 +20,7 @@ import (
 // was read from a value that is no time.
 type Time struct {
 	time.Time
-	json string // what was read: it counts only while Time is what it says
+	json string // what was read; ignored after Time was changed
 }
 
 // UnmarshalJSON reads any JSON value. It never fails.

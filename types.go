@@ -19,10 +19,9 @@ func sameText[S ~string](a, b S) bool {
 	return strings.EqualFold(strings.TrimSpace(string(a)), strings.TrimSpace(string(b)))
 }
 
-// mustFit reports whether a field of a record has to be of the type that the service
-// documents. These fields decide: what the record is, whether it exists, what to do with
-// it. All others inform, and an odd value of theirs does not cost the record. Whole
-// numbers count something, so they always have to fit.
+// mustFit reports whether a field of a record must have the type that the service
+// documents. These are the fields that programs decide by. An odd value in any other field
+// does not fail the record. Whole numbers must fit in any field, since they are counts.
 func mustFit(key string) bool {
 	switch strings.ToLower(key) {
 	case "", "id", "service_id", "job_id", "flavor_id", "status", "is_deleted", "presigned_url", "media_url",

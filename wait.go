@@ -15,36 +15,36 @@ import (
 // WaitOptions sets up a wait. Nil stands for the zero value, and that for the
 // defaults. Only ctx limits how long a wait takes.
 type WaitOptions struct {
-	// MinInterval is the time from the first poll to the second. Each interval after it
-	// is a quarter longer, up to MaxInterval. Zero or less: 1 s and 15 s; if only one of
-	// them is set, the other adapts to it. Each interval is up to a fifth shorter or a tenth longer,
-	// so that many waits do not poll at the same moment. After a response with a
-	// Retry-After the next poll comes no sooner than that, up to the MaxDelay of
+	// MinInterval is the time between the first two polls. Each interval after it is a
+	// quarter longer, up to MaxInterval. Zero or less: 1 s and 15 s. If only one of them is
+	// set, the other one adapts to it. So that many waits do not poll at the same moment,
+	// each interval varies: it is up to a fifth shorter or a tenth longer. After a response
+	// with a Retry-After the next poll is no earlier than that says, up to the MaxDelay of
 	// [RetryPolicy].
 	//
-	// A poll is one attempt of the call. A failed poll is followed by the next one, so
-	// the rest of [RetryPolicy] does not apply.
+	// A poll is a single attempt: the next poll takes the place of a retry. So the rest of
+	// [RetryPolicy] does not apply to polls.
 	MinInterval, MaxInterval time.Duration
 
-	// NotFoundGrace is how long "not found" counts as "not readable yet", if this client
-	// has never read the record: from its creation, if this client created the endpoint,
-	// and from the start of the wait otherwise. Zero: 30 s for an endpoint that this client
-	// created and in waits for a deletion, otherwise none. Negative: none.
+	// NotFoundGrace is how long "not found" counts as "not readable yet", while this client
+	// has never read the record. It begins when this client created the endpoint. For any
+	// other endpoint it begins with the wait. Zero: 30 s for an endpoint that this client
+	// created, and in waits for a deletion; otherwise none. Negative: none.
 	NotFoundGrace time.Duration
 
-	// OnPoll is called after every poll, from the goroutine that waits. WaitAll makes
-	// one call at a time, but not in the goroutine of its loop: what the two share
+	// OnPoll is called after every poll, from the goroutine that waits. WaitAll calls it
+	// from other goroutines than that of its loop, one call at a time: data that both use
 	// needs a lock. Nil: none.
 	OnPoll func(Poll)
 
-	// Probe is asked, once the service says available, whether the endpoint
-	// really answers at its URL. An error means "not yet", and the wait continues; an
-	// error made by [Permanent] ends it. Its ctx is limited to 30 s. It needs
-	// [WithInferenceURL]. Nil: none.
+	// Probe is called when the service says available: it checks that the endpoint really
+	// responds at its URL. An error means "not yet", and the wait continues. An error made by
+	// [Permanent] ends it. Its ctx is limited to 30 s. Without [WithInferenceURL] a wait with
+	// a Probe fails at once with [ErrNoInferenceURL]. Nil: none.
 	Probe func(ctx context.Context, url string) error
 
-	// RequestOptions go with every call that the wait makes. [WithBodyField] counts only
-	// for a call with a body, and [WithMaxAttempts] not for polls.
+	// RequestOptions are applied to every call that the wait makes, with two exceptions:
+	// [WithBodyField] only to calls with a body, and [WithMaxAttempts] not to polls.
 	RequestOptions []RequestOption
 }
 
@@ -54,7 +54,7 @@ type Poll struct {
 	Status  string            // of the record; empty when the poll failed; "deleted" at the end of a wait for a deletion
 	Service *InferenceService // the record; nil when the poll failed, and in a wait for a job
 	Changed bool              // the status differs from that of the last poll that succeeded
-	Err     error             // why the poll failed, or what the probe returned; nil: neither
+	Err     error             // why the poll failed, or the error of Probe; nil: neither
 	Number  int               // 1 for the first poll
 	Elapsed time.Duration     // since the start of the wait
 	Next    time.Duration     // until the next poll; 0: this was the last one
@@ -66,8 +66,8 @@ type StatusChange struct {
 	At     time.Time // by the local clock
 }
 
-// WaitError says why a wait ended without what it waited for. An inference
-// service may still be running, and billed.
+// WaitError says why a wait ended without success. An inference service may still be
+// running and billed.
 type WaitError struct {
 	ID      string            // of the record
 	Want    string            // what was waited for: "available"
@@ -75,13 +75,13 @@ type WaitError struct {
 	History []StatusChange    // in order; at most the latest 64
 	Polls   int               // how often the record was asked for
 	Elapsed time.Duration     // from the start of the wait to its end
-	LastErr error             // of the last poll; nil if that succeeded, or is the reason itself
+	LastErr error             // of the last poll; nil if that succeeded, or if Err holds it already
 	Err     error             // why the wait ended: ErrUnavailable, the end of ctx, an Error, …
 
-	last string // what the last record says; empty: see History
+	last string // status and status_info of the last record, without secrets; empty: see History
 }
 
-// Error tells the story of the wait in one line.
+// Error says why the wait ended, and what the last poll saw, in one line.
 func (e *WaitError) Error() string {
 	last := "never read"
 	if n := len(e.History); n > 0 {
@@ -99,8 +99,7 @@ func (e *WaitError) Error() string {
 	return apierr.Line(text)
 }
 
-// Unwrap returns the reason, and the error of the last poll. To ask about the
-// reason alone, use Err.
+// Unwrap returns the reason and the error of the last poll. For the reason alone use Err.
 func (e *WaitError) Unwrap() []error {
 	if e.LastErr != nil {
 		return []error{e.Err, e.LastErr}
@@ -114,11 +113,11 @@ func (e *WaitError) Unwrap() []error {
 // pass by itself. It ends with [ErrNotFound] when the endpoint is deleted, by the
 // rule of [InferenceServiceClient.WaitUntilDeleted].
 //
-// These are tolerated until ctx ends: lost connections and attempts that take too
-// long; 408, 425, 429, 500, 502, 503, 504 and 520 or more; and "not found" for
-// [WaitOptions.NotFoundGrace]. Up to 5 responses in a row that are not the service's own
-// are tolerated, such as the HTML page of a proxy with any status. A status that this
-// package does not know means "not yet". The last record is returned along with an error.
+// Until ctx ends the wait tolerates lost connections, attempts that time out, and the
+// statuses 408, 425, 429, 500, 502, 503, 504 and 520 or more. It tolerates "not found" for
+// [WaitOptions.NotFoundGrace], and up to 5 responses in a row that are not the service's
+// own, such as an HTML page of a proxy. A status that this package does not know means "not
+// yet". The last record is returned along with an error.
 //
 // GET /v1/inference-service/{service_id}, again and again
 func (c *InferenceServiceClient) WaitUntilAvailable(ctx context.Context, id string, opts *WaitOptions) (*InferenceService, error) {
@@ -127,10 +126,10 @@ func (c *InferenceServiceClient) WaitUntilAvailable(ctx context.Context, id stri
 
 // WaitUntilDeleted waits until an endpoint is deleted. It deletes nothing. An endpoint
 // is deleted if its record says so (is_deleted). It is also deleted if it was not found
-// twice, at least 1 s apart, and the service answered the flavor list in between. But an
-// endpoint that this client has never read may just not be readable yet: for
-// [WaitOptions.NotFoundGrace], "not found" does not count. So the wait takes about 30 s for
-// an endpoint that was deleted before this client could read it.
+// twice, at least 1 s apart, and the flavor list could be read in between. But an endpoint
+// that this client has never read may not be readable yet: for [WaitOptions.NotFoundGrace],
+// "not found" does not count. So the wait takes about 30 s for an endpoint that was deleted
+// before this client could read it.
 //
 // GET /v1/inference-service/{service_id}, again and again, and GET
 // /v1/inference-service/flavor
@@ -141,10 +140,11 @@ func (c *InferenceServiceClient) WaitUntilDeleted(ctx context.Context, id string
 }
 
 // DeleteAndWait deletes an endpoint and waits until it is deleted, by the rule of
-// [InferenceServiceClient.WaitUntilDeleted]. It repeats the delete while that fails, or
-// while the record shows no effect. It reads the record first, since the absence of a
-// record that was read before is proven sooner. A nil error means that the endpoint is
+// [InferenceServiceClient.WaitUntilDeleted]. A nil error means that the endpoint is
 // deleted, and no longer billed. Any other end is a [WaitError].
+//
+// It reads the record first: if this client has read a record, it can prove its absence
+// sooner. It repeats the delete while that fails or shows no effect.
 //
 // DELETE and GET /v1/inference-service/{service_id}, again and again, and GET
 // /v1/inference-service/flavor
@@ -164,10 +164,10 @@ func (c *InferenceServiceClient) untilDeleted(id string, o *WaitOptions, poll fu
 
 func isDeleted(s *InferenceService) (bool, error) { return s.IsDeleted, nil }
 
-// Wait waits until the function returns true for the record, or ends with its error
-// inside a [WaitError]. Nothing else in the record ends it. The errors that end
-// [InferenceServiceClient.WaitUntilAvailable] do. Use it for conditions of your own;
-// [WaitOptions.Probe] is not asked.
+// Wait waits for a condition of your own: until the function returns true for the record.
+// An error of the function ends the wait, as a [WaitError]. Failed polls are tolerated, or
+// end the wait, as in [InferenceServiceClient.WaitUntilAvailable]. [WaitOptions.Probe] is
+// not called.
 //
 // GET /v1/inference-service/{service_id}, again and again
 func (c *InferenceServiceClient) Wait(ctx context.Context, id string, until func(*InferenceService) (bool, error), opts *WaitOptions) (*InferenceService, error) {
@@ -178,20 +178,20 @@ func (c *InferenceServiceClient) Wait(ctx context.Context, id string, until func
 	return w.run(ctx, until)
 }
 
-// ScaleAndWait sets the number of instances and waits until the record shows
-// that number with the status available; for 0 instances, stopped will do. A record
-// from before the change is not believed: for 30 s after the update, its updated_at must
-// not be older than that of the update's own response. Any 2xx response to the update
-// starts the wait, also one without a record.
+// ScaleAndWait sets the number of instances and waits until the record shows that number
+// with the status available. For 0 instances, stopped counts too. A record from before the
+// change does not count: for 30 s after the update, its updated_at must not be older than
+// that of the update's own response. Any 2xx response to the update starts the wait, also
+// one without a record.
 //
-// An error of the update itself is the one of [InferenceServiceClient.Update], with no
-// record; after that it is a [WaitError], with the last record.
+// If the update fails, the error is that of [InferenceServiceClient.Update], and there is no
+// record. After that the error is a [WaitError], and the last record is returned.
 //
 // PUT, then GET /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) ScaleAndWait(ctx context.Context, id string, instances int, opts *WaitOptions) (*InferenceService, error) {
 	o := opts.withDefaults()
 	if instances == 0 {
-		o.Probe = nil // nothing is left that could answer
+		o.Probe = nil // nothing is left to probe
 	}
 	if o.Probe != nil {
 		if _, err := c.URL(id); err != nil {
@@ -210,7 +210,7 @@ func (c *InferenceServiceClient) ScaleAndWait(ctx context.Context, id string, in
 	w := c.wait(id, want, o, true)
 	return w.run(ctx, func(s *InferenceService) (bool, error) {
 		switch {
-		case s.IsDeleted: // no more to be scaled
+		case s.IsDeleted: // an error
 		case s.before(updated) && time.Since(done) < newIDGrace:
 			return false, nil
 		case int64(s.ResourceMetadata.TargetInstanceNumber) != int64(instances):
@@ -222,8 +222,8 @@ func (c *InferenceServiceClient) ScaleAndWait(ctx context.Context, id string, in
 	})
 }
 
-// before reports whether a record was written before another, as far as the two times
-// of change tell: in whole seconds, if the service writes no fraction.
+// before reports whether a record is older than another by its updated_at. If one of them
+// has no fraction of a second, whole seconds are compared.
 func (s *InferenceService) before(other *InferenceService) bool {
 	a, b := s.UpdatedAt.Time, other.UpdatedAt.Time
 	if a.IsZero() || b.IsZero() {
@@ -238,11 +238,11 @@ func (s *InferenceService) before(other *InferenceService) bool {
 // maxPolls is how many polls WaitAll has under way at once.
 const maxPolls = 64
 
-// WaitAll waits for many endpoints at once, as [InferenceServiceClient.WaitUntilAvailable]
-// does for one, and yields each as it settles: its record, or its error, which is
-// a [WaitError] that names it, along with the last record. Leaving the loop ends
-// all waits. At most 64 polls are under way at a time. An ID that is there twice is
-// waited for twice, and no IDs yield nothing.
+// WaitAll waits for many endpoints at once, for each as
+// [InferenceServiceClient.WaitUntilAvailable] does. It yields each endpoint when its wait
+// ends: the record, or the last record and a [WaitError], which holds the ID. Leaving the
+// loop ends all waits. At most 64 polls are under way at a time. An ID that is given twice
+// is yielded twice.
 func (c *InferenceServiceClient) WaitAll(ctx context.Context, ids []string, opts *WaitOptions) iter.Seq2[*InferenceService, error] {
 	type settled struct {
 		service *InferenceService
@@ -269,7 +269,7 @@ func (c *InferenceServiceClient) WaitAll(ctx context.Context, ids []string, opts
 			waits.Go(func() {
 				w := c.wait(id, "available", o, true)
 				w.slots = slots
-				r := settled{err: w.failed(errGoroutine)} // unless a function of the caller's ends the goroutine
+				r := settled{err: w.failed(errGoroutine)} // stays if a function of the caller ends the goroutine
 				defer func() { results <- r }()
 				r.service, r.err = w.run(ctx, untilAvailable)
 			})
@@ -301,8 +301,7 @@ func untilAvailable(s *InferenceService) (bool, error) {
 	return false, nil
 }
 
-// wait makes a wait for an endpoint; with a probe, if there is one and the wait
-// is for it to be available.
+// wait makes a wait for an endpoint. The Probe of the options counts only if probe is set.
 func (c *InferenceServiceClient) wait(id, want string, o *WaitOptions, probe bool) *waiter[InferenceService] {
 	w := &waiter[InferenceService]{
 		opts: o, start: time.Now(), outcome: WaitError{ID: id, Want: want},
@@ -325,8 +324,8 @@ func (c *InferenceServiceClient) wait(id, want string, o *WaitOptions, probe boo
 	return w
 }
 
-// observe makes the observer of an endpoint. Unless the options say otherwise, one
-// that this client did not create must be readable after the given time.
+// observe makes the observer of an endpoint. grace is the NotFoundGrace of an endpoint that
+// this client did not create, unless the options set one.
 func (c *InferenceServiceClient) observe(id string, o *WaitOptions, grace time.Duration) *observer {
 	w := &observer{client: c, id: id, opts: o.RequestOptions}
 	if o.NotFoundGrace < 0 {
@@ -340,7 +339,7 @@ func (c *InferenceServiceClient) observe(id string, o *WaitOptions, grace time.D
 	return w
 }
 
-// shortest is the shortest interval: whatever is asked for, a wait is no storm.
+// shortest is the shortest interval, whatever the options say.
 const shortest = time.Millisecond
 
 func (o *WaitOptions) withDefaults() *WaitOptions {

@@ -16,31 +16,31 @@ import (
 const (
 	// maxHistory is how many changes of status a WaitError keeps: the latest.
 	maxHistory = 64
-	// maxJunk is how many polls in a row may get something other than a record before a
-	// wait ends.
+	// maxJunk is how many polls in a row may get a response that is not the service's own,
+	// such as an HTML page of a proxy.
 	maxJunk = 5
 )
 
-// waiter is one wait under way, for a record of any kind.
+// waiter is a wait under way, for a record of any kind.
 type waiter[T any] struct {
 	opts   *WaitOptions // with defaults
 	client *Client
 	// poll reads the record once. With an error, deleted says that its absence is proven.
 	poll     func(context.Context) (record *T, deleted bool, err error)
 	status   func(*T) string
-	probe    func(context.Context) error // asked when the wait would be over; nil: none
+	probe    func(context.Context) error // called before the wait succeeds; nil: none
 	deletion bool                        // the wait is for the record to be deleted
-	patient  bool                        // only ctx and what nothing can change end the wait
+	patient  bool                        // tolerates every error that may pass, until ctx ends
 	slots    chan struct{}               // shared by many waits, to limit their polls; nil: no limit
-	unfit    error                       // why the wait cannot even begin
+	unfit    error                       // why the wait cannot begin
 	start    time.Time
 	last     *T
 	changed  bool // the latest poll saw another status than the one before
-	junk     int  // polls in a row that got something other than a record
+	junk     int  // polls in a row that got a response that is not the service's own
 	outcome  WaitError
 }
 
-// run polls until the function is satisfied, an error ends the wait, or ctx does.
+// run polls until the function returns true, or until an error or ctx ends the wait.
 func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, error) {
 	if w.unfit != nil {
 		return nil, w.failed(w.unfit)
@@ -83,7 +83,7 @@ func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, 
 	}
 }
 
-// judge says of the result of a poll whether the wait is over, and why it failed.
+// judge says whether a poll ends the wait: done with success, end with an error.
 func (w *waiter[T]) judge(record *T, deleted bool, err error, until func(*T) (bool, error)) (done bool, end error) {
 	switch {
 	case deleted && w.deletion:
@@ -133,7 +133,7 @@ func (w *waiter[T]) tell(record *T, err error, next time.Duration) {
 		return
 	}
 	p := Poll{ID: w.outcome.ID, Changed: w.changed, Err: err, Number: w.outcome.Polls, Elapsed: time.Since(w.start), Next: next}
-	if record == nil && err == nil { // its absence is what was waited for
+	if record == nil && err == nil { // a wait for a deletion succeeded
 		p.Status, p.Changed = w.outcome.Want, true
 	}
 	if record != nil {
@@ -173,8 +173,8 @@ func infoText(info json.RawMessage) string {
 	return string(info)
 }
 
-// limits are the shortest and the longest delay before the next poll: the service may
-// ask for a longer one, as far as it is heeded, and an absence is proven soon.
+// limits are the shortest and the longest delay before the next poll. The service may ask
+// for a longer delay. Proving an absence needs a poll soon.
 func (w *waiter[T]) limits(err error) (atLeast, atMost time.Duration) {
 	if a, ok := errors.AsType[*absence](err); ok && !a.provable.IsZero() {
 		in := max(time.Until(a.provable), shortest)
@@ -186,8 +186,8 @@ func (w *waiter[T]) limits(err error) (atLeast, atMost time.Duration) {
 	return 0, 0
 }
 
-// passing reports whether an error of a poll may pass by itself. A response that is not the
-// service's own, such as the HTML page of a proxy, is tolerated a few times in a row.
+// passing reports whether the wait tolerates an error of a poll, since it may pass by
+// itself.
 func (w *waiter[T]) passing(err error) bool {
 	if a, ok := errors.AsType[*absence](err); ok {
 		return a.doubt == nil || w.passing(a.doubt)

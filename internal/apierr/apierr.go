@@ -138,7 +138,7 @@ func pageText(body []byte) string {
 	return html.UnescapeString(string(pageTag.ReplaceAll(body, []byte(" "))))
 }
 
-// trim takes off what surrounds the text, and whatever is beyond reason.
+// trim removes a byte order mark, white space, and all beyond maxBody.
 func trim(body []byte) []byte {
 	body = bytes.TrimPrefix(body[:min(len(body), maxBody)], []byte("\xef\xbb\xbf"))
 	return bytes.TrimSpace(body)

@@ -13,16 +13,16 @@ import (
 	"example.com/svc/internal/cause"
 )
 
-// RoundTrip makes one HTTP exchange of a call. It is the transport below the
-// retries and the redirects. Of the request that it gets it makes a fresh one, since a
-// connection may still be using the last one.
+// RoundTrip makes one HTTP exchange of a call. It is the transport below the retries and the
+// redirects. It sends a copy of the request, since a connection may still be using that of
+// the attempt before.
 func (c *Caller) RoundTrip(shell *http.Request) (*http.Response, error) {
 	x := exchangeOf(shell.Context())
-	x.tell() // of the redirect that leads here
+	x.tell() // the redirect that led here
 	hop := shell.Response != nil
 	x.again = false
 	err := c.admit(x, shell.URL, shell.Header)
-	if err != nil && !hop { // no attempt: what came before is kept
+	if err != nil && !hop { // no attempt: the result of the one before stays
 		x.last, x.local = interrupted(err, x.last), true
 		return nil, x.last
 	}
@@ -37,7 +37,7 @@ func (c *Caller) RoundTrip(shell *http.Request) (*http.Response, error) {
 	var gate gate
 	x.dials.Store(0)
 	acted := x.Acted
-	x.Sent, x.Acted = true, acted || x.call.Once // until it is judged: what runs below may panic
+	x.Sent, x.Acted = true, acted || x.call.Once // until the attempt is judged: a transport may panic
 	start := time.Now()
 	resp, err := c.exchange(x, shell, &gate)
 	if x.unsent = false; err != nil {
@@ -83,8 +83,8 @@ func (x *exchange) tell() {
 	}
 }
 
-// admit waits for the rate limiter and puts the token on, if the request goes
-// where the token belongs.
+// admit waits for the rate limiter, and sets the token if the request goes to the origin of
+// the service.
 func (c *Caller) admit(x *exchange, to *url.URL, header http.Header) error {
 	if x.ctx.Err() != nil {
 		return cause.Of(x.ctx)
@@ -119,8 +119,8 @@ func (x *exchange) refusal(doing string, err error) error {
 	return &LocalError{doing, err}
 }
 
-// exchange sends the request and reads the response: whole and bounded,
-// except that the body of a transfer's success is left to stream.
+// exchange sends the request and reads the response, up to a limit. The body of a
+// successful transfer is not read: it is the Stream.
 func (c *Caller) exchange(x *exchange, shell *http.Request, g *gate) (*http.Response, error) {
 	ctx, stop, timer := c.limit(shell.Context(), x, g)
 	req := shell.WithContext(ctx)
@@ -168,7 +168,7 @@ func (c *Caller) exchange(x *exchange, shell *http.Request, g *gate) (*http.Resp
 	resp.Body = http.NoBody
 	if err != nil && success {
 		x.StatusCode, x.Broken = 0, resp.StatusCode
-		if !x.call.Once { // of a create, any part may hold the id
+		if !x.call.Once { // any part of a response to a create may hold the ID
 			x.Body = bytes.Clone(x.Body[:min(len(x.Body), maxErrorBody)])
 		}
 		return nil, reason(ctx, x, err)
@@ -176,9 +176,9 @@ func (c *Caller) exchange(x *exchange, shell *http.Request, g *gate) (*http.Resp
 	return resp, nil
 }
 
-// limit sets the time limit of an attempt. If the call lingers and the caller's context
-// ends, a request that was sent gets some more time for its response. A request that was
-// not sent is stopped at once.
+// limit sets the time limit of an attempt. If the call has a Linger and the caller's context
+// ends, a request that was sent gets that much more time for its response. A request that
+// was not sent is stopped at once.
 func (c *Caller) limit(ctx context.Context, x *exchange, g *gate) (context.Context, func(), *time.Timer) {
 	call := x.call
 	if call.Transfer {
@@ -205,8 +205,8 @@ func (c *Caller) limit(ctx context.Context, x *exchange, g *gate) (context.Conte
 	return limited, func() { release(); done(); cancel(nil) }, nil
 }
 
-// reason is why an attempt failed: what ended its context, if that is what it
-// was, and else the error with no address in it.
+// reason is why an attempt failed: what ended its context, or else the error without the
+// address.
 func reason(ctx context.Context, x *exchange, err error) error {
 	if x.ctx.Err() != nil {
 		return cause.Of(x.ctx)
@@ -217,7 +217,7 @@ func reason(ctx context.Context, x *exchange, err error) error {
 	if local, ok := errors.AsType[*LocalError](err); ok {
 		return local
 	}
-	if wrapped, ok := err.(*url.Error); ok { //nolint:errorlint // what is around it says more
+	if wrapped, ok := err.(*url.Error); ok { //nolint:errorlint // only the outermost
 		err = wrapped.Err
 	}
 	if x.direct() {

@@ -14,13 +14,13 @@ import (
 // connection fails in certain ways it repeats without a limit.
 const maxReplays = 3
 
-var errReplays = fmt.Errorf("the connection failed %d times within one attempt", maxReplays)
+var errReplays = fmt.Errorf("the connection failed more than %d times within one attempt", maxReplays)
 
 // attach gives the request its body, from the start. The timer, if there is one,
-// stands while the source is read.
+// stops while the source is read.
 //
-// What must not be repeated has a body that cannot be read again, although it may be
-// empty: so net/http has nothing to repeat it with.
+// A request that must not be repeated gets a body that cannot be read again, also if it is
+// empty. So net/http does not repeat it.
 func (x *exchange) attach(req *http.Request, g *gate, timer *time.Timer) (err error) {
 	call := x.call
 	switch {
@@ -52,8 +52,8 @@ func (x *exchange) attach(req *http.Request, g *gate, timer *time.Timer) (err er
 	return err
 }
 
-// gate stands between a request body and the connection. It knows whether the
-// body was ever read, and once sealed lets no byte through any more.
+// gate stands between a request body and the connection. It knows whether the body was ever
+// read. After it is sealed, nothing can be read any more.
 type gate struct{ state atomic.Int32 }
 
 const (
@@ -61,7 +61,7 @@ const (
 	gateSealed = 2
 )
 
-// seal closes the gate and reports whether that was in time: nobody has read.
+// seal closes the gate, and reports whether nothing was read before that.
 func (g *gate) seal() bool {
 	return g.state.CompareAndSwap(0, gateSealed) || g.state.Load() == gateSealed
 }
@@ -70,8 +70,8 @@ func (g *gate) open() bool {
 	return g.state.CompareAndSwap(0, gateRead) || g.state.Load() == gateRead
 }
 
-// gated is a request body behind a gate. Its clock, if it has one, stands while
-// the source is read.
+// gated is a request body behind a gate. Its timer, if there is one, stops while the source
+// is read.
 type gated struct {
 	io.ReadCloser
 	gate  *gate
@@ -90,11 +90,10 @@ func (b *gated) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// judgeUnsent reports whether the failed attempt certainly did not reach the service.
-// After it, no byte of the body can be sent any more. A body that was read may have been
-// sent, whatever the error: a transport may have tried twice. A body that was not read was
-// not sent, if net/http itself sends it: a mock may say that a response was lost without
-// having read anything.
+// judgeUnsent reports whether the failed attempt certainly did not reach the service, and
+// seals the body. If the body was read, it may have been sent, whatever the error says: a
+// transport may have tried twice. If it was not read, it was not sent, provided that
+// net/http is the transport. A mock may report a lost response without reading the body.
 func (x *exchange) judgeUnsent(err error, g *gate) bool {
 	return g.seal() && (x.proof() || neverSent(err)) ||
 		x.direct() && x.caller.wrapped == nil && errors.Is(err, errRefused)

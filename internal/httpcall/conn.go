@@ -12,13 +12,12 @@ import (
 // has stopped taking the request's body.
 const earlyResponse = time.Second
 
-// conn is a connection on which a failed write waits a moment before it is
-// reported. A server that refuses a large body responds early, then closes. The write
-// fails first, and net/http would drop the connection, and with it the response that says
-// why. The wait ends when net/http closes the connection: it has read the response then, or
-// there is none.
+// conn is a connection that reports a failed write a moment later. A server that refuses a
+// large body responds early and closes the connection. The write fails first, and net/http
+// would drop the connection before it has read the response, which says why. The delay ends
+// when net/http closes the connection: then it has read the response, or there is none.
 //
-// It does not pass on ReadFrom, since request bodies are observed while they are sent.
+// It has no ReadFrom, since request bodies are observed while they are sent.
 type conn struct {
 	net.Conn
 	once sync.Once

@@ -10,11 +10,11 @@ import (
 	"example.com/svc/internal/cause"
 )
 
-// Errors that an attempt ends with beside those of the network.
+// Errors of an attempt, beside those of the network.
 var (
 	ErrTooLarge   = errors.New("the response is larger than 32 MiB")
 	errNoResponse = errors.New("the transport returned neither a response nor an error")
-	errSealed     = errors.New("the request was given up before its body was sent")
+	errSealed     = errors.New("the request was canceled before its body was sent")
 	errRefused    = errors.New("the server closed the HTTP/2 connection before it processed the request")
 )
 
@@ -57,9 +57,9 @@ func (e *ProxyError) Error() string {
 	return fmt.Sprintf("%s refused the connection: %d %s", strings.TrimSpace("the proxy "+e.Proxy), e.StatusCode, http.StatusText(e.StatusCode))
 }
 
-// explained gives an error of net/http a type or a text, where it comes without: the
-// refusal of a proxy holds nothing but the text of its status, and a request that an
-// HTTP/2 server did not process is told to define what it cannot have.
+// explained gives two errors of net/http a type. The refusal of a proxy is only the text of
+// its status. If an HTTP/2 server did not process a request, net/http asks for a GetBody that
+// a create must not have.
 func explained(err error) error {
 	text := err.Error()
 	if strings.HasPrefix(text, "http2: Transport: cannot retry err [") && (strings.Contains(text, "; REFUSED_STREAM") ||
@@ -74,8 +74,9 @@ func explained(err error) error {
 	return err
 }
 
-// interrupted says why there was no other attempt, and after which failure it was to be
-// (nil: after a response). A timeout before that is not the reason for the end.
+// interrupted says why there was no further attempt. before is the failure of the attempt
+// before it, nil if that got a response. A timeout in it is only text: it is not the reason
+// for the end.
 func interrupted(why, before error) error {
 	switch {
 	case before == nil:

@@ -1,7 +1,6 @@
-// Package httpcall carries one call over HTTP: rate limit, token, attempts with
-// their time limits, retries, redirects, bounded responses, and the report of
-// every exchange. It knows nothing of resources. It returns facts, and its callers
-// decide what they mean for a record.
+// Package httpcall carries out one call over HTTP: rate limit, token, attempts with time
+// limits, retries, redirects, bounded responses, and a report of every exchange. It knows
+// nothing of resources. It returns facts, and its callers decide what they mean for a record.
 package httpcall
 
 import (
@@ -87,13 +86,14 @@ type Call struct {
 	Result *Result // filled in place, so that it can be read after a panic; nil: Do makes one
 }
 
-// Result is what is known of a call. While the call runs it says the worst.
+// Result is what is known of a call. While the call runs, it holds the worst that may be
+// true, since a panic may end the call.
 type Result struct {
 	StatusCode int // 0: no (whole) response, Fail says why
 	Broken     int // the status of a successful response that was cut off
 	Header     http.Header
 	Body       []byte
-	Cut        bool           // the failed call's body went on
+	Cut        bool           // Body is only the beginning
 	Stream     *http.Response // a transfer's successful response, its body unread
 
 	Attempts   int
@@ -114,8 +114,8 @@ type Result struct {
 // OK reports whether the service said that the call succeeded.
 func (r *Result) OK() bool { return r.Fail == nil && r.StatusCode >= 200 && r.StatusCode < 300 }
 
-// Encoding says in which Content-Encoding the body still is, which nobody asked for;
-// empty: in none.
+// Encoding says that the body still has a Content-Encoding, which was not asked for; empty:
+// it has none.
 func (r *Result) Encoding() string {
 	if e := strings.TrimSpace(r.Header.Get("Content-Encoding")); e != "" && len(r.Body) > 0 && !strings.EqualFold(e, "identity") {
 		return fmt.Sprintf("the body has the Content-Encoding %q, which was not asked for", e)
@@ -127,13 +127,13 @@ func (r *Result) Encoding() string {
 type Caller struct {
 	cfg     Config
 	own     map[bool]*http.Transport // for API calls; true: for transfers
-	wrapped http.RoundTripper        // around both, and the caller's; nil if there are no instruments
-	budgets map[bool]*budget         // likewise: an outage of storage holds no call up
+	wrapped http.RoundTripper        // around all transports, for instruments; nil: there are none
+	budgets map[bool]*budget         // likewise: an outage of storage does not use up that of API calls
 	late    *TimeoutError            // what an attempt that takes too long ends with
 	calls   atomic.Uint64
 }
 
-// New makes a chain.
+// New makes a Caller.
 func New(cfg Config) *Caller {
 	c := &Caller{cfg: cfg, late: &TimeoutError{After: cfg.Timeout}, own: map[bool]*http.Transport{false: newTransport(), true: newTransferTransport()}}
 	c.budgets = map[bool]*budget{false: newBudget(cfg.Retry.Budget), true: newBudget(cfg.Retry.Budget)}
@@ -150,7 +150,7 @@ func (c *Caller) CloseIdle() {
 	}
 }
 
-// Redactor is the one that the chain was made with.
+// Redactor is that of the Config.
 func (c *Caller) Redactor() *redact.Redactor { return c.cfg.Redact }
 
 // exchange is one call under way. The contexts of its requests lead to it.
@@ -221,9 +221,9 @@ func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 		_, err = retry.Do(&retryablehttp.Request{Request: req}) //nolint:bodyclose // bodies are closed in RoundTrip, or returned as Stream
 	}
 	switch {
-	case x.again: // the sleep before the next attempt ended early; the last response is kept
+	case x.again: // ctx ended before the next attempt; the last response is kept
 		x.Fail = interrupted(cause.Of(ctx), x.last)
-	case x.local && x.StatusCode != 0: // the next attempt was not made; likewise
+	case x.local && x.StatusCode != 0: // the next attempt was refused on this side; likewise
 		x.Fail = x.last
 	case x.last != nil:
 		x.StatusCode, x.Stream, x.Fail = 0, nil, x.last // Header and Body hold what came before the cut

@@ -6,8 +6,8 @@ import (
 	"example.com/svc/internal/poll"
 )
 
-// Resume paces a transfer that is cut off and continues, by the same policy as the
-// attempts of a call. Progress starts the count anew.
+// Resume sets the delays of a transfer that is cut off and continues, by the same policy as
+// those between the attempts of a call. Progress resets the count.
 type Resume struct {
 	Caller *Caller
 	Call   *Call

@@ -24,9 +24,8 @@ type Policy struct {
 	Budget      int // retries of all calls together; less than 0: no limit
 }
 
-// checkRetry decides after each attempt whether there is to be another. It
-// goes by what RoundTrip noted in the exchange: the error that net/http made of
-// it holds the whole address.
+// checkRetry decides after each attempt whether there is another one. It uses what RoundTrip
+// noted in the exchange, since the error of net/http holds the whole address.
 func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) {
 	x := exchangeOf(ctx)
 	if err != nil && x.last == nil && x.StatusCode == 0 {
@@ -80,9 +79,8 @@ func Transient(status int) bool {
 	return false
 }
 
-// schedule sets the delay before the next attempt, and reports whether there
-// can be one: the service may ask for more time than there is, and the budget
-// may be spent.
+// schedule sets the delay before the next attempt, and reports whether there can be one. The
+// service may ask for more time than there is, and the budget may be used up.
 func (x *exchange) schedule() bool {
 	p := x.caller.cfg.Retry
 	bound := p.MaxDelay
@@ -112,8 +110,8 @@ func (x *exchange) schedule() bool {
 	return !x.NoBudget
 }
 
-// budget is a bucket of retries that retries empty, and that successes and time fill
-// again, so that many callers do not multiply the load on a service that is down.
+// budget is a token bucket. Retries take from it, and successes and time fill it again. So
+// many callers do not multiply the load on a service that is down.
 type budget struct {
 	mu     sync.Mutex
 	size   float64 // less than 0: no limit
@@ -146,16 +144,16 @@ func (b *budget) take(n float64) bool {
 	return true
 }
 
-// refund gives back what the retry that led to success had cost, or a little
-// for a success without any.
+// refund gives back what the retry of a successful call took, or successGain if there was
+// none.
 func (b *budget) refund(n float64) {
 	b.mu.Lock()
 	b.tokens = min(b.tokens+max(n, successGain), b.size)
 	b.mu.Unlock()
 }
 
-// retryAfter reads the header in both its forms. A date is measured against
-// the clock of the one who sent it where the response shows that clock.
+// retryAfter reads the header in both its forms. A date counts from the Date header of the
+// response, if there is one.
 func retryAfter(h http.Header) time.Duration {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if text == "" {
@@ -194,8 +192,8 @@ func mistrusted(err error) bool {
 		cause.Has[x509.HostnameError](err) || cause.Has[x509.CertificateInvalidError](err) || errors.Is(err, http.ErrSchemeMismatch)
 }
 
-// Hopeless reports whether an error would come back however often the request
-// is tried: the two ends do not fit together, or a proxy refuses.
+// Hopeless reports whether a retry would get the same error: the two ends do not fit
+// together, or a proxy refuses.
 func Hopeless(err error) bool {
 	proxy, refused := errors.AsType[*ProxyError](err)
 	return refused && !Transient(proxy.StatusCode) || cause.Has[tls.RecordHeaderError](err) ||

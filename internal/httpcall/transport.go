@@ -90,9 +90,8 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// watch ends an attempt in which no byte has moved for a while. Time that the
-// two ends of the transfer on this side take, the source and the sink, does not
-// count.
+// watch ends an attempt when no byte has moved for a while. The time that the caller's
+// reader or writer takes does not count.
 func watch(parent context.Context, idle time.Duration) (context.Context, func(), *time.Timer) {
 	ctx, cancel := context.WithCancelCause(parent)
 	if idle <= 0 {
@@ -131,9 +130,9 @@ func (b *stream) Close() error {
 	return err
 }
 
-// restore is what instruments are put around: it gives a request its whole
-// address back and sends it. The address comes with the request, since instruments
-// may give one up and leave it running.
+// restore is the transport below the instruments. It gives a request its whole address back
+// and sends it. The address is in the context of the request, since instruments may abandon
+// one request while it runs.
 type restore struct{ caller *Caller }
 
 // addressKey is what the context of a request holds its address under.

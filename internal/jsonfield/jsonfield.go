@@ -1,6 +1,5 @@
-// Package jsonfield does what encoding/json leaves out: it names the field that a value
-// does not fit into, tolerates odd values of fields that only inform, and sets one field
-// of a text.
+// Package jsonfield adds to encoding/json: it names the field that a value does not fit
+// into, tolerates odd values in fields that need not fit, and sets one field of a text.
 package jsonfield
 
 import (
@@ -65,9 +64,10 @@ func encode(value any) ([]byte, error) {
 // Decode is [json.Unmarshal] that says which field of data does not fit into dst, such
 // as "flavor_list[3].available_num". The path is empty if data as a whole is at fault.
 //
-// must names the keys whose values have to fit; nil: all have to. Other fields never fail:
-// a string field gets the JSON text of a value of another type, any other field stays
-// zero. Whole numbers always have to fit. A bool may come as 0, 1, "false" or "true".
+// must names the keys whose values have to fit; nil: all have to. Any other field takes
+// every value: a string field gets the JSON text of a value of another type, and all other
+// fields stay zero. Whole numbers always have to fit. A bool may come as 0, 1, "false" or
+// "true".
 //
 // These rules apply only after json.Unmarshal has failed. If they fail too, dst holds what
 // json.Unmarshal left in it.
@@ -85,8 +85,8 @@ func Decode(data []byte, dst any, must func(key string) bool) (path string, err 
 	return "", nil
 }
 
-// maxDepth is how deep a field is looked for: a type that holds itself must not
-// multiply the work.
+// maxDepth is the deepest level at which a field is searched, so that a type that holds
+// itself does not multiply the work.
 const maxDepth = 16
 
 type decoder struct{ must func(key string) bool }
@@ -149,7 +149,8 @@ func (d decoder) fillStruct(v reflect.Value, members map[string]json.RawMessage,
 	return "", nil
 }
 
-// fillOdd makes the best of a value that does not fit, and reports whether it may.
+// fillOdd sets a field that need not fit from a value that does not. It reports false if
+// the field has to fit.
 func (d decoder) fillOdd(v reflect.Value, data []byte, key string) bool {
 	b, err := strconv.ParseBool(strings.Trim(string(data), `"`))
 	switch {

@@ -1,10 +1,9 @@
-// Package paging turns a list that is read page by page into one sequence of
-// items. It asks for pages and judges what comes; how a page is fetched is up to
-// the caller.
+// Package paging turns a list that is read page by page into one sequence of items. The
+// caller fetches the pages.
 //
-// Pages are numbered and cut by position, so an item moves to another page when
-// one before it comes or goes. What the server says about the list is a hint:
-// it may lower the page size, and its total may change, be missing or be wrong.
+// Pages are cut by position, so an item moves to another page when one before it is created
+// or deleted. The server may lower the page size, and its total may change, be missing or be
+// wrong.
 package paging
 
 import (
@@ -16,9 +15,9 @@ import (
 	"sync/atomic"
 )
 
-// ErrRepeat says that a list does not advance: two pages in a row held nothing
-// but items of earlier pages.
-var ErrRepeat = errors.New("the list does not advance: page after page holds only what came before")
+// ErrRepeat says that a list does not advance: two pages in a row held only items of
+// earlier pages.
+var ErrRepeat = errors.New("the list does not advance: two pages in a row hold only jobs of earlier pages")
 
 // Page is one page of a list.
 type Page[T any] struct {
@@ -40,10 +39,10 @@ type List[T any] struct {
 // sequence can be ranged over again, and starts from the first page then. When a
 // range is left, all its requests have ended.
 //
-// The sequence ends when as many items have come as the largest total said, or with an
-// empty page. A total that is missing, or less than what came, ends nothing, and neither
-// does any when the first pages are left out. The list then also ends where there is no
-// further page.
+// The sequence ends with an empty page, or when as many items have come as the largest total
+// said. A total that is missing or less than the number of items so far is ignored. So is
+// any total if First is above 1. Without a total, the sequence also ends if there is no such
+// page.
 //
 // The keys of all items are kept until the range is left.
 func (l List[T]) All(ctx context.Context) iter.Seq2[*T, error] {
@@ -149,11 +148,11 @@ func (r *reader[T]) give(page Page[T], yield func(*T, error) bool) (more bool, e
 		return false, nil
 	case len(r.seen) > before:
 		r.stale = 0
-		return r.First > 1 || r.total <= 0 || r.left() != 0, nil // what is before the first is a guess
+		return r.First > 1 || r.total <= 0 || r.left() != 0, nil // how many items are before First is a guess
 	case r.stale > 0:
 		return false, ErrRepeat
 	}
-	r.stale++ // a page's worth of new items at the front does that, once
+	r.stale++ // new items at the front of the list can cause one such page
 	return true, nil
 }
 

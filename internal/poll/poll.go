@@ -1,4 +1,4 @@
-// Package poll paces a loop that reads something again and again until it has changed.
+// Package poll says when a loop that waits for a change reads again.
 package poll
 
 import (

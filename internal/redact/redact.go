@@ -26,10 +26,9 @@ const (
 	ahead     = 64 << 10 // what is scrubbed beyond a cut
 )
 
-// URL returns link without user info, query and fragment. A query leaves
-// "?REDACTED" behind; what is no absolute URL becomes [BadURL], and so does what
-// net/url reads in one way and writes in another. URL of what it returned
-// changes nothing.
+// URL returns link without user info, query and fragment. In place of a query stands
+// "?REDACTED". A link that is no absolute URL becomes [BadURL], and so does one that
+// net/url reads in one way and writes in another. URL does not change what it returned.
 func URL(link string) string {
 	if link == "" {
 		return ""
@@ -80,8 +79,8 @@ type secrets struct {
 // New returns a Redactor that never forgets these secrets.
 func New(fixed ...string) *Redactor { return (*Redactor)(nil).With(fixed...) }
 
-// With returns a Redactor that removes these secrets too, and keeps what is added to
-// it to itself.
+// With returns a Redactor that removes these secrets too. Secrets that are added to it are
+// not added to r.
 func (r *Redactor) With(fixed ...string) *Redactor {
 	s := &secrets{groups: [][]string{slices.Clone(fixed)}}
 	return &Redactor{r, func() *secrets { return s }}
@@ -108,7 +107,7 @@ func (s *secrets) search() ([]string, *strings.Replacer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.replacer == nil {
-		pairs := []string{Mark, Mark} // a mark that stands in the text already is one thing, and no part of a secret
+		pairs := []string{Mark, Mark} // no part of a mark in the text is taken for a secret
 		s.spellings = spell(slices.Concat(s.groups...))
 		for _, spelling := range s.spellings {
 			pairs = append(pairs, spelling, Mark)

@@ -22,7 +22,7 @@ type body struct {
 	close  context.CancelCauseFunc
 	off    atomic.Int64 // how much has been handed out
 	err    atomic.Pointer[error]
-	buf    []byte // not the caller's: a read that is given up may still write here
+	buf    []byte // a read that was abandoned may still write here
 	rest   []byte // of buf
 }
 

@@ -10,8 +10,7 @@ import (
 	"example.com/svc/internal/cause"
 )
 
-// steady is a reader whose Read gives something, or an error: the end of ctx, or that
-// nothing ever comes.
+// steady is a reader that heeds ctx, and whose Read never returns 0 bytes without an error.
 type steady struct {
 	ctx context.Context //nolint:containedctx // of the upload, as is the reader
 	r   io.Reader
@@ -32,7 +31,7 @@ func (s steady) Read(p []byte) (int, error) {
 	return 0, io.ErrNoProgress
 }
 
-// seeker reads at an offset by way of the position of a reader that can seek.
+// seeker makes a ReaderAt of a reader that can seek.
 type seeker struct {
 	io.ReadSeeker
 	read steady
@@ -52,8 +51,8 @@ func (k *seeker) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// within is what f returns. If ctx ends first, f is left to itself, and drop is called
-// when f has returned.
+// within returns what f returns. If ctx ends first, within returns at once, and drop is
+// called after f has returned.
 func within(ctx context.Context, f func() error, drop func()) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -69,7 +68,7 @@ func within(ctx context.Context, f func() error, drop func()) error {
 	}
 }
 
-// buffered is a copy of what a reader had to give.
+// buffered is a copy of the contents of a reader.
 type buffered struct {
 	io.ReaderAt
 	size  int64
@@ -95,8 +94,8 @@ func buffer(r io.Reader, size int64) (*buffered, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Where a file can lose its name while it is open, nothing is left behind even
-	// if the process is killed.
+	// Where an open file can be removed, nothing is left behind even if the process is
+	// killed.
 	unnamed := os.Remove(f.Name()) == nil
 	b := &buffered{ReaderAt: f, close: func() {
 		_ = f.Close()

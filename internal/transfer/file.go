@@ -21,8 +21,7 @@ type File struct {
 	mode   fs.FileMode // of the file that it replaces; 0: there is none
 }
 
-// NewFile begins a file. A symbolic link is followed and stays, also when there is
-// no file yet where it leads to.
+// NewFile begins a file. A symbolic link is followed, also if its target does not exist yet.
 func NewFile(path string) (*File, error) {
 	if path == "" {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
@@ -57,7 +56,7 @@ func NewFile(path string) (*File, error) {
 	return f, nil
 }
 
-// followLinks is where path leads to by way of symbolic links. There need not be a file.
+// followLinks returns the target of path after all symbolic links. It need not exist.
 func followLinks(path string) (string, error) {
 	for range 40 { // as many as Linux follows
 		to, err := os.Readlink(path)
@@ -73,8 +72,8 @@ func followLinks(path string) (string, error) {
 	return "", &fs.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
 }
 
-// isMount reports whether a file is a mount of its own, which no other file can
-// take the place of. Where there is no list of mounts, only the attempt shows it.
+// isMount reports whether a file is a mount point, which cannot be replaced by a rename. On
+// systems without /proc it is always false.
 func isMount(path string) bool {
 	path, _ = filepath.EvalSymlinks(path)
 	path, _ = filepath.Abs(path)
@@ -92,7 +91,7 @@ func (f *File) Restart() error {
 	return f.Truncate(0)
 }
 
-// Commit gives the file its name and, if it replaces another, that one's mode.
+// Commit gives the file its name, and the mode of the file that it replaces.
 func (f *File) Commit() error {
 	if f.mode != 0 {
 		if err := f.Chmod(f.mode); err != nil {

@@ -56,17 +56,16 @@ func ParseLink(text string, base *redact.Redactor) (link *Link, problem string) 
 	return &Link{u, base.With(secrets(u)...)}, ""
 }
 
-// hop notes the secrets of an address that a redirect leads to: whoever sent it
-// there, and who is there, like to quote it too.
+// hop notes the secrets of the address of a redirect, since responses may quote it.
 func (l *Link) hop(to *url.URL) {
-	const most, longest = 20, 16 << 10 // what is more, or longer, is known by standing in a link
+	const most, longest = 20, 16 << 10 // more than that is only removed where it stands in a link
 	all := slices.DeleteFunc(secrets(to), func(secret string) bool { return len(secret) > longest })
 	l.Redact.Add(all[:min(len(all), most)]...)
 }
 
-// secrets are the parts of a link that must not turn up in any text: its query,
-// and each value in it that may be a credential; likewise what the addresses of
-// redirects may have beside it, user info and a fragment.
+// secrets are the parts of a link that must not show in any text: its query, and each value
+// in it that may be a credential. The address of a redirect may also have user info and a
+// fragment.
 func secrets(u *url.URL) (all []string) {
 	add := func(raw string) { // as it stands in the link, and as it is meant
 		all = append(all, raw)
@@ -91,8 +90,8 @@ func secrets(u *url.URL) (all []string) {
 	return slices.Compact(all)
 }
 
-// The parameters that are a credential, and those that only say something about it.
-// Of another one, a long value may be a credential.
+// Parameters that are a credential, and parameters that are certainly none. A long value of
+// any other parameter may be a credential.
 var (
 	telling  = regexp.MustCompile(`sig|token|key|cred|auth|secret|pass|policy|hmac|hash`)
 	harmless = regexp.MustCompile(`(?:algorithm|date|expires|signedheaders|versionid|response-content-type)$`)
@@ -108,8 +107,8 @@ func (l *Link) call(method string, header http.Header, idle time.Duration) *http
 	}
 }
 
-// Expired reports whether a response says that the link has run out. On a 401 or
-// 403 the link's own times say so too: storage is not always as clear.
+// Expired reports whether a response says that the link has expired. After a 401 or 403 the
+// times in the link count too, since storage does not always say why it refuses.
 func (l *Link) Expired(r *httpcall.Result) bool {
 	switch r.StatusCode {
 	case http.StatusGone:
@@ -130,8 +129,8 @@ func (l *Link) Expired(r *httpcall.Result) bool {
 	return ok && r.StatusCode != http.StatusBadRequest && !now.Before(end)
 }
 
-// A text that says "expired" counts if that is said of a link, or of nothing in
-// particular: it may be about a subscription.
+// A message with "expired" counts if it is about a link, or does not say what it is about.
+// It does not count if it is about something else, such as a subscription.
 var (
 	expired = regexp.MustCompile(`(?i)` + ours + `[ _-]*((has|have|is|was|are|been|already|now) )*(expired|out of date)` +
 		`|expired[ _-]*(auth[ _-]*)?` + ours + `|^\W*((it|this|that) )?((has|is|was|been|already) )*expired\b`)
@@ -140,7 +139,7 @@ var (
 
 const ours = `(request|token|link|ur[li]|signature|credentials?|policy|session|sas)`
 
-// end is when the link says that it ends, in any of the ways in which links do.
+// end is the time at which the link expires, by its own parameters.
 func (l *Link) end() (end time.Time, ok bool) {
 	query := map[string]string{}
 	for key, values := range l.URL.Query() {

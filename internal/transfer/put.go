@@ -23,9 +23,9 @@ func Put(ctx context.Context, c *httpcall.Caller, link *Link, header http.Header
 	return r
 }
 
-// unsaid is what speaks against a success: that the body could not be read to its
-// end, or that storage did not wait for it. A transport of the caller's that did
-// not touch the body at all has no use for it, as in tests.
+// unsaid says why a 2xx response does not mean success: the body could not be read to its
+// end, or storage responded before it had the whole body. A mock that did not read the body
+// at all is believed.
 func unsaid(c *httpcall.Caller, src *Source) error {
 	if err := src.Err(); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 	"example.com/svc/internal/httpcall"
 )
 
-// SizeError says that a body is not as long as it was said or seen to be.
+// SizeError says that a body has another size than it was announced with.
 type SizeError struct {
 	Want int64
 	Got  int64 // below Want; at least so many if above
@@ -35,17 +35,17 @@ func (e *SizeError) Is(target error) bool { return target == io.ErrUnexpectedEOF
 // errModified: the size is the same, but the file was written to.
 var errModified = errors.New("the file was written to while it was being sent")
 
-// Source is the body of an upload: the rest of the caller's reader, as often as
-// it is needed. Reads never overlap, however many attempts are still winding up,
-// and none takes place after [Source.Finish].
+// Source is the body of an upload: the rest of the caller's reader, which each attempt reads
+// anew. Reads never overlap, also if an attempt that failed is still reading. There is no
+// read after [Source.Finish].
 type Source struct {
 	ctx      context.Context //nolint:containedctx // the upload's: its bodies outlive the calls that open them
 	at       io.ReaderAt
 	start    int64 // in at
 	size     int64
-	Before   int64           // where a reader that can seek stood
-	leave    func(sent bool) // puts the caller's reader where it is to stand; nil: nowhere
-	modified func() error    // whether it has changed in another way than a read shows; nil: it cannot
+	Before   int64           // the offset of a reader that can seek
+	leave    func(sent bool) // sets the offset of the caller's reader at the end; nil: it has none
+	modified func() error    // an error if the contents have changed in a way that a read does not show; nil: unknown
 	drop     func()          // removes what was buffered; nil: nothing was
 	progress progress
 	lock     chan struct{} // held by whoever reads
@@ -84,7 +84,7 @@ func NewSource(ctx context.Context, r io.Reader, size int64, report func(sent, t
 	return s, nil
 }
 
-// rewindable takes r as it is, if what is left in it can be seen and read again.
+// rewindable takes r without a copy, if its size is known and it can be read again.
 func (s *Source) rewindable(r io.Reader) error {
 	switch r := r.(type) {
 	case *bytes.Buffer:
@@ -120,10 +120,9 @@ func (s *Source) rewindable(r io.Reader) error {
 	return nil
 }
 
-// seekable takes a reader that can seek after all, and has something left: another
-// one may have bytes that it does not count, as a file of /proc has. One that went to
-// its end and does not come back is an error: what is left in it would be taken for
-// all of the body.
+// seekable takes a reader without a copy, if it can seek and has bytes left. A reader that
+// shows no bytes may have some all the same, as a file of /proc has. It is an error if a
+// reader does not return from its end: then nothing would be left of the body.
 func (s *Source) seekable(r io.ReadSeeker) error {
 	start, err := r.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -154,7 +153,7 @@ func (s *Source) seekable(r io.ReadSeeker) error {
 // Size is how many bytes there are to send.
 func (s *Source) Size() int64 { return s.size }
 
-// read reads at off, and looks beyond the end before it hands out what comes last.
+// read reads at off. Before it returns the last bytes, it checks that nothing follows them.
 // The lock is held.
 func (s *Source) read(p []byte, off int64) (int, error) {
 	n, err := s.at.ReadAt(p, s.start+off)
@@ -169,8 +168,8 @@ func (s *Source) read(p []byte, off int64) (int, error) {
 	return 0, err
 }
 
-// ends looks whether the contents end where they ended at first, and are what they
-// were. The lock is held.
+// ends checks that the contents have the same end as at first, and were not modified. The
+// lock is held.
 func (s *Source) ends() error {
 	n, err := s.at.ReadAt(make([]byte, 1), s.start+s.size)
 	switch {
@@ -184,9 +183,8 @@ func (s *Source) ends() error {
 	return nil
 }
 
-// Err is why the body opened last could not be read to its end; nil if it could,
-// or if nobody tried. Of contents without a byte nobody reads: those it looks at
-// itself.
+// Err is why the body opened last could not be read to its end; nil if it could, or was not
+// read. Empty contents are never read, so Err checks them itself.
 func (s *Source) Err() error {
 	if s.size == 0 && s.acquire(s.ctx) == nil {
 		defer s.release()
@@ -200,10 +198,9 @@ func (s *Source) Err() error {
 	return nil
 }
 
-// Finish ends the use of the caller's reader, and reports the end of the
-// progress if all is sent. It waits for a read under way, unless ctx has ended:
-// then that read is left to itself. A reader that can seek stands behind what was
-// sent, or where it stood at first if sent is false.
+// Finish ends the use of the caller's reader, sets its offset, and reports the end of the
+// progress if sent is true. It waits for a read under way, unless ctx has ended. The offset
+// is behind what was sent if sent is true, and else the one of before the upload.
 func (s *Source) Finish(sent bool) {
 	s.last.Load().close(errClosed)
 	quiet := s.acquire(s.ctx) == nil // and never released: there are no more reads

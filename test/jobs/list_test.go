@@ -26,7 +26,7 @@ func TestB31_SamePageForEver(t *testing.T) {
 			var page *svc.PageError
 			require.ErrorAs(t, err, &page)
 			require.Equal(t, 3, page.Page)
-			require.EqualError(t, err, "svc: GET /v1/svc-video-job: page 3: the list does not advance: page after page holds only what came before")
+			require.EqualError(t, err, "svc: GET /v1/svc-video-job: page 3: the list does not advance: two pages in a row hold only jobs of earlier pages")
 		})
 	}
 }

@@ -149,7 +149,7 @@ func TestC05_PagesForPeople(t *testing.T) {
 				_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Minute), testkit.Demo, nil)
 				require.Error(t, err)
 				if status != 302 {
-					require.ErrorContains(t, err, "it came from a proxy or a portal, not from the service")
+					require.ErrorContains(t, err, "an HTML page of a proxy or portal, not a response of the service")
 				}
 			})
 		})
