@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync/atomic"
+	"time"
 
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
@@ -87,4 +88,25 @@ func (b *body) fill(off int64) error {
 	}
 	b.rest = buf[:n]
 	return nil
+}
+
+// progress reports how far a transfer is: at most ten times a second, and once at the
+// end. It is not safe for concurrent use.
+type progress struct {
+	f    func(done, total int64) // nil: nobody wants to know
+	next time.Time
+}
+
+func (p *progress) report(done, total int64) {
+	const pause = 100 * time.Millisecond
+	if now := time.Now(); p.f != nil && !now.Before(p.next) {
+		p.next = now.Add(pause)
+		p.f(done, total)
+	}
+}
+
+func (p *progress) end(total int64) {
+	if p.f != nil {
+		p.f(total, total)
+	}
 }
