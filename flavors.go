@@ -3,8 +3,8 @@ package svc
 import (
 	"cmp"
 	"context"
+	"go/version"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -92,30 +92,28 @@ type FlavorQuery struct {
 //
 // GET /v1/inference-service/flavor
 func (c *FlavorClient) Find(ctx context.Context, q FlavorQuery, opts ...RequestOption) ([]Flavor, error) {
-	minCUDA, err := q.check()
-	if err != nil {
+	if err := q.check(); err != nil {
 		return nil, err
 	}
 	all, err := c.List(ctx, opts...)
 	if err != nil {
 		return nil, err
 	}
-	found := slices.DeleteFunc(all, func(f Flavor) bool { return !q.matches(&f, minCUDA) })
+	found := slices.DeleteFunc(all, func(f Flavor) bool { return !q.matches(&f) })
 	currency := Currency(cmp.Or(string(q.Currency), string(CurrencyUSD)))
 	slices.SortStableFunc(found, func(a, b Flavor) int {
 		x, y := a.Billing.Price(currency), b.Billing.Price(currency)
 		if x.IsSet() != y.IsSet() {
-			return cmp.Compare(b2i(y.IsSet()), b2i(x.IsSet()))
+			return y.Cmp(x)
 		}
 		return x.Cmp(y)
 	})
 	return found, nil
 }
 
-func (q *FlavorQuery) check() (minCUDA []int, err error) {
+func (q *FlavorQuery) check() error {
 	var p problems
-	minCUDA, ok := version(q.MinCUDA)
-	p.add(q.MinCUDA != "" && !ok, "MinCUDA", "must be a version such as 12.4")
+	p.add(q.MinCUDA != "" && !version.IsValid(goForm(q.MinCUDA)), "MinCUDA", "must be a version such as 12.4")
 	p.add(q.MinAvailable < 0, "MinAvailable", "must not be negative")
 	p.add(q.MinGPUsPerNode < 0, "MinGPUsPerNode", "must not be negative")
 	switch q.Currency {
@@ -123,33 +121,22 @@ func (q *FlavorQuery) check() (minCUDA []int, err error) {
 	default:
 		p.add(true, "Currency", "must be one that flavors have a price in: usd, cny or token")
 	}
-	return minCUDA, p.err()
+	return p.err()
 }
 
-func (q *FlavorQuery) matches(f *Flavor, minCUDA []int) bool {
-	cuda, known := version(f.MetaInfo.CUDA)
+func (q *FlavorQuery) matches(f *Flavor) bool {
+	cuda := goForm(f.MetaInfo.CUDA)
 	return !f.IsDeleted && f.FlavorID != "" &&
 		strings.Contains(strings.ToLower(f.DisplayName), strings.ToLower(q.Name)) &&
 		(q.Region == "" || f.MetaInfo.Region == q.Region) &&
-		(q.MinCUDA == "" || known && slices.Compare(cuda, minCUDA) >= 0) &&
+		(q.MinCUDA == "" || version.IsValid(cuda) && version.Compare(cuda, goForm(q.MinCUDA)) >= 0) &&
 		int64(f.AvailableNum) >= int64(q.MinAvailable) &&
 		int64(f.NodeMaxGPU) >= int64(q.MinGPUsPerNode)
 }
 
-// version reads "12.4" as numbers, without trailing zeros: 12.0 is 12.
-func version(s string) (numbers []int, ok bool) {
-	s = strings.TrimPrefix(strings.ToLower(strings.TrimSpace(s)), "v")
-	for part := range strings.SplitSeq(s, ".") {
-		n, err := strconv.Atoi(part)
-		if err != nil || n < 0 {
-			return nil, false
-		}
-		numbers = append(numbers, n)
-	}
-	for len(numbers) > 1 && numbers[len(numbers)-1] == 0 {
-		numbers = numbers[:len(numbers)-1]
-	}
-	return numbers, true
+// goForm writes a CUDA version as one of Go, for the comparison of [version].
+func goForm(cuda string) string {
+	return "go" + strings.TrimPrefix(strings.ToLower(strings.TrimSpace(cuda)), "v")
 }
 
 func b2i(b bool) int {
