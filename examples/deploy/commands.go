@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"net/http"
 	"text/tabwriter"
 	"time"
 
@@ -44,7 +46,9 @@ func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Comman
 			Name: "scale", Usage: "set the number of instances and wait until they run; prints the status",
 			Arguments: []cli.Argument{id, &cli.IntArg{Name: "INSTANCES", Required: true}},
 			Action: connected(func(ctx context.Context, cmd *cli.Command) error {
-				return t.endpoint(t.client.InferenceServices.ScaleAndWait(ctx, cmd.StringArg("ID"), cmd.IntArg("INSTANCES"), &t.wait))
+				t.result.target = cmd.IntArg("INSTANCES")
+				t.ifGivenUp(context.Canceled)
+				return t.endpoint(t.client.InferenceServices.ScaleAndWait(ctx, cmd.StringArg("ID"), t.result.target, &t.wait))
 			}),
 		},
 		t.deleteCommand(id, connected),
@@ -58,8 +62,8 @@ func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Comman
 		},
 		{
 			Name: "flavors", Usage: "list the GPUs on offer, the cheapest first",
-			Flags: append(flavorFlags(), &cli.IntFlag{Name: "instances", Usage: "minimum number of instances in stock"},
-				&cli.IntFlag{Name: "gpus", Usage: "minimum number of GPUs per instance"}),
+			Flags: append(flavorFlags(), &cli.IntFlag{Name: "instances", Usage: "minimum number of instances in stock", Validator: between(0, math.MaxInt)},
+				&cli.IntFlag{Name: "gpus", Usage: "minimum number of GPUs per instance", Validator: between(0, math.MaxInt)}),
 			Action: connected(t.flavors),
 		},
 		t.fakeCommand(begin),
@@ -109,27 +113,35 @@ func (t *tool) note(s *svc.InferenceService) {
 }
 
 // delete deletes an endpoint and waits until it is seen to be deleted. One "not found" is
-// no proof of that, since a new endpoint may not be readable yet.
+// no proof of that, since a new endpoint may not be readable yet. Only if all reads and
+// deletes find nothing, there was no such endpoint.
 func (t *tool) delete(ctx context.Context, cmd *cli.Command) error {
 	id := cmd.StringArg("ID")
 	t.wait.NotFoundGrace = cmd.Duration("grace")
 	if t.wait.NotFoundGrace == 0 {
 		t.wait.NotFoundGrace = -1 // none; zero is the default of the library
 	}
-	_, found := t.client.InferenceServices.Get(ctx, id)
 	t.progress.deleting = true
 	if err := t.client.InferenceServices.DeleteAndWait(ctx, id, &t.wait); err != nil {
 		return err
 	}
-	if t.result.missing = errors.Is(found, svc.ErrNotFound); !t.result.missing {
-		t.result.Deleted = true
+	t.result.Deleted, t.result.missing = t.found, !t.found
+	switch {
+	case t.found:
 		return nil
-	}
-	if cmd.Bool("missing-ok") {
+	case cmd.Bool("missing-ok"):
 		t.say("%s does not exist", id)
 		return nil
 	}
-	return found
+	return fmt.Errorf("%s: %w", id, svc.ErrNotFound)
+}
+
+// attempt is for [svc.WithAttemptHook].
+func (t *tool) attempt(_ context.Context, a svc.Attempt) {
+	absent := a.StatusCode == http.StatusNotFound || a.StatusCode == http.StatusGone
+	if a.ID != "" && (a.StatusCode/100 == 2 || a.Method == http.MethodDelete && !absent) { // a lost response may be that of the delete
+		t.found = true
+	}
 }
 
 func flavorFlags() []cli.Flag {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v3"
 
@@ -22,14 +24,37 @@ Remove it after you have checked what is running.`
 
 func deployFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "name", Usage: "name of the endpoint; choose a unique one, so that you can find the endpoint by it", Required: true},
-		&cli.StringFlag{Name: "image", Usage: "container image to run", Required: true},
-		&cli.StringFlag{Name: "command", Usage: "start command of the container"},
-		&cli.IntFlag{Name: "port", Usage: "port that the container listens on", Value: 8000},
-		&cli.IntFlag{Name: "instances", Usage: "number of instances", Value: 1},
-		&cli.IntFlag{Name: "gpus", Usage: "GPUs of each instance", Value: 1},
+		&cli.StringFlag{Name: "name", Usage: "name of the endpoint; choose a unique one, so that you can find the endpoint by it", Required: true, Validator: textual(1)},
+		&cli.StringFlag{Name: "image", Usage: "container image to run", Required: true, Validator: textual(1)},
+		&cli.StringFlag{Name: "command", Usage: "start command of the container", Validator: textual(0)},
+		&cli.IntFlag{Name: "port", Usage: "port that the container listens on", Value: 8000, Validator: between(1, 65535)},
+		&cli.IntFlag{Name: "instances", Usage: "number of instances", Value: 1, Validator: between(1, math.MaxInt)},
+		&cli.IntFlag{Name: "gpus", Usage: "GPUs of each instance", Value: 1, Validator: between(0, math.MaxInt)},
 		&cli.StringFlag{Name: "flavor", Usage: "ID of the flavor; default: the cheapest that fits"},
 		&cli.StringFlag{Name: "id-file", Usage: "file to write the ID to; it must not exist yet"},
+	}
+}
+
+// between and textual check a flag before anything is sent, so before the list of flavors
+// is read.
+func between(least, most int) func(int) error {
+	return func(n int) error {
+		switch {
+		case n < least:
+			return fmt.Errorf("%d is less than %d", n, least)
+		case n > most:
+			return fmt.Errorf("%d is more than %d", n, most)
+		}
+		return nil
+	}
+}
+
+func textual(least int) func(string) error {
+	return func(s string) error {
+		if len(s) < least || !utf8.ValidString(s) {
+			return fmt.Errorf("%q is empty or is not UTF-8", s)
+		}
+		return nil
 	}
 }
 

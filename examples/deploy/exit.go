@@ -12,8 +12,8 @@ import (
 	"example.com/svc"
 )
 
-// Each exit code has one meaning. The first three groups say that the command has
-// created nothing.
+// Each exit code has one meaning. After exitUnknown and exitRunning, something may be
+// running and billed because of the command.
 const (
 	exitOK          = 0
 	exitFailed      = 1
@@ -33,32 +33,34 @@ const (
 const exitCodes = `The token is read from the environment variable SVC_API_TOKEN.
 
 Exit codes:
-  0    done
+  0    done; after "deploy" and "scale", what was asked for is running and billed
   1    failed for a reason that has no code here; nothing was created
   2    usage: nothing was sent
-  3    --timeout is over; nothing was created
+  3    --timeout is over; nothing was created or changed
   4    the outcome of a create is unknown: an endpoint may be running and billed, and
        nobody knows its ID. Do not run the command again before you know. The file of
        --id-file stays, empty, and stops the next "deploy deploy" with 9
-  5    no such endpoint, or no flavor that fits; nothing was created
+  5    the service has no such endpoint, or no flavor that fits; nothing was created
   6    the service did not accept the token; nothing was created
   7    the service cannot be reached or is overloaded; nothing was created, and the
        same command may be run again
-  8    the endpoint is unavailable or stopped ("wait", "scale", "status --url")
+  8    the endpoint is unavailable or stopped ("wait", "status --url")
   9    the file of --id-file exists: an endpoint of an earlier run may be running and
        billed. Nothing was sent
-  10   the endpoint may be running and billed: "deploy deploy" created it and failed, or
-       "deploy delete" did not see that it is deleted
+  10   the endpoint may be running and billed: "deploy deploy" created it and failed,
+       "deploy delete" did not see that it is deleted, or "deploy scale" did not see
+       that number of instances (then the new number may be billed, or the old one)
   11   "deploy deploy" failed, and deleted the endpoint that it had created
   130  interrupted; nothing was created
 
-After 4 and 10, and only then, the command has left something that may be billed. With
---json, "may_be_running" of deploy and delete says the same (also true for 9, and for an
-endpoint that was deployed), "error_kind" says why a command failed, and "request_id" is
-the ID of the failed request, if the service gave one.
+After 4 and 10 the command has left something that may be billed, and after 0 of "deploy"
+and "scale". After all other codes it has not. With --json, "may_be_running" of deploy,
+scale and delete says the same (also true for 9), "error_kind" says why a command failed,
+and "request_id" is the ID of the failed request, if the service gave one.
 
 The last line on standard error says so to people:
   ID may still be running and billed. To delete it: deploy delete ID
+  Up to N instances of ID may be running and billed, or as many as before. …
   Nothing is left running.
 
 Signals that come within two seconds count as one (timeout(1) sends two). A later one
@@ -101,7 +103,7 @@ type result struct {
 	Deleted   bool         `json:"deleted,omitempty"` // by this command
 	Flavors   []flavorLine `json:"flavors,omitempty"`
 
-	MayBeRunning *bool   `json:"may_be_running,omitempty"` // of deploy and delete: an endpoint may be running and billed
+	MayBeRunning *bool   `json:"may_be_running,omitempty"` // of deploy, scale and delete: an endpoint may be running and billed
 	Error        string  `json:"error,omitempty"`
 	ErrorKind    string  `json:"error_kind,omitempty"`          // see kinds
 	RequestID    string  `json:"request_id,omitempty"`          // of the failed request
@@ -112,6 +114,7 @@ type result struct {
 	command string // "deploy"; empty: none was understood
 	created bool   // by this command
 	missing bool   // what was to be deleted did not exist
+	target  int    // instances to scale to
 }
 
 // kind is a kind of error.
@@ -123,10 +126,10 @@ type kind struct {
 
 // kinds is ordered: the first that fits counts.
 var kinds = []kind{
+	{"outcome_unknown", exitUnknown, matches(svc.ErrOutcomeUnknown)},
 	{"id_file_exists", exitIDFile, isA[idFileError]},
 	{"usage", exitUsage, isA[usageError]},
 	{"usage", exitUsage, isA[*svc.ValidationError]},
-	{"outcome_unknown", exitUnknown, matches(svc.ErrOutcomeUnknown)},
 	{"interrupted", exitInterrupted, matches(context.Canceled)},
 	{"timeout", exitTimeout, matches(context.DeadlineExceeded)},
 	{"unauthorized", exitRefused, matches(svc.ErrUnauthorized)},
@@ -158,11 +161,18 @@ func kindOf(err error) kind {
 }
 
 // mayBeRunning reports whether an endpoint may be running and billed that this command
-// created, was to delete, or found in the file of --id-file.
+// created, scaled, was to delete, or found in the file of --id-file.
 func (r *result) mayBeRunning(err error) bool {
 	switch r.command {
 	case "deploy":
 		return r.created && !r.Deleted || !r.created && err != nil && slices.Contains([]int{exitUnknown, exitIDFile}, kindOf(err).code)
+	case "scale":
+		if err == nil {
+			return r.target > 0
+		}
+		// A "not found" that follows on a lost response does not show what the first attempt did.
+		refused, ok := errors.AsType[*svc.Error](err)
+		return kindOf(err).code != exitNotFound || ok && refused.Attempts > 1
 	case "delete":
 		return !r.Deleted && !r.missing
 	}
@@ -179,7 +189,7 @@ func (r *result) exitCode(err error) int {
 	case r.created:
 		return exitRunning
 	}
-	if code := kindOf(err).code; code == exitUsage || !r.mayBeRunning(err) || r.command != "delete" {
+	if code := kindOf(err).code; code == exitUsage || r.command == "deploy" || !r.mayBeRunning(err) {
 		return code
 	}
 	return exitRunning
@@ -189,8 +199,8 @@ func (r *result) exitCode(err error) int {
 func (r *result) finish(err error) {
 	code := r.exitCode(err)
 	r.ExitCode = &code
-	if r.command == "deploy" || r.command == "delete" {
-		running := r.mayBeRunning(err)
+	if slices.Contains([]string{"deploy", "scale", "delete"}, r.command) {
+		running := r.mayBeRunning(err) && code != exitUsage
 		r.MayBeRunning = &running
 	}
 	if err != nil {
@@ -252,7 +262,7 @@ func requestID(err error) string {
 }
 
 // advice says what to do about an error, in lines for a person. If an endpoint was
-// created, or was to be deleted, the last line says whether it may be running.
+// created or scaled, or was to be deleted, the last line says whether it may be running.
 func (t *tool) advice(err error) (lines []string) {
 	if wait := retryAfter(err); wait > 0 {
 		lines = append(lines, fmt.Sprintf("The service asks to wait %v before the next try.", wait.Round(time.Second)))
@@ -266,7 +276,7 @@ func (t *tool) advice(err error) (lines []string) {
 		if kindOf(err).code == exitRefused {
 			lines = append(lines, "Check SVC_API_TOKEN.")
 		}
-		return append(lines, fmt.Sprintf("%[1]s may still be running and billed. To delete it: deploy delete %[1]s", t.result.ServiceID))
+		return append(lines, t.result.left())
 	case exitUnknown:
 		return append(lines, t.unknownOutcome(err)...)
 	case exitRefused:
@@ -277,6 +287,14 @@ func (t *tool) advice(err error) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// left says what may be running after exitRunning.
+func (r *result) left() string {
+	if r.command == "scale" {
+		return fmt.Sprintf("Up to %d instances of %[2]s may be running and billed, or as many as before. To see how many: deploy status --json %[2]s", r.target, r.ServiceID)
+	}
+	return fmt.Sprintf("%[1]s may still be running and billed. To delete it: deploy delete %[1]s", r.ServiceID)
 }
 
 func (t *tool) unknownOutcome(err error) []string {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,6 +33,9 @@ func TestC28_EachExitCodeHasOneMeaning(t *testing.T) {
 		left      int // endpoints of this command that run afterwards
 	}{
 		"usage":                   {args: []string{"--port", "70000"}, code: exitUsage, kind: "usage"},
+		"usage, no GPUs":          {args: []string{"--gpus", "-1"}, code: exitUsage, kind: "usage"},
+		"usage, no instances":     {args: []string{"--instances", "0"}, code: exitUsage, kind: "usage"},
+		"usage, no text":          {args: []string{"--command", "\xff"}, code: exitUsage, kind: "usage"},
 		"refused":                 {args: []string{"--flavor", "flavor-3"}, code: exitFailed, kind: "refused"},
 		"no flavor":               {args: []string{"--gpu", "none such"}, code: exitNotFound, kind: "no_flavor"},
 		"token, at once":          {method: "POST", route: post, fault: refused, code: exitRefused, kind: "unauthorized"},
@@ -65,9 +69,12 @@ func TestC28_EachExitCodeHasOneMeaning(t *testing.T) {
 				require.Equal(t, tt.kind, o.last()["error_kind"])
 				require.Equal(t, tt.left, s.srv.RunningInstances())
 				require.Equal(t, tt.left > 0, slices.Contains([]int{exitUnknown, exitRunning}, o.code), "the code says it")
-				require.Equal(t, tt.left > 0, o.last()["may_be_running"], "so does the JSON")
+				require.Equal(t, tt.left > 0, o.last()["may_be_running"] == true, "so does the JSON")
 				_, err := os.Stat(file)
 				require.Equal(t, tt.left > 0, err == nil, "so does the file")
+				if tt.code == exitUsage {
+					require.Zero(t, s.srv.RequestCount("*", svctest.RouteAny), "nothing was sent")
+				}
 				if tt.kind == "unauthorized" {
 					require.Equal(t, "req-77", o.last()["request_id"])
 				}
@@ -92,7 +99,9 @@ func TestC28_Delete(t *testing.T) {
 		"an outage":               {"*", svctest.Fault{Status: 503, For: 24 * time.Hour}, nil, exitRunning, "timeout", true},
 		"refused":                 {"*", always(svctest.Fault{Status: 403}), nil, exitRunning, "forbidden", true},
 		"the time is over":        {"", svctest.Fault{}, []string{"--timeout", "0s"}, exitRunning, "timeout", true},
-		"an early 404":            {"GET", svctest.Fault{Status: 404, Body: `{"code":"not_found"}`}, nil, exitNotFound, "not_found", false},
+		"an early 404":            {"GET", svctest.Fault{Status: 404, Body: `{"code":"not_found"}`}, nil, exitOK, nil, false},
+		"another early 404":       {"DELETE", svctest.Fault{Status: 404, Body: `{"code":"not_found"}`}, nil, exitOK, nil, false},
+		"a lost response":         {"DELETE", svctest.DropAfterEffect(), nil, exitOK, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *session) {
@@ -118,6 +127,57 @@ func TestC28_Delete(t *testing.T) {
 		require.Equal(t, true, o.last()["may_be_running"])
 		time.Sleep(time.Minute)
 	})
+}
+
+// TestC28_Scale: once the PUT may have been sent, the code says that instances may be billed.
+func TestC28_Scale(t *testing.T) {
+	for name, tt := range map[string]struct {
+		method  string
+		fault   svctest.Fault
+		args    []string
+		code    int
+		kind    any
+		running int
+	}{
+		"success":            {args: []string{"5"}, running: 5},
+		"success, none":      {args: []string{"0"}},
+		"too slow":           {args: []string{"5", "--timeout", "1m"}, code: exitRunning, kind: "timeout", running: 5},
+		"an effect, and 503": {"PUT", svctest.Fault{Status: 503, AfterEffect: true, Times: -1}, []string{"5"}, exitRunning, "server_error", 5},
+		"a lost response":    {"PUT", svctest.Fault{DropAfter: true, Times: -1}, []string{"5"}, exitRunning, "unreachable", 5},
+		"refused":            {"PUT", svctest.Fault{Status: 401, Times: -1}, []string{"0"}, exitRunning, "unauthorized", 1},
+		"not found":          {"PUT", svctest.Fault{Status: 404}, []string{"5"}, exitNotFound, "not_found", 1},
+		"usage":              {args: []string{"--", "-1"}, code: exitUsage, kind: "usage", running: 1},
+		"forbidden":          {"*", svctest.Fault{Status: 403, Times: -1}, []string{"5"}, exitRunning, "forbidden", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, s *session) {
+				id := s.srv.AddEndpoint(svctest.Endpoint{FlavorID: "flavor-1", Instances: 1})
+				if tt.method != "" {
+					s.srv.Fault(tt.method, svctest.RouteEndpoint, tt.fault)
+				}
+				o := s.run(append([]string{"scale", "--json", id}, tt.args...)...)
+				require.Equal(t, tt.code, o.code, o.stderr)
+				require.Equal(t, tt.kind, o.last()["error_kind"])
+				require.Equal(t, tt.running, s.srv.RunningInstances())
+				require.Equal(t, tt.code == exitRunning || tt.code == exitOK && tt.running > 0, o.last()["may_be_running"])
+				require.Equal(t, tt.code == exitRunning, strings.HasSuffix(o.stderr, " may be running and billed, or as many as before. To see how many: deploy status --json svc-1\n"))
+				require.NotContains(t, o.stderr, "deploy delete")
+			}, svctest.WithDeployTime(2*time.Minute))
+		})
+	}
+	inBubble(t, func(t *testing.T, s *session) {
+		s.srv.AddEndpoint(svctest.Endpoint{FlavorID: "flavor-1", Instances: 1})
+		s.srv.Fault("PUT", svctest.RouteEndpoint, svctest.Fault{Status: 503, AfterEffect: true}, svctest.Fault{Status: 404})
+		require.Equal(t, exitRunning, s.run("scale", "svc-1", "5").code, "the 404 does not show what the first attempt did")
+
+		giveUp := make(chan struct{})
+		s.giveUp = giveUp
+		time.AfterFunc(time.Second, func() { close(giveUp) })
+		o := s.run("scale", "svc-1", "6")
+		require.Equal(t, exitRunning, o.code)
+		require.Contains(t, o.stderr, "Up to 6 instances of svc-1 may be running and billed")
+		time.Sleep(time.Hour)
+	}, svctest.WithDeployTime(10*time.Minute))
 }
 
 // TestC28_ReadmeAndHelp name the same codes.

@@ -56,6 +56,7 @@ type tool struct {
 	json     bool
 	url      bool // print that in place of the status
 	wait     svc.WaitOptions
+	found    bool // the endpoint existed, or its delete may have taken effect
 	progress progress
 	result   result
 	idFile   string // path of the --id-file that this run made; empty: none
@@ -156,7 +157,7 @@ func (t *tool) connect(cmd *cli.Command) (stop func(), err error) {
 		baseURL, token, inferenceURL, stop = srv.URL(), srv.Token(), srv.InferenceURL(), srv.Close
 		t.wait.MinInterval = 500 * time.Millisecond
 	}
-	opts := []svc.Option{svc.WithUserAgent("svc-example-deploy/1")}
+	opts := []svc.Option{svc.WithUserAgent("svc-example-deploy/1"), svc.WithAttemptHook(t.attempt)}
 	switch {
 	case baseURL == "":
 		return nil, errors.New("no address: set SVC_BASE_URL or --base-url, or try --fake")

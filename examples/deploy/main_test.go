@@ -133,7 +133,7 @@ func TestCommandsOnARunningEndpoint(t *testing.T) {
 		require.Len(t, o.json, 1)
 		require.Equal(t, map[string]any{
 			"event": "result", "exit_code": 0.0, "service_id": "svc-1", "name": "demo", "status": "available",
-			"instances": 2.0, "url": s.srv.InferenceURL() + "/inference-api/v1/inference_service/svc-1",
+			"may_be_running": true, "instances": 2.0, "url": s.srv.InferenceURL() + "/inference-api/v1/inference_service/svc-1",
 		}, o.last())
 		require.Equal(t, 2, s.srv.RunningInstances())
 
@@ -307,7 +307,9 @@ func TestUsageErrorsSendNothing(t *testing.T) {
 			"one word too many":    {"status", "svc-1", "svc-2"},
 			"not a number":         {"scale", "svc-1", "many"},
 			"a negative number":    {"scale", "svc-1", "--", "-1"},
-			"an impossible port":   {"deploy", "--name", "x", "--image", "x", "--port", "70000", "--flavor", "flavor-1"},
+			"an impossible port":   {"deploy", "--name", "x", "--image", "x", "--port", "70000"},
+			"no name at all":       {"deploy", "--name", "", "--image", "x"},
+			"a negative minimum":   {"flavors", "--gpus", "-1"},
 			"an impossible id":     {"delete", "a/b"},
 			"contradiction":        {"deploy", "--name", "x", "--image", "x", "--keep", "--delete-on-failure"},
 			"an impossible limit":  {"status", "svc-1", "--timeout", "soon"},
