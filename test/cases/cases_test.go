@@ -139,7 +139,7 @@ var fieldCases = []fieldCase{
 	{id: "C24", mistake: `a probe can only say "not yet"`, tests: []string{"TestC24_PermanentEndsAWait"}},
 	{id: "C25", mistake: "the statuses of jobs that mean failure stand only in prose", tests: []string{"TestC25_JobStatuses", "TestC25_SeededFailures", "TestC25_SeededJobHasToBeOne", "TestC25_SeededJobs"}},
 	{id: "C26", mistake: "waits and transfers take no request options", tests: []string{"TestC26_TransfersTakeRequestOptions", "TestC26_WaitsTakeRequestOptions", "TestC26_WithDefaultHeader"}},
-	{id: "C27", mistake: "an example of a rollout loses the ID of what runs", tests: []string{"TestC27_KilledAtAnyStep", "TestC27_OldStaysInTheStoreUntilItIsDeleted", "TestC27_SettleForgetsNoKnownID"}},
+	{id: "C27", mistake: "an example of a rollout loses the ID of what runs", tests: []string{"TestC27_KilledAtAnyStep", "TestC27_OldStaysInTheLedgerUntilItIsDeleted"}},
 	{id: "C28", mistake: "an exit code has two meanings", tests: []string{"TestC28_EachExitCodeHasOneMeaning", "TestC28_Delete", "TestC28_Scale", "TestC28_ReadmeAndHelp"}},
 	{id: "C29", mistake: "one name stands for two things", held: "the names themselves"},
 	{id: "C30", mistake: "the tests pass on one version of Go only", held: ".ci/run next"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,12 +20,12 @@ var errKilled = errors.New("killed")
 
 // process is a run of the program that is killed at some step. A step is a moment
 // before or after something that the rest of the world sees: a request takes effect,
-// the state is saved. From then on nothing is sent and nothing is saved.
+// a record is stored. From then on nothing is sent and nothing is stored.
 type process struct {
-	next  http.RoundTripper
-	store *memory
-	left  int                // steps until it is killed
-	dead  context.CancelFunc // ends the goroutine of a killed process
+	svc.LedgerStore
+	next http.RoundTripper
+	left int                // steps until it is killed
+	dead context.CancelFunc // ends the goroutine of a killed process
 }
 
 // step returns an error if the process does not live any more.
@@ -48,25 +49,22 @@ func (p *process) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-func (p *process) Load() (rollout.State, error) { return p.store.Load() }
-
-func (p *process) Save(s rollout.State) error {
+func (p *process) Append(ctx context.Context, r svc.LedgerRecord) error {
 	if err := p.step(); err != nil {
 		return err
 	}
-	return errors.Join(p.store.Save(s), p.step())
+	return errors.Join(p.LedgerStore.Append(ctx, r), p.step())
 }
 
-// runAndKill replaces the endpoint in a process that is killed after some steps. It
-// returns false if the process ended before.
-func runAndKill(t *testing.T, srv *svctest.Server, store *memory, steps int) (killed bool) {
+// runAndKill deploys release 2 in a process that is killed after some steps. It returns
+// false if the process ended before.
+func (w *world) runAndKill(t *testing.T, steps int) (killed bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	p := &process{next: srv.HTTPClient().Transport, store: store, left: steps, dead: cancel}
-	client, err := svc.NewClient(srv.URL(), svc.WithToken(srv.Token()), svc.WithHTTPClient(&http.Client{Transport: p}))
-	require.NoError(t, err)
-	err = rollout.Replace(ctx, client, p, request)
+	p := &process{LedgerStore: w.store, next: w.HTTPClient().Transport, left: steps, dead: cancel}
+	client := w.Client(svc.WithLedger(p), svc.WithHTTPClient(&http.Client{Transport: p}))
+	_, err := rollout.Replace(ctx, client, app, 2, request)
 	if p.left < 0 {
 		return true
 	}
@@ -74,90 +72,77 @@ func runAndKill(t *testing.T, srv *svctest.Server, store *memory, steps int) (ki
 	return false
 }
 
-// requireKnown fails if an endpoint is billed that cannot be found with the state.
-func requireKnown(t *testing.T, srv *svctest.Server, s rollout.State) {
+// requireKnown fails if an endpoint is billed that cannot be found with the ledger, by its
+// ID or by its mark.
+func (w *world) requireKnown(t *testing.T) {
 	t.Helper()
-	for _, e := range srv.Endpoints() {
-		if e.Billed && e.ID != s.Serving && e.ID != s.Next && e.ID != s.Old {
-			require.Equal(t, s.Pending, e.Name, "%s is billed and in no store: %+v", e.ID, s)
+	entries, err := w.client().Ledger.Entries(t.Context())
+	require.NoError(t, err)
+	for _, s := range w.Endpoints() {
+		known := !s.Billed
+		for _, e := range entries {
+			known = known || e.Open() && (e.ServiceID == s.ID || e.ServiceID == "" && strings.Contains(s.Description, e.Intent))
 		}
+		require.True(t, known, "%s is billed, and not in the ledger: %+v", s.ID, entries)
 	}
 }
 
-// settle does what a person does about [rollout.ErrUnsettled].
-func settle(t *testing.T, srv *svctest.Server, store *memory) {
-	t.Helper()
-	var found string
-	for _, e := range srv.Endpoints() {
-		if !e.Deleted && e.Name == store.state.Pending {
-			found = e.ID
-		}
-	}
-	require.NoError(t, rollout.Settle(t.Context(), srv.Client(), store, found))
-}
-
-// TestC27_KilledAtAnyStep: wherever the program is killed, the store leads to all
-// that is billed, and the next run ends with one endpoint.
+// TestC27_KilledAtAnyStep: wherever the program is killed, the ledger leads to all that is
+// billed, and the next run ends with one endpoint, created once.
 func TestC27_KilledAtAnyStep(t *testing.T) {
 	steps := 0
 	for killed := true; killed; steps++ {
 		t.Run(fmt.Sprint("after step ", steps), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, srv *svctest.Server, store *memory) {
-				killed = runAndKill(t, srv, store, steps)
-				requireKnown(t, srv, store.state)
+			inBubble(t, func(t *testing.T, w *world) {
+				killed = w.runAndKill(t, steps)
+				w.requireKnown(t)
 
-				err := rollout.Replace(t.Context(), srv.Client(), store, request)
-				if errors.Is(err, rollout.ErrUnsettled) {
-					settle(t, srv, store)
-					err = rollout.Replace(t.Context(), srv.Client(), store, request)
+				err := w.replace(t.Context(), 2)
+				if errors.Is(err, svc.ErrOutcomeUnknown) {
+					w.settle(t)
+					err = w.replace(t.Context(), 2)
 				}
 				require.NoError(t, err)
-				require.Equal(t, 1, srv.RunningInstances())
-				e, _ := srv.Endpoint(store.state.Serving)
-				require.Equal(t, rollout.State{Serving: e.ID}, store.state)
-				require.True(t, e.Billed)
+				w.inUse(t, "svc-2")
+				require.Len(t, w.Endpoints(), 2, "nothing was created twice")
 			}, svctest.WithDeployTime(5*time.Second), svctest.WithDeleteTime(3*time.Second))
 		})
 	}
 	require.Greater(t, steps, 20, "the program was not killed often enough")
 }
 
-// TestC27_OldStaysInTheStoreUntilItIsDeleted: also when the service accepts a delete
+// TestC27_OldStaysInTheLedgerUntilItIsDeleted: also when the service accepts a delete
 // and forgets it, takes its time, or refuses.
-func TestC27_OldStaysInTheStoreUntilItIsDeleted(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *svctest.Server, store *memory) {
-		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.AcceptedWithoutEffect())
-		require.NoError(t, rollout.Replace(t.Context(), srv.Client(), store, request))
-		require.Equal(t, rollout.State{Serving: "svc-2"}, store.state)
-		require.Equal(t, 1, srv.RunningInstances(), "the deletion was waited for")
+func TestC27_OldStaysInTheLedgerUntilItIsDeleted(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.Fault("DELETE", svctest.RouteEndpoint, svctest.AcceptedWithoutEffect())
+		require.NoError(t, w.replace(t.Context(), 2))
+		w.inUse(t, "svc-2") // the deletion was waited for
 
-		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 403, Times: -1})
-		err := rollout.Replace(t.Context(), srv.Client(), store, request)
-		require.ErrorIs(t, err, svc.ErrForbidden)
-		require.ErrorContains(t, err, "svc-3 is in use, but svc-2 may still be running")
-		require.Equal(t, rollout.State{Serving: "svc-3", Old: "svc-2"}, store.state)
+		w.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 403, Times: -1})
+		for range 2 {
+			err := w.replace(t.Context(), 3)
+			require.ErrorIs(t, err, svc.ErrForbidden)
+			require.ErrorContains(t, err, "svc-3 is available, but the rollout is not complete: svc-2 may still be running")
+			require.Equal(t, []string{"svc-2", "svc-3"}, w.billed())
+			require.Equal(t, []string{"svc-2", "svc-3"}, w.open(t))
+		}
 
-		err = rollout.Replace(t.Context(), srv.Client(), store, request)
-		require.ErrorIs(t, err, svc.ErrForbidden, "the old one first")
-		require.Equal(t, rollout.State{Serving: "svc-3", Old: "svc-2"}, store.state)
-
-		srv.ClearFaults()
-		require.NoError(t, rollout.Replace(t.Context(), srv.Client(), store, request))
-		require.Equal(t, rollout.State{Serving: "svc-4"}, store.state)
-		require.Equal(t, 1, srv.RunningInstances())
+		w.ClearFaults()
+		require.NoError(t, w.replace(t.Context(), 3))
+		w.inUse(t, "svc-3")
 	}, svctest.WithDeleteTime(time.Minute))
 }
 
-// TestC27_SettleForgetsNoKnownID: the next endpoint is deleted also if nobody names it.
-func TestC27_SettleForgetsNoKnownID(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *svctest.Server, store *memory) {
-		store.state.Next = srv.AddEndpoint(svctest.Endpoint{Name: "demo-2", FlavorID: "flavor-1", Instances: 1})
-		require.NoError(t, rollout.Settle(t.Context(), srv.Client(), store, ""))
-		require.Equal(t, rollout.State{Serving: "svc-1"}, store.state)
-		require.Equal(t, 1, srv.RunningInstances())
-
-		store.state.Pending = "demo-1"
-		require.ErrorContains(t, rollout.Settle(t.Context(), srv.Client(), store, "svc-1"), "svc-1 is in use")
-		require.Equal(t, 1, srv.RunningInstances())
+// TestLeaseOfAKilledRollout: if nobody repeats it, Reap deletes what it has created.
+func TestLeaseOfAKilledRollout(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		require.True(t, w.runAndKill(t, 10))
+		require.Equal(t, []string{"svc-1", "svc-2"}, w.billed())
+		time.Sleep(3 * time.Hour)
+		reaped, err := w.client().Ledger.Reap(t.Context(), nil)
+		require.NoError(t, err)
+		require.Len(t, reaped, 1)
+		w.inUse(t, "svc-1")
 	})
 }

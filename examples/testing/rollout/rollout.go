@@ -1,4 +1,5 @@
-// Package rollout is a deploy script as a small package. Its test file shows how to
+// Package rollout is a deploy script as a small package. It keeps no state: the ledger of
+// the client (see [svc.WithLedger]) knows what may be running. Its test files show how to
 // test such a script on the fake of package svctest: twenty minutes of deployment in
 // virtual time, an outage during the wait, a create whose response is lost, and a
 // process that is killed at any step. To run the tests:
@@ -10,115 +11,72 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"example.com/svc"
 )
 
-// State is what a rollout must not forget: the service has no call that lists
-// endpoints. An ID leaves the state only when its endpoint was seen to be deleted.
-type State struct {
-	Serving string // ID of the endpoint in use; empty before the first rollout
-	Pending string // name of an endpoint whose create was sent; empty once its ID is known
-	Next    string // ID of the next endpoint while it is not available yet
-	Old     string // ID of an endpoint that is no longer used and not yet seen to be deleted
-}
+// lease is how long a new endpoint may take to be in use. If its rollout was killed and
+// nobody repeats it, [svc.Ledger.Reap] deletes the endpoint after that time.
+const lease = 2 * time.Hour
 
-// Store keeps the state in a file, a database, or a secret of a cluster.
-type Store interface {
-	Load() (State, error)
-	// Save replaces the whole state at once, or returns an error.
-	Save(State) error
-}
-
-// ErrUnsettled says that an earlier rollout was killed or failed, and that an
-// endpoint of it may be running and billed: see [Settle].
-var ErrUnsettled = errors.New("rollout: an earlier rollout is not settled")
-
-// Replace deploys an endpoint. Once that is available, Replace deletes the endpoint
-// that was in use before, and waits until it is deleted.
+// Replace deploys a release of app. Once that is available, Replace deletes the endpoints
+// of all other releases, and waits until they are deleted. The client needs a ledger.
+// Only one rollout of an app may run at a time.
 //
-// If the deployment fails, the old endpoint stays in use and the new one is deleted.
-// If the deletion of the old one fails, the new one is in use, and the next call
-// deletes the old one first. What may be running stays in the store, so the program
-// can be killed at any point.
-func Replace(ctx context.Context, client *svc.Client, store Store, req svc.CreateInferenceServiceRequest) error {
-	state, err := store.Load()
-	if err != nil {
-		return err
-	}
-	if state.Pending != "" || state.Next != "" {
-		return fmt.Errorf("%w: look for %q%q", ErrUnsettled, state.Pending, state.Next)
-	}
-	if err := retire(ctx, client, store, &state); err != nil {
-		return err
-	}
-
-	state.Pending = req.Name // stored before the create is sent
-	if err := store.Save(state); err != nil {
-		return err
-	}
+// If the deployment fails, the old endpoint stays in use and the new one is deleted. If
+// only the deletion of an old one fails, the new one is returned along with the error.
+// Repeat the same call after an error or a kill, at any point: it continues with
+// the endpoint that it finds in the ledger.
+//
+// After an [svc.ErrOutcomeUnknown] somebody has to look for the endpoint first, and to
+// settle the entry with [svc.Ledger.Adopt] or [svc.Ledger.Forget].
+func Replace(ctx context.Context, client *svc.Client, app string, release int, req svc.CreateInferenceServiceRequest) (*svc.InferenceService, error) {
 	service, err := client.InferenceServices.Deploy(ctx, req, &svc.DeployOptions{
-		DeleteOnFailure: true,
-		OnCreate: func(s *svc.InferenceService) error { // with an error, Deploy deletes the endpoint
-			state.Pending, state.Next = "", s.ServiceID
-			return store.Save(state)
-		},
+		Key:       fmt.Sprintf("%s_%d", app, release),
+		Lease:     lease,
+		OnFailure: func(*svc.DeployError) bool { return true }, // also what an earlier call has created
 	})
 	if err != nil {
-		return errors.Join(err, giveUp(store, state, err))
+		return nil, err
 	}
-
-	state = State{Serving: service.ServiceID, Old: state.Serving}
-	if err := store.Save(state); err != nil {
-		return fmt.Errorf("%s is available, but that is not stored; %q still runs: %w", service.ServiceID, state.Old, err)
+	if err := retire(ctx, client, app, service.ServiceID); err != nil {
+		return service, fmt.Errorf("%s is available, but the rollout is not complete: %w", service.ServiceID, err)
 	}
-	return retire(ctx, client, store, &state)
+	return service, nil
 }
 
-// retire deletes the endpoint that is no longer used. Its ID leaves the store after that.
-func retire(ctx context.Context, client *svc.Client, store Store, state *State) error {
-	if state.Old == "" {
-		return nil
-	}
-	if err := client.InferenceServices.DeleteAndWait(ctx, state.Old, nil); err != nil {
-		return fmt.Errorf("%s is in use, but %s may still be running: %w", state.Serving, state.Old, err)
-	}
-	state.Old = ""
-	return store.Save(*state)
+// Remove deletes all endpoints of app, and waits until they are deleted.
+func Remove(ctx context.Context, client *svc.Client, app string) error {
+	return retire(ctx, client, app, "")
 }
 
-// giveUp stores what a failed deployment has left running.
-func giveUp(store Store, state State, err error) error {
-	failure, created := errors.AsType[*svc.DeployError](err)
-	switch {
-	case created && failure.Cleanup != svc.CleanupDeleted:
-		state.Pending, state.Next = "", failure.ServiceID
-	case created, !errors.Is(err, svc.ErrOutcomeUnknown):
-		state.Pending, state.Next = "", "" // there is no new endpoint
-	}
-	return store.Save(state)
-}
-
-// Settle ends what [ErrUnsettled] is about: it deletes what the earlier rollout has
-// left, and waits until that is deleted. If only a name is known (Pending), somebody
-// has to look for it first, where the service shows what the account runs. Pass the ID
-// that was found, or an empty one if there is no such endpoint.
-func Settle(ctx context.Context, client *svc.Client, store Store, id string) error {
-	state, err := store.Load()
+// retire ends the lease of the endpoint in use, and deletes all others of app.
+func retire(ctx context.Context, client *svc.Client, app, inUse string) error {
+	entries, err := client.Ledger.Entries(ctx)
 	if err != nil {
 		return err
 	}
-	if id != "" && id == state.Serving {
-		return fmt.Errorf("rollout: %s is in use, and not what the earlier rollout left", id)
-	}
-	for _, left := range []string{id, state.Next} {
-		if left == "" {
-			continue
+	var old []svc.LedgerEntry
+	for _, e := range entries {
+		switch i := strings.LastIndex(e.Key, "_"); {
+		case !e.Open() || i < 0 || e.Key[:i] != app:
+		case e.ServiceID != inUse || inUse == "":
+			old = append(old, e)
+		case !e.LeaseEnd.IsZero(): // before the old one is deleted
+			if err := client.Ledger.Extend(ctx, e, time.Time{}); err != nil {
+				return err
+			}
 		}
-		if err := client.InferenceServices.DeleteAndWait(ctx, left, nil); err != nil {
-			return fmt.Errorf("%s may still be running: %w", left, err)
+	}
+	var errs []error
+	for _, e := range old {
+		if e.State != svc.LedgerCreated {
+			errs = append(errs, fmt.Errorf("key %s: %w", e.Key, svc.ErrOutcomeUnknown))
+		} else if err := client.InferenceServices.DeleteAndWait(ctx, e.ServiceID, nil); err != nil {
+			errs = append(errs, fmt.Errorf("%s may still be running: %w", e.ServiceID, err))
 		}
 	}
-	state.Pending, state.Next = "", ""
-	return store.Save(state)
+	return errors.Join(errs...)
 }

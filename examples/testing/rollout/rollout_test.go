@@ -3,6 +3,8 @@ package rollout_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,148 +13,209 @@ import (
 
 	"example.com/svc"
 	"example.com/svc/examples/testing/rollout"
+	"example.com/svc/ledger"
 	"example.com/svc/svctest"
 )
 
-// memory is a Store for tests. It cannot save a next endpoint with the ID in refuse.
-type memory struct {
-	state  rollout.State
-	refuse string
-}
+const app = "demo"
 
-var errDiskFull = errors.New("disk full")
-
-func (m *memory) Load() (rollout.State, error) { return m.state, nil }
-
-func (m *memory) Save(s rollout.State) error {
-	if m.refuse != "" && s.Next == m.refuse {
-		return errDiskFull
-	}
-	m.state = s
-	return nil
-}
-
+// request is what all releases deploy.
 var request = svc.CreateInferenceServiceRequest{
 	Name:             "demo-2",
 	ResourceMetadata: svc.CreateResourceMetadata{FlavorID: "flavor-1", ScaleType: svc.ScaleTypeManual, TargetInstanceNumber: 1},
 	DeployMetadata:   svc.CreateDeployMetadata{ImageURL: "registry.example/app:2", Port: 8000, GPUNum: 1},
 }
 
-// inBubble runs a test in virtual time, with a service on which the endpoint
-// svc-1 is in use and a deployment takes twenty minutes.
-func inBubble(t *testing.T, test func(t *testing.T, srv *svctest.Server, store *memory), opts ...svctest.Option) {
+// world is a service on which a deployment takes twenty minutes, and a ledger.
+type world struct {
+	*svctest.Server
+	store svc.LedgerStore
+}
+
+// client is a new process of the script.
+func (w *world) client() *svc.Client { return w.Client(svc.WithLedger(w.store)) }
+
+func (w *world) replace(ctx context.Context, release int) error {
+	_, err := rollout.Replace(ctx, w.client(), app, release, request)
+	return err
+}
+
+// inUse fails unless exactly this endpoint is billed, and the ledger says the same.
+func (w *world) inUse(t *testing.T, id string) {
+	t.Helper()
+	require.Equal(t, []string{id}, w.billed())
+	require.Equal(t, []string{id}, w.open(t))
+}
+
+func (w *world) billed() (ids []string) {
+	for _, e := range w.Endpoints() {
+		if e.Billed {
+			ids = append(ids, e.ID)
+		}
+	}
+	return ids
+}
+
+// open lists what may be running, by the ledger. The ID of a doubt is "".
+func (w *world) open(t *testing.T) (ids []string) {
+	t.Helper()
+	entries, err := w.client().Ledger.Entries(t.Context())
+	require.NoError(t, err)
+	for _, e := range entries {
+		if e.Open() {
+			ids = append(ids, e.ServiceID)
+		}
+	}
+	return ids
+}
+
+// settle does what a person does about a doubt: look for the mark of the entry where the
+// service shows what the account runs.
+func (w *world) settle(t *testing.T) {
+	t.Helper()
+	all := w.client().Ledger
+	entries, err := all.Entries(t.Context())
+	require.NoError(t, err)
+	for _, e := range entries {
+		if !e.Open() || e.State == svc.LedgerCreated {
+			continue
+		}
+		time.Sleep(time.Until(e.SettleBy.Add(2 * time.Minute)))
+		there := slices.IndexFunc(w.Endpoints(), func(s svctest.Endpoint) bool { return strings.Contains(s.Description, e.Intent) && !s.Deleted })
+		if there < 0 {
+			require.NoError(t, all.Forget(t.Context(), e))
+			continue
+		}
+		_, err := all.Adopt(t.Context(), e, w.Endpoints()[there].ID, nil)
+		require.NoError(t, err)
+	}
+}
+
+// inBubble runs a test in virtual time, with release 1 in use as svc-1. At the end it
+// removes what the ledger knows: nothing else may be running.
+func inBubble(t *testing.T, test func(t *testing.T, w *world), opts ...svctest.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		srv := svctest.NewInMemory(append([]svctest.Option{svctest.WithDeployTime(20 * time.Minute)}, opts...)...)
-		t.Cleanup(srv.Close)
-		old := srv.AddEndpoint(svctest.Endpoint{Name: "demo-1", FlavorID: "flavor-1", Instances: 1})
-		test(t, srv, &memory{state: rollout.State{Serving: old}})
+		w := &world{svctest.NewInMemory(append([]svctest.Option{svctest.WithDeployTime(20 * time.Minute)}, opts...)...), ledger.Memory()}
+		t.Cleanup(w.Close)
+		svctest.NoLeaks(t, w.Server)
+		require.NoError(t, w.replace(t.Context(), 1))
+		w.ResetRequests()
+		test(t, w)
+		w.ClearFaults()
+		w.settle(t)
+		require.NoError(t, rollout.Remove(t.Context(), w.client(), app))
 	})
 }
 
 func TestReplaceAfterTwentyMinutes(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *svctest.Server, store *memory) {
+	inBubble(t, func(t *testing.T, w *world) {
 		start := time.Now()
-		require.NoError(t, rollout.Replace(t.Context(), srv.Client(), store, request))
-
+		service, err := rollout.Replace(t.Context(), w.client(), app, 2, request)
+		require.NoError(t, err)
 		require.GreaterOrEqual(t, time.Since(start), 20*time.Minute) // none of which this test took
-		require.Equal(t, rollout.State{Serving: "svc-2"}, store.state)
-		require.Equal(t, 1, srv.RunningInstances())
-		next, _ := srv.Endpoint("svc-2")
+		require.Equal(t, "svc-2", service.ServiceID)
+		w.inUse(t, "svc-2")
+		next, _ := w.Endpoint("svc-2")
 		require.Equal(t, "registry.example/app:2", next.ImageURL)
 		require.Equal(t, svctest.StatusAvailable, next.Status)
+
+		require.NoError(t, w.replace(t.Context(), 2), "it may be repeated")
+		w.inUse(t, "svc-2")
+
+		time.Sleep(24 * time.Hour)
+		reaped, err := w.client().Ledger.Reap(t.Context(), nil)
+		require.NoError(t, err)
+		require.Empty(t, reaped, "what is in use has no lease")
 	})
 }
 
-func TestReplaceToleratesAnOutage(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *svctest.Server, store *memory) {
+// TestReplaceToleratesFailures: an outage, and a response of which half is lost, if the ID
+// is in the other half.
+func TestReplaceToleratesFailures(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		w.Fault("POST", svctest.RouteEndpoints, svctest.Fault{TruncateBody: true})
 		time.AfterFunc(5*time.Minute, func() {
-			srv.Fault("GET", svctest.RouteEndpoint, svctest.ServiceUnavailable(20), svctest.DropBeforeEffect(), svctest.RateLimited("10"))
+			w.Fault("GET", svctest.RouteEndpoint, svctest.ServiceUnavailable(20), svctest.DropBeforeEffect(), svctest.RateLimited("10"))
 		})
-		require.NoError(t, rollout.Replace(t.Context(), srv.Client(), store, request))
-
-		require.Zero(t, srv.PendingFaults(), "the outage took place")
-		require.Equal(t, rollout.State{Serving: "svc-2"}, store.state)
-		require.Equal(t, 1, srv.RequestCount("POST", svctest.RouteEndpoints))
-	})
-}
-
-// TestReplaceWithHalfAResponse: it is enough if the ID is in that half.
-func TestReplaceWithHalfAResponse(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *svctest.Server, store *memory) {
-		srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{TruncateBody: true})
-		require.NoError(t, rollout.Replace(t.Context(), srv.Client(), store, request))
-		require.Equal(t, rollout.State{Serving: "svc-2"}, store.state)
-		require.Equal(t, 1, srv.RunningInstances())
+		require.NoError(t, w.replace(t.Context(), 2))
+		require.Zero(t, w.PendingFaults(), "the outage took place")
+		require.Equal(t, 1, w.RequestCount("POST", svctest.RouteEndpoints))
+		w.inUse(t, "svc-2")
 	})
 }
 
 // TestAmbiguousCreate: the create took effect, and its response was lost. The script
-// must not create again, and must not forget the name.
+// must not create again.
 func TestAmbiguousCreate(t *testing.T) {
-	inBubble(t, func(t *testing.T, srv *svctest.Server, store *memory) {
-		srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
-		err := rollout.Replace(t.Context(), srv.Client(), store, request)
-		require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
-		require.Equal(t, rollout.State{Serving: "svc-1", Pending: "demo-2"}, store.state)
-		require.Equal(t, 1, srv.RequestCount("POST", svctest.RouteEndpoints))
-		require.Zero(t, srv.RequestCount("DELETE", svctest.RouteAny), "the old endpoint keeps running")
+	inBubble(t, func(t *testing.T, w *world) {
+		w.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+		require.ErrorIs(t, w.replace(t.Context(), 2), svc.ErrOutcomeUnknown)
+		require.Equal(t, []string{"svc-1", "svc-2"}, w.billed(), "the old endpoint keeps running")
 
 		// Whoever runs the script again is stopped before anything is sent.
-		srv.ResetRequests()
-		err = rollout.Replace(t.Context(), srv.Client(), store, request)
-		require.ErrorIs(t, err, rollout.ErrUnsettled)
-		require.ErrorContains(t, err, "demo-2")
-		require.Zero(t, srv.RequestCount("*", svctest.RouteAny))
+		w.ResetRequests()
+		require.ErrorIs(t, w.replace(t.Context(), 2), svc.ErrOutcomeUnknown)
+		require.Zero(t, w.RequestCount("*", svctest.RouteAny))
 
-		// Somebody looks at the console of the service, and finds the endpoint there.
-		var found string
-		for _, e := range srv.Endpoints() {
-			if e.Name == store.state.Pending {
-				found = e.ID
-			}
-		}
-		require.Equal(t, "svc-2", found)
-		require.NoError(t, rollout.Settle(t.Context(), srv.Client(), store, found))
-		require.Equal(t, 1, srv.RunningInstances(), "only the endpoint in use is billed")
-
-		require.NoError(t, rollout.Replace(t.Context(), srv.Client(), store, request))
-		require.Equal(t, rollout.State{Serving: "svc-3"}, store.state)
-		require.Equal(t, 1, srv.RunningInstances())
+		w.settle(t)
+		require.NoError(t, w.replace(t.Context(), 2))
+		w.inUse(t, "svc-2")
+		require.Zero(t, w.RequestCount("POST", svctest.RouteEndpoints))
+	})
+	inBubble(t, func(t *testing.T, w *world) {
+		w.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+		require.ErrorIs(t, w.replace(t.Context(), 2), svc.ErrOutcomeUnknown)
+		err := w.replace(t.Context(), 3)
+		require.ErrorIs(t, err, svc.ErrOutcomeUnknown, "a later release does not hide it")
+		require.ErrorContains(t, err, "svc-3 is available, but")
+		require.Equal(t, []string{"svc-2", "svc-3"}, w.billed())
 	})
 }
 
+// fullDisk cannot store that an endpoint was created.
+type fullDisk struct{ svc.LedgerStore }
+
+var errDiskFull = errors.New("disk full")
+
+func (d fullDisk) Append(ctx context.Context, r svc.LedgerRecord) error {
+	if r.Event == svc.LedgerCreated {
+		return errDiskFull
+	}
+	return d.LedgerStore.Append(ctx, r)
+}
+
 func TestFailuresKeepTheOldEndpoint(t *testing.T) {
-	unavailable := svctest.WithStatusPath(svctest.StatusInitializing, svctest.StatusUnavailable)
+	unavailable := func(w *world) {
+		time.AfterFunc(time.Minute, func() { w.SetStatus("svc-2", svctest.StatusUnavailable) })
+	}
 	tests := map[string]struct {
-		fake    []svctest.Option
-		prepare func(*svctest.Server, *memory)
+		prepare func(*world)
 		limit   time.Duration
 		want    error
-		next    string // ID of the endpoint that is left running
+		left    bool // the new endpoint is left running
 	}{
-		"the new one is unavailable": {fake: []svctest.Option{unavailable}, want: svc.ErrUnavailable},
+		"the new one is unavailable": {prepare: unavailable, want: svc.ErrUnavailable},
 		"it takes too long":          {limit: 10 * time.Minute, want: context.DeadlineExceeded},
-		"its ID cannot be stored":    {prepare: func(_ *svctest.Server, m *memory) { m.refuse = "svc-2" }, want: errDiskFull},
+		"its ID cannot be stored":    {prepare: func(w *world) { w.store = fullDisk{w.store} }, want: errDiskFull},
 		"the create is refused": {
-			prepare: func(srv *svctest.Server, _ *memory) {
-				srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: 409})
-			},
-			want: svc.ErrConflict,
+			prepare: func(w *world) { w.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: 409}) },
+			want:    svc.ErrConflict,
 		},
 		"it cannot be deleted": {
-			fake: []svctest.Option{unavailable},
-			prepare: func(srv *svctest.Server, _ *memory) {
-				srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 403, Times: -1})
+			prepare: func(w *world) {
+				unavailable(w)
+				w.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 403, Times: -1})
 			},
-			want: svc.ErrUnavailable, next: "svc-2",
+			want: svc.ErrUnavailable, left: true,
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, srv *svctest.Server, store *memory) {
+			inBubble(t, func(t *testing.T, w *world) {
+				store := w.store
 				if tt.prepare != nil {
-					tt.prepare(srv, store)
+					tt.prepare(w)
 				}
 				ctx := t.Context()
 				if tt.limit > 0 {
@@ -160,15 +223,18 @@ func TestFailuresKeepTheOldEndpoint(t *testing.T) {
 					ctx, cancel = context.WithTimeout(ctx, tt.limit)
 					defer cancel()
 				}
-				err := rollout.Replace(ctx, srv.Client(), store, request)
-				require.ErrorIs(t, err, tt.want)
-				require.Equal(t, rollout.State{Serving: "svc-1", Next: tt.next}, store.state)
-				old, _ := srv.Endpoint("svc-1")
-				require.True(t, old.Billed)
-				if tt.next == "" {
-					require.Equal(t, 1, srv.RunningInstances())
+				require.ErrorIs(t, w.replace(ctx, 2), tt.want)
+				w.store = store
+				if !tt.left {
+					require.Equal(t, []string{"svc-1"}, w.billed())
+					return
 				}
-			}, tt.fake...)
+				require.Equal(t, []string{"svc-1", "svc-2"}, w.billed())
+				require.Equal(t, []string{"svc-1", "svc-2"}, w.open(t))
+				w.ClearFaults()
+				require.ErrorIs(t, w.replace(t.Context(), 2), tt.want, "it is still unavailable, and is deleted now")
+				w.inUse(t, "svc-1")
+			})
 		})
 	}
 }
