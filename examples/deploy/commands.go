@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"text/tabwriter"
 	"time"
@@ -23,7 +22,7 @@ func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Comman
 	connected := func(action cli.ActionFunc) cli.ActionFunc { return begin(t.connected(action)) }
 	id := &cli.StringArg{Name: "ID", Required: true}
 	url := &cli.BoolFlag{Name: "url", Usage: "print the URL of the endpoint instead of the status; needs --inference-url"}
-	return []*cli.Command{
+	return append([]*cli.Command{
 		{
 			Name: "deploy", Usage: "create an endpoint and wait until it is available; prints its ID",
 			Flags:       append(deployFlags(), flavorFlags()...),
@@ -62,12 +61,12 @@ func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Comman
 		},
 		{
 			Name: "flavors", Usage: "list the GPUs on offer, the cheapest first",
-			Flags: append(flavorFlags(), &cli.IntFlag{Name: "instances", Usage: "minimum number of instances in stock", Validator: between(0, math.MaxInt)},
-				&cli.IntFlag{Name: "gpus", Usage: "minimum number of GPUs per instance", Validator: between(0, math.MaxInt)}),
+			Flags: append(flavorFlags(), &cli.IntFlag{Name: "instances", Usage: "minimum number of instances in stock"},
+				&cli.IntFlag{Name: "gpus", Usage: "minimum number of GPUs per instance"}),
 			Action: connected(t.flavors),
 		},
 		t.fakeCommand(begin),
-	}
+	}, t.ledgerCommands(connected)...)
 }
 
 // withURL handles --url: without an inference URL the action does not begin.
@@ -138,6 +137,7 @@ func (t *tool) delete(ctx context.Context, cmd *cli.Command) error {
 
 // attempt is for [svc.WithAttemptHook].
 func (t *tool) attempt(_ context.Context, a svc.Attempt) {
+	t.posted = t.posted || a.Method == http.MethodPost
 	absent := a.StatusCode == http.StatusNotFound || a.StatusCode == http.StatusGone
 	if a.ID != "" && (a.StatusCode/100 == 2 || a.Method == http.MethodDelete && !absent) { // a lost response may be that of the delete
 		t.found = true

@@ -1,11 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"os"
+	"regexp"
+	"time"
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v3"
@@ -17,69 +18,57 @@ const deployHelp = `The ID is written to standard output as soon as the endpoint
 endpoint is deleted again later. What became of it is in the exit code, in the last line
 on standard error and, with --json, in "deleted" and "may_be_running".
 
-The file of --id-file stays while an endpoint may be running, and is removed otherwise.
-It holds the ID. It is empty when the ID is not known: after exit code 4, and after a
-kill during the create. While the file exists, "deploy deploy" ends with exit code 9.
-Remove it after you have checked what is running.`
+Before the create is sent, it is recorded in the ledger. After a kill, "deploy ls" shows what
+may be running. With --key, the same command continues with that endpoint: it prints the ID
+and waits. It does not create another one as long as one of that key may be running, and it
+never deletes an endpoint of an earlier command, whatever the other flags say. Without
+--flavor it takes the flavor of that endpoint.`
+
+func isText(s string) bool { return s != "" && utf8.ValidString(s) }
 
 func deployFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "name", Usage: "name of the endpoint; choose a unique one, so that you can find the endpoint by it", Required: true, Validator: textual(1)},
-		&cli.StringFlag{Name: "image", Usage: "container image to run", Required: true, Validator: textual(1)},
-		&cli.StringFlag{Name: "command", Usage: "start command of the container", Validator: textual(0)},
-		&cli.IntFlag{Name: "port", Usage: "port that the container listens on", Value: 8000, Validator: between(1, 65535)},
-		&cli.IntFlag{Name: "instances", Usage: "number of instances", Value: 1, Validator: between(1, math.MaxInt)},
-		&cli.IntFlag{Name: "gpus", Usage: "GPUs of each instance", Value: 1, Validator: between(0, math.MaxInt)},
+		&cli.StringFlag{
+			Name: "name", Usage: "name of the endpoint; choose a unique one, so that you can find the endpoint by it",
+			Required: true, Validator: must(isText, "a text in UTF-8"),
+		},
+		&cli.StringFlag{Name: "image", Usage: "container image to run", Required: true, Validator: must(isText, "a text in UTF-8")},
+		&cli.StringFlag{Name: "command", Usage: "start command of the container", Validator: must(utf8.ValidString, "a text in UTF-8")},
+		&cli.IntFlag{Name: "port", Usage: "port that the container listens on", Value: 8000, Validator: must(func(n int) bool { return n > 0 && n <= 65535 }, "between 1 and 65535")},
+		&cli.IntFlag{Name: "instances", Usage: "number of instances", Value: 1, Validator: must(func(n int) bool { return n > 0 }, "at least 1")},
+		&cli.IntFlag{Name: "gpus", Usage: "GPUs of each instance", Value: 1, Validator: must(func(n int) bool { return n >= 0 }, "at least 0")},
 		&cli.StringFlag{Name: "flavor", Usage: "ID of the flavor; default: the cheapest that fits"},
-		&cli.StringFlag{Name: "id-file", Usage: "file to write the ID to; it must not exist yet"},
+		&cli.StringFlag{
+			Name: "key", Usage: "run at most one endpoint under this name of the ledger; default: a new name",
+			Validator: must(regexp.MustCompile(`^[a-z0-9_-]{1,64}$`).MatchString, "1 to 64 characters of a-z, 0-9, _ and -"),
+		},
+		&cli.DurationFlag{
+			Name: "lease", Usage: "time after which \"deploy sweep\" deletes the endpoint", DefaultText: "never",
+			Validator: must(func(d time.Duration) bool { return d >= 0 }, "at least 0s"),
+		},
 	}
 }
 
-// between and textual check a flag before anything is sent, so before the list of flavors
-// is read.
-func between(least, most int) func(int) error {
-	return func(n int) error {
-		switch {
-		case n < least:
-			return fmt.Errorf("%d is less than %d", n, least)
-		case n > most:
-			return fmt.Errorf("%d is more than %d", n, most)
-		}
-		return nil
-	}
-}
-
-func textual(least int) func(string) error {
-	return func(s string) error {
-		if len(s) < least || !utf8.ValidString(s) {
-			return fmt.Errorf("%q is empty or is not UTF-8", s)
+// must makes the check of a flag, which comes before anything is sent. The service sees the
+// request only after the list of flavors was read.
+func must[T any](fits func(T) bool, want string) func(T) error {
+	return func(value T) error {
+		if !fits(value) {
+			return errors.New("must be " + want)
 		}
 		return nil
 	}
 }
 
 // deploy creates an endpoint and waits until it is available. As soon as the endpoint
-// exists, its ID is on standard output, on standard error and in the file of --id-file:
+// exists, its ID is on standard output, on standard error and in the ledger:
 // the service has no call that lists endpoints, so a lost ID cannot be found again.
-func (t *tool) deploy(ctx context.Context, cmd *cli.Command) (err error) {
-	t.result.Name = cmd.String("name")
-	ids, err := newIDFile(cmd.String("id-file"), t.result.Name)
+func (t *tool) deploy(ctx context.Context, cmd *cli.Command) error {
+	t.result.Name, t.result.Key = cmd.String("name"), cmd.String("key")
+	flavorID, err := t.chooseFlavor(ctx, cmd)
 	if err != nil {
 		return err
 	}
-	t.idFile = cmd.String("id-file")
-	defer func() { err = errors.Join(err, ids.close(t.result.mayBeRunning(err))) }()
-
-	flavorID := cmd.String("flavor")
-	if flavorID == "" {
-		flavors, err := t.findFlavors(ctx, cmd)
-		if err != nil {
-			return err
-		}
-		flavorID = flavors[0].FlavorID
-		t.say("flavor %s: %s at %v USD", flavorID, flavors[0].DisplayName, flavors[0].Billing.USDPriceUnit)
-	}
-
 	t.ifGivenUp(createGivenUp(t.result.Name))
 	service, err := t.client.InferenceServices.Deploy(ctx, svc.CreateInferenceServiceRequest{
 		Name:        t.result.Name,
@@ -92,10 +81,12 @@ func (t *tool) deploy(ctx context.Context, cmd *cli.Command) (err error) {
 		},
 	}, &svc.DeployOptions{
 		WaitOptions: t.wait,
-		OnCreate:    func(s *svc.InferenceService) error { return t.announce(s.ServiceID, ids) },
+		Key:         t.result.Key,
+		Lease:       cmd.Duration("lease"),
+		OnCreate:    func(s *svc.InferenceService) error { return t.announce(s.ServiceID) },
 		OnFailure: func(failure *svc.DeployError) bool {
 			interrupted := errors.Is(ctx.Err(), context.Canceled)
-			if !cmd.Bool("delete-on-failure") && (!interrupted || cmd.Bool("keep")) {
+			if failure.Resumed || !cmd.Bool("delete-on-failure") && (!interrupted || cmd.Bool("keep")) {
 				return false
 			}
 			more := "Ctrl-C twice"
@@ -119,64 +110,49 @@ func (t *tool) deploy(ctx context.Context, cmd *cli.Command) (err error) {
 
 // announce is for [svc.DeployOptions.OnCreate]. If the ID cannot be written, the
 // deployment fails at once.
-func (t *tool) announce(id string, ids *idFile) error {
+func (t *tool) announce(id string) error {
 	t.result.ServiceID, t.result.created = id, true
 	t.ifGivenUp(cleanupGivenUp(id))
-	t.say("created %s, which is billed from now on", id)
-	err := ids.write(id)
+	event := "created"
+	if t.posted {
+		t.say("created %s, which is billed from now on", id)
+	} else {
+		event = "resumed"
+		t.say("an earlier command has created %s, which is billed", id)
+	}
 	if t.json {
 		running := true
 		t.result.MayBeRunning = &running
-		return errors.Join(err, t.emit("created"))
+		return t.emit(event)
 	}
-	_, printErr := fmt.Fprintln(t.stdout, id)
-	return errors.Join(err, printErr)
-}
-
-// idFileError says that the file of --id-file exists.
-type idFileError struct{ error }
-
-// idFile is the file of --id-file; nil: there is none.
-type idFile struct{ f *os.File }
-
-// newIDFile makes the file before anything is created, since an endpoint whose ID cannot
-// be stored must not be created. It refuses a file that exists: its endpoint may still be
-// running. That holds for an empty file, too: its run may have created an endpoint. (The
-// file holds no note about that, since scripts read it as an ID.)
-func newIDFile(path, name string) (*idFile, error) {
-	if path == "" {
-		return nil, nil
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	switch {
-	case err == nil:
-		return &idFile{f}, nil
-	case !errors.Is(err, os.ErrExist):
-		return nil, usageError{err}
-	}
-	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
-		return nil, idFileError{fmt.Errorf("%s is empty: an earlier run may have created an endpoint whose ID is not known; "+
-			"look for it by its name (%q, if that run had the same --name), then remove the file", path, name)}
-	}
-	return nil, idFileError{fmt.Errorf("%s exists: check whether the endpoint that it names is still wanted, then remove it", path)}
-}
-
-func (i *idFile) write(id string) error {
-	if i == nil {
-		return nil
-	}
-	_, err := fmt.Fprintln(i.f, id)
-	return errors.Join(err, i.f.Sync())
-}
-
-// close closes the file, and removes it unless an endpoint may be running.
-func (i *idFile) close(mayRun bool) error {
-	if i == nil {
-		return nil
-	}
-	err := i.f.Close()
-	if !mayRun {
-		err = errors.Join(err, os.Remove(i.f.Name()))
-	}
+	_, err := fmt.Fprintln(t.stdout, id)
 	return err
+}
+
+// chooseFlavor returns the flavor of --flavor, that of the endpoint of --key, or the
+// cheapest that fits. It reads the ledger first, so that nothing is sent if that fails.
+func (t *tool) chooseFlavor(ctx context.Context, cmd *cli.Command) (id string, err error) {
+	id = cmd.String("flavor")
+	entries, err := t.client.Ledger.Entries(ctx)
+	if e, ok := errors.AsType[*svc.LedgerError](err); ok && (e.Key == "" || e.Key == t.result.Key) { // other keys do not matter
+		return "", err
+	}
+	for _, e := range entries {
+		if e.Key != t.result.Key || !e.Open() {
+			continue
+		}
+		id = cmp.Or(id, e.FlavorID)
+		if limit := e.SettleBy.Add(time.Minute); e.State == svc.LedgerIntended && time.Now().Before(limit) {
+			t.say("an earlier command is creating the endpoint, or was killed meanwhile: waiting for its outcome until %s", limit.Local().Format(time.TimeOnly))
+		}
+	}
+	if id != "" {
+		return id, nil
+	}
+	flavors, err := t.findFlavors(ctx, cmd)
+	if err != nil {
+		return "", err
+	}
+	t.say("flavor %s: %s at %v USD", flavors[0].FlavorID, flavors[0].DisplayName, flavors[0].Billing.USDPriceUnit)
+	return flavors[0].FlavorID, nil
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,18 +15,15 @@ import (
 
 func TestDeploy(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
-		file := filepath.Join(t.TempDir(), "id")
 		start := time.Now()
-		o := s.deploy("--id-file", file, "--instances", "2", "--command", "serve")
+		o := s.deploy("--instances", "2", "--command", "serve")
 		require.Equal(t, exitOK, o.code, o.stderr)
 		require.Equal(t, "svc-1\n", o.stdout, "the ID and nothing else")
 		require.Contains(t, o.stderr, "flavor flavor-2")
 		require.Contains(t, o.stderr, "svc-1 is reached at "+s.srv.InferenceURL())
 		require.GreaterOrEqual(t, time.Since(start), 20*time.Minute)
 
-		id, err := os.ReadFile(file)
-		require.NoError(t, err)
-		require.Equal(t, "svc-1\n", string(id))
+		require.Equal(t, []string{"svc-1"}, s.open())
 
 		endpoint, ok := s.srv.Endpoint("svc-1")
 		require.True(t, ok)
@@ -37,10 +32,6 @@ func TestDeploy(t *testing.T) {
 		require.Equal(t, 2, endpoint.Instances)
 		require.Equal(t, 8000, endpoint.Port)
 		require.Equal(t, 1, endpoint.GPUNum)
-
-		o = s.deploy("--id-file", file)
-		require.Equal(t, exitIDFile, o.code, "an ID that may still be needed is not overwritten")
-		require.Equal(t, 1, s.srv.RequestCount("POST", svctest.RouteEndpoints))
 	}, svctest.WithDeployTime(20*time.Minute))
 }
 
@@ -134,8 +125,7 @@ func TestDeployFailures(t *testing.T) {
 				if tt.method != "" {
 					s.srv.Fault(tt.method, tt.route, tt.fault)
 				}
-				file := filepath.Join(t.TempDir(), "id")
-				o := s.deploy(append([]string{"--id-file", file}, tt.args...)...)
+				o := s.deploy(tt.args...)
 				require.Equal(t, tt.code, o.code, o.stderr)
 				require.Equal(t, tt.id, o.stdout)
 				require.Contains(t, o.stderr, strings.TrimSpace(tt.id))
@@ -150,70 +140,10 @@ func TestDeployFailures(t *testing.T) {
 				}
 				require.LessOrEqual(t, s.srv.RequestCount("POST", post), 1, "created once at most")
 
-				id, err := os.ReadFile(file)
-				if tt.running == 0 {
-					require.ErrorIs(t, err, os.ErrNotExist, "nothing is running")
-					return
-				}
-				require.NoError(t, err)
-				require.Equal(t, tt.id, string(id), "empty if it is not known")
+				require.Len(t, s.open(), tt.running, "the ledger knows what is running")
 			}, tt.fake...)
 		})
 	}
-}
-
-// TestEmptyIDFile: after exit code 4 the file stops a script from creating a second
-// endpoint, until somebody has checked. That holds even if no endpoint was created, since
-// the program cannot know.
-func TestEmptyIDFile(t *testing.T) {
-	slow := svctest.Fault{AfterEffect: true, Delay: time.Hour}
-	for name, tt := range map[string]struct {
-		fault   svctest.Fault
-		timeout string
-		running int
-	}{
-		"the response is lost":      {svctest.DropAfterEffect(), "30m", 1},
-		"a gateway responds":        {svctest.GatewayErrorAfterEffect(), "30m", 1},
-		"a gateway, and no service": {svctest.Fault{Status: 502}, "30m", 0},
-		"no response in time":       {slow, "10s", 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, s *session) {
-				file := filepath.Join(t.TempDir(), "id")
-				s.srv.Fault("POST", svctest.RouteEndpoints, tt.fault)
-				o := s.deploy("--id-file", file, "--timeout", tt.timeout)
-				require.Equal(t, exitUnknown, o.code, o.stderr)
-				require.Equal(t, tt.running, s.srv.RunningInstances())
-				require.Contains(t, o.stderr, "if it is not there, remove "+file+" and run the command again")
-				id, err := os.ReadFile(file)
-				require.NoError(t, err)
-				require.Empty(t, id)
-
-				s.srv.ResetRequests()
-				o = s.deploy("--id-file", file)
-				require.Equal(t, exitIDFile, o.code)
-				require.Contains(t, o.stderr, file+" is empty: an earlier run may have created an endpoint")
-				require.Contains(t, o.stderr, `by its name ("demo"`)
-				require.NotContains(t, o.stderr, "that it names")
-				require.NotContains(t, o.stderr, "--help")
-				require.Zero(t, s.srv.RequestCount("*", svctest.RouteAny))
-				require.FileExists(t, file, "it is nobody else's to remove")
-
-				require.NoError(t, os.Remove(file))
-				o = s.deploy("--id-file", file)
-				require.Equal(t, exitOK, o.code, o.stderr)
-				o = s.deploy("--id-file", file)
-				require.Equal(t, exitIDFile, o.code)
-				require.Contains(t, o.stderr, file+" exists: check whether the endpoint that it names is still wanted")
-			})
-		})
-	}
-	inBubble(t, func(t *testing.T, s *session) {
-		s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
-		o := s.deploy()
-		require.Equal(t, exitUnknown, o.code)
-		require.Contains(t, o.stderr, "if it is not there, run the command again.", "no file, no word of it")
-	})
 }
 
 func TestExitCodesOfOtherCommands(t *testing.T) {

@@ -24,7 +24,7 @@ const (
 	exitRefused     = 6
 	exitTryLater    = 7
 	exitUnusable    = 8
-	exitIDFile      = 9
+	exitLedger      = 9
 	exitRunning     = 10
 	exitDeleted     = 11
 	exitInterrupted = 130
@@ -37,31 +37,29 @@ Exit codes:
   1    failed for a reason that has no code here; nothing was created
   2    usage: nothing was sent
   3    --timeout is over; nothing was created or changed
-  4    the outcome of a create is unknown: an endpoint may be running and billed, and
-       nobody knows its ID. Do not run the command again before you know. The file of
-       --id-file stays, empty, and stops the next "deploy deploy" with 9
+  4    the outcome of a create is unknown, of this one or of an earlier one with the
+       same --key: an endpoint may be running and billed, and nobody knows its ID. Do not
+       run the command again before you know
   5    the service has no such endpoint, or no flavor that fits; nothing was created
   6    the service did not accept the token; nothing was created
   7    the service cannot be reached or is overloaded; nothing was created, and the
        same command may be run again
   8    the endpoint is unavailable or stopped ("wait", "status --url")
-  9    the file of --id-file exists: an endpoint of an earlier run may be running and
-       billed. Nothing was sent
+  9    the ledger stops the command, so nothing was created or changed: its folder cannot
+       be made (then nothing was sent), read or written, it is damaged, or the endpoint of
+       --key is that of another request ("key_in_use"), and may be running and billed
   10   the endpoint may be running and billed: "deploy deploy" created it and failed,
-       "deploy delete" did not see that it is deleted, or "deploy scale" did not see
-       that number of instances (then the new number may be billed, or the old one)
+       "deploy delete" did not see that it is deleted, "deploy scale" did not see
+       that number of instances (then the new number may be billed, or the old one), or
+       "deploy sweep" has not deleted all whose lease is over
   11   "deploy deploy" failed, and deleted the endpoint that it had created
   130  interrupted; nothing was created
 
 After 4 and 10 the command has left something that may be billed, and after 0 of "deploy"
-and "scale". After all other codes it has not. With --json, "may_be_running" of deploy,
-scale and delete says the same (also true for 9), "error_kind" says why a command failed,
-and "request_id" is the ID of the failed request, if the service gave one.
-
-The last line on standard error says so to people:
-  ID may still be running and billed. To delete it: deploy delete ID
-  Up to N instances of ID may be running and billed, or as many as before. …
-  Nothing is left running.
+and "scale". After all other codes it has not. The last line on standard error says so
+to people. With --json, "may_be_running" of deploy, scale, delete and sweep says the same
+(also true for "key_in_use"), "error_kind" says why a command failed, and "request_id" is the
+ID of the failed request, if the service gave one.
 
 Signals that come within two seconds count as one (timeout(1) sends two). A later one
 ends the cleanup, with 10 or 4. The cleanup takes 40 s at most: 10 s until the response
@@ -93,17 +91,19 @@ func plainly(err error) error {
 
 // result is what a command found, for --json.
 type result struct {
-	Event     string       `json:"event"` // "created", "result", "fake"
+	Event     string       `json:"event"` // "created", "resumed", "result", "fake"
 	ExitCode  *int         `json:"exit_code,omitempty"`
 	ServiceID string       `json:"service_id,omitempty"`
 	Name      string       `json:"name,omitempty"`
+	Key       string       `json:"key,omitempty"` // of "deploy deploy --key"
 	Status    string       `json:"status,omitempty"`
 	Instances *int64       `json:"instances,omitempty"`
 	URL       string       `json:"url,omitempty"`
 	Deleted   bool         `json:"deleted,omitempty"` // by this command
 	Flavors   []flavorLine `json:"flavors,omitempty"`
+	Entries   []entryLine  `json:"entries,omitempty"` // of the ledger
 
-	MayBeRunning *bool   `json:"may_be_running,omitempty"` // of deploy, scale and delete: an endpoint may be running and billed
+	MayBeRunning *bool   `json:"may_be_running,omitempty"` // of deploy, scale, delete and sweep: an endpoint may be running and billed
 	Error        string  `json:"error,omitempty"`
 	ErrorKind    string  `json:"error_kind,omitempty"`          // see kinds
 	RequestID    string  `json:"request_id,omitempty"`          // of the failed request
@@ -112,7 +112,8 @@ type result struct {
 	Env map[string]string `json:"env,omitempty"` // of "deploy fake"
 
 	command string // "deploy"; empty: none was understood
-	created bool   // by this command
+	created bool   // there is an endpoint; by this command, or by an earlier one with the same key
+	unswept bool   // an endpoint whose lease is over may be running
 	missing bool   // what was to be deleted did not exist
 	target  int    // instances to scale to
 }
@@ -124,10 +125,12 @@ type kind struct {
 	is   func(error) bool
 }
 
+const keyInUse = "key_in_use"
+
 // kinds is ordered: the first that fits counts.
 var kinds = []kind{
 	{"outcome_unknown", exitUnknown, matches(svc.ErrOutcomeUnknown)},
-	{"id_file_exists", exitIDFile, isA[idFileError]},
+	{keyInUse, exitLedger, matches(svc.ErrKeyInUse)},
 	{"usage", exitUsage, isA[usageError]},
 	{"usage", exitUsage, isA[*svc.ValidationError]},
 	{"interrupted", exitInterrupted, matches(context.Canceled)},
@@ -144,6 +147,7 @@ var kinds = []kind{
 	{"unreachable", exitTryLater, isA[*svc.TransportError]},
 	{"refused", exitFailed, isA[*svc.Error]},
 	{"unexpected_response", exitFailed, isA[*svc.DecodeError]},
+	{"ledger", exitLedger, isA[*svc.LedgerError]},
 	{"failed", exitFailed, func(error) bool { return true }},
 }
 
@@ -160,51 +164,41 @@ func kindOf(err error) kind {
 	return kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.is(err) })]
 }
 
-// mayBeRunning reports whether an endpoint may be running and billed that this command
-// created, scaled, was to delete, or found in the file of --id-file.
-func (r *result) mayBeRunning(err error) bool {
-	switch r.command {
-	case "deploy":
-		return r.created && !r.Deleted || !r.created && err != nil && slices.Contains([]int{exitUnknown, exitIDFile}, kindOf(err).code)
-	case "scale":
-		if err == nil {
-			return r.target > 0
-		}
-		// A "not found" that follows on a lost response does not show what the first attempt did.
-		refused, ok := errors.AsType[*svc.Error](err)
-		return kindOf(err).code != exitNotFound || ok && refused.Attempts > 1
-	case "delete":
-		return !r.Deleted && !r.missing
-	}
-	return false
-}
-
 // exitCode says first what is left, and then why the command failed.
 func (r *result) exitCode(err error) int {
-	switch {
-	case err == nil:
+	if err == nil {
 		return exitOK
+	}
+	code := kindOf(err).code
+	refused, _ := errors.AsType[*svc.Error](err)
+	switch {
 	case r.created && r.Deleted:
 		return exitDeleted
 	case r.created:
 		return exitRunning
-	}
-	if code := kindOf(err).code; code == exitUsage || r.command == "deploy" || !r.mayBeRunning(err) {
+	case code == exitUsage:
 		return code
+	case r.command == "delete" && !r.Deleted && !r.missing, r.command == "sweep" && r.unswept:
+		return exitRunning
+	case r.command == "scale" && code == exitNotFound && refused != nil && refused.Attempts > 1:
+		return exitRunning // the first attempt may have taken effect
+	case r.command == "scale" && code != exitNotFound && code != exitLedger:
+		return exitRunning
 	}
-	return exitRunning
+	return code
 }
 
 // finish fills in what a command ended with.
 func (r *result) finish(err error) {
 	code := r.exitCode(err)
 	r.ExitCode = &code
-	if slices.Contains([]string{"deploy", "scale", "delete"}, r.command) {
-		running := r.mayBeRunning(err) && code != exitUsage
-		r.MayBeRunning = &running
-	}
 	if err != nil {
 		r.Error, r.ErrorKind, r.RequestID, r.RetryAfter = err.Error(), kindOf(err).name, requestID(err), retryAfter(err).Seconds()
+	}
+	running := code == exitUnknown || code == exitRunning || r.ErrorKind == keyInUse ||
+		code == exitOK && (r.command == "deploy" || r.command == "scale" && r.target > 0)
+	if slices.Contains([]string{"deploy", "scale", "delete", "sweep"}, r.command) {
+		r.MayBeRunning = &running
 	}
 }
 
@@ -276,11 +270,19 @@ func (t *tool) advice(err error) (lines []string) {
 		if kindOf(err).code == exitRefused {
 			lines = append(lines, "Check SVC_API_TOKEN.")
 		}
+		if kindOf(err).code == exitLedger && t.result.created {
+			lines = append(lines, "The ledger in "+t.ledger+" could not record the ID: keep it yourself.")
+		}
 		return append(lines, t.result.left())
 	case exitUnknown:
 		return append(lines, t.unknownOutcome(err)...)
 	case exitRefused:
 		return append(lines, "Check SVC_API_TOKEN.")
+	case exitLedger:
+		if errors.Is(err, svc.ErrKeyInUse) {
+			return append(lines, "Delete that endpoint first (\"deploy ls\" shows its ID), repeat the request that it was created with, or choose another --key.")
+		}
+		return append(lines, fmt.Sprintf("Nothing was created or changed. Repair the ledger in %q, or choose another folder with --ledger.", t.ledger))
 	case exitNotFound:
 		if t.result.command != "deploy" && t.result.command != "flavors" {
 			lines = append(lines, "Check the ID: the service has no such endpoint, or has deleted it.")
@@ -291,26 +293,31 @@ func (t *tool) advice(err error) (lines []string) {
 
 // left says what may be running after exitRunning.
 func (r *result) left() string {
-	if r.command == "scale" {
+	switch r.command {
+	case "sweep":
+		return "Endpoints whose lease is over may still be running and billed: see the list, and for doubts \"deploy ls --help\"."
+	case "scale":
 		return fmt.Sprintf("Up to %d instances of %[2]s may be running and billed, or as many as before. To see how many: deploy status --json %[2]s", r.target, r.ServiceID)
 	}
 	return fmt.Sprintf("%[1]s may still be running and billed. To delete it: deploy delete %[1]s", r.ServiceID)
 }
 
 func (t *tool) unknownOutcome(err error) []string {
-	again := "run the command again."
-	if t.idFile != "" {
-		again = fmt.Sprintf("remove %s and run the command again. Until then the file stays, empty.", t.idFile)
+	more, again := "", "if it is not there, run the command again. The ledger keeps the doubt: see \"deploy ls --help\"."
+	if t.result.Key != "" {
+		again = fmt.Sprintf("tell the ledger with Ledger.Adopt or Ledger.Forget in a Go program: until then nothing is created under the key %s.", t.result.Key)
 	}
-	id := ""
-	if unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok && unknown.ID != "" {
-		id = fmt.Sprintf(" (perhaps with the ID %s)", unknown.ID)
+	if unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok && unknown.Intent != "" {
+		more = fmt.Sprintf(", with [svc:%s] in its description,", unknown.Intent)
+		if unknown.ID != "" {
+			more += fmt.Sprintf(" and perhaps with the ID %s,", unknown.ID)
+		}
 	}
 	return []string{
 		"It is not known whether the endpoint was created. It may be running and billed.",
 		"Do NOT run the command again before you know:",
-		fmt.Sprintf("  1. look for an endpoint named %q%s where the service shows what your account runs;", t.result.Name, id),
+		fmt.Sprintf("  1. look for an endpoint named %q%s where the service shows what your account runs;", t.result.Name, more),
 		"  2. if it is there, keep it (deploy wait ID) or delete it (deploy delete ID);",
-		"  3. if it is not there, " + again,
+		"  3. " + again,
 	}
 }

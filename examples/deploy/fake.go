@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -15,7 +16,8 @@ func (t *tool) fakeCommand(begin func(cli.ActionFunc) cli.ActionFunc) *cli.Comma
 	return &cli.Command{
 		Name: "fake", Usage: "serve a fake of the service until Ctrl-C; prints the variables that lead to it",
 		Description: "For shell scripts whose commands share one fake. (--fake starts a new one in each command.)\n" +
-			"It prints one line of shell that exports SVC_BASE_URL, SVC_API_TOKEN and SVC_INFERENCE_URL.\n" +
+			"It prints one line of shell that exports SVC_BASE_URL, SVC_API_TOKEN, SVC_INFERENCE_URL and\n" +
+			"SVC_LEDGER, a new folder that is deleted at the end.\n" +
 			"It has no time limit unless --timeout is given.\n\n" +
 			"To test failures: with --fail \"deploy deploy\" ends with exit code 10, with --lose-response\n" +
 			"with 4. During an --outage of more than ten seconds \"deploy status\" ends with 7.",
@@ -53,17 +55,22 @@ func (t *tool) serveFake(ctx context.Context, cmd *cli.Command) error {
 		go endOutage(ctx, srv, d)
 	}
 
+	dir, err := os.MkdirTemp("", "svc-ledger")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+
 	t.result.Env = map[string]string{
 		"SVC_BASE_URL": srv.URL(), "SVC_API_TOKEN": srv.Token(), "SVC_INFERENCE_URL": srv.InferenceURL(),
-		"SVC_FAKE": "", // with 1 each command would start a fake of its own
+		"SVC_LEDGER": dir, "SVC_FAKE": "", // with 1 each command would start a fake of its own
 	}
-	var err error
 	if t.json {
 		err = t.emit("fake")
 		t.result.Env = nil
 	} else {
-		_, err = fmt.Fprintf(t.stdout, "export SVC_BASE_URL='%s' SVC_API_TOKEN='%s' SVC_INFERENCE_URL='%s' SVC_FAKE=\n",
-			srv.URL(), srv.Token(), srv.InferenceURL())
+		_, err = fmt.Fprintf(t.stdout, "export SVC_BASE_URL='%s' SVC_API_TOKEN='%s' SVC_INFERENCE_URL='%s' SVC_LEDGER='%s' SVC_FAKE=\n",
+			srv.URL(), srv.Token(), srv.InferenceURL(), dir)
 	}
 	if err != nil {
 		return err

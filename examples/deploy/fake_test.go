@@ -27,13 +27,13 @@ func bash(t *testing.T, args ...string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(t.Context(), shell, args...)
 	cmd.Env = append(os.Environ(), "BE_THE_PROGRAM=1", "DEPLOY="+os.Args[0],
-		"SVC_BASE_URL=", "SVC_API_TOKEN=", "SVC_INFERENCE_URL=", "SVC_FAKE=")
+		"SVC_BASE_URL=", "SVC_API_TOKEN=", "SVC_INFERENCE_URL=", "SVC_LEDGER="+t.TempDir(), "SVC_FAKE=")
 	return cmd
 }
 
 // TestScript runs each part of a deploy script on a fake that its commands share.
 func TestScript(t *testing.T) {
-	for _, part := range []string{"life", "missing", "timeout", "broken", "unknown", "outage"} {
+	for _, part := range []string{"life", "missing", "timeout", "broken", "unknown", "outage", "killed"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			output, err := bash(t, "testdata/rollout.sh", t.TempDir(), part).CombinedOutput()
@@ -62,12 +62,12 @@ func TestFailuresOfTheReadme(t *testing.T) {
 	t.Parallel()
 	script := readme(t, "## Failures on demand")
 	for flag, want := range map[string]struct{ stdout, stderr string }{
-		"--lose-response":                 {"look for demo, then remove ", "Do NOT run the command again"},
+		"--lose-response":                 {"look for demo\n", "Do NOT run the command again"},
 		"--fail":                          {"", "svc-1 is deleted after "},
 		"--outage 1s":                     {"svc-1 is available\n", "could not be read after 0s: "},
 		"--deploy-time 0s":                {"svc-1 is available\n", "is available after 0s"},
 		"--fail --delete-time 200ms":      {"", "svc-1 is still there (unavailable) after 0s"},
-		"--lose-response --outage 1000ms": {"look for demo, then remove ", "Do NOT run the command again"},
+		"--lose-response --outage 1000ms": {"look for demo\n", "Do NOT run the command again"},
 	} {
 		t.Run(flag, func(t *testing.T) {
 			t.Parallel()
@@ -142,7 +142,7 @@ func TestFake(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal(lines.Bytes(), &first))
 	require.Equal(t, "fake", first.Event)
-	require.Len(t, first.Env, 4)
+	require.Len(t, first.Env, 5)
 	for name, value := range first.Env {
 		t.Setenv(name, value)
 	}
@@ -153,7 +153,7 @@ func TestFake(t *testing.T) {
 		require.Zero(t, code, log.String())
 		return code, out.String()
 	}
-	run("deploy", "--name", "demo", "--image", "x", "--id-file", filepath.Join(t.TempDir(), "id"))
+	run("deploy", "--name", "demo", "--image", "x")
 	_, status := run("status", "svc-1")
 	require.Equal(t, "available\n", status, "it remembers what the command before did")
 
@@ -167,6 +167,7 @@ func TestFake(t *testing.T) {
 	require.JSONEq(t, `{"event": "result", "exit_code": 0}`, lines.Text())
 	require.NoError(t, cmd.Wait(), "to be interrupted is what it is for")
 	require.Contains(t, stderr.String(), "a real service would bill: 1")
+	require.NoDirExists(t, first.Env["SVC_LEDGER"])
 }
 
 func TestFakeWithALimit(t *testing.T) {
@@ -175,6 +176,6 @@ func TestFakeWithALimit(t *testing.T) {
 	code := (&tool{stdout: &stdout, stderr: &stderr}).run(t.Context(), []string{"deploy", "fake", "--timeout", "50ms"})
 	require.Equal(t, exitTimeout, code, stderr.String())
 	require.GreaterOrEqual(t, time.Since(start), 50*time.Millisecond)
-	require.Regexp(t, `^export SVC_BASE_URL='http://\S+' SVC_API_TOKEN='\S+' SVC_INFERENCE_URL='http://\S+' SVC_FAKE=\n$`, stdout.String())
+	require.Regexp(t, `^export SVC_BASE_URL='http://\S+' SVC_API_TOKEN='\S+' SVC_INFERENCE_URL='http://\S+' SVC_LEDGER='\S+' SVC_FAKE=\n$`, stdout.String())
 	require.NotContains(t, stderr.String(), "would bill")
 }

@@ -53,21 +53,21 @@ func interrupts(signals <-chan os.Signal) (ctx context.Context, giveUp <-chan st
 type ending struct {
 	json   bool
 	result result
-	idFile string
+	ledger string
 	err    error
 }
 
 // ifGivenUp stores the result as it is now, and err, to be reported if the run is given
 // up. The run then continues in another goroutine, so the one that reports uses nothing
 // else of t but the writers.
-func (t *tool) ifGivenUp(err error) { t.ending.Store(&ending{t.json, t.result, t.idFile, err}) }
+func (t *tool) ifGivenUp(err error) { t.ending.Store(&ending{t.json, t.result, t.ledger, err}) }
 
 func (t *tool) reportGivenUp() int {
 	e := t.ending.Load()
 	if e == nil {
 		e = &ending{err: context.Canceled}
 	}
-	return (&tool{stdout: t.stdout, stderr: t.stderr, json: e.json, result: e.result, idFile: e.idFile}).report(e.err)
+	return (&tool{stdout: t.stdout, stderr: t.stderr, json: e.json, result: e.result, ledger: e.ledger}).report(e.err)
 }
 
 // createGivenUp is the error of a run that is given up between a create and its response.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -64,11 +63,9 @@ func TestInterruptedCreate(t *testing.T) {
 		s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{AfterEffect: true, Delay: time.Hour})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		file := filepath.Join(t.TempDir(), "id")
-		o := s.runCtx(ctx, "deploy", "--json", "--name", "demo", "--image", "x", "--id-file", file)
+		o := s.runCtx(ctx, "deploy", "--json", "--name", "demo", "--image", "x")
 		require.Equal(t, exitUnknown, o.code, o.stderr)
-		require.FileExists(t, file)
-		require.Contains(t, o.stderr, "remove "+file)
+		require.Equal(t, []string{""}, s.open())
 		require.Contains(t, o.stderr, "Do NOT run the command again")
 		require.Len(t, o.json, 1)
 		require.Equal(t, "demo", o.last()["name"])
@@ -160,8 +157,7 @@ func TestGivingUp(t *testing.T) {
 					s.giveUp = giveUp
 					time.AfterFunc(10*time.Second, cancel)
 					time.AfterFunc(13*time.Second, func() { close(giveUp) })
-					file := filepath.Join(t.TempDir(), "id")
-					args := []string{"deploy", "--name", "demo", "--image", "x", "--id-file", file}
+					args := []string{"deploy", "--name", "demo", "--image", "x"}
 					if format == "json" {
 						args = append(args, "--json")
 					}
@@ -170,7 +166,6 @@ func TestGivingUp(t *testing.T) {
 					require.Equal(t, 13*time.Second, time.Since(start))
 					require.Equal(t, tt.code, o.code, o.stderr)
 					require.Contains(t, o.stderr, tt.says)
-					require.Equal(t, tt.id == "", strings.Contains(o.stderr, "remove "+file))
 					if format == "json" {
 						require.NotEmpty(t, o.last()["error"])
 						delete(o.last(), "error")
@@ -178,9 +173,8 @@ func TestGivingUp(t *testing.T) {
 					} else {
 						require.Equal(t, tt.id, o.stdout)
 					}
-					id, err := os.ReadFile(file)
-					require.NoError(t, err)
-					require.Equal(t, tt.id, string(id))
+					s.giveUp = nil
+					require.Equal(t, []string{strings.TrimSpace(tt.id)}, s.open())
 					time.Sleep(time.Minute) // in a real program the cleanup ends with it
 				}, svctest.WithDeployTime(time.Hour))
 			})
@@ -227,7 +221,7 @@ func TestSignal(t *testing.T) {
 			srv := svctest.NewServer(svctest.WithDeployTime(time.Hour))
 			defer srv.Close()
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "deploy", "--name", "demo", "--image", "x")
-			cmd.Env = append(os.Environ(), "BE_THE_PROGRAM=1", "SVC_BASE_URL="+srv.URL(), "SVC_API_TOKEN="+srv.Token(), "SVC_FAKE=")
+			cmd.Env = append(os.Environ(), "BE_THE_PROGRAM=1", "SVC_BASE_URL="+srv.URL(), "SVC_API_TOKEN="+srv.Token(), "SVC_LEDGER="+t.TempDir(), "SVC_FAKE=")
 			stderr, err := cmd.StderrPipe()
 			require.NoError(t, err)
 			stdout, err := cmd.StdoutPipe()

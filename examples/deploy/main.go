@@ -11,7 +11,7 @@
 // The real service is used with its address and token in the environment:
 //
 //	export SVC_BASE_URL=https://… SVC_API_TOKEN=…
-//	id=$(deploy deploy --name demo --image registry.example/app:1 --delete-on-failure --id-file id)
+//	id=$(deploy deploy --name demo --image registry.example/app:1 --key demo)
 //	url=$(deploy wait --url "$id")
 //	deploy delete "$id"
 //
@@ -22,6 +22,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ import (
 	"golang.org/x/term"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 	"example.com/svc/svctest"
 )
 
@@ -57,9 +59,10 @@ type tool struct {
 	url      bool // print that in place of the status
 	wait     svc.WaitOptions
 	found    bool // the endpoint existed, or its delete may have taken effect
+	posted   bool // a create was sent
 	progress progress
 	result   result
-	idFile   string // path of the --id-file that this run made; empty: none
+	ledger   string // folder of --ledger
 }
 
 // run is the whole program: it returns the exit code.
@@ -121,6 +124,10 @@ func (t *tool) commonFlags() []cli.Flag {
 		&cli.StringFlag{Name: "inference-url", Usage: "address below which endpoints are reached", Sources: cli.EnvVars("SVC_INFERENCE_URL")},
 		&cli.BoolFlag{Name: "insecure-http", Usage: "allow an address with http; anybody on the way can then read the token"},
 		&cli.BoolFlag{Name: "fake", Usage: "use a fake of the service, with a running endpoint svc-1", Sources: cli.EnvVars("SVC_FAKE")},
+		&cli.StringFlag{
+			Name: "ledger", Usage: "folder of the ledger, which records what may be running; share it among all programs that use the account",
+			DefaultText: "svc-ledger in $XDG_STATE_HOME, ~/.local/state or the folder of the system for that", Sources: cli.EnvVars("SVC_LEDGER"),
+		},
 		&cli.DurationFlag{Name: "timeout", Usage: "time limit for the whole command", Value: 30 * time.Minute},
 		&cli.BoolFlag{Name: "json", Usage: "write JSON to standard output, one object per line", Destination: &t.json},
 	}
@@ -150,14 +157,18 @@ func (t *tool) connected(action cli.ActionFunc) cli.ActionFunc {
 // line can be read by every user of a machine.
 func (t *tool) connect(cmd *cli.Command) (stop func(), err error) {
 	baseURL, token, inferenceURL := cmd.String("base-url"), os.Getenv("SVC_API_TOKEN"), cmd.String("inference-url")
-	stop = func() {}
+	stop, t.ledger = func() {}, cmp.Or(cmd.String("ledger"), defaultLedger())
+	var store svc.LedgerStore
 	if cmd.Bool("fake") {
 		srv := svctest.NewServer(svctest.WithDeployTime(time.Second))
 		srv.AddEndpoint(svctest.Endpoint{Name: "running", Instances: 1})
 		baseURL, token, inferenceURL, stop = srv.URL(), srv.Token(), srv.InferenceURL(), srv.Close
+		store = ledger.Memory()
 		t.wait.MinInterval = 500 * time.Millisecond
+	} else {
+		store = openLedger(t.ledger)
 	}
-	opts := []svc.Option{svc.WithUserAgent("svc-example-deploy/1"), svc.WithAttemptHook(t.attempt)}
+	opts := []svc.Option{svc.WithUserAgent("svc-example-deploy/1"), svc.WithAttemptHook(t.attempt), svc.WithLedger(store)}
 	switch {
 	case baseURL == "":
 		return nil, errors.New("no address: set SVC_BASE_URL or --base-url, or try --fake")

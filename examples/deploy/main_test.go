@@ -8,6 +8,8 @@ import (
 	"flag"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,6 +52,7 @@ type session struct {
 	terminal bool
 	stdout   io.Writer       // in place of the one that fills outcome.stdout
 	giveUp   <-chan struct{} // nil: never
+	options  []svc.Option
 }
 
 // lockedBuffer is for a run that continues after it was given up.
@@ -80,6 +83,7 @@ func inBubble(t *testing.T, test func(*testing.T, *session), opts ...svctest.Opt
 		t.Setenv("SVC_API_TOKEN", srv.Token())
 		t.Setenv("SVC_INFERENCE_URL", srv.InferenceURL())
 		t.Setenv("SVC_FAKE", "")
+		t.Setenv("SVC_LEDGER", filepath.Join(t.TempDir(), "ledger"))
 		test(t, &session{t: t, srv: srv})
 	})
 }
@@ -94,7 +98,7 @@ func (s *session) runCtx(ctx context.Context, args ...string) outcome {
 	var stdout, stderr lockedBuffer
 	program := &tool{
 		stdout: cmp.Or[io.Writer](s.stdout, &stdout), stderr: &stderr, terminal: s.terminal, giveUp: s.giveUp,
-		options: []svc.Option{svc.WithHTTPClient(s.srv.HTTPClient())},
+		options: append(s.options, svc.WithHTTPClient(s.srv.HTTPClient())),
 	}
 	o := outcome{code: program.run(ctx, append([]string{"deploy"}, args...))}
 	o.stdout, o.stderr = stdout.String(), stderr.String()
@@ -113,6 +117,21 @@ func (s *session) runCtx(ctx context.Context, args ...string) outcome {
 func (s *session) deploy(args ...string) outcome {
 	s.t.Helper()
 	return s.run(append([]string{"deploy", "--name", "demo", "--image", "registry.example/app:1"}, args...)...)
+}
+
+// open lists the IDs of what may be running by the ledger; "" is one that is not known.
+func (s *session) open() (ids []string) {
+	s.t.Helper()
+	var last struct{ Entries []entryLine }
+	o := s.run("ls", "--json")
+	require.Equal(s.t, exitOK, o.code, o.stderr)
+	require.NoError(s.t, json.Unmarshal([]byte(o.stdout), &last))
+	for _, e := range last.Entries {
+		if slices.Contains([]string{"intended", "unknown", "created"}, e.State) {
+			ids = append(ids, e.ServiceID)
+		}
+	}
+	return ids
 }
 
 func TestCommandsOnARunningEndpoint(t *testing.T) {
@@ -308,8 +327,9 @@ func TestUsageErrorsSendNothing(t *testing.T) {
 			"not a number":         {"scale", "svc-1", "many"},
 			"a negative number":    {"scale", "svc-1", "--", "-1"},
 			"an impossible port":   {"deploy", "--name", "x", "--image", "x", "--port", "70000"},
+			"an impossible key":    {"deploy", "--name", "x", "--image", "x", "--key", "A"},
+			"an impossible lease":  {"deploy", "--name", "x", "--image", "x", "--lease", "-1s"},
 			"no name at all":       {"deploy", "--name", "", "--image", "x"},
-			"a negative minimum":   {"flavors", "--gpus", "-1"},
 			"an impossible id":     {"delete", "a/b"},
 			"contradiction":        {"deploy", "--name", "x", "--image", "x", "--keep", "--delete-on-failure"},
 			"an impossible limit":  {"status", "svc-1", "--timeout", "soon"},
@@ -345,7 +365,7 @@ func TestHelpTellsTheExitCodes(t *testing.T) {
 		o = s.run("deploy", "--help")
 		require.Regexp(t, "--keep .*; not with --delete-on-failure", o.stdout)
 		require.Regexp(t, "--delete-on-failure .*; not with --keep", o.stdout)
-		require.Contains(t, o.stdout, "While the file exists")
+		require.Contains(t, o.stdout, "After a kill, \"deploy ls\" shows")
 		o = s.run("fake", "--help")
 		for _, flag := range []string{"deploy-time", "delete-time", "fail", "lose-response", "outage"} {
 			require.Contains(t, o.stdout, "--"+flag)

@@ -28,10 +28,11 @@ export SVC_FAKE=1 # the line of the fake overrides it
 
 life() {
 	fake
-	try 0 "${new[@]}" --id-file "$dir/id"
+	try 0 "${new[@]}" --key demo
 	id=$out
-	[[ $id == "$(<"$dir/id")" ]] || fail "the ID is $id"
-	try 9 "${new[@]}" --id-file "$dir/id"
+	try 0 "${new[@]}" --key demo
+	[[ $out == "$id" ]] || fail "another endpoint: $out"
+	try 9 "${new[@]}" --key demo --port 80
 
 	try 0 wait "$id"
 	[[ $out == available ]] || fail "the status is $out"
@@ -57,51 +58,68 @@ missing() {
 	[[ $out == *'"may_be_running":false'* ]] || fail "$out"
 }
 
-# The time is over: the exit code and the file say whether an endpoint may be running.
+# The time is over: the exit code and the ledger say whether an endpoint may be running.
 timeout() {
 	fake
-	try 10 "${new[@]}" --timeout 200ms --id-file "$dir/id"
+	try 10 "${new[@]}" --timeout 200ms
 	left=$out
-	[[ $left == "$(<"$dir/id")" ]] || fail "the ID is $left"
 	tail -n 1 "$dir/log" | grep -q "^$left may still be running and billed" || fail "$(<"$dir/log")"
-	try 11 "${new[@]}" --timeout 200ms --id-file "$dir/id2" --delete-on-failure
-	[[ -n $out && ! -e $dir/id2 ]] || fail 'the file names nothing'
+	try 11 "${new[@]}" --timeout 200ms --delete-on-failure
 	[[ $(tail -n 1 "$dir/log") == 'Nothing is left running.' ]] || fail "$(<"$dir/log")"
 	try 5 status "$out"
+	try 0 ls
+	[[ $(grep created <<<"$out") == *" $left "* ]] || fail "$out"
 	try 0 delete "$left"
 }
 
 # The endpoint fails, on a service whose deletes take a while.
 broken() {
 	fake --fail --delete-time 300ms
-	try 10 "${new[@]}" --id-file "$dir/id"
+	try 10 "${new[@]}"
 	id=$out
-	[[ $id == "$(<"$dir/id")" ]] || fail "the ID is $id"
 	try 8 wait "$id"
 	try 0 delete "$id"
 	grep -q 'is still there (unavailable) after 0s' "$dir/log" || fail "$(<"$dir/log")"
-	rm "$dir/id"
-	try 11 "${new[@]}" --id-file "$dir/id" --delete-on-failure
-	[[ -n $out && ! -e $dir/id ]] || fail 'the file names nothing'
+	try 11 "${new[@]}" --delete-on-failure
 }
 
-# It is not known whether there is an endpoint: the file stays until somebody has checked.
+# It is not known whether there is an endpoint: nothing is created under the key until
+# somebody has checked.
 unknown() {
 	fake --lose-response
-	try 4 "${new[@]}" --id-file "$dir/id"
-	[[ -z $out && -e $dir/id && ! -s $dir/id ]] || fail 'the file is there, and empty'
-	try 9 "${new[@]}" --id-file "$dir/id"
-	grep -q "$dir/id is empty: " "$dir/log" || fail "$(<"$dir/log")"
-	rm "$dir/id"
-	try 0 "${new[@]}" --id-file "$dir/id"
+	try 4 "${new[@]}" --key demo
+	[[ -z $out ]] || fail "the ID is $out"
+	try 4 "${new[@]}" --key demo
+	try 0 ls
+	[[ $out == *"demo  unknown  demo  - "* ]] || fail "$out"
+	try 0 "${new[@]}" --key another
+}
+
+# A kill that no program can handle: the same command continues with the endpoint.
+killed() {
+	fake
+	"$DEPLOY" "${new[@]}" --key demo --lease 1s >"$dir/id" 2>/dev/null &
+	until [[ -s $dir/id ]]; do sleep 0.05; done
+	{ kill -9 $! && wait $!; } 2>/dev/null || true
+	try 0 ls
+	[[ $out == *"demo  created  demo  $(<"$dir/id")  1 "* ]] || fail "$out"
+	try 0 "${new[@]}" --key demo
+	[[ $out == "$(<"$dir/id")" ]] || fail "another endpoint: $out"
+	sleep 2
+	try 0 sweep --dry-run
+	[[ $out == *' would be deleted' ]] || fail "$out"
+	try 0 status "$(<"$dir/id")"
+	try 0 sweep
+	[[ $out == *' deleted' ]] || fail "$out"
+	try 5 status "$(<"$dir/id")"
 }
 
 # A wait tolerates an outage. (Without a wait, "status" fails with 7, after ten seconds.)
 outage() {
 	fake --outage 1500ms
-	try 0 "${new[@]}" --id-file "$dir/id"
+	try 0 "${new[@]}"
 	grep -q 'could not be read after 0s: .*503' "$dir/log" || fail "$(<"$dir/log")"
-	try 0 status "$(<"$dir/id")"
+	try 0 status "$out"
 }
 
 "$2"
