@@ -82,7 +82,11 @@ func (e *DeployError) Error() string {
 		text += ": " + detail(e.Err)
 	}
 	if e.Cleanup == CleanupDeleted {
-		return apierr.Line(text + "; the endpoint was deleted")
+		text += "; the endpoint was deleted"
+		if e.Resumed {
+			text += ", so its key in the ledger is free again: the next Deploy with that key creates an endpoint"
+		}
+		return apierr.Line(text)
 	}
 	text += "; the endpoint may still be running and billed"
 	switch e.Cleanup {
@@ -166,6 +170,7 @@ type deployment struct {
 	result     httpcall.Result   // of the create call
 	cleanupEnd time.Time         // of all cleanups together; zero: none has begun
 	resumed    bool              // the endpoint is that of an earlier create
+	deleted    bool              // the wait has proven that somebody else deleted the endpoint
 	behind     error             // the endpoint was created, and the ledger could not record it
 }
 
@@ -209,7 +214,14 @@ func (d *deployment) wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	last, err := d.client.wait(d.id, "available", d.opts.withDefaults(), true).run(ctx, untilAvailable)
+	w := d.client.wait(d.id, "available", d.opts.withDefaults(), true)
+	poll := w.poll
+	w.poll = func(ctx context.Context) (*InferenceService, bool, error) {
+		s, deleted, err := poll(ctx)
+		d.deleted = deleted && (s == nil || s.Name == "" || sameText(s.Name, d.name))
+		return s, deleted, err
+	}
+	last, err := w.run(ctx, untilAvailable)
 	if last != nil {
 		d.record = last
 	}
@@ -231,11 +243,14 @@ func (d *deployment) tell() error {
 // failed makes the error of a deployment, after the cleanup that is asked for.
 func (d *deployment) failed(ctx context.Context, err error) error {
 	e := &DeployError{ServiceID: d.id, Service: d.record, Resumed: d.resumed, Err: err}
+	if d.deleted {
+		e.Cleanup = CleanupDeleted
+	}
 	remove := d.opts.DeleteOnFailure && !d.resumed // whoever created it may use it
 	if d.opts.OnFailure != nil {
 		remove = d.opts.OnFailure(e)
 	}
-	if remove {
+	if remove && !d.deleted {
 		e.Cleanup, e.CleanupErr = d.cleanUp(ctx, false)
 	}
 	d.over = true
@@ -257,15 +272,22 @@ func (d *deployment) rescue(ctx context.Context) {
 	}
 	d.client.client.recent.add(d.id)
 	if d.opts.DeleteOnFailure || d.opts.OnFailure != nil {
-		defer func() { _, _ = d.cleanUp(ctx, true) }() // whatever OnCreate does
+		defer func() { // the cleanup too may end by a panic: an attempt hook may panic in each exchange
+			if !d.over {
+				_, _ = d.cleanUp(ctx, true)
+			}
+		}()
+		defer func() { // whatever OnCreate does
+			_, _ = d.cleanUp(ctx, false)
+			d.over = true
+		}()
 	}
 	_ = d.tell()
 }
 
-// cleanUp deletes the endpoint, whatever became of ctx.
-// After a panic it deletes first: the function that panicked may do so again, for example
-// an attempt hook in the exchange that reads the record.
-func (d *deployment) cleanUp(ctx context.Context, panicked bool) (Cleanup, error) {
+// cleanUp deletes the endpoint, whatever became of ctx. It reads the record before that,
+// unless the delete has to come first.
+func (d *deployment) cleanUp(ctx context.Context, atOnce bool) (Cleanup, error) {
 	if d.cleanupEnd.IsZero() { // a panic during a cleanup does not give the next one more time
 		d.cleanupEnd = time.Now().Add(cleanupLimit)
 	}
@@ -275,7 +297,7 @@ func (d *deployment) cleanUp(ctx context.Context, panicked bool) (Cleanup, error
 		MinInterval: 500 * time.Millisecond, MaxInterval: 2 * time.Second,
 		NotFoundGrace: d.opts.NotFoundGrace, RequestOptions: d.opts.RequestOptions,
 	}
-	r := &removal{observer: d.client.observe(d.id, o.withDefaults(), newIDGrace), name: d.name, limit: cleanupLimit / 3, atOnce: panicked && d.shown != ""}
+	r := &removal{observer: d.client.observe(d.id, o.withDefaults(), newIDGrace), name: d.name, limit: cleanupLimit / 3, atOnce: atOnce && d.shown != ""}
 	r.named = d.record != nil || d.shown != ""
 	if seen := cmp.Or(d.record, &InferenceService{ServiceID: d.id, Name: d.shown}); r.foreign(seen) {
 		return CleanupFailed, r.otherName(seen)

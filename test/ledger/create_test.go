@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"runtime"
@@ -327,7 +328,7 @@ func TestPanics(t *testing.T) {
 			}, svc.LedgerUnknown},
 			"hook": {func(quit func()) []svc.Option {
 				return []svc.Option{svc.WithAttemptHook(func(context.Context, svc.Attempt) { quit() })}
-			}, svc.LedgerCreated},
+			}, svc.LedgerCreated}, // and a Deploy deletes it, although the hook quits in each exchange
 		} {
 			for _, deploy := range []bool{false, true} {
 				t.Run(strings.Join([]string{way, name, map[bool]string{true: "Deploy", false: "Create"}[deploy]}, "/"), func(t *testing.T) {
@@ -335,7 +336,7 @@ func TestPanics(t *testing.T) {
 						c := w.client(tc.opts(quit)...)
 						require.True(w, quits(func() {
 							if deploy {
-								_, _ = c.InferenceServices.Deploy(w.Context(), request("n"), nil)
+								_, _ = c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{DeleteOnFailure: true})
 							} else {
 								_, _ = c.InferenceServices.Create(w.Context(), request("n"))
 							}
@@ -344,6 +345,7 @@ func TestPanics(t *testing.T) {
 						require.Equal(w, tc.state, e.State)
 						if e.State == svc.LedgerCreated {
 							require.Equal(w, "svc-1", e.ServiceID)
+							require.Equal(w, deploy, w.srv.RunningInstances() == 0)
 						}
 					})
 				})
@@ -370,22 +372,53 @@ func TestPanics(t *testing.T) {
 				require.Equal(w, svc.LedgerUnknown, w.one().State)
 			})
 		})
-		t.Run(way+"/OnCreate", func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				require.True(w, quits(func() {
-					_, _ = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{DeleteOnFailure: true, OnCreate: func(*svc.InferenceService) error {
-						require.Equal(w, svc.LedgerCreated, w.one().State, "it is settled before")
-						quit()
-						return nil
-					}})
-				}))
-				require.Zero(w, w.srv.RunningInstances())
-				require.Equal(w, svc.LedgerCreated, w.one().State, "nobody has seen it deleted for certain")
-				require.NoError(w, w.client().InferenceServices.WaitUntilDeleted(w.Context(), "svc-1", nil))
-				require.Equal(w, svc.LedgerDeleted, w.one().State)
-			})
-		})
+		for name, deploy := range panicking {
+			for _, remove := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s/%s/cleanup %v", way, name, remove), func(t *testing.T) {
+					inWorld(t, func(w *world) {
+						o := &svc.DeployOptions{DeleteOnFailure: remove}
+						asked := func() { // in the caller's function
+							require.Equal(w, svc.LedgerCreated, w.one().State, "it is settled before")
+							quit()
+						}
+						c := w.client(svc.WithInferenceURL("https://inference.example"))
+						start := time.Now()
+						require.True(w, quits(func() { deploy(w.Context(), c.InferenceServices, o, asked) }))
+						require.Less(w, time.Since(start), 5*time.Second, "the cleanup proves the deletion as soon as any other")
+						require.Equal(w, 1, w.creates())
+						w.accounted(name)
+						deleted := o.DeleteOnFailure || o.OnFailure != nil || name == "Use"
+						require.Equal(w, deleted, w.srv.RunningInstances() == 0)
+						require.Equal(w, deleted, w.one().State == svc.LedgerDeleted)
+					})
+				})
+			}
+		}
 	}
+}
+
+// panicking are the functions of the caller that run while the endpoint exists.
+var panicking = map[string]func(ctx context.Context, c *svc.InferenceServiceClient, o *svc.DeployOptions, quit func()){
+	"OnCreate": func(ctx context.Context, c *svc.InferenceServiceClient, o *svc.DeployOptions, quit func()) {
+		o.OnCreate = func(*svc.InferenceService) error { quit(); return nil }
+		_, _ = c.Deploy(ctx, request("n"), o)
+	},
+	"OnPoll": func(ctx context.Context, c *svc.InferenceServiceClient, o *svc.DeployOptions, quit func()) {
+		o.OnPoll = func(svc.Poll) { quit() }
+		_, _ = c.Deploy(ctx, request("n"), o)
+	},
+	"Probe": func(ctx context.Context, c *svc.InferenceServiceClient, o *svc.DeployOptions, quit func()) {
+		o.Probe = func(context.Context, string) error { quit(); return nil }
+		_, _ = c.Deploy(ctx, request("n"), o)
+	},
+	"OnFailure": func(ctx context.Context, c *svc.InferenceServiceClient, o *svc.DeployOptions, quit func()) {
+		o.OnCreate = func(*svc.InferenceService) error { return errAny }
+		o.OnFailure = func(*svc.DeployError) bool { quit(); return false }
+		_, _ = c.Deploy(ctx, request("n"), o)
+	},
+	"Use": func(ctx context.Context, c *svc.InferenceServiceClient, o *svc.DeployOptions, quit func()) {
+		_ = c.Use(ctx, request("n"), o, func(context.Context, *svc.InferenceService) error { quit(); return nil })
+	},
 }
 
 type limiter func()
