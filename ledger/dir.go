@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -36,39 +35,34 @@ func Dir(path string) (svc.LedgerStore, error) {
 	}
 	d := dir(path)
 	left, _ := filepath.Glob(filepath.Join(path, ".ledger-*")) // by processes that died
-	for _, name := range left {
-		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > time.Hour {
-			_ = os.Remove(name)
+	for _, file := range left {
+		if info, err := os.Stat(file); err == nil && time.Since(info.ModTime()) > time.Hour {
+			_ = os.Remove(file)
 		}
 	}
 	link := filepath.Join(path, fmt.Sprintf(".ledger-link-%d-%d", os.Getpid(), time.Now().UnixNano()))
-	if err := d.create(nil, link); err != nil {
-		return nil, err
+	if err := d.create(link, nil); err != nil {
+		return nil, fmt.Errorf("ledger: %s cannot be used: %w", path, err)
 	}
-	return d, os.Remove(link)
+	return store{d, d.file}, os.Remove(link)
 }
 
 type dir string // an absolute path
 
-func (d dir) file(key string, seq int64) string {
-	return filepath.Join(string(d), fmt.Sprintf("%s@%06d.json", key, seq))
+func (d dir) file(n name) string {
+	return filepath.Join(string(d), fmt.Sprintf("%s@%06d.json", n.key, n.seq))
 }
 
-// Append fails if the file exists.
-func (d dir) Append(ctx context.Context, r svc.LedgerRecord) error {
-	text, err := encode(ctx, r)
-	if err != nil {
-		return err
-	}
-	return d.create(append(text, '\n'), d.file(r.Key, r.Seq))
+func (d dir) put(_ context.Context, n name, text []byte) error {
+	return d.create(d.file(n), append(text, '\n'))
 }
 
 // create gives a file its name when all of its text is on the disk, so there is
 // never a part of it under that name. The name must be new.
-func (d dir) create(text []byte, name string) error {
+func (d dir) create(file string, text []byte) error {
 	tmp, err := os.CreateTemp(string(d), ".ledger-*") // mode 0600
 	if err != nil {
-		return fmt.Errorf("ledger: %s was not written: %w", name, err)
+		return err
 	}
 	defer func() { _ = os.Remove(tmp.Name()) }()
 	_, err = tmp.Write(text)
@@ -76,60 +70,43 @@ func (d dir) create(text []byte, name string) error {
 		err = tmp.Sync()
 	}
 	if err = errors.Join(err, tmp.Close()); err == nil {
-		err = os.Link(tmp.Name(), name) // atomic, on NFS too
+		err = os.Link(tmp.Name(), file) // atomic, on NFS too
 	}
-	if err != nil {
-		return fmt.Errorf("ledger: %s was not written: %w", name, err)
-	}
-	if runtime.GOOS == "windows" {
-		return nil
+	if err != nil || runtime.GOOS == "windows" {
+		return err
 	}
 	folder, err := os.Open(string(d))
-	if err == nil {
-		err = errors.Join(folder.Sync(), folder.Close())
-	}
 	if err != nil {
-		return fmt.Errorf("ledger: %s was written, and may be lost when the machine fails: %w", name, err)
+		return err
 	}
-	return nil
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
-var fileName = regexp.MustCompile(`^([a-z0-9_-]{1,64})@(\d{6,18})\.json$`)
+var fileName = regexp.MustCompile(`^([a-z0-9_-]{1,64})@(\d{6}|[1-9]\d{6,17})\.json$`)
 
-func (d dir) List(ctx context.Context, key string) (all []svc.LedgerRecord, err error) {
+func (d dir) list(ctx context.Context, key string, found func(name, []byte, error)) error {
 	files, err := os.ReadDir(string(d))
-	if err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
-	}
-	listed := make(map[string][]int64) // by key
+	var names []name
 	for _, f := range files {
 		if m := fileName.FindStringSubmatch(f.Name()); m != nil && (key == "" || key == m[1]) {
-			if seq, _ := strconv.ParseInt(m[2], 10, 64); d.file(m[1], seq) == filepath.Join(string(d), f.Name()) {
-				listed[m[1]] = append(listed[m[1]], seq)
+			seq, _ := strconv.ParseInt(m[2], 10, 64)
+			names = append(names, name{m[1], seq})
+		}
+	}
+	slices.SortFunc(names, inOrder)
+	var last name
+	for _, n := range names {
+		if n.key != last.key {
+			last = name{n.key, 0}
+		}
+		// While a folder changes, ReadDir may show a new file and not an older one.
+		for last.seq < n.seq && ctx.Err() == nil {
+			last.seq++
+			text, err := os.ReadFile(d.file(last))
+			if found(last, text, err); errors.Is(err, fs.ErrNotExist) {
+				last.seq = max(last.seq, n.seq-1)
 			}
 		}
 	}
-	var damaged []error
-	for _, key := range slices.Sorted(maps.Keys(listed)) {
-		slices.Sort(listed[key])
-		// By number: while a folder changes, ReadDir may show a new name and not an older one.
-		for seq := int64(1); ctx.Err() == nil; seq++ {
-			text, err := os.ReadFile(d.file(key, seq))
-			r, damage := decode(text, key, seq, d.file(key, seq), err)
-			if errors.Is(err, fs.ErrNotExist) {
-				next, _ := slices.BinarySearch(listed[key], seq)
-				if next == len(listed[key]) {
-					break
-				}
-				seq = listed[key][next] - 1
-			}
-			if damaged = append(damaged, damage); damage == nil {
-				all = append(all, r)
-			}
-		}
-	}
-	if ctx.Err() != nil {
-		return all, context.Cause(ctx)
-	}
-	return all, errors.Join(damaged...)
+	return err
 }

@@ -46,7 +46,7 @@ func TestDirReadOnly(t *testing.T) {
 		require.ErrorContains(t, err, path)
 		err = s.Append(t.Context(), rec("k", 2))
 		require.ErrorIs(t, err, os.ErrPermission)
-		require.ErrorContains(t, err, filepath.Join(path, "k@000002.json")+" was not written")
+		require.ErrorContains(t, err, "writing "+filepath.Join(path, "k@000002.json"))
 	})
 	require.Equal(t, []string{"k@000001.json"}, names(t, path))
 }
@@ -62,7 +62,7 @@ func TestDirFull(t *testing.T) {
 	err := s.Append(t.Context(), rec("k", 2)) // Go ignores SIGXFSZ
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old))
 	require.ErrorIs(t, err, syscall.EFBIG)
-	require.ErrorContains(t, err, filepath.Join(path, "k@000002.json")+" was not written")
+	require.ErrorContains(t, err, "writing "+filepath.Join(path, "k@000002.json"))
 	require.Equal(t, []string{"k@000001.json"}, names(t, path), "half of a record is left behind under no name")
 	require.NoError(t, s.Append(t.Context(), rec("k", 2)))
 }

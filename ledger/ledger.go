@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"regexp"
 	"slices"
 	"sync"
@@ -26,63 +27,106 @@ import (
 	"example.com/svc"
 )
 
+// name identifies a record.
+type name struct {
+	key string
+	seq int64
+}
+
+func (n name) String() string { return fmt.Sprintf("record %d of key %s", n.seq, n.key) }
+
+func inOrder(a, b name) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.seq, b.seq)) }
+
+// medium keeps the texts of records.
+type medium interface {
+	// put stores a text durably. If that name has a text already, the error is fs.ErrExist.
+	put(ctx context.Context, n name, text []byte) error
+	// list calls found for each text of a key, or of all keys if it is empty, in order. The err of
+	// found says why a text cannot be read.
+	list(ctx context.Context, key string, found func(n name, text []byte, err error)) error
+}
+
+// store keeps records as JSON in a medium.
+type store struct {
+	medium
+	place func(name) string // for error texts
+}
+
 var keys = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
 
-// encode checks a record and makes its text.
-func encode(ctx context.Context, r svc.LedgerRecord) ([]byte, error) {
+func (s store) Append(ctx context.Context, r svc.LedgerRecord) error {
 	if !keys.MatchString(r.Key) || r.Seq < 1 {
-		return nil, fmt.Errorf("ledger: record %d of key %q: a key is 1 to 64 characters of a-z, 0-9, _ and -, and the first record is 1", r.Seq, r.Key)
+		return fmt.Errorf("ledger: record %d of key %q: a key is 1 to 64 characters of a-z, 0-9, _ and -, and the first record is 1", r.Seq, r.Key)
 	}
+	n := name{r.Key, r.Seq}
+	text, err := json.Marshal(r)
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("ledger: record %d of key %s: %w", r.Seq, r.Key, context.Cause(ctx))
+		err = context.Cause(ctx)
 	}
-	return json.Marshal(r)
-}
-
-// decode reads the text of a record, unless err says why there is none. Its error is
-// about the key, and says where the text is.
-func decode(text []byte, key string, seq int64, where string, err error) (r svc.LedgerRecord, _ error) {
 	if err == nil {
-		err = json.Unmarshal(text, &r)
-	}
-	if err == nil && (r.Key != key || r.Seq != seq) {
-		err = fmt.Errorf("it says that it is record %d of key %q", r.Seq, r.Key)
+		err = s.put(ctx, n, text)
 	}
 	if err != nil {
-		return r, &svc.LedgerError{Op: "list", Key: key, Err: fmt.Errorf("%s is damaged: %w", where, err)}
+		return fmt.Errorf("ledger: writing %s: %w", s.place(n), err)
 	}
-	return r, nil
-}
-
-// Memory returns an empty store that ends with the process: for tests.
-func Memory() svc.LedgerStore { return new(memory) }
-
-type memory struct {
-	mu      sync.Mutex
-	records []svc.LedgerRecord // sorted by key and Seq
-}
-
-func (m *memory) Append(ctx context.Context, r svc.LedgerRecord) error {
-	if _, err := encode(ctx, r); err != nil {
-		return err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	i, found := slices.BinarySearchFunc(m.records, r, func(a, b svc.LedgerRecord) int {
-		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Seq, b.Seq))
-	})
-	if found {
-		return fmt.Errorf("ledger: record %d of key %s: %w", r.Seq, r.Key, fs.ErrExist)
-	}
-	m.records = slices.Insert(m.records, i, r)
 	return nil
 }
 
-func (m *memory) List(ctx context.Context, key string) ([]svc.LedgerRecord, error) {
+func (s store) List(ctx context.Context, key string) (all []svc.LedgerRecord, err error) {
+	var damaged []error
+	err = s.list(ctx, key, func(n name, text []byte, err error) {
+		var r svc.LedgerRecord
+		if err == nil {
+			err = json.Unmarshal(text, &r)
+		}
+		if err == nil && (r.Key != n.key || r.Seq != n.seq) {
+			err = fmt.Errorf("it says that it is record %d of key %q", r.Seq, r.Key)
+		}
+		if err != nil {
+			err = fmt.Errorf("%s is damaged: %w", s.place(n), err)
+			damaged = append(damaged, &svc.LedgerError{Op: "list", Key: n.key, Err: err})
+			return
+		}
+		all = append(all, r)
+	})
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return all, fmt.Errorf("ledger: reading the records: %w", err)
+	}
+	return all, errors.Join(damaged...)
+}
+
+// Memory returns an empty store that ends with the process: for tests.
+func Memory() svc.LedgerStore {
+	return store{&memory{texts: make(map[name][]byte)}, name.String}
+}
+
+type memory struct {
+	mu    sync.Mutex
+	texts map[name][]byte
+}
+
+func (m *memory) put(_ context.Context, n name, text []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	other := func(r svc.LedgerRecord) bool { return key != "" && r.Key != key }
-	return slices.DeleteFunc(slices.Clone(m.records), other), ctx.Err()
+	if m.texts[n] != nil {
+		return fs.ErrExist
+	}
+	m.texts[n] = text
+	return nil
+}
+
+func (m *memory) list(_ context.Context, key string, found func(name, []byte, error)) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, n := range slices.SortedFunc(maps.Keys(m.texts), inOrder) {
+		if key == "" || key == n.key {
+			found(n, m.texts[n], nil)
+		}
+	}
+	return nil
 }
 
 // SQLite returns a store in the table svc_ledger of an SQLite database. The table is
@@ -104,12 +148,10 @@ func Postgres(ctx context.Context, db *sql.DB) (svc.LedgerStore, error) {
 		"set synchronous_commit=on, so that a commit survives a crash of the server")
 }
 
-type table struct{ db *sql.DB }
-
 // openTable makes sure that the database is safe, as the query tells, and that the
 // table is there.
 func openTable(ctx context.Context, db *sql.DB, safe, advice string) (svc.LedgerStore, error) {
-	t := table{db}
+	t := store{table{db}, name.String}
 	var ok bool
 	if err := db.QueryRowContext(ctx, safe).Scan(&ok); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
@@ -127,46 +169,35 @@ func openTable(ctx context.Context, db *sql.DB, safe, advice string) (svc.Ledger
 	return t, nil
 }
 
-func (t table) Append(ctx context.Context, r svc.LedgerRecord) error {
-	text, err := encode(ctx, r)
+type table struct{ db *sql.DB }
+
+func (t table) put(ctx context.Context, n name, text []byte) error {
+	result, err := t.db.ExecContext(ctx, `INSERT INTO svc_ledger ("key", seq, record) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, n.key, n.seq, string(text))
 	if err != nil {
 		return err
 	}
-	result, err := t.db.ExecContext(ctx, `INSERT INTO svc_ledger ("key", seq, record) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, r.Key, r.Seq, string(text))
-	if err == nil {
-		var rows int64
-		if rows, err = result.RowsAffected(); err == nil && rows == 0 {
-			err = fs.ErrExist
-		}
+	rows, err := result.RowsAffected()
+	if err == nil && rows == 0 {
+		return fs.ErrExist
 	}
-	if err != nil {
-		return fmt.Errorf("ledger: record %d of key %s: %w", r.Seq, r.Key, err)
-	}
-	return nil
+	return err
 }
 
-func (t table) List(ctx context.Context, key string) (all []svc.LedgerRecord, err error) {
+func (t table) list(ctx context.Context, key string, found func(name, []byte, error)) error {
 	query, args := `SELECT "key", seq, record FROM svc_ledger`, []any(nil)
 	if key != "" {
 		query, args = query+` WHERE "key" = $1`, []any{key}
 	}
 	rows, err := t.db.QueryContext(ctx, query+` ORDER BY "key", seq`, args...)
 	if err != nil {
-		return nil, fmt.Errorf("ledger: the table svc_ledger cannot be read: %w", err)
+		return err
 	}
 	defer rows.Close()
-	var damaged []error
 	for rows.Next() {
+		var n name
 		var text []byte
-		var seq int64
-		err := rows.Scan(&key, &seq, &text)
-		r, err := decode(text, key, seq, fmt.Sprintf("row %d of key %s in the table svc_ledger", seq, key), err)
-		if damaged = append(damaged, err); err == nil {
-			all = append(all, r)
-		}
+		err := rows.Scan(&n.key, &n.seq, &text)
+		found(n, text, err)
 	}
-	if err := rows.Err(); err != nil {
-		return all, fmt.Errorf("ledger: the table svc_ledger cannot be read: %w", err)
-	}
-	return all, errors.Join(damaged...)
+	return rows.Err()
 }

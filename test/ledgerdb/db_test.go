@@ -97,7 +97,7 @@ func TestDamage(t *testing.T) {
 			require.NoError(t, err)
 			all, err := s.List(t.Context(), "")
 			require.Equal(t, good, all, "everything else can be read")
-			require.ErrorContains(t, err, "row 2 of key k")
+			require.ErrorContains(t, err, "record 2 of key k")
 			damage, ok := errors.AsType[*svc.LedgerError](err)
 			require.True(t, ok)
 			require.Equal(t, "k", damage.Key)
