@@ -220,6 +220,8 @@ type OutcomeUnknownError struct {
 	Err        error  // why the outcome is not known
 	Key        string // of the ledger entry; empty without [WithLedger]
 	Intent     string // of the ledger entry; the mark in the endpoint's description holds it
+
+	earlier bool // the create of an earlier call is in doubt, and this call sent nothing
 }
 
 // Error says what may exist and why that is not known.
@@ -231,6 +233,12 @@ func (e *OutcomeUnknownError) Error() string {
 		name = strconv.Quote(e.Name)
 	}
 	switch {
+	case e.earlier:
+		fmt.Fprintf(&b, "nothing was sent, since an earlier create under the key %s may or may not have created %s", e.Key, name)
+		if e.ID != "" {
+			b.WriteString(", with the ID " + e.ID)
+		}
+		b.WriteString(": ")
 	case e.created():
 		fmt.Fprintf(&b, "the response is broken, but %s was created, with the ID %s: ", name, e.ID)
 	case e.ID != "":

@@ -158,8 +158,9 @@ type Ledger struct {
 	store  LedgerStore // nil: none
 	marks  bool        // add the mark to the description of a new endpoint
 	log    *slog.Logger
-	known  sync.Map // from the ID of an endpoint to its key
-	behind sync.Map // from the ID of an endpoint to its created record, if that could not be written
+	// known has, by the ID of an endpoint, a LedgerRecord: its Key alone, or the whole
+	// created record as long as that could not be written.
+	known sync.Map
 }
 
 // Entries returns all entries: open ones first, and the oldest first among equals.

@@ -22,9 +22,9 @@ const (
 	ledgerMargin = time.Minute     // after SettleBy, for clocks that differ and a request under way
 )
 
-// ledgerMoves holds the events that change a state; the event is the new state.
-// Any other event is kept in the records and changes nothing. A slow process may learn
-// the outcome after a wrong Forget, so a forgotten entry changes again.
+// ledgerMoves holds, by state, the events that change it; the event is the new state.
+// Any other known event is kept in the records and changes no state. After a wrong Forget
+// a slow process may learn the outcome, so a forgotten entry can change again.
 var ledgerMoves = map[LedgerEvent][]LedgerEvent{
 	LedgerIntended:  {LedgerCreated, LedgerRefused, LedgerUnknown, LedgerForgotten},
 	LedgerUnknown:   {LedgerCreated, LedgerForgotten},
@@ -32,13 +32,14 @@ var ledgerMoves = map[LedgerEvent][]LedgerEvent{
 	LedgerForgotten: {LedgerCreated, LedgerRefused, LedgerUnknown},
 	LedgerCreated:   {LedgerDeleted},
 	LedgerDeleted:   {},
+	LedgerScaled:    {}, // never a state, as the next one
+	LedgerExtended:  {},
 }
 
-// foldLedger makes entries of records. Its error consists of a LedgerError for each key
-// whose records are damaged: no create is sent under such a key.
+// foldLedger makes entries of records. Its error joins a LedgerError for each damaged
+// record. No create is sent under the key of a damaged record.
 func foldLedger(records []LedgerRecord) (entries []LedgerEntry, damaged error) {
-	type intent struct{ key, intent string }
-	index := make(map[intent]int)
+	index := make(map[[2]string]int) // by key and intent
 	last := make(map[string]int64)
 	for _, r := range records {
 		var err error
@@ -46,32 +47,29 @@ func foldLedger(records []LedgerRecord) (entries []LedgerEntry, damaged error) {
 			err = fmt.Errorf("record %d comes after record %d", r.Seq, last[r.Key])
 		}
 		last[r.Key] = r.Seq
-		i, found := index[intent{r.Key, r.Intent}]
-		_, isState := ledgerMoves[r.Event]
+		create := [2]string{r.Key, r.Intent}
+		i, found := index[create]
+		_, known := ledgerMoves[r.Event]
 		switch {
-		case !isState && r.Event != LedgerScaled && r.Event != LedgerExtended:
+		case !known:
 			err = fmt.Errorf("record %d has the unknown event %q: it may be of a later version", r.Seq, r.Event)
 		case found:
 			err = errors.Join(err, entries[i].apply(r))
 		case r.Event == LedgerIntended:
-			index[intent{r.Key, r.Intent}] = len(entries)
-			entries = append(entries, newLedgerEntry(r))
-		case r.Event != LedgerRefused: // that one may stand in the place of its intent
-			err = fmt.Errorf("record %d (%s) has no intent before it", r.Seq, r.Event)
+			index[create] = len(entries)
+			entries = append(entries, LedgerEntry{
+				Key: r.Key, Intent: r.Intent, BaseURL: r.BaseURL, Name: r.Name, FlavorID: r.FlavorID,
+				State: LedgerIntended, Instances: r.Instances, RequestedAt: r.At, SettleBy: r.SettleBy,
+				LeaseEnd: r.LeaseEnd, Records: []LedgerRecord{r},
+			})
+		case r.Event != LedgerRefused: // that one may stand where its intent could not be written
+			err = fmt.Errorf("record %d (%s) belongs to a create that is not recorded as intended", r.Seq, r.Event)
 		}
 		if err != nil {
 			damaged = errors.Join(damaged, &LedgerError{Op: "list", Key: r.Key, Intent: r.Intent, ServiceID: r.ServiceID, Err: err})
 		}
 	}
 	return entries, damaged
-}
-
-func newLedgerEntry(r LedgerRecord) LedgerEntry {
-	return LedgerEntry{
-		Key: r.Key, Intent: r.Intent, BaseURL: r.BaseURL, Name: r.Name, FlavorID: r.FlavorID,
-		State: LedgerIntended, Instances: r.Instances, RequestedAt: r.At, SettleBy: r.SettleBy,
-		LeaseEnd: r.LeaseEnd, Records: []LedgerRecord{r},
-	}
 }
 
 // apply adds a record to its entry.
@@ -84,7 +82,7 @@ func (e *LedgerEntry) apply(r LedgerRecord) error {
 	case r.Event == LedgerExtended:
 		e.LeaseEnd = r.LeaseEnd
 	case r.Event == LedgerCreated && (r.ServiceID == "" || known && r.ServiceID != e.ServiceID):
-		return fmt.Errorf("record %d says that the create has the endpoint %q, and not %q as before", r.Seq, r.ServiceID, e.ServiceID)
+		return fmt.Errorf("record %d says that the create made the endpoint %q, but an earlier record says %q", r.Seq, r.ServiceID, e.ServiceID)
 	case !slices.Contains(ledgerMoves[e.State], r.Event), known && r.ServiceID != e.ServiceID:
 	case r.Event == LedgerDeleted:
 		e.State, e.DeletedAt = r.Event, r.At
@@ -96,11 +94,11 @@ func (e *LedgerEntry) apply(r LedgerRecord) error {
 	return nil
 }
 
-// InstanceTime is an upper bound of the billed time by now: the number of
-// instances times how long each number lasted, from RequestedAt to DeletedAt, by the
-// clocks of the ledger. Time in the state stopped counts, and changes that were made
-// elsewhere are not known. 0 if nothing was created. There is no price in it, since
-// the service does not say what the unit of its prices is.
+// InstanceTime is an upper bound of the time that is billed until now. Three instances
+// that run for ten minutes make 30 minutes. The time counts from RequestedAt to DeletedAt,
+// by the clocks of the processes that wrote the ledger, and also while the endpoint is
+// stopped. Changes that were not made with this ledger are not known. It is 0 if nothing
+// was created. It is no price, since the service does not say what the unit of its prices is.
 func (e LedgerEntry) InstanceTime(now time.Time) (total time.Duration) {
 	if e.State == LedgerDeleted {
 		now = e.DeletedAt
@@ -117,12 +115,13 @@ func (e LedgerEntry) InstanceTime(now time.Time) (total time.Duration) {
 	return total
 }
 
-// inDoubt reports whether nobody will settle the entry any more.
+// inDoubt reports whether an endpoint may exist, and its process will not record any more
+// whether it does.
 func (e *LedgerEntry) inDoubt(now time.Time) bool {
 	return e.State == LedgerUnknown || e.State == LedgerIntended && e.settled(now)
 }
 
-// settled reports whether SettleBy is certainly over.
+// settled reports whether SettleBy has certainly passed.
 func (e *LedgerEntry) settled(now time.Time) bool { return !now.Before(e.SettleBy.Add(ledgerMargin)) }
 
 // ledgerVerdict says what a Deploy does about its key.
@@ -130,53 +129,53 @@ type ledgerVerdict int
 
 const (
 	ledgerFree   ledgerVerdict = iota // no open entry: record an intent, and create
-	ledgerWait                        // another process is about to settle it
-	ledgerDoubt                       // an endpoint may exist
-	ledgerResume                      // wait for the endpoint of the entry
-	ledgerInUse                       // by another request, or by two endpoints
+	ledgerWait                        // another call is creating: read the ledger again
+	ledgerDoubt                       // an endpoint may exist: send nothing
+	ledgerResume                      // an endpoint exists: wait until it is available
+	ledgerInUse                       // the endpoint is of another request, or two entries are open
 )
 
-// judgeKey decides by the entries of a key what a Deploy does that wants the
-// endpoint of the record want, made of the body with these fields. It returns the entry
-// that decided, and for ledgerInUse what differs.
+// judgeKey decides by the entries of a key what a Deploy does. Want is its record, and
+// fields are its request body. It returns the entry that decided, and for ledgerInUse why.
 func judgeKey(entries []LedgerEntry, want *LedgerRecord, fields map[string]any, now time.Time) (ledgerVerdict, LedgerEntry, string) {
 	open := slices.DeleteFunc(slices.Clone(entries), func(e LedgerEntry) bool { return !e.Open() })
 	switch {
 	case len(open) == 0:
 		return ledgerFree, LedgerEntry{}, ""
 	case len(open) > 1:
-		return ledgerInUse, open[0], fmt.Sprintf("%d entries of the key are open: delete the endpoints that are not wanted", len(open))
+		return ledgerInUse, open[0], fmt.Sprintf("%d entries of the key are open: delete all but one of their endpoints", len(open))
 	case open[0].inDoubt(now):
 		return ledgerDoubt, open[0], ""
 	case open[0].State == LedgerIntended:
 		return ledgerWait, open[0], ""
 	}
 	if why := differs(&open[0].Records[0], want, fields); why != "" {
-		return ledgerInUse, open[0], "it belongs to another request: " + why
+		return ledgerInUse, open[0], why
 	}
 	return ledgerResume, open[0], ""
 }
 
-// differs says what a recorded intent has other than the request want.
-// A hash of another version says nothing: then the fields decide.
+// differs compares the request of a recorded intent with another request. Empty: they are
+// the same. A hash of another version cannot be compared: then the other fields decide.
 func differs(had, want *LedgerRecord, fields map[string]any) string {
 	show := func(r *LedgerRecord) string {
 		return fmt.Sprintf("name %q, flavor %q, instances %d, base URL %s", r.Name, r.FlavorID, r.Instances, r.BaseURL)
 	}
-	same := had.RequestHash == requestHash(had.Intent, fields)
-	switch {
-	case show(had) != show(want) && (!same || had.BaseURL != want.BaseURL):
-		return show(had) + ", and not " + show(want)
-	case !same && strings.HasPrefix(had.RequestHash, ledgerHashVersion):
-		return "other fields of the request body differ"
+	switch recorded, asked := show(had), show(want); {
+	case had.BaseURL == want.BaseURL && had.RequestHash == requestHash(had.Intent, fields):
+		return ""
+	case recorded != asked:
+		return "the ledger has an endpoint with " + recorded + "; this call asks for " + asked
+	case strings.HasPrefix(had.RequestHash, ledgerHashVersion):
+		return "the ledger has an endpoint with " + recorded + ", as this call asks for, but other fields of the request body differ"
 	}
 	return ""
 }
 
 const ledgerHashVersion = "1:"
 
-// requestHash identifies a request without showing it: the hash of the intent and
-// the body, with sorted keys and without the mark, behind the version of this rule.
+// requestHash identifies a request without showing it. It hashes the intent and the body,
+// with sorted keys and without the mark. The version of this rule comes in front.
 func requestHash(intent string, fields map[string]any) string {
 	fields = maps.Clone(fields)
 	if text, ok := fields["description"].(string); ok {
@@ -187,9 +186,8 @@ func requestHash(intent string, fields map[string]any) string {
 	return ledgerHashVersion + hex.EncodeToString(sum[:])
 }
 
-// readBody returns the fields of a request body, with numbers as they are written, and
-// what the ledger records of them. What [WithBodyField] has set counts. Without a number of
-// instances, that is absent.
+// readBody returns the fields of the final request body, with numbers as text, and the
+// record of a create with it. Absent is the number of instances if the body has none.
 func readBody(body []byte, absent int) (fields map[string]any, r LedgerRecord, err error) {
 	var sent struct {
 		Name             string
@@ -201,7 +199,7 @@ func readBody(body []byte, absent int) (fields map[string]any, r LedgerRecord, e
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
 	if dec.Decode(&fields) != nil || json.Unmarshal(body, &sent) != nil {
-		return nil, r, &ValidationError{[]FieldError{{"body", "has a name, a flavor_id or a target_instance_number that the ledger cannot read"}}}
+		return nil, r, &ValidationError{[]FieldError{{"body", "must hold a name, a flavor_id and a target_instance_number of the usual types, since the ledger records them"}}}
 	}
 	r = LedgerRecord{Event: LedgerIntended, Name: sent.Name, FlavorID: sent.ResourceMetadata.FlavorID, Instances: absent}
 	if n := sent.ResourceMetadata.TargetInstanceNumber; n != nil {
@@ -212,8 +210,8 @@ func readBody(body []byte, absent int) (fields map[string]any, r LedgerRecord, e
 
 var ledgerMark = regexp.MustCompile(`\[svc:([A-Z2-7]{26})\]`)
 
-// findMark finds the intent of the last mark in a description, and what the
-// description is without that mark.
+// findMark returns the intent in the last mark of a description, empty if there is no mark,
+// and the description without that mark.
 func findMark(description string) (intent, without string) {
 	description = strings.TrimSpace(description)
 	all := ledgerMark.FindAllStringSubmatchIndex(description, -1)
@@ -236,41 +234,50 @@ func addMark(fields map[string]any, intent string) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// checkOwner fails if the endpoint may belong to somebody else.
+// checkOwner fails unless the endpoint s has the name and the mark of the entry. Unmarked
+// accepts an endpoint without a mark.
 func (e *LedgerEntry) checkOwner(s *InferenceService, unmarked bool) error {
 	switch intent, _ := findMark(s.Description); {
 	case !sameText(s.Name, e.Name):
-		return fmt.Errorf("the endpoint is called %q, and not %q", s.Name, e.Name)
+		return fmt.Errorf("the name of the endpoint is %q, but that of the entry is %q", s.Name, e.Name)
 	case intent == e.Intent, intent == "" && unmarked:
 		return nil
 	case intent == "":
-		return fmt.Errorf("%w: it has none", ErrLedgerMark)
+		return fmt.Errorf("%w: it has no mark", ErrLedgerMark)
 	default:
-		return fmt.Errorf("%w: it has that of %s", ErrLedgerMark, intent)
+		return fmt.Errorf("%w: it has the mark of %s", ErrLedgerMark, intent)
 	}
 }
 
-var errNotInDoubt = errors.New("the entry is not in doubt")
-
-// mayForget fails unless the entry is in doubt, and nothing can be sent for it any
-// more, by the local clock and by the service's.
-func (e *LedgerEntry) mayForget(now, date time.Time) error {
-	switch {
-	case e.State != LedgerUnknown && e.State != LedgerIntended:
-		return fmt.Errorf("%w, but %s", errNotInDoubt, e.State)
-	case date.IsZero():
-		return errors.New("the response has no Date header, so the local clock cannot be checked")
-	case !e.settled(now) || !e.settled(date):
-		return fmt.Errorf("%w before %s", errNotInDoubt, e.SettleBy.Add(ledgerMargin).Format(time.RFC3339))
+// checkDoubt fails unless the entry is in doubt and, by all these clocks, its create cannot
+// be under way any more.
+func (e *LedgerEntry) checkDoubt(clocks ...time.Time) error {
+	if e.State != LedgerUnknown && e.State != LedgerIntended {
+		return fmt.Errorf("the entry is not in doubt: its state is %s", e.State)
+	}
+	for _, now := range clocks {
+		if !e.settled(now) {
+			return fmt.Errorf("too early: the create may be under way until %s", e.SettleBy.Add(ledgerMargin).Format(time.RFC3339))
+		}
 	}
 	return nil
 }
 
-// mayAdopt fails unless the endpoint s is the one that the entry is looking for.
+var errNoDate = errors.New("the response has no Date header, so the local clock cannot be checked")
+
+// mayForget fails unless the entry may be forgotten. Date is the service's clock.
+func (e *LedgerEntry) mayForget(now, date time.Time) error {
+	if date.IsZero() {
+		return errNoDate
+	}
+	return e.checkDoubt(now, date)
+}
+
+// mayAdopt fails unless the entry may get an endpoint, and s is that endpoint.
 func (e *LedgerEntry) mayAdopt(base string, s *InferenceService, unmarked bool, now time.Time) error {
 	switch {
 	case !e.inDoubt(now) && e.State != LedgerForgotten:
-		return errNotInDoubt
+		return e.checkDoubt(now)
 	case e.BaseURL != base:
 		return fmt.Errorf("the entry belongs to another base URL: %s", e.BaseURL)
 	case s.IsDeleted:
@@ -289,9 +296,9 @@ func (e *LedgerEntry) overdue(base string, now time.Time) bool {
 func (e *LedgerEntry) mayReap(date time.Time, s *InferenceService) error {
 	switch {
 	case date.IsZero():
-		return errors.New("not deleted: the response has no Date header, so the local clock cannot be checked")
+		return errNoDate
 	case !date.After(e.LeaseEnd):
-		return fmt.Errorf("not deleted: by the service's clock it is %s, before the end of the lease", date.Format(time.RFC3339))
+		return fmt.Errorf("the lease has not ended by the service's clock: it says %s", date.Format(time.RFC3339))
 	}
 	return e.checkOwner(s, !e.Adopted)
 }

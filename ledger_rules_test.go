@@ -128,14 +128,14 @@ func TestLedgerDamage(t *testing.T) {
 	two.ServiceID = "svc-2"
 	gap := journal(intended(), event(LedgerUnknown), event(LedgerForgotten))
 	for want, records := range map[string][]LedgerRecord{
-		`record 2 has the unknown event "paused"`:             journal(intended(), event("paused")),
-		`the endpoint "svc-2", and not "svc-1"`:               journal(intended(), event(LedgerCreated), two),
-		"record 3 comes after record 1":                       {gap[0], gap[2]},
-		"record 2 (unknown) has no intent before it":          gap[1:],
-		"record 2 comes after record 2":                       {gap[0], gap[1], gap[1]},
-		"record 1 (created) has no intent before it":          journal(event(LedgerCreated)),
-		`the endpoint "", and not ""`:                         journal(intended(), LedgerRecord{Event: LedgerCreated}),
-		"record 3 has the unknown event \"\": it may be of a": journal(intended(), event(LedgerCreated), event("")),
+		`record 2 has the unknown event "paused"`:                     journal(intended(), event("paused")),
+		`the endpoint "svc-2", but an earlier record says "svc-1"`:    journal(intended(), event(LedgerCreated), two),
+		"record 3 comes after record 1":                               {gap[0], gap[2]},
+		"record 2 (unknown) belongs to a create that is not recorded": gap[1:],
+		"record 2 comes after record 2":                               {gap[0], gap[1], gap[1]},
+		"record 1 (created) belongs to a create that is not recorded": journal(event(LedgerCreated)),
+		`the endpoint "", but an earlier record says ""`:              journal(intended(), LedgerRecord{Event: LedgerCreated}),
+		"record 3 has the unknown event \"\": it may be of a":         journal(intended(), event(LedgerCreated), event("")),
 	} {
 		other := intended()
 		other.Key, other.Seq = "other", 1
@@ -334,15 +334,15 @@ func TestLedgerMayAdopt(t *testing.T) {
 	require.Error(t, e.mayAdopt(base, marked(), false, over.Add(-1)), "its process may be about to settle it")
 	require.ErrorContains(t, e.mayAdopt("https://other.example", marked(), false, over), base)
 	for want, change := range map[string]func(*InferenceService){
-		"deleted":            func(s *InferenceService) { s.IsDeleted = true },
-		"called":             func(s *InferenceService) { s.Name = "other" },
-		"that of " + intentB: func(s *InferenceService) { s.Description = "[svc:" + intentB + "]" },
-		"it has none":        func(s *InferenceService) { s.Description = "d" },
+		"deleted":                  func(s *InferenceService) { s.IsDeleted = true },
+		"the name of the endpoint": func(s *InferenceService) { s.Name = "other" },
+		"the mark of " + intentB:   func(s *InferenceService) { s.Description = "[svc:" + intentB + "]" },
+		"it has no mark":           func(s *InferenceService) { s.Description = "d" },
 	} {
 		s := marked()
 		change(s)
 		require.ErrorContains(t, e.mayAdopt(base, s, false, over), want)
-		require.Equal(t, want == "it has none", e.mayAdopt(base, s, true, over) == nil, want)
+		require.Equal(t, want == "it has no mark", e.mayAdopt(base, s, true, over) == nil, want)
 	}
 }
 

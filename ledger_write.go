@@ -21,13 +21,13 @@ import (
 // claim records one create: its intent before it is sent, and its outcome.
 type claim struct {
 	ledger *Ledger
-	key    string        // empty: a random one
-	lease  time.Duration // 0: none
-	intent LedgerRecord  // without a Seq as long as it is not recorded
-	cancel context.CancelFunc
+	key    string
+	lease  time.Duration      // 0: none
+	intent LedgerRecord       // without a Seq as long as it is not recorded
+	cancel context.CancelFunc // of the context that ends at SettleBy
 }
 
-// claim returns nil without a store.
+// claim returns nil without a store. An empty key stands for a random one.
 func (l *Ledger) claim(key string, lease time.Duration) *claim {
 	if l.store == nil {
 		return nil
@@ -56,42 +56,44 @@ func (c *claim) begin(ctx context.Context, body []byte) (context.Context, []byte
 		}
 	}
 	pace := poll.New(ctx, 50*time.Millisecond, time.Second)
-	for waiting := (LedgerEntry{}); ; {
-		entries, last, err := l.read(ctx, c.key)
-		if err != nil && waiting.Key != "" && ctx.Err() != nil {
-			return nil, nil, c.doubt(waiting, cause.Of(ctx))
-		} else if err != nil {
-			return nil, nil, err
-		}
+	for waiting := (LedgerEntry{}); c.intent.Seq == 0 && err == nil; {
+		entries, last, unread := l.read(ctx, c.key)
 		verdict, e, why := judgeKey(entries, &want, fields, wallClock())
-		switch verdict {
-		case ledgerFree:
-			if want.Seq = last + 1; c.record(ctx, &want, &err) {
-				ctx, c.cancel = untilSettleBy(ctx, want.SettleBy)
-				return ctx, body, nil
-			}
-		case ledgerWait:
+		switch {
+		case unread != nil && waiting.Key != "" && ctx.Err() != nil:
+			err = c.doubt(waiting, cause.Of(ctx))
+		case unread != nil:
+			err = unread
+		case slices.ContainsFunc(entries, func(e LedgerEntry) bool { return e.Intent == want.Intent }):
+			c.intent = want // it was written after all
+		case verdict == ledgerFree:
+			want.Seq = last + 1
+			err = c.record(ctx, &want)
+		case verdict == ledgerWait:
 			waiting = e
 			next, _ := pace.Next(0, 0)
 			if ended := pace.Sleep(next); ended != nil {
 				err = c.doubt(e, ended)
 			}
-		case ledgerDoubt:
-			err = c.doubt(e, fmt.Errorf("an earlier create under the key %s is in doubt: settle it by Ledger.Adopt or Ledger.Forget", e.Key))
-		case ledgerInUse:
+		case verdict == ledgerDoubt:
+			err = c.doubt(e, errors.New("look for it in the service's console, then call Ledger.Adopt, or Ledger.Forget if there is none"))
+		case verdict == ledgerInUse:
 			err = l.fail("deploy", e, fmt.Errorf("%w: %s", ErrKeyInUse, why))
-		case ledgerResume:
+		default:
 			err = c.resume(ctx, e)
 		}
-		if err != nil {
-			return nil, nil, err
-		}
 	}
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, c.cancel = untilSettleBy(ctx, c.intent.SettleBy)
+	return ctx, body, nil
 }
 
 var errSettleBy = &httpcall.TimeoutError{After: ledgerSettle}
 
-// settleContext ends at SettleBy, for another reason than the deadline of the caller.
+// settleContext ends at SettleBy with errSettleBy, since context.DeadlineExceeded is for a
+// deadline of the caller.
 type settleContext struct{ context.Context }
 
 func untilSettleBy(ctx context.Context, by time.Time) (context.Context, context.CancelFunc) {
@@ -109,37 +111,30 @@ func (c settleContext) Err() error {
 	return errSettleBy
 }
 
-// record writes the intent, unless the Seq is taken or err is set.
-func (c *claim) record(ctx context.Context, want *LedgerRecord, err *error) bool {
+// record writes the intent. It does not if the Seq is taken, perhaps by this very record.
+func (c *claim) record(ctx context.Context, want *LedgerRecord) error {
 	deadline, _ := ctx.Deadline()
 	want.At = wallClock()
 	want.SettleBy = settleBy(want.At, deadline)
 	if c.lease > 0 {
 		want.LeaseEnd = want.At.Add(c.lease)
 	}
-	failed := c.ledger.store.Append(ctx, *want)
-	if errors.Is(failed, fs.ErrExist) { // perhaps by this very record
-		var entries []LedgerEntry
-		entries, _, failed = c.ledger.read(ctx, want.Key)
-		if !slices.ContainsFunc(entries, func(e LedgerEntry) bool { return e.Intent == want.Intent }) && failed == nil {
-			return false
-		}
+	err := c.ledger.store.Append(ctx, *want)
+	switch {
+	case err == nil:
+		c.intent = *want
+	case !errors.Is(err, fs.ErrExist): // it may be written all the same
+		_ = c.ledger.put(ctx, LedgerRecord{Key: want.Key, Seq: want.Seq, Intent: want.Intent, Event: LedgerRefused}, 1)
+		return c.ledger.fail("append intended", LedgerEntry{Key: want.Key, Intent: want.Intent}, err)
 	}
-	if failed != nil { // it may be written all the same
-		refused := LedgerRecord{Key: want.Key, Seq: want.Seq, Intent: want.Intent, Event: LedgerRefused}
-		_ = c.ledger.put(ctx, refused, 1)
-		*err = c.ledger.fail("append intended", LedgerEntry{Key: want.Key, Intent: want.Intent}, failed)
-		return false
-	}
-	c.intent = *want
-	return true
+	return nil
 }
 
-// doubt says that an endpoint may exist.
+// doubt says that nothing was sent because an earlier create may have made an endpoint.
 func (c *claim) doubt(e LedgerEntry, err error) error {
 	return &OutcomeUnknownError{
 		Method: http.MethodPost, Route: services, Name: e.Name, ID: e.ServiceID, Err: c.ledger.client.safe(err),
-		Key: e.Key, Intent: e.Intent,
+		Key: e.Key, Intent: e.Intent, earlier: true,
 	}
 }
 
@@ -154,17 +149,17 @@ func (c *claim) resume(ctx context.Context, e LedgerEntry) error {
 	return &resumedError{e.ServiceID}
 }
 
-// before is called before each attempt. The wall clock runs on while the process is
-// suspended.
+// before is called right before each attempt. It goes by the wall clock, which runs on while
+// the process is suspended.
 func (c *claim) before() error {
 	if !maySend(c.intent.SettleBy, wallClock()) {
-		return errors.New("svc: too late to send this create: its time limit has passed on the wall clock (the process may have been suspended)")
+		return errors.New("svc: the create was not sent: its time limit in the ledger has passed, by the wall clock (the process may have been suspended)")
 	}
 	return nil
 }
 
-// settle records the outcome of the create, and adds to its error what the ledger could
-// not record.
+// settle records the outcome of the create. If that fails, it adds a LedgerError to the
+// error of the create.
 func (c *claim) settle(ctx context.Context, s *InferenceService, err error) error {
 	if c.intent.Seq == 0 {
 		return err
@@ -180,13 +175,14 @@ func (c *claim) settle(ctx context.Context, s *InferenceService, err error) erro
 	} else if err == nil {
 		r.Event, r.ServiceID = LedgerCreated, s.ServiceID
 	}
-	c.ledger.known.Store(r.ServiceID, r.Key)
 	behind := c.ledger.put(ctx, r, 3)
-	if behind != nil && r.Event == LedgerCreated {
-		c.ledger.behind.Store(r.ServiceID, r)
+	if behind == nil {
+		c.ledger.known.Store(r.ServiceID, LedgerRecord{Key: r.Key})
+	} else {
+		c.ledger.known.Store(r.ServiceID, r)
 	}
 	if err == nil {
-		return behind
+		return behind // as it is: errors.Join would wrap it
 	}
 	return errors.Join(err, behind)
 }
@@ -202,8 +198,9 @@ func outcome[T any](c *Client, k *call) (*T, error) {
 	return decoded[T](c, k, k.Result)
 }
 
-// scale records a change of the number of instances: at once if the number rises, and if
-// it falls by the function that it returns, which is called when the change has succeeded.
+// scale records a change of the number of instances. A higher number it records at once. A
+// lower one is recorded by the function that it returns, which is for when the change has
+// succeeded.
 func (l *Ledger) scale(ctx context.Context, id string, body []byte) (succeeded func(), err error) {
 	succeeded = func() {}
 	if l.store == nil {
@@ -226,7 +223,7 @@ func (l *Ledger) scale(ctx context.Context, id string, body []byte) (succeeded f
 	record := func(ctx context.Context) error {
 		return l.change(ctx, "append scaled", *e, func(now LedgerEntry) (LedgerRecord, error) {
 			if now.Instances != e.Instances {
-				return LedgerRecord{}, errors.New("somebody else has scaled the endpoint meanwhile")
+				return LedgerRecord{}, errors.New("another call has recorded another number of instances meanwhile")
 			}
 			return LedgerRecord{Event: LedgerScaled, Instances: want.Instances}, nil
 		})
@@ -237,14 +234,15 @@ func (l *Ledger) scale(ctx context.Context, id string, body []byte) (succeeded f
 	return func() { l.afterwards(ctx, record) }, nil
 }
 
-// deleted records that an endpoint was seen to be deleted.
+// deleted records that an endpoint is deleted. S is the record that says so; nil if its
+// absence proves it.
 func (l *Ledger) deleted(ctx context.Context, id string, s *InferenceService) {
 	if l.store == nil {
 		return
 	}
 	l.afterwards(ctx, func(ctx context.Context) error {
 		e, err := l.owner(ctx, id)
-		if e == nil || s != nil && s.Name != "" && !sameText(s.Name, e.Name) { // somebody else's record
+		if e == nil || s != nil && s.Name != "" && !sameText(s.Name, e.Name) { // the record of another endpoint
 			return err
 		}
 		return l.change(ctx, "append deleted", *e, func(LedgerEntry) (LedgerRecord, error) {
@@ -253,7 +251,7 @@ func (l *Ledger) deleted(ctx context.Context, id string, s *InferenceService) {
 	})
 }
 
-// afterwards records what has happened already. An error is logged.
+// afterwards records what has happened already, also when ctx has ended. It logs an error.
 func (l *Ledger) afterwards(ctx context.Context, record func(context.Context) error) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
@@ -262,43 +260,43 @@ func (l *Ledger) afterwards(ctx context.Context, record func(context.Context) er
 	}
 }
 
-// settling is the context of what is recorded after the fact.
+// settling is the context for recording what has happened already.
 func settling(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 }
 
-// owner finds the created entry of an endpoint; nil if there is none. An error that is
-// about other keys does not count.
+// owner finds the created entry of an endpoint; nil if there is none. A created record that
+// could not be written before is written first. An error that is about another key does not
+// count.
 func (l *Ledger) owner(ctx context.Context, id string) (*LedgerEntry, error) {
-	if r, ok := l.behind.Load(id); ok {
-		if err := l.put(ctx, r.(LedgerRecord), 1); err != nil {
+	v, _ := l.known.Load(id)
+	known, _ := v.(LedgerRecord)
+	if known.Event == LedgerCreated {
+		if err := l.put(ctx, known, 1); err != nil {
 			return nil, err
 		}
-		l.behind.Delete(id)
 	}
-	key, _ := l.known.Load(id)
-	text, _ := key.(string)
-	entries, _, err := l.read(ctx, text)
+	entries, _, err := l.read(ctx, known.Key)
 	for i := range entries {
 		if e := &entries[i]; e.ServiceID == id && e.State == LedgerCreated && e.BaseURL == l.client.base.String() {
 			return e, nil
 		}
 	}
-	if e, ok := errors.AsType[*LedgerError](err); ok && text == "" && e.Key != "" {
+	if e, ok := errors.AsType[*LedgerError](err); ok && known.Key == "" && e.Key != "" {
 		err = nil
 	}
 	return nil, err
 }
 
-// date is the service's clock, zero if the response does not show it.
+// date is the time of the service's clock; zero if the response does not show it.
 func date(r *Response) time.Time {
 	t, _ := http.ParseTime(r.Header.Get("Date"))
 	return t
 }
 
-// read returns the entries of a key, or of all keys, with the highest Seq of the key.
-// With an error it returns what it could read. An error that is not about the whole
-// ledger consists of LedgerErrors with a Key.
+// read returns the entries of a key and its highest Seq, or the entries of all keys. With an
+// error it returns what it could read. Each error is a LedgerError; one that is about a
+// single key has that Key.
 func (l *Ledger) read(ctx context.Context, key string) (entries []LedgerEntry, last int64, err error) {
 	if l.store == nil {
 		return nil, 0, ErrNoLedger
@@ -309,7 +307,7 @@ func (l *Ledger) read(ctx context.Context, key string) (entries []LedgerEntry, l
 		return cmp.Or(b2i(b.Open())-b2i(a.Open()), a.RequestedAt.Compare(b.RequestedAt))
 	})
 	for _, e := range entries {
-		l.known.Store(e.ServiceID, e.Key)
+		l.known.Store(e.ServiceID, LedgerRecord{Key: e.Key})
 	}
 	if len(records) > 0 {
 		last = records[len(records)-1].Seq
@@ -317,7 +315,7 @@ func (l *Ledger) read(ctx context.Context, key string) (entries []LedgerEntry, l
 	return entries, last, errors.Join(l.fail("list", LedgerEntry{}, err), damaged)
 }
 
-// entry reads an entry again.
+// entry reads an entry again, with the highest Seq of its key.
 func (l *Ledger) entry(ctx context.Context, op string, e LedgerEntry) (now LedgerEntry, last int64, err error) {
 	entries, last, err := l.read(ctx, e.Key)
 	if err != nil {
@@ -331,31 +329,28 @@ func (l *Ledger) entry(ctx context.Context, op string, e LedgerEntry) (now Ledge
 	return e, 0, l.fail(op, e, errors.New("there is no such entry"))
 }
 
-// change appends the record that decide makes of an entry as it is now. The record
-// comes right behind those that decide has seen, so nothing can come between.
+// change appends the record that decide makes of an entry as it is now. The record comes
+// right behind those that decide has seen; if another one is there already, decide is asked
+// again.
 func (l *Ledger) change(ctx context.Context, op string, e LedgerEntry, decide func(now LedgerEntry) (LedgerRecord, error)) error {
-	for tried := int64(0); ; {
+	for {
 		now, last, err := l.entry(ctx, op, e)
 		if err != nil {
 			return err
 		}
 		r, err := decide(now)
-		if err == nil && last < tried {
-			err = fmt.Errorf("the store refuses record %d as if it had one, and does not list it", tried)
+		if err == nil {
+			r.Key, r.Seq, r.Intent, r.At = e.Key, last+1, e.Intent, wallClock()
+			err = l.store.Append(ctx, r)
 		}
-		if err != nil {
-			return l.fail(op, now, err)
-		}
-		r.Key, r.Seq, r.Intent, r.At = e.Key, last+1, e.Intent, wallClock()
-		tried = r.Seq
-		if err = l.store.Append(ctx, r); !errors.Is(err, fs.ErrExist) {
+		if !errors.Is(err, fs.ErrExist) {
 			return l.fail(op, now, err)
 		}
 	}
 }
 
-// put appends a record at its Seq, or at the next one that is free, with a time limit of
-// its own.
+// put appends a record at its Seq, or at the next one that is free. It has a separate time
+// limit, and goes on when ctx ends.
 func (l *Ledger) put(ctx context.Context, r LedgerRecord, tries int) error {
 	ctx, cancel := settling(ctx)
 	defer cancel()
@@ -372,7 +367,8 @@ func (l *Ledger) put(ctx context.Context, r LedgerRecord, tries int) error {
 	}
 }
 
-// fail makes a LedgerError of err, unless that is nil, or is one that names the endpoint.
+// fail makes a LedgerError of err. It keeps a nil err, and a LedgerError that names the endpoint
+// already.
 func (l *Ledger) fail(op string, e LedgerEntry, err error) error {
 	if known, ok := errors.AsType[*LedgerError](err); err == nil || ok && (e.ServiceID == "" || known.ServiceID == e.ServiceID) {
 		return err
