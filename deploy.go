@@ -22,37 +22,37 @@ const (
 type DeployOptions struct {
 	WaitOptions
 
-	// DeleteOnFailure deletes what was created when it does not become
-	// available, whatever the reason: also when ctx ends, or when one of the functions in
-	// these options panics. The delete has a separate context, limited to 30 s.
+	// DeleteOnFailure deletes the endpoint if it does not become available, whatever the
+	// reason: also when ctx ends, or when one of the functions in these options panics. The
+	// cleanup has a separate context, limited to 30 s. False: the endpoint stays.
 	DeleteOnFailure bool
 
-	// OnFailure is asked in place of DeleteOnFailure, before a cleanup begins, which may
-	// take up to 30 s: true deletes what was created. It gets the error that Deploy would
-	// end with. After a panic of one of the functions here it is not asked, and what was
-	// created is deleted. Nil: DeleteOnFailure decides.
+	// OnFailure decides in place of DeleteOnFailure: true deletes the endpoint. It is called
+	// before the cleanup, with the error that Deploy would end with. If one of the functions
+	// in these options panics, it is not called, and the endpoint is deleted. Nil:
+	// DeleteOnFailure decides.
 	OnFailure func(*DeployError) bool
 
-	// OnCreate is called with the new record before the wait begins: the moment to store the
-	// ID. Its error ends Deploy as a failure. If the response to the create was cut off, the
-	// record may hold nothing but the ID. Nil: none.
+	// OnCreate is called with the new record before the wait begins: store the ID there. Its
+	// error ends Deploy as a failure. If the response to the create was cut off, the record
+	// may hold only the ID. Nil: none.
 	OnCreate func(*InferenceService) error
 
-	// CreateOptions go with the create call, after RequestOptions.
+	// CreateOptions apply to the create call only, after RequestOptions.
 	CreateOptions []RequestOption
 
-	// Key names the endpoint in the ledger, so that one endpoint at a time is created
-	// under it: a second Deploy with the key and the same request waits for the endpoint
-	// of the first, in another process too. That Deploy calls OnCreate with the ID alone,
-	// DeleteOnFailure does nothing in it, and OnFailure is asked. 1 to 64 characters of
-	// a-z, 0-9, _ and -. Empty: a random key, so that every Deploy creates an endpoint.
-	// Without [WithLedger] a key is an [ErrNoLedger].
+	// Key is the name of the endpoint in the ledger: 1 to 64 characters of a-z, 0-9, _ and -.
+	// At most one endpoint at a time is created under a key. A second Deploy with the key and
+	// the same request creates nothing: it waits for the endpoint of the first one, also in
+	// another process. It calls OnCreate with the ID alone, and it deletes the endpoint only
+	// if OnFailure says so; DeleteOnFailure has no effect. Empty: a random key, so every
+	// Deploy creates an endpoint. A key without [WithLedger] is an [ErrNoLedger].
 	Key string
 
 	// Lease has no effect unless [Ledger.Reap] is called: Reap deletes the endpoint when
-	// that much time has passed since the create was requested. In a Deploy that continues
-	// with an existing endpoint it can only lengthen the lease. 0: no lease. Without
-	// [WithLedger] a lease is an [ErrNoLedger].
+	// this time has passed since the create was requested. In a Deploy that continues with an
+	// existing endpoint it can only lengthen the lease. 0: no lease. A lease without
+	// [WithLedger] is an [ErrNoLedger].
 	Lease time.Duration
 }
 
@@ -61,25 +61,32 @@ func (o *DeployOptions) create() []RequestOption {
 	return append(slices.Clip(o.RequestOptions), o.CreateOptions...)
 }
 
-// DeployError says that an endpoint was created and is not available. Cleanup says
-// what became of it.
+// DeployError says that an endpoint was created and is not available, or that Use could not
+// delete it. Cleanup says whether it was deleted.
 type DeployError struct {
 	ServiceID  string            // of the created endpoint; never empty
 	Service    *InferenceService // the record as read last; nil when only the ID is known
 	Resumed    bool              // this call did not create the endpoint: the ledger had it under the key
-	Cleanup    Cleanup           // CleanupDeleted: it is deleted; any other: it may still be running and billed
-	CleanupErr error             // why Cleanup is not CleanupDeleted; nil if no cleanup was asked for; errors.Is and errors.As do not look into it
-	Err        error             // why it is not available: a WaitError, or the error of OnCreate; after Use the error of its function, nil if that succeeded
+	Cleanup    Cleanup           // CleanupDeleted: the endpoint is deleted; any other: it may still be running and billed
+	CleanupErr error             // why the cleanup could not delete the endpoint; nil: it did, or there was none; not for errors.Is and errors.As
+	Err        error             // why the endpoint is not available: a WaitError, or the error of OnCreate; from Use the error of its function, nil if that succeeded
+
+	use bool // the error is from Use, after its function
 }
 
 // Error says what happened, what may be running, and what to do about it.
 func (e *DeployError) Error() string {
 	text := "svc: deploying " + cmp.Or(e.ServiceID, "an endpoint")
+	if e.use {
+		text = "svc: using " + e.ServiceID
+	}
 	if e.Resumed {
 		text += ", which was created before"
 	}
 	if e.Err != nil {
 		text += ": " + detail(e.Err)
+	} else if e.use {
+		text += ": the function succeeded"
 	}
 	if e.Cleanup == CleanupDeleted {
 		text += "; the endpoint was deleted"
@@ -89,13 +96,11 @@ func (e *DeployError) Error() string {
 		return apierr.Line(text)
 	}
 	text += "; the endpoint may still be running and billed"
-	switch e.Cleanup {
-	case CleanupAccepted:
+	switch {
+	case e.Cleanup == CleanupAccepted:
 		text += ": the delete was accepted, but the endpoint is not known to be deleted"
-	default:
-		if e.CleanupErr != nil {
-			text += ": deleting it failed"
-		}
+	case e.CleanupErr != nil:
+		text += ": deleting it failed"
 	}
 	if e.CleanupErr != nil {
 		text += ": " + detail(e.CleanupErr)
@@ -111,27 +116,26 @@ func (e *DeployError) Unwrap() error { return e.Err }
 
 // Deploy creates an endpoint and waits until it is available.
 //
-// An error before anything was created is the one of
-// [InferenceServiceClient.Create]; after that it is a [DeployError], which
-// always holds the ID and says whether the endpoint is deleted. The last record is
-// returned along with an error. A request for 0 instances is a [ValidationError], since
-// it would never become available.
+// If nothing was created, the error is that of [InferenceServiceClient.Create]. Afterwards
+// it is a [DeployError], which always holds the ID and says whether the endpoint is deleted.
+// The last record is returned along with an error. A request for 0 instances is a
+// [ValidationError], since it would never become available.
 //
 // Deploy does more than Create to keep the ID, since the service has no call that
 // finds it again. When ctx ends while the create is on its way, Deploy waits for the
 // response up to 10 s more. When a 2xx response is cut off, but shows the ID,
-// Deploy continues with that.
+// Deploy continues with that ID.
 //
-// A cleanup after a failure does what [InferenceServiceClient.DeleteAndWait] does, for up
-// to 30 s, so Deploy may return up to 40 s after the end of ctx. It deletes nothing whose
-// record has another name than the one that was sent: then the response to the create was
-// about somebody else's endpoint.
+// The cleanup after a failure does what [InferenceServiceClient.DeleteAndWait] does, for up
+// to 30 s, so Deploy may return up to 40 s after the end of ctx. It does not delete an
+// endpoint whose record has another name than the request: that endpoint may be somebody
+// else's.
 //
-// With [WithLedger], the create is recorded as in Create; a ledger that fails after the
-// create ends Deploy as an error of OnCreate does. With [DeployOptions.Key], Deploy waits for
-// the endpoint that the key has already. While a create under the key is in doubt, Deploy
-// is an [OutcomeUnknownError]; if the key has an endpoint of another request, it is an
-// [ErrKeyInUse]. Nothing is sent then.
+// With [WithLedger], the create is recorded as in Create. If the ledger fails after the
+// create, Deploy ends as after an error of OnCreate. With [DeployOptions.Key], Deploy waits
+// for the endpoint that the key has already. It sends nothing, and its error is an
+// [OutcomeUnknownError], while a create under the key is in doubt. Likewise it is an
+// [ErrKeyInUse] if the endpoint of the key is of another request.
 //
 // POST /v1/inference-service, then GET and perhaps DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions) (*InferenceService, error) {
@@ -166,12 +170,12 @@ type deployment struct {
 	record     *InferenceService // as read last; nil when only the ID is known
 	shown      string            // the name in a broken response to the create
 	told       bool              // OnCreate was called
-	over       bool              // nothing is left to do after a panic
+	over       bool              // a panic from now on leaves nothing to clean up
 	result     httpcall.Result   // of the create call
 	cleanupEnd time.Time         // of all cleanups together; zero: none has begun
 	resumed    bool              // the endpoint is that of an earlier create
 	deleted    bool              // the wait has proven that somebody else deleted the endpoint
-	behind     error             // the endpoint was created, and the ledger could not record it
+	behind     *LedgerError      // why the ledger could not record the created endpoint
 }
 
 // create creates the endpoint and learns its ID.
@@ -187,7 +191,7 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 	p.add(d.opts.Lease < 0, "Lease", "must not be negative")
 	d.name = sent.name(req.Name)
 	s, err := d.client.create(ctx, &req, p, createLinger, d.client.client.Ledger.claim(d.opts.Key, d.opts.Lease), &d.result, opts)
-	ledger, _ := errors.AsType[*LedgerError](err)
+	d.behind, _ = errors.AsType[*LedgerError](err)
 	if earlier, ok := errors.AsType[*resumedError](err); ok {
 		d.id, d.resumed = earlier.id, true
 		return nil
@@ -198,9 +202,6 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 		d.id, d.record, d.shown = s.ServiceID, s, s.Name
 	} else {
 		return err
-	}
-	if ledger != nil {
-		d.behind = ledger
 	}
 	return nil
 }
@@ -240,7 +241,7 @@ func (d *deployment) tell() error {
 	return d.opts.OnCreate(d.record)
 }
 
-// failed makes the error of a deployment, after the cleanup that is asked for.
+// failed makes the error of a deployment, after the cleanup if one was asked for.
 func (d *deployment) failed(ctx context.Context, err error) error {
 	e := &DeployError{ServiceID: d.id, Service: d.record, Resumed: d.resumed, Err: err}
 	if d.deleted {
@@ -251,14 +252,15 @@ func (d *deployment) failed(ctx context.Context, err error) error {
 		remove = d.opts.OnFailure(e)
 	}
 	if remove && !d.deleted {
-		e.Cleanup, e.CleanupErr = d.cleanUp(ctx, false)
+		e.Cleanup, e.CleanupErr = d.cleanUp(ctx)
 	}
 	d.over = true
 	return e
 }
 
-// rescue is for a panic, or the end of the goroutine, in one of the caller's functions,
-// also after the create was sent: it tells the ID, and deletes the endpoint if a cleanup was asked for.
+// rescue does its work only if one of the caller's functions has panicked or ended the
+// goroutine. It calls OnCreate with the ID, if that was not called yet, and deletes the
+// endpoint if a cleanup was asked for.
 func (d *deployment) rescue(ctx context.Context) {
 	if d.over || d.resumed {
 		return
@@ -272,37 +274,34 @@ func (d *deployment) rescue(ctx context.Context) {
 	}
 	d.client.client.recent.add(d.id)
 	if d.opts.DeleteOnFailure || d.opts.OnFailure != nil {
-		defer func() { // the cleanup too may end by a panic: an attempt hook may panic in each exchange
-			if !d.over {
-				_, _ = d.cleanUp(ctx, true)
+		defer func() { // the cleanup may panic too, if an attempt hook panics in each exchange
+			if !d.over && sameText(d.shown, d.name) {
+				_ = d.client.Delete(context.WithoutCancel(ctx), d.id, asRead(d.opts.RequestOptions)...)
 			}
 		}()
-		defer func() { // whatever OnCreate does
-			_, _ = d.cleanUp(ctx, false)
+		defer func() { // also if OnCreate panics
+			_, _ = d.cleanUp(ctx)
 			d.over = true
 		}()
 	}
 	_ = d.tell()
 }
 
-// cleanUp deletes the endpoint, whatever became of ctx. It reads the record before that,
-// unless the delete has to come first.
-func (d *deployment) cleanUp(ctx context.Context, atOnce bool) (Cleanup, error) {
+// cleanUp deletes the endpoint, also when ctx has ended.
+func (d *deployment) cleanUp(ctx context.Context) (Cleanup, error) {
 	if d.cleanupEnd.IsZero() { // a panic during a cleanup does not give the next one more time
 		d.cleanupEnd = time.Now().Add(cleanupLimit)
 	}
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), d.cleanupEnd)
 	defer cancel()
-	o := WaitOptions{
-		MinInterval: 500 * time.Millisecond, MaxInterval: 2 * time.Second,
-		NotFoundGrace: d.opts.NotFoundGrace, RequestOptions: d.opts.RequestOptions,
-	}
-	r := &removal{observer: d.client.observe(d.id, o.withDefaults(), newIDGrace), name: d.name, limit: cleanupLimit / 3, atOnce: atOnce && d.shown != ""}
+	o := d.opts.withDefaults() // without the caller's functions
+	o.MinInterval, o.MaxInterval, o.OnPoll, o.Probe = 500*time.Millisecond, 2*time.Second, nil, nil
+	r := &removal{observer: d.client.observe(d.id, o, newIDGrace), name: d.name, limit: cleanupLimit / 3}
 	r.named = d.record != nil || d.shown != ""
 	if seen := cmp.Or(d.record, &InferenceService{ServiceID: d.id, Name: d.shown}); r.foreign(seen) {
 		return CleanupFailed, r.otherName(seen)
 	}
-	w := d.client.untilDeleted(d.id, o.withDefaults(), r.poll)
+	w := d.client.untilDeleted(d.id, o, r.poll)
 	w.patient = true
 	_, err := w.run(ctx, isDeleted)
 	switch {
@@ -318,22 +317,22 @@ func (d *deployment) cleanUp(ctx context.Context, atOnce bool) (Cleanup, error) 
 type removal struct {
 	observer *observer
 	name     string        // that its record must have; empty: any
-	atOnce   bool          // delete before the first read
-	limit    time.Duration // of one exchange: one that hangs leaves time for another; 0: none
+	limit    time.Duration // of each exchange, so that one that hangs leaves time for another; 0: none
 
 	named    bool  // a response has shown the name, or a record without one
 	accepted bool  // a delete was accepted
 	there    bool  // the latest poll read the record
+	refused  error // of the latest delete; nil: it was accepted
 	failed   error // the latest exchange that failed for another reason than time
 }
 
-// poll deletes the endpoint, unless a delete was accepted and the record has not been seen
-// since, and reads the record. What it never read it reads before that, since the absence
-// of a record that was read is proven sooner. As long as no response has shown the name, it
-// deletes nothing: the endpoint may be somebody else's.
+// poll deletes the endpoint and reads its record. It does not repeat a delete that was
+// accepted, unless the record was read after it. If the record was never read, poll reads it
+// before the delete too, since the absence of a record that was read is proven sooner. As long
+// as no response has shown the name, it deletes nothing: the endpoint may be somebody else's.
 func (r *removal) poll(ctx context.Context) (*InferenceService, bool, error) {
 	unnamed := r.name != "" && !r.named
-	if unnamed || !r.observer.seen() && !r.accepted && !r.atOnce {
+	if unnamed || !r.observer.seen() && !r.accepted {
 		if s, deleted, err := r.read(ctx); deleted || unnamed && err != nil || err == nil && (s.IsDeleted || r.foreign(s)) {
 			return r.checked(s, deleted, err)
 		}
@@ -370,7 +369,7 @@ func (r *removal) delete(ctx context.Context) error {
 	defer cancel()
 	// One attempt: after a failed one, Delete may take "not found" for success.
 	err := r.observer.client.Delete(ctx, r.observer.id, asRead(r.observer.opts)...)
-	r.accepted = r.accepted || err == nil
+	r.accepted, r.refused = r.accepted || err == nil, err
 	r.note(ctx, err)
 	return err
 }
@@ -381,8 +380,8 @@ func (r *removal) note(ctx context.Context, err error) {
 	}
 }
 
-// reason is why the endpoint is not known to be deleted: what the service said, if it
-// said anything, and not that the time was up.
+// reason is why the endpoint is not known to be deleted. What the service said comes before
+// the end of the time limit.
 func (r *removal) reason(err error) error {
 	w, ok := errors.AsType[*WaitError](err)
 	switch {
@@ -390,6 +389,8 @@ func (r *removal) reason(err error) error {
 		return err
 	case !errors.Is(w.Err, context.DeadlineExceeded):
 		return w.Err
+	case r.there && !r.accepted && r.refused != nil:
+		return fmt.Errorf("svc: the record is still there, although the delete got %s", detail(r.refused))
 	case r.there:
 		return errStillThere
 	case r.failed != nil:
@@ -415,16 +416,16 @@ func (r *removal) foreign(s *InferenceService) bool {
 
 func (r *removal) otherName(s *InferenceService) error {
 	clean := r.observer.client.client.caller.Redactor().String
-	return Permanent(fmt.Errorf("svc: the record of %s has the name %q, and %q was created: it may be somebody else's endpoint, so it was not deleted", clean(s.ServiceID), clean(s.Name), clean(r.name)))
+	return Permanent(fmt.Errorf("svc: the record of %s has the name %q, but %q was created: it may be somebody else's endpoint, so it was not deleted", clean(s.ServiceID), clean(s.Name), clean(r.name)))
 }
 
 // Use deploys an endpoint, calls the function with it, and deletes it on every way out:
 // when the function returns, when it panics, when ctx ends. DeleteOnFailure and OnFailure
 // have no effect.
 //
-// The error is that of Deploy or of the function. If the endpoint is not known to be
-// deleted afterwards, it is a [DeployError] around that error; its Err is nil if the function
-// succeeded. The deletion has a context of its own, limited to 30 s.
+// The error is that of Deploy or of the function. But if the endpoint is not known to be
+// deleted after the function, it is a [DeployError] whose Err is the error of the function.
+// The cleanup has a separate context, limited to 30 s.
 //
 // POST /v1/inference-service, then GET and DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions, use func(context.Context, *InferenceService) error) (err error) {
@@ -443,9 +444,9 @@ func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceSer
 	d := &deployment{client: c, opts: &o, name: options(o.create()).name(req.Name), id: s.ServiceID, record: s, shown: s.Name, told: true}
 	defer d.rescue(ctx)
 	defer func() {
-		state, cleanupErr := d.cleanUp(ctx, false)
+		state, cleanupErr := d.cleanUp(ctx)
 		if d.over = true; state != CleanupDeleted {
-			err = &DeployError{ServiceID: d.id, Service: s, Cleanup: state, CleanupErr: cleanupErr, Err: err}
+			err = &DeployError{ServiceID: d.id, Service: s, Cleanup: state, CleanupErr: cleanupErr, Err: err, use: true}
 		}
 	}()
 	return c.client.safe(use(ctx, s))

@@ -144,6 +144,13 @@ func TestCleanUpDeletesAgainWhatIsStillThere(t *testing.T) {
 		require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
 		require.ErrorContains(t, e, "the delete was accepted, but the endpoint is not known to be deleted: the record is still there")
 	})
+	synctest.Test(t, func(t *testing.T) {
+		srv := goneServer()
+		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 404, Times: -1})
+		e, _ := goneStory(t, srv)
+		require.Equal(t, svc.CleanupFailed, e.Cleanup)
+		require.ErrorContains(t, e, "deleting it failed: the record is still there, although the delete got 404 Not Found")
+	})
 }
 
 // Of a delete that finds nothing, or is answered with something odd, a look says what
