@@ -16,29 +16,30 @@ var (
 	// ErrNoLedger: the call needs a ledger and the client has none. Nothing was sent.
 	// See [WithLedger].
 	ErrNoLedger = errors.New("svc: no ledger: set WithLedger")
-	// ErrKeyInUse: the key of a Deploy belongs to another endpoint that may still be
-	// running. Nothing was sent.
+	// ErrKeyInUse: the ledger has an endpoint of another request, or two endpoints, under
+	// the key of a Deploy. Nothing was sent.
 	ErrKeyInUse = errors.New("svc: the key is in use")
-	// ErrLedgerMark: the description of an endpoint does not hold the mark of the
-	// ledger entry, so the endpoint may belong to somebody else.
+	// ErrLedgerMark: the description of the endpoint does not hold the mark of the
+	// ledger entry, so the endpoint may be somebody else's.
 	ErrLedgerMark = errors.New("svc: the endpoint does not carry the mark of this ledger entry")
 )
 
-// LedgerStore keeps the records of a ledger: a journal with one rule, that records
-// are never changed or removed. A Seq is given once: that is all the exclusion there
-// is. It must be safe for concurrent use, by processes too if they share it.
-// Package ledger has stores, and package ledgertest a test for other ones.
+// LedgerStore keeps the records of a ledger. It is a journal: records are added, and never
+// changed or removed. Only one of several callers can add a record with a certain Key and
+// Seq. A store must be safe for concurrent use, also by several processes if they share it.
+// Package ledger has stores, and package ledgertest has a test for stores of your own.
 type LedgerStore interface {
 	// Append stores r durably before it returns nil. If r.Key has a record r.Seq
 	// already, the error is [fs.ErrExist]. After any other error the record may be stored.
 	Append(ctx context.Context, r LedgerRecord) error
-	// List returns the records of key in order of Seq, and for an empty key those of
+	// List returns the records of key in order of Seq. For an empty key it returns those of
 	// all keys, grouped by key. With an error it returns what it could read. An error
 	// that is about one key only is a [*LedgerError] with that Key.
 	List(ctx context.Context, key string) ([]LedgerRecord, error)
 }
 
-// LedgerEvent is what a record says, and the state of an entry.
+// LedgerEvent is what happened, as a record says. The state of an entry is the last event
+// that changed it.
 type LedgerEvent string
 
 const (
@@ -48,18 +49,18 @@ const (
 	LedgerUnknown   LedgerEvent = "unknown"   // the outcome of the create is not known
 	LedgerForgotten LedgerEvent = "forgotten" // somebody looked and found no endpoint
 	LedgerDeleted   LedgerEvent = "deleted"   // the endpoint was seen to be deleted
-	LedgerScaled    LedgerEvent = "scaled"    // changes the number of instances, not the state
-	LedgerExtended  LedgerEvent = "extended"  // changes the end of the lease, not the state
+	LedgerScaled    LedgerEvent = "scaled"    // the number of instances changed; the state did not
+	LedgerExtended  LedgerEvent = "extended"  // the end of the lease changed; the state did not
 )
 
-// LedgerRecord is one line of the journal. It holds no token, and nothing of a
-// request but what its fields show. Its JSON form is stable.
+// LedgerRecord is one record of the journal. It holds no token. Of the request it holds only
+// what its fields show. Its JSON form is stable.
 type LedgerRecord struct {
 	Key         string      `json:"key"`                    // 1 to 64 of a-z, 0-9, _ and -
 	Seq         int64       `json:"seq"`                    // 1, 2, 3, … in its key
 	Intent      string      `json:"intent"`                 // random, one for each create call with all its attempts
 	Event       LedgerEvent `json:"event"`                  // what happened
-	At          time.Time   `json:"at"`                     // when it was recorded, by the clock of the process, in UTC
+	At          time.Time   `json:"at"`                     // when the record was made, in UTC, by the clock of the process
 	BaseURL     string      `json:"base_url,omitempty"`     // intended: the service
 	Name        string      `json:"name,omitempty"`         // intended: of the endpoint
 	FlavorID    string      `json:"flavor_id,omitempty"`    // intended
@@ -71,8 +72,8 @@ type LedgerRecord struct {
 	Adopted     bool        `json:"adopted,omitempty"`      // created: the ID is from [Ledger.Adopt]
 }
 
-// LedgerEntry is what the records of one create call say together. A key has many
-// entries over time, and at most one that is open.
+// LedgerEntry is what the records of one create call say together. A key gets many entries
+// over time. At most one of them is open, unless somebody was wrong to call Forget.
 type LedgerEntry struct {
 	Key         string         // the key of the Deploy; random for a Create and for a Deploy without one
 	Intent      string         // random, one for each create call; the mark in the description holds it
@@ -85,8 +86,8 @@ type LedgerEntry struct {
 	Adopted     bool           // ServiceID is from [Ledger.Adopt]
 	RequestedAt time.Time      // when the create was about to be sent
 	SettleBy    time.Time      // the create was not sent after this time
-	CreatedAt   time.Time      // when the ID was recorded; zero while it is not known
-	DeletedAt   time.Time      // when the endpoint was seen to be deleted; zero before that
+	CreatedAt   time.Time      // when the ID was recorded; zero: it was not
+	DeletedAt   time.Time      // when the endpoint was seen to be deleted; zero: it was not
 	LeaseEnd    time.Time      // when [Ledger.Reap] may delete the endpoint; zero: never
 	Records     []LedgerRecord // all records of the entry, in order of Seq
 }
@@ -97,13 +98,13 @@ func (e LedgerEntry) Open() bool {
 	return e.State == LedgerIntended || e.State == LedgerUnknown || e.State == LedgerCreated
 }
 
-// LedgerError says that the ledger could not be read or written, or that it does
-// not allow the call.
+// LedgerError says that the ledger could not be read or written, or why it does not allow
+// the call.
 type LedgerError struct {
 	Op        string // what was attempted: "list", "append created", "adopt", "reap" …
-	Key       string // empty: it is about the whole ledger
-	Intent    string // empty: it is about the whole key
-	ServiceID string // of the endpoint that the call was about; empty: not known, or there is none
+	Key       string // of the entry; empty: the error is about the whole ledger
+	Intent    string // of the entry; empty: the error is about the whole key
+	ServiceID string // of the endpoint; empty: not known, or there is none
 	Err       error  // the store's error, or why the ledger does not allow the call
 }
 
@@ -126,16 +127,17 @@ func (e *LedgerError) Error() string {
 // Unwrap gives the cause.
 func (e *LedgerError) Unwrap() error { return e.Err }
 
-// WithLedger makes the client record each endpoint in store before it is created,
-// and what became of it: see [Ledger]. All programs that use one account should
-// share one store. Nil, the default: no ledger.
+// WithLedger makes the client record each endpoint in store before it is created, and what
+// became of it: see [Ledger]. It also adds the mark " [svc:INTENT]" to the description of
+// each new endpoint, unless [WithoutLedgerMark] is set. All programs that use one account
+// should share one store. Nil, the default: no ledger.
 func WithLedger(store LedgerStore) Option {
 	return func(c *config) error { c.ledger = store; return nil }
 }
 
-// WithoutLedgerMark leaves the description of a new endpoint as it is. By default,
-// a client with a ledger adds the mark " [svc:INTENT]" to it, by which
-// [Ledger.Adopt] and [Ledger.Reap] recognize the endpoint.
+// WithoutLedgerMark leaves the description of a new endpoint as it is. By default, a client
+// with a ledger adds the mark " [svc:INTENT]" to it, where INTENT is the Intent of the
+// entry. [Ledger.Adopt] and [Ledger.Reap] recognize the endpoint by its mark.
 func WithoutLedgerMark() Option {
 	return func(c *config) error { c.unmarked = true; return nil }
 }
@@ -144,14 +146,14 @@ func WithoutLedgerMark() Option {
 // Reach it through [Client.Ledger]. Without WithLedger every call is an
 // [ErrNoLedger].
 //
-// The service has no call that lists endpoints. The client therefore records a
-// create before it sends it, and its outcome afterwards. Nothing is sent if the
-// record cannot be written. A process that is killed in between leaves an entry in
-// doubt: intended or unknown. To settle it, look for its mark or its name in the
-// service's console. Then call Adopt with the ID that you found, or Forget if there
-// is none.
+// The service has no call that lists endpoints. The client therefore records a create
+// before it sends the request, and the outcome after it. If the first record cannot be
+// written, nothing is sent. A process that is killed in between leaves an entry in doubt:
+// its state is intended or unknown. To settle it, look for its mark or its name in the
+// service's console. Then call Adopt with the ID that you found, or Forget if you found
+// none.
 //
-// Each call reads its entry again, by Key and Intent, before it changes anything.
+// Each method reads its entry again, by Key and Intent, before it changes anything.
 // Calls of [Client.Do] are not recorded.
 type Ledger struct {
 	client *Client
@@ -163,7 +165,7 @@ type Ledger struct {
 	known sync.Map
 }
 
-// Entries returns all entries: open ones first, and the oldest first among equals.
+// Entries returns all entries: first those that are open, each group from old to new.
 // With an error it returns what it could read.
 func (l *Ledger) Entries(ctx context.Context) ([]LedgerEntry, error) {
 	entries, _, err := l.read(ctx, "")
@@ -172,15 +174,15 @@ func (l *Ledger) Entries(ctx context.Context) ([]LedgerEntry, error) {
 
 // AdoptOptions sets up [Ledger.Adopt]. Nil stands for the zero value.
 type AdoptOptions struct {
-	// Unmarked accepts an endpoint whose description holds no mark, as with
-	// WithoutLedgerMark. False: that is an [ErrLedgerMark]. The mark of another entry is
-	// never accepted.
+	// Unmarked accepts an endpoint whose description holds no mark, which WithoutLedgerMark
+	// makes. False: such an endpoint is an [ErrLedgerMark]. An endpoint with the mark of
+	// another entry is never accepted.
 	Unmarked bool
 }
 
-// Adopt records id as the endpoint of an entry in doubt, or of a forgotten one. The
-// endpoint must exist, have the name of the entry and carry its mark, and id must
-// be in no other entry. It returns the endpoint's record.
+// Adopt records id as the endpoint of an entry that is in doubt or forgotten. The endpoint
+// must exist, have the name of the entry and carry its mark, and id must be in no other
+// entry. Adopt returns the record of the endpoint.
 //
 // GET /v1/inference-service/{service_id}
 func (l *Ledger) Adopt(ctx context.Context, e LedgerEntry, id string, opts *AdoptOptions) (*InferenceService, error) {
@@ -191,7 +193,7 @@ func (l *Ledger) Adopt(ctx context.Context, e LedgerEntry, id string, opts *Adop
 	}
 	for _, other := range entries {
 		if other.ServiceID == id && other.Intent != e.Intent {
-			return nil, l.fail(op, other, errors.New("this entry has that ID already"))
+			return nil, l.fail(op, other, errors.New("another entry has this ID already"))
 		}
 	}
 	s, err := l.client.InferenceServices.Get(ctx, id)
@@ -209,11 +211,11 @@ func (l *Ledger) Adopt(ctx context.Context, e LedgerEntry, id string, opts *Adop
 }
 
 // Forget makes the next Deploy with this key pay twice if you are wrong: the endpoint
-// then exists, and another one is created. It records that somebody looked and that
-// there is no endpoint.
+// then exists, and another one is created. Forget records that somebody looked for the
+// endpoint of an entry and that there is none.
 //
 // The entry must be in doubt. One minute must have passed since its SettleBy, by the local
-// clock and by that of the service, which is asked for the list of flavors.
+// clock and by the service's. The Date header of a list of flavors shows the service's clock.
 //
 // GET /v1/inference-service/flavor
 func (l *Ledger) Forget(ctx context.Context, e LedgerEntry) error {
@@ -229,12 +231,12 @@ func (l *Ledger) Forget(ctx context.Context, e LedgerEntry) error {
 	})
 }
 
-// Extend sets the end of the lease of an open entry. It may be earlier than before.
-// Zero: no lease, so Reap never deletes the endpoint.
+// Extend sets the end of the lease of an open entry, also to an earlier time. Zero: no
+// lease, so Reap never deletes the endpoint.
 func (l *Ledger) Extend(ctx context.Context, e LedgerEntry, end time.Time) error {
 	return l.change(ctx, "extend", e, func(now LedgerEntry) (LedgerRecord, error) {
 		if !now.Open() {
-			return LedgerRecord{}, fmt.Errorf("the entry is %s", now.State)
+			return LedgerRecord{}, fmt.Errorf("the entry is not open: its state is %s", now.State)
 		}
 		return LedgerRecord{Event: LedgerExtended, LeaseEnd: end.Round(0).UTC()}, nil
 	})
@@ -242,27 +244,28 @@ func (l *Ledger) Extend(ctx context.Context, e LedgerEntry, end time.Time) error
 
 // ReapOptions sets up [Ledger.Reap]. Nil stands for the zero value.
 type ReapOptions struct {
-	DryRun bool // true: checks everything and deletes nothing
+	DryRun bool // true: Reap checks everything and deletes nothing
 }
 
 // Reaped is what [Ledger.Reap] did with one overdue entry.
 type Reaped struct {
 	Entry LedgerEntry
-	// Err says why the endpoint is not known to be deleted. Nil: it was seen to be
-	// deleted; with DryRun: it would be deleted.
+	// Err says why the endpoint is not known to be deleted. Nil: it is deleted, or with
+	// DryRun it would be.
 	Err error
 }
 
 // Reap deletes the endpoints whose lease has ended. Nothing else enforces a lease: run
 // Reap regularly, anywhere that shares the store.
 //
-// It takes the open entries of this client's base URL whose LeaseEnd has passed by
-// the local clock, one by one, with a minute for each. An endpoint is deleted
-// only if LeaseEnd has passed by the service's clock as well (the Date header of a Get), and if its
-// record has the name of the entry and not the mark of another entry; an adopted one must carry its own mark. An
-// overdue entry in doubt is an [ErrOutcomeUnknown]: use Adopt or Forget.
+// Reap takes the open entries of this client's base URL whose LeaseEnd has passed by the
+// local clock, one by one, with a minute for each. It deletes an endpoint only if LeaseEnd
+// has passed by the service's clock as well (the Date header of a Get). The record of the
+// endpoint must have the name of the entry, and must not carry the mark of another entry.
+// An adopted endpoint must carry the mark of its entry. An entry in doubt is an
+// [ErrOutcomeUnknown]: use Adopt or Forget.
 //
-// The error joins the Errs of all entries and what could not be read.
+// The error joins the Errs of all entries, and the error of reading the ledger.
 //
 // GET and perhaps DELETE /v1/inference-service/{service_id}
 func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) {
@@ -280,7 +283,7 @@ func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) 
 	return reaped, errors.Join(errs...)
 }
 
-// reap deletes one overdue endpoint; nil says that it was seen to be deleted.
+// reap deletes one overdue endpoint, unless it is a dry run. Nil: it is deleted.
 func (l *Ledger) reap(ctx context.Context, e LedgerEntry, dryRun bool) error {
 	const op = "reap"
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

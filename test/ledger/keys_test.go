@@ -193,7 +193,7 @@ func TestForgetAndBack(t *testing.T) {
 		require.NoError(w, err)
 		require.Equal(w, 2, w.srv.RunningInstances(), "that is the price")
 		_, err = c.Ledger.Adopt(w.Context(), e, "svc-2", nil)
-		require.ErrorContains(w, err, "has that ID already")
+		require.ErrorContains(w, err, "has this ID already")
 		_, err = c.Ledger.Adopt(w.Context(), e, "svc-1", nil)
 		require.NoError(w, err, "there is a way back")
 		_, err = c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
