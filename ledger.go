@@ -292,10 +292,13 @@ func (l *Ledger) reap(ctx context.Context, e LedgerEntry, dryRun bool) error {
 		return l.fail(op, e, ErrOutcomeUnknown)
 	}
 	services := l.client.InferenceServices
+	remove := services.DeleteAndWait
 	var response Response
 	s, err := services.Get(ctx, e.ServiceID, WithResponse(&response))
-	deleted := errors.Is(err, ErrNotFound) || err == nil && s.IsDeleted
-	if err != nil && !deleted {
+	if errors.Is(err, ErrNotFound) || err == nil && s.IsDeleted {
+		remove, s, err = services.WaitUntilDeleted, nil, nil // the wait decides whether that is certain
+	}
+	if err != nil {
 		return err
 	}
 	now, _, err := l.entry(ctx, op, e)
@@ -303,15 +306,12 @@ func (l *Ledger) reap(ctx context.Context, e LedgerEntry, dryRun bool) error {
 	case err != nil || now.State == LedgerDeleted:
 		return err
 	case !now.overdue(l.client.base.String(), wallClock()):
-		return l.fail(op, e, errors.New("the lease was extended"))
-	case !deleted:
+		err = errors.New("the lease was extended")
+	case s != nil:
 		err = now.mayReap(date(&response), s)
 	}
-	switch {
-	case err != nil || dryRun:
+	if err != nil || dryRun {
 		return l.fail(op, e, err)
-	case deleted: // the wait decides whether that is certain
-		return services.WaitUntilDeleted(ctx, e.ServiceID, nil)
 	}
-	return services.DeleteAndWait(ctx, e.ServiceID, nil)
+	return remove(ctx, e.ServiceID, nil)
 }
