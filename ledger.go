@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -110,18 +109,17 @@ type LedgerError struct {
 
 // Error names the operation, the key, the endpoint and the cause.
 func (e *LedgerError) Error() string {
-	var b strings.Builder
-	b.WriteString("svc: ledger: " + e.Op)
+	text := "svc: ledger: " + e.Op
 	if e.Key != "" {
-		b.WriteString(", key " + e.Key)
+		text += ", key " + e.Key
 	}
 	if e.ServiceID != "" {
-		b.WriteString(", endpoint " + e.ServiceID)
+		text += ", endpoint " + e.ServiceID
 	}
 	if e.Err != nil {
-		b.WriteString(": " + detail(e.Err))
+		text += ": " + detail(e.Err)
 	}
-	return apierr.Line(b.String())
+	return apierr.Line(text)
 }
 
 // Unwrap gives the cause.

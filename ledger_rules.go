@@ -42,48 +42,43 @@ func foldLedger(records []LedgerRecord) (entries []LedgerEntry, damaged error) {
 	index := make(map[[2]string]int) // by key and intent
 	last := make(map[string]int64)
 	for _, r := range records {
-		var err error
+		create := [2]string{r.Key, r.Intent}
+		if _, found := index[create]; !found {
+			index[create] = len(entries)
+			entries = append(entries, LedgerEntry{Key: r.Key, Intent: r.Intent})
+		}
+		err := entries[index[create]].apply(r)
 		if r.Seq != last[r.Key]+1 {
-			err = fmt.Errorf("record %d comes after record %d", r.Seq, last[r.Key])
+			err = errors.Join(fmt.Errorf("record %d comes after record %d", r.Seq, last[r.Key]), err)
 		}
 		last[r.Key] = r.Seq
-		create := [2]string{r.Key, r.Intent}
-		i, found := index[create]
-		_, known := ledgerMoves[r.Event]
-		switch {
-		case !known:
-			err = fmt.Errorf("record %d has the unknown event %q: it may be of a later version", r.Seq, r.Event)
-		case found:
-			err = errors.Join(err, entries[i].apply(r))
-		case r.Event == LedgerIntended:
-			index[create] = len(entries)
-			entries = append(entries, LedgerEntry{
-				Key: r.Key, Intent: r.Intent, BaseURL: r.BaseURL, Name: r.Name, FlavorID: r.FlavorID,
-				State: LedgerIntended, Instances: r.Instances, RequestedAt: r.At, SettleBy: r.SettleBy,
-				LeaseEnd: r.LeaseEnd, Records: []LedgerRecord{r},
-			})
-		case r.Event != LedgerRefused: // that one may stand where its intent could not be written
-			err = fmt.Errorf("record %d (%s) belongs to a create that is not recorded as intended", r.Seq, r.Event)
-		}
 		if err != nil {
 			damaged = errors.Join(damaged, &LedgerError{Op: "list", Key: r.Key, Intent: r.Intent, ServiceID: r.ServiceID, Err: err})
 		}
 	}
-	return entries, damaged
+	return slices.DeleteFunc(entries, func(e LedgerEntry) bool { return e.State == "" }), damaged
 }
 
-// apply adds a record to its entry.
+// apply adds a record to its entry. The state is empty before the record of the intent.
 func (e *LedgerEntry) apply(r LedgerRecord) error {
 	e.Records = append(e.Records, r)
-	known := e.State == LedgerCreated || e.State == LedgerDeleted
+	_, known := ledgerMoves[r.Event]
+	hasID := e.State == LedgerCreated || e.State == LedgerDeleted
 	switch {
+	case !known:
+		return fmt.Errorf("record %d has the unknown event %q: it may be of a later version", r.Seq, r.Event)
+	case e.State == "" && r.Event == LedgerIntended:
+		e.State, e.RequestedAt, e.SettleBy, e.LeaseEnd = r.Event, r.At, r.SettleBy, r.LeaseEnd
+		e.BaseURL, e.Name, e.FlavorID, e.Instances = r.BaseURL, r.Name, r.FlavorID, r.Instances
+	case e.State == "" && r.Event != LedgerRefused: // that may stand where its intent could not be written
+		return fmt.Errorf("record %d (%s) belongs to a create that is not recorded as intended", r.Seq, r.Event)
 	case r.Event == LedgerScaled:
 		e.Instances = r.Instances
 	case r.Event == LedgerExtended:
 		e.LeaseEnd = r.LeaseEnd
-	case r.Event == LedgerCreated && (r.ServiceID == "" || known && r.ServiceID != e.ServiceID):
+	case r.Event == LedgerCreated && (r.ServiceID == "" || hasID && r.ServiceID != e.ServiceID):
 		return fmt.Errorf("record %d says that the create made the endpoint %q, but an earlier record says %q", r.Seq, r.ServiceID, e.ServiceID)
-	case !slices.Contains(ledgerMoves[e.State], r.Event), known && r.ServiceID != e.ServiceID:
+	case !slices.Contains(ledgerMoves[e.State], r.Event), hasID && r.ServiceID != e.ServiceID:
 	case r.Event == LedgerDeleted:
 		e.State, e.DeletedAt = r.Event, r.At
 	default:
@@ -208,18 +203,16 @@ func readBody(body []byte, absent int) (fields map[string]any, r LedgerRecord, e
 	return fields, r, nil
 }
 
-var ledgerMark = regexp.MustCompile(`\[svc:([A-Z2-7]{26})\]`)
+var ledgerMark = regexp.MustCompile(`(?s)^(.*)\[svc:([A-Z2-7]{26})\](.*)$`) // the last mark, since the first part is greedy
 
 // findMark returns the intent in the last mark of a description, empty if there is no mark,
 // and the description without that mark.
 func findMark(description string) (intent, without string) {
-	description = strings.TrimSpace(description)
-	all := ledgerMark.FindAllStringSubmatchIndex(description, -1)
-	if len(all) == 0 {
-		return "", description
+	m := ledgerMark.FindStringSubmatch(description)
+	if m == nil {
+		return "", strings.TrimSpace(description)
 	}
-	m := all[len(all)-1]
-	return description[m[2]:m[3]], strings.TrimSpace(description[:m[0]] + description[m[1]:])
+	return m[2], strings.TrimSpace(m[1] + m[3])
 }
 
 // addMark makes a request body whose description ends with the mark of an intent.
