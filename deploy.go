@@ -392,14 +392,12 @@ func (r *removal) reason(err error) error {
 	case r.there && !r.accepted && r.refused != nil:
 		return fmt.Errorf("svc: the record is still there, although the delete got %s", detail(r.refused))
 	case r.there:
-		return errStillThere
+		return errors.New("svc: the record is still there")
 	case r.failed != nil:
 		return r.failed
 	}
 	return err
 }
-
-var errStillThere = errors.New("svc: the record is still there")
 
 func (r *removal) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	if r.limit <= 0 {

@@ -234,11 +234,7 @@ func (e *OutcomeUnknownError) Error() string {
 	}
 	switch {
 	case e.earlier:
-		fmt.Fprintf(&b, "nothing was sent, since an earlier create under the key %s may or may not have created %s", e.Key, name)
-		if e.ID != "" {
-			b.WriteString(", with the ID " + e.ID)
-		}
-		b.WriteString(": ")
+		fmt.Fprintf(&b, "nothing was sent, since an earlier create under the key %s may or may not have created %s: ", e.Key, name)
 	case e.created():
 		fmt.Fprintf(&b, "the response is broken, but %s was created, with the ID %s: ", name, e.ID)
 	case e.ID != "":

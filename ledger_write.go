@@ -76,7 +76,7 @@ func (c *claim) begin(ctx context.Context, body []byte) (context.Context, []byte
 				err = c.doubt(e, ended)
 			}
 		case verdict == ledgerDoubt:
-			err = c.doubt(e, errors.New("look for it in the service's console, then call Ledger.Adopt, or Ledger.Forget if there is none"))
+			err = c.doubt(e, fmt.Errorf("look for %s in the service's console, then call Ledger.Adopt, or Ledger.Forget if it does not exist", cmp.Or(e.ServiceID, "it")))
 		case verdict == ledgerInUse:
 			err = l.fail("deploy", e, fmt.Errorf("%w: %s", ErrKeyInUse, why))
 		default:

@@ -18,6 +18,8 @@ import (
 
 	"example.com/svc"
 	"example.com/svc/internal/testkit"
+	"example.com/svc/ledger"
+	"example.com/svc/svctest"
 )
 
 // canned is an in-memory transport with one answer for everything, so that what
@@ -166,6 +168,23 @@ func BenchmarkGetLoopback(b *testing.B) {
 		func() error {
 			return plainGet(ctx, plain, srv.URL+"/v1/inference-service/svc-1", new(svc.InferenceService))
 		})
+}
+
+// What a ledger costs: two records on the disk for each create.
+func BenchmarkCreate(b *testing.B) {
+	srv := svctest.NewServer(svctest.WithFlavors(svctest.Flavor{ID: testkit.Demo.ResourceMetadata.FlavorID, Stock: 1 << 30}))
+	b.Cleanup(srv.Close)
+	store, err := ledger.Dir(b.TempDir())
+	require.NoError(b, err)
+	for name, opts := range map[string][]svc.Option{"plain": nil, "ledger": {svc.WithLedger(store)}} {
+		b.Run(name, func(b *testing.B) {
+			services := srv.Client(opts...).InferenceServices
+			for b.Loop() {
+				_, err := services.Create(b.Context(), testkit.Demo)
+				require.NoError(b, err)
+			}
+		})
+	}
 }
 
 func BenchmarkFlavors100(b *testing.B) {
