@@ -319,7 +319,7 @@ type removal struct {
 	name     string        // that its record must have; empty: any
 	limit    time.Duration // of each exchange, so that one that hangs leaves time for another; 0: none
 
-	named    bool  // a response has shown the name, or a record without one
+	named    bool  // a response has shown the record: with that name, or without any
 	accepted bool  // a delete was accepted
 	there    bool  // the latest poll read the record
 	refused  error // of the latest delete; nil: it was accepted

@@ -16,13 +16,13 @@ import (
 	"example.com/svc"
 )
 
-// Dir returns a store that keeps each record in a file of its own in the folder path,
-// such as deploy-7@000001.json, which only its owner may read. The folder is created if
-// it does not exist. Processes can share it and, on NFS, machines. There are no locks, so
-// a process that dies blocks nobody. Other files in the folder are ignored.
+// Dir returns a store in the folder path. It keeps each record in a separate file, such as
+// deploy-7@000001.json, which only its owner may read. The folder is created if it does not
+// exist, and other files in it are ignored. Several processes can share it, and on NFS
+// several machines. There are no locks, so a process that dies blocks nobody.
 //
 // A record is on the disk when Append returns. Windows cannot sync a folder: there a
-// record survives the end of the process, but perhaps not a power failure.
+// record survives the end of the process, but may be lost when the power fails.
 //
 // Dir fails if the folder cannot be written, or if its file system has no hard links.
 func Dir(path string) (svc.LedgerStore, error) {

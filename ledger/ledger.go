@@ -5,10 +5,9 @@
 //	…
 //	client, err := svc.NewClient(baseURL, svc.WithToken(token), svc.WithLedger(store))
 //
-// [Dir] needs nothing but a folder, which may be on NFS: it is the one to begin
-// with. [SQLite] and [Postgres] use a table of a database, through database/sql and a
-// driver of your choice. [Memory] is for tests. A store of your own has to pass
-// package ledgertest.
+// Begin with [Dir]: it needs only a folder, which may be on NFS. [SQLite] and [Postgres] use
+// a table of a database, through database/sql and a driver of your choice. [Memory] is for
+// tests. A store of your own has to pass package ledgertest.
 package ledger
 
 import (
@@ -41,8 +40,8 @@ func inOrder(a, b name) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compa
 type medium interface {
 	// put stores a text durably. If that name has a text already, the error is fs.ErrExist.
 	put(ctx context.Context, n name, text []byte) error
-	// list calls found for each text of a key, or of all keys if it is empty, in order. The err of
-	// found says why a text cannot be read.
+	// list calls found for each text of a key, in order; an empty key stands for all keys. The
+	// err of found says why a text cannot be read.
 	list(ctx context.Context, key string, found func(n name, text []byte, err error)) error
 }
 

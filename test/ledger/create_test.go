@@ -376,7 +376,10 @@ func TestPanics(t *testing.T) {
 			for _, remove := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s/%s/cleanup %v", way, name, remove), func(t *testing.T) {
 					inWorld(t, func(w *world) {
-						o := &svc.DeployOptions{DeleteOnFailure: remove}
+						o := &svc.DeployOptions{DeleteOnFailure: remove, Key: "k"}
+						if name == "Use" {
+							o.Key = ""
+						}
 						asked := func() { // in the caller's function
 							require.Equal(w, svc.LedgerCreated, w.one().State, "it is settled before")
 							quit()
@@ -390,6 +393,9 @@ func TestPanics(t *testing.T) {
 						deleted := o.DeleteOnFailure || o.OnFailure != nil || name == "Use"
 						require.Equal(w, deleted, w.srv.RunningInstances() == 0)
 						require.Equal(w, deleted, w.one().State == svc.LedgerDeleted)
+						_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+						require.NoError(w, err, "it resumes, or the key is free")
+						require.Equal(w, 1, w.srv.RunningInstances())
 					})
 				})
 			}
