@@ -64,8 +64,6 @@ func (c *claim) begin(ctx context.Context, body []byte) (context.Context, []byte
 			err = c.doubt(waiting, cause.Of(ctx))
 		case unread != nil:
 			err = unread
-		case slices.ContainsFunc(entries, func(e LedgerEntry) bool { return e.Intent == want.Intent }):
-			c.intent = want // it was written after all
 		case verdict == ledgerFree:
 			want.Seq = last + 1
 			err = c.record(ctx, &want)
@@ -111,7 +109,7 @@ func (c settleContext) Err() error {
 	return errSettleBy
 }
 
-// record writes the intent. It does not if the Seq is taken, perhaps by this very record.
+// record writes the intent, unless the Seq is taken.
 func (c *claim) record(ctx context.Context, want *LedgerRecord) error {
 	deadline, _ := ctx.Deadline()
 	want.At = wallClock()
@@ -119,7 +117,7 @@ func (c *claim) record(ctx context.Context, want *LedgerRecord) error {
 	if c.lease > 0 {
 		want.LeaseEnd = want.At.Add(c.lease)
 	}
-	err := c.ledger.store.Append(ctx, *want)
+	err := c.ledger.add(ctx, *want)
 	switch {
 	case err == nil:
 		c.intent = *want
@@ -245,9 +243,8 @@ func (l *Ledger) deleted(ctx context.Context, id string, s *InferenceService) {
 		if e == nil || s != nil && s.Name != "" && !sameText(s.Name, e.Name) { // the record of another endpoint
 			return err
 		}
-		return l.change(ctx, "append deleted", *e, func(LedgerEntry) (LedgerRecord, error) {
-			return LedgerRecord{Event: LedgerDeleted, ServiceID: id}, nil
-		})
+		next := e.Records[len(e.Records)-1].Seq + 1
+		return l.put(ctx, LedgerRecord{Key: e.Key, Seq: next, Intent: e.Intent, Event: LedgerDeleted, ServiceID: id}, 1)
 	})
 }
 
@@ -341,12 +338,24 @@ func (l *Ledger) change(ctx context.Context, op string, e LedgerEntry, decide fu
 		r, err := decide(now)
 		if err == nil {
 			r.Key, r.Seq, r.Intent, r.At = e.Key, last+1, e.Intent, wallClock()
-			err = l.store.Append(ctx, r)
+			err = l.add(ctx, r)
 		}
 		if !errors.Is(err, fs.ErrExist) {
 			return l.fail(op, now, err)
 		}
 	}
+}
+
+// add appends a record at its Seq. It may be stored although the store refuses it: a network
+// file system repeats a link whose response was lost, and then finds the name taken.
+func (l *Ledger) add(ctx context.Context, r LedgerRecord) error {
+	err := l.store.Append(ctx, r)
+	if errors.Is(err, fs.ErrExist) {
+		if stored, _ := l.store.List(ctx, r.Key); slices.Contains(stored, r) {
+			return nil
+		}
+	}
+	return err
 }
 
 // put appends a record at its Seq, or at the next one that is free. It has a separate time
@@ -356,7 +365,7 @@ func (l *Ledger) put(ctx context.Context, r LedgerRecord, tries int) error {
 	defer cancel()
 	r.At = wallClock()
 	for {
-		err := l.store.Append(ctx, r)
+		err := l.add(ctx, r)
 		if errors.Is(err, fs.ErrExist) && ctx.Err() == nil {
 			r.Seq++
 			continue

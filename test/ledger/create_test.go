@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -468,15 +469,13 @@ func TestExistsByOneself(t *testing.T) {
 		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 		require.NoError(w, err)
 		require.Equal(w, 1, w.creates())
-		require.Equal(w, svc.LedgerCreated, w.one().State)
+		require.NoError(w, w.client().Ledger.Extend(w.Context(), w.one(), time.Now().Add(time.Hour)))
+		require.Equal(w, []svc.LedgerEvent{svc.LedgerIntended, svc.LedgerCreated, svc.LedgerExtended}, w.events(w.one()))
 	})
 }
 
 type echoing struct{ svc.LedgerStore }
 
 func (e *echoing) Append(ctx context.Context, r svc.LedgerRecord) error {
-	if err := e.LedgerStore.Append(ctx, r); err != nil || r.Event != svc.LedgerIntended {
-		return err
-	}
-	return fs.ErrExist
+	return cmp.Or(e.LedgerStore.Append(ctx, r), fs.ErrExist)
 }
