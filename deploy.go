@@ -333,8 +333,9 @@ type removal struct {
 func (r *removal) poll(ctx context.Context) (*InferenceService, bool, error) {
 	unnamed := r.name != "" && !r.named
 	if unnamed || !r.observer.seen() && !r.accepted {
-		if s, deleted, err := r.read(ctx); deleted || unnamed && err != nil || err == nil && (s.IsDeleted || r.foreign(s)) {
-			return r.checked(s, deleted, err)
+		s, deleted, err := r.read(ctx)
+		if deleted || err == nil && s.IsDeleted || err != nil && (unnamed || cause.Has[*permanentError](err)) {
+			return s, deleted, err
 		}
 		r.named = true
 	}
@@ -343,23 +344,19 @@ func (r *removal) poll(ctx context.Context) (*InferenceService, bool, error) {
 			return nil, false, err
 		}
 	}
-	return r.checked(r.read(ctx))
+	return r.read(ctx)
 }
 
-// checked refuses a record with another name.
-func (r *removal) checked(s *InferenceService, deleted bool, err error) (*InferenceService, bool, error) {
-	if err == nil && r.foreign(s) {
-		return nil, false, r.otherName(s)
-	}
-	return s, deleted, err
-}
-
+// read reads the record. One with another name is a permanent error.
 func (r *removal) read(ctx context.Context) (*InferenceService, bool, error) {
 	ctx, cancel := r.limited(ctx)
 	defer cancel()
 	s, deleted, err := r.observer.poll(ctx)
 	r.there = err == nil
 	r.note(ctx, err)
+	if err == nil && r.foreign(s) {
+		return nil, false, r.otherName(s)
+	}
 	return s, deleted, err
 }
 
