@@ -23,7 +23,7 @@ func TestForeignRecordIsNoDeletion(t *testing.T) {
 		client := srv.Client(svc.WithLedger(ledger.Memory()))
 		request := svc.CreateInferenceServiceRequest{Name: "x", ResourceMetadata: svc.CreateResourceMetadata{TargetInstanceNumber: 1}}
 		_, err := client.InferenceServices.Deploy(t.Context(), request, &svc.DeployOptions{DeleteOnFailure: true, Key: "k"})
-		require.Error(t, err)
+		require.ErrorContains(t, err, "may still be running and billed")
 		entries, err := client.Ledger.Entries(t.Context())
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
