@@ -14,7 +14,6 @@ import (
 
 	"example.com/svc"
 	"example.com/svc/internal/testkit"
-	"example.com/svc/svctest"
 )
 
 // What a wait has read counts, also when its ctx ended in the same moment.
@@ -92,18 +91,6 @@ func TestWaitAllLeavesNothingUnderWay(t *testing.T) {
 			break
 		}
 		require.Zero(t, underWay.Load())
-	})
-}
-
-func TestDeployWithOnFailureCleansUpAfterAPanic(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := svctest.NewInMemory()
-		opts := svc.DeployOptions{OnFailure: func(*svc.DeployError) bool { panic("bug of the caller") }}
-		opts.OnCreate = func(*svc.InferenceService) error { return errors.New("disk full") }
-		require.PanicsWithValue(t, "bug of the caller", func() {
-			_, _ = srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &opts)
-		})
-		require.True(t, srv.Endpoints()[0].Deleted)
 	})
 }
 
