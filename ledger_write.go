@@ -350,10 +350,15 @@ func (l *Ledger) change(ctx context.Context, op string, e LedgerEntry, decide fu
 // file system repeats a link whose response was lost, and then finds the name taken.
 func (l *Ledger) add(ctx context.Context, r LedgerRecord) error {
 	err := l.store.Append(ctx, r)
-	if errors.Is(err, fs.ErrExist) {
-		if stored, _ := l.store.List(ctx, r.Key); slices.Contains(stored, r) {
-			return nil
-		}
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	stored, unread := l.store.List(ctx, r.Key)
+	switch {
+	case slices.Contains(stored, r):
+		return nil
+	case unread == nil && !slices.ContainsFunc(stored, func(s LedgerRecord) bool { return s.Seq == r.Seq }):
+		return fmt.Errorf("the store refuses record %d of the key as one that it has, but does not list it", r.Seq)
 	}
 	return err
 }

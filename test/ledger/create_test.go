@@ -474,6 +474,20 @@ func TestExistsByOneself(t *testing.T) {
 	})
 }
 
+// A store that contradicts itself ends a create, and does not keep it busy for ever.
+func TestStoreRefusesWhatItDoesNotList(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.store = full{ledger.Memory()}
+		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.ErrorContains(w, err, "does not list it")
+		require.Zero(w, w.creates())
+	})
+}
+
+type full struct{ svc.LedgerStore }
+
+func (full) Append(context.Context, svc.LedgerRecord) error { return fs.ErrExist }
+
 type echoing struct{ svc.LedgerStore }
 
 func (e *echoing) Append(ctx context.Context, r svc.LedgerRecord) error {
