@@ -308,9 +308,9 @@ func (d *deployment) cleanUp(ctx context.Context) (Cleanup, error) {
 	case err == nil:
 		return CleanupDeleted, nil
 	case r.accepted:
-		return CleanupAccepted, r.reason(err)
+		return CleanupAccepted, err
 	}
-	return CleanupFailed, r.reason(err)
+	return CleanupFailed, err
 }
 
 // removal deletes an endpoint and observes it until it is deleted.
@@ -319,11 +319,9 @@ type removal struct {
 	name     string        // that its record must have; empty: any
 	limit    time.Duration // of each exchange, so that one that hangs leaves time for another; 0: none
 
-	named    bool  // a response has shown the record: with that name, or without any
-	accepted bool  // a delete was accepted
-	there    bool  // the latest poll read the record
-	refused  error // of the latest delete; nil: it was accepted
-	failed   error // the latest exchange that failed for another reason than time
+	named    bool // a response has shown the record: with that name, or without any
+	accepted bool // a delete was accepted
+	there    bool // the latest poll read the record
 }
 
 // poll deletes the endpoint and reads its record. It does not repeat a delete that was
@@ -353,7 +351,6 @@ func (r *removal) read(ctx context.Context) (*InferenceService, bool, error) {
 	defer cancel()
 	s, deleted, err := r.observer.poll(ctx)
 	r.there = err == nil
-	r.note(ctx, err)
 	if err == nil && r.foreign(s) {
 		return nil, false, r.otherName(s)
 	}
@@ -366,33 +363,7 @@ func (r *removal) delete(ctx context.Context) error {
 	defer cancel()
 	// One attempt: after a failed one, Delete may take "not found" for success.
 	err := r.observer.client.Delete(ctx, r.observer.id, asRead(r.observer.opts)...)
-	r.accepted, r.refused = r.accepted || err == nil, err
-	r.note(ctx, err)
-	return err
-}
-
-func (r *removal) note(ctx context.Context, err error) {
-	if err != nil && (r.failed == nil || ctx.Err() == nil) {
-		r.failed = err
-	}
-}
-
-// reason is why the endpoint is not known to be deleted. What the service said comes before
-// the end of the time limit.
-func (r *removal) reason(err error) error {
-	w, ok := errors.AsType[*WaitError](err)
-	switch {
-	case !ok:
-		return err
-	case !errors.Is(w.Err, context.DeadlineExceeded):
-		return w.Err
-	case r.there && !r.accepted && r.refused != nil:
-		return fmt.Errorf("svc: the record is still there, although the delete got %s", detail(r.refused))
-	case r.there:
-		return errors.New("svc: the record is still there")
-	case r.failed != nil:
-		return r.failed
-	}
+	r.accepted = r.accepted || err == nil
 	return err
 }
 

@@ -142,14 +142,14 @@ func TestCleanUpDeletesAgainWhatIsStillThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := goneStory(t, goneServer(svctest.WithDeleteTime(time.Hour)))
 		require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
-		require.ErrorContains(t, e, "the delete was accepted, but the endpoint is not known to be deleted: the record is still there")
+		require.ErrorContains(t, e, "the delete was accepted, but the endpoint is not known to be deleted: waiting for svc-1 to be deleted: context deadline exceeded (last status ")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		srv := goneServer()
 		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 404, Times: -1})
 		e, _ := goneStory(t, srv)
 		require.Equal(t, svc.CleanupFailed, e.Cleanup)
-		require.ErrorContains(t, e, "deleting it failed: the record is still there, although the delete got 404 Not Found")
+		require.ErrorContains(t, e, "deleting it failed: waiting for svc-1 to be deleted: context deadline exceeded (last status ")
 	})
 }
 
@@ -199,7 +199,7 @@ func TestAProxysNotFoundIsNoProof(t *testing.T) {
 				e, _ := goneStory(t, srv, svctest.Fault{Status: 404, Body: page, Times: -1})
 				require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
 				require.ErrorIs(t, e.CleanupErr, svc.ErrNotFound)
-				require.ErrorContains(t, e, "deleting it failed: 404")
+				require.ErrorContains(t, e, "the last poll failed: 404")
 			})
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory()

@@ -155,7 +155,7 @@ func TestDeployDeletesOnFailure(t *testing.T) {
 				if errors.Is(tt.want, svc.ErrUnauthorized) { // to look whether it is gone, too
 					require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
 					require.ErrorIs(t, e.CleanupErr, svc.ErrUnauthorized)
-					require.ErrorContains(t, err, ": the delete was accepted, but the endpoint is not known to be deleted: 401")
+					require.ErrorContains(t, err, ": the delete was accepted, but the endpoint is not known to be deleted: waiting for svc-1 to be deleted: 401")
 				} else {
 					require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 					require.NoError(t, e.CleanupErr)
