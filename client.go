@@ -136,7 +136,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body, out any, opt
 	var p problems
 	plain, problem := rawPath(path)
 	k.path, k.escaped = cmp.Or(plain, path), path
-	p.add(!headerName(k.Method), "method", "is not one")
+	p.add(!headerName(k.Method), "method", "is not valid")
 	p.add(problem != "", "path", problem)
 	k = k.checked(p)
 	switch k.Method {

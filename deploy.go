@@ -81,7 +81,7 @@ func (e *DeployError) Error() string {
 		text = "svc: using " + e.ServiceID
 	}
 	if e.Resumed {
-		text += ", which was created before"
+		text += ", which an earlier call with the same key created"
 	}
 	if e.Err != nil {
 		text += ": " + detail(e.Err)
@@ -210,7 +210,7 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 func (d *deployment) wait(ctx context.Context) error {
 	err := d.client.client.safe(d.tell())
 	if d.behind != nil {
-		err = errors.Join(d.behind, err)
+		err = both(d.behind, err)
 	}
 	if err != nil {
 		return err
@@ -382,7 +382,7 @@ func (r *removal) foreign(s *InferenceService) bool {
 
 func (r *removal) otherName(s *InferenceService) error {
 	clean := r.observer.client.client.caller.Redactor().String
-	return Permanent(fmt.Errorf("svc: the record of %s has the name %q, but %q was created: it may be somebody else's endpoint, so it was not deleted", clean(s.ServiceID), clean(s.Name), clean(r.name)))
+	return Permanent(fmt.Errorf("svc: the name in the record of %s is %q, but the request had %q: it may be somebody else's endpoint, so it was not deleted; find out whose it is", clean(s.ServiceID), clean(s.Name), clean(r.name)))
 }
 
 // Use deploys an endpoint, calls the function with it, and deletes it on every way out:

@@ -253,7 +253,7 @@ func linkHeader(p *problems, header http.Header, refused ...string) http.Header 
 	out := make(http.Header, len(header)+1)
 	for key, values := range header {
 		if !headerName(key) {
-			p.add(true, "Header", "has a name that is not one")
+			p.add(true, "Header", "has a name that is not valid")
 			continue
 		}
 		name := http.CanonicalHeaderKey(key)

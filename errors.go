@@ -47,7 +47,7 @@ var (
 	ErrOutcomeUnknown = errors.New("svc: outcome unknown")
 	// ErrNoToken: the call needs a token and the client has none. Nothing was
 	// sent. See [WithToken].
-	ErrNoToken = errors.New("svc: no token")
+	ErrNoToken = errors.New("svc: no token: set WithToken, WithTokenSource or SVC_API_TOKEN")
 	// ErrNoInferenceURL: the address of endpoints is not known. See
 	// [WithInferenceURL].
 	ErrNoInferenceURL = errors.New("svc: the address of endpoints is not known: set WithInferenceURL or SVC_INFERENCE_URL")
@@ -110,6 +110,9 @@ func (e *Error) detail() string {
 	b.WriteString(status)
 	if e.StatusCode >= 300 && e.StatusCode < 400 {
 		b.WriteString(": the redirect is not followed")
+		if to := e.Header.Get("Location"); to != "" {
+			b.WriteString(": " + to)
+		}
 	}
 	message := e.Message
 	if e.foreign == isHTML {
@@ -238,11 +241,14 @@ func (e *OutcomeUnknownError) Error() string {
 	case e.created():
 		fmt.Fprintf(&b, "the response is broken, but %s was created, with the ID %s: ", name, e.ID)
 	case e.ID != "":
-		fmt.Fprintf(&b, "outcome unknown: %s may or may not have been created, with the ID %s; do not repeat the call before you know: ", name, e.ID)
+		fmt.Fprintf(&b, "outcome unknown: %s may or may not have been created, with the ID %s: ", name, e.ID)
 	default:
-		fmt.Fprintf(&b, "outcome unknown: %s may or may not have been created; do not repeat the call before you know: ", name)
+		fmt.Fprintf(&b, "outcome unknown: %s may or may not have been created: ", name)
 	}
 	b.WriteString(detail(e.Err))
+	if !e.earlier && !e.created() {
+		b.WriteString("; do not repeat the call before you know whether it exists")
+	}
 	return apierr.Line(b.String())
 }
 
@@ -288,7 +294,7 @@ func (e *DecodeError) detail() string {
 	default:
 		text += detail(e.Err)
 	}
-	if e.Excerpt != "" && e.Field == "" && !errors.Is(e.Err, io.ErrUnexpectedEOF) {
+	if shown := e.Field == "" || errors.Is(e.Err, errMissing); shown && e.Excerpt != "" && !errors.Is(e.Err, io.ErrUnexpectedEOF) {
 		text += ": " + strconv.Quote(e.Excerpt)
 	}
 	var f facts
@@ -404,6 +410,18 @@ func detail(err error) string {
 // one of its functions, or from a body or writer. It returns err itself when there is
 // nothing to hide.
 func (c *Client) safe(err error) error { return c.caller.Redactor().Error(err) }
+
+// both makes one error of two that may be nil. Unlike that of errors.Join, its text is one
+// line.
+func both(a, b error) error {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return fmt.Errorf("%w; %w", a, b)
+}
 
 // orZero is what p points to, and the zero value without it.
 func orZero[T any](p *T) (v T) {

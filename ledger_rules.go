@@ -49,11 +49,11 @@ func foldLedger(records []LedgerRecord) (entries []LedgerEntry, damaged error) {
 		}
 		err := entries[index[create]].apply(r)
 		if r.Seq != last[r.Key]+1 {
-			err = errors.Join(fmt.Errorf("record %d comes after record %d", r.Seq, last[r.Key]), err)
+			err = both(fmt.Errorf("record %d comes after record %d", r.Seq, last[r.Key]), err)
 		}
 		last[r.Key] = r.Seq
 		if err != nil {
-			damaged = errors.Join(damaged, &LedgerError{Op: "list", Key: r.Key, Intent: r.Intent, ServiceID: r.ServiceID, Err: err})
+			damaged = both(damaged, &LedgerError{Op: "list", Key: r.Key, Intent: r.Intent, ServiceID: r.ServiceID, Err: err})
 		}
 	}
 	return slices.DeleteFunc(entries, func(e LedgerEntry) bool { return e.State == "" }), damaged
@@ -66,7 +66,7 @@ func (e *LedgerEntry) apply(r LedgerRecord) error {
 	hasID := e.State == LedgerCreated || e.State == LedgerDeleted
 	switch {
 	case !known:
-		return fmt.Errorf("record %d has the unknown event %q: it may be of a later version", r.Seq, r.Event)
+		return fmt.Errorf("record %d has the unknown event %q: a later version of this package may have written it", r.Seq, r.Event)
 	case e.State == "" && r.Event == LedgerIntended:
 		e.State, e.RequestedAt, e.SettleBy, e.LeaseEnd = r.Event, r.At, r.SettleBy, r.LeaseEnd
 		e.BaseURL, e.Name, e.FlavorID, e.Instances = r.BaseURL, r.Name, r.FlavorID, r.Instances
@@ -76,8 +76,10 @@ func (e *LedgerEntry) apply(r LedgerRecord) error {
 		e.Instances = r.Instances
 	case r.Event == LedgerExtended:
 		e.LeaseEnd = r.LeaseEnd
-	case r.Event == LedgerCreated && (r.ServiceID == "" || hasID && r.ServiceID != e.ServiceID):
-		return fmt.Errorf("record %d says that the create made the endpoint %q, but an earlier record says %q", r.Seq, r.ServiceID, e.ServiceID)
+	case r.Event == LedgerCreated && r.ServiceID == "":
+		return fmt.Errorf("record %d says that an endpoint was created, but does not hold its ID", r.Seq)
+	case r.Event == LedgerCreated && hasID && r.ServiceID != e.ServiceID:
+		return fmt.Errorf("record %d says that the endpoint %q was created, but an earlier record of the same create says %q", r.Seq, r.ServiceID, e.ServiceID)
 	case !slices.Contains(ledgerMoves[e.State], r.Event), hasID && r.ServiceID != e.ServiceID:
 	case r.Event == LedgerDeleted:
 		e.State, e.DeletedAt = r.Event, r.At
@@ -238,7 +240,7 @@ func (e *LedgerEntry) checkOwner(s *InferenceService, unmarked bool) error {
 	case intent == "":
 		return fmt.Errorf("%w: it has no mark", ErrLedgerMark)
 	default:
-		return fmt.Errorf("%w: it has the mark of %s", ErrLedgerMark, intent)
+		return fmt.Errorf("%w: it has the mark of another entry, whose intent is %s", ErrLedgerMark, intent)
 	}
 }
 

@@ -128,14 +128,14 @@ func TestLedgerDamage(t *testing.T) {
 	two.ServiceID = "svc-2"
 	gap := journal(intended(), event(LedgerUnknown), event(LedgerForgotten))
 	for want, records := range map[string][]LedgerRecord{
-		`record 2 has the unknown event "paused"`:                     journal(intended(), event("paused")),
-		`the endpoint "svc-2", but an earlier record says "svc-1"`:    journal(intended(), event(LedgerCreated), two),
-		"record 3 comes after record 1":                               {gap[0], gap[2]},
-		"record 2 (unknown) belongs to a create that is not recorded": gap[1:],
-		"record 2 comes after record 2":                               {gap[0], gap[1], gap[1]},
-		"record 1 (created) belongs to a create that is not recorded": journal(event(LedgerCreated)),
-		`the endpoint "", but an earlier record says ""`:              journal(intended(), LedgerRecord{Event: LedgerCreated}),
-		"record 3 has the unknown event \"\": it may be of a":         journal(intended(), event(LedgerCreated), event("")),
+		`record 2 has the unknown event "paused"`:                                                 journal(intended(), event("paused")),
+		`the endpoint "svc-2" was created, but an earlier record of the same create says "svc-1"`: journal(intended(), event(LedgerCreated), two),
+		"record 3 comes after record 1":                                                           {gap[0], gap[2]},
+		"record 2 (unknown) belongs to a create that is not recorded":                             gap[1:],
+		"record 2 comes after record 2":                                                           {gap[0], gap[1], gap[1]},
+		"record 1 (created) belongs to a create that is not recorded":                             journal(event(LedgerCreated)),
+		`does not hold its ID`:                                                                    journal(intended(), LedgerRecord{Event: LedgerCreated}),
+		"record 3 has the unknown event \"\": a later version of this package":                    journal(intended(), event(LedgerCreated), event("")),
 	} {
 		other := intended()
 		other.Key, other.Seq = "other", 1
@@ -336,8 +336,8 @@ func TestLedgerMayAdopt(t *testing.T) {
 	for want, change := range map[string]func(*InferenceService){
 		"deleted":                  func(s *InferenceService) { s.IsDeleted = true },
 		"the name of the endpoint": func(s *InferenceService) { s.Name = "other" },
-		"the mark of " + intentB:   func(s *InferenceService) { s.Description = "[svc:" + intentB + "]" },
-		"it has no mark":           func(s *InferenceService) { s.Description = "d" },
+		"another entry, whose intent is " + intentB: func(s *InferenceService) { s.Description = "[svc:" + intentB + "]" },
+		"it has no mark": func(s *InferenceService) { s.Description = "d" },
 	} {
 		s := marked()
 		change(s)

@@ -179,10 +179,7 @@ func (c *claim) settle(ctx context.Context, s *InferenceService, err error) erro
 	} else {
 		c.ledger.known.Store(r.ServiceID, r)
 	}
-	if err == nil {
-		return behind // as it is: errors.Join would wrap it
-	}
-	return errors.Join(err, behind)
+	return both(err, behind)
 }
 
 // outcome judges a create that ended by a panic, from what is known of it.
@@ -309,7 +306,7 @@ func (l *Ledger) read(ctx context.Context, key string) (entries []LedgerEntry, l
 	if len(records) > 0 {
 		last = records[len(records)-1].Seq
 	}
-	return entries, last, errors.Join(l.fail("list", LedgerEntry{}, err), damaged)
+	return entries, last, both(l.fail("list", LedgerEntry{}, err), damaged)
 }
 
 // entry reads an entry again, with the highest Seq of its key.

@@ -142,12 +142,12 @@ func (e *UploadError) text() string {
 	case e.Cleanup == CleanupDeleted:
 		return text + "; the record was deleted"
 	case e.FileID != "":
-		text += fmt.Sprintf("; the record %s exists, its contents may not: Replace them, or Delete it", e.FileID)
+		if e.CleanupErr != nil {
+			text += "; deleting the record failed" + reason(e.CleanupErr)
+		}
+		text += fmt.Sprintf("; the record %s exists, but its contents may be missing: call Replace to send them, or Delete", e.FileID)
 	case errors.Is(e, ErrLinkExpired):
 		text += "; the link has expired: ask PresignedURL for a new one and Put again"
-	}
-	if e.CleanupErr != nil {
-		text += "; deleting it failed" + reason(e.CleanupErr)
 	}
 	return text
 }
@@ -275,7 +275,8 @@ func (u *upload) run(ctx context.Context, p problems, body io.Reader, size int64
 }
 
 // begin gets the record and the link, unless they were given. A body that cannot be read
-// twice was buffered before that, since it may take longer than a link is valid.
+// twice is already buffered when begin is called: buffering may take longer than a link is
+// valid.
 func (u *upload) begin(ctx context.Context) (UploadStage, error) {
 	switch {
 	case u.register == nil && u.link != "":
@@ -364,7 +365,7 @@ func (u *upload) failed(ctx context.Context, stage UploadStage, err error) error
 
 // check makes the header of the PUT and notes what is wrong with the options.
 func (u *upload) check(p *problems, body io.Reader) {
-	p.add(body == nil, "Body", "is required; an empty file is bytes.NewReader(nil)")
+	p.add(body == nil, "Body", "is required (for an empty file, use bytes.NewReader(nil))")
 	u.header = linkHeader(p, u.Header)
 	if u.ContentType != "" {
 		p.add(!headerValue(u.ContentType), "ContentType", "is not a header value")

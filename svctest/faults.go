@@ -182,8 +182,9 @@ func (s *Server) Fault(method, route string, faults ...Fault) {
 	}
 }
 
-// PendingFaults counts how many requests the queued faults will still meet.
-// Faults with a For and those that meet all requests are not counted.
+// PendingFaults is the number of requests that will still get a fault from the queue.
+// Faults without a fixed number are not counted: those with For set, and those that meet
+// all requests.
 func (s *Server) PendingFaults() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

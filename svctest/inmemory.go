@@ -172,8 +172,8 @@ func (b *memoryBody) Close() error {
 	return err
 }
 
-// traceConnection calls the hooks of a client trace that a transport with a
-// connection would call.
+// traceConnection calls the connection hooks of the client trace (httptrace), as a
+// transport with a real connection does.
 func (b *memoryBody) traceConnection(req *http.Request) {
 	trace := httptrace.ContextClientTrace(req.Context())
 	if trace == nil {

@@ -184,8 +184,8 @@ func RequestID(header http.Header, scrub func(string) string) string {
 	return ""
 }
 
-// Label makes a text of a header fit to be printed: one line of at most 128
-// bytes, without its secrets.
+// Label makes the value of a header safe to print: one line of at most 128 bytes, without
+// secrets.
 func Label(text string, scrub func(string) string) string {
 	return bound(scrub(Line(text)), maxCode)
 }

@@ -49,7 +49,7 @@ func fromList(list []any, levels int) Info {
 	return info
 }
 
-// or fills the empty fields of i.
+// or returns i with its empty fields taken from other.
 func (i Info) or(other Info) Info {
 	return Info{
 		Code:      cmp.Or(i.Code, other.Code),

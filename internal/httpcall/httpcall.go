@@ -86,8 +86,8 @@ type Call struct {
 	Result *Result // filled in place, so that it can be read after a panic; nil: Do makes one
 }
 
-// Result is what is known of a call. While the call runs, it holds the worst that may be
-// true, since a panic may end the call.
+// Result is what is known of a call. While the call runs, Result assumes the worst case, for
+// example that an attempt took effect. So it is also right if a panic ends the call.
 type Result struct {
 	StatusCode int // 0: no (whole) response, Fail says why
 	Broken     int // the status of a successful response that was cut off

@@ -42,7 +42,7 @@ func set(data []byte, names []string, value []byte) ([]byte, error) {
 	}
 	object := map[string]json.RawMessage{}
 	if len(data) > 0 && json.Unmarshal(data, &object) != nil || object == nil {
-		return nil, fmt.Errorf("what %q is to be set in is not an object", names[0])
+		return nil, fmt.Errorf("the value that should hold the field %q is not a JSON object", names[0])
 	}
 	inner, err := set(object[names[0]], names[1:], value)
 	if err != nil {

@@ -31,9 +31,9 @@ func New(ctx context.Context, lowest, highest time.Duration) *Pacer {
 	return &Pacer{ctx: ctx, current: min(lowest, longest), max: min(highest, longest), polled: time.Now()}
 }
 
-// Next is how long to sleep until the next poll: atLeast so long, and at most atMost
-// (0: no such limit), unless the deadline comes first. Without another poll before the
-// deadline, that is how long there is until then.
+// Next returns how long to sleep before the next poll: at least atLeast, and at most atMost
+// (0: no upper limit). It is less if the deadline of ctx comes first. If there is no time for
+// another poll, another is false and d is the time until the deadline.
 func (p *Pacer) Next(atLeast, atMost time.Duration) (d time.Duration, another bool) {
 	d = p.current - p.current/5 + Jitter(p.current/10*3)
 	p.current = min(p.current+p.current/4+1, p.max) // a quarter longer, and never the same

@@ -65,8 +65,8 @@ func (r *Redactor) wrap(err error) (changed bool, safe error) {
 	}
 }
 
-// safeError keeps the original error inside functions, where no formatting by
-// reflection finds it.
+// safeError holds the original error only in closures. A formatter that prints fields by
+// reflection, such as %+v, cannot see it there.
 type safeError struct {
 	text  string
 	is    func(target error) bool

@@ -75,7 +75,7 @@ type buffered struct {
 	close func()
 }
 
-// inMemory is how much is buffered without a file.
+// inMemory is how many bytes are buffered in memory. Longer contents go to a temporary file.
 const inMemory = 64 << 10
 
 // buffer reads r to its end, or to just beyond size if that is above zero.

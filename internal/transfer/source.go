@@ -259,5 +259,5 @@ func unsaid(c *httpcall.Caller, src *Source) error {
 	if n == src.Size() || n == 0 && !c.OverNetwork() {
 		return nil
 	}
-	return fmt.Errorf("storage confirmed the upload when only %d of %d bytes were on their way", n, src.Size())
+	return fmt.Errorf("storage reported success when only %d of %d bytes had been sent: the stored file may be incomplete", n, src.Size())
 }

@@ -48,7 +48,7 @@ func TestResumedDeployFails(t *testing.T) {
 		require.True(w, ok)
 		require.True(w, failed.Resumed)
 		require.Equal(w, svc.CleanupNone, failed.Cleanup)
-		require.ErrorContains(w, err, "was created before")
+		require.ErrorContains(w, err, "which an earlier call with the same key created")
 		require.Equal(w, 1, w.srv.RunningInstances())
 
 		require.True(w, quits(func() {

@@ -52,7 +52,7 @@ func TestUpload_SuccessWithoutTheBodyIsNone(t *testing.T) {
 		return okAnswer(r), nil
 	})
 	_, err := testkit.ClientOn(t, hasty).Files.Put(t.Context(), uploadLink, strings.NewReader("0123456789"), nil)
-	require.ErrorContains(t, err, "storage confirmed the upload when only 3 of 10 bytes were on their way")
+	require.ErrorContains(t, err, "storage reported success when only 3 of 10 bytes had been sent")
 }
 
 // On a network, a success that comes before the first byte is read is none either.
@@ -70,7 +70,7 @@ func TestUpload_SuccessBeforeTheFirstByteIsNone(t *testing.T) {
 		body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
 		body.read = func(_ int, p []byte) (int, error) { time.Sleep(time.Hour); return body.Reader.Read(p) }
 		_, err := testkit.ClientOn(t, transport).Files.Put(t.Context(), "http://store.test/f", body, nil)
-		require.ErrorContains(t, err, "storage confirmed the upload when only 0 of 1000 bytes were on their way")
+		require.ErrorContains(t, err, "storage reported success when only 0 of 1000 bytes had been sent")
 	})
 }
 

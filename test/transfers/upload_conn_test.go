@@ -103,7 +103,7 @@ func TestUpload_EarlySuccessIsNone(t *testing.T) {
 	link := svc.SignedURL("http://" + address + "/o?" + testkit.FileQuery)
 	for n := range 20 {
 		_, err := testkit.NewFileClient(t, "http://"+address).Files.Put(t.Context(), link, bytes.NewReader(make([]byte, 64<<20)), nil)
-		require.ErrorContains(t, err, "confirmed the upload when only")
+		require.ErrorContains(t, err, "reported success when only")
 		require.EqualValues(t, n+1, conns.Load())
 	}
 

@@ -76,26 +76,26 @@ func TestUploadErrorText(t *testing.T) {
 		"register": {[]testkit.Reply{{Status: 403, Body: `{"message":"no"}`}}, upload(svc.UploadRequest{}),
 			`svc: upload of "a.jsonl": register: 403 Forbidden: no`},
 		"put": {[]testkit.Reply{registered, refusedPut}, upload(svc.UploadRequest{}),
-			`svc: upload of "a.jsonl": put: ` + refusal + `; the record f1 exists, its contents may not: Replace them, or Delete it`},
+			`svc: upload of "a.jsonl": put: ` + refusal + `; the record f1 exists, but its contents may be missing: call Replace to send them, or Delete`},
 		"put, expired twice": {[]testkit.Reply{registered, expiredPut, linked, expiredPut}, upload(svc.UploadRequest{}),
 			`svc: upload of "a.jsonl": put: PUT {presigned_url}: ` + expiry + `; this was a new link, the one before had expired` +
-				`; the record f1 exists, its contents may not: Replace them, or Delete it`},
+				`; the record f1 exists, but its contents may be missing: call Replace to send them, or Delete`},
 		"put, expired, the new link refused": {[]testkit.Reply{registered, expiredPut, linked, refusedPut}, upload(svc.UploadRequest{}),
 			`svc: upload of "a.jsonl": put: PUT {presigned_url}: ` + refusal + `; this was a new link, the one before had expired` +
-				`; the record f1 exists, its contents may not: Replace them, or Delete it`},
+				`; the record f1 exists, but its contents may be missing: call Replace to send them, or Delete`},
 		"put, expired, no new link": {[]testkit.Reply{registered, expiredPut, {Status: 404}}, upload(svc.UploadRequest{}),
-			`svc: upload of "a.jsonl": put: PUT {presigned_url}: ` + expiry + `; asking for a link: GET /v1/files/{file_id}/presigned_url: 404 Not Found (id f1); the record f1 exists, its contents may not: Replace them, or Delete it`},
+			`svc: upload of "a.jsonl": put: PUT {presigned_url}: ` + expiry + `; asking for a link: GET /v1/files/{file_id}/presigned_url: 404 Not Found (id f1); the record f1 exists, but its contents may be missing: call Replace to send them, or Delete`},
 		"put, deleted": {[]testkit.Reply{registered, refusedPut, {Status: 204}}, upload(thenDelete),
 			`svc: upload of "a.jsonl": put: ` + refusal + `; the record was deleted`},
 		"put, gone already": {[]testkit.Reply{registered, refusedPut, {Status: 404}}, upload(thenDelete),
 			`svc: upload of "a.jsonl": put: ` + refusal + `; the record was deleted`},
 		"put, not deleted": {[]testkit.Reply{registered, refusedPut, {Status: 403}}, upload(thenDelete),
-			`svc: upload of "a.jsonl": put: ` + refusal + `; the record f1 exists, its contents may not: Replace them, or Delete it` +
-				`; deleting it failed: 403 Forbidden (id f1)`},
+			`svc: upload of "a.jsonl": put: ` + refusal + `; deleting the record failed: 403 Forbidden (id f1)` +
+				`; the record f1 exists, but its contents may be missing: call Replace to send them, or Delete`},
 		"Put":          {[]testkit.Reply{refusedPut}, put, `svc: upload: put: ` + refusal},
 		"Put, expired": {[]testkit.Reply{expiredPut}, put, `svc: upload: put: ` + expiry + `; the link has expired: ask PresignedURL for a new one and Put again`},
 		"Replace": {[]testkit.Reply{linked, refusedPut}, putFile,
-			`svc: upload: put: ` + refusal + `; the record f1 exists, its contents may not: Replace them, or Delete it`},
+			`svc: upload: put: ` + refusal + `; the record f1 exists, but its contents may be missing: call Replace to send them, or Delete`},
 		"Replace without a link": {[]testkit.Reply{{Status: 404}}, putFile,
 			`svc: upload: put: asking for a link: GET /v1/files/{file_id}/presigned_url: 404 Not Found (id f1); nothing was sent to the record f1`},
 	} {
@@ -106,7 +106,7 @@ func TestUploadErrorText(t *testing.T) {
 			require.Equal(t, strings.Contains(tt.want, expiry), errors.Is(err, svc.ErrLinkExpired))
 			e := testkit.ErrorAs[*svc.UploadError](t, err)
 			require.Equal(t, strings.Contains(tt.want, "was deleted"), e.Cleanup == svc.CleanupDeleted)
-			require.Equal(t, strings.Contains(tt.want, "deleting it failed"), e.CleanupErr != nil, "%v", e.CleanupErr)
+			require.Equal(t, strings.Contains(tt.want, "deleting the record failed"), e.CleanupErr != nil, "%v", e.CleanupErr)
 			if e.Stage == svc.UploadStagePut && !strings.Contains(tt.want, "nothing was sent") {
 				require.Equal(t, svc.SignedURL(uploadLink), e.Link)
 			}
@@ -121,7 +121,7 @@ func TestUploadRefusalSaysWhy(t *testing.T) {
 	c, _ := scripted(t)
 	body := readOnly{strings.NewReader("data")}
 	for want, try := range map[string]func() error{
-		"file_name is required; Body is required; an empty file is bytes.NewReader(nil); Size must not be negative": func() error {
+		"file_name is required; Body is required (for an empty file, use bytes.NewReader(nil)); Size must not be negative": func() error {
 			_, err := c.Files.Upload(t.Context(), svc.UploadRequest{Size: -1})
 			return err
 		},
@@ -142,7 +142,7 @@ func TestUploadRefusalSaysWhy(t *testing.T) {
 			_, err := c.Files.Put(t.Context(), uploadLink, body, &svc.UploadOptions{ContentType: "a/b", Header: http.Header{"content-type": {"c/d"}}})
 			return err
 		},
-		"Header has a name that is not one": func() error {
+		"Header has a name that is not valid": func() error {
 			_, err := c.Files.Put(t.Context(), uploadLink, body, &svc.UploadOptions{Header: http.Header{"a b": nil}})
 			return err
 		},

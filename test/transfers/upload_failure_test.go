@@ -66,7 +66,7 @@ func TestB16_ExpiredLink(t *testing.T) {
 		require.Equal(t, "f1", up.FileID)
 		require.Equal(t, "train.jsonl", up.FileName)
 		require.Equal(t, string(s.Link()), string(up.Link))
-		require.Contains(t, err.Error(), "Replace them")
+		require.Contains(t, err.Error(), "call Replace")
 		testkit.RequireSilent(t, err)
 
 		link, err := c.Files.PresignedURL(t.Context(), up.FileID)
@@ -321,7 +321,7 @@ func TestB30_DeleteOnFailure(t *testing.T) {
 		require.NotErrorIs(t, err, svc.ErrServer, "it is not why the upload failed")
 		require.ErrorIs(t, err, svc.ErrForbidden, "the cause stays")
 		require.Contains(t, err.Error(), "the record f1 exists")
-		require.Contains(t, err.Error(), "deleting it failed")
+		require.Contains(t, err.Error(), "deleting the record failed")
 	})
 	t.Run("that a proxy answers", func(t *testing.T) {
 		s := testkit.NewFileService(t, forbidden)
