@@ -154,7 +154,7 @@ func TestDelayThatOutlastsTheDeadline(t *testing.T) {
 
 // The retries of a client are limited as a whole: an outage uses them up,
 // successes fill them up again.
-func TestRetryBudget(t *testing.T) {
+func TestC22_RetryBudget(t *testing.T) {
 	attempts := func(t *testing.T, c *svc.Client) int {
 		var resp svc.Response
 		_ = testkit.OpGet.Do(t.Context(), c, svc.WithResponse(&resp))

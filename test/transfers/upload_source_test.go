@@ -156,7 +156,7 @@ func TestUpload_FilesWithoutASize(t *testing.T) {
 }
 
 // After a failure the body stands where it stood, ready for another Put.
-func TestUpload_PositionAfterFailure(t *testing.T) {
+func TestB15_PositionAfterFailure(t *testing.T) {
 	all := []byte("skipped body")
 	for name, body := range map[string]io.ReadSeeker{
 		"file": tempFile(t, all), "seeker": seekOnly{tempFile(t, all)}, "bytes": bytes.NewReader(all),
