@@ -39,14 +39,14 @@ var fieldCases = []fieldCase{
 		"TestB02_HTTP2DoesNotRepeatWhatHasNoBody", "TestB02_WrappersCannotRepeat", "TestB02_TurnedDownAfterAnotherWay",
 	}},
 	{id: "B03", mistake: "when all attempts have failed, nobody learns what the last one said", tests: []string{"TestB03_LastAnswerIsKept", "TestMatrix"}},
-	{id: "B04", mistake: "bodies of failures stay open, and each costs a connection", tests: []string{"TestB04_ConnectionsAreReused", "TestB04_HTTP2DoesNotStorm", "TestNothingIsLeftBehind", "TestMatrixWire"}},
+	{id: "B04", mistake: "bodies of failures stay open, and each costs a connection", tests: []string{"TestB04_ConnectionsAreReused", "TestB04_PoolKeepsItsConnections", "TestB04_HTTP2DoesNotStorm", "TestNothingIsLeftBehind", "TestMatrixWire"}},
 	{id: "B05", mistake: "Retry-After freezes a call, or counts for nothing", tests: []string{"TestB05_RetryAfter", "TestMatrix", "TestMatrixRetryAfterIsTold"}},
 	{id: "B06", mistake: "a cancelled call goes on sleeping", tests: []string{
 		"TestB06_EndOfContext", "TestB06_ContextEndedBefore", "TestB06_CancelEndsEveryWaitAtOnce", "TestB06_DeadContextSendsNothing",
 		"TestB06_CancelDuringALook", "TestMatrixContext",
 	}},
 	{id: "B07", mistake: "links with their keys turn up in errors and logs, and the library chatters", tests: []string{
-		"TestB07_SecretsStayHidden", "TestB07_SecretsOfLinks", "TestB07_Silence", "TestB07_TransfersAreSilent", "TestB07_FormerTokens",
+		"TestB07_SecretsStayHidden", "TestB07_SecretsOfLinks", "TestB07_Silence", "TestB07_TransfersAreSilent", "TestB07_FormerTokens", "TestB07_TokensOfASource",
 		"TestB07_CallersErrors", "TestB07_EscapedSecrets", "TestB07_NothingShowsASecret", "TestMatrix",
 	}},
 	{id: "B08", mistake: "a connection dies in the pool, and the next call with it", tests: []string{"TestB08_StaleConnection"}},

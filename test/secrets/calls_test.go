@@ -120,6 +120,17 @@ func TestB07_FormerTokens(t *testing.T) {
 	})
 }
 
+// A source may give its token in the form of a header, or quote it in its error.
+func TestB07_TokensOfASource(t *testing.T) {
+	for given, failure := range map[string]error{"Bearer " + testkit.Token: nil, testkit.Token: errors.New(testkit.Token + " is too old")} {
+		source := svc.WithTokenSource(func(context.Context) (string, error) { return given, failure })
+		s := testkit.Loop(t, testkit.Reply{Status: 400, Body: "no such token: " + testkit.Token})
+		err := testkit.OpGet.Do(t.Context(), s.Client(source))
+		testkit.RequireSilent(t, err)
+		require.ErrorContains(t, err, "REDACTED")
+	}
+}
+
 // The errors of what the caller brings do not show the token either.
 func TestB07_CallersErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
@@ -63,7 +64,6 @@ func TestB04_ConnectionsAreReused(t *testing.T) {
 		"only failures":         {func(int) int { return 503 }, big, 1, 30, true, 2},
 		"long failures":         {func(int) int { return 503 }, strings.Repeat("x", 60<<10), 1, 10, true, 2},
 		"many callers":          {func(int) int { return 200 }, "", 20, 20, false, 40},
-		"very many callers":     {func(int) int { return 200 }, "", 64, 10, false, 128},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testkit.NoGoroutineLeft(t)
@@ -91,6 +91,28 @@ func TestB04_ConnectionsAreReused(t *testing.T) {
 			require.LessOrEqual(t, srv.conns.Load(), tt.most)
 		})
 	}
+}
+
+// The pool keeps the connections of 128 callers who were all under way at once.
+func TestB04_PoolKeepsItsConnections(t *testing.T) {
+	const callers = 128
+	var together sync.WaitGroup // responses wait until every request of a round is there
+	srv := startCounted(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+		together.Done()
+		together.Wait()
+		_, _ = io.WriteString(w, testkit.ServiceJSON)
+	})
+	client := testkit.ClientAt(t, srv.URL)
+	for range 2 {
+		together.Add(callers)
+		var round sync.WaitGroup
+		for range callers {
+			round.Go(func() { assert.NoError(t, testkit.OpGet.Do(t.Context(), client)) })
+		}
+		round.Wait()
+	}
+	client.CloseIdleConnections()
+	require.EqualValues(t, callers, srv.conns.Load())
 }
 
 // What two ends do not agree on is tried once.
