@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -146,39 +145,6 @@ func names(n int) []string {
 }
 
 func honest(_, real int) int64 { return int64(real) }
-
-func TestList_EndsWhereTheTotalSays(t *testing.T) {
-	for _, ahead := range []int{0, 1, 2, 3, 8, 1_000_000_000} {
-		for items := range 42 {
-			for _, size := range []int{1, 7, 10} {
-				synctest.Test(t, func(t *testing.T) {
-					s := &server{items: names(items), size: size, total: honest, ahead: ahead}
-					got, err := s.read(-1)
-					require.NoError(t, err)
-					require.Equal(t, names(items), append([]string{}, got...))
-					require.Len(t, s.asked, max((items+size-1)/size, 1))
-					require.LessOrEqual(t, s.most, max(ahead, 1))
-					require.Empty(t, s.fault)
-				})
-			}
-		}
-	}
-}
-
-func TestList_NothingHeardOfTheTotal(t *testing.T) {
-	for _, total := range []int64{0, -1, math.MinInt64} {
-		for items := range 42 {
-			synctest.Test(t, func(t *testing.T) {
-				s := &server{items: names(items), size: 10, total: func(int, int) int64 { return total }, ahead: 8}
-				got, err := s.read(-1)
-				require.NoError(t, err)
-				require.Equal(t, names(items), append([]string{}, got...))
-				require.Len(t, s.asked, (items+9)/10+1, "one more, which comes empty")
-				require.Equal(t, 1, s.most, "without a total nothing is asked for ahead")
-			})
-		}
-	}
-}
 
 func TestList_AbsurdTotal(t *testing.T) {
 	for _, first := range []int{1, math.MaxInt - 3, math.MaxInt - 1, math.MaxInt} {

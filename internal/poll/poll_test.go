@@ -2,8 +2,6 @@ package poll_test
 
 import (
 	"context"
-	"errors"
-	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,15 +17,6 @@ func next(t *testing.T, p *poll.Pacer, atLeast time.Duration) time.Duration {
 	d, another := p.Next(atLeast, 0)
 	require.True(t, another)
 	return d
-}
-
-func TestNextGrowsByAQuarterUpToItsLimit(t *testing.T) {
-	p := poll.New(t.Context(), time.Second, 15*time.Second)
-	want := float64(time.Second)
-	for range 20 {
-		require.InDelta(t, want, next(t, p, 0), want/5+10)
-		want = math.Min(want*1.25, float64(15*time.Second))
-	}
 }
 
 func TestNextVaries(t *testing.T) {
@@ -53,25 +42,6 @@ func TestNextIsAtLeastWhatWasAskedFor(t *testing.T) {
 	require.GreaterOrEqual(t, shortest, 10*time.Second)
 	require.LessOrEqual(t, longest, 11*time.Second)
 	require.Greater(t, longest-shortest, 500*time.Millisecond, "many who are told the same do not come back together")
-}
-
-func TestNextNeverOverflowsOrStands(t *testing.T) {
-	for range 100 {
-		p := poll.New(t.Context(), math.MaxInt64, math.MaxInt64)
-		for range 5 {
-			require.Greater(t, next(t, p, 0), 50*365*24*time.Hour)
-		}
-	}
-	p := poll.New(t.Context(), 1, time.Second) // from a nanosecond to a second
-	var last time.Duration
-	for range 110 {
-		last = next(t, p, 0)
-		require.Positive(t, last)
-	}
-	require.GreaterOrEqual(t, last, 800*time.Millisecond)
-	for _, interval := range []time.Duration{1, 2, 3, 4} { // too short to vary
-		require.Positive(t, next(t, poll.New(t.Context(), interval, interval), 0))
-	}
 }
 
 // looks paces a loop of looks that take some time, to its end. It returns when
@@ -127,28 +97,4 @@ func TestTheLastLookComesShortlyBeforeTheDeadline(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestSleepEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		stop := errors.New("stop")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Second, func() { cancel(stop) })
-		start := time.Now()
-		err := poll.Sleep(ctx, time.Hour)
-		require.Equal(t, time.Second, time.Since(start))
-		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorIs(t, err, stop)
-
-		require.ErrorIs(t, poll.Sleep(ctx, 0), stop, "no sleep at all is none either")
-		require.ErrorIs(t, poll.Sleep(ctx, -time.Hour), stop)
-		require.Equal(t, time.Second, time.Since(start))
-	})
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		require.NoError(t, poll.Sleep(t.Context(), 3*time.Second))
-		require.NoError(t, poll.Sleep(t.Context(), 0))
-		require.NoError(t, poll.Sleep(t.Context(), -1))
-		require.Equal(t, 3*time.Second, time.Since(start))
-	})
 }

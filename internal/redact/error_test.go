@@ -8,8 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"strings"
@@ -198,35 +196,4 @@ func TestErrorTextIsBounded(t *testing.T) {
 
 	edge := r.Error(errors.New(strings.Repeat("x", 4<<10-7) + "s3cr3t" + strings.Repeat("y", 100)))
 	require.NotContains(t, edge.Error(), "s3cr")
-}
-
-// What net/http itself reports, as a client gets it.
-func TestErrorsOfNetHTTP(t *testing.T) {
-	r := redact.New("s3cr3t")
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		panic(http.ErrAbortHandler)
-	}))
-	client := srv.Client()
-	address := srv.URL + "/file?X-Amz-Signature=S1GNATURE&x=T0K3N"
-	_, err := client.Get(address)
-	require.ErrorContains(t, err, "S1GNATURE")
-	requireNoLeak(t, r.Error(err))
-	require.ErrorIs(t, r.Error(err), io.EOF)
-
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, address, nil)
-	require.NoError(t, err)
-	_, err = client.Do(req)
-	requireNoLeak(t, r.Error(err))
-	require.ErrorIs(t, r.Error(err), context.Canceled)
-
-	srv.Close()
-	_, err = client.Get(address)
-	requireNoLeak(t, r.Error(err))
-	require.ErrorIs(t, r.Error(err), syscall.ECONNREFUSED)
-
-	_, err = http.NewRequest(http.MethodGet, "https://h/%zz?x=T0K3N&y=\x00", nil)
-	require.ErrorContains(t, err, "T0K3N")
-	requireNoLeak(t, r.Error(err))
 }

@@ -1,14 +1,11 @@
 package transfer
 
 import (
-	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"example.com/svc/internal/httpcall"
 )
 
 func TestLinkKnowsItsSecrets(t *testing.T) {
@@ -82,24 +79,6 @@ func TestHugeSecretsOfHopsAreLeftOut(t *testing.T) {
 	require.Equal(t, "REDACTED REDACTED", link.Redact.String(fits+" 0ther"))
 	require.Equal(t, huge, link.Redact.String(huge))
 	require.Equal(t, "at https://other/?REDACTED s", link.Redact.String("at "+to.String()+" s"))
-}
-
-func TestExpired(t *testing.T) {
-	xml := http.Header{"Content-Type": {"application/xml"}}
-	for body, want := range map[string]bool{
-		"<Error><Code>AccessDenied</Code><Message>Request has expired</Message><Expires>2024</Expires></Error>": true,
-		"<Error><Code>ExpiredToken</Code></Error>":                                                              true,
-		`{"code":"RequestExpired"}`:                                                                             true,
-		"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>":                              false,
-		"<Error><Code>SignatureDoesNotMatch</Code></Error>":                                                     false,
-		"": false,
-	} {
-		for _, status := range []int{400, 401, 403} {
-			require.Equal(t, want, (&Link{URL: &url.URL{}}).Expired(&httpcall.Result{StatusCode: status, Header: xml, Body: []byte(body)}), body)
-		}
-		require.False(t, (&Link{URL: &url.URL{}}).Expired(&httpcall.Result{StatusCode: 404, Header: xml, Body: []byte(body)}))
-		require.False(t, (&Link{URL: &url.URL{}}).Expired(&httpcall.Result{StatusCode: 503, Header: xml, Body: []byte(body)}))
-	}
 }
 
 func TestContentRange(t *testing.T) {

@@ -53,21 +53,6 @@ func TestAll_ConcurrencyHoldsNoMorePages(t *testing.T) {
 	})
 }
 
-// Order does not depend on which answer comes first.
-func TestAll_ConcurrencyKeepsOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := jobsInPages(jobIDs(200), 10)
-		page := s.Page
-		s.Page = func(number, size int) (int, []byte) {
-			time.Sleep(time.Duration(number*7%5) * time.Second)
-			return page(number, size)
-		}
-		ids, err := collectJobs(s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 5}))
-		require.NoError(t, err)
-		require.Equal(t, jobIDs(200), ids)
-	})
-}
-
 // An outage is not multiplied by pages that nobody will get to.
 func TestAll_ConcurrencyStopsAskingAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

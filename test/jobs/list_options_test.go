@@ -1,7 +1,6 @@
 package jobs_test
 
 import (
-	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -13,25 +12,6 @@ import (
 	"example.com/svc"
 	"example.com/svc/internal/testkit"
 )
-
-// Each option is checked by itself, and what cannot be right is no page that failed.
-func TestListRefusalSaysWhy(t *testing.T) {
-	s := jobsInPages(jobIDs(25), 10)
-	client := s.Client(t)
-	for want, opts := range map[string]svc.ListJobsOptions{
-		"page must not be negative":        {Page: -1},
-		"page_size must not be negative":   {PageSize: -1},
-		"concurrency must not be negative": {Concurrency: -1},
-	} {
-		_, err := client.VideoJobs.List(t.Context(), &opts)
-		require.EqualError(t, err, "svc: not sent: "+want)
-		_, err = collectJobs(client.VideoJobs.All(t.Context(), &opts))
-		require.EqualError(t, err, "svc: not sent: "+want)
-		testkit.ErrorAs[*svc.ValidationError](t, err)
-	}
-	require.Empty(t, s.Requests())
-	require.EqualError(t, svc.ErrJobFailed, "svc: the job failed")
-}
 
 // No more than 64 pages are ever under way.
 func TestAll_ConcurrencyHasABound(t *testing.T) {
@@ -57,15 +37,6 @@ func TestAll_KeepsItsRequestOptions(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, jobIDs(15), ids)
 	require.Equal(t, []string{"a=1&page=1", "a=1&page=2"}, s.Requests())
-}
-
-// A page of jobs prints its fields under every verb.
-func TestJobListPrintsItsFields(t *testing.T) {
-	list := svc.JobList{TotalCount: 7, Jobs: []svc.Job{{JobID: "job-1"}}}
-	for _, verb := range []string{"%v", "%+v", "%s"} {
-		text := fmt.Sprintf(verb, list)
-		require.True(t, strings.Contains(text, "7") && strings.Contains(text, "job-1"), "%s: %s", verb, text)
-	}
 }
 
 // The last page is asked for ahead like any other, and none beyond it.

@@ -106,16 +106,6 @@ func TestB32_UnsetPageSizeIsNotSent(t *testing.T) {
 	require.Equal(t, []string{"page=1", "page=2", "page=3"}, s.Requests())
 }
 
-// A short page ends nothing. An empty one is the end, whatever the total says.
-func TestB32_ShortAndEmptyPagesInTheMiddle(t *testing.T) {
-	script := [][]string{jobIDs(10), jobIDs(13)[10:], jobIDs(20)[13:], nil, jobIDs(30)[20:]}
-	s := &testkit.JobService{Page: func(number, _ int) (int, []byte) { return 200, jobList(45, script[number-1]...) }}
-	ids, err := collectJobs(s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10}))
-	require.NoError(t, err)
-	require.Equal(t, jobIDs(20), ids)
-	require.Len(t, s.Requests(), 4)
-}
-
 func TestAll_NoNeedlessRequests(t *testing.T) {
 	for _, tt := range []struct {
 		jobs, size int
