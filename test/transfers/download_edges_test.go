@@ -199,26 +199,6 @@ func TestDownloadKeepsALinkThatWorks(t *testing.T) {
 	}
 }
 
-// What is not known is not told.
-func TestDownloadErrorBeforeAnyAnswer(t *testing.T) {
-	s := testkit.Play(t, testkit.Reply{Status: 404})
-	_, err := s.Client(testkit.Tries(1, 1)).Download(t.Context(), testkit.SignedLink, io.Discard, nil)
-	e := testkit.ErrorAs[*svc.DownloadError](t, err)
-	require.EqualValues(t, -1, e.Total)
-	require.NotContains(t, err.Error(), "bytes")
-}
-
-// The end is told once, when it is certain.
-func TestDownloadTellsItsEndOnce(t *testing.T) {
-	storage := &pieces{all: []piece{{200, `ETag: "a"`, 10, "0123456789", false}}}
-	var told [][2]int64
-	_, err := testkit.ClientOn(t, storage).Download(t.Context(), testkit.SignedLink, io.Discard, &svc.DownloadOptions{
-		Progress: func(received, total int64) { told = append(told, [2]int64{received, total}) },
-	})
-	require.NoError(t, err)
-	require.Equal(t, [][2]int64{{10, 10}}, told)
-}
-
 // Once all that was announced has come, what the connection does is its own
 // business; and a writer is never called for nothing.
 func TestDownloadEndsWithItsLastByte(t *testing.T) {

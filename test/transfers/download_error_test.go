@@ -97,16 +97,6 @@ func TestDownloadErrorOfAFile(t *testing.T) {
 	require.Equal(t, svc.SignedURL("ftp://store.test/f1"), testkit.ErrorAs[*svc.DownloadError](t, err).Link)
 }
 
-// What the writer returned is what the error holds, and nothing around it.
-func TestDownloadErrorOfTheWriter(t *testing.T) {
-	full := errors.New("disk full")
-	c, _ := scripted(t, testkit.Reply{Status: 200, Body: "contents"})
-	n, err := c.Download(t.Context(), testkit.SignedLink, &failingWriter{left: 3, err: full}, nil)
-	require.EqualValues(t, 3, n)
-	requireText(t, err, "svc: download (3 of 8 bytes): disk full")
-	require.Equal(t, full, testkit.ErrorAs[*svc.DownloadError](t, err).Err)
-}
-
 // It counts for more than the end of ctx, if both come at once.
 func TestDownloadErrorOfTheWriterThatEndsCtx(t *testing.T) {
 	full := errors.New("disk full")
@@ -218,16 +208,4 @@ func TestDownloadFileThatCannotBeWritten(t *testing.T) {
 	n, err = testkit.ClientOn(t, cut, testkit.Tries(1, time.Second)).DownloadFile(t.Context(), testkit.SignedLink, filepath.Join(t.TempDir(), "f"), nil)
 	require.ErrorIs(t, err, svc.ErrTruncated)
 	require.EqualValues(t, 5, n)
-}
-
-// What storage quotes of a link with an answer that is no download stays hidden
-// like what it quotes with a failure.
-func TestDownloadErrorOfAnAnswerThatIsNone(t *testing.T) {
-	for _, status := range []int{203, 206} {
-		c, _ := scripted(t, testkit.Reply{Status: status, Header: map[string]string{"X-Request-Id": "sig-77c1e2", "X-Echo": testkit.FileQuery}})
-		_, err := c.Download(t.Context(), uploadLink, io.Discard, nil)
-		require.ErrorContains(t, err, "the response is not the file, or not the part that was asked for: ")
-		require.ErrorContains(t, err, "REDACTED")
-		testkit.RequireSilent(t, err)
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -131,58 +130,7 @@ func TestUpload_ReaderWithoutProgress(t *testing.T) {
 		require.Equal(t, 100, reads)
 		require.Empty(t, s.Seen)
 	}
-	// One that does so now and then is not.
-	turn, all := 0, bytes.NewReader(testkit.Contents(10_000))
-	now := testkit.ReadFunc(func(p []byte) (int, error) {
-		if turn++; turn%100 != 0 {
-			return 0, nil
-		}
-		return all.Read(p[:min(len(p), 1000)])
-	})
-	s := testkit.NewFileService(t, nil)
-	_, err := s.Client(t).Files.Put(t.Context(), s.Link(), now, nil)
-	require.NoError(t, err)
-	require.True(t, bytes.Equal(testkit.Contents(10_000), s.Requests("PUT")[0].Bytes.Bytes()))
 	require.Zero(t, leftovers())
-}
-
-// doubling is a buffer with a Read of its own, that gives more than Len says.
-type doubling struct{ *bytes.Buffer }
-
-func (d doubling) Read(p []byte) (int, error) {
-	n, err := d.Buffer.Read(p[:len(p)/2])
-	for i := n - 1; i >= 0; i-- {
-		p[2*i], p[2*i+1] = p[i], p[i]
-	}
-	return 2 * n, err
-}
-
-// Len is no promise of a number of bytes.
-func TestUpload_LenIsNoSize(t *testing.T) {
-	for name, body := range map[string]io.Reader{
-		"Len of another Read": doubling{bytes.NewBufferString("abc")}, "records": measured{strings.NewReader("aabbcc"), 3},
-		"too many": measured{strings.NewReader("aabbcc"), 7}, "none": measured{strings.NewReader("aabbcc"), 0}, "below": measured{strings.NewReader("aabbcc"), -1},
-	} {
-		s := testkit.NewFileService(t, nil)
-		r, err := s.Client(t).Files.Put(t.Context(), s.Link(), body, nil)
-		require.NoError(t, err, name)
-		require.EqualValues(t, 6, r.Bytes)
-		require.Equal(t, "aabbcc", s.Requests("PUT")[0].Bytes.String())
-	}
-}
-
-// A body that is another transfer fails with a *url.Error: that is not the
-// connection to storage, and trying again is of no use.
-func TestUpload_BodyFailsWithAURLError(t *testing.T) {
-	broken := &url.Error{Op: "Get", URL: testkit.SignedLink, Err: testkit.ErrReset}
-	s := testkit.NewFileService(t, nil)
-	body := &failingSeeker{bytes.NewReader(testkit.Contents(500_000)), broken}
-	_, err := s.Client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body})
-	require.ErrorContains(t, err, "reading the body: ")
-	require.ErrorIs(t, err, broken)
-	require.NotContains(t, err.Error(), "attempts")
-	require.LessOrEqual(t, len(s.Requests("PUT")), 1, "it is not tried again")
-	requireHides(t, err, testkit.Signature, testkit.SessionKey)
 }
 
 // What was empty when it was looked at is never read, and all the same it must not

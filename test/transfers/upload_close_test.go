@@ -74,27 +74,6 @@ func TestUpload_SuccessBeforeTheFirstByteIsNone(t *testing.T) {
 	})
 }
 
-// Nothing is read of a body that the transport has closed.
-func TestUpload_NoReadAfterClose(t *testing.T) {
-	for name, body := range map[string]io.Reader{
-		"direct": bytes.NewReader(testkit.Contents(1000)), "foreign": seekOnly{bytes.NewReader(testkit.Contents(1000))},
-	} {
-		storage := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
-			_, err := io.CopyN(io.Discard, r.Body, 10)
-			require.NoError(t, err)
-			require.NoError(t, r.Body.Close())
-			require.NoError(t, r.Body.Close(), "twice is fine")
-			n, err := r.Body.Read(make([]byte, 10))
-			require.Zero(t, n, name)
-			require.Error(t, err, name)
-			require.NotErrorIs(t, err, io.EOF, "it has not come to its end")
-			return nil, errors.New("gave up")
-		})
-		_, err := testkit.ClientOn(t, storage, testkit.Tries(1, 1)).Files.Put(t.Context(), uploadLink, body, nil)
-		require.ErrorContains(t, err, "gave up")
-	}
-}
-
 // Close lets a Read go that waits for the caller's reader, or for its turn behind
 // an earlier attempt that does.
 func TestUpload_CloseEndsAReadThatWaits(t *testing.T) {

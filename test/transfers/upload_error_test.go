@@ -16,7 +16,6 @@ import (
 
 	"example.com/svc"
 	"example.com/svc/internal/testkit"
-	"example.com/svc/svctest"
 )
 
 // requireText checks what an error prints, which is the same under every verb.
@@ -288,17 +287,4 @@ func TestOnlyStorageSaysThatALinkHasExpired(t *testing.T) {
 	_, err = c.Files.Download(t.Context(), "f1", io.Discard, nil)
 	require.ErrorIs(t, err, svc.ErrUnauthorized)
 	require.NotErrorIs(t, err, svc.ErrLinkExpired)
-}
-
-// A Put by way of the fake, whose record is gone when it is to be deleted.
-func TestUploadOfARecordThatIsGone(t *testing.T) {
-	srv := svctest.NewInMemory()
-	defer srv.Close()
-	srv.Fault("PUT", svctest.RouteStorage, svctest.Fault{Status: 403})
-	srv.Fault("DELETE", "/v1/files/{file_id}", svctest.Fault{Status: 404})
-	_, err := srv.Client().Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("data"),
-		UploadOptions: svc.UploadOptions{DeleteOnFailure: true}})
-	e := testkit.ErrorAs[*svc.UploadError](t, err)
-	require.Equal(t, svc.CleanupDeleted, e.Cleanup)
-	require.NoError(t, e.CleanupErr)
 }

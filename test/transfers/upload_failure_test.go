@@ -338,37 +338,6 @@ func TestB30_DeleteOnFailure(t *testing.T) {
 		require.ErrorIs(t, e.CleanupErr, svc.ErrNotFound)
 		require.Contains(t, err.Error(), "the record f1 exists")
 	})
-	t.Run("register cut after the id", func(t *testing.T) {
-		s := testkit.NewFileService(t, nil)
-		s.API = func(_ int, w http.ResponseWriter, r *http.Request) {
-			if r.Method == "POST" {
-				_, _ = io.WriteString(w, `{"id":"f1","presigned_u`)
-				return
-			}
-			s.Answer(w, r)
-		}
-		e, err := upload(t.Context(), s, true)
-		require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
-		require.Equal(t, svc.UploadStageRegister, e.Stage)
-		require.Equal(t, "f1", e.FileID)
-		require.Equal(t, svc.CleanupDeleted, e.Cleanup)
-		require.Len(t, s.Requests("POST"), 1)
-	})
-	t.Run("ctx ended while registering", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		s := testkit.NewFileService(t, nil)
-		s.API = func(_ int, w http.ResponseWriter, r *http.Request) {
-			if r.Method == "POST" {
-				_, _ = io.Copy(io.Discard, r.Body)
-				cancel()
-			}
-			s.Answer(w, r)
-		}
-		e, err := upload(ctx, s, true)
-		require.ErrorIs(t, err, context.Canceled)
-		require.Equal(t, svc.CleanupDeleted, e.Cleanup, "the answer was waited for, so that the record could be deleted")
-		require.Empty(t, s.Requests("PUT"))
-	})
 	t.Run("time limit", func(t *testing.T) {
 		respond := func(r *http.Request) (*http.Response, error) {
 			resp := httptest.NewRecorder()
