@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 
@@ -124,6 +125,8 @@ func FuzzID(f *testing.F) {
 		require.Equal(t, "api.test", got.Host)
 		require.Empty(t, got.URL.RawQuery)
 		require.Equal(t, want, segments(t, got.URL.EscapedPath()))
+		require.NotContains(t, []string{".", ".."}, strings.TrimSpace(id), "a proxy would make another path of it")
+		require.Equal(t, -1, strings.IndexFunc(id, unicode.IsControl))
 	})
 }
 
@@ -150,6 +153,10 @@ func FuzzDoPath(f *testing.F) {
 		got := w.requests[0]
 		require.Equal(t, "api.test", got.Host)
 		require.Empty(t, got.URL.RawQuery)
-		require.Equal(t, segments(t, fuzzPrefix+path), segments(t, got.URL.EscapedPath()))
+		sent := segments(t, got.URL.EscapedPath())
+		require.Equal(t, segments(t, fuzzPrefix+path), sent)
+		for _, odd := range []string{"", ".", ".."} {
+			require.NotContains(t, sent[1:], odd, "a proxy would make another path of it")
+		}
 	})
 }
