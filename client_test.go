@@ -2,7 +2,6 @@ package svc_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -320,20 +319,4 @@ func errorFree(t *testing.T, err error) bool {
 		t.Errorf("unexpected: %v", err)
 	}
 	return err == nil
-}
-
-// Neither the client nor what belongs to it shows the token, however it is printed.
-func TestClientHidesItsToken(t *testing.T) {
-	client := testkit.ClientAt(t, "https://h/api")
-	require.Equal(t, "svc client of https://h/api", client.String())
-	for _, v := range []any{client, *client, client.InferenceServices, *client.InferenceServices, client.Flavors, client.Files, client.VideoJobs, client.ImageJobs} {
-		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
-			text := fmt.Sprintf(verb, v)
-			require.NotContains(t, text, testkit.Token)
-			require.NotContains(t, text, fmt.Sprintf("%x", testkit.Token))
-		}
-		b, err := json.Marshal(v)
-		require.NoError(t, err)
-		require.NotContains(t, string(b), testkit.Token)
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -44,17 +43,5 @@ func TestDeployOnCreateFails(t *testing.T) {
 		require.ErrorIs(t, err, full)
 		require.Equal(t, svc.CleanupDeleted, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup)
 		require.Zero(t, srv.RunningInstances())
-	})
-}
-
-// A delete that hangs does not use up the whole clean-up.
-func TestDeployCleanUpOutlastsADeleteThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := svctest.NewInMemory(svctest.WithStatusPath("unavailable"))
-		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Slow(time.Hour))
-		_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
-		require.ErrorIs(t, err, svc.ErrUnavailable)
-		require.Equal(t, svc.CleanupDeleted, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup)
-		require.Equal(t, 2, srv.RequestCount("DELETE", svctest.RouteEndpoint))
 	})
 }

@@ -42,7 +42,9 @@ func TestRefusalOfABaseURLSaysWhy(t *testing.T) {
 func TestRefusalOfAPathSaysWhy(t *testing.T) {
 	const segments = "must not have empty segments, dot segments or control characters"
 	for path, want := range map[string]string{
+		"":            "must start with a slash: it is relative to the base URL",
 		"v1/files":    "must start with a slash: it is relative to the base URL",
+		"//a.test/v1": segments,
 		"/v1/files?x": "must not hold a query or a fragment: use WithQuery, and escape IDs with url.PathEscape",
 		"/v1/files#x": "must not hold a query or a fragment: use WithQuery, and escape IDs with url.PathEscape",
 		"/v1/a\\b":    "must not hold a query or a fragment: use WithQuery, and escape IDs with url.PathEscape",
