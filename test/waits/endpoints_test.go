@@ -459,9 +459,9 @@ func TestC36_GraceCountsFromTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := testkit.Fails(404)
 		slow.After = 8 * time.Second
-		s := &testkit.ByMethod{Post: []testkit.Reply{testkit.EndpointIs("initializing")}, Get: append(testkit.Times(4, slow), testkit.EndpointIs("available"))}
+		s := &testkit.ByMethod{Post: []testkit.Reply{testkit.EndpointIs("initializing")}, Get: append(testkit.Times(4, slow), testkit.Fails(404), testkit.EndpointIs("available"))}
 		_, err := s.Services(t).Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{WaitOptions: *testkit.Every(time.Millisecond)})
-		require.NoError(t, err, "the fourth was asked for after 24 s, and came after 32 s")
+		require.NoError(t, err, "the fourth was asked for after 24 s, and came after 32 s, so only the fifth counts")
 	})
 }
 
@@ -530,6 +530,12 @@ func TestC40_OneNotFoundIsNotEnough(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.Equal(t, time.Second, polled[1].Sub(polled[0]), "the second poll waits for its time")
+	})
+	synctest.Test(t, func(t *testing.T) { // which the last poll before the end of ctx does not
+		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.Fails(404)}}
+		err := s.Services(t).WaitUntilDeleted(testkit.Within(t, 700*time.Millisecond), "svc-1", &svc.WaitOptions{NotFoundGrace: -1})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Len(t, s.Requests("GET"), 2)
 	})
 }
 
