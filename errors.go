@@ -411,8 +411,7 @@ func detail(err error) string {
 // nothing to hide.
 func (c *Client) safe(err error) error { return c.caller.Redactor().Error(err) }
 
-// both makes one error of two that may be nil. Unlike that of errors.Join, its text is one
-// line.
+// both makes one error of two, in one line; each may be nil.
 func both(a, b error) error {
 	switch {
 	case a == nil:

@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -411,8 +410,8 @@ func WithHeader(key, value string) RequestOption {
 			r.problems.add(true, "header "+name, "cannot be set: it belongs to the transport")
 			return
 		}
-		r.problems.add(!headerName(key), "header "+strconv.Quote(name), "has a name that is not valid")
-		r.problems.add(!headerValue(value), "header "+strconv.Quote(name), "has a value that cannot be sent")
+		r.problems.add(!headerName(key), "header name", "is not valid") // not shown, since it may be a secret
+		r.problems.add(!headerValue(value), "header "+name, "has a value that cannot be sent")
 		if r.header == nil {
 			r.header = make(http.Header)
 		}
