@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
@@ -354,3 +355,6 @@ func (r Response) String() string {
 
 // Format prints String for every verb.
 func (r Response) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, r.String()) }
+
+// LogValue logs what String tells.
+func (r Response) LogValue() slog.Value { return slog.StringValue(r.String()) }
