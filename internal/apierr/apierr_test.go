@@ -1,6 +1,7 @@
 package apierr_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"unicode"
@@ -128,6 +129,13 @@ func TestParseIsBounded(t *testing.T) {
 	require.Equal(t, strings.Repeat("é", 62)+"…", info.Code)
 	require.Equal(t, info.Code, info.RequestID)
 	require.Equal(t, strings.Repeat("y", 512), parse("", []byte(strings.Repeat("y", 512))).Message)
+}
+
+// Services, gateways and storage give the ID of a request under several names.
+func TestRequestIDInAHeader(t *testing.T) {
+	for _, name := range []string{"X-Request-Id", "Request-Id", "X-Correlation-Id", "X-Trace-Id", "Trace-Id", "X-Amz-Request-Id", "X-Ms-Request-Id"} {
+		require.Equal(t, "r", apierr.RequestID(http.Header{name: {"r"}, "X-Other": {"x"}}, same), name)
+	}
 }
 
 // A text is scrubbed as a whole, so that cutting it leaves no part of a secret.
