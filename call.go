@@ -1,6 +1,7 @@
 package svc
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -313,19 +314,18 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, er
 			return nil, &ValidationError{Fields: []FieldError{{f.path, "cannot be set: " + scrub(err.Error())}}}
 		}
 	}
-	if lost := notUTF8.FindSubmatch(body); lost != nil && !(isRaw && len(fields) == 0) || !utf8.Valid(body) {
-		field := "body"
-		if lost != nil && len(lost[1]) > 0 {
-			field = string(lost[1])
-		}
-		return nil, &ValidationError{Fields: []FieldError{{field, "is not valid UTF-8"}}}
+	if isRaw && len(fields) == 0 && utf8.Valid(body) {
+		return body, nil // as the caller wrote it
+	}
+	if bad := lost.FindSubmatch(body); bad != nil {
+		return nil, &ValidationError{Fields: []FieldError{{cmp.Or(string(bad[1]), "body"), "is not valid UTF-8, or holds U+FFFD in place of a lost character"}}}
 	}
 	return body, nil
 }
 
-// notUTF8 finds a text of which encoding/json has replaced bytes that are not UTF-8, and the
-// name of its field.
-var notUTF8 = regexp.MustCompile(`(?:"([^"\\]*)": *\[?)?"(?:[^"\\]|\\.)*?\\ufffd`)
+// lost finds a text with bytes that are not UTF-8, or with U+FFFD, which encoding/json
+// writes in place of them, and the name of its field.
+var lost = regexp.MustCompile(`(?:"([^"\\]*)": *\[?)?"(?:[^"\\]|\\.)*?(?:\\ufffd|\x{FFFD})`)
 
 func headerName(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {

@@ -260,7 +260,7 @@ func TestC13_NamesThatAreNotUTF8(t *testing.T) {
 			_, err := c.InferenceServices.Create(ctx, svc.CreateInferenceServiceRequest{Name: "n", DeployMetadata: svc.CreateDeployMetadata{Command: bad}})
 			return err
 		}},
-		"raw JSON": {"body", func(ctx context.Context, c *svc.Client) error {
+		"raw JSON": {"use_ff_cond", func(ctx context.Context, c *svc.Client) error {
 			_, err := c.VideoJobs.Create(ctx, svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{Prompt: "p", UseFFCond: json.RawMessage(`"` + bad + `"`)}})
 			return err
 		}},
@@ -272,25 +272,29 @@ func TestC13_NamesThatAreNotUTF8(t *testing.T) {
 		"Do": {"Text", func(ctx context.Context, c *svc.Client) error {
 			return c.Do(ctx, "POST", "/v1/x", note{Text: bad}, nil)
 		}},
-		"Do with raw JSON": {"body", func(ctx context.Context, c *svc.Client) error {
+		"Do with raw JSON": {"a", func(ctx context.Context, c *svc.Client) error {
 			return c.Do(ctx, "POST", "/v1/x", json.RawMessage(`{"a":"`+bad+`"}`), nil)
 		}},
+		"lost before": {"k", with(map[string]any{"k": "caf\ufffd"})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := testkit.Play(t)
 			err := tt.call(t.Context(), s.Client())
-			require.Equal(t, []svc.FieldError{{Field: tt.field, Problem: "is not valid UTF-8"}}, testkit.ErrorAs[*svc.ValidationError](t, err).Fields)
+			require.Equal(t, []svc.FieldError{{Field: tt.field, Problem: "is not valid UTF-8, or holds U+FFFD in place of a lost character"}}, testkit.ErrorAs[*svc.ValidationError](t, err).Fields)
 			require.NotContains(t, err.Error(), "\xff")
 			require.Empty(t, s.Seen())
 		})
 	}
-	// What is valid is sent as it is, U+FFFD and what looks like its escape included, and bytes are no text.
-	s := testkit.Play(t, testkit.Reply{Status: 200})
-	v := note{Text: "\ufffd ☃ \x00", Tags: []string{`C:\ufffd`, `\\ufffd`}, Bytes: []byte{0xff}, Left: bad}
+	// What is valid is sent as it is, also what looks like an escape of U+FFFD, and bytes are no text.
+	s := testkit.Play(t, testkit.Reply{Status: 200}, testkit.Reply{Status: 200})
+	v := note{Text: "☃ \x00", Tags: []string{`C:\ufffd`, `\\ufffd`}, Bytes: []byte{0xff}, Left: bad}
 	require.NoError(t, s.Client().Do(t.Context(), "POST", "/v1/x", v, nil))
 	want, err := json.Marshal(v)
 	require.NoError(t, err)
 	require.JSONEq(t, string(want), s.Seen()[0].Body)
+	const own = `{"a":"\ufffd"}`
+	require.NoError(t, s.Client().Do(t.Context(), "POST", "/v1/x", json.RawMessage(own), nil))
+	require.Equal(t, own, s.Seen()[1].Body, "raw JSON is the caller's")
 }
 
 func TestC25_JobStatuses(t *testing.T) {
