@@ -224,14 +224,18 @@ func TestDownload_Progress(t *testing.T) {
 		require.EqualValues(t, 1000, received[0])
 		require.EqualValues(t, 100_000, received[10])
 	})
-	s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write(make([]byte, 100))
-		w.(http.Flusher).Flush()
-	})
-	var totals []int64
-	_, err := s.Client(t).Download(t.Context(), s.Link(), io.Discard, &svc.DownloadOptions{Progress: func(_, total int64) { totals = append(totals, total) }})
-	require.NoError(t, err)
-	require.Equal(t, []int64{-1, 100}, totals, "not known until the end")
+	for announced, want := range map[bool][]int64{false: {-1, 100}, true: {100}} {
+		s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(make([]byte, 100))
+			if !announced {
+				w.(http.Flusher).Flush()
+			}
+		})
+		var totals []int64
+		_, err := s.Client(t).Download(t.Context(), s.Link(), io.Discard, &svc.DownloadOptions{Progress: func(_, total int64) { totals = append(totals, total) }})
+		require.NoError(t, err)
+		require.Equal(t, want, totals, "not known until the end, which is told once")
+	}
 }
 
 // writerPaced yields 1000 bytes every 10 ms.
