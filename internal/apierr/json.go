@@ -9,10 +9,7 @@ import (
 	"strings"
 )
 
-const (
-	maxLevels = 2 // objects around the one that has the message
-	maxErrors = 5 // messages of one body that are joined
-)
+const maxErrors = 5 // messages of one body that are joined
 
 // fromJSON is not ok if the body is not one JSON value from its first byte to its last.
 func fromJSON(body []byte) (info Info, ok bool) {
@@ -20,26 +17,26 @@ func fromJSON(body []byte) (info Info, ok bool) {
 	if json.Unmarshal(body, &value) != nil {
 		return Info{}, false
 	}
-	return fromValue(value, maxLevels), true
+	return fromValue(value), true
 }
 
-// fromValue looks into objects nested up to so many levels.
-func fromValue(v any, levels int) Info {
+// fromValue searches a value and all objects in it.
+func fromValue(v any) Info {
 	switch v := v.(type) {
 	case map[string]any:
-		return fold(v).info(levels)
+		return fold(v).info()
 	case []any:
-		return fromList(v, levels)
+		return fromList(v)
 	default:
 		return Info{Message: scalar(v)}
 	}
 }
 
-func fromList(list []any, levels int) Info {
+func fromList(list []any) Info {
 	var info Info
 	var messages []string
 	for _, v := range list {
-		one := fromValue(v, levels)
+		one := fromValue(v)
 		if one.Message != "" && len(messages) < maxErrors {
 			messages = append(messages, one.Message)
 		}
@@ -94,20 +91,18 @@ func scalar(v any) string {
 	return ""
 }
 
-func (o object) info(levels int) Info {
+func (o object) info() Info {
 	info := Info{
 		Code:      o.text("code", "errorcode", "errcode"),
 		Message:   o.text("message", "msg", "errormessage", "errmsg", "errormsg", "errordescription", "detail"),
 		RequestID: o.text("requestid", "xrequestid", "reqid", "traceid", "correlationid"),
 	}
-	if levels > 0 {
-		for _, name := range []string{"error", "errors", "detail", "details", "fault", "data", "response"} {
-			switch v := o[name].(type) {
-			case map[string]any:
-				info = info.or(fold(v).info(levels - 1))
-			case []any:
-				info = info.or(fromList(v, levels-1))
-			}
+	for _, name := range []string{"error", "errors", "detail", "details", "fault", "data", "response"} {
+		switch v := o[name].(type) {
+		case map[string]any:
+			info = info.or(fold(v).info())
+		case []any:
+			info = info.or(fromList(v))
 		}
 	}
 	word := o.text("error", "err", "errors")
