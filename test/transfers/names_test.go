@@ -1,7 +1,6 @@
 package transfers_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,23 +27,9 @@ func TestTransferErrorsShowNoSecretForAName(t *testing.T) {
 			_, err := c.Files.Download(t.Context(), name, io.Discard, nil)
 			return err
 		},
-		"DownloadFile": func(t *testing.T, c *svc.Client, name string) error {
-			_, err := c.Files.DownloadFile(t.Context(), name, t.TempDir()+"/none/x", nil)
-			return err
-		},
 		"Upload, body": func(t *testing.T, c *svc.Client, name string) error {
 			body := testkit.ReadFunc(func([]byte) (int, error) { return 0, errMine })
 			_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: name, Body: body})
-			return err
-		},
-		"Upload, register": func(t *testing.T, c *svc.Client, name string) error {
-			ctx, cancel := context.WithCancel(t.Context())
-			cancel()
-			_, err := c.Files.Upload(ctx, svc.UploadRequest{FileName: name, Body: strings.NewReader("x")})
-			return err
-		},
-		"UploadFile": func(t *testing.T, c *svc.Client, name string) error {
-			_, err := c.Files.UploadFile(t.Context(), t.TempDir()+"/none/"+name, "", nil)
 			return err
 		},
 	} {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -174,58 +173,19 @@ func TestCleanUpTakesALateNotFoundForTheEnd(t *testing.T) {
 }
 
 // What panics, or ends the goroutine, in a function of the caller's must not
-// leave an instance behind that nobody knows of.
+// leave an instance behind that nobody knows of. TestPanics in test/ledger has all functions.
 func TestDeployCleansUpAfterAPanic(t *testing.T) {
-	type step struct {
-		name string
-		opts func(f func()) svc.DeployOptions
-	}
-	steps := []step{
-		{"OnCreate", func(f func()) svc.DeployOptions {
-			return svc.DeployOptions{OnCreate: func(*svc.InferenceService) error { f(); return nil }}
-		}},
-		{"OnPoll", func(f func()) svc.DeployOptions {
-			return svc.DeployOptions{WaitOptions: svc.WaitOptions{OnPoll: func(svc.Poll) { f() }}}
-		}},
-		{"Probe", func(f func()) svc.DeployOptions {
-			return svc.DeployOptions{WaitOptions: svc.WaitOptions{Probe: func(context.Context, string) error { f(); return nil }}}
-		}},
-		{"OnFailure", func(f func()) svc.DeployOptions {
-			return svc.DeployOptions{
-				OnCreate:  func(*svc.InferenceService) error { return errors.New("disk full") },
-				OnFailure: func(*svc.DeployError) bool { f(); return true },
-			}
-		}},
-	}
-	for _, step := range steps {
-		for _, clean := range []bool{true, false} {
-			deleted := clean || step.name == "OnFailure" // which may have been about to say so
-			t.Run(step.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					srv := svctest.NewInMemory()
-					opts := step.opts(func() { panic("bug of the caller") })
-					opts.DeleteOnFailure = clean
-					srv.Fault("DELETE", svctest.RouteEndpoint, svctest.ServiceUnavailable(1))
-					require.PanicsWithValue(t, "bug of the caller", func() {
-						_, _ = srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &opts)
-					})
-					require.Equal(t, deleted, srv.Endpoints()[0].Deleted)
-				})
-				synctest.Test(t, func(t *testing.T) {
-					srv := svctest.NewInMemory()
-					opts := step.opts(runtime.Goexit) // what a failed assertion does
-					opts.DeleteOnFailure = clean
-					done := make(chan struct{})
-					go func() {
-						defer close(done)
-						_, _ = srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &opts)
-						t.Error("it returned")
-					}()
-					<-done
-					require.Equal(t, deleted, srv.Endpoints()[0].Deleted)
+	for _, clean := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := svctest.NewInMemory()
+			srv.Fault("DELETE", svctest.RouteEndpoint, svctest.ServiceUnavailable(1))
+			require.PanicsWithValue(t, "bug of the caller", func() {
+				_, _ = srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{
+					WaitOptions: svc.WaitOptions{OnPoll: func(svc.Poll) { panic("bug of the caller") }}, DeleteOnFailure: clean,
 				})
 			})
-		}
+			require.Equal(t, clean, srv.Endpoints()[0].Deleted)
+		})
 	}
 }
 
