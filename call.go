@@ -1,6 +1,7 @@
 package svc
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"path"
 	"regexp"
 	"strings"
 	"time"
@@ -29,8 +31,9 @@ type call struct {
 	path, escaped string // of Do, whose route is a path already
 	query         url.Values
 	body          any
-	err           error  // what is wrong with the request
-	name          string // of what is created
+	err           error   // what is wrong with the request
+	name          string  // of what is created, as it stands in the body
+	sent          *string // where to write the name; nil: nowhere
 
 	// begin gets the final body of a valid call before anything is sent, and may
 	// replace it and the context. Nil: none.
@@ -45,10 +48,10 @@ func get(route string) call          { return newCall(http.MethodGet, route, "",
 func getID(route, id string) call    { return newCall(http.MethodGet, route, id, nil) }
 func deleteID(route, id string) call { return newCall(http.MethodDelete, route, id, nil) }
 
-// create is a POST that makes a record of the given name.
-func create(route, name string, body any) call {
+// create is a POST that makes a record.
+func create(route string, body any) call {
 	k := newCall(http.MethodPost, route, "", body)
-	k.Once, k.name = true, name
+	k.Once = true
 	return k
 }
 
@@ -104,13 +107,16 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*http
 	if req.response != nil {
 		*req.response = Response{} // what an earlier call left
 	}
-	if k.name != "" {
-		k.name = req.name(k.name)
-	}
 	u, pathErr := c.base.join(k, req.query)
 	body, bodyErr := k.encode(req.fields, c.caller.Redactor().String)
 	if err := allProblems(k.err, pathErr, bodyErr, req.problems.err()); err != nil {
 		return nil, err
+	}
+	if k.Once {
+		k.name = nameIn(body)
+	}
+	if k.sent != nil {
+		*k.sent = k.name
 	}
 	if k.Auth && !c.hasToken {
 		return nil, c.transportError(k, &httpcall.Result{Fail: ErrNoToken})
@@ -118,7 +124,7 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*http
 	if k.begin != nil {
 		begun, marked, err := k.begin(ctx, body)
 		if cause.Has[*LedgerError](err) && ctx.Err() != nil { // the ledger was not to blame
-			return nil, c.transportError(k, &httpcall.Result{Fail: fmt.Errorf("%w: nothing was sent: %w", cause.Of(ctx), err)})
+			return nil, c.transportError(k, &httpcall.Result{Fail: c.safe(fmt.Errorf("%w: nothing was sent: %w", cause.Of(ctx), err))})
 		} else if err != nil {
 			return nil, err
 		}
@@ -144,6 +150,16 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*http
 }
 
 var inJSON = []string{"application/json"} // never written to
+
+// nameIn is the name of an endpoint or a file in the body of a create.
+func nameIn(body []byte) string {
+	var sent struct {
+		Name     string
+		FileName string `json:"file_name"`
+	}
+	_ = json.Unmarshal(body, &sent)
+	return cmp.Or(sent.Name, sent.FileName)
+}
 
 // maxKept is how much of the response to a create of unknown outcome is kept.
 const maxKept = 64 << 10
@@ -180,7 +196,7 @@ func (c *Client) verdict(k *call, r *httpcall.Result, start time.Time) error {
 		return c.unknown(k, r, e)
 	}
 	missing := notFound(e) || errors.Is(e, ErrNotFound) && e.foreign == isCut && strings.Contains(r.Header.Get("Content-Type"), "json")
-	if k.Method == http.MethodDelete && r.Lost && missing && start.Sub(c.recent.created(k.ID)) >= newIDGrace {
+	if k.Method == http.MethodDelete && r.Lost && missing && start.Sub(c.recent.created(cmp.Or(k.ID, path.Base(k.path)))) >= newIDGrace {
 		return nil // an attempt before this one deleted the record, and its response was lost
 	}
 	return e
@@ -316,6 +332,9 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, er
 	}
 	if isRaw && len(fields) == 0 && utf8.Valid(body) {
 		return body, nil // as the caller wrote it
+	}
+	if utf8.Valid(body) && !bytes.ContainsRune(body, utf8.RuneError) && !bytes.Contains(body, []byte(`\ufffd`)) {
+		return body, nil
 	}
 	if bad := lost.FindSubmatch(body); bad != nil {
 		return nil, &ValidationError{Fields: []FieldError{{cmp.Or(string(bad[1]), "body"), "is not valid UTF-8, or holds U+FFFD in place of a lost character"}}}

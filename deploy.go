@@ -56,11 +56,6 @@ type DeployOptions struct {
 	Lease time.Duration
 }
 
-// create returns the options of the create call.
-func (o *DeployOptions) create() []RequestOption {
-	return append(slices.Clip(o.RequestOptions), o.CreateOptions...)
-}
-
 // DeployError says that an endpoint was created and is not available, or that Use could not
 // delete it. Cleanup says whether it was deleted.
 type DeployError struct {
@@ -127,7 +122,8 @@ func (e *DeployError) Unwrap() error { return e.Err }
 // Deploy continues with that ID.
 //
 // The cleanup after a failure does what [InferenceServiceClient.DeleteAndWait] does, for up
-// to 30 s, so Deploy may return up to 40 s after the end of ctx. It does not delete an
+// to 30 s, so Deploy may return up to 40 s after the end of ctx; with a ledger that does not
+// respond, up to 5 s later still. It does not delete an
 // endpoint whose record has another name than the request: that endpoint may be somebody
 // else's.
 //
@@ -139,32 +135,15 @@ func (e *DeployError) Unwrap() error { return e.Err }
 //
 // POST /v1/inference-service, then GET and perhaps DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions) (*InferenceService, error) {
-	o := orZero(opts)
-	if o.Probe != nil {
-		if _, err := c.URL("probe"); err != nil {
-			return nil, err // before anything is created
-		}
-	}
-	if (o.Key != "" || o.Lease != 0) && c.client.Ledger.store == nil {
-		return nil, ErrNoLedger
-	}
-	d := &deployment{client: c, opts: &o}
-	defer d.rescue(ctx)
-	if err := d.create(ctx, req); err != nil {
-		d.over = true
-		return nil, err
-	}
-	if err := d.wait(ctx); err != nil {
-		return d.record, d.failed(ctx, err)
-	}
-	d.over = true
-	return d.record, nil
+	d := &deployment{client: c, opts: orZero(opts)}
+	err := d.run(ctx, req)
+	return d.record, err
 }
 
 // deployment is a Deploy under way.
 type deployment struct {
 	client     *InferenceServiceClient
-	opts       *DeployOptions
+	opts       DeployOptions
 	name       string            // that was sent
 	id         string            // of what was created; empty: nothing is known of it
 	record     *InferenceService // as read last; nil when only the ID is known
@@ -178,19 +157,39 @@ type deployment struct {
 	behind     *LedgerError      // why the ledger could not record the created endpoint
 }
 
+func (d *deployment) run(ctx context.Context, req CreateInferenceServiceRequest) error {
+	if d.opts.Probe != nil {
+		if _, err := d.client.URL("probe"); err != nil {
+			return err // before anything is created
+		}
+	}
+	if (d.opts.Key != "" || d.opts.Lease != 0) && d.client.client.Ledger.store == nil {
+		return ErrNoLedger
+	}
+	defer d.rescue(ctx)
+	err := d.create(ctx, req)
+	if err == nil {
+		if err = d.wait(ctx); err != nil {
+			err = d.failed(ctx, err)
+		}
+	}
+	d.over = true
+	return err
+}
+
 // create creates the endpoint and learns its ID.
 func (d *deployment) create(ctx context.Context, req CreateInferenceServiceRequest) error {
-	opts := d.opts.create()
-	sent := options(opts)
+	opts := append(slices.Clip(d.opts.RequestOptions), d.opts.CreateOptions...)
 	p := req.problems()
-	p.add(req.ResourceMetadata.TargetInstanceNumber == 0 && !sent.has(instanceField),
+	p.add(req.ResourceMetadata.TargetInstanceNumber == 0 && !options(opts).has(instanceField),
 		instanceField, "is 0: an endpoint without instances never becomes available")
 	if d.opts.Key != "" {
 		checkKey(&p, d.opts.Key)
 	}
 	p.add(d.opts.Lease < 0, "Lease", "must not be negative")
-	d.name = sent.name(req.Name)
-	s, err := d.client.create(ctx, &req, p, createLinger, d.client.client.Ledger.claim(d.opts.Key, d.opts.Lease), &d.result, opts)
+	k := create(services, &req).checked(p)
+	k.Linger, k.Result, k.sent = createLinger, &d.result, &d.name
+	s, err := d.client.create(ctx, k, d.client.client.Ledger.claim(d.opts.Key, d.opts.Lease), opts)
 	d.behind, _ = errors.AsType[*LedgerError](err)
 	if earlier, ok := errors.AsType[*resumedError](err); ok {
 		d.id, d.resumed = earlier.id, true
@@ -210,7 +209,7 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 func (d *deployment) wait(ctx context.Context) error {
 	err := d.client.client.safe(d.tell())
 	if d.behind != nil {
-		err = both(d.behind, err)
+		err = cause.Join(d.behind, err)
 	}
 	if err != nil {
 		return err
@@ -265,9 +264,8 @@ func (d *deployment) rescue(ctx context.Context) {
 	if d.over || d.resumed {
 		return
 	}
-	if d.id == "" {
-		d.id = d.client.client.salvageID(services, d.result.StatusCode, d.result.Body)
-		d.shown = salvageText(d.result.Body, "name")
+	if status := max(d.result.StatusCode, d.result.Broken); d.id == "" && status >= 200 && status < 300 {
+		d.id, d.shown = d.client.client.salvageID(services, status, d.result.Body), salvageText(d.result.Body, "name")
 	}
 	if d.id == "" {
 		return
@@ -276,7 +274,9 @@ func (d *deployment) rescue(ctx context.Context) {
 	if d.opts.DeleteOnFailure || d.opts.OnFailure != nil {
 		defer func() { // the cleanup may panic too, if an attempt hook panics in each exchange
 			if !d.over && sameText(d.shown, d.name) {
-				_ = d.client.Delete(context.WithoutCancel(ctx), d.id, asRead(d.opts.RequestOptions)...)
+				ctx, cancel := d.cleanupContext(ctx)
+				defer cancel()
+				_ = d.client.Delete(ctx, d.id, asRead(d.opts.RequestOptions)...)
 			}
 		}()
 		defer func() { // also if OnCreate panics
@@ -289,10 +289,7 @@ func (d *deployment) rescue(ctx context.Context) {
 
 // cleanUp deletes the endpoint, also when ctx has ended.
 func (d *deployment) cleanUp(ctx context.Context) (Cleanup, error) {
-	if d.cleanupEnd.IsZero() { // a panic during a cleanup does not give the next one more time
-		d.cleanupEnd = time.Now().Add(cleanupLimit)
-	}
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), d.cleanupEnd)
+	ctx, cancel := d.cleanupContext(ctx)
 	defer cancel()
 	o := d.opts.withDefaults() // without the caller's functions
 	o.MinInterval, o.MaxInterval, o.OnPoll, o.Probe = 500*time.Millisecond, 2*time.Second, nil, nil
@@ -311,6 +308,15 @@ func (d *deployment) cleanUp(ctx context.Context) (Cleanup, error) {
 		return CleanupAccepted, err
 	}
 	return CleanupFailed, err
+}
+
+// cleanupContext limits all cleanups together: one that panics does not give the next one
+// more time.
+func (d *deployment) cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	if d.cleanupEnd.IsZero() {
+		d.cleanupEnd = time.Now().Add(cleanupLimit)
+	}
+	return context.WithDeadline(context.WithoutCancel(ctx), d.cleanupEnd)
 }
 
 // removal deletes an endpoint and observes it until it is deleted.
@@ -403,17 +409,17 @@ func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceSer
 		return &ValidationError{Fields: []FieldError{{"Key", "cannot be used with Use: one user would delete the endpoint of the other"}}}
 	}
 	o.DeleteOnFailure, o.OnFailure = true, nil
-	s, err := c.Deploy(ctx, req, &o)
-	if err != nil {
+	d := &deployment{client: c, opts: o}
+	if err := d.run(ctx, req); err != nil {
 		return err
 	}
-	d := &deployment{client: c, opts: &o, name: options(o.create()).name(req.Name), id: s.ServiceID, record: s, shown: s.Name, told: true}
+	d.over, d.told, d.shown = false, true, d.record.Name
 	defer d.rescue(ctx)
 	defer func() {
 		state, cleanupErr := d.cleanUp(ctx)
 		if d.over = true; state != CleanupDeleted {
-			err = &DeployError{ServiceID: d.id, Service: s, Cleanup: state, CleanupErr: cleanupErr, Err: err, use: true}
+			err = &DeployError{ServiceID: d.id, Service: d.record, Cleanup: state, CleanupErr: cleanupErr, Err: err, use: true}
 		}
 	}()
-	return c.client.safe(use(ctx, s))
+	return c.client.safe(use(ctx, d.record))
 }

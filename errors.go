@@ -411,17 +411,6 @@ func detail(err error) string {
 // nothing to hide.
 func (c *Client) safe(err error) error { return c.caller.Redactor().Error(err) }
 
-// both makes one error of two, in one line; each may be nil.
-func both(a, b error) error {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
-	}
-	return fmt.Errorf("%w; %w", a, b)
-}
-
 // orZero is what p points to, and the zero value without it.
 func orZero[T any](p *T) (v T) {
 	if p != nil {

@@ -75,7 +75,7 @@ func (c *FileClient) Register(ctx context.Context, req RegisterFileRequest, opts
 
 // register waits for the response up to linger longer than ctx.
 func (c *FileClient) register(ctx context.Context, req RegisterFileRequest, linger time.Duration, opts []RequestOption) (*RegisteredFile, error) {
-	k := create(files, req.FileName, &req).checked(req.problems())
+	k := create(files, &req).checked(req.problems())
 	k.Linger = linger
 	f, err := do[RegisteredFile](ctx, c.client, k, opts)
 	if errors.Is(err, ErrOutcomeUnknown) {

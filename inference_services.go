@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"time"
 
 	"example.com/svc/internal/httpcall"
 )
@@ -112,15 +111,14 @@ func (r *CreateInferenceServiceRequest) problems() (p problems) {
 //
 // POST /v1/inference-service
 func (c *InferenceServiceClient) Create(ctx context.Context, req CreateInferenceServiceRequest, opts ...RequestOption) (*InferenceService, error) {
-	return c.create(ctx, &req, req.problems(), 0, c.client.Ledger.claim("", 0), new(httpcall.Result), opts)
+	k := create(services, &req).checked(req.problems())
+	k.Result = new(httpcall.Result)
+	return c.create(ctx, k, c.client.Ledger.claim("", 0), opts)
 }
 
-// create creates an endpoint, for Create and Deploy. It fills result in place, waits for the
-// response up to linger longer than ctx, remembers the new ID, and records the create in the
-// ledger, also if a function of the caller panics.
-func (c *InferenceServiceClient) create(ctx context.Context, req *CreateInferenceServiceRequest, p problems, linger time.Duration, claim *claim, result *httpcall.Result, opts []RequestOption) (s *InferenceService, err error) {
-	k := create(services, req.Name, req).checked(p)
-	k.Linger, k.Result = linger, result
+// create creates an endpoint, for Create and Deploy. It remembers the new ID, and records the
+// create in the ledger, also if a function of the caller panics.
+func (c *InferenceServiceClient) create(ctx context.Context, k call, claim *claim, opts []RequestOption) (s *InferenceService, err error) {
 	if claim != nil {
 		k.begin, k.Before = claim.begin, claim.before
 		defer func() {
@@ -178,15 +176,13 @@ func (c *InferenceServiceClient) Update(ctx context.Context, id string, req Upda
 	p.add(n != nil && *n < 0, instanceField, "must not be negative")
 	p.add(n == nil && !options(opts).has(""), instanceField, "is not set, so that nothing would change")
 	k := newCall(http.MethodPut, service, id, &req).checked(p)
-	var succeeded func()
+	ended := func(error) {}
 	k.begin = func(ctx context.Context, body []byte) (_ context.Context, _ []byte, err error) {
-		succeeded, err = c.client.Ledger.scale(ctx, id, body)
+		ended, err = c.client.Ledger.scale(ctx, id, body)
 		return ctx, body, err
 	}
 	s, err := do[InferenceService](ctx, c.client, k, opts)
-	if err == nil {
-		succeeded()
-	}
+	ended(err)
 	return s, err
 }
 

@@ -147,7 +147,7 @@ type jobClient struct {
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (c *VideoJobClient) Create(ctx context.Context, req CreateVideoJobRequest, opts ...RequestOption) (*Job, error) {
 	body := jobBody[VideoJobConfig]{JobTypeText2Video, req.Config}
-	return do[Job](ctx, c.client, create(videoJobs, "", &body).checked(req.problems()), opts)
+	return do[Job](ctx, c.client, create(videoJobs, &body).checked(req.problems()), opts)
 }
 
 // Create asks for images. The job comes back with the status initializing;
@@ -161,7 +161,7 @@ func (c *VideoJobClient) Create(ctx context.Context, req CreateVideoJobRequest, 
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (c *ImageJobClient) Create(ctx context.Context, req CreateImageJobRequest, opts ...RequestOption) (*Job, error) {
 	body := jobBody[ImageJobConfig]{JobTypeText2Image, req.Config}
-	return do[Job](ctx, c.client, create(imageJobs, "", &body).checked(req.problems()), opts)
+	return do[Job](ctx, c.client, create(imageJobs, &body).checked(req.problems()), opts)
 }
 
 // Get reads one job. Since the API is retired, an [ErrNotFound] matches

@@ -205,7 +205,10 @@ func (l *Ledger) Adopt(ctx context.Context, e LedgerEntry, id string, opts *Adop
 	if err != nil {
 		return nil, err
 	}
-	return s, nil
+	return s, l.change(ctx, op, e, func(now LedgerEntry) (LedgerRecord, error) { // scaled while nobody knew it
+		r := LedgerRecord{Event: LedgerScaled, Instances: int(s.ResourceMetadata.TargetInstanceNumber)}
+		return r, unlessNot(r.Instances > now.Instances)
+	})
 }
 
 // Forget makes the next Deploy with this key pay twice if you are wrong: the endpoint
@@ -236,8 +239,12 @@ func (l *Ledger) Extend(ctx context.Context, e LedgerEntry, end time.Time) error
 		if !now.Open() {
 			return LedgerRecord{}, fmt.Errorf("the entry is not open: its state is %s", now.State)
 		}
-		return LedgerRecord{Event: LedgerExtended, LeaseEnd: end.Round(0).UTC()}, nil
+		return extended(end), nil
 	})
+}
+
+func extended(end time.Time) LedgerRecord {
+	return LedgerRecord{Event: LedgerExtended, LeaseEnd: end.Round(0).UTC()}
 }
 
 // ReapOptions sets up [Ledger.Reap]. Nil stands for the zero value.
@@ -289,12 +296,13 @@ func (l *Ledger) reap(ctx context.Context, e LedgerEntry, dryRun bool) error {
 	if e.State != LedgerCreated {
 		return l.fail(op, e, ErrOutcomeUnknown)
 	}
-	services := l.client.InferenceServices
-	remove := services.DeleteAndWait
+	services, o := l.client.InferenceServices, new(WaitOptions).withDefaults()
+	removal := &removal{observer: services.observe(e.ServiceID, o, newIDGrace), name: e.Name, named: true}
+	remove := removal.poll
 	var response Response
 	s, err := services.Get(ctx, e.ServiceID, WithResponse(&response))
-	if errors.Is(err, ErrNotFound) || err == nil && s.IsDeleted {
-		remove, s, err = services.WaitUntilDeleted, nil, nil // the wait decides whether that is certain
+	if notFound(err) || err == nil && s.IsDeleted {
+		remove, s, err = removal.read, nil, nil // the wait decides whether that is certain
 	}
 	if err != nil {
 		return err
@@ -311,5 +319,6 @@ func (l *Ledger) reap(ctx context.Context, e LedgerEntry, dryRun bool) error {
 	if err != nil || dryRun {
 		return l.fail(op, e, err)
 	}
-	return remove(ctx, e.ServiceID, nil)
+	_, err = services.untilDeleted(e.ServiceID, o, remove).run(ctx, isDeleted)
+	return err
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"example.com/svc/internal/cause"
 )
 
 // The rules of the ledger. They are pure functions: no store, no service, and the
@@ -20,6 +22,8 @@ import (
 const (
 	ledgerSettle = 5 * time.Minute // how long a create may be sent, at most
 	ledgerMargin = time.Minute     // after SettleBy, for clocks that differ and a request under way
+
+	ledgerPatience = 5 * time.Second // for the store, where something else does not wait for it
 )
 
 // ledgerMoves holds, by state, the events that change it; the event is the new state.
@@ -49,11 +53,11 @@ func foldLedger(records []LedgerRecord) (entries []LedgerEntry, damaged error) {
 		}
 		err := entries[index[create]].apply(r)
 		if r.Seq != last[r.Key]+1 {
-			err = both(fmt.Errorf("record %d comes after record %d", r.Seq, last[r.Key]), err)
+			err = cause.Join(fmt.Errorf("record %d comes after record %d", r.Seq, last[r.Key]), err)
 		}
 		last[r.Key] = r.Seq
 		if err != nil {
-			damaged = both(damaged, &LedgerError{Op: "list", Key: r.Key, Intent: r.Intent, ServiceID: r.ServiceID, Err: err})
+			damaged = cause.Join(damaged, &LedgerError{Op: "list", Key: r.Key, Intent: r.Intent, ServiceID: r.ServiceID, Err: err})
 		}
 	}
 	return slices.DeleteFunc(entries, func(e LedgerEntry) bool { return e.State == "" }), damaged

@@ -138,10 +138,12 @@ func (c *claim) doubt(e LedgerEntry, err error) error {
 
 // resume ends the create in favor of the endpoint of an entry.
 func (c *claim) resume(ctx context.Context, e LedgerEntry) error {
-	if end := e.RequestedAt.Add(c.lease); !e.LeaseEnd.IsZero() && end.After(e.LeaseEnd) {
-		if err := c.ledger.Extend(ctx, e, end); err != nil {
-			return err
-		}
+	err := c.ledger.change(ctx, "extend", e, func(now LedgerEntry) (LedgerRecord, error) {
+		end := now.RequestedAt.Add(c.lease)
+		return extended(end), unlessNot(now.Open() && !now.LeaseEnd.IsZero() && end.After(now.LeaseEnd))
+	})
+	if err != nil {
+		return err
 	}
 	c.ledger.client.recent.add(e.ServiceID) // it may not be readable yet
 	return &resumedError{e.ServiceID}
@@ -179,7 +181,7 @@ func (c *claim) settle(ctx context.Context, s *InferenceService, err error) erro
 	} else {
 		c.ledger.known.Store(r.ServiceID, r)
 	}
-	return both(err, behind)
+	return cause.Join(err, behind)
 }
 
 // outcome judges a create that ended by a panic, from what is known of it.
@@ -193,40 +195,51 @@ func outcome[T any](c *Client, k *call) (*T, error) {
 	return decoded[T](c, k, k.Result)
 }
 
-// scale records a change of the number of instances. A higher number it records at once. A
-// lower one is recorded by the function that it returns, which is for when the change has
-// succeeded.
-func (l *Ledger) scale(ctx context.Context, id string, body []byte) (succeeded func(), err error) {
-	succeeded = func() {}
+// scale records a change of the number of instances: a higher number before the change is
+// sent, and a lower one after it has succeeded. Call the function that it returns when the
+// change has ended, with its error. After a higher number it checks that no other call has
+// recorded a lower one meanwhile: nobody knows which of the two changes the service made last.
+func (l *Ledger) scale(ctx context.Context, id string, body []byte) (ended func(error), err error) {
+	ended = func(error) {}
 	if l.store == nil {
-		return succeeded, nil
+		return ended, nil
 	}
 	_, want, err := readBody(body, -1)
 	if err != nil || want.Instances < 0 {
-		return succeeded, err
+		return ended, err
 	}
-	e, err := l.owner(ctx, id)
+	reading, cancel := context.WithTimeout(ctx, ledgerPatience)
+	defer cancel()
+	e, err := l.owner(reading, id)
 	if err != nil { // what lowers the bill does not wait for the ledger
 		now, unread := l.client.InferenceServices.Get(ctx, id)
 		if unread == nil && want.Instances <= int(now.ResourceMetadata.TargetInstanceNumber) {
 			err = nil
 		}
 	}
-	if err != nil || e == nil || want.Instances == e.Instances {
-		return succeeded, err
+	if err != nil || e == nil {
+		return ended, err
 	}
+	raises := want.Instances > e.Instances
 	record := func(ctx context.Context) error {
 		return l.change(ctx, "append scaled", *e, func(now LedgerEntry) (LedgerRecord, error) {
-			if now.Instances != e.Instances {
-				return LedgerRecord{}, errors.New("another call has recorded another number of instances meanwhile")
+			need := now.Instances < want.Instances
+			if !raises { // unless another call has recorded another number
+				need = now.Instances == e.Instances && now.Instances != want.Instances
 			}
-			return LedgerRecord{Event: LedgerScaled, Instances: want.Instances}, nil
+			return LedgerRecord{Event: LedgerScaled, Instances: want.Instances}, unlessNot(need)
 		})
 	}
-	if want.Instances > e.Instances {
-		return succeeded, record(ctx)
+	if raises {
+		if err := record(ctx); err != nil {
+			return ended, err
+		}
 	}
-	return func() { l.afterwards(ctx, record) }, nil
+	return func(failed error) {
+		if raises || failed == nil {
+			l.afterwards(ctx, record)
+		}
+	}, nil
 }
 
 // deleted records that an endpoint is deleted. S is the record that says so; nil if its
@@ -256,7 +269,7 @@ func (l *Ledger) afterwards(ctx context.Context, record func(context.Context) er
 
 // settling is the context for recording what has happened already.
 func settling(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	return context.WithTimeout(context.WithoutCancel(ctx), ledgerPatience)
 }
 
 // owner finds the created entry of an endpoint; nil if there is none. A created record that
@@ -301,12 +314,14 @@ func (l *Ledger) read(ctx context.Context, key string) (entries []LedgerEntry, l
 		return cmp.Or(b2i(b.Open())-b2i(a.Open()), a.RequestedAt.Compare(b.RequestedAt))
 	})
 	for _, e := range entries {
-		l.known.Store(e.ServiceID, LedgerRecord{Key: e.Key})
+		if e.BaseURL == l.client.base.String() {
+			l.known.Store(e.ServiceID, LedgerRecord{Key: e.Key})
+		}
 	}
 	if len(records) > 0 {
 		last = records[len(records)-1].Seq
 	}
-	return entries, last, both(l.fail("list", LedgerEntry{}, err), damaged)
+	return entries, last, cause.Join(l.fail("list", LedgerEntry{}, err), damaged)
 }
 
 // entry reads an entry again, with the highest Seq of its key.
@@ -333,6 +348,9 @@ func (l *Ledger) change(ctx context.Context, op string, e LedgerEntry, decide fu
 			return err
 		}
 		r, err := decide(now)
+		if errors.Is(err, errNoChange) {
+			return nil
+		}
 		if err == nil {
 			r.Key, r.Seq, r.Intent, r.At = e.Key, last+1, e.Intent, wallClock()
 			err = l.add(ctx, r)
@@ -341,6 +359,16 @@ func (l *Ledger) change(ctx context.Context, op string, e LedgerEntry, decide fu
 			return l.fail(op, now, err)
 		}
 	}
+}
+
+var errNoChange = errors.New("nothing is to be recorded")
+
+// unlessNot is for decide: without need, nothing is recorded.
+func unlessNot(needed bool) error {
+	if needed {
+		return nil
+	}
+	return errNoChange
 }
 
 // add appends a record at its Seq. It may be stored although the store refuses it: a network
@@ -381,8 +409,9 @@ func (l *Ledger) put(ctx context.Context, r LedgerRecord, tries int) error {
 // fail makes a LedgerError of err. It keeps a nil err, and a LedgerError that names the endpoint
 // already.
 func (l *Ledger) fail(op string, e LedgerEntry, err error) error {
+	err = l.client.safe(err)
 	if known, ok := errors.AsType[*LedgerError](err); err == nil || ok && (e.ServiceID == "" || known.ServiceID == e.ServiceID) {
 		return err
 	}
-	return &LedgerError{Op: op, Key: e.Key, Intent: e.Intent, ServiceID: e.ServiceID, Err: l.client.safe(err)}
+	return &LedgerError{Op: op, Key: e.Key, Intent: e.Intent, ServiceID: e.ServiceID, Err: err}
 }

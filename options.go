@@ -384,16 +384,6 @@ func (r *request) has(path string) bool {
 	return slices.ContainsFunc(r.fields, func(f bodyField) bool { return path == "" || f.path == path })
 }
 
-// name is the name that is sent for what is created.
-func (r *request) name(name string) string {
-	for _, f := range r.fields {
-		if text, ok := f.value.(string); ok && (f.path == "name" || f.path == "file_name") {
-			name = text
-		}
-	}
-	return name
-}
-
 // WithHeader sets a header of the request. It replaces what the SDK would send;
 // for Authorization, Cookie and the headers that frame a message it is an error.
 func WithHeader(key, value string) RequestOption {

@@ -13,10 +13,10 @@ import (
 // Their lists may grow: a value without a constant decodes, prints and encodes
 // like any other.
 
-// sameText compares two values of the service without regard to letter case and
-// surrounding white space: services change both without notice.
+// sameText compares two values of the service without regard to letter case and the amount
+// of white space: services change both without notice.
 func sameText[S ~string](a, b S) bool {
-	return strings.EqualFold(strings.TrimSpace(string(a)), strings.TrimSpace(string(b)))
+	return strings.EqualFold(strings.Join(strings.Fields(string(a)), " "), strings.Join(strings.Fields(string(b)), " "))
 }
 
 // mustFit reports whether a field of a record must have the type that the service

@@ -3,8 +3,11 @@
 package cause
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 )
 
 // Of is the reason for which ctx ended: its Err, with the owner's cause in front
@@ -27,3 +30,31 @@ func Has[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
 }
+
+// Join makes one error of two, in one line; each may be nil.
+func Join(a, b error) error {
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
+	}
+	if all, ok := a.(*several); ok { //nolint:errorlint // not one that is wrapped
+		all.errs = append(all.errs, b)
+		return all
+	}
+	return &several{[]error{a, b}}
+}
+
+type several struct{ errs []error }
+
+func (e *several) Error() string {
+	const most = 10 // more do not help to find the fault
+	var texts []string
+	for _, err := range e.errs[:min(len(e.errs), most)] {
+		texts = append(texts, err.Error())
+	}
+	if more := len(e.errs) - most; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (e *several) Unwrap() []error { return e.errs }

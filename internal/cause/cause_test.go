@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,4 +95,17 @@ func TestHas(t *testing.T) {
 	require.True(t, cause.Has[*os.PathError](err))
 	require.False(t, cause.Has[*os.SyscallError](err))
 	require.False(t, cause.Has[*os.PathError](nil))
+}
+
+func TestJoin(t *testing.T) {
+	require.NoError(t, cause.Join(nil, nil))
+	require.Equal(t, io.EOF, cause.Join(nil, io.EOF))
+	require.Equal(t, io.EOF, cause.Join(io.EOF, nil))
+	all := cause.Join(io.EOF, errors.New("other"))
+	require.EqualError(t, all, "EOF; other")
+	for range 1000 {
+		all = cause.Join(all, os.ErrClosed)
+	}
+	require.ErrorIs(t, all, os.ErrClosed)
+	require.True(t, strings.HasSuffix(all.Error(), "; and 992 more"), all.Error())
 }
