@@ -18,6 +18,15 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
+// The ledger compares base URLs, so one service has one spelling.
+func TestSpellingsOfABaseURL(t *testing.T) {
+	for given, want := range map[string]string{
+		"HTTPS://Host.Test:443/Api/": "https://host.test/Api", "http://LocalHost:80": "http://localhost", "https://h:80": "https://h:80", "https://[::1]:443": "https://[::1]",
+	} {
+		require.Equal(t, "svc client of "+want, testkit.ClientAt(t, given).String())
+	}
+}
+
 func TestB43_BaseURL(t *testing.T) {
 	for given, want := range map[string]string{ // "": refused
 		"https://h":                     "/v1/inference-service/svc-1",

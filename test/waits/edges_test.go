@@ -14,6 +14,7 @@ import (
 
 	"example.com/svc"
 	"example.com/svc/internal/testkit"
+	"example.com/svc/svctest"
 )
 
 // What a wait has read counts, also when its ctx ended in the same moment.
@@ -101,5 +102,48 @@ func TestCleanUpTellsTheLastReason(t *testing.T) {
 		_, err := s.Services(t).Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
 		require.ErrorIs(t, testkit.ErrorAs[*svc.DeployError](t, err).CleanupErr, svc.ErrForbidden)
 		require.Len(t, s.Requests("DELETE"), 3)
+	})
+}
+
+// The name that a cleanup compares with is the one that was sent, whatever set it.
+func TestCleanupKnowsTheNameThatWasSent(t *testing.T) {
+	type text string
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory(svctest.WithStatusPath(svctest.StatusUnavailable))
+		_, err := srv.Client().InferenceServices.Deploy(t.Context(), testkit.Demo, &svc.DeployOptions{
+			DeleteOnFailure: true, CreateOptions: []svc.RequestOption{svc.WithBodyField("name", text("real"))},
+		})
+		require.Equal(t, svc.CleanupDeleted, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup)
+	})
+}
+
+// A cleanup that panics and hangs ends in its time, too.
+func TestCleanupAfterPanicsHasALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, asked := svctest.NewInMemory(), 0
+		c := srv.Client(svc.WithAttemptHook(func(context.Context, svc.Attempt) { panic("hook") }),
+			svc.WithTokenSource(func(ctx context.Context) (string, error) {
+				if asked++; asked > 2 {
+					<-ctx.Done()
+				}
+				return srv.Token(), ctx.Err()
+			}))
+		start := time.Now()
+		require.Panics(t, func() {
+			_, _ = c.InferenceServices.Deploy(testkit.Within(t, time.Minute), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
+		})
+		require.LessOrEqual(t, time.Since(start), 40*time.Second)
+	})
+}
+
+// A delete through Do is judged as any other: a new endpoint may not be readable yet.
+func TestDoDeleteOfANewEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory(svctest.WithCreateVisibilityDelay(10 * time.Second))
+		c := srv.Client()
+		s, err := c.InferenceServices.Create(t.Context(), testkit.Demo)
+		require.NoError(t, err)
+		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 502})
+		require.ErrorIs(t, c.Do(t.Context(), "DELETE", "/v1/inference-service/"+s.ServiceID, nil, nil), svc.ErrNotFound)
 	})
 }

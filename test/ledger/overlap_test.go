@@ -1,0 +1,148 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/svctest"
+)
+
+// A raise that is under way while another call lowers the number may be the last one to
+// take effect: the ledger keeps the higher number.
+func TestOverlappingScales(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client().InferenceServices
+		s, err := c.Deploy(w.Context(), request("n"), nil)
+		require.NoError(w, err)
+		w.srv.Fault("PUT", svctest.RouteEndpoint, svctest.Slow(5*time.Second))
+		var raise sync.WaitGroup
+		raise.Go(func() { _, _ = c.Scale(w.Context(), s.ServiceID, 3) })
+		time.Sleep(time.Second)
+		_, err = c.Scale(w.Context(), s.ServiceID, 2)
+		require.NoError(w, err)
+		raise.Wait()
+		require.Equal(w, 3, w.srv.RunningInstances())
+		require.Equal(w, 3, w.one().Instances)
+	})
+}
+
+// An adopted endpoint that was scaled before counts with the instances that it has.
+func TestAdoptTakesTheInstances(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+		c := w.client()
+		_, err := c.InferenceServices.Deploy(w.Context(), request("n"), nil)
+		require.ErrorIs(w, err, svc.ErrOutcomeUnknown)
+		_, err = c.InferenceServices.Scale(w.Context(), "svc-1", 4)
+		require.NoError(w, err)
+		_, err = c.Ledger.Adopt(w.Context(), w.one(), "svc-1", nil)
+		require.NoError(w, err)
+		require.Equal(w, 4, w.one().Instances)
+	})
+}
+
+// What lowers the bill does not wait for a store that hangs.
+func TestScaleDownDoesNotWait(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), nil)
+		require.NoError(w, err)
+		w.store = stuck{w.store}
+		start := time.Now()
+		_, err = w.client().InferenceServices.Scale(w.Context(), s.ServiceID, 0)
+		require.NoError(w, err)
+		require.LessOrEqual(w, time.Since(start), 15*time.Second)
+		require.Zero(w, w.srv.RunningInstances())
+	})
+}
+
+type stuck struct{ svc.LedgerStore }
+
+func (stuck) List(ctx context.Context, _ string) ([]svc.LedgerRecord, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// Two services that share a store may have the same ID.
+func TestOneStoreForTwoServices(t *testing.T) {
+	inWorld(t, func(w *world) {
+		first := w.client()
+		s, err := first.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "a"})
+		require.NoError(w, err)
+		other := svctest.NewInMemory(svctest.WithBasePath("/other"), svctest.WithFlavors(svctest.Flavor{ID: "flavor-a", Stock: 9}))
+		_, err = other.Client(svc.WithLedger(w.store)).InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "b"})
+		require.NoError(w, err)
+		_, err = first.Ledger.Entries(w.Context())
+		require.NoError(w, err)
+		_, err = first.InferenceServices.Scale(w.Context(), s.ServiceID, 3)
+		require.NoError(w, err)
+		require.NoError(w, first.InferenceServices.DeleteAndWait(w.Context(), s.ServiceID, nil))
+		for _, e := range w.entries() {
+			require.Equal(w, e.Key == "a", e.State == svc.LedgerDeleted, e.Key)
+			require.Equal(w, map[string]int{"a": 3, "b": 1}[e.Key], e.Instances, e.Key)
+		}
+	})
+}
+
+// A Deploy that resumes does not shorten a lease that another one has lengthened meanwhile.
+func TestResumeNeverShortensALease(t *testing.T) {
+	inWorld(t, func(w *world) {
+		deploy := func(lease time.Duration) error {
+			_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k", Lease: lease})
+			return err
+		}
+		require.NoError(w, deploy(time.Hour))
+		plain := w.store
+		raced := &racing{LedgerStore: plain}
+		raced.before = func() { w.store = plain; require.NoError(w, deploy(8*time.Hour)) }
+		w.store = raced
+		require.NoError(w, deploy(2*time.Hour))
+		e := w.one()
+		require.Equal(w, 8*time.Hour, e.LeaseEnd.Sub(e.RequestedAt))
+	})
+}
+
+// A record that says deleted, but has another name, is no deletion.
+func TestReapOfAForeignRecord(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client()
+		_, err := c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Lease: time.Hour})
+		require.NoError(w, err)
+		time.Sleep(2 * time.Hour)
+		w.srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Times: -1, Body: `{"service_id":"svc-1","name":"other","is_deleted":true}`})
+		_, err = c.Ledger.Reap(w.Context(), nil)
+		require.ErrorContains(w, err, "somebody else's")
+	})
+}
+
+// A refusal that names an endpoint does not make it that of the Deploy, also after a panic.
+func TestPanicAfterARefusal(t *testing.T) {
+	inWorld(t, func(w *world) {
+		id := w.srv.AddEndpoint(svctest.Endpoint{Name: "n", Instances: 1})
+		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: 409, Body: `{"message":"the name is taken","service_id":"` + id + `","name":"n"}`})
+		c := w.client(svc.WithAttemptHook(func(_ context.Context, a svc.Attempt) {
+			if a.Method == "POST" {
+				panic("hook")
+			}
+		}))
+		require.True(w, quits(func() {
+			_, _ = c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{DeleteOnFailure: true})
+		}))
+		require.Equal(w, 1, w.srv.RunningInstances())
+	})
+}
+
+// An error of a store shows no token, whatever its type.
+func TestStoreErrorsShowNoToken(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.store = &faulty{LedgerStore: w.store, list: &svc.LedgerError{Op: "list", Err: errors.New("dial: Bearer " + w.srv.Token())}}
+		_, err := w.client().Ledger.Entries(w.Context())
+		require.ErrorContains(w, err, "REDACTED")
+		require.NotContains(w, err.Error(), w.srv.Token())
+	})
+}
