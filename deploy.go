@@ -264,14 +264,16 @@ func (d *deployment) rescue(ctx context.Context) {
 	if d.over || d.resumed {
 		return
 	}
-	if status := max(d.result.StatusCode, d.result.Broken); d.id == "" && status >= 200 && status < 300 {
+	status := max(d.result.StatusCode, d.result.Broken)
+	created := d.id != "" || status >= 200 && status < 300
+	if d.id == "" && (created || d.result.Acted) { // a refusal may name the endpoint of somebody else
 		d.id, d.shown = d.client.client.salvageID(services, status, d.result.Body), salvageText(d.result.Body, "name")
 	}
 	if d.id == "" {
 		return
 	}
 	d.client.client.recent.add(d.id)
-	if d.opts.DeleteOnFailure || d.opts.OnFailure != nil {
+	if created && (d.opts.DeleteOnFailure || d.opts.OnFailure != nil) {
 		defer func() { // the cleanup may panic too, if an attempt hook panics in each exchange
 			if !d.over && sameText(d.shown, d.name) {
 				ctx, cancel := d.cleanupContext(ctx)
