@@ -126,9 +126,9 @@ func (c *InferenceServiceClient) WaitUntilAvailable(ctx context.Context, id stri
 
 // WaitUntilDeleted waits until an endpoint is deleted. It deletes nothing. An endpoint
 // is deleted if its record says so (is_deleted). It is also deleted if it was not found
-// twice, at least 1 s apart, and the flavor list could be read in between. But an endpoint
-// that this client has never read may not be readable yet: for [WaitOptions.NotFoundGrace],
-// "not found" does not count. So the wait takes about 30 s for an endpoint that was deleted
+// twice, at least 1 s apart, and the service returned the flavor list in between, or refused
+// it with a 403 in JSON. But an endpoint that this client has never read may not be readable
+// yet: for [WaitOptions.NotFoundGrace], "not found" does not count. So the wait takes about 30 s for an endpoint that was deleted
 // before this client could read it.
 //
 // GET /v1/inference-service/{service_id}, again and again, and GET

@@ -33,6 +33,7 @@ func Dir(path string) (svc.LedgerStore, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
+	_ = syncFolder(filepath.Dir(path)) // it may be new; the caller may not be allowed to read its parent
 	d := dir(path)
 	left, _ := filepath.Glob(filepath.Join(path, ".ledger-*")) // by processes that died
 	for _, file := range left {
@@ -72,10 +73,18 @@ func (d dir) create(file string, text []byte) error {
 	if err = errors.Join(err, tmp.Close()); err == nil {
 		err = os.Link(tmp.Name(), file) // atomic, on NFS too
 	}
-	if err != nil || runtime.GOOS == "windows" {
+	if err != nil {
 		return err
 	}
-	folder, err := os.Open(string(d))
+	return syncFolder(string(d))
+}
+
+// syncFolder makes the names in a folder durable.
+func syncFolder(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	folder, err := os.Open(path)
 	if err != nil {
 		return err
 	}
