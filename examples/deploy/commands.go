@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -44,11 +45,7 @@ func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Comman
 		{
 			Name: "scale", Usage: "set the number of instances and wait until they run; prints the status",
 			Arguments: []cli.Argument{id, &cli.IntArg{Name: "INSTANCES", Required: true}},
-			Action: connected(func(ctx context.Context, cmd *cli.Command) error {
-				t.result.target = cmd.IntArg("INSTANCES")
-				t.ifGivenUp(context.Canceled)
-				return t.endpoint(t.client.InferenceServices.ScaleAndWait(ctx, cmd.StringArg("ID"), t.result.target, &t.wait))
-			}),
+			Action:    connected(t.scale),
 		},
 		t.deleteCommand(id, connected),
 		{
@@ -111,6 +108,28 @@ func (t *tool) note(s *svc.InferenceService) {
 	}
 }
 
+func (t *tool) scale(ctx context.Context, cmd *cli.Command) error {
+	t.result.target = cmd.IntArg("INSTANCES")
+	t.ifGivenUp(context.Canceled)
+	s, err := t.client.InferenceServices.ScaleAndWait(ctx, cmd.StringArg("ID"), t.result.target, &t.wait)
+	switch {
+	case err == nil:
+		t.result.running = t.result.target > 0
+	case s != nil && s.IsDeleted, hadNoEndpoint(err):
+		t.result.running = false
+	}
+	return t.endpoint(s, err)
+}
+
+// hadNoEndpoint reports whether an update changed nothing, since there is no such endpoint: the
+// service itself, and no proxy, said so to the first attempt. What it says after the update
+// is no proof, nor to a later attempt: the first one may have taken effect.
+func hadNoEndpoint(err error) bool {
+	e, ok := errors.AsType[*svc.Error](err)
+	return ok && errors.Is(e, svc.ErrNotFound) && e.Method == http.MethodPut && e.Attempts == 1 &&
+		(len(e.Body) == 0 || json.Valid(e.Body))
+}
+
 // delete deletes an endpoint and waits until it is seen to be deleted. One "not found" is
 // no proof of that, since a new endpoint may not be readable yet. Only if all reads and
 // deletes find nothing, there was no such endpoint.
@@ -124,7 +143,7 @@ func (t *tool) delete(ctx context.Context, cmd *cli.Command) error {
 	if err := t.client.InferenceServices.DeleteAndWait(ctx, id, &t.wait); err != nil {
 		return err
 	}
-	t.result.Deleted, t.result.missing = t.found, !t.found
+	t.result.Deleted, t.result.running = t.found, false
 	switch {
 	case t.found:
 		return nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -64,7 +65,7 @@ func must[T any](fits func(T) bool, want string) func(T) error {
 // exists, its ID is on standard output, on standard error and in the ledger:
 // the service has no call that lists endpoints, so a lost ID cannot be found again.
 func (t *tool) deploy(ctx context.Context, cmd *cli.Command) error {
-	t.result.Name, t.result.Key = cmd.String("name"), cmd.String("key")
+	t.result.Name = cmd.String("name")
 	flavorID, err := t.chooseFlavor(ctx, cmd)
 	if err != nil {
 		return err
@@ -100,18 +101,33 @@ func (t *tool) deploy(ctx context.Context, cmd *cli.Command) error {
 	if service != nil {
 		t.note(service)
 	}
-	if failure, ok := errors.AsType[*svc.DeployError](err); ok {
-		t.result.Deleted = failure.Cleanup == svc.CleanupDeleted
-	} else if t.result.URL != "" && !cmd.Bool("fake") { // it ends with this program
+	t.judge(err)
+	if err == nil && t.result.URL != "" && !cmd.Bool("fake") { // it ends with this program
 		t.say("%s is reached at %s", t.result.ServiceID, t.result.URL)
 	}
 	return err
 }
 
+// judge notes what is known to be running after the end of a Deploy.
+func (t *tool) judge(err error) {
+	failure, ok := errors.AsType[*svc.DeployError](err)
+	switch {
+	case ok:
+		t.result.Deleted = failure.Cleanup == svc.CleanupDeleted
+		t.result.running = !t.result.Deleted
+	case err == nil:
+		t.result.running = true
+	case t.posted:
+		t.result.running = errors.Is(err, svc.ErrOutcomeUnknown) // the key was free
+	case isA[*svc.LedgerError](err):
+		t.result.running = t.result.Key != ""
+	}
+}
+
 // announce is for [svc.DeployOptions.OnCreate]. If the ID cannot be written, the
 // deployment fails at once.
 func (t *tool) announce(id string) error {
-	t.result.ServiceID, t.result.created = id, true
+	t.result.ServiceID, t.result.created, t.result.running = id, true, true
 	t.ifGivenUp(cleanupGivenUp(id))
 	event := "created"
 	if t.posted {
@@ -134,6 +150,7 @@ func (t *tool) announce(id string) error {
 func (t *tool) chooseFlavor(ctx context.Context, cmd *cli.Command) (id string, err error) {
 	id = cmd.String("flavor")
 	entries, err := t.client.Ledger.Entries(ctx)
+	t.result.running = t.result.Key != "" && (err != nil || slices.ContainsFunc(entries, func(e svc.LedgerEntry) bool { return e.Key == t.result.Key && e.Open() }))
 	if e, ok := errors.AsType[*svc.LedgerError](err); ok && (e.Key == "" || e.Key == t.result.Key) { // other keys do not matter
 		return "", err
 	}

@@ -12,8 +12,7 @@ import (
 	"example.com/svc"
 )
 
-// Each exit code has one meaning. After exitUnknown and exitRunning, something may be
-// running and billed because of the command.
+// Each exit code has one meaning: see exitCodes.
 const (
 	exitOK          = 0
 	exitFailed      = 1
@@ -33,33 +32,40 @@ const (
 const exitCodes = `The token is read from the environment variable SVC_API_TOKEN.
 
 Exit codes:
-  0    done; after "deploy" and "scale", what was asked for is running and billed
+  0    done; after "deploy" and "scale", what was asked for is running and billed, and
+       after "sweep --dry-run" what it lists may be
   1    failed for a reason that has no code here; nothing was created
   2    usage: nothing was sent
   3    --timeout is over; nothing was created or changed
   4    the outcome of a create is unknown, of this one or of an earlier one with the
        same --key: an endpoint may be running and billed, and nobody knows its ID. Do not
        run the command again before you know
-  5    the service has no such endpoint, or no flavor that fits; nothing was created
+  5    the service says that it has no such endpoint, or has deleted it, or no flavor fits;
+       nothing was created
   6    the service did not accept the token; nothing was created
   7    the service cannot be reached or is overloaded; nothing was created, and the
        same command may be run again
   8    the endpoint is unavailable or stopped ("wait", "status --url")
   9    the ledger stops the command, so nothing was created or changed: its folder cannot
        be made (then nothing was sent), read or written, it is damaged, or the endpoint of
-       --key is that of another request ("key_in_use"), and may be running and billed
-  10   the endpoint may be running and billed: "deploy deploy" created it and failed,
-       "deploy delete" did not see that it is deleted, "deploy scale" did not see
-       that number of instances (then the new number may be billed, or the old one), or
-       "deploy sweep" has not deleted all whose lease is over
-  11   "deploy deploy" failed, and deleted the endpoint that it had created
-  130  interrupted; nothing was created
+       --key is that of another request ("key_in_use"). What ran before may be running.
+       ("sweep" has deleted what it could read)
+  10   the endpoint may be running and billed: "deploy deploy", or an earlier one with the
+       same --key, created it and this one failed, "deploy delete" did not see that it is
+       deleted, "deploy scale" did not see that number of instances (then the new number
+       may be billed, or the old one), or "deploy sweep" did not see that all whose
+       lease is over are deleted
+  11   "deploy deploy" failed, and the endpoint is deleted
+  130  interrupted; nothing was created or changed
 
-After 4 and 10 the command has left something that may be billed, and after 0 of "deploy"
-and "scale". After all other codes it has not. The last line on standard error says so
-to people. With --json, "may_be_running" of deploy, scale, delete and sweep says the same
-(also true for "key_in_use"), "error_kind" says why a command failed, and "request_id" is the
-ID of the failed request, if the service gave one.
+A command is about these endpoints: "deploy" about the one that it creates and the one of its
+--key, "scale" and "delete" about the one of ID, "sweep" about those at this address whose
+lease is over. After 4 and 10 they may be running and billed, and after 0 of "deploy",
+"scale" and "sweep --dry-run". 2 and 9 do not tell, since what ran before is as it was. After
+all other codes it is known that none of them is running. If a command failed, the last line
+on standard error says so to people. With --json, "may_be_running" of these four
+commands says it after every code but 2: false only if it is known. "error_kind" says why a
+command failed, and "request_id" is the ID of the failed request, if the service gave one.
 
 Signals that come within two seconds count as one (timeout(1) sends two). A later one
 ends the cleanup, with 10 or 4. The cleanup takes 40 s at most: 10 s until the response
@@ -99,11 +105,11 @@ type result struct {
 	Status    string       `json:"status,omitempty"`
 	Instances *int64       `json:"instances,omitempty"`
 	URL       string       `json:"url,omitempty"`
-	Deleted   bool         `json:"deleted,omitempty"` // by this command
+	Deleted   bool         `json:"deleted,omitempty"` // it existed, and is known to be deleted
 	Flavors   []flavorLine `json:"flavors,omitempty"`
 	Entries   []entryLine  `json:"entries,omitempty"` // of the ledger
 
-	MayBeRunning *bool   `json:"may_be_running,omitempty"` // of deploy, scale, delete and sweep: an endpoint may be running and billed
+	MayBeRunning *bool   `json:"may_be_running,omitempty"` // see running; only of the commands in atStake, and not after exitUsage
 	Error        string  `json:"error,omitempty"`
 	ErrorKind    string  `json:"error_kind,omitempty"`          // see kinds
 	RequestID    string  `json:"request_id,omitempty"`          // of the failed request
@@ -113,15 +119,18 @@ type result struct {
 
 	command string // "deploy"; empty: none was understood
 	created bool   // there is an endpoint; by this command, or by an earlier one with the same key
-	unswept bool   // an endpoint whose lease is over may be running
-	missing bool   // what was to be deleted did not exist
+	running bool   // false only if it is known that nothing the command is about is running
+	unswept bool   // an endpoint whose lease is over was not deleted
 	target  int    // instances to scale to
 }
+
+// atStake lists the commands after which an endpoint may be running and billed.
+var atStake = []string{"deploy", "scale", "delete", "sweep"}
 
 // kind is a kind of error.
 type kind struct {
 	name string // for error_kind
-	code int    // while nothing was created, and nothing was to be deleted
+	code int    // while nothing may be running
 	is   func(error) bool
 }
 
@@ -170,19 +179,14 @@ func (r *result) exitCode(err error) int {
 		return exitOK
 	}
 	code := kindOf(err).code
-	refused, _ := errors.AsType[*svc.Error](err)
 	switch {
-	case r.created && r.Deleted:
+	case r.created && !r.running:
 		return exitDeleted
-	case r.created:
+	case r.created || r.unswept:
 		return exitRunning
-	case code == exitUsage:
+	case code == exitUsage || code == exitLedger || code == exitUnknown:
 		return code
-	case r.command == "delete" && !r.Deleted && !r.missing, r.command == "sweep" && r.unswept:
-		return exitRunning
-	case r.command == "scale" && code == exitNotFound && refused != nil && refused.Attempts > 1:
-		return exitRunning // the first attempt may have taken effect
-	case r.command == "scale" && code != exitNotFound && code != exitLedger:
+	case r.running:
 		return exitRunning
 	}
 	return code
@@ -195,9 +199,8 @@ func (r *result) finish(err error) {
 	if err != nil {
 		r.Error, r.ErrorKind, r.RequestID, r.RetryAfter = err.Error(), kindOf(err).name, requestID(err), retryAfter(err).Seconds()
 	}
-	running := code == exitUnknown || code == exitRunning || r.ErrorKind == keyInUse ||
-		code == exitOK && (r.command == "deploy" || r.command == "scale" && r.target > 0)
-	if slices.Contains([]string{"deploy", "scale", "delete", "sweep"}, r.command) {
+	running := r.running || code == exitUnknown
+	if slices.Contains(atStake, r.command) && code != exitUsage {
 		r.MayBeRunning = &running
 	}
 }
@@ -255,8 +258,8 @@ func requestID(err error) string {
 	return ""
 }
 
-// advice says what to do about an error, in lines for a person. If an endpoint was
-// created or scaled, or was to be deleted, the last line says whether it may be running.
+// advice says what to do about an error, in lines for a person. If an endpoint may be
+// running, the last line says so.
 func (t *tool) advice(err error) (lines []string) {
 	if wait := retryAfter(err); wait > 0 {
 		lines = append(lines, fmt.Sprintf("The service asks to wait %v before the next try.", wait.Round(time.Second)))
@@ -279,10 +282,7 @@ func (t *tool) advice(err error) (lines []string) {
 	case exitRefused:
 		return append(lines, "Check SVC_API_TOKEN.")
 	case exitLedger:
-		if errors.Is(err, svc.ErrKeyInUse) {
-			return append(lines, "Delete that endpoint first (\"deploy ls\" shows its ID), repeat the request that it was created with, or choose another --key.")
-		}
-		return append(lines, fmt.Sprintf("Nothing was created or changed. Repair the ledger in %q, or choose another folder with --ledger.", t.ledger))
+		return append(lines, t.stopped(err)...)
 	case exitNotFound:
 		if t.result.command != "deploy" && t.result.command != "flavors" {
 			lines = append(lines, "Check the ID: the service has no such endpoint, or has deleted it.")
@@ -291,12 +291,30 @@ func (t *tool) advice(err error) (lines []string) {
 	return lines
 }
 
+// stopped says what to do after exitLedger.
+func (t *tool) stopped(err error) (lines []string) {
+	if errors.Is(err, svc.ErrKeyInUse) {
+		lines = append(lines, "Delete that endpoint first (\"deploy ls\" shows its ID), repeat the request that it was created with, or choose another --key.")
+	} else {
+		lines = append(lines, fmt.Sprintf("Repair the ledger in %q, or choose another folder with --ledger.", t.ledger))
+	}
+	switch {
+	case t.result.command == "sweep":
+		return append(lines, "Endpoints that it could not read may be running and billed.")
+	case t.result.running:
+		return append(lines, "Nothing was created or changed. What ran before may be running and billed.")
+	}
+	return append(lines, "Nothing was created or changed.")
+}
+
 // left says what may be running after exitRunning.
 func (r *result) left() string {
-	switch r.command {
-	case "sweep":
+	switch {
+	case r.command == "deploy" && !r.created:
+		return fmt.Sprintf("Nothing was created. An endpoint of the key %s may be running and billed: see \"deploy ls\".", r.Key)
+	case r.command == "sweep":
 		return "Endpoints whose lease is over may still be running and billed: see the list, and for doubts \"deploy ls --help\"."
-	case "scale":
+	case r.command == "scale":
 		return fmt.Sprintf("Up to %d instances of %[2]s may be running and billed, or as many as before. To see how many: deploy status --json %[2]s", r.target, r.ServiceID)
 	}
 	return fmt.Sprintf("%[1]s may still be running and billed. To delete it: deploy delete %[1]s", r.ServiceID)

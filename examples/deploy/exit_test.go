@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -78,11 +79,52 @@ func TestC28_EachExitCodeHasOneMeaning(t *testing.T) {
 			}, tt.fake...)
 		})
 	}
+	t.Run("what is not known may be running", notKnown)
 }
+
+func notKnown(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *session) {
+		deploy := []string{"deploy", "--name", "demo", "--image", "x", "--key", "k", "--lease", "1h"}
+		require.Equal(t, exitRunning, s.run(append(deploy, "--timeout", "5m")...).code)
+		check := func(ctx context.Context, code int, args ...string) {
+			t.Helper()
+			o := s.runCtx(ctx, append(args, "--json")...)
+			require.Equal(t, code, o.code, o.stderr)
+			require.Equal(t, true, o.last()["may_be_running"])
+			require.True(t, code == exitOK || strings.Contains(o.stderr[strings.LastIndex(o.stderr[:len(o.stderr)-1], "\n"):], " may "), o.stderr)
+			require.Equal(t, 1, s.srv.RunningInstances())
+		}
+		canceled, cancel := context.WithCancel(t.Context())
+		cancel()
+		time.Sleep(2 * time.Hour)
+		check(t.Context(), exitOK, "sweep", "--dry-run")
+		for _, args := range [][]string{{"sweep"}, deploy} {
+			check(canceled, exitRunning, args...)
+			check(t.Context(), exitRunning, append(args, "--timeout", "0s")...)
+		}
+		record := filepath.Join(os.Getenv("SVC_LEDGER"), "k@000001.json")
+		text, err := os.ReadFile(record)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(record, nil, 0o600)) // as after a crash of the machine
+		check(t.Context(), exitLedger, "sweep")
+		check(t.Context(), exitLedger, deploy...)
+		require.NoError(t, os.WriteFile(record, text, 0o600))
+		require.NoError(t, os.Mkdir(filepath.Join(filepath.Dir(record), "k@000003.json"), 0o700))
+		check(t.Context(), exitLedger, append(deploy, "--lease", "9h")...)
+	}, svctest.WithDeployTime(time.Hour))
+	inBubble(t, func(t *testing.T, s *session) { // somebody else deletes the endpoint
+		require.Equal(t, exitRunning, s.deploy("--key", "k", "--timeout", "5m").code)
+		time.AfterFunc(time.Minute, func() { _ = s.srv.Client().InferenceServices.Delete(t.Context(), "svc-1") })
+		o := s.deploy("--key", "k", "--json")
+		require.Equal(t, exitDeleted, o.code, o.stderr)
+		require.Equal(t, false, o.last()["may_be_running"])
+	}, svctest.WithDeployTime(time.Hour))
+}
+
+func always(f svctest.Fault) svctest.Fault { f.Times = -1; return f }
 
 // TestC28_Delete: exit code 10 until the endpoint is seen to be deleted.
 func TestC28_Delete(t *testing.T) {
-	always := func(f svctest.Fault) svctest.Fault { f.Times = -1; return f }
 	for name, tt := range map[string]struct {
 		method  string
 		fault   svctest.Fault
@@ -145,6 +187,10 @@ func TestC28_Scale(t *testing.T) {
 		"not found":          {"PUT", svctest.Fault{Status: 404}, []string{"5"}, exitNotFound, "not_found", 1},
 		"usage":              {args: []string{"--", "-1"}, code: exitUsage, kind: "usage", running: 1},
 		"forbidden":          {"*", svctest.Fault{Status: 403, Times: -1}, []string{"5"}, exitRunning, "forbidden", 1},
+		"a page of a proxy":  {"PUT", svctest.ProxyPage(404), []string{"5"}, exitRunning, "not_found", 1},
+		"a page, later":      {"GET", always(svctest.ProxyPage(404)), []string{"5"}, exitRunning, "not_found", 5},
+		"not found, later":   {"GET", always(svctest.Fault{Status: 404, Body: "{}"}), []string{"5"}, exitRunning, "not_found", 5},
+		"deleted, later":     {"GET", always(svctest.Fault{Body: `{"service_id":"svc-1","is_deleted":true}`}), []string{"5"}, exitNotFound, "not_found", 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *session) {
@@ -156,7 +202,7 @@ func TestC28_Scale(t *testing.T) {
 				require.Equal(t, tt.code, o.code, o.stderr)
 				require.Equal(t, tt.kind, o.last()["error_kind"])
 				require.Equal(t, tt.running, s.srv.RunningInstances())
-				require.Equal(t, tt.code == exitRunning || tt.code == exitOK && tt.running > 0, o.last()["may_be_running"])
+				require.Equal(t, tt.code == exitRunning || tt.code == exitOK && tt.running > 0, o.last()["may_be_running"] == true)
 				require.Equal(t, tt.code == exitRunning, strings.HasSuffix(o.stderr, " may be running and billed, or as many as before. To see how many: deploy status --json svc-1\n"))
 				require.NotContains(t, o.stderr, "deploy delete")
 			}, svctest.WithDeployTime(2*time.Minute))

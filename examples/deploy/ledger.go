@@ -85,14 +85,12 @@ func (t *tool) ls(ctx context.Context, _ *cli.Command) error {
 }
 
 func (t *tool) sweep(ctx context.Context, cmd *cli.Command) error {
-	t.result.unswept = true
-	t.ifGivenUp(context.Canceled)
-	done := "deleted"
-	if cmd.Bool("dry-run") {
+	dryRun, done := cmd.Bool("dry-run"), "deleted"
+	if dryRun {
 		done = "would be deleted"
 	}
-	reaped, err := t.client.Ledger.Reap(ctx, &svc.ReapOptions{DryRun: cmd.Bool("dry-run")})
-	t.result.unswept = false
+	reaped, err := t.client.Ledger.Reap(ctx, &svc.ReapOptions{DryRun: dryRun})
+	t.result.running = err != nil || dryRun && len(reaped) > 0
 	for _, r := range reaped {
 		outcome := done
 		if r.Err != nil {

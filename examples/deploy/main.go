@@ -28,6 +28,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -144,7 +145,8 @@ func (t *tool) connected(action cli.ActionFunc) cli.ActionFunc {
 			return usageError{err}
 		}
 		defer stop()
-		t.result.ServiceID = cmd.StringArg("ID")
+		t.result.ServiceID, t.result.Key = cmd.StringArg("ID"), cmd.String("key")
+		t.result.running = slices.Contains(atStake, cmd.Name) && (cmd.Name != "deploy" || t.result.Key != "") // not known yet
 		t.ifGivenUp(context.Canceled)
 		t.progress = progress{w: t.stderr, moving: t.terminal}
 		defer t.progress.end()
