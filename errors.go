@@ -242,12 +242,14 @@ func (e *OutcomeUnknownError) Error() string {
 		fmt.Fprintf(&b, "the response is broken, but %s was created, with the ID %s: ", name, e.ID)
 	case e.ID != "":
 		fmt.Fprintf(&b, "outcome unknown: %s may or may not have been created, with the ID %s: ", name, e.ID)
+	case e.Name == "" && idField[e.Route] == "": // a call through Do
+		b.WriteString("outcome unknown: the call may or may not have taken effect: ")
 	default:
 		fmt.Fprintf(&b, "outcome unknown: %s may or may not have been created: ", name)
 	}
 	b.WriteString(detail(e.Err))
 	if !e.earlier && !e.created() {
-		b.WriteString("; do not repeat the call before you know whether it exists")
+		b.WriteString("; do not repeat the call before you know the outcome")
 	}
 	return apierr.Line(b.String())
 }

@@ -191,7 +191,7 @@ func (l *Ledger) Adopt(ctx context.Context, e LedgerEntry, id string, opts *Adop
 	}
 	for _, other := range entries {
 		if other.ServiceID == id && other.Intent != e.Intent {
-			return nil, l.fail(op, other, errors.New("the entry of this key has this ID already; an ID can be in one entry only"))
+			return nil, l.fail(op, other, errors.New("another entry, under this key, has this ID already; an ID can be in one entry only"))
 		}
 	}
 	s, err := l.client.InferenceServices.Get(ctx, id)

@@ -73,9 +73,10 @@ type UploadOptions struct {
 	AllowEmpty bool
 
 	// IdleTimeout ends an attempt when no byte has moved for this long, also while it waits
-	// for the response. The time that Body takes does not count. A byte has moved when the
-	// operating system has taken it. On a slow line, allow for the few MB that it may
-	// buffer. 0: 2 minutes. Below 0: no limit. Only ctx limits the whole upload.
+	// for the response. The time that Body takes does not count. A byte counts as moved when
+	// the operating system has taken it. The system may buffer a few MB: on a slow line, set
+	// a limit that is longer than sending those takes. 0: 2 minutes. Below 0: no limit. Only
+	// ctx limits the whole upload.
 	IdleTimeout time.Duration
 
 	// RequestOptions go with every call of the API that the upload makes: register,

@@ -55,8 +55,8 @@ func (i Info) or(other Info) Info {
 	}
 }
 
-// object keeps its members under keys that do not tell requestId, request_id and
-// RequestID apart.
+// object is a JSON object whose keys are in lower case, without _ and -: requestId,
+// request_id and RequestID are the same key.
 type object map[string]any
 
 var separators = strings.NewReplacer("_", "", "-", "")

@@ -24,7 +24,8 @@ type Link struct {
 	Redact *redact.Redactor // knows what is secret about it
 }
 
-// What no request line can hold. Control characters are not there: they make no URL.
+// Characters that a request line cannot hold, so they are escaped. Control characters are
+// not listed: url.Parse refuses a link that has one.
 var (
 	strayInPath  = regexp.MustCompile("[^\\x00-\\x7f]|[ \"<>\\\\^`{|}]")
 	strayInQuery = regexp.MustCompile(`[^\x00-\x7f]| `)
