@@ -51,8 +51,8 @@ type DeployOptions struct {
 
 	// Lease has no effect unless [Ledger.Reap] is called: Reap deletes the endpoint when
 	// this time has passed since the create was requested. In a Deploy that continues with an
-	// existing endpoint it can only lengthen the lease. 0: no lease. A lease without
-	// [WithLedger] is an [ErrNoLedger].
+	// existing endpoint it counts from that create, so it may be over already, and it can only
+	// lengthen the lease. 0: no lease. A lease without [WithLedger] is an [ErrNoLedger].
 	Lease time.Duration
 }
 
@@ -131,7 +131,9 @@ func (e *DeployError) Unwrap() error { return e.Err }
 // create, Deploy ends as after an error of OnCreate. With [DeployOptions.Key], Deploy waits
 // for the endpoint that the key has already. It sends nothing, and its error is an
 // [OutcomeUnknownError], while a create under the key is in doubt. Likewise it is an
-// [ErrKeyInUse] if the endpoint of the key is of another request.
+// [ErrKeyInUse] if the endpoint of the key is of another request. If another Deploy with the
+// key is creating at the moment, or was killed while it was, Deploy reads the ledger until
+// that create has an outcome: for up to 6 minutes, without calls of OnPoll.
 //
 // POST /v1/inference-service, then GET and perhaps DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions) (*InferenceService, error) {

@@ -29,7 +29,8 @@ var (
 // Package ledger has stores, and package ledgertest has a test for stores of your own.
 type LedgerStore interface {
 	// Append stores r durably before it returns nil. If r.Key has a record r.Seq
-	// already, the error is [fs.ErrExist]. After any other error the record may be stored.
+	// already, the error is [fs.ErrExist]. After any other error the record may be stored. If
+	// ctx has ended, it returns an error.
 	Append(ctx context.Context, r LedgerRecord) error
 	// List returns the records of key in order of Seq. For an empty key it returns those of
 	// all keys, grouped by key. With an error it returns what it could read. An error
@@ -84,7 +85,7 @@ type LedgerEntry struct {
 	Instances   int            // never lower than what this package asked for
 	Adopted     bool           // ServiceID is from [Ledger.Adopt]
 	RequestedAt time.Time      // when the create was about to be sent
-	SettleBy    time.Time      // the create was not sent after this time
+	SettleBy    time.Time      // the create was not sent after this time: 5 min after RequestedAt, or at the deadline of its ctx
 	CreatedAt   time.Time      // when the ID was recorded; zero: it was not
 	DeletedAt   time.Time      // when the endpoint was seen to be deleted; zero: it was not
 	LeaseEnd    time.Time      // when [Ledger.Reap] may delete the endpoint; zero: never
@@ -146,10 +147,10 @@ func WithoutLedgerMark() Option {
 //
 // The service has no call that lists endpoints. The client therefore records a create
 // before it sends the request, and the outcome after it. If the first record cannot be
-// written, nothing is sent. A process that is killed in between leaves an entry in doubt:
-// its state is intended or unknown. To settle it, look for its mark or its name in the
-// service's console. Then call Adopt with the ID that you found, or Forget if you found
-// none.
+// written, nothing is sent. An entry is in doubt if its state is unknown, or still intended
+// one minute after its SettleBy, since its process was killed. To settle it, look for its
+// mark or its name in the service's console. Then call Adopt with the ID that you found, or
+// Forget if you found none. Adopt an endpoint before you delete it.
 //
 // Each method reads its entry again, by Key and Intent, before it changes anything.
 // Calls of [Client.Do] are not recorded.
@@ -180,7 +181,8 @@ type AdoptOptions struct {
 
 // Adopt records id as the endpoint of an entry that is in doubt or forgotten. The endpoint
 // must exist, have the name of the entry and carry its mark, and id must be in no other
-// entry. Adopt returns the record of the endpoint.
+// entry. With the mark, Adopt takes an intended entry at any time, since the mark proves that
+// the create made the endpoint. Adopt returns the record of the endpoint.
 //
 // GET /v1/inference-service/{service_id}
 func (l *Ledger) Adopt(ctx context.Context, e LedgerEntry, id string, opts *AdoptOptions) (*InferenceService, error) {
@@ -254,7 +256,7 @@ type ReapOptions struct {
 
 // Reaped is what [Ledger.Reap] did with one overdue entry.
 type Reaped struct {
-	Entry LedgerEntry
+	Entry LedgerEntry // as it was before
 	// Err says why the endpoint is not known to be deleted. Nil: it is deleted, or with
 	// DryRun it would be.
 	Err error

@@ -274,8 +274,9 @@ func (e *LedgerEntry) mayForget(now, date time.Time) error {
 
 // mayAdopt fails unless the entry may get an endpoint, and s is that endpoint.
 func (e *LedgerEntry) mayAdopt(base string, s *InferenceService, unmarked bool, now time.Time) error {
-	switch {
-	case !e.inDoubt(now) && e.State != LedgerForgotten:
+	mark, _ := findMark(s.Description)
+	switch marked := e.State == LedgerIntended && mark == e.Intent; {
+	case !marked && !e.inDoubt(now) && e.State != LedgerForgotten:
 		return e.checkDoubt(now)
 	case e.BaseURL != base:
 		return fmt.Errorf("the entry belongs to another base URL: %s", e.BaseURL)
@@ -285,9 +286,10 @@ func (e *LedgerEntry) mayAdopt(base string, s *InferenceService, unmarked bool, 
 	return e.checkOwner(s, unmarked)
 }
 
-// overdue reports whether the lease has ended by the local clock.
+// overdue reports whether the lease has ended by the local clock, a second ago: the Date of
+// the service has whole seconds.
 func (e *LedgerEntry) overdue(base string, now time.Time) bool {
-	return e.Open() && e.BaseURL == base && !e.LeaseEnd.IsZero() && now.After(e.LeaseEnd)
+	return e.Open() && e.BaseURL == base && !e.LeaseEnd.IsZero() && now.After(e.LeaseEnd.Add(time.Second))
 }
 
 // mayReap fails unless the lease has ended by the service's clock too, and the

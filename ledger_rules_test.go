@@ -331,7 +331,8 @@ func TestLedgerMayAdopt(t *testing.T) {
 		require.Equal(t, ok, e.mayAdopt(base, marked(), false, over) == nil, state)
 	}
 	e := foldOne(t, intended())
-	require.Error(t, e.mayAdopt(base, marked(), false, over.Add(-1)), "its process may be about to settle it")
+	require.NoError(t, e.mayAdopt(base, marked(), false, over.Add(-1)), "the mark proves it")
+	require.ErrorContains(t, e.mayAdopt(base, &InferenceService{Name: "n"}, true, over.Add(-1)), "too early", "its process may be about to settle it")
 	require.ErrorContains(t, e.mayAdopt("https://other.example", marked(), false, over), base)
 	for want, change := range map[string]func(*InferenceService){
 		"deleted":                  func(s *InferenceService) { s.IsDeleted = true },
@@ -351,10 +352,11 @@ func TestLedgerMayReap(t *testing.T) {
 	end := noon.Add(time.Hour)
 	e := foldOne(t, intended(), event(LedgerCreated))
 	require.False(t, e.overdue(base, end))
-	require.True(t, e.overdue(base, end.Add(1)))
-	require.False(t, e.overdue("https://other.example", end.Add(1)))
+	require.False(t, e.overdue(base, end.Add(time.Second)), "a Date of that moment may show the end")
+	require.True(t, e.overdue(base, end.Add(time.Second+1)))
+	require.False(t, e.overdue("https://other.example", end.Add(time.Hour)))
 	deleted := foldOne(t, intended(), event(LedgerCreated), event(LedgerDeleted))
-	require.False(t, deleted.overdue(base, end.Add(1)))
+	require.False(t, deleted.overdue(base, end.Add(time.Hour)))
 	free := foldOne(t, intended(), event(LedgerCreated), LedgerRecord{Event: LedgerExtended})
 	require.False(t, free.overdue(base, end.Add(1e6*time.Hour)), "no lease")
 

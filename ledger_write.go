@@ -71,7 +71,7 @@ func (c *claim) begin(ctx context.Context, body []byte) (context.Context, []byte
 			waiting = e
 			next, _ := pace.Next(0, 0)
 			if ended := pace.Sleep(next); ended != nil {
-				err = c.doubt(e, ended)
+				err = c.doubt(e, fmt.Errorf("waiting for its outcome: %w", ended))
 			}
 		case verdict == ledgerDoubt:
 			err = c.doubt(e, fmt.Errorf("look for %s in the service's console, then call Ledger.Adopt, or Ledger.Forget if it does not exist", cmp.Or(e.ServiceID, "it")))

@@ -321,9 +321,10 @@ func (r *result) left() string {
 }
 
 func (t *tool) unknownOutcome(err error) []string {
-	more, again := "", "if it is not there, run the command again. The ledger keeps the doubt: see \"deploy ls --help\"."
+	more, found, again := "", "", "if it is not there, run the command again. The ledger keeps the doubt: see \"deploy ls --help\"."
 	if t.result.Key != "" {
-		again = fmt.Sprintf("tell the ledger with Ledger.Adopt or Ledger.Forget in a Go program: until then nothing is created under the key %s.", t.result.Key)
+		found = "tell the ledger with Ledger.Adopt in a Go program, then "
+		again = fmt.Sprintf("if it is not there, tell it with Ledger.Forget. Until then nothing is created under the key %s.", t.result.Key)
 	}
 	if unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok && unknown.Intent != "" {
 		more = fmt.Sprintf(", with [svc:%s] in its description,", unknown.Intent)
@@ -335,7 +336,7 @@ func (t *tool) unknownOutcome(err error) []string {
 		"It is not known whether the endpoint was created. It may be running and billed.",
 		"Do NOT run the command again before you know:",
 		fmt.Sprintf("  1. look for an endpoint named %q%s where the service shows what your account runs;", t.result.Name, more),
-		"  2. if it is there, keep it (deploy wait ID) or delete it (deploy delete ID);",
+		"  2. if it is there, " + found + "keep it (deploy wait ID) or delete it (deploy delete ID);",
 		"  3. " + again,
 	}
 }

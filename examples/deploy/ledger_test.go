@@ -74,7 +74,7 @@ func TestDoubt(t *testing.T) {
 					require.Equal(t, exitUnknown, o.code, o.stderr)
 					require.Equal(t, tt.running, s.srv.RunningInstances())
 					require.Regexp(t, `endpoint named "demo", with \[svc:[A-Z2-7]{26}\] in its description, where`, o.stderr)
-					require.Contains(t, o.stderr, "until then nothing is created under the key chat")
+					require.Contains(t, o.stderr, "Until then nothing is created under the key chat")
 					require.Equal(t, []string{""}, s.open())
 				}
 				require.Equal(t, 1, s.srv.RequestCount("POST", svctest.RouteEndpoints))
