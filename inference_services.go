@@ -174,7 +174,7 @@ func (c *InferenceServiceClient) Update(ctx context.Context, id string, req Upda
 	var p problems
 	n := req.ResourceMetadata.TargetInstanceNumber
 	p.add(n != nil && *n < 0, instanceField, "must not be negative")
-	p.add(n == nil && !options(opts).has(""), instanceField, "is not set, so that nothing would change")
+	p.add(n == nil && !options(opts).has(""), instanceField, "is not set, so the update would change nothing")
 	k := newCall(http.MethodPut, service, id, &req).checked(p)
 	ended := func(error) {}
 	k.begin = func(ctx context.Context, body []byte) (_ context.Context, _ []byte, err error) {

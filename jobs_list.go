@@ -28,8 +28,8 @@ type ListJobsOptions struct {
 
 	// Concurrency is how many pages All requests at a time, up to 64. The pages that it
 	// requests ahead are kept in memory until the loop gets there. It requests none beyond
-	// the total that the service named. 0 or 1: one page after the other; so too without a
-	// total and with [WithResponse]. List ignores it.
+	// the total that the service named. 0 or 1: one page after the other. That is also so if
+	// the service names no total, or if [WithResponse] is given. List ignores it.
 	Concurrency int `url:"-"`
 }
 

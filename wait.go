@@ -125,11 +125,14 @@ func (c *InferenceServiceClient) WaitUntilAvailable(ctx context.Context, id stri
 }
 
 // WaitUntilDeleted waits until an endpoint is deleted. It deletes nothing. An endpoint
-// is deleted if its record says so (is_deleted). It is also deleted if it was not found
-// twice, at least 1 s apart, and the service returned the flavor list in between, or refused
-// it with a 403 in JSON. But an endpoint that this client has never read may not be readable
-// yet: for [WaitOptions.NotFoundGrace], "not found" does not count. So the wait takes about 30 s for an endpoint that was deleted
-// before this client could read it.
+// counts as deleted in two cases:
+//   - its record says so (is_deleted);
+//   - two polls, at least 1 s apart, got "not found", and between them the service itself
+//     answered a request for the flavor list: with the list, or with a 403 in JSON.
+//
+// An endpoint that this client has never read may not be readable yet. For it, "not found"
+// does not count until [WaitOptions.NotFoundGrace] is over. So with the default, the wait
+// takes about 30 s if the endpoint was deleted before this client could read it.
 //
 // GET /v1/inference-service/{service_id}, again and again, and GET
 // /v1/inference-service/flavor

@@ -70,8 +70,8 @@ func (g *gate) open() bool {
 	return g.state.CompareAndSwap(0, gateRead) || g.state.Load() == gateRead
 }
 
-// gated is a request body behind a gate. Its timer, if there is one, stops while the source
-// is read.
+// gated is a request body that can be read until its gate is sealed. Its timer, if there is
+// one, stops while the source is read.
 type gated struct {
 	io.ReadCloser
 	gate  *gate

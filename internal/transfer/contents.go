@@ -23,7 +23,7 @@ func (s steady) Read(p []byte) (int, error) {
 		}
 		switch n, err := s.r.Read(p); {
 		case n < 0 || n > len(p):
-			return 0, fmt.Errorf("the body says it has read %d of %d bytes", n, len(p))
+			return 0, fmt.Errorf("the Read method of the body is faulty: it returned %d for a buffer of %d bytes", n, len(p))
 		case n > 0 || err != nil:
 			return n, err
 		}

@@ -161,8 +161,8 @@ func TestUpload_SeekThatSaysAnotherLength(t *testing.T) {
 // A Read that says what cannot be is an error like any other, also where nothing is held back for a second attempt.
 func TestUpload_ReadsThatCannotBe(t *testing.T) {
 	for want, read := range map[string]func(n int, p []byte) (int, error){
-		"the body says it has read -1 of 1000 bytes":   func(int, []byte) (int, error) { return -1, nil },
-		"the body says it has read 1001 of 1000 bytes": func(_ int, p []byte) (int, error) { return len(p) + 1, nil },
+		"the Read method of the body is faulty: it returned -1 for a buffer of 1000 bytes":   func(int, []byte) (int, error) { return -1, nil },
+		"the Read method of the body is faulty: it returned 1001 for a buffer of 1000 bytes": func(_ int, p []byte) (int, error) { return len(p) + 1, nil },
 	} {
 		body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000)), read: read}
 		got, err := tryPut(t, body, -1)
