@@ -330,10 +330,8 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, er
 			return nil, &ValidationError{Fields: []FieldError{{f.path, "cannot be set: " + scrub(err.Error())}}}
 		}
 	}
-	if isRaw && len(fields) == 0 && utf8.Valid(body) {
-		return body, nil // as the caller wrote it
-	}
-	if utf8.Valid(body) && !bytes.ContainsRune(body, utf8.RuneError) && !bytes.Contains(body, []byte(`\ufffd`)) {
+	asWritten := isRaw && len(fields) == 0 && utf8.Valid(body)
+	if asWritten || !bytes.ContainsRune(body, utf8.RuneError) && !bytes.Contains(body, []byte(`\ufffd`)) { // bytes that are not UTF-8 count as RuneError
 		return body, nil
 	}
 	if bad := lost.FindSubmatch(body); bad != nil {

@@ -189,11 +189,7 @@ func parseBase(what, text string, insecure bool) (base, error) {
 			return fail("its path must not have empty or dot segments")
 		}
 	}
-	host := strings.ToLower(u.Host) // the ledger compares base URLs
-	if port := u.Port(); port == map[string]string{"http": "80", "https": "443"}[u.Scheme] {
-		host = strings.TrimSuffix(host, ":"+port)
-	}
-	b := base{url.URL{Scheme: u.Scheme, Host: host}}
+	b := base{url.URL{Scheme: u.Scheme, Host: httpcall.Host(u)}} // one spelling, since the ledger compares base URLs
 	b.Path, _ = url.PathUnescape(prefix)
 	if b.EscapedPath() != prefix {
 		b.RawPath = prefix

@@ -138,10 +138,3 @@ func (q *FlavorQuery) matches(f *Flavor) bool {
 func goForm(cuda string) string {
 	return "go" + strings.TrimPrefix(strings.ToLower(strings.TrimSpace(cuda)), "v")
 }
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}

@@ -209,7 +209,7 @@ func (l *Ledger) Adopt(ctx context.Context, e LedgerEntry, id string, opts *Adop
 	}
 	return s, l.change(ctx, op, e, func(now LedgerEntry) (LedgerRecord, error) { // scaled while nobody knew it
 		r := LedgerRecord{Event: LedgerScaled, Instances: int(s.ResourceMetadata.TargetInstanceNumber)}
-		return r, unlessNot(r.Instances > now.Instances)
+		return r.onlyIf(r.Instances > now.Instances)
 	})
 }
 

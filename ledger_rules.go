@@ -43,6 +43,7 @@ var ledgerMoves = map[LedgerEvent][]LedgerEvent{
 // foldLedger makes entries of records. Its error joins a LedgerError for each damaged
 // record. No create is sent under the key of a damaged record.
 func foldLedger(records []LedgerRecord) (entries []LedgerEntry, damaged error) {
+	var errs []error
 	index := make(map[[2]string]int) // by key and intent
 	last := make(map[string]int64)
 	for _, r := range records {
@@ -57,10 +58,10 @@ func foldLedger(records []LedgerRecord) (entries []LedgerEntry, damaged error) {
 		}
 		last[r.Key] = r.Seq
 		if err != nil {
-			damaged = cause.Join(damaged, &LedgerError{Op: "list", Key: r.Key, Intent: r.Intent, ServiceID: r.ServiceID, Err: err})
+			errs = append(errs, &LedgerError{Op: "list", Key: r.Key, Intent: r.Intent, ServiceID: r.ServiceID, Err: err})
 		}
 	}
-	return slices.DeleteFunc(entries, func(e LedgerEntry) bool { return e.State == "" }), damaged
+	return slices.DeleteFunc(entries, func(e LedgerEntry) bool { return e.State == "" }), cause.Join(errs...)
 }
 
 // apply adds a record to its entry. The state is empty before the record of the intent.

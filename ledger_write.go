@@ -140,7 +140,7 @@ func (c *claim) doubt(e LedgerEntry, err error) error {
 func (c *claim) resume(ctx context.Context, e LedgerEntry) error {
 	err := c.ledger.change(ctx, "extend", e, func(now LedgerEntry) (LedgerRecord, error) {
 		end := now.RequestedAt.Add(c.lease)
-		return extended(end), unlessNot(now.Open() && !now.LeaseEnd.IsZero() && end.After(now.LeaseEnd))
+		return extended(end).onlyIf(now.Open() && !now.LeaseEnd.IsZero() && end.After(now.LeaseEnd))
 	})
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ func (l *Ledger) scale(ctx context.Context, id string, body []byte) (ended func(
 			if !raises { // unless another call has recorded another number
 				need = now.Instances == e.Instances && now.Instances != want.Instances
 			}
-			return LedgerRecord{Event: LedgerScaled, Instances: want.Instances}, unlessNot(need)
+			return LedgerRecord{Event: LedgerScaled, Instances: want.Instances}.onlyIf(need)
 		})
 	}
 	if raises {
@@ -340,7 +340,7 @@ func (l *Ledger) entry(ctx context.Context, op string, e LedgerEntry) (now Ledge
 
 // change appends the record that decide makes of an entry as it is now. The record comes
 // right behind those that decide has seen; if another one is there already, decide is asked
-// again.
+// again. An empty record is not appended.
 func (l *Ledger) change(ctx context.Context, op string, e LedgerEntry, decide func(now LedgerEntry) (LedgerRecord, error)) error {
 	for {
 		now, last, err := l.entry(ctx, op, e)
@@ -348,7 +348,7 @@ func (l *Ledger) change(ctx context.Context, op string, e LedgerEntry, decide fu
 			return err
 		}
 		r, err := decide(now)
-		if errors.Is(err, errNoChange) {
+		if err == nil && r.Event == "" {
 			return nil
 		}
 		if err == nil {
@@ -361,14 +361,12 @@ func (l *Ledger) change(ctx context.Context, op string, e LedgerEntry, decide fu
 	}
 }
 
-var errNoChange = errors.New("nothing is to be recorded")
-
-// unlessNot is for decide: without need, nothing is recorded.
-func unlessNot(needed bool) error {
-	if needed {
-		return nil
+// onlyIf is for decide: without need it returns the empty record, which is not appended.
+func (r LedgerRecord) onlyIf(needed bool) (LedgerRecord, error) {
+	if !needed {
+		r = LedgerRecord{}
 	}
-	return errNoChange
+	return r, nil
 }
 
 // add appends a record at its Seq. It may be stored although the store refuses it: a network

@@ -72,6 +72,13 @@ func (p Price) Cmp(q Price) int {
 	return p.Rat().Cmp(q.Rat())
 }
 
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // MarshalJSON returns the price as a number, in the text it was read from. A price
 // that is not set encodes as null, or as its text if it was read from a value that is
 // no price.

@@ -3,10 +3,10 @@
 package cause
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -31,16 +31,16 @@ func Has[E error](err error) bool {
 	return ok
 }
 
-// Join makes one error of two, in one line; each may be nil.
-func Join(a, b error) error {
-	if a == nil || b == nil {
-		return cmp.Or(a, b)
+// Join is errors.Join, but its text is one line, and a single error stays as it is.
+func Join(errs ...error) error {
+	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
 	}
-	if all, ok := a.(*several); ok { //nolint:errorlint // not one that is wrapped
-		all.errs = append(all.errs, b)
-		return all
-	}
-	return &several{[]error{a, b}}
+	return &several{errs}
 }
 
 type several struct{ errs []error }

@@ -101,11 +101,12 @@ func TestJoin(t *testing.T) {
 	require.NoError(t, cause.Join(nil, nil))
 	require.Equal(t, io.EOF, cause.Join(nil, io.EOF))
 	require.Equal(t, io.EOF, cause.Join(io.EOF, nil))
-	all := cause.Join(io.EOF, errors.New("other"))
-	require.EqualError(t, all, "EOF; other")
+	errs := []error{io.EOF, errors.New("other")}
+	require.EqualError(t, cause.Join(errs...), "EOF; other")
 	for range 1000 {
-		all = cause.Join(all, os.ErrClosed)
+		errs = append(errs, os.ErrClosed)
 	}
+	all := cause.Join(errs...)
 	require.ErrorIs(t, all, os.ErrClosed)
 	require.True(t, strings.HasSuffix(all.Error(), "; and 992 more"), all.Error())
 }

@@ -1,7 +1,6 @@
 package httpcall
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -158,7 +157,13 @@ func SameOrigin(a, b *url.URL) bool {
 	return b != nil && (a.Scheme == b.Scheme && a.Host == b.Host || origin(a) == origin(b))
 }
 
-func origin(u *url.URL) string {
-	scheme := strings.ToLower(u.Scheme)
-	return scheme + "://" + strings.ToLower(u.Hostname()) + ":" + cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[scheme])
+func origin(u *url.URL) string { return strings.ToLower(u.Scheme) + "://" + Host(u) }
+
+// Host is the host of an address in lower case, without the port if that is the default one.
+func Host(u *url.URL) string {
+	host, port := strings.ToLower(u.Host), u.Port()
+	if port == "" || port == map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)] {
+		host = strings.TrimSuffix(host, ":"+port)
+	}
+	return host
 }
