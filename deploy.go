@@ -339,20 +339,25 @@ type removal struct {
 // before the delete too, since the absence of a record that was read is proven sooner. As long
 // as no response has shown the name, it deletes nothing: the endpoint may be somebody else's.
 func (r *removal) poll(ctx context.Context) (*InferenceService, bool, error) {
+	var before *InferenceService // as read before the delete
 	unnamed := r.name != "" && !r.named
 	if unnamed || !r.observer.seen() && !r.accepted {
 		s, deleted, err := r.read(ctx)
 		if deleted || err == nil && s.IsDeleted || err != nil && (unnamed || cause.Has[*permanentError](err)) {
 			return s, deleted, err
 		}
-		r.named = true
+		before, r.named = s, true
 	}
 	if !r.accepted || r.there {
 		if err := r.delete(ctx); err != nil && !r.accepted && !notFound(err) {
-			return nil, false, err
+			return before, false, err
 		}
 	}
-	return r.read(ctx)
+	s, deleted, err := r.read(ctx)
+	if err != nil && !deleted {
+		s = before
+	}
+	return s, deleted, err
 }
 
 // read reads the record. One with another name is a permanent error.

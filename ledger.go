@@ -147,10 +147,10 @@ func WithoutLedgerMark() Option {
 //
 // The service has no call that lists endpoints. The client therefore records a create
 // before it sends the request, and the outcome after it. If the first record cannot be
-// written, nothing is sent. An entry is in doubt if its state is unknown, or still intended
-// one minute after its SettleBy, since its process was killed. To settle it, look for its
-// mark or its name in the service's console. Then call Adopt with the ID that you found, or
-// Forget if you found none. Adopt an endpoint before you delete it.
+// written, nothing is sent. An entry can be in doubt, for example because its process was
+// killed: see [LedgerEntry.InDoubt]. To settle it, look for its mark or its name in the
+// service's console. Then call Adopt with the ID that you found, or Forget if you found
+// none. Adopt an endpoint before you delete it.
 //
 // Each method reads its entry again, by Key and Intent, before it changes anything.
 // Calls of [Client.Do] are not recorded.
@@ -241,12 +241,8 @@ func (l *Ledger) Extend(ctx context.Context, e LedgerEntry, end time.Time) error
 		if !now.Open() {
 			return LedgerRecord{}, fmt.Errorf("the entry is not open: its state is %s", now.State)
 		}
-		return extended(end), nil
+		return LedgerRecord{Event: LedgerExtended, LeaseEnd: end.Round(0).UTC()}, nil
 	})
-}
-
-func extended(end time.Time) LedgerRecord {
-	return LedgerRecord{Event: LedgerExtended, LeaseEnd: end.Round(0).UTC()}
 }
 
 // ReapOptions sets up [Ledger.Reap]. Nil stands for the zero value.

@@ -117,9 +117,10 @@ func (e LedgerEntry) InstanceTime(now time.Time) (total time.Duration) {
 	return total
 }
 
-// inDoubt reports whether an endpoint may exist, and its process will not record any more
-// whether it does.
-func (e *LedgerEntry) inDoubt(now time.Time) bool {
+// InDoubt reports whether the endpoint may exist although nothing will record its ID: the
+// state is unknown, or it is still intended one minute after SettleBy. Then [Ledger.Adopt]
+// or [Ledger.Forget] has to settle the entry. Now is the current time.
+func (e LedgerEntry) InDoubt(now time.Time) bool {
 	return e.State == LedgerUnknown || e.State == LedgerIntended && e.settled(now)
 }
 
@@ -146,7 +147,7 @@ func judgeKey(entries []LedgerEntry, want *LedgerRecord, fields map[string]any, 
 		return ledgerFree, LedgerEntry{}, ""
 	case len(open) > 1:
 		return ledgerInUse, open[0], fmt.Sprintf("%d entries of the key are open: delete all but one of their endpoints", len(open))
-	case open[0].inDoubt(now):
+	case open[0].InDoubt(now):
 		return ledgerDoubt, open[0], ""
 	case open[0].State == LedgerIntended:
 		return ledgerWait, open[0], ""
@@ -277,7 +278,7 @@ func (e *LedgerEntry) mayForget(now, date time.Time) error {
 func (e *LedgerEntry) mayAdopt(base string, s *InferenceService, unmarked bool, now time.Time) error {
 	mark, _ := findMark(s.Description)
 	switch marked := e.State == LedgerIntended && mark == e.Intent; {
-	case !marked && !e.inDoubt(now) && e.State != LedgerForgotten:
+	case !marked && !e.InDoubt(now) && e.State != LedgerForgotten:
 		return e.checkDoubt(now)
 	case e.BaseURL != base:
 		return fmt.Errorf("the entry belongs to another base URL: %s", e.BaseURL)

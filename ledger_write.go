@@ -68,6 +68,9 @@ func (c *claim) begin(ctx context.Context, body []byte) (context.Context, []byte
 			want.Seq = last + 1
 			err = c.record(ctx, &want)
 		case verdict == ledgerWait:
+			if waiting.Key == "" && l.log != nil {
+				l.log.InfoContext(ctx, "svc: waiting for the outcome of another create under the key", "key", e.Key, "until", e.SettleBy.Add(ledgerMargin))
+			}
 			waiting = e
 			next, _ := pace.Next(0, 0)
 			if ended := pace.Sleep(next); ended != nil {
@@ -140,7 +143,7 @@ func (c *claim) doubt(e LedgerEntry, err error) error {
 func (c *claim) resume(ctx context.Context, e LedgerEntry) error {
 	err := c.ledger.change(ctx, "extend", e, func(now LedgerEntry) (LedgerRecord, error) {
 		end := now.RequestedAt.Add(c.lease)
-		return extended(end).onlyIf(now.Open() && !now.LeaseEnd.IsZero() && end.After(now.LeaseEnd))
+		return LedgerRecord{Event: LedgerExtended, LeaseEnd: end}.onlyIf(now.Open() && !now.LeaseEnd.IsZero() && end.After(now.LeaseEnd))
 	})
 	if err != nil {
 		return err

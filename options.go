@@ -191,7 +191,8 @@ func WithRateLimiter(l RateLimiter) Option {
 
 // WithLogger logs every exchange at level debug, and at level info if a retry follows. A
 // line holds the route, and no address, body or secret. What could not be recorded in the
-// ledger is logged at level warn, unless an error says so. Nil, the default, logs nothing.
+// ledger is logged at level warn, unless an error says so. A Deploy that waits for another
+// create under its key logs that at level info. Nil, the default, logs nothing.
 func WithLogger(l *slog.Logger) Option {
 	return func(c *config) error {
 		c.logger, c.log = nil, l

@@ -51,10 +51,10 @@ type WaitOptions struct {
 // Poll describes one poll of a wait to [WaitOptions.OnPoll].
 type Poll struct {
 	ID      string            // of the record
-	Status  string            // of the record; empty when the poll failed; "deleted" at the end of a wait for a deletion
-	Service *InferenceService // the record; nil when the poll failed, and in a wait for a job
+	Status  string            // of the record; empty when the poll did not read it; "deleted" at the end of a wait for a deletion
+	Service *InferenceService // the record; nil when the poll did not read it, and in a wait for a job
 	Changed bool              // the status differs from that of the last poll that succeeded
-	Err     error             // why the poll failed, or the error of Probe; nil: neither
+	Err     error             // why the poll, its delete or Probe failed; nil: none of them did
 	Number  int               // 1 for the first poll
 	Elapsed time.Duration     // since the start of the wait
 	Next    time.Duration     // until the next poll; 0: this was the last one

@@ -1,8 +1,11 @@
 package ledger_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,11 +123,15 @@ func TestDeployWaitsForTheOther(t *testing.T) {
 		require.True(w, ok)
 		require.Equal(w, "k", unknown.Key)
 
-		s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		var logged bytes.Buffer
+		c := w.client(svc.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
+		s, err := c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 		require.NoError(w, err)
 		require.Equal(w, "svc-1", s.ServiceID)
 		require.Equal(w, 1, w.creates())
 		require.NoError(w, <-first)
+		require.Equal(w, 1, strings.Count(logged.String(), "waiting for the outcome of another create"), logged.String())
+		require.Contains(w, logged.String(), "key=k until=2000-01-01T00:06:00")
 	})
 }
 
@@ -136,6 +143,7 @@ func TestDoubt(t *testing.T) {
 		require.ErrorIs(w, err, svc.ErrOutcomeUnknown)
 		e := w.one()
 		require.Equal(w, svc.LedgerUnknown, e.State)
+		require.True(w, e.InDoubt(time.Now()))
 
 		_, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 		require.ErrorIs(w, err, svc.ErrOutcomeUnknown)

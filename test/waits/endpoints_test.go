@@ -116,6 +116,8 @@ func TestDeleteAndWait(t *testing.T) {
 			err := srv.Client().InferenceServices.DeleteAndWait(testkit.Within(t, time.Hour), id, nil)
 			require.Equal(t, "deleted", testkit.ErrorAs[*svc.WaitError](t, err).Want)
 			require.Equal(t, 1, testkit.ErrorAs[*svc.WaitError](t, err).Polls)
+			require.Equal(t, id, testkit.ErrorAs[*svc.WaitError](t, err).Last.ServiceID, "it was read before the delete")
+			require.ErrorContains(t, err, `(last status "available"; 1 poll in 0s)`)
 		})
 	}
 }
