@@ -63,7 +63,7 @@ func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Comman
 			Action: connected(t.flavors),
 		},
 		t.fakeCommand(begin),
-	}, t.ledgerCommands(connected)...)
+	}, append(t.ledgerCommands(connected), t.settleCommands(connected)...)...)
 }
 
 // withURL handles --url: without an inference URL the action does not begin.

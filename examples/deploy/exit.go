@@ -33,7 +33,7 @@ const exitCodes = `The token is read from the environment variable SVC_API_TOKEN
 
 Exit codes:
   0    done; after "deploy" and "scale", what was asked for is running and billed, and
-       after "sweep --dry-run" what it lists may be
+       after "adopt" and "sweep --dry-run" what they name may be
   1    failed for a reason that has no code here; nothing was created
   2    usage: nothing was sent
   3    --timeout is over; nothing was created or changed
@@ -293,12 +293,15 @@ func (t *tool) advice(err error) (lines []string) {
 
 // stopped says what to do after exitLedger.
 func (t *tool) stopped(err error) (lines []string) {
+	settling := t.result.command == "adopt" || t.result.command == "forget"
 	if errors.Is(err, svc.ErrKeyInUse) {
 		lines = append(lines, "Delete that endpoint first (\"deploy ls\" shows its ID), repeat the request that it was created with, or choose another --key.")
-	} else {
+	} else if !settling {
 		lines = append(lines, fmt.Sprintf("Repair the ledger in %q, or choose another folder with --ledger.", t.ledger))
 	}
 	switch {
+	case settling:
+		return append(lines, "Nothing was changed: the entry is still in doubt, and its endpoint may be running and billed.")
 	case t.result.command == "sweep":
 		return append(lines, "Endpoints that it could not read may be running and billed.")
 	case t.result.running:
@@ -323,8 +326,8 @@ func (r *result) left() string {
 func (t *tool) unknownOutcome(err error) []string {
 	more, found, again := "", "", "if it is not there, run the command again. The ledger keeps the doubt: see \"deploy ls --help\"."
 	if t.result.Key != "" {
-		found = "tell the ledger with Ledger.Adopt in a Go program, then "
-		again = fmt.Sprintf("if it is not there, tell it with Ledger.Forget. Until then nothing is created under the key %s.", t.result.Key)
+		found = fmt.Sprintf("tell the ledger (deploy adopt %s ID), then ", t.result.Key)
+		again = fmt.Sprintf("if it is not there, tell the ledger (deploy forget %[1]s). Until then nothing is created under the key %[1]s.", t.result.Key)
 	}
 	if unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok && unknown.Intent != "" {
 		more = fmt.Sprintf(", with [svc:%s] in its description,", unknown.Intent)

@@ -21,7 +21,7 @@ import (
 const lsHelp = `An endpoint may be running and billed in the states created, intended and unknown. An entry
 that is unknown, or intended for more than six minutes, is in doubt. Look for its name, or for
 [svc:INTENT] in the description (--json shows the intent), where the service shows what your
-account runs. Then settle it in a Go program, with Ledger.Adopt or Ledger.Forget.
+account runs. Then settle it, with "deploy adopt KEY ID" or "deploy forget KEY".
 TIME is the number of instances times how long they may have run.`
 
 // defaultLedger is the folder of the ledger where the system keeps the state of programs.

@@ -79,6 +79,28 @@ func TestDoubt(t *testing.T) {
 				}
 				require.Equal(t, 1, s.srv.RequestCount("POST", svctest.RouteEndpoints))
 				require.Regexp(t, `\nchat  unknown  demo  -   1          \d+`, s.run("ls").stdout)
+				require.Equal(t, exitNotFound, s.run("adopt", "chat", "svc-9").code)
+				if tt.running == 0 {
+					o := s.run("forget", "chat")
+					require.Equal(t, exitLedger, o.code, o.stderr)
+					require.Contains(t, o.stderr, "too early")
+					require.Contains(t, o.stderr, "still in doubt")
+					time.Sleep(10 * time.Minute)
+					require.Equal(t, exitOK, s.run("forget", "chat").code)
+					require.Empty(t, s.open())
+				} else {
+					other := s.srv.AddEndpoint(svctest.Endpoint{Name: "demo"})
+					o := s.run("adopt", "chat", other)
+					require.Equal(t, exitLedger, o.code, o.stderr)
+					require.Contains(t, o.stderr, "it has no mark")
+					o = s.run("adopt", "chat", "svc-1")
+					require.Equal(t, exitOK, o.code, o.stderr)
+					require.Contains(t, []string{"initializing\n", "available\n"}, o.stdout)
+					require.Equal(t, []string{"svc-1"}, s.open())
+				}
+				o := s.run("forget", "chat")
+				require.Equal(t, exitUsage, o.code)
+				require.Contains(t, o.stderr, `no entry of the key "chat" is in doubt`)
 			})
 		})
 	}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v3"
+
+	"example.com/svc"
+)
+
+// settleCommands are for what only a person can find out: what became of a create whose
+// outcome the ledger does not know.
+func (t *tool) settleCommands(connected func(cli.ActionFunc) cli.ActionFunc) []*cli.Command {
+	key := &cli.StringArg{Name: "KEY", Required: true}
+	return []*cli.Command{
+		{
+			Name: "adopt", Usage: "record the ID of an endpoint that you found for an entry in doubt; prints its status",
+			Description: `ID must have the name of the entry, and the mark of the entry in its description.
+An adopted endpoint can be scaled, swept and deleted like any other.`,
+			Arguments: []cli.Argument{key, &cli.StringArg{Name: "ID", Required: true}},
+			Flags:     []cli.Flag{&cli.BoolFlag{Name: "unmarked", Usage: "accept a description without a mark; check that the endpoint is yours"}},
+			Action: connected(func(ctx context.Context, cmd *cli.Command) error {
+				e, err := t.unsettled(ctx, cmd.StringArg("KEY"))
+				if err != nil {
+					return err
+				}
+				return t.endpoint(t.client.Ledger.Adopt(ctx, e, cmd.StringArg("ID"), &svc.AdoptOptions{Unmarked: cmd.Bool("unmarked")}))
+			}),
+		},
+		{
+			Name: "forget", Usage: "record that you looked for the endpoint of an entry in doubt, and that there is none",
+			Description: `If you are wrong, the endpoint runs and is billed, and the next "deploy" with the key creates
+another one. The command is refused until six minutes after the create.`,
+			Arguments: []cli.Argument{key},
+			Action: connected(func(ctx context.Context, cmd *cli.Command) error {
+				e, err := t.unsettled(ctx, cmd.StringArg("KEY"))
+				if err != nil {
+					return err
+				}
+				return t.client.Ledger.Forget(ctx, e)
+			}),
+		},
+	}
+}
+
+// unsettled finds the open entry of a key that has no ID yet.
+func (t *tool) unsettled(ctx context.Context, key string) (e svc.LedgerEntry, err error) {
+	entries, err := t.client.Ledger.Entries(ctx)
+	if err != nil {
+		return e, err
+	}
+	for _, e := range entries {
+		if e.Key == key && e.Open() && e.State != svc.LedgerCreated {
+			return e, nil
+		}
+	}
+	return e, usageError{fmt.Errorf("no entry of the key %q is in doubt; \"deploy ls\" shows all entries", key)}
+}
