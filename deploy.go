@@ -14,59 +14,66 @@ import (
 )
 
 const (
-	cleanupLimit = 30 * time.Second // for the delete after a failure
-	createLinger = 10 * time.Second // for the response to a create whose ctx has ended
+	cleanupLimit = 30 * time.Second // how long the cleanup after a failure may take
+	createLinger = 10 * time.Second // how long to wait for the response to a create after ctx has ended
 )
 
-// DeployOptions sets up [InferenceServiceClient.Deploy]. Nil: the zero value.
+// DeployOptions sets up [InferenceServiceClient.Deploy]. Nil selects the defaults.
 type DeployOptions struct {
 	WaitOptions
 
 	// DeleteOnFailure deletes the endpoint if it does not become available, whatever the
 	// reason: also when ctx ends, or when one of the functions in these options panics. The
-	// cleanup has a separate context, limited to 30 s. False: the endpoint stays.
+	// cleanup has a separate context, limited to 30 s. False: the endpoint is not deleted.
 	DeleteOnFailure bool
 
-	// OnFailure decides in place of DeleteOnFailure: true deletes the endpoint. It is called
-	// before the cleanup, with the error that Deploy would end with. If one of the functions
-	// in these options panics, it is not called, and the endpoint is deleted. Nil:
-	// DeleteOnFailure decides.
+	// OnFailure decides in place of DeleteOnFailure: if it returns true, the endpoint is
+	// deleted. It is called before the cleanup, with the error that Deploy would return
+	// without a cleanup. If one of the functions in these options panics, OnFailure is not
+	// called, and the endpoint is deleted. Nil: DeleteOnFailure decides.
 	OnFailure func(*DeployError) bool
 
-	// OnCreate is called with the new record before the wait begins: store the ID there. Its
-	// error ends Deploy as a failure. If the response to the create was cut off, the record
-	// may hold only the ID. Nil: none.
+	// OnCreate is called with the new record before the wait begins: store the ID there. If it
+	// returns an error, Deploy fails with a [DeployError] that wraps this error. If the
+	// response to the create was cut off, the record may hold only the ID. Nil: no call.
 	OnCreate func(*InferenceService) error
 
 	// CreateOptions apply to the create call only, after RequestOptions.
 	CreateOptions []RequestOption
 
 	// Key is the name of the endpoint in the ledger: 1 to 64 characters of a-z, 0-9, _ and -.
-	// At most one endpoint at a time is created under a key. A second Deploy with the key and
-	// the same request creates nothing: it waits for the endpoint of the first one, also in
-	// another process. It calls OnCreate with the ID alone, and it deletes the endpoint only
-	// if OnFailure says so; DeleteOnFailure has no effect. Empty: a random key, so every
-	// Deploy creates an endpoint. A key without [WithLedger] is an [ErrNoLedger].
+	// At most one endpoint at a time exists under a key. A second Deploy with the same key and
+	// the same request creates nothing: it waits for the endpoint of the first Deploy, even if
+	// that runs in another process. The second Deploy calls OnCreate with a record that holds
+	// only the ID. It deletes the endpoint only if OnFailure returns true; DeleteOnFailure has
+	// no effect there. Empty: a random key, so every Deploy creates an endpoint. A key without
+	// [WithLedger] is an [ErrNoLedger].
 	Key string
 
-	// Lease has no effect unless [Ledger.Reap] is called: Reap deletes the endpoint when
-	// this time has passed since the create was requested. In a Deploy that continues with an
-	// existing endpoint it counts from that create, so it may be over already, and it can only
-	// lengthen the lease. 0: no lease. A lease without [WithLedger] is an [ErrNoLedger].
+	// Lease is how long the endpoint may exist, counted from the request to create it. The
+	// first [Ledger.Reap] after that time deletes the endpoint. If nobody calls Reap, Lease
+	// has no effect. If Deploy continues with an existing endpoint, the lease counts from the
+	// create of that endpoint, so it may be over already. Such a Deploy can lengthen the lease
+	// of the endpoint, but not shorten it. 0: no lease. A lease without [WithLedger] is an
+	// [ErrNoLedger].
 	Lease time.Duration
 }
 
-// DeployError says that an endpoint was created and is not available, or that Use could not
-// delete it. Cleanup says whether it was deleted.
+// DeployError says that an endpoint was created but is not available, or that Use could not
+// delete its endpoint. Cleanup says whether the endpoint was deleted.
 type DeployError struct {
-	ServiceID  string            // of the created endpoint; never empty
-	Service    *InferenceService // the record as read last; nil when only the ID is known
-	Resumed    bool              // this call did not create the endpoint: the ledger had it under the key
-	Cleanup    Cleanup           // CleanupDeleted: the endpoint is deleted; any other: it may still be running and billed
-	CleanupErr error             // why the cleanup could not delete the endpoint; nil: it did, or there was none; not for errors.Is and errors.As
-	Err        error             // why the endpoint is not available: a WaitError, or the error of OnCreate; from Use the error of its function, nil if that succeeded
+	ServiceID string            // ID of the endpoint; never empty
+	Service   *InferenceService // the record that was read last; nil if only the ID is known
+	Resumed   bool              // an earlier call created the endpoint: the ledger had it under the key
+	Cleanup   Cleanup           // CleanupDeleted: the endpoint is deleted; any other: it may still be running and billed
+	// CleanupErr is why the endpoint is not known to be deleted after the cleanup. Nil: it was
+	// deleted, or there was no cleanup. errors.Is and errors.As do not look into CleanupErr.
+	CleanupErr error
+	// Err is why the endpoint is not available, such as a WaitError or the error of OnCreate.
+	// After Use it is the error of the function; nil if the function succeeded.
+	Err error
 
-	use bool // the error is from Use, after its function
+	use bool // Use returned the error, after it had called its function
 }
 
 // Error says what happened, what may be running, and what to do about it.
@@ -106,34 +113,34 @@ func (e *DeployError) Error() string {
 	return apierr.Line(text)
 }
 
-// Unwrap returns the reason.
+// Unwrap returns Err.
 func (e *DeployError) Unwrap() error { return e.Err }
 
 // Deploy creates an endpoint and waits until it is available.
 //
-// If nothing was created, the error is that of [InferenceServiceClient.Create]. Afterwards
-// it is a [DeployError], which always holds the ID and says whether the endpoint is deleted.
-// The last record is returned along with an error. A request for 0 instances is a
-// [ValidationError], since it would never become available.
+// If the create fails, the error is that of [InferenceServiceClient.Create]. If it succeeds
+// and the endpoint does not become available, the error is a [DeployError]. It always holds
+// the ID, and says whether the endpoint is deleted. Along with an error, Deploy returns the
+// last record that it read. A request for 0 instances is a [ValidationError], since the
+// endpoint would never become available.
 //
-// Deploy does more than Create to keep the ID, since the service has no call that
-// finds it again. When ctx ends while the create is on its way, Deploy waits for the
-// response up to 10 s more. When a 2xx response is cut off, but shows the ID,
-// Deploy continues with that ID.
+// Deploy does more than Create to learn the ID, since the service has no call that lists
+// endpoints. If ctx ends before the response to the create arrives, Deploy waits for it for
+// up to 10 s more. If a 2xx response is cut off but shows the ID, Deploy continues with it.
 //
 // The cleanup after a failure does what [InferenceServiceClient.DeleteAndWait] does, for up
-// to 30 s, so Deploy may return up to 40 s after the end of ctx; with a ledger that does not
-// respond, up to 5 s later still. It does not delete an
-// endpoint whose record has another name than the request: that endpoint may be somebody
-// else's.
+// to 30 s. So Deploy may return up to 40 s after the end of ctx. If the ledger does not
+// respond, each record adds up to 5 s. The cleanup does not delete an endpoint whose record
+// has another name than the request: that endpoint may be somebody else's.
 //
-// With [WithLedger], the create is recorded as in Create. If the ledger fails after the
-// create, Deploy ends as after an error of OnCreate. With [DeployOptions.Key], Deploy waits
-// for the endpoint that the key has already. It sends nothing, and its error is an
-// [OutcomeUnknownError], while a create under the key is in doubt. Likewise it is an
-// [ErrKeyInUse] if the endpoint of the key is of another request. If another Deploy with the
-// key is creating at the moment, or was killed while it was, Deploy reads the ledger until
-// that create has an outcome: for up to 6 minutes, without calls of OnPoll.
+// With [WithLedger], the create is recorded as in Create. If the ledger cannot record the
+// new endpoint, Deploy fails with a [DeployError], as after an error of OnCreate. With
+// [DeployOptions.Key], the entries of the key decide what Deploy does:
+//   - An endpoint of the same request exists: Deploy waits until it is available.
+//   - An endpoint of another request exists: the error is [ErrKeyInUse].
+//   - A create under the key is in doubt: the error is an [OutcomeUnknownError].
+//   - A create under the key has no outcome yet (it is under way, or its process was killed):
+//     Deploy reads the ledger until there is one, for up to 6 minutes, without calling OnPoll.
 //
 // POST /v1/inference-service, then GET and perhaps DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions) (*InferenceService, error) {
@@ -142,21 +149,21 @@ func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInference
 	return d.record, err
 }
 
-// deployment is a Deploy under way.
+// deployment is the state of one Deploy or Use.
 type deployment struct {
 	client     *InferenceServiceClient
 	opts       DeployOptions
-	name       string            // that was sent
-	id         string            // of what was created; empty: nothing is known of it
-	record     *InferenceService // as read last; nil when only the ID is known
-	shown      string            // the name in a broken response to the create
+	name       string            // name in the create request
+	id         string            // ID of the endpoint; empty: not known
+	record     *InferenceService // the record that was read last; nil if only the ID is known
+	shown      string            // name in the response to the create; empty: not shown
 	told       bool              // OnCreate was called
-	over       bool              // a panic from now on leaves nothing to clean up
-	result     httpcall.Result   // of the create call
-	cleanupEnd time.Time         // of all cleanups together; zero: none has begun
-	resumed    bool              // the endpoint is that of an earlier create
-	deleted    bool              // the wait has proven that somebody else deleted the endpoint
-	behind     *LedgerError      // why the ledger could not record the created endpoint
+	over       bool              // rescue has nothing to do any more
+	result     httpcall.Result   // result of the create call; can be read after a panic
+	cleanupEnd time.Time         // when all cleanups together must have ended; zero: no cleanup has begun
+	resumed    bool              // an earlier call with the same key created the endpoint
+	deleted    bool              // the wait has proven that the endpoint is deleted; somebody else deleted it
+	behind     *LedgerError      // why the ledger could not record the created endpoint; nil: it could
 }
 
 func (d *deployment) run(ctx context.Context, req CreateInferenceServiceRequest) error {
@@ -179,7 +186,7 @@ func (d *deployment) run(ctx context.Context, req CreateInferenceServiceRequest)
 	return err
 }
 
-// create creates the endpoint and learns its ID.
+// create creates the endpoint, or finds the one that the key has, and notes its ID.
 func (d *deployment) create(ctx context.Context, req CreateInferenceServiceRequest) error {
 	opts := append(slices.Clip(d.opts.RequestOptions), d.opts.CreateOptions...)
 	p := req.problems()
@@ -198,7 +205,7 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 		return nil
 	}
 	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.created() {
-		d.id, d.shown = unknown.ID, salvageText(unknown.Body, "name") // the wait reads the rest
+		d.id, d.shown = unknown.ID, salvageText(unknown.Body, "name") // the wait reads the rest of the record
 	} else if s != nil {
 		d.id, d.record, d.shown = s.ServiceID, s, s.Name
 	} else {
@@ -207,7 +214,7 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 	return nil
 }
 
-// wait tells the caller of the endpoint and waits until it is available.
+// wait calls OnCreate, and then waits until the endpoint is available.
 func (d *deployment) wait(ctx context.Context) error {
 	err := d.client.client.safe(d.tell())
 	if d.behind != nil {
@@ -230,7 +237,7 @@ func (d *deployment) wait(ctx context.Context) error {
 	return err
 }
 
-// tell calls OnCreate, once.
+// tell calls OnCreate, unless it was called before.
 func (d *deployment) tell() error {
 	if d.told || d.opts.OnCreate == nil {
 		return nil
@@ -242,13 +249,13 @@ func (d *deployment) tell() error {
 	return d.opts.OnCreate(d.record)
 }
 
-// failed makes the error of a deployment, after the cleanup if one was asked for.
+// failed runs the cleanup if the options ask for one, and makes the error of the deployment.
 func (d *deployment) failed(ctx context.Context, err error) error {
 	e := &DeployError{ServiceID: d.id, Service: d.record, Resumed: d.resumed, Err: err}
 	if d.deleted {
 		e.Cleanup = CleanupDeleted
 	}
-	remove := d.opts.DeleteOnFailure && !d.resumed // whoever created it may use it
+	remove := d.opts.DeleteOnFailure && !d.resumed // the call that created it may still use it
 	if d.opts.OnFailure != nil {
 		remove = d.opts.OnFailure(e)
 	}
@@ -259,16 +266,16 @@ func (d *deployment) failed(ctx context.Context, err error) error {
 	return e
 }
 
-// rescue does its work only if one of the caller's functions has panicked or ended the
-// goroutine. It calls OnCreate with the ID, if that was not called yet, and deletes the
-// endpoint if a cleanup was asked for.
+// rescue runs at the end of Deploy and Use, but acts only if one of the caller's functions
+// has panicked or ended the goroutine. Then it calls OnCreate, unless that was called before,
+// and deletes the endpoint if the options ask for a cleanup.
 func (d *deployment) rescue(ctx context.Context) {
 	if d.over || d.resumed {
 		return
 	}
 	status := max(d.result.StatusCode, d.result.Broken)
 	created := d.id != "" || status >= 200 && status < 300
-	if d.id == "" && (created || d.result.Acted) { // a refusal may name the endpoint of somebody else
+	if d.id == "" && (created || d.result.Acted) { // not if the create was refused: the response may then show the ID of somebody else's endpoint
 		d.id, d.shown = d.client.client.salvageID(services, status, d.result.Body), salvageText(d.result.Body, "name")
 	}
 	if d.id == "" {
@@ -276,14 +283,14 @@ func (d *deployment) rescue(ctx context.Context) {
 	}
 	d.client.client.recent.add(d.id)
 	if created && (d.opts.DeleteOnFailure || d.opts.OnFailure != nil) {
-		defer func() { // the cleanup may panic too, if an attempt hook panics in each exchange
+		defer func() { // if cleanUp panics too, for example in an attempt hook, a single delete is sent
 			if !d.over && sameText(d.shown, d.name) {
 				ctx, cancel := d.cleanupContext(ctx)
 				defer cancel()
 				_ = d.client.Delete(ctx, d.id, asRead(d.opts.RequestOptions)...)
 			}
 		}()
-		defer func() { // also if OnCreate panics
+		defer func() { // deferred, so that it runs even if OnCreate panics
 			_, _ = d.cleanUp(ctx)
 			d.over = true
 		}()
@@ -291,11 +298,11 @@ func (d *deployment) rescue(ctx context.Context) {
 	_ = d.tell()
 }
 
-// cleanUp deletes the endpoint, also when ctx has ended.
+// cleanUp deletes the endpoint and waits for the deletion, also when ctx has ended.
 func (d *deployment) cleanUp(ctx context.Context) (Cleanup, error) {
 	ctx, cancel := d.cleanupContext(ctx)
 	defer cancel()
-	o := d.opts.withDefaults() // without the caller's functions
+	o := d.opts.withDefaults() // a copy; the next line removes the caller's functions from it
 	o.MinInterval, o.MaxInterval, o.OnPoll, o.Probe = 500*time.Millisecond, 2*time.Second, nil, nil
 	r := &removal{observer: d.client.observe(d.id, o, newIDGrace), name: d.name, limit: cleanupLimit / 3}
 	r.named = d.record != nil || d.shown != ""
@@ -314,8 +321,8 @@ func (d *deployment) cleanUp(ctx context.Context) (Cleanup, error) {
 	return CleanupFailed, err
 }
 
-// cleanupContext limits all cleanups together: one that panics does not give the next one
-// more time.
+// cleanupContext sets one time limit for all cleanups together: after a cleanup that panics,
+// the next one has only the time that is left. The end of ctx does not matter.
 func (d *deployment) cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if d.cleanupEnd.IsZero() {
 		d.cleanupEnd = time.Now().Add(cleanupLimit)
@@ -323,23 +330,24 @@ func (d *deployment) cleanupContext(ctx context.Context) (context.Context, conte
 	return context.WithDeadline(context.WithoutCancel(ctx), d.cleanupEnd)
 }
 
-// removal deletes an endpoint and observes it until it is deleted.
+// removal deletes an endpoint and polls it until it is deleted.
 type removal struct {
 	observer *observer
-	name     string        // that its record must have; empty: any
-	limit    time.Duration // of each exchange, so that one that hangs leaves time for another; 0: none
+	name     string        // name that the record must have; empty: any name
+	limit    time.Duration // time limit of each read and each delete: if one hangs, there is time for another; 0: no limit
 
-	named    bool // a response has shown the record: with that name, or without any
+	named    bool // a response has shown the record, with the right name or without a name
 	accepted bool // a delete was accepted
-	there    bool // the latest poll read the record
+	there    bool // the latest read returned the record
 }
 
-// poll deletes the endpoint and reads its record. It does not repeat a delete that was
-// accepted, unless the record was read after it. If the record was never read, poll reads it
-// before the delete too, since the absence of a record that was read is proven sooner. As long
-// as no response has shown the name, it deletes nothing: the endpoint may be somebody else's.
+// poll sends a delete and then reads the record. After an accepted delete it sends another
+// one only if the record could still be read. If this client has never read the record, poll
+// reads it before the delete as well: "not found" proves a deletion sooner if the record was
+// read before. If the record must have a name, poll deletes nothing before a response has
+// shown the record: the endpoint may be somebody else's.
 func (r *removal) poll(ctx context.Context) (*InferenceService, bool, error) {
-	var before *InferenceService // as read before the delete
+	var before *InferenceService // the record before the delete
 	unnamed := r.name != "" && !r.named
 	if unnamed || !r.observer.seen() && !r.accepted {
 		s, deleted, err := r.read(ctx)
@@ -360,7 +368,7 @@ func (r *removal) poll(ctx context.Context) (*InferenceService, bool, error) {
 	return s, deleted, err
 }
 
-// read reads the record. One with another name is a permanent error.
+// read reads the record. If the record has another name, the error is a permanent one.
 func (r *removal) read(ctx context.Context) (*InferenceService, bool, error) {
 	ctx, cancel := r.limited(ctx)
 	defer cancel()
@@ -376,7 +384,7 @@ func (r *removal) read(ctx context.Context) (*InferenceService, bool, error) {
 func (r *removal) delete(ctx context.Context) error {
 	ctx, cancel := r.limited(ctx)
 	defer cancel()
-	// One attempt: after a failed one, Delete may take "not found" for success.
+	// asRead allows only one attempt: after a failed one, Delete counts "not found" as success.
 	err := r.observer.client.Delete(ctx, r.observer.id, asRead(r.observer.opts)...)
 	r.accepted = r.accepted || err == nil
 	return err
@@ -389,8 +397,8 @@ func (r *removal) limited(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, r.limit)
 }
 
-// foreign reports whether a record is that of another endpoint than the one that was
-// asked for. A service may change letter case and white space of a name.
+// foreign reports whether a record has another name than the request, so that it may belong
+// to somebody else's endpoint. A service may change letter case and white space of a name.
 func (r *removal) foreign(s *InferenceService) bool {
 	return r.name != "" && s.Name != "" && !sameText(s.Name, r.name)
 }
@@ -400,13 +408,13 @@ func (r *removal) otherName(s *InferenceService) error {
 	return Permanent(fmt.Errorf("svc: the name in the record of %s is %q, but the request had %q: it may be somebody else's endpoint, so it was not deleted; find out whose it is", clean(s.ServiceID), clean(s.Name), clean(r.name)))
 }
 
-// Use deploys an endpoint, calls the function with it, and deletes it on every way out:
-// when the function returns, when it panics, when ctx ends. DeleteOnFailure and OnFailure
-// have no effect.
+// Use deploys an endpoint, calls the function with its record, and deletes the endpoint
+// afterwards in every case: when the function returns or panics, and when the deployment
+// fails. DeleteOnFailure and OnFailure have no effect.
 //
-// The error is that of Deploy or of the function. But if the endpoint is not known to be
-// deleted after the function, it is a [DeployError] whose Err is the error of the function.
-// The cleanup has a separate context, limited to 30 s.
+// If the deployment fails, the error is that of Deploy. Otherwise it is the error of the
+// function. But if the endpoint is not known to be deleted at the end, it is a [DeployError]
+// whose Err is the error of the function. The cleanup has a separate context, limited to 30 s.
 //
 // POST /v1/inference-service, then GET and DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions, use func(context.Context, *InferenceService) error) (err error) {
@@ -415,7 +423,7 @@ func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceSer
 	}
 	o := orZero(opts)
 	if o.Key != "" {
-		return &ValidationError{Fields: []FieldError{{"Key", "cannot be used with Use: one user would delete the endpoint of the other"}}}
+		return &ValidationError{Fields: []FieldError{{"Key", "cannot be used with Use: two calls with the same key would share one endpoint, and the first call to end would delete it"}}}
 	}
 	o.DeleteOnFailure, o.OnFailure = true, nil
 	d := &deployment{client: c, opts: o}

@@ -14,39 +14,40 @@ import (
 	"example.com/svc/internal/transfer"
 )
 
-// DownloadOptions are the options of a download. Nil stands for the zero value.
+// DownloadOptions are the options of a download. Nil selects the defaults.
 type DownloadOptions struct {
-	// Progress is called with the number of bytes that were written and the number of
-	// all, -1 if that is not known: at most ten times a second, and once at the end.
-	// The calls come from the goroutine of the download. Nil: none.
+	// Progress is called with the number of bytes that were written so far, and with the size
+	// of the file, or -1 if the size is not known. It is called at most ten times a second,
+	// and once at the end. The calls come from the goroutine of the download. Nil: no calls.
 	Progress func(received, total int64)
 
-	// Header is sent to storage with every request. It follows redirects of storage, to
-	// another host too. Authorization, Cookie, Host, Range, Accept-Encoding and the
-	// framing headers are refused. Nil: none.
+	// Header holds additional headers for every request to storage. If storage redirects a
+	// request, the headers are sent there as well, even if that is another host.
+	// Authorization, Cookie, Host, Range, Accept-Encoding and the framing headers are refused.
+	// Nil: no additional headers.
 	Header http.Header
 
-	// IdleTimeout ends an attempt when no byte has come for this long, also while it waits
-	// for the response. The time that writing takes does not count. 0: 2 minutes. Below 0:
-	// no limit. Only ctx limits the whole download.
+	// IdleTimeout ends an attempt when no byte was received for this long, also while the
+	// attempt waits for the response. The time that writing takes does not count. 0: 2
+	// minutes. Below 0: no limit. Only ctx limits the whole download.
 	IdleTimeout time.Duration
 
-	// RequestOptions go with every call of the API that the download makes: the
-	// requests for a presigned URL. They do not go to storage: see Header. A download
-	// by link makes no such call. Nil: none.
+	// RequestOptions apply to the API calls that the download makes: the requests for a
+	// presigned URL. They do not apply to the requests to storage: use Header there. A
+	// download by link makes no API call, so it ignores them. Nil: no options.
 	RequestOptions []RequestOption
 }
 
 // DownloadError says how far a download came and why it failed.
 type DownloadError struct {
-	FileID   string    // empty for a download by link
-	Link     SignedURL // that was used last
-	Received int64     // bytes that were written
-	Total    int64     // -1: not known
-	Err      error     // an [Error] of storage, a [TransportError], or what the writer returned
+	FileID   string    // ID of the file record; empty for a download by link
+	Link     SignedURL // presigned URL that was used last
+	Received int64     // number of bytes that were written
+	Total    int64     // size of the file; -1: not known
+	Err      error     // an [Error] of storage, a [TransportError], or the error of the writer
 }
 
-// Error says what happened and how much has come, in one line.
+// Error says what happened and how many bytes were received, in one line.
 func (e *DownloadError) Error() string {
 	text := "svc: download"
 	if e.FileID != "" {
@@ -65,10 +66,10 @@ func (e *DownloadError) Error() string {
 	return apierr.Line(text)
 }
 
-// Format prints what Error returns, under every verb.
+// Format prints what Error returns, for every verb.
 func (e *DownloadError) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, e.Error()) }
 
-// Unwrap gives the reason.
+// Unwrap returns Err.
 func (e *DownloadError) Unwrap() error { return e.Err }
 
 // Is reports [ErrTruncated] when the contents were cut off.
@@ -80,59 +81,65 @@ func (e *DownloadError) Is(target error) bool {
 // w, and returns how many bytes it wrote. The token is not sent, redirects are
 // followed, and memory is constant.
 //
-// Before the first byte it is retried as a GET is. After that, a download that is cut
-// off continues where it stopped, if storage shows that the file has not changed: by
-// a strong ETag, or by a Last-Modified that is at least a second old. No byte is
-// written twice. If the file has changed, the error is [ErrChanged]. The length must be as
-// announced. Without an announced length, a connection that closes too early cannot be told
-// from the end of the file. Contents that are stored compressed are written compressed.
+// Before the first byte, the download is retried like any other GET. If it is cut off after
+// that, it continues where it stopped, and no byte is written twice. This is possible only if
+// storage can show that the file has not changed: by a strong ETag, or by a Last-Modified
+// that is at least a second older than the response. If storage cannot show it, the error is
+// [ErrTruncated]. If the file has changed, the error is [ErrChanged].
 //
-// A link that cannot be one is a [ValidationError]. Any other error is a [DownloadError].
-// The end of ctx does not interrupt a Write that blocks.
+// The contents must be as long as the response announces. Without an announced length, a
+// connection that is closed too early looks like the end of the file. Contents that are
+// stored compressed are written compressed.
+//
+// An invalid link is a [ValidationError]. Any other error is a [DownloadError]. The end of
+// ctx does not interrupt a Write that blocks.
 //
 // GET of the presigned URL
 func (c *Client) Download(ctx context.Context, link SignedURL, w io.Writer, opts *DownloadOptions) (int64, error) {
 	return c.download(opts).from(link).into(ctx, w)
 }
 
-// DownloadFile is [Client.Download] into the file at path. The contents are written to
-// a temporary file beside it (.svc-download-*.part), which is renamed when it is
-// complete. Until then, and on failure, an existing file stays as it was, and the
-// temporary file is removed. If storage cannot resume, the download starts over.
+// DownloadFile writes the contents of a presigned URL to the file at path, as
+// [Client.Download] does. The contents are written to a temporary file in the same directory
+// (.svc-download-*.part), which is renamed to path when it is complete. Until then an existing
+// file at path does not change. On failure the temporary file is removed. If the download is
+// cut off and cannot continue where it stopped, it starts over.
 //
 // A symbolic link at path is followed, also if its target does not exist yet. A new file
-// gets the permissions 0644 less the umask, and an existing one keeps its own. The file is
-// not synced to the disk. A path that is no regular file, such as a device, is refused. So
-// is a file that is a mount point, on Linux. For both, open the file and use Download.
+// gets the permissions 0644 less the umask. An existing file keeps its permissions. The file
+// is not synced to the disk. A path that is not a regular file, such as a device, is refused.
+// On Linux, a file that is a mount point is refused as well. In both cases, open the file
+// yourself and use Download.
 //
 // GET of the presigned URL
 func (c *Client) DownloadFile(ctx context.Context, link SignedURL, path string, opts *DownloadOptions) (int64, error) {
 	return c.download(opts).from(link).intoFile(ctx, path)
 }
 
-// Download is [Client.Download] of a file's contents. If the presigned URL expires, it
-// asks for another one and continues.
+// Download writes the contents of a file to w, by the rules of [Client.Download]. If the
+// presigned URL expires, Download asks for a new one and continues.
 //
 // GET /v1/files/{file_id}/presigned_url, then GET of the presigned URL
 func (c *FileClient) Download(ctx context.Context, id string, w io.Writer, opts *DownloadOptions) (int64, error) {
 	return c.client.download(opts).of(id).into(ctx, w)
 }
 
-// DownloadFile is [Client.DownloadFile] of a file's contents. If the presigned URL
-// expires, it asks for another one and continues.
+// DownloadFile writes the contents of a file to the local file at path, by the rules of
+// [Client.DownloadFile]. If the presigned URL expires, DownloadFile asks for a new one and
+// continues.
 //
 // GET /v1/files/{file_id}/presigned_url, then GET of the presigned URL
 func (c *FileClient) DownloadFile(ctx context.Context, id, path string, opts *DownloadOptions) (int64, error) {
 	return c.client.download(opts).of(id).intoFile(ctx, path)
 }
 
-// download is a download and its options.
+// download is the state of one download.
 type download struct {
 	client   *Client
 	get      transfer.Get
-	link     SignedURL // that get uses
-	fileID   string
-	options  []RequestOption // of the calls that ask for a link
+	link     SignedURL       // presigned URL that get uses
+	fileID   string          // ID of the file record; empty for a download by link
+	options  []RequestOption // options of the calls that ask for a link
 	problems problems
 }
 
@@ -146,13 +153,13 @@ func (c *Client) download(opts *DownloadOptions) *download {
 	return d
 }
 
-// from makes it a download by link.
+// from makes d a download by link.
 func (d *download) from(link SignedURL) *download {
 	d.link, d.get.Link = link, d.client.parseLink(link, &d.problems)
 	return d
 }
 
-// of makes it a download of a file, which asks for its links.
+// of makes d a download of a file record, which asks the service for its links.
 func (d *download) of(id string) *download {
 	d.problems.add(idProblem(id) != "", "file_id", idProblem(id))
 	d.fileID = id
@@ -196,7 +203,7 @@ func (d *download) intoFile(ctx context.Context, path string) (int64, error) {
 	return n, nil
 }
 
-// run downloads, and makes a DownloadError of a failure.
+// run downloads the file. If that fails, it returns a DownloadError.
 func (d *download) run(ctx context.Context) (int64, error) {
 	g := &d.get
 	r, err := g.Run(ctx)
@@ -204,10 +211,10 @@ func (d *download) run(ctx context.Context) (int64, error) {
 	switch {
 	case r == nil && err == nil:
 		return g.Received, nil
-	case cause.Has[*transfer.RenewError](err): // its text says enough
+	case cause.Has[*transfer.RenewError](err): // nothing to add: err says that asking for a link failed
 	case isWrite:
 		err = g.Link.Redact.Error(write.Err)
-	case r != nil && err != nil: // a 2xx response without the contents
+	case r != nil && err != nil: // a 2xx response that does not hold the contents
 		err = fmt.Errorf("%w: %s", err, d.client.newError(linkCall(http.MethodGet, g.Link), r).detail())
 	case r != nil:
 		err = d.client.linkVerdict(http.MethodGet, g.Link, r)
@@ -226,7 +233,7 @@ func (d *download) failed(err error) error {
 // defaultIdle is the IdleTimeout of a transfer that sets none.
 const defaultIdle = 2 * time.Minute
 
-// idleLimit is the limit for a transfer: 0 for none.
+// idleLimit returns the time limit that an IdleTimeout stands for; 0: no limit.
 func idleLimit(d time.Duration) time.Duration {
 	if d == 0 {
 		return defaultIdle
@@ -234,10 +241,10 @@ func idleLimit(d time.Duration) time.Duration {
 	return max(d, 0)
 }
 
-// parseLink parses a link, or notes what is wrong with it.
+// parseLink parses a link. If the link is invalid, it notes the problem in p.
 func (c *Client) parseLink(link SignedURL, p *problems) *transfer.Link {
 	if link.Redacted() {
-		p.add(true, "link", "has lost its signature when it was printed or encoded: ask the service for a new one, and keep string(link)")
+		p.add(true, "link", "lost its signature when it was printed or encoded: ask the service for a new link, and store string(link)")
 		return nil
 	}
 	l, problem := transfer.ParseLink(string(link), c.caller.Redactor())
@@ -245,8 +252,8 @@ func (c *Client) parseLink(link SignedURL, p *problems) *transfer.Link {
 	return l
 }
 
-// linkHeader copies the caller's header for storage, or notes what is wrong with
-// it. The result is never nil.
+// linkHeader copies the caller's header for requests to storage, and notes in p what is wrong
+// with it. The result is never nil.
 func linkHeader(p *problems, header http.Header, refused ...string) http.Header {
 	refused = append(refused, "Authorization", "Proxy-Authorization", "Cookie", "Host", "Content-Length",
 		"Transfer-Encoding", "Connection", "Trailer", "Te", "Upgrade")
@@ -263,7 +270,7 @@ func linkHeader(p *problems, header http.Header, refused ...string) http.Header 
 		for _, v := range values {
 			p.add(!headerValue(v), "Header "+name, "has a value that cannot be sent")
 		}
-		p.add(out[name] != nil, "Header "+name, "is there twice, in two spellings")
+		p.add(out[name] != nil, "Header "+name, "is set twice, in two spellings")
 		out[name] = append([]string(nil), values...)
 	}
 	return out
@@ -273,7 +280,7 @@ func linkCall(method string, link *transfer.Link) *call {
 	return &call{Call: httpcall.Call{Method: method, Route: transfer.Route, Redact: link.Redact}}
 }
 
-// linkVerdict makes an error of the result of a request to storage; nil: success.
+// linkVerdict returns the error of a request to storage; nil: success.
 func (c *Client) linkVerdict(method string, link *transfer.Link, r *httpcall.Result) error {
 	err := c.verdict(linkCall(method, link), r, time.Time{})
 	if e, ok := errors.AsType[*Error](err); ok {

@@ -61,7 +61,7 @@ func ExampleFileClient_Register() {
 	// Output: file-1 2 <nil>
 }
 
-// When the put of an upload fails, the record exists: put the contents again.
+// If an upload fails after the record was created, Replace sends the contents again.
 func ExampleFileClient_Replace() {
 	srv := svctest.NewInMemory()
 	client := srv.Client()
@@ -95,7 +95,7 @@ func ExampleFileClient_List() {
 func ExampleFileClient_ListPublic() {
 	srv := svctest.NewInMemory()
 	srv.AddPublicFile(svctest.PublicFile{Name: "sample.jsonl", Bytes: 4096})
-	client, _ := svc.NewClient(srv.URL(), svc.WithHTTPClient(srv.HTTPClient())) // needs no token
+	client, _ := svc.NewClient(srv.URL(), svc.WithHTTPClient(srv.HTTPClient())) // the public list needs no token
 
 	files, err := client.Files.ListPublic(ctx)
 	for _, f := range files {
@@ -129,7 +129,7 @@ func ExampleFileClient_PresignedURL() {
 	id := srv.AddFile("train.jsonl", "fine-tune", []byte("{}"))
 
 	link, err := srv.Client().Files.PresignedURL(ctx, id)
-	fmt.Println(strings.HasSuffix(link.String(), "?REDACTED"), err) // string(link) is what works
+	fmt.Println(strings.HasSuffix(link.String(), "?REDACTED"), err) // string(link) is the usable link
 	// Output: true <nil>
 }
 
@@ -288,8 +288,8 @@ func ExampleImageJobClient_Delete() {
 	// Output: <nil>
 }
 
-// The loop asks for the next page when it gets there. An error comes as its last
-// pair: what was gathered until then is not the whole list.
+// The loop requests a page when it needs the page. If a page fails, the last pair holds the
+// error, and the jobs before it are not the whole list.
 func ExampleVideoJobClient_All() {
 	srv := svctest.NewInMemory()
 	srv.AddVideoJobs(250)
@@ -306,7 +306,7 @@ func ExampleVideoJobClient_All() {
 	// Output: 250 jobs in 3 requests
 }
 
-// Null and a zero are sent as such; a field that is not set is left out.
+// A field that is set to null, to 0 or to false is sent. A field that is not set is not sent.
 func ExampleVideoJobClient_Create() {
 	client := svctest.NewInMemory().Client()
 

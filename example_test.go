@@ -20,7 +20,7 @@ import (
 //
 //	client, err := svc.NewClient("https://api.example.com", svc.WithToken(token))
 //
-// in the place of the first two lines.
+// instead of the first two lines.
 func Example() {
 	srv := svctest.NewInMemory(svctest.WithDeployTime(50 * time.Millisecond))
 	client := srv.Client()
@@ -77,7 +77,7 @@ func ExampleClient_Do() {
 	srv := svctest.NewInMemory()
 	client := srv.Client()
 
-	// An operation that this package does not know would be called like this one.
+	// Do calls any operation, also one that this package does not know.
 	var answer struct {
 		FlavorList []json.RawMessage `json:"flavor_list"`
 	}
@@ -102,8 +102,8 @@ func ExampleError() {
 	// 404 /v1/files/{file_id} not_found
 }
 
-// A create whose answer is lost may have taken effect. It is sent once, and the
-// error says what is known.
+// A create whose response is lost may have taken effect. It is sent only once, and the
+// error says what is known about it.
 func ExampleOutcomeUnknownError() {
 	srv := svctest.NewInMemory()
 	client := srv.Client()
@@ -111,17 +111,17 @@ func ExampleOutcomeUnknownError() {
 
 	_, err := client.InferenceServices.Create(context.Background(), svc.CreateInferenceServiceRequest{Name: "demo"})
 	if unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok {
-		fmt.Printf("%q may exist and be billed; its id: %q\n", unknown.Name, unknown.ID)
+		fmt.Printf("%q may exist and be billed; its ID: %q\n", unknown.Name, unknown.ID)
 	}
 	fmt.Println("creates sent:", srv.RequestCount("POST", svctest.RouteEndpoints))
 	// Output:
-	// "demo" may exist and be billed; its id: ""
+	// "demo" may exist and be billed; its ID: ""
 	// creates sent: 1
 }
 
 func ExampleWithTokenSource() {
 	rotate := func(context.Context) (string, error) {
-		token, err := os.ReadFile("/run/secrets/svc-token") // asked for every attempt
+		token, err := os.ReadFile("/run/secrets/svc-token") // rotate is called for every attempt
 		return string(token), err
 	}
 	client, err := svc.NewClient("https://api.example.com", svc.WithTokenSource(rotate))
@@ -173,8 +173,8 @@ func ExampleWithBodyField() {
 	srv := svctest.NewInMemory()
 	client := srv.Client()
 
-	// The fake refuses fields that the service does not document; the real one may
-	// have learnt some.
+	// The fake refuses fields that the service does not document. The real service may accept
+	// such a field.
 	_, err := client.InferenceServices.Create(context.Background(), svc.CreateInferenceServiceRequest{Name: "demo"},
 		svc.WithBodyField("resource_metadata.zone", "a"))
 	fmt.Println(err)
@@ -184,7 +184,7 @@ func ExampleWithBodyField() {
 func ExampleSignedURL() {
 	link := svc.SignedURL("https://storage.example/bucket/file?X-Amz-Signature=abc")
 	fmt.Println(link)
-	fmt.Println(string(link)) // the link itself
+	fmt.Println(string(link)) // the link with its signature
 	// Output:
 	// https://storage.example/bucket/file?REDACTED
 	// https://storage.example/bucket/file?X-Amz-Signature=abc
@@ -263,7 +263,7 @@ func ExampleWithHTTPClient() {
 
 var ctx = context.Background()
 
-// quick is for examples: real deployments want the defaults.
+// quick makes the examples fast. A real program uses the default intervals.
 var quick = svc.WaitOptions{MinInterval: 5 * time.Millisecond, MaxInterval: 5 * time.Millisecond}
 
 func ExampleFlavorClient_List() {
@@ -304,7 +304,7 @@ func ExampleInferenceServiceClient_Create() {
 		ResourceMetadata: svc.CreateResourceMetadata{FlavorID: "flavor-1", ScaleType: svc.ScaleTypeManual, TargetInstanceNumber: 1},
 		DeployMetadata:   svc.CreateDeployMetadata{ImageURL: "registry.example/app:1", Port: 8000, GPUNum: 1},
 	})
-	fmt.Println(service.ServiceID, service.Status, err) // write the id down: nothing else leads back to it
+	fmt.Println(service.ServiceID, service.Status, err) // store the ID: the service has no call that lists endpoints
 	// Output: svc-1 initializing <nil>
 }
 
@@ -367,12 +367,12 @@ func ExampleInferenceServiceClient_WaitUntilAvailable() {
 	client := srv.Client()
 	service, _ := client.InferenceServices.Create(ctx, svc.CreateInferenceServiceRequest{Name: "demo"})
 
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute) // the only limit of a wait
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute) // only ctx limits a wait
 	defer cancel()
 	service, err := client.InferenceServices.WaitUntilAvailable(ctx, service.ServiceID, &svc.WaitOptions{
 		MinInterval: 5 * time.Millisecond,
 		OnPoll:      func(p svc.Poll) { fmt.Println(p.Number, p.Status) },
-		Probe: func(ctx context.Context, url string) error { // is it really answering?
+		Probe: func(ctx context.Context, url string) error { // does the endpoint respond?
 			req, _ := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 			resp, err := srv.HTTPClient().Do(req)
 			if err != nil {
@@ -437,15 +437,15 @@ func ExampleInferenceServiceClient_Deploy() {
 	}, &svc.DeployOptions{
 		WaitOptions:     quick,
 		DeleteOnFailure: true,
-		OnCreate: func(s *svc.InferenceService) error { // the moment to write the id down
+		OnCreate: func(s *svc.InferenceService) error { // store the ID here
 			fmt.Println("created", s.ServiceID)
 			return nil
 		},
 	})
 	if failed, ok := errors.AsType[*svc.DeployError](err); ok {
-		fmt.Println(failed.ServiceID, "gone:", failed.Cleanup == svc.CleanupDeleted, "unavailable:", errors.Is(err, svc.ErrUnavailable))
+		fmt.Println(failed.ServiceID, "deleted:", failed.Cleanup == svc.CleanupDeleted, "unavailable:", errors.Is(err, svc.ErrUnavailable))
 	}
 	// Output:
 	// created svc-1
-	// svc-1 gone: true unavailable: true
+	// svc-1 deleted: true unavailable: true
 }

@@ -11,10 +11,10 @@ import (
 // File is a file record: a name and what the file is for. The contents are in object
 // storage, where they can be reached only by presigned URLs.
 type File struct {
-	ID        string      `json:"id"`         // used in all calls
-	FileName  string      `json:"file_name"`  // as it was registered
+	ID        string      `json:"id"`         // ID of the file, for all other calls
+	FileName  string      `json:"file_name"`  // name from the register call
 	Purpose   FilePurpose `json:"purpose"`    // value seen: FilePurposeFineTune
-	CreatedAt Time        `json:"created_at"` // a number of seconds, as the service sends it
+	CreatedAt Time        `json:"created_at"` // when the record was created; the service sends seconds since 1970
 }
 
 func (f *File) identity() (field, id string) { return "id", f.ID }
@@ -22,16 +22,16 @@ func (f *File) identity() (field, id string) { return "id", f.ID }
 // PublicFile is a file record of the public list.
 type PublicFile struct {
 	File
-	Token       Int    `json:"token"`       // a count; what it counts is not documented
-	Length      Int    `json:"length"`      // not documented further
-	Bytes       Int    `json:"bytes"`       // size of the contents
-	Description string `json:"description"` // text of the service; may be empty
+	Token       Int    `json:"token"`       // a number; its meaning is not documented
+	Length      Int    `json:"length"`      // a number; its meaning is not documented
+	Bytes       Int    `json:"bytes"`       // size of the contents, in bytes
+	Description string `json:"description"` // description by the service; may be empty
 }
 
 // RegisteredFile is a new file record, with the presigned URL for its contents.
 type RegisteredFile struct {
-	ID           string    `json:"id"`            // used in all calls
-	PresignedURL SignedURL `json:"presigned_url"` // for [FileClient.Put]; how long it is valid is not documented
+	ID           string    `json:"id"`            // ID of the file, for all other calls
+	PresignedURL SignedURL `json:"presigned_url"` // where [FileClient.Put] sends the contents; how long it is valid is not documented
 }
 
 func (f *RegisteredFile) identity() (field, id string) {
@@ -52,7 +52,7 @@ const (
 
 // RegisterFileRequest describes a file record to create.
 type RegisterFileRequest struct {
-	FileName string      `json:"file_name"`         // required
+	FileName string      `json:"file_name"`         // name of the record; required
 	Purpose  FilePurpose `json:"purpose,omitempty"` // value seen: FilePurposeFineTune; empty: not sent
 }
 
@@ -65,15 +65,16 @@ func (r *RegisterFileRequest) problems() (p problems) {
 // [FileClient.Upload] registers a file and sends its contents.
 //
 // The request is repeated only if it certainly had no effect. If its outcome is not
-// known, the error is an [OutcomeUnknownError]: a record of that name may exist, and
-// [FileClient.List] shows whether it does.
+// known, the error is an [OutcomeUnknownError]: a record with the name may exist.
+// [FileClient.List] shows whether it exists.
 //
 // POST /v1/files
 func (c *FileClient) Register(ctx context.Context, req RegisterFileRequest, opts ...RequestOption) (*RegisteredFile, error) {
 	return c.register(ctx, req, 0, opts)
 }
 
-// register waits for the response up to linger longer than ctx.
+// register does the work of Register. If ctx ends before the response arrives, it waits for
+// the response for up to linger more.
 func (c *FileClient) register(ctx context.Context, req RegisterFileRequest, linger time.Duration, opts []RequestOption) (*RegisteredFile, error) {
 	k := create(files, &req).checked(req.problems())
 	k.Linger = linger
@@ -107,17 +108,17 @@ func (c *FileClient) Get(ctx context.Context, id string, opts ...RequestOption) 
 	return do[File](ctx, c.client, getID(fileByID, id), opts)
 }
 
-// Delete deletes a file record. If a response is lost and the repeated call gets "not
-// found", the record was deleted: that is no error.
+// Delete deletes a file record. If a response is lost and the repeated request gets "not
+// found", Delete assumes that the first request deleted the record, and returns no error.
 //
 // DELETE /v1/files/{file_id}
 func (c *FileClient) Delete(ctx context.Context, id string, opts ...RequestOption) error {
 	return doDelete(ctx, c.client, deleteID(fileByID, id), opts)
 }
 
-// PresignedURL asks for a new presigned URL of a file's contents. Whether it is for
-// reading, for writing or for both is not documented. [FileClient.Download] reads
-// from it, and [FileClient.Replace] writes to it.
+// PresignedURL asks for a new presigned URL of a file's contents. Whether the URL is for
+// reading, for writing or for both is not documented. [FileClient.Download] reads from such a
+// URL, and [FileClient.Replace] writes to such a URL.
 //
 // GET /v1/files/{file_id}/presigned_url
 func (c *FileClient) PresignedURL(ctx context.Context, id string, opts ...RequestOption) (SignedURL, error) {
@@ -128,7 +129,8 @@ func (c *FileClient) PresignedURL(ctx context.Context, id string, opts ...Reques
 	return l.PresignedURL, nil
 }
 
-// freshLink is a response without an ID, whose link must be there.
+// freshLink is the response with a new presigned URL. It has no ID. A response without the
+// URL is an error.
 type freshLink struct {
 	PresignedURL SignedURL `json:"presigned_url"`
 }

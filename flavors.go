@@ -8,39 +8,40 @@ import (
 	"strings"
 )
 
-// Flavor is a GPU offering: what an inference service runs on.
+// Flavor is a GPU offering that an inference service can run on.
 type Flavor struct {
-	FlavorID        string         `json:"flavor_id"`         // names the flavor in a create request
+	FlavorID        string         `json:"flavor_id"`         // ID of the flavor, for a create request
 	DisplayName     string         `json:"display_name"`      // the GPU's type
-	ClusterID       string         `json:"cluster_id"`        // where the GPUs stand; not documented further
-	ClusterFlavorID string         `json:"cluster_flavor_id"` // the flavor in its cluster; not documented further
+	ClusterID       string         `json:"cluster_id"`        // ID of the cluster that has the GPUs; not documented further
+	ClusterFlavorID string         `json:"cluster_flavor_id"` // ID of the flavor in its cluster; not documented further
 	MetaInfo        FlavorMetaInfo `json:"meta_info"`         // CUDA version and region
 	Billing         FlavorBilling  `json:"billing"`           // prices
 	CreatedAt       Time           `json:"created_at"`        // when the flavor was first offered
-	UpdatedAt       Time           `json:"updated_at"`        // when its record last changed
-	DeletedAt       Time           `json:"deleted_at"`        // zero while the flavor is offered; IsDeleted decides
-	IsDeleted       bool           `json:"is_deleted"`        // no longer offered
+	UpdatedAt       Time           `json:"updated_at"`        // when the record last changed
+	DeletedAt       Time           `json:"deleted_at"`        // zero while the flavor is offered; rely on IsDeleted instead
+	IsDeleted       bool           `json:"is_deleted"`        // the flavor is no longer offered
 	AvailableNum    Int            `json:"available_num"`     // instances that are available now
-	NodeMaxGPU      Int            `json:"node_max_gpu"`      // most GPUs that one instance can have
+	NodeMaxGPU      Int            `json:"node_max_gpu"`      // the largest number of GPUs that one instance can have
 }
 
 func (f *Flavor) identity() (field, id string) { return "flavor_id", f.FlavorID }
 
-// FlavorMetaInfo says where and with what a flavor runs.
+// FlavorMetaInfo holds the CUDA version and the region of a flavor.
 type FlavorMetaInfo struct {
-	CUDA   string `json:"cuda"`   // version, such as "12.4"; the JSON of anything else than a string
-	Region Region `json:"region"` // where its GPUs are
+	CUDA   string `json:"cuda"`   // CUDA version, such as "12.4"; if the service sends another type than a string, its JSON text
+	Region Region `json:"region"` // where the GPUs are
 }
 
-// FlavorBilling holds the price of one unit of use. The service does not show
-// what the unit is.
+// FlavorBilling holds the price of one unit of use. The service does not document what one
+// unit is.
 type FlavorBilling struct {
-	CNYPriceUnit   Price `json:"cny_price_unit"`   // in Chinese yuan
-	USDPriceUnit   Price `json:"usd_price_unit"`   // in US dollars
-	TokenPriceUnit Price `json:"token_price_unit"` // in the service's own tokens
+	CNYPriceUnit   Price `json:"cny_price_unit"`   // price in Chinese yuan
+	USDPriceUnit   Price `json:"usd_price_unit"`   // price in US dollars
+	TokenPriceUnit Price `json:"token_price_unit"` // price in the service's own tokens
 }
 
-// Price is the price in a currency. It is not set for an unknown currency.
+// Price returns the price in the currency c. For an unknown currency it returns a price that
+// is not set: see [Price.IsSet].
 func (b FlavorBilling) Price(c Currency) Price {
 	switch c {
 	case CurrencyUSD:
@@ -77,18 +78,19 @@ func (c *FlavorClient) List(ctx context.Context, opts ...RequestOption) ([]Flavo
 
 // FlavorQuery says what a flavor must have. A zero field matches every flavor.
 type FlavorQuery struct {
-	Name           string   // a part of the GPU's type name, in any letter case
+	Name           string   // a part of DisplayName, in any letter case
 	Region         Region   // exactly this region
 	MinCUDA        string   // the lowest CUDA version, compared as numbers: 12.10 is later than 12.4
 	MinAvailable   int      // the least number of instances that are available now
 	MinGPUsPerNode int      // the least number of GPUs that one instance can have
-	Currency       Currency // of the price that the result is sorted by; zero: USD
+	Currency       Currency // the currency of the prices that the result is sorted by; zero: USD
 }
 
-// Find returns the flavors that match q, the cheapest first. Flavors without a price in
-// the currency come last, so the first one may have no price: see [FlavorBilling.Price].
-// Deleted flavors and flavors without an ID are not returned. No match is an empty result
-// and no error. The service has no search: Find reads [FlavorClient.List] and selects.
+// Find returns the flavors that match q, the cheapest first. Flavors without a price in the
+// currency come last. If no flavor has a price, the first result has none either: see
+// [FlavorBilling.Price]. Deleted flavors and flavors without an ID are not returned. If no
+// flavor matches, the result is empty and the error is nil. The service has no search: Find
+// calls [FlavorClient.List] and selects from the list.
 //
 // GET /v1/inference-service/flavor
 func (c *FlavorClient) Find(ctx context.Context, q FlavorQuery, opts ...RequestOption) ([]Flavor, error) {
@@ -119,7 +121,7 @@ func (q *FlavorQuery) check() error {
 	switch q.Currency {
 	case "", CurrencyUSD, CurrencyCNY, CurrencyToken:
 	default:
-		p.add(true, "Currency", "must be one that flavors have a price in: usd, cny or token")
+		p.add(true, "Currency", "must be usd, cny or token")
 	}
 	return p.err()
 }
@@ -134,7 +136,8 @@ func (q *FlavorQuery) matches(f *Flavor) bool {
 		int64(f.NodeMaxGPU) >= int64(q.MinGPUsPerNode)
 }
 
-// goForm writes a CUDA version as one of Go, for the comparison of [version].
+// goForm writes a CUDA version as a Go version, such as "go12.4", so that package
+// [go/version] can compare it.
 func goForm(cuda string) string {
 	return "go" + strings.TrimPrefix(strings.ToLower(strings.TrimSpace(cuda)), "v")
 }

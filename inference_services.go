@@ -14,20 +14,20 @@ import (
 // GPUs. It is billed by GPU type, number of instances and time, from its
 // creation until it is stopped or deleted.
 type InferenceService struct {
-	ServiceID        string                 `json:"service_id"`        // used in all calls
-	Name             string                 `json:"name"`              // as it was sent with the create
-	Description      string                 `json:"description"`       // as it was sent; may be empty
-	UserID           string                 `json:"user_id"`           // owner
-	Status           InferenceServiceStatus `json:"status"`            // see the constants; compared without letter case
-	StatusInfo       json.RawMessage        `json:"status_info"`       // its form is not documented; null in all cases seen
-	ResourceMetadata ResourceMetadata       `json:"resource_metadata"` // what it runs on
+	ServiceID        string                 `json:"service_id"`        // ID of the endpoint, for all other calls
+	Name             string                 `json:"name"`              // name from the create request
+	Description      string                 `json:"description"`       // description from the create request; may be empty
+	UserID           string                 `json:"user_id"`           // ID of the owner
+	Status           InferenceServiceStatus `json:"status"`            // see the constants; waits compare it without regard to letter case
+	StatusInfo       json.RawMessage        `json:"status_info"`       // more about the status; its form is not documented; null in all cases seen
+	ResourceMetadata ResourceMetadata       `json:"resource_metadata"` // what the endpoint runs on
 	BillingMetadata  json.RawMessage        `json:"billing_metadata"`  // an object whose contents the service does not document
-	EndpointMetadata json.RawMessage        `json:"endpoint_metadata"` // likewise
-	DeployMetadata   DeployMetadata         `json:"deploy_metadata"`   // what it runs
+	EndpointMetadata json.RawMessage        `json:"endpoint_metadata"` // an object whose contents the service does not document
+	DeployMetadata   DeployMetadata         `json:"deploy_metadata"`   // what the endpoint runs
 	ServiceType      ServiceType            `json:"service_type"`      // value seen: "normal"
-	CreatedAt        Time                   `json:"created_at"`        // from then on it is billed
+	CreatedAt        Time                   `json:"created_at"`        // when the endpoint was created; it is billed from then on
 	UpdatedAt        Time                   `json:"updated_at"`        // when the record last changed
-	DeletedAt        Time                   `json:"deleted_at"`        // when it was deleted; IsDeleted decides
+	DeletedAt        Time                   `json:"deleted_at"`        // when the endpoint was deleted; rely on IsDeleted instead
 	IsDeleted        bool                   `json:"is_deleted"`        // the endpoint is deleted
 	PaymentType      PaymentType            `json:"payment_type"`      // value seen: PaymentTypeUSD
 }
@@ -38,20 +38,20 @@ func (s *InferenceService) identity() (field, id string) { return "service_id", 
 type ResourceMetadata struct {
 	ResourceDisplayName  string          `json:"resource_display_name"`  // the GPU's type
 	ScaleType            ScaleType       `json:"scale_type"`             // value seen: ScaleTypeManual
-	FlavorID             string          `json:"flavor_id"`              // of the flavor that it runs on
-	TargetInstanceNumber Int             `json:"target_instance_number"` // instances asked for, and billed
-	ScalePolicy          json.RawMessage `json:"scale_policy"`           // null with manual scaling
-	VRAM                 string          `json:"VRAM"`                   // with its unit
-	ImageSize            string          `json:"image_size"`             // with its unit
+	FlavorID             string          `json:"flavor_id"`              // ID of the flavor that the endpoint runs on
+	TargetInstanceNumber Int             `json:"target_instance_number"` // number of instances that were asked for and are billed
+	ScalePolicy          json.RawMessage `json:"scale_policy"`           // rules for scaling; null if ScaleType is manual
+	VRAM                 string          `json:"VRAM"`                   // size of the video memory, with its unit
+	ImageSize            string          `json:"image_size"`             // size of the image, with its unit
 }
 
-// DeployMetadata says what an inference service runs. The service may show more
-// in it than it documents.
+// DeployMetadata says what an inference service runs. The service may send more fields than
+// it documents. They are ignored.
 type DeployMetadata struct {
 	ImageURL string `json:"image_url"` // container image reference
 	Command  string `json:"command"`   // start command
-	Port     Int    `json:"port"`      // that the container listens on
-	GPUNum   Int    `json:"gpu_num"`   // GPUs of each instance
+	Port     Int    `json:"port"`      // port that the container listens on
+	GPUNum   Int    `json:"gpu_num"`   // number of GPUs of each instance
 }
 
 // InferenceServiceClient manages dedicated endpoints. Reach it through
@@ -66,26 +66,26 @@ const (
 // CreateInferenceServiceRequest describes an endpoint to be created. Only Name
 // is required by the service's documentation.
 type CreateInferenceServiceRequest struct {
-	Name             string                 `json:"name"`                   // required; need not be unique
-	Description      string                 `json:"description,omitempty"`  // empty: not sent
+	Name             string                 `json:"name"`                   // name of the endpoint; required; need not be unique
+	Description      string                 `json:"description,omitempty"`  // description of the endpoint; empty: not sent
 	PaymentType      PaymentType            `json:"payment_type,omitempty"` // value seen: PaymentTypeUSD
-	ResourceMetadata CreateResourceMetadata `json:"resource_metadata"`      // what it is to run on
-	DeployMetadata   CreateDeployMetadata   `json:"deploy_metadata"`        // what it is to run
+	ResourceMetadata CreateResourceMetadata `json:"resource_metadata"`      // what the endpoint is to run on
+	DeployMetadata   CreateDeployMetadata   `json:"deploy_metadata"`        // what the endpoint is to run
 }
 
 // CreateResourceMetadata says what a new endpoint is to run on.
 type CreateResourceMetadata struct {
-	FlavorID             string    `json:"flavor_id,omitempty"`    // of [FlavorClient.List]
-	ScaleType            ScaleType `json:"scale_type,omitempty"`   // value given: ScaleTypeManual
-	TargetInstanceNumber int       `json:"target_instance_number"` // always sent: 0 asks for none
+	FlavorID             string    `json:"flavor_id,omitempty"`    // ID of a flavor from [FlavorClient.List]; empty: not sent
+	ScaleType            ScaleType `json:"scale_type,omitempty"`   // documented value: ScaleTypeManual; empty: not sent
+	TargetInstanceNumber int       `json:"target_instance_number"` // number of instances; always sent; 0 asks for no instances
 }
 
 // CreateDeployMetadata says what a new endpoint is to run.
 type CreateDeployMetadata struct {
 	ImageURL string `json:"image_url,omitempty"` // container image reference
 	Command  string `json:"command,omitempty"`   // start command; empty: not sent
-	Port     int    `json:"port,omitempty"`      // that the container listens on, 1 to 65535; 0: not sent
-	GPUNum   int    `json:"gpu_num"`             // GPUs of each instance; always sent; the service accepts 0
+	Port     int    `json:"port,omitempty"`      // port that the container listens on, 1 to 65535; 0: not sent
+	GPUNum   int    `json:"gpu_num"`             // number of GPUs of each instance; always sent; the service accepts 0
 }
 
 func (r *CreateInferenceServiceRequest) problems() (p problems) {
@@ -100,14 +100,14 @@ func (r *CreateInferenceServiceRequest) problems() (p problems) {
 // initializing. The endpoint is billed from then on. Store its ServiceID: the service has
 // no call that lists endpoints.
 //
-// The request is repeated only while it certainly had no effect. If its outcome is not
-// known, the error is an [OutcomeUnknownError]: for example if ctx ends before the response
-// has come. [InferenceServiceClient.Deploy] does more to learn the ID. A new record may not
+// The request is repeated only if it certainly had no effect. If its outcome is not known,
+// the error is an [OutcomeUnknownError]: for example if ctx ends before the response
+// arrives. [InferenceServiceClient.Deploy] does more to learn the ID. A new record may not
 // be readable at once.
 //
-// With [WithLedger], the create is recorded before it is sent, and its outcome after it. If
-// the ledger fails before, nothing is sent. If it fails after, Create returns the record
-// and a [LedgerError] with the ID.
+// With [WithLedger], the create is recorded before it is sent, and its outcome is recorded
+// after the response. If the ledger cannot record the create, nothing is sent. If it cannot
+// record the new endpoint, Create returns the record and a [LedgerError] with the ID.
 //
 // POST /v1/inference-service
 func (c *InferenceServiceClient) Create(ctx context.Context, req CreateInferenceServiceRequest, opts ...RequestOption) (*InferenceService, error) {
@@ -122,7 +122,7 @@ func (c *InferenceServiceClient) create(ctx context.Context, k call, claim *clai
 	if claim != nil {
 		k.begin, k.Before = claim.begin, claim.before
 		defer func() {
-			if s == nil && err == nil { // it panics
+			if s == nil && err == nil { // a function of the caller has panicked or ended the goroutine
 				s, err = outcome[InferenceService](c.client, &k)
 			}
 			err = claim.settle(ctx, s, err)
@@ -150,24 +150,25 @@ func (c *InferenceServiceClient) Get(ctx context.Context, id string, opts ...Req
 }
 
 // UpdateInferenceServiceRequest says what to change in an endpoint. The service
-// documents one field; [WithBodyField] sends others.
+// documents only one field; [WithBodyField] sends other fields.
 type UpdateInferenceServiceRequest struct {
 	ResourceMetadata UpdateResourceMetadata `json:"resource_metadata"` // what to change
 }
 
-// UpdateResourceMetadata says what to change in what an endpoint runs on.
+// UpdateResourceMetadata says what to change in the resources of an endpoint.
 type UpdateResourceMetadata struct {
 	// TargetInstanceNumber is the new number of instances. It is sent as text, as in the
-	// service's own example. Nil: not sent. new(0) asks for none.
+	// service's own example. Nil: not sent. new(0): no instances.
 	TargetInstanceNumber *int `json:"target_instance_number,string,omitempty"`
 }
 
 const instanceField = "resource_metadata.target_instance_number"
 
 // Update changes an endpoint and returns its record, with the status
-// initializing. Repeating it is safe, so a lost response is retried. A request that
-// changes nothing is a [ValidationError]. With [WithLedger], a higher number of instances is
-// recorded before the request is sent, and a lower one after it has succeeded.
+// initializing. An update is safe to repeat, so it is sent again if its response is lost. A
+// request that changes nothing is a [ValidationError]. With [WithLedger], a higher number of
+// instances is recorded before the request is sent, and a lower number after the request has
+// succeeded.
 //
 // PUT /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Update(ctx context.Context, id string, req UpdateInferenceServiceRequest, opts ...RequestOption) (*InferenceService, error) {
@@ -198,11 +199,12 @@ func (c *InferenceServiceClient) Scale(ctx context.Context, id string, instances
 // accepted the delete, which may take effect later: [InferenceServiceClient.DeleteAndWait]
 // returns when the endpoint is deleted.
 //
-// If a response is lost and the repeated call gets "not found", Delete takes the delete for
-// accepted and returns no error. If the first call gets "not found", the error is
-// [ErrNotFound]. It is also [ErrNotFound] after a lost response, if this client created the
-// endpoint less than 30 s ago: it may not be readable yet, and billed. A 2xx response with an
-// error or an HTML page in its body is a [DecodeError].
+// If a response is lost and the repeated request gets "not found", Delete assumes that the
+// first request deleted the endpoint, and returns no error. If the first request gets "not
+// found", the error is [ErrNotFound]. The error is also [ErrNotFound] after a lost response,
+// if this client created the endpoint less than 30 s ago: such an endpoint may not be readable
+// yet, and still be billed. A 2xx response with an error or an HTML page in its body is a
+// [DecodeError].
 //
 // DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Delete(ctx context.Context, id string, opts ...RequestOption) error {
@@ -211,8 +213,9 @@ func (c *InferenceServiceClient) Delete(ctx context.Context, id string, opts ...
 
 // URL is the address of an available endpoint:
 // /inference-api/v1/inference_service/{service_id} under the URL of [WithInferenceURL].
-// Without that option the error is [ErrNoInferenceURL]. The container decides what requests
-// it takes. Whether they need the token is not documented; the SDK sends nothing there.
+// Without that option the error is [ErrNoInferenceURL]. Which requests the endpoint accepts
+// depends on its container. Whether these requests need the token is not documented. This
+// package sends no requests to the address.
 func (c *InferenceServiceClient) URL(id string) (string, error) {
 	if c.client.inference == "" {
 		return "", ErrNoInferenceURL

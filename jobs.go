@@ -13,16 +13,16 @@ import (
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type Job struct {
-	JobID       string      `json:"job_id"`       // used in all calls
-	UserID      string      `json:"user_id"`      // owner
-	Name        string      `json:"name"`         // empty when not set
-	Description string      `json:"description"`  // empty when not set
+	JobID       string      `json:"job_id"`       // ID of the job, for all other calls
+	UserID      string      `json:"user_id"`      // ID of the owner
+	Name        string      `json:"name"`         // name of the job; empty: not set
+	Description string      `json:"description"`  // description of the job; empty: not set
 	PaymentType PaymentType `json:"payment_type"` // value seen: PaymentTypeUSD
-	Status      JobStatus   `json:"status"`       // see the constants; compared without letter case
-	MetaInfo    JobMetaInfo `json:"meta_info"`    // how the job came about
+	Status      JobStatus   `json:"status"`       // see the constants; Failed and Done compare it without regard to letter case
+	MetaInfo    JobMetaInfo `json:"meta_info"`    // how the job was created
 	CreatedAt   Time        `json:"created_at"`   // when the job was created
-	UpdatedAt   Time        `json:"updated_at"`   // when its record last changed
-	DeletedAt   Time        `json:"deleted_at"`   // zero while it exists; IsDeleted decides
+	UpdatedAt   Time        `json:"updated_at"`   // when the record last changed
+	DeletedAt   Time        `json:"deleted_at"`   // zero while the job exists; rely on IsDeleted instead
 	IsDeleted   bool        `json:"is_deleted"`   // the job is deleted
 	Outputs     Outputs     `json:"outputs"`      // empty until the job has succeeded
 }
@@ -37,34 +37,35 @@ func (j *Job) Failed() bool {
 	return slices.ContainsFunc(jobFailures, func(s JobStatus) bool { return sameText(s, j.Status) })
 }
 
-// Done reports whether the job has succeeded or failed: its status changes no more.
+// Done reports whether the job has succeeded or failed. Then its status does not change any
+// more.
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (j *Job) Done() bool { return sameText(j.Status, JobStatusSucceed) || j.Failed() }
 
 var jobFailures = []JobStatus{JobStatusFail, JobStatusFailed, JobStatusError, JobStatusCanceled, JobStatusCancelled, JobStatusRejected}
 
-// JobMetaInfo says how a job was made.
+// JobMetaInfo says how a job was created.
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type JobMetaInfo struct {
-	// OriginalRequest is the request as the service understood it, with its
-	// defaults, byte for byte: an object with job_type and config. It decodes into
-	// a [CreateVideoJobRequest] or a [CreateImageJobRequest] that creates the same
-	// job again.
+	// OriginalRequest is the request as the service understood it, including the service's
+	// defaults: a JSON object with job_type and config. Its text is kept byte for byte. It
+	// decodes into a [CreateVideoJobRequest] or a [CreateImageJobRequest] that creates the
+	// same job again.
 	OriginalRequest json.RawMessage `json:"original_request,omitempty"`
-	ModelID         Int             `json:"model_id"`                   // of the model that the service chose
-	OrderID         string          `json:"order_id,omitempty"`         // empty until the job is done
-	UpdateAt        Time            `json:"update_at"`                  // zero until the job is done
-	ServiceAPIToken ServiceAPIToken `json:"service_api_token,omitzero"` // zero for an image job
+	ModelID         Int             `json:"model_id"`                   // ID of the model that the service chose
+	OrderID         string          `json:"order_id,omitempty"`         // ID of the order; empty until the job is done
+	UpdateAt        Time            `json:"update_at"`                  // time of the last update; zero until the job is done
+	ServiceAPIToken ServiceAPIToken `json:"service_api_token,omitzero"` // the token that the job was created with; zero for an image job
 }
 
-// ServiceAPIToken tells of the token that a video job was created with.
+// ServiceAPIToken describes the token that a video job was created with.
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type ServiceAPIToken struct {
-	APIToken   Secret  `json:"api_token"`    // the service hides it or leaves it out
-	APITokenID Int     `json:"api_token_id"` // number of the token
+	APIToken   Secret  `json:"api_token"`    // text of the token; the service masks it or does not send it
+	APITokenID Int     `json:"api_token_id"` // ID of the token
 	User       JobUser `json:"user"`         // owner of the token
 }
 
@@ -72,14 +73,14 @@ type ServiceAPIToken struct {
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type JobUser struct {
-	UserID   string   `json:"user_id"`  // of the owner
-	Nickname string   `json:"nickname"` // of the owner; may be empty
-	Currency Currency `json:"currency"` // that the user pays in
+	UserID   string   `json:"user_id"`  // ID of the owner
+	Nickname string   `json:"nickname"` // nickname of the owner; may be empty
+	Currency Currency `json:"currency"` // currency that the owner pays in
 }
 
-// Outputs is what a job has made. The service sends an empty object while there are no
-// outputs, and an array after that. An empty object, an empty array and null have the
-// length 0. An object that is not empty is an error.
+// Outputs are the videos or images that a job has generated. The service sends an empty
+// object while there are no outputs, and an array after that. An empty object, an empty array
+// and null all decode to Outputs of length 0. An object that is not empty is an error.
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type Outputs []JobOutput
@@ -103,9 +104,9 @@ func (o *Outputs) UnmarshalJSON(b []byte) error {
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type JobOutput struct {
-	ID           string    `json:"id"`                      // of the output
-	MediaURL     SignedURL `json:"media_url"`               // for [Client.Download]; empty: there is no media
-	ThumbnailURL SignedURL `json:"thumbnail_url,omitempty"` // empty for an image
+	ID           string    `json:"id"`                      // ID of the output
+	MediaURL     SignedURL `json:"media_url"`               // link for [Client.Download]; empty: there are no contents
+	ThumbnailURL SignedURL `json:"thumbnail_url,omitempty"` // link to a still image of the video; empty for an image
 }
 
 const (
@@ -120,7 +121,7 @@ const (
 //
 // Deprecated: the legacy job API is retired. The service has migrated it to a
 // newer asynchronous inference API, which this package does not cover, and
-// responds with an error that matches [ErrRetired]. What is here is kept for
+// responds with an error that matches [ErrRetired]. The types and methods are kept for
 // archived records, private deployments and replays of recorded traffic.
 type VideoJobClient struct{ jobClient }
 
@@ -130,17 +131,17 @@ type VideoJobClient struct{ jobClient }
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type ImageJobClient struct{ jobClient }
 
-// jobClient is what the two kinds of jobs have in common.
+// jobClient has the methods that video jobs and image jobs share.
 type jobClient struct {
 	client    *Client
-	jobs, job string // routes
+	jobs, job string // routes of the list and of a single job
 }
 
-// Create asks for a video. The job comes back with the status initializing;
+// Create asks for a video. The returned job has the status initializing;
 // [VideoJobClient.Wait] waits for the video.
 //
-// The request is retried only while it certainly had no effect. When its outcome is
-// not known the error is an [OutcomeUnknownError].
+// The request is repeated only if it certainly had no effect. If its outcome is not known,
+// the error is an [OutcomeUnknownError].
 //
 // POST /v1/svc-video-job
 //
@@ -150,11 +151,11 @@ func (c *VideoJobClient) Create(ctx context.Context, req CreateVideoJobRequest, 
 	return do[Job](ctx, c.client, create(videoJobs, &body).checked(req.problems()), opts)
 }
 
-// Create asks for images. The job comes back with the status initializing;
+// Create asks for images. The returned job has the status initializing;
 // [ImageJobClient.Wait] waits for the images.
 //
-// The request is retried only while it certainly had no effect. When its outcome is
-// not known the error is an [OutcomeUnknownError].
+// The request is repeated only if it certainly had no effect. If its outcome is not known,
+// the error is an [OutcomeUnknownError].
 //
 // POST /v1/svc-image-job
 //
@@ -164,8 +165,8 @@ func (c *ImageJobClient) Create(ctx context.Context, req CreateImageJobRequest, 
 	return do[Job](ctx, c.client, create(imageJobs, &body).checked(req.problems()), opts)
 }
 
-// Get reads one job. Since the API is retired, an [ErrNotFound] matches
-// [ErrRetired] as well: the response does not tell which it is.
+// Get reads one job. An error that matches [ErrNotFound] matches [ErrRetired] as well: the
+// response does not show whether the job or the whole API no longer exists.
 //
 // GET /v1/svc-video-job/{job_id} or /v1/svc-image-job/{job_id}
 //
@@ -174,8 +175,8 @@ func (c *jobClient) Get(ctx context.Context, id string, opts ...RequestOption) (
 	return do[Job](ctx, c.client, getID(c.job, id), opts)
 }
 
-// Delete deletes a job. If a response is lost and the repeated call gets "not found", the
-// job was deleted: that is no error.
+// Delete deletes a job. If a response is lost and the repeated request gets "not found",
+// Delete assumes that the first request deleted the job, and returns no error.
 //
 // DELETE /v1/svc-video-job/{job_id} or /v1/svc-image-job/{job_id}
 //
@@ -185,12 +186,12 @@ func (c *jobClient) Delete(ctx context.Context, id string, opts ...RequestOption
 }
 
 // Wait waits until a job has succeeded. It ends at once, with a [WaitError], when the job
-// has failed ([ErrJobFailed]) or is deleted ([ErrNotFound]), and on errors that end
-// [InferenceServiceClient.WaitUntilAvailable], such as a 401 or 403. A status that this
-// package does not know means "not yet". The last record is returned along with an error.
+// has failed ([ErrJobFailed]) or is deleted ([ErrNotFound]). It also ends on the errors that
+// end [InferenceServiceClient.WaitUntilAvailable], such as a 401 or 403. A status that this
+// package does not know means "not yet". Along with an error, Wait returns the last record.
 //
-// The service does not document how a job fails: [Job.Failed] says which statuses
-// count. [WaitOptions.Probe] is not called.
+// The service does not document which statuses mean failure: [Job.Failed] says which ones
+// this package counts as failure. [WaitOptions.Probe] is not called.
 //
 // GET /v1/svc-video-job/{job_id} or /v1/svc-image-job/{job_id}, again and again
 //
@@ -209,7 +210,8 @@ func (c *jobClient) Wait(ctx context.Context, id string, opts *WaitOptions) (*Jo
 	return w.run(ctx, untilDone)
 }
 
-// untilDone judges a record for a wait.
+// untilDone decides whether a record ends a wait: true ends it with success, an error ends it
+// with that error.
 func untilDone(j *Job) (bool, error) {
 	switch {
 	case j.IsDeleted:
@@ -227,31 +229,31 @@ type CreateVideoJobRequest struct {
 	Config VideoJobConfig `json:"config"` // what to generate
 }
 
-// VideoJobConfig describes a video. Only Prompt is required: a field left at its
-// zero value is not sent, and takes the service's default.
+// VideoJobConfig describes a video. Only Prompt is required. A field with its zero value is
+// not sent; the service then uses its default.
 //
-// A field of type [json.RawMessage] holds JSON text, so that null can be sent:
+// A field of type [json.RawMessage] holds JSON text, so that null can be sent: for example
 // json.RawMessage(`"blurry"`), json.RawMessage("false") or json.RawMessage("null").
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type VideoJobConfig struct {
 	Prompt                 string           `json:"prompt"`                              // what the video is to show
-	NegativePrompt         json.RawMessage  `json:"negative_prompt,omitempty"`           // what it is not to show: a JSON string or null; default null
-	Settings               VideoJobSettings `json:"settings,omitzero"`                   // zero: not sent
-	GenMode                GenMode          `json:"gen_mode,omitempty"`                  // default "standard"
+	NegativePrompt         json.RawMessage  `json:"negative_prompt,omitempty"`           // what not to show in the video: a JSON string or null; default null
+	Settings               VideoJobSettings `json:"settings,omitzero"`                   // seed, size and duration; zero: not sent
+	GenMode                GenMode          `json:"gen_mode,omitempty"`                  // way of generating the video; default "standard"
 	IsPublic               *bool            `json:"is_public,omitempty"`                 // default true; new(false) keeps the video private
 	UseFFCond              json.RawMessage  `json:"use_ff_cond,omitempty"`               // any JSON: the service does not say what it holds; default null
 	IsEnablePromptEnhancer json.RawMessage  `json:"is_enable_prompt_enhancer,omitempty"` // true, false or null; default null
 }
 
-// VideoJobSettings are the measures of a video.
+// VideoJobSettings are the seed, the size and the duration of a video.
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type VideoJobSettings struct {
-	Seed        *int   `json:"seed,omitempty"`         // default -1; 0 is a seed, hence the pointer
-	AspectRatio string `json:"aspect_ratio,omitempty"` // default "16:9"
-	Resolution  int    `json:"resolution,omitempty"`   // default 720
-	Duration    int    `json:"duration,omitempty"`     // default 4
+	Seed        *int   `json:"seed,omitempty"`         // seed of the generator; default -1; a pointer, since 0 is a valid seed
+	AspectRatio string `json:"aspect_ratio,omitempty"` // ratio of width to height; default "16:9"
+	Resolution  int    `json:"resolution,omitempty"`   // resolution; its unit is not documented; default 720
+	Duration    int    `json:"duration,omitempty"`     // duration; its unit is not documented; default 4
 }
 
 // CreateImageJobRequest describes images to be generated.
@@ -261,35 +263,35 @@ type CreateImageJobRequest struct {
 	Config ImageJobConfig `json:"config"` // what to generate
 }
 
-// ImageJobConfig describes images. Only Prompt is required: a field left at its
-// zero value is not sent, and takes the service's default.
+// ImageJobConfig describes images. Only Prompt is required. A field with its zero value is
+// not sent; the service then uses its default.
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type ImageJobConfig struct {
 	Prompt         string           `json:"prompt"`                    // what the images are to show
-	NegativePrompt json.RawMessage  `json:"negative_prompt,omitempty"` // what they are not to show: a JSON string or null; default null
-	Settings       ImageJobSettings `json:"settings,omitzero"`         // zero: not sent
-	Config         ImageConfig      `json:"config,omitzero"`           // zero: not sent
+	NegativePrompt json.RawMessage  `json:"negative_prompt,omitempty"` // what not to show in the images: a JSON string or null; default null
+	Settings       ImageJobSettings `json:"settings,omitzero"`         // seed and size; zero: not sent
+	Config         ImageConfig      `json:"config,omitzero"`           // number of images; zero: not sent
 }
 
-// ImageJobSettings are the measures of the images. The service shows its defaults
-// for videos only.
+// ImageJobSettings are the seed and the size of the images. The service documents defaults
+// only for videos.
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type ImageJobSettings struct {
-	Seed        *int   `json:"seed,omitempty"`         // 0 is a seed, hence the pointer
-	AspectRatio string `json:"aspect_ratio,omitempty"` // such as "16:9"; empty: not sent
-	Resolution  int    `json:"resolution,omitempty"`   // 0: not sent
+	Seed        *int   `json:"seed,omitempty"`         // seed of the generator; nil: not sent; a pointer, since 0 is a valid seed
+	AspectRatio string `json:"aspect_ratio,omitempty"` // ratio of width to height, such as "16:9"; empty: not sent
+	Resolution  int    `json:"resolution,omitempty"`   // resolution; its unit is not documented; 0: not sent
 }
 
-// ImageConfig is the config within the config of an image job.
+// ImageConfig is the inner config object of an image job, at config.config of the request.
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type ImageConfig struct {
 	ImageNumber int `json:"image_number,omitempty"` // how many images to make; 0: not sent
 }
 
-// jobBody is a create request as it is sent: its job_type goes with the method.
+// jobBody is the body of a create request. The method that sends it sets the job_type.
 type jobBody[Config any] struct {
 	JobType JobType `json:"job_type"`
 	Config  Config  `json:"config"`

@@ -14,22 +14,24 @@ import (
 	"example.com/svc/internal/paging"
 )
 
-// ListJobsOptions says which jobs to list. Nil stands for the zero value.
+// ListJobsOptions says which jobs to list. Nil selects the defaults.
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type ListJobsOptions struct {
-	// Page is the page to read, and the one that All begins with. The first page of the
-	// list is 1. 0: not sent, so the service decides; All begins with page 1.
+	// Page is the number of the page that List reads and that All begins with. The first page
+	// of the list is 1. 0: All begins with page 1, and List does not send the number, so the
+	// service chooses the page.
 	Page int `url:"page,omitempty"`
 
-	// PageSize is the number of jobs on a page. The service may send fewer. 0: not sent,
-	// so the service decides.
+	// PageSize is the number of jobs on a page. The service may send fewer. 0: the number is
+	// not sent, so the service chooses it.
 	PageSize int `url:"page_size,omitempty"`
 
-	// Concurrency is how many pages All requests at a time, up to 64. The pages that it
-	// requests ahead are kept in memory until the loop gets there. It requests none beyond
-	// the total that the service named. 0 or 1: one page after the other. That is also so if
-	// the service names no total, or if [WithResponse] is given. List ignores it.
+	// Concurrency is how many pages All requests at the same time, up to 64. Pages that All
+	// requests in advance are kept in memory until the loop needs them. All requests no page
+	// in advance that lies beyond the total that the service named. 0 or 1: All requests one
+	// page after the other. It also does so if the service names no total, or if
+	// [WithResponse] is given. List ignores Concurrency.
 	Concurrency int `url:"-"`
 }
 
@@ -37,13 +39,14 @@ type ListJobsOptions struct {
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 type JobList struct {
-	TotalCount Int   `json:"total_count"` // jobs on all pages
-	Jobs       []Job `json:"job_list"`    // of this page, in the order of the service
+	TotalCount Int   `json:"total_count"` // number of jobs on all pages
+	Jobs       []Job `json:"job_list"`    // jobs of this page, in the order of the service
 }
 
 func (l *JobList) grow(body []byte) { l.Jobs = room[Job](body, "job_id") }
 
-// identity finds a job without an ID, since All tells jobs apart by their IDs.
+// identity returns no ID if a job of the page has none: All needs the ID of every job to find
+// out whether it has yielded the job before.
 func (l *JobList) identity() (field, id string) {
 	for i := range l.Jobs {
 		if field, id := l.Jobs[i].identity(); id == "" {
@@ -56,8 +59,8 @@ func (l *JobList) identity() (field, id string) {
 	return "", "a page of jobs"
 }
 
-// List reads one page of jobs. Nil options leave page and size to the service. The
-// service does not document the order of the list.
+// List reads one page of jobs. With nil options, the service chooses the page and its size.
+// The service does not document the order of the list.
 //
 // GET /v1/svc-video-job or /v1/svc-image-job
 //
@@ -68,10 +71,10 @@ func (c *jobClient) List(ctx context.Context, opts *ListJobsOptions, reqOpts ...
 	return do[JobList](ctx, c.client, k, reqOpts)
 }
 
-// maxAhead is the largest Concurrency.
+// maxAhead is the largest Concurrency that has an effect.
 const maxAhead = 64
 
-// query makes the query of a list call.
+// query makes the URL query of a list call.
 func (o *ListJobsOptions) query() (url.Values, error) {
 	if o == nil {
 		return nil, nil
@@ -86,24 +89,23 @@ func (o *ListJobsOptions) query() (url.Values, error) {
 	return query.Values(o)
 }
 
-// All yields the jobs of all pages, each once, in the order of the list, which the service
-// does not document. Nil options begin with page 1. A page is requested when the loop gets
-// there; [ListJobsOptions.Concurrency] changes that. Leaving the loop ends all requests.
-// Each loop starts over.
+// All yields the jobs of all pages. It yields each job once, in the order of the list, which
+// the service does not document. With nil options it begins with page 1. A page is requested
+// when the loop needs it; [ListJobsOptions.Concurrency] changes that. Leaving the loop ends
+// all requests. A second loop over the same sequence begins again with the first page.
 //
-// When a page fails, the loop ends: the last pair is a nil job and a [PageError]. It matches
-// [ErrPagesRepeat] if two pages in a row held only jobs of earlier pages.
+// If a page fails, the loop ends: the last pair is a nil job and a [PageError]. The error
+// matches [ErrPagesRepeat] if two pages in a row held only jobs of earlier pages.
 //
-// The list ends, without an error, with an empty page, or when as many jobs have come as the
-// largest total said. A total that is missing or less than the number of jobs so far is
-// ignored. So is any total if Page is above 1. Without a total, a 404 on a page after the
-// first also ends the list. If the service names a total that is too small, and just so many
-// jobs have come, the list ends too early.
+// The loop ends without an error after an empty page, and when it has received as many jobs
+// as the largest total that a page named. A total is ignored if it is less than the number of
+// jobs so far, or if Page is above 1. Without a total, a 404 on a page after the first also
+// ends the loop. A total that is too small can end the loop too early.
 //
-// The IDs of all jobs are kept until the loop ends, about 100 bytes for each.
+// The IDs of all jobs are kept in memory until the loop ends, about 100 bytes for each job.
 //
-// Jobs that are created or deleted during the loop move other jobs to other pages. No job
-// is yielded twice for it, but each deletion can make the loop skip a job. To delete jobs,
+// If jobs are created or deleted during the loop, other jobs move to other pages. All never
+// yields a job twice, but each deletion can make it skip a job. To delete the jobs of a list,
 // collect their IDs first.
 //
 // GET /v1/svc-video-job or /v1/svc-image-job, page by page
@@ -139,11 +141,11 @@ func noSuchPage(err error) bool {
 	return ok && e.StatusCode == http.StatusNotFound && notFound(err)
 }
 
-// PageError says which page of a list failed, and why.
+// PageError says which page of a list could not be read, and why.
 type PageError struct {
-	Route string // "/v1/svc-video-job"
-	Page  int    // 1 for the first of the list
-	Err   error  // an Error, ErrPagesRepeat, the end of ctx, …
+	Route string // path of the list: "/v1/svc-video-job"
+	Page  int    // number of the page; 1 for the first page of the list
+	Err   error  // why the page failed: an Error, ErrPagesRepeat, the end of ctx, …
 }
 
 // Error names the list, the page and the reason.
@@ -151,5 +153,5 @@ func (e *PageError) Error() string { return "svc: GET " + e.Route + ": " + e.det
 
 func (e *PageError) detail() string { return fmt.Sprintf("page %d: %s", e.Page, detail(e.Err)) }
 
-// Unwrap gives the reason.
+// Unwrap returns Err.
 func (e *PageError) Unwrap() error { return e.Err }

@@ -15,108 +15,109 @@ import (
 	"example.com/svc/internal/transfer"
 )
 
-// UploadRequest is a file to register and to send.
+// UploadRequest describes a file to register and to send.
 type UploadRequest struct {
-	FileName string      // of the record; required
+	FileName string      // name of the file record; required
 	Purpose  FilePurpose // value seen: FilePurposeFineTune; empty: not sent
 
 	// Body is sent from its current offset to its end. It is never closed. Required.
 	//
-	// A Body that can seek is read again for each attempt: an [os.File] on disk, a
-	// [bytes.Reader] or [strings.Reader], any other [io.Seeker] that has bytes left, and
-	// a [bytes.Buffer] too. It must not change during the call: another size is an error,
-	// and so is another modification time of an [os.File]. After success its offset is
-	// behind what was sent. After a failure its offset is the one of before the call.
+	// Two kinds of Body are read anew for each attempt: a [bytes.Buffer], and any
+	// [io.ReadSeeker] that has bytes left, such as an [os.File] on disk, a [bytes.Reader] or
+	// a [strings.Reader]. Such a Body must not change during the call: a changed size is an
+	// error, and so is a changed modification time of an [os.File]. After success, its offset
+	// is behind the bytes that were sent. After a failure, its offset is the same as before
+	// the call.
 	//
-	// Any other Body, a pipe for example, is read to its end before anything is sent.
-	// It is buffered: in memory up to 64 KiB, beyond that in a temporary file in
-	// [os.TempDir], which is removed at the end. If ctx ends while a Read blocks, the
-	// call returns and does not wait for that Read.
+	// Any other Body, a pipe for example, is read to its end before anything is sent. Its
+	// contents are buffered: up to 64 KiB in memory, larger contents in a temporary file in
+	// [os.TempDir], which is removed at the end. If ctx ends while a Read blocks, the call
+	// returns and does not wait for that Read.
 	Body io.Reader
 
-	// Size is how many bytes Body must yield. Another number is an error, before
-	// anything is sent. 0: as many as Body yields.
+	// Size is the number of bytes that Body must yield. If Body yields more or fewer, the call
+	// fails before anything is sent. 0: Body may yield any number.
 	Size int64
 
 	UploadOptions
 }
 
-// UploadOptions are the options of an upload. The zero value is fine.
+// UploadOptions are the options of an upload. The zero value selects the defaults.
 type UploadOptions struct {
-	// ContentType of the contents. Empty: none is sent, since a presigned URL may be
-	// signed for a request without one.
+	// ContentType is the Content-Type of the contents. Empty: no Content-Type is sent, since a
+	// presigned URL may be signed for a request without it.
 	ContentType string
 
-	// Header is sent to storage with the contents, each value once and unchanged: for
-	// storage that requires headers such as x-ms-blob-type. It follows redirects of
-	// storage, to another host too. Besides it only User-Agent and the headers that
-	// frame the message are sent, unless the transport of [WithHTTPClient] adds some.
-	// Authorization, Cookie, Host and the framing headers are refused. Nil: none.
+	// Header holds additional headers for the request to storage, such as x-ms-blob-type,
+	// which some storage requires. Each value is sent once and unchanged. If storage redirects
+	// the request, the headers are sent there as well, even if that is another host. The
+	// only other headers are ContentType, User-Agent and those that frame the message, such as
+	// Content-Length. The transport of [WithHTTPClient] may add more. Authorization, Cookie,
+	// Host and the framing headers are refused. Nil: no additional headers.
 	Header http.Header
 
-	// Progress is called with the number of bytes that were given to the connection and
-	// with the size of the contents: at most ten times a second, and once at the end, when
-	// storage has confirmed the upload. The calls come from other goroutines, one at a time,
-	// and none after the upload has returned. If the contents have to be sent again,
-	// sent starts at 0 again. Nil: none.
+	// Progress is called with the number of bytes that were given to the connection, and with
+	// the size of the contents. It is called at most ten times a second, and once at the end,
+	// when storage has confirmed the upload. The calls come from other goroutines, one at a
+	// time, and there is no call after the upload has returned. If the contents have to be
+	// sent again, sent starts at 0 again. Nil: no calls.
 	Progress func(sent, total int64)
 
-	// DeleteOnFailure deletes the record when its contents could not be sent, whatever
-	// the reason: also when ctx has ended. The delete may take 30 s. False: the record
-	// stays. Put and Replace do not use it.
+	// DeleteOnFailure deletes the record if its contents could not be sent, whatever the
+	// reason: also if ctx has ended. The delete may take 30 s. False: the record is not
+	// deleted. Put and Replace ignore this option.
 	DeleteOnFailure bool
 
-	// AllowEmpty sends an empty file if Body can seek and is at its end. False: such a Body
-	// is a [ValidationError], since it was most likely read before, for example for a
-	// checksum. A Body that is empty from its start, such as bytes.NewReader(nil), is sent in
-	// either case.
+	// AllowEmpty sends an empty file if Body is an [io.ReadSeeker] at its end. False: such a
+	// Body is a [ValidationError], since it was most likely read before, for example for a
+	// checksum. A Body that has no contents at all, such as bytes.NewReader(nil), is always
+	// sent.
 	AllowEmpty bool
 
-	// IdleTimeout ends an attempt when no byte has moved for this long, also while it waits
-	// for the response. The time that Body takes does not count. A byte counts as moved when
-	// the operating system has taken it. The system may buffer a few MB: on a slow line, set
-	// a limit that is longer than sending those takes. 0: 2 minutes. Below 0: no limit. Only
-	// ctx limits the whole upload.
+	// IdleTimeout ends an attempt when no byte was sent or received for this long, also while
+	// the attempt waits for the response. The time that reading Body takes does not count. A
+	// byte counts as sent when the operating system has accepted it, and the system may buffer
+	// a few MB: on a slow line, set a limit that is longer than the time for sending these MB.
+	// 0: 2 minutes. Below 0: no limit. Only ctx limits the whole upload.
 	IdleTimeout time.Duration
 
-	// RequestOptions go with every call of the API that the upload makes: register,
-	// the requests for a presigned URL, and the delete of DeleteOnFailure. They do not
-	// go to storage: see Header. [WithBodyField] is an error in the calls that have no
-	// body, so it belongs in RegisterOptions. Nil: none.
+	// RequestOptions apply to every API call that the upload makes: the register call, the
+	// requests for a presigned URL, and the delete of DeleteOnFailure. They do not apply to
+	// the request to storage: use Header there. [WithBodyField] is an error in a call without
+	// a body, so set it in RegisterOptions. Nil: no options.
 	RequestOptions []RequestOption
 
-	// RegisterOptions go with the register call alone. They are applied after
-	// RequestOptions, and win where both set the same. Put and Replace do not use them.
-	// Nil: none.
+	// RegisterOptions apply only to the register call. They are applied after RequestOptions,
+	// so they override them. Put and Replace ignore RegisterOptions. Nil: no options.
 	RegisterOptions []RequestOption
 }
 
 // UploadResult describes an upload that succeeded.
 type UploadResult struct {
-	FileID     string      // of the record; empty after Put
+	FileID     string      // ID of the file record; empty after Put
 	Bytes      int64       // size of the contents
-	Attempts   int         // how often the contents were sent
-	StatusCode int         // of storage's response; any 2xx is success
-	ETag       string      // of the contents, as storage gave it; may be empty
-	Header     http.Header // of storage's response, without secrets
+	Attempts   int         // number of requests that sent the contents
+	StatusCode int         // status of storage's response, 200 to 299
+	ETag       string      // ETag from storage's response; may be empty
+	Header     http.Header // header of storage's response, without secrets
 }
 
 // UploadStage is a part of an upload.
 type UploadStage string
 
 const (
-	UploadStageBody     UploadStage = "reading the body" // nothing has been sent
+	UploadStageBody     UploadStage = "reading the body" // nothing was sent
 	UploadStageRegister UploadStage = "register"         // there is no record; if Err is an OutcomeUnknownError, there may be one
-	UploadStagePut      UploadStage = "put"              // the record exists, its contents may not; if Link is empty, nothing was sent to storage
+	UploadStagePut      UploadStage = "put"              // the record exists, its contents may be missing; if Link is empty, nothing was sent to storage
 )
 
 // UploadError says how far an upload came and why it failed. To try again with the same
 // record, call [FileClient.Replace] with the body.
 type UploadError struct {
 	Stage      UploadStage // where the upload failed
-	FileName   string      // empty for Put and Replace
-	FileID     string      // of the record; empty: there is none, or it is not known
-	Link       SignedURL   // that the contents were put to; empty before that stage
+	FileName   string      // name of the file record; empty for Put and Replace
+	FileID     string      // ID of the file record; empty: there is no record, or its ID is not known
+	Link       SignedURL   // presigned URL for the contents; empty: the upload had no URL yet
 	Cleanup    Cleanup     // what became of the record: CleanupNone, CleanupDeleted (the service confirmed it) or CleanupFailed
 	CleanupErr error       // why the delete failed; nil unless Cleanup is CleanupFailed; errors.Is and errors.As do not look into it
 	Err        error       // an [Error] of the service or of storage, a [TransportError], an [OutcomeUnknownError], or what Body returned
@@ -134,10 +135,10 @@ func (e *UploadError) text() string {
 		text += ": " + string(e.Stage)
 	}
 	text += reason(e.Err)
-	_, noLink := e.Err.(*transfer.RenewError) //nolint:errorlint // within another error, there was a link before
+	_, noLink := e.Err.(*transfer.RenewError) //nolint:errorlint // if it is wrapped, there was a link before
 	switch {
 	case noLink:
-		return text + "; nothing was sent to the record " + e.FileID
+		return text + "; no contents were sent for the record " + e.FileID
 	case e.Stage == UploadStageBody:
 		return text + "; nothing was sent"
 	case e.Cleanup == CleanupDeleted:
@@ -148,12 +149,12 @@ func (e *UploadError) text() string {
 		}
 		text += fmt.Sprintf("; the record %s exists, but its contents may be missing: call Replace to send them, or Delete", e.FileID)
 	case errors.Is(e, ErrLinkExpired):
-		text += "; the link has expired: ask PresignedURL for a new one and Put again"
+		text += "; the link has expired: get a new link from PresignedURL and call Put again"
 	}
 	return text
 }
 
-// reason is the text of an error for the end of another; empty if there is none.
+// reason returns the text of err for the end of another error's text; empty if err is nil.
 func reason(err error) string {
 	if err == nil {
 		return ""
@@ -161,10 +162,10 @@ func reason(err error) string {
 	return ": " + detail(err)
 }
 
-// Format prints what Error returns, under every verb.
+// Format prints what Error returns, for every verb.
 func (e *UploadError) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, e.Error()) }
 
-// Unwrap gives the reason.
+// Unwrap returns Err.
 func (e *UploadError) Unwrap() error { return e.Err }
 
 // Is reports [ErrTruncated] when the body had fewer bytes than announced.
@@ -175,11 +176,11 @@ func (e *UploadError) Is(target error) bool {
 
 // Upload registers a file and sends its contents to storage: with an exact
 // Content-Length, without the token, in constant memory. The register call is repeated only
-// while it certainly had no effect. Sending the contents is retried as a PUT is. When the
-// presigned URL has expired, Upload asks for another one, once.
+// if it certainly had no effect. Sending the contents is retried like any other PUT. If the
+// presigned URL has expired, Upload asks for a new one, once.
 //
-// A request that cannot be right is a [ValidationError]. Any other error is an
-// [UploadError], which holds the ID of the record and says what exists.
+// An invalid request is a [ValidationError]. Any other error is an [UploadError], which holds
+// the ID of the record and says what exists.
 //
 // POST /v1/files, then PUT to the presigned URL and perhaps DELETE
 // /v1/files/{file_id}
@@ -189,8 +190,8 @@ func (c *FileClient) Upload(ctx context.Context, req UploadRequest) (*UploadResu
 	return u.run(ctx, register.problems(), req.Body, req.Size)
 }
 
-// UploadFile is [FileClient.Upload] of the file at path, whose last element gives
-// the record its name. Nil options stand for the zero value.
+// UploadFile uploads the file at path, as [FileClient.Upload] does. The record is named after
+// the last element of path. Nil options select the defaults.
 //
 // POST /v1/files, then PUT to the presigned URL and perhaps DELETE
 // /v1/files/{file_id}
@@ -207,9 +208,8 @@ func (c *FileClient) UploadFile(ctx context.Context, path string, purpose FilePu
 }
 
 // Put sends contents to a presigned URL, such as one that [FileClient.Register]
-// or [FileClient.PresignedURL] returned. It is the second half of
-// [FileClient.Upload], and treats body the same way. Nil options stand for the
-// zero value.
+// or [FileClient.PresignedURL] returned. Put does the second half of [FileClient.Upload], and
+// reads body by the same rules. Nil options select the defaults.
 //
 // PUT to the presigned URL
 func (c *FileClient) Put(ctx context.Context, link SignedURL, body io.Reader, opts *UploadOptions) (*UploadResult, error) {
@@ -219,10 +219,11 @@ func (c *FileClient) Put(ctx context.Context, link SignedURL, body io.Reader, op
 	return u.run(ctx, p, body, 0)
 }
 
-// Replace sends the contents of a record that exists already: it asks for a presigned
-// URL and puts them there. Contents that the record had are replaced. After an
-// [UploadError], Replace continues with the record. Body and an expired presigned URL are
-// treated as in [FileClient.Upload]. Nil options stand for the zero value.
+// Replace sends the contents of a record that exists already: it asks for a presigned URL and
+// sends the contents there. Earlier contents of the record are replaced. After an
+// [UploadError], call Replace with its FileID to send the contents again. Replace reads body
+// by the same rules as [FileClient.Upload], and also asks once for a new URL if the first has
+// expired. Nil options select the defaults.
 //
 // GET /v1/files/{file_id}/presigned_url, then PUT to the presigned URL
 func (c *FileClient) Replace(ctx context.Context, id string, body io.Reader, opts *UploadOptions) (*UploadResult, error) {
@@ -236,16 +237,16 @@ func (c *FileClient) Replace(ctx context.Context, id string, body io.Reader, opt
 type upload struct {
 	UploadOptions
 	files    *FileClient
-	register *RegisterFileRequest // of a record to make; nil: there is one already, or a link is enough
-	made     bool                 // there is such a record now
-	name     string               // of that record
-	id       string               // of the record; empty while there is none, and for Put
-	link     SignedURL            // that the contents are put to
-	header   http.Header
+	register *RegisterFileRequest // describes the record to create; nil for Put and Replace
+	made     bool                 // this upload created the record
+	name     string               // name of the record; empty for Put and Replace
+	id       string               // ID of the record; empty: not known yet, or not needed (Put)
+	link     SignedURL            // presigned URL that the contents are sent to
+	header   http.Header          // header of the PUT
 	src      *transfer.Source
 }
 
-// run reads the body as far as that has to be, gets a link, and sends the contents.
+// run buffers a body that cannot be read again, gets a link, and sends the contents.
 func (u *upload) run(ctx context.Context, p problems, body io.Reader, size int64) (*UploadResult, error) {
 	u.check(&p, body)
 	p.add(size < 0, "Size", "must not be negative")
@@ -275,9 +276,8 @@ func (u *upload) run(ctx context.Context, p problems, body io.Reader, size int64
 	return result, nil
 }
 
-// begin gets the record and the link, unless they were given. A body that cannot be read
-// twice is already buffered when begin is called: buffering may take longer than a link is
-// valid.
+// begin creates the record and gets the link, unless the caller gave them. Call it after the
+// body was buffered: buffering may take longer than a link is valid.
 func (u *upload) begin(ctx context.Context) (UploadStage, error) {
 	switch {
 	case u.register == nil && u.link != "":
@@ -287,7 +287,7 @@ func (u *upload) begin(ctx context.Context) (UploadStage, error) {
 	}
 	var linger time.Duration
 	if u.DeleteOnFailure {
-		linger = createLinger // to learn what there is to delete
+		linger = createLinger // to learn the ID of the record, so that it can be deleted
 	}
 	file, err := u.files.register(ctx, *u.register, linger, slices.Concat(u.RequestOptions, u.RegisterOptions))
 	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok {
@@ -300,7 +300,7 @@ func (u *upload) begin(ctx context.Context) (UploadStage, error) {
 	return UploadStagePut, nil
 }
 
-// askForLink gets another link for the contents. After an error the link stays the same.
+// askForLink gets a new link for the contents. After an error, u.link is the same as before.
 func (u *upload) askForLink(ctx context.Context) error {
 	link, err := u.files.PresignedURL(ctx, u.id, u.RequestOptions...)
 	if err != nil {
@@ -310,8 +310,8 @@ func (u *upload) askForLink(ctx context.Context) error {
 	return nil
 }
 
-// put sends the contents. If the link has expired and there is a record, it asks for
-// another link, once, and sends them again.
+// put sends the contents. If the link has expired and the ID of the record is known, put asks
+// for a new link, once, and sends the contents again.
 func (u *upload) put(ctx context.Context) (*UploadResult, error) {
 	result, err := u.putOnce(ctx)
 	expired, ok := errors.AsType[*Error](err)
@@ -322,7 +322,7 @@ func (u *upload) put(ctx context.Context) (*UploadResult, error) {
 		return nil, fmt.Errorf("%w; %w", err, noLink)
 	}
 	if result, err = u.putOnce(ctx); err != nil {
-		return nil, fmt.Errorf("%w; this was a new link, the one before had expired", err)
+		return nil, fmt.Errorf("%w; this link was new: the link before it had expired", err)
 	}
 	result.Attempts += expired.Attempts
 	return result, nil
@@ -347,10 +347,10 @@ func (u *upload) putOnce(ctx context.Context) (*UploadResult, error) {
 	}, nil
 }
 
-// failed makes an UploadError. If the upload created the record and DeleteOnFailure is
-// set, it deletes the record first, also when ctx has ended.
+// failed makes an UploadError. If the upload created the record and DeleteOnFailure is set,
+// failed deletes the record first, also when ctx has ended.
 func (u *upload) failed(ctx context.Context, stage UploadStage, err error) error {
-	clean := u.files.client.caller.Redactor().String // somebody may have given a secret for a name
+	clean := u.files.client.caller.Redactor().String // the caller may have used a secret as a name or ID
 	e := &UploadError{Stage: stage, FileName: clean(u.name), FileID: clean(u.id), Link: u.link, Err: err}
 	if !u.made || !u.DeleteOnFailure {
 		return e
@@ -364,13 +364,13 @@ func (u *upload) failed(ctx context.Context, stage UploadStage, err error) error
 	return e
 }
 
-// check makes the header of the PUT and notes what is wrong with the options.
+// check makes the header of the PUT, and notes in p what is wrong with the options.
 func (u *upload) check(p *problems, body io.Reader) {
 	p.add(body == nil, "Body", "is required (for an empty file, use bytes.NewReader(nil))")
 	u.header = linkHeader(p, u.Header)
 	if u.ContentType != "" {
 		p.add(!headerValue(u.ContentType), "ContentType", "is not a header value")
-		p.add(u.header["Content-Type"] != nil, "ContentType", "is set, and Header has one too")
+		p.add(u.header["Content-Type"] != nil, "ContentType", "is set, but Header has a Content-Type as well")
 		u.header["Content-Type"] = []string{u.ContentType}
 	}
 }

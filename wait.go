@@ -12,73 +12,77 @@ import (
 	"example.com/svc/internal/apierr"
 )
 
-// WaitOptions sets up a wait. Nil stands for the zero value, and that for the
+// WaitOptions sets up a wait. A zero field selects its default. Nil options select all
 // defaults. Only ctx limits how long a wait takes.
 type WaitOptions struct {
-	// MinInterval is the time between the first two polls. Each interval after it is a
-	// quarter longer, up to MaxInterval. Zero or less: 1 s and 15 s. If only one of them is
-	// set, the other one adapts to it. So that many waits do not poll at the same moment,
-	// each interval varies: it is up to a fifth shorter or a tenth longer. After a response
-	// with a Retry-After the next poll is no earlier than that says, up to the MaxDelay of
-	// [RetryPolicy].
+	// MinInterval is the time between the first two polls. Each further interval is a quarter
+	// longer, up to MaxInterval. Zero or less: 1 s for MinInterval, 15 s for MaxInterval. If
+	// only one of the two is set, the default of the other is adapted, so that MinInterval is
+	// not above MaxInterval. Each interval varies at random, so that many waits do not poll at
+	// the same moment: it is up to a fifth shorter or a tenth longer.
 	//
-	// A poll is a single attempt: the next poll takes the place of a retry. So the rest of
-	// [RetryPolicy] does not apply to polls.
+	// If a response has a Retry-After, the next poll comes no earlier than that time. The
+	// limit for this delay is MaxInterval, or the MaxDelay of [RetryPolicy] if that is longer.
+	// A poll is a single attempt: instead of a retry there is the next poll. So the other
+	// fields of [RetryPolicy] do not apply to polls.
 	MinInterval, MaxInterval time.Duration
 
-	// NotFoundGrace is how long "not found" counts as "not readable yet", while this client
-	// has never read the record. It begins when this client created the endpoint. For any
-	// other endpoint it begins with the wait. Zero: 30 s for an endpoint that this client
-	// created, and in waits for a deletion; otherwise none. Negative: none.
+	// NotFoundGrace is how long "not found" means "not readable yet", as long as this client
+	// has never read the record. The time begins when this client created the endpoint. For
+	// any other endpoint it begins with the wait. Zero: 30 s for an endpoint that this client
+	// created, and 30 s in a wait for a deletion; no grace in any other wait. Negative: no
+	// grace.
 	NotFoundGrace time.Duration
 
-	// OnPoll is called after every poll, from the goroutine that waits. WaitAll calls it
-	// from other goroutines than that of its loop, one call at a time: data that both use
-	// needs a lock. Nil: none.
+	// OnPoll is called after every poll, from the goroutine that waits. WaitAll makes these
+	// calls one at a time, but not from the goroutine of its loop: data that OnPoll and the
+	// loop share needs a lock. Nil: no call.
 	OnPoll func(Poll)
 
-	// Probe is called when the service says available: it checks that the endpoint really
-	// responds at its URL. An error means "not yet", and the wait continues. An error made by
-	// [Permanent] ends it. Its ctx is limited to 30 s. Without [WithInferenceURL] a wait with
-	// a Probe fails at once with [ErrNoInferenceURL]. Nil: none.
+	// Probe is called when the status is available: it checks that the endpoint really
+	// responds at its URL. An error of Probe means "not yet", and the wait continues. An error
+	// made by [Permanent] ends the wait. The ctx of Probe is limited to 30 s. Without
+	// [WithInferenceURL] a wait with a Probe fails at once with [ErrNoInferenceURL]. Nil: no
+	// probe.
 	Probe func(ctx context.Context, url string) error
 
 	// RequestOptions are applied to every call that the wait makes, with two exceptions:
-	// [WithBodyField] only to calls with a body, and [WithMaxAttempts] not to polls.
+	// [WithBodyField] has an effect only in calls with a body, and [WithMaxAttempts] has no
+	// effect in polls.
 	RequestOptions []RequestOption
 }
 
 // Poll describes one poll of a wait to [WaitOptions.OnPoll].
 type Poll struct {
-	ID      string            // of the record
-	Status  string            // of the record; empty when the poll did not read it; "deleted" at the end of a wait for a deletion
-	Service *InferenceService // the record; nil when the poll did not read it, and in a wait for a job
-	Changed bool              // the status differs from that of the last poll that succeeded
-	Err     error             // why the poll, its delete or Probe failed; nil: none of them did
-	Number  int               // 1 for the first poll
-	Elapsed time.Duration     // since the start of the wait
-	Next    time.Duration     // until the next poll; 0: this was the last one
+	ID      string            // ID of the record
+	Status  string            // status of the record; empty if the poll did not read it; "deleted" at the end of a wait for a deletion
+	Service *InferenceService // the record; nil if the poll did not read it, and in a wait for a job
+	Changed bool              // the status is new: it differs from the one that the wait read before
+	Err     error             // why the poll, its delete or Probe failed; nil: none of them failed
+	Number  int               // number of the poll; 1 for the first
+	Elapsed time.Duration     // time since the start of the wait
+	Next    time.Duration     // time until the next poll; 0: this was the last poll
 }
 
-// StatusChange is a status and when a wait saw it first.
+// StatusChange is a status, and when a wait read it first.
 type StatusChange struct {
-	Status string    // as the service wrote it
-	At     time.Time // by the local clock
+	Status string    // the status as the service wrote it
+	At     time.Time // time of the poll, by the local clock
 }
 
 // WaitError says why a wait ended without success. An inference service may still be
 // running and billed.
 type WaitError struct {
-	ID      string            // of the record
-	Want    string            // what was waited for: "available"
-	Last    *InferenceService // the record as read last; nil if it was never read, and for a job
-	History []StatusChange    // in order; at most the latest 64
-	Polls   int               // how often the record was asked for
-	Elapsed time.Duration     // from the start of the wait to its end
-	LastErr error             // of the last poll; nil if that succeeded, or if Err holds it already
+	ID      string            // ID of the record
+	Want    string            // what the wait was for, such as "available"
+	Last    *InferenceService // the record that was read last; nil if it was never read, and for a job
+	History []StatusChange    // the changes of the status, oldest first; only the latest 64
+	Polls   int               // number of polls
+	Elapsed time.Duration     // time from the start of the wait to its end
+	LastErr error             // why the last poll failed; nil if it succeeded, or if Err is the same error
 	Err     error             // why the wait ended: ErrUnavailable, the end of ctx, an Error, …
 
-	last string // status and status_info of the last record, without secrets; empty: see History
+	last string // text with the status and status_info of Last, without secrets; empty: the text uses History
 }
 
 // Error says why the wait ended, and what the last poll saw, in one line.
@@ -99,7 +103,7 @@ func (e *WaitError) Error() string {
 	return apierr.Line(text)
 }
 
-// Unwrap returns the reason and the error of the last poll. For the reason alone use Err.
+// Unwrap returns Err and LastErr.
 func (e *WaitError) Unwrap() []error {
 	if e.LastErr != nil {
 		return []error{e.Err, e.LastErr}
@@ -109,15 +113,15 @@ func (e *WaitError) Unwrap() []error {
 
 // WaitUntilAvailable waits until an endpoint is available. It ends at once, with
 // a [WaitError], when the status is unavailable ([ErrUnavailable]) or stopped
-// ([ErrStopped]), on a 401 or 403 of the service and on any other error that will not
-// pass by itself. It ends with [ErrNotFound] when the endpoint is deleted, by the
-// rule of [InferenceServiceClient.WaitUntilDeleted].
+// ([ErrStopped]), on a 401 or 403 of the service, and on any other error that a further poll
+// cannot cure. It ends with [ErrNotFound] when the endpoint is deleted, by the rule of
+// [InferenceServiceClient.WaitUntilDeleted].
 //
-// Until ctx ends the wait tolerates lost connections, attempts that time out, and the
-// statuses 408, 425, 429, 500, 502, 503, 504 and 520 or more. It tolerates "not found" for
-// [WaitOptions.NotFoundGrace], and up to 5 responses in a row that are not the service's
-// own, such as an HTML page of a proxy. A status that this package does not know means "not
-// yet". The last record is returned along with an error.
+// Until ctx ends, the wait tolerates lost connections, attempts that time out, and responses
+// with 408, 425, 429, 500, 502, 503, 504, 520 or above. It tolerates "not found" for
+// [WaitOptions.NotFoundGrace]. It also tolerates up to 5 responses in a row that are not the
+// service's own, such as an HTML page of a proxy. A status of the endpoint that this package
+// does not know means "not yet". Along with an error, it returns the last record that it read.
 //
 // GET /v1/inference-service/{service_id}, again and again
 func (c *InferenceServiceClient) WaitUntilAvailable(ctx context.Context, id string, opts *WaitOptions) (*InferenceService, error) {
@@ -128,11 +132,11 @@ func (c *InferenceServiceClient) WaitUntilAvailable(ctx context.Context, id stri
 // counts as deleted in two cases:
 //   - its record says so (is_deleted);
 //   - two polls, at least 1 s apart, got "not found", and between them the service itself
-//     answered a request for the flavor list: with the list, or with a 403 in JSON.
+//     responded to a request for the flavor list: with the list, or with a 403 in JSON.
 //
-// An endpoint that this client has never read may not be readable yet. For it, "not found"
-// does not count until [WaitOptions.NotFoundGrace] is over. So with the default, the wait
-// takes about 30 s if the endpoint was deleted before this client could read it.
+// An endpoint that this client has never read may not be readable yet. For such an endpoint,
+// "not found" does not count until [WaitOptions.NotFoundGrace] is over. So with the default,
+// the wait takes about 30 s if the endpoint was deleted before this client could read it.
 //
 // GET /v1/inference-service/{service_id}, again and again, and GET
 // /v1/inference-service/flavor
@@ -144,10 +148,11 @@ func (c *InferenceServiceClient) WaitUntilDeleted(ctx context.Context, id string
 
 // DeleteAndWait deletes an endpoint and waits until it is deleted, by the rule of
 // [InferenceServiceClient.WaitUntilDeleted]. A nil error means that the endpoint is
-// deleted, and no longer billed. Any other end is a [WaitError].
+// deleted, and no longer billed. Any other error is a [WaitError].
 //
-// It reads the record first: if this client has read a record, it can prove its absence
-// sooner. It repeats the delete while that fails or shows no effect.
+// If this client has never read the record, DeleteAndWait reads it before it sends the
+// delete: "not found" proves a deletion sooner if the record was read before. DeleteAndWait
+// repeats the delete as long as the delete fails or has no visible effect.
 //
 // DELETE and GET /v1/inference-service/{service_id}, again and again, and GET
 // /v1/inference-service/flavor
@@ -158,7 +163,7 @@ func (c *InferenceServiceClient) DeleteAndWait(ctx context.Context, id string, o
 	return err
 }
 
-// untilDeleted makes a wait for a deletion.
+// untilDeleted prepares a wait for a deletion, which run starts.
 func (c *InferenceServiceClient) untilDeleted(id string, o *WaitOptions, poll func(context.Context) (*InferenceService, bool, error)) *waiter[InferenceService] {
 	w := c.wait(id, "deleted", o, false)
 	w.poll, w.deletion = poll, true
@@ -168,13 +173,13 @@ func (c *InferenceServiceClient) untilDeleted(id string, o *WaitOptions, poll fu
 func isDeleted(s *InferenceService) (bool, error) { return s.IsDeleted, nil }
 
 // Wait waits for a condition of your own: until the function returns true for the record.
-// An error of the function ends the wait, as a [WaitError]. Failed polls are tolerated, or
-// end the wait, as in [InferenceServiceClient.WaitUntilAvailable]. [WaitOptions.Probe] is
-// not called.
+// If the function returns an error, the wait ends with a [WaitError] that holds this error.
+// Failed polls are tolerated or end the wait by the rules of
+// [InferenceServiceClient.WaitUntilAvailable]. [WaitOptions.Probe] is not called.
 //
 // GET /v1/inference-service/{service_id}, again and again
 func (c *InferenceServiceClient) Wait(ctx context.Context, id string, until func(*InferenceService) (bool, error), opts *WaitOptions) (*InferenceService, error) {
-	w := c.wait(id, "as asked", opts.withDefaults(), false)
+	w := c.wait(id, "in the awaited state", opts.withDefaults(), false)
 	if until == nil {
 		w.unfit = &ValidationError{Fields: []FieldError{{"until", "is nil"}}}
 	}
@@ -182,13 +187,13 @@ func (c *InferenceServiceClient) Wait(ctx context.Context, id string, until func
 }
 
 // ScaleAndWait sets the number of instances and waits until the record shows that number
-// with the status available. For 0 instances, stopped counts too. A record from before the
-// change does not count: for 30 s after the update, its updated_at must not be older than
-// that of the update's own response. Any 2xx response to the update starts the wait, also
-// one without a record.
+// with the status available. For 0 instances, it also accepts the status stopped. A record
+// from before the update does not count: for 30 s after the update, a record is ignored if
+// its updated_at is older than the updated_at in the response to the update. A 2xx response
+// to the update starts the wait even if it holds no record, unless it is an HTML page.
 //
 // If the update fails, the error is that of [InferenceServiceClient.Update], and there is no
-// record. After that the error is a [WaitError], and the last record is returned.
+// record. If the wait fails, the error is a [WaitError], and the last record is returned.
 //
 // PUT, then GET /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) ScaleAndWait(ctx context.Context, id string, instances int, opts *WaitOptions) (*InferenceService, error) {
@@ -213,7 +218,7 @@ func (c *InferenceServiceClient) ScaleAndWait(ctx context.Context, id string, in
 	w := c.wait(id, want, o, true)
 	return w.run(ctx, func(s *InferenceService) (bool, error) {
 		switch {
-		case s.IsDeleted: // an error
+		case s.IsDeleted: // untilAvailable returns the error
 		case s.before(updated) && time.Since(done) < newIDGrace:
 			return false, nil
 		case int64(s.ResourceMetadata.TargetInstanceNumber) != int64(instances):
@@ -225,8 +230,8 @@ func (c *InferenceServiceClient) ScaleAndWait(ctx context.Context, id string, in
 	})
 }
 
-// before reports whether a record is older than another by its updated_at. If one of them
-// has no fraction of a second, whole seconds are compared.
+// before reports whether the updated_at of a record is earlier than that of another record.
+// If one of the two times has no fraction of a second, only whole seconds are compared.
 func (s *InferenceService) before(other *InferenceService) bool {
 	a, b := s.UpdatedAt.Time, other.UpdatedAt.Time
 	if a.IsZero() || b.IsZero() {
@@ -238,14 +243,14 @@ func (s *InferenceService) before(other *InferenceService) bool {
 	return a.Before(b)
 }
 
-// maxPolls is how many polls WaitAll has under way at once.
+// maxPolls is how many polls WaitAll runs at the same time.
 const maxPolls = 64
 
-// WaitAll waits for many endpoints at once, for each as
-// [InferenceServiceClient.WaitUntilAvailable] does. It yields each endpoint when its wait
-// ends: the record, or the last record and a [WaitError], which holds the ID. Leaving the
-// loop ends all waits. At most 64 polls are under way at a time. An ID that is given twice
-// is yielded twice.
+// WaitAll waits for many endpoints at the same time. The wait for each endpoint follows the
+// rules of [InferenceServiceClient.WaitUntilAvailable]. WaitAll yields an endpoint when the
+// wait for it ends: either its record, or its last record and a [WaitError] that holds the
+// ID. Leaving the loop ends all waits. At most 64 polls run at the same time. An ID that is
+// given twice is yielded twice.
 func (c *InferenceServiceClient) WaitAll(ctx context.Context, ids []string, opts *WaitOptions) iter.Seq2[*InferenceService, error] {
 	type settled struct {
 		service *InferenceService
@@ -259,7 +264,7 @@ func (c *InferenceServiceClient) WaitAll(ctx context.Context, ids []string, opts
 
 		o := opts.withDefaults()
 		if onPoll := o.OnPoll; onPoll != nil {
-			one := make(chan struct{}, 1) // not a mutex, which would stop the clock of a synctest bubble
+			one := make(chan struct{}, 1) // a lock; waiting for a sync.Mutex would stop the clock of a synctest bubble
 			o.OnPoll = func(p Poll) {
 				one <- struct{}{}
 				defer func() { <-one }()
@@ -272,7 +277,7 @@ func (c *InferenceServiceClient) WaitAll(ctx context.Context, ids []string, opts
 			waits.Go(func() {
 				w := c.wait(id, "available", o, true)
 				w.slots = slots
-				r := settled{err: w.failed(errGoroutine)} // stays if a function of the caller ends the goroutine
+				r := settled{err: w.failed(errGoroutine)} // kept only if a function of the caller ends the goroutine
 				defer func() { results <- r }()
 				r.service, r.err = w.run(ctx, untilAvailable)
 			})
@@ -285,11 +290,12 @@ func (c *InferenceServiceClient) WaitAll(ctx context.Context, ids []string, opts
 	}
 }
 
-var errGoroutine = errors.New("svc: OnPoll, Probe or another function ended the goroutine of the wait")
+var errGoroutine = errors.New("svc: OnPoll, Probe or another function of the caller ended the goroutine of the wait (by runtime.Goexit)")
 
 var errDeleted = fmt.Errorf("%w: the record says that it is deleted", ErrNotFound)
 
-// untilAvailable judges a record for a wait that wants it available.
+// untilAvailable decides whether a record ends a wait for the status available: true ends it
+// with success, an error ends it with that error.
 func untilAvailable(s *InferenceService) (bool, error) {
 	switch {
 	case s.IsDeleted:
@@ -304,7 +310,8 @@ func untilAvailable(s *InferenceService) (bool, error) {
 	return false, nil
 }
 
-// wait makes a wait for an endpoint. The Probe of the options counts only if probe is set.
+// wait prepares a wait for an endpoint, which run starts. The Probe of the options is called
+// only if probe is true.
 func (c *InferenceServiceClient) wait(id, want string, o *WaitOptions, probe bool) *waiter[InferenceService] {
 	w := &waiter[InferenceService]{
 		opts: o, start: time.Now(), outcome: WaitError{ID: id, Want: want},
@@ -327,8 +334,8 @@ func (c *InferenceServiceClient) wait(id, want string, o *WaitOptions, probe boo
 	return w
 }
 
-// observe makes the observer of an endpoint. grace is the NotFoundGrace of an endpoint that
-// this client did not create, unless the options set one.
+// observe makes the observer of an endpoint. grace is the default of NotFoundGrace for an
+// endpoint that this client did not create.
 func (c *InferenceServiceClient) observe(id string, o *WaitOptions, grace time.Duration) *observer {
 	w := &observer{client: c, id: id, opts: o.RequestOptions}
 	if o.NotFoundGrace < 0 {
@@ -342,7 +349,7 @@ func (c *InferenceServiceClient) observe(id string, o *WaitOptions, grace time.D
 	return w
 }
 
-// shortest is the shortest interval, whatever the options say.
+// shortest is the shortest interval. The options cannot set a shorter one.
 const shortest = time.Millisecond
 
 func (o *WaitOptions) withDefaults() *WaitOptions {

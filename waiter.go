@@ -14,33 +14,34 @@ import (
 )
 
 const (
-	// maxHistory is how many changes of status a WaitError keeps: the latest.
+	// maxHistory is how many changes of the status a WaitError keeps. It keeps the latest.
 	maxHistory = 64
 	// maxJunk is how many polls in a row may get a response that is not the service's own,
-	// such as an HTML page of a proxy.
+	// such as an HTML page of a proxy. One more ends the wait.
 	maxJunk = 5
 )
 
-// waiter is a wait under way, for a record of any kind.
+// waiter is a wait for a record of any kind.
 type waiter[T any] struct {
-	opts   *WaitOptions // with defaults
+	opts   *WaitOptions // the defaults are filled in
 	client *Client
-	// poll reads the record once. With an error, deleted says that its absence is proven.
+	// poll reads the record once. deleted means that the record is proven to be deleted: the
+	// record itself says so, or err is a "not found" that proves it.
 	poll     func(context.Context) (record *T, deleted bool, err error)
 	status   func(*T) string
-	probe    func(context.Context) error // called before the wait succeeds; nil: none
-	deletion bool                        // the wait is for the record to be deleted
-	patient  bool                        // tolerates every error that may pass, until ctx ends
-	slots    chan struct{}               // shared by many waits, to limit their polls; nil: no limit
-	unfit    error                       // why the wait cannot begin
+	probe    func(context.Context) error // must succeed before the wait succeeds; nil: no probe
+	deletion bool                        // the wait ends with success when the record is deleted
+	patient  bool                        // the wait tolerates any status except 401 and 403, and any number of junk responses
+	slots    chan struct{}               // shared by many waits: each poll needs a free slot; nil: no limit
+	unfit    error                       // why the wait cannot begin; nil: it can
 	start    time.Time
-	last     *T
-	changed  bool // the latest poll saw another status than the one before
-	junk     int  // polls in a row that got a response that is not the service's own
+	last     *T   // the record that was read last
+	changed  bool // the latest poll read a status that differs from the one that was read before
+	junk     int  // number of polls in a row that got a response that is not the service's own
 	outcome  WaitError
 }
 
-// run polls until the function returns true, or until an error or ctx ends the wait.
+// run polls until the given function returns true, or until an error or ctx ends the wait.
 func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, error) {
 	if w.unfit != nil {
 		return nil, w.failed(w.unfit)
@@ -83,7 +84,8 @@ func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, 
 	}
 }
 
-// judge says whether a poll ends the wait: done with success, end with an error.
+// judge decides whether a poll ends the wait. done: the wait ends with success. end: the
+// error that the wait ends with.
 func (w *waiter[T]) judge(record *T, deleted bool, err error, until func(*T) (bool, error)) (done bool, end error) {
 	switch {
 	case deleted && w.deletion:
@@ -96,7 +98,7 @@ func (w *waiter[T]) judge(record *T, deleted bool, err error, until func(*T) (bo
 	return false, nil
 }
 
-// limited polls when there is a slot for it.
+// limited polls once, as soon as there is a free slot.
 func (w *waiter[T]) limited(ctx context.Context) (*T, bool, error) {
 	if w.slots != nil {
 		select {
@@ -164,17 +166,19 @@ func (w *waiter[T]) failed(err error) error {
 	return &e
 }
 
-// infoText is what status_info says: a text, or any other JSON as it is.
+// infoText returns the contents of status_info if it is a JSON string, and its JSON text if
+// it is anything else.
 func infoText(info json.RawMessage) string {
 	var text string
-	if json.Unmarshal(info, &text) == nil { // null too
+	if json.Unmarshal(info, &text) == nil { // a string, or null, which leaves text empty
 		return text
 	}
 	return string(info)
 }
 
-// limits are the shortest and the longest delay before the next poll. The service may ask
-// for a longer delay. Proving an absence needs a poll soon.
+// limits returns the shortest and the longest delay before the next poll; 0: no limit. The
+// service may ask for a longer delay. If only one more "not found" is needed to prove that
+// the record is deleted, the delay is fixed.
 func (w *waiter[T]) limits(err error) (atLeast, atMost time.Duration) {
 	if a, ok := errors.AsType[*absence](err); ok && !a.provable.IsZero() {
 		in := max(time.Until(a.provable), shortest)
@@ -186,8 +190,8 @@ func (w *waiter[T]) limits(err error) (atLeast, atMost time.Duration) {
 	return 0, 0
 }
 
-// passing reports whether the wait tolerates an error of a poll, since it may pass by
-// itself.
+// passing reports whether the wait continues after an error of a poll, because the next poll
+// may succeed.
 func (w *waiter[T]) passing(err error) bool {
 	if a, ok := errors.AsType[*absence](err); ok {
 		return a.doubt == nil || w.passing(a.doubt)
@@ -198,7 +202,7 @@ func (w *waiter[T]) passing(err error) bool {
 			return true
 		case e.foreign != "":
 			return w.junkPasses()
-		case s == 409 && w.deletion: // an endpoint that is being changed
+		case s == 409 && w.deletion: // the endpoint is being changed, so it cannot be deleted yet
 			return true
 		case s == 404 || s == 410:
 			return w.patient || time.Since(w.start) < w.opts.NotFoundGrace
@@ -216,9 +220,9 @@ func (w *waiter[T]) junkPasses() bool {
 	return w.patient || w.junk <= maxJunk
 }
 
-// Permanent marks an error that another poll would not change, such as a probe that
-// finds the wrong version of the image. [WaitOptions.Probe] returns it to end its wait
-// at once. The wait's error wraps err. Permanent(nil) is nil.
+// Permanent marks an error that another poll would not change: for example, a probe found
+// the wrong version of the image. If [WaitOptions.Probe] returns such an error, the wait ends
+// at once. The [WaitError] wraps err. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil

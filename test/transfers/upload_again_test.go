@@ -131,7 +131,7 @@ func TestUpload_RenewsItsLinkOnce(t *testing.T) {
 		s := expiring(t, 9)
 		_, err := upload(t.Context(), s.Client(t), body)
 		require.ErrorIs(t, err, svc.ErrLinkExpired, name)
-		require.ErrorContains(t, err, "this was a new link, the one before had expired")
+		require.ErrorContains(t, err, "this link was new: the link before it had expired")
 		require.Len(t, s.Requests("PUT"), 2)
 		require.Equal(t, 8, body.Len(), "it stands where it stood")
 		testkit.RequireSilent(t, err)
@@ -166,7 +166,7 @@ func TestUpload_RenewsItsLinkOnce(t *testing.T) {
 		_, err = upload(t.Context(), s.Client(t), body)
 		require.NotErrorIs(t, err, svc.ErrLinkExpired, "another new one would not help")
 		require.ErrorIs(t, err, svc.ErrForbidden)
-		require.ErrorContains(t, err, "this was a new link, the one before had expired")
+		require.ErrorContains(t, err, "this link was new: the link before it had expired")
 		require.Equal(t, "SignatureDoesNotMatch", testkit.ErrorAs[*svc.Error](t, err).Code)
 
 		// ctx ends while the new one is asked for.
@@ -187,6 +187,6 @@ func TestPut_DoesNotRenew(t *testing.T) {
 	s := expiring(t, 1)
 	_, err := s.Client(t).Files.Put(t.Context(), s.Link(), strings.NewReader("contents"), nil)
 	require.ErrorIs(t, err, svc.ErrLinkExpired)
-	require.ErrorContains(t, err, "ask PresignedURL for a new one and Put again")
+	require.ErrorContains(t, err, "get a new link from PresignedURL and call Put again")
 	require.Len(t, s.Seen, 1)
 }

@@ -77,10 +77,10 @@ func TestUploadErrorText(t *testing.T) {
 		"put": {[]testkit.Reply{registered, refusedPut}, upload(svc.UploadRequest{}),
 			`svc: upload of "a.jsonl": put: ` + refusal + `; the record f1 exists, but its contents may be missing: call Replace to send them, or Delete`},
 		"put, expired twice": {[]testkit.Reply{registered, expiredPut, linked, expiredPut}, upload(svc.UploadRequest{}),
-			`svc: upload of "a.jsonl": put: PUT {presigned_url}: ` + expiry + `; this was a new link, the one before had expired` +
+			`svc: upload of "a.jsonl": put: PUT {presigned_url}: ` + expiry + `; this link was new: the link before it had expired` +
 				`; the record f1 exists, but its contents may be missing: call Replace to send them, or Delete`},
 		"put, expired, the new link refused": {[]testkit.Reply{registered, expiredPut, linked, refusedPut}, upload(svc.UploadRequest{}),
-			`svc: upload of "a.jsonl": put: PUT {presigned_url}: ` + refusal + `; this was a new link, the one before had expired` +
+			`svc: upload of "a.jsonl": put: PUT {presigned_url}: ` + refusal + `; this link was new: the link before it had expired` +
 				`; the record f1 exists, but its contents may be missing: call Replace to send them, or Delete`},
 		"put, expired, no new link": {[]testkit.Reply{registered, expiredPut, {Status: 404}}, upload(svc.UploadRequest{}),
 			`svc: upload of "a.jsonl": put: PUT {presigned_url}: ` + expiry + `; asking for a link: GET /v1/files/{file_id}/presigned_url: 404 Not Found (id f1); the record f1 exists, but its contents may be missing: call Replace to send them, or Delete`},
@@ -92,11 +92,11 @@ func TestUploadErrorText(t *testing.T) {
 			`svc: upload of "a.jsonl": put: ` + refusal + `; deleting the record failed: 403 Forbidden (id f1)` +
 				`; the record f1 exists, but its contents may be missing: call Replace to send them, or Delete`},
 		"Put":          {[]testkit.Reply{refusedPut}, put, `svc: upload: put: ` + refusal},
-		"Put, expired": {[]testkit.Reply{expiredPut}, put, `svc: upload: put: ` + expiry + `; the link has expired: ask PresignedURL for a new one and Put again`},
+		"Put, expired": {[]testkit.Reply{expiredPut}, put, `svc: upload: put: ` + expiry + `; the link has expired: get a new link from PresignedURL and call Put again`},
 		"Replace": {[]testkit.Reply{linked, refusedPut}, putFile,
 			`svc: upload: put: ` + refusal + `; the record f1 exists, but its contents may be missing: call Replace to send them, or Delete`},
 		"Replace without a link": {[]testkit.Reply{{Status: 404}}, putFile,
-			`svc: upload: put: asking for a link: GET /v1/files/{file_id}/presigned_url: 404 Not Found (id f1); nothing was sent to the record f1`},
+			`svc: upload: put: asking for a link: GET /v1/files/{file_id}/presigned_url: 404 Not Found (id f1); no contents were sent for the record f1`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := scripted(t, tt.replies...)
@@ -106,7 +106,7 @@ func TestUploadErrorText(t *testing.T) {
 			e := testkit.ErrorAs[*svc.UploadError](t, err)
 			require.Equal(t, strings.Contains(tt.want, "was deleted"), e.Cleanup == svc.CleanupDeleted)
 			require.Equal(t, strings.Contains(tt.want, "deleting the record failed"), e.CleanupErr != nil, "%v", e.CleanupErr)
-			if e.Stage == svc.UploadStagePut && !strings.Contains(tt.want, "nothing was sent") {
+			if e.Stage == svc.UploadStagePut && !strings.Contains(tt.want, "no contents were sent") {
 				require.Equal(t, svc.SignedURL(uploadLink), e.Link)
 			}
 		})
@@ -128,7 +128,7 @@ func TestUploadRefusalSaysWhy(t *testing.T) {
 			_, err := c.Files.Put(t.Context(), "store.test/x", body, nil)
 			return err
 		},
-		"link has lost its signature when it was printed or encoded: ask the service for a new one, and keep string(link)": func() error {
+		"link lost its signature when it was printed or encoded: ask the service for a new link, and store string(link)": func() error {
 			_, err := c.Files.Put(t.Context(), svc.SignedURL(svc.SignedURL(uploadLink).String()), body, nil)
 			return err
 		},
@@ -137,7 +137,7 @@ func TestUploadRefusalSaysWhy(t *testing.T) {
 			_, err := c.Files.Replace(t.Context(), "f1", body, &svc.UploadOptions{ContentType: "a\nb"})
 			return err
 		},
-		"ContentType is set, and Header has one too": func() error {
+		"ContentType is set, but Header has a Content-Type as well": func() error {
 			_, err := c.Files.Put(t.Context(), uploadLink, body, &svc.UploadOptions{ContentType: "a/b", Header: http.Header{"content-type": {"c/d"}}})
 			return err
 		},
@@ -153,7 +153,7 @@ func TestUploadRefusalSaysWhy(t *testing.T) {
 			_, err := c.Files.Put(t.Context(), uploadLink, body, &svc.UploadOptions{Header: http.Header{"X-A": {"1", "\n"}}})
 			return err
 		},
-		"Header X-A is there twice, in two spellings": func() error {
+		"Header X-A is set twice, in two spellings": func() error {
 			_, err := c.Files.Put(t.Context(), uploadLink, body, &svc.UploadOptions{Header: http.Header{"X-A": {"1"}, "x-a": {"2"}}})
 			return err
 		},
