@@ -153,7 +153,7 @@ func TestB02_RegisterIsNotRepeated(t *testing.T) {
 	}
 }
 
-func TestB38_FilesAnswersThatAreNone(t *testing.T) {
+func TestB38_FilesResponsesThatAreNone(t *testing.T) {
 	const page = "<!doctype html><html><title>Please log in</title></html>"
 	const record = `{"id":"f1","file_name":"a","purpose":"fine-tune","created_at":1}`
 	get := func(s *testkit.FileService) error {

@@ -133,7 +133,7 @@ func (s *Server) getEndpoint(c *call) response {
 	if e.stale != nil && c.now.Before(e.staleUntil) {
 		return response{value: e.stale}
 	}
-	return response{value: e.record(e.look(c.now), c.now)}
+	return response{value: e.record(e.shown(c.now), c.now)}
 }
 
 func (s *Server) updateEndpoint(c *call) response {

@@ -90,9 +90,9 @@ func (e *endpoint) status(now time.Time) string {
 	return StatusAvailable
 }
 
-// look returns the status that a GET shows, and takes it from the script if there
+// shown returns the status that a GET shows, and takes it from the script if there
 // is one.
-func (e *endpoint) look(now time.Time) string {
+func (e *endpoint) shown(now time.Time) string {
 	status := e.status(now)
 	if len(e.script) > 0 {
 		e.bill(now)

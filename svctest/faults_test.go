@@ -19,7 +19,7 @@ import (
 
 const endpointPath = "/v1/inference-service/svc-1"
 
-func TestFaultsAnswerInOrder(t *testing.T) {
+func TestFaultsRespondInOrder(t *testing.T) {
 	onBoth(t, func(t *testing.T, srv *svctest.Server) {
 		create(t, srv)
 		srv.Fault("GET", svctest.RouteEndpoint,

@@ -187,7 +187,7 @@ func TestCommandsOnARunningEndpoint(t *testing.T) {
 	})
 }
 
-func TestDeleteWaitsUntilItIsGone(t *testing.T) {
+func TestDeleteWaitsUntilItIsDeleted(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		id := s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
 		start := time.Now()

@@ -139,7 +139,7 @@ func TestUploadGoesOnWithTheSameRecord(t *testing.T) {
 	})
 }
 
-func TestUploadWhenTheAnswerIsLost(t *testing.T) {
+func TestUploadWhenTheResponseIsLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		path, _ := contents(t, 1000)
 		s.srv.Fault("POST", svctest.RouteFiles, svctest.DropAfterEffect())

@@ -234,14 +234,14 @@ func (c *Caller) base(call *Call) http.RoundTripper {
 }
 
 // read reads a response's body. A successful one must be whole and within
-// [MaxAnswer]; of a failed one, the beginning is enough.
+// [MaxResponse]; of a failed one, the beginning is enough.
 func read(method string, resp *http.Response, success bool) (body []byte, cut bool, err error) {
 	if method == http.MethodHead || resp.Body == http.NoBody {
 		return nil, false, nil
 	}
 	limit := int64(maxErrorBody)
 	if success {
-		limit = MaxAnswer
+		limit = MaxResponse
 	}
 	const trusted = 1 << 20 // an announced length up to which a buffer of that size is made
 	if n := resp.ContentLength; n > 0 && n <= min(limit, trusted) {

@@ -20,8 +20,8 @@ import (
 	"example.com/svc/internal/redact"
 )
 
-// MaxAnswer is the largest response of an API call that is read.
-const MaxAnswer = 32 << 20
+// MaxResponse is the largest response of an API call that is read.
+const MaxResponse = 32 << 20
 
 // maxErrorBody is how much of a failed call's body is kept.
 const maxErrorBody = 64 << 10

@@ -68,7 +68,7 @@ func looks(t *testing.T, deadline, interval, took, atLeast time.Duration) []time
 	}
 }
 
-func TestTheLastLookComesShortlyBeforeTheDeadline(t *testing.T) {
+func TestTheLastPollComesShortlyBeforeTheDeadline(t *testing.T) {
 	for name, tt := range map[string]struct {
 		deadline, interval, took, atLeast time.Duration
 		lead                              time.Duration // of the last look, at most

@@ -272,10 +272,10 @@ func (s *ByMethod) Requests(method string) (list []Seen) {
 
 // Gaps are the times between the GETs.
 func (s *ByMethod) Gaps() []time.Duration {
-	looks := s.Requests("GET")
-	gaps := make([]time.Duration, max(len(looks)-1, 0))
+	polls := s.Requests("GET")
+	gaps := make([]time.Duration, max(len(polls)-1, 0))
 	for i := range gaps {
-		gaps[i] = looks[i+1].When.Sub(looks[i].When)
+		gaps[i] = polls[i+1].When.Sub(polls[i].When)
 	}
 	return gaps
 }

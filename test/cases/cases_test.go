@@ -38,12 +38,12 @@ var fieldCases = []fieldCase{
 		"TestB02_HTTP2DoesNotRepeatACreate", "TestB02_ChangeOfProtocol", "TestB02_TransportsThatTryTwice", "TestB02_StaleConnection",
 		"TestB02_HTTP2DoesNotRepeatWhatHasNoBody", "TestB02_WrappersCannotRepeat", "TestB02_TurnedDownAfterAnotherWay",
 	}},
-	{id: "B03", mistake: "when all attempts have failed, nobody learns what the last one said", tests: []string{"TestB03_LastAnswerIsKept", "TestMatrix"}},
+	{id: "B03", mistake: "when all attempts have failed, nobody learns what the last one said", tests: []string{"TestB03_LastResponseIsKept", "TestMatrix"}},
 	{id: "B04", mistake: "bodies of failures stay open, and each costs a connection", tests: []string{"TestB04_ConnectionsAreReused", "TestB04_PoolKeepsItsConnections", "TestB04_HTTP2DoesNotStorm", "TestNothingIsLeftBehind", "TestMatrixWire"}},
 	{id: "B05", mistake: "Retry-After freezes a call, or counts for nothing", tests: []string{"TestB05_RetryAfter", "TestMatrix", "TestMatrixRetryAfterIsTold"}},
 	{id: "B06", mistake: "a cancelled call goes on sleeping", tests: []string{
 		"TestB06_EndOfContext", "TestB06_ContextEndedBefore", "TestB06_CancelEndsEveryWaitAtOnce", "TestB06_DeadContextSendsNothing",
-		"TestB06_CancelDuringALook", "TestMatrixContext",
+		"TestB06_CancelDuringAPoll", "TestMatrixContext",
 	}},
 	{id: "B07", mistake: "links with their keys turn up in errors and logs, and the library chatters", tests: []string{
 		"TestB07_SecretsStayHidden", "TestB07_SecretsOfLinks", "TestB07_Silence", "TestB07_TransfersAreSilent", "TestB07_FormerTokens", "TestB07_TokensOfASource",
@@ -65,7 +65,7 @@ var fieldCases = []fieldCase{
 	{id: "B19", mistake: "half a download, or an error page, is taken for the file", tests: []string{"TestB19_BrokenDownloadIsNoFile", "TestB19_DiskFull", "TestMatrixDownloadInPieces"}},
 	{id: "B20", mistake: "the proxy of the environment is not used", tests: []string{"TestB20_ProxyOfTheEnvironment"}},
 	{id: "B21", mistake: "a client or a default of others is changed behind their back", tests: []string{"TestB21_ClientsAreIndependent", "TestB21_TransfersChangeNothingShared"}},
-	{id: "B22", mistake: "an answer without end is read into memory", tests: []string{"TestB22_EndlessBodies", "TestB22_ManyEmptyRecords", "TestLargestAnswer", "TestMatrixWire"}},
+	{id: "B22", mistake: "an answer without end is read into memory", tests: []string{"TestB22_EndlessBodies", "TestB22_ManyEmptyRecords", "TestLargestResponse", "TestMatrixWire"}},
 
 	// Waits, and instances that cost money
 	{id: "B23", mistake: "one bad answer ends a long wait", tests: []string{"TestB23_OneBadPollDoesNotEndTheWait", "TestB23_SuccessResetsTheFailureCount"}},
@@ -74,11 +74,11 @@ var fieldCases = []fieldCase{
 	{id: "B26", mistake: "a new id is not found yet, and the instance is given up", tests: []string{"TestB26_NotFoundRightAfterCreate", "TestB26_OtherCallsTakeNotFoundAtItsWord"}},
 	{id: "B27", mistake: "all that is known of a wait is that its time was up", tests: []string{"TestB27_TimeoutTellsTheStory"}},
 	{id: "B28", mistake: "waits look in step, too seldom, or without pause", tests: []string{
-		"TestB28_ManyWaitsDoNotLookInStep", "TestB28_IntervalsGrowUpToTheirLimit", "TestB28_ReadinessIsNoticedSoon", "TestB28_OddIntervalsAreNoBusyLoop",
+		"TestB28_ManyWaitsDoNotPollTogether", "TestB28_IntervalsGrowUpToTheirLimit", "TestB28_ReadinessIsNoticedSoon", "TestB28_OddIntervalsAreNoBusyLoop",
 	}},
 	{id: "B29", mistake: "a deployment fails, and the id of what runs is lost", tests: []string{"TestB29_FailedDeployKeepsTheID"}},
 	{id: "B30", mistake: "the clean-up uses the context that is dead", tests: []string{
-		"TestB30_CleanUpOutlivesTheContext", "TestB30_CleanUpHonoursRetryAfter", "TestB30_CleanUpThatNeverSucceeds", "TestB30_DeleteOnFailure",
+		"TestB30_CleanupOutlivesTheContext", "TestB30_CleanupRespectsRetryAfter", "TestB30_CleanupThatNeverSucceeds", "TestB30_DeleteOnFailure",
 	}},
 
 	// Lists
@@ -91,7 +91,7 @@ var fieldCases = []fieldCase{
 	{id: "B35", mistake: "a time in another form loses the record", tests: []string{"TestB35_Timestamps", "TestB35_JobTimes", "TestTimeForms"}},
 	{id: "B36", mistake: "an object where a list was expected, null, or nothing at all", tests: []string{"TestB36_NullAndMissing", "TestB36_JobOutputs", "TestB36_JobParts", "TestB36_EmptyFileLists"}},
 	{id: "B37", mistake: "a number comes as text", tests: []string{"TestB37_NumbersAsText", "TestInt"}},
-	{id: "B38", mistake: "a page of a proxy is taken for an answer, or breaks the decoder", tests: []string{"TestB38_NotWhatWasPromised", "TestB38_FilesAnswersThatAreNone", "TestMatrix"}},
+	{id: "B38", mistake: "a page of a proxy is taken for an answer, or breaks the decoder", tests: []string{"TestB38_NotWhatWasPromised", "TestB38_FilesResponsesThatAreNone", "TestMatrix"}},
 	{id: "B39", mistake: "a zero that was meant is not sent", tests: []string{
 		"TestServices_CreateBody", "TestServices_UpdateBody", "TestB39_VideoJobBody", "TestB39_ImageJobBody", "TestB39_ListQuery",
 	}},
@@ -112,14 +112,14 @@ var fieldCases = []fieldCase{
 	{id: "C02", mistake: "a proxy that refuses to connect is tried to the end", tests: []string{"TestC02_OwnTransportNamesTheProxy", "TestC02_ProxyRefusesToConnect"}},
 
 	// What proves that a record is deleted, failed or empty
-	{id: "C03", mistake: `"not found" about the key, the route or the whole API is taken for a deletion`, tests: []string{"TestC03_BaseURLWithVersion", "TestC03_NotGoneByNotFoundOfEverything", "TestC03_ProofNeedsAnAnswerInBetween"}},
+	{id: "C03", mistake: `"not found" about the key, the route or the whole API is taken for a deletion`, tests: []string{"TestC03_BaseURLWithVersion", "TestC03_NotDeletedByNotFoundOfEverything", "TestC03_ProofNeedsAResponseInBetween"}},
 	{id: "C04", mistake: "the recipe for recovery after an unknown outcome loses an instance", tests: []string{"TestC04_RecoveryOfWhatIsNotReadableYet"}},
 	{id: "C05", mistake: "a proxy's HTML page with a 4xx status is taken for the service's refusal", tests: []string{"TestC05_PagesForPeople"}},
 	{id: "C06", mistake: "a response with status 200 and an error in its body counts as success", tests: []string{"TestC06_SuccessThatHoldsAnError"}},
 	{id: "C07", mistake: `"not deleted", written as a date, reads as deleted`, tests: []string{"TestC07_NotDeletedWrittenAsADate"}},
 	{id: "C08", mistake: "a status in another letter case or with white space is another status", tests: []string{"TestC08_JobStatusInAnyCase", "TestC08_StatusInAnotherForm"}},
 	{id: "C09", mistake: "one odd value costs the record, the list, or the reason", tests: []string{
-		"TestC09_BooleansOfAnotherType", "TestC09_DeepAnswersAreCheap", "TestC09_DoStaysStrict", "TestC09_InformationNeverFailsARecord",
+		"TestC09_BooleansOfAnotherType", "TestC09_DeepResponsesAreCheap", "TestC09_DoStaysStrict", "TestC09_InformationNeverFailsARecord",
 		"TestC09_ManyOddRecords", "TestC09_PricesThatCannotBeRead", "TestC09_TextOfAnotherType", "TestC09_TimesThatCannotBeRead", "TestC09_WhatDecidesStillFails",
 	}},
 	{id: "C10", mistake: "an update that is answered without a record is an error", tests: []string{"TestC10_UpdateWithoutARecord"}},

@@ -81,7 +81,7 @@ func matrixNewContents(id string) func(*matrixCell) int {
 	}
 }
 
-func matrixJobGone(id string) func(*matrixCell) int {
+func matrixJobDeleted(id string) func(*matrixCell) int {
 	return func(c *matrixCell) int {
 		for _, j := range c.srv.Jobs() {
 			if j.ID == id {
@@ -121,7 +121,7 @@ var matrixOps = []matrixOp{
 	}, nil},
 	{"VideoJobs.Delete", matrixRemove, "DELETE /v1/svc-video-job/job-1", func(ctx context.Context, c *matrixCell) (any, error) {
 		return nil, c.client.VideoJobs.Delete(ctx, "job-1")
-	}, matrixJobGone("job-1")},
+	}, matrixJobDeleted("job-1")},
 	{"ImageJobs.Create", matrixCreate, "POST /v1/svc-image-job", func(ctx context.Context, c *matrixCell) (any, error) {
 		return c.client.ImageJobs.Create(ctx, svc.CreateImageJobRequest{Config: svc.ImageJobConfig{Prompt: "matrix"}})
 	}, matrixMadeJobs},
@@ -133,7 +133,7 @@ var matrixOps = []matrixOp{
 	}, nil},
 	{"ImageJobs.Delete", matrixRemove, "DELETE /v1/svc-image-job/job-2", func(ctx context.Context, c *matrixCell) (any, error) {
 		return nil, c.client.ImageJobs.Delete(ctx, "job-2")
-	}, matrixJobGone("job-2")},
+	}, matrixJobDeleted("job-2")},
 
 	{"Files.Register", matrixCreate, "POST /v1/files", func(ctx context.Context, c *matrixCell) (any, error) {
 		return c.client.Files.Register(ctx, matrixFile)

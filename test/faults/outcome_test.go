@@ -30,7 +30,7 @@ func TestB02_CreateNeverSentTwice(t *testing.T) {
 		timeout time.Duration
 	}{
 		"a, no answer":          {[]http.HandlerFunc{func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }}, 1, true, 0, 0},
-		"b, gateway error":      {[]http.HandlerFunc{htmlAnswer(502, "<html><title>Bad Gateway</title></html>")}, 1, true, 502, 0},
+		"b, gateway error":      {[]http.HandlerFunc{htmlResponse(502, "<html><title>Bad Gateway</title></html>")}, 1, true, 502, 0},
 		"c, too late an answer": {[]http.HandlerFunc{hang}, 1, true, 0, 100 * time.Millisecond},
 		"d, too many requests":  {[]http.HandlerFunc{testkit.JSONHandler(429, "{}"), testkit.JSONHandler(201, testkit.ServiceJSON)}, 2, false, 0, 0},
 	} {
@@ -63,7 +63,7 @@ func TestB02_CreateNeverSentTwice(t *testing.T) {
 	})
 }
 
-func htmlAnswer(code int, body string) http.HandlerFunc {
+func htmlResponse(code int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.WriteHeader(code)
@@ -134,7 +134,7 @@ func TestOutcomeUnknown(t *testing.T) {
 
 // An answer has begun: then the request was received, even by a transport that
 // does not read the request's body.
-func TestOutcomeUnknown_AnswerBeforeTheRequestWasRead(t *testing.T) {
+func TestOutcomeUnknown_ResponseBeforeTheRequestWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testkit.Play(t, testkit.Reply{Status: 201, Body: `{"service_id":"svc-42"`, Err: io.ErrUnexpectedEOF, Unsent: true})
 		err := testkit.OpCreate.Do(t.Context(), s.Client())

@@ -140,7 +140,7 @@ func TestMaxAttempts(t *testing.T) {
 
 // (a) The last answer is the error when retries run out, (b) so is the network's
 // error, (c) and the end of the context.
-func TestB03_LastAnswerIsKept(t *testing.T) {
+func TestB03_LastResponseIsKept(t *testing.T) {
 	t.Run("answer", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := testkit.Loop(t, testkit.Reply{Status: 503, Body: `{"message":"down for maintenance"}`, Header: map[string]string{"X-Request-Id": "req-7"}})

@@ -92,7 +92,7 @@ var fuzzStatuses = []int{200, 201, 204, 301, 307, 400, 401, 404, 409, 410, 422, 
 
 // Whatever a service answers, a call ends with a record that can be used or with
 // an error that says what is known.
-func FuzzAnswer(f *testing.F) {
+func FuzzResponse(f *testing.F) {
 	for _, body := range []string{
 		testkit.ServiceJSON, "", "{}", "[]", "null", "{", `{"flavor_list":[{}]}`, `{"flavor_list":[{"flavor_id":"f","available_num":"x"}]}`,
 		`{"service_id":"id-1"}`, `{"service_id":"id-1","status_info":{"status":7}}`, `{"service_id":"TOKEN"}`, `{"service_id":".."}`,

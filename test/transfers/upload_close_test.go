@@ -22,8 +22,8 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// okAnswer is storage that is content.
-func okAnswer(r *http.Request) *http.Response {
+// okResponse is storage that is content.
+func okResponse(r *http.Request) *http.Response {
 	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody, Request: r}
 }
 
@@ -33,7 +33,7 @@ func TestUpload_SuccessWithoutTheBodyIsNone(t *testing.T) {
 	broken := errors.New("disk on fire")
 	careless := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		return okAnswer(r), nil
+		return okResponse(r), nil
 	})
 	for _, most := range []int64{0, 600} {
 		body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
@@ -49,7 +49,7 @@ func TestUpload_SuccessWithoutTheBodyIsNone(t *testing.T) {
 	}
 	hasty := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		_, _ = io.CopyN(io.Discard, r.Body, 3)
-		return okAnswer(r), nil
+		return okResponse(r), nil
 	})
 	_, err := testkit.ClientOn(t, hasty).Files.Put(t.Context(), uploadLink, strings.NewReader("0123456789"), nil)
 	require.ErrorContains(t, err, "storage reported success when only 3 of 10 bytes had been sent")
@@ -98,7 +98,7 @@ func TestUpload_CloseEndsAReadThatWaits(t *testing.T) {
 			require.NoError(t, r.Body.Close())
 			synctest.Wait()
 			require.True(t, over.Load(), "attempt %d", attempts)
-			resp := okAnswer(r)
+			resp := okResponse(r)
 			resp.StatusCode = map[int]int{1: 503, 2: 403}[attempts]
 			return resp, nil
 		})
@@ -150,7 +150,7 @@ func TestUpload_LeavesNothingOnItsContext(t *testing.T) {
 		storage := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			most = ctx.waiting.Load()
-			resp := okAnswer(r)
+			resp := okResponse(r)
 			resp.StatusCode = status
 			return resp, nil
 		})

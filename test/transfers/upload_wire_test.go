@@ -172,7 +172,7 @@ func TestB17_StorageFlavours(t *testing.T) {
 
 // The answer to a successful upload is not waited for: not its end, and not the
 // rest of it.
-func TestUpload_EndlessAnswer(t *testing.T) {
+func TestUpload_EndlessResponse(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	var written atomic.Int64
 	for name, more := range map[string]func(http.ResponseWriter, *http.Request){

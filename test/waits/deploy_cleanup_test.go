@@ -31,7 +31,7 @@ func cancelledDeploy(t *testing.T, c *svc.InferenceServiceClient) (*svc.DeployEr
 	return testkit.ErrorAs[*svc.DeployError](t, err), time.Since(cancelled)
 }
 
-func TestB30_CleanUpOutlivesTheContext(t *testing.T) {
+func TestB30_CleanupOutlivesTheContext(t *testing.T) {
 	for name, tt := range map[string]struct {
 		faults  []svctest.Fault // of the DELETE
 		within  time.Duration
@@ -62,7 +62,7 @@ func TestB30_CleanUpOutlivesTheContext(t *testing.T) {
 	}
 }
 
-func TestB30_CleanUpHonoursRetryAfter(t *testing.T) {
+func TestB30_CleanupRespectsRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
 		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.RateLimited("12"))
@@ -73,7 +73,7 @@ func TestB30_CleanUpHonoursRetryAfter(t *testing.T) {
 	})
 }
 
-func TestB30_CleanUpThatNeverSucceeds(t *testing.T) {
+func TestB30_CleanupThatNeverSucceeds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fault    svctest.Fault
 		status   int // of the error that is told; 0: there was no answer
@@ -115,7 +115,7 @@ func TestB30_CleanUpThatNeverSucceeds(t *testing.T) {
 
 // Right after a create, "not found" does not mean that the endpoint is gone: it
 // may not be there yet, and be billed all the same.
-func TestCleanUpDoesNotTrustAnEarlyNotFound(t *testing.T) {
+func TestCleanupDoesNotTrustAnEarlyNotFound(t *testing.T) {
 	for name, tt := range map[string]struct {
 		invisible time.Duration
 		faults    []svctest.Fault // of the DELETE
@@ -146,7 +146,7 @@ func TestCleanUpDoesNotTrustAnEarlyNotFound(t *testing.T) {
 
 // Later it does, and once the endpoint has been read: somebody else has deleted
 // it, or the answer to the delete was lost.
-func TestCleanUpTakesALateNotFoundForTheEnd(t *testing.T) {
+func TestCleanupTakesALateNotFoundForTheEnd(t *testing.T) {
 	for name, fault := range map[string]svctest.Fault{
 		"deleted by somebody else": {},
 		"answer lost":              svctest.DropAfterEffect(),

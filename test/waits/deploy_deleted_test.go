@@ -17,13 +17,13 @@ const proxys404 = "\n<html><head><title>404 Not Found</title></head><body>nginx<
 
 // goneStory lets a deployment fail and be cleaned up, with these faults in the
 // looks after the delete. It tells how long the clean-up took.
-func goneStory(t *testing.T, srv *svctest.Server, looks ...svctest.Fault) (*svc.DeployError, time.Duration) {
+func goneStory(t *testing.T, srv *svctest.Server, polls ...svctest.Fault) (*svc.DeployError, time.Duration) {
 	t.Helper()
 	var start time.Time
 	_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{
 		OnFailure: func(*svc.DeployError) bool {
 			start = time.Now()
-			srv.Fault("GET", svctest.RouteEndpoint, looks...)
+			srv.Fault("GET", svctest.RouteEndpoint, polls...)
 			return true
 		},
 	})
@@ -49,7 +49,7 @@ var goneTroubles = map[string]svctest.Fault{
 
 // An accepted delete is no proof: the looks go on until one shows it. Nothing is
 // deleted again while nothing is seen.
-func TestGoneIsWhatALookShows(t *testing.T) {
+func TestDeletedIsWhatAPollShows(t *testing.T) {
 	for name, trouble := range goneTroubles {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestGoneIsWhatALookShows(t *testing.T) {
 }
 
 // Nobody knows what became of an instance that nobody could look at.
-func TestNotGoneWithoutALook(t *testing.T) {
+func TestNotDeletedWithoutAPoll(t *testing.T) {
 	const accepted = ": the delete was accepted, but the endpoint is not known to be deleted: "
 	for name, trouble := range goneTroubles {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestNotGoneWithoutALook(t *testing.T) {
 
 // A record that is still there may mean that a delete had no effect. What becomes of
 // another one does not matter, as long as the looks can tell.
-func TestCleanUpDeletesAgainWhatIsStillThere(t *testing.T) {
+func TestCleanupDeletesAgainWhatIsStillThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := goneServer()
 		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 200, Times: 2}) // an empty answer, and no effect
@@ -155,7 +155,7 @@ func TestCleanUpDeletesAgainWhatIsStillThere(t *testing.T) {
 
 // Of a delete that finds nothing, or is answered with something odd, a look says what
 // it was. Until then it is tried again.
-func TestCleanUpDoesNotRelyOnAnOddAnswer(t *testing.T) {
+func TestCleanupDoesNotRelyOnAnOddResponse(t *testing.T) {
 	for name, odd := range map[string]svctest.Fault{
 		"404 as text": {Status: 404, Body: "default backend - 404"}, "200 with a message": {Body: `{"code":500,"message":"failed"}`},
 	} {
@@ -217,7 +217,7 @@ func TestAProxysNotFoundIsNoProof(t *testing.T) {
 
 // A gateway that has lost its way to the service answers 404 to everything, in any form. So
 // the flavor list is asked as well.
-func TestC03_NotGoneByNotFoundOfEverything(t *testing.T) {
+func TestC03_NotDeletedByNotFoundOfEverything(t *testing.T) {
 	for _, fault := range []svctest.Fault{
 		{Status: 404, Body: "404 page not found"}, {Status: 404}, {Status: 410},
 		{Status: 404, Body: `{"message":"no such API"}`},
@@ -245,7 +245,7 @@ func TestC03_NotGoneByNotFoundOfEverything(t *testing.T) {
 
 // Nor is one where the delete was answered with something odd, and the record has
 // never been readable.
-func TestNotGoneByAnOddAnswer(t *testing.T) {
+func TestNotDeletedByAnOddResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := goneServer(svctest.WithCreateVisibilityDelay(10 * time.Minute))
 		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 200, Body: "Please log in", Times: -1})

@@ -170,7 +170,7 @@ func TestDeployDeletesOnFailure(t *testing.T) {
 }
 
 // An answer of success that is broken, but shows the id, is enough to go on with.
-func TestDeployGoesOnWithTheIDOfABrokenAnswer(t *testing.T) {
+func TestDeployContinuesWithTheIDOfABrokenResponse(t *testing.T) {
 	for name, fault := range map[string]svctest.Fault{
 		"cut":        {TruncateBody: true},
 		"wrong type": {AfterEffect: true, Body: `{"service_id":"svc-1","status":["demo"]}`},
@@ -225,7 +225,7 @@ func TestDeployTakesNoOtherIDForTheEndpoints(t *testing.T) {
 }
 
 // The answer to a create that is out is worth waiting for: it holds the id.
-func TestDeployAwaitsTheAnswerToACreateUnderWay(t *testing.T) {
+func TestDeployAwaitsTheResponseToACreateUnderWay(t *testing.T) {
 	for name, clean := range map[string]bool{"kept": false, "deleted": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestDeployAwaitsTheAnswerToACreateUnderWay(t *testing.T) {
 	}
 }
 
-func TestDeployAwaitsTheAnswerNoLongerThanItMust(t *testing.T) {
+func TestDeployAwaitsTheResponseNoLongerThanItMust(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fault   svctest.Fault
 		unknown bool // whether it took effect

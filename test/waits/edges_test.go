@@ -43,7 +43,7 @@ func TestNotFoundGraceIsForNothingElse(t *testing.T) {
 
 // Neither a token that is not to be had nor a server that nobody can trust is
 // waited for.
-func TestWaitEndsWithWhatNoLookCanChange(t *testing.T) {
+func TestWaitEndsWithWhatNoPollCanChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("available")}}
 		noToken, asked := errors.New("the vault is locked"), 0
@@ -54,12 +54,12 @@ func TestWaitEndsWithWhatNoLookCanChange(t *testing.T) {
 		require.Equal(t, 1, testkit.ErrorAs[*svc.WaitError](t, err).Polls)
 		require.Empty(t, s.Requests("GET"))
 
-		looks := 0
-		untrusted := testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) { looks++; return nil, x509.UnknownAuthorityError{} })
+		polls := 0
+		untrusted := testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) { polls++; return nil, x509.UnknownAuthorityError{} })
 		_, err = testkit.ClientOn(t, untrusted).InferenceServices.WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", nil)
 		require.ErrorAs(t, err, new(x509.UnknownAuthorityError))
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, 1, looks)
+		require.Equal(t, 1, polls)
 	})
 }
 
@@ -96,7 +96,7 @@ func TestWaitAllLeavesNothingUnderWay(t *testing.T) {
 }
 
 // The error of a clean-up is that of the last try that had the time for it.
-func TestCleanUpTellsTheLastReason(t *testing.T) {
+func TestCleanupTellsTheLastReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &testkit.ByMethod{Post: []testkit.Reply{testkit.EndpointIs("initializing")}, Get: []testkit.Reply{testkit.EndpointIs("unavailable")}, Delete: []testkit.Reply{testkit.Fails(503), testkit.Fails(500), testkit.Fails(403)}}
 		_, err := s.Services(t).Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})

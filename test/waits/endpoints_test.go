@@ -34,7 +34,7 @@ func TestC03_BaseURLWithVersion(t *testing.T) {
 }
 
 // The flavor list that answers lets "not found" count; a JSON 403 to it is an answer, too.
-func TestC03_ProofNeedsAnAnswerInBetween(t *testing.T) {
+func TestC03_ProofNeedsAResponseInBetween(t *testing.T) {
 	for name, tt := range map[string]struct {
 		flavors svctest.Fault
 		proves  bool

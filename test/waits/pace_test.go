@@ -17,7 +17,7 @@ import (
 	"example.com/svc/svctest"
 )
 
-func TestB28_ManyWaitsDoNotLookInStep(t *testing.T) {
+func TestB28_ManyWaitsDoNotPollTogether(t *testing.T) {
 	const waits, rounds, interval = 50, 6, 500 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
@@ -33,14 +33,14 @@ func TestB28_ManyWaitsDoNotLookInStep(t *testing.T) {
 		cancel()
 		running.Wait()
 
-		looks := map[string][]time.Time{}
+		polls := map[string][]time.Time{}
 		for _, r := range srv.Requests() {
-			looks[r.Path] = append(looks[r.Path], r.Time)
+			polls[r.Path] = append(polls[r.Path], r.Time)
 		}
-		require.Len(t, looks, waits)
+		require.Len(t, polls, waits)
 		for round := 2; round < rounds-1; round++ { // from the third on
 			first, last := time.Now(), time.Time{}
-			for path, at := range looks {
+			for path, at := range polls {
 				require.Greater(t, len(at), round, path)
 				if at[round].Before(first) {
 					first = at[round]
@@ -87,9 +87,9 @@ func TestB28_IntervalsGrowUpToTheirLimit(t *testing.T) {
 
 func TestB28_ReadinessIsNoticedSoon(t *testing.T) {
 	for name, tt := range map[string]struct {
-		opts             *svc.WaitOptions
-		after, lag       time.Duration
-		fewest, mostLook int
+		opts              *svc.WaitOptions
+		after, lag        time.Duration
+		fewest, mostPolls int
 	}{
 		"limit of 1 s": {&svc.WaitOptions{MinInterval: 10 * time.Millisecond, MaxInterval: time.Second}, 5 * time.Second, 1500 * time.Millisecond, 10, 25},
 		"by default":   {nil, 20 * time.Minute, 18 * time.Second, 70, 120},
@@ -104,9 +104,9 @@ func TestB28_ReadinessIsNoticedSoon(t *testing.T) {
 				require.NoError(t, err)
 				require.GreaterOrEqual(t, time.Since(start), tt.after)
 				require.LessOrEqual(t, time.Since(start), tt.after+tt.lag)
-				looks := srv.RequestCount("GET", svctest.RouteEndpoint)
-				require.GreaterOrEqual(t, looks, tt.fewest)
-				require.LessOrEqual(t, looks, tt.mostLook)
+				polls := srv.RequestCount("GET", svctest.RouteEndpoint)
+				require.GreaterOrEqual(t, polls, tt.fewest)
+				require.LessOrEqual(t, polls, tt.mostPolls)
 			})
 		})
 	}
@@ -116,7 +116,7 @@ func TestB28_ReadinessIsNoticedSoon(t *testing.T) {
 func TestB28_OddIntervalsAreNoBusyLoop(t *testing.T) {
 	for name, tt := range map[string]struct {
 		opts  *svc.WaitOptions
-		looks int // at most, in a minute
+		polls int // at most, in a minute
 	}{
 		"zero":     {&svc.WaitOptions{}, 15},
 		"negative": {&svc.WaitOptions{MinInterval: -time.Second, MaxInterval: -1}, 15},
@@ -136,7 +136,7 @@ func TestB28_OddIntervalsAreNoBusyLoop(t *testing.T) {
 					},
 				})
 				require.ErrorIs(t, err, context.DeadlineExceeded)
-				require.LessOrEqual(t, len(s.Requests("GET")), tt.looks)
+				require.LessOrEqual(t, len(s.Requests("GET")), tt.polls)
 			})
 		})
 	}
@@ -152,13 +152,13 @@ func TestB28_OddIntervalsAreNoBusyLoop(t *testing.T) {
 }
 
 // What becomes true while a wait sleeps is seen before its deadline takes it.
-func TestWaitLooksOnceMoreBeforeItsDeadline(t *testing.T) {
+func TestWaitPollsOnceMoreBeforeItsDeadline(t *testing.T) {
 	for name, tt := range map[string]struct {
 		deadline, change, took time.Duration
 	}{
-		"between two looks":        {10 * time.Second, 9900 * time.Millisecond, 0},
+		"between two polls":        {10 * time.Second, 9900 * time.Millisecond, 0},
 		"with one long interval":   {30 * time.Minute, 29*time.Minute + 59*time.Second, 0},
-		"with slow looks":          {20 * time.Second, 17 * time.Second, time.Second},
+		"with slow polls":          {20 * time.Second, 17 * time.Second, time.Second},
 		"before the second look":   {time.Second, 900 * time.Millisecond, 0},
 		"with very little time":    {20 * time.Millisecond, 5 * time.Millisecond, 0},
 		"while the answer is slow": {20 * time.Second, 9 * time.Second, 6 * time.Second},
@@ -185,15 +185,15 @@ func TestWaitEndsWithItsDeadline(t *testing.T) {
 		_, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Minute), "svc-1", testkit.Every(7*time.Second))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, time.Minute, time.Since(start))
-		looks := s.Requests("GET")
-		left := start.Add(time.Minute).Sub(looks[len(looks)-1].When)
+		polls := s.Requests("GET")
+		left := start.Add(time.Minute).Sub(polls[len(polls)-1].When)
 		require.Positive(t, left)
 		require.LessOrEqual(t, left, 50*time.Millisecond)
-		require.LessOrEqual(t, len(looks), 13)
+		require.LessOrEqual(t, len(polls), 13)
 	})
 }
 
-func TestWaitHonoursRetryAfter(t *testing.T) {
+func TestWaitRespectsRetryAfter(t *testing.T) {
 	in := func(d time.Duration) func() string {
 		return func() string { return time.Now().Add(d).UTC().Format(http.TimeFormat) }
 	}
@@ -233,7 +233,7 @@ func TestWaitHonoursRetryAfter(t *testing.T) {
 }
 
 // A wait that may not look before its deadline looks all the same, at the end.
-func TestWaitLooksBeforeItsDeadlineDespiteRetryAfter(t *testing.T) {
+func TestWaitPollsBeforeItsDeadlineDespiteRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.Fails(429, "Retry-After", "25"), testkit.EndpointIs("available")}}
 		start := time.Now()

@@ -16,7 +16,7 @@ import (
 	"example.com/svc/svctest"
 )
 
-func TestOnPollTellsOfEveryLook(t *testing.T) {
+func TestOnPollTellsOfEveryPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("initializing"), testkit.Fails(503), {Err: testkit.ErrReset}, testkit.EndpointIs("scaling"), testkit.EndpointIs("available")}}
 		var polls []svc.Poll
@@ -47,7 +47,7 @@ func TestOnPollTellsOfEveryLook(t *testing.T) {
 	})
 }
 
-func TestOnPollTellsOfTheLastLook(t *testing.T) {
+func TestOnPollTellsOfTheLastPoll(t *testing.T) {
 	for name, tt := range map[string]struct {
 		last testkit.Reply
 		want error
@@ -90,10 +90,10 @@ func TestWaitErrorHasTheHistory(t *testing.T) {
 			testkit.EndpointIs("initializing"), testkit.EndpointIs("initializing"), testkit.Fails(500), testkit.EndpointIs("initializing"), testkit.EndpointIs("scaling"), testkit.EndpointIs("initializing"), testkit.EndpointIs("unavailable"),
 		}}
 		_, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", nil)
-		looks := s.Requests("GET")
+		polls := s.Requests("GET")
 		require.Equal(t, []svc.StatusChange{
-			{Status: "initializing", At: looks[0].When}, {Status: "scaling", At: looks[4].When},
-			{Status: "initializing", At: looks[5].When}, {Status: "unavailable", At: looks[6].When},
+			{Status: "initializing", At: polls[0].When}, {Status: "scaling", At: polls[4].When},
+			{Status: "initializing", At: polls[5].When}, {Status: "unavailable", At: polls[6].When},
 		}, testkit.ErrorAs[*svc.WaitError](t, err).History)
 	})
 }
@@ -115,7 +115,7 @@ func TestWaitErrorHistoryIsBounded(t *testing.T) {
 	})
 }
 
-func TestWaitLivesThroughWhatMayPass(t *testing.T) {
+func TestWaitToleratesWhatMayPass(t *testing.T) {
 	late := testkit.Reply{Body: testkit.EndpointJSON("available", 1), After: time.Minute} // more than an attempt may take
 	for name, step := range map[string]testkit.Reply{
 		"408": testkit.Fails(408), "425": testkit.Fails(425), "429": testkit.Fails(429), "500": testkit.Fails(500), "502": testkit.Fails(502), "503": testkit.Fails(503),
@@ -180,7 +180,7 @@ func TestWaitUntilDeleted(t *testing.T) {
 	for name, tt := range map[string]struct {
 		get   []testkit.Reply
 		want  error
-		looks int
+		polls int
 	}{
 		"not found":              {[]testkit.Reply{testkit.Fails(404)}, nil, 2},
 		"gone":                   {[]testkit.Reply{testkit.EndpointIs("available"), testkit.Fails(410)}, nil, 3},
@@ -206,10 +206,10 @@ func TestWaitUntilDeleted(t *testing.T) {
 					require.NoError(t, last.Err, "that it is gone is good news")
 					require.Contains(t, []string{"deleted", "stopped"}, last.Status)
 				}
-				if tt.looks > 0 {
-					require.Len(t, s.Requests("GET"), tt.looks)
+				if tt.polls > 0 {
+					require.Len(t, s.Requests("GET"), tt.polls)
 				}
-				require.Empty(t, s.Requests("DELETE"), "it only looks")
+				require.Empty(t, s.Requests("DELETE"), "it only polls")
 				if tt.want != nil {
 					require.Equal(t, "deleted", testkit.ErrorAs[*svc.WaitError](t, err).Want)
 				}

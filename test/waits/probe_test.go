@@ -35,7 +35,7 @@ func askEndpoint(srv *svctest.Server) func(context.Context, string) error {
 	}
 }
 
-func TestProbeHoldsTheWaitUntilTheEndpointAnswers(t *testing.T) {
+func TestProbeHoldsTheWaitUntilTheEndpointResponds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		warm := time.Now().Add(5 * time.Minute)
 		model := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -179,7 +179,7 @@ func TestScaleAndWaitEnds(t *testing.T) {
 		to    int
 		get   []testkit.Reply
 		want  error
-		looks int
+		polls int
 	}{
 		"failed":                        {3, []testkit.Reply{shows("available", 1), shows("initializing", 3), shows("unavailable", 3)}, svc.ErrUnavailable, 3},
 		"stopped":                       {3, []testkit.Reply{shows("stopped", 3)}, svc.ErrStopped, 1},
@@ -200,8 +200,8 @@ func TestScaleAndWaitEnds(t *testing.T) {
 				service, err := s.Services(t).ScaleAndWait(testkit.Within(t, time.Hour), "svc-1", tt.to, nil)
 				require.ErrorIs(t, err, tt.want)
 				require.NotNil(t, service)
-				if tt.looks > 0 {
-					require.Len(t, s.Requests("GET"), tt.looks)
+				if tt.polls > 0 {
+					require.Len(t, s.Requests("GET"), tt.polls)
 				}
 				if tt.want != nil {
 					want := fmt.Sprintf("available with %d instances", tt.to)
@@ -223,7 +223,7 @@ func TestScaleAndWaitThatCannotScale(t *testing.T) {
 	})
 }
 
-func TestScaleAndWaitSurvivesALostAnswer(t *testing.T) {
+func TestScaleAndWaitSurvivesALostResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithDeployTime(time.Minute))
 		id := srv.AddEndpoint(svctest.Endpoint{Instances: 1})

@@ -90,7 +90,7 @@ func TestB06_DeadContextSendsNothing(t *testing.T) {
 }
 
 // A look that is out when the ctx ends is given up, not waited for.
-func TestB06_CancelDuringALook(t *testing.T) {
+func TestB06_CancelDuringAPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("initializing"), {Body: testkit.EndpointJSON("available", 1), After: 20 * time.Second}}}
 		start := time.Now()
@@ -155,7 +155,7 @@ func TestB24_FailureStatesEndTheWait(t *testing.T) {
 	for name, tt := range map[string]struct {
 		get   []testkit.Reply
 		want  error
-		looks int
+		polls int
 	}{
 		"unavailable at once":     {[]testkit.Reply{failed}, svc.ErrUnavailable, 1},
 		"unavailable later":       {[]testkit.Reply{testkit.EndpointIs("initializing"), failed}, svc.ErrUnavailable, 2},
@@ -169,8 +169,8 @@ func TestB24_FailureStatesEndTheWait(t *testing.T) {
 				s := &testkit.ByMethod{Get: tt.get}
 				start := time.Now()
 				last, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", testkit.Every(10*time.Second))
-				require.Len(t, s.Requests("GET"), tt.looks)
-				require.LessOrEqual(t, time.Since(start), time.Duration(tt.looks-1)*12*time.Second)
+				require.Len(t, s.Requests("GET"), tt.polls)
+				require.LessOrEqual(t, time.Since(start), time.Duration(tt.polls-1)*12*time.Second)
 				require.NotNil(t, last)
 				require.Equal(t, "svc-1", last.ServiceID)
 				require.ErrorIs(t, err, tt.want)
@@ -180,7 +180,7 @@ func TestB24_FailureStatesEndTheWait(t *testing.T) {
 				e := testkit.ErrorAs[*svc.WaitError](t, err)
 				require.Same(t, last, e.Last)
 				require.Equal(t, "available", e.Want)
-				require.Equal(t, tt.looks, e.Polls)
+				require.Equal(t, tt.polls, e.Polls)
 				for _, other := range []error{svc.ErrUnavailable, svc.ErrStopped, svc.ErrNotFound, context.Canceled, context.DeadlineExceeded} {
 					require.Equal(t, errors.Is(tt.want, other), errors.Is(err, other), "%v", other)
 				}

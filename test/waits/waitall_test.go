@@ -134,7 +134,7 @@ func (c *crowd) RoundTrip(req *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(req)
 }
 
-func TestWaitAllLimitsItsLooks(t *testing.T) {
+func TestWaitAllLimitsItsPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
 		ids := addEndpoints(srv, 500)

@@ -174,7 +174,7 @@ func rawServer(t *testing.T, answers ...string) (address string, requests *atomi
 }
 
 // What is no HTTP counts as a lost connection, and so does an answer that breaks off.
-func TestMalformedAnswers(t *testing.T) {
+func TestMalformedResponses(t *testing.T) {
 	const head, good = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n", `{"service_id":"svc-1"}`
 	for name, answer := range map[string]string{
 		"nothing":               "",

@@ -208,7 +208,7 @@ func TestB41_BigNumbers(t *testing.T) {
 
 // Some gateways send success along with an error. An empty list, or the end of a
 // record, is not to be read into that.
-func TestErrorInAnAnswerOfSuccess(t *testing.T) {
+func TestErrorInA2xxResponse(t *testing.T) {
 	calls := map[string]func(ctx context.Context, c *svc.Client) error{
 		"flavors": func(ctx context.Context, c *svc.Client) error { _, err := c.Flavors.List(ctx); return err },
 		"find": func(ctx context.Context, c *svc.Client) error {
@@ -320,7 +320,7 @@ func heap() uint64 {
 }
 
 // An answer of 32 MiB is read, one byte more is an error that no retry changes.
-func TestLargestAnswer(t *testing.T) {
+func TestLargestResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 32 << 20
 		fits := strings.Repeat("x", most)

@@ -185,7 +185,7 @@ func TestC09_DoStaysStrict(t *testing.T) {
 }
 
 // A type of the caller's that holds itself does not multiply the work.
-func TestC09_DeepAnswersAreCheap(t *testing.T) {
+func TestC09_DeepResponsesAreCheap(t *testing.T) {
 	type deep struct {
 		Next *deep  `json:"next"`
 		Leaf string `json:"leaf"`
