@@ -2,7 +2,6 @@ package svc
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -135,13 +134,9 @@ type freshLink struct {
 	PresignedURL SignedURL `json:"presigned_url"`
 }
 
-func (l *freshLink) UnmarshalJSON(b []byte) error {
-	type plain freshLink
-	if err := json.Unmarshal(b, (*plain)(l)); err != nil {
-		return err
-	}
+func (l *freshLink) check([]byte) (field string, err error) {
 	if l.PresignedURL == "" {
-		return errors.New("presigned_url: missing from the response")
+		return "presigned_url", errMissing
 	}
-	return nil
+	return "", nil
 }

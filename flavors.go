@@ -63,7 +63,9 @@ type flavorList struct {
 
 func (l *flavorList) grow(body []byte) { l.Flavors = room[Flavor](body, "flavor_id") }
 
-func (l *flavorList) identity() (field, id string) { return identities("flavor_list", l.Flavors) }
+func (l *flavorList) check(body []byte) (string, error) {
+	return checkList("flavor_list", l.Flavors, body, false)
+}
 
 // List returns all flavors, in the order of the service.
 //

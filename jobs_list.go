@@ -45,18 +45,9 @@ type JobList struct {
 
 func (l *JobList) grow(body []byte) { l.Jobs = room[Job](body, "job_id") }
 
-// identity returns no ID if a job of the page has none: All needs the ID of every job to find
-// out whether it has yielded the job before.
-func (l *JobList) identity() (field, id string) {
-	for i := range l.Jobs {
-		if field, id := l.Jobs[i].identity(); id == "" {
-			return fmt.Sprintf("job_list[%d].%s", i, field), ""
-		}
-	}
-	if len(l.Jobs) == 0 {
-		return "job_list", empty
-	}
-	return "", "a page of jobs"
+// check needs the ID of each job, since All tells jobs apart by their IDs.
+func (l *JobList) check(body []byte) (string, error) {
+	return checkList("job_list", l.Jobs, body, true)
 }
 
 // List reads one page of jobs. With nil options, the service chooses the page and its size.

@@ -21,8 +21,7 @@ import (
 	"example.com/svc/internal/jsonfield"
 )
 
-// identified is a response that shows whether it is the promised one: a record by
-// its ID, a list by the IDs of its records.
+// identified is a record that has an ID, in the named field of its JSON.
 type identified interface {
 	identity() (field, id string)
 }
@@ -32,29 +31,60 @@ type record[T any] interface {
 	identified
 }
 
-// records is a list of records.
+// list is a response that can hold many records.
+type list interface {
+	// grow makes room for the records in the body of the response.
+	grow(body []byte)
+}
+
+// promised is a response without an ID. Its check fails if the decoded response is not what
+// the service promises. Field is what is missing from it.
+type promised interface {
+	check(body []byte) (field string, err error)
+}
+
+// records is a response that is an array of records.
 type records[T any, P record[T]] []T
 
 func (l *records[T, P]) grow(body []byte) { *l = room[T](body, "id") }
 
-func (l *records[T, P]) identity() (field, id string) { return identities[T, P]("", *l) }
+func (l *records[T, P]) check(body []byte) (string, error) {
+	return checkList[T, P]("", *l, body, false)
+}
 
-// empty stands for the identity of a list without records. It counts as a list unless the
-// response says otherwise.
-const empty = "an empty list"
-
-// identities finds the first entry of a named list that is not a record: it has neither
-// an ID nor any other field.
-func identities[T any, P record[T]](name string, list []T) (field, id string) {
+// checkList fails if an entry of the list is not a record. That is an entry without an ID
+// and, unless strict, without any other field. An empty list is believed if the response has
+// the list's name and no error. The name is empty if the response is the list itself.
+func checkList[T any, P record[T]](name string, list []T, body []byte, strict bool) (field string, err error) {
 	for i := range list {
-		if field, id := P(&list[i]).identity(); id == "" && reflect.ValueOf(&list[i]).Elem().IsZero() {
-			return fmt.Sprintf("%s[%d].%s", name, i, field), ""
+		if field, id := P(&list[i]).identity(); id == "" && (strict || reflect.ValueOf(&list[i]).Elem().IsZero()) {
+			return fmt.Sprintf("%s[%d].%s", name, i, field), errMissing
 		}
 	}
-	if len(list) == 0 {
-		return name, empty
+	switch {
+	case len(list) > 0:
+		return "", nil
+	case reportsError(body):
+		return "", errDenied
+	case name != "" && !hasKey(body, name):
+		return name, errMissing
 	}
-	return "", "a list"
+	return "", nil
+}
+
+// checkRecord fails if a record is not the one that the call is about, or if a new record has
+// no valid ID.
+func (k *call) checkRecord(r identified) (field string, err error) {
+	field, id := r.identity()
+	switch problem := idProblem(id); {
+	case id == "":
+		return field, errMissing
+	case k.Once && problem != "":
+		return field, errors.New(problem)
+	case k.ID != "" && !sameID(id, k.ID):
+		return field, errOther
+	}
+	return "", nil
 }
 
 // idField is the field of a record that holds its id, by the route that creates it.
@@ -114,35 +144,27 @@ func (c *Client) decode(k *call, r *httpcall.Result, out any) error {
 		return c.notPromised(k, r, "", errors.New(encoded))
 	}
 	body := jsonfield.TrimBOM(r.Body)
-	list, isList := out.(interface{ grow(body []byte) })
-	if isList {
+	if l, isList := out.(list); isList {
 		if tooMany(body) {
 			return c.notPromised(k, r, "", errTooMany)
 		}
-		list.grow(body)
+		l.grow(body)
 	}
-	rec, ok := out.(identified)
+	record, isRecord := out.(identified)
+	other, isPromised := out.(promised)
 	must := mustFit
-	if !ok {
+	if !isRecord && !isPromised {
 		must = nil // the caller's own type
 	}
 	field, err := jsonfield.Decode(body, out, must)
 	switch {
 	case err != nil && len(bytes.TrimSpace(body)) == 0:
 		err = fmt.Errorf("the body is empty: %w", io.ErrUnexpectedEOF)
-	case err == nil && ok:
-		var id string
-		if field, id = rec.identity(); id == "" {
-			err = errMissing
-		} else if id == empty && reportsError(body) {
-			field, err = "", errDenied
-		} else if id == empty && field != "" && !hasKey(body, field) {
-			err = errMissing
-		} else if problem := idProblem(id); k.Once && problem != "" {
-			err = errors.New(problem)
-		} else if k.ID != "" && !isList && !sameID(id, k.ID) {
-			err = errors.New("the response is about another record than the one asked for")
-		}
+	case err != nil:
+	case isRecord:
+		field, err = k.checkRecord(record)
+	case isPromised:
+		field, err = other.check(body)
 	}
 	if err == nil {
 		return nil
@@ -188,6 +210,8 @@ var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{1
 
 var errMissing = errors.New("missing from the response")
 
+var errOther = errors.New("the response is about another record than the one asked for")
+
 var errDenied = errors.New("the response holds an error, although its status says success")
 
 // reportsError reports whether a 2xx response has an error in its body, as gateways send
@@ -225,7 +249,7 @@ func deniedDelete(id string, r *httpcall.Result) error {
 	case reportsError(body), isFalse(said.Success), isFalse(said.OK), failureCode(said.Code), failureCode(said.Errcode):
 		return errDenied
 	case said.ServiceID != "" && !sameID(said.ServiceID, id), said.JobID != "" && !sameID(said.JobID, id):
-		return errors.New("the response is about another record than the one asked for")
+		return errOther
 	case status == "error", status == "fail", status == "failed", status == "failure":
 		return errDenied
 	}
