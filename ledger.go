@@ -28,24 +28,24 @@ var (
 // Seq. A store must be safe for concurrent use, also by several processes if they share it.
 // Package ledger has stores, and package ledgertest has a test for stores of your own.
 type LedgerStore interface {
-	// Append stores r durably before it returns nil. If r.Key has a record r.Seq
-	// already, the error is [fs.ErrExist]. After any other error the record may be stored. If
-	// ctx has ended, it returns an error.
+	// Append stores r durably before it returns nil. If r.Key has a record r.Seq already, the
+	// error is [fs.ErrExist]. After any other error the record may be stored or not. Append
+	// returns an error if ctx has ended.
 	Append(ctx context.Context, r LedgerRecord) error
-	// List returns the records of key in order of Seq. For an empty key it returns those of
-	// all keys, grouped by key. With an error it returns what it could read. An error
-	// that is about one key only is a [*LedgerError] with that Key.
+	// List returns the records of key in order of Seq. For an empty key it returns the records
+	// of all keys, grouped by key. With an error it returns the records that it could read. An
+	// error that is about one key only is a [*LedgerError] with that Key.
 	List(ctx context.Context, key string) ([]LedgerRecord, error)
 }
 
-// LedgerEvent is what happened, as a record says. The state of an entry is the last event
-// that changed it.
+// LedgerEvent says what happened when a record was written. The state of an entry is the last
+// event that changed it.
 type LedgerEvent string
 
 const (
 	LedgerIntended  LedgerEvent = "intended"  // a create is about to be sent
 	LedgerCreated   LedgerEvent = "created"   // the endpoint exists, and its ID is known
-	LedgerRefused   LedgerEvent = "refused"   // nothing was created, for certain
+	LedgerRefused   LedgerEvent = "refused"   // the create has failed: certainly no endpoint was created
 	LedgerUnknown   LedgerEvent = "unknown"   // the outcome of the create is not known
 	LedgerForgotten LedgerEvent = "forgotten" // somebody looked and found no endpoint
 	LedgerDeleted   LedgerEvent = "deleted"   // the endpoint was seen to be deleted
@@ -53,39 +53,40 @@ const (
 	LedgerExtended  LedgerEvent = "extended"  // the end of the lease changed; the state did not
 )
 
-// LedgerRecord is one record of the journal. It holds no token. Of the request it holds only
-// what its fields show. Its JSON form is stable.
+// LedgerRecord is one record of the journal. It holds no token, and nothing of the request
+// but these fields. Its JSON form is stable. A comment that begins with events, such as
+// "created:", means that only records of these events have the field.
 type LedgerRecord struct {
-	Key         string      `json:"key"`                    // 1 to 64 of a-z, 0-9, _ and -
-	Seq         int64       `json:"seq"`                    // 1, 2, 3, … in its key
-	Intent      string      `json:"intent"`                 // random, one for each create call with all its attempts
+	Key         string      `json:"key"`                    // 1 to 64 characters of a-z, 0-9, _ and -
+	Seq         int64       `json:"seq"`                    // number of the record in its key: 1, 2, 3, …
+	Intent      string      `json:"intent"`                 // random ID of a create call; all attempts of the call share it
 	Event       LedgerEvent `json:"event"`                  // what happened
 	At          time.Time   `json:"at"`                     // when the record was made, in UTC, by the clock of the process
-	BaseURL     string      `json:"base_url,omitempty"`     // intended: the service
-	Name        string      `json:"name,omitempty"`         // intended: of the endpoint
-	FlavorID    string      `json:"flavor_id,omitempty"`    // intended
-	RequestHash string      `json:"request_hash,omitempty"` // intended: of Intent and the request body
-	SettleBy    time.Time   `json:"settle_by,omitzero"`     // intended: nothing is sent after this time
-	Instances   int         `json:"instances,omitempty"`    // intended, scaled
-	LeaseEnd    time.Time   `json:"lease_end,omitzero"`     // intended, extended; zero: no lease
-	ServiceID   string      `json:"service_id,omitempty"`   // created, deleted; unknown, if the response showed one
+	BaseURL     string      `json:"base_url,omitempty"`     // intended: base URL of the service
+	Name        string      `json:"name,omitempty"`         // intended: name of the endpoint
+	FlavorID    string      `json:"flavor_id,omitempty"`    // intended: flavor of the endpoint
+	RequestHash string      `json:"request_hash,omitempty"` // intended: hash of Intent and the request body
+	SettleBy    time.Time   `json:"settle_by,omitzero"`     // intended: the create is not sent after this time
+	Instances   int         `json:"instances,omitempty"`    // intended, scaled: number of instances
+	LeaseEnd    time.Time   `json:"lease_end,omitzero"`     // intended, extended: end of the lease; zero: no lease
+	ServiceID   string      `json:"service_id,omitempty"`   // created, deleted: ID of the endpoint; unknown: the same, if the response showed it
 	Adopted     bool        `json:"adopted,omitempty"`      // created: the ID is from [Ledger.Adopt]
 }
 
-// LedgerEntry is what the records of one create call say together. A key gets many entries
+// LedgerEntry combines all records of one create call. A key gets many entries
 // over time. At most one of them is open, unless somebody was wrong to call Forget.
 type LedgerEntry struct {
 	Key         string         // the key of the Deploy; random for a Create and for a Deploy without one
-	Intent      string         // random, one for each create call; the mark in the description holds it
+	Intent      string         // random ID of the create call; the mark in the description of the endpoint holds it
 	BaseURL     string         // the service that the create was meant for
-	Name        string         // of the endpoint, as requested
-	FlavorID    string         // as requested
-	ServiceID   string         // empty while the ID is not known
-	State       LedgerEvent    // never LedgerScaled or LedgerExtended
-	Instances   int            // never lower than what this package asked for
+	Name        string         // name of the endpoint, as requested
+	FlavorID    string         // flavor of the endpoint, as requested
+	ServiceID   string         // ID of the endpoint; empty: not known
+	State       LedgerEvent    // last event that changed the state; never LedgerScaled or LedgerExtended
+	Instances   int            // number of instances that this package asked for, or more
 	Adopted     bool           // ServiceID is from [Ledger.Adopt]
 	RequestedAt time.Time      // when the create was about to be sent
-	SettleBy    time.Time      // the create was not sent after this time: 5 min after RequestedAt, or at the deadline of its ctx
+	SettleBy    time.Time      // the create was not sent after this time: 5 min after RequestedAt, or the deadline of its ctx if that is earlier
 	CreatedAt   time.Time      // when the ID was recorded; zero: it was not
 	DeletedAt   time.Time      // when the endpoint was seen to be deleted; zero: it was not
 	LeaseEnd    time.Time      // when [Ledger.Reap] may delete the endpoint; zero: never
@@ -102,9 +103,9 @@ func (e LedgerEntry) Open() bool {
 // the call.
 type LedgerError struct {
 	Op        string // what was attempted: "list", "append created", "adopt", "reap" …
-	Key       string // of the entry; empty: the error is about the whole ledger
-	Intent    string // of the entry; empty: the error is about the whole key
-	ServiceID string // of the endpoint; empty: not known, or there is none
+	Key       string // key of the entry; empty: the error is about the whole ledger
+	Intent    string // Intent of the entry; empty: the error is about the whole key
+	ServiceID string // ID of the endpoint; empty: not known, or there is no endpoint
 	Err       error  // the store's error, or why the ledger does not allow the call
 }
 
@@ -126,9 +127,9 @@ func (e *LedgerError) Error() string {
 // Unwrap gives the cause.
 func (e *LedgerError) Unwrap() error { return e.Err }
 
-// WithLedger makes the client record each endpoint in store before it is created, and what
-// became of it: see [Ledger]. It also adds the mark " [svc:INTENT]" to the description of
-// each new endpoint, unless [WithoutLedgerMark] is set. All programs that use one account
+// WithLedger makes the client record each create in store before it is sent, and its outcome
+// afterwards: see [Ledger]. The client also adds the mark " [svc:INTENT]" to the description
+// of each new endpoint, unless [WithoutLedgerMark] is set. All programs that use one account
 // should share one store. Nil, the default: no ledger.
 func WithLedger(store LedgerStore) Option {
 	return func(c *config) error { c.ledger = store; return nil }
@@ -142,8 +143,7 @@ func WithoutLedgerMark() Option {
 }
 
 // Ledger shows which endpoints may be running, from the records of [WithLedger].
-// Reach it through [Client.Ledger]. Without WithLedger every call is an
-// [ErrNoLedger].
+// You get it from [Client.Ledger]. Without WithLedger every method returns [ErrNoLedger].
 //
 // The service has no call that lists endpoints. The client therefore records a create
 // before it sends the request, and the outcome after it. If the first record cannot be
@@ -156,16 +156,16 @@ func WithoutLedgerMark() Option {
 // Calls of [Client.Do] are not recorded.
 type Ledger struct {
 	client *Client
-	store  LedgerStore // nil: none
+	store  LedgerStore // nil: the client has no ledger
 	marks  bool        // add the mark to the description of a new endpoint
 	log    *slog.Logger
-	// known has, by the ID of an endpoint, a LedgerRecord: its Key alone, or the whole
-	// created record as long as that could not be written.
+	// known maps the ID of an endpoint to a LedgerRecord. Usually the record has only its Key. If
+	// a created record could not be written, the whole record is here, to be written later.
 	known sync.Map
 }
 
-// Entries returns all entries: first those that are open, each group from old to new.
-// With an error it returns what it could read.
+// Entries returns all entries: first the open entries from old to new, then the other entries
+// from old to new. With an error it returns the entries that it could read.
 func (l *Ledger) Entries(ctx context.Context) ([]LedgerEntry, error) {
 	entries, _, err := l.read(ctx, "")
 	return entries, err
@@ -173,16 +173,17 @@ func (l *Ledger) Entries(ctx context.Context) ([]LedgerEntry, error) {
 
 // AdoptOptions sets up [Ledger.Adopt]. Nil stands for the zero value.
 type AdoptOptions struct {
-	// Unmarked accepts an endpoint whose description holds no mark, which WithoutLedgerMark
-	// makes. False: such an endpoint is an [ErrLedgerMark]. An endpoint with the mark of
-	// another entry is never accepted.
+	// Unmarked accepts an endpoint whose description holds no mark, for example because of
+	// WithoutLedgerMark. False: Adopt of such an endpoint returns [ErrLedgerMark]. An endpoint
+	// with the mark of another entry is never accepted.
 	Unmarked bool
 }
 
-// Adopt records id as the endpoint of an entry that is in doubt or forgotten. The endpoint
-// must exist, have the name of the entry and carry its mark, and id must be in no other
-// entry. With the mark, Adopt takes an intended entry at any time, since the mark proves that
-// the create made the endpoint. Adopt returns the record of the endpoint.
+// Adopt records id as the ID of the endpoint of an entry that is in doubt or forgotten. The
+// endpoint must exist, have the name of the entry and carry its mark. No other entry may have
+// this ID. If the endpoint carries the mark, the entry may also be intended and not yet in
+// doubt, since the mark proves that its create made the endpoint. Adopt returns the record of
+// the endpoint.
 //
 // GET /v1/inference-service/{service_id}
 func (l *Ledger) Adopt(ctx context.Context, e LedgerEntry, id string, opts *AdoptOptions) (*InferenceService, error) {
@@ -207,18 +208,19 @@ func (l *Ledger) Adopt(ctx context.Context, e LedgerEntry, id string, opts *Adop
 	if err != nil {
 		return nil, err
 	}
-	return s, l.change(ctx, op, e, func(now LedgerEntry) (LedgerRecord, error) { // scaled while nobody knew it
+	return s, l.change(ctx, op, e, func(now LedgerEntry) (LedgerRecord, error) { // the endpoint may have been scaled while the ledger did not have its ID
 		r := LedgerRecord{Event: LedgerScaled, Instances: int(s.ResourceMetadata.TargetInstanceNumber)}
 		return r.onlyIf(r.Instances > now.Instances)
 	})
 }
 
-// Forget makes the next Deploy with this key pay twice if you are wrong: the endpoint
-// then exists, and another one is created. Forget records that somebody looked for the
-// endpoint of an entry and that there is none.
+// Forget records that somebody looked for the endpoint of an entry and that it does not exist.
+// If that is wrong, you pay twice: the endpoint is running, and the next Deploy with this key
+// creates another endpoint.
 //
 // The entry must be in doubt. One minute must have passed since its SettleBy, by the local
-// clock and by the service's. The Date header of a list of flavors shows the service's clock.
+// clock and by the service's clock. Forget reads the service's clock from the Date header of a
+// list of flavors.
 //
 // GET /v1/inference-service/flavor
 func (l *Ledger) Forget(ctx context.Context, e LedgerEntry) error {
@@ -234,7 +236,7 @@ func (l *Ledger) Forget(ctx context.Context, e LedgerEntry) error {
 	})
 }
 
-// Extend sets the end of the lease of an open entry, also to an earlier time. Zero: no
+// Extend sets the end of the lease of an open entry, to a later or an earlier time. Zero: no
 // lease, so Reap never deletes the endpoint.
 func (l *Ledger) Extend(ctx context.Context, e LedgerEntry, end time.Time) error {
 	return l.change(ctx, "extend", e, func(now LedgerEntry) (LedgerRecord, error) {
@@ -252,7 +254,7 @@ type ReapOptions struct {
 
 // Reaped is what [Ledger.Reap] did with one overdue entry.
 type Reaped struct {
-	Entry LedgerEntry // as it was before
+	Entry LedgerEntry // the entry as it was before Reap
 	// Err says why the endpoint is not known to be deleted. Nil: it is deleted, or with
 	// DryRun it would be.
 	Err error
@@ -265,10 +267,10 @@ type Reaped struct {
 // local clock, one by one, with a minute for each. It deletes an endpoint only if LeaseEnd
 // has passed by the service's clock as well (the Date header of a Get). The record of the
 // endpoint must have the name of the entry, and must not carry the mark of another entry.
-// An adopted endpoint must carry the mark of its entry. An entry in doubt is an
-// [ErrOutcomeUnknown]: use Adopt or Forget.
+// An adopted endpoint must carry the mark of its entry. If the state of an entry is intended
+// or unknown, its Err is [ErrOutcomeUnknown]: use Adopt or Forget.
 //
-// The error joins the Errs of all entries, and the error of reading the ledger.
+// The error joins the Err of all entries and the error of reading the ledger.
 //
 // GET and perhaps DELETE /v1/inference-service/{service_id}
 func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) {
@@ -286,7 +288,8 @@ func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) 
 	return reaped, errors.Join(errs...)
 }
 
-// reap deletes one overdue endpoint, unless it is a dry run. Nil: it is deleted.
+// reap deletes the endpoint of an overdue entry, unless dryRun is true. Nil: the endpoint is
+// deleted, or would be.
 func (l *Ledger) reap(ctx context.Context, e LedgerEntry, dryRun bool) error {
 	const op = "reap"
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -300,7 +303,7 @@ func (l *Ledger) reap(ctx context.Context, e LedgerEntry, dryRun bool) error {
 	var response Response
 	s, err := services.Get(ctx, e.ServiceID, WithResponse(&response))
 	if notFound(err) || err == nil && s.IsDeleted {
-		remove, s, err = removal.read, nil, nil // the wait decides whether that is certain
+		remove, s, err = removal.read, nil, nil // the wait below decides whether the endpoint is certainly deleted
 	}
 	if err != nil {
 		return err

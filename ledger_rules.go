@@ -16,18 +16,18 @@ import (
 	"example.com/svc/internal/cause"
 )
 
-// The rules of the ledger. They are pure functions: no store, no service, and the
-// time comes as an argument.
+// The rules of the ledger. They are pure functions: they call neither the store nor the
+// service, and get the time as an argument.
 
 const (
-	ledgerSettle = 5 * time.Minute // how long a create may be sent, at most
-	ledgerMargin = time.Minute     // after SettleBy, for clocks that differ and a request under way
+	ledgerSettle = 5 * time.Minute // a create is sent at most this long after its intent was recorded
+	ledgerMargin = time.Minute     // extra time after SettleBy, since clocks differ and a request may be under way
 
-	ledgerPatience = 5 * time.Second // for the store, where something else does not wait for it
+	ledgerPatience = 5 * time.Second // time limit for the store, in calls that must not wait longer for it
 )
 
 // ledgerMoves holds, by state, the events that change it; the event is the new state.
-// Any other known event is kept in the records and changes no state. After a wrong Forget
+// All other known events are kept in the records and change no state. After a wrong Forget
 // a slow process may learn the outcome, so a forgotten entry can change again.
 var ledgerMoves = map[LedgerEvent][]LedgerEvent{
 	LedgerIntended:  {LedgerCreated, LedgerRefused, LedgerUnknown, LedgerForgotten},
@@ -36,11 +36,11 @@ var ledgerMoves = map[LedgerEvent][]LedgerEvent{
 	LedgerForgotten: {LedgerCreated, LedgerRefused, LedgerUnknown},
 	LedgerCreated:   {LedgerDeleted},
 	LedgerDeleted:   {},
-	LedgerScaled:    {}, // never a state, as the next one
-	LedgerExtended:  {},
+	LedgerScaled:    {}, // never a state
+	LedgerExtended:  {}, // never a state
 }
 
-// foldLedger makes entries of records. Its error joins a LedgerError for each damaged
+// foldLedger makes entries from records. Its error joins a LedgerError for each damaged
 // record. No create is sent under the key of a damaged record.
 func foldLedger(records []LedgerRecord) (entries []LedgerEntry, damaged error) {
 	var errs []error
@@ -75,7 +75,7 @@ func (e *LedgerEntry) apply(r LedgerRecord) error {
 	case e.State == "" && r.Event == LedgerIntended:
 		e.State, e.RequestedAt, e.SettleBy, e.LeaseEnd = r.Event, r.At, r.SettleBy, r.LeaseEnd
 		e.BaseURL, e.Name, e.FlavorID, e.Instances = r.BaseURL, r.Name, r.FlavorID, r.Instances
-	case e.State == "" && r.Event != LedgerRefused: // that may stand where its intent could not be written
+	case e.State == "" && r.Event != LedgerRefused: // a refused record may come first: the record of the intent could not be written
 		return fmt.Errorf("record %d (%s) belongs to a create that is not recorded as intended", r.Seq, r.Event)
 	case r.Event == LedgerScaled:
 		e.Instances = r.Instances
@@ -99,8 +99,8 @@ func (e *LedgerEntry) apply(r LedgerRecord) error {
 // InstanceTime is an upper bound of the time that is billed until now. Three instances
 // that run for ten minutes make 30 minutes. The time counts from RequestedAt to DeletedAt,
 // by the clocks of the processes that wrote the ledger, and also while the endpoint is
-// stopped. Changes that were not made with this ledger are not known. It is 0 if nothing
-// was created. It is no price, since the service does not say what the unit of its prices is.
+// stopped. Changes that were made without this ledger do not count. The time is 0 if nothing
+// was created. It is not a price, since the service does not document the unit of its prices.
 func (e LedgerEntry) InstanceTime(now time.Time) (total time.Duration) {
 	if e.State == LedgerDeleted {
 		now = e.DeletedAt
@@ -138,8 +138,9 @@ const (
 	ledgerInUse                       // the endpoint is of another request, or two entries are open
 )
 
-// judgeKey decides by the entries of a key what a Deploy does. Want is its record, and
-// fields are its request body. It returns the entry that decided, and for ledgerInUse why.
+// judgeKey decides by the entries of a key what a Deploy does. want is the record of the new
+// create, and fields are its request body. judgeKey also returns the entry that decided, and
+// for ledgerInUse the reason.
 func judgeKey(entries []LedgerEntry, want *LedgerRecord, fields map[string]any, now time.Time) (ledgerVerdict, LedgerEntry, string) {
 	open := slices.DeleteFunc(slices.Clone(entries), func(e LedgerEntry) bool { return !e.Open() })
 	switch {
@@ -158,8 +159,9 @@ func judgeKey(entries []LedgerEntry, want *LedgerRecord, fields map[string]any, 
 	return ledgerResume, open[0], ""
 }
 
-// differs compares the request of a recorded intent with another request. Empty: they are
-// the same. A hash of another version cannot be compared: then the other fields decide.
+// differs says how the request of a recorded intent differs from another request. Empty: they
+// are the same. A hash of another version cannot be compared: then only the other fields of
+// the record decide.
 func differs(had, want *LedgerRecord, fields map[string]any) string {
 	show := func(r *LedgerRecord) string {
 		return fmt.Sprintf("name %q, flavor %q, instances %d, base URL %s", r.Name, r.FlavorID, r.Instances, r.BaseURL)
@@ -177,8 +179,8 @@ func differs(had, want *LedgerRecord, fields map[string]any) string {
 
 const ledgerHashVersion = "1:"
 
-// requestHash identifies a request without showing it. It hashes the intent and the body,
-// with sorted keys and without the mark. The version of this rule comes in front.
+// requestHash identifies a request without showing it. It hashes the intent and the body, with
+// sorted keys and without the mark. The result begins with the version of this rule.
 func requestHash(intent string, fields map[string]any) string {
 	fields = maps.Clone(fields)
 	if text, ok := fields["description"].(string); ok {
@@ -189,8 +191,8 @@ func requestHash(intent string, fields map[string]any) string {
 	return ledgerHashVersion + hex.EncodeToString(sum[:])
 }
 
-// readBody returns the fields of the final request body, with numbers as text, and the
-// record of a create with it. Absent is the number of instances if the body has none.
+// readBody returns the fields of the final request body, with numbers as text, and the record
+// of a create with this body. If the body has no number of instances, the record has absent.
 func readBody(body []byte, absent int) (fields map[string]any, r LedgerRecord, err error) {
 	var sent struct {
 		Name             string
@@ -235,8 +237,8 @@ func addMark(fields map[string]any, intent string) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// checkOwner fails unless the endpoint s has the name and the mark of the entry. Unmarked
-// accepts an endpoint without a mark.
+// checkOwner fails unless the endpoint s has the name and the mark of the entry. If unmarked
+// is true, an endpoint without a mark is accepted.
 func (e *LedgerEntry) checkOwner(s *InferenceService, unmarked bool) error {
 	switch intent, _ := findMark(s.Description); {
 	case !sameText(s.Name, e.Name):
@@ -250,8 +252,8 @@ func (e *LedgerEntry) checkOwner(s *InferenceService, unmarked bool) error {
 	}
 }
 
-// checkDoubt fails unless the entry is in doubt and, by all these clocks, its create cannot
-// be under way any more.
+// checkDoubt returns an error if the state is not unknown or intended, or if the create may
+// still be under way according to one of the clocks.
 func (e *LedgerEntry) checkDoubt(clocks ...time.Time) error {
 	if e.State != LedgerUnknown && e.State != LedgerIntended {
 		return fmt.Errorf("the entry is not in doubt: its state is %s", e.State)
@@ -274,7 +276,7 @@ func (e *LedgerEntry) mayForget(now, date time.Time) error {
 	return e.checkDoubt(now, date)
 }
 
-// mayAdopt fails unless the entry may get an endpoint, and s is that endpoint.
+// mayAdopt fails unless s may be recorded as the endpoint of the entry.
 func (e *LedgerEntry) mayAdopt(base string, s *InferenceService, unmarked bool, now time.Time) error {
 	mark, _ := findMark(s.Description)
 	switch marked := e.State == LedgerIntended && mark == e.Intent; {
@@ -288,8 +290,8 @@ func (e *LedgerEntry) mayAdopt(base string, s *InferenceService, unmarked bool, 
 	return e.checkOwner(s, unmarked)
 }
 
-// overdue reports whether the lease has ended by the local clock, a second ago: the Date of
-// the service has whole seconds.
+// overdue reports whether the entry is open, belongs to the base URL, and has a lease that ended
+// more than a second ago by the local clock. The Date of the service has only whole seconds.
 func (e *LedgerEntry) overdue(base string, now time.Time) bool {
 	return e.Open() && e.BaseURL == base && !e.LeaseEnd.IsZero() && now.After(e.LeaseEnd.Add(time.Second))
 }

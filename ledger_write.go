@@ -22,12 +22,12 @@ import (
 type claim struct {
 	ledger *Ledger
 	key    string
-	lease  time.Duration      // 0: none
-	intent LedgerRecord       // without a Seq as long as it is not recorded
-	cancel context.CancelFunc // of the context that ends at SettleBy
+	lease  time.Duration      // 0: no lease
+	intent LedgerRecord       // the record of the intent; its Seq is 0 until the record is stored
+	cancel context.CancelFunc // ends the context of the create
 }
 
-// claim returns nil without a store. An empty key stands for a random one.
+// claim returns nil if the client has no store. An empty key stands for a random one.
 func (l *Ledger) claim(key string, lease time.Duration) *claim {
 	if l.store == nil {
 		return nil
@@ -35,7 +35,7 @@ func (l *Ledger) claim(key string, lease time.Duration) *claim {
 	return &claim{ledger: l, key: cmp.Or(key, strings.ToLower(rand.Text())), lease: lease}
 }
 
-// resumedError ends a create whose key has an endpoint.
+// resumedError ends a create whose key already has an endpoint.
 type resumedError struct{ id string }
 
 func (e *resumedError) Error() string { return "svc: the key has the endpoint " + e.id }
@@ -77,7 +77,7 @@ func (c *claim) begin(ctx context.Context, body []byte) (context.Context, []byte
 				err = c.doubt(e, fmt.Errorf("waiting for its outcome: %w", ended))
 			}
 		case verdict == ledgerDoubt:
-			err = c.doubt(e, fmt.Errorf("look for %s in the service's console, then call Ledger.Adopt, or Ledger.Forget if it does not exist", cmp.Or(e.ServiceID, "it")))
+			err = c.doubt(e, fmt.Errorf("look for %s in the service's console, then call Ledger.Adopt, or Ledger.Forget if the endpoint does not exist", cmp.Or(e.ServiceID, "it")))
 		case verdict == ledgerInUse:
 			err = l.fail("deploy", e, fmt.Errorf("%w: %s", ErrKeyInUse, why))
 		default:
@@ -93,8 +93,8 @@ func (c *claim) begin(ctx context.Context, body []byte) (context.Context, []byte
 
 var errSettleBy = &httpcall.TimeoutError{After: ledgerSettle}
 
-// settleContext ends at SettleBy with errSettleBy, since context.DeadlineExceeded is for a
-// deadline of the caller.
+// settleContext ends at SettleBy. Its error is then errSettleBy, since context.DeadlineExceeded
+// would say that a deadline of the caller has passed.
 type settleContext struct{ context.Context }
 
 func untilSettleBy(ctx context.Context, by time.Time) (context.Context, context.CancelFunc) {
@@ -112,7 +112,7 @@ func (c settleContext) Err() error {
 	return errSettleBy
 }
 
-// record writes the intent, unless the Seq is taken.
+// record writes the record of the intent. If its Seq is taken, it writes nothing and returns nil.
 func (c *claim) record(ctx context.Context, want *LedgerRecord) error {
 	deadline, _ := ctx.Deadline()
 	want.At = wallClock()
@@ -124,7 +124,7 @@ func (c *claim) record(ctx context.Context, want *LedgerRecord) error {
 	switch {
 	case err == nil:
 		c.intent = *want
-	case !errors.Is(err, fs.ErrExist): // it may be written all the same
+	case !errors.Is(err, fs.ErrExist): // the record may be stored although Append failed
 		_ = c.ledger.put(ctx, LedgerRecord{Key: want.Key, Seq: want.Seq, Intent: want.Intent, Event: LedgerRefused}, 1)
 		return c.ledger.fail("append intended", LedgerEntry{Key: want.Key, Intent: want.Intent}, err)
 	}
@@ -139,7 +139,8 @@ func (c *claim) doubt(e LedgerEntry, err error) error {
 	}
 }
 
-// resume ends the create in favor of the endpoint of an entry.
+// resume ends the create with a resumedError, since an entry of the key has an endpoint. If
+// the new lease ends later than the recorded one, resume records the later end.
 func (c *claim) resume(ctx context.Context, e LedgerEntry) error {
 	err := c.ledger.change(ctx, "extend", e, func(now LedgerEntry) (LedgerRecord, error) {
 		end := now.RequestedAt.Add(c.lease)
@@ -148,11 +149,11 @@ func (c *claim) resume(ctx context.Context, e LedgerEntry) error {
 	if err != nil {
 		return err
 	}
-	c.ledger.client.recent.add(e.ServiceID) // it may not be readable yet
+	c.ledger.client.recent.add(e.ServiceID) // the endpoint may not be readable yet
 	return &resumedError{e.ServiceID}
 }
 
-// before is called right before each attempt. It goes by the wall clock, which runs on while
+// before is called right before each attempt. It uses the wall clock, which continues while
 // the process is suspended.
 func (c *claim) before() error {
 	if !maySend(c.intent.SettleBy, wallClock()) {
@@ -187,7 +188,7 @@ func (c *claim) settle(ctx context.Context, s *InferenceService, err error) erro
 	return cause.Join(err, behind)
 }
 
-// outcome judges a create that ended by a panic, from what is known of it.
+// outcome judges a create that ended by a panic, from what the Result of the call says.
 func outcome[T any](c *Client, k *call) (*T, error) {
 	if !k.Result.Acted && k.Result.StatusCode == 0 {
 		return nil, errors.New("svc: nothing was sent")
@@ -199,9 +200,9 @@ func outcome[T any](c *Client, k *call) (*T, error) {
 }
 
 // scale records a change of the number of instances: a higher number before the change is
-// sent, and a lower one after it has succeeded. Call the function that it returns when the
-// change has ended, with its error. After a higher number it checks that no other call has
-// recorded a lower one meanwhile: nobody knows which of the two changes the service made last.
+// sent, and a lower one after the change has succeeded. The caller must call ended with the
+// error of the change. If another call has recorded a lower number meanwhile, ended records
+// the higher number again, since nobody knows which change the service made last.
 func (l *Ledger) scale(ctx context.Context, id string, body []byte) (ended func(error), err error) {
 	ended = func(error) {}
 	if l.store == nil {
@@ -214,7 +215,7 @@ func (l *Ledger) scale(ctx context.Context, id string, body []byte) (ended func(
 	reading, cancel := context.WithTimeout(ctx, ledgerPatience)
 	defer cancel()
 	e, err := l.owner(reading, id)
-	if err != nil { // what lowers the bill does not wait for the ledger
+	if err != nil { // a change that does not raise the bill is sent even if the ledger cannot be read
 		now, unread := l.client.InferenceServices.Get(ctx, id)
 		if unread == nil && want.Instances <= int(now.ResourceMetadata.TargetInstanceNumber) {
 			err = nil
@@ -227,7 +228,7 @@ func (l *Ledger) scale(ctx context.Context, id string, body []byte) (ended func(
 	record := func(ctx context.Context) error {
 		return l.change(ctx, "append scaled", *e, func(now LedgerEntry) (LedgerRecord, error) {
 			need := now.Instances < want.Instances
-			if !raises { // unless another call has recorded another number
+			if !raises { // another call may have recorded another number, which then stays
 				need = now.Instances == e.Instances && now.Instances != want.Instances
 			}
 			return LedgerRecord{Event: LedgerScaled, Instances: want.Instances}.onlyIf(need)
@@ -245,15 +246,15 @@ func (l *Ledger) scale(ctx context.Context, id string, body []byte) (ended func(
 	}, nil
 }
 
-// deleted records that an endpoint is deleted. S is the record that says so; nil if its
-// absence proves it.
+// deleted records that an endpoint is deleted. s is the record of the endpoint that says so.
+// Nil: the endpoint was not found any more.
 func (l *Ledger) deleted(ctx context.Context, id string, s *InferenceService) {
 	if l.store == nil {
 		return
 	}
 	l.afterwards(ctx, func(ctx context.Context) error {
 		e, err := l.owner(ctx, id)
-		if e == nil || s != nil && s.Name != "" && !sameText(s.Name, e.Name) { // the record of another endpoint
+		if e == nil || s != nil && s.Name != "" && !sameText(s.Name, e.Name) { // s is the record of another endpoint
 			return err
 		}
 		next := e.Records[len(e.Records)-1].Seq + 1
@@ -261,23 +262,24 @@ func (l *Ledger) deleted(ctx context.Context, id string, s *InferenceService) {
 	})
 }
 
-// afterwards records what has happened already, also when ctx has ended. It logs an error.
+// afterwards records what has already happened, even if ctx has ended. An error is only
+// logged.
 func (l *Ledger) afterwards(ctx context.Context, record func(context.Context) error) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
 	if err := record(ctx); err != nil && l.log != nil {
-		l.log.LogAttrs(ctx, slog.LevelWarn, "svc: the ledger is behind", slog.String("error", err.Error()))
+		l.log.LogAttrs(ctx, slog.LevelWarn, "svc: the ledger could not be updated", slog.String("error", err.Error()))
 	}
 }
 
-// settling is the context for recording what has happened already.
+// settling returns the context for recording what has already happened: it does not end with ctx.
 func settling(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), ledgerPatience)
 }
 
-// owner finds the created entry of an endpoint; nil if there is none. A created record that
-// could not be written before is written first. An error that is about another key does not
-// count.
+// owner finds the entry in the state created that has the ID of an endpoint; nil if there is
+// none. A created record that could not be written before is written first. If the key of the
+// endpoint is not known, an error that is about a single key does not count.
 func (l *Ledger) owner(ctx context.Context, id string) (*LedgerEntry, error) {
 	v, _ := l.known.Load(id)
 	known, _ := v.(LedgerRecord)
@@ -304,9 +306,9 @@ func date(r *Response) time.Time {
 	return t
 }
 
-// read returns the entries of a key and its highest Seq, or the entries of all keys. With an
-// error it returns what it could read. Each error is a LedgerError; one that is about a
-// single key has that Key.
+// read returns the entries of a key and its highest Seq. For an empty key it returns the
+// entries of all keys. With an error it returns the entries that it could read. Each error is
+// a LedgerError. An error that is about a single key has that Key.
 func (l *Ledger) read(ctx context.Context, key string) (entries []LedgerEntry, last int64, err error) {
 	if l.store == nil {
 		return nil, 0, ErrNoLedger
@@ -341,9 +343,9 @@ func (l *Ledger) entry(ctx context.Context, op string, e LedgerEntry) (now Ledge
 	return e, 0, l.fail(op, e, errors.New("there is no such entry"))
 }
 
-// change appends the record that decide makes of an entry as it is now. The record comes
-// right behind those that decide has seen; if another one is there already, decide is asked
-// again. An empty record is not appended.
+// change reads an entry again, calls decide with it, and appends the record that decide
+// returns. If another record was appended in the meantime, change starts again, so decide has
+// seen all records before its own. An empty record is not appended.
 func (l *Ledger) change(ctx context.Context, op string, e LedgerEntry, decide func(now LedgerEntry) (LedgerRecord, error)) error {
 	for {
 		now, last, err := l.entry(ctx, op, e)
@@ -364,7 +366,8 @@ func (l *Ledger) change(ctx context.Context, op string, e LedgerEntry, decide fu
 	}
 }
 
-// onlyIf is for decide: without need it returns the empty record, which is not appended.
+// onlyIf is for decide. If r is not needed, it returns the empty record, which change does not
+// append.
 func (r LedgerRecord) onlyIf(needed bool) (LedgerRecord, error) {
 	if !needed {
 		r = LedgerRecord{}
@@ -372,8 +375,9 @@ func (r LedgerRecord) onlyIf(needed bool) (LedgerRecord, error) {
 	return r, nil
 }
 
-// add appends a record at its Seq. It may be stored although the store refuses it: a network
-// file system repeats a link whose response was lost, and then finds the name taken.
+// add appends a record at its Seq. If the store says that the Seq is taken, the record may
+// still be stored: a network file system repeats the creation of a hard link if the response
+// was lost, and then finds that the name exists. So add looks whether the record is listed.
 func (l *Ledger) add(ctx context.Context, r LedgerRecord) error {
 	err := l.store.Append(ctx, r)
 	if !errors.Is(err, fs.ErrExist) {
@@ -384,13 +388,13 @@ func (l *Ledger) add(ctx context.Context, r LedgerRecord) error {
 	case slices.Contains(stored, r):
 		return nil
 	case unread == nil && !slices.ContainsFunc(stored, func(s LedgerRecord) bool { return s.Seq == r.Seq }):
-		return fmt.Errorf("the store refuses record %d of the key as one that it has, but does not list it", r.Seq)
+		return fmt.Errorf("the store says that record %d of the key exists, but does not list it", r.Seq)
 	}
 	return err
 }
 
-// put appends a record at its Seq, or at the next one that is free. It has a separate time
-// limit, and goes on when ctx ends.
+// put appends a record at its Seq, or at the next Seq that is free. After an error it tries
+// again, up to tries times in all. It has a separate time limit, and continues when ctx ends.
 func (l *Ledger) put(ctx context.Context, r LedgerRecord, tries int) error {
 	ctx, cancel := settling(ctx)
 	defer cancel()
@@ -407,8 +411,8 @@ func (l *Ledger) put(ctx context.Context, r LedgerRecord, tries int) error {
 	}
 }
 
-// fail makes a LedgerError of err. It keeps a nil err, and a LedgerError that names the endpoint
-// already.
+// fail makes a LedgerError from err. It returns err itself if err is nil, or if err already holds
+// a LedgerError with the ServiceID of e (with any ServiceID if e has none).
 func (l *Ledger) fail(op string, e LedgerEntry, err error) error {
 	err = l.client.safe(err)
 	if known, ok := errors.AsType[*LedgerError](err); err == nil || ok && (e.ServiceID == "" || known.ServiceID == e.ServiceID) {

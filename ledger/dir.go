@@ -26,16 +26,16 @@ import (
 //
 // Dir fails if the folder cannot be written, or if its file system has no hard links.
 func Dir(path string) (svc.LedgerStore, error) {
-	path, err := filepath.Abs(path) // the program may change its folder
+	path, err := filepath.Abs(path) // the program may change its working directory
 	if err == nil {
 		err = os.MkdirAll(path, 0o700)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
-	_ = syncFolder(filepath.Dir(path)) // it may be new; the caller may not be allowed to read its parent
+	_ = syncFolder(filepath.Dir(path)) // path may be new; an error does not count, since the parent may not be readable
 	d := dir(path)
-	left, _ := filepath.Glob(filepath.Join(path, ".ledger-*")) // by processes that died
+	left, _ := filepath.Glob(filepath.Join(path, ".ledger-*")) // temporary files that processes left when they died
 	for _, file := range left {
 		if info, err := os.Stat(file); err == nil && time.Since(info.ModTime()) > time.Hour {
 			_ = os.Remove(file)
@@ -58,8 +58,8 @@ func (d dir) put(_ context.Context, n name, text []byte) error {
 	return d.create(d.file(n), append(text, '\n'))
 }
 
-// create gives a file its name when all of its text is on the disk, so there is
-// never a part of it under that name. The name must be new.
+// create writes the text to a temporary file, and gives it the name file when all of the text
+// is on the disk. So the file is never seen incomplete. It is an error if the name exists.
 func (d dir) create(file string, text []byte) error {
 	tmp, err := os.CreateTemp(string(d), ".ledger-*") // mode 0600
 	if err != nil {
@@ -108,7 +108,7 @@ func (d dir) list(ctx context.Context, key string, found func(name, []byte, erro
 		if n.key != last.key {
 			last = name{n.key, 0}
 		}
-		// While a folder changes, ReadDir may show a new file and not an older one.
+		// Older files are read even if ReadDir did not show them: it may miss one while the folder changes.
 		for last.seq < n.seq && ctx.Err() == nil {
 			last.seq++
 			text, err := os.ReadFile(d.file(last))

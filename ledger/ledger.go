@@ -7,7 +7,7 @@
 //
 // Begin with [Dir]: it needs only a folder, which may be on NFS. [SQLite] and [Postgres] use
 // a table of a database, through database/sql and a driver of your choice. [Memory] is for
-// tests. A store of your own has to pass package ledgertest.
+// tests. If you write a store, test it with package ledgertest.
 package ledger
 
 import (
@@ -26,7 +26,7 @@ import (
 	"example.com/svc"
 )
 
-// name identifies a record.
+// name identifies a record by its key and its number.
 type name struct {
 	key string
 	seq int64
@@ -40,15 +40,15 @@ func inOrder(a, b name) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compa
 type medium interface {
 	// put stores a text durably. If that name has a text already, the error is fs.ErrExist.
 	put(ctx context.Context, n name, text []byte) error
-	// list calls found for each text of a key, in order; an empty key stands for all keys. The
-	// err of found says why a text cannot be read.
+	// list calls found for each text of a key, in order. An empty key stands for all keys. If a
+	// text cannot be read, found gets the reason as err.
 	list(ctx context.Context, key string, found func(n name, text []byte, err error)) error
 }
 
 // store keeps records as JSON in a medium.
 type store struct {
 	medium
-	place func(name) string // for error texts
+	place func(name) string // describes a record in error texts
 }
 
 var keys = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
@@ -97,7 +97,7 @@ func (s store) List(ctx context.Context, key string) (all []svc.LedgerRecord, er
 	return all, errors.Join(damaged...)
 }
 
-// Memory returns an empty store that ends with the process: for tests.
+// Memory returns an empty store for tests. Its records are lost when the process ends.
 func Memory() svc.LedgerStore {
 	return store{&memory{texts: make(map[name][]byte)}, name.String}
 }
@@ -128,10 +128,10 @@ func (m *memory) list(_ context.Context, key string, found func(name, []byte, er
 	return nil
 }
 
-// SQLite returns a store in the table svc_ledger of an SQLite database. The table is
-// created if it does not exist. Any driver will do. Each connection of db must wait for a
-// locked database and must sync each commit, so set both in the data source name: SQLite
-// fails if they are not set. For modernc.org/sqlite that is
+// SQLite returns a store in the table svc_ledger of an SQLite database. The table is created
+// if it does not exist. You can use any driver. Each connection of db must wait for a locked
+// database and must sync each commit. Set both in the data source name: if one is not set,
+// the function SQLite returns an error. For modernc.org/sqlite the name is
 //
 //	file:ledger.db?_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)
 func SQLite(ctx context.Context, db *sql.DB) (svc.LedgerStore, error) {
@@ -139,16 +139,15 @@ func SQLite(ctx context.Context, db *sql.DB) (svc.LedgerStore, error) {
 		"set busy_timeout, so that one process waits for another, and synchronous=FULL, so that a commit survives a power failure")
 }
 
-// Postgres returns a store in the table svc_ledger of a PostgreSQL database. The table
-// is created if it does not exist. Any driver will do. Postgres fails if
-// synchronous_commit is off, since the server may then lose a commit.
+// Postgres returns a store in the table svc_ledger of a PostgreSQL database. The table is
+// created if it does not exist. You can use any driver. If synchronous_commit is off, the
+// function Postgres returns an error, since the server may then lose a commit.
 func Postgres(ctx context.Context, db *sql.DB) (svc.LedgerStore, error) {
 	return openTable(ctx, db, `SELECT current_setting('synchronous_commit') <> 'off'`,
 		"set synchronous_commit=on, so that a commit survives a crash of the server")
 }
 
-// openTable makes sure that the database is safe, as the query tells, and that the
-// table is there.
+// openTable makes sure that the query safe returns true, and that the table exists.
 func openTable(ctx context.Context, db *sql.DB, safe, advice string) (svc.LedgerStore, error) {
 	t := store{table{db}, name.String}
 	var ok bool
@@ -162,7 +161,7 @@ func openTable(ctx context.Context, db *sql.DB, safe, advice string) (svc.Ledger
 		return t, nil
 	}
 	_, err := db.ExecContext(ctx, `CREATE TABLE svc_ledger ("key" VARCHAR(64) NOT NULL, seq BIGINT NOT NULL, record TEXT NOT NULL, PRIMARY KEY ("key", seq))`)
-	if _, again := t.List(ctx, "-"); again != nil { // if it is there now, another process has created it
+	if _, again := t.List(ctx, "-"); again != nil { // if the table exists now, another process has created it
 		return nil, errors.Join(again, err)
 	}
 	return t, nil

@@ -26,15 +26,15 @@ type Info struct {
 }
 
 const (
-	maxBody    = 256 << 10 // the rest is ignored
+	maxBody    = 256 << 10 // bytes of a body that are read; the rest is ignored
 	maxMessage = 512
 	maxCode    = 128
 	maxExcerpt = 256
 )
 
 // Parse reads an error body. The content type is only a hint: bodies are often
-// mislabelled. scrub takes the secrets out of each text, once it is decoded and before
-// it is cut to its length.
+// mislabelled. scrub removes the secrets from each text, after the text was decoded and
+// before it is cut to its maximum length.
 func Parse(contentType string, body []byte, scrub func(string) string) Info {
 	info := parse(contentType, body)
 	return Info{
@@ -80,10 +80,10 @@ func parse(contentType string, body []byte) Info {
 			info.Message = pageText(body)
 		}
 		return info
-	case body[0] == '{' || body[0] == '[': // cut off, for example
+	case body[0] == '{' || body[0] == '[': // JSON that is cut off, for example
 		return Info{Message: string(body)}
 	}
-	first, _, _ := bytes.Cut(body, []byte("\n")) // not blank: the body is trimmed
+	first, _, _ := bytes.Cut(body, []byte("\n")) // the first line is not blank, since the body is trimmed
 	return Info{Message: string(first)}
 }
 
@@ -92,7 +92,7 @@ func parse(contentType string, body []byte) Info {
 func fromXML(body []byte) (info Info) {
 	dec := xml.NewDecoder(bytes.NewReader(bytes.ToValidUTF8(body, nil)))
 	dec.Strict = false
-	dec.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil } // most of it is ASCII
+	dec.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil } // read as UTF-8: most error texts are ASCII
 	for {
 		token, err := dec.Token()
 		if err != nil {
@@ -103,13 +103,13 @@ func fromXML(body []byte) (info Info) {
 			continue
 		}
 		into := map[string]*string{"code": &info.Code, "message": &info.Message, "requestid": &info.RequestID}[strings.ToLower(start.Name.Local)]
-		if into != nil && *into == "" { // the first one counts
+		if into != nil && *into == "" { // of several elements with the same name, the first counts
 			_ = dec.DecodeElement(into, &start)
 		}
 	}
 }
 
-// These are linear only because no part of them can run past what ends it.
+// These patterns take linear time only because no part of them can match beyond what ends it.
 var (
 	pageStart   = regexp.MustCompile(`(?i)<(?:!doctype html|html|head|body|title)`)
 	pageHeading = regexp.MustCompile(`(?i)<(?:title|h[1-3])(?:\s[^>]*)?>((?:[^<]|<[^/]|</[^th])*)</(?:title|h[1-3])`)
@@ -123,7 +123,7 @@ func isHTML(contentType string, body []byte) bool {
 	return strings.Contains(strings.ToLower(contentType), "html") && bytes.IndexByte(body, '<') >= 0
 }
 
-// pageMessage is the title of a page or its first heading, and without both its text.
+// pageMessage returns the title or first heading of a page, or the whole text of a page without them.
 func pageMessage(body []byte) string {
 	for _, match := range pageHeading.FindAllSubmatch(body, 3) {
 		if text := Line(pageText(match[1])); text != "" {
@@ -133,7 +133,7 @@ func pageMessage(body []byte) string {
 	return pageText(body)
 }
 
-// pageText is what stands between the tags of a page.
+// pageText is the text between the tags of a page.
 func pageText(body []byte) string {
 	return html.UnescapeString(string(pageTag.ReplaceAll(body, []byte(" "))))
 }
@@ -144,7 +144,7 @@ func trim(body []byte) []byte {
 	return bytes.TrimSpace(body)
 }
 
-// isBinary judges by the first bytes.
+// isBinary reports whether the first bytes are not those of a text, or the body holds a zero byte.
 func isBinary(body []byte) bool {
 	return !strings.HasPrefix(http.DetectContentType(body), "text/") || bytes.IndexByte(body, 0) >= 0
 }
@@ -164,7 +164,7 @@ func Line(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// bound cuts s to at most limit bytes, its mark included.
+// bound cuts s to at most limit bytes, including the mark that it puts at the end.
 func bound(s string, limit int) string {
 	const mark = "…"
 	if len(s) <= limit {
@@ -173,8 +173,7 @@ func bound(s string, limit int) string {
 	return strings.TrimRight(strings.ToValidUTF8(s[:limit-len(mark)], ""), " ") + mark
 }
 
-// RequestID finds the id that a service gave to a request in the header of its
-// response.
+// RequestID finds the ID that the service gave to a request, in the header of the response.
 func RequestID(header http.Header, scrub func(string) string) string {
 	for _, name := range [...]string{"X-Request-Id", "Request-Id", "X-Correlation-Id", "X-Trace-Id", "Trace-Id", "X-Amz-Request-Id", "X-Ms-Request-Id"} {
 		if v := header.Get(name); v != "" {
@@ -184,8 +183,8 @@ func RequestID(header http.Header, scrub func(string) string) string {
 	return ""
 }
 
-// Label makes the value of a header safe to print: one line of at most 128 bytes, without
-// secrets.
+// Label makes a short text, such as the value of a header, safe to print: one line of at most
+// 128 bytes, without secrets.
 func Label(text string, scrub func(string) string) string {
 	return bound(scrub(Line(text)), maxCode)
 }

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-const maxErrors = 5 // messages of one body that are joined
+const maxErrors = 5 // how many messages of a list are joined
 
-// fromJSON is not ok if the body is not one JSON value from its first byte to its last.
+// fromJSON reads a body. ok is false if the body as a whole is not one JSON value.
 func fromJSON(body []byte) (info Info, ok bool) {
 	var value any
 	if json.Unmarshal(body, &value) != nil {
@@ -20,7 +20,7 @@ func fromJSON(body []byte) (info Info, ok bool) {
 	return fromValue(value), true
 }
 
-// fromValue searches a value and all objects in it.
+// fromValue reads an object, each value of a list, or a bare string or number.
 func fromValue(v any) Info {
 	switch v := v.(type) {
 	case map[string]any:
@@ -108,7 +108,7 @@ func (o object) info() Info {
 	word := o.text("error", "err", "errors")
 	info.Message = cmp.Or(info.Message, word, o.text("reason", "title", "description", "faultstring"))
 	for _, code := range []string{word, o.text("type"), o.text("reason")} {
-		// OAuth has it as {"error": "invalid_grant", "error_description": …}.
+		// OAuth sends the code in this form: {"error": "invalid_grant", "error_description": …}.
 		if info.Code == "" && code != info.Message && code != "about:blank" && !strings.ContainsAny(code, " \n") {
 			info.Code = code
 		}

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Of is the reason for which ctx ended: its Err, with the owner's cause in front
-// of it where that is another. It is nil while ctx lives.
+// Of returns the reason for which ctx ended: its Err, and after it the cause that the owner of
+// ctx set, if there is one. Nil: ctx has not ended.
 func Of(ctx context.Context) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); err != nil && cause != err { //nolint:errorlint // the very same value
@@ -46,7 +46,7 @@ func Join(errs ...error) error {
 type several struct{ errs []error }
 
 func (e *several) Error() string {
-	const most = 10 // more do not help to find the fault
+	const most = 10 // more texts do not help to find the fault
 	var texts []string
 	for _, err := range e.errs[:min(len(e.errs), most)] {
 		texts = append(texts, err.Error())

@@ -14,15 +14,15 @@ import (
 )
 
 // RoundTrip makes one HTTP exchange of a call. It is the transport below the retries and the
-// redirects. It sends a copy of the request, since a connection may still be using that of
-// the attempt before.
+// redirects. It sends a copy of the request, since a connection may still be using the request
+// of the previous attempt.
 func (c *Caller) RoundTrip(shell *http.Request) (*http.Response, error) {
 	x := exchangeOf(shell.Context())
-	x.tell() // the redirect that led here
+	x.tell() // after a redirect: reports the exchange that led here
 	hop := shell.Response != nil
 	x.again = false
 	err := c.admit(x, shell.URL, shell.Header)
-	if err != nil && !hop { // no attempt: the result of the one before stays
+	if err != nil && !hop { // no attempt is made: the result of the previous attempt stays
 		x.last, x.local = interrupted(err, x.last), true
 		return nil, x.last
 	}
@@ -37,12 +37,12 @@ func (c *Caller) RoundTrip(shell *http.Request) (*http.Response, error) {
 	var gate gate
 	x.dials.Store(0)
 	acted := x.Acted
-	x.Sent, x.Acted = true, acted || x.call.Once // until the attempt is judged: a transport may panic
+	x.Sent, x.Acted = true, acted || x.call.Once // assumed until the attempt has been judged, since a transport may panic
 	start := time.Now()
 	resp, err := c.exchange(x, shell, &gate)
 	if x.unsent = false; err != nil {
 		x.last = err
-		x.local = x.call.Source != nil && cause.Has[*LocalError](err) // its source failed
+		x.local = x.call.Source != nil && cause.Has[*LocalError](err) // the body of the upload could not be read
 		x.unsent = x.Broken == 0 && x.judgeUnsent(err, &gate)
 		x.Lost = x.Lost || !x.unsent
 	} else {
@@ -61,7 +61,7 @@ func (c *Caller) RoundTrip(shell *http.Request) (*http.Response, error) {
 
 // mayHaveActed reports whether a request with this response may have taken effect.
 func mayHaveActed(status int) bool {
-	return status == http.StatusRequestTimeout || // some gateways send it after the act
+	return status == http.StatusRequestTimeout || // some gateways send a 408 after the service has acted
 		status >= 500 && status != http.StatusNotImplemented && status != http.StatusHTTPVersionNotSupported
 }
 
@@ -94,7 +94,7 @@ func (c *Caller) admit(x *exchange, to *url.URL, header http.Header) error {
 			return x.refusal("rate limiter", err)
 		}
 	}
-	delete(header, "Authorization") // of a user in the address that a redirect leads to
+	delete(header, "Authorization") // net/http sets it if a redirect leads to an address with a user
 	if x.call.Auth && SameOrigin(to, c.cfg.Origin) {
 		token, err := c.cfg.Token(x.ctx)
 		if err != nil {
@@ -111,7 +111,7 @@ func (c *Caller) admit(x *exchange, to *url.URL, header http.Header) error {
 	return x.call.Before()
 }
 
-// refusal is why an attempt is not made: ctx has ended, or else err.
+// refusal returns why an attempt is not made: the end of ctx if it has ended, otherwise err.
 func (x *exchange) refusal(doing string, err error) error {
 	if x.ctx.Err() != nil {
 		return cause.Of(x.ctx)
@@ -120,7 +120,7 @@ func (x *exchange) refusal(doing string, err error) error {
 }
 
 // exchange sends the request and reads the response, up to a limit. The body of a
-// successful transfer is not read: it is the Stream.
+// successful transfer is not read: the response becomes the Stream of the Result.
 func (c *Caller) exchange(x *exchange, shell *http.Request, g *gate) (*http.Response, error) {
 	ctx, stop, timer := c.limit(shell.Context(), x, g)
 	req := shell.WithContext(ctx)
@@ -132,7 +132,7 @@ func (c *Caller) exchange(x *exchange, shell *http.Request, g *gate) (*http.Resp
 	if c.wrapped != nil {
 		via = c.wrapped
 		req = req.WithContext(context.WithValue(ctx, addressKey{}, req.URL))
-		hidden := *req.URL // instruments record addresses, and the query of a presigned URL is a key
+		hidden := *req.URL // instruments record addresses, and the query of a presigned URL is a secret
 		hidden.RawQuery, hidden.ForceQuery = "", false
 		req.URL = &hidden
 	}
@@ -142,14 +142,14 @@ func (c *Caller) exchange(x *exchange, shell *http.Request, g *gate) (*http.Resp
 	}
 	if err != nil {
 		err = reason(ctx, x, err)
-		stop() // not before: it ends ctx
+		stop() // only after reason has read ctx, since stop ends ctx
 		return nil, err
 	}
-	if resp.Body == nil { // a transport that is not of net/http
+	if resp.Body == nil { // only a transport that is not of net/http leaves it nil
 		resp.Body = http.NoBody
 	}
 	x.StatusCode, x.Header, x.RetryAfter = resp.StatusCode, resp.Header, retryAfter(resp.Header)
-	if resp.StatusCode < 200 { // 101: the body is the connection itself, which nothing ends
+	if resp.StatusCode < 200 { // 101: the body is the connection itself, and may never end
 		_ = resp.Body.Close()
 		resp.Body = http.NoBody
 	}
@@ -168,7 +168,7 @@ func (c *Caller) exchange(x *exchange, shell *http.Request, g *gate) (*http.Resp
 	resp.Body = http.NoBody
 	if err != nil && success {
 		x.StatusCode, x.Broken = 0, resp.StatusCode
-		if !x.call.Once { // any part of a response to a create may hold the ID
+		if !x.call.Once { // all of the response to a create is kept, since any part may hold the ID
 			x.Body = bytes.Clone(x.Body[:min(len(x.Body), maxErrorBody)])
 		}
 		return nil, reason(ctx, x, err)
@@ -176,9 +176,9 @@ func (c *Caller) exchange(x *exchange, shell *http.Request, g *gate) (*http.Resp
 	return resp, nil
 }
 
-// limit sets the time limit of an attempt. If the call has a Linger and the caller's context
-// ends, a request that was sent gets that much more time for its response. A request that
-// was not sent is stopped at once.
+// limit sets the time limit of an attempt. When the caller's context ends, the attempt stops
+// at once. The exception is a call with a Linger whose request may have been sent: the attempt
+// then waits for the response for that time.
 func (c *Caller) limit(ctx context.Context, x *exchange, g *gate) (context.Context, func(), *time.Timer) {
 	call := x.call
 	if call.Transfer {
@@ -205,8 +205,8 @@ func (c *Caller) limit(ctx context.Context, x *exchange, g *gate) (context.Conte
 	return limited, func() { release(); done(); cancel(nil) }, nil
 }
 
-// reason is why an attempt failed: what ended its context, or else the error without the
-// address.
+// reason returns why an attempt failed: the reason for which its context ended, otherwise err
+// without the address of the request.
 func reason(ctx context.Context, x *exchange, err error) error {
 	if x.ctx.Err() != nil {
 		return cause.Of(x.ctx)
@@ -233,8 +233,8 @@ func (c *Caller) base(call *Call) http.RoundTripper {
 	return c.own[call.Transfer]
 }
 
-// read reads a response's body. A successful one must be whole and within
-// [MaxResponse]; of a failed one, the beginning is enough.
+// read reads the body of a response. The body of a successful response must be whole and
+// within [MaxResponse]. Of any other body, the beginning is enough.
 func read(method string, resp *http.Response, success bool) (body []byte, cut bool, err error) {
 	if method == http.MethodHead || resp.Body == http.NoBody {
 		return nil, false, nil
@@ -243,7 +243,7 @@ func read(method string, resp *http.Response, success bool) (body []byte, cut bo
 	if success {
 		limit = MaxResponse
 	}
-	const trusted = 1 << 20 // an announced length up to which a buffer of that size is made
+	const trusted = 1 << 20 // a buffer of the announced length is made only up to this length
 	if n := resp.ContentLength; n > 0 && n <= min(limit, trusted) {
 		body = make([]byte, n)
 		got, err := io.ReadFull(resp.Body, body)

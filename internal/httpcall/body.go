@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// maxReplays is how often net/http may repeat a request within one attempt. When a
-// connection fails in certain ways it repeats without a limit.
+// maxReplays is how often net/http may repeat a request within one attempt. net/http itself
+// has no limit when a connection fails in certain ways.
 const maxReplays = 3
 
 var errReplays = fmt.Errorf("the connection failed more than %d times within one attempt", maxReplays)
@@ -19,8 +19,8 @@ var errReplays = fmt.Errorf("the connection failed more than %d times within one
 // attach gives the request its body, from the start. The timer, if there is one,
 // stops while the source is read.
 //
-// A request that must not be repeated gets a body that cannot be read again, also if it is
-// empty. So net/http does not repeat it.
+// A request that must not be repeated gets a body that cannot be read again, even if the body
+// is empty. Otherwise net/http might repeat the request.
 func (x *exchange) attach(req *http.Request, g *gate, timer *time.Timer) (err error) {
 	call := x.call
 	switch {
@@ -39,7 +39,7 @@ func (x *exchange) attach(req *http.Request, g *gate, timer *time.Timer) (err er
 		}
 		req.Body, err = req.GetBody()
 	case call.Source != nil:
-		req.Body = http.NoBody // announced as a length of 0
+		req.Body = http.NoBody // net/http then sends "Content-Length: 0"
 	case call.Once || len(call.Body) > 0:
 		req.ContentLength = int64(len(call.Body))
 		open := func() (io.ReadCloser, error) {
@@ -53,7 +53,7 @@ func (x *exchange) attach(req *http.Request, g *gate, timer *time.Timer) (err er
 }
 
 // gate stands between a request body and the connection. It knows whether the body was ever
-// read. After it is sealed, nothing can be read any more.
+// read. After the gate is sealed, nothing can be read any more.
 type gate struct{ state atomic.Int32 }
 
 const (
@@ -90,10 +90,11 @@ func (b *gated) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// judgeUnsent reports whether the failed attempt certainly did not reach the service, and
-// seals the body. If the body was read, it may have been sent, whatever the error says: a
-// transport may have tried twice. If it was not read, it was not sent, provided that
-// net/http is the transport. A mock may report a lost response without reading the body.
+// judgeUnsent seals the body of a failed attempt, and reports whether the service certainly did
+// not process the request. If the body was read, it may have been sent, whatever the error
+// says, since a transport may have tried twice. The exception is an HTTP/2 server that refused
+// the request. If the body was not read, it was not sent, provided that net/http is the
+// transport: a mock may report a lost response without reading the body.
 func (x *exchange) judgeUnsent(err error, g *gate) bool {
 	return g.seal() && (x.proof() || neverSent(err)) ||
 		x.direct() && x.caller.wrapped == nil && errors.Is(err, errRefused)

@@ -17,11 +17,11 @@ const earlyResponse = time.Second
 // would drop the connection before it has read the response, which says why. The delay ends
 // when net/http closes the connection: then it has read the response, or there is none.
 //
-// It has no ReadFrom, since request bodies are observed while they are sent.
+// conn hides the ReadFrom method of a TCP connection: this package observes each read of a body.
 type conn struct {
 	net.Conn
 	once sync.Once
-	over chan struct{} // closed with the connection, as net/http does when reading fails too
+	over chan struct{} // closed when the connection is closed; net/http also closes the connection when reading fails
 }
 
 func (c *conn) Write(p []byte) (int, error) {

@@ -10,7 +10,7 @@ import (
 	"example.com/svc/internal/cause"
 )
 
-// Errors of an attempt, beside those of the network.
+// Errors of an attempt, in addition to those of the network.
 var (
 	ErrTooLarge   = errors.New("the response is larger than 32 MiB")
 	errNoResponse = errors.New("the transport returned neither a response nor an error")
@@ -21,7 +21,7 @@ var (
 // TimeoutError says that one attempt took too long.
 type TimeoutError struct {
 	After time.Duration
-	Idle  bool // nothing moved for that long, as opposed to the whole attempt
+	Idle  bool // true: no byte moved for After; false: the whole attempt took longer than After
 }
 
 func (e *TimeoutError) Error() string {
@@ -31,15 +31,16 @@ func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("no complete response within %v", e.After)
 }
 
-// Timeout makes it a net.Error.
+// Timeout makes TimeoutError a net.Error.
 func (e *TimeoutError) Timeout() bool { return true }
 
-// Temporary makes it a net.Error.
+// Temporary makes TimeoutError a net.Error.
 func (e *TimeoutError) Temporary() bool { return true }
 
-// LocalError says that an attempt ended on this side, before anything was sent.
+// LocalError says that an attempt failed in this process: the rate limiter, the token source
+// or the body of the request failed.
 type LocalError struct {
-	Doing string
+	Doing string // what failed: "rate limiter", "token source", "reading the body" …
 	Err   error
 }
 
@@ -49,7 +50,7 @@ func (e *LocalError) Unwrap() error { return e.Err }
 
 // ProxyError says that a proxy refused to connect to the service.
 type ProxyError struct {
-	Proxy      string // its host; empty: not known
+	Proxy      string // host of the proxy; empty: not known
 	StatusCode int
 }
 
@@ -57,9 +58,9 @@ func (e *ProxyError) Error() string {
 	return fmt.Sprintf("%s refused the connection: %d %s", strings.TrimSpace("the proxy "+e.Proxy), e.StatusCode, http.StatusText(e.StatusCode))
 }
 
-// explained gives two errors of net/http a type. The refusal of a proxy is only the text of
-// its status. If an HTTP/2 server did not process a request, net/http asks for a GetBody that
-// a create must not have.
+// explained gives a type to two errors of net/http that have only a text. If a proxy refuses a
+// connection, the text is that of the proxy's status. If an HTTP/2 server did not process a
+// create, the text says that the request has no GetBody, so net/http cannot repeat it.
 func explained(err error) error {
 	text := err.Error()
 	if strings.HasPrefix(text, "http2: Transport: cannot retry err [") && (strings.Contains(text, "; REFUSED_STREAM") ||
@@ -74,9 +75,9 @@ func explained(err error) error {
 	return err
 }
 
-// interrupted says why there was no further attempt. before is the failure of the attempt
-// before it, nil if that got a response. A timeout in it is only text: it is not the reason
-// for the end.
+// interrupted says why there was no further attempt. before is the error of the last attempt;
+// nil: that attempt got a response. If before is a timeout, only its text is added: a caller
+// who looks for a timeout must not find it, since it did not end the call.
 func interrupted(why, before error) error {
 	switch {
 	case before == nil:

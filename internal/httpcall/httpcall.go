@@ -23,20 +23,20 @@ import (
 // MaxResponse is the largest response of an API call that is read.
 const MaxResponse = 32 << 20
 
-// maxErrorBody is how much of a failed call's body is kept.
+// maxErrorBody is how many bytes of the body of an error response are kept.
 const maxErrorBody = 64 << 10
 
 // Config is what all calls of one client share. Nothing in it changes after
 // [New].
 type Config struct {
-	Client    *http.Client                              // the caller's, or nil; never modified
-	Wrap      func(http.RoundTripper) http.RoundTripper // around the transport, for instruments; nil: none
-	Origin    *url.URL                                  // where the token may go
-	Token     func(ctx context.Context) (string, error) // nil: no token; a function, so that no dump shows it
-	Renews    bool                                      // Token may give another token when it is asked again
-	Limiter   interface{ Wait(context.Context) error }  // asked before every attempt; nil: none
+	Client    *http.Client                              // the client that the user of the library set; never modified; nil: none
+	Wrap      func(http.RoundTripper) http.RoundTripper // puts instruments, such as tracing, around the transport; nil: there are none
+	Origin    *url.URL                                  // the token is sent to this origin only
+	Token     func(ctx context.Context) (string, error) // returns the token; a function, so that a dump of Config does not show it; nil: no token
+	Renews    bool                                      // Token may return a new token when it is called again
+	Limiter   interface{ Wait(context.Context) error }  // its Wait is called before every request; nil: no rate limit
 	Retry     Policy
-	Timeout   time.Duration // one attempt of an API call
+	Timeout   time.Duration // limit for one attempt of an API call
 	UserAgent string
 	Hooks     []func(context.Context, Attempt) // called after each exchange
 	Redact    *redact.Redactor
@@ -59,55 +59,55 @@ type Attempt struct {
 	Delay      time.Duration
 }
 
-// Call is one operation, however many attempts it takes.
+// Call is one operation with all its attempts.
 type Call struct {
 	Method string
 	Route  string // the path with its parameters by name, for texts
-	ID     string // in the path, for texts
+	ID     string // the ID in the path, for texts; empty: none
 	URL    *url.URL
-	Header http.Header // owned by the call from here on
+	Header http.Header // Do changes it, so the caller must not use it any more
 
 	Auth   bool         // send the token
-	Once   bool         // never repeat it when an earlier attempt may have taken effect
-	Before func() error // called right before each attempt is handed to the transport; its error ends the call; nil: none
+	Once   bool         // do not repeat the call if an earlier attempt may have taken effect
+	Before func() error // called right before each request is handed to the transport; its error ends the call; nil: nothing is called
 
-	Body   []byte                        // what an API call sends
-	Source func() (io.ReadCloser, error) // what a transfer sends; opened anew for every attempt
-	Length int64                         // of Source
+	Body   []byte                        // the request body of an API call
+	Source func() (io.ReadCloser, error) // opens the request body of a transfer, anew for every attempt
+	Length int64                         // number of bytes of Source
 
-	Transfer bool             // no limit on an attempt's time, and redirects as for media and storage
-	Idle     time.Duration    // of a transfer: longest time without a byte in either direction; 0: no limit
-	Redact   *redact.Redactor // of a transfer: knows the secrets of its link too; nil: that of the Caller
-	Hop      func(*url.URL)   // of a transfer: told where a redirect leads to; nil: no need
+	Transfer bool             // an attempt has no time limit, and redirects to other origins are followed
+	Idle     time.Duration    // transfers: longest time in which no byte moves in either direction; 0: no limit
+	Redact   *redact.Redactor // transfers: knows the secrets of the presigned URL as well; nil: the Redactor of the Caller
+	Hop      func(*url.URL)   // transfers: called with the address that a redirect leads to; nil: nothing is called
 
-	MaxAttempts int           // 0: as the policy says
-	Linger      time.Duration // how long a response is awaited after ctx has ended, when the request was sent
+	MaxAttempts int           // 0: the limit of the policy
+	Linger      time.Duration // how long to wait for the response to a request that was sent before ctx ended
 
-	Result *Result // filled in place, so that it can be read after a panic; nil: Do makes one
+	Result *Result // Do writes to it, so that the caller can read it after a panic; nil: Do creates a Result
 }
 
-// Result is what is known of a call. While the call runs, Result assumes the worst case, for
+// Result is what is known about a call. While the call runs, Result assumes the worst case, for
 // example that an attempt took effect. So it is also right if a panic ends the call.
 type Result struct {
-	StatusCode int // 0: no (whole) response, Fail says why
-	Broken     int // the status of a successful response that was cut off
+	StatusCode int // status of the last response; 0: there was no complete response, and Fail says why
+	Broken     int // the status of a 2xx response that was cut off; 0: none was
 	Header     http.Header
 	Body       []byte
 	Cut        bool           // Body is only the beginning
-	Stream     *http.Response // a transfer's successful response, its body unread
+	Stream     *http.Response // the successful response of a transfer; its body was not read yet
 
 	Attempts   int
-	RetryAfter time.Duration // what the last response asked for
+	RetryAfter time.Duration // the delay that the last response asked for; 0: none
 	NoBudget   bool          // the retry budget refused another attempt
-	Fail       error         // why there is no (whole) response
+	Fail       error         // why there is no complete response, or why the call ended before its next attempt
 
 	// Sent says that an attempt was handed to the transport.
 	Sent bool
-	// Acted says that an attempt may have taken effect at the service although
-	// its response did not say so: lost, cut off, or a server error.
+	// Acted says that an attempt may have taken effect at the service although no response
+	// confirmed it: the response was lost or cut off, or was a 408 or a server error.
 	Acted bool
-	// Lost says that an attempt's response was lost: the connection failed, or a
-	// gateway says that it got none.
+	// Lost says that the response to an attempt was lost or cut off: the connection failed,
+	// or a gateway reported (502, 504) that it got no response.
 	Lost bool
 }
 
@@ -126,10 +126,10 @@ func (r *Result) Encoding() string {
 // Caller sends calls. It is safe for concurrent use.
 type Caller struct {
 	cfg     Config
-	own     map[bool]*http.Transport // for API calls; true: for transfers
-	wrapped http.RoundTripper        // around all transports, for instruments; nil: there are none
-	budgets map[bool]*budget         // likewise: an outage of storage does not use up that of API calls
-	late    *TimeoutError            // what an attempt that takes too long ends with
+	own     map[bool]*http.Transport // the transports of this library. false: for API calls; true: for transfers
+	wrapped http.RoundTripper        // the transport that Config.Wrap returned; nil: there are no instruments
+	budgets map[bool]*budget         // keys as in own: an outage of storage does not use up the budget of API calls
+	late    *TimeoutError            // the error of an attempt that takes too long
 	calls   atomic.Uint64
 }
 
@@ -150,27 +150,27 @@ func (c *Caller) CloseIdle() {
 	}
 }
 
-// Redactor is that of the Config.
+// Redactor returns the Redactor of the Config.
 func (c *Caller) Redactor() *redact.Redactor { return c.cfg.Redact }
 
-// exchange is one call under way. The contexts of its requests lead to it.
+// exchange is the state of one call under way. The contexts of its requests hold it.
 type exchange struct {
 	*Result
-	ctx    context.Context //nolint:containedctx // the caller's: it lives as long as the call
+	ctx    context.Context //nolint:containedctx // of the caller: it lives as long as the call
 	caller *Caller
 	call   *Call
 	number uint64
 	client http.Client   // follows redirects, with the Jar of the caller's client
-	last   error         // of the latest attempt, when it has no response
-	local  bool          // last came from this side, before anything was sent
-	unsent bool          // last certainly came before anything was sent
-	again  bool          // there is to be another attempt, and it has not begun
-	delay  time.Duration // before it
-	taken  float64       // from the retry budget, for the latest retry
-	report *Attempt      // of the latest exchange, not told yet
-	dials  atomic.Int32  // of the attempt under way
+	last   error         // the error of the latest attempt; nil: it got a complete response
+	local  bool          // last arose in this process: no request was sent, or the body of an upload could not be read
+	unsent bool          // certainly nothing had been sent when last arose
+	again  bool          // another attempt will be made, and has not begun
+	delay  time.Duration // the delay before that attempt
+	taken  float64       // what the latest retry took from the retry budget
+	report *Attempt      // report of the latest exchange, which the hooks have not got yet
+	dials  atomic.Int32  // connections that the attempt under way has opened
 
-	token   func() string // that was sent last; a function, so that no dump shows it
+	token   func() string // returns the token that was sent last; a function, so that a dump does not show it; nil if Config.Renews is false
 	renewed bool          // the call was repeated with another token
 }
 
@@ -210,10 +210,10 @@ func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 		}
 		retry := retryablehttp.Client{
 			HTTPClient: &x.client, CheckRetry: checkRetry, ErrorHandler: retryablehttp.PassthroughErrorHandler,
-			RetryMax: math.MaxInt, // the number of attempts is up to the policy
+			RetryMax: math.MaxInt, // checkRetry limits the attempts
 			PrepareRetry: func(req *http.Request) error {
-				req.Header = req.Header.Clone() // a connection may still be using those of the attempt before
-				req.Header.Del("Cookie")        // the Jar adds them to each attempt
+				req.Header = req.Header.Clone() // a connection may still be using the header of the previous attempt
+				req.Header.Del("Cookie")        // the Jar adds the cookies to each attempt
 				return nil
 			},
 			Backoff: func(time.Duration, time.Duration, int, *http.Response) time.Duration { return x.delay },
@@ -223,10 +223,10 @@ func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 	switch {
 	case x.again: // ctx ended before the next attempt; the last response is kept
 		x.Fail = interrupted(cause.Of(ctx), x.last)
-	case x.local && x.StatusCode != 0: // the next attempt was refused on this side; likewise
+	case x.local && x.StatusCode != 0: // the next attempt was not made, for example because the token source failed; the last response is kept
 		x.Fail = x.last
 	case x.last != nil:
-		x.StatusCode, x.Stream, x.Fail = 0, nil, x.last // Header and Body hold what came before the cut
+		x.StatusCode, x.Stream, x.Fail = 0, nil, x.last // Header and Body stay: they are what arrived of a response that was cut off
 	case x.StatusCode == 0 && err != nil:
 		x.Fail = err
 	}

@@ -16,16 +16,17 @@ import (
 	"example.com/svc/internal/poll"
 )
 
-// Policy says how often and how long apart a call is tried.
+// Policy says how many attempts a call gets, and how long the delays between them are.
 type Policy struct {
 	MaxAttempts int
 	MinDelay    time.Duration
 	MaxDelay    time.Duration
-	Budget      int // retries of all calls together; less than 0: no limit
+	Budget      int // size of the two retry budgets, for API calls and for transfers; less than 0: no limit
 }
 
-// checkRetry decides after each attempt whether there is another one. It uses what RoundTrip
-// noted in the exchange, since the error of net/http holds the whole address.
+// checkRetry decides after each attempt whether there is another one. It uses the error that
+// RoundTrip noted in the exchange: the error of net/http holds the whole address, which may be
+// a secret.
 func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) {
 	x := exchangeOf(ctx)
 	if err != nil && x.last == nil && x.StatusCode == 0 {
@@ -50,7 +51,7 @@ func (x *exchange) newToken() bool {
 	return true
 }
 
-// worthRetrying is the table of what is retried.
+// worthRetrying reports whether the outcome of the latest attempt allows another attempt.
 func (x *exchange) worthRetrying() bool {
 	limit := x.caller.cfg.Retry.MaxAttempts
 	if x.call.MaxAttempts > 0 {
@@ -79,8 +80,9 @@ func Transient(status int) bool {
 	return false
 }
 
-// schedule sets the delay before the next attempt, and reports whether there can be one. The
-// service may ask for more time than there is, and the budget may be used up.
+// schedule sets the delay before the next attempt, and reports whether there can be one. There
+// is none if the service asks for a longer delay than MaxDelay, if ctx ends before the delay
+// does, or if the retry budget is used up.
 func (x *exchange) schedule() bool {
 	p := x.caller.cfg.Retry
 	bound := p.MaxDelay
@@ -98,7 +100,7 @@ func (x *exchange) schedule() bool {
 		return false
 	}
 	switch {
-	case x.last != nil && x.unsent: // it put no load on the service
+	case x.last != nil && x.unsent: // the attempt put no load on the service
 		x.taken = 0
 		return true
 	case cause.Has[*TimeoutError](x.last):
@@ -110,8 +112,8 @@ func (x *exchange) schedule() bool {
 	return !x.NoBudget
 }
 
-// budget is a token bucket. Retries take from it, and successes and time fill it again. So
-// many callers do not multiply the load on a service that is down.
+// budget is a token bucket. Retries take tokens from it; successes and time fill it again. It
+// keeps many callers from multiplying the load on a service that is down.
 type budget struct {
 	mu     sync.Mutex
 	size   float64 // less than 0: no limit
@@ -120,8 +122,8 @@ type budget struct {
 }
 
 const (
-	refillTime  = 10 * time.Minute // for the whole bucket, without any success
-	successGain = 0.2              // of a success that took no retry
+	refillTime  = 10 * time.Minute // an empty bucket is full again after this time, even without a success
+	successGain = 0.2              // tokens that a success adds if the call took none
 )
 
 func newBudget(size int) *budget {
@@ -144,16 +146,16 @@ func (b *budget) take(n float64) bool {
 	return true
 }
 
-// refund gives back what the retry of a successful call took, or successGain if there was
-// none.
+// refund adds the tokens for a successful call: the n tokens that its retry took, but at least
+// successGain.
 func (b *budget) refund(n float64) {
 	b.mu.Lock()
 	b.tokens = min(b.tokens+max(n, successGain), b.size)
 	b.mu.Unlock()
 }
 
-// retryAfter reads the header in both its forms. A date counts from the Date header of the
-// response, if there is one.
+// retryAfter reads the Retry-After header, which holds a number of seconds or a date. The delay
+// until a date counts from the Date header of the response; if there is none, from now.
 func retryAfter(h http.Header) time.Duration {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if text == "" {
@@ -186,22 +188,23 @@ func neverSent(err error) bool {
 	return cause.Has[*net.DNSError](err) || cause.Has[*ProxyError](err) || mistrusted(err)
 }
 
-// mistrusted reports whether a TLS handshake failed over who the other end is.
+// mistrusted reports whether the identity of the server was not accepted: its certificate is
+// not valid, or it does not speak TLS.
 func mistrusted(err error) bool {
 	return cause.Has[*tls.CertificateVerificationError](err) || cause.Has[x509.UnknownAuthorityError](err) ||
 		cause.Has[x509.HostnameError](err) || cause.Has[x509.CertificateInvalidError](err) || errors.Is(err, http.ErrSchemeMismatch)
 }
 
-// Hopeless reports whether a retry would get the same error: the two ends do not fit
-// together, or a proxy refuses.
+// Hopeless reports whether a retry would get the same error: client and server cannot agree on
+// TLS, a proxy refuses the connection, or the response is too large.
 func Hopeless(err error) bool {
 	proxy, refused := errors.AsType[*ProxyError](err)
 	return refused && !Transient(proxy.StatusCode) || cause.Has[tls.RecordHeaderError](err) ||
 		mistrusted(err) || turnedAway(err) || errors.Is(err, ErrTooLarge)
 }
 
-// turnedAway reports whether the other end refused a TLS handshake. The type of
-// an alert is not exported.
+// turnedAway reports whether the server refused the TLS handshake. It compares texts, since
+// crypto/tls does not export the type of that error.
 func turnedAway(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	if !ok || op.Op != "remote error" {
@@ -209,26 +212,26 @@ func turnedAway(err error) bool {
 	}
 	switch op.Err.Error() {
 	case "tls: internal error", "tls: bad record MAC", "tls: unexpected message", "tls: user canceled":
-		return false // that may pass
+		return false // these errors may be temporary
 	}
 	return true
 }
 
-// MaxDelay is the longest that a call waits between two attempts.
+// MaxDelay is the longest delay between two attempts of a call.
 func (c *Caller) MaxDelay() time.Duration { return c.cfg.Retry.MaxDelay }
 
-// Resume sets the delays of a transfer that is cut off and continues, by the same policy as
-// those between the attempts of a call. Progress resets the count.
+// Resume pauses before a download that was cut off continues. The number and the length of the
+// pauses follow the retry policy of calls. Progress resets the count of failures.
 type Resume struct {
 	Caller *Caller
 	Call   *Call
 
-	failed int     // times in a row
-	taken  float64 // from the retry budget
+	failed int     // how many times in a row the transfer was cut off
+	taken  float64 // tokens taken from the retry budget since the last progress
 }
 
-// Wait pauses after the transfer was cut off with err. It reports false if there
-// is to be no further try.
+// Wait pauses after the transfer was cut off with err. It returns false if the transfer must
+// not be continued, or if ctx ended during the pause.
 func (r *Resume) Wait(ctx context.Context, err error) bool {
 	r.failed++
 	x := &exchange{Result: &Result{Attempts: r.failed}, ctx: ctx, caller: r.Caller, call: r.Call, last: err}

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// newTransport makes the transport of a client whose caller brought none. Its
-// idle pool is large enough that many concurrent callers keep their
-// connections; net/http would keep two.
+// newTransport makes the transport that is used unless the user of the library sets one. Its
+// idle pool is large enough that many concurrent callers keep their connections. The default
+// of net/http is two idle connections for each host.
 func newTransport() *http.Transport {
 	dialer := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
 	return &http.Transport{
@@ -30,8 +30,8 @@ func newTransport() *http.Transport {
 		IdleConnTimeout:       90 * time.Second,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
-		// A connection that is silent for 4 s is asked for a sign of life, which may wait behind
-		// buffered data of an upload. So a dead connection is found within 14 s.
+		// After 4 s of silence, a connection gets a ping. The ping may have to wait behind buffered
+		// data of an upload, so it has 10 s: a dead connection is found within 14 s.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 4 * time.Second, PingTimeout: 10 * time.Second},
 		OnProxyConnectResponse: func(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.Response) error {
 			if resp.StatusCode != http.StatusOK {
@@ -42,8 +42,9 @@ func newTransport() *http.Transport {
 	}
 }
 
-// newTransferTransport makes the transport of presigned URLs. It has a separate
-// pool, adds no header, and its connections let an early response through.
+// newTransferTransport makes the transport for presigned URLs. It has a separate pool and does
+// not ask for compression. If a write fails, its connections still wait for a response: see
+// conn.
 func newTransferTransport() *http.Transport {
 	t := newTransport()
 	t.DisableCompression = true
@@ -67,10 +68,11 @@ func (c *Caller) OverNetwork() bool {
 // maxHops is how many redirects are followed at most.
 const maxHops = 10
 
-// checkRedirect follows a redirect that keeps the method. An API call follows only as a
-// read, and only to the same origin. Everything else returns the redirect itself. No redirect
-// leads from https to http, and no request tells where it came from: that address may be a
-// presigned URL.
+// checkRedirect follows a redirect that keeps the method. For an API call the method must be
+// GET, and the redirect must lead to the same origin. A redirect from https to http is never
+// followed. If a redirect is not followed, the response with the redirect is returned.
+//
+// No request has a Referer header, since the previous address may be a presigned URL.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	call := exchangeOf(req.Context()).call
 	if call.Hop != nil {
@@ -89,7 +91,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// watch ends an attempt when no byte has moved for a while. The time that the caller's
+// watch ends an attempt when no byte has moved for the time idle. The time that the caller's
 // reader or writer takes does not count.
 func watch(parent context.Context, idle time.Duration) (context.Context, func(), *time.Timer) {
 	ctx, cancel := context.WithCancelCause(parent)
@@ -100,12 +102,11 @@ func watch(parent context.Context, idle time.Duration) (context.Context, func(),
 	return ctx, func() { timer.Stop(); cancel(nil) }, timer
 }
 
-// stream is the body of a transfer's response: its time limit counts only while the body
-// is read.
+// stream is the body of a transfer's response. Its idle time counts only during a Read.
 type stream struct {
 	io.ReadCloser
 	x     *exchange
-	ctx   context.Context //nolint:containedctx // the attempt's: it lives as long as the body
+	ctx   context.Context //nolint:containedctx // of the attempt: it lives as long as the body
 	stop  func()
 	timer *time.Timer
 	idle  time.Duration
@@ -129,12 +130,12 @@ func (b *stream) Close() error {
 	return err
 }
 
-// restore is the transport below the instruments. It gives a request its whole address back
-// and sends it. The address is in the context of the request, since instruments may abandon
-// one request while it runs.
+// restore is the transport below the instruments. It restores the whole address of a request
+// and sends the request. The address is in the context of the request, and not in the exchange:
+// an instrument may abandon a request that still runs, and the call may begin the next one.
 type restore struct{ caller *Caller }
 
-// addressKey is what the context of a request holds its address under.
+// addressKey is the key under which the context of a request holds its whole address.
 type addressKey struct{}
 
 func (r restore) RoundTrip(req *http.Request) (*http.Response, error) {

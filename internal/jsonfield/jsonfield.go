@@ -20,10 +20,9 @@ import (
 func TrimBOM(data []byte) []byte { return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) }
 
 // Set returns the JSON object data with the value at path, such as
-// "config.new_option". Objects that are missing on the way are made, and empty data
-// counts as an empty object. Anything else on the way than an object, null included, is
-// an error. All other values keep their text. Names with a dot in them cannot be
-// reached.
+// "config.new_option". Objects that are missing on the path are made, and empty data counts
+// as an empty object. Any other value on the path, also null, is an error. All other fields
+// keep their JSON text. Fields with a dot in their name cannot be set.
 func Set(data []byte, path string, value any) ([]byte, error) {
 	names := strings.Split(path, ".")
 	if slices.Contains(names, "") || !utf8.ValidString(path) {
@@ -33,7 +32,7 @@ func Set(data []byte, path string, value any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return set(bytes.Trim(data, " \t\r\n"), names, encoded) // what JSON takes for white space
+	return set(bytes.Trim(data, " \t\r\n"), names, encoded) // the white space of JSON
 }
 
 func set(data []byte, names []string, value []byte) ([]byte, error) {
@@ -61,13 +60,13 @@ func encode(value any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// Decode is [json.Unmarshal] that says which field of data does not fit into dst, such
-// as "flavor_list[3].available_num". The path is empty if data as a whole is at fault.
+// Decode works like [json.Unmarshal]. If a field of data does not fit into dst, path names that
+// field, such as "flavor_list[3].available_num". It is empty if data as a whole is at fault.
 //
-// must names the keys whose values have to fit; nil: all have to. Any other field takes
-// every value: a string field gets the JSON text of a value of another type, and all other
-// fields stay zero. Whole numbers always have to fit. A bool may come as 0, 1, "false" or
-// "true".
+// must reports whether the value of a key has to fit; nil: all values have to. Any other field
+// accepts every value: a string field gets the JSON text of a value of another type, and all
+// other fields stay zero. A field for whole numbers always requires a value that fits. A bool
+// may come as 0, 1, "false" or "true".
 //
 // These rules apply only after json.Unmarshal has failed. If they fail too, dst holds what
 // json.Unmarshal left in it.
@@ -115,7 +114,7 @@ func (d decoder) fill(v reflect.Value, data []byte, key string, depth int) (path
 	case d.must == nil || !d.fillOdd(v, data, key):
 		err = misfit
 	}
-	if err == nil && d.must == nil { // no part is to blame
+	if err == nil && d.must == nil { // no single part is the cause
 		return "", misfit
 	}
 	return path, err
@@ -124,7 +123,7 @@ func (d decoder) fill(v reflect.Value, data []byte, key string, depth int) (path
 func (d decoder) fillStruct(v reflect.Value, members map[string]json.RawMessage, depth int) (path string, err error) {
 	fields := reflect.VisibleFields(v.Type())
 	for _, key := range slices.Sorted(maps.Keys(members)) {
-		// Options of the field's tag count too, so each member is tried in its place.
+		// Each member is decoded into the whole struct, so that the options of the field's tag apply.
 		err := json.Unmarshal(fmt.Appendf(nil, "{%q:%s}", key, members[key]), v.Addr().Interface())
 		if err == nil {
 			continue
@@ -149,8 +148,8 @@ func (d decoder) fillStruct(v reflect.Value, members map[string]json.RawMessage,
 	return "", nil
 }
 
-// fillOdd sets a field that need not fit from a value that does not. It reports false if
-// the field has to fit.
+// fillOdd sets a field from a value that does not fit into it. It returns false if the field
+// requires a value that fits.
 func (d decoder) fillOdd(v reflect.Value, data []byte, key string) bool {
 	b, err := strconv.ParseBool(strings.Trim(string(data), `"`))
 	switch {

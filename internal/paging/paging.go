@@ -27,24 +27,24 @@ type Page[T any] struct {
 
 // List says how to read a list. Nothing in it changes while it is read.
 type List[T any] struct {
-	First int                                                    // number of the first page to ask for; that of the list's first is 1
-	Ahead int                                                    // how many pages are requested or held at a time; less than 2: one after the other
-	Fetch func(ctx context.Context, number int) (Page[T], error) // called from many goroutines if Ahead is 2 or more
-	Key   func(*T) string                                        // what makes two items the same
-	None  func(error) bool                                       // whether an error of Fetch says that there is no such page
-	Fail  func(number int, err error) error                      // makes the error that the sequence ends with
+	First int                                                    // number of the page to begin with; the first page of the list is 1
+	Ahead int                                                    // how many pages may be requested or stored at a time; less than 2: one
+	Fetch func(ctx context.Context, number int) (Page[T], error) // returns a page; called from many goroutines if Ahead is 2 or more
+	Key   func(*T) string                                        // two items with the same key are the same item
+	None  func(error) bool                                       // reports whether an error of Fetch says that there is no such page
+	Fail  func(number int, err error) error                      // returns the error that the sequence ends with
 }
 
-// All yields every item once, in the order of the list. An error comes last. The
-// sequence can be ranged over again, and starts from the first page then. When a
-// range is left, all its requests have ended.
+// All yields every item once, in the order of the list. An error comes last. Each loop over
+// the sequence starts from the page First. When the loop ends, all its requests have ended.
 //
 // The sequence ends with an empty page, or when as many items have come as the largest total
-// said. A total that is missing or less than the number of items so far is ignored. So is
-// any total if First is above 1. Without a total, the sequence also ends if there is no such
-// page.
+// said. A total that is missing or less than the number of items so far is ignored. If First
+// is above 1, no total ends the sequence. A page that does not exist also ends the sequence,
+// with two exceptions: if it is the page First, or if it must exist according to the total,
+// that is an error.
 //
-// The keys of all items are kept until the range is left.
+// The keys of all items are kept in memory until the loop ends.
 func (l List[T]) All(ctx context.Context) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -68,17 +68,17 @@ func (l List[T]) All(ctx context.Context) iter.Seq2[*T, error] {
 	}
 }
 
-// reader is one range over a list.
+// reader is the state of one loop over a list.
 type reader[T any] struct {
 	List[T]
-	ctx     context.Context //nolint:containedctx // lives as long as one range over the list
+	ctx     context.Context //nolint:containedctx // lives as long as one loop over the list
 	fetches sync.WaitGroup
 	ahead   map[int]chan result[T] // pages that were asked for before their turn
-	failed  atomic.Bool            // one of them failed: the sequence will end there
+	failed  atomic.Bool            // one of the pages in ahead failed: the sequence will end there
 
 	seen  map[string]struct{}
-	total int64 // the largest that the server has named
-	size  int64 // of the largest page
+	total int64 // the largest total that the server has reported
+	size  int64 // number of items of the largest page
 	stale int   // pages in a row that held nothing new
 }
 
@@ -87,7 +87,7 @@ type result[T any] struct {
 	err  error
 }
 
-// take returns page n, and asks for the pages after it as far as the total tells.
+// take returns page n, and starts to fetch the pages that follow according to the total.
 func (r *reader[T]) take(n int) (Page[T], error) {
 	r.ask(n, n)
 	var got result[T]
@@ -105,13 +105,13 @@ func (r *reader[T]) take(n int) (Page[T], error) {
 	return got.page, got.err
 }
 
-// ask starts to fetch pages, beginning with the page from, for a reader that is at page
-// n. While the list does not advance, no total is believed.
+// ask starts to fetch the page from and the pages after it, while the reader is at page n. It
+// fetches nothing while the list does not advance, since the total may then be wrong.
 func (r *reader[T]) ask(n, from int) {
 	if r.Ahead < 2 || r.stale > 0 || r.failed.Load() || !r.counts() {
 		return
 	}
-	pages := (r.left()-1)/r.size + 1 // from n on, if all are as large as the largest
+	pages := (r.left()-1)/r.size + 1 // the number of pages from n on, if each is as large as the largest so far
 	for i := int64(from - n); i < min(pages, int64(r.Ahead)) && n <= math.MaxInt-int(i); i++ {
 		page := n + int(i)
 		if r.ahead[page] != nil {
@@ -129,7 +129,7 @@ func (r *reader[T]) ask(n, from int) {
 	}
 }
 
-// give yields what is new in a page, and reports whether there may be another page.
+// give yields the new items of a page, and reports whether there may be another page.
 func (r *reader[T]) give(page Page[T], yield func(*T, error) bool) (more bool, err error) {
 	before := len(r.seen)
 	for i := range page.Items {
@@ -148,20 +148,19 @@ func (r *reader[T]) give(page Page[T], yield func(*T, error) bool) (more bool, e
 		return false, nil
 	case len(r.seen) > before:
 		r.stale = 0
-		return r.First > 1 || r.total <= 0 || r.left() != 0, nil // how many items are before First is a guess
+		return r.First > 1 || r.total <= 0 || r.left() != 0, nil // if First is above 1, the number of items before it is a guess
 	case r.stale > 0:
 		return false, ErrRepeat
 	}
-	r.stale++ // new items at the front of the list can cause one such page
+	r.stale++ // items that were added at the front of the list can cause one page without new items
 	return true, nil
 }
 
-// counts reports whether items are missing, by a total that can be believed.
+// counts reports whether, according to a credible total, items are missing.
 func (r *reader[T]) counts() bool { return r.total > 0 && r.size > 0 && r.left() > 0 }
 
-// left is how many items have not come; less than 0: more have come than the total
-// says. Pages before r.First are assumed to be as large as the largest
-// page so far.
+// left is how many items have not been received; less than 0: more have been received than
+// the total says. Pages before r.First are assumed to be as large as the largest page so far.
 func (r *reader[T]) left() int64 {
 	skipped := min(int64(r.First-1), r.total/r.size) * r.size
 	return r.total - skipped - int64(len(r.seen))

@@ -9,9 +9,9 @@ import (
 	"example.com/svc/internal/cause"
 )
 
-// Pacer says when to poll again. The interval grows from the lowest to the highest, each
-// up to a fifth shorter or a tenth longer, so that many loops do not poll at the same
-// moment. The last poll comes shortly before the deadline of the context.
+// Pacer says when to poll again. The interval grows from the lowest to the highest. Each
+// interval is made up to a fifth shorter or a tenth longer at random, so that many loops do not
+// poll at the same moment. The last poll comes shortly before the deadline of the context.
 type Pacer struct {
 	ctx     context.Context //nolint:containedctx // a pacer lives as long as the loop it paces
 	current time.Duration
@@ -20,7 +20,7 @@ type Pacer struct {
 	last    bool      // the current poll is the last one before the deadline
 }
 
-// longest is the longest interval: far enough from what a Duration can hold.
+// longest bounds the intervals, so that no arithmetic with them overflows a Duration.
 const longest = 100 * 365 * 24 * time.Hour
 
 // minLead is how long before the deadline the last poll begins at the latest.
@@ -32,11 +32,11 @@ func New(ctx context.Context, lowest, highest time.Duration) *Pacer {
 }
 
 // Next returns how long to sleep before the next poll: at least atLeast, and at most atMost
-// (0: no upper limit). It is less if the deadline of ctx comes first. If there is no time for
-// another poll, another is false and d is the time until the deadline.
+// (0: no upper limit). It is shorter if the deadline of ctx comes first. If there is no time
+// for another poll, another is false and d is the time until the deadline.
 func (p *Pacer) Next(atLeast, atMost time.Duration) (d time.Duration, another bool) {
 	d = p.current - p.current/5 + Jitter(p.current/10*3)
-	p.current = min(p.current+p.current/4+1, p.max) // a quarter longer, and never the same
+	p.current = min(p.current+p.current/4+1, p.max) // a quarter longer; the 1 makes even the shortest interval grow
 	if atLeast > d {
 		d = atLeast + Jitter(atLeast/10)
 	}
@@ -50,7 +50,7 @@ func (p *Pacer) Next(atLeast, atMost time.Duration) (d time.Duration, another bo
 	left := max(time.Until(deadline), 0)
 	took := time.Since(p.polled)
 	lead := max(2*took, minLead)
-	if lead > left/2 { // time is short: leave room for a poll that takes as long as the last one
+	if lead > left/2 { // time is short: leave room for a poll that takes as long as the current one
 		lead = max(left/2, min(took+took/4, left))
 	}
 	if d >= left-lead {
@@ -63,7 +63,7 @@ func (p *Pacer) Next(atLeast, atMost time.Duration) (d time.Duration, another bo
 	return d, true
 }
 
-// Sleep waits for that long, or until the context ends: then it says why.
+// Sleep waits for d, or until the context ends. Then it returns why the context ended.
 func (p *Pacer) Sleep(d time.Duration) error {
 	if err := Sleep(p.ctx, d); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (p *Pacer) Sleep(d time.Duration) error {
 	return nil
 }
 
-// Sleep waits for d or until ctx ends, and then says why it did.
+// Sleep waits for d, or until ctx ends. Then it returns why ctx ended.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if ctx.Err() != nil {
 		return cause.Of(ctx)
@@ -85,7 +85,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 	}
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
-		<-ctx.Done() // its timer rings in the same moment
+		<-ctx.Done() // the timer of ctx fires at this moment as well
 		return cause.Of(ctx)
 	}
 	return nil

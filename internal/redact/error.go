@@ -9,10 +9,10 @@ import (
 
 const maxErrorText = 4 << 10
 
-// Error returns err itself if no text in its tree holds anything to redact, and
-// otherwise an error with redacted text of at most 4 KiB. errors.Is on the result
-// sees the whole tree of err. errors.As sees those errors of the tree that show no
-// secret, and of a [*url.Error] a redacted copy.
+// Error returns err itself if no text in its tree holds anything to redact, and otherwise an
+// error with redacted text. The text has at most 4 KiB. errors.Is on the result sees the whole
+// tree of err. errors.As sees the errors of the tree that show no secret, and a redacted copy
+// of a [*url.Error].
 func (r *Redactor) Error(err error) error {
 	if err == nil {
 		return nil
@@ -21,8 +21,8 @@ func (r *Redactor) Error(err error) error {
 	return safe
 }
 
-// wrap makes an error of the same kind of tree, without the secrets. changed is
-// false if that is err itself.
+// wrap returns an error with the same tree as err, without the secrets. If there is nothing to
+// redact, it returns err itself, and changed is false.
 func (r *Redactor) wrap(err error) (changed bool, safe error) {
 	if u, ok := err.(*url.Error); ok && u.Err != nil {
 		changed, inner := r.wrap(u.Err)
@@ -77,8 +77,8 @@ func (e *safeError) Error() string        { return e.text }
 func (e *safeError) Is(target error) bool { return e.is(target) }
 func (e *safeError) Unwrap() []error      { return e.parts() }
 
-// Header returns a copy of h with redacted values; those of headers that exist to
-// carry a secret are replaced as a whole.
+// Header returns a copy of h with redacted values. The value of a header that always holds a
+// secret, such as Cookie, is replaced as a whole.
 func (r *Redactor) Header(h http.Header) http.Header {
 	out := h.Clone()
 	for name, values := range out {

@@ -5,41 +5,41 @@ import (
 	"strings"
 )
 
-// endOfWord are characters that no token and no link holds.
+// endOfWord lists characters that end a token or a link.
 const endOfWord = " \t\r\n\"'<>`"
 
-// inWord is a character of a link or of a value. A backslash is one of them, unless
-// it escapes a quote or the end of a line: those of \/ and \u0026 are.
+// inWord matches a character of a link or of a value. A backslash is part of the word in \/
+// and \u0026, but not where it escapes a quote, a line break or a tab.
 const inWord = "(?:[^\\x00-\\x20\\x7f\"'`<>\\\\]|\\\\[^\"'`nrt])"
 
-// inValue is inWord without what ends the value of a parameter.
+// inValue is inWord without the characters that end the value of a parameter.
 const inValue = "(?:[^\\x00-\\x20\\x7f\"'`<>\\\\&,;)\\]]|\\\\[^\"'`nrt&,;)\\]])"
 
 var (
 	// Links, from the colon on. JSON may have escaped the slashes, more than once.
 	links = regexp.MustCompile(`:\\*/\\*/` + inWord + `*`)
 
-	// What follows the word Bearer.
+	// The word Bearer and the token after it.
 	bearer = regexp.MustCompile(`(?i)(?:^|[^a-z0-9])bearer(?:[ \t+]|%20)+` + inValue + `+`)
 
 	// The parameters that carry a signature or a credential: key=value, key%3Dvalue,
-	// key\u003dvalue, "key":"value", "key":["value"] and <key>value. A word may begin
-	// after an escaped & or ?, as in %26sig. Only a name that is clear enough is
-	// followed by a bare colon: in prose, "signature: expired" keeps its words.
+	// key\u003dvalue, "key":"value", "key":["value"] and <key>value. A key may begin
+	// after an escaped & or ?, as in %26sig. The form "key: value" counts only for keys
+	// that begin with x-amz- or x-goog-: the prose "signature: expired" stays as it is.
 	parameters = regexp.MustCompile(`(?i)((?:(?:^|[^a-z0-9]|26|3f)` +
 		`(?:signature|credential|security-token|sig|(?:aws|oss)accesskeyid|googleaccessid|signatureprovided|api_token|access_token)` +
 		`(?:=|>|%(?:25)*3d|\\+u003d|\\*["'] *: *)|x-(?:amz|goog)-(?:signature|credential|security-token): *)\[?\\*["']?)` + inValue + `+`)
 )
 
-// hideByForm replaces what is a secret by its form, whoever it belongs to.
+// hideByForm replaces whatever has the form of a secret.
 func hideByForm(s string) string {
 	s = links.ReplaceAllStringFunc(s, hideInLink)
 	s = parameters.ReplaceAllString(s, "${1}"+Mark)
 	return bearer.ReplaceAllStringFunc(s, hideBearer)
 }
 
-// hideInLink replaces the user info and the query of a link. A fragment is a secret
-// only if it can be read as a query is.
+// hideInLink replaces the user info and the query of a link. It replaces a fragment only if the
+// fragment contains "=", as a query does.
 func hideInLink(link string) string {
 	rest := strings.TrimLeft(link, `:\/`)
 	scheme := link[:len(link)-len(rest)]
@@ -57,8 +57,8 @@ func hideInLink(link string) string {
 	return scheme + rest
 }
 
-// hideBearer leaves a word that belongs to a sentence about tokens, such as "missing
-// bearer token", or to a challenge.
+// hideBearer replaces the word after Bearer. It keeps a word that belongs to a sentence about
+// tokens, such as "missing bearer token", or to a WWW-Authenticate challenge.
 func hideBearer(s string) string {
 	end := strings.LastIndexAny(s, " \t+")
 	if i := strings.LastIndex(s, "%20"); i > end {

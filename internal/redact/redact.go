@@ -12,23 +12,23 @@ import (
 	"unicode/utf8"
 )
 
-// Mark stands where a secret stood.
+// Mark replaces a secret.
 const Mark = "REDACTED"
 
-// BadURL stands for a link that is not an absolute URL, so that nobody can say
-// which part of it is secret.
+// BadURL replaces a link that is not an absolute URL: in such a link, nobody can say which
+// part is secret.
 const BadURL = "[unparsable link REDACTED]"
 
 const (
-	minSecret = 4        // a shorter secret would tear ordinary words apart
-	maxAdded  = 24       // how many additions are remembered: all hops of two attempts
-	maxSecret = 16 << 10 // no secret that is cut off is longer
-	ahead     = 64 << 10 // what is scrubbed beyond a cut
+	minSecret = 4        // a shorter secret is not searched for, since it may be a part of ordinary words
+	maxAdded  = 24       // how many groups of Add are remembered: enough for all redirects of two attempts
+	maxSecret = 16 << 10 // how many bytes at the end of a cut text are compared with secrets
+	ahead     = 64 << 10 // how many bytes beyond a cut are redacted as well
 )
 
-// URL returns link without user info, query and fragment. In place of a query stands
-// "?REDACTED". A link that is no absolute URL becomes [BadURL], and so does one that
-// net/url reads in one way and writes in another. URL does not change what it returned.
+// URL returns link without user info, query and fragment. A query is replaced by "?REDACTED".
+// The result is [BadURL] if link is not an absolute URL, or if URL would change the result
+// when it is called with the result.
 func URL(link string) string {
 	if link == "" {
 		return ""
@@ -58,37 +58,36 @@ func strip(link string) string {
 	return s
 }
 
-// Redactor removes a set of secrets, and whatever looks like part of a presigned
-// URL or a bearer token, from text. A nil Redactor knows no secrets and removes
-// the rest. It is safe for concurrent use.
+// Redactor removes a set of secrets from text. It also removes whatever looks like the secret
+// part of a presigned URL or like a bearer token. A nil Redactor knows no secrets and removes
+// only what looks like one. A Redactor is safe for concurrent use.
 //
-// A secret shorter than 4 bytes, or one that has to do with the word REDACTED
-// itself, is not searched for.
+// A secret is not searched for if it is shorter than 4 bytes, if it contains the word
+// REDACTED, or if it is a part of that word.
 type Redactor struct {
-	parent *Redactor       // whose secrets it removes too
-	known  func() *secrets // a function, so that no formatting by reflection finds them
+	parent *Redactor       // its secrets are removed as well; nil: there is none
+	known  func() *secrets // returns the secrets; a function, so that formatting by reflection does not show them
 }
 
 type secrets struct {
 	mu        sync.Mutex
-	groups    [][]string // the fixed ones first
+	groups    [][]string // first the secrets of With, then one group for each Add
 	spellings []string
-	replacer  *strings.Replacer // nil: it is to be made, and spellings too
+	replacer  *strings.Replacer // nil: replacer and spellings have to be made
 }
 
 // New returns a Redactor that never forgets these secrets.
 func New(fixed ...string) *Redactor { return (*Redactor)(nil).With(fixed...) }
 
-// With returns a Redactor that removes these secrets too. Secrets that are added to it are
-// not added to r.
+// With returns a Redactor that removes these secrets and those of r. Secrets that are added to
+// the new Redactor are not added to r.
 func (r *Redactor) With(fixed ...string) *Redactor {
 	s := &secrets{groups: [][]string{slices.Clone(fixed)}}
 	return &Redactor{r, func() *secrets { return s }}
 }
 
-// Add makes r look for more secrets: a token that replaced another, or those of
-// another link. The last 24 additions are remembered. To add the latest again costs
-// next to nothing.
+// Add makes r remove a group of further secrets, such as a new token, or the secrets of another
+// link. The last 24 groups are remembered. Adding the latest group again is cheap.
 func (r *Redactor) Add(group ...string) {
 	s := r.known()
 	s.mu.Lock()
@@ -102,12 +101,12 @@ func (r *Redactor) Add(group ...string) {
 	s.replacer = nil
 }
 
-// search is what there is to search for, and what replaces it.
+// search returns the spellings of all secrets, and the replacer for them.
 func (s *secrets) search() ([]string, *strings.Replacer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.replacer == nil {
-		pairs := []string{Mark, Mark} // no part of a mark in the text is taken for a secret
+		pairs := []string{Mark, Mark} // so that no part of a mark in the text is taken for a secret
 		s.spellings = spell(slices.Concat(s.groups...))
 		for _, spelling := range s.spellings {
 			pairs = append(pairs, spelling, Mark)
@@ -117,7 +116,7 @@ func (s *secrets) search() ([]string, *strings.Replacer) {
 	return s.spellings, s.replacer
 }
 
-// spell lists the spellings of secrets, a long one before a short one.
+// spell lists the spellings of secrets, the longest first.
 func spell(all []string) (spellings []string) {
 	for _, s := range all {
 		if len(s) < minSecret {
@@ -144,8 +143,8 @@ func (r *Redactor) String(s string) string {
 	return hideByForm(s)
 }
 
-// dropPart drops what may be the beginning of a secret from the end of a text that
-// was cut: of a known one, or of the user info in a link.
+// dropPart removes from the end of a cut text what may be the beginning of a secret: of a
+// known secret, or of a link that may hold user info.
 func (r *Redactor) dropPart(s string) string {
 	tail := max(0, len(s)-maxSecret)
 	word := s[tail+1+strings.LastIndexAny(s[tail:], endOfWord):]
@@ -166,10 +165,10 @@ func (r *Redactor) dropPart(s string) string {
 	return s
 }
 
-// Cut returns at most limit bytes from the start of b, redacted before they are
-// cut, so that no piece of a secret is left at the end. inputCut says that b is
-// itself the start of something longer: what may be the beginning of a secret at its
-// end is dropped. cut reports whether anything is missing from the result.
+// Cut returns at most limit bytes from the start of b. They are redacted before they are cut,
+// so that no piece of a secret is left at the end. inputCut says that b is only the beginning
+// of a longer text: then Cut removes from the end of b what may be the beginning of a secret.
+// cut reports whether anything is missing from the result.
 func (r *Redactor) Cut(b []byte, limit int, inputCut bool) (out []byte, cut bool) {
 	limit = max(limit, 0)
 	if len(b)-ahead > limit {

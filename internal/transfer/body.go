@@ -13,22 +13,22 @@ import (
 
 var errClosed = errors.New("read after Close")
 
-// chunk is how much is read of the source at a time.
+// chunk is how many bytes are read from the source at a time.
 const chunk = 64 << 10
 
 // body is one pass over a source.
 type body struct {
 	source *Source
-	ctx    context.Context //nolint:containedctx // the upload's, until Close
+	ctx    context.Context //nolint:containedctx // of the upload; Close ends it
 	close  context.CancelCauseFunc
-	off    atomic.Int64 // how much has been handed out
-	err    atomic.Pointer[error]
-	buf    []byte // a read that was abandoned may still write here
-	rest   []byte // of buf
+	off    atomic.Int64          // how many bytes Read has returned
+	err    atomic.Pointer[error] // why the source could not be read
+	buf    []byte                // a read that was abandoned may still write here
+	rest   []byte                // the part of buf that Read has not returned yet
 }
 
-// Open returns the whole body once more. An earlier one yields nothing from
-// then on.
+// Open returns a new body that begins at the start of the source. From then on, a body that
+// was opened earlier returns no bytes.
 func (s *Source) Open() (io.ReadCloser, error) {
 	b := &body{source: s, buf: make([]byte, min(chunk, s.size))}
 	b.ctx, b.close = context.WithCancelCause(s.ctx)
@@ -57,7 +57,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n := copy(p, b.rest)
 	b.rest = b.rest[n:]
-	if off = b.off.Add(int64(n)); off < b.source.size { // the end is reported when it is certain
+	if off = b.off.Add(int64(n)); off < b.source.size { // the end is reported later, when it is certain
 		if err := b.source.acquire(b.ctx); err != nil {
 			return 0, err
 		}
@@ -93,8 +93,8 @@ func (b *body) fill(off int64) error {
 // progress reports how far a transfer is: at most ten times a second, and once at the
 // end. It is not safe for concurrent use.
 type progress struct {
-	f    func(done, total int64) // nil: nobody wants to know
-	next time.Time
+	f    func(done, total int64) // nil: nothing is reported
+	next time.Time               // no report before this time
 }
 
 func (p *progress) report(done, total int64) {

@@ -10,9 +10,9 @@ import (
 	"example.com/svc/internal/cause"
 )
 
-// steady is a reader that heeds ctx, and whose Read never returns 0 bytes without an error.
+// steady is a reader that stops when ctx ends. Its Read never returns 0 bytes without an error.
 type steady struct {
-	ctx context.Context //nolint:containedctx // of the upload, as is the reader
+	ctx context.Context //nolint:containedctx // of the upload that reads from r
 	r   io.Reader
 }
 
@@ -31,11 +31,11 @@ func (s steady) Read(p []byte) (int, error) {
 	return 0, io.ErrNoProgress
 }
 
-// seeker makes a ReaderAt of a reader that can seek.
+// seeker is an io.ReaderAt for a reader that can seek.
 type seeker struct {
 	io.ReadSeeker
 	read steady
-	pos  int64 // -1: not known
+	pos  int64 // offset of the reader; -1: not known
 }
 
 func (k *seeker) ReadAt(p []byte, off int64) (int, error) {
@@ -51,7 +51,7 @@ func (k *seeker) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// within returns what f returns. If ctx ends first, within returns at once, and drop is
+// within calls f and returns its error. If ctx ends first, within returns at once, and drop is
 // called after f has returned.
 func within(ctx context.Context, f func() error, drop func()) error {
 	done := make(chan error, 1)
@@ -61,7 +61,7 @@ func within(ctx context.Context, f func() error, drop func()) error {
 		return err
 	case <-ctx.Done():
 		go func() {
-			<-done //nolint:errcheck // nobody waits for it any more
+			<-done //nolint:errcheck // nobody needs the error any more
 			drop()
 		}()
 		return cause.Of(ctx)
@@ -78,7 +78,8 @@ type buffered struct {
 // inMemory is how many bytes are buffered in memory. Longer contents go to a temporary file.
 const inMemory = 64 << 10
 
-// buffer reads r to its end, or to just beyond size if that is above zero.
+// buffer copies r up to its end. If size is above zero, it copies at most size+1 bytes: the
+// byte after size shows that r is too long.
 func buffer(r io.Reader, size int64) (*buffered, error) {
 	if size > 0 {
 		r = io.LimitReader(r, size+1)
@@ -94,8 +95,8 @@ func buffer(r io.Reader, size int64) (*buffered, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Where an open file can be removed, nothing is left behind even if the process is
-	// killed.
+	// The name is removed at once, so that nothing is left behind if the process is killed.
+	// Some systems cannot remove an open file: there, close removes it.
 	unnamed := os.Remove(f.Name()) == nil
 	b := &buffered{ReaderAt: f, close: func() {
 		_ = f.Close()

@@ -18,10 +18,10 @@ import (
 type File struct {
 	*os.File
 	target string
-	mode   fs.FileMode // of the file that it replaces; 0: there is none
+	mode   fs.FileMode // mode of the file that is replaced; 0: no file is replaced
 }
 
-// NewFile begins a file. A symbolic link is followed, also if its target does not exist yet.
+// NewFile creates the temporary file. A symbolic link is followed, even if its target does not exist.
 func NewFile(path string) (*File, error) {
 	if path == "" {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
@@ -56,7 +56,7 @@ func NewFile(path string) (*File, error) {
 	return f, nil
 }
 
-// followLinks returns the target of path after all symbolic links. It need not exist.
+// followLinks returns the target of path after all symbolic links. The target need not exist.
 func followLinks(path string) (string, error) {
 	for range 40 { // as many as Linux follows
 		to, err := os.Readlink(path)
@@ -65,7 +65,7 @@ func followLinks(path string) (string, error) {
 		}
 		if !filepath.IsAbs(to) {
 			dir, _ := filepath.Split(path)
-			to = dir + to // Join would take a/../b for b
+			to = dir + to // filepath.Join would turn a/../b into b, which is wrong if a is a symbolic link
 		}
 		path = to
 	}

@@ -13,7 +13,7 @@ import (
 	"example.com/svc/internal/httpcall"
 )
 
-// What a download ends with, beside the errors of a call.
+// Errors that end a download, in addition to the errors of a call.
 var (
 	// ErrChanged: the file changed while it was being downloaded.
 	ErrChanged = errors.New("the file changed while it was being downloaded")
@@ -21,7 +21,7 @@ var (
 	ErrUnexpected = errors.New("the response is not the file, or not the part that was asked for")
 )
 
-// WriteError says that the receiving end failed.
+// WriteError says that downloaded bytes could not be written to their target.
 type WriteError struct{ Err error }
 
 func (e *WriteError) Error() string { return "writing: " + e.Err.Error() }
@@ -35,41 +35,42 @@ func (e *RenewError) Error() string {
 
 func (e *RenewError) Unwrap() error { return e.Err }
 
-// CutError says that the file was cut off.
+// CutError says that a response ended before the file was complete.
 type CutError struct{ Err error }
 
 func (e *CutError) Error() string { return "cut off: " + e.Err.Error() }
 
 func (e *CutError) Unwrap() []error { return []error{e.Err, io.ErrUnexpectedEOF} }
 
-// maxRenewals is how many new links are asked for without progress.
+// maxRenewals is how many new links may be requested in a row without progress.
 const maxRenewals = 2
 
-// Get is a download, however many requests it takes.
+// Get is a download with all its requests.
 type Get struct {
 	Caller   *httpcall.Caller
-	Link     *Link                                    // nil: Renew is asked first
-	Renew    func(ctx context.Context) (*Link, error) // asks for a new link when one has expired; nil: cannot
-	Header   http.Header                              // not nil
+	Link     *Link                                    // the presigned URL; nil: Run calls Renew first
+	Renew    func(ctx context.Context) (*Link, error) // returns a new link after one has expired; nil: there is no new link
+	Header   http.Header                              // for every request; not nil
 	Idle     time.Duration
 	W        io.Writer
-	Restart  func() error // takes back all that was written; nil: cannot
+	Restart  func() error // makes W empty again, so that the download can start over; nil: not possible
 	Progress func(received, total int64)
 
-	Received int64 // written to W
-	Total    int64 // -1: not known, as at first
-	Attempts int   // requests made
+	Received int64 // bytes written to W
+	Total    int64 // size of the file; -1: not known, which is the value to begin with
+	Attempts int   // attempts of all requests
 
-	etag, modified string // of the contents
-	encoding       string // that they are stored in
-	furthest       int64  // that Received has ever been: only what is beyond it is progress
+	etag, modified string // what identifies the version of the file, from the first response
+	encoding       string // Content-Encoding of the first response
+	furthest       int64  // the highest Received so far: only bytes beyond it are progress
 	renewals       int
 	resume         httpcall.Resume
 	progress       progress
 }
 
-// Run downloads. It returns nil and nil after success, the response that refused the
-// request, or an error. With [ErrUnexpected] it returns the response too.
+// Run downloads the file. After success it returns nil and nil. If a response refused the
+// request, Run returns that response. Otherwise it returns an error, and with [ErrUnexpected]
+// and [ErrChanged] the response as well.
 func (g *Get) Run(ctx context.Context) (r *httpcall.Result, err error) {
 	g.progress.f = g.Progress
 	if g.Link == nil {
@@ -114,7 +115,7 @@ func (g *Get) Run(ctx context.Context) (r *httpcall.Result, err error) {
 			g.Received = 0
 		}
 		if !g.resume.Wait(ctx, err) {
-			if ended := cause.Of(ctx); ended != nil { // during the pause
+			if ended := cause.Of(ctx); ended != nil { // ctx ended during the pause
 				err = ended
 			}
 			return nil, err
@@ -122,10 +123,10 @@ func (g *Get) Run(ctx context.Context) (r *httpcall.Result, err error) {
 	}
 }
 
-// call asks for what is missing.
+// call makes the request for the part that is missing.
 func (g *Get) call() *httpcall.Call {
 	header := g.Header.Clone()
-	header["Accept-Encoding"] = []string{"identity"} // lengths and ranges count what is delivered
+	header["Accept-Encoding"] = []string{"identity"} // so that lengths and ranges count the bytes that are written
 	if g.Received > 0 {
 		header["Range"] = []string{"bytes=" + strconv.FormatInt(g.Received, 10) + "-"}
 		header["If-Range"] = []string{g.validator()}
@@ -133,8 +134,8 @@ func (g *Get) call() *httpcall.Call {
 	return g.Link.call(http.MethodGet, header, g.Idle)
 }
 
-// refused deals with an expired link. One that worked before and is forbidden
-// now counts as expired, whatever the response says.
+// refused asks for a new link if the link has expired. After bytes have been received, a 403
+// counts as an expired link, whatever its text says.
 func (g *Get) refused(ctx context.Context, r *httpcall.Result) (again bool, err error) {
 	expired := g.Link.Expired(r) || r.StatusCode == http.StatusForbidden && g.Received > 0
 	if g.Renew == nil || !expired || g.renewals == maxRenewals {
@@ -171,8 +172,9 @@ func (g *Get) take(resp *http.Response) (more bool, err error) {
 	return resp.StatusCode == http.StatusPartialContent && g.Received != g.Total, nil
 }
 
-// accept judges a response by its header. The first skip bytes of its body were written
-// before, and left bytes follow them; below zero: all until its end.
+// accept judges a response by its header. skip is the number of bytes at the start of its body
+// that were written before, and left is the number of bytes after them. left below zero: all
+// bytes until the body ends.
 func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 	switch {
 	case resp.StatusCode == http.StatusOK && g.Received == 0:
@@ -192,7 +194,7 @@ func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 		return g.Received, g.Total - g.Received, nil
 	case resp.StatusCode == http.StatusPartialContent && g.Received > 0:
 		c, ok := parseContentRange(resp.Header.Get("Content-Range"))
-		parts := strings.HasPrefix(strings.ToLower(resp.Header.Get("Content-Type")), "multipart/byteranges") // with headers of their own
+		parts := strings.HasPrefix(strings.ToLower(resp.Header.Get("Content-Type")), "multipart/byteranges") // several parts, each with a header
 		switch {
 		case !ok || parts || c.start != g.Received:
 			return 0, 0, ErrUnexpected
@@ -206,7 +208,7 @@ func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 	return 0, 0, ErrUnexpected
 }
 
-// copy writes what comes, at most left bytes unless that is below zero.
+// copy writes the body to W. More than left bytes are an error, unless left is below zero.
 func (g *Get) copy(body io.Reader, left int64) error {
 	buf := make([]byte, 64<<10)
 	for {
@@ -215,7 +217,7 @@ func (g *Get) copy(body io.Reader, left int64) error {
 			return ErrUnexpected
 		}
 		if n > 0 {
-			left -= int64(n) // may fall further below zero
+			left -= int64(n) // a value below zero stays below zero
 			if err := g.write(buf[:n]); err != nil {
 				return err
 			}
@@ -242,7 +244,7 @@ func (g *Get) write(p []byte) error {
 		g.furthest, g.renewals = g.Received, 0
 		g.resume.Progress()
 	}
-	if n > 0 && g.Received != g.Total { // the end is reported when it is certain
+	if n > 0 && g.Received != g.Total { // the end is reported later, when it is certain
 		g.progress.report(g.Received, g.Total)
 	}
 	if err == nil && n < len(p) {

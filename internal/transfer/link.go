@@ -21,7 +21,7 @@ const Route = "{presigned_url}"
 // Link is a presigned link: an address that is a secret.
 type Link struct {
 	URL    *url.URL
-	Redact *redact.Redactor // knows what is secret about it
+	Redact *redact.Redactor // removes the secrets of the URL from texts
 }
 
 // Characters that a request line cannot hold, so they are escaped. Control characters are
@@ -31,9 +31,10 @@ var (
 	strayInQuery = regexp.MustCompile(`[^\x00-\x7f]| `)
 )
 
-// ParseLink takes a link apart so that it is sent byte for byte as it came, save
-// for what no request line can hold, which is escaped. If it cannot be used,
-// problem says why without showing it. Its Redactor knows what base knows too.
+// ParseLink parses a link. A request sends the link byte for byte as it is in text; only
+// characters that a request line cannot hold are escaped. If the link cannot be used, problem
+// says why without showing the link. The Redactor of the link also removes the secrets that
+// base knows.
 func ParseLink(text string, base *redact.Redactor) (link *Link, problem string) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -59,7 +60,7 @@ func ParseLink(text string, base *redact.Redactor) (link *Link, problem string) 
 
 // hop notes the secrets of the address of a redirect, since responses may quote it.
 func (l *Link) hop(to *url.URL) {
-	const most, longest = 20, 16 << 10 // more than that is only removed where it stands in a link
+	const most, longest = 20, 16 << 10 // a secret beyond these limits is removed only where it is part of a link
 	all := slices.DeleteFunc(secrets(to), func(secret string) bool { return len(secret) > longest })
 	l.Redact.Add(all[:min(len(all), most)]...)
 }
@@ -68,7 +69,7 @@ func (l *Link) hop(to *url.URL) {
 // in it that may be a credential. The address of a redirect may also have user info and a
 // fragment.
 func secrets(u *url.URL) (all []string) {
-	add := func(raw string) { // as it stands in the link, and as it is meant
+	add := func(raw string) { // the secret as it is written in the link, and unescaped
 		all = append(all, raw)
 		if plain, err := url.QueryUnescape(raw); err == nil {
 			all = append(all, plain)
@@ -91,16 +92,16 @@ func secrets(u *url.URL) (all []string) {
 	return slices.Compact(all)
 }
 
-// Parameters that are a credential, and parameters that are certainly none. A long value of
-// any other parameter may be a credential.
+// Names of parameters that hold a credential, and of parameters that certainly hold none. A
+// long value of any other parameter may be a credential.
 var (
 	telling  = regexp.MustCompile(`sig|token|key|cred|auth|secret|pass|policy|hmac|hash`)
 	harmless = regexp.MustCompile(`(?:algorithm|date|expires|signedheaders|versionid|response-content-type)$`)
 )
 
-const longValue = 8
+const longValue = 8 // bytes; a value of this length or more is long
 
-// call is a request to the link.
+// call makes a request to the link.
 func (l *Link) call(method string, header http.Header, idle time.Duration) *httpcall.Call {
 	return &httpcall.Call{
 		Method: method, Route: Route, URL: l.URL, Header: header,
@@ -146,7 +147,7 @@ func (l *Link) end() (end time.Time, ok bool) {
 	for key, values := range l.URL.Query() {
 		query[strings.ToLower(key)] = values[0]
 	}
-	for key, from := range query { // X-Amz-Date with X-Amz-Expires, and so with other vendors
+	for key, from := range query { // X-Amz-Date with X-Amz-Expires, and the same pair of other vendors
 		vendor, isDate := strings.CutSuffix(key, "-date")
 		start, err := time.Parse("20060102T150405Z", from)
 		seconds := number(query[vendor+"-expires"])
@@ -159,7 +160,7 @@ func (l *Link) end() (end time.Time, ok bool) {
 			return end, true
 		}
 	}
-	const first = 1e8 // a smaller number is no date but a duration
+	const first = 1e8 // a smaller number is not a date but a duration
 	seconds := number(query["expires"])
 	return time.Unix(seconds, 0), seconds >= first
 }

@@ -26,7 +26,7 @@ func parseContentRange(text string) (c contentRange, ok bool) {
 	return c, c.start >= 0 && c.start <= c.end && (m[3] == "*" || c.end < c.total)
 }
 
-// number is -1 for what is none.
+// number returns -1 if digits is not a number.
 func number(digits string) int64 {
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil {
@@ -49,8 +49,8 @@ func datesStrongly(h http.Header) bool {
 	return err == nil && date.Sub(modified) >= time.Second
 }
 
-// validator is what a request for the rest is tied to; empty: nothing is known
-// that could hold two parts together.
+// validator is the If-Range of a request for the rest of the file: storage sends the rest only
+// if the file has not changed. Empty: nothing proves that two parts are of the same file.
 func (g *Get) validator() string {
 	if strong(g.etag) {
 		return g.etag
@@ -58,7 +58,7 @@ func (g *Get) validator() string {
 	return g.modified
 }
 
-// tag is the entity tag of a response; of one with several, none can be relied on.
+// tag is the entity tag of a response. If there are several, none can be relied on.
 func tag(h http.Header) string {
 	if tags := h["Etag"]; len(tags) == 1 {
 		return tags[0]
@@ -75,9 +75,9 @@ func encoding(h http.Header) string {
 	return ""
 }
 
-// same reports whether a response with a part says that the file has not changed. A
-// response that does not say so is not believed: storage that ignores If-Range sends a part
-// of the new file. A weak entity tag proves a change, but not its absence.
+// same reports whether a response with a part proves that the file has not changed. Without
+// that proof the part may be from a new file, since some storage ignores If-Range. A weak
+// entity tag can prove that the file has changed, but not that it is unchanged.
 func (g *Get) same(h http.Header) bool {
 	etag := tag(h)
 	if g.etag != "" && etag != "" && (strong(g.etag) || etag != g.etag) {

@@ -1,6 +1,6 @@
-// Package transfer moves contents over presigned links: one PUT, or as many
-// ranged GETs as a download takes. It reports facts; the package above makes
-// errors of them.
+// Package transfer moves the contents of files over presigned URLs, which it calls links. An
+// upload is one PUT. A download is a GET, and further GETs with a Range if it was cut off. The
+// package reports facts, and package svc makes errors of them.
 package transfer
 
 import (
@@ -18,10 +18,10 @@ import (
 	"example.com/svc/internal/httpcall"
 )
 
-// SizeError says that a body has another size than it was announced with.
+// SizeError says that the size of a body is not the size that was announced.
 type SizeError struct {
 	Want int64
-	Got  int64 // below Want; at least so many if above
+	Got  int64 // exact if below Want; if above Want, there may be more
 }
 
 func (e *SizeError) Error() string {
@@ -34,30 +34,30 @@ func (e *SizeError) Error() string {
 // Is makes a short body an [io.ErrUnexpectedEOF].
 func (e *SizeError) Is(target error) bool { return target == io.ErrUnexpectedEOF && e.Got < e.Want }
 
-// errModified: the size is the same, but the file was written to.
+// errModified: the size or the modification time of the file changed.
 var errModified = errors.New("the file was written to while it was being sent")
 
 // Source is the body of an upload: the rest of the caller's reader, which each attempt reads
-// anew. Reads never overlap, also if an attempt that failed is still reading. There is no
-// read after [Source.Finish].
+// anew. Reads never overlap, even if an attempt that failed is still reading. No read begins
+// after [Source.Finish].
 type Source struct {
-	ctx      context.Context //nolint:containedctx // the upload's: its bodies outlive the calls that open them
-	at       io.ReaderAt
-	start    int64 // in at
+	ctx      context.Context //nolint:containedctx // of the upload: bodies outlive the calls that open them
+	at       io.ReaderAt     // reads the contents at any offset
+	start    int64           // offset in at where the contents begin
 	size     int64
-	Before   int64           // the offset of a reader that can seek
-	leave    func(sent bool) // sets the offset of the caller's reader at the end; nil: it has none
-	modified func() error    // an error if the contents have changed in a way that a read does not show; nil: unknown
-	drop     func()          // removes what was buffered; nil: nothing was
+	Before   int64           // the offset of the caller's reader before the upload; 0 if it cannot seek
+	leave    func(sent bool) // sets the offset of the caller's reader when the upload ends; nil: the reader has no offset
+	modified func() error    // returns an error if the contents changed in a way that a read does not show; nil: cannot be known
+	drop     func()          // removes the buffered copy; nil: there is none
 	progress progress
-	lock     chan struct{} // held by whoever reads
-	last     atomic.Pointer[body]
+	lock     chan struct{}        // a lock: holds a value while a read is under way
+	last     atomic.Pointer[body] // the body that was opened last
 }
 
 // NewSource makes a source of what is left in r. If size is above zero, r must yield
 // exactly that many bytes. A reader that cannot be rewound is read now: up to 64 KiB into
-// memory, more into a temporary file. When ctx ends it returns at once, also while r
-// blocks. No reader is ever closed.
+// memory, more into a temporary file. When ctx ends, NewSource returns at once, even while a
+// Read of r blocks. r is never closed.
 func NewSource(ctx context.Context, r io.Reader, size int64, report func(sent, total int64)) (*Source, error) {
 	s := &Source{ctx: ctx, lock: make(chan struct{}, 1), progress: progress{f: report}}
 	s.last.Store(&body{close: func(error) {}})
@@ -86,7 +86,7 @@ func NewSource(ctx context.Context, r io.Reader, size int64, report func(sent, t
 	return s, nil
 }
 
-// rewindable takes r without a copy, if its size is known and it can be read again.
+// rewindable uses r without a copy, if its size is known and it can be read again.
 func (s *Source) rewindable(r io.Reader) error {
 	switch r := r.(type) {
 	case *bytes.Buffer:
@@ -97,7 +97,7 @@ func (s *Source) rewindable(r io.Reader) error {
 				r.Next(left)
 			}
 		}
-		s.modified = func() error { // what is added may stand elsewhere
+		s.modified = func() error { // bytes that are added may be in a new array, which at does not see
 			if r.Len() != left {
 				return &SizeError{Want: int64(left), Got: int64(r.Len())}
 			}
@@ -105,7 +105,7 @@ func (s *Source) rewindable(r io.Reader) error {
 		}
 	case *os.File:
 		info, err := r.Stat()
-		if err != nil || !info.Mode().IsRegular() { // read like a pipe: some consoles pretend to seek
+		if err != nil || !info.Mode().IsRegular() { // it is read like a pipe: some consoles pretend that they can seek
 			return nil //nolint:nilerr // reading says why not
 		}
 		s.modified = func() error {
@@ -122,17 +122,17 @@ func (s *Source) rewindable(r io.Reader) error {
 	return nil
 }
 
-// seekable takes a reader without a copy, if it can seek and has bytes left. A reader that
-// shows no bytes may have some all the same, as a file of /proc has. It is an error if a
-// reader does not return from its end: then nothing would be left of the body.
+// seekable uses a reader without a copy, if it can seek and its end is behind its offset. Any
+// other reader is copied: a file of /proc, for example, has bytes although its size is 0. It is
+// an error if the offset cannot be set back from the end, since nothing would be left to read.
 func (s *Source) seekable(r io.ReadSeeker) error {
 	start, err := r.Seek(0, io.SeekCurrent)
 	if err != nil {
-		return nil //nolint:nilerr // it stands where it stood
+		return nil //nolint:nilerr // its offset has not changed
 	}
 	end, err := r.Seek(0, io.SeekEnd)
 	if err != nil {
-		return nil //nolint:nilerr // likewise
+		return nil //nolint:nilerr // its offset has not changed either
 	}
 	if _, err = r.Seek(start, io.SeekStart); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (s *Source) seekable(r io.ReadSeeker) error {
 func (s *Source) Size() int64 { return s.size }
 
 // read reads at off. Before it returns the last bytes, it checks that nothing follows them.
-// The lock is held.
+// The caller must hold the lock.
 func (s *Source) read(p []byte, off int64) (int, error) {
 	n, err := s.at.ReadAt(p, s.start+off)
 	switch {
@@ -170,8 +170,8 @@ func (s *Source) read(p []byte, off int64) (int, error) {
 	return 0, err
 }
 
-// ends checks that the contents have the same end as at first, and were not modified. The
-// lock is held.
+// ends checks that the contents still end at the same offset, and were not modified. The caller
+// must hold the lock.
 func (s *Source) ends() error {
 	n, err := s.at.ReadAt(make([]byte, 1), s.start+s.size)
 	switch {
@@ -185,8 +185,8 @@ func (s *Source) ends() error {
 	return nil
 }
 
-// Err is why the body opened last could not be read to its end; nil if it could, or was not
-// read. Empty contents are never read, so Err checks them itself.
+// Err returns why the body that was opened last could not be read. Nil: no read of it failed.
+// Empty contents are never read, so Err checks them itself.
 func (s *Source) Err() error {
 	if s.size == 0 && s.acquire(s.ctx) == nil {
 		defer s.release()
@@ -201,11 +201,11 @@ func (s *Source) Err() error {
 }
 
 // Finish ends the use of the caller's reader, sets its offset, and reports the end of the
-// progress if sent is true. It waits for a read under way, unless ctx has ended. The offset
-// is behind what was sent if sent is true, and else the one of before the upload.
+// progress if sent is true. It waits for a read under way, unless ctx has ended. If sent is
+// true, the new offset is behind the bytes that were sent, otherwise it is the old one.
 func (s *Source) Finish(sent bool) {
 	s.last.Load().close(errClosed)
-	quiet := s.acquire(s.ctx) == nil // and never released: there are no more reads
+	quiet := s.acquire(s.ctx) == nil // the lock is never released, so that no other read begins
 	if s.drop != nil {
 		s.drop()
 	}
@@ -234,13 +234,13 @@ func (s *Source) acquire(ctx context.Context) error {
 
 func (s *Source) release() { <-s.lock }
 
-// Put sends src to a presigned URL. The caller finishes src.
+// Put sends src to a presigned URL. The caller must call Finish of src afterwards.
 func Put(ctx context.Context, c *httpcall.Caller, link *Link, header http.Header, idle time.Duration, src *Source) *httpcall.Result {
 	call := link.call(http.MethodPut, header.Clone(), idle)
 	call.Source, call.Length = src.Open, src.Size()
 	r := c.Do(ctx, call)
 	if r.Stream != nil {
-		_ = r.Stream.Body.Close() // nobody needs it
+		_ = r.Stream.Body.Close() // nobody needs the body
 	}
 	if err := unsaid(c, src); err != nil && r.OK() {
 		r.StatusCode, r.Fail = 0, link.Redact.Error(err)

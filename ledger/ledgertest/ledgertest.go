@@ -22,19 +22,18 @@ import (
 	"example.com/svc"
 )
 
-// Run tests that a store keeps the rules of [svc.LedgerStore]. Each call of open opens
-// the same store again, as another process would, while the stores it returned before are
-// still in use. It may hold other records: Run uses random keys, and leaves its own
-// records there.
+// Run tests that a store keeps the rules of [svc.LedgerStore]. Each call of open must open
+// the same store again, as another process would: what open returned before is still in use.
+// The store may hold other records. Run uses random keys, and its records stay in the store.
 func Run(t *testing.T, open func() svc.LedgerStore) {
 	for _, test := range []struct {
 		name string
 		f    func(*testing.T, func() svc.LedgerStore)
 	}{
 		{"records come back as they were", durable},
-		{"a Seq is given once", once},
-		{"keys are apart", apart},
-		{"one of many wins", race},
+		{"only one record gets a Seq", once},
+		{"keys do not mix", apart},
+		{"one of many writers gets a Seq", race},
 		{"an ended context is an error", ended},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.f(t, open) })
@@ -93,9 +92,9 @@ func once(t *testing.T, open func() svc.LedgerStore) {
 	first, second := record(key, 1), record(key, 1)
 	add(t, s, first)
 	for _, s := range []svc.LedgerStore{s, open()} {
-		for _, r := range []svc.LedgerRecord{second, first} { // also the same one
+		for _, r := range []svc.LedgerRecord{second, first} { // also the record that is stored already
 			if err := s.Append(t.Context(), r); !errors.Is(err, fs.ErrExist) {
-				t.Fatalf("the error of a second record 1 is %v, and not fs.ErrExist", err)
+				t.Fatalf("Append of a second record 1 returned the error %v, and not fs.ErrExist", err)
 			}
 		}
 		expect(t, s, key, first)
@@ -149,7 +148,7 @@ func race(t *testing.T, open func() svc.LedgerStore) {
 	slices.SortFunc(want, func(a, b svc.LedgerRecord) int { return cmp.Compare(a.Seq, b.Seq) })
 	expect(t, open(), key, want...)
 	if len(want) != stores*each {
-		t.Fatalf("%d records were stored, and not %d: others were refused although nobody had stored them", len(want), stores*each)
+		t.Fatalf("%d records were stored, and not %d: Append returned fs.ErrExist for a Seq that no record has", len(want), stores*each)
 	}
 }
 
@@ -158,9 +157,9 @@ func ended(t *testing.T, open func() svc.LedgerStore) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Append(ctx, record(key, 1)); err == nil || errors.Is(err, fs.ErrExist) {
-		t.Fatalf("the error of Append is %v", err)
+		t.Fatalf("Append with a ctx that has ended returned the error %v", err)
 	}
 	if _, err := s.List(ctx, key); err == nil {
-		t.Fatal("List has no error")
+		t.Fatal("List with a ctx that has ended returned no error")
 	}
 }

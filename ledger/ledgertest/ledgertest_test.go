@@ -120,7 +120,7 @@ func TestBroken(t *testing.T) {
 		return
 	}
 	for name, test := range map[string]string{
-		"overwrites": "a_Seq_is_given_once", "forgets": "records_come_back_as_they_were", "early": "records_come_back_as_they_were",
+		"overwrites": "only_one_record_gets_a_Seq", "forgets": "records_come_back_as_they_were", "early": "records_come_back_as_they_were",
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBroken$", "-test.v")
