@@ -3,7 +3,12 @@ package faults_test
 import (
 	"context"
 	"net/http"
+	"reflect"
+	"slices"
 	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
 	"example.com/svc/internal/testkit"
@@ -89,6 +94,35 @@ func matrixJobDeleted(id string) func(*matrixCell) int {
 			}
 		}
 		return 0
+	}
+}
+
+// Methods without a row: they send nothing, or only calls that have a row.
+var matrixWithoutRow = []string{
+	"Client.CloseIdleConnections", "Client.Do", "Client.DownloadFile", "Client.String", "Files.DownloadFile", "Files.UploadFile", "Flavors.Find",
+	"ImageJobs.All", "ImageJobs.Wait", "VideoJobs.All", "VideoJobs.Wait", "InferenceServices.DeleteAndWait", "InferenceServices.Deploy",
+	"InferenceServices.Scale", "InferenceServices.ScaleAndWait", "InferenceServices.URL", "InferenceServices.Use", "InferenceServices.Wait",
+	"InferenceServices.WaitAll", "InferenceServices.WaitUntilAvailable", "InferenceServices.WaitUntilDeleted",
+	"Ledger.Adopt", "Ledger.Entries", "Ledger.Extend", "Ledger.Forget", "Ledger.Reap",
+}
+
+// A new method needs a row in the matrix.
+func TestMatrixIsComplete(t *testing.T) {
+	known := slices.Clone(matrixWithoutRow)
+	for _, op := range matrixOps {
+		name, _, _ := strings.Cut(op.name, " ")
+		known = append(known, name)
+	}
+	groups := map[string]reflect.Type{"Client": reflect.TypeFor[*svc.Client]()}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[svc.Client]()) {
+		if f.IsExported() {
+			groups[f.Name] = f.Type
+		}
+	}
+	for group, methods := range groups {
+		for m := range methods.Methods() {
+			require.Contains(t, known, group+"."+m.Name)
+		}
 	}
 }
 
