@@ -369,9 +369,11 @@ func explore(t *testing.T, skew time.Duration, start world) *explorer {
 	return x
 }
 
+var mostCrashes uint8 = 3
+
 func TestLedgerExplored(t *testing.T) {
-	t.Run("three crashes", func(t *testing.T) {
-		x := explore(t, 0, world{crashes: 3, forgets: 1})
+	t.Run("crashes", func(t *testing.T) {
+		x := explore(t, 0, world{crashes: mostCrashes, forgets: 1})
 		require.NotContains(t, x.verdicts, 0)
 		for _, what := range []string{"forgotten", "adopted", "reaped", "two endpoints after a wrong Forget"} {
 			require.NotZero(t, x.reached[what], what)

@@ -252,7 +252,7 @@ func (e *LedgerEntry) checkOwner(s *InferenceService, unmarked bool) error {
 	}
 }
 
-// checkDoubt returns an error if the state is not unknown or intended, or if the create may
+// checkDoubt returns an error if the state is neither unknown nor intended, or if the create may
 // still be under way according to one of the clocks.
 func (e *LedgerEntry) checkDoubt(clocks ...time.Time) error {
 	if e.State != LedgerUnknown && e.State != LedgerIntended {
