@@ -18,7 +18,8 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// The ledger compares base URLs, so one service has one spelling.
+// The ledger compares base URLs as text. So NewClient turns every spelling of a base URL
+// into the same text.
 func TestSpellingsOfABaseURL(t *testing.T) {
 	for given, want := range map[string]string{
 		"HTTPS://Host.Test:443/Api/": "https://host.test/Api", "http://LocalHost:80": "http://localhost", "https://h:80": "https://h:80", "https://[::1]:443": "https://[::1]",
@@ -28,7 +29,7 @@ func TestSpellingsOfABaseURL(t *testing.T) {
 }
 
 func TestB43_BaseURL(t *testing.T) {
-	for given, want := range map[string]string{ // "": refused
+	for given, want := range map[string]string{ // want "": NewClient refuses the URL
 		"https://h":                     "/v1/inference-service/svc-1",
 		"https://h/":                    "/v1/inference-service/svc-1",
 		"https://h//":                   "/v1/inference-service/svc-1",
@@ -122,7 +123,7 @@ func TestB44_PlainHTTP(t *testing.T) {
 }
 
 func TestB45_Tokens(t *testing.T) {
-	for given, want := range map[string]string{ // "": refused
+	for given, want := range map[string]string{ // want "": NewClient refuses the token
 		"t":                "t",
 		"t\n":              "t",
 		" t ":              "t",
@@ -198,7 +199,7 @@ func TestNewClient_RefusesBadOptions(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Without a token only what needs none is sent.
+// A client without a token sends no request that needs a token.
 func TestNoToken(t *testing.T) {
 	s := testkit.Play(t)
 	client, err := svc.NewClient("https://h", svc.WithHTTPClient(&http.Client{Transport: s}))
@@ -217,7 +218,7 @@ func TestNewClientFromEnv(t *testing.T) {
 	for name, tt := range map[string]struct {
 		env  map[string]string
 		opts []svc.Option
-		want string // the token sent; "": refused
+		want string // the token that is sent; "" if NewClientFromEnv fails
 	}{
 		"all set":                   {map[string]string{"SVC_BASE_URL": "https://h/p", "SVC_API_TOKEN": testkit.Token, "SVC_INFERENCE_URL": "https://i"}, nil, testkit.Token},
 		"no inference URL":          {map[string]string{"SVC_BASE_URL": "https://h/p", "SVC_API_TOKEN": testkit.Token}, nil, testkit.Token},
@@ -238,7 +239,7 @@ func TestNewClientFromEnv(t *testing.T) {
 				if value, ok := tt.env[key]; ok {
 					t.Setenv(key, value)
 				} else {
-					t.Setenv(key, "") // puts it back at the end
+					t.Setenv(key, "") // Setenv restores the old value at the end of the test
 					require.NoError(t, os.Unsetenv(key))
 				}
 			}
@@ -276,7 +277,8 @@ func TestUserAgent(t *testing.T) {
 	}
 }
 
-// Clients do not know of each other, and nothing that others use is changed.
+// Clients share no state, and they do not change http.DefaultClient, the default
+// transport or the http.Client that they are given.
 func TestB21_ClientsAreIndependent(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	globalClient, globalTransport := *http.DefaultClient, http.DefaultTransport
@@ -292,7 +294,7 @@ func TestB21_ClientsAreIndependent(t *testing.T) {
 					w.WriteHeader(400)
 				}
 				if i%2 == 1 {
-					<-r.Context().Done() // longer than this client waits
+					<-r.Context().Done() // this client's timeout is shorter
 				}
 				_, _ = w.Write([]byte(testkit.ServiceJSON))
 			}))

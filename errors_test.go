@@ -21,8 +21,8 @@ const lineSecret = "SIGSECRETVALUE99"
 
 var errOwn = errors.New("mine")
 
-// careless is an error as callers' code makes them, with the client's token, a
-// signed link and whatever ends a line.
+// careless returns an error like those of callers' code. Its text contains the client's
+// token, a presigned URL and every character that ends a line.
 func careless(token string) error {
 	link := &url.Error{Op: "Get", URL: "https://storage.test/x?X-Amz-Signature=" + lineSecret, Err: errOwn}
 	return fmt.Errorf("line 1\r\nline 2\u2028\x1b[31m\u202e %s: %w", token, link)
@@ -37,7 +37,8 @@ func requireOneLine(t *testing.T, text string) {
 	}), "%q", text)
 }
 
-// requireSafe makes sure that an error can be logged, whole or in parts.
+// requireSafe checks that the text of err, and of each error that its fields hold, is
+// safe to log.
 func requireSafe(t *testing.T, token string, err error) {
 	t.Helper()
 	requireOneLine(t, err.Error())
@@ -56,8 +57,8 @@ func requireSafe(t *testing.T, token string, err error) {
 	}
 }
 
-// What the caller's own code returns, or gives as the cause of the end of a ctx, is
-// shown like everything else. What it is can still be asked.
+// An error of the caller may be returned by a callback, or be the cause of a cancelled
+// ctx. Its text is redacted like any other, and errors.Is still finds it.
 func TestErrorsOfTheCallerAreSafeToLog(t *testing.T) {
 	ended := func(t *testing.T, cause error, after time.Duration) context.Context {
 		if after > 0 {
@@ -132,7 +133,7 @@ func TestErrorsOfTheCallerAreSafeToLog(t *testing.T) {
 	}
 }
 
-// A wait for a job shares that.
+// The same holds for the cause that ends a wait for a job.
 func TestErrorsOfTheCallerAreSafeToLog_Jobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithJobTime(time.Hour))
@@ -144,7 +145,7 @@ func TestErrorsOfTheCallerAreSafeToLog_Jobs(t *testing.T) {
 	})
 }
 
-// An error that shows no secret is the caller's own value.
+// An error of the caller that contains no secret is kept as the same value.
 func TestErrorsOfTheCallerAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
@@ -160,7 +161,8 @@ type ownError struct{ text string }
 
 func (e *ownError) Error() string { return e.text }
 
-// What a caller encodes, names and asks for ends up in texts as well.
+// The caller's request values, names and IDs also get into the texts of errors. They are
+// redacted there.
 func TestTextsOfRequestsAreSafeToLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
@@ -173,7 +175,7 @@ func TestTextsOfRequestsAreSafeToLog(t *testing.T) {
 		_, err = client.InferenceServices.Create(ctx, testkit.Demo, svc.WithBodyField("a\n.b", 1), svc.WithBodyField("name", "a"), svc.WithBodyField("name.x\r\n", 1))
 		requireSafe(t, srv.Token(), err)
 		requireSafe(t, srv.Token(), client.Do(ctx, "GET", "/v2/"+srv.Token(), nil, nil))
-		require.Equal(t, "/v2/"+srv.Token(), srv.Requests()[len(srv.Requests())-1].Path, "it is asked for all the same")
+		require.Equal(t, "/v2/"+srv.Token(), srv.Requests()[len(srv.Requests())-1].Path, "the request is sent unredacted")
 		for _, id := range []string{"a\nb", srv.Token()} {
 			_, err = client.InferenceServices.WaitUntilAvailable(ctx, id, nil)
 			require.Equal(t, strings.ReplaceAll(id, srv.Token(), "REDACTED"), testkit.ErrorAs[*svc.WaitError](t, err).ID)
@@ -186,7 +188,7 @@ type unwritable struct{ err error }
 
 func (u unwritable) MarshalJSON() ([]byte, error) { return nil, u.err }
 
-// Whatever is in an error, its text is one line.
+// The text of an error is one line, whatever its fields contain.
 func TestTextsOfErrorsAreOneLine(t *testing.T) {
 	const odd = "a\nb\r\n\x1b[2Jc\u2028d\u0085e\x00"
 	plain := errors.New(odd)
@@ -209,8 +211,8 @@ func TestTextsOfErrorsAreOneLine(t *testing.T) {
 	}
 }
 
-// A text says a thing once: not the status and a page's title that repeats it, nor
-// an XML document beside the code found in it.
+// An error text says a thing once. It leaves out the title of an HTML page that only
+// repeats the status, and an XML document from which the code was taken.
 func TestErrorTextsDoNotRepeat(t *testing.T) {
 	for body, want := range map[string]string{
 		"<html><body><h1>502 Bad Gateway</h1></body></html>": "502 Bad Gateway: an HTML page of a proxy or portal, not a response of the service (id svc-1)",

@@ -15,7 +15,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// answers is a service whose API says the same to everything.
+// answers returns a service whose API gives the same response to every request.
 func answers(t *testing.T, status int, contentType, body string) *testkit.FileService {
 	s := testkit.NewFileService(t, nil)
 	s.API = func(_ int, w http.ResponseWriter, r *http.Request) {
@@ -209,7 +209,7 @@ func TestB40_FileDeleteTakesAnyBody(t *testing.T) {
 		}
 		w.WriteHeader(404)
 	}
-	require.NoError(t, s.Client(t).Files.Delete(t.Context(), "f1"), "the lost answer was the good one")
+	require.NoError(t, s.Client(t).Files.Delete(t.Context(), "f1"), "the delete whose response was lost took effect")
 }
 
 func TestB42_FileIDs(t *testing.T) {
@@ -233,7 +233,7 @@ func TestB42_FileIDs(t *testing.T) {
 		}
 		for _, id := range []string{"x#y", "x?y=1", "x y", "x%2Fy", "x%y", "文件"} {
 			s := testkit.NewFileService(t, nil)
-			_ = call(s.Client(t), id) // the records are about another id
+			_ = call(s.Client(t), id) // the call fails: the response has a record with another ID
 			require.NotEmpty(t, s.Seen)
 			want := "/v1/files/" + url.PathEscape(id)
 			require.True(t, strings.HasPrefix(s.Seen[0].RequestURI, want), s.Seen[0].RequestURI)

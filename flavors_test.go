@@ -34,10 +34,11 @@ func TestFlavors_List(t *testing.T) {
 	require.True(t, f.DeletedAt.IsZero())
 	require.True(t, flavors[1].IsDeleted)
 	require.Equal(t, 3, flavors[1].DeletedAt.Day())
-	require.Equal(t, svc.Region("mars"), flavors[1].MetaInfo.Region, "the order is the service's, deleted ones included")
+	require.Equal(t, svc.Region("mars"), flavors[1].MetaInfo.Region, "the list keeps the service's order and deleted flavors")
 }
 
-// stock is what Find chooses from: name, region, CUDA, available, GPUs per node, USD, CNY, token.
+// stock is the list of flavors that Find selects from. Columns: name, region, CUDA,
+// available, GPUs per node, USD, CNY, token.
 var stock = [][8]string{
 	{"GPU A 80G", "cn", "12.4", "3", "8", "2.5", "1", "null"},
 	{"GPU A 80G", "other", "12.10", "0", "8", "2.50", "9", "null"},
@@ -67,9 +68,9 @@ func stockJSON() string {
 func TestFlavors_Find(t *testing.T) {
 	for name, tt := range map[string]struct {
 		q    svc.FlavorQuery
-		want string // the flavors' ids, in order
+		want string // the indexes in stock of the flavors found, in order
 	}{
-		"everything, cheapest first": {svc.FlavorQuery{}, "47501236"}, // equal and missing prices in the service's order
+		"everything, cheapest first": {svc.FlavorQuery{}, "47501236"}, // flavors without a price, or with the same price, keep the service's order
 		"in yuan":                    {svc.FlavorQuery{Currency: svc.CurrencyCNY}, "07632145"},
 		"in tokens":                  {svc.FlavorQuery{Currency: svc.CurrencyToken}, "76543012"},
 		"in dollars":                 {svc.FlavorQuery{Currency: svc.CurrencyUSD}, "47501236"},
@@ -120,7 +121,7 @@ func TestFlavors_FindRefusesNonsense(t *testing.T) {
 		require.Equal(t, strings.TrimSpace(field), e.Fields[0].Field)
 	}
 	_, err := testkit.Play(t).Client().Flavors.Find(t.Context(), svc.FlavorQuery{MinCUDA: "x", MinAvailable: -1, MinGPUsPerNode: -1, Currency: "x"})
-	require.Len(t, testkit.ErrorAs[*svc.ValidationError](t, err).Fields, 4, "everything that is wrong is named at once")
+	require.Len(t, testkit.ErrorAs[*svc.ValidationError](t, err).Fields, 4, "the error names all invalid fields")
 	_, err = testkit.Play(t, testkit.Status(403)).Client().Flavors.Find(t.Context(), svc.FlavorQuery{})
 	require.ErrorIs(t, err, svc.ErrForbidden)
 }

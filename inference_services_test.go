@@ -11,7 +11,8 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// The body of a create, byte for byte: what is set is sent, what is not is absent.
+// The exact bytes of the body of a create: fields that are set are sent, all others are
+// absent.
 func TestServices_CreateBody(t *testing.T) {
 	for name, tt := range map[string]struct {
 		req  svc.CreateInferenceServiceRequest
@@ -51,7 +52,7 @@ func TestServices_CreateBody(t *testing.T) {
 			require.Equal(t, before, tt.req)
 		})
 	}
-	// A shell command comes out as it went in.
+	// A shell command is sent unchanged.
 	const command = `sh -c "a && b > c; echo '<é文>'"`
 	s := testkit.Play(t, testkit.OpCreate.OK)
 	_, err := s.Client().InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "n", DeployMetadata: svc.CreateDeployMetadata{Command: command}})
@@ -63,7 +64,7 @@ func TestServices_CreateBody(t *testing.T) {
 	require.Equal(t, command, sent.Deploy.Command)
 }
 
-// An update sends the number as text, 0 too, and nothing else.
+// An update sends the number of instances as text, also 0, and no other field.
 func TestServices_UpdateBody(t *testing.T) {
 	for n, want := range map[int]string{0: "0", 1: "1", 1 << 40: "1099511627776"} {
 		s := testkit.Play(t, testkit.OpUpdate.OK, testkit.OpUpdate.OK)
@@ -81,7 +82,7 @@ func TestServices_UpdateBody(t *testing.T) {
 	}
 }
 
-// Reads and deletes have no body and say nothing of one.
+// Reads and deletes have no body and no Content-Type header.
 func TestServices_GetAndDelete(t *testing.T) {
 	s := testkit.Play(t, testkit.OpGet.OK, testkit.OpDelete.OK)
 	client := s.Client()
@@ -96,7 +97,8 @@ func TestServices_GetAndDelete(t *testing.T) {
 		require.Equal(t, []string{"Bearer " + testkit.Token}, r.Header["Authorization"])
 	}
 
-	// Every field arrives, and the record encodes to what it was read from.
+	// Every field is decoded, and the record encodes to the JSON that it was decoded
+	// from.
 	require.Equal(t, "demo", record.Name)
 	require.Equal(t, "a demo endpoint", record.Description)
 	require.Equal(t, "user-1", record.UserID)
@@ -130,7 +132,7 @@ func TestServices_StatusInfo(t *testing.T) {
 	require.Contains(t, string(b), `"payment_type":"cny"`)
 }
 
-// A request that cannot be right is not sent, and everything wrong with it is named.
+// An invalid request is not sent. The error names every invalid field.
 func TestServices_Validation(t *testing.T) {
 	client := testkit.Play(t).Client()
 	fields := func(err error) (names []string) {
@@ -152,7 +154,7 @@ func TestServices_Validation(t *testing.T) {
 	require.Equal(t, []string{"resource_metadata.target_instance_number"}, fields(err))
 	_, err = client.InferenceServices.Get(t.Context(), "")
 	require.Equal(t, []string{"service_id"}, fields(err))
-	// Also when there is no token: that is the smaller problem.
+	// The client has no token either, but the error lists the invalid fields.
 	_, err = client.InferenceServices.Scale(t.Context(), " ", -1, svc.WithMaxAttempts(0), svc.WithHeader("Cookie", "x"))
 	require.Equal(t, []string{"resource_metadata.target_instance_number", "service_id", "WithMaxAttempts", "header Cookie"}, fields(err))
 }

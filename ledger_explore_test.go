@@ -9,17 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The ledger's rules, explored: two processes that deploy under one key, a reaper whose
-// clock may be wrong, an operator who forgets and adopts, crashes anywhere, a service that
-// loses requests and responses. Every order of their steps is tried.
+// An exhaustive exploration of the ledger's rules. The model has two processes that
+// deploy under one key, a reaper whose clock may be wrong, an operator who forgets and
+// adopts, crashes at any step, and a service that loses requests and responses. Every
+// order of their steps is tried.
 
 const (
-	tick       = 4 * time.Minute // so that SettleBy, and the minute after it, fall between ticks
+	tick       = 4 * time.Minute // chosen so that SettleBy, and the minute after it, fall between two ticks
 	lastTick   = 3
 	mostIntent = 4
 )
 
-// A journal as a comparable value.
+// The journal (all records of the key) as a comparable value.
 type (
 	line  struct{ event, intent, at uint8 }
 	lines struct {
@@ -30,16 +31,16 @@ type (
 
 var lineEvents = []LedgerEvent{LedgerIntended, LedgerCreated, LedgerRefused, LedgerUnknown, LedgerForgotten, LedgerDeleted}
 
-// What became of the request of an intent, at the service.
+// What became of an intent's request at the service.
 const (
 	neverSent uint8 = iota
 	underWay
-	turnedDown // certainly not created
+	turnedDown // the service certainly created nothing
 	exists
 	endpointDeleted
 )
 
-// Where a deploying process stands.
+// The next step of a process that deploys.
 const (
 	atRead uint8 = iota
 	atClaim
@@ -51,9 +52,9 @@ const (
 
 type deployer struct {
 	at, intent, outcome uint8
-	seq                 int8 // that it will append to
-	checked             bool // that the attempt may be sent
-	resumed             int8 // intent of the endpoint that it returned; -1: none
+	seq                 int8 // the Seq of the record that it will append
+	checked             bool // it has checked that the attempt may be sent
+	resumed             int8 // intent of the endpoint that Deploy returned; -1: none
 }
 
 func (d *deployer) order() (n int) {
@@ -70,22 +71,22 @@ type world struct {
 	reaperAt      uint8
 	reaperIntent  uint8
 	sent          [mostIntent]uint8
-	intents       uint8 // how many there are
-	crashes       uint8 // left, as the next two
+	intents       uint8 // number of intents
+	crashes       uint8 // crashes, forgets and late: how many more may happen
 	forgets, late uint8
-	forgot        bool // somebody forgot, and was wrong
+	forgot        bool // Forget was called for a request that had, or might still get, an effect
 }
 
 type explorer struct {
 	t       *testing.T
-	skew    time.Duration // of the reaper's clock
+	skew    time.Duration // error of the reaper's clock
 	folded  map[lines][]LedgerEntry
 	seen    map[world]struct{}
 	queue   []world
 	reached map[string]int
 
 	verdicts [5]int
-	found    [mostIntent]*InferenceService // what an operator sees in the service's console
+	found    [mostIntent]*InferenceService // the record that an operator sees in the service's console, for each intent
 }
 
 func moment(t uint8) time.Time { return noon.Add(time.Duration(t) * tick) }
@@ -96,7 +97,7 @@ func (x *explorer) id(i uint8) string { return "svc-" + string('0'+rune(i)) }
 
 var exploredBody = map[string]any{"name": "n"}
 
-// entries folds a journal, with the function that the ledger uses.
+// entries computes the ledger entries from a journal, with the ledger's own function.
 func (x *explorer) entries(j lines) []LedgerEntry {
 	if e, ok := x.folded[j]; ok {
 		return e
@@ -131,7 +132,7 @@ func (x *explorer) entry(w *world, intent uint8) *LedgerEntry {
 	return nil
 }
 
-// put appends a record, as a store does: false if the Seq is taken.
+// put appends a record as a store does. It returns false if the Seq is taken.
 func (w *world) put(seq int8, event LedgerEvent, intent uint8) bool {
 	if w.journal.n >= seq || int(seq) > len(w.journal.l) {
 		return false
@@ -141,9 +142,9 @@ func (w *world) put(seq int8, event LedgerEvent, intent uint8) bool {
 	return true
 }
 
-// add notes a state that a step leads to, if it is new.
+// add adds a state to the queue, if it was not seen before.
 func (x *explorer) add(w world, step string) {
-	if a, b := &w.deployers[0], &w.deployers[1]; a.order() > b.order() { // which of them is which means nothing
+	if a, b := &w.deployers[0], &w.deployers[1]; a.order() > b.order() { // the two processes are interchangeable, so their order is normalized
 		*a, *b = *b, *a
 	}
 	if _, ok := x.seen[w]; ok {
@@ -154,7 +155,7 @@ func (x *explorer) add(w world, step string) {
 	x.queue = append(x.queue, w)
 }
 
-// check states what must always hold.
+// check fails the test if a state breaks a rule that must always hold.
 func (x *explorer) check(w *world, step string) {
 	billed := 0
 	for i := range w.intents {
@@ -163,7 +164,7 @@ func (x *explorer) check(w *world, step string) {
 		case underWay, exists:
 			learned := e != nil && slices.ContainsFunc(e.Records, func(r LedgerRecord) bool { return r.Event == LedgerCreated })
 			if e == nil || !e.Open() && (learned || !w.forgot || e.State != LedgerForgotten) {
-				x.t.Fatalf("%s: an endpoint is billed that is not open in the ledger: %+v", step, *w)
+				x.t.Fatalf("%s: an endpoint is billed, but its entry is not open: %+v", step, *w)
 			}
 			if w.sent[i] == exists {
 				billed++
@@ -187,7 +188,7 @@ func (x *explorer) check(w *world, step string) {
 	}
 }
 
-// deploy makes the next step of one of the processes, in each way that it can go.
+// deploy adds every state that the next step of process n can lead to.
 func (x *explorer) deploy(w world, n int) {
 	d := &w.deployers[n]
 	now := moment(w.now)
@@ -225,7 +226,7 @@ func (x *explorer) deploy(w world, n int) {
 	case atSend:
 		by := x.entry(&w, d.intent).SettleBy
 		switch {
-		case d.checked: // it is handed over, perhaps long after the check
+		case d.checked: // the request is handed to the transport, perhaps long after the check
 			d.checked, d.at, w.sent[d.intent] = false, atResponse, underWay
 			if !maySend(by, now) {
 				if w.late == 0 {
@@ -241,13 +242,13 @@ func (x *explorer) deploy(w world, n int) {
 		}
 		x.add(w, "send")
 	case atResponse:
-		outcomes := []LedgerEvent{LedgerUnknown} // lost, or late
+		outcomes := []LedgerEvent{LedgerUnknown} // the response is lost or late
 		switch w.sent[d.intent] {
 		case exists, endpointDeleted:
 			outcomes = append(outcomes, LedgerCreated)
 		case turnedDown:
 			outcomes = append(outcomes, LedgerRefused)
-			again := w // harmless, so it is tried again
+			again := w // a refusal is harmless, so the request may be sent again
 			again.deployers[n].at, again.sent[d.intent] = atSend, neverSent
 			x.add(again, "retry")
 		}
@@ -265,7 +266,7 @@ func (x *explorer) deploy(w world, n int) {
 	}
 }
 
-// reap makes the next step of the reaper.
+// reap adds every state that the reaper's next step can lead to.
 func (x *explorer) reap(w world) {
 	date := moment(w.now)
 	local := date.Add(x.skew)
@@ -277,7 +278,7 @@ func (x *explorer) reap(w world) {
 				x.add(w, "overdue")
 			}
 		}
-	case 1: // it has read the endpoint, and reads the entry again
+	case 1: // it has read the endpoint; now it reads the entry again
 		e := x.entry(&w, w.reaperIntent)
 		w.reaperAt = 0
 		if e.State == LedgerCreated && e.overdue("", local) && e.mayReap(date, x.found[w.reaperIntent]) == nil {
@@ -299,7 +300,8 @@ func (x *explorer) reap(w world) {
 	}
 }
 
-// others makes the steps of the service, the operator, the clock and misfortune.
+// others adds the states that come from a step of the service, the operator or the clock,
+// or from a crash.
 func (x *explorer) others(w world) {
 	now := moment(w.now)
 	for i := range w.intents {
@@ -338,7 +340,7 @@ func (x *explorer) others(w world) {
 	w.crashes--
 	for n := range w.deployers {
 		next := w
-		next.deployers[n] = deployer{resumed: -1} // it starts again
+		next.deployers[n] = deployer{resumed: -1} // the process starts again
 		x.add(next, "crash")
 	}
 	if w.reaperAt > 0 {

@@ -15,7 +15,8 @@ var (
 	intentB = strings.Repeat("B", 26)
 )
 
-// journal numbers records of one key and gives them a minute each.
+// journal gives all records the key "k", numbers them, and sets their times one minute
+// apart.
 func journal(records ...LedgerRecord) []LedgerRecord {
 	for i := range records {
 		r := &records[i]
@@ -51,9 +52,10 @@ func foldOne(t *testing.T, records ...LedgerRecord) LedgerEntry {
 	return entries[0]
 }
 
-// The state table, as it stands in the design.
+// The state table of an entry: for each state, the state after each event. An empty text
+// means that the event does not change the state.
 func TestLedgerStates(t *testing.T) {
-	paths := map[LedgerEvent][]LedgerEvent{ // to each state
+	paths := map[LedgerEvent][]LedgerEvent{ // the events that lead to each state
 		LedgerIntended: {}, LedgerUnknown: {LedgerUnknown}, LedgerRefused: {LedgerRefused},
 		LedgerForgotten: {LedgerForgotten}, LedgerCreated: {LedgerCreated}, LedgerDeleted: {LedgerCreated, LedgerDeleted},
 	}
@@ -94,9 +96,9 @@ func TestLedgerFold(t *testing.T) {
 		LedgerRecord{Event: LedgerCreated, ServiceID: "svc-1", Adopted: true},
 		LedgerRecord{Event: LedgerScaled, Instances: 5},
 		LedgerRecord{Event: LedgerExtended, LeaseEnd: noon.Add(3 * time.Hour)},
-		LedgerRecord{Event: LedgerDeleted, ServiceID: "svc-9"}, // another endpoint's
+		LedgerRecord{Event: LedgerDeleted, ServiceID: "svc-9"}, // about another endpoint, so it has no effect
 		LedgerRecord{Event: LedgerDeleted, ServiceID: "svc-1"},
-		LedgerRecord{Event: LedgerCreated, ServiceID: "svc-1"}) // late
+		LedgerRecord{Event: LedgerCreated, ServiceID: "svc-1"}) // comes too late to have an effect
 	require.Len(t, e.Records, 8)
 	e.Records = nil
 	require.Equal(t, LedgerEntry{
@@ -110,16 +112,16 @@ func TestLedgerFold(t *testing.T) {
 	entries, err := foldLedger(journal(intended(), event(LedgerRefused), b, LedgerRecord{Event: LedgerCreated, ServiceID: "svc-1", Intent: intentA}))
 	require.NoError(t, err)
 	require.Len(t, entries, 2, "one for each intent")
-	require.Equal(t, LedgerCreated, entries[0].State, "what a slow process learns is not lost")
+	require.Equal(t, LedgerCreated, entries[0].State, "a create that is recorded late must not be lost")
 	require.Equal(t, LedgerIntended, entries[1].State)
 
 	gap := journal(intended(), event(LedgerUnknown), event(LedgerCreated))
 	entries, err = foldLedger([]LedgerRecord{gap[0], gap[2]})
 	require.ErrorContains(t, err, "record 3 comes after record 1")
-	require.Equal(t, "svc-1", entries[0].ServiceID, "what can be read is shown")
+	require.Equal(t, "svc-1", entries[0].ServiceID, "records before the gap are still shown")
 
 	entries, err = foldLedger(journal(event(LedgerRefused)))
-	require.NoError(t, err, "it stands in the place of the intent that could not be written")
+	require.NoError(t, err, "a refused record may stand in place of an intent that could not be written")
 	require.Empty(t, entries)
 }
 
@@ -206,7 +208,8 @@ func TestLedgerVerdicts(t *testing.T) {
 	}
 }
 
-// A hash by another rule says nothing, so what is known in the clear decides.
+// A hash of an unknown version cannot be compared, so the fields in clear text are
+// compared.
 func TestLedgerHashOfAnotherVersion(t *testing.T) {
 	had := intended()
 	had.Intent, had.RequestHash = intentA, "2:abc"
@@ -241,7 +244,7 @@ func TestLedgerRequestHash(t *testing.T) {
 		require.NotEqual(t, base, hash(other), other)
 	}
 	require.NotEqual(t, hash(`{"seed":12345678901234567890}`), hash(`{"seed":12345678901234567891}`), "numbers are text")
-	require.NotEqual(t, base, hashOf(intentB, `{"name":"n","description":"d","port":80}`), "the intent is salt")
+	require.NotEqual(t, base, hashOf(intentB, `{"name":"n","description":"d","port":80}`), "the intent must be part of the hash")
 }
 
 func TestLedgerIntendedRecord(t *testing.T) {
@@ -331,8 +334,8 @@ func TestLedgerMayAdopt(t *testing.T) {
 		require.Equal(t, ok, e.mayAdopt(base, marked(), false, over) == nil, state)
 	}
 	e := foldOne(t, intended())
-	require.NoError(t, e.mayAdopt(base, marked(), false, over.Add(-1)), "the mark proves it")
-	require.ErrorContains(t, e.mayAdopt(base, &InferenceService{Name: "n"}, true, over.Add(-1)), "too early", "its process may be about to settle it")
+	require.NoError(t, e.mayAdopt(base, marked(), false, over.Add(-1)), "the mark proves that the endpoint belongs to the entry")
+	require.ErrorContains(t, e.mayAdopt(base, &InferenceService{Name: "n"}, true, over.Add(-1)), "too early", "the creating process may still record the outcome")
 	require.ErrorContains(t, e.mayAdopt("https://other.example", marked(), false, over), base)
 	for want, change := range map[string]func(*InferenceService){
 		"deleted":                  func(s *InferenceService) { s.IsDeleted = true },
@@ -352,7 +355,7 @@ func TestLedgerMayReap(t *testing.T) {
 	end := noon.Add(time.Hour)
 	e := foldOne(t, intended(), event(LedgerCreated))
 	require.False(t, e.overdue(base, end))
-	require.False(t, e.overdue(base, end.Add(time.Second)), "a Date of that moment may show the end")
+	require.False(t, e.overdue(base, end.Add(time.Second)), "one second of difference may come from the resolution of Date")
 	require.True(t, e.overdue(base, end.Add(time.Second+1)))
 	require.False(t, e.overdue("https://other.example", end.Add(time.Hour)))
 	deleted := foldOne(t, intended(), event(LedgerCreated), event(LedgerDeleted))
@@ -364,7 +367,7 @@ func TestLedgerMayReap(t *testing.T) {
 	require.NoError(t, e.mayReap(end.Add(time.Second), &InferenceService{Name: "N ", Description: mine}))
 	require.NoError(t, e.mayReap(end.Add(time.Second), &InferenceService{Name: "N ", Description: "no mark"}))
 	require.ErrorIs(t, e.mayReap(end.Add(time.Second), &InferenceService{Name: "N ", Description: other}), ErrLedgerMark)
-	require.Error(t, e.mayReap(end, &InferenceService{Name: "N ", Description: mine}), "by the service's clock the lease has not ended")
+	require.Error(t, e.mayReap(end, &InferenceService{Name: "N ", Description: mine}), "by the service's clock the lease has not ended yet")
 	require.Error(t, e.mayReap(end.Add(time.Second), &InferenceService{Name: "other"}), "another name")
 	require.Error(t, e.mayReap(time.Time{}, &InferenceService{Name: "N ", Description: mine}), "no Date")
 	e.Adopted = true
@@ -379,7 +382,7 @@ func TestLedgerInstanceTime(t *testing.T) {
 	deleted := LedgerRecord{Event: LedgerDeleted, ServiceID: "svc-1", At: noon.Add(50 * time.Minute)}
 	for name, tc := range map[string]struct {
 		records []LedgerRecord
-		want    time.Duration // an hour after noon
+		want    time.Duration // instance time one hour after noon
 	}{
 		"intended":             {[]LedgerRecord{intended()}, 2 * time.Hour},
 		"unknown":              {[]LedgerRecord{intended(), event(LedgerUnknown)}, 2 * time.Hour},

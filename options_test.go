@@ -24,14 +24,14 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// A token source is asked before every attempt, and a new token is used at once.
+// The token source is called before every attempt, and a new token is used at once.
 func TestWithTokenSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
 		source := func(context.Context) (string, error) { asked++; return "token-" + strings.Repeat("i", asked), nil }
 		s := testkit.Play(t, testkit.Status(503), testkit.Lost, testkit.OpGet.OK, testkit.OpDelete.OK)
 		client := s.Client(svc.WithTokenSource(source))
-		require.Zero(t, asked, "making a client asks for nothing")
+		require.Zero(t, asked, "NewClient must not call the token source")
 		require.NoError(t, testkit.OpGet.Do(t.Context(), client))
 		require.NoError(t, testkit.OpDelete.Do(t.Context(), client))
 		for i, r := range s.Seen() {
@@ -55,7 +55,7 @@ func TestWithTokenSource(t *testing.T) {
 	})
 }
 
-// One client serves many callers, whose tokens change all the time.
+// One client is safe for many concurrent callers, with a new token for each attempt.
 func TestConcurrentCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n, exchanges atomic.Int32
@@ -78,8 +78,8 @@ func TestConcurrentCalls(t *testing.T) {
 	})
 }
 
-// What holds an attempt back and fails ends the call; nothing is sent, and what
-// is known from the attempts before is kept.
+// If the token source or the rate limiter fails, the call ends. No further attempt is
+// sent, and the error keeps what the earlier attempts showed.
 func TestAttemptThatIsNotMade(t *testing.T) {
 	errBroken := errors.New("vault is sealed")
 	after := func(n int) func(ctx context.Context) error {
@@ -106,7 +106,7 @@ func TestAttemptThatIsNotMade(t *testing.T) {
 					require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
 					require.ErrorContains(t, err, name+": vault is sealed")
 					require.Zero(t, testkit.ErrorAs[*svc.TransportError](t, err).Attempts)
-					require.Zero(t, time.Since(start), "it is not tried again")
+					require.Zero(t, time.Since(start), "the attempt must not be repeated")
 
 					err = op.Do(t.Context(), testkit.Play(t, testkit.Status(429)).Client(option(after(1))))
 					require.ErrorIs(t, err, errBroken)
@@ -124,20 +124,20 @@ func TestAttemptThatIsNotMade(t *testing.T) {
 	}
 }
 
-// The limiter is asked once per attempt and may take its time.
+// The limiter is called once per attempt and may block for long.
 func TestWithRateLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
 		hold := testkit.Limiter(func(context.Context) error { asked++; time.Sleep(time.Minute); return nil })
 		s := testkit.Play(t, testkit.Status(503), testkit.Lost, testkit.OpCreate.OK)
 		client := s.Client(svc.WithRateLimiter(hold), svc.WithTimeout(time.Second), testkit.Tries(3, time.Second))
-		require.NoError(t, testkit.OpGet.Do(t.Context(), client), "waiting for the limiter is no part of an attempt's time")
+		require.NoError(t, testkit.OpGet.Do(t.Context(), client), "the time in the limiter does not count as time of the attempt")
 		require.Equal(t, 3, asked)
 		require.Equal(t, []time.Duration{61 * time.Second, 61 * time.Second}, s.Gaps())
 	})
 }
 
-// The hook sees every exchange, redirects included, and nothing else.
+// The hook is called for every exchange, including redirects, and for nothing else.
 func TestWithAttemptHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
@@ -186,7 +186,8 @@ func TestWithAttemptHook(t *testing.T) {
 	})
 }
 
-// The log tells of exchanges and retries by route.
+// The log has a line for each exchange and each retry, with the route in place of the
+// path.
 func TestWithLogger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
@@ -209,7 +210,7 @@ func TestWithLogger(t *testing.T) {
 	})
 }
 
-// The caller's client is looked at for every request and left as it is.
+// The caller's http.Client is read at every request, and is never changed.
 func TestWithHTTPClient(t *testing.T) {
 	first, second := testkit.Play(t, testkit.OpGet.OK), testkit.Play(t, testkit.OpGet.OK, testkit.OpGet.OK)
 	never := func(*http.Request, []*http.Request) error { panic("not asked") }
@@ -224,16 +225,16 @@ func TestWithHTTPClient(t *testing.T) {
 	require.Equal(t, time.Hour, hc.Timeout)
 	require.Nil(t, hc.Jar)
 
-	hc.Transport = nil // then the SDK's own
+	hc.Transport = nil // nil: the library's own transport is used
 	client = testkit.ClientAt(t, "http://"+testkit.ClosedPort(t), svc.WithHTTPClient(hc), testkit.Tries(1, 0))
 	require.ErrorIs(t, testkit.OpGet.Do(t.Context(), client), syscall.ECONNREFUSED)
 	hc.Transport = testkit.Play(t)
 	client = testkit.ClientAt(t, "http://"+testkit.ClosedPort(t), svc.WithHTTPClient(hc), testkit.Tries(1, 0))
-	hc.Transport = nil // also when there was another at first
+	hc.Transport = nil // also if Transport was set when the client was made
 	require.ErrorIs(t, testkit.OpGet.Do(t.Context(), client), syscall.ECONNREFUSED)
 }
 
-// Cookies go by the jar, from attempt to attempt and from hop to hop.
+// The cookie jar is used at every attempt and every redirect.
 func TestJar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		jar, err := cookiejar.New(nil)
@@ -258,13 +259,13 @@ func TestJar(t *testing.T) {
 	})
 }
 
-// With no logger nothing is written anywhere, whatever happens.
+// A client without a logger writes nothing to stdout, stderr or the default logger.
 func TestB07_Silence(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	stdout, stderr, def := os.Stdout, os.Stderr, slog.Default()
 	var log strings.Builder
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))) // and with it package log
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))) // this also redirects package log
 	os.Stdout, os.Stderr = w, w
 	defer func() { os.Stdout, os.Stderr = stdout, stderr; slog.SetDefault(def) }()
 	synctest.Test(t, func(t *testing.T) {

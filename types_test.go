@@ -16,7 +16,8 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// requireTypeError checks for an error that says what does not fit into T.
+// requireTypeError checks that decoding text into T fails with a json.UnmarshalTypeError
+// that has value and T.
 func requireTypeError[T any](t *testing.T, text, value string) {
 	t.Helper()
 	err := json.Unmarshal([]byte(`{"field":`+text+`}`), &struct{ Field T }{})
@@ -57,7 +58,7 @@ func TestInt(t *testing.T) {
 		`""`:                     0,
 		`-7`:                     -7,
 		`"-7"`:                   -7,
-		`9007199254740993`:       9007199254740993, // not a float64
+		`9007199254740993`:       9007199254740993, // cannot be represented as a float64
 		`999999999999999999`:     999999999999999999,
 		`9223372036854775807`:    9223372036854775807,
 		`"9223372036854775807"`:  9223372036854775807,
@@ -80,14 +81,14 @@ func TestIntErrors(t *testing.T) {
 	} {
 		requireTypeError[svc.Int](t, text, text)
 	}
-	for kind, text := range map[string]string{ // long text is not repeated
+	for kind, text := range map[string]string{ // for a long text the error shows only its kind
 		"number": strings.Repeat("1", 40), "string": `"` + strings.Repeat("x", 40) + `"`, "array": "[" + strings.Repeat("1,", 20) + "1]",
 	} {
 		requireTypeError[svc.Int](t, text, kind)
 	}
 }
 
-// UnmarshalJSON is exported, so anything may be passed to it.
+// UnmarshalJSON is exported, so it may be called with any bytes.
 func TestMalformedInput(t *testing.T) {
 	for _, text := range []string{``, `"`, `"2`, `2"`, `-`, `nul`, `"\`, `"\"`, `"\u00"`, ` `, "\xff"} {
 		b := []byte(text)
@@ -145,7 +146,7 @@ func TestPriceNotSet(t *testing.T) {
 	}{testkit.Price(t, "0")}), "a price of nothing is a price")
 }
 
-// What is no price does not fail the record, and its text can be read.
+// A text that is not a price does not make decoding fail. Raw returns the text.
 func TestPriceTextThatIsNone(t *testing.T) {
 	for _, text := range []string{
 		`"free"`, `1e400`, `1e400000000`, `1e-401`, `1e99999999999999999999`, `"$3"`, `"Inf"`, `"1e"`, `false`, `{}`, `[1]`,
@@ -168,7 +169,7 @@ func TestPriceTextThatIsNone(t *testing.T) {
 }
 
 func TestPriceCmp(t *testing.T) {
-	// Each line holds equal prices, and is less than the next one.
+	// The prices of a line are equal, and less than those of the next line.
 	lines := [][]string{
 		{"-1e300"}, {"-10", "-1e1"}, {"-9.99"}, {"-0.5", "-5e-1"}, {"-1e-300"},
 		{"0", "0.0", "-0", "0e5", "0e-5"},
@@ -180,7 +181,7 @@ func TestPriceCmp(t *testing.T) {
 		for _, text := range line {
 			p := testkit.Price(t, text)
 			all = append(all, p)
-			require.Equal(t, 1, p.Cmp(svc.Price{}), "a price that is not set is the least")
+			require.Equal(t, 1, p.Cmp(svc.Price{}), "a price that is not set is lower than any other")
 			require.Equal(t, -1, svc.Price{}.Cmp(p))
 			for j, other := range lines {
 				for _, text := range other {
@@ -290,7 +291,7 @@ func TestTimeTextThatIsNoDate(t *testing.T) {
 		require.Equal(t, text, r.CreatedAt.Raw())
 		require.Equal(t, text, r.CreatedAt.String())
 		require.Equal(t, text, fmt.Sprintf("%v", r.CreatedAt))
-		require.Equal(t, svc.InferenceServiceStatusAvailable, r.Status, "the rest of the record is there")
+		require.Equal(t, svc.InferenceServiceStatusAvailable, r.Status, "the other fields are decoded")
 		require.Equal(t, quoted, testkit.Encode(t, r.CreatedAt))
 	}
 }
@@ -309,7 +310,7 @@ func TestTimeMadeInGo(t *testing.T) {
 	}
 }
 
-// A Time that the caller changes shows nothing of its old value.
+// After the caller has changed a Time, no method returns its old value.
 func TestTimeChanged(t *testing.T) {
 	later := time.Date(2025, 6, 7, 8, 9, 10, 25e7, time.FixedZone("", 5*3600+1800))
 	for _, text := range []string{`null`, `"soon"`, `1e400`, `{}`, `"2024-05-01"`, `"2024-05-01T10:20:30+08:00"`, `1714558830`, `"1714558830"`} {

@@ -12,7 +12,7 @@ import (
 	"example.com/svc/ledger"
 )
 
-// asNobody calls f in a thread that may not pass over the permissions of files.
+// asNobody runs f in a thread without root's right to ignore file permissions.
 func asNobody(t *testing.T, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -22,7 +22,7 @@ func asNobody(t *testing.T, f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
 		_, _, errno := syscall.RawSyscall(syscall.SYS_SETFSUID, 65534, 0, 0)
 		if errno == 0 {
 			f()
@@ -51,7 +51,8 @@ func TestDirReadOnly(t *testing.T) {
 	require.Equal(t, []string{"k@000001.json"}, names(t, path))
 }
 
-// A full disk, which a process of its own gets by a limit on the size of files.
+// A disk is full while a record is written. A limit on the file size of this process
+// simulates the full disk.
 func TestDirFull(t *testing.T) {
 	path := t.TempDir()
 	s := open(t, path)
@@ -59,10 +60,10 @@ func TestDirFull(t *testing.T) {
 	var old syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old))
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 10, Max: old.Max}))
-	err := s.Append(t.Context(), rec("k", 2)) // Go ignores SIGXFSZ
+	err := s.Append(t.Context(), rec("k", 2)) // Go ignores SIGXFSZ, so the write returns EFBIG
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old))
 	require.ErrorIs(t, err, syscall.EFBIG)
 	require.ErrorContains(t, err, "writing "+filepath.Join(path, "k@000002.json"))
-	require.Equal(t, []string{"k@000001.json"}, names(t, path), "half of a record is left behind under no name")
+	require.Equal(t, []string{"k@000001.json"}, names(t, path), "the half-written record has no file")
 	require.NoError(t, s.Append(t.Context(), rec("k", 2)))
 }

@@ -68,7 +68,7 @@ func TestDirFiles(t *testing.T) {
 	}
 }
 
-// The folder as each step of an Append leaves it, should the process die there.
+// A process may die after any step of Append. Each case is the folder after one step.
 func TestDirBetweenSteps(t *testing.T) {
 	first, second := rec("k", 1), rec("k", 2)
 	record := fmt.Sprintf(`{"key":"k","seq":2,"intent":%q,"event":"intended","at":%q}`, second.Intent, second.At.Format(time.RFC3339Nano))
@@ -119,7 +119,7 @@ func TestDirForeignFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, all)
 	require.NotContains(t, names(t, path), ".ledger-old")
-	require.Contains(t, names(t, path), ".ledger-new", "its process may be writing it")
+	require.Contains(t, names(t, path), ".ledger-new", "another process may still be writing this file")
 	require.NoError(t, s.Append(t.Context(), rec("k", 1)))
 }
 
@@ -153,13 +153,14 @@ func TestDirDamage(t *testing.T) {
 			_, err = s.List(t.Context(), "a")
 			require.NoError(t, err)
 			if text != "-" {
-				require.ErrorIs(t, s.Append(t.Context(), rec("k", 2)), fs.ErrExist, "it is not overwritten")
+				require.ErrorIs(t, s.Append(t.Context(), rec("k", 2)), fs.ErrExist, "the damaged file must not be overwritten")
 			}
 		})
 	}
 }
 
-// Fields of a later version are no damage, and a huge number in a name costs nothing.
+// Fields of a later version are not an error. A huge number in a file name takes no extra
+// time or memory.
 func TestDirLaterVersions(t *testing.T) {
 	path := t.TempDir()
 	s := open(t, path)
@@ -196,7 +197,7 @@ func TestDirUnfit(t *testing.T) {
 	require.ErrorContains(t, err, filepath.Join(folder, "k@000001.json"))
 	require.NotErrorIs(t, err, fs.ErrExist)
 	_, err = s.List(t.Context(), "")
-	require.ErrorContains(t, err, folder, "a folder that is gone is no empty ledger")
+	require.ErrorContains(t, err, folder, "a deleted folder must not look like an empty ledger")
 }
 
 const (
@@ -209,12 +210,13 @@ var (
 	rounds    = flag.Int("rounds", 3, "how many keys they compete for")
 )
 
-// TestChild is the other process of the tests below: it claims the first record of
-// each key, and says on stdout whether it has it.
+// TestChild is what the other processes of the tests below run. It tries to append the
+// first record of each key, and prints which ones it appended. With a negative number of
+// rounds it appends records to a key of its own without end.
 func TestChild(t *testing.T) {
 	folder := os.Getenv(childFolder)
 	if folder == "" {
-		t.Skip("only as a process of its own")
+		t.Skip("runs only as a child process of other tests")
 	}
 	s := open(t, folder)
 	var n int
@@ -242,8 +244,9 @@ func startChild(t *testing.T, folder string, rounds int) (*exec.Cmd, *bufio.Scan
 	return cmd, bufio.NewScanner(out)
 }
 
-// Many processes, half of which are killed: each key has one record, and whoever was
-// told that it is its own is right.
+// Many processes append the first record of the same keys, and half of them are killed.
+// Each key has exactly one record, and a process that was told "won" is the one that
+// wrote it.
 func TestDirOneProcessWins(t *testing.T) {
 	folder := t.TempDir()
 	type result struct{ key, intent string }
@@ -283,8 +286,8 @@ func TestDirOneProcessWins(t *testing.T) {
 	}
 }
 
-// A process that is killed while it writes leaves whole records only, and all that it was
-// told are stored.
+// A process is killed while it writes. Only whole records are left, and every record that
+// Append reported as written is there.
 func TestDirKilled(t *testing.T) {
 	folder := t.TempDir()
 	for range 5 {

@@ -31,7 +31,7 @@ func ExampleDir() {
 		return
 	}
 	request := svc.CreateInferenceServiceRequest{Name: "demo", ResourceMetadata: svc.CreateResourceMetadata{TargetInstanceNumber: 1}}
-	for range 2 { // as if the program had been started twice
+	for range 2 { // stands for two starts of the program
 		s, err := client.InferenceServices.Deploy(ctx, request, &svc.DeployOptions{Key: "demo", Lease: 8 * time.Hour})
 		if err != nil {
 			fmt.Println(err)
@@ -48,7 +48,7 @@ func ExampleDir() {
 	for _, e := range entries {
 		fmt.Println(e.Key, e.State, e.ServiceID)
 	}
-	reaped, err := client.Ledger.Reap(ctx, nil) // every few minutes, from anywhere
+	reaped, err := client.Ledger.Reap(ctx, nil) // call this every few minutes; any machine can do it
 	fmt.Println(len(reaped), err)
 	// Output:
 	// deployed svc-1

@@ -62,7 +62,7 @@ func TestParseJSON(t *testing.T) {
 		`{"unknown":"x"}`:                  {},
 		"\xef\xbb\xbf {\"message\":\"m\"}": {Message: "m"},
 		`{"message":"a\nb\tc  d\u0000\u001b[31m\u202e\u200b é"}`: {Message: "a b c d[31m é"},
-		"{\"message\":\"m\",\n\"rest\":":                         {Message: `{"message":"m", "rest":`}, // cut
+		"{\"message\":\"m\",\n\"rest\":":                         {Message: `{"message":"m", "rest":`}, // the JSON is cut off
 		`{"message":"m"} trailing`:                               {Message: `{"message":"m"} trailing`},
 		`{"message":"first","message":"second"}`:                 {Message: "second"},
 		`{"message":"m","deep":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `,"code":"c"}`: {Message: "m", Code: "c"},
@@ -108,7 +108,7 @@ func TestParseHTMLAndText(t *testing.T) {
 		"[error] upstream failed":        "[error] upstream failed",
 		`"quoted" words`:                 `"quoted" words`,
 		"{'error': 'python'}":            "{'error': 'python'}",
-		"a\x00b":                         "", // binary
+		"a\x00b":                         "", // binary data gives no message
 		"caf\xe9 closed for the evening": "caf closed for the evening",
 		"":                               "",
 		"   ":                            "",
@@ -138,7 +138,8 @@ func TestRequestIDInAHeader(t *testing.T) {
 	}
 }
 
-// A text is scrubbed as a whole, so that cutting it leaves no part of a secret.
+// A text is redacted before it is cut. Otherwise the cut could leave a part of a secret
+// that is not recognized.
 func TestScrubComesBeforeTheCut(t *testing.T) {
 	scrub := func(s string) string { return strings.ReplaceAll(s, "secret-token", "REDACTED") }
 	for n := range 40 {
@@ -176,8 +177,8 @@ func TestExcerpt(t *testing.T) {
 	require.NotEqual(t, "binary data", excerpt("", []byte(cutInCharacter)))
 }
 
-// Each of these makes a parser that looks back or ahead from every place take
-// forever.
+// Each of these bodies takes quadratic time or longer in a parser that searches back or
+// ahead at every position.
 func TestHostileBodies(t *testing.T) {
 	const size = 256 << 10
 	for _, piece := range []string{
@@ -218,6 +219,6 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
 		before := string(body)
 		requireSane(t, parse(contentType, body), excerpt(contentType, body))
-		require.Equal(t, before, string(body), "the body is not written to")
+		require.Equal(t, before, string(body), "Parse must not change the body")
 	})
 }

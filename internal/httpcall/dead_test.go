@@ -17,13 +17,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tunnel passes bytes on between its clients and a server. Connections that there
-// are when it is frozen stay open, and nothing moves on them any more.
+// tunnel copies bytes between its clients and a server. After freeze, the connections
+// that exist then stay open, but no byte passes through them.
 type tunnel struct {
 	net.Listener
 	to     string
 	mu     sync.Mutex
-	frozen chan struct{} // of the connections that are made from now on
+	frozen chan struct{} // freeze closes the channel and replaces it for later connections
 }
 
 func newTunnel(t *testing.T, to string) *tunnel {
@@ -79,8 +79,7 @@ func (p *tunnel) freeze() {
 	p.mu.Unlock()
 }
 
-// What a call needs in place of a connection that died without a word is another
-// one, and soon.
+// A connection that died without a close is replaced by a new one within seconds.
 func TestC01_DeadConnection(t *testing.T) {
 	for _, transport := range []*http.Transport{newTransport(), newTransferTransport()} {
 		require.NotZero(t, transport.HTTP2.SendPingTimeout)
@@ -156,12 +155,13 @@ func TestC01_DeadConnection(t *testing.T) {
 
 	require.NoError(t, do(call("GET", "")).Fail)
 	p.freeze()
-	r = do(call("POST", "")) // may have arrived
+	r = do(call("POST", "")) // the service may have received the create
 	require.Error(t, r.Fail)
 	require.True(t, r.Acted)
 }
 
-// A proxy that refuses to connect is named, and is not asked again.
+// The error names a proxy that refuses to connect. A 403 or 407 of the proxy is not
+// retried.
 func TestC02_OwnTransportNamesTheProxy(t *testing.T) {
 	for status, attempts := range map[int]int{407: 1, 403: 1, 502: 3, 503: 3} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

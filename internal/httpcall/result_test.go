@@ -21,7 +21,7 @@ func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 var apiOrigin = url.URL{Scheme: "https", Host: "api.test"}
 
-// newChain is a chain on a transport, with a token.
+// newChain returns a Caller that uses rt and has a token.
 func newChain(rt http.RoundTripper, change func(*Config)) *Caller {
 	cfg := Config{
 		Client: &http.Client{Transport: rt}, Origin: &apiOrigin, Timeout: 30 * time.Second, Redact: redact.New(),
@@ -43,8 +43,8 @@ func says(r *http.Request, status int, body string) (*http.Response, error) {
 	return &http.Response{StatusCode: status, ProtoMajor: 1, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), ContentLength: -1, Request: r}, nil
 }
 
-// What is known of a call can be read also when the caller's code panics: after a
-// create, the id of what was created.
+// The Result of a call can be read even if a hook or the transport panics. So the ID of a
+// created endpoint is not lost.
 func TestC37_ResultIsKnownWhenAHookPanics(t *testing.T) {
 	for name, tt := range map[string]struct {
 		rt     transport
@@ -77,8 +77,8 @@ type panics struct{}
 
 func (panics) Wait(context.Context) error { panic("limiter") }
 
-// A create counts as one that may have acted from the moment when it is handed to
-// the transport.
+// A create counts as possibly executed (Acted) from the moment when it is handed to the
+// transport, until a response shows that it had no effect.
 func TestActedWhileUnderWay(t *testing.T) {
 	for method, want := range map[string]bool{"POST": true, "GET": false} {
 		var r Result
@@ -95,8 +95,8 @@ func TestActedWhileUnderWay(t *testing.T) {
 	}
 }
 
-// Before is asked after the limiter and the token, for each attempt, and its error
-// ends the call before anything is sent.
+// Call.Before is called for each attempt, after the limiter and the token source. If it
+// returns an error, the call ends and nothing more is sent.
 func TestBefore(t *testing.T) {
 	stop := errors.New("too late")
 	for _, attempts := range []int{0, 1, 2} {

@@ -42,7 +42,7 @@ type meta struct {
 
 type shared struct {
 	Created int `json:"created"`
-	Outer   int `json:"outer"` // hidden by the one outside
+	Outer   int `json:"outer"` // hidden by the field Outer of the outer struct
 }
 
 type Pointed struct {
@@ -58,7 +58,7 @@ type flavorList struct {
 	Extra   outputs   `json:"outputs"`
 }
 
-// number fails in its own way.
+// number returns an error of its own type for a value that does not fit.
 type number int
 
 var errNumber = errors.New("not a number of ours")
@@ -70,7 +70,8 @@ func (n *number) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*int)(n))
 }
 
-// outputs decodes itself, with elements that can be decoded one by one.
+// outputs has its own UnmarshalJSON. If that fails, its elements can still be decoded one
+// by one.
 type outputs []meta
 
 func (o *outputs) UnmarshalJSON(b []byte) error {
@@ -80,7 +81,8 @@ func (o *outputs) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]meta)(o))
 }
 
-// Without a list of fields that must fit, Decode is json.Unmarshal with a path.
+// Without a function that says which fields must fit, Decode works like json.Unmarshal,
+// and also returns the path of the field that failed.
 func TestDecodeFindsTheField(t *testing.T) {
 	for data, want := range map[string]string{
 		`{"flavor_list":[{},{},{},{"available_num":"two"}]}`:        "flavor_list[3].available_num",
@@ -148,7 +150,8 @@ func TestDecodeOfWhatIsNotJSON(t *testing.T) {
 	}
 }
 
-// Fields that need not fit keep the others company.
+// A field that need not fit stays zero if its value does not fit, and all other fields
+// are decoded.
 func TestDecodeToleratesOddInformation(t *testing.T) {
 	must := func(key string) bool { return key == "" || key == "flavor_list" || key == "flavor_id" }
 	var list flavorList
@@ -159,7 +162,7 @@ func TestDecodeToleratesOddInformation(t *testing.T) {
 	require.Len(t, list.Flavors, 3)
 	require.Nil(t, list.Flavors[1])
 	want := flavor{ID: "a", Meta: &meta{CUDA: "12.40"}, Rest: json.RawMessage(`{"a": 1e0}`), Quoted: 4, Pointed: &Pointed{Size: 3}}
-	want.Meta.Next = list.Flavors[0].Meta.Next // made, and empty
+	want.Meta.Next = list.Flavors[0].Meta.Next // the pointer is set, to a zero value
 	require.Zero(t, *want.Meta.Next)
 	require.Equal(t, want, *list.Flavors[0])
 	require.Equal(t, "b", list.Flavors[2].ID)
@@ -185,7 +188,7 @@ type Loop struct {
 	Leaf int              `json:"leaf"`
 }
 
-// A type that holds itself must not multiply the work.
+// The time for a recursive type must not grow exponentially with the depth.
 func TestDecodeInRecursiveTypes(t *testing.T) {
 	const depth = 2000
 	path, err := jsonfield.Decode([]byte(strings.Repeat(`{"list":[`, depth)+`{"leaf":""}`+strings.Repeat(`]}`, depth)), new(Loop), nil)

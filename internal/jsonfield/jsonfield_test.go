@@ -95,7 +95,7 @@ func FuzzSet(f *testing.F) {
 		}
 		require.Equal(t, "v", value)
 
-		// What the path does not lead to is as it was.
+		// All fields outside the path are unchanged.
 		var old, all map[string]json.RawMessage
 		require.NoError(t, json.Unmarshal(got, &all))
 		if len(bytes.Trim(data, " \t\r\n")) > 0 {

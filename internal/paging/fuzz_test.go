@@ -23,16 +23,16 @@ func FuzzPages(f *testing.F) {
 	})
 }
 
-// habits are what a random server was given.
+// habits describe how a random server behaves.
 type habits struct {
-	honest  bool            // its total is true
-	varies  bool            // its total is now this, now that
-	changes bool            // items come and go at the front
-	every   map[string]bool // all items that ever were
+	honest  bool            // the total is true
+	varies  bool            // the total differs from response to response
+	changes bool            // items are inserted and deleted at the front
+	every   map[string]bool // every item that was ever in the list
 }
 
-// tryRandomServer reads from a server with random habits, and checks what must
-// hold whatever they are, and what must come from one that can be trusted.
+// tryRandomServer reads the list of a server with random habits. It checks what must hold
+// for every server, and also what must hold for a server with honest habits.
 func tryRandomServer(t *testing.T, r *rand.Rand) {
 	s, h := randomServer(r)
 	original := slices.Clone(s.items)
@@ -45,17 +45,17 @@ func tryRandomServer(t *testing.T, r *rand.Rand) {
 	asked := slices.Clone(s.asked)
 
 	require.Empty(t, s.fault)
-	require.Zero(t, s.under, "fetches under way after the end")
+	require.Zero(t, s.under, "requests in flight after the end")
 	require.LessOrEqual(t, s.most, max(s.ahead, 1))
 	seen := map[string]bool{}
 	for _, key := range got {
-		require.True(t, h.every[key], "an item that never was: %s", key)
-		require.False(t, seen[key], "%s came twice", key)
+		require.True(t, h.every[key], "item %s was never in the list", key)
+		require.False(t, seen[key], "item %s was returned twice", key)
 		seen[key] = true
 	}
-	// Between two pages that bring something there are at most three others.
+	// Between two pages with new items there are at most three pages without.
 	require.LessOrEqual(t, len(asked), 4*(len(got)+1)+s.ahead)
-	if !h.changes && (s.cuts == nil || len(s.holes) == 0) { // an overlap may bring later what a hole held back
+	if !h.changes && (s.cuts == nil || len(s.holes) == 0) { // with overlapping pages, an item that an empty page left out may come later
 		require.True(t, slices.IsSortedFunc(got, func(a, b string) int {
 			return slices.Index(original, a) - slices.Index(original, b)
 		}), "out of order")
@@ -74,28 +74,29 @@ func tryRandomServer(t *testing.T, r *rand.Rand) {
 			require.NoError(t, err)
 			require.Equal(t, want[:most], got)
 		} else {
-			require.ErrorIs(t, err, wantErr) // nil is nil
+			require.ErrorIs(t, err, wantErr) // wantErr may be nil
 			require.Equal(t, want, append([]string{}, got...))
 			require.GreaterOrEqual(t, len(asked), pagesNeeded)
 			require.LessOrEqual(t, len(asked), pagesNeeded+max(s.ahead-1, 0))
 			if s.regular() && h.honest {
-				require.Len(t, asked, pagesNeeded, "not one page too many, ahead or not")
+				require.Len(t, asked, pagesNeeded, "reading ahead must not request pages past the end")
 			}
 		}
 		if h.honest && !s.stuck && len(s.holes) == 0 {
-			require.Equal(t, original, append([]string{}, want...), "an honest server, and items missing")
+			require.Equal(t, original, append([]string{}, want...), "items of an honest server are missing")
 		}
 	}
 	time.Sleep(time.Hour)
 	require.Len(t, s.asked, len(asked), "a request after the end")
 }
 
-// regular: the pages are whole ones, except for the last.
+// regular reports whether all pages but the last are full, and follow each other without
+// gaps.
 func (s *server) regular() bool { return s.cuts == nil && len(s.holes) == 0 && !s.stuck }
 
-// expect is what must come of a list that stays as it is, by the rules in words: until
-// there are as many items as the total says, or an empty page, or two pages of old items
-// in a row.
+// expect returns the items and the error that the rules of paging give for a list that
+// does not change. Reading ends when it has as many items as the total says, or after an
+// empty page, or (with ErrRepeat) after two pages in a row without new items.
 func (s *server) expect(total int64) (want []string, asked int, err error) {
 	want = []string{}
 	old := 0
@@ -163,11 +164,11 @@ func randomServer(r *rand.Rand) (*server, habits) {
 	return s, h
 }
 
-// cutAnyhow cuts the list into pages of any sizes, each of which may begin with
-// items of those before. Here and there one holds old ones only.
+// cutAnyhow cuts the list into pages of random sizes. A page may begin with items of
+// earlier pages, and a few pages hold only such items.
 func (s *server) cutAnyhow(r *rand.Rand) {
 	s.cuts = [][2]int{}
-	odd := false // the page before brought nothing
+	odd := false // the page before had no new item
 	for done := 0; done < len(s.items); {
 		size := 1 + r.IntN(s.size)
 		old := min(r.IntN(size+1), done)
@@ -186,7 +187,7 @@ func (s *server) cutAnyhow(r *rand.Rand) {
 
 // changeAnyhow inserts and deletes items at the front between two requests.
 func (s *server) changeAnyhow(r *rand.Rand, every map[string]bool) {
-	steps := make([]int, 12) // items to insert, or if negative to delete
+	steps := make([]int, 12) // number of items to insert; to delete if negative
 	for i := range steps {
 		steps[i] = r.IntN(25) - 12
 	}

@@ -15,31 +15,31 @@ import (
 	"example.com/svc/internal/paging"
 )
 
-// item is one of a list, with the page that it came on.
+// item is an element of a list, with the number of the page that it came from.
 type item struct {
 	key  string
 	page int
 }
 
-// server is a list with habits.
+// server serves a list in pages, with the misbehavior that a test sets.
 type server struct {
 	items   []string
-	size    int                                        // of its pages
-	total   func(request, real int) int64              // what it says; request counts from 1
-	change  func(request int, items []string) []string // the list as it is from that request on
-	stuck   bool                                       // every page is the first
-	holes   map[int]bool                               // pages that come empty
-	cuts    [][2]int                                   // where its pages begin and end, instead of size
-	failure map[int]error                              // pages that do not come
+	size    int                                        // page size
+	total   func(request, real int) int64              // the total in a response; request counts from 1
+	change  func(request int, items []string) []string // returns the list as it is from this request on
+	stuck   bool                                       // every request gets the first page
+	holes   map[int]bool                               // pages that are returned empty
+	cuts    [][2]int                                   // start and end of each page, in place of size
+	failure map[int]error                              // errors in place of pages
 
 	ahead int
 	mu    sync.Mutex
 	asked []int
-	ended bool   // the range was left
-	under int    // fetches under way
-	most  int    // of them at a time
-	hand  int    // the page in hand, as far as its items show
-	fault string // what was wrong with the way it was asked
+	ended bool   // the loop over the list was left
+	under int    // requests in flight
+	most  int    // largest number of requests in flight
+	hand  int    // the highest page whose items the loop has reached
+	fault string // the last request that should not have been made
 }
 
 var errServer = errors.New("no luck")
@@ -54,12 +54,12 @@ func (s *server) fetch(ctx context.Context, n int) (paging.Page[item], error) {
 	case s.ended:
 		s.fault = fmt.Sprintf("page %d was asked for after the end", n)
 	case n > s.hand+max(s.ahead, 1):
-		s.fault = fmt.Sprintf("page %d was asked for while page %d was in hand", n, s.hand)
+		s.fault = fmt.Sprintf("page %d was asked for while the loop was at page %d", n, s.hand)
 	case slices.Contains(s.asked[:request-1], n):
 		s.fault = fmt.Sprintf("page %d was asked for twice", n)
 	}
 	s.mu.Unlock()
-	// Answers come in any order.
+	// Responses arrive in any order.
 	timer := time.NewTimer(time.Duration(1+n*7%5) * time.Millisecond)
 	defer timer.Stop()
 	var cancelled error
@@ -87,7 +87,7 @@ func (s *server) fetch(ctx context.Context, n int) (paging.Page[item], error) {
 	return page, nil
 }
 
-// cut is what page n holds.
+// cut returns the items of page n.
 func (s *server) cut(n int) []string {
 	from, to := (n-1)*s.size, n*s.size
 	switch {
@@ -104,7 +104,7 @@ func (s *server) cut(n int) []string {
 	return s.items[min(from, len(s.items)):min(to, len(s.items))]
 }
 
-// read ranges over the list until it ends, or until it has so many items.
+// read ranges over the list until its end, or until it has read most items.
 func (s *server) read(most int) (got []string, err error) {
 	list := paging.List[item]{
 		First: 1, Ahead: s.ahead, Fetch: s.fetch,
@@ -120,7 +120,7 @@ func (s *server) read(most int) (got []string, err error) {
 	for i, failure := range list.All(context.Background()) {
 		if failure != nil {
 			err = failure
-			continue // there must be nothing after it
+			continue // no item may follow an error
 		}
 		got = append(got, i.key)
 		if err != nil {

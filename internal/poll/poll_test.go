@@ -11,7 +11,7 @@ import (
 	"example.com/svc/internal/poll"
 )
 
-// next takes the next sleep, which is to be followed by another look.
+// next returns the next sleep of p, and checks that another poll follows it.
 func next(t *testing.T, p *poll.Pacer, atLeast time.Duration) time.Duration {
 	t.Helper()
 	d, another := p.Next(atLeast, 0)
@@ -37,15 +37,15 @@ func TestNextIsAtLeastWhatWasAskedFor(t *testing.T) {
 	for range 1000 {
 		d := next(t, p, 10*time.Second)
 		shortest, longest = min(shortest, d), max(longest, d)
-		require.LessOrEqual(t, next(t, p, 100*time.Millisecond), 1200*time.Millisecond, "less than the interval changes nothing")
+		require.LessOrEqual(t, next(t, p, 100*time.Millisecond), 1200*time.Millisecond, "a minimum below the interval has no effect")
 	}
 	require.GreaterOrEqual(t, shortest, 10*time.Second)
 	require.LessOrEqual(t, longest, 11*time.Second)
-	require.Greater(t, longest-shortest, 500*time.Millisecond, "many who are told the same do not come back together")
+	require.Greater(t, longest-shortest, 500*time.Millisecond, "clients that get the same Retry-After must not return at the same time")
 }
 
-// looks paces a loop of looks that take some time, to its end. It returns when
-// each began, before the deadline.
+// looks runs a loop of polls up to the deadline. Each poll takes the time took. It
+// returns how long before the deadline each poll began.
 func looks(t *testing.T, deadline, interval, took, atLeast time.Duration) []time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
@@ -54,14 +54,14 @@ func looks(t *testing.T, deadline, interval, took, atLeast time.Duration) []time
 	p := poll.New(ctx, interval, interval)
 	var before []time.Duration
 	for more := true; ; {
-		require.True(t, more, "a look that was not announced")
+		require.True(t, more, "Next said that no poll follows, but one did")
 		before = append(before, time.Until(end))
 		if poll.Sleep(ctx, took) != nil {
 			return before
 		}
 		var d time.Duration
 		if d, more = p.Next(atLeast, 0); p.Sleep(d) != nil {
-			require.False(t, more, "a look that did not come")
+			require.False(t, more, "Next said that a poll follows, but none did")
 			require.Zero(t, time.Until(end))
 			return before
 		}
@@ -71,12 +71,12 @@ func looks(t *testing.T, deadline, interval, took, atLeast time.Duration) []time
 func TestTheLastPollComesShortlyBeforeTheDeadline(t *testing.T) {
 	for name, tt := range map[string]struct {
 		deadline, interval, took, atLeast time.Duration
-		lead                              time.Duration // of the last look, at most
+		lead                              time.Duration // the last poll begins at most this long before the deadline
 	}{
-		"quick looks":            {time.Minute, 7 * time.Second, 0, 0, 50 * time.Millisecond},
+		"quick polls":            {time.Minute, 7 * time.Second, 0, 0, 50 * time.Millisecond},
 		"a long interval":        {time.Minute, time.Hour, 0, 0, 50 * time.Millisecond},
-		"slow looks":             {time.Minute, 7 * time.Second, 2 * time.Second, 0, 4 * time.Second},
-		"very slow looks":        {time.Minute, time.Hour, 25 * time.Second, 0, 32 * time.Second},
+		"slow polls":             {time.Minute, 7 * time.Second, 2 * time.Second, 0, 4 * time.Second},
+		"very slow polls":        {time.Minute, time.Hour, 25 * time.Second, 0, 32 * time.Second},
 		"asked to wait":          {time.Minute, time.Second, 0, time.Hour, 50 * time.Millisecond},
 		"little time":            {30 * time.Millisecond, time.Second, 0, 0, 15 * time.Millisecond},
 		"hardly any time":        {2, time.Second, 0, 0, 1},
@@ -89,8 +89,8 @@ func TestTheLastPollComesShortlyBeforeTheDeadline(t *testing.T) {
 					last := before[len(before)-1]
 					require.Greater(t, len(before), 1)
 					require.LessOrEqual(t, last, tt.lead)
-					require.Greater(t, last, tt.took, "it has the time it needs")
-					if n := len(before); n > 2 { // all in good order before it
+					require.Greater(t, last, tt.took, "the last poll has enough time before the deadline")
+					if n := len(before); n > 2 { // the polls before the last one keep the interval
 						require.LessOrEqual(t, n, 3+int(tt.deadline/(tt.interval*8/10)))
 					}
 				})

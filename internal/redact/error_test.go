@@ -21,7 +21,8 @@ import (
 
 const link = "https://store.test/bucket/file?X-Amz-Signature=S1GNATURE&note=\"it's\"&x=T0K3N"
 
-// requireNoLeak looks at err in every way that a program may show it.
+// requireNoLeak shows err in every way that a program may show it, and checks that no
+// secret is visible.
 func requireNoLeak(t *testing.T, err error) {
 	t.Helper()
 	shown := err.Error()
@@ -109,7 +110,7 @@ func TestErrorThatIsATimeout(t *testing.T) {
 	}
 
 	var netErr net.Error
-	require.NotErrorAs(t, r.Error(errors.New(link)), &netErr, "nothing in it came from the network")
+	require.NotErrorAs(t, r.Error(errors.New(link)), &netErr, "the error has no network error in it")
 }
 
 func TestErrorTrees(t *testing.T) {
@@ -140,13 +141,13 @@ func TestErrorTrees(t *testing.T) {
 	}
 }
 
-// quiet has a harmless text of its own.
+// quiet wraps an error but does not show the error's text.
 type quiet struct{ err error }
 
 func (quiet) Error() string   { return "quiet" }
 func (q quiet) Unwrap() error { return q.err }
 
-// typed is an error whose facts a caller wants.
+// typed is an error with a field that callers read through errors.As.
 type typed struct {
 	note string
 	err  error
@@ -155,7 +156,7 @@ type typed struct {
 func (t *typed) Error() string { return "typed " + t.note }
 func (t *typed) Unwrap() error { return t.err }
 
-// chameleon turns into whatever is asked for.
+// chameleon is an error whose As method creates a typed with its own text.
 type chameleon struct{ note string }
 
 func (c chameleon) Error() string { return c.note }
@@ -175,12 +176,12 @@ func TestErrorAsHandsOutNothingLeaky(t *testing.T) {
 	require.Same(t, clean, got)
 
 	require.NotErrorAs(t, r.Error(leaky(&typed{note: "s3cr3t"})), &got)
-	require.NotErrorAs(t, r.Error(&typed{err: leaky(io.EOF)}), &got, "its tree would show the link")
+	require.NotErrorAs(t, r.Error(&typed{err: leaky(io.EOF)}), &got, "the error below it would show the link")
 	require.NotErrorAs(t, r.Error(leaky(chameleon{"s3cr3t"})), &got)
 	require.ErrorAs(t, r.Error(leaky(chameleon{"harmless"})), &got)
 
 	second := errors.Join(&typed{note: "s3cr3t"}, clean)
-	require.ErrorAs(t, r.Error(second), &got, "the leaky one is passed over")
+	require.ErrorAs(t, r.Error(second), &got, "errors.As skips the error with a secret")
 	require.Same(t, clean, got)
 }
 

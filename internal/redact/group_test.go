@@ -17,7 +17,7 @@ func TestAddSeveral(t *testing.T) {
 	r.Add(group(0)...)
 	for i := range 30 {
 		r.Add(group(i)...)
-		r.Add(group(0)...) // used again: not forgotten
+		r.Add(group(0)...) // a group that is added again stays known
 	}
 	r.Add("token-00")
 	r.Add()

@@ -9,8 +9,8 @@ import (
 	"example.com/svc/internal/redact"
 )
 
-// Whoever answers chooses the text, and whoever redirects some of the secrets: long
-// ones that are alike must not take many seconds.
+// Servers choose the texts, and redirects add secrets. Many long secrets that are almost
+// the same must not take quadratic time.
 func TestManyLongSecretsTakeLinearTime(t *testing.T) {
 	const size = 256 << 10
 	all := strings.Repeat("a", size)

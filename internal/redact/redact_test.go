@@ -15,7 +15,7 @@ import (
 	"example.com/svc/internal/redact"
 )
 
-const token = `~~~>>?tok/en+1&2<3>"4"=é` // every character that some encoding changes; + and / in base64
+const token = `~~~>>?tok/en+1&2<3>"4"=é` // holds every character that an encoding changes; its base64 form holds + and /
 
 func TestSecretsInEveryForm(t *testing.T) {
 	r := redact.New(token)
@@ -32,7 +32,7 @@ func TestSecretsInEveryForm(t *testing.T) {
 		"a" + token + "b " + token: "aREDACTEDb REDACTED",
 		string(quoted):             `{"token":"REDACTED"}`,
 		`{"token":"~~~>>?tok\/en+1&2<3>\"4\"=é"}`: `{"token":"REDACTED"}`,
-		string(again):                                                   string(again), // another text
+		string(again):                                                   string(again), // not the token: it has no quotes
 		"a=" + url.QueryEscape(token) + "&b":                            "a=REDACTED&b",
 		"/" + url.PathEscape(token) + "/x":                              "/REDACTED/x",
 		base64.StdEncoding.EncodeToString([]byte(token)):                "REDACTED",
@@ -41,7 +41,7 @@ func TestSecretsInEveryForm(t *testing.T) {
 	} {
 		got := r.String(text)
 		require.Equal(t, strings.TrimRight(want, "="), strings.TrimRight(got, "="), text)
-		require.Equal(t, got, r.String(got), "a second time changes nothing")
+		require.Equal(t, got, r.String(got), "redacting a redacted text must not change it")
 	}
 }
 
@@ -50,9 +50,9 @@ func TestSeveralSecrets(t *testing.T) {
 	for text, want := range map[string]string{
 		"secret-one-and-more, secret-one": "REDACTED, REDACTED",
 		"abcabcx":                         "REDACTEDx",
-		"abc":                             "abc", // too short to be searched for
+		"abc":                             "abc", // too short to be treated as a secret
 		"secret-onexyz":                   "REDACTEDxyz",
-		"REDACTEDxyz":                     "REDACTEDxyz", // the letter of a mark is not part of a secret
+		"REDACTEDxyz":                     "REDACTEDxyz", // "Dxyz" is a secret, but its D belongs to REDACTED here
 		"the REDACTED one":                "the REDACTED one",
 		"DACT":                            "DACT",
 	} {
@@ -62,7 +62,7 @@ func TestSeveralSecrets(t *testing.T) {
 }
 
 func TestLinks(t *testing.T) {
-	var r *redact.Redactor // knows no secrets, and looks for what is one by its form
+	var r *redact.Redactor // a nil Redactor knows no secrets and finds them by their form only
 	for text, want := range map[string]string{
 		`Put "https://h/p?a=1&b=2": refused`:       `Put "https://h/p?REDACTED": refused`,
 		`see https://h/p?q.`:                       `see https://h/p?REDACTED`,
@@ -157,7 +157,7 @@ func TestAdd(t *testing.T) {
 		r.Add(fmt.Sprintf("token-%02d", i))
 	}
 	require.Equal(t, "token-14 REDACTED REDACTED REDACTED abc", r.String("token-14 token-16 token-39 fixed-secret abc"))
-	require.Zero(t, testing.AllocsPerRun(100, func() { r.Add("token-39") }), "a known secret costs nothing")
+	require.Zero(t, testing.AllocsPerRun(100, func() { r.Add("token-39") }), "adding a known secret must not allocate")
 
 	var none *redact.Redactor
 	require.Equal(t, "token-00", none.String("token-00"))
@@ -183,7 +183,7 @@ func TestAddWhileInUse(t *testing.T) {
 func TestRedactorItselfShowsNothing(t *testing.T) {
 	r := redact.New("fixed-secret")
 	r.Add("added-secret")
-	_ = r.String("x") // has its forms at hand now
+	_ = r.String("x") // builds the internal table of spellings
 	holder := struct {
 		R *redact.Redactor
 		v redact.Redactor
@@ -238,8 +238,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// However much of a text arrives and however much of it is kept, no part of what
-// is secret in it is left over.
+// Wherever a text was cut off, and however much of it is kept, no part of a secret
+// remains.
 func TestCutAnywhere(t *testing.T) {
 	const secret = "s3cr3t/t0k3n+9="
 	r := redact.New(secret)
@@ -274,8 +274,8 @@ func TestCutOfHugeText(t *testing.T) {
 	require.Equal(t, "https://h/p?REDACTED", string(out))
 }
 
-// Each text makes a scanner that looks back or ahead from every place take
-// forever.
+// Each of these texts takes quadratic time or longer in a scanner that searches back or
+// ahead at every position.
 func TestHostileTextTakesLinearTime(t *testing.T) {
 	r := redact.New(strings.Repeat("a", 64)+"b", strings.Repeat("ab", 40), "REDACTEX", "\\\\\\\\")
 	for _, piece := range []string{

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A file that the system will not finish does not take its name.
+// If the new file cannot be completed, it does not replace the old one.
 func TestFileThatCannotBeFinished(t *testing.T) {
 	for _, old := range []string{"", "old"} {
 		path := filepath.Join(t.TempDir(), "f")

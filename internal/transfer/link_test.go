@@ -33,8 +33,8 @@ func TestLinkKnowsItsSecrets(t *testing.T) {
 	require.Equal(t, "https and h", link.Redact.String("https and h"))
 }
 
-// A parameter is secret by a word in its name or, if nothing is known of it, by
-// its length.
+// A parameter of a URL is secret if its name contains a certain word. If the name says
+// nothing, the length of the value decides.
 func TestLinkTellsSecretParameters(t *testing.T) {
 	for parameter, secret := range map[string]bool{
 		"sig=ab1c2": true, "X-Token=ab1c2": true, "AccessKeyId=ab1c2": true, "x-cred=ab1c2": true, "auth=ab1c2": true,
@@ -48,7 +48,8 @@ func TestLinkTellsSecretParameters(t *testing.T) {
 	}
 }
 
-// What a redirect leads to may have more to hide than a presigned link can have.
+// The target of a redirect may hold secrets in its user name, password and fragment. A
+// presigned URL has them only in its query.
 func TestLinkKnowsWhereItLeads(t *testing.T) {
 	link, problem := ParseLink("https://h/p?sig=first", nil)
 	require.Empty(t, problem)
@@ -67,8 +68,8 @@ func TestLinkKnowsWhereItLeads(t *testing.T) {
 	}
 }
 
-// What a redirect brings is kept in a dozen spellings and looked for in every
-// answer: an address of megabytes must not have that cost.
+// Every secret of a redirect is kept in a dozen spellings and searched for in every
+// response. A secret of megabytes would make that expensive, so it is not searched for.
 func TestHugeSecretsOfHopsAreLeftOut(t *testing.T) {
 	link, _ := ParseLink("https://h/p?sig=s1gn4ture", nil)
 	huge := strings.Repeat("x", 2<<20)

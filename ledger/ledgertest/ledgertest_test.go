@@ -21,7 +21,7 @@ func TestMemoryPasses(t *testing.T) {
 	ledgertest.Run(t, func() svc.LedgerStore { return store })
 }
 
-// wrapped is a store with another Append.
+// wrapped is a LedgerStore with its own Append and List.
 type wrapped struct {
 	svc.LedgerStore
 	append func(context.Context, svc.LedgerRecord) error
@@ -33,7 +33,8 @@ func (w *wrapped) List(ctx context.Context, key string) ([]svc.LedgerRecord, err
 	return w.list(ctx, key)
 }
 
-// overwrites keeps the last record of a Seq.
+// overwrites returns a faulty store: it accepts a second record with the same Seq and
+// keeps the last one.
 func overwrites() func() svc.LedgerStore {
 	var mu sync.Mutex
 	all := make(map[string]map[int64]svc.LedgerRecord)
@@ -63,7 +64,7 @@ func overwrites() func() svc.LedgerStore {
 	return func() svc.LedgerStore { return s }
 }
 
-// forgets loses all but the ten latest records of a key.
+// forgets returns a faulty store: List returns only the ten latest records of a key.
 func forgets() func() svc.LedgerStore {
 	m := ledger.Memory()
 	s := &wrapped{append: m.Append, list: func(ctx context.Context, key string) ([]svc.LedgerRecord, error) {
@@ -76,7 +77,8 @@ func forgets() func() svc.LedgerStore {
 	return func() svc.LedgerStore { return s }
 }
 
-// early reports success at once, and another store sees the record one Append later.
+// early returns a faulty store: Append reports success before the record is visible in
+// other stores. The record becomes visible with the next Append.
 func early() func() svc.LedgerStore {
 	m := ledger.Memory()
 	return func() svc.LedgerStore {
@@ -113,7 +115,8 @@ var broken = map[string]func() func() svc.LedgerStore{"overwrites": overwrites, 
 
 const child = "SVC_LEDGERTEST_BROKEN"
 
-// TestBroken runs the test itself in another process, where it has to fail.
+// TestBroken runs the tests of ledgertest on a faulty store, in another process. There
+// they must fail.
 func TestBroken(t *testing.T) {
 	if open, ok := broken[os.Getenv(child)]; ok {
 		ledgertest.Run(t, open())
@@ -126,7 +129,7 @@ func TestBroken(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBroken$", "-test.v")
 			cmd.Env = append(os.Environ(), child+"="+name)
 			out, err := cmd.CombinedOutput()
-			require.Error(t, err, "it passed: %s", out)
+			require.Error(t, err, "the faulty store passed the test: %s", out)
 			require.Contains(t, string(out), "--- FAIL: TestBroken/"+test)
 		})
 	}

@@ -13,8 +13,8 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// What a call may allocate beyond the shortest code for it on net/http: times on
-// shared machines say little, allocations are the same everywhere.
+// A call may make at most this many allocations more than the shortest code for it on
+// net/http. Allocations are measured because times vary too much on shared machines.
 func TestAllocations(t *testing.T) {
 	info, _ := debug.ReadBuildInfo()
 	if slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {

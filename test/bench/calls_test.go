@@ -1,5 +1,5 @@
-// Package bench_test compares calls, lists, transfers and waits with the shortest code for
-// them on net/http, and holds bounds on allocations and memory.
+// Package bench_test compares calls, lists, transfers and waits with the shortest code
+// for them on net/http. It also checks limits on allocations and memory.
 package bench_test
 
 import (
@@ -22,8 +22,8 @@ import (
 	"example.com/svc/svctest"
 )
 
-// canned is an in-memory transport with one answer for everything, so that what
-// is measured is the client and not the network.
+// canned is an in-memory transport that gives the same response to every request. So the
+// benchmarks measure the client and not the network.
 type canned struct {
 	status int
 	body   []byte
@@ -57,7 +57,7 @@ func flavorsJSON(n int) []byte {
 	return b.Bytes()
 }
 
-// plainGet is what a caller would write by hand on net/http.
+// plainGet is the code that a caller would write without this library, on net/http.
 func plainGet(ctx context.Context, hc *http.Client, url string, out any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -85,8 +85,8 @@ func plainGet(ctx context.Context, hc *http.Client, url string, out any) error {
 
 const benchToken = "bench-token-0123456789"
 
-// versus runs the SDK's way and the hand-written one in turns, in one benchmark,
-// and reports what lies between.
+// versus runs a call of the library and the hand-written code in turns, in one benchmark,
+// and reports how their costs differ.
 func versus(b *testing.B, ours, theirs func() error) {
 	b.Helper()
 	var sdk, plain cost
@@ -107,7 +107,7 @@ func versus(b *testing.B, ours, theirs func() error) {
 	b.ReportMetric(float64(sdk.time)/float64(plain.time), "time/plain")
 }
 
-// rounds is how many calls are measured in one go.
+// rounds is the number of calls in one measurement.
 const rounds = 200
 
 type cost struct {
@@ -170,7 +170,7 @@ func BenchmarkGetLoopback(b *testing.B) {
 		})
 }
 
-// What a ledger costs: two records on the disk for each create.
+// The cost of a ledger: each create writes two records to the disk.
 func BenchmarkCreate(b *testing.B) {
 	srv := svctest.NewServer(svctest.WithFlavors(svctest.Flavor{ID: testkit.Demo.ResourceMetadata.FlavorID, Stock: 1 << 30}))
 	b.Cleanup(srv.Close)

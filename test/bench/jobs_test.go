@@ -18,7 +18,7 @@ import (
 	"example.com/svc"
 )
 
-// plainJob is what a caller without this package would decode a job into.
+// plainJob is the type that a caller without this library would decode a job into.
 type plainJob struct {
 	JobID       string `json:"job_id"`
 	UserID      string `json:"user_id"`
@@ -93,11 +93,11 @@ func jobPageJSON(total, first, n int) []byte {
 	return b.Bytes()
 }
 
-// A page costs no more than it costs without this package.
+// Reading a page of jobs takes no more memory than without this library.
 func TestJobPage_Memory(t *testing.T) {
 	info, _ := debug.ReadBuildInfo()
 	if slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		t.Skip("with the race detector a sync.Pool forgets on purpose")
+		t.Skip("with the race detector a sync.Pool drops items at random")
 	}
 	body := jobPageJSON(100, 1, 100)
 	for name, length := range map[string]int64{"length": int64(len(body)), "chunked": -1} {
@@ -113,7 +113,8 @@ func TestJobPage_Memory(t *testing.T) {
 	}
 }
 
-// pageReaders are the two ways to read a page of jobs.
+// pageReaders returns two functions that read a page of jobs: with this library and
+// without.
 func pageReaders(tb testing.TB, body []byte, length int64) (ours, plain func() (jobs int, err error)) {
 	hc := &http.Client{Transport: pageOfJobs{body, length}}
 	client, err := svc.NewClient("https://api.test", svc.WithToken("token"), svc.WithHTTPClient(hc))
@@ -144,7 +145,7 @@ func (p pageOfJobs) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// plainPage reads a page the way it is done without this package.
+// plainPage reads a page with net/http only.
 func plainPage(ctx context.Context, hc *http.Client, page int) (list plainJobs, err error) {
 	url := fmt.Sprintf("https://api.test/v1/svc-video-job?page=%d&page_size=100", page)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

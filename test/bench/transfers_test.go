@@ -34,10 +34,10 @@ func benchSize(b *testing.B) int64 {
 	return int64(mib) << 20
 }
 
-// benchPair times both ways of one transfer, in turns, so that whatever else the
-// machine does meets both.
+// benchPair measures both ways of a transfer in turns, so that other load on the machine
+// affects both equally.
 func benchPair(b *testing.B, size int64, ours, plain func() error) {
-	require.NoError(b, ours()) // connections, page cache
+	require.NoError(b, ours()) // open the connections, fill the page cache
 	require.NoError(b, plain())
 	var spent [2]time.Duration
 	b.SetBytes(size)

@@ -17,13 +17,14 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// many is how many endpoints one process waits for.
+// many is the number of endpoints that one process waits for.
 const many = 10_000
 
-// heapPerWait is how much heap a wait may take.
+// heapPerWait is the largest allowed heap per wait.
 const heapPerWait = 20 << 10
 
-// waysToWait are the ways to wait for many: each returns when all have settled.
+// waysToWait are the ways to wait for many endpoints. Each function returns when every
+// endpoint is available or failed.
 var waysToWait = map[string]func(ctx context.Context, c *svc.InferenceServiceClient, ids []string) (available int){
 	"WaitAll": func(ctx context.Context, c *svc.InferenceServiceClient, ids []string) (available int) {
 		for _, err := range c.WaitAll(ctx, ids, testkit.Every(time.Hour)) {
@@ -48,7 +49,7 @@ var waysToWait = map[string]func(ctx context.Context, c *svc.InferenceServiceCli
 	},
 }
 
-// heapInUse is the heap in use once the garbage is collected.
+// heapInUse returns the heap in use after a garbage collection.
 func heapInUse() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -57,8 +58,7 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-// fleet is a service with any number of endpoints that all have the same
-// status.
+// fleet is a service with any number of endpoints, all with the same status.
 type fleet struct {
 	available atomic.Bool
 	asked     atomic.Int64
@@ -82,7 +82,7 @@ func (f *fleet) services(t testing.TB) *svc.InferenceServiceClient {
 	return client.InferenceServices
 }
 
-// manyIDs are the ids of a large fleet.
+// manyIDs returns the IDs of all endpoints.
 func manyIDs() []string {
 	ids := make([]string, many)
 	for i := range ids {
@@ -91,8 +91,8 @@ func manyIDs() []string {
 	return ids
 }
 
-// Ten thousand deployments at once, to their end, with what each wait holds
-// while it sleeps.
+// Ten thousand waits run at once until all end. The heap that each wait needs between two
+// polls is measured.
 func TestTenThousandWaits(t *testing.T) {
 	for name, wait := range waysToWait {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestTenThousandWaits(t *testing.T) {
 					defer close(done)
 					available = wait(testkit.Within(t, 10*time.Hour), services, ids)
 				}()
-				time.Sleep(time.Minute) // all have looked once
+				time.Sleep(time.Minute) // every wait has polled once
 				after := heapInUse()
 				require.EqualValues(t, many, all.asked.Load())
 				require.LessOrEqual(t, (int(after)-int(before))/many, heapPerWait)

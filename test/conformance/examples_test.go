@@ -18,7 +18,7 @@ import (
 	"example.com/svc"
 )
 
-// example is one example of the description.
+// example is one example of the API description.
 type example struct {
 	operation, name string
 	status          int
@@ -26,8 +26,8 @@ type example struct {
 	body            []byte
 }
 
-// examples collects those of all operations, and an empty body where a response
-// has none. Bodies of requests have the status 0.
+// examples returns the examples of all operations. A response without content counts as
+// an example with an empty body. Examples of requests have status 0.
 func examples(t *testing.T, doc *openapi3.T) (list []example) {
 	add := func(id string, status int, contents openapi3.Content) {
 		if len(contents) == 0 {
@@ -60,7 +60,7 @@ func examples(t *testing.T, doc *openapi3.T) (list []example) {
 			for code, r := range op.Responses.Map() {
 				status, err := strconv.Atoi(code)
 				if err != nil {
-					status = http.StatusTeapot // any failure
+					status = http.StatusTeapot // "default" stands for any failure
 				}
 				add(op.OperationID, status, r.Value.Content)
 			}
@@ -69,7 +69,7 @@ func examples(t *testing.T, doc *openapi3.T) (list []example) {
 	return list
 }
 
-// serve makes a client of a service that sends this example as every response.
+// serve returns a client of a service that sends e as every response.
 func serve(t *testing.T, e example) *svc.Client {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Request-Id", "req-header")
@@ -85,7 +85,8 @@ func serve(t *testing.T, e example) *svc.Client {
 	return client
 }
 
-// calls makes the call of each operation, with the IDs of the examples.
+// calls has, for each operation, the client call that sends it, with the IDs of the
+// examples.
 var calls = map[string]func(context.Context, *svc.Client) (any, error){
 	"listFlavors": func(ctx context.Context, c *svc.Client) (any, error) { return c.Flavors.List(ctx) },
 	"createInferenceService": func(ctx context.Context, c *svc.Client) (any, error) {
@@ -120,8 +121,8 @@ var calls = map[string]func(context.Context, *svc.Client) (any, error){
 	"getFilePresignedUrl": func(ctx context.Context, c *svc.Client) (any, error) { return c.Files.PresignedURL(ctx, "file-11") },
 }
 
-// Each example of a success decodes into the right values, and encodes to the same
-// JSON again.
+// Each example of a successful response decodes into the right values, and encodes to the
+// same JSON again.
 func TestExamplesOfResponses(t *testing.T) {
 	checked := map[string]bool{}
 	for _, e := range examples(t, load(t)) {
@@ -132,7 +133,7 @@ func TestExamplesOfResponses(t *testing.T) {
 			got, err := calls[e.operation](t.Context(), serve(t, e))
 			require.NoError(t, err)
 			if got == nil {
-				return // a delete
+				return // a delete has no value
 			}
 			want, ok := values[e.operation+"/"+e.name]
 			require.True(t, ok, "the table of values lacks this example")
@@ -141,10 +142,10 @@ func TestExamplesOfResponses(t *testing.T) {
 			require.Equal(t, normal(t, e.body), normal(t, encoded(t, e.operation, got)))
 		})
 	}
-	require.ElementsMatch(t, slices.Collect(maps.Keys(values)), slices.Collect(maps.Keys(checked)), "values of examples that there are not")
+	require.ElementsMatch(t, slices.Collect(maps.Keys(values)), slices.Collect(maps.Keys(checked)), "the table of values has examples that do not exist")
 }
 
-// encoded writes the result of a call as the response that it came from.
+// encoded returns got as the JSON of the response from which it was decoded.
 func encoded(t *testing.T, operation string, got any) []byte {
 	switch {
 	case operation == "listFlavors":
@@ -157,9 +158,9 @@ func encoded(t *testing.T, operation string, got any) []byte {
 	return b
 }
 
-// normal decodes a JSON value without the differences that do not count: a null is
-// the same as an absent field, outputs may be {} or [], a time may have any form, and
-// a presigned URL loses its query.
+// normal decodes JSON and removes differences that have no meaning: null equals an absent
+// field, outputs may be {} or [], a time may have any form, and the query of a presigned
+// URL is dropped.
 func normal(t *testing.T, b []byte) any {
 	var v any
 	require.NoError(t, json.Unmarshal(b, &v))
@@ -198,7 +199,8 @@ func normal(t *testing.T, b []byte) any {
 func asObject(v any) map[string]any { m, _ := v.(map[string]any); return m }
 func asList(v any) []any            { l, _ := v.([]any); return l }
 
-// Each example of a failure gives an error with everything that the example says.
+// The error for an example of a failure has the code, the message and the request ID of
+// the example.
 func TestExamplesOfFailures(t *testing.T) {
 	type facts struct{ Code, Message, RequestID string }
 	want := map[string]facts{
@@ -206,8 +208,8 @@ func TestExamplesOfFailures(t *testing.T) {
 		"nested":  {"4001", "the port is missing", "req-header"},
 		"text":    {"", "something went wrong", "req-header"},
 		"list":    {"", "first problem", "req-header"},
-		"nothing": {"", "{}", "req-header"},              // the beginning of the body, where nothing better is found
-		"only":    {"", "502 Bad Gateway", "req-header"}, // the HTML page
+		"nothing": {"", "{}", "req-header"},              // no message was found, so the body's beginning is used
+		"only":    {"", "502 Bad Gateway", "req-header"}, // the text of the HTML page
 	}
 	seen := map[string]bool{}
 	for _, e := range examples(t, load(t)) {
@@ -234,8 +236,8 @@ func TestExamplesOfFailures(t *testing.T) {
 	require.Len(t, seen, len(want))
 }
 
-// Each example of a request can be written with the types of the client, and is
-// sent exactly as in the description.
+// Each example of a request can be written with the types of the client. The client then
+// sends it exactly as in the description.
 func TestExamplesOfRequests(t *testing.T) {
 	n := 0
 	for _, e := range examples(t, load(t)) {
@@ -249,11 +251,11 @@ func TestExamplesOfRequests(t *testing.T) {
 			defer srv.Close()
 			c, err := svc.NewClient(srv.URL, svc.WithToken("t"), svc.WithHTTPClient(srv.Client()))
 			require.NoError(t, err)
-			switch e.operation { // the responses are empty, so the errors do not count
+			switch e.operation { // the responses are empty, so the errors are ignored
 			case "createInferenceService":
 				_, _ = c.InferenceServices.Create(t.Context(), decode[svc.CreateInferenceServiceRequest](t, e.body))
 			case "updateInferenceService":
-				if e.name == "number" { // the client sends the other form
+				if e.name == "number" { // the client always sends the number as text
 					e.body = []byte(`{"resource_metadata":{"target_instance_number":"3"}}`)
 				}
 				_, _ = c.InferenceServices.Update(t.Context(), "svc-7", decode[svc.UpdateInferenceServiceRequest](t, e.body))

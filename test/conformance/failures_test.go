@@ -37,7 +37,7 @@ func exchange(t *testing.T, w *world, method, path, body string, header ...strin
 	return resp.StatusCode
 }
 
-// wrongBodies are JSON that the contract does not allow, by operation.
+// wrongBodies are JSON bodies that the description does not allow, by operation.
 var wrongBodies = map[string][]string{
 	"createInferenceService": {`{}`, `{"name":""}`, `{"name":1}`, `{"name":"x","more":1}`, `{"name":"x","resource_metadata":{"flavor_id":"none"}}`, `{"name":"x","deploy_metadata":{"port":70000}}`},
 	"createVideoJob":         {`{}`, `{"job_type":"text2image","config":{"prompt":"x"}}`, `{"job_type":"text2video","config":{}}`, `{"job_type":"text2video","config":{"prompt":"x","settings":{"seed":"1"}}}`},
@@ -45,7 +45,7 @@ var wrongBodies = map[string][]string{
 	"registerFile":           {`{"file_name":1}`, `{"name":"x"}`},
 }
 
-// The response of the fake to every wrong request is a failure as described.
+// The fake refuses every invalid request with a failure that the description allows.
 func TestFailures(t *testing.T) {
 	doc := load(t)
 	closeRecords(doc)
@@ -98,7 +98,8 @@ func TestFailures(t *testing.T) {
 	require.Empty(t, v.covered, "nothing should have succeeded")
 }
 
-// Responses of faults are as described too, since a gateway may send them.
+// Responses from svctest faults are described as well, because a real gateway may send
+// them.
 func TestQueuedFailures(t *testing.T) {
 	doc := load(t)
 	for name, fault := range map[string]svctest.Fault{
@@ -121,7 +122,7 @@ func TestQueuedFailures(t *testing.T) {
 	}
 }
 
-// After the jobs were retired, their operations fail as described.
+// After the job API is retired, its operations fail as the description says.
 func TestRetiredJobs(t *testing.T) {
 	doc := load(t)
 	for _, status := range []int{404, 410} {

@@ -19,7 +19,7 @@ import (
 	"example.com/svc/svctest"
 )
 
-// world is a service with one record of each kind, and a client of it.
+// world is a fake service with one record of each kind, and a client for it.
 type world struct {
 	*svc.Client
 	t                *testing.T
@@ -48,7 +48,7 @@ func newWorld(t *testing.T, v *validator, opts ...svctest.Option) *world {
 	}
 }
 
-// no fails the test unless err, the last of the values, is nil.
+// no fails the test if the last of values is an error.
 func (w *world) no(values ...any) {
 	w.t.Helper()
 	if err, _ := values[len(values)-1].(error); err != nil {
@@ -77,8 +77,8 @@ var (
 	page = &svc.ListJobsOptions{Page: 1, PageSize: 2}
 )
 
-// methods calls every method that sends a request, with as few and with as many
-// arguments as possible.
+// methods has a function for every method that sends a request. It calls the method with
+// as few and with as many arguments as possible.
 var methods = map[string]func(*world){
 	"FlavorClient.List": func(w *world) { w.no(w.Flavors.List(w.ctx)) },
 	"FlavorClient.Find": func(w *world) {
@@ -170,7 +170,7 @@ var methods = map[string]func(*world){
 	"FileClient.PresignedURL": func(w *world) { w.no(w.Files.PresignedURL(w.ctx, w.fileID)) },
 	"FileClient.Upload": func(w *world) {
 		w.no(w.Files.Upload(w.ctx, svc.UploadRequest{FileName: "f", Body: strings.NewReader("abc")}))
-		w.srv.Fault("PUT", svctest.RouteStorage, svctest.Fault{Status: 403}) // and so the record is deleted
+		w.srv.Fault("PUT", svctest.RouteStorage, svctest.Fault{Status: 403}) // the upload fails, so the record is deleted
 		_, err := w.Files.Upload(w.ctx, svc.UploadRequest{
 			FileName: "f", Purpose: "p", Body: bytes.NewReader([]byte("abc")), UploadOptions: svc.UploadOptions{ContentType: "text/plain", DeleteOnFailure: true},
 		})

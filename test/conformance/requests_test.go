@@ -15,12 +15,13 @@ import (
 	"example.com/svc/svctest"
 )
 
-// silent are methods that send no request.
+// silent lists the methods that send no request.
 var silent = []string{
 	"Client.CloseIdleConnections", "Client.String", "InferenceServiceClient.URL",
 }
 
-// Every method has to be in the table, so that a new one cannot be forgotten.
+// Every exported method must be in the table methods, so that a new method is not
+// forgotten.
 func TestEveryMethodIsDriven(t *testing.T) {
 	var all []string
 	for _, v := range []any{&svc.Client{}, &svc.FlavorClient{}, &svc.InferenceServiceClient{}, &svc.VideoJobClient{}, &svc.ImageJobClient{}, &svc.FileClient{}} {
@@ -34,8 +35,8 @@ func TestEveryMethodIsDriven(t *testing.T) {
 	require.ElementsMatch(t, all, slices.Collect(maps.Keys(methods)))
 }
 
-// Every request of every method and every response to it is as described, and the
-// methods together reach all operations.
+// Every request of every method, and every response to it, matches the description.
+// Together the methods use all operations.
 func TestMethods(t *testing.T) {
 	doc := load(t)
 	closeRecords(doc)
@@ -55,7 +56,7 @@ func TestMethods(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(operations)), slices.Collect(maps.Keys(covered)))
 }
 
-// Responses with records in states that TestMethods does not reach.
+// Responses with records in states that TestMethods does not reach match the description.
 func TestRecordsInOtherStates(t *testing.T) {
 	doc := load(t)
 	closeRecords(doc)
@@ -70,9 +71,9 @@ func TestRecordsInOtherStates(t *testing.T) {
 		}
 		w.srv.SetStatusInfo(w.endpoint, "image not found")
 		w.no(w.InferenceServices.Scale(w.ctx, w.endpoint, 2))
-		w.no(w.InferenceServices.Get(w.ctx, w.endpoint)) // stale
+		w.no(w.InferenceServices.Get(w.ctx, w.endpoint)) // a stale read
 		w.no(w.InferenceServices.Delete(w.ctx, w.endpoint))
-		w.no(w.InferenceServices.Get(w.ctx, w.endpoint)) // deleted, and still there
+		w.no(w.InferenceServices.Get(w.ctx, w.endpoint)) // is_deleted is set, and the record is still readable
 
 		w.no(w.VideoJobs.List(w.ctx, &svc.ListJobsOptions{Page: 99}))
 		job, err := w.ImageJobs.Create(w.ctx, fullImage)
@@ -86,7 +87,7 @@ func TestRecordsInOtherStates(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, list)
 	})
-	synctest.Test(t, func(t *testing.T) { // no flavors
+	synctest.Test(t, func(t *testing.T) { // a service without flavors
 		v := &validator{router: router(t, doc, "https://svc.test/api/svc")}
 		w := newWorld(t, v, svctest.WithFlavors())
 		flavors, err := w.Flavors.List(w.ctx)
@@ -110,7 +111,7 @@ func TestSeededJobs(t *testing.T) {
 			{Outputs: []svctest.JobOutput{{MediaURL: "https://cdn.test/1.mp4", ThumbnailURL: "https://cdn.test/1.png"}}},
 		} {
 			w.no(w.VideoJobs.Get(w.ctx, w.srv.AddJob(j)))
-			j.Kind, j.Outputs = svctest.JobImage, j.Outputs[:0:0] // an image has no thumbnail
+			j.Kind, j.Outputs = svctest.JobImage, j.Outputs[:0:0] // an output of an image job has no thumbnail
 			w.no(w.ImageJobs.Get(w.ctx, w.srv.AddJob(j)))
 		}
 		for range 2 {
@@ -121,7 +122,7 @@ func TestSeededJobs(t *testing.T) {
 	})
 }
 
-// Deletions that take effect later, and one that has no effect.
+// A delete may take effect later, or not at all.
 func TestDeletions(t *testing.T) {
 	doc := load(t)
 	closeRecords(doc)
@@ -139,7 +140,7 @@ func TestDeletions(t *testing.T) {
 	})
 }
 
-// An ID is one segment of the path, whatever characters it has.
+// An ID is sent as one segment of the path, whatever characters it has.
 func TestIDs(t *testing.T) {
 	doc := load(t)
 	for _, id := range []string{"x y", "x#y", "x?y=1", "x%2Fy", "x%y", "x;y,z&w", "服务", "x+y", "a.b", "...", `"`, strings.Repeat("x", 300)} {

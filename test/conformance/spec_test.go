@@ -14,13 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func init() { // bodies of failures that are not JSON
+func init() { // for error responses that are not JSON
 	for _, contentType := range []string{"text/html", "text/plain"} {
 		openapi3filter.RegisterBodyDecoder(contentType, openapi3filter.PlainBodyDecoder)
 	}
 }
 
-// operations are all operations of the service, by their operationId.
+// operations has all operations of the service, by operationId.
 var operations = map[string]string{
 	"listFlavors":            "GET /v1/inference-service/flavor",
 	"createInferenceService": "POST /v1/inference-service",
@@ -43,7 +43,7 @@ var operations = map[string]string{
 	"getFilePresignedUrl":    "GET /v1/files/{file_id}/presigned_url",
 }
 
-// load reads the description.
+// load reads the API description.
 func load(t testing.TB) *openapi3.T {
 	t.Helper()
 	doc, err := openapi3.NewLoader().LoadFromFile("../../api/openapi.yaml")
@@ -51,7 +51,7 @@ func load(t testing.TB) *openapi3.T {
 	return doc
 }
 
-// router finds the operations below a base address.
+// router returns a router for the operations of doc, relative to the base URL.
 func router(t testing.TB, doc *openapi3.T, base string) routers.Router {
 	t.Helper()
 	doc.Servers = openapi3.Servers{{URL: base}}
@@ -77,8 +77,8 @@ func TestDescriptionIsValid(t *testing.T) {
 	require.Equal(t, operations, got)
 }
 
-// A description that allows everything would make the other tests worthless, so
-// these requests must not pass.
+// The description must be strict: a description that allows everything would make the
+// other tests useless. So each of these requests must be rejected.
 func TestDescriptionIsStrict(t *testing.T) {
 	for name, tt := range map[string]struct{ method, path, body, want string }{
 		"unknown field":        {"POST", "/v1/inference-service", `{"name":"a","nmae":"b"}`, "nmae"},
@@ -108,12 +108,12 @@ func TestDescriptionIsStrict(t *testing.T) {
 	}
 }
 
-// optional are fields that a record does not always have.
+// optional lists the response fields that may be absent.
 var optional = []string{"order_id", "update_at"}
 
-// closeRecords makes the description of responses as strict as possible: every field
-// of a record must be there, and no other may be. The fake has to conform to that.
-// Of the service it is not known.
+// closeRecords makes the description of responses as strict as possible: a record has
+// every field that is described, and no other. The fake must conform to this. Whether the
+// real service does is unknown.
 func closeRecords(doc *openapi3.T) {
 	seen := map[*openapi3.Schema]bool{}
 	for _, item := range doc.Paths.Map() {

@@ -20,21 +20,21 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 )
 
-// validator is a transport that checks every request and response against the
-// description. Of requests to storage it checks only that they have no token.
+// validator is a transport that checks every request and every response against the
+// description. For requests to storage it checks only that they carry no token.
 type validator struct {
 	t      testing.TB
 	base   http.RoundTripper
 	router routers.Router
 	token  string
 
-	wrongOnPurpose bool // requests may be wrong: only responses are checked
-	queued         bool // failures are those of faults
+	wrongOnPurpose bool // the test sends invalid requests, so only responses are checked
+	queued         bool // failures come from faults of svctest
 
 	mu      sync.Mutex
-	covered map[string]int      // successful exchanges, by operation
-	refused map[string][]int    // statuses of failures, by operation; "" for unknown ones
-	params  []map[string]string // of the paths
+	covered map[string]int      // number of successful exchanges, by operation
+	refused map[string][]int    // statuses of failures, by operation; "" for unknown operations
+	params  []map[string]string // path parameters of each request
 }
 
 func (v *validator) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -91,11 +91,11 @@ func (v *validator) note(input *openapi3filter.RequestValidationInput, status in
 	}
 }
 
-// requestHeaders are what the client may send.
+// requestHeaders are the only headers that the client may send.
 var requestHeaders = []string{"Accept", "Authorization", "Content-Type", "User-Agent"}
 
-// request checks a request against the description. The input is nil if there is no
-// such operation.
+// request checks a request against the description. It returns nil as input if the
+// description has no such operation.
 func (v *validator) request(req *http.Request, body []byte) (*openapi3filter.RequestValidationInput, error) {
 	route, params, err := v.router.FindRoute(req)
 	if err != nil {
@@ -141,7 +141,7 @@ func (v *validator) authenticate(_ context.Context, in *openapi3filter.Authentic
 	return nil
 }
 
-// framing are headers of responses that need no description.
+// framing lists response headers that need no description.
 var framing = []string{"Allow", "Content-Length", "Content-Type", "Date", "Www-Authenticate"}
 
 // response checks a response against the description: status, headers, content type
@@ -155,7 +155,7 @@ func (v *validator) response(input *openapi3filter.RequestValidationInput, resp 
 			return err
 		}
 	}
-	if input == nil { // an unknown operation
+	if input == nil { // the description has no such operation
 		if resp.StatusCode != http.StatusNotFound && resp.StatusCode != http.StatusMethodNotAllowed {
 			return errors.New("an unknown operation must be refused")
 		}
@@ -187,7 +187,7 @@ func (v *validator) response(input *openapi3filter.RequestValidationInput, resp 
 	})
 }
 
-// sampleFailure checks that a failure of the fake has the form that it documents.
+// sampleFailure checks that a failure of the fake has the documented form.
 func sampleFailure(resp *http.Response, body []byte) error {
 	if contentType := resp.Header.Get("Content-Type"); contentType != "application/json" {
 		return fmt.Errorf("content type %q", contentType)

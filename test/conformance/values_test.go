@@ -9,7 +9,8 @@ import (
 	"example.com/svc"
 )
 
-// values says what each example of a success means, by operation and name.
+// values has, for each example of a successful response, a function that checks the
+// decoded value.
 var values = map[string]func(*testing.T, any){
 	"listFlavors/offers":  flavors,
 	"listFlavors/nothing": empty[svc.Flavor],

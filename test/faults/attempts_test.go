@@ -23,8 +23,8 @@ import (
 	"example.com/svc/svctest"
 )
 
-// A create that certainly was not sent is tried again, or is at its end at once if
-// the other end is not to be trusted; either way its outcome is known.
+// A create that certainly was not sent is retried. It is not retried if the TLS
+// certificate of the server is not valid. In both cases the outcome is known.
 func TestCreateThatWasCertainlyNotSent(t *testing.T) {
 	opErr := func(op string) error { return &net.OpError{Op: op, Net: "tcp", Err: syscall.ECONNREFUSED} }
 	for name, tt := range map[string]struct {
@@ -58,7 +58,7 @@ func TestCreateThatWasCertainlyNotSent(t *testing.T) {
 	}
 }
 
-// Numbers in a Retry-After at the edges of what can be waited for.
+// Values of Retry-After that are invalid, negative or too large.
 func TestRetryAfterAtItsEdges(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"0": 0, "-0": 0, "0.5": 500 * time.Millisecond, "NaN": 0, "+Inf": 100 * 365 * 24 * time.Hour, "1e300": 100 * 365 * 24 * time.Hour, "-Inf": 0, "": 0,
@@ -71,7 +71,8 @@ func TestRetryAfterAtItsEdges(t *testing.T) {
 	}
 }
 
-// A connection may still hold the headers of an attempt when the next one is made.
+// A connection may still use the headers of an earlier attempt when the next attempt is
+// made. So an attempt must not change them.
 func TestAnAttemptLeavesTheHeadersBeforeItAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var kept []http.Header
@@ -89,7 +90,7 @@ func TestAnAttemptLeavesTheHeadersBeforeItAlone(t *testing.T) {
 	})
 }
 
-// Bodies go out with their length, whichever attempt they go with.
+// Every request body is sent with its length, at every attempt.
 func TestBodiesHaveALength(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
@@ -109,7 +110,7 @@ func TestBodiesHaveALength(t *testing.T) {
 	})
 }
 
-// Success is 2xx, and nothing beside it.
+// Only the statuses from 200 to 299 are success.
 func TestWhatIsSuccess(t *testing.T) {
 	for status, want := range map[int]bool{200: true, 206: true, 299: true, 300: false, 304: false, 400: false} {
 		err := testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: status, Body: testkit.ServiceJSON}).Client(testkit.Tries(1, 1)))
@@ -117,8 +118,8 @@ func TestWhatIsSuccess(t *testing.T) {
 	}
 }
 
-// A redirect to an address with a user in it does not make that user the one who
-// calls.
+// A redirect whose URL contains a user and a password does not change the Authorization
+// header.
 func TestRedirectBringsNoUserAlong(t *testing.T) {
 	for name, call := range map[string]func(c *svc.Client) error{
 		"public": func(c *svc.Client) error { _, err := c.Files.ListPublic(t.Context()); return err },
@@ -132,11 +133,11 @@ func TestRedirectBringsNoUserAlong(t *testing.T) {
 	}
 }
 
-// A create that waits for a connection has nothing under way that would be worth
-// waiting for when ctx ends.
+// A create that is still waiting for a connection has sent nothing. So Deploy does not
+// wait for its outcome when ctx ends.
 func TestDeployWithoutAConnectionEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		over := make(chan struct{}) // net/http goes on dialing when nobody waits for it
+		over := make(chan struct{}) // net/http continues to dial when nobody waits any more
 		defer close(over)
 		never := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 			<-over
@@ -150,8 +151,8 @@ func TestDeployWithoutAConnectionEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// The cookies of the service are none of storage's business, and the other way
-// round.
+// Cookies of the service are not sent to storage, and cookies of storage are not sent to
+// the service.
 func TestCookiesStayWithTheService(t *testing.T) {
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)

@@ -15,8 +15,8 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// A service that ends its connections all the time loses no creates for it: what
-// it refused certainly had no effect.
+// A service keeps closing its connections. Nearly every create succeeds, because a create
+// that the GOAWAY does not cover certainly had no effect, and is sent again.
 func TestC42_GoAwayStorm(t *testing.T) {
 	const callers, each, last = 50, 4, 5 // the third request of a connection has the stream ID 5
 	var h *handmade
@@ -24,7 +24,7 @@ func TestC42_GoAwayStorm(t *testing.T) {
 	created := map[string]int{}
 	h = newHandmade(t, func(n int, stream uint32) string {
 		if stream > last {
-			return "" // not processed, as the GOAWAY says
+			return "" // the GOAWAY tells the client that this request was not processed
 		}
 		mu.Lock()
 		created[h.seen()[n-1]]++
@@ -47,7 +47,7 @@ func TestC42_GoAwayStorm(t *testing.T) {
 				if err == nil {
 					ok.Add(1)
 				} else if strings.Contains(err.Error(), "GetBody") {
-					t.Error("an advice for other people: ", err)
+					t.Error("the error text has net/http's advice to its own callers: ", err)
 				}
 			}
 		})

@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// handmade is an HTTP/2 server without a library: what it says to each request,
-// once that has come whole, is up to the test.
+// handmade is an HTTP/2 server written without a library. When a request has arrived
+// completely, the test decides what the server sends.
 type handmade struct {
 	url      string
 	cert     []byte
 	trusting *http.Transport
 	mu       sync.Mutex
-	requests []string // bodies
+	requests []string // the bodies received
 }
 
 func (h *handmade) seen() []string {
@@ -51,7 +51,7 @@ func newHandmade(t *testing.T, say func(n int, stream uint32) string) *handmade 
 				return
 			}
 			conns.Go(func() {
-				<-over // a client may have dialled one that it has no use for
+				<-over // a client may have opened a connection that it never uses
 				_ = c.Close()
 			})
 			conns.Go(func() {
@@ -93,7 +93,8 @@ func (h *handmade) serve(conn *tls.Conn, say func(n int, stream uint32) string) 
 			h.mu.Unlock()
 			said := say(n, stream)
 			_, _ = io.WriteString(conn, said)
-			// After a GOAWAY nothing more is said. A close would lose what was said before.
+			// After a GOAWAY only the writing side is closed. A full close could lose the
+			// data that was just sent.
 			if n := len(said) - len(h2GoingAway(0)); n >= 0 && said[n:n+4] == h2GoingAway(0)[:4] {
 				_ = conn.CloseWrite()
 				_, _ = io.Copy(io.Discard, conn)
@@ -111,13 +112,13 @@ func h2OK(stream uint32, body string) string {
 	return h2Frame(h2Headers, h2EndHeaders, stream, "\x88") + h2Frame(h2Data, h2EndStream, stream, body)
 }
 
-// h2GoingAway says that nothing beyond this stream was processed, and ends the
-// connection.
+// h2GoingAway returns a GOAWAY frame: streams above last were not processed, and the
+// connection ends.
 func h2GoingAway(last uint32) string {
 	return h2Frame(h2GoAway, 0, 0, string(binary.BigEndian.AppendUint32(nil, last))+"\x00\x00\x00\x00")
 }
 
-// Kinds and flags of HTTP/2 frames.
+// Types and flags of HTTP/2 frames.
 const (
 	h2Data, h2Headers, h2RSTStream, h2Settings, h2GoAway = 0, 1, 3, 4, 7
 

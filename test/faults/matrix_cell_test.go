@@ -21,30 +21,31 @@ import (
 	"example.com/svc/svctest"
 )
 
-// matrixCell is one call to a service that is real but for a fault in its way.
+// matrixCell is one cell of the matrix: one call to the fake service, with one fault
+// between the client and the service.
 type matrixCell struct {
 	t       *testing.T
 	op      *matrixOp
 	srv     *svctest.Server
 	client  *svc.Client
 	timeout time.Duration
-	base    string        // address of the service in links, if that is not the fake's own
-	link    svc.SignedURL // to the contents of file-1
-	written bytes.Buffer  // by a download
+	base    string        // base URL in presigned URLs, if it is not the fake's own
+	link    svc.SignedURL // presigned URL of file-1
+	written bytes.Buffer  // output of a download
 
-	// meet answers the n-th request that the fault is for.
+	// meet returns the response to the n-th request that the fault applies to.
 	meet func(n int, req *http.Request) (*http.Response, error)
 
 	mu      sync.Mutex
 	met     []time.Time
-	moved   []*http.Request // after a redirect
-	open    int             // bodies of answers that are not closed
+	moved   []*http.Request // requests that followed a redirect
+	open    int             // number of response bodies that are not closed
 	secrets map[string]bool
 	log     bytes.Buffer
 	reports []svc.Attempt
 }
 
-// newMatrixCell makes a cell in memory, for the clock of a bubble.
+// newMatrixCell returns a cell in memory, for use inside synctest.
 func newMatrixCell(t *testing.T, op *matrixOp) *matrixCell {
 	c := &matrixCell{t: t, op: op, srv: svctest.NewInMemory(svctest.WithToken(matrixToken), svctest.WithJobTime(0)), timeout: matrixTimeout}
 	c.seed()
@@ -55,7 +56,7 @@ func newMatrixCell(t *testing.T, op *matrixOp) *matrixCell {
 func (c *matrixCell) setUp(baseURL string, policy svc.RetryPolicy, opts ...svc.Option) {
 	timeout := c.timeout
 	if c.op.transfer() {
-		timeout = matrixTimeout // the fault is not in the API
+		timeout = matrixTimeout // a transfer's fault is at storage, so API calls keep the normal timeout
 	}
 	opts = append(opts, svc.WithToken(matrixToken), svc.WithRetry(policy), svc.WithTimeout(timeout),
 		svc.WithLogger(slog.New(slog.NewTextHandler(&matrixLog{c: c}, &slog.HandlerOptions{Level: slog.LevelDebug}))),
@@ -77,7 +78,7 @@ func (l *matrixLog) Write(p []byte) (int, error) {
 	return l.c.log.Write(p)
 }
 
-// RoundTrip is the network of a cell in memory.
+// RoundTrip is the transport of a cell in memory.
 func (c *matrixCell) RoundTrip(req *http.Request) (*http.Response, error) {
 	if path, ok := strings.CutPrefix(req.URL.Path, "/moved"); ok {
 		c.mu.Lock()
@@ -99,7 +100,8 @@ func (c *matrixCell) RoundTrip(req *http.Request) (*http.Response, error) {
 
 var matrixSignature = regexp.MustCompile(`X-Amz-Signature=([0-9a-f]+)`)
 
-// pass lets the service answer, and learns the keys of the links that it gives.
+// pass gets the response of the service, and remembers the signatures of presigned URLs
+// in it as secrets.
 func (c *matrixCell) pass(req *http.Request) (*http.Response, error) {
 	storage := strings.HasPrefix(req.URL.Path, "/storage/")
 	resp, err := c.srv.HTTPClient().Transport.RoundTrip(req)
@@ -128,7 +130,7 @@ func (c *matrixCell) pass(req *http.Request) (*http.Response, error) {
 	return c.track(resp), nil
 }
 
-// here moves a link to where the cell's service is.
+// here replaces the fake's own base URL in a presigned URL with that of the cell.
 func (c *matrixCell) here(link svc.SignedURL) svc.SignedURL {
 	if match := matrixSignature.FindStringSubmatch(string(link)); match != nil {
 		c.secrets[match[1]] = true
@@ -149,7 +151,7 @@ func (b *matrixBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// track counts the answer as open until its body is closed.
+// track counts the response as open until its body is closed.
 func (c *matrixCell) track(resp *http.Response) *http.Response {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,15 +164,15 @@ func (c *matrixCell) track(resp *http.Response) *http.Response {
 	return resp
 }
 
-// finish waits for the goroutines of the call and looks at what it left open.
+// finish checks that no response body was left open.
 func (c *matrixCell) finish() {
 	c.client.CloseIdleConnections()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	require.Zero(c.t, c.open, "answers whose body is not closed")
+	require.Zero(c.t, c.open, "responses whose body is not closed")
 }
 
-// attempts is how many attempts the hook was told of at the fault's route.
+// attempts returns how many attempts the hook reported for the route of the fault.
 func (c *matrixCell) attempts() int {
 	route, storage := strings.HasPrefix(c.op.at, c.op.at[:strings.Index(c.op.at, " ")]+" /storage/"), 0
 	method, _, _ := strings.Cut(c.op.at, " ")
@@ -183,14 +185,14 @@ func (c *matrixCell) attempts() int {
 			most = max(most, a.Number)
 		}
 	}
-	if c.op.class == matrixDownload { // each request that resumes counts anew
+	if c.op.class == matrixDownload { // a request that resumes a download starts a new count
 		return storage - len(c.moved)
 	}
 	return most
 }
 
-// checkSecrets looks for the cell's secrets in everything that a caller might
-// print.
+// checkSecrets prints the values, errors, hook reports and logs of the call in all
+// formats, and checks that no secret of the cell is in them.
 func (c *matrixCell) checkSecrets(value any, err error) {
 	c.t.Helper()
 	p := testkit.NewPrinted()
@@ -207,7 +209,7 @@ func (c *matrixCell) checkSecrets(value any, err error) {
 	}
 }
 
-// matrixUnwrap visits an error and all below it.
+// matrixUnwrap calls visit for err and for every error below it.
 func matrixUnwrap(err error, visit func(error)) {
 	if err == nil {
 		return

@@ -13,16 +13,16 @@ import (
 	"example.com/svc"
 )
 
-// matrixEnd is a way in which the caller's context ends a call.
+// matrixEnd is a way in which the caller's context ends during a call.
 type matrixEnd struct {
 	name string
 	ctx  func(context.Context) (context.Context, context.CancelFunc)
 	meet func(c *matrixCell, req *http.Request) (*http.Response, error)
-	// took is how long a call takes that can be repeated, and onceTook a create.
+	// took is the duration of a call that may be repeated, onceTook that of a create.
 	took, onceTook time.Duration
-	want, once     matrixWant // of a call that can be repeated, and of a create
+	want, once     matrixWant // want is for a call that may be repeated, once for a create
 
-	promised bool // the answer has begun, and an upload needs no more of it
+	promised bool // the response has begun; an upload does not need the rest
 }
 
 func cancelAfter(d time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
@@ -56,7 +56,8 @@ func both(lists ...[]error) (all []error) {
 	return all
 }
 
-// half of the shortest delay before the second attempt
+// matrixInDelay is a time within the delay before the second attempt: half of the
+// shortest delay.
 const matrixInDelay = 50 * time.Millisecond
 
 var (
@@ -138,8 +139,8 @@ var matrixEnds = []matrixEnd{
 	},
 }
 
-// The end of the caller's context ends a call at that very moment, and where
-// waiting would be in vain even before.
+// A call ends at the moment when its context ends. It ends earlier if the next attempt
+// would come after the deadline.
 func TestMatrixContext(t *testing.T) {
 	for i := range matrixOps {
 		op := &matrixOps[i]
@@ -156,7 +157,7 @@ func TestMatrixContext(t *testing.T) {
 							want, took = end.once, end.onceTook
 						}
 						if op.class == matrixPut && end.promised {
-							want, took = matrixWant{met: 1, ok: true, effect: 1}, 0 // nobody waits for the rest of the response
+							want, took = matrixWant{met: 1, ok: true, effect: 1}, 0 // an upload does not wait for the rest of the response
 						}
 						if op.effect == nil {
 							want.effect = 0
@@ -175,7 +176,8 @@ func TestMatrixContext(t *testing.T) {
 	}
 }
 
-// The length of an hour that the service asks for is told, not waited for.
+// If the service asks for a delay of an hour, the call ends at once, and the error has
+// that delay.
 func TestMatrixRetryAfterIsTold(t *testing.T) {
 	for i := range matrixOps {
 		op := &matrixOps[i]
@@ -194,7 +196,8 @@ func TestMatrixRetryAfterIsTold(t *testing.T) {
 	}
 }
 
-// Storage that puts the bare signature into the id of the request.
+// Storage returns the signature of the presigned URL as its request ID. The signature
+// must not be visible.
 func TestMatrixSecretRequestID(t *testing.T) {
 	for i := range matrixOps {
 		op := &matrixOps[i]

@@ -15,49 +15,49 @@ import (
 	"time"
 )
 
-// matrixKind is what a fault is in the terms of the promises: see matrixRules.
+// matrixKind classifies a fault. matrixRules says what each kind means for a call.
 type matrixKind int
 
 const (
 	matrixUnsent          matrixKind = iota // failed before anything was sent
-	matrixHopeless                          // likewise, and would always fail
-	matrixLost                              // the connection broke
-	matrixLate                              // an attempt took too long
+	matrixHopeless                          // nothing was sent, and a retry would fail as well
+	matrixLost                              // the connection was lost
+	matrixLate                              // an attempt took longer than its limit
 	matrixLimited                           // 429
 	matrixOverload                          // 500, 502, 503, 504
-	matrixRefusal                           // a status that says no
-	matrixDoubt                             // a status that says neither yes nor no
-	matrixTooLong                           // 429 that asks for more time than there is
-	matrixTooLongOverload                   // 503 that does
-	matrixJunk                              // a 2xx with a page of markup
-	matrixNoRecord                          // a 2xx with something else than a record
-	matrixTooLarge                          // a 2xx beyond 32 MiB
-	matrixHeaders                           // a 2xx whose body does not come (in time)
+	matrixRefusal                           // a status that refuses the request
+	matrixDoubt                             // a status that does not say whether the request had an effect
+	matrixTooLong                           // 429 with a Retry-After that is too long
+	matrixTooLongOverload                   // 503 with a Retry-After that is too long
+	matrixJunk                              // 2xx with an HTML page
+	matrixNoRecord                          // 2xx with something other than a record
+	matrixTooLarge                          // 2xx with more than 32 MiB
+	matrixHeaders                           // 2xx whose body is cut off or too slow
 )
 
-// matrixFault is what goes wrong with a request.
+// matrixFault is a fault that a request meets.
 type matrixFault struct {
 	name   string
 	kind   matrixKind
-	status int           // of the answer, if there is a whole one
-	acts   bool          // after the request took effect
-	relays bool          // its answers are the service's own
-	stalls bool          // until the attempt's time is over
-	cause  error         // what errors.Is must reach
-	only   []string      // operations; nil: all
-	wait   time.Duration // what Retry-After asks for
-	most   time.Duration // until when the next attempt must have come, with Retry-After
+	status int           // status of the response, if the response is complete
+	acts   bool          // the request takes effect before the fault
+	relays bool          // the responses come from the service itself, cut off
+	stalls bool          // the fault lasts until the attempt's timeout
+	cause  error         // errors.Is(err, cause) must be true
+	only   []string      // operations that the fault applies to; nil: all
+	wait   time.Duration // delay that Retry-After asks for
+	most   time.Duration // latest time of the next attempt, if Retry-After is set
 	do     func(c *matrixCell, req *http.Request) (*http.Response, error)
 }
 
-// leak is a text with all secrets that a cell knows, such as a chatty service
-// may send back.
+// leak returns a text with all secrets that the cell knows. A careless service might send
+// such a text back.
 func (c *matrixCell) leak(req *http.Request) string {
 	return fmt.Sprintf("Authorization: %s; token=%s; link %s; query %s; signature provided: %s", req.Header.Get("Authorization"),
 		matrixToken, string(c.link), req.URL.RawQuery, req.URL.Query().Get("X-Amz-Signature"))
 }
 
-// answer makes a whole answer.
+// answer makes a complete response.
 func (c *matrixCell) answer(req *http.Request, status int, contentType, body string) *http.Response {
 	return c.track(&http.Response{
 		Status: strconv.Itoa(status) + " " + http.StatusText(status), StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -66,7 +66,7 @@ func (c *matrixCell) answer(req *http.Request, status int, contentType, body str
 	})
 }
 
-// matrixSend reads the request as a connection would that sends it.
+// matrixSend reads the request body, as a connection that sends the request does.
 func matrixSend(req *http.Request) {
 	if req.Body != nil {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -74,11 +74,12 @@ func matrixSend(req *http.Request) {
 	}
 }
 
-// matrixBroken is a body that breaks off with err, or when the request ends.
+// matrixBroken is a response body that fails with err. If err is nil, it blocks until the
+// request ends.
 type matrixBroken struct {
 	io.Reader
 	req *http.Request
-	err error // nil: it stalls
+	err error // nil: Read blocks
 }
 
 func (b *matrixBroken) Read(p []byte) (int, error) {
@@ -95,7 +96,8 @@ func (b *matrixBroken) Read(p []byte) (int, error) {
 
 func (b *matrixBroken) Close() error { return nil }
 
-// breakOff cuts the real answer to a request in two and ends it with err.
+// breakOff returns the service's own response, but cuts its body off and ends it with
+// err.
 func breakOff(c *matrixCell, req *http.Request, keep func(n int) int, err error) (*http.Response, error) {
 	resp, failed := c.pass(req)
 	if failed != nil {
@@ -103,7 +105,7 @@ func breakOff(c *matrixCell, req *http.Request, keep func(n int) int, err error)
 	}
 	b, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	if len(b) == 0 { // a delete: let there be something to lose
+	if len(b) == 0 { // a delete has an empty body; give it one that can be cut off
 		b = []byte("{}")
 	}
 	resp.ContentLength = int64(len(b))
@@ -129,7 +131,7 @@ func matrixSays(status int, contentType, body string) func(*matrixCell, *http.Re
 	}
 }
 
-// matrixSaysHalf breaks off a failure in its body.
+// matrixSaysHalf returns an error response whose body is cut off with err.
 func matrixSaysHalf(status int, err error) func(*matrixCell, *http.Request) (*http.Response, error) {
 	return func(c *matrixCell, req *http.Request) (*http.Response, error) {
 		matrixSend(req)
@@ -141,7 +143,7 @@ func matrixSaysHalf(status int, err error) func(*matrixCell, *http.Request) (*ht
 	}
 }
 
-// after sends the answer of f once the request has taken effect.
+// after passes the request to the service first, and then returns the response of f.
 func after(f func(*matrixCell, *http.Request) (*http.Response, error)) func(*matrixCell, *http.Request) (*http.Response, error) {
 	return func(c *matrixCell, req *http.Request) (*http.Response, error) {
 		if resp, err := c.pass(req); err == nil {
@@ -188,7 +190,7 @@ func stalls(c *matrixCell, req *http.Request) (*http.Response, error) {
 func half(n int) int { return n / 2 }
 func none(int) int   { return 0 }
 
-// matrixFaults are the faults that need no network.
+// matrixFaults are the faults that can be simulated without a network.
 var matrixFaults = slices.Concat([]matrixFault{
 	{name: "refused", kind: matrixUnsent, cause: syscall.ECONNREFUSED, do: matrixFails(nothing, dialError(syscall.ECONNREFUSED))},
 	{name: "no such host", kind: matrixUnsent, do: matrixFails(nothing, dialError(&net.DNSError{Err: "no such host", Name: "svc.test", IsNotFound: true}))},
@@ -279,7 +281,7 @@ var matrixFaults = slices.Concat([]matrixFault{
 	}},
 }, matrixStatuses())
 
-// matrixSpaces reads as spaces without end.
+// matrixSpaces is an endless reader of spaces.
 type matrixSpaces struct{}
 
 func (matrixSpaces) Read(p []byte) (int, error) {
@@ -289,7 +291,7 @@ func (matrixSpaces) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// matrixStatuses are the answers that a status alone says it all of.
+// matrixStatuses returns a fault for each of many error statuses.
 func matrixStatuses() (faults []matrixFault) {
 	kinds := map[int]matrixKind{
 		500: matrixOverload, 502: matrixOverload, 503: matrixOverload, 504: matrixOverload,

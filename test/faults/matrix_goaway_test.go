@@ -20,9 +20,9 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// A service that restarts under load says how far it got: what it has not
-// processed is sent again, a create too; what it has processed and not answered
-// is lost.
+// A server that restarts sends a GOAWAY frame, which says up to which stream it has
+// processed requests. Requests after that stream are sent again, also creates. The
+// outcome of a create before it is unknown if no response came.
 func TestMatrixGoAway(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	const parallel = 50
@@ -43,10 +43,10 @@ func TestMatrixGoAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var streams []uint32
-			var behind atomic.Int32 // requests to the connections after the first one
+			var behind atomic.Int32 // requests on later connections
 			h := newHandmade(t, func(n int, stream uint32) string {
 				switch {
-				case n == 1: // to get to know each other
+				case n == 1: // this request only opens the connection
 					return h2OK(stream, "{}")
 				case n > 1+parallel:
 					behind.Add(1)
@@ -87,7 +87,7 @@ func TestMatrixGoAway(t *testing.T) {
 			if !tt.create && tt.answers == "" {
 				sent = parallel
 			}
-			require.EqualValues(t, sent, behind.Load(), "requests to the connections after")
+			require.EqualValues(t, sent, behind.Load(), "requests on later connections")
 		})
 	}
 }
@@ -101,7 +101,8 @@ func matrixGoAwayCall(ctx context.Context, c *svc.Client, create bool) (err erro
 	return err
 }
 
-// A stream that is reset after the last byte has come has brought everything.
+// A stream is reset after the last byte of the contents. The download is complete, and no
+// further request is sent.
 func TestMatrixHTTP2ResetAfterTheEnd(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	var asked atomic.Int32

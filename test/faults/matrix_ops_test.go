@@ -15,25 +15,26 @@ import (
 	"example.com/svc/svctest"
 )
 
-// matrixClass says which promises about faults a call falls under.
+// matrixClass is the group of calls to which the same promises apply.
 type matrixClass int
 
 const (
 	matrixRead     matrixClass = iota // a GET of the API
 	matrixChange                      // a PUT of the API
-	matrixRemove                      // a DELETE, whose answer may hold anything
-	matrixCreate                      // a POST, which must not be carried out twice
-	matrixPut                         // contents to a link
-	matrixDownload                    // contents from a link
+	matrixRemove                      // DELETE of the API; the response may hold anything
+	matrixCreate                      // POST of the API; it must not take effect twice
+	matrixPut                         // upload to a presigned URL
+	matrixDownload                    // download from a presigned URL
 )
 
-// matrixOp is a call, and which of its requests meets the faults.
+// matrixOp is a call of the client, and the request of the call that meets the fault.
 type matrixOp struct {
 	name  string
 	class matrixClass
-	at    string // "GET /v1/files"; a path below a star is a prefix
+	at    string // method and path, such as "GET /v1/files"; a star at the end stands for any rest
 	run   func(ctx context.Context, c *matrixCell) (any, error)
-	// effect counts how often the call took effect at the service. Nil: it has none.
+	// effect returns how often the call took effect at the service. Nil: the call changes
+	// nothing.
 	effect func(c *matrixCell) int
 }
 
@@ -47,14 +48,14 @@ func (o *matrixOp) meets(r *http.Request) bool {
 
 func (o *matrixOp) transfer() bool { return o.class == matrixPut || o.class == matrixDownload }
 
-// second says that the fault is not in the first request of the call.
+// second reports whether another request comes before the one with the fault.
 func (o *matrixOp) second() bool {
 	return strings.HasSuffix(o.name, " put") || strings.HasSuffix(o.name, " contents")
 }
 
 const matrixContents = "contents of a file\n"
 
-// seed gives the service one record of each kind, for the calls to work on.
+// seed creates one record of each kind, for the calls to use.
 func (c *matrixCell) seed() {
 	c.secrets = map[string]bool{matrixToken: true}
 	c.srv.AddEndpoint(svctest.Endpoint{Name: "seeded", Instances: 1})
@@ -69,7 +70,7 @@ func (c *matrixCell) seed() {
 	c.link = c.here(link)
 }
 
-// The bodies of two creates, so that all of them have something to repeat.
+// The records that two of the creates send.
 var (
 	matrixService = svc.CreateInferenceServiceRequest{Name: "matrix-made", ResourceMetadata: svc.CreateResourceMetadata{TargetInstanceNumber: 1}, DeployMetadata: svc.CreateDeployMetadata{Port: 8000}}
 	matrixFile    = svc.RegisterFileRequest{FileName: "matrix-made"}
@@ -97,7 +98,8 @@ func matrixJobDeleted(id string) func(*matrixCell) int {
 	}
 }
 
-// Methods without a row: they send nothing, or only calls that have a row.
+// matrixWithoutRow has the methods without a row in matrixOps. They send nothing, or only
+// calls that have a row.
 var matrixWithoutRow = []string{
 	"Client.CloseIdleConnections", "Client.Do", "Client.DownloadFile", "Client.String", "Files.DownloadFile", "Files.UploadFile", "Flavors.Find",
 	"ImageJobs.All", "ImageJobs.Wait", "VideoJobs.All", "VideoJobs.Wait", "InferenceServices.DeleteAndWait", "InferenceServices.Deploy",
@@ -106,7 +108,8 @@ var matrixWithoutRow = []string{
 	"Ledger.Adopt", "Ledger.Entries", "Ledger.Extend", "Ledger.Forget", "Ledger.Reap",
 }
 
-// A new method needs a row in the matrix.
+// Every method has a row in matrixOps or is in matrixWithoutRow, so that a new method is
+// not forgotten.
 func TestMatrixIsComplete(t *testing.T) {
 	known := slices.Clone(matrixWithoutRow)
 	for _, op := range matrixOps {
@@ -126,7 +129,8 @@ func TestMatrixIsComplete(t *testing.T) {
 	}
 }
 
-// matrixOps are all operations of the service and what is built on them.
+// matrixOps has all operations of the service, and the calls that combine several of them
+// for files.
 var matrixOps = []matrixOp{
 	{"Flavors.List", matrixRead, "GET /v1/inference-service/flavor", func(ctx context.Context, c *matrixCell) (any, error) {
 		return c.client.Flavors.List(ctx)

@@ -12,8 +12,9 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// followed says where a redirect leads to success: a read of the API at its own
-// origin, contents to a link when the method is kept, and any download.
+// followed reports whether the call succeeds after the redirect. This holds for an API
+// read within its origin, for an upload if the redirect keeps the method, and for every
+// download.
 func (o *matrixOp) followed(status int, elsewhere bool) bool {
 	switch o.class {
 	case matrixRead:
@@ -26,12 +27,11 @@ func (o *matrixOp) followed(status int, elsewhere bool) bool {
 	return false
 }
 
-// matrixPlace is where a redirect leads: the start of an address, before the
-// path with its query.
+// matrixPlace is the target of a redirect. Its start is the URL without path and query.
 type matrixPlace struct {
 	name, start string
-	elsewhere   bool // it is not the origin of the call
-	nowhere     bool // nobody can follow there
+	elsewhere   bool // the target is not the origin of the call
+	nowhere     bool // the redirect cannot be followed
 }
 
 var matrixPlaces = []matrixPlace{
@@ -75,7 +75,7 @@ func matrixRedirected(t *testing.T, op *matrixOp, status int, place matrixPlace)
 	w := matrixWant{met: 1, ok: !place.nowhere && op.followed(status, place.elsewhere)}
 	if !w.ok {
 		w.status, w.is, w.isNot = status, []error{svc.ErrRedirect}, []error{svc.ErrOutcomeUnknown}
-		if op.class == matrixCreate && status <= 303 { // it may be done: "look there"
+		if op.class == matrixCreate && status <= 303 { // the create may have taken effect: such a redirect may point to the new record
 			w.unknown, w.is, w.isNot = true, append(w.is, svc.ErrOutcomeUnknown), nil
 		}
 	} else if op.effect != nil {
@@ -84,23 +84,23 @@ func matrixRedirected(t *testing.T, op *matrixOp, status int, place matrixPlace)
 	value, err := op.run(t.Context(), c)
 	c.check(w, value, err)
 
-	require.Len(t, c.moved, testkit.One(w.ok), "requests to where it leads")
+	require.Len(t, c.moved, testkit.One(w.ok), "requests to the target of the redirect")
 	for _, req := range c.moved {
 		require.Empty(t, req.Header["Referer"])
 		method := op.at[:len(req.Method)]
 		require.Equal(t, method, req.Method)
 		if op.transfer() {
-			require.Empty(t, req.Header["Authorization"], "the token at storage")
+			require.Empty(t, req.Header["Authorization"], "storage must not get the token")
 		}
 	}
 }
 
-// Redirects without end are one attempt of at most ten hops, with nothing in
-// between.
+// A redirect loop counts as one attempt. It ends after at most ten redirects, without
+// delays.
 func TestMatrixRedirectLoop(t *testing.T) {
 	for i := range matrixOps {
 		op := &matrixOps[i]
-		const status = 307 // that all who follow do follow
+		const status = 307 // every call that follows redirects follows this status
 		if !op.followed(status, false) {
 			continue
 		}
@@ -132,8 +132,8 @@ func TestMatrixRedirectLoop(t *testing.T) {
 	}
 }
 
-// A redirect to a place that fails does not hide the failure, and the whole
-// attempt is made again from the start.
+// A redirect leads to a response with an error. The call retries from the original URL,
+// and finally returns that error.
 func TestMatrixRedirectToFailure(t *testing.T) {
 	for i := range matrixOps {
 		op := &matrixOps[i]

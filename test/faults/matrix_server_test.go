@@ -18,21 +18,21 @@ import (
 	"example.com/svc/svctest"
 )
 
-// matrixServer puts a real socket before the service of a cell, so that a fault
-// can be had at the level of the connection.
+// matrixServer puts a TCP server in front of the service of a cell, for faults of the
+// connection.
 type matrixServer struct {
 	c        *matrixCell
 	listener net.Listener
 	serving  sync.WaitGroup
-	accepted func(net.Conn) bool // false: the connection is not served
+	accepted func(net.Conn) bool // if it returns false, the connection is closed
 
-	// meet answers the n-th request that the fault is for, and says whether the
-	// connection is to be kept.
+	// meet handles the n-th request that the fault applies to. It returns whether the
+	// connection stays open.
 	meet func(n int, conn net.Conn, req *http.Request) bool
 }
 
-// newMatrixServer makes a cell with a socket, for the clock on the wall, and for
-// the transport of the client's own.
+// newMatrixServer returns a cell with a TCP server. It uses real time and the client's
+// own transport.
 func newMatrixServer(t *testing.T, op *matrixOp, attempts int, timeout time.Duration) *matrixServer {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func newMatrixServer(t *testing.T, op *matrixOp, attempts int, timeout time.Dura
 	return s
 }
 
-// run makes the call of the cell, and ends the server.
+// run makes the call of the cell, and then stops the server.
 func (s *matrixServer) run() (any, error) {
 	s.serving.Go(s.accept)
 	value, err := s.c.op.run(s.c.t.Context(), s.c)
@@ -87,7 +87,7 @@ func (s *matrixServer) serve(conn net.Conn) {
 	}
 }
 
-// meets counts a request that the fault is for.
+// meets counts a request that the fault applies to, and returns the count.
 func (c *matrixCell) meets() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,12 +95,12 @@ func (c *matrixCell) meets() int {
 	return len(c.met)
 }
 
-// inward turns a request to the socket into one to the service behind it.
+// inward rewrites a request to the TCP server into a request to the service behind it.
 func (c *matrixCell) inward(req *http.Request) {
 	req.RequestURI, req.URL.Scheme, req.URL.Host, req.Host = "", "https", "svc.test", "svc.test"
 }
 
-// pass lets the service answer.
+// pass sends the response of the service. It returns whether the connection stays open.
 func (s *matrixServer) pass(conn net.Conn, req *http.Request) bool {
 	head, body, err := s.real(req)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *matrixServer) pass(conn net.Conn, req *http.Request) bool {
 	return err == nil
 }
 
-// real is the service's answer as it goes over the wire.
+// real returns the bytes of the service's response.
 func (s *matrixServer) real(req *http.Request) (head, body []byte, err error) {
 	resp, err := s.c.pass(req)
 	if err != nil {
@@ -128,16 +128,16 @@ func (s *matrixServer) real(req *http.Request) (head, body []byte, err error) {
 	return buf.Bytes(), body, nil
 }
 
-// matrixReset makes the close of a connection a reset.
+// matrixReset makes the next Close of conn send a TCP reset.
 func matrixReset(conn net.Conn) { _ = conn.(*net.TCPConn).SetLinger(0) }
 
-// matrixSilence waits until the client is gone.
+// matrixSilence sends nothing until the client closes the connection.
 func matrixSilence(conn net.Conn, req *http.Request) {
 	matrixSend(req)
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-// close ends the cell: no connection may be left.
+// close stops the server, and fails if a connection stays open.
 func (s *matrixServer) close() {
 	s.c.client.CloseIdleConnections()
 	s.listener.Close()

@@ -1,5 +1,5 @@
-// Package faults_test holds what becomes of a call when something fails on its way: every
-// operation under every fault, retries and their delays, redirects, unknown outcomes.
+// Package faults_test tests what a call does when something fails on its way: every
+// operation with every fault, retries and their delays, redirects, unknown outcomes.
 package faults_test
 
 import (
@@ -20,23 +20,24 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// The matrix holds every operation to the promises of the package comment under
-// every fault: so many attempts, this error, this effect at the service, in
-// bounded time, with nothing left open and no secret in any text. What to expect
-// comes from the table of rules below, which knows the promises and not the code.
+// The matrix tests every operation with every fault. Each pair of an operation and a
+// fault is a cell. A cell checks the number of attempts, the error, the effect at the
+// service and the time of the call; nothing may stay open, and no text may show a secret.
+// The expected values come from the table of rules below. The table states the promises
+// of the package documentation, independent of the code.
 
-// matrixVerdict is what a call makes of a fault.
+// matrixVerdict is what a call must do after a fault.
 type matrixVerdict int
 
 const (
-	again   matrixVerdict = iota // it is tried again
-	final                        // it is the end, with the error as it is
-	unknown                      // it is the end, and whether the call took effect is not known
-	success                      // it is none
+	again   matrixVerdict = iota // the call is retried
+	final                        // the call ends with the error of the fault
+	unknown                      // the call ends, and its outcome is unknown
+	success                      // the fault does not make the call fail
 )
 
-// matrixRules says what follows from a fault for a call that can be repeated, and
-// for a create.
+// matrixRules has two verdicts for each kind of fault: for a call that may be repeated,
+// and for a create.
 var matrixRules = map[matrixKind][2]matrixVerdict{
 	matrixUnsent:          {again, again},
 	matrixHopeless:        {final, final},
@@ -54,36 +55,36 @@ var matrixRules = map[matrixKind][2]matrixVerdict{
 	matrixHeaders:         {again, unknown},
 }
 
-// verdict applies the rules.
+// verdict returns the verdict for a class of calls.
 func (f *matrixFault) verdict(class matrixClass) matrixVerdict {
 	switch {
 	case class == matrixCreate:
 		return matrixRules[f.kind][1]
-	case class == matrixRemove && f.kind == matrixNoRecord: // nothing is promised but the status
+	case class == matrixRemove && f.kind == matrixNoRecord: // a delete needs only the status
 		return success
-	case class == matrixPut && f.status == 200, class == matrixPut && f.kind == matrixHeaders: // likewise
+	case class == matrixPut && f.status == 200, class == matrixPut && f.kind == matrixHeaders: // an upload needs only the status
 		return success
-	case class == matrixDownload && f.status == 200: // whatever comes is the contents
+	case class == matrixDownload && f.status == 200: // any body counts as the contents
 		return success
 	}
 	return matrixRules[f.kind][0]
 }
 
-// matrixWant is what a cell must show.
+// matrixWant is the expected result of a cell.
 type matrixWant struct {
-	met     int // requests that came to where the fault is
+	met     int // number of requests that met the fault's route
 	ok      bool
 	unknown bool
 	effect  int
 	is      []error
 	isNot   []error
-	status  int // of an svc.Error
+	status  int // status of the svc.Error
 
-	replaced bool // what a download gets is not the contents of the file
-	busy     bool // the clock is real: an attempt may run out of time before it gets anywhere
+	replaced bool // a download that succeeds has other contents than the file
+	busy     bool // real time is used, so an attempt may time out before it sends anything
 }
 
-// Limits of the client in a cell, and what follows from them.
+// The retry policy and the timeout of the client in a cell.
 var matrixPolicy = svc.RetryPolicy{MaxAttempts: 4, MinDelay: 100 * time.Millisecond, MaxDelay: 4 * time.Second}
 
 const (
@@ -91,7 +92,7 @@ const (
 	matrixToken   = "tok-5ecre7-0123456789"
 )
 
-// expect says what the rules make of a fault that is met always, or once.
+// expect returns the result that the rules require if the fault happens always, or once.
 func (o *matrixOp) expect(f *matrixFault, always bool, attempts int) matrixWant {
 	w := matrixWant{met: 1, isNot: []error{context.Canceled, context.DeadlineExceeded}}
 	v := f.verdict(o.class)
@@ -100,7 +101,7 @@ func (o *matrixOp) expect(f *matrixFault, always bool, attempts int) matrixWant 
 	case v == success:
 		w.ok = true
 	case v == again && always && o.class == matrixRemove && f.relays:
-		w.met, w.ok = 2, true // the second answer breaks off too, but its status says "not found"
+		w.met, w.ok = 2, true // the second response is cut off as well, but its status says "not found"
 	case v == again && always:
 		w.met, faults = attempts, attempts
 	case v == again:
@@ -108,9 +109,9 @@ func (o *matrixOp) expect(f *matrixFault, always bool, attempts int) matrixWant 
 	}
 	switch {
 	case o.effect == nil:
-	case o.class == matrixCreate: // each request counts
+	case o.class == matrixCreate: // every request that takes effect counts
 		w.effect = faults*testkit.One(f.acts) + testkit.One(w.ok)
-	default: // of one call, however often it is sent
+	default: // one call has at most one effect, however often it is sent
 		w.effect = testkit.One(f.acts || w.ok && v == again)
 	}
 	if w.ok {
@@ -147,13 +148,13 @@ func (o *matrixOp) expect(f *matrixFault, always bool, attempts int) matrixWant 
 	return w
 }
 
-// needless says of cells that they would show nothing.
+// needless reports whether a cell would test nothing new.
 func (o *matrixOp) needless(f *matrixFault, always bool) bool {
 	v := f.verdict(o.class)
 	return f.only != nil && !slices.Contains(f.only, o.name) ||
-		always && v != again || // the same as once
-		o.transfer() && f.kind == matrixTooLarge || // transfers have no limit
-		o.transfer() && o.second() && f.status == 410 && !always || // the link has expired: see TestC41_WordsOfStorage
+		always && v != again || // without a retry, "always" is the same as "once"
+		o.transfer() && f.kind == matrixTooLarge || // transfers have no size limit
+		o.transfer() && o.second() && f.status == 410 && !always || // a 410 means that the URL expired: see TestC41_WordsOfStorage
 		o.class == matrixDownload && f.kind == matrixHeaders && always && !f.stalls // see TestMatrixDownloadInPieces
 }
 
@@ -189,7 +190,7 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// checkTime holds the times between attempts to the policy.
+// checkTime checks the delays between attempts against the policy.
 func (c *matrixCell) checkTime(f *matrixFault, elapsed time.Duration) {
 	t := c.t
 	limit := time.Duration(0)
@@ -208,12 +209,12 @@ func (c *matrixCell) checkTime(f *matrixFault, elapsed time.Duration) {
 		bound += gap + limit
 	}
 	if f.stalls && f.kind == matrixHeaders && c.op.class == matrixPut {
-		bound = time.Second // a success is not kept waiting for the rest of its answer
+		bound = time.Second // a successful upload does not wait for the rest of the response
 	}
 	require.LessOrEqual(t, elapsed, bound, "the time of the whole call")
 }
 
-// check holds the outcome of a cell to what is wanted.
+// check compares the result of a cell with the expected one.
 func (c *matrixCell) check(w matrixWant, value any, err error) {
 	t := c.t
 	t.Helper()
@@ -234,9 +235,9 @@ func (c *matrixCell) check(w matrixWant, value any, err error) {
 	} else {
 		require.Error(t, err)
 		if c.op.class != matrixDownload {
-			require.Zero(t, value, "a result beside an error")
+			require.Zero(t, value, "a failed call returned a result")
 		}
-		require.Equal(t, matrixContents[:min(len(matrixContents), c.written.Len())], c.written.String(), "what was written")
+		require.Equal(t, matrixContents[:min(len(matrixContents), c.written.Len())], c.written.String(), "the contents written so far")
 		for _, target := range w.is {
 			require.ErrorIs(t, err, target)
 		}
@@ -253,11 +254,11 @@ func (c *matrixCell) check(w matrixWant, value any, err error) {
 		}
 	}
 	if c.op.effect != nil {
-		require.Equal(t, w.effect, c.op.effect(c), "what took effect")
+		require.Equal(t, w.effect, c.op.effect(c), "number of effects at the service")
 	}
 	if !w.busy {
 		require.Len(t, c.met, w.met, "requests")
-		require.Equal(t, w.met, c.attempts(), "attempts that the hook was told of")
+		require.Equal(t, w.met, c.attempts(), "attempts that the hook reported")
 		switch transport := new(svc.TransportError); {
 		case failure != nil:
 			require.Equal(t, w.met, failure.Attempts)
@@ -266,13 +267,13 @@ func (c *matrixCell) check(w matrixWant, value any, err error) {
 		}
 	}
 	if strings.HasPrefix(c.op.name, "Do ") {
-		value = nil // the caller's own, as it came
+		value = nil // Do returns the response unchanged, secrets included
 	}
 	c.checkSecrets(value, err)
 }
 
-// A download whose answers keep breaking off goes on where it stopped as long as
-// each brings something.
+// The responses of a download are cut off again and again. The download continues where
+// it stopped, as long as each response brings new bytes.
 func TestMatrixDownloadInPieces(t *testing.T) {
 	for i := range matrixOps {
 		op := &matrixOps[i]
@@ -287,7 +288,8 @@ func TestMatrixDownloadInPieces(t *testing.T) {
 						return c.piece(req, 5*(n-1), 5, cause)
 					}
 					value, err := op.run(t.Context(), c)
-					// The last piece is whole in spite of what comes after it.
+					// The last response is cut off only after all its bytes, so it counts
+					// as complete.
 					c.check(matrixWant{met: (len(matrixContents) + 4) / 5, ok: true}, value, err)
 				})
 			})
@@ -306,8 +308,8 @@ func TestMatrixDownloadInPieces(t *testing.T) {
 	}
 }
 
-// piece lets most bytes of what is asked for through, if it is asked for from
-// where the last piece ended.
+// piece returns at most most bytes of the requested range. It checks that the range
+// starts where the last piece ended.
 func (c *matrixCell) piece(req *http.Request, from, most int, cause error) (*http.Response, error) {
 	if from > 0 {
 		require.Equal(c.t, fmt.Sprintf("bytes=%d-", from), req.Header.Get("Range"))

@@ -21,15 +21,17 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// matrixWireFault is a fault of a connection. Its do says whether to keep it.
+// matrixWireFault is a fault of a connection. Its do function returns whether the
+// connection stays open.
 type matrixWireFault struct {
 	matrixFault
 
 	do   func(s *matrixServer, conn net.Conn, req *http.Request) bool
-	only []string // operations; nil: all
+	only []string // operations that the fault applies to; nil: all
 }
 
-// writes sends a text after the request has taken effect, and closes.
+// writes returns a fault that passes the request to the service, sends text as the
+// response, and closes the connection.
 func writes(text string) func(*matrixServer, net.Conn, *http.Request) bool {
 	return func(s *matrixServer, conn net.Conn, req *http.Request) bool {
 		takesEffect(s.c, req)
@@ -38,7 +40,7 @@ func writes(text string) func(*matrixServer, net.Conn, *http.Request) bool {
 	}
 }
 
-// oneOfEach is an operation of each class.
+// oneOfEach has one operation of each class.
 var oneOfEach = []string{"InferenceServices.Get", "InferenceServices.Update", "InferenceServices.Delete", "InferenceServices.Create", "Files.Put", "Client.Download"}
 
 var matrixWireFaults = []matrixWireFault{
@@ -59,7 +61,7 @@ var matrixWireFaults = []matrixWireFault{
 	{matrixFault: matrixFault{name: "bad length", kind: matrixLost, acts: true}, do: writes("HTTP/1.1 200 OK\r\nContent-Length: LEAK\r\n\r\n{}")},
 	{matrixFault: matrixFault{name: "answer cut", kind: matrixHeaders, acts: true, relays: true, cause: io.ErrUnexpectedEOF}, do: func(s *matrixServer, conn net.Conn, req *http.Request) bool {
 		head, body, err := s.real(req)
-		if len(body) == 0 { // of a delete
+		if len(body) == 0 { // a delete has an empty body
 			head, body = []byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"), []byte("{}")
 		}
 		_, _ = conn.Write(append(head, body[:len(body)/2]...))
@@ -102,7 +104,7 @@ var matrixWireFaults = []matrixWireFault{
 	}, only: oneOfEach},
 }
 
-// The faults that the network makes, by a socket and the client's own transport.
+// Faults of the network, tested with a TCP server and the client's own transport.
 func TestMatrixWire(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	for i := range matrixOps {
@@ -141,15 +143,15 @@ func TestMatrixWire(t *testing.T) {
 	}
 }
 
-// A connection that is closed before a byte was read. A create may have been
-// stopped before it went out, and then is tried again: either way there is at
-// most one, and the error tells.
+// A server closes a connection before it reads a byte. A create is retried if it
+// certainly was not sent; otherwise its outcome is unknown. In no case does it take
+// effect more than once.
 func TestMatrixClosedOnAccept(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	for i := range matrixOps {
 		op := &matrixOps[i]
 		if op.second() {
-			continue // their first connection is not the one
+			continue // the first connection of these calls is for another request
 		}
 		for _, always := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/%v", op.name, always), func(t *testing.T) {
@@ -182,7 +184,7 @@ func TestMatrixClosedOnAccept(t *testing.T) {
 	}
 }
 
-// A connection that the service closes just when it is used again.
+// The service closes a connection at the moment when the client uses it again.
 func TestB08_StaleConnection(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	for i := range matrixOps {
@@ -198,7 +200,7 @@ func TestB08_StaleConnection(t *testing.T) {
 				return s.pass(conn, req)
 			}
 			s.serving.Go(s.accept)
-			// Both pools get a connection.
+			// This opens a connection in both pools: for the API and for storage.
 			warm := svc.SignedURL(strings.Replace(string(s.c.link), "file-1", "none", 1))
 			_, err := s.c.client.Download(t.Context(), warm, io.Discard, nil)
 			require.ErrorIs(t, err, svc.ErrForbidden)
@@ -224,10 +226,10 @@ func TestB08_StaleConnection(t *testing.T) {
 	}
 }
 
-// Faults that come before a connection stands: nothing is sent, so that even a
-// create is tried again, unless it would be in vain.
+// The connection fails before anything is sent. So even a create is retried, unless a
+// retry is useless.
 func TestMatrixNoConnection(t *testing.T) {
-	const closed = "127.0.0.1:1" // nobody is given such a port
+	const closed = "127.0.0.1:1" // the system never gives port 1 to a test server
 	var handshakes atomic.Int32
 	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
 	untrusted.Config.ConnState = func(_ net.Conn, s http.ConnState) {
@@ -244,7 +246,7 @@ func TestMatrixNoConnection(t *testing.T) {
 	for i := range matrixOps {
 		op := &matrixOps[i]
 		if op.second() {
-			continue // they have to get a link first
+			continue // these calls need a presigned URL first
 		}
 		for name, tt := range map[string]struct {
 			base     string

@@ -19,7 +19,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// A create that the service may have carried out is never sent again.
+// A create that may have taken effect at the service is never sent again.
 func TestB02_CreateNeverSentTwice(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	for name, tt := range map[string]struct {
@@ -71,7 +71,7 @@ func htmlResponse(code int, body string) http.HandlerFunc {
 	}
 }
 
-// What an OutcomeUnknownError knows.
+// The fields of an OutcomeUnknownError.
 func TestOutcomeUnknown(t *testing.T) {
 	html := map[string]string{"Content-Type": "text/html"}
 	for name, tt := range map[string]struct {
@@ -79,7 +79,7 @@ func TestOutcomeUnknown(t *testing.T) {
 		id     string
 		status int
 		body   string
-		wraps  string // the type of the cause
+		wraps  string // type of the wrapped error
 	}{
 		"lost":                   {testkit.Lost, "", 0, "", "transport"},
 		"no answer":              {testkit.Reply{After: testkit.Ages}, "", 0, "", "transport"},
@@ -132,8 +132,8 @@ func TestOutcomeUnknown(t *testing.T) {
 	}
 }
 
-// An answer has begun: then the request was received, even by a transport that
-// does not read the request's body.
+// If a response has begun, the service received the request. This holds even with a
+// transport that does not read the request body.
 func TestOutcomeUnknown_ResponseBeforeTheRequestWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testkit.Play(t, testkit.Reply{Status: 201, Body: `{"service_id":"svc-42"`, Err: io.ErrUnexpectedEOF, Unsent: true})
@@ -142,7 +142,7 @@ func TestOutcomeUnknown_ResponseBeforeTheRequestWasRead(t *testing.T) {
 	})
 }
 
-// A refusal is a refusal, however many attempts it took to get it.
+// A refused create has a known outcome, however many attempts came before.
 func TestCreateRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, before := range [][]testkit.Reply{nil, {testkit.Refused}, {testkit.Status(429)}, {testkit.Refused, testkit.Status(429), testkit.Refused}} {
@@ -157,7 +157,7 @@ func TestCreateRefused(t *testing.T) {
 	})
 }
 
-// A call of Do goes by its method.
+// Do repeats a call depending on its method.
 func TestDoRepeatsWhatCanBeRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, method := range []string{"GET", "HEAD", "PUT", "DELETE", "OPTIONS", "get"} {
@@ -173,8 +173,8 @@ func TestDoRepeatsWhatCanBeRepeated(t *testing.T) {
 	})
 }
 
-// The end of ctx while a create is out leaves its outcome open, on a real
-// connection too.
+// If ctx ends while a create is in flight, the outcome is unknown. This test uses a real
+// connection.
 func TestOutcomeUnknown_ContextEndsInFlight(t *testing.T) {
 	arrived := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -192,8 +192,8 @@ func TestOutcomeUnknown_ContextEndsInFlight(t *testing.T) {
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// A mock that says "lost" without having read the request is no proof that
-// nothing was sent.
+// A mock may return an error that looks like a lost connection, without reading the
+// request. This does not prove that nothing was sent.
 func TestOutcomeUnknown_MockThatReadsNothing(t *testing.T) {
 	defer gock.Off()
 	hc := &http.Client{Transport: &http.Transport{}}

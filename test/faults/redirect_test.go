@@ -18,7 +18,8 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// A change is never turned into a read, and never reported as done by one.
+// A redirect never turns a change into a GET, and the response to such a GET never counts
+// as success of the change.
 func TestB10_RedirectedChange(t *testing.T) {
 	for _, op := range testkit.Operations[1:] {
 		for _, code := range []int{301, 302, 303, 307, 308} {
@@ -47,7 +48,8 @@ func TestB10_RedirectedChange(t *testing.T) {
 	}
 }
 
-// The token goes to its own origin only, and a redirect that leaves it is an error.
+// The token is sent only to the origin of the base URL. A redirect to another origin is
+// an error.
 func TestB11_TokenStaysAtHome(t *testing.T) {
 	var leaked, visits atomic.Int32
 	trap := func(w http.ResponseWriter, r *http.Request) {
@@ -102,12 +104,11 @@ func TestB11_TokenStaysAtHome(t *testing.T) {
 	}
 }
 
-// A read goes on at the same origin, with the token, and tells nobody where it
-// comes from.
+// A redirected read within the same origin carries the token, and no Referer header.
 func TestRedirectedRead(t *testing.T) {
 	for name, tt := range map[string]struct {
 		hops []testkit.Reply
-		want []string // the paths asked for after the first
+		want []string // the paths requested after the first one
 		err  bool
 	}{
 		"relative":         {[]testkit.Reply{testkit.RedirectTo(302, "../moved?x=1")}, []string{"/v1/moved?x=1"}, false},
@@ -156,7 +157,7 @@ func TestRedirectedRead(t *testing.T) {
 	}
 }
 
-// HEAD and the rest of what Do can send are not redirected.
+// Do does not follow redirects of HEAD, OPTIONS and PATCH.
 func TestRedirectedDo(t *testing.T) {
 	for _, method := range []string{"HEAD", "OPTIONS", "PATCH"} {
 		s := testkit.Play(t, testkit.RedirectTo(307, "/moved"))

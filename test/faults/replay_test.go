@@ -29,13 +29,13 @@ import (
 	"example.com/svc/svctest"
 )
 
-// Over HTTP/2, net/http repeats by itself what a server may have carried out. A
-// create is sent once, whatever ends its stream; only one that the server says it
-// has not processed is tried again.
+// Over HTTP/2, net/http by itself repeats requests that the server may have processed. A
+// create is sent once, whatever ends its stream. It is retried only if the server says
+// that it was not processed.
 func TestB02_HTTP2DoesNotRepeatACreate(t *testing.T) {
 	const refusedStream = 7
 	for code := range uint32(14) {
-		for _, before := range []bool{false, true} { // the connection is known already
+		for _, before := range []bool{false, true} { // true: an earlier request has opened the connection
 			t.Run(fmt.Sprint(code, before), func(t *testing.T) {
 				failed := false
 				h := newHandmade(t, func(n int, stream uint32) string {
@@ -64,8 +64,8 @@ func TestB02_HTTP2DoesNotRepeatACreate(t *testing.T) {
 	}
 }
 
-// A service that answers over HTTP/1 at first and over HTTP/2 then, as one behind
-// a balancer may, gets a create once, too.
+// Behind a load balancer, a service may respond over HTTP/1 first and over HTTP/2 later.
+// A create is still sent once.
 func TestB02_ChangeOfProtocol(t *testing.T) {
 	h := newHandmade(t, func(_ int, stream uint32) string { return h2Reset(stream, 1) })
 	old := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, testkit.ServiceJSON) }))
@@ -93,8 +93,8 @@ func TestB02_ChangeOfProtocol(t *testing.T) {
 	require.Len(t, h.seen(), 1)
 }
 
-// Some versions of net/http begin anew as often as such a connection fails. Here
-// that has a limit, for calls and for uploads.
+// On failing HTTP/2 connections some versions of net/http repeat a request many times.
+// The library limits this, for calls and for uploads.
 func TestB04_HTTP2DoesNotStorm(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the trusted certificates cannot be set for one process")
@@ -105,7 +105,7 @@ func TestB04_HTTP2DoesNotStorm(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.cert}), 0o600))
 		testkit.InChild(t, "SSL_CERT_FILE="+path, "SVC_TEST_URL="+h.url)
 		n := len(h.seen())
-		require.LessOrEqual(t, n, 4*2*3, "four calls, two attempts each, and net/http's own")
+		require.LessOrEqual(t, n, 4*2*3, "four calls with two attempts each, which net/http may repeat")
 		require.GreaterOrEqual(t, n, 4*2)
 		return
 	}
@@ -122,7 +122,8 @@ func TestB04_HTTP2DoesNotStorm(t *testing.T) {
 	require.NoError(t, ctx.Err())
 }
 
-// twice is a transport that has another one to fall back on.
+// twice is a transport that sends a request with a second transport if the first one
+// fails.
 type twice struct{ first, second http.RoundTripper }
 
 func (f twice) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -133,8 +134,8 @@ func (f twice) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f.second.RoundTrip(r)
 }
 
-// An error that proves that nothing was sent proves it of the last try of a
-// transport that has made several.
+// A transport may try several ways. An error that proves that nothing was sent proves it
+// only for the last way. So the outcome of a create is unknown.
 func TestB02_TransportsThatTryTwice(t *testing.T) {
 	dead := testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
@@ -175,9 +176,9 @@ func (c stale) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A connection that was closed while it was idle has taken nothing of a create: it
-// goes out on another one, and when there is none it is certain that nothing was
-// sent.
+// An idle connection that was closed has taken nothing of a create. So the create is sent
+// on another connection. If no other connection is possible, it is certain that nothing
+// was sent.
 func TestB02_StaleConnection(t *testing.T) {
 	for name, restarted := range map[string]bool{"another": true, "none": false} {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +215,7 @@ func TestB02_StaleConnection(t *testing.T) {
 	}
 }
 
-// Storage that is down uses up no retry of the API's.
+// Failed transfers to storage do not use the retry budget of API calls.
 func TestRetryBudgetOfTransfersIsTheirOwn(t *testing.T) {
 	client := testkit.ClientOn(t, testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		if r.URL.Host != "api.test" {
@@ -229,8 +230,7 @@ func TestRetryBudgetOfTransfersIsTheirOwn(t *testing.T) {
 	require.Equal(t, 3, testkit.ErrorAs[*svc.Error](t, testkit.OpDelete.Do(t.Context(), client)).Attempts)
 }
 
-// A call without a body has nothing that could be refused a second time, so its
-// headers count.
+// For a create without a body, sending the headers already counts as sending the create.
 func TestB02_HTTP2DoesNotRepeatWhatHasNoBody(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		failed := false
@@ -254,8 +254,8 @@ func TestB02_HTTP2DoesNotRepeatWhatHasNoBody(t *testing.T) {
 	}
 }
 
-// Nobody gets a second body of a create once the first was read: neither net/http
-// for a key that a wrapper has put on, nor the wrapper itself.
+// The body of a create can be read only once. So neither net/http nor a wrapper of the
+// transport can send the create twice, even if the wrapper sets an Idempotency-Key.
 func TestB02_WrappersCannotRepeat(t *testing.T) {
 	for name, wrap := range map[string]func(own http.RoundTripper) http.RoundTripper{
 		"a key": func(own http.RoundTripper) http.RoundTripper {
@@ -284,7 +284,7 @@ func TestB02_WrappersCannotRepeat(t *testing.T) {
 			defer srv.Close()
 			srv.AddEndpoint(svctest.Endpoint{})
 			client := testkit.ClientAt(t, srv.URL(), svc.WithToken(srv.Token()), testkit.Tries(3, time.Millisecond), svc.WithTransportWrapper(wrap))
-			_, err := client.InferenceServices.Get(t.Context(), "svc-1") // over HTTP/1, on a connection that stays
+			_, err := client.InferenceServices.Get(t.Context(), "svc-1") // uses HTTP/1, and leaves a connection open
 			require.NoError(t, err)
 			srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
 			_, err = client.InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "demo"})
@@ -295,8 +295,8 @@ func TestB02_WrappersCannotRepeat(t *testing.T) {
 	}
 }
 
-// What HTTP/2 says of a request that it did not process is believed of net/http
-// only: a transport may have had another way before.
+// HTTP/2 errors that say "not processed" count as proof only if they come from a
+// transport of net/http. Another transport may have sent the request another way before.
 func TestB02_TurnedDownAfterAnotherWay(t *testing.T) {
 	for _, second := range []string{"stream error: stream ID 1; REFUSED_STREAM; received from peer", "http2: Transport received Server's graceful shutdown GOAWAY"} {
 		sent := 0
@@ -311,7 +311,8 @@ func TestB02_TurnedDownAfterAnotherWay(t *testing.T) {
 	}
 }
 
-// After 101 the connection is no longer HTTP, and nothing would ever end a read.
+// After status 101 the connection no longer speaks HTTP. The client must not read from
+// it, because nothing would end the read.
 func TestB18_SwitchingProtocolsHangsNothing(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -329,7 +330,7 @@ func TestB18_SwitchingProtocolsHangsNothing(t *testing.T) {
 				if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
 					_, _ = io.Copy(io.Discard, r.Body)
 					_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
-					_, _ = c.Read(make([]byte, 1)) // until the client closes
+					_, _ = c.Read(make([]byte, 1)) // blocks until the client closes the connection
 				}
 			})
 		}
@@ -348,7 +349,8 @@ func TestB18_SwitchingProtocolsHangsNothing(t *testing.T) {
 	}
 }
 
-// What a transport of the caller's says around the error of an http.Client is kept.
+// If a transport of the caller wraps the error of an http.Client, the whole error chain
+// is kept.
 func TestErrorsAroundThatOfAnHTTPClient(t *testing.T) {
 	breaker := errors.New("circuit open")
 	client := testkit.ClientOn(t, testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) {
@@ -360,8 +362,8 @@ func TestErrorsAroundThatOfAnHTTPClient(t *testing.T) {
 	require.NotContains(t, err.Error(), "topsecret")
 }
 
-// Instruments that give a request up and leave it running do not send it anywhere
-// else, or with another attempt's address.
+// A wrapper may return early and leave its request running. That request is still sent to
+// its own URL, and not to that of another attempt.
 func TestAbandonedRequestsKeepTheirAddress(t *testing.T) {
 	var mu sync.Mutex
 	var hosts []string

@@ -19,8 +19,8 @@ import (
 
 var errStop = errors.New("the user pressed stop")
 
-// Wherever a call stands, the end of its ctx ends it at once, is its error, and
-// gives the cause.
+// When ctx ends, the call ends at once, in whatever state it is. The error has the ctx
+// error and its cause.
 func TestB06_EndOfContext(t *testing.T) {
 	asked := testkit.Reply{Status: 503, Body: `{"message":"down"}`, Header: map[string]string{"Retry-After": "25"}}
 	tokens := []svc.Option{svc.WithTokenSource(func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })}
@@ -31,8 +31,8 @@ func TestB06_EndOfContext(t *testing.T) {
 		replies  []testkit.Reply
 		opts     []svc.Option
 		attempts int
-		last     int  // status of the last answer, if there is one
-		unknown  bool // the outcome
+		last     int  // status of the last response; 0: there was none
+		unknown  bool // the outcome is unknown
 	}{
 		"get, in flight":              {testkit.OpGet, []testkit.Reply{{After: testkit.Ages}}, nil, 1, 0, false},
 		"get, within the answer":      {testkit.OpGet, []testkit.Reply{{Status: 200, Body: "{", Stall: true}}, nil, 1, 0, false},
@@ -50,7 +50,8 @@ func TestB06_EndOfContext(t *testing.T) {
 		"create, within the answer":   {testkit.OpCreate, []testkit.Reply{{Status: 201, Body: `{"service_id":"svc-1"`, Stall: true}}, nil, 1, 201, true},
 		"create, busy":                {testkit.OpCreate, []testkit.Reply{{Status: 429}}, nil, 1, 429, false},
 		"create, after a refusal":     {testkit.OpCreate, []testkit.Reply{testkit.Refused}, nil, 1, 0, false},
-		"create, before it is sent":   {testkit.OpCreate, []testkit.Reply{{After: testkit.Ages, Unsent: true}}, nil, 1, 0, true}, // a transport made by hand proves nothing
+		// A transport that is not from net/http cannot prove that nothing was sent.
+		"create, before it is sent":   {testkit.OpCreate, []testkit.Reply{{After: testkit.Ages, Unsent: true}}, nil, 1, 0, true},
 		"create, second in flight":    {testkit.OpCreate, []testkit.Reply{{Status: 429}, {After: testkit.Ages}}, short, 2, 0, true},
 		"get, held by the limiter":    {testkit.OpGet, nil, limits, 0, 0, false},
 		"create, held by the limiter": {testkit.OpCreate, nil, limits, 0, 0, false},
@@ -64,7 +65,8 @@ func TestB06_EndOfContext(t *testing.T) {
 					time.AfterFunc(d, func() { cancel(errStop) })
 					return ctx, func() { cancel(nil) }
 				},
-				// A deadline that could be seen would end the call before.
+				// With a visible deadline the call would end earlier, so the deadline is
+				// hidden.
 				context.DeadlineExceeded: func(ctx context.Context, d time.Duration) (context.Context, func()) {
 					ctx, cancel := context.WithTimeoutCause(ctx, d, errStop)
 					return noDeadline{ctx}, cancel
@@ -80,7 +82,7 @@ func TestB06_EndOfContext(t *testing.T) {
 					var resp svc.Response
 					err := tt.op.Do(ctx, s.Client(opts...), svc.WithResponse(&resp))
 					require.Equal(t, patience, time.Since(start))
-					if tt.last == 404 { // said all there is to know
+					if tt.last == 404 { // the status 404 is enough, even if the body does not arrive
 						require.ErrorIs(t, err, svc.ErrNotFound)
 						return
 					}
@@ -110,7 +112,7 @@ type noDeadline struct{ context.Context }
 
 func (noDeadline) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// A ctx that has ended sends nothing.
+// A call whose ctx has ended sends nothing.
 func TestB06_ContextEndedBefore(t *testing.T) {
 	cancelled, cancel := context.WithCancelCause(t.Context())
 	cancel(errStop)
@@ -130,7 +132,7 @@ func TestB06_ContextEndedBefore(t *testing.T) {
 	require.Zero(t, asked)
 }
 
-// The limit of an attempt and the end of ctx are two things.
+// The timeout of an attempt and the end of ctx give different errors.
 func TestTimeouts(t *testing.T) {
 	const s = time.Second
 	silent, stalled := testkit.Reply{After: testkit.Ages}, testkit.Reply{Status: 200, Body: "{", Stall: true}
@@ -181,7 +183,7 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// The limit is for an attempt, not for a call: slow answers and long delays add up.
+// The timeout is for one attempt. A call with slow responses and delays may take longer.
 func TestTimeoutIsOfOneAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow, good := testkit.Status(503), testkit.OpGet.OK
@@ -191,15 +193,15 @@ func TestTimeoutIsOfOneAttempt(t *testing.T) {
 	})
 }
 
-// Before there is a connection nothing can have been created, whatever ends the
-// wait for one.
+// Before there is a connection, nothing can have been created. This holds for whatever
+// ends the wait for the connection.
 func TestCreateBeforeThereIsAConnection(t *testing.T) {
 	for name, dial := range map[string]func(ctx context.Context) (net.Conn, error){
 		"dialling": func(ctx context.Context) (net.Conn, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		},
-		"handshake": func(context.Context) (net.Conn, error) { // the other end never says a word
+		"handshake": func(context.Context) (net.Conn, error) { // the other side never sends anything
 			conn, other := net.Pipe()
 			go func() { _, _ = io.Copy(io.Discard, other) }()
 			return conn, nil

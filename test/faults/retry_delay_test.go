@@ -14,8 +14,8 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// A delay is drawn evenly between MinDelay and a bound that doubles from attempt
-// to attempt up to MaxDelay.
+// Each delay is random, evenly distributed between MinDelay and a bound. The bound
+// doubles with each attempt, up to MaxDelay.
 func TestDelays(t *testing.T) {
 	const s = time.Second
 	for name, tt := range map[string]struct {
@@ -43,7 +43,7 @@ func TestDelays(t *testing.T) {
 						drawn[i] = append(drawn[i], gap)
 					}
 					if name == "beyond all bounds" {
-						break // before the clock comes to its end
+						break // the fake clock would overflow
 					}
 				}
 				for i, bound := range tt.bounds {
@@ -51,8 +51,8 @@ func TestDelays(t *testing.T) {
 					require.GreaterOrEqual(t, low, tt.min)
 					require.LessOrEqual(t, high, bound)
 					if len(drawn[i]) > 1 {
-						require.LessOrEqual(t, low, tt.min+width/5, "the whole range is drawn from")
-						require.GreaterOrEqual(t, high, bound-width/5, "the whole range is drawn from")
+						require.LessOrEqual(t, low, tt.min+width/5, "the delays must cover the whole range")
+						require.GreaterOrEqual(t, high, bound-width/5, "the delays must cover the whole range")
 					}
 				}
 			})
@@ -62,11 +62,11 @@ func TestDelays(t *testing.T) {
 
 func TestB05_RetryAfter(t *testing.T) {
 	const s = time.Second
-	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // in every bubble
+	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // the start time in every synctest bubble
 	date := func(d time.Duration) string { return now.Add(d).Format(http.TimeFormat) }
 	for name, tt := range map[string]struct {
 		value, sent string
-		low, high   time.Duration // of the delay; both 0: the call ends at once
+		low, high   time.Duration // bounds of the delay; both 0: the call ends at once
 		says        time.Duration
 	}{
 		"seconds":                      {value: "2", low: 2 * s, high: 2*s + s/5, says: 2 * s},
@@ -118,8 +118,8 @@ func TestB05_RetryAfter(t *testing.T) {
 	}
 }
 
-// Where the delay would outlast the deadline of ctx the call ends at once, with
-// what it knows.
+// If the delay would last longer than the deadline of ctx, the call ends at once with the
+// last error.
 func TestDelayThatOutlastsTheDeadline(t *testing.T) {
 	wait := func(code int, seconds string) testkit.Reply {
 		return testkit.Reply{Status: code, Header: map[string]string{"Retry-After": seconds}}
@@ -152,8 +152,8 @@ func TestDelayThatOutlastsTheDeadline(t *testing.T) {
 	}
 }
 
-// The retries of a client are limited as a whole: an outage uses them up,
-// successes fill them up again.
+// All calls of a client share a retry budget. An outage uses it up, and successful calls
+// fill it again.
 func TestC22_RetryBudget(t *testing.T) {
 	attempts := func(t *testing.T, c *svc.Client) int {
 		var resp svc.Response
@@ -167,13 +167,14 @@ func TestC22_RetryBudget(t *testing.T) {
 		"server errors": {testkit.Status(503), 100},
 		"busy":          {testkit.Status(429), 100},
 		"lost":          {testkit.Lost, 100},
-		"refused":       {testkit.Refused, 160}, // what certainly was not sent costs nothing
+		"refused":       {testkit.Refused, 160}, // attempts that certainly were not sent are not counted against the budget
 		"no answer":     {testkit.Reply{After: testkit.Ages}, 50},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				down := testkit.Loop(t, tt.fault)
-				quick := []svc.Option{svc.WithRetry(svc.RetryPolicy{MinDelay: 1, MaxDelay: 1}), svc.WithTimeout(time.Millisecond)} // so that time adds nothing
+				// The delays are so short that time does not refill the budget.
+				quick := []svc.Option{svc.WithRetry(svc.RetryPolicy{MinDelay: 1, MaxDelay: 1}), svc.WithTimeout(time.Millisecond)}
 				client, other := down.Client(quick...), down.Client(quick...)
 				for range 40 {
 					attempts(t, client)
@@ -185,9 +186,9 @@ func TestC22_RetryBudget(t *testing.T) {
 					require.ErrorContains(t, testkit.OpGet.Do(t.Context(), client), "the retry budget of the client is used up")
 					require.Equal(t, tt.fault.After > 0, time.Since(start) > 0, "without retries there are no delays")
 				}
-				require.Equal(t, 5, attempts(t, other), "each client has its own")
+				require.Equal(t, 5, attempts(t, other), "each client has its own budget")
 				time.Sleep(2 * time.Hour)
-				require.Equal(t, 5, attempts(t, client), "time fills it, too")
+				require.Equal(t, 5, attempts(t, client), "time fills the budget as well")
 				unlimited := down.Client(svc.WithRetry(svc.RetryPolicy{MinDelay: 1, MaxDelay: 1, Budget: -1}), svc.WithTimeout(time.Millisecond))
 				for range 60 {
 					require.Equal(t, 5, attempts(t, unlimited))
@@ -203,7 +204,7 @@ func TestC22_RetryBudget(t *testing.T) {
 				attempts(t, client)
 			}
 			s.Replies[0] = testkit.OpGet.OK
-			for range 9 { // one more would be two retries' worth
+			for range 9 { // a tenth success would allow two retries
 				require.Equal(t, 1, attempts(t, client))
 			}
 			s.Replies[0] = testkit.Status(503)
@@ -234,7 +235,7 @@ func TestC22_RetryBudget(t *testing.T) {
 			for range 40 {
 				attempts(t, client)
 			}
-			require.Equal(t, 300+40+100, len(s.Seen()), "successes add nothing to a full one") //nolint:testifylint // the list is long
+			require.Equal(t, 300+40+100, len(s.Seen()), "successes add nothing to a full budget") //nolint:testifylint // the list is long
 		})
 	})
 }

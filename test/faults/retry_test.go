@@ -15,8 +15,8 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// A delete that finds nothing has succeeded if an attempt before it may have
-// done it, and only then.
+// A delete whose response is "not found" has succeeded only if an earlier attempt may
+// have taken effect.
 func TestDeleteThatFindsNothing(t *testing.T) {
 	gone, busy, done := testkit.Status(404), testkit.Status(429), testkit.OpDelete.OK
 	page := testkit.Reply{Status: 404, Body: "<html>nginx</html>"}
@@ -39,7 +39,7 @@ func TestDeleteThatFindsNothing(t *testing.T) {
 		"lost, then refused":           {[]testkit.Reply{testkit.Lost, testkit.Refused, gone}, nil},
 		"refused, then lost":           {[]testkit.Reply{testkit.Refused, testkit.Lost, gone}, nil},
 		"lost, then not allowed":       {[]testkit.Reply{testkit.Lost, testkit.Status(403)}, svc.ErrForbidden},
-		"lost, then a proxy's page":    {[]testkit.Reply{testkit.Lost, page}, svc.ErrNotFound}, // it may still be there
+		"lost, then a proxy's page":    {[]testkit.Reply{testkit.Lost, page}, svc.ErrNotFound}, // the proxy does not know whether the record is deleted
 		"lost, then done":              {[]testkit.Reply{testkit.Lost, done}, nil},
 		"lost, then conflict":          {[]testkit.Reply{testkit.Lost, testkit.Status(409)}, svc.ErrConflict},
 		"lost to the end":              {[]testkit.Reply{testkit.Lost, testkit.Lost, testkit.Lost, testkit.Lost, testkit.Lost}, syscall.ECONNRESET},
@@ -64,7 +64,7 @@ func TestDeleteThatFindsNothing(t *testing.T) {
 	}
 }
 
-// What the answer holds then is an error, and not what was promised.
+// In that case the body of the 404 is not decoded into the caller's value.
 func TestDeleteThatFindsNothingReadsNothing(t *testing.T) {
 	for name, body := range map[string]string{
 		"an error": `{"error":{"code":"not_found"},"id":"x"}`, "a message": `{"message":"none","id":"x"}`, "text": "not found", "nothing": "",
@@ -85,7 +85,7 @@ func TestDeleteThatFindsNothingReadsNothing(t *testing.T) {
 	}
 }
 
-// Every attempt sends the same request, body and all.
+// Every attempt sends the same request, including the body.
 func TestAttemptsAreAlike(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, op := range testkit.Operations {
@@ -138,8 +138,8 @@ func TestMaxAttempts(t *testing.T) {
 	}
 }
 
-// (a) The last answer is the error when retries run out, (b) so is the network's
-// error, (c) and the end of the context.
+// After the last attempt, the error holds the last response, the last network error, or
+// the end of ctx.
 func TestB03_LastResponseIsKept(t *testing.T) {
 	t.Run("answer", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

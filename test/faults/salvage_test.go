@@ -15,8 +15,8 @@ import (
 	"example.com/svc/svctest"
 )
 
-// canOne answers everything with one status and body; what is cut ends before
-// its length.
+// canOne returns a transport that gives every request the same response. If cut is set,
+// the body ends before its Content-Length.
 func canOne(status int, body string, cut bool) testkit.RoundTripFunc {
 	return func(req *http.Request) (*http.Response, error) {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -31,8 +31,8 @@ func canOne(status int, body string, cut bool) testkit.RoundTripFunc {
 	}
 }
 
-// The id of a new record is taken from the record's own field, and from nowhere
-// else: other ids belong to other things, which are not to be deleted.
+// The ID of a new record is taken only from the record's own ID field. Other IDs in the
+// body belong to other records, which must not be deleted.
 func TestOutcomeUnknown_IDIsTheRecordsOwn(t *testing.T) {
 	long := strings.Repeat("x", 70<<10)
 	for name, tt := range map[string]struct {
@@ -53,7 +53,7 @@ func TestOutcomeUnknown_IDIsTheRecordsOwn(t *testing.T) {
 		"number, cut behind":   {`{"service_id":77,"na`, true, "77"},
 		"number, then a space": {`{"service_id":77 `, true, "77"},
 		"number, last field":   {`{"name":"demo","service_id":77}`, true, "77"},
-		"cut in a number":      {`{"service_id": 1234`, true, ""}, // of 123456
+		"cut in a number":      {`{"service_id": 1234`, true, ""}, // the ID was 123456
 		"no number in full":    {`{"service_id":1234-5678,"name":"demo"}`, false, ""},
 		"odd number":           {`{"service_id":-7.5,"name":"demo"}`, false, ""},
 		"negative number":      {`{"service_id":-7,"name":"demo"}`, false, ""},
@@ -83,24 +83,25 @@ func TestOutcomeUnknown_IDIsTheRecordsOwn(t *testing.T) {
 	}
 }
 
-// A part of an id is the id of another endpoint, which is not to be deleted.
+// A part of an ID may be the ID of another endpoint, which must not be deleted.
 func TestDeploy_TouchesNothingOnAPartOfAnID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		script := &testkit.ByMethod{
-			Post:   []testkit.Reply{{Body: `{"service_id": 1234` + `56,  "name":"demo"}`, Cut: true}}, // half of it comes
+			Post:   []testkit.Reply{{Body: `{"service_id": 1234` + `56,  "name":"demo"}`, Cut: true}}, // the body is cut off in the ID
 			Get:    []testkit.Reply{testkit.EndpointIs("unavailable")},
 			Delete: []testkit.Reply{{}},
 		}
 		_, err := script.Services(t).Deploy(testkit.Within(t, 60e9), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
 		require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
 		require.Empty(t, testkit.ErrorAs[*svc.OutcomeUnknownError](t, err).ID)
-		require.Equal(t, `{"service_id": 1234`, string(testkit.ErrorAs[*svc.OutcomeUnknownError](t, err).Body), "what came can be looked at")
+		require.Equal(t, `{"service_id": 1234`, string(testkit.ErrorAs[*svc.OutcomeUnknownError](t, err).Body), "the error has the part of the body that was received")
 		require.Empty(t, script.Requests("GET"))
 		require.Empty(t, script.Requests("DELETE"))
 	})
 }
 
-// What is deleted after a failed upload is what the upload made, or nothing.
+// After a failed upload only the record of this upload is deleted. If its ID is not
+// certain, nothing is deleted.
 func TestUpload_DeletesNothingOnAGuess(t *testing.T) {
 	for name, tt := range map[string]struct {
 		status int
@@ -129,7 +130,7 @@ func TestUpload_DeletesNothingOnAGuess(t *testing.T) {
 	}
 }
 
-// net/http sends a POST again by itself if it has such a header.
+// net/http by itself repeats a POST that has one of these headers.
 func TestWithHeader_RefusesWhatRepeatsACreate(t *testing.T) {
 	srv := svctest.NewServer()
 	defer srv.Close()
@@ -147,11 +148,12 @@ func TestWaitUntilDeleted_Grace(t *testing.T) {
 		s, err := client.InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "demo"})
 		require.NoError(t, err)
 		err = client.InferenceServices.WaitUntilDeleted(testkit.Within(t, 60e9), s.ServiceID, &svc.WaitOptions{NotFoundGrace: 30e9})
-		require.ErrorIs(t, err, context.DeadlineExceeded, "it runs")
+		require.ErrorIs(t, err, context.DeadlineExceeded, "the endpoint still runs")
 	})
 }
 
-// A status is what the service makes it: texts show it bounded and clean.
+// A status may be any text of the service. Error texts show it shortened, without control
+// characters and without secrets.
 func TestWaitError_OddStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()

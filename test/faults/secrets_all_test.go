@@ -18,14 +18,15 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// secretsBook prints what the package hands out, and keeps count of its types.
+// secretsBook prints the values that the package returns, and records which types it has
+// seen.
 type secretsBook struct {
 	types   map[reflect.Type]bool
-	parts   map[string]bool // types and faults that have been printed in all ways
-	secrets int             // values that held a secret and did not show it
+	parts   map[string]bool // types and faults that were printed in all formats
+	secrets int             // number of values that held a secret and did not show it
 }
 
-// see notes the types of a value and of all that can be reached from it.
+// see records the types of a value and of everything that can be reached from it.
 func (b *secretsBook) see(v reflect.Value, secrets map[string]bool) {
 	if !v.IsValid() {
 		return
@@ -60,13 +61,14 @@ func (b *secretsBook) see(v reflect.Value, secrets map[string]bool) {
 	}
 }
 
-// take prints the values of a cell and looks for its secrets.
+// take prints the values of a cell in all formats and checks that no secret of the cell
+// is visible.
 func (b *secretsBook) take(c *matrixCell, fault string, values ...any) {
 	p := testkit.NewPrinted()
 	for _, v := range values {
 		b.see(reflect.ValueOf(v), c.secrets)
 		key := fmt.Sprintf("%T %s", v, fault)
-		if b.parts[key] { // of this type all ways have been tried
+		if b.parts[key] { // this type was already printed in all formats
 			p.Add(v, testkit.CommonFormats)
 			continue
 		}
@@ -78,8 +80,8 @@ func (b *secretsBook) take(c *matrixCell, fault string, values ...any) {
 	p.RequireWithout(c.t, c.needles())
 }
 
-// needles are those of the secrets of a cell. The part of each that is looked for
-// is in no other word.
+// needles returns the secrets of the cell in all encodings. It uses a part of each secret
+// that occurs in no other word.
 func (c *matrixCell) needles() (all []string) {
 	for secret := range c.secrets {
 		if secret == matrixToken {
@@ -90,14 +92,14 @@ func (c *matrixCell) needles() (all []string) {
 	return all
 }
 
-// layers are an error and all that it wraps.
+// layers returns an error and all errors that it wraps.
 func layers(err error) (all []any) {
 	matrixUnwrap(err, func(e error) { all = append(all, e) })
 	return all
 }
 
-// Whatever a program prints of what it got from this package, in whatever way and
-// after whatever fault, holds neither the token nor the key of a link.
+// A program may print any value that it got from this package, in any format and after
+// any fault. The output contains neither the token nor the signature of a presigned URL.
 func TestB07_NothingShowsASecret(t *testing.T) {
 	book := &secretsBook{types: map[reflect.Type]bool{}, parts: map[string]bool{}}
 	ops := append(slices.Clone(matrixOps), compositeOps...)
@@ -116,7 +118,7 @@ func TestB07_NothingShowsASecret(t *testing.T) {
 							switch many, ok := value.([]any); {
 							case ok:
 								values = append(values, many...)
-							case !strings.HasPrefix(op.name, "Do "): // whose value is the caller's own, as it came
+							case !strings.HasPrefix(op.name, "Do "): // the value of Do is the unchanged response
 								values = append(values, value)
 							}
 							for _, a := range c.reports[:min(len(c.reports), 2)] {
@@ -141,14 +143,14 @@ func TestB07_NothingShowsASecret(t *testing.T) {
 			seen[name] = true
 		}
 		for _, name := range exportedTypes(t) {
-			require.True(t, seen[name], "the exported type %s never showed up, or only empty: let a call give one, or add it to callersValues", name)
+			require.True(t, seen[name], "no value of the exported type %s was printed, or only empty ones: add a call that returns one, or add one to callersValues", name)
 		}
-		require.Greater(t, book.secrets, 100, "values that hold a secret: without them this test shows nothing")
+		require.Greater(t, book.secrets, 100, "the test needs values that hold a secret")
 	})
 }
 
-// exportedTypes are those that the files of the package declare, without interfaces,
-// which show up as what implements them.
+// exportedTypes returns the names of the exported types of the package, without
+// interfaces. The types that implement an interface are in the list.
 func exportedTypes(t *testing.T) (types []string) {
 	paths, err := filepath.Glob(filepath.Join("..", "..", "*.go"))
 	require.NoError(t, err)
@@ -169,6 +171,6 @@ func exportedTypes(t *testing.T) (types []string) {
 			}
 		}
 	}
-	require.Greater(t, len(types), 50, "the files of the package are found")
+	require.Greater(t, len(types), 50, "the files of the package were not found")
 	return types
 }

@@ -16,10 +16,10 @@ import (
 	"example.com/svc/svctest"
 )
 
-// patience ends the waits of these calls: a clock in a bubble is fast.
+// patience is the timeout of these calls. The time is simulated.
 const patience = 10 * time.Minute
 
-// compositeOps are what is built on the operations of the matrix, each as one call.
+// compositeOps are calls that consist of several operations, such as Deploy.
 var compositeOps = []matrixOp{
 	{"Deploy", matrixCreate, "GET /v1/inference-service/*", func(ctx context.Context, c *matrixCell) (any, error) {
 		ctx, cancel := context.WithTimeout(ctx, patience)
@@ -121,7 +121,7 @@ var compositeOps = []matrixOp{
 	}, nil},
 }
 
-// echoes are shapes in which a server may repeat what it was told.
+// echoes are formats in which a server may send back what it received.
 var echoes = []func(text string) string{
 	func(text string) string { return text },
 	func(text string) string {
@@ -149,8 +149,8 @@ var echoes = []func(text string) string{
 	},
 }
 
-// faultsOfService are the faults of svctest, and services that repeat what they know.
-// Which shape goes with which status differs from call to call.
+// faultsOfService returns the faults of svctest, and services that send back secrets. The
+// format and the status differ from call to call.
 func faultsOfService(call int) map[string]func(c *matrixCell) {
 	faults := map[string]func(c *matrixCell){"none": func(*matrixCell) {}}
 	for name, f := range map[string]svctest.Fault{
@@ -193,8 +193,8 @@ type noLimit struct{}
 
 func (noLimit) Wait(context.Context) error { return nil }
 
-// callersValues are those that a program makes itself, with what it would put in,
-// and the options, some of which know a secret.
+// callersValues returns values that a program makes itself, and options. Some of them
+// hold a secret.
 func callersValues(c *matrixCell) []any {
 	video := svc.CreateVideoJobRequest{Config: svc.VideoJobConfig{
 		Prompt: "p", NegativePrompt: json.RawMessage(`"n"`), Settings: svc.VideoJobSettings{Seed: new(0)}, GenMode: "standard",

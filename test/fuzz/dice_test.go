@@ -1,7 +1,7 @@
 package fuzz_test
 
-// dice turns the bytes of the fuzzer into decisions. When they run out, all
-// that follow are the first choice.
+// dice turns the fuzzer's bytes into random choices. After the last byte, every choice is
+// 0.
 type dice []byte
 
 func (d *dice) roll(n int) int {

@@ -20,20 +20,19 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// fickle is storage whose contents change, whose connections break, and which
-// takes ranges as it likes. It never sends other bytes than it says it does: those
-// of other contents have another tag, if not another date, and those that are
-// packed say so.
+// fickle is a storage server whose contents change, whose connections break, and which
+// may ignore ranges. It never claims the wrong contents: other contents have another
+// ETag, though not always another date, and compressed contents have a Content-Encoding.
 type fickle struct {
 	dice     dice
 	versions [][]byte
 	changed  time.Time
 	tag      int // 0: strong, 1: weak, 2: none
 	dated    bool
-	ranges   int // 0: served, 1: served whatever If-Range says, 2: not served
+	ranges   int // 0: served, 1: served even if If-Range does not match, 2: ignored
 	chunked  bool
-	packed   bool
-	repacked bool // packed has changed
+	packed   bool // the contents are sent compressed
+	repacked bool // the compressed bytes have changed
 	requests int
 }
 
@@ -44,7 +43,8 @@ func newFickle(story []byte) *fickle {
 	return s
 }
 
-// change puts other contents in place, none of whose bytes are where they were.
+// change installs new contents. No byte of them is the same as before at the same
+// position.
 func (s *fickle) change(keepDate bool) {
 	v := make([]byte, []int{0, 1, 1000, 70_000, 140_000}[s.dice.roll(5)])
 	for i := range v {
@@ -56,7 +56,7 @@ func (s *fickle) change(keepDate bool) {
 	}
 }
 
-// pack makes other bytes of contents, as many.
+// pack simulates compression: it returns different bytes of the same length.
 func pack(v []byte) []byte {
 	packed := bytes.Clone(v)
 	for i := range packed {
@@ -91,7 +91,7 @@ func (s *fickle) RoundTrip(req *http.Request) (*http.Response, error) {
 			s.change(false)
 		}
 	case 2:
-		if len(s.versions) < 20 && s.tag < 2 { // without a tag, nobody could tell
+		if len(s.versions) < 20 && s.tag < 2 { // without an ETag and with the same date, no client could see the change
 			s.change(true)
 		}
 	}
@@ -137,9 +137,9 @@ func (s *fickle) RoundTrip(req *http.Request) (*http.Response, error) {
 		status, from = 206, start
 		switch s.dice.roll(8) {
 		case 1:
-			to = from + (to-from+1)/2 // less than was asked for
+			to = from + (to-from+1)/2 // a shorter range than requested
 		case 2:
-			from = max(from-10, 0) // and says so
+			from = max(from-10, 0) // an earlier start than requested, as Content-Range says
 		}
 		total := strconv.Itoa(len(whole))
 		if s.chunked {
@@ -153,7 +153,7 @@ func (s *fickle) RoundTrip(req *http.Request) (*http.Response, error) {
 		body = bytes.Repeat([]byte("-"), length)
 	}
 	switch s.dice.roll(4) {
-	case 1: // broken off, in one way or the other
+	case 1: // the body is cut off, with or without an error
 		body = body[:len(body)*s.dice.roll(256)/256]
 		if end = io.ErrUnexpectedEOF; s.dice.roll(2) == 1 && !s.chunked {
 			end = io.EOF
@@ -176,7 +176,7 @@ func (s *fickle) matches(validator string, header http.Header) bool {
 	return validator == header.Get("Last-Modified")
 }
 
-// whole reports whether these are the contents of one moment.
+// whole reports whether got is exactly one version of the contents.
 func (s *fickle) whole(got []byte) bool {
 	for _, v := range s.versions {
 		if bytes.Equal(got, v) || bytes.Equal(got, pack(v)) {
@@ -186,7 +186,7 @@ func (s *fickle) whole(got []byte) bool {
 	return false
 }
 
-// begins reports whether contents of one moment begin like this.
+// begins reports whether one version of the contents begins with got.
 func (s *fickle) begins(got []byte) bool {
 	for _, v := range s.versions {
 		if bytes.HasPrefix(v, got) || bytes.HasPrefix(pack(v), got) {
@@ -196,20 +196,20 @@ func (s *fickle) begins(got []byte) bool {
 	return false
 }
 
-// Whatever storage does, a download that succeeds has the contents of one moment,
-// whole, and one that fails has written a beginning of them, or left the file
-// alone.
+// Whatever the storage server does, a download that succeeds has exactly one version of
+// the contents. A download that fails has written the beginning of one version to its
+// writer, or has left the file unchanged.
 func FuzzDownloadModel(f *testing.F) {
 	for tag := range byte(3) {
 		for ranges := range byte(3) {
 			for dated := range byte(2) {
 				head := []byte{tag, dated, ranges, 0, 3}
 				f.Add(head, false)
-				f.Add(append(head, 0, 0, 0, 1, 100), true)                                           // cut
-				f.Add(append(head, 0, 0, 0, 1, 100, 0, 1, 3, 0, 0, 0, 1, 200), false)                // cut, changed, cut
-				f.Add(append(head, 0, 1, 0, 1, 100, 1, 0, 0, 3, 0, 1, 0, 0, 0, 1, 2, 0, 0, 0), true) // slow, expired
+				f.Add(append(head, 0, 0, 0, 1, 100), true)                                           // cut off
+				f.Add(append(head, 0, 0, 0, 1, 100, 0, 1, 3, 0, 0, 0, 1, 200), false)                // cut off, changed, cut off again
+				f.Add(append(head, 0, 1, 0, 1, 100, 1, 0, 0, 3, 0, 1, 0, 0, 0, 1, 2, 0, 0, 0), true) // slow, then the URL has expired
 				f.Add(append([]byte{tag, dated, ranges, 1, 4}, 0, 0, 0, 1, 255, 0, 0, 0, 1, 1), false)
-				for _, second := range [][]byte{{2, 3, 0, 0}, {0, 0, 6, 0}, {0, 0, 7, 0}} { // changed with its date kept, packed, in parts
+				for _, second := range [][]byte{{2, 3, 0, 0}, {0, 0, 6, 0}, {0, 0, 7, 0}} { // changed with the same date; compressed; multipart
 					f.Add(append(append(head, 0, 0, 0, 1, 100, 0), second...), false)
 				}
 			}
@@ -233,7 +233,7 @@ func FuzzDownloadModel(f *testing.F) {
 				n, err = client.DownloadFile(t.Context(), link, path, nil)
 				got, _ = os.ReadFile(path)
 				entries, _ := os.ReadDir(dir)
-				require.Len(t, entries, 1, "nothing else is left")
+				require.Len(t, entries, 1, "no temporary file is left")
 			} else {
 				var w bytes.Buffer
 				n, err = client.Download(t.Context(), link, &w, nil)
@@ -242,7 +242,7 @@ func FuzzDownloadModel(f *testing.F) {
 			require.LessOrEqual(t, storage.requests, 60)
 			if err == nil {
 				require.EqualValues(t, len(got), n)
-				require.True(t, storage.whole(got), "%d bytes that were never there", len(got))
+				require.True(t, storage.whole(got), "%d bytes that are no version of the contents", len(got))
 				return
 			}
 			e := testkit.ErrorAs[*svc.DownloadError](t, err)
@@ -253,7 +253,7 @@ func FuzzDownloadModel(f *testing.F) {
 				return
 			}
 			require.EqualValues(t, len(got), n)
-			require.True(t, storage.begins(got), "%d bytes that were never there", len(got))
+			require.True(t, storage.begins(got), "%d bytes that are no version of the contents", len(got))
 			if errors.Is(err, svc.ErrChanged) {
 				require.True(t, len(storage.versions) > 1 || storage.repacked || storage.tag != 0 || storage.ranges == 2, "nothing has changed: %v", err)
 			}

@@ -19,8 +19,8 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// wire is a transport that writes a request as it would go out, and reads it
-// again as a server does.
+// wire is a transport that writes a request in the HTTP/1 format and reads it again, as a
+// server does.
 type wire struct {
 	requests []*http.Request
 	answer   string
@@ -43,7 +43,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// segments are the parts of an escaped path, as the other end understands them.
+// segments returns the segments of an escaped path, decoded as a server decodes them.
 func segments(t *testing.T, path string) []string {
 	t.Helper()
 	parts := strings.Split(path, "/")
@@ -55,10 +55,10 @@ func segments(t *testing.T, path string) []string {
 	return parts
 }
 
-// fuzzPrefix is part of a base URL, and changes whenever it is escaped wrongly.
+// fuzzPrefix is the path of a base URL. Wrong escaping changes it.
 const fuzzPrefix = "/a%2Fb/c%20d"
 
-// Calls that take an id, by the route around it.
+// fuzzIDCalls are calls that take an ID, with the route in which the ID stands.
 var fuzzIDCalls = []struct {
 	route string
 	do    func(ctx context.Context, c *svc.Client, id string) error
@@ -91,8 +91,8 @@ var fuzzIDCalls = []struct {
 	}},
 }
 
-// An id is refused, or it is one segment of the path, in its place, and arrives
-// as it was given.
+// An ID is either refused, or sent unchanged as one segment of the path, at its place in
+// the route.
 func FuzzID(f *testing.F) {
 	for i, id := range []string{
 		"svc-1", "", " ", ".", "..", "a/b", `a\b`, "a%2Fb", "%2e%2e", "a?b", "a#b", "é", "a b", "+", "a\nb", "\x00", "\xff", ";", "*",
@@ -108,7 +108,7 @@ func FuzzID(f *testing.F) {
 		err = op.do(t.Context(), testkit.ClientAt(t, "https://api.test"+fuzzPrefix+"/", svc.WithHTTPClient(&http.Client{Transport: w})), id)
 		if errors.As(err, new(*svc.ValidationError)) {
 			require.Empty(t, w.requests)
-			require.NotRegexp(t, `^[A-Za-z0-9_-]{1,1000}$`, id, "an ordinary id is taken")
+			require.NotRegexp(t, `^[A-Za-z0-9_-]{1,1000}$`, id, "an ordinary ID was refused")
 			return
 		}
 		require.NoError(t, err)
@@ -130,8 +130,8 @@ func FuzzID(f *testing.F) {
 	})
 }
 
-// A path for Do is refused, or its segments arrive as they were escaped, below
-// the base URL.
+// Do either refuses a path, or sends its segments below the base URL, escaped as they
+// were.
 func FuzzDoPath(f *testing.F) {
 	for _, path := range []string{
 		"/v1/x", "", "v1", "/", "//", "//evil.test/x", "/a/../b", "/a/%2e%2E/b", "/a%2Fb", "/a b%2Fc", "/%zz", "/%", "/a?b", "/a#b", `/a\b`,
@@ -145,7 +145,7 @@ func FuzzDoPath(f *testing.F) {
 			Do(t.Context(), http.MethodGet, path, nil, nil)
 		if errors.As(err, new(*svc.ValidationError)) {
 			require.Empty(t, w.requests)
-			require.NotRegexp(t, `^(/[A-Za-z0-9_-]{1,100})+$`, path, "an ordinary path is taken")
+			require.NotRegexp(t, `^(/[A-Za-z0-9_-]{1,100})+$`, path, "an ordinary path was refused")
 			return
 		}
 		require.NoError(t, err)

@@ -1,4 +1,4 @@
-// Package fuzz_test holds the fuzz targets that go through the public API, and their corpus.
+// Package fuzz_test has the fuzz tests of the public API, and their corpus.
 package fuzz_test
 
 import (
@@ -22,10 +22,10 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// Calls, each with what its answer is decoded into.
+// fuzzCalls are calls that return their decoded record.
 var fuzzCalls = []struct {
 	method  string
-	idField string // of what a create makes
+	idField string // the ID field of a record that a create returns
 	do      func(ctx context.Context, c *svc.Client) (record any, id string, err error)
 }{
 	{"GET", "", func(ctx context.Context, c *svc.Client) (any, string, error) {
@@ -90,8 +90,8 @@ var fuzzCalls = []struct {
 
 var fuzzStatuses = []int{200, 201, 204, 301, 307, 400, 401, 404, 409, 410, 422, 429, 500, 503, 521, 600, 999}
 
-// Whatever a service answers, a call ends with a record that can be used or with
-// an error that says what is known.
+// Whatever a service responds, a call returns a record that can be used, or an error that
+// says what is known.
 func FuzzResponse(f *testing.F) {
 	for _, body := range []string{
 		testkit.ServiceJSON, "", "{}", "[]", "null", "{", `{"flavor_list":[{}]}`, `{"flavor_list":[{"flavor_id":"f","available_num":"x"}]}`,
@@ -126,13 +126,13 @@ func FuzzResponse(f *testing.F) {
 				usable(t, client, unknown.ID)
 			}
 			if want := plainID(op.idField, body); want != "" && status < 300 {
-				require.Equal(t, want, unknown.ID, "the id of what was made is not lost")
+				require.Equal(t, want, unknown.ID, "the error must have the ID of the created record")
 			}
 		}
 	})
 }
 
-// fuzzRecord checks what was taken for success.
+// fuzzRecord checks a record that a call returned as success.
 func fuzzRecord(t *testing.T, client *svc.Client, method string, status int, body []byte, record any, id string) {
 	t.Helper()
 	require.True(t, status >= 200 && status < 300)
@@ -152,7 +152,7 @@ func fuzzRecord(t *testing.T, client *svc.Client, method string, status int, bod
 	_ = fmt.Sprintf("%+v %#v %d %x", record, record, record, record)
 }
 
-// usable requires that calls take an id.
+// usable checks that calls accept the ID.
 func usable(t *testing.T, client *svc.Client, id string) {
 	t.Helper()
 	require.NotErrorAs(t, client.InferenceServices.Delete(t.Context(), id), new(*svc.ValidationError), "%q", id)
@@ -160,8 +160,8 @@ func usable(t *testing.T, client *svc.Client, id string) {
 
 var ordinaryID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 
-// plainID is the id in the body, if that is a record with an ordinary id of which
-// there can be no doubt.
+// plainID returns the ID in the body. It returns "" unless the body is a record whose ID
+// has only ordinary characters and is certain.
 func plainID(field string, body []byte) string {
 	var members map[string]any
 	if json.Unmarshal(bytes.TrimPrefix(body, []byte("\ufeff")), &members) != nil {
@@ -179,7 +179,7 @@ func plainID(field string, body []byte) string {
 	return id
 }
 
-// fuzzError checks what an answer is reported as.
+// fuzzError checks the error that a call returned for a response.
 func fuzzError(t *testing.T, method string, status int, err error) {
 	t.Helper()
 	unknown := errors.Is(err, svc.ErrOutcomeUnknown)
@@ -193,7 +193,7 @@ func fuzzError(t *testing.T, method string, status int, err error) {
 		require.Equal(t, status, e.StatusCode)
 		require.LessOrEqual(t, len(e.Body), 64<<10)
 		if status >= 400 && status < 500 && status != http.StatusTooManyRequests {
-			require.False(t, unknown, "the service has refused")
+			require.False(t, unknown, "a refusal is not an unknown outcome")
 		}
 	}
 	text := err.Error()
@@ -204,8 +204,8 @@ func fuzzError(t *testing.T, method string, status int, err error) {
 	require.Equal(t, -1, strings.IndexFunc(text, unicode.IsControl), "one line: %q", text)
 }
 
-// Whatever Retry-After says, the delay is within bounds, and what it says in one
-// of its two forms is done.
+// Whatever Retry-After contains, the delay is within its bounds. A value in one of the
+// two valid forms is respected.
 func FuzzRetryAfter(f *testing.F) {
 	for _, value := range []string{
 		"", "0", "1", "2", "30", "31", "3600", "-1", "1.5", " 7 ", "1e3", "0x10", "NaN", "Inf", "-Inf", "1e400", "99999999999999999999", "soon",
@@ -243,7 +243,7 @@ func FuzzRetryAfter(f *testing.F) {
 			switch gaps := service.Gaps(); {
 			case asked > most:
 				require.Empty(t, gaps)
-				require.Zero(t, time.Since(start), "it ends at once")
+				require.Zero(t, time.Since(start), "the call must end at once")
 			case asked > 0:
 				require.Len(t, gaps, 1)
 				require.GreaterOrEqual(t, gaps[0], asked)

@@ -19,17 +19,17 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// moody is a service with storage that takes uploads, refuses them, loses them,
-// and says things that are not so.
+// moody is a service with storage. It may accept an upload, refuse it, lose it, or report
+// a wrong result.
 type moody struct {
 	t        *testing.T
 	dice     dice
-	want     int // length that each upload must announce
+	want     int // the length that each upload must announce
 	stored   []byte
 	puts     int
 	deleted  bool
 	deletes  int
-	links    int // asked for after the first
+	links    int // number of requests for another presigned URL
 	lastPath string
 }
 
@@ -98,7 +98,7 @@ func (m *moody) put(req *http.Request) (*http.Response, error) {
 		return nil, io.ErrUnexpectedEOF
 	case 2:
 		return m.answer(req, 503, "")
-	case 3: // stored, and nobody is told
+	case 3: // stored, but the response is lost
 		if b, err := read(m.want + 1); err == nil && len(b) == m.want {
 			m.stored = b
 		}
@@ -107,7 +107,7 @@ func (m *moody) put(req *http.Request) (*http.Response, error) {
 		return m.answer(req, 307, "", "Location", "/elsewhere?X-Amz-Signature=topsecret")
 	case 5:
 		return m.answer(req, 302, "", "Location", "/elsewhere")
-	case 6: // says that it has all; a transport that reads nothing is a mock, and believed
+	case 6: // responds with 200, perhaps before it has the whole body; the client trusts this only if the transport reads nothing
 		if b, err := read(max(some, 1)); err == nil && len(b) == m.want {
 			m.stored = b
 		}
@@ -129,20 +129,20 @@ func (m *moody) put(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(b) == m.want { // a cut connection, otherwise
+	if len(b) == m.want { // otherwise the connection was cut
 		m.stored = b
 		return m.answer(req, []int{200, 201, 204}[m.dice.roll(3)], "")
 	}
 	return nil, io.ErrUnexpectedEOF
 }
 
-// flaky is a reader of the caller's, with moods of its own.
+// flaky is a reader that may fail or return short reads.
 type flaky struct {
 	data   []byte
 	pos    int
 	dice   dice
-	fails  int // position at which it fails; -1: none
-	length int // that Seek says
+	fails  int // position at which Read fails; -1: never
+	length int // the length that Seek reports
 }
 
 var errFlaky = errors.New("flaky reader")
@@ -182,8 +182,8 @@ func (f flakySeeker) Seek(off int64, whence int) (int64, error) {
 	return off, nil
 }
 
-// fuzzBody makes a body of one kind or another that stands before want, and says
-// where it stands. bad: it cannot be sent.
+// fuzzBody makes a random kind of body with the contents want. Function left returns how
+// many bytes are still unread. If bad is set, the body cannot be sent.
 func fuzzBody(t *testing.T, dice *dice, dir string, want []byte) (r io.Reader, left func() int, bad bool) {
 	t.Helper()
 	skip := dice.roll(3)
@@ -215,7 +215,7 @@ func fuzzBody(t *testing.T, dice *dice, dir string, want []byte) (r io.Reader, l
 		_, _ = file.Seek(int64(skip), io.SeekStart)
 		return file, func() int {
 			at, err := file.Seek(0, io.SeekCurrent)
-			require.NoError(t, err, "it is never closed")
+			require.NoError(t, err, "Upload must not close the file")
 			return len(all) - int(at)
 		}, false
 	case 4:
@@ -224,8 +224,8 @@ func fuzzBody(t *testing.T, dice *dice, dir string, want []byte) (r io.Reader, l
 		f.fails = skip + len(want)*dice.roll(256)/256
 		return f, nil, true
 	case 6:
-		f.length = max(len(all)+dice.roll(3)-1, skip)                        // it has grown or shrunk
-		return flakySeeker{f}, nil, f.length != len(all) && f.length != skip // one that seems empty is read
+		f.length = max(len(all)+dice.roll(3)-1, skip)                        // the source grew or shrank
+		return flakySeeker{f}, nil, f.length != len(all) && f.length != skip // a source with length 0 is read anyway
 	case 7:
 		f.fails = skip + len(want)*dice.roll(256)/256
 		return flakySeeker{f}, func() int { return len(all) - f.pos }, true
@@ -233,8 +233,8 @@ func fuzzBody(t *testing.T, dice *dice, dir string, want []byte) (r io.Reader, l
 	return flakySeeker{f}, func() int { return len(all) - f.pos }, false
 }
 
-// Whatever the service does, and whatever the body is: an upload that succeeds
-// has left exactly these contents, and one that fails says what there is.
+// If an upload succeeds, exactly the right contents are stored, whatever the service and
+// the body do. If it fails, the error says at which stage, and what was cleaned up.
 func FuzzUploadModel(f *testing.F) {
 	for kind := range byte(9) {
 		for mood := range byte(14) {
@@ -281,12 +281,12 @@ func FuzzUploadModel(f *testing.F) {
 				require.Equal(t, "body", e.Name(), "no temporary file is left")
 			}
 			if err == nil {
-				require.False(t, bad, "such a body cannot be sent")
+				require.False(t, bad, "a body that cannot be sent was uploaded")
 				require.True(t, m.puts > 0 && bytes.Equal(want, m.stored), "stored: %d of %d bytes", len(m.stored), len(want))
 				require.EqualValues(t, len(want), result.Bytes)
 				require.False(t, m.deleted)
 				if left != nil {
-					require.Zero(t, left(), "the body stands at its end")
+					require.Zero(t, left(), "the body was read to its end")
 				}
 				if opts.Progress != nil {
 					require.EqualValues(t, len(want), told[len(told)-1])
@@ -296,7 +296,7 @@ func FuzzUploadModel(f *testing.F) {
 			e := testkit.ErrorAs[*svc.UploadError](t, err)
 			require.NotContains(t, fmt.Sprintf("%v %+v %#v", err, e, e), "topsecret")
 			if left != nil {
-				require.Equal(t, before, left(), "the body stands where it stood")
+				require.Equal(t, before, left(), "the body must be back at its old position")
 			}
 			if e.Stage == svc.UploadStageBody {
 				require.True(t, bad)

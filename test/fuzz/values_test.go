@@ -58,7 +58,7 @@ func FuzzInt(f *testing.F) {
 		require.Equal(t, i, again)
 		if json.Valid(b) && b[0] != '"' && string(b) != "null" {
 			var f float64
-			require.NoError(t, json.Unmarshal(b, &f), "only numbers are read as numbers")
+			require.NoError(t, json.Unmarshal(b, &f), "JSON that is not a number was decoded as one")
 			require.InDelta(t, f, float64(i), 1+max(f, -f)*1e-9)
 		}
 	})
@@ -99,7 +99,7 @@ func FuzzSignedURL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, link, verb, query string) {
 		u := svc.SignedURL(link)
 		printed := svc.SignedURL(u.String())
-		require.Equal(t, printed, svc.SignedURL(printed.String()), "printing twice changes nothing")
+		require.Equal(t, printed, svc.SignedURL(printed.String()), "redacting a redacted text must not change it")
 		var decoded string
 		require.NoError(t, json.Unmarshal([]byte(testkit.Encode(t, u)), &decoded))
 		require.Equal(t, u.String(), decoded)
@@ -108,7 +108,7 @@ func FuzzSignedURL(f *testing.F) {
 			require.Contains(t, []string{"", "REDACTED"}, parsed.RawQuery)
 		}
 
-		// Whatever is in front of the query, it is not shown.
+		// Whatever precedes the query, the query is not shown.
 		const secret = "\u2603secret"
 		u = svc.SignedURL(link + "?" + query + secret)
 		require.NotContains(t, u.String(), secret)
@@ -119,7 +119,7 @@ func FuzzSignedURL(f *testing.F) {
 	})
 }
 
-// Responses that are read in the slow way are whole, or fail.
+// A response with fields of unexpected types is decoded completely, or gives an error.
 func FuzzOddRecord(f *testing.F) {
 	for _, odd := range testkit.OddValues {
 		f.Add(`{"flavor_list":[{"flavor_id":"a","display_name":` + odd + `,"available_num":1}]}`)

@@ -36,7 +36,7 @@ func TestAll_Concurrency(t *testing.T) {
 	}
 }
 
-// A slow reader does not make pages pile up.
+// If the caller reads slowly, no more pages are requested ahead than Concurrency allows.
 func TestAll_ConcurrencyHoldsNoMorePages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := jobsInPages(jobIDs(500), 10)
@@ -46,14 +46,14 @@ func TestAll_ConcurrencyHoldsNoMorePages(t *testing.T) {
 			require.NoError(t, err)
 			given++
 			time.Sleep(time.Second)
-			page := (given-1)/10 + 1 // the one in hand
+			page := (given-1)/10 + 1 // the page that the loop is at
 			require.Len(t, s.Requests(), min(page+3, 50))
 		}
 		require.Equal(t, 500, given)
 	})
 }
 
-// An outage is not multiplied by pages that nobody will get to.
+// After a failed page no further pages are requested.
 func TestAll_ConcurrencyStopsAskingAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := jobsInPages(jobIDs(1000), 10)

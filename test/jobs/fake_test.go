@@ -8,7 +8,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// jobID is the id of the i-th job, beginning with 1.
+// jobID returns the ID of the i-th job. The first one is 1.
 func jobID(i int) string { return fmt.Sprintf("job-%05d", i) }
 
 func jobIDs(n int) []string {
@@ -19,7 +19,7 @@ func jobIDs(n int) []string {
 	return ids
 }
 
-// jobList is a page of jobs. A negative total is left out.
+// jobList returns a page of jobs as JSON. A negative total is omitted.
 func jobList(total int, ids ...string) []byte {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -37,13 +37,13 @@ func jobList(total int, ids ...string) []byte {
 	return b.Bytes()
 }
 
-// cutJobs is what page number of ids holds.
+// cutJobs returns the IDs on page number.
 func cutJobs(ids []string, number, size int) []string {
 	from := min((max(number, 1)-1)*size, len(ids))
 	return ids[from:min(from+size, len(ids))]
 }
 
-// jobsInPages serves ids in pages of at most size, with a truthful total.
+// jobsInPages serves ids in pages of at most size jobs, with the true total.
 func jobsInPages(ids []string, size int) *testkit.JobService {
 	return &testkit.JobService{Page: func(number, asked int) (int, []byte) {
 		if asked <= 0 || asked > size {
@@ -53,7 +53,7 @@ func jobsInPages(ids []string, size int) *testkit.JobService {
 	}}
 }
 
-// collectJobs ranges over a list to its end.
+// collectJobs reads a list to its end.
 func collectJobs(list func(func(*svc.Job, error) bool)) (ids []string, err error) {
 	for job, err := range list {
 		if err != nil {

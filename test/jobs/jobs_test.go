@@ -1,4 +1,4 @@
-// Package jobs_test holds the retired job API: records, requests, lists, waits.
+// Package jobs_test tests the retired job API: records, requests, lists, waits.
 package jobs_test
 
 import (
@@ -61,8 +61,8 @@ func TestJob_ImageHasNoVideoFields(t *testing.T) {
 	require.JSONEq(t, record, string(again))
 }
 
-// A token that the service shows after all, and the key in a media link, stay
-// out of everything that prints a job.
+// A service may show the token in a job. Neither this token nor the signature of a media
+// URL is visible when a job is printed or encoded.
 func TestJob_ShowsNoSecret(t *testing.T) {
 	const record = `{"job_id":"j","status":"succeed","meta_info":{"service_api_token":{"api_token":"tok-SECRET"}},"outputs":[{"id":"o","media_url":"https://m.example/a.mp4?sig=SECRET","thumbnail_url":"https://m.example/a.png?sig=SECRET"}]}`
 	job, err := testkit.OneJob(record).Client(t).VideoJobs.Get(t.Context(), "j")
@@ -121,7 +121,7 @@ func TestB36_JobOutputs(t *testing.T) {
 	for name, tt := range map[string]struct {
 		member string
 		want   int
-		again  string // what a re-encoded job has
+		again  string // outputs of the job when it is encoded again
 	}{
 		"object":       {`,"outputs":{}`, 0, `[]`},
 		"with space":   {",\"outputs\":{ \n\t}", 0, `[]`},
@@ -152,7 +152,7 @@ func TestB36_JobOutputs(t *testing.T) {
 		require.ErrorAs(t, err, &decode, outputs)
 		require.Equal(t, "outputs", decode.Field)
 	}
-	for _, text := range []string{"", " ", "{", "[", "}", "nul"} { // what no decoder hands over
+	for _, text := range []string{"", " ", "{", "[", "}", "nul"} { // texts that encoding/json never passes to UnmarshalJSON
 		require.Error(t, new(svc.Outputs).UnmarshalJSON([]byte(text)), "%q", text)
 	}
 	_, err := testkit.OneJob(`{"job_id":"j","outputs":[{"id":"a"},{"id":2}]}`).Client(t).VideoJobs.Get(t.Context(), "j")
@@ -237,7 +237,7 @@ func TestB42_JobIDs(t *testing.T) {
 	}
 }
 
-// An answer about another job is not an answer.
+// A response with a job of another ID is an error.
 func TestJob_AnotherID(t *testing.T) {
 	_, err := testkit.OneJob(`{"job_id":"job-2"}`).Client(t).VideoJobs.Get(t.Context(), "job-1")
 	var decode *svc.DecodeError
@@ -278,7 +278,7 @@ func TestJobs_LifeCycle(t *testing.T) {
 	_, err = client.VideoJobs.Get(t.Context(), video.JobID)
 	require.ErrorIs(t, err, svc.ErrNotFound)
 	_, err = client.VideoJobs.Get(t.Context(), image.JobID)
-	require.ErrorIs(t, err, svc.ErrNotFound, "an image job is no video job")
+	require.ErrorIs(t, err, svc.ErrNotFound, "an image job must not be found as a video job")
 	_, err = client.ImageJobs.Get(t.Context(), image.JobID)
 	require.NoError(t, err)
 }
@@ -311,7 +311,7 @@ func TestJobs_Retired(t *testing.T) {
 			require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
 			require.ErrorContains(t, err, "the legacy job API is retired")
 		}
-		require.Len(t, srv.Requests(), 7, "a retired call is not repeated")
+		require.Len(t, srv.Requests(), 7, "a retired call must not be repeated")
 	}
 	srv := svctest.NewInMemory()
 	_, err := srv.Client().InferenceServices.Get(t.Context(), "svc-1")

@@ -13,7 +13,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// No more than 64 pages are ever under way.
+// At most 64 pages are requested at the same time.
 func TestAll_ConcurrencyHasABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := jobsInPages(jobIDs(2000), 10)
@@ -26,8 +26,8 @@ func TestAll_ConcurrencyHasABound(t *testing.T) {
 	})
 }
 
-// The options of the call are those that All was given, whatever becomes of the
-// slice that they came in; nil is none.
+// All copies its request options: later changes to the caller's slice have no effect. A
+// nil option is ignored.
 func TestAll_KeepsItsRequestOptions(t *testing.T) {
 	s := jobsInPages(jobIDs(15), 10)
 	opts := []svc.RequestOption{nil, svc.WithQuery("a", "1")}
@@ -39,7 +39,7 @@ func TestAll_KeepsItsRequestOptions(t *testing.T) {
 	require.Equal(t, []string{"a=1&page=1", "a=1&page=2"}, s.Requests())
 }
 
-// The last page is asked for ahead like any other, and none beyond it.
+// The last page is requested ahead like any other page. No page after it is requested.
 func TestAll_ConcurrencyAsksForTheLastPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for pages := 1; pages <= 3; pages++ {
@@ -54,8 +54,8 @@ func TestAll_ConcurrencyAsksForTheLastPage(t *testing.T) {
 	})
 }
 
-// An answer that speaks of many jobs and lists none is no reason to make room
-// for them.
+// A response may mention many jobs and contain none. List does not allocate memory for
+// them.
 func TestListMakesNoRoomForWhatIsNotThere(t *testing.T) {
 	body := []byte(`{"job_list":[],"total_count":0,"x":["job_id"` + strings.Repeat(`,"job_id"`, 400_000) + `]}`)
 	s := &testkit.JobService{Page: func(int, int) (int, []byte) { return 200, body }}

@@ -20,7 +20,7 @@ func TestB31_SamePageForEver(t *testing.T) {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
 			s := &testkit.JobService{Page: func(int, int) (int, []byte) { return 200, jobList(25, jobIDs(10)...) }}
 			ids, err := collectJobs(s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: concurrency}))
-			require.Equal(t, jobIDs(10), ids, "each job once")
+			require.Equal(t, jobIDs(10), ids, "each job must come once")
 			require.LessOrEqual(t, len(s.Requests()), 3)
 			require.ErrorIs(t, err, svc.ErrPagesRepeat)
 			var page *svc.PageError
@@ -31,7 +31,7 @@ func TestB31_SamePageForEver(t *testing.T) {
 	}
 }
 
-// A total that the repeated jobs seem to complete does not hide that.
+// The repeated page is noticed even if the repeated jobs add up to the total.
 func TestB31_SamePageUntilTheTotalIsReached(t *testing.T) {
 	for _, total := range []int{-1, 0, 20} {
 		t.Run(fmt.Sprint("total ", total), func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestB31_EveryPageEmpty(t *testing.T) {
 
 func TestB32_PageSizeAndTotalAreHints(t *testing.T) {
 	for name, tt := range map[string]struct {
-		totals   []int // of pages 1, 2, 3 and so on; -1: missing
+		totals   []int // totals of page 1, 2, 3 and so on; -1: missing
 		requests int
 	}{
 		"true total":               {[]int{25}, 3},
@@ -85,8 +85,8 @@ func TestB32_PageSizeAndTotalAreHints(t *testing.T) {
 					require.Equal(t, want, s.Requests())
 					return
 				}
-				// The order of arrival is not ours then, and a total that is too
-				// large is found out a little later.
+				// With concurrency the requests may arrive in another order. A total that
+				// is too large is noticed a few requests later.
 				require.Subset(t, s.Requests(), want)
 				require.LessOrEqual(t, len(s.Requests()), tt.requests+concurrency)
 				if name != "total far too large" {
@@ -97,7 +97,7 @@ func TestB32_PageSizeAndTotalAreHints(t *testing.T) {
 	}
 }
 
-// Nobody but the server knows the size of its pages, and it need not tell.
+// Only the server knows its page size, and it need not say it.
 func TestB32_UnsetPageSizeIsNotSent(t *testing.T) {
 	s := jobsInPages(jobIDs(45), 20)
 	ids, err := collectJobs(s.Client(t).ImageJobs.All(t.Context(), nil))
@@ -145,7 +145,7 @@ func TestB33_ErrorInTheMiddle(t *testing.T) {
 					return 200, jobList(30, cutJobs(jobIDs(30), number, 10)...)
 				}}
 				list := s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: concurrency})
-				for range 2 { // a second loop starts over, and fails again
+				for range 2 { // a second loop starts at the first page and fails again
 					var ids []string
 					var errs []error
 					for job, err := range list {
@@ -173,7 +173,7 @@ func TestB33_ErrorInTheMiddle(t *testing.T) {
 	}
 }
 
-// The bubble fails the test if a goroutine is left when it ends.
+// synctest fails the test if a goroutine is left at its end.
 func TestB34_BreakLeavesNothing(t *testing.T) {
 	for _, concurrency := range []int{0, 2, 8} {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
@@ -189,14 +189,14 @@ func TestB34_BreakLeavesNothing(t *testing.T) {
 						require.NoError(t, err)
 						break
 					}
-					require.Equal(t, s.Latency, time.Since(start), "the break waits for no answer")
-					require.Zero(t, s.UnderWay(), "a request under way after the break")
+					require.Equal(t, s.Latency, time.Since(start), "leaving the loop must not wait for a response")
+					require.Zero(t, s.UnderWay(), "a request in flight after the break")
 					for i := 0; runtime.NumGoroutine() > goroutines && i < 1e6; i++ {
-						runtime.Gosched() // the very last step of an ended one takes a moment
+						runtime.Gosched() // a goroutine that has ended takes a moment to disappear
 					}
 					require.LessOrEqual(t, runtime.NumGoroutine(), goroutines)
 					asked := len(s.Requests())
-					require.LessOrEqual(t, asked-before, max(concurrency, 1), "pages beyond the one in hand")
+					require.LessOrEqual(t, asked-before, max(concurrency, 1), "too many pages were requested ahead")
 					time.Sleep(time.Minute)
 					require.Len(t, s.Requests(), asked, "a request after the break")
 				}
@@ -229,14 +229,14 @@ func TestB34_BreakAfterErrorAndCancel(t *testing.T) {
 					}
 				}
 				require.ErrorIs(t, last, context.Canceled)
-				require.Zero(t, time.Since(start), "no request is waited for after the cancel")
-				require.GreaterOrEqual(t, given, 20, "what was in hand is given")
+				require.Zero(t, time.Since(start), "after the cancel the loop must not wait for a request")
+				require.GreaterOrEqual(t, given, 20, "the jobs received before the cancel must be yielded")
 
 				asked := len(s.Requests())
 				ids, err := collectJobs(client.VideoJobs.All(ctx, opts))
 				require.ErrorIs(t, err, context.Canceled)
 				require.Empty(t, ids)
-				require.Len(t, s.Requests(), asked, "no request with a cancelled context")
+				require.Len(t, s.Requests(), asked, "no request may be sent after the cancel")
 			})
 		})
 	}
@@ -246,7 +246,7 @@ func TestAll_IsLazyRestartableAndCopiesItsOptions(t *testing.T) {
 	s := jobsInPages(jobIDs(25), 10)
 	opts := &svc.ListJobsOptions{Page: 2, PageSize: 10}
 	list := s.Client(t).ImageJobs.All(t.Context(), opts)
-	require.Empty(t, s.Requests(), "nothing is asked for before the loop")
+	require.Empty(t, s.Requests(), "no request may be sent before the loop begins")
 	*opts = svc.ListJobsOptions{Page: 7, PageSize: 3, Concurrency: 5}
 	for range 2 {
 		before := len(s.Requests())
@@ -258,13 +258,13 @@ func TestAll_IsLazyRestartableAndCopiesItsOptions(t *testing.T) {
 	require.Equal(t, svc.ListJobsOptions{Page: 7, PageSize: 3, Concurrency: 5}, *opts)
 }
 
-// Jobs that come and go between two pages move the others.
+// Jobs that are created or deleted between two pages shift the other jobs to other pages.
 func TestAll_ListChangesBetweenPages(t *testing.T) {
 	newer := []string{"new-1", "new-2", "new-3", "new-4", "new-5", "new-6", "new-7", "new-8", "new-9", "new-10", "new-11", "new-12"}
 	for name, tt := range map[string]struct {
-		after []string // the list once page 1 was sent
+		after []string // the list after page 1 was sent
 		want  []string
-		asked int // 1 page too many where the total counts jobs that do not come
+		asked int // one page more than needed if the total counts jobs that All does not yield
 	}{
 		"one inserted at the front":  {append(newer[:1:1], jobIDs(25)...), jobIDs(25), 4},
 		"a page's worth inserted":    {append(newer[:10:10], jobIDs(25)...), jobIDs(25), 5},
@@ -291,7 +291,7 @@ func TestAll_ListChangesBetweenPages(t *testing.T) {
 	}
 }
 
-// WithResponse has room for one answer: that of the page in hand.
+// With WithResponse, the response is that of the page that the loop is at.
 func TestAll_WithResponse(t *testing.T) {
 	s := jobsInPages(jobIDs(40), 10)
 	var r svc.Response
@@ -337,7 +337,7 @@ func TestList_RefusesNonsense(t *testing.T) {
 	require.Empty(t, s.Requests())
 }
 
-// What is not a page of jobs is never an empty page.
+// A response that is not a page of jobs gives an error. It never counts as an empty page.
 func TestList_RefusesWhatIsNoPage(t *testing.T) {
 	for name, tt := range map[string]struct{ body, field string }{
 		"html":              {`<html>please log in</html>`, ""},

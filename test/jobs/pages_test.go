@@ -12,10 +12,10 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// jobsFrom are the ids of the jobs behind the first so many, up to another.
+// jobsFrom returns the IDs of the jobs after number from, up to number to.
 func jobsFrom(from, to int) []string { return jobIDs(to)[from:] }
 
-// scriptedPages answers with these pages, and with empty ones behind them.
+// scriptedPages serves the given pages, and empty pages after them.
 func scriptedPages(total int, script ...[]string) *testkit.JobService {
 	return &testkit.JobService{Page: func(number, _ int) (int, []byte) {
 		if number > len(script) {
@@ -25,8 +25,8 @@ func scriptedPages(total int, script ...[]string) *testkit.JobService {
 	}}
 }
 
-// However the service cuts its pages: as long as it counts its jobs right, none of
-// them is missing, and nothing is asked for once all have come.
+// The service may cut its pages in any way. As long as the total is right and no page is
+// empty, no job is missing, and nothing is requested after the last job.
 func TestAll_GoesOnUntilAllHaveCome(t *testing.T) {
 	for name, tt := range map[string]struct {
 		total    int
@@ -49,7 +49,7 @@ func TestAll_GoesOnUntilAllHaveCome(t *testing.T) {
 		"a page sent twice": {
 			25, [][]string{jobsFrom(0, 10), jobsFrom(0, 10), jobsFrom(10, 20), jobsFrom(20, 25)}, jobIDs(25), 4,
 		},
-		// An empty page is the end, though the service counts more jobs.
+		// An empty page ends the list, even if the total is larger.
 		"the first page empty":  {40, [][]string{nil, jobsFrom(10, 20)}, nil, 1},
 		"a hole in the middle":  {40, [][]string{jobsFrom(0, 10), nil, jobsFrom(10, 20), jobsFrom(20, 30)}, jobIDs(10), 2},
 		"the last page missing": {40, [][]string{jobsFrom(0, 10), jobsFrom(10, 20), jobsFrom(20, 30)}, jobIDs(30), 4},
@@ -64,7 +64,7 @@ func TestAll_GoesOnUntilAllHaveCome(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, tt.want, ids)
 					require.LessOrEqual(t, s.Most, max(concurrency, 1), "requests in flight at a time")
-					// Pages asked for ahead of their turn may turn out to be needless.
+					// Some pages that were requested ahead may not be needed.
 					require.GreaterOrEqual(t, len(s.Requests()), tt.requests)
 					require.LessOrEqual(t, len(s.Requests()), tt.requests+max(concurrency-1, 0))
 				})
@@ -73,8 +73,8 @@ func TestAll_GoesOnUntilAllHaveCome(t *testing.T) {
 	}
 }
 
-// A total that is too small tells nothing from the page on that goes beyond it. One
-// that a page reaches exactly is believed: the doubt would cost every list a request.
+// A total that is too small is ignored from the page that exceeds it. A total that a page
+// reaches exactly ends the list; otherwise every list would cost one more request.
 func TestAll_TotalTooSmall(t *testing.T) {
 	for total, tt := range map[int]struct{ jobs, requests int }{
 		1: {40, 5}, 9: {40, 5}, 15: {40, 5}, 39: {40, 5},
@@ -92,8 +92,8 @@ func TestAll_TotalTooSmall(t *testing.T) {
 	}
 }
 
-// What was on the pages before is a guess, so a loop that begins further back reads up
-// to the empty page.
+// A loop may begin after the first page. The number of jobs before that page is unknown,
+// so the loop reads until an empty page.
 func TestAll_BeginsFurtherBack(t *testing.T) {
 	for name, tt := range map[string]struct {
 		total    int
@@ -122,11 +122,12 @@ func TestAll_BeginsFurtherBack(t *testing.T) {
 	}
 }
 
-// A list without a total whose service has no page past the last one.
+// A service may have no page after the last one. A 404 for such a page ends the list if
+// the list has no usable total. Otherwise it is an error, as any other error status is.
 func TestC18_PastTheLastPage(t *testing.T) {
 	for name, tt := range map[string]struct {
-		total  int // -1: missing
-		status int // of the pages past the last
+		total  int // -1: no total
+		status int // status for pages past the last one
 		pages  int
 		from   int
 		want   []string

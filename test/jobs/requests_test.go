@@ -15,7 +15,7 @@ import (
 	"example.com/svc/svctest"
 )
 
-// sentJob creates a job with f and returns the body that the service got.
+// sentJob creates a job with f, and returns the request body.
 func sentJob(t *testing.T, f func(*svc.Client) error) string {
 	t.Helper()
 	var body string
@@ -66,7 +66,8 @@ func TestB39_VideoJobBody(t *testing.T) {
 			})
 			require.Equal(t, `POST /v1/svc-video-job application/json {"job_type":"text2video","config":`+tt.want+`}`, got)
 
-			// What was sent can be read again, as the echo in a job is.
+			// The request can be decoded from the JSON that was sent, because a job
+			// contains it.
 			_, text, _ := strings.Cut(got, "application/json ")
 			var again svc.CreateVideoJobRequest
 			require.NoError(t, json.Unmarshal([]byte(text), &again))
@@ -103,7 +104,7 @@ func TestB39_ImageJobBody(t *testing.T) {
 	}
 }
 
-// A field that this package does not know goes where its path says.
+// An unknown field is placed where its path says.
 func TestCreateJob_WithBodyField(t *testing.T) {
 	got := sentJob(t, func(c *svc.Client) error {
 		_, err := c.ImageJobs.Create(t.Context(), svc.CreateImageJobRequest{Config: svc.ImageJobConfig{Prompt: "p"}},
@@ -129,7 +130,7 @@ func TestCreateJob_NamesEveryBadField(t *testing.T) {
 	require.Empty(t, s.Requests())
 }
 
-// A job costs money: it is not asked for twice.
+// A job costs money, so a create with unknown outcome is not repeated.
 func TestCreateJob_OutcomeUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, answer := range []func() (int, []byte){
@@ -146,7 +147,7 @@ func TestCreateJob_OutcomeUnknown(t *testing.T) {
 	})
 }
 
-// The id of a job whose record does not fit is not lost.
+// If the created record cannot be decoded, the error still has the ID of the job.
 func TestCreateJob_OutcomeUnknownKeepsTheID(t *testing.T) {
 	s := testkit.OneJob(`{"job_id":"job-9","outputs":{"id":"early"}}`)
 	_, err := s.Client(t).ImageJobs.Create(t.Context(), svc.CreateImageJobRequest{Config: svc.ImageJobConfig{Prompt: "p"}})
@@ -155,7 +156,7 @@ func TestCreateJob_OutcomeUnknownKeepsTheID(t *testing.T) {
 	require.Equal(t, "job-9", unknown.ID)
 }
 
-// A recorded job can be made again from what it was made from.
+// A new job can be created from the original request in a job.
 func TestCreateJob_Replay(t *testing.T) {
 	srv := svctest.NewInMemory()
 	client := srv.Client()
@@ -163,7 +164,7 @@ func TestCreateJob_Replay(t *testing.T) {
 	require.NoError(t, err)
 	var req svc.CreateVideoJobRequest
 	require.NoError(t, json.Unmarshal(first.MetaInfo.OriginalRequest, &req))
-	require.Equal(t, 4, req.Config.Settings.Duration, "defaults filled in")
+	require.Equal(t, 4, req.Config.Settings.Duration, "the service filled in the default")
 	require.Equal(t, "null", string(req.Config.NegativePrompt))
 	second, err := client.VideoJobs.Create(t.Context(), req)
 	require.NoError(t, err)

@@ -28,9 +28,9 @@ func gockJobs(t *testing.T) *svc.Client {
 
 func TestWaitForJob(t *testing.T) {
 	for name, tt := range map[string]struct {
-		replies  []string // a status, or the number of an HTTP status
-		wantErr  error    // nil: the job is done
-		wantLast string   // status of the returned record
+		replies  []string // job statuses, or HTTP statuses as numbers
+		wantErr  error    // nil: the job has ended with success
+		wantLast string   // job status of the returned record
 		polls    int
 	}{
 		"done at once":              {[]string{"succeed"}, nil, "succeed", 1},
@@ -62,7 +62,7 @@ func TestWaitForJob(t *testing.T) {
 				}
 				limit := time.Minute
 				if tt.wantErr == context.DeadlineExceeded {
-					limit = 3 * time.Second // three looks, and the last one before the end
+					limit = 3 * time.Second // time for three polls; the last one comes right before the deadline
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
 				defer cancel()

@@ -17,8 +17,8 @@ import (
 
 var lives = flag.Int("lives", 1000, "how many random lives of endpoints are compared with their bill")
 
-// The ledger's instance time is never lower than the bill, and higher by exactly the
-// times between what the service did and what the ledger noticed.
+// The instance time of the ledger is never lower than the bill. It is higher by exactly
+// the times between an effect at the service and its record in the ledger.
 func TestBill(t *testing.T) {
 	for seed := range *lives {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { inWorld(t, func(w *world) { liveOnce(w, uint64(seed)) }) })
@@ -31,7 +31,7 @@ func TestBill(t *testing.T) {
 func liveOnce(w *world, seed uint64) {
 	dice := rand.New(rand.NewPCG(seed, 1))
 	pause := func(most time.Duration) { later(w, time.Duration(dice.Int64N(int64(most)))) }
-	// Each exchange takes its time before and after it has its effect.
+	// Each exchange takes a random time before and after its effect.
 	before, after := time.Duration(0), time.Duration(0)
 	c := w.client(around(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		before, after = time.Duration(dice.Int64N(int64(2*time.Second))), time.Duration(dice.Int64N(int64(2*time.Second)))
@@ -40,13 +40,13 @@ func liveOnce(w *world, seed uint64) {
 		time.Sleep(after)
 		return resp, err
 	}))
-	var extra time.Duration // that the ledger counts, and nobody bills
+	var extra time.Duration // time that the ledger counts but the service does not bill
 	req := request("n")
 	n := 1 + dice.IntN(3)
 	req.ResourceMetadata.TargetInstanceNumber = n
 	s, err := c.InferenceServices.Create(w.Context(), req)
 	require.NoError(w, err)
-	extra += time.Duration(n) * before // from the intent to the effect
+	extra += time.Duration(n) * before // from the intent in the ledger to the creation
 	for range dice.IntN(5) {
 		pause(time.Hour)
 		to := dice.IntN(5)
@@ -79,7 +79,7 @@ func liveOnce(w *world, seed uint64) {
 	require.Equal(w, w.srv.Bill().Total+extra, w.one().InstanceTime(time.Now()))
 }
 
-// With faults the ledger is never lower.
+// Even with faults, the ledger's instance time is never lower than the bill.
 func TestBillWithFaults(t *testing.T) {
 	for seed := range *lives {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { inWorld(t, func(w *world) { troubledLife(w, uint64(seed)) }) })

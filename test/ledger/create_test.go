@@ -57,7 +57,7 @@ func TestDescriptionThatIsNoText(t *testing.T) {
 	})
 }
 
-// What a create ends with decides what is recorded.
+// The outcome of a create decides which record is written.
 func TestOutcomes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fault svctest.Fault
@@ -138,7 +138,7 @@ func TestBadOptions(t *testing.T) {
 	})
 }
 
-// Three equal Deploys are three endpoints, as without a ledger.
+// Without a key, three equal Deploys create three endpoints, as they do without a ledger.
 func TestWithoutAKey(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for range 3 {
@@ -224,7 +224,7 @@ func TestStoreFailsAfterTheCreate(t *testing.T) {
 				told = s.ServiceID
 				return errMine
 			}})
-			require.Equal(w, "svc-1", told, "OnCreate is called all the same")
+			require.Equal(w, "svc-1", told, "OnCreate must be called")
 			failed, ok := errors.AsType[*svc.DeployError](err)
 			require.True(w, ok)
 			require.Equal(w, "svc-1", failed.ServiceID)
@@ -246,7 +246,8 @@ func TestStoreFailsAfterTheCreate(t *testing.T) {
 	})
 }
 
-// A store that hangs delays the end of a create by five seconds.
+// hanging is a store that stops responding. It delays the end of a create by five
+// seconds.
 type hanging struct {
 	svc.LedgerStore
 	after int
@@ -271,7 +272,7 @@ func TestStoreHangs(t *testing.T) {
 	})
 }
 
-// After SettleBy nothing is sent, and the reason is not the end of the caller's context.
+// After SettleBy nothing is sent. The error then is not that of the caller's context.
 func TestSettleBy(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: 429, RetryAfter: "20", Times: -1})
@@ -303,7 +304,8 @@ func TestSettleBy(t *testing.T) {
 	})
 }
 
-// A panic, or the end of the goroutine, in each function of the caller is settled.
+// A function of the caller may panic or call runtime.Goexit. The outcome of the create is
+// recorded in each case.
 func TestPanics(t *testing.T) {
 	ways := map[string]func(){"panic": func() { panic("of the caller") }, "Goexit": runtime.Goexit}
 	for way, quit := range ways {
@@ -329,7 +331,7 @@ func TestPanics(t *testing.T) {
 			}, svc.LedgerUnknown},
 			"hook": {func(quit func()) []svc.Option {
 				return []svc.Option{svc.WithAttemptHook(func(context.Context, svc.Attempt) { quit() })}
-			}, svc.LedgerCreated}, // and a Deploy deletes it, although the hook quits in each exchange
+			}, svc.LedgerCreated}, // a Deploy also deletes the endpoint, although the hook quits in every exchange
 		} {
 			for _, deploy := range []bool{false, true} {
 				t.Run(strings.Join([]string{way, name, map[bool]string{true: "Deploy", false: "Create"}[deploy]}, "/"), func(t *testing.T) {
@@ -381,21 +383,21 @@ func TestPanics(t *testing.T) {
 						if name == "Use" {
 							o.Key = ""
 						}
-						asked := func() { // in the caller's function
-							require.Equal(w, svc.LedgerCreated, w.one().State, "it is settled before")
+						asked := func() { // what the caller's function does
+							require.Equal(w, svc.LedgerCreated, w.one().State, "the create must be recorded before the caller's function runs")
 							quit()
 						}
 						c := w.client(svc.WithInferenceURL("https://inference.example"))
 						start := time.Now()
 						require.True(w, quits(func() { deploy(w.Context(), c.InferenceServices, o, asked) }))
-						require.Less(w, time.Since(start), 5*time.Second, "the cleanup proves the deletion as soon as any other")
+						require.Less(w, time.Since(start), 5*time.Second, "the cleanup must not take longer than after an error")
 						require.Equal(w, 1, w.creates())
 						w.accounted(name)
 						deleted := o.DeleteOnFailure || o.OnFailure != nil || name == "Use"
 						require.Equal(w, deleted, w.srv.RunningInstances() == 0)
 						require.Equal(w, deleted, w.one().State == svc.LedgerDeleted)
 						_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
-						require.NoError(w, err, "it resumes, or the key is free")
+						require.NoError(w, err, "Deploy resumes the endpoint, or the key is free")
 						require.Equal(w, 1, w.srv.RunningInstances())
 					})
 				})
@@ -404,7 +406,7 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// panicking are the functions of the caller that run while the endpoint exists.
+// panicking has the caller's functions that run while the endpoint exists.
 var panicking = map[string]func(ctx context.Context, c *svc.InferenceServiceClient, o *svc.DeployOptions, quit func()){
 	"OnCreate": func(ctx context.Context, c *svc.InferenceServiceClient, o *svc.DeployOptions, quit func()) {
 		o.OnCreate = func(*svc.InferenceService) error { quit(); return nil }
@@ -432,7 +434,8 @@ type limiter func()
 
 func (l limiter) Wait(context.Context) error { l(); return nil }
 
-// A record that another process has written first is not lost, and nothing is sent twice.
+// Another process writes its record first. That record is kept, and nothing is sent
+// twice.
 func TestLostRace(t *testing.T) {
 	inWorld(t, func(w *world) {
 		other := w.client()
@@ -462,7 +465,9 @@ func (r *racing) Append(ctx context.Context, rec svc.LedgerRecord) error {
 	return r.LedgerStore.Append(ctx, rec)
 }
 
-// As on NFS, where a repeated link finds the name that the first one has made.
+// A store may report that a Seq is taken, although the same Append has just written that
+// record. This happens on NFS, where a repeated link finds the name that the first link
+// made.
 func TestExistsByOneself(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.store = &echoing{LedgerStore: ledger.Memory()}
@@ -474,7 +479,8 @@ func TestExistsByOneself(t *testing.T) {
 	})
 }
 
-// A store that contradicts itself ends a create, and does not keep it busy for ever.
+// A store contradicts itself: it says that a Seq is taken, but does not list its record.
+// The create ends with an error and does not try forever.
 func TestStoreRefusesWhatItDoesNotList(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.store = full{ledger.Memory()}

@@ -13,7 +13,7 @@ import (
 	"example.com/svc/svctest"
 )
 
-// A record with another name proves nothing about the endpoint of an entry.
+// A record with another name proves nothing about the endpoint of a ledger entry.
 func TestForeignRecordIsNoDeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
@@ -27,11 +27,11 @@ func TestForeignRecordIsNoDeletion(t *testing.T) {
 		entries, err := client.Ledger.Entries(t.Context())
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
-		require.True(t, entries[0].Open(), "it runs")
+		require.True(t, entries[0].Open(), "the endpoint still runs")
 	})
 }
 
-// The cause of a ctx that ended before the create is in the error.
+// If ctx ended before the create, the error has the cause of ctx.
 func TestCauseBeforeACreate(t *testing.T) {
 	stop := errors.New("operator said stop")
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -1,4 +1,4 @@
-// Package ledger_test holds the promises of the ledger, through the public API.
+// Package ledger_test tests the promises of the ledger through the public API.
 package ledger_test
 
 import (
@@ -24,7 +24,7 @@ func request(name string) svc.CreateInferenceServiceRequest {
 	}
 }
 
-// world is a service and a ledger, in a bubble of virtual time.
+// world is a service and a ledger, inside a synctest bubble.
 type world struct {
 	*testing.T
 	srv   *svctest.Server
@@ -68,8 +68,8 @@ func (w *world) events(e svc.LedgerEntry) (events []svc.LedgerEvent) {
 
 var errDisk = errors.New("disk on fire")
 
-// faulty is a store whose n-th Append, counted from 1, fails, after it has stored the record if
-// written is set; it fails times times.
+// faulty is a store with failing Appends: they fail from the n-th call on, times times.
+// If written is set, the failing calls store their record before they fail.
 type faulty struct {
 	svc.LedgerStore
 	mu      sync.Mutex
@@ -102,7 +102,7 @@ func (f *faulty) List(ctx context.Context, key string) ([]svc.LedgerRecord, erro
 	return f.LedgerStore.List(ctx, key)
 }
 
-// stage is a function before or after an exchange.
+// roundTrip sends a request with the given transport, and may act before and after that.
 type roundTrip func(*http.Request, http.RoundTripper) (*http.Response, error)
 
 func around(f roundTrip) svc.Option {
@@ -116,7 +116,7 @@ type tripper struct {
 
 func (t tripper) RoundTrip(r *http.Request) (*http.Response, error) { return t.f(r, t.next) }
 
-// quits calls f, and reports whether it panicked or ended its goroutine.
+// quits calls f, and reports whether f panicked or called runtime.Goexit.
 func quits(f func()) (quit bool) {
 	done := make(chan struct{})
 	quit = true

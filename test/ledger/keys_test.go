@@ -28,8 +28,8 @@ func TestSecondDeployResumes(t *testing.T) {
 		second, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), o2)
 		require.NoError(w, err)
 		require.Equal(w, first.ServiceID, second.ServiceID)
-		require.Equal(w, &svc.InferenceService{ServiceID: first.ServiceID}, told, "the ID alone")
-		require.Equal(w, end, w.one().LeaseEnd, "a lease can only lengthen")
+		require.Equal(w, &svc.InferenceService{ServiceID: first.ServiceID}, told, "only the ID is known at that time")
+		require.Equal(w, end, w.one().LeaseEnd, "Deploy can only lengthen a lease")
 
 		o2.Lease = 2 * time.Hour
 		_, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), o2)
@@ -39,7 +39,8 @@ func TestSecondDeployResumes(t *testing.T) {
 	})
 }
 
-// The creator may use the endpoint, so a Deploy that resumes deletes it only if it is asked.
+// The creator may be using the endpoint. So a Deploy that resumes it deletes it only if
+// OnFailure asks for that.
 func TestResumedDeployFails(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
@@ -68,7 +69,7 @@ func TestResumedDeployFails(t *testing.T) {
 	})
 }
 
-// A resumed Deploy that finds the endpoint deleted frees the key.
+// If a resumed Deploy finds its endpoint deleted, the key becomes free.
 func TestResumedDeployFindsNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client()
@@ -104,7 +105,7 @@ func TestKeyInUse(t *testing.T) {
 	})
 }
 
-// While another process creates, a Deploy waits for it.
+// If another process is creating the endpoint, Deploy waits for the outcome.
 func TestDeployWaitsForTheOther(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.Slow(20*time.Second))
@@ -193,17 +194,17 @@ func TestForgetAndBack(t *testing.T) {
 		w.srv.Fault("GET", svctest.RouteFlavors, svctest.Fault{Header: map[string][]string{"Date": {""}}}, svctest.ServiceUnavailable(1))
 		require.ErrorContains(w, c.Ledger.Forget(w.Context(), e), "Date")
 		require.ErrorIs(w, w.client(svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1})).Ledger.Forget(w.Context(), e), svc.ErrServer)
-		require.NoError(w, c.Ledger.Forget(w.Context(), e)) // wrong
+		require.NoError(w, c.Ledger.Forget(w.Context(), e)) // this Forget is wrong: the endpoint exists
 		require.ErrorContains(w, c.Ledger.Forget(w.Context(), e), "forgotten")
 		require.Equal(w, svc.LedgerForgotten, w.one().State)
 
 		_, err = c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 		require.NoError(w, err)
-		require.Equal(w, 2, w.srv.RunningInstances(), "that is the price")
+		require.Equal(w, 2, w.srv.RunningInstances(), "the wrong Forget leads to a second endpoint")
 		_, err = c.Ledger.Adopt(w.Context(), e, "svc-2", nil)
 		require.ErrorContains(w, err, "has this ID already")
 		_, err = c.Ledger.Adopt(w.Context(), e, "svc-1", nil)
-		require.NoError(w, err, "there is a way back")
+		require.NoError(w, err, "a forgotten endpoint can be adopted")
 		_, err = c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 		require.ErrorIs(w, err, svc.ErrKeyInUse)
 		require.ErrorContains(w, err, "2 entries")
@@ -236,9 +237,10 @@ func TestScaleIsRecorded(t *testing.T) {
 			require.NoError(w, err)
 			require.Equal(w, n, w.one().Instances)
 		}
-		require.Len(w, w.one().Records, 2+4, "one for each change")
+		require.Len(w, w.one().Records, 2+4, "one record for each change")
 
-		// A raise that fails is a raise for the ledger; what lowers is recorded when it is done.
+		// A higher number is recorded before the request, so a failed request leaves it
+		// in the ledger. A lower number is recorded only after success.
 		w.srv.Fault("PUT", svctest.RouteEndpoint, svctest.Fault{Status: 409}, svctest.Fault{Status: 409})
 		_, err = c.InferenceServices.Scale(w.Context(), s.ServiceID, 6)
 		require.ErrorIs(w, err, svc.ErrConflict)
@@ -247,7 +249,8 @@ func TestScaleIsRecorded(t *testing.T) {
 		require.ErrorIs(w, err, svc.ErrConflict)
 		require.Equal(w, 6, w.one().Instances)
 
-		// A ledger that cannot be read: no raise, but a lower number.
+		// If the ledger cannot be read, scaling up is refused, but scaling down is
+		// allowed.
 		w.store = &faulty{LedgerStore: inner, list: errDisk}
 		c = w.client()
 		puts := w.srv.RequestCount("PUT", svctest.RouteEndpoint)
@@ -258,10 +261,11 @@ func TestScaleIsRecorded(t *testing.T) {
 		require.NoError(w, err)
 		w.store = &faulty{LedgerStore: inner, n: 1, times: 1}
 		_, err = w.client().InferenceServices.Scale(w.Context(), s.ServiceID, 9)
-		require.ErrorIs(w, err, errDisk, "no append, no PUT")
+		require.ErrorIs(w, err, errDisk, "the append failed, so no PUT may be sent")
 		require.Equal(w, 2, w.srv.RunningInstances())
 
-		// Another key that is damaged is no reason to refuse, and neither is an unknown endpoint.
+		// Neither a damaged entry of another key nor an endpoint without entry prevents
+		// scaling.
 		require.NoError(w, inner.Append(w.Context(), svc.LedgerRecord{Key: "damaged", Seq: 1, Event: "paused"}))
 		w.store = inner
 		_, err = w.client().InferenceServices.Scale(w.Context(), s.ServiceID, 9)
@@ -291,7 +295,7 @@ func TestDeletedIsRecorded(t *testing.T) {
 			inWorld(t, func(w *world) {
 				s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 				require.NoError(w, err)
-				require.NoError(w, remove(w, w.client(), s.ServiceID), "by another client")
+				require.NoError(w, remove(w, w.client(), s.ServiceID), "another client can delete the endpoint")
 				require.Equal(w, svc.LedgerDeleted, w.one().State)
 			})
 		})
@@ -308,7 +312,7 @@ func TestDeletedIsRecorded(t *testing.T) {
 			require.NoError(w, err)
 			inner := w.store
 			w.store = &faulty{LedgerStore: inner, n: 1, times: 1}
-			require.NoError(w, w.client().InferenceServices.DeleteAndWait(w.Context(), s.ServiceID, nil), "deleted it is")
+			require.NoError(w, w.client().InferenceServices.DeleteAndWait(w.Context(), s.ServiceID, nil), "the endpoint is deleted, so no error")
 			w.store = inner
 			require.Equal(w, svc.LedgerCreated, w.one().State, "the entry stays open")
 		})

@@ -18,7 +18,8 @@ import (
 
 var errDead = errors.New("the process is dead")
 
-// fuse kills its process at a given step: nothing that it does afterwards has an effect.
+// fuse simulates a process that is killed at a given step. Nothing that the process does
+// after this step has an effect.
 type fuse struct {
 	mu   sync.Mutex
 	left int
@@ -26,7 +27,7 @@ type fuse struct {
 	died context.CancelFunc
 }
 
-// step is called before and after everything that the process does to the world.
+// step is called before and after each effect of the process on the service or the store.
 func (f *fuse) step() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -40,7 +41,7 @@ func (f *fuse) step() error {
 	return nil
 }
 
-// mortal is the store as a process that may die sees it.
+// mortal is the store of a process that may be killed.
 type mortal struct {
 	svc.LedgerStore
 	fuse *fuse
@@ -75,8 +76,8 @@ func (w *world) mortal(f *fuse) *svc.Client {
 	}))
 }
 
-// accounted fails unless everything that is billed is open in the ledger, with at least so
-// many instances.
+// accounted checks that every billed endpoint has an open entry in the ledger, with at
+// least as many instances. It returns the number of entries in doubt.
 func (w *world) accounted(what string) (doubts int) {
 	w.Helper()
 	open := make(map[string]svc.LedgerEntry)
@@ -94,14 +95,14 @@ func (w *world) accounted(what string) (doubts int) {
 		}
 		_, after, _ := strings.Cut(e.Description, "[svc:")
 		entry, ok := open[strings.TrimSuffix(after, "]")]
-		require.True(w, ok, "%s: %s is billed, and not open in the ledger", what, e.ID)
+		require.True(w, ok, "%s: %s is billed, but has no open entry", what, e.ID)
 		require.True(w, entry.ServiceID == "" || entry.ServiceID == e.ID, what)
 		require.GreaterOrEqual(w, entry.Instances, e.Instances, what)
 	}
 	return doubts
 }
 
-// The process dies before and after each thing that it does to the world.
+// The process is killed before and after each of its effects.
 func TestKillAnywhere(t *testing.T) {
 	keyed := &svc.DeployOptions{Key: "k", Lease: time.Hour, DeleteOnFailure: true}
 	leased := &svc.DeployOptions{Lease: time.Hour}
@@ -114,7 +115,7 @@ func TestKillAnywhere(t *testing.T) {
 		prepare func(w *world) string
 		act     func(ctx context.Context, c *svc.Client, id string)
 		opts    []svctest.Option
-		creates int // at most, of both processes together
+		creates int // the most creates that both processes together may send
 	}{
 		"Deploy": {act: func(ctx context.Context, c *svc.Client, _ string) {
 			_, _ = c.InferenceServices.Deploy(ctx, request("n"), keyed)
@@ -155,7 +156,7 @@ func TestKillAnywhere(t *testing.T) {
 					f := &fuse{left: n, died: cancel}
 					tc.act(ctx, w.mortal(f), id)
 					if !f.dead {
-						steps = 0 // it has lived through all of them
+						steps = 0 // it was not killed: every step was tested
 					} else {
 						steps = n + 1
 					}
@@ -171,11 +172,12 @@ func TestKillAnywhere(t *testing.T) {
 	}
 }
 
-// aftermath is what the next process finds: it deploys under the same key and reaps.
+// aftermath acts as the next process: it deploys under the same key and reaps. Then an
+// operator settles the entries in doubt.
 func (w *world) aftermath(what string, o *svc.DeployOptions) {
 	w.Helper()
 	billed := w.srv.RunningInstances() > 0
-	keyed := false // the billed endpoint is under the key
+	keyed := false // an open entry has the key
 	for _, e := range w.entries() {
 		keyed = keyed || e.Key == o.Key && e.Open()
 	}
@@ -183,7 +185,7 @@ func (w *world) aftermath(what string, o *svc.DeployOptions) {
 	before := w.creates()
 	s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), o)
 	if billed && keyed {
-		require.Equal(w, before, w.creates(), "%s: a second create", what)
+		require.Equal(w, before, w.creates(), "%s: a second create was sent", what)
 	}
 	if err == nil {
 		e, ok := w.srv.Endpoint(s.ServiceID)
@@ -194,8 +196,8 @@ func (w *world) aftermath(what string, o *svc.DeployOptions) {
 	_, err = w.client().Ledger.Reap(w.Context(), nil)
 	doubts := w.accounted(what)
 	require.Equal(w, doubts > 0, err != nil, "%s: %v", what, err)
-	require.LessOrEqual(w, w.srv.RunningInstances(), doubts, "%s: all but what is in doubt is deleted", what)
-	for _, e := range w.entries() { // and the operator settles that
+	require.LessOrEqual(w, w.srv.RunningInstances(), doubts, "%s: only endpoints of entries in doubt may still run", what)
+	for _, e := range w.entries() { // the operator settles the entries in doubt
 		if e.State != svc.LedgerIntended && e.State != svc.LedgerUnknown {
 			continue
 		}

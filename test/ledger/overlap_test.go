@@ -13,8 +13,8 @@ import (
 	"example.com/svc/svctest"
 )
 
-// A raise that is under way while another call lowers the number may be the last one to
-// take effect: the ledger keeps the higher number.
+// One call raises the number of instances while another call lowers it. The raise may
+// take effect last, so the ledger keeps the higher number.
 func TestOverlappingScales(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client().InferenceServices
@@ -32,7 +32,7 @@ func TestOverlappingScales(t *testing.T) {
 	})
 }
 
-// An adopted endpoint that was scaled before counts with the instances that it has.
+// Adopt records the instances that the endpoint has, also if it was scaled before.
 func TestAdoptTakesTheInstances(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
@@ -47,7 +47,7 @@ func TestAdoptTakesTheInstances(t *testing.T) {
 	})
 }
 
-// What lowers the bill does not wait for a store that hangs.
+// Scaling down does not wait for a store that hangs, because it lowers the bill.
 func TestScaleDownDoesNotWait(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), nil)
@@ -68,7 +68,7 @@ func (stuck) List(ctx context.Context, _ string) ([]svc.LedgerRecord, error) {
 	return nil, ctx.Err()
 }
 
-// Two services that share a store may have the same ID.
+// Two services share a store, and each has an endpoint with the same ID.
 func TestOneStoreForTwoServices(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first := w.client()
@@ -89,7 +89,8 @@ func TestOneStoreForTwoServices(t *testing.T) {
 	})
 }
 
-// A Deploy that resumes does not shorten a lease that another one has lengthened meanwhile.
+// A resumed Deploy does not shorten a lease that another process lengthened in the
+// meantime.
 func TestResumeNeverShortensALease(t *testing.T) {
 	inWorld(t, func(w *world) {
 		deploy := func(lease time.Duration) error {
@@ -107,7 +108,7 @@ func TestResumeNeverShortensALease(t *testing.T) {
 	})
 }
 
-// A record that says deleted, but has another name, is no deletion.
+// A record with is_deleted but another name does not count as a deletion.
 func TestReapOfAForeignRecord(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := w.client()
@@ -120,7 +121,8 @@ func TestReapOfAForeignRecord(t *testing.T) {
 	})
 }
 
-// A refusal that names an endpoint does not make it that of the Deploy, also after a panic.
+// A refusal may contain the ID of an endpoint. That endpoint does not belong to the
+// Deploy and is not deleted, even after a panic.
 func TestPanicAfterARefusal(t *testing.T) {
 	inWorld(t, func(w *world) {
 		id := w.srv.AddEndpoint(svctest.Endpoint{Name: "n", Instances: 1})
@@ -137,7 +139,7 @@ func TestPanicAfterARefusal(t *testing.T) {
 	})
 }
 
-// An error of a store shows no token, whatever its type.
+// The error of a store shows no token, whatever its type is.
 func TestStoreErrorsShowNoToken(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.store = &faulty{LedgerStore: w.store, list: &svc.LedgerError{Op: "list", Err: errors.New("dial: Bearer " + w.srv.Token())}}

@@ -12,7 +12,7 @@ import (
 	"example.com/svc/svctest"
 )
 
-// dated changes the Date of every response.
+// dated lets a test change the headers of every response, such as Date.
 func dated(change func(http.Header)) svc.Option {
 	return around(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		resp, err := next.RoundTrip(r)
@@ -48,11 +48,11 @@ func TestReap(t *testing.T) {
 		require.Equal(w, []string{long, none}, sortedIDs(w.srv.Endpoints(), func(e svctest.Endpoint) bool { return e.Billed }))
 		reaped, err = w.client().Ledger.Reap(w.Context(), nil)
 		require.NoError(w, err)
-		require.Empty(w, reaped, "it is recorded")
+		require.Empty(w, reaped, "the deletion is recorded")
 	})
 }
 
-// What is deleted already is recorded without a DELETE.
+// If the endpoint is already deleted, Reap records this and sends no DELETE.
 func TestReapFindsNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Lease: time.Minute})
@@ -81,7 +81,8 @@ func TestReapInDoubt(t *testing.T) {
 	})
 }
 
-// Never deleted: what is another's, and what a wrong clock calls overdue.
+// Reap never deletes the endpoint of somebody else, nor an endpoint that is overdue only
+// by a wrong clock.
 func TestNeverReaped(t *testing.T) {
 	overdue := func(w *world) (id string) {
 		s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k", Lease: time.Hour})
@@ -89,9 +90,9 @@ func TestNeverReaped(t *testing.T) {
 		return s.ServiceID
 	}
 	for name, tc := range map[string]struct {
-		prepare func(w *world) *svc.Client // after an hour and a half
-		early   bool                       // half an hour only
-		reaped  int                        // entries that are reported
+		prepare func(w *world) *svc.Client // called one and a half hours after the create
+		early   bool                       // called only half an hour after the create
+		reaped  int                        // number of entries that Reap reports
 		want    error
 	}{
 		"its own":          {func(w *world) *svc.Client { return w.client() }, false, 1, nil},
@@ -127,7 +128,7 @@ func TestNeverReaped(t *testing.T) {
 			})
 		})
 	}
-	// The mark of the record, as it is read back.
+	// Reap compares the mark in the endpoint's description with the entry.
 	for name, tc := range map[string]struct {
 		description func(e svc.LedgerEntry) string
 		adopted     bool
@@ -163,7 +164,7 @@ func TestNeverReaped(t *testing.T) {
 	}
 }
 
-// A lease that is extended while Reap reads the endpoint counts.
+// If a lease is extended while Reap reads the endpoint, the extension counts.
 func TestReapReadsAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Lease: time.Minute})
@@ -182,7 +183,7 @@ func TestReapReadsAgain(t *testing.T) {
 	})
 }
 
-// If the entry cannot be read again, nothing is deleted.
+// If the entry cannot be read a second time, nothing is deleted.
 func TestReapWithoutLedger(t *testing.T) {
 	inWorld(t, func(w *world) {
 		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Lease: time.Minute})

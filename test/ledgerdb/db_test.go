@@ -57,7 +57,7 @@ func mustOpen(t *testing.T, driver, dsn string) svc.LedgerStore {
 	return s
 }
 
-// databases calls f with a new database of each kind.
+// databases runs f with a new database of each kind.
 func databases(t *testing.T, f func(t *testing.T, driver, dsn string)) {
 	t.Run("sqlite", func(t *testing.T) { f(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "ledger.db")+safe) })
 	t.Run("postgres", func(t *testing.T) { f(t, "postgres", newPostgresDatabase(t)) })
@@ -69,7 +69,7 @@ func TestPasses(t *testing.T) {
 	})
 }
 
-// Many may open a new database at once: the table is created once.
+// Many processes may open a new database at the same time. The table is created once.
 func TestOpenTogether(t *testing.T) {
 	databases(t, func(t *testing.T, driver, dsn string) {
 		var group sync.WaitGroup
@@ -119,7 +119,8 @@ func TestNoTable(t *testing.T) {
 	})
 }
 
-// A database that loses commits, or refuses the second process at once, is no ledger.
+// Open refuses a database with settings that can lose commits, or that make a second
+// process fail at once.
 func TestUnsafeSettings(t *testing.T) {
 	file := "file:" + filepath.Join(t.TempDir(), "ledger.db")
 	for _, settings := range []string{"", "?_pragma=synchronous(FULL)", "?_pragma=busy_timeout(1000)&_pragma=synchronous(NORMAL)", "?_pragma=busy_timeout(1000)&_pragma=synchronous(OFF)"} {
@@ -161,10 +162,10 @@ func request(name string) svc.CreateInferenceServiceRequest {
 	return svc.CreateInferenceServiceRequest{Name: name, ResourceMetadata: svc.CreateResourceMetadata{TargetInstanceNumber: 1}}
 }
 
-// TestChild is one of the processes of the test below.
+// TestChild is what each process of the test below runs.
 func TestChild(t *testing.T) {
 	if os.Getenv(childURL) == "" {
-		t.Skip("only as a process of its own")
+		t.Skip("runs only as a child process of other tests")
 	}
 	s, err := open(t, os.Getenv(childDriver), os.Getenv(childDSN))
 	if err != nil {
@@ -193,8 +194,9 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// Many processes deploy under one key, and half of them are killed: one endpoint is created
-// at most. The others return its ID, or that the same create is in doubt.
+// Many processes deploy under the same keys, and half of them are killed. At most one
+// endpoint is created per key. The other processes return its ID, or an error that says
+// that the same create is in doubt.
 func TestOneKeyOneCreate(t *testing.T) {
 	run := func(t *testing.T, driver, dsn string) {
 		srv := svctest.NewServer(svctest.WithDeployTime(100 * time.Millisecond))
@@ -202,10 +204,10 @@ func TestOneKeyOneCreate(t *testing.T) {
 		srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Delay: 100 * time.Millisecond, Times: -1})
 		var mu sync.Mutex
 		results := map[string]map[string]bool{"id": {}, "doubt": {}} // "key value" by kind
-		running := make(map[string]*exec.Cmd)                        // by what their User-Agent begins with
+		running := make(map[string]*exec.Cmd)                        // processes by the beginning of their User-Agent
 		stop := make(chan struct{})
 		var watch, group sync.WaitGroup
-		watch.Go(func() { // kills every second process whose create is under way
+		watch.Go(func() { // kills every second process while its create is in flight
 			for known := 0; ; time.Sleep(10 * time.Millisecond) {
 				select {
 				case <-stop:

@@ -1,3 +1,4 @@
-// Package ledgerdb tests the SQL stores of package ledger with real databases. It is
-// a module of its own, so that nobody who uses the library loads their drivers.
+// Package ledgerdb tests the SQL stores of package ledger with real databases. It is a
+// separate module, so that programs that use the library do not depend on the database
+// drivers.
 package ledgerdb

@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// server is the PostgreSQL server of this test run, started by the first test that
-// needs it. It listens on a socket in its own folder.
+// server is the PostgreSQL server of this test run. The first test that needs it starts
+// it. It listens on a socket in its own folder.
 var server struct {
 	once   sync.Once
 	folder string
@@ -31,7 +31,7 @@ var server struct {
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if server.cmd != nil {
-		_ = server.cmd.Process.Signal(syscall.SIGQUIT) // ends at once; the data are thrown away
+		_ = server.cmd.Process.Signal(syscall.SIGQUIT) // ends at once, without saving
 		_ = server.cmd.Wait()
 	}
 	if server.folder != "" {
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// newPostgresDatabase makes an empty database.
+// newPostgresDatabase creates an empty database.
 func newPostgresDatabase(t *testing.T) (dsn string) {
 	t.Helper()
 	bin := postgresPrograms()
@@ -75,7 +75,7 @@ func postgresPrograms() string {
 }
 
 func startPostgres(bin string) (err error) {
-	if server.folder, err = os.MkdirTemp("", "pg"); err != nil { // short: it is the name of a socket too
+	if server.folder, err = os.MkdirTemp("", "pg"); err != nil { // the name must be short, because the path of a socket has a maximum length
 		return err
 	}
 	data := filepath.Join(server.folder, "data")
@@ -86,7 +86,7 @@ func startPostgres(bin string) (err error) {
 		return cmd
 	}
 	var as *syscall.Credential
-	if os.Geteuid() == 0 { // the server does not run as root
+	if os.Geteuid() == 0 { // PostgreSQL refuses to run as root
 		u, err := user.Lookup("postgres")
 		if err != nil {
 			u, err = user.Lookup("nobody")

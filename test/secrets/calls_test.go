@@ -1,4 +1,5 @@
-// Package secrets_test holds that no token and no presigned URL shows in any text.
+// Package secrets_test tests that no text shows a token or the signature of a presigned
+// URL.
 package secrets_test
 
 import (
@@ -20,8 +21,8 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// Whatever the service, a proxy or the network repeat of the token and of links,
-// no error, log line or hook shows it.
+// The service, a proxy or the network may repeat the token or a presigned URL in any
+// place. No error, log line or hook shows it.
 func TestB07_SecretsStayHidden(t *testing.T) {
 	echo := func(text string) map[string]string {
 		return map[string]string{"X-Request-Id": text, "Location": testkit.SignedLink, "X-Echo": text, "Content-Type": "text/plain; x=" + testkit.Token, "Set-Cookie": "a=" + testkit.Token}
@@ -43,7 +44,7 @@ func TestB07_SecretsStayHidden(t *testing.T) {
 	}
 	var replies []testkit.Reply
 	for _, body := range bodies {
-		if len(body) > 32<<10 { // a text that is long enough to be cut at its end
+		if len(body) > 32<<10 { // the text is so long that it is cut
 			replies = append(replies, testkit.Reply{Status: 400, Body: body})
 			continue
 		}
@@ -74,7 +75,7 @@ func TestB07_SecretsStayHidden(t *testing.T) {
 			for _, op := range testkit.Operations {
 				opts := []svc.Option{testkit.Tries(2, 1), svc.WithLogger(logger), svc.WithAttemptHook(hook)}
 				if i%2 == 1 {
-					opts = append(opts, source) // it learns the token only on the way
+					opts = append(opts, source) // the source gives the token, so the client does not know it at the start
 				}
 				var resp svc.Response
 				testkit.RequireSilent(t, op.Do(t.Context(), testkit.Loop(t, r).Client(opts...), svc.WithResponse(&resp)))
@@ -86,8 +87,8 @@ func TestB07_SecretsStayHidden(t *testing.T) {
 	})
 }
 
-// A token that is written with an escape for each character shows in no message, nor in
-// the excerpt of a page.
+// A token whose characters are all escaped is not visible in a message or in the excerpt
+// of an HTML page.
 func TestB07_EscapedSecrets(t *testing.T) {
 	message, page := `{"message":"`, "<html><p>"
 	for _, c := range testkit.Token {
@@ -110,7 +111,7 @@ func TestB07_EscapedSecrets(t *testing.T) {
 	})
 }
 
-// A rotated token is kept out of what comes after it, too.
+// After a token was rotated, the old token is still redacted.
 func TestB07_FormerTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
@@ -122,7 +123,8 @@ func TestB07_FormerTokens(t *testing.T) {
 	})
 }
 
-// A source may give its token in the form of a header, or quote it in its error.
+// A token source may return its token with "Bearer " in front, or with the token in its
+// error. Both are redacted.
 func TestB07_TokensOfASource(t *testing.T) {
 	for given, failure := range map[string]error{"Bearer " + testkit.Token: nil, testkit.Token: errors.New(testkit.Token + " is too old")} {
 		source := svc.WithTokenSource(func(context.Context) (string, error) { return given, failure })
@@ -133,7 +135,7 @@ func TestB07_TokensOfASource(t *testing.T) {
 	}
 }
 
-// The errors of what the caller brings do not show the token either.
+// Errors of the caller's own functions do not show the token.
 func TestB07_CallersErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leaky := errors.New("cannot refresh " + testkit.Token)
@@ -149,7 +151,7 @@ func TestB07_CallersErrors(t *testing.T) {
 	})
 }
 
-// What is no secret stays readable.
+// Text that is not secret stays readable.
 func TestErrorsStayReadable(t *testing.T) {
 	body := `{"message":"link https://store.test/bucket/a.bin?sig=0123456789abcdef has expired","code":"LinkExpired"}`
 	err := testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 403, Body: body, Header: map[string]string{"X-Request-Id": "req-1"}}).Client())

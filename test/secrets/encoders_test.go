@@ -17,7 +17,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// encoded is a record with links and secrets in every place that can be helped.
+// encoded has presigned URLs and secrets in every kind of field where they can be hidden.
 type encoded struct {
 	Link    svc.SignedURL
 	Secret  svc.Secret
@@ -81,7 +81,7 @@ func TestJSONOptionsHideSecrets(t *testing.T) {
 	requireHidden(t, "json", string(b))
 }
 
-// Text goes to templates by way of fmt, and to scripts by way of JSON.
+// Templates print values through fmt, and in scripts through JSON.
 func TestTemplatesHideSecrets(t *testing.T) {
 	const text = `{{.Link}} {{.Secret}} {{.Pointer}} {{.Links}} {{.Secrets}} {{print .Link}} {{html .Link}} {{js .Link}} {{urlquery .Link}} {{slice .Secret 0 4}} {{len .Link}}`
 	const page = `<p title="{{.Link}}" title={{.Link}}>{{.Link}} {{.}}</p><a href="{{.Link}}">x</a><a href="/?q={{.Link}}">x</a>` +

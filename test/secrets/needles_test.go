@@ -13,7 +13,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// The search must find what it looks for: a secret in a value that does not hide it.
+// The search for secrets must find a secret in values that do not hide it.
 func TestNeedlesAreFound(t *testing.T) {
 	const secret = "5ecre7-0123456789"
 	type open struct {

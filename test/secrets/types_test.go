@@ -16,7 +16,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// printings formats v in every way that fmt has.
+// printings formats v with every function and verb of fmt.
 func printings(v any) map[string]string {
 	tooMany, badWidth := "none", "%*s"
 	all := map[string]string{
@@ -38,7 +38,7 @@ func printings(v any) map[string]string {
 	return all
 }
 
-// encodings are the ways a value can leave the process without fmt.
+// encodings encodes v in every way that does not use fmt directly.
 func encodings(t *testing.T, v any) map[string]string {
 	all := map[string]string{
 		"json":     testkit.Encode(t, v),
@@ -132,7 +132,7 @@ func TestSignedURLKnowsWhenItWasPrinted(t *testing.T) {
 	for _, link := range []svc.SignedURL{testkit.SecretLink, "https://h/%zz?q"} {
 		require.False(t, link.Redacted())
 		require.True(t, svc.SignedURL(link.String()).Redacted())
-		require.True(t, testkit.Decode[svc.SignedURL](t, testkit.Encode(t, link)).Redacted(), "the way through JSON loses the secret")
+		require.True(t, testkit.Decode[svc.SignedURL](t, testkit.Encode(t, link)).Redacted(), "encoding as JSON must remove the secret")
 	}
 	require.False(t, svc.SignedURL("").Redacted())
 	require.False(t, svc.SignedURL("https://h/p").Redacted())

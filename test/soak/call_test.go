@@ -13,58 +13,58 @@ import (
 	"example.com/svc"
 )
 
-// call is one call of the caller's, and what came of it.
+// call is one call of the program, and its result.
 type call struct {
 	number    int
 	op        string
-	id        string   // of the endpoint; of Create, Deploy and Use the name is in request
-	ids       []string // of WaitAll
+	id        string   // ID of the endpoint; not used by Create, Deploy and Use, which send request
+	ids       []string // IDs for WaitAll
 	request   svc.CreateInferenceServiceRequest
-	instances int    // that ScaleAndWait asks for
-	want      string // that Wait waits for
-	fresh     bool   // another client makes it, which knows nothing of the calls before
-	removes   bool   // a cleanup is asked for
-	decides   bool   // by OnFailure
+	instances int    // the number that ScaleAndWait asks for; also after how many results WaitAll is left
+	want      string // the status that Wait waits for
+	fresh     bool   // a second client makes the call; it does not know the earlier calls
+	removes   bool   // a cleanup is wanted, by DeleteOnFailure or OnFailure
+	decides   bool   // OnFailure is set, in place of DeleteOnFailure
 	tells     bool   // OnCreate is set
 	probes    bool   // Probe is set
 	began     time.Time
-	limit     time.Duration // ctx ends so long after the beginning
-	cancels   bool          // by a cancel, and not by a deadline
+	limit     time.Duration // ctx ends this long after the start
+	cancels   bool          // ctx ends by a cancel, not by a deadline
 	antics    antics
 
 	mu     sync.Mutex
-	counts map[string]int // how often each function of the caller's was called
+	counts map[string]int // how often each function of the caller was called
 
 	exchanges []*exchange
 	ended     time.Time
 	record    *svc.InferenceService
 	err       error
-	settled   []settled // what WaitAll yielded
-	told      []string  // IDs that OnCreate got
-	used      bool      // the function of Use was called
-	probed    bool      // the latest Probe succeeded
+	settled   []settled // the results of WaitAll
+	told      []string  // the IDs that OnCreate received
+	used      bool      // the function given to Use was called
+	probed    bool      // the last call of Probe succeeded
 	returned  bool
 	panicked  any
 	exited    bool
 }
 
-// settled is what WaitAll yields.
+// settled is one result of WaitAll.
 type settled struct {
 	record *svc.InferenceService
 	err    error
 }
 
-// antics are what the caller's functions do in one call.
+// antics say how the caller's functions misbehave in one call.
 type antics struct {
-	where string // "OnCreate", "OnPoll", "Probe", "OnFailure", "hook", "token", "use", "until"; empty: nowhere
-	what  string // "error", "permanent", "panic", "exit", "hang"
-	nth   int    // time that the function is called, from 1
-	again bool   // and every time after that
+	where string // the function that misbehaves: "OnCreate", "OnPoll", "Probe", "OnFailure", "hook", "token", "use", "until"; empty: none
+	what  string // what it does: "error", "permanent", "panic", "exit", "hang"
+	nth   int    // in which of its calls, from 1
+	again bool   // and also in all later calls
 }
 
 type mischief struct{ text string }
 
-// count counts the calls of a function of the caller's.
+// count counts a call of a function of the caller, and returns the count.
 func (k *call) count(where string) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -75,7 +75,7 @@ func (k *call) count(where string) int {
 	return k.counts[where]
 }
 
-// perform does what the antics say for this call of a function of the caller's.
+// perform misbehaves as the antics say for this call of a function of the caller.
 func (k *call) perform(ctx context.Context, where string) error {
 	a, nth := k.antics, k.count(where)
 	if a.where != where || nth < a.nth || nth > a.nth && !a.again {
@@ -97,10 +97,10 @@ func (k *call) perform(ctx context.Context, where string) error {
 
 func (k *call) creates() bool { return k.op == "Create" || k.op == "Deploy" || k.op == "Use" }
 
-// end is when ctx ends.
+// end returns the time when ctx ends.
 func (k *call) end() time.Time { return k.began.Add(k.limit) }
 
-// context makes the ctx of the call.
+// context returns the ctx of the call.
 func (k *call) context() (context.Context, context.CancelFunc) {
 	if !k.cancels {
 		return context.WithTimeout(context.Background(), k.limit)
@@ -153,7 +153,7 @@ func (k *call) deployOptions(d *rand.Rand) *svc.DeployOptions {
 	return o
 }
 
-// make carries the call out in this goroutine.
+// make makes the call in this goroutine.
 func (k *call) make(ctx context.Context, s services, d *rand.Rand) {
 	var o svc.WaitOptions
 	if !k.creates() {
@@ -174,7 +174,7 @@ func (k *call) make(ctx context.Context, s services, d *rand.Rand) {
 	case "WaitAll":
 		for r, err := range s.WaitAll(ctx, k.ids, &o) {
 			k.settled = append(k.settled, settled{r, err})
-			if len(k.settled) == k.instances { // leave the loop
+			if len(k.settled) == k.instances { // leave the loop early
 				return
 			}
 		}
@@ -194,7 +194,7 @@ func (k *call) make(ctx context.Context, s services, d *rand.Rand) {
 	}
 }
 
-// learned are the IDs that the caller knows after the call.
+// learned returns the IDs that the caller knows after the call.
 func (k *call) learned() []string {
 	ids := append([]string(nil), k.told...)
 	if k.record != nil {
@@ -211,7 +211,7 @@ func (k *call) learned() []string {
 	return ids
 }
 
-// outcome is one word or two for the statistics.
+// outcome describes the result in one or two words, for the statistics.
 func (k *call) outcome() string {
 	switch deploy, ok := errors.AsType[*svc.DeployError](k.err); {
 	case k.panicked != nil:

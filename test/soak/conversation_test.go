@@ -13,15 +13,15 @@ import (
 	"example.com/svc"
 )
 
-// conversation is a few calls of one program with one service.
+// conversation is a sequence of calls of one program to one service.
 type conversation struct {
 	seed       uint64
 	dice       *rand.Rand
 	world      *world
-	clients    [2]services // the second knows nothing of the calls of the first
+	clients    [2]services // the second client does not know the calls of the first one
 	calls      []*call
-	known      []string // IDs that the caller has
-	checking   string   // invariant
+	known      []string // IDs that the caller knows
+	checking   string   // the invariant that is being checked
 	violations []violation
 	hung       bool
 }
@@ -29,12 +29,12 @@ type conversation struct {
 // violation is an invariant that did not hold.
 type violation struct {
 	invariant string
-	call      *call // nil: seen at the end
+	call      *call // nil: the violation was found at the end
 	text      string
 }
 
-// converse holds the conversation of that seed. Lie, if there is one, makes the client
-// from the real one.
+// converse runs the conversation with the given seed. If lie is not nil, it returns the
+// client that is used in place of the real one.
 func converse(seed uint64, lie func(services, *conversation) services) *conversation {
 	c := &conversation{seed: seed, dice: rand.New(rand.NewPCG(seed, 1))}
 	c.world = newWorld(seed, c.dice)
@@ -66,7 +66,7 @@ func converse(seed uint64, lie func(services, *conversation) services) *conversa
 			time.Sleep(time.Duration(c.dice.IntN(40000)) * time.Millisecond)
 		}
 	}
-	time.Sleep(time.Minute) // what outlives its call has happened by then
+	time.Sleep(time.Minute) // all that continues after its call has happened by then
 	c.world.mu.Lock()
 	c.world.advance()
 	c.world.mu.Unlock()
@@ -105,7 +105,7 @@ func (c *conversation) options() []svc.Option {
 	return opts
 }
 
-// strip takes the prefix of the base URL off.
+// strip removes the path of the base URL from requests.
 type strip struct{ world *world }
 
 func (s strip) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -120,13 +120,13 @@ func (s strip) RoundTrip(req *http.Request) (*http.Response, error) {
 	return s.world.RoundTrip(&shallow)
 }
 
-// plan draws the next call.
+// plan chooses the next call at random.
 func (c *conversation) plan() *call {
 	d := c.dice
 	k := &call{number: len(c.calls), fresh: d.IntN(6) == 0}
 	ops := []string{"Deploy", "Deploy", "Deploy", "Create", "Use", "WaitUntilAvailable", "ScaleAndWait", "ScaleAndWait", "ScaleAndWait",
 		"Delete", "Delete", "DeleteAndWait", "DeleteAndWait", "WaitUntilDeleted", "WaitUntilDeleted", "Wait", "WaitAll"}
-	if len(c.known) == 1 { // begin with something that makes one
+	if len(c.known) == 1 { // the caller has no endpoint yet: choose a call that mostly creates one
 		ops = ops[:7]
 	}
 	k.op = ops[d.IntN(len(ops))]
@@ -163,14 +163,14 @@ func (c *conversation) plan() *call {
 			k.antics.nth = 1
 		}
 	}
-	if k.op == "WaitAll" && k.antics.what == "panic" { // in another goroutine it would end the program
+	if k.op == "WaitAll" && k.antics.what == "panic" { // the panic would be in another goroutine and end the test program
 		k.antics.what = "exit"
 	}
 	c.others(k)
 	return k
 }
 
-// pick chooses an ID: mostly the latest.
+// pick chooses an ID: the latest one in two of three cases.
 func (c *conversation) pick() string {
 	if c.dice.IntN(3) != 0 {
 		return c.known[len(c.known)-1]
@@ -178,7 +178,8 @@ func (c *conversation) pick() string {
 	return c.known[c.dice.IntN(len(c.known))]
 }
 
-// others has somebody else delete, break or stop the endpoint during the call.
+// others may schedule that somebody else deletes, breaks or stops the endpoint during the
+// call.
 func (c *conversation) others(k *call) {
 	w := c.world
 	e := w.find(k.id)
@@ -201,7 +202,7 @@ func (c *conversation) others(k *call) {
 	}
 }
 
-// carryOut makes the call, in a goroutine that may end.
+// carryOut makes the call in a goroutine, because the call may end its goroutine.
 func (c *conversation) carryOut(k *call) {
 	c.calls = append(c.calls, k)
 	c.world.call = k
@@ -233,16 +234,16 @@ func (c *conversation) carryOut(k *call) {
 	case <-watchdog.C:
 		c.hung = true
 		c.checking = inTime
-		c.fail(k, "it hangs an hour after the end of ctx")
+		c.fail(k, "it still runs an hour after the end of ctx")
 	}
 }
 
-// fail notes a violation of the invariant that is being checked.
+// fail records a violation of the invariant that is being checked.
 func (c *conversation) fail(k *call, format string, args ...any) {
 	c.violations = append(c.violations, violation{c.checking, k, fmt.Sprintf(format, args...)})
 }
 
-// transcript tells the whole conversation. Each violation stands behind its call.
+// transcript returns the whole conversation as text. Each violation follows its call.
 func (c *conversation) transcript() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "conversation %d with a service like this: %+v\n", c.seed, c.world.traits)
@@ -268,7 +269,7 @@ func (c *conversation) since(t time.Time) string {
 	return fmt.Sprintf("%.3f", t.Sub(c.world.start).Seconds())
 }
 
-// tell writes what happened in one call.
+// tell writes one call with its exchanges and its result.
 func (c *conversation) tell(b *strings.Builder, k *call) {
 	fmt.Fprintf(b, "%s %s", c.since(k.began), k.op)
 	if k.creates() {
@@ -296,7 +297,7 @@ func (c *conversation) tell(b *strings.Builder, k *call) {
 	fmt.Fprintf(b, "  %s %s, told %v, learned %v: %v\n", c.since(k.ended), k.outcome(), k.told, k.learned(), k.err)
 }
 
-// blame writes the violations of a call, or those seen at the end.
+// blame writes the violations of call k. For a nil k it writes those found at the end.
 func (c *conversation) blame(b *strings.Builder, k *call) {
 	for _, v := range c.violations {
 		if v.call == k {

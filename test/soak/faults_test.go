@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// fault is what goes wrong with one exchange.
+// fault is what goes wrong in one exchange.
 type fault string
 
-// flavorList stands in the place of an ID in the path of the list of flavors.
+// flavorList is the last path segment of the flavor list, where other paths have an ID.
 const flavorList = "flavor"
 
 const (
@@ -50,8 +50,8 @@ const (
 	strangerCut fault = "somebody else's record, cut off"
 )
 
-// before are the faults of a request that does not reach the service, after those of one
-// that took effect, as often as they stand here.
+// before has the faults of requests that do not reach the service, after those of
+// requests that took effect. A fault is chosen more often if it is listed more often.
 var (
 	before = []fault{dialError, reset, reset, hangs, status408, status429, status429, status500, status502, status503, status503, status504,
 		page200, page403, page404, page503, page404, cut404, login, denied, otherID}
@@ -61,37 +61,38 @@ var (
 	erasing = []fault{page403, page404, status429}
 )
 
-// certain are the faults after which a client can know that the service did nothing.
-// A login page with 302 is not among them: a redirect after a create can mean "done".
+// certain has the faults after which a client can know that a create had no effect. A
+// redirect to a login page (302) is not in the list, because a redirect after a create
+// can mean that it succeeded.
 var certain = map[fault]bool{dialError: true, status429: true, outageFor: true, json401: true, json403: true, page403: true, page404: true, cut404: true}
 
-// exchange is one HTTP request and what came of it.
+// exchange is one HTTP request and its result.
 type exchange struct {
 	call      *call
-	number    int // in the call, from 1
+	number    int // number within the call, from 1
 	method    string
-	id        string // in the path
-	name      string // of a create
-	instances int    // that a create or an update asks for
+	id        string // ID in the path
+	name      string // name in the body of a create
+	instances int    // the number of instances that a create or an update asks for
 	sent      time.Time
-	handled   time.Time // by the service; zero: not
+	handled   time.Time // when the service handled it; zero: it did not
 	ended     time.Time
 	fault     fault
-	early     bool // the fault came before the request reached the service
+	early     bool // the fault happens before the request reaches the service
 	delays    [2]time.Duration
-	outlives  bool // the service handles the request although the client has given up
+	outlives  bool // the service handles the request even if the client has given up
 
-	lucky bool // it reaches a replica that knows new IDs already
+	lucky bool // the request reaches a replica that already knows new IDs
 
-	acted  bool      // an update or delete had an effect
-	made   *endpoint // by a create
-	shown  *state    // by a read
-	status int       // of the response that the client got; 0: none
-	body   string    // of the same
-	whole  bool      // the body came whole, and is the service's own
+	acted  bool      // an update or delete took effect
+	made   *endpoint // the endpoint that a create made
+	shown  *state    // the state that a read returned
+	status int       // status that the client got; 0: no response
+	body   string    // body that the client got
+	whole  bool      // the body is complete and comes from the service
 }
 
-// RoundTrip is the network and the service behind it.
+// RoundTrip simulates the network and the service behind it.
 func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
 	x := w.begin(req)
 	defer func() { x.ended = time.Now() }()
@@ -116,7 +117,7 @@ func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
 	return w.respond(ctx, x, own)
 }
 
-// begin notes a request and decides what becomes of it.
+// begin records a request and decides at random what happens to it.
 func (w *world) begin(req *http.Request) *exchange {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +140,7 @@ func (w *world) begin(req *http.Request) *exchange {
 	return x
 }
 
-// draw decides about an exchange.
+// draw chooses the delays and the fault of an exchange at random.
 func (w *world) draw(x *exchange, d *rand.Rand) {
 	x.delays[0] = time.Duration(d.IntN(100)) * time.Millisecond
 	x.delays[1] = time.Duration(d.IntN(100)) * time.Millisecond
@@ -164,7 +165,7 @@ func (w *world) draw(x *exchange, d *rand.Rand) {
 		default:
 			x.fault = after[d.IntN(len(after))]
 		}
-		if x.fault == otherID && (x.method == "POST" || x.method == "DELETE") { // see stranger
+		if x.fault == otherID && (x.method == "POST" || x.method == "DELETE") { // for these, the fault stranger is used
 			x.fault = noFault
 		}
 	case x.method == "POST" && d.Float64() < w.stranger:
@@ -172,7 +173,7 @@ func (w *world) draw(x *exchange, d *rand.Rand) {
 	}
 }
 
-// read notes what a body asks for.
+// read stores the name and the number of instances from the request body.
 func (x *exchange) read(body []byte) {
 	var said struct {
 		Name             string `json:"name"`
@@ -201,7 +202,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 var errReset = errors.New("read tcp 10.0.0.1:40000->10.0.0.2:443: read: connection reset by peer")
 
-// respond makes the response, or the error in its place.
+// respond returns the response that the client gets, or an error.
 func (w *world) respond(ctx context.Context, x *exchange, own reply) (*http.Response, error) {
 	switch x.fault {
 	case dialError:
@@ -248,8 +249,8 @@ func (w *world) respond(ctx context.Context, x *exchange, own reply) (*http.Resp
 
 func (x *exchange) fit(own reply) { x.status, x.body = own.status, own.body }
 
-// broken is the response of something between the client and the service, or of a
-// service in trouble.
+// broken returns a response of something between client and service, or of a service in
+// trouble.
 func (x *exchange) broken(d *rand.Rand) *http.Response {
 	const page = "<!DOCTYPE html><html><head><title>Sign in</title></head><body>Please sign in.</body></html>"
 	pages := map[fault]int{page200: 200, page403: 403, page404: 404, page503: 503}
@@ -299,7 +300,7 @@ func (x *exchange) answer(status int, body string) *http.Response {
 	}
 }
 
-// cut is the service's own response, which ends in the middle.
+// cut returns the service's own response, cut off in the middle of its body.
 func (x *exchange) cut(ctx context.Context, own reply) *http.Response {
 	at := 0
 	if n := len(own.body); n > 0 {
@@ -311,7 +312,7 @@ func (x *exchange) cut(ctx context.Context, own reply) *http.Response {
 	return r
 }
 
-// tornBody is a body that ends too early, or never.
+// tornBody is a body that ends too early or never ends.
 type tornBody struct {
 	text   *strings.Reader
 	ctx    context.Context

@@ -9,7 +9,8 @@ import (
 	"example.com/svc"
 )
 
-// invariant is one promise. Its check compares what the client said with the truth.
+// invariant is one promise. Its check compares what the client reported with the true
+// state of the service.
 type invariant struct {
 	name  string
 	check func(c *conversation, k *call)
@@ -17,7 +18,7 @@ type invariant struct {
 
 const inTime = "I6 a call ends in time"
 
-// afterCall are checked after each call, atEnd when the conversation is over.
+// afterCall are checked after each call, atEnd at the end of the conversation.
 var (
 	afterCall = []invariant{
 		{"I0 no panic of the client's own", checkPanic},
@@ -39,10 +40,10 @@ var (
 
 func checkPanic(c *conversation, k *call) {
 	if _, own := k.panicked.(mischief); k.panicked != nil && !own {
-		c.fail(k, "it panics: %v", k.panicked)
+		c.fail(k, "the call panicked: %v", k.panicked)
 	}
 	if k.exited && k.antics.what != "exit" {
-		c.fail(k, "its goroutine ends")
+		c.fail(k, "the call ended its goroutine")
 	}
 }
 
@@ -53,12 +54,12 @@ func checkDoubles(c *conversation, _ *call) {
 			continue
 		}
 		if made[e.by]++; made[e.by] == 2 {
-			c.fail(e.by, "it made two")
+			c.fail(e.by, "the call created two endpoints")
 		}
 	}
 }
 
-// checkLost looks for endpoints whose ID no caller got.
+// checkLost looks for endpoints whose ID the caller did not get.
 func checkLost(c *conversation, _ *call) {
 	for _, e := range c.world.endpoints {
 		k := e.by
@@ -67,29 +68,29 @@ func checkLost(c *conversation, _ *call) {
 		}
 		post := creation(k, e)
 		switch unknown, ok := errors.AsType[*svc.OutcomeUnknownError](k.err); {
-		case post.fault == stranger, post.fault == strangerCut: // nobody can know
+		case post.fault == stranger, post.fault == strangerCut: // no client can know the ID here
 		case k.returned && (!errors.Is(k.err, svc.ErrOutcomeUnknown) || !ok || unknown.Name != k.request.Name):
-			c.fail(k, "%s was created (fault %q), and the error does not say so: %v", e.id, post.fault, k.err)
+			c.fail(k, "%s was created (fault %q), but the error does not say so: %v", e.id, post.fault, k.err)
 		case !k.returned && k.op != "Create" && shows(post, e.id):
 			if k.tells && !has(k.told, e.id) {
-				c.fail(k, "%s was created, and OnCreate was not told after a %s in %s, call %d", e.id, k.antics.what, k.antics.where, k.antics.nth)
+				c.fail(k, "%s was created, but OnCreate was not called after a %s in %s, call %d", e.id, k.antics.what, k.antics.where, k.antics.nth)
 			}
 			if (k.removes || k.decides) && !tried(k, e.id) && e.deleted.IsZero() && !hopeless(k, post, e) {
-				c.fail(k, "%s was created, and no delete was tried after a %s in %s, call %d", e.id, k.antics.what, k.antics.where, k.antics.nth)
+				c.fail(k, "%s was created, but no delete was sent after a %s in %s, call %d", e.id, k.antics.what, k.antics.where, k.antics.nth)
 			}
 		}
 	}
 }
 
-// same compares IDs: a UUID may be written in either letter case.
+// same compares IDs without letter case, because a UUID may be written in both.
 func same(a, b string) bool { return strings.EqualFold(a, b) }
 
 func has(ids []string, id string) bool {
 	return slices.ContainsFunc(ids, func(other string) bool { return same(other, id) })
 }
 
-// hopeless reports whether no delete could be sent: there is no token for it, or no
-// response said whose endpoint it is.
+// hopeless reports whether the client could not send a delete. It had no token for the
+// delete, or no response showed that the endpoint is its own.
 func hopeless(k *call, post *exchange, e *endpoint) bool {
 	if k.antics.again && k.antics.where == "token" {
 		return true
@@ -98,7 +99,7 @@ func hopeless(k *call, post *exchange, e *endpoint) bool {
 	return !shows(post, e.name) && (!read || k.antics.again && k.antics.where == "hook")
 }
 
-// creation is the exchange that made the endpoint.
+// creation returns the exchange that created the endpoint.
 func creation(k *call, e *endpoint) *exchange {
 	for _, x := range k.exchanges {
 		if x.made == e {
@@ -108,21 +109,22 @@ func creation(k *call, e *endpoint) *exchange {
 	return nil
 }
 
-// shows reports whether the response to a create shows a text, such as the ID, in a whole field.
+// shows reports whether the response to a create contains text as the end of a complete
+// field.
 func shows(x *exchange, text string) bool {
 	body := strings.ReplaceAll(strings.ToLower(x.body), ` "`, `"`)
 	return x.status != 0 && strings.Contains(body, strings.ToLower(text)+`"`) && x.fault != stall
 }
 
-// tried reports whether a delete of the endpoint was sent, or could not be since the
-// key was refused.
+// tried reports whether a delete of the endpoint was sent, or could not be sent because
+// the token was refused.
 func tried(k *call, id string) bool {
 	return slices.ContainsFunc(k.exchanges, func(x *exchange) bool {
 		return x.method == "DELETE" && same(x.id, id) || x.fault == json401 || x.fault == json403
 	})
 }
 
-// checkDeleted holds every "it is deleted" against the truth.
+// checkDeleted checks that every endpoint that was reported as deleted is deleted.
 func checkDeleted(c *conversation, k *call) {
 	if !k.returned {
 		return
@@ -131,24 +133,24 @@ func checkDeleted(c *conversation, k *call) {
 	switch {
 	case (k.op == "WaitUntilDeleted" || k.op == "DeleteAndWait") && k.err == nil:
 		if !c.world.isDeleted(k.id) {
-			c.fail(k, "nil, and %s is not deleted", k.id)
+			c.fail(k, "the call returned nil, but %s is not deleted", k.id)
 		}
 	case k.op == "Use" && k.err == nil:
 		if !c.world.isDeleted(k.record.ServiceID) {
-			c.fail(k, "nil, and %s is not deleted", k.record.ServiceID)
+			c.fail(k, "the call returned nil, but %s is not deleted", k.record.ServiceID)
 		}
 	case failed && cleanup(deploy) == "deleted":
 		if !c.world.isDeleted(deploy.ServiceID) {
-			c.fail(k, "the cleanup says deleted, and %s is not deleted", deploy.ServiceID)
+			c.fail(k, "the cleanup is reported as deleted, but %s is not deleted", deploy.ServiceID)
 		}
 	case failed && cleanup(deploy) == "accepted" && !accepted(k, deploy.ServiceID):
-		c.fail(k, "the cleanup says accepted, and no delete was accepted")
+		c.fail(k, "the cleanup is reported as accepted, but no delete was accepted")
 	case k.op == "Delete" && k.err == nil && !accepted(k, k.id) && c.young(k) && !c.world.isDeleted(k.id):
-		c.fail(k, "nil after a 404 on a new ID, and %s is not deleted", k.id)
+		c.fail(k, "the call returned nil after a 404 for a new ID, but %s is not deleted", k.id)
 	}
 }
 
-// accepted reports whether a delete reached the service and was answered with success.
+// accepted reports whether a delete reached the service and got a 2xx response.
 func accepted(k *call, id string) bool {
 	return slices.ContainsFunc(k.exchanges, func(x *exchange) bool {
 		return x.method == "DELETE" && same(x.id, id) && x.status/100 == 2 && !x.handled.IsZero()
@@ -162,7 +164,7 @@ func (c *conversation) young(k *call) bool {
 }
 
 // checkScaled looks for a moment between the update and the return in which the endpoint
-// had that number of instances and the status that goes with it.
+// had the requested number of instances and the matching status.
 func checkScaled(c *conversation, k *call) {
 	if k.op != "ScaleAndWait" || !k.returned || k.err != nil {
 		return
@@ -175,11 +177,11 @@ func checkScaled(c *conversation, k *call) {
 	}
 	e := c.world.find(k.id)
 	if put == nil || e == nil {
-		c.fail(k, "nil, and no update was accepted")
+		c.fail(k, "the call returned nil, but no update was accepted")
 		return
 	}
 	since := put.handled
-	if since.IsZero() { // a response from somewhere else: the number may be right all the same
+	if since.IsZero() { // the response did not come from the service, but the number may be right
 		since = put.sent
 	}
 	times := []time.Time{since, k.ended}
@@ -198,11 +200,12 @@ func checkScaled(c *conversation, k *call) {
 	if !c.comparable(e, put) {
 		return
 	}
-	c.fail(k, "nil, and %s never had %d instances", k.id, k.instances)
+	c.fail(k, "the call returned nil, but %s never had %d instances", k.id, k.instances)
 }
 
-// comparable reports whether a record from before the update can be told from one after it:
-// reads are not behind, or updated_at can be compared with that of the update's response.
+// comparable reports whether a client can tell a record from before the update from a
+// record after it. This is possible if reads are never stale, or if updated_at can be
+// compared with that of the update's response.
 func (c *conversation) comparable(e *endpoint, put *exchange) bool {
 	w := c.world
 	switch {
@@ -217,7 +220,7 @@ func (c *conversation) comparable(e *endpoint, put *exchange) bool {
 	return true
 }
 
-// checkDeletes looks at what was deleted by the call.
+// checkDeletes checks which endpoints the call deleted.
 func checkDeletes(c *conversation, k *call) {
 	for _, x := range k.exchanges {
 		if x.method != "DELETE" {
@@ -231,20 +234,21 @@ func checkDeletes(c *conversation, k *call) {
 			}
 		case "Deploy", "Use":
 			if e == nil || e.name != k.request.Name {
-				c.fail(k, "a delete of %s was sent, which has another name", x.id)
+				c.fail(k, "a delete of %s was sent, but this endpoint has another name", x.id)
 			} else if k.op == "Deploy" && !k.removes && k.returned {
-				c.fail(k, "a delete was sent, and none was asked for")
+				c.fail(k, "a delete was sent, but no cleanup was wanted")
 			}
 		default:
 			c.fail(k, "a delete was sent")
 		}
 	}
 	if k.op == "Deploy" && k.returned && k.err == nil && accepted(k, k.record.ServiceID) {
-		c.fail(k, "it succeeded, and a delete was sent")
+		c.fail(k, "the call succeeded, but a delete was sent")
 	}
 }
 
-// checkNeighbours looks at somebody else's endpoint that the caller never named.
+// checkNeighbours checks that the endpoint of somebody else, whose ID the caller never
+// used, is unchanged.
 func checkNeighbours(c *conversation, _ *call) {
 	e := c.world.endpoints[1]
 	named := slices.ContainsFunc(c.calls, func(k *call) bool { return same(k.id, e.id) })
@@ -259,16 +263,17 @@ func checkTime(c *conversation, k *call) {
 		most = 40 * time.Second
 	}
 	if late := k.ended.Sub(k.end()); late > most {
-		c.fail(k, "it ended %v after ctx", late)
+		c.fail(k, "the call ended %v after ctx", late)
 	}
 	for _, x := range k.exchanges {
 		if x.ended.IsZero() || x.ended.After(k.ended) {
-			c.fail(k, "a %s went on after it", x.method)
+			c.fail(k, "a %s request continued after the call", x.method)
 		}
 	}
 }
 
-// checkAvailable looks for a response that said so, and was true then.
+// checkAvailable checks that a response showed the reported status, and that it was true
+// then.
 func checkAvailable(c *conversation, k *call) {
 	ok := k.returned && k.err == nil
 	want, id := "available", k.id
@@ -282,17 +287,18 @@ func checkAvailable(c *conversation, k *call) {
 		return
 	}
 	if !shownAs(k, id, want) {
-		c.fail(k, "nil, and no read of %s said %q", id, want)
+		c.fail(k, "the call returned nil, but no read of %s showed %q", id, want)
 	}
 	if k.probes && !k.probed && k.op != "Wait" {
-		c.fail(k, "nil, and Probe did not succeed")
+		c.fail(k, "the call returned nil, but Probe did not succeed")
 	}
 	if k.record == nil || !same(k.record.ServiceID, id) || !strings.EqualFold(strings.TrimSpace(string(k.record.Status)), want) {
-		c.fail(k, "nil, with another record")
+		c.fail(k, "the call returned another record")
 	}
 }
 
-// checkAll looks at what WaitAll yielded: each endpoint once, and the truth about it.
+// checkAll checks the results of WaitAll: each endpoint is there once, with its true
+// status.
 func checkAll(c *conversation, k *call) {
 	if k.op != "WaitAll" || !k.returned {
 		return
@@ -304,25 +310,26 @@ func checkAll(c *conversation, k *call) {
 		case s.err == nil:
 			id := strings.ToLower(s.record.ServiceID)
 			if seen[id] || !shownAs(k, id, "available") {
-				c.fail(k, "%s is yielded, and no read said available, or it was yielded before", id)
+				c.fail(k, "%s was yielded, but no read showed available, or it was yielded before", id)
 			}
 			seen[id] = true
 		case failed:
 			if id := strings.ToLower(wait.ID); seen[id] || !has(k.ids, id) {
-				c.fail(k, "an error of %s is yielded", id)
+				c.fail(k, "an error for %s was yielded wrongly", id)
 			} else {
 				seen[id] = true
 			}
 		case k.antics.what != "exit":
-			c.fail(k, "an error is yielded that names no endpoint: %v", s.err)
+			c.fail(k, "an error was yielded that names no endpoint: %v", s.err)
 		}
 	}
 	if n := len(k.settled); n < len(k.ids) && n != k.instances {
-		c.fail(k, "it yields only %d of %d", n, len(k.ids))
+		c.fail(k, "only %d of %d endpoints were yielded", n, len(k.ids))
 	}
 }
 
-// shownAs reports whether a read showed that status of an endpoint that is not deleted.
+// shownAs reports whether a read showed the endpoint with this status, and not as
+// deleted.
 func shownAs(k *call, id, status string) bool {
 	return slices.ContainsFunc(k.exchanges, func(x *exchange) bool {
 		return x.method == "GET" && same(x.id, id) && x.whole && x.shown != nil && x.shown.status == status && (k.op == "Wait" || !x.shown.deleted)
@@ -336,13 +343,14 @@ func checkRepeats(c *conversation, k *call) {
 			continue
 		}
 		if last != nil && !certain[last.fault] {
-			c.fail(k, "sent again after %q", last.fault)
+			c.fail(k, "the create was sent again after %q", last.fault)
 		}
 		last = x
 	}
 }
 
-// checkCalm expects of a service without troubles that everything works, if ctx allows it.
+// checkCalm checks that calls to a service without troubles succeed, if ctx leaves enough
+// time.
 func checkCalm(c *conversation, k *call) {
 	if !c.world.calm || k.err == nil && k.returned {
 		return
@@ -357,10 +365,10 @@ func checkCalm(c *conversation, k *call) {
 	case brief && k.creates() && !failed && (k.op == "Create" || !errors.Is(k.err, svc.ErrOutcomeUnknown)):
 		return
 	case k.creates(), k.op == "DeleteAndWait" || k.op == "WaitUntilDeleted" && was:
-	case k.op == "Wait", k.op == "WaitUntilDeleted", was: // may rightly fail
+	case k.op == "Wait", k.op == "WaitUntilDeleted", was: // these calls may fail for good reasons
 		return
 	case k.op == "WaitUntilAvailable" && errors.Is(k.err, svc.ErrStopped):
 		return
 	}
-	c.fail(k, "it failed: %v", k.err)
+	c.fail(k, "the call failed: %v", k.err)
 }

@@ -10,7 +10,8 @@ import (
 	"example.com/svc"
 )
 
-// liar is a client that breaks one promise. What it does not override is true.
+// liar is a client that breaks one promise. Methods that have no replacement here work
+// correctly.
 type liar struct {
 	services
 	c *conversation
@@ -73,7 +74,7 @@ func (l *liar) DeleteAndWait(ctx context.Context, id string, o *svc.WaitOptions)
 	return l.services.DeleteAndWait(ctx, id, o)
 }
 
-// lies break the promises one by one, each in a way that a real mistake would.
+// lies break the promises one by one, in ways in which a real bug would break them.
 var lies = []struct {
 	name  string
 	trips string
@@ -239,7 +240,7 @@ func repeatCreates(l *liar) {
 	}
 }
 
-// TestLies shows that each invariant is broken by a client that breaks its promise.
+// TestLies checks that each invariant finds a client that breaks the promise.
 func TestLies(t *testing.T) {
 	for _, lie := range lies {
 		t.Run(lie.trips+" "+lie.name, func(t *testing.T) {
@@ -255,19 +256,19 @@ func TestLies(t *testing.T) {
 					return
 				}
 			}
-			t.Error("no conversation shows it")
+			t.Error("no conversation found the broken promise")
 		})
 	}
 }
 
-// trips reports whether a conversation breaks the invariant.
+// trips reports whether a conversation violates the invariant.
 func trips(t *testing.T, seed uint64, invariant string, lie func(services, *conversation) services) (tripped bool) {
 	synctest.Test(t, func(*testing.T) {
 		c := converse(seed, lie)
 		if left := leftovers(); left > 0 {
 			c.checking = inTime
 			c.fail(nil, "%d goroutines are left", left)
-			time.Sleep(25 * time.Hour) // a bubble must end without any
+			time.Sleep(25 * time.Hour) // lets all goroutines end, as synctest requires
 		}
 		for _, v := range c.violations {
 			tripped = tripped || v.invariant[:2] == invariant

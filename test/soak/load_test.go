@@ -19,11 +19,12 @@ import (
 	"example.com/svc/svctest"
 )
 
-// TestSoak has many workers lead the whole life of endpoints, files and jobs
-// against a service that fails at random, and then looks at what is left: no
-// instance that nobody knows of, no growth of memory, goroutines or connections.
+// TestSoak runs many workers against a service that fails at random. Each worker creates,
+// uses and deletes endpoints, files and jobs. At the end, every instance that still runs
+// must have been reported in an error, and memory, goroutines and connections must not
+// have grown.
 //
-// It takes a second; SVC_SOAK=10m makes it longer.
+// It takes a second. SVC_SOAK=10m makes it run for ten minutes.
 func TestSoak(t *testing.T) {
 	length := time.Second
 	if text := os.Getenv("SVC_SOAK"); text != "" {
@@ -74,14 +75,14 @@ func TestSoak(t *testing.T) {
 	t.Logf("in all: %d lives, %d unknown outcomes, %d other failures", s.lives.Load(), s.unknown.Load(), s.failures.Load())
 	require.Positive(t, s.lives.Load())
 
-	// What still runs is what was reported: lives that ended with an outcome that
-	// is unknown, or with a clean-up that failed.
+	// Every endpoint that still runs was reported: its create had an unknown outcome, or
+	// its cleanup failed.
 	reported := map[string]bool{}
 	for _, name := range s.reported {
 		reported[name] = true
 	}
 	for _, e := range srv.Endpoints() {
-		require.True(t, !e.Billed || reported[e.Name], "%s (%s) runs, and nobody was told", e.ID, e.Name)
+		require.True(t, !e.Billed || reported[e.Name], "%s (%s) still runs, but no error reported it", e.ID, e.Name)
 	}
 	client.CloseIdleConnections()
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+crowd/8 }, 5*time.Second, 10*time.Millisecond, "goroutines are left")
@@ -96,10 +97,10 @@ type soak struct {
 	lives, unknown, failures atomic.Int64
 
 	mu       sync.Mutex
-	reported []string // names of endpoints that may still run, as errors said
+	reported []string // names of the endpoints that may still run, according to errors
 }
 
-// life is one endpoint, one file and one job from beginning to end.
+// life creates, uses and deletes one endpoint, one file and one job.
 func (s *soak) life(t *testing.T, name string) {
 	ctx := context.Background()
 	wait := svc.WaitOptions{MinInterval: 5 * time.Millisecond, MaxInterval: 20 * time.Millisecond}
@@ -142,7 +143,7 @@ func (s *soak) life(t *testing.T, name string) {
 	s.lives.Add(1)
 }
 
-// failed counts an error, and notes the name of an endpoint that may run on.
+// failed counts an error, and records the name of an endpoint that may still run.
 func (s *soak) failed(err error, name string) bool {
 	if err == nil {
 		return false
@@ -165,7 +166,7 @@ func (s *soak) report(name string) {
 	s.mu.Unlock()
 }
 
-// trouble lets the service fail now and then, in all kinds of ways.
+// trouble makes the service fail at random times, in different ways.
 func (s *soak) trouble(ctx context.Context) {
 	faults := []svctest.Fault{
 		svctest.ServiceUnavailable(1), svctest.RateLimited("0"), svctest.DropBeforeEffect(), svctest.DropAfterEffect(),

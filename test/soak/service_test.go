@@ -12,51 +12,52 @@ import (
 	"time"
 )
 
-// traits say what the service of one conversation is like. The zero value is a service
-// that does everything at once and right.
+// traits say how the service of one conversation behaves. With the zero value, the
+// service does everything at once and without errors.
 type traits struct {
-	calm bool // nothing goes wrong
+	calm bool // no faults and no failures
 
-	trouble float64 // share of the exchanges that go wrong
+	trouble float64 // share of the exchanges with a fault
 	slow    float64 // share of the exchanges that take seconds
 
-	unreadable time.Duration // how long a new ID is not found
-	deploying  time.Duration // from the creation to "available"
-	scaling    time.Duration // from an update to "available" or "stopped"
+	unreadable time.Duration // how long a new ID gets "not found"
+	deploying  time.Duration // time from the creation to "available"
+	scaling    time.Duration // time from an update to "available" or "stopped"
 	failing    float64       // share of the changes that end as "unavailable"
-	deleting   time.Duration // from an accepted delete to the deletion
+	deleting   time.Duration // time from an accepted delete to the deletion
 	deaf       float64       // share of the deletes and updates that are accepted without effect
-	stranger   float64       // share of the creates that are answered with somebody else's record
+	stranger   float64       // share of the creates whose response has somebody else's record
 
-	lag   time.Duration // reads show the state of so long ago
-	flips bool          // only every other read does
+	lag   time.Duration // reads show a state that is this old
+	flips bool          // only every second read is that old
 
-	outageFrom, outageTo time.Duration // every path is "not found" between the two
+	outageFrom, outageTo time.Duration // between these times, every path gets "not found"
 	outageBody           string
 
 	dates      int    // form of created_at and updated_at, see dateForms
-	never      string // deleted_at of an endpoint that is not deleted
-	letters    int    // how statuses are written
-	naming     int    // how names are written
-	odd        bool   // informational fields have other types than promised
+	never      string // value of deleted_at for an endpoint that is not deleted
+	letters    int    // letter case and white space of statuses
+	naming     int    // letter case and white space of names
+	odd        bool   // informational fields have other JSON types than documented
 	ghost      int    // how a deleted record is shown, see ghosts
 	missing    int    // body of "not found", see missingBodies
-	touch      bool   // updated_at follows the status
-	sameIsNone bool   // an update to the same number changes nothing
-	bare       bool   // updates are answered without a record
-	flavors    int    // what the flavor list says, see flavorLists
-	busy       bool   // a second delete is answered 409 while the first is under way
-	uuids      bool   // IDs are UUIDs, in another letter case in every other response
+	touch      bool   // a change of the status changes updated_at
+	sameIsNone bool   // an update to the same number has no effect
+	bare       bool   // responses to updates have no record
+	flavors    int    // contents of the flavor list, see flavorLists
+	busy       bool   // a second delete gets 409 while the first one is running
+	uuids      bool   // IDs are UUIDs; every second record writes its ID in upper case
 
 	beyond
 }
 
-// beyond are troubles that no client can see through, as far as this package knows. They
-// are off unless SVC_SOAK_BEYOND is set: then the figures say what they would cost.
+// beyond are troubles that a client cannot detect, as far as is known. They are used only
+// if SVC_SOAK_BEYOND is set. The counts of violations then show the damage that these
+// troubles would do.
 type beyond struct {
-	flickers bool // while a new ID is not readable, half of the requests find it all the same
-	flaps    bool // the outage comes and goes from one second to the next
-	erases   bool // after an effect, the response is an HTML page with 403 or 404, or a 429
+	flickers bool // while a new ID is not readable, half of the reads find it
+	flaps    bool // during the outage, the service works in every second second
+	erases   bool // after an effect, the response may be an HTML page with 403 or 404, or a 429
 }
 
 const (
@@ -74,8 +75,8 @@ var (
 	flavorLists   = []string{`{"flavor_list":[{"flavor_id":"gpu","available_num":8}]}`, `{"flavor_list":[]}`, `403`, `{"data":[]}`, `500`}
 )
 
-// dateForms are the ways to write a time. Those from wholeSeconds on lose the fraction,
-// those from unreadable on say nothing.
+// dateForms are the formats of times. The formats from wholeSeconds on have no fraction,
+// and those from noDates on contain no time.
 var dateForms = []func(time.Time) string{
 	func(t time.Time) string { return strconv.Quote(t.Format(time.RFC3339Nano)) },
 	func(t time.Time) string { return strconv.Quote(t.Format("2006-01-02T15:04:05.000000")) },
@@ -92,7 +93,7 @@ const (
 	noDates      = 6
 )
 
-// drawTraits makes a service. One of eight is calm.
+// drawTraits chooses the traits at random. One service in eight is calm.
 func drawTraits(d *rand.Rand) traits {
 	seconds := func(most float64) time.Duration { return time.Duration(d.Float64() * most * float64(time.Second)) }
 	share := func(choices ...float64) float64 { return choices[d.IntN(len(choices))] }
@@ -134,25 +135,25 @@ func drawTraits(d *rand.Rand) traits {
 	return t
 }
 
-// endpoint is one endpoint, with all that ever happened to it.
+// endpoint is an endpoint with its whole history.
 type endpoint struct {
 	id, name string
-	by       *call // that created it; nil: somebody else
+	by       *call // the call that created it; nil: it belongs to somebody else
 	created  time.Time
 	readable time.Time
-	changes  []change  // in order of time
-	deleted  time.Time // zero: not; may lie ahead
+	changes  []change  // sorted by time
+	deleted  time.Time // zero: never; may be in the future
 }
 
-// change is what a create or an update sets going.
+// change is a create or an update, and what it leads to.
 type change struct {
 	at        time.Time
 	instances int
-	settled   time.Time // when the status is no more "initializing"
+	settled   time.Time // when the status changes from "initializing" to becomes
 	becomes   string
 }
 
-// state is what an endpoint is at one moment.
+// state is the state of an endpoint at one moment.
 type state struct {
 	status    string
 	instances int
@@ -160,7 +161,7 @@ type state struct {
 	deleted   bool
 }
 
-// at is the truth of that moment.
+// at returns the true state at time t.
 func (e *endpoint) at(t time.Time, touch bool) state {
 	c := e.changes[0]
 	for _, next := range e.changes[1:] {
@@ -183,7 +184,7 @@ func (e *endpoint) at(t time.Time, touch bool) state {
 	return s
 }
 
-// world is the service of one conversation. It knows the truth.
+// world is the service of one conversation. It has the true state.
 type world struct {
 	traits
 	seed  uint64
@@ -191,14 +192,14 @@ type world struct {
 	start time.Time
 
 	mu        sync.Mutex
-	endpoints []*endpoint // in order of creation
-	later     []deed      // what will happen whoever asks, in order of time
-	call      *call       // under way
+	endpoints []*endpoint // sorted by creation
+	later     []deed      // scheduled actions, sorted by time
+	call      *call       // the current call
 	reads     int
-	writes    int // of records
+	writes    int // number of records written
 }
 
-// deed is something that happens at a certain time.
+// deed is an action that happens at a certain time.
 type deed struct {
 	at time.Time
 	do func()
@@ -206,7 +207,7 @@ type deed struct {
 
 func newWorld(seed uint64, d *rand.Rand) *world {
 	w := &world{traits: drawTraits(d), seed: seed, dice: d, start: time.Now()}
-	for i := range 2 { // somebody else's, for a long time
+	for i := range 2 { // these belong to somebody else and have existed for long
 		e := w.add(fmt.Sprintf("neighbour-%d", i), 1+i)
 		e.created = w.start.Add(-time.Hour)
 		e.readable = e.created
@@ -240,7 +241,7 @@ func (w *world) change(now time.Time, instances int, takes time.Duration) change
 	return c
 }
 
-// remove deletes an endpoint, in time.
+// remove deletes an endpoint after the given time, unless it is deleted earlier.
 func (w *world) remove(e *endpoint, after time.Duration) {
 	if at := time.Now().Add(after); e.deleted.IsZero() || at.Before(e.deleted) {
 		e.deleted = at
@@ -256,13 +257,13 @@ func (w *world) find(id string) *endpoint {
 	return nil
 }
 
-// schedule has something happen later.
+// schedule adds do to the actions that advance runs after the given time.
 func (w *world) schedule(after time.Duration, do func()) {
 	w.later = append(w.later, deed{time.Now().Add(after), do})
 	slices.SortStableFunc(w.later, func(a, b deed) int { return a.at.Compare(b.at) })
 }
 
-// advance does what is due.
+// advance runs the actions that are due.
 func (w *world) advance() {
 	for len(w.later) > 0 && !w.later[0].at.After(time.Now()) {
 		do := w.later[0].do
@@ -271,7 +272,7 @@ func (w *world) advance() {
 	}
 }
 
-// isDeleted is the truth. What never existed counts as deleted.
+// isDeleted returns the truth. An endpoint that never existed counts as deleted.
 func (w *world) isDeleted(id string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -280,13 +281,13 @@ func (w *world) isDeleted(id string) bool {
 	return e == nil || e.at(time.Now(), false).deleted
 }
 
-// reply is the service's own response.
+// reply is a response of the service itself.
 type reply struct {
 	status int
 	body   string
 }
 
-// handle does what a request asks for.
+// handle executes a request.
 func (w *world) handle(x *exchange) reply {
 	w.advance()
 	x.handled = time.Now()
@@ -381,7 +382,7 @@ func (w *world) delete(x *exchange, e *endpoint) reply {
 	return [...]reply{{200, `{}`}, {204, ``}, {202, `{"message":"accepted"}`}}[w.dice.IntN(3)]
 }
 
-// record writes a record as this service does.
+// record returns a record as JSON, in the format of this service.
 func (w *world) record(e *endpoint, s state) string {
 	date := dateForms[w.dates]
 	status := s.status

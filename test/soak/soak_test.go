@@ -1,11 +1,11 @@
-// Package soak_test holds random conversations between a program that uses the SDK and a
-// simulated service in which everything can go wrong, on virtual time. It compares what
-// the SDK says with what is true in the service.
+// Package soak_test runs random conversations between a program that uses the library and
+// a simulated service in which anything can go wrong. The time is simulated. The tests
+// compare what the library reports with the true state of the service.
 //
-// SVC_SOAK_CONVERSATIONS is the number of conversations. SVC_SOAK_SEED repeats the one
-// of that seed, many times, since the SDK varies its delays at random: it prints the
-// first transcripts with a violation. SVC_SOAK_BEYOND adds troubles that no client can see
-// through: the figures then say what they cost.
+// SVC_SOAK_CONVERSATIONS sets the number of conversations. SVC_SOAK_SEED repeats the
+// conversation with that seed many times (the library chooses its delays at random), and
+// prints the first transcripts with a violation. SVC_SOAK_BEYOND adds troubles that no
+// client can detect; the counts of violations then show the damage that they do.
 package soak_test
 
 import (
@@ -22,14 +22,14 @@ import (
 	"time"
 )
 
-// tally collects what came of many conversations.
+// tally counts the results of many conversations.
 type tally struct {
 	mu            sync.Mutex
 	conversations int
 	exchanges     int
 	outcomes      map[string]int
-	broken        map[string]int // violations by invariant
-	failed        int            // conversations with a violation
+	broken        map[string]int // number of violations by invariant
+	failed        int            // number of conversations with a violation
 	transcripts   []string
 }
 
@@ -72,7 +72,7 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// TestConversations holds conversations and reports each that broke an invariant.
+// TestConversations runs conversations and reports each one that violates an invariant.
 func TestConversations(t *testing.T) {
 	const usual = 3000
 	n := number(t, "SVC_SOAK_CONVERSATIONS", usual)
@@ -100,7 +100,8 @@ func TestConversations(t *testing.T) {
 	}
 }
 
-// hold holds conversations in as many bubbles at a time as there are processors.
+// hold runs n conversations, at most one per processor at a time, each in its own
+// synctest bubble.
 func hold(t *testing.T, n uint64, seed func(uint64) uint64) *tally {
 	s := &tally{outcomes: map[string]int{}, broken: map[string]int{}}
 	var mu sync.Mutex
@@ -133,10 +134,10 @@ func hold(t *testing.T, n uint64, seed func(uint64) uint64) *tally {
 	return s
 }
 
-// oneAlone holds one conversation in this bubble, and sees what is left of it.
+// oneAlone runs one conversation in this bubble, and checks that no goroutine is left.
 func oneAlone(seed uint64, lie func(services, *conversation) services) *conversation {
 	c := converse(seed, lie)
-	if c.hung { // nothing would ever end the bubble
+	if c.hung { // synctest would wait forever
 		panic(c.transcript())
 	}
 	if left := leftovers(); left > 0 {
@@ -146,7 +147,8 @@ func oneAlone(seed uint64, lie func(services, *conversation) services) *conversa
 	return c
 }
 
-// leftovers counts the goroutines of this bubble beyond those of the test itself.
+// leftovers returns the number of goroutines in this bubble, without those of the test
+// itself.
 func leftovers() int {
 	buf := make([]byte, 64<<10)
 	me, _, _ := strings.Cut(string(buf[:runtime.Stack(buf, false)]), "\n")
@@ -161,6 +163,6 @@ func leftovers() int {
 	return n - ownGoroutines
 }
 
-// ownGoroutines are those of a bubble without any other: the one that made it, the one
-// that waits for the test, and the test.
+// ownGoroutines is the number of goroutines of an empty bubble: the goroutine that made
+// it, the one that waits for the test, and the test.
 const ownGoroutines = 3

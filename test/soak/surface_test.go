@@ -8,8 +8,8 @@ import (
 	"example.com/svc"
 )
 
-// services is what a conversation calls. *svc.InferenceServiceClient is one; the tests
-// of the invariants put one that lies in its place.
+// services has the methods that a conversation calls. *svc.InferenceServiceClient
+// implements it. TestLies uses an implementation that lies.
 type services interface {
 	Create(context.Context, svc.CreateInferenceServiceRequest, ...svc.RequestOption) (*svc.InferenceService, error)
 	Deploy(context.Context, svc.CreateInferenceServiceRequest, *svc.DeployOptions) (*svc.InferenceService, error)
@@ -23,14 +23,15 @@ type services interface {
 	DeleteAndWait(context.Context, string, *svc.WaitOptions) error
 }
 
-// servicesOf is what the conversations test.
+// servicesOf returns the methods of the real client.
 func servicesOf(c *svc.Client) services { return c.InferenceServices }
 
 func setOnFailure(o *svc.DeployOptions, f func(id string) bool) {
 	o.OnFailure = func(e *svc.DeployError) bool { return f(e.ServiceID) }
 }
 
-// cleanup is what an error says of a cleanup: "", "deleted", "accepted" or "failed".
+// cleanup returns the state of the cleanup in an error: "", "deleted", "accepted" or
+// "failed".
 func cleanup(e *svc.DeployError) string { return string(e.Cleanup) }
 
 func permanent(text string) error { return svc.Permanent(errors.New(text)) }

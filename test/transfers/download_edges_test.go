@@ -18,19 +18,19 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// piece is an answer of storage to one request of a download.
+// piece is a response of storage to one request of a download.
 type piece struct {
 	status int
-	header string // "ETag: x|Content-Range: y"
-	length int64  // announced; -1: none
+	header string // headers, as in "ETag: x|Content-Range: y"
+	length int64  // Content-Length; -1: none
 	body   string
-	cut    bool // the connection breaks behind the body
+	cut    bool // the connection breaks after the body
 }
 
-// pieces answers with them in turn, and then with the last one.
+// pieces returns its responses in turn, and repeats the last one.
 type pieces struct {
 	all    []piece
-	ranges []string // what was asked for
+	ranges []string // Range and If-Range of each request
 }
 
 func (p *pieces) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -55,24 +55,24 @@ func (p *pieces) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// What a download puts together of the pieces that storage gives, and what not.
+// Which pieces a download may put together, and which it must not.
 func TestDownloadOfPieces(t *testing.T) {
 	const (
 		whole  = "0123456789"
 		tag    = `ETag: "a"`
 		weak   = `ETag: W/"a"`
-		dated  = "Last-Modified: Wed, 01 May 2024 10:00:09 GMT" // a second before the answer
+		dated  = "Last-Modified: Wed, 01 May 2024 10:00:09 GMT" // one second before the Date of the response
 		recent = "Last-Modified: Wed, 01 May 2024 10:00:10 GMT"
 		day    = "Wed, 01 May 2024 10:00:09 GMT"
-		limit  = 3 // attempts without progress
+		limit  = 3 // number of attempts without new bytes
 	)
 	start := func(header string, length int64) piece { return piece{200, header, length, "01234", true} }
 	rest := func(header string) piece { return piece{206, header, 5, "56789", false} }
 	for name, tt := range map[string]struct {
 		pieces []piece
-		want   string   // what is written
-		err    error    // nil with all of the contents: none; with less: any
-		ranges []string // that are asked for after the first request
+		want   string   // the contents written
+		err    error    // nil: no error if want is the whole contents, otherwise any error but ErrChanged
+		ranges []string // the ranges requested after the first request
 	}{
 		"rest":                                 {[]piece{start(tag, 10), rest(tag + "|Content-Range: bytes 5-9/10")}, whole, nil, []string{`5 "a"`}},
 		"rest, no tag beside it":               {[]piece{start(tag, 10), rest("Content-Range: bytes 5-9/10")}, "01234", svc.ErrChanged, []string{`5 "a"`}},
@@ -168,7 +168,7 @@ func TestDownloadOfPieces(t *testing.T) {
 					require.NotErrorIs(t, err, svc.ErrChanged)
 				}
 				require.Equal(t, fmt.Sprint(tt.ranges), fmt.Sprint(storage.ranges[1:]))
-				if name == "rest in two" { // the second one is asked for at once
+				if name == "rest in two" { // the second part is requested without a delay
 					require.Equal(t, time.Second, time.Since(began))
 				}
 				testkit.RequireSilent(t, err)
@@ -177,10 +177,11 @@ func TestDownloadOfPieces(t *testing.T) {
 	}
 }
 
-// Only what says so, or forbids what it allowed before, is an expired link.
+// A presigned URL counts as expired only if the response says so, or refuses what the
+// same URL allowed before.
 func TestDownloadKeepsALinkThatWorks(t *testing.T) {
 	for status, links := range map[int]int{403: 2, 404: 1, 400: 1, 401: 1, 501: 1} {
-		cut := 5 - 4*testkit.One(status == 403) // one byte is enough
+		cut := 5 - 4*testkit.One(status == 403) // one byte is enough to prove that the URL worked
 		s := testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			if n == 2 {
 				w.WriteHeader(status)
@@ -199,8 +200,8 @@ func TestDownloadKeepsALinkThatWorks(t *testing.T) {
 	}
 }
 
-// Once all that was announced has come, what the connection does is its own
-// business; and a writer is never called for nothing.
+// After the last announced byte the download succeeds, whatever the connection does then.
+// The writer is never called without data.
 func TestDownloadEndsWithItsLastByte(t *testing.T) {
 	for _, size := range []int{1, 2, 70_000} {
 		body := iotest.OneByteReader(bytes.NewReader(testkit.Contents(size)))
@@ -228,7 +229,8 @@ func TestDownloadEndsWithItsLastByte(t *testing.T) {
 	}
 }
 
-// A writer that counts wrongly does not make the download do so.
+// If a writer returns an impossible count, the count of the download stays between 0 and
+// the number of bytes.
 func TestDownloadToAWriterThatCannotCount(t *testing.T) {
 	for count, want := range map[int]int64{11: 10, 1 << 40: 10, 3: 3, -5: 0} {
 		storage := &pieces{all: []piece{{200, `ETag: "a"`, 10, "0123456789", false}}}
@@ -238,7 +240,7 @@ func TestDownloadToAWriterThatCannotCount(t *testing.T) {
 	}
 }
 
-// A redirect may lead to an encrypted connection, and not back.
+// A redirect may lead from http to https, but not back.
 func TestDownloadRedirectsBetweenSchemes(t *testing.T) {
 	for from, want := range map[string]bool{"http": true, "https": false} {
 		to := map[string]string{"http": "https", "https": "http"}[from]
@@ -252,7 +254,8 @@ func TestDownloadRedirectsBetweenSchemes(t *testing.T) {
 	}
 }
 
-// The file that holds the contents until all have come has a name that fits, too.
+// The temporary file of a download has a valid name, even if the final name has the
+// maximum length.
 func TestDownloadFileWithTheLongestName(t *testing.T) {
 	for _, name := range []string{strings.Repeat("x", 255), strings.Repeat("ü", 127)} {
 		path := filepath.Join(t.TempDir(), name)

@@ -19,7 +19,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// The text of a failed download says how much has come, and what to do.
+// The text of a download error says how much was received, and what to do.
 func TestDownloadErrorText(t *testing.T) {
 	cut := func(total int64) *pieces {
 		return &pieces{all: []piece{{200, "", total, "01234", true}}}
@@ -58,7 +58,8 @@ func TestDownloadErrorText(t *testing.T) {
 	}
 }
 
-// Contents that end too early are cut, also in the part that is passed over.
+// Contents that end too early are reported as cut off. This also holds for the part that
+// a second response repeats and the download skips.
 func TestDownloadErrorOfAnEndThatComesEarly(t *testing.T) {
 	storage := &pieces{all: []piece{{200, `ETag: "a"`, 10, "01234", true}, {200, `ETag: "a"`, -1, "012", false}}}
 	_, err := testkit.ClientOn(t, storage, testkit.Tries(2, time.Millisecond)).Download(t.Context(), testkit.SignedLink, io.Discard, nil)
@@ -73,7 +74,7 @@ func TestDownloadErrorOfAnEndThatComesEarly(t *testing.T) {
 	require.ErrorIs(t, err, svc.ErrChanged)
 }
 
-// A download of a file by its id names the file, and the link that it used.
+// The error of a download by file ID has the ID and the presigned URL that was used.
 func TestDownloadErrorOfAFile(t *testing.T) {
 	c, _ := scripted(t, linked, refusedPut)
 	_, err := c.Files.Download(t.Context(), "f1", io.Discard, nil)
@@ -89,7 +90,7 @@ func TestDownloadErrorOfAFile(t *testing.T) {
 	require.NotErrorIs(t, err, svc.ErrLinkExpired)
 	require.Empty(t, testkit.ErrorAs[*svc.DownloadError](t, err).Link)
 
-	// A link that cannot be used fails the download, not the program.
+	// An invalid presigned URL gives an error, not a panic.
 	c, _ = scripted(t, testkit.Reply{Status: 200, Body: `{"presigned_url":"ftp://store.test/f1"}`})
 	_, err = c.Files.Download(t.Context(), "f1", io.Discard, nil)
 	require.ErrorContains(t, err, "svc: download of file f1: asking for a link: ")
@@ -97,7 +98,7 @@ func TestDownloadErrorOfAFile(t *testing.T) {
 	require.Equal(t, svc.SignedURL("ftp://store.test/f1"), testkit.ErrorAs[*svc.DownloadError](t, err).Link)
 }
 
-// It counts for more than the end of ctx, if both come at once.
+// If the writer fails and ctx ends at the same time, the error is that of the writer.
 func TestDownloadErrorOfTheWriterThatEndsCtx(t *testing.T) {
 	full := errors.New("disk full")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -106,8 +107,8 @@ func TestDownloadErrorOfTheWriterThatEndsCtx(t *testing.T) {
 	requireText(t, err, "svc: download (0 of 8 bytes): disk full")
 }
 
-// No answer is a TransportError, which counts the attempts and shows no secret
-// of the link, also when the connection breaks in the middle of the contents.
+// Without a response, or if the connection breaks in the contents, the error is a
+// TransportError. It has the number of attempts and shows no secret of the URL.
 func TestDownloadErrorOfTheTransport(t *testing.T) {
 	for name, storage := range map[string]testkit.RoundTripFunc{
 		"before the answer": func(r *http.Request) (*http.Response, error) { return nil, fmt.Errorf("no way to %s", r.URL) },
@@ -130,7 +131,7 @@ func TestDownloadErrorOfTheTransport(t *testing.T) {
 	}
 }
 
-// The end of ctx is what ends a download that waits to go on where it broke off.
+// If ctx ends while a download waits for its next attempt, the error is that of ctx.
 func TestDownloadEndsWithCtxBetweenTwoTries(t *testing.T) {
 	for _, validator := range []string{`ETag: "a"`, ""} {
 		synctest.Test(t, func(t *testing.T) {
@@ -150,7 +151,7 @@ func TestDownloadEndsWithCtxBetweenTwoTries(t *testing.T) {
 	}
 }
 
-// What cannot be right is refused before anything is asked for or created.
+// Invalid arguments are refused before a request is sent or a file is created.
 func TestDownloadRefusalSaysWhy(t *testing.T) {
 	c, _ := scripted(t)
 	dir := t.TempDir()
@@ -178,17 +179,17 @@ func TestDownloadRefusalSaysWhy(t *testing.T) {
 	require.Empty(t, entries)
 }
 
-// A file that cannot be made, or not be put in its place, fails the download,
-// which says how far it came.
+// If the file cannot be created or renamed, the download fails. The error says how much
+// was received.
 func TestDownloadFileThatCannotBeWritten(t *testing.T) {
 	s := testkit.Play(t)
 	n, err := s.Client().DownloadFile(t.Context(), testkit.SignedLink, filepath.Join(t.TempDir(), "none", "f"), nil)
 	require.Zero(t, n)
 	require.ErrorIs(t, err, os.ErrNotExist)
-	require.NotContains(t, err.Error(), "bytes", "it has not begun")
+	require.NotContains(t, err.Error(), "bytes", "the download has not begun")
 	require.EqualValues(t, -1, testkit.ErrorAs[*svc.DownloadError](t, err).Total)
 
-	// A directory comes to be where the file was to go.
+	// A directory appears at the path while the download runs.
 	path := filepath.Join(t.TempDir(), "f")
 	storage := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 		_ = os.MkdirAll(filepath.Join(path, "x"), 0o700)
@@ -203,7 +204,7 @@ func TestDownloadFileThatCannotBeWritten(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "the temporary file is removed")
 
-	// A download that fails says how much it had.
+	// The error of a failed download says how much was received.
 	cut := &pieces{all: []piece{{200, `ETag: "a"`, 10, "01234", true}}}
 	n, err = testkit.ClientOn(t, cut, testkit.Tries(1, time.Second)).DownloadFile(t.Context(), testkit.SignedLink, filepath.Join(t.TempDir(), "f"), nil)
 	require.ErrorIs(t, err, svc.ErrTruncated)

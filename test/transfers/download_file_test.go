@@ -21,8 +21,8 @@ import (
 	"example.com/svc/svctest"
 )
 
-// target is a path in a directory of its own, which holds old contents unless
-// they are nil.
+// target returns a path in a new directory. If old is not nil, a file with these contents
+// is there.
 func target(t *testing.T, old []byte) string {
 	path := filepath.Join(t.TempDir(), "video.mp4")
 	if old != nil {
@@ -31,7 +31,8 @@ func target(t *testing.T, old []byte) string {
 	return path
 }
 
-// requireFile checks contents, and that nothing is beside them. Nil: no file.
+// requireFile checks the contents of the file, and that the directory has no other file.
+// For nil, the directory must be empty.
 func requireFile(t *testing.T, path string, want []byte) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(path))
@@ -59,7 +60,7 @@ func TestB19_BrokenDownloadIsNoFile(t *testing.T) {
 		_, err := cut.Client(t).DownloadFile(t.Context(), cut.Link(), path, nil)
 		require.ErrorIs(t, err, svc.ErrTruncated)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-		require.Len(t, cut.Requests("GET"), 5, "it starts over, where nothing has been handed out")
+		require.Len(t, cut.Requests("GET"), 5, "an attempt may start over, because the file is not in place yet")
 		requireFile(t, path, old)
 
 		denied := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) { testkit.XMLError(w, 403, "AccessDenied", "no") })
@@ -145,7 +146,7 @@ func TestDownloadFile_Targets(t *testing.T) {
 	path := target(t, nil)
 	require.NoError(t, download(path))
 	requireFile(t, path, body)
-	require.Equal(t, mode(probe), mode(path), "as any new file")
+	require.Equal(t, mode(probe), mode(path), "the mode must be that of a new file")
 
 	path = target(t, []byte("much longer old contents"))
 	require.NoError(t, os.Chmod(path, 0o640))
@@ -158,7 +159,7 @@ func TestDownloadFile_Targets(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, nil, 0o640))
 	require.NoError(t, download(link))
 	requireFile(t, path, body)
-	require.NotZero(t, mode(link)&fs.ModeSymlink, "still a link")
+	require.NotZero(t, mode(link)&fs.ModeSymlink, "the path must still be a symbolic link")
 
 	t.Chdir(t.TempDir())
 	require.NoError(t, download("here"))
@@ -174,16 +175,16 @@ func TestDownloadFile_Targets(t *testing.T) {
 	require.ErrorIs(t, download(filepath.Join(dir, "x")+"/"), syscall.EISDIR)
 	require.ErrorIs(t, download(filepath.Join(dir, "none", "x")), fs.ErrNotExist)
 	require.ErrorIs(t, download(""), fs.ErrNotExist)
-	socket := filepath.Join(dir, "s") // not a device of the system: a bug would replace it
+	socket := filepath.Join(dir, "s") // no system device is used, because a bug would replace it
 	l, err := net.Listen("unix", socket)
 	require.NoError(t, err)
 	defer l.Close()
 	require.ErrorContains(t, download(socket), "not a regular file")
 	require.NotZero(t, mode(socket)&fs.ModeSocket)
-	require.Len(t, s.Requests("GET"), asked, "all that is known before anything is asked for")
+	require.Len(t, s.Requests("GET"), asked, "these errors must come before any request")
 }
 
-// A panic of the caller's function leaves no temporary file.
+// If a function of the caller panics, no temporary file is left.
 func TestDownloadFile_Panic(t *testing.T) {
 	s := testkit.NewFileService(t, ranges(testkit.Contents(100), `"e1"`))
 	path := target(t, []byte("old"))
@@ -193,7 +194,8 @@ func TestDownloadFile_Panic(t *testing.T) {
 	requireFile(t, path, []byte("old"))
 }
 
-// A link that expires during a download by file id is replaced by a new one.
+// If the presigned URL expires during a download by file ID, the download requests a new
+// one and continues.
 func TestFilesDownload_RenewsItsLink(t *testing.T) {
 	body := testkit.Contents(100_000)
 	links := func(s *testkit.FileService) (n int) {
@@ -263,8 +265,8 @@ func TestFilesDownload_RenewsItsLink(t *testing.T) {
 	})
 }
 
-// The whole way, against the fake service with signed links that expire, and
-// connections that are cut in the middle.
+// A complete upload and download with the fake service: presigned URLs expire, and
+// connections are cut.
 func TestFiles_Story(t *testing.T) {
 	srv := svctest.NewServer(svctest.WithSeparateStorage(), svctest.WithLinkTTL(time.Minute))
 	defer srv.Close()
@@ -299,7 +301,8 @@ func TestFiles_Story(t *testing.T) {
 	require.ErrorIs(t, err, svc.ErrNotFound)
 }
 
-// An upload whose link has expired goes on with a new link to the same record.
+// If the presigned URL of an upload has expired, the upload continues with a new URL for
+// the same record.
 func TestFiles_StoryOfAnExpiredLink(t *testing.T) {
 	srv := svctest.NewServer(svctest.WithLinkTTL(time.Nanosecond))
 	defer srv.Close()
@@ -312,5 +315,5 @@ func TestFiles_StoryOfAnExpiredLink(t *testing.T) {
 	require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
 	_, ok := srv.FileContents(e.FileID)
 	require.False(t, ok)
-	require.Equal(t, 4, body.Len(), "the body is where it was")
+	require.Equal(t, 4, body.Len(), "the body must be back at its old position")
 }

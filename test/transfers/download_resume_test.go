@@ -16,8 +16,8 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// ranges serves body as storage does, with an ETag, each answer cut after so
-// many bytes; beyond the list nothing is cut.
+// ranges serves body with ranges and an ETag, as storage does. The n-th response is cut
+// off after cuts[n-1] bytes; later responses are complete.
 func ranges(body []byte, etag string, cuts ...int) func(n int, w http.ResponseWriter, r *http.Request) {
 	return func(n int, w http.ResponseWriter, r *http.Request) {
 		if etag != "" {
@@ -99,7 +99,7 @@ func TestDownload_ResumesWhereItStopped(t *testing.T) {
 			n, err := s.Client(t).Download(t.Context(), s.Link(), &got, nil)
 			require.NoError(t, err)
 			require.EqualValues(t, len(body), n)
-			require.True(t, bytes.Equal(body, got.Bytes()), "every byte once")
+			require.True(t, bytes.Equal(body, got.Bytes()), "every byte must come once")
 			if name == "etag" {
 				gets := s.Requests("GET")
 				require.Len(t, gets, 4)
@@ -113,8 +113,8 @@ func TestDownload_ResumesWhereItStopped(t *testing.T) {
 	}
 }
 
-// Bytes of other contents are never mixed in, and what cannot be told apart is
-// not put together.
+// Bytes of two versions are never mixed. If it is not certain that two parts belong to
+// the same version, they are not put together.
 func TestDownload_NeverMixes(t *testing.T) {
 	old, other := bytes.Repeat([]byte("old-"), 1000), bytes.Repeat([]byte("new-"), 1000)
 	first := ranges(old, `"e1"`, 1000)
@@ -210,11 +210,11 @@ func TestDownload_GivesUp(t *testing.T) {
 			w.Header().Set("Content-Length", "500")
 			w.WriteHeader(206)
 			w.(http.Flusher).Flush()
-			testkit.Abort() // without progress
+			testkit.Abort() // this response has no new bytes
 		},
 		4: func(n int, w http.ResponseWriter, r *http.Request) {
 			if n > 1 {
-				testkit.Abort() // without an answer
+				testkit.Abort() // no response
 			}
 			ranges(testkit.Contents(1000), `"e1"`, 500)(n, w, r)
 		},
@@ -229,6 +229,6 @@ func TestDownload_GivesUp(t *testing.T) {
 	}
 	s := testkit.NewFileService(t, ranges(testkit.Contents(1000), `"e1"`, 500))
 	_, err := s.Client(t, svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1})).Download(t.Context(), s.Link(), io.Discard, nil)
-	require.ErrorIs(t, err, svc.ErrTruncated, "no retries, no resuming")
+	require.ErrorIs(t, err, svc.ErrTruncated, "without retries the download is not continued")
 	require.Len(t, s.Requests("GET"), 1)
 }

@@ -84,11 +84,11 @@ func TestDownload_FollowsRedirects(t *testing.T) {
 	}
 }
 
-// failingWriter takes so many bytes.
+// failingWriter accepts left bytes and then fails.
 type failingWriter struct {
 	left        int
 	err         error
-	failed, cry bool // cry: it was called again after that
+	failed, cry bool // failed: a Write failed; cry: Write was called again after that
 }
 
 func (w *failingWriter) Write(p []byte) (int, error) {
@@ -103,7 +103,7 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 
 func TestDownload_WriterErrors(t *testing.T) {
 	full := errors.New("disk full")
-	for _, want := range []error{full, nil} { // nil: a short write that says nothing
+	for _, want := range []error{full, nil} { // nil: a short write without an error
 		s := testkit.NewFileService(t, ranges(testkit.Contents(100_000), `"e1"`))
 		w := &failingWriter{left: 30_000, err: want}
 		n, err := s.Client(t).Download(t.Context(), s.Link(), w, nil)
@@ -114,11 +114,11 @@ func TestDownload_WriterErrors(t *testing.T) {
 		require.NotErrorIs(t, err, svc.ErrTruncated)
 		require.EqualValues(t, 30_000, n)
 		require.Len(t, s.Requests("GET"), 1)
-		require.False(t, w.cry, "not written to again")
+		require.False(t, w.cry, "Write must not be called after it failed")
 	}
 }
 
-// What is stored compressed comes as it is, whatever was asked for.
+// Contents that are stored compressed are downloaded unchanged.
 func TestDownload_CompressedContentsAsTheyAre(t *testing.T) {
 	s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
@@ -147,10 +147,10 @@ func TestDownload_ContextEndsIt(t *testing.T) {
 	require.Len(t, s.Requests("GET"), 1)
 	_, err = s.Client(t).Download(ctx, s.Link(), io.Discard, nil)
 	require.ErrorIs(t, err, context.Canceled)
-	require.Len(t, s.Requests("GET"), 1, "nothing is sent any more")
+	require.Len(t, s.Requests("GET"), 1, "no request may be sent any more")
 }
 
-// A body that comes slowly is fine; one that stands still is resumed.
+// A slow body is fine. A body that stops is requested again from where it stopped.
 func TestB18_DownloadIdle(t *testing.T) {
 	asked := 0
 	storage := func(r *http.Request) (*http.Response, error) {
@@ -180,7 +180,7 @@ func TestB18_DownloadIdle(t *testing.T) {
 	}, svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1}))
 }
 
-// drip yields a byte every 90 seconds, and after the last one ends or hangs.
+// drip returns one byte every 90 seconds. After the last byte it ends, or blocks.
 type drip struct {
 	ctx  context.Context
 	left int
@@ -234,11 +234,11 @@ func TestDownload_Progress(t *testing.T) {
 		var totals []int64
 		_, err := s.Client(t).Download(t.Context(), s.Link(), io.Discard, &svc.DownloadOptions{Progress: func(_, total int64) { totals = append(totals, total) }})
 		require.NoError(t, err)
-		require.Equal(t, want, totals, "not known until the end, which is told once")
+		require.Equal(t, want, totals, "the total is unknown until the last call of Progress")
 	}
 }
 
-// writerPaced yields 1000 bytes every 10 ms.
+// writerPaced returns 1000 bytes every 10 ms.
 type writerPaced struct{ io.Reader }
 
 func (r writerPaced) Read(p []byte) (int, error) {

@@ -21,8 +21,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// openIn counts the files below dir that this process has open, those without a
-// name included.
+// openIn counts the files below dir that this process has open, including deleted files.
 func openIn(t *testing.T, dir string) (n int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -36,11 +35,11 @@ func openIn(t *testing.T, dir string) (n int) {
 	return n
 }
 
-// No file stays open behind a transfer, however it ends.
+// However a transfer ends, no file stays open.
 func TestTransfersCloseTheirFiles(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what is forgotten
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the garbage collector would close files that were forgotten
 	closed := func(what string) {
 		t.Helper()
 		require.Zero(t, openIn(t, dir), what)
@@ -78,12 +77,12 @@ func TestTransfersCloseTheirFiles(t *testing.T) {
 	}
 }
 
-// Also what a body gives when ctx has ended, and nobody waits for it any more, is
-// not kept.
+// ctx ends while a Read of the body still blocks. What that Read returns later is not
+// stored.
 func TestTransfersCloseTheirFilesAfterCtx(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what is forgotten
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the garbage collector would close files that were forgotten
 	ctx, cancel := context.WithCancel(t.Context())
 	release, spooling := make(chan struct{}), 0
 	body := io.MultiReader(bytes.NewReader(testkit.Contents(100_000)), testkit.ReadFunc(func([]byte) (int, error) {
@@ -100,7 +99,7 @@ func TestTransfersCloseTheirFilesAfterCtx(t *testing.T) {
 	require.Eventually(t, func() bool { return openIn(t, dir) == 0 }, 5*time.Second, time.Millisecond)
 }
 
-// A path that cannot be a file is named, and what is there stays as it was.
+// If the path cannot be a file, the error names it, and what is there stays unchanged.
 func TestDownloadFileNamesItsTarget(t *testing.T) {
 	c, _ := scripted(t)
 	dir := t.TempDir()
@@ -121,8 +120,8 @@ func TestDownloadFileNamesItsTarget(t *testing.T) {
 	require.Equal(t, loop, to)
 }
 
-// While the contents of a file come in, nobody else can read those that are to
-// replace a file with a mode of its own.
+// Until the download is complete, other users cannot read the temporary file, even if the
+// old file is readable for them.
 func TestDownloadFileHidesWhatIsNotComplete(t *testing.T) {
 	path := target(t, []byte("old"))
 	require.NoError(t, os.Chmod(path, 0o640))

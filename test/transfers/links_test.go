@@ -20,7 +20,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// A reader that was read to its end, for a checksum for example, is not sent as an
+// A reader that is at its end, for example after computing a checksum, is not sent as an
 // empty file.
 func TestC14_ReaderAtItsEnd(t *testing.T) {
 	file := func(data string) *os.File {
@@ -86,10 +86,10 @@ func TestC14_ReaderAtItsEnd(t *testing.T) {
 	body := strings.NewReader("data")
 	_, _ = io.ReadAll(body)
 	_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body, Size: 4})
-	require.ErrorIs(t, err, svc.ErrTruncated, "Size says how much was meant")
+	require.ErrorIs(t, err, svc.ErrTruncated, "Size says that four bytes were expected")
 }
 
-// A link to a file stays a link, also if its target is not there yet.
+// A symbolic link stays a symbolic link, even if its target does not exist yet.
 func TestC15_LinkWithoutATarget(t *testing.T) {
 	const data = "new contents"
 	download := func(path string) error {
@@ -117,7 +117,7 @@ func TestC15_LinkWithoutATarget(t *testing.T) {
 		for _, path := range paths {
 			info, err := os.Lstat(path)
 			require.NoError(t, err)
-			require.NotZero(t, info.Mode()&os.ModeSymlink, "%s is no link any more", path)
+			require.NotZero(t, info.Mode()&os.ModeSymlink, "%s is not a symbolic link any more", path)
 		}
 	}
 	dir := t.TempDir()
@@ -130,15 +130,15 @@ func TestC15_LinkWithoutATarget(t *testing.T) {
 	link("deep/third", at("second"))
 	link("../target-3", at("deep/third"))
 	link("deep/er", at("folder"))
-	link("../target-4", at("deep/er/up"))        // beside er, not beside folder
-	link("folder/../target-5", at("through-up")) // likewise
+	link("../target-4", at("deep/er/up"))        // relative to deep/er, not to folder
+	link("folder/../target-5", at("through-up")) // relative to the target of folder
 	for name, target := range map[string]string{
 		"relative": "target-1", "absolute": "target-2", "first": "target-3", "folder/up": "deep/target-4", "through-up": "deep/target-5",
 	} {
 		require.NoError(t, download(at(name)), name)
 		requireData(at(target))
 		requireLinks(at(name))
-		require.NoError(t, download(at(name)), "once more, now that it is there")
+		require.NoError(t, download(at(name)), "a second download, now that the target exists")
 		requireData(at(target))
 		requireLinks(at(name))
 	}
@@ -152,13 +152,13 @@ func TestC15_LinkWithoutATarget(t *testing.T) {
 		_, err := c.DownloadFile(t.Context(), uploadLink, at(name), nil)
 		var pathErr *os.PathError
 		require.ErrorAs(t, err, &pathErr, name)
-		require.Empty(t, s.Seen(), "it is seen before the transfer")
+		require.Empty(t, s.Seen(), "the error must come before the transfer")
 		requireLinks(at(name))
 	}
 }
 
-// The request options of a transfer go with every call to the API that it makes,
-// and not to storage.
+// The request options of a transfer apply to each of its API calls, but not to requests
+// to storage.
 func TestC26_TransfersTakeRequestOptions(t *testing.T) {
 	mine := []svc.RequestOption{svc.WithHeader("X-Trace", "t1"), svc.WithQuery("tenant", "a b"), svc.WithHeader("X-Both", "every call")}
 	body := func() io.Reader { return strings.NewReader("data") }
@@ -169,7 +169,7 @@ func TestC26_TransfersTakeRequestOptions(t *testing.T) {
 	for name, tt := range map[string]struct {
 		replies []testkit.Reply
 		do      func(c *svc.Client) error
-		calls   int // to the API
+		calls   int // number of API calls
 	}{
 		"Upload": {[]testkit.Reply{registered, expiredPut, linked, refusedPut, {Status: 204}}, func(c *svc.Client) error {
 			_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: body(), UploadOptions: up})
@@ -211,7 +211,7 @@ func TestC26_TransfersTakeRequestOptions(t *testing.T) {
 				require.True(t, strings.HasSuffix(r.Path, "?tenant=a+b"), r.Path)
 				want := "every call"
 				if r.Method == http.MethodPost {
-					want = "register" // an option of the one call wins over an option of all
+					want = "register" // an option for one call overrides an option for all calls
 					require.JSONEq(t, `{"file_name":"a","expires_in":60}`, r.Body)
 				}
 				require.Equal(t, want, r.Header.Get("X-Both"))
@@ -227,7 +227,7 @@ func TestC26_TransfersTakeRequestOptions(t *testing.T) {
 	s.Replies = nil
 }
 
-// linkTimes are the ways in which a link says when it ends.
+// linkTimes are the ways in which presigned URLs state when they expire.
 var linkTimes = map[string]func(end time.Time) string{
 	"Amazon": func(end time.Time) string {
 		return "X-Amz-Date=" + end.Add(-time.Hour).UTC().Format("20060102T150405Z") + "&X-Amz-Expires=3600&X-Amz-Signature=sig-77c1e2"
@@ -246,7 +246,8 @@ var linkTimes = map[string]func(end time.Time) string{
 	},
 }
 
-// Storage need not say that a link has expired: on a 403 its own times say so.
+// If storage responds with 403, the expiry time in the URL shows whether it has expired,
+// even if storage does not say so.
 func TestC41_TimesOfALink(t *testing.T) {
 	const denied = `<?xml version="1.0"?><Error><Code>AuthorizationFailure</Code><Message>This request is not authorized.</Message></Error>`
 	refuse := testkit.Reply{Status: 403, Body: denied}
@@ -267,7 +268,7 @@ func TestC41_TimesOfALink(t *testing.T) {
 					require.Equal(t, over, errors.Is(err, svc.ErrLinkExpired))
 
 					replies := []testkit.Reply{asked(left), refuse}
-					if over { // and is renewed
+					if over { // then the URL is renewed
 						replies = append(replies, asked(time.Hour), testkit.Reply{Status: 200, Body: "data"})
 					}
 					c, _ = scripted(t, replies...)
@@ -280,7 +281,7 @@ func TestC41_TimesOfALink(t *testing.T) {
 			})
 		}
 	}
-	t.Run("storage's clock", func(t *testing.T) { // by which it judges
+	t.Run("storage's clock", func(t *testing.T) { // the Date of the response decides
 		old := uploadLink + "&Expires=" + fmt.Sprint(time.Now().Add(-time.Minute).Unix())
 		for date, want := range map[time.Time]bool{time.Now().Add(-time.Hour): false, time.Now(): true} {
 			c, _ := scripted(t, testkit.Reply{Status: 403, Body: denied, Header: map[string]string{"Date": date.UTC().Format(http.TimeFormat)}})
@@ -297,7 +298,7 @@ func TestC41_TimesOfALink(t *testing.T) {
 	})
 }
 
-// What storage says counts if it is about the link, in whatever words.
+// A response that says that the URL expired counts, in whatever words it says so.
 func TestC41_WordsOfStorage(t *testing.T) {
 	for body, want := range map[string]bool{
 		`{"error":"token out of date"}`:                                                  true,
@@ -330,7 +331,7 @@ func TestC41_WordsOfStorage(t *testing.T) {
 	require.EqualValues(t, 4, n)
 }
 
-// The fragment of a URL in a message stays readable, unless it can be a secret.
+// The fragment of a URL in a message stays readable, unless it may contain a secret.
 func TestC43_FragmentsOfOtherPrograms(t *testing.T) {
 	for text, want := range map[string]string{
 		"see https://docs.test/errors#quota-exceeded":          "see https://docs.test/errors#quota-exceeded",

@@ -22,7 +22,7 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sparseFile is a file of that size which takes no room, with a mark in each MiB.
+// sparseFile creates a sparse file of the given size, with different bytes in each MiB.
 func sparseFile(t testing.TB, size int64) (*os.File, uint32) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "sparse"))
 	require.NoError(t, err)
@@ -38,9 +38,9 @@ func sparseFile(t testing.TB, size int64) (*os.File, uint32) {
 	return f, sum.Sum32()
 }
 
-// memory follows the heap from where it stands now.
+// memory records the growth of the heap.
 type memory struct {
-	heap     uint64 // at first
+	heap     uint64 // at the start
 	peakHeap atomic.Uint64
 }
 
@@ -62,7 +62,8 @@ func heapNow() uint64 {
 	return s.HeapAlloc
 }
 
-// checked reads a body, its checksum, and the memory at every 16 MiB.
+// checked reads r, and returns its length and checksum. It measures the memory every 16
+// MiB.
 func checked(m *memory, r io.Reader, most int64) (n int64, sum uint32) {
 	h := crc32.New(castagnoli)
 	for n < most {

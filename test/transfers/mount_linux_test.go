@@ -12,8 +12,8 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// A file that is a mount of its own, as containers have them, cannot be replaced.
-// That is said before anything is transferred, with what to do instead.
+// In a container a file may be a mount point. Such a file cannot be replaced. The error
+// says so before anything is transferred, and says what to do.
 func TestC15_FileThatIsAMount(t *testing.T) {
 	if dir := os.Getenv("SVC_TEST_MOUNT"); dir != "" {
 		from, at := filepath.Join(dir, "from"), filepath.Join(dir, "a file")

@@ -15,8 +15,8 @@ import (
 	"example.com/svc/svctest"
 )
 
-// What a caller gave for a name or an id may be the token by mistake, or hold a
-// line end: the texts of transfers show neither.
+// A name or an ID given by the caller may contain the token by mistake, or a line end.
+// The error texts of transfers show neither.
 func TestTransferErrorsShowNoSecretForAName(t *testing.T) {
 	for name, fail := range map[string]func(t *testing.T, c *svc.Client, name string) error{
 		"Replace": func(t *testing.T, c *svc.Client, name string) error {
@@ -53,7 +53,7 @@ func TestTransferErrorsShowNoSecretForAName(t *testing.T) {
 	}
 }
 
-// An error that somebody made by hand has the fields alone.
+// The text of an error that a program builds itself has only the fields that are set.
 func TestTransferErrorsMadeByHand(t *testing.T) {
 	for want, err := range map[string]error{
 		"svc: download of file a b (1 of 2 bytes): mine": &svc.DownloadError{FileID: "a\u2028b", Received: 1, Total: 2, Err: errMine},

@@ -64,7 +64,7 @@ func TestB20_ProxyOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// Transfers of many clients at once change nothing that the program shares.
+// Concurrent transfers of many clients change no shared state.
 func TestB21_TransfersChangeNothingShared(t *testing.T) {
 	defaultClient, defaultTransport := *http.DefaultClient, http.DefaultTransport.(*http.Transport)
 	mine := &http.Client{Timeout: time.Hour, Transport: &http.Transport{DialContext: (&net.Dialer{}).DialContext}}

@@ -23,8 +23,8 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// requireHides prints an error in every way there is, alone and as part of other
-// values, and looks in every form for the secrets of the tests and others.
+// requireHides prints an error in every format, alone and inside other values, and checks
+// that no secret is visible in any encoding.
 func requireHides(t *testing.T, err error, secrets ...string) {
 	t.Helper()
 	p := testkit.NewPrinted()
@@ -34,7 +34,7 @@ func requireHides(t *testing.T, err error, secrets ...string) {
 	}
 }
 
-// transfers are the two directions, each as one call.
+// transfers has an upload and a download.
 var transfers = map[string]func(ctx context.Context, c *svc.Client, link svc.SignedURL) (any, error){
 	"download": func(ctx context.Context, c *svc.Client, link svc.SignedURL) (any, error) {
 		return c.Download(ctx, link, io.Discard, nil)
@@ -44,8 +44,8 @@ var transfers = map[string]func(ctx context.Context, c *svc.Client, link svc.Sig
 	},
 }
 
-// A link may lead on to another that is a key as well. What is quoted of that one
-// is kept out of every text, too.
+// A presigned URL may redirect to a URL with secrets of its own. These secrets are
+// redacted as well.
 func TestSecretsOfRedirectTargets(t *testing.T) {
 	const (
 		second   = "SECOND-ab12cd34ef"
@@ -76,7 +76,7 @@ func TestSecretsOfRedirectTargets(t *testing.T) {
 			w.Header().Set("X-Request-Id", second)
 			w.Header().Set("X-Echo", quote)
 			w.Header().Set("ETag", `"`+second+`"`)
-			w.WriteHeader(http.StatusPartialContent) // no download
+			w.WriteHeader(http.StatusPartialContent) // 206 is not a valid response to a request without a range
 		},
 		"not followed": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "ftp://me:"+url.QueryEscape(password)+"@h/three?key=4th-SECRET-1234")
@@ -119,7 +119,7 @@ func TestSecretsOfRedirectTargets(t *testing.T) {
 	}
 }
 
-// All hops of a redirect are known, those of an endless one too.
+// The secrets of every redirect are redacted, also in an endless redirect loop.
 func TestSecretsOfEveryHop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hops, quote := 0, ""
@@ -141,8 +141,7 @@ func TestSecretsOfEveryHop(t *testing.T) {
 	})
 }
 
-// An answer that is a success and no download is quoted without secrets, as any
-// other is.
+// A 2xx response that is not a download is quoted without secrets.
 func TestSecretsOfASuccessThatIsNoDownload(t *testing.T) {
 	for name, header := range map[string]string{"request id": "X-Request-Id: " + testkit.Signature, "both": "X-Request-Id: " + testkit.Signature + testkit.Token} {
 		for _, status := range []int{206, 204, 202} {
@@ -154,7 +153,7 @@ func TestSecretsOfASuccessThatIsNoDownload(t *testing.T) {
 	}
 }
 
-// readersOf fail with err, in one way or another.
+// readersOf returns different readers that fail with err.
 func readersOf(t *testing.T, err error) map[string]io.Reader {
 	fails := testkit.ReadFunc(func([]byte) (int, error) { return 0, err })
 	return map[string]io.Reader{
@@ -174,8 +173,8 @@ func badFile(t *testing.T, name string) *os.File {
 
 var errMine = errors.New("own")
 
-// What the caller's readers, writers, files and contexts say may hold a secret, as
-// of another transfer that feeds this one.
+// Errors of the caller's readers, writers, files and contexts may contain a secret, for
+// example of another transfer. It is redacted.
 func TestSecretsInErrorsOfTheCaller(t *testing.T) {
 	leaky := fmt.Errorf("%w: %w", errMine, &url.Error{Op: "Get", URL: testkit.SignedLink, Err: errors.New("refused Bearer " + testkit.Token)})
 	ended, cancel := context.WithCancelCause(t.Context())
@@ -219,14 +218,14 @@ func TestSecretsInErrorsOfTheCaller(t *testing.T) {
 		require.Equal(t, strings.Contains(name, "ended"), errors.Is(err, context.Canceled), name)
 	}
 
-	// What holds no secret is passed on as it is.
+	// An error without a secret is kept as the same value.
 	_, err := c.Files.Put(t.Context(), link, testkit.ReadFunc(func([]byte) (int, error) { return 0, errMine }), nil)
 	require.Same(t, errMine, testkit.ErrorAs[*svc.UploadError](t, err).Err)
 	_, err = c.Download(t.Context(), link, testkit.WriterFunc(func([]byte) (int, error) { return 0, errMine }), nil)
 	require.Same(t, errMine, testkit.ErrorAs[*svc.DownloadError](t, err).Err)
 }
 
-// The header of a transfer goes with it, wherever storage sends it.
+// The Header option of a transfer is also sent to the target of a redirect.
 func TestHeaderOfATransferGoesAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		header := http.Header{"X-Mine": {"1"}}

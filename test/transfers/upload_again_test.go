@@ -16,7 +16,8 @@ import (
 	"example.com/svc/svctest"
 )
 
-// After a failed put, the contents go to the same record with a new link.
+// If the upload of the contents fails, Replace sends them again to the same record with a
+// new URL.
 func TestReplace(t *testing.T) {
 	srv := svctest.NewInMemory()
 	client := srv.Client(svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1}))
@@ -52,7 +53,7 @@ func TestReplace(t *testing.T) {
 	require.Empty(t, srv.Requests())
 }
 
-// A body that takes its time is read before the link is asked for.
+// A slow body is read completely before a presigned URL is requested.
 func TestReplace_SlowPipe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithLinkTTL(time.Second))
@@ -70,14 +71,14 @@ func TestReplace_SlowPipe(t *testing.T) {
 		result, err := srv.Client().Files.Replace(t.Context(), id, pipe, nil)
 		require.NoError(t, err)
 		require.Equal(t, 1, result.Attempts)
-		require.Len(t, srv.Requests(), 2, "one link, one put")
+		require.Len(t, srv.Requests(), 2, "one request for a presigned URL, and one PUT")
 		contents, _ := srv.FileContents(id)
 		require.Equal(t, "xxxxx", string(contents))
 	})
 }
 
-// expiring is a service whose storage finds so many links expired, one after the
-// other.
+// expiring returns a service whose first presigned URLs are expired, as many as links
+// says.
 func expiring(t *testing.T, links int) *testkit.FileService {
 	return testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		if n <= links {
@@ -90,7 +91,7 @@ func expiring(t *testing.T, links int) *testkit.FileService {
 	})
 }
 
-// uploads are the calls that know the record of what they send.
+// uploads are the calls that can request a new presigned URL for their record.
 var uploads = map[string]func(ctx context.Context, c *svc.Client, body io.Reader) (*svc.UploadResult, error){
 	"Upload": func(ctx context.Context, c *svc.Client, body io.Reader) (*svc.UploadResult, error) {
 		return c.Files.Upload(ctx, svc.UploadRequest{FileName: "a", Body: body})
@@ -100,10 +101,11 @@ var uploads = map[string]func(ctx context.Context, c *svc.Client, body io.Reader
 	},
 }
 
-// firstLinks are those that they ask for before they send anything.
+// firstLinks is the number of presigned URLs that each call requests before it sends the
+// contents.
 var firstLinks = map[string]int{"Upload": 0, "Replace": 1}
 
-// When a link has expired, the contents go to another one, whole and once more.
+// If the presigned URL has expired, the complete contents are sent again to a new URL.
 func TestUpload_RenewsItsLink(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	for name, upload := range uploads {
@@ -118,13 +120,13 @@ func TestUpload_RenewsItsLink(t *testing.T) {
 			require.Equal(t, "contents", s.Requests("PUT")[1].Bytes.String())
 			rest, err := io.ReadAll(body)
 			require.NoError(t, err)
-			require.Empty(t, rest, "it stands behind what was sent")
+			require.Empty(t, rest, "the body must be at its end")
 			require.Len(t, s.Requests("GET"), firstLinks[name]+1)
 		}
 	}
 }
 
-// It does so once; what comes of it is told as it is.
+// The URL is renewed only once. After that, the error is that of the second upload.
 func TestUpload_RenewsItsLinkOnce(t *testing.T) {
 	for name, upload := range uploads {
 		body := strings.NewReader("contents")
@@ -133,10 +135,10 @@ func TestUpload_RenewsItsLinkOnce(t *testing.T) {
 		require.ErrorIs(t, err, svc.ErrLinkExpired, name)
 		require.ErrorContains(t, err, "this link was new: the link before it had expired")
 		require.Len(t, s.Requests("PUT"), 2)
-		require.Equal(t, 8, body.Len(), "it stands where it stood")
+		require.Equal(t, 8, body.Len(), "the body must be back at its old position")
 		testkit.RequireSilent(t, err)
 
-		// There is no new link.
+		// The request for a new URL fails.
 		s = expiring(t, 9)
 		asked := 0
 		s.API = func(_ int, w http.ResponseWriter, r *http.Request) {
@@ -158,18 +160,18 @@ func TestUpload_RenewsItsLinkOnce(t *testing.T) {
 		require.Len(t, s.Requests("PUT"), 1)
 		testkit.RequireSilent(t, err)
 
-		// The new link is not for writing.
+		// The new URL does not allow writing.
 		s = testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			testkit.XMLError(w, 403, []string{"ExpiredToken", "SignatureDoesNotMatch"}[n-1], "no")
 		})
 		_, err = upload(t.Context(), s.Client(t), body)
-		require.NotErrorIs(t, err, svc.ErrLinkExpired, "another new one would not help")
+		require.NotErrorIs(t, err, svc.ErrLinkExpired, "a second new URL would not help")
 		require.ErrorIs(t, err, svc.ErrForbidden)
 		require.ErrorContains(t, err, "this link was new: the link before it had expired")
 		require.Equal(t, "SignatureDoesNotMatch", testkit.ErrorAs[*svc.Error](t, err).Code)
 
-		// ctx ends while the new one is asked for.
+		// ctx ends during the request for a new URL.
 		ctx, cancel := context.WithCancel(t.Context())
 		s = testkit.NewFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
@@ -182,7 +184,7 @@ func TestUpload_RenewsItsLinkOnce(t *testing.T) {
 	}
 }
 
-// A link alone names no record that another could be asked for.
+// Put has only a URL. Without a record it cannot request a new one.
 func TestPut_DoesNotRenew(t *testing.T) {
 	s := expiring(t, 1)
 	_, err := s.Client(t).Files.Put(t.Context(), s.Link(), strings.NewReader("contents"), nil)

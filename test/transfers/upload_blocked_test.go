@@ -31,7 +31,7 @@ func (s *stuckSeeker) Read(p []byte) (int, error) {
 	return s.Reader.Read(p[:min(len(p), 1000)])
 }
 
-// The end of ctx ends an upload, also one whose body blocks in Read.
+// When ctx ends, the upload ends, even if a Read of the body blocks.
 func TestUpload_BlockedReader(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	leftovers := inTempDir(t)
@@ -59,8 +59,8 @@ func TestUpload_BlockedReader(t *testing.T) {
 	require.Eventually(t, func() bool { return leftovers() == 0 }, 5*time.Second, time.Millisecond)
 }
 
-// trailingSeeker is in the middle of a Read, which takes an hour, when its first
-// attempt has failed already.
+// trailingSeeker has a Read that takes an hour. The first attempt fails before this Read
+// returns.
 type trailingSeeker struct {
 	*bytes.Reader
 	reads int
@@ -73,8 +73,8 @@ func (s *trailingSeeker) Read(p []byte) (int, error) {
 	return s.Reader.Read(p[:min(len(p), 1000)])
 }
 
-// A Read of an attempt that is over moves the position under nobody's feet, and
-// none takes place once the upload has returned.
+// A Read of an earlier attempt does not change the position for the next attempt. After
+// the upload has returned, no Read is called.
 func TestUpload_AttemptsDoNotDisturbEachOther(t *testing.T) {
 	body := testkit.Contents(100_000)
 	for _, first := range []int{503, 403} {
@@ -98,20 +98,20 @@ func TestUpload_AttemptsDoNotDisturbEachOther(t *testing.T) {
 		inBubble(t, storage, func(t *testing.T, c *svc.Client, link svc.SignedURL) {
 			start := time.Now()
 			_, err := c.Files.Put(t.Context(), link, struct{ io.ReadSeeker }{src}, nil)
-			require.GreaterOrEqual(t, time.Since(start), time.Hour, "the Read under way is waited for")
+			require.GreaterOrEqual(t, time.Since(start), time.Hour, "the upload must wait for the running Read")
 			reads, left := src.reads, src.Len()
 			time.Sleep(2 * time.Hour)
 			require.Equal(t, reads, src.reads)
 			require.Equal(t, left, src.Len())
-			require.True(t, over.Load(), "nobody reads the first body any more")
+			require.True(t, over.Load(), "the body of the first attempt must not be read any more")
 			if first == 503 {
 				require.NoError(t, err)
 				require.True(t, bytes.Equal(body, got.Bytes()))
-				require.Zero(t, left, "behind what was sent")
+				require.Zero(t, left, "the body must be at its end")
 				return
 			}
 			require.ErrorIs(t, err, svc.ErrForbidden)
-			require.Equal(t, len(body), left, "where it stood")
+			require.Equal(t, len(body), left, "the body must be back at its old position")
 		})
 	}
 }

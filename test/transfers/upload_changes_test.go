@@ -20,8 +20,8 @@ import (
 	"example.com/svc/svctest"
 )
 
-// A file that is written to while it is sent never arrives whole, a mixture of two
-// versions, not even in the second attempt.
+// A file is written to while it is uploaded. A mixture of two versions is never uploaded
+// completely, not even by a second attempt.
 func TestUpload_FileThatIsWrittenTo(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	const size = 16 << 20
@@ -43,7 +43,7 @@ func TestUpload_FileThatIsWrittenTo(t *testing.T) {
 	for name, change := range map[string]func(f *os.File) error{"overwritten": overwrite, "regrown": regrow} {
 		for _, when := range []string{"before", "meanwhile", "between attempts"} {
 			if name == "regrown" && when == "meanwhile" {
-				continue // a read may see it while it is short
+				continue // a read may happen while the file is short
 			}
 			t.Run(name+" "+when, func(t *testing.T) {
 				f := tempFile(t, make([]byte, size))
@@ -77,18 +77,18 @@ func TestUpload_FileThatIsWrittenTo(t *testing.T) {
 				require.Equal(t, "f1", e.FileID)
 				require.ErrorContains(t, err, "reading the body: the file was written to while it was being sent")
 				require.NotErrorIs(t, err, svc.ErrTruncated)
-				require.LessOrEqual(t, len(s.Requests("PUT")), 2, "no use in trying again")
+				require.LessOrEqual(t, len(s.Requests("PUT")), 2, "the upload must not be retried")
 				at, err := f.Seek(0, io.SeekCurrent)
 				require.NoError(t, err)
 				require.Zero(t, at)
 				s.Close()
-				require.Zero(t, whole.Load(), "storage has no whole body")
+				require.Zero(t, whole.Load(), "storage must not get a complete body")
 			})
 		}
 	}
 }
 
-// What happens to the name of a file is no matter, and reading is no change.
+// Renaming the file does not matter, and reading it does not count as a change.
 func TestUpload_FileThatLosesItsName(t *testing.T) {
 	f := tempFile(t, testkit.Contents(100_000))
 	s := testkit.NewFileService(t, nil)
@@ -102,8 +102,8 @@ func TestUpload_FileThatLosesItsName(t *testing.T) {
 	require.True(t, bytes.Equal(testkit.Contents(100_000), s.Requests("PUT")[0].Bytes.Bytes()))
 }
 
-// The last call of Progress is made by the goroutine of the upload, after its
-// success: a panic in it reaches the caller.
+// The last call of Progress happens in the caller's goroutine, after the success. So a
+// panic in it reaches the caller.
 func TestUpload_ProgressPanics(t *testing.T) {
 	s := testkit.NewFileService(t, nil)
 	body := strings.NewReader("contents")
@@ -117,7 +117,7 @@ func TestUpload_ProgressPanics(t *testing.T) {
 	require.Zero(t, body.Len())
 }
 
-// A reader that never gets anywhere is given up, as by other packages.
+// If a reader returns no bytes many times, the upload fails with io.ErrNoProgress.
 func TestUpload_ReaderWithoutProgress(t *testing.T) {
 	leftovers := inTempDir(t)
 	for _, before := range []int{0, 100_000} {
@@ -133,9 +133,9 @@ func TestUpload_ReaderWithoutProgress(t *testing.T) {
 	require.Zero(t, leftovers())
 }
 
-// What was empty when it was looked at is never read, and all the same it must not
-// count as sent when it has grown meanwhile. A buffer is read where it stood, and
-// grows elsewhere.
+// A body grows after the upload has taken its length. The upload must fail, even if the
+// body was empty at first, so that none of its bytes had to be read. Afterwards the body
+// is at its old position.
 func TestUpload_BodyThatGrowsUnseen(t *testing.T) {
 	for _, was := range []string{"", "abc"} {
 		for name, open := range map[string]func(t *testing.T) (body io.Reader, grow func()){
@@ -175,7 +175,7 @@ func TestUpload_BodyThatGrowsUnseen(t *testing.T) {
 				require.ErrorContains(t, err, "reading the body: "+want)
 				left, err := io.ReadAll(body)
 				require.NoError(t, err)
-				require.Equal(t, was+"more", string(left), "it stands where it stood")
+				require.Equal(t, was+"more", string(left), "the body must be at its old position")
 			}
 		}
 	}

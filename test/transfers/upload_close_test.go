@@ -22,13 +22,13 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// okResponse is storage that is content.
+// okResponse returns a response of status 200.
 func okResponse(r *http.Request) *http.Response {
 	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody, Request: r}
 }
 
-// A success of storage counts for nothing when the body could not be read to its
-// end, or was not wanted to its end: also with a transport made by hand.
+// A 2xx response of storage is not a success if the body could not be read to its end, or
+// was not read to its end. This also holds for a transport that is not from net/http.
 func TestUpload_SuccessWithoutTheBodyIsNone(t *testing.T) {
 	broken := errors.New("disk on fire")
 	careless := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
@@ -55,7 +55,8 @@ func TestUpload_SuccessWithoutTheBodyIsNone(t *testing.T) {
 	require.ErrorContains(t, err, "storage reported success when only 3 of 10 bytes had been sent")
 }
 
-// On a network, a success that comes before the first byte is read is none either.
+// With a transport of net/http, a 2xx response before the first byte of the body was read
+// is not a success.
 func TestUpload_SuccessBeforeTheFirstByteIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -74,8 +75,8 @@ func TestUpload_SuccessBeforeTheFirstByteIsNone(t *testing.T) {
 	})
 }
 
-// Close lets a Read go that waits for the caller's reader, or for its turn behind
-// an earlier attempt that does.
+// Close ends a Read that waits for the caller's reader, or that waits behind a Read of an
+// earlier attempt.
 func TestUpload_CloseEndsAReadThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
@@ -108,9 +109,9 @@ func TestUpload_CloseEndsAReadThatWaits(t *testing.T) {
 	})
 }
 
-// When ctx ends an upload, a body that nobody reads stands where it stood.
+// When ctx ends an upload and no Read is running, the body is back at its old position.
 func TestUpload_PositionAfterCtx(t *testing.T) {
-	for range 20 { // what is ready at the same time is taken in any order
+	for range 20 { // select chooses at random if several cases are ready
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			storage := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
@@ -128,7 +129,7 @@ func TestUpload_PositionAfterCtx(t *testing.T) {
 	}
 }
 
-// watched is a context that counts what waits for its end.
+// watched is a context that counts the functions that wait for its end.
 type watched struct {
 	context.Context
 	done    chan struct{}
@@ -142,7 +143,7 @@ func (w *watched) AfterFunc(func()) func() bool {
 	return func() bool { w.waiting.Add(-1); return true }
 }
 
-// An upload that is over leaves nothing behind that waits for the end of ctx.
+// After an upload has returned, nothing waits for the end of its ctx any more.
 func TestUpload_LeavesNothingOnItsContext(t *testing.T) {
 	for _, status := range []int{200, 403} {
 		ctx := &watched{Context: t.Context(), done: make(chan struct{})}
@@ -161,7 +162,7 @@ func TestUpload_LeavesNothingOnItsContext(t *testing.T) {
 	}
 }
 
-// A download that starts over keeps nothing of what it had.
+// A download that starts again from the beginning keeps no old bytes.
 func TestDownloadFileThatStartsOver(t *testing.T) {
 	for _, rest := range []string{"", "x", "9876543210"} {
 		storage := &pieces{all: []piece{{200, "", 10, "01234", true}, {200, "", int64(len(rest)), rest, false}}}

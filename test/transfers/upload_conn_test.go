@@ -22,7 +22,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// rawStorage lets serve speak on each connection as it likes; it is closed after that.
+// rawStorage calls serve for each connection and closes the connection afterwards.
 func rawStorage(t *testing.T, wrap func(net.Conn) net.Conn, serve func(net.Conn)) (address string, conns *atomic.Int32) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -60,9 +60,9 @@ const tooLarge = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/xml\r\nC
 
 func plainConn(c net.Conn) net.Conn { return c }
 
-// Storage that refuses a large body by its announced length answers and closes
-// while the body is still being written. The answer must arrive all the same, and
-// nothing is sent again.
+// Storage refuses a large body because of its Content-Length, and closes the connection
+// while the body is still being written. The client must receive the response and must
+// not send the body again.
 func TestUpload_EarlyRefusalArrives(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	body := bytes.NewReader(make([]byte, 64<<20))
@@ -81,8 +81,7 @@ func TestUpload_EarlyRefusalArrives(t *testing.T) {
 	}
 }
 
-// A connection that is simply cut does not cost the time that an answer would be
-// given.
+// If a connection is cut without a response, the client does not wait for one.
 func TestUpload_CutConnectionIsNoticedAtOnce(t *testing.T) {
 	body := bytes.NewReader(make([]byte, 64<<20))
 	address, conns := rawStorage(t, plainConn, func(c net.Conn) { readHead(c) })
@@ -91,10 +90,10 @@ func TestUpload_CutConnectionIsNoticedAtOnce(t *testing.T) {
 	var e *svc.TransportError
 	require.ErrorAs(t, err, &e)
 	require.EqualValues(t, 5, conns.Load())
-	require.Less(t, time.Since(start), 4*time.Second, "five attempts, no second spent on any")
+	require.Less(t, time.Since(start), 4*time.Second, "five attempts, each less than a second")
 }
 
-// A success said before the body can have arrived is none.
+// A 2xx response that comes before the body can have arrived is not a success.
 func TestUpload_EarlySuccessIsNone(t *testing.T) {
 	address, conns := rawStorage(t, plainConn, func(c net.Conn) {
 		readHead(c)
@@ -107,7 +106,7 @@ func TestUpload_EarlySuccessIsNone(t *testing.T) {
 		require.EqualValues(t, n+1, conns.Load())
 	}
 
-	mock := testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) { // as mocks are: it has no use for the body
+	mock := testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) { // a mock ignores the body
 		return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
 	})
 	c := testkit.NewFileClient(t, "https://svc.test", svc.WithHTTPClient(&http.Client{Transport: mock}))
@@ -115,14 +114,14 @@ func TestUpload_EarlySuccessIsNone(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// HTTP/2: a connection that is going away hands the upload on to another one,
-// with the body from its start.
+// An HTTP/2 server may send GOAWAY during an upload. The upload is sent on another
+// connection, from its start.
 func TestUpload_HTTP2GoAway(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	body := testkit.Contents(300_000)
 	for name, r := range map[string]io.Reader{"bytes": bytes.NewReader(body), "file": tempFile(t, body), "seeker": seekOnly{bytes.NewReader(body)}, "plain": readOnly{bytes.NewReader(body)}} {
 		var requests atomic.Int32
-		var announced atomic.Int64 // over HTTP/2
+		var announced atomic.Int64 // Content-Length over HTTP/2; 0 over HTTP/1
 		var got bytes.Buffer
 		srv := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			requests.Add(1)
@@ -137,7 +136,7 @@ func TestUpload_HTTP2GoAway(t *testing.T) {
 		c := testkit.NewFileClient(t, srv.URL, svc.WithHTTPClient(srv.Client()))
 		result, err := c.Files.Put(t.Context(), svc.SignedURL(srv.URL+"/o?"+testkit.FileQuery), r, nil)
 		require.NoError(t, err, name)
-		require.Equal(t, 1, result.Attempts, "the transport's own business")
+		require.Equal(t, 1, result.Attempts, "the transport repeats the request inside one attempt")
 		require.EqualValues(t, 1, requests.Load())
 		require.EqualValues(t, len(body), announced.Load())
 		require.True(t, bytes.Equal(body, got.Bytes()), name)
@@ -147,8 +146,8 @@ func TestUpload_HTTP2GoAway(t *testing.T) {
 	}
 }
 
-// firstGoesAway speaks HTTP/2 itself on the first connection: it takes a request
-// and part of its body, and says that it has processed nothing.
+// firstGoesAway handles the first HTTP/2 connection itself. It accepts a request and a
+// part of its body, and then sends a GOAWAY that says that nothing was processed.
 type firstGoesAway struct {
 	net.Listener
 	config  atomic.Pointer[tls.Config]
@@ -169,7 +168,7 @@ func (l *firstGoesAway) Accept() (net.Conn, error) {
 		defer c.Close()
 		s := tls.Server(c, l.config.Load())
 		_, _ = io.ReadFull(s, make([]byte, len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")))
-		_, _ = s.Write(frame(4, 0, nil)) // SETTINGS
+		_, _ = s.Write(frame(4, 0, nil)) // a SETTINGS frame
 		for head := make([]byte, 9); ; {
 			if _, err := io.ReadFull(s, head); err != nil {
 				return
@@ -178,9 +177,9 @@ func (l *firstGoesAway) Accept() (net.Conn, error) {
 			if _, err := io.CopyN(io.Discard, s, int64(length)); err != nil {
 				return
 			}
-			if head[3] == 0 && !l.sawData { // DATA
+			if head[3] == 0 && !l.sawData { // a DATA frame
 				l.sawData = true
-				_, _ = s.Write(frame(7, 0, make([]byte, 8))) // GOAWAY, last stream 0, no error
+				_, _ = s.Write(frame(7, 0, make([]byte, 8))) // a GOAWAY frame: last stream 0, no error
 			}
 		}
 	}()
@@ -193,8 +192,8 @@ func frame(kind byte, stream uint32, payload []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(b, stream), payload...)
 }
 
-// Progress comes at most ten times a second, never goes beyond the total, and
-// ends with it, once.
+// Progress is called at most ten times a second, and never with more than the total. The
+// last call has the total, and no other call has it.
 func TestUpload_Progress(t *testing.T) {
 	type report struct {
 		at          time.Duration
@@ -219,7 +218,7 @@ func TestUpload_Progress(t *testing.T) {
 				Progress: func(sent, total int64) { reports = append(reports, report{time.Since(start), sent, total}) },
 			})
 			require.NoError(t, err)
-			require.Len(t, reports, 11, name) // 1 s, and the end
+			require.Len(t, reports, 11, name) // ten reports in 1 s, and one at the end
 			for i, r := range reports[:10] {
 				require.EqualValues(t, 100_000, r.total)
 				require.Equal(t, time.Duration(i)*100*time.Millisecond, r.at)
@@ -247,7 +246,7 @@ func TestUpload_Progress(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.EqualValues(t, size, last)
-		require.EqualValues(t, 1, ends, "the end is told once, and when it is certain")
+		require.EqualValues(t, 1, ends, "the total must be reported once, after the success")
 	}
 	calls := 0
 	_, err := s.Client(t).Files.Put(t.Context(), "http://127.0.0.1:1/o", strings.NewReader("x"), &svc.UploadOptions{Progress: func(int64, int64) { calls++ }})

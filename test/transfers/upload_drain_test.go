@@ -17,7 +17,8 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// A reader that stands behind its end has nothing left, and stays there.
+// A reader that is positioned after its end has no bytes left, and its position is not
+// changed.
 func TestUpload_FromBehindTheEnd(t *testing.T) {
 	file := tempFile(t, testkit.Contents(1000))
 	for name, body := range map[string]io.ReadSeeker{
@@ -37,7 +38,7 @@ func TestUpload_FromBehindTheEnd(t *testing.T) {
 	}
 }
 
-// A Read that is left to itself is not disturbed by a Seek.
+// No Seek is called while a Read of an abandoned attempt is still running.
 func TestUpload_NoSeekDuringARead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -51,13 +52,13 @@ func TestUpload_NoSeekDuringARead(t *testing.T) {
 		_, err := testkit.ClientOn(t, storage).Files.Put(ctx, uploadLink, body, nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		seeks := body.n[1]
-		require.Equal(t, 3, seeks, "those that find out where it stands")
+		require.Equal(t, 3, seeks, "only the three calls that find the position and the length")
 		time.Sleep(2 * time.Hour)
 		require.Equal(t, seeks, body.n[1])
 	})
 }
 
-// What cannot be read is named.
+// The error names a file that cannot be read.
 func TestUpload_NamesWhatItCannotRead(t *testing.T) {
 	dir, err := os.Open(t.TempDir())
 	require.NoError(t, err)

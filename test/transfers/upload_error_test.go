@@ -18,7 +18,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// requireText checks what an error prints, which is the same under every verb.
+// requireText checks the text of an error, under every verb of fmt.
 func requireText(t *testing.T, err error, want string) {
 	t.Helper()
 	require.EqualError(t, err, want)
@@ -27,7 +27,7 @@ func requireText(t *testing.T, err error, want string) {
 	}
 }
 
-// scripted is a client whose API and storage answer with the replies in turn.
+// scripted returns a client whose API and storage give the replies in turn.
 func scripted(t *testing.T, replies ...testkit.Reply) (*svc.Client, *testkit.Script) {
 	s := testkit.Play(t, replies...)
 	return s.Client(testkit.Tries(1, time.Second)), s
@@ -42,8 +42,8 @@ var (
 	expiredPut = testkit.Reply{Status: 403, Body: `{"code":"AccessDenied","message":"Request has expired"}`}
 )
 
-// The text of a failed upload says how far it came, what exists now and what to
-// do about it.
+// The text of an upload error says at which stage it failed, what exists now, and what to
+// do.
 func TestUploadErrorText(t *testing.T) {
 	const refusal = "403 Forbidden: no (code AccessDenied)"
 	const expiry = "403 Forbidden: Request has expired (code AccessDenied)"
@@ -114,8 +114,8 @@ func TestUploadErrorText(t *testing.T) {
 	require.EqualError(t, svc.ErrLinkExpired, "svc: the presigned link has expired")
 }
 
-// What cannot be right is refused with all of its faults, before the body is
-// touched and anything is sent.
+// Invalid arguments are refused before the body is read and anything is sent. The error
+// names all of them.
 func TestUploadRefusalSaysWhy(t *testing.T) {
 	c, _ := scripted(t)
 	body := readOnly{strings.NewReader("data")}
@@ -167,13 +167,13 @@ func TestUploadRefusalSaysWhy(t *testing.T) {
 	require.Equal(t, "data", string(left))
 
 	both := http.Header{"a b": {"1"}, "Host": {"2"}}
-	for range 20 { // a map has no order
+	for range 20 { // the order of a map is random
 		_, err := c.Files.Put(t.Context(), uploadLink, body, &svc.UploadOptions{Header: both})
 		require.Len(t, testkit.ErrorAs[*svc.ValidationError](t, err).Fields, 2)
 	}
 }
 
-// The options count in every kind of upload.
+// Every upload function respects the options.
 func TestUploadOptionsOfEveryKind(t *testing.T) {
 	for name, do := range map[string]func(c *svc.Client, opts *svc.UploadOptions) (*svc.UploadResult, error){
 		"UploadFile": func(c *svc.Client, opts *svc.UploadOptions) (*svc.UploadResult, error) {
@@ -202,7 +202,7 @@ func TestUploadOptionsOfEveryKind(t *testing.T) {
 	}
 }
 
-// A file that cannot be opened is named like any other.
+// If a file cannot be opened, the error names it as any other upload error does.
 func TestUploadFileThatIsNone(t *testing.T) {
 	c, _ := scripted(t)
 	_, err := c.Files.UploadFile(t.Context(), filepath.Join(t.TempDir(), "train.jsonl"), "", nil)
@@ -211,7 +211,8 @@ func TestUploadFileThatIsNone(t *testing.T) {
 	require.Equal(t, "train.jsonl", testkit.ErrorAs[*svc.UploadError](t, err).FileName)
 }
 
-// A link of the service's that cannot be used fails the upload, not the program.
+// If the service returns an invalid presigned URL, the upload returns an error and does
+// not panic.
 func TestUploadToALinkThatIsNone(t *testing.T) {
 	c, _ := scripted(t, testkit.Reply{Status: 201, Body: `{"id":"f1","presigned_url":"ftp://store.test/f1"}`})
 	_, err := c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("data")})
@@ -222,8 +223,8 @@ func TestUploadToALinkThatIsNone(t *testing.T) {
 	testkit.ErrorAs[*svc.ValidationError](t, err)
 }
 
-// A record is deleted only if that is wanted, and if the answer says that it was
-// made: the id in an answer that says otherwise may be that of another.
+// The record is deleted only with DeleteOnFailure, and only if the response reports
+// success. The ID in an error response may be that of another record.
 func TestUploadDeletesOnlyItsOwn(t *testing.T) {
 	broken := testkit.Reply{Status: 201, Body: `{"id":"f1","presigned_u`}
 	failed := testkit.Reply{Status: 502, Body: `{"id":"f1"}`}
@@ -248,8 +249,9 @@ func TestUploadDeletesOnlyItsOwn(t *testing.T) {
 	}
 }
 
-// With DeleteOnFailure the answer to a register call is awaited for ten seconds
-// after the end of ctx, since the record can only be deleted by the id in it.
+// With DeleteOnFailure, the upload waits for the response to the register call for up to
+// ten seconds after the end of ctx. Without the ID in the response the record cannot be
+// deleted.
 func TestUploadAwaitsTheRecordThatItDeletes(t *testing.T) {
 	for after, removed := range map[time.Duration]bool{10*time.Second - time.Millisecond: true, 10*time.Second + time.Millisecond: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -274,7 +276,8 @@ func TestUploadAwaitsTheRecordThatItDeletes(t *testing.T) {
 	}
 }
 
-// An answer of the API that speaks of something expired says nothing of a link.
+// If an API response says that something has expired, this does not mean the presigned
+// URL.
 func TestOnlyStorageSaysThatALinkHasExpired(t *testing.T) {
 	denied := testkit.Reply{Status: 401, Body: `{"message":"the token has expired"}`}
 	c, _ := scripted(t, denied, denied, denied)

@@ -37,7 +37,7 @@ func TestB16_ExpiredLink(t *testing.T) {
 	} {
 		puts := 1
 		if a.expired {
-			puts = 2 // the second one with a new link
+			puts = 2 // the second PUT uses a new URL
 		}
 		s := testkit.NewFileService(t, func(n int, w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
@@ -104,8 +104,8 @@ func TestUpload_WhatIsRetried(t *testing.T) {
 	}
 }
 
-// Storage likes to quote what was signed. None of it may come out again, however
-// the error is printed, nor of the token.
+// Storage quotes the signed text and the signature in its errors. No text of an error, in
+// any format, shows the signature or the token.
 func TestB07_SecretsOfLinks(t *testing.T) {
 	var log bytes.Buffer
 	quote := "<Error><Code>SignatureDoesNotMatch</Code><Message>%s no match for sig&#45;77c1e2</Message><SignatureProvided>sig-77c1e2</SignatureProvided>" +
@@ -177,7 +177,7 @@ func TestB07_SecretsOfLinks(t *testing.T) {
 	testkit.RequireClean(t, log.String())
 }
 
-// Without a logger nothing is written anywhere.
+// Transfers of a client without a logger write nothing to stdout or stderr.
 func TestB07_TransfersAreSilent(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
@@ -195,7 +195,7 @@ func TestB07_TransfersAreSilent(t *testing.T) {
 	require.Empty(t, string(text))
 }
 
-// inBubble runs f in virtual time, with a client whose transport is storage.
+// inBubble runs f inside synctest, with a client whose transport is storage.
 func inBubble(t *testing.T, storage testkit.RoundTripFunc, f func(t *testing.T, c *svc.Client, link svc.SignedURL), opts ...svc.Option) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := svc.NewClient("https://svc.test", append([]svc.Option{
@@ -216,8 +216,8 @@ func silence(r *http.Request) (*http.Response, error) {
 	return nil, r.Context().Err()
 }
 
-// Storage that takes the body and says nothing more is given up after the idle
-// time; a transfer that moves may take as long as it likes.
+// If storage takes the body and does not respond, the transfer ends after the idle time.
+// A transfer that makes progress may take any time.
 func TestB18_IdleTimeout(t *testing.T) {
 	once := svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1})
 	for set, want := range map[time.Duration]time.Duration{0: 2 * time.Minute, 7 * time.Second: 7 * time.Second} {
@@ -252,7 +252,7 @@ func TestB18_IdleTimeout(t *testing.T) {
 		_, err := c.Files.Put(t.Context(), link, bytes.NewReader(testkit.Contents(1000)), nil)
 		require.NoError(t, err)
 		require.Equal(t, 100*90*time.Second, time.Since(start), "slow, but moving")
-		// A slow source is not idleness either.
+		// A slow source does not count as idle.
 		_, err = c.Files.Put(t.Context(), link, seekOnly{&slowReader{bytes.NewReader(testkit.Contents(100))}}, nil)
 		require.NoError(t, err)
 	}, once, svc.WithTimeout(time.Second))
@@ -318,8 +318,8 @@ func TestB30_DeleteOnFailure(t *testing.T) {
 		e, err := upload(t.Context(), s, true)
 		require.Equal(t, svc.CleanupFailed, e.Cleanup)
 		require.ErrorIs(t, e.CleanupErr, svc.ErrServer)
-		require.NotErrorIs(t, err, svc.ErrServer, "it is not why the upload failed")
-		require.ErrorIs(t, err, svc.ErrForbidden, "the cause stays")
+		require.NotErrorIs(t, err, svc.ErrServer, "the error of the cleanup is not the reason of the failure")
+		require.ErrorIs(t, err, svc.ErrForbidden, "the error must keep the cause")
 		require.Contains(t, err.Error(), "the record f1 exists")
 		require.Contains(t, err.Error(), "deleting the record failed")
 	})

@@ -19,7 +19,8 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// The disk fills up: the error is that of the disk, and nothing is left.
+// The disk is full during a transfer. The error is that of the disk, and no temporary
+// file is left.
 func TestB19_DiskFull(t *testing.T) {
 	if !testkit.InChild(t) {
 		return
@@ -43,8 +44,8 @@ func TestB19_DiskFull(t *testing.T) {
 	require.Zero(t, leftovers())
 }
 
-// The early refusal of a large body arrives over TLS too, with the transport that
-// the SDK makes itself.
+// The early refusal of a large body also arrives over TLS, with the library's own
+// transport.
 func TestUpload_EarlyRefusalArrivesOverTLS(t *testing.T) {
 	srv := httptest.NewTLSServer(nil)
 	defer srv.Close()

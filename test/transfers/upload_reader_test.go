@@ -19,9 +19,9 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// tryPut puts body to storage in memory that answers the first two attempts with
-// 503 after so many bytes, and the third one with success; the first one, if the
-// number is below zero. It returns what the last attempt brought.
+// tryPut uploads body to storage in memory, and returns the bytes of the last attempt.
+// The first two attempts read firstReads bytes and get status 503, and the third one
+// succeeds. If firstReads is negative, the first attempt succeeds.
 func tryPut(t *testing.T, body io.Reader, firstReads int64) ([]byte, error) {
 	attempts, got := 0, new(bytes.Buffer)
 	storage := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
@@ -42,11 +42,11 @@ func tryPut(t *testing.T, body io.Reader, firstReads int64) ([]byte, error) {
 	return got.Bytes(), err
 }
 
-// wayward is a body that can seek, and whose Read and Seek do as they like.
+// wayward is a seekable body whose Read and Seek can be replaced.
 type wayward struct {
 	*bytes.Reader
-	read func(n int, p []byte) (int, error)                   // the n-th Read, from 1; nil: like any
-	seek func(n int, offset int64, whence int) (int64, error) // likewise
+	read func(n int, p []byte) (int, error)                   // called for the n-th Read, from 1; nil: reads normally
+	seek func(n int, offset int64, whence int) (int64, error) // called for the n-th Seek, from 1; nil: seeks normally
 	n    [2]int
 }
 
@@ -64,8 +64,8 @@ func (m *wayward) Seek(offset int64, whence int) (int64, error) {
 	return m.Reader.Seek(offset, whence)
 }
 
-// However little a Read gives, also nothing at times, all arrives in its order,
-// and arrives again.
+// A Read may return few bytes, or none. All bytes arrive in order, also at a second
+// attempt.
 func TestUpload_ReadsThatGiveLittle(t *testing.T) {
 	all := testkit.Contents(1000)
 	for name, most := range map[string]func(n int) int{
@@ -84,12 +84,12 @@ func TestUpload_ReadsThatGiveLittle(t *testing.T) {
 			got, err := tryPut(t, body, first)
 			require.NoError(t, err, name)
 			require.True(t, bytes.Equal(all, got), name)
-			require.Zero(t, body.Len(), "it stands behind what was sent")
+			require.Zero(t, body.Len(), "the body must be at its end")
 		}
 	}
 }
 
-// A body that never gives anything, nor ends, is given up.
+// If the body never returns bytes and never ends, the upload fails.
 func TestUpload_ReadsThatGiveNothing(t *testing.T) {
 	body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
 	body.read = func(int, []byte) (int, error) { return 0, nil }
@@ -98,12 +98,12 @@ func TestUpload_ReadsThatGiveNothing(t *testing.T) {
 	require.Equal(t, svc.UploadStagePut, testkit.ErrorAs[*svc.UploadError](t, err).Stage)
 }
 
-// A body that cannot go back fails the upload: it is not sent from another place.
+// If the body cannot seek back, the upload fails. It is never sent from another position.
 func TestUpload_SeekThatFails(t *testing.T) {
 	broken := errors.New("the tape is torn")
 	body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
 	body.seek = func(n int, offset int64, whence int) (int64, error) {
-		if n > 3 { // the first three find out where it stands, and how long it is
+		if n > 3 { // the first three calls find the position and the length
 			return 0, broken
 		}
 		return body.Reader.Seek(offset, whence)
@@ -111,11 +111,11 @@ func TestUpload_SeekThatFails(t *testing.T) {
 	got, err := tryPut(t, body, 500)
 	require.ErrorIs(t, err, broken)
 	require.ErrorContains(t, err, "reading the body: the tape is torn")
-	require.Empty(t, got, "nothing arrives the second time")
+	require.Empty(t, got, "the second attempt must send nothing")
 
-	// One that cannot seek after all is a body like a pipe, as long as it stands
-	// where it stood. One that went to its end to see its length, and does not come
-	// back, has nothing left that could be sent for it.
+	// If Seek fails before the position has changed, the body is treated as one that
+	// cannot seek. If Seek has moved to the end to find the length and cannot go back,
+	// the upload fails.
 	for failing := 1; failing <= 3; failing++ {
 		body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
 		body.seek = func(n int, offset int64, whence int) (int64, error) {
@@ -135,8 +135,8 @@ func TestUpload_SeekThatFails(t *testing.T) {
 	}
 }
 
-// A body that is longer or shorter than it said arrives never whole, however its
-// bytes are cut.
+// If the body is longer or shorter than the length that it reported, it never arrives
+// completely. This holds for every size of its Reads.
 func TestUpload_SeekThatSaysAnotherLength(t *testing.T) {
 	for said, want := range map[int64]string{
 		999:  "the body has more than the 999 bytes announced",
@@ -158,7 +158,8 @@ func TestUpload_SeekThatSaysAnotherLength(t *testing.T) {
 	}
 }
 
-// A Read that says what cannot be is an error like any other, also where nothing is held back for a second attempt.
+// A Read that returns an impossible count is an error, also when the body is not buffered
+// for a second attempt.
 func TestUpload_ReadsThatCannotBe(t *testing.T) {
 	for want, read := range map[string]func(n int, p []byte) (int, error){
 		"the Read method of the body is faulty: it returned -1 for a buffer of 1000 bytes":   func(int, []byte) (int, error) { return -1, nil },
@@ -168,16 +169,16 @@ func TestUpload_ReadsThatCannotBe(t *testing.T) {
 		got, err := tryPut(t, body, -1)
 		require.ErrorContains(t, err, "reading the body: "+want)
 		require.Empty(t, got)
-		require.Equal(t, 1, body.n[0], "it is not read again")
+		require.Equal(t, 1, body.n[0], "the body must not be read again")
 		before, _, _ := strings.Cut(want, " of ")
-		before = strings.TrimSuffix(before, " 1001") // a pipe is asked for another number of bytes
+		before = strings.TrimSuffix(before, " 1001") // for a body that cannot seek, the buffer has another size
 		_, err = tryPut(t, readOnly{&wayward{Reader: bytes.NewReader(nil), read: read}}, -1)
 		require.ErrorContains(t, err, "reading the body: "+before)
 	}
 }
 
-// What is read ahead of an upload is kept in memory up to 64 KiB, and in a
-// temporary file beyond that.
+// A body that cannot seek is read before the upload. Up to 64 KiB are kept in memory,
+// more in a temporary file.
 func TestUpload_SpoolsToDiskOnlyWhatIsLarge(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("TMP", filepath.Join(t.TempDir(), "none"))
@@ -190,7 +191,7 @@ func TestUpload_SpoolsToDiskOnlyWhatIsLarge(t *testing.T) {
 	require.Equal(t, svc.UploadStageBody, testkit.ErrorAs[*svc.UploadError](t, err).Stage)
 }
 
-// A body whose size is given is read one byte beyond it, and no further.
+// If the size is given, at most one byte more than that is read.
 func TestUpload_ReadsNoFurtherThanItsSize(t *testing.T) {
 	for _, size := range []int64{1, 1000, 100_000} {
 		read := int64(0)
@@ -202,8 +203,7 @@ func TestUpload_ReadsNoFurtherThanItsSize(t *testing.T) {
 	}
 }
 
-// A body that goes on and on is left alone once ctx has ended, also in the
-// background.
+// After ctx has ended, an endless body is not read any more, not even in the background.
 func TestUpload_ReadsNoMoreAfterTheEndOfCtx(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -227,11 +227,11 @@ func TestUpload_ReadsNoMoreAfterTheEndOfCtx(t *testing.T) {
 		_, err = c.Files.Put(ctx, uploadLink, body, nil)
 		require.ErrorIs(t, err, context.Canceled)
 		synctest.Wait()
-		require.Equal(t, 10, reads, "nor is it touched when ctx has ended before")
+		require.Equal(t, 10, reads, "if ctx has ended before the upload, the body must not be read")
 	})
 }
 
-// A reader that ends with an error after its last bytes is one that failed.
+// If a reader returns an error after its last byte, the upload fails.
 func TestUpload_ErrorBehindTheLastByte(t *testing.T) {
 	broken := errors.New("checksum")
 	for name, behind := range map[string]error{"error": broken, "EOF": io.EOF} {

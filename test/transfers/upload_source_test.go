@@ -20,13 +20,13 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// seekOnly hides everything of a reader but Read and Seek.
+// seekOnly has only the methods Read and Seek of a reader.
 type seekOnly struct{ io.ReadSeeker }
 
-// readOnly hides everything of a reader but Read.
+// readOnly has only the method Read of a reader.
 type readOnly struct{ io.Reader }
 
-// measured has a Len, and cannot seek.
+// measured has a Len method and cannot seek.
 type measured struct {
 	io.Reader
 	n int
@@ -34,8 +34,8 @@ type measured struct {
 
 func (m measured) Len() int { return m.n }
 
-// shouting is a file whose Read is not that of the file in it: its ReadAt, which
-// is, must not be used.
+// shouting is a file with its own Read. The upload must use this Read, and not the ReadAt
+// of the file inside.
 type shouting struct{ *os.File }
 
 func (s shouting) Read(p []byte) (int, error) {
@@ -55,9 +55,9 @@ func inTempDir(t *testing.T) func() int {
 	}
 }
 
-// Every kind of reader arrives whole, with its length, unchunked, from where it
-// stands; also when the first attempt fails half way. What can seek stands behind
-// the body afterwards.
+// Every kind of reader is uploaded completely, with a Content-Length, from its current
+// position. This also holds if the first attempt fails in the middle. A body that can
+// seek is at its end afterwards.
 func TestB14_EveryReaderHasALength(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	leftovers := inTempDir(t)
@@ -113,17 +113,17 @@ func TestB14_EveryReaderHasALength(t *testing.T) {
 				require.EqualValues(t, len(all), at, name)
 			}
 			rest, err := io.ReadAll(body)
-			require.NoError(t, err, "%s: not closed", name)
+			require.NoError(t, err, "%s: the upload must not close the file", name)
 			require.Empty(t, rest, name)
 			if c, ok := body.(io.Closer); ok {
 				require.NoError(t, c.Close(), name)
 			}
 		}
 	}
-	require.Zero(t, leftovers(), "temporary files")
+	require.Zero(t, leftovers(), "temporary files are left")
 }
 
-// dataErr returns the last bytes together with io.EOF.
+// dataErr returns io.EOF together with the last bytes.
 type dataErr struct{ *bytes.Reader }
 
 func (d dataErr) Read(p []byte) (int, error) {
@@ -141,7 +141,7 @@ func TestUpload_ReadsByRead(t *testing.T) {
 	require.Equal(t, "QUIET", s.Requests("PUT")[0].Bytes.String())
 }
 
-// A file of /proc says that it is empty, and is not.
+// A file in /proc has size 0 although it has contents.
 func TestUpload_FilesWithoutASize(t *testing.T) {
 	f, err := os.Open("/proc/self/cmdline")
 	if err != nil {
@@ -155,7 +155,7 @@ func TestUpload_FilesWithoutASize(t *testing.T) {
 	require.Contains(t, s.Requests("PUT")[0].Bytes.String(), "test")
 }
 
-// After a failure the body stands where it stood, ready for another Put.
+// After a failed upload the body is back at its old position, ready for another Put.
 func TestB15_PositionAfterFailure(t *testing.T) {
 	all := []byte("skipped body")
 	for name, body := range map[string]io.ReadSeeker{
@@ -181,7 +181,7 @@ func TestB15_PositionAfterFailure(t *testing.T) {
 	require.Equal(t, "body", buf.String())
 }
 
-// A body of another size than was said, or than was seen, is never a success.
+// If the body has another size than given, or than seen before, the upload fails.
 func TestUpload_SizeMustBeRight(t *testing.T) {
 	leftovers := inTempDir(t)
 	for _, size := range []int64{99, 101} {
@@ -198,19 +198,19 @@ func TestUpload_SizeMustBeRight(t *testing.T) {
 			require.Contains(t, err.Error(), "nothing was sent")
 			require.Equal(t, size > 100, errors.Is(err, svc.ErrTruncated), name)
 			require.Equal(t, size > 100, errors.Is(err, io.ErrUnexpectedEOF), name)
-			require.Empty(t, s.Seen, "found out before anything was registered")
+			require.Empty(t, s.Seen, "the error must come before anything is registered")
 		}
 	}
 	s := testkit.NewFileService(t, nil)
 	_, err := s.Client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: readOnly{bytes.NewReader(testkit.Contents(100_000))}, Size: 100_000})
 	require.NoError(t, err)
-	// An endless reader is not read for ever.
+	// An endless reader is not read forever.
 	var read int
 	endless := readerFunc(func(p []byte) (int, error) { read += len(p); return len(p), nil })
 	_, err = s.Client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: endless, Size: 100_000})
 	require.ErrorContains(t, err, "more than the 100000 bytes")
 	require.Less(t, read, 1<<20)
-	// A Len may count anything.
+	// Len may return any number.
 	r, err := s.Client(t).Files.Put(t.Context(), s.Link(), measured{bytes.NewReader(testkit.Contents(100)), 3}, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, 100, r.Bytes)
@@ -221,7 +221,7 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// changing is a body whose size changes when it is read for the first time.
+// changing is a body whose size changes at its first Read.
 type changing struct {
 	io.ReadSeeker
 	change func()
@@ -257,9 +257,9 @@ func TestUpload_BodyThatChangesMeanwhile(t *testing.T) {
 			require.ErrorAs(t, err, &e)
 			require.Equal(t, svc.UploadStagePut, e.Stage)
 			require.Equal(t, to < 100_000, errors.Is(err, svc.ErrTruncated))
-			require.LessOrEqual(t, len(s.Requests("PUT")), 1, "no use in trying again")
+			require.LessOrEqual(t, len(s.Requests("PUT")), 1, "the upload must not be retried")
 			s.Close()
-			require.Zero(t, whole.Load(), "storage never has a whole body")
+			require.Zero(t, whole.Load(), "storage must not get a complete body")
 		}
 	}
 }
@@ -278,7 +278,7 @@ func TestUpload_SourceErrors(t *testing.T) {
 	}
 	require.Zero(t, leftovers())
 
-	// One that can seek fails while it is sent.
+	// A body that can seek fails while it is sent.
 	s := testkit.NewFileService(t, nil)
 	failing := &failingSeeker{bytes.NewReader(testkit.Contents(500_000)), broken}
 	_, err := s.Client(t).Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: failing})
@@ -286,7 +286,7 @@ func TestUpload_SourceErrors(t *testing.T) {
 	var e *svc.UploadError
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, "f1", e.FileID)
-	require.LessOrEqual(t, len(s.Requests("PUT")), 1, "it is not tried again")
+	require.LessOrEqual(t, len(s.Requests("PUT")), 1, "the upload must not be retried")
 
 	dir := t.TempDir()
 	_, err = s.Client(t).Files.UploadFile(t.Context(), dir, "", nil)

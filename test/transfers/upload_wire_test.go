@@ -1,4 +1,4 @@
-// Package transfers_test holds uploads and downloads.
+// Package transfers_test tests uploads and downloads.
 package transfers_test
 
 import (
@@ -54,7 +54,7 @@ func TestUpload_RegistersThenPuts(t *testing.T) {
 	require.Equal(t, body, puts[0].Bytes.Bytes())
 }
 
-// The token stays away from storage, also where storage is the API's own host.
+// The token is not sent to storage, even if storage has the same host as the API.
 func TestB12_NoTokenToStorage(t *testing.T) {
 	for name, opts := range map[string][]svctest.Option{
 		"same host": nil, "another host": {svctest.WithSeparateStorage()},
@@ -82,8 +82,8 @@ func TestB12_NoTokenToStorage(t *testing.T) {
 	}
 }
 
-// Nothing is sent beyond what frames the message, the User-Agent, and what the
-// caller asks for, cookies of the API included.
+// An upload sends only the headers that HTTP needs, the User-Agent, and the headers that
+// the caller set. It sends no cookies of the API.
 func TestB13_OnlyTheHeadersAskedFor(t *testing.T) {
 	s := testkit.NewFileService(t, nil)
 	s.API = func(_ int, w http.ResponseWriter, r *http.Request) {
@@ -108,7 +108,7 @@ func TestB13_OnlyTheHeadersAskedFor(t *testing.T) {
 		require.ElementsMatch(t, []string{"User-Agent", "Content-Length"}, names(r.Header))
 		require.Contains(t, r.Header.Get("User-Agent"), "svc-go/")
 	}
-	require.EqualValues(t, 0, s.Requests("PUT")[1].ContentLength, "announced, not left out")
+	require.EqualValues(t, 0, s.Requests("PUT")[1].ContentLength, "an empty body must have Content-Length: 0")
 
 	own := http.Header{"x-ms-blob-type": {"BlockBlob"}, "X-Amz-Meta-A": {"1, 2 ;=é"}}
 	_, err = c.Files.Put(t.Context(), s.Link(), strings.NewReader("x"), &svc.UploadOptions{ContentType: "text/plain", Header: own})
@@ -118,7 +118,7 @@ func TestB13_OnlyTheHeadersAskedFor(t *testing.T) {
 	require.Equal(t, "text/plain", h.Get("Content-Type"))
 	require.Equal(t, "BlockBlob", h.Get("X-Ms-Blob-Type"))
 	require.Equal(t, "1, 2 ;=é", h.Get("X-Amz-Meta-A"))
-	require.Len(t, own, 2, "the caller's header is not touched")
+	require.Len(t, own, 2, "the caller's header must not be changed")
 }
 
 func TestB13_SignedContentType(t *testing.T) {
@@ -170,8 +170,7 @@ func TestB17_StorageFlavours(t *testing.T) {
 	}
 }
 
-// The answer to a successful upload is not waited for: not its end, and not the
-// rest of it.
+// A successful upload does not wait for the end of the response body.
 func TestUpload_EndlessResponse(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	var written atomic.Int64
@@ -198,9 +197,9 @@ func TestUpload_EndlessResponse(t *testing.T) {
 	}
 }
 
-// A link goes out byte for byte, whatever its escapes.
+// A presigned URL is sent byte for byte, whatever escapes it has.
 func TestUpload_LinkByteForByte(t *testing.T) {
-	const keep = "" // goes out as it is
+	const keep = "" // it is sent unchanged
 	s := testkit.NewFileService(t, nil)
 	c := s.Client(t)
 	for path, want := range map[string]string{
@@ -213,7 +212,7 @@ func TestUpload_LinkByteForByte(t *testing.T) {
 		"/storage/a%25b%20c":                    keep,
 		"/storage/[a]?q=[b]":                    keep,
 		"/storage/a?q=x#frag":                   "/storage/a?q=x",
-		// What no request line can hold is escaped, and nothing else.
+		// Only characters that a request line cannot contain are escaped.
 		"/storage/a b/é|%2F?q=a b": "/storage/a%20b/%C3%A9%7C%2F?q=a%20b",
 		"/storage/À?q=À":           "/storage/%C3%80?q=%C3%80",
 	} {
@@ -255,8 +254,9 @@ func TestUpload_RefusesLinks(t *testing.T) {
 	require.Empty(t, s.Seen)
 }
 
-// 307 and 308 keep method and body; nothing else is followed, since it would
-// make a read of the upload. No hop carries the token or says where it came from.
+// Redirects with 307 and 308 keep method and body, and are followed. Other redirects are
+// not followed, because they would turn the upload into a GET. No redirect carries the
+// token or a Referer header.
 func TestB10_UploadRedirects(t *testing.T) {
 	body := testkit.Contents(300_000)
 	for _, status := range []int{301, 302, 303, 307, 308} {

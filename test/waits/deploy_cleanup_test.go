@@ -15,8 +15,8 @@ import (
 	"example.com/svc/svctest"
 )
 
-// cancelledDeploy deploys with clean-up and is cancelled after the first poll.
-// It returns the error, and how long the clean-up took.
+// cancelledDeploy calls Deploy with DeleteOnFailure, and cancels ctx after the first
+// poll. It returns the error, and how long the cleanup took.
 func cancelledDeploy(t *testing.T, c *svc.InferenceServiceClient) (*svc.DeployError, time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -25,7 +25,7 @@ func cancelledDeploy(t *testing.T, c *svc.InferenceServiceClient) (*svc.DeployEr
 		cancelled = time.Now()
 		cancel()
 	}}})
-	require.ErrorIs(t, err, context.Canceled, "the reason for it all is kept")
+	require.ErrorIs(t, err, context.Canceled, "the error still has the reason for the cleanup")
 	require.ErrorIs(t, testkit.ErrorAs[*svc.WaitError](t, err).Err, context.Canceled)
 	require.ErrorContains(t, err, "svc-1")
 	return testkit.ErrorAs[*svc.DeployError](t, err), time.Since(cancelled)
@@ -33,7 +33,7 @@ func cancelledDeploy(t *testing.T, c *svc.InferenceServiceClient) (*svc.DeployEr
 
 func TestB30_CleanupOutlivesTheContext(t *testing.T) {
 	for name, tt := range map[string]struct {
-		faults  []svctest.Fault // of the DELETE
+		faults  []svctest.Fault // faults of the DELETE
 		within  time.Duration
 		deletes int
 	}{
@@ -76,7 +76,7 @@ func TestB30_CleanupRespectsRetryAfter(t *testing.T) {
 func TestB30_CleanupThatNeverSucceeds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fault    svctest.Fault
-		status   int // of the error that is told; 0: there was no answer
+		status   int // status in the reported error; 0: there was no response
 		from, to time.Duration
 	}{
 		"503":          {svctest.Fault{Status: 503, Times: -1}, 503, 29 * time.Second, 30 * time.Second},
@@ -96,7 +96,7 @@ func TestB30_CleanupThatNeverSucceeds(t *testing.T) {
 				require.Error(t, e.CleanupErr)
 				require.GreaterOrEqual(t, took, tt.from)
 				require.LessOrEqual(t, took, tt.to)
-				require.NotErrorIs(t, e, e.CleanupErr, "it is not why the deployment failed")
+				require.NotErrorIs(t, e, e.CleanupErr, "the error of the cleanup is not the reason of the failure")
 				require.ErrorContains(t, e, "the endpoint may still be running and billed: deleting it failed: ")
 				var answer *svc.Error
 				require.Equal(t, tt.status != 0, errors.As(e.CleanupErr, &answer))
@@ -104,7 +104,7 @@ func TestB30_CleanupThatNeverSucceeds(t *testing.T) {
 					require.Equal(t, tt.status, answer.StatusCode)
 				}
 				require.Equal(t, 2, srv.RunningInstances())
-				synctest.Wait() // what was sent has arrived
+				synctest.Wait() // every request that was sent has arrived
 				asked := srv.RequestCount("*", svctest.RouteAny)
 				time.Sleep(time.Hour)
 				require.Equal(t, asked, srv.RequestCount("*", svctest.RouteAny))
@@ -113,19 +113,19 @@ func TestB30_CleanupThatNeverSucceeds(t *testing.T) {
 	}
 }
 
-// Right after a create, "not found" does not mean that the endpoint is gone: it
-// may not be there yet, and be billed all the same.
+// Right after a create, "not found" does not mean that the endpoint is deleted. The
+// endpoint may not be readable yet, and it is billed.
 func TestCleanupDoesNotTrustAnEarlyNotFound(t *testing.T) {
 	for name, tt := range map[string]struct {
 		invisible time.Duration
-		faults    []svctest.Fault // of the DELETE
+		faults    []svctest.Fault // faults of the DELETE
 		gone      bool
 	}{
-		"for a moment":               {time.Second, nil, true},
-		"for 25 s":                   {25 * time.Second, nil, true},
-		"for longer than a clean-up": {time.Minute, nil, false},
-		"after a failed attempt":     {10 * time.Second, []svctest.Fault{svctest.ServiceUnavailable(1)}, true},
-		"after a lost attempt":       {10 * time.Second, []svctest.Fault{svctest.DropBeforeEffect()}, true},
+		"for a moment":              {time.Second, nil, true},
+		"for 25 s":                  {25 * time.Second, nil, true},
+		"for longer than a cleanup": {time.Minute, nil, false},
+		"after a failed attempt":    {10 * time.Second, []svctest.Fault{svctest.ServiceUnavailable(1)}, true},
+		"after a lost attempt":      {10 * time.Second, []svctest.Fault{svctest.DropBeforeEffect()}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestCleanupDoesNotTrustAnEarlyNotFound(t *testing.T) {
 				srv.Fault("DELETE", svctest.RouteEndpoint, tt.faults...)
 				e, took := cancelledDeploy(t, srv.Client().InferenceServices)
 				require.Equal(t, tt.gone, e.Cleanup == svc.CleanupDeleted)
-				require.Equal(t, tt.gone, srv.RunningInstances() == 0, "what is said is what is billed")
+				require.Equal(t, tt.gone, srv.RunningInstances() == 0, "the reported cleanup must match what is billed")
 				require.LessOrEqual(t, took, 30*time.Second)
 				if !tt.gone {
 					require.ErrorIs(t, e.CleanupErr, svc.ErrNotFound)
@@ -144,8 +144,8 @@ func TestCleanupDoesNotTrustAnEarlyNotFound(t *testing.T) {
 	}
 }
 
-// Later it does, and once the endpoint has been read: somebody else has deleted
-// it, or the answer to the delete was lost.
+// Later, or after the endpoint has been read, "not found" means that it is deleted.
+// Somebody else may have deleted it, or the response to the delete was lost.
 func TestCleanupTakesALateNotFoundForTheEnd(t *testing.T) {
 	for name, fault := range map[string]svctest.Fault{
 		"deleted by somebody else": {},
@@ -172,8 +172,8 @@ func TestCleanupTakesALateNotFoundForTheEnd(t *testing.T) {
 	}
 }
 
-// What panics, or ends the goroutine, in a function of the caller's must not
-// leave an instance behind that nobody knows of. TestPanics in test/ledger has all functions.
+// A function of the caller may panic. The endpoint must not keep running without anybody
+// who knows of it. TestPanics in test/ledger tests all functions of the caller.
 func TestDeployCleansUpAfterAPanic(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -200,13 +200,13 @@ func TestDeployErrorReadsWell(t *testing.T) {
 			"svc: deploying svc-7: waiting for svc-7 to be available: the inference service is unavailable (never read; 3 polls in 1m0s); the endpoint was deleted"},
 		"not deleted": {&svc.DeployError{ServiceID: "svc-7", Err: errors.New("svc: x")},
 			"svc: deploying svc-7: x; the endpoint may still be running and billed; if it is not wanted, call DeleteAndWait"},
-		"clean-up failed": {&svc.DeployError{ServiceID: "svc-7", Err: svc.ErrStopped, CleanupErr: refused},
+		"cleanup failed": {&svc.DeployError{ServiceID: "svc-7", Err: svc.ErrStopped, CleanupErr: refused},
 			"svc: deploying svc-7: the inference service is stopped; the endpoint may still be running and billed: deleting it failed: 403 Forbidden: not yours; if it is not wanted, call DeleteAndWait"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.EqualError(t, tt.err, tt.text)
 			require.ErrorIs(t, tt.err, tt.err.Err)
-			require.NotErrorIs(t, tt.err, svc.ErrForbidden, "the clean-up's error is not the reason")
+			require.NotErrorIs(t, tt.err, svc.ErrForbidden, "the error of the cleanup is not the reason of the failure")
 		})
 	}
 }

@@ -12,11 +12,11 @@ import (
 	"example.com/svc/svctest"
 )
 
-// A 404 that is no word of the service's.
+// proxys404 is the body of a 404 that does not come from the service.
 const proxys404 = "\n<html><head><title>404 Not Found</title></head><body>nginx</body></html>"
 
-// goneStory lets a deployment fail and be cleaned up, with these faults in the
-// looks after the delete. It tells how long the clean-up took.
+// goneStory makes a deployment fail and be cleaned up. The polls after the delete get the
+// given faults. It returns the error, and how long the cleanup took.
 func goneStory(t *testing.T, srv *svctest.Server, polls ...svctest.Fault) (*svc.DeployError, time.Duration) {
 	t.Helper()
 	var start time.Time
@@ -35,7 +35,7 @@ func goneServer(opts ...svctest.Option) *svctest.Server {
 	return svctest.NewInMemory(append(opts, svctest.WithDeployTime(time.Minute), svctest.WithStatusPath("initializing", "unavailable"))...)
 }
 
-// What may go wrong with a look for a moment.
+// goneTroubles are temporary faults of a poll.
 var goneTroubles = map[string]svctest.Fault{
 	"503":              {Status: 503},
 	"lost":             {DropAfter: true},
@@ -47,8 +47,8 @@ var goneTroubles = map[string]svctest.Fault{
 	"400":              {Status: 400},
 }
 
-// An accepted delete is no proof: the looks go on until one shows it. Nothing is
-// deleted again while nothing is seen.
+// An accepted delete is no proof of the deletion. The cleanup polls until a poll shows
+// the deletion. It does not send another delete as long as no poll has a result.
 func TestDeletedIsWhatAPollShows(t *testing.T) {
 	for name, trouble := range goneTroubles {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestDeletedIsWhatAPollShows(t *testing.T) {
 	})
 }
 
-// Nobody knows what became of an instance that nobody could look at.
+// If no poll of a cleanup has a result, the endpoint is not reported as deleted.
 func TestNotDeletedWithoutAPoll(t *testing.T) {
 	const accepted = ": the delete was accepted, but the endpoint is not known to be deleted: "
 	for name, trouble := range goneTroubles {
@@ -94,7 +94,7 @@ func TestNotDeletedWithoutAPoll(t *testing.T) {
 				require.ErrorContains(t, e, "may still be running and billed"+accepted)
 				require.Error(t, e.CleanupErr)
 				require.Equal(t, svc.CleanupAccepted, e.Cleanup)
-				require.NotContains(t, e.Error(), "deleting it failed", "it did not")
+				require.NotContains(t, e.Error(), "deleting it failed", "the delete did not fail")
 				require.GreaterOrEqual(t, took, 29*time.Second)
 				require.LessOrEqual(t, took, 30*time.Second)
 				require.Equal(t, 1, srv.RequestCount("DELETE", svctest.RouteEndpoint))
@@ -102,7 +102,7 @@ func TestNotDeletedWithoutAPoll(t *testing.T) {
 		})
 	}
 	for status, want := range map[int]error{401: svc.ErrUnauthorized, 403: svc.ErrForbidden} {
-		synctest.Test(t, func(t *testing.T) { // nor will anybody
+		synctest.Test(t, func(t *testing.T) { // these statuses end the polls
 			srv := goneServer(svctest.WithDeleteTime(time.Hour))
 			e, took := goneStory(t, srv, svctest.ServiceUnavailable(1), svctest.Fault{Status: status, Times: -1})
 			require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
@@ -113,12 +113,13 @@ func TestNotDeletedWithoutAPoll(t *testing.T) {
 	}
 }
 
-// A record that is still there may mean that a delete had no effect. What becomes of
-// another one does not matter, as long as the looks can tell.
+// If a poll shows that the endpoint still exists, the first delete may have had no
+// effect, so the cleanup sends another one. The response to this second delete does not
+// matter if the polls show the deletion.
 func TestCleanupDeletesAgainWhatIsStillThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := goneServer()
-		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 200, Times: 2}) // an empty answer, and no effect
+		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 200, Times: 2}) // an empty response without an effect
 		e, _ := goneStory(t, srv)
 		require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 		require.Zero(t, srv.RunningInstances())
@@ -153,8 +154,8 @@ func TestCleanupDeletesAgainWhatIsStillThere(t *testing.T) {
 	})
 }
 
-// Of a delete that finds nothing, or is answered with something odd, a look says what
-// it was. Until then it is tried again.
+// A delete may get "not found" or an unexpected response. Only a poll shows whether it
+// took effect. Until then the delete is repeated.
 func TestCleanupDoesNotRelyOnAnOddResponse(t *testing.T) {
 	for name, odd := range map[string]svctest.Fault{
 		"404 as text": {Status: 404, Body: "default backend - 404"}, "200 with a message": {Body: `{"code":500,"message":"failed"}`},
@@ -181,7 +182,7 @@ func TestCleanupDoesNotRelyOnAnOddResponse(t *testing.T) {
 	}
 }
 
-// A proxy that has lost its service answers 404 to everything.
+// A proxy that cannot reach the service responds to everything with 404.
 func TestAProxysNotFoundIsNoProof(t *testing.T) {
 	for name, page := range map[string]string{"page": proxys404, "with a BOM": "\ufeff<!doctype html>", "XML": `<?xml version="1.0"?><Error/>`} {
 		t.Run(name, func(t *testing.T) {
@@ -205,7 +206,7 @@ func TestAProxysNotFoundIsNoProof(t *testing.T) {
 				srv := svctest.NewInMemory()
 				services, id := srv.Client().InferenceServices, srv.AddEndpoint(svctest.Endpoint{Instances: 1})
 				srv.Fault("DELETE", svctest.RouteEndpoint, svctest.ServiceUnavailable(1), svctest.Fault{Status: 404, Body: page})
-				require.ErrorIs(t, services.Delete(t.Context(), id), svc.ErrNotFound, "the 503 may have done it, but this does not say so")
+				require.ErrorIs(t, services.Delete(t.Context(), id), svc.ErrNotFound, "the delete with 503 may have taken effect, but a 404 of a proxy does not prove it")
 				srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Status: 404, Body: page})
 				_, err := services.Get(t.Context(), id)
 				require.ErrorIs(t, err, svc.ErrNotFound)
@@ -215,8 +216,8 @@ func TestAProxysNotFoundIsNoProof(t *testing.T) {
 	}
 }
 
-// A gateway that has lost its way to the service answers 404 to everything, in any form. So
-// the flavor list is asked as well.
+// A gateway that cannot reach the service may respond to everything with 404, in any
+// format. So the cleanup also requests the flavor list.
 func TestC03_NotDeletedByNotFoundOfEverything(t *testing.T) {
 	for _, fault := range []svctest.Fault{
 		{Status: 404, Body: "404 page not found"}, {Status: 404}, {Status: 410},
@@ -238,13 +239,13 @@ func TestC03_NotDeletedByNotFoundOfEverything(t *testing.T) {
 			srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{}, fault)
 			srv.Fault("GET", svctest.RouteFlavors, fault)
 			err := srv.Client().InferenceServices.WaitUntilDeleted(testkit.Within(t, time.Hour), id, nil)
-			require.Error(t, err, "read once, and then every path is not found")
+			require.Error(t, err, "after one read, every path gets not found")
 		})
 	}
 }
 
-// Nor is one where the delete was answered with something odd, and the record has
-// never been readable.
+// If the delete got an unexpected response, and the endpoint was never readable, the
+// endpoint is not reported as deleted.
 func TestNotDeletedByAnOddResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := goneServer(svctest.WithCreateVisibilityDelay(10 * time.Minute))

@@ -19,7 +19,7 @@ func TestDeployOnFailure(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithStatusPath("initializing", "unavailable"))
 				var asked error
 				_, err := srv.Client().InferenceServices.Deploy(t.Context(), testkit.Demo, &svc.DeployOptions{
-					DeleteOnFailure: !want, // not asked
+					DeleteOnFailure: !want, // ignored, because OnFailure is set
 					OnFailure:       func(err *svc.DeployError) bool { asked = err; return want },
 				})
 				require.ErrorIs(t, err, svc.ErrUnavailable)
@@ -31,7 +31,7 @@ func TestDeployOnFailure(t *testing.T) {
 	}
 }
 
-// An id that could not be written down is no deployment.
+// If OnCreate fails, the deployment fails. With DeleteOnFailure the endpoint is deleted.
 func TestDeployOnCreateFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()

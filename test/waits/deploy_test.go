@@ -16,7 +16,7 @@ import (
 )
 
 func TestDeploy(t *testing.T) {
-	for name, opts := range map[string]*svc.DeployOptions{"no options": nil, "zero": {}, "clean-up": {DeleteOnFailure: true}} {
+	for name, opts := range map[string]*svc.DeployOptions{"no options": nil, "zero": {}, "cleanup": {DeleteOnFailure: true}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := svctest.NewInMemory(svctest.WithDeployTime(20 * time.Minute))
@@ -41,7 +41,7 @@ func TestDeployHandsOverTheRecordFirst(t *testing.T) {
 		var answer svc.Response
 		_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{
 			OnCreate: func(s *svc.InferenceService) error {
-				require.Zero(t, srv.RequestCount("GET", svctest.RouteAny), "before the wait begins")
+				require.Zero(t, srv.RequestCount("GET", svctest.RouteAny), "OnCreate must be called before the first poll")
 				created = s
 				return nil
 			},
@@ -55,7 +55,7 @@ func TestDeployHandsOverTheRecordFirst(t *testing.T) {
 	})
 }
 
-// Where nothing was created there is nothing to say about an instance.
+// If nothing was created, the error does not mention an endpoint.
 func TestDeployThatCreatesNothing(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fault svctest.Fault
@@ -88,7 +88,7 @@ func TestDeployThatCreatesNothing(t *testing.T) {
 }
 
 // failuresOfDeploy are the ways in which a deployment fails after its create. Each
-// sets the service up for it and returns the context to deploy with.
+// function prepares the service and returns the ctx for Deploy.
 var failuresOfDeploy = map[string]struct {
 	want  error
 	setUp func(*testing.T, *svctest.Server) context.Context
@@ -133,7 +133,7 @@ func TestB29_FailedDeployKeepsTheID(t *testing.T) {
 				require.Equal(t, "svc-1", testkit.ErrorAs[*svc.WaitError](t, e.Err).ID)
 				require.ErrorContains(t, err, "svc: deploying svc-1: waiting for svc-1 to be available: ")
 				require.ErrorContains(t, err, "the endpoint may still be running and billed; if it is not wanted, call DeleteAndWait")
-				require.Zero(t, srv.RequestCount("DELETE", svctest.RouteAny), "nobody asked for that")
+				require.Zero(t, srv.RequestCount("DELETE", svctest.RouteAny), "no cleanup was asked for")
 				require.Len(t, srv.Endpoints(), 1)
 				require.False(t, srv.Endpoints()[0].Deleted)
 			})
@@ -152,7 +152,7 @@ func TestDeployDeletesOnFailure(t *testing.T) {
 				e := testkit.ErrorAs[*svc.DeployError](t, err)
 				require.Equal(t, "svc-1", e.ServiceID)
 				require.Equal(t, "svc-1", service.ServiceID)
-				if errors.Is(tt.want, svc.ErrUnauthorized) { // to look whether it is gone, too
+				if errors.Is(tt.want, svc.ErrUnauthorized) { // the polls of the cleanup are refused as well
 					require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
 					require.ErrorIs(t, e.CleanupErr, svc.ErrUnauthorized)
 					require.ErrorContains(t, err, ": the delete was accepted, but the endpoint is not known to be deleted: waiting for svc-1 to be deleted: 401")
@@ -169,7 +169,8 @@ func TestDeployDeletesOnFailure(t *testing.T) {
 	}
 }
 
-// An answer of success that is broken, but shows the id, is enough to go on with.
+// If a 2xx response to a create is broken but contains the ID, Deploy continues with this
+// ID.
 func TestDeployContinuesWithTheIDOfABrokenResponse(t *testing.T) {
 	for name, fault := range map[string]svctest.Fault{
 		"cut":        {TruncateBody: true},
@@ -189,7 +190,7 @@ func TestDeployContinuesWithTheIDOfABrokenResponse(t *testing.T) {
 						DeleteOnFailure: true,
 						OnCreate:        func(s *svc.InferenceService) error { told = *s; return nil },
 					})
-					require.Equal(t, svc.InferenceService{ServiceID: "svc-1"}, told, "all that is known then")
+					require.Equal(t, svc.InferenceService{ServiceID: "svc-1"}, told, "only the ID is known at that time")
 					require.Equal(t, "svc-1", service.ServiceID)
 					require.Equal(t, "demo", service.Name)
 					require.Equal(t, 1, srv.RequestCount("POST", svctest.RouteEndpoints))
@@ -208,7 +209,8 @@ func TestDeployContinuesWithTheIDOfABrokenResponse(t *testing.T) {
 	}
 }
 
-// An error has an id too, but that is no endpoint's.
+// A broken response may contain the ID of something else. Deploy does not take it for the
+// ID of the new endpoint.
 func TestDeployTakesNoOtherIDForTheEndpoints(t *testing.T) {
 	for _, body := range []string{`{"id":"err-1","message":"oops"}`, `{"error":{"id":"svc-9"}}`, `{"job_id":"svc-9"}`, `{"service_id":null,"id":"svc-9"}`} {
 		for _, status := range []int{500, 200} {
@@ -218,13 +220,14 @@ func TestDeployTakesNoOtherIDForTheEndpoints(t *testing.T) {
 				_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
 				require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
 				require.NotErrorAs(t, err, new(*svc.DeployError), body)
-				require.Zero(t, srv.RequestCount("*", svctest.RouteEndpoint), "nothing is read or deleted on a guess")
+				require.Zero(t, srv.RequestCount("*", svctest.RouteEndpoint), "no endpoint may be read or deleted without its ID")
 			})
 		}
 	}
 }
 
-// The answer to a create that is out is worth waiting for: it holds the id.
+// If ctx ends while the create is in flight, Deploy waits for the response, because it
+// contains the ID.
 func TestDeployAwaitsTheResponseToACreateUnderWay(t *testing.T) {
 	for name, clean := range map[string]bool{"kept": false, "deleted": true} {
 		t.Run(name, func(t *testing.T) {
@@ -254,7 +257,7 @@ func TestDeployAwaitsTheResponseToACreateUnderWay(t *testing.T) {
 func TestDeployAwaitsTheResponseNoLongerThanItMust(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fault   svctest.Fault
-		unknown bool // whether it took effect
+		unknown bool // it is unknown whether the create took effect
 		after   time.Duration
 	}{
 		"answered never":      {svctest.Fault{AfterEffect: true, Delay: time.Hour}, true, 11 * time.Second},
@@ -273,14 +276,14 @@ func TestDeployAwaitsTheResponseNoLongerThanItMust(t *testing.T) {
 				require.Equal(t, tt.after, time.Since(start))
 				require.Error(t, err)
 				require.Equal(t, tt.unknown, errors.Is(err, svc.ErrOutcomeUnknown))
-				require.NotErrorAs(t, err, new(*svc.DeployError), "there is no id to tell")
+				require.NotErrorAs(t, err, new(*svc.DeployError), "without an ID there is no DeployError")
 				require.Equal(t, 1, srv.RequestCount("POST", svctest.RouteEndpoints))
 			})
 		})
 	}
 }
 
-// gate is a rate limiter that lets nobody through.
+// gate is a rate limiter that blocks every call until its ctx ends.
 type gate struct{}
 
 func (gate) Wait(ctx context.Context) error {

@@ -17,7 +17,7 @@ import (
 	"example.com/svc/svctest"
 )
 
-// What a wait has read counts, also when its ctx ended in the same moment.
+// A record that was read counts, even if ctx ended at the same moment.
 func TestWaitTakesARecordThatComesWithTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -29,7 +29,7 @@ func TestWaitTakesARecordThatComesWithTheEnd(t *testing.T) {
 	})
 }
 
-// The grace is for "not found" alone.
+// NotFoundGrace applies only to "not found".
 func TestNotFoundGraceIsForNothingElse(t *testing.T) {
 	for _, status := range []int{400, 401, 403, 409, 501} {
 		synctest.Test(t, func(t *testing.T) {
@@ -41,8 +41,8 @@ func TestNotFoundGraceIsForNothingElse(t *testing.T) {
 	}
 }
 
-// Neither a token that is not to be had nor a server that nobody can trust is
-// waited for.
+// A wait ends at once if the token source fails, or if the certificate of the server is
+// not trusted.
 func TestWaitEndsWithWhatNoPollCanChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("available")}}
@@ -70,7 +70,7 @@ func TestWaitNeedsACondition(t *testing.T) {
 	require.Empty(t, s.Requests("GET"))
 }
 
-// When the loop over WaitAll has been left, nothing of it is under way any more.
+// After the loop over WaitAll was left, no request is in flight.
 func TestWaitAllLeavesNothingUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var underWay atomic.Int32
@@ -80,7 +80,7 @@ func TestWaitAllLeavesNothingUnderWay(t *testing.T) {
 			defer underWay.Add(-1)
 			if r.URL.Path != "/v1/inference-service/svc-1" {
 				<-r.Context().Done()
-				time.Sleep(time.Second) // it takes its time to end
+				time.Sleep(time.Second) // the request takes time to end
 				return nil, r.Context().Err()
 			}
 			time.Sleep(time.Millisecond)
@@ -95,7 +95,8 @@ func TestWaitAllLeavesNothingUnderWay(t *testing.T) {
 	})
 }
 
-// The error of a clean-up is that of the last try that had the time for it.
+// The error of a cleanup is that of its last attempt that was not cut short by the time
+// limit.
 func TestCleanupTellsTheLastReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &testkit.ByMethod{Post: []testkit.Reply{testkit.EndpointIs("initializing")}, Get: []testkit.Reply{testkit.EndpointIs("unavailable")}, Delete: []testkit.Reply{testkit.Fails(503), testkit.Fails(500), testkit.Fails(403)}}
@@ -105,7 +106,8 @@ func TestCleanupTellsTheLastReason(t *testing.T) {
 	})
 }
 
-// The name that a cleanup compares with is the one that was sent, whatever set it.
+// The cleanup compares the record's name with the name that was sent, even if
+// WithBodyField set that name.
 func TestCleanupKnowsTheNameThatWasSent(t *testing.T) {
 	type text string
 	synctest.Test(t, func(t *testing.T) {
@@ -117,7 +119,7 @@ func TestCleanupKnowsTheNameThatWasSent(t *testing.T) {
 	})
 }
 
-// A cleanup that panics and hangs ends in its time, too.
+// A cleanup has its time limit, even if hooks panic and the token source blocks.
 func TestCleanupAfterPanicsHasALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv, asked := svctest.NewInMemory(), 0
@@ -136,7 +138,8 @@ func TestCleanupAfterPanicsHasALimit(t *testing.T) {
 	})
 }
 
-// A delete through Do is judged as any other: a new endpoint may not be readable yet.
+// "Not found" after a lost delete with Do counts as it does with Delete: a new endpoint
+// may not be readable yet.
 func TestDoDeleteOfANewEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithCreateVisibilityDelay(10 * time.Second))

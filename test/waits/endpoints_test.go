@@ -17,8 +17,8 @@ import (
 	"example.com/svc/svctest"
 )
 
-// Tests of the field cases that are about endpoints: what proves that one is deleted, what a
-// wait believes, and what a create leaves behind.
+// These tests of field cases are about endpoints: what proves that an endpoint is
+// deleted, which responses a wait accepts, and what a create leaves behind.
 
 const loginPage = "<html><head><title>Just a moment...</title></head><body>checking your browser</body></html>"
 
@@ -33,7 +33,8 @@ func TestC03_BaseURLWithVersion(t *testing.T) {
 	}
 }
 
-// The flavor list that answers lets "not found" count; a JSON 403 to it is an answer, too.
+// "Not found" counts as a deletion only if the service also responded with the flavor
+// list, or refused it with a 403 in JSON.
 func TestC03_ProofNeedsAResponseInBetween(t *testing.T) {
 	for name, tt := range map[string]struct {
 		flavors svctest.Fault
@@ -77,7 +78,7 @@ func TestC04_RecoveryOfWhatIsNotReadableYet(t *testing.T) {
 		require.ErrorContains(t, err, "call DeleteAndWait")
 
 		require.ErrorIs(t, services.Delete(t.Context(), e.ServiceID), svc.ErrNotFound)
-		require.Error(t, services.WaitUntilDeleted(testkit.Within(t, time.Minute), e.ServiceID, nil), "it runs")
+		require.Error(t, services.WaitUntilDeleted(testkit.Within(t, time.Minute), e.ServiceID, nil), "the endpoint still runs")
 		require.NoError(t, services.DeleteAndWait(testkit.Within(t, time.Minute), e.ServiceID, nil))
 		require.Zero(t, srv.RunningInstances())
 	})
@@ -116,13 +117,13 @@ func TestDeleteAndWait(t *testing.T) {
 			err := srv.Client().InferenceServices.DeleteAndWait(testkit.Within(t, time.Hour), id, nil)
 			require.Equal(t, "deleted", testkit.ErrorAs[*svc.WaitError](t, err).Want)
 			require.Equal(t, 1, testkit.ErrorAs[*svc.WaitError](t, err).Polls)
-			require.Equal(t, id, testkit.ErrorAs[*svc.WaitError](t, err).Last.ServiceID, "it was read before the delete")
+			require.Equal(t, id, testkit.ErrorAs[*svc.WaitError](t, err).Last.ServiceID, "Last must be the record read before the delete")
 			require.ErrorContains(t, err, `(last status "available"; 1 poll in 0s)`)
 		})
 	}
 }
 
-// The HTML page of a proxy or portal passes, whatever its status.
+// An HTML page of a proxy or portal is tolerated for a time, whatever its status is.
 func TestC05_PagesForPeople(t *testing.T) {
 	for _, status := range []int{200, 302, 401, 403, 404, 407, 451, 503, 511} {
 		page := svctest.Fault{Status: status, Body: loginPage, Times: 4}
@@ -144,7 +145,7 @@ func TestC05_PagesForPeople(t *testing.T) {
 				require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 				require.Zero(t, srv.RunningInstances())
 			})
-			synctest.Test(t, func(t *testing.T) { // for ever
+			synctest.Test(t, func(t *testing.T) { // forever
 				srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
 				page.Times = -1
 				srv.Fault("GET", svctest.RouteEndpoint, page)
@@ -180,7 +181,7 @@ func TestC06_SuccessThatHoldsAnError(t *testing.T) {
 	}
 }
 
-// Only is_deleted decides: a deleted_at may stand for "never".
+// Only is_deleted decides. A date in deleted_at may stand for "never".
 func TestC07_NotDeletedWrittenAsADate(t *testing.T) {
 	for _, never := range []string{`"1970-01-01 00:00:00"`, `"1970-01-01T08:00:00+08:00"`, `"9999-12-31 23:59:59"`, `"0001-01-01T00:00:00Z"`, `0`} {
 		synctest.Test(t, func(t *testing.T) {
@@ -208,7 +209,7 @@ func TestC08_StatusInAnotherForm(t *testing.T) {
 			s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs(status)}}
 			last, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Minute), "svc-1", nil)
 			require.ErrorIs(t, err, want)
-			require.EqualValues(t, status, last.Status, "kept as it came")
+			require.EqualValues(t, status, last.Status, "the value must be kept unchanged")
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -231,7 +232,7 @@ func TestC10_UpdateWithoutARecord(t *testing.T) {
 	}
 	s := &testkit.ByMethod{Put: []testkit.Reply{{Body: loginPage}}}
 	_, err := s.Services(t).ScaleAndWait(testkit.Within(t, time.Minute), "svc-1", 3, nil)
-	require.ErrorAs(t, err, new(*svc.DecodeError), "a portal's page is no update")
+	require.ErrorAs(t, err, new(*svc.DecodeError), "an HTML page of a portal is not a response to the update")
 	require.Empty(t, s.Requests("GET"))
 }
 
@@ -248,7 +249,7 @@ func TestC17_IDs(t *testing.T) {
 	require.NoError(t, err)
 	client = testkit.Play(t, testkit.Reply{Status: 200, Body: `{"service_id":"SVC-1"}`}).Client()
 	_, err = client.InferenceServices.Get(t.Context(), "svc-1")
-	require.ErrorAs(t, err, new(*svc.DecodeError), "only UUIDs are written both ways")
+	require.ErrorAs(t, err, new(*svc.DecodeError), "only UUIDs are compared without letter case")
 }
 
 func TestC19_ZeroValuesDestroyNothing(t *testing.T) {
@@ -277,7 +278,8 @@ func TestC19_ZeroValuesDestroyNothing(t *testing.T) {
 	require.JSONEq(t, `{"resource_metadata":{"target_instance_number":"0"}}`, wire.Requests[1].Body)
 }
 
-// Tests make errors of their own: each has a text.
+// Tests of users construct errors themselves. Every such error has a text, and does not
+// panic.
 func TestC20_ErrorsMadeByHand(t *testing.T) {
 	for _, err := range []error{
 		&svc.Error{}, &svc.Error{StatusCode: 404}, &svc.TransportError{}, &svc.OutcomeUnknownError{}, &svc.DecodeError{}, &svc.ValidationError{},
@@ -352,7 +354,7 @@ func TestC26_WaitsTakeRequestOptions(t *testing.T) {
 	})
 }
 
-// An accepted delete proves nothing of a record that was never readable.
+// For an endpoint that was never readable, an accepted delete proves nothing.
 func TestC32_NeverReadIsNotDeleted(t *testing.T) {
 	for name, deleted := range map[string]svctest.Fault{"no effect": {Body: "{}", Times: -1}, "no body": {Status: 204, Times: -1}} {
 		t.Run(name, func(t *testing.T) {
@@ -370,7 +372,8 @@ func TestC32_NeverReadIsNotDeleted(t *testing.T) {
 			})
 		})
 	}
-	// What is deleted is said to be, whatever the delete's response held.
+	// A deletion that polls show is reported, whatever the response to the delete
+	// contained.
 	synctest.Test(t, func(t *testing.T) {
 		srv := goneServer()
 		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Body: `{"id":"svc-1","state":"deleting"}`, Status: 202, AfterEffect: true})
@@ -389,13 +392,13 @@ func TestC33_LostDeleteOfANewEndpoint(t *testing.T) {
 				s, err := services.Create(t.Context(), testkit.Demo)
 				require.NoError(t, err)
 				srv.Fault("DELETE", svctest.RouteEndpoint, lost)
-				require.ErrorIs(t, services.Delete(t.Context(), s.ServiceID), svc.ErrNotFound, "it runs")
+				require.ErrorIs(t, services.Delete(t.Context(), s.ServiceID), svc.ErrNotFound, "the endpoint still runs")
 				require.NoError(t, services.DeleteAndWait(t.Context(), s.ServiceID, nil))
 				require.Zero(t, srv.RunningInstances())
 
 				id := srv.AddEndpoint(svctest.Endpoint{Instances: 1})
 				srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 502, AfterEffect: true})
-				require.NoError(t, services.Delete(t.Context(), id), "an old one is deleted")
+				require.NoError(t, services.Delete(t.Context(), id), "not found proves the deletion of an older endpoint")
 			})
 		})
 	}
@@ -437,7 +440,7 @@ func TestC35_StaleReadsDoNotEndScaling(t *testing.T) {
 			})
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // a service that never writes updated_at anew is believed after the grace
+	synctest.Test(t, func(t *testing.T) { // a service that never changes updated_at: its record is accepted after the grace period
 		old := testkit.Reply{Body: testkit.EndpointJSON("available", 3, `"updated_at":"2026-05-01 10:00:00"`)}
 		s := &testkit.ByMethod{Put: []testkit.Reply{{Body: testkit.EndpointJSON("initializing", 3, `"updated_at":"2026-05-01 10:00:08"`)}}, Get: []testkit.Reply{old}}
 		start := time.Now()
@@ -445,7 +448,7 @@ func TestC35_StaleReadsDoNotEndScaling(t *testing.T) {
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, time.Since(start), 30*time.Second)
 	})
-	synctest.Test(t, func(t *testing.T) { // the same second is not older
+	synctest.Test(t, func(t *testing.T) { // a time in the same second does not count as older
 		s := &testkit.ByMethod{
 			Put: []testkit.Reply{{Body: testkit.EndpointJSON("initializing", 3, `"updated_at":"2026-05-01T10:00:08.7"`)}},
 			Get: []testkit.Reply{{Body: testkit.EndpointJSON("available", 3, `"updated_at":"2026-05-01 10:00:08"`)}},
@@ -456,14 +459,14 @@ func TestC35_StaleReadsDoNotEndScaling(t *testing.T) {
 	})
 }
 
-// A "not found" counts by the time at which it was asked for.
+// For a "not found", the time of the request decides whether the grace period is over.
 func TestC36_GraceCountsFromTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := testkit.Fails(404)
 		slow.After = 8 * time.Second
 		s := &testkit.ByMethod{Post: []testkit.Reply{testkit.EndpointIs("initializing")}, Get: append(testkit.Times(4, slow), testkit.Fails(404), testkit.EndpointIs("available"))}
 		_, err := s.Services(t).Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{WaitOptions: *testkit.Every(time.Millisecond)})
-		require.NoError(t, err, "the fourth was asked for after 24 s, and came after 32 s, so only the fifth counts")
+		require.NoError(t, err, "the fourth was requested after 24 s and came after 32 s, so only the fifth counts")
 	})
 }
 
@@ -494,7 +497,7 @@ func TestC38_AnotherRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &testkit.ByMethod{Post: []testkit.Reply{{Body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}, Get: []testkit.Reply{{Body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}}
 		_, err := s.Services(t).Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
-		require.ErrorIs(t, err, svc.ErrUnavailable, "the call itself goes on")
+		require.ErrorIs(t, err, svc.ErrUnavailable, "Deploy waits as usual")
 		e := testkit.ErrorAs[*svc.DeployError](t, err)
 		require.Equal(t, svc.CleanupFailed, e.Cleanup)
 		for _, part := range []string{"svc-1", "somebody-elses", "demo", "was not deleted"} {
@@ -503,13 +506,13 @@ func TestC38_AnotherRecord(t *testing.T) {
 		require.NotContains(t, err.Error(), "call DeleteAndWait")
 		require.Empty(t, s.Requests("DELETE"))
 	})
-	synctest.Test(t, func(t *testing.T) { // the response to the create is cut off, and the record shows it
+	synctest.Test(t, func(t *testing.T) { // the response to the create is cut off, and the record read later has the other name
 		s := &testkit.ByMethod{Post: []testkit.Reply{{Body: `{"service_id":"svc-1","status":"initializing","description":"long long long long long"}`, Cut: true}}, Get: []testkit.Reply{{Body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}}
 		_, err := s.Services(t).Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
 		require.Equal(t, svc.CleanupFailed, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup)
 		require.Empty(t, s.Requests("DELETE"))
 	})
-	synctest.Test(t, func(t *testing.T) { // a service may write names its own way
+	synctest.Test(t, func(t *testing.T) { // a service may change letter case and white space of names
 		s := &testkit.ByMethod{Post: []testkit.Reply{testkit.EndpointIs("initializing")}, Get: []testkit.Reply{{Body: `{"service_id":"svc-1","name":" Demo","status":"unavailable"}`}, testkit.Fails(404)}, Delete: []testkit.Reply{{Body: "{}"}}}
 		_, err := s.Services(t).Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
 		require.Equal(t, svc.CleanupDeleted, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup)
@@ -522,7 +525,7 @@ func TestC40_OneNotFoundIsNotEnough(t *testing.T) {
 		err := s.Services(t).WaitUntilDeleted(testkit.Within(t, 10*time.Minute), "svc-1", nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
-	synctest.Test(t, func(t *testing.T) { // nor are two of them within a second
+	synctest.Test(t, func(t *testing.T) { // two "not found" within one second are not enough either
 		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("available"), testkit.Fails(404), testkit.Fails(404), testkit.EndpointIs("available")}}
 		_, err := s.Services(t).Get(t.Context(), "svc-1")
 		require.NoError(t, err)
@@ -531,9 +534,9 @@ func TestC40_OneNotFoundIsNotEnough(t *testing.T) {
 			NotFoundGrace: -1, MinInterval: time.Millisecond, MaxInterval: time.Millisecond, OnPoll: func(svc.Poll) { polled = append(polled, time.Now()) },
 		})
 		require.NoError(t, err)
-		require.Equal(t, time.Second, polled[1].Sub(polled[0]), "the second poll waits for its time")
+		require.Equal(t, time.Second, polled[1].Sub(polled[0]), "the second poll comes one second later")
 	})
-	synctest.Test(t, func(t *testing.T) { // which the last poll before the end of ctx does not
+	synctest.Test(t, func(t *testing.T) { // the last poll before the end of ctx does not wait for that second
 		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.Fails(404)}}
 		err := s.Services(t).WaitUntilDeleted(testkit.Within(t, 700*time.Millisecond), "svc-1", &svc.WaitOptions{NotFoundGrace: -1})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -577,7 +580,8 @@ func TestUse(t *testing.T) {
 	require.ErrorAs(t, svctest.NewInMemory().Client().InferenceServices.Use(t.Context(), testkit.Demo, nil, nil), new(*svc.ValidationError))
 }
 
-// A function of the caller's that ends its goroutine, as a failed assertion does, ends its wait.
+// If a function of the caller calls runtime.Goexit, as a failed assertion does, only its
+// wait ends.
 func TestWaitAllSurvivesGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()

@@ -38,7 +38,7 @@ func TestB28_ManyWaitsDoNotPollTogether(t *testing.T) {
 			polls[r.Path] = append(polls[r.Path], r.Time)
 		}
 		require.Len(t, polls, waits)
-		for round := 2; round < rounds-1; round++ { // from the third on
+		for round := 2; round < rounds-1; round++ { // from the third round on
 			first, last := time.Now(), time.Time{}
 			for path, at := range polls {
 				require.Greater(t, len(at), round, path)
@@ -54,7 +54,7 @@ func TestB28_ManyWaitsDoNotPollTogether(t *testing.T) {
 	})
 }
 
-// Each gap is as long as the documentation says, give or take a fifth.
+// Each delay between polls is as documented, with a tolerance of one fifth.
 func TestB28_IntervalsGrowUpToTheirLimit(t *testing.T) {
 	for name, tt := range map[string]struct {
 		opts     *svc.WaitOptions
@@ -112,15 +112,15 @@ func TestB28_ReadinessIsNoticedSoon(t *testing.T) {
 	}
 }
 
-// Neither a forgotten unit nor a number that overflows makes a busy loop.
+// An interval without a unit, or one that overflows, does not cause a busy loop.
 func TestB28_OddIntervalsAreNoBusyLoop(t *testing.T) {
 	for name, tt := range map[string]struct {
 		opts  *svc.WaitOptions
-		polls int // at most, in a minute
+		polls int // the most polls within a minute
 	}{
 		"zero":     {&svc.WaitOptions{}, 15},
 		"negative": {&svc.WaitOptions{MinInterval: -time.Second, MaxInterval: -1}, 15},
-		"1 ns":     {&svc.WaitOptions{MinInterval: 1}, 120}, // soon becomes seconds
+		"1 ns":     {&svc.WaitOptions{MinInterval: 1}, 120}, // the interval soon grows to seconds
 		"largest":  {&svc.WaitOptions{MinInterval: math.MaxInt64, MaxInterval: math.MaxInt64}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestB28_OddIntervalsAreNoBusyLoop(t *testing.T) {
 			})
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // without a deadline, nothing hides an overflow
+	synctest.Test(t, func(t *testing.T) { // without a deadline that could hide an overflow
 		for range 20 {
 			s := alwaysInitializing()
 			opts := &svc.WaitOptions{MinInterval: math.MaxInt64}
@@ -151,7 +151,7 @@ func TestB28_OddIntervalsAreNoBusyLoop(t *testing.T) {
 	})
 }
 
-// What becomes true while a wait sleeps is seen before its deadline takes it.
+// A change while a wait sleeps is seen by a last poll before the deadline.
 func TestWaitPollsOnceMoreBeforeItsDeadline(t *testing.T) {
 	for name, tt := range map[string]struct {
 		deadline, change, took time.Duration
@@ -159,7 +159,7 @@ func TestWaitPollsOnceMoreBeforeItsDeadline(t *testing.T) {
 		"between two polls":        {10 * time.Second, 9900 * time.Millisecond, 0},
 		"with one long interval":   {30 * time.Minute, 29*time.Minute + 59*time.Second, 0},
 		"with slow polls":          {20 * time.Second, 17 * time.Second, time.Second},
-		"before the second look":   {time.Second, 900 * time.Millisecond, 0},
+		"before the second poll":   {time.Second, 900 * time.Millisecond, 0},
 		"with very little time":    {20 * time.Millisecond, 5 * time.Millisecond, 0},
 		"while the answer is slow": {20 * time.Second, 9 * time.Second, 6 * time.Second},
 	} {
@@ -171,13 +171,13 @@ func TestWaitPollsOnceMoreBeforeItsDeadline(t *testing.T) {
 				time.AfterFunc(tt.change, func() { srv.SetStatus(id, svctest.StatusAvailable) })
 				_, err := srv.Client().InferenceServices.WaitUntilAvailable(testkit.Within(t, tt.deadline), id, testkit.Every(time.Hour))
 				require.NoError(t, err)
-				require.Equal(t, 2, srv.RequestCount("GET", svctest.RouteEndpoint), "one to begin with, one at the end")
+				require.Equal(t, 2, srv.RequestCount("GET", svctest.RouteEndpoint), "one poll at the beginning, one at the end")
 			})
 		})
 	}
 }
 
-// The last look is not followed by more in the time that is left.
+// After the last poll before the deadline there are no further polls.
 func TestWaitEndsWithItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := alwaysInitializing()
@@ -204,7 +204,7 @@ func TestWaitRespectsRetryAfter(t *testing.T) {
 		header   func() string
 		interval time.Duration
 		opt      svc.Option
-		from, to time.Duration // the gap after it
+		from, to time.Duration // bounds of the delay after the response
 	}{
 		"429":                         {429, seconds("7"), time.Second, nil, 7 * time.Second, 7700 * time.Millisecond},
 		"503":                         {503, seconds("7"), time.Second, nil, 7 * time.Second, 7700 * time.Millisecond},
@@ -220,7 +220,7 @@ func TestWaitRespectsRetryAfter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				time.Sleep(time.Second - time.Duration(time.Now().Nanosecond())) // a date has no fractions
+				time.Sleep(time.Second - time.Duration(time.Now().Nanosecond())) // a date in Retry-After has no fraction of a second
 				s := &testkit.ByMethod{Get: []testkit.Reply{testkit.Fails(tt.status, "Retry-After", tt.header()), testkit.EndpointIs("available")}}
 				_, err := s.Services(t, tt.opt).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", testkit.Every(tt.interval))
 				require.NoError(t, err)
@@ -232,7 +232,8 @@ func TestWaitRespectsRetryAfter(t *testing.T) {
 	}
 }
 
-// A wait that may not look before its deadline looks all the same, at the end.
+// If Retry-After is later than the deadline, the wait still polls once, right before the
+// deadline.
 func TestWaitPollsBeforeItsDeadlineDespiteRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.Fails(429, "Retry-After", "25"), testkit.EndpointIs("available")}}

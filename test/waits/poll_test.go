@@ -22,7 +22,7 @@ func TestOnPollTellsOfEveryPoll(t *testing.T) {
 		var polls []svc.Poll
 		start := time.Now()
 		opts := &svc.WaitOptions{OnPoll: func(p svc.Poll) {
-			require.Len(t, s.Requests("GET"), p.Number, "told before the next look")
+			require.Len(t, s.Requests("GET"), p.Number, "OnPoll must be called before the next poll")
 			require.Equal(t, time.Since(start), p.Elapsed)
 			polls = append(polls, p)
 		}}
@@ -68,14 +68,14 @@ func TestOnPollTellsOfTheLastPoll(t *testing.T) {
 				for i, gap := range s.Gaps() {
 					require.Equal(t, gap, polls[i].Next)
 				}
-				require.Zero(t, polls[len(polls)-1].Next, "there is no next look")
+				require.Zero(t, polls[len(polls)-1].Next, "there is no next poll")
 				require.Equal(t, tt.last.Status != 0, polls[len(polls)-1].Err != nil)
 			})
 		})
 	}
 }
 
-// OnPoll runs in the goroutine that waits: what it does there happens there.
+// OnPoll is called in the goroutine of the wait. So a panic in it reaches the caller.
 func TestOnPollRunsInTheCallersGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		services := alwaysInitializing().Services(t)
@@ -116,7 +116,7 @@ func TestWaitErrorHistoryIsBounded(t *testing.T) {
 }
 
 func TestWaitToleratesWhatMayPass(t *testing.T) {
-	late := testkit.Reply{Body: testkit.EndpointJSON("available", 1), After: time.Minute} // more than an attempt may take
+	late := testkit.Reply{Body: testkit.EndpointJSON("available", 1), After: time.Minute} // longer than the timeout of an attempt
 	for name, step := range map[string]testkit.Reply{
 		"408": testkit.Fails(408), "425": testkit.Fails(425), "429": testkit.Fails(429), "500": testkit.Fails(500), "502": testkit.Fails(502), "503": testkit.Fails(503),
 		"504": testkit.Fails(504), "520": testkit.Fails(520), "lost": {Err: testkit.ErrReset}, "cut": {Body: testkit.EndpointJSON("available", 1), Cut: true}, "late": late,
@@ -126,7 +126,7 @@ func TestWaitToleratesWhatMayPass(t *testing.T) {
 				s := &testkit.ByMethod{Get: append(append([]testkit.Reply{testkit.EndpointIs("initializing")}, testkit.Times(20, step)...), testkit.EndpointIs("available"))}
 				_, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", nil)
 				require.NoError(t, err)
-				require.Len(t, s.Requests("GET"), 22, "one attempt per look")
+				require.Len(t, s.Requests("GET"), 22, "one attempt per poll")
 			})
 		})
 	}
@@ -141,7 +141,7 @@ func TestWaitEndsAtOnceWithWhatWillNotPass(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("initializing"), testkit.Fails(status), testkit.Fails(status), testkit.EndpointIs("available")}}
 				last, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", nil)
-				if want == svc.ErrNotFound { // proven by a second poll
+				if want == svc.ErrNotFound { // a second poll confirms it
 					require.Len(t, s.Requests("GET"), 3)
 				} else {
 					require.Len(t, s.Requests("GET"), 2)
@@ -155,7 +155,7 @@ func TestWaitEndsAtOnceWithWhatWillNotPass(t *testing.T) {
 				require.Equal(t, status, answer.StatusCode)
 				e := testkit.ErrorAs[*svc.WaitError](t, err)
 				require.Same(t, answer, e.Err)
-				require.NoError(t, e.LastErr, "that would tell it twice")
+				require.NoError(t, e.LastErr, "LastErr would repeat Err")
 				require.Equal(t, 1, strings.Count(err.Error(), fmt.Sprintf("scripted %d", status)))
 				require.Equal(t, svc.InferenceServiceStatusInitializing, last.Status)
 			})
@@ -188,7 +188,7 @@ func TestWaitUntilDeleted(t *testing.T) {
 		"whatever its status":    {[]testkit.Reply{testkit.EndpointIs("unavailable"), testkit.EndpointIs("stopped"), testkit.EndpointIs("deleting"), testkit.Fails(404)}, nil, 5},
 		"shaky":                  {[]testkit.Reply{testkit.Fails(503), {Err: testkit.ErrReset}, {Body: "<html>"}, testkit.Fails(429), testkit.Fails(404)}, nil, 6},
 		"a proxy's 404":          {append(five, testkit.EndpointIs("available"), page, testkit.Fails(404)), nil, 9},
-		"a proxy's 404 for good": {append(five, page, testkit.Fails(404)), svc.ErrNotFound, 6}, // but no success
+		"a proxy's 404 for good": {append(five, page, testkit.Fails(404)), svc.ErrNotFound, 6}, // an error, not a success
 		"unauthorized":           {[]testkit.Reply{testkit.EndpointIs("available"), testkit.Fails(401)}, svc.ErrUnauthorized, 2},
 		"forbidden is not gone":  {[]testkit.Reply{testkit.Fails(403)}, svc.ErrForbidden, 1},
 		"a failure is not gone":  {[]testkit.Reply{testkit.Fails(500)}, context.DeadlineExceeded, 0},
@@ -203,13 +203,13 @@ func TestWaitUntilDeleted(t *testing.T) {
 				require.ErrorIs(t, err, tt.want)
 				require.Zero(t, last.Next)
 				if tt.want == nil {
-					require.NoError(t, last.Err, "that it is gone is good news")
+					require.NoError(t, last.Err, "for this wait, not found is no error")
 					require.Contains(t, []string{"deleted", "stopped"}, last.Status)
 				}
 				if tt.polls > 0 {
 					require.Len(t, s.Requests("GET"), tt.polls)
 				}
-				require.Empty(t, s.Requests("DELETE"), "it only polls")
+				require.Empty(t, s.Requests("DELETE"), "the wait must only poll")
 				if tt.want != nil {
 					require.Equal(t, "deleted", testkit.ErrorAs[*svc.WaitError](t, err).Want)
 				}
@@ -218,7 +218,7 @@ func TestWaitUntilDeleted(t *testing.T) {
 	}
 }
 
-// A service may bill for an endpoint until it is really gone.
+// An endpoint may be billed until it is really deleted, so the wait ends only then.
 func TestWaitUntilDeletedWaitsForTheRealEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithDeleteTime(10 * time.Minute))
@@ -237,7 +237,7 @@ func TestWaitForAConditionOfYourOwn(t *testing.T) {
 		{Body: testkit.EndpointJSON("available", 1, `"is_deleted":true`)}, {Body: testkit.EndpointJSON("available", 7)}, testkit.EndpointIs("available"),
 	}
 	seven := func(s *svc.InferenceService) (bool, error) { return s.ResourceMetadata.TargetInstanceNumber == 7, nil }
-	synctest.Test(t, func(t *testing.T) { // nothing but the function ends it
+	synctest.Test(t, func(t *testing.T) { // only the function ends the wait
 		s := &testkit.ByMethod{Get: odd}
 		probed := &svc.WaitOptions{Probe: func(context.Context, string) error { return errors.New("not asked") }}
 		service, err := s.Services(t).Wait(testkit.Within(t, time.Hour), "svc-1", seven, probed)
@@ -245,7 +245,7 @@ func TestWaitForAConditionOfYourOwn(t *testing.T) {
 		require.EqualValues(t, 7, service.ResourceMetadata.TargetInstanceNumber)
 		require.Len(t, s.Requests("GET"), 7)
 	})
-	synctest.Test(t, func(t *testing.T) { // its error does
+	synctest.Test(t, func(t *testing.T) { // an error of the function ends the wait
 		s := &testkit.ByMethod{Get: odd}
 		full := errors.New("no room left")
 		last, err := s.Services(t).Wait(testkit.Within(t, time.Hour), "svc-1", func(s *svc.InferenceService) (bool, error) {
@@ -262,7 +262,7 @@ func TestWaitForAConditionOfYourOwn(t *testing.T) {
 		require.Equal(t, 3, e.Polls)
 		require.Len(t, s.Requests("GET"), 3)
 	})
-	synctest.Test(t, func(t *testing.T) { // even one that looks as if it might pass
+	synctest.Test(t, func(t *testing.T) { // also an error that looks temporary
 		s := &testkit.ByMethod{Get: odd}
 		_, err := s.Services(t).Wait(testkit.Within(t, time.Hour), "svc-1", func(*svc.InferenceService) (bool, error) {
 			return false, &svc.Error{StatusCode: 503}
@@ -270,13 +270,13 @@ func TestWaitForAConditionOfYourOwn(t *testing.T) {
 		require.ErrorIs(t, err, svc.ErrServer)
 		require.Len(t, s.Requests("GET"), 1)
 	})
-	synctest.Test(t, func(t *testing.T) { // and there has to be one
+	synctest.Test(t, func(t *testing.T) { // the function must not be nil
 		s := &testkit.ByMethod{Get: odd}
 		_, err := s.Services(t).Wait(testkit.Within(t, time.Hour), "svc-1", nil, nil)
 		require.ErrorAs(t, err, new(*svc.ValidationError))
 		require.Empty(t, s.Seen)
 	})
-	synctest.Test(t, func(t *testing.T) { // and the lost token
+	synctest.Test(t, func(t *testing.T) { // a refused token also ends the wait
 		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.Fails(401)}}
 		_, err := s.Services(t).Wait(testkit.Within(t, time.Hour), "svc-1", seven, nil)
 		require.ErrorIs(t, err, svc.ErrUnauthorized)
@@ -297,7 +297,7 @@ func TestWaitErrorReadsWell(t *testing.T) {
 	})
 }
 
-// What a service says about a status may echo the token, or be a whole log.
+// The status_info of a service may contain the token, or be a whole log.
 func TestWaitErrorTextIsSafeAndBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		info := `registry refused ` + testkit.Token + `\n` + strings.Repeat("log line ", 1<<16)

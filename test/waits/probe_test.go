@@ -16,7 +16,7 @@ import (
 	"example.com/svc/svctest"
 )
 
-// askEndpoint asks an endpoint itself, the way a user would.
+// askEndpoint sends a request to the endpoint itself, as a user would.
 func askEndpoint(srv *svctest.Server) func(context.Context, string) error {
 	return func(ctx context.Context, url string) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
@@ -50,7 +50,7 @@ func TestProbeHoldsTheWaitUntilTheEndpointResponds(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, time.Now().Before(warm))
 		require.Equal(t, svc.InferenceServiceStatusAvailable, service.Status)
-		for _, p := range polls[:len(polls)-1] { // the probe is asked when the status says available, and its word is passed on
+		for _, p := range polls[:len(polls)-1] { // the probe runs when the status is "available", and Poll.Err has its error
 			require.Equal(t, p.Status == "available", p.Err != nil)
 			require.NotNil(t, p.Service)
 			require.Positive(t, p.Next)
@@ -100,7 +100,7 @@ func TestProbeThatHangs(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	synctest.Test(t, func(t *testing.T) { // is given up after 30 s, which means "not yet"
+	synctest.Test(t, func(t *testing.T) { // a probe is cancelled after 30 s, which means "not yet"
 		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("available"), testkit.EndpointIs("available"), testkit.EndpointIs("unavailable")}}
 		services := s.Services(t, svc.WithInferenceURL("https://inference.test"))
 		start := time.Now()
@@ -108,7 +108,7 @@ func TestProbeThatHangs(t *testing.T) {
 		require.ErrorIs(t, err, svc.ErrUnavailable)
 		require.InDelta(t, 62500*time.Millisecond, time.Since(start), float64(time.Second))
 	})
-	synctest.Test(t, func(t *testing.T) { // and does not hold up the end of ctx
+	synctest.Test(t, func(t *testing.T) { // a probe that blocks does not delay the end of ctx
 		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("available")}}
 		services := s.Services(t, svc.WithInferenceURL("https://inference.test"))
 		start := time.Now()
@@ -127,13 +127,13 @@ func TestProbeNeedsAnAddress(t *testing.T) {
 				opts := &svc.WaitOptions{Probe: func(context.Context, string) error { return nil }}
 				start := time.Now()
 				err := allWaits(s.Services(t), opts)[name](testkit.Within(t, time.Minute))
-				if name == "Wait" || name == "WaitUntilDeleted" { // they ask no probe
+				if name == "Wait" || name == "WaitUntilDeleted" { // these calls do not use the probe
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 					return
 				}
 				require.ErrorContains(t, err, "WithInferenceURL")
 				require.Zero(t, time.Since(start))
-				require.Empty(t, s.Seen, "nothing is created or changed for a wait that cannot be")
+				require.Empty(t, s.Seen, "no request is sent if the wait cannot work")
 			})
 		})
 	}
@@ -235,7 +235,7 @@ func TestScaleAndWaitSurvivesALostResponse(t *testing.T) {
 	})
 }
 
-// An endpoint without instances cannot answer a probe.
+// An endpoint without instances cannot respond to a probe.
 func TestScaleAndWaitToZeroAsksNoProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()

@@ -1,4 +1,4 @@
-// Package waits_test holds waits for an endpoint, deployments, and their cleanup.
+// Package waits_test tests waits for endpoints, deployments, and their cleanup.
 package waits_test
 
 import (
@@ -16,8 +16,8 @@ import (
 	"example.com/svc/svctest"
 )
 
-// allWaits are all ways to wait for svc-1; each starts a wait that only the end
-// of its ctx ends, as long as the service shows it initializing.
+// allWaits has all ways to wait for svc-1. Each wait ends only with its ctx, as long as
+// the status is "initializing".
 func allWaits(c *svc.InferenceServiceClient, opts *svc.WaitOptions) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"WaitUntilAvailable": func(ctx context.Context) error {
@@ -66,7 +66,7 @@ func TestB06_CancelEndsEveryWaitAtOnce(t *testing.T) {
 				require.ErrorContains(t, err, "svc-1")
 				require.Len(t, s.Requests("GET"), 1)
 				time.Sleep(2 * time.Hour)
-				require.Len(t, s.Requests("GET"), 1, "it went on after it had returned")
+				require.Len(t, s.Requests("GET"), 1, "the wait must not poll after it has returned")
 			})
 		})
 	}
@@ -89,7 +89,7 @@ func TestB06_DeadContextSendsNothing(t *testing.T) {
 	}
 }
 
-// A look that is out when the ctx ends is given up, not waited for.
+// When ctx ends during a poll, the poll is cancelled.
 func TestB06_CancelDuringAPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("initializing"), {Body: testkit.EndpointJSON("available", 1), After: 20 * time.Second}}}
@@ -98,7 +98,7 @@ func TestB06_CancelDuringAPoll(t *testing.T) {
 		require.Equal(t, 5*time.Second, time.Since(start))
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, svc.InferenceServiceStatusInitializing, last.Status)
-		require.Equal(t, 1, testkit.ErrorAs[*svc.WaitError](t, err).Polls, "a look without a result is none")
+		require.Equal(t, 1, testkit.ErrorAs[*svc.WaitError](t, err).Polls, "a poll without a result does not count")
 	})
 }
 
@@ -124,8 +124,8 @@ func TestB23_OneBadPollDoesNotEndTheWait(t *testing.T) {
 	})
 }
 
-// A proxy's page instead of a record passes, but is the truth when it stays; a
-// record in between starts the count anew.
+// A few HTML pages in place of records are tolerated. After too many in a row, the wait
+// ends with an error. A record in between resets the count.
 func TestB23_SuccessResetsTheFailureCount(t *testing.T) {
 	page := testkit.Reply{Body: "<html>please log in</html>"}
 	other := testkit.Reply{Body: `{"service_id":"svc-2","status":"available"}`}
@@ -218,7 +218,7 @@ func TestB25_UnknownStatusMeansNotYet(t *testing.T) {
 }
 
 func TestB26_NotFoundRightAfterCreate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // readable after a while
+	synctest.Test(t, func(t *testing.T) { // the endpoint becomes readable after some time
 		srv := svctest.NewInMemory(svctest.WithCreateVisibilityDelay(10*time.Second), svctest.WithDeployTime(time.Minute))
 		service, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, nil)
 		require.NoError(t, err)
@@ -227,7 +227,7 @@ func TestB26_NotFoundRightAfterCreate(t *testing.T) {
 	})
 	for name, tt := range map[string]struct {
 		grace    time.Duration
-		from, to time.Duration // when the wait ends
+		from, to time.Duration // bounds of the time when the wait ends
 	}{
 		"default":     {0, 30 * time.Second, 48 * time.Second},
 		"shorter":     {5 * time.Second, 5 * time.Second, 12 * time.Second},
@@ -260,7 +260,7 @@ func TestB26_OtherCallsTakeNotFoundAtItsWord(t *testing.T) {
 		s = &testkit.ByMethod{Get: []testkit.Reply{testkit.Fails(404), testkit.Fails(404), testkit.EndpointIs("available")}}
 		_, err = s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", nil)
 		require.ErrorIs(t, err, svc.ErrNotFound)
-		require.Len(t, s.Requests("GET"), 2, "a wait for what another client created has no grace by itself")
+		require.Len(t, s.Requests("GET"), 2, "without NotFoundGrace there is no grace for an endpoint of another client")
 
 		s = &testkit.ByMethod{Get: []testkit.Reply{testkit.Fails(404), testkit.EndpointIs("available")}}
 		_, err = s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", &svc.WaitOptions{NotFoundGrace: 5 * time.Second})
@@ -271,7 +271,7 @@ func TestB26_OtherCallsTakeNotFoundAtItsWord(t *testing.T) {
 func TestB27_TimeoutTellsTheStory(t *testing.T) {
 	for name, tt := range map[string]struct {
 		get    []testkit.Reply
-		status int // of the last API error; 0: there is none
+		status int // status of the last API error; 0: none
 	}{
 		"initializing":          {[]testkit.Reply{testkit.EndpointIs("initializing")}, 0},
 		"then failing":          {[]testkit.Reply{testkit.EndpointIs("initializing"), testkit.EndpointIs("initializing"), testkit.Fails(503)}, 503},

@@ -19,7 +19,7 @@ import (
 	"example.com/svc/svctest"
 )
 
-// addEndpoints adds n endpoints that stay initializing until they are told otherwise.
+// addEndpoints adds n endpoints that stay "initializing" until a test changes them.
 func addEndpoints(srv *svctest.Server, n int) []string {
 	ids := make([]string, n)
 	for i := range ids {
@@ -40,7 +40,7 @@ func TestWaitAllYieldsEachAsItSettles(t *testing.T) {
 		start := time.Now()
 		var order []string
 		for service, err := range srv.Client().InferenceServices.WaitAll(testkit.Within(t, time.Hour), append(ids, "svc-99"), nil) {
-			if service == nil { // never seen
+			if service == nil { // the endpoint was never found
 				e := testkit.ErrorAs[*svc.WaitError](t, err)
 				require.Equal(t, "svc-99", e.ID)
 				require.ErrorIs(t, err, svc.ErrNotFound)
@@ -50,7 +50,7 @@ func TestWaitAllYieldsEachAsItSettles(t *testing.T) {
 			}
 			order = append(order, service.ServiceID)
 			if after, settles := at[service.ServiceID]; settles {
-				require.InDelta(t, after, time.Since(start), float64(18*time.Second), "as soon as it settles")
+				require.InDelta(t, after, time.Since(start), float64(18*time.Second), "each endpoint must be yielded when its wait ends")
 			}
 			switch service.ServiceID {
 			case ids[1]:
@@ -60,7 +60,7 @@ func TestWaitAllYieldsEachAsItSettles(t *testing.T) {
 			case ids[3]:
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 			default:
-				require.NoError(t, err, "one that fails does not end the others")
+				require.NoError(t, err, "one failed endpoint must not end the other waits")
 				require.Equal(t, svc.InferenceServiceStatusAvailable, service.Status)
 			}
 		}
@@ -84,16 +84,16 @@ func TestWaitAllLeavesNothingBehind(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // a goroutine that is left over fails the test
+			synctest.Test(t, func(t *testing.T) { // synctest fails the test if a goroutine is left
 				srv := svctest.NewInMemory()
 				ids := addEndpoints(srv, 100)
 				srv.SetStatus(ids[7], svctest.StatusAvailable)
-				srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Delay: 5 * time.Second, Times: -1}) // looks are under way
+				srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Delay: 5 * time.Second, Times: -1}) // so that polls are in flight
 				start := time.Now()
 				leave(srv.Client().InferenceServices.WaitAll(testkit.Within(t, time.Hour), ids, nil))
 				require.LessOrEqual(t, time.Since(start), 10*time.Second)
-				require.Zero(t, time.Since(start)%(5*time.Second), "leaving takes no time")
-				synctest.Wait() // what was sent has arrived
+				require.Zero(t, time.Since(start)%(5*time.Second), "leaving the loop must take no time")
+				synctest.Wait() // every request that was sent has arrived
 				asked := srv.RequestCount("GET", svctest.RouteEndpoint)
 				time.Sleep(time.Hour)
 				require.Equal(t, asked, srv.RequestCount("GET", svctest.RouteEndpoint))
@@ -115,12 +115,12 @@ func TestWaitAllEndsWithItsContext(t *testing.T) {
 			require.NotNil(t, last)
 			seen[testkit.ErrorAs[*svc.WaitError](t, err).ID] = true
 		}
-		require.Len(t, seen, len(ids), "each is accounted for")
+		require.Len(t, seen, len(ids), "every endpoint must be yielded")
 		require.Equal(t, time.Minute, time.Since(start))
 	})
 }
 
-// crowd counts how many requests it has at a time.
+// crowd counts how many requests are in flight at the same time.
 type crowd struct {
 	http.RoundTripper
 	now, most atomic.Int32
@@ -152,7 +152,7 @@ func TestWaitAllLimitsItsPolls(t *testing.T) {
 		}
 		require.Equal(t, len(ids), n)
 		require.EqualValues(t, 64, crowd.most.Load())
-		require.InDelta(t, 34*time.Second, time.Since(start), float64(2*time.Second)) // 16 times 64 looks of 2 s
+		require.InDelta(t, 34*time.Second, time.Since(start), float64(2*time.Second)) // 16 rounds of 64 polls, 2 s each
 	})
 }
 
@@ -162,11 +162,11 @@ func TestWaitAllTakesTheListAsItIs(t *testing.T) {
 		id := srv.AddEndpoint(svctest.Endpoint{Instances: 1})
 		services := srv.Client().InferenceServices
 		for range services.WaitAll(testkit.Within(t, time.Hour), nil, nil) {
-			t.Fatal("there is nothing to yield")
+			t.Fatal("nothing may be yielded")
 		}
 		var good, invalid int
 		all := services.WaitAll(testkit.Within(t, time.Hour), []string{id, "", id, "a/b", " ", id}, nil)
-		for range 2 { // it can be ranged over again
+		for range 2 { // the sequence can be used twice
 			good, invalid = 0, 0
 			for service, err := range all {
 				if err == nil {
@@ -187,7 +187,7 @@ func TestWaitAllTakesTheListAsItIs(t *testing.T) {
 	})
 }
 
-// A callback may wait for something itself; the clock of the bubble goes on.
+// A callback may block: the simulated time continues.
 func TestWaitAllMakesOneOnPollCallAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
@@ -196,7 +196,7 @@ func TestWaitAllMakesOneOnPollCallAtATime(t *testing.T) {
 			srv.ScriptStatus(id, svctest.StatusInitializing, svctest.StatusAvailable)
 		}
 		var inside atomic.Int32
-		polls := map[string]int{} // unguarded, for the race detector
+		polls := map[string]int{} // not guarded by a mutex, so that the race detector finds concurrent calls
 		opts := &svc.WaitOptions{OnPoll: func(p svc.Poll) {
 			if inside.Add(1) != 1 {
 				t.Error("two calls at a time")
@@ -215,8 +215,7 @@ func TestWaitAllMakesOneOnPollCallAtATime(t *testing.T) {
 	})
 }
 
-// The options are the caller's: a wait changes nothing in them, and many may
-// share them.
+// A wait does not change its options, so many waits may share them.
 func TestWaitOptionsAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithDeployTime(10 * time.Second))
@@ -246,7 +245,8 @@ func TestWaitOptionsAreLeftAlone(t *testing.T) {
 	})
 }
 
-// Without ids that can be told apart there would be no telling whose error it is.
+// Every error of WaitAll has the ID of its endpoint. Otherwise the caller could not tell
+// to which endpoint it belongs.
 func TestWaitAllErrorsNameTheirEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()

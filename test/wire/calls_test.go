@@ -1,4 +1,4 @@
-// Package wire_test holds what a request and a response look like, and what becomes of
+// Package wire_test tests the contents of requests and responses, and the handling of
 // connections, proxies, tokens and hooks.
 package wire_test
 
@@ -22,7 +22,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// idCalls are all the calls that take an id, and the paths that they lead to.
+// idCalls are all calls that take an ID, with their paths.
 var idCalls = map[string]func(ctx context.Context, c *svc.Client, id string) error{
 	"GET /v1/inference-service/%s": func(ctx context.Context, c *svc.Client, id string) error {
 		_, err := c.InferenceServices.Get(ctx, id)
@@ -56,7 +56,7 @@ var idCalls = map[string]func(ctx context.Context, c *svc.Client, id string) err
 	},
 }
 
-// An id is one segment of the path, escaped once, or it is refused.
+// An ID is sent as one segment of the path, escaped once, or it is refused.
 func TestB42_IDs(t *testing.T) {
 	var mu sync.Mutex
 	var lines []string
@@ -69,7 +69,7 @@ func TestB42_IDs(t *testing.T) {
 	defer srv.Close()
 	client := testkit.ClientAt(t, srv.URL)
 	prefixed := testkit.ClientAt(t, srv.URL+"/a%2Fb")
-	for id, escaped := range map[string]string{ // "": refused
+	for id, escaped := range map[string]string{ // "" means that the ID is refused
 		"svc-1":          "svc-1",
 		"x#y":            "x%23y",
 		"x?y=1":          "x%3Fy=1",
@@ -153,7 +153,7 @@ func TestDo(t *testing.T) {
 	require.Equal(t, "m", all[0].Header.Get("X-Mine"))
 	require.Equal(t, "Bearer "+testkit.Token, all[0].Header.Get("Authorization"))
 	require.NotContains(t, all[0].Header, "Content-Type")
-	require.Equal(t, string(raw), all[1].Body, "raw JSON is sent as it is")
+	require.Equal(t, string(raw), all[1].Body, "raw JSON is sent unchanged")
 	require.Equal(t, "application/json", all[1].Header.Get("Content-Type"))
 	require.Equal(t, `{"a":null}`, all[2].Body)
 	require.Empty(t, all[3].Body)
@@ -199,7 +199,7 @@ func TestWithBodyField(t *testing.T) {
 	const plain = `{"name":"demo","resource_metadata":{"target_instance_number":0},"deploy_metadata":{"gpu_num":0}}`
 	for name, tt := range map[string]struct {
 		opts []svc.RequestOption
-		want string // "": refused
+		want string // "" means that the call is refused
 	}{
 		"none":               {nil, plain},
 		"on top":             {[]svc.RequestOption{svc.WithBodyField("tags", []string{"<a>", "b"})}, `{"name":"demo","resource_metadata":{"target_instance_number":0},"deploy_metadata":{"gpu_num":0},"tags":["<a>","b"]}`},
@@ -265,7 +265,7 @@ func TestWithResponse(t *testing.T) {
 	}
 	require.NoError(t, testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.OpGet.OK).Client(), svc.WithResponse(nil)))
 
-	// A call that is refused here receives nothing; what a call before it left is gone.
+	// If a call is refused before it is sent, its Response is reset to zero.
 	resp := svc.Response{StatusCode: 200, Attempts: 1}
 	require.Error(t, testkit.OpGet.Do(t.Context(), testkit.Play(t).Client(), svc.WithResponse(&resp), svc.WithMaxAttempts(0)))
 	require.Zero(t, resp.StatusCode+resp.Attempts)
@@ -276,7 +276,7 @@ func TestWithResponse(t *testing.T) {
 	require.Zero(t, resp.StatusCode+resp.Attempts)
 }
 
-// A Response holds what the service sent, and shows none of it.
+// A Response contains the body, but printing or encoding it does not show the body.
 func TestResponseHidesItsBody(t *testing.T) {
 	leak := `{"presigned_url":"https://store.test/x?X-Amz-Signature=hush"}`
 	s := testkit.Play(t, testkit.Reply{Status: 404, Body: leak, Header: map[string]string{"Location": "https://x/?sig=hush", "X-Request-Id": "Bearer " + testkit.Token}})

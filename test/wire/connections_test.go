@@ -23,7 +23,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// counted is a server that counts its connections and the requests on them.
+// counted is a server that counts its connections and their requests.
 type counted struct {
 	*httptest.Server
 	conns, requests atomic.Int32
@@ -58,7 +58,7 @@ func TestB04_ConnectionsAreReused(t *testing.T) {
 		callers int
 		calls   int
 		fails   bool
-		most    int32 // net/http dials a few that it turns out not to need
+		most    int32 // net/http may open a few connections that it does not use
 	}{
 		"retries, then success": {func(n int) int { return [3]int{200, 503, 503}[n%3] }, big, 1, 30, false, 2},
 		"only failures":         {func(int) int { return 503 }, big, 1, 30, true, 2},
@@ -93,10 +93,10 @@ func TestB04_ConnectionsAreReused(t *testing.T) {
 	}
 }
 
-// The pool keeps the connections of 128 callers who were all under way at once.
+// The pool keeps the connections of 128 callers that were active at the same time.
 func TestB04_PoolKeepsItsConnections(t *testing.T) {
 	const callers = 128
-	var together sync.WaitGroup // responses wait until every request of a round is there
+	var together sync.WaitGroup // responses wait until all requests of a round have arrived
 	srv := startCounted(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 		together.Done()
 		together.Wait()
@@ -115,7 +115,7 @@ func TestB04_PoolKeepsItsConnections(t *testing.T) {
 	require.EqualValues(t, callers, srv.conns.Load())
 }
 
-// What two ends do not agree on is tried once.
+// An error of the protocol or the certificate is not retried.
 func TestB09_HopelessErrors(t *testing.T) {
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -147,7 +147,7 @@ func TestB09_HopelessErrors(t *testing.T) {
 	})
 }
 
-// rawServer answers what it is told to, byte for byte.
+// rawServer sends the given responses, byte for byte.
 func rawServer(t *testing.T, answers ...string) (address string, requests *atomic.Int32) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -173,7 +173,7 @@ func rawServer(t *testing.T, answers ...string) (address string, requests *atomi
 	return "http://" + l.Addr().String(), requests
 }
 
-// What is no HTTP counts as a lost connection, and so does an answer that breaks off.
+// A response that is not HTTP, or that is cut off, counts as a lost connection.
 func TestMalformedResponses(t *testing.T) {
 	const head, good = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n", `{"service_id":"svc-1"}`
 	for name, answer := range map[string]string{
@@ -216,7 +216,8 @@ func TestMalformedResponses(t *testing.T) {
 	}
 }
 
-// The body of an error is a bonus: what is missing of it changes nothing.
+// An error response whose body is cut off keeps its status and the part of the body that
+// was received.
 func TestErrorBodyCut(t *testing.T) {
 	address, requests := rawServer(t, "HTTP/1.1 404 Not Found\r\nContent-Length: 1000\r\n\r\nno such servi")
 	for _, op := range testkit.Operations {
@@ -228,14 +229,14 @@ func TestErrorBodyCut(t *testing.T) {
 	require.EqualValues(t, len(testkit.Operations), requests.Load())
 }
 
-// The client's own transport speaks HTTP/2, and the rules are the same there.
+// The client's own transport speaks HTTP/2. The same rules apply.
 func TestHTTP2(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	var proto atomic.Value
 	srv := newCounted(t, func(n int, w http.ResponseWriter, r *http.Request) {
 		proto.Store(r.Proto)
 		if _, err := io.Copy(io.Discard, r.Body); err != nil || n == 2 || r.Method == "POST" && n > 5 {
-			panic(http.ErrAbortHandler) // resets the stream
+			panic(http.ErrAbortHandler) // this resets the stream
 		}
 		if n == 1 {
 			w.WriteHeader(503)
@@ -247,7 +248,7 @@ func TestHTTP2(t *testing.T) {
 	tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: srv.Client().Transport.(*http.Transport).TLSClientConfig.Clone()}
 	defer tr.CloseIdleConnections()
 	client := testkit.ClientAt(t, srv.URL, svc.WithHTTPClient(&http.Client{Transport: tr}), testkit.Tries(3, time.Microsecond))
-	require.NoError(t, testkit.OpGet.Do(t.Context(), client)) // 503, reset, record
+	require.NoError(t, testkit.OpGet.Do(t.Context(), client)) // responses: 503, a reset, the record
 	require.NoError(t, testkit.OpUpdate.Do(t.Context(), client))
 	require.NoError(t, testkit.OpCreate.Do(t.Context(), client))
 	err := testkit.OpCreate.Do(t.Context(), client)
@@ -257,7 +258,8 @@ func TestHTTP2(t *testing.T) {
 	require.Equal(t, "HTTP/2.0", proto.Load())
 }
 
-// Calls that end early leave nothing behind, wherever they stand.
+// Calls that end early leave no connections and no goroutines behind, in whatever state
+// they are.
 func TestNothingIsLeftBehind(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	srv := startCounted(t, func(n int, w http.ResponseWriter, r *http.Request) {

@@ -172,7 +172,7 @@ func TestB40_EmptyBodies(t *testing.T) {
 	} {
 		require.NoError(t, testkit.OpDelete.Do(t.Context(), testkit.Play(t, r).Client()))
 	}
-	// A page for people does not come from the service: the record may still be there.
+	// An HTML page does not come from the service, so the record may not be deleted.
 	err := testkit.OpDelete.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 200, Body: "\n<html>log in</html>"}).Client())
 	require.Contains(t, testkit.ErrorAs[*svc.DecodeError](t, err).Excerpt, "log in")
 	for _, code := range []int{404, 501} {
@@ -206,8 +206,8 @@ func TestB41_BigNumbers(t *testing.T) {
 	}
 }
 
-// Some gateways send success along with an error. An empty list, or the end of a
-// record, is not to be read into that.
+// Some gateways send an error in a 2xx response. It must not be read as an empty list, or
+// as the deletion of a record.
 func TestErrorInA2xxResponse(t *testing.T) {
 	calls := map[string]func(ctx context.Context, c *svc.Client) error{
 		"flavors": func(ctx context.Context, c *svc.Client) error { _, err := c.Flavors.List(ctx); return err },
@@ -246,10 +246,11 @@ func TestErrorInA2xxResponse(t *testing.T) {
 				require.NoError(t, err, "%s %s", name, body)
 				continue
 			}
-			require.Regexp(t, "the response holds an error|missing from the response", testkit.ErrorAs[*svc.DecodeError](t, err).Error(), name) // without the key that it promises, a list is no list
+			// A list without its documented field is an error as well.
+			require.Regexp(t, "the response holds an error|missing from the response", testkit.ErrorAs[*svc.DecodeError](t, err).Error(), name)
 		}
 	}
-	// What is there all the same counts.
+	// If the record is there beside the error, it counts.
 	const aside = `,"error":{"message":"one zone did not answer"}}`
 	flavors, err := testkit.Play(t, testkit.Reply{Status: 200, Body: `{"flavor_list":[{"flavor_id":"f"}]` + aside}).Client().Flavors.List(t.Context())
 	require.NoError(t, err)
@@ -259,7 +260,7 @@ func TestErrorInA2xxResponse(t *testing.T) {
 	require.Equal(t, "svc-1", s.ServiceID)
 }
 
-// endlessly is a stream without an end.
+// endlessly returns a handler whose response body never ends.
 func endlessly(status int, start string) http.HandlerFunc {
 	chunk := bytes.Repeat([]byte("x"), 64<<10)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -297,7 +298,7 @@ func TestB22_EndlessBodies(t *testing.T) {
 			before := heap()
 			var resp svc.Response
 			err := testkit.OpGet.Do(t.Context(), client, svc.WithMaxAttempts(1), svc.WithResponse(&resp))
-			require.Less(t, heap(), before+(1<<20), "nothing of it is kept")
+			require.Less(t, heap(), before+(1<<20), "the body must not be kept in memory")
 			require.LessOrEqual(t, len(resp.Body), 64<<10)
 			require.LessOrEqual(t, len(err.Error()), 4<<10)
 			if tt.status == 0 {
@@ -319,7 +320,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// An answer of 32 MiB is read, one byte more is an error that no retry changes.
+// A response of 32 MiB is accepted. One byte more is an error, which is not retried.
 func TestLargestResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 32 << 20
@@ -327,7 +328,8 @@ func TestLargestResponse(t *testing.T) {
 		var out json.RawMessage
 		require.NoError(t, testkit.Play(t, testkit.Reply{Status: 200, Body: fits}).Client().Do(t.Context(), "GET", "/v2/large", nil, &out))
 		require.Len(t, out, most)
-		// Announced, it is not even read; unannounced, no more than that is read.
+		// If the Content-Length is too large, the body is not read. Without a
+		// Content-Length, reading ends at the limit.
 		require.ErrorIs(t, testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 200, Body: fits + " "}).Client()), svc.ErrTooLarge)
 		err := testkit.OpCreate.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 200, Body: fits + " ", Err: io.EOF}).Client())
 		require.ErrorIs(t, err, svc.ErrTooLarge)
@@ -336,7 +338,7 @@ func TestLargestResponse(t *testing.T) {
 	})
 }
 
-// Answers may be compressed; broken compression is a broken answer.
+// Responses may be compressed. A broken compression counts as a broken response.
 func TestGzip(t *testing.T) {
 	zip := func(text string) string {
 		var b bytes.Buffer
@@ -380,8 +382,8 @@ func TestGzip(t *testing.T) {
 	}
 }
 
-// An answer whose records would take a hundred times its size is refused before
-// they are made.
+// The records of a small response can need a hundred times its size in memory. Such a
+// response is refused before it is decoded.
 func TestB22_ManyEmptyRecords(t *testing.T) {
 	body := `{"flavor_list":[{}` + strings.Repeat(",{}", 1<<20) + `]}`
 	var before, after runtime.MemStats

@@ -18,7 +18,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// gocked is a client whose calls gock answers, and nobody else.
+// gocked returns a client whose requests only gock responds to.
 func gocked(t *testing.T, opts ...svc.Option) *svc.Client {
 	t.Helper()
 	hc := &http.Client{Transport: failing{t}}
@@ -27,12 +27,12 @@ func gocked(t *testing.T, opts ...svc.Option) *svc.Client {
 	t.Cleanup(func() {
 		gock.RestoreClient(hc)
 		gock.CleanUnmatchedRequest()
-		gock.Off() // it takes over the default transport, too
+		gock.Off() // gock also replaces the default transport
 	})
 	return client
 }
 
-// failing stands where the network would be.
+// failing is a transport that fails the test if a request reaches it.
 type failing struct{ t *testing.T }
 
 func (f failing) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -40,8 +40,8 @@ func (f failing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, errors.New("no network")
 }
 
-// Mocks are used up in order, retries included; what none of them matches is an
-// error and reaches no network.
+// Mocks are used in order, also by retries. A request that matches no mock is an error
+// and does not reach the network.
 func TestB46_Gock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := gocked(t)
@@ -71,7 +71,7 @@ func TestB46_Gock(t *testing.T) {
 	})
 }
 
-// A client that gock no longer looks after has a transport like any other.
+// After RestoreClient the client uses its transport normally.
 func TestB46_GockTakenOff(t *testing.T) {
 	srv := httptest.NewServer(testkit.JSONHandler(200, testkit.ServiceJSON))
 	defer srv.Close()
@@ -83,7 +83,7 @@ func TestB46_GockTakenOff(t *testing.T) {
 	require.NoError(t, testkit.OpGet.Do(t.Context(), client))
 }
 
-// Transports made by hand leave out what net/http would fill in.
+// Transports of tests leave fields empty that net/http would set.
 func TestB46_SparseTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, tt := range map[string]struct {
@@ -113,8 +113,8 @@ func TestB46_SparseTransport(t *testing.T) {
 	})
 }
 
-// Clients of parallel tests do not disturb each other, and neither does the end
-// of one's server.
+// Clients in parallel tests do not affect each other, even if one of the servers is
+// closed.
 func TestB46_Parallel(t *testing.T) {
 	var ended atomic.Int32
 	t.Run("all", func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// A header of the client is sent with each of its API calls, and with nothing else.
+// A default header is sent with each API call of its client, and with nothing else.
 func TestC26_WithDefaultHeader(t *testing.T) {
 	s := testkit.Play(t, testkit.OpGet.OK, testkit.OpGet.OK, testkit.Reply{Status: 200, Body: "[]"}, testkit.Status(503), testkit.OpGet.OK, testkit.Reply{Status: 200, Body: "x"})
 	client := s.Client(svc.WithDefaultHeader("x-team", "one"), svc.WithDefaultHeader("X-Team", "two"), svc.WithDefaultHeader("accept", "application/json; v=2"),
@@ -19,7 +19,7 @@ func TestC26_WithDefaultHeader(t *testing.T) {
 	require.NoError(t, testkit.OpGet.Do(t.Context(), client, svc.WithHeader("X-Team", "three"), svc.WithHeader("X-More", "m")))
 	_, err := client.Files.ListPublic(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, client.Do(t.Context(), "GET", "/v2/x", nil, nil)) // two attempts
+	require.NoError(t, client.Do(t.Context(), "GET", "/v2/x", nil, nil)) // makes two attempts
 	_, err = client.Download(t.Context(), "https://storage.test/f?sig=x", io.Discard, nil)
 	require.NoError(t, err)
 

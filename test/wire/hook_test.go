@@ -13,7 +13,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// The hook can count calls, attempts, retries and failures without guessing.
+// With the hook, calls, attempts, retries and failures can be counted exactly.
 func TestC23_AttemptsCanBeCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []svc.Attempt
@@ -59,7 +59,7 @@ func TestC23_AttemptsCanBeCounted(t *testing.T) {
 			for range 40 {
 				require.Error(t, testkit.OpGet.Do(t.Context(), client))
 			}
-			require.Equal(t, 40, last, "each call has one attempt that is its last")
+			require.Equal(t, 40, last, "each call must have exactly one last attempt")
 		})
 	})
 	t.Run("calls of many callers", func(t *testing.T) {

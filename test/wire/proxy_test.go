@@ -18,7 +18,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// refusingProxy is a proxy that has the same response to every CONNECT.
+// refusingProxy returns a proxy that gives every CONNECT the same response.
 func refusingProxy(t *testing.T, line string) (address *url.URL, asked *atomic.Int32) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -43,7 +43,8 @@ func refusingProxy(t *testing.T, line string) (address *url.URL, asked *atomic.I
 	return &url.URL{Scheme: "http", Host: l.Addr().String(), User: url.UserPassword("me", "hush")}, asked
 }
 
-// A proxy that refuses to connect has said all there is to say, and is named.
+// If a proxy refuses to connect, the error names the proxy. Only 502, 503 and 504 are
+// retried.
 func TestC02_ProxyRefusesToConnect(t *testing.T) {
 	for line, passes := range map[string]bool{
 		"407 Proxy Authentication Required": false, "403 Forbidden": false, "404 Not Found": false, "451 Unavailable For Legal Reasons": false,

@@ -13,7 +13,8 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// A refusal says which rule was broken, and never shows what was given.
+// A refused base URL gives an error that names the broken rule, and does not show the
+// URL.
 func TestRefusalOfABaseURLSaysWhy(t *testing.T) {
 	const absolute = "must be an absolute URL that starts with https:// or http://"
 	for given, want := range map[string]string{
@@ -38,7 +39,7 @@ func TestRefusalOfABaseURLSaysWhy(t *testing.T) {
 	}
 }
 
-// A path that was escaped by the caller is refused with the rule that it breaks.
+// A refused path for Do gives an error that names the broken rule.
 func TestRefusalOfAPathSaysWhy(t *testing.T) {
 	const segments = "must not have empty segments, dot segments or control characters"
 	for path, want := range map[string]string{
@@ -59,7 +60,7 @@ func TestRefusalOfAPathSaysWhy(t *testing.T) {
 	}
 }
 
-// The longest id that goes out has 1024 bytes.
+// An ID may have at most 1024 bytes.
 func TestLongestID(t *testing.T) {
 	longest := strings.Repeat("x", 1024)
 	s := testkit.Play(t, testkit.Reply{Status: 200, Body: fmt.Sprintf(`{"id":%q}`, longest)})
@@ -72,8 +73,8 @@ func TestLongestID(t *testing.T) {
 	require.EqualError(t, err, "svc: not sent: file_id is longer than an id can be")
 }
 
-// A field of the body cannot be set where there is none, and says so instead of
-// being left out; a call that may have a body gets one for it.
+// A body field for a call that has no body is an error. A call that may have a body gets
+// one.
 func TestBodyFieldOfACallWithoutABody(t *testing.T) {
 	field := svc.WithBodyField("a.b", 1)
 	for _, method := range []string{"GET", "HEAD", "DELETE", "OPTIONS"} {
@@ -97,7 +98,7 @@ func TestBodyFieldOfACallWithoutABody(t *testing.T) {
 	}
 }
 
-// What cannot be written as JSON is named, with the reason.
+// If a value cannot be encoded as JSON, the error names it and says why.
 func TestRefusalOfABodySaysWhy(t *testing.T) {
 	do := func(body any, opts ...svc.RequestOption) error {
 		return testkit.Play(t).Client().Do(t.Context(), "POST", "/v2/x", body, nil, opts...)

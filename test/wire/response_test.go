@@ -10,14 +10,15 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// An encoding that nobody asked for is what the error is about, not the bytes.
+// A response with a Content-Encoding that was not requested is an error that names this
+// encoding.
 func TestC16_ContentEncodingNobodyAskedFor(t *testing.T) {
 	for _, encoding := range []string{"br", "zstd", "deflate", "gzip, br", "x-unknown"} {
 		for name, body := range map[string]string{"bytes": "\x0b\x02\x80{\"x\x03", "text": "a9#k"} {
 			header := map[string]string{"Content-Encoding": encoding}
 			for _, op := range testkit.Operations {
 				if op.Name == "delete" {
-					continue // promises no body
+					continue // a delete needs no body
 				}
 				err := op.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 200, Body: body, Header: header}).Client())
 				require.ErrorContains(t, err, `the body has the Content-Encoding "`+encoding+`", which was not asked for`, name)
@@ -34,7 +35,7 @@ func TestC16_ContentEncodingNobodyAskedFor(t *testing.T) {
 	require.NoError(t, testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 200, Body: testkit.ServiceJSON, Header: map[string]string{"Content-Encoding": "identity"}}).Client()))
 }
 
-// Gateways say 408 of requests that they have passed on, too.
+// A gateway may respond with 408 although it has forwarded the request.
 func TestC39_RequestTimeoutAfterACreate(t *testing.T) {
 	err := testkit.OpCreate.Do(t.Context(), testkit.Play(t, testkit.Status(408)).Client())
 	require.ErrorIs(t, err, svc.ErrOutcomeUnknown)

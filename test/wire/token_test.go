@@ -15,7 +15,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// rotation is a service that takes one token only, and a source of tokens.
+// rotation returns a service that accepts one token only, and a token source.
 func rotation(valid, given *string) (http.RoundTripper, svc.Option) {
 	serve := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		resp := &http.Response{StatusCode: 200, ProtoMajor: 1, Header: http.Header{"Content-Type": {"application/json"}}, Request: r}
@@ -29,8 +29,8 @@ func rotation(valid, given *string) (http.RoundTripper, svc.Option) {
 	return serve, svc.WithTokenSource(func(context.Context) (string, error) { return *given, nil })
 }
 
-// A token that was replaced between the question for it and its use is not the end
-// of a call: the service did nothing but say 401.
+// A token may be replaced after the source was asked and before the request arrives. The
+// request then gets a 401, and is sent again with the new token.
 func TestC11_TokenIsRotated(t *testing.T) {
 	for _, op := range testkit.Operations {
 		t.Run(op.Name, func(t *testing.T) {
@@ -45,13 +45,13 @@ func TestC11_TokenIsRotated(t *testing.T) {
 			require.NoError(t, op.Do(t.Context(), client))
 			require.Equal(t, 2, requests)
 
-			valid = "another-token" // that the source does not know: as without a source
+			valid = "another-token" // the source does not know this token, so the 401 is final
 			requests = 0
 			require.ErrorIs(t, op.Do(t.Context(), client), svc.ErrUnauthorized)
 			require.Equal(t, 1, requests)
 		})
 	}
-	t.Run("once", func(t *testing.T) { // a source whose every token is new, and none of them good
+	t.Run("once", func(t *testing.T) { // every token of this source is new, and all are refused
 		n := 0
 		s := testkit.Play(t, testkit.Status(401), testkit.Status(401))
 		client := s.Client(svc.WithTokenSource(func(context.Context) (string, error) { n++; return fmt.Sprint("token-", n), nil }))
@@ -79,7 +79,8 @@ func TestC11_TokenIsRotated(t *testing.T) {
 	})
 }
 
-// What stands where a token belongs, but can be none, is refused, and not shown.
+// Texts that cannot be tokens, such as placeholders, are refused, and the error does not
+// show them.
 func TestC12_PlaceholdersAreNoTokens(t *testing.T) {
 	for _, token := range []string{
 		`"tok-123456789"`, `'tok-123456789'`, "`tok-123456789`", `"tok-123456789`, `tok-123456789"`, `Bearer "tok-123456789"`,

@@ -15,7 +15,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// What only informs never costs the record, the list or the create.
+// An informational field of another type never makes a record, a list or a create fail.
 func TestC09_InformationNeverFailsARecord(t *testing.T) {
 	service := []string{
 		"name", "description", "user_id", "service_type", "payment_type", "created_at", "updated_at", "deleted_at",
@@ -71,7 +71,7 @@ func TestC09_InformationNeverFailsARecord(t *testing.T) {
 	}
 }
 
-// member makes the member of an object that a path leads to.
+// member returns the JSON member that has value at the given path.
 func member(path, value string) string {
 	names := strings.Split(path, ".")
 	for i := len(names) - 1; i > 0; i-- {
@@ -80,7 +80,8 @@ func member(path, value string) string {
 	return fmt.Sprintf("%q:%s", names[0], value)
 }
 
-// A text that comes as something else is the JSON of that, and nothing around it changes.
+// If a text field has another JSON type, its value is the JSON text. The fields around it
+// are decoded normally.
 func TestC09_TextOfAnotherType(t *testing.T) {
 	const free = `{"a":9007199254740993, "b":"<&>"}`
 	body := `{"flavor_list":[{"flavor_id":"a","meta_info":{"cuda":12.4,"region":"cn"},"is_deleted":"false","available_num":2}]}`
@@ -99,7 +100,8 @@ func TestC09_TextOfAnotherType(t *testing.T) {
 	require.Equal(t, free, string(s.BillingMetadata), "byte for byte")
 }
 
-// What decides has to be as promised, and says where it is not.
+// A field that decides something must have the documented type. Otherwise the error names
+// the field.
 func TestC09_WhatDecidesStillFails(t *testing.T) {
 	for path, values := range map[string][]string{
 		"service_id":                  {`7`, `{}`, `true`},
@@ -112,7 +114,7 @@ func TestC09_WhatDecidesStillFails(t *testing.T) {
 		"deploy_metadata.port":                     {`"x"`, `true`},
 	} {
 		for _, value := range values {
-			// Odd information beside it neither hides nor excuses it.
+			// Informational fields of another type beside it do not change this.
 			body := `{"name":1,"description":{},` + member(path, value)
 			if path != "service_id" {
 				body += `,"service_id":"svc-1"`
@@ -137,13 +139,13 @@ func TestC09_WhatDecidesStillFails(t *testing.T) {
 		_, err := testkit.Play(t, testkit.Reply{Status: 200, Body: body}).Client().Flavors.List(t.Context())
 		require.Equal(t, "flavor_list[0]", testkit.ErrorAs[*svc.DecodeError](t, err).Field, body)
 	}
-	// The id of an endpoint that was made is not lost with it.
+	// The error still has the ID of the created endpoint.
 	_, err := testkit.Play(t, testkit.Reply{Status: 201, Body: `{"service_id":"svc-1","status":7}`}).Client().
 		InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "n"})
 	require.Equal(t, "svc-1", testkit.ErrorAs[*svc.OutcomeUnknownError](t, err).ID)
 }
 
-// is_deleted decides, in every form that it can be read in.
+// is_deleted is understood in every common form of a boolean.
 func TestC09_BooleansOfAnotherType(t *testing.T) {
 	for text, want := range map[string]bool{
 		`0`: false, `"0"`: false, `"false"`: false, `"False"`: false, `null`: false, `false`: false,
@@ -155,7 +157,8 @@ func TestC09_BooleansOfAnotherType(t *testing.T) {
 	}
 }
 
-// Many records with odd values cost about as much as so many good ones.
+// Decoding many records with fields of other types takes about as long as decoding normal
+// records.
 func TestC09_ManyOddRecords(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{"flavor_list":[{"flavor_id":"f0"}`)
@@ -172,7 +175,7 @@ func TestC09_ManyOddRecords(t *testing.T) {
 	require.Less(t, time.Since(start), 20*time.Second)
 }
 
-// The caller's own types, in Do, are filled as encoding/json fills them.
+// Do decodes into the caller's own types exactly as encoding/json does.
 func TestC09_DoStaysStrict(t *testing.T) {
 	var out struct {
 		Items []struct {
@@ -184,7 +187,8 @@ func TestC09_DoStaysStrict(t *testing.T) {
 	require.Equal(t, "items[1].name", testkit.ErrorAs[*svc.DecodeError](t, err).Field)
 }
 
-// A type of the caller's that holds itself does not multiply the work.
+// For a recursive type of the caller, the time does not grow exponentially with the
+// depth.
 func TestC09_DeepResponsesAreCheap(t *testing.T) {
 	type deep struct {
 		Next *deep  `json:"next"`
@@ -230,10 +234,11 @@ func TestC09_PricesThatCannotBeRead(t *testing.T) {
 	require.Equal(t, big.NewRat(2, 1), list[1].Billing.USDPriceUnit.Rat())
 	found, err := client.Flavors.Find(t.Context(), svc.FlavorQuery{})
 	require.NoError(t, err)
-	require.Equal(t, "b", found[0].FlavorID, "what has no price comes last")
+	require.Equal(t, "b", found[0].FlavorID, "flavors without a price come last")
 }
 
-// Bytes that are no text are not sent as something else, wherever they stand.
+// A text that is not valid UTF-8 is refused, in whatever field it is. It is not sent with
+// other characters.
 func TestC13_NamesThatAreNotUTF8(t *testing.T) {
 	const bad = "report-\xff.bin"
 	type note struct {
@@ -285,7 +290,8 @@ func TestC13_NamesThatAreNotUTF8(t *testing.T) {
 			require.Empty(t, s.Seen())
 		})
 	}
-	// What is valid is sent as it is, also what looks like an escape of U+FFFD, and bytes are no text.
+	// Valid text is sent unchanged, even if it looks like an escape of U+FFFD. A []byte
+	// is not text and may hold any bytes.
 	s := testkit.Play(t, testkit.Reply{Status: 200}, testkit.Reply{Status: 200})
 	v := note{Text: "☃ \x00", Tags: []string{`C:\ufffd`, `\\ufffd`}, Bytes: []byte{0xff}, Left: bad}
 	require.NoError(t, s.Client().Do(t.Context(), "POST", "/v1/x", v, nil))
@@ -294,7 +300,7 @@ func TestC13_NamesThatAreNotUTF8(t *testing.T) {
 	require.JSONEq(t, string(want), s.Seen()[0].Body)
 	const own = `{"a":"\ufffd"}`
 	require.NoError(t, s.Client().Do(t.Context(), "POST", "/v1/x", json.RawMessage(own), nil))
-	require.Equal(t, own, s.Seen()[1].Body, "raw JSON is the caller's")
+	require.Equal(t, own, s.Seen()[1].Body, "raw JSON is sent unchanged")
 }
 
 func TestC25_JobStatuses(t *testing.T) {
@@ -316,7 +322,7 @@ func TestC25_JobStatuses(t *testing.T) {
 	require.True(t, j.Done())
 }
 
-// A wait, and the questions to a record, take a status in any letter case.
+// Wait, Done and Failed accept a status in any letter case.
 func TestC08_JobStatusInAnyCase(t *testing.T) {
 	for status, failed := range map[string]bool{"Succeed": false, " SUCCEED\n": false, "Failed": true, " ERROR ": true, "Cancelled\t": true} {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

@@ -17,7 +17,7 @@ import (
 
 type spanKey struct{}
 
-// recorder is an instrumented transport: it notes all it sees.
+// recorder is an instrumented transport. It records every request that it sees.
 type recorder struct {
 	next http.RoundTripper
 	mu   sync.Mutex
@@ -36,7 +36,8 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// Instruments see every exchange and its route, and no key.
+// A transport wrapper sees every exchange with its route, but never the signature of a
+// presigned URL.
 func TestTransportWrapperSeesNoQuery(t *testing.T) {
 	for name, start := range map[string]func(...svctest.Option) *svctest.Server{"loopback": svctest.NewServer, "in memory": svctest.NewInMemory} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +66,7 @@ func TestTransportWrapperSeesNoQuery(t *testing.T) {
 
 			require.Len(t, rec.seen, 5)
 			for _, line := range rec.seen {
-				require.NotContains(t, line, "?", "an address with its query")
+				require.NotContains(t, line, "?", "the wrapper must not see the query")
 			}
 			require.True(t, strings.HasPrefix(rec.seen[0], "/v1/files http"), rec.seen[0])
 			require.True(t, strings.HasPrefix(rec.seen[2], "/v1/files/{file_id}/presigned_url http"), rec.seen[2])
