@@ -115,7 +115,6 @@ func TestKillAnywhere(t *testing.T) {
 		prepare func(w *world) string
 		act     func(ctx context.Context, c *svc.Client, id string)
 		opts    []svctest.Option
-		creates int // the most creates that both processes together may send
 	}{
 		"Deploy": {act: func(ctx context.Context, c *svc.Client, _ string) {
 			_, _ = c.InferenceServices.Deploy(ctx, request("n"), keyed)
