@@ -13,18 +13,19 @@ type Bill struct {
 	// Total is the instance time of all endpoints, deleted ones included.
 	Total time.Duration
 	// ByEndpoint is the instance time of each endpoint, by its ID. Every endpoint
-	// that was ever created is in it. One that never ran an instance has zero.
+	// that was ever created is in the map. An endpoint that never ran an instance
+	// has zero.
 	ByEndpoint map[string]time.Duration
 }
 
-// Bill returns the instance time of all endpoints until now. It is exact by the
-// clock of the server.
+// Bill returns the instance time of all endpoints until now. The times are taken
+// from the clock of the server, and are not rounded.
 //
 // An endpoint is billed for its instances from its creation until it is stopped or
 // deleted, also while it is "initializing" or "unavailable". Scaling changes the
-// number of instances at once. With [WithDeleteTime], an endpoint is billed until
-// its deletion takes effect. An endpoint of [Server.AddEndpoint] is billed from the
-// moment it was added.
+// number of billed instances at once. With [WithDeleteTime], an endpoint is billed
+// until its deletion takes effect. An endpoint of [Server.AddEndpoint] is billed from
+// the moment it was added.
 func (s *Server) Bill() Bill {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,9 +39,9 @@ func (s *Server) Bill() Bill {
 	return bill
 }
 
-// bill adds the instance time since the last call. It must be called before the
-// number of instances or a status that costs nothing changes, since it takes them
-// to be constant between two calls.
+// bill adds the instance time since the last call of bill. It assumes that the number
+// of instances, and a status set by a test or a script, have not changed since then. So
+// call it before you change one of them.
 func (e *endpoint) bill(now time.Time) {
 	end := now
 	if e.deleted(now) {
@@ -54,16 +55,16 @@ func (e *endpoint) bill(now time.Time) {
 	}
 }
 
-// NoLeaks makes t fail if an endpoint of srv still runs instances when t ends. Every
-// test of a program that deploys should call it, right after it has created the
-// server:
+// NoLeaks makes t fail if an endpoint of srv still runs instances when t ends. Call
+// NoLeaks in every test of a program that deploys, right after you create the server:
 //
 //	srv := svctest.NewInMemory()
 //	svctest.NoLeaks(t, srv)
 //
-// The check runs as a cleanup of t, after the cleanups that were registered
-// later. In a testing/synctest bubble, t must be the one of the bubble, so that
-// the check uses the bubble's clock. An endpoint that is stopped does not count, nor does one whose
+// The check runs as a cleanup of t. Cleanups run in reverse order: those that the test
+// registers after this call run before the check. In a testing/synctest bubble, t must
+// be the t that [testing/synctest.Test] passes to its function, so that the check uses
+// the bubble's clock. A stopped endpoint does not count. Neither does an endpoint whose
 // deletion was accepted and takes effect later (see [WithDeleteTime]).
 func NoLeaks(t testing.TB, srv *Server) {
 	t.Helper()

@@ -61,7 +61,7 @@ func TestBillEndsWhereADeletionTakesEffect(t *testing.T) {
 	})
 }
 
-// Statuses that a test sets count too: only "stopped" costs nothing.
+// The bill also follows statuses that a test sets. Only "stopped" costs nothing.
 func TestBillFollowsStatuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithCreateVisibilityDelay(time.Hour))

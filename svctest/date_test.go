@@ -11,8 +11,8 @@ import (
 	"example.com/svc/svctest"
 )
 
-// A client may measure how far its clock is off by the Date of a response, so
-// every response has one, whoever sends it.
+// A client may compare its clock with the Date header of a response. So every response
+// has this header, whether the service, the storage or a fault sends the response.
 func TestEveryResponseHasADate(t *testing.T) {
 	onBoth(t, func(t *testing.T, srv *svctest.Server) {
 		id := srv.AddFile("a.txt", "fine-tune", []byte("contents"))

@@ -20,20 +20,20 @@
 // [NewInMemory] has no sockets, so it works inside a testing/synctest bubble.
 // Create the server inside the bubble, so that it uses the bubble's clock.
 // [NewServer] listens on a loopback port, for programs that are given an address
-// and a token: see [Server.URL] and [Server.Token]. Apart from that, both behave
-// the same.
+// and a token: see [Server.URL] and [Server.Token]. In all other ways the two servers
+// behave the same.
 //
 // # What it does
 //
 // An endpoint is "initializing" until the deploy time has passed
 // ([WithDeployTime]), and then "available". Each change of the number of
-// instances starts that again. With zero instances it is "stopped".
+// instances starts a new deployment. An endpoint with zero instances is "stopped".
 // [WithStatusPath], [Server.ScriptStatus] and [Server.SetStatus] set other
-// statuses, such as that of a failed deployment. Flavors have a stock that
-// endpoints take from. Legacy jobs succeed after [WithJobTime];
-// [WithJobsRetired] refuses all of them. Presigned URLs of files lead to a
-// storage that checks signature, expiry, length and headers as object storage
-// does.
+// statuses, such as "unavailable" for a failed deployment. Each flavor has a stock,
+// and endpoints take their instances from it. Legacy jobs succeed after the job time
+// ([WithJobTime]). [WithJobsRetired] makes the server refuse every request about
+// jobs. Presigned URLs of files lead to a storage that checks signature, expiry,
+// length and headers as object storage does.
 //
 // [Server.Fault] sets up what goes wrong, by method and route: error responses,
 // outages, delays, connections that are cut or go dead before or after a request
@@ -43,11 +43,12 @@
 // [Server.Endpoints], [Server.Files] and [Server.Jobs]. IDs are the same in
 // every run: svc-1, file-1, job-1, req-1.
 //
-// The fake refuses every request that the service does not document, so that it
-// hides no bug: 401 without the token, 404 for an unknown path, 405, 415, 400
-// for malformed JSON and for a query or a body that does not belong to the
-// operation, and 422 for unknown or wrong fields. The body of such a response is
-// {"code", "message", "request_id"}.
+// The fake refuses every request that the service does not document, so that a test
+// finds wrong requests of the program. It responds with 401 if the token is missing,
+// 404 for an unknown path, 405 for a wrong method, 415 for a wrong Content-Type, 400
+// for malformed JSON and for a query or a body that does not belong to the operation,
+// and 422 for unknown or wrong fields. The body of such a response has the fields
+// code, message and request_id.
 //
 // # What it assumes
 //
@@ -56,13 +57,14 @@
 //
 //   - The status of a success is 200. The response to the deletion of a file or
 //     a job is {}.
-//   - A create or update that asks for more than the stock is refused with 409.
-//   - The response to an update says "initializing", also with zero instances;
-//     the next read says "stopped". An update that changes nothing leaves the
-//     status as it is.
-//   - An endpoint needs only a name. It has one instance unless the request says
-//     otherwise.
-//   - Job lists are in the order of creation, ten jobs to a page.
-//   - The presigned URL of a registration allows PUT only; the one from
+//   - A create or update that asks for more instances than are in stock is refused
+//     with 409.
+//   - The response to an update says "initializing", even if the update sets zero
+//     instances. In that case the next read says "stopped". An update that changes
+//     nothing leaves the status as it is.
+//   - A create needs only a name. The endpoint has one instance unless the request
+//     sets another number.
+//   - Job lists are in the order of creation, with ten jobs per page by default.
+//   - The presigned URL of a registration allows PUT only. The presigned URL from
 //     /v1/files/{file_id}/presigned_url allows GET, HEAD and PUT.
 package svctest

@@ -84,7 +84,7 @@ func (s *Server) createEndpoint(c *call) response {
 	e.gpuNum = deploy.count("gpu_num", 0)
 	flavor := s.flavor(e.flavorID)
 	switch {
-	case e.flavorID == "": // the contract requires only a name
+	case e.flavorID == "": // allowed: the contract requires only a name
 	case flavor == nil:
 		resource.problem("flavor_id", "is not a flavor that can be rented")
 	case flavor.MaxGPU > 0 && e.gpuNum > flavor.MaxGPU:
@@ -106,17 +106,18 @@ func outOfStock() response {
 	return failure(http.StatusConflict, "out_of_stock", "the flavor has fewer instances available than requested")
 }
 
-// count takes an integer from 0 to 1<<31 out of o.
+// count takes the field key out of o. The value must be an integer from 0 to 1<<31.
 func (o jsonObject) count(key string, absent int) int {
 	n := o.integer(key, int64(absent))
 	if n < 0 || n > 1<<31 {
-		o.problem(key, "must not be negative or huge")
+		o.problem(key, "must be from 0 to 2147483648")
 		return absent
 	}
 	return int(n)
 }
 
-// visible finds the endpoint of the request, unless it is deleted or too new.
+// visible returns the endpoint of the request. It returns nil if the endpoint does not
+// exist, is deleted, or is so new that callers cannot read it yet.
 func (s *Server) visible(c *call) *endpoint {
 	e := s.endpointByID(c.id)
 	if e == nil || e.deleted(c.now) || c.now.Before(e.visibleFrom) {
@@ -167,7 +168,7 @@ func (s *Server) updateEndpoint(c *call) response {
 	return response{value: e.record(StatusInitializing, c.now)}
 }
 
-// countOrText is count, but accepts "2" as well as 2.
+// countOrText works like count, but also accepts the number as a string, such as "2".
 func (o jsonObject) countOrText(key string, absent int) int {
 	raw := o.fields[key]
 	if len(raw) == 0 || raw[0] != '"' {
@@ -175,7 +176,7 @@ func (o jsonObject) countOrText(key string, absent int) int {
 	}
 	n, err := strconv.ParseUint(o.text(key, ""), 10, 31)
 	if err != nil {
-		o.problem(key, "must be an integer or the digits of one")
+		o.problem(key, "must be an integer or a string of digits")
 		return absent
 	}
 	return int(n)

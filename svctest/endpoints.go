@@ -9,16 +9,16 @@ import (
 )
 
 // Endpoint statuses of the contract. [Server.SetStatus], [Server.ScriptStatus] and
-// [WithStatusPath] take any other text as well.
+// [WithStatusPath] also accept any other text.
 const (
 	StatusInitializing = "initializing" // being deployed or scaled
 	StatusAvailable    = "available"    // running
 	StatusStopped      = "stopped"      // without instances; not billed
-	StatusUnavailable  = "unavailable"  // the deployment failed; billed all the same
+	StatusUnavailable  = "unavailable"  // the deployment failed; still billed
 )
 
-// Endpoint is the state of a dedicated endpoint. [Server.Endpoints] lists all that
-// were ever created, [Server.AddEndpoint] adds one.
+// Endpoint is the state of a dedicated endpoint. [Server.Endpoints] lists all endpoints
+// that were ever created. [Server.AddEndpoint] adds an endpoint.
 type Endpoint struct {
 	// ID is the service_id. AddEndpoint chooses it.
 	ID string
@@ -28,7 +28,8 @@ type Endpoint struct {
 	// FlavorID and ScaleType are those of the create request. The default of
 	// ScaleType is "manual". Without a FlavorID the endpoint takes no stock.
 	FlavorID, ScaleType string
-	// Status is the status that the next GET shows.
+	// Status is the current status. The next GET shows it, unless [WithStaleReads]
+	// makes GET show an older record.
 	Status string
 	// Instances is the target_instance_number. For AddEndpoint, zero means none.
 	Instances int
@@ -37,8 +38,8 @@ type Endpoint struct {
 	Port, GPUNum      int
 	// CreatedAt is the time of creation.
 	CreatedAt time.Time
-	// UpdatedAt is the time of the latest update, or of the end of the latest
-	// deployment.
+	// UpdatedAt is the time of the latest update or of the end of the latest
+	// deployment, whichever is later.
 	UpdatedAt time.Time
 	// DeletedAt is the time at which the deletion took effect. It is zero until then.
 	DeletedAt time.Time
@@ -49,7 +50,7 @@ type Endpoint struct {
 	Billed bool
 }
 
-// endpoint has no timer: its state follows from the clock when it is read.
+// endpoint has no timer. Its state is computed from the current time on each read.
 type endpoint struct {
 	id, name, description, paymentType string
 	flavorID, displayName, scaleType   string
@@ -59,17 +60,17 @@ type endpoint struct {
 	created                            time.Time
 	changed                            time.Time // when the latest update was accepted
 	ready                              time.Time // when the latest deployment ends
-	deletedAt                          time.Time // when the deletion takes effect; zero without one
+	deletedAt                          time.Time // when the deletion takes effect; zero if no deletion was accepted
 
-	script     []string // statuses for the next GETs; the last one stays
-	forced     string   // status set by a test, or the last one of a script
+	script     []string // statuses that the next GETs will show, one per GET
+	forced     string   // status set by a test, or the status of the script that a GET showed last
 	statusInfo *string
 	stale      *endpointRecord // what GET shows until staleUntil
 	staleUntil time.Time
 
 	billedTime  time.Duration // instance time until billedUntil
 	billedUntil time.Time
-	visibleFrom time.Time // until then, its ID is unknown to callers
+	visibleFrom time.Time // before this time, callers get 404 for the endpoint
 }
 
 func (e *endpoint) deleted(now time.Time) bool {
@@ -90,8 +91,8 @@ func (e *endpoint) status(now time.Time) string {
 	return StatusAvailable
 }
 
-// shown returns the status that a GET shows, and takes it from the script if there
-// is one.
+// shown returns the status that a GET shows. If there is a script, shown removes this
+// status from it.
 func (e *endpoint) shown(now time.Time) string {
 	status := e.status(now)
 	if len(e.script) > 0 {
@@ -101,15 +102,15 @@ func (e *endpoint) shown(now time.Time) string {
 	return status
 }
 
-// billed says that instances are running now. A deleted endpoint has none.
+// billed reports whether the endpoint runs instances that cost money now.
 func (e *endpoint) billed(now time.Time) bool { return !e.deleted(now) && e.running(now) }
 
 func (e *endpoint) running(now time.Time) bool {
 	return e.target > 0 && e.status(now) != StatusStopped
 }
 
-// deploy begins a deployment. It ends a status that a test or a script has set,
-// but keeps the statuses of a script that no GET has shown yet.
+// deploy begins a deployment. A status that a test or a script has set ends. But the
+// statuses of a script that no GET has shown yet are kept.
 func (e *endpoint) deploy(target int, now time.Time, d time.Duration) {
 	e.bill(now)
 	e.target, e.changed, e.ready, e.forced = target, now, now.Add(d), ""
@@ -141,8 +142,8 @@ func (e *endpoint) snapshot(now time.Time) Endpoint {
 // AddEndpoint adds an endpoint to the service as if it had been created and
 // deployed before, and returns its ID. It is visible at once. All fields of e are
 // optional. ID, the times, Deleted and Billed are ignored. An empty Status means
-// "available", or "stopped" without instances; any other stays until an update
-// changes the number of instances.
+// "available", or "stopped" if Instances is zero. Any other status stays until an
+// update changes the number of instances.
 func (s *Server) AddEndpoint(e Endpoint) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +191,7 @@ func (s *Server) Endpoints() []Endpoint {
 }
 
 // Endpoint returns the endpoint with this ID, even if it is deleted. It returns
-// false if there never was one.
+// false if no endpoint ever had this ID.
 func (s *Server) Endpoint(id string) (Endpoint, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,9 +201,9 @@ func (s *Server) Endpoint(id string) (Endpoint, bool) {
 	return Endpoint{}, false
 }
 
-// RunningInstances is the number of instances that are billed now: those of all
-// endpoints that are neither deleted nor stopped. It is zero after a deploy script
-// that failed and cleaned up.
+// RunningInstances returns the number of instances that are billed now: the instances
+// of all endpoints that are neither deleted nor stopped. After a deploy script that
+// failed and cleaned up, it must be zero.
 func (s *Server) RunningInstances() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,22 +223,24 @@ func (s *Server) alive(now time.Time) []*endpoint {
 	return s.living
 }
 
-// ScriptStatus makes the next GETs of an endpoint show these statuses, one each, in
-// place of the status that follows the clock. The last one stays until an update
-// changes the number of instances. It panics if there is no such endpoint.
+// ScriptStatus makes the next GETs of an endpoint show these statuses, one per GET.
+// They replace the statuses that the fake would choose by the time and the number of
+// instances. The last status stays until an update changes the number of instances.
+// ScriptStatus panics if there is no such endpoint.
 func (s *Server) ScriptStatus(id string, statuses ...string) {
 	s.change(id, func(e *endpoint) { e.script = slices.Clone(statuses) })
 }
 
 // SetStatus sets the status of an endpoint until an update changes the number of
-// instances. It ends a script. With an empty status, the status follows the clock
-// again. It panics if there is no such endpoint.
+// instances. It ends a script of [Server.ScriptStatus]. With an empty status, the fake
+// again chooses the status by the time and the number of instances. SetStatus panics
+// if there is no such endpoint.
 func (s *Server) SetStatus(id, status string) {
 	s.change(id, func(e *endpoint) { e.forced, e.script = status, nil })
 }
 
-// SetStatusInfo sets the status_info of an endpoint. It is null without this call.
-// It panics if there is no such endpoint.
+// SetStatusInfo sets the status_info of an endpoint. Without this call, status_info is
+// null. SetStatusInfo panics if there is no such endpoint.
 func (s *Server) SetStatusInfo(id, info string) {
 	s.change(id, func(e *endpoint) { e.statusInfo = &info })
 }

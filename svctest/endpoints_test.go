@@ -65,7 +65,7 @@ func TestEndpointLifecycleFollowsTheClock(t *testing.T) {
 		time.Sleep(1)
 		require.Equal(t, "available", status(t, srv, id))
 
-		r := scale(t, srv, id, `"3"`) // the string form of the contract's example
+		r := scale(t, srv, id, `"3"`) // a string, like in the example of the contract
 		require.Equal(t, "initializing", r.JSON()["status"])
 		require.EqualValues(t, 3, r.JSON()["resource_metadata"].(map[string]any)["target_instance_number"])
 		require.Equal(t, "initializing", status(t, srv, id))

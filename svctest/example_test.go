@@ -10,8 +10,7 @@ import (
 	"example.com/svc/svctest"
 )
 
-// A script that deploys is right when it leaves running what it should, and
-// nothing else.
+// A test of a deploy script checks after each step how many instances are billed.
 func Example() {
 	srv := svctest.NewInMemory(svctest.WithDeployTime(0))
 	defer srv.Close()
@@ -52,8 +51,8 @@ func ExampleWithStatusPath() {
 	// instances billed: 0
 }
 
-// The worst that can happen to a create: it is carried out, and the response is
-// lost. Only the fake can show what the caller cannot see.
+// In the worst case the service carries out a create, and the response is lost. The
+// caller does not know whether an instance runs. The fake does.
 func ExampleServer_Fault() {
 	srv := svctest.NewInMemory()
 	defer srv.Close()

@@ -7,7 +7,8 @@ import (
 	"strconv"
 )
 
-// pacedChunk is the number of bytes between two pauses of a rate limit.
+// pacedChunk is the largest number of bytes that a rate limit lets pass between two
+// pauses.
 const pacedChunk = 16 << 10
 
 // pacedBody is a request body that is read no faster than the Rate of a fault.
@@ -22,8 +23,8 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// faultyWriter adds the headers of the fault to a response, limits its rate, and
-// cuts the connection in the middle of its body.
+// faultyWriter changes a response as its fault says: it adds headers, limits the rate,
+// and cuts the connection before the end of the body.
 type faultyWriter struct {
 	http.ResponseWriter
 	f     *Fault

@@ -10,27 +10,27 @@ import (
 )
 
 // Fault describes what goes wrong with a request. Set it up with [Server.Fault].
-// The zero Fault lets one request pass, so that a later fault in the queue meets
-// the request after it.
+// The zero Fault lets one request pass. Put it into the queue before a fault that
+// should apply to a later request.
 type Fault struct {
 	// Status and Body are sent in place of the response of the service. Body is
-	// sent as it is. Status 0 means 200 if there is a Body. With neither, the
+	// sent as it is. Status 0 means 200 if there is a Body. If neither is set, the
 	// response of the service is sent.
 	Status int
 	Body   string
-	// Header is added to the response, also to that of the service. A nil value
-	// leaves out a header that is otherwise set, such as Date. Without a
-	// Content-Type in it, one is chosen by the first byte of Body; a success with
-	// an empty Body has none.
+	// Header is added to the response, whether the fault or the service makes the
+	// response. A nil value removes a header that is otherwise set, such as Date.
+	// If Header has no Content-Type, the fault chooses a Content-Type by the
+	// beginning of Body. A status below 300 with an empty Body gets no Content-Type.
 	Header http.Header
 	// RetryAfter is the value of the Retry-After header: seconds or an HTTP date.
-	// Empty means no such header.
+	// If it is empty, the fault sets no such header.
 	RetryAfter string
 
-	// Delay is how long the request is held before it takes effect. With
-	// AfterEffect or DropAfter, it is the time between the effect and the response.
-	// If the caller gives up during the delay, the request ends there and nothing
-	// more happens.
+	// Delay is how long the server waits before the request takes effect, or before
+	// it sends Status and Body. With AfterEffect or DropAfter, Delay is the time
+	// between the effect and the response, or between the effect and the cut. If the
+	// caller gives up during the delay, the request ends and nothing more happens.
 	Delay time.Duration
 
 	// AfterEffect lets the request take effect before Status and Body are sent, as
@@ -43,10 +43,11 @@ type Fault struct {
 	// sent.
 	DropAfter bool
 	// Dead makes the connection go dead at the point where DropBefore, DropAfter,
-	// TruncateBody or TruncateAfter would cut it. Without any of these, that point
-	// is before the request takes effect, or with AfterEffect after it did. A dead
-	// connection stays open and moves no byte in either direction. Other
-	// connections work. In memory, the request hangs until its caller gives up.
+	// TruncateBody or TruncateAfter would cut it. If none of these is set, the
+	// connection goes dead before the request takes effect. With AfterEffect it goes
+	// dead after the request took effect. A dead connection stays open and moves no
+	// byte in either direction. Other connections work. In memory, the request hangs
+	// until its caller gives up.
 	Dead bool
 
 	// TruncateBody announces the length of the whole body, sends half of it and
@@ -54,23 +55,23 @@ type Fault struct {
 	TruncateBody bool
 	// TruncateAfter is the number of bytes of the body that are sent before the
 	// connection is cut. The length of the whole body is announced. Zero means no
-	// cut, a negative value a cut right after the headers.
+	// cut. A negative value means a cut right after the headers.
 	TruncateAfter int64
 
-	// ReadBytes is the number of bytes of a request body that are read before
-	// Status is sent or the connection is cut. Zero means none of the body of an
-	// upload, or all of it if there is a Delay.
+	// ReadBytes is the number of bytes of an upload that are read before Status is
+	// sent or the connection is cut. Zero means no bytes, or all bytes if there is a
+	// Delay. The body of a JSON request is always read to its end first.
 	ReadBytes int64
 	// Rate limits uploads and downloads to this many bytes a second. Zero means no
 	// limit.
 	Rate int64
 
-	// Times is how many requests the fault meets. Zero means one, a negative value
-	// means all.
+	// Times is the number of requests that the fault applies to. Zero means one
+	// request, a negative value means all requests.
 	Times int
 	// For is how long the fault lasts, from the call of [Server.Fault] on, by the
-	// clock of the server. During that time it meets every request, and Times is
-	// ignored. Zero means that it lasts until Times is used up.
+	// clock of the server. During that time the fault applies to every request, and
+	// Times is ignored. If For is zero, the fault lasts until Times is used up.
 	For time.Duration
 }
 
@@ -80,9 +81,9 @@ func ServiceUnavailable(n int) Fault {
 	return Fault{Status: http.StatusServiceUnavailable, Body: `{"code":"unavailable","message":"try again later"}`, Times: n}
 }
 
-// Outage responds to every request with 503 for the duration d. A create that
-// meets it fails with an unknown outcome, as with the real service. To spare
-// creates, set it up for "GET" only, or start it later from a [time.AfterFunc].
+// Outage responds to every request with 503 for the duration d. A create during the
+// outage fails with an unknown outcome, as with the real service. If the create has to
+// succeed, set up the outage for "GET" only, or start it later with [time.AfterFunc].
 func Outage(d time.Duration) Fault {
 	f := ServiceUnavailable(0)
 	f.For = d
@@ -95,20 +96,20 @@ func RateLimited(retryAfter string) Fault {
 	return Fault{Status: http.StatusTooManyRequests, Body: `{"code":"rate_limited","message":"too many requests"}`, RetryAfter: retryAfter}
 }
 
-// GatewayErrorAfterEffect responds to one request with a gateway's HTML page and
-// 502, after the service has carried the request out.
+// GatewayErrorAfterEffect responds to one request with 502 and a gateway's HTML page,
+// after the service has carried out the request.
 func GatewayErrorAfterEffect() Fault {
 	return Fault{Status: http.StatusBadGateway, Body: "<html><body><h1>502 Bad Gateway</h1></body></html>", AfterEffect: true}
 }
 
 // AcceptedWithoutEffect responds to one request with 202 and an empty body, and
-// does nothing. On "DELETE" it is a deletion that the service accepts and
-// forgets: the endpoint keeps running and is billed.
+// does nothing. For "DELETE" this means that the service accepts a deletion and
+// forgets it: the endpoint keeps running and is billed.
 func AcceptedWithoutEffect() Fault { return Fault{Status: http.StatusAccepted} }
 
-// EmptyAfterEffect carries out one request and responds with this status and an
-// empty body, such as 202 or 204 to an update. The status is sent even if the
-// service would have refused the request.
+// EmptyAfterEffect carries out one request and responds with this status, such as 202
+// or 204, and an empty body. The status is sent even if the service refuses the
+// request.
 func EmptyAfterEffect(status int) Fault { return Fault{Status: status, AfterEffect: true} }
 
 // ProxyPage responds to one request with this status and the HTML page that a
@@ -133,7 +134,7 @@ func Redirect(status int, location string) Fault {
 func DropBeforeEffect() Fault { return Fault{DropBefore: true} }
 
 // DropAfterEffect cuts the connection of one request after it took effect. The
-// caller cannot know whether it did.
+// caller cannot know whether the request took effect.
 func DropAfterEffect() Fault { return Fault{DropAfter: true} }
 
 // DeadConnection makes the connection of one request go dead before the request
@@ -147,21 +148,21 @@ func Slow(d time.Duration) Fault { return Fault{Delay: d} }
 type queuedFault struct {
 	method, route string
 	fault         Fault
-	left          int       // requests that it still meets; negative means all
-	until         time.Time // the end of its For; zero means that only left counts
+	left          int       // number of requests that it still applies to; negative means all
+	until         time.Time // when For ends; zero if For is not set
 }
 
 func (q *queuedFault) over(now time.Time) bool { return !q.until.IsZero() && !now.Before(q.until) }
 
-// Fault appends faults to a queue. They meet the requests with this method ("*"
-// for any) and this route (one of the Route constants, or [RouteAny]). A request
-// meets the first fault in the queue that matches it. A fault leaves the queue
+// Fault appends faults to a queue. They apply to the requests with this method ("*"
+// for any) and this route (one of the Route constants, or [RouteAny]). Only the first
+// fault in the queue that matches a request applies to it. A fault leaves the queue
 // when its Times or its For is used up. A request that matches no fault is served
-// normally. It panics if there is no such route or method.
+// normally. Fault panics if there is no such route or method.
 //
 // Over real connections, net/http repeats a GET, PUT or DELETE by itself if a
-// reused connection fails before any response. The repetition meets the next
-// fault.
+// reused connection fails before any response. The repeated request counts as another
+// request: the next fault in the queue applies to it.
 func (s *Server) Fault(method, route string, faults ...Fault) {
 	checkRoute(method, route)
 	s.mu.Lock()
@@ -182,9 +183,9 @@ func (s *Server) Fault(method, route string, faults ...Fault) {
 	}
 }
 
-// PendingFaults is the number of requests that will still get a fault from the queue.
-// Faults without a fixed number are not counted: those with For set, and those that meet
-// all requests.
+// PendingFaults returns the number of requests that the faults in the queue still apply
+// to. It does not count faults without a fixed number of requests: faults with For, and
+// faults whose Times is negative.
 func (s *Server) PendingFaults() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,8 +203,8 @@ func (s *Server) ClearFaults() {
 	s.faults = nil
 }
 
-// takeFault finds the first fault that matches, and counts this request. It must
-// be called with the server locked.
+// takeFault returns the first fault that matches a request, and counts the request. The
+// caller must hold s.mu.
 func (s *Server) takeFault(method, route string) *Fault {
 	now := time.Now()
 	s.faults = slices.DeleteFunc(s.faults, func(q *queuedFault) bool { return q.over(now) })
@@ -238,7 +239,7 @@ func (f *Fault) addHeader(h http.Header) {
 func (f *Fault) write(w http.ResponseWriter) {
 	h := w.Header()
 	switch {
-	case f.Body == "" && f.Status < http.StatusMultipleChoices: // as the service does
+	case f.Body == "" && f.Status < http.StatusMultipleChoices: // no Content-Type, like the service
 	case strings.HasPrefix(f.Body, "<?xml"), strings.HasPrefix(f.Body, "<Error"):
 		h.Set("Content-Type", "application/xml")
 	case strings.HasPrefix(f.Body, "<"):
@@ -256,9 +257,8 @@ func (f *Fault) write(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, f.Body)
 }
 
-// apply serves x with fault f. effect carries the request out and writes the
-// response. It calls x.pause after it has read the request and before anything
-// takes effect.
+// apply serves x with fault f. The function effect carries out the request and writes
+// the response. effect calls x.pause before the request takes effect.
 func (s *Server) apply(f *Fault, w http.ResponseWriter, x *exchange, effect func(http.ResponseWriter)) {
 	sleep := func() { s.sleep(x, f.Delay) }
 	if f.Rate > 0 {
@@ -286,7 +286,7 @@ func (s *Server) apply(f *Fault, w http.ResponseWriter, x *exchange, effect func
 		switch {
 		case f.ReadBytes > 0:
 			_, _ = io.CopyN(io.Discard, x.r.Body, f.ReadBytes)
-		case f.Delay > 0: // a server sees a caller leave only when the body is read
+		case f.Delay > 0: // net/http notices only after the body was read that the caller has left
 			_, _ = io.Copy(io.Discard, x.r.Body)
 		}
 		sleep()
@@ -307,7 +307,7 @@ func (s *Server) lose(x *exchange) {
 		left := x.r.Context().Done()
 		if conn := connOf(x.r); conn != nil {
 			conn.die()
-			left = nil // on a dead connection, nobody notices that the caller leaves
+			left = nil // on a dead connection, the server does not notice that the caller leaves
 		}
 		select {
 		case <-left:
@@ -317,8 +317,8 @@ func (s *Server) lose(x *exchange) {
 	panic(http.ErrAbortHandler)
 }
 
-// sleep waits for d. If the caller gives up or the server closes, the request
-// ends there.
+// sleep waits for d. If the caller gives up or the server closes during that time,
+// sleep ends the request and does not return.
 func (s *Server) sleep(x *exchange, d time.Duration) {
 	if d <= 0 {
 		return

@@ -91,8 +91,8 @@ func TestRedirect(t *testing.T) {
 	})
 }
 
-// timed sends a request and gives up after d. It returns whether the request was
-// sent on a connection that was used before.
+// timed sends a request and gives up after d. The bool that it returns is true if the
+// request was sent on a connection that was used before.
 func timed(t *testing.T, srv *svctest.Server, d time.Duration, method, url, body string) (reply, bool, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -209,7 +209,8 @@ func TestSlowToAppearAndSlowToBeDeleted(t *testing.T) {
 	})
 }
 
-// A program that deploys and deletes leaves nothing behind on such a service.
+// A program that deploys and deletes leaves nothing behind on a service where a new
+// endpoint appears late and a deletion takes effect late.
 func TestClientOnASlowService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithDeployTime(time.Minute),
@@ -236,7 +237,7 @@ func TestUpdatedAtChangesOnEveryUpdate(t *testing.T) {
 		require.Equal(t, "2000-01-01 00:00:10", updatedAt(), "it became available")
 		for i, step := range []struct{ instances, want, later string }{
 			{"3", "2000-01-01 00:01:00", "2000-01-01 00:01:10"},
-			{"3", "2000-01-01 00:02:00", "2000-01-01 00:02:00"}, // changes nothing else
+			{"3", "2000-01-01 00:02:00", "2000-01-01 00:02:00"}, // same number: only updated_at changes
 			{"0", "2000-01-01 00:03:00", "2000-01-01 00:03:00"},
 			{"0", "2000-01-01 00:04:00", "2000-01-01 00:04:00"},
 			{"1", "2000-01-01 00:05:00", "2000-01-01 00:05:10"},

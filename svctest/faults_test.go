@@ -120,7 +120,7 @@ func TestOutageDuringAWait(t *testing.T) {
 	})
 }
 
-// lost checks that a request failed as a lost connection does.
+// lost checks that err is the error of a lost connection.
 func lost(t *testing.T, err error) {
 	t.Helper()
 	require.Error(t, err)
@@ -225,7 +225,7 @@ func TestDelayRunsOnTheClock(t *testing.T) {
 }
 
 func TestCancelEndsADelayAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // fails if a handler still runs
+	synctest.Test(t, func(t *testing.T) { // synctest fails the test if a handler still runs at its end
 		srv := svctest.NewInMemory()
 		srv.Fault("*", svctest.RouteAny, svctest.Fault{Delay: time.Hour, Times: -1})
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("enough"))
@@ -263,7 +263,7 @@ func TestLoopbackDelayEndsWhenTheCallerLeavesOrTheServerCloses(t *testing.T) {
 	require.Eventually(t, func() bool { return srv.RequestCount("DELETE", svctest.RouteEndpoint) == 2 }, 5*time.Second, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-failed, context.Canceled)
-	srv.Close() // returns only when no handler is left
+	srv.Close() // returns after all handlers have ended
 	lost(t, <-failed)
 	e, _ := srv.Endpoint("svc-1")
 	require.False(t, e.Deleted)

@@ -11,7 +11,7 @@ import (
 )
 
 // File is the state of a file: its record and what was uploaded for it.
-// [Server.Files] lists all that there ever were.
+// [Server.Files] lists all files, including deleted ones.
 type File struct {
 	// ID is the ID of the record.
 	ID string
@@ -23,9 +23,9 @@ type File struct {
 	CreatedAt time.Time
 	// Deleted is true once the file was deleted. Its contents are deleted with it.
 	Deleted bool
-	// Uploaded is true if the file has contents: a complete upload, or those that it
-	// was added with. The fields below describe the latest contents, and are zero
-	// without any.
+	// Uploaded is true if the file has contents: from a complete upload, or from
+	// [Server.AddFile] or [Server.AddZeroFile]. The fields below describe the latest
+	// contents. They are zero if there are no contents.
 	Uploaded bool
 	// Size is the length of the contents in bytes.
 	Size int64
@@ -34,13 +34,13 @@ type File struct {
 	SHA256 string
 	// ContentType is the Content-Type header of the upload.
 	ContentType string
-	// UploadHeader holds all headers of the upload. It is nil for contents that a
-	// file was added with.
+	// UploadHeader holds all headers of the upload. It is nil if the contents are from
+	// AddFile or AddZeroFile.
 	UploadHeader http.Header
 }
 
 // PublicFile is a record of the public list, for [Server.AddPublicFile]. All
-// fields are optional, and are sent as they are.
+// fields are optional. They are sent unchanged.
 type PublicFile struct {
 	// Name is the file_name.
 	Name string
@@ -77,7 +77,7 @@ func (f *file) record() fileRecord {
 	return fileRecord{f.id, f.name, f.purpose, f.created.Unix()}
 }
 
-// addFile gives f its ID, which is also the key of its contents in storage.
+// addFile gives f its ID. The ID is also the key of the contents in storage.
 func (s *Server) addFile(f *file) *file {
 	f.id = fmt.Sprintf("file-%d", len(s.files)+1)
 	s.files = append(s.files, f)
@@ -144,8 +144,8 @@ func (s *Server) deleteFile(c *call) response {
 	return response{value: struct{}{}}
 }
 
-// getFileLink returns a presigned URL for GET and PUT, since the contract does not
-// say which of them the URL allows.
+// getFileLink returns a presigned URL that allows GET and PUT, since the contract does
+// not say which of the two the URL allows.
 func (s *Server) getFileLink(c *call) response {
 	f := s.fileByID(c.id)
 	if f == nil {
@@ -159,8 +159,8 @@ func (s *Server) AddFile(name, purpose string, contents []byte) string {
 	return s.seedFile(&file{name: name, purpose: purpose}, newObject(slices.Clone(contents), time.Now()))
 }
 
-// AddZeroFile adds a file whose contents are size zero bytes, and returns its ID.
-// It needs no memory, whatever the size.
+// AddZeroFile adds a file and returns its ID. The contents are size bytes, all of them
+// zero. They need no memory, whatever the size.
 func (s *Server) AddZeroFile(name, purpose string, size int64) string {
 	return s.seedFile(&file{name: name, purpose: purpose}, newZeroObject(size, time.Now()))
 }
@@ -182,8 +182,8 @@ func (s *Server) seedFile(f *file, o *object) string {
 	return f.id
 }
 
-// FileContents returns the contents of a file. It returns false if there is no
-// such file, if no upload was complete, and with [WithDiscardContents].
+// FileContents returns the contents of a file. It returns false if the file does not
+// exist, was deleted or has no contents, or if [WithDiscardContents] discarded them.
 func (s *Server) FileContents(id string) ([]byte, bool) {
 	s.mu.Lock()
 	f, o := s.fileByID(id), s.objects[id]

@@ -9,7 +9,7 @@ type Flavor struct {
 	ID string
 	// DisplayName is the name of the GPU type.
 	DisplayName string
-	// ClusterID and ClusterFlavorID are sent as they are.
+	// ClusterID and ClusterFlavorID are sent unchanged.
 	ClusterID, ClusterFlavorID string
 	// CUDA is the CUDA version, such as "12.4".
 	CUDA string
@@ -18,22 +18,24 @@ type Flavor struct {
 	// CNYPrice, USDPrice and TokenPrice are the prices of one unit of use.
 	CNYPrice, USDPrice, TokenPrice float64
 	// Stock is the number of instances that exist. Every endpoint takes its
-	// target_instance_number from it; available_num is the rest. Zero means sold out.
+	// target_instance_number from the stock. The rest is sent as available_num. Zero
+	// means sold out.
 	Stock int
-	// MaxGPU is node_max_gpu: the most GPUs of an instance. Zero means
+	// MaxGPU is node_max_gpu, the largest number of GPUs of an instance. Zero means
 	// no limit.
 	MaxGPU int
-	// VRAM and ImageSize are shown in the endpoints of this flavor. The defaults are
-	// "24GB" and "10GB".
+	// VRAM and ImageSize are sent in the records of endpoints with this flavor. The
+	// defaults are "24GB" and "10GB".
 	VRAM, ImageSize string
 	// CreatedAt and UpdatedAt default to 2024-06-01 10:11:12 UTC.
 	CreatedAt, UpdatedAt time.Time
-	// DeletedAt, unless it is zero, marks the flavor as deleted. It stays in the
-	// list, but no endpoint can be created on it.
+	// DeletedAt, unless it is zero, marks the flavor as deleted. A deleted flavor stays
+	// in the list, but no endpoint can be created with it.
 	DeletedAt time.Time
 }
 
-// defaultFlavors are those without [WithFlavors]: two with stock, one sold out.
+// defaultFlavors returns the flavors of a server without [WithFlavors]: two with stock,
+// one sold out.
 func defaultFlavors() []Flavor {
 	return []Flavor{
 		{ID: "flavor-1", DisplayName: "GPU A", ClusterID: "cluster-1", ClusterFlavorID: "cf-1",
@@ -94,7 +96,7 @@ func orSeeded(t time.Time) time.Time {
 	return t
 }
 
-// flavor finds the flavor with this ID, unless it is deleted.
+// flavor returns the flavor with this ID, or nil if there is none or it is deleted.
 func (s *Server) flavor(id string) *Flavor {
 	for i := range s.cfg.flavors {
 		if f := &s.cfg.flavors[i]; f.ID == id && f.DeletedAt.IsZero() {
@@ -104,7 +106,8 @@ func (s *Server) flavor(id string) *Flavor {
 	return nil
 }
 
-// available is the part of the stock of f that no endpoint has taken.
+// available returns the number of instances of f that are still free. It is negative if
+// a test added endpoints with more instances than there are in stock.
 func (s *Server) available(f *Flavor, now time.Time) int {
 	n := f.Stock
 	for _, e := range s.alive(now) {

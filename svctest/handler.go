@@ -20,7 +20,7 @@ type exchange struct {
 	param string // the ID or key in the path, unescaped
 	rest  string // the path after the route, for routes that accept longer paths
 	fault *Fault
-	pause func() // the delay of a fault; called after the whole request was read
+	pause func() // waits for the delay of a fault; called before the request takes effect
 }
 
 // call is the part of a request that an operation needs.
@@ -39,7 +39,8 @@ func (s *Server) storageHandler() http.Handler {
 	return s.handler(func(r *route) bool { return r.template == RouteStorage }, "")
 }
 
-// handler serves the routes that has accepts. JSON routes are below base.
+// handler serves the routes for which has returns true. All routes except those of
+// storage are below the path base.
 func (s *Server) handler(has func(*route) bool, base string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, _, _ := strings.Cut(r.RequestURI, "?")
@@ -68,7 +69,7 @@ func (s *Server) handler(has func(*route) bool, base string) http.Handler {
 	})
 }
 
-// begin records the request and finds its fault.
+// begin records the request and sets its fault.
 func (s *Server) begin(x *exchange, path string) {
 	r := x.r
 	x.rec = &Request{
@@ -89,8 +90,8 @@ func (s *Server) begin(x *exchange, path string) {
 // maxBody is the largest size of a JSON request in bytes.
 const maxBody = 1 << 20
 
-// readAll reads the body of a JSON request before anything else happens, since a
-// server notices only then that its caller has left.
+// readAll reads the body of a JSON request before anything else happens, since net/http
+// notices only after the body was read that the caller has left.
 func (s *Server) readAll(x *exchange) func(http.ResponseWriter) {
 	body, err := io.ReadAll(io.LimitReader(x.r.Body, maxBody+1))
 	if err != nil {
@@ -102,11 +103,11 @@ func (s *Server) readAll(x *exchange) func(http.ResponseWriter) {
 	}
 }
 
-// operate checks a request against the contract and carries it out.
+// operate checks a request against the contract and carries out the request.
 func (s *Server) operate(x *exchange, body []byte) response {
 	r := x.r
 	if x.route == nil {
-		return failure(http.StatusNotFound, "unknown_route", "there is no %s %s", r.Method, x.rec.Path)
+		return failure(http.StatusNotFound, "unknown_route", "there is no route for %s %s", r.Method, x.rec.Path)
 	}
 	if !x.route.public && !s.authorized(r.Header) {
 		a := failure(http.StatusUnauthorized, "unauthorized", "the Authorization header must hold the bearer token")
@@ -155,7 +156,7 @@ func (s *Server) authorized(h http.Header) bool {
 func checkBody(r *http.Request, op operation, body []byte) response {
 	switch contentType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); {
 	case !op.body && len(body) > 0:
-		return failure(http.StatusBadRequest, "unexpected_body", "%s takes no body here", r.Method)
+		return failure(http.StatusBadRequest, "unexpected_body", "a %s request to this path must not have a body", r.Method)
 	case !op.body:
 	case contentType != "application/json":
 		return failure(http.StatusUnsupportedMediaType, "unsupported_media_type", "the Content-Type must be application/json")

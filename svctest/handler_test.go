@@ -13,8 +13,8 @@ import (
 
 const endpointsPath = "/v1/inference-service"
 
-// refusals are requests that the contract does not allow, and a few that look
-// wrong but are right.
+// refusals are requests that the contract does not allow, and a few requests that
+// look wrong but are allowed.
 var refusals = map[string]struct {
 	method, path, body string
 	header             []string
@@ -56,7 +56,7 @@ var refusals = map[string]struct {
 	"fraction":          {"POST", endpointsPath, `{"name":"x","deploy_metadata":{"port":1.5}}`, nil, 422, "invalid_request", "deploy_metadata.port must be an integer"},
 	"whole float":       {"POST", endpointsPath, `{"name":"x","deploy_metadata":{"port":80.0}}`, nil, 200, "", ""},
 	"port":              {"POST", endpointsPath, `{"name":"x","deploy_metadata":{"port":65536}}`, nil, 422, "invalid_request", "port"},
-	"negative":          {"POST", endpointsPath, `{"name":"x","resource_metadata":{"target_instance_number":-1}}`, nil, 422, "invalid_request", "negative"},
+	"negative":          {"POST", endpointsPath, `{"name":"x","resource_metadata":{"target_instance_number":-1}}`, nil, 422, "invalid_request", "must be from 0 to 2147483648"},
 	"text in a create":  {"POST", endpointsPath, `{"name":"x","resource_metadata":{"target_instance_number":"1"}}`, nil, 422, "invalid_request", "integer"},
 	"unknown flavor":    {"POST", endpointsPath, `{"name":"x","resource_metadata":{"flavor_id":"x"}}`, nil, 422, "invalid_request", "not a flavor"},
 	"too many GPUs":     {"POST", endpointsPath, `{"name":"x","resource_metadata":{"flavor_id":"flavor-1"},"deploy_metadata":{"gpu_num":9}}`, nil, 422, "invalid_request", "8 GPUs"},

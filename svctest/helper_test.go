@@ -12,7 +12,8 @@ import (
 	"example.com/svc/svctest"
 )
 
-// onBoth runs a test against a server with real connections and one without.
+// onBoth runs a test twice: against a server with real connections, and against a
+// server in memory.
 func onBoth(t *testing.T, test func(t *testing.T, srv *svctest.Server), opts ...svctest.Option) {
 	t.Helper()
 	for name, start := range map[string]func(...svctest.Option) *svctest.Server{
@@ -42,7 +43,7 @@ func (r reply) JSON() map[string]any {
 	return v
 }
 
-// send makes an API request; a body is sent as JSON.
+// send makes an API request. The body is sent as JSON.
 func send(t *testing.T, srv *svctest.Server, method, path, body string, header ...string) reply {
 	t.Helper()
 	r, err := trySend(t, srv, method, path, body, header...)
@@ -92,7 +93,8 @@ func create(t *testing.T, srv *svctest.Server) string {
 	return r.JSON()["service_id"].(string)
 }
 
-// status reads an endpoint and returns its status, or the HTTP status.
+// status reads an endpoint and returns its status. If the response is not 200, status
+// returns the text of the HTTP status, such as "Not Found".
 func status(t *testing.T, srv *svctest.Server, id string) string {
 	t.Helper()
 	r := send(t, srv, "GET", "/v1/inference-service/"+id, "")

@@ -57,7 +57,7 @@ func (t *memoryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	case <-w.ready:
 		return w.resp, w.err
 	case <-req.Context().Done():
-		body.Close() // ends a Read of the handler
+		body.Close() // so that a Read in the handler returns
 		return nil, context.Cause(req.Context())
 	}
 }
@@ -120,12 +120,13 @@ func serverRequest(ctx context.Context, req *http.Request, body *memoryBody) *ht
 	return r.WithContext(ctx)
 }
 
-// memoryBody is a request body that must have the announced length.
+// memoryBody is a request body for the handler. Its Read fails if the body does not have
+// the announced length.
 type memoryBody struct {
 	rc     io.ReadCloser
-	length int64 // -1 when not announced
+	length int64 // announced length; -1 if none was announced
 	left   int64
-	err    error // the failure that the caller gets; the handler gets io.ErrUnexpectedEOF
+	err    error // the error that the caller gets; the handler gets io.ErrUnexpectedEOF
 	close  func() error
 	wrote  func(error) // calls WroteRequest of the caller's trace, once
 }

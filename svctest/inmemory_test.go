@@ -92,7 +92,8 @@ func (c *closeRecorder) Close() error {
 	return nil
 }
 
-// A client that wants to know whether its request was sent asks a trace.
+// A client can learn from an httptrace.ClientTrace whether its request was sent. The
+// server in memory calls the functions of the trace.
 func TestInMemoryTellsTheTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
@@ -134,7 +135,7 @@ type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, errBroken }
 
-// handlers are what a user may write, by path.
+// handlers are handlers as a user may write them, by path.
 var handlers = map[string]http.HandlerFunc{
 	"/nothing":     func(http.ResponseWriter, *http.Request) {},
 	"/no-content":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
@@ -167,7 +168,8 @@ var handlers = map[string]http.HandlerFunc{
 	"/echo": func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) },
 }
 
-// Responses of a handler that the user wrote arrive as over a connection.
+// The responses of a user's handler arrive in memory the same way as over a real
+// connection.
 func TestInMemoryResponses(t *testing.T) {
 	onBoth(t, func(t *testing.T, srv *svctest.Server) {
 		id := srv.AddEndpoint(svctest.Endpoint{Instances: 1})
@@ -186,7 +188,7 @@ func TestInMemoryResponses(t *testing.T) {
 			"/echo": {Status: 200, Body: "hello"},
 		} {
 			if path == "/twice" && strings.HasPrefix(srv.URL(), "http://") {
-				continue // net/http complains on stderr
+				continue // net/http would log the second WriteHeader to stderr
 			}
 			r, err := get(path)
 			require.NoError(t, err, path)

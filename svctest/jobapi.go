@@ -22,7 +22,7 @@ type jobRecord struct {
 	UpdatedAt   string      `json:"updated_at"`
 	DeletedAt   *string     `json:"deleted_at"`
 	IsDeleted   bool        `json:"is_deleted"`
-	Outputs     any         `json:"outputs"` // {} until there are some
+	Outputs     any         `json:"outputs"` // {} while there are no outputs
 }
 
 type jobMetaInfo struct {
@@ -30,7 +30,7 @@ type jobMetaInfo struct {
 	ModelID         int             `json:"model_id"`
 	OrderID         string          `json:"order_id,omitempty"`
 	UpdateAt        string          `json:"update_at,omitempty"`
-	ServiceAPIToken *jobToken       `json:"service_api_token,omitempty"` // on video jobs
+	ServiceAPIToken *jobToken       `json:"service_api_token,omitempty"` // only for video jobs
 }
 
 type jobToken struct {
@@ -48,10 +48,11 @@ type jobUser struct {
 type jobOutput struct {
 	ID           string `json:"id"`
 	MediaURL     string `json:"media_url"`
-	ThumbnailURL string `json:"thumbnail_url,omitempty"` // on video jobs
+	ThumbnailURL string `json:"thumbnail_url,omitempty"` // only for video jobs
 }
 
-// record writes times in layout, since their form differs between operations.
+// record returns the record of j, with times in the form of layout. Different operations
+// of the service write times in different forms.
 func (s *Server) record(j *job, now time.Time, layout string) jobRecord {
 	r := jobRecord{
 		JobID: j.id, UserID: userID, Name: j.name, Description: j.description, PaymentType: "usd", Status: j.status(now),
@@ -155,8 +156,9 @@ func (kind jobKind) parse(body jsonObject) *job {
 	return j
 }
 
-// imageEcho returns the settings of the request unchanged, since the contract has
-// no defaults for them. The default number of images is one.
+// imageEcho returns the settings and the number of images as the record of an image job
+// repeats them. The settings are unchanged, since the contract has no defaults for
+// them. The default number of images is one.
 func imageEcho(j *job, config, settings jsonObject) ordered {
 	given := ordered{}
 	for _, key := range []string{"seed", "aspect_ratio", "resolution"} {
@@ -268,7 +270,8 @@ func (kind jobKind) list(s *Server, c *call) response {
 	return response{value: map[string]any{"total_count": total, "job_list": list}}
 }
 
-// positive reads a parameter of the query that may be there once.
+// positive reads a positive integer from the query. The parameter is optional and must
+// not be given twice.
 func positive(q url.Values, key string, absent int) (int, response) {
 	if !q.Has(key) {
 		return absent, response{}

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// Kinds of legacy jobs: the job_type of their create requests.
+// Kinds of legacy jobs. They are the values of job_type in create requests.
 const (
 	JobVideo = "text2video"
 	JobImage = "text2image"
 )
 
-// Job statuses of the contract. It names none for a job that failed.
+// Job statuses of the contract. The contract names no status for a failed job.
 const (
 	JobInitializing = "initializing" // not finished
 	JobSucceed      = "succeed"      // finished, with outputs
 )
 
-// Job is the state of a legacy generation job. [Server.Jobs] lists all that were
-// ever created, [Server.AddJob] adds one.
+// Job is the state of a legacy generation job. [Server.Jobs] lists all jobs that were
+// ever created. [Server.AddJob] adds a job.
 type Job struct {
 	// ID is the job_id. AddJob chooses it.
 	ID string
@@ -30,43 +30,44 @@ type Job struct {
 	Kind string
 	// Name and Description are empty unless AddJob set them.
 	Name, Description string
-	// Status is the status that a GET shows. For AddJob it is the status from
-	// FinishedAt on, such as "failed". Empty means [JobSucceed].
+	// Status is the status that a GET shows. For AddJob it is the status that a GET
+	// shows from FinishedAt on, such as "failed", and empty means [JobSucceed].
 	Status string
 	// Request is the create request with its defaults filled in. For AddJob, empty
 	// means a request with a short prompt.
 	Request json.RawMessage
 	// CreatedAt is the time of creation. For AddJob, zero means now.
 	CreatedAt time.Time
-	// FinishedAt is the time at which the job ends. It may lie in the future: until
+	// FinishedAt is the time at which the job ends. It may be in the future: until
 	// then the job is "initializing". For AddJob, zero means CreatedAt.
 	FinishedAt time.Time
 	// DeletedAt is zero while the job exists. AddJob ignores it.
 	DeletedAt time.Time
 	// Deleted is true once the job was deleted. AddJob ignores it.
 	Deleted bool
-	// Outputs are the media that a GET shows. For AddJob, nil means the usual ones:
-	// one video or as many images as were requested if the job succeeds, none if it
-	// does not. Other outputs are shown at every status except "initializing", so
-	// that a failed job can have a part of its outputs. An empty list means an empty
-	// array.
+	// Outputs are the media that a GET shows. For AddJob, nil means the usual outputs:
+	// if the job succeeds, one video or as many images as were requested; otherwise
+	// none. Outputs that are not nil are shown at every status except "initializing",
+	// so that a failed job can have a part of its outputs. A list that is empty but not
+	// nil is sent as an empty array.
 	Outputs []JobOutput
 }
 
 // JobOutput is one generated medium of a job.
 type JobOutput struct {
-	// ID is the ID of the output. For [Server.AddJob], empty means one made from
-	// the ID of the job.
+	// ID is the ID of the output. For [Server.AddJob], empty means an ID that is made
+	// from the ID of the job.
 	ID string
 	// MediaURL is the address of the medium. For AddJob, empty means a presigned URL
 	// of the server, which leads to the contents of [WithMediaContents].
 	MediaURL string
-	// ThumbnailURL is the address of a small image. For AddJob, empty means none,
-	// except for a video without a MediaURL: it gets presigned URLs for both.
+	// ThumbnailURL is the address of a small image. For AddJob, empty means no such
+	// image. The exception is a video without a MediaURL: it gets presigned URLs for
+	// MediaURL and ThumbnailURL.
 	ThumbnailURL string
 }
 
-// jobKind has the operations in which video and image jobs differ.
+// jobKind is the kind of a job. Its methods are the operations on jobs of that kind.
 type jobKind string
 
 const (
@@ -74,15 +75,15 @@ const (
 	imageJob jobKind = JobImage
 )
 
-// job has no timer: its status follows from the clock.
+// job has no timer. Its status is computed from the current time on each read.
 type job struct {
 	id, name, description string
 	kind                  jobKind
 	request               json.RawMessage
-	images                int // outputs of an image job
+	images                int // number of outputs of an image job
 	created, finished     time.Time
-	deleted               time.Time   // zero while it exists
-	outcome               string      // the status from finished on; empty means JobSucceed
+	deleted               time.Time   // when the job was deleted; zero while it exists
+	outcome               string      // the status after the time finished; empty means JobSucceed
 	forced                string      // status set by a test
 	seeded                []JobOutput // outputs given by a test; nil means the usual ones
 }
@@ -97,7 +98,7 @@ func (j *job) status(now time.Time) string {
 	return orDefault(j.outcome, JobSucceed)
 }
 
-// hasOutputs says whether a GET shows outputs.
+// hasOutputs reports whether a GET shows outputs.
 func (j *job) hasOutputs(now time.Time) bool {
 	status := j.status(now)
 	return status == JobSucceed || j.seeded != nil && status != JobInitializing
@@ -118,20 +119,21 @@ func (s *Server) jobByID(id string) *job {
 }
 
 // AddJob adds a job to the service and returns its ID. All fields of j are optional:
-// see [Job]. For example, an image job that fails in a minute, with one image done:
+// see [Job]. This example adds an image job that fails after a minute, with one image:
 //
 //	srv.AddJob(svctest.Job{
 //		Kind: svctest.JobImage, Status: "failed", FinishedAt: time.Now().Add(time.Minute),
 //		Outputs: []svctest.JobOutput{{}},
 //	})
 //
-// It panics if the kind is unknown, or if the request is not one of that kind.
+// AddJob panics if the kind is unknown, or if Request is not a valid create request of
+// that kind.
 func (s *Server) AddJob(j Job) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kind := jobKind(orDefault(j.Kind, JobVideo))
 	if kind != videoJob && kind != imageJob {
-		panic(fmt.Sprintf("svctest: no kind of job %q", j.Kind))
+		panic(fmt.Sprintf("svctest: unknown kind of job %q", j.Kind))
 	}
 	request := j.Request
 	if len(request) == 0 {
@@ -139,11 +141,11 @@ func (s *Server) AddJob(j Job) string {
 	}
 	body, problem := parseJSON(request)
 	if problem.code != "" {
-		panic("svctest: the request of a job: " + problem.message)
+		panic("svctest: the Request of a Job is not valid: " + problem.message)
 	}
 	added := kind.parse(body)
 	if problem := body.invalid(); problem.code != "" {
-		panic("svctest: the request of a job: " + problem.message)
+		panic("svctest: the Request of a Job is not valid: " + problem.message)
 	}
 	added.name, added.description, added.outcome = j.Name, j.Description, j.Status
 	added.seeded = slices.Clone(j.Outputs)
@@ -172,10 +174,10 @@ func (s *Server) addJobs(n int, kind string) []string {
 	return ids
 }
 
-// SetJobStatus sets the status of a job. With an empty status, the status follows
-// the clock again. The job shows outputs while its status is [JobSucceed]; outputs
-// that [Server.AddJob] was given are shown at every status except "initializing". It
-// panics if there is no such job.
+// SetJobStatus sets the status of a job. With an empty status, the fake again chooses
+// the status by the time. The job shows outputs while its status is [JobSucceed].
+// Outputs that a test passed to [Server.AddJob] are shown at every status except
+// "initializing". SetJobStatus panics if there is no such job.
 func (s *Server) SetJobStatus(id, status string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

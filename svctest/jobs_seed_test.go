@@ -12,8 +12,8 @@ import (
 	"example.com/svc/svctest"
 )
 
-// A job can be seeded with times, a failure and outputs, since a program that
-// moves old jobs elsewhere meets all of these.
+// A test can add a job with times, a failure and outputs. A program that copies old jobs
+// to another place has to handle all of these.
 func TestC25_SeededJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithMediaContents([]byte("media")))

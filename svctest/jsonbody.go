@@ -11,20 +11,20 @@ import (
 	"strings"
 )
 
-// jsonObject reads a request body field by field. Each method takes its field out
-// of the map. A field that is left in the map is not one of the contract. Problems
-// are collected, so that one response names all of them.
+// jsonObject reads a request body field by field. The methods that read a field take
+// it out of the map. A field that is left in the map at the end is not part of the
+// contract. Problems are collected, so that one response names all of them.
 type jsonObject struct {
-	path     string // "" at the top, then "config." and so on
+	path     string // prefix of field names in problems: "" at the top level, "config." inside the field config
 	fields   map[string]json.RawMessage
 	problems *[]string
 }
 
-// parseJSON reads the top level of a body. If the body is not a JSON object, it
-// returns the response that says so.
+// parseJSON reads the top level of a body. If the body is not a JSON object, parseJSON
+// returns the response with that error.
 func parseJSON(body []byte) (jsonObject, response) {
 	if !json.Valid(body) {
-		return jsonObject{}, failure(http.StatusBadRequest, "malformed_json", "the body is not one JSON value")
+		return jsonObject{}, failure(http.StatusBadRequest, "malformed_json", "the body is not a single valid JSON value")
 	}
 	o := jsonObject{problems: new([]string)}
 	if err := json.Unmarshal(body, &o.fields); err != nil || o.fields == nil {
@@ -45,7 +45,7 @@ func (o jsonObject) problem(key, format string, args ...any) {
 	*o.problems = append(*o.problems, o.path+key+" "+fmt.Sprintf(format, args...))
 }
 
-// done reports the fields that were not taken.
+// done reports a problem for each field that was not taken.
 func (o jsonObject) done() {
 	for _, key := range slices.Sorted(maps.Keys(o.fields)) {
 		o.problem(key, "is not a field of this request")
@@ -110,7 +110,8 @@ func (o jsonObject) integer(key string, absent int64) int64 {
 	return int64(f)
 }
 
-// nullable takes null or a value that read accepts, and returns it unchanged.
+// nullable takes a field that is null or that the function read accepts, and returns its
+// value unchanged. For an absent field it returns null.
 func (o jsonObject) nullable(key string, read func(jsonObject, string)) json.RawMessage {
 	raw, ok := o.fields[key]
 	if !ok || string(raw) == "null" {
@@ -121,7 +122,7 @@ func (o jsonObject) nullable(key string, read func(jsonObject, string)) json.Raw
 	return raw
 }
 
-// object takes a nested object. An absent one reads as an empty one.
+// object takes a field that is an object. For an absent field it returns an empty object.
 func (o jsonObject) object(key string) jsonObject {
 	inner := jsonObject{path: o.path + key + ".", problems: o.problems}
 	raw := o.raw(key)

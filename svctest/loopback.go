@@ -8,12 +8,12 @@ import (
 	"sync/atomic"
 )
 
-// listener serves one loopback port. It does not use httptest.Server, because the
-// Close of that one also closes idle connections of http.DefaultTransport.
+// listener serves one loopback port. It does not use httptest.Server, because
+// httptest.Server.Close also closes idle connections of http.DefaultTransport.
 type listener struct {
 	url    string
 	server *http.Server
-	open   sync.WaitGroup // the accepting goroutine and one per connection
+	open   sync.WaitGroup // counts the accepting goroutine and the open connections
 }
 
 func listen(h http.Handler) *listener {
@@ -38,7 +38,7 @@ func listen(h http.Handler) *listener {
 	return l
 }
 
-// close cuts all connections, and returns when their handlers have ended.
+// close cuts all connections, and returns after the handlers have ended.
 func (l *listener) close() {
 	_ = l.server.Close()
 	l.open.Wait()

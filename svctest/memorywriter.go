@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// streamAfter is the number of bytes of a response that are buffered. A longer
+// streamAfter is the largest number of bytes of a response that are buffered. A longer
 // response is sent while the handler still writes.
 const streamAfter = 64 << 10
 
 // memoryWriter turns what a handler writes into the response that the client gets.
-// A short response is passed on whole, so that it needs no goroutine. A long or
-// flushed one goes through a pipe.
+// A short response is passed on as a whole when the handler has ended. A response that
+// is long or flushed goes through a pipe while the handler still writes.
 type memoryWriter struct {
-	req      *http.Request // the caller's
+	req      *http.Request // the request of the caller
 	cancel   context.CancelFunc
 	header   http.Header
-	sent     http.Header // copy of header from when the status was written
+	sent     http.Header // copy of header, made when the status was written
 	status   int
-	declared int64 // Content-Length of the handler, or -1
+	declared int64 // Content-Length that the handler set, or -1
 	written  int64
 	buf      bytes.Buffer
-	pipe     *io.PipeWriter // not nil once the response is being sent
+	pipe     *io.PipeWriter // not nil once the response is streamed
 	stop     func() bool    // stops watching the caller's context
 
 	ready chan struct{} // closed when resp or err is set
@@ -49,11 +49,11 @@ func (w *memoryWriter) WriteHeader(status int) {
 	if _, ok := w.sent["Date"]; !ok {
 		w.sent.Set("Date", time.Now().UTC().Format(http.TimeFormat))
 	} else if len(w.sent["Date"]) == 0 {
-		delete(w.sent, "Date") // as in net/http, nil leaves the header out
+		delete(w.sent, "Date") // as in net/http, a nil value removes the header
 	}
 }
 
-// bodiless says whether the response has no body, whatever the handler writes.
+// bodiless reports whether the response has no body, whatever the handler writes.
 func (w *memoryWriter) bodiless() bool {
 	return w.req.Method == http.MethodHead || w.status == http.StatusNoContent || w.status == http.StatusNotModified
 }
@@ -77,7 +77,7 @@ func (w *memoryWriter) Write(p []byte) (int, error) {
 	return w.pipe.Write(p)
 }
 
-// Flush sends what was written so far, and the rest as it is written.
+// Flush sends what was written so far. From then on, each Write is sent at once.
 func (w *memoryWriter) Flush() {
 	w.WriteHeader(http.StatusOK)
 	if w.pipe != nil || w.bodiless() {
@@ -94,10 +94,11 @@ func (w *memoryWriter) Flush() {
 	w.buf = bytes.Buffer{}
 }
 
-// finish ends the response. If it was aborted, the caller loses its connection.
-// requestErr is the reason why the caller could not send its whole request.
+// finish ends the response. If the handler aborted it, the caller sees a lost
+// connection. requestErr is the reason why the caller could not send its whole request,
+// or nil.
 func (w *memoryWriter) finish(aborted bool, requestErr error) {
-	left := context.Cause(w.req.Context()) // the caller gave up first
+	left := context.Cause(w.req.Context()) // why the caller gave up; nil if it did not
 	cut := aborted || requestErr != nil
 	if !cut {
 		w.WriteHeader(http.StatusOK)
@@ -149,7 +150,8 @@ func (w *memoryWriter) send(body io.ReadCloser) {
 	close(w.ready)
 }
 
-// streamBody ends the handler when the caller closes the response body.
+// streamBody cancels the context of the handler when the caller closes the response
+// body.
 type streamBody struct {
 	*io.PipeReader
 	cancel context.CancelFunc

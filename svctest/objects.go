@@ -14,10 +14,10 @@ import (
 // object is the contents in storage under one key.
 type object struct {
 	size        int64
-	sha256      string // in hex; empty for zeros
+	sha256      string // in hex; empty for an object of newZeroObject
 	etag        string
 	contentType string
-	header      http.Header // of the upload
+	header      http.Header // headers of the upload
 	stored      time.Time
 	open        func() io.ReadSeeker // nil if the contents were discarded
 }
@@ -34,7 +34,7 @@ func (o *object) setSum(sum []byte) {
 	o.etag = `"` + o.sha256[:32] + `"`
 }
 
-// newZeroObject makes an object of size zero bytes that needs no memory.
+// newZeroObject makes an object of size bytes, all of them zero. They need no memory.
 func newZeroObject(size int64, now time.Time) *object {
 	return &object{
 		size: size, etag: fmt.Sprintf(`"zeros-%d"`, size), stored: now,
@@ -42,7 +42,7 @@ func newZeroObject(size int64, now time.Time) *object {
 	}
 }
 
-// zeros reads as a file of zero bytes.
+// zeros reads like a file of size bytes, all of them zero.
 type zeros struct{ size, at int64 }
 
 func (z *zeros) Read(p []byte) (int, error) {

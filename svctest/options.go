@@ -11,7 +11,7 @@ import (
 const DefaultToken = "svctest-token"
 
 // Option changes how the service behaves. Pass options to [NewServer] or
-// [NewInMemory]. If two contradict each other, the last one counts.
+// [NewInMemory]. If two options contradict each other, the last one counts.
 type Option func(*config)
 
 type config struct {
@@ -63,8 +63,8 @@ func WithToken(token string) Option {
 }
 
 // WithBasePath serves everything except presigned URLs below a path such as
-// "/api/svc". The path is part of [Server.URL] and [Server.InferenceURL]. Default
-// none.
+// "/api/svc". The path is part of [Server.URL] and [Server.InferenceURL]. Default: no
+// path.
 func WithBasePath(prefix string) Option {
 	return func(c *config) { c.basePath = cleanBasePath(prefix) }
 }
@@ -75,15 +75,15 @@ func WithFlavors(flavors ...Flavor) Option {
 	return func(c *config) { c.flavors = slices.Clone(flavors) }
 }
 
-// WithDeployTime sets how long an endpoint is "initializing" after a create, a
-// scaling or a redeployment. Default 1 s. With zero, the first read says
-// "available".
+// WithDeployTime sets how long an endpoint is "initializing" after a create, after a
+// change of the number of instances, and after an update that starts a stopped
+// endpoint. Default 1 s. With zero, the first read says "available".
 func WithDeployTime(d time.Duration) Option {
 	return func(c *config) { c.deployTime = d }
 }
 
 // WithDeleteTime sets how long an endpoint stays readable, and is billed, after
-// its deletion was accepted. Default 0: it is deleted at once.
+// its deletion was accepted. Default 0: the endpoint is deleted at once.
 func WithDeleteTime(d time.Duration) Option {
 	return func(c *config) { c.deleteTime = d }
 }
@@ -95,34 +95,34 @@ func WithCreateVisibilityDelay(d time.Duration) Option {
 	return func(c *config) { c.visibilityDelay = d }
 }
 
-// WithStaleReads makes GET show the record of an endpoint from before an update
-// for d after that update. Default 0.
+// WithStaleReads makes reads of an endpoint lag behind: for d after an update that
+// starts a deployment, GET shows the record from before the update. Default 0.
 func WithStaleReads(d time.Duration) Option {
 	return func(c *config) { c.staleReads = d }
 }
 
-// WithStatusPath gives every new endpoint a script of statuses, one for each GET,
-// in place of those that follow the clock: see [Server.ScriptStatus].
+// WithStatusPath gives every endpoint that a request creates a script of statuses, one
+// for each GET: see [Server.ScriptStatus].
 func WithStatusPath(statuses ...string) Option {
 	return func(c *config) { c.statusPath = slices.Clone(statuses) }
 }
 
 // WithInferenceHandler serves requests to the addresses of available endpoints
-// with h. The path that h sees is what follows the address of the endpoint, "/" at
-// least. Without this option, the response is 200 with the ID of the endpoint. If
-// the endpoint is not available, the response is always 503.
+// with h. The path that h sees is the part after the address of the endpoint, or "/" if
+// there is no such part. Without this option, the response is 200 with the ID of the
+// endpoint. If the endpoint is not available, the response is always 503.
 func WithInferenceHandler(h http.Handler) Option {
 	return func(c *config) { c.inference = h }
 }
 
-// WithJobTime sets how long a legacy job that a request creates takes to succeed.
-// Default 1 s.
+// WithJobTime sets how long after its creation a legacy job succeeds. It applies to jobs
+// that a request creates. Default 1 s.
 func WithJobTime(d time.Duration) Option {
 	return func(c *config) { c.jobTime = d }
 }
 
-// WithMaxPageSize sets the largest page_size of a job list. A larger one in a
-// request counts as this one. Default 100.
+// WithMaxPageSize sets the largest page_size of a job list. If a request asks for a
+// larger page, it gets a page of this size. Default 100.
 func WithMaxPageSize(n int) Option {
 	return func(c *config) { c.maxPageSize = max(n, 1) }
 }
@@ -140,7 +140,7 @@ func WithJobsRetired(status int) Option {
 }
 
 // WithMediaContents sets the contents that every media_url and thumbnail_url leads
-// to. Default one short line of text.
+// to. Default: one short line of text.
 func WithMediaContents(b []byte) Option {
 	return func(c *config) { c.media = slices.Clone(b) }
 }
@@ -150,9 +150,9 @@ func WithLinkTTL(d time.Duration) Option {
 	return func(c *config) { c.linkTTL = d }
 }
 
-// WithSeparateStorage makes presigned URLs lead to another host: a second loopback
-// port, or in memory another host name. Without this option, they lead to the host
-// of the service.
+// WithSeparateStorage makes presigned URLs lead to another host. With [NewServer] this
+// is a second loopback port, with [NewInMemory] another host name. Without this option,
+// presigned URLs lead to the host of the service.
 func WithSeparateStorage() Option {
 	return func(c *config) { c.separateStorage = true }
 }
@@ -176,14 +176,15 @@ func WithAzureStorage() Option {
 }
 
 // WithDiscardContents keeps only the length and the SHA-256 of an upload (see
-// [File]), so that an upload of any size needs no memory. It cannot be downloaded.
+// [File]), so that an upload of any size needs no memory. The uploaded contents cannot
+// be downloaded.
 func WithDiscardContents() Option {
 	return func(c *config) { c.discardContents = true }
 }
 
 // WithRecordLimit sets how many of the latest requests [Server.Requests] lists, and
-// how many bytes of each body. Defaults 10,000 and 64 KiB. Zero means none.
-// [Server.RequestCount] counts all requests in any case.
+// how many bytes of each body it keeps. Defaults: 10,000 requests and 64 KiB. Zero means
+// none. [Server.RequestCount] always counts all requests.
 func WithRecordLimit(requests, bodyBytes int) Option {
 	return func(c *config) {
 		c.recordLimit, c.recordBodyLength = max(requests, 0), max(bodyBytes, 0)

@@ -25,7 +25,8 @@ type Request struct {
 	Query    url.Values
 	// Header holds the headers. Transfer-Encoding is not one of them.
 	Header http.Header
-	// ContentLength is the announced length of the body in bytes, or -1 without one.
+	// ContentLength is the announced length of the body in bytes, or -1 if none was
+	// announced.
 	ContentLength int64
 	// TransferEncoding is "chunked" for a body without an announced length.
 	TransferEncoding []string
@@ -34,16 +35,16 @@ type Request struct {
 	Body []byte
 	// BodySize is how many bytes of the body were read.
 	BodySize int64
-	// Status is the status of the response. It is zero until it is sent, and if the
-	// connection was cut before.
+	// Status is the status of the response. It is zero until the response is sent. It
+	// stays zero if the connection is cut before that.
 	Status int
 }
 
-// recorder keeps the latest requests in a ring buffer, and counts all.
+// recorder keeps the latest requests in a ring buffer, and counts all requests.
 type recorder struct {
 	limit  int
 	ring   []*Request
-	next   int               // index of the oldest request, once the ring is full
+	next   int               // index of the oldest request after the ring is full; 0 before
 	counts map[[2]string]int // by method and route
 	total  int               // never reset, since request IDs are made from it
 }
@@ -63,7 +64,7 @@ func (rec *recorder) add(r *Request) {
 
 // Requests lists the requests since the start or [Server.ResetRequests], in the
 // order in which they arrived, whether or not they took effect. [WithRecordLimit]
-// says how many it keeps.
+// sets how many requests are kept.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,8 +81,8 @@ func (s *Server) Requests() []Request {
 }
 
 // RequestCount counts the requests with this method and this route since the start
-// or [Server.ResetRequests]. "*" means any method, [RouteAny] any route. It panics
-// if there is no such route or method.
+// or [Server.ResetRequests]. "*" means any method, and [RouteAny] means any route.
+// RequestCount panics if there is no such route or method.
 func (s *Server) RequestCount(method, route string) int {
 	checkRoute(method, route)
 	s.mu.Lock()

@@ -15,8 +15,8 @@ import (
 type response struct {
 	status  int    // zero means 200
 	value   any    // sent as JSON; nil sends an empty body
-	code    string // with message: a failure
-	message string
+	code    string // of a failure; empty for a success
+	message string // of a failure
 	header  map[string]string
 }
 
@@ -35,8 +35,8 @@ type errorBody struct {
 	RequestID string `json:"request_id"`
 }
 
-// write sends a. A failure names the request. It never contains the token, even if
-// the caller put it into a path or a field name.
+// write sends a. A failure contains the request ID. It never contains the token, even if
+// the caller put the token into a path or a field name.
 func (s *Server) write(w http.ResponseWriter, a response, requestID string) {
 	status := max(a.status, http.StatusOK)
 	if a.code != "" {
@@ -59,7 +59,7 @@ func (s *Server) write(w http.ResponseWriter, a response, requestID string) {
 	_, _ = w.Write(body) // fails only if the caller has left
 }
 
-// encode does not escape &, so that a URL is readable in the body.
+// encode writes v as JSON. It does not escape &, so that a URL is readable in the body.
 func encode(v any) []byte {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -70,7 +70,7 @@ func encode(v any) []byte {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 }
 
-// The service writes times in UTC, without a zone, in two forms.
+// The service writes times in UTC, without a zone, in these forms.
 const (
 	spacedTime   = "2006-01-02 15:04:05"
 	isoTime      = "2006-01-02T15:04:05"
@@ -81,7 +81,7 @@ func formatTime(t time.Time, layout string) string {
 	return t.UTC().Format(layout)
 }
 
-// nullableTime is null for the zero time.
+// nullableTime returns nil for the zero time, so that the JSON is null.
 func nullableTime(t time.Time) *string {
 	if t.IsZero() {
 		return nil

@@ -42,8 +42,8 @@ type route struct {
 	serve    func(*Server, http.ResponseWriter, *exchange)
 }
 
-// operation is one method of a JSON route. run is called with the server locked: it
-// must not wait, and must not keep its call.
+// operation is one method of a JSON route. run is called while s.mu is locked: it must
+// not wait, and must not keep the *call after it returns.
 type operation struct {
 	run   func(*Server, *call) response
 	body  bool     // has a JSON body
@@ -66,8 +66,7 @@ func jobMethods(kind jobKind) map[string]operation {
 	}
 }
 
-// routes are in the order in which they are matched: fixed segments before
-// parameters.
+// routes are in the order in which match tries them: fixed segments before parameters.
 var routes = []*route{
 	{template: RouteFlavors, methods: map[string]operation{
 		"GET": {run: (*Server).listFlavors},
@@ -114,8 +113,9 @@ func indexRoutes(routes []*route) map[string]*route {
 	return index
 }
 
-// match finds the route of an escaped path and the value of its parameter. A path
-// with an extra slash, a dot segment or an empty ID matches no route.
+// match returns the route of an escaped path, the value of its parameter, and the rest
+// of the path after the route. A path with an extra slash, a dot segment or an empty ID
+// matches no route.
 func match(path string) (r *route, param, rest string) {
 	segments := strings.Split(path, "/")
 	for _, r := range routes {
@@ -152,8 +152,8 @@ func (r *route) allowed() string {
 	return strings.Join(slices.Sorted(maps.Keys(r.methods)), ", ")
 }
 
-// checkRoute panics if no request can have this route and method, since a test with
-// a misspelt route would pass without testing anything.
+// checkRoute panics if no request can have this route and method. Without this check, a
+// test with a misspelt route could pass without testing anything.
 func checkRoute(method, template string) {
 	if template == RouteAny {
 		return
@@ -161,14 +161,14 @@ func checkRoute(method, template string) {
 	r := routesByTemplate[template]
 	if r == nil {
 		known := slices.Sorted(maps.Keys(routesByTemplate))
-		panic(fmt.Sprintf("svctest: no route %q; there are %s", template, strings.Join(known, ", ")))
+		panic(fmt.Sprintf("svctest: unknown route %q; the routes are %s", template, strings.Join(known, ", ")))
 	}
 	if _, ok := r.methods[method]; !ok && r.methods != nil && method != "*" {
-		panic(fmt.Sprintf("svctest: route %s has no method %q, only %s", template, method, r.allowed()))
+		panic(fmt.Sprintf("svctest: the route %s has no method %q; its methods are %s", template, method, r.allowed()))
 	}
 }
 
-// cleanBasePath turns "api/", "/api" and the like into "/api", and "/" into "".
+// cleanBasePath turns "api", "api/" and "/api/" into "/api", and "/" into "".
 func cleanBasePath(p string) string {
 	p = strings.Trim(p, "/")
 	if p == "" {

@@ -15,13 +15,13 @@ type Server struct {
 	storage   string // address of the storage; equal to url unless it is separate
 	transport http.RoundTripper
 	close     func()
-	closing   chan struct{} // closed by Close to end delays; nil in memory
+	closing   chan struct{} // closed by Close, which ends delays and dead connections; nil in memory
 
 	mu        sync.Mutex
 	recorder  recorder
 	faults    []*queuedFault
-	endpoints []*endpoint // all that were ever created
-	living    []*endpoint // all that are not deleted, and perhaps some that are
+	endpoints []*endpoint // all endpoints that were ever created
+	living    []*endpoint // all endpoints that are not deleted; may also hold deleted ones until alive is called
 	jobs      []*job
 	files     []*file
 	objects   map[string]*object // by storage key
@@ -42,8 +42,8 @@ func newServer(opts []Option) *Server {
 }
 
 // NewServer starts the service on a loopback port. Close it at the end of the test.
-// It runs on real time; for virtual time see [NewInMemory]. It panics if it cannot
-// listen.
+// It runs on real time; for virtual time see [NewInMemory]. NewServer panics if it
+// cannot listen.
 func NewServer(opts ...Option) *Server {
 	s := newServer(opts)
 	s.closing = make(chan struct{})

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Query parameters of a presigned URL. They look like those of common object
-// storage, except for the one with the methods that the URL allows.
+// Query parameters of a presigned URL. They look like the parameters of common object
+// storage. Only paramMethods, with the methods that the URL allows, is special to the
+// fake.
 const (
 	paramAlgorithm = "X-Amz-Algorithm"
 	paramDate      = "X-Amz-Date"
@@ -26,7 +27,8 @@ const (
 	signingDate      = "20060102T150405.000Z"
 )
 
-// signingKey is not secret, so that presigned URLs are the same in every run.
+// signingKey is the same in every run, so that tests can expect fixed presigned URLs. It
+// is not a secret.
 var signingKey = []byte("svctest signing key")
 
 // link makes a presigned URL of an object. A request to it has to send the signed
@@ -53,7 +55,8 @@ func (s *Server) link(key string, now time.Time, signed http.Header, methods ...
 	return u.String()
 }
 
-// signature covers the host, the path, all other parameters, and the named headers.
+// signature returns the signature of a presigned URL. It covers the host, the path, the
+// headers in names, and all parameters except the signature itself.
 func signature(host, path string, q url.Values, names []string, h http.Header) string {
 	mac := hmac.New(sha256.New, signingKey)
 	unsigned := url.Values{}

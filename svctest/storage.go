@@ -22,7 +22,7 @@ type storageError struct {
 }
 
 func (e storageError) write(w http.ResponseWriter, requestID string) {
-	body, _ := xml.Marshal(struct { // three strings cannot fail
+	body, _ := xml.Marshal(struct { // never fails, since all fields are strings
 		XMLName xml.Name `xml:"Error"`
 		Code    string
 		Message string
@@ -68,7 +68,8 @@ func (s *Server) download(w http.ResponseWriter, x *exchange) storageError {
 	return storageError{}
 }
 
-// object finds the contents of a key: an upload, or the media of a job.
+// object returns the contents of a key: a file, or the media of a job. It returns nil if
+// there are none.
 func (s *Server) object(key string, now time.Time) *object {
 	if o := s.objects[key]; o != nil {
 		return o
@@ -112,8 +113,7 @@ func (s *Server) upload(w http.ResponseWriter, x *exchange) storageError {
 	return storageError{}
 }
 
-// receive reads an upload to its end. Nothing is stored of an upload that is cut
-// off.
+// receive reads an upload to its end. If the upload is cut off, nothing of it is stored.
 func (s *Server) receive(r *http.Request) (*object, storageError) {
 	sum := sha256.New()
 	sinks := []io.Writer{sum}

@@ -68,10 +68,10 @@ func TestTooLargeIsRefusedUnread(t *testing.T) {
 		require.NoError(t, err)
 		req.ContentLength = 1 << 40
 		if strings.HasPrefix(srv.URL(), "http://") {
-			req.Body = io.NopCloser(io.LimitReader(zeroReader{}, 1<<40)) // a real transport reads ahead
+			req.Body = io.NopCloser(io.LimitReader(zeroReader{}, 1<<40)) // a real transport reads ahead, even if the server does not read
 		}
 		r, err := do(t, srv, req)
-		if err == nil { // else the transport noticed first that nobody reads
+		if err == nil { // an error means that sending the body failed before the response was read
 			require.Contains(t, r.Body, "EntityTooLarge")
 		}
 		requests := srv.Requests()
@@ -167,7 +167,7 @@ func TestUploadFaults(t *testing.T) {
 			svctest.Fault{DropBefore: true, ReadBytes: 1000},
 			svctest.DropAfterEffect())
 		r, err := tryStorage(t, srv, "PUT", link, strings.NewReader(body))
-		if err == nil { // else the transport noticed first that nobody reads on
+		if err == nil { // an error means that sending the body failed before the response was read
 			require.Equal(t, 503, r.Status)
 		}
 		_, err = tryStorage(t, srv, "PUT", link, strings.NewReader(body))
@@ -222,7 +222,7 @@ func TestRateLimitedTransfers(t *testing.T) {
 		require.Len(t, r.Body, 300_000)
 		require.InDelta(t, 3, time.Since(start).Seconds(), 0.01)
 
-		// A caller ends the handler by closing the body.
+		// A caller ends the handler if it closes the response body.
 		req, err := http.NewRequestWithContext(t.Context(), "GET", fileLink(t, srv, id), nil)
 		require.NoError(t, err)
 		resp, err := srv.HTTPClient().Do(req)

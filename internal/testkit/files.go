@@ -13,27 +13,28 @@ import (
 	"example.com/svc"
 )
 
-// FileQuery is that of presigned links.
+// FileQuery is the query of the presigned URLs of a [FileService].
 const FileQuery = "X-Amz-Signature=sig-77c1e2&X-Amz-Security-Token=st-9b04"
 
-// FileService is the API's files and object storage at one address, as a script.
+// FileService is a scripted service at one address: the file routes of the API, and
+// object storage.
 type FileService struct {
 	*httptest.Server
-	storage func(n int, w http.ResponseWriter, r *http.Request) // the n-th request to storage, from 1
-	API     func(n int, w http.ResponseWriter, r *http.Request) // likewise; nil: as if all were well
+	storage func(n int, w http.ResponseWriter, r *http.Request) // serves the n-th request to storage, counted from 1
+	API     func(n int, w http.ResponseWriter, r *http.Request) // serves the n-th request to the API, counted from 1; nil means Answer
 
 	mu   sync.Mutex
-	Seen []SeenRequest // in the order of arrival
+	Seen []SeenRequest // all requests, in the order of arrival
 }
 
-// SeenRequest is a request as it arrived, and as much of its body as was read.
+// SeenRequest is a request as it arrived, and the part of its body that was read.
 type SeenRequest struct {
 	*http.Request
 	Bytes *bytes.Buffer
 }
 
-// NewFileService starts the service; a nil storage accepts and serves nothing
-// but success.
+// NewFileService starts the service. The function storage serves the requests to
+// storage. If it is nil, each of these requests gets 200 with an empty body.
 func NewFileService(t *testing.T, storage func(n int, w http.ResponseWriter, r *http.Request)) *FileService {
 	s := &FileService{storage: storage}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
@@ -70,7 +71,7 @@ func (s *FileService) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Answer is the API when all is well.
+// Answer responds to a request to the API with success.
 func (s *FileService) Answer(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	w.Header().Set("Content-Type", "application/json")
@@ -85,10 +86,10 @@ func (s *FileService) Answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Link is a presigned URL of the one file.
+// Link returns a presigned URL of f1, the only file of the service.
 func (s *FileService) Link() svc.SignedURL { return svc.SignedURL(s.URL + "/storage/f1?" + FileQuery) }
 
-// Requests are those with this method so far, in the order of arrival.
+// Requests returns the requests with this method so far, in the order of arrival.
 func (s *FileService) Requests(method string) []SeenRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,12 +102,12 @@ func (s *FileService) Requests(method string) []SeenRequest {
 	return list
 }
 
-// Client makes a client of the service that hardly waits between attempts.
+// Client makes a client of the service. It waits only 1 ms between attempts.
 func (s *FileService) Client(t testing.TB, opts ...svc.Option) *svc.Client {
 	return NewFileClient(t, s.URL, opts...)
 }
 
-// XMLError answers as object storage does.
+// XMLError writes an error response in the XML form of object storage.
 func XMLError(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)

@@ -10,19 +10,19 @@ import (
 	"example.com/svc"
 )
 
-// JobService is an in-memory service with a list of jobs: it works inside a
-// synctest bubble, where its latency costs no time.
+// JobService is a transport that plays a service with a list of jobs, in memory. It works
+// inside a synctest bubble, where its latency takes no real time.
 type JobService struct {
 	Latency time.Duration
-	Page    func(number, size int) (status int, body []byte) // number and size are 0 where the request has none
+	Page    func(number, size int) (status int, body []byte) // makes the response; number and size are 0 if the request has none
 
 	mu       sync.Mutex
-	asked    []string // the queries, in the order of arrival
+	asked    []string // the queries of all requests, in the order of arrival
 	inFlight int
-	Most     int // requests in flight at a time
+	Most     int // the largest number of requests that were in flight at the same time
 }
 
-// RoundTrip gives the page that the request asks for.
+// RoundTrip returns the page that the request asks for.
 func (s *JobService) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	s.asked = append(s.asked, req.URL.RawQuery)
@@ -43,14 +43,14 @@ func (s *JobService) RoundTrip(req *http.Request) (*http.Response, error) {
 	return respond(req, status, body), nil
 }
 
-// Requests returns the queries so far.
+// Requests returns the queries of the requests so far.
 func (s *JobService) Requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]string(nil), s.asked...)
 }
 
-// UnderWay is how many requests have no response yet.
+// UnderWay returns how many requests have no response yet.
 func (s *JobService) UnderWay() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *JobService) Client(t testing.TB, opts ...svc.Option) *svc.Client {
 	return ClientOn(t, s, opts...)
 }
 
-// OneJob answers every call with one body.
+// OneJob returns a service that responds to every request with 200 and body.
 func OneJob(body string) *JobService {
 	return &JobService{Page: func(int, int) (int, []byte) { return 200, []byte(body) }}
 }

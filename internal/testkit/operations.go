@@ -6,16 +6,16 @@ import (
 	"example.com/svc"
 )
 
-// Operation is one of the calls, for what they have in common.
+// Operation is one call of the client, for tests that run on several calls.
 type Operation struct {
 	Name   string
 	Method string
 	Path   string
-	OK     Reply // that makes it succeed
+	OK     Reply // the reply with which the call succeeds
 	Do     func(ctx context.Context, c *svc.Client, opts ...svc.RequestOption) error
 }
 
-// One operation of each kind, and all of them.
+// One operation for each HTTP method. Operations lists them all.
 var (
 	OpGet = Operation{"get", "GET", "/v1/inference-service/svc-1", Reply{Status: 200, Body: ServiceJSON},
 		func(ctx context.Context, c *svc.Client, opts ...svc.RequestOption) error {

@@ -19,16 +19,16 @@ import (
 	"example.com/svc"
 )
 
-// Reply is one scripted exchange: an answer, or what becomes of it.
+// Reply says what happens to one request: it gets a response, or the connection fails.
 type Reply struct {
-	Status int               // 0: 200
-	Header map[string]string // beside Content-Type: application/json, which it may replace
+	Status int               // 0 means 200 if Err is nil
+	Header map[string]string // added to Content-Type: application/json, and may replace it
 	Body   string
-	After  time.Duration // how long the service takes; [Ages]: it never answers
-	Err    error         // comes in place of the answer, or after its body when there is a status
-	Unsent bool          // Err comes before anything of the request is read
-	Stall  bool          // the body is followed by silence
-	Cut    bool          // half of the body comes, then the connection is lost
+	After  time.Duration // time before the response or Err; with [Ages] the service never responds
+	Err    error         // without a Status: returned in place of a response; with a Status: returned after the body
+	Unsent bool          // the request body is not read before Err is returned
+	Stall  bool          // after the body, nothing comes until the request is cancelled
+	Cut    bool          // the connection is lost after half of the body
 }
 
 // Seen is a request that arrived.
@@ -42,8 +42,9 @@ type Seen struct {
 	When   time.Time
 }
 
-// Script is a transport that plays a service. It works inside a synctest bubble.
-// A request beyond the script fails the test, and so does a reply left over.
+// Script is a transport that plays a service: it gives each request the next reply. It
+// works inside a synctest bubble. The test fails if a request finds no reply, or if
+// replies are left at the end.
 type Script struct {
 	t     testing.TB
 	start time.Time
@@ -54,18 +55,18 @@ type Script struct {
 	Requests []Seen
 }
 
-// Play answers with the replies in turn.
+// Play makes a Script that uses each of the replies once, in this order.
 func Play(t testing.TB, replies ...Reply) *Script {
 	s := &Script{t: t, start: time.Now(), Replies: replies}
 	t.Cleanup(func() {
 		if left := len(s.Replies); left > 0 && !t.Failed() {
-			t.Errorf("%d replies left over after %d requests", left, len(s.Requests))
+			t.Errorf("%d replies of the script were not used; it received %d requests", left, len(s.Requests))
 		}
 	})
 	return s
 }
 
-// Loop answers everything with r.
+// Loop makes a Script that responds to every request with r.
 func Loop(t testing.TB, r Reply) *Script {
 	return &Script{t: t, start: time.Now(), Replies: []Reply{r}, loop: true}
 }
@@ -79,7 +80,7 @@ func (s *Script) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.answer(req)
 }
 
-// answer is what a client gets: after its time, a response or an error.
+// answer waits for r.After. Then it returns the response or the error of r.
 func (r Reply) answer(req *http.Request) (*http.Response, error) {
 	if err := pause(req, r.After); err != nil {
 		return nil, err
@@ -109,7 +110,8 @@ func (r Reply) answer(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// pause lasts for d, or until the request is cancelled.
+// pause waits for d. If the request is cancelled before that, pause returns the error of
+// its context.
 func pause(req *http.Request, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -124,7 +126,7 @@ func pause(req *http.Request, d time.Duration) error {
 	}
 }
 
-// respond is a response in JSON.
+// respond returns a JSON response.
 func respond(req *http.Request, status int, body []byte) *http.Response {
 	return &http.Response{
 		StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
@@ -132,7 +134,7 @@ func respond(req *http.Request, status int, body []byte) *http.Response {
 	}
 }
 
-// next notes a request and picks its reply.
+// next records a request and returns its reply.
 func (s *Script) next(req *http.Request) (Reply, error) {
 	s.mu.Lock()
 	r, known := Reply{}, len(s.Replies) > 0
@@ -159,8 +161,8 @@ func (s *Script) next(req *http.Request) (Reply, error) {
 	s.Requests = append(s.Requests, e)
 	s.mu.Unlock()
 	if !known {
-		s.t.Errorf("a request beyond the script: %s %s", e.Method, e.Path)
-		return r, errors.New("the script is at its end")
+		s.t.Errorf("the script has no reply for this request: %s %s", e.Method, e.Path)
+		return r, errors.New("the script has no more replies")
 	}
 	return r, nil
 }
@@ -172,7 +174,7 @@ func (s *Script) Seen() []Seen {
 	return append([]Seen(nil), s.Requests...)
 }
 
-// Gaps are the times between the requests.
+// Gaps returns the times between the requests.
 func (s *Script) Gaps() (gaps []time.Duration) {
 	all := s.Seen()
 	for i := 1; i < len(all); i++ {
@@ -187,25 +189,26 @@ func (s *Script) Client(opts ...svc.Option) *svc.Client {
 	return ClientOn(s.t, s, opts...)
 }
 
-// RedirectTo leads to another address.
+// RedirectTo returns a redirect to the address to, with this status code.
 func RedirectTo(code int, to string) Reply {
 	return Reply{Status: code, Header: map[string]string{"Location": to}}
 }
 
-// What may become of a connection.
+// Errors of a connection, and replies with such errors.
 var (
 	ErrReset   = &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
 	ErrRefused = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 
-	Refused  = Reply{Err: ErrRefused, Unsent: true}
-	Lost     = Reply{Err: ErrReset}
-	CutShort = Reply{Status: 200, Body: `{"service_id":"sv`, Err: io.ErrUnexpectedEOF}
+	Refused  = Reply{Err: ErrRefused, Unsent: true}                                    // the connection is refused
+	Lost     = Reply{Err: ErrReset}                                                    // the connection is lost after the request was sent
+	CutShort = Reply{Status: 200, Body: `{"service_id":"sv`, Err: io.ErrUnexpectedEOF} // the connection is lost in the body of a 200
 )
 
-// Status is a failure with a message in JSON.
+// Status returns an error response with this status code and a JSON message.
 func Status(code int) Reply { return Reply{Status: code, Body: `{"message":"no luck"}`} }
 
-// Fails is a failure whose message tells its status, with headers in pairs.
+// Fails returns an error response whose JSON message contains the status. The header
+// arguments are pairs of a name and a value.
 func Fails(status int, header ...string) Reply {
 	h := map[string]string{}
 	for i := 0; i < len(header); i += 2 {
@@ -214,22 +217,23 @@ func Fails(status int, header ...string) Reply {
 	return Reply{Status: status, Header: h, Body: fmt.Sprintf(`{"message":"scripted %d"}`, status)}
 }
 
-// Times is n times the same reply.
+// Times returns n copies of r.
 func Times(n int, r Reply) []Reply { return slices.Repeat([]Reply{r}, n) }
 
-// ByMethod is an in-memory service that answers the requests of each method in
-// the order of its replies, and all that follow with the last one. A method
-// without replies is answered 500.
+// ByMethod is a transport that plays a service, with a list of replies for each HTTP
+// method. Each request gets the next reply of its method. The last reply is used for all
+// later requests. If a method has no replies, the response is 500. The flavor list is
+// always empty; requests for it use no reply and are not recorded.
 type ByMethod struct {
 	Get, Put, Post, Delete []Reply
 
 	mu   sync.Mutex
-	Seen []Seen
+	Seen []Seen // with Method, When, and Path (unescaped, without the query) only
 }
 
-// RoundTrip plays the next reply to that method.
+// RoundTrip returns the next reply of the method.
 func (s *ByMethod) RoundTrip(req *http.Request) (*http.Response, error) {
-	if strings.HasSuffix(req.URL.Path, "/flavor") { // asked in between, for the proof of an absence
+	if strings.HasSuffix(req.URL.Path, "/flavor") { // a wait reads the list to prove that an endpoint is deleted
 		return Reply{Body: `{"flavor_list":[]}`}.answer(req)
 	}
 	r := s.next(req)
@@ -258,7 +262,7 @@ func (s *ByMethod) next(req *http.Request) Reply {
 	return r
 }
 
-// Requests are those seen so far with this method.
+// Requests returns the requests with this method so far.
 func (s *ByMethod) Requests(method string) (list []Seen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,7 +274,7 @@ func (s *ByMethod) Requests(method string) (list []Seen) {
 	return list
 }
 
-// Gaps are the times between the GETs.
+// Gaps returns the times between the GET requests.
 func (s *ByMethod) Gaps() []time.Duration {
 	polls := s.Requests("GET")
 	gaps := make([]time.Duration, max(len(polls)-1, 0))
@@ -280,7 +284,8 @@ func (s *ByMethod) Gaps() []time.Duration {
 	return gaps
 }
 
-// Services makes a client of the script.
+// Services makes a client that sends its requests to s, and returns its
+// InferenceServices.
 func (s *ByMethod) Services(t testing.TB, opts ...svc.Option) *svc.InferenceServiceClient {
 	t.Helper()
 	return ClientOn(t, s, opts...).InferenceServices

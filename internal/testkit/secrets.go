@@ -18,8 +18,8 @@ import (
 	"example.com/svc"
 )
 
-// NeedlesOf are the ways in which a printed value can show a secret: as it is, as
-// numbers of several kinds, and as an encoder writes it.
+// NeedlesOf returns the texts in which a printed value can show a secret: the secret
+// itself, its bytes as numbers in several notations, and its encoded forms.
 func NeedlesOf(secret string) []string {
 	var dec, golang, bin, oct, escapedJSON, escapedURL, runes []string
 	for _, c := range []byte(secret) {
@@ -37,7 +37,7 @@ func NeedlesOf(secret string) []string {
 		strings.Join(bin, " "), strings.Join(oct, " "), strings.Join(runes, " "),
 		strings.Join(escapedJSON, ""), strings.Join(escapedURL, ""), strings.ToLower(strings.Join(escapedURL, "")),
 	}
-	// In base64 a text looks different for each place where it may begin.
+	// The base64 form of a text depends on its offset in the encoded data, modulo 3.
 	for offset := range 3 {
 		for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 			s := e.EncodeToString(append(make([]byte, offset), secret...))
@@ -48,14 +48,14 @@ func NeedlesOf(secret string) []string {
 	return slices.Compact(forms)
 }
 
-// Printed holds all that fmt, JSON and slog make of values.
+// Printed collects the output of fmt, encoding/json and slog for values.
 type Printed struct {
 	bytes.Buffer
 	json *slog.Logger
 	Text *slog.Logger
 }
 
-// NewPrinted is empty.
+// NewPrinted returns an empty Printed.
 func NewPrinted() *Printed {
 	p := new(Printed)
 	p.json = slog.New(slog.NewJSONHandler(p, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -63,9 +63,9 @@ func NewPrinted() *Printed {
 	return p
 }
 
-// Formats are the verbs and flags of fmt, except for those that by the
-// documentation do not ask a value how it prints; CommonFormats are the ones that
-// make a difference for what stands inside another value.
+// Formats are the verbs of fmt, and combinations of verbs and flags. Only %p and %w are
+// missing: SignedURL documents that they show the whole link. CommonFormats are the
+// formats that can make a difference for a value inside another value.
 var (
 	Formats = func() []string {
 		all := []string{"%+v", "%#v", "%+q", "%#q", "% x", "%# x", "%#X", "%+d", "%08v", "%-90s", "%.400v"}
@@ -77,7 +77,7 @@ var (
 	CommonFormats = []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d", "%t"}
 )
 
-// Add prints a value as it is.
+// Add prints v with each of the formats, as JSON, and with slog.
 func (p *Printed) Add(v any, formats []string) {
 	if v == nil {
 		return
@@ -97,9 +97,9 @@ func (p *Printed) Add(v any, formats []string) {
 	p.Text.Info("", "v", v, slog.Group("g", slog.Any("v", v)))
 }
 
-// ShowsBare reports whether v holds a pointer to a record with a link or a secret, and
-// not at the top. Fmt does not ask such a record how it prints when the verb does not
-// fit a pointer: the documentation of SignedURL says so.
+// ShowsBare reports whether a pointer to a record with a link or a secret is inside v, but
+// is not v itself. If such a value is printed with a verb that does not fit a pointer, fmt
+// does not call the methods of the link or the secret. SignedURL documents this.
 func ShowsBare(v reflect.Value, depth int) bool {
 	switch v.Kind() {
 	case reflect.Interface:
@@ -133,8 +133,8 @@ func ShowsBare(v reflect.Value, depth int) bool {
 	return false
 }
 
-// AddParts prints a value as part of others: behind a pointer, in a slice, a map,
-// and a field of a struct, with its own type and as any.
+// AddParts prints v inside other values: behind a pointer, in a slice, in a map, and in a
+// field of a struct. The elements and fields have the type of v, and then the type any.
 func (p *Printed) AddParts(v any) {
 	rv := reflect.ValueOf(v)
 	if !rv.IsValid() {
@@ -161,7 +161,7 @@ func (p *Printed) AddParts(v any) {
 	}
 }
 
-// RequireWithout looks for the needles of some secrets.
+// RequireWithout fails the test if the output contains one of the needles (see NeedlesOf).
 func (p *Printed) RequireWithout(t *testing.T, needles []string) {
 	t.Helper()
 	all := p.Bytes()
@@ -172,14 +172,14 @@ func (p *Printed) RequireWithout(t *testing.T, needles []string) {
 	}
 }
 
-// A signed link as a service or a proxy may repeat it, with its secrets.
+// A presigned URL with two secrets. A service or a proxy may repeat it in a response.
 const (
 	Signature  = "5f3c0d9a7be1SIGNATURE"
 	SessionKey = "FwoGZXIvYXdzEHSESSION"
 	SignedLink = "https://store.test/bucket/a.bin?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=" + Signature + "&X-Amz-Security-Token=" + SessionKey
 )
 
-// BodiesOf are the responses that an error holds.
+// BodiesOf returns the response bodies and headers that an error holds.
 func BodiesOf(err error) (bodies [][]byte) {
 	if e, ok := errors.AsType[*svc.Error](err); ok {
 		bodies = append(bodies, e.Body, fmt.Append(nil, e.Header))
@@ -190,11 +190,11 @@ func BodiesOf(err error) (bodies [][]byte) {
 	return bodies
 }
 
-// Secrets are those of the clients and links in these tests.
+// Secrets are the token of the clients, and the secrets in SignedLink and FileQuery.
 var Secrets = []string{Token, Signature, SessionKey, "sig-77c1e2", "st-9b04"}
 
-// RequireSilent prints an error in the common formats, and looks for the secrets of
-// the tests.
+// RequireSilent prints err in the common formats, and fails the test if the output shows
+// one of the Secrets.
 func RequireSilent(t *testing.T, err error) {
 	t.Helper()
 	p := NewPrinted()
@@ -204,7 +204,8 @@ func RequireSilent(t *testing.T, err error) {
 	}
 }
 
-// AddError adds an error, all that it wraps, and the responses in it.
+// AddError calls add with err and with each error that err wraps. It also prints the
+// responses that these errors hold.
 func (p *Printed) AddError(err error, add func(error)) {
 	add(err)
 	for _, b := range BodiesOf(err) {
@@ -222,7 +223,7 @@ func (p *Printed) AddError(err error, add func(error)) {
 	}
 }
 
-// RequireClean looks for the secrets of the tests in a text.
+// RequireClean fails the test if the text shows one of the Secrets.
 func RequireClean(t *testing.T, text string) {
 	t.Helper()
 	p := NewPrinted()
@@ -232,8 +233,8 @@ func RequireClean(t *testing.T, text string) {
 	}
 }
 
-// Verbs are those that fmt defines, and one that it does not.
+// Verbs are the verbs that fmt defines, except p and w, and one undefined verb, z.
 const Verbs = "vTtbcdoOqxXUeEfFgGsz"
 
-// SecretLink has a secret in each of its parts.
+// SecretLink is a URL with secrets in its user info, its query and its fragment.
 const SecretLink = "https://user:PASSWORD@store.test:8443/bucket/a%20b.bin?X-Amz-Signature=SIGNATURE&X-Amz-Security-Token=TOKEN#FRAGMENT"

@@ -1,6 +1,6 @@
-// Package testkit is what the suites under test/ and the tests of the root share:
-// scripted services in memory, their records, clients of them, and the search for
-// secrets.
+// Package testkit has the helpers that the suites under test/ and the tests of the root
+// share: scripted services, their records, clients for them, and a search for secrets in
+// printed values.
 package testkit
 
 import (
@@ -20,8 +20,9 @@ import (
 	"example.com/svc"
 )
 
-// InChild runs the named test once more in a process of its own: for what a
-// process decides once, such as its proxy.
+// InChild runs the test t again in a child process, with env added to the environment. It
+// returns true in the child. In the parent it returns false after the test has passed in
+// the child. Use it for settings that a process reads only once, such as its proxy.
 func InChild(t *testing.T, env ...string) (child bool) {
 	if os.Getenv("SVC_TEST_CHILD") == t.Name() {
 		return true
@@ -36,22 +37,24 @@ func InChild(t *testing.T, env ...string) (child bool) {
 	return false
 }
 
-// WriterFunc is a writer.
+// WriterFunc is a function that serves as an [io.Writer].
 type WriterFunc func(p []byte) (int, error)
 
 // Write calls the function.
 func (f WriterFunc) Write(p []byte) (int, error) { return f(p) }
 
-// Abort cuts the connection.
+// Abort ends the HTTP handler that calls it, and cuts the connection.
 func Abort() { panic(http.ErrAbortHandler) }
 
-// RoundTripFunc is a transport without a network, for virtual time.
+// RoundTripFunc is a function that serves as an [http.RoundTripper]. It needs no network,
+// so it works with the virtual time of synctest.
 type RoundTripFunc func(*http.Request) (*http.Response, error)
 
 // RoundTrip calls the function.
 func (f RoundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Contents is n bytes without a pattern that a mix-up could hide in.
+// Contents returns n bytes that look random, and are the same in every run. They have no
+// pattern, so a comparison notices bytes that are in the wrong place.
 func Contents(n int) []byte {
 	b := make([]byte, n)
 	x := uint32(2463534242)
@@ -64,16 +67,17 @@ func Contents(n int) []byte {
 	return b
 }
 
-// Ages is longer than any test waits.
+// Ages is a time longer than any test waits.
 const Ages = 1000 * time.Hour
 
-// ReadFunc is a reader.
+// ReadFunc is a function that serves as an [io.Reader].
 type ReadFunc func(p []byte) (int, error)
 
 // Read calls the function.
 func (f ReadFunc) Read(p []byte) (int, error) { return f(p) }
 
-// ErrorAs requires an error of a type in err's tree.
+// ErrorAs returns the first error of type T in the tree of err. The test fails if there is
+// none.
 func ErrorAs[T error](t testing.TB, err error) T {
 	t.Helper()
 	e, ok := errors.AsType[T](err)
@@ -81,7 +85,7 @@ func ErrorAs[T error](t testing.TB, err error) T {
 	return e
 }
 
-// NoGoroutineLeft checks at the end of the test that it leaves none behind.
+// NoGoroutineLeft checks at the end of the test that the test leaves no goroutine behind.
 func NoGoroutineLeft(t testing.TB) {
 	t.Helper()
 	before := runtime.NumGoroutine()
@@ -96,7 +100,7 @@ func NoGoroutineLeft(t testing.TB) {
 	})
 }
 
-// One is 1 for true.
+// One returns 1 for true and 0 for false.
 func One(b bool) int {
 	if b {
 		return 1
@@ -104,7 +108,7 @@ func One(b bool) int {
 	return 0
 }
 
-// ClosedPort is an address at which nothing listens.
+// ClosedPort returns an address at which nothing listens.
 func ClosedPort(t testing.TB) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -112,7 +116,7 @@ func ClosedPort(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// Price reads a price.
+// Price parses a price.
 func Price(t *testing.T, text string) svc.Price {
 	t.Helper()
 	p, err := svc.ParsePrice(text)
@@ -120,7 +124,8 @@ func Price(t *testing.T, text string) svc.Price {
 	return p
 }
 
-// Record holds each of the special types the way a service's answer does.
+// Record has a field for each special type of package svc, with a JSON name that the
+// service uses.
 type Record struct {
 	Status    svc.InferenceServiceStatus `json:"status"`
 	Payment   svc.PaymentType            `json:"payment_type"`
@@ -133,7 +138,7 @@ type Record struct {
 	Link      svc.SignedURL              `json:"presigned_url"`
 }
 
-// Decode reads JSON.
+// Decode decodes JSON into a T.
 func Decode[T any](t *testing.T, text string) T {
 	t.Helper()
 	var v T
@@ -141,7 +146,7 @@ func Decode[T any](t *testing.T, text string) T {
 	return v
 }
 
-// Encode writes JSON.
+// Encode returns v as JSON.
 func Encode(t *testing.T, v any) string {
 	t.Helper()
 	b, err := json.Marshal(v)
@@ -149,14 +154,14 @@ func Encode(t *testing.T, v any) string {
 	return string(b)
 }
 
-// Within gives a context that ends after d.
+// Within returns a context that ends after d.
 func Within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// CancelAfter gives a context that is cancelled after d, with this cause.
+// CancelAfter returns a context that is cancelled after d, with this cause.
 func CancelAfter(t testing.TB, d time.Duration, cause error) context.Context {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	timer := time.AfterFunc(d, func() { cancel(cause) })
@@ -164,7 +169,7 @@ func CancelAfter(t testing.TB, d time.Duration, cause error) context.Context {
 	return ctx
 }
 
-// Every makes all intervals between looks about d.
+// Every returns options for a wait that polls about every d.
 func Every(d time.Duration) *svc.WaitOptions {
 	return &svc.WaitOptions{MinInterval: d, MaxInterval: d}
 }
