@@ -69,7 +69,7 @@ func NewPrinted() *Printed {
 var (
 	Formats = func() []string {
 		all := []string{"%+v", "%#v", "%+q", "%#q", "% x", "%# x", "%#X", "%+d", "%08v", "%-90s", "%.400v"}
-		for _, verb := range strings.ReplaceAll(Verbs, "p", "") {
+		for _, verb := range Verbs {
 			all = append(all, "%"+string(verb))
 		}
 		return all
