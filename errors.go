@@ -39,8 +39,8 @@ var (
 	// ErrRedirect: the response is a redirect that is not followed (3xx).
 	ErrRedirect = errors.New("svc: redirect not followed")
 	// ErrRetired: an operation of the legacy job API no longer exists (404 or 410). The
-	// service migrated it to a newer asynchronous inference API, which this
-	// package does not cover.
+	// service migrated this API to a newer asynchronous inference API, which this package
+	// does not cover.
 	ErrRetired = errors.New("svc: the legacy job API is retired")
 	// ErrOutcomeUnknown: a create or register call was sent, and whether it took
 	// effect is not known. See [OutcomeUnknownError].
@@ -52,22 +52,23 @@ var (
 	// [WithInferenceURL].
 	ErrNoInferenceURL = errors.New("svc: the address of endpoints is not known: set WithInferenceURL or SVC_INFERENCE_URL")
 	// ErrTimeout: one attempt took longer than [WithTimeout] allows, or no byte of a
-	// transfer moved for too long. The end of the caller's own context is
-	// [context.DeadlineExceeded] instead.
+	// transfer moved for too long. If the caller's own context ended, the error is
+	// [context.DeadlineExceeded] or [context.Canceled] instead.
 	ErrTimeout = errors.New("svc: attempt timed out")
-	// ErrTooLarge: a response was larger than this package reads (32 MiB).
+	// ErrTooLarge: a response of the API was larger than 32 MiB. This package reads no more.
 	ErrTooLarge = httpcall.ErrTooLarge
 	// ErrUnavailable: a wait found the inference service in the state unavailable.
 	ErrUnavailable = errors.New("svc: the inference service is unavailable")
 	// ErrStopped: a wait found the inference service stopped.
 	ErrStopped = errors.New("svc: the inference service is stopped")
-	// ErrTruncated: a transfer ended before all announced bytes were received.
+	// ErrTruncated: a download was cut off, or the body of an upload had fewer bytes than
+	// announced.
 	ErrTruncated = errors.New("svc: truncated")
 	// ErrLinkExpired: storage refused a presigned URL because its time is over. Ask
 	// [FileClient.PresignedURL] for a new one.
 	ErrLinkExpired = errors.New("svc: the presigned link has expired")
-	// ErrChanged: the file changed while it was being downloaded. What has been written
-	// is from before the change.
+	// ErrChanged: the file changed while it was being downloaded. The bytes that were already
+	// written are from before the change.
 	ErrChanged = transfer.ErrChanged
 	// ErrJobFailed: a wait found that the job has failed. See [Job.Failed].
 	ErrJobFailed = errors.New("svc: the job failed")
@@ -76,25 +77,25 @@ var (
 	ErrPagesRepeat = paging.ErrRepeat
 )
 
-// Error is a response with a status other than success. Its text can be logged: it
-// holds no token, no query of a presigned URL, and of the body only the message. The
-// service does not document its error bodies. Code, Message and RequestID are searched in
-// the usual places, and may be empty.
+// Error is a response with a status other than success. Its text can be logged: it holds no
+// token and no query of a presigned URL. From the body, the text holds only the message, the
+// code and the request ID. The service does not document its error bodies. The client looks
+// for Code, Message and RequestID in the usual places, so each of them may be empty.
 type Error struct {
 	Method     string        // "GET"
 	Route      string        // "/v1/files/{file_id}": the path with its parameters by name
-	ID         string        // that stood in the path; empty for a call without one
+	ID         string        // the ID in the path; empty: the path has none
 	StatusCode int           // 404
-	Code       string        // the service's own code, from the body
+	Code       string        // the error code of the service, from the body
 	Message    string        // one line of text, from the body
-	RequestID  string        // from a header such as X-Request-Id, or the body
+	RequestID  string        // the request ID of the service, from a header such as X-Request-Id, or from the body
 	RetryAfter time.Duration // how long the service asked to wait; 0: it did not ask
 	Attempts   int           // how often the call was sent
-	NoBudget   bool          // it was not tried again because [RetryPolicy.Budget] was used up
-	Header     http.Header   // of the response, without secrets
-	Body       []byte        // the first 64 KiB; a token or the query of a presigned URL in it is replaced by REDACTED
+	NoBudget   bool          // the call was not tried again because [RetryPolicy.Budget] was used up
+	Header     http.Header   // the header of the response, without secrets
+	Body       []byte        // the first 64 KiB of the body; tokens and the queries of presigned URLs in it are replaced by REDACTED
 
-	foreign     string // why the response is not the service's own, or not whole
+	foreign     string // why the response is not the service's own, or not complete; empty: it is the service's, or storage's
 	linkExpired bool   // storage refused a presigned URL because its time is over
 }
 
@@ -119,7 +120,7 @@ func (e *Error) detail() string {
 		b.WriteString(": " + isHTML)
 		message = strconv.Quote(message)
 	}
-	if e.Message != "" && !strings.HasSuffix(status, e.Message) { // an HTML page often says no more than its status
+	if e.Message != "" && !strings.HasSuffix(status, e.Message) { // the message of an HTML page is often the same as the status
 		b.WriteString(": " + message)
 	}
 	if e.retired() {
@@ -135,7 +136,7 @@ func (e *Error) detail() string {
 	return b.String() + f.text()
 }
 
-// Is reports whether the response is one of the kinds above.
+// Is reports whether the response is of the kind that target names, such as [ErrNotFound].
 func (e *Error) Is(target error) bool {
 	s := e.StatusCode
 	switch target {
@@ -166,18 +167,18 @@ func (e *Error) retired() bool {
 		(strings.HasPrefix(e.Route, videoJobs) || strings.HasPrefix(e.Route, imageJobs))
 }
 
-// TransportError says that a call got no response, or not a whole one: the connection
-// failed, the attempt timed out, ctx ended, there was no token, or the rate limiter
-// refused. A create or register that may have taken effect is an [OutcomeUnknownError]
-// instead.
+// TransportError says that a call got no response, or only a part of one: the connection
+// failed, the attempt timed out, ctx ended, there was no token, or the rate limiter refused
+// the call. If a create or register may have taken effect, the error is an
+// [OutcomeUnknownError] instead.
 type TransportError struct {
 	Method   string // "GET"
 	Route    string // "/v1/files/{file_id}": the path with its parameters by name
-	ID       string // that stood in the path; empty for a call without one
+	ID       string // the ID in the path; empty: the path has none
 	Attempts int    // how often the call was sent; 0: nothing was sent
-	NoBudget bool   // it was not tried again because [RetryPolicy.Budget] was used up
-	Last     *Error // the response of the latest attempt, when ctx ended before the next one; nil: there was none
-	Err      error  // the cause; context and network errors can be reached through it
+	NoBudget bool   // the call was not tried again because [RetryPolicy.Budget] was used up
+	Last     *Error // the response of the last attempt, if the call ended before the next attempt; nil: there was no response
+	Err      error  // the cause; errors.Is and errors.As find context and network errors in it
 }
 
 // Error names the call and the cause.
@@ -203,31 +204,33 @@ func (e *TransportError) Unwrap() []error {
 	return []error{e.Err}
 }
 
-// Is reports ErrTimeout for an attempt that took too long.
+// Is makes errors.Is(err, ErrTimeout) true if an attempt took too long.
 func (e *TransportError) Is(target error) bool {
 	return target == ErrTimeout && cause.Has[*httpcall.TimeoutError](e.Err)
 }
 
-// OutcomeUnknownError says that a create was sent and that its outcome is not known: the
-// response was lost, cut off, late or not the promised record. What was to be created may
-// exist, and an instance is billed from its creation. Do not repeat the call. The service
-// has no call that lists endpoints: keep Name and ID, read Body, and find out first.
+// OutcomeUnknownError says that a create or register was sent and that its outcome is not
+// known: the response was lost, cut off, late or not the promised record. The endpoint or file
+// record may exist, and an instance is billed from its creation. Do not repeat the call before
+// you know whether the record exists. To find out, use Name, ID and Body: the service has no
+// call that lists endpoints. With [WithLedger], the unknown outcome can be that of an earlier
+// create under the same Key. Then this call sent nothing.
 type OutcomeUnknownError struct {
 	Method     string // "POST"
 	Route      string // "/v1/inference-service"
-	Name       string // that was sent: of the endpoint, or of the file
-	ID         string // of the new record, if a part of the response shows it; empty otherwise
-	RequestID  string // the service's, if there was a response; may be empty
-	StatusCode int    // of the response; 0: there was none
-	Body       []byte // what was received of the response, at most 64 KiB, without secrets
+	Name       string // the name of the endpoint or file, as it was sent
+	ID         string // the ID of the new record, if the response (even a broken one) or the ledger shows it; otherwise empty
+	RequestID  string // the request ID that the service sent; may be empty
+	StatusCode int    // the status of the response; 0: there was no response
+	Body       []byte // the part of the response body that was received, at most 64 KiB, without secrets
 	Err        error  // why the outcome is not known
-	Key        string // of the ledger entry; empty without [WithLedger]
-	Intent     string // of the ledger entry; the mark in the endpoint's description holds it
+	Key        string // the key of the ledger entry; empty without [WithLedger]
+	Intent     string // the Intent of the ledger entry; the mark in the description of the endpoint holds it
 
 	earlier bool // the create of an earlier call is in doubt, and this call sent nothing
 }
 
-// Error says what may exist and why that is not known.
+// Error says what may have been created, and why the outcome is not known.
 func (e *OutcomeUnknownError) Error() string {
 	var b strings.Builder
 	b.WriteString(where(e.Method, e.Route))
@@ -242,7 +245,7 @@ func (e *OutcomeUnknownError) Error() string {
 		fmt.Fprintf(&b, "the response is broken, but %s was created, with the ID %s: ", name, e.ID)
 	case e.ID != "":
 		fmt.Fprintf(&b, "outcome unknown: %s may or may not have been created, with the ID %s: ", name, e.ID)
-	case e.Name == "" && idField[e.Route] == "": // a call through Do
+	case e.Name == "" && idField[e.Route] == "": // a call of Client.Do, so it is not known what it creates
 		b.WriteString("outcome unknown: the call may or may not have taken effect: ")
 	default:
 		fmt.Fprintf(&b, "outcome unknown: %s may or may not have been created: ", name)
@@ -254,8 +257,8 @@ func (e *OutcomeUnknownError) Error() string {
 	return apierr.Line(b.String())
 }
 
-// created reports whether the response, although broken, shows that the record was
-// created, and its ID.
+// created reports whether the response shows that the record was created: it is broken, but
+// has a 2xx status and shows the ID.
 func (e *OutcomeUnknownError) created() bool {
 	return e.ID != "" && e.StatusCode >= 200 && e.StatusCode < 300
 }
@@ -266,21 +269,21 @@ func (e *OutcomeUnknownError) Unwrap() error { return e.Err }
 // Is makes errors.Is(err, ErrOutcomeUnknown) true.
 func (e *OutcomeUnknownError) Is(target error) bool { return target == ErrOutcomeUnknown }
 
-// DecodeError says that the service reported success, but sent something other
-// than what it promises: not JSON, empty, a record without its ID, a record
-// with another ID, or a value of the wrong type.
+// DecodeError says that a response had a 2xx status but was not what the service promises. For
+// example, its body was empty, was not JSON or held an error. Or it was the record of another
+// ID, had no ID, or had a value of the wrong type.
 type DecodeError struct {
 	Method      string // "GET"
 	Route       string // "/v1/files/{file_id}": the path with its parameters by name
-	ID          string // that stood in the path; empty for a call without one
+	ID          string // the ID in the path; empty: the path has none
 	StatusCode  int    // 200 to 299
-	ContentType string // of the response
-	RequestID   string // the service's; may be empty
-	Field       string // "flavor_list[3].available_num"; empty when the whole response is not as promised
-	Excerpt     string // the beginning of the response, one line, without secrets
-	Err         error  // of the decoder, or what is missing
+	ContentType string // the Content-Type of the response
+	RequestID   string // the request ID that the service sent; may be empty
+	Field       string // "flavor_list[3].available_num": the field that is wrong; empty: the whole response is wrong
+	Excerpt     string // the beginning of the response as one line, without secrets
+	Err         error  // the error of the JSON decoder, or an error that says what else is wrong
 
-	foreign string // why the response is not the service's own
+	foreign string // why the response is not the service's own; empty: it is the service's
 }
 
 // Error names the call, the field and the problem.
@@ -305,37 +308,39 @@ func (e *DecodeError) detail() string {
 	return text + f.text()
 }
 
-// Unwrap returns the decoder's error.
+// Unwrap returns Err.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// Cleanup says what became of what a failed [InferenceServiceClient.Deploy] or
-// [FileClient.Upload] had created.
+// Cleanup says whether a failed [InferenceServiceClient.Deploy] or [FileClient.Upload] deleted
+// the endpoint or file record that it had created.
 type Cleanup string
 
 const (
-	// CleanupNone: nothing was deleted, since no cleanup was asked for. What was created still exists.
+	// CleanupNone: nothing was deleted, since no cleanup was asked for. The endpoint or file
+	// record may exist.
 	CleanupNone Cleanup = ""
-	// CleanupDeleted: it was deleted, and was seen to be deleted.
+	// CleanupDeleted: the endpoint is known to be deleted, or the service confirmed the delete
+	// of the file record.
 	CleanupDeleted Cleanup = "deleted"
-	// CleanupAccepted: the service accepted the delete, but nothing showed yet that it took effect.
+	// CleanupAccepted: the service accepted the delete, but the endpoint is not known to be
+	// deleted.
 	CleanupAccepted Cleanup = "accepted"
-	// CleanupFailed: the delete failed. What was created may still exist.
+	// CleanupFailed: the delete failed. The endpoint or file record may still exist.
 	CleanupFailed Cleanup = "failed"
 )
 
 // FieldError is one thing that is wrong with a request.
 type FieldError struct {
-	Field   string // as in the request body, "deploy_metadata.port", or the name of the option or argument
+	Field   string // "deploy_metadata.port": the place in the request body; or the name of an option or argument
 	Problem string // "must be between 1 and 65535"
 }
 
-// ValidationError says that a request was not sent because it cannot be right.
-// It names everything that is wrong with it.
+// ValidationError says that a request was not sent because something in it is certainly wrong.
 type ValidationError struct {
 	Fields []FieldError // everything that is wrong, in the order of the request
 }
 
-// Error lists all fields.
+// Error lists all Fields with their problems.
 func (e *ValidationError) Error() string {
 	parts := make([]string, len(e.Fields))
 	for i, f := range e.Fields {
@@ -360,7 +365,8 @@ func (p problems) err() error {
 	return &ValidationError{Fields: p}
 }
 
-// allProblems makes one error of what is wrong with the parts of a request.
+// allProblems joins several ValidationErrors into one. If there is an error of another type, it
+// returns that error alone.
 func allProblems(errs ...error) error {
 	var all problems
 	for _, err := range errs {
@@ -380,7 +386,7 @@ func where(method, route string) string { return "svc: " + method + " " + route 
 
 const noBudget = "no retry: the retry budget of the client is used up"
 
-// facts stand in brackets at the end of the text of an error.
+// facts are details of an error. They stand in brackets at the end of its text.
 type facts []string
 
 func (f *facts) add(known bool, fact string) {
@@ -396,8 +402,8 @@ func (f facts) text() string {
 	return " (" + strings.Join(f, ", ") + ")"
 }
 
-// detail is the text of an error for use within another: one line, without "svc: " and
-// without the call.
+// detail returns the text of err for use inside the text of another error: one line, without
+// the prefix "svc: ", and without the method and route if err has a method detail.
 func detail(err error) string {
 	if err == nil {
 		return "no reason is given"
@@ -408,12 +414,12 @@ func detail(err error) string {
 	return apierr.Line(strings.TrimPrefix(err.Error(), "svc: "))
 }
 
-// safe takes the secrets out of an error that came from the caller's side: from ctx, from
-// one of its functions, or from a body or writer. It returns err itself when there is
-// nothing to hide.
+// safe removes the secrets from an error that came from the caller's code: from ctx, from a
+// function of the caller, or from the caller's reader or writer. It returns err itself if err
+// holds no secret.
 func (c *Client) safe(err error) error { return c.caller.Redactor().Error(err) }
 
-// orZero is what p points to, and the zero value without it.
+// orZero returns *p, or the zero value if p is nil.
 func orZero[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
@@ -421,7 +427,7 @@ func orZero[T any](p *T) (v T) {
 	return v
 }
 
-// newError makes an Error of a response.
+// newError makes an Error from a response.
 func (c *Client) newError(k *call, r *httpcall.Result) *Error {
 	red := cmp.Or(k.Redact, c.caller.Redactor())
 	contentType := r.Header.Get("Content-Type")
@@ -441,7 +447,7 @@ func (c *Client) newError(k *call, r *httpcall.Result) *Error {
 		e.Code, e.Message = "", encoded
 	}
 	if k.Route == transfer.Route {
-		return e // storage writes XML
+		return e // foreign stays empty: storage sends XML, which would count as HTML
 	}
 	e.foreign = foreign(contentType, r.Body, r.Cut)
 	if to, err := url.Parse(r.Header.Get("Location")); e.foreign == "" && err == nil && r.StatusCode < 400 && to.Host != "" && !httpcall.SameOrigin(to, &c.base.URL) {

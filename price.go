@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// Price is an exact decimal number, kept as the text that the service sent:
-// 0.1 stays 0.1. The zero value is a price that is not set. That is different from a
-// price of 0. Compare prices with [Price.Cmp]: to == the prices 3 and 3.0 differ.
+// Price is an exact decimal number, kept as the text that the service sent: 0.1 stays 0.1.
+// The zero value is a price that is not set. A price of 0 is set. Compare prices with
+// [Price.Cmp]: for the operator == the prices 3 and 3.0 are different.
 //
-// A value that is no price does not fail the record around it: the price is not set,
-// and [Price.Raw] has the text.
+// If a value is not a number, its record is decoded all the same: the price is not set, and
+// [Price.Raw] returns the text of the value.
 type Price struct {
-	text string // a JSON number, or empty
-	raw  string // what was read in place of one
+	text string // the price as a JSON number; empty: the price is not set
+	raw  string // the text that was read, if it was not a number; otherwise empty
 }
 
 // ParsePrice reads a decimal number as JSON writes it: "0.25", "3", "1e-7".
@@ -36,8 +36,8 @@ func (p Price) IsSet() bool { return p.text != "" }
 // encoding/json. A price of 0 is set.
 func (p Price) IsZero() bool { return p.text == "" }
 
-// Raw returns the text that the service sent: a string without its quotes, any other value
-// as JSON, "" for null. If that text is no number, the price is not set.
+// Raw returns the text that the service sent: a string without its quotes, "" for null, any
+// other value as JSON. If that text is not a number, the price is not set.
 func (p Price) Raw() string { return p.text + p.raw }
 
 // String returns the price in plain decimal notation, never in scientific
@@ -59,7 +59,7 @@ func (p Price) Rat() *big.Rat {
 
 // Float64 returns the nearest float64, 0 if the price is not set.
 func (p Price) Float64() float64 {
-	f, _ := strconv.ParseFloat(p.text, 64) // 0 for ""
+	f, _ := strconv.ParseFloat(p.text, 64) // the result is 0 for an empty text
 	return f
 }
 
@@ -79,9 +79,9 @@ func b2i(b bool) int {
 	return 0
 }
 
-// MarshalJSON returns the price as a number, in the text it was read from. A price
-// that is not set encodes as null, or as its text if it was read from a value that is
-// no price.
+// MarshalJSON returns the price as a number, with the same digits as it was read. A price that
+// is not set encodes as null. But if it was read from a value that is not a number, it encodes
+// as a string with the text of that value.
 func (p Price) MarshalJSON() ([]byte, error) {
 	switch {
 	case p.IsSet():
@@ -104,8 +104,8 @@ func (p *Price) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// isNumber reports whether text is a number as JSON writes it, short enough and of an
-// exponent small enough to be calculated with: 1e999999999 is not.
+// isNumber reports whether text is a number as JSON writes it. A text or an exponent that is
+// too large to calculate with does not count: for example, 1e999999999.
 func isNumber(text string) bool {
 	const maxText, maxExponent = 1024, 400
 	_, exponent, scientific := strings.Cut(strings.ToLower(text), "e")
@@ -113,7 +113,7 @@ func isNumber(text string) bool {
 	if scientific && (err != nil || n < -maxExponent || n > maxExponent) || len(text) > maxText {
 		return false
 	}
-	_, err = strconv.ParseFloat(text, 64) // fails for what is too large
+	_, err = strconv.ParseFloat(text, 64) // fails if the number is too large for a float64
 	return err == nil && number.MatchString(text)
 }
 

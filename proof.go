@@ -21,7 +21,7 @@ import (
 	"example.com/svc/internal/jsonfield"
 )
 
-// identified is a record that has an ID, in the named field of its JSON.
+// identified is a record with an ID. identity returns the ID and the name of its JSON field.
 type identified interface {
 	identity() (field, id string)
 }
@@ -33,12 +33,13 @@ type record[T any] interface {
 
 // list is a response that can hold many records.
 type list interface {
-	// grow makes room for the records in the body of the response.
+	// grow makes room for as many records as the body of the response has.
 	grow(body []byte)
 }
 
-// promised is a response without an ID. Its check fails if the decoded response is not what
-// the service promises. Field is what is missing from it.
+// promised is a response that is not a record with an ID. check fails if the decoded response is
+// not what the service promises. field is the name of the field that is missing; empty: the
+// response is wrong for another reason.
 type promised interface {
 	check(body []byte) (field string, err error)
 }
@@ -52,9 +53,10 @@ func (l *records[T, P]) check(body []byte) (string, error) {
 	return checkList[T, P]("", *l, body, false)
 }
 
-// checkList fails if an entry of the list is not a record. That is an entry without an ID
-// and, unless strict, without any other field. An empty list is believed if the response has
-// the list's name and no error. The name is empty if the response is the list itself.
+// checkList fails if an entry of the list is not a record. With strict, each entry must have an
+// ID. Without strict, an entry fails only if all its fields are empty. An empty list is valid if
+// the response has the key name and reports no error. name is empty if the response is the
+// list itself.
 func checkList[T any, P record[T]](name string, list []T, body []byte, strict bool) (field string, err error) {
 	for i := range list {
 		if field, id := P(&list[i]).identity(); id == "" && (strict || reflect.ValueOf(&list[i]).Elem().IsZero()) {
@@ -72,8 +74,8 @@ func checkList[T any, P record[T]](name string, list []T, body []byte, strict bo
 	return "", nil
 }
 
-// checkRecord fails if a record is not the one that the call is about, or if a new record has
-// no valid ID.
+// checkRecord fails if a record has no ID, if its ID is not the one in the path of the call, or
+// if a new record has an ID that is not valid.
 func (k *call) checkRecord(r identified) (field string, err error) {
 	field, id := r.identity()
 	switch problem := idProblem(id); {
@@ -87,13 +89,13 @@ func (k *call) checkRecord(r identified) (field string, err error) {
 	return "", nil
 }
 
-// idField is the field of a record that holds its id, by the route that creates it.
+// idField has, for each route that creates a record, the name of the field with the ID.
 var idField = map[string]string{services: "service_id", files: "id", videoJobs: "job_id", imageJobs: "job_id"}
 
-// salvageText finds a field of the record, such as its ID, in a response to a create that
-// may be broken. Nested fields do not count, since their IDs belong to other things. It
-// reads up to the first syntax error. A number at the end of a response that was cut off
-// does not count: it may be a part of an ID.
+// salvageText finds a field of the record, such as its ID, in the response to a create, even if
+// the response is broken. It reads up to the first syntax error. Fields of nested objects do not
+// count, since an ID there belongs to something else. A number at the end of a response that
+// was cut off does not count: digits of it may be missing.
 func salvageText(response []byte, field string) string {
 	response = jsonfield.TrimBOM(response)
 	dec := json.NewDecoder(bytes.NewReader(response))
@@ -113,7 +115,7 @@ func salvageText(response []byte, field string) string {
 			continue
 		}
 		var id string
-		if value[0] != '"' { // a number, if it is an id at all
+		if value[0] != '"' { // an ID that is not a string must be a number
 			next := response[dec.InputOffset():]
 			if id = string(value); strings.Trim(id, "0123456789") != "" || len(next) == 0 || !strings.ContainsRune(",} \t\r\n", rune(next[0])) {
 				return ""
@@ -126,8 +128,8 @@ func salvageText(response []byte, field string) string {
 	return ""
 }
 
-// salvageID finds the ID of a created record in a broken response. An ID that holds a
-// secret does not count. A field named "id" counts only in a 2xx response: in any other it
+// salvageID finds the ID of a created record in a broken response. An ID that holds a secret
+// does not count. A field named "id" counts only in a 2xx response: in any other response it
 // may be the ID of the error.
 func (c *Client) salvageID(route string, status int, response []byte) string {
 	id := salvageText(response, idField[route])
@@ -137,8 +139,8 @@ func (c *Client) salvageID(route string, status int, response []byte) string {
 	return id
 }
 
-// decode reads a successful response into out. A record that is not the one asked for is
-// an error.
+// decode reads a 2xx response into out. It fails if the response is not what the service
+// promises, for example if it holds the record of another ID.
 func (c *Client) decode(k *call, r *httpcall.Result, out any) error {
 	if encoded := r.Encoding(); encoded != "" {
 		return c.notPromised(k, r, "", errors.New(encoded))
@@ -154,7 +156,7 @@ func (c *Client) decode(k *call, r *httpcall.Result, out any) error {
 	other, isPromised := out.(promised)
 	must := mustFit
 	if !isRecord && !isPromised {
-		must = nil // the caller's own type
+		must = nil // out has a type of the caller, so every value must fit
 	}
 	field, err := jsonfield.Decode(body, out, must)
 	switch {
@@ -173,7 +175,8 @@ func (c *Client) decode(k *call, r *httpcall.Result, out any) error {
 }
 
 // foreign says why a response is not the service's own, or not complete. Such a response
-// proves nothing about a record, whatever its status. Empty: it is the service's.
+// proves nothing about a record, whatever its status is. Empty: the response is complete and
+// the service's own.
 func foreign(contentType string, body []byte, cut bool) string {
 	kind, _, _ := strings.Cut(contentType, ";")
 	switch strings.ToLower(strings.TrimSpace(kind)) {
@@ -210,15 +213,16 @@ var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{1
 
 var errMissing = errors.New("missing from the response")
 
-var errOther = errors.New("the response is about another record than the one asked for")
+var errOther = errors.New("the response is about another record than the request")
 
 var errDenied = errors.New("the response holds an error, although its status says success")
 
-// reportsError reports whether a 2xx response has an error in its body, as gateways send
-// it. A record may have a field of that name, so call it only for responses without one.
+// reportsError reports whether a 2xx response has an error in its body, as gateways send it:
+// a field named error or errors that is not empty. A record may have a field of that name as
+// well, so reportsError must only be called for responses that hold no record.
 func reportsError(body []byte) bool {
 	var said struct{ Error, Errors json.RawMessage }
-	_ = json.Unmarshal(body, &said) // what is no object says nothing
+	_ = json.Unmarshal(body, &said) // a body that is not an object reports no error
 	for _, e := range [...]json.RawMessage{said.Error, said.Errors} {
 		switch string(e) {
 		case "", "null", "false", "0", `""`, "{}", "[]":
@@ -229,8 +233,9 @@ func reportsError(body []byte) bool {
 	return false
 }
 
-// deniedDelete says why a 2xx response to a delete is not believed: it is an HTML page,
-// or says in one of the usual ways that the delete failed.
+// deniedDelete returns an error if a 2xx response does not show that a delete was accepted: it
+// is an HTML page, is about another record, or says in one of the usual ways that the delete
+// failed.
 func deniedDelete(id string, r *httpcall.Result) error {
 	if foreign(r.Header.Get("Content-Type"), r.Body, false) != "" {
 		return errors.New("the response to the delete is an HTML page, so it does not show that the delete was accepted")
@@ -266,7 +271,7 @@ func failureCode(b json.RawMessage) bool {
 	return err == nil && n != 0 && (n < 200 || n > 299)
 }
 
-// hasKey reports whether a JSON object has that key.
+// hasKey reports whether body is a JSON object with that key.
 func hasKey(body []byte, key string) bool {
 	var object map[string]json.RawMessage
 	_ = json.Unmarshal(body, &object)
@@ -274,23 +279,23 @@ func hasKey(body []byte, key string) bool {
 	return ok
 }
 
-// room makes an empty list with the capacity for all records of a response, counted by
-// their IDs. Records are large, and a list that grows copies them.
+// room makes an empty list with capacity for the records of a response. It counts their ID
+// fields. With this capacity, the decoder need not copy the large records as the list grows.
 func room[T any](body []byte, field string) []T {
 	const most = 1000
 	return make([]T, 0, min(bytes.Count(body, []byte(`"`+field+`"`)), most))
 }
 
-var errTooMany = errors.New("more objects than a response of this size can have")
+var errTooMany = errors.New("it has more objects than a response of this size can have")
 
-// tooMany reports whether a response has so many tiny objects, such as a million times {},
-// that its records would take a hundred times its size in memory.
+// tooMany reports whether a response consists of very many tiny objects, such as {} a million
+// times. The decoded records would take a hundred times the memory of the response.
 func tooMany(body []byte) bool {
-	const large, least = 1 << 20, 32 // bytes of a response, and of an object in it
+	const large, least = 1 << 20, 32 // in a response above large bytes, an object must have at least this many bytes on average
 	return len(body) > large && bytes.Count(body, []byte("{")) > len(body)/least
 }
 
-// notPromised makes the error of a successful response that is not the promised one.
+// notPromised makes the error for a 2xx response that is not what the service promises.
 func (c *Client) notPromised(k *call, r *httpcall.Result, field string, err error) error {
 	red := c.caller.Redactor()
 	contentType := r.Header.Get("Content-Type")
@@ -302,7 +307,7 @@ func (c *Client) notPromised(k *call, r *httpcall.Result, field string, err erro
 		foreign: foreign(contentType, r.Body, false),
 	}
 	if r.Encoding() != "" {
-		e.Excerpt = "" // of bytes that nobody can read
+		e.Excerpt = "" // the body is compressed or encoded, so nobody can read it
 	}
 	if k.Once {
 		return c.unknown(k, r, e)
@@ -310,14 +315,14 @@ func (c *Client) notPromised(k *call, r *httpcall.Result, field string, err erro
 	return e
 }
 
-// newIDGrace is how long after its creation an endpoint may not be readable yet.
+// newIDGrace is the time after the creation of an endpoint in which it may not be readable yet.
 const newIDGrace = 30 * time.Second
 
-// recent remembers which endpoints a client created lately, and which it has read.
+// recent remembers which endpoints the client created in the last hour, and which it has read.
 type recent struct {
 	mu   sync.Mutex
-	at   map[string]time.Time // of the creation
-	read map[string]bool
+	at   map[string]time.Time // time of the creation, by the ID of the endpoint
+	read map[string]bool      // IDs of the endpoints whose record was read
 }
 
 // add notes that an endpoint was created.
@@ -329,7 +334,8 @@ func (r *recent) add(id string) {
 	r.at[id] = time.Now()
 }
 
-// created is when this client created the endpoint of that ID; zero: not lately.
+// created returns the time when this client created the endpoint; zero: it did not create the
+// endpoint, or has forgotten the time.
 func (r *recent) created(id string) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -338,7 +344,7 @@ func (r *recent) created(id string) time.Time {
 
 // see notes that the record of an endpoint was read.
 func (r *recent) see(id string) {
-	const most = 4096 // after that, a wait for a deletion may take 30 s longer
+	const most = 4096 // at this number all IDs are forgotten; then a wait for a deletion may take 30 s longer
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.read) >= most {
@@ -353,28 +359,28 @@ func (r *recent) seen(id string) bool {
 	return r.read[id]
 }
 
-// observer polls one endpoint. It holds the rule of evidence: an endpoint is deleted if
-// its record says so, or if it was not found twice, at least a second apart, while the
-// service answered another question in between. And "not found" counts only once the
-// record was read, or must be readable.
+// observer polls one endpoint and decides whether it is deleted. The endpoint is deleted if its
+// record says so. It is also deleted if two polls, at least 1 s apart, got "not found", and the
+// service responded to a request for the flavor list between them. A "not found" for a record
+// that this client has never read counts only if it was asked for after the time readable.
 type observer struct {
 	client   *InferenceServiceClient
 	id       string
 	opts     []RequestOption
-	readable time.Time // from then on "not found" counts for a record that was never read
+	readable time.Time // from this time on, "not found" counts also for a record that was never read
 
-	missing  time.Time // when the first "not found" since then was asked for
-	answered bool      // the service answered another question after that
+	missing  time.Time // when the request for the first "not found" that counts was sent; zero: there was none
+	answered bool      // after the first "not found", the service responded to a request for the flavor list
 }
 
 // seen reports whether this client has ever read the record.
 func (o *observer) seen() bool { return o.client.client.recent.seen(o.id) }
 
-// between is the least time between two polls that prove an absence.
+// between is the shortest time between two polls that can prove a deletion.
 const between = time.Second
 
-// poll reads the record once. With an error, deleted says that the absence of the
-// record is proven. That the endpoint is deleted is recorded in the ledger.
+// poll reads the record once. deleted says that the endpoint is known to be deleted; err is then
+// nil or the last "not found". If deleted is true, poll records the deletion in the ledger.
 func (o *observer) poll(ctx context.Context) (s *InferenceService, deleted bool, err error) {
 	if s, deleted, err = o.read(ctx); deleted {
 		o.client.client.Ledger.deleted(ctx, o.id, s)
@@ -410,8 +416,8 @@ func (o *observer) read(ctx context.Context) (s *InferenceService, deleted bool,
 	return nil, false, &absence{err: err, provable: o.missing.Add(between)}
 }
 
-// answers asks the service something that must exist, the flavor list. The list proves
-// that the service itself answers this client, and so does a JSON 403.
+// answers reads the flavor list, which always exists. It returns nil if the service itself
+// responded to this client: with the list, or with a 403 in JSON.
 func (c *Client) answers(ctx context.Context, opts []RequestOption) error {
 	_, err := c.Flavors.List(ctx, asRead(opts)...)
 	if e, ok := errors.AsType[*Error](err); ok && e.StatusCode == http.StatusForbidden && json.Valid(e.Body) {
@@ -422,9 +428,9 @@ func (c *Client) answers(ctx context.Context, opts []RequestOption) error {
 
 // absence is a "not found" that does not prove yet that a record is deleted.
 type absence struct {
-	err      error     // the response
-	doubt    error     // why the flavor list could not be read; nil: another poll will tell
-	provable time.Time // when another poll can prove it; zero: not yet known
+	err      error     // the "not found" response
+	doubt    error     // why the flavor list could not be read; nil: it was read, or there was no need to read it yet
+	provable time.Time // when another poll can prove that the record is deleted; zero: this time is not known yet
 }
 
 func (e *absence) Error() string { return "svc: " + e.detail() }

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// Time is a moment as the service writes it: "2024-05-01 10:20:30",
-// "2024-05-01T10:20:30", each with or without fraction and zone, a date alone, or a
-// number. A text without a zone is UTC. A number is in Unix seconds; one that is too
-// large for that is in milliseconds, microseconds or nanoseconds. Null, "" and the
-// year 1, which programs write for "never", are the zero value.
+// Time is a moment as the service writes it: "2024-05-01 10:20:30" or
+// "2024-05-01T10:20:30", each with or without a fraction and a zone; a date alone; the 14
+// digits 20240501102030; or a number of Unix seconds. A text without a zone is UTC. A number
+// that is too large for seconds is in milliseconds, microseconds or nanoseconds. Null, "" and
+// the year 1, which programs write for "never", are the zero value.
 //
-// A value that is no time does not fail the record around it: the Time is zero,
-// IsZero reports true, and [Time.Raw] has the text.
+// If a value is not a time, its record is decoded all the same: the Time is zero, IsZero
+// reports true, and [Time.Raw] returns the text of the value.
 //
-// A Time encodes as RFC 3339 in UTC. A zero Time encodes as null, or as its text if it
-// was read from a value that is no time.
+// A Time encodes as RFC 3339 in UTC. A zero Time encodes as null. But if it was read from a
+// value that is not a time, it encodes as a string with the text of that value.
 type Time struct {
 	time.Time
-	json string // what was read; ignored after Time was changed
+	json string // the JSON value that was read; ignored after the embedded Time was changed
 }
 
 // UnmarshalJSON reads any JSON value. It never fails.
@@ -29,7 +29,8 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// UnmarshalText reads what a JSON string may hold. It never fails.
+// UnmarshalText reads the text as UnmarshalJSON reads the contents of a JSON string. It never
+// fails.
 func (t *Time) UnmarshalText(text []byte) error {
 	b, err := json.Marshal(string(text))
 	*t = readTime(string(b))
@@ -43,7 +44,7 @@ func readTime(value string) Time {
 		t, ok = parseUnix(text)
 	}
 	switch year := t.UTC().Year(); {
-	case text == "", ok && (year == 1 || t.Year() == 1): // of its zone
+	case text == "", ok && (year == 1 || t.Year() == 1): // the year is 1 in UTC or in the zone of the text
 		return Time{}
 	case ok && year > 1 && year <= 9999:
 		return Time{t, value}
@@ -64,7 +65,8 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	}
 }
 
-// MarshalText returns what MarshalJSON does, without the quotes; "" for null.
+// MarshalText returns the text that MarshalJSON writes, without the quotes. Instead of null it
+// returns "".
 func (t Time) MarshalText() ([]byte, error) {
 	if t.IsZero() {
 		return []byte(t.Raw()), nil
@@ -72,16 +74,17 @@ func (t Time) MarshalText() ([]byte, error) {
 	return t.UTC().MarshalText()
 }
 
-// AppendText appends what MarshalText returns. Go 1.27 writes the keys of a JSON object
-// with it: without it the embedded [time.Time] would write the year 1 for zero.
+// AppendText appends the text that MarshalText returns. From Go 1.27, encoding/json calls
+// AppendText for the keys of a JSON object. Without this method it would call that of the
+// embedded [time.Time], which writes the year 1 for a zero Time.
 func (t Time) AppendText(b []byte) ([]byte, error) {
 	text, err := t.MarshalText()
 	return append(b, text...), err
 }
 
-// Raw returns the text that the service sent for this time: a string without its
-// quotes, any other value as JSON. A Time that was made or changed in Go has the text
-// that it encodes as, and "" if it is zero.
+// Raw returns the text that the service sent for this time: a string without its quotes, ""
+// for null, any other value as JSON. For a Time that was made or changed in Go, Raw returns
+// the text of MarshalText.
 func (t Time) Raw() string {
 	switch {
 	case t.Time.Equal(readTime(t.json).Time):
@@ -93,8 +96,7 @@ func (t Time) Raw() string {
 	}
 }
 
-// String returns the time as [time.Time.String] does. For a zero Time it returns what
-// [Time.Raw] does.
+// String returns the text of [time.Time.String]. For a zero Time it returns [Time.Raw].
 func (t Time) String() string {
 	if t.IsZero() {
 		return t.Raw()
@@ -102,12 +104,13 @@ func (t Time) String() string {
 	return t.Time.String()
 }
 
-// timeLayouts are the forms of a text, with a space in place of the T. Each may have a
-// fraction after its seconds.
+// timeLayouts are the accepted forms of a text, after parseTime has replaced the T between date
+// and time by a space. Parsing with them also accepts a fraction after the seconds.
 var timeLayouts = []string{time.DateTime, time.DateTime + "Z07:00", time.DateTime + "Z0700", time.DateTime + "Z07", time.DateOnly, "20060102150405"}
 
-// parseTime reads a text. Digits alone are a number if there are enough of them: fewer
-// are more likely something else, such as 20240501.
+// parseTime reads a text. If it consists of digits only, at least 9 of them are read as a
+// number. A shorter text is not a time: it is more likely something else, such as the date
+// 20240501.
 func parseTime(text string) (time.Time, bool) {
 	spaced := strings.Replace(text, "T", " ", 1)
 	for _, layout := range timeLayouts {
@@ -121,7 +124,8 @@ func parseTime(text string) (time.Time, bool) {
 	return parseUnix(text)
 }
 
-// parseUnix reads a number: of seconds up to the year 5138, of a smaller unit above.
+// parseUnix reads a number. Up to the year 5138 it is a number of seconds. A larger number
+// is in milliseconds, microseconds or nanoseconds.
 func parseUnix(text string) (time.Time, bool) {
 	if !isNumber(text) {
 		return time.Time{}, false

@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// The typed strings below name the values that the service is known to use.
-// Their lists may grow: a value without a constant decodes, prints and encodes
-// like any other.
+// The constants of the string types below are the values that the service is known to use. The
+// service may add values: a value without a constant decodes, prints and encodes like any other.
 
-// sameText compares two values of the service without regard to letter case and the amount
-// of white space: services change both without notice.
+// sameText reports whether two values of the service are the same, apart from letter case and
+// the amount of white space. A service may change these two without notice.
 func sameText[S ~string](a, b S) bool {
 	return strings.EqualFold(strings.Join(strings.Fields(string(a)), " "), strings.Join(strings.Fields(string(b)), " "))
 }
 
-// mustFit reports whether a field of a record must have the type that the service
-// documents. These are the fields that programs decide by. An odd value in any other field
-// does not fail the record. Whole numbers must fit in any field, since they are counts.
+// mustFit reports whether a field of a record must have the type that the service documents:
+// if it has another type, decoding the record fails. These are the fields on which programs
+// base decisions. In any other field, a value of the wrong type is tolerated, unless the field
+// has an integer type: it is a count. The key "" stands for the response as a whole.
 func mustFit(key string) bool {
 	switch strings.ToLower(key) {
 	case "", "id", "service_id", "job_id", "flavor_id", "status", "is_deleted", "presigned_url", "media_url",
@@ -31,8 +31,8 @@ func mustFit(key string) bool {
 	return false
 }
 
-// InferenceServiceStatus is the state of an inference service. Treat a status
-// you do not know as still changing.
+// InferenceServiceStatus is the state of an inference service. If you do not know a status,
+// assume that the endpoint is still changing.
 type InferenceServiceStatus string
 
 const (
@@ -45,16 +45,16 @@ const (
 // ScaleType says who changes the number of instances.
 type ScaleType string
 
-// ScaleTypeManual leaves the number of instances to the caller.
+// ScaleTypeManual means that the caller sets the number of instances.
 const ScaleTypeManual ScaleType = "manual"
 
-// ServiceType is the kind of an inference service: "normal" is the only one seen.
+// ServiceType is the kind of an inference service. The only value that was seen is "normal".
 type ServiceType string
 
 // PaymentType is the currency that a service or job is paid in.
 type PaymentType string
 
-// PaymentTypeUSD pays in US dollars.
+// PaymentTypeUSD means payment in US dollars.
 const PaymentTypeUSD PaymentType = "usd"
 
 // Currency selects one of a flavor's prices.
@@ -66,7 +66,7 @@ const (
 	CurrencyToken Currency = "token" // the service's own tokens
 )
 
-// Region is where the GPUs of a flavor stand.
+// Region is the region in which the GPUs of a flavor are.
 type Region string
 
 const (
@@ -74,7 +74,7 @@ const (
 	RegionOther Region = "other" // anywhere else
 )
 
-// FilePurpose is what a file is meant for.
+// FilePurpose says what a file is used for.
 type FilePurpose string
 
 // FilePurposeFineTune marks training data.
@@ -88,10 +88,9 @@ const (
 	JobTypeText2Image JobType = "text2image" // images from a prompt
 )
 
-// JobStatus is the state of a generation job. The service documents the first two.
-// The others are the words that services use for a failure. [Job.Failed] and
-// [Job.Done] read them without regard to letter case. Treat a status that is not among
-// them as still changing.
+// JobStatus is the state of a generation job. The service documents the first two constants.
+// The other constants are words that services use for a failure. [Job.Failed] and [Job.Done]
+// ignore letter case. If a status has no constant, assume that the job is still running.
 type JobStatus string
 
 const (
@@ -105,11 +104,11 @@ const (
 	JobStatusRejected     JobStatus = "rejected"     // not accepted
 )
 
-// GenMode is the way a video is generated: "standard" is the service's default.
+// GenMode is the mode in which a video is generated. The default of the service is "standard".
 type GenMode string
 
-// Int is an integer that the service may send as a number or as a string: 2,
-// "2" and 2.0 decode alike, null and "" decode to 0. It encodes as a number.
+// Int is an integer that the service may send as a number or as a string: 2, "2" and 2.0 decode
+// to 2; null and "" decode to 0. It encodes as a number.
 type Int int64
 
 // UnmarshalJSON fails with a [*json.UnmarshalTypeError] for anything that is
@@ -123,7 +122,7 @@ func (i *Int) UnmarshalJSON(b []byte) error {
 	if !isNumber(text) {
 		return typeError[Int](b)
 	}
-	if err != nil { // 2.0 and 2e0 are whole numbers too
+	if err != nil { // ParseInt does not read 2.0 and 2e0, which are whole numbers
 		r, _ := new(big.Rat).SetString(text)
 		if !r.IsInt() || !r.Num().IsInt64() {
 			return typeError[Int](b)
@@ -134,8 +133,7 @@ func (i *Int) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// jsonText returns the text of a JSON string, "" for null, and any other value as it
-// is.
+// jsonText returns the text of a JSON string, "" for null, and any other value unchanged.
 func jsonText(value string) string {
 	switch n := len(value); {
 	case value == "null":
@@ -152,10 +150,10 @@ func jsonText(value string) string {
 	return text
 }
 
-// typeError says that the JSON value b does not fit into T, as encoding/json
-// itself would.
+// typeError returns the type of error that encoding/json returns if a JSON value b does not fit
+// into T.
 func typeError[T any](b []byte) error {
-	const shown = 32 // longer text does not help to find the fault
+	const shown = 32 // a longer value is replaced by its kind, such as "object"
 	value := string(b)
 	if len(b) > shown {
 		value = cmp.Or(map[byte]string{'{': "object", '[': "array", '"': "string"}[b[0]], "number")
