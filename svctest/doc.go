@@ -1,7 +1,7 @@
 // Package svctest is a fake of the Inference Service for tests. It keeps state
-// as the service does, and runs in the process of the test: without a token,
-// without a network and without a bill. Test deploy scripts, clients and error
-// handling against it.
+// as the service does. It runs in the process of the test, needs no account and no
+// network, and costs nothing. Use it to test deploy scripts, clients and error
+// handling.
 //
 //	func TestDeployScript(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) { // in a bubble, 20 minutes take no time
@@ -13,7 +13,7 @@
 //
 //			require.NoError(t, err)
 //			require.Equal(t, 1, srv.RequestCount("POST", svctest.RouteEndpoints)) // created once
-//			require.Less(t, srv.Bill().Total, 50*time.Minute)                     // two instances
+//			require.Less(t, srv.Bill().Total, 50*time.Minute)                     // 2 instances for about 20 min
 //		})
 //	}
 //
@@ -55,8 +55,8 @@
 // The service leaves a few things undocumented. The fake has to choose, and a
 // program should not rely on these choices:
 //
-//   - The status of a success is 200. The response to the deletion of a file or
-//     a job is {}.
+//   - The status of a success is 200. The body of the response to the deletion of
+//     a file or a job is {}.
 //   - A create or update that asks for more instances than are in stock is refused
 //     with 409.
 //   - The response to an update says "initializing", even if the update sets zero

@@ -155,7 +155,7 @@ func (s *Server) updateEndpoint(c *call) response {
 	}
 	status := e.status(c.now)
 	if target == e.target && status != StatusStopped || target == 0 && e.target == 0 {
-		e.changed = c.now // nothing else changes
+		e.changed = c.now // only updated_at changes
 		return response{value: e.record(status, c.now)}
 	}
 	if f := s.flavor(e.flavorID); f != nil && s.available(f, c.now) < target-e.target {

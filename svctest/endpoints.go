@@ -20,20 +20,20 @@ const (
 // Endpoint is the state of a dedicated endpoint. [Server.Endpoints] lists all endpoints
 // that were ever created. [Server.AddEndpoint] adds an endpoint.
 type Endpoint struct {
-	// ID is the service_id. AddEndpoint chooses it.
+	// ID is the service_id. AddEndpoint ignores this field and chooses the ID.
 	ID string
-	// Name, Description and PaymentType are those of the create request. The default
-	// of PaymentType is "usd".
+	// Name, Description and PaymentType are the values from the create request. The
+	// default of PaymentType is "usd".
 	Name, Description, PaymentType string
-	// FlavorID and ScaleType are those of the create request. The default of
-	// ScaleType is "manual". Without a FlavorID the endpoint takes no stock.
+	// FlavorID and ScaleType are the values from the create request. The default of
+	// ScaleType is "manual". An endpoint without a FlavorID takes nothing from a stock.
 	FlavorID, ScaleType string
 	// Status is the current status. The next GET shows it, unless [WithStaleReads]
 	// makes GET show an older record.
 	Status string
-	// Instances is the target_instance_number. For AddEndpoint, zero means none.
+	// Instances is the target_instance_number. For AddEndpoint, zero means no instances.
 	Instances int
-	// ImageURL, Command, Port and GPUNum are those of the create request.
+	// ImageURL, Command, Port and GPUNum are the values from the create request.
 	ImageURL, Command string
 	Port, GPUNum      int
 	// CreatedAt is the time of creation.
@@ -109,15 +109,16 @@ func (e *endpoint) running(now time.Time) bool {
 	return e.target > 0 && e.status(now) != StatusStopped
 }
 
-// deploy begins a deployment. A status that a test or a script has set ends. But the
-// statuses of a script that no GET has shown yet are kept.
+// deploy begins a deployment. It removes a status that a test has set, and the status of
+// a script that a GET showed last. It keeps the statuses of a script that no GET has
+// shown yet.
 func (e *endpoint) deploy(target int, now time.Time, d time.Duration) {
 	e.bill(now)
 	e.target, e.changed, e.ready, e.forced = target, now, now.Add(d), ""
 }
 
-// updated is the time of the latest change that a record shows: an update, or
-// the end of a deployment.
+// updated returns the updated_at of the record: the time of the latest update or of the
+// end of the latest deployment, whichever is later.
 func (e *endpoint) updated(now time.Time) time.Time {
 	if e.target > 0 && !now.Before(e.ready) && e.ready.After(e.changed) {
 		return e.ready

@@ -20,8 +20,9 @@ type Fault struct {
 	Body   string
 	// Header is added to the response, whether the fault or the service makes the
 	// response. A nil value removes a header that is otherwise set, such as Date.
-	// If Header has no Content-Type, the fault chooses a Content-Type by the
-	// beginning of Body. A status below 300 with an empty Body gets no Content-Type.
+	// If Status or Body is set and Header has no Content-Type, the fault chooses the
+	// Content-Type by the beginning of Body. A status below 300 with an empty Body
+	// gets no Content-Type.
 	Header http.Header
 	// RetryAfter is the value of the Retry-After header: seconds or an HTTP date.
 	// If it is empty, the fault sets no such header.
@@ -43,11 +44,11 @@ type Fault struct {
 	// sent.
 	DropAfter bool
 	// Dead makes the connection go dead at the point where DropBefore, DropAfter,
-	// TruncateBody or TruncateAfter would cut it. If none of these is set, the
-	// connection goes dead before the request takes effect. With AfterEffect it goes
-	// dead after the request took effect. A dead connection stays open and moves no
-	// byte in either direction. Other connections work. In memory, the request hangs
-	// until its caller gives up.
+	// TruncateBody or TruncateAfter would cut it. If none of these four is set, the
+	// connection goes dead before the request takes effect, or after it took effect if
+	// AfterEffect is set. A dead connection stays open, but it transfers no byte in
+	// either direction. Other connections work. In memory, the request hangs until its
+	// caller gives up.
 	Dead bool
 
 	// TruncateBody announces the length of the whole body, sends half of it and
@@ -90,8 +91,8 @@ func Outage(d time.Duration) Fault {
 	return f
 }
 
-// RateLimited responds to one request with 429 and this Retry-After header. An
-// empty retryAfter leaves the header out.
+// RateLimited responds to one request with 429 and this Retry-After header. If
+// retryAfter is empty, the header is not sent.
 func RateLimited(retryAfter string) Fault {
 	return Fault{Status: http.StatusTooManyRequests, Body: `{"code":"rate_limited","message":"too many requests"}`, RetryAfter: retryAfter}
 }
@@ -286,7 +287,7 @@ func (s *Server) apply(f *Fault, w http.ResponseWriter, x *exchange, effect func
 		switch {
 		case f.ReadBytes > 0:
 			_, _ = io.CopyN(io.Discard, x.r.Body, f.ReadBytes)
-		case f.Delay > 0: // net/http notices only after the body was read that the caller has left
+		case f.Delay > 0: // net/http can notice that the caller leaves only after the body was read
 			_, _ = io.Copy(io.Discard, x.r.Body)
 		}
 		sleep()
@@ -300,8 +301,9 @@ func (s *Server) apply(f *Fault, w http.ResponseWriter, x *exchange, effect func
 	}
 }
 
-// lose ends a request without sending more of a response. It cuts the
-// connection, or leaves it dead until the server closes. It does not return.
+// lose ends a request without sending more of the response, and does not return. It cuts
+// the connection. If the fault has Dead, it first makes the connection dead, and waits
+// until the server closes. In memory it waits until the caller gives up.
 func (s *Server) lose(x *exchange) {
 	if x.fault.Dead {
 		left := x.r.Context().Done()

@@ -29,8 +29,8 @@ type Flavor struct {
 	VRAM, ImageSize string
 	// CreatedAt and UpdatedAt default to 2024-06-01 10:11:12 UTC.
 	CreatedAt, UpdatedAt time.Time
-	// DeletedAt, unless it is zero, marks the flavor as deleted. A deleted flavor stays
-	// in the list, but no endpoint can be created with it.
+	// DeletedAt is the time at which the flavor was deleted. Zero means that it is not
+	// deleted. A deleted flavor stays in the list, but no endpoint can be created with it.
 	DeletedAt time.Time
 }
 

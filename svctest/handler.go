@@ -39,8 +39,8 @@ func (s *Server) storageHandler() http.Handler {
 	return s.handler(func(r *route) bool { return r.template == RouteStorage }, "")
 }
 
-// handler serves the routes for which has returns true. All routes except those of
-// storage are below the path base.
+// handler returns a handler for the routes for which the function has returns true. All
+// routes except RouteStorage are below the path base.
 func (s *Server) handler(has func(*route) bool, base string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, _, _ := strings.Cut(r.RequestURI, "?")
@@ -90,8 +90,9 @@ func (s *Server) begin(x *exchange, path string) {
 // maxBody is the largest size of a JSON request in bytes.
 const maxBody = 1 << 20
 
-// readAll reads the body of a JSON request before anything else happens, since net/http
-// notices only after the body was read that the caller has left.
+// readAll reads the body of a JSON request before anything else happens. This order
+// is needed because net/http does not notice that the caller leaves until the body was
+// read. readAll returns the function that carries out the request and writes the response.
 func (s *Server) readAll(x *exchange) func(http.ResponseWriter) {
 	body, err := io.ReadAll(io.LimitReader(x.r.Body, maxBody+1))
 	if err != nil {
@@ -161,7 +162,7 @@ func checkBody(r *http.Request, op operation, body []byte) response {
 	case contentType != "application/json":
 		return failure(http.StatusUnsupportedMediaType, "unsupported_media_type", "the Content-Type must be application/json")
 	case r.Header.Get("Content-Encoding") != "":
-		return failure(http.StatusUnsupportedMediaType, "unsupported_media_type", "the body must not be encoded")
+		return failure(http.StatusUnsupportedMediaType, "unsupported_media_type", "the request must not have a Content-Encoding")
 	case len(body) > maxBody:
 		return failure(http.StatusRequestEntityTooLarge, "too_large", "the body exceeds %d bytes", maxBody)
 	}

@@ -17,8 +17,9 @@ import (
 )
 
 // memoryTransport passes each request to a handler, in a goroutine that ends with
-// the request. A caller gets the same errors as over a connection: a lost connection
-// is a *net.OpError, and a host without a handler cannot be dialed.
+// the request. The caller gets errors like those of a real connection: a *net.OpError if
+// the connection is lost before a response, io.ErrUnexpectedEOF if the body is cut off,
+// and a *net.OpError with Op "dial" if the host has no handler.
 type memoryTransport struct {
 	hosts  map[string]http.Handler
 	closed atomic.Bool
@@ -88,7 +89,7 @@ func checkHeader(h http.Header) error {
 	return nil
 }
 
-// serverRequest is the request as the handler receives it.
+// serverRequest returns req in the form in which the handler receives it.
 func serverRequest(ctx context.Context, req *http.Request, body *memoryBody) *http.Request {
 	r := &http.Request{
 		Method: req.Method, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -203,7 +204,8 @@ func (b *memoryBody) traceConnection(req *http.Request) {
 	}
 }
 
-// memoryConn is the connection that a trace is given. It has only addresses.
+// memoryConn is the connection that the GotConn hook of a trace receives. Only its
+// addresses can be read.
 type memoryConn struct{ net.Conn }
 
 func (memoryConn) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }

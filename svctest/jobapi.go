@@ -34,7 +34,7 @@ type jobMetaInfo struct {
 }
 
 type jobToken struct {
-	APIToken   string  `json:"api_token"` // hidden: always empty
+	APIToken   string  `json:"api_token"` // always empty, since the service hides the token
 	APITokenID int     `json:"api_token_id"`
 	User       jobUser `json:"user"`
 }
@@ -121,7 +121,7 @@ func (kind jobKind) parse(body jsonObject) *job {
 	j := &job{kind: kind}
 	body.required("job_type")
 	if t := body.text("job_type", string(kind)); t != string(kind) {
-		body.problem("job_type", "must be %s here", kind)
+		body.problem("job_type", "must be %s for this path", kind)
 	}
 	body.required("config")
 	config := body.object("config")
@@ -278,7 +278,7 @@ func positive(q url.Values, key string, absent int) (int, response) {
 	}
 	n, err := strconv.Atoi(q.Get(key))
 	if err != nil || n < 1 || len(q[key]) > 1 {
-		return 0, failure(http.StatusBadRequest, "invalid_query", "%s must be one positive integer", key)
+		return 0, failure(http.StatusBadRequest, "invalid_query", "%s must be a single positive integer", key)
 	}
 	return n, response{}
 }

@@ -24,7 +24,7 @@ const (
 // Job is the state of a legacy generation job. [Server.Jobs] lists all jobs that were
 // ever created. [Server.AddJob] adds a job.
 type Job struct {
-	// ID is the job_id. AddJob chooses it.
+	// ID is the job_id. AddJob ignores this field and chooses the ID.
 	ID string
 	// Kind is [JobVideo] or [JobImage]. For AddJob, empty means JobVideo.
 	Kind string
@@ -83,7 +83,7 @@ type job struct {
 	images                int // number of outputs of an image job
 	created, finished     time.Time
 	deleted               time.Time   // when the job was deleted; zero while it exists
-	outcome               string      // the status after the time finished; empty means JobSucceed
+	outcome               string      // the status from the time in the field finished on; empty means JobSucceed
 	forced                string      // status set by a test
 	seeded                []JobOutput // outputs given by a test; nil means the usual ones
 }

@@ -13,7 +13,8 @@ import (
 
 // jsonObject reads a request body field by field. The methods that read a field take
 // it out of the map. A field that is left in the map at the end is not part of the
-// contract. Problems are collected, so that one response names all of them.
+// contract. Their parameter absent is the value that they return if the request does not
+// have the field. Problems are collected, so that one response names all of them.
 type jsonObject struct {
 	path     string // prefix of field names in problems: "" at the top level, "config." inside the field config
 	fields   map[string]json.RawMessage
@@ -92,7 +93,7 @@ func (o jsonObject) boolean(key string, absent bool) bool {
 	return absent
 }
 
-// integer takes a number without a fraction. It accepts 2.0.
+// integer takes a field that is an integer. It also accepts the form 2.0.
 func (o jsonObject) integer(key string, absent int64) int64 {
 	raw := o.raw(key)
 	if raw == nil {

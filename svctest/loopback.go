@@ -34,7 +34,7 @@ func listen(h http.Handler) *listener {
 			}
 		},
 	}
-	l.open.Go(func() { _ = l.server.Serve(mortalListener{ln}) }) // always ErrServerClosed
+	l.open.Go(func() { _ = l.server.Serve(mortalListener{ln}) }) // returns http.ErrServerClosed after close
 	return l
 }
 
@@ -60,8 +60,8 @@ func (l mortalListener) Accept() (net.Conn, error) {
 	return m, nil
 }
 
-// mortalConn is a connection that can go dead. On a dead connection every Read and
-// Write blocks until the server closes it, even if the client has closed its end.
+// mortalConn is a connection that can go dead. On a dead connection every Read and Write
+// blocks until the server closes the connection, even if the client has closed its end.
 type mortalConn struct {
 	net.Conn
 	dead   atomic.Bool
@@ -71,7 +71,7 @@ type mortalConn struct {
 
 type connKey struct{}
 
-// connOf returns the connection of a request, or nil in memory.
+// connOf returns the connection of a request. It returns nil if the server is in memory.
 func connOf(r *http.Request) *mortalConn {
 	c, _ := r.Context().Value(connKey{}).(*mortalConn)
 	return c

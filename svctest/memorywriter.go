@@ -162,7 +162,7 @@ func (b *streamBody) Close() error {
 	return b.PipeReader.Close()
 }
 
-// cutReader is the end of a response that was cut off.
+// cutReader makes a response body end like one that was cut off.
 type cutReader struct{}
 
 func (cutReader) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

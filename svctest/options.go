@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// DefaultToken is the bearer token that the service accepts, unless [WithToken]
-// sets another.
+// DefaultToken is the bearer token that the service accepts. [WithToken] sets another
+// token.
 const DefaultToken = "svctest-token"
 
 // Option changes how the service behaves. Pass options to [NewServer] or
@@ -127,9 +127,9 @@ func WithMaxPageSize(n int) Option {
 	return func(c *config) { c.maxPageSize = max(n, 1) }
 }
 
-// WithJobsRetired makes every legacy job route respond with this status, as the
-// service does since these jobs have moved to another API. Zero means 410. Without
-// this option the jobs work.
+// WithJobsRetired makes every legacy job route respond with this status. The real
+// service does this too, because the jobs have moved to another API. Zero means 410.
+// Without this option the jobs work.
 func WithJobsRetired(status int) Option {
 	return func(c *config) {
 		c.jobsRetired = status
@@ -163,8 +163,8 @@ func WithSignedContentType(contentType string) Option {
 	return func(c *config) { c.signedType = contentType }
 }
 
-// WithMaxObjectSize refuses uploads of more than n bytes, before reading them.
-// Default 0: no limit.
+// WithMaxObjectSize makes the storage refuse uploads of more than n bytes. It refuses
+// them before it reads the body. Default 0: no limit.
 func WithMaxObjectSize(n int64) Option {
 	return func(c *config) { c.maxObjectSize = n }
 }

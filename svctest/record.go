@@ -13,14 +13,14 @@ type Request struct {
 	RequestID string
 	// Time is the time at which the request arrived.
 	Time time.Time
-	// Method is the HTTP method, and Host the Host header.
+	// Method is the HTTP method. Host is the value of the Host header.
 	Method, Host string
 	// Path is the path as it was sent: escaped, without the query.
 	Path string
 	// Route is the Route constant that the path matched, such as [RouteEndpoint]. It
 	// is empty for an unknown path.
 	Route string
-	// RawQuery is the query as it was sent, and Query its parameters.
+	// RawQuery is the query as it was sent. Query holds the parameters of the query.
 	RawQuery string
 	Query    url.Values
 	// Header holds the headers. Transfer-Encoding is not one of them.
@@ -45,8 +45,8 @@ type recorder struct {
 	limit  int
 	ring   []*Request
 	next   int               // index of the oldest request after the ring is full; 0 before
-	counts map[[2]string]int // by method and route
-	total  int               // never reset, since request IDs are made from it
+	counts map[[2]string]int // number of requests, by method and route
+	total  int               // number of all requests; never reset, since request IDs are made from it
 }
 
 func (rec *recorder) add(r *Request) {
@@ -62,9 +62,9 @@ func (rec *recorder) add(r *Request) {
 	}
 }
 
-// Requests lists the requests since the start or [Server.ResetRequests], in the
-// order in which they arrived, whether or not they took effect. [WithRecordLimit]
-// sets how many requests are kept.
+// Requests lists the requests since the start, or since the last call of
+// [Server.ResetRequests], in the order in which they arrived. It also lists requests that
+// took no effect. [WithRecordLimit] sets how many requests are kept.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,9 +80,9 @@ func (s *Server) Requests() []Request {
 	return list
 }
 
-// RequestCount counts the requests with this method and this route since the start
-// or [Server.ResetRequests]. "*" means any method, and [RouteAny] means any route.
-// RequestCount panics if there is no such route or method.
+// RequestCount counts the requests with this method and this route since the start, or
+// since the last call of [Server.ResetRequests]. "*" means any method, and [RouteAny]
+// means any route. RequestCount panics if there is no such route or method.
 func (s *Server) RequestCount(method, route string) int {
 	checkRoute(method, route)
 	s.mu.Lock()
@@ -98,8 +98,8 @@ func (s *Server) RequestCount(method, route string) int {
 
 func matches(pattern, s string) bool { return pattern == "*" || pattern == s }
 
-// ResetRequests sets the list and the counts of requests back to zero. Request IDs
-// continue.
+// ResetRequests empties the list of requests and sets the counts to zero. It does not
+// reset the request IDs: the next request gets the next number.
 func (s *Server) ResetRequests() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *Server) ResetRequests() {
 	clear(s.recorder.counts)
 }
 
-// readBody records a part of the body that was read.
+// readBody adds p, a part of the request body that was just read, to the record r.
 func (s *Server) readBody(r *Request, p []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 type response struct {
 	status  int    // zero means 200
 	value   any    // sent as JSON; nil sends an empty body
-	code    string // of a failure; empty for a success
-	message string // of a failure
+	code    string // code of the failure; empty for a success
+	message string // message of the failure
 	header  map[string]string
 }
 
@@ -35,8 +35,8 @@ type errorBody struct {
 	RequestID string `json:"request_id"`
 }
 
-// write sends a. A failure contains the request ID. It never contains the token, even if
-// the caller put the token into a path or a field name.
+// write sends the response a. The body of a failure contains the request ID. It never
+// contains the token, even if the caller put the token into a path or a field name.
 func (s *Server) write(w http.ResponseWriter, a response, requestID string) {
 	status := max(a.status, http.StatusOK)
 	if a.code != "" {

@@ -25,7 +25,7 @@ const (
 
 	// RouteStorage is the route of presigned URLs: uploads, downloads and media.
 	RouteStorage = "/storage/{key}"
-	// RouteInference is the address of a running endpoint. Longer paths match too.
+	// RouteInference is the address of a running endpoint. Paths below it also match.
 	RouteInference = "/inference-api/v1/inference_service/{service_id}"
 	// RouteAny matches every request, including those to an unknown path.
 	RouteAny = "*"
@@ -36,18 +36,18 @@ type route struct {
 	template string
 	segments []string
 	methods  map[string]operation
-	public   bool // needs no token
-	jobs     bool // legacy: can be retired
-	prefix   bool // longer paths match as well
-	serve    func(*Server, http.ResponseWriter, *exchange)
+	public   bool                                          // requests need no token
+	jobs     bool                                          // route of the legacy job API, which WithJobsRetired turns off
+	prefix   bool                                          // paths below this route match as well
+	serve    func(*Server, http.ResponseWriter, *exchange) // serves a route that is not JSON; nil for a JSON route
 }
 
 // operation is one method of a JSON route. run is called while s.mu is locked: it must
 // not wait, and must not keep the *call after it returns.
 type operation struct {
 	run   func(*Server, *call) response
-	body  bool     // has a JSON body
-	query []string // the parameters that it accepts
+	body  bool     // the request has a JSON body
+	query []string // names of the query parameters that the operation accepts
 }
 
 var pageQuery = []string{"page", "page_size"}
@@ -101,7 +101,7 @@ var routes = []*route{
 	{template: RouteInference, serve: (*Server).serveInference, prefix: true},
 }
 
-// routesByTemplate finds the route that a test names.
+// routesByTemplate maps each template to its route.
 var routesByTemplate = indexRoutes(routes)
 
 func indexRoutes(routes []*route) map[string]*route {

@@ -25,10 +25,10 @@ type Server struct {
 	jobs      []*job
 	files     []*file
 	objects   map[string]*object // by storage key
-	media     *object            // the contents behind every media URL
+	media     *object            // the contents to which every media URL leads
 }
 
-// Host names of the service in memory. No resolver knows them.
+// Host names of the service in memory. They do not exist in DNS.
 const (
 	memoryHost        = "svc.test"
 	memoryStorageHost = "storage.svc.test"

@@ -18,7 +18,7 @@ import (
 const (
 	paramAlgorithm = "X-Amz-Algorithm"
 	paramDate      = "X-Amz-Date"
-	paramExpires   = "X-Amz-Expires" // seconds
+	paramExpires   = "X-Amz-Expires" // time in seconds for which the URL is valid
 	paramHeaders   = "X-Amz-SignedHeaders"
 	paramMethods   = "X-Svctest-Methods"
 	paramSignature = "X-Amz-Signature"
@@ -27,12 +27,13 @@ const (
 	signingDate      = "20060102T150405.000Z"
 )
 
-// signingKey is the same in every run, so that tests can expect fixed presigned URLs. It
-// is not a secret.
+// signingKey is not a secret. It is fixed, so that presigned URLs are the same in every
+// run of a test with virtual time.
 var signingKey = []byte("svctest signing key")
 
-// link makes a presigned URL of an object. A request to it has to send the signed
-// headers with exactly these values.
+// link makes a presigned URL of an object. The URL allows the methods in methods, and
+// HEAD if it allows GET. A request to the URL has to send the headers in signed with
+// exactly the same values.
 func (s *Server) link(key string, now time.Time, signed http.Header, methods ...string) string {
 	u, err := url.Parse(s.storage + "/storage/" + key)
 	if err != nil {
@@ -77,7 +78,8 @@ func signature(host, path string, q url.Values, names []string, h http.Header) s
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// checkLink checks whether the presigned URL of a request is valid for it.
+// checkLink checks whether the presigned URL of r is valid, has not expired, and allows
+// r. If so, it returns the zero storageError.
 func checkLink(r *http.Request, now time.Time) storageError {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	switch {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// storageError is a failure in the XML form of object storage. Without a code there
-// is no failure.
+// storageError is an error response in the XML form of object storage. If code is empty,
+// there is no such response to write.
 type storageError struct {
 	status        int
 	code, message string

@@ -57,7 +57,7 @@ func (s *JobService) UnderWay() int {
 	return s.inFlight
 }
 
-// Client makes a client of the service.
+// Client makes a client that sends its requests to the service.
 func (s *JobService) Client(t testing.TB, opts ...svc.Option) *svc.Client {
 	t.Helper()
 	return ClientOn(t, s, opts...)

@@ -38,8 +38,8 @@ type Seen struct {
 	Host   string
 	Header http.Header
 	Body   string
-	At     time.Duration // since the script was made
-	When   time.Time
+	At     time.Duration // time from the creation of the script to the arrival of the request
+	When   time.Time     // time of arrival
 }
 
 // Script is a transport that plays a service: it gives each request the next reply. It
@@ -183,7 +183,7 @@ func (s *Script) Gaps() (gaps []time.Duration) {
 	return gaps
 }
 
-// Client makes a client of the script.
+// Client makes a client that sends its requests to the script.
 func (s *Script) Client(opts ...svc.Option) *svc.Client {
 	s.t.Helper()
 	return ClientOn(s.t, s, opts...)

@@ -77,7 +77,8 @@ var (
 	CommonFormats = []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d", "%t"}
 )
 
-// Add prints v with each of the formats, as JSON, and with slog.
+// Add prints v with each of the formats, as JSON, and with slog. If ShowsBare is true for
+// v, Add skips the formats that do not fit a pointer.
 func (p *Printed) Add(v any, formats []string) {
 	if v == nil {
 		return
@@ -161,13 +162,13 @@ func (p *Printed) AddParts(v any) {
 	}
 }
 
-// RequireWithout fails the test if the output contains one of the needles (see NeedlesOf).
+// RequireWithout fails the test if p contains one of the needles (see NeedlesOf).
 func (p *Printed) RequireWithout(t *testing.T, needles []string) {
 	t.Helper()
 	all := p.Bytes()
 	for _, needle := range needles {
 		if at := bytes.Index(all, []byte(needle)); at >= 0 {
-			require.Fail(t, "a secret is shown", "%q in …%s…", needle, all[max(at-300, 0):min(at+len(needle)+50, len(all))])
+			require.Fail(t, "the output shows a secret", "%q in …%s…", needle, all[max(at-300, 0):min(at+len(needle)+50, len(all))])
 		}
 	}
 }

@@ -81,11 +81,12 @@ func (f ReadFunc) Read(p []byte) (int, error) { return f(p) }
 func ErrorAs[T error](t testing.TB, err error) T {
 	t.Helper()
 	e, ok := errors.AsType[T](err)
-	require.Truef(t, ok, "want a %T in the tree of: %v", e, err)
+	require.Truef(t, ok, "no %T in the tree of the error: %v", e, err)
 	return e
 }
 
-// NoGoroutineLeft checks at the end of the test that the test leaves no goroutine behind.
+// NoGoroutineLeft fails the test if the test leaves goroutines behind: if 3 s after its
+// end more goroutines run than at the time of this call.
 func NoGoroutineLeft(t testing.TB) {
 	t.Helper()
 	before := runtime.NumGoroutine()
@@ -93,7 +94,7 @@ func NoGoroutineLeft(t testing.TB) {
 		for deadline := time.Now().Add(3 * time.Second); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				stacks := make([]byte, 64<<10)
-				t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
+				t.Errorf("%d goroutines before the test, %d after it:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
 				return
 			}
 		}
