@@ -14,11 +14,11 @@ import (
 	"example.com/svc"
 )
 
-var errNoFlavor = errors.New("no flavor fits: \"deploy flavors\" lists all")
+var errNoFlavor = errors.New("no flavor fits: \"deploy flavors\" lists all flavors")
 
 var errNotReachable = errors.New("cannot be reached")
 
-// commands lists the commands. Each action goes through begin.
+// commands returns all commands of the program. begin wraps the action of each command.
 func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Command {
 	connected := func(action cli.ActionFunc) cli.ActionFunc { return begin(t.connected(action)) }
 	id := &cli.StringArg{Name: "ID", Required: true}
@@ -57,7 +57,7 @@ func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Comman
 			})),
 		},
 		{
-			Name: "flavors", Usage: "list the GPUs on offer, the cheapest first",
+			Name: "flavors", Usage: "list the flavors (GPU offerings), the cheapest first",
 			Flags: append(flavorFlags(), &cli.IntFlag{Name: "instances", Usage: "minimum number of instances in stock"},
 				&cli.IntFlag{Name: "gpus", Usage: "minimum number of GPUs per instance"}),
 			Action: connected(t.flavors),
@@ -66,12 +66,13 @@ func (t *tool) commands(begin func(cli.ActionFunc) cli.ActionFunc) []*cli.Comman
 	}, append(t.ledgerCommands(connected), t.settleCommands(connected)...)...)
 }
 
-// withURL handles --url: without an inference URL the action does not begin.
+// withURL handles the flag --url. If the flag is given and the inference URL is not known,
+// withURL returns an error and does not call the action.
 func (t *tool) withURL(action cli.ActionFunc) cli.ActionFunc {
 	return func(ctx context.Context, cmd *cli.Command) error {
 		if t.url = cmd.Bool("url"); t.url {
 			if _, err := t.client.InferenceServices.URL(cmd.StringArg("ID")); err != nil {
-				return usageError{fmt.Errorf("--url: %w (here: SVC_INFERENCE_URL or --inference-url)", err)}
+				return usageError{fmt.Errorf("--url: %w (in this program: SVC_INFERENCE_URL or --inference-url)", err)}
 			}
 		}
 		return action(ctx, cmd)
@@ -121,23 +122,24 @@ func (t *tool) scale(ctx context.Context, cmd *cli.Command) error {
 	return t.endpoint(s, err)
 }
 
-// hadNoEndpoint reports whether an update changed nothing, since there is no such endpoint: the
-// service itself, and no proxy, said so to the first attempt. What it says after the update
-// is no proof, nor to a later attempt: the first one may have taken effect.
+// hadNoEndpoint reports whether err proves that an update changed nothing, because there is no
+// such endpoint. The proof is a "not found" in the response to the first attempt of the PUT, if
+// the service sent it and not a proxy. A later "not found", to another attempt or to a poll,
+// proves nothing: the first attempt may have taken effect.
 func hadNoEndpoint(err error) bool {
 	e, ok := errors.AsType[*svc.Error](err)
 	return ok && errors.Is(e, svc.ErrNotFound) && e.Method == http.MethodPut && e.Attempts == 1 &&
 		(len(e.Body) == 0 || json.Valid(e.Body))
 }
 
-// delete deletes an endpoint and waits until it is seen to be deleted. One "not found" is
-// no proof of that, since a new endpoint may not be readable yet. Only if all reads and
-// deletes find nothing, there was no such endpoint.
+// delete deletes an endpoint and waits until the deletion is proven. One "not found" proves
+// nothing, since a new endpoint may not be readable yet. If every read and every delete gets
+// "not found", there was no such endpoint: that is an error, unless --missing-ok is given.
 func (t *tool) delete(ctx context.Context, cmd *cli.Command) error {
 	id := cmd.StringArg("ID")
 	t.wait.NotFoundGrace = cmd.Duration("grace")
 	if t.wait.NotFoundGrace == 0 {
-		t.wait.NotFoundGrace = -1 // none; zero is the default of the library
+		t.wait.NotFoundGrace = -1 // no grace; 0 would mean the default of the library
 	}
 	t.progress.deleting = true
 	if err := t.client.InferenceServices.DeleteAndWait(ctx, id, &t.wait); err != nil {
@@ -154,11 +156,12 @@ func (t *tool) delete(ctx context.Context, cmd *cli.Command) error {
 	return fmt.Errorf("%s: %w", id, svc.ErrNotFound)
 }
 
-// attempt is for [svc.WithAttemptHook].
+// attempt is the function for [svc.WithAttemptHook]. It notes whether a create was sent, and
+// whether the endpoint existed.
 func (t *tool) attempt(_ context.Context, a svc.Attempt) {
 	t.posted = t.posted || a.Method == http.MethodPost
 	absent := a.StatusCode == http.StatusNotFound || a.StatusCode == http.StatusGone
-	if a.ID != "" && (a.StatusCode/100 == 2 || a.Method == http.MethodDelete && !absent) { // a lost response may be that of the delete
+	if a.ID != "" && (a.StatusCode/100 == 2 || a.Method == http.MethodDelete && !absent) { // a DELETE without a response may have taken effect
 		t.found = true
 	}
 }
@@ -218,10 +221,10 @@ func (t *tool) deleteCommand(id cli.Argument, connected func(cli.ActionFunc) cli
 		Name: "delete", Usage: "delete an endpoint and wait until it is deleted",
 		Arguments: []cli.Argument{id},
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "missing-ok", Usage: "exit code 0 if there is no such endpoint"},
+			&cli.BoolFlag{Name: "missing-ok", Usage: "end with exit code 0, not 5, if there is no such endpoint"},
 			&cli.DurationFlag{
 				Name: "grace", Value: 30 * time.Second,
-				Usage: "how long \"not found\" may mean that a new endpoint cannot be read yet; 0 for one that is not new",
+				Usage: "how long \"not found\" does not count, since a new endpoint may not be readable yet; 0: the endpoint is not new",
 			},
 		},
 		Action: connected(t.delete),

@@ -15,32 +15,34 @@ import (
 	"example.com/svc"
 )
 
-const deployHelp = `The ID is written to standard output as soon as the endpoint exists, also when the
-endpoint is deleted again later. What became of it is in the exit code, in the last line
-on standard error and, with --json, in "deleted" and "may_be_running".
+const deployHelp = `The ID is written to standard output as soon as the endpoint exists, even if the endpoint is
+deleted later. The exit code says whether an endpoint may be running. After a failure, the
+last line on standard error says it too. With --json, "deleted" and "may_be_running" say it.
 
-Before the create is sent, it is recorded in the ledger. After a kill, "deploy ls" shows what
-may be running. With --key, the same command continues with that endpoint: it prints the ID
-and waits. It does not create another one as long as one of that key may be running, and it
-never deletes an endpoint of an earlier command, whatever the other flags say. Without
---flavor it takes the flavor of that endpoint.`
+The create is recorded in the ledger before it is sent. After a kill, "deploy ls" shows which
+endpoints may be running.
+
+At most one endpoint of a --key runs at a time. If an earlier command created it, this command
+does not create another: it prints the ID and waits until that endpoint is available. It never
+deletes an endpoint that an earlier command created, neither with --delete-on-failure nor on
+Ctrl-C. Without --flavor it uses the flavor of that endpoint.`
 
 func isText(s string) bool { return s != "" && utf8.ValidString(s) }
 
 func deployFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{
-			Name: "name", Usage: "name of the endpoint; choose a unique one, so that you can find the endpoint by it",
-			Required: true, Validator: must(isText, "a text in UTF-8"),
+			Name: "name", Usage: "name of the endpoint; choose a unique name, so that you can find the endpoint if its ID is lost",
+			Required: true, Validator: must(isText, "UTF-8 text, and not empty"),
 		},
-		&cli.StringFlag{Name: "image", Usage: "container image to run", Required: true, Validator: must(isText, "a text in UTF-8")},
-		&cli.StringFlag{Name: "command", Usage: "start command of the container", Validator: must(utf8.ValidString, "a text in UTF-8")},
+		&cli.StringFlag{Name: "image", Usage: "container image to run", Required: true, Validator: must(isText, "UTF-8 text, and not empty")},
+		&cli.StringFlag{Name: "command", Usage: "start command of the container", Validator: must(utf8.ValidString, "UTF-8 text")},
 		&cli.IntFlag{Name: "port", Usage: "port that the container listens on", Value: 8000, Validator: must(func(n int) bool { return n > 0 && n <= 65535 }, "between 1 and 65535")},
 		&cli.IntFlag{Name: "instances", Usage: "number of instances", Value: 1, Validator: must(func(n int) bool { return n > 0 }, "at least 1")},
 		&cli.IntFlag{Name: "gpus", Usage: "GPUs of each instance", Value: 1, Validator: must(func(n int) bool { return n >= 0 }, "at least 0")},
-		&cli.StringFlag{Name: "flavor", Usage: "ID of the flavor; default: the cheapest that fits"},
+		&cli.StringFlag{Name: "flavor", Usage: "ID of the flavor; default: the cheapest flavor that fits"},
 		&cli.StringFlag{
-			Name: "key", Usage: "run at most one endpoint under this name of the ledger; default: a new name",
+			Name: "key", Usage: "key in the ledger, under which at most one endpoint runs at a time; default: a new random key",
 			Validator: must(regexp.MustCompile(`^[a-z0-9_-]{1,64}$`).MatchString, "1 to 64 characters of a-z, 0-9, _ and -"),
 		},
 		&cli.DurationFlag{
@@ -50,8 +52,8 @@ func deployFlags() []cli.Flag {
 	}
 }
 
-// must makes the check of a flag, which comes before anything is sent. The service sees the
-// request only after the list of flavors was read.
+// must makes a check of a flag's value. The check runs before any request is sent. Without it,
+// the list of flavors would be read before the service could refuse the value.
 func must[T any](fits func(T) bool, want string) func(T) error {
 	return func(value T) error {
 		if !fits(value) {
@@ -102,13 +104,14 @@ func (t *tool) deploy(ctx context.Context, cmd *cli.Command) error {
 		t.note(service)
 	}
 	t.judge(err)
-	if err == nil && t.result.URL != "" && !cmd.Bool("fake") { // it ends with this program
+	if err == nil && t.result.URL != "" && !cmd.Bool("fake") { // the URL of a fake ends with this program
 		t.say("%s is reached at %s", t.result.ServiceID, t.result.URL)
 	}
 	return err
 }
 
-// judge notes what is known to be running after the end of a Deploy.
+// judge records in the result whether the endpoint is deleted, and whether one may be running,
+// after Deploy has returned err.
 func (t *tool) judge(err error) {
 	failure, ok := errors.AsType[*svc.DeployError](err)
 	switch {
@@ -118,14 +121,14 @@ func (t *tool) judge(err error) {
 	case err == nil:
 		t.result.running = true
 	case t.posted:
-		t.result.running = errors.Is(err, svc.ErrOutcomeUnknown) // the key was free
+		t.result.running = errors.Is(err, svc.ErrOutcomeUnknown) // a create was sent, so no earlier endpoint of the key was running
 	case isA[*svc.LedgerError](err):
 		t.result.running = t.result.Key != ""
 	}
 }
 
-// announce is for [svc.DeployOptions.OnCreate]. If the ID cannot be written, the
-// deployment fails at once.
+// announce is the function for [svc.DeployOptions.OnCreate]: it writes the ID. If it cannot
+// write the ID, the deployment fails at once.
 func (t *tool) announce(id string) error {
 	t.result.ServiceID, t.result.created, t.result.running = id, true, true
 	t.ifGivenUp(cleanupGivenUp(id))
@@ -145,13 +148,14 @@ func (t *tool) announce(id string) error {
 	return err
 }
 
-// chooseFlavor returns the flavor of --flavor, that of the endpoint of --key, or the
-// cheapest that fits. It reads the ledger first, so that nothing is sent if that fails.
+// chooseFlavor returns the flavor of --flavor, or else the flavor of the endpoint of --key, or
+// else the cheapest flavor that fits. It reads the ledger first: if the ledger cannot be read,
+// nothing is sent.
 func (t *tool) chooseFlavor(ctx context.Context, cmd *cli.Command) (id string, err error) {
 	id = cmd.String("flavor")
 	entries, err := t.client.Ledger.Entries(ctx)
 	t.result.running = t.result.Key != "" && (err != nil || slices.ContainsFunc(entries, func(e svc.LedgerEntry) bool { return e.Key == t.result.Key && e.Open() }))
-	if e, ok := errors.AsType[*svc.LedgerError](err); ok && (e.Key == "" || e.Key == t.result.Key) { // other keys do not matter
+	if e, ok := errors.AsType[*svc.LedgerError](err); ok && (e.Key == "" || e.Key == t.result.Key) { // damaged entries of other keys do not matter
 		return "", err
 	}
 	for _, e := range entries {
@@ -160,7 +164,7 @@ func (t *tool) chooseFlavor(ctx context.Context, cmd *cli.Command) (id string, e
 		}
 		id = cmp.Or(id, e.FlavorID)
 		if limit := e.SettleBy.Add(time.Minute); e.State == svc.LedgerIntended && time.Now().Before(limit) {
-			t.say("an earlier command is creating the endpoint, or was killed meanwhile: waiting for its outcome until %s", limit.Local().Format(time.TimeOnly))
+			t.say("an earlier command is creating the endpoint, or was killed during the create: waiting for the outcome until %s", limit.Local().Format(time.TimeOnly))
 		}
 	}
 	if id != "" {

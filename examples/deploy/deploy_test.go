@@ -60,7 +60,7 @@ func TestDeployFailures(t *testing.T) {
 		fault   svctest.Fault
 		args    []string
 		code    int
-		id      string // on standard output
+		id      string // what standard output holds
 		running int
 		advice  string
 	}{
@@ -167,7 +167,8 @@ func TestExitCodesOfOtherCommands(t *testing.T) {
 	})
 }
 
-// TestReasonIsNotThatOfTheCleanup: error_kind says why the deployment failed.
+// TestReasonIsNotThatOfTheCleanup: error_kind says why the deployment failed, not why the
+// cleanup failed.
 func TestReasonIsNotThatOfTheCleanup(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		s.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 401, Times: -1})

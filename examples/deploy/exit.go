@@ -32,52 +32,57 @@ const (
 const exitCodes = `The token is read from the environment variable SVC_API_TOKEN.
 
 Exit codes:
-  0    done; after "deploy" and "scale", what was asked for is running and billed, and
-       after "adopt" and "sweep --dry-run" what they name may be
-  1    failed for a reason that has no code here; nothing was created
-  2    usage: nothing was sent
-  3    --timeout is over; nothing was created or changed
-  4    the outcome of a create is unknown, of this one or of an earlier one with the
-       same --key: an endpoint may be running and billed, and nobody knows its ID. Do not
-       run the command again before you know
-  5    the service says that it has no such endpoint, or has deleted it, or no flavor fits;
+  0    done. After "deploy" and "scale", the requested instances are running and billed.
+       After "adopt" and "sweep --dry-run", the endpoints that they name may be
+  1    failed for a reason that has no other code; nothing was created
+  2    usage error; nothing was sent
+  3    the time limit of --timeout is over; nothing was created or changed
+  4    the outcome of a create is unknown: of the create of this command, or of an earlier one
+       with the same --key. An endpoint may be running and billed, and its ID is not known.
+       Do not run the command again before you know the outcome
+  5    the service says that the endpoint does not exist or is deleted, or no flavor fits;
        nothing was created
   6    the service did not accept the token; nothing was created
-  7    the service cannot be reached or is overloaded; nothing was created, and the
-       same command may be run again
+  7    the service cannot be reached or is overloaded; nothing was created. You can run the
+       same command again
   8    the endpoint is unavailable or stopped ("wait", "status --url")
-  9    the ledger stops the command, so nothing was created or changed: its folder cannot
-       be made (then nothing was sent), read or written, it is damaged, or the endpoint of
-       --key is that of another request ("key_in_use"). What ran before may be running.
-       ("sweep" has deleted what it could read)
-  10   the endpoint may be running and billed: "deploy deploy", or an earlier one with the
-       same --key, created it and this one failed, "deploy delete" did not see that it is
-       deleted, "deploy scale" did not see that number of instances (then the new number
-       may be billed, or the old one), or "deploy sweep" did not see that all whose
-       lease is over are deleted
-  11   "deploy deploy" failed, and the endpoint is deleted
+  9    a problem with the ledger stopped the command, and nothing was created or changed:
+       - the folder of the ledger cannot be made (then nothing was sent), read or written
+       - the ledger is damaged
+       - another request created the endpoint of --key ("key_in_use")
+       Endpoints that ran before may still be running. ("sweep" has deleted those
+       whose lease is over, as far as it could read their entries)
+  10   an endpoint may be running and billed:
+       - "deploy" failed, and it or an earlier command with the same --key may have created one
+       - "scale" did not see the new number of instances: the new number may be billed, or
+         the old one
+       - "delete" did not see that the endpoint is deleted
+       - "sweep" did not see that all endpoints whose lease is over are deleted
+  11   "deploy" failed, and the endpoint is deleted
   130  interrupted; nothing was created or changed
 
-A command is about these endpoints: "deploy" about the one that it creates and the one of its
---key, "scale" and "delete" about the one of ID, "sweep" about those at this address whose
-lease is over. After 4 and 10 they may be running and billed, and after 0 of "deploy",
-"scale" and "sweep --dry-run". 2 and 9 do not tell, since what ran before is as it was. After
-all other codes it is known that none of them is running. If a command failed, the last line
-on standard error says so to people. With --json, "may_be_running" of these four
-commands says it after every code but 2: false only if it is known. "error_kind" says why a
-command failed, and "request_id" is the ID of the failed request, if the service gave one.
+Four commands are about endpoints that are billed: "deploy" about the endpoint that it creates
+and the endpoint of its --key, "scale" and "delete" about the endpoint with the ID, "sweep"
+about the endpoints at this address whose lease is over. These endpoints may be running after
+4 and 10, and after 0 of "deploy", "scale" and "sweep --dry-run". After 2 and 9 they may be
+running if they ran before. After all other codes it is known that none of them is running.
 
-Signals that come within two seconds count as one (timeout(1) sends two). A later one
-ends the cleanup, with 10 or 4. The cleanup takes 40 s at most: 10 s until the response
-to a create has come, and 30 s for the delete.`
+If a command failed and an endpoint may be running, the last line on standard error says so.
+With --json, the four commands report "may_be_running" after every code except 2. It is false
+only if it is known that none of their endpoints is running. "error_kind" says why a command
+failed, and "request_id" is the ID of the failed request, if the service sent one.
+
+Signals within two seconds count as one, because timeout(1) sends two. A later signal ends the
+cleanup, and the exit code is 10 or 4. The cleanup takes 40 s at most: up to 10 s until the
+response to a create arrives, and up to 30 s for the delete.`
 
 // usageError is a mistake in the command line or the environment.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// plainly says in plain words what a value in the command line must be, in place of the
-// text of the package that parses it.
+// plainly replaces the error of a value that cannot be parsed: the new error says in plain
+// words what the value must be.
 func plainly(err error) error {
 	for origin, want := range map[string]string{
 		": strconv.ParseInt: ": "must be a whole number",
@@ -101,25 +106,25 @@ type result struct {
 	ExitCode  *int         `json:"exit_code,omitempty"`
 	ServiceID string       `json:"service_id,omitempty"`
 	Name      string       `json:"name,omitempty"`
-	Key       string       `json:"key,omitempty"` // of "deploy deploy --key"
+	Key       string       `json:"key,omitempty"` // the --key of "deploy deploy"
 	Status    string       `json:"status,omitempty"`
 	Instances *int64       `json:"instances,omitempty"`
 	URL       string       `json:"url,omitempty"`
-	Deleted   bool         `json:"deleted,omitempty"` // it existed, and is known to be deleted
+	Deleted   bool         `json:"deleted,omitempty"` // the endpoint existed, and is known to be deleted
 	Flavors   []flavorLine `json:"flavors,omitempty"`
-	Entries   []entryLine  `json:"entries,omitempty"` // of the ledger
+	Entries   []entryLine  `json:"entries,omitempty"` // entries of the ledger
 
-	MayBeRunning *bool   `json:"may_be_running,omitempty"` // see running; only of the commands in atStake, and not after exitUsage
+	MayBeRunning *bool   `json:"may_be_running,omitempty"` // see running; absent after exitUsage, and for commands that are not in atStake
 	Error        string  `json:"error,omitempty"`
 	ErrorKind    string  `json:"error_kind,omitempty"`          // see kinds
-	RequestID    string  `json:"request_id,omitempty"`          // of the failed request
-	RetryAfter   float64 `json:"retry_after_seconds,omitempty"` // the service asked to wait this long
+	RequestID    string  `json:"request_id,omitempty"`          // the ID that the service gave the failed request
+	RetryAfter   float64 `json:"retry_after_seconds,omitempty"` // how long the service asked to wait before a retry
 
-	Env map[string]string `json:"env,omitempty"` // of "deploy fake"
+	Env map[string]string `json:"env,omitempty"` // environment variables that "deploy fake" prints
 
-	command string // "deploy"; empty: none was understood
-	created bool   // there is an endpoint; by this command, or by an earlier one with the same key
-	running bool   // false only if it is known that nothing the command is about is running
+	command string // name of the command, such as "deploy"; empty: the command line was not valid
+	created bool   // an endpoint exists or existed; this command or an earlier one with the same key created it
+	running bool   // false only if it is known that no endpoint of the command (see exitCodes) is running
 	unswept bool   // an endpoint whose lease is over was not deleted
 	target  int    // instances to scale to
 }
@@ -130,13 +135,13 @@ var atStake = []string{"deploy", "scale", "delete", "sweep"}
 // kind is a kind of error.
 type kind struct {
 	name string // for error_kind
-	code int    // while nothing may be running
+	code int    // exit code if nothing may be running
 	is   func(error) bool
 }
 
 const keyInUse = "key_in_use"
 
-// kinds is ordered: the first that fits counts.
+// kinds lists the kinds of errors. The kind of an error is the first one that matches it.
 var kinds = []kind{
 	{"outcome_unknown", exitUnknown, matches(svc.ErrOutcomeUnknown)},
 	{keyInUse, exitLedger, matches(svc.ErrKeyInUse)},
@@ -173,7 +178,8 @@ func kindOf(err error) kind {
 	return kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.is(err) })]
 }
 
-// exitCode says first what is left, and then why the command failed.
+// exitCode returns the exit code of a command that ended with err. Whether an endpoint is
+// running or deleted is more important than the reason of the failure.
 func (r *result) exitCode(err error) int {
 	if err == nil {
 		return exitOK
@@ -192,7 +198,7 @@ func (r *result) exitCode(err error) int {
 	return code
 }
 
-// finish fills in what a command ended with.
+// finish fills in the fields of the result that are known only when the command has ended.
 func (r *result) finish(err error) {
 	code := r.exitCode(err)
 	r.ExitCode = &code
@@ -205,8 +211,8 @@ func (r *result) finish(err error) {
 	}
 }
 
-// report ends a command: it says what went wrong and what to do about it. It writes to
-// standard error first, since a script that does not read standard output may block it.
+// report writes what went wrong and what to do about it, and returns the exit code. It writes
+// to standard error first, since a write to standard output may block if nobody reads it.
 func (t *tool) report(err error) int {
 	t.result.finish(err)
 	if err != nil {
@@ -236,7 +242,7 @@ func (t *tool) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(t.stderr, format+"\n", args...)
 }
 
-// retryAfter is how long the service asked to wait when it refused; 0: it did not ask.
+// retryAfter returns how long the service asked to wait before a retry; 0: it did not ask.
 func retryAfter(err error) time.Duration {
 	if refused, ok := errors.AsType[*svc.Error](err); ok {
 		return refused.RetryAfter
@@ -244,7 +250,7 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// requestID is the service's ID of the request that failed; empty: not known.
+// requestID returns the ID that the service gave the failed request; empty: not known.
 func requestID(err error) string {
 	if e, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok && e.RequestID != "" {
 		return e.RequestID
@@ -266,7 +272,7 @@ func (t *tool) advice(err error) (lines []string) {
 	}
 	switch *t.result.ExitCode {
 	case exitUsage:
-		return append(lines, "Run it with --help to see what it needs.")
+		return append(lines, "Run the command with --help to see what it needs.")
 	case exitDeleted:
 		return append(lines, "Nothing is left running.")
 	case exitRunning:
@@ -295,7 +301,7 @@ func (t *tool) advice(err error) (lines []string) {
 func (t *tool) stopped(err error) (lines []string) {
 	settling := t.result.command == "adopt" || t.result.command == "forget"
 	if errors.Is(err, svc.ErrKeyInUse) {
-		lines = append(lines, "Delete that endpoint first (\"deploy ls\" shows its ID), repeat the request that it was created with, or choose another --key.")
+		lines = append(lines, "Delete the endpoint of the key first (\"deploy ls\" shows its ID), or repeat the request that created it, or choose another --key.")
 	} else if !settling {
 		lines = append(lines, fmt.Sprintf("Repair the ledger in %q, or choose another folder with --ledger.", t.ledger))
 	}
@@ -303,9 +309,9 @@ func (t *tool) stopped(err error) (lines []string) {
 	case settling:
 		return append(lines, "Nothing was changed: the entry is still in doubt, and its endpoint may be running and billed.")
 	case t.result.command == "sweep":
-		return append(lines, "Endpoints that it could not read may be running and billed.")
+		return append(lines, "Endpoints whose entries could not be read may be running and billed.")
 	case t.result.running:
-		return append(lines, "Nothing was created or changed. What ran before may be running and billed.")
+		return append(lines, "Nothing was created or changed. Endpoints that ran before may still be running and billed.")
 	}
 	return append(lines, "Nothing was created or changed.")
 }
@@ -316,7 +322,7 @@ func (r *result) left() string {
 	case r.command == "deploy" && !r.created:
 		return fmt.Sprintf("Nothing was created. An endpoint of the key %s may be running and billed: see \"deploy ls\".", r.Key)
 	case r.command == "sweep":
-		return "Endpoints whose lease is over may still be running and billed: see the list, and for doubts \"deploy ls --help\"."
+		return "Endpoints whose lease is over may still be running and billed: see the list. For entries in doubt see \"deploy ls --help\"."
 	case r.command == "scale":
 		return fmt.Sprintf("Up to %d instances of %[2]s may be running and billed, or as many as before. To see how many: deploy status --json %[2]s", r.target, r.ServiceID)
 	}
@@ -324,10 +330,10 @@ func (r *result) left() string {
 }
 
 func (t *tool) unknownOutcome(err error) []string {
-	more, found, again := "", "", "if it is not there, run the command again. The ledger keeps the doubt: see \"deploy ls --help\"."
+	more, found, again := "", "", "if it is not there, run the command again. The entry stays in doubt in the ledger: see \"deploy ls --help\"."
 	if t.result.Key != "" {
-		found = fmt.Sprintf("tell the ledger (deploy adopt %s ID), then ", t.result.Key)
-		again = fmt.Sprintf("if it is not there, tell the ledger (deploy forget %[1]s). Until then nothing is created under the key %[1]s.", t.result.Key)
+		found = fmt.Sprintf("record its ID (deploy adopt %s ID), then ", t.result.Key)
+		again = fmt.Sprintf("if it is not there, record that (deploy forget %[1]s). Until then nothing is created under the key %[1]s.", t.result.Key)
 	}
 	if unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok && unknown.Intent != "" {
 		more = fmt.Sprintf(", with [svc:%s] in its description,", unknown.Intent)

@@ -105,7 +105,7 @@ func notKnown(t *testing.T) {
 		record := filepath.Join(os.Getenv("SVC_LEDGER"), "k@000001.json")
 		text, err := os.ReadFile(record)
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(record, nil, 0o600)) // as after a crash of the machine
+		require.NoError(t, os.WriteFile(record, nil, 0o600)) // a crash of the machine can leave an empty file
 		check(t.Context(), exitLedger, "sweep")
 		check(t.Context(), exitLedger, deploy...)
 		require.NoError(t, os.WriteFile(record, text, 0o600))
@@ -123,7 +123,7 @@ func notKnown(t *testing.T) {
 
 func always(f svctest.Fault) svctest.Fault { f.Times = -1; return f }
 
-// TestC28_Delete: exit code 10 until the endpoint is seen to be deleted.
+// TestC28_Delete: the exit code is 10 unless the endpoint was seen to be deleted.
 func TestC28_Delete(t *testing.T) {
 	for name, tt := range map[string]struct {
 		method  string
@@ -223,7 +223,7 @@ func TestC28_Scale(t *testing.T) {
 	}, svctest.WithDeployTime(10*time.Minute))
 }
 
-// TestC28_ReadmeAndHelp name the same codes.
+// TestC28_ReadmeAndHelp: the README and the help name the same codes.
 func TestC28_ReadmeAndHelp(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
 	require.NoError(t, err)

@@ -14,19 +14,20 @@ import (
 
 func (t *tool) fakeCommand(begin func(cli.ActionFunc) cli.ActionFunc) *cli.Command {
 	return &cli.Command{
-		Name: "fake", Usage: "serve a fake of the service until Ctrl-C; prints the variables that lead to it",
-		Description: "For shell scripts whose commands share one fake. (--fake starts a new one in each command.)\n" +
-			"It prints one line of shell that exports SVC_BASE_URL, SVC_API_TOKEN, SVC_INFERENCE_URL and\n" +
-			"SVC_LEDGER, a new folder that is deleted at the end.\n" +
-			"It has no time limit unless --timeout is given.\n\n" +
-			"To test failures: with --fail \"deploy deploy\" ends with exit code 10, with --lose-response\n" +
-			"with 4. During an --outage of more than ten seconds \"deploy status\" ends with 7.",
+		Name: "fake", Usage: "serve a fake of the service until Ctrl-C; prints the environment variables to use it",
+		Description: "For shell scripts whose commands share one fake. (--fake starts a new fake in each command.)\n" +
+			"The command prints one line of shell code, which exports SVC_BASE_URL, SVC_API_TOKEN,\n" +
+			"SVC_INFERENCE_URL and SVC_LEDGER, a new folder that is deleted when the fake ends.\n" +
+			"The fake has no time limit unless --timeout is given.\n\n" +
+			"To test failures: \"deploy deploy\" ends with exit code 10 if the fake has --fail, and with 4\n" +
+			"if it has --lose-response. During an --outage of more than ten seconds, \"deploy status\"\n" +
+			"ends with 7.",
 		Flags: []cli.Flag{
 			&cli.DurationFlag{Name: "deploy-time", Usage: "time from the create until an endpoint is available", Value: time.Second},
-			&cli.DurationFlag{Name: "delete-time", Usage: "time from the delete until an endpoint is deleted; it is billed until then"},
+			&cli.DurationFlag{Name: "delete-time", Usage: "time from the delete call until the endpoint is deleted; it is billed until then"},
 			&cli.BoolFlag{Name: "fail", Usage: "new endpoints are unavailable from the second poll on; --deploy-time has no effect"},
 			&cli.BoolFlag{Name: "lose-response", Usage: "the first create takes effect, and its response is lost"},
-			&cli.DurationFlag{Name: "outage", Usage: "time from the first create until endpoints can be read; 503 until then"},
+			&cli.DurationFlag{Name: "outage", Usage: "time after the first create during which endpoints cannot be read: the response is 503"},
 		},
 		Action: begin(t.serveFake),
 	}
@@ -63,7 +64,7 @@ func (t *tool) serveFake(ctx context.Context, cmd *cli.Command) error {
 
 	t.result.Env = map[string]string{
 		"SVC_BASE_URL": srv.URL(), "SVC_API_TOKEN": srv.Token(), "SVC_INFERENCE_URL": srv.InferenceURL(),
-		"SVC_LEDGER": dir, "SVC_FAKE": "", // with 1 each command would start a fake of its own
+		"SVC_LEDGER": dir, "SVC_FAKE": "", // with SVC_FAKE=1 each command would start its own fake
 	}
 	if t.json {
 		err = t.emit("fake")
@@ -78,7 +79,7 @@ func (t *tool) serveFake(ctx context.Context, cmd *cli.Command) error {
 	t.say("a fake of the service is at %s until Ctrl-C", srv.URL())
 	<-ctx.Done()
 	if n := srv.RunningInstances(); n > 0 {
-		t.say("instances that are still running, and that a real service would bill: %d", n)
+		t.say("instances that still run, and that a real service would bill: %d", n)
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil // Ctrl-C is the normal end
@@ -86,9 +87,9 @@ func (t *tool) serveFake(ctx context.Context, cmd *cli.Command) error {
 	return ctx.Err()
 }
 
-// endOutage ends an outage when d has passed since the first create. [svctest.Outage]
-// counts from the moment it is set up. Set up before the create, it would end too early;
-// after it, it would miss the first poll.
+// endOutage ends an outage when d has passed since the first create. [svctest.Outage] cannot
+// do this, since its time begins when it is set up. If it is set up before the create, it ends
+// too early. If it is set up after the create, the first poll may come before it.
 func endOutage(ctx context.Context, srv *svctest.Server, d time.Duration) {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
@@ -101,7 +102,7 @@ func endOutage(ctx context.Context, srv *svctest.Server, d time.Duration) {
 	}
 	select {
 	case <-time.After(d):
-		srv.ClearFaults() // the one of --lose-response is used up by then
+		srv.ClearFaults() // the create has already used the fault of --lose-response
 	case <-ctx.Done():
 	}
 }

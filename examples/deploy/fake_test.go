@@ -18,7 +18,7 @@ import (
 	"example.com/svc/svctest"
 )
 
-// bash makes a command of the shell with the program as $DEPLOY.
+// bash returns a command that runs bash, with the path of the program in $DEPLOY.
 func bash(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	shell, err := exec.LookPath("bash")
@@ -31,7 +31,7 @@ func bash(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestScript runs each part of a deploy script on a fake that its commands share.
+// TestScript runs each part of a deploy script. All commands of a part share one fake.
 func TestScript(t *testing.T) {
 	for _, part := range []string{"life", "missing", "timeout", "broken", "unknown", "outage", "killed"} {
 		t.Run(part, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// readme returns the first lines of shell below a heading of the README.
+// readme returns the first block of shell code below a heading of the README.
 func readme(t *testing.T, heading string) string {
 	t.Helper()
 	text, err := os.ReadFile("../README.md")
@@ -56,8 +56,7 @@ func readme(t *testing.T, heading string) string {
 	return session
 }
 
-// TestFailuresOfTheReadme runs the example of the README for exit codes, for each kind of
-// failure.
+// TestFailuresOfTheReadme runs the README's example of exit codes with each kind of failure.
 func TestFailuresOfTheReadme(t *testing.T) {
 	t.Parallel()
 	script := readme(t, "## Failures on demand")
@@ -155,7 +154,7 @@ func TestFake(t *testing.T) {
 	}
 	run("deploy", "--name", "demo", "--image", "x")
 	_, status := run("status", "svc-1")
-	require.Equal(t, "available\n", status, "it remembers what the command before did")
+	require.Equal(t, "available\n", status, "the fake remembers what the previous command did")
 
 	if runtime.GOOS == "windows" {
 		require.NoError(t, cmd.Process.Kill())
@@ -165,7 +164,7 @@ func TestFake(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	require.True(t, lines.Scan())
 	require.JSONEq(t, `{"event": "result", "exit_code": 0}`, lines.Text())
-	require.NoError(t, cmd.Wait(), "to be interrupted is what it is for")
+	require.NoError(t, cmd.Wait(), "Ctrl-C is the normal end")
 	require.Contains(t, stderr.String(), "a real service would bill: 1")
 	require.NoDirExists(t, first.Env["SVC_LEDGER"])
 }

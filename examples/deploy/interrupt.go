@@ -16,21 +16,21 @@ import (
 // process group, so the program gets it twice.
 const sameSignal = 2 * time.Second
 
-// notify says which signals end the program. They are never reset to what the runtime
-// does: a second one would end the program during the cleanup, and leave an instance
-// running without a word.
+// notify returns a channel that receives the signals that interrupt the program. The channel
+// stays connected until the program ends. Otherwise a second signal would kill the program
+// during the cleanup, and an instance could stay running without any message.
 func notify() <-chan os.Signal {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
+	if !signal.Ignored(syscall.SIGHUP) { // nohup makes a program ignore it
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	signal.Ignore(syscall.SIGPIPE) // a closed pipe is an error of the write instead
 	return signals
 }
 
-// interrupts turns signals into a ctx and a channel: the first signal ends ctx, and one
-// that comes later than sameSignal after it closes giveUp.
+// interrupts returns a ctx that ends at the first signal, and a channel giveUp that is closed
+// at the first signal that comes more than sameSignal later.
 func interrupts(signals <-chan os.Signal) (ctx context.Context, giveUp <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	enough := make(chan struct{})
@@ -49,7 +49,7 @@ func interrupts(signals <-chan os.Signal) (ctx context.Context, giveUp <-chan st
 	return ctx, enough
 }
 
-// ending is what to report when nobody waits for the end of the run.
+// ending is what reportGivenUp reports when the program stops waiting for the end of the run.
 type ending struct {
 	json   bool
 	result result
@@ -57,9 +57,9 @@ type ending struct {
 	err    error
 }
 
-// ifGivenUp stores the result as it is now, and err, to be reported if the run is given
-// up. The run then continues in another goroutine, so the one that reports uses nothing
-// else of t but the writers.
+// ifGivenUp stores err and a copy of the result. reportGivenUp reports these if the run is given
+// up. The run is then still active in another goroutine. So reportGivenUp uses only the copy
+// and the writers of t.
 func (t *tool) ifGivenUp(err error) { t.ending.Store(&ending{t.json, t.result, t.ledger, err}) }
 
 func (t *tool) reportGivenUp() int {

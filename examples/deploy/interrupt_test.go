@@ -89,10 +89,10 @@ func TestCleanupTakes40SecondsAtMost(t *testing.T) {
 	})
 }
 
-// TestInterrupts: which signals count.
+// TestInterrupts: which signals end the cleanup.
 func TestInterrupts(t *testing.T) {
 	for name, tt := range map[string]struct {
-		after  []time.Duration // of each signal, since the one before
+		after  []time.Duration // time before each signal
 		giveUp bool
 	}{
 		"one":                      {[]time.Duration{time.Minute}, false},
@@ -129,7 +129,7 @@ func TestInterrupts(t *testing.T) {
 	}
 }
 
-// TestGivingUp: a second Ctrl-C ends the cleanup, and says what may be running.
+// TestGivingUp: a second Ctrl-C ends the cleanup, and the program says what may be running.
 func TestGivingUp(t *testing.T) {
 	slow := svctest.Fault{Delay: time.Hour, Times: -1}
 	for name, tt := range map[string]struct {
@@ -175,7 +175,7 @@ func TestGivingUp(t *testing.T) {
 					}
 					s.giveUp = nil
 					require.Equal(t, []string{strings.TrimSpace(tt.id)}, s.open())
-					time.Sleep(time.Minute) // in a real program the cleanup ends with it
+					time.Sleep(time.Minute) // lets the cleanup end; in a real process it ends with the process
 				}, svctest.WithDeployTime(time.Hour))
 			})
 		}

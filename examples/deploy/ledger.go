@@ -18,13 +18,15 @@ import (
 	"example.com/svc/ledger"
 )
 
-const lsHelp = `An endpoint may be running and billed in the states created, intended and unknown. An entry
-that is unknown, or intended for more than six minutes, is in doubt. Look for its name, or for
-[svc:INTENT] in the description (--json shows the intent), where the service shows what your
-account runs. Then settle it, with "deploy adopt KEY ID" or "deploy forget KEY".
-TIME is the number of instances times how long they may have run.`
+const lsHelp = `If the state of an entry is created, intended or unknown, its endpoint may be running and billed.
+An entry is in doubt if its state is unknown, or has been intended for more than six minutes.
+Look for its endpoint where the service shows what your account runs: by the name, or by
+[svc:INTENT] in the description (--json shows the intent). Then settle the entry: with
+"deploy adopt KEY ID" if the endpoint exists, or with "deploy forget KEY" if it does not.
+TIME is the number of instances times the longest time that they may have run.`
 
-// defaultLedger is the folder of the ledger where the system keeps the state of programs.
+// defaultLedger returns the default folder of the ledger: svc-ledger, in the folder where the
+// system keeps the state of programs. It returns "" if that folder is not known.
 func defaultLedger() string {
 	dir, err := os.Getenv("XDG_STATE_HOME"), error(nil)
 	switch {
@@ -36,13 +38,13 @@ func defaultLedger() string {
 		dir = filepath.Join(dir, ".local", "state")
 	}
 	if err != nil {
-		return "" // nobody says where
+		return ""
 	}
 	return filepath.Join(dir, "svc-ledger")
 }
 
-// noLedger stands for a ledger that cannot be opened. What lowers the bill, such as
-// "delete", works without one.
+// noLedger is a ledger that could not be opened: each use returns err. Commands that lower the
+// bill, such as "delete", still work with it.
 type noLedger struct{ err error }
 
 func (l noLedger) Append(context.Context, svc.LedgerRecord) error { return l.err }
@@ -51,7 +53,7 @@ func (l noLedger) List(context.Context, string) ([]svc.LedgerRecord, error) { re
 
 func openLedger(dir string) svc.LedgerStore {
 	if dir == "" {
-		return noLedger{errors.New("no folder for it: set SVC_LEDGER or --ledger")}
+		return noLedger{errors.New("the default folder is not known: set SVC_LEDGER or --ledger")}
 	}
 	store, err := ledger.Dir(dir)
 	if err != nil {
@@ -63,7 +65,7 @@ func openLedger(dir string) svc.LedgerStore {
 func (t *tool) ledgerCommands(connected func(cli.ActionFunc) cli.ActionFunc) []*cli.Command {
 	return []*cli.Command{
 		{
-			Name: "ls", Usage: "list the entries of the ledger; those that may be running come first",
+			Name: "ls", Usage: "list the entries of the ledger, first those whose endpoint may be running",
 			Description: lsHelp,
 			Action:      connected(t.ls),
 		},
@@ -108,11 +110,11 @@ type entryLine struct {
 	Name      string    `json:"name"`
 	ServiceID string    `json:"service_id,omitempty"`
 	Instances int       `json:"instances"`
-	Seconds   float64   `json:"instance_seconds"` // at most
+	Seconds   float64   `json:"instance_seconds"` // an upper bound
 	LeaseEnd  time.Time `json:"lease_end,omitzero"`
 	Intent    string    `json:"intent"`
 	BaseURL   string    `json:"base_url"`
-	Result    string    `json:"result,omitempty"` // of "deploy sweep"
+	Result    string    `json:"result,omitempty"` // what "deploy sweep" did with the endpoint
 }
 
 func (t *tool) addEntry(e svc.LedgerEntry, outcome string) {

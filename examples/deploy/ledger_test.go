@@ -15,8 +15,8 @@ import (
 	"example.com/svc/svctest"
 )
 
-// TestResume: under a key there is one endpoint at a time, and what an earlier command has
-// created is not deleted by a later one.
+// TestResume: a key has one endpoint at a time, and a command does not delete an endpoint that
+// an earlier command created.
 func TestResume(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		args := []string{"--key", "chat", "--instances", "4", "--json"}
@@ -40,7 +40,7 @@ func TestResume(t *testing.T) {
 		require.Contains(t, o.stderr, "choose another --key")
 		require.Zero(t, s.srv.RequestCount("*", svctest.RouteAny))
 
-		o = s.deploy(args...) // with the flavor of the endpoint, which is not in stock any more
+		o = s.deploy(args...) // it uses the flavor of the endpoint, which is out of stock now
 		require.Equal(t, exitOK, o.code, o.stderr)
 		require.Equal(t, "resumed", o.json[0]["event"])
 		require.Equal(t, "svc-1", o.last()["service_id"])
@@ -53,8 +53,8 @@ func TestResume(t *testing.T) {
 	}, svctest.WithDeployTime(20*time.Minute))
 }
 
-// TestDoubt: after exit code 4 nothing is created under the key until somebody has looked.
-// That holds even if no endpoint was created, since the program cannot know.
+// TestDoubt: after exit code 4 nothing is created under the key until somebody has
+// settled the entry. That holds even if no endpoint exists, since the program cannot know.
 func TestDoubt(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fault   svctest.Fault
@@ -142,7 +142,8 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// TestLedgerThatCannotBeUsed: nothing is sent that could cost more. What lowers the bill works.
+// TestLedgerThatCannotBeUsed: commands that could raise the bill send nothing. Commands that
+// lower the bill work.
 func TestLedgerThatCannotBeUsed(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		id := s.srv.AddEndpoint(svctest.Endpoint{FlavorID: "flavor-1", Instances: 2})
@@ -162,7 +163,7 @@ func TestLedgerThatCannotBeUsed(t *testing.T) {
 		for _, name := range []string{"SVC_LEDGER", "XDG_STATE_HOME", "HOME", "AppData"} {
 			t.Setenv(name, "")
 		}
-		require.Contains(t, s.run("ls").stderr, "set SVC_LEDGER or --ledger", "nobody says where")
+		require.Contains(t, s.run("ls").stderr, "set SVC_LEDGER or --ledger", "the folder is not known")
 		t.Setenv("SVC_LEDGER", filepath.Join(file, "ledger"))
 		o := s.run("scale", id, "3", "--json")
 		require.Equal(t, exitLedger, o.code, o.stderr)
@@ -174,7 +175,7 @@ func TestLedgerThatCannotBeUsed(t *testing.T) {
 	})
 }
 
-// behind cannot record what was created.
+// behind is a ledger that cannot record that an endpoint was created.
 type behind struct{ svc.LedgerStore }
 
 func (b behind) Append(ctx context.Context, r svc.LedgerRecord) error {

@@ -8,7 +8,7 @@
 //	go run ./examples/deploy --help
 //
 // Each of these commands starts a new fake. "deploy fake" serves one for a whole script.
-// The real service is used with its address and token in the environment:
+// To use the real service, set its address and token in the environment:
 //
 //	export SVC_BASE_URL=https://… SVC_API_TOKEN=…
 //	id=$(deploy deploy --name demo --image registry.example/app:1 --key demo)
@@ -17,8 +17,8 @@
 //
 // Standard output is for scripts: the ID, the status, the URL or, with --json, one
 // JSON object per line. Everything else goes to standard error. The exit code says
-// whether something may be running and billed; --help lists the codes. (go run turns all
-// of them into 1, so build the program: go build -o deploy ./examples/deploy.)
+// whether something may be running and billed; --help lists the codes. (go run turns
+// every code except 0 into 1, so build the program: go build -o deploy ./examples/deploy.)
 package main
 
 import (
@@ -50,14 +50,14 @@ func main() {
 // tool is one run of the program.
 type tool struct {
 	stdout, stderr io.Writer
-	terminal       bool            // stderr is one
-	giveUp         <-chan struct{} // closed: stop waiting for the cleanup; nil: never stop
+	terminal       bool            // stderr is a terminal
+	giveUp         <-chan struct{} // is closed when the program is to stop waiting for the cleanup; nil: never
 	options        []svc.Option    // additional options, for tests
 
 	ending   atomic.Pointer[ending]
 	client   *svc.Client
 	json     bool
-	url      bool // print that in place of the status
+	url      bool // print the URL instead of the status
 	wait     svc.WaitOptions
 	found    bool // the endpoint existed, or its delete may have taken effect
 	posted   bool // a create was sent
@@ -76,7 +76,7 @@ func (t *tool) run(ctx context.Context, args []string) int {
 	case <-t.giveUp:
 	}
 	select {
-	case err := <-done: // it ended at the same moment
+	case err := <-done: // the command ended at the same moment
 		return t.report(err)
 	default:
 		return t.reportGivenUp()
@@ -122,12 +122,12 @@ func (t *tool) command(ctx context.Context, args []string) error {
 func (t *tool) commonFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "base-url", Usage: "address of the service", Sources: cli.EnvVars("SVC_BASE_URL")},
-		&cli.StringFlag{Name: "inference-url", Usage: "address below which endpoints are reached", Sources: cli.EnvVars("SVC_INFERENCE_URL")},
-		&cli.BoolFlag{Name: "insecure-http", Usage: "allow an address with http; anybody on the way can then read the token"},
+		&cli.StringFlag{Name: "inference-url", Usage: "base address of the endpoints", Sources: cli.EnvVars("SVC_INFERENCE_URL")},
+		&cli.BoolFlag{Name: "insecure-http", Usage: "allow an http:// address; anybody on the network path can then read the token"},
 		&cli.BoolFlag{Name: "fake", Usage: "use a fake of the service, with a running endpoint svc-1", Sources: cli.EnvVars("SVC_FAKE")},
 		&cli.StringFlag{
 			Name: "ledger", Usage: "folder of the ledger, which records what may be running; share it among all programs that use the account",
-			DefaultText: "svc-ledger in $XDG_STATE_HOME, ~/.local/state or the folder of the system for that", Sources: cli.EnvVars("SVC_LEDGER"),
+			DefaultText: "svc-ledger in $XDG_STATE_HOME or ~/.local/state; on Windows and macOS in the folder for settings", Sources: cli.EnvVars("SVC_LEDGER"),
 		},
 		&cli.DurationFlag{Name: "timeout", Usage: "time limit for the whole command", Value: 30 * time.Minute},
 		&cli.BoolFlag{Name: "json", Usage: "write JSON to standard output, one object per line", Destination: &t.json},
@@ -146,7 +146,7 @@ func (t *tool) connected(action cli.ActionFunc) cli.ActionFunc {
 		}
 		defer stop()
 		t.result.ServiceID, t.result.Key = cmd.StringArg("ID"), cmd.String("key")
-		t.result.running = slices.Contains(atStake, cmd.Name) && (cmd.Name != "deploy" || t.result.Key != "") // not known yet
+		t.result.running = slices.Contains(atStake, cmd.Name) && (cmd.Name != "deploy" || t.result.Key != "") // an assumption, until the outcome is known
 		t.ifGivenUp(context.Canceled)
 		t.progress = progress{w: t.stderr, moving: t.terminal}
 		defer t.progress.end()
@@ -184,7 +184,7 @@ func (t *tool) connect(cmd *cli.Command) (stop func(), err error) {
 	} else if strings.HasPrefix(strings.ToLower(baseURL), "http:") {
 		defer func() {
 			if err != nil {
-				err = fmt.Errorf("%w (here: --insecure-http)", err)
+				err = fmt.Errorf("%w (in this program: --insecure-http)", err)
 			}
 		}()
 	}

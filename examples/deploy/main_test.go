@@ -22,7 +22,7 @@ import (
 	"example.com/svc/svctest"
 )
 
-// TestMain lets the test binary be the program itself, for the tests that start it as a
+// TestMain lets the test binary act as the program, for the tests that start the program as a
 // process. Those tests wait for most of their time, so many run at once.
 func TestMain(m *testing.M) {
 	if os.Getenv("BE_THE_PROGRAM") != "" {
@@ -50,12 +50,12 @@ type session struct {
 	t        *testing.T
 	srv      *svctest.Server
 	terminal bool
-	stdout   io.Writer       // in place of the one that fills outcome.stdout
+	stdout   io.Writer       // nil: a buffer whose contents become outcome.stdout
 	giveUp   <-chan struct{} // nil: never
 	options  []svc.Option
 }
 
-// lockedBuffer is for a run that continues after it was given up.
+// lockedBuffer can be read while a run that was given up still writes to it.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -113,13 +113,14 @@ func (s *session) runCtx(ctx context.Context, args ...string) outcome {
 	return o
 }
 
-// deploy runs the deploy command with what it needs, and more.
+// deploy runs the deploy command with the required flags and args.
 func (s *session) deploy(args ...string) outcome {
 	s.t.Helper()
 	return s.run(append([]string{"deploy", "--name", "demo", "--image", "registry.example/app:1"}, args...)...)
 }
 
-// open lists the IDs of what may be running by the ledger; "" is one that is not known.
+// open lists the IDs of the endpoints that may be running according to the ledger; "" stands
+// for an ID that is not known.
 func (s *session) open() (ids []string) {
 	s.t.Helper()
 	var last struct{ Entries []entryLine }
@@ -167,7 +168,7 @@ func TestCommandsOnARunningEndpoint(t *testing.T) {
 
 		o = s.run("status", "--url", "svc-1")
 		require.Equal(t, exitUnusable, o.code)
-		require.Empty(t, o.stdout, "it leads nowhere")
+		require.Empty(t, o.stdout, "a stopped endpoint has no URL")
 		require.Contains(t, o.stderr, "svc-1 cannot be reached while it is stopped")
 
 		o = s.run("wait", "svc-1", "--json")
@@ -218,7 +219,7 @@ func TestRecordThatIsDeleted(t *testing.T) {
 	require.Equal(t, "svc-1 is still there (stopped) after 0s\nsvc-1 is deleted after 1s\n", log.String())
 }
 
-// TestURLOfAnEndpoint: a script can wait for it.
+// TestURLOfAnEndpoint: a script can wait until the endpoint has a URL.
 func TestURLOfAnEndpoint(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
 		o := s.deploy("--timeout", "5m")
@@ -293,7 +294,7 @@ func TestFakeNeedsNoEnvironment(t *testing.T) {
 	program = &tool{stdout: &stdout, stderr: &stderr}
 	require.Equal(t, exitOK, program.run(t.Context(), []string{"deploy", "deploy", "--name", "demo", "--image", "x"}), stderr.String())
 	require.Contains(t, stderr.String(), "svc-2 is available")
-	require.NotContains(t, stderr.String(), "is reached at", "not any more")
+	require.NotContains(t, stderr.String(), "is reached at", "the fake has ended")
 }
 
 // TestWrongValues: the error says what the value must be, in words of this program.

@@ -10,21 +10,21 @@ import (
 	"example.com/svc"
 )
 
-// quiet is the longest time without a line in a log during a wait.
+// quiet is the time after which a wait writes a line to a log even if nothing has changed.
 const quiet = 30 * time.Second
 
 // progress shows a wait: on a terminal as one line that is updated, in a log as a line
 // for each change.
 type progress struct {
 	w        io.Writer
-	moving   bool
+	moving   bool                     // w is a terminal: one line is updated
 	deleting bool                     // the wait is for a deletion
-	bar      *progressbar.ProgressBar // nil: nothing is shown yet, or w is no terminal
+	bar      *progressbar.ProgressBar // the line on the terminal; nil: there is none now
 	failed   string                   // why the last poll failed; empty: it succeeded
-	told     time.Duration            // into the wait: when the last line was written
+	told     time.Duration            // time from the start of the wait to the last line
 }
 
-// poll is for [svc.WaitOptions.OnPoll].
+// poll is the function for [svc.WaitOptions.OnPoll].
 func (p *progress) poll(seen svc.Poll) {
 	failed, colon := "", ""
 	if seen.Err != nil {
@@ -40,7 +40,7 @@ func (p *progress) poll(seen svc.Poll) {
 	}
 	p.end()
 	if last && failed != "" {
-		return // it is in the error of the wait
+		return // the error of the wait says it
 	}
 	if last || changed || seen.Elapsed >= p.told+quiet {
 		_, _ = fmt.Fprintf(p.w, "%s after %v%s%s\n", text, seen.Elapsed.Round(time.Second), colon, failed)
@@ -56,7 +56,7 @@ func (p *progress) text(seen svc.Poll) string {
 		return seen.ID + " could not be read"
 	case p.deleting && deleted:
 		return seen.ID + " is deleted"
-	case p.deleting: // no status is a failure of the delete
+	case p.deleting: // no status, not even "unavailable", means that the delete failed
 		return fmt.Sprintf("%s is still there (%s)", seen.ID, seen.Status)
 	}
 	return fmt.Sprintf("%s is %s", seen.ID, seen.Status)

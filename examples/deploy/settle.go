@@ -9,17 +9,17 @@ import (
 	"example.com/svc"
 )
 
-// settleCommands are for what only a person can find out: what became of a create whose
-// outcome the ledger does not know.
+// settleCommands returns the commands adopt and forget. With them a person records the outcome
+// of a create that the ledger does not know.
 func (t *tool) settleCommands(connected func(cli.ActionFunc) cli.ActionFunc) []*cli.Command {
 	key := &cli.StringArg{Name: "KEY", Required: true}
 	return []*cli.Command{
 		{
-			Name: "adopt", Usage: "record the ID of an endpoint that you found for an entry in doubt; prints its status",
-			Description: `ID must have the name of the entry, and the mark of the entry in its description.
-An adopted endpoint can be scaled, swept and deleted like any other.`,
+			Name: "adopt", Usage: "for an entry in doubt, record the ID of the endpoint that you found; prints the status of the endpoint",
+			Description: `The endpoint with this ID must have the name of the entry, and its description must hold the
+mark of the entry, [svc:INTENT]. An adopted endpoint can be scaled, swept and deleted like any other.`,
 			Arguments: []cli.Argument{key, &cli.StringArg{Name: "ID", Required: true}},
-			Flags:     []cli.Flag{&cli.BoolFlag{Name: "unmarked", Usage: "accept a description without a mark; check that the endpoint is yours"}},
+			Flags:     []cli.Flag{&cli.BoolFlag{Name: "unmarked", Usage: "accept an endpoint whose description has no mark; check first that the endpoint is yours"}},
 			Action: connected(func(ctx context.Context, cmd *cli.Command) error {
 				e, err := t.unsettled(ctx, cmd.StringArg("KEY"))
 				if err != nil {
@@ -29,9 +29,9 @@ An adopted endpoint can be scaled, swept and deleted like any other.`,
 			}),
 		},
 		{
-			Name: "forget", Usage: "record that you looked for the endpoint of an entry in doubt, and that there is none",
+			Name: "forget", Usage: "for an entry in doubt, record that you looked for its endpoint, and that there is none",
 			Description: `If you are wrong, the endpoint runs and is billed, and the next "deploy" with the key creates
-another one. The command is refused until six minutes after the create.`,
+a second one. The command is refused until six minutes after the create.`,
 			Arguments: []cli.Argument{key},
 			Action: connected(func(ctx context.Context, cmd *cli.Command) error {
 				e, err := t.unsettled(ctx, cmd.StringArg("KEY"))
@@ -44,7 +44,7 @@ another one. The command is refused until six minutes after the create.`,
 	}
 }
 
-// unsettled finds the open entry of a key that has no ID yet.
+// unsettled returns the entry of a key whose create has no known outcome.
 func (t *tool) unsettled(ctx context.Context, key string) (e svc.LedgerEntry, err error) {
 	entries, err := t.client.Ledger.Entries(ctx)
 	if err != nil {

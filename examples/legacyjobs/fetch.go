@@ -20,9 +20,9 @@ import (
 type fetcher struct {
 	client         *svc.Client
 	get            func(ctx context.Context, id string, opts ...svc.RequestOption) (*svc.Job, error)
-	dir            string // empty: made for the first file
+	dir            string // folder for the files; empty: a new one is made for the first file
 	stdout, stderr io.Writer
-	terminal       bool // stderr is one
+	terminal       bool // stderr is a terminal
 }
 
 type list func(context.Context, *svc.ListJobsOptions, ...svc.RequestOption) iter.Seq2[*svc.Job, error]
@@ -54,7 +54,7 @@ func outputs(n int) string {
 	return fmt.Sprintf("%d outputs", n)
 }
 
-// folder makes the folder for the files.
+// folder makes the folder for the files, unless it exists already.
 func (f *fetcher) folder() (err error) {
 	if f.dir != "" {
 		return os.MkdirAll(f.dir, 0o755)
@@ -66,8 +66,8 @@ func (f *fetcher) folder() (err error) {
 	return err
 }
 
-// download downloads one output. Its link (presigned URL) expires. Then download reads
-// the job again, which has new links.
+// download downloads one output. If the link of the output (a presigned URL) has expired,
+// download reads the job again to get a new link.
 func (f *fetcher) download(ctx context.Context, job *svc.Job, out svc.JobOutput) error {
 	if err := f.folder(); err != nil {
 		return err
@@ -91,7 +91,8 @@ func (f *fetcher) download(ctx context.Context, job *svc.Job, out svc.JobOutput)
 	return nil
 }
 
-// options shows a progress bar on a terminal. The bar is cleared when it is full.
+// options returns the options of a download: on a terminal it shows a progress bar, which is
+// cleared at the end.
 func (f *fetcher) options() *svc.DownloadOptions {
 	if !f.terminal {
 		return nil

@@ -5,11 +5,11 @@
 //	go run ./examples/legacyjobs -kind image -dir images
 //	go run ./examples/legacyjobs -retired
 //
-// These run on a fake of the service inside this program. With SVC_BASE_URL and
-// SVC_API_TOKEN set, and without -fake, the program uses that service: a private deployment
-// or a replay of recorded traffic, since the real service has retired the API. The last
-// command shows how a client sees that. Linters report all names of the API as deprecated
-// (SA1019 of staticcheck), and nothing new should be built on it.
+// These commands use a fake of the service inside the program. If SVC_BASE_URL and
+// SVC_API_TOKEN are set, and -fake is not given, the program uses the service at that address.
+// This can be a private deployment or a replay of recorded traffic: the real service has
+// retired the API. The command with -retired shows what a client of a retired API gets. Build
+// nothing new on this API: linters report its names as deprecated (SA1019 of staticcheck).
 //
 // Exit codes: 0 done, 1 failed, 2 usage, 3 the API is retired, 130 interrupted.
 package main
@@ -53,10 +53,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 	flags := flag.NewFlagSet("legacyjobs", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	kind := flags.String("kind", "video", "jobs to list: video or image")
-	dir := flags.String("dir", "", "folder for the outputs (default: a new folder for temporary files)")
+	dir := flags.String("dir", "", "folder for the outputs (default: a new temporary folder)")
 	limit := flags.Int("limit", 12, "maximum number of jobs; 0: all")
 	fake := flags.Bool("fake", os.Getenv("SVC_FAKE") == "1" || os.Getenv("SVC_BASE_URL") == "", "use a fake of the service that has 25 jobs of each kind; default: true without SVC_BASE_URL or with SVC_FAKE=1")
-	retired := flags.Bool("retired", false, "let the fake respond as a service that has retired the API")
+	retired := flags.Bool("retired", false, "let the fake respond like a service that has retired the API")
 	flags.Usage = func() {
 		_, _ = fmt.Fprint(stderr, help, "\n")
 		flags.PrintDefaults()
@@ -86,7 +86,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 		f.get = client.ImageJobs.Get
 		err = f.fetch(ctx, client.ImageJobs.All, *limit)
 	default:
-		_, _ = fmt.Fprintln(stderr, "legacyjobs: -kind is video or image")
+		_, _ = fmt.Fprintln(stderr, "legacyjobs: -kind must be video or image")
 		return 2
 	}
 	switch {
@@ -116,14 +116,15 @@ func connect(fake, retired bool) (client *svc.Client, stop func(), err error) {
 	srv := svctest.NewServer(opts...)
 	srv.AddVideoJobs(25)
 	srv.AddImageJobs(25)
-	srv.Fault("GET", svctest.RouteStorage, svctest.Fault{Rate: 4 << 20, Times: -1}) // so that the progress can be seen
+	srv.Fault("GET", svctest.RouteStorage, svctest.Fault{Rate: 4 << 20, Times: -1}) // slow, so that you can see the progress
 	return srv.Client(), srv.Close, nil
 }
 
-// odd matches characters that an ID may have and the name of a file should not.
+// odd matches characters that an ID may have, but the name of a file should not have.
 var odd = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// fileName makes a name from the IDs of job and output, and the extension in the link.
+// fileName makes the name of a file from the IDs of the job and the output, and from the
+// extension in the link.
 func fileName(job *svc.Job, out svc.JobOutput) string {
 	name := odd.ReplaceAllString(job.JobID+"-"+out.ID, "_")
 	if u, err := url.Parse(string(out.MediaURL)); err == nil {

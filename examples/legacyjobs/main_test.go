@@ -15,7 +15,8 @@ import (
 	"example.com/svc/svctest"
 )
 
-// start starts a fake with 25 jobs of each kind, and points the environment at it.
+// start starts a fake with 25 jobs of each kind, and sets the environment so that the program
+// uses it.
 func start(t *testing.T, opts ...svctest.Option) *svctest.Server {
 	t.Helper()
 	srv := svctest.NewServer(append([]svctest.Option{svctest.WithMediaContents([]byte("media"))}, opts...)...)
@@ -91,7 +92,7 @@ func TestRetired(t *testing.T) {
 	require.Equal(t, 3, code, stderr)
 }
 
-// TestAFolderOfItsOwn: what was not told where to go gets in nobody's way.
+// TestAFolderOfItsOwn: without -dir, each run makes a new temporary folder.
 func TestAFolderOfItsOwn(t *testing.T) {
 	srv := start(t)
 	temp := t.TempDir()
@@ -130,13 +131,13 @@ func TestFake(t *testing.T) {
 		require.Contains(t, stdout, "1048576 bytes")
 	}
 	t.Setenv("SVC_FAKE", "")
-	t.Setenv("SVC_BASE_URL", "https://api.test") // the fake is not for those who have an address
+	t.Setenv("SVC_BASE_URL", "https://api.test") // with an address the fake is not used
 	code, _, stderr := runIt(t, nil, false)
 	require.Equal(t, 2, code)
 	require.Contains(t, stderr, "SVC_API_TOKEN")
 }
 
-// TestExpiredLink: the job is read again for a new link.
+// TestExpiredLink: the program reads the job again to get a new link.
 func TestExpiredLink(t *testing.T) {
 	expired := svctest.Fault{Status: 403, Body: "<Error><Code>AccessDenied</Code><Message>Request has expired</Message></Error>"}
 	srv := start(t)
@@ -167,7 +168,7 @@ func TestAListThatBreaksOffIsAFailure(t *testing.T) {
 
 func TestBarOnATerminal(t *testing.T) {
 	srv := start(t, svctest.WithMediaContents(make([]byte, 128<<10)))
-	srv.Fault("GET", svctest.RouteStorage, svctest.Fault{Rate: 512 << 10}) // long enough for more than one look
+	srv.Fault("GET", svctest.RouteStorage, svctest.Fault{Rate: 512 << 10}) // slow enough that the bar is updated more than once
 	code, _, stderr := runIt(t, srv, true, "-dir", t.TempDir(), "-limit", "1")
 	require.Zero(t, code)
 	require.Contains(t, stderr, "\r")

@@ -6,16 +6,16 @@
 //
 // Two hooks of the library are enough. The logger of svc.WithLogger gets a line for
 // each exchange and each retry. The function of svc.WithAttemptHook gets all that a
-// span and a metric need: method, route, host, status or error, duration, which attempt
-// of its call it was, and the ID by which the service knows it. The route is fit for a
-// name or a label; an address with an ID in it is not.
+// span and a metric need: method, route, host, status or error, duration, the number of
+// the attempt in its call, and the request ID of the service. Use the route as the name of a
+// span or as a label. Do not use the address for that, since it can contain an ID.
 //
 // An instrumented transport, such as that of otelhttp, works too: see
-// svc.WithTransportWrapper. But a transport knows the route only by
-// svc.RouteFromContext, and does not know which attempt a request is.
+// svc.WithTransportWrapper. But a transport gets the route only from
+// svc.RouteFromContext, and does not know the number of the attempt.
 //
-// No secret gets into any of it: the library hands out neither the token nor the query
-// of a presigned URL.
+// Logs, traces and metrics contain no secret: the library gives them neither the token nor
+// the query of a presigned URL.
 package main
 
 import (

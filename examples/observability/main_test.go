@@ -40,7 +40,7 @@ func inBubble(t *testing.T, test func(t *testing.T, srv *svctest.Server)) {
 	})
 }
 
-// secrets lists what must not be seen: the token, and the signature and the whole
+// secrets lists what must not appear in any output: the token, and the signature and the whole
 // query of each presigned URL that was used.
 func secrets(t *testing.T, srv *svctest.Server) []string {
 	t.Helper()
@@ -134,7 +134,7 @@ func attributes(all []attribute.KeyValue) map[string]string {
 	return texts
 }
 
-// series counts what the duration histogram holds, by labels.
+// series returns the counts of the duration histogram, by labels.
 func series(t *testing.T, reader *sdkmetric.ManualReader) map[string]uint64 {
 	t.Helper()
 	var data metricdata.ResourceMetrics

@@ -22,7 +22,7 @@ import (
 
 const scope = "example.com/svc/examples/observability"
 
-// telemetry is where traces and metrics go. It is not global, so that each test can
+// telemetry holds what records traces and metrics. It is not global, so that each test can
 // have its own.
 type telemetry struct {
 	traces   *sdktrace.TracerProvider
@@ -51,14 +51,15 @@ func (t *telemetry) options(logger *slog.Logger) []svc.Option {
 	return []svc.Option{svc.WithAttemptHook(t.attempt), svc.WithLogger(logger)}
 }
 
-// attempt is for [svc.WithAttemptHook]. It records each exchange as a span and in a
-// metric, by OpenTelemetry's semantic conventions for HTTP clients. Their url.full is
-// left out: an address holds an ID, and that of a presigned URL is a key.
+// attempt is the function for [svc.WithAttemptHook]. It records each exchange as a span and in
+// a metric, with the names of OpenTelemetry's semantic conventions for HTTP clients. It leaves
+// out their attribute url.full: an address can contain an ID, and a presigned URL is a secret.
 //
-// The ctx is that of the call, so the span is a child of the span around the call.
+// ctx is the ctx of the call, so the span is a child of the span around the call.
 func (t *telemetry) attempt(ctx context.Context, a svc.Attempt) {
 	host, port := server(a.Host)
-	// Labels of a metric must have few values: the template has no ID in it.
+	// A label of a metric must have few different values. The route is a template without an
+	// ID, so there are few routes.
 	labels := []attribute.KeyValue{semconv.URLTemplate(a.Route)}
 	if a.StatusCode > 0 {
 		labels = append(labels, semconv.HTTPResponseStatusCode(a.StatusCode))
@@ -86,15 +87,15 @@ func (t *telemetry) attempt(ctx context.Context, a svc.Attempt) {
 	if failed != "" {
 		text := ""
 		if a.Err != nil {
-			text = a.Err.Error() // without secrets, as all errors of the library
+			text = a.Err.Error() // like all errors of the library, it holds no secret
 		}
 		span.SetStatus(codes.Error, text)
 	}
 	span.End(trace.WithTimestamp(a.Start.Add(a.Duration)))
 }
 
-// server splits the host of an address. The attempt does not hold the scheme; without
-// a port it is taken for https.
+// server splits host:port. An attempt does not hold the scheme, so without a port server
+// assumes https.
 func server(hostport string) (host string, port int) {
 	if host, text, err := net.SplitHostPort(hostport); err == nil {
 		port, _ = strconv.Atoi(text)
@@ -103,8 +104,8 @@ func server(hostport string) (host string, port int) {
 	return hostport, 443
 }
 
-// errorType is the error.type of an exchange, one of a few values: the status, if that
-// is an error, or the kind of failure. Empty: the exchange did not fail.
+// errorType returns the attribute error.type of an exchange: the status, if the status is an
+// error, or else the kind of the failure. There are few kinds. Empty: the exchange did not fail.
 func errorType(a svc.Attempt) string {
 	failure, isNet := errors.AsType[net.Error](a.Err)
 	switch {
@@ -135,7 +136,7 @@ func (t *telemetry) span(ctx context.Context, name string, f func(context.Contex
 	return err
 }
 
-// withTraceID adds the ID of the trace to each line of a log.
+// withTraceID is a log handler that adds the ID of the trace to each line.
 type withTraceID struct{ slog.Handler }
 
 func (h withTraceID) Handle(ctx context.Context, r slog.Record) error {

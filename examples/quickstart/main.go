@@ -4,11 +4,11 @@
 //
 //	go run ./examples/quickstart
 //
-// runs it on a fake of the service inside this program: nothing is rented, and
-// no network is needed. With SVC_BASE_URL and SVC_API_TOKEN set it runs on the
-// real service, where instances are billed; -image is needed then. It deletes what it
-// created, also on failure and on Ctrl-C. That takes a minute at most, and another Ctrl-C
-// does not stop it (Ctrl-\ does).
+// This command uses a fake of the service inside the program: nothing is rented, and no
+// network is needed. If SVC_BASE_URL and SVC_API_TOKEN are set, the program uses the real
+// service, where instances are billed, and needs the flag -image. It deletes what it created,
+// also on failure and on Ctrl-C. The deletion takes a minute at most. A second Ctrl-C does not
+// stop it (Ctrl-\ does).
 package main
 
 import (
@@ -39,8 +39,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(2)
 	}
-	// The stop function is not called: then a second signal would end the program during
-	// the cleanup, and timeout(1) sends two. A closed output pipe must not end it either.
+	// The stop function of NotifyContext is not called: after it, a second signal would end the
+	// program during the cleanup, and timeout(1) sends two signals. A closed output pipe must not
+	// end the program either.
 	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
@@ -66,8 +67,8 @@ func main() {
 	os.Exit(code)
 }
 
-// connect makes a client of the real service if its address is in the environment, and
-// otherwise of a fake, which it starts.
+// connect makes a client of the real service if SVC_BASE_URL is set. Otherwise it starts a fake
+// and makes a client of the fake.
 func connect(image *string) (client *svc.Client, done func(), err error) {
 	if os.Getenv("SVC_BASE_URL") != "" {
 		if *image == "" {
@@ -199,7 +200,7 @@ func file(ctx context.Context, client *svc.Client, out *progress) (err error) {
 type progress struct {
 	w        io.Writer
 	terminal bool
-	pending  bool // the line of an update is not ended yet
+	pending  bool // the last line is an update, without a line break yet
 }
 
 func newProgress(f *os.File) *progress {

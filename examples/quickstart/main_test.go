@@ -17,7 +17,7 @@ import (
 	"example.com/svc/svctest"
 )
 
-// TestMain lets the test binary be the program itself.
+// TestMain lets the test binary act as the program.
 func TestMain(m *testing.M) {
 	if os.Getenv("BE_THE_PROGRAM") != "" {
 		main()
@@ -26,9 +26,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// run runs the program in a process of its own, against srv if there is one, and
-// interrupts it when a line of its output contains interruptAt: with two signals at
-// once, as timeout(1) does, which signals a program and then its process group.
+// run runs the program in a separate process. The program uses srv unless srv is nil. When a
+// line of its output contains interruptAt, run interrupts it with two signals at once.
+// timeout(1) does the same: it signals a program and then its process group.
 func run(t *testing.T, srv *svctest.Server, interruptAt string, args ...string) (code int, output string) {
 	t.Helper()
 	if interruptAt != "" && runtime.GOOS == "windows" {
@@ -53,7 +53,7 @@ func run(t *testing.T, srv *svctest.Server, interruptAt string, args ...string) 
 			interruptAt = ""
 		}
 	}
-	_ = cmd.Wait() // the exit code says it all
+	_ = cmd.Wait() // the exit code is read from ProcessState below
 	require.Empty(t, interruptAt, "the program never printed that: %s", &all)
 	require.NotContains(t, all.String(), svctest.DefaultToken)
 	return cmd.ProcessState.ExitCode(), all.String()
@@ -135,7 +135,7 @@ func TestImageIsNeededOnTheRealService(t *testing.T) {
 	require.Zero(t, srv.RequestCount("*", svctest.RouteAny))
 }
 
-// TestImports: the quickstart needs no module but the library.
+// TestImports: the quickstart imports only the library and the standard library.
 func TestImports(t *testing.T) {
 	f, err := parser.ParseFile(token.NewFileSet(), "main.go", nil, parser.ImportsOnly)
 	require.NoError(t, err)

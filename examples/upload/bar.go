@@ -8,12 +8,12 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// bar shows the progress of a transfer: on a terminal as a bar, in a log as a line for
-// each tenth.
+// bar shows the progress of a transfer: as a bar on a terminal, or as a line for every 10 % in
+// a log.
 type bar struct {
 	w        io.Writer
 	terminal bool
-	what     string // "uploading"
+	what     string // text before the bar, such as "uploading"
 	b        *progressbar.ProgressBar
 	done     int64
 	tenths   int64
@@ -23,7 +23,7 @@ func newBar(w io.Writer, terminal bool, what string) *bar {
 	return &bar{w: w, terminal: terminal, what: what}
 }
 
-// progress is for [svc.UploadOptions.Progress] and [svc.DownloadOptions.Progress].
+// progress is the function for [svc.UploadOptions.Progress] and [svc.DownloadOptions.Progress].
 func (b *bar) progress(done, total int64) {
 	if !b.terminal {
 		b.log(done, total)
@@ -34,10 +34,10 @@ func (b *bar) progress(done, total int64) {
 		b.b = nil
 	}
 	if b.b == nil {
-		b.b = progressbar.NewOptions64(total, // below 0: the total is not known, and a spinner is shown
+		b.b = progressbar.NewOptions64(total, // below 0 the total is not known: a spinner is shown
 			progressbar.OptionSetWriter(b.w), progressbar.OptionSetDescription(b.what), progressbar.OptionShowBytes(true),
 			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(50*time.Millisecond),
-			progressbar.OptionSetSpinnerChangeInterval(0)) // it moves only when bytes were sent
+			progressbar.OptionSetSpinnerChangeInterval(0)) // 0: the spinner moves only when bytes were sent
 	}
 	b.done = done
 	_ = b.b.Set64(done)

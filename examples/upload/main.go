@@ -1,5 +1,5 @@
 // Command upload uploads a file, or what it reads from standard input, and prints the ID
-// of the file. It also downloads files:
+// of the file. It also downloads and lists files:
 //
 //	go run ./examples/upload data.jsonl
 //	produce | go run ./examples/upload --name data.jsonl -
@@ -7,13 +7,14 @@
 //	go run ./examples/upload list
 //
 // It needs SVC_BASE_URL and SVC_API_TOKEN in the environment. With --fake it runs on a
-// fake of the service inside the program. Its storage is slow, so that the progress can be
-// seen, and holds a file to download:
+// fake of the service inside the program. The fake has a file to download, and its storage is
+// slow, so that you can see the progress:
 //
 //	go run ./examples/upload --fake go.sum
 //	go run ./examples/upload download --fake file-1 sample.bin
 //
-// Only the ID, the list, or with "download ID -" the contents go to standard output.
+// Standard output gets only the result: the ID, the list or, with "download ID -", the
+// contents. Messages and progress go to standard error.
 package main
 
 import (
@@ -51,7 +52,7 @@ func main() {
 type tool struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
-	terminal       bool         // stderr is one
+	terminal       bool         // stderr is a terminal
 	options        []svc.Option // additional options, for tests
 }
 
@@ -59,14 +60,15 @@ type tool struct {
 type usageError struct{ error }
 
 const help = `The token is read from the environment variable SVC_API_TOKEN. To upload a file
-that has the name of a command, write ./list.
+that has the name of a command, write a path, such as ./list.
 
 Exit codes:
   0    done
   1    failed
-  2    usage: nothing was sent
-  4    the outcome of the register call is unknown: there may be a record now. Do not
-       upload again before you know. The last line says what is known, and what to do
+  2    usage error; nothing was sent
+  4    the outcome of the register call is unknown: a record of the file may exist. Do
+       not upload again before you know. The last line on standard error says what is
+       known and what to do
   130  interrupted`
 
 // run is the whole program: it returns the exit code.
@@ -80,11 +82,11 @@ func (t *tool) run(ctx context.Context, args []string) int {
 		OnUsageError:   usage,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "base-url", Usage: "address of the service", Sources: cli.EnvVars("SVC_BASE_URL")},
-			&cli.BoolFlag{Name: "insecure-http", Usage: "allow an address with http; anybody on the way can then read the token"},
+			&cli.BoolFlag{Name: "insecure-http", Usage: "allow an http:// address; anybody on the network path can then read the token"},
 			&cli.BoolFlag{Name: "fake", Usage: "use a fake of the service", Sources: cli.EnvVars("SVC_FAKE")},
 			&cli.StringFlag{Name: "name", Usage: "name of the record; default: the name of the file", Local: true},
 			&cli.StringFlag{Name: "purpose", Usage: "purpose of the file", Value: string(svc.FilePurposeFineTune), Local: true},
-			&cli.StringFlag{Name: "id", Usage: "upload the contents of this record, after an upload that failed", Local: true},
+			&cli.StringFlag{Name: "id", Usage: "ID of an existing record: upload the contents to it, after an upload that failed", Local: true},
 		},
 		Action: t.upload,
 		Commands: []*cli.Command{{
@@ -102,7 +104,7 @@ func (t *tool) run(ctx context.Context, args []string) int {
 	case errors.As(err, new(usageError)):
 		return 2
 	case errors.Is(err, svc.ErrOutcomeUnknown):
-		return 4 // also when it was interrupted
+		return 4 // also if the program was interrupted
 	case errors.Is(ctx.Err(), context.Canceled):
 		return 130
 	}
@@ -130,7 +132,7 @@ func (t *tool) connect(cmd *cli.Command) (client *svc.Client, stop func(), err e
 	}
 	client, err = svc.NewClient(baseURL, opts...)
 	if err != nil && !insecure && strings.HasPrefix(strings.ToLower(baseURL), "http:") {
-		err = fmt.Errorf("%w (here: --insecure-http)", err)
+		err = fmt.Errorf("%w (in this program: --insecure-http)", err)
 	}
 	if err != nil {
 		return nil, nil, usageError{err}
@@ -140,7 +142,7 @@ func (t *tool) connect(cmd *cli.Command) (client *svc.Client, stop func(), err e
 
 func (t *tool) upload(ctx context.Context, cmd *cli.Command) error {
 	if cmd.Args().Len() != 1 {
-		return usageError{errors.New("name one file to upload, or - for standard input")}
+		return usageError{errors.New("give one file to upload, or - for standard input")}
 	}
 	path, name := cmd.Args().First(), cmd.String("name")
 	body := t.stdin
@@ -168,7 +170,7 @@ func (t *tool) upload(ctx context.Context, cmd *cli.Command) error {
 	bar := newBar(t.stderr, t.terminal, "uploading")
 	opts := svc.UploadOptions{Progress: bar.progress}
 	var result *svc.UploadResult
-	if id := cmd.String("id"); id != "" { // an earlier upload failed after it had made the record
+	if id := cmd.String("id"); id != "" { // an earlier upload made the record, and then failed
 		result, err = client.Files.Replace(ctx, id, body, &opts)
 	} else {
 		purpose := svc.FilePurpose(cmd.String("purpose"))
@@ -183,7 +185,7 @@ func (t *tool) upload(ctx context.Context, cmd *cli.Command) error {
 	return err
 }
 
-// hint says what to do after a failure; nil: nothing.
+// hint returns an error whose text says what to do after the failure err; nil: no advice.
 func hint(ctx context.Context, client *svc.Client, err error, path string) error {
 	failure, ok := errors.AsType[*svc.UploadError](err)
 	switch {
@@ -196,17 +198,17 @@ func hint(ctx context.Context, client *svc.Client, err error, path string) error
 	case !errors.Is(err, svc.ErrOutcomeUnknown):
 		return nil
 	}
-	// A record may have been made. Unlike endpoints, files can be listed.
+	// The register call may have made a record: the list of files shows it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	files, listErr := client.Files.List(ctx)
 	if listErr != nil {
-		return fmt.Errorf("there may be a record named %q now, and the list of files cannot be read: %w", failure.FileName, listErr)
+		return fmt.Errorf("a record named %q may exist now, but the list of files cannot be read: %w", failure.FileName, listErr)
 	}
-	text := "no record has that name: the upload can be repeated"
+	text := "no record has that name; you can repeat the upload"
 	for _, f := range files {
 		if f.FileName == failure.FileName {
-			text = fmt.Sprintf("a record has that name; if it is not an older one, continue with: upload --id %s %s", f.ID, path)
+			text = fmt.Sprintf("a record has that name; if no earlier upload made it, continue with: upload --id %s %s", f.ID, path)
 		}
 	}
 	return errors.New(text)
@@ -249,7 +251,7 @@ func printable(s string) string {
 
 func (t *tool) download(ctx context.Context, cmd *cli.Command) error {
 	if cmd.Args().Len() != 2 {
-		return usageError{errors.New("name the ID to download, and the file to write to or - for standard output")}
+		return usageError{errors.New("give the ID of the file to download, and a path to write to, or - for standard output")}
 	}
 	id, path := cmd.Args().Get(0), cmd.Args().Get(1)
 	client, stop, err := t.connect(cmd)
@@ -274,7 +276,8 @@ func (t *tool) download(ctx context.Context, cmd *cli.Command) error {
 	return nil
 }
 
-// downloadHint says what is at path after a failure, and whether to try again.
+// downloadHint returns an error whose text says what is at path after the failure err, and
+// whether to try again; nil: no advice.
 func downloadHint(err error, id, path string) error {
 	if errors.Is(err, svc.ErrNotFound) {
 		return fmt.Errorf("there is no file %s, or nothing was uploaded for it", id)
@@ -283,7 +286,7 @@ func downloadHint(err error, id, path string) error {
 		return nil
 	}
 	if _, statErr := os.Lstat(path); errors.Is(statErr, os.ErrNotExist) {
-		return fmt.Errorf("%s was not written: the download can be repeated", path)
+		return fmt.Errorf("%s was not written; you can repeat the download", path)
 	}
-	return fmt.Errorf("%s is as it was before: the download can be repeated", path)
+	return fmt.Errorf("%s is as it was before; you can repeat the download", path)
 }

@@ -25,7 +25,7 @@ type session struct {
 	srv      *svctest.Server
 	terminal bool
 	stdin    io.Reader
-	cancel   time.Duration // when Ctrl-C comes; 0: never
+	cancel   time.Duration // time from the start until Ctrl-C; 0: never
 }
 
 func inBubble(t *testing.T, test func(*testing.T, *session), opts ...svctest.Option) {
@@ -105,7 +105,7 @@ func TestUploadAndDownload(t *testing.T) {
 
 func TestUploadFromStandardInput(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *session) {
-		data := strings.Repeat("line\n", 50_000) // more than is kept in memory
+		data := strings.Repeat("line\n", 50_000) // more than the library buffers in memory
 		s.stdin = struct{ io.Reader }{strings.NewReader(data)}
 		code, stdout, stderr := s.run("--name", "piped.jsonl", "-")
 		require.Zero(t, code, stderr)
@@ -128,7 +128,7 @@ func TestUploadGoesOnWithTheSameRecord(t *testing.T) {
 		s.srv.Fault("PUT", svctest.RouteStorage, svctest.Fault{Status: 403})
 		code, _, stderr = s.run("--id", "file-1", path)
 		require.Equal(t, 1, code)
-		require.Contains(t, stderr, "upload --id file-1 "+path, "a failure of the second try can be gone on from, too")
+		require.Contains(t, stderr, "upload --id file-1 "+path, "the advice is the same after the second failure")
 
 		code, stdout, stderr = s.run("--id", "file-1", path)
 		require.Zero(t, code, stderr)
@@ -150,7 +150,7 @@ func TestUploadWhenTheResponseIsLost(t *testing.T) {
 
 		s.srv.Fault("POST", svctest.RouteFiles, svctest.Fault{Status: 502})
 		code, _, stderr = s.run("--name", "another", path)
-		require.Equal(t, 4, code, "nobody knew")
+		require.Equal(t, 4, code, "the outcome was unknown")
 		require.Contains(t, stderr, "no record has that name")
 		require.Equal(t, 2, s.srv.RequestCount("POST", svctest.RouteFiles), "none was repeated")
 
@@ -163,7 +163,7 @@ func TestUploadWhenTheResponseIsLost(t *testing.T) {
 		s.srv.Fault("POST", svctest.RouteFiles, svctest.Fault{AfterEffect: true, Delay: time.Hour})
 		s.cancel = time.Second
 		code, _, stderr = s.run("--name", "fourth", path)
-		require.Equal(t, 4, code, "that it was interrupted is known to whoever did it")
+		require.Equal(t, 4, code, "the unknown outcome matters more than the interrupt")
 		require.Contains(t, stderr, "a record has that name")
 
 		s.cancel = 0
@@ -228,7 +228,7 @@ func TestDownloadFailureKeepsTheOldFile(t *testing.T) {
 		code, _, stderr = s.run("download", "file-9", path)
 		require.Equal(t, 1, code)
 		require.Contains(t, stderr, "there is no file file-9")
-		require.NotContains(t, stderr, "repeated", "it would fail again")
+		require.NotContains(t, stderr, "repeat", "it would fail again")
 	})
 }
 
@@ -239,7 +239,7 @@ func TestUploadToARecordThatDoesNotExist(t *testing.T) {
 		require.Equal(t, 1, code)
 		require.Empty(t, stdout)
 		require.Contains(t, stderr, "there is no record nope")
-		require.NotContains(t, stderr, "go on", "not with that")
+		require.NotContains(t, stderr, "upload --id", "that record does not exist")
 	})
 }
 
@@ -284,7 +284,7 @@ func TestBar(t *testing.T) {
 	})
 }
 
-// TestBarStartsOver: an attempt that is refused when all is sent, and another.
+// TestBarStartsOver: the bar starts over when a second attempt sends the contents again.
 func TestBarStartsOver(t *testing.T) {
 	var out bytes.Buffer
 	b := newBar(&out, true, "uploading")

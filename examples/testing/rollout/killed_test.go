@@ -20,15 +20,15 @@ var errKilled = errors.New("killed")
 
 // process is a run of the program that is killed at some step. A step is a moment
 // before or after something that the rest of the world sees: a request takes effect,
-// a record is stored. From then on nothing is sent and nothing is stored.
+// a record is stored. After the kill nothing is sent and nothing is stored.
 type process struct {
 	svc.LedgerStore
 	next http.RoundTripper
-	left int                // steps until it is killed
+	left int                // number of steps before the kill; negative: killed
 	dead context.CancelFunc // ends the goroutine of a killed process
 }
 
-// step returns an error if the process does not live any more.
+// step counts a step. It returns an error if the process is killed, now or earlier.
 func (p *process) step() error {
 	p.left--
 	if p.left < 0 {
@@ -57,7 +57,7 @@ func (p *process) Append(ctx context.Context, r svc.LedgerRecord) error {
 }
 
 // runAndKill deploys release 2 in a process that is killed after some steps. It returns
-// false if the process ended before.
+// false if the process ended before the kill.
 func (w *world) runAndKill(t *testing.T, steps int) (killed bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -87,8 +87,8 @@ func (w *world) requireKnown(t *testing.T) {
 	}
 }
 
-// TestC27_KilledAtAnyStep: wherever the program is killed, the ledger leads to all that is
-// billed, and the next run ends with one endpoint, created once.
+// TestC27_KilledAtAnyStep: wherever the program is killed, the ledger knows every endpoint
+// that is billed, and the next run ends with one endpoint, created once.
 func TestC27_KilledAtAnyStep(t *testing.T) {
 	steps := 0
 	for killed := true; killed; steps++ {
@@ -111,8 +111,8 @@ func TestC27_KilledAtAnyStep(t *testing.T) {
 	require.Greater(t, steps, 20, "the program was not killed often enough")
 }
 
-// TestC27_OldStaysInTheLedgerUntilItIsDeleted: also when the service accepts a delete
-// and forgets it, takes its time, or refuses.
+// TestC27_OldStaysInTheLedgerUntilItIsDeleted: the old endpoint stays in the ledger even if the
+// service accepts a delete without effect, deletes slowly, or refuses the delete.
 func TestC27_OldStaysInTheLedgerUntilItIsDeleted(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.Fault("DELETE", svctest.RouteEndpoint, svctest.AcceptedWithoutEffect())
@@ -134,7 +134,8 @@ func TestC27_OldStaysInTheLedgerUntilItIsDeleted(t *testing.T) {
 	}, svctest.WithDeleteTime(time.Minute))
 }
 
-// TestLeaseOfAKilledRollout: if nobody repeats it, Reap deletes what it has created.
+// TestLeaseOfAKilledRollout: if nobody repeats a killed rollout, Reap deletes the endpoint that
+// it created.
 func TestLeaseOfAKilledRollout(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		require.True(t, w.runAndKill(t, 10))

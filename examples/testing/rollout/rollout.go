@@ -17,16 +17,16 @@ import (
 	"example.com/svc"
 )
 
-// lease is how long a new endpoint may take to be in use. If its rollout was killed and
-// nobody repeats it, [svc.Ledger.Reap] deletes the endpoint after that time.
+// lease is the time that a rollout may take until its new endpoint is in use. If the rollout
+// was killed and nobody repeats it, [svc.Ledger.Reap] deletes the endpoint after that time.
 const lease = 2 * time.Hour
 
-// Replace deploys a release of app. Once that is available, Replace deletes the endpoints
+// Replace deploys a release of app. When the new endpoint is available, Replace deletes the endpoints
 // of all other releases, and waits until they are deleted. The client needs a ledger.
 // Only one rollout of an app may run at a time.
 //
 // If the deployment fails, the old endpoint stays in use and the new one is deleted. If
-// only the deletion of an old one fails, the new one is returned along with the error.
+// only the deletion of an old endpoint fails, Replace returns the new one and the error.
 // Repeat the same call after an error or a kill, at any point: it continues with
 // the endpoint that it finds in the ledger.
 //
@@ -36,7 +36,7 @@ func Replace(ctx context.Context, client *svc.Client, app string, release int, r
 	service, err := client.InferenceServices.Deploy(ctx, req, &svc.DeployOptions{
 		Key:       fmt.Sprintf("%s_%d", app, release),
 		Lease:     lease,
-		OnFailure: func(*svc.DeployError) bool { return true }, // also what an earlier call has created
+		OnFailure: func(*svc.DeployError) bool { return true }, // deletes an endpoint that an earlier call created, too
 	})
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func Remove(ctx context.Context, client *svc.Client, app string) error {
 	return retire(ctx, client, app, "")
 }
 
-// retire ends the lease of the endpoint in use, and deletes all others of app.
+// retire ends the lease of the endpoint in use, and deletes all other endpoints of app.
 func retire(ctx context.Context, client *svc.Client, app, inUse string) error {
 	entries, err := client.Ledger.Entries(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func retire(ctx context.Context, client *svc.Client, app, inUse string) error {
 		case !e.Open() || i < 0 || e.Key[:i] != app:
 		case e.ServiceID != inUse || inUse == "":
 			old = append(old, e)
-		case !e.LeaseEnd.IsZero(): // before the old one is deleted
+		case !e.LeaseEnd.IsZero(): // remove the lease before an old endpoint is deleted
 			if err := client.Ledger.Extend(ctx, e, time.Time{}); err != nil {
 				return err
 			}

@@ -32,7 +32,7 @@ type world struct {
 	store svc.LedgerStore
 }
 
-// client is a new process of the script.
+// client returns a new client: each run of the script is a new process.
 func (w *world) client() *svc.Client { return w.Client(svc.WithLedger(w.store)) }
 
 func (w *world) replace(ctx context.Context, release int) error {
@@ -56,7 +56,8 @@ func (w *world) billed() (ids []string) {
 	return ids
 }
 
-// open lists what may be running, by the ledger. The ID of a doubt is "".
+// open lists the IDs of the endpoints that may be running according to the ledger. The ID of an
+// entry in doubt is "".
 func (w *world) open(t *testing.T) (ids []string) {
 	t.Helper()
 	entries, err := w.client().Ledger.Entries(t.Context())
@@ -69,8 +70,8 @@ func (w *world) open(t *testing.T) (ids []string) {
 	return ids
 }
 
-// settle does what a person does about a doubt: look for the mark of the entry where the
-// service shows what the account runs.
+// settle settles all entries in doubt, as a person would: it looks for the mark of each entry
+// in the descriptions of the endpoints that the service has.
 func (w *world) settle(t *testing.T) {
 	t.Helper()
 	all := w.client().Ledger
@@ -92,7 +93,7 @@ func (w *world) settle(t *testing.T) {
 }
 
 // inBubble runs a test in virtual time, with release 1 in use as svc-1. At the end it
-// removes what the ledger knows: nothing else may be running.
+// removes all endpoints that the ledger knows. Then nothing may be running.
 func inBubble(t *testing.T, test func(t *testing.T, w *world), opts ...svctest.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -113,7 +114,7 @@ func TestReplaceAfterTwentyMinutes(t *testing.T) {
 		start := time.Now()
 		service, err := rollout.Replace(t.Context(), w.client(), app, 2, request)
 		require.NoError(t, err)
-		require.GreaterOrEqual(t, time.Since(start), 20*time.Minute) // none of which this test took
+		require.GreaterOrEqual(t, time.Since(start), 20*time.Minute) // of virtual time
 		require.Equal(t, "svc-2", service.ServiceID)
 		w.inUse(t, "svc-2")
 		next, _ := w.Endpoint("svc-2")
@@ -130,8 +131,8 @@ func TestReplaceAfterTwentyMinutes(t *testing.T) {
 	})
 }
 
-// TestReplaceToleratesFailures: an outage, and a response of which half is lost, if the ID
-// is in the other half.
+// TestReplaceToleratesFailures: a rollout tolerates an outage, and a response to the create that
+// is cut off after the ID.
 func TestReplaceToleratesFailures(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.Fault("POST", svctest.RouteEndpoints, svctest.Fault{TruncateBody: true})
@@ -153,7 +154,7 @@ func TestAmbiguousCreate(t *testing.T) {
 		require.ErrorIs(t, w.replace(t.Context(), 2), svc.ErrOutcomeUnknown)
 		require.Equal(t, []string{"svc-1", "svc-2"}, w.billed(), "the old endpoint keeps running")
 
-		// Whoever runs the script again is stopped before anything is sent.
+		// If the script is run again, it fails before it sends anything.
 		w.ResetRequests()
 		require.ErrorIs(t, w.replace(t.Context(), 2), svc.ErrOutcomeUnknown)
 		require.Zero(t, w.RequestCount("*", svctest.RouteAny))
