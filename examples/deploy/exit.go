@@ -302,7 +302,7 @@ func (t *tool) stopped(err error) (lines []string) {
 	settling := t.result.command == "adopt" || t.result.command == "forget"
 	if errors.Is(err, svc.ErrKeyInUse) {
 		lines = append(lines, "Delete the endpoint of the key first (\"deploy ls\" shows its ID), or repeat the request that created it, or choose another --key.")
-	} else if !settling {
+	} else if !settling && t.ledger != "" {
 		lines = append(lines, fmt.Sprintf("Repair the ledger in %q, or choose another folder with --ledger.", t.ledger))
 	}
 	switch {

@@ -164,6 +164,7 @@ func TestLedgerThatCannotBeUsed(t *testing.T) {
 			t.Setenv(name, "")
 		}
 		require.Contains(t, s.run("ls").stderr, "set SVC_LEDGER or --ledger", "the folder is not known")
+		require.NotContains(t, s.run("ls").stderr, `in ""`)
 		t.Setenv("SVC_LEDGER", filepath.Join(file, "ledger"))
 		o := s.run("scale", id, "3", "--json")
 		require.Equal(t, exitLedger, o.code, o.stderr)
