@@ -124,7 +124,7 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*http
 	if k.begin != nil {
 		begun, marked, err := k.begin(ctx, body)
 		if cause.Has[*LedgerError](err) && ctx.Err() != nil { // the ledger was not to blame
-			return nil, c.transportError(k, &httpcall.Result{Fail: c.safe(fmt.Errorf("%w: nothing was sent: %w", cause.Of(ctx), err))})
+			return nil, c.transportError(k, &httpcall.Result{Fail: fmt.Errorf("%w: nothing was sent", c.safe(cause.Of(ctx)))})
 		} else if err != nil {
 			return nil, err
 		}
@@ -264,7 +264,7 @@ func idProblem(id string) string {
 	case trimmed != id: // a proxy may trim it on the way
 		return "must not begin or end with white space"
 	case id == "." || id == "..":
-		return "must not be a dot segment"
+		return `must not be "." or ".."`
 	case strings.ContainsAny(id, "/\\"):
 		return "must not hold a slash"
 	case strings.ContainsFunc(id, unicode.IsControl):
@@ -293,7 +293,7 @@ func rawPath(path string) (plain, problem string) {
 			return "", "is not escaped: escape IDs with url.PathEscape"
 		}
 		if text == "" || text == "." || text == ".." || strings.ContainsFunc(text, unicode.IsControl) {
-			return "", "must not have empty segments, dot segments or control characters"
+			return "", `must not have empty segments, ".", ".." or control characters`
 		}
 		plain += "/" + text
 	}

@@ -186,7 +186,7 @@ func parseBase(what, text string, insecure bool) (base, error) {
 	prefix := strings.TrimRight(u.EscapedPath(), "/")
 	for i, segment := range strings.Split(prefix, "/") {
 		if plain, _ := url.PathUnescape(segment); i > 0 && (plain == "" || plain == "." || plain == "..") {
-			return fail("its path must not have empty or dot segments")
+			return fail(`its path must not have empty segments, "." or ".."`)
 		}
 	}
 	b := base{url.URL{Scheme: u.Scheme, Host: httpcall.Host(u)}} // one spelling, since the ledger compares base URLs

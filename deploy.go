@@ -108,7 +108,7 @@ func (e *DeployError) Error() string {
 		text += ": " + detail(e.CleanupErr)
 	}
 	if !cause.Has[*permanentError](e.CleanupErr) {
-		text += "; if it is not wanted, call DeleteAndWait"
+		text += "; if you do not want the endpoint, call DeleteAndWait"
 	}
 	return apierr.Line(text)
 }
@@ -321,13 +321,15 @@ func (d *deployment) cleanUp(ctx context.Context) (Cleanup, error) {
 	return CleanupFailed, err
 }
 
+var errCleanup = fmt.Errorf("a cleanup may take %v", cleanupLimit)
+
 // cleanupContext sets one time limit for all cleanups together: after a cleanup that panics,
 // the next one has only the time that is left. The end of ctx does not matter.
 func (d *deployment) cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	if d.cleanupEnd.IsZero() {
 		d.cleanupEnd = time.Now().Add(cleanupLimit)
 	}
-	return context.WithDeadline(context.WithoutCancel(ctx), d.cleanupEnd)
+	return context.WithDeadlineCause(context.WithoutCancel(ctx), d.cleanupEnd, errCleanup)
 }
 
 // removal deletes an endpoint and polls it until it is deleted.

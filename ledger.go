@@ -194,7 +194,7 @@ func (l *Ledger) Adopt(ctx context.Context, e LedgerEntry, id string, opts *Adop
 	}
 	for _, other := range entries {
 		if other.ServiceID == id && other.Intent != e.Intent {
-			return nil, l.fail(op, other, errors.New("another entry, under this key, has this ID already; an ID can be in one entry only"))
+			return nil, l.fail(op, e, fmt.Errorf("an entry under the key %s has the ID %s already; an ID can be in one entry only", other.Key, id))
 		}
 	}
 	s, err := l.client.InferenceServices.Get(ctx, id)

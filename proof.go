@@ -47,6 +47,9 @@ type promised interface {
 // records is a response that is an array of records.
 type records[T any, P record[T]] []T
 
+// UnmarshalJSON keeps the name of this type out of error texts.
+func (l *records[T, P]) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, (*[]T)(l)) }
+
 func (l *records[T, P]) grow(body []byte) { *l = room[T](body, "id") }
 
 func (l *records[T, P]) check(body []byte) (string, error) {

@@ -355,7 +355,7 @@ func (u *upload) failed(ctx context.Context, stage UploadStage, err error) error
 	if !u.made || !u.DeleteOnFailure {
 		return e
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), cleanupLimit, errCleanup)
 	defer cancel()
 	e.Cleanup = CleanupDeleted
 	if err := u.files.Delete(ctx, u.id, u.RequestOptions...); err != nil && !notFound(err) {

@@ -87,7 +87,7 @@ type WaitError struct {
 
 // Error says why the wait ended, and what the last poll saw, in one line.
 func (e *WaitError) Error() string {
-	last := "never read"
+	last := "the record was never read"
 	if n := len(e.History); n > 0 {
 		last = fmt.Sprintf("last status %q", e.History[n-1].Status)
 	}
@@ -95,7 +95,7 @@ func (e *WaitError) Error() string {
 	if e.Polls == 1 {
 		polls = "poll"
 	}
-	text := fmt.Sprintf("svc: waiting for %s to be %s: %s (%s; %d %s in %v)", cmp.Or(e.ID, "a record"), e.Want,
+	text := fmt.Sprintf("svc: waiting for %s to be %s: %s; %s (%d %s in %v)", cmp.Or(e.ID, "a record"), e.Want,
 		detail(e.Err), cmp.Or(e.last, last), e.Polls, polls, e.Elapsed.Round(time.Millisecond))
 	if e.LastErr != nil {
 		text += "; the last poll failed: " + detail(e.LastErr)

@@ -202,7 +202,7 @@ func TestForgetAndBack(t *testing.T) {
 		require.NoError(w, err)
 		require.Equal(w, 2, w.srv.RunningInstances(), "the wrong Forget leads to a second endpoint")
 		_, err = c.Ledger.Adopt(w.Context(), e, "svc-2", nil)
-		require.ErrorContains(w, err, "has this ID already")
+		require.ErrorContains(w, err, "has the ID svc-2 already")
 		_, err = c.Ledger.Adopt(w.Context(), e, "svc-1", nil)
 		require.NoError(w, err, "a forgotten endpoint can be adopted")
 		_, err = c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})

@@ -165,7 +165,7 @@ func TestDownloadRefusalSaysWhy(t *testing.T) {
 		"link":            {func() (int64, error) { return c.Download(t.Context(), " ", io.Discard, nil) }, "link is empty"},
 		"link, to a file": {func() (int64, error) { return c.DownloadFile(t.Context(), " ", path, nil) }, "link is empty"},
 		"header":          {func() (int64, error) { return c.DownloadFile(t.Context(), testkit.SignedLink, path, range0) }, "Header Range cannot be set"},
-		"id":              {func() (int64, error) { return c.Files.Download(t.Context(), "..", io.Discard, nil) }, "file_id must not be a dot segment"},
+		"id":              {func() (int64, error) { return c.Files.Download(t.Context(), "..", io.Discard, nil) }, `file_id must not be "." or ".."`},
 		"id, to a file":   {func() (int64, error) { return c.Files.DownloadFile(t.Context(), "", path, nil) }, "file_id is empty"},
 		"all of it":       {func() (int64, error) { return c.Files.Download(t.Context(), "", nil, range0) }, "Header Range cannot be set; file_id is empty; w is nil"},
 	} {

@@ -197,11 +197,11 @@ func TestDeployErrorReadsWell(t *testing.T) {
 		text string
 	}{
 		"deleted": {&svc.DeployError{ServiceID: "svc-7", Cleanup: svc.CleanupDeleted, Err: waited},
-			"svc: deploying svc-7: waiting for svc-7 to be available: the inference service is unavailable (never read; 3 polls in 1m0s); the endpoint was deleted"},
+			"svc: deploying svc-7: waiting for svc-7 to be available: the inference service is unavailable; the record was never read (3 polls in 1m0s); the endpoint was deleted"},
 		"not deleted": {&svc.DeployError{ServiceID: "svc-7", Err: errors.New("svc: x")},
-			"svc: deploying svc-7: x; the endpoint may still be running and billed; if it is not wanted, call DeleteAndWait"},
+			"svc: deploying svc-7: x; the endpoint may still be running and billed; if you do not want the endpoint, call DeleteAndWait"},
 		"cleanup failed": {&svc.DeployError{ServiceID: "svc-7", Err: svc.ErrStopped, CleanupErr: refused},
-			"svc: deploying svc-7: the inference service is stopped; the endpoint may still be running and billed: deleting it failed: 403 Forbidden: not yours; if it is not wanted, call DeleteAndWait"},
+			"svc: deploying svc-7: the inference service is stopped; the endpoint may still be running and billed: deleting it failed: 403 Forbidden: not yours; if you do not want the endpoint, call DeleteAndWait"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.EqualError(t, tt.err, tt.text)

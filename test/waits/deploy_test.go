@@ -132,7 +132,7 @@ func TestB29_FailedDeployKeepsTheID(t *testing.T) {
 				require.NoError(t, e.CleanupErr)
 				require.Equal(t, "svc-1", testkit.ErrorAs[*svc.WaitError](t, e.Err).ID)
 				require.ErrorContains(t, err, "svc: deploying svc-1: waiting for svc-1 to be available: ")
-				require.ErrorContains(t, err, "the endpoint may still be running and billed; if it is not wanted, call DeleteAndWait")
+				require.ErrorContains(t, err, "the endpoint may still be running and billed; if you do not want the endpoint, call DeleteAndWait")
 				require.Zero(t, srv.RequestCount("DELETE", svctest.RouteAny), "no cleanup was asked for")
 				require.Len(t, srv.Endpoints(), 1)
 				require.False(t, srv.Endpoints()[0].Deleted)

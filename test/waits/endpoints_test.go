@@ -118,7 +118,7 @@ func TestDeleteAndWait(t *testing.T) {
 			require.Equal(t, "deleted", testkit.ErrorAs[*svc.WaitError](t, err).Want)
 			require.Equal(t, 1, testkit.ErrorAs[*svc.WaitError](t, err).Polls)
 			require.Equal(t, id, testkit.ErrorAs[*svc.WaitError](t, err).Last.ServiceID, "Last must be the record read before the delete")
-			require.ErrorContains(t, err, `(last status "available"; 1 poll in 0s)`)
+			require.ErrorContains(t, err, `last status "available" (1 poll in 0s)`)
 		})
 	}
 }

@@ -30,8 +30,8 @@ func TestRefusalOfABaseURLSaysWhy(t *testing.T) {
 		"https://h?":       "must not have a query",
 		"https://h#f":      "must not have a fragment",
 		"https://h#":       "must not have a fragment",
-		"https://h/a//b":   "its path must not have empty or dot segments",
-		"https://h/%2e/b":  "its path must not have empty or dot segments",
+		"https://h/a//b":   `its path must not have empty segments, "." or ".."`,
+		"https://h/%2e/b":  `its path must not have empty segments, "." or ".."`,
 		"http://h.invalid": "plain http would show the token to everyone on the way: use https, or WithInsecureHTTP if you mean it",
 	} {
 		_, err := svc.NewClient(given, svc.WithToken(testkit.Token))
@@ -41,7 +41,7 @@ func TestRefusalOfABaseURLSaysWhy(t *testing.T) {
 
 // A refused path for Do gives an error that names the broken rule.
 func TestRefusalOfAPathSaysWhy(t *testing.T) {
-	const segments = "must not have empty segments, dot segments or control characters"
+	const segments = `must not have empty segments, ".", ".." or control characters`
 	for path, want := range map[string]string{
 		"":            "must start with a slash: it is relative to the base URL",
 		"v1/files":    "must start with a slash: it is relative to the base URL",
