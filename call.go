@@ -25,18 +25,19 @@ import (
 	"example.com/svc/internal/jsonfield"
 )
 
-// call is what a method asks for. Its address, header and body are made when it is sent.
+// call describes one API call of a method. send fills in the URL, the header and the encoded
+// body of the embedded httpcall.Call.
 type call struct {
-	httpcall.Call        // Route has {…} where the ID goes
-	path, escaped string // of Do, whose route is a path already
+	httpcall.Call        // Route has a placeholder, such as {file_id}, where the ID goes
+	path, escaped string // the path that was given to Do, without and with its escapes; empty: the path is Route with the ID
 	query         url.Values
 	body          any
-	err           error   // what is wrong with the request
-	name          string  // of what is created, as it stands in the body
-	sent          *string // where to write the name; nil: nowhere
+	err           error   // problems of the request that the method found; nil: none
+	name          string  // name of the record to be created, from the request body; send sets it
+	sent          *string // send stores the name here before anything is sent; nil: it is not stored
 
-	// begin gets the final body of a valid call before anything is sent, and may
-	// replace it and the context. Nil: none.
+	// begin is called with the final body of a valid call before anything is sent. It returns
+	// the context and the body that are used instead. Its error ends the call. Nil: nothing is called.
 	begin func(context.Context, []byte) (context.Context, []byte, error)
 }
 
@@ -48,20 +49,21 @@ func get(route string) call          { return newCall(http.MethodGet, route, "",
 func getID(route, id string) call    { return newCall(http.MethodGet, route, id, nil) }
 func deleteID(route, id string) call { return newCall(http.MethodDelete, route, id, nil) }
 
-// create is a POST that makes a record.
+// create returns a POST that creates a record.
 func create(route string, body any) call {
 	k := newCall(http.MethodPost, route, "", body)
 	k.Once = true
 	return k
 }
 
-// checked is the call unless something is wrong with the request.
+// checked returns the call with the problems that were found. If there are any, send fails
+// before anything is sent.
 func (k call) checked(p problems) call {
 	k.err = p.err()
 	return k
 }
 
-// do makes a call and decodes the record that it promises.
+// do makes a call and decodes the record in its response.
 func do[T any](ctx context.Context, c *Client, k call, opts []RequestOption) (*T, error) {
 	r, err := c.send(ctx, &k, opts)
 	if err != nil {
@@ -87,8 +89,8 @@ func doList[T any, P record[T]](ctx context.Context, c *Client, k call, opts []R
 	return *list, nil
 }
 
-// doDelete makes a call whose response may hold anything, except an error or an HTML
-// page: after those the record may still exist.
+// doDelete makes a delete call. A 2xx response may have any body. But if the body shows that
+// the delete may have failed (see deniedDelete), doDelete returns an error.
 func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) error {
 	r, err := c.send(ctx, &k, opts)
 	if err != nil || !r.OK() {
@@ -100,12 +102,13 @@ func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) erro
 	return nil
 }
 
-// send checks a call, sends it, and returns an error for everything but success. There is
-// one response without an error that is not OK: the 404 of a repeated delete.
+// send checks a call and sends it. It returns an error unless the call succeeded. If a
+// repeated delete succeeded because its response is "not found", there is no error, but OK
+// of the Result is false.
 func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*httpcall.Result, error) {
 	req := options(opts)
 	if req.response != nil {
-		*req.response = Response{} // what an earlier call left
+		*req.response = Response{} // removes the response of an earlier call
 	}
 	u, pathErr := c.base.join(k, req.query)
 	body, bodyErr := k.encode(req.fields, c.caller.Redactor().String)
@@ -123,7 +126,7 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*http
 	}
 	if k.begin != nil {
 		begun, marked, err := k.begin(ctx, body)
-		if cause.Has[*LedgerError](err) && ctx.Err() != nil { // the ledger was not to blame
+		if cause.Has[*LedgerError](err) && ctx.Err() != nil { // the ledger failed because ctx ended
 			return nil, c.transportError(k, &httpcall.Result{Fail: fmt.Errorf("%w: nothing was sent", c.safe(cause.Of(ctx)))})
 		} else if err != nil {
 			return nil, err
@@ -149,9 +152,10 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*http
 	return r, c.verdict(k, r, start)
 }
 
-var inJSON = []string{"application/json"} // never written to
+var inJSON = []string{"application/json"} // all requests share it, so nothing may change it
 
-// nameIn is the name of an endpoint or a file in the body of a create.
+// nameIn returns the name of an endpoint or a file from the body of a create; empty: the body
+// has no name.
 func nameIn(body []byte) string {
 	var sent struct {
 		Name     string
@@ -161,10 +165,10 @@ func nameIn(body []byte) string {
 	return cmp.Or(sent.Name, sent.FileName)
 }
 
-// maxKept is how much of the response to a create of unknown outcome is kept.
+// maxKept is how many bytes of a response an OutcomeUnknownError keeps.
 const maxKept = 64 << 10
 
-// options applies the options of a call.
+// options applies the options of a call to a new request.
 func options(opts []RequestOption) *request {
 	r := new(request)
 	for _, opt := range opts {
@@ -175,8 +179,8 @@ func options(opts []RequestOption) *request {
 	return r
 }
 
-// verdict turns what happened to a call into its error, nil for success. The call
-// began at start.
+// verdict returns the error of a call that has ended; nil: the call succeeded. start is the
+// time when the call began.
 func (c *Client) verdict(k *call, r *httpcall.Result, start time.Time) error {
 	switch {
 	case r.OK():
@@ -189,8 +193,9 @@ func (c *Client) verdict(k *call, r *httpcall.Result, start time.Time) error {
 		return e
 	}
 	e := c.newError(k, r)
-	// After a create, a redirect can mean that the record was created. 307 and 308 do not:
-	// they ask for the same request again. A status below 200 says nothing.
+	// A redirect after a create can mean that the record was created. The exceptions are 307
+	// and 308, which ask for the same request again. A status below 200 does not show whether
+	// the create took effect.
 	odd := e.StatusCode < 400 && e.StatusCode != http.StatusTemporaryRedirect && e.StatusCode != http.StatusPermanentRedirect
 	if k.Once && (r.Acted || odd) {
 		return c.unknown(k, r, e)
@@ -202,7 +207,8 @@ func (c *Client) verdict(k *call, r *httpcall.Result, start time.Time) error {
 	return e
 }
 
-// transportError makes an error of a call without a (whole) response.
+// transportError makes the error of a call that ended with r.Fail. If the call had a
+// complete response and was waiting for its next attempt, Last of the error holds that response.
 func (c *Client) transportError(k *call, r *httpcall.Result) *TransportError {
 	e := &TransportError{
 		Method: k.Method, Route: k.Route, ID: c.caller.Redactor().String(k.ID), Attempts: r.Attempts, NoBudget: r.NoBudget, Err: r.Fail,
@@ -213,7 +219,7 @@ func (c *Client) transportError(k *call, r *httpcall.Result) *TransportError {
 	return e
 }
 
-// unknown says that a create may or may not have taken effect.
+// unknown makes the error of a create that may or may not have taken effect.
 func (c *Client) unknown(k *call, r *httpcall.Result, cause error) error {
 	body, _ := c.caller.Redactor().Cut(r.Body, maxKept, r.Cut)
 	status := max(r.StatusCode, r.Broken)
@@ -224,7 +230,7 @@ func (c *Client) unknown(k *call, r *httpcall.Result, cause error) error {
 	}
 }
 
-// join makes the address of a call.
+// join returns the URL of a call: the base URL with the path and the query of the call.
 func (b *base) join(k *call, query url.Values) (*url.URL, error) {
 	path, escaped := k.Route, k.Route
 	if open, end := strings.IndexByte(k.Route, '{'), strings.IndexByte(k.Route, '}'); k.path != "" {
@@ -252,16 +258,16 @@ func (b *base) join(k *call, query url.Values) (*url.URL, error) {
 	return u, nil
 }
 
-// maxID is the longest id in bytes: a request line has to hold it.
+// maxID is the largest length of an ID in bytes. A request line has to hold the ID.
 const maxID = 1024
 
-// idProblem says why an id cannot be one. Every other id is one segment of the
-// path, whatever it holds.
+// idProblem says why a text cannot be an ID; empty: it can. An ID without a problem can be
+// sent as exactly one segment of the path, once it is escaped.
 func idProblem(id string) string {
 	switch trimmed := strings.TrimSpace(id); {
 	case trimmed == "":
 		return "is empty"
-	case trimmed != id: // a proxy may trim it on the way
+	case trimmed != id: // a proxy may remove the white space
 		return "must not begin or end with white space"
 	case id == "." || id == "..":
 		return `must not be "." or ".."`
@@ -271,15 +277,16 @@ func idProblem(id string) string {
 		return "must not hold a line break or another control character"
 	case !utf8.ValidString(id):
 		return "is not valid UTF-8"
-	case strings.ContainsRune(id, utf8.RuneError): // decoding makes it of bytes that are no text
-		return "holds U+FFFD, which stands where a character was lost"
+	case strings.ContainsRune(id, utf8.RuneError): // JSON decoding puts U+FFFD in place of bytes that are not UTF-8
+		return "holds U+FFFD, which replaces a lost character"
 	case len(id) > maxID:
-		return "is longer than an id can be"
+		return "is longer than 1024 bytes"
 	}
 	return ""
 }
 
-// rawPath returns the path of Do without its escapes, or says what is wrong with it.
+// rawPath returns the path that was given to Do, without its escapes. problem says what is
+// wrong with the path; empty: nothing.
 func rawPath(path string) (plain, problem string) {
 	if !strings.HasPrefix(path, "/") {
 		return "", "must start with a slash: it is relative to the base URL"
@@ -300,8 +307,8 @@ func rawPath(path string) (plain, problem string) {
 	return plain, ""
 }
 
-// encode makes the body of a call. The errors of the caller's own encoders are
-// scrubbed.
+// encode returns the body of a call as JSON, with the extra fields. The JSON encoders of the
+// caller's types may fail: scrub removes secrets from the texts of their errors.
 func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, error) {
 	raw, isRaw := k.body.(json.RawMessage)
 	none := k.body == nil || isRaw && len(raw) == 0
@@ -313,13 +320,13 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, er
 	case none && (k.Method == http.MethodGet || k.Method == http.MethodHead || k.Method == http.MethodDelete || k.Method == http.MethodOptions):
 		return nil, &ValidationError{Fields: []FieldError{{fields[0].path, "cannot be set: the call has no body"}}}
 	case none:
-	case isRaw && json.Valid(raw): // Marshal would compact and escape it
+	case isRaw && json.Valid(raw): // sent unchanged: json.Marshal would compact and escape it
 		body = raw
 	default:
 		var err error
 		if body, err = json.Marshal(k.body); err != nil {
 			if k.err != nil {
-				return nil, nil //nolint:nilerr // what is wrong with the request says more
+				return nil, nil //nolint:nilerr // send returns k.err, which says more
 			}
 			return nil, &ValidationError{Fields: []FieldError{{"body", "cannot be written as JSON: " + scrub(err.Error())}}}
 		}
@@ -331,7 +338,8 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, er
 		}
 	}
 	asWritten := isRaw && len(fields) == 0 && utf8.Valid(body)
-	if asWritten || !bytes.ContainsRune(body, utf8.RuneError) && !bytes.Contains(body, []byte(`\ufffd`)) { // bytes that are not UTF-8 count as RuneError
+	// ContainsRune also finds bytes that are not UTF-8, since they decode as RuneError.
+	if asWritten || !bytes.ContainsRune(body, utf8.RuneError) && !bytes.Contains(body, []byte(`\ufffd`)) {
 		return body, nil
 	}
 	if bad := lost.FindSubmatch(body); bad != nil {
@@ -340,8 +348,9 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, er
 	return body, nil
 }
 
-// lost finds a text with bytes that are not UTF-8, or with U+FFFD, which encoding/json
-// writes in place of them, and the name of its field.
+// lost matches a JSON string that holds U+FFFD or bytes that are not UTF-8. encoding/json
+// writes U+FFFD in place of such bytes. The group of the match is the name of the field that
+// holds the string; empty: there is no field.
 var lost = regexp.MustCompile(`(?:"([^"\\]*)": *\[?)?"(?:[^"\\]|\\.)*?(?:\\ufffd|\x{FFFD})`)
 
 func headerName(s string) bool {
@@ -354,24 +363,24 @@ func headerValue(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
 
-// Response is what [WithResponse] fills: a response as it was received. It may hold
-// presigned URLs and other secrets, so its Body and Header do not show when it is
-// printed, logged or encoded as JSON.
+// Response is a response as it was received. [WithResponse] fills it. It may hold presigned
+// URLs and other secrets, so printing, logging or encoding a Response as JSON does not show
+// its Body and Header.
 type Response struct {
-	StatusCode int         // 0: there was no whole response
-	Header     http.Header `json:"-"` // as received; nil if there was no response
-	RequestID  string      // the service's, from a header; may be empty
-	Attempts   int         // how often the call was sent
-	Body       []byte      `json:"-"` // as received; with another status than success at most 64 KiB
+	StatusCode int         // status of the last response; 0: that response was not complete, or there was none
+	Header     http.Header `json:"-"` // header of the last response, as received; nil: there was none
+	RequestID  string      // request ID that the service sent in a response header; empty: there was none
+	Attempts   int         // number of attempts that were sent
+	Body       []byte      `json:"-"` // body as received; of a failed call it may be only the first 64 KiB
 }
 
-// String tells the status, the size and the id of the request.
+// String returns the status, the size of the body, the request ID and the number of attempts.
 func (r Response) String() string {
 	return fmt.Sprintf("%d %s (%d bytes, request %q, %d attempts)", r.StatusCode, http.StatusText(r.StatusCode), len(r.Body), r.RequestID, r.Attempts)
 }
 
-// Format prints String for every verb.
+// Format prints the text of String for every verb.
 func (r Response) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, r.String()) }
 
-// LogValue logs what String tells.
+// LogValue returns the text of String.
 func (r Response) LogValue() slog.Value { return slog.StringValue(r.String()) }

@@ -16,12 +16,12 @@ import (
 	"example.com/svc/internal/httpcall"
 )
 
-// Version is the version of this package, as its User-Agent names it.
+// Version is the version of this package. It is part of the User-Agent header.
 const Version = "0.1.0"
 
-// Client is the entry to the service: one field for each group of resources. It
-// holds the base URL and the token, is safe for concurrent use, and shares one
-// pool of connections among all its calls. Make one with [NewClient] and keep it.
+// Client calls the service. It has one field for each group of resources. It holds the base
+// URL and the token, and all its calls share one pool of connections. It is safe for
+// concurrent use. Create one Client with [NewClient], and use it for all calls.
 type Client struct {
 	// Flavors lists the GPU offerings.
 	Flavors *FlavorClient
@@ -37,28 +37,28 @@ type Client struct {
 	//
 	// Deprecated: the legacy job API is retired; see [VideoJobClient].
 	ImageJobs *ImageJobClient
-	// Ledger shows which endpoints may be running. Never nil; without [WithLedger] its
-	// calls are an [ErrNoLedger].
+	// Ledger shows which endpoints may be running. It is never nil. Without [WithLedger] its
+	// methods fail with [ErrNoLedger].
 	Ledger *Ledger
 
 	base      base
 	caller    *httpcall.Caller
 	hasToken  bool
-	inference string      // base of the addresses at which endpoints are reached; empty: not known
-	header    http.Header // of every call
+	inference string      // base URL of running endpoints; empty: not known
+	header    http.Header // headers that every API call sends
 	recent    *recent
 }
 
-// NewClient makes a client of the service at baseURL, an absolute http or https
-// URL. A path in it is kept as a prefix of every call, and a trailing slash does
-// not matter. Nothing is sent. The URL and all options are checked; an error
-// does not repeat them, since what was mixed up may be a secret.
+// NewClient creates a client of the service at baseURL, an absolute http or https
+// URL. If the URL has a path, the paths of all calls are appended to that path. A trailing
+// slash does not matter. NewClient checks the URL and all options, and sends nothing. Its
+// errors do not quote the values: a value in the wrong place may be a secret.
 //
-// Plain http is refused unless the host is this machine's loopback or
-// [WithInsecureHTTP] is given: the token would be readable on the way.
+// A base URL with plain http is an error, since the token would be readable on the
+// network. It is allowed for a loopback host, and with [WithInsecureHTTP].
 //
-// Without [WithToken] or [WithTokenSource] only the public file list works, and
-// every other call is an [ErrNoToken].
+// Without [WithToken] or [WithTokenSource] only the list of public files works. All other
+// calls fail with [ErrNoToken].
 func NewClient(baseURL string, opts ...Option) (*Client, error) {
 	cfg := config{http: httpcall.Config{Timeout: DefaultTimeout}}
 	cfg.http.Retry = httpcall.Policy(RetryPolicy{}.withDefaults())
@@ -75,7 +75,7 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 		return nil, err
 	}
 	if strings.HasSuffix(strings.ToLower(b.Path), "/v1") {
-		return nil, errors.New("svc: base URL: must not end in /v1: every call adds that itself")
+		return nil, errors.New("svc: base URL: must not end in /v1, since every call adds /v1 itself")
 	}
 	inference := ""
 	if cfg.inference != nil {
@@ -97,14 +97,15 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// NewClientFromEnv is [NewClient] with the base URL of SVC_BASE_URL, the token
-// of SVC_API_TOKEN and, if that is set, the address of endpoints of
-// SVC_INFERENCE_URL. Options win over the environment. A missing base URL is an
-// error, and so is a missing token when no option brings one.
+// NewClientFromEnv calls [NewClient] with values of the environment. SVC_BASE_URL holds the
+// base URL of the service, SVC_API_TOKEN the token, and SVC_INFERENCE_URL the base URL of
+// running endpoints (see [WithInferenceURL]). An option takes precedence over a variable of
+// the environment. It is an error if SVC_BASE_URL is not set, or if neither SVC_API_TOKEN
+// nor an option sets a token.
 func NewClientFromEnv(opts ...Option) (*Client, error) {
 	baseURL := os.Getenv("SVC_BASE_URL")
 	if strings.TrimSpace(baseURL) == "" {
-		return nil, errors.New("svc: SVC_BASE_URL is not set: it holds the base URL of the service")
+		return nil, errors.New("svc: SVC_BASE_URL is not set: set it to the base URL of the service")
 	}
 	var env []Option
 	if u := os.Getenv("SVC_INFERENCE_URL"); u != "" {
@@ -113,24 +114,25 @@ func NewClientFromEnv(opts ...Option) (*Client, error) {
 	return NewClient(baseURL, append(append(env, opts...), tokenFromEnv)...)
 }
 
-// CloseIdleConnections closes the connections that no call is using, for tests that look
-// for leftover goroutines. A program that ends does not need it. It does not close those of
-// a transport that was given to [WithHTTPClient].
+// CloseIdleConnections closes the connections that no call is using. It is meant for tests
+// that look for leftover goroutines; a program that ends does not need to call it. It does
+// not close the connections of a transport that was set with [WithHTTPClient].
 func (c *Client) CloseIdleConnections() { c.caller.CloseIdle() }
 
-// String names the service that the client talks to.
+// String returns a text with the base URL of the service.
 func (c *Client) String() string { return "svc client of " + c.base.String() }
 
-// Do calls an operation that this package does not know. The path is relative
-// to the base URL and starts with a slash. Escape the IDs in it with [url.PathEscape], and
-// give a query with [WithQuery]. The body is sent as JSON
-// (a [json.RawMessage] unchanged), nil for none. A successful response is decoded
-// into out, unless that is nil; a *[json.RawMessage] takes it unchanged.
+// Do calls an operation that this package does not have a method for. The path is relative
+// to the base URL and starts with a slash. Escape the IDs in the path with [url.PathEscape],
+// and set a query with [WithQuery]. The body is encoded as JSON; a [json.RawMessage] is sent
+// unchanged, and nil means no body. The body of a successful response is decoded into out.
+// If out is a *[json.RawMessage], it gets the body unchanged. If out is nil, the body is ignored.
 //
-// GET, HEAD, PUT, DELETE and OPTIONS are retried as repeatable, like those of the methods.
-// Any other method is retried only while the request certainly did not take effect; after
-// that the error is an [OutcomeUnknownError]. If the response to a DELETE is lost and the
-// repeated one gets "not found", it has succeeded, and out stays unchanged.
+// Do retries GET, HEAD, PUT, DELETE and OPTIONS like the methods of this package. It retries
+// any other method only if the request certainly had no effect. If the request may have had
+// an effect, the error is an [OutcomeUnknownError]. If the response to a DELETE is lost and
+// the repeated DELETE gets "not found", Do returns nil and leaves out unchanged. The exception
+// is an endpoint that this client created less than 30 s ago.
 func (c *Client) Do(ctx context.Context, method, path string, body, out any, opts ...RequestOption) error {
 	k := newCall(strings.ToUpper(method), c.caller.Redactor().String(path), "", body)
 	var p problems
@@ -155,13 +157,13 @@ func (c *Client) Do(ctx context.Context, method, path string, body, out any, opt
 	return c.decode(&k, r, out)
 }
 
-// base is a base URL: paths are appended to it.
+// base is the base URL of the service or of running endpoints. Paths are appended to it.
 type base struct {
-	url.URL // its path has no trailing slash
+	url.URL // the path has no trailing slash
 }
 
-// parseBase checks a base URL. Its errors never show the text: somebody may have given a
-// secret in its place.
+// parseBase reads and checks a base URL. what names the URL in errors. The errors never show
+// text itself: the caller may have passed a secret instead of a URL.
 func parseBase(what, text string, insecure bool) (base, error) {
 	fail := func(problem string) (base, error) { return base{}, errors.New("svc: " + what + ": " + problem) }
 	text = strings.TrimSpace(text)
@@ -181,7 +183,7 @@ func parseBase(what, text string, insecure bool) (base, error) {
 	case strings.Contains(text, "#"):
 		return fail("must not have a fragment")
 	case u.Scheme == "http" && !insecure && !loopback(u.Hostname()):
-		return fail("plain http would show the token to everyone on the way: use https, or WithInsecureHTTP if you mean it")
+		return fail("plain http would show the token to everyone on the network: use https, or allow it with WithInsecureHTTP")
 	}
 	prefix := strings.TrimRight(u.EscapedPath(), "/")
 	for i, segment := range strings.Split(prefix, "/") {
@@ -189,7 +191,7 @@ func parseBase(what, text string, insecure bool) (base, error) {
 			return fail(`its path must not have empty segments, "." or ".."`)
 		}
 	}
-	b := base{url.URL{Scheme: u.Scheme, Host: httpcall.Host(u)}} // one spelling, since the ledger compares base URLs
+	b := base{url.URL{Scheme: u.Scheme, Host: httpcall.Host(u)}} // Host has one spelling for each host, since the ledger compares base URLs
 	b.Path, _ = url.PathUnescape(prefix)
 	if b.EscapedPath() != prefix {
 		b.RawPath = prefix

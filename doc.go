@@ -1,6 +1,6 @@
 // Package svc is a client for the Inference Service API, which rents GPU
 // capacity: it lists GPU flavors, runs container images on them as dedicated
-// endpoints, keeps files, and reads the records of a retired API for video and
+// endpoints, keeps files, and reads the records of the retired API for video and
 // image jobs.
 //
 // # A first program
@@ -22,19 +22,24 @@
 //		DeployMetadata:   svc.CreateDeployMetadata{ImageURL: "registry.example/app:1", Port: 8000, GPUNum: 1},
 //	}, &svc.DeployOptions{DeleteOnFailure: true})
 //
-// Every call takes a ctx. It ends the call at any point, and it is the only deadline
-// of a call as a whole. Two things continue after it for a limited time, because they
-// decide about money: Deploy waits up to 10 s for the response to a create that was sent,
-// and a cleanup (DeleteOnFailure) has 30 s. A [Client] is safe for concurrent use.
+// A [Client] is safe for concurrent use. Every call takes a ctx. When ctx ends, the call
+// ends. A call as a whole has no other deadline; only a create with a ledger ([WithLedger])
+// also ends after 5 minutes. Three steps continue for a limited time after ctx has ended, so
+// that no created record is lost or left behind:
+//
+//   - Deploy waits up to 10 s for the response to a create that was sent. Upload does the
+//     same for its file record if DeleteOnFailure is set.
+//   - A cleanup (DeleteOnFailure) takes up to 30 s.
+//   - The ledger takes up to 5 s to record an outcome.
 //
 // # Errors
 //
-// [errors.Is] answers questions, with the sentinels of this package ([ErrNotFound],
-// [ErrRateLimited], [ErrOutcomeUnknown], …), with context errors and with those of
-// the network. [errors.As] gives the facts:
+// [errors.Is] finds the sentinel errors of this package ([ErrNotFound], [ErrRateLimited],
+// [ErrOutcomeUnknown], …), context errors and network errors. [errors.As] gives the
+// details of an error:
 //
 //   - [Error]: the service responded with a status other than success.
-//   - [TransportError]: no response came.
+//   - [TransportError]: no complete response came, or the call ended before its next attempt.
 //   - [OutcomeUnknownError]: a create was sent, and whether it took effect is not
 //     known. An instance may exist and be billed, and the service has no call that
 //     lists endpoints. Never repeat such a create before you know.
@@ -42,58 +47,63 @@
 //     promised record.
 //   - [ValidationError]: the request was not sent. The error lists what is wrong with it.
 //   - [WaitError], [DeployError], [UploadError], [DownloadError], [PageError]: one of
-//     several steps failed. They hold the IDs of what exists, and what is known about it.
+//     several steps failed. The error holds the IDs of the records that exist, and what is
+//     known about them.
+//   - [LedgerError]: the ledger could not be read or written, or it did not allow the call.
 //
-// The text of an error is one line. It holds no token and no query of a presigned URL, and
-// of a response body at most one line, such as the service's own message. This is also
-// true of an error of yours that is wrapped in it: [errors.Is] still finds that error, and
-// [errors.As] reaches the parts of it that show no secret.
+// The text of an error is one line. It never holds a token or the query of a presigned URL.
+// It quotes at most one line of a response body, such as the message of the service. If an
+// error of this package wraps an error of your code, secrets in the text of your error are
+// removed as well. [errors.Is] still finds your error. [errors.As] finds those errors in it
+// that show no secret.
 //
 // # What is retried
 //
 // A call has up to 5 attempts. The delay between them is random, between 500 ms and a bound
-// that is 1 s at first and doubles up to 30 s; see [RetryPolicy]. A Retry-After is respected
-// unless it is longer than that, or longer than ctx allows. Then the call ends at once with
-// the last response.
+// that is 1 s at first and doubles up to 30 s; see [RetryPolicy]. The delay of a Retry-After
+// header is respected. If that delay is longer than 30 s, or longer than ctx allows, the call
+// ends at once with the last response.
 //
 //	                      before sending   response lost or late   429       500 502 503 504   other
 //	GET, PUT, DELETE      retried          retried                 retried   retried           not
 //	POST (create)         retried          outcome unknown         retried   outcome unknown   not
 //
-// If the response to a delete is lost and the repeated delete gets "not found", the delete
-// has succeeded. A budget limits all retries of a client together, so that many callers do
-// not multiply the load of an outage ([RetryPolicy.Budget]). Uploads to a presigned URL
-// follow the row of PUT. Downloads follow the row of GET, and continue where they were cut off.
+// "Before sending" means that certainly no byte of the body was sent. If the response to a
+// delete is lost and the repeated delete gets "not found", the delete has succeeded. The
+// exception is an endpoint that this client created less than 30 s ago. A budget limits the
+// retries of all calls of a client together, so that many callers do not make an outage worse
+// ([RetryPolicy.Budget]). Uploads to a presigned URL follow the row of PUT. Downloads follow
+// the row of GET, and continue where they were cut off.
 //
 // # Waits
 //
-// [InferenceServiceClient.WaitUntilAvailable] and the other waits read the record, then
-// sleep for a time that grows, and read it once more shortly before the deadline of ctx. Each
-// poll is one attempt. Errors that may pass are tolerated. A status that cannot lead to the
-// wanted one ends the wait at once. Every failed wait is a [WaitError] with the history of
-// the statuses.
+// [InferenceServiceClient.WaitUntilAvailable] and the other waits poll: they read the record
+// again and again, with a delay that grows. The last poll comes shortly before the deadline
+// of ctx. Each poll is one attempt. Temporary errors are tolerated. A status that cannot lead
+// to the wanted status ends the wait at once. Every failed wait returns a [WaitError] with the
+// history of the statuses.
 //
-// An endpoint is called deleted only with evidence: see
+// This package reports an endpoint as deleted only with evidence: see
 // [InferenceServiceClient.WaitUntilDeleted].
 //
 // # Files
 //
-// [FileClient.Upload] registers a file and puts its contents to a presigned URL,
-// with constant memory at any size. [FileClient.Download] and [Client.DownloadFile]
-// bring contents back. The token is never sent to storage. A [SignedURL] prints
-// without its query: string(u) is the URL itself.
+// [FileClient.Upload] registers a file and sends its contents to a presigned URL. It uses
+// constant memory for files of any size. [FileClient.Download] and [Client.DownloadFile]
+// read contents back. The token is never sent to storage. A [SignedURL] u prints without its
+// query; string(u) is the whole URL.
 //
 // # What the service does not document
 //
-// Statuses and other open lists are typed strings: a value that this package
-// does not know decodes, prints and encodes unchanged. [WithBodyField],
-// [WithQuery], [WithHeader] and [Client.Do] reach what the types do not have, and
-// [WithResponse] shows a response as it was received. The README lists what this
-// package assumes.
+// Statuses, regions and similar values are typed strings, since the service may add new
+// values. A value that this package does not know is decoded, printed and encoded
+// unchanged. For a field, parameter, header or operation that this package does not
+// have, use [WithBodyField], [WithQuery], [WithHeader] or [Client.Do]. [WithResponse] shows a
+// response as it was received. The README lists what this package assumes.
 //
 // # Testing
 //
-// Package [example.com/svc/svctest] is a stateful fake of the whole service, on a
-// loopback port or in memory. Inside a [testing/synctest] bubble a deployment of
-// twenty minutes takes no time.
+// Package [example.com/svc/svctest] is a stateful fake of the whole service. It runs on a
+// loopback port or in memory. Inside a [testing/synctest] bubble a deployment of twenty
+// minutes takes no time.
 package svc

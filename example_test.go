@@ -60,7 +60,7 @@ func ExampleNewClient() {
 	fmt.Println(err)
 	// Output:
 	// svc client of https://api.example.com/prefix <nil>
-	// svc: base URL: plain http would show the token to everyone on the way: use https, or WithInsecureHTTP if you mean it
+	// svc: base URL: plain http would show the token to everyone on the network: use https, or allow it with WithInsecureHTTP
 }
 
 func ExampleNewClientFromEnv() {

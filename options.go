@@ -24,27 +24,28 @@ import (
 // [WithTimeout] says otherwise.
 const DefaultTimeout = 30 * time.Second
 
-// Option sets up a client in [NewClient]. A later option wins over an earlier
-// one of the same kind.
+// Option configures a client in [NewClient]. If two options set the same thing, the later
+// option takes effect.
 type Option func(*config) error
 
 type config struct {
 	http      httpcall.Config
-	token     func() string // of WithToken; a function, so that no dump of the client shows it
+	token     func() string // returns the token of WithToken; a function, so that a dump of the client does not show it; nil: not set
 	inference *string
 	product   string
 	insecure  bool
-	header    http.Header // of every call
+	header    http.Header // headers of WithDefaultHeader
 	hook      func(context.Context, httpcall.Attempt)
 	logger    func(context.Context, httpcall.Attempt)
-	ledger    LedgerStore // nil: none
-	unmarked  bool        // of WithoutLedgerMark
+	ledger    LedgerStore // store of the ledger; nil: there is no ledger
+	unmarked  bool        // WithoutLedgerMark was given
 	log       *slog.Logger
 }
 
-// WithToken sets the API token that every call but the public file list sends.
-// White space around it and a leading "Bearer " are dropped. An empty token, and
-// one with inner spaces, control or non-ASCII characters, is an error.
+// WithToken sets the API token. Every API call sends it, except [FileClient.ListPublic].
+// White space around the token and a leading "Bearer " are removed. It is an error if the
+// token is then empty, is in quotes, looks like an example or a masked copy of a token, or
+// holds a space, a control character or a character that is not ASCII.
 func WithToken(token string) Option {
 	return func(c *config) error {
 		t, err := cleanToken(token)
@@ -57,13 +58,13 @@ func WithToken(token string) Option {
 	}
 }
 
-// WithTokenSource sets a function that is called for the token before every attempt of a
-// call: for tokens that are rotated. It must be safe for concurrent use, and must return
-// when its ctx ends. The SDK does not cache the token, so the function should. Its error
-// ends the call before anything is sent.
+// WithTokenSource sets a function that returns the token, for tokens that are rotated. It is
+// called before every attempt of a call. It must be safe for concurrent use, and must return
+// when its ctx ends. The SDK does not cache the token, so the function should do that. If the
+// function fails, the attempt is not sent, and the call ends.
 //
-// When the service does not accept a token (401), the function is called again. If it
-// returns another token, the attempt is repeated once with that.
+// If the service does not accept the token (401), the function is called again. If it then
+// returns a different token, the call makes one more attempt with the new token.
 func WithTokenSource(src func(ctx context.Context) (string, error)) Option {
 	return func(c *config) error {
 		if src == nil {
@@ -81,56 +82,58 @@ func WithInferenceURL(u string) Option {
 	return func(c *config) error { c.inference = &u; return nil }
 }
 
-// WithHTTPClient makes the SDK use the transport of hc, for proxies and TLS settings. It
-// is read at every request and never modified. Without a transport in it, the SDK's own
-// pool is used. Give a transport that records addresses to [WithTransportWrapper]
-// instead: here it would see the queries of presigned URLs. The Jar of hc is used for API
-// calls. Its Timeout limits an attempt of an API call if it is shorter than [WithTimeout],
-// and never a transfer. Its CheckRedirect is not used. Nil: as without this option.
+// WithHTTPClient makes the SDK use the Transport of hc, for example for proxies and TLS
+// settings. If the Transport or hc is nil, the SDK uses its own transports. The SDK reads hc at
+// every request and never modifies it. For a transport that records URLs, use
+// [WithTransportWrapper] instead: here it would see the queries of presigned URLs. The Jar of
+// hc is used for API calls that send the token. The Timeout of hc limits an attempt of an API
+// call if it is shorter than [WithTimeout]; it never limits a transfer. The CheckRedirect of
+// hc is not used.
 //
-// A transport of your own should find dead connections, as the SDK's own does: set
-// [http.Transport.HTTP2] with a SendPingTimeout and a PingTimeout of some seconds, and
-// IdleConnTimeout. Otherwise a connection that went silent is used until an attempt times out.
+// Your transport should detect dead connections, as the SDK's own transports do: set
+// IdleConnTimeout, and in [http.Transport.HTTP2] a SendPingTimeout and a PingTimeout of a few
+// seconds. Otherwise a connection that went silent is used until an attempt times out.
 //
-// Only an [http.Transport] is trusted to have sent nothing when it fails. Through any other
-// transport, a mock for example, a create is never repeated after an error, except one of
-// the dialer or of a certificate.
+// Only an [http.Transport] can prove that a failed create was not sent. With any other
+// transport, such as a mock, a create is not repeated after an error. The exceptions are
+// errors from before the connection was ready, such as those of DNS or of a certificate.
 func WithHTTPClient(hc *http.Client) Option {
 	return func(c *config) error { c.http.Client = hc; return nil }
 }
 
-// WithTransportWrapper puts an instrumented transport, for traces or metrics, around the
-// transport of the SDK: wrap gets that one and returns its own. The wrapper sees every
-// exchange, also those of transfers, but no query of an address: instruments tend to record
-// addresses, and the query of a presigned URL is a secret. It sees the headers of responses
-// unchanged, so the Location of a redirect holds an address with its query.
-// [RouteFromContext] tells it the route. It must not replace the context of a request by an
-// unrelated one.
+// WithTransportWrapper puts your transport, for traces or metrics, around the transport of
+// the SDK: wrap gets the SDK's transport and returns yours. Your transport sees every HTTP
+// exchange, including those of transfers. It sees the URLs without their queries, since the
+// query of a presigned URL is a secret that must not be recorded. It sees the headers of
+// responses unchanged, so the Location of a redirect still has its query. [RouteFromContext]
+// returns the route of a request. Your transport may derive a new context from the context
+// of a request, but must not replace it by an unrelated context.
 func WithTransportWrapper(wrap func(http.RoundTripper) http.RoundTripper) Option {
 	return func(c *config) error { c.http.Wrap = wrap; return nil }
 }
 
-// RouteFromContext returns the route of the call that a request belongs to, from the context
-// of the request: "/v1/files/{file_id}", or "{presigned_url}" for a transfer. It is meant for
-// transports that name spans and label metrics. Empty for a request that is not the SDK's.
+// RouteFromContext returns the route of an SDK call, such as "/v1/files/{file_id}", or
+// "{presigned_url}" for a transfer. For [Client.Do] it is the whole path, with its IDs. ctx is
+// the context of a request that the call made. RouteFromContext is meant for transports that
+// name spans and label metrics. If the SDK did not make the request, the result is empty.
 func RouteFromContext(ctx context.Context) string { return httpcall.Route(ctx) }
 
-// RetryPolicy says how often a call is tried and how long the delays between attempts
-// are. A delay is random, between MinDelay and a bound that is twice MinDelay at first and
-// doubles from attempt to attempt up to MaxDelay. What is retried at all does not depend on
-// the policy; the package comment has the table.
+// RetryPolicy says how many attempts a call makes and how long the delays between them are.
+// Each delay is random, between MinDelay and a bound. The bound is twice MinDelay at first,
+// and doubles with each attempt up to MaxDelay. The policy does not decide which failures
+// are retried: see the table in the package comment.
 type RetryPolicy struct {
-	MaxAttempts int           // including the first; 0: 5; 1: no retries
-	MinDelay    time.Duration // 0: 500 ms
-	MaxDelay    time.Duration // 0: 30 s, or MinDelay if that is longer; also the longest Retry-After that is respected
+	MaxAttempts int           // number of attempts, including the first; 0: 5 attempts; 1: no retries
+	MinDelay    time.Duration // shortest delay; 0: 500 ms, or MaxDelay if that is set and shorter
+	MaxDelay    time.Duration // longest delay, and longest Retry-After that is respected; 0: 30 s, or MinDelay if that is longer
 
 	// Budget limits the retries of all calls of the client together, so that many callers
-	// do not overload a service that is down. A retry takes 1 from the budget. After a
-	// timeout it takes 2, and after a request that was certainly not sent nothing. A retry
-	// that leads to success gives back what it took. A success without a retry gives back
-	// 0.2. An empty budget is full again after 10 minutes. When it is used up, a call ends
-	// with its failed attempt, and the error says so (NoBudget). Uploads and downloads have a
-	// second budget of the same size. 0: 100. Negative: no limit.
+	// do not overload a service that is down. A retry takes 1 from the budget, or 2 after a
+	// timeout. It takes nothing after a request that was certainly not sent. A call that
+	// succeeds gives back what its last retry took, but at least 0.2. An empty budget is full
+	// again after 10 minutes. If the budget is used up, a call is not retried, and the field
+	// NoBudget of its error is true. Uploads and downloads have a second budget of the same
+	// size. 0: a budget of 100. Negative: no limit.
 	Budget int
 }
 
@@ -152,17 +155,16 @@ func WithRetry(p RetryPolicy) Option {
 	return func(c *config) error {
 		p := p.withDefaults()
 		if p.MaxAttempts < 1 || p.MinDelay < 0 || p.MaxDelay < p.MinDelay {
-			return errors.New("svc: WithRetry: attempts and delays must not be negative, nor MaxDelay below MinDelay")
+			return errors.New("svc: WithRetry: MaxAttempts and the delays must not be negative, and MaxDelay must not be less than MinDelay")
 		}
 		c.http.Retry = httpcall.Policy(p)
 		return nil
 	}
 }
 
-// WithTimeout limits one attempt of an API call, from the connection to the last
-// byte of the response. The default is [DefaultTimeout], which 0 stands for. It
-// never limits an upload or a download, and the call as a whole is limited by
-// its ctx alone.
+// WithTimeout limits the time of one attempt of an API call, from connecting to the last byte
+// of the response. 0 means [DefaultTimeout]. The timeout does not limit a call as a whole: only
+// ctx does. It does not limit uploads and downloads.
 func WithTimeout(d time.Duration) Option {
 	return func(c *config) error {
 		if d < 0 {
@@ -176,23 +178,23 @@ func WithTimeout(d time.Duration) Option {
 	}
 }
 
-// RateLimiter holds calls back. [golang.org/x/time/rate.Limiter] is one.
+// RateLimiter delays attempts. A [golang.org/x/time/rate.Limiter] is a RateLimiter.
 type RateLimiter interface {
-	// Wait returns when one more attempt may be made, or with an error, which
-	// ends the call before anything is sent.
+	// Wait returns nil as soon as one more attempt may be sent. If it returns an error, the
+	// attempt is not sent, and the call ends.
 	Wait(ctx context.Context) error
 }
 
-// WithRateLimiter makes every attempt of every call wait for l before it is sent. Nil: no
-// limit.
+// WithRateLimiter makes every attempt of every call wait for l before it is sent. If l is nil,
+// there is no rate limit.
 func WithRateLimiter(l RateLimiter) Option {
 	return func(c *config) error { c.http.Limiter = l; return nil }
 }
 
-// WithLogger logs every exchange at level debug, and at level info if a retry follows. A
-// line holds the route, and no address, body or secret. What could not be recorded in the
-// ledger is logged at level warn, unless an error says so. A Deploy that waits for another
-// create under its key logs that at level info. Nil, the default, logs nothing.
+// WithLogger logs every HTTP exchange to l: at level info if a retry follows, otherwise at
+// level debug. A line holds the route, but no presigned URL, no body and no secret. A Deploy
+// that waits for another create under its key is logged at level info. A failure to update
+// the ledger is logged at level warn, unless a call returns it. If l is nil, nothing is logged.
 func WithLogger(l *slog.Logger) Option {
 	return func(c *config) error {
 		c.logger, c.log = nil, l
@@ -224,26 +226,27 @@ func WithLogger(l *slog.Logger) Option {
 	}
 }
 
-// Attempt describes one HTTP exchange to the function of [WithAttemptHook].
+// Attempt describes one HTTP exchange. The function of [WithAttemptHook] receives it.
 type Attempt struct {
-	Call       uint64        // number of the call that the exchange belongs to, unique in its client
+	Call       uint64        // number of the call that the exchange belongs to; each call of a client has its own number
 	Method     string        // "GET"
-	Route      string        // "/v1/files/{file_id}", or "{presigned_url}" for a transfer: fit for a label of a metric
-	ID         string        // of the record, as it stood in the path; empty for a call without one
-	Host       string        // that the request was sent to
-	Number     int           // 1 for a call's first attempt; the hops of a redirect share a number
-	StatusCode int           // 0: there was no whole response, and Err says why
-	RequestID  string        // the service's, from the response's header; may be empty
-	Err        error         // without addresses and secrets; nil: there was a response
-	Start      time.Time     // when the request was handed to the transport
-	Duration   time.Duration // from sending to the end of the response; of a download, to the end of its headers
-	Retry      bool          // the call will be tried again, unless ctx ends
-	Delay      time.Duration // before the next attempt; 0: none
+	Route      string        // "/v1/files/{file_id}", or "{presigned_url}" for a transfer; for [Client.Do] the whole path, with its IDs
+	ID         string        // ID that the path has in place of the {…} of Route, without secrets; empty: there is none
+	Host       string        // host that the request was sent to
+	Number     int           // number of the attempt, 1 for the first of a call; all exchanges of a redirect have the same number
+	StatusCode int           // status of the response; 0: there was no complete response, and Err says why
+	RequestID  string        // request ID that the service sent in a response header; empty: there was none
+	Err        error         // why there was no complete response, without secrets; nil: there was a complete response
+	Start      time.Time     // time when the request was handed to the transport
+	Duration   time.Duration // time from Start to the end of the response; for a successful transfer, to the end of the response headers
+	Retry      bool          // the call makes another attempt, unless ctx ends first
+	Delay      time.Duration // delay before the next attempt; 0: there is no delay, or no next attempt
 }
 
-// WithAttemptHook calls f after each HTTP exchange, with the ctx of the call,
-// from the goroutine that made it: for metrics and traces. The last exchange of a call is
-// the one without Retry that no redirect follows. Nil: none.
+// WithAttemptHook calls f after each HTTP exchange, for metrics and traces. f gets the ctx of
+// the call, and runs in the goroutine of the call. Retry is false for the last exchange of a
+// call. It is also false for a redirect that is followed; the next exchange then has the same
+// Number. If f is nil, nothing is called.
 func WithAttemptHook(f func(context.Context, Attempt)) Option {
 	return func(c *config) error {
 		c.hook = nil
@@ -254,8 +257,8 @@ func WithAttemptHook(f func(context.Context, Attempt)) Option {
 	}
 }
 
-// WithDefaultHeader sets a header of every call of the API. [WithHeader] of a single
-// call wins over it. It is not sent to storage. The same headers are refused as by WithHeader.
+// WithDefaultHeader sets a header of every API call. It is not sent to storage. [WithHeader] of
+// a single call replaces it. A header that WithHeader refuses is an error of [NewClient].
 func WithDefaultHeader(key, value string) Option {
 	return func(c *config) error {
 		var r request
@@ -277,7 +280,7 @@ func WithUserAgent(product string) Option {
 	return func(c *config) error {
 		product := strings.TrimSpace(product)
 		if !headerValue(product) {
-			return errors.New("svc: WithUserAgent: not a header value")
+			return errors.New("svc: WithUserAgent: the product has a character that a header cannot hold")
 		}
 		c.product = product
 		return nil
@@ -285,7 +288,7 @@ func WithUserAgent(product string) Option {
 }
 
 // WithInsecureHTTP allows a base URL with plain http to a host that is not this
-// machine. The token then goes over the network in the clear.
+// machine. Everyone on the network can then read the token.
 func WithInsecureHTTP() Option {
 	return func(c *config) error { c.insecure = true; return nil }
 }
@@ -308,7 +311,7 @@ func (c *config) finish(origin *url.URL) {
 		c.http.Redact, c.http.Renews = red, true
 		c.http.Token = func(ctx context.Context) (string, error) {
 			t, err := src(ctx)
-			red.Add(strings.TrimSpace(t)) // an error may quote it
+			red.Add(strings.TrimSpace(t)) // err may quote the token
 			if err != nil {
 				return "", err
 			}
@@ -323,8 +326,8 @@ func (c *config) finish(origin *url.URL) {
 	}
 }
 
-// placeholder matches texts that are no token: a text in quotes, the name of a variable,
-// <your-token>, changeme, xxxx, tok-***, sk-1...f.
+// placeholder matches texts that are not real tokens: a text in quotes, the name of a
+// variable, <your-token>, changeme, xxxx, tok-***, sk-1...f.
 var placeholder = regexp.MustCompile("(?i)^[\"'`]|[\"'`]$|^<.*>$|^\\$\\w+$|^\\$?[{(\\[].*[})\\]]$|^%.*%$" +
 	`|\*\*\*|\.\.\.|^x{4,}$|^(svc[-_])?api[-_]?(token|key)$|^(change|replace)[-_]?me$|^placeholder$|^your[a-z_-]*(token|key|secret)[a-z_-]*$`)
 
@@ -347,7 +350,8 @@ func cleanToken(t string) (string, error) {
 	return t, nil
 }
 
-// tokenFromEnv is applied after all other options, and only if none of them set a token.
+// tokenFromEnv is an Option that sets the token of SVC_API_TOKEN. It must come after all other
+// options, since it does nothing if one of them has set a token.
 func tokenFromEnv(c *config) error {
 	if c.http.Token != nil {
 		return nil
@@ -362,8 +366,8 @@ func tokenFromEnv(c *config) error {
 	return nil
 }
 
-// RequestOption changes one call. Every method that makes a single call takes
-// them last; those that make several have options of their own.
+// RequestOption changes one call. Every method that makes a single call takes RequestOptions
+// as its last arguments. Methods that make several calls have option structs instead.
 type RequestOption func(*request)
 
 type bodyField struct {
@@ -380,13 +384,14 @@ type request struct {
 	problems problems
 }
 
-// has reports whether a field of the body is set by an option; "" stands for any.
+// has reports whether an option sets the body field at path. If path is empty, has reports
+// whether an option sets any body field.
 func (r *request) has(path string) bool {
 	return slices.ContainsFunc(r.fields, func(f bodyField) bool { return path == "" || f.path == path })
 }
 
-// WithHeader sets a header of the request. It replaces what the SDK would send;
-// for Authorization, Cookie and the headers that frame a message it is an error.
+// WithHeader sets a header of the request. It replaces the value that the SDK would send. It
+// is an error for Authorization, Cookie, Idempotency-Key, and headers that the transport sets.
 func WithHeader(key, value string) RequestOption {
 	return func(r *request) {
 		name := http.CanonicalHeaderKey(key)
@@ -395,13 +400,13 @@ func WithHeader(key, value string) RequestOption {
 			r.problems.add(true, "header "+name, "cannot be set here: the token belongs in WithToken, cookies in the Jar of WithHTTPClient")
 			return
 		case "Idempotency-Key", "X-Idempotency-Key":
-			r.problems.add(true, "header "+name, "cannot be set: it makes net/http repeat a create, and the service knows no such key")
+			r.problems.add(true, "header "+name, "cannot be set: net/http would repeat a create with it, and the service does not support it")
 			return
 		case "Content-Length", "Transfer-Encoding", "Connection", "Host", "Trailer", "Te", "Upgrade", "Accept-Encoding", "Expect":
-			r.problems.add(true, "header "+name, "cannot be set: it belongs to the transport")
+			r.problems.add(true, "header "+name, "cannot be set: the HTTP transport sets it")
 			return
 		}
-		r.problems.add(!headerName(key), "header name", "is not valid") // not shown, since it may be a secret
+		r.problems.add(!headerName(key), "header name", "is not valid") // the error does not show the name, since it may be a secret
 		r.problems.add(!headerValue(value), "header "+name, "has a value that cannot be sent")
 		if r.header == nil {
 			r.header = make(http.Header)
@@ -410,7 +415,7 @@ func WithHeader(key, value string) RequestOption {
 	}
 }
 
-// WithQuery sets a parameter of the query.
+// WithQuery sets a query parameter. It replaces the value that the SDK would send.
 func WithQuery(key, value string) RequestOption {
 	return func(r *request) {
 		if r.query == nil {
@@ -420,16 +425,16 @@ func WithQuery(key, value string) RequestOption {
 	}
 }
 
-// WithBodyField sets a field of the JSON body that the request type does not
-// have: "config.new_option" is the field new_option of the object config, which
-// is made if need be. The value is written as JSON. For a call without a body it
-// is an error.
+// WithBodyField sets a field of the JSON body, for fields that the request type does not have.
+// "config.new_option" is the field new_option of the object config. If the body has no such
+// object, it is created. The value is encoded as JSON. If the call cannot have a body, such as
+// a Get, WithBodyField is an error.
 func WithBodyField(path string, value any) RequestOption {
 	return func(r *request) { r.fields = append(r.fields, bodyField{path, value}) }
 }
 
-// WithMaxAttempts sets how often this call is tried, in place of
-// [RetryPolicy].MaxAttempts. 1: no retries. Less is an error.
+// WithMaxAttempts sets the number of attempts of this call, instead of the MaxAttempts of
+// [RetryPolicy]. 1 means no retries. A number below 1 is an error.
 func WithMaxAttempts(n int) RequestOption {
 	return func(r *request) {
 		r.problems.add(n < 1, "WithMaxAttempts", "must be 1 or more")
@@ -437,12 +442,12 @@ func WithMaxAttempts(n int) RequestOption {
 	}
 }
 
-// WithResponse fills dst with what was received, also when the call fails.
+// WithResponse stores the response in dst as it was received, also if the call fails.
 func WithResponse(dst *Response) RequestOption {
 	return func(r *request) { r.response = dst }
 }
 
-// asRead makes the options of a call those of a poll: one attempt, and no body.
+// asRead turns the options of a call into those of a poll: one attempt, and no body fields.
 func asRead(opts []RequestOption) []RequestOption {
 	return append(slices.Clip(opts), func(r *request) { r.fields, r.attempts = nil, 1 })
 }

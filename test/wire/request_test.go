@@ -32,7 +32,7 @@ func TestRefusalOfABaseURLSaysWhy(t *testing.T) {
 		"https://h#":       "must not have a fragment",
 		"https://h/a//b":   `its path must not have empty segments, "." or ".."`,
 		"https://h/%2e/b":  `its path must not have empty segments, "." or ".."`,
-		"http://h.invalid": "plain http would show the token to everyone on the way: use https, or WithInsecureHTTP if you mean it",
+		"http://h.invalid": "plain http would show the token to everyone on the network: use https, or allow it with WithInsecureHTTP",
 	} {
 		_, err := svc.NewClient(given, svc.WithToken(testkit.Token))
 		require.EqualError(t, err, "svc: base URL: "+want, "%q", given)
@@ -70,7 +70,7 @@ func TestLongestID(t *testing.T) {
 	require.Equal(t, "/v1/files/"+longest, s.Seen()[0].Path)
 
 	_, err = s.Client().Files.Get(t.Context(), longest+"x")
-	require.EqualError(t, err, "svc: not sent: file_id is longer than an id can be")
+	require.EqualError(t, err, "svc: not sent: file_id is longer than 1024 bytes")
 }
 
 // A body field for a call that has no body is an error. A call that may have a body gets
