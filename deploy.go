@@ -85,9 +85,7 @@ func (e *DeployError) Error() string {
 	if e.Resumed {
 		text += ", which an earlier call with the same key created"
 	}
-	if e.Err != nil {
-		text += ": " + detail(e.Err)
-	} else if e.use {
+	if text += reason(e.Err); e.Err == nil && e.use {
 		text += ": the function succeeded"
 	}
 	if e.Cleanup == CleanupDeleted {
@@ -98,19 +96,16 @@ func (e *DeployError) Error() string {
 		return apierr.Line(text)
 	}
 	text += "; the endpoint may still be running and billed"
+	if !cause.Has[*permanentError](e.CleanupErr) {
+		text += ": if you do not want it, call DeleteAndWait"
+	}
 	switch {
 	case e.Cleanup == CleanupAccepted:
-		text += ": the delete was accepted, but the endpoint is not known to be deleted"
+		text += "; the delete was accepted, but the endpoint is not known to be deleted"
 	case e.CleanupErr != nil:
-		text += ": deleting it failed"
+		text += "; deleting it failed"
 	}
-	if e.CleanupErr != nil {
-		text += ": " + detail(e.CleanupErr)
-	}
-	if !cause.Has[*permanentError](e.CleanupErr) {
-		text += "; if you do not want the endpoint, call DeleteAndWait"
-	}
-	return apierr.Line(text)
+	return apierr.Line(text + reason(e.CleanupErr))
 }
 
 // Unwrap returns Err.
@@ -321,7 +316,7 @@ func (d *deployment) cleanUp(ctx context.Context) (Cleanup, error) {
 	return CleanupFailed, err
 }
 
-var errCleanup = fmt.Errorf("a cleanup may take %v", cleanupLimit)
+var errCleanup = fmt.Errorf("the limit of a cleanup is %v", cleanupLimit)
 
 // cleanupContext sets one time limit for all cleanups together: after a cleanup that panics,
 // the next one has only the time that is left. The end of ctx does not matter.

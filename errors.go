@@ -19,8 +19,8 @@ import (
 	"example.com/svc/internal/transfer"
 )
 
-// The kinds of errors, for [errors.Is]. The error types of this package hold the facts, for
-// [errors.As].
+// These are the kinds of errors that [errors.Is] finds. The error types of this package, which
+// [errors.As] finds, hold the details.
 var (
 	// ErrUnauthorized: the service did not accept the token (401).
 	ErrUnauthorized = errors.New("svc: unauthorized")
@@ -32,9 +32,9 @@ var (
 	ErrNotFound = errors.New("svc: not found")
 	// ErrConflict: the state of the record does not allow the call (409).
 	ErrConflict = errors.New("svc: conflict")
-	// ErrRateLimited: too many requests (429), still after all attempts.
+	// ErrRateLimited: the response to the last attempt was 429 (too many requests).
 	ErrRateLimited = errors.New("svc: rate limited")
-	// ErrServer: the service failed (any 5xx), still after all attempts.
+	// ErrServer: the response to the last attempt was a 5xx: the service failed.
 	ErrServer = errors.New("svc: server error")
 	// ErrRedirect: the response is a redirect that is not followed (3xx).
 	ErrRedirect = errors.New("svc: redirect not followed")
@@ -168,8 +168,8 @@ func (e *Error) retired() bool {
 }
 
 // TransportError says that a call got no response, or only a part of one: the connection
-// failed, the attempt timed out, ctx ended, there was no token, or the rate limiter refused
-// the call. If a create or register may have taken effect, the error is an
+// failed, the attempt timed out, ctx ended, there was no token, or the token source or the
+// rate limiter failed. If a create or register may have taken effect, the error is an
 // [OutcomeUnknownError] instead.
 type TransportError struct {
 	Method   string // "GET"

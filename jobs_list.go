@@ -30,7 +30,7 @@ type ListJobsOptions struct {
 	// Concurrency is how many pages All requests at the same time, up to 64. Pages that All
 	// requests in advance are kept in memory until the loop needs them. All requests no page
 	// in advance that lies beyond the total that the service named. 0 or 1: All requests one
-	// page after the other. It also does so if the service names no total, or if
+	// page after the other. It also requests one after the other if the service names no total, or if
 	// [WithResponse] is given. List ignores Concurrency.
 	Concurrency int `url:"-"`
 }

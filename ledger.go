@@ -236,8 +236,8 @@ func (l *Ledger) Forget(ctx context.Context, e LedgerEntry) error {
 	})
 }
 
-// Extend sets the end of the lease of an open entry, to a later or an earlier time. Zero: no
-// lease, so Reap never deletes the endpoint.
+// Extend sets the end of the lease of an open entry, to a later or an earlier time. A zero end
+// means that there is no lease: Reap then never deletes the endpoint.
 func (l *Ledger) Extend(ctx context.Context, e LedgerEntry, end time.Time) error {
 	return l.change(ctx, "extend", e, func(now LedgerEntry) (LedgerRecord, error) {
 		if !now.Open() {
@@ -288,8 +288,8 @@ func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) 
 	return reaped, errors.Join(errs...)
 }
 
-// reap deletes the endpoint of an overdue entry, unless dryRun is true. Nil: the endpoint is
-// deleted, or would be.
+// reap deletes the endpoint of an overdue entry. It returns nil if the endpoint is deleted. If
+// dryRun is true, it deletes nothing, and returns nil if it would delete the endpoint.
 func (l *Ledger) reap(ctx context.Context, e LedgerEntry, dryRun bool) error {
 	const op = "reap"
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

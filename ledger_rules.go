@@ -159,9 +159,9 @@ func judgeKey(entries []LedgerEntry, want *LedgerRecord, fields map[string]any, 
 	return ledgerResume, open[0], ""
 }
 
-// differs says how the request of a recorded intent differs from another request. Empty: they
-// are the same. A hash of another version cannot be compared: then only the other fields of
-// the record decide.
+// differs says how the request of a recorded intent differs from another request. It returns ""
+// if they are the same. If the hash has another version, it cannot be compared: then only the
+// other fields of the record decide.
 func differs(had, want *LedgerRecord, fields map[string]any) string {
 	show := func(r *LedgerRecord) string {
 		return fmt.Sprintf("name %q, flavor %q, instances %d, base URL %s", r.Name, r.FlavorID, r.Instances, r.BaseURL)
@@ -252,8 +252,8 @@ func (e *LedgerEntry) checkOwner(s *InferenceService, unmarked bool) error {
 	}
 }
 
-// checkDoubt returns an error if the state is neither unknown nor intended, or if the create may
-// still be under way according to one of the clocks.
+// checkDoubt returns an error unless the state is LedgerUnknown or LedgerIntended. It also
+// returns an error if, by one of the clocks, the create may still be under way.
 func (e *LedgerEntry) checkDoubt(clocks ...time.Time) error {
 	if e.State != LedgerUnknown && e.State != LedgerIntended {
 		return fmt.Errorf("the entry is not in doubt: its state is %s", e.State)

@@ -246,8 +246,8 @@ func (l *Ledger) scale(ctx context.Context, id string, body []byte) (ended func(
 	}, nil
 }
 
-// deleted records that an endpoint is deleted. s is the record of the endpoint that says so.
-// Nil: the endpoint was not found any more.
+// deleted writes to the ledger that the endpoint with this ID is deleted. s is what the service
+// returned for the ID, with IsDeleted. If s is nil, the service did not find the ID any more.
 func (l *Ledger) deleted(ctx context.Context, id string, s *InferenceService) {
 	if l.store == nil {
 		return

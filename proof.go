@@ -178,8 +178,8 @@ func (c *Client) decode(k *call, r *httpcall.Result, out any) error {
 }
 
 // foreign says why a response is not the service's own, or not complete. Such a response
-// proves nothing about a record, whatever its status is. Empty: the response is complete and
-// the service's own.
+// proves nothing about a record, whatever its status is. foreign returns "" if the response is
+// complete and the service's own.
 func foreign(contentType string, body []byte, cut bool) string {
 	kind, _, _ := strings.Cut(contentType, ";")
 	switch strings.ToLower(strings.TrimSpace(kind)) {
@@ -363,9 +363,10 @@ func (r *recent) seen(id string) bool {
 }
 
 // observer polls one endpoint and decides whether it is deleted. The endpoint is deleted if its
-// record says so. It is also deleted if two polls, at least 1 s apart, got "not found", and the
-// service responded to a request for the flavor list between them. A "not found" for a record
-// that this client has never read counts only if it was asked for after the time readable.
+// record has IsDeleted. It is also deleted if two polls, at least 1 s apart, got "not found", and
+// a request for the flavor list between them proved that the service itself responds, and not a
+// gateway that knows no route. For a record that this client has never read, a "not found" counts
+// only if the poll began after the time readable.
 type observer struct {
 	client   *InferenceServiceClient
 	id       string

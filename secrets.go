@@ -35,7 +35,8 @@ func (u SignedURL) Redacted() bool {
 	return strings.HasSuffix(string(u), "?"+redact.Mark) || string(u) == redact.BadURL
 }
 
-// Format prints the text of String for every verb and flag. Only for %#v it prints GoString.
+// Format prints the text of String for every verb and flag. The exception is %#v, for which
+// it prints GoString.
 func (u SignedURL) Format(f fmt.State, verb rune) { format(f, verb, u, u.String()) }
 
 // GoString returns a Go expression without the secrets.
@@ -60,7 +61,8 @@ func (s Secret) String() string {
 	return redact.Mark
 }
 
-// Format prints the text of String for every verb and flag. Only for %#v it prints GoString.
+// Format prints the text of String for every verb and flag. The exception is %#v, for which
+// it prints GoString.
 func (s Secret) Format(f fmt.State, verb rune) { format(f, verb, s, s.String()) }
 
 // GoString returns a Go expression without the secret.

@@ -107,8 +107,8 @@ type UploadStage string
 
 const (
 	UploadStageBody     UploadStage = "reading the body" // nothing was sent
-	UploadStageRegister UploadStage = "register"         // there is no record; if Err is an OutcomeUnknownError, there may be one
-	UploadStagePut      UploadStage = "put"              // the record exists, its contents may be missing; if Link is empty, nothing was sent to storage
+	UploadStageRegister UploadStage = "register"         // there is no file record; if Err is an OutcomeUnknownError, there may be a record
+	UploadStagePut      UploadStage = "put"              // the file record exists, but its contents may be missing in storage; if Link of the error is empty, nothing was sent to storage
 )
 
 // UploadError says how far an upload came and why it failed. To try again with the same

@@ -87,7 +87,11 @@ type WaitError struct {
 
 // Error says why the wait ended, and what the last poll saw, in one line.
 func (e *WaitError) Error() string {
-	last := "the record was never read"
+	return apierr.Line(fmt.Sprintf("svc: waiting for %s to be %s: %s", cmp.Or(e.ID, "a record"), e.Want, e.detail()))
+}
+
+func (e *WaitError) detail() string {
+	last := "no poll read the record"
 	if n := len(e.History); n > 0 {
 		last = fmt.Sprintf("last status %q", e.History[n-1].Status)
 	}
@@ -95,12 +99,11 @@ func (e *WaitError) Error() string {
 	if e.Polls == 1 {
 		polls = "poll"
 	}
-	text := fmt.Sprintf("svc: waiting for %s to be %s: %s; %s (%d %s in %v)", cmp.Or(e.ID, "a record"), e.Want,
-		detail(e.Err), cmp.Or(e.last, last), e.Polls, polls, e.Elapsed.Round(time.Millisecond))
+	text := fmt.Sprintf("%s; %s (%d %s in %v)", detail(e.Err), cmp.Or(e.last, last), e.Polls, polls, e.Elapsed.Round(time.Millisecond))
 	if e.LastErr != nil {
 		text += "; the last poll failed: " + detail(e.LastErr)
 	}
-	return apierr.Line(text)
+	return text
 }
 
 // Unwrap returns Err and LastErr.
@@ -130,9 +133,10 @@ func (c *InferenceServiceClient) WaitUntilAvailable(ctx context.Context, id stri
 
 // WaitUntilDeleted waits until an endpoint is deleted. It deletes nothing. An endpoint
 // counts as deleted in two cases:
-//   - its record says so (is_deleted);
-//   - two polls, at least 1 s apart, got "not found", and between them the service itself
-//     responded to a request for the flavor list: with the list, or with a 403 in JSON.
+//   - its record has is_deleted set to true;
+//   - two polls, at least 1 s apart, got "not found", and a request for the flavor list between
+//     them got the list, or a 403 in JSON. This proves that the service itself responds: a
+//     proxy or gateway can send a "not found" for any path.
 //
 // An endpoint that this client has never read may not be readable yet. For such an endpoint,
 // "not found" does not count until [WaitOptions.NotFoundGrace] is over. So with the default,

@@ -25,8 +25,8 @@ const (
 type waiter[T any] struct {
 	opts   *WaitOptions // the defaults are filled in
 	client *Client
-	// poll reads the record once. deleted means that the record is proven to be deleted: the
-	// record itself says so, or err is a "not found" that proves it.
+	// poll reads the record once. deleted means that the deletion is proven: by IsDeleted of the
+	// record, or by err, which is then a "not found".
 	poll     func(context.Context) (record *T, deleted bool, err error)
 	status   func(*T) string
 	probe    func(context.Context) error // must succeed before the wait succeeds; nil: no probe

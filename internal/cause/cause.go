@@ -11,7 +11,7 @@ import (
 )
 
 // Of returns the reason for which ctx ended: its Err, and after it the cause that the owner of
-// ctx set, if there is one. Nil: ctx has not ended.
+// ctx set, if there is one. It returns nil if ctx has not ended.
 func Of(ctx context.Context) error {
 	err := ctx.Err()
 	if cause := context.Cause(ctx); err != nil && cause != err { //nolint:errorlint // the very same value

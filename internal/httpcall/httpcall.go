@@ -126,9 +126,9 @@ func (r *Result) Encoding() string {
 // Caller sends calls. It is safe for concurrent use.
 type Caller struct {
 	cfg     Config
-	own     map[bool]*http.Transport // the transports of this library. false: for API calls; true: for transfers
+	own     map[bool]*http.Transport // the transports of this library; key false: for API calls; key true: for transfers
 	wrapped http.RoundTripper        // the transport that Config.Wrap returned; nil: there are no instruments
-	budgets map[bool]*budget         // keys as in own: an outage of storage does not use up the budget of API calls
+	budgets map[bool]*budget         // the retry budgets; key false: of API calls; key true: of transfers
 	late    *TimeoutError            // the error of an attempt that takes too long
 	calls   atomic.Uint64
 }

@@ -49,8 +49,9 @@ func datesStrongly(h http.Header) bool {
 	return err == nil && date.Sub(modified) >= time.Second
 }
 
-// validator is the If-Range of a request for the rest of the file: storage sends the rest only
-// if the file has not changed. Empty: nothing proves that two parts are of the same file.
+// validator returns the If-Range of a request for the rest of the file: storage sends the rest
+// only if the file has not changed. It returns "" if nothing can prove that two parts belong to
+// the same file.
 func (g *Get) validator() string {
 	if strong(g.etag) {
 		return g.etag

@@ -185,8 +185,8 @@ func (s *Source) ends() error {
 	return nil
 }
 
-// Err returns why the body that was opened last could not be read. Nil: no read of it failed.
-// Empty contents are never read, so Err checks them itself.
+// Err returns why the body that was opened last could not be read, and nil if no read of it
+// failed. An empty body is never read, so Err checks that it is still empty.
 func (s *Source) Err() error {
 	if s.size == 0 && s.acquire(s.ctx) == nil {
 		defer s.release()

@@ -572,7 +572,7 @@ func TestUse(t *testing.T) {
 		e := testkit.ErrorAs[*svc.DeployError](t, err)
 		require.Equal(t, svc.CleanupFailed, e.Cleanup)
 		require.ErrorIs(t, err, boom)
-		require.ErrorContains(t, err, "svc: using svc-1: boom; the endpoint may still be running and billed: deleting it failed: ")
+		require.ErrorContains(t, err, "svc: using svc-1: boom; the endpoint may still be running and billed: if you do not want it, call DeleteAndWait; deleting it failed: ")
 		err = srv.Client().InferenceServices.Use(t.Context(), testkit.Demo, nil, func(context.Context, *svc.InferenceService) error { return nil })
 		require.NoError(t, testkit.ErrorAs[*svc.DeployError](t, err).Err)
 		require.ErrorContains(t, err, "svc: using svc-2: the function succeeded; the endpoint may still be running and billed")

@@ -293,7 +293,7 @@ func TestWaitErrorReadsWell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.Fails(401)}}
 		_, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", nil)
-		require.EqualError(t, err, `svc: waiting for svc-1 to be available: 401 Unauthorized: scripted 401 (id svc-1); the record was never read (1 poll in 0s)`)
+		require.EqualError(t, err, `svc: waiting for svc-1 to be available: 401 Unauthorized: scripted 401 (id svc-1); no poll read the record (1 poll in 0s)`)
 	})
 }
 
