@@ -44,7 +44,7 @@ var ledgerMoves = map[LedgerEvent][]LedgerEvent{
 // record. No create is sent under the key of a damaged record.
 func foldLedger(records []LedgerRecord) (entries []LedgerEntry, damaged error) {
 	var errs []error
-	index := make(map[[2]string]int) // by key and intent
+	index := make(map[[2]string]int) // from key and intent to the index in entries
 	last := make(map[string]int64)
 	for _, r := range records {
 		create := [2]string{r.Key, r.Intent}

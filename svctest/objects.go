@@ -14,7 +14,7 @@ import (
 // object is the contents in storage under one key.
 type object struct {
 	size        int64
-	sha256      string // in hex; empty for an object of newZeroObject
+	sha256      string // checksum in hex; empty for an object of newZeroObject
 	etag        string
 	contentType string
 	header      http.Header // headers of the upload

@@ -24,7 +24,7 @@ type Server struct {
 	living    []*endpoint // all endpoints that are not deleted; may also hold deleted ones until alive is called
 	jobs      []*job
 	files     []*file
-	objects   map[string]*object // by storage key
+	objects   map[string]*object // the stored contents by storage key
 	media     *object            // the contents to which every media URL leads
 }
 

@@ -156,7 +156,7 @@ func (c *Caller) Redactor() *redact.Redactor { return c.cfg.Redact }
 // exchange is the state of one call under way. The contexts of its requests hold it.
 type exchange struct {
 	*Result
-	ctx    context.Context //nolint:containedctx // of the caller: it lives as long as the call
+	ctx    context.Context //nolint:containedctx // the context of the caller, which lives as long as the call
 	caller *Caller
 	call   *Call
 	number uint64

@@ -106,7 +106,7 @@ func watch(parent context.Context, idle time.Duration) (context.Context, func(),
 type stream struct {
 	io.ReadCloser
 	x     *exchange
-	ctx   context.Context //nolint:containedctx // of the attempt: it lives as long as the body
+	ctx   context.Context //nolint:containedctx // the context of the attempt, which lives as long as the body
 	stop  func()
 	timer *time.Timer
 	idle  time.Duration

@@ -19,7 +19,7 @@ const chunk = 64 << 10
 // body is one pass over a source.
 type body struct {
 	source *Source
-	ctx    context.Context //nolint:containedctx // of the upload; Close ends it
+	ctx    context.Context //nolint:containedctx // a context under that of the upload; Close ends it
 	close  context.CancelCauseFunc
 	off    atomic.Int64          // how many bytes Read has returned
 	err    atomic.Pointer[error] // why the source could not be read

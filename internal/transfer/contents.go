@@ -12,7 +12,7 @@ import (
 
 // steady is a reader that stops when ctx ends. Its Read never returns 0 bytes without an error.
 type steady struct {
-	ctx context.Context //nolint:containedctx // of the upload that reads from r
+	ctx context.Context //nolint:containedctx // the context of the upload that reads from r
 	r   io.Reader
 }
 

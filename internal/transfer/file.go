@@ -58,10 +58,10 @@ func NewFile(path string) (*File, error) {
 
 // followLinks returns the target of path after all symbolic links. The target need not exist.
 func followLinks(path string) (string, error) {
-	for range 40 { // as many as Linux follows
+	for range 40 { // Linux follows as many symbolic links
 		to, err := os.Readlink(path)
 		if err != nil {
-			return path, nil //nolint:nilerr // it is no link
+			return path, nil //nolint:nilerr // path is not a symbolic link
 		}
 		if !filepath.IsAbs(to) {
 			dir, _ := filepath.Split(path)

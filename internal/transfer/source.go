@@ -41,7 +41,7 @@ var errModified = errors.New("the file was written to while it was being sent")
 // anew. Reads never overlap, even if an attempt that failed is still reading. No read begins
 // after [Source.Finish].
 type Source struct {
-	ctx      context.Context //nolint:containedctx // of the upload: bodies outlive the calls that open them
+	ctx      context.Context //nolint:containedctx // the context of the upload, since bodies outlive the calls that open them
 	at       io.ReaderAt     // reads the contents at any offset
 	start    int64           // offset in at where the contents begin
 	size     int64
@@ -105,7 +105,7 @@ func (s *Source) rewindable(r io.Reader) error {
 		}
 	case *os.File:
 		info, err := r.Stat()
-		if err != nil || !info.Mode().IsRegular() { // it is read like a pipe: some consoles pretend that they can seek
+		if err != nil || !info.Mode().IsRegular() { // such a file is read like a pipe, since some consoles pretend that they can seek
 			return nil //nolint:nilerr // reading says why not
 		}
 		s.modified = func() error {
@@ -128,11 +128,11 @@ func (s *Source) rewindable(r io.Reader) error {
 func (s *Source) seekable(r io.ReadSeeker) error {
 	start, err := r.Seek(0, io.SeekCurrent)
 	if err != nil {
-		return nil //nolint:nilerr // its offset has not changed
+		return nil //nolint:nilerr // the offset of r has not changed
 	}
 	end, err := r.Seek(0, io.SeekEnd)
 	if err != nil {
-		return nil //nolint:nilerr // its offset has not changed either
+		return nil //nolint:nilerr // the offset of r has not changed either
 	}
 	if _, err = r.Seek(start, io.SeekStart); err != nil {
 		return err
