@@ -95,17 +95,17 @@ func (e *DeployError) Error() string {
 		}
 		return apierr.Line(text)
 	}
-	text += "; the endpoint may still be running and billed"
+	switch {
+	case e.Cleanup == CleanupAccepted:
+		text += "; the cleanup sent a delete, which was accepted, but could not confirm the deletion"
+	case e.CleanupErr != nil:
+		text += "; the cleanup could not delete the endpoint"
+	}
+	text += reason(e.CleanupErr) + "; the endpoint may still be running and billed"
 	if !cause.Has[*permanentError](e.CleanupErr) {
 		text += ": if you do not want it, call DeleteAndWait"
 	}
-	switch {
-	case e.Cleanup == CleanupAccepted:
-		text += "; the delete was accepted, but the endpoint is not known to be deleted"
-	case e.CleanupErr != nil:
-		text += "; deleting it failed"
-	}
-	return apierr.Line(text + reason(e.CleanupErr))
+	return apierr.Line(text)
 }
 
 // Unwrap returns Err.
@@ -402,7 +402,7 @@ func (r *removal) foreign(s *InferenceService) bool {
 
 func (r *removal) otherName(s *InferenceService) error {
 	clean := r.observer.client.client.caller.Redactor().String
-	return Permanent(fmt.Errorf("svc: the name in the record of %s is %q, but the request had %q: it may be somebody else's endpoint, so it was not deleted; find out whose it is", clean(s.ServiceID), clean(s.Name), clean(r.name)))
+	return Permanent(fmt.Errorf("svc: the name in the record of %s is %q, but the request had %q: it may be somebody else's endpoint, so it was not deleted: find out whose it is", clean(s.ServiceID), clean(s.Name), clean(r.name)))
 }
 
 // Use deploys an endpoint, calls the function with its record, and deletes the endpoint

@@ -242,7 +242,7 @@ func (e *OutcomeUnknownError) Error() string {
 	case e.earlier:
 		fmt.Fprintf(&b, "nothing was sent, since an earlier create under the key %s may or may not have created %s: ", e.Key, name)
 	case e.created():
-		fmt.Fprintf(&b, "the response is broken, but %s was created, with the ID %s: ", name, e.ID)
+		fmt.Fprintf(&b, "%s was created with the ID %s, but the response is broken: ", name, e.ID)
 	case e.ID != "":
 		fmt.Fprintf(&b, "outcome unknown: %s may or may not have been created, with the ID %s: ", name, e.ID)
 	case e.Name == "" && idField[e.Route] == "": // a call of Client.Do, so it is not known what it creates

@@ -38,8 +38,8 @@ type LedgerStore interface {
 	List(ctx context.Context, key string) ([]LedgerRecord, error)
 }
 
-// LedgerEvent says what happened when a record was written. The state of an entry is the last
-// event that changed it.
+// LedgerEvent says what happened when a record was written. Some events change the state of the
+// entry, which is then named after the event. Others, such as LedgerScaled, leave it as it is.
 type LedgerEvent string
 
 const (

@@ -91,7 +91,7 @@ func (e *WaitError) Error() string {
 }
 
 func (e *WaitError) detail() string {
-	last := "no poll read the record"
+	last := "no status"
 	if n := len(e.History); n > 0 {
 		last = fmt.Sprintf("last status %q", e.History[n-1].Status)
 	}
@@ -99,7 +99,7 @@ func (e *WaitError) detail() string {
 	if e.Polls == 1 {
 		polls = "poll"
 	}
-	text := fmt.Sprintf("%s; %s (%d %s in %v)", detail(e.Err), cmp.Or(e.last, last), e.Polls, polls, e.Elapsed.Round(time.Millisecond))
+	text := fmt.Sprintf("%s; %s after %d %s in %v", detail(e.Err), cmp.Or(e.last, last), e.Polls, polls, e.Elapsed.Round(time.Millisecond))
 	if e.LastErr != nil {
 		text += "; the last poll failed: " + detail(e.LastErr)
 	}

@@ -37,8 +37,8 @@ func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) 
 	return x.again, nil
 }
 
-// newToken reports whether the call is repeated because the token source gives another
-// token than the one that the service did not accept. A call that got 401 had no effect.
+// newToken reports whether the call is repeated because the service rejected its token and the
+// token source now gives a different one. The repeat is safe: a call that got 401 had no effect.
 func (x *exchange) newToken() bool {
 	if x.renewed || x.token == nil || x.last != nil || x.StatusCode != http.StatusUnauthorized || x.ctx.Err() != nil {
 		return false

@@ -105,7 +105,7 @@ func (s *Source) rewindable(r io.Reader) error {
 		}
 	case *os.File:
 		info, err := r.Stat()
-		if err != nil || !info.Mode().IsRegular() { // such a file is read like a pipe, since some consoles pretend that they can seek
+		if err != nil || !info.Mode().IsRegular() { // not a regular file: it is read like a pipe, even if it can seek, since some consoles only pretend to
 			return nil //nolint:nilerr // reading says why not
 		}
 		s.modified = func() error {

@@ -118,7 +118,7 @@ func TestDeleteAndWait(t *testing.T) {
 			require.Equal(t, "deleted", testkit.ErrorAs[*svc.WaitError](t, err).Want)
 			require.Equal(t, 1, testkit.ErrorAs[*svc.WaitError](t, err).Polls)
 			require.Equal(t, id, testkit.ErrorAs[*svc.WaitError](t, err).Last.ServiceID, "Last must be the record read before the delete")
-			require.ErrorContains(t, err, `last status "available" (1 poll in 0s)`)
+			require.ErrorContains(t, err, `last status "available" after 1 poll in 0s`)
 		})
 	}
 }
@@ -572,10 +572,10 @@ func TestUse(t *testing.T) {
 		e := testkit.ErrorAs[*svc.DeployError](t, err)
 		require.Equal(t, svc.CleanupFailed, e.Cleanup)
 		require.ErrorIs(t, err, boom)
-		require.ErrorContains(t, err, "svc: using svc-1: boom; the endpoint may still be running and billed: if you do not want it, call DeleteAndWait; deleting it failed: ")
+		require.ErrorContains(t, err, "svc: using svc-1: boom; the cleanup could not delete the endpoint: ")
 		err = srv.Client().InferenceServices.Use(t.Context(), testkit.Demo, nil, func(context.Context, *svc.InferenceService) error { return nil })
 		require.NoError(t, testkit.ErrorAs[*svc.DeployError](t, err).Err)
-		require.ErrorContains(t, err, "svc: using svc-2: the function succeeded; the endpoint may still be running and billed")
+		require.ErrorContains(t, err, "svc: using svc-2: the function succeeded; the cleanup could not delete the endpoint: ")
 	})
 	require.ErrorAs(t, svctest.NewInMemory().Client().InferenceServices.Use(t.Context(), testkit.Demo, nil, nil), new(*svc.ValidationError))
 }

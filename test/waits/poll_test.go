@@ -287,13 +287,13 @@ func TestWaitErrorReadsWell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("initializing"), testkit.Fails(503)}}
 		_, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, 90*time.Second), "svc-1", testkit.Every(time.Minute))
-		require.EqualError(t, err, `svc: waiting for svc-1 to be available: context deadline exceeded; last status "initializing" (3 polls in 1m30s); `+
+		require.EqualError(t, err, `svc: waiting for svc-1 to be available: context deadline exceeded; last status "initializing" after 3 polls in 1m30s; `+
 			`the last poll failed: 503 Service Unavailable: scripted 503 (id svc-1)`)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.Fails(401)}}
 		_, err := s.Services(t).WaitUntilAvailable(testkit.Within(t, time.Hour), "svc-1", nil)
-		require.EqualError(t, err, `svc: waiting for svc-1 to be available: 401 Unauthorized: scripted 401 (id svc-1); no poll read the record (1 poll in 0s)`)
+		require.EqualError(t, err, `svc: waiting for svc-1 to be available: 401 Unauthorized: scripted 401 (id svc-1); no status after 1 poll in 0s`)
 	})
 }
 
