@@ -28,9 +28,9 @@ var (
 // Seq. A store must be safe for concurrent use, also by several processes if they share it.
 // Package ledger has stores, and package ledgertest has a test for stores of your own.
 type LedgerStore interface {
-	// Append stores r durably before it returns nil. If r.Key has a record r.Seq already, the
-	// error is [fs.ErrExist]. After any other error the record may be stored or not. Append
-	// returns an error if ctx has ended.
+	// Append stores r durably before it returns nil. If there is already a record with the same
+	// Key and Seq, the error is [fs.ErrExist]. After any other error the record may be stored or
+	// not. Append returns an error if ctx has ended.
 	Append(ctx context.Context, r LedgerRecord) error
 	// List returns the records of key in order of Seq. For an empty key it returns the records
 	// of all keys, grouped by key. With an error it returns the records that it could read. An

@@ -147,7 +147,7 @@ func judgeKey(entries []LedgerEntry, want *LedgerRecord, fields map[string]any, 
 	case len(open) == 0:
 		return ledgerFree, LedgerEntry{}, ""
 	case len(open) > 1:
-		return ledgerInUse, open[0], fmt.Sprintf("%d entries of the key are open: delete all but one of their endpoints", len(open))
+		return ledgerInUse, open[0], fmt.Sprintf("it has %d open entries, each with an endpoint: delete these endpoints until one is left", len(open))
 	case open[0].InDoubt(now):
 		return ledgerDoubt, open[0], ""
 	case open[0].State == LedgerIntended:
@@ -242,7 +242,7 @@ func addMark(fields map[string]any, intent string) ([]byte, error) {
 func (e *LedgerEntry) checkOwner(s *InferenceService, unmarked bool) error {
 	switch intent, _ := findMark(s.Description); {
 	case !sameText(s.Name, e.Name):
-		return fmt.Errorf("the name of the endpoint is %q, but that of the entry is %q", s.Name, e.Name)
+		return fmt.Errorf("the name of the endpoint is %q, but the entry has the name %q", s.Name, e.Name)
 	case intent == e.Intent, intent == "" && unmarked:
 		return nil
 	case intent == "":

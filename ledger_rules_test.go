@@ -185,8 +185,8 @@ func TestLedgerVerdicts(t *testing.T) {
 		"created, other name":  {records: []LedgerRecord{mine(), event(LedgerCreated)}, body: `{"name":"x"}`, verdict: ledgerInUse, text: `name "n", flavor "f", instances 2`},
 		"created, other field": {records: []LedgerRecord{mine(), event(LedgerCreated)}, body: strings.Replace(string(body), "}}", `},"x":1}`, 1), verdict: ledgerInUse, text: "other fields of the request body"},
 		"created, other base":  {records: []LedgerRecord{mine(), event(LedgerCreated)}, base: "https://other.example", verdict: ledgerInUse, text: "https://other.example"},
-		"two open":             {records: []LedgerRecord{mine(), event(LedgerUnknown), b}, after: time.Hour, verdict: ledgerInUse, text: "2 entries of the key are open"},
-		"forgotten, late":      {records: []LedgerRecord{mine(), event(LedgerForgotten), b, event(LedgerCreated)}, verdict: ledgerInUse, text: "2 entries"},
+		"two open":             {records: []LedgerRecord{mine(), event(LedgerUnknown), b}, after: time.Hour, verdict: ledgerInUse, text: "2 open entries"},
+		"forgotten, late":      {records: []LedgerRecord{mine(), event(LedgerForgotten), b, event(LedgerCreated)}, verdict: ledgerInUse, text: "2 open entries"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			entries, err := foldLedger(journal(tc.records...))

@@ -44,7 +44,7 @@ func readTime(value string) Time {
 		t, ok = parseUnix(text)
 	}
 	switch year := t.UTC().Year(); {
-	case text == "", ok && (year == 1 || t.Year() == 1): // the year is 1 in UTC or in the zone of the text
+	case text == "", ok && (year == 1 || t.Year() == 1): // there is no text, or it is a time in the year 1, in UTC or in the zone that it names
 		return Time{}
 	case ok && year > 1 && year <= 9999:
 		return Time{t, value}

@@ -160,7 +160,7 @@ func SameOrigin(a, b *url.URL) bool {
 
 func origin(u *url.URL) string { return strings.ToLower(u.Scheme) + "://" + Host(u) }
 
-// Host is the host of an address in lower case, without the port if that is the default one.
+// Host returns the host of an address in lower case. It removes the default port of the scheme.
 func Host(u *url.URL) string {
 	host, port := strings.ToLower(u.Host), u.Port()
 	if port == "" || port == map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)] {

@@ -57,7 +57,7 @@ type Get struct {
 	Progress func(received, total int64)
 
 	Received int64 // bytes written to W
-	Total    int64 // size of the file; -1: not known, which is the value to begin with
+	Total    int64 // size of the file; -1: not known yet
 	Attempts int   // attempts of all requests
 
 	etag, modified string // what identifies the version of the file, from the first response

@@ -207,7 +207,7 @@ func TestForgetAndBack(t *testing.T) {
 		require.NoError(w, err, "a forgotten endpoint can be adopted")
 		_, err = c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 		require.ErrorIs(w, err, svc.ErrKeyInUse)
-		require.ErrorContains(w, err, "2 entries")
+		require.ErrorContains(w, err, "2 open entries")
 	})
 }
 
