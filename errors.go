@@ -116,8 +116,8 @@ func (e *Error) detail() string {
 		}
 	}
 	message := e.Message
-	if e.foreign == isHTML {
-		b.WriteString(": " + isHTML)
+	if e.foreign == isHTML || e.foreign == asHTML {
+		b.WriteString(": " + e.foreign)
 		message = strconv.Quote(message)
 	}
 	if e.Message != "" && !strings.HasSuffix(status, e.Message) { // the message of an HTML page is often the same as the status

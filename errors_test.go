@@ -215,12 +215,12 @@ func TestTextsOfErrorsAreOneLine(t *testing.T) {
 // repeats the status, and an XML document from which the code was taken.
 func TestErrorTextsDoNotRepeat(t *testing.T) {
 	for body, want := range map[string]string{
-		"<html><body><h1>502 Bad Gateway</h1></body></html>": "502 Bad Gateway: an HTML page of a proxy or portal, not a response of the service (id svc-1)",
-		"<html><title>Bad Gateway</title></html>":            "502 Bad Gateway: an HTML page of a proxy or portal, not a response of the service (id svc-1)",
-		"<Error><Code>SlowDown</Code></Error>":               "502 Bad Gateway: an HTML page of a proxy or portal, not a response of the service (id svc-1, code SlowDown)",
+		"<html><body><h1>502 Bad Gateway</h1></body></html>": "502 Bad Gateway: an HTML or XML page of a proxy or portal, not a response of the service (id svc-1)",
+		"<html><title>Bad Gateway</title></html>":            "502 Bad Gateway: an HTML or XML page of a proxy or portal, not a response of the service (id svc-1)",
+		"<Error><Code>SlowDown</Code></Error>":               "502 Bad Gateway: an HTML or XML page of a proxy or portal, not a response of the service (id svc-1, code SlowDown)",
 		`{"code":"busy"}`:                                    "502 Bad Gateway (id svc-1, code busy)",
 		`{"message":"the gateway is bad"}`:                   "502 Bad Gateway: the gateway is bad (id svc-1)",
-		"<html><title>Maintenance until noon</title></html>": "502 Bad Gateway: an HTML page of a proxy or portal, not a response of the service: \"Maintenance until noon\" (id svc-1)",
+		"<html><title>Maintenance until noon</title></html>": "502 Bad Gateway: an HTML or XML page of a proxy or portal, not a response of the service: \"Maintenance until noon\" (id svc-1)",
 		"upstream has gone away\nand more":                   "502 Bad Gateway: upstream has gone away (id svc-1)",
 	} {
 		err := testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 502, Body: body, Header: map[string]string{"Content-Type": ""}}).Client(), svc.WithMaxAttempts(1))

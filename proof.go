@@ -182,13 +182,12 @@ func (c *Client) decode(k *call, r *httpcall.Result, out any) error {
 // complete and the service's own.
 func foreign(contentType string, body []byte, cut bool) string {
 	kind, _, _ := strings.Cut(contentType, ";")
-	switch strings.ToLower(strings.TrimSpace(kind)) {
-	case "text/html", "application/xhtml+xml":
-		return isHTML
-	}
+	kind = strings.ToLower(strings.TrimSpace(kind))
 	switch {
 	case bytes.HasPrefix(bytes.TrimSpace(jsonfield.TrimBOM(body)), []byte("<")):
 		return isHTML
+	case kind == "text/html", kind == "application/xhtml+xml":
+		return asHTML
 	case cut:
 		return isCut
 	}
@@ -196,7 +195,8 @@ func foreign(contentType string, body []byte, cut bool) string {
 }
 
 const (
-	isHTML = "an HTML page of a proxy or portal, not a response of the service"
+	isHTML = "an HTML or XML page of a proxy or portal, not a response of the service"
+	asHTML = "its Content-Type is HTML, so it comes from a proxy or portal, not from the service"
 	isCut  = "the body is cut off"
 )
 
@@ -289,7 +289,7 @@ func room[T any](body []byte, field string) []T {
 	return make([]T, 0, min(bytes.Count(body, []byte(`"`+field+`"`)), most))
 }
 
-var errTooMany = errors.New("it has more objects than a response of this size can have")
+var errTooMany = errors.New("it has more JSON objects than are accepted in a response of this size")
 
 // tooMany reports whether a response consists of very many tiny objects, such as {} a million
 // times. The decoded records would take a hundred times the memory of the response.

@@ -156,8 +156,8 @@ func (kind jobKind) parse(body jsonObject) *job {
 	return j
 }
 
-// imageEcho returns the settings and the number of images as the record of an image job
-// repeats them. The settings are unchanged, since the contract has no defaults for
+// imageEcho returns the settings and the number of images in the form in which the record of an
+// image job repeats them. The settings are unchanged, since the contract has no defaults for
 // them. The default number of images is one.
 func imageEcho(j *job, config, settings jsonObject) ordered {
 	given := ordered{}

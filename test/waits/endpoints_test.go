@@ -152,7 +152,7 @@ func TestC05_PagesForPeople(t *testing.T) {
 				_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Minute), testkit.Demo, nil)
 				require.Error(t, err)
 				if status != 302 {
-					require.ErrorContains(t, err, "an HTML page of a proxy or portal, not a response of the service")
+					require.ErrorContains(t, err, "an HTML or XML page of a proxy or portal, not a response of the service")
 				}
 			})
 		})

@@ -143,7 +143,7 @@ func TestDo(t *testing.T) {
 	require.Equal(t, "anything <at> all", string(answer))
 	require.NoError(t, client.Do(t.Context(), "DELETE", "/v2/x", json.RawMessage(nil), nil))
 	err := client.Do(t.Context(), "GET", "/v2/x", nil, &out)
-	require.Equal(t, "svc: GET /v2/x: the response (200, application/json) is not what the service promises: an HTML page of a proxy or portal, not a response of the service: \"<html>\"", err.Error())
+	require.Equal(t, "svc: GET /v2/x: the response (200, application/json) is not what the service promises: an HTML or XML page of a proxy or portal, not a response of the service: \"<html>\"", err.Error())
 	record := new(svc.InferenceService)
 	require.NoError(t, client.Do(t.Context(), "GET", "/v2/x", nil, record))
 	require.Equal(t, "svc-1", record.ServiceID)

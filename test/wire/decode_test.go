@@ -391,6 +391,6 @@ func TestB22_ManyEmptyRecords(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	_, err := testkit.Play(t, testkit.Reply{Status: 200, Body: body}).Client().Flavors.List(t.Context())
 	runtime.ReadMemStats(&after)
-	require.ErrorContains(t, testkit.ErrorAs[*svc.DecodeError](t, err), "more objects than")
+	require.ErrorContains(t, testkit.ErrorAs[*svc.DecodeError](t, err), "more JSON objects than")
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20))
 }
