@@ -54,7 +54,7 @@ func foldLedger(records []LedgerRecord) (entries []LedgerEntry, damaged error) {
 		}
 		err := entries[index[create]].apply(r)
 		if r.Seq != last[r.Key]+1 {
-			err = cause.Join(fmt.Errorf("record %d comes after record %d", r.Seq, last[r.Key]), err)
+			err = cause.Join(fmt.Errorf("record %d is missing: the next record is %d", last[r.Key]+1, r.Seq), err)
 		}
 		last[r.Key] = r.Seq
 		if err != nil {

@@ -117,7 +117,7 @@ func TestLedgerFold(t *testing.T) {
 
 	gap := journal(intended(), event(LedgerUnknown), event(LedgerCreated))
 	entries, err = foldLedger([]LedgerRecord{gap[0], gap[2]})
-	require.ErrorContains(t, err, "record 3 comes after record 1")
+	require.ErrorContains(t, err, "record 2 is missing: the next record is 3")
 	require.Equal(t, "svc-1", entries[0].ServiceID, "records before the gap are still shown")
 
 	entries, err = foldLedger(journal(event(LedgerRefused)))
@@ -132,9 +132,9 @@ func TestLedgerDamage(t *testing.T) {
 	for want, records := range map[string][]LedgerRecord{
 		`record 2 has the unknown event "paused"`:                                                 journal(intended(), event("paused")),
 		`the endpoint "svc-2" was created, but an earlier record of the same create says "svc-1"`: journal(intended(), event(LedgerCreated), two),
-		"record 3 comes after record 1":                                                           {gap[0], gap[2]},
+		"record 2 is missing: the next record is 3":                                               {gap[0], gap[2]},
 		"record 2 (unknown) belongs to a create that is not recorded":                             gap[1:],
-		"record 2 comes after record 2":                                                           {gap[0], gap[1], gap[1]},
+		"record 3 is missing: the next record is 2":                                               {gap[0], gap[1], gap[1]},
 		"record 1 (created) belongs to a create that is not recorded":                             journal(event(LedgerCreated)),
 		`does not hold its ID`:                                                                    journal(intended(), LedgerRecord{Event: LedgerCreated}),
 		"record 3 has the unknown event \"\": a later version of this package":                    journal(intended(), event(LedgerCreated), event("")),
