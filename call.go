@@ -300,7 +300,7 @@ func rawPath(path string) (plain, problem string) {
 			return "", "is not escaped: escape IDs with url.PathEscape"
 		}
 		if text == "" || text == "." || text == ".." || strings.ContainsFunc(text, unicode.IsControl) {
-			return "", `must not have empty segments, ".", ".." or control characters`
+			return "", `must not hold an empty segment, "." or ".." as a segment, or a control character`
 		}
 		plain += "/" + text
 	}

@@ -61,7 +61,7 @@ func (e *DownloadError) Error() string {
 	}
 	text += reason(e.Err)
 	if errors.Is(e, ErrLinkExpired) {
-		text += "; the link has expired: ask for a new one"
+		text += "; the link has expired: ask for a new link"
 	}
 	return apierr.Line(text)
 }

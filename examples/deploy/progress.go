@@ -40,7 +40,7 @@ func (p *progress) poll(seen svc.Poll) {
 	}
 	p.end()
 	if last && failed != "" {
-		return // the error of the wait says it
+		return // the error of the wait holds the reason
 	}
 	if last || changed || seen.Elapsed >= p.told+quiet {
 		_, _ = fmt.Fprintf(p.w, "%s after %v%s%s\n", text, seen.Elapsed.Round(time.Second), colon, failed)

@@ -61,7 +61,7 @@ func encode(value any) ([]byte, error) {
 }
 
 // Decode works like [json.Unmarshal]. If a field of data does not fit into dst, path names that
-// field, such as "flavor_list[3].available_num". It is empty if data as a whole is at fault.
+// field, such as "flavor_list[3].available_num". path is empty if data as a whole is at fault.
 //
 // must reports whether the value of a key has to fit; nil: all values have to. Any other field
 // accepts every value: a string field gets the JSON text of a value of another type, and all

@@ -41,7 +41,7 @@ func TestRefusalOfABaseURLSaysWhy(t *testing.T) {
 
 // A refused path for Do gives an error that names the broken rule.
 func TestRefusalOfAPathSaysWhy(t *testing.T) {
-	const segments = `must not have empty segments, ".", ".." or control characters`
+	const segments = `must not hold an empty segment, "." or ".." as a segment, or a control character`
 	for path, want := range map[string]string{
 		"":            "must start with a slash: it is relative to the base URL",
 		"v1/files":    "must start with a slash: it is relative to the base URL",

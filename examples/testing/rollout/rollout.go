@@ -36,7 +36,7 @@ func Replace(ctx context.Context, client *svc.Client, app string, release int, r
 	service, err := client.InferenceServices.Deploy(ctx, req, &svc.DeployOptions{
 		Key:       fmt.Sprintf("%s_%d", app, release),
 		Lease:     lease,
-		OnFailure: func(*svc.DeployError) bool { return true }, // deletes an endpoint that an earlier call created, too
+		OnFailure: func(*svc.DeployError) bool { return true }, // also deletes an endpoint that an earlier call created
 	})
 	if err != nil {
 		return nil, err
