@@ -101,7 +101,10 @@ func (e *DeployError) Error() string {
 	case e.CleanupErr != nil:
 		text += "; the cleanup could not delete the endpoint"
 	}
-	text += reason(e.CleanupErr) + "; the endpoint may still be running and billed"
+	if e.CleanupErr != nil {
+		text += " (" + detail(e.CleanupErr) + ")"
+	}
+	text += "; the endpoint may still be running and billed"
 	if !cause.Has[*permanentError](e.CleanupErr) {
 		text += ": if you do not want it, call DeleteAndWait"
 	}

@@ -147,8 +147,8 @@ func Postgres(ctx context.Context, db *sql.DB) (svc.LedgerStore, error) {
 		"set synchronous_commit=on, so that a commit survives a crash of the server")
 }
 
-// openTable fails if the query in safe does not return true. It creates the table if it does not
-// exist.
+// openTable runs the query safe, and fails unless it returns true. Then it creates the table if
+// there is none.
 func openTable(ctx context.Context, db *sql.DB, safe, advice string) (svc.LedgerStore, error) {
 	t := store{table{db}, name.String}
 	var ok bool

@@ -97,7 +97,7 @@ func TestB30_CleanupThatNeverSucceeds(t *testing.T) {
 				require.GreaterOrEqual(t, took, tt.from)
 				require.LessOrEqual(t, took, tt.to)
 				require.NotErrorIs(t, e, e.CleanupErr, "the error of the cleanup is not the reason of the failure")
-				require.ErrorContains(t, e, "; the cleanup could not delete the endpoint: ")
+				require.ErrorContains(t, e, "; the cleanup could not delete the endpoint (")
 				var answer *svc.Error
 				require.Equal(t, tt.status != 0, errors.As(e.CleanupErr, &answer))
 				if tt.status != 0 {
@@ -201,7 +201,7 @@ func TestDeployErrorReadsWell(t *testing.T) {
 		"not deleted": {&svc.DeployError{ServiceID: "svc-7", Err: errors.New("svc: x")},
 			"svc: deploying svc-7: x; the endpoint may still be running and billed: if you do not want it, call DeleteAndWait"},
 		"cleanup failed": {&svc.DeployError{ServiceID: "svc-7", Err: svc.ErrStopped, CleanupErr: refused},
-			"svc: deploying svc-7: the inference service is stopped; the cleanup could not delete the endpoint: 403 Forbidden: not yours; the endpoint may still be running and billed: if you do not want it, call DeleteAndWait"},
+			"svc: deploying svc-7: the inference service is stopped; the cleanup could not delete the endpoint (403 Forbidden: not yours); the endpoint may still be running and billed: if you do not want it, call DeleteAndWait"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.EqualError(t, tt.err, tt.text)

@@ -155,7 +155,7 @@ func TestDeployDeletesOnFailure(t *testing.T) {
 				if errors.Is(tt.want, svc.ErrUnauthorized) { // the polls of the cleanup are refused as well
 					require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
 					require.ErrorIs(t, e.CleanupErr, svc.ErrUnauthorized)
-					require.ErrorContains(t, err, "; the cleanup sent a delete, which was accepted, but could not confirm the deletion: 401")
+					require.ErrorContains(t, err, "; the cleanup sent a delete, which was accepted, but could not confirm the deletion (401")
 				} else {
 					require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 					require.NoError(t, e.CleanupErr)

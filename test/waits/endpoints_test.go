@@ -572,10 +572,10 @@ func TestUse(t *testing.T) {
 		e := testkit.ErrorAs[*svc.DeployError](t, err)
 		require.Equal(t, svc.CleanupFailed, e.Cleanup)
 		require.ErrorIs(t, err, boom)
-		require.ErrorContains(t, err, "svc: using svc-1: boom; the cleanup could not delete the endpoint: ")
+		require.ErrorContains(t, err, "svc: using svc-1: boom; the cleanup could not delete the endpoint (")
 		err = srv.Client().InferenceServices.Use(t.Context(), testkit.Demo, nil, func(context.Context, *svc.InferenceService) error { return nil })
 		require.NoError(t, testkit.ErrorAs[*svc.DeployError](t, err).Err)
-		require.ErrorContains(t, err, "svc: using svc-2: the function succeeded; the cleanup could not delete the endpoint: ")
+		require.ErrorContains(t, err, "svc: using svc-2: the function succeeded; the cleanup could not delete the endpoint (")
 	})
 	require.ErrorAs(t, svctest.NewInMemory().Client().InferenceServices.Use(t.Context(), testkit.Demo, nil, nil), new(*svc.ValidationError))
 }
