@@ -241,7 +241,7 @@ func (l *Ledger) Forget(ctx context.Context, e LedgerEntry) error {
 func (l *Ledger) Extend(ctx context.Context, e LedgerEntry, end time.Time) error {
 	return l.change(ctx, "extend", e, func(now LedgerEntry) (LedgerRecord, error) {
 		if !now.Open() {
-			return LedgerRecord{}, fmt.Errorf("the entry is not open: its state is %s", now.State)
+			return LedgerRecord{}, fmt.Errorf("the entry is not open: its state is %q", now.State)
 		}
 		return LedgerRecord{Event: LedgerExtended, LeaseEnd: end.Round(0).UTC()}, nil
 	})

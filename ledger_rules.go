@@ -76,7 +76,7 @@ func (e *LedgerEntry) apply(r LedgerRecord) error {
 		e.State, e.RequestedAt, e.SettleBy, e.LeaseEnd = r.Event, r.At, r.SettleBy, r.LeaseEnd
 		e.BaseURL, e.Name, e.FlavorID, e.Instances = r.BaseURL, r.Name, r.FlavorID, r.Instances
 	case e.State == "" && r.Event != LedgerRefused: // a refused record may come first: the record of the intent could not be written
-		return fmt.Errorf("record %d (%s) belongs to a create without a record of the event intended", r.Seq, r.Event)
+		return fmt.Errorf("record %d (%q) belongs to a create without a record of the event \"intended\"", r.Seq, r.Event)
 	case r.Event == LedgerScaled:
 		e.Instances = r.Instances
 	case r.Event == LedgerExtended:
@@ -256,7 +256,7 @@ func (e *LedgerEntry) checkOwner(s *InferenceService, unmarked bool) error {
 // returns an error if, by one of the clocks, the create may still be under way.
 func (e *LedgerEntry) checkDoubt(clocks ...time.Time) error {
 	if e.State != LedgerUnknown && e.State != LedgerIntended {
-		return fmt.Errorf("the entry is not in doubt: its state is %s", e.State)
+		return fmt.Errorf("the entry is not in doubt: its state is %q", e.State)
 	}
 	for _, now := range clocks {
 		if !e.settled(now) {

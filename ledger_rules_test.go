@@ -133,11 +133,11 @@ func TestLedgerDamage(t *testing.T) {
 		`record 2 has the unknown event "paused"`:                                                 journal(intended(), event("paused")),
 		`the endpoint "svc-2" was created, but an earlier record of the same create says "svc-1"`: journal(intended(), event(LedgerCreated), two),
 		"record 2 is missing: the next record is 3":                                               {gap[0], gap[2]},
-		"record 2 (unknown) belongs to a create without a record of the event intended":                             gap[1:],
+		"record 2 (\"unknown\") belongs to a create without a record of the event \"intended\"":   gap[1:],
 		"record 3 is missing: the next record is 2":                                               {gap[0], gap[1], gap[1]},
-		"record 1 (created) belongs to a create without a record of the event intended":                             journal(event(LedgerCreated)),
-		`does not hold its ID`:                                                                    journal(intended(), LedgerRecord{Event: LedgerCreated}),
-		"record 3 has the unknown event \"\": a later version of this package":                    journal(intended(), event(LedgerCreated), event("")),
+		"record 1 (\"created\") belongs to a create without a record of the event \"intended\"":   journal(event(LedgerCreated)),
+		`does not hold its ID`: journal(intended(), LedgerRecord{Event: LedgerCreated}),
+		"record 3 has the unknown event \"\": a later version of this package": journal(intended(), event(LedgerCreated), event("")),
 	} {
 		other := intended()
 		other.Key, other.Seq = "other", 1

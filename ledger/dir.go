@@ -43,7 +43,7 @@ func Dir(path string) (svc.LedgerStore, error) {
 	}
 	link := filepath.Join(path, fmt.Sprintf(".ledger-link-%d-%d", os.Getpid(), time.Now().UnixNano()))
 	if err := d.create(link, nil); err != nil {
-		return nil, fmt.Errorf("ledger: %s cannot be used: %w", path, err)
+		return nil, fmt.Errorf("ledger: the folder %q cannot be used: %w", path, err)
 	}
 	return store{d, d.file}, os.Remove(link)
 }

@@ -40,9 +40,9 @@ func NewFile(path string) (*File, error) {
 	case err == nil && info.IsDir():
 		return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.EISDIR}
 	case err == nil && !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file%s", path, useWriter)
+		return nil, fmt.Errorf("%q is not a regular file%s", path, useWriter)
 	case err == nil && isMount(path):
-		return nil, fmt.Errorf("%s is a mount point%s", path, useWriter)
+		return nil, fmt.Errorf("%q is a mount point%s", path, useWriter)
 	case err == nil:
 		f.mode, perm = info.Mode().Perm(), 0o600
 	case !errors.Is(err, fs.ErrNotExist):
