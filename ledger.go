@@ -193,7 +193,7 @@ func (l *Ledger) Adopt(ctx context.Context, e LedgerEntry, id string, opts *Adop
 		return nil, err
 	}
 	for _, other := range entries {
-		if other.ServiceID == id && other.Intent != e.Intent {
+		if id != "" && other.ServiceID == id && other.Intent != e.Intent {
 			return nil, l.fail(op, e, fmt.Errorf("an entry under the key %s has the ID %s already; an ID can be in one entry only", other.Key, id))
 		}
 	}
@@ -218,7 +218,7 @@ func (l *Ledger) Adopt(ctx context.Context, e LedgerEntry, id string, opts *Adop
 // If that is wrong, you pay twice: the endpoint is running, and the next Deploy with this key
 // creates another endpoint.
 //
-// The entry must be in doubt. One minute must have passed since its SettleBy, by the local
+// The entry must be in doubt, and belong to the base URL of this client. One minute must have passed since its SettleBy, by the local
 // clock and by the service's clock. Forget reads the service's clock from the Date header of a
 // list of flavors.
 //
@@ -232,7 +232,7 @@ func (l *Ledger) Forget(ctx context.Context, e LedgerEntry) error {
 		return err
 	}
 	return l.change(ctx, "forget", e, func(now LedgerEntry) (LedgerRecord, error) {
-		return LedgerRecord{Event: LedgerForgotten}, now.mayForget(wallClock(), date(&response))
+		return LedgerRecord{Event: LedgerForgotten}, now.mayForget(l.client.base.String(), wallClock(), date(&response))
 	})
 }
 

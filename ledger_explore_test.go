@@ -315,7 +315,7 @@ func (x *explorer) others(w world) {
 				}
 			}
 		}
-		if w.forgets > 0 && e.mayForget(now, now) == nil {
+		if w.forgets > 0 && e.mayForget(e.BaseURL, now, now) == nil {
 			next := w
 			next.forgets--
 			next.forgot = next.forgot || w.sent[i] == exists || w.sent[i] == underWay || w.late > 0

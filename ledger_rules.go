@@ -268,12 +268,20 @@ func (e *LedgerEntry) checkDoubt(clocks ...time.Time) error {
 
 var errNoDate = errors.New("the response has no Date header, so the local clock cannot be checked")
 
-// mayForget fails unless the entry may be forgotten. Date is the service's clock.
-func (e *LedgerEntry) mayForget(now, date time.Time) error {
+// mayForget fails unless the entry may be forgotten. date is the time by the service's clock.
+func (e *LedgerEntry) mayForget(base string, now, date time.Time) error {
+	if e.BaseURL != base {
+		return e.elsewhere()
+	}
 	if date.IsZero() {
 		return errNoDate
 	}
 	return e.checkDoubt(now, date)
+}
+
+// elsewhere is the error for an entry of another service.
+func (e *LedgerEntry) elsewhere() error {
+	return fmt.Errorf("the entry belongs to another base URL: %s", e.BaseURL)
 }
 
 // mayAdopt fails unless s may be recorded as the endpoint of the entry.
@@ -283,7 +291,7 @@ func (e *LedgerEntry) mayAdopt(base string, s *InferenceService, unmarked bool, 
 	case !marked && !e.InDoubt(now) && e.State != LedgerForgotten:
 		return e.checkDoubt(now)
 	case e.BaseURL != base:
-		return fmt.Errorf("the entry belongs to another base URL: %s", e.BaseURL)
+		return e.elsewhere()
 	case s.IsDeleted:
 		return errors.New("the endpoint is deleted")
 	}

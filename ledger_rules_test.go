@@ -317,7 +317,8 @@ func TestLedgerMayForget(t *testing.T) {
 		"forgotten before": {records: []LedgerRecord{intended(), event(LedgerForgotten)}, now: over, date: over},
 	} {
 		e := foldOne(t, tc.records...)
-		require.Equal(t, tc.ok, e.mayForget(tc.now, tc.date) == nil, name)
+		require.Equal(t, tc.ok, e.mayForget(e.BaseURL, tc.now, tc.date) == nil, name)
+		require.ErrorContains(t, e.mayForget("https://other.test", tc.now, tc.date), "another base URL", name)
 	}
 }
 

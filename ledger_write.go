@@ -77,7 +77,7 @@ func (c *claim) begin(ctx context.Context, body []byte) (context.Context, []byte
 				err = c.doubt(e, fmt.Errorf("waiting for its outcome: %w", ended))
 			}
 		case verdict == ledgerDoubt:
-			err = c.doubt(e, fmt.Errorf("look for %s in the service's console, then call Ledger.Adopt, or Ledger.Forget if the endpoint does not exist", cmp.Or(e.ServiceID, "it")))
+			err = c.doubt(e, fmt.Errorf("look for %s in the console of the service at %s, then call Ledger.Adopt, or Ledger.Forget if the endpoint does not exist", cmp.Or(e.ServiceID, "it"), e.BaseURL))
 		case verdict == ledgerInUse:
 			err = l.fail("deploy", e, fmt.Errorf("%w: %s", ErrKeyInUse, why))
 		default:
@@ -272,7 +272,8 @@ func (l *Ledger) afterwards(ctx context.Context, record func(context.Context) er
 	}
 }
 
-// settling returns the context for recording what has already happened: it does not end with ctx.
+// settling returns a context for recording what has already happened. The returned context stays
+// alive after ctx has ended, for at most ledgerPatience.
 func settling(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), ledgerPatience)
 }

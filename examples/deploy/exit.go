@@ -50,6 +50,7 @@ Exit codes:
        - the folder of the ledger cannot be made (then nothing was sent), read or written
        - the ledger is damaged
        - another request created the endpoint of --key ("key_in_use")
+       - "adopt" or "forget" is refused: the message says why
        Endpoints that ran before may still be running. ("sweep" has deleted those
        whose lease is over, as far as it could read their entries)
   10   an endpoint may be running and billed:
@@ -307,7 +308,7 @@ func (t *tool) stopped(err error) (lines []string) {
 	}
 	switch {
 	case settling:
-		return append(lines, "Nothing was changed: the entry is still in doubt, and its endpoint may be running and billed.")
+		return append(lines, "Nothing was recorded. The endpoint of the entry may be running and billed: see \"deploy ls\".")
 	case t.result.command == "sweep":
 		return append(lines, "Endpoints whose entries could not be read may be running and billed.")
 	case t.result.running:
@@ -335,7 +336,11 @@ func (t *tool) unknownOutcome(err error) []string {
 		found = fmt.Sprintf("record its ID (deploy adopt %s ID), then ", t.result.Key)
 		again = fmt.Sprintf("if it is not there, record that (deploy forget %[1]s). Until then nothing is created under the key %[1]s.", t.result.Key)
 	}
-	if unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok && unknown.Intent != "" {
+	unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err)
+	if ok && unknown.Name != "" {
+		t.result.Name = unknown.Name // the create in doubt may be an earlier one, with another name
+	}
+	if ok && unknown.Intent != "" {
 		more = fmt.Sprintf(", with [svc:%s] in its description,", unknown.Intent)
 		if unknown.ID != "" {
 			more += fmt.Sprintf(" and perhaps with the ID %s,", unknown.ID)

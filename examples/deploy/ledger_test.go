@@ -72,6 +72,7 @@ func TestDoubt(t *testing.T) {
 				for range 2 {
 					o := s.deploy("--key", "chat", "--timeout", tt.timeout)
 					require.Equal(t, exitUnknown, o.code, o.stderr)
+					require.Equal(t, "demo", s.run("deploy", "--name", "other", "--image", "i", "--key", "chat", "--json").last()["name"], "of the create in doubt")
 					require.Equal(t, tt.running, s.srv.RunningInstances())
 					require.Regexp(t, `endpoint named "demo", with \[svc:[A-Z2-7]{26}\] in its description, where`, o.stderr)
 					require.Contains(t, o.stderr, "Until then nothing is created under the key chat")
@@ -84,7 +85,7 @@ func TestDoubt(t *testing.T) {
 					o := s.run("forget", "chat")
 					require.Equal(t, exitLedger, o.code, o.stderr)
 					require.Contains(t, o.stderr, "too early")
-					require.Contains(t, o.stderr, "still in doubt")
+					require.Contains(t, o.stderr, "Nothing was recorded")
 					time.Sleep(10 * time.Minute)
 					require.Equal(t, exitOK, s.run("forget", "chat").code)
 					require.Empty(t, s.open())
@@ -98,7 +99,9 @@ func TestDoubt(t *testing.T) {
 					require.Contains(t, []string{"initializing\n", "available\n"}, o.stdout)
 					require.Equal(t, []string{"svc-1"}, s.open())
 				}
-				o := s.run("forget", "chat")
+				o := s.run("adopt", "chat", "svc-9")
+				require.Equal(t, tt.running == 0, o.code == exitNotFound, "a forgotten entry can be adopted")
+				o = s.run("forget", "chat")
 				require.Equal(t, exitUsage, o.code)
 				require.Contains(t, o.stderr, `no entry of the key "chat" is in doubt`)
 			})

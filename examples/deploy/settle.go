@@ -17,11 +17,13 @@ func (t *tool) settleCommands(connected func(cli.ActionFunc) cli.ActionFunc) []*
 		{
 			Name: "adopt", Usage: "for an entry in doubt, record the ID of the endpoint that you found; prints the status of the endpoint",
 			Description: `The endpoint with this ID must have the name of the entry, and its description must hold the
-mark of the entry, [svc:INTENT]. An adopted endpoint can be scaled, swept and deleted like any other.`,
+mark of the entry, [svc:INTENT]. An adopted endpoint can be scaled, swept and deleted like any other.
+With --unmarked, "deploy sweep" never deletes it: delete it yourself. An entry that was
+forgotten by mistake can be adopted too. Adopt an endpoint before you delete it.`,
 			Arguments: []cli.Argument{key, &cli.StringArg{Name: "ID", Required: true}},
 			Flags:     []cli.Flag{&cli.BoolFlag{Name: "unmarked", Usage: "accept an endpoint whose description has no mark; check first that the endpoint is yours"}},
 			Action: connected(func(ctx context.Context, cmd *cli.Command) error {
-				e, err := t.unsettled(ctx, cmd.StringArg("KEY"))
+				e, err := t.unsettled(ctx, cmd.StringArg("KEY"), svc.LedgerForgotten)
 				if err != nil {
 					return err
 				}
@@ -34,7 +36,7 @@ mark of the entry, [svc:INTENT]. An adopted endpoint can be scaled, swept and de
 a second one. The command is refused until six minutes after the create.`,
 			Arguments: []cli.Argument{key},
 			Action: connected(func(ctx context.Context, cmd *cli.Command) error {
-				e, err := t.unsettled(ctx, cmd.StringArg("KEY"))
+				e, err := t.unsettled(ctx, cmd.StringArg("KEY"), "")
 				if err != nil {
 					return err
 				}
@@ -44,16 +46,23 @@ a second one. The command is refused until six minutes after the create.`,
 	}
 }
 
-// unsettled returns the entry of a key whose create has no known outcome.
-func (t *tool) unsettled(ctx context.Context, key string) (e svc.LedgerEntry, err error) {
+// unsettled returns the entry of a key whose create has no known outcome, or else the latest
+// entry of the key in the other state.
+func (t *tool) unsettled(ctx context.Context, key string, other svc.LedgerEvent) (found svc.LedgerEntry, err error) {
 	entries, err := t.client.Ledger.Entries(ctx)
 	if err != nil {
-		return e, err
+		return found, err
 	}
-	for _, e := range entries {
+	for _, e := range entries { // open entries come first, and then the others from old to new
 		if e.Key == key && e.Open() && e.State != svc.LedgerCreated {
 			return e, nil
 		}
+		if e.Key == key && e.State == other {
+			found = e
+		}
 	}
-	return e, usageError{fmt.Errorf("no entry of the key %q is in doubt; \"deploy ls\" shows all entries", key)}
+	if found.Key != "" {
+		return found, nil
+	}
+	return found, usageError{fmt.Errorf("no entry of the key %q is in doubt; \"deploy ls\" shows all entries", key)}
 }
