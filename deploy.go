@@ -89,7 +89,7 @@ func (e *DeployError) Error() string {
 		text += ": the function succeeded"
 	}
 	if e.Cleanup == CleanupDeleted {
-		text += "; the endpoint was deleted"
+		text += "; the endpoint is deleted now"
 		if e.Resumed {
 			text += ", so its key in the ledger is free again: the next Deploy with that key creates an endpoint"
 		}

@@ -153,7 +153,7 @@ func (c *Client) download(opts *DownloadOptions) *download {
 	return d
 }
 
-// from makes d a download by link.
+// from sets the link that d downloads from, and returns d.
 func (d *download) from(link SignedURL) *download {
 	d.link, d.get.Link = link, d.client.parseLink(link, &d.problems)
 	return d

@@ -74,7 +74,7 @@ func TestOnTheFakeInside(t *testing.T) {
 	code, output = run(t, nil, "svc-1: initializing")
 	require.Equal(t, 130, code, output)
 	require.Contains(t, output, "Interrupted")
-	require.Regexp(t, "the endpoint was deleted|svc-1 is deleted", output)
+	require.Regexp(t, "the endpoint is deleted now|svc-1 is deleted", output)
 }
 
 func TestLeavesNothingBehind(t *testing.T) {
@@ -89,11 +89,11 @@ func TestLeavesNothingBehind(t *testing.T) {
 		"failed upload": {refuse: true, code: 1, says: "the record was deleted"},
 		"failed deployment": {
 			fake: []svctest.Option{svctest.WithStatusPath("initializing", "unavailable")},
-			code: 1, says: "the endpoint was deleted",
+			code: 1, says: "the endpoint is deleted now",
 		},
 		"Ctrl-C while it deploys": {
 			fake:        []svctest.Option{svctest.WithDeployTime(time.Hour)},
-			interruptAt: "svc-1: initializing", code: 130, says: "the endpoint was deleted",
+			interruptAt: "svc-1: initializing", code: 130, says: "the endpoint is deleted now",
 		},
 		"Ctrl-C while it scales": {
 			fake:        []svctest.Option{svctest.WithDeployTime(time.Hour), svctest.WithStatusPath("available")},

@@ -79,7 +79,7 @@ func TestResumedDeployFindsNothing(t *testing.T) {
 		require.Equal(w, svc.LedgerCreated, w.one().State, "a plain Delete proves nothing")
 		_, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 		require.ErrorIs(w, err, svc.ErrNotFound)
-		require.ErrorContains(w, err, "the endpoint was deleted, so its key in the ledger is free again")
+		require.ErrorContains(w, err, "the endpoint is deleted now, so its key in the ledger is free again")
 		failed, ok := errors.AsType[*svc.DeployError](err)
 		require.True(w, ok && failed.Resumed)
 		require.Equal(w, svc.CleanupDeleted, failed.Cleanup)

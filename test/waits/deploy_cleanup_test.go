@@ -197,7 +197,7 @@ func TestDeployErrorReadsWell(t *testing.T) {
 		text string
 	}{
 		"deleted": {&svc.DeployError{ServiceID: "svc-7", Cleanup: svc.CleanupDeleted, Err: waited},
-			"svc: deploying svc-7: the inference service is unavailable; no status after 3 polls in 1m0s; the endpoint was deleted"},
+			"svc: deploying svc-7: the inference service is unavailable; no status after 3 polls in 1m0s; the endpoint is deleted now"},
 		"not deleted": {&svc.DeployError{ServiceID: "svc-7", Err: errors.New("svc: x")},
 			"svc: deploying svc-7: x; the endpoint may still be running and billed: if you do not want it, call DeleteAndWait"},
 		"cleanup failed": {&svc.DeployError{ServiceID: "svc-7", Err: svc.ErrStopped, CleanupErr: refused},

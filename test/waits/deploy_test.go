@@ -159,7 +159,7 @@ func TestDeployDeletesOnFailure(t *testing.T) {
 				} else {
 					require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 					require.NoError(t, e.CleanupErr)
-					require.ErrorContains(t, err, "; the endpoint was deleted")
+					require.ErrorContains(t, err, "; the endpoint is deleted now")
 				}
 				require.True(t, srv.Endpoints()[0].Deleted)
 				require.Zero(t, srv.RunningInstances())
