@@ -101,8 +101,8 @@ func WithStaleReads(d time.Duration) Option {
 	return func(c *config) { c.staleReads = d }
 }
 
-// WithStatusPath gives every endpoint that a request creates a script of statuses, one
-// for each GET: see [Server.ScriptStatus].
+// WithStatusPath sets a script of statuses, one for each GET, for every endpoint that a
+// request creates: see [Server.ScriptStatus].
 func WithStatusPath(statuses ...string) Option {
 	return func(c *config) { c.statusPath = slices.Clone(statuses) }
 }

@@ -132,7 +132,7 @@ func (c *Caller) exchange(x *exchange, shell *http.Request, g *gate) (*http.Resp
 	if c.wrapped != nil {
 		via = c.wrapped
 		req = req.WithContext(context.WithValue(ctx, addressKey{}, req.URL))
-		hidden := *req.URL // instruments record addresses, and the query of a presigned URL is a secret
+		hidden := *req.URL // tools for traces and metrics store the URL, and the query of a presigned URL is a secret
 		hidden.RawQuery, hidden.ForceQuery = "", false
 		req.URL = &hidden
 	}

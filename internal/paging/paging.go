@@ -38,9 +38,9 @@ type List[T any] struct {
 // All yields every item once, in the order of the list. An error comes last. Each loop over
 // the sequence starts from the page First. When the loop ends, all its requests have ended.
 //
-// Each page may state a total. The sequence ends with an empty page, or when the number of items
-// reaches the largest total so far. A total that is less than the number of items is ignored. If First
-// is above 1, no total ends the sequence. A page that does not exist also ends the sequence,
+// Each page may state a total. The sequence ends with an empty page, or when the number of
+// items reaches the largest total so far. A total that is less than the number of items is
+// ignored. If First is above 1, no total ends the sequence. A page that does not exist also ends the sequence,
 // with two exceptions: if it is the page First, or if it must exist according to the total,
 // that is an error.
 //

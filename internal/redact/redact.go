@@ -21,7 +21,7 @@ const BadURL = "[unparsable link REDACTED]"
 
 const (
 	minSecret = 4        // a shorter secret is not searched for, since it may be a part of ordinary words
-	maxAdded  = 24       // how many groups of Add are remembered: enough for all redirects of two attempts
+	maxAdded  = 24       // how many calls of Add are remembered: enough for all redirects of two attempts
 	maxSecret = 16 << 10 // how many bytes at the end of a cut text are compared with secrets
 	ahead     = 64 << 10 // how many bytes beyond a cut are redacted as well
 )
