@@ -56,7 +56,7 @@ func (p *progress) text(seen svc.Poll) string {
 		return seen.ID + " could not be read"
 	case p.deleting && deleted:
 		return seen.ID + " is deleted"
-	case p.deleting: // no status, not even "unavailable", means that the delete failed
+	case p.deleting: // while an endpoint is being deleted, its status never means a failure, not even "unavailable"
 		return fmt.Sprintf("%s is still there (%s)", seen.ID, seen.Status)
 	}
 	return fmt.Sprintf("%s is %s", seen.ID, seen.Status)
