@@ -94,7 +94,7 @@ func (c *Caller) admit(x *exchange, to *url.URL, header http.Header) error {
 			return x.refusal("rate limiter", err)
 		}
 	}
-	delete(header, "Authorization") // net/http sets it if a redirect leads to an address with a user
+	delete(header, "Authorization") // net/http sets it if a redirect leads to a URL that holds a user name, such as https://user@host
 	if x.call.Auth && SameOrigin(to, c.cfg.Origin) {
 		token, err := c.cfg.Token(x.ctx)
 		if err != nil {

@@ -19,10 +19,11 @@ import (
 // TrimBOM returns data without the UTF-8 byte order mark it may start with.
 func TrimBOM(data []byte) []byte { return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) }
 
-// Set returns the JSON object data with the value at path, such as
-// "config.new_option". Objects that are missing on the path are made, and empty data counts
-// as an empty object. Any other value on the path, also null, is an error. All other fields
-// keep their JSON text. Fields with a dot in their name cannot be set.
+// Set returns the JSON object data with the value at path, such as "config.new_option". Set
+// creates the objects on the path that are missing. Empty data counts as an empty object. If
+// data, or a value on the way to the last name of path, is not an object, that is an error,
+// for null too. All other fields keep their JSON text. Fields with a dot in their name cannot
+// be set.
 func Set(data []byte, path string, value any) ([]byte, error) {
 	names := strings.Split(path, ".")
 	if slices.Contains(names, "") || !utf8.ValidString(path) {
