@@ -280,7 +280,7 @@ func idProblem(id string) string {
 	case strings.ContainsRune(id, utf8.RuneError): // JSON decoding puts U+FFFD in place of bytes that are not UTF-8
 		return "holds U+FFFD, which replaces a lost character"
 	case len(id) > maxID:
-		return "is longer than 1024 bytes"
+		return fmt.Sprintf("is longer than %d bytes", maxID)
 	}
 	return ""
 }

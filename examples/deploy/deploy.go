@@ -113,6 +113,9 @@ func (t *tool) deploy(ctx context.Context, cmd *cli.Command) error {
 // judge records in the result whether the endpoint is deleted, and whether one may be running,
 // after Deploy has returned err.
 func (t *tool) judge(err error) {
+	if unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok && unknown.Name != "" {
+		t.result.Name = unknown.Name // the create in doubt may be an earlier one, with another name
+	}
 	failure, ok := errors.AsType[*svc.DeployError](err)
 	switch {
 	case ok:

@@ -336,11 +336,7 @@ func (t *tool) unknownOutcome(err error) []string {
 		found = fmt.Sprintf("record its ID (deploy adopt %s ID), then ", t.result.Key)
 		again = fmt.Sprintf("if it is not there, record that (deploy forget %[1]s). Until then nothing is created under the key %[1]s.", t.result.Key)
 	}
-	unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err)
-	if ok && unknown.Name != "" {
-		t.result.Name = unknown.Name // the create in doubt may be an earlier one, with another name
-	}
-	if ok && unknown.Intent != "" {
+	if unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok && unknown.Intent != "" {
 		more = fmt.Sprintf(", with [svc:%s] in its description,", unknown.Intent)
 		if unknown.ID != "" {
 			more += fmt.Sprintf(" and perhaps with the ID %s,", unknown.ID)
