@@ -25,16 +25,18 @@ import (
 	"example.com/svc/internal/jsonfield"
 )
 
-// call describes one API call of a method. send fills in the URL, the header and the encoded
-// body of the embedded httpcall.Call.
+// call describes one API call of a method. A call has three steps: prepare checks and encodes
+// it, send sends it, and result turns what came of it into a record or an error.
 type call struct {
 	httpcall.Call        // Route has a placeholder, such as {file_id}, where the ID goes
 	path, escaped string // the path that was given to Do, without and with its escapes; empty: the path is Route with the ID
 	query         url.Values
 	body          any
-	err           error   // problems of the request that the method found; nil: none
-	name          string  // name of the record to be created, from the request body; send sets it
-	sent          *string // send stores the name here before anything is sent; nil: it is not stored
+	err           error     // problems of the request that the method found; nil: none
+	name          string    // name of the record to be created, from the request body; prepare sets it
+	sent          *string   // prepare stores the name here; nil: it is not stored
+	response      *Response // of WithResponse; nil: not asked for
+	start         time.Time // when prepare was called
 
 	// begin is called with the final body of a valid call before anything is sent. It returns
 	// the context and the body that are used instead. Its error ends the call. Nil: nothing is called.
@@ -56,8 +58,7 @@ func create(route string, body any) call {
 	return k
 }
 
-// checked returns the call with the problems that were found. If there are any, send fails
-// before anything is sent.
+// checked returns the call with the problems that were found. If there are any, prepare fails.
 func (k call) checked(p problems) call {
 	k.err = p.err()
 	return k
@@ -65,19 +66,24 @@ func (k call) checked(p problems) call {
 
 // do makes a call and decodes the record in its response.
 func do[T any](ctx context.Context, c *Client, k call, opts []RequestOption) (*T, error) {
-	r, err := c.send(ctx, &k, opts)
-	if err != nil {
+	if err := k.prepare(c, opts); err != nil {
 		return nil, err
 	}
-	return decoded[T](c, &k, r)
+	if k.begin != nil {
+		var err error
+		if ctx, k.Body, err = k.begun(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	return result[T](c, &k, k.send(ctx, c))
 }
 
-func decoded[T any](c *Client, k *call, r *httpcall.Result) (*T, error) {
-	out := new(T)
-	if err := c.decode(k, r, out); err != nil {
-		return nil, err
+func (k *call) begun(ctx context.Context, c *Client) (context.Context, []byte, error) {
+	begun, marked, err := k.begin(ctx, k.Body)
+	if cause.Has[*LedgerError](err) && ctx.Err() != nil { // the ledger failed because ctx ended
+		err = c.transportError(k, &httpcall.Result{Fail: fmt.Errorf("%w: nothing was sent", c.safe(cause.Of(ctx)))})
 	}
-	return out, nil
+	return begun, marked, err
 }
 
 // doList makes a call whose response is an array of records.
@@ -92,8 +98,11 @@ func doList[T any, P record[T]](ctx context.Context, c *Client, k call, opts []R
 // doDelete makes a delete call. A 2xx response may have any body. But if the body shows that
 // the delete may have failed (see deniedDelete), doDelete returns an error.
 func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) error {
-	r, err := c.send(ctx, &k, opts)
-	if err != nil || !r.OK() {
+	if err := k.prepare(c, opts); err != nil {
+		return err
+	}
+	r := k.send(ctx, c)
+	if err := c.verdict(&k, r); err != nil || !r.OK() {
 		return err
 	}
 	if err := deniedDelete(k.ID, r); err != nil {
@@ -102,19 +111,23 @@ func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) erro
 	return nil
 }
 
-// send checks a call and sends it. It returns an error unless the call succeeded. If a
-// repeated delete succeeded because its response is "not found", there is no error, but OK
-// of the Result is false.
-func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*httpcall.Result, error) {
+// prepare checks the call, encodes its body, and fills in the embedded httpcall.Call. Nothing
+// changes the bytes of the body after that. If prepare fails, the call must not be sent.
+func (k *call) prepare(c *Client, opts []RequestOption) error {
+	k.start = time.Now()
 	req := options(opts)
-	if req.response != nil {
-		*req.response = Response{} // removes the response of an earlier call
+	if k.response = req.response; k.response != nil {
+		*k.response = Response{} // removes the response of an earlier call
 	}
 	u, pathErr := c.base.join(k, req.query)
 	body, bodyErr := k.encode(req.fields, c.caller.Redactor().String)
 	if err := allProblems(k.err, pathErr, bodyErr, req.problems.err()); err != nil {
-		return nil, err
+		return err
 	}
+	if k.Result == nil {
+		k.Result = new(httpcall.Result)
+	}
+	k.URL, k.Body, k.MaxAttempts = u, body, req.attempts
 	if k.Once {
 		k.name = nameIn(body)
 	}
@@ -122,34 +135,40 @@ func (c *Client) send(ctx context.Context, k *call, opts []RequestOption) (*http
 		*k.sent = k.name
 	}
 	if k.Auth && !c.hasToken {
-		return nil, c.transportError(k, &httpcall.Result{Fail: ErrNoToken})
+		return c.transportError(k, &httpcall.Result{Fail: ErrNoToken})
 	}
-	if k.begin != nil {
-		begun, marked, err := k.begin(ctx, body)
-		if cause.Has[*LedgerError](err) && ctx.Err() != nil { // the ledger failed because ctx ended
-			return nil, c.transportError(k, &httpcall.Result{Fail: fmt.Errorf("%w: nothing was sent", c.safe(cause.Of(ctx)))})
-		} else if err != nil {
-			return nil, err
-		}
-		ctx, body = begun, marked
-	}
-	header := make(http.Header, 4+len(c.header)+len(req.header))
-	header["Accept"] = inJSON
+	k.Header = make(http.Header, 4+len(c.header)+len(req.header))
+	k.Header["Accept"] = inJSON
 	if body != nil {
-		header["Content-Type"] = inJSON
+		k.Header["Content-Type"] = inJSON
 	}
-	maps.Copy(header, c.header)
-	maps.Copy(header, req.header)
-	start := time.Now()
-	k.URL, k.Header, k.Body, k.MaxAttempts = u, header, body, req.attempts
+	maps.Copy(k.Header, c.header)
+	maps.Copy(k.Header, req.header)
+	return nil
+}
+
+// send sends a prepared call. The Result is also in k, where it can be read after a panic.
+func (k *call) send(ctx context.Context, c *Client) *httpcall.Result {
 	r := c.caller.Do(ctx, &k.Call)
-	if req.response != nil {
-		*req.response = Response{
+	if k.response != nil {
+		*k.response = Response{
 			StatusCode: r.StatusCode, Header: r.Header, RequestID: apierr.RequestID(r.Header, c.caller.Redactor().String),
 			Attempts: r.Attempts, Body: r.Body,
 		}
 	}
-	return r, c.verdict(k, r, start)
+	return r
+}
+
+// result returns the record in the response, or the error of the call.
+func result[T any](c *Client, k *call, r *httpcall.Result) (*T, error) {
+	if err := c.verdict(k, r); err != nil {
+		return nil, err
+	}
+	out := new(T)
+	if err := c.decode(k, r, out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 var inJSON = []string{"application/json"} // all requests share it, so nothing may change it
@@ -179,13 +198,13 @@ func options(opts []RequestOption) *request {
 	return r
 }
 
-// verdict returns the error of a call that has ended; nil: the call succeeded. start is the
-// time when the call began.
-func (c *Client) verdict(k *call, r *httpcall.Result, start time.Time) error {
-	switch {
-	case r.OK():
+// verdict returns the error of a call that was sent; nil: the call succeeded. A delete also
+// succeeds if an attempt before the last one took effect: then OK of the Result is false.
+func (c *Client) verdict(k *call, r *httpcall.Result) error {
+	if r.OK() {
 		return nil
-	case r.Fail != nil:
+	}
+	if r.Fail != nil {
 		e := c.transportError(k, r)
 		if k.Once && r.Acted {
 			return c.unknown(k, r, e)
@@ -193,18 +212,39 @@ func (c *Client) verdict(k *call, r *httpcall.Result, start time.Time) error {
 		return e
 	}
 	e := c.newError(k, r)
-	// A redirect after a create can mean that the record was created. The exceptions are 307
-	// and 308, which ask for the same request again. A status below 200 does not show whether
-	// the create took effect.
-	odd := e.StatusCode < 400 && e.StatusCode != http.StatusTemporaryRedirect && e.StatusCode != http.StatusPermanentRedirect
-	if k.Once && (r.Acted || odd) {
+	if k.Once && (r.Acted || inconclusive(e.StatusCode)) {
 		return c.unknown(k, r, e)
 	}
-	missing := notFound(e) || errors.Is(e, ErrNotFound) && e.foreign == isCut && strings.Contains(r.Header.Get("Content-Type"), "json")
-	if k.Method == http.MethodDelete && r.Lost && missing && start.Sub(c.recent.created(cmp.Or(k.ID, path.Base(k.path)))) >= newIDGrace {
-		return nil // an attempt before this one deleted the record, and its response was lost
+	if c.deletedBefore(k, r, e) {
+		return nil
 	}
 	return e
+}
+
+// inconclusive reports whether a status does not show if a create took effect. A redirect can
+// mean that the record was created. The exceptions are 307 and 308, which ask for the same
+// request again. A status below 200 shows nothing.
+func inconclusive(status int) bool {
+	return status < 400 && status != http.StatusTemporaryRedirect && status != http.StatusPermanentRedirect
+}
+
+// deletedBefore reports whether the "not found" e of a delete means that an attempt before it
+// deleted the record, and that only its response was lost.
+func (c *Client) deletedBefore(k *call, r *httpcall.Result, e *Error) bool {
+	if k.Method != http.MethodDelete || !r.Lost || !errors.Is(e, ErrNotFound) {
+		return false
+	}
+	switch e.foreign {
+	case "":
+	case isCut: // the beginning of a JSON body is enough
+		if !strings.Contains(r.Header.Get("Content-Type"), "json") {
+			return false
+		}
+	default:
+		return false
+	}
+	id := cmp.Or(k.ID, path.Base(k.path))
+	return k.start.Sub(c.recent.created(id)) >= newIDGrace // a new record may not be readable yet
 }
 
 // transportError makes the error of a call that ended with r.Fail. If the call had a

@@ -146,8 +146,11 @@ func (c *Client) Do(ctx context.Context, method, path string, body, out any, opt
 	default:
 		k.Once = true
 	}
-	r, err := c.send(ctx, &k, opts)
-	if err != nil || out == nil || !r.OK() {
+	if err := k.prepare(c, opts); err != nil {
+		return err
+	}
+	r := k.send(ctx, c)
+	if err := c.verdict(&k, r); err != nil || out == nil || !r.OK() {
 		return err
 	}
 	if raw, ok := out.(*json.RawMessage); ok {

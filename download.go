@@ -282,7 +282,7 @@ func linkCall(method string, link *transfer.Link) *call {
 
 // linkVerdict returns the error of a request to storage; nil: success.
 func (c *Client) linkVerdict(method string, link *transfer.Link, r *httpcall.Result) error {
-	err := c.verdict(linkCall(method, link), r, time.Time{})
+	err := c.verdict(linkCall(method, link), r)
 	if e, ok := errors.AsType[*Error](err); ok {
 		e.linkExpired = link.Expired(r)
 	}

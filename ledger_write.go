@@ -193,10 +193,7 @@ func outcome[T any](c *Client, k *call) (*T, error) {
 	if !k.Result.Acted && k.Result.StatusCode == 0 {
 		return nil, errors.New("svc: nothing was sent")
 	}
-	if err := c.verdict(k, k.Result, time.Now()); err != nil {
-		return nil, err
-	}
-	return decoded[T](c, k, k.Result)
+	return result[T](c, k, k.Result)
 }
 
 // scale records a change of the number of instances: a higher number before the change is
