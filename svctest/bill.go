@@ -29,7 +29,7 @@ type Bill struct {
 func (s *Server) Bill() Bill {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	now := s.now()
 	bill := Bill{ByEndpoint: make(map[string]time.Duration, len(s.endpoints))}
 	for _, e := range s.endpoints {
 		e.bill(now)
@@ -80,7 +80,7 @@ func (s *Server) leaks() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var leaks []string
-	now := time.Now()
+	now := s.now()
 	for _, e := range s.alive(now) {
 		if e.billed(now) && e.deletedAt.IsZero() {
 			leaks = append(leaks, fmt.Sprintf("%s (%q, %s, instances: %d)", e.id, e.name, e.status(now), e.target))

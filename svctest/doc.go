@@ -39,6 +39,13 @@
 // outages, delays, connections that are cut or go dead before or after a request
 // took effect, and bodies that are cut off.
 //
+// More that a program should survive can be set up: slow creates ([WithCreateTime]), images that cannot be
+// pulled ([WithImagePullError]), names that the service rewrites ([WithNameRewrite]), a clock
+// that is wrong ([WithClockOffset]), a cache that serves old responses ([WithCache]), the
+// token of another account ([WithForeignToken]), and a router that does not find the service
+// ([RouterNotFound]). [Server.SetField] and [Server.Handle] add fields and routes that the
+// fake does not know. [WithInferenceHandler] and [WithChat] decide what endpoints respond with.
+//
 // A test checks the result with [NoLeaks], [Server.Bill], [Server.Requests],
 // [Server.Endpoints], [Server.Files] and [Server.Jobs]. IDs are the same in
 // every run: svc-1, file-1, job-1, req-1.

@@ -1,6 +1,7 @@
 package svctest
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -13,7 +14,7 @@ type endpointRecord struct {
 	Description      string           `json:"description"`
 	UserID           string           `json:"user_id"`
 	Status           string           `json:"status"`
-	StatusInfo       *string          `json:"status_info"`
+	StatusInfo       json.RawMessage  `json:"status_info"`
 	ResourceMetadata resourceMetadata `json:"resource_metadata"`
 	BillingMetadata  struct{}         `json:"billing_metadata"`
 	EndpointMetadata struct{}         `json:"endpoint_metadata"`
@@ -43,13 +44,10 @@ type deployMetadata struct {
 	GPUNum   int    `json:"gpu_num"`
 }
 
-// userID is the owner of everything that callers create.
-const userID = "user-1"
-
 func (e *endpoint) record(status string, now time.Time) *endpointRecord {
 	return &endpointRecord{
-		ServiceID: e.id, Name: e.name, Description: e.description, UserID: userID,
-		Status: status, StatusInfo: e.statusInfo,
+		ServiceID: e.id, Name: e.name, Description: e.description, UserID: e.user,
+		Status: status, StatusInfo: e.info(status),
 		ResourceMetadata: resourceMetadata{
 			ResourceDisplayName: e.displayName, ScaleType: e.scaleType, FlavorID: e.flavorID,
 			TargetInstanceNumber: e.target, VRAM: e.vram, ImageSize: e.imageSize,
@@ -64,7 +62,7 @@ func (s *Server) createEndpoint(c *call) response {
 	body := c.body
 	body.required("name")
 	e := &endpoint{
-		name: body.text("name", "-"), description: body.text("description", ""), paymentType: body.text("payment_type", ""),
+		user: c.user, name: body.text("name", "-"), description: body.text("description", ""), paymentType: body.text("payment_type", ""),
 		script: s.cfg.statusPath,
 	}
 	if e.name == "" {
@@ -98,8 +96,11 @@ func (s *Server) createEndpoint(c *call) response {
 	if flavor != nil && s.available(flavor, c.now) < e.target {
 		return outOfStock()
 	}
+	if s.cfg.rename != nil {
+		e.name = s.cfg.rename(e.name)
+	}
 	s.addEndpoint(e, c.now, s.cfg.deployTime)
-	return response{value: e.record(StatusInitializing, c.now)}
+	return response{value: e.record(StatusInitializing, c.now), delay: s.cfg.createTime}
 }
 
 func outOfStock() response {
@@ -120,7 +121,7 @@ func (o jsonObject) count(key string, absent int) int {
 // exist, is deleted, or is so new that callers cannot read it yet.
 func (s *Server) visible(c *call) *endpoint {
 	e := s.endpointByID(c.id)
-	if e == nil || e.deleted(c.now) || c.now.Before(e.visibleFrom) {
+	if e == nil || e.user != c.user || e.deleted(c.now) || c.now.Before(e.visibleFrom) {
 		return nil
 	}
 	return e
@@ -198,10 +199,10 @@ func (s *Server) deleteEndpoint(c *call) response {
 func (s *Server) serveInference(w http.ResponseWriter, x *exchange) {
 	x.pause()
 	s.mu.Lock()
-	e, now := s.endpointByID(x.param), time.Now()
-	status := ""
+	e, now := s.endpointByID(x.param), s.now()
+	status, name := "", ""
 	if e != nil && !e.deleted(now) {
-		status = e.status(now)
+		status, name = e.status(now), e.name
 	}
 	s.mu.Unlock()
 	switch {
@@ -209,6 +210,8 @@ func (s *Server) serveInference(w http.ResponseWriter, x *exchange) {
 		s.write(w, notFound("endpoint"), x.rec.RequestID)
 	case status != StatusAvailable:
 		s.write(w, failure(http.StatusServiceUnavailable, "not_available", "the endpoint is %s", status), x.rec.RequestID)
+	case s.cfg.inference == nil && s.cfg.chat:
+		s.serveChat(w, x, orDefault(s.cfg.chatModel, name))
 	case s.cfg.inference == nil:
 		s.write(w, response{value: map[string]string{"service_id": x.param}}, x.rec.RequestID)
 	default:

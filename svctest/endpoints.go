@@ -1,6 +1,7 @@
 package svctest
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -25,6 +26,9 @@ type Endpoint struct {
 	// Name, Description and PaymentType are the values from the create request. The
 	// default of PaymentType is "usd".
 	Name, Description, PaymentType string
+	// UserID is the owner: [DefaultUser], or [ForeignUser] if it was created with the token of
+	// [WithForeignToken]. The default for AddEndpoint is DefaultUser.
+	UserID string
 	// FlavorID and ScaleType are the values from the create request. The default of
 	// ScaleType is "manual". An endpoint without a FlavorID takes nothing from a stock.
 	FlavorID, ScaleType string
@@ -52,19 +56,20 @@ type Endpoint struct {
 
 // endpoint has no timer. Its state is computed from the current time on each read.
 type endpoint struct {
-	id, name, description, paymentType string
-	flavorID, displayName, scaleType   string
-	vram, imageSize                    string
-	imageURL, command                  string
-	port, gpuNum, target               int
-	created                            time.Time
-	changed                            time.Time // when the latest update was accepted
-	ready                              time.Time // when the latest deployment ends
-	deletedAt                          time.Time // when the deletion takes effect; zero if no deletion was accepted
+	id, user, name, description, paymentType string
+	flavorID, displayName, scaleType         string
+	vram, imageSize                          string
+	imageURL, command                        string
+	port, gpuNum, target                     int
+	created                                  time.Time
+	changed                                  time.Time // when the latest update was accepted
+	ready                                    time.Time // when the latest deployment ends
+	deletedAt                                time.Time // when the deletion takes effect; zero if no deletion was accepted
 
 	script     []string // statuses that the next GETs will show, one per GET
 	forced     string   // status set by a test, or the status of the script that a GET showed last
-	statusInfo *string
+	statusInfo json.RawMessage
+	pullFails  bool            // its image cannot be pulled: see WithImagePullError
 	stale      *endpointRecord // what GET shows until staleUntil
 	staleUntil time.Time
 
@@ -87,8 +92,18 @@ func (e *endpoint) status(now time.Time) string {
 		return StatusStopped
 	case now.Before(e.ready):
 		return StatusInitializing
+	case e.pullFails:
+		return StatusUnavailable
 	}
 	return StatusAvailable
+}
+
+// info returns the status_info of a record that shows this status.
+func (e *endpoint) info(status string) json.RawMessage {
+	if e.statusInfo == nil && e.pullFails && status == StatusUnavailable {
+		return encode("ImagePullBackOff: the image " + e.imageURL + " cannot be pulled")
+	}
+	return e.statusInfo
 }
 
 // shown returns the status that a GET shows. If there is a script, shown removes this
@@ -128,7 +143,7 @@ func (e *endpoint) updated(now time.Time) time.Time {
 
 func (e *endpoint) snapshot(now time.Time) Endpoint {
 	v := Endpoint{
-		ID: e.id, Name: e.name, Description: e.description, PaymentType: e.paymentType,
+		ID: e.id, UserID: e.user, Name: e.name, Description: e.description, PaymentType: e.paymentType,
 		FlavorID: e.flavorID, ScaleType: e.scaleType, Status: e.status(now), Instances: e.target,
 		ImageURL: e.imageURL, Command: e.command, Port: e.port, GPUNum: e.gpuNum,
 		CreatedAt: e.created, UpdatedAt: e.updated(now),
@@ -149,10 +164,10 @@ func (s *Server) AddEndpoint(e Endpoint) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	added := &endpoint{
-		name: e.Name, description: e.Description, paymentType: e.PaymentType, flavorID: e.FlavorID, scaleType: e.ScaleType,
+		user: orDefault(e.UserID, DefaultUser), name: e.Name, description: e.Description, paymentType: e.PaymentType, flavorID: e.FlavorID, scaleType: e.ScaleType,
 		imageURL: e.ImageURL, command: e.Command, port: e.Port, gpuNum: e.GPUNum, target: e.Instances, forced: e.Status,
 	}
-	s.addEndpoint(added, time.Now(), 0)
+	s.addEndpoint(added, s.now(), 0)
 	added.visibleFrom = added.created
 	return added.id
 }
@@ -161,6 +176,7 @@ func (s *Server) addEndpoint(e *endpoint, now time.Time, d time.Duration) {
 	e.id = fmt.Sprintf("svc-%d", len(s.endpoints)+1)
 	e.created, e.changed, e.ready, e.billedUntil = now, now, now.Add(d), now
 	e.visibleFrom = now.Add(s.cfg.visibilityDelay)
+	e.pullFails = s.cfg.allPullsFail || slices.Contains(s.cfg.failingImages, e.imageURL)
 	if e.vram, e.imageSize = "24GB", "10GB"; e.flavorID != "" {
 		if f := s.flavor(e.flavorID); f != nil {
 			e.displayName = f.DisplayName
@@ -183,7 +199,7 @@ func orDefault(s, absent string) string {
 func (s *Server) Endpoints() []Endpoint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	now := s.now()
 	list := make([]Endpoint, 0, len(s.endpoints))
 	for _, e := range s.endpoints {
 		list = append(list, e.snapshot(now))
@@ -197,7 +213,7 @@ func (s *Server) Endpoint(id string) (Endpoint, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.endpointByID(id); e != nil {
-		return e.snapshot(time.Now()), true
+		return e.snapshot(s.now()), true
 	}
 	return Endpoint{}, false
 }
@@ -208,7 +224,7 @@ func (s *Server) Endpoint(id string) (Endpoint, bool) {
 func (s *Server) RunningInstances() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n, now := 0, time.Now()
+	n, now := 0, s.now()
 	for _, e := range s.alive(now) {
 		if e.billed(now) {
 			n += e.target
@@ -240,10 +256,16 @@ func (s *Server) SetStatus(id, status string) {
 	s.change(id, func(e *endpoint) { e.forced, e.script = status, nil })
 }
 
-// SetStatusInfo sets the status_info of an endpoint. Without this call, status_info is
-// null. SetStatusInfo panics if there is no such endpoint.
+// SetStatusInfo sets the status_info of an endpoint. JSON, such as {"reason":"evicted"} or null,
+// is sent as it is. Other text is sent as a JSON string. Without this call, status_info is
+// null, unless an image cannot be pulled (see [WithImagePullError]). SetStatusInfo panics if
+// there is no such endpoint.
 func (s *Server) SetStatusInfo(id, info string) {
-	s.change(id, func(e *endpoint) { e.statusInfo = &info })
+	raw := json.RawMessage(info)
+	if !json.Valid(raw) {
+		raw = encode(info)
+	}
+	s.change(id, func(e *endpoint) { e.statusInfo = raw })
 }
 
 func (s *Server) change(id string, f func(*endpoint)) {
@@ -253,7 +275,7 @@ func (s *Server) change(id string, f func(*endpoint)) {
 	if e == nil {
 		panic(fmt.Sprintf("svctest: no endpoint %q", id))
 	}
-	e.bill(time.Now())
+	e.bill(s.now())
 	f(e)
 }
 

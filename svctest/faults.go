@@ -67,6 +67,9 @@ type Fault struct {
 	// limit.
 	Rate int64
 
+	// ID limits the fault to requests whose path holds this ID, such as "svc-1".
+	// Requests for other IDs pass it by. If ID is empty, the fault applies to all of them.
+	ID string
 	// Times is the number of requests that the fault applies to. Zero means one
 	// request, a negative value means all requests.
 	Times int
@@ -122,6 +125,20 @@ func ProxyPage(status int) Fault {
 		title + "</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"}
 }
 
+// RouterNotFound responds to one request with the plain-text 404 of a router in front of the service
+// that has no backend at the moment. Set Times or For to make it last, and ID to limit
+// it to one endpoint. The request does not reach the service. Routers also send JSON (see
+// [RouterNotFoundJSON]) and HTML (see [ProxyPage]).
+func RouterNotFound() Fault {
+	return Fault{Status: http.StatusNotFound, Body: "404 page not found\n"}
+}
+
+// RouterNotFoundJSON is a [RouterNotFound] in JSON. By its form it cannot be told from a
+// response of the service.
+func RouterNotFoundJSON() Fault {
+	return Fault{Status: http.StatusNotFound, Body: `{"message":"no Route matched with those values"}`}
+}
+
 // Redirect responds to one request with this status, such as 307, and a Location
 // header, which may name another host. The request does not reach the service.
 func Redirect(status int, location string) Fault {
@@ -165,9 +182,9 @@ func (q *queuedFault) over(now time.Time) bool { return !q.until.IsZero() && !no
 // reused connection fails before any response. The repeated request counts as another
 // request: the next fault in the queue applies to it.
 func (s *Server) Fault(method, route string, faults ...Fault) {
-	checkRoute(method, route)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.checkRoute(method, route)
 	for _, f := range faults {
 		if f.Dead && !f.TruncateBody && f.TruncateAfter == 0 {
 			f.DropAfter = f.DropAfter || f.AfterEffect
@@ -178,7 +195,7 @@ func (s *Server) Fault(method, route string, faults ...Fault) {
 			q.left = 1
 		}
 		if f.For > 0 {
-			q.left, q.until = -1, time.Now().Add(f.For)
+			q.left, q.until = -1, s.now().Add(f.For)
 		}
 		s.faults = append(s.faults, q)
 	}
@@ -206,11 +223,14 @@ func (s *Server) ClearFaults() {
 
 // takeFault returns the first fault that matches a request, and counts the request. The
 // caller must hold s.mu.
-func (s *Server) takeFault(method, route string) *Fault {
-	now := time.Now()
+func (s *Server) takeFault(method, route, id string) *Fault {
+	now := s.now()
 	s.faults = slices.DeleteFunc(s.faults, func(q *queuedFault) bool { return q.over(now) })
 	for i, q := range s.faults {
 		if !matches(q.method, method) || !matches(q.route, route) {
+			continue
+		}
+		if q.fault.ID != "" && q.fault.ID != id {
 			continue
 		}
 		if q.left > 0 {

@@ -52,10 +52,10 @@ type PublicFile struct {
 }
 
 type file struct {
-	id, name, purpose string
-	created           time.Time
-	deleted           bool
-	public            *PublicFile
+	id, user, name, purpose string
+	created                 time.Time
+	deleted                 bool
+	public                  *PublicFile
 }
 
 type fileRecord struct {
@@ -92,6 +92,15 @@ func (s *Server) fileByID(id string) *file {
 	return s.files[n-1]
 }
 
+// ownFile returns the file of the request, or nil if it does not exist or belongs to another
+// account.
+func (s *Server) ownFile(c *call) *file {
+	if f := s.fileByID(c.id); f != nil && f.user == c.user {
+		return f
+	}
+	return nil
+}
+
 func (s *Server) listPublicFiles(*call) response {
 	list := []publicFileRecord{}
 	for _, f := range s.files {
@@ -102,10 +111,10 @@ func (s *Server) listPublicFiles(*call) response {
 	return response{value: list}
 }
 
-func (s *Server) listFiles(*call) response {
+func (s *Server) listFiles(c *call) response {
 	list := []fileRecord{}
 	for _, f := range s.files {
-		if f.public == nil && !f.deleted {
+		if f.public == nil && !f.deleted && f.user == c.user {
 			list = append(list, f.record())
 		}
 	}
@@ -114,7 +123,7 @@ func (s *Server) listFiles(*call) response {
 
 // registerFile returns a presigned URL that allows PUT only.
 func (s *Server) registerFile(c *call) response {
-	f := &file{name: c.body.text("file_name", ""), purpose: c.body.text("purpose", ""), created: c.now}
+	f := &file{user: c.user, name: c.body.text("file_name", ""), purpose: c.body.text("purpose", ""), created: c.now}
 	c.body.done()
 	if a := c.body.invalid(); a.code != "" {
 		return a
@@ -128,14 +137,14 @@ func (s *Server) registerFile(c *call) response {
 }
 
 func (s *Server) getFile(c *call) response {
-	if f := s.fileByID(c.id); f != nil {
+	if f := s.ownFile(c); f != nil {
 		return response{value: f.record()}
 	}
 	return notFound("file")
 }
 
 func (s *Server) deleteFile(c *call) response {
-	f := s.fileByID(c.id)
+	f := s.ownFile(c)
 	if f == nil {
 		return notFound("file")
 	}
@@ -147,7 +156,7 @@ func (s *Server) deleteFile(c *call) response {
 // getFileLink returns a presigned URL that allows GET and PUT, since the contract does
 // not say which of the two the URL allows.
 func (s *Server) getFileLink(c *call) response {
-	f := s.fileByID(c.id)
+	f := s.ownFile(c)
 	if f == nil {
 		return notFound("file")
 	}
@@ -156,13 +165,13 @@ func (s *Server) getFileLink(c *call) response {
 
 // AddFile adds a file with these contents and returns its ID.
 func (s *Server) AddFile(name, purpose string, contents []byte) string {
-	return s.seedFile(&file{name: name, purpose: purpose}, newObject(slices.Clone(contents), time.Now()))
+	return s.seedFile(&file{name: name, purpose: purpose}, newObject(slices.Clone(contents), s.now()))
 }
 
 // AddZeroFile adds a file and returns its ID. The contents are size bytes, all of them
 // zero. They need no memory, whatever the size.
 func (s *Server) AddZeroFile(name, purpose string, size int64) string {
-	return s.seedFile(&file{name: name, purpose: purpose}, newZeroObject(size, time.Now()))
+	return s.seedFile(&file{name: name, purpose: purpose}, newZeroObject(size, s.now()))
 }
 
 // AddPublicFile adds a record to the public list and returns its ID. The file has
@@ -174,7 +183,7 @@ func (s *Server) AddPublicFile(f PublicFile) string {
 func (s *Server) seedFile(f *file, o *object) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f.created = time.Now()
+	f.user, f.created = DefaultUser, s.now()
 	s.addFile(f)
 	if o != nil {
 		s.objects[f.id] = o

@@ -1,7 +1,6 @@
 package svctest
 
 import (
-	"crypto/subtle"
 	"fmt"
 	"io"
 	"mime"
@@ -15,6 +14,7 @@ import (
 // exchange is the state of one request while it is served.
 type exchange struct {
 	r     *http.Request
+	path  string // as it was sent: escaped, without the query
 	rec   *Request
 	route *route // nil for an unknown path
 	param string // the ID or key in the path, unescaped
@@ -25,6 +25,7 @@ type exchange struct {
 
 // call is the part of a request that an operation needs.
 type call struct {
+	user  string // the owner of the token
 	id    string
 	body  jsonObject // empty unless the operation has a body
 	query url.Values
@@ -44,36 +45,48 @@ func (s *Server) storageHandler() http.Handler {
 func (s *Server) handler(has func(*route) bool, base string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path, _, _ := strings.Cut(r.RequestURI, "?")
-		x := &exchange{r: r, pause: func() {}}
+		x := &exchange{r: r, path: path, pause: func() {}}
 		inner, ok := strings.CutPrefix(path, base)
 		if strings.HasPrefix(path, "/storage/") {
 			inner, ok = path, true
 		}
-		if x.route, x.param, x.rest = match(inner); x.route != nil && (!ok || !has(x.route)) {
+		x.route, x.param, x.rest = match(inner)
+		if added := s.addedRoute(r, base); added != nil {
+			x.route, x.param, x.rest = added, "", ""
+		}
+		if x.route != nil && (!ok || !has(x.route)) {
 			x.route = nil
 		}
-		s.begin(x, path)
-		w.Header().Set("X-Request-Id", x.rec.RequestID)
-		w = &statusWriter{w, s, x.rec, false}
-		var serve func(http.ResponseWriter)
-		if x.route != nil && x.route.serve != nil {
-			serve = func(w http.ResponseWriter) { x.route.serve(s, w, x) }
+		if s.cfg.cache.TTL > 0 && r.Method == http.MethodGet && x.route != nil && x.route.serve == nil {
+			s.throughCache(w, x)
 		} else {
-			serve = s.readAll(x)
-		}
-		if x.fault == nil {
-			serve(w)
-		} else {
-			s.apply(x.fault, w, x, serve)
+			s.serve(w, x)
 		}
 	})
 }
 
+func (s *Server) serve(w http.ResponseWriter, x *exchange) {
+	s.begin(x)
+	w.Header().Set("X-Request-Id", x.rec.RequestID)
+	w = &statusWriter{w, s, x.rec, false}
+	var serve func(http.ResponseWriter)
+	if x.route != nil && x.route.serve != nil {
+		serve = func(w http.ResponseWriter) { x.route.serve(s, w, x) }
+	} else {
+		serve = s.readAll(x)
+	}
+	if x.fault == nil {
+		serve(w)
+	} else {
+		s.apply(x.fault, w, x, serve)
+	}
+}
+
 // begin records the request and sets its fault.
-func (s *Server) begin(x *exchange, path string) {
+func (s *Server) begin(x *exchange) {
 	r := x.r
 	x.rec = &Request{
-		Time: time.Now(), Method: r.Method, Host: r.Host, Path: path, RawQuery: r.URL.RawQuery,
+		Time: s.now(), Method: r.Method, Host: r.Host, Path: x.path, RawQuery: r.URL.RawQuery,
 		Header: r.Header, ContentLength: r.ContentLength, TransferEncoding: slices.Clone(r.TransferEncoding),
 	}
 	if x.route != nil {
@@ -83,7 +96,7 @@ func (s *Server) begin(x *exchange, path string) {
 	defer s.mu.Unlock()
 	s.recorder.add(x.rec)
 	x.rec.RequestID = fmt.Sprintf("req-%d", s.recorder.total)
-	x.fault = s.takeFault(r.Method, x.rec.Route)
+	x.fault = s.takeFault(r.Method, x.rec.Route, x.param)
 	r.Body = &recordedBody{r.Body, s, x.rec}
 }
 
@@ -100,7 +113,9 @@ func (s *Server) readAll(x *exchange) func(http.ResponseWriter) {
 	}
 	return func(w http.ResponseWriter) {
 		x.pause()
-		s.write(w, s.operate(x, body), x.rec.RequestID)
+		a := s.operate(x, body)
+		s.sleep(x, a.delay)
+		s.write(w, a, x.rec.RequestID)
 	}
 }
 
@@ -110,7 +125,8 @@ func (s *Server) operate(x *exchange, body []byte) response {
 	if x.route == nil {
 		return failure(http.StatusNotFound, "unknown_route", "there is no route for %s %s", r.Method, x.rec.Path)
 	}
-	if !x.route.public && !s.authorized(r.Header) {
+	user := s.account(r.Header)
+	if !x.route.public && user == "" {
 		a := failure(http.StatusUnauthorized, "unauthorized", "the Authorization header must hold the bearer token")
 		a.header = map[string]string{"Www-Authenticate": "Bearer"}
 		return a
@@ -124,7 +140,7 @@ func (s *Server) operate(x *exchange, body []byte) response {
 		a.header = map[string]string{"Allow": x.route.allowed()}
 		return a
 	}
-	c := &call{id: x.param}
+	c := &call{user: user, id: x.param}
 	var err error
 	if c.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
 		return failure(http.StatusBadRequest, "invalid_query", "the query cannot be parsed")
@@ -145,13 +161,21 @@ func (s *Server) operate(x *exchange, body []byte) response {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.now = time.Now()
+	c.now = s.now()
 	return op.run(s, c)
 }
 
-func (s *Server) authorized(h http.Header) bool {
+// account returns the owner of the token in h, or "" if h holds no valid token.
+func (s *Server) account(h http.Header) string {
 	values := h.Values("Authorization")
-	return len(values) == 1 && subtle.ConstantTimeCompare([]byte(values[0]), []byte("Bearer "+s.cfg.token)) == 1
+	if len(values) != 1 {
+		return ""
+	}
+	token, ok := strings.CutPrefix(values[0], "Bearer ")
+	if !ok {
+		return ""
+	}
+	return s.cfg.owners[token]
 }
 
 func checkBody(r *http.Request, op operation, body []byte) response {
@@ -207,9 +231,20 @@ func (w *statusWriter) note(status int) {
 		return
 	}
 	w.noted = true
+	if _, ok := w.Header()["Date"]; !ok {
+		w.Header()["Date"] = w.s.date()
+	}
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	w.rec.Status = status
+}
+
+// date returns the Date header of a response that is sent now.
+func (s *Server) date() []string {
+	if s.cfg.noDate {
+		return nil
+	}
+	return []string{s.now().UTC().Format(http.TimeFormat)}
 }
 
 // Unwrap lets http.ResponseController flush the response.

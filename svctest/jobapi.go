@@ -55,14 +55,14 @@ type jobOutput struct {
 // of the service write times in different forms.
 func (s *Server) record(j *job, now time.Time, layout string) jobRecord {
 	r := jobRecord{
-		JobID: j.id, UserID: userID, Name: j.name, Description: j.description, PaymentType: "usd", Status: j.status(now),
+		JobID: j.id, UserID: j.user, Name: j.name, Description: j.description, PaymentType: "usd", Status: j.status(now),
 		MetaInfo:  jobMetaInfo{OriginalRequest: j.request, ModelID: 8},
 		CreatedAt: formatTime(j.created, layout), UpdatedAt: formatTime(j.created, layout),
 		Outputs: struct{}{},
 	}
 	if j.kind == videoJob {
 		r.MetaInfo.ModelID = 7
-		r.MetaInfo.ServiceAPIToken = &jobToken{APITokenID: 9, User: jobUser{userID, "sample", "usd"}}
+		r.MetaInfo.ServiceAPIToken = &jobToken{APITokenID: 9, User: jobUser{j.user, "sample", "usd"}}
 	}
 	if !j.hasOutputs(now) && (j.forced != "" || now.Before(j.finished)) {
 		return r
@@ -206,7 +206,7 @@ func (kind jobKind) create(s *Server, c *call) response {
 	if a := c.body.invalid(); a.code != "" {
 		return a
 	}
-	j.created, j.finished = c.now, c.now.Add(s.cfg.jobTime)
+	j.user, j.created, j.finished = c.user, c.now, c.now.Add(s.cfg.jobTime)
 	s.addJob(j)
 	layout := isoTime
 	if kind == videoJob {
@@ -218,15 +218,20 @@ func (kind jobKind) create(s *Server, c *call) response {
 	return response{value: r}
 }
 
-func (kind jobKind) find(s *Server, id string) *job {
-	if j := s.jobByID(id); j != nil && j.kind == kind && j.deleted.IsZero() {
+// shows reports whether a request about jobs of this kind finds j.
+func (kind jobKind) shows(j *job, c *call) bool {
+	return j.kind == kind && j.user == c.user && j.deleted.IsZero()
+}
+
+func (kind jobKind) find(s *Server, c *call) *job {
+	if j := s.jobByID(c.id); j != nil && kind.shows(j, c) {
 		return j
 	}
 	return nil
 }
 
 func (kind jobKind) get(s *Server, c *call) response {
-	j := kind.find(s, c.id)
+	j := kind.find(s, c)
 	if j == nil {
 		return notFound("job")
 	}
@@ -238,7 +243,7 @@ func (kind jobKind) get(s *Server, c *call) response {
 }
 
 func (kind jobKind) delete(s *Server, c *call) response {
-	j := kind.find(s, c.id)
+	j := kind.find(s, c)
 	if j == nil {
 		return notFound("job")
 	}
@@ -259,7 +264,7 @@ func (kind jobKind) list(s *Server, c *call) response {
 	size = min(size, s.cfg.maxPageSize)
 	total, list := 0, []jobRecord{}
 	for _, j := range s.jobs {
-		if j.kind != kind || !j.deleted.IsZero() {
+		if !kind.shows(j, c) {
 			continue
 		}
 		if total/size == page-1 {

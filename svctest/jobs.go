@@ -77,15 +77,15 @@ const (
 
 // job has no timer. Its status is computed from the current time on each read.
 type job struct {
-	id, name, description string
-	kind                  jobKind
-	request               json.RawMessage
-	images                int // number of outputs of an image job
-	created, finished     time.Time
-	deleted               time.Time   // when the job was deleted; zero while it exists
-	outcome               string      // the status from the time in the field finished on; empty means JobSucceed
-	forced                string      // status set by a test
-	seeded                []JobOutput // outputs given by a test; nil means the usual ones
+	id, user, name, description string
+	kind                        jobKind
+	request                     json.RawMessage
+	images                      int // number of outputs of an image job
+	created, finished           time.Time
+	deleted                     time.Time   // when the job was deleted; zero while it exists
+	outcome                     string      // the status from the time in the field finished on; empty means JobSucceed
+	forced                      string      // status set by a test
+	seeded                      []JobOutput // outputs given by a test; nil means the usual ones
 }
 
 func (j *job) status(now time.Time) string {
@@ -147,11 +147,12 @@ func (s *Server) AddJob(j Job) string {
 	if problem := body.invalid(); problem.code != "" {
 		panic("svctest: the Request of a Job is not valid: " + problem.message)
 	}
+	added.user = DefaultUser
 	added.name, added.description, added.outcome = j.Name, j.Description, j.Status
 	added.seeded = slices.Clone(j.Outputs)
 	added.created, added.finished = j.CreatedAt, j.FinishedAt
 	if added.created.IsZero() {
-		added.created = time.Now()
+		added.created = s.now()
 	}
 	if added.finished.IsZero() {
 		added.finished = added.created
@@ -193,7 +194,7 @@ func (s *Server) SetJobStatus(id, status string) {
 func (s *Server) Jobs() []Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	now := s.now()
 	list := make([]Job, 0, len(s.jobs))
 	for _, j := range s.jobs {
 		list = append(list, Job{

@@ -6,6 +6,12 @@ import (
 	"time"
 )
 
+// Owners of what callers create: the user_id of records.
+const (
+	DefaultUser = "user-1"
+	ForeignUser = "user-2" // owner of the token of [WithForeignToken]
+)
+
 // DefaultToken is the bearer token that the service accepts. [WithToken] sets another
 // token.
 const DefaultToken = "svctest-token"
@@ -36,6 +42,16 @@ type config struct {
 	discardContents  bool
 	recordLimit      int
 	recordBodyLength int
+	owners           map[string]string // the owner of each valid token
+	createTime       time.Duration
+	failingImages    []string
+	allPullsFail     bool
+	rename           func(string) string
+	clockOffset      time.Duration
+	noDate           bool
+	cache            Cache
+	chat             bool
+	chatModel        string
 }
 
 func newConfig(opts []Option) config {
@@ -49,10 +65,12 @@ func newConfig(opts []Option) config {
 		linkTTL:          15 * time.Minute,
 		recordLimit:      10_000,
 		recordBodyLength: 64 << 10,
+		owners:           map[string]string{},
 	}
 	for _, opt := range opts {
 		opt(&cfg)
 	}
+	cfg.owners[cfg.token] = DefaultUser
 	return cfg
 }
 
@@ -60,6 +78,20 @@ func newConfig(opts []Option) config {
 // [DefaultToken].
 func WithToken(token string) Option {
 	return func(c *config) { c.token = token }
+}
+
+// WithSecondToken makes the service accept another token of the same account, as after
+// a rotation. May be given several times. Default: none.
+func WithSecondToken(token string) Option {
+	return func(c *config) { c.owners[token] = DefaultUser }
+}
+
+// WithForeignToken makes the service accept a token of another account. Requests with this
+// token get 404 for the endpoints, files and jobs of the first account, and lists
+// without them. What they create belongs to the other account. Both share the flavors
+// and the public files. Default: there is no other account.
+func WithForeignToken(token string) Option {
+	return func(c *config) { c.owners[token] = ForeignUser }
 }
 
 // WithBasePath serves everything except presigned URLs below a path such as
@@ -95,6 +127,39 @@ func WithCreateVisibilityDelay(d time.Duration) Option {
 	return func(c *config) { c.visibilityDelay = d }
 }
 
+// WithCreateTime sets how long the response to a create takes. The endpoint exists, and is
+// billed, from the arrival of the request on, also if the caller gives up before the
+// response. Default 0.
+func WithCreateTime(d time.Duration) Option {
+	return func(c *config) { c.createTime = d }
+}
+
+// WithImagePullError makes the deployment of these images fail: at the end of the deploy
+// time the endpoint is "unavailable", and its status_info says that the image cannot
+// be pulled. Without arguments it applies to every image. Default: all images are pulled.
+func WithImagePullError(images ...string) Option {
+	return func(c *config) { c.failingImages, c.allPullsFail = slices.Clone(images), len(images) == 0 }
+}
+
+// WithNameRewrite passes the name of each new endpoint to rewrite, and stores the result, as a
+// service does that turns "My App" into "my-app". If nil, names are stored as they
+// are.
+func WithNameRewrite(rewrite func(name string) string) Option {
+	return func(c *config) { c.rename = rewrite }
+}
+
+// WithClockOffset makes the clock of the service differ from the clock of the test: it is
+// ahead by d, or behind if d is negative. The Date headers, the times of records and all
+// times that [Server] returns are by this clock. Default 0.
+func WithClockOffset(d time.Duration) Option {
+	return func(c *config) { c.clockOffset = d }
+}
+
+// WithoutDate makes the service leave out the Date header. By default every response has one.
+func WithoutDate() Option {
+	return func(c *config) { c.noDate = true }
+}
+
 // WithStaleReads makes reads of an endpoint lag behind: for d after an update that
 // starts a deployment, GET shows the record from before the update. Default 0.
 func WithStaleReads(d time.Duration) Option {
@@ -113,6 +178,14 @@ func WithStatusPath(statuses ...string) Option {
 // endpoint. If the endpoint is not available, the response is always 503.
 func WithInferenceHandler(h http.Handler) Option {
 	return func(c *config) { c.inference = h }
+}
+
+// WithChat makes every available endpoint serve a model with an API like that of OpenAI:
+// GET /v1/models and POST /v1/chat/completions, below the address of the endpoint. Its reply
+// repeats the last message, as a whole or as a stream. If model is empty, the model is called
+// like the endpoint. [WithInferenceHandler] takes precedence. Default: no model.
+func WithChat(model string) Option {
+	return func(c *config) { c.chat, c.chatModel = true, model }
 }
 
 // WithJobTime sets how long after its creation a legacy job succeeds. It applies to jobs

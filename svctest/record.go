@@ -84,9 +84,9 @@ func (s *Server) Requests() []Request {
 // since the last call of [Server.ResetRequests]. "*" means any method, and [RouteAny]
 // means any route. RequestCount panics if there is no such route or method.
 func (s *Server) RequestCount(method, route string) int {
-	checkRoute(method, route)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.checkRoute(method, route)
 	n := 0
 	for key, count := range s.recorder.counts {
 		if matches(method, key[0]) && matches(route, key[1]) {

@@ -18,6 +18,7 @@ type response struct {
 	code    string // code of the failure; empty for a success
 	message string // message of the failure
 	header  map[string]string
+	delay   time.Duration // how long the response is held back
 }
 
 func failure(status int, code, format string, args ...any) response {
@@ -41,14 +42,14 @@ func (s *Server) write(w http.ResponseWriter, a response, requestID string) {
 	status := max(a.status, http.StatusOK)
 	if a.code != "" {
 		message := a.message
-		if s.cfg.token != "" {
-			message = strings.ReplaceAll(message, s.cfg.token, "[token]")
+		for token := range s.cfg.owners {
+			message = strings.ReplaceAll(message, token, "[token]")
 		}
 		a.value = errorBody{Code: a.code, Message: message, RequestID: requestID}
 	}
 	var body []byte
 	if a.value != nil {
-		body = encode(a.value)
+		body = s.extend(encode(a.value))
 		w.Header().Set("Content-Type", "application/json")
 	}
 	for k, v := range a.header {

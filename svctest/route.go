@@ -154,8 +154,9 @@ func (r *route) allowed() string {
 
 // checkRoute panics if no request can have this route and method. Without this check, a
 // test with a misspelt route could pass without testing anything.
-func checkRoute(method, template string) {
-	if template == RouteAny {
+// The caller must hold s.mu.
+func (s *Server) checkRoute(method, template string) {
+	if template == RouteAny || s.added[template] {
 		return
 	}
 	r := routesByTemplate[template]

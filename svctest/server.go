@@ -24,8 +24,12 @@ type Server struct {
 	living    []*endpoint // all endpoints that are not deleted; may also hold deleted ones until alive is called
 	jobs      []*job
 	files     []*file
-	objects   map[string]*object // the stored contents by storage key
-	media     *object            // the contents to which every media URL leads
+	objects   map[string]*object      // the stored contents by storage key
+	media     *object                 // the contents to which every media URL leads
+	extras    map[string][]extraField // by the ID of the record: see SetField
+	added     map[string]bool         // the routes of Handle
+	mux       http.ServeMux           // serves them
+	cache     map[string]*cached      // see WithCache
 }
 
 // Host names of the service in memory. They do not exist in DNS.
@@ -34,9 +38,12 @@ const (
 	memoryStorageHost = "storage.svc.test"
 )
 
+// now returns the time by the clock of the service.
+func (s *Server) now() time.Time { return time.Now().Add(s.cfg.clockOffset) }
+
 func newServer(opts []Option) *Server {
-	s := &Server{cfg: newConfig(opts), objects: map[string]*object{}}
-	s.media = newObject(s.cfg.media, time.Now())
+	s := &Server{cfg: newConfig(opts), objects: map[string]*object{}, extras: map[string][]extraField{}, added: map[string]bool{}, cache: map[string]*cached{}}
+	s.media = newObject(s.cfg.media, s.now())
 	s.recorder = recorder{limit: s.cfg.recordLimit, counts: map[[2]string]int{}}
 	return s
 }

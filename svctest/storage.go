@@ -37,7 +37,7 @@ func (e storageError) write(w http.ResponseWriter, requestID string) {
 
 // serveStorage serves presigned URLs.
 func (s *Server) serveStorage(w http.ResponseWriter, x *exchange) {
-	failed := checkLink(x.r, time.Now())
+	failed := checkLink(x.r, s.now())
 	if failed.code == "" {
 		if x.r.Method == http.MethodPut {
 			failed = s.upload(w, x)
@@ -54,7 +54,7 @@ func (s *Server) serveStorage(w http.ResponseWriter, x *exchange) {
 func (s *Server) download(w http.ResponseWriter, x *exchange) storageError {
 	x.pause()
 	s.mu.Lock()
-	o := s.object(x.param, time.Now())
+	o := s.object(x.param, s.now())
 	s.mu.Unlock()
 	switch {
 	case o == nil:
@@ -100,7 +100,7 @@ func (s *Server) upload(w http.ResponseWriter, x *exchange) storageError {
 	}
 	x.pause()
 	s.mu.Lock()
-	o.stored = time.Now()
+	o.stored = s.now()
 	s.objects[x.param] = o
 	s.mu.Unlock()
 	w.Header().Set("Etag", o.etag)
