@@ -78,14 +78,15 @@ func (c *FlavorClient) List(ctx context.Context, opts ...RequestOption) ([]Flavo
 	return list.Flavors, nil
 }
 
-// FlavorQuery says what a flavor must have. A zero field matches every flavor.
+// FlavorQuery selects flavors. A zero field matches every flavor.
 type FlavorQuery struct {
 	Name           string   // a part of DisplayName, in any letter case
 	Region         Region   // exactly this region
 	MinCUDA        string   // the lowest CUDA version, compared as numbers: 12.10 is later than 12.4
 	MinAvailable   int      // the least number of instances that are available now
 	MinGPUsPerNode int      // the least number of GPUs that one instance can have
-	Currency       Currency // the currency of the prices that the result is sorted by; zero: USD
+	MaxPrice       Price    // the highest price in Currency; if it is set, flavors without a price in Currency do not match
+	Currency       Currency // the currency of MaxPrice, and of the prices that the result is sorted by; zero: USD
 }
 
 // Find returns the flavors that match q, the cheapest first. Flavors without a price in the
@@ -103,16 +104,24 @@ func (c *FlavorClient) Find(ctx context.Context, q FlavorQuery, opts ...RequestO
 	if err != nil {
 		return nil, err
 	}
+	return q.choose(all), nil
+}
+
+// choose returns the flavors that match q, the cheapest first.
+func (q *FlavorQuery) choose(all []Flavor) []Flavor {
 	found := slices.DeleteFunc(all, func(f Flavor) bool { return !q.matches(&f) })
-	currency := Currency(cmp.Or(string(q.Currency), string(CurrencyUSD)))
 	slices.SortStableFunc(found, func(a, b Flavor) int {
-		x, y := a.Billing.Price(currency), b.Billing.Price(currency)
-		if x.IsSet() != y.IsSet() {
+		x, y := q.price(&a), q.price(&b)
+		if x.IsZero() != y.IsZero() {
 			return y.Cmp(x)
 		}
 		return x.Cmp(y)
 	})
-	return found, nil
+	return found
+}
+
+func (q *FlavorQuery) price(f *Flavor) Price {
+	return f.Billing.Price(cmp.Or(q.Currency, CurrencyUSD))
 }
 
 func (q *FlavorQuery) check() error {
@@ -120,6 +129,8 @@ func (q *FlavorQuery) check() error {
 	p.add(q.MinCUDA != "" && !version.IsValid(goForm(q.MinCUDA)), "MinCUDA", "must be a version such as 12.4")
 	p.add(q.MinAvailable < 0, "MinAvailable", "must not be negative")
 	p.add(q.MinGPUsPerNode < 0, "MinGPUsPerNode", "must not be negative")
+	p.add(q.MaxPrice.IsZero() && q.MaxPrice.Raw() != "", "MaxPrice", "must be a number")
+	p.add(q.MaxPrice.Float64() < 0, "MaxPrice", "must not be negative")
 	switch q.Currency {
 	case "", CurrencyUSD, CurrencyCNY, CurrencyToken:
 	default:
@@ -129,13 +140,18 @@ func (q *FlavorQuery) check() error {
 }
 
 func (q *FlavorQuery) matches(f *Flavor) bool {
-	cuda := goForm(f.MetaInfo.CUDA)
-	return !f.IsDeleted && f.FlavorID != "" &&
-		strings.Contains(strings.ToLower(f.DisplayName), strings.ToLower(q.Name)) &&
-		(q.Region == "" || f.MetaInfo.Region == q.Region) &&
-		(q.MinCUDA == "" || version.IsValid(cuda) && version.Compare(cuda, goForm(q.MinCUDA)) >= 0) &&
-		int64(f.AvailableNum) >= int64(q.MinAvailable) &&
-		int64(f.NodeMaxGPU) >= int64(q.MinGPUsPerNode)
+	switch cuda := goForm(f.MetaInfo.CUDA); {
+	case f.IsDeleted || f.FlavorID == "":
+	case !strings.Contains(strings.ToLower(f.DisplayName), strings.ToLower(q.Name)):
+	case q.Region != "" && f.MetaInfo.Region != q.Region:
+	case q.MinCUDA != "" && (!version.IsValid(cuda) || version.Compare(cuda, goForm(q.MinCUDA)) < 0):
+	case int64(f.AvailableNum) < int64(q.MinAvailable):
+	case int64(f.NodeMaxGPU) < int64(q.MinGPUsPerNode):
+	case !q.MaxPrice.IsZero() && (q.price(f).IsZero() || q.price(f).Cmp(q.MaxPrice) > 0):
+	default:
+		return true
+	}
+	return false
 }
 
 // goForm writes a CUDA version as a Go version, such as "go12.4", so that package

@@ -65,6 +65,11 @@ func stockJSON() string {
 	return `{"flavor_list":[` + strings.Join(list, ",") + `]}`
 }
 
+func price(text string) (p svc.Price) {
+	_ = p.UnmarshalJSON([]byte(text))
+	return p
+}
+
 func TestFlavors_Find(t *testing.T) {
 	for name, tt := range map[string]struct {
 		q    svc.FlavorQuery
@@ -90,6 +95,10 @@ func TestFlavors_Find(t *testing.T) {
 		"stock":                      {svc.FlavorQuery{MinAvailable: 1}, "4750236"},
 		"much stock":                 {svc.FlavorQuery{MinAvailable: 9}, "43"},
 		"GPUs":                       {svc.FlavorQuery{MinGPUsPerNode: 8}, "75016"},
+		"price":                      {svc.FlavorQuery{MaxPrice: price("2.50")}, "47501"}, // 2.5 and 2.50 are equal; flavors without a price in dollars do not match
+		"price in yuan":              {svc.FlavorQuery{MaxPrice: price("6"), Currency: svc.CurrencyCNY}, "076"},
+		"nothing to pay":             {svc.FlavorQuery{MaxPrice: price("0")}, "4"},
+		"no such price":              {svc.FlavorQuery{MaxPrice: price("0.5"), Currency: svc.CurrencyToken}, ""},
 		"all at once":                {svc.FlavorQuery{Name: "gpu", Region: svc.RegionOther, MinCUDA: "11", MinAvailable: 1, MinGPUsPerNode: 4, Currency: svc.CurrencyCNY}, "25"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,6 +122,8 @@ func TestFlavors_FindRefusesNonsense(t *testing.T) {
 		"MinCUDA  ":      {MinCUDA: "12.-4"},
 		"MinAvailable":   {MinAvailable: -1},
 		"MinGPUsPerNode": {MinGPUsPerNode: -1},
+		"MaxPrice":       {MaxPrice: price("-0.1")},
+		"MaxPrice ":      {MaxPrice: price(`"cheap"`)},
 		"Currency":       {Currency: "eur"},
 	} {
 		_, err := testkit.Play(t).Client().Flavors.Find(t.Context(), q)
