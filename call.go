@@ -128,6 +128,7 @@ func (k *call) prepare(c *Client, opts []RequestOption) error {
 		k.Result = new(httpcall.Result)
 	}
 	k.URL, k.Body, k.MaxAttempts = u, body, req.attempts
+	k.Urgent, k.Timeout = k.Urgent || req.urgent, req.timeout
 	if k.Once {
 		k.name = nameIn(body)
 	}

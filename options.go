@@ -60,8 +60,9 @@ func WithToken(token string) Option {
 
 // WithTokenSource sets a function that returns the token, for tokens that are rotated. It is
 // called before every attempt of a call. It must be safe for concurrent use, and must return
-// when its ctx ends. The SDK does not cache the token, so the function should do that. If the
-// function fails, the attempt is not sent, and the call ends.
+// when its ctx ends: its time counts toward the limit of the attempt ([WithTimeout]). The
+// client does not cache the token, so the function should do that. If the function fails, the
+// attempt is not sent, and the call ends.
 //
 // If the service does not accept the token (401), the function is called again. If it then
 // returns a different token, the call makes one more attempt with the new token.
@@ -162,8 +163,8 @@ func WithRetry(p RetryPolicy) Option {
 	}
 }
 
-// WithTimeout limits the time of one attempt of an API call, from connecting to the last byte
-// of the response. 0 means [DefaultTimeout]. The timeout does not limit a call as a whole: only
+// WithTimeout limits the time of one attempt of an API call, from asking for the token to the
+// last byte of the response. 0 means [DefaultTimeout]. The timeout does not limit a call as a whole: only
 // ctx does. It does not limit uploads and downloads.
 func WithTimeout(d time.Duration) Option {
 	return func(c *config) error {
@@ -180,13 +181,16 @@ func WithTimeout(d time.Duration) Option {
 
 // RateLimiter delays attempts. A [golang.org/x/time/rate.Limiter] is a RateLimiter.
 type RateLimiter interface {
-	// Wait returns nil as soon as one more attempt may be sent. If it returns an error, the
-	// attempt is not sent, and the call ends.
+	// Wait returns nil as soon as one more attempt may be sent. It may take as long as ctx
+	// allows. If it returns an error, the attempt is not sent, and the call ends. If that error
+	// is the one of a [golang.org/x/time/rate.Limiter] for a deadline of ctx that is too near,
+	// the error of the call matches [context.DeadlineExceeded].
 	Wait(ctx context.Context) error
 }
 
-// WithRateLimiter makes every attempt of every call wait for l before it is sent. If l is nil,
-// there is no rate limit.
+// WithRateLimiter makes every attempt of every call wait for l before it is sent. The
+// exceptions are the deletes of a cleanup and a scale to fewer instances, which lower the bill.
+// If l is nil, there is no rate limit.
 func WithRateLimiter(l RateLimiter) Option {
 	return func(c *config) error { c.http.Limiter = l; return nil }
 }
@@ -380,6 +384,9 @@ type request struct {
 	query    url.Values
 	fields   []bodyField
 	attempts int
+	urgent   bool          // see [urgent]
+	timeout  time.Duration // see [within]
+	wait     bool          // see [asRead]
 	response *Response
 	problems problems
 }
@@ -447,7 +454,16 @@ func WithResponse(dst *Response) RequestOption {
 	return func(r *request) { r.response = dst }
 }
 
-// asRead turns the options of a call into those of a poll: one attempt, and no body fields.
+// asRead turns the options of a call into those of a request of a wait or cleanup: one attempt,
+// and no body fields.
 func asRead(opts []RequestOption) []RequestOption {
-	return append(slices.Clip(opts), func(r *request) { r.fields, r.attempts = nil, 1 })
+	return append(slices.Clip(opts), func(r *request) { r.fields, r.attempts, r.wait = nil, 1, true })
+}
+
+// urgent makes a call skip the rate limiter: it lowers the bill, or deletes what nobody wants.
+func urgent(r *request) { r.urgent = true }
+
+// within limits each attempt of a call to d, unless the limit of the client is shorter.
+func within(d time.Duration) RequestOption {
+	return func(r *request) { r.timeout = d }
 }

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"example.com/svc/internal/apierr"
@@ -89,20 +91,17 @@ func (c *Caller) admit(x *exchange, to *url.URL, header http.Header) error {
 	if x.ctx.Err() != nil {
 		return cause.Of(x.ctx)
 	}
-	if c.cfg.Limiter != nil {
-		if err := c.cfg.Limiter.Wait(x.ctx); err != nil {
-			return x.refusal("rate limiter", err)
-		}
+	if err := c.await(x); err != nil {
+		return err
 	}
+	x.deadline = time.Now().Add(c.timeout(x.call).After)
 	delete(header, "Authorization") // net/http sets it if a redirect leads to a URL that holds a user name, such as https://user@host
 	if x.call.Auth && SameOrigin(to, c.cfg.Origin) {
-		token, err := c.cfg.Token(x.ctx)
+		token, err := c.askToken(x, x.deadline)
 		if err != nil {
-			return x.refusal("token source", err)
+			return err
 		}
-		if c.cfg.Renews {
-			x.token = func() string { return token }
-		}
+		x.token = func() string { return token }
 		header["Authorization"] = []string{"Bearer " + token}
 	}
 	if x.ctx.Err() != nil || x.call.Before == nil {
@@ -111,12 +110,53 @@ func (c *Caller) admit(x *exchange, to *url.URL, header http.Header) error {
 	return x.call.Before()
 }
 
-// refusal returns why an attempt is not made: the end of ctx if it has ended, otherwise err.
-func (x *exchange) refusal(doing string, err error) error {
+// await waits for the rate limiter. If the limiter refuses because of the deadline of ctx, as
+// that of golang.org/x/time/rate does before the deadline, the error is a DeadlineExceeded.
+func (c *Caller) await(x *exchange) error {
+	if c.cfg.Limiter == nil || x.call.Urgent {
+		return nil
+	}
+	err := c.cfg.Limiter.Wait(x.ctx)
+	if err == nil {
+		return nil
+	}
 	if x.ctx.Err() != nil {
 		return cause.Of(x.ctx)
 	}
-	return &LocalError{doing, err}
+	if strings.Contains(err.Error(), "would exceed context deadline") {
+		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	}
+	return &LocalError{"rate limiter", err}
+}
+
+// askToken asks the token source. If it has not answered by the deadline, the error is a
+// TimeoutError: the source must not take longer than an attempt may.
+func (c *Caller) askToken(x *exchange, deadline time.Time) (string, error) {
+	late := &TimeoutError{After: c.timeout(x.call).After, Missing: "token"}
+	ctx, cancel := context.WithDeadlineCause(x.ctx, deadline, late)
+	defer cancel()
+	token, err := c.cfg.Token(ctx)
+	switch {
+	case err == nil:
+		return token, nil
+	case x.ctx.Err() != nil:
+		return "", cause.Of(x.ctx)
+	case ctx.Err() != nil:
+		err = late
+	}
+	return "", &LocalError{"token source", err}
+}
+
+// timeout returns the error of an attempt of an API call that takes too long.
+func (c *Caller) timeout(call *Call) *TimeoutError {
+	late := c.late
+	if hc := c.cfg.Client; hc != nil && hc.Timeout > 0 && hc.Timeout < late.After {
+		late = &TimeoutError{After: hc.Timeout}
+	}
+	if call.Timeout > 0 && call.Timeout < late.After {
+		late = &TimeoutError{After: call.Timeout}
+	}
+	return late
 }
 
 // exchange sends the request and reads the response, up to a limit. The body of a
@@ -184,12 +224,9 @@ func (c *Caller) limit(ctx context.Context, x *exchange, g *gate) (context.Conte
 	if call.Transfer {
 		return watch(ctx, call.Idle)
 	}
-	late := c.late
-	if hc := c.cfg.Client; hc != nil && hc.Timeout > 0 && hc.Timeout < late.After {
-		late = &TimeoutError{After: hc.Timeout}
-	}
+	late := c.timeout(call)
 	if call.Linger <= 0 {
-		ctx, cancel := context.WithTimeoutCause(ctx, late.After, late)
+		ctx, cancel := context.WithDeadlineCause(ctx, x.deadline, late)
 		return ctx, cancel, nil
 	}
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -201,7 +238,7 @@ func (c *Caller) limit(ctx context.Context, x *exchange, g *gate) (context.Conte
 		timer := time.AfterFunc(call.Linger, func() { cancel(nil) })
 		context.AfterFunc(base, func() { timer.Stop() })
 	})
-	limited, done := context.WithTimeoutCause(base, late.After, late)
+	limited, done := context.WithDeadlineCause(base, x.deadline, late)
 	return limited, func() { release(); done(); cancel(nil) }, nil
 }
 

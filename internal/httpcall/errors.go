@@ -1,6 +1,7 @@
 package httpcall
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -20,15 +21,16 @@ var (
 
 // TimeoutError says that one attempt took too long.
 type TimeoutError struct {
-	After time.Duration
-	Idle  bool // true: no byte moved for After; false: the whole attempt took longer than After
+	After   time.Duration
+	Idle    bool   // true: no byte moved for After; false: the whole attempt took longer than After
+	Missing string // what did not come in time; empty: a complete response
 }
 
 func (e *TimeoutError) Error() string {
 	if e.Idle {
 		return fmt.Sprintf("no byte moved for %v", e.After)
 	}
-	return fmt.Sprintf("no complete response within %v", e.After)
+	return fmt.Sprintf("no %s within %v", cmp.Or(e.Missing, "complete response"), e.After)
 }
 
 // Timeout makes TimeoutError a net.Error.

@@ -5,6 +5,9 @@ package httpcall
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"math"
@@ -81,6 +84,8 @@ type Call struct {
 	Hop      func(*url.URL)   // transfers: called with the address that a redirect leads to; nil: nothing is called
 
 	MaxAttempts int           // 0: the limit of the policy
+	Urgent      bool          // do not ask the rate limiter
+	Timeout     time.Duration // limit of an attempt, if it is shorter than that of the Config; 0: none
 	Linger      time.Duration // how long to wait for the response to a request that was sent before ctx ended
 
 	Result *Result // Do writes to it, so that the caller can read it after a panic; nil: Do creates a Result
@@ -101,6 +106,8 @@ type Result struct {
 	NoBudget   bool          // the retry budget refused another attempt
 	Fail       error         // why there is no complete response, or why the call ended before its next attempt
 
+	token func() string // returns the token that was sent last; a function, so that a dump does not show it; nil: none was sent
+
 	// Sent says that an attempt was handed to the transport.
 	Sent bool
 	// Acted says that an attempt may have taken effect at the service although no response
@@ -113,6 +120,17 @@ type Result struct {
 
 // OK reports whether the service said that the call succeeded.
 func (r *Result) OK() bool { return r.Fail == nil && r.StatusCode >= 200 && r.StatusCode < 300 }
+
+// TokenCheck returns the first 8 hex digits of HMAC-SHA-256 over msg. The key is the token that
+// was sent last. If no token was sent, TokenCheck returns "".
+func (r *Result) TokenCheck(msg string) string {
+	if r.token == nil {
+		return ""
+	}
+	mac := hmac.New(sha256.New, []byte(r.token()))
+	mac.Write([]byte(msg))
+	return hex.EncodeToString(mac.Sum(nil)[:4])
+}
 
 // Encoding says that the body still has a Content-Encoding, which was not asked for; empty:
 // it has none.
@@ -170,8 +188,8 @@ type exchange struct {
 	report *Attempt      // report of the latest exchange, which the hooks have not got yet
 	dials  atomic.Int32  // connections that the attempt under way has opened
 
-	token   func() string // returns the token that was sent last; a function, so that a dump does not show it; nil if Config.Renews is false
-	renewed bool          // the call was repeated with another token
+	deadline time.Time // when the attempt under way has to end; only for API calls
+	renewed  bool      // the call was repeated with another token
 }
 
 type exchangeKey struct{}

@@ -40,10 +40,13 @@ func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) 
 // newToken reports whether the call is repeated because the service rejected its token and the
 // token source now gives a different one. The repeat is safe: a call that got 401 had no effect.
 func (x *exchange) newToken() bool {
-	if x.renewed || x.token == nil || x.last != nil || x.StatusCode != http.StatusUnauthorized || x.ctx.Err() != nil {
+	switch {
+	case x.renewed, !x.caller.cfg.Renews, x.token == nil, x.last != nil, x.ctx.Err() != nil:
+		return false
+	case x.StatusCode != http.StatusUnauthorized:
 		return false
 	}
-	token, err := x.caller.cfg.Token(x.ctx)
+	token, err := x.caller.askToken(x, time.Now().Add(x.caller.timeout(x.call).After))
 	if err != nil || token == x.token() {
 		return false
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -110,4 +111,25 @@ func TestC12_PlaceholdersAreNoTokens(t *testing.T) {
 		_, err := svc.NewClient("https://h", svc.WithToken(token))
 		require.NoError(t, err, token)
 	}
+}
+
+// What stands before a request ends with the limit of the attempt, or with the deadline of ctx,
+// and the error tells the two apart.
+func TestTokenSourceIsUnderTheLimitOfTheAttempt_D03(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := svc.WithTokenSource(func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })
+		client := testkit.Play(t).Client(hangs, svc.WithTimeout(20*time.Second))
+		start := time.Now()
+		_, err := client.InferenceServices.Get(t.Context(), "svc-1")
+		require.Equal(t, 20*time.Second, time.Since(start))
+		require.ErrorIs(t, err, svc.ErrTimeout)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "token source: no token within 20s")
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = client.InferenceServices.Get(ctx, "svc-1")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, svc.ErrTimeout)
+	})
 }
