@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"example.com/svc"
+)
+
+// advice says what to do about an error, in lines for a person. If an endpoint may be
+// running, the last line says so.
+func (t *tool) advice(err error, code int, c *command, f facts) (lines []string) {
+	if wait := retryAfter(err); wait > 0 {
+		lines = append(lines, fmt.Sprintf("The service asks to wait %v before the next try.", wait.Round(time.Second)))
+	}
+	why := kindOf(err)
+	if why.code == exitRefused {
+		lines = append(lines, "Check the token: SVC_API_TOKEN or --token-file.")
+	}
+	switch code {
+	case exitUsage:
+		if c.Command != nil {
+			return append(lines, fmt.Sprintf("See: %s --help", c.CommandPath()))
+		}
+		return append(lines, "See: svc --help")
+	case exitDeleted:
+		return append(lines, "Nothing is left running.")
+	case exitUnknown:
+		return append(lines, t.unknownOutcome(err, f)...)
+	case exitLedger:
+		return append(lines, t.ledgerAdvice(err, f)...)
+	case exitNotFound:
+		if why.name == "not_found" {
+			lines = append(lines, "Check the ID: the service has no such endpoint, or has deleted it.")
+		}
+	case exitRunning:
+		if c.left != nil {
+			return append(lines, c.left(f)...)
+		}
+		return append(lines, mayRun(f.ID))
+	}
+	return lines
+}
+
+func mayRun(id string) string {
+	return fmt.Sprintf("%[1]s may still be running and billed. To delete it: svc delete %[1]s", id)
+}
+
+// ledgerAdvice says what to do after exitLedger.
+func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
+	switch why := kindOf(err); {
+	case why.name == "key_in_use":
+		lines = append(lines, fmt.Sprintf("See what the key has: svc get --key %s. Then repeat the request that created it, choose another --key, or run: svc delete --key %[1]s", f.Key))
+	case why.name == "no_ledger":
+		lines = append(lines, fmt.Sprintf("If there should be one, check --ledger and SVC_LEDGER. To make one: svc ledger init --ledger %s", t.place.shown))
+	case t.place.shown != "":
+		lines = append(lines, fmt.Sprintf("The ledger is %s. To find out what is wrong with it: svc doctor", t.place.shown))
+	}
+	if f.Running {
+		lines = append(lines, "Nothing was created or changed. Endpoints that ran before may still be running and billed.")
+	}
+	return lines
+}
+
+// unknownOutcome says how to settle a create whose outcome is not known. An endpoint is adopted
+// before it is deleted: a delete alone leaves the doubt in the ledger.
+func (t *tool) unknownOutcome(err error, f facts) []string {
+	where := ""
+	key := f.Key
+	if unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok {
+		if unknown.Intent != "" {
+			where = fmt.Sprintf(", with [svc:%s] in its description", unknown.Intent)
+		}
+		if unknown.ID != "" {
+			where += fmt.Sprintf(", perhaps with the ID %s", unknown.ID)
+		}
+		if unknown.Key != "" {
+			key = unknown.Key
+		}
+		if unknown.Name != "" {
+			f.Name = unknown.Name
+		}
+	}
+	if key == "" {
+		return []string{
+			"It is not known whether the endpoint was created. It may be running and billed.",
+			fmt.Sprintf("Look for an endpoint named %q where the service shows what your account runs. Do NOT run the command again before you know.", f.Name),
+		}
+	}
+	lines := []string{
+		"It is not known whether the endpoint was created. It may be running and billed.",
+		fmt.Sprintf("  1. Look for an endpoint named %q%s, where the service shows what your account runs.", f.Name, where),
+		fmt.Sprintf("  2. If it is there: svc adopt %s ID. Then keep it, or run: svc delete ID", key),
+		fmt.Sprintf("  3. If it is not there: svc forget %s", key),
+	}
+	if f.Key != "" {
+		return append(lines, "Until then the same command sends nothing: you can run it again at any time.")
+	}
+	return append(lines, "Do NOT run the command again before you know.")
+}

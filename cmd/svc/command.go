@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// stake is what is at stake for the endpoints that a command is about.
+type stake int
+
+const (
+	nothing stake = iota // the command is about no endpoint
+	reads                // it reads endpoints or the ledger: a failure changes nothing
+	changes              // it creates, scales or deletes: after a failure an endpoint may be running
+)
+
+// ledgerUse is what a command does with the ledger.
+type ledgerUse int
+
+const (
+	noLedger    ledgerUse = iota
+	usesLedger            // records what happens where there is a ledger; with --key like readsLedger
+	readsLedger           // fails if there is no ledger
+	makesLedger           // makes a ledger at the default place if there is none
+)
+
+// clientUse is what a command does with the service.
+type clientUse int
+
+const (
+	noClient    clientUse = iota
+	wantsClient           // works without the address and the token of the service
+	needsClient
+)
+
+// command is one command of the tool. A command is a function that parses, calls the library
+// and returns a view: what it found. All output is written by the code around it.
+type command struct {
+	*cobra.Command
+
+	client  clientUse
+	ledger  ledgerUse
+	stake   stake
+	endless bool // there is no time limit unless --timeout is given
+	// empty returns the view of a run that found nothing. Each list in it is [] and not nil.
+	empty func() view
+	// run does the work. With an error, it may return what it found, or nil for nothing.
+	run func(ctx context.Context, args []string) (view, error)
+	// left says what may be running after a failure, and what to run next, one line each. If
+	// nil, the advice is to delete the endpoint.
+	left func(facts) []string
+}
+
+// add makes a cobra command of c.
+func (t *tool) add(parent *cobra.Command, c *command) {
+	c.RunE = func(cmd *cobra.Command, args []string) error { return t.perform(cmd.Context(), c, args) }
+	if c.Args == nil {
+		c.Args = cobra.NoArgs
+	}
+	if c.ValidArgsFunction == nil {
+		c.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	parent.AddCommand(c.Command)
+}
+
+// group is a command that has only commands below it.
+func group(use, short string) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		text := fmt.Sprintf("there is no command %q", cmd.CommandPath()+" "+args[0])
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			text += ", but there is " + strings.Join(near, ", ")
+		}
+		return usageError{fmt.Errorf("%s", text)}
+	}}
+}
+
+func (t *tool) rootCommand() *cobra.Command {
+	root := group("svc", "run container images as dedicated endpoints")
+	root.Long = rootHelp
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.CompletionOptions.HiddenDefaultCmd = false
+	root.SuggestionsMinimumDistance = 2
+	root.SetOut(t.stdout)
+	root.SetErr(t.talk)
+	t.addGlobals(root.PersistentFlags())
+	for _, c := range t.commands() {
+		t.add(root, c)
+	}
+	root.AddCommand(exitCodesTopic)
+	return root
+}
+
+const rootHelp = `Run container images as dedicated endpoints, and know at all times what may be running.
+
+Data is written to standard output, everything else to standard error. The token is read from
+SVC_API_TOKEN or from --token-file. The exit code says whether an endpoint may be running and
+billed: see "svc help exit-codes".`
+
+// commands lists the commands of the first level, in the order of their files.
+func (t *tool) commands() []*command {
+	return []*command{
+		t.getCommand(),
+		t.versionCommand(),
+	}
+}
+
+// globals are the flags of all commands.
+type globals struct {
+	baseURL, inferenceURL, tokenFile string
+	ledger                           string
+	timeout                          time.Duration
+	insecureHTTP                     bool
+	output                           choice
+	progress                         choice
+	noHeaders, quiet, verbose        bool
+
+	key string // --key of the command; empty: not given, or the command has no such flag
+}
+
+func (t *tool) addGlobals(f *pflag.FlagSet) {
+	g := &t.flags
+	g.output = choice{value: "table", of: []string{"table", "json", "yaml", "name"}}
+	g.progress = choice{value: "auto", of: []string{"auto", "plain", "json", "none"}}
+	f.StringVar(&g.baseURL, "base-url", "", "address of the service (SVC_BASE_URL)")
+	f.StringVar(&g.inferenceURL, "inference-url", "", "base address of the endpoints (SVC_INFERENCE_URL)")
+	f.StringVar(&g.tokenFile, "token-file", "", "file that holds the token, in place of SVC_API_TOKEN")
+	f.StringVar(&g.ledger, "ledger", "", "folder, sqlite:FILE, postgres://… or none (SVC_LEDGER; default: "+shownDefault+")")
+	f.DurationVar(&g.timeout, "timeout", 30*time.Minute, "time limit for the whole command")
+	f.BoolVar(&g.insecureHTTP, "insecure-http", false, "allow an http:// address: anybody on the network path can then read the token")
+	f.VarP(&g.output, "output", "o", "form of the output: table, json, yaml or name (only IDs)")
+	f.Var(&g.progress, "progress", "progress on standard error: auto, plain, json or none")
+	f.BoolVar(&g.noHeaders, "no-headers", false, "no header above a table")
+	f.BoolVarP(&g.quiet, "quiet", "q", false, "only errors on standard error")
+	f.BoolVarP(&g.verbose, "verbose", "v", false, "each request on standard error, without secrets")
+}
+
+// choice is the value of a flag that allows only some words.
+type choice struct {
+	value string
+	of    []string
+}
+
+func (c *choice) String() string { return c.value }
+
+// Type is the name of the value in the help.
+func (c *choice) Type() string { return "string" }
+
+// Set refuses a word that is not allowed.
+func (c *choice) Set(s string) error {
+	for _, word := range c.of {
+		if s == word {
+			c.value = s
+			return nil
+		}
+	}
+	return fmt.Errorf("must be one of %s", strings.Join(c.of, ", "))
+}

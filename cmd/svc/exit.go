@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"example.com/svc"
+)
+
+// Each exit code has one meaning: see exitCodes.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitTimeout     = 3
+	exitUnknown     = 4
+	exitNotFound    = 5
+	exitRefused     = 6
+	exitTryLater    = 7
+	exitUnusable    = 8
+	exitLedger      = 9
+	exitRunning     = 10
+	exitDeleted     = 11
+	exitUsage       = 64 // not 2: the Go runtime ends with 2 after a panic, when anything may be running
+	exitNoCommand   = 127
+	exitInterrupted = 130
+)
+
+// usageError is a mistake in the command line or the environment. Nothing was sent.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// plainly replaces the error of a value that cannot be parsed: the new error says in plain
+// words what the value must be.
+func plainly(err error) error {
+	for origin, want := range map[string]string{
+		": strconv.ParseInt: ":  "must be a whole number",
+		": strconv.Atoi: ":      "must be a whole number",
+		": strconv.ParseBool: ": "must be true or false",
+		": time: ":              "must be a duration, such as 90s or 1h30m",
+	} {
+		text, why, found := strings.Cut(err.Error(), origin)
+		if strings.HasSuffix(why, "value out of range") {
+			want = "is out of range"
+		}
+		if found {
+			return errors.New(text + ": " + want)
+		}
+	}
+	return err
+}
+
+var (
+	errNotReachable = errors.New("cannot be reached")
+	errNoFlavor     = errors.New(`no flavor fits: "svc flavors" lists all flavors`)
+	errProblem      = errors.New("problems were found")
+)
+
+// kind is a kind of error.
+type kind struct {
+	name string // for error_kind
+	code int    // exit code if nothing may be running
+	is   func(error) bool
+}
+
+// kinds lists the kinds of errors. The kind of an error is the first one that matches it.
+var kinds = []kind{
+	{"outcome_unknown", exitUnknown, matches(svc.ErrOutcomeUnknown)},
+	{"key_in_use", exitLedger, matches(svc.ErrKeyInUse)},
+	{"no_ledger", exitLedger, isA[noLedgerError]},
+	{"usage", exitUsage, isA[usageError]},
+	{"usage", exitUsage, isA[*svc.ValidationError]},
+	{"output", exitFailed, isA[unwritable]},
+	{"interrupted", exitInterrupted, matches(context.Canceled)},
+	{"timeout", exitTimeout, matches(context.DeadlineExceeded)},
+	{"unauthorized", exitRefused, matches(svc.ErrUnauthorized)},
+	{"forbidden", exitRefused, matches(svc.ErrForbidden)},
+	{"unavailable", exitUnusable, matches(svc.ErrUnavailable)},
+	{"stopped", exitUnusable, matches(svc.ErrStopped)},
+	{"not_available", exitUnusable, matches(errNotReachable)},
+	{"not_found", exitNotFound, matches(svc.ErrNotFound)},
+	{"no_flavor", exitNotFound, matches(errNoFlavor)},
+	{"retired", exitFailed, matches(svc.ErrRetired)},
+	{"rate_limited", exitTryLater, matches(svc.ErrRateLimited)},
+	{"server_error", exitTryLater, matches(svc.ErrServer)},
+	{"unreachable", exitTryLater, isA[*svc.TransportError]},
+	{"refused", exitFailed, isA[*svc.Error]},
+	{"unexpected_response", exitFailed, isA[*svc.DecodeError]},
+	{"ledger", exitLedger, isA[*svc.LedgerError]},
+	{"command_not_found", exitNoCommand, isA[*exec.Error]},
+	{"problem", exitFailed, matches(errProblem)},
+	{"failed", exitFailed, func(error) bool { return true }},
+}
+
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+func matches(target error) func(error) bool {
+	return func(err error) bool { return errors.Is(err, target) }
+}
+
+func kindOf(err error) kind {
+	return kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.is(err) })]
+}
+
+func isNotFound(err error) bool { return errors.Is(err, svc.ErrNotFound) }
+
+// coded is an error with an exit code of its own, such as that of a command that "svc run" ran.
+type coded struct {
+	error
+	code int
+}
+
+func (e coded) Unwrap() error { return e.error }
+
+// exitCode returns the exit code of a command that ended with err. Whether an endpoint is
+// running or deleted is more important than the reason of the failure.
+func exitCode(err error, at stake, f facts) int {
+	if err == nil {
+		return exitOK
+	}
+	if e, ok := errors.AsType[coded](err); ok {
+		return e.code
+	}
+	code := kindOf(err).code
+	switch {
+	case at != changes:
+		return code
+	case f.Created && !f.Running:
+		return exitDeleted
+	case f.Created:
+		return exitRunning
+	case code == exitUsage || code == exitLedger || code == exitUnknown:
+		return code
+	case f.Running:
+		return exitRunning
+	}
+	return code
+}
+
+// givenUp is the error of a run that is given up.
+func (t *tool) givenUp() error {
+	cause := context.Cause(t.ctx)
+	switch f := t.facts(); {
+	case f.Created || f.Resumed:
+		return fmt.Errorf("given up: %w", cause)
+	case f.Posted:
+		return &svc.OutcomeUnknownError{Method: "POST", Route: "/v1/inference-service", Name: f.Name, Err: cause}
+	}
+	return cause
+}
+
+// report writes what the command found, what went wrong and what to do about it, and returns
+// the exit code. It writes to standard error first, since a write to standard output may block
+// if nobody reads it.
+func (t *tool) report(err error, args []string) int {
+	t.mu.Lock()
+	c, f, v := t.current, t.known, t.shown
+	t.mu.Unlock()
+	if c == nil { // the command line was not valid, or it asked for help
+		c = &command{empty: emptyMessage}
+		c.Command, _, _ = t.root.Find(args)
+		guessFlags(&t.flags, args)
+		f.Running = err != nil && keyed(args)
+	}
+	code := exitCode(err, c.stake, f)
+	if err != nil {
+		t.talk.fail("svc: %s", plainText(err))
+		for _, line := range t.advice(err, code, c, f) {
+			t.talk.fail("%s", line)
+		}
+	}
+	if unwritten := t.write(err, code, c, f, v); unwritten != nil && err == nil {
+		t.flags.output.value = "none"
+		return t.report(unwritten, args)
+	}
+	return code
+}
+
+// write writes the document of a command to standard output.
+func (t *tool) write(err error, code int, c *command, f facts, v view) error {
+	format := t.flags.output.value
+	document := format == "json" || format == "yaml"
+	if format == "none" || c.run == nil && err == nil || v == nil && !document {
+		return t.stdout.err()
+	}
+	if v == nil {
+		v = c.empty()
+	}
+	o := v.base()
+	o.ExitCode, o.MayBeRunning = code, f.Running || code == exitUnknown
+	if o.ServiceID == "" {
+		o.ServiceID = f.ID
+	}
+	if o.Key == "" {
+		o.Key = f.Key
+	}
+	if err != nil {
+		o.failure = &failure{plainText(err), kindOf(err).name, requestID(err), retryAfter(err).Seconds()}
+	}
+	text, failed := t.flags.render(v)
+	if failed != nil {
+		return failed
+	}
+	if text != "" {
+		_, _ = t.stdout.Write([]byte(text))
+	}
+	return t.stdout.err()
+}
+
+// guessFlags finds --output and --progress in a command line that is not valid.
+func guessFlags(g *globals, args []string) {
+	for i, arg := range args {
+		name, value, found := strings.Cut(arg, "=")
+		if !found && i+1 < len(args) {
+			value = args[i+1]
+		}
+		switch {
+		case name == "--output" || name == "-o":
+			_ = g.output.Set(value)
+		case strings.HasPrefix(arg, "-o"):
+			_ = g.output.Set(strings.TrimPrefix(arg, "-o"))
+		}
+	}
+}
+
+// keyed reports whether a command line that is not valid names a key, whose endpoint may run.
+func keyed(args []string) bool {
+	return slices.ContainsFunc(args, func(arg string) bool { return arg == "--key" || strings.HasPrefix(arg, "--key=") })
+}
+
+// retryAfter returns how long the service asked to wait before a retry; 0: it did not ask.
+func retryAfter(err error) time.Duration {
+	if refused, ok := errors.AsType[*svc.Error](err); ok {
+		return refused.RetryAfter
+	}
+	return 0
+}
+
+// requestID returns the ID that the service gave the failed request; empty: not known.
+func requestID(err error) string {
+	if e, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok && e.RequestID != "" {
+		return e.RequestID
+	}
+	if e, ok := errors.AsType[*svc.Error](err); ok && e.RequestID != "" {
+		return e.RequestID
+	}
+	if e, ok := errors.AsType[*svc.DecodeError](err); ok {
+		return e.RequestID
+	}
+	return ""
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	_ "modernc.org/sqlite"             // the driver "sqlite"
+
+	"example.com/svc"
+	"example.com/svc/ledger"
+)
+
+const shownDefault = "svc-ledger in $XDG_STATE_HOME or ~/.local/state"
+
+// place is where a ledger is.
+type place struct {
+	driver   string // "folder", "sqlite", "postgres"; "none": there is no ledger
+	name     string // full path of the folder or file, or the connection string
+	shown    string // as the user would write it, without secrets
+	explicit bool   // named by --ledger or SVC_LEDGER: the ledger must exist
+}
+
+// noLedgerError is returned when there is no ledger at the place where one should be.
+type noLedgerError struct{ place place }
+
+func (e noLedgerError) Error() string { return "there is no ledger at " + e.place.shown }
+
+// findLedger reads --ledger and SVC_LEDGER.
+func findLedger(flag string) (place, error) {
+	text, source := flag, "--ledger"
+	if text == "" {
+		text, source = os.Getenv("SVC_LEDGER"), "SVC_LEDGER"
+	}
+	if text == "" {
+		dir, err := defaultLedger()
+		return place{driver: "folder", name: dir, shown: dir}, err
+	}
+	if text == "none" {
+		return place{driver: "none", shown: text}, nil
+	}
+	if scheme, _, ok := strings.Cut(text, "://"); ok && (scheme == "postgres" || scheme == "postgresql") {
+		shown, err := withoutSecrets(text)
+		return place{"postgres", text, shown, true}, err
+	}
+	path, isFile := strings.CutPrefix(text, "sqlite:")
+	path, err := fullPath(path, source)
+	if err != nil {
+		return place{}, err
+	}
+	if isFile {
+		return place{"sqlite", path, "sqlite:" + path, true}, nil
+	}
+	return place{"folder", path, path, true}, nil
+}
+
+// withoutSecrets returns a connection string without its password and parameters.
+func withoutSecrets(dsn string) (string, error) {
+	u, err := url.Parse(dsn)
+	if err != nil { // the error of url.Parse would show the password
+		return "", errors.New("the connection string of the ledger is no URL: escape special characters of the password with %XX")
+	}
+	u.RawQuery, u.Fragment = "", ""
+	if u.User != nil {
+		u.User = url.User(u.User.Username())
+	}
+	return u.String(), nil
+}
+
+// fullPath expands ~. A relative path is allowed in a flag, but not in the environment: there
+// each folder would have another ledger.
+func fullPath(path, source string) (string, error) {
+	if rest, ok := strings.CutPrefix(path, "~"); ok {
+		home, err := os.UserHomeDir()
+		if err != nil || rest != "" && !os.IsPathSeparator(rest[0]) {
+			return "", fmt.Errorf("%s: %q cannot be expanded: use the full path", source, path)
+		}
+		path = home + rest
+	}
+	switch {
+	case path == "":
+		return "", fmt.Errorf("%s: the path is empty", source)
+	case source != "--ledger" && !filepath.IsAbs(path):
+		return "", fmt.Errorf("%s: %q is a relative path, which means another ledger in each folder: use the full path", source, path)
+	}
+	return filepath.Abs(path)
+}
+
+// defaultLedger returns the default folder of the ledger: svc-ledger, in the folder where the
+// system keeps the state of programs.
+func defaultLedger() (string, error) {
+	dir, err := os.Getenv("XDG_STATE_HOME"), error(nil)
+	switch {
+	case filepath.IsAbs(dir):
+	case runtime.GOOS == "windows" || runtime.GOOS == "darwin":
+		dir, err = os.UserConfigDir()
+	default:
+		dir, err = os.UserHomeDir()
+		dir = filepath.Join(dir, ".local", "state")
+	}
+	if err != nil {
+		return "", fmt.Errorf("the default folder of the ledger is not known: set SVC_LEDGER or --ledger (%w)", err)
+	}
+	return filepath.Join(dir, "svc-ledger"), nil
+}
+
+// openLedger opens the ledger for a command. It returns nil if the command goes without one.
+func (t *tool) openLedger(ctx context.Context, c *command) (store svc.LedgerStore, stop func(), err error) {
+	stop = func() {}
+	use := c.ledger
+	if use == noLedger {
+		return nil, stop, nil
+	}
+	if use == usesLedger && t.flags.key != "" {
+		use = readsLedger
+	}
+	if t.place, err = findLedger(t.flags.ledger); err != nil {
+		return nil, stop, usageError{err}
+	}
+	if t.place.driver == "none" {
+		if use == readsLedger {
+			err = usageError{errors.New("this command needs a ledger, and --ledger or SVC_LEDGER says none")}
+		}
+		return nil, stop, err
+	}
+	create := use == makesLedger && !t.place.explicit
+	store, stop, err = openPlace(ctx, t.place, create)
+	switch {
+	case err == nil:
+		return store, stop, nil
+	case use != usesLedger:
+		return nil, func() {}, err
+	case isA[noLedgerError](err) && !t.place.explicit:
+		return nil, func() {}, nil
+	}
+	// Commands that lower the bill, such as "svc delete", still work with a broken ledger.
+	return brokenLedger{err}, func() {}, nil
+}
+
+// openPlace opens a ledger. If there is none, it makes one or returns a noLedgerError.
+func openPlace(ctx context.Context, p place, create bool) (store svc.LedgerStore, stop func(), err error) {
+	defer func() {
+		if err != nil && !isA[noLedgerError](err) {
+			err = &svc.LedgerError{Op: "open " + p.shown, Err: err}
+		}
+	}()
+	if p.driver == "postgres" {
+		return openSQL(p, "pgx", p.name, func(db *sql.DB) (svc.LedgerStore, error) { return ledger.Postgres(ctx, db) })
+	}
+	if _, err := os.Stat(p.name); errors.Is(err, fs.ErrNotExist) && !create {
+		return nil, nil, noLedgerError{p}
+	}
+	if p.driver == "folder" {
+		store, err = ledger.Dir(p.name)
+		return store, func() {}, err
+	}
+	const safe = "?_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)"
+	file := (&url.URL{Scheme: "file", OmitHost: true, Path: p.name}).String()
+	return openSQL(p, "sqlite", file+safe, func(db *sql.DB) (svc.LedgerStore, error) { return ledger.SQLite(ctx, db) })
+}
+
+func openSQL(p place, driver, dsn string, open func(*sql.DB) (svc.LedgerStore, error)) (svc.LedgerStore, func(), error) {
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s cannot be opened", cmp.Or(p.shown, driver)) // the error may hold the password
+	}
+	store, err := open(db)
+	if err != nil {
+		_ = db.Close()
+		return nil, nil, err
+	}
+	return store, func() { _ = db.Close() }, nil
+}
+
+// brokenLedger is a ledger that could not be opened: each use returns err.
+type brokenLedger struct{ err error }
+
+func (l brokenLedger) Append(context.Context, svc.LedgerRecord) error { return l.err }
+
+func (l brokenLedger) List(context.Context, string) ([]svc.LedgerRecord, error) { return nil, l.err }
+
+// entryOf returns the open entry of a key.
+func (t *tool) entryOf(ctx context.Context, key string) (svc.LedgerEntry, error) {
+	entries, err := t.client.Ledger.Entries(ctx)
+	for _, e := range entries {
+		if e.Key == key && e.Open() {
+			return e, nil
+		}
+	}
+	if err != nil {
+		return svc.LedgerEntry{}, err
+	}
+	return svc.LedgerEntry{}, usageError{fmt.Errorf("the key %q has no open entry in the ledger; \"svc ls\" shows which keys have one", key)}
+}

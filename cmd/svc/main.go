@@ -1,0 +1,11 @@
+// Command svc runs container images as dedicated endpoints of the Inference Service API:
+// for a person at a terminal, and for scripts and pipelines. README.md says how to use it,
+// and how to add a command.
+package main
+
+import "os"
+
+func main() {
+	t := newTool(os.Stdin, os.Stdout, os.Stderr, watchSignals())
+	os.Exit(t.main(os.Args[1:]))
+}

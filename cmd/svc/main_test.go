@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc/svctest"
+)
+
+// binary is the program, built once for all tests. The tests run it as a child process.
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "svc-test")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(dir, "svc")
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary, ".").CombinedOutput(); err != nil {
+		panic(string(out))
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// outcome of a run of the program.
+type ended struct {
+	code           int
+	stdout, stderr string
+}
+
+// doc is the document that "-o json" has written.
+func (e ended) doc(t *testing.T) map[string]any {
+	t.Helper()
+	var doc map[string]any
+	d := json.NewDecoder(strings.NewReader(e.stdout))
+	require.NoError(t, d.Decode(&doc), "%s\n%s", e.stdout, e.stderr)
+	require.ErrorIs(t, d.Decode(&doc), io.EOF, "one document for a command: %s", e.stdout)
+	require.EqualValues(t, e.code, doc["exit_code"])
+	return doc
+}
+
+// session runs the program against a fake of the service, with a ledger of its own.
+type session struct {
+	t   *testing.T
+	srv *svctest.Server
+	env map[string]string
+}
+
+func newSession(t *testing.T, opts ...svctest.Option) *session {
+	t.Helper()
+	srv := svctest.NewServer(append([]svctest.Option{svctest.WithDeployTime(100 * time.Millisecond)}, opts...)...)
+	t.Cleanup(srv.Close)
+	home := t.TempDir()
+	return &session{t, srv, map[string]string{
+		"HOME": home, "PATH": os.Getenv("PATH"), "TMPDIR": os.TempDir(),
+		"SVC_BASE_URL": srv.URL(), "SVC_API_TOKEN": srv.Token(), "SVC_INFERENCE_URL": srv.InferenceURL(),
+	}}
+}
+
+// command prepares a run of the program. The test may change it before it starts.
+func (s *session) command(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(s.t.Context(), binary, args...)
+	cmd.Dir = s.env["HOME"]
+	for name, value := range s.env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	return cmd
+}
+
+// run runs the program to its end.
+func (s *session) run(args ...string) ended {
+	s.t.Helper()
+	return s.finish(s.command(args...))
+}
+
+func (s *session) finish(cmd *exec.Cmd) ended {
+	s.t.Helper()
+	var stdout, stderr bytes.Buffer
+	if cmd.Stdout == nil {
+		cmd.Stdout = &stdout
+	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = &stderr
+	}
+	err := cmd.Run()
+	if _, ok := errors.AsType[*exec.ExitError](err); !ok {
+		require.NoError(s.t, err)
+	}
+	e := ended{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+	checkWords(s.t, s.srv, e)
+	return e
+}
+
+// goNames finds names of the library and of Go in what a user reads.
+var goNames = regexp.MustCompile(`\b(With[A-Z]\w+|DeleteAndWait|WaitUntil\w+|ScaleAndWait|Ledger\.\w+|NewClient\w*|errors\.\w+|goroutine|panic|nil)\b|svc: svc:`)
+
+// checkWords checks what no output may hold: the token, and names of Go.
+func checkWords(t *testing.T, srv *svctest.Server, e ended) {
+	t.Helper()
+	all := e.stdout + e.stderr
+	require.NotContains(t, all, srv.Token(), "the token is shown")
+	require.Empty(t, goNames.FindString(all), all)
+	require.NotContains(t, all, "\x1b[3", "colours: there is no terminal")
+}
+
+// must runs the program and requires this exit code.
+func (s *session) must(code int, args ...string) ended {
+	s.t.Helper()
+	e := s.run(args...)
+	require.Equal(s.t, code, e.code, "svc %s\n%s%s", strings.Join(args, " "), e.stdout, e.stderr)
+	return e
+}
+
+// start starts the program, and kills it at the end of the test if it still runs.
+func (s *session) start(cmd *exec.Cmd) {
+	s.t.Helper()
+	require.NoError(s.t, cmd.Start())
+	s.t.Cleanup(func() { _ = cmd.Process.Kill() })
+}
+
+// eventually waits until a condition is met.
+func eventually(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for !met() {
+		select {
+		case <-ctx.Done():
+			require.Fail(t, what)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func TestVersionHasEachForm(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	require.Regexp(t, `^svc \S+ \(go1\.\d+\S*, \w+/\w+\)\n$`, s.must(exitOK, "version").stdout)
+	doc := s.must(exitOK, "version", "-o", "json").doc(t)
+	require.NotEmpty(t, doc["version"])
+	require.NotContains(t, doc, "error")
+	require.Contains(t, s.must(exitOK, "version", "-o", "yaml").stdout, "\ngo: go1.")
+	require.Equal(t, fmt.Sprintf("%v\n", doc["version"]), s.must(exitOK, "version", "-o", "name").stdout)
+}

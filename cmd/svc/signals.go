@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// sameSignal is how long after the first signal further signals count as the same
+// one. timeout(1) and other supervisors send a signal to a program and then to its
+// process group, so the program gets it twice.
+const sameSignal = 2 * time.Second
+
+// signals tells when the program is interrupted.
+type signals struct {
+	ctx    context.Context // ends at the first signal; its cause is an interruption
+	giveUp <-chan struct{} // is closed at the first signal that comes more than sameSignal later
+}
+
+// interruption is the cause of a ctx that a signal has ended.
+type interruption struct{ signal os.Signal }
+
+func (i interruption) Error() string {
+	name := i.signal.String()
+	switch i.signal {
+	case os.Interrupt:
+		name = "SIGINT"
+	case syscall.SIGTERM:
+		name = "SIGTERM"
+	case syscall.SIGHUP:
+		name = "SIGHUP"
+	}
+	return "interrupted by " + name
+}
+
+// Is makes the cause match [context.Canceled], as the error of a canceled ctx does.
+func (interruption) Is(target error) bool { return target == context.Canceled }
+
+// watchSignals handles signals until the program ends. Otherwise a second signal would kill the
+// program during the cleanup, and an instance could stay running without any message.
+func watchSignals() signals {
+	received := make(chan os.Signal, 1)
+	signal.Notify(received, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // nohup makes a program ignore it
+		signal.Notify(received, syscall.SIGHUP)
+	}
+	signal.Ignore(syscall.SIGPIPE) // a closed pipe is an error of the write instead
+	ctx, cancel := context.WithCancelCause(context.Background())
+	enough := make(chan struct{})
+	go func() {
+		var first time.Time
+		for s := range received {
+			if first.IsZero() {
+				first = time.Now()
+				cancel(interruption{s})
+			} else if time.Since(first) > sameSignal {
+				close(enough)
+				return
+			}
+		}
+	}()
+	return signals{ctx, enough}
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// takesKey gives a command the flag --key, which stands for the ID: the command takes one
+// argument less when the flag is given.
+func (t *tool) takesKey(c *command, others int) *command {
+	c.Flags().String("key", "", "the endpoint that the ledger has under this key, in place of ID")
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		want := others + 1
+		if cmd.Flags().Changed("key") {
+			want = others
+		}
+		if len(args) != want {
+			return fmt.Errorf("%d arguments instead of %d: %s (with --key KEY, there is no ID)", len(args), want, cmd.UseLine())
+		}
+		return nil
+	}
+	return c
+}
+
+// target returns the ID that a command is about, and the other arguments. With --key, the ID
+// comes from the ledger.
+func (t *tool) target(ctx context.Context, args []string) (id string, rest []string, err error) {
+	if t.flags.key == "" {
+		t.note(func(f *facts) { f.ID = args[0] })
+		return args[0], args[1:], nil
+	}
+	e, err := t.entryOf(ctx, t.flags.key)
+	if err != nil {
+		return "", nil, err
+	}
+	t.note(func(f *facts) { f.ID, f.Name, f.Intent = e.ServiceID, e.Name, e.Intent })
+	if e.ServiceID == "" {
+		return "", nil, fmt.Errorf("the entry of the key %s has no ID: %w", t.flags.key, errInDoubt)
+	}
+	return e.ServiceID, args, nil
+}
+
+var errInDoubt = errors.New("the outcome of its create is not known")

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"example.com/svc"
+)
+
+// tool is one run of the program.
+type tool struct {
+	stdin  io.Reader
+	stdout *output
+	talk   *talk
+	ctx    context.Context // ends at the first signal
+	giveUp <-chan struct{} // is closed at a second signal: the program ends at once
+
+	flags  globals
+	root   *cobra.Command
+	client *svc.Client // nil: the command does not need one
+	place  place       // where the ledger is
+	wait   svc.WaitOptions
+
+	mu      sync.Mutex
+	current *command // the command that runs; nil: the command line is not valid
+	known   facts
+	shown   view // what the command has found
+}
+
+// facts is what is known about the endpoints that a command is about.
+type facts struct {
+	ID      string // the endpoint; empty: not known, or several
+	Key     string // its key in the ledger; empty: not given
+	Name    string // its name; empty: not known
+	Intent  string // the intent of a create in doubt; empty: not known
+	Created bool   // this command created the endpoint
+	Resumed bool   // an earlier command created the endpoint, under the same key
+	Deleted bool   // the endpoint is known to be deleted
+	Running bool   // false only if it is known that no endpoint of the command is running
+	Target  int    // number of instances that were asked for
+	Posted  bool   // a create was sent
+	Found   bool   // the service knew the endpoint, or may have carried out its delete
+}
+
+func newTool(stdin io.Reader, stdout, stderr *os.File, s signals) *tool {
+	t := &tool{stdin: stdin, stdout: &output{file: stdout}, talk: newTalk(stderr), ctx: s.ctx, giveUp: s.giveUp}
+	t.root = t.rootCommand()
+	return t
+}
+
+// note changes what is known. A run that is given up reads it from another goroutine.
+func (t *tool) note(change func(*facts)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	change(&t.known)
+}
+
+// facts returns a copy of what is known.
+func (t *tool) facts() facts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.known
+}
+
+// main runs the program and returns its exit code. After a second signal it does not wait for
+// the command to end.
+func (t *tool) main(args []string) int {
+	done := make(chan error, 1)
+	go func() { done <- t.execute(args) }()
+	var err error
+	select {
+	case err = <-done:
+	case <-t.giveUp:
+		select {
+		case err = <-done: // the command ended at the same moment
+		default:
+			err = t.givenUp()
+		}
+	}
+	code := t.report(err, args)
+	t.talk.flush(2 * time.Second)
+	return code
+}
+
+// execute parses the command line and runs the command.
+func (t *tool) execute(args []string) error {
+	t.root.SetArgs(args)
+	err := t.root.ExecuteContext(t.ctx)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil && t.current == nil {
+		return usageError{plainly(err)}
+	}
+	return err
+}
+
+// perform runs a command whose command line is valid.
+func (t *tool) perform(ctx context.Context, c *command, args []string) error {
+	t.flags.key = ""
+	if f := c.Flags().Lookup("key"); f != nil {
+		t.flags.key = f.Value.String()
+	}
+	if err := t.talk.set(&t.flags); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	t.current = c
+	t.known = facts{Key: t.flags.key, Running: c.stake != nothing}
+	t.mu.Unlock()
+	if !c.endless || c.Flags().Changed("timeout") {
+		limited, cancel := context.WithTimeout(ctx, t.flags.timeout)
+		defer cancel()
+		ctx = limited
+	}
+	stop, err := t.connect(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	t.wait.OnPoll = t.talk.poll
+	defer t.talk.endLine()
+	v, err := c.run(ctx, args)
+	t.mu.Lock()
+	t.shown = v
+	t.mu.Unlock()
+	return err
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/rivo/uniseg"
+	"go.yaml.in/yaml/v3"
+
+	"example.com/svc"
+)
+
+// view is what a command found, in each form that --output has. A view is a struct that embeds
+// outcome: its JSON form is the document of the command, and is described in schema/.
+type view interface {
+	base() *outcome
+	table() table
+	names() []string // the IDs, for "-o name"
+}
+
+// outcome is the part that the documents of all commands share.
+type outcome struct {
+	ExitCode     int    `json:"exit_code"`
+	MayBeRunning bool   `json:"may_be_running"` // false only if it is known that no endpoint of the command is running
+	ServiceID    string `json:"service_id"`     // empty: not known, or none
+	Key          string `json:"key"`            // empty: not known, or none
+	*failure
+}
+
+// failure is in the document of a command that failed, and in no other.
+type failure struct {
+	Error      string  `json:"error"`
+	ErrorKind  string  `json:"error_kind"`          // see kinds
+	RequestID  string  `json:"request_id"`          // the ID that the service gave the failed request; empty: it gave none
+	RetryAfter float64 `json:"retry_after_seconds"` // how long the service asked to wait before a retry; 0: it did not ask
+}
+
+func (o *outcome) base() *outcome { return o }
+
+// table is the form of a view for a person. Without a header it is plain lines.
+type table struct {
+	header []string
+	rows   [][]string
+}
+
+// line is a table of one line, such as an ID or an address.
+func line(text string) table {
+	if text == "" {
+		return table{}
+	}
+	return table{rows: [][]string{{text}}}
+}
+
+// message is the view of a command that has nothing to show but its outcome.
+type message struct{ outcome }
+
+func emptyMessage() view { return &message{} }
+
+func (*message) table() table    { return table{} }
+func (*message) names() []string { return nil }
+
+// render returns the text of a view in the form that the flags ask for.
+func (g *globals) render(v view) (string, error) {
+	var b strings.Builder
+	switch g.output.value {
+	case "json", "yaml":
+		text, err := json.MarshalIndent(v, "", "  ")
+		if err != nil {
+			return "", err
+		}
+		if g.output.value == "json" {
+			return string(text) + "\n", nil
+		}
+		return toYAML(text)
+	case "name":
+		for _, id := range v.names() {
+			fmt.Fprintln(&b, printable(id))
+		}
+	default:
+		v.table().write(&b, !g.noHeaders)
+	}
+	return b.String(), nil
+}
+
+// toYAML turns a JSON text into YAML with the same order of fields. JSON is YAML already: only
+// its style changes.
+func toYAML(text []byte) (string, error) {
+	var node yaml.Node
+	if err := yaml.Unmarshal(text, &node); err != nil {
+		return "", err
+	}
+	plain(&node)
+	var b strings.Builder
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	err := e.Encode(&node)
+	return b.String(), err
+}
+
+func plain(n *yaml.Node) {
+	if n.Style = 0; len(n.Content) == 0 && n.Kind != yaml.ScalarNode {
+		n.Style = yaml.FlowStyle // [] and {}
+	}
+	for _, c := range n.Content {
+		plain(c)
+	}
+}
+
+// write writes aligned columns, two spaces apart.
+func (t table) write(w io.Writer, headers bool) {
+	rows := t.rows
+	if headers && t.header != nil && len(rows) > 0 {
+		rows = append([][]string{t.header}, rows...)
+	}
+	var widths []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], uniseg.StringWidth(printable(cell)))
+		}
+	}
+	for _, row := range rows {
+		var b strings.Builder
+		for i, cell := range row {
+			cell = printable(cell)
+			b.WriteString(cell + strings.Repeat(" ", widths[i]-uniseg.StringWidth(cell)+2))
+		}
+		_, _ = fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
+	}
+}
+
+// printable replaces what could move the cursor or change colours: the texts come from a service.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, text)
+}
+
+// dash stands for an empty cell.
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// short writes a duration in at most two units: 42s, 12m, 3h12m, 2d3h.
+func short(d time.Duration) string {
+	day, hour := 24*time.Hour, time.Hour
+	switch {
+	case d < 0:
+		return "-" + short(-d)
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < day:
+		return fmt.Sprintf("%dh%dm", d/hour, d%hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%dh", d/day, d%day/hour)
+}
+
+// serviceView is the view of commands about one endpoint.
+type serviceView struct {
+	outcome
+	Name      string `json:"name"`
+	Status    string `json:"status"`
+	Instances int    `json:"instances"`
+	FlavorID  string `json:"flavor_id"`
+	CreatedAt string `json:"created_at"` // RFC 3339; empty: not known
+	URL       string `json:"url"`        // empty: the endpoint is not available, or --inference-url is not known
+	Deleted   bool   `json:"deleted"`    // the endpoint is known to be deleted
+
+	age string
+}
+
+func emptyService() view { return &serviceView{} }
+
+// service makes the view of a record. Without a record it returns nil: there is nothing to show.
+func (t *tool) service(s *svc.InferenceService) view {
+	if s == nil {
+		return nil
+	}
+	t.note(func(f *facts) { f.ID, f.Name = s.ServiceID, s.Name })
+	v := &serviceView{
+		Name: s.Name, Status: string(s.Status), Instances: int(s.ResourceMetadata.TargetInstanceNumber),
+		FlavorID: s.ResourceMetadata.FlavorID, Deleted: s.IsDeleted,
+	}
+	v.ServiceID = s.ServiceID
+	if !s.CreatedAt.IsZero() {
+		v.CreatedAt, v.age = s.CreatedAt.UTC().Format(time.RFC3339), short(time.Since(s.CreatedAt.Time))
+	}
+	if s.Status == svc.InferenceServiceStatusAvailable && !s.IsDeleted {
+		v.URL, _ = t.client.InferenceServices.URL(s.ServiceID) // empty without an inference URL
+	}
+	return v
+}
+
+func (v *serviceView) table() table {
+	if v.ServiceID == "" {
+		return table{}
+	}
+	return table{
+		header: []string{"ID", "NAME", "STATUS", "INSTANCES", "FLAVOR", "AGE", "URL"},
+		rows:   [][]string{{v.ServiceID, dash(v.Name), dash(v.Status), fmt.Sprint(v.Instances), dash(v.FlavorID), dash(v.age), dash(v.URL)}},
+	}
+}
+
+func (v *serviceView) names() []string {
+	if v.ServiceID == "" {
+		return nil
+	}
+	return []string{v.ServiceID}
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"errors"
+	"strings"
+
+	"example.com/svc"
+)
+
+// ofTheTool replaces what the library calls by names of its functions.
+var ofTheTool = strings.NewReplacer(
+	": svc: ", ": ",
+	"set WithToken, WithTokenSource or SVC_API_TOKEN", "set SVC_API_TOKEN or --token-file",
+	"set WithInferenceURL or SVC_INFERENCE_URL", "set SVC_INFERENCE_URL or --inference-url",
+	"allow it with WithInsecureHTTP", "allow it with --insecure-http",
+	"set WithLedger", "set SVC_LEDGER or --ledger",
+	"then call Ledger.Adopt, or Ledger.Forget if the endpoint does not exist", `then run "svc adopt KEY ID", or "svc forget KEY" if the endpoint does not exist`,
+	"if you do not want it, call DeleteAndWait", "if you do not want it, delete it",
+)
+
+// plainText is the text of an error in the words of the tool: it names commands and flags, and no
+// functions of the library.
+func plainText(err error) string {
+	if failed, ok := errors.AsType[*svc.DeployError](err); ok && failed.Err != nil {
+		text := failed.ServiceID + " is not available: " + plainText(failed.Err)
+		if failed.CleanupErr != nil {
+			text += "; it could not be deleted: " + plainText(failed.CleanupErr)
+		}
+		return text
+	}
+	return ofTheTool.Replace(strings.TrimPrefix(err.Error(), "svc: "))
+}
