@@ -23,6 +23,7 @@ import (
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/jsonfield"
+	"example.com/svc/ledger"
 )
 
 // call describes one API call of a method. A call has three steps: prepare checks and encodes
@@ -80,7 +81,7 @@ func do[T any](ctx context.Context, c *Client, k call, opts []RequestOption) (*T
 
 func (k *call) begun(ctx context.Context, c *Client) (context.Context, []byte, error) {
 	begun, marked, err := k.begin(ctx, k.Body)
-	if cause.Has[*LedgerError](err) && ctx.Err() != nil { // the ledger failed because ctx ended
+	if cause.Has[*ledger.Error](err) && ctx.Err() != nil { // the ledger failed because ctx ended
 		err = c.transportError(k, &httpcall.Result{Fail: fmt.Errorf("%w: nothing was sent", c.safe(cause.Of(ctx)))})
 	}
 	return begun, marked, err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"example.com/svc/internal/httpcall"
+	"example.com/svc/ledger"
 )
 
 // Version is the version of this package. It is part of the User-Agent header.
@@ -93,7 +94,10 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 	c.Files = &FileClient{c}
 	c.VideoJobs = &VideoJobClient{jobClient{c, videoJobs, videoJob}}
 	c.ImageJobs = &ImageJobClient{jobClient{c, imageJobs, imageJob}}
-	c.Ledger = &Ledger{client: c, store: cfg.ledger, marks: !cfg.unmarked, log: cfg.log}
+	c.Ledger = &Ledger{client: c, marks: !cfg.unmarked, log: cfg.log}
+	if cfg.ledger != nil {
+		c.Ledger.journal = ledger.NewJournal(cfg.ledger, c.safe)
+	}
 	return c, nil
 }
 

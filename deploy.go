@@ -11,6 +11,8 @@ import (
 	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
+	"example.com/svc/internal/same"
+	"example.com/svc/ledger"
 )
 
 const (
@@ -161,7 +163,7 @@ type deployment struct {
 	cleanupEnd time.Time         // when all cleanups together must have ended; zero: no cleanup has begun
 	resumed    bool              // an earlier call with the same key created the endpoint
 	deleted    bool              // the wait has proven that the endpoint is deleted; somebody else deleted it
-	behind     *LedgerError      // why the ledger could not record the created endpoint; nil: it could
+	behind     *ledger.Error     // why the ledger could not record the created endpoint; nil: it could
 }
 
 func (d *deployment) run(ctx context.Context, req CreateInferenceServiceRequest) error {
@@ -170,7 +172,7 @@ func (d *deployment) run(ctx context.Context, req CreateInferenceServiceRequest)
 			return err // before anything is created
 		}
 	}
-	if (d.opts.Key != "" || d.opts.Lease != 0) && d.client.client.Ledger.store == nil {
+	if (d.opts.Key != "" || d.opts.Lease != 0) && d.client.client.Ledger.journal == nil {
 		return ErrNoLedger
 	}
 	defer d.rescue(ctx)
@@ -190,14 +192,12 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 	p := req.problems()
 	p.add(req.ResourceMetadata.TargetInstanceNumber == 0 && !options(opts).has(instanceField),
 		instanceField, "is 0: an endpoint without instances never becomes available")
-	if d.opts.Key != "" {
-		checkKey(&p, d.opts.Key)
-	}
+	p.add(d.opts.Key != "" && !ledger.ValidKey(d.opts.Key), "Key", "must be 1 to 64 characters of a-z, 0-9, _ and -")
 	p.add(d.opts.Lease < 0, "Lease", "must not be negative")
 	k := create(services, &req).checked(p)
 	k.Linger, k.Result, k.sent = createLinger, &d.result, &d.name
 	s, err := d.client.create(ctx, k, d.client.client.Ledger.claim(d.opts.Key, d.opts.Lease), opts)
-	d.behind, _ = errors.AsType[*LedgerError](err)
+	d.behind, _ = errors.AsType[*ledger.Error](err)
 	if earlier, ok := errors.AsType[*resumedError](err); ok {
 		d.id, d.resumed = earlier.id, true
 		return nil
@@ -225,7 +225,7 @@ func (d *deployment) wait(ctx context.Context) error {
 	poll := w.poll
 	w.poll = func(ctx context.Context) (*InferenceService, bool, error) {
 		s, deleted, err := poll(ctx)
-		d.deleted = deleted && (s == nil || s.Name == "" || sameText(s.Name, d.name))
+		d.deleted = deleted && (s == nil || s.Name == "" || same.Text(s.Name, d.name))
 		return s, deleted, err
 	}
 	last, err := w.run(ctx, untilAvailable)
@@ -282,7 +282,7 @@ func (d *deployment) rescue(ctx context.Context) {
 	d.client.client.recent.add(d.id)
 	if created && (d.opts.DeleteOnFailure || d.opts.OnFailure != nil) {
 		defer func() { // if cleanUp panics too, for example in an attempt hook, a single delete is sent
-			if !d.over && sameText(d.shown, d.name) {
+			if !d.over && same.Text(d.shown, d.name) {
 				ctx, cancel := d.cleanupContext(ctx)
 				defer cancel()
 				_ = d.client.Delete(ctx, d.id, asRead(d.opts.RequestOptions)...)
@@ -400,7 +400,7 @@ func (r *removal) limited(ctx context.Context) (context.Context, context.CancelF
 // foreign reports whether a record has another name than the request, so that it may belong
 // to somebody else's endpoint. A service may change letter case and white space of a name.
 func (r *removal) foreign(s *InferenceService) bool {
-	return r.name != "" && s.Name != "" && !sameText(s.Name, r.name)
+	return r.name != "" && s.Name != "" && !same.Text(s.Name, r.name)
 }
 
 func (r *removal) otherName(s *InferenceService) error {

@@ -49,7 +49,7 @@
 //   - [WaitError], [DeployError], [UploadError], [DownloadError], [PageError]: one of
 //     several steps failed. The error holds the IDs of the records that exist, and what is
 //     known about them.
-//   - [LedgerError]: the ledger could not be read or written, or it did not allow the call.
+//   - [ledger.Error]: the ledger could not be read or written, or it did not allow the call.
 //
 // The text of an error is one line. It never holds a token or the query of a presigned URL.
 // It quotes at most one line of a response body, such as the message of the service. If an

@@ -17,6 +17,7 @@ import (
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/paging"
 	"example.com/svc/internal/transfer"
+	"example.com/svc/ledger"
 )
 
 // These are the kinds of errors that [errors.Is] finds. The error types of this package, which
@@ -57,6 +58,15 @@ var (
 	ErrTimeout = errors.New("svc: attempt timed out")
 	// ErrTooLarge: a response of the API was larger than 32 MiB. This package reads no more.
 	ErrTooLarge = httpcall.ErrTooLarge
+	// ErrNoLedger is returned when a call needs a ledger and the client has none. Nothing was
+	// sent. See [WithLedger].
+	ErrNoLedger = errors.New("svc: no ledger: set WithLedger")
+	// ErrKeyInUse is returned when the ledger has an endpoint of another request, or two
+	// endpoints, under the key of a Deploy. Nothing was sent.
+	ErrKeyInUse = errors.New("svc: the key is in use")
+	// ErrLedgerMark is returned when the description of an endpoint does not hold the mark of the
+	// ledger entry, so that the endpoint may be somebody else's.
+	ErrLedgerMark = ledger.ErrMark
 	// ErrUnavailable: a wait found the inference service in the state unavailable.
 	ErrUnavailable = errors.New("svc: the inference service is unavailable")
 	// ErrStopped: a wait found the inference service stopped.

@@ -107,7 +107,7 @@ func (r *CreateInferenceServiceRequest) problems() (p problems) {
 //
 // With [WithLedger], the create is recorded before it is sent, and its outcome is recorded
 // after the response. If the ledger cannot record the create, nothing is sent. If it cannot
-// record the new endpoint, Create returns the record and a [LedgerError] with the ID.
+// record the new endpoint, Create returns the record and a [ledger.Error] with the ID.
 //
 // POST /v1/inference-service
 func (c *InferenceServiceClient) Create(ctx context.Context, req CreateInferenceServiceRequest, opts ...RequestOption) (*InferenceService, error) {

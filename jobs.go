@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"example.com/svc/internal/same"
 	"slices"
 	"time"
 )
@@ -34,14 +35,14 @@ func (j *Job) identity() (field, id string) { return "job_id", j.JobID }
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (j *Job) Failed() bool {
-	return slices.ContainsFunc(jobFailures, func(s JobStatus) bool { return sameText(s, j.Status) })
+	return slices.ContainsFunc(jobFailures, func(s JobStatus) bool { return same.Text(s, j.Status) })
 }
 
 // Done reports whether the job has succeeded or failed. Then its status does not change any
 // more.
 //
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
-func (j *Job) Done() bool { return sameText(j.Status, JobStatusSucceed) || j.Failed() }
+func (j *Job) Done() bool { return same.Text(j.Status, JobStatusSucceed) || j.Failed() }
 
 var jobFailures = []JobStatus{JobStatusFail, JobStatusFailed, JobStatusError, JobStatusCanceled, JobStatusCancelled, JobStatusRejected}
 

@@ -18,6 +18,7 @@ import (
 
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/redact"
+	"example.com/svc/ledger"
 )
 
 // DefaultTimeout is how long one attempt of an API call may take, unless
@@ -37,8 +38,8 @@ type config struct {
 	header    http.Header // headers of WithDefaultHeader
 	hook      func(context.Context, httpcall.Attempt)
 	logger    func(context.Context, httpcall.Attempt)
-	ledger    LedgerStore // store of the ledger; nil: there is no ledger
-	unmarked  bool        // WithoutLedgerMark was given
+	ledger    ledger.Store // store of the ledger; nil: there is no ledger
+	unmarked  bool         // WithoutLedgerMark was given
 	log       *slog.Logger
 }
 

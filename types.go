@@ -12,12 +12,6 @@ import (
 // The constants of the string types below are the values that the service is known to use. The
 // service may add values: a value without a constant decodes, prints and encodes like any other.
 
-// sameText reports whether two values of the service are the same, apart from letter case and
-// the amount of white space. A service may change these two without notice.
-func sameText[S ~string](a, b S) bool {
-	return strings.EqualFold(strings.Join(strings.Fields(string(a)), " "), strings.Join(strings.Fields(string(b)), " "))
-}
-
 // mustFit reports whether a field of a record must have the type that the service documents:
 // if it has another type, decoding the record fails. These are the fields on which programs
 // base decisions. In any other field, a value of the wrong type is tolerated, unless the field

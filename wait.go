@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"example.com/svc/internal/apierr"
+	"example.com/svc/internal/same"
 )
 
 // WaitOptions sets up a wait. A zero field selects its default. Nil options select all
@@ -227,7 +228,7 @@ func (c *InferenceServiceClient) ScaleAndWait(ctx context.Context, id string, in
 			return false, nil
 		case int64(s.ResourceMetadata.TargetInstanceNumber) != int64(instances):
 			return false, nil
-		case instances == 0 && sameText(s.Status, InferenceServiceStatusStopped):
+		case instances == 0 && same.Text(s.Status, InferenceServiceStatusStopped):
 			return true, nil
 		}
 		return untilAvailable(s)
@@ -304,11 +305,11 @@ func untilAvailable(s *InferenceService) (bool, error) {
 	switch {
 	case s.IsDeleted:
 		return false, errDeleted
-	case sameText(s.Status, InferenceServiceStatusAvailable):
+	case same.Text(s.Status, InferenceServiceStatusAvailable):
 		return true, nil
-	case sameText(s.Status, InferenceServiceStatusUnavailable):
+	case same.Text(s.Status, InferenceServiceStatusUnavailable):
 		return false, ErrUnavailable
-	case sameText(s.Status, InferenceServiceStatusStopped):
+	case same.Text(s.Status, InferenceServiceStatusStopped):
 		return false, ErrStopped
 	}
 	return false, nil

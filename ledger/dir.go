@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,8 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"time"
-
-	"example.com/svc"
 )
 
 // Dir returns a store in the folder path. It keeps each record in a separate file, such as
@@ -25,7 +24,7 @@ import (
 // record survives the end of the process, but may be lost when the power fails.
 //
 // Dir fails if the folder cannot be written, or if its file system has no hard links.
-func Dir(path string) (svc.LedgerStore, error) {
+func Dir(path string) (Store, error) {
 	path, err := filepath.Abs(path) // the program may change its working directory
 	if err == nil {
 		err = os.MkdirAll(path, 0o700)
@@ -45,17 +44,24 @@ func Dir(path string) (svc.LedgerStore, error) {
 	if err := d.create(link, nil); err != nil {
 		return nil, fmt.Errorf("ledger: the folder %q cannot be used: %w", path, err)
 	}
-	return store{d, d.file}, os.Remove(link)
+	return d, os.Remove(link)
 }
 
 type dir string // an absolute path
 
-func (d dir) file(n name) string {
-	return filepath.Join(string(d), fmt.Sprintf("%s@%06d.json", n.key, n.seq))
+func (d dir) file(key string, seq int64) string {
+	return filepath.Join(string(d), fmt.Sprintf("%s@%06d.json", key, seq))
 }
 
-func (d dir) put(_ context.Context, n name, text []byte) error {
-	return d.create(d.file(n), append(text, '\n'))
+func (d dir) Append(ctx context.Context, r Record) error {
+	text, err := Encode(r)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		err = d.create(d.file(r.Key, r.Seq), append(text, '\n'))
+	}
+	return writing(d.file(r.Key, r.Seq), err)
 }
 
 // create writes the text to a temporary file, and gives it the name file when all of the text
@@ -93,16 +99,28 @@ func syncFolder(path string) error {
 
 var fileName = regexp.MustCompile(`^([a-z0-9_-]{1,64})@(\d{6}|[1-9]\d{6,17})\.json$`)
 
-func (d dir) list(ctx context.Context, key string, found func(name, []byte, error)) error {
+// name identifies a record by its key and its number.
+type name struct {
+	key string
+	seq int64
+}
+
+// names returns the records that the folder shows, sorted.
+func (d dir) names(key string) (names []name, err error) {
 	files, err := os.ReadDir(string(d))
-	var names []name
 	for _, f := range files {
 		if m := fileName.FindStringSubmatch(f.Name()); m != nil && (key == "" || key == m[1]) {
 			seq, _ := strconv.ParseInt(m[2], 10, 64)
 			names = append(names, name{m[1], seq})
 		}
 	}
-	slices.SortFunc(names, inOrder)
+	slices.SortFunc(names, func(a, b name) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.seq, b.seq)) })
+	return names, err
+}
+
+func (d dir) List(ctx context.Context, key string) (all []Record, err error) {
+	names, err := d.names(key)
+	var damaged []error
 	var last name
 	for _, n := range names {
 		if n.key != last.key {
@@ -111,11 +129,31 @@ func (d dir) list(ctx context.Context, key string, found func(name, []byte, erro
 		// Older files are read even if ReadDir did not show them: it may miss one while the folder changes.
 		for last.seq < n.seq && ctx.Err() == nil {
 			last.seq++
-			text, err := os.ReadFile(d.file(last))
-			if found(last, text, err); errors.Is(err, fs.ErrNotExist) {
+			r, unread := d.read(last)
+			if unread == nil {
+				all = append(all, r)
+				continue
+			}
+			damaged = append(damaged, unread)
+			if errors.Is(unread, fs.ErrNotExist) {
 				last.seq = max(last.seq, n.seq-1)
 			}
 		}
 	}
-	return err
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return all, fmt.Errorf("ledger: reading the records: %w", err)
+	}
+	return all, errors.Join(damaged...)
+}
+
+func (d dir) read(n name) (Record, error) {
+	file := d.file(n.key, n.seq)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return Record{}, Damage(n.key, file, err)
+	}
+	return Decode(n.key, n.seq, file, text)
 }

@@ -17,20 +17,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"example.com/svc"
 	"example.com/svc/ledger"
 	"example.com/svc/ledger/ledgertest"
 )
 
-func open(t *testing.T, path string) svc.LedgerStore {
+func open(t *testing.T, path string) ledger.Store {
 	t.Helper()
 	s, err := ledger.Dir(path)
 	require.NoError(t, err)
 	return s
 }
 
-func rec(key string, seq int64) svc.LedgerRecord {
-	return svc.LedgerRecord{Key: key, Seq: seq, Intent: rand.Text(), Event: svc.LedgerIntended, At: time.Now().UTC().Round(0)}
+func rec(key string, seq int64) ledger.Record {
+	return ledger.Record{Key: key, Seq: seq, Intent: rand.Text(), Event: ledger.Intended, At: time.Now().UTC().Round(0)}
 }
 
 func names(t *testing.T, path string) (all []string) {
@@ -45,7 +44,7 @@ func names(t *testing.T, path string) (all []string) {
 
 func TestDirPasses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "folder")
-	ledgertest.Run(t, func() svc.LedgerStore { return open(t, path) })
+	ledgertest.Run(t, func() ledger.Store { return open(t, path) })
 	for _, name := range names(t, path) {
 		require.Regexp(t, `^[a-z0-9_-]+@\d{6}\.json$`, name, "nothing else is left behind")
 	}
@@ -94,7 +93,7 @@ func TestDirBetweenSteps(t *testing.T) {
 			s := open(t, path)
 			all, err := s.List(t.Context(), "")
 			require.NoError(t, err)
-			want := []svc.LedgerRecord{first}
+			want := []ledger.Record{first}
 			if tc.stored {
 				want = append(want, second)
 			}
@@ -130,8 +129,8 @@ func TestDirDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := t.TempDir()
 			s := open(t, path)
-			var good []svc.LedgerRecord
-			for _, r := range []svc.LedgerRecord{rec("a", 1), rec("k", 1), rec("k", 2), rec("k", 3), rec("z", 1)} {
+			var good []ledger.Record
+			for _, r := range []ledger.Record{rec("a", 1), rec("k", 1), rec("k", 2), rec("k", 3), rec("z", 1)} {
 				require.NoError(t, s.Append(t.Context(), r))
 				if r.Key != "k" || r.Seq != 2 {
 					good = append(good, r)
@@ -145,7 +144,7 @@ func TestDirDamage(t *testing.T) {
 			all, err := s.List(t.Context(), "")
 			require.Equal(t, good, all, "everything else can be read")
 			require.ErrorContains(t, err, file)
-			damage, ok := errors.AsType[*svc.LedgerError](err)
+			damage, ok := errors.AsType[*ledger.Error](err)
 			require.True(t, ok)
 			require.Equal(t, "k", damage.Key)
 			_, err = s.List(t.Context(), "k")

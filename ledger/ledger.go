@@ -1,202 +1,199 @@
-// Package ledger has stores for the ledger of package svc, which records endpoints
-// before they are created: see [svc.WithLedger].
+// Package ledger records which endpoints may be running. A client of package svc writes a record
+// to a [Store] before it creates an endpoint, and another record when it knows the outcome: see
+// [example.com/svc.WithLedger].
 //
 //	store, err := ledger.Dir("/var/lib/deployer/ledger")
 //	…
 //	client, err := svc.NewClient(baseURL, svc.WithToken(token), svc.WithLedger(store))
 //
-// Begin with [Dir]: it needs only a folder, which may be on NFS. [SQLite] and [Postgres] use
-// a table of a database, through database/sql and a driver of your choice. [Memory] is for
-// tests. If you write a store, test it with package ledgertest.
+// Begin with [Dir]: it needs only a folder, which may be on NFS. Package sqlledger has stores for
+// SQLite and PostgreSQL. [Memory] is for tests. If you write a store, [Encode] and [Decode] give
+// the form of its records, and package ledgertest tests it.
+//
+// [Fold] combines the records of each create into an [Entry]. The rules of the ledger are pure
+// functions: they call neither the store nor the service, and get the time as an argument.
 package ledger
 
 import (
-	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
 	"regexp"
 	"slices"
-	"sync"
+	"strings"
+	"time"
+	"unicode/utf16"
+	"unicode/utf8"
 
-	"example.com/svc"
+	"example.com/svc/internal/apierr"
 )
 
-// name identifies a record by its key and its number.
-type name struct {
-	key string
-	seq int64
+// A Store keeps the records of a ledger. It is a journal: records are added, and never
+// changed or removed. Only one of several callers can add a record with a certain Key and
+// Seq. A store must be safe for concurrent use, also by several processes if they share it.
+type Store interface {
+	// Append stores r durably before it returns nil. If there is already a record with the same
+	// Key and Seq, the error is [fs.ErrExist]. After any other error the record may be stored or
+	// not. Append returns an error if ctx has ended.
+	Append(ctx context.Context, r Record) error
+	// List returns the records of key in order of Seq. For an empty key it returns the records
+	// of all keys, grouped by key. With an error it returns the records that it could read. An
+	// error that is about one key only is an [*Error] with that Key.
+	List(ctx context.Context, key string) ([]Record, error)
 }
 
-func (n name) String() string { return fmt.Sprintf("record %d of key %s", n.seq, n.key) }
+// An Event is what happened when a record was written. Some events change the state of the
+// entry. The [State] then has the name of the event.
+type Event string
 
-func inOrder(a, b name) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.seq, b.seq)) }
+// A State is the state of an entry: Intended, Created, Refused, Unknown, Forgotten or Deleted.
+type State string
 
-// medium keeps the texts of records.
-type medium interface {
-	// put stores a text durably. If that name has a text already, the error is fs.ErrExist.
-	put(ctx context.Context, n name, text []byte) error
-	// list calls found for each text of a key, in order. An empty key stands for all keys. If a
-	// text cannot be read, found gets the reason as err.
-	list(ctx context.Context, key string, found func(n name, text []byte, err error)) error
+// The constants without a type are events and states.
+const (
+	Intended        = "intended"  // a create is about to be sent
+	Created         = "created"   // the endpoint exists, and its ID is known
+	Refused         = "refused"   // the create has failed: certainly no endpoint was created
+	Unknown         = "unknown"   // the outcome of the create is not known
+	Forgotten       = "forgotten" // somebody looked and found no endpoint
+	Deleted         = "deleted"   // the endpoint was seen to be deleted
+	Scaled    Event = "scaled"    // the number of instances changed; the state did not
+	Extended  Event = "extended"  // the end of the lease changed; the state did not
+)
+
+// A Record is one record of the journal. It holds no token, and nothing of the request
+// but these fields. Its JSON form is stable. A comment that begins with events, such as
+// "created:", means that only records of these events have the field.
+type Record struct {
+	Key         string    `json:"key"`                    // 1 to 64 characters of a-z, 0-9, _ and -
+	Seq         int64     `json:"seq"`                    // number of the record in its key: 1, 2, 3, …
+	Intent      string    `json:"intent"`                 // random ID of a create call; all attempts of the call share it
+	Event       Event     `json:"event"`                  // what happened
+	At          time.Time `json:"at"`                     // when the record was made, in UTC, by the clock of the process
+	BaseURL     string    `json:"base_url,omitempty"`     // intended: base URL of the service
+	Name        string    `json:"name,omitempty"`         // intended: name of the endpoint
+	FlavorID    string    `json:"flavor_id,omitempty"`    // intended: flavor of the endpoint
+	RequestHash string    `json:"request_hash,omitempty"` // intended: hash of Intent and the request body
+	SettleBy    time.Time `json:"settle_by,omitzero"`     // intended: the create is not sent after this time
+	Instances   int       `json:"instances,omitempty"`    // intended, scaled: number of instances
+	LeaseEnd    time.Time `json:"lease_end,omitzero"`     // intended, extended: end of the lease; zero: no lease
+	ServiceID   string    `json:"service_id,omitempty"`   // created, deleted: ID of the endpoint; unknown: the same, if the response showed it
+	Adopted     bool      `json:"adopted,omitempty"`      // created: the ID was adopted
 }
 
-// store keeps records as JSON in a medium.
-type store struct {
-	medium
-	place func(name) string // describes a record in error texts
+// An Entry combines all records of one create call. A key gets many entries over time. At most
+// one of them is open, unless somebody forgot an entry whose endpoint exists.
+type Entry struct {
+	Key         string    // the key of the Deploy; random for a Create and for a Deploy without one
+	Intent      string    // random ID of the create call; the mark in the description of the endpoint holds it
+	BaseURL     string    // the service that the create was meant for
+	Name        string    // name of the endpoint, as requested
+	FlavorID    string    // flavor of the endpoint, as requested
+	ServiceID   string    // ID of the endpoint; empty: not known
+	State       State     // state after the last record
+	Instances   int       // number of instances that this package asked for, or more
+	Adopted     bool      // ServiceID was adopted
+	RequestedAt time.Time // when the create was about to be sent
+	SettleBy    time.Time // the create was not sent after this time: 5 min after RequestedAt, or the deadline of its ctx if that is earlier
+	CreatedAt   time.Time // when the ID was recorded; zero: it was not
+	DeletedAt   time.Time // when the endpoint was seen to be deleted; zero: it was not
+	LeaseEnd    time.Time // when the endpoint may be deleted; zero: never
+	Records     []Record  // all records of the entry, in order of Seq
 }
 
-var keys = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
+// An Error records that the ledger could not be read or written, or why it does not allow
+// the call.
+type Error struct {
+	Op        string // what was attempted: "list", "append created", "adopt", "reap" …
+	Key       string // key of the entry; empty: the error is about the whole ledger
+	Intent    string // Intent of the entry; empty: the error is about the whole key
+	ServiceID string // ID of the endpoint; empty: not known, or there is no endpoint
+	Err       error  // the store's error, or why the ledger does not allow the call
+}
 
-func (s store) Append(ctx context.Context, r svc.LedgerRecord) error {
-	if !keys.MatchString(r.Key) || r.Seq < 1 {
-		return fmt.Errorf("ledger: record %d of key %q: a key is 1 to 64 characters of a-z, 0-9, _ and -, and the first record is 1", r.Seq, r.Key)
+// Error names the operation, the key, the endpoint and the cause.
+func (e *Error) Error() string {
+	text := "svc: ledger: " + e.Op
+	if e.Key != "" {
+		text += ", key " + e.Key
 	}
-	n := name{r.Key, r.Seq}
+	if e.ServiceID != "" {
+		text += ", endpoint " + e.ServiceID
+	}
+	if e.Err != nil {
+		text += ": " + strings.TrimPrefix(e.Err.Error(), "svc: ")
+	}
+	return apierr.Line(text)
+}
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Wrap makes an [*Error] about the entry e from err. It returns err itself if err is nil, or if
+// err already holds an Error with the ServiceID of e (with any ServiceID if e has none).
+func Wrap(op string, e Entry, err error) error {
+	known, ok := errors.AsType[*Error](err)
+	if err == nil || ok && (e.ServiceID == "" || known.ServiceID == e.ServiceID) {
+		return err
+	}
+	return &Error{Op: op, Key: e.Key, Intent: e.Intent, ServiceID: e.ServiceID, Err: err}
+}
+
+var validKey = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
+
+// ValidKey reports whether key can be the key of a record.
+func ValidKey(key string) bool { return validKey.MatchString(key) }
+
+// Encode returns the text of a record, for a store: JSON in one line, in ASCII. It fails if the
+// record cannot be stored.
+func Encode(r Record) ([]byte, error) {
+	if !ValidKey(r.Key) || r.Seq < 1 {
+		return nil, errors.New("a key is 1 to 64 characters of a-z, 0-9, _ and -, and the first record is 1")
+	}
 	text, err := json.Marshal(r)
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+	if err != nil || !slices.ContainsFunc(text, func(b byte) bool { return b >= utf8.RuneSelf }) {
+		return text, err
 	}
+	var ascii []byte
+	for _, c := range string(text) {
+		switch high, low := utf16.EncodeRune(c); {
+		case c < utf8.RuneSelf:
+			ascii = append(ascii, byte(c))
+		case c < 0x10000:
+			ascii = fmt.Appendf(ascii, `\u%04x`, c)
+		default:
+			ascii = fmt.Appendf(ascii, `\u%04x\u%04x`, high, low)
+		}
+	}
+	return ascii, nil
+}
+
+// Decode reads the text of a record, which a store found under key and seq. Place says where, for
+// error texts. A text that is no record, or another record, is an [*Error] with the Key.
+func Decode(key string, seq int64, place string, text []byte) (r Record, err error) {
+	err = json.Unmarshal(text, &r)
+	if err == nil && (r.Key != key || r.Seq != seq) {
+		err = fmt.Errorf("it says that it is record %d of key %q", r.Seq, r.Key)
+	}
+	if err != nil {
+		return r, Damage(key, place, err)
+	}
+	return r, nil
+}
+
+// Damage makes the error of a record that cannot be read, for a store.
+func Damage(key, place string, err error) error {
+	return &Error{Op: "list", Key: key, Err: fmt.Errorf("%s is damaged: %w", place, err)}
+}
+
+// place describes a record in error texts.
+func place(key string, seq int64) string { return fmt.Sprintf("record %d of key %s", seq, key) }
+
+// writing adds to err which record could not be written.
+func writing(place string, err error) error {
 	if err == nil {
-		err = s.put(ctx, n, text)
+		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("ledger: writing %s: %w", s.place(n), err)
-	}
-	return nil
-}
-
-func (s store) List(ctx context.Context, key string) (all []svc.LedgerRecord, err error) {
-	var damaged []error
-	err = s.list(ctx, key, func(n name, text []byte, err error) {
-		var r svc.LedgerRecord
-		if err == nil {
-			err = json.Unmarshal(text, &r)
-		}
-		if err == nil && (r.Key != n.key || r.Seq != n.seq) {
-			err = fmt.Errorf("it says that it is record %d of key %q", r.Seq, r.Key)
-		}
-		if err != nil {
-			err = fmt.Errorf("%s is damaged: %w", s.place(n), err)
-			damaged = append(damaged, &svc.LedgerError{Op: "list", Key: n.key, Err: err})
-			return
-		}
-		all = append(all, r)
-	})
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		return all, fmt.Errorf("ledger: reading the records: %w", err)
-	}
-	return all, errors.Join(damaged...)
-}
-
-// Memory returns an empty store for tests. Its records are lost when the process ends.
-func Memory() svc.LedgerStore {
-	return store{&memory{texts: make(map[name][]byte)}, name.String}
-}
-
-type memory struct {
-	mu    sync.Mutex
-	texts map[name][]byte
-}
-
-func (m *memory) put(_ context.Context, n name, text []byte) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.texts[n] != nil {
-		return fs.ErrExist
-	}
-	m.texts[n] = text
-	return nil
-}
-
-func (m *memory) list(_ context.Context, key string, found func(name, []byte, error)) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, n := range slices.SortedFunc(maps.Keys(m.texts), inOrder) {
-		if key == "" || key == n.key {
-			found(n, m.texts[n], nil)
-		}
-	}
-	return nil
-}
-
-// SQLite returns a store in the table svc_ledger of an SQLite database. The table is created
-// if it does not exist. You can use any driver. Each connection of db must wait for a locked
-// database and must sync each commit. Set both in the data source name: if one is not set,
-// the function SQLite returns an error. For modernc.org/sqlite the name is
-//
-//	file:ledger.db?_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)
-func SQLite(ctx context.Context, db *sql.DB) (svc.LedgerStore, error) {
-	return openTable(ctx, db, `SELECT (SELECT timeout FROM pragma_busy_timeout) > 0 AND (SELECT synchronous FROM pragma_synchronous) >= 2`,
-		"set busy_timeout, so that one process waits for another, and synchronous=FULL, so that a commit survives a power failure")
-}
-
-// Postgres returns a store in the table svc_ledger of a PostgreSQL database. The table is
-// created if it does not exist. You can use any driver. If synchronous_commit is off, the
-// function Postgres returns an error, since the server may then lose a commit.
-func Postgres(ctx context.Context, db *sql.DB) (svc.LedgerStore, error) {
-	return openTable(ctx, db, `SELECT current_setting('synchronous_commit') <> 'off'`,
-		"set synchronous_commit=on, so that a commit survives a crash of the server")
-}
-
-// openTable runs the query safe, and fails unless it returns true. Then it creates the table if
-// there is none.
-func openTable(ctx context.Context, db *sql.DB, safe, advice string) (svc.LedgerStore, error) {
-	t := store{table{db}, name.String}
-	var ok bool
-	if err := db.QueryRowContext(ctx, safe).Scan(&ok); err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
-	}
-	if !ok {
-		return nil, errors.New("ledger: the settings of the database are not safe: " + advice)
-	}
-	if _, err := t.List(ctx, "-"); err == nil {
-		return t, nil
-	}
-	_, err := db.ExecContext(ctx, `CREATE TABLE svc_ledger ("key" VARCHAR(64) NOT NULL, seq BIGINT NOT NULL, record TEXT NOT NULL, PRIMARY KEY ("key", seq))`)
-	if _, again := t.List(ctx, "-"); again != nil { // if the table exists now, another process has created it
-		return nil, errors.Join(again, err)
-	}
-	return t, nil
-}
-
-type table struct{ db *sql.DB }
-
-func (t table) put(ctx context.Context, n name, text []byte) error {
-	result, err := t.db.ExecContext(ctx, `INSERT INTO svc_ledger ("key", seq, record) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, n.key, n.seq, string(text))
-	if err != nil {
-		return err
-	}
-	rows, err := result.RowsAffected()
-	if err == nil && rows == 0 {
-		return fs.ErrExist
-	}
-	return err
-}
-
-func (t table) list(ctx context.Context, key string, found func(name, []byte, error)) error {
-	query, args := `SELECT "key", seq, record FROM svc_ledger`, []any(nil)
-	if key != "" {
-		query, args = query+` WHERE "key" = $1`, []any{key}
-	}
-	rows, err := t.db.QueryContext(ctx, query+` ORDER BY "key", seq`, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var n name
-		var text []byte
-		err := rows.Scan(&n.key, &n.seq, &text)
-		found(n, text, err)
-	}
-	return rows.Err()
+	return fmt.Errorf("ledger: writing %s: %w", place, err)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 )
 
 // connect opens what a command needs: the ledger and the client.
@@ -24,7 +25,7 @@ func (t *tool) connect(ctx context.Context, c *command) (stop func(), err error)
 	return closeLedger, err
 }
 
-func (t *tool) makeClient(c *command, store svc.LedgerStore) error {
+func (t *tool) makeClient(c *command, store ledger.Store) error {
 	if c.client == noClient && store == nil {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 )
 
 // Each exit code has one meaning: see exitCodes.
@@ -91,7 +92,7 @@ var kinds = []kind{
 	{"unreachable", exitTryLater, isA[*svc.TransportError]},
 	{"refused", exitFailed, isA[*svc.Error]},
 	{"unexpected_response", exitFailed, isA[*svc.DecodeError]},
-	{"ledger", exitLedger, isA[*svc.LedgerError]},
+	{"ledger", exitLedger, isA[*ledger.Error]},
 	{"command_not_found", exitNoCommand, isA[*exec.Error]},
 	{"problem", exitFailed, matches(errProblem)},
 	{"failed", exitFailed, func(error) bool { return true }},

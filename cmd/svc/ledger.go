@@ -16,8 +16,8 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 	_ "modernc.org/sqlite"             // the driver "sqlite"
 
-	"example.com/svc"
 	"example.com/svc/ledger"
+	"example.com/svc/ledger/sqlledger"
 )
 
 const shownDefault = "svc-ledger in $XDG_STATE_HOME or ~/.local/state"
@@ -114,7 +114,7 @@ func defaultLedger() (string, error) {
 }
 
 // openLedger opens the ledger for a command. It returns nil if the command goes without one.
-func (t *tool) openLedger(ctx context.Context, c *command) (store svc.LedgerStore, stop func(), err error) {
+func (t *tool) openLedger(ctx context.Context, c *command) (store ledger.Store, stop func(), err error) {
 	stop = func() {}
 	use := c.ledger
 	if use == noLedger {
@@ -147,14 +147,14 @@ func (t *tool) openLedger(ctx context.Context, c *command) (store svc.LedgerStor
 }
 
 // openPlace opens a ledger. If there is none, it makes one or returns a noLedgerError.
-func openPlace(ctx context.Context, p place, create bool) (store svc.LedgerStore, stop func(), err error) {
+func openPlace(ctx context.Context, p place, create bool) (store ledger.Store, stop func(), err error) {
 	defer func() {
 		if err != nil && !isA[noLedgerError](err) {
-			err = &svc.LedgerError{Op: "open " + p.shown, Err: err}
+			err = &ledger.Error{Op: "open " + p.shown, Err: err}
 		}
 	}()
 	if p.driver == "postgres" {
-		return openSQL(p, "pgx", p.name, func(db *sql.DB) (svc.LedgerStore, error) { return ledger.Postgres(ctx, db) })
+		return openSQL(p, "pgx", p.name, func(db *sql.DB) (ledger.Store, error) { return sqlledger.Postgres(ctx, db) })
 	}
 	if _, err := os.Stat(p.name); errors.Is(err, fs.ErrNotExist) && !create {
 		return nil, nil, noLedgerError{p}
@@ -165,10 +165,10 @@ func openPlace(ctx context.Context, p place, create bool) (store svc.LedgerStore
 	}
 	const safe = "?_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)"
 	file := (&url.URL{Scheme: "file", OmitHost: true, Path: p.name}).String()
-	return openSQL(p, "sqlite", file+safe, func(db *sql.DB) (svc.LedgerStore, error) { return ledger.SQLite(ctx, db) })
+	return openSQL(p, "sqlite", file+safe, func(db *sql.DB) (ledger.Store, error) { return sqlledger.SQLite(ctx, db) })
 }
 
-func openSQL(p place, driver, dsn string, open func(*sql.DB) (svc.LedgerStore, error)) (svc.LedgerStore, func(), error) {
+func openSQL(p place, driver, dsn string, open func(*sql.DB) (ledger.Store, error)) (ledger.Store, func(), error) {
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s cannot be opened", cmp.Or(p.shown, driver)) // the error may hold the password
@@ -184,12 +184,12 @@ func openSQL(p place, driver, dsn string, open func(*sql.DB) (svc.LedgerStore, e
 // brokenLedger is a ledger that could not be opened: each use returns err.
 type brokenLedger struct{ err error }
 
-func (l brokenLedger) Append(context.Context, svc.LedgerRecord) error { return l.err }
+func (l brokenLedger) Append(context.Context, ledger.Record) error { return l.err }
 
-func (l brokenLedger) List(context.Context, string) ([]svc.LedgerRecord, error) { return nil, l.err }
+func (l brokenLedger) List(context.Context, string) ([]ledger.Record, error) { return nil, l.err }
 
 // entryOf returns the open entry of a key.
-func (t *tool) entryOf(ctx context.Context, key string) (svc.LedgerEntry, error) {
+func (t *tool) entryOf(ctx context.Context, key string) (ledger.Entry, error) {
 	entries, err := t.client.Ledger.Entries(ctx)
 	for _, e := range entries {
 		if e.Key == key && e.Open() {
@@ -197,7 +197,7 @@ func (t *tool) entryOf(ctx context.Context, key string) (svc.LedgerEntry, error)
 		}
 	}
 	if err != nil {
-		return svc.LedgerEntry{}, err
+		return ledger.Entry{}, err
 	}
-	return svc.LedgerEntry{}, usageError{fmt.Errorf("the key %q has no open entry in the ledger; \"svc ls\" shows which keys have one", key)}
+	return ledger.Entry{}, usageError{fmt.Errorf("the key %q has no open entry in the ledger; \"svc ls\" shows which keys have one", key)}
 }

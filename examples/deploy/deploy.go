@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 )
 
 const deployHelp = `The ID is written to standard output as soon as the endpoint exists, even if the endpoint is
@@ -125,7 +126,7 @@ func (t *tool) judge(err error) {
 		t.result.running = true
 	case t.posted:
 		t.result.running = errors.Is(err, svc.ErrOutcomeUnknown) // a create was sent, so no earlier endpoint of the key was running
-	case isA[*svc.LedgerError](err):
+	case isA[*ledger.Error](err):
 		t.result.running = t.result.Key != ""
 	}
 }
@@ -157,8 +158,8 @@ func (t *tool) announce(id string) error {
 func (t *tool) chooseFlavor(ctx context.Context, cmd *cli.Command) (id string, err error) {
 	id = cmd.String("flavor")
 	entries, err := t.client.Ledger.Entries(ctx)
-	t.result.running = t.result.Key != "" && (err != nil || slices.ContainsFunc(entries, func(e svc.LedgerEntry) bool { return e.Key == t.result.Key && e.Open() }))
-	if e, ok := errors.AsType[*svc.LedgerError](err); ok && (e.Key == "" || e.Key == t.result.Key) { // damaged entries of other keys do not matter
+	t.result.running = t.result.Key != "" && (err != nil || slices.ContainsFunc(entries, func(e ledger.Entry) bool { return e.Key == t.result.Key && e.Open() }))
+	if e, ok := errors.AsType[*ledger.Error](err); ok && (e.Key == "" || e.Key == t.result.Key) { // damaged entries of other keys do not matter
 		return "", err
 	}
 	for _, e := range entries {
@@ -166,7 +167,7 @@ func (t *tool) chooseFlavor(ctx context.Context, cmd *cli.Command) (id string, e
 			continue
 		}
 		id = cmp.Or(id, e.FlavorID)
-		if limit := e.SettleBy.Add(time.Minute); e.State == svc.LedgerIntended && time.Now().Before(limit) {
+		if limit := e.SettleBy.Add(time.Minute); e.State == ledger.Intended && time.Now().Before(limit) {
 			t.say("an earlier command is creating the endpoint, or was killed during the create: waiting for the outcome until %s", limit.Local().Format(time.TimeOnly))
 		}
 	}

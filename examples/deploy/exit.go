@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 )
 
 // Each exit code has one meaning: see exitCodes.
@@ -162,7 +163,7 @@ var kinds = []kind{
 	{"unreachable", exitTryLater, isA[*svc.TransportError]},
 	{"refused", exitFailed, isA[*svc.Error]},
 	{"unexpected_response", exitFailed, isA[*svc.DecodeError]},
-	{"ledger", exitLedger, isA[*svc.LedgerError]},
+	{"ledger", exitLedger, isA[*ledger.Error]},
 	{"failed", exitFailed, func(error) bool { return true }},
 }
 

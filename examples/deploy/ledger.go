@@ -47,11 +47,11 @@ func defaultLedger() string {
 // bill, such as "delete", still work with it.
 type noLedger struct{ err error }
 
-func (l noLedger) Append(context.Context, svc.LedgerRecord) error { return l.err }
+func (l noLedger) Append(context.Context, ledger.Record) error { return l.err }
 
-func (l noLedger) List(context.Context, string) ([]svc.LedgerRecord, error) { return nil, l.err }
+func (l noLedger) List(context.Context, string) ([]ledger.Record, error) { return nil, l.err }
 
-func openLedger(dir string) svc.LedgerStore {
+func openLedger(dir string) ledger.Store {
 	if dir == "" {
 		return noLedger{errors.New("the default folder is not known: set SVC_LEDGER or --ledger")}
 	}
@@ -117,7 +117,7 @@ type entryLine struct {
 	Result    string    `json:"result,omitempty"` // what "deploy sweep" did with the endpoint
 }
 
-func (t *tool) addEntry(e svc.LedgerEntry, outcome string) {
+func (t *tool) addEntry(e ledger.Entry, outcome string) {
 	t.result.Entries = append(t.result.Entries, entryLine{
 		e.Key, string(e.State), e.Name, e.ServiceID, e.Instances, e.InstanceTime(time.Now()).Seconds(),
 		e.LeaseEnd, e.Intent, e.BaseURL, outcome,

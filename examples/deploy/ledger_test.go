@@ -180,13 +180,13 @@ func TestLedgerThatCannotBeUsed(t *testing.T) {
 }
 
 // behind is a ledger that cannot record that an endpoint was created.
-type behind struct{ svc.LedgerStore }
+type behind struct{ ledger.Store }
 
-func (b behind) Append(ctx context.Context, r svc.LedgerRecord) error {
-	if r.Event == svc.LedgerCreated {
+func (b behind) Append(ctx context.Context, r ledger.Record) error {
+	if r.Event == ledger.Created {
 		return errors.New("disk full")
 	}
-	return b.LedgerStore.Append(ctx, r)
+	return b.Store.Append(ctx, r)
 }
 
 func TestLedgerThatIsBehind(t *testing.T) {

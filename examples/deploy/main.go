@@ -160,7 +160,7 @@ func (t *tool) connected(action cli.ActionFunc) cli.ActionFunc {
 func (t *tool) connect(cmd *cli.Command) (stop func(), err error) {
 	baseURL, token, inferenceURL := cmd.String("base-url"), os.Getenv("SVC_API_TOKEN"), cmd.String("inference-url")
 	stop, t.ledger = func() {}, cmp.Or(cmd.String("ledger"), defaultLedger())
-	var store svc.LedgerStore
+	var store ledger.Store
 	if cmd.Bool("fake") {
 		srv := svctest.NewServer(svctest.WithDeployTime(time.Second))
 		srv.AddEndpoint(svctest.Endpoint{Name: "running", Instances: 1})

@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 )
 
 // settleCommands returns the commands adopt and forget. With them a person records the outcome
@@ -23,7 +24,7 @@ forgotten by mistake can be adopted too. Adopt an endpoint before you delete it.
 			Arguments: []cli.Argument{key, &cli.StringArg{Name: "ID", Required: true}},
 			Flags:     []cli.Flag{&cli.BoolFlag{Name: "unmarked", Usage: "accept an endpoint whose description has no mark; check first that the endpoint is yours"}},
 			Action: connected(func(ctx context.Context, cmd *cli.Command) error {
-				e, err := t.unsettled(ctx, cmd.StringArg("KEY"), svc.LedgerForgotten)
+				e, err := t.unsettled(ctx, cmd.StringArg("KEY"), ledger.Forgotten)
 				if err != nil {
 					return err
 				}
@@ -48,13 +49,13 @@ a second one. The command is refused until six minutes after the create.`,
 
 // unsettled returns the entry of a key whose create has no known outcome, or else the latest
 // entry of the key in the other state.
-func (t *tool) unsettled(ctx context.Context, key string, other svc.LedgerEvent) (found svc.LedgerEntry, err error) {
+func (t *tool) unsettled(ctx context.Context, key string, other ledger.State) (found ledger.Entry, err error) {
 	entries, err := t.client.Ledger.Entries(ctx)
 	if err != nil {
 		return found, err
 	}
 	for _, e := range entries { // open entries come first, and then the others from old to new
-		if e.Key == key && e.Open() && e.State != svc.LedgerCreated {
+		if e.Key == key && e.Open() && e.State != ledger.Created {
 			return e, nil
 		}
 		if e.Key == key && e.State == other {

@@ -1,8 +1,8 @@
-// Package ledgertest tests stores for the ledger of package svc.
+// Package ledgertest tests stores for the ledger.
 //
 //	func TestStore(t *testing.T) {
 //		path := filepath.Join(t.TempDir(), "store")
-//		ledgertest.Run(t, func() svc.LedgerStore { return openMyStore(path) })
+//		ledgertest.Run(t, func() ledger.Store { return openMyStore(path) })
 //	}
 package ledgertest
 
@@ -11,6 +11,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
 	"reflect"
 	"slices"
@@ -19,16 +20,16 @@ import (
 	"testing"
 	"time"
 
-	"example.com/svc"
+	"example.com/svc/ledger"
 )
 
-// Run tests that a store keeps the rules of [svc.LedgerStore]. Each call of open must open
+// Run tests that a store keeps the rules of [ledger.Store]. Each call of open must open
 // the same store again, as another process would: what open returned before is still in use.
 // The store may hold other records. Run uses random keys, and its records stay in the store.
-func Run(t *testing.T, open func() svc.LedgerStore) {
+func Run(t *testing.T, open func() ledger.Store) {
 	for _, test := range []struct {
 		name string
-		f    func(*testing.T, func() svc.LedgerStore)
+		f    func(*testing.T, func() ledger.Store)
 	}{
 		{"records come back as they were", durable},
 		{"only one record gets a Seq", once},
@@ -44,16 +45,16 @@ func Run(t *testing.T, open func() svc.LedgerStore) {
 func newKey() string { return strings.ToLower(rand.Text()) }
 
 // record returns a record with all fields set.
-func record(key string, seq int64) svc.LedgerRecord {
+func record(key string, seq int64) ledger.Record {
 	at := time.Date(2024, 2, 29, 23, 59, 59, 123456789, time.UTC)
-	return svc.LedgerRecord{
-		Key: key, Seq: seq, Intent: rand.Text(), Event: svc.LedgerIntended, At: at,
+	return ledger.Record{
+		Key: key, Seq: seq, Intent: rand.Text(), Event: ledger.Intended, At: at,
 		BaseURL: "https://svc.example", Name: "a \"name\"\nin two lines, with 世界 and \\", FlavorID: "flavor", RequestHash: "1:00",
 		SettleBy: at.Add(time.Minute), Instances: 3, LeaseEnd: at.Add(time.Hour), ServiceID: "svc-1", Adopted: true,
 	}
 }
 
-func add(t *testing.T, s svc.LedgerStore, r svc.LedgerRecord) {
+func add(t *testing.T, s ledger.Store, r ledger.Record) {
 	t.Helper()
 	if err := s.Append(t.Context(), r); err != nil {
 		t.Fatalf("Append of record %d: %v", r.Seq, err)
@@ -61,25 +62,44 @@ func add(t *testing.T, s svc.LedgerStore, r svc.LedgerRecord) {
 }
 
 // expect fails unless the store lists exactly these records for key.
-func expect(t *testing.T, s svc.LedgerStore, key string, want ...svc.LedgerRecord) {
+func expect(t *testing.T, s ledger.Store, key string, want ...ledger.Record) {
 	t.Helper()
 	got, err := s.List(t.Context(), key)
 	if err != nil {
 		t.Fatalf("List: %v", err)
 	}
-	if len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
-		t.Fatalf("List returned %d records, and not the %d that were stored:\n%+v\n%+v", len(got), len(want), got, want)
+	if diff := difference(got, want); diff != "" {
+		t.Fatalf("List returned %d records, and %d were stored: %s", len(got), len(want), diff)
 	}
 }
 
-func durable(t *testing.T, open func() svc.LedgerStore) {
+// difference describes the first difference between two lists of records; empty: there is none.
+func difference(got, want []ledger.Record) string {
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i >= len(got):
+			return fmt.Sprintf("record %d of key %s is missing", want[i].Seq, want[i].Key)
+		case i >= len(want):
+			return fmt.Sprintf("record %d of key %s was not stored", got[i].Seq, got[i].Key)
+		}
+		g, w := reflect.ValueOf(got[i]), reflect.ValueOf(want[i])
+		for f := range g.NumField() {
+			if !reflect.DeepEqual(g.Field(f).Interface(), w.Field(f).Interface()) {
+				return fmt.Sprintf("%s of record %d is %#v, and not %#v", g.Type().Field(f).Name, i+1, g.Field(f), w.Field(f))
+			}
+		}
+	}
+	return ""
+}
+
+func durable(t *testing.T, open func() ledger.Store) {
 	key, s := newKey(), open()
 	expect(t, s, key)
-	var all []svc.LedgerRecord
+	var all []ledger.Record
 	for seq := range int64(12) { // 10 comes after 9, and not after 1
 		all = append(all, record(key, seq+1))
 		if seq == 5 {
-			all[seq] = svc.LedgerRecord{Key: key, Seq: seq + 1, At: time.Unix(0, 0).UTC()}
+			all[seq] = ledger.Record{Key: key, Seq: seq + 1, At: time.Unix(0, 0).UTC()}
 		}
 		add(t, s, all[seq])
 		expect(t, open(), key, all...)
@@ -87,12 +107,12 @@ func durable(t *testing.T, open func() svc.LedgerStore) {
 	expect(t, s, key, all...)
 }
 
-func once(t *testing.T, open func() svc.LedgerStore) {
+func once(t *testing.T, open func() ledger.Store) {
 	key, s := newKey(), open()
 	first, second := record(key, 1), record(key, 1)
 	add(t, s, first)
-	for _, s := range []svc.LedgerStore{s, open()} {
-		for _, r := range []svc.LedgerRecord{second, first} { // also the record that is stored already
+	for _, s := range []ledger.Store{s, open()} {
+		for _, r := range []ledger.Record{second, first} { // also the record that is stored already
 			if err := s.Append(t.Context(), r); !errors.Is(err, fs.ErrExist) {
 				t.Fatalf("Append of a second record 1 returned the error %v, and not fs.ErrExist", err)
 			}
@@ -101,12 +121,12 @@ func once(t *testing.T, open func() svc.LedgerStore) {
 	}
 }
 
-func apart(t *testing.T, open func() svc.LedgerStore) {
+func apart(t *testing.T, open func() ledger.Store) {
 	s, key := open(), newKey()
 	keys := []string{key, key + "-", key + "_1", key[1:]}
 	for seq := range int64(2) {
 		for _, key := range keys {
-			add(t, s, svc.LedgerRecord{Key: key, Seq: seq + 1, Intent: key})
+			add(t, s, ledger.Record{Key: key, Seq: seq + 1, Intent: key})
 		}
 	}
 	all, err := open().List(t.Context(), "")
@@ -114,21 +134,21 @@ func apart(t *testing.T, open func() svc.LedgerStore) {
 		t.Fatalf("List: %v", err)
 	}
 	for _, key := range keys {
-		want := []svc.LedgerRecord{{Key: key, Seq: 1, Intent: key}, {Key: key, Seq: 2, Intent: key}}
+		want := []ledger.Record{{Key: key, Seq: 1, Intent: key}, {Key: key, Seq: 2, Intent: key}}
 		expect(t, s, key, want...)
-		i := slices.IndexFunc(all, func(r svc.LedgerRecord) bool { return r.Key == key })
-		if i < 0 || !reflect.DeepEqual(all[i:min(i+2, len(all))], want) {
-			t.Fatalf("List of all keys does not have the records of %s together and in order: %+v", key, all)
+		i := slices.IndexFunc(all, func(r ledger.Record) bool { return r.Key == key })
+		if diff := difference(all[max(i, 0):min(max(i, 0)+2, len(all))], want); diff != "" {
+			t.Fatalf("List of all keys does not have the records of %s together and in order: %s", key, diff)
 		}
 	}
 }
 
 // race lets several stores append to one key at once. List must return the records whose
 // Append succeeded, one for each Seq.
-func race(t *testing.T, open func() svc.LedgerStore) {
+func race(t *testing.T, open func() ledger.Store) {
 	const stores, each = 8, 5
 	key := newKey()
-	won := make([][]svc.LedgerRecord, stores)
+	won := make([][]ledger.Record, stores)
 	var group sync.WaitGroup
 	for i := range stores {
 		s := open()
@@ -145,14 +165,14 @@ func race(t *testing.T, open func() svc.LedgerStore) {
 	}
 	group.Wait()
 	want := slices.Concat(won...)
-	slices.SortFunc(want, func(a, b svc.LedgerRecord) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(want, func(a, b ledger.Record) int { return cmp.Compare(a.Seq, b.Seq) })
 	expect(t, open(), key, want...)
 	if len(want) != stores*each {
 		t.Fatalf("%d records were stored, and not %d: Append returned fs.ErrExist for a Seq that no record has", len(want), stores*each)
 	}
 }
 
-func ended(t *testing.T, open func() svc.LedgerStore) {
+func ended(t *testing.T, open func() ledger.Store) {
 	key, s := newKey(), open()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -11,44 +11,43 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"example.com/svc"
 	"example.com/svc/ledger"
 	"example.com/svc/ledger/ledgertest"
 )
 
 func TestMemoryPasses(t *testing.T) {
 	store := ledger.Memory()
-	ledgertest.Run(t, func() svc.LedgerStore { return store })
+	ledgertest.Run(t, func() ledger.Store { return store })
 }
 
-// wrapped is a LedgerStore with its own Append and List.
+// wrapped is a Store with its own Append and List.
 type wrapped struct {
-	svc.LedgerStore
-	append func(context.Context, svc.LedgerRecord) error
-	list   func(context.Context, string) ([]svc.LedgerRecord, error)
+	ledger.Store
+	append func(context.Context, ledger.Record) error
+	list   func(context.Context, string) ([]ledger.Record, error)
 }
 
-func (w *wrapped) Append(ctx context.Context, r svc.LedgerRecord) error { return w.append(ctx, r) }
-func (w *wrapped) List(ctx context.Context, key string) ([]svc.LedgerRecord, error) {
+func (w *wrapped) Append(ctx context.Context, r ledger.Record) error { return w.append(ctx, r) }
+func (w *wrapped) List(ctx context.Context, key string) ([]ledger.Record, error) {
 	return w.list(ctx, key)
 }
 
 // overwrites returns a faulty store: it accepts a second record with the same Seq and
 // keeps the last one.
-func overwrites() func() svc.LedgerStore {
+func overwrites() func() ledger.Store {
 	var mu sync.Mutex
-	all := make(map[string]map[int64]svc.LedgerRecord)
+	all := make(map[string]map[int64]ledger.Record)
 	s := &wrapped{
-		append: func(ctx context.Context, r svc.LedgerRecord) error {
+		append: func(ctx context.Context, r ledger.Record) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if all[r.Key] == nil {
-				all[r.Key] = make(map[int64]svc.LedgerRecord)
+				all[r.Key] = make(map[int64]ledger.Record)
 			}
 			all[r.Key][r.Seq] = r
 			return ctx.Err()
 		},
-		list: func(ctx context.Context, key string) (list []svc.LedgerRecord, err error) {
+		list: func(ctx context.Context, key string) (list []ledger.Record, err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, k := range slices.Sorted(maps.Keys(all)) {
@@ -61,31 +60,31 @@ func overwrites() func() svc.LedgerStore {
 			return list, ctx.Err()
 		},
 	}
-	return func() svc.LedgerStore { return s }
+	return func() ledger.Store { return s }
 }
 
 // forgets returns a faulty store: List returns only the ten latest records of a key.
-func forgets() func() svc.LedgerStore {
+func forgets() func() ledger.Store {
 	m := ledger.Memory()
-	s := &wrapped{append: m.Append, list: func(ctx context.Context, key string) ([]svc.LedgerRecord, error) {
+	s := &wrapped{append: m.Append, list: func(ctx context.Context, key string) ([]ledger.Record, error) {
 		list, err := m.List(ctx, key)
 		if key != "" {
 			list = list[max(len(list)-10, 0):]
 		}
 		return list, err
 	}}
-	return func() svc.LedgerStore { return s }
+	return func() ledger.Store { return s }
 }
 
 // early returns a faulty store: Append reports success before the record is visible in
 // other stores. The record becomes visible with the next Append.
-func early() func() svc.LedgerStore {
+func early() func() ledger.Store {
 	m := ledger.Memory()
-	return func() svc.LedgerStore {
+	return func() ledger.Store {
 		var mu sync.Mutex
-		var waiting []svc.LedgerRecord
+		var waiting []ledger.Record
 		return &wrapped{
-			append: func(ctx context.Context, r svc.LedgerRecord) error {
+			append: func(ctx context.Context, r ledger.Record) error {
 				mu.Lock()
 				defer mu.Unlock()
 				for _, r := range waiting {
@@ -93,10 +92,10 @@ func early() func() svc.LedgerStore {
 						return err
 					}
 				}
-				waiting = []svc.LedgerRecord{r}
+				waiting = []ledger.Record{r}
 				return ctx.Err()
 			},
-			list: func(ctx context.Context, key string) ([]svc.LedgerRecord, error) {
+			list: func(ctx context.Context, key string) ([]ledger.Record, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				list, err := m.List(ctx, key)
@@ -111,7 +110,7 @@ func early() func() svc.LedgerStore {
 	}
 }
 
-var broken = map[string]func() func() svc.LedgerStore{"overwrites": overwrites, "forgets": forgets, "early": early}
+var broken = map[string]func() func() ledger.Store{"overwrites": overwrites, "forgets": forgets, "early": early}
 
 const child = "SVC_LEDGERTEST_BROKEN"
 
@@ -122,15 +121,18 @@ func TestBroken(t *testing.T) {
 		ledgertest.Run(t, open())
 		return
 	}
-	for name, test := range map[string]string{
-		"overwrites": "only_one_record_gets_a_Seq", "forgets": "records_come_back_as_they_were", "early": "records_come_back_as_they_were",
+	for name, want := range map[string][2]string{ // the test that fails, and the difference that it names
+		"overwrites": {"only_one_record_gets_a_Seq", "returned the error <nil>, and not fs.ErrExist"},
+		"forgets":    {"records_come_back_as_they_were", "Seq of record 1 is 2, and not 1"},
+		"early":      {"records_come_back_as_they_were", "is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBroken$", "-test.v")
 			cmd.Env = append(os.Environ(), child+"="+name)
 			out, err := cmd.CombinedOutput()
 			require.Error(t, err, "the faulty store passed the test: %s", out)
-			require.Contains(t, string(out), "--- FAIL: TestBroken/"+test)
+			require.Contains(t, string(out), "--- FAIL: TestBroken/"+want[0])
+			require.Contains(t, string(out), want[1])
 		})
 	}
 }

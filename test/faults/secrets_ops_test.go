@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 	"example.com/svc/svctest"
 )
 
@@ -218,8 +219,8 @@ func callersValues(c *matrixCell) []any {
 		svc.Job{Outputs: svc.Outputs{{MediaURL: c.link, ThumbnailURL: c.link}}}, &svc.Job{Outputs: svc.Outputs{{MediaURL: c.link}}},
 		&svc.DownloadError{Link: c.link, Err: svc.ErrTruncated},
 		c.client.Ledger, svc.AdoptOptions{Unmarked: true}, svc.ReapOptions{DryRun: true},
-		svc.Reaped{Err: svc.ErrKeyInUse, Entry: svc.LedgerEntry{State: svc.LedgerCreated, Records: []svc.LedgerRecord{{Key: "k"}}}},
-		svc.LedgerEntry{Key: "k"}, svc.LedgerRecord{Key: "k"}, svc.LedgerCreated, &svc.LedgerError{Op: "list", Err: svc.ErrNoLedger},
+		svc.Reaped{Err: svc.ErrKeyInUse, Entry: ledger.Entry{State: ledger.Created, Records: []ledger.Record{{Key: "k"}}}},
+		ledger.Entry{Key: "k"}, ledger.Record{Key: "k"}, ledger.Created, &ledger.Error{Op: "list", Err: svc.ErrNoLedger},
 	}
 	return values
 }

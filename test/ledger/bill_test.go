@@ -100,7 +100,7 @@ func troubledLife(w *world, seed uint64) {
 		for range dice.IntN(3) {
 			w.srv.Fault([]string{"POST", "PUT", "DELETE", "GET"}[dice.IntN(4)], svctest.RouteAny, faults[dice.IntN(len(faults))])
 		}
-		w.store = &faulty{LedgerStore: inner, n: 1 + dice.IntN(12), times: dice.IntN(4), written: dice.IntN(2) == 0}
+		w.store = &faulty{Store: inner, n: 1 + dice.IntN(12), times: dice.IntN(4), written: dice.IntN(2) == 0}
 		c := w.client()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Duration(1+dice.IntN(300))*time.Second)
 		s, _ := c.InferenceServices.Deploy(ctx, request("n"), &svc.DeployOptions{DeleteOnFailure: dice.IntN(2) == 0})

@@ -25,7 +25,7 @@ func TestCreateIsRecorded(t *testing.T) {
 		s, err := w.client().InferenceServices.Create(w.Context(), request("n"))
 		require.NoError(w, err)
 		e := w.one()
-		require.Equal(w, []svc.LedgerEvent{svc.LedgerIntended, svc.LedgerCreated}, w.events(e))
+		require.Equal(w, []ledger.Event{ledger.Intended, ledger.Created}, w.events(e))
 		require.Equal(w, s.ServiceID, e.ServiceID)
 		require.Equal(w, "of a test "+mark(e), s.Description)
 		require.Regexp(w, `^[a-z2-7]{26}$`, e.Key)
@@ -61,17 +61,17 @@ func TestDescriptionThatIsNoText(t *testing.T) {
 func TestOutcomes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fault svctest.Fault
-		event svc.LedgerEvent
+		event ledger.Event
 		id    string
 	}{
-		"refused":                {svctest.Fault{Status: 422, Body: `{"message":"no"}`}, svc.LedgerRefused, ""},
-		"lost":                   {svctest.DropAfterEffect(), svc.LedgerUnknown, ""},
-		"500":                    {svctest.Fault{Status: 500}, svc.LedgerUnknown, ""},
-		"500 with an ID":         {svctest.Fault{Status: 500, Body: `{"service_id":"svc-77"}`}, svc.LedgerUnknown, "svc-77"},
-		"cut behind the ID":      {svctest.Fault{TruncateBody: true}, svc.LedgerCreated, "svc-1"},
-		"an HTML page":           {svctest.Fault{Status: 200, Body: "<html>"}, svc.LedgerUnknown, ""},
-		"a redirect":             {svctest.Redirect(302, "https://elsewhere.example"), svc.LedgerUnknown, ""},
-		"429, then the deadline": {svctest.RateLimited("3600"), svc.LedgerRefused, ""},
+		"refused":                {svctest.Fault{Status: 422, Body: `{"message":"no"}`}, ledger.Refused, ""},
+		"lost":                   {svctest.DropAfterEffect(), ledger.Unknown, ""},
+		"500":                    {svctest.Fault{Status: 500}, ledger.Unknown, ""},
+		"500 with an ID":         {svctest.Fault{Status: 500, Body: `{"service_id":"svc-77"}`}, ledger.Unknown, "svc-77"},
+		"cut behind the ID":      {svctest.Fault{TruncateBody: true}, ledger.Created, "svc-1"},
+		"an HTML page":           {svctest.Fault{Status: 200, Body: "<html>"}, ledger.Unknown, ""},
+		"a redirect":             {svctest.Redirect(302, "https://elsewhere.example"), ledger.Unknown, ""},
+		"429, then the deadline": {svctest.RateLimited("3600"), ledger.Refused, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -79,10 +79,10 @@ func TestOutcomes(t *testing.T) {
 				_, err := w.client().InferenceServices.Create(w.Context(), request("n"))
 				require.Error(w, err)
 				e := w.one()
-				require.Equal(w, tc.event, e.State, "%v", err)
+				require.EqualValues(w, tc.event, e.State, "%v", err)
 				require.Equal(w, tc.id, e.ServiceID)
 				unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err)
-				require.Equal(w, tc.event != svc.LedgerRefused, ok)
+				require.Equal(w, tc.event != ledger.Refused, ok)
 				if ok {
 					require.Equal(w, e.Key, unknown.Key)
 					require.Equal(w, e.Intent, unknown.Intent)
@@ -114,12 +114,12 @@ func TestNoLedger(t *testing.T) {
 		require.ErrorIs(w, err, svc.ErrNoLedger)
 		_, err = c.Ledger.Entries(w.Context())
 		require.ErrorIs(w, err, svc.ErrNoLedger)
-		_, err = c.Ledger.Adopt(w.Context(), svc.LedgerEntry{}, "svc-1", nil)
+		_, err = c.Ledger.Adopt(w.Context(), ledger.Entry{}, "svc-1", nil)
 		require.ErrorIs(w, err, svc.ErrNoLedger)
 		_, err = c.Ledger.Reap(w.Context(), nil)
 		require.ErrorIs(w, err, svc.ErrNoLedger)
-		require.ErrorIs(w, c.Ledger.Forget(w.Context(), svc.LedgerEntry{}), svc.ErrNoLedger)
-		require.ErrorIs(w, c.Ledger.Extend(w.Context(), svc.LedgerEntry{}, time.Time{}), svc.ErrNoLedger)
+		require.ErrorIs(w, c.Ledger.Forget(w.Context(), ledger.Entry{}), svc.ErrNoLedger)
+		require.ErrorIs(w, c.Ledger.Extend(w.Context(), ledger.Entry{}, time.Time{}), svc.ErrNoLedger)
 		require.Empty(w, w.srv.Requests())
 	})
 }
@@ -155,14 +155,14 @@ func TestStoreFailsBeforeTheCreate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				inner := w.store
-				w.store = &faulty{LedgerStore: inner, n: 1, times: 1, written: written}
+				w.store = &faulty{Store: inner, n: 1, times: 1, written: written}
 				_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 				require.ErrorIs(w, err, errDisk)
-				require.ErrorAs(w, err, new(*svc.LedgerError))
+				require.ErrorAs(w, err, new(*ledger.Error))
 				require.Zero(w, w.creates())
 				w.store = inner
 				for _, e := range w.entries() {
-					require.Equal(w, svc.LedgerRefused, e.State)
+					require.EqualValues(w, ledger.Refused, e.State)
 				}
 				_, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 				require.NoError(w, err, "the key is free")
@@ -171,7 +171,7 @@ func TestStoreFailsBeforeTheCreate(t *testing.T) {
 	}
 	t.Run("cannot be read", func(t *testing.T) {
 		inWorld(t, func(w *world) {
-			w.store = &faulty{LedgerStore: w.store, list: errDisk}
+			w.store = &faulty{Store: w.store, list: errDisk}
 			_, err := w.client().InferenceServices.Create(w.Context(), request("n"))
 			require.ErrorIs(w, err, errDisk)
 			require.Zero(w, w.creates())
@@ -179,7 +179,7 @@ func TestStoreFailsBeforeTheCreate(t *testing.T) {
 	})
 	t.Run("a damaged key", func(t *testing.T) {
 		inWorld(t, func(w *world) {
-			require.NoError(w, w.store.Append(w.Context(), svc.LedgerRecord{Key: "k", Seq: 1, Event: "paused"}))
+			require.NoError(w, w.store.Append(w.Context(), ledger.Record{Key: "k", Seq: 1, Event: "paused"}))
 			_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 			require.ErrorContains(w, err, "unknown event")
 			require.Zero(w, w.creates())
@@ -195,29 +195,29 @@ func TestStoreFailsBeforeTheCreate(t *testing.T) {
 func TestStoreFailsAfterTheCreate(t *testing.T) {
 	t.Run("for a moment", func(t *testing.T) {
 		inWorld(t, func(w *world) {
-			w.store = &faulty{LedgerStore: w.store, n: 2, times: 2}
+			w.store = &faulty{Store: w.store, n: 2, times: 2}
 			_, err := w.client().InferenceServices.Create(w.Context(), request("n"))
 			require.NoError(w, err)
-			require.Equal(w, svc.LedgerCreated, w.one().State)
+			require.EqualValues(w, ledger.Created, w.one().State)
 		})
 	})
 	t.Run("Create", func(t *testing.T) {
 		inWorld(t, func(w *world) {
-			w.store = &faulty{LedgerStore: w.store, n: 2, times: 3}
+			w.store = &faulty{Store: w.store, n: 2, times: 3}
 			s, err := w.client().InferenceServices.Create(w.Context(), request("n"))
 			require.NotNil(w, s)
 			require.Equal(w, "svc-1", s.ServiceID)
-			behind, ok := errors.AsType[*svc.LedgerError](err)
+			behind, ok := errors.AsType[*ledger.Error](err)
 			require.True(w, ok)
 			require.Equal(w, "svc-1", behind.ServiceID)
 			require.ErrorContains(w, err, "svc-1")
 			require.ErrorIs(w, err, errDisk)
-			require.Equal(w, svc.LedgerIntended, w.one().State)
+			require.EqualValues(w, ledger.Intended, w.one().State)
 		})
 	})
 	t.Run("Deploy", func(t *testing.T) {
 		inWorld(t, func(w *world) {
-			w.store = &faulty{LedgerStore: w.store, n: 2, times: 3}
+			w.store = &faulty{Store: w.store, n: 2, times: 3}
 			var told string
 			errMine := errors.New("mine")
 			_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{DeleteOnFailure: true, OnCreate: func(s *svc.InferenceService) error {
@@ -236,12 +236,12 @@ func TestStoreFailsAfterTheCreate(t *testing.T) {
 	})
 	t.Run("refused", func(t *testing.T) {
 		inWorld(t, func(w *world) {
-			w.store = &faulty{LedgerStore: w.store, n: 2, times: 3}
+			w.store = &faulty{Store: w.store, n: 2, times: 3}
 			w.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: 422})
 			_, err := w.client().InferenceServices.Create(w.Context(), request("n"))
 			require.ErrorAs(w, err, new(*svc.Error))
-			require.ErrorAs(w, err, new(*svc.LedgerError))
-			require.Equal(w, svc.LedgerIntended, w.one().State)
+			require.ErrorAs(w, err, new(*ledger.Error))
+			require.EqualValues(w, ledger.Intended, w.one().State)
 		})
 	})
 }
@@ -249,16 +249,16 @@ func TestStoreFailsAfterTheCreate(t *testing.T) {
 // hanging is a store that stops responding. It delays the end of a create by five
 // seconds.
 type hanging struct {
-	svc.LedgerStore
+	ledger.Store
 	after int
 }
 
-func (h *hanging) Append(ctx context.Context, r svc.LedgerRecord) error {
+func (h *hanging) Append(ctx context.Context, r ledger.Record) error {
 	if h.after--; h.after < 0 {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	return h.LedgerStore.Append(ctx, r)
+	return h.Store.Append(ctx, r)
 }
 
 func TestStoreHangs(t *testing.T) {
@@ -280,7 +280,7 @@ func TestSettleBy(t *testing.T) {
 		_, err := w.client(svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1000, Budget: -1})).InferenceServices.Create(w.Context(), request("n"))
 		require.ErrorIs(w, err, svc.ErrRateLimited)
 		require.Less(w, time.Since(start), 5*time.Minute)
-		require.Equal(w, svc.LedgerRefused, w.one().State)
+		require.EqualValues(w, ledger.Refused, w.one().State)
 	})
 	inWorld(t, func(w *world) {
 		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.DeadConnection())
@@ -290,7 +290,7 @@ func TestSettleBy(t *testing.T) {
 		require.ErrorIs(w, err, svc.ErrTimeout)
 		require.NotErrorIs(w, err, context.DeadlineExceeded)
 		require.Equal(w, 5*time.Minute, time.Since(start))
-		require.Equal(w, svc.LedgerUnknown, w.one().State)
+		require.EqualValues(w, ledger.Unknown, w.one().State)
 	})
 	inWorld(t, func(w *world) {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
@@ -299,7 +299,7 @@ func TestSettleBy(t *testing.T) {
 		_, err := w.client(svc.WithTimeout(time.Hour)).InferenceServices.Create(ctx, request("n"))
 		require.ErrorIs(w, err, context.DeadlineExceeded)
 		e := w.one()
-		require.Equal(w, svc.LedgerUnknown, e.State)
+		require.EqualValues(w, ledger.Unknown, e.State)
 		require.Equal(w, e.RequestedAt.Add(time.Minute), e.SettleBy)
 	})
 }
@@ -311,27 +311,27 @@ func TestPanics(t *testing.T) {
 	for way, quit := range ways {
 		for name, tc := range map[string]struct {
 			opts  func(quit func()) []svc.Option
-			state svc.LedgerEvent
+			state ledger.Event
 		}{
 			"token source": {func(quit func()) []svc.Option {
 				return []svc.Option{svc.WithTokenSource(func(context.Context) (string, error) { quit(); return "", nil })}
-			}, svc.LedgerRefused},
+			}, ledger.Refused},
 			"limiter": {func(quit func()) []svc.Option {
 				return []svc.Option{svc.WithRateLimiter(limiter(quit))}
-			}, svc.LedgerRefused},
+			}, ledger.Refused},
 			"transport, before": {func(quit func()) []svc.Option {
 				return []svc.Option{around(func(*http.Request, http.RoundTripper) (*http.Response, error) { quit(); return nil, nil })}
-			}, svc.LedgerUnknown},
+			}, ledger.Unknown},
 			"transport, after": {func(quit func()) []svc.Option {
 				return []svc.Option{around(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 					_, _ = next.RoundTrip(r)
 					quit()
 					return nil, nil
 				})}
-			}, svc.LedgerUnknown},
+			}, ledger.Unknown},
 			"hook": {func(quit func()) []svc.Option {
 				return []svc.Option{svc.WithAttemptHook(func(context.Context, svc.Attempt) { quit() })}
-			}, svc.LedgerCreated}, // a Deploy also deletes the endpoint, although the hook quits in every exchange
+			}, ledger.Created}, // a Deploy also deletes the endpoint, although the hook quits in every exchange
 		} {
 			for _, deploy := range []bool{false, true} {
 				t.Run(strings.Join([]string{way, name, map[bool]string{true: "Deploy", false: "Create"}[deploy]}, "/"), func(t *testing.T) {
@@ -345,8 +345,8 @@ func TestPanics(t *testing.T) {
 							}
 						}))
 						e := w.one()
-						require.Equal(w, tc.state, e.State)
-						if e.State == svc.LedgerCreated {
+						require.EqualValues(w, tc.state, e.State)
+						if e.State == ledger.Created {
 							require.Equal(w, "svc-1", e.ServiceID)
 							require.Equal(w, deploy, w.srv.RunningInstances() == 0)
 						}
@@ -364,7 +364,7 @@ func TestPanics(t *testing.T) {
 					}
 				})))
 				require.True(w, quits(func() { _, _ = c.InferenceServices.Create(w.Context(), request("n")) }))
-				require.Equal(w, svc.LedgerRefused, w.one().State)
+				require.EqualValues(w, ledger.Refused, w.one().State)
 			})
 		})
 		t.Run(way+"/hook, after an HTML page", func(t *testing.T) {
@@ -372,7 +372,7 @@ func TestPanics(t *testing.T) {
 				w.srv.Fault("POST", svctest.RouteEndpoints, svctest.ProxyPage(200))
 				c := w.client(svc.WithAttemptHook(func(context.Context, svc.Attempt) { quit() }))
 				require.True(w, quits(func() { _, _ = c.InferenceServices.Create(w.Context(), request("n")) }))
-				require.Equal(w, svc.LedgerUnknown, w.one().State)
+				require.EqualValues(w, ledger.Unknown, w.one().State)
 			})
 		})
 		for name, deploy := range panicking {
@@ -384,7 +384,7 @@ func TestPanics(t *testing.T) {
 							o.Key = ""
 						}
 						asked := func() { // what the caller's function does
-							require.Equal(w, svc.LedgerCreated, w.one().State, "the create must be recorded before the caller's function runs")
+							require.EqualValues(w, ledger.Created, w.one().State, "the create must be recorded before the caller's function runs")
 							quit()
 						}
 						c := w.client(svc.WithInferenceURL("https://inference.example"))
@@ -395,7 +395,7 @@ func TestPanics(t *testing.T) {
 						w.accounted(name)
 						deleted := o.DeleteOnFailure || o.OnFailure != nil || name == "Use"
 						require.Equal(w, deleted, w.srv.RunningInstances() == 0)
-						require.Equal(w, deleted, w.one().State == svc.LedgerDeleted)
+						require.Equal(w, deleted, w.one().State == ledger.Deleted)
 						_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 						require.NoError(w, err, "Deploy resumes the endpoint, or the key is free")
 						require.Equal(w, 1, w.srv.RunningInstances())
@@ -439,7 +439,7 @@ func (l limiter) Wait(context.Context) error { l(); return nil }
 func TestLostRace(t *testing.T) {
 	inWorld(t, func(w *world) {
 		other := w.client()
-		raced := &racing{LedgerStore: w.store}
+		raced := &racing{Store: w.store}
 		raced.before = func() {
 			_, err := other.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 			require.NoError(w, err)
@@ -453,16 +453,16 @@ func TestLostRace(t *testing.T) {
 }
 
 type racing struct {
-	svc.LedgerStore
+	ledger.Store
 	before func()
 }
 
-func (r *racing) Append(ctx context.Context, rec svc.LedgerRecord) error {
+func (r *racing) Append(ctx context.Context, rec ledger.Record) error {
 	if f := r.before; f != nil {
 		r.before = nil
 		f()
 	}
-	return r.LedgerStore.Append(ctx, rec)
+	return r.Store.Append(ctx, rec)
 }
 
 // A store may report that a Seq is taken, although the same Append has just written that
@@ -470,12 +470,12 @@ func (r *racing) Append(ctx context.Context, rec svc.LedgerRecord) error {
 // made.
 func TestExistsByOneself(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.store = &echoing{LedgerStore: ledger.Memory()}
+		w.store = &echoing{Store: ledger.Memory()}
 		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 		require.NoError(w, err)
 		require.Equal(w, 1, w.creates())
 		require.NoError(w, w.client().Ledger.Extend(w.Context(), w.one(), time.Now().Add(time.Hour)))
-		require.Equal(w, []svc.LedgerEvent{svc.LedgerIntended, svc.LedgerCreated, svc.LedgerExtended}, w.events(w.one()))
+		require.Equal(w, []ledger.Event{ledger.Intended, ledger.Created, ledger.Extended}, w.events(w.one()))
 	})
 }
 
@@ -490,12 +490,12 @@ func TestStoreRefusesWhatItDoesNotList(t *testing.T) {
 	})
 }
 
-type full struct{ svc.LedgerStore }
+type full struct{ ledger.Store }
 
-func (full) Append(context.Context, svc.LedgerRecord) error { return fs.ErrExist }
+func (full) Append(context.Context, ledger.Record) error { return fs.ErrExist }
 
-type echoing struct{ svc.LedgerStore }
+type echoing struct{ ledger.Store }
 
-func (e *echoing) Append(ctx context.Context, r svc.LedgerRecord) error {
-	return cmp.Or(e.LedgerStore.Append(ctx, r), fs.ErrExist)
+func (e *echoing) Append(ctx context.Context, r ledger.Record) error {
+	return cmp.Or(e.Store.Append(ctx, r), fs.ErrExist)
 }

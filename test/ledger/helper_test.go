@@ -28,7 +28,7 @@ func request(name string) svc.CreateInferenceServiceRequest {
 type world struct {
 	*testing.T
 	srv   *svctest.Server
-	store svc.LedgerStore
+	store ledger.Store
 }
 
 func inWorld(t *testing.T, f func(w *world), opts ...svctest.Option) {
@@ -42,7 +42,7 @@ func (w *world) client(opts ...svc.Option) *svc.Client {
 	return w.srv.Client(append([]svc.Option{svc.WithLedger(w.store)}, opts...)...)
 }
 
-func (w *world) entries() []svc.LedgerEntry {
+func (w *world) entries() []ledger.Entry {
 	w.Helper()
 	entries, err := w.client().Ledger.Entries(w.Context())
 	require.NoError(w, err)
@@ -50,7 +50,7 @@ func (w *world) entries() []svc.LedgerEntry {
 }
 
 // one returns the only entry.
-func (w *world) one() svc.LedgerEntry {
+func (w *world) one() ledger.Entry {
 	w.Helper()
 	entries := w.entries()
 	require.Len(w, entries, 1)
@@ -59,7 +59,7 @@ func (w *world) one() svc.LedgerEntry {
 
 func (w *world) creates() int { return w.srv.RequestCount("POST", svctest.RouteEndpoints) }
 
-func (w *world) events(e svc.LedgerEntry) (events []svc.LedgerEvent) {
+func (w *world) events(e ledger.Entry) (events []ledger.Event) {
 	for _, r := range e.Records {
 		events = append(events, r.Event)
 	}
@@ -71,7 +71,7 @@ var errDisk = errors.New("disk on fire")
 // faulty is a store with failing Appends: they fail from the n-th call on, times times.
 // If written is set, the failing calls store their record before they fail.
 type faulty struct {
-	svc.LedgerStore
+	ledger.Store
 	mu      sync.Mutex
 	n       int
 	times   int
@@ -80,7 +80,7 @@ type faulty struct {
 	list    error
 }
 
-func (f *faulty) Append(ctx context.Context, r svc.LedgerRecord) error {
+func (f *faulty) Append(ctx context.Context, r ledger.Record) error {
 	f.mu.Lock()
 	f.calls++
 	fails := f.n > 0 && f.calls >= f.n && f.calls < f.n+f.times
@@ -88,18 +88,18 @@ func (f *faulty) Append(ctx context.Context, r svc.LedgerRecord) error {
 	if fails && !f.written {
 		return errDisk
 	}
-	err := f.LedgerStore.Append(ctx, r)
+	err := f.Store.Append(ctx, r)
 	if fails {
 		return errDisk
 	}
 	return err
 }
 
-func (f *faulty) List(ctx context.Context, key string) ([]svc.LedgerRecord, error) {
+func (f *faulty) List(ctx context.Context, key string) ([]ledger.Record, error) {
 	if f.list != nil {
 		return nil, f.list
 	}
-	return f.LedgerStore.List(ctx, key)
+	return f.Store.List(ctx, key)
 }
 
 // roundTrip sends a request with the given transport, and may act before and after that.
@@ -130,7 +130,7 @@ func quits(f func()) (quit bool) {
 	return quit
 }
 
-func mark(e svc.LedgerEntry) string { return "[svc:" + e.Intent + "]" }
+func mark(e ledger.Entry) string { return "[svc:" + e.Intent + "]" }
 
 func sortedIDs(eps []svctest.Endpoint, keep func(svctest.Endpoint) bool) (ids []string) {
 	for _, e := range eps {
@@ -146,4 +146,4 @@ func later(w *world, d time.Duration) { time.Sleep(d); synctest.Wait() }
 
 var errAny = errors.New("any")
 
-func memory() svc.LedgerStore { return ledger.Memory() }
+func memory() ledger.Store { return ledger.Memory() }

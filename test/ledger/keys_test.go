@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 	"example.com/svc/svctest"
 )
 
@@ -65,7 +66,7 @@ func TestResumedDeployFails(t *testing.T) {
 		require.True(w, ok)
 		require.Equal(w, svc.CleanupDeleted, failed.Cleanup)
 		require.Zero(w, w.srv.RunningInstances())
-		require.Equal(w, svc.LedgerDeleted, w.one().State)
+		require.EqualValues(w, ledger.Deleted, w.one().State)
 	})
 }
 
@@ -76,14 +77,14 @@ func TestResumedDeployFindsNothing(t *testing.T) {
 		s, err := c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 		require.NoError(w, err)
 		require.NoError(w, c.InferenceServices.Delete(w.Context(), s.ServiceID))
-		require.Equal(w, svc.LedgerCreated, w.one().State, "a plain Delete proves nothing")
+		require.EqualValues(w, ledger.Created, w.one().State, "a plain Delete proves nothing")
 		_, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 		require.ErrorIs(w, err, svc.ErrNotFound)
 		require.ErrorContains(w, err, "the endpoint is deleted now, so its key in the ledger is free again")
 		failed, ok := errors.AsType[*svc.DeployError](err)
 		require.True(w, ok && failed.Resumed)
 		require.Equal(w, svc.CleanupDeleted, failed.Cleanup)
-		require.Equal(w, svc.LedgerDeleted, w.one().State)
+		require.EqualValues(w, ledger.Deleted, w.one().State)
 		s, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 		require.NoError(w, err)
 		require.Equal(w, "svc-2", s.ServiceID)
@@ -98,7 +99,7 @@ func TestKeyInUse(t *testing.T) {
 		require.ErrorIs(w, err, svc.ErrKeyInUse)
 		require.ErrorContains(w, err, `the ledger has an endpoint with name "n", flavor "flavor-a", instances 1, base URL `)
 		require.ErrorContains(w, err, `this call asks for name "other", flavor "flavor-a"`)
-		in, ok := errors.AsType[*svc.LedgerError](err)
+		in, ok := errors.AsType[*ledger.Error](err)
 		require.True(w, ok)
 		require.Equal(w, "svc-1", in.ServiceID)
 		require.Equal(w, 1, w.creates())
@@ -143,7 +144,7 @@ func TestDoubt(t *testing.T) {
 		_, err := c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 		require.ErrorIs(w, err, svc.ErrOutcomeUnknown)
 		e := w.one()
-		require.Equal(w, svc.LedgerUnknown, e.State)
+		require.EqualValues(w, ledger.Unknown, e.State)
 		require.True(w, e.InDoubt(time.Now()))
 
 		_, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
@@ -196,7 +197,7 @@ func TestForgetAndBack(t *testing.T) {
 		require.ErrorIs(w, w.client(svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1})).Ledger.Forget(w.Context(), e), svc.ErrServer)
 		require.NoError(w, c.Ledger.Forget(w.Context(), e)) // this Forget is wrong: the endpoint exists
 		require.ErrorContains(w, c.Ledger.Forget(w.Context(), e), "forgotten")
-		require.Equal(w, svc.LedgerForgotten, w.one().State)
+		require.EqualValues(w, ledger.Forgotten, w.one().State)
 
 		_, err = c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 		require.NoError(w, err)
@@ -222,7 +223,7 @@ func TestExtend(t *testing.T) {
 		}
 		require.NoError(w, c.InferenceServices.DeleteAndWait(w.Context(), s.ServiceID, nil))
 		require.ErrorContains(w, c.Ledger.Extend(w.Context(), w.one(), time.Now()), "deleted")
-		require.ErrorContains(w, c.Ledger.Extend(w.Context(), svc.LedgerEntry{Key: "none"}, time.Now()), "no such entry")
+		require.ErrorContains(w, c.Ledger.Extend(w.Context(), ledger.Entry{Key: "none"}, time.Now()), "no such entry")
 	})
 }
 
@@ -251,7 +252,7 @@ func TestScaleIsRecorded(t *testing.T) {
 
 		// If the ledger cannot be read, scaling up is refused, but scaling down is
 		// allowed.
-		w.store = &faulty{LedgerStore: inner, list: errDisk}
+		w.store = &faulty{Store: inner, list: errDisk}
 		c = w.client()
 		puts := w.srv.RequestCount("PUT", svctest.RouteEndpoint)
 		_, err = c.InferenceServices.Scale(w.Context(), s.ServiceID, 7)
@@ -259,14 +260,14 @@ func TestScaleIsRecorded(t *testing.T) {
 		require.Equal(w, puts, w.srv.RequestCount("PUT", svctest.RouteEndpoint))
 		_, err = c.InferenceServices.Scale(w.Context(), s.ServiceID, 2)
 		require.NoError(w, err)
-		w.store = &faulty{LedgerStore: inner, n: 1, times: 1}
+		w.store = &faulty{Store: inner, n: 1, times: 1}
 		_, err = w.client().InferenceServices.Scale(w.Context(), s.ServiceID, 9)
 		require.ErrorIs(w, err, errDisk, "the append failed, so no PUT may be sent")
 		require.Equal(w, 2, w.srv.RunningInstances())
 
 		// Neither a damaged entry of another key nor an endpoint without entry prevents
 		// scaling.
-		require.NoError(w, inner.Append(w.Context(), svc.LedgerRecord{Key: "damaged", Seq: 1, Event: "paused"}))
+		require.NoError(w, inner.Append(w.Context(), ledger.Record{Key: "damaged", Seq: 1, Event: "paused"}))
 		w.store = inner
 		_, err = w.client().InferenceServices.Scale(w.Context(), s.ServiceID, 9)
 		require.NoError(w, err)
@@ -296,14 +297,14 @@ func TestDeletedIsRecorded(t *testing.T) {
 				s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
 				require.NoError(w, err)
 				require.NoError(w, remove(w, w.client(), s.ServiceID), "another client can delete the endpoint")
-				require.Equal(w, svc.LedgerDeleted, w.one().State)
+				require.EqualValues(w, ledger.Deleted, w.one().State)
 			})
 		})
 	}
 	t.Run("Use", func(t *testing.T) {
 		inWorld(t, func(w *world) {
 			require.NoError(w, w.client().InferenceServices.Use(w.Context(), request("n"), nil, func(context.Context, *svc.InferenceService) error { return nil }))
-			require.Equal(w, svc.LedgerDeleted, w.one().State)
+			require.EqualValues(w, ledger.Deleted, w.one().State)
 		})
 	})
 	t.Run("the ledger is behind", func(t *testing.T) {
@@ -311,10 +312,10 @@ func TestDeletedIsRecorded(t *testing.T) {
 			s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), nil)
 			require.NoError(w, err)
 			inner := w.store
-			w.store = &faulty{LedgerStore: inner, n: 1, times: 1}
+			w.store = &faulty{Store: inner, n: 1, times: 1}
 			require.NoError(w, w.client().InferenceServices.DeleteAndWait(w.Context(), s.ServiceID, nil), "the endpoint is deleted, so no error")
 			w.store = inner
-			require.Equal(w, svc.LedgerCreated, w.one().State, "the entry stays open")
+			require.EqualValues(w, ledger.Created, w.one().State, "the entry stays open")
 		})
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 	"example.com/svc/svctest"
 )
 
@@ -43,23 +44,23 @@ func (f *fuse) step() error {
 
 // mortal is the store of a process that may be killed.
 type mortal struct {
-	svc.LedgerStore
+	ledger.Store
 	fuse *fuse
 }
 
-func (m *mortal) Append(ctx context.Context, r svc.LedgerRecord) error {
+func (m *mortal) Append(ctx context.Context, r ledger.Record) error {
 	if err := m.fuse.step(); err != nil {
 		return err
 	}
-	err := m.LedgerStore.Append(ctx, r)
+	err := m.Store.Append(ctx, r)
 	return errors.Join(err, m.fuse.step())
 }
 
-func (m *mortal) List(ctx context.Context, key string) ([]svc.LedgerRecord, error) {
+func (m *mortal) List(ctx context.Context, key string) ([]ledger.Record, error) {
 	if err := m.fuse.step(); err != nil {
 		return nil, err
 	}
-	all, err := m.LedgerStore.List(ctx, key)
+	all, err := m.Store.List(ctx, key)
 	return all, errors.Join(err, m.fuse.step())
 }
 
@@ -80,12 +81,12 @@ func (w *world) mortal(f *fuse) *svc.Client {
 // least as many instances. It returns the number of entries in doubt.
 func (w *world) accounted(what string) (doubts int) {
 	w.Helper()
-	open := make(map[string]svc.LedgerEntry)
+	open := make(map[string]ledger.Entry)
 	for _, e := range w.entries() {
 		if e.Open() {
 			open[e.Intent] = e
 		}
-		if e.State == svc.LedgerIntended || e.State == svc.LedgerUnknown {
+		if e.State == ledger.Intended || e.State == ledger.Unknown {
 			doubts++
 		}
 	}
@@ -197,7 +198,7 @@ func (w *world) aftermath(what string, o *svc.DeployOptions) {
 	require.Equal(w, doubts > 0, err != nil, "%s: %v", what, err)
 	require.LessOrEqual(w, w.srv.RunningInstances(), doubts, "%s: only endpoints of entries in doubt may still run", what)
 	for _, e := range w.entries() { // the operator settles the entries in doubt
-		if e.State != svc.LedgerIntended && e.State != svc.LedgerUnknown {
+		if e.State != ledger.Intended && e.State != ledger.Unknown {
 			continue
 		}
 		found := ""

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 	"example.com/svc/svctest"
 )
 
@@ -61,9 +62,9 @@ func TestScaleDownDoesNotWait(t *testing.T) {
 	})
 }
 
-type stuck struct{ svc.LedgerStore }
+type stuck struct{ ledger.Store }
 
-func (stuck) List(ctx context.Context, _ string) ([]svc.LedgerRecord, error) {
+func (stuck) List(ctx context.Context, _ string) ([]ledger.Record, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }
@@ -83,7 +84,7 @@ func TestOneStoreForTwoServices(t *testing.T) {
 		require.NoError(w, err)
 		require.NoError(w, first.InferenceServices.DeleteAndWait(w.Context(), s.ServiceID, nil))
 		for _, e := range w.entries() {
-			require.Equal(w, e.Key == "a", e.State == svc.LedgerDeleted, e.Key)
+			require.Equal(w, e.Key == "a", e.State == ledger.Deleted, e.Key)
 			require.Equal(w, map[string]int{"a": 3, "b": 1}[e.Key], e.Instances, e.Key)
 		}
 	})
@@ -99,7 +100,7 @@ func TestResumeNeverShortensALease(t *testing.T) {
 		}
 		require.NoError(w, deploy(time.Hour))
 		plain := w.store
-		raced := &racing{LedgerStore: plain}
+		raced := &racing{Store: plain}
 		raced.before = func() { w.store = plain; require.NoError(w, deploy(8*time.Hour)) }
 		w.store = raced
 		require.NoError(w, deploy(2*time.Hour))
@@ -142,7 +143,7 @@ func TestPanicAfterARefusal(t *testing.T) {
 // The error of a store shows no token, whatever its type is.
 func TestStoreErrorsShowNoToken(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.store = &faulty{LedgerStore: w.store, list: &svc.LedgerError{Op: "list", Err: errors.New("dial: Bearer " + w.srv.Token())}}
+		w.store = &faulty{Store: w.store, list: &ledger.Error{Op: "list", Err: errors.New("dial: Bearer " + w.srv.Token())}}
 		_, err := w.client().Ledger.Entries(w.Context())
 		require.ErrorContains(w, err, "REDACTED")
 		require.NotContains(w, err.Error(), w.srv.Token())

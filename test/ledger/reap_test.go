@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 	"example.com/svc/svctest"
 )
 
@@ -62,7 +63,7 @@ func TestReapFindsNothing(t *testing.T) {
 		reaped, err := w.client().Ledger.Reap(w.Context(), nil)
 		require.NoError(w, err)
 		require.Len(w, reaped, 1)
-		require.Equal(w, svc.LedgerDeleted, w.one().State)
+		require.EqualValues(w, ledger.Deleted, w.one().State)
 		require.Equal(w, 1, w.srv.RequestCount("DELETE", svctest.RouteEndpoint))
 	})
 }
@@ -130,25 +131,25 @@ func TestNeverReaped(t *testing.T) {
 	}
 	// Reap compares the mark in the endpoint's description with the entry.
 	for name, tc := range map[string]struct {
-		description func(e svc.LedgerEntry) string
+		description func(e ledger.Entry) string
 		adopted     bool
 		deleted     bool
 	}{
-		"its mark":              {func(e svc.LedgerEntry) string { return "d " + mark(e) }, false, true},
-		"no mark":               {func(e svc.LedgerEntry) string { return "d" }, false, true},
-		"another mark":          {func(e svc.LedgerEntry) string { return "d [svc:" + e.Intent[1:] + "A]" }, false, false},
-		"adopted, its mark":     {func(e svc.LedgerEntry) string { return "d " + mark(e) }, true, true},
-		"adopted, no mark":      {func(e svc.LedgerEntry) string { return "d" }, true, false},
-		"adopted, another mark": {func(e svc.LedgerEntry) string { return "[svc:" + e.Intent[1:] + "A]" }, true, false},
+		"its mark":              {func(e ledger.Entry) string { return "d " + mark(e) }, false, true},
+		"no mark":               {func(e ledger.Entry) string { return "d" }, false, true},
+		"another mark":          {func(e ledger.Entry) string { return "d [svc:" + e.Intent[1:] + "A]" }, false, false},
+		"adopted, its mark":     {func(e ledger.Entry) string { return "d " + mark(e) }, true, true},
+		"adopted, no mark":      {func(e ledger.Entry) string { return "d" }, true, false},
+		"adopted, another mark": {func(e ledger.Entry) string { return "[svc:" + e.Intent[1:] + "A]" }, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				now := time.Now().UTC()
-				e := svc.LedgerEntry{Intent: "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+				e := ledger.Entry{Intent: "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 				id := w.srv.AddEndpoint(svctest.Endpoint{Name: "n", Instances: 1, Description: tc.description(e)})
-				for _, r := range []svc.LedgerRecord{
-					{Seq: 1, Event: svc.LedgerIntended, BaseURL: w.srv.URL(), Name: "n", Instances: 1, SettleBy: now, LeaseEnd: now.Add(time.Hour)},
-					{Seq: 2, Event: svc.LedgerCreated, ServiceID: id, Adopted: tc.adopted},
+				for _, r := range []ledger.Record{
+					{Seq: 1, Event: ledger.Intended, BaseURL: w.srv.URL(), Name: "n", Instances: 1, SettleBy: now, LeaseEnd: now.Add(time.Hour)},
+					{Seq: 2, Event: ledger.Created, ServiceID: id, Adopted: tc.adopted},
 				} {
 					r.Key, r.Intent, r.At = "k", e.Intent, now
 					require.NoError(w, w.store.Append(w.Context(), r))
@@ -189,7 +190,7 @@ func TestReapWithoutLedger(t *testing.T) {
 		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Lease: time.Minute})
 		require.NoError(w, err)
 		later(w, time.Hour)
-		broken := &faulty{LedgerStore: w.store}
+		broken := &faulty{Store: w.store}
 		w.store = broken
 		c := w.client(around(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			broken.list = errDisk

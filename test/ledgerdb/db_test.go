@@ -26,6 +26,7 @@ import (
 	"example.com/svc"
 	"example.com/svc/ledger"
 	"example.com/svc/ledger/ledgertest"
+	"example.com/svc/ledger/sqlledger"
 	"example.com/svc/svctest"
 )
 
@@ -39,18 +40,18 @@ func database(t *testing.T, driver, dsn string) *sql.DB {
 	return db
 }
 
-func open(t *testing.T, driver, dsn string) (svc.LedgerStore, error) {
+func open(t *testing.T, driver, dsn string) (ledger.Store, error) {
 	t.Helper()
 	switch driver {
 	case "folder":
 		return ledger.Dir(dsn)
 	case "sqlite":
-		return ledger.SQLite(t.Context(), database(t, driver, dsn))
+		return sqlledger.SQLite(t.Context(), database(t, driver, dsn))
 	}
-	return ledger.Postgres(t.Context(), database(t, driver, dsn))
+	return sqlledger.Postgres(t.Context(), database(t, driver, dsn))
 }
 
-func mustOpen(t *testing.T, driver, dsn string) svc.LedgerStore {
+func mustOpen(t *testing.T, driver, dsn string) ledger.Store {
 	t.Helper()
 	s, err := open(t, driver, dsn)
 	require.NoError(t, err)
@@ -65,7 +66,7 @@ func databases(t *testing.T, f func(t *testing.T, driver, dsn string)) {
 
 func TestPasses(t *testing.T) {
 	databases(t, func(t *testing.T, driver, dsn string) {
-		ledgertest.Run(t, func() svc.LedgerStore { return mustOpen(t, driver, dsn) })
+		ledgertest.Run(t, func() ledger.Store { return mustOpen(t, driver, dsn) })
 	})
 }
 
@@ -88,8 +89,8 @@ func TestOpenTogether(t *testing.T) {
 func TestDamage(t *testing.T) {
 	databases(t, func(t *testing.T, driver, dsn string) {
 		s := mustOpen(t, driver, dsn)
-		good := []svc.LedgerRecord{{Key: "a", Seq: 1}, {Key: "k", Seq: 1}, {Key: "z", Seq: 1}}
-		for _, r := range append(good, svc.LedgerRecord{Key: "k", Seq: 2}) {
+		good := []ledger.Record{{Key: "a", Seq: 1}, {Key: "k", Seq: 1}, {Key: "z", Seq: 1}}
+		for _, r := range append(good, ledger.Record{Key: "k", Seq: 2}) {
 			require.NoError(t, s.Append(t.Context(), r))
 		}
 		for _, text := range []string{"", "{", `{"key":"k","seq":3}`, `{"key":"a","seq":2}`} {
@@ -98,10 +99,10 @@ func TestDamage(t *testing.T) {
 			all, err := s.List(t.Context(), "")
 			require.Equal(t, good, all, "everything else can be read")
 			require.ErrorContains(t, err, "record 2 of key k")
-			damage, ok := errors.AsType[*svc.LedgerError](err)
+			damage, ok := errors.AsType[*ledger.Error](err)
 			require.True(t, ok)
 			require.Equal(t, "k", damage.Key)
-			require.ErrorIs(t, s.Append(t.Context(), svc.LedgerRecord{Key: "k", Seq: 2}), fs.ErrExist)
+			require.ErrorIs(t, s.Append(t.Context(), ledger.Record{Key: "k", Seq: 2}), fs.ErrExist)
 		}
 	})
 }
@@ -113,7 +114,7 @@ func TestNoTable(t *testing.T) {
 		require.NoError(t, err)
 		_, err = s.List(t.Context(), "")
 		require.ErrorContains(t, err, "svc_ledger")
-		err = s.Append(t.Context(), svc.LedgerRecord{Key: "k", Seq: 1})
+		err = s.Append(t.Context(), ledger.Record{Key: "k", Seq: 1})
 		require.ErrorContains(t, err, "record 1 of key k")
 		require.NotErrorIs(t, err, fs.ErrExist)
 	})
@@ -136,7 +137,7 @@ func TestUnsafeSettings(t *testing.T) {
 		require.Error(t, err)
 		s, err := open(t, "sqlite", file+safe+"&mode=ro")
 		require.NoError(t, err)
-		require.ErrorContains(t, s.Append(t.Context(), svc.LedgerRecord{Key: "k", Seq: 1}), "readonly")
+		require.ErrorContains(t, s.Append(t.Context(), ledger.Record{Key: "k", Seq: 1}), "readonly")
 	})
 	t.Run("postgres", func(t *testing.T) {
 		dsn := newPostgresDatabase(t)

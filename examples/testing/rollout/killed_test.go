@@ -13,6 +13,7 @@ import (
 
 	"example.com/svc"
 	"example.com/svc/examples/testing/rollout"
+	"example.com/svc/ledger"
 	"example.com/svc/svctest"
 )
 
@@ -22,7 +23,7 @@ var errKilled = errors.New("killed")
 // before or after something that the rest of the world sees: a request takes effect,
 // a record is stored. After the kill nothing is sent and nothing is stored.
 type process struct {
-	svc.LedgerStore
+	ledger.Store
 	next http.RoundTripper
 	left int                // number of steps before the kill; negative: killed
 	dead context.CancelFunc // ends the goroutine of a killed process
@@ -49,11 +50,11 @@ func (p *process) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-func (p *process) Append(ctx context.Context, r svc.LedgerRecord) error {
+func (p *process) Append(ctx context.Context, r ledger.Record) error {
 	if err := p.step(); err != nil {
 		return err
 	}
-	return errors.Join(p.LedgerStore.Append(ctx, r), p.step())
+	return errors.Join(p.Store.Append(ctx, r), p.step())
 }
 
 // runAndKill deploys release 2 in a process that is killed after some steps. It returns
@@ -62,7 +63,7 @@ func (w *world) runAndKill(t *testing.T, steps int) (killed bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	p := &process{LedgerStore: w.store, next: w.HTTPClient().Transport, left: steps, dead: cancel}
+	p := &process{Store: w.store, next: w.HTTPClient().Transport, left: steps, dead: cancel}
 	client := w.Client(svc.WithLedger(p), svc.WithHTTPClient(&http.Client{Transport: p}))
 	_, err := rollout.Replace(ctx, client, app, 2, request)
 	if p.left < 0 {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 )
 
 // lease is the time that a rollout may take until its new endpoint is in use. If the rollout
@@ -58,7 +59,7 @@ func retire(ctx context.Context, client *svc.Client, app, inUse string) error {
 	if err != nil {
 		return err
 	}
-	var old []svc.LedgerEntry
+	var old []ledger.Entry
 	for _, e := range entries {
 		switch i := strings.LastIndex(e.Key, "_"); {
 		case !e.Open() || i < 0 || e.Key[:i] != app:
@@ -72,7 +73,7 @@ func retire(ctx context.Context, client *svc.Client, app, inUse string) error {
 	}
 	var errs []error
 	for _, e := range old {
-		if e.State != svc.LedgerCreated {
+		if e.State != ledger.Created {
 			errs = append(errs, fmt.Errorf("key %s: %w", e.Key, svc.ErrOutcomeUnknown))
 		} else if err := client.InferenceServices.DeleteAndWait(ctx, e.ServiceID, nil); err != nil {
 			errs = append(errs, fmt.Errorf("%s may still be running: %w", e.ServiceID, err))

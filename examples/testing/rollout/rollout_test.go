@@ -29,7 +29,7 @@ var request = svc.CreateInferenceServiceRequest{
 // world is a service on which a deployment takes twenty minutes, and a ledger.
 type world struct {
 	*svctest.Server
-	store svc.LedgerStore
+	store ledger.Store
 }
 
 // client returns a new client: each run of the script is a new process.
@@ -78,7 +78,7 @@ func (w *world) settle(t *testing.T) {
 	entries, err := all.Entries(t.Context())
 	require.NoError(t, err)
 	for _, e := range entries {
-		if !e.Open() || e.State == svc.LedgerCreated {
+		if !e.Open() || e.State == ledger.Created {
 			continue
 		}
 		time.Sleep(time.Until(e.SettleBy.Add(2 * time.Minute)))
@@ -175,15 +175,15 @@ func TestAmbiguousCreate(t *testing.T) {
 }
 
 // fullDisk cannot store that an endpoint was created.
-type fullDisk struct{ svc.LedgerStore }
+type fullDisk struct{ ledger.Store }
 
 var errDiskFull = errors.New("disk full")
 
-func (d fullDisk) Append(ctx context.Context, r svc.LedgerRecord) error {
-	if r.Event == svc.LedgerCreated {
+func (d fullDisk) Append(ctx context.Context, r ledger.Record) error {
+	if r.Event == ledger.Created {
 		return errDiskFull
 	}
-	return d.LedgerStore.Append(ctx, r)
+	return d.Store.Append(ctx, r)
 }
 
 func TestFailuresKeepTheOldEndpoint(t *testing.T) {

@@ -1,4 +1,4 @@
-package svc
+package ledger
 
 import (
 	"fmt"
@@ -29,7 +29,7 @@ type (
 	}
 )
 
-var lineEvents = []LedgerEvent{LedgerIntended, LedgerCreated, LedgerRefused, LedgerUnknown, LedgerForgotten, LedgerDeleted}
+var lineEvents = []Event{Intended, Created, Refused, Unknown, Forgotten, Deleted}
 
 // What became of an intent's request at the service.
 const (
@@ -58,10 +58,17 @@ type deployer struct {
 }
 
 func (d *deployer) order() (n int) {
-	for _, v := range [...]int{int(d.at), int(d.intent), int(d.outcome), int(d.seq), b2i(d.checked), int(d.resumed) + 1} {
+	for _, v := range [...]int{int(d.at), int(d.intent), int(d.outcome), int(d.seq), d.times(), int(d.resumed) + 1} {
 		n = n<<4 | v
 	}
 	return n
+}
+
+func (d *deployer) times() int {
+	if d.checked {
+		return 1
+	}
+	return 0
 }
 
 type world struct {
@@ -80,13 +87,13 @@ type world struct {
 type explorer struct {
 	t       *testing.T
 	skew    time.Duration // error of the reaper's clock
-	folded  map[lines][]LedgerEntry
+	folded  map[lines][]Entry
 	seen    map[world]struct{}
 	queue   []world
 	reached map[string]int
 
 	verdicts [5]int
-	found    [mostIntent]*InferenceService // the record that an operator sees in the service's console, for each intent
+	found    [mostIntent]Endpoint // the record that an operator sees in the service's console, for each intent
 }
 
 func moment(t uint8) time.Time { return noon.Add(time.Duration(t) * tick) }
@@ -95,26 +102,26 @@ func intentName(i uint8) string {
 }
 func (x *explorer) id(i uint8) string { return "svc-" + string('0'+rune(i)) }
 
-var exploredBody = map[string]any{"name": "n"}
+var explored = Request{Name: "n", Instances: 1, fields: map[string]any{"name": "n"}}
 
 // entries computes the ledger entries from a journal, with the ledger's own function.
-func (x *explorer) entries(j lines) []LedgerEntry {
+func (x *explorer) entries(j lines) []Entry {
 	if e, ok := x.folded[j]; ok {
 		return e
 	}
-	var records []LedgerRecord
+	var records []Record
 	for i, l := range j.l[:j.n] {
-		r := LedgerRecord{Key: "k", Seq: int64(i + 1), Intent: intentName(l.intent), Event: lineEvents[l.event], At: moment(l.at)}
+		r := Record{Key: "k", Seq: int64(i + 1), Intent: intentName(l.intent), Event: lineEvents[l.event], At: moment(l.at)}
 		switch r.Event {
-		case LedgerIntended:
-			r.Name, r.Instances, r.RequestHash = "n", 1, requestHash(r.Intent, exploredBody)
-			r.SettleBy, r.LeaseEnd = settleBy(r.At, time.Time{}), r.At.Add(6*time.Minute)
-		case LedgerCreated, LedgerDeleted:
+		case Intended:
+			r.Name, r.Instances, r.RequestHash = "n", 1, explored.hash(r.Intent)
+			r.SettleBy, r.LeaseEnd = SettleBy(r.At, time.Time{}), r.At.Add(6*time.Minute)
+		case Created, Deleted:
 			r.ServiceID = x.id(l.intent)
 		}
 		records = append(records, r)
 	}
-	entries, err := foldLedger(records)
+	entries, err := Fold(records)
 	if err != nil {
 		x.t.Fatalf("%v: %+v", err, records)
 	}
@@ -122,7 +129,7 @@ func (x *explorer) entries(j lines) []LedgerEntry {
 	return entries
 }
 
-func (x *explorer) entry(w *world, intent uint8) *LedgerEntry {
+func (x *explorer) entry(w *world, intent uint8) *Entry {
 	entries := x.entries(w.journal)
 	for i := range entries {
 		if entries[i].Intent[0] == 'A'+intent {
@@ -133,7 +140,7 @@ func (x *explorer) entry(w *world, intent uint8) *LedgerEntry {
 }
 
 // put appends a record as a store does. It returns false if the Seq is taken.
-func (w *world) put(seq int8, event LedgerEvent, intent uint8) bool {
+func (w *world) put(seq int8, event Event, intent uint8) bool {
 	if w.journal.n >= seq || int(seq) > len(w.journal.l) {
 		return false
 	}
@@ -162,15 +169,15 @@ func (x *explorer) check(w *world, step string) {
 		e := x.entry(w, i)
 		switch w.sent[i] {
 		case underWay, exists:
-			learned := e != nil && slices.ContainsFunc(e.Records, func(r LedgerRecord) bool { return r.Event == LedgerCreated })
-			if e == nil || !e.Open() && (learned || !w.forgot || e.State != LedgerForgotten) {
+			learned := e != nil && slices.ContainsFunc(e.Records, func(r Record) bool { return r.Event == Created })
+			if e == nil || !e.Open() && (learned || !w.forgot || e.State != Forgotten) {
 				x.t.Fatalf("%s: an endpoint is billed, but its entry is not open: %+v", step, *w)
 			}
 			if w.sent[i] == exists {
 				billed++
 			}
 		default:
-			if e != nil && e.State == LedgerCreated && w.sent[i] != endpointDeleted {
+			if e != nil && e.State == Created && w.sent[i] != endpointDeleted {
 				x.t.Fatalf("%s: the ledger has an endpoint that does not exist: %+v", step, *w)
 			}
 		}
@@ -194,18 +201,17 @@ func (x *explorer) deploy(w world, n int) {
 	now := moment(w.now)
 	switch d.at {
 	case atRead:
-		want := LedgerRecord{Name: "n", Instances: 1}
-		verdict, e, _ := judgeKey(x.entries(w.journal), &want, exploredBody, now)
+		verdict, e, _ := Judge(x.entries(w.journal), "", explored, now)
 		x.verdicts[verdict]++
 		switch verdict {
-		case ledgerWait:
+		case Wait:
 			return
-		case ledgerFree:
+		case Free:
 			if w.intents == mostIntent {
 				return
 			}
 			d.at, d.seq = atClaim, w.journal.n+1
-		case ledgerResume:
+		case Resume:
 			*d = deployer{at: done, resumed: int8(e.Intent[0] - 'A')}
 		default:
 			*d = deployer{at: done, resumed: -1}
@@ -216,7 +222,7 @@ func (x *explorer) deploy(w world, n int) {
 			return
 		}
 		d.intent = w.intents
-		if !w.put(d.seq, LedgerIntended, d.intent) {
+		if !w.put(d.seq, Intended, d.intent) {
 			*d = deployer{at: atRead, resumed: -1}
 		} else {
 			w.intents++
@@ -228,26 +234,26 @@ func (x *explorer) deploy(w world, n int) {
 		switch {
 		case d.checked: // the request is handed to the transport, perhaps long after the check
 			d.checked, d.at, w.sent[d.intent] = false, atResponse, underWay
-			if !maySend(by, now) {
+			if !MaySend(by, now) {
 				if w.late == 0 {
 					return
 				}
 				w.late--
-				w.forgot = w.forgot || x.entry(&w, d.intent).State == LedgerForgotten
+				w.forgot = w.forgot || x.entry(&w, d.intent).State == Forgotten
 			}
-		case maySend(by, now):
+		case MaySend(by, now):
 			d.checked = true
 		default:
-			d.at, d.outcome = atSettle, uint8(slices.Index(lineEvents, LedgerRefused))
+			d.at, d.outcome = atSettle, uint8(slices.Index(lineEvents, Refused))
 		}
 		x.add(w, "send")
 	case atResponse:
-		outcomes := []LedgerEvent{LedgerUnknown} // the response is lost or late
+		outcomes := []Event{Unknown} // the response is lost or late
 		switch w.sent[d.intent] {
 		case exists, endpointDeleted:
-			outcomes = append(outcomes, LedgerCreated)
+			outcomes = append(outcomes, Created)
 		case turnedDown:
-			outcomes = append(outcomes, LedgerRefused)
+			outcomes = append(outcomes, Refused)
 			again := w // a refusal is harmless, so the request may be sent again
 			again.deployers[n].at, again.sent[d.intent] = atSend, neverSent
 			x.add(again, "retry")
@@ -273,7 +279,7 @@ func (x *explorer) reap(w world) {
 	switch w.reaperAt {
 	case 0:
 		for i := range w.intents {
-			if e := x.entry(&w, i); e != nil && e.State == LedgerCreated && e.overdue("", local) {
+			if e := x.entry(&w, i); e != nil && e.State == Created && e.Overdue("", local) {
 				w.reaperAt, w.reaperIntent = 1, i
 				x.add(w, "overdue")
 			}
@@ -281,7 +287,7 @@ func (x *explorer) reap(w world) {
 	case 1: // it has read the endpoint; now it reads the entry again
 		e := x.entry(&w, w.reaperIntent)
 		w.reaperAt = 0
-		if e.State == LedgerCreated && e.overdue("", local) && e.mayReap(date, x.found[w.reaperIntent]) == nil {
+		if e.State == Created && e.Overdue("", local) && e.MayReap(date, x.found[w.reaperIntent]) == nil {
 			w.reaperAt = 2
 			x.reached["reaped"]++
 		}
@@ -293,7 +299,7 @@ func (x *explorer) reap(w world) {
 		w.reaperAt, w.sent[w.reaperIntent] = 3, endpointDeleted
 		x.add(w, "delete")
 	case 3:
-		if w.put(w.journal.n+1, LedgerDeleted, w.reaperIntent) {
+		if w.put(w.journal.n+1, Deleted, w.reaperIntent) {
 			w.reaperAt = 0
 			x.add(w, "deleted")
 		}
@@ -315,16 +321,16 @@ func (x *explorer) others(w world) {
 				}
 			}
 		}
-		if w.forgets > 0 && e.mayForget(e.BaseURL, now, now) == nil {
+		if w.forgets > 0 && e.MayForget(e.BaseURL, now, now) == nil {
 			next := w
 			next.forgets--
 			next.forgot = next.forgot || w.sent[i] == exists || w.sent[i] == underWay || w.late > 0
-			if next.put(w.journal.n+1, LedgerForgotten, i) {
+			if next.put(w.journal.n+1, Forgotten, i) {
 				x.reached["forgotten"]++
 				x.add(next, "forget")
 			}
 		}
-		if next := w; w.sent[i] == exists && e.mayAdopt("", x.found[i], false, now) == nil && next.put(w.journal.n+1, LedgerCreated, i) {
+		if next := w; w.sent[i] == exists && e.MayAdopt("", x.found[i], false, now) == nil && next.put(w.journal.n+1, Created, i) {
 			x.reached["adopted"]++
 			x.add(next, "adopt")
 		}
@@ -350,12 +356,12 @@ func (x *explorer) others(w world) {
 }
 
 func explore(t *testing.T, skew time.Duration, start world) *explorer {
-	x := &explorer{t: t, skew: skew, folded: make(map[lines][]LedgerEntry), seen: make(map[world]struct{}), reached: make(map[string]int)}
+	x := &explorer{t: t, skew: skew, folded: make(map[lines][]Entry), seen: make(map[world]struct{}), reached: make(map[string]int)}
 	for n := range start.deployers {
 		start.deployers[n].resumed = -1
 	}
 	for i := range x.found {
-		x.found[i] = &InferenceService{Name: "n", Description: "[svc:" + intentName(uint8(i)) + "]"}
+		x.found[i] = Endpoint{Name: "n", Description: "[svc:" + intentName(uint8(i)) + "]"}
 	}
 	x.add(start, "start")
 	for len(x.queue) > 0 {

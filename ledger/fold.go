@@ -1,0 +1,140 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"example.com/svc/internal/cause"
+)
+
+// moves holds, by state, the events that change it; the event is the new state.
+// All other known events are kept in the records and change no state. After a wrong Forget
+// a slow process may learn the outcome, so a forgotten entry can change again.
+var moves = map[State][]Event{
+	Intended:  {Created, Refused, Unknown, Forgotten},
+	Unknown:   {Created, Forgotten},
+	Refused:   {Created},
+	Forgotten: {Created, Refused, Unknown},
+	Created:   {Deleted},
+	Deleted:   {},
+}
+
+// known reports whether this version knows the event.
+func (e Event) known() bool {
+	_, changes := moves[State(e)]
+	return changes || e == Scaled || e == Extended
+}
+
+// Fold makes entries from the records of one key or of all keys, as [Store] lists them. Its error
+// joins an [*Error] for each damaged record. No create is sent under the key of a damaged record.
+func Fold(records []Record) (entries []Entry, damaged error) {
+	var errs []error
+	index := make(map[[2]string]int) // from key and intent to the index in entries
+	last := make(map[string]int64)
+	for _, r := range records {
+		create := [2]string{r.Key, r.Intent}
+		if _, found := index[create]; !found {
+			index[create] = len(entries)
+			entries = append(entries, Entry{Key: r.Key, Intent: r.Intent})
+		}
+		err := entries[index[create]].apply(r)
+		if r.Seq != last[r.Key]+1 {
+			err = cause.Join(fmt.Errorf("record %d is missing: the next record is %d", last[r.Key]+1, r.Seq), err)
+		}
+		last[r.Key] = r.Seq
+		if err != nil {
+			errs = append(errs, &Error{Op: "list", Key: r.Key, Intent: r.Intent, ServiceID: r.ServiceID, Err: err})
+		}
+	}
+	return slices.DeleteFunc(entries, func(e Entry) bool { return e.State == "" }), cause.Join(errs...)
+}
+
+// apply adds a record to its entry. The state is empty before the record of the intent.
+func (e *Entry) apply(r Record) error {
+	e.Records = append(e.Records, r)
+	switch {
+	case !r.Event.known():
+		return fmt.Errorf("record %d has the unknown event %q: a later version of this package may have written it", r.Seq, r.Event)
+	case e.State == "":
+		return e.begin(r)
+	case r.Event == Scaled:
+		e.Instances = r.Instances
+		return nil
+	case r.Event == Extended:
+		e.LeaseEnd = r.LeaseEnd
+		return nil
+	case r.Event == Created && r.ServiceID == "":
+		return fmt.Errorf("record %d says that an endpoint was created, but does not hold its ID", r.Seq)
+	}
+	other := (e.State == Created || e.State == Deleted) && r.ServiceID != e.ServiceID
+	switch {
+	case other && r.Event == Created:
+		return fmt.Errorf("record %d says that the endpoint %q was created, but an earlier record of the same create says %q", r.Seq, r.ServiceID, e.ServiceID)
+	case !other && slices.Contains(moves[e.State], r.Event):
+		e.move(r)
+	}
+	return nil
+}
+
+// begin applies the first record of an entry.
+func (e *Entry) begin(r Record) error {
+	switch r.Event {
+	case Intended:
+		e.State, e.RequestedAt, e.SettleBy, e.LeaseEnd = Intended, r.At, r.SettleBy, r.LeaseEnd
+		e.BaseURL, e.Name, e.FlavorID, e.Instances = r.BaseURL, r.Name, r.FlavorID, r.Instances
+	case Refused: // may come first: the record of the intent could not be written
+	default:
+		return fmt.Errorf("record %d (%q) belongs to a create without a record of the event \"intended\"", r.Seq, r.Event)
+	}
+	return nil
+}
+
+// move applies a record that changes the state.
+func (e *Entry) move(r Record) {
+	e.State = State(r.Event)
+	switch r.Event {
+	case Deleted:
+		e.DeletedAt = r.At
+		return
+	case Created:
+		e.CreatedAt = r.At
+	}
+	e.ServiceID, e.Adopted = r.ServiceID, r.Adopted
+}
+
+// Open reports whether the endpoint may exist and be billed: the state is Intended, Unknown or
+// Created.
+func (e Entry) Open() bool {
+	return e.State == Intended || e.State == Unknown || e.State == Created
+}
+
+// InDoubt reports whether the endpoint may exist although nothing will record its ID: the
+// state is Unknown, or it is still Intended one minute after SettleBy. Then somebody has to adopt
+// or to forget the entry. Now is the current time.
+func (e Entry) InDoubt(now time.Time) bool {
+	return e.State == Unknown || e.State == Intended && e.settled(now)
+}
+
+// InstanceTime is an upper bound of the time that is billed until now. Three instances
+// that run for ten minutes make 30 minutes. The time counts from RequestedAt to DeletedAt,
+// by the clocks of the processes that wrote the ledger, and also while the endpoint is
+// stopped. Changes that were made without this ledger do not count. The time is 0 if nothing
+// was created. It is not a price, since the service does not document the unit of its prices.
+func (e Entry) InstanceTime(now time.Time) (total time.Duration) {
+	switch {
+	case e.State == Deleted:
+		now = e.DeletedAt
+	case !e.Open():
+		return 0
+	}
+	instances, since := 0, e.RequestedAt
+	for _, r := range append(slices.Clip(e.Records), Record{Event: Scaled, At: now}) {
+		if r.Event != Intended && r.Event != Scaled || r.At.After(now) {
+			continue
+		}
+		total += time.Duration(instances) * max(r.At.Sub(since), 0)
+		instances, since = r.Instances, r.At
+	}
+	return total
+}

@@ -1,0 +1,156 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"example.com/svc/internal/cause"
+	"example.com/svc/internal/poll"
+)
+
+// Patience is the time limit for the store in calls that must not wait longer for it.
+const Patience = 5 * time.Second
+
+// A Journal reads and changes the entries in a store, by the rules of this package. All its errors
+// are, or wrap, an [*Error].
+type Journal struct {
+	store Store
+	clean func(error) error
+}
+
+// NewJournal returns a journal in store. Clean removes secrets from the errors of the store.
+func NewJournal(store Store, clean func(error) error) *Journal { return &Journal{store, clean} }
+
+// Read returns the entries of a key and its highest Seq. For an empty key it returns the
+// entries of all keys: first the open ones. Each group is sorted from old to new. With an error it
+// returns the entries that it could read. An error that is about a single key has that Key.
+func (j *Journal) Read(ctx context.Context, key string) (entries []Entry, last int64, err error) {
+	records, err := j.store.List(ctx, key)
+	entries, damaged := Fold(records)
+	slices.SortStableFunc(entries, func(a, b Entry) int {
+		if a.Open() != b.Open() {
+			return cmp.Compare(closed(a), closed(b))
+		}
+		return a.RequestedAt.Compare(b.RequestedAt)
+	})
+	if len(records) > 0 {
+		last = records[len(records)-1].Seq
+	}
+	return entries, last, cause.Join(j.fail("list", Entry{}, err), damaged)
+}
+
+func closed(e Entry) int {
+	if e.Open() {
+		return 0
+	}
+	return 1
+}
+
+// Entry reads an entry again, with the highest Seq of its key.
+func (j *Journal) Entry(ctx context.Context, op string, e Entry) (now Entry, last int64, err error) {
+	entries, last, err := j.Read(ctx, e.Key)
+	if err != nil {
+		return e, 0, err
+	}
+	for _, now := range entries {
+		if now.Intent == e.Intent {
+			return now, last, nil
+		}
+	}
+	return e, 0, j.fail(op, e, errors.New("there is no such entry"))
+}
+
+// Change reads an entry again, calls decide with it, and appends the record that decide
+// returns. If another record was appended in the meantime, Change starts again, so decide has
+// seen all records before its own. A record without an Event is not appended.
+func (j *Journal) Change(ctx context.Context, op string, e Entry, decide func(now Entry) (Record, error)) error {
+	for {
+		now, last, err := j.Entry(ctx, op, e)
+		if err != nil {
+			return err
+		}
+		r, err := decide(now)
+		if err == nil && r.Event == "" {
+			return nil
+		}
+		if err == nil {
+			r.Key, r.Seq, r.Intent, r.At = e.Key, last+1, e.Intent, WallClock()
+			err = j.Append(ctx, r)
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return j.fail(op, now, err)
+		}
+	}
+}
+
+// OnlyIf is for the function decide of [Journal.Change]. It returns r, or the empty record if r is not needed.
+func (r Record) OnlyIf(needed bool) (Record, error) {
+	if !needed {
+		r = Record{}
+	}
+	return r, nil
+}
+
+// Append appends a record at its Seq. If the store says that the Seq is taken, the record may
+// still be stored: a network file system repeats the creation of a hard link if the response
+// was lost, and then finds that the name exists. So Append checks whether the record is listed.
+func (j *Journal) Append(ctx context.Context, r Record) error {
+	err := j.store.Append(ctx, r)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	stored, unread := j.store.List(ctx, r.Key)
+	taken := slices.ContainsFunc(stored, func(s Record) bool { return s.Seq == r.Seq })
+	switch {
+	case slices.Contains(stored, r):
+		return nil
+	case unread == nil && !taken:
+		return fmt.Errorf("the store says that record %d of the key exists, but does not list it", r.Seq)
+	}
+	return err
+}
+
+// Claim appends the record of an intent. If its Seq is taken by another record, ok is false.
+// After an error of the store the record may be stored. Claim then tries to record once that the create was refused.
+func (j *Journal) Claim(ctx context.Context, r Record) (ok bool, err error) {
+	switch err = j.Append(ctx, r); {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, fs.ErrExist):
+		return false, nil
+	}
+	_ = j.Put(ctx, Record{Key: r.Key, Seq: r.Seq, Intent: r.Intent, Event: Refused}, 1)
+	return false, j.fail("append intended", Entry{Key: r.Key, Intent: r.Intent}, err)
+}
+
+// Put appends a record at its Seq, or at the next Seq that is free. After an error it tries
+// again, up to tries times in all. It has a time limit of its own, [Patience], and continues when
+// ctx ends.
+func (j *Journal) Put(ctx context.Context, r Record, tries int) error {
+	ctx, cancel := Afterwards(ctx)
+	defer cancel()
+	r.At = WallClock()
+	for {
+		err := j.Append(ctx, r)
+		if errors.Is(err, fs.ErrExist) && ctx.Err() == nil {
+			r.Seq++
+			continue
+		}
+		if tries--; err == nil || tries == 0 || poll.Sleep(ctx, 100*time.Millisecond) != nil {
+			return j.fail("append "+string(r.Event), Entry{Key: r.Key, Intent: r.Intent, ServiceID: r.ServiceID}, err)
+		}
+	}
+}
+
+// Afterwards returns a context for recording what has already happened. It stays alive after ctx
+// has ended, for at most [Patience].
+func Afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), Patience)
+}
+
+func (j *Journal) fail(op string, e Entry, err error) error { return Wrap(op, e, j.clean(err)) }

@@ -1,0 +1,102 @@
+package ledger
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// A Request is the final body of a create or of an update, as the ledger needs it.
+type Request struct {
+	Name      string // name of the endpoint
+	FlavorID  string // flavor of the endpoint
+	Instances int    // number of instances; -1: the body has none
+
+	fields map[string]any // the whole body, with numbers as text
+}
+
+var errBody = errors.New("must hold a name, a flavor_id and a target_instance_number of the usual types, since the ledger records them")
+
+// ParseRequest reads the final body of a create or of an update.
+func ParseRequest(body []byte) (r Request, err error) {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	var sent struct {
+		Name             string
+		ResourceMetadata struct {
+			FlavorID             string `json:"flavor_id"`
+			TargetInstanceNumber any    `json:"target_instance_number"`
+		} `json:"resource_metadata"`
+	}
+	if dec.Decode(&r.fields) != nil || json.Unmarshal(body, &sent) != nil {
+		return r, errBody
+	}
+	r.Name, r.FlavorID, r.Instances = sent.Name, sent.ResourceMetadata.FlavorID, -1
+	if n := sent.ResourceMetadata.TargetInstanceNumber; n != nil {
+		f, err := strconv.ParseFloat(fmt.Sprint(n), 64)
+		if err != nil || f != math.Trunc(f) || math.Abs(f) > math.MaxInt32 {
+			return r, errBody
+		}
+		r.Instances = int(f)
+	}
+	return r, nil
+}
+
+const hashVersion = "1:"
+
+// Record returns the record of the intent to create an endpoint with this request. The caller adds
+// its times. A create without a number of instances makes one instance.
+func (r Request) Record(key, intent, baseURL string) Record {
+	instances := r.Instances
+	if instances < 0 {
+		instances = 1
+	}
+	return Record{
+		Key: key, Intent: intent, Event: Intended, BaseURL: baseURL, Name: r.Name, FlavorID: r.FlavorID,
+		Instances: instances, RequestHash: r.hash(intent),
+	}
+}
+
+// hash identifies a request without showing it. It hashes the intent and the body, with
+// sorted keys and without the mark. The result begins with the version of this rule.
+func (r Request) hash(intent string) string {
+	fields := maps.Clone(r.fields)
+	if text, ok := fields["description"].(string); ok {
+		_, fields["description"] = FindMark(text)
+	}
+	sorted, _ := json.Marshal(fields)
+	sum := sha256.Sum256(append([]byte(intent+"\n"), sorted...))
+	return hashVersion + hex.EncodeToString(sum[:])
+}
+
+var marks = regexp.MustCompile(`(?s)^(.*)\[svc:([A-Z2-7]{26})\](.*)$`) // the last mark, since the first part is greedy
+
+// FindMark returns the intent in the last mark "[svc:INTENT]" of a description, and the
+// description without that mark. The intent is empty if there is no mark.
+func FindMark(description string) (intent, without string) {
+	m := marks.FindStringSubmatch(description)
+	if m == nil {
+		return "", strings.TrimSpace(description)
+	}
+	return m[2], strings.TrimSpace(m[1] + m[3])
+}
+
+// Marked returns the body of the request with a description that ends with the mark of an intent.
+func (r Request) Marked(intent string) ([]byte, error) {
+	description, ok := r.fields["description"].(string)
+	if !ok && r.fields["description"] != nil {
+		return nil, errors.New("must be a string: the ledger adds its mark to it (see WithoutLedgerMark)")
+	}
+	fields := maps.Clone(r.fields)
+	_, description = FindMark(description)
+	fields["description"] = strings.TrimSpace(description + " [svc:" + intent + "]")
+	return json.Marshal(fields)
+}

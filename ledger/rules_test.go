@@ -1,0 +1,424 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	noon    = time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)
+	intentA = strings.Repeat("A", 26)
+	intentB = strings.Repeat("B", 26)
+)
+
+// journal gives all records the key "k", numbers them, and sets their times one minute
+// apart.
+func journal(records ...Record) []Record {
+	for i := range records {
+		r := &records[i]
+		r.Key, r.Seq = "k", int64(i+1)
+		if r.Intent == "" {
+			r.Intent = intentA
+		}
+		if r.At.IsZero() {
+			r.At = noon.Add(time.Duration(i) * time.Minute)
+		}
+	}
+	return records
+}
+
+func intended() Record {
+	return Record{Event: Intended, BaseURL: "https://svc.example", Name: "n", FlavorID: "f", Instances: 2,
+		SettleBy: noon.Add(5 * time.Minute), LeaseEnd: noon.Add(time.Hour)}
+}
+
+func event(e Event) Record {
+	r := Record{Event: e}
+	if e == Created || e == Deleted {
+		r.ServiceID = "svc-1"
+	}
+	return r
+}
+
+func foldOne(t *testing.T, records ...Record) Entry {
+	t.Helper()
+	entries, err := Fold(journal(records...))
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	return entries[0]
+}
+
+// The state table of an entry: for each state, the state after each event. An empty text
+// means that the event does not change the state.
+func TestLedgerStates(t *testing.T) {
+	paths := map[State][]Event{ // the events that lead to each state
+		Intended: {}, Unknown: {Unknown}, Refused: {Refused},
+		Forgotten: {Forgotten}, Created: {Created}, Deleted: {Created, Deleted},
+	}
+	events := []Event{Created, Refused, Unknown, Forgotten, Deleted}
+	table := map[State][]State{
+		Intended:  {"created", "refused", "unknown", "forgotten", ""},
+		Unknown:   {"created", "", "", "forgotten", ""},
+		Refused:   {"created", "", "", "", ""},
+		Forgotten: {"created", "refused", "unknown", "", ""},
+		Created:   {"", "", "", "", "deleted"},
+		Deleted:   {"", "", "", "", ""},
+	}
+	for state, row := range table {
+		for i, next := range row {
+			records := []Record{intended()}
+			for _, e := range paths[state] {
+				records = append(records, event(e))
+			}
+			require.Equal(t, state, foldOne(t, records...).State)
+			for _, kept := range []Event{Scaled, Extended} {
+				require.Equal(t, state, foldOne(t, append(records[:len(records):len(records)], event(kept))...).State)
+			}
+			records = append(records, event(events[i]))
+			e := foldOne(t, records...)
+			if next == "" {
+				next = state
+			}
+			require.Equal(t, next, e.State, "%s and %s", state, events[i])
+			require.Len(t, e.Records, len(records), "every record is kept")
+			require.Equal(t, next == Intended || next == Unknown || next == Created, e.Open())
+		}
+	}
+}
+
+func TestLedgerFold(t *testing.T) {
+	e := foldOne(t, intended(),
+		Record{Event: Unknown, ServiceID: "svc-?"},
+		Record{Event: Created, ServiceID: "svc-1", Adopted: true},
+		Record{Event: Scaled, Instances: 5},
+		Record{Event: Extended, LeaseEnd: noon.Add(3 * time.Hour)},
+		Record{Event: Deleted, ServiceID: "svc-9"}, // about another endpoint, so it has no effect
+		Record{Event: Deleted, ServiceID: "svc-1"},
+		Record{Event: Created, ServiceID: "svc-1"}) // comes too late to have an effect
+	require.Len(t, e.Records, 8)
+	e.Records = nil
+	require.Equal(t, Entry{
+		Key: "k", Intent: intentA, BaseURL: "https://svc.example", Name: "n", FlavorID: "f", ServiceID: "svc-1", State: Deleted,
+		Instances: 5, Adopted: true, RequestedAt: noon, SettleBy: noon.Add(5 * time.Minute), CreatedAt: noon.Add(2 * time.Minute),
+		DeletedAt: noon.Add(6 * time.Minute), LeaseEnd: noon.Add(3 * time.Hour),
+	}, e)
+
+	b := intended()
+	b.Intent = intentB
+	entries, err := Fold(journal(intended(), event(Refused), b, Record{Event: Created, ServiceID: "svc-1", Intent: intentA}))
+	require.NoError(t, err)
+	require.Len(t, entries, 2, "one for each intent")
+	require.EqualValues(t, Created, entries[0].State, "a create that is recorded late must not be lost")
+	require.EqualValues(t, Intended, entries[1].State)
+
+	gap := journal(intended(), event(Unknown), event(Created))
+	entries, err = Fold([]Record{gap[0], gap[2]})
+	require.ErrorContains(t, err, "record 2 is missing: the next record is 3")
+	require.Equal(t, "svc-1", entries[0].ServiceID, "records before the gap are still shown")
+
+	entries, err = Fold(journal(event(Refused)))
+	require.NoError(t, err, "a refused record may stand in place of an intent that could not be written")
+	require.Empty(t, entries)
+}
+
+func TestLedgerDamage(t *testing.T) {
+	two := event(Created)
+	two.ServiceID = "svc-2"
+	gap := journal(intended(), event(Unknown), event(Forgotten))
+	for want, records := range map[string][]Record{
+		`record 2 has the unknown event "paused"`:                                                 journal(intended(), event("paused")),
+		`the endpoint "svc-2" was created, but an earlier record of the same create says "svc-1"`: journal(intended(), event(Created), two),
+		"record 2 is missing: the next record is 3":                                               {gap[0], gap[2]},
+		"record 2 (\"unknown\") belongs to a create without a record of the event \"intended\"":   gap[1:],
+		"record 3 is missing: the next record is 2":                                               {gap[0], gap[1], gap[1]},
+		"record 1 (\"created\") belongs to a create without a record of the event \"intended\"":   journal(event(Created)),
+		`does not hold its ID`: journal(intended(), Record{Event: Created}),
+		"record 3 has the unknown event \"\": a later version of this package": journal(intended(), event(Created), event("")),
+	} {
+		other := intended()
+		other.Key, other.Seq = "other", 1
+		entries, err := Fold(append([]Record{other}, records...))
+		require.ErrorContains(t, err, want)
+		var e *Error
+		require.ErrorAs(t, err, &e)
+		require.Equal(t, "k", e.Key)
+		require.Equal(t, "other", entries[0].Key, "other keys can be read")
+	}
+}
+
+func TestLedgerVerdicts(t *testing.T) {
+	body := []byte(`{"name":"n","resource_metadata":{"flavor_id":"f","target_instance_number":2}}`)
+	asked, err := ParseRequest(body)
+	require.NoError(t, err)
+	mine := func() Record {
+		r := intended()
+		r.RequestHash = asked.hash(intentA)
+		return r
+	}
+	b := intended()
+	b.Intent = intentB
+	for name, tc := range map[string]struct {
+		records []Record
+		body    string
+		base    string
+		after   time.Duration
+		verdict Verdict
+		text    string
+	}{
+		"nothing":              {},
+		"refused":              {records: []Record{mine(), event(Refused)}},
+		"forgotten":            {records: []Record{mine(), event(Forgotten)}},
+		"deleted":              {records: []Record{mine(), event(Created), event(Deleted)}},
+		"intended":             {records: []Record{mine()}, verdict: Wait},
+		"intended, just":       {records: []Record{mine()}, after: 6*time.Minute - 1, verdict: Wait},
+		"intended, later":      {records: []Record{mine()}, after: 6 * time.Minute, verdict: InDoubt},
+		"unknown":              {records: []Record{mine(), event(Unknown)}, verdict: InDoubt},
+		"unknown, other":       {records: []Record{mine(), event(Unknown)}, body: `{"name":"x"}`, verdict: InDoubt},
+		"created":              {records: []Record{mine(), event(Created)}, verdict: Resume},
+		"created, long ago":    {records: []Record{mine(), event(Created)}, after: 1e6 * time.Hour, verdict: Resume},
+		"created, scaled":      {records: []Record{mine(), event(Created), event(Scaled)}, verdict: Resume},
+		"created, other name":  {records: []Record{mine(), event(Created)}, body: `{"name":"x"}`, verdict: InUse, text: `name "n", flavor "f", instances 2`},
+		"created, other field": {records: []Record{mine(), event(Created)}, body: strings.Replace(string(body), "}}", `},"x":1}`, 1), verdict: InUse, text: "other fields of the request body"},
+		"created, other base":  {records: []Record{mine(), event(Created)}, base: "https://other.example", verdict: InUse, text: "https://other.example"},
+		"two open":             {records: []Record{mine(), event(Unknown), b}, after: time.Hour, verdict: InUse, text: "2 open entries"},
+		"forgotten, late":      {records: []Record{mine(), event(Forgotten), b, event(Created)}, verdict: InUse, text: "2 open entries"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			entries, err := Fold(journal(tc.records...))
+			require.NoError(t, err)
+			want := asked
+			if tc.body != "" {
+				want, err = ParseRequest([]byte(tc.body))
+				require.NoError(t, err)
+			}
+			verdict, _, text := Judge(entries, cmp.Or(tc.base, "https://svc.example"), want, noon.Add(tc.after))
+			require.Equal(t, tc.verdict, verdict)
+			require.Contains(t, text, tc.text)
+			require.Equal(t, tc.text == "", text == "")
+		})
+	}
+}
+
+// A hash of an unknown version cannot be compared, so the fields in clear text are
+// compared.
+func TestLedgerHashOfAnotherVersion(t *testing.T) {
+	had := intended()
+	had.Intent, had.RequestHash = intentA, "2:abc"
+	want := Request{Name: "n", FlavorID: "f", Instances: 2, fields: map[string]any{"name": "whatever"}}
+	require.Empty(t, differs(&had, had.BaseURL, want))
+	want.Instances++
+	require.Contains(t, differs(&had, had.BaseURL, want), "instances 3")
+}
+
+func TestLedgerRequestHash(t *testing.T) {
+	hashOf := func(intent, body string) string {
+		r, err := ParseRequest([]byte(body))
+		require.NoError(t, err)
+		return r.hash(intent)
+	}
+	hash := func(body string) string { return hashOf(intentA, body) }
+	base := hash(`{"name":"n","description":"d","port":80}`)
+	require.Regexp(t, `^1:[0-9a-f]{64}$`, base)
+	require.NotContains(t, base, intentA)
+	for _, same := range []string{
+		`{ "port": 80, "description": "d", "name": "n" }`,
+		`{"name":"n","description":"d [svc:` + intentB + `]","port":80}`,
+		`{"name":"n","description":" d ","port":80}`,
+		`{"name":"\u006e","description":"d","port":80}`,
+	} {
+		require.Equal(t, base, hash(same), same)
+	}
+	for _, other := range []string{
+		`{"name":"n","description":"d","port":80.0}`, `{"name":"n","description":"d","port":"80"}`, `{"name":"n","description":"d"}`,
+		`{"name":"n","description":"d","port":80,"x":null}`, `{"name":"n","description":"e","port":80}`,
+	} {
+		require.NotEqual(t, base, hash(other), other)
+	}
+	require.NotEqual(t, hash(`{"seed":12345678901234567890}`), hash(`{"seed":12345678901234567891}`), "numbers are text")
+	require.NotEqual(t, base, hashOf(intentB, `{"name":"n","description":"d","port":80}`), "the intent must be part of the hash")
+}
+
+func TestLedgerIntendedRecord(t *testing.T) {
+	for body, want := range map[string]Record{
+		`{"name":"n"}`: {Name: "n", Instances: 1},
+		`{"name":"n","resource_metadata":{"flavor_id":"f","target_instance_number":0}}`:    {Name: "n", FlavorID: "f"},
+		`{"name":"n","resource_metadata":{"flavor_id":"f","target_instance_number":"3"}}`:  {Name: "n", FlavorID: "f", Instances: 3},
+		`{"name":"n","resource_metadata":{"flavor_id":"f","target_instance_number":null}}`: {Name: "n", FlavorID: "f", Instances: 1},
+	} {
+		r, err := ParseRequest([]byte(body))
+		require.NoError(t, err)
+		want.Event, want.RequestHash = Intended, r.hash("")
+		require.Equal(t, want, r.Record("", "", ""), body)
+	}
+	for _, bad := range []string{`{"name":"n","resource_metadata":{"target_instance_number":"two"}}`, `{"name":5}`, `[]`} {
+		_, err := ParseRequest([]byte(bad))
+		require.ErrorIs(t, err, errBody)
+	}
+}
+
+func TestLedgerMark(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"name":"n"}`:                        `{"description":"[svc:I]","name":"n"}`,
+		`{"name":"n","description":""}`:       `{"description":"[svc:I]","name":"n"}`,
+		`{"name":"n","description":null}`:     `{"description":"[svc:I]","name":"n"}`,
+		`{"name":"n","description":" mine "}`: `{"description":"mine [svc:I]","name":"n"}`,
+		`{"description":"a copy [svc:` + intentB + `]","seed":12345678901234567890}`: `{"description":"a copy [svc:I]","seed":12345678901234567890}`,
+	} {
+		r, err := ParseRequest([]byte(body))
+		require.NoError(t, err)
+		marked, err := r.Marked(intentA)
+		require.NoError(t, err)
+		require.Equal(t, strings.Replace(want, "svc:I", "svc:"+intentA, 1), string(marked))
+	}
+	for _, bad := range []any{5, map[string]any{}} {
+		_, err := Request{fields: map[string]any{"description": bad}}.Marked(intentA)
+		require.ErrorContains(t, err, "must be a string", bad)
+	}
+
+	for description, want := range map[string][2]string{
+		"":                            {},
+		"mine":                        {"", "mine"},
+		"[svc:" + intentA + "]":       {intentA, ""},
+		"mine [svc:" + intentA + "]":  {intentA, "mine"},
+		" x [svc:" + intentA + "] \n": {intentA, "x"},
+		"[svc:" + intentA + "] [svc:" + intentB + "]": {intentB, "[svc:" + intentA + "]"},
+		"[svc:" + intentA[1:] + "]":                   {"", "[svc:" + intentA[1:] + "]"},
+		"[svc:" + intentA + "A]":                      {"", "[svc:" + intentA + "A]"},
+		"[svc:" + intentA[1:] + "1]":                  {"", "[svc:" + intentA[1:] + "1]"},
+	} {
+		intent, without := FindMark(description)
+		require.Equal(t, want, [2]string{intent, without}, "%q", description)
+	}
+}
+
+func TestLedgerMayForget(t *testing.T) {
+	over := noon.Add(6 * time.Minute)
+	for name, tc := range map[string]struct {
+		records   []Record
+		now, date time.Time
+		ok        bool
+	}{
+		"unknown":          {records: []Record{intended(), event(Unknown)}, now: over, date: over, ok: true},
+		"intended":         {records: []Record{intended()}, now: over, date: over, ok: true},
+		"no date":          {records: []Record{intended()}, now: over},
+		"local too early":  {records: []Record{intended(), event(Unknown)}, now: over.Add(-1), date: over},
+		"date too early":   {records: []Record{intended(), event(Unknown)}, now: over.Add(time.Hour), date: over.Add(-1)},
+		"created":          {records: []Record{intended(), event(Created)}, now: over, date: over},
+		"refused":          {records: []Record{intended(), event(Refused)}, now: over, date: over},
+		"forgotten before": {records: []Record{intended(), event(Forgotten)}, now: over, date: over},
+	} {
+		e := foldOne(t, tc.records...)
+		require.Equal(t, tc.ok, e.MayForget(e.BaseURL, tc.now, tc.date) == nil, name)
+		require.ErrorContains(t, e.MayForget("https://other.test", tc.now, tc.date), "another base URL", name)
+	}
+}
+
+func TestLedgerMayAdopt(t *testing.T) {
+	const base = "https://svc.example"
+	over := noon.Add(6 * time.Minute)
+	marked := func() Endpoint { return Endpoint{Name: "n", Description: "d [svc:" + intentA + "]"} }
+	for state, ok := range map[State]bool{"": true, Unknown: true, Forgotten: true, Refused: false, Created: false} {
+		records := []Record{intended()}
+		if state != "" {
+			records = append(records, event(Event(state)))
+		}
+		e := foldOne(t, records...)
+		require.Equal(t, ok, e.MayAdopt(base, marked(), false, over) == nil, state)
+	}
+	e := foldOne(t, intended())
+	require.NoError(t, e.MayAdopt(base, marked(), false, over.Add(-1)), "the mark proves that the endpoint belongs to the entry")
+	require.ErrorContains(t, e.MayAdopt(base, Endpoint{Name: "n"}, true, over.Add(-1)), "too early", "the creating process may still record the outcome")
+	require.ErrorContains(t, e.MayAdopt("https://other.example", marked(), false, over), base)
+	for want, change := range map[string]func(*Endpoint){
+		"deleted":                  func(s *Endpoint) { s.Deleted = true },
+		"the name of the endpoint": func(s *Endpoint) { s.Name = "other" },
+		"another entry, whose intent is " + intentB: func(s *Endpoint) { s.Description = "[svc:" + intentB + "]" },
+		"it has no mark": func(s *Endpoint) { s.Description = "d" },
+	} {
+		s := marked()
+		change(&s)
+		require.ErrorContains(t, e.MayAdopt(base, s, false, over), want)
+		require.Equal(t, want == "it has no mark", e.MayAdopt(base, s, true, over) == nil, want)
+	}
+}
+
+func TestLedgerMayReap(t *testing.T) {
+	const base = "https://svc.example"
+	end := noon.Add(time.Hour)
+	e := foldOne(t, intended(), event(Created))
+	require.False(t, e.Overdue(base, end))
+	require.False(t, e.Overdue(base, end.Add(time.Second)), "one second of difference may come from the resolution of Date")
+	require.True(t, e.Overdue(base, end.Add(time.Second+1)))
+	require.False(t, e.Overdue("https://other.example", end.Add(time.Hour)))
+	deleted := foldOne(t, intended(), event(Created), event(Deleted))
+	require.False(t, deleted.Overdue(base, end.Add(time.Hour)))
+	free := foldOne(t, intended(), event(Created), Record{Event: Extended})
+	require.False(t, free.Overdue(base, end.Add(1e6*time.Hour)), "no lease")
+
+	mine, other := "[svc:"+intentA+"]", "[svc:"+intentB+"]"
+	require.NoError(t, e.MayReap(end.Add(time.Second), Endpoint{Name: "N ", Description: mine}))
+	require.NoError(t, e.MayReap(end.Add(time.Second), Endpoint{Name: "N ", Description: "no mark"}))
+	require.ErrorIs(t, e.MayReap(end.Add(time.Second), Endpoint{Name: "N ", Description: other}), ErrMark)
+	require.Error(t, e.MayReap(end, Endpoint{Name: "N ", Description: mine}), "by the service's clock the lease has not ended yet")
+	require.Error(t, e.MayReap(end.Add(time.Second), Endpoint{Name: "other"}), "another name")
+	require.Error(t, e.MayReap(time.Time{}, Endpoint{Name: "N ", Description: mine}), "no Date")
+	e.Adopted = true
+	require.NoError(t, e.MayReap(end.Add(time.Second), Endpoint{Name: "N ", Description: mine}))
+	require.ErrorIs(t, e.MayReap(end.Add(time.Second), Endpoint{Name: "N ", Description: "no mark"}), ErrMark)
+}
+
+func TestLedgerInstanceTime(t *testing.T) {
+	scaled := func(at time.Duration, n int) Record {
+		return Record{Event: Scaled, Instances: n, At: noon.Add(at)}
+	}
+	deleted := Record{Event: Deleted, ServiceID: "svc-1", At: noon.Add(50 * time.Minute)}
+	for name, tc := range map[string]struct {
+		records []Record
+		want    time.Duration // instance time one hour after noon
+	}{
+		"intended":             {[]Record{intended()}, 2 * time.Hour},
+		"unknown":              {[]Record{intended(), event(Unknown)}, 2 * time.Hour},
+		"refused":              {[]Record{intended(), event(Refused)}, 0},
+		"forgotten":            {[]Record{intended(), event(Forgotten)}, 0},
+		"created":              {[]Record{intended(), event(Created)}, 2 * time.Hour},
+		"deleted":              {[]Record{intended(), event(Created), deleted}, 100 * time.Minute},
+		"scaled":               {[]Record{intended(), event(Created), scaled(10*time.Minute, 5), scaled(30*time.Minute, 0), scaled(40*time.Minute, 1)}, (20 + 100 + 20) * time.Minute},
+		"scaled, deleted":      {[]Record{intended(), event(Created), scaled(10*time.Minute, 5), deleted}, (20 + 200) * time.Minute},
+		"scaled in the future": {[]Record{intended(), event(Created), scaled(2*time.Hour, 5)}, 2 * time.Hour},
+		"a clock behind":       {[]Record{intended(), event(Created), scaled(-time.Hour, 1)}, 2 * time.Hour},
+	} {
+		require.Equal(t, tc.want, foldOne(t, tc.records...).InstanceTime(noon.Add(time.Hour)), name)
+	}
+	require.Zero(t, foldOne(t, intended()).InstanceTime(noon.Add(-time.Hour)))
+}
+
+func TestLedgerSettleBy(t *testing.T) {
+	now := time.Now()
+	require.True(t, noon.Add(5*time.Minute).Equal(SettleBy(noon, time.Time{})))
+	require.True(t, noon.Add(5*time.Minute).Equal(SettleBy(noon, noon.Add(time.Hour))))
+	require.True(t, noon.Add(time.Minute).Equal(SettleBy(noon, noon.Add(time.Minute))))
+	for _, v := range []time.Time{SettleBy(now, time.Time{}), SettleBy(now, now), WallClock()} {
+		require.NotContains(t, v.String(), "m=", "the monotonic clock stands still while the machine sleeps")
+		require.Equal(t, time.UTC, v.Location())
+	}
+}
+
+func TestLedgerKeys(t *testing.T) {
+	for _, good := range []string{"a", "0", "-", "deploy_7-x", strings.Repeat("k", 64)} {
+		require.True(t, ValidKey(good), good)
+	}
+	for _, bad := range []string{"", "A", "a b", "a/b", "..", "a@1", "ä", "a\n", strings.Repeat("k", 65)} {
+		require.False(t, ValidKey(bad), "%q", bad)
+	}
+}
+
+func TestLedgerErrorText(t *testing.T) {
+	e := &Error{Op: "append created", Key: "k", Intent: intentA, ServiceID: "svc-1", Err: fmt.Errorf("disk full\nreally")}
+	require.Equal(t, "svc: ledger: append created, key k, endpoint svc-1: disk full really", e.Error())
+	require.NotEmpty(t, new(Error).Error())
+}
