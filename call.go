@@ -33,11 +33,12 @@ type call struct {
 	path, escaped string // the path that was given to Do, without and with its escapes; empty: the path is Route with the ID
 	query         url.Values
 	body          any
-	err           error     // problems of the request that the method found; nil: none
-	name          string    // name of the record to be created, from the request body; prepare sets it
-	sent          *string   // prepare stores the name here; nil: it is not stored
-	response      *Response // of WithResponse; nil: not asked for
-	start         time.Time // when prepare was called
+	err           error           // problems of the request that the method found; nil: none
+	name          string          // name of the record to be created, from the request body; prepare sets it
+	sent          *string         // prepare stores the name here; nil: it is not stored
+	response      *Response       // of WithResponse; nil: not asked for
+	start         time.Time       // when prepare was called
+	own           httpcall.Result // the Result, unless the method set one
 
 	// begin is called with the final body of a valid call before anything is sent. It returns
 	// the context and the body that are used instead. Its error ends the call. Nil: nothing is called.
@@ -126,7 +127,7 @@ func (k *call) prepare(c *Client, opts []RequestOption) error {
 		return err
 	}
 	if k.Result == nil {
-		k.Result = new(httpcall.Result)
+		k.Result = &k.own
 	}
 	k.URL, k.Body, k.MaxAttempts = u, body, req.attempts
 	k.Urgent, k.Timeout = k.Urgent || req.urgent, req.timeout
@@ -186,11 +187,16 @@ func nameIn(body []byte) string {
 	return cmp.Or(sent.Name, sent.FileName)
 }
 
+var noOptions request // most calls share it, so nothing may change it
+
 // maxKept is how many bytes of a response an OutcomeUnknownError keeps.
 const maxKept = 64 << 10
 
 // options applies the options of a call to a new request.
 func options(opts []RequestOption) *request {
+	if len(opts) == 0 {
+		return &noOptions
+	}
 	r := new(request)
 	for _, opt := range opts {
 		if opt != nil {

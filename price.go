@@ -108,12 +108,15 @@ func (p *Price) UnmarshalJSON(b []byte) error {
 // too large to calculate with does not count: for example, 1e999999999.
 func isNumber(text string) bool {
 	const maxText, maxExponent = 1024, 400
-	_, exponent, scientific := strings.Cut(strings.ToLower(text), "e")
-	n, err := strconv.Atoi(exponent)
-	if scientific && (err != nil || n < -maxExponent || n > maxExponent) || len(text) > maxText {
+	if _, exponent, scientific := strings.Cut(strings.ToLower(text), "e"); scientific {
+		if n, err := strconv.Atoi(exponent); err != nil || n < -maxExponent || n > maxExponent {
+			return false
+		}
+	}
+	if len(text) > maxText {
 		return false
 	}
-	_, err = strconv.ParseFloat(text, 64) // fails if the number is too large for a float64
+	_, err := strconv.ParseFloat(text, 64) // fails if the number is too large for a float64
 	return err == nil && number.MatchString(text)
 }
 

@@ -25,7 +25,11 @@ type Time struct {
 
 // UnmarshalJSON reads any JSON value. It never fails.
 func (t *Time) UnmarshalJSON(b []byte) error {
-	*t = readTime(string(b))
+	if string(b) == "null" {
+		*t = Time{}
+	} else {
+		*t = readTime(string(b))
+	}
 	return nil
 }
 
@@ -104,17 +108,23 @@ func (t Time) String() string {
 	return t.Time.String()
 }
 
-// timeLayouts are the accepted forms of a text, after parseTime has replaced the T between date
-// and time by a space. Parsing with them also accepts a fraction after the seconds.
-var timeLayouts = []string{time.DateTime, time.DateTime + "Z07:00", time.DateTime + "Z0700", time.DateTime + "Z07", time.DateOnly, "20060102150405"}
+// timeLayouts are the accepted forms of a text, the usual one first. isoLayouts are the same with a
+// T between date and time. Parsing with them also accepts a fraction after the seconds.
+var (
+	timeLayouts = []string{time.DateTime, time.DateTime + "Z07:00", time.DateTime + "Z0700", time.DateTime + "Z07", time.DateOnly, "20060102150405"}
+	isoLayouts  = strings.Split(strings.ReplaceAll(strings.Join(timeLayouts, "|"), " ", "T"), "|")
+)
 
 // parseTime reads a text. If it consists of digits only, at least 9 of them are read as a
 // number. A shorter text is not a time: it is more likely something else, such as the date
 // 20240501.
 func parseTime(text string) (time.Time, bool) {
-	spaced := strings.Replace(text, "T", " ", 1)
-	for _, layout := range timeLayouts {
-		if t, err := time.ParseInLocation(layout, spaced, time.UTC); err == nil {
+	layouts := timeLayouts
+	if len(text) > len(time.DateOnly) && text[len(time.DateOnly)] == 'T' {
+		layouts = isoLayouts
+	}
+	for _, layout := range layouts {
+		if t, err := time.ParseInLocation(layout, text, time.UTC); err == nil {
 			return t, true
 		}
 	}

@@ -108,22 +108,22 @@ type Int int64
 // UnmarshalJSON fails with a [*json.UnmarshalTypeError] for anything that is
 // not a whole number within 64 bits.
 func (i *Int) UnmarshalJSON(b []byte) error {
+	if n, err := strconv.ParseInt(string(b), 10, 64); err == nil { // the usual form
+		*i = Int(n)
+		return nil
+	}
 	text := jsonText(string(b))
 	if text == "" && len(b) > 0 {
 		text = "0"
 	}
-	n, err := strconv.ParseInt(text, 10, 64)
 	if !isNumber(text) {
 		return typeError[Int](b)
 	}
-	if err != nil { // ParseInt does not read 2.0 and 2e0, which are whole numbers
-		r, _ := new(big.Rat).SetString(text)
-		if !r.IsInt() || !r.Num().IsInt64() {
-			return typeError[Int](b)
-		}
-		n = r.Num().Int64()
+	r, _ := new(big.Rat).SetString(text) // also reads 2.0 and 2e0, which are whole numbers
+	if !r.IsInt() || !r.Num().IsInt64() {
+		return typeError[Int](b)
 	}
-	*i = Int(n)
+	*i = Int(r.Num().Int64())
 	return nil
 }
 

@@ -132,6 +132,9 @@ func (c *Caller) await(x *exchange) error {
 // askToken asks the token source. If it has not answered by the deadline, the error is a
 // TimeoutError: the source must not take longer than an attempt may.
 func (c *Caller) askToken(x *exchange, deadline time.Time) (string, error) {
+	if !c.cfg.Renews { // the token is at hand
+		return c.cfg.Token(x.ctx)
+	}
 	late := &TimeoutError{After: c.timeout(x.call).After, Missing: "token"}
 	ctx, cancel := context.WithDeadlineCause(x.ctx, deadline, late)
 	defer cancel()

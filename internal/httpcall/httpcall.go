@@ -36,7 +36,7 @@ type Config struct {
 	Wrap      func(http.RoundTripper) http.RoundTripper // puts instruments, such as tracing, around the transport; nil: there are none
 	Origin    *url.URL                                  // the token is sent to this origin only
 	Token     func(ctx context.Context) (string, error) // returns the token; a function, so that a dump of Config does not show it; nil: no token
-	Renews    bool                                      // Token may return a new token when it is called again
+	Renews    bool                                      // Token may take time, and may return a new token when it is called again
 	Limiter   interface{ Wait(context.Context) error }  // its Wait is called before every request; nil: no rate limit
 	Retry     Policy
 	Timeout   time.Duration // limit for one attempt of an API call
@@ -147,6 +147,7 @@ type Caller struct {
 	own     map[bool]*http.Transport // the transports of this library; key false: for API calls; key true: for transfers
 	wrapped http.RoundTripper        // the transport that Config.Wrap returned; nil: there are no instruments
 	budgets map[bool]*budget         // the retry budgets; key false: of API calls; key true: of transfers
+	agent   []string                 // the User-Agent header of all requests, so nothing may change it; nil: none
 	late    *TimeoutError            // the error of an attempt that takes too long
 	calls   atomic.Uint64
 }
@@ -155,6 +156,9 @@ type Caller struct {
 func New(cfg Config) *Caller {
 	c := &Caller{cfg: cfg, late: &TimeoutError{After: cfg.Timeout}, own: map[bool]*http.Transport{false: newTransport(), true: newTransferTransport()}}
 	c.budgets = map[bool]*budget{false: newBudget(cfg.Retry.Budget), true: newBudget(cfg.Retry.Budget)}
+	if cfg.UserAgent != "" {
+		c.agent = []string{cfg.UserAgent}
+	}
 	if cfg.Wrap != nil {
 		c.wrapped = cfg.Wrap(restore{c})
 	}
@@ -216,28 +220,28 @@ func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 		call.Result = new(Result)
 	}
 	x := &exchange{Result: call.Result, ctx: ctx, caller: c, call: call, number: c.calls.Add(1)}
-	if c.cfg.UserAgent != "" && call.Header["User-Agent"] == nil {
-		call.Header["User-Agent"] = []string{c.cfg.UserAgent}
+	if c.agent != nil && call.Header["User-Agent"] == nil {
+		call.Header["User-Agent"] = c.agent
 	}
-	req, err := http.NewRequestWithContext(context.WithValue(ctx, exchangeKey{}, x), call.Method, "", nil)
-	if err == nil {
-		req.URL, req.Host, req.Header = call.URL, call.URL.Host, call.Header
-		x.client = http.Client{Transport: c, CheckRedirect: checkRedirect}
-		if c.cfg.Client != nil && call.Auth {
-			x.client.Jar = c.cfg.Client.Jar
-		}
-		retry := retryablehttp.Client{
-			HTTPClient: &x.client, CheckRetry: checkRetry, ErrorHandler: retryablehttp.PassthroughErrorHandler,
-			RetryMax: math.MaxInt, // checkRetry limits the attempts
-			PrepareRetry: func(req *http.Request) error {
-				req.Header = req.Header.Clone() // a connection may still be using the header of the previous attempt
-				req.Header.Del("Cookie")        // the Jar adds the cookies to each attempt
-				return nil
-			},
-			Backoff: func(time.Duration, time.Duration, int, *http.Response) time.Duration { return x.delay },
-		}
-		_, err = retry.Do(&retryablehttp.Request{Request: req}) //nolint:bodyclose // bodies are closed in RoundTrip, or returned as Stream
+	shell := http.Request{
+		Method: call.Method, URL: call.URL, Host: call.URL.Host, Header: call.Header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
+	x.client = http.Client{Transport: c, CheckRedirect: checkRedirect}
+	if c.cfg.Client != nil && call.Auth {
+		x.client.Jar = c.cfg.Client.Jar
+	}
+	retry := retryablehttp.Client{
+		HTTPClient: &x.client, CheckRetry: checkRetry, ErrorHandler: retryablehttp.PassthroughErrorHandler,
+		RetryMax: math.MaxInt, // checkRetry limits the attempts
+		PrepareRetry: func(req *http.Request) error {
+			req.Header = req.Header.Clone() // a connection may still be using the header of the previous attempt
+			req.Header.Del("Cookie")        // the Jar adds the cookies to each attempt
+			return nil
+		},
+		Backoff: func(time.Duration, time.Duration, int, *http.Response) time.Duration { return x.delay },
+	}
+	req := shell.WithContext(context.WithValue(ctx, exchangeKey{}, x))
+	_, err := retry.Do(&retryablehttp.Request{Request: req}) //nolint:bodyclose // bodies are closed in RoundTrip, or returned as Stream
 	switch {
 	case x.again: // ctx ended before the next attempt; the last response is kept
 		x.Fail = interrupted(cause.Of(ctx), x.last)

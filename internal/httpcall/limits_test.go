@@ -100,7 +100,7 @@ func TestLimitOfAnAttempt_D03(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, linger %d", name, linger), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					c := newChain(transport(func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }), func(cfg *Config) {
-						cfg.Token, cfg.Limiter = tt.token, limiter(func(context.Context) error { time.Sleep(tt.limiter); return nil })
+						cfg.Token, cfg.Renews, cfg.Limiter = tt.token, true, limiter(func(context.Context) error { time.Sleep(tt.limiter); return nil })
 					})
 					k := newCall("POST")
 					k.Timeout, k.Linger = tt.timeout, time.Duration(linger)*time.Second

@@ -44,17 +44,14 @@ func TestAllocations(t *testing.T) {
 	allocs, _ := over(200, []byte(testkit.ServiceJSON),
 		func(c *svc.Client) error { _, err := c.InferenceServices.Get(ctx, "svc-1"); return err },
 		func(p *http.Client) error {
-			return plainGet(ctx, p, "https://api.test/v1/x", new(svc.InferenceService))
+			return plainGet(ctx, p, "https://api.test/v1/x", new(plainService))
 		})
 	require.LessOrEqual(t, allocs, int64(14), "one Get")
 
 	_, bytes := over(200, flavorsJSON(100),
 		func(c *svc.Client) error { _, err := c.Flavors.List(ctx); return err },
 		func(p *http.Client) error {
-			var list struct {
-				Flavors []svc.Flavor `json:"flavor_list"`
-			}
-			return plainGet(ctx, p, "https://api.test/v1/x", &list)
+			return plainGet(ctx, p, "https://api.test/v1/x", new(plainFlavors))
 		})
 	require.LessOrEqual(t, bytes, 0.70, "a list of 100 records")
 }

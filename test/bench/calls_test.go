@@ -147,7 +147,7 @@ func BenchmarkGet(b *testing.B) {
 	versus(b,
 		func() error { _, err := client.InferenceServices.Get(ctx, "svc-1"); return err },
 		func() error {
-			return plainGet(ctx, plain, "https://api.test/v1/inference-service/svc-1", new(svc.InferenceService))
+			return plainGet(ctx, plain, "https://api.test/v1/inference-service/svc-1", new(plainService))
 		})
 }
 
@@ -166,7 +166,7 @@ func BenchmarkGetLoopback(b *testing.B) {
 	versus(b,
 		func() error { _, err := client.InferenceServices.Get(ctx, "svc-1"); return err },
 		func() error {
-			return plainGet(ctx, plain, srv.URL+"/v1/inference-service/svc-1", new(svc.InferenceService))
+			return plainGet(ctx, plain, srv.URL+"/v1/inference-service/svc-1", new(plainService))
 		})
 }
 
@@ -193,9 +193,6 @@ func BenchmarkFlavors100(b *testing.B) {
 	versus(b,
 		func() error { _, err := client.Flavors.List(ctx); return err },
 		func() error {
-			var list struct {
-				Flavors []svc.Flavor `json:"flavor_list"`
-			}
-			return plainGet(ctx, plain, "https://api.test/v1/inference-service/flavor", &list)
+			return plainGet(ctx, plain, "https://api.test/v1/inference-service/flavor", new(plainFlavors))
 		})
 }

@@ -18,58 +18,6 @@ import (
 	"example.com/svc"
 )
 
-// plainJob is the type that a caller without this library would decode a job into.
-type plainJob struct {
-	JobID       string `json:"job_id"`
-	UserID      string `json:"user_id"`
-	Name        string `json:"name"`
-	Description string `json:"description"`
-	PaymentType string `json:"payment_type"`
-	Status      string `json:"status"`
-	MetaInfo    struct {
-		OriginalRequest struct {
-			JobType string `json:"job_type"`
-			Config  struct {
-				Prompt   string `json:"prompt"`
-				Settings struct {
-					Seed        int    `json:"seed"`
-					AspectRatio string `json:"aspect_ratio"`
-					Resolution  int    `json:"resolution"`
-					Duration    int    `json:"duration"`
-				} `json:"settings"`
-				GenMode  string `json:"gen_mode"`
-				IsPublic bool   `json:"is_public"`
-			} `json:"config"`
-		} `json:"original_request"`
-		ModelID         int    `json:"model_id"`
-		OrderID         string `json:"order_id"`
-		UpdateAt        string `json:"update_at"`
-		ServiceAPIToken struct {
-			APIToken   string `json:"api_token"`
-			APITokenID int    `json:"api_token_id"`
-			User       struct {
-				UserID   string `json:"user_id"`
-				Nickname string `json:"nickname"`
-				Currency string `json:"currency"`
-			} `json:"user"`
-		} `json:"service_api_token"`
-	} `json:"meta_info"`
-	CreatedAt string `json:"created_at"`
-	UpdatedAt string `json:"updated_at"`
-	DeletedAt string `json:"deleted_at"`
-	IsDeleted bool   `json:"is_deleted"`
-	Outputs   []struct {
-		ID           string `json:"id"`
-		MediaURL     string `json:"media_url"`
-		ThumbnailURL string `json:"thumbnail_url"`
-	} `json:"outputs"`
-}
-
-type plainJobs struct {
-	TotalCount int        `json:"total_count"`
-	Jobs       []plainJob `json:"job_list"`
-}
-
 // videoJobJSON is a succeeded job as the service sends it.
 func videoJobJSON(id string) string {
 	return fmt.Sprintf(`{"job_id":%q,"user_id":"user-1","name":"","description":"","payment_type":"usd","status":"succeed",`+
