@@ -31,7 +31,7 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 	case exitLedger:
 		return append(lines, t.ledgerAdvice(err, f)...)
 	case exitNotFound:
-		if why.name == "not_found" {
+		if why.name == "not_found" && !isA[noEntryError](err) {
 			lines = append(lines, "Check the ID: the service has no such endpoint, or has deleted it.")
 		}
 	case exitRunning:
@@ -66,36 +66,32 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 // unknownOutcome says how to settle a create whose outcome is not known. An endpoint is adopted
 // before it is deleted: a delete alone leaves the doubt in the ledger.
 func (t *tool) unknownOutcome(err error, f facts) []string {
-	where := ""
-	key := f.Key
-	if unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok {
-		if unknown.Intent != "" {
-			where = fmt.Sprintf(", with [svc:%s] in its description", unknown.Intent)
-		}
-		if unknown.ID != "" {
-			where += fmt.Sprintf(", perhaps with the ID %s", unknown.ID)
-		}
-		if unknown.Key != "" {
-			key = unknown.Key
-		}
-		if unknown.Name != "" {
-			f.Name = unknown.Name
-		}
+	lines := []string{"It is not known whether the endpoint was created. It may be running and billed."}
+	unknown, _ := errors.AsType[*svc.OutcomeUnknownError](err)
+	key, mark := f.Key, ""
+	if unknown != nil && unknown.Intent != "" {
+		key, mark = unknown.Key, fmt.Sprintf(", with [svc:%s] in its description", unknown.Intent)
 	}
-	if key == "" {
-		return []string{
-			"It is not known whether the endpoint was created. It may be running and billed.",
-			fmt.Sprintf("Look for an endpoint named %q where the service shows what your account runs. Do NOT run the command again before you know.", f.Name),
-		}
+	if unknown != nil && unknown.ID != "" {
+		mark += ", perhaps with the ID " + printable(unknown.ID)
 	}
-	lines := []string{
-		"It is not known whether the endpoint was created. It may be running and billed.",
-		fmt.Sprintf("  1. Look for an endpoint named %q%s, where the service shows what your account runs.", f.Name, where),
-		fmt.Sprintf("  2. If it is there: svc adopt %s ID. Then keep it, or run: svc delete ID", key),
-		fmt.Sprintf("  3. If it is not there: svc forget %s", key),
+	look := fmt.Sprintf("  1. Look for an endpoint named %q%s, where the service shows what your account runs.", f.Name, mark)
+	switch {
+	case key == "" && t.place.driver == "none":
+		return append(lines, look, "  2. If it is there, keep it or run: svc delete ID", "Running the same command again would create another endpoint.")
+	case key == "":
+		key = "KEY"
+		lines = append(lines, "To see its KEY in the ledger: svc ls")
 	}
+	from := ""
+	if !f.SettleBy.IsZero() {
+		from = fmt.Sprintf(" (from %s on)", clock(f.SettleBy))
+	}
+	lines = append(lines, look,
+		fmt.Sprintf("  2. If it is there: svc adopt %s ID (works at once if the mark is there). Then keep it, or run: svc delete ID", key),
+		fmt.Sprintf("  3. If it is not there: svc forget %s%s", key, from))
 	if f.Key != "" {
-		return append(lines, "Until then the same command sends nothing: you can run it again at any time.")
+		return append(lines, "Until that is settled, the same command sends nothing: it can be run again.")
 	}
-	return append(lines, "Do NOT run the command again before you know.")
+	return append(lines, "Running the same command again would create another endpoint.")
 }

@@ -107,7 +107,18 @@ billed: see "svc help exit-codes".`
 // commands lists the commands of the first level, in the order of their files.
 func (t *tool) commands() []*command {
 	return []*command{
+		t.deployCommand(),
+		t.runCommand(),
 		t.getCommand(),
+		t.waitCommand(),
+		t.urlCommand(),
+		t.scaleCommand(),
+		t.deleteCommand(),
+		t.lsCommand(),
+		t.sweepCommand(),
+		t.adoptCommand(),
+		t.forgetCommand(),
+		t.extendCommand(),
 		t.versionCommand(),
 	}
 }

@@ -34,6 +34,7 @@ func (t *tool) makeClient(c *command, store ledger.Store) error {
 		opts = append(opts, svc.WithLedger(store))
 	}
 	address, token, err := t.account()
+	t.address = strings.TrimRight(address, "/")
 	if err != nil && c.client == needsClient {
 		return usageError{err}
 	} else if err != nil { // the client reads the ledger only
@@ -53,6 +54,11 @@ func (t *tool) makeClient(c *command, store ledger.Store) error {
 		return usageError{err}
 	}
 	return nil
+}
+
+// elsewhere reports whether an entry is about another service than this one.
+func (t *tool) elsewhere(e ledger.Entry) bool {
+	return e.BaseURL != "" && strings.TrimRight(e.BaseURL, "/") != t.address
 }
 
 // account returns the address of the service and the source of the token. The token is never a
@@ -95,7 +101,9 @@ func (t *tool) attempt(_ context.Context, a svc.Attempt) {
 	t.note(func(f *facts) {
 		f.Posted = f.Posted || a.Method == http.MethodPost
 		// A DELETE without a response may have taken effect.
-		f.Found = f.Found || a.ID != "" && (a.StatusCode/100 == 2 || a.Method == http.MethodDelete && !absent)
+		if a.StatusCode/100 == 2 || a.Method == http.MethodDelete && !absent {
+			t.seen[a.ID] = true
+		}
 	})
 	t.talk.attempt(a)
 }

@@ -119,6 +119,13 @@ type coded struct {
 	code int
 }
 
+func (e coded) Error() string {
+	if e.error == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.error.Error()
+}
+
 func (e coded) Unwrap() error { return e.error }
 
 // exitCode returns the exit code of a command that ended with err. Whether an endpoint is
@@ -136,7 +143,7 @@ func exitCode(err error, at stake, f facts) int {
 		return code
 	case f.Created && !f.Running:
 		return exitDeleted
-	case f.Created:
+	case f.Created || f.Left:
 		return exitRunning
 	case code == exitUsage || code == exitLedger || code == exitUnknown:
 		return code
@@ -172,6 +179,9 @@ func (t *tool) report(err error, args []string) int {
 		f.Running = err != nil && keyed(args)
 	}
 	code := exitCode(err, c.stake, f)
+	if e, ok := errors.AsType[coded](err); ok && e.error == nil {
+		return code // the program of "svc run" has said what it had to say
+	}
 	if err != nil {
 		t.talk.fail("svc: %s", plainText(err))
 		for _, line := range t.advice(err, code, c, f) {

@@ -16,6 +16,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 	_ "modernc.org/sqlite"             // the driver "sqlite"
 
+	"example.com/svc"
 	"example.com/svc/ledger"
 	"example.com/svc/ledger/sqlledger"
 )
@@ -188,6 +189,16 @@ func (l brokenLedger) Append(context.Context, ledger.Record) error { return l.er
 
 func (l brokenLedger) List(context.Context, string) ([]ledger.Record, error) { return nil, l.err }
 
+// noEntryError is returned when a key has no open entry: as far as the ledger knows, nothing runs.
+type noEntryError struct{ key string }
+
+func (e noEntryError) Error() string {
+	return fmt.Sprintf("the key %q has no open entry in the ledger: \"svc ls\" shows which keys have one", e.key)
+}
+
+// Is makes the error match [svc.ErrNotFound].
+func (noEntryError) Is(target error) bool { return target == svc.ErrNotFound }
+
 // entryOf returns the open entry of a key.
 func (t *tool) entryOf(ctx context.Context, key string) (ledger.Entry, error) {
 	entries, err := t.client.Ledger.Entries(ctx)
@@ -199,5 +210,5 @@ func (t *tool) entryOf(ctx context.Context, key string) (ledger.Entry, error) {
 	if err != nil {
 		return ledger.Entry{}, err
 	}
-	return ledger.Entry{}, usageError{fmt.Errorf("the key %q has no open entry in the ledger; \"svc ls\" shows which keys have one", key)}
+	return ledger.Entry{}, noEntryError{key}
 }

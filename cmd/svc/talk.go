@@ -180,6 +180,13 @@ func (t *talk) clear() {
 	}
 }
 
+// setDeleting says whether the waits that follow are for deletions.
+func (t *talk) setDeleting(deleting bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.deleting = deleting
+}
+
 func (t *talk) endLine() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

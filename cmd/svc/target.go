@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"example.com/svc"
 )
 
 // takesKey gives a command the flag --key, which stands for the ID: the command takes one
@@ -38,9 +40,11 @@ func (t *tool) target(ctx context.Context, args []string) (id string, rest []str
 	}
 	t.note(func(f *facts) { f.ID, f.Name, f.Intent = e.ServiceID, e.Name, e.Intent })
 	if e.ServiceID == "" {
-		return "", nil, fmt.Errorf("the entry of the key %s has no ID: %w", t.flags.key, errInDoubt)
+		t.note(func(f *facts) { f.SettleBy = e.SettleBy.Add(time.Minute) })
+		return "", nil, &svc.OutcomeUnknownError{
+			Method: "POST", Route: "/v1/inference-service", Name: e.Name, Key: e.Key, Intent: e.Intent,
+			Err: fmt.Errorf("the entry of the key %s is %s, and has no ID", e.Key, e.State),
+		}
 	}
 	return e.ServiceID, args, nil
 }
-
-var errInDoubt = errors.New("the outcome of its create is not known")

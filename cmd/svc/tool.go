@@ -20,16 +20,18 @@ type tool struct {
 	ctx    context.Context // ends at the first signal
 	giveUp <-chan struct{} // is closed at a second signal: the program ends at once
 
-	flags  globals
-	root   *cobra.Command
-	client *svc.Client // nil: the command does not need one
-	place  place       // where the ledger is
-	wait   svc.WaitOptions
+	flags   globals
+	root    *cobra.Command
+	client  *svc.Client // nil: the command does not need one
+	address string      // of the service
+	place   place       // where the ledger is
+	wait    svc.WaitOptions
 
 	mu      sync.Mutex
 	current *command // the command that runs; nil: the command line is not valid
 	known   facts
-	shown   view // what the command has found
+	shown   view            // what the command has found
+	seen    map[string]bool // IDs of endpoints that the service knew, or may have deleted
 }
 
 // facts is what is known about the endpoints that a command is about.
@@ -44,11 +46,13 @@ type facts struct {
 	Running bool   // false only if it is known that no endpoint of the command is running
 	Target  int    // number of instances that were asked for
 	Posted  bool   // a create was sent
-	Found   bool   // the service knew the endpoint, or may have carried out its delete
+	Left    bool   // an endpoint that was to be deleted is not known to be deleted
+
+	SettleBy time.Time // a create in doubt can be forgotten from then on; zero: not known
 }
 
 func newTool(stdin io.Reader, stdout, stderr *os.File, s signals) *tool {
-	t := &tool{stdin: stdin, stdout: &output{file: stdout}, talk: newTalk(stderr), ctx: s.ctx, giveUp: s.giveUp}
+	t := &tool{stdin: stdin, stdout: &output{file: stdout}, talk: newTalk(stderr), ctx: s.ctx, giveUp: s.giveUp, seen: map[string]bool{}}
 	t.root = t.rootCommand()
 	return t
 }
@@ -65,6 +69,13 @@ func (t *tool) facts() facts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.known
+}
+
+// found reports whether the service knew an endpoint, or may have carried out its delete.
+func (t *tool) found(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.seen[id]
 }
 
 // main runs the program and returns its exit code. After a second signal it does not wait for

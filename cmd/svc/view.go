@@ -45,6 +45,7 @@ func (o *outcome) base() *outcome { return o }
 type table struct {
 	header []string
 	rows   [][]string
+	text   string // a text that is no table
 }
 
 // line is a table of one line, such as an ID or an address.
@@ -112,6 +113,7 @@ func plain(n *yaml.Node) {
 
 // write writes aligned columns, two spaces apart.
 func (t table) write(w io.Writer, headers bool) {
+	_, _ = io.WriteString(w, t.text)
 	rows := t.rows
 	if headers && t.header != nil && len(rows) > 0 {
 		rows = append([][]string{t.header}, rows...)

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"example.com/svc"
+)
+
+// deleteView lists what became of each endpoint.
+type deleteView struct {
+	outcome
+	Endpoints []deletion `json:"endpoints"`
+}
+
+// deletion is what became of one endpoint.
+type deletion struct {
+	ServiceID string `json:"service_id"`
+	Deleted   bool   `json:"deleted"` // the endpoint existed, and is known to be deleted
+	Missing   bool   `json:"missing"` // there was no such endpoint
+	Error     string `json:"error"`   // why it is not known to be deleted; empty: it is, or it was missing
+}
+
+func emptyDelete() view { return &deleteView{Endpoints: []deletion{}} }
+
+func (v *deleteView) table() table {
+	t := table{header: []string{"ID", "RESULT"}}
+	for _, d := range v.Endpoints {
+		result := "deleted"
+		switch {
+		case d.Missing:
+			result = "does not exist"
+		case !d.Deleted:
+			result = "NOT deleted"
+		}
+		t.rows = append(t.rows, []string{d.ServiceID, result})
+	}
+	return t
+}
+
+func (v *deleteView) names() (ids []string) {
+	for _, d := range v.Endpoints {
+		if d.Deleted {
+			ids = append(ids, d.ServiceID)
+		}
+	}
+	return ids
+}
+
+func (t *tool) deleteCommand() *command {
+	var missingOK bool
+	c := &command{
+		Command: &cobra.Command{
+			Use: "delete ID...", Short: "delete endpoints and wait until they are deleted",
+			Long: `Deletes endpoints, repeats the delete while it has no effect, and ends when the deletions are
+proved. Ends with 5 if there is no such endpoint, unless --missing-ok is given.`,
+			Example: "  svc delete svc-1 svc-2\n  svc delete --key chat --missing-ok",
+		},
+		client: needsClient, ledger: usesLedger, stake: changes, empty: emptyDelete,
+	}
+	t.takesKey(c, 0)
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		if keyed := cmd.Flags().Changed("key"); keyed == (len(args) > 0) {
+			return errors.New("either IDs or --key KEY")
+		}
+		return nil
+	}
+	c.Flags().BoolVar(&missingOK, "missing-ok", false, "end with exit code 0, not 5, if there is no such endpoint")
+	c.left = func(f facts) []string {
+		return []string{fmt.Sprintf("%[1]s may still be running and billed. To try again: svc delete %[1]s", f.ID)}
+	}
+	c.run = func(ctx context.Context, args []string) (view, error) {
+		if t.flags.key != "" {
+			id, _, err := t.target(ctx, args)
+			if isNotFound(err) {
+				t.note(func(f *facts) { f.Running = false })
+				if missingOK {
+					t.talk.say("%s", plainText(err))
+					return emptyDelete(), nil
+				}
+			}
+			if err != nil {
+				return nil, err
+			}
+			args = []string{id}
+		}
+		return t.deleteAll(ctx, args, missingOK)
+	}
+	return c
+}
+
+// deleteAll deletes endpoints, several at a time.
+func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (view, error) {
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	t.note(func(f *facts) { f.ID = strings.Join(ids, " ") })
+	t.talk.setDeleting(true)
+	v := &deleteView{Endpoints: make([]deletion, len(ids))}
+	errs := make([]error, len(ids))
+	slots := make(chan struct{}, 8)
+	var all sync.WaitGroup
+	for i, id := range ids {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			v.Endpoints[i], errs[i] = t.deleteOne(ctx, id)
+		})
+	}
+	all.Wait()
+	var left []string
+	for i, d := range v.Endpoints {
+		if !d.Deleted && !d.Missing {
+			left = append(left, d.ServiceID)
+		}
+		if d.Missing && missingOK {
+			t.talk.say("%s does not exist", printable(d.ServiceID))
+			errs[i] = nil
+		}
+	}
+	t.note(func(f *facts) {
+		if f.Running = len(left) > 0; f.Running {
+			f.ID = strings.Join(left, " ")
+		}
+	})
+	return v, joined(errs)
+}
+
+// deleteOne deletes one endpoint and waits until the deletion is proven. If every response was
+// "not found", there was no such endpoint.
+func (t *tool) deleteOne(ctx context.Context, id string) (deletion, error) {
+	d := deletion{ServiceID: id}
+	err := t.client.InferenceServices.DeleteAndWait(ctx, id, &t.wait)
+	if err == nil && !t.found(id) {
+		err = fmt.Errorf("%s: %w", id, svc.ErrNotFound)
+	}
+	d.Missing = isNotFound(err)
+	if d.Deleted = err == nil; !d.Deleted && !d.Missing {
+		d.Error = plainText(err)
+	}
+	return d, err
+}
+
+// joined joins errors in one line. One error stays as it is.
+func joined(errs []error) error {
+	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
+	if len(errs) <= 1 {
+		return errors.Join(errs...)
+	}
+	texts := make([]string, len(errs))
+	for i, err := range errs {
+		texts[i] = plainText(err)
+	}
+	return several{strings.Join(texts, "; "), errs}
+}
+
+// several is a list of errors in one line.
+type several struct {
+	text string
+	errs []error
+}
+
+func (e several) Error() string { return e.text }
+
+func (e several) Unwrap() []error { return e.errs }

@@ -1,0 +1,330 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"example.com/svc"
+	"example.com/svc/ledger"
+	"example.com/svc/probe"
+)
+
+const deployHelp = `The ID is written to standard output as soon as the endpoint exists.
+
+If the deployment fails, takes longer than --timeout, or is interrupted (Ctrl-C), the endpoint
+that this command created is deleted; --keep keeps it. An endpoint that an earlier command
+created is never deleted, except with --replace.
+
+At most one endpoint of a --key runs at a time. If an earlier command created it, with the same
+request, this command creates nothing: it prints the ID and waits until the endpoint is
+available. The create is recorded in the ledger before it is sent. After a kill, "svc ls"
+shows what may be running.`
+
+// errNoWait ends a deployment that is not to wait.
+var errNoWait = errors.New("--wait=false")
+
+// deployView is the view of deploy: the endpoint, or the request of a dry run.
+type deployView struct {
+	serviceView
+	Created bool            `json:"created"` // this command created the endpoint; false: an earlier one did, or there is none
+	DryRun  bool            `json:"dry_run"`
+	Request json.RawMessage `json:"request"` // the create request of a dry run; else null
+}
+
+func emptyDeploy() view { return &deployView{Request: json.RawMessage("null")} }
+
+// table shows the request of a dry run. The ID was written when the endpoint was created.
+func (v *deployView) table() table {
+	if !v.DryRun {
+		return table{}
+	}
+	text, err := toYAML(v.Request)
+	if err != nil {
+		return table{}
+	}
+	return table{text: text}
+}
+
+func (v *deployView) names() []string { return nil }
+
+func (t *tool) deployCommand() *command {
+	var s spec
+	var dryRun, wait bool
+	c := &command{
+		Command: &cobra.Command{
+			Use: "deploy", Short: "create an endpoint and wait until it is available; prints its ID",
+			Long:    deployHelp,
+			Example: "  svc deploy --name chat --image registry.example/chat:3 --key chat --lease 8h\n  svc deploy --file chat.yaml --key chat --probe /health",
+		},
+		client: needsClient, ledger: makesLedger, stake: changes, empty: emptyDeploy, left: t.deployLeft,
+	}
+	f := c.Flags()
+	s.add(f)
+	f.String("key", "", "key in the ledger, under which at most one endpoint runs at a time; default: a new random key")
+	f.BoolVar(&s.keep, "keep", false, "keep the endpoint after a failure, a time limit or Ctrl-C")
+	f.BoolVar(&s.replace, "replace", false, "if the endpoint of --key is unavailable or stopped, delete it and create a new one")
+	f.BoolVar(&dryRun, "dry-run", false, "print the create request, and do not send it")
+	f.BoolVar(&wait, "wait", true, "wait until the endpoint is available")
+	c.run = func(ctx context.Context, _ []string) (view, error) {
+		d, err := t.deployment(ctx, &s)
+		if err != nil {
+			return nil, err
+		}
+		if dryRun {
+			return d.dryRun(ctx)
+		}
+		d.wait = wait
+		service, err := d.run(ctx)
+		return d.view(service), err
+	}
+	return c
+}
+
+// deployment is one run of deploy, or of the first half of "svc run".
+type deployment struct {
+	tool     *tool
+	spec     *spec
+	req      svc.CreateInferenceServiceRequest
+	opts     svc.DeployOptions
+	earlier  *ledger.Entry // the open entry of the key, read at first; nil: there is none
+	wait     bool
+	announce func(context.Context, string) error // writes the ID of the new endpoint
+}
+
+// deployment checks the flags and reads the entry of the key. Nothing is sent before.
+func (t *tool) deployment(ctx context.Context, s *spec) (*deployment, error) {
+	t.note(func(f *facts) { f.Running = f.Key != "" }) // an assumption, until the ledger is read
+	req, err := s.request(t.stdin)
+	if err != nil {
+		return nil, err
+	}
+	t.note(func(f *facts) { f.Name, f.Target = req.Name, req.ResourceMetadata.TargetInstanceNumber })
+	d := &deployment{tool: t, spec: s, req: req, wait: true, announce: t.announce}
+	d.opts = svc.DeployOptions{WaitOptions: t.wait, Key: t.flags.key, Lease: s.lease}
+	if s.probe != "" {
+		if _, err := t.client.InferenceServices.URL("probe"); err != nil {
+			return nil, usageError{fmt.Errorf("--probe: %w", err)}
+		}
+		d.opts.Probe = probe.HTTP(s.probe)
+	}
+	if t.place.driver == "none" {
+		if t.flags.key != "" || s.lease != 0 {
+			return nil, usageError{errors.New("--key and --lease need a ledger, and --ledger or SVC_LEDGER says none")}
+		}
+		return d, nil
+	}
+	return d, d.readKey(ctx)
+}
+
+// readKey reads the open entry of the key. A ledger that cannot be read ends the command before
+// anything is sent, but damaged entries of other keys do not matter.
+func (d *deployment) readKey(ctx context.Context) error {
+	t := d.tool
+	entries, err := t.client.Ledger.Entries(ctx)
+	if e, ok := errors.AsType[*ledger.Error](err); ok && (e.Key == "" || e.Key == t.flags.key) {
+		return err
+	}
+	for _, e := range entries {
+		if e.Key == t.flags.key && e.Open() {
+			d.earlier = &e
+			break
+		}
+	}
+	if d.earlier == nil {
+		t.note(func(f *facts) { f.Running = false })
+		return nil
+	}
+	t.note(func(f *facts) { f.ID, f.Running = d.earlier.ServiceID, true })
+	d.req.ResourceMetadata.FlavorID = cmp.Or(d.req.ResourceMetadata.FlavorID, d.earlier.FlavorID)
+	return nil
+}
+
+func (d *deployment) dryRun(ctx context.Context) (view, error) {
+	if err := d.tool.chooseFlavor(ctx, d.spec, &d.req); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(d.req)
+	return &deployView{DryRun: true, Request: text}, err
+}
+
+// run creates the endpoint and waits for it.
+func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
+	t := d.tool
+	if t.place.driver == "none" {
+		t.talk.say("warning: there is no ledger: if this program is killed, nothing shows what it left running")
+	} else if t.flags.key == "" && isCI() && d.spec.flags.Lookup("key") != nil {
+		t.talk.say("hint: with --key NAME this command can be repeated: it then continues with the endpoint that exists")
+	}
+	if d.spec.replace {
+		if err := d.replace(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if e := d.earlier; e != nil && e.State == ledger.Intended && !e.InDoubt(time.Now()) {
+		limit := e.SettleBy.Add(time.Minute)
+		t.talk.say("an earlier command is creating the endpoint, or was killed during the create: waiting for the outcome until %s", clock(limit))
+	}
+	if err := t.chooseFlavor(ctx, d.spec, &d.req); err != nil {
+		return nil, err
+	}
+	d.opts.OnCreate = func(s *svc.InferenceService) error { return d.created(ctx, s.ServiceID) }
+	d.opts.OnFailure = func(failed *svc.DeployError) bool { return d.onFailure(ctx, failed) }
+	service, err := t.client.InferenceServices.Deploy(ctx, d.req, &d.opts)
+	err = d.judge(ctx, err)
+	if err == nil && service != nil && d.wait {
+		if url, _ := t.client.InferenceServices.URL(service.ServiceID); url != "" {
+			t.talk.say("%s is reached at %s", printable(service.ServiceID), url)
+		}
+	}
+	return service, err
+}
+
+// replace deletes the endpoint of the key if it is unavailable or stopped.
+func (d *deployment) replace(ctx context.Context) error {
+	t := d.tool
+	if d.earlier == nil || d.earlier.ServiceID == "" {
+		return nil
+	}
+	s, err := t.client.InferenceServices.Get(ctx, d.earlier.ServiceID)
+	if isNotFound(err) {
+		return nil // Deploy finds out whether it is deleted
+	}
+	if err != nil {
+		return err
+	}
+	if s.Status != svc.InferenceServiceStatusUnavailable && s.Status != svc.InferenceServiceStatusStopped {
+		return nil
+	}
+	t.talk.say("%s is %s: deleting it", s.ServiceID, s.Status)
+	t.talk.setDeleting(true)
+	defer t.talk.setDeleting(false)
+	if err := t.client.InferenceServices.DeleteAndWait(ctx, s.ServiceID, &t.wait); err != nil {
+		return err
+	}
+	d.earlier = nil
+	t.note(func(f *facts) { f.ID, f.Running = "", false })
+	return nil
+}
+
+// created is the function for [svc.DeployOptions.OnCreate].
+func (d *deployment) created(ctx context.Context, id string) error {
+	t := d.tool
+	t.note(func(f *facts) {
+		f.ID, f.Running = id, true
+		f.Created, f.Resumed = f.Posted, !f.Posted
+	})
+	if t.facts().Created {
+		t.talk.say("created %s, which is billed from now on", printable(id))
+	} else {
+		t.talk.say("an earlier command has created %s, which is billed", printable(id))
+	}
+	if err := d.announce(ctx, id); err != nil {
+		return err
+	}
+	if !d.wait {
+		return errNoWait
+	}
+	return nil
+}
+
+// announce writes the ID of a new endpoint to standard output. If the form is a document, the ID
+// is in the document.
+func (t *tool) announce(ctx context.Context, id string) error {
+	if t.flags.output.value == "table" || t.flags.output.value == "name" {
+		return t.stdout.writeUntil(ctx, printable(id)+"\n")
+	}
+	return nil
+}
+
+// onFailure decides whether the endpoint is deleted.
+func (d *deployment) onFailure(ctx context.Context, failed *svc.DeployError) bool {
+	if failed.Resumed || d.spec.keep || d.noWait(failed) {
+		return false
+	}
+	more := "Ctrl-C twice"
+	if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) {
+		more = "another Ctrl-C"
+	}
+	d.tool.talk.say("deleting %s (%s may leave it running)", printable(failed.ServiceID), more)
+	return true
+}
+
+// noWait reports whether a deployment ended only because it is not to wait. If the ledger could
+// not record the endpoint, that is a failure all the same.
+func (d *deployment) noWait(err error) bool {
+	return errors.Is(err, errNoWait) && !isA[*ledger.Error](err)
+}
+
+// judge notes whether an endpoint may be running after Deploy has returned err.
+func (d *deployment) judge(ctx context.Context, err error) error {
+	t := d.tool
+	failed, isDeploy := errors.AsType[*svc.DeployError](err)
+	if d.noWait(err) {
+		err = nil
+	}
+	t.note(func(f *facts) {
+		switch {
+		case err == nil:
+			f.Running = true
+		case isDeploy:
+			f.Deleted = failed.Cleanup == svc.CleanupDeleted
+			f.Running = !f.Deleted
+		case f.Posted:
+			f.Running = errors.Is(err, svc.ErrOutcomeUnknown) // a create was sent, so no earlier endpoint of the key was running
+		}
+	})
+	if unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok {
+		t.noteDoubt(ctx, unknown)
+	}
+	return err
+}
+
+// noteDoubt notes what the ledger knows about a create in doubt, for the advice.
+func (t *tool) noteDoubt(ctx context.Context, unknown *svc.OutcomeUnknownError) {
+	t.note(func(f *facts) { f.Name = cmp.Or(unknown.Name, f.Name) })
+	if unknown.Intent == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	entries, _ := t.client.Ledger.Entries(ctx)
+	for _, e := range entries {
+		if e.Intent == unknown.Intent {
+			t.note(func(f *facts) { f.SettleBy = e.SettleBy.Add(time.Minute) })
+		}
+	}
+}
+
+func (d *deployment) view(s *svc.InferenceService) view {
+	v := &deployView{Request: json.RawMessage("null")}
+	if sv, ok := d.tool.service(s).(*serviceView); ok {
+		v.serviceView = *sv
+	}
+	f := d.tool.facts()
+	v.Created, v.Deleted = f.Created, v.Deleted || f.Deleted
+	return v
+}
+
+// deployLeft says what may be running after a deployment that failed.
+func (t *tool) deployLeft(f facts) []string {
+	switch {
+	case f.Created:
+		return []string{mayRun(f.ID)}
+	case f.ID == "":
+		return []string{fmt.Sprintf("Nothing was created. An endpoint of the key %s may be running and billed: see \"svc ls\".", f.Key)}
+	}
+	return []string{
+		"Nothing was created: the endpoint of the key " + f.Key + " is " + f.ID + ", of an earlier command.",
+		"If it is unavailable or stopped: the same command with --replace deletes it and creates a new one.",
+		fmt.Sprintf("%s may be running and billed. To delete it: svc delete --key %s", f.ID, f.Key),
+	}
+}
+
+// clock is a time of day for a person.
+func clock(at time.Time) string { return at.Local().Format(time.TimeOnly) }

@@ -1,0 +1,299 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc/svctest"
+)
+
+// deploy is the start of the command line of most tests.
+var deploy = []string{"deploy", "--name", "demo", "--image", "registry.example/app:1"}
+
+func with(args []string, more ...string) []string {
+	return append(append([]string{}, args...), more...)
+}
+
+// open lists the IDs of the endpoints that may be running according to the ledger; "" stands for
+// an ID that is not known.
+func (s *session) open() (ids []string) {
+	s.t.Helper()
+	e := s.run("ls", "-o", "json")
+	if e.code == exitLedger { // nothing was ever created
+		return nil
+	}
+	for _, entry := range e.doc(s.t)["entries"].([]any) {
+		ids = append(ids, entry.(map[string]any)["service_id"].(string))
+	}
+	return ids
+}
+
+func TestDeploy(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	e := s.must(exitOK, with(deploy, "--instances", "2", "--command", "serve")...)
+	require.Equal(t, "svc-1\n", e.stdout, "the ID and nothing else")
+	require.Contains(t, e.stderr, "flavor flavor-2")
+	require.Contains(t, e.stderr, "svc-1 is reached at "+s.srv.InferenceURL())
+	require.Equal(t, []string{"svc-1"}, s.open())
+	endpoint, ok := s.srv.Endpoint("svc-1")
+	require.True(t, ok)
+	require.Equal(t, "demo registry.example/app:1 serve", strings.Join([]string{endpoint.Name, endpoint.ImageURL, endpoint.Command}, " "))
+	require.Equal(t, []int{2, 8000, 1}, []int{endpoint.Instances, endpoint.Port, endpoint.GPUNum})
+
+	doc := s.must(exitOK, with(deploy, "-o", "json", "--flavor", "flavor-1")...).doc(t)
+	require.Equal(t, "svc-2", doc["service_id"])
+	require.Equal(t, "available", doc["status"])
+	require.Equal(t, true, doc["may_be_running"])
+	require.Equal(t, true, doc["created"])
+	require.Nil(t, doc["request"])
+
+	require.Empty(t, s.must(exitOK, with(deploy, "-q")...).stderr)
+}
+
+// TestDeployFailures: every failure has its exit code, shows the ID if there is one, and leaves
+// running what the command line says.
+func TestDeployFailures(t *testing.T) {
+	t.Parallel()
+	post, get := svctest.RouteEndpoints, svctest.RouteEndpoint
+	unavailable := []svctest.Option{svctest.WithStatusPath("initializing", "unavailable")}
+	slow := []svctest.Option{svctest.WithDeployTime(time.Hour)}
+	for name, tt := range map[string]struct {
+		fake    []svctest.Option
+		method  string
+		route   string
+		fault   svctest.Fault
+		args    []string
+		code    int
+		kind    string
+		id      string // what standard output holds
+		running int
+		advice  string
+	}{
+		"unavailable": {
+			fake: unavailable, code: exitDeleted, kind: "unavailable", id: "svc-1\n", advice: "deleting svc-1 (Ctrl-C twice may leave it running)",
+		},
+		"unavailable, keep": {
+			fake: unavailable, args: []string{"--keep"}, code: exitRunning, kind: "unavailable", id: "svc-1\n", running: 1, advice: "svc delete svc-1",
+		},
+		"too slow": {
+			fake: slow, args: []string{"--timeout", "1s"}, code: exitDeleted, kind: "timeout", id: "svc-1\n", advice: "deleting svc-1",
+		},
+		"too slow, keep": {
+			fake: slow, args: []string{"--timeout", "1s", "--keep"}, code: exitRunning, kind: "timeout", id: "svc-1\n", running: 1, advice: "svc delete svc-1",
+		},
+		"the response is lost": {
+			method: "POST", route: post, fault: svctest.DropAfterEffect(), code: exitUnknown, kind: "outcome_unknown", running: 1, advice: `endpoint named "demo"`,
+		},
+		"a gateway responds in place of the service": {
+			method: "POST", route: post, fault: svctest.GatewayErrorAfterEffect(), code: exitUnknown, kind: "outcome_unknown", running: 1, advice: "would create another endpoint",
+		},
+		"half of the response is lost, but not the ID": {
+			method: "POST", route: post, fault: svctest.Fault{TruncateBody: true}, code: exitOK, id: "svc-1\n", running: 1, advice: "svc-1 is reached at",
+		},
+		"out of reach": {
+			method: "POST", route: post, fault: svctest.RateLimited("3600"), code: exitTryLater, kind: "rate_limited", advice: "asks to wait 1h0m0s",
+		},
+		"nothing in stock": {
+			args: []string{"--instances", "1000"}, code: exitNotFound, kind: "no_flavor", advice: "svc flavors",
+		},
+		"none so cheap": {
+			args: []string{"--max-price", "0.01"}, code: exitNotFound, kind: "no_flavor", advice: "svc flavors",
+		},
+		"refused": {
+			args: []string{"--flavor", "flavor-3"}, code: exitFailed, kind: "refused",
+		},
+		"the service no longer knows the call": {
+			method: "GET", route: get, fault: svctest.Fault{Status: 501, Times: 1}, code: exitDeleted, kind: "server_error", id: "svc-1\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t, tt.fake...)
+			if tt.method != "" {
+				s.srv.Fault(tt.method, tt.route, tt.fault)
+			}
+			args := with(deploy, tt.args...)
+			e := s.must(tt.code, args...)
+			require.Equal(t, tt.id, e.stdout)
+			require.Contains(t, e.stderr, strings.TrimSpace(tt.id))
+			require.Contains(t, e.stderr, tt.advice)
+			require.Equal(t, tt.running, s.srv.RunningInstances())
+			require.LessOrEqual(t, s.srv.RequestCount("POST", post), 1, "created once at most")
+			require.Len(t, s.open(), tt.running, "the ledger knows what is running")
+			lines := strings.Split(strings.TrimSpace(e.stderr), "\n")
+			switch last := lines[len(lines)-1]; {
+			case tt.id == "" || tt.code == exitOK:
+			case tt.running > 0:
+				require.Equal(t, "svc-1 may still be running and billed. To delete it: svc delete svc-1", last)
+			default:
+				require.Equal(t, "Nothing is left running.", last)
+			}
+
+			s = newSession(t, tt.fake...) // the same with a document
+			if tt.method != "" {
+				s.srv.Fault(tt.method, tt.route, tt.fault)
+			}
+			doc := s.must(tt.code, with(args, "-o", "json")...).doc(t)
+			require.Equal(t, tt.running > 0, doc["may_be_running"])
+			if tt.code != exitOK {
+				require.Equal(t, tt.kind, doc["error_kind"])
+				require.Equal(t, strings.TrimSpace(tt.id), doc["service_id"])
+			}
+		})
+	}
+}
+
+func TestDeployUsage(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	spec := filepath.Join(s.env["HOME"], "spec.yaml")
+	require.NoError(t, os.WriteFile(spec, []byte("name: demo\nimage: x\n"), 0o600))
+	for want, args := range map[string][]string{
+		"--name is required":               {"deploy"},
+		"--image is required":              {"deploy", "--name", "x"},
+		"must be a whole number":           with(deploy, "--port", "1e9"),
+		"--port must be":                   with(deploy, "--port", "70000"),
+		"--instances must be":              with(deploy, "--instances", "0"),
+		"--gpus must be":                   with(deploy, "--gpus", "-1"),
+		"--lease must be":                  with(deploy, "--lease", "-1s"),
+		"must be a duration":               with(deploy, "--lease", "8"),
+		"--key must be":                    with(deploy, "--key", "A B"),
+		"is not a price":                   with(deploy, "--max-price", "cheap"),
+		`unknown field "image"`:            {"deploy", "--file", spec},
+		"no such file":                     {"deploy", "--file", "none.yaml"},
+		"--key and --lease need a ledger":  with(deploy, "--ledger", "none", "--key", "a"),
+		"unknown command \"extra\"":        with(deploy, "extra"),
+		"unknown flag: --delete-on-failur": with(deploy, "--delete-on-failure"),
+	} {
+		e := s.must(exitUsage, args...)
+		require.Contains(t, e.stderr, want)
+		require.Contains(t, e.stderr, "svc deploy --help")
+	}
+	s.env["SVC_INFERENCE_URL"] = ""
+	require.Contains(t, s.must(exitUsage, with(deploy, "--probe", "/health")...).stderr, "--inference-url")
+	require.Zero(t, s.srv.RequestCount("*", svctest.RouteAny), "nothing was sent")
+}
+
+// TestDeployFile: the file is the create request, flags win over it, and a dry run prints a
+// request that can be used as a file.
+func TestDeployFile(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	spec := filepath.Join(s.env["HOME"], "spec.yaml")
+	require.NoError(t, os.WriteFile(spec, []byte(`
+name: from-file
+description: "a chat"
+resource_metadata: {flavor_id: flavor-1, target_instance_number: 2}
+deploy_metadata:
+  image_url: registry.example/app:1
+  port: 9000
+  gpu_num: 0
+`), 0o600))
+	e := s.must(exitOK, "deploy", "--file", spec, "--name", "from-flag", "--dry-run")
+	require.Zero(t, s.srv.RequestCount("POST", svctest.RouteEndpoints))
+	require.Contains(t, e.stdout, "name: from-flag\n")
+	doc := s.must(exitOK, "deploy", "--file", spec, "--dry-run", "-o", "json").doc(t)
+	require.Equal(t, false, doc["may_be_running"])
+	request := doc["request"].(map[string]any)
+	require.Equal(t, map[string]any{"image_url": "registry.example/app:1", "port": 9000.0, "gpu_num": 0.0}, request["deploy_metadata"])
+
+	cmd := s.command("deploy", "--file", "-")
+	cmd.Stdin = strings.NewReader(e.stdout)
+	require.Equal(t, "svc-1\n", s.finish(cmd).stdout)
+	endpoint, _ := s.srv.Endpoint("svc-1")
+	require.Equal(t, []any{"from-flag", 2, 9000, 0, "flavor-1"}, []any{endpoint.Name, endpoint.Instances, endpoint.Port, endpoint.GPUNum, endpoint.FlavorID})
+	require.Contains(t, endpoint.Description, "a chat [svc:")
+}
+
+// TestDeployUnderAKey: a second command with the key creates nothing.
+func TestDeployUnderAKey(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	args := with(deploy, "--key", "chat")
+	s.must(exitOK, args...)
+	e := s.must(exitOK, args...)
+	require.Equal(t, "svc-1\n", e.stdout)
+	require.Contains(t, e.stderr, "an earlier command has created svc-1")
+	doc := s.must(exitOK, with(args, "-o", "json")...).doc(t)
+	require.Equal(t, []any{"svc-1", "chat", false}, []any{doc["service_id"], doc["key"], doc["created"]})
+	require.Equal(t, 1, s.srv.RequestCount("POST", svctest.RouteEndpoints))
+
+	doc = s.must(exitLedger, "deploy", "--name", "demo", "--image", "another", "--key", "chat", "-o", "json").doc(t)
+	require.Equal(t, []any{"key_in_use", true}, []any{doc["error_kind"], doc["may_be_running"]})
+
+	require.Contains(t, s.must(exitOK, "get", "--key", "chat").stdout, "svc-1")
+	require.Equal(t, "svc-1\n", s.must(exitOK, "wait", "--key", "chat", "-o", "name").stdout)
+	require.Contains(t, s.must(exitOK, "url", "--key", "chat").stdout, "/svc-1\n")
+	require.Equal(t, 2.0, s.must(exitOK, "scale", "--key", "chat", "2", "-o", "json").doc(t)["instances"])
+	require.Equal(t, "svc-1\n", s.must(exitOK, "delete", "--key", "chat", "-o", "name").stdout)
+	require.Empty(t, s.open())
+	s.must(exitNotFound, "delete", "--key", "chat")
+	s.must(exitOK, "delete", "--key", "chat", "--missing-ok")
+	require.Equal(t, "svc-2\n", s.must(exitOK, args...).stdout, "the key is free again")
+}
+
+// TestUnusableEndpointUnderAKey: it is said at once what to run, and --replace creates a new one.
+func TestUnusableEndpointUnderAKey(t *testing.T) {
+	t.Parallel()
+	for _, status := range []string{"unavailable", "stopped"} {
+		t.Run(status, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t)
+			args := with(deploy, "--key", "chat")
+			s.must(exitOK, args...)
+			s.srv.SetStatus("svc-1", status)
+			e := s.must(exitRunning, with(args, "-o", "json")...)
+			doc := e.doc(t)
+			require.Equal(t, []any{status, true, "svc-1"}, []any{doc["error_kind"], doc["may_be_running"], doc["service_id"]})
+			require.Contains(t, e.stderr, "--replace")
+			require.Contains(t, e.stderr, "svc delete --key chat")
+
+			e = s.must(exitOK, with(args, "--replace")...)
+			require.Equal(t, "svc-2\n", e.stdout)
+			require.Equal(t, []string{"svc-2"}, s.open())
+			require.Equal(t, 1, s.srv.RunningInstances())
+			require.Equal(t, "svc-2\n", s.must(exitOK, with(args, "--replace")...).stdout, "an available endpoint stays")
+		})
+	}
+}
+
+// TestUnknownOutcome: the way out of a doubt, as the advice says it.
+func TestUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+	args := with(deploy, "--key", "chat")
+	e := s.must(exitUnknown, args...)
+	adopt, remove := strings.Index(e.stderr, "svc adopt chat ID"), strings.Index(e.stderr, "svc delete")
+	require.True(t, adopt > 0 && remove > adopt, "adopt before delete: %s", e.stderr)
+	require.Regexp(t, `svc forget chat \(from \d\d:\d\d:\d\d on\)`, e.stderr)
+	require.Contains(t, e.stderr, "the same command sends nothing")
+
+	e = s.must(exitUnknown, args...)
+	require.Equal(t, 1, s.srv.RequestCount("POST", svctest.RouteEndpoints))
+	require.Contains(t, e.stderr, "svc adopt chat ID")
+	s.must(exitUnknown, "get", "--key", "chat")
+	require.Contains(t, s.must(exitOK, "ls").stdout, "unknown, in doubt")
+	s.must(exitUsage, "adopt", "other", "svc-1")
+	s.must(exitNotFound, "adopt", "chat", "svc-9")
+	s.must(exitLedger, "forget", "chat", "--timeout", "3s")
+
+	require.Equal(t, "svc-1\n", s.must(exitOK, "adopt", "chat", "svc-1", "-o", "name").stdout)
+	require.Equal(t, "svc-1\n", s.must(exitOK, args...).stdout)
+	s.must(exitOK, "delete", "--key", "chat")
+	require.Zero(t, s.srv.RunningInstances())
+
+	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+	e = s.must(exitUnknown, deploy...) // without a key
+	key := regexp.MustCompile(`svc adopt (\w+) ID`).FindStringSubmatch(e.stderr)
+	require.NotNil(t, key, e.stderr)
+	require.Contains(t, e.stderr, "would create another endpoint")
+	s.must(exitOK, "adopt", key[1], "svc-2")
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"example.com/svc/ledger"
+)
+
+// entryView is an entry of the ledger in a document.
+type entryView struct {
+	Key         string  `json:"key"`
+	Intent      string  `json:"intent"` // the description of the endpoint holds [svc:INTENT]
+	State       string  `json:"state"`  // intended, created, unknown, refused, forgotten, deleted
+	Open        bool    `json:"open"`   // the endpoint may be running and billed
+	InDoubt     bool    `json:"in_doubt"`
+	Name        string  `json:"name"`
+	ServiceID   string  `json:"service_id"` // empty: not known
+	FlavorID    string  `json:"flavor_id"`
+	Instances   int     `json:"instances"`
+	Seconds     float64 `json:"instance_seconds"` // instances times the longest time that they may have run
+	RequestedAt string  `json:"requested_at"`     // times are RFC 3339; empty: there is none
+	CreatedAt   string  `json:"created_at"`
+	DeletedAt   string  `json:"deleted_at"`
+	LeaseEnd    string  `json:"lease_end"`
+	Adopted     bool    `json:"adopted"`
+	BaseURL     string  `json:"base_url"`
+
+	entry ledger.Entry
+}
+
+func newEntryView(e ledger.Entry) entryView {
+	now := time.Now()
+	return entryView{
+		e.Key, e.Intent, string(e.State), e.Open(), e.InDoubt(now), e.Name, e.ServiceID, e.FlavorID, e.Instances,
+		e.InstanceTime(now).Round(time.Second).Seconds(), stamp(e.RequestedAt), stamp(e.CreatedAt), stamp(e.DeletedAt), stamp(e.LeaseEnd),
+		e.Adopted, e.BaseURL, e,
+	}
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func (e *entryView) row() []string {
+	state, lease, now := e.State, "-", time.Now()
+	if e.InDoubt {
+		state += ", in doubt"
+	}
+	switch end := e.entry.LeaseEnd; {
+	case end.IsZero():
+	case now.Before(end):
+		lease = "in " + short(end.Sub(now))
+	default:
+		lease = "over since " + short(now.Sub(end))
+	}
+	return []string{
+		e.Key, state, dash(e.Name), dash(e.ServiceID), fmt.Sprint(e.Instances), short(now.Sub(e.entry.RequestedAt)),
+		short(time.Duration(e.Seconds) * time.Second), lease, host(e.BaseURL),
+	}
+}
+
+var entryHeader = []string{"KEY", "STATE", "NAME", "ID", "INSTANCES", "AGE", "TIME", "LEASE", "ADDRESS"}
+
+func host(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return dash(address)
+	}
+	return u.Host + u.Path
+}
+
+// entriesView lists entries of the ledger.
+type entriesView struct {
+	outcome
+	Entries []entryView `json:"entries"`
+}
+
+func (v *entriesView) table() table {
+	t := table{header: entryHeader}
+	for i := range v.Entries {
+		t.rows = append(t.rows, v.Entries[i].row())
+	}
+	return t
+}
+
+func (v *entriesView) names() (ids []string) {
+	for _, e := range v.Entries {
+		if e.ServiceID != "" {
+			ids = append(ids, e.ServiceID)
+		}
+	}
+	return ids
+}
+
+const lsHelp = `Lists the entries of the ledger whose endpoint may be running, with --all also the others. It
+reads only the ledger: no address and no token is needed.
+
+An entry in doubt has a create whose outcome nobody knows. Look for its endpoint where the
+service shows what your account runs: by its name, or by [svc:INTENT] in its description (-o
+json shows the intent). If it is there: svc adopt KEY ID. If it is not: svc forget KEY.
+
+TIME is the number of instances times the longest time that they may have run.`
+
+func (t *tool) lsCommand() *command {
+	var all, open bool
+	c := &command{
+		Command: &cobra.Command{Use: "ls", Short: "list what may be running, from the ledger", Long: lsHelp, Example: "  svc ls\n  svc ls --all -o json"},
+		client:  wantsClient, ledger: readsLedger, stake: reads, empty: func() view { return &entriesView{Entries: []entryView{}} },
+	}
+	c.Flags().BoolVar(&open, "open", true, "only entries whose endpoint may be running")
+	c.Flags().BoolVar(&all, "all", false, "all entries")
+	c.run = func(ctx context.Context, _ []string) (view, error) {
+		entries, err := t.client.Ledger.Entries(ctx)
+		v := &entriesView{Entries: []entryView{}}
+		running := err != nil
+		for _, e := range entries {
+			running = running || e.Open()
+			if e.Open() || all || !open {
+				v.Entries = append(v.Entries, newEntryView(e))
+			}
+		}
+		t.note(func(f *facts) { f.Running = running })
+		if len(v.Entries) == 0 && err == nil {
+			t.talk.say("no entries: as far as this ledger knows, nothing is running")
+		}
+		return v, err
+	}
+	return c
+}

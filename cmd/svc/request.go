@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"example.com/svc"
+)
+
+// spec is what the flags of deploy and run say about the endpoint to create.
+type spec struct {
+	flags *pflag.FlagSet
+
+	file, name, image, command, probe string
+	port, instances, gpus             int
+	flavor                            []string
+	lease                             time.Duration
+	keep, replace                     bool
+	filter                            flavorFilter
+}
+
+// flavorFilter is what the flags say about flavors.
+type flavorFilter struct{ gpu, region, minCUDA, maxPrice string }
+
+func (q *flavorFilter) add(f *pflag.FlagSet) {
+	f.StringVar(&q.gpu, "gpu", "", "part of the name of the GPU")
+	f.StringVar(&q.region, "region", "", "region of the data center")
+	f.StringVar(&q.minCUDA, "min-cuda", "", "lowest CUDA version")
+	f.StringVar(&q.maxPrice, "max-price", "", "highest price in USD, per unit of the price list")
+}
+
+func (q *flavorFilter) query() (svc.FlavorQuery, error) {
+	query := svc.FlavorQuery{Name: q.gpu, Region: svc.Region(q.region), MinCUDA: q.minCUDA}
+	if q.maxPrice != "" {
+		if err := json.Unmarshal([]byte(q.maxPrice), &query.MaxPrice); err != nil || query.MaxPrice.Float64() <= 0 {
+			return query, usageError{fmt.Errorf("--max-price: %q is not a price, such as 1.50", q.maxPrice)}
+		}
+	}
+	return query, nil
+}
+
+func (s *spec) add(f *pflag.FlagSet) {
+	s.flags = f
+	f.StringVar(&s.file, "file", "", "create request as YAML or JSON, - for standard input; flags win over it")
+	f.StringVar(&s.name, "name", "", "name of the endpoint; a unique one can be found again at the provider")
+	f.StringVar(&s.image, "image", "", "container image to run")
+	f.StringVar(&s.command, "command", "", "start command of the container")
+	f.IntVar(&s.port, "port", 8000, "port that the container listens on")
+	f.IntVar(&s.instances, "instances", 1, "number of instances")
+	f.IntVar(&s.gpus, "gpus", 1, "GPUs of each instance")
+	f.StringSliceVar(&s.flavor, "flavor", nil, "IDs of flavors, the first in stock is used; default: the cheapest one that fits")
+	f.DurationVar(&s.lease, "lease", 0, "time after which \"svc sweep\" deletes the endpoint; default: never")
+	f.StringVar(&s.probe, "probe", "", "path of the endpoint: it is available when a GET of it has a 2xx status")
+	s.filter.add(f)
+}
+
+// request makes the create request of the file and the flags, without its flavor.
+func (s *spec) request(stdin io.Reader) (req svc.CreateInferenceServiceRequest, err error) {
+	if s.file != "" {
+		if req, err = readSpec(s.file, stdin); err != nil {
+			return req, usageError{err}
+		}
+	}
+	set(s.flags, "name", &req.Name, s.name)
+	set(s.flags, "image", &req.DeployMetadata.ImageURL, s.image)
+	set(s.flags, "command", &req.DeployMetadata.Command, s.command)
+	set(s.flags, "port", &req.DeployMetadata.Port, s.port)
+	set(s.flags, "instances", &req.ResourceMetadata.TargetInstanceNumber, s.instances)
+	if s.flags.Changed("gpus") || s.file == "" { // 0 GPUs in a file are meant
+		req.DeployMetadata.GPUNum = s.gpus
+	}
+	if req.PaymentType == "" {
+		req.PaymentType = svc.PaymentTypeUSD
+	}
+	if req.ResourceMetadata.ScaleType == "" {
+		req.ResourceMetadata.ScaleType = svc.ScaleTypeManual
+	}
+	if len(s.flavor) > 0 {
+		req.ResourceMetadata.FlavorID = ""
+	}
+	return req, s.check(req)
+}
+
+// set gives a field the value of a flag, if the flag was given or the file has no value.
+func set[T comparable](flags *pflag.FlagSet, name string, field *T, value T) {
+	var zero T
+	if flags.Changed(name) || *field == zero {
+		*field = value
+	}
+}
+
+// readSpec reads a create request. A field that does not exist is an error: a typing error must
+// not rent something else.
+func readSpec(file string, stdin io.Reader) (req svc.CreateInferenceServiceRequest, err error) {
+	var text []byte
+	if file == "-" {
+		text, err = io.ReadAll(stdin)
+	} else {
+		text, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return req, fmt.Errorf("--file: %w", err)
+	}
+	var value any
+	if err = yaml.Unmarshal(text, &value); err == nil {
+		text, err = json.Marshal(value)
+	}
+	if err == nil {
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.DisallowUnknownFields()
+		err = d.Decode(&req)
+	}
+	if err != nil {
+		return req, fmt.Errorf("--file: %s: %s", file, strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return req, nil
+}
+
+var keyForm = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
+
+// check checks a request before anything is sent.
+func (s *spec) check(req svc.CreateInferenceServiceRequest) error {
+	problem := ""
+	port, key := req.DeployMetadata.Port, s.flags.Lookup("key")
+	switch {
+	case req.Name == "":
+		problem = "--name is required, here or in --file"
+	case req.DeployMetadata.ImageURL == "":
+		problem = "--image is required, here or in --file"
+	case !utf8.ValidString(req.Name + req.DeployMetadata.ImageURL + req.DeployMetadata.Command):
+		problem = "--name, --image and --command must be UTF-8 text"
+	case port < 1 || port > 65535:
+		problem = "--port must be between 1 and 65535"
+	case req.ResourceMetadata.TargetInstanceNumber < 1:
+		problem = "--instances must be at least 1"
+	case req.DeployMetadata.GPUNum < 0:
+		problem = "--gpus must be at least 0"
+	case s.lease < 0:
+		problem = "--lease must be at least 0s"
+	case key != nil && key.Changed && !keyForm.MatchString(key.Value.String()):
+		problem = "--key must be 1 to 64 characters of a-z, 0-9, _ and -"
+	case slices.Contains(s.flavor, ""):
+		problem = "--flavor has an empty ID"
+	default:
+		return nil
+	}
+	return usageError{errors.New(problem)}
+}
+
+// chooseFlavor fills in the flavor of a request: the one of the file, or the first of --flavor in
+// stock, or the cheapest one that fits.
+func (t *tool) chooseFlavor(ctx context.Context, s *spec, req *svc.CreateInferenceServiceRequest) error {
+	if len(s.flavor) == 1 {
+		req.ResourceMetadata.FlavorID = s.flavor[0]
+	}
+	if req.ResourceMetadata.FlavorID != "" {
+		return nil
+	}
+	query, err := s.filter.query()
+	if err != nil {
+		return err
+	}
+	query.MinAvailable, query.MinGPUsPerNode = req.ResourceMetadata.TargetInstanceNumber, req.DeployMetadata.GPUNum
+	flavors, err := t.client.Flavors.Find(ctx, query)
+	if err != nil {
+		return err
+	}
+	if len(s.flavor) > 0 {
+		flavors = inOrder(flavors, s.flavor)
+	}
+	if len(flavors) == 0 {
+		return errNoFlavor
+	}
+	f := flavors[0]
+	t.talk.say("flavor %s: %s at %v USD", printable(f.FlavorID), printable(f.DisplayName), f.Billing.USDPriceUnit)
+	req.ResourceMetadata.FlavorID = f.FlavorID
+	return nil
+}
+
+// inOrder returns the flavors with these IDs, in the order of the IDs.
+func inOrder(flavors []svc.Flavor, ids []string) (chosen []svc.Flavor) {
+	for _, id := range ids {
+		if i := slices.IndexFunc(flavors, func(f svc.Flavor) bool { return f.FlavorID == id }); i >= 0 {
+			chosen = append(chosen, flavors[i])
+		}
+	}
+	return chosen
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"example.com/svc"
+	"example.com/svc/ledger"
+)
+
+func (t *tool) adoptCommand() *command {
+	var unmarked bool
+	c := &command{
+		Command: &cobra.Command{
+			Use: "adopt KEY ID", Short: "settle an entry in doubt: this is its endpoint",
+			Long: `Records the ID of the endpoint that you found for an entry in doubt. The endpoint must have the
+name of the entry, and its description must hold [svc:INTENT]. Then it can be scaled, swept and
+deleted like any other. An entry that was forgotten by mistake can be adopted too.
+
+With --unmarked, an endpoint without the mark is accepted; "svc sweep" never deletes it.`,
+			Example: "  svc adopt chat svc-1",
+			Args:    cobra.ExactArgs(2),
+		},
+		client: needsClient, ledger: readsLedger, stake: reads, empty: emptyService,
+	}
+	c.Flags().BoolVar(&unmarked, "unmarked", false, "accept an endpoint without the mark; check first that it is yours")
+	c.run = func(ctx context.Context, args []string) (view, error) {
+		e, err := t.unsettled(ctx, args[0], ledger.Forgotten)
+		if err != nil {
+			return nil, err
+		}
+		t.note(func(f *facts) { f.ID = args[1] })
+		s, err := t.client.Ledger.Adopt(ctx, e, args[1], &svc.AdoptOptions{Unmarked: unmarked})
+		return t.service(s), err
+	}
+	return c
+}
+
+func (t *tool) forgetCommand() *command {
+	return &command{
+		Command: &cobra.Command{
+			Use: "forget KEY", Short: "settle an entry in doubt: there is no endpoint",
+			Long: `Records that you looked for the endpoint of an entry in doubt, and that there is none. If you are
+wrong, the endpoint runs and is billed, and the next "svc deploy" with the key creates a second
+one. It is refused until six minutes after the create, since the create could still take effect.`,
+			Example: "  svc forget chat",
+			Args:    cobra.ExactArgs(1),
+		},
+		client: needsClient, ledger: readsLedger, stake: reads, empty: emptyMessage,
+		run: func(ctx context.Context, args []string) (view, error) {
+			e, err := t.unsettled(ctx, args[0], "")
+			if err != nil {
+				return nil, err
+			}
+			if at := e.SettleBy.Add(time.Minute); time.Now().Before(at) {
+				t.talk.say("the create can take effect until %s", clock(at))
+			}
+			if err := t.client.Ledger.Forget(ctx, e); err != nil {
+				return nil, err
+			}
+			t.note(func(f *facts) { f.Running = false })
+			t.talk.say("the key %s is free again", args[0])
+			return emptyMessage(), nil
+		},
+	}
+}
+
+// unsettled returns the entry of a key whose create has no known outcome, or else the latest
+// entry of the key in the other state.
+func (t *tool) unsettled(ctx context.Context, key string, other ledger.State) (found ledger.Entry, err error) {
+	t.note(func(f *facts) { f.Key = key })
+	entries, err := t.client.Ledger.Entries(ctx)
+	if err != nil {
+		return found, err
+	}
+	for _, e := range entries { // open entries come first, and then the others from old to new
+		if e.Key == key && e.Open() && e.State != ledger.Created {
+			return e, nil
+		}
+		if e.Key == key && e.State == other {
+			found = e
+		}
+	}
+	if found.Key != "" {
+		return found, nil
+	}
+	return found, usageError{fmt.Errorf("no entry of the key %q is in doubt; \"svc ls --all\" shows all entries", key)}
+}
+
+func (t *tool) extendCommand() *command {
+	return &command{
+		Command: &cobra.Command{
+			Use: "extend KEY DURATION", Short: "set the lease of an endpoint, counted from now",
+			Long: `Sets the end of the lease of the endpoint of a key: "svc sweep" deletes it after that. DURATION
+counts from now, and may shorten the lease.`,
+			Example: "  svc extend chat 8h",
+			Args:    cobra.ExactArgs(2),
+		},
+		client: needsClient, ledger: readsLedger, stake: reads, empty: func() view { return &entriesView{Entries: []entryView{}} },
+		run: func(ctx context.Context, args []string) (view, error) {
+			t.note(func(f *facts) { f.Key = args[0] })
+			d, err := parseDays(args[1])
+			if err != nil || d <= 0 {
+				return nil, usageError{fmt.Errorf("DURATION must be a positive duration, such as 8h or 2d, not %q", args[1])}
+			}
+			e, err := t.entryOf(ctx, args[0])
+			if err != nil {
+				return nil, err
+			}
+			t.note(func(f *facts) { f.ID = e.ServiceID })
+			if err := t.client.Ledger.Extend(ctx, e, time.Now().Add(d)); err != nil {
+				return nil, err
+			}
+			if e, err = t.entryOf(ctx, args[0]); err != nil {
+				return nil, err
+			}
+			return &entriesView{Entries: []entryView{newEntryView(e)}}, nil
+		},
+	}
+}

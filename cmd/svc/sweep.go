@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"example.com/svc"
+)
+
+// sweepView is what a sweep did, and what it left.
+type sweepView struct {
+	outcome
+	DryRun    bool        `json:"dry_run"`
+	Entries   []swept     `json:"entries"`   // the entries whose lease is over
+	Elsewhere []entryView `json:"elsewhere"` // open entries at other addresses: this sweep cannot delete them
+}
+
+// swept is an entry whose lease is over.
+type swept struct {
+	entryView
+	Deleted bool   `json:"deleted"` // the endpoint is deleted; false after a dry run
+	Error   string `json:"error"`   // why it is not known to be deleted; empty: it is, or it would be
+}
+
+func emptySweep() view { return &sweepView{Entries: []swept{}, Elsewhere: []entryView{}} }
+
+func (v *sweepView) table() table {
+	t := table{header: []string{"KEY", "NAME", "ID", "INSTANCES", "AGE", "LEASE", "RESULT"}}
+	for _, e := range v.Entries {
+		result := "deleted"
+		switch {
+		case e.Error != "":
+			result = "NOT deleted: " + e.Error
+		case v.DryRun:
+			result = "would be deleted"
+		}
+		r := e.row()
+		t.rows = append(t.rows, []string{e.Key, dash(e.Name), dash(e.ServiceID), r[4], r[5], r[7], result})
+	}
+	return t
+}
+
+func (v *sweepView) names() (ids []string) {
+	for _, e := range v.Entries {
+		if e.ServiceID != "" && e.Error == "" {
+			ids = append(ids, e.ServiceID)
+		}
+	}
+	return ids
+}
+
+func (t *tool) sweepCommand() *command {
+	var dryRun bool
+	c := &command{
+		Command: &cobra.Command{
+			Use: "sweep", Short: "delete the endpoints whose lease is over",
+			Long: `Deletes the endpoints whose lease is over, and waits until they are deleted. Run it every few
+minutes from one place: nothing else enforces a lease. It deletes endpoints at its own address
+only, and names open entries at other addresses.`,
+			Example: "  svc sweep --dry-run",
+		},
+		client: needsClient, ledger: readsLedger, stake: changes, empty: emptySweep,
+		left: func(facts) []string {
+			return []string{"Endpoints whose lease is over may still be running and billed. To see them: svc ls. To try again: svc sweep"}
+		},
+	}
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be deleted")
+	c.run = func(ctx context.Context, _ []string) (view, error) {
+		t.talk.setDeleting(true)
+		v := emptySweep().(*sweepView)
+		v.DryRun = dryRun
+		reaped, err := t.client.Ledger.Reap(ctx, &svc.ReapOptions{DryRun: dryRun})
+		left := false
+		for _, r := range reaped {
+			e := swept{newEntryView(r.Entry), r.Err == nil && !dryRun, ""}
+			if r.Err != nil {
+				e.Error, left = plainText(r.Err), true
+			}
+			v.Entries = append(v.Entries, e)
+		}
+		t.note(func(f *facts) { f.Left = left })
+		return v, t.afterSweep(ctx, v, err)
+	}
+	return c
+}
+
+// afterSweep reads what the ledger has after a sweep. An endpoint may be running as long as an
+// entry is open, whatever its lease and its address.
+func (t *tool) afterSweep(ctx context.Context, v *sweepView, swept error) error {
+	entries, err := t.client.Ledger.Entries(context.WithoutCancel(ctx))
+	running := err != nil
+	for _, e := range entries {
+		if !e.Open() {
+			continue
+		}
+		running = true
+		if t.elsewhere(e) {
+			v.Elsewhere = append(v.Elsewhere, newEntryView(e))
+			t.talk.say("%s of the key %s is at another address (%s): sweep it there", dash(e.ServiceID), e.Key, e.BaseURL)
+		}
+	}
+	t.note(func(f *facts) { f.Running = running })
+	if swept == nil && err != nil {
+		return fmt.Errorf("after the sweep: %w", err)
+	}
+	return swept
+}

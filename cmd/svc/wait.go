@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"example.com/svc"
+	"example.com/svc/probe"
+)
+
+func (t *tool) waitCommand() *command {
+	var path string
+	c := t.takesKey(&command{
+		Command: &cobra.Command{
+			Use: "wait ID", Short: "wait until an endpoint is available",
+			Long:    "Waits until an endpoint is available. Ends with 8 if it is unavailable or stopped.",
+			Example: "  svc wait svc-1 --timeout 10m\n  svc wait --key chat --probe /health",
+		},
+		client: needsClient, ledger: usesLedger, stake: reads, empty: emptyService,
+	}, 0)
+	c.Flags().StringVar(&path, "probe", "", "path of the endpoint: it is available when a GET of it has a 2xx status")
+	c.run = func(ctx context.Context, args []string) (view, error) {
+		id, _, err := t.target(ctx, args)
+		if err != nil {
+			return nil, err
+		}
+		w := t.wait
+		if path != "" {
+			if _, err := t.client.InferenceServices.URL(id); err != nil {
+				return nil, usageError{fmt.Errorf("--probe: %w", err)}
+			}
+			w.Probe = probe.HTTP(path)
+		}
+		s, err := t.client.InferenceServices.WaitUntilAvailable(ctx, id, &w)
+		return t.service(s), err
+	}
+	return c
+}
+
+// urlView is the address of an endpoint.
+type urlView struct{ serviceView }
+
+func (v *urlView) table() table { return line(v.URL) }
+
+func (t *tool) urlCommand() *command {
+	return t.takesKey(&command{
+		Command: &cobra.Command{
+			Use: "url ID", Short: "print the address of an endpoint that is available",
+			Long: `Prints the address of an endpoint. Ends with 8, and prints nothing, if the endpoint is not
+available. It needs --inference-url or SVC_INFERENCE_URL.`,
+			Example: "  curl \"$(svc url --key chat)/health\"",
+		},
+		client: needsClient, ledger: usesLedger, stake: reads, empty: func() view { return &urlView{} },
+		run: func(ctx context.Context, args []string) (view, error) {
+			if _, err := t.client.InferenceServices.URL("any"); err != nil {
+				return nil, usageError{err}
+			}
+			id, _, err := t.target(ctx, args)
+			if err != nil {
+				return nil, err
+			}
+			s, err := t.client.InferenceServices.Get(ctx, id)
+			v, ok := t.service(s).(*serviceView)
+			if !ok {
+				return nil, err
+			}
+			if v.URL == "" {
+				err = fmt.Errorf("%s %w while it is %s", v.ServiceID, errNotReachable, v.Status)
+			}
+			return &urlView{*v}, err
+		},
+	}, 0)
+}
+
+func (t *tool) scaleCommand() *command {
+	c := t.takesKey(&command{
+		Command: &cobra.Command{
+			Use: "scale ID INSTANCES", Short: "set the number of instances and wait until they run",
+			Example: "  svc scale svc-1 3\n  svc scale --key chat 0",
+		},
+		client: needsClient, ledger: usesLedger, stake: changes, empty: emptyService,
+	}, 1)
+	c.left = func(f facts) []string {
+		return []string{fmt.Sprintf("Up to %d instances of %[2]s may be running and billed, or as many as before. To see how many: svc get %[2]s", f.Target, f.ID)}
+	}
+	c.run = func(ctx context.Context, args []string) (view, error) {
+		n, err := strconv.Atoi(args[len(args)-1])
+		if err != nil || n < 0 {
+			return nil, usageError{fmt.Errorf("INSTANCES must be a whole number that is not negative, not %q", args[len(args)-1])}
+		}
+		id, _, err := t.target(ctx, args)
+		if err != nil {
+			return nil, err
+		}
+		t.note(func(f *facts) { f.Target = n })
+		s, err := t.client.InferenceServices.ScaleAndWait(ctx, id, n, &t.wait)
+		t.note(func(f *facts) {
+			switch {
+			case err == nil:
+				f.Running = n > 0
+			case s != nil && s.IsDeleted, hadNoEndpoint(err):
+				f.Running = false
+			}
+		})
+		return t.service(s), err
+	}
+	return c
+}
+
+// hadNoEndpoint reports whether err proves that an update changed nothing, because there is no
+// such endpoint. The proof is a "not found" in the response to the first attempt of the PUT, if
+// the service sent it and not a proxy. A later "not found", to another attempt or to a poll,
+// proves nothing: the first attempt may have taken effect.
+func hadNoEndpoint(err error) bool {
+	e, ok := errors.AsType[*svc.Error](err)
+	return ok && errors.Is(e, svc.ErrNotFound) && e.Method == http.MethodPut && e.Attempts == 1 &&
+		(len(e.Body) == 0 || json.Valid(e.Body))
+}
