@@ -92,9 +92,10 @@ func WithInferenceURL(u string) Option {
 // call if it is shorter than [WithTimeout]; it never limits a transfer. The CheckRedirect of
 // hc is not used.
 //
-// Your transport should detect dead connections, as the SDK's own transports do: set
-// IdleConnTimeout, and in [http.Transport.HTTP2] a SendPingTimeout and a PingTimeout of a few
-// seconds. Otherwise a connection that went silent is used until an attempt times out.
+// Your transport should detect dead connections, as the client's own transports do: set
+// IdleConnTimeout to 9 s, and in [http.Transport.HTTP2] SendPingTimeout to 13 s and PingTimeout
+// to 10 s. Without pings, a connection that went silent is used until an attempt times out.
+// With shorter intervals, some servers close a connection that waits for a slow create.
 //
 // Only an [http.Transport] can prove that a failed create was not sent. With any other
 // transport, such as a mock, a create is not repeated after an error. The exceptions are

@@ -83,7 +83,7 @@ func (p *tunnel) freeze() {
 func TestC01_DeadConnection(t *testing.T) {
 	for _, transport := range []*http.Transport{newTransport(), newTransferTransport()} {
 		require.NotZero(t, transport.HTTP2.SendPingTimeout)
-		require.LessOrEqual(t, transport.HTTP2.SendPingTimeout+transport.HTTP2.PingTimeout, 15*time.Second)
+		require.LessOrEqual(t, transport.HTTP2.SendPingTimeout+transport.HTTP2.PingTimeout, 25*time.Second)
 	}
 	big := bytes.Repeat([]byte("x"), 4<<20)
 	var stop func()

@@ -11,6 +11,16 @@ import (
 	"time"
 )
 
+// Pings find dead HTTP/2 connections while a request waits. Some servers close a connection
+// after more than two pings without data. An attempt of 30 s has at most two pings, also on a
+// connection that was idle before, since maxIdle + 30 s is not more than three times maxSilence.
+// An idle connection is closed before it is pinged.
+const (
+	maxIdle    = 9 * time.Second  // how long a connection stays open without a request
+	maxSilence = 13 * time.Second // how long nothing may arrive before a ping is sent
+	maxPing    = 10 * time.Second // how long the response to a ping may take; the ping may have to wait behind buffered data
+)
+
 // newTransport makes the transport that is used unless the user of the library sets one. Its
 // idle pool is large enough that many concurrent callers keep their connections. The default
 // of net/http is two idle connections for each host.
@@ -27,12 +37,10 @@ func newTransport() *http.Transport {
 		ForceAttemptHTTP2:     true,
 		MaxIdleConns:          256,
 		MaxIdleConnsPerHost:   128,
-		IdleConnTimeout:       90 * time.Second,
+		IdleConnTimeout:       maxIdle,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
-		// After 4 s of silence, a connection gets a ping. The ping may have to wait behind buffered
-		// data of an upload, so it has 10 s: a dead connection is found within 14 s.
-		HTTP2: &http.HTTP2Config{SendPingTimeout: 4 * time.Second, PingTimeout: 10 * time.Second},
+		HTTP2:                 &http.HTTP2Config{SendPingTimeout: maxSilence, PingTimeout: maxPing},
 		OnProxyConnectResponse: func(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.Response) error {
 			if resp.StatusCode != http.StatusOK {
 				return &ProxyError{proxy.Host, resp.StatusCode}
