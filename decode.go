@@ -95,7 +95,7 @@ var idField = map[string]string{services: "service_id", files: "id", videoJobs: 
 // count, since an ID there belongs to something else. A number at the end of a response that
 // was cut off does not count: digits of it may be missing.
 func salvageText(response []byte, field string) string {
-	response = jsonfield.TrimBOM(response)
+	response = jsonfield.Clean(response)
 	dec := json.NewDecoder(bytes.NewReader(response))
 	if open, err := dec.Token(); field == "" || err != nil || open != json.Delim('{') {
 		return ""
@@ -143,7 +143,7 @@ func (c *Client) decode(k *call, r *httpcall.Result, out any) error {
 	if encoded := r.Encoding(); encoded != "" {
 		return c.notPromised(k, r, "", errors.New(encoded))
 	}
-	body := jsonfield.TrimBOM(r.Body)
+	body := jsonfield.Clean(r.Body)
 	if l, isList := out.(list); isList {
 		if tooMany(body) {
 			return c.notPromised(k, r, "", errTooMany)
@@ -232,7 +232,7 @@ func deniedDelete(id string, r *httpcall.Result) error {
 	if foreign(r.Header.Get("Content-Type"), r.Body, false) != "" {
 		return errors.New("the response to the delete is an HTML page, so it does not show that the delete was accepted")
 	}
-	body := jsonfield.TrimBOM(r.Body)
+	body := jsonfield.Clean(r.Body)
 	var said struct {
 		Success, OK   json.RawMessage
 		Status        json.RawMessage

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"example.com/svc/internal/jsonfield"
 )
 
 const maxErrors = 5 // how many messages of a list are joined
@@ -14,7 +16,7 @@ const maxErrors = 5 // how many messages of a list are joined
 // fromJSON reads a body. ok is false if the body as a whole is not one JSON value.
 func fromJSON(body []byte) (info Info, ok bool) {
 	var value any
-	if json.Unmarshal(body, &value) != nil {
+	if json.Unmarshal(jsonfield.Clean(body), &value) != nil {
 		return Info{}, false
 	}
 	return fromValue(value), true

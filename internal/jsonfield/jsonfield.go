@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,25 @@ import (
 
 // TrimBOM returns data without the UTF-8 byte order mark it may start with.
 func TrimBOM(data []byte) []byte { return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) }
+
+// Clean returns data without the byte order mark. NaN, Infinity and -Infinity, which Python writes
+// for numbers that JSON does not have, become null. In strings they stay.
+func Clean(data []byte) []byte {
+	data = TrimBOM(data)
+	if !bytes.Contains(data, []byte("NaN")) && !bytes.Contains(data, []byte("Infinity")) {
+		return data
+	}
+	return notNumbers.ReplaceAllFunc(data, func(match []byte) []byte {
+		if match[0] == '"' {
+			return match
+		}
+		return []byte("null")
+	})
+}
+
+// notNumbers matches the words that Clean replaces, and whole strings, so that a word in a string
+// is no match of its own.
+var notNumbers = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"?|-?\b(?:NaN|Infinity)\b`)
 
 // Set returns the JSON object data with the value at path, such as "config.new_option". Set
 // creates the objects on the path that are missing. Empty data counts as an empty object. If

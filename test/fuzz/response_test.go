@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/jsonfield"
 	"example.com/svc/internal/testkit"
 )
 
@@ -100,6 +101,7 @@ func FuzzResponse(f *testing.F) {
 		`{"jobs":[{"job_id":"j"}],"total_count":1,"page":1}`, `{"id":"id-1","presigned_url":"https://h/p?X-Amz-Signature=TOKEN"}`,
 		`[{"id":"f","file_name":"n","created_at":1714558830}]`, `{"presigned_url":"x"}`, `{"error":{"code":"c","message":"TOKEN"}}`,
 		"<html>TOKEN</html>", `{"id":"err-1","message":"no"}`, "\ufeff{}", "\xff\xfe", `{"service_id":"a","service_id":"b"}`, `{"service_id":"id-1"}{`,
+		`{"service_id":"id-1","name":"NaN \"","load":NaN,"resource_metadata":{"target_instance_number":-Infinity}}`,
 	} {
 		for i := range fuzzCalls {
 			f.Add(uint8(i), uint8(0), "application/json", []byte(body))
@@ -140,7 +142,7 @@ func fuzzRecord(t *testing.T, client *svc.Client, method string, status int, bod
 		require.False(t, bytes.HasPrefix(bytes.TrimSpace(body), []byte("<")))
 		return
 	}
-	require.True(t, json.Valid(bytes.TrimPrefix(body, []byte("\ufeff"))))
+	require.True(t, json.Valid(jsonfield.Clean(body)))
 	switch {
 	case method == http.MethodPost:
 		usable(t, client, id)
