@@ -20,10 +20,8 @@ import (
 	"unicode/utf8"
 
 	"example.com/svc/internal/apierr"
-	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/jsonfield"
-	"example.com/svc/ledger"
 )
 
 // call describes one API call of a method. A call has three steps: prepare checks and encodes
@@ -39,10 +37,6 @@ type call struct {
 	response      *Response       // of WithResponse; nil: not asked for
 	start         time.Time       // when prepare was called
 	own           httpcall.Result // the Result, unless the method set one
-
-	// begin is called with the final body of a valid call before anything is sent. It returns
-	// the context and the body that are used instead. Its error ends the call. Nil: nothing is called.
-	begin func(context.Context, []byte) (context.Context, []byte, error)
 }
 
 func newCall(method, route, id string, body any) call {
@@ -71,21 +65,7 @@ func do[T any](ctx context.Context, c *Client, k call, opts []RequestOption) (*T
 	if err := k.prepare(c, opts); err != nil {
 		return nil, err
 	}
-	if k.begin != nil {
-		var err error
-		if ctx, k.Body, err = k.begun(ctx, c); err != nil {
-			return nil, err
-		}
-	}
 	return result[T](c, &k, k.send(ctx, c))
-}
-
-func (k *call) begun(ctx context.Context, c *Client) (context.Context, []byte, error) {
-	begun, marked, err := k.begin(ctx, k.Body)
-	if cause.Has[*ledger.Error](err) && ctx.Err() != nil { // the ledger failed because ctx ended
-		err = c.transportError(k, &httpcall.Result{Fail: fmt.Errorf("%w: nothing was sent", c.safe(cause.Of(ctx)))})
-	}
-	return begun, marked, err
 }
 
 // doList makes a call whose response is an array of records.

@@ -96,7 +96,7 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 	c.ImageJobs = &ImageJobClient{jobClient{c, imageJobs, imageJob}}
 	c.Ledger = &Ledger{client: c, marks: !cfg.unmarked, log: cfg.log}
 	if cfg.ledger != nil {
-		c.Ledger.journal = ledger.NewJournal(cfg.ledger, c.safe)
+		c.Ledger.journal = ledger.NewJournal(cfg.ledger, c.base.String(), c.safe)
 	}
 	return c, nil
 }

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/jsonfield"
+	"example.com/svc/internal/same"
 )
 
 // identified is a record with an ID. identity returns the ID and the name of its JSON field.
@@ -81,7 +81,7 @@ func (k *call) checkRecord(r identified) (field string, err error) {
 		return field, errMissing
 	case k.Once && problem != "":
 		return field, errors.New(problem)
-	case k.ID != "" && !sameID(id, k.ID):
+	case k.ID != "" && !same.ID(id, k.ID):
 		return field, errOther
 	}
 	return "", nil
@@ -195,14 +195,6 @@ const (
 	isCut  = "the body is cut off"
 )
 
-// sameID reports whether two IDs name the same record. A UUID may be written in
-// either letter case.
-func sameID(a, b string) bool {
-	return a == b || uuid.MatchString(a) && strings.EqualFold(a, b)
-}
-
-var uuid = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
-
 var errMissing = errors.New("missing from the response")
 
 var errOther = errors.New("the response is about another record than the request")
@@ -245,7 +237,7 @@ func deniedDelete(id string, r *httpcall.Result) error {
 	switch {
 	case reportsError(body), isFalse(said.Success), isFalse(said.OK), failureCode(said.Code), failureCode(said.Errcode):
 		return errDenied
-	case said.ServiceID != "" && !sameID(said.ServiceID, id), said.JobID != "" && !sameID(said.JobID, id):
+	case said.ServiceID != "" && !same.ID(said.ServiceID, id), said.JobID != "" && !same.ID(said.JobID, id):
 		return errOther
 	case status == "error", status == "fail", status == "failed", status == "failure":
 		return errDenied

@@ -196,10 +196,10 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 	p.add(d.opts.Lease < 0, "Lease", "must not be negative")
 	k := create(services, &req).checked(p)
 	k.Linger, k.Result, k.sent = createLinger, &d.result, &d.name
-	s, err := d.client.create(ctx, k, d.client.client.Ledger.claim(d.opts.Key, d.opts.Lease), opts)
+	s, earlier, err := d.client.create(ctx, k, d.opts.Key, d.opts.Lease, opts)
 	d.behind, _ = errors.AsType[*ledger.Error](err)
-	if earlier, ok := errors.AsType[*resumedError](err); ok {
-		d.id, d.resumed = earlier.id, true
+	if earlier != nil {
+		d.id, d.resumed = earlier.ServiceID, true
 		return nil
 	}
 	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.created() {

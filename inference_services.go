@@ -6,8 +6,9 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"time"
 
-	"example.com/svc/internal/httpcall"
+	"example.com/svc/ledger"
 )
 
 // InferenceService is a dedicated endpoint: a container image running on rented
@@ -111,31 +112,30 @@ func (r *CreateInferenceServiceRequest) problems() (p problems) {
 //
 // POST /v1/inference-service
 func (c *InferenceServiceClient) Create(ctx context.Context, req CreateInferenceServiceRequest, opts ...RequestOption) (*InferenceService, error) {
-	k := create(services, &req).checked(req.problems())
-	k.Result = new(httpcall.Result)
-	return c.create(ctx, k, c.client.Ledger.claim("", 0), opts)
+	s, _, err := c.create(ctx, create(services, &req).checked(req.problems()), "", 0, opts)
+	return s, err
 }
 
-// create creates an endpoint, for Create and Deploy. It remembers the new ID, and records the
-// create in the ledger, also if a function of the caller panics.
-func (c *InferenceServiceClient) create(ctx context.Context, k call, claim *claim, opts []RequestOption) (s *InferenceService, err error) {
-	if claim != nil {
-		k.begin, k.Before = claim.begin, claim.before
-		defer func() {
-			if s == nil && err == nil { // a function of the caller has panicked or ended the goroutine
-				s, err = outcome[InferenceService](c.client, &k)
-			}
-			err = claim.settle(ctx, s, err)
-		}()
+// create creates an endpoint, for Create and Deploy, under a key of the ledger. It remembers the
+// new ID. If the key has an endpoint of the same request already, nothing is sent, and earlier is
+// its entry.
+func (c *InferenceServiceClient) create(ctx context.Context, k call, key string, lease time.Duration, opts []RequestOption) (s *InferenceService, earlier *ledger.Entry, err error) {
+	if err := k.prepare(c.client, opts); err != nil {
+		return nil, nil, err
 	}
-	s, err = do[InferenceService](ctx, c.client, k, opts)
+	claim, ctx, err := c.client.Ledger.open(ctx, &k, key, lease)
+	if err != nil || claim.earlier != nil {
+		return nil, claim.earlier, err
+	}
+	defer claim.close(ctx, &k, &s, &err)
+	s, err = result[InferenceService](c.client, &k, k.send(ctx, c.client))
 	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.ID != "" {
 		c.client.recent.add(unknown.ID)
 	}
 	if err == nil {
 		c.client.recent.add(s.ServiceID)
 	}
-	return s, err
+	return s, nil, err
 }
 
 // Get reads one endpoint.
@@ -171,20 +171,21 @@ const instanceField = "resource_metadata.target_instance_number"
 // succeeded.
 //
 // PUT /v1/inference-service/{service_id}
-func (c *InferenceServiceClient) Update(ctx context.Context, id string, req UpdateInferenceServiceRequest, opts ...RequestOption) (*InferenceService, error) {
+func (c *InferenceServiceClient) Update(ctx context.Context, id string, req UpdateInferenceServiceRequest, opts ...RequestOption) (s *InferenceService, err error) {
 	var p problems
 	n := req.ResourceMetadata.TargetInstanceNumber
 	p.add(n != nil && *n < 0, instanceField, "must not be negative")
 	p.add(n == nil && !options(opts).has(""), instanceField, "is not set, so the update would change nothing")
 	k := newCall(http.MethodPut, service, id, &req).checked(p)
-	ended := func(error) {}
-	k.begin = func(ctx context.Context, body []byte) (_ context.Context, _ []byte, err error) {
-		ended, err = c.client.Ledger.scale(ctx, id, body)
-		return ctx, body, err
+	if err := k.prepare(c.client, opts); err != nil {
+		return nil, err
 	}
-	s, err := do[InferenceService](ctx, c.client, k, opts)
-	ended(err)
-	return s, err
+	change, err := c.client.Ledger.scale(ctx, &k)
+	if err != nil {
+		return nil, err
+	}
+	defer change.close(ctx, &s)
+	return result[InferenceService](c.client, &k, k.send(ctx, c.client))
 }
 
 // Scale sets the number of instances. It returns at once;

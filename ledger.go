@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"example.com/svc/ledger"
@@ -43,9 +42,6 @@ type Ledger struct {
 	journal *ledger.Journal // nil: the client has no ledger
 	marks   bool            // add the mark to the description of a new endpoint
 	log     *slog.Logger
-	// known maps the ID of an endpoint to a ledger.Record. Usually the record has only its Key. If
-	// a created record could not be written, the whole record is here, to be written later.
-	known sync.Map
 }
 
 // Entries returns all entries: first the open entries from old to new, then the other entries

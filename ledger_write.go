@@ -18,76 +18,90 @@ import (
 	"example.com/svc/ledger"
 )
 
-// claim records one create: its intent before it is sent, and its outcome.
+// A claim records one create: its intent before it is sent, and its outcome. Without a ledger it
+// records nothing.
 type claim struct {
-	ledger *Ledger
-	key    string
-	lease  time.Duration      // 0: no lease
-	intent ledger.Record      // the record of the intent; its Seq is 0 until the record is stored
-	cancel context.CancelFunc // ends the context of the create
+	ledger  *Ledger
+	key     string
+	lease   time.Duration      // 0: no lease
+	request ledger.Request     // the body of the create
+	intent  ledger.Record      // the record of the intent; its Seq is 0 until the record is stored
+	earlier *ledger.Entry      // the entry that the key has already; then nothing may be sent; nil: none
+	cancel  context.CancelFunc // ends the context of the create
 }
 
-// claim returns nil if the client has no store. An empty key stands for a random one.
-func (l *Ledger) claim(key string, lease time.Duration) *claim {
+// open records the intent of a prepared create, as soon as its key is free, and adds the mark to its
+// body. An empty key stands for a random one. The create must be sent with the context that open
+// returns, and not at all if the claim has an earlier entry.
+func (l *Ledger) open(ctx context.Context, k *call, key string, lease time.Duration) (*claim, context.Context, error) {
+	c := &claim{ledger: l, key: cmp.Or(key, strings.ToLower(rand.Text())), lease: lease}
 	if l.journal == nil {
+		return c, ctx, nil
+	}
+	err := c.prepare(k)
+	if err == nil {
+		err = c.take(ctx)
+	}
+	if err != nil || c.earlier != nil {
+		return c, ctx, l.notSent(ctx, k, err)
+	}
+	k.Before = c.before
+	ctx, c.cancel = untilSettleBy(ctx, c.intent.SettleBy)
+	return c, ctx, nil
+}
+
+// prepare makes the record of the intent, and marks the body of the create.
+func (c *claim) prepare(k *call) (err error) {
+	if c.request, err = ledger.ParseRequest(k.Body); err != nil {
+		return &ValidationError{[]FieldError{{"body", err.Error()}}}
+	}
+	c.intent = c.request.Record(c.key, rand.Text(), c.ledger.client.base.String())
+	if !c.ledger.marks {
 		return nil
 	}
-	return &claim{ledger: l, key: cmp.Or(key, strings.ToLower(rand.Text())), lease: lease}
+	if k.Body, err = c.request.Marked(c.intent.Intent); err != nil {
+		return &ValidationError{[]FieldError{{"description", err.Error()}}}
+	}
+	return nil
 }
 
-// resumedError ends a create whose key already has an endpoint.
-type resumedError struct{ id string }
-
-func (e *resumedError) Error() string { return "svc: the key has the endpoint " + e.id }
-
-// begin records the intent of a create with this body, as soon as the key is free. It
-// returns the context and the body that the create is sent with.
-func (c *claim) begin(ctx context.Context, body []byte) (context.Context, []byte, error) {
+// take records the intent when the key is free. If the key has an endpoint of the same request, it
+// sets earlier. If another create under the key is under way, it waits for the outcome.
+func (c *claim) take(ctx context.Context) error {
 	l := c.ledger
-	req, err := ledger.ParseRequest(body)
-	if err != nil {
-		return nil, nil, &ValidationError{[]FieldError{{"body", err.Error()}}}
-	}
-	want := req.Record(c.key, rand.Text(), l.client.base.String())
-	if l.marks {
-		if body, err = req.Marked(want.Intent); err != nil {
-			return nil, nil, &ValidationError{[]FieldError{{"description", err.Error()}}}
-		}
-	}
 	pace := poll.New(ctx, 50*time.Millisecond, time.Second)
-	for waiting := (ledger.Entry{}); c.intent.Seq == 0 && err == nil; {
-		entries, last, unread := l.read(ctx, c.key)
-		verdict, e, why := ledger.Judge(entries, want.BaseURL, req, ledger.WallClock())
-		switch {
-		case unread != nil && waiting.Key != "" && ctx.Err() != nil:
-			err = c.doubt(waiting, cause.Of(ctx))
-		case unread != nil:
-			err = unread
-		case verdict == ledger.Free:
-			want.Seq = last + 1
-			err = c.record(ctx, &want)
-		case verdict == ledger.Wait:
+	var waiting ledger.Entry // the entry whose outcome is waited for
+	for {
+		entries, last, err := l.read(ctx, c.key)
+		if err != nil {
+			if waiting.Key != "" && ctx.Err() != nil {
+				return c.doubt(waiting, cause.Of(ctx))
+			}
+			return err
+		}
+		verdict, e, why := ledger.Judge(entries, c.intent.BaseURL, c.request, ledger.WallClock())
+		switch verdict {
+		case ledger.Free:
+			if done, err := c.record(ctx, last+1); done || err != nil {
+				return err
+			}
+		case ledger.Wait:
 			if waiting.Key == "" && l.log != nil {
 				l.log.InfoContext(ctx, "svc: waiting for the outcome of another create under the key", "key", e.Key, "until", e.SettleBy.Add(ledger.SettleMargin))
 			}
 			waiting = e
 			next, _ := pace.Next(0, 0)
 			if ended := pace.Sleep(next); ended != nil {
-				err = c.doubt(e, fmt.Errorf("waiting for its outcome: %w", ended))
+				return c.doubt(e, fmt.Errorf("waiting for its outcome: %w", ended))
 			}
-		case verdict == ledger.InDoubt:
-			err = c.doubt(e, fmt.Errorf("look for %s in the console of the service at %s, then call Ledger.Adopt, or Ledger.Forget if the endpoint does not exist", cmp.Or(e.ServiceID, "it"), e.BaseURL))
-		case verdict == ledger.InUse:
-			err = l.fail("deploy", e, fmt.Errorf("%w: %s", ErrKeyInUse, why))
+		case ledger.InDoubt:
+			return c.doubt(e, fmt.Errorf("look for %s in the console of the service at %s, then call Ledger.Adopt, or Ledger.Forget if the endpoint does not exist", cmp.Or(e.ServiceID, "it"), e.BaseURL))
+		case ledger.InUse:
+			return l.fail("deploy", e, fmt.Errorf("%w: %s", ErrKeyInUse, why))
 		default:
-			err = c.resume(ctx, e)
+			return c.resume(ctx, e)
 		}
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	ctx, c.cancel = untilSettleBy(ctx, c.intent.SettleBy)
-	return ctx, body, nil
 }
 
 var errSettleBy = &httpcall.TimeoutError{After: ledger.SettleLimit}
@@ -111,19 +125,20 @@ func (c settleContext) Err() error {
 	return errSettleBy
 }
 
-// record writes the record of the intent. If its Seq is taken, it writes nothing and returns nil.
-func (c *claim) record(ctx context.Context, want *ledger.Record) error {
+// record writes the record of the intent. If its Seq is taken, it writes nothing, and stored is
+// false.
+func (c *claim) record(ctx context.Context, seq int64) (stored bool, err error) {
 	deadline, _ := ctx.Deadline()
-	want.At = ledger.WallClock()
+	want := c.intent
+	want.Seq, want.At = seq, ledger.WallClock()
 	want.SettleBy = ledger.SettleBy(want.At, deadline)
 	if c.lease > 0 {
 		want.LeaseEnd = want.At.Add(c.lease)
 	}
-	stored, err := c.ledger.journal.Claim(ctx, *want)
-	if stored {
-		c.intent = *want
+	if stored, err = c.ledger.journal.Claim(ctx, want); stored {
+		c.intent = want
 	}
-	return err
+	return stored, err
 }
 
 // doubt says that nothing was sent because an earlier create may have made an endpoint.
@@ -134,8 +149,8 @@ func (c *claim) doubt(e ledger.Entry, err error) error {
 	}
 }
 
-// resume ends the create with a resumedError, since an entry of the key has an endpoint. If
-// the new lease ends later than the recorded one, resume records the later end.
+// resume sets earlier to the entry that has an endpoint. If the new lease ends later than the
+// recorded one, resume records the later end.
 func (c *claim) resume(ctx context.Context, e ledger.Entry) error {
 	err := c.ledger.journal.Change(ctx, "extend", e, func(now ledger.Entry) (ledger.Record, error) {
 		end := now.RequestedAt.Add(c.lease)
@@ -145,7 +160,8 @@ func (c *claim) resume(ctx context.Context, e ledger.Entry) error {
 		return err
 	}
 	c.ledger.client.recent.add(e.ServiceID) // the endpoint may not be readable yet
-	return &resumedError{e.ServiceID}
+	c.earlier = &e
+	return nil
 }
 
 // before is called right before each attempt. It uses the wall clock, which continues while
@@ -157,88 +173,156 @@ func (c *claim) before() error {
 	return nil
 }
 
-// settle records the outcome of the create. If that fails, it adds a ledger.Error to the
-// error of the create.
-func (c *claim) settle(ctx context.Context, s *InferenceService, err error) error {
+// close records the outcome of the create. It must be deferred, with the results of the create: if
+// both are nil, a function of the caller has panicked or ended the goroutine, and the Result of the
+// call tells the outcome. If the ledger cannot record it, close adds a ledger.Error to err.
+func (c *claim) close(ctx context.Context, k *call, s **InferenceService, err *error) {
 	if c.intent.Seq == 0 {
-		return err
+		return
 	}
 	c.cancel()
+	if panicked := *s == nil && *err == nil; panicked && (k.Result.Acted || k.Result.StatusCode != 0) {
+		*s, *err = result[InferenceService](c.ledger.client, k, k.Result)
+	}
 	r := ledger.Record{Key: c.intent.Key, Seq: c.intent.Seq + 1, Intent: c.intent.Intent, Event: ledger.Refused}
-	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok {
+	if unknown, ok := errors.AsType[*OutcomeUnknownError](*err); ok {
 		r.Event, r.ServiceID = ledger.Unknown, unknown.ID
 		if unknown.created() {
 			r.Event = ledger.Created
 		}
 		unknown.Key, unknown.Intent = r.Key, r.Intent
-	} else if err == nil {
-		r.Event, r.ServiceID = ledger.Created, s.ServiceID
+	} else if *s != nil {
+		r.Event, r.ServiceID = ledger.Created, (*s).ServiceID
 	}
-	behind := c.ledger.journal.Put(ctx, r, 3)
-	if behind == nil {
-		c.ledger.known.Store(r.ServiceID, ledger.Record{Key: r.Key})
-	} else {
-		c.ledger.known.Store(r.ServiceID, r)
-	}
-	return cause.Join(err, behind)
+	*err = cause.Join(*err, c.ledger.journal.Settle(ctx, r, 3))
 }
 
-// outcome judges a create that ended by a panic, from what the Result of the call says.
-func outcome[T any](c *Client, k *call) (*T, error) {
-	if !k.Result.Acted && k.Result.StatusCode == 0 {
-		return nil, errors.New("svc: nothing was sent")
+// notSent returns the error of a call that the ledger stopped before it was sent. If the ledger
+// failed because ctx ended, that is the reason.
+func (l *Ledger) notSent(ctx context.Context, k *call, err error) error {
+	if cause.Has[*ledger.Error](err) && ctx.Err() != nil {
+		return l.client.transportError(k, &httpcall.Result{Fail: fmt.Errorf("%w: nothing was sent", l.client.safe(cause.Of(ctx)))})
 	}
-	return result[T](c, k, k.Result)
+	return err
 }
 
-// scale records a change of the number of instances: a higher number before the change is
-// sent, and a lower one after the change has succeeded. The caller must call ended with the
-// error of the change. If another call has recorded a lower number meanwhile, ended records
-// the higher number again, since nobody knows which change the service made last.
-func (l *Ledger) scale(ctx context.Context, id string, body []byte) (ended func(error), err error) {
-	ended = func(error) {}
+// A scaling records a change of the number of instances: a higher number before the change is
+// sent, and a lower one after the change has succeeded.
+type scaling struct {
+	ledger  *Ledger
+	want    int           // -1: nothing is to be recorded
+	raises  bool          // a higher number was recorded
+	read    chan struct{} // closed when entry and err are set
+	entry   *ledger.Entry // the entry of the endpoint before the change; nil: there is none
+	err     error
+	waiting context.CancelFunc // ends the reading of the entry
+}
+
+// hedge is how long a change waits for the ledger before it asks the service whether it lowers the
+// bill.
+const hedge = 500 * time.Millisecond
+
+// scale records a prepared change that raises the number of instances. One that lowers the bill does
+// not wait for the ledger.
+func (l *Ledger) scale(ctx context.Context, k *call) (*scaling, error) {
+	c := &scaling{ledger: l, want: -1, read: make(chan struct{}), waiting: func() {}}
 	if l.journal == nil {
-		return ended, nil
+		return c, nil
 	}
-	want, err := ledger.ParseRequest(body)
+	want, err := ledger.ParseRequest(k.Body)
 	if err != nil {
-		return ended, &ValidationError{[]FieldError{{"body", err.Error()}}}
+		return c, &ValidationError{[]FieldError{{"body", err.Error()}}}
 	}
 	if want.Instances < 0 {
-		return ended, nil
+		return c, nil
 	}
-	reading, cancel := context.WithTimeout(ctx, ledger.Patience)
-	defer cancel()
-	e, err := l.owner(reading, id)
-	if err != nil { // a change that does not raise the bill is sent even if the ledger cannot be read
-		now, unread := l.client.InferenceServices.Get(ctx, id)
-		if unread == nil && want.Instances <= int(now.ResourceMetadata.TargetInstanceNumber) {
-			err = nil
+	c.want = want.Instances
+	reading, cancel := ledger.Afterwards(ctx)
+	c.waiting = cancel
+	go func() {
+		defer close(c.read)
+		c.entry, c.err = l.journal.Owner(reading, k.ID)
+	}()
+	if c.lowers(ctx, k.ID) {
+		return c, nil
+	}
+	if err = c.wait(ctx); err == nil {
+		err = c.raise(ctx)
+	}
+	if err != nil {
+		c.waiting()
+	}
+	return c, l.notSent(ctx, k, err)
+}
+
+// lowers reports whether the change certainly does not raise the bill, when the ledger does not say
+// in time.
+func (c *scaling) lowers(ctx context.Context, id string) bool {
+	if c.want == 0 {
+		return true
+	}
+	timer := time.NewTimer(hedge)
+	defer timer.Stop()
+	select {
+	case <-c.read:
+		if c.err == nil {
+			return false
 		}
+	case <-timer.C:
+	case <-ctx.Done():
+		return false
 	}
-	if err != nil || e == nil {
-		return ended, err
+	now, err := c.ledger.client.InferenceServices.Get(ctx, id)
+	return err == nil && c.want <= int(now.ResourceMetadata.TargetInstanceNumber)
+}
+
+// wait waits for the entry of the endpoint.
+func (c *scaling) wait(ctx context.Context) error {
+	select {
+	case <-c.read:
+		return c.err
+	case <-ctx.Done():
+		return c.ledger.fail("list", ledger.Entry{}, cause.Of(ctx))
 	}
-	raises := want.Instances > e.Instances
-	record := func(ctx context.Context) error {
-		return l.journal.Change(ctx, "append scaled", *e, func(now ledger.Entry) (ledger.Record, error) {
-			need := now.Instances < want.Instances
-			if !raises { // another call may have recorded another number, which then stays
-				need = now.Instances == e.Instances && now.Instances != want.Instances
-			}
-			return ledger.Record{Event: ledger.Scaled, Instances: want.Instances}.OnlyIf(need)
-		})
+}
+
+// raise records a number that is higher than the recorded one.
+func (c *scaling) raise(ctx context.Context) error {
+	if c.entry == nil || c.want <= c.entry.Instances {
+		return nil
 	}
-	if raises {
-		if err := record(ctx); err != nil {
-			return ended, err
+	c.raises = true
+	return c.record(ctx)
+}
+
+func (c *scaling) record(ctx context.Context) error {
+	return c.ledger.journal.Change(ctx, "append scaled", *c.entry, func(now ledger.Entry) (ledger.Record, error) {
+		need := now.Instances < c.want
+		if !c.raises { // another call may have recorded another number, which then stays
+			need = now.Instances == c.entry.Instances && now.Instances != c.want
 		}
+		return ledger.Record{Event: ledger.Scaled, Instances: c.want}.OnlyIf(need)
+	})
+}
+
+// close records a lower number if the change succeeded. If another call has recorded a lower number
+// than this one raised to, close records the higher number again, since nobody knows which change the
+// service made last. It must be deferred.
+func (c *scaling) close(ctx context.Context, s **InferenceService) {
+	if c.want < 0 {
+		return
 	}
-	return func(failed error) {
-		if raises || failed == nil {
-			l.afterwards(ctx, record)
-		}
-	}, nil
+	defer c.waiting()
+	if *s == nil && !c.raises {
+		return
+	}
+	<-c.read
+	switch {
+	case c.err != nil:
+		c.ledger.warn(ctx, c.err)
+	case c.entry != nil:
+		c.ledger.afterwards(ctx, ledger.Patience, c.record)
+	}
 }
 
 // deleted writes to the ledger that the endpoint with this ID is deleted. s is what the service
@@ -247,47 +331,37 @@ func (l *Ledger) deleted(ctx context.Context, id string, s *InferenceService) {
 	if l.journal == nil {
 		return
 	}
-	l.afterwards(ctx, func(ctx context.Context) error {
-		e, err := l.owner(ctx, id)
+	l.afterwards(ctx, time.Minute, func(ctx context.Context) error {
+		e, err := l.journal.Owner(ctx, id)
 		if e == nil || s != nil && s.Name != "" && !same.Text(s.Name, e.Name) { // s is the record of another endpoint
 			return err
 		}
-		next := e.Records[len(e.Records)-1].Seq + 1
-		return l.journal.Put(ctx, ledger.Record{Key: e.Key, Seq: next, Intent: e.Intent, Event: ledger.Deleted, ServiceID: id}, 1)
+		return l.journal.Change(ctx, "append deleted", *e, func(now ledger.Entry) (ledger.Record, error) {
+			return ledger.Record{Event: ledger.Deleted, ServiceID: e.ServiceID}.OnlyIf(now.State == ledger.Created)
+		})
 	})
 }
 
-// afterwards records what has already happened, even if ctx has ended. An error is only
-// logged.
-func (l *Ledger) afterwards(ctx context.Context, record func(context.Context) error) {
-	ctx, cancel := ledger.Afterwards(ctx)
+// afterwards records what has already happened. It has as long as ctx allows, but at most longest,
+// and another [ledger.Patience] if ctx ends. An error is only logged.
+func (l *Ledger) afterwards(ctx context.Context, longest time.Duration, record func(context.Context) error) {
+	within, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	if err := record(ctx); err != nil && l.log != nil {
-		l.log.LogAttrs(ctx, slog.LevelWarn, "svc: the ledger could not be updated", slog.String("error", err.Error()))
+	err := record(within)
+	if ctx.Err() != nil && err != nil {
+		late, cancel := ledger.Afterwards(ctx)
+		defer cancel()
+		err = record(late)
+	}
+	if err != nil {
+		l.warn(ctx, err)
 	}
 }
 
-// owner finds the entry in the state created that has the ID of an endpoint; nil if there is
-// none. A created record that could not be written before is written first. If the key of the
-// endpoint is not known, an error that is about a single key does not count.
-func (l *Ledger) owner(ctx context.Context, id string) (*ledger.Entry, error) {
-	v, _ := l.known.Load(id)
-	known, _ := v.(ledger.Record)
-	if known.Event == ledger.Created {
-		if err := l.journal.Put(ctx, known, 1); err != nil {
-			return nil, err
-		}
+func (l *Ledger) warn(ctx context.Context, err error) {
+	if l.log != nil {
+		l.log.LogAttrs(ctx, slog.LevelWarn, "svc: the ledger could not be updated", slog.String("error", err.Error()))
 	}
-	entries, _, err := l.read(ctx, known.Key)
-	for i := range entries {
-		if e := &entries[i]; e.ServiceID == id && e.State == ledger.Created && e.BaseURL == l.client.base.String() {
-			return e, nil
-		}
-	}
-	if e, ok := errors.AsType[*ledger.Error](err); ok && known.Key == "" && e.Key != "" {
-		err = nil
-	}
-	return nil, err
 }
 
 // date is the time of the service's clock; zero if the response does not show it.
@@ -301,13 +375,7 @@ func (l *Ledger) read(ctx context.Context, key string) (entries []ledger.Entry, 
 	if l.journal == nil {
 		return nil, 0, ErrNoLedger
 	}
-	entries, last, err = l.journal.Read(ctx, key)
-	for _, e := range entries {
-		if e.BaseURL == l.client.base.String() {
-			l.known.Store(e.ServiceID, ledger.Record{Key: e.Key})
-		}
-	}
-	return entries, last, err
+	return l.journal.Read(ctx, key)
 }
 
 // fail makes a ledger.Error from err, without secrets: see [ledger.Wrap].

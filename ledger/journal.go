@@ -7,24 +7,32 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"sync"
 	"time"
 
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/poll"
+	"example.com/svc/internal/same"
 )
 
 // Patience is the time limit for the store in calls that must not wait longer for it.
 const Patience = 5 * time.Second
 
-// A Journal reads and changes the entries in a store, by the rules of this package. All its errors
-// are, or wrap, an [*Error].
+// A Journal reads and changes the entries in a store, by the rules of this package. No call of the
+// store outlasts its ctx. All errors of a Journal are, or wrap, an [*Error].
 type Journal struct {
-	store Store
-	clean func(error) error
+	store   guarded
+	baseURL string
+	clean   func(error) error
+	keys    sync.Map // from the ID of an endpoint of baseURL to the key of its entry
+	behind  sync.Map // from the ID of an endpoint to the record that could not be written, to be written later
 }
 
-// NewJournal returns a journal in store. Clean removes secrets from the errors of the store.
-func NewJournal(store Store, clean func(error) error) *Journal { return &Journal{store, clean} }
+// NewJournal returns a journal of the service at baseURL. Clean removes secrets from the errors of
+// the store.
+func NewJournal(store Store, baseURL string, clean func(error) error) *Journal {
+	return &Journal{store: guarded{store}, baseURL: baseURL, clean: clean}
+}
 
 // Read returns the entries of a key and its highest Seq. For an empty key it returns the
 // entries of all keys: first the open ones. Each group is sorted from old to new. With an error it
@@ -38,6 +46,11 @@ func (j *Journal) Read(ctx context.Context, key string) (entries []Entry, last i
 		}
 		return a.RequestedAt.Compare(b.RequestedAt)
 	})
+	for _, e := range entries {
+		if e.BaseURL == j.baseURL && e.ServiceID != "" {
+			j.keys.Store(same.Canonical(e.ServiceID), e.Key)
+		}
+	}
 	if len(records) > 0 {
 		last = records[len(records)-1].Seq
 	}
@@ -63,6 +76,68 @@ func (j *Journal) Entry(ctx context.Context, op string, e Entry) (now Entry, las
 		}
 	}
 	return e, 0, j.fail(op, e, errors.New("there is no such entry"))
+}
+
+// Owner finds the entry in the state Created that has the ID of an endpoint; nil if there is
+// none. A record that [Journal.Settle] could not write is written first. If the key of the
+// endpoint is not known, an error that is about a single key does not count.
+func (j *Journal) Owner(ctx context.Context, id string) (*Entry, error) {
+	if r, ok := j.behind.Load(same.Canonical(id)); ok {
+		if err := j.Settle(ctx, r.(Record), 1); err != nil { //nolint:forcetypeassert // Settle stores only records
+			return nil, err
+		}
+	}
+	keys, known, err := j.keysOf(ctx, id)
+	for _, key := range keys {
+		entries, _, unread := j.Read(ctx, key)
+		if i := slices.IndexFunc(entries, func(e Entry) bool { return j.owns(e, id) }); i >= 0 {
+			return &entries[i], nil
+		}
+		if known || !ofOneKey(unread) {
+			err = unread
+		}
+	}
+	return nil, err
+}
+
+// keysOf returns the keys that may have the entry of an ID: the known one, or those that the store
+// finds, or "" for all keys.
+func (j *Journal) keysOf(ctx context.Context, id string) (keys []string, known bool, err error) {
+	if key, ok := j.keys.Load(same.Canonical(id)); ok {
+		return []string{key.(string)}, true, nil //nolint:forcetypeassert // Read stores only strings
+	}
+	keys, finds, err := j.store.Find(ctx, id)
+	if !finds {
+		return []string{""}, false, nil
+	}
+	return keys, false, j.fail("list", Entry{ServiceID: id}, err)
+}
+
+// ofOneKey reports whether an error of Read is about a single key.
+func ofOneKey(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Key != ""
+}
+
+// owns reports whether the entry is the one of the endpoint with the ID.
+func (j *Journal) owns(e Entry, id string) bool {
+	return e.State == Created && e.BaseURL == j.baseURL && same.ID(e.ServiceID, id)
+}
+
+// Settle records the outcome of a create: see [Journal.Put]. If that fails, the outcome of a
+// create that made an endpoint is kept, and written later by [Journal.Owner].
+func (j *Journal) Settle(ctx context.Context, r Record, tries int) error {
+	err := j.Put(ctx, r, tries)
+	if r.Event != Created {
+		return err
+	}
+	if err != nil {
+		j.behind.Store(same.Canonical(r.ServiceID), r)
+		return err
+	}
+	j.behind.Delete(same.Canonical(r.ServiceID))
+	j.keys.Store(same.Canonical(r.ServiceID), r.Key)
+	return nil
 }
 
 // Change reads an entry again, calls decide with it, and appends the record that decide

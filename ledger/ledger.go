@@ -43,6 +43,13 @@ type Store interface {
 	List(ctx context.Context, key string) ([]Record, error)
 }
 
+// A Finder is a [Store] that finds the entry of an endpoint without reading all records.
+type Finder interface {
+	// Find returns the keys that have a record with this ServiceID, in upper or lower case. It may
+	// return other keys as well.
+	Find(ctx context.Context, id string) (keys []string, err error)
+}
+
 // An Event is what happened when a record was written. Some events change the state of the
 // entry. The [State] then has the name of the event.
 type Event string
