@@ -22,17 +22,23 @@ type UploadRequest struct {
 
 	// Body is sent from its current offset to its end. It is never closed. Required.
 	//
-	// Two kinds of Body are read anew for each attempt: a [bytes.Buffer], and any
-	// [io.ReadSeeker] that has bytes left, such as an [os.File] on disk, a [bytes.Reader] or
-	// a [strings.Reader]. Such a Body must not change during the call: a changed size is an
-	// error, and so is a changed modification time of an [os.File]. After success, its offset
-	// is behind the bytes that were sent. After a failure, its offset is the same as before
-	// the call.
+	// A Body with ReadAt and Seek, such as an [os.File] on disk, a [bytes.Reader], a
+	// [strings.Reader] or an [io.SectionReader], is read anew for each attempt, by ReadAt. So
+	// two uploads can share one file. A type that changes the Read of an embedded file must
+	// change or hide its ReadAt as well. A [bytes.Buffer] is also read anew for each attempt.
+	// Such a Body must not change during the call: a changed size is an error, and so is a
+	// changed modification time of an [os.File].
 	//
 	// Any other Body, a pipe for example, is read to its end before anything is sent. Its
 	// contents are buffered: up to 64 KiB in memory, larger contents in a temporary file in
-	// [os.TempDir], which is removed at the end. If ctx ends while a Read blocks, the call
-	// returns and does not wait for that Read.
+	// [os.TempDir], which is removed at the end. After a failure, open it again: it has been
+	// read.
+	//
+	// The offset of a Body that can seek moves only after success, to the end of the bytes
+	// that were sent. After a failure, it is the same as before the call.
+	//
+	// If ctx ends while a Read or ReadAt blocks, the call returns and does not wait for it.
+	// One goroutine is left until it returns. Do not use a Body without ReadAt before that.
 	Body io.Reader
 
 	// Size is the number of bytes that Body must yield. If Body yields more or fewer, the call

@@ -2,9 +2,11 @@ package transfer
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"hash"
 	"io"
-	"sync/atomic"
 	"time"
 
 	"example.com/svc/internal/cause"
@@ -16,78 +18,125 @@ var errClosed = errors.New("read after Close")
 // chunk is how many bytes are read from the source at a time.
 const chunk = 64 << 10
 
-// body is one pass over a source.
+// A body is one pass over a source: the end of a pipe. A goroutine reads the source and fills the
+// pipe, so that a read that hangs does not keep the upload from ending.
 type body struct {
+	*io.PipeReader
 	source *Source
-	ctx    context.Context //nolint:containedctx // a context under that of the upload; Close ends it
-	close  context.CancelCauseFunc
-	off    atomic.Int64          // how many bytes Read has returned
-	err    atomic.Pointer[error] // why the source could not be read
-	buf    []byte                // a read that was abandoned may still write here
-	rest   []byte                // the part of buf that Read has not returned yet
+	close  func(error)   // ends the pipe, unless it has ended; never waits
+	done   chan struct{} // closed when no read of the source is under way, and none will follow
+	sum    hash.Hash     // of what the goroutine has read
+	sent   int64         // how many bytes Read has returned; guarded by the mutex of the source
+	err    error         // why the source could not be read; guarded by the mutex of the source
 }
 
-// Open returns a new body that begins at the start of the source. From then on, a body that
-// was opened earlier returns no bytes.
+// Open returns a new body that begins at the start of the source. From then on, a body that was
+// opened earlier returns no bytes.
 func (s *Source) Open() (io.ReadCloser, error) {
-	b := &body{source: s, buf: make([]byte, min(chunk, s.size))}
-	b.ctx, b.close = context.WithCancelCause(s.ctx)
-	s.last.Swap(b).close(errClosed)
+	r, w := io.Pipe()
+	b := &body{PipeReader: r, source: s, done: make(chan struct{}), sum: sha256.New()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.last
+	if before == nil {
+		return nil, errClosed
+	}
+	s.last = b
+	stop := context.AfterFunc(s.ctx, func() { _ = w.CloseWithError(cause.Of(s.ctx)) })
+	b.close = func(err error) {
+		stop()
+		_ = w.CloseWithError(err)
+	}
+	before.close(errClosed)
+	go func() {
+		defer close(b.done)
+		<-before.done // reads never overlap
+		b.close(b.fill(w))
+	}()
 	return b, nil
 }
 
-// Close does not wait for a read under way: net/http may be waiting for Close.
+// fill copies the source to w.
+func (b *body) fill(w io.Writer) error {
+	s := b.source
+	buf := make([]byte, min(chunk, s.size)+1)
+	for off := int64(0); off < s.size; {
+		if err := cause.Of(s.ctx); err != nil {
+			return err
+		}
+		p, err := s.read(buf, off)
+		if err != nil {
+			err = &httpcall.LocalError{Doing: "reading the body", Err: err}
+			s.mu.Lock()
+			b.err = err
+			s.mu.Unlock()
+			return err
+		}
+		b.sum.Write(p)
+		if _, err := w.Write(p); err != nil {
+			return err
+		}
+		off += int64(len(p))
+	}
+	return nil
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.PipeReader.Read(p)
+	s := b.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.sent += int64(n)
+	if s.last == b && b.sent < s.size { // the end is reported later, when it is certain
+		s.progress.report(b.sent, s.size)
+	}
+	return n, err
+}
+
 func (b *body) Close() error {
 	b.close(errClosed)
 	return nil
 }
 
-func (b *body) Read(p []byte) (int, error) {
-	off := b.off.Load()
-	switch {
-	case b.ctx.Err() != nil:
-		return 0, cause.Of(b.ctx)
-	case off == b.source.size:
-		return 0, io.EOF
+// sent returns how much of the contents was read from the body that was opened last, and why it
+// could not be read. An empty body is never read, so sent checks that it is still empty.
+func (s *Source) sent() (n int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.size > 0 {
+		return s.last.sent, s.last.err
 	}
-	if len(b.rest) == 0 {
-		if err := b.fill(off); err != nil {
-			return 0, err
-		}
+	if _, err = s.read(make([]byte, 1), 0); err != nil {
+		err = &httpcall.LocalError{Doing: "reading the body", Err: err}
 	}
-	n := copy(p, b.rest)
-	b.rest = b.rest[n:]
-	if off = b.off.Add(int64(n)); off < b.source.size { // the end is reported later, when it is certain
-		if err := b.source.acquire(b.ctx); err != nil {
-			return 0, err
-		}
-		defer b.source.release()
-		b.source.progress.report(off, b.source.size)
-	}
-	return n, nil
+	return 0, err
 }
 
-// fill reads the next chunk in a separate goroutine, so that a reader that blocks
-// does not keep the upload from ending.
-func (b *body) fill(off int64) error {
-	s := b.source
-	if err := s.acquire(b.ctx); err != nil {
-		return err
+// SHA256 returns the checksum of what was sent, in hex, once all of it was sent. It returns "" if
+// a transport that is not of net/http did not read the body.
+func (s *Source) SHA256() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last.sent < s.size {
+		return ""
 	}
-	n, buf := 0, b.buf[:min(int64(len(b.buf)), s.size-off)]
-	err := within(b.ctx, func() (err error) {
-		defer s.release()
-		if n, err = s.read(buf, off); err != nil {
-			err = &httpcall.LocalError{Doing: "reading the body", Err: err}
-			b.err.Store(&err)
-		}
-		return err
-	}, func() {})
-	if err != nil {
-		return err
+	return hex.EncodeToString(s.last.sum.Sum(nil))
+}
+
+// Finish ends the use of the caller's reader. If sent is true, its offset moves behind the bytes
+// that were sent, and the end of the progress is reported.
+func (s *Source) Finish(sent bool) {
+	s.mu.Lock()
+	last := s.last
+	s.last = nil
+	s.mu.Unlock()
+	last.close(errClosed)
+	await(s.ctx, last.done)
+	s.drop()
+	if sent {
+		s.move(s.size)
+		s.progress.end(s.size)
 	}
-	b.rest = buf[:n]
-	return nil
 }
 
 // progress reports how far a transfer is: at most ten times a second, and once at the

@@ -3,110 +3,114 @@ package transfer
 import (
 	"bytes"
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"os"
+	"sync/atomic"
 
 	"example.com/svc/internal/cause"
 )
 
-// steady is a reader that stops when ctx ends. Its Read never returns 0 bytes without an error.
-type steady struct {
-	ctx context.Context //nolint:containedctx // the context of the upload that reads from r
-	r   io.Reader
-}
+// inMemory is how many bytes are buffered in memory. Longer contents go to a temporary file.
+const inMemory = 64 << 10
 
-func (s steady) Read(p []byte) (int, error) {
-	for range 100 {
-		if err := cause.Of(s.ctx); err != nil {
-			return 0, err
+// buffer copies the contents of r. If size is above zero, it copies at most one byte more than
+// size, which shows that r is too long. If ctx ends while a Read hangs, buffer returns, and the
+// copy is removed when that Read returns.
+func (s *Source) buffer(r io.Reader, size int64) error {
+	var (
+		b    buffered
+		err  error
+		over atomic.Bool // true: the copy is complete, or nobody waits for it any more
+		done = make(chan struct{})
+	)
+	go func() {
+		defer close(done)
+		err = b.fill(s.ctx, r, size)
+		s.move(0)
+		if over.Swap(true) || err != nil {
+			b.drop()
 		}
-		switch n, err := s.r.Read(p); {
-		case n < 0 || n > len(p):
-			return 0, fmt.Errorf("the Read method of the body is faulty: it returned %d for a buffer of %d bytes", n, len(p))
-		case n > 0 || err != nil:
-			return n, err
+	}()
+	if !await(s.ctx, done) {
+		if over.Swap(true) {
+			b.drop()
 		}
+		return cause.Of(s.ctx)
 	}
-	return 0, io.ErrNoProgress
-}
-
-// seeker is an io.ReaderAt for a reader that can seek.
-type seeker struct {
-	io.ReadSeeker
-	read steady
-	pos  int64 // offset of the reader; -1: not known
-}
-
-func (k *seeker) ReadAt(p []byte, off int64) (int, error) {
-	if k.pos != off {
-		k.pos = -1
-		if _, err := k.Seek(off, io.SeekStart); err != nil {
-			return 0, err
-		}
-		k.pos = off
+	s.size, s.drop, s.at = b.size, b.drop, bytes.NewReader(b.head)
+	if b.file != nil {
+		s.at = b.file
 	}
-	n, err := k.read.Read(p)
-	k.pos += int64(n)
-	return n, err
-}
-
-// within calls f and returns its error. If ctx ends first, within returns at once, and drop is
-// called after f has returned.
-func within(ctx context.Context, f func() error, drop func()) error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		go func() {
-			<-done //nolint:errcheck // nobody needs the error any more
-			drop()
-		}()
-		return cause.Of(ctx)
-	}
+	return err
 }
 
 // buffered is a copy of the contents of a reader.
 type buffered struct {
-	io.ReaderAt
-	size  int64
-	close func()
+	size    int64
+	head    []byte   // the contents, unless there is a file
+	file    *os.File // nil: the contents are in memory
+	unnamed bool     // the file has no name any more
 }
 
-// inMemory is how many bytes are buffered in memory. Longer contents go to a temporary file.
-const inMemory = 64 << 10
-
-// buffer copies r up to its end. If size is above zero, it copies at most size+1 bytes: the
-// byte after size shows that r is too long.
-func buffer(r io.Reader, size int64) (*buffered, error) {
-	if size > 0 {
-		r = io.LimitReader(r, size+1)
-	}
-	head, err := io.ReadAll(io.LimitReader(r, inMemory+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(head) <= inMemory {
-		return &buffered{bytes.NewReader(head), int64(len(head)), func() {}}, nil
-	}
-	f, err := os.CreateTemp("", "svc-upload-*")
-	if err != nil {
-		return nil, err
-	}
-	// The name is removed at once, so that nothing is left behind if the process is killed.
-	// Some systems cannot remove an open file: there, close removes it.
-	unnamed := os.Remove(f.Name()) == nil
-	b := &buffered{ReaderAt: f, close: func() {
-		_ = f.Close()
-		if !unnamed {
-			_ = os.Remove(f.Name())
+// fill copies r to its end, or until it has more than most bytes if most is above zero.
+func (b *buffered) fill(ctx context.Context, r io.Reader, most int64) error {
+	buf := make([]byte, chunk)
+	for idle := 0; most <= 0 || b.size <= most; {
+		if most > 0 {
+			buf = buf[:min(int64(len(buf)), most+1-b.size)]
 		}
-	}}
-	if b.size, err = io.Copy(f, io.MultiReader(bytes.NewReader(head), r)); err != nil {
-		b.close()
-		return nil, err
+		if ctx.Err() != nil {
+			return cause.Of(ctx)
+		}
+		n, err := r.Read(buf)
+		if n < 0 || n > len(buf) {
+			return faulty("Read", n, len(buf))
+		}
+		if idle++; n > 0 {
+			idle = 0
+		}
+		if failed := b.write(buf[:n]); failed != nil {
+			return failed
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case idle == 100:
+			return io.ErrNoProgress
+		}
 	}
-	return b, nil
+	return nil
+}
+
+func (b *buffered) write(p []byte) (err error) {
+	b.size += int64(len(p))
+	if b.file == nil {
+		b.head = append(b.head, p...)
+		if b.size <= inMemory {
+			return nil
+		}
+		if b.file, err = os.CreateTemp("", "svc-upload-*"); err != nil {
+			return err
+		}
+		// The name is removed at once, so that nothing is left behind if the process is killed.
+		// Some systems cannot remove an open file: there, drop removes it.
+		b.unnamed = os.Remove(b.file.Name()) == nil
+		p, b.head = b.head, nil
+	}
+	_, err = b.file.Write(p)
+	return err
+}
+
+// drop removes the file.
+func (b *buffered) drop() {
+	if b.file == nil {
+		return
+	}
+	_ = b.file.Close()
+	if !b.unnamed {
+		_ = os.Remove(b.file.Name())
+	}
 }

@@ -5,20 +5,21 @@ package transfer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"sync/atomic"
+	"sync"
 	"time"
 
-	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
 )
 
-// SizeError says that the size of a body is not the size that was announced.
+// A SizeError reports that the size of a body is not the size that was announced.
 type SizeError struct {
 	Want int64
 	Got  int64 // exact if below Want; if above Want, there may be more
@@ -34,70 +35,52 @@ func (e *SizeError) Error() string {
 // Is makes a short body an [io.ErrUnexpectedEOF].
 func (e *SizeError) Is(target error) bool { return target == io.ErrUnexpectedEOF && e.Got < e.Want }
 
-// errModified: the size or the modification time of the file changed.
+// errModified is returned when the size or the modification time of a file changed.
 var errModified = errors.New("the file was written to while it was being sent")
 
-// Source is the body of an upload: the rest of the caller's reader, which each attempt reads
-// anew. Reads never overlap, even if an attempt that failed is still reading. No read begins
-// after [Source.Finish].
+// A Source is the body of an upload: the rest of the caller's reader, which each attempt reads
+// anew at its offset. The offset of the reader moves only after the upload has succeeded.
 type Source struct {
-	ctx      context.Context //nolint:containedctx // the context of the upload, since bodies outlive the calls that open them
-	at       io.ReaderAt     // reads the contents at any offset
-	start    int64           // offset in at where the contents begin
-	size     int64
-	Before   int64           // the offset of the caller's reader before the upload; 0 if it cannot seek
-	leave    func(sent bool) // sets the offset of the caller's reader when the upload ends; nil: the reader has no offset
-	modified func() error    // returns an error if the contents changed in a way that a read does not show; nil: cannot be known
-	drop     func()          // removes the buffered copy; nil: there is none
+	ctx     context.Context //nolint:containedctx // the context of the upload, since bodies outlive the calls that open them
+	at      io.ReaderAt     // reads the contents at any offset
+	start   int64           // offset in at where the contents begin
+	size    int64
+	Before  int64         // the offset of the caller's reader; 0 if it cannot seek
+	move    func(n int64) // moves the offset of the caller's reader to n bytes behind Before
+	changed func() error  // returns an error if the contents changed in a way that a read does not show
+	drop    func()        // removes the buffered copy
+
+	mu       sync.Mutex // guards what follows
+	last     *body      // the body that was opened last; nil after Finish
 	progress progress
-	lock     chan struct{}        // a lock: holds a value while a read is under way
-	last     atomic.Pointer[body] // the body that was opened last
 }
 
-// NewSource makes a source of what is left in r. If size is above zero, r must yield
-// exactly that many bytes. A reader that cannot be rewound is read now: up to 64 KiB into
-// memory, more into a temporary file. When ctx ends, NewSource returns at once, even while a
-// Read of r blocks. r is never closed.
+// NewSource makes a source of what is left in r. If size is above zero, r must yield exactly that
+// many bytes. If r cannot be read at any offset, its contents are buffered now. When ctx ends,
+// NewSource returns, even if a Read of r blocks. NewSource never closes r.
 func NewSource(ctx context.Context, r io.Reader, size int64, report func(sent, total int64)) (*Source, error) {
-	s := &Source{ctx: ctx, lock: make(chan struct{}, 1), progress: progress{f: report}}
-	s.last.Store(&body{close: func(error) {}})
-	if err := s.rewindable(r); err != nil {
-		return nil, err
+	s := &Source{ctx: ctx, progress: progress{f: report}, last: &body{close: func(error) {}, done: make(chan struct{}), sum: sha256.New()}}
+	close(s.last.done)
+	s.move, s.changed, s.drop = func(int64) {}, func() error { return nil }, func() {}
+	err := s.inPlace(r)
+	if err == nil && s.at == nil {
+		err = s.buffer(r, size)
 	}
-	if s.at == nil {
-		var b *buffered
-		err := within(ctx, func() (err error) {
-			b, err = buffer(steady{ctx, r}, size)
-			return err
-		}, func() {
-			if b != nil {
-				b.close()
-			}
-		})
-		if err != nil {
-			return nil, err
-		}
-		s.at, s.size, s.drop = b, b.size, b.close
+	if err == nil && size > 0 && s.size != size {
+		s.drop()
+		err = &SizeError{Want: size, Got: s.size}
 	}
-	if size > 0 && s.size != size {
-		s.Finish(false)
-		return nil, &SizeError{Want: size, Got: s.size}
-	}
-	return s, nil
+	return s, err
 }
 
-// rewindable uses r without a copy, if its size is known and it can be read again.
-func (s *Source) rewindable(r io.Reader) error {
+// inPlace uses r without a copy, if it can be read at any offset.
+func (s *Source) inPlace(r io.Reader) error {
 	switch r := r.(type) {
 	case *bytes.Buffer:
 		left := r.Len()
 		s.at, s.size = bytes.NewReader(r.Bytes()), int64(left)
-		s.leave = func(sent bool) {
-			if sent {
-				r.Next(left)
-			}
-		}
-		s.modified = func() error { // bytes that are added may be in a new array, which at does not see
+		s.move = func(n int64) { r.Next(int(n)) }
+		s.changed = func() error { // bytes that are added may be in a new array, which at does not see
 			if r.Len() != left {
 				return &SizeError{Want: int64(left), Got: int64(r.Len())}
 			}
@@ -106,9 +89,9 @@ func (s *Source) rewindable(r io.Reader) error {
 	case *os.File:
 		info, err := r.Stat()
 		if err != nil || !info.Mode().IsRegular() { // not a regular file: it is read like a pipe, even if it can seek, since some consoles only pretend to
-			return nil //nolint:nilerr // reading says why not
+			return nil //nolint:nilerr // reading returns the reason
 		}
-		s.modified = func() error {
+		s.changed = func() error {
 			is, err := r.Stat()
 			if err == nil && (is.Size() != info.Size() || !is.ModTime().Equal(info.ModTime())) {
 				err = errModified
@@ -116,123 +99,94 @@ func (s *Source) rewindable(r io.Reader) error {
 			return err
 		}
 		return s.seekable(r)
-	case io.ReadSeeker:
+	case io.Seeker:
 		return s.seekable(r)
 	}
 	return nil
 }
 
-// seekable uses a reader without a copy, if it can seek and its end is behind its offset. Any
-// other reader is copied: a file of /proc, for example, has bytes although its size is 0. It is
-// an error if the offset cannot be set back from the end, since nothing would be left to read.
-func (s *Source) seekable(r io.ReadSeeker) error {
+// seekable notes the offset of r, and uses r without a copy if it has ReadAt and its end is behind
+// its offset. Any other reader is copied: a file of /proc, for example, has bytes although its
+// size is 0.
+func (s *Source) seekable(r io.Seeker) error {
 	start, err := r.Seek(0, io.SeekCurrent)
 	if err != nil {
-		return nil //nolint:nilerr // the offset of r has not changed
-	}
-	end, err := r.Seek(0, io.SeekEnd)
-	if err != nil {
-		return nil //nolint:nilerr // the offset of r has not changed either
-	}
-	if _, err = r.Seek(start, io.SeekStart); err != nil {
-		return err
+		return nil //nolint:nilerr // r cannot seek
 	}
 	s.Before = start
-	if end <= start {
+	s.move = func(n int64) { _, _ = r.Seek(start+n, io.SeekStart) }
+	at, ok := r.(io.ReaderAt)
+	if !ok {
 		return nil
 	}
-	s.at, s.start, s.size = &seeker{r, steady{s.ctx, r}, start}, start, end-start
-	s.leave = func(sent bool) {
-		to := start
-		if sent {
-			to = end
-		}
-		_, _ = r.Seek(to, io.SeekStart)
+	end, err := endOf(r, start)
+	if err == nil && end > start {
+		s.at, s.start, s.size = at, start, end-start
 	}
-	return nil
+	return err
+}
+
+// endOf returns the offset of the end of r, or start if the end cannot be found. It does not move
+// the offset of a file, which another upload may use at the same time.
+func endOf(r io.Seeker, start int64) (end int64, err error) {
+	if f, ok := r.(*os.File); ok {
+		info, err := f.Stat()
+		if err != nil {
+			return 0, err
+		}
+		return info.Size(), nil
+	}
+	if end, err = r.Seek(0, io.SeekEnd); err != nil {
+		return start, nil //nolint:nilerr // the offset of r has not changed
+	}
+	_, err = r.Seek(start, io.SeekStart)
+	return end, err
 }
 
 // Size is how many bytes there are to send.
 func (s *Source) Size() int64 { return s.size }
 
-// read reads at off. Before it returns the last bytes, it checks that nothing follows them.
-// The caller must hold the lock.
-func (s *Source) read(p []byte, off int64) (int, error) {
-	n, err := s.at.ReadAt(p, s.start+off)
+// read returns the contents at off: as many bytes as fit into buf less one, or all bytes that are
+// left. With the last bytes, it makes sure that nothing follows them and that nothing changed.
+func (s *Source) read(buf []byte, off int64) ([]byte, error) {
+	want := min(int64(len(buf))-1, s.size-off)
+	n, err := s.at.ReadAt(buf[:want+1], s.start+off)
 	switch {
-	case n > 0 && off+int64(n) == s.size:
-		return n, s.ends()
-	case n > 0:
-		return n, nil
-	case errors.Is(err, io.EOF):
-		return 0, &SizeError{Want: s.size, Got: off}
+	case n < 0 || int64(n) > want+1:
+		return nil, faulty("ReadAt", n, int(want+1))
+	case int64(n) < want && errors.Is(err, io.EOF):
+		return nil, &SizeError{Want: s.size, Got: off + int64(n)}
+	case int64(n) < want:
+		return nil, cmp.Or(err, io.ErrNoProgress)
+	case off+want < s.size:
+		return buf[:want], nil
+	case int64(n) > want:
+		return nil, &SizeError{Want: s.size, Got: s.size + 1}
+	case !errors.Is(err, io.EOF):
+		return nil, cmp.Or(err, io.ErrNoProgress)
 	}
-	return 0, err
+	return buf[:want], s.changed()
 }
 
-// ends checks that the contents still end at the same offset, and were not modified. The caller
-// must hold the lock.
-func (s *Source) ends() error {
-	n, err := s.at.ReadAt(make([]byte, 1), s.start+s.size)
-	switch {
-	case n > 0:
-		return &SizeError{Want: s.size, Got: s.size + 1}
-	case err != nil && !errors.Is(err, io.EOF):
-		return err
-	case s.modified != nil:
-		return s.modified()
-	}
-	return nil
+func faulty(method string, n, size int) error {
+	return fmt.Errorf("the %s method of the body is faulty: it returned %d for a buffer of %d bytes", method, n, size)
 }
 
-// Err returns why the body that was opened last could not be read, and nil if no read of it
-// failed. An empty body is never read, so Err checks that it is still empty.
-func (s *Source) Err() error {
-	if s.size == 0 && s.acquire(s.ctx) == nil {
-		defer s.release()
-		if err := s.ends(); err != nil {
-			return &httpcall.LocalError{Doing: "reading the body", Err: err}
-		}
-	}
-	if err := s.last.Load().err.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// Finish ends the use of the caller's reader, sets its offset, and reports the end of the
-// progress if sent is true. It waits for a read under way, unless ctx has ended. If sent is
-// true, the new offset is behind the bytes that were sent, otherwise it is the old one.
-func (s *Source) Finish(sent bool) {
-	s.last.Load().close(errClosed)
-	quiet := s.acquire(s.ctx) == nil // the lock is never released, so that no other read begins
-	if s.drop != nil {
-		s.drop()
-	}
-	if quiet && s.leave != nil {
-		s.leave(sent)
-	}
-	if sent {
-		s.progress.end(s.size)
-	}
-}
-
-// acquire takes the lock, unless ctx ends first.
-func (s *Source) acquire(ctx context.Context) error {
+// await waits for done until ctx ends, and then a moment longer, in which a read of a disk or of
+// memory returns. It reports whether done was closed.
+func await(ctx context.Context, done <-chan struct{}) bool {
 	select {
-	case s.lock <- struct{}{}:
-		return nil
-	default:
-	}
-	select {
-	case s.lock <- struct{}{}:
-		return nil
+	case <-done:
+		return true
 	case <-ctx.Done():
-		return cause.Of(ctx)
+	}
+	select {
+	case <-done:
+		return true
+	case <-time.After(100 * time.Millisecond):
+		return false
 	}
 }
-
-func (s *Source) release() { <-s.lock }
 
 // Put sends src to a presigned URL. The caller must call Finish of src afterwards.
 func Put(ctx context.Context, c *httpcall.Caller, link *Link, header http.Header, idle time.Duration, src *Source) *httpcall.Result {
@@ -252,12 +206,9 @@ func Put(ctx context.Context, c *httpcall.Caller, link *Link, header http.Header
 // end, or storage responded before it had the whole body. A mock that did not read the body
 // at all is believed.
 func unsaid(c *httpcall.Caller, src *Source) error {
-	if err := src.Err(); err != nil {
+	n, err := src.sent()
+	if err != nil || n == src.size || n == 0 && !c.OverNetwork() {
 		return err
 	}
-	n := src.last.Load().off.Load()
-	if n == src.Size() || n == 0 && !c.OverNetwork() {
-		return nil
-	}
-	return fmt.Errorf("storage reported success when only %d of %d bytes had been sent: the stored file may be incomplete", n, src.Size())
+	return fmt.Errorf("storage reported success when only %d of %d bytes had been sent: the stored file may be incomplete", n, src.size)
 }

@@ -171,6 +171,16 @@ func (f *flaky) Read(p []byte) (int, error) {
 
 type flakySeeker struct{ *flaky }
 
+func (f flakySeeker) ReadAt(p []byte, off int64) (n int, err error) {
+	at := flaky{data: f.data, pos: int(off), dice: f.dice, fails: f.fails}
+	for n < len(p) && err == nil {
+		var k int
+		k, err = at.Read(p[n:])
+		n += k
+	}
+	return n, err
+}
+
 func (f flakySeeker) Seek(off int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:
@@ -192,7 +202,7 @@ func fuzzBody(t *testing.T, dice *dice, dir string, want []byte) (r io.Reader, l
 	for range 8 {
 		f.dice = append(f.dice, byte(dice.roll(256)))
 	}
-	kind := dice.roll(9)
+	kind := dice.roll(10)
 	switch kind {
 	case 0:
 		b := bytes.NewReader(all)
@@ -229,6 +239,8 @@ func fuzzBody(t *testing.T, dice *dice, dir string, want []byte) (r io.Reader, l
 	case 7:
 		f.fails = skip + len(want)*dice.roll(256)/256
 		return flakySeeker{f}, func() int { return len(all) - f.pos }, true
+	case 8: // without ReadAt
+		return struct{ io.ReadSeeker }{flakySeeker{f}}, func() int { return len(all) - f.pos }, false
 	}
 	return flakySeeker{f}, func() int { return len(all) - f.pos }, false
 }
@@ -236,7 +248,7 @@ func fuzzBody(t *testing.T, dice *dice, dir string, want []byte) (r io.Reader, l
 // If an upload succeeds, exactly the right contents are stored, whatever the service and
 // the body do. If it fails, the error says at which stage, and what was cleaned up.
 func FuzzUploadModel(f *testing.F) {
-	for kind := range byte(9) {
+	for kind := range byte(10) {
 		for mood := range byte(14) {
 			f.Add([]byte{2, 1, 1, 2, 3, 4, 5, 6, 7, 8, kind, 0, 1, 0, 0, 128, mood})
 			f.Add([]byte{3, 0, 1, 2, 3, 4, 5, 6, 7, 8, kind, 128, 1, 1, 1, 255, mood, 0, 1})

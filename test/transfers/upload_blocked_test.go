@@ -5,6 +5,8 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,70 +17,58 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-// stuckSeeker blocks in its second Read.
-type stuckSeeker struct {
-	*bytes.Reader
-	reads   int
-	stuck   func()
-	release chan struct{}
-}
-
-func (s *stuckSeeker) Read(p []byte) (int, error) {
-	if s.reads++; s.reads == 2 {
-		s.stuck()
-		<-s.release
-	}
-	return s.Reader.Read(p[:min(len(p), 1000)])
-}
-
-// When ctx ends, the upload ends, even if a Read of the body blocks.
-func TestUpload_BlockedReader(t *testing.T) {
+// When ctx ends, the upload ends, even if a Read or a ReadAt of the body hangs. Only the goroutine
+// of that read is left.
+func TestUploadEndsWithCtxWhileAReadHangs(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	leftovers := inTempDir(t)
-	for _, seeks := range []bool{false, true} {
+	for _, kind := range []string{"ReadAt", "Read", "Read of a seeker"} {
 		s := testkit.NewFileService(t, nil)
 		ctx, cancel := context.WithCancel(t.Context())
-		stuck := &stuckSeeker{Reader: bytes.NewReader(testkit.Contents(100_000)), stuck: cancel, release: make(chan struct{})}
-		var body io.Reader = stuck
-		if !seeks {
-			body = readOnly{stuck}
+		release := make(chan struct{})
+		hang := func(n int64) {
+			if n == 2 {
+				cancel()
+				<-release
+			}
 		}
-		done, c := make(chan error, 1), s.Client(t)
-		go func() {
-			_, err := c.Files.Put(ctx, s.Link(), body, nil)
-			done <- err
-		}()
-		select {
-		case err := <-done:
-			require.ErrorIs(t, err, context.Canceled)
-		case <-time.After(10 * time.Second):
-			require.Fail(t, "still blocked")
-		}
-		close(stuck.release)
+		at := newPlaced(200_000)
+		at.readAt = func(n int64, p []byte, off int64) (int, error) { hang(n); return at.r.ReadAt(p, off) }
+		at.read = func(n int, p []byte) (int, error) { hang(int64(n)); return at.r.Read(p) }
+		body := map[string]io.Reader{"ReadAt": at, "Read": readOnly{at}, "Read of a seeker": at.replaced}[kind]
+		c := s.Client(t)
+		start := time.Now()
+		_, err := c.Files.Put(ctx, s.Link(), body, nil)
+		require.ErrorIs(t, err, context.Canceled, kind)
+		require.Less(t, time.Since(start), 5*time.Second)
+		require.Eventually(t, func() bool { return goroutinesIn("example.com/svc/internal/") <= 1 }, 5*time.Second, time.Millisecond)
+		close(release)
 	}
 	require.Eventually(t, func() bool { return leftovers() == 0 }, 5*time.Second, time.Millisecond)
 }
 
-// trailingSeeker has a Read that takes an hour. The first attempt fails before this Read
-// returns.
-type trailingSeeker struct {
-	*bytes.Reader
-	reads int
-}
-
-func (s *trailingSeeker) Read(p []byte) (int, error) {
-	if s.reads++; s.reads == 2 {
-		time.Sleep(time.Hour)
+// goroutinesIn counts the goroutines that run code of the packages.
+func goroutinesIn(packages string) (n int) {
+	stacks := make([]byte, 1<<20)
+	for one := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		if strings.Contains(one, packages) && !strings.Contains(one, "goroutinesIn") && !strings.Contains(one, "internal/testkit") {
+			n++
+		}
 	}
-	return s.Reader.Read(p[:min(len(p), 1000)])
+	return n
 }
 
-// A Read of an earlier attempt does not change the position for the next attempt. After
-// the upload has returned, no Read is called.
-func TestUpload_AttemptsDoNotDisturbEachOther(t *testing.T) {
-	body := testkit.Contents(100_000)
+// A read of an earlier attempt does not disturb the next attempt. After the upload has returned,
+// nothing is read.
+func TestUploadAttemptsDoNotDisturbEachOther(t *testing.T) {
 	for _, first := range []int{503, 403} {
-		src := &trailingSeeker{Reader: bytes.NewReader(body)}
+		body := newPlaced(100_000)
+		body.readAt = func(n int64, p []byte, off int64) (int, error) {
+			if n == 2 {
+				time.Sleep(time.Hour)
+			}
+			return body.r.ReadAt(p, off)
+		}
 		attempts, over := 0, new(atomic.Bool)
 		var got bytes.Buffer
 		storage := func(r *http.Request) (*http.Response, error) {
@@ -97,21 +87,20 @@ func TestUpload_AttemptsDoNotDisturbEachOther(t *testing.T) {
 		}
 		inBubble(t, storage, func(t *testing.T, c *svc.Client, link svc.SignedURL) {
 			start := time.Now()
-			_, err := c.Files.Put(t.Context(), link, struct{ io.ReadSeeker }{src}, nil)
-			require.GreaterOrEqual(t, time.Since(start), time.Hour, "the upload must wait for the running Read")
-			reads, left := src.reads, src.Len()
+			_, err := c.Files.Put(t.Context(), link, body, nil)
+			require.GreaterOrEqual(t, time.Since(start), time.Hour, "the upload must wait for the running read")
+			reads, left := body.n.Load(), body.r.Len()
 			time.Sleep(2 * time.Hour)
-			require.Equal(t, reads, src.reads)
-			require.Equal(t, left, src.Len())
+			require.Equal(t, reads, body.n.Load())
 			require.True(t, over.Load(), "the body of the first attempt must not be read any more")
 			if first == 503 {
 				require.NoError(t, err)
-				require.True(t, bytes.Equal(body, got.Bytes()))
+				require.True(t, bytes.Equal(testkit.Contents(100_000), got.Bytes()))
 				require.Zero(t, left, "the body must be at its end")
 				return
 			}
 			require.ErrorIs(t, err, svc.ErrForbidden)
-			require.Equal(t, len(body), left, "the body must be back at its old position")
+			require.Equal(t, 100_000, left, "the body must be back at its old position")
 		})
 	}
 }

@@ -29,19 +29,20 @@ func okResponse(r *http.Request) *http.Response {
 
 // A 2xx response of storage is not a success if the body could not be read to its end, or
 // was not read to its end. This also holds for a transport that is not from net/http.
-func TestUpload_SuccessWithoutTheBodyIsNone(t *testing.T) {
+func TestUploadSuccessWithoutTheBodyIsNone(t *testing.T) {
 	broken := errors.New("disk on fire")
 	careless := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		return okResponse(r), nil
 	})
-	for _, most := range []int64{0, 600} {
-		body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
-		body.read = func(n int, p []byte) (int, error) {
-			if int64(body.Len()) <= 1000-most {
+	for _, most := range []int64{0, 70_000} {
+		body := newPlaced(100_000)
+		body.readAt = func(_ int64, p []byte, off int64) (int, error) {
+			n, err := body.r.ReadAt(p, off)
+			if off+int64(n) > most {
 				return 0, broken
 			}
-			return body.Reader.Read(p[:most])
+			return n, err
 		}
 		_, err := testkit.ClientOn(t, careless).Files.Put(t.Context(), uploadLink, body, nil)
 		require.ErrorIs(t, err, broken)
@@ -57,7 +58,7 @@ func TestUpload_SuccessWithoutTheBodyIsNone(t *testing.T) {
 
 // With a transport of net/http, a 2xx response before the first byte of the body was read
 // is not a success.
-func TestUpload_SuccessBeforeTheFirstByteIsNone(t *testing.T) {
+func TestUploadSuccessBeforeTheFirstByteIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
@@ -68,8 +69,8 @@ func TestUpload_SuccessBeforeTheFirstByteIsNone(t *testing.T) {
 		}()
 		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return near, nil }}
 		defer transport.CloseIdleConnections()
-		body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
-		body.read = func(_ int, p []byte) (int, error) { time.Sleep(time.Hour); return body.Reader.Read(p) }
+		body := newPlaced(1000)
+		body.readAt = func(_ int64, p []byte, off int64) (int, error) { time.Sleep(time.Hour); return body.r.ReadAt(p, off) }
 		_, err := testkit.ClientOn(t, transport).Files.Put(t.Context(), "http://store.test/f", body, nil)
 		require.ErrorContains(t, err, "storage reported success when only 0 of 1000 bytes had been sent")
 	})
@@ -77,14 +78,14 @@ func TestUpload_SuccessBeforeTheFirstByteIsNone(t *testing.T) {
 
 // Close ends a Read that waits for the caller's reader, or that waits behind a Read of an
 // earlier attempt.
-func TestUpload_CloseEndsAReadThatWaits(t *testing.T) {
+func TestUploadCloseEndsAReadThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
-		body.read = func(n int, p []byte) (int, error) {
+		body := newPlaced(1000)
+		body.readAt = func(n int64, p []byte, off int64) (int, error) {
 			if n == 1 {
 				time.Sleep(time.Hour)
 			}
-			return body.Reader.Read(p)
+			return body.r.ReadAt(p, off)
 		}
 		attempts := 0
 		storage := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
@@ -110,7 +111,7 @@ func TestUpload_CloseEndsAReadThatWaits(t *testing.T) {
 }
 
 // When ctx ends an upload and no Read is running, the body is back at its old position.
-func TestUpload_PositionAfterCtx(t *testing.T) {
+func TestUploadPositionAfterCtx(t *testing.T) {
 	for range 20 { // select chooses at random if several cases are ready
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -144,13 +145,13 @@ func (w *watched) AfterFunc(func()) func() bool {
 }
 
 // After an upload has returned, nothing waits for the end of its ctx any more.
-func TestUpload_LeavesNothingOnItsContext(t *testing.T) {
+func TestUploadLeavesNothingOnItsContext(t *testing.T) {
 	for _, status := range []int{200, 403} {
 		ctx := &watched{Context: t.Context(), done: make(chan struct{})}
 		most := int64(0)
 		storage := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
-			_, _ = io.Copy(io.Discard, r.Body)
 			most = ctx.waiting.Load()
+			_, _ = io.Copy(io.Discard, r.Body)
 			resp := okResponse(r)
 			resp.StatusCode = status
 			return resp, nil

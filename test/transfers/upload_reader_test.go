@@ -7,7 +7,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
-	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -42,144 +42,153 @@ func tryPut(t *testing.T, body io.Reader, firstReads int64) ([]byte, error) {
 	return got.Bytes(), err
 }
 
-// wayward is a seekable body whose Read and Seek can be replaced.
-type wayward struct {
-	*bytes.Reader
-	read func(n int, p []byte) (int, error)                   // called for the n-th Read, from 1; nil: reads normally
-	seek func(n int, offset int64, whence int) (int64, error) // called for the n-th Seek, from 1; nil: seeks normally
-	n    [2]int
+// replaced is a body that can seek, with a Read and a Seek that a test can replace.
+type replaced struct {
+	r     *bytes.Reader
+	read  func(n int, p []byte) (int, error)                   // called for the n-th Read, from 1; nil: reads normally
+	seek  func(n int, offset int64, whence int) (int64, error) // called for the n-th Seek, from 1; nil: seeks normally
+	reads int
+	seeks int
 }
 
-func (m *wayward) Read(p []byte) (int, error) {
-	if m.n[0]++; m.read != nil {
-		return m.read(m.n[0], p)
+func newReplaced(size int) *replaced { return &replaced{r: bytes.NewReader(testkit.Contents(size))} }
+
+func (b *replaced) Read(p []byte) (int, error) {
+	if b.reads++; b.read != nil {
+		return b.read(b.reads, p)
 	}
-	return m.Reader.Read(p)
+	return b.r.Read(p)
 }
 
-func (m *wayward) Seek(offset int64, whence int) (int64, error) {
-	if m.n[1]++; m.seek != nil {
-		return m.seek(m.n[1], offset, whence)
+func (b *replaced) Seek(offset int64, whence int) (int64, error) {
+	if b.seeks++; b.seek != nil {
+		return b.seek(b.seeks, offset, whence)
 	}
-	return m.Reader.Seek(offset, whence)
+	return b.r.Seek(offset, whence)
+}
+
+// placed is a body that can also be read at any offset, by a ReadAt that a test can replace.
+type placed struct {
+	*replaced
+	readAt func(n int64, p []byte, off int64) (int, error) // called for the n-th ReadAt, from 1; nil: reads normally
+	n      atomic.Int64
+}
+
+func newPlaced(size int) *placed { return &placed{replaced: newReplaced(size)} }
+
+func (b *placed) ReadAt(p []byte, off int64) (int, error) {
+	if n := b.n.Add(1); b.readAt != nil {
+		return b.readAt(n, p, off)
+	}
+	return b.r.ReadAt(p, off)
 }
 
 // A Read may return few bytes, or none. All bytes arrive in order, also at a second
 // attempt.
-func TestUpload_ReadsThatGiveLittle(t *testing.T) {
-	all := testkit.Contents(1000)
+func TestUploadReadsOnAfterReadsThatGiveLittle(t *testing.T) {
 	for name, most := range map[string]func(n int) int{
 		"one byte":             func(int) int { return 1 },
 		"nothing now and then": func(n int) int { return n % 3 },
 		"nothing for long":     func(n int) int { return min(n%99, 1) * 40 },
 	} {
 		for _, first := range []int64{-1, 0, 1, 2, 500} {
-			body := &wayward{Reader: bytes.NewReader(all)}
+			body := newReplaced(1000)
 			body.read = func(n int, p []byte) (int, error) {
 				if most(n) == 0 {
 					return 0, nil
 				}
-				return body.Reader.Read(p[:min(len(p), most(n))])
+				return body.r.Read(p[:min(len(p), most(n))])
 			}
 			got, err := tryPut(t, body, first)
 			require.NoError(t, err, name)
-			require.True(t, bytes.Equal(all, got), name)
-			require.Zero(t, body.Len(), "the body must be at its end")
+			require.True(t, bytes.Equal(testkit.Contents(1000), got), name)
+			require.Zero(t, body.r.Len(), "the body must be at its end")
 		}
 	}
 }
 
-// If the body never returns bytes and never ends, the upload fails.
-func TestUpload_ReadsThatGiveNothing(t *testing.T) {
-	body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
-	body.read = func(int, []byte) (int, error) { return 0, nil }
-	_, err := tryPut(t, body, -1)
-	require.ErrorIs(t, err, io.ErrNoProgress)
-	require.Equal(t, svc.UploadStagePut, testkit.ErrorAs[*svc.UploadError](t, err).Stage)
+// A body that cannot be read, or whose Read or ReadAt breaks the rules of its interface, ends the
+// upload, and is not read again.
+func TestUploadEndsWithTheFaultOfItsBody(t *testing.T) {
+	broken := errors.New("disk on fire")
+	for want, read := range map[string]func(p []byte) (int, error){
+		"disk on fire": func([]byte) (int, error) { return 0, broken },
+		"multiple Read calls return no data or error":               func([]byte) (int, error) { return 0, nil },
+		"method of the body is faulty: it returned -1 for a buffer": func([]byte) (int, error) { return -1, nil },
+		"method of the body is faulty: it returned 90000 for a":     func([]byte) (int, error) { return 90000, nil },
+	} {
+		body := newReplaced(1000)
+		body.read = func(_ int, p []byte) (int, error) { return read(p) }
+		at := newPlaced(1000)
+		at.readAt = func(_ int64, p []byte, _ int64) (int, error) { return read(p) }
+		for stage, body := range map[svc.UploadStage]io.Reader{svc.UploadStageBody: body, svc.UploadStagePut: at} {
+			got, err := tryPut(t, body, -1)
+			require.ErrorContains(t, err, "reading the body: ")
+			require.ErrorContains(t, err, want)
+			require.Equal(t, want == broken.Error(), errors.Is(err, broken))
+			require.Equal(t, stage, testkit.ErrorAs[*svc.UploadError](t, err).Stage)
+			require.Empty(t, got)
+			left, err := body.(io.Seeker).Seek(0, io.SeekCurrent)
+			require.NoError(t, err)
+			require.Zero(t, left, "the offset must be the old one")
+		}
+		require.EqualValues(t, 1, at.n.Load())
+		require.LessOrEqual(t, body.reads, 100)
+	}
 }
 
-// If the body cannot seek back, the upload fails. It is never sent from another position.
-func TestUpload_SeekThatFails(t *testing.T) {
+// If a Seek fails, the body is read like one that cannot seek. The exception is the Seek that
+// sets the offset back after the end was found: nothing would be left to read.
+func TestUploadWithASeekThatFails(t *testing.T) {
 	broken := errors.New("the tape is torn")
-	body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
-	body.seek = func(n int, offset int64, whence int) (int64, error) {
-		if n > 3 { // the first three calls find the position and the length
-			return 0, broken
-		}
-		return body.Reader.Seek(offset, whence)
-	}
-	got, err := tryPut(t, body, 500)
-	require.ErrorIs(t, err, broken)
-	require.ErrorContains(t, err, "reading the body: the tape is torn")
-	require.Empty(t, got, "the second attempt must send nothing")
-
-	// If Seek fails before the position has changed, the body is treated as one that
-	// cannot seek. If Seek has moved to the end to find the length and cannot go back,
-	// the upload fails.
-	for failing := 1; failing <= 3; failing++ {
-		body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
-		body.seek = func(n int, offset int64, whence int) (int64, error) {
-			if n >= failing {
-				return 0, broken
+	for failing := 1; failing <= 5; failing++ {
+		for _, placed := range []bool{true, false} {
+			at := newPlaced(1000)
+			at.seek = func(n int, offset int64, whence int) (int64, error) {
+				if n >= failing {
+					return 0, broken
+				}
+				return at.r.Seek(offset, whence)
 			}
-			return body.Reader.Seek(offset, whence)
-		}
-		got, err := tryPut(t, body, 500)
-		if failing < 3 {
+			var body io.Reader = at
+			if !placed {
+				body = at.replaced
+			}
+			got, err := tryPut(t, body, 500)
+			if placed && failing == 3 {
+				require.ErrorIs(t, err, broken)
+				require.Equal(t, svc.UploadStageBody, testkit.ErrorAs[*svc.UploadError](t, err).Stage)
+				continue
+			}
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(testkit.Contents(1000), got))
-			continue
 		}
-		require.ErrorIs(t, err, broken)
-		require.Equal(t, svc.UploadStageBody, testkit.ErrorAs[*svc.UploadError](t, err).Stage)
 	}
 }
 
 // If the body is longer or shorter than the length that it reported, it never arrives
-// completely. This holds for every size of its Reads.
-func TestUpload_SeekThatSaysAnotherLength(t *testing.T) {
+// completely.
+func TestUploadOfABodyThatReportsAnotherLength(t *testing.T) {
 	for said, want := range map[int64]string{
 		999:  "the body has more than the 999 bytes announced",
 		1001: "the body ended after 1000 of 1001 bytes",
 	} {
-		for _, most := range []int{1, 600, 1000} {
-			body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
-			body.read = func(_ int, p []byte) (int, error) { return body.Reader.Read(p[:min(len(p), most)]) }
-			body.seek = func(_ int, offset int64, whence int) (int64, error) {
-				if whence == io.SeekEnd {
-					return said, nil
-				}
-				return body.Reader.Seek(offset, whence)
+		body := newPlaced(1000)
+		body.seek = func(_ int, offset int64, whence int) (int64, error) {
+			if whence == io.SeekEnd {
+				return said, nil
 			}
-			_, err := tryPut(t, body, -1)
-			require.EqualError(t, err, "svc: upload: put: reading the body: "+want)
-			require.Equal(t, said == 1001, errors.Is(err, svc.ErrTruncated))
+			return body.r.Seek(offset, whence)
 		}
-	}
-}
-
-// A Read that returns an impossible count is an error, also when the body is not buffered
-// for a second attempt.
-func TestUpload_ReadsThatCannotBe(t *testing.T) {
-	for want, read := range map[string]func(n int, p []byte) (int, error){
-		"the Read method of the body is faulty: it returned -1 for a buffer of 1000 bytes":   func(int, []byte) (int, error) { return -1, nil },
-		"the Read method of the body is faulty: it returned 1001 for a buffer of 1000 bytes": func(_ int, p []byte) (int, error) { return len(p) + 1, nil },
-	} {
-		body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000)), read: read}
-		got, err := tryPut(t, body, -1)
-		require.ErrorContains(t, err, "reading the body: "+want)
-		require.Empty(t, got)
-		require.Equal(t, 1, body.n[0], "the body must not be read again")
-		before, _, _ := strings.Cut(want, " of ")
-		before = strings.TrimSuffix(before, " 1001") // for a body that cannot seek, the buffer has another size
-		_, err = tryPut(t, readOnly{&wayward{Reader: bytes.NewReader(nil), read: read}}, -1)
-		require.ErrorContains(t, err, "reading the body: "+before)
+		_, err := tryPut(t, body, -1)
+		require.EqualError(t, err, "svc: upload: put: reading the body: "+want)
+		require.Equal(t, said == 1001, errors.Is(err, svc.ErrTruncated))
 	}
 }
 
 // A body that cannot seek is read before the upload. Up to 64 KiB are kept in memory,
 // more in a temporary file.
-func TestUpload_SpoolsToDiskOnlyWhatIsLarge(t *testing.T) {
+func TestUploadBuffersSmallBodiesInMemory(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("TMP", filepath.Join(t.TempDir(), "none"))
 	got, err := tryPut(t, readOnly{bytes.NewReader(testkit.Contents(64 << 10))}, 100)
@@ -192,7 +201,7 @@ func TestUpload_SpoolsToDiskOnlyWhatIsLarge(t *testing.T) {
 }
 
 // If the size is given, at most one byte more than that is read.
-func TestUpload_ReadsNoFurtherThanItsSize(t *testing.T) {
+func TestUploadReadsNoFurtherThanItsSize(t *testing.T) {
 	for _, size := range []int64{1, 1000, 100_000} {
 		read := int64(0)
 		endless := testkit.ReadFunc(func(p []byte) (int, error) { read++; p[0] = 'x'; return 1, nil })
@@ -204,7 +213,7 @@ func TestUpload_ReadsNoFurtherThanItsSize(t *testing.T) {
 }
 
 // After ctx has ended, an endless body is not read any more, not even in the background.
-func TestUpload_ReadsNoMoreAfterTheEndOfCtx(t *testing.T) {
+func TestUploadReadsNoMoreAfterTheEndOfCtx(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		reads := 0
@@ -232,23 +241,23 @@ func TestUpload_ReadsNoMoreAfterTheEndOfCtx(t *testing.T) {
 }
 
 // If a reader returns an error after its last byte, the upload fails.
-func TestUpload_ErrorBehindTheLastByte(t *testing.T) {
+func TestUploadFailsWithAnErrorAfterTheLastByte(t *testing.T) {
 	broken := errors.New("checksum")
-	for name, behind := range map[string]error{"error": broken, "EOF": io.EOF} {
-		body := &wayward{Reader: bytes.NewReader(testkit.Contents(1000))}
-		body.read = func(_ int, p []byte) (int, error) {
-			if n, err := body.Reader.Read(p); err == nil {
-				return n, nil
-			}
-			return 0, behind
+	for _, behind := range []error{broken, io.EOF} {
+		at := newPlaced(1000)
+		at.readAt = func(_ int64, p []byte, off int64) (int, error) {
+			n, _ := at.r.ReadAt(p, off)
+			return n, behind
 		}
-		got, err := tryPut(t, body, -1)
-		require.Equal(t, behind == io.EOF, err == nil, "%s: %v", name, err)
-		require.Equal(t, behind == io.EOF, len(got) == 1000, name)
-		if behind != io.EOF {
+		for _, body := range []io.Reader{at, io.MultiReader(bytes.NewReader(testkit.Contents(1000)), iotest.ErrReader(behind))} {
+			got, err := tryPut(t, body, -1)
+			if behind == io.EOF {
+				require.NoError(t, err)
+				require.Len(t, got, 1000)
+				continue
+			}
 			require.ErrorIs(t, err, broken)
+			require.Empty(t, got)
 		}
 	}
-	_, err := tryPut(t, io.MultiReader(bytes.NewReader(testkit.Contents(1000)), iotest.ErrReader(broken)), -1)
-	require.ErrorIs(t, err, broken)
 }

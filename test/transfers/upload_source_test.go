@@ -34,8 +34,7 @@ type measured struct {
 
 func (m measured) Len() int { return m.n }
 
-// shouting is a file with its own Read. The upload must use this Read, and not the ReadAt
-// of the file inside.
+// shouting is a file with its own Read.
 type shouting struct{ *os.File }
 
 func (s shouting) Read(p []byte) (int, error) {
@@ -134,11 +133,17 @@ func (d dataErr) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func TestUpload_ReadsByRead(t *testing.T) {
+// A body is read by its ReadAt, if it has one that is not hidden, and otherwise by its Read.
+func TestUploadReadsByReadAtUnlessItIsHidden(t *testing.T) {
 	s := testkit.NewFileService(t, nil)
-	_, err := s.Client(t).Files.Put(t.Context(), s.Link(), shouting{tempFile(t, []byte("quiet"))}, nil)
-	require.NoError(t, err)
-	require.Equal(t, "QUIET", s.Requests("PUT")[0].Bytes.String())
+	for want, body := range map[string]io.Reader{
+		"quiet": shouting{tempFile(t, []byte("quiet"))}, "QUIET": seekOnly{shouting{tempFile(t, []byte("quiet"))}},
+	} {
+		_, err := s.Client(t).Files.Put(t.Context(), s.Link(), body, nil)
+		require.NoError(t, err)
+		puts := s.Requests("PUT")
+		require.Equal(t, want, puts[len(puts)-1].Bytes.String())
+	}
 }
 
 // A file in /proc has size 0 although it has contents.
@@ -221,18 +226,18 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// changing is a body whose size changes at its first Read.
+// changing is a body whose size changes at its first read.
 type changing struct {
-	io.ReadSeeker
+	*os.File
 	change func()
 	done   atomic.Bool
 }
 
-func (c *changing) Read(p []byte) (int, error) {
+func (c *changing) ReadAt(p []byte, off int64) (int, error) {
 	if !c.done.Swap(true) {
 		c.change()
 	}
-	return c.ReadSeeker.Read(p)
+	return c.File.ReadAt(p, off)
 }
 
 func TestUpload_BodyThatChangesMeanwhile(t *testing.T) {
@@ -247,7 +252,7 @@ func TestUpload_BodyThatChangesMeanwhile(t *testing.T) {
 					whole.Add(1)
 				}
 			})
-			req := svc.UploadRequest{FileName: "a", Body: &changing{ReadSeeker: f, change: change}}
+			req := svc.UploadRequest{FileName: "a", Body: &changing{File: f, change: change}}
 			if direct {
 				req.Body = f
 				s.API = func(_ int, w http.ResponseWriter, r *http.Request) { change(); s.Answer(w, r) }
@@ -306,9 +311,9 @@ type failingSeeker struct {
 	err error
 }
 
-func (f *failingSeeker) Read(p []byte) (int, error) {
-	if f.Size()-int64(f.Len()) >= 130_000 {
+func (f *failingSeeker) ReadAt(p []byte, off int64) (int, error) {
+	if off >= 130_000 {
 		return 0, f.err
 	}
-	return f.Reader.Read(p[:min(len(p), 10_000)])
+	return f.Reader.ReadAt(p, off)
 }
