@@ -35,7 +35,9 @@ type call struct {
 	name          string          // name of the record to be created, from the request body; prepare sets it
 	sent          *string         // prepare stores the name here; nil: it is not stored
 	response      *Response       // of WithResponse; nil: not asked for
+	wait          bool            // the call is a part of a wait or cleanup
 	start         time.Time       // when prepare was called
+	done          bool            // the call has succeeded
 	own           httpcall.Result // the Result, unless the method set one
 }
 
@@ -61,7 +63,8 @@ func (k call) checked(p problems) call {
 }
 
 // do makes a call and decodes the record in its response.
-func do[T any](ctx context.Context, c *Client, k call, opts []RequestOption) (*T, error) {
+func do[T any](ctx context.Context, c *Client, k call, opts []RequestOption) (_ *T, err error) {
+	defer c.report(ctx, &k, &err)
 	if err := k.prepare(c, opts); err != nil {
 		return nil, err
 	}
@@ -79,25 +82,29 @@ func doList[T any, P record[T]](ctx context.Context, c *Client, k call, opts []R
 
 // doDelete makes a delete call. A 2xx response may have any body. But if the body shows that
 // the delete may have failed (see deniedDelete), doDelete returns an error.
-func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) error {
+func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) (err error) {
+	defer c.report(ctx, &k, &err)
 	if err := k.prepare(c, opts); err != nil {
 		return err
 	}
 	r := k.send(ctx, c)
-	if err := c.verdict(&k, r); err != nil || !r.OK() {
+	if err := c.verdict(&k, r); err != nil {
 		return err
 	}
-	if err := deniedDelete(k.ID, r); err != nil {
-		return c.notPromised(&k, r, "", err)
+	if r.OK() {
+		if err := deniedDelete(k.ID, r); err != nil {
+			return c.notPromised(&k, r, "", err)
+		}
 	}
+	k.done = true
 	return nil
 }
 
 // prepare checks the call, encodes its body, and fills in the embedded httpcall.Call. Nothing
 // changes the bytes of the body after that. If prepare fails, the call must not be sent.
 func (k *call) prepare(c *Client, opts []RequestOption) error {
-	k.start = time.Now()
 	req := options(opts)
+	k.start, k.wait = time.Now(), req.wait
 	if k.response = req.response; k.response != nil {
 		*k.response = Response{} // removes the response of an earlier call
 	}
@@ -151,6 +158,7 @@ func result[T any](c *Client, k *call, r *httpcall.Result) (*T, error) {
 	if err := c.decode(k, r, out); err != nil {
 		return nil, err
 	}
+	k.done = true
 	return out, nil
 }
 

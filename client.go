@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -48,6 +49,8 @@ type Client struct {
 	inference string      // base URL of running endpoints; empty: not known
 	header    http.Header // headers that every API call sends
 	recent    *recent
+	hook      func(context.Context, Call) // of WithCallHook; nil: none
+	log       *slog.Logger                // of WithLogger; nil: nothing is logged
 }
 
 // NewClient creates a client of the service at baseURL, an absolute http or https
@@ -87,6 +90,7 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 		inference = u.String()
 	}
 	c := &Client{recent: &recent{at: map[string]time.Time{}, read: map[string]bool{}}, base: b, inference: inference, header: cfg.header, hasToken: cfg.http.Token != nil}
+	c.hook, c.log = cfg.callHook, cfg.log
 	cfg.finish(&b.URL)
 	c.caller = httpcall.New(cfg.http)
 	c.Flavors = &FlavorClient{c}
@@ -137,7 +141,7 @@ func (c *Client) String() string { return "svc client of " + c.base.String() }
 // an effect, the error is an [OutcomeUnknownError]. If the response to a DELETE is lost and
 // the repeated DELETE gets "not found", Do returns nil and leaves out unchanged. The exception
 // is an endpoint that this client created less than 30 s ago.
-func (c *Client) Do(ctx context.Context, method, path string, body, out any, opts ...RequestOption) error {
+func (c *Client) Do(ctx context.Context, method, path string, body, out any, opts ...RequestOption) (err error) {
 	k := newCall(strings.ToUpper(method), c.caller.Redactor().String(path), "", body)
 	var p problems
 	plain, problem := rawPath(path)
@@ -150,18 +154,26 @@ func (c *Client) Do(ctx context.Context, method, path string, body, out any, opt
 	default:
 		k.Once = true
 	}
+	defer c.report(ctx, &k, &err)
 	if err := k.prepare(c, opts); err != nil {
 		return err
 	}
 	r := k.send(ctx, c)
-	if err := c.verdict(&k, r); err != nil || out == nil || !r.OK() {
+	if err := c.verdict(&k, r); err != nil {
 		return err
 	}
-	if raw, ok := out.(*json.RawMessage); ok {
+	raw, asIs := out.(*json.RawMessage)
+	switch {
+	case out == nil, !r.OK(): // a repeated delete may get "not found"
+	case asIs:
 		*raw = bytes.Clone(r.Body)
-		return nil
+	default:
+		if err := c.decode(&k, r, out); err != nil {
+			return err
+		}
 	}
-	return c.decode(&k, r, out)
+	k.done = true
+	return nil
 }
 
 // base is the base URL of the service or of running endpoints. Paths are appended to it.

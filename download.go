@@ -205,12 +205,19 @@ func (d *download) intoFile(ctx context.Context, path string) (int64, error) {
 
 // run downloads the file. If that fails, it returns a DownloadError.
 func (d *download) run(ctx context.Context) (int64, error) {
+	start := time.Now()
+	err := d.verdict(d.get.Run(ctx))
+	d.client.reportTransfer(ctx, http.MethodGet, d.fileID, start, d.get.Attempts, err)
+	return d.get.Received, err
+}
+
+// verdict makes a DownloadError from what Run returned; nil: success.
+func (d *download) verdict(r *httpcall.Result, err error) error {
 	g := &d.get
-	r, err := g.Run(ctx)
 	write, isWrite := errors.AsType[*transfer.WriteError](err)
 	switch {
 	case r == nil && err == nil:
-		return g.Received, nil
+		return nil
 	case cause.Has[*transfer.RenewError](err): // nothing to add: err says that asking for a link failed
 	case isWrite:
 		err = g.Link.Redact.Error(write.Err)
@@ -221,7 +228,7 @@ func (d *download) run(ctx context.Context) (int64, error) {
 	default:
 		err = &TransportError{Method: http.MethodGet, Route: transfer.Route, Attempts: g.Attempts, Err: g.Link.Redact.Error(err)}
 	}
-	return g.Received, d.failed(err)
+	return d.failed(err)
 }
 
 func (d *download) failed(err error) error {

@@ -38,8 +38,9 @@ type config struct {
 	header    http.Header // headers of WithDefaultHeader
 	hook      func(context.Context, httpcall.Attempt)
 	logger    func(context.Context, httpcall.Attempt)
-	ledger    ledger.Store // store of the ledger; nil: there is no ledger
-	unmarked  bool         // WithoutLedgerMark was given
+	callHook  func(context.Context, Call) // nil: none
+	ledger    ledger.Store                // store of the ledger; nil: there is no ledger
+	unmarked  bool                        // WithoutLedgerMark was given
 	log       *slog.Logger
 }
 
@@ -195,72 +196,6 @@ type RateLimiter interface {
 // If l is nil, there is no rate limit.
 func WithRateLimiter(l RateLimiter) Option {
 	return func(c *config) error { c.http.Limiter = l; return nil }
-}
-
-// WithLogger logs every HTTP exchange to l: at level info if a retry follows, otherwise at
-// level debug. A line holds the route, but no presigned URL, no body and no secret. A Deploy
-// that waits for another create under its key is logged at level info. A failure to update
-// the ledger is logged at level warn, unless a call returns it. If l is nil, nothing is logged.
-func WithLogger(l *slog.Logger) Option {
-	return func(c *config) error {
-		c.logger, c.log = nil, l
-		if l == nil {
-			return nil
-		}
-		c.logger = func(ctx context.Context, a httpcall.Attempt) {
-			level, text := slog.LevelDebug, "svc: exchange"
-			attrs := []slog.Attr{
-				slog.String("method", a.Method), slog.String("route", a.Route), slog.Uint64("call", a.Call), slog.Int("attempt", a.Number),
-				slog.Int("status", a.StatusCode), slog.Duration("duration", a.Duration),
-			}
-			if a.ID != "" {
-				attrs = append(attrs, slog.String("id", a.ID))
-			}
-			if a.RequestID != "" {
-				attrs = append(attrs, slog.String("request_id", a.RequestID))
-			}
-			if a.Err != nil {
-				attrs = append(attrs, slog.String("error", a.Err.Error()))
-			}
-			if a.Retry {
-				level, text = slog.LevelInfo, "svc: trying again"
-				attrs = append(attrs, slog.Duration("delay", a.Delay))
-			}
-			l.LogAttrs(ctx, level, text, attrs...)
-		}
-		return nil
-	}
-}
-
-// Attempt describes one HTTP exchange. The function of [WithAttemptHook] receives it.
-type Attempt struct {
-	Call       uint64        // number of the call that the exchange belongs to; each call of a client has its own number
-	Method     string        // "GET"
-	Route      string        // "/v1/files/{file_id}", or "{presigned_url}" for a transfer; for [Client.Do] the whole path, with its IDs
-	ID         string        // ID that the path has in place of the {…} of Route, without secrets; empty: there is none
-	Host       string        // host that the request was sent to
-	Number     int           // number of the attempt, 1 for the first of a call; all exchanges of a redirect have the same number
-	StatusCode int           // status of the response; 0: there was no complete response, and Err says why
-	RequestID  string        // request ID that the service sent in a response header; empty: there was none
-	Err        error         // why there was no complete response, without secrets; nil: there was a complete response
-	Start      time.Time     // time when the request was handed to the transport
-	Duration   time.Duration // time from Start to the end of the response; for a successful transfer, to the end of the response headers
-	Retry      bool          // the call makes another attempt, unless ctx ends first
-	Delay      time.Duration // delay before the next attempt; 0: there is no delay, or no next attempt
-}
-
-// WithAttemptHook calls f after each HTTP exchange, for metrics and traces. f gets the ctx of
-// the call, and runs in the goroutine of the call. Retry is false for the last exchange of a
-// call. It is also false for a redirect that is followed; the next exchange then has the same
-// Number. If f is nil, nothing is called.
-func WithAttemptHook(f func(context.Context, Attempt)) Option {
-	return func(c *config) error {
-		c.hook = nil
-		if f != nil {
-			c.hook = func(ctx context.Context, a httpcall.Attempt) { f(ctx, Attempt(a)) }
-		}
-		return nil
-	}
 }
 
 // WithDefaultHeader sets a header of every API call. It is not sent to storage. [WithHeader] of

@@ -250,6 +250,7 @@ type upload struct {
 	link     SignedURL            // presigned URL that the contents are sent to
 	header   http.Header          // header of the PUT
 	src      *transfer.Source
+	attempts int // number of requests that sent the contents
 }
 
 // run buffers a body that cannot be read again, gets a link, and sends the contents.
@@ -274,7 +275,9 @@ func (u *upload) run(ctx context.Context, p problems, body io.Reader, size int64
 	if err != nil {
 		return nil, u.failed(ctx, stage, err)
 	}
+	start := time.Now()
 	result, err := u.put(ctx)
+	u.files.client.reportTransfer(ctx, http.MethodPut, u.id, start, u.attempts, err)
 	if err != nil {
 		return nil, u.failed(ctx, UploadStagePut, err)
 	}
@@ -330,7 +333,6 @@ func (u *upload) put(ctx context.Context) (*UploadResult, error) {
 	if result, err = u.putOnce(ctx); err != nil {
 		return nil, fmt.Errorf("%w; this link was new: the link before it had expired", err)
 	}
-	result.Attempts += expired.Attempts
 	return result, nil
 }
 
@@ -343,12 +345,13 @@ func (u *upload) putOnce(ctx context.Context) (*UploadResult, error) {
 		return nil, err
 	}
 	r := transfer.Put(ctx, c.caller, link, u.header, idleLimit(u.IdleTimeout), u.src)
+	u.attempts += r.Attempts
 	if err := c.linkVerdict(http.MethodPut, link, r); err != nil {
 		return nil, err
 	}
 	header := link.Redact.Header(r.Header)
 	return &UploadResult{
-		FileID: u.id, Bytes: u.src.Size(), Attempts: r.Attempts, StatusCode: r.StatusCode,
+		FileID: u.id, Bytes: u.src.Size(), Attempts: u.attempts, StatusCode: r.StatusCode,
 		ETag: header.Get("ETag"), Header: header,
 	}, nil
 }

@@ -70,10 +70,16 @@ func TestB07_SecretsStayHidden(t *testing.T) {
 				testkit.RequireSilent(t, a.Err)
 			}
 		}
+		callHook := func(_ context.Context, c svc.Call) {
+			testkit.RequireClean(t, fmt.Sprintf("%+v %#v", c, c))
+			if c.Err != nil {
+				testkit.RequireSilent(t, c.Err)
+			}
+		}
 		source := svc.WithTokenSource(func(context.Context) (string, error) { return testkit.Token, nil })
 		for i, r := range replies {
 			for _, op := range testkit.Operations {
-				opts := []svc.Option{testkit.Tries(2, 1), svc.WithLogger(logger), svc.WithAttemptHook(hook)}
+				opts := []svc.Option{testkit.Tries(2, 1), svc.WithLogger(logger), svc.WithAttemptHook(hook), svc.WithCallHook(callHook)}
 				if i%2 == 1 {
 					opts = append(opts, source) // the source gives the token, so the client does not know it at the start
 				}
@@ -83,6 +89,7 @@ func TestB07_SecretsStayHidden(t *testing.T) {
 			}
 		}
 		require.Contains(t, log.String(), "svc: exchange")
+		require.Contains(t, log.String(), "svc: the outcome of a call is not known")
 		testkit.RequireClean(t, log.String())
 	})
 }

@@ -1,0 +1,163 @@
+package svc
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"example.com/svc/internal/httpcall"
+	"example.com/svc/internal/transfer"
+)
+
+// WithLogger logs every HTTP exchange to l: at level info if a retry follows, otherwise at
+// level debug. A line holds the route, but no presigned URL, no body and no secret. A Deploy
+// that waits for another create under its key is logged at level info. Each call whose outcome
+// is not known ([OutcomeUnknownError]) is logged at level warn, and so is a failure to update
+// the ledger, unless a call returns it. If l is nil, nothing is logged.
+func WithLogger(l *slog.Logger) Option {
+	return func(c *config) error {
+		c.logger, c.log = nil, l
+		if l == nil {
+			return nil
+		}
+		c.logger = func(ctx context.Context, a httpcall.Attempt) {
+			level, text := slog.LevelDebug, "svc: exchange"
+			attrs := []slog.Attr{
+				slog.String("method", a.Method), slog.String("route", a.Route), slog.Uint64("call", a.Call), slog.Int("attempt", a.Number),
+				slog.Int("status", a.StatusCode), slog.Duration("duration", a.Duration),
+			}
+			attrs = append(attrs, texts("id", a.ID, "request_id", a.RequestID)...)
+			if a.Err != nil {
+				attrs = append(attrs, slog.String("error", a.Err.Error()))
+			}
+			if a.Retry {
+				level, text = slog.LevelInfo, "svc: trying again"
+				attrs = append(attrs, slog.Duration("delay", a.Delay))
+			}
+			l.LogAttrs(ctx, level, text, attrs...)
+		}
+		return nil
+	}
+}
+
+// Attempt describes one HTTP exchange. The function of [WithAttemptHook] receives it.
+type Attempt struct {
+	Call       uint64        // number of the call that the exchange belongs to; each call of a client has its own number
+	Method     string        // "GET"
+	Route      string        // "/v1/files/{file_id}", or "{presigned_url}" for a transfer; for [Client.Do] the whole path, with its IDs
+	ID         string        // ID that the path has in place of the {…} of Route, without secrets; empty: there is none
+	Host       string        // host that the request was sent to
+	Number     int           // number of the attempt, 1 for the first of a call; all exchanges of a redirect have the same number
+	StatusCode int           // status of the response; 0: there was no complete response, and Err says why
+	RequestID  string        // request ID that the service sent in a response header; empty: there was none
+	Err        error         // why there was no complete response, without secrets; nil: there was a complete response
+	Start      time.Time     // time when the request was handed to the transport
+	Duration   time.Duration // time from Start to the end of the response; for a successful transfer, to the end of the response headers
+	Retry      bool          // the call makes another attempt, unless ctx ends first
+	Delay      time.Duration // delay before the next attempt; 0: there is no delay, or no next attempt
+}
+
+// WithAttemptHook calls f after each HTTP exchange, for metrics and traces. f gets the ctx of
+// the call, and runs in the goroutine of the call. Retry is false for the last exchange of a
+// call. It is also false for a redirect that is followed; the next exchange then has the same
+// Number. If f is nil, nothing is called.
+func WithAttemptHook(f func(context.Context, Attempt)) Option {
+	return func(c *config) error {
+		c.hook = nil
+		if f != nil {
+			c.hook = func(ctx context.Context, a httpcall.Attempt) { f(ctx, Attempt(a)) }
+		}
+		return nil
+	}
+}
+
+// CallOutcome is what is known about the effect of a [Call].
+type CallOutcome string
+
+const (
+	CallDone    CallOutcome = "done"    // the call succeeded
+	CallFailed  CallOutcome = "failed"  // the call failed, and a create had no effect
+	CallUnknown CallOutcome = "unknown" // a create may or may not have taken effect: Err is an [OutcomeUnknownError]
+)
+
+// Call describes one call of a method, with all its attempts. The function of [WithCallHook]
+// receives it.
+type Call struct {
+	Method   string        // "GET"
+	Route    string        // "/v1/files/{file_id}", or "{presigned_url}" for a transfer; for [Client.Do] the whole path, with its IDs
+	ID       string        // ID in the path, or of the file record of a transfer, without secrets; empty: there is none
+	Attempts int           // number of attempts that were sent; 0: nothing was sent
+	Duration time.Duration // time from the beginning of the call to its end, with all delays
+	Err      error         // error that the call returned, without secrets; nil: there was none
+	Outcome  CallOutcome   // what is known about the effect of the call
+	Wait     bool          // the call is a part of a wait or of a cleanup, where "not found" and other failures are expected
+}
+
+// WithCallHook calls f at the end of each API call and of each upload or download, for metrics.
+// A method that makes several calls, such as a Deploy, reports each of them. f gets the ctx of
+// the call, and runs in the goroutine of the call. It must be safe for concurrent use. A call
+// that a panic ends is not reported. If f is nil, nothing is called.
+func WithCallHook(f func(context.Context, Call)) Option {
+	return func(c *config) error { c.callHook = f; return nil }
+}
+
+// report reports a call that has ended with *err. It is meant to be deferred. It does nothing
+// if the call has no outcome: a panic ended it, or it was not needed.
+func (c *Client) report(ctx context.Context, k *call, err *error) {
+	if *err == nil && !k.done {
+		return
+	}
+	call := Call{
+		Method: k.Method, Route: k.Route, ID: c.caller.Redactor().String(k.ID), Duration: time.Since(k.start), Err: *err,
+		Outcome: CallFailed, Wait: k.wait,
+	}
+	if k.Result != nil {
+		call.Attempts = k.Result.Attempts
+	}
+	unknown, isUnknown := errors.AsType[*OutcomeUnknownError](*err)
+	switch {
+	case isUnknown:
+		call.Outcome = CallUnknown
+		c.warn(ctx, "svc: the outcome of a call is not known", *err,
+			"name", unknown.Name, "key", unknown.Key, "intent", unknown.Intent, "id", unknown.ID, "request_id", unknown.RequestID)
+	case k.done:
+		call.Outcome = CallDone
+	}
+	c.tell(ctx, call)
+}
+
+// reportTransfer reports an upload or download that began at start and has ended with err.
+func (c *Client) reportTransfer(ctx context.Context, method, id string, start time.Time, attempts int, err error) {
+	call := Call{
+		Method: method, Route: transfer.Route, ID: c.caller.Redactor().String(id), Attempts: attempts, Duration: time.Since(start),
+		Err: err, Outcome: CallDone,
+	}
+	if err != nil {
+		call.Outcome = CallFailed
+	}
+	c.tell(ctx, call)
+}
+
+func (c *Client) tell(ctx context.Context, call Call) {
+	if c.hook != nil {
+		c.hook(ctx, call)
+	}
+}
+
+// warn logs err at level warn, with the pairs of a name and a text whose text is not empty.
+func (c *Client) warn(ctx context.Context, message string, err error, pairs ...string) {
+	if c.log != nil {
+		c.log.LogAttrs(ctx, slog.LevelWarn, message, append(texts(pairs...), slog.String("error", err.Error()))...)
+	}
+}
+
+// texts makes attributes of pairs of a name and a text. It leaves out the empty texts.
+func texts(pairs ...string) (attrs []slog.Attr) {
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			attrs = append(attrs, slog.String(pairs[i], pairs[i+1]))
+		}
+	}
+	return attrs
+}
