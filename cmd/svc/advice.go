@@ -18,6 +18,11 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 	if why.code == exitRefused {
 		lines = append(lines, "Check the token: SVC_API_TOKEN or --token-file.")
 	}
+	if c.advise != nil {
+		if own := c.advise(err); len(own) > 0 {
+			return append(lines, own...)
+		}
+	}
 	switch code {
 	case exitUsage:
 		if c.Command != nil {

@@ -54,6 +54,9 @@ type command struct {
 	// left says what may be running after a failure, and what to run next, one line each. If
 	// nil, the advice is to delete the endpoint.
 	left func(facts) []string
+	// advise says what to do after a failure, one line each. If nil, or if it returns nothing,
+	// the advice is about an endpoint.
+	advise func(error) []string
 }
 
 // add makes a cobra command of c.
@@ -94,7 +97,9 @@ func (t *tool) rootCommand() *cobra.Command {
 	for _, c := range t.commands() {
 		t.add(root, c)
 	}
+	root.AddCommand(t.filesGroup(), t.jobsGroup())
 	root.AddCommand(exitCodesTopic)
+	t.addCompletion(root)
 	return root
 }
 
@@ -107,6 +112,7 @@ billed: see "svc help exit-codes".`
 // commands lists the commands of the first level, in the order of their files.
 func (t *tool) commands() []*command {
 	return []*command{
+		t.flavorsCommand(),
 		t.deployCommand(),
 		t.runCommand(),
 		t.getCommand(),
@@ -119,6 +125,7 @@ func (t *tool) commands() []*command {
 		t.adoptCommand(),
 		t.forgetCommand(),
 		t.extendCommand(),
+		t.fakeCommand(),
 		t.versionCommand(),
 	}
 }

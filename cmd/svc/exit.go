@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os/exec"
 	"slices"
 	"strings"
@@ -84,9 +85,9 @@ var kinds = []kind{
 	{"unavailable", exitUnusable, matches(svc.ErrUnavailable)},
 	{"stopped", exitUnusable, matches(svc.ErrStopped)},
 	{"not_available", exitUnusable, matches(errNotReachable)},
+	{"retired", exitFailed, isRetired},
 	{"not_found", exitNotFound, matches(svc.ErrNotFound)},
 	{"no_flavor", exitNotFound, matches(errNoFlavor)},
-	{"retired", exitFailed, matches(svc.ErrRetired)},
 	{"rate_limited", exitTryLater, matches(svc.ErrRateLimited)},
 	{"server_error", exitTryLater, matches(svc.ErrServer)},
 	{"unreachable", exitTryLater, isA[*svc.TransportError]},
@@ -94,6 +95,7 @@ var kinds = []kind{
 	{"unexpected_response", exitFailed, isA[*svc.DecodeError]},
 	{"ledger", exitLedger, isA[*ledger.Error]},
 	{"command_not_found", exitNoCommand, isA[*exec.Error]},
+	{"wrong_checksum", exitFailed, matches(errWrongSum)},
 	{"problem", exitFailed, matches(errProblem)},
 	{"failed", exitFailed, func(error) bool { return true }},
 }
@@ -109,6 +111,13 @@ func matches(target error) func(error) bool {
 
 func kindOf(err error) kind {
 	return kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.is(err) })]
+}
+
+// isRetired reports whether the service says that an API is gone for good. A 404 may also mean
+// that the ID is wrong.
+func isRetired(err error) bool {
+	refused, ok := errors.AsType[*svc.Error](err)
+	return ok && refused.StatusCode == http.StatusGone && errors.Is(err, svc.ErrRetired)
 }
 
 func isNotFound(err error) bool { return errors.Is(err, svc.ErrNotFound) }
@@ -189,7 +198,7 @@ func (t *tool) report(err error, args []string) int {
 		}
 	}
 	if unwritten := t.write(err, code, c, f, v); unwritten != nil && err == nil {
-		t.flags.output.value = "none"
+		t.published.Store(true)
 		return t.report(unwritten, args)
 	}
 	return code
@@ -197,7 +206,7 @@ func (t *tool) report(err error, args []string) int {
 
 // write writes the document of a command to standard output.
 func (t *tool) write(err error, code int, c *command, f facts, v view) error {
-	format := t.flags.output.value
+	format := t.format()
 	document := format == "json" || format == "yaml"
 	if format == "none" || c.run == nil && err == nil || v == nil && !document {
 		return t.stdout.err()
@@ -206,7 +215,7 @@ func (t *tool) write(err error, code int, c *command, f facts, v view) error {
 		v = c.empty()
 	}
 	o := v.base()
-	o.ExitCode, o.MayBeRunning = code, f.Running || code == exitUnknown
+	o.ExitCode, o.MayBeRunning = code, f.Running || code == exitUnknown && c.stake != nothing
 	if o.ServiceID == "" {
 		o.ServiceID = f.ID
 	}
@@ -224,6 +233,24 @@ func (t *tool) write(err error, code int, c *command, f facts, v view) error {
 		_, _ = t.stdout.Write([]byte(text))
 	}
 	return t.stdout.err()
+}
+
+// format is the form of the output; "none" if it was written already.
+func (t *tool) format() string {
+	if t.published.Load() {
+		return "none"
+	}
+	return t.flags.output.value
+}
+
+// publish writes a document before the command ends. Nothing is written at the end.
+func (t *tool) publish(ctx context.Context, v view) error {
+	text, err := t.flags.render(v)
+	if err != nil {
+		return err
+	}
+	t.published.Store(true)
+	return t.stdout.writeUntil(ctx, text)
 }
 
 // guessFlags finds --output and --progress in a command line that is not valid.

@@ -28,6 +28,7 @@ type talk struct {
 	verbose  bool
 	deleting bool                     // the wait is for a deletion
 	bar      *progressbar.ProgressBar // the moving line; nil: there is none now
+	moved    int64                    // bytes that the bar shows
 	waits    map[string]*waited       // the last poll of each ID
 }
 

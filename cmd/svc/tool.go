@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,8 @@ type tool struct {
 	address string      // of the service
 	place   place       // where the ledger is
 	wait    svc.WaitOptions
+
+	published atomic.Bool // the document is written
 
 	mu      sync.Mutex
 	current *command // the command that runs; nil: the command line is not valid

@@ -79,7 +79,9 @@ func (g *globals) render(v view) (string, error) {
 		return toYAML(text)
 	case "name":
 		for _, id := range v.names() {
-			fmt.Fprintln(&b, printable(id))
+			if id != "" {
+				fmt.Fprintln(&b, printable(id))
+			}
 		}
 	default:
 		v.table().write(&b, !g.noHeaders)

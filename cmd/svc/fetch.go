@@ -1,0 +1,92 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"example.com/svc"
+)
+
+// errWrongSum is returned when contents do not have the SHA-256 of --sha256.
+var errWrongSum = errors.New("the contents do not have the expected SHA-256")
+
+// fetched describes contents that were downloaded.
+type fetched struct {
+	bytes  int64
+	sha256 string
+}
+
+// check compares the SHA-256 with the expected one. Empty: nothing is expected.
+func (f fetched) check(want string) error {
+	if want != "" && want != f.sha256 {
+		return fmt.Errorf("%w: it is %s, and not %s", errWrongSum, f.sha256, want)
+	}
+	return nil
+}
+
+func sum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
+
+// existsError is returned when there is a file already where one is to be written.
+func existsError(file string) error {
+	return fmt.Errorf("%s exists: --force overwrites it", file)
+}
+
+// fetch downloads to a file: to a temporary file next to it, which takes its name at the
+// end if its SHA-256 is the wanted one. Without force, a file that exists is never overwritten.
+func (t *tool) fetch(file string, force bool, want string, download func(string, *svc.DownloadOptions) (int64, error)) (got fetched, err error) {
+	if _, err := os.Lstat(file); err == nil && !force {
+		return got, usageError{existsError(file)}
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(file), ".svc-download-*")
+	if err != nil {
+		return got, usageError{err}
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	tmp := filepath.Join(dir, "contents")
+	got.bytes, err = download(tmp, &svc.DownloadOptions{Progress: t.talk.transfer("downloading " + printable(filepath.Base(file)))})
+	t.talk.endLine()
+	if err != nil {
+		return got, err
+	}
+	if got.sha256, err = sumOfFile(tmp); err != nil {
+		return got, err
+	}
+	if err := got.check(want); err != nil {
+		return got, fmt.Errorf("%s was not written: %w", file, err)
+	}
+	return got, move(tmp, file, force)
+}
+
+func sumOfFile(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return sum(h), err
+}
+
+// move gives a file its final name. A link fails if the name exists; where the file system has
+// no links, the name is looked up once more.
+func move(from, to string, force bool) error {
+	if force {
+		return os.Rename(from, to)
+	}
+	err := os.Link(from, to)
+	if err == nil {
+		return nil
+	}
+	if _, found := os.Lstat(to); errors.Is(err, fs.ErrExist) || found == nil {
+		return existsError(to)
+	}
+	return os.Rename(from, to)
+}

@@ -1,0 +1,454 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"example.com/svc"
+)
+
+// fileView is a file record in a document.
+type fileView struct {
+	FileID    string `json:"file_id"`
+	Name      string `json:"name"`
+	Purpose   string `json:"purpose"`
+	CreatedAt string `json:"created_at"` // RFC 3339; empty: not known
+	Bytes     *int64 `json:"bytes"`      // size of a public file; null: the service does not say it
+}
+
+func newFileView(f svc.File) fileView {
+	return fileView{FileID: f.ID, Name: f.FileName, Purpose: string(f.Purpose), CreatedAt: stamp(f.CreatedAt.Time)}
+}
+
+// filesView lists file records.
+type filesView struct {
+	outcome
+	Files []fileView `json:"files"`
+}
+
+func emptyFiles() view { return &filesView{Files: []fileView{}} }
+
+func (v *filesView) table() table {
+	t := table{header: []string{"ID", "CREATED", "PURPOSE", "BYTES", "NAME"}}
+	for _, f := range v.Files {
+		bytes := "-"
+		if f.Bytes != nil {
+			bytes = fmt.Sprint(*f.Bytes)
+		}
+		t.rows = append(t.rows, []string{f.FileID, dash(f.CreatedAt), dash(f.Purpose), bytes, dash(f.Name)})
+	}
+	return t
+}
+
+func (v *filesView) names() (ids []string) {
+	for _, f := range v.Files {
+		ids = append(ids, f.FileID)
+	}
+	return ids
+}
+
+func (t *tool) filesGroup() *cobra.Command {
+	g := group("files", "upload and download files")
+	for _, c := range []*command{t.uploadCommand(), t.downloadCommand(), t.filesLsCommand(), t.rmCommand(), t.linkCommand()} {
+		c.client = needsClient
+		if c.advise == nil {
+			c.advise = func(err error) []string {
+				if isNotFound(err) {
+					return []string{"Check the ID: the service has no such file, or nothing was uploaded for it."}
+				}
+				return nil
+			}
+		}
+		t.add(g, c)
+	}
+	return g
+}
+
+func (t *tool) filesLsCommand() *command {
+	var public bool
+	c := &command{
+		Command: &cobra.Command{Use: "ls", Short: "list files", Example: "  svc files ls -o name\n  svc files ls --public"},
+		empty:   emptyFiles,
+	}
+	c.Flags().BoolVar(&public, "public", false, "the public files, in place of those of the account")
+	c.run = func(ctx context.Context, _ []string) (view, error) {
+		v := &filesView{Files: []fileView{}}
+		if !public {
+			files, err := t.client.Files.List(ctx)
+			for _, f := range files {
+				v.Files = append(v.Files, newFileView(f))
+			}
+			return v, err
+		}
+		files, err := t.client.Files.ListPublic(ctx)
+		for _, f := range files {
+			one, n := newFileView(f.File), int64(f.Bytes)
+			one.Bytes = &n
+			v.Files = append(v.Files, one)
+		}
+		return v, err
+	}
+	return c
+}
+
+// uploadView is the view of upload.
+type uploadView struct {
+	outcome
+	FileID string `json:"file_id"` // empty: there is no record, or its ID is not known
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"` // of the contents, in hexadecimal; empty: they were not uploaded
+}
+
+func (v *uploadView) table() table { return table{rows: lines(v.names())} }
+
+// names has the ID only after an upload that succeeded.
+func (v *uploadView) names() []string {
+	if v.SHA256 == "" {
+		return nil
+	}
+	return []string{v.FileID}
+}
+
+func lines(texts []string) (rows [][]string) {
+	for _, text := range texts {
+		rows = append(rows, []string{text})
+	}
+	return rows
+}
+
+const uploadHelp = `Uploads a file, or what it reads from standard input, and prints the ID of its record. The
+SHA-256 of the contents is written to standard error, and is in the document of -o json.
+
+If the contents could not be sent, the record stays: --id ID uploads to it again. After exit
+code 4, a record may exist, and its ID is not known.`
+
+// upload is one upload.
+type upload struct {
+	path, name, id, purpose, contentType string
+	allowEmpty                           bool
+}
+
+func (t *tool) uploadCommand() *command {
+	u := &upload{}
+	c := &command{
+		Command: &cobra.Command{
+			Use: "upload FILE|-", Short: "upload a file; prints its ID", Long: uploadHelp, Args: cobra.ExactArgs(1),
+			Example: "  svc files upload data.jsonl\n  produce | svc files upload --name data.jsonl -",
+			ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+				return nil, cobra.ShellCompDirectiveDefault // files
+			},
+		},
+		empty: func() view { return &uploadView{} },
+	}
+	f := c.Flags()
+	f.StringVar(&u.name, "name", "", "name of the record; default: the name of the file")
+	f.StringVar(&u.purpose, "purpose", string(svc.FilePurposeFineTune), "purpose of the file")
+	f.StringVar(&u.id, "id", "", "ID of a record that exists: replace its contents")
+	f.StringVar(&u.contentType, "content-type", "", "Content-Type of the contents; default: none is sent")
+	f.BoolVar(&u.allowEmpty, "allow-empty", false, "upload a file although it is empty")
+	c.advise = func(err error) []string { return t.uploadAdvice(err, u.path) }
+	c.run = func(ctx context.Context, args []string) (view, error) {
+		u.path = args[0]
+		if u.path == "-" && u.name == "" && u.id == "" {
+			return nil, usageError{errors.New("standard input needs a --name")}
+		}
+		if u.name == "" && u.id == "" {
+			u.name = filepath.Base(u.path)
+		}
+		v, err := t.upload(ctx, u)
+		if err == nil {
+			t.talk.say("uploaded %s, SHA-256 %s", size(v.Bytes), v.SHA256)
+		}
+		return v, err
+	}
+	return c
+}
+
+func (t *tool) upload(ctx context.Context, u *upload) (*uploadView, error) {
+	v := &uploadView{Name: u.name, FileID: u.id}
+	body, summed, stop, err := u.open(t.stdin)
+	if err != nil {
+		return v, err
+	}
+	defer stop()
+	opts := svc.UploadOptions{ContentType: u.contentType, Progress: t.talk.transfer("uploading " + printable(u.name))}
+	var result *svc.UploadResult
+	if u.id != "" {
+		result, err = t.client.Files.Replace(ctx, u.id, body, &opts)
+	} else {
+		result, err = t.client.Files.Upload(ctx, svc.UploadRequest{
+			FileName: u.name, Purpose: svc.FilePurpose(u.purpose), Body: body, UploadOptions: opts,
+		})
+	}
+	t.talk.endLine()
+	if failed, ok := errors.AsType[*svc.UploadError](err); ok && failed.FileID != "" {
+		v.FileID = failed.FileID
+	}
+	if err != nil {
+		return v, err
+	}
+	v.FileID, v.Bytes, v.SHA256 = result.FileID, result.Bytes, sum(summed)
+	return v, nil
+}
+
+// open returns the contents, and the hash that has read them when the upload has succeeded.
+func (u *upload) open(stdin io.Reader) (body io.Reader, summed hash.Hash, stop func(), err error) {
+	summed, stop = sha256.New(), func() {}
+	if u.path == "-" {
+		body, err = u.pipe(stdin, summed)
+		return body, summed, stop, err
+	}
+	f, err := os.Open(u.path)
+	if err != nil {
+		return nil, nil, stop, usageError{err}
+	}
+	stop = func() { _ = f.Close() }
+	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() { // a named pipe
+		body, err = u.pipe(f, summed)
+		return body, summed, stop, err
+	}
+	if n, err := io.Copy(summed, f); err != nil {
+		return nil, nil, stop, usageError{err}
+	} else if n == 0 && !u.allowEmpty {
+		return nil, nil, stop, errEmpty
+	}
+	_, err = f.Seek(0, io.SeekStart)
+	return f, summed, stop, err
+}
+
+// pipe returns contents that can be read only once.
+func (u *upload) pipe(from io.Reader, summed hash.Hash) (io.Reader, error) {
+	in := bufio.NewReader(from)
+	if _, err := in.Peek(1); errors.Is(err, io.EOF) && !u.allowEmpty {
+		return nil, errEmpty
+	}
+	return io.TeeReader(in, summed), nil
+}
+
+var errEmpty = usageError{errors.New("there is nothing to upload: the input is empty (--allow-empty uploads it all the same)")}
+
+// uploadAdvice says how to go on after a failure. If a record exists, a second upload goes to it.
+func (t *tool) uploadAdvice(err error, path string) []string {
+	failed, ok := errors.AsType[*svc.UploadError](err)
+	switch {
+	case !ok || failed.Stage == svc.UploadStageBody:
+		return nil // nothing was sent
+	case failed.Stage == svc.UploadStagePut && failed.Link == "" && isNotFound(err):
+		return []string{fmt.Sprintf("There is no record %s. Without --id, a new one is made.", printable(failed.FileID))}
+	case failed.FileID != "":
+		return []string{fmt.Sprintf("The record exists. To upload to it again: svc files upload --id %s %s", printable(failed.FileID), shellWord(path))}
+	case errors.Is(err, svc.ErrOutcomeUnknown):
+		return t.lostRecord(failed.FileName, path)
+	}
+	return nil
+}
+
+// lostRecord says what to do when the outcome of the register call is not known. The list of
+// files shows whether it made a record.
+func (t *tool) lostRecord(name, path string) []string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 10*time.Second)
+	defer cancel()
+	files, err := t.client.Files.List(ctx)
+	if err != nil {
+		return []string{fmt.Sprintf("A record named %q may exist now. The list of files cannot be read: %s", name, plainText(err)), "Before you upload again: svc files ls"}
+	}
+	for _, f := range files {
+		if f.FileName == name {
+			return []string{fmt.Sprintf("A record has the name %q. If no earlier upload made it: svc files upload --id %s %s", name, printable(f.ID), shellWord(path))}
+		}
+	}
+	return []string{fmt.Sprintf("No record has the name %q: you can repeat the upload.", name)}
+}
+
+var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// shellWord quotes a word for a shell if it needs quotes.
+func shellWord(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(printable(word), "'", `'\''`) + "'"
+}
+
+// downloadView is the view of download.
+type downloadView struct {
+	outcome
+	FileID string `json:"file_id"`
+	Path   string `json:"path"` // where the contents were written; empty: they were not
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"` // of the contents, in hexadecimal; empty: they were not downloaded
+}
+
+func (v *downloadView) table() table    { return line(v.Path) }
+func (v *downloadView) names() []string { return []string{v.FileID} }
+
+const downloadHelp = `Downloads a file and prints its path. The default for FILE is the name of the record, in the
+current folder. With -, the contents go to standard output. A file that exists is overwritten
+only with --force, and only when the whole download has succeeded.`
+
+func (t *tool) downloadCommand() *command {
+	var force bool
+	var want string
+	c := &command{
+		Command: &cobra.Command{
+			Use: "download ID [FILE|-]", Short: "download a file; prints its path", Long: downloadHelp, Args: cobra.RangeArgs(1, 2),
+			Example: "  svc files download file-1 data.jsonl --sha256 \"$sum\"\n  svc files download file-1 - | head",
+		},
+		empty: func() view { return &downloadView{} },
+	}
+	c.Flags().BoolVar(&force, "force", false, "overwrite a file that exists")
+	c.Flags().StringVar(&want, "sha256", "", "SHA-256 that the contents must have, in hexadecimal")
+	c.run = func(ctx context.Context, args []string) (view, error) {
+		want = strings.ToLower(want)
+		if want != "" && !hexSum.MatchString(want) {
+			return nil, usageError{errors.New("--sha256 must have 64 hexadecimal digits")}
+		}
+		v := &downloadView{FileID: args[0]}
+		file := ""
+		if len(args) == 2 {
+			file = args[1]
+		}
+		if file == "-" {
+			return nil, t.toStdout(ctx, args[0], want)
+		}
+		if file == "" {
+			record, err := t.client.Files.Get(ctx, args[0])
+			if err != nil {
+				return v, err
+			}
+			if file, err = localName(record.FileName); err != nil {
+				return v, err
+			}
+		}
+		got, err := t.fetch(file, force, want, func(to string, opts *svc.DownloadOptions) (int64, error) {
+			return t.client.Files.DownloadFile(ctx, args[0], to, opts)
+		})
+		if err != nil {
+			return v, err
+		}
+		v.Path, v.Bytes, v.SHA256 = file, got.bytes, got.sha256
+		t.talk.say("downloaded %s, SHA-256 %s", size(v.Bytes), v.SHA256)
+		return v, nil
+	}
+	return c
+}
+
+var hexSum = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// localName makes the name of a file from the name of a record, which anybody may have chosen.
+func localName(name string) (string, error) {
+	if base := filepath.Base(name); base == name && filepath.IsLocal(name) && name != "." && printable(name) == name {
+		return name, nil
+	}
+	return "", usageError{fmt.Errorf("the record is called %q, which is no name for a file: give FILE", name)}
+}
+
+// toStdout writes the contents to standard output. There is no room for a document.
+func (t *tool) toStdout(ctx context.Context, id, want string) error {
+	if f := t.flags.output.value; f == "json" || f == "yaml" {
+		return usageError{fmt.Errorf("the contents go to standard output: -o %s has no place there", f)}
+	}
+	h := sha256.New()
+	n, err := t.client.Files.Download(ctx, id, io.MultiWriter(t.stdout, h), &svc.DownloadOptions{Progress: t.talk.transfer("downloading " + printable(id))})
+	t.talk.endLine()
+	if err != nil {
+		return err
+	}
+	got := fetched{n, sum(h)}
+	t.talk.say("downloaded %s, SHA-256 %s", size(n), got.sha256)
+	return got.check(want)
+}
+
+// rmView is the view of rm.
+type rmView struct {
+	outcome
+	Files []rmFile `json:"files"`
+}
+
+// rmFile is a file that was to be deleted.
+type rmFile struct {
+	FileID  string `json:"file_id"`
+	Deleted bool   `json:"deleted"`
+	Error   string `json:"error"` // why it is not deleted; empty: it is
+}
+
+func (v *rmView) table() table {
+	t := table{header: []string{"ID", "RESULT"}}
+	for _, f := range v.Files {
+		result := "deleted"
+		if !f.Deleted {
+			result = "NOT deleted"
+		}
+		t.rows = append(t.rows, []string{f.FileID, result})
+	}
+	return t
+}
+
+func (v *rmView) names() (ids []string) {
+	for _, f := range v.Files {
+		if f.Deleted {
+			ids = append(ids, f.FileID)
+		}
+	}
+	return ids
+}
+
+func (t *tool) rmCommand() *command {
+	return &command{
+		Command: &cobra.Command{Use: "rm ID...", Short: "delete files", Args: cobra.MinimumNArgs(1), Example: "  svc files rm file-1 file-2"},
+		empty:   func() view { return &rmView{Files: []rmFile{}} },
+		run: func(ctx context.Context, args []string) (view, error) {
+			v := &rmView{Files: []rmFile{}}
+			var first error
+			for _, id := range args {
+				f := rmFile{FileID: id}
+				err := t.client.Files.Delete(ctx, id)
+				if f.Deleted = err == nil; err != nil {
+					f.Error = plainText(err)
+				}
+				if first == nil {
+					first = err
+				}
+				v.Files = append(v.Files, f)
+			}
+			return v, first
+		},
+	}
+}
+
+// linkView is the view of link.
+type linkView struct {
+	outcome
+	FileID string `json:"file_id"`
+	URL    string `json:"url"` // presigned URL: whoever has it can use it
+}
+
+func (v *linkView) table() table    { return line(v.URL) }
+func (v *linkView) names() []string { return []string{v.FileID} }
+
+func (t *tool) linkCommand() *command {
+	return &command{
+		Command: &cobra.Command{
+			Use: "link ID", Short: "print a presigned URL of a file", Args: cobra.ExactArgs(1),
+			Long: "Prints a presigned URL of the contents. Whoever has it can read the file, until it expires.", Example: "  curl -o data.jsonl \"$(svc files link file-1)\"",
+		},
+		empty: func() view { return &linkView{} },
+		run: func(ctx context.Context, args []string) (view, error) {
+			link, err := t.client.Files.PresignedURL(ctx, args[0])
+			return &linkView{FileID: args[0], URL: string(link)}, err
+		},
+	}
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc/svctest"
+)
+
+// contents makes a file of random bytes in the folder where the program runs.
+func (s *session) contents(size int) (file string, data []byte, sum string) {
+	s.t.Helper()
+	data = make([]byte, size)
+	rand.NewChaCha8([32]byte{}).Read(data)
+	file = filepath.Join(s.env["HOME"], "data.jsonl")
+	require.NoError(s.t, os.WriteFile(file, data, 0o600))
+	h := sha256.Sum256(data)
+	return file, data, hex.EncodeToString(h[:])
+}
+
+func TestUploadAndDownload(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	file, data, sum := s.contents(1 << 20)
+	e := s.must(exitOK, "files", "upload", "data.jsonl")
+	require.Equal(t, "file-1\n", e.stdout)
+	require.Contains(t, e.stderr, "uploading data.jsonl: 100 % of 1.0 MB")
+	require.Contains(t, e.stderr, sum)
+	require.Equal(t, "data.jsonl", s.srv.Files()[0].Name)
+	require.Equal(t, "fine-tune", s.srv.Files()[0].Purpose)
+	got, _ := s.srv.FileContents("file-1")
+	require.True(t, bytes.Equal(data, got))
+	doc := s.must(exitOK, "files", "upload", "-o", "json", "--name", "second", "data.jsonl").doc(t)
+	require.Equal(t, []any{sum, "file-2", "second", float64(len(data))}, []any{doc["sha256"], doc["file_id"], doc["name"], doc["bytes"]})
+
+	e = s.must(exitUsage, "files", "download", "file-1")
+	require.Contains(t, e.stderr, "data.jsonl exists: --force overwrites it")
+	require.NoError(t, os.WriteFile(file, []byte("old"), 0o600))
+	require.Equal(t, "data.jsonl\n", s.must(exitOK, "files", "download", "file-1", "--force", "--sha256", strings.ToUpper(sum)).stdout)
+	back, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(data, back))
+	e = s.must(exitOK, "files", "download", "file-1", "-", "-q")
+	require.True(t, e.stdout == string(data))
+	require.Empty(t, e.stderr)
+}
+
+func TestUploadFromAPipe(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	_, data, sum := s.contents(300_000) // more than the library buffers in memory
+	cmd := s.command("files", "upload", "--name", "piped.jsonl", "-")
+	cmd.Stdin = struct{ io.Reader }{bytes.NewReader(data)}
+	e := s.finish(cmd)
+	require.Equal(t, "file-1\n", e.stdout, e.stderr)
+	require.Contains(t, e.stderr, sum)
+	got, _ := s.srv.FileContents("file-1")
+	require.True(t, bytes.Equal(data, got))
+
+	fifo := filepath.Join(s.env["HOME"], "fifo")
+	require.NoError(t, syscall.Mkfifo(fifo, 0o600))
+	go func() { _ = os.WriteFile(fifo, data, 0) }()
+	require.Contains(t, s.must(exitOK, "files", "upload", fifo).stderr, sum)
+}
+
+// TestEmptyInputIsRefused: "produce | svc files upload" must not store nothing when produce fails.
+func TestEmptyInputIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.contents(0)
+	for _, args := range [][]string{{"--name", "x", "-"}, {"data.jsonl"}} {
+		upload := append([]string{"files", "upload"}, args...)
+		require.Contains(t, s.must(exitUsage, upload...).stderr, "--allow-empty")
+		require.Zero(t, s.srv.RequestCount("*", svctest.RouteAny))
+	}
+	s.must(exitOK, "files", "upload", "--allow-empty", "--name", "x", "-")
+	s.must(exitOK, "files", "upload", "--allow-empty", "data.jsonl")
+	require.Len(t, s.srv.Files(), 2)
+}
+
+func TestUploadGoesOnWithTheSameRecord(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	_, data, _ := s.contents(1000)
+	for _, args := range [][]string{{"data.jsonl"}, {"--id", "file-1", "data.jsonl"}} {
+		s.srv.Fault("PUT", svctest.RouteStorage, svctest.Fault{Status: 403})
+		e := s.must(exitRefused, append([]string{"files", "upload"}, args...)...)
+		require.Empty(t, e.stdout)
+		require.Contains(t, e.stderr, "svc files upload --id file-1 data.jsonl")
+	}
+	require.Equal(t, "file-1\n", s.must(exitOK, "files", "upload", "--id", "file-1", "data.jsonl", "-o", "name").stdout)
+	require.Len(t, s.srv.Files(), 1, "one record")
+	got, _ := s.srv.FileContents("file-1")
+	require.Equal(t, data, got)
+	require.Contains(t, s.must(exitNotFound, "files", "upload", "--id", "nope", "data.jsonl").stderr, "There is no record nope.")
+}
+
+// TestUploadWhenTheResponseIsLost: nothing is sent twice, and the list of files shows what to do.
+func TestUploadWhenTheResponseIsLost(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.contents(1000)
+	s.srv.Fault("POST", svctest.RouteFiles, svctest.DropAfterEffect())
+	e := s.must(exitUnknown, "files", "upload", "data.jsonl", "-o", "json")
+	require.Contains(t, e.stderr, "svc files upload --id file-1 data.jsonl")
+	require.NotContains(t, e.stderr, "endpoint")
+	require.Equal(t, false, e.doc(t)["may_be_running"], "a file is not billed as an endpoint is")
+
+	s.srv.Fault("POST", svctest.RouteFiles, svctest.Fault{Status: 502})
+	require.Contains(t, s.must(exitUnknown, "files", "upload", "--name", "another", "data.jsonl").stderr, "you can repeat the upload")
+	require.Equal(t, 2, s.srv.RequestCount("POST", svctest.RouteFiles), "none was repeated")
+
+	s.srv.Fault("POST", svctest.RouteFiles, svctest.DropAfterEffect())
+	s.srv.Fault("GET", svctest.RouteFiles, svctest.Fault{Status: 403})
+	require.Contains(t, s.must(exitUnknown, "files", "upload", "--name", "third", "data.jsonl").stderr, "The list of files cannot be read")
+}
+
+// TestDownloadNeverOverwrites: neither after a failure, nor with a wrong SHA-256, nor a file
+// that appears during the download.
+func TestDownloadNeverOverwrites(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	_, data, sum := s.contents(1000)
+	s.srv.AddFile("../bad", "fine-tune", data)
+	s.srv.AddFile("good", "fine-tune", data)
+	wrong := strings.Repeat("0", 64)
+	require.Contains(t, s.must(exitFailed, "files", "download", "file-2", "--sha256", wrong).stderr, "good was not written")
+	require.Contains(t, s.must(exitFailed, "files", "download", "file-2", "data.jsonl", "--force", "--sha256", wrong).stderr, sum)
+	require.Contains(t, s.must(exitUsage, "files", "download", "file-1").stderr, "no name for a file")
+	require.Contains(t, s.must(exitFailed, "files", "download", "file-2", "-", "--sha256", wrong).stderr, "expected SHA-256")
+	s.must(exitUsage, "files", "download", "file-2", "--sha256", "abc")
+	s.must(exitUsage, "files", "download", "file-2", "-", "-o", "json")
+	s.must(exitUsage, "files", "download", "file-2", "no/such/folder/x")
+	require.Contains(t, s.must(exitNotFound, "files", "download", "file-9").stderr, "no such file")
+	s.srv.Fault("GET", svctest.RouteStorage, svctest.Fault{Status: 403, Times: -1})
+	s.must(exitRefused, "files", "download", "file-2", "data.jsonl", "--force")
+	s.srv.ClearFaults()
+
+	s.srv.Fault("GET", svctest.RouteStorage, svctest.Fault{Delay: 300 * time.Millisecond})
+	cmd := s.command("files", "download", "file-2", "late")
+	s.start(cmd)
+	eventually(t, "the download begins", func() bool {
+		return s.srv.RequestCount("GET", svctest.RouteStorage) > 8 || exists(s, ".svc-download-*")
+	})
+	require.NoError(t, os.WriteFile(filepath.Join(s.env["HOME"], "late"), []byte("mine"), 0o600))
+	require.Error(t, cmd.Wait())
+	kept, err := os.ReadFile(filepath.Join(s.env["HOME"], "late"))
+	require.NoError(t, err)
+	require.Equal(t, "mine", string(kept))
+
+	left, err := os.ReadDir(s.env["HOME"])
+	require.NoError(t, err)
+	require.Len(t, left, 2, "no temporary files: %v", left)
+	kept, err = os.ReadFile(filepath.Join(s.env["HOME"], "data.jsonl"))
+	require.NoError(t, err)
+	require.Equal(t, data, kept)
+}
+
+func exists(s *session, pattern string) bool {
+	found, _ := filepath.Glob(filepath.Join(s.env["HOME"], pattern))
+	return len(found) > 0
+}
+
+func TestFilesLs(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	require.Equal(t, []any{}, s.must(exitOK, "files", "ls", "-o", "json").doc(t)["files"])
+	s.srv.AddFile("data set.jsonl", "fine-tune", nil)
+	s.srv.AddFile("odd\x1b[2J\nfile-9", "batch", nil)
+	require.Regexp(t, `^ID +CREATED +PURPOSE +BYTES +NAME\n`+
+		`file-1  \d{4}-\d\d-\d\dT\S+Z  fine-tune  -      data set.jsonl\n`+
+		"file-2  \\S+  batch      -      odd\uFFFD\\[2J\uFFFDfile-9\n$", s.must(exitOK, "files", "ls").stdout)
+	require.Equal(t, "file-1\nfile-2\n", s.must(exitOK, "files", "ls", "-o", "name").stdout)
+	s.srv.Fault("GET", "/v1/public-files", svctest.Fault{Body: `[{"id":"p","file_name":"x","purpose":"p","created_at":null,"token":0,"length":0,"bytes":7,"description":""}]`})
+	require.Regexp(t, `\np +- +p +7 +x\n$`, s.must(exitOK, "files", "ls", "--public").stdout)
+	s.srv.Fault("GET", svctest.RouteFiles, svctest.Fault{Status: 403})
+	require.Equal(t, "forbidden", s.must(exitRefused, "files", "ls", "-o", "json").doc(t)["error_kind"])
+}
+
+func TestFilesRmAndLink(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.srv.AddFile("a", "fine-tune", []byte("contents"))
+	link := strings.TrimSpace(s.must(exitOK, "files", "link", "file-1").stdout)
+	resp, err := http.Get(link)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, "contents", string(body))
+	e := s.must(exitNotFound, "files", "rm", "file-9", "file-1")
+	require.Regexp(t, `(?m)^file-9 +NOT deleted\nfile-1 +deleted$`, e.stdout)
+	require.Contains(t, e.stderr, "no such file")
+	require.True(t, s.srv.Files()[0].Deleted)
+	s.must(exitNotFound, "files", "link", "file-1")
+}
+
+// TestInterruptedUpload: the record is named, so that the upload can go on.
+func TestInterruptedUpload(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.contents(8 << 20)
+	s.srv.Fault("PUT", svctest.RouteStorage, svctest.Fault{Rate: 1 << 10, Times: -1})
+	cmd := s.command("files", "upload", "data.jsonl", "--progress", "none")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	s.start(cmd)
+	eventually(t, "the upload begins", func() bool { return s.srv.RequestCount("PUT", svctest.RouteStorage) > 0 })
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	require.Error(t, cmd.Wait())
+	require.Equal(t, exitInterrupted, cmd.ProcessState.ExitCode(), stderr.String())
+	require.Contains(t, stderr.String(), "svc files upload --id file-1 data.jsonl")
+}
