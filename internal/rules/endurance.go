@@ -1,0 +1,88 @@
+package rules
+
+import (
+	"net/http"
+	"time"
+)
+
+// Failure is why a poll or a delete failed, reduced to what the rules need.
+type Failure struct {
+	Class       Class
+	Status      int  // 0: no response
+	Hopeless    bool // Transport: the certificate was not accepted, or a retry would fail in the same way
+	Undecodable bool // a 2xx response that is not what the service promises
+	Final       bool // the caller or the client says that no retry can help: no token, Permanent, an invalid request
+}
+
+// Task is what a failure may end.
+type Task int
+
+// The tasks. A cleanup, a removal and a reaping must not give up easily: what they leave behind
+// is billed.
+const (
+	Wait    Task = iota // a wait for a state
+	Removal             // a DeleteAndWait, which the caller started
+	Cleanup             // a cleanup after a failure, or the removal of an endpoint whose lease is over
+)
+
+// Endurance is what a task has endured in a row. It is a value: After returns a new one.
+type Endurance struct {
+	Task    Task
+	junk    int       // responses in a row that were not the service's own, or could not be decoded
+	refused time.Time // since when the service has refused the request; zero: it does not
+}
+
+const (
+	maxJunk = 5                // junk responses in a row that end a wait
+	confirm = 10 * time.Second // a refusal ends a task only if it is still there after this time
+)
+
+// Success returns the endurance after a poll that got its record, or a "not found".
+func (e Endurance) Success() Endurance { return Endurance{Task: e.Task} }
+
+// After returns the endurance after a failure, and whether the task goes on. contact says that
+// the client has had a response of the service before.
+func (e Endurance) After(f Failure, contact bool, now time.Time) (_ Endurance, goesOn bool) {
+	stubborn := e.Task == Cleanup || e.Task == Removal && contact
+	switch {
+	case f.Final:
+		return e, false
+	case f.Class == Local, f.Class == Transport && f.Hopeless:
+		return e, stubborn || contact
+	case f.Class == Transport, passing(f.Status):
+		return e, true
+	case f.Class == Intermediary, f.Undecodable:
+		e.junk++
+		return e, stubborn || contact || e.junk < maxJunk
+	case stubborn && mayPass(f.Status):
+		return e, true
+	}
+	if e.refused.IsZero() {
+		e.refused = now
+	}
+	return e, contact && now.Sub(e.refused) < confirm // a gateway may send a refusal in JSON too, for a moment
+}
+
+// passing reports whether a status says that the same request may succeed later.
+func passing(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return status >= 500
+}
+
+// mayPass reports whether a refusal may be over soon: the token is renewed, or a deletion is
+// under way.
+func mayPass(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict, http.StatusLocked:
+		return true
+	}
+	return false
+}
+
+// Overslept reports whether the process was suspended, so that its latest poll is too old for a
+// verdict. silent is the time for which nothing happened, although a poll was due after
+// interval.
+func Overslept(interval, silent time.Duration) bool { return silent > max(2*interval, time.Second) }

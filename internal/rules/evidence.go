@@ -1,0 +1,203 @@
+package rules
+
+import "time"
+
+// Grace is how long a new record may not be readable yet.
+const Grace = 30 * time.Second
+
+// Sight is what one request about an endpoint showed.
+type Sight int
+
+// The sights of an endpoint. A request without a response shows nothing.
+const (
+	Shown    Sight = iota // a read returned the record
+	Flagged               // a read returned the record, with is_deleted
+	Missing               // a read got "not found"
+	Odd                   // a read got another response
+	Listed                // a request for the flavor list got the list, or a 403 of the service
+	Accepted              // the service accepted a delete
+)
+
+// Observation is a sight with what the rules need to know about it. Only At matters for the
+// sights other than Missing.
+type Observation struct {
+	Sight Sight
+	At    time.Time // when the request was sent
+	Class Class     // of the response
+	Known bool      // the ID was read or created with the token that was sent
+	Origin
+}
+
+// Origin tells a fresh response from a copy.
+type Origin struct {
+	RequestID string // empty: the response had none
+	Date      string // the Date header; empty: the response had none
+	Aged      bool   // the Age header is above 0
+}
+
+// copyOf reports whether a response repeats an earlier one. Two polls are more than a second
+// apart, so they do not share a Date.
+func (o Origin) copyOf(before Origin) bool {
+	sameID := o.RequestID != "" && o.RequestID == before.RequestID
+	sameDate := o.Date != "" && o.Date == before.Date
+	return o.Aged || sameID || sameDate
+}
+
+// Evidence is what the requests about one endpoint have shown. It is a value: After returns a
+// new one.
+type Evidence struct {
+	Readable time.Time // a "not found" counts from this time on if the record was never read
+	Read     bool      // the record was read, so Readable does not matter
+
+	flagged  bool
+	accepted bool   // the service accepted a delete
+	last     Origin // of the latest "not found"
+	runs     [len(proofs)]run
+}
+
+// proofs are the ways to prove a deletion by "not found". A run of "not found" responses of one
+// class is a proof if it has at least least responses over a time of at least span, and the
+// flavor list was answered within the run. A gateway may send a "not found" in JSON for some
+// seconds, and a router in plain text for longer. Less time is needed after a delete that the
+// service accepted: then a proof is wrong only if that delete had no effect as well.
+var proofs = [...]struct {
+	known bool  // only responses to a token for which the ID is known; false: any token, which proves only that the ID is unknown
+	class Class // Intermediary: any other response interrupts the run
+	late  bool  // only responses after a delete that the service accepted
+	least int
+	span  time.Duration
+}{
+	{true, Service, false, 2, 10 * time.Second},
+	{true, Service, true, 2, 3 * time.Second},
+	{true, Intermediary, false, 3, time.Minute},
+	{true, Intermediary, true, 3, 25 * time.Second},
+	{false, Service, false, 2, 10 * time.Second},
+	{false, Service, true, 2, 3 * time.Second},
+	{false, Intermediary, false, 3, time.Minute},
+	{false, Intermediary, true, 3, 25 * time.Second},
+}
+
+// run is a series of "not found" responses that was not interrupted.
+type run struct {
+	n           int
+	first, last time.Time
+	listed      bool // the flavor list was answered after the first response
+	between     bool // the flavor list was answered before the last response too
+}
+
+func (r run) add(at time.Time) run {
+	if r.n == 0 {
+		r.first = at
+	}
+	r.between = r.listed
+	r.last = at
+	r.n++
+	return r
+}
+
+// Verdict is what the evidence says about the endpoint.
+type Verdict int
+
+// The verdicts on an endpoint.
+const (
+	Unproven Verdict = iota // it may exist
+	Deleted                 // it is deleted
+	Unknown                 // it is not found with this token: it is deleted, or the ID is wrong or of another account
+)
+
+// After returns the evidence with one more observation.
+func (e Evidence) After(o Observation) Evidence {
+	switch o.Sight {
+	case Shown: // voids every "not found" before it
+		e.Read, e.runs = true, [len(proofs)]run{}
+	case Flagged:
+		e.Read, e.flagged = true, true
+	case Accepted:
+		e.accepted = true
+	case Listed:
+		for i := range e.runs {
+			e.runs[i].listed = e.runs[i].n > 0
+		}
+	case Odd:
+		e = e.interrupted(Intermediary)
+	case Missing:
+		return e.missing(o)
+	}
+	return e
+}
+
+func (e Evidence) missing(o Observation) Evidence {
+	copied := o.copyOf(e.last)
+	e.last = o.Origin
+	early := !e.Read && o.At.Before(e.Readable)
+	if copied || early {
+		return e
+	}
+	if o.Class == Service {
+		e = e.interrupted(Intermediary)
+	}
+	for i, p := range proofs {
+		if p.class == o.Class && (o.Known || !p.known) && (e.accepted || !p.late) {
+			e.runs[i] = e.runs[i].add(o.At)
+		}
+	}
+	return e
+}
+
+// interrupted ends the runs of a class.
+func (e Evidence) interrupted(class Class) Evidence {
+	for i, p := range proofs {
+		if p.class == class {
+			e.runs[i] = run{}
+		}
+	}
+	return e
+}
+
+// Verdict judges the endpoint.
+func (e Evidence) Verdict() Verdict {
+	if e.flagged {
+		return Deleted
+	}
+	verdict := Unproven
+	for i, p := range proofs {
+		r := e.runs[i]
+		if !r.between || r.n < p.least || r.last.Sub(r.first) < p.span {
+			continue
+		}
+		if p.known {
+			return Deleted
+		}
+		verdict = Unknown
+	}
+	return verdict
+}
+
+// WantsList reports whether the flavor list must be answered before the evidence can become a
+// proof.
+func (e Evidence) WantsList() bool {
+	for _, r := range e.runs {
+		if r.n > 0 && !r.listed {
+			return true
+		}
+	}
+	return false
+}
+
+// Provable returns the time from which one more "not found" can be a proof; zero: more is
+// missing than that.
+func (e Evidence) Provable() (at time.Time) {
+	for i, p := range proofs {
+		r := e.runs[i]
+		if !r.listed || r.n+1 < p.least {
+			continue
+		}
+		if by := r.first.Add(p.span); at.IsZero() || by.Before(at) {
+			at = by
+		}
+	}
+	return at
+}
+
+// Accepted reports whether the service has accepted a delete.
+func (e Evidence) Accepted() bool { return e.accepted }

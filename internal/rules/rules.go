@@ -1,0 +1,75 @@
+// Package rules holds the judgements on which money depends: whose word a response is, when an
+// endpoint is deleted, and what ends a wait. They are pure functions over small values, with
+// the time as an argument. The code around them gathers observations and obeys the verdicts.
+package rules
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+)
+
+// Class is the origin of what came of an attempt.
+type Class int
+
+// The classes of [Classify] are Service and Intermediary. The others are for attempts without
+// a response.
+const (
+	Service      Class = iota // a complete response in the service's own form
+	Intermediary              // a response of a proxy, a gateway or a router, or a part of a response
+	Transport                 // no response: the connection, DNS or TLS failed, or the attempt timed out
+	Local                     // nothing was sent: the token source, the rate limiter or another function of the caller failed
+)
+
+// Response is a response with what matters for its class.
+type Response struct {
+	Method      string
+	Status      int
+	ContentType string
+	Body        []byte
+	Cut         bool // Body is only the beginning
+	Elsewhere   bool // a redirect to another host
+}
+
+// The reasons for which a response is not the service's own.
+const (
+	IsHTML      = "an HTML or XML page of a proxy or portal, not a response of the service"
+	AsHTML      = "its Content-Type is HTML, so it comes from a proxy or portal, not from the service"
+	IsCut       = "the body is cut off"
+	IsElsewhere = "a redirect to another host"
+	IsPlain     = "it is not JSON, so it may come from a proxy or router, not from the service"
+)
+
+// Classify returns the class of a response, and the reason if it is not the service's own.
+//
+// The service sends JSON. A response without JSON still counts as the service's own, unless it
+// is a page, is cut off, or has a status that proxies and routers send by themselves: a "not
+// found" or a server error.
+func Classify(r Response) (Class, string) {
+	body := bytes.TrimSpace(bytes.TrimPrefix(r.Body, []byte("\xef\xbb\xbf")))
+	kind, _, _ := strings.Cut(r.ContentType, ";")
+	kind = strings.ToLower(strings.TrimSpace(kind))
+	switch {
+	case bytes.HasPrefix(body, []byte("<")):
+		return Intermediary, IsHTML
+	case kind == "text/html", kind == "application/xhtml+xml":
+		return Intermediary, AsHTML
+	case r.Cut:
+		return Intermediary, IsCut
+	case r.Elsewhere:
+		return Intermediary, IsElsewhere
+	case !NotFound(r.Status) && r.Status < 500, isJSON(body):
+		return Service, ""
+	}
+	return Intermediary, IsPlain
+}
+
+// isJSON reports whether a body is a JSON object or array. A bare number or string is not: a
+// plain text such as 404 is a valid number.
+func isJSON(body []byte) bool {
+	return len(body) > 0 && strings.IndexByte("{[", body[0]) >= 0 && json.Valid(body)
+}
+
+// NotFound reports whether a status says that there is no such record.
+func NotFound(status int) bool { return status == http.StatusNotFound || status == http.StatusGone }

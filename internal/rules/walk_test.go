@@ -1,0 +1,250 @@
+package rules
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// world is what really is the case, while a client observes an endpoint. It knows who hides the
+// endpoint from the client, and since when.
+type world struct {
+	now     time.Duration // since the endpoint was created
+	exists  bool
+	ignored bool             // a delete was accepted and had no effect
+	hidden  [2]time.Duration // since when a gateway (0) or a router (1) hides the endpoint, plus 1; 0: it does not
+	dates   int
+	cached  int // number of the "not found" that a cache has; 0: none
+}
+
+// state is a world with what the client has made of it.
+type state struct {
+	world
+	Evidence
+}
+
+var walkStart = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func (s *state) at() time.Time { return walkStart.Add(s.now) }
+
+func (s *state) see(sight Sight) { s.Evidence = s.After(Observation{Sight: sight, At: s.at()}) }
+
+// miss is a "not found" with a Date of its own, which a cache keeps.
+func (s *state) miss(class Class, known bool) {
+	s.dates++
+	s.cached = s.dates
+	s.copy(class, known, s.dates)
+}
+
+func (s *state) copy(class Class, known bool, date int) {
+	o := Observation{Sight: Missing, At: s.at(), Class: class, Known: known}
+	o.Date = strconv.Itoa(date)
+	s.Evidence = s.After(o)
+}
+
+// hides lets a gateway or a router hide the endpoint, for less than most in a row.
+func (s *state) hides(who int, most, mostAfterDelete time.Duration) bool {
+	if s.ignored {
+		most = mostAfterDelete // the price of the shorter times: see proofs
+	}
+	if s.hidden[who] == 0 {
+		s.hidden[who] = s.now + 1
+	}
+	return s.now-(s.hidden[who]-1) < most
+}
+
+// events are what may happen in one step. An event returns false if it cannot happen.
+var events = []struct {
+	name string
+	do   func(*state) bool
+}{
+	{"the service responds", func(s *state) bool {
+		if s.exists {
+			s.hidden = [2]time.Duration{}
+			s.see(Shown)
+		} else {
+			s.miss(Service, true)
+		}
+		return true
+	}},
+	{"the service cannot read a new endpoint yet", func(s *state) bool {
+		s.miss(Service, true)
+		return !s.Read && s.now < Grace
+	}},
+	{"a gateway hides the path, in JSON", func(s *state) bool {
+		possible := s.hides(0, 10*time.Second, 3*time.Second)
+		s.miss(Service, true)
+		return possible
+	}},
+	{"a router hides the path, in plain text", func(s *state) bool {
+		possible := s.hides(1, time.Minute, 25*time.Second)
+		s.miss(Intermediary, true)
+		return possible
+	}},
+	{"another account's token", func(s *state) bool { s.miss(Service, false); return true }},
+	{"a cache repeats a response", func(s *state) bool {
+		s.copy(Service, true, s.cached)
+		return s.cached > 0
+	}},
+	{"a server error", func(s *state) bool { s.see(Odd); return true }},
+	{"the flavor list", func(s *state) bool { s.see(Listed); return true }},
+	{"a delete", func(s *state) bool {
+		done := s.exists
+		s.exists = false
+		s.see(Accepted)
+		return done
+	}},
+	{"a delete without effect", func(s *state) bool {
+		done := s.exists && !s.ignored
+		s.ignored = true
+		s.see(Accepted)
+		return done
+	}},
+	{"somebody else deletes it", func(s *state) bool {
+		done := s.exists
+		s.exists = false
+		return done
+	}},
+}
+
+// pauses are the times between two steps.
+var pauses = []time.Duration{0, time.Second, 3 * time.Second, 11 * time.Second, 31 * time.Second}
+
+// walked is a sequence of steps: the index of the pause and the index of the event.
+type walked [][2]int
+
+func (w walked) String() string {
+	var b strings.Builder
+	for _, step := range w {
+		fmt.Fprintf(&b, "%v later: %s\n", pauses[step[0]], events[step[1]].name)
+	}
+	return b.String()
+}
+
+// walk explores all sequences of events up to a length, each with all pauses, and calls check
+// for every state. A state that was reached before is not explored again.
+func walk(depth int, check func(state, walked)) (states int) {
+	seed := maphash.MakeSeed()
+	seen := make(map[uint64]bool)
+	var path walked
+	var step func(s state, left int)
+	step = func(s state, left int) {
+		type key struct {
+			state
+			left int
+		}
+		h := maphash.Comparable(seed, key{s, left})
+		if seen[h] {
+			return
+		}
+		seen[h] = true
+		check(s, path)
+		if left == 0 {
+			return
+		}
+		for i, pause := range pauses {
+			for j, e := range events {
+				next := s
+				next.now += pause
+				if !e.do(&next) {
+					continue
+				}
+				path = append(path, [2]int{i, j})
+				step(next, left-1)
+				path = path[:len(path)-1]
+			}
+		}
+	}
+	step(state{world{exists: true}, Evidence{Readable: walkStart.Add(Grace)}}, depth)
+	return len(seen)
+}
+
+func TestNoSequenceProvesTheDeletionOfARunningEndpoint(t *testing.T) {
+	depth := 5
+	if testing.Short() {
+		depth = 4
+	}
+	start := time.Now()
+	states := walk(depth, func(s state, path walked) {
+		if s.Verdict() == Deleted && s.exists {
+			require.FailNow(t, "a running endpoint counts as deleted", path.String())
+		}
+	})
+	t.Logf("%d states in %v", states, time.Since(start))
+}
+
+// If the endpoint is deleted and the service responds, the deletion is proven in the end, after
+// whatever happened before.
+func TestEverySequenceEndsInAProof(t *testing.T) {
+	walk(3, func(s state, path walked) {
+		s.exists = false
+		begin := s.now
+		for s.Verdict() != Deleted {
+			s.now += time.Second
+			s.miss(Service, true)
+			if s.WantsList() {
+				s.see(Listed)
+			}
+			if s.now-begin > Grace+12*time.Second {
+				require.FailNow(t, "the deletion is not proven", path.String())
+			}
+		}
+	})
+}
+
+// The times after which a deletion is proven, from the first poll.
+func TestTimeOfAProof(t *testing.T) {
+	for name, c := range map[string]struct {
+		accepted, read, known bool
+		class                 Class
+		want                  time.Duration
+		verdict               Verdict
+	}{
+		"JSON, after an accepted delete":       {true, true, true, Service, 3 * time.Second, Deleted},
+		"JSON, without a delete":               {false, true, true, Service, 10 * time.Second, Deleted},
+		"JSON, never read":                     {false, false, true, Service, 40 * time.Second, Deleted},
+		"plain text, after an accepted delete": {true, true, true, Intermediary, 25 * time.Second, Deleted},
+		"plain text, without a delete":         {false, true, true, Intermediary, time.Minute, Deleted},
+		"JSON, with another token":             {false, true, false, Service, 10 * time.Second, Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := state{world{}, Evidence{Read: c.read, Readable: walkStart.Add(Grace)}}
+			if c.accepted {
+				s.see(Accepted)
+			}
+			for s.Verdict() == Unproven && s.now < 2*time.Minute {
+				s.miss(c.class, c.known)
+				if s.WantsList() {
+					s.see(Listed)
+				}
+				s.now += time.Second
+			}
+			require.Equal(t, c.verdict, s.Verdict())
+			require.Equal(t, c.want, s.now-time.Second)
+		})
+	}
+}
+
+func TestNextPollThatCanProve(t *testing.T) {
+	e := Evidence{Read: true}
+	at := func(d time.Duration) time.Time { return walkStart.Add(d) }
+	require.Zero(t, e.Provable())
+	e = e.After(Observation{Sight: Missing, At: at(0), Known: true})
+	require.True(t, e.WantsList())
+	require.Zero(t, e.Provable(), "the flavor list is missing")
+	e = e.After(Observation{Sight: Listed, At: at(0)})
+	require.False(t, e.WantsList())
+	require.Equal(t, at(10*time.Second), e.Provable())
+	require.Equal(t, Deleted, e.After(Observation{Sight: Flagged}).Verdict(), "is_deleted decides at once")
+	for name, o := range map[string]Origin{"Age": {Aged: true}, "Date": {Date: "d"}, "request ID": {RequestID: "r"}} {
+		first := Observation{Sight: Missing, At: at(0), Known: true, Origin: Origin{Date: o.Date, RequestID: o.RequestID}}
+		again := Observation{Sight: Missing, At: at(time.Hour), Known: true, Origin: o}
+		copied := Evidence{Read: true}.After(first).After(Observation{Sight: Listed, At: at(1)}).After(again)
+		require.Equal(t, Unproven, copied.Verdict(), "a copy, by its %s", name)
+	}
+}
