@@ -22,6 +22,7 @@ import (
 	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/jsonfield"
+	"example.com/svc/internal/rules"
 )
 
 // call describes one API call of a method. A call has three steps: prepare checks and encodes
@@ -140,6 +141,9 @@ func (k *call) prepare(c *Client, opts []RequestOption) error {
 // send sends a prepared call. The Result is also in k, where it can be read after a panic.
 func (k *call) send(ctx context.Context, c *Client) *httpcall.Result {
 	r := c.caller.Do(ctx, &k.Call)
+	if class, _ := c.classify(k, r); class == rules.Service && r.StatusCode > 0 && r.StatusCode < 500 {
+		c.contacts.Add(1)
+	}
 	if k.response != nil {
 		*k.response = Response{
 			StatusCode: r.StatusCode, Header: r.Header, RequestID: apierr.RequestID(r.Header, c.caller.Redactor().String),
@@ -232,7 +236,7 @@ func (c *Client) deletedBefore(k *call, r *httpcall.Result, e *Error) bool {
 	}
 	switch e.foreign {
 	case "":
-	case isCut: // the beginning of a JSON body is enough
+	case rules.IsCut: // the beginning of a JSON body is enough
 		if !strings.Contains(r.Header.Get("Content-Type"), "json") {
 			return false
 		}
@@ -240,7 +244,7 @@ func (c *Client) deletedBefore(k *call, r *httpcall.Result, e *Error) bool {
 		return false
 	}
 	id := cmp.Or(k.ID, path.Base(k.path))
-	return k.start.Sub(c.recent.created(id)) >= newIDGrace // a new record may not be readable yet
+	return k.start.Sub(c.endpoints.born(id)) >= rules.Grace // a new record may not be readable yet
 }
 
 // transportError makes the error of a call that ended with r.Fail. If the call had a

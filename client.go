@@ -12,7 +12,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"time"
+	"sync/atomic"
 
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/ledger"
@@ -48,7 +48,8 @@ type Client struct {
 	hasToken  bool
 	inference string      // base URL of running endpoints; empty: not known
 	header    http.Header // headers that every API call sends
-	recent    *recent
+	endpoints *endpoints
+	contacts  *atomic.Int64               // number of responses of the service with a status below 500
 	hook      func(context.Context, Call) // of WithCallHook; nil: none
 	log       *slog.Logger                // of WithLogger; nil: nothing is logged
 }
@@ -89,7 +90,7 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 		}
 		inference = u.String()
 	}
-	c := &Client{recent: &recent{at: map[string]time.Time{}, read: map[string]bool{}}, base: b, inference: inference, header: cfg.header, hasToken: cfg.http.Token != nil}
+	c := &Client{endpoints: newEndpoints(), contacts: new(atomic.Int64), base: b, inference: inference, header: cfg.header, hasToken: cfg.http.Token != nil}
 	c.hook, c.log = cfg.callHook, cfg.log
 	cfg.finish(&b.URL)
 	c.caller = httpcall.New(cfg.http)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"reflect"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/jsonfield"
+	"example.com/svc/internal/rules"
 	"example.com/svc/internal/same"
 )
 
@@ -172,28 +174,15 @@ func (c *Client) decode(k *call, r *httpcall.Result, out any) error {
 	return c.notPromised(k, r, field, err)
 }
 
-// foreign says why a response is not the service's own, or not complete. Such a response
-// proves nothing about a record, whatever its status is. foreign returns "" if the response is
-// complete and the service's own.
-func foreign(contentType string, body []byte, cut bool) string {
-	kind, _, _ := strings.Cut(contentType, ";")
-	kind = strings.ToLower(strings.TrimSpace(kind))
-	switch {
-	case bytes.HasPrefix(bytes.TrimSpace(jsonfield.TrimBOM(body)), []byte("<")):
-		return isHTML
-	case kind == "text/html", kind == "application/xhtml+xml":
-		return asHTML
-	case cut:
-		return isCut
-	}
-	return ""
+// classify returns the class of a response, and why it is not the service's own.
+func (c *Client) classify(k *call, r *httpcall.Result) (rules.Class, string) {
+	to, err := url.Parse(r.Header.Get("Location"))
+	redirect := r.StatusCode >= 300 && r.StatusCode < 400
+	return rules.Classify(rules.Response{
+		Method: k.Method, Status: r.StatusCode, ContentType: r.Header.Get("Content-Type"), Body: r.Body, Cut: r.Cut,
+		Elsewhere: redirect && err == nil && to.Host != "" && !httpcall.SameOrigin(to, &c.base.URL),
+	})
 }
-
-const (
-	isHTML = "an HTML or XML page of a proxy or portal, not a response of the service"
-	asHTML = "its Content-Type is HTML, so it comes from a proxy or portal, not from the service"
-	isCut  = "the body is cut off"
-)
 
 var errMissing = errors.New("missing from the response")
 
@@ -221,7 +210,7 @@ func reportsError(body []byte) bool {
 // is an HTML page, is about another record, or says in one of the usual ways that the delete
 // failed.
 func deniedDelete(id string, r *httpcall.Result) error {
-	if foreign(r.Header.Get("Content-Type"), r.Body, false) != "" {
+	if class, _ := rules.Classify(rules.Response{Status: r.StatusCode, ContentType: r.Header.Get("Content-Type"), Body: r.Body}); class != rules.Service {
 		return errors.New("the response to the delete is an HTML page, so it does not show that the delete was accepted")
 	}
 	body := jsonfield.Clean(r.Body)
@@ -288,8 +277,8 @@ func (c *Client) notPromised(k *call, r *httpcall.Result, field string, err erro
 		Method: k.Method, Route: k.Route, ID: red.String(k.ID), StatusCode: r.StatusCode, ContentType: apierr.Label(contentType, red.String),
 		RequestID: apierr.RequestID(r.Header, red.String), Field: red.String(field),
 		Excerpt: apierr.Excerpt(contentType, bounded, red.String), Err: red.Error(err),
-		foreign: foreign(contentType, r.Body, false),
 	}
+	_, e.foreign = c.classify(k, r)
 	if r.Encoding() != "" {
 		e.Excerpt = "" // the body is compressed or encoded, so nobody can read it
 	}

@@ -11,6 +11,7 @@ import (
 	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
+	"example.com/svc/internal/rules"
 	"example.com/svc/internal/same"
 	"example.com/svc/ledger"
 )
@@ -162,6 +163,7 @@ type deployment struct {
 	result     httpcall.Result   // result of the create call; can be read after a panic
 	cleanupEnd time.Time         // when all cleanups together must have ended; zero: no cleanup has begun
 	resumed    bool              // an earlier call with the same key created the endpoint
+	observer   *observer         // what the wait has seen; its cleanup goes on with it; nil: the wait has not begun
 	deleted    bool              // the wait has proven that the endpoint is deleted; somebody else deleted it
 	behind     *ledger.Error     // why the ledger could not record the created endpoint; nil: it could
 }
@@ -221,12 +223,13 @@ func (d *deployment) wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w := d.client.wait(d.id, "available", d.opts.withDefaults(), true)
-	poll := w.poll
-	w.poll = func(ctx context.Context) (*InferenceService, bool, error) {
-		s, deleted, err := poll(ctx)
-		d.deleted = deleted && (s == nil || s.Name == "" || same.Text(s.Name, d.name))
-		return s, deleted, err
+	o := d.opts.withDefaults()
+	d.observer = d.client.observe(d.id, o)
+	w := d.client.waitBy(d.observer, "available", o, true)
+	w.poll = func(ctx context.Context) (*InferenceService, rules.Verdict, error) {
+		s, verdict, err := d.observer.poll(ctx)
+		d.deleted = verdict == rules.Deleted && (s == nil || s.Name == "" || same.Text(s.Name, d.givenName()))
+		return s, verdict, err
 	}
 	last, err := w.run(ctx, untilAvailable)
 	if last != nil {
@@ -279,13 +282,13 @@ func (d *deployment) rescue(ctx context.Context) {
 	if d.id == "" {
 		return
 	}
-	d.client.client.recent.add(d.id)
+	d.client.client.endpoints.add(d.id, &d.result)
 	if created && (d.opts.DeleteOnFailure || d.opts.OnFailure != nil) {
 		defer func() { // if cleanUp panics too, for example in an attempt hook, a single delete is sent
-			if !d.over && same.Text(d.shown, d.name) {
+			if !d.over && (d.shown == "" || rules.Renamed(d.name, d.shown)) {
 				ctx, cancel := d.cleanupContext(ctx)
 				defer cancel()
-				_ = d.client.Delete(ctx, d.id, asRead(d.opts.RequestOptions)...)
+				_ = d.client.Delete(ctx, d.id, polling(d.opts.RequestOptions)...)
 			}
 		}()
 		defer func() { // deferred, so that it runs even if OnCreate panics
@@ -296,24 +299,35 @@ func (d *deployment) rescue(ctx context.Context) {
 	_ = d.tell()
 }
 
+// givenName returns the name of the endpoint. It is the one in the response to the create, if
+// the service may have made it of the name that was asked for.
+func (d *deployment) givenName() string {
+	if rules.Renamed(d.name, d.shown) {
+		return d.shown
+	}
+	return d.name
+}
+
 // cleanUp deletes the endpoint and waits for the deletion, also when ctx has ended.
 func (d *deployment) cleanUp(ctx context.Context) (Cleanup, error) {
 	ctx, cancel := d.cleanupContext(ctx)
 	defer cancel()
 	o := d.opts.withDefaults() // a copy; the next line removes the caller's functions from it
 	o.MinInterval, o.MaxInterval, o.OnPoll, o.Probe = 500*time.Millisecond, 2*time.Second, nil, nil
-	r := &removal{observer: d.client.observe(d.id, o, newIDGrace), name: d.name, limit: cleanupLimit / 3}
-	r.named = d.record != nil || d.shown != ""
+	if d.observer == nil {
+		d.observer = d.client.observe(d.id, o)
+	}
+	r := &removal{observer: d.observer, name: d.givenName(), limit: cleanupLimit / 3, interval: o.MaxInterval}
 	if seen := cmp.Or(d.record, &InferenceService{ServiceID: d.id, Name: d.shown}); r.foreign(seen) {
 		return CleanupFailed, r.otherName(seen)
 	}
-	w := d.client.untilDeleted(d.id, o, r.poll)
-	w.patient = true
+	w := d.client.untilDeleted(r.observer, o, r.poll)
+	w.endurance.Task = rules.Cleanup
 	_, err := w.run(ctx, isDeleted)
 	switch {
 	case err == nil:
 		return CleanupDeleted, nil
-	case r.accepted:
+	case r.evidence.Accepted():
 		return CleanupAccepted, err
 	}
 	return CleanupFailed, err
@@ -328,84 +342,6 @@ func (d *deployment) cleanupContext(ctx context.Context) (context.Context, conte
 		d.cleanupEnd = time.Now().Add(cleanupLimit)
 	}
 	return context.WithDeadlineCause(context.WithoutCancel(ctx), d.cleanupEnd, errCleanup)
-}
-
-// removal deletes an endpoint and polls it until it is deleted.
-type removal struct {
-	observer *observer
-	name     string        // name that the record must have; empty: any name
-	limit    time.Duration // time limit of each read and each delete: if one hangs, there is time for another; 0: no limit
-
-	named    bool // a response has shown the record, with the right name or without a name
-	accepted bool // a delete was accepted
-	there    bool // the latest read returned the record
-}
-
-// poll sends a delete and then reads the record. After an accepted delete it sends another
-// one only if the record could still be read. If this client has never read the record, poll
-// reads it before the delete as well: "not found" proves a deletion sooner if the record was
-// read before. If the record must have a name, poll deletes nothing before a response has
-// shown the record: the endpoint may be somebody else's.
-func (r *removal) poll(ctx context.Context) (*InferenceService, bool, error) {
-	var before *InferenceService // the record before the delete
-	unnamed := r.name != "" && !r.named
-	if unnamed || !r.observer.seen() && !r.accepted {
-		s, deleted, err := r.read(ctx)
-		if deleted || err == nil && s.IsDeleted || err != nil && (unnamed || cause.Has[*permanentError](err)) {
-			return s, deleted, err
-		}
-		before, r.named = s, true
-	}
-	if !r.accepted || r.there {
-		if err := r.delete(ctx); err != nil && !r.accepted && !notFound(err) {
-			return before, false, err
-		}
-	}
-	s, deleted, err := r.read(ctx)
-	if err != nil && !deleted {
-		s = before
-	}
-	return s, deleted, err
-}
-
-// read reads the record. If the record has another name, the error is a permanent one.
-func (r *removal) read(ctx context.Context) (*InferenceService, bool, error) {
-	ctx, cancel := r.limited(ctx)
-	defer cancel()
-	s, deleted, err := r.observer.poll(ctx)
-	r.there = err == nil
-	if err == nil && r.foreign(s) {
-		return nil, false, r.otherName(s)
-	}
-	return s, deleted, err
-}
-
-// delete sends one delete, and notes whether it was accepted.
-func (r *removal) delete(ctx context.Context) error {
-	ctx, cancel := r.limited(ctx)
-	defer cancel()
-	// asRead allows only one attempt: after a failed one, Delete counts "not found" as success.
-	err := r.observer.client.Delete(ctx, r.observer.id, asRead(r.observer.opts)...)
-	r.accepted = r.accepted || err == nil
-	return err
-}
-
-func (r *removal) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	if r.limit <= 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, r.limit)
-}
-
-// foreign reports whether a record has another name than the request, so that it may belong
-// to somebody else's endpoint. A service may change letter case and white space of a name.
-func (r *removal) foreign(s *InferenceService) bool {
-	return r.name != "" && s.Name != "" && !same.Text(s.Name, r.name)
-}
-
-func (r *removal) otherName(s *InferenceService) error {
-	clean := r.observer.client.client.caller.Redactor().String
-	return Permanent(fmt.Errorf("svc: the name in the record of %s is %q, but the request had %q: it may be somebody else's endpoint, so it was not deleted: find out whose it is", clean(s.ServiceID), clean(s.Name), clean(r.name)))
 }
 
 // Use deploys an endpoint, calls the function with its record, and deletes the endpoint
@@ -425,7 +361,10 @@ func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceSer
 	if o.Key != "" {
 		return &ValidationError{Fields: []FieldError{{"Key", "cannot be used with Use: two calls with the same key would share one endpoint, and the first call to end would delete it"}}}
 	}
-	o.DeleteOnFailure, o.OnFailure = true, nil
+	if o.DeleteOnFailure || o.OnFailure != nil {
+		return &ValidationError{Fields: []FieldError{{"DeleteOnFailure", "and OnFailure cannot be used with Use: it deletes the endpoint on every way out"}}}
+	}
+	o.DeleteOnFailure = true
 	d := &deployment{client: c, opts: o}
 	if err := d.run(ctx, req); err != nil {
 		return err

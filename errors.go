@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/paging"
+	"example.com/svc/internal/rules"
 	"example.com/svc/internal/transfer"
 	"example.com/svc/ledger"
 )
@@ -105,8 +105,9 @@ type Error struct {
 	Header     http.Header   // the header of the response, without secrets
 	Body       []byte        // the first 64 KiB of the body; tokens and the queries of presigned URLs in it are replaced by REDACTED
 
-	foreign     string // why the response is not the service's own, or not complete; empty: it is the service's, or storage's
-	linkExpired bool   // storage refused a presigned URL because its time is over
+	foreign     string      // why the response is not the service's own, or not complete; empty: it is the service's, or storage's
+	class       rules.Class // whose word the response is
+	linkExpired bool        // storage refused a presigned URL because its time is over
 }
 
 // Error reads "svc: GET /v1/files/{file_id}: 404 Not Found: message".
@@ -126,7 +127,7 @@ func (e *Error) detail() string {
 		}
 	}
 	message := e.Message
-	if e.foreign == isHTML || e.foreign == asHTML {
+	if e.foreign == rules.IsHTML || e.foreign == rules.AsHTML {
 		b.WriteString(": " + e.foreign)
 		message = strconv.Quote(message)
 	}
@@ -302,8 +303,8 @@ func (e *DecodeError) Error() string { return apierr.Line(where(e.Method, e.Rout
 func (e *DecodeError) detail() string {
 	text := fmt.Sprintf("the response (%d, %s) is not what the service promises: ", e.StatusCode, cmp.Or(e.ContentType, "no content type"))
 	switch {
-	case e.foreign == isHTML && cause.Has[*json.SyntaxError](e.Err):
-		text += isHTML
+	case e.foreign == rules.IsHTML && cause.Has[*json.SyntaxError](e.Err):
+		text += rules.IsHTML
 	case e.Field != "":
 		text += e.Field + ": " + detail(e.Err)
 	default:
@@ -459,9 +460,8 @@ func (c *Client) newError(k *call, r *httpcall.Result) *Error {
 	if k.Route == transfer.Route {
 		return e // foreign stays empty: storage sends XML, which would count as HTML
 	}
-	e.foreign = foreign(contentType, r.Body, r.Cut)
-	if to, err := url.Parse(r.Header.Get("Location")); e.foreign == "" && err == nil && r.StatusCode < 400 && to.Host != "" && !httpcall.SameOrigin(to, &c.base.URL) {
-		e.foreign = "a redirect to another host"
+	if e.class, e.foreign = c.classify(k, r); e.foreign == rules.IsPlain {
+		e.foreign = "" // the service may send plain text, but it proves less
 	}
 	return e
 }

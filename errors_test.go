@@ -98,8 +98,8 @@ func TestErrorsOfTheCallerAreSafeToLog(t *testing.T) {
 		"of a wait: cause between looks": func(t *testing.T, c client, id string, bad error) error {
 			return c.WaitUntilDeleted(ended(t, bad, 10*time.Second), id, nil)
 		},
-		"of a wait: cause in WaitAll": func(t *testing.T, c client, id string, bad error) (err error) {
-			for _, err = range c.WaitAll(ended(t, bad, 10*time.Second), []string{id}, nil) {
+		"of a wait: cause in WaitUntilAllAvailable": func(t *testing.T, c client, id string, bad error) (err error) {
+			for _, err = range c.WaitUntilAllAvailable(ended(t, bad, 10*time.Second), []string{id}, nil) {
 				require.Error(t, err)
 			}
 			return err
@@ -125,7 +125,11 @@ func TestErrorsOfTheCallerAreSafeToLog(t *testing.T) {
 					srv.ScriptStatus(id, "available")
 				}
 				err := fail(t, srv.Client().InferenceServices, id, careless(srv.Token()))
-				require.ErrorIs(t, err, errOwn)
+				if waited, ok := errors.AsType[*svc.WaitError](err); ok && waited.LastErr != nil { // of a probe
+					require.ErrorIs(t, waited.LastErr, errOwn)
+				} else {
+					require.ErrorIs(t, err, errOwn)
+				}
 				require.ErrorContains(t, err, "line 1 line 2")
 				requireSafe(t, srv.Token(), err)
 			})

@@ -411,14 +411,14 @@ func ExampleInferenceServiceClient_Wait() {
 	// Output: stopped <nil>
 }
 
-func ExampleInferenceServiceClient_WaitAll() {
+func ExampleInferenceServiceClient_WaitUntilAllAvailable() {
 	srv := svctest.NewInMemory()
 	good := srv.AddEndpoint(svctest.Endpoint{Name: "good"})
 	bad := srv.AddEndpoint(svctest.Endpoint{Name: "bad"})
 	srv.ScriptStatus(good, "available")
 	srv.ScriptStatus(bad, "initializing", "unavailable")
 
-	for service, err := range srv.Client().InferenceServices.WaitAll(ctx, []string{good, bad}, &quick) {
+	for service, err := range srv.Client().InferenceServices.WaitUntilAllAvailable(ctx, []string{good, bad}, &quick) {
 		fmt.Println(service.Name, service.Status, errors.Is(err, svc.ErrUnavailable))
 	}
 	// Output:

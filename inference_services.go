@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"time"
 
+	"example.com/svc/internal/httpcall"
 	"example.com/svc/ledger"
 )
 
@@ -131,10 +132,10 @@ func (c *InferenceServiceClient) create(ctx context.Context, k call, key string,
 	defer claim.close(ctx, &k, &s, &err)
 	s, err = result[InferenceService](c.client, &k, k.send(ctx, c.client))
 	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.ID != "" {
-		c.client.recent.add(unknown.ID)
+		c.client.endpoints.add(unknown.ID, k.Result)
 	}
 	if err == nil {
-		c.client.recent.add(s.ServiceID)
+		c.client.endpoints.add(s.ServiceID, k.Result)
 	}
 	return s, nil, err
 }
@@ -143,11 +144,24 @@ func (c *InferenceServiceClient) create(ctx context.Context, k call, key string,
 //
 // GET /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Get(ctx context.Context, id string, opts ...RequestOption) (*InferenceService, error) {
-	s, err := do[InferenceService](ctx, c.client, getID(service, id), opts)
-	if err == nil {
-		c.client.recent.see(id)
-	}
+	s, _, err := c.read(ctx, id, opts)
 	return s, err
+}
+
+// read is Get, and also returns the result of the call. The client then knows the ID for the
+// token that was sent.
+func (c *InferenceServiceClient) read(ctx context.Context, id string, opts []RequestOption) (s *InferenceService, r *httpcall.Result, err error) {
+	k := getID(service, id)
+	defer c.client.report(ctx, &k, &err)
+	if err := k.prepare(c.client, opts); err != nil {
+		return nil, nil, err
+	}
+	r = k.send(ctx, c.client)
+	s, err = result[InferenceService](c.client, &k, r)
+	if err == nil {
+		c.client.endpoints.see(id, r)
+	}
+	return s, r, err
 }
 
 // UpdateInferenceServiceRequest says what to change in an endpoint. The service

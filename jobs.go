@@ -7,6 +7,8 @@ import (
 	"example.com/svc/internal/same"
 	"slices"
 	"time"
+
+	"example.com/svc/internal/rules"
 )
 
 // Job is a record of the legacy job API: a video or images to be generated from
@@ -199,11 +201,15 @@ func (c *jobClient) Delete(ctx context.Context, id string, opts ...RequestOption
 // Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (c *jobClient) Wait(ctx context.Context, id string, opts *WaitOptions) (*Job, error) {
 	o := opts.withDefaults()
+	start := time.Now()
 	w := &waiter[Job]{
-		opts: o, start: time.Now(), outcome: WaitError{ID: id, Want: "done"},
-		poll: func(ctx context.Context) (*Job, bool, error) {
-			j, err := c.Get(ctx, id, asRead(o.RequestOptions)...)
-			return j, false, err
+		opts: o, start: start, outcome: WaitError{ID: id, Want: "done"},
+		poll: func(ctx context.Context) (*Job, rules.Verdict, error) {
+			j, err := c.Get(ctx, id, polling(o.RequestOptions)...)
+			if notFound(err) && time.Since(start) >= o.NotFoundGrace {
+				err = Permanent(err)
+			}
+			return j, rules.Unproven, err
 		},
 		status: func(j *Job) string { return string(j.Status) },
 		client: c.client,

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"example.com/svc/internal/rules"
 	"example.com/svc/ledger"
 )
 
@@ -82,12 +83,12 @@ func (l *Ledger) Adopt(ctx context.Context, e ledger.Entry, id string, opts *Ado
 			return nil, l.fail(op, e, fmt.Errorf("an entry under the key %s has the ID %s already; an ID can be in one entry only", other.Key, id))
 		}
 	}
-	s, err := l.client.InferenceServices.Get(ctx, id)
+	s, response, err := l.client.InferenceServices.read(ctx, id, nil)
 	if err != nil {
 		return nil, err
 	}
 	err = l.journal.Change(ctx, op, e, func(now ledger.Entry) (ledger.Record, error) {
-		r := ledger.Record{Event: ledger.Created, ServiceID: id, Adopted: true}
+		r := ledger.Record{Event: ledger.Created, ServiceID: id, Adopted: true, TokenCheck: response.TokenCheck(e.Intent)}
 		return r, now.MayAdopt(l.client.base.String(), seen(s), opts != nil && opts.Unmarked, ledger.WallClock())
 	})
 	if err != nil {
@@ -152,7 +153,7 @@ type Reaped struct {
 // Reap regularly, anywhere that shares the store.
 //
 // Reap takes the open entries of this client's base URL whose LeaseEnd has passed by the
-// local clock, one by one, with a minute for each. It deletes an endpoint only if LeaseEnd
+// local clock, one by one, with two minutes for each. It deletes an endpoint only if LeaseEnd
 // has passed by the service's clock as well (the Date header of a Get). The record of the
 // endpoint must have the name of the entry, and must not carry the mark of another entry.
 // An adopted endpoint must carry the mark of its entry. If the state of an entry is intended
@@ -180,13 +181,13 @@ func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) 
 // dryRun is true, it deletes nothing, and returns nil if it would delete the endpoint.
 func (l *Ledger) reap(ctx context.Context, e ledger.Entry, dryRun bool) error {
 	const op = "reap"
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	if e.State != ledger.Created {
 		return l.fail(op, e, ErrOutcomeUnknown)
 	}
 	services, o := l.client.InferenceServices, new(WaitOptions).withDefaults()
-	removal := &removal{observer: services.observe(e.ServiceID, o, newIDGrace), name: e.Name, named: true}
+	removal := &removal{observer: services.observe(e.ServiceID, o), name: e.Name, limit: cleanupLimit / 3, interval: o.MaxInterval}
 	remove := removal.poll
 	var response Response
 	s, err := services.Get(ctx, e.ServiceID, WithResponse(&response))
@@ -208,6 +209,8 @@ func (l *Ledger) reap(ctx context.Context, e ledger.Entry, dryRun bool) error {
 	if err != nil || dryRun {
 		return l.fail(op, e, err)
 	}
-	_, err = services.untilDeleted(e.ServiceID, o, remove).run(ctx, isDeleted)
+	w := services.untilDeleted(removal.observer, o, remove)
+	w.endurance.Task = rules.Reaping
+	_, err = w.run(ctx, isDeleted)
 	return err
 }

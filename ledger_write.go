@@ -159,7 +159,7 @@ func (c *claim) resume(ctx context.Context, e ledger.Entry) error {
 	if err != nil {
 		return err
 	}
-	c.ledger.client.recent.add(e.ServiceID) // the endpoint may not be readable yet
+	c.ledger.client.endpoints.add(e.ServiceID, nil) // the endpoint may not be readable yet
 	c.earlier = &e
 	return nil
 }
@@ -193,6 +193,9 @@ func (c *claim) close(ctx context.Context, k *call, s **InferenceService, err *e
 		unknown.Key, unknown.Intent = r.Key, r.Intent
 	} else if *s != nil {
 		r.Event, r.ServiceID = ledger.Created, (*s).ServiceID
+	}
+	if r.Event == ledger.Created {
+		r.TokenCheck = k.Result.TokenCheck(r.Intent)
 	}
 	*err = cause.Join(*err, c.ledger.journal.Settle(ctx, r, 3))
 }
@@ -381,4 +384,17 @@ func (l *Ledger) read(ctx context.Context, key string) (entries []ledger.Entry, 
 // fail makes a ledger.Error from err, without secrets: see [ledger.Wrap].
 func (l *Ledger) fail(op string, e ledger.Entry, err error) error {
 	return ledger.Wrap(op, e, l.client.safe(err))
+}
+
+// vouch lets the rules of evidence know the token with which an endpoint was created, if the
+// ledger has it. It waits for the store for [ledger.Patience] at most.
+func (l *Ledger) vouch(ctx context.Context, id string) {
+	if l.journal == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, ledger.Patience)
+	defer cancel()
+	if e, _ := l.journal.Owner(ctx, id); e != nil {
+		l.client.endpoints.vouch(id, e.Intent, e.TokenCheck)
+	}
 }

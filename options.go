@@ -391,10 +391,10 @@ func WithResponse(dst *Response) RequestOption {
 	return func(r *request) { r.response = dst }
 }
 
-// asRead turns the options of a call into those of a request of a wait or cleanup: one attempt,
-// and no body fields.
-func asRead(opts []RequestOption) []RequestOption {
-	return append(slices.Clip(opts), func(r *request) { r.fields, r.attempts, r.wait = nil, 1, true })
+// polling turns the options of a call into those of a request of a wait or cleanup: one
+// attempt, no body fields, and no response that a cache has kept.
+func polling(opts []RequestOption) []RequestOption {
+	return append(slices.Clip(opts), WithHeader("Cache-Control", "no-cache"), func(r *request) { r.fields, r.attempts, r.wait = nil, 1, true })
 }
 
 // urgent makes a call skip the rate limiter: it lowers the bill, or deletes what nobody wants.

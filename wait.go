@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"example.com/svc/internal/apierr"
+	"example.com/svc/internal/rules"
 	"example.com/svc/internal/same"
 )
 
@@ -30,12 +31,11 @@ type WaitOptions struct {
 
 	// NotFoundGrace is how long "not found" means "not readable yet", as long as this client
 	// has never read the record. The time begins when this client created the endpoint. For
-	// any other endpoint it begins with the wait. Zero: 30 s for an endpoint that this client
-	// created, and 30 s in a wait for a deletion; no grace in any other wait. Negative: no
-	// grace.
+	// any other endpoint it begins with the wait. If zero, it is 30 s. If negative, there is
+	// no grace. A wait for a job has a grace only if NotFoundGrace is set.
 	NotFoundGrace time.Duration
 
-	// OnPoll is called after every poll, from the goroutine that waits. WaitAll makes these
+	// OnPoll is called after every poll, from the goroutine that waits. WaitUntilAllAvailable makes these
 	// calls one at a time, but not from the goroutine of its loop: data that OnPoll and the
 	// loop share needs a lock. Nil: no call.
 	OnPoll func(Poll)
@@ -71,8 +71,9 @@ type StatusChange struct {
 	At     time.Time // time of the poll, by the local clock
 }
 
-// WaitError says why a wait ended without success. An inference service may still be
-// running and billed.
+// A WaitError records why a wait ended without success. An inference service may still be
+// running and billed. A WaitError matches [ErrNotFound] only if the endpoint is deleted or its
+// ID is unknown, by the rule of [InferenceServiceClient.WaitUntilDeleted].
 type WaitError struct {
 	ID      string            // ID of the record
 	Want    string            // what the wait was for, such as "available"
@@ -80,7 +81,7 @@ type WaitError struct {
 	History []StatusChange    // the changes of the status, oldest first; only the latest 64
 	Polls   int               // number of polls
 	Elapsed time.Duration     // time from the start of the wait to its end
-	LastErr error             // why the last poll failed; nil if it succeeded, or if Err is the same error
+	LastErr error             // why the last poll failed; nil if it succeeded, or if Err is the same error; errors.Is and errors.As do not look into it
 	Err     error             // why the wait ended: ErrUnavailable, the end of ctx, an Error, …
 
 	last string // text with the status and status_info of Last, without secrets; empty: the text uses History
@@ -107,70 +108,80 @@ func (e *WaitError) detail() string {
 	return text
 }
 
-// Unwrap returns Err and LastErr.
-func (e *WaitError) Unwrap() []error {
-	if e.LastErr != nil {
-		return []error{e.Err, e.LastErr}
-	}
-	return []error{e.Err}
-}
+// Unwrap returns Err.
+func (e *WaitError) Unwrap() error { return e.Err }
 
-// WaitUntilAvailable waits until an endpoint is available. It ends at once, with
-// a [WaitError], when the status is unavailable ([ErrUnavailable]) or stopped
-// ([ErrStopped]), on a 401 or 403 of the service, and on any other error that a further poll
-// cannot cure. It ends with [ErrNotFound] when the endpoint is deleted, by the rule of
-// [InferenceServiceClient.WaitUntilDeleted].
+// WaitUntilAvailable waits until an endpoint is available. It ends with a [WaitError] when the
+// status is unavailable ([ErrUnavailable]) or stopped ([ErrStopped]), and with [ErrNotFound]
+// when the endpoint is deleted or unknown, by the rule of
+// [InferenceServiceClient.WaitUntilDeleted]. A status of the endpoint that this package does
+// not know means "not yet". Along with an error, it returns the last record that it read.
 //
-// Until ctx ends, the wait tolerates lost connections, attempts that time out, and responses
-// with 408, 425, 429, 500, 502, 503, 504, 520 or above. It tolerates "not found" for
-// [WaitOptions.NotFoundGrace]. It also tolerates up to 5 responses in a row that are not the
-// service's own, such as an HTML page of a proxy. A status of the endpoint that this package
-// does not know means "not yet". Along with an error, it returns the last record that it read.
+// What ends the wait otherwise depends on whether this client has had contact with the service:
+// a response of the service with a status below 500.
+//   - Lost connections, attempts that time out, and 408, 425, 429 and 5xx never end it.
+//   - A failure of the token source or of the rate limiter, a certificate that is not accepted,
+//     and five responses in a row that are not the service's own or cannot be decoded end it
+//     before contact, but not afterwards.
+//   - Any other 4xx ends it: before contact at once, afterwards if it is still there 10 s
+//     later, since gateways send such responses too.
 //
-// GET /v1/inference-service/{service_id}, again and again
+// GET /v1/inference-service/{service_id} repeatedly, and GET /v1/inference-service/flavor
 func (c *InferenceServiceClient) WaitUntilAvailable(ctx context.Context, id string, opts *WaitOptions) (*InferenceService, error) {
 	return c.wait(id, "available", opts.withDefaults(), true).run(ctx, untilAvailable)
 }
 
-// WaitUntilDeleted waits until an endpoint is deleted. It deletes nothing. An endpoint
-// counts as deleted in two cases:
-//   - its record has is_deleted set to true;
-//   - two polls, at least 1 s apart, got "not found", and a request for the flavor list between
-//     them got the list, or a 403 in JSON. This proves that the service itself responds: a
-//     proxy or gateway can send a "not found" for any path.
+// WaitUntilDeleted waits until an endpoint is deleted. It deletes nothing. It returns nil only
+// if the deletion is proven. A record with is_deleted proves it. "Not found" (404 or 410)
+// proves it only if all of the following hold:
+//   - The ID is known: this client has read or created the endpoint with the token that it
+//     sends now, or the ledger says that it was created with this token.
+//   - There were at least two "not found" in JSON, 10 s apart (3 s after a delete that the
+//     service accepted). Or all responses for 60 s (25 s after an accepted delete), at least
+//     three, were "not found" in another form, as routers without a backend send them too.
+//   - The service responded to a request for the flavor list in between, with the list or a 403.
+//   - No response is the copy of an earlier one, by its Age, Date or request ID.
+//   - A read has not shown the record meanwhile: that voids every "not found" before it.
 //
-// An endpoint that this client has never read may not be readable yet. For such an endpoint,
-// "not found" does not count until [WaitOptions.NotFoundGrace] is over. So with the default,
-// the wait takes about 30 s if the endpoint was deleted before this client could read it.
+// A record that this client has never read may not be readable yet. For such a record, "not
+// found" does not count until [WaitOptions.NotFoundGrace] is over.
 //
-// GET /v1/inference-service/{service_id}, again and again, and GET
-// /v1/inference-service/flavor
+// If the ID is not known, the same responses end the wait with an error that matches
+// [ErrNotFound]: the endpoint is deleted, its ID is mistyped, or it belongs to another account.
+// For all other errors, see [InferenceServiceClient.WaitUntilAvailable].
+//
+// GET /v1/inference-service/{service_id} repeatedly, and GET /v1/inference-service/flavor
 func (c *InferenceServiceClient) WaitUntilDeleted(ctx context.Context, id string, opts *WaitOptions) error {
 	o := opts.withDefaults()
-	_, err := c.untilDeleted(id, o, c.observe(id, o, newIDGrace).poll).run(ctx, isDeleted)
+	w := c.observe(id, o)
+	_, err := c.untilDeleted(w, o, w.poll).run(ctx, isDeleted)
 	return err
 }
 
 // DeleteAndWait deletes an endpoint and waits until it is deleted, by the rule of
-// [InferenceServiceClient.WaitUntilDeleted]. A nil error means that the endpoint is
-// deleted, and no longer billed. Any other error is a [WaitError].
+// [InferenceServiceClient.WaitUntilDeleted]. A nil error means that the endpoint is deleted,
+// and no longer billed. Any other error is a [WaitError]. For an ID that nobody knows, it
+// matches [ErrNotFound].
 //
-// If this client has never read the record, DeleteAndWait reads it before it sends the
-// delete: "not found" proves a deletion sooner if the record was read before. DeleteAndWait
-// repeats the delete as long as the delete fails or has no visible effect.
+// If this client has never read the record, DeleteAndWait reads it before it sends the delete.
+// It repeats the delete until the service accepts it, and as long as a read still returns the
+// record. After contact with the service, only a 4xx other than 401, 403, 404, 409, 410 and
+// 423 ends it before ctx does.
 //
-// DELETE and GET /v1/inference-service/{service_id}, again and again, and GET
+// DELETE and GET /v1/inference-service/{service_id} repeatedly, and GET
 // /v1/inference-service/flavor
 func (c *InferenceServiceClient) DeleteAndWait(ctx context.Context, id string, opts *WaitOptions) error {
 	o := opts.withDefaults()
-	r := &removal{observer: c.observe(id, o, newIDGrace)}
-	_, err := c.untilDeleted(id, o, r.poll).run(ctx, isDeleted)
+	r := &removal{observer: c.observe(id, o), interval: o.MaxInterval}
+	w := c.untilDeleted(r.observer, o, r.poll)
+	w.endurance.Task = rules.Removal
+	_, err := w.run(ctx, isDeleted)
 	return err
 }
 
 // untilDeleted prepares a wait for a deletion, which run starts.
-func (c *InferenceServiceClient) untilDeleted(id string, o *WaitOptions, poll func(context.Context) (*InferenceService, bool, error)) *waiter[InferenceService] {
-	w := c.wait(id, "deleted", o, false)
+func (c *InferenceServiceClient) untilDeleted(by *observer, o *WaitOptions, poll func(context.Context) (*InferenceService, rules.Verdict, error)) *waiter[InferenceService] {
+	w := c.waitBy(by, "deleted", o, false)
 	w.poll, w.deletion = poll, true
 	return w
 }
@@ -179,15 +190,18 @@ func isDeleted(s *InferenceService) (bool, error) { return s.IsDeleted, nil }
 
 // Wait waits for a condition of your own: until the function returns true for the record.
 // If the function returns an error, the wait ends with a [WaitError] that holds this error.
-// Failed polls are tolerated or end the wait by the rules of
-// [InferenceServiceClient.WaitUntilAvailable]. [WaitOptions.Probe] is not called.
+// If it returns false for a record that is deleted, the wait ends with [ErrNotFound].
+// Failed polls end the wait by the rules of [InferenceServiceClient.WaitUntilAvailable]. If
+// [WaitOptions.Probe] is set, the error is a [ValidationError]: call it in the function.
 //
-// GET /v1/inference-service/{service_id}, again and again
+// GET /v1/inference-service/{service_id} repeatedly, and GET /v1/inference-service/flavor
 func (c *InferenceServiceClient) Wait(ctx context.Context, id string, until func(*InferenceService) (bool, error), opts *WaitOptions) (*InferenceService, error) {
-	w := c.wait(id, "in the awaited state", opts.withDefaults(), false)
-	if until == nil {
-		w.unfit = &ValidationError{Fields: []FieldError{{"until", "is nil"}}}
-	}
+	o := opts.withDefaults()
+	var p problems
+	p.add(until == nil, "until", "is nil")
+	p.add(o.Probe != nil, "Probe", "is not called by Wait: call it in the function")
+	w := c.wait(id, "in the awaited state", o, false)
+	w.unfit = p.err()
 	return w.run(ctx, until)
 }
 
@@ -224,7 +238,7 @@ func (c *InferenceServiceClient) ScaleAndWait(ctx context.Context, id string, in
 	return w.run(ctx, func(s *InferenceService) (bool, error) {
 		switch {
 		case s.IsDeleted: // untilAvailable returns the error
-		case s.before(updated) && time.Since(done) < newIDGrace:
+		case s.before(updated) && time.Since(done) < rules.Grace:
 			return false, nil
 		case int64(s.ResourceMetadata.TargetInstanceNumber) != int64(instances):
 			return false, nil
@@ -248,15 +262,15 @@ func (s *InferenceService) before(other *InferenceService) bool {
 	return a.Before(b)
 }
 
-// maxPolls is how many polls WaitAll runs at the same time.
+// maxPolls is how many polls WaitUntilAllAvailable runs at the same time.
 const maxPolls = 64
 
-// WaitAll waits for many endpoints at the same time. The wait for each endpoint follows the
-// rules of [InferenceServiceClient.WaitUntilAvailable]. WaitAll yields an endpoint when the
+// WaitUntilAllAvailable waits for many endpoints at the same time. The wait for each endpoint follows the
+// rules of [InferenceServiceClient.WaitUntilAvailable]. WaitUntilAllAvailable yields an endpoint when the
 // wait for it ends: either its record, or its last record and a [WaitError] that holds the
 // ID. Leaving the loop ends all waits. At most 64 polls run at the same time. An ID that is
 // given twice is yielded twice.
-func (c *InferenceServiceClient) WaitAll(ctx context.Context, ids []string, opts *WaitOptions) iter.Seq2[*InferenceService, error] {
+func (c *InferenceServiceClient) WaitUntilAllAvailable(ctx context.Context, ids []string, opts *WaitOptions) iter.Seq2[*InferenceService, error] {
 	type settled struct {
 		service *InferenceService
 		err     error
@@ -318,11 +332,18 @@ func untilAvailable(s *InferenceService) (bool, error) {
 // wait prepares a wait for an endpoint, which run starts. The Probe of the options is called
 // only if probe is true.
 func (c *InferenceServiceClient) wait(id, want string, o *WaitOptions, probe bool) *waiter[InferenceService] {
+	return c.waitBy(c.observe(id, o), want, o, probe)
+}
+
+// waitBy prepares a wait that polls by an observer.
+func (c *InferenceServiceClient) waitBy(by *observer, want string, o *WaitOptions, probe bool) *waiter[InferenceService] {
+	id := by.id
 	w := &waiter[InferenceService]{
 		opts: o, start: time.Now(), outcome: WaitError{ID: id, Want: want},
-		poll:   c.observe(id, o, 0).poll,
-		status: func(s *InferenceService) string { return string(s.Status) },
-		client: c.client,
+		poll:     by.poll,
+		provable: func() time.Time { return by.evidence.Provable() },
+		status:   func(s *InferenceService) string { return string(s.Status) },
+		client:   c.client,
 	}
 	if probe && o.Probe != nil {
 		var url string
@@ -335,21 +356,6 @@ func (c *InferenceServiceClient) wait(id, want string, o *WaitOptions, probe boo
 			}
 			return nil
 		}
-	}
-	return w
-}
-
-// observe makes the observer of an endpoint. grace is the default of NotFoundGrace for an
-// endpoint that this client did not create.
-func (c *InferenceServiceClient) observe(id string, o *WaitOptions, grace time.Duration) *observer {
-	w := &observer{client: c, id: id, opts: o.RequestOptions}
-	if o.NotFoundGrace < 0 {
-		return w
-	}
-	if at := c.client.recent.created(id); !at.IsZero() {
-		w.readable = at.Add(cmp.Or(o.NotFoundGrace, newIDGrace))
-	} else {
-		w.readable = time.Now().Add(cmp.Or(o.NotFoundGrace, grace))
 	}
 	return w
 }

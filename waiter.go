@@ -11,34 +11,33 @@ import (
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/poll"
+	"example.com/svc/internal/rules"
 )
 
-const (
-	// maxHistory is how many changes of the status a WaitError keeps. It keeps the latest.
-	maxHistory = 64
-	// maxJunk is how many polls in a row may get a response that is not the service's own,
-	// such as an HTML page of a proxy. One more ends the wait.
-	maxJunk = 5
-)
+// maxHistory is how many changes of the status a WaitError keeps. It keeps the latest.
+const maxHistory = 64
+
+// oversleep is how long the poll may take that a wait makes after its deadline, because the
+// process was suspended.
+const oversleep = 10 * time.Second
 
 // waiter is a wait for a record of any kind.
 type waiter[T any] struct {
 	opts   *WaitOptions // the defaults are filled in
 	client *Client
-	// poll reads the record once. deleted means that the deletion is proven: by IsDeleted of the
-	// record, or by err, which is then a "not found".
-	poll     func(context.Context) (record *T, deleted bool, err error)
-	status   func(*T) string
-	probe    func(context.Context) error // must succeed before the wait succeeds; nil: no probe
-	deletion bool                        // the wait ends with success when the record is deleted
-	patient  bool                        // the wait tolerates any status except 401 and 403, and any number of junk responses
-	slots    chan struct{}               // shared by many waits: each poll needs a free slot; nil: no limit
-	unfit    error                       // why the wait cannot begin; nil: it can
-	start    time.Time
-	last     *T   // the record that was read last
-	changed  bool // the latest poll read a status that differs from the one that was read before
-	junk     int  // number of polls in a row that got a response that is not the service's own
-	outcome  WaitError
+	// poll reads the record once. If the verdict is Deleted, err is nil or a "not found".
+	poll      func(context.Context) (record *T, verdict rules.Verdict, err error)
+	status    func(*T) string
+	provable  func() time.Time            // when the next poll can prove a deletion; zero or nil: not known
+	probe     func(context.Context) error // must succeed before the wait succeeds; nil: no probe
+	deletion  bool                        // the wait ends with success when the record is deleted
+	slots     chan struct{}               // shared by many waits: each poll needs a free slot; nil: no limit
+	unfit     error                       // why the wait cannot begin; nil: it can
+	start     time.Time
+	endurance rules.Endurance
+	last      *T   // the record that was read last
+	changed   bool // the latest poll read a status that differs from the one that was read before
+	outcome   WaitError
 }
 
 // run polls until the given function returns true, or until an error or ctx ends the wait.
@@ -48,64 +47,177 @@ func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, 
 	}
 	pace := poll.New(ctx, w.opts.MinInterval, w.opts.MaxInterval)
 	for {
-		record, deleted, err := w.limited(ctx)
-		if err != nil && !deleted && ctx.Err() != nil {
-			return w.last, w.failed(cause.Of(ctx))
+		p := w.once(ctx, until)
+		if p.err != nil && p.end == nil && ctx.Err() != nil {
+			late := time.Since(deadline(ctx))
+			return w.again(ctx, until, rules.Overslept(0, late), cause.Of(ctx))
 		}
-		if deleted && w.deletion {
-			err = nil
+		if p.over() {
+			return w.over(p)
 		}
-		w.note(record, err)
-		done, end := w.judge(record, deleted, err, until)
-		if done && w.probe != nil {
-			if err = w.probe(ctx); err != nil {
-				w.outcome.LastErr, done = err, false
-				if cause.Has[*permanentError](err) {
-					end = err
-				}
-			}
+		next, another := pace.Next(w.limits(p.err))
+		if another {
+			p.next = next
 		}
-		if done || end != nil {
-			w.tell(record, err, 0)
-			if done {
-				return record, nil
-			}
-			return w.last, w.failed(end)
-		}
-		next, another := pace.Next(w.limits(err))
-		told := next
-		if !another {
-			told = 0
-		}
-		w.tell(record, err, told)
+		w.tell(p)
+		polled := time.Now()
 		if err := pace.Sleep(next); err != nil {
-			return w.last, w.failed(err)
+			return w.again(ctx, until, rules.Overslept(next, time.Since(polled)), err)
 		}
 	}
+}
+
+// deadline returns the deadline of ctx. Without one, it returns the current time.
+func deadline(ctx context.Context) time.Time {
+	if by, ok := ctx.Deadline(); ok {
+		return by
+	}
+	return time.Now()
+}
+
+// again ends a wait whose ctx has ended because of why. If the process was suspended until
+// after the deadline, the latest poll is too old for a verdict: then another poll comes first.
+func (w *waiter[T]) again(ctx context.Context, until func(*T) (bool, error), suspended bool, why error) (*T, error) {
+	if !suspended || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return w.last, w.failed(why)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), oversleep)
+	defer cancel()
+	p := w.once(ctx, until)
+	if p.over() {
+		return w.over(p)
+	}
+	w.tell(p)
+	return w.last, w.failed(why)
+}
+
+// polled is one poll of a wait, with what follows from it.
+type polled[T any] struct {
+	record *T
+	err    error         // why the poll or the probe failed
+	done   bool          // the wait ends with success
+	end    error         // why the wait ends without success; nil: it does not
+	next   time.Duration // time until the next poll; 0: this was the last poll
+}
+
+func (p *polled[T]) over() bool { return p.done || p.end != nil }
+
+// once polls once, and judges the poll.
+func (w *waiter[T]) once(ctx context.Context, until func(*T) (bool, error)) (p polled[T]) {
+	var verdict rules.Verdict
+	p.record, verdict, p.err = w.limited(ctx)
+	deleted := verdict == rules.Deleted
+	if p.err != nil && !deleted && ctx.Err() != nil {
+		return p
+	}
+	if deleted && w.deletion {
+		p.err = nil
+	}
+	w.note(p.record, p.err)
+	if p.done, p.end = w.judge(p.record, verdict, p.err, until); p.done && w.probe != nil {
+		w.probed(ctx, &p)
+	}
+	return p
+}
+
+// probed calls the probe before the wait succeeds.
+func (w *waiter[T]) probed(ctx context.Context, p *polled[T]) {
+	err := w.probe(ctx)
+	if err == nil {
+		return
+	}
+	w.outcome.LastErr, p.err, p.done = err, err, false
+	if cause.Has[*permanentError](err) {
+		p.end = err
+	}
+}
+
+// over reports the last poll, and ends the wait.
+func (w *waiter[T]) over(p polled[T]) (*T, error) {
+	w.tell(p)
+	if p.done {
+		return p.record, nil
+	}
+	return w.last, w.failed(p.end)
 }
 
 // judge decides whether a poll ends the wait. done: the wait ends with success. end: the
 // error that the wait ends with.
-func (w *waiter[T]) judge(record *T, deleted bool, err error, until func(*T) (bool, error)) (done bool, end error) {
+func (w *waiter[T]) judge(record *T, verdict rules.Verdict, err error, until func(*T) (bool, error)) (done bool, end error) {
+	deleted := verdict == rules.Deleted
 	switch {
 	case deleted && w.deletion:
 		return true, nil
 	case err == nil:
-		return until(record)
-	case deleted || !w.passing(err):
+		w.endurance = w.endurance.Success()
+		if done, end = until(record); deleted && !done && end == nil {
+			end = errDeleted
+		}
+		return done, end
+	case deleted:
 		return false, err
+	case verdict == rules.Unknown && w.endurance.Task.EndsUnknown():
+		return false, &missingError{err}
+	case w.endures(err):
+		return false, nil
 	}
-	return false, nil
+	return false, err
+}
+
+// endures reports whether the wait goes on after a failed poll.
+func (w *waiter[T]) endures(err error) bool {
+	f := failureOf(err)
+	if rules.NotFound(f.Status) { // the rules of evidence decide
+		w.endurance = w.endurance.Success()
+		return true
+	}
+	var goesOn bool
+	w.endurance, goesOn = w.endurance.After(f, w.client.contacted(f), time.Now())
+	return goesOn
+}
+
+// contacted reports whether the client had a response of the service before the failure f.
+func (c *Client) contacted(f rules.Failure) bool {
+	before := c.contacts.Load()
+	if f.Class == rules.Service && f.Status > 0 && f.Status < 500 {
+		before-- // f itself
+	}
+	return before > 0
+}
+
+// failureOf reduces the error of a call to what the rules need.
+func failureOf(err error) rules.Failure {
+	if errors.Is(err, ErrNoToken) || cause.Has[*permanentError](err) || cause.Has[*ValidationError](err) {
+		return rules.Failure{Final: true}
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return rules.Failure{Class: e.class, Status: e.StatusCode}
+	}
+	if e, ok := errors.AsType[*DecodeError](err); ok {
+		f := rules.Failure{Class: rules.Service, Status: e.StatusCode, Undecodable: true}
+		if e.foreign != "" {
+			f.Class = rules.Intermediary
+		}
+		return f
+	}
+	if errors.Is(err, httpcall.ErrTooLarge) {
+		return rules.Failure{Class: rules.Intermediary, Undecodable: true}
+	}
+	e, ok := errors.AsType[*TransportError](err)
+	if !ok || e.Attempts == 0 || cause.Has[*httpcall.LocalError](err) {
+		return rules.Failure{Class: rules.Local}
+	}
+	return rules.Failure{Class: rules.Transport, Hopeless: httpcall.Hopeless(e.Err)}
 }
 
 // limited polls once, as soon as there is a free slot.
-func (w *waiter[T]) limited(ctx context.Context) (*T, bool, error) {
+func (w *waiter[T]) limited(ctx context.Context) (*T, rules.Verdict, error) {
 	if w.slots != nil {
 		select {
 		case w.slots <- struct{}{}:
 			defer func() { <-w.slots }()
 		case <-ctx.Done():
-			return nil, false, cause.Of(ctx)
+			return nil, rules.Unproven, cause.Of(ctx)
 		}
 	}
 	return w.poll(ctx)
@@ -118,7 +230,7 @@ func (w *waiter[T]) note(record *T, err error) {
 	if record == nil {
 		return
 	}
-	w.last, w.junk = record, 0
+	w.last = record
 	status := w.status(record)
 	if n := len(o.History); n > 0 && o.History[n-1].Status == status {
 		return
@@ -130,26 +242,26 @@ func (w *waiter[T]) note(record *T, err error) {
 	}
 }
 
-func (w *waiter[T]) tell(record *T, err error, next time.Duration) {
+func (w *waiter[T]) tell(p polled[T]) {
 	if w.opts.OnPoll == nil {
 		return
 	}
-	p := Poll{ID: w.outcome.ID, Changed: w.changed, Err: err, Number: w.outcome.Polls, Elapsed: time.Since(w.start), Next: next}
-	if record == nil && err == nil { // a wait for a deletion succeeded
-		p.Status, p.Changed = w.outcome.Want, true
+	told := Poll{ID: w.outcome.ID, Changed: w.changed, Err: p.err, Number: w.outcome.Polls, Elapsed: time.Since(w.start), Next: p.next}
+	switch {
+	case p.record != nil:
+		told.Status = w.status(p.record)
+		told.Service, _ = any(p.record).(*InferenceService)
+	case p.err == nil: // a wait for a deletion succeeded
+		told.Status, told.Changed = w.outcome.Want, true
 	}
-	if record != nil {
-		p.Status = w.status(record)
-		p.Service, _ = any(record).(*InferenceService)
-	}
-	w.opts.OnPoll(p)
+	w.opts.OnPoll(told)
 }
 
 // failed makes the error of the wait, without secrets.
 func (w *waiter[T]) failed(err error) error {
 	e := w.outcome
 	e.Err, e.Elapsed = w.client.safe(err), time.Since(w.start)
-	if e.LastErr == err { //nolint:errorlint // the very same value
+	if missing, ok := err.(*missingError); e.LastErr == err || ok && e.LastErr == missing.err { //nolint:errorlint // the very same value
 		e.LastErr = nil
 	}
 	clean := w.client.caller.Redactor().String
@@ -177,47 +289,16 @@ func infoText(info json.RawMessage) string {
 }
 
 // limits returns the shortest and the longest delay before the next poll; 0: no limit. The
-// service may ask for a longer delay. If only one more "not found" is needed to prove that
-// the record is deleted, the delay is fixed.
+// service may ask for a longer delay. If the next "not found" can prove a deletion, the poll
+// comes at the first moment at which it does.
 func (w *waiter[T]) limits(err error) (atLeast, atMost time.Duration) {
-	if a, ok := errors.AsType[*absence](err); ok && !a.provable.IsZero() {
-		in := max(time.Until(a.provable), shortest)
-		return in, in
+	if w.provable != nil && rules.NotFound(failureOf(err).Status) {
+		return 0, max(time.Until(w.provable()), 0)
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
 		return min(e.RetryAfter, max(w.opts.MaxInterval, w.client.caller.MaxDelay())), 0
 	}
 	return 0, 0
-}
-
-// passing reports whether the wait continues after an error of a poll, because the next poll
-// may succeed.
-func (w *waiter[T]) passing(err error) bool {
-	if a, ok := errors.AsType[*absence](err); ok {
-		return a.doubt == nil || w.passing(a.doubt)
-	}
-	if e, ok := errors.AsType[*Error](err); ok {
-		switch s := e.StatusCode; {
-		case httpcall.Transient(s), s == 408, s == 425, s >= 520:
-			return true
-		case e.foreign != "":
-			return w.junkPasses()
-		case s == 409 && w.deletion: // the endpoint is being changed, so it cannot be deleted yet
-			return true
-		case s == 404 || s == 410:
-			return w.patient || time.Since(w.start) < w.opts.NotFoundGrace
-		}
-		return w.patient && !errors.Is(err, ErrUnauthorized) && !errors.Is(err, ErrForbidden)
-	}
-	if lost, ok := errors.AsType[*TransportError](err); ok {
-		return lost.Attempts > 0 && !httpcall.Hopeless(lost.Err)
-	}
-	return cause.Has[*DecodeError](err) && w.junkPasses()
-}
-
-func (w *waiter[T]) junkPasses() bool {
-	w.junk++
-	return w.patient || w.junk <= maxJunk
 }
 
 // Permanent marks an error that another poll would not change: for example, a probe found

@@ -100,7 +100,7 @@ func (e *Entry) move(r Record) {
 	case Created:
 		e.CreatedAt = r.At
 	}
-	e.ServiceID, e.Adopted = r.ServiceID, r.Adopted
+	e.ServiceID, e.Adopted, e.TokenCheck = r.ServiceID, r.Adopted, r.TokenCheck
 }
 
 // Open reports whether the endpoint may exist and be billed: the state is Intended, Unknown or

@@ -87,6 +87,7 @@ type Record struct {
 	LeaseEnd    time.Time `json:"lease_end,omitzero"`     // intended, extended: end of the lease; zero: no lease
 	ServiceID   string    `json:"service_id,omitempty"`   // created, deleted: ID of the endpoint; unknown: the same, if the response showed it
 	Adopted     bool      `json:"adopted,omitempty"`      // created: the ID was adopted
+	TokenCheck  string    `json:"token_check,omitempty"`  // created: first 8 hex digits of HMAC-SHA-256 over Intent, with the token whose response showed the ID as key
 }
 
 // An Entry combines all records of one create call. A key gets many entries over time. At most
@@ -101,6 +102,7 @@ type Entry struct {
 	State       State     // state after the last record
 	Instances   int       // number of instances that this package asked for, or more
 	Adopted     bool      // ServiceID was adopted
+	TokenCheck  string    // identifies the token whose response showed the ID; empty: not known
 	RequestedAt time.Time // when the create was about to be sent
 	SettleBy    time.Time // the create was not sent after this time: 5 min after RequestedAt, or the deadline of its ctx if that is earlier
 	CreatedAt   time.Time // when the ID was recorded; zero: it was not

@@ -18,8 +18,8 @@ func TestABrokenRuleIsNoticed(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ file, from, to, tests string }{
 		"a read voids":                {"evidence.go", "e.Read, e.runs = true, [len(proofs)]run{}", "e.Read = true", "NoSequence"},
-		"grace":                       {"evidence.go", "if copied || early {", "if early = false; copied {", "NoSequence"},
-		"copies":                      {"evidence.go", "if copied || early {", "if copied = false; early {", "NoSequence"},
+		"grace":                       {"evidence.go", "if copied || early {", "if early = false; copied || early {", "NoSequence"},
+		"copies":                      {"evidence.go", "if copied || early {", "if copied = false; copied || early {", "NoSequence"},
 		"token":                       {"evidence.go", "(o.Known || !p.known)", "true", "NoSequence"},
 		"10 s":                        {"evidence.go", "{true, Service, false, 2, 10 * time.Second}", "{true, Service, false, 2, time.Second}", "NoSequence"},
 		"60 s":                        {"evidence.go", "{true, Intermediary, false, 3, time.Minute}", "{true, Intermediary, false, 3, 10 * time.Second}", "NoSequence"},
@@ -28,7 +28,7 @@ func TestABrokenRuleIsNoticed(t *testing.T) {
 		"a proof is reached":          {"evidence.go", "case Listed:", "case 99:", "EverySequence"},
 		"the time of a proof":         {"evidence.go", "{true, Service, true, 2, 3 * time.Second}", "{true, Service, true, 2, 8 * time.Second}", "TimeOfAProof"},
 		"the confirmation of refusal": {"endurance.go", "contact && now.Sub(e.refused) < confirm", "false", "WhatEndsATask"},
-		"the endurance of a cleanup":  {"endurance.go", "e.Task == Cleanup ||", "", "CleanupBeforeContact"},
+		"the endurance of a cleanup":  {"endurance.go", "e.Task >= Reaping ||", "", "CleanupBeforeContact"},
 		"the class of a 404":          {"rules.go", "!NotFound(r.Status) && r.Status < 500, isJSON(body)", "true", "ClassOfAResponse"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,8 +22,13 @@ type Task int
 const (
 	Wait    Task = iota // a wait for a state
 	Removal             // a DeleteAndWait, which the caller started
-	Cleanup             // a cleanup after a failure, or the removal of an endpoint whose lease is over
+	Reaping             // the removal of an endpoint whose lease is over
+	Cleanup             // the removal of an endpoint after a failure
 )
+
+// EndsUnknown reports whether a task ends when the endpoint is not found with this token. A
+// cleanup knows that its endpoint was created, so it goes on.
+func (t Task) EndsUnknown() bool { return t != Cleanup }
 
 // Endurance is what a task has endured in a row. It is a value: After returns a new one.
 type Endurance struct {
@@ -43,7 +48,7 @@ func (e Endurance) Success() Endurance { return Endurance{Task: e.Task} }
 // After returns the endurance after a failure, and whether the task goes on. contact says that
 // the client has had a response of the service before.
 func (e Endurance) After(f Failure, contact bool, now time.Time) (_ Endurance, goesOn bool) {
-	stubborn := e.Task == Cleanup || e.Task == Removal && contact
+	stubborn := e.Task >= Reaping || e.Task == Removal && contact
 	switch {
 	case f.Final:
 		return e, false

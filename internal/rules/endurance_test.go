@@ -142,3 +142,16 @@ func TestClassOfAResponse(t *testing.T) {
 		})
 	}
 }
+
+func TestNamesThatAServiceMakes(t *testing.T) {
+	for _, c := range []struct {
+		asked, given string
+		want         bool
+	}{
+		{"demo", "demo", true}, {"demo", " Demo", true}, {"My App", "my-app", true}, {"my_app", "my-app-7f3a", true},
+		{"a-name-that-is-too-long", "a-name-that-is-t", true}, {"名前", "名前", true},
+		{"demo", "somebody-elses", false}, {"demo", "de", true}, {"demo", "d", false}, {"demo", "", false}, {"demo", "--", false}, {"--", "demo", false},
+	} {
+		require.Equal(t, c.want, Renamed(c.asked, c.given), "%q and %q", c.asked, c.given)
+	}
+}

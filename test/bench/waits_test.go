@@ -26,8 +26,8 @@ const heapPerWait = 20 << 10
 // waysToWait are the ways to wait for many endpoints. Each function returns when every
 // endpoint is available or failed.
 var waysToWait = map[string]func(ctx context.Context, c *svc.InferenceServiceClient, ids []string) (available int){
-	"WaitAll": func(ctx context.Context, c *svc.InferenceServiceClient, ids []string) (available int) {
-		for _, err := range c.WaitAll(ctx, ids, testkit.Every(time.Hour)) {
+	"WaitUntilAllAvailable": func(ctx context.Context, c *svc.InferenceServiceClient, ids []string) (available int) {
+		for _, err := range c.WaitUntilAllAvailable(ctx, ids, testkit.Every(time.Hour)) {
 			if err == nil {
 				available++
 			}

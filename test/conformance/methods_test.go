@@ -105,8 +105,8 @@ var methods = map[string]func(*world){
 		w.no(w.InferenceServices.Wait(w.ctx, w.endpoint, func(*svc.InferenceService) (bool, error) { return true, nil }, nil))
 	},
 	"InferenceServiceClient.ScaleAndWait": func(w *world) { w.no(w.InferenceServices.ScaleAndWait(w.ctx, w.endpoint, 0, nil)) },
-	"InferenceServiceClient.WaitAll": func(w *world) {
-		each(w, w.InferenceServices.WaitAll(w.ctx, []string{w.endpoint}, nil))
+	"InferenceServiceClient.WaitUntilAllAvailable": func(w *world) {
+		each(w, w.InferenceServices.WaitUntilAllAvailable(w.ctx, []string{w.endpoint}, nil))
 	},
 	"InferenceServiceClient.DeleteAndWait": func(w *world) { w.no(w.InferenceServices.DeleteAndWait(w.ctx, w.endpoint, nil)) },
 	"InferenceServiceClient.Use": func(w *world) {

@@ -104,7 +104,7 @@ var matrixWithoutRow = []string{
 	"Client.CloseIdleConnections", "Client.Do", "Client.DownloadFile", "Client.String", "Files.DownloadFile", "Files.UploadFile", "Flavors.Find",
 	"ImageJobs.All", "ImageJobs.Wait", "VideoJobs.All", "VideoJobs.Wait", "InferenceServices.DeleteAndWait", "InferenceServices.Deploy",
 	"InferenceServices.Scale", "InferenceServices.ScaleAndWait", "InferenceServices.URL", "InferenceServices.Use", "InferenceServices.Wait",
-	"InferenceServices.WaitAll", "InferenceServices.WaitUntilAvailable", "InferenceServices.WaitUntilDeleted",
+	"InferenceServices.WaitUntilAllAvailable", "InferenceServices.WaitUntilAvailable", "InferenceServices.WaitUntilDeleted",
 	"Ledger.Adopt", "Ledger.Entries", "Ledger.Extend", "Ledger.Forget", "Ledger.Reap",
 }
 

@@ -48,12 +48,12 @@ var compositeOps = []matrixOp{
 		defer cancel()
 		return c.client.InferenceServices.ScaleAndWait(ctx, "svc-1", 2, nil)
 	}, nil},
-	{"WaitAll", matrixRead, "GET /v1/inference-service/svc-1", func(ctx context.Context, c *matrixCell) (any, error) {
+	{"WaitUntilAllAvailable", matrixRead, "GET /v1/inference-service/svc-1", func(ctx context.Context, c *matrixCell) (any, error) {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		var all []*svc.InferenceService
 		var errs []error
-		for s, err := range c.client.InferenceServices.WaitAll(ctx, []string{"svc-1", "svc-none"}, nil) {
+		for s, err := range c.client.InferenceServices.WaitUntilAllAvailable(ctx, []string{"svc-1", "svc-none"}, nil) {
 			all, errs = append(all, s), append(errs, err)
 		}
 		return all, errors.Join(errs...)

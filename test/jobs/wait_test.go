@@ -45,7 +45,7 @@ func TestWaitForJob(t *testing.T) {
 		"rejected":                  {[]string{"rejected"}, svc.ErrJobFailed, "rejected", 1},
 		"deleted":                   {[]string{"initializing", "404"}, svc.ErrNotFound, "initializing", 2},
 		"retired":                   {[]string{"410"}, svc.ErrRetired, "", 1},
-		"not allowed":               {[]string{"initializing", "401"}, svc.ErrUnauthorized, "initializing", 2},
+		"not allowed":               {[]string{"401"}, svc.ErrUnauthorized, "", 1},
 		"never done, until the end": {[]string{"initializing", "initializing", "initializing", "initializing"}, context.DeadlineExceeded, "initializing", 4},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -61,7 +61,7 @@ func TestStoreThatHangs_D10(t *testing.T) {
 		}, 0, 0, limit, true},
 		"DeleteAndWait": {func(ctx context.Context, c *svc.Client, e ledger.Entry) error {
 			return c.InferenceServices.DeleteAndWait(ctx, e.ServiceID, nil)
-		}, 1, 0, limit + 5*time.Second, false},
+		}, 1, 0, limit + 5*time.Second, true}, // the delete is sent at once, but its proof takes longer than the limit
 		"Create": {func(ctx context.Context, c *svc.Client, _ ledger.Entry) error {
 			_, err := c.InferenceServices.Create(ctx, request("other"))
 			return err

@@ -18,9 +18,9 @@ type call struct {
 	number    int
 	op        string
 	id        string   // ID of the endpoint; not used by Create, Deploy and Use, which send request
-	ids       []string // IDs for WaitAll
+	ids       []string // IDs for WaitUntilAllAvailable
 	request   svc.CreateInferenceServiceRequest
-	instances int    // the number that ScaleAndWait asks for; also after how many results WaitAll is left
+	instances int    // the number that ScaleAndWait asks for; also after how many results WaitUntilAllAvailable is left
 	want      string // the status that Wait waits for
 	fresh     bool   // a second client makes the call; it does not know the earlier calls
 	removes   bool   // a cleanup is wanted, by DeleteOnFailure or OnFailure
@@ -39,7 +39,7 @@ type call struct {
 	ended     time.Time
 	record    *svc.InferenceService
 	err       error
-	settled   []settled // the results of WaitAll
+	settled   []settled // the results of WaitUntilAllAvailable
 	told      []string  // the IDs that OnCreate received
 	used      bool      // the function given to Use was called
 	probed    bool      // the last call of Probe succeeded
@@ -48,7 +48,7 @@ type call struct {
 	exited    bool
 }
 
-// settled is one result of WaitAll.
+// settled is one result of WaitUntilAllAvailable.
 type settled struct {
 	record *svc.InferenceService
 	err    error
@@ -171,8 +171,8 @@ func (k *call) make(ctx context.Context, s services, d *rand.Rand) {
 		})
 	case "WaitUntilAvailable":
 		k.record, k.err = s.WaitUntilAvailable(ctx, k.id, &o)
-	case "WaitAll":
-		for r, err := range s.WaitAll(ctx, k.ids, &o) {
+	case "WaitUntilAllAvailable":
+		for r, err := range s.WaitUntilAllAvailable(ctx, k.ids, &o) {
 			k.settled = append(k.settled, settled{r, err})
 			if len(k.settled) == k.instances { // leave the loop early
 				return

@@ -125,7 +125,7 @@ func (c *conversation) plan() *call {
 	d := c.dice
 	k := &call{number: len(c.calls), fresh: d.IntN(6) == 0}
 	ops := []string{"Deploy", "Deploy", "Deploy", "Create", "Use", "WaitUntilAvailable", "ScaleAndWait", "ScaleAndWait", "ScaleAndWait",
-		"Delete", "Delete", "DeleteAndWait", "DeleteAndWait", "WaitUntilDeleted", "WaitUntilDeleted", "Wait", "WaitAll"}
+		"Delete", "Delete", "DeleteAndWait", "DeleteAndWait", "WaitUntilDeleted", "WaitUntilDeleted", "Wait", "WaitUntilAllAvailable"}
 	if len(c.known) == 1 { // the caller has no endpoint yet: choose a call that mostly creates one
 		ops = ops[:7]
 	}
@@ -163,7 +163,7 @@ func (c *conversation) plan() *call {
 			k.antics.nth = 1
 		}
 	}
-	if k.op == "WaitAll" && k.antics.what == "panic" { // the panic would be in another goroutine and end the test program
+	if k.op == "WaitUntilAllAvailable" && k.antics.what == "panic" { // the panic would be in another goroutine and end the test program
 		k.antics.what = "exit"
 	}
 	c.others(k)

@@ -297,10 +297,10 @@ func checkAvailable(c *conversation, k *call) {
 	}
 }
 
-// checkAll checks the results of WaitAll: each endpoint is there once, with its true
+// checkAll checks the results of WaitUntilAllAvailable: each endpoint is there once, with its true
 // status.
 func checkAll(c *conversation, k *call) {
-	if k.op != "WaitAll" || !k.returned {
+	if k.op != "WaitUntilAllAvailable" || !k.returned {
 		return
 	}
 	seen := map[string]bool{}

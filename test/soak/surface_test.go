@@ -15,7 +15,7 @@ type services interface {
 	Deploy(context.Context, svc.CreateInferenceServiceRequest, *svc.DeployOptions) (*svc.InferenceService, error)
 	Use(context.Context, svc.CreateInferenceServiceRequest, *svc.DeployOptions, func(context.Context, *svc.InferenceService) error) error
 	WaitUntilAvailable(context.Context, string, *svc.WaitOptions) (*svc.InferenceService, error)
-	WaitAll(context.Context, []string, *svc.WaitOptions) iter.Seq2[*svc.InferenceService, error]
+	WaitUntilAllAvailable(context.Context, []string, *svc.WaitOptions) iter.Seq2[*svc.InferenceService, error]
 	WaitUntilDeleted(context.Context, string, *svc.WaitOptions) error
 	Wait(context.Context, string, func(*svc.InferenceService) (bool, error), *svc.WaitOptions) (*svc.InferenceService, error)
 	ScaleAndWait(context.Context, string, int, *svc.WaitOptions) (*svc.InferenceService, error)

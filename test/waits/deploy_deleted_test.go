@@ -1,6 +1,7 @@
 package waits_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,10 +42,8 @@ var goneTroubles = map[string]svctest.Fault{
 	"lost":             {DropAfter: true},
 	"cut":              {TruncateBody: true},
 	"a proxy's page":   {Body: "<html>please log in</html>"},
-	"a proxy's 404":    {Status: 404, Body: proxys404},
 	"another's record": {Body: `{"service_id":"svc-2","status":"available"}`},
 	"nothing":          {Status: 204},
-	"400":              {Status: 400},
 }
 
 // An accepted delete is no proof of the deletion. The cleanup polls until a poll shows
@@ -58,7 +57,7 @@ func TestDeletedIsWhatAPollShows(t *testing.T) {
 				e, took := goneStory(t, srv, trouble)
 				require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 				require.NoError(t, e.CleanupErr)
-				require.LessOrEqual(t, took, 5*time.Second)
+				require.LessOrEqual(t, took, 9*time.Second)
 				require.Equal(t, 1, srv.RequestCount("DELETE", svctest.RouteEndpoint))
 			})
 		})
@@ -102,13 +101,13 @@ func TestNotDeletedWithoutAPoll(t *testing.T) {
 			})
 		})
 	}
-	for status, want := range map[int]error{401: svc.ErrUnauthorized, 403: svc.ErrForbidden} {
-		synctest.Test(t, func(t *testing.T) { // these statuses end the polls
+	for status, at := range map[int]time.Duration{401: 30 * time.Second, 403: 30 * time.Second, 400: 10 * time.Second} {
+		synctest.Test(t, func(t *testing.T) { // a token may be renewed, but a bad request stays bad
 			srv := goneServer(svctest.WithDeleteTime(time.Hour))
 			e, took := goneStory(t, srv, svctest.ServiceUnavailable(1), svctest.Fault{Status: status, Times: -1})
 			require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
-			require.LessOrEqual(t, took, time.Second)
-			require.ErrorIs(t, e.CleanupErr, want)
+			require.InDelta(t, at.Seconds(), took.Seconds(), 3)
+			require.ErrorContains(t, e.CleanupErr, fmt.Sprint(status))
 			require.ErrorContains(t, e, accepted)
 		})
 	}
@@ -200,7 +199,7 @@ func TestAProxysNotFoundIsNoProof(t *testing.T) {
 				srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 404, Body: page, Times: -1})
 				e, _ := goneStory(t, srv, svctest.Fault{Status: 404, Body: page, Times: -1})
 				require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
-				require.ErrorIs(t, e.CleanupErr, svc.ErrNotFound)
+				require.NotErrorIs(t, e.CleanupErr, svc.ErrNotFound)
 				require.ErrorContains(t, e, "the last poll failed: 404")
 			})
 			synctest.Test(t, func(t *testing.T) {
@@ -232,7 +231,7 @@ func TestC03_NotDeletedByNotFoundOfEverything(t *testing.T) {
 			e, _ := goneStory(t, srv, fault)
 			require.Equal(t, svc.CleanupFailed, e.Cleanup)
 			require.Equal(t, 2, srv.RunningInstances())
-			require.ErrorIs(t, e.CleanupErr, svc.ErrNotFound)
+			require.NotErrorIs(t, e.CleanupErr, svc.ErrNotFound)
 			require.ErrorContains(t, e, "this does not prove that the record is deleted")
 
 			srv = goneServer()

@@ -154,8 +154,8 @@ func TestDeployDeletesOnFailure(t *testing.T) {
 				require.Equal(t, "svc-1", service.ServiceID)
 				if errors.Is(tt.want, svc.ErrUnauthorized) { // the polls of the cleanup are refused as well
 					require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
-					require.ErrorIs(t, e.CleanupErr, svc.ErrUnauthorized)
-					require.ErrorContains(t, err, "; the cleanup sent a delete, which was accepted, but could not confirm the deletion (401")
+					require.ErrorContains(t, err, "; the cleanup sent a delete, which was accepted, but could not confirm the deletion (context deadline exceeded: the limit of a cleanup is 30s")
+					require.ErrorContains(t, err, "the last poll failed: 401")
 				} else {
 					require.Equal(t, svc.CleanupDeleted, e.Cleanup)
 					require.NoError(t, e.CleanupErr)
@@ -239,7 +239,7 @@ func TestDeployAwaitsTheResponseToACreateUnderWay(t *testing.T) {
 				service, err := srv.Client().InferenceServices.Deploy(testkit.CancelAfter(t, time.Second, stop), testkit.Demo,
 					&svc.DeployOptions{DeleteOnFailure: clean, OnCreate: func(s *svc.InferenceService) error { told = s.ServiceID; return nil }})
 				require.GreaterOrEqual(t, time.Since(start), 8*time.Second)
-				require.LessOrEqual(t, time.Since(start), 10*time.Second)
+				require.LessOrEqual(t, time.Since(start), 12*time.Second)
 				require.ErrorIs(t, err, context.Canceled)
 				require.ErrorIs(t, err, stop)
 				e := testkit.ErrorAs[*svc.DeployError](t, err)

@@ -61,7 +61,7 @@ func TestC03_ProofNeedsAResponseInBetween(t *testing.T) {
 				err = services.WaitUntilDeleted(testkit.Within(t, time.Minute), id, nil)
 				require.Equal(t, tt.proves, err == nil, "%v", err)
 				if tt.proves {
-					require.Equal(t, time.Second, time.Since(start))
+					require.Equal(t, 10*time.Second, time.Since(start))
 				}
 			})
 		})
@@ -90,10 +90,10 @@ func TestDeleteAndWait(t *testing.T) {
 		deletes []svctest.Fault
 		took    time.Duration
 	}{
-		"at once":        {nil, nil, 2 * time.Second},
+		"at once":        {nil, nil, 4 * time.Second},
 		"slow":           {[]svctest.Option{svctest.WithDeleteTime(40 * time.Second)}, nil, time.Minute},
 		"without effect": {nil, []svctest.Fault{{Body: "{}", Times: 3}}, 10 * time.Second},
-		"lost":           {nil, []svctest.Fault{svctest.DropAfterEffect()}, 3 * time.Second},
+		"lost":           {nil, []svctest.Fault{svctest.DropAfterEffect()}, 17 * time.Second},
 		"busy":           {nil, []svctest.Fault{{Status: 409, Body: `{"message":"busy"}`, Times: 2}}, 10 * time.Second},
 		"failing":        {nil, []svctest.Fault{svctest.Outage(20 * time.Second)}, 40 * time.Second},
 	} {
@@ -116,9 +116,9 @@ func TestDeleteAndWait(t *testing.T) {
 			srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: status, Body: "{}", Times: -1})
 			err := srv.Client().InferenceServices.DeleteAndWait(testkit.Within(t, time.Hour), id, nil)
 			require.Equal(t, "deleted", testkit.ErrorAs[*svc.WaitError](t, err).Want)
-			require.Equal(t, 1, testkit.ErrorAs[*svc.WaitError](t, err).Polls)
+			require.ErrorIs(t, err, context.DeadlineExceeded, "the token may be renewed")
 			require.Equal(t, id, testkit.ErrorAs[*svc.WaitError](t, err).Last.ServiceID, "Last must be the record read before the delete")
-			require.ErrorContains(t, err, `last status "available" after 1 poll in 0s`)
+			require.ErrorContains(t, err, `last status "available" after`)
 		})
 	}
 }
@@ -379,7 +379,7 @@ func TestC32_NeverReadIsNotDeleted(t *testing.T) {
 		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Body: `{"id":"svc-1","state":"deleting"}`, Status: 202, AfterEffect: true})
 		e, took := goneStory(t, srv)
 		require.Equal(t, svc.CleanupDeleted, e.Cleanup)
-		require.LessOrEqual(t, took, 2*time.Second)
+		require.LessOrEqual(t, took, 6*time.Second)
 	})
 }
 
@@ -525,21 +525,21 @@ func TestC40_OneNotFoundIsNotEnough(t *testing.T) {
 		err := s.Services(t).WaitUntilDeleted(testkit.Within(t, 10*time.Minute), "svc-1", nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
-	synctest.Test(t, func(t *testing.T) { // two "not found" within one second are not enough either
-		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("available"), testkit.Fails(404), testkit.Fails(404), testkit.EndpointIs("available")}}
-		_, err := s.Services(t).Get(t.Context(), "svc-1")
+	synctest.Test(t, func(t *testing.T) { // the polls go on in between, since a read that shows the record voids the "not found"
+		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("available"), testkit.Fails(404)}}
+		services := s.Services(t)
+		_, err := services.Get(t.Context(), "svc-1")
 		require.NoError(t, err)
-		var polled []time.Time
-		err = s.Services(t).WaitUntilDeleted(testkit.Within(t, 10*time.Minute), "svc-1", &svc.WaitOptions{
-			NotFoundGrace: -1, MinInterval: time.Millisecond, MaxInterval: time.Millisecond, OnPoll: func(svc.Poll) { polled = append(polled, time.Now()) },
-		})
+		start := time.Now()
+		err = services.WaitUntilDeleted(testkit.Within(t, 10*time.Minute), "svc-1", &svc.WaitOptions{MinInterval: 700 * time.Millisecond, MaxInterval: 700 * time.Millisecond})
 		require.NoError(t, err)
-		require.Equal(t, time.Second, polled[1].Sub(polled[0]), "the second poll comes one second later")
+		require.Equal(t, 10*time.Second, time.Since(start), "the deletion is proven at the first moment at which it can be")
 	})
 	synctest.Test(t, func(t *testing.T) { // the last poll before the end of ctx does not wait for that second
 		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.Fails(404)}}
 		err := s.Services(t).WaitUntilDeleted(testkit.Within(t, 700*time.Millisecond), "svc-1", &svc.WaitOptions{NotFoundGrace: -1})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, svc.ErrNotFound)
 		require.Len(t, s.Requests("GET"), 2)
 	})
 }
@@ -554,7 +554,7 @@ func TestUse(t *testing.T) {
 				err, panicked := error(nil), any(nil)
 				func() {
 					defer func() { panicked = recover() }()
-					err = srv.Client().InferenceServices.Use(t.Context(), testkit.Demo, &svc.DeployOptions{OnFailure: func(*svc.DeployError) bool { return false }},
+					err = srv.Client().InferenceServices.Use(t.Context(), testkit.Demo, nil,
 						func(_ context.Context, s *svc.InferenceService) error { used = s; return use() })
 				}()
 				require.Equal(t, svc.InferenceServiceStatusAvailable, used.Status)
@@ -586,7 +586,7 @@ func TestWaitAllSurvivesGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
 		n := 0
-		for _, err := range srv.Client().InferenceServices.WaitAll(t.Context(), addEndpoints(srv, 3), &svc.WaitOptions{OnPoll: func(svc.Poll) { runtime.Goexit() }}) {
+		for _, err := range srv.Client().InferenceServices.WaitUntilAllAvailable(t.Context(), addEndpoints(srv, 3), &svc.WaitOptions{OnPoll: func(svc.Poll) { runtime.Goexit() }}) {
 			require.ErrorContains(t, err, "ended the goroutine")
 			n++
 		}

@@ -127,7 +127,11 @@ func TestProbeNeedsAnAddress(t *testing.T) {
 				opts := &svc.WaitOptions{Probe: func(context.Context, string) error { return nil }}
 				start := time.Now()
 				err := allWaits(s.Services(t), opts)[name](testkit.Within(t, time.Minute))
-				if name == "Wait" || name == "WaitUntilDeleted" { // these calls do not use the probe
+				if name == "Wait" {
+					require.ErrorAs(t, err, new(*svc.ValidationError), "Wait has no probe, and must not ignore one")
+					return
+				}
+				if name == "WaitUntilDeleted" { // nothing is left to probe
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 					return
 				}

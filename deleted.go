@@ -1,0 +1,302 @@
+package svc
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"example.com/svc/internal/apierr"
+	"example.com/svc/internal/cause"
+	"example.com/svc/internal/httpcall"
+	"example.com/svc/internal/rules"
+	"example.com/svc/internal/same"
+)
+
+// notFound reports whether err is the service's own 404 or 410.
+func notFound(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return errors.Is(err, ErrNotFound) && (!ok || e.foreign == "")
+}
+
+// endpoints is what a client knows of endpoints: when it created them, which records it has
+// read, and with which tokens.
+type endpoints struct {
+	mu      sync.Mutex
+	salt    string
+	created map[string]time.Time // time of the creation, by the ID of the endpoint; kept for an hour
+	read    map[string]bool      // IDs of the endpoints whose record was read
+	tokens  map[string][]check   // checks of the tokens for which an ID is known
+}
+
+// check identifies a token without showing it: see httpcall.Result.TokenCheck.
+type check struct{ message, sum string }
+
+func newEndpoints() *endpoints {
+	return &endpoints{salt: rand.Text(), created: map[string]time.Time{}, read: map[string]bool{}, tokens: map[string][]check{}}
+}
+
+// maxEndpoints is the number of endpoints that a client remembers. Then it forgets all IDs. A
+// wait for a deletion may then take 30 s longer, or not be able to prove the deletion.
+const maxEndpoints = 16384
+
+// add notes that an endpoint was created. r is the result of its create; nil: another process
+// created it, with the same ledger.
+func (k *endpoints) add(id string, r *httpcall.Result) {
+	if r != nil {
+		k.vouch(id, k.salt, r.TokenCheck(k.salt))
+	}
+	const kept = time.Hour
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.DeleteFunc(k.created, func(_ string, at time.Time) bool { return time.Since(at) > kept })
+	k.created[id] = time.Now()
+}
+
+// born returns the time when the client created the endpoint; zero: it did not, or has
+// forgotten the time.
+func (k *endpoints) born(id string) time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.created[id]
+}
+
+// see notes that a response showed the record of an endpoint.
+func (k *endpoints) see(id string, r *httpcall.Result) {
+	k.vouch(id, k.salt, r.TokenCheck(k.salt))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.read[id] = true
+}
+
+func (k *endpoints) seen(id string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.read[id]
+}
+
+// vouch notes that the ID of an endpoint is known for the token with this check. An empty sum
+// vouches for nothing.
+func (k *endpoints) vouch(id, message, sum string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.tokens) >= maxEndpoints {
+		clear(k.tokens)
+		clear(k.read)
+	}
+	if c := (check{message, sum}); sum != "" && !slices.Contains(k.tokens[id], c) {
+		k.tokens[id] = append(k.tokens[id], c)
+	}
+}
+
+// knows reports whether the ID is known for the token that was sent for r.
+func (k *endpoints) knows(id string, r *httpcall.Result) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.ContainsFunc(k.tokens[id], func(c check) bool { return r.TokenCheck(c.message) == c.sum })
+}
+
+// observer polls one endpoint and gathers what the rules of evidence need. A wait and its
+// cleanup share one.
+type observer struct {
+	client   *InferenceServiceClient
+	id       string
+	opts     []RequestOption
+	evidence rules.Evidence
+	asked    bool // the ledger was asked whether it knows the ID
+}
+
+// observe makes the observer of an endpoint.
+func (c *InferenceServiceClient) observe(id string, o *WaitOptions) *observer {
+	w := &observer{client: c, id: id, opts: polling(o.RequestOptions)}
+	w.evidence.Read = c.client.endpoints.seen(id)
+	born := c.client.endpoints.born(id)
+	if born.IsZero() { // another process created it; no clock but ours decides
+		born = time.Now()
+	}
+	switch {
+	case o.NotFoundGrace > 0:
+		w.evidence.Readable = born.Add(o.NotFoundGrace)
+	case o.NotFoundGrace == 0:
+		w.evidence.Readable = born.Add(rules.Grace)
+	}
+	return w
+}
+
+// poll reads the record once. The verdict considers all polls of this observer. If it is
+// Deleted, poll records the deletion in the ledger, and err is nil or the last "not found".
+func (o *observer) poll(ctx context.Context) (*InferenceService, rules.Verdict, error) {
+	sent := time.Now()
+	s, r, err := o.client.read(ctx, o.id, o.opts)
+	e, failed := errors.AsType[*Error](err)
+	switch {
+	case err == nil && s.IsDeleted:
+		o.note(rules.Flagged, sent)
+	case err == nil:
+		o.note(rules.Shown, sent)
+	case failed && rules.NotFound(e.StatusCode):
+		o.missing(ctx, e, r, sent)
+		err = o.doubt(ctx, err)
+	case failed:
+		o.note(rules.Odd, sent)
+	}
+	verdict := o.evidence.Verdict()
+	if verdict == rules.Deleted {
+		o.client.client.Ledger.deleted(ctx, o.id, s)
+	}
+	return s, verdict, err
+}
+
+func (o *observer) note(sight rules.Sight, at time.Time) {
+	o.evidence = o.evidence.After(rules.Observation{Sight: sight, At: at})
+}
+
+// missing notes a "not found".
+func (o *observer) missing(ctx context.Context, e *Error, r *httpcall.Result, sent time.Time) {
+	known := o.client.client.endpoints.knows(o.id, r)
+	if !known && !o.asked { // the ledger may know who created it
+		o.asked = true
+		o.client.client.Ledger.vouch(ctx, o.id)
+		known = o.client.client.endpoints.knows(o.id, r)
+	}
+	o.evidence = o.evidence.After(rules.Observation{
+		Sight: rules.Missing, At: sent, Class: e.class, Known: known,
+		Origin: rules.Origin{
+			RequestID: apierr.RequestID(r.Header, o.client.client.caller.Redactor().String),
+			Date:      r.Header.Get("Date"), Aged: aged(r.Header),
+		},
+	})
+}
+
+// aged reports whether a response comes from a cache.
+func aged(h http.Header) bool { return h.Get("Age") != "" && h.Get("Age") != "0" }
+
+// doubt asks for the flavor list, if the evidence needs it. It returns the error of a poll that
+// got the "not found" err.
+func (o *observer) doubt(ctx context.Context, err error) error {
+	if !o.evidence.WantsList() || o.evidence.Verdict() != rules.Unproven {
+		return err
+	}
+	if failed := o.client.client.answers(ctx, o.opts); failed != nil {
+		return &absence{err: err, doubt: failed}
+	}
+	o.note(rules.Listed, time.Now())
+	return err
+}
+
+// answers reads the flavor list, which always exists. It returns nil if the service itself
+// responded to this client: with the list, or with a 403.
+func (c *Client) answers(ctx context.Context, opts []RequestOption) error {
+	_, err := c.Flavors.List(ctx, opts...)
+	if e, ok := errors.AsType[*Error](err); ok && e.StatusCode == http.StatusForbidden && e.class == rules.Service {
+		return nil
+	}
+	return err
+}
+
+// absence is a "not found" while the flavor list cannot be read either.
+type absence struct{ err, doubt error }
+
+func (e *absence) Error() string { return "svc: " + e.detail() }
+
+func (e *absence) detail() string {
+	return detail(e.err) + "; this does not prove that the record is deleted, since the flavor list cannot be read either: " + detail(e.doubt)
+}
+
+// Unwrap returns the error of the flavor list: the "not found" proves nothing without it.
+func (e *absence) Unwrap() error { return e.doubt }
+
+// missingError ends a wait for an endpoint that is not found, and whose ID is not known.
+type missingError struct{ err error }
+
+func (e *missingError) Error() string { return "svc: " + e.detail() }
+
+func (e *missingError) detail() string {
+	return detail(e.err) + ": not found with this token; it is deleted, its ID is mistyped, or it is of another account"
+}
+
+func (e *missingError) Unwrap() error { return e.err }
+
+// removal deletes an endpoint and polls it until it is deleted.
+type removal struct {
+	*observer
+	name     string        // name that the record must have; empty: any name
+	limit    time.Duration // limit of each request, whatever it waits for; zero: no limit
+	interval time.Duration // longest time between two polls
+	there    bool          // the latest read returned the record
+	polled   time.Time     // when the latest poll ended; zero: there was none
+}
+
+// poll sends a delete and then reads the record. After an accepted delete it sends another one
+// only if the record could still be read, or if the process was suspended. If this client has
+// never read the record, poll reads it before the delete as well: "not found" proves a deletion
+// sooner if the record was read before.
+func (r *removal) poll(ctx context.Context) (*InferenceService, rules.Verdict, error) {
+	var before *InferenceService // the record before the delete
+	if !r.evidence.Read && !r.evidence.Accepted() {
+		s, verdict, err := r.read(ctx)
+		if verdict == rules.Deleted || cause.Has[*permanentError](err) {
+			return s, verdict, err
+		}
+		before = s
+	}
+	suspended := !r.polled.IsZero() && rules.Overslept(r.interval, time.Since(r.polled))
+	defer func() { r.polled = time.Now() }()
+	if !r.evidence.Accepted() || r.there || suspended {
+		if err := r.delete(ctx); err != nil && !r.evidence.Accepted() && !notFound(err) {
+			return before, rules.Unproven, err
+		}
+	}
+	s, verdict, err := r.read(ctx)
+	if s == nil && verdict == rules.Unproven {
+		s = before
+	}
+	return s, verdict, err
+}
+
+// read reads the record. If the record has another name, the error is a permanent one.
+func (r *removal) read(ctx context.Context) (*InferenceService, rules.Verdict, error) {
+	ctx, cancel := r.limited(ctx)
+	defer cancel()
+	s, verdict, err := r.observer.poll(ctx)
+	r.there = err == nil
+	if err == nil && r.foreign(s) {
+		return nil, rules.Unproven, r.otherName(s)
+	}
+	return s, verdict, err
+}
+
+// delete sends one delete, which does not ask the rate limiter. It is a single attempt: after a
+// failed one, Delete counts "not found" as success.
+func (r *removal) delete(ctx context.Context) error {
+	ctx, cancel := r.limited(ctx)
+	defer cancel()
+	err := r.client.Delete(ctx, r.id, append(slices.Clip(r.opts), urgent)...)
+	if err == nil {
+		r.note(rules.Accepted, time.Now())
+	}
+	return err
+}
+
+func (r *removal) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if r.limit <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, r.limit)
+}
+
+// foreign reports whether a record has another name than the endpoint, so that it may belong
+// to somebody else's endpoint. A service may change the case and the white space of a name.
+func (r *removal) foreign(s *InferenceService) bool {
+	return r.name != "" && s.Name != "" && !same.Text(s.Name, r.name)
+}
+
+func (r *removal) otherName(s *InferenceService) error {
+	clean := r.client.client.caller.Redactor().String
+	return Permanent(fmt.Errorf("svc: the name in the record of %s is %q, but this endpoint was created with the name %q: it may be somebody else's endpoint, so it was not deleted: find out whose it is", clean(s.ServiceID), clean(s.Name), clean(r.name)))
+}
