@@ -97,7 +97,7 @@ func (t *tool) rootCommand() *cobra.Command {
 	for _, c := range t.commands() {
 		t.add(root, c)
 	}
-	root.AddCommand(t.filesGroup(), t.jobsGroup())
+	root.AddCommand(t.filesGroup(), t.jobsGroup(), t.ledgerGroup())
 	root.AddCommand(exitCodesTopic)
 	t.addCompletion(root)
 	return root
@@ -126,6 +126,7 @@ func (t *tool) commands() []*command {
 		t.forgetCommand(),
 		t.extendCommand(),
 		t.fakeCommand(),
+		t.doctorCommand(),
 		t.versionCommand(),
 	}
 }

@@ -175,6 +175,7 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	}
 	d.opts.OnCreate = func(s *svc.InferenceService) error { return d.created(ctx, s.ServiceID) }
 	d.opts.OnFailure = func(failed *svc.DeployError) bool { return d.onFailure(ctx, failed) }
+	t.note(func(f *facts) { f.Pending = true }) // the attempt hook is called after the response only
 	service, err := t.client.InferenceServices.Deploy(ctx, d.req, &d.opts)
 	err = d.judge(ctx, err)
 	if err == nil && service != nil && d.wait {
@@ -269,6 +270,7 @@ func (d *deployment) judge(ctx context.Context, err error) error {
 		err = nil
 	}
 	t.note(func(f *facts) {
+		f.Pending = false
 		switch {
 		case err == nil:
 			f.Running = true

@@ -168,7 +168,7 @@ func (t *tool) givenUp() error {
 	switch f := t.facts(); {
 	case f.Created || f.Resumed:
 		return fmt.Errorf("given up: %w", cause)
-	case f.Posted:
+	case f.Pending:
 		return &svc.OutcomeUnknownError{Method: "POST", Route: "/v1/inference-service", Name: f.Name, Err: cause}
 	}
 	return cause

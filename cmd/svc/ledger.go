@@ -36,6 +36,8 @@ type noLedgerError struct{ place place }
 
 func (e noLedgerError) Error() string { return "there is no ledger at " + e.place.shown }
 
+var errLedgerNone = errors.New("this command needs a ledger, and --ledger or SVC_LEDGER says none")
+
 // findLedger reads --ledger and SVC_LEDGER.
 func findLedger(flag string) (place, error) {
 	text, source := flag, "--ledger"
@@ -129,7 +131,7 @@ func (t *tool) openLedger(ctx context.Context, c *command) (store ledger.Store, 
 	}
 	if t.place.driver == "none" {
 		if use == readsLedger {
-			err = usageError{errors.New("this command needs a ledger, and --ledger or SVC_LEDGER says none")}
+			err = usageError{errLedgerNone}
 		}
 		return nil, stop, err
 	}

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 		panic(string(out))
 	}
 	code := m.Run()
+	postgresStop()
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }

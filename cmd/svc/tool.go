@@ -49,6 +49,7 @@ type facts struct {
 	Running bool   // false only if it is known that no endpoint of the command is running
 	Target  int    // number of instances that were asked for
 	Posted  bool   // a create was sent
+	Pending bool   // a create may be under way: its outcome is not known yet
 	Left    bool   // an endpoint that was to be deleted is not known to be deleted
 
 	SettleBy time.Time // a create in doubt can be forgotten from then on; zero: not known

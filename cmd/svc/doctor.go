@@ -1,0 +1,264 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"example.com/svc"
+	"example.com/svc/ledger"
+)
+
+// check is one thing that doctor has looked at.
+type check struct {
+	Name   string `json:"name"`
+	Result string `json:"result"` // ok, problem, or skipped: an earlier problem is in the way
+	Detail string `json:"detail"`
+	Advice string `json:"advice"` // what to do; empty: nothing
+}
+
+type doctorView struct {
+	outcome
+	Checks []check `json:"checks"`
+}
+
+func emptyDoctor() view { return &doctorView{Checks: []check{}} }
+
+func (v *doctorView) table() table {
+	t := table{header: []string{"CHECK", "RESULT", "DETAIL", "WHAT TO DO"}}
+	for _, c := range v.Checks {
+		t.rows = append(t.rows, []string{c.Name, c.Result, c.Detail, dash(c.Advice)})
+	}
+	return t
+}
+
+func (v *doctorView) names() []string { return nil }
+
+func (v *doctorView) ok(name, format string, args ...any) {
+	v.Checks = append(v.Checks, check{name, "ok", fmt.Sprintf(format, args...), ""})
+}
+
+func (v *doctorView) problem(name, detail, advice string) {
+	v.Checks = append(v.Checks, check{name, "problem", detail, advice})
+}
+
+func (v *doctorView) skipped(names ...string) {
+	for _, name := range names {
+		v.Checks = append(v.Checks, check{name, "skipped", "", ""})
+	}
+}
+
+func (t *tool) doctorCommand() *command {
+	return &command{
+		Command: &cobra.Command{
+			Use: "doctor", Short: "check the settings, the service and the ledger; changes nothing",
+			Long: `Checks the address, the token, the flavor list, the clock, the inference URL and the ledger, and
+says what to do about each problem. It only reads. Ends with 1 if there is a problem.`,
+		},
+		stake: reads, empty: emptyDoctor,
+		run: func(ctx context.Context, _ []string) (view, error) {
+			v := emptyDoctor().(*doctorView)
+			t.checkService(ctx, v)
+			t.checkLedger(ctx, v)
+			problems := 0
+			for _, c := range v.Checks {
+				if c.Result == "problem" {
+					problems++
+				}
+			}
+			if problems > 0 {
+				return v, fmt.Errorf("%w: %d", errProblem, problems)
+			}
+			return v, nil
+		},
+	}
+}
+
+// checkService checks everything from the settings to the clock of the service.
+func (t *tool) checkService(ctx context.Context, v *doctorView) {
+	rest := []string{"service", "token", "flavors", "clock", "inference URL"}
+	if err := t.makeClient(&command{client: needsClient}, nil); err != nil {
+		v.problem("settings", plainText(err), "set SVC_BASE_URL, SVC_API_TOKEN and SVC_INFERENCE_URL, or the flags in their place")
+		v.skipped(rest...)
+		return
+	}
+	v.ok("settings", "address %s", t.address)
+	t.checkProxy(v)
+	var response svc.Response
+	flavors, err := t.client.Flavors.List(ctx, svc.WithResponse(&response))
+	switch {
+	case isA[*svc.TransportError](err) || errors.Is(err, context.DeadlineExceeded):
+		v.problem("service", plainText(err), "check the address, the network, the proxy and the certificates (SSL_CERT_FILE)")
+		v.skipped("token", "flavors", "clock")
+	case errors.Is(err, svc.ErrUnauthorized) || errors.Is(err, svc.ErrForbidden):
+		v.ok("service", "reached%s", securely(t.address))
+		v.problem("token", plainText(err), "check SVC_API_TOKEN or --token-file")
+		v.skipped("flavors")
+		checkClock(v, response.Header)
+	case err != nil:
+		v.ok("service", "reached%s", securely(t.address))
+		v.problem("flavors", plainText(err), "check that the address is that of the service, and not of a proxy or a login page")
+		v.skipped("token")
+		checkClock(v, response.Header)
+	default:
+		v.ok("service", "reached%s", securely(t.address))
+		v.ok("token", "accepted")
+		checkFlavors(v, flavors)
+		checkClock(v, response.Header)
+	}
+	t.checkInference(ctx, v)
+}
+
+func securely(address string) string {
+	if strings.HasPrefix(strings.ToLower(address), "https:") {
+		return ", its certificate is accepted"
+	}
+	return " without TLS"
+}
+
+func (t *tool) checkProxy(v *doctorView) {
+	r, err := http.NewRequest(http.MethodGet, t.address, nil)
+	if err != nil {
+		return // NewClient has checked the address
+	}
+	switch proxy, err := http.ProxyFromEnvironment(r); {
+	case err != nil:
+		v.problem("proxy", "HTTP_PROXY or HTTPS_PROXY is no URL", "correct it; NO_PROXY lists the hosts to reach without a proxy")
+	case proxy == nil:
+		v.ok("proxy", "none")
+	default:
+		v.ok("proxy", "%s://%s", proxy.Scheme, proxy.Host)
+	}
+}
+
+func checkFlavors(v *doctorView, flavors []svc.Flavor) {
+	priced, stock := 0, 0
+	for _, f := range flavors {
+		if f.Billing.Price(svc.CurrencyUSD).Float64() > 0 {
+			priced++
+		}
+		if f.AvailableNum > 0 {
+			stock++
+		}
+	}
+	switch {
+	case len(flavors) == 0:
+		v.problem("flavors", "the list is empty", "ask the provider which GPUs your account may rent")
+	case priced == 0:
+		v.problem("flavors", "no flavor has a price in USD, so the cheapest one is not known", "name a flavor with --flavor")
+	default:
+		v.ok("flavors", "%d, of which %d are in stock and %d have a price", len(flavors), stock, priced)
+	}
+}
+
+// checkClock compares the clock of this machine with the Date of a response.
+func checkClock(v *doctorView, header http.Header) {
+	date, err := http.ParseTime(header.Get("Date"))
+	if err != nil {
+		v.problem("clock", "the responses have no Date", "leases cannot be enforced: svc sweep needs the service's clock")
+		return
+	}
+	off := time.Since(date).Round(time.Second)
+	if off.Abs() > time.Minute {
+		v.problem("clock", fmt.Sprintf("%v away from the service's clock", off), "set the clock of this machine (NTP)")
+		return
+	}
+	v.ok("clock", "%v away from the service's clock", off)
+}
+
+// checkInference checks the base address of the endpoints: any response will do.
+func (t *tool) checkInference(ctx context.Context, v *doctorView) {
+	const name = "inference URL"
+	if _, err := t.client.InferenceServices.URL("any"); err != nil {
+		v.problem(name, "not set", `set SVC_INFERENCE_URL or --inference-url: "svc url" and --probe need it`)
+		return
+	}
+	address := cmp.Or(t.flags.inferenceURL, os.Getenv("SVC_INFERENCE_URL"))
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err == nil {
+		var response *http.Response
+		if response, err = http.DefaultTransport.RoundTrip(r); err == nil { // without the token, and no redirect is followed
+			_ = response.Body.Close()
+			v.ok(name, "%s responds", host(address))
+			return
+		}
+	}
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	v.problem(name, err.Error(), "check the address and the network")
+}
+
+// checkLedger checks that the ledger can be read and written, and what it says.
+func (t *tool) checkLedger(ctx context.Context, v *doctorView) {
+	p, err := findLedger(t.flags.ledger)
+	if err != nil {
+		v.problem("ledger", err.Error(), "set SVC_LEDGER or --ledger")
+		return
+	}
+	t.place = p
+	if p.driver == "none" {
+		t.note(func(f *facts) { f.Running = true }) // nobody knows
+		v.problem("ledger", "none", "without a ledger an endpoint is lost if its process is killed: unset SVC_LEDGER")
+		return
+	}
+	store, stop, err := openPlace(ctx, p, false)
+	switch {
+	case isA[noLedgerError](err) && !p.explicit:
+		t.note(func(f *facts) { f.Running = false })
+		v.ok("ledger", "none yet at %s: the first create makes it", p.shown)
+		return
+	case isA[noLedgerError](err):
+		v.problem("ledger", plainText(err), "check the path, or make a ledger: svc ledger init --ledger "+p.shown)
+		return
+	case err != nil:
+		v.problem("ledger", plainText(err), "check that it exists and that you may read and write it")
+		return
+	}
+	defer stop()
+	records, err := store.List(ctx, "")
+	if err != nil {
+		v.problem("ledger", plainText(err), "repair or restore it; until then nothing is created under a damaged key")
+	} else {
+		v.ok("ledger", "%s: readable and writable, %d records", p.shown, len(records))
+	}
+	entries, err := ledger.Fold(records)
+	if err != nil {
+		v.problem("entries", plainText(err), "look at the endpoints of the keys that are named, and delete what should not run")
+	}
+	t.checkEntries(v, entries)
+}
+
+func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry) {
+	open, before, now := 0, len(v.Checks), time.Now()
+	for _, e := range entries {
+		if !e.Open() {
+			continue
+		}
+		open++
+		what := strings.TrimSpace(e.ServiceID + " of the key " + e.Key)
+		switch {
+		case e.InDoubt(now):
+			v.problem("doubt", "the outcome of the create of the key "+e.Key+" is not known", fmt.Sprintf("look for %q at the provider, then: svc adopt %s ID, or: svc forget %[2]s", e.Name, e.Key))
+		case !e.LeaseEnd.IsZero() && now.After(e.LeaseEnd):
+			v.problem("lease", fmt.Sprintf("the lease of %s is over since %s", what, short(now.Sub(e.LeaseEnd))), "svc sweep, and run it every few minutes")
+		}
+		if t.address != "" && t.elsewhere(e) {
+			v.problem("address", fmt.Sprintf("%s is at %s", what, e.BaseURL), "set SVC_BASE_URL to that address, and look at it there")
+		}
+	}
+	t.note(func(f *facts) { f.Running = open > 0 })
+	if len(v.Checks) == before {
+		v.ok("entries", "%d open, none of them in doubt, overdue or at another address", open)
+	}
+}

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc/svctest"
+)
+
+// eachLedger runs f with a ledger of each kind, made by "svc ledger init".
+func eachLedger(t *testing.T, f func(t *testing.T, s *session)) {
+	t.Parallel()
+	for kind, address := range map[string]func(t *testing.T) string{
+		"folder":   func(t *testing.T) string { return filepath.Join(t.TempDir(), "ledger") },
+		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "a ledger?.db") },
+		"postgres": postgres,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t)
+			s.env["SVC_LEDGER"] = address(t)
+			f(t, s)
+		})
+	}
+}
+
+func TestLedgerOfEachKind(t *testing.T) {
+	eachLedger(t, func(t *testing.T, s *session) {
+		if !strings.HasPrefix(s.env["SVC_LEDGER"], "postgres:") {
+			for _, args := range [][]string{{"ls"}, with(deploy), {"sweep"}, {"adopt", "a", "svc-1"}, {"forget", "a"}, {"extend", "a", "1h"}} {
+				e := s.must(exitLedger, args...)
+				require.Contains(t, e.stderr, "there is no ledger at")
+				require.Contains(t, e.stderr, "svc ledger init")
+			}
+		}
+		e := s.must(exitOK, "ledger", "init", "-o", "json")
+		require.Equal(t, !strings.HasPrefix(s.env["SVC_LEDGER"], "postgres:"), e.doc(t)["created"])
+		require.NotContains(t, e.stdout+e.stderr, "secret")
+		e = s.must(exitOK, "ledger", "init", "-o", "json")
+		require.Equal(t, false, e.doc(t)["created"], "it stays as it is")
+		require.Contains(t, s.must(exitOK, "ls").stderr, "no entries")
+
+		s.must(exitOK, with(deploy, "--key", "chat", "--lease", "8h")...)
+		e = s.must(exitOK, "ls")
+		require.Regexp(t, `^KEY +STATE +NAME +ID +INSTANCES +AGE +TIME +LEASE +ADDRESS\nchat +created +demo +svc-1 +1 +\ds +\ds +in 7h59m +127\.0\.0\.1:\d+\n$`, e.stdout)
+		s.must(exitOK, "extend", "chat", "2d")
+		require.Contains(t, s.must(exitOK, "ls").stdout, "in 1d23h")
+		require.Contains(t, s.must(exitOK, "doctor", "-o", "json").stdout, "readable and writable")
+		s.must(exitOK, "delete", "--key", "chat")
+		require.Contains(t, s.must(exitOK, "ls", "--all").stdout, "deleted")
+		require.Equal(t, false, s.must(exitOK, "ls", "-o", "json").doc(t)["may_be_running"])
+	})
+}
+
+// TestTwoCommandsUnderOneKey: at most one of them creates.
+func TestTwoCommandsUnderOneKey(t *testing.T) {
+	eachLedger(t, func(t *testing.T, s *session) {
+		s.must(exitOK, "ledger", "init")
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				e := s.run(with(deploy, "--key", "chat", "--flavor", "flavor-1")...)
+				if e.code != exitOK || e.stdout != "svc-1\n" {
+					t.Errorf("code %d: %s%s", e.code, e.stdout, e.stderr)
+				}
+			})
+		}
+		both.Wait()
+		require.Equal(t, 1, s.srv.RequestCount("POST", svctest.RouteEndpoints))
+	})
+}
+
+func TestLedgerPlaces(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	home := s.env["HOME"]
+	require.Contains(t, s.must(exitLedger, "ls").stderr, filepath.Join(home, ".local/state/svc-ledger"), "the default place")
+	require.NoDirExists(t, filepath.Join(home, ".local"), "reading makes nothing")
+
+	s.env["SVC_LEDGER"] = "~/mine"
+	require.Equal(t, filepath.Join(home, "mine")+"\n", s.must(exitOK, "ledger", "init").stdout)
+	s.must(exitOK, "ls")
+	require.Equal(t, filepath.Join(home, "relative")+"\n", s.must(exitOK, "ledger", "init", "--ledger", "relative").stdout, "the flag wins, and is shown in full")
+	for text, want := range map[string]string{
+		"here":                                  "full path",
+		"sqlite:here.db":                        "full path",
+		"~nobody/x":                             "full path",
+		"postgres://u:secret word@db.invalid/x": "%XX",
+	} {
+		s.env["SVC_LEDGER"] = text
+		e := s.must(exitUsage, "ls")
+		require.Contains(t, e.stderr, want)
+		require.NotContains(t, e.stderr, "secret")
+	}
+	s.env["SVC_LEDGER"] = "postgres://u:secret@127.0.0.1:1/x?password=secret2&connect_timeout=2"
+	e := s.must(exitLedger, "ls", "-o", "json")
+	require.NotContains(t, e.stdout+e.stderr, "secret")
+	require.Contains(t, e.stderr, "postgres://u@127.0.0.1:1/x")
+
+	s.env["SVC_LEDGER"] = "none"
+	s.must(exitUsage, "ls")
+	e = s.must(exitOK, deploy...)
+	require.Contains(t, e.stderr, "warning: there is no ledger")
+	s.must(exitOK, "delete", "svc-1")
+
+	s.env["SVC_LEDGER"] = "/dev/null/ledger" // a broken ledger does not keep an endpoint from being deleted
+	id := s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+	s.must(exitOK, "delete", id)
+	require.NotEqual(t, exitOK, s.run(deploy...).code)
+	require.Zero(t, s.srv.RunningInstances())
+}
+
+// TestLsNeedsNoAccount: what may be running can be seen without address and token.
+func TestLsNeedsNoAccount(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	s.must(exitOK, with(deploy, "--key", "other")...)
+	s.env["SVC_BASE_URL"], s.env["SVC_API_TOKEN"] = "", ""
+	require.Equal(t, "svc-1\nsvc-2\n", s.must(exitOK, "ls", "-o", "name").stdout)
+	doc := s.must(exitOK, "ls", "-o", "json").doc(t)
+	require.Equal(t, true, doc["may_be_running"])
+	entry := doc["entries"].([]any)[0].(map[string]any)
+	require.Equal(t, []any{"chat", "created", true, false, ""}, []any{entry["key"], entry["state"], entry["open"], entry["in_doubt"], entry["lease_end"]})
+	require.NotContains(t, s.must(exitOK, "ls", "--no-headers").stdout, "STATE")
+}
+
+// TestSweep: what is over is deleted, what is elsewhere is named, and may_be_running is false only
+// when nothing is open.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "short", "--lease", "1s")...)
+	s.must(exitOK, with(deploy, "--key", "long", "--lease", "8h")...)
+	eventually(t, "the lease is over", func() bool {
+		return len(s.must(exitOK, "sweep", "--dry-run", "-o", "json").doc(t)["entries"].([]any)) == 1
+	})
+	require.Equal(t, 2, s.srv.RunningInstances())
+	require.Contains(t, s.must(exitOK, "sweep", "--dry-run").stdout, "would be deleted")
+
+	other := newSession(t)
+	other.env["SVC_LEDGER"] = filepath.Join(s.env["HOME"], ".local/state/svc-ledger")
+	doc := other.must(exitOK, "sweep", "-o", "json").doc(t)
+	require.Empty(t, doc["entries"])
+	require.Len(t, doc["elsewhere"], 2)
+	require.Equal(t, true, doc["may_be_running"])
+	require.Contains(t, other.must(exitOK, "sweep").stderr, "svc-2 of the key long is at another address")
+
+	e := s.must(exitOK, "sweep")
+	require.Regexp(t, `KEY .*\nshort +demo +svc-1 .* deleted\n$`, e.stdout)
+	require.Equal(t, 1, s.srv.RunningInstances())
+	require.Equal(t, true, s.must(exitOK, "sweep", "-o", "json").doc(t)["may_be_running"], "svc-2 runs")
+	s.must(exitOK, "delete", "--key", "long")
+	doc = s.must(exitOK, "sweep", "-o", "json").doc(t)
+	require.Equal(t, false, doc["may_be_running"])
+	require.Empty(t, doc["entries"])
+}
+
+// TestSweepThatFails ends with 10, and names what may be running.
+func TestSweepThatFails(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "short", "--lease", "1s")...)
+	s.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 400, Times: -1})
+	var e ended
+	eventually(t, "the lease is over", func() bool {
+		e = s.run("sweep", "--timeout", "20s")
+		return e.code != exitOK
+	})
+	require.Equal(t, exitRunning, e.code, e.stderr)
+	require.Contains(t, e.stdout, "NOT deleted")
+	require.Contains(t, e.stderr, "may still be running and billed")
+}
+
+var (
+	postgresOnce sync.Once
+	postgresDSN  string // of the database "postgres" of the server; empty: there is none
+	postgresWhy  string // why there is none
+	postgresStop = func() {}
+)
+
+// postgres makes a new database in a server that lives as long as the tests, and returns its
+// address. If no server can be started here, the test is skipped.
+func postgres(t *testing.T) string {
+	t.Helper()
+	postgresOnce.Do(startPostgres)
+	if postgresDSN == "" {
+		t.Skip("no PostgreSQL server can be started here: " + postgresWhy)
+	}
+	name := fmt.Sprintf("ledger%d", time.Now().UnixNano())
+	out, err := exec.CommandContext(t.Context(), "psql", postgresDSN, "-c", "CREATE DATABASE "+name).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return strings.Replace(postgresDSN, "/postgres?", "/"+name+"?", 1)
+}
+
+func startPostgres() {
+	bin, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if len(bin) == 0 {
+		postgresWhy = "initdb is not installed"
+		return
+	}
+	dir, err := os.MkdirTemp("", "svc-postgres")
+	if err != nil {
+		postgresWhy = err.Error()
+		return
+	}
+	attr := &syscall.SysProcAttr{}
+	if os.Getuid() == 0 { // the server refuses to run as root
+		u, err := user.Lookup("postgres")
+		if err != nil {
+			postgresWhy = err.Error()
+			return
+		}
+		var uid, gid int
+		_, _ = fmt.Sscan(u.Uid+" "+u.Gid, &uid, &gid)
+		attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		_ = os.Chown(dir, uid, gid)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		postgresWhy = err.Error()
+		return
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	data := filepath.Join(dir, "data")
+	run := func(name string, args ...string) error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, filepath.Join(bin[len(bin)-1], name), args...)
+		cmd.Dir, cmd.SysProcAttr = dir, attr
+		if out, err := cmd.CombinedOutput(); err != nil {
+			postgresWhy = fmt.Sprintf("%s: %v: %s", name, err, out)
+			return err
+		}
+		return nil
+	}
+	if run("initdb", "-D", data, "-A", "trust", "-U", "postgres", "-N") != nil {
+		return
+	}
+	options := fmt.Sprintf("-p %d -k %s -c listen_addresses=127.0.0.1", port, dir)
+	if run("pg_ctl", "-D", data, "-l", filepath.Join(dir, "log"), "-o", options, "-w", "start") != nil {
+		return
+	}
+	postgresStop = func() {
+		_ = run("pg_ctl", "-D", data, "-m", "immediate", "stop")
+		_ = os.RemoveAll(dir)
+	}
+	postgresDSN = fmt.Sprintf("postgres://postgres:secret@127.0.0.1:%d/postgres?sslmode=disable", port)
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc/svctest"
+)
+
+// buffer can be read while a process still writes to it.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// background is a run of the program that has not ended.
+type background struct {
+	s              *session
+	cmd            *exec.Cmd
+	stdout, stderr buffer
+}
+
+func (s *session) background(args ...string) *background {
+	s.t.Helper()
+	b := &background{s: s, cmd: s.command(args...)}
+	b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
+	s.start(b.cmd)
+	return b
+}
+
+// until waits until the program has said something.
+func (b *background) until(text string) {
+	b.s.t.Helper()
+	eventually(b.s.t, text, func() bool { return strings.Contains(b.stdout.String()+b.stderr.String(), text) })
+}
+
+func (b *background) signal(sig os.Signal) {
+	b.s.t.Helper()
+	require.NoError(b.s.t, b.cmd.Process.Signal(sig))
+}
+
+func (b *background) end() ended {
+	_ = b.cmd.Wait()
+	e := ended{b.cmd.ProcessState.ExitCode(), b.stdout.String(), b.stderr.String()}
+	checkWords(b.s.t, b.s.srv, e)
+	return e
+}
+
+// stage is a point in a deployment at which something may happen to the program.
+type stage struct {
+	name  string
+	fake  []svctest.Option
+	fault func(*svctest.Server)
+	reach func(*background)
+	once  int      // exit code after one signal
+	twice int      // exit code after two signals
+	known []string // IDs in the ledger after SIGKILL
+}
+
+var stages = []stage{
+	{
+		name: "the flavors are read", once: exitInterrupted, twice: exitInterrupted,
+		fault: func(srv *svctest.Server) { srv.Fault("GET", svctest.RouteFlavors, svctest.Slow(time.Hour)) },
+		reach: func(b *background) {
+			eventually(b.s.t, "the flavor list", func() bool { return b.s.srv.RequestCount("GET", svctest.RouteFlavors) > 0 })
+		},
+	},
+	{
+		name: "the create is sent", once: exitDeleted, twice: exitUnknown, known: []string{""},
+		fault: func(srv *svctest.Server) { srv.Fault("POST", svctest.RouteEndpoints, svctest.Slow(4*time.Second)) },
+		reach: func(b *background) {
+			eventually(b.s.t, "the create", func() bool { return b.s.srv.RequestCount("POST", svctest.RouteEndpoints) > 0 })
+			time.Sleep(100 * time.Millisecond) // the body comes after the header; without it nothing was sent
+		},
+	},
+	{
+		name: "the endpoint is awaited", once: exitDeleted, twice: exitRunning, known: []string{"svc-1"},
+		fake:  []svctest.Option{svctest.WithDeployTime(time.Hour), svctest.WithDeleteTime(4 * time.Second)},
+		reach: func(b *background) { b.until("svc-1 is initializing") },
+	},
+	{
+		name: "the endpoint is deleted", once: exitDeleted, twice: exitRunning, known: []string{"svc-1"},
+		fake:  []svctest.Option{svctest.WithStatusPath("initializing", "unavailable"), svctest.WithDeleteTime(4 * time.Second)},
+		reach: func(b *background) { b.until("deleting svc-1") },
+	},
+}
+
+// TestSignals: what a signal does at each stage, and what a second one does.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	for _, st := range stages {
+		for name, sig := range map[string]syscall.Signal{"SIGINT": syscall.SIGINT, "SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP} {
+			for _, times := range []int{1, 2} {
+				t.Run(strings.Join([]string{st.name, name, strings.Repeat("again", times-1)}, "/"), func(t *testing.T) {
+					if signal.Ignored(sig) {
+						t.Skip("this process was started to ignore the signal, as nohup does, and so would the program")
+					}
+					t.Parallel()
+					s := newSession(t, st.fake...)
+					if st.fault != nil {
+						st.fault(s.srv)
+					}
+					b := s.background(with(deploy, "-o", "json")...)
+					st.reach(b)
+					b.signal(sig)
+					b.signal(sig) // within two seconds: counts as one
+					want := st.once
+					if times == 2 && st.twice != exitInterrupted {
+						want = st.twice
+						time.Sleep(2200 * time.Millisecond)
+						b.signal(sig)
+					}
+					e := b.end()
+					require.Equal(t, want, e.code, e.stderr)
+					doc := e.doc(t)
+					require.Equal(t, want == exitRunning || want == exitUnknown, doc["may_be_running"])
+					if want == exitDeleted || want == exitInterrupted {
+						require.Zero(t, s.srv.RunningInstances())
+						require.Empty(t, s.open())
+					}
+					if want == exitRunning {
+						require.Equal(t, "svc-1", doc["service_id"])
+						require.Contains(t, e.stderr, "svc delete svc-1")
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestKill: after SIGKILL at each stage, the ledger shows what may be running.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	for _, st := range stages {
+		t.Run(st.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t, st.fake...)
+			if st.fault != nil {
+				st.fault(s.srv)
+			}
+			b := s.background(with(deploy, "--key", "chat")...)
+			st.reach(b)
+			b.signal(syscall.SIGKILL)
+			require.Equal(t, -1, b.end().code)
+			require.Equal(t, st.known, s.open())
+			if len(st.known) == 1 && st.known[0] == "" {
+				require.Regexp(t, `\nchat +intended +demo +- `, s.must(exitOK, "ls").stdout)
+			}
+		})
+	}
+}
+
+// TestPipesThatAreClosed: a reader that has gone away is no failure of the deployment, and SIGPIPE
+// does not end it.
+func TestPipesThatAreClosed(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, svctest.WithDeployTime(2*time.Second))
+	cmd := s.command(with(deploy, "-v")...)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	stderr, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	s.start(cmd)
+	require.NoError(t, stdout.Close())
+	require.NoError(t, stderr.Close())
+	eventually(t, "the endpoint exists", func() bool { return s.srv.RunningInstances() == 1 })
+	require.NoError(t, cmd.Process.Signal(syscall.SIGPIPE))
+	require.NoError(t, cmd.Wait())
+	require.Equal(t, []string{"svc-1"}, s.open())
+}
+
+// TestStdoutThatIsFull: the ID cannot be written, so the deployment fails at once.
+func TestStdoutThatIsFull(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, svctest.WithDeployTime(time.Hour))
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer full.Close()
+	for i, tt := range []struct {
+		args []string
+		code int
+	}{{with(deploy), exitDeleted}, {with(deploy, "--keep"), exitRunning}} {
+		cmd := s.command(tt.args...)
+		cmd.Stdout = full
+		e := s.finish(cmd)
+		require.Equal(t, tt.code, e.code, e.stderr)
+		require.Contains(t, e.stderr, "no space left")
+		require.Equal(t, i, s.srv.RunningInstances())
+	}
+	s2 := newSession(t)
+	cmd := s2.command(with(deploy, "-o", "json")...)
+	cmd.Stdout = full
+	e := s2.finish(cmd)
+	require.Equal(t, exitRunning, e.code, "it runs, and the document could not be written")
+	require.Contains(t, e.stderr, "svc delete svc-1")
+}
+
+// TestReadersThatDoNotRead: neither a full standard output nor a full standard error keeps a
+// signal from deleting the endpoint.
+func TestReadersThatDoNotRead(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, svctest.WithDeployTime(time.Hour))
+	full := func() *os.File {
+		r, w, err := os.Pipe()
+		require.NoError(t, err)
+		t.Cleanup(func() { r.Close(); w.Close() })
+		require.NoError(t, w.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+		for {
+			if _, err := w.Write(make([]byte, 4096)); err != nil {
+				return w
+			}
+		}
+	}
+	cmd := s.command(with(deploy, "-v")...)
+	cmd.Stdout, cmd.Stderr = full(), full()
+	s.start(cmd)
+	eventually(t, "the endpoint exists", func() bool { return s.srv.RunningInstances() == 1 })
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	_ = cmd.Wait()
+	require.Equal(t, exitDeleted, cmd.ProcessState.ExitCode())
+	require.Zero(t, s.srv.RunningInstances())
+}
