@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -24,6 +25,9 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "16"); err != nil { // the tests wait for most of their time
+		panic(err)
+	}
 	dir, err := os.MkdirTemp("", "svc-test")
 	if err != nil {
 		panic(err)
