@@ -83,10 +83,10 @@ func TestDeployFailures(t *testing.T) {
 			fake: unavailable, args: []string{"--keep"}, code: exitRunning, kind: "unavailable", id: "svc-1\n", running: 1, advice: "svc delete svc-1",
 		},
 		"too slow": {
-			fake: slow, args: []string{"--timeout", "1s"}, code: exitDeleted, kind: "timeout", id: "svc-1\n", advice: "deleting svc-1",
+			fake: slow, args: []string{"--timeout", "4s"}, code: exitDeleted, kind: "timeout", id: "svc-1\n", advice: "deleting svc-1",
 		},
 		"too slow, keep": {
-			fake: slow, args: []string{"--timeout", "1s", "--keep"}, code: exitRunning, kind: "timeout", id: "svc-1\n", running: 1, advice: "svc delete svc-1",
+			fake: slow, args: []string{"--timeout", "4s", "--keep"}, code: exitRunning, kind: "timeout", id: "svc-1\n", running: 1, advice: "svc delete svc-1",
 		},
 		"the response is lost": {
 			method: "POST", route: post, fault: svctest.DropAfterEffect(), code: exitUnknown, kind: "outcome_unknown", running: 1, advice: `endpoint named "demo"`,
