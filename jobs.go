@@ -4,17 +4,19 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"example.com/svc/internal/same"
 	"slices"
 	"time"
 
 	"example.com/svc/internal/rules"
+	"example.com/svc/internal/same"
 )
+
+// This file and jobs_list.go hold the legacy job API.
+//
+// Deprecated: the legacy job API is retired; see [VideoJobClient].
 
 // Job is a record of the legacy job API: a video or images to be generated from
 // a prompt.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 type Job struct {
 	JobID       string      `json:"job_id"`       // ID of the job, for all other calls
 	UserID      string      `json:"user_id"`      // ID of the owner
@@ -34,23 +36,17 @@ func (j *Job) identity() (field, id string) { return "job_id", j.JobID }
 
 // Failed reports whether the status is one of those that mean failure, from
 // [JobStatusFail] to [JobStatusRejected].
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (j *Job) Failed() bool {
 	return slices.ContainsFunc(jobFailures, func(s JobStatus) bool { return same.Text(s, j.Status) })
 }
 
 // Done reports whether the job has succeeded or failed. Then its status does not change any
 // more.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (j *Job) Done() bool { return same.Text(j.Status, JobStatusSucceed) || j.Failed() }
 
 var jobFailures = []JobStatus{JobStatusFail, JobStatusFailed, JobStatusError, JobStatusCanceled, JobStatusCancelled, JobStatusRejected}
 
 // JobMetaInfo says how a job was created.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 type JobMetaInfo struct {
 	// OriginalRequest is the request as the service understood it, including the service's
 	// defaults: a JSON object with job_type and config. Its text is kept byte for byte. It
@@ -64,8 +60,6 @@ type JobMetaInfo struct {
 }
 
 // ServiceAPIToken describes the token that a video job was created with.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 type ServiceAPIToken struct {
 	APIToken   Secret  `json:"api_token"`    // text of the token; the service masks it or does not send it
 	APITokenID Int     `json:"api_token_id"` // ID of the token
@@ -73,8 +67,6 @@ type ServiceAPIToken struct {
 }
 
 // JobUser is the owner of the token that a video job was created with.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 type JobUser struct {
 	UserID   string   `json:"user_id"`  // ID of the owner
 	Nickname string   `json:"nickname"` // nickname of the owner; may be empty
@@ -84,13 +76,9 @@ type JobUser struct {
 // Outputs are the videos or images that a job has generated. The service sends an empty
 // object while there are no outputs, and an array after that. An empty object, an empty array
 // and null all decode to Outputs of length 0. An object that is not empty is an error.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 type Outputs []JobOutput
 
 // UnmarshalJSON reads an array, null or an empty object.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (o *Outputs) UnmarshalJSON(b []byte) error {
 	if len(b) > 1 && b[0] == '{' && len(bytes.TrimSpace(b[1:len(b)-1])) == 0 {
 		*o = Outputs{}
@@ -104,8 +92,6 @@ func (o *Outputs) UnmarshalJSON(b []byte) error {
 }
 
 // JobOutput is one generated video or image. Download it with its MediaURL.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 type JobOutput struct {
 	ID           string    `json:"id"`                      // ID of the output
 	MediaURL     SignedURL `json:"media_url"`               // link for [Client.Download]; empty: there are no contents
@@ -147,8 +133,6 @@ type jobClient struct {
 // the error is an [OutcomeUnknownError].
 //
 // POST /v1/svc-video-job
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (c *VideoJobClient) Create(ctx context.Context, req CreateVideoJobRequest, opts ...RequestOption) (*Job, error) {
 	body := jobBody[VideoJobConfig]{JobTypeText2Video, req.Config}
 	return do[Job](ctx, c.client, create(videoJobs, &body).checked(req.problems()), opts)
@@ -161,8 +145,6 @@ func (c *VideoJobClient) Create(ctx context.Context, req CreateVideoJobRequest, 
 // the error is an [OutcomeUnknownError].
 //
 // POST /v1/svc-image-job
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (c *ImageJobClient) Create(ctx context.Context, req CreateImageJobRequest, opts ...RequestOption) (*Job, error) {
 	body := jobBody[ImageJobConfig]{JobTypeText2Image, req.Config}
 	return do[Job](ctx, c.client, create(imageJobs, &body).checked(req.problems()), opts)
@@ -172,8 +154,6 @@ func (c *ImageJobClient) Create(ctx context.Context, req CreateImageJobRequest, 
 // response does not show whether the job or the whole API no longer exists.
 //
 // GET /v1/svc-video-job/{job_id} or /v1/svc-image-job/{job_id}
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (c *jobClient) Get(ctx context.Context, id string, opts ...RequestOption) (*Job, error) {
 	return do[Job](ctx, c.client, getID(c.job, id), opts)
 }
@@ -182,8 +162,6 @@ func (c *jobClient) Get(ctx context.Context, id string, opts ...RequestOption) (
 // Delete assumes that the first request deleted the job, and returns no error.
 //
 // DELETE /v1/svc-video-job/{job_id} or /v1/svc-image-job/{job_id}
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (c *jobClient) Delete(ctx context.Context, id string, opts ...RequestOption) error {
 	return doDelete(ctx, c.client, deleteID(c.job, id), opts)
 }
@@ -196,9 +174,7 @@ func (c *jobClient) Delete(ctx context.Context, id string, opts ...RequestOption
 // The service does not document which statuses mean failure: [Job.Failed] says which ones
 // this package counts as failure. [WaitOptions.Probe] is not called.
 //
-// GET /v1/svc-video-job/{job_id} or /v1/svc-image-job/{job_id}, again and again
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
+// GET /v1/svc-video-job/{job_id} or /v1/svc-image-job/{job_id}, repeatedly
 func (c *jobClient) Wait(ctx context.Context, id string, opts *WaitOptions) (*Job, error) {
 	o := opts.withDefaults()
 	start := time.Now()
@@ -230,8 +206,6 @@ func untilDone(j *Job) (bool, error) {
 }
 
 // CreateVideoJobRequest describes a video to be generated.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 type CreateVideoJobRequest struct {
 	Config VideoJobConfig `json:"config"` // what to generate
 }
@@ -241,8 +215,6 @@ type CreateVideoJobRequest struct {
 //
 // A field of type [json.RawMessage] holds JSON text, so that null can be sent: for example
 // json.RawMessage(`"blurry"`), json.RawMessage("false") or json.RawMessage("null").
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 type VideoJobConfig struct {
 	Prompt                 string           `json:"prompt"`                              // what the video is to show
 	NegativePrompt         json.RawMessage  `json:"negative_prompt,omitempty"`           // what not to show in the video: a JSON string or null; default null
@@ -254,8 +226,6 @@ type VideoJobConfig struct {
 }
 
 // VideoJobSettings are the seed, the size and the duration of a video.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 type VideoJobSettings struct {
 	Seed        *int   `json:"seed,omitempty"`         // seed of the generator; default -1; a pointer, since 0 is a valid seed
 	AspectRatio string `json:"aspect_ratio,omitempty"` // ratio of width to height; default "16:9"
@@ -264,16 +234,12 @@ type VideoJobSettings struct {
 }
 
 // CreateImageJobRequest describes images to be generated.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 type CreateImageJobRequest struct {
 	Config ImageJobConfig `json:"config"` // what to generate
 }
 
 // ImageJobConfig describes images. Only Prompt is required. A field with its zero value is
 // not sent; the service then uses its default.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 type ImageJobConfig struct {
 	Prompt         string           `json:"prompt"`                    // what the images are to show
 	NegativePrompt json.RawMessage  `json:"negative_prompt,omitempty"` // what not to show in the images: a JSON string or null; default null
@@ -283,8 +249,6 @@ type ImageJobConfig struct {
 
 // ImageJobSettings are the seed and the size of the images. The service documents defaults
 // only for videos.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 type ImageJobSettings struct {
 	Seed        *int   `json:"seed,omitempty"`         // seed of the generator; nil: not sent; a pointer, since 0 is a valid seed
 	AspectRatio string `json:"aspect_ratio,omitempty"` // ratio of width to height, such as "16:9"; empty: not sent
@@ -292,8 +256,6 @@ type ImageJobSettings struct {
 }
 
 // ImageConfig is the inner config object of an image job, at config.config of the request.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 type ImageConfig struct {
 	ImageNumber int `json:"image_number,omitempty"` // how many images to make; 0: not sent
 }

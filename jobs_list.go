@@ -15,8 +15,6 @@ import (
 )
 
 // ListJobsOptions says which jobs to list. Nil selects the defaults.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 type ListJobsOptions struct {
 	// Page is the number of the page that List reads and that All begins with. The first page
 	// of the list is 1. 0: All begins with page 1, and List does not send the number, so the
@@ -36,8 +34,6 @@ type ListJobsOptions struct {
 }
 
 // JobList is one page of jobs.
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 type JobList struct {
 	TotalCount Int   `json:"total_count"` // number of jobs on all pages
 	Jobs       []Job `json:"job_list"`    // jobs of this page, in the order of the service
@@ -54,8 +50,6 @@ func (l *JobList) check(body []byte) (string, error) {
 // The service does not document the order of the list.
 //
 // GET /v1/svc-video-job or /v1/svc-image-job
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (c *jobClient) List(ctx context.Context, opts *ListJobsOptions, reqOpts ...RequestOption) (*JobList, error) {
 	k := get(c.jobs)
 	k.query, k.err = opts.query()
@@ -100,8 +94,6 @@ func (o *ListJobsOptions) query() (url.Values, error) {
 // collect their IDs first.
 //
 // GET /v1/svc-video-job or /v1/svc-image-job, page by page
-//
-// Deprecated: the legacy job API is retired; see [VideoJobClient].
 func (c *jobClient) All(ctx context.Context, opts *ListJobsOptions, reqOpts ...RequestOption) iter.Seq2[*Job, error] {
 	o := orZero(opts)
 	if _, err := o.query(); err != nil {
