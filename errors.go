@@ -23,40 +23,41 @@ import (
 // These are the kinds of errors that [errors.Is] finds. The error types of this package, which
 // [errors.As] finds, hold the details.
 var (
-	// ErrUnauthorized: the service did not accept the token (401).
+	// ErrUnauthorized is returned when the service did not accept the token (401).
 	ErrUnauthorized = errors.New("svc: unauthorized")
-	// ErrForbidden: the token may not do this (403).
+	// ErrForbidden is returned when the token may not do this (403).
 	ErrForbidden = errors.New("svc: forbidden")
-	// ErrNotFound: there is no such record (404 or 410), or a wait found that
-	// the record is deleted. A record that was just created may not be readable yet. A 404
+	// ErrNotFound is returned when there is no such record (404 or 410), or when a wait found
+	// that the record is deleted. A record that was just created may not be readable yet. A 404
 	// with an HTML page comes from a proxy and proves nothing.
 	ErrNotFound = errors.New("svc: not found")
-	// ErrConflict: the state of the record does not allow the call (409).
+	// ErrConflict is returned when the state of the record does not allow the call (409).
 	ErrConflict = errors.New("svc: conflict")
-	// ErrRateLimited: the response to the last attempt was 429 (too many requests).
+	// ErrRateLimited is returned when the response to the last attempt was 429 (too many requests).
 	ErrRateLimited = errors.New("svc: rate limited")
-	// ErrServer: the response to the last attempt was a 5xx: the service failed.
+	// ErrServer is returned when the response to the last attempt was a 5xx: the service failed.
 	ErrServer = errors.New("svc: server error")
-	// ErrRedirect: the response is a redirect that is not followed (3xx).
+	// ErrRedirect is returned when the response is a redirect that is not followed (3xx).
 	ErrRedirect = errors.New("svc: redirect not followed")
-	// ErrRetired: an operation of the legacy job API no longer exists (404 or 410). The
-	// service migrated this API to a newer asynchronous inference API, which this package
-	// does not cover.
+	// ErrRetired is returned when an operation of the legacy job API no longer exists (404 or
+	// 410). The service migrated this API to a newer asynchronous inference API, which this
+	// package does not cover.
 	ErrRetired = errors.New("svc: the legacy job API is retired")
-	// ErrOutcomeUnknown: a create or register call was sent, and whether it took
-	// effect is not known. See [OutcomeUnknownError].
+	// ErrOutcomeUnknown is returned when a create or register call was sent, and whether it
+	// took effect is not known. See [OutcomeUnknownError].
 	ErrOutcomeUnknown = errors.New("svc: outcome unknown")
-	// ErrNoToken: the call needs a token and the client has none. Nothing was
+	// ErrNoToken is returned when the call needs a token and the client has none. Nothing was
 	// sent. See [WithToken].
 	ErrNoToken = errors.New("svc: no token: set WithToken, WithTokenSource or SVC_API_TOKEN")
-	// ErrNoInferenceURL: the address of endpoints is not known. See
+	// ErrNoInferenceURL is returned when the address of endpoints is not known. See
 	// [WithInferenceURL].
 	ErrNoInferenceURL = errors.New("svc: the address of endpoints is not known: set WithInferenceURL or SVC_INFERENCE_URL")
-	// ErrTimeout: one attempt took longer than [WithTimeout] allows, or no byte of a
-	// transfer moved for too long. If the caller's own context ended, the error is
+	// ErrTimeout is returned when one attempt took longer than [WithTimeout] allows, or when no
+	// byte of a transfer moved for too long. If the caller's own context ended, the error is
 	// [context.DeadlineExceeded] or [context.Canceled] instead.
 	ErrTimeout = errors.New("svc: attempt timed out")
-	// ErrTooLarge: a response of the API was larger than 32 MiB. This package reads no more.
+	// ErrTooLarge is returned when a response of the API was larger than 32 MiB. This package
+	// reads no more.
 	ErrTooLarge = httpcall.ErrTooLarge
 	// ErrNoLedger is returned when a call needs a ledger and the client has none. Nothing was
 	// sent. See [WithLedger].
@@ -67,23 +68,23 @@ var (
 	// ErrLedgerMark is returned when the description of an endpoint does not hold the mark of the
 	// ledger entry, so that the endpoint may be somebody else's.
 	ErrLedgerMark = ledger.ErrMark
-	// ErrUnavailable: a wait found the inference service in the state unavailable.
+	// ErrUnavailable is returned when a wait found the inference service in the state unavailable.
 	ErrUnavailable = errors.New("svc: the inference service is unavailable")
-	// ErrStopped: a wait found the inference service stopped.
+	// ErrStopped is returned when a wait found the inference service stopped.
 	ErrStopped = errors.New("svc: the inference service is stopped")
-	// ErrTruncated: a download was cut off, or the body of an upload had fewer bytes than
-	// announced.
+	// ErrTruncated is returned when a download was cut off, or when the body of an upload had
+	// fewer bytes than announced.
 	ErrTruncated = errors.New("svc: truncated")
-	// ErrLinkExpired: storage refused a presigned URL because its time is over. Ask
-	// [FileClient.PresignedURL] for a new one.
+	// ErrLinkExpired is returned when storage refused a presigned URL because its time is over.
+	// Ask [FileClient.PresignedURL] for a new one.
 	ErrLinkExpired = errors.New("svc: the presigned link has expired")
-	// ErrChanged: the file changed while it was being downloaded. The bytes that were already
-	// written are from before the change.
+	// ErrChanged is returned when the file changed while it was being downloaded. The bytes that
+	// were already written are from before the change.
 	ErrChanged = transfer.ErrChanged
-	// ErrJobFailed: a wait found that the job has failed. See [Job.Failed].
+	// ErrJobFailed is returned when a wait found that the job has failed. See [Job.Failed].
 	ErrJobFailed = errors.New("svc: the job failed")
-	// ErrPagesRepeat: a list of jobs does not advance. Two pages in a row held only jobs
-	// of earlier pages.
+	// ErrPagesRepeat is returned when a list of jobs does not advance: two pages in a row held
+	// only jobs of earlier pages.
 	ErrPagesRepeat = paging.ErrRepeat
 )
 
@@ -327,16 +328,16 @@ func (e *DecodeError) Unwrap() error { return e.Err }
 type Cleanup string
 
 const (
-	// CleanupNone: nothing was deleted, since no cleanup was asked for. The endpoint or file
+	// CleanupNone means that nothing was deleted, since no cleanup was asked for. The endpoint or file
 	// record may exist.
 	CleanupNone Cleanup = ""
-	// CleanupDeleted: the endpoint is known to be deleted, or the service confirmed the delete
-	// of the file record.
+	// CleanupDeleted means that the endpoint is known to be deleted, or that the service confirmed
+	// the delete of the file record.
 	CleanupDeleted Cleanup = "deleted"
-	// CleanupAccepted: the service accepted the delete, but the endpoint is not known to be
-	// deleted.
+	// CleanupAccepted means that the service accepted the delete, but the endpoint is not known to
+	// be deleted.
 	CleanupAccepted Cleanup = "accepted"
-	// CleanupFailed: the delete failed. The endpoint or file record may still exist.
+	// CleanupFailed means that the delete failed. The endpoint or file record may still exist.
 	CleanupFailed Cleanup = "failed"
 )
 

@@ -41,7 +41,7 @@ type FlavorBilling struct {
 }
 
 // Price returns the price in the currency c. For an unknown currency it returns a price that
-// is not set: see [Price.IsSet].
+// is not set: see [Price.IsZero].
 func (b FlavorBilling) Price(c Currency) Price {
 	switch c {
 	case CurrencyUSD:

@@ -28,7 +28,7 @@ func TestFlavors_List(t *testing.T) {
 	require.EqualValues(t, 3, f.AvailableNum)
 	require.EqualValues(t, 8, f.NodeMaxGPU)
 	require.Equal(t, "7.5 1.05 0", fmt.Sprint(f.Billing.Price(svc.CurrencyCNY), f.Billing.Price(svc.CurrencyUSD), f.Billing.Price(svc.CurrencyToken)))
-	require.False(t, f.Billing.Price("eur").IsSet())
+	require.True(t, f.Billing.Price("eur").IsZero())
 	require.Equal(t, "2024-05-01 10:20:30 +0000 UTC", f.CreatedAt.Time.String())
 	require.Equal(t, 2, f.UpdatedAt.Day())
 	require.True(t, f.DeletedAt.IsZero())

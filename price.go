@@ -1,7 +1,6 @@
 package svc
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"math/big"
@@ -29,10 +28,7 @@ func ParsePrice(s string) (Price, error) {
 	return Price{text: s}, nil
 }
 
-// IsSet reports whether there is a price at all.
-func (p Price) IsSet() bool { return p.text != "" }
-
-// IsZero reports whether the price is not set, for the omitzero option of
+// IsZero reports whether the price is not set, also for the omitzero option of
 // encoding/json. A price of 0 is set.
 func (p Price) IsZero() bool { return p.text == "" }
 
@@ -66,17 +62,15 @@ func (p Price) Float64() float64 {
 // Cmp compares by value: -1 if p is less than q, 0 if they are equal, +1 if p
 // is greater. A price that is not set is less than any other.
 func (p Price) Cmp(q Price) int {
-	if !p.IsSet() || !q.IsSet() {
-		return cmp.Compare(b2i(p.IsSet()), b2i(q.IsSet()))
-	}
-	return p.Rat().Cmp(q.Rat())
-}
-
-func b2i(b bool) int {
-	if b {
+	switch {
+	case p.IsZero() && q.IsZero():
+		return 0
+	case p.IsZero():
+		return -1
+	case q.IsZero():
 		return 1
 	}
-	return 0
+	return p.Rat().Cmp(q.Rat())
 }
 
 // MarshalJSON returns the price as a number, with the same digits as it was read. A price that
@@ -84,7 +78,7 @@ func b2i(b bool) int {
 // as a string with the text of that value.
 func (p Price) MarshalJSON() ([]byte, error) {
 	switch {
-	case p.IsSet():
+	case !p.IsZero():
 		return []byte(p.text), nil
 	case p.raw != "":
 		return json.Marshal(p.raw)

@@ -119,7 +119,7 @@ func TestPrice(t *testing.T) {
 		{`0.12345678901234567890123`, "0.12345678901234567890123", `0.12345678901234567890123`, 0.12345678901234568},
 	} {
 		p := testkit.Decode[svc.Price](t, tt.text)
-		require.True(t, p.IsSet(), tt.text)
+		require.False(t, p.IsZero(), tt.text)
 		require.False(t, p.IsZero(), tt.text)
 		require.Equal(t, tt.plain, p.String())
 		require.Equal(t, tt.encoded, testkit.Encode(t, p))
@@ -133,7 +133,7 @@ func TestPriceNotSet(t *testing.T) {
 		p := testkit.Price(t, "1")
 		require.NoError(t, json.Unmarshal([]byte(text), &p))
 		require.Equal(t, svc.Price{}, p)
-		require.False(t, p.IsSet())
+		require.True(t, p.IsZero())
 		require.Empty(t, p.String())
 		require.Zero(t, p.Float64())
 		require.Equal(t, "null", testkit.Encode(t, p))
@@ -153,7 +153,7 @@ func TestPriceTextThatIsNone(t *testing.T) {
 		"1" + strings.Repeat("0", 309), "0." + strings.Repeat("1", 2000), `"        1"`,
 	} {
 		p := testkit.Decode[svc.Price](t, text)
-		require.False(t, p.IsSet(), text)
+		require.True(t, p.IsZero(), text)
 		require.True(t, p.IsZero(), text)
 		require.Equal(t, strings.Trim(text, `"`), p.Raw())
 		require.Empty(t, p.String())

@@ -15,9 +15,9 @@ import (
 
 // Errors that end a download, in addition to the errors of a call.
 var (
-	// ErrChanged: the file changed while it was being downloaded.
+	// ErrChanged is returned when the file changed while it was being downloaded.
 	ErrChanged = errors.New("the file changed while it was being downloaded")
-	// ErrUnexpected: a 2xx response that cannot be the rest of the file.
+	// ErrUnexpected is returned when a 2xx response cannot be the rest of the file.
 	ErrUnexpected = errors.New("the response is not the file, or not the part that was asked for")
 )
 

@@ -75,7 +75,7 @@ func TestB36_NullAndMissing(t *testing.T) {
 	flavors, err := testkit.Play(t, testkit.Reply{Status: 200, Body: `{"flavor_list":[{"flavor_id":"f","meta_info":null,"billing":null}]}`}).Client().Flavors.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, flavors, 1)
-	require.False(t, flavors[0].Billing.Price(svc.CurrencyUSD).IsSet())
+	require.True(t, flavors[0].Billing.Price(svc.CurrencyUSD).IsZero())
 	require.Empty(t, flavors[0].MetaInfo.CUDA)
 }
 

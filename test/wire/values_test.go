@@ -226,7 +226,7 @@ func TestC09_PricesThatCannotBeRead(t *testing.T) {
 	client := testkit.Loop(t, testkit.Reply{Status: 200, Body: body}).Client()
 	list, err := client.Flavors.List(t.Context())
 	require.NoError(t, err)
-	require.False(t, list[0].Billing.USDPriceUnit.IsSet())
+	require.True(t, list[0].Billing.USDPriceUnit.IsZero())
 	require.Equal(t, "N/A", list[0].Billing.USDPriceUnit.Raw())
 	require.Equal(t, `{"amount":1}`, list[0].Billing.CNYPriceUnit.Raw())
 	require.Equal(t, "2", list[1].Billing.USDPriceUnit.Raw())
