@@ -179,13 +179,17 @@ func aged(h http.Header) bool { return h.Get("Age") != "" && h.Get("Age") != "0"
 // doubt asks for the flavor list, if the evidence needs it. It returns the error of a poll that
 // got the "not found" err.
 func (o *observer) doubt(ctx context.Context, err error) error {
-	if !o.evidence.WantsList() || o.evidence.Verdict() != rules.Unproven {
+	verdict := o.evidence.Verdict()
+	if !o.evidence.WantsList() || verdict == rules.Deleted {
 		return err
 	}
-	if failed := o.client.client.answers(ctx, o.opts); failed != nil {
+	failed := o.client.client.answers(ctx, o.opts)
+	switch {
+	case failed == nil:
+		o.note(rules.Listed, time.Now())
+	case verdict == rules.Unproven:
 		return &absence{err: err, doubt: failed}
 	}
-	o.note(rules.Listed, time.Now())
 	return err
 }
 

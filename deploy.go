@@ -262,9 +262,18 @@ func (d *deployment) failed(ctx context.Context, err error) error {
 	}
 	if remove && !d.deleted {
 		e.Cleanup, e.CleanupErr = d.cleanUp(ctx)
+		d.warn(ctx, e.Cleanup, e.CleanupErr)
 	}
 	d.over = true
 	return e
+}
+
+// warn logs a cleanup that did not prove that the endpoint is deleted.
+func (d *deployment) warn(ctx context.Context, state Cleanup, err error) {
+	if err != nil {
+		d.client.client.warn(ctx, "svc: a cleanup did not prove that the endpoint is deleted", err,
+			"id", d.id, "name", d.givenName(), "key", d.opts.Key, "cleanup", string(state))
+	}
 }
 
 // rescue runs at the end of Deploy and Use, but acts only if one of the caller's functions
@@ -373,6 +382,7 @@ func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceSer
 	defer d.rescue(ctx)
 	defer func() {
 		state, cleanupErr := d.cleanUp(ctx)
+		d.warn(ctx, state, cleanupErr)
 		if d.over = true; state != CleanupDeleted {
 			err = &DeployError{ServiceID: d.id, Service: d.record, Cleanup: state, CleanupErr: cleanupErr, Err: err, use: true}
 		}

@@ -340,10 +340,10 @@ func (c *InferenceServiceClient) waitBy(by *observer, want string, o *WaitOption
 	id := by.id
 	w := &waiter[InferenceService]{
 		opts: o, start: time.Now(), outcome: WaitError{ID: id, Want: want},
-		poll:     by.poll,
-		provable: func() time.Time { return by.evidence.Provable() },
-		status:   func(s *InferenceService) string { return string(s.Status) },
-		client:   c.client,
+		poll:   by.poll,
+		due:    func() time.Time { return by.evidence.Due() },
+		status: func(s *InferenceService) string { return string(s.Status) },
+		client: c.client,
 	}
 	if probe && o.Probe != nil {
 		var url string

@@ -28,7 +28,7 @@ type waiter[T any] struct {
 	// poll reads the record once. If the verdict is Deleted, err is nil or a "not found".
 	poll      func(context.Context) (record *T, verdict rules.Verdict, err error)
 	status    func(*T) string
-	provable  func() time.Time            // when the next poll can prove a deletion; zero or nil: not known
+	due       func() time.Time            // when the next poll can prove a deletion; zero or nil: not known
 	probe     func(context.Context) error // must succeed before the wait succeeds; nil: no probe
 	deletion  bool                        // the wait ends with success when the record is deleted
 	slots     chan struct{}               // shared by many waits: each poll needs a free slot; nil: no limit
@@ -59,8 +59,8 @@ func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, 
 		if another {
 			p.next = next
 		}
-		w.tell(p)
 		polled := time.Now()
+		w.tell(p)
 		if err := pace.Sleep(next); err != nil {
 			return w.again(ctx, until, rules.Overslept(next, time.Since(polled)), err)
 		}
@@ -292,8 +292,8 @@ func infoText(info json.RawMessage) string {
 // service may ask for a longer delay. If the next "not found" can prove a deletion, the poll
 // comes at the first moment at which it does.
 func (w *waiter[T]) limits(err error) (atLeast, atMost time.Duration) {
-	if w.provable != nil && rules.NotFound(failureOf(err).Status) {
-		return 0, max(time.Until(w.provable()), 0)
+	if w.due != nil && rules.NotFound(failureOf(err).Status) {
+		return 0, max(time.Until(w.due()), 0)
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
 		return min(e.RetryAfter, max(w.opts.MaxInterval, w.client.caller.MaxDelay())), 0

@@ -50,6 +50,7 @@ type Evidence struct {
 	Read     bool      // the record was read, so Readable does not matter
 
 	flagged  bool
+	early    bool   // the latest "not found" came before Readable
 	accepted bool   // the service accepted a delete
 	last     Origin // of the latest "not found"
 	runs     [len(proofs)]run
@@ -128,9 +129,8 @@ func (e Evidence) After(o Observation) Evidence {
 
 func (e Evidence) missing(o Observation) Evidence {
 	copied := o.copyOf(e.last)
-	e.last = o.Origin
-	early := !e.Read && o.At.Before(e.Readable)
-	if copied || early {
+	e.last, e.early = o.Origin, !e.Read && o.At.Before(e.Readable)
+	if copied || e.early {
 		return e
 	}
 	if o.Class == Service {
@@ -184,9 +184,12 @@ func (e Evidence) WantsList() bool {
 	return false
 }
 
-// Provable returns the time from which one more "not found" can be a proof; zero: more is
-// missing than that.
-func (e Evidence) Provable() (at time.Time) {
+// Due returns the time from which one more "not found" can be a proof, or counts for the first
+// time; zero: more is missing than that.
+func (e Evidence) Due() (at time.Time) {
+	if e.early {
+		at = e.Readable
+	}
 	for i, p := range proofs {
 		r := e.runs[i]
 		if !r.listed || r.n+1 < p.least {

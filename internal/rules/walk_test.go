@@ -233,13 +233,13 @@ func TestTimeOfAProof(t *testing.T) {
 func TestNextPollThatCanProve(t *testing.T) {
 	e := Evidence{Read: true}
 	at := func(d time.Duration) time.Time { return walkStart.Add(d) }
-	require.Zero(t, e.Provable())
+	require.Zero(t, e.Due())
 	e = e.After(Observation{Sight: Missing, At: at(0), Known: true})
 	require.True(t, e.WantsList())
-	require.Zero(t, e.Provable(), "the flavor list is missing")
+	require.Zero(t, e.Due(), "the flavor list is missing")
 	e = e.After(Observation{Sight: Listed, At: at(0)})
 	require.False(t, e.WantsList())
-	require.Equal(t, at(10*time.Second), e.Provable())
+	require.Equal(t, at(10*time.Second), e.Due())
 	require.Equal(t, Deleted, e.After(Observation{Sight: Flagged}).Verdict(), "is_deleted decides at once")
 	for name, o := range map[string]Origin{"Age": {Aged: true}, "Date": {Date: "d"}, "request ID": {RequestID: "r"}} {
 		first := Observation{Sight: Missing, At: at(0), Known: true, Origin: Origin{Date: o.Date, RequestID: o.RequestID}}
