@@ -5,22 +5,30 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
-	"example.com/svc/internal/rules"
+	"example.com/svc/internal/cause"
+	"example.com/svc/internal/poll"
 	"example.com/svc/ledger"
 )
 
 // WithLedger makes the client record each create in store before it is sent, and its outcome
-// afterwards: see [Ledger]. The client also adds the mark " [svc:INTENT]" to the description
+// afterwards: see [Ledger]. The client also puts the mark "[svc:INTENT] " before the description
 // of each new endpoint, unless [WithoutLedgerMark] is set. All programs that use one account
-// should share one store. Nil, the default: no ledger.
+// should share one store. A nil store is an error: perhaps the error of opening it was dropped.
+// Without this option there is no ledger.
 func WithLedger(store ledger.Store) Option {
-	return func(c *config) error { c.ledger = store; return nil }
+	return func(c *config) error {
+		if c.ledger = store; store == nil {
+			return errors.New("svc: WithLedger: the store is nil; without a ledger, leave the option out")
+		}
+		return nil
+	}
 }
 
 // WithoutLedgerMark leaves the description of a new endpoint as it is. By default, a client
-// with a ledger adds the mark " [svc:INTENT]" to it, where INTENT is the Intent of the
+// with a ledger puts the mark "[svc:INTENT] " before it, where INTENT is the Intent of the
 // entry. [Ledger.Adopt] and [Ledger.Reap] recognize the endpoint by its mark.
 func WithoutLedgerMark() Option {
 	return func(c *config) error { c.unmarked = true; return nil }
@@ -46,15 +54,30 @@ type Ledger struct {
 }
 
 // Entries returns all entries: first the open entries from old to new, then the other entries
-// from old to new. With an error it returns the entries that it could read.
+// from old to new. With an error it returns the entries that it could read. If the times of an
+// entry lie in the future, its Doubt says so.
 func (l *Ledger) Entries(ctx context.Context) ([]ledger.Entry, error) {
 	entries, _, err := l.read(ctx, "")
 	return entries, err
 }
 
+// Entry returns the open entry of a key: its endpoint may be running. Without an open entry it
+// returns nil. If the key has several open entries, the error is [ErrKeyInUse].
+func (l *Ledger) Entry(ctx context.Context, key string) (*ledger.Entry, error) {
+	entries, _, err := l.read(ctx, key)
+	entries = slices.DeleteFunc(entries, func(e ledger.Entry) bool { return !e.Open() })
+	switch {
+	case err != nil || len(entries) == 0:
+		return nil, err
+	case len(entries) > 1:
+		return nil, l.fail("read", entries[0], fmt.Errorf("%w: it has %d open entries", ErrKeyInUse, len(entries)))
+	}
+	return &entries[0], nil
+}
+
 // seen returns what the rules of the ledger need of a record.
 func seen(s *InferenceService) ledger.Endpoint {
-	return ledger.Endpoint{Name: s.Name, Description: s.Description, Deleted: s.IsDeleted}
+	return ledger.Endpoint{Name: s.Name, Description: s.Description, Deleted: s.IsDeleted, CreatedAt: s.CreatedAt.Time}
 }
 
 // AdoptOptions sets up [Ledger.Adopt]. Nil stands for the zero value.
@@ -73,144 +96,158 @@ type AdoptOptions struct {
 //
 // GET /v1/inference-service/{service_id}
 func (l *Ledger) Adopt(ctx context.Context, e ledger.Entry, id string, opts *AdoptOptions) (*InferenceService, error) {
-	const op = "adopt"
-	entries, _, err := l.read(ctx, "")
+	if l.journal == nil {
+		return nil, ErrNoLedger
+	}
+	if other, err := l.holder(ctx, e, id); err != nil {
+		return nil, err
+	} else if other != nil {
+		return nil, l.taken(e, other)
+	}
+	s, r, err := l.client.InferenceServices.read(ctx, id, nil)
 	if err != nil {
 		return nil, err
 	}
-	for _, other := range entries {
-		if id != "" && other.ServiceID == id && other.Intent != e.Intent {
-			return nil, l.fail(op, e, fmt.Errorf("an entry under the key %s has the ID %s already; an ID can be in one entry only", other.Key, id))
-		}
-	}
-	s, response, err := l.client.InferenceServices.read(ctx, id, nil)
-	if err != nil {
-		return nil, err
-	}
-	err = l.journal.Change(ctx, op, e, func(now ledger.Entry) (ledger.Record, error) {
-		r := ledger.Record{Event: ledger.Created, ServiceID: id, Adopted: true, TokenCheck: response.TokenCheck(e.Intent)}
-		return r, now.MayAdopt(l.client.base.String(), seen(s), opts != nil && opts.Unmarked, ledger.WallClock())
+	date, check := dateOf(r.Header), r.TokenCheck(e.Intent)
+	err = l.journal.Change(ctx, "adopt", e, func(now ledger.Entry) (ledger.Record, error) {
+		r := ledger.Record{Event: ledger.Created, ServiceID: s.ServiceID, Adopted: true, ServiceTime: s.CreatedAt.Time, TokenCheck: check}
+		return r, now.MayAdopt(l.client.base.String(), seen(s), opts != nil && opts.Unmarked, date)
 	})
+	if err == nil {
+		err = l.alone(ctx, e, id)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return s, l.journal.Change(ctx, op, e, func(now ledger.Entry) (ledger.Record, error) { // the endpoint may have been scaled while the ledger did not have its ID
+	return s, l.journal.Change(ctx, "adopt", e, func(now ledger.Entry) (ledger.Record, error) { // the endpoint may have been scaled while the ledger did not have its ID
 		r := ledger.Record{Event: ledger.Scaled, Instances: int(s.ResourceMetadata.TargetInstanceNumber)}
 		return r.OnlyIf(r.Instances > now.Instances)
 	})
+}
+
+// holder returns another entry than e that has the ID; nil: there is none.
+func (l *Ledger) holder(ctx context.Context, e ledger.Entry, id string) (*ledger.Entry, error) {
+	if id == "" {
+		return nil, nil // the read of the endpoint says what is wrong
+	}
+	holders, err := l.journal.Holders(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(holders, func(other ledger.Entry) bool { return other.Intent != e.Intent })
+	if i < 0 {
+		return nil, nil
+	}
+	return &holders[i], nil
+}
+
+func (l *Ledger) taken(e ledger.Entry, other *ledger.Entry) error {
+	return l.fail("adopt", e, fmt.Errorf("an entry under the key %s has the ID %s already; an ID can be in one entry only", other.Key, other.ServiceID))
+}
+
+// alone checks after the adoption of an ID that no other entry has it: two calls may have adopted it
+// at once. Then one of them undoes its adoption at once. The other waits for that, and undoes its
+// own if it waits in vain, since the other call may have been the first one.
+func (l *Ledger) alone(ctx context.Context, e ledger.Entry, id string) error {
+	waiting, cancel := context.WithTimeout(ctx, ledger.Patience)
+	defer cancel()
+	pace := poll.New(waiting, 50*time.Millisecond, time.Second)
+	for {
+		other, err := l.holder(ctx, e, id)
+		if err != nil || other == nil {
+			return err
+		}
+		next, _ := pace.Next(0, 0)
+		if e.Intent < other.Intent && pace.Sleep(next) == nil {
+			continue
+		}
+		late, cancel := ledger.Afterwards(ctx)
+		defer cancel()
+		err = l.journal.Change(late, "adopt", e, func(ledger.Entry) (ledger.Record, error) {
+			return ledger.Record{Event: ledger.Unknown, ServiceID: id, Adopted: true}, nil
+		})
+		return cause.Join(l.taken(e, other), err)
+	}
 }
 
 // Forget records that somebody looked for the endpoint of an entry and that it does not exist.
 // If that is wrong, you pay twice: the endpoint is running, and the next Deploy with this key
 // creates another endpoint.
 //
-// The entry must be in doubt, and belong to the base URL of this client. One minute must have passed since its SettleBy, by the local
-// clock and by the service's clock. Forget reads the service's clock from the Date header of a
-// list of flavors.
+// The entry must belong to the base URL of this client. It must be in doubt, and its create must be
+// over: one minute has passed since its SettleBy, by the service's clock, or this client has known
+// the entry for six minutes. Forget waits for that, and logs that it does. For the service's clock
+// it reads the Date header of a list of flavors.
 //
-// GET /v1/inference-service/flavor
+// Forget also takes an entry in the state Created, if the service does not find its endpoint at this
+// moment. Another account's token does not find it either.
+//
+// GET /v1/inference-service/flavor or /v1/inference-service/{service_id}
 func (l *Ledger) Forget(ctx context.Context, e ledger.Entry) error {
 	if l.journal == nil {
 		return ErrNoLedger
 	}
-	var response Response
-	if _, err := l.client.Flavors.List(ctx, WithResponse(&response)); err != nil {
+	now, _, err := l.journal.Entry(ctx, "forget", e)
+	if err != nil {
 		return err
 	}
+	if now.State == ledger.Created {
+		_, err := l.client.InferenceServices.Get(ctx, now.ServiceID)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		return l.forget(ctx, now, err != nil, time.Time{})
+	}
+	clock := l.clock(ctx)
+	for told := false; ; told = true {
+		err := l.forget(ctx, now, false, clock())
+		if !errors.Is(err, ledger.ErrEarly) {
+			return err
+		}
+		if !told {
+			l.inform(ctx, "svc: waiting until the create of a ledger entry is certainly over", now, clock())
+		}
+		if ended := poll.Sleep(ctx, min(now.SettlesIn(clock()), time.Minute)); ended != nil {
+			return l.fail("forget", now, fmt.Errorf("waiting until its create is over: %w", ended))
+		}
+		if now, _, err = l.journal.Entry(ctx, "forget", e); err != nil {
+			return err
+		}
+	}
+}
+
+func (l *Ledger) forget(ctx context.Context, e ledger.Entry, notFound bool, date time.Time) error {
 	return l.journal.Change(ctx, "forget", e, func(now ledger.Entry) (ledger.Record, error) {
-		return ledger.Record{Event: ledger.Forgotten}, now.MayForget(l.client.base.String(), ledger.WallClock(), date(&response))
+		r := ledger.Record{Event: ledger.Forgotten}
+		if now.State == ledger.Created {
+			r.ServiceID = now.ServiceID
+		}
+		return r, now.MayForget(l.client.base.String(), notFound, date)
 	})
 }
 
-// Extend sets the end of the lease of an open entry, to a later or an earlier time. A zero end
-// means that there is no lease: Reap then never deletes the endpoint.
+// Extend sets the end of the lease of an open entry, to a later or an earlier time by the local
+// clock. The ledger records the time from now until then, and counts it from now by the service's
+// clock, which Extend reads from the Date header of a list of flavors. A zero end means that there is
+// no lease: Reap then never deletes the endpoint.
+//
+// GET /v1/inference-service/flavor
 func (l *Ledger) Extend(ctx context.Context, e ledger.Entry, end time.Time) error {
 	if l.journal == nil {
 		return ErrNoLedger
 	}
+	r := ledger.Record{Event: ledger.Extended}
+	if !end.IsZero() {
+		r.ServiceTime = l.clock(ctx)()
+		r.Lease = max(time.Until(end), 1)
+	}
 	return l.journal.Change(ctx, "extend", e, func(now ledger.Entry) (ledger.Record, error) {
-		if !now.Open() {
-			return ledger.Record{}, fmt.Errorf("the entry is not open: its state is %q", now.State)
+		switch {
+		case !now.Open():
+			return r, fmt.Errorf("the entry is not open: its state is %q", now.State)
+		case r.Lease > 0 && r.ServiceTime.IsZero():
+			return r, errors.New("no response with a Date header has arrived, so the service's clock is not known")
 		}
-		return ledger.Record{Event: ledger.Extended, LeaseEnd: end.Round(0).UTC()}, nil
+		return r, nil
 	})
-}
-
-// ReapOptions sets up [Ledger.Reap]. Nil stands for the zero value.
-type ReapOptions struct {
-	DryRun bool // true: Reap checks everything and deletes nothing
-}
-
-// Reaped is what [Ledger.Reap] did with one overdue entry.
-type Reaped struct {
-	Entry ledger.Entry // the entry as it was before Reap
-	// Err says why the endpoint is not known to be deleted. Nil: it is deleted, or with
-	// DryRun it would be.
-	Err error
-}
-
-// Reap deletes the endpoints whose lease has ended. Nothing else enforces a lease: run
-// Reap regularly, anywhere that shares the store.
-//
-// Reap takes the open entries of this client's base URL whose LeaseEnd has passed by the
-// local clock, one by one, with two minutes for each. It deletes an endpoint only if LeaseEnd
-// has passed by the service's clock as well (the Date header of a Get). The record of the
-// endpoint must have the name of the entry, and must not carry the mark of another entry.
-// An adopted endpoint must carry the mark of its entry. If the state of an entry is intended
-// or unknown, its Err is [ErrOutcomeUnknown]: use Adopt or Forget.
-//
-// The error joins the Err of all entries and the error of reading the ledger.
-//
-// GET and perhaps DELETE /v1/inference-service/{service_id}
-func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) {
-	entries, _, err := l.read(ctx, "")
-	errs := []error{err}
-	var reaped []Reaped
-	for _, e := range entries {
-		if !e.Overdue(l.client.base.String(), ledger.WallClock()) {
-			continue
-		}
-		err := l.reap(ctx, e, opts != nil && opts.DryRun)
-		reaped = append(reaped, Reaped{e, err})
-		errs = append(errs, err)
-	}
-	return reaped, errors.Join(errs...)
-}
-
-// reap deletes the endpoint of an overdue entry. It returns nil if the endpoint is deleted. If
-// dryRun is true, it deletes nothing, and returns nil if it would delete the endpoint.
-func (l *Ledger) reap(ctx context.Context, e ledger.Entry, dryRun bool) error {
-	const op = "reap"
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	if e.State != ledger.Created {
-		return l.fail(op, e, ErrOutcomeUnknown)
-	}
-	services, o := l.client.InferenceServices, new(WaitOptions).withDefaults()
-	removal := &removal{observer: services.observe(e.ServiceID, o), name: e.Name, limit: cleanupLimit / 3, interval: o.MaxInterval}
-	remove := removal.poll
-	var response Response
-	s, err := services.Get(ctx, e.ServiceID, WithResponse(&response))
-	if notFound(err) || err == nil && s.IsDeleted {
-		remove, s, err = removal.read, nil, nil // the wait below decides whether the endpoint is certainly deleted
-	}
-	if err != nil {
-		return err
-	}
-	now, _, err := l.journal.Entry(ctx, op, e)
-	switch {
-	case err != nil || now.State == ledger.Deleted:
-		return err
-	case !now.Overdue(l.client.base.String(), ledger.WallClock()):
-		err = errors.New("the lease was extended")
-	case s != nil:
-		err = now.MayReap(date(&response), seen(s))
-	}
-	if err != nil || dryRun {
-		return l.fail(op, e, err)
-	}
-	w := services.untilDeleted(removal.observer, o, remove)
-	w.endurance.Task = rules.Reaping
-	_, err = w.run(ctx, isDeleted)
-	return err
 }

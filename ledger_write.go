@@ -71,6 +71,7 @@ func (c *claim) take(ctx context.Context) error {
 	l := c.ledger
 	pace := poll.New(ctx, 50*time.Millisecond, time.Second)
 	var waiting ledger.Entry // the entry whose outcome is waited for
+	clock := func() time.Time { return time.Time{} }
 	for {
 		entries, last, err := l.read(ctx, c.key)
 		if err != nil {
@@ -79,15 +80,17 @@ func (c *claim) take(ctx context.Context) error {
 			}
 			return err
 		}
-		verdict, e, why := ledger.Judge(entries, c.intent.BaseURL, c.request, ledger.WallClock())
+		verdict, e, why := ledger.Judge(entries, c.intent.BaseURL, c.request, clock())
 		switch verdict {
 		case ledger.Free:
 			if done, err := c.record(ctx, last+1); done || err != nil {
 				return err
 			}
 		case ledger.Wait:
-			if waiting.Key == "" && l.log != nil {
-				l.log.InfoContext(ctx, "svc: waiting for the outcome of another create under the key", "key", e.Key, "until", e.SettleBy.Add(ledger.SettleMargin))
+			if waiting.Key == "" {
+				waiting, clock = e, l.clock(ctx)
+				l.inform(ctx, "svc: waiting for the outcome of another create under the key", e, clock())
+				continue
 			}
 			waiting = e
 			next, _ := pace.Next(0, 0)
@@ -132,9 +135,7 @@ func (c *claim) record(ctx context.Context, seq int64) (stored bool, err error) 
 	want := c.intent
 	want.Seq, want.At = seq, ledger.WallClock()
 	want.SettleBy = ledger.SettleBy(want.At, deadline)
-	if c.lease > 0 {
-		want.LeaseEnd = want.At.Add(c.lease)
-	}
+	want.Lease = c.lease
 	if stored, err = c.ledger.journal.Claim(ctx, want); stored {
 		c.intent = want
 	}
@@ -149,12 +150,11 @@ func (c *claim) doubt(e ledger.Entry, err error) error {
 	}
 }
 
-// resume sets earlier to the entry that has an endpoint. If the new lease ends later than the
-// recorded one, resume records the later end.
+// resume sets earlier to the entry that has an endpoint. If that has no lease, or one that ends
+// sooner, resume records the lease of this create.
 func (c *claim) resume(ctx context.Context, e ledger.Entry) error {
 	err := c.ledger.journal.Change(ctx, "extend", e, func(now ledger.Entry) (ledger.Record, error) {
-		end := now.RequestedAt.Add(c.lease)
-		return ledger.Record{Event: ledger.Extended, LeaseEnd: end}.OnlyIf(now.Open() && !now.LeaseEnd.IsZero() && end.After(now.LeaseEnd))
+		return now.Lengthen(c.lease).OnlyIf(now.Open())
 	})
 	if err != nil {
 		return err
@@ -193,9 +193,12 @@ func (c *claim) close(ctx context.Context, k *call, s **InferenceService, err *e
 		unknown.Key, unknown.Intent = r.Key, r.Intent
 	} else if *s != nil {
 		r.Event, r.ServiceID = ledger.Created, (*s).ServiceID
+		if r.Name = (*s).Name; r.Name == c.intent.Name {
+			r.Name = ""
+		}
 	}
 	if r.Event == ledger.Created {
-		r.TokenCheck = k.Result.TokenCheck(r.Intent)
+		r.ServiceTime, r.TokenCheck = dateOf(k.Result.Header), k.Result.TokenCheck(r.Intent)
 	}
 	*err = cause.Join(*err, c.ledger.journal.Settle(ctx, r, 3))
 }
@@ -367,10 +370,31 @@ func (l *Ledger) warn(ctx context.Context, err error) {
 	}
 }
 
-// date is the time of the service's clock; zero if the response does not show it.
-func date(r *Response) time.Time {
-	t, _ := http.ParseTime(r.Header.Get("Date"))
+// dateOf is the time of the service's clock in the header of a response; zero if it is not there.
+func dateOf(h http.Header) time.Time {
+	t, _ := http.ParseTime(h.Get("Date"))
 	return t
+}
+
+// clock asks the service for its time, with a list of flavors. The function that it returns gives
+// that time plus what has passed since, by the monotonic clock; zero if the service did not say it.
+func (l *Ledger) clock(ctx context.Context) func() time.Time {
+	var response Response
+	_, _ = l.client.Flavors.List(ctx, append(polling(nil), WithResponse(&response))...)
+	date, at := dateOf(response.Header), time.Now()
+	return func() time.Time {
+		if date.IsZero() {
+			return date
+		}
+		return date.Add(time.Since(at))
+	}
+}
+
+// inform logs that a call waits until the create of an entry is certainly over.
+func (l *Ledger) inform(ctx context.Context, text string, e ledger.Entry, date time.Time) {
+	if l.log != nil {
+		l.log.InfoContext(ctx, text, "key", e.Key, "at_most", e.SettlesIn(date))
+	}
 }
 
 // read returns the entries of a key and its highest Seq, as [ledger.Journal.Read] does.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -16,7 +17,7 @@ var moves = map[State][]Event{
 	Unknown:   {Created, Forgotten},
 	Refused:   {Created},
 	Forgotten: {Created, Refused, Unknown},
-	Created:   {Deleted},
+	Created:   {Deleted, Forgotten},
 	Deleted:   {},
 }
 
@@ -53,6 +54,7 @@ func Fold(records []Record) (entries []Entry, damaged error) {
 // apply adds a record to its entry. The state is empty before the record of the intent.
 func (e *Entry) apply(r Record) error {
 	e.Records = append(e.Records, r)
+	defer e.lease()
 	switch {
 	case !r.Event.known():
 		return fmt.Errorf("record %d has the unknown event %q: a later version of this package may have written it", r.Seq, r.Event)
@@ -62,13 +64,14 @@ func (e *Entry) apply(r Record) error {
 		e.Instances = r.Instances
 		return nil
 	case r.Event == Extended:
-		e.LeaseEnd = r.LeaseEnd
 		return nil
 	case r.Event == Created && r.ServiceID == "":
 		return fmt.Errorf("record %d says that an endpoint was created, but does not hold its ID", r.Seq)
 	}
 	other := (e.State == Created || e.State == Deleted) && r.ServiceID != e.ServiceID
 	switch {
+	case e.State == Created && r.Event == Unknown && r.Adopted && !other:
+		e.State, e.ServiceID, e.Adopted, e.CreatedAt, e.ServiceTime, e.TokenCheck = Unknown, "", false, time.Time{}, time.Time{}, ""
 	case other && r.Event == Created:
 		return fmt.Errorf("record %d says that the endpoint %q was created, but an earlier record of the same create says %q", r.Seq, r.ServiceID, e.ServiceID)
 	case !other && slices.Contains(moves[e.State], r.Event):
@@ -81,7 +84,7 @@ func (e *Entry) apply(r Record) error {
 func (e *Entry) begin(r Record) error {
 	switch r.Event {
 	case Intended:
-		e.State, e.RequestedAt, e.SettleBy, e.LeaseEnd = Intended, r.At, r.SettleBy, r.LeaseEnd
+		e.State, e.RequestedAt, e.SettleBy = Intended, r.At, r.SettleBy
 		e.BaseURL, e.Name, e.FlavorID, e.Instances = r.BaseURL, r.Name, r.FlavorID, r.Instances
 	case Refused: // may come first: the record of the intent could not be written
 	default:
@@ -92,15 +95,49 @@ func (e *Entry) begin(r Record) error {
 
 // move applies a record that changes the state.
 func (e *Entry) move(r Record) {
+	from := e.State
 	e.State = State(r.Event)
-	switch r.Event {
-	case Deleted:
+	switch {
+	case r.Event == Deleted, from == Created: // the endpoint existed
 		e.DeletedAt = r.At
 		return
-	case Created:
-		e.CreatedAt = r.At
+	case r.Event == Created:
+		e.CreatedAt, e.DeletedAt, e.ServiceTime, e.TokenCheck = r.At, time.Time{}, r.ServiceTime, r.TokenCheck
+		e.Name = cmp.Or(r.Name, e.Name)
 	}
-	e.ServiceID, e.Adopted, e.TokenCheck = r.ServiceID, r.Adopted, r.TokenCheck
+	e.ServiceID, e.Adopted = r.ServiceID, r.Adopted
+}
+
+// lease sets Lease and LeaseEnd.
+func (e *Entry) lease() {
+	lease, begin := e.leased()
+	if begin.IsZero() {
+		begin = e.RequestedAt
+	}
+	if e.Lease, e.LeaseEnd = lease, begin.Add(lease); lease == 0 {
+		e.LeaseEnd = time.Time{}
+	}
+}
+
+// leased returns the latest lease, and when it begins by the service's clock; zero: not known.
+func (e *Entry) leased() (lease time.Duration, begin time.Time) {
+	for _, r := range e.Records {
+		switch {
+		case r.Event != Intended && r.Event != Extended:
+			continue
+		case r.Lease > 0 || r.LeaseEnd.IsZero():
+			lease, begin = r.Lease, r.ServiceTime
+		default: // of an earlier version, which counted by the clock of its process
+			lease, begin = r.LeaseEnd.Sub(r.At), time.Time{}
+			if r.Event == Extended {
+				begin = r.At
+			}
+		}
+	}
+	if begin.IsZero() {
+		begin = e.ServiceTime
+	}
+	return lease, begin
 }
 
 // Open reports whether the endpoint may exist and be billed: the state is Intended, Unknown or
@@ -111,9 +148,10 @@ func (e Entry) Open() bool {
 
 // InDoubt reports whether the endpoint may exist although nothing will record its ID: the
 // state is Unknown, or it is still Intended one minute after SettleBy. Then somebody has to adopt
-// or to forget the entry. Now is the current time.
+// or to forget the entry. Now is the current time. The clock of the process that created the entry
+// may be wrong, so this package does not decide by InDoubt.
 func (e Entry) InDoubt(now time.Time) bool {
-	return e.State == Unknown || e.State == Intended && e.settled(now)
+	return e.State == Unknown || e.State == Intended && !now.Before(e.SettleBy.Add(SettleMargin))
 }
 
 // InstanceTime is an upper bound of the time that is billed until now. Three instances
@@ -123,7 +161,7 @@ func (e Entry) InDoubt(now time.Time) bool {
 // was created. It is not a price, since the service does not document the unit of its prices.
 func (e Entry) InstanceTime(now time.Time) (total time.Duration) {
 	switch {
-	case e.State == Deleted:
+	case !e.DeletedAt.IsZero():
 		now = e.DeletedAt
 	case !e.Open():
 		return 0

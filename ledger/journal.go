@@ -25,6 +25,7 @@ type Journal struct {
 	baseURL string
 	clean   func(error) error
 	keys    sync.Map // from the ID of an endpoint of baseURL to the key of its entry
+	seen    sync.Map // from an intent without an outcome to the time when this process first read it, with the monotonic clock
 	behind  sync.Map // from the ID of an endpoint to the record that could not be written, to be written later
 }
 
@@ -46,15 +47,26 @@ func (j *Journal) Read(ctx context.Context, key string) (entries []Entry, last i
 		}
 		return a.RequestedAt.Compare(b.RequestedAt)
 	})
-	for _, e := range entries {
-		if e.BaseURL == j.baseURL && e.ServiceID != "" {
-			j.keys.Store(same.Canonical(e.ServiceID), e.Key)
-		}
+	for i := range entries {
+		j.note(&entries[i])
 	}
 	if len(records) > 0 {
 		last = records[len(records)-1].Seq
 	}
 	return entries, last, cause.Join(j.fail("list", Entry{}, err), damaged)
+}
+
+// note remembers the ID of an entry, and since when this process has known it without an outcome.
+func (j *Journal) note(e *Entry) {
+	if e.BaseURL == j.baseURL && e.ServiceID != "" {
+		j.keys.Store(same.Canonical(e.ServiceID), e.Key)
+	}
+	if e.Doubt = e.future(WallClock()); e.State != Intended && e.State != Unknown {
+		j.seen.Delete(e.Intent)
+		return
+	}
+	since, _ := j.seen.LoadOrStore(e.Intent, time.Now())
+	e.seenFor = time.Since(since.(time.Time)) //nolint:forcetypeassert // only times are stored
 }
 
 func closed(e Entry) int {
@@ -87,41 +99,55 @@ func (j *Journal) Owner(ctx context.Context, id string) (*Entry, error) {
 			return nil, err
 		}
 	}
-	keys, known, err := j.keysOf(ctx, id)
-	for _, key := range keys {
-		entries, _, unread := j.Read(ctx, key)
-		if i := slices.IndexFunc(entries, func(e Entry) bool { return j.owns(e, id) }); i >= 0 {
+	var keys []string
+	key, known := j.keys.Load(same.Canonical(id))
+	if known {
+		keys = []string{key.(string)} //nolint:forcetypeassert // note stores only strings
+	}
+	entries, err := j.search(ctx, id, keys)
+	for i, e := range entries {
+		if e.State == Created && e.BaseURL == j.baseURL {
 			return &entries[i], nil
 		}
-		if known || !ofOneKey(unread) {
-			err = unread
-		}
+	}
+	if !known && ofOneKey(err) {
+		err = nil
 	}
 	return nil, err
 }
 
-// keysOf returns the keys that may have the entry of an ID: the known one, or those that the store
-// finds, or "" for all keys.
-func (j *Journal) keysOf(ctx context.Context, id string) (keys []string, known bool, err error) {
-	if key, ok := j.keys.Load(same.Canonical(id)); ok {
-		return []string{key.(string)}, true, nil //nolint:forcetypeassert // Read stores only strings
+// Holders returns all entries with the ID of an endpoint, in any state.
+func (j *Journal) Holders(ctx context.Context, id string) ([]Entry, error) {
+	return j.search(ctx, id, nil)
+}
+
+// search returns the entries with the ID of an endpoint, from the keys. If there are none, it
+// searches all keys, or those that the store finds.
+func (j *Journal) search(ctx context.Context, id string, keys []string) (found []Entry, err error) {
+	if len(keys) == 0 {
+		var finds bool
+		if keys, finds, err = j.store.Find(ctx, id); err != nil {
+			return nil, j.fail("list", Entry{ServiceID: id}, err)
+		} else if !finds {
+			keys = []string{""}
+		}
 	}
-	keys, finds, err := j.store.Find(ctx, id)
-	if !finds {
-		return []string{""}, false, nil
+	for _, key := range keys {
+		entries, _, unread := j.Read(ctx, key)
+		err = cause.Join(err, unread)
+		for _, e := range entries {
+			if same.ID(e.ServiceID, id) {
+				found = append(found, e)
+			}
+		}
 	}
-	return keys, false, j.fail("list", Entry{ServiceID: id}, err)
+	return found, err
 }
 
 // ofOneKey reports whether an error of Read is about a single key.
 func ofOneKey(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Key != ""
-}
-
-// owns reports whether the entry is the one of the endpoint with the ID.
-func (j *Journal) owns(e Entry, id string) bool {
-	return e.State == Created && e.BaseURL == j.baseURL && same.ID(e.ServiceID, id)
 }
 
 // Settle records the outcome of a create: see [Journal.Put]. If that fails, the outcome of a

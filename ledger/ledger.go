@@ -79,15 +79,26 @@ type Record struct {
 	Event       Event     `json:"event"`                  // what happened
 	At          time.Time `json:"at"`                     // when the record was made, in UTC, by the clock of the process
 	BaseURL     string    `json:"base_url,omitempty"`     // intended: base URL of the service
-	Name        string    `json:"name,omitempty"`         // intended: name of the endpoint
+	Name        string    `json:"name,omitempty"`         // intended: name of the endpoint; created: the name that the service gave it, if it is another one
 	FlavorID    string    `json:"flavor_id,omitempty"`    // intended: flavor of the endpoint
 	RequestHash string    `json:"request_hash,omitempty"` // intended: hash of Intent and the request body
 	SettleBy    time.Time `json:"settle_by,omitzero"`     // intended: the create is not sent after this time
 	Instances   int       `json:"instances,omitempty"`    // intended, scaled: number of instances
-	LeaseEnd    time.Time `json:"lease_end,omitzero"`     // intended, extended: end of the lease; zero: no lease
-	ServiceID   string    `json:"service_id,omitempty"`   // created, deleted: ID of the endpoint; unknown: the same, if the response showed it
-	Adopted     bool      `json:"adopted,omitempty"`      // created: the ID was adopted
-	TokenCheck  string    `json:"token_check,omitempty"`  // created: first 8 hex digits of HMAC-SHA-256 over Intent, with the token whose response showed the ID as key
+	ServiceID   string    `json:"service_id,omitempty"`   // created, deleted, forgotten: ID of the endpoint; unknown: the same, if the response showed it
+	Adopted     bool      `json:"adopted,omitempty"`      // created: the ID was adopted; unknown: the adoption of the ID does not count, since another entry has the ID
+
+	// Lease, of intended and extended, is how long the endpoint may exist, in nanoseconds. It
+	// counts from ServiceTime. 0: there is no lease.
+	Lease time.Duration `json:"lease,omitempty"`
+	// LeaseEnd is the end of the lease in records of earlier versions, which have no Lease.
+	LeaseEnd time.Time `json:"lease_end,omitzero"`
+	// ServiceTime is a time by the service's clock. Created: the Date of the response that showed
+	// the create, or the created_at of an adopted endpoint. Extended: when the new lease begins.
+	// Zero: the service did not say it, or an earlier version wrote the record.
+	ServiceTime time.Time `json:"service_time,omitzero"`
+	// TokenCheck, of created, tells whether a token is the one whose response showed the ID: the
+	// first 8 hex digits of HMAC-SHA-256 over Intent, with the token as key. Empty: not known.
+	TokenCheck string `json:"token_check,omitempty"`
 }
 
 // An Entry combines all records of one create call. A key gets many entries over time. At most
@@ -96,19 +107,30 @@ type Entry struct {
 	Key         string    // the key of the Deploy; random for a Create and for a Deploy without one
 	Intent      string    // random ID of the create call; the mark in the description of the endpoint holds it
 	BaseURL     string    // the service that the create was meant for
-	Name        string    // name of the endpoint, as requested
+	Name        string    // name of the endpoint: the one in the response to the create, or else as requested
 	FlavorID    string    // flavor of the endpoint, as requested
 	ServiceID   string    // ID of the endpoint; empty: not known
 	State       State     // state after the last record
 	Instances   int       // number of instances that this package asked for, or more
 	Adopted     bool      // ServiceID was adopted
-	TokenCheck  string    // identifies the token whose response showed the ID; empty: not known
 	RequestedAt time.Time // when the create was about to be sent
 	SettleBy    time.Time // the create was not sent after this time: 5 min after RequestedAt, or the deadline of its ctx if that is earlier
 	CreatedAt   time.Time // when the ID was recorded; zero: it was not
-	DeletedAt   time.Time // when the endpoint was seen to be deleted; zero: it was not
-	LeaseEnd    time.Time // when the endpoint may be deleted; zero: never
+	DeletedAt   time.Time // when the endpoint was seen to be deleted, or was forgotten after it had been created; zero: neither
+	ServiceTime time.Time // when the endpoint was created, by the service's clock; zero: not known
+	TokenCheck  string    // tells whether a token is the one that the ID was seen with: see [Record]; empty: not known
 	Records     []Record  // all records of the entry, in order of Seq
+
+	// Lease is how long the endpoint may exist. 0: there is no lease. It ends at LeaseEnd by the
+	// service's clock. If the service has not said when the lease begins, LeaseEnd counts from
+	// RequestedAt and is an estimate.
+	Lease    time.Duration
+	LeaseEnd time.Time
+	// Doubt is why the times of the entry cannot be right: they lie in the future. Empty: nothing
+	// is wrong with them. A [Journal] sets it.
+	Doubt string
+
+	seenFor time.Duration // how long the process has known the entry without an outcome, by its monotonic clock
 }
 
 // An Error records that the ledger could not be read or written, or why it does not allow

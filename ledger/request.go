@@ -77,19 +77,22 @@ func (r Request) hash(intent string) string {
 	return hashVersion + hex.EncodeToString(sum[:])
 }
 
-var marks = regexp.MustCompile(`(?s)^(.*)\[svc:([A-Z2-7]{26})\](.*)$`) // the last mark, since the first part is greedy
+// MarkLength is how many characters the mark of an intent adds to a description.
+const MarkLength = len("[svc:] ") + 26
 
-// FindMark returns the intent in the last mark "[svc:INTENT]" of a description, and the
-// description without that mark. The intent is empty if there is no mark.
+var marks = regexp.MustCompile(`\[svc:([A-Z2-7]{26})\]`)
+
+// FindMark returns the intent in the first mark "[svc:INTENT]" of a description, and the
+// description without its marks. The intent is empty if there is no mark.
 func FindMark(description string) (intent, without string) {
-	m := marks.FindStringSubmatch(description)
-	if m == nil {
-		return "", strings.TrimSpace(description)
+	if m := marks.FindStringSubmatch(description); m != nil {
+		intent = m[1]
 	}
-	return m[2], strings.TrimSpace(m[1] + m[3])
+	return intent, strings.TrimSpace(marks.ReplaceAllLiteralString(description, ""))
 }
 
-// Marked returns the body of the request with a description that ends with the mark of an intent.
+// Marked returns the body of the request with a description that begins with the mark of an
+// intent: a service that cuts long texts keeps it. Marks of other intents are left out.
 func (r Request) Marked(intent string) ([]byte, error) {
 	description, ok := r.fields["description"].(string)
 	if !ok && r.fields["description"] != nil {
@@ -97,6 +100,6 @@ func (r Request) Marked(intent string) ([]byte, error) {
 	}
 	fields := maps.Clone(r.fields)
 	_, description = FindMark(description)
-	fields["description"] = strings.TrimSpace(description + " [svc:" + intent + "]")
+	fields["description"] = strings.TrimSpace("[svc:" + intent + "] " + description)
 	return json.Marshal(fields)
 }

@@ -19,10 +19,30 @@ const (
 // that the endpoint may be somebody else's.
 var ErrMark = errors.New("svc: the endpoint does not carry the mark of this ledger entry")
 
-var errNoDate = errors.New("the response has no Date header, so the local clock cannot be checked")
+// SettlesIn returns how long the create of the entry may still be under way; 0: it is over. Two
+// clocks can tell: the service's, if date is not zero, when SettleBy and a minute have passed, and
+// the monotonic clock of a process that has seen the entry without an outcome for six minutes. So a
+// SettleBy of a wrong clock is believed for five minutes from when it was first seen.
+func (e *Entry) SettlesIn(date time.Time) time.Duration {
+	left := SettleLimit + SettleMargin - e.seenFor
+	if !date.IsZero() {
+		left = min(left, e.SettleBy.Add(SettleMargin).Sub(date))
+	}
+	return max(left, 0)
+}
 
-// settled reports whether SettleBy has certainly passed.
-func (e *Entry) settled(now time.Time) bool { return !now.Before(e.SettleBy.Add(SettleMargin)) }
+// future says which time of the entry lies more than a minute after now; empty: none does.
+func (e *Entry) future(now time.Time) string {
+	for _, r := range e.Records {
+		if ahead := r.At.Sub(now); ahead > SettleMargin {
+			return fmt.Sprintf("record %d was written %v in the future: a clock is wrong", r.Seq, ahead.Round(time.Second))
+		}
+	}
+	if ahead := e.SettleBy.Sub(now); e.State == Intended && ahead > SettleLimit+SettleMargin {
+		return fmt.Sprintf("the create may be sent for another %v: a clock is wrong", ahead.Round(time.Second))
+	}
+	return ""
+}
 
 // A Verdict is what a Deploy does about its key.
 type Verdict int
@@ -35,16 +55,19 @@ const (
 	InUse                  // the endpoint is of another request, or two entries are open
 )
 
-// Judge decides by the entries of a key what a Deploy with this base URL and request does. It also
-// returns the entry that decided, and for InUse the reason.
-func Judge(entries []Entry, baseURL string, want Request, now time.Time) (v Verdict, e Entry, why string) {
+// Judge decides by the entries of a key what a Deploy with this base URL and request does. date is
+// the time by the service's clock; zero: not known. Judge also returns the entry that decided, and
+// for InUse the reason.
+func Judge(entries []Entry, baseURL string, want Request, date time.Time) (v Verdict, e Entry, why string) {
 	open := slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return !e.Open() })
 	switch {
 	case len(open) == 0:
 		return Free, e, ""
 	case len(open) > 1:
 		return InUse, open[0], fmt.Sprintf("it has %d open entries, each with an endpoint: delete these endpoints until one is left", len(open))
-	case open[0].InDoubt(now):
+	case open[0].State == Unknown:
+		return InDoubt, open[0], ""
+	case open[0].State == Intended && open[0].SettlesIn(date) == 0:
 		return InDoubt, open[0], ""
 	case open[0].State == Intended:
 		return Wait, open[0], ""
@@ -80,46 +103,50 @@ type Endpoint struct {
 	Name        string
 	Description string
 	Deleted     bool
+	CreatedAt   time.Time // zero: the record does not say it
 }
 
-// checkOwner fails unless the endpoint has the name and the mark of the entry. If unmarked
-// is true, an endpoint without a mark is accepted.
+// checkOwner fails unless the endpoint carries the mark of the entry. If unmarked is true, an
+// endpoint with the name of the entry and without a mark is accepted.
 func (e *Entry) checkOwner(s Endpoint, unmarked bool) error {
 	switch intent, _ := FindMark(s.Description); {
+	case intent != "" && intent != e.Intent:
+		return fmt.Errorf("%w: it has the mark of another entry, whose intent is %s", ErrMark, intent)
 	case !same.Text(s.Name, e.Name):
 		return fmt.Errorf("the name of the endpoint is %q, but the entry has the name %q", s.Name, e.Name)
-	case intent == e.Intent, intent == "" && unmarked:
-		return nil
-	case intent == "":
+	case intent == "" && !unmarked:
 		return fmt.Errorf("%w: it has no mark", ErrMark)
-	default:
-		return fmt.Errorf("%w: it has the mark of another entry, whose intent is %s", ErrMark, intent)
-	}
-}
-
-// checkDoubt returns an error unless the state is Unknown or Intended. It also
-// returns an error if, by one of the clocks, the create may still be under way.
-func (e *Entry) checkDoubt(clocks ...time.Time) error {
-	if e.State != Unknown && e.State != Intended {
-		return fmt.Errorf("the entry is not in doubt: its state is %q", e.State)
-	}
-	for _, now := range clocks {
-		if !e.settled(now) {
-			return fmt.Errorf("too early: the create may be under way until %s", e.SettleBy.Add(SettleMargin).Format(time.RFC3339))
-		}
 	}
 	return nil
 }
 
-// MayForget fails unless the entry may be forgotten. date is the time by the service's clock.
-func (e *Entry) MayForget(baseURL string, now, date time.Time) error {
-	if e.BaseURL != baseURL {
+// ErrEarly is returned when the create of an entry may still be under way.
+var ErrEarly = errors.New("too early")
+
+// checkDoubt returns an error unless the state is Unknown or Intended, or an ErrEarly if the create
+// may still be under way.
+func (e *Entry) checkDoubt(date time.Time) error {
+	if e.State != Unknown && e.State != Intended {
+		return fmt.Errorf("the entry is not in doubt: its state is %q", e.State)
+	}
+	if left := e.SettlesIn(date); left > 0 {
+		return fmt.Errorf("%w: the create may be under way for another %v", ErrEarly, left.Round(time.Second))
+	}
+	return nil
+}
+
+// MayForget fails unless the entry may be forgotten: it is in doubt, or its endpoint was created and
+// is not found now. date is the time by the service's clock; zero: not known.
+func (e *Entry) MayForget(baseURL string, notFound bool, date time.Time) error {
+	switch {
+	case e.BaseURL != baseURL:
 		return e.elsewhere()
+	case e.State == Created && notFound:
+		return nil
+	case e.State == Created:
+		return errors.New("the endpoint exists: delete it with DeleteAndWait")
 	}
-	if date.IsZero() {
-		return errNoDate
-	}
-	return e.checkDoubt(now, date)
+	return e.checkDoubt(date)
 }
 
 // elsewhere is the error for an entry of another service.
@@ -129,12 +156,17 @@ func (e *Entry) elsewhere() error {
 
 // MayAdopt fails unless s may be recorded as the endpoint of the entry. If unmarked is true, an
 // endpoint without a mark is accepted.
-func (e *Entry) MayAdopt(baseURL string, s Endpoint, unmarked bool, now time.Time) error {
+func (e *Entry) MayAdopt(baseURL string, s Endpoint, unmarked bool, date time.Time) error {
 	mark, _ := FindMark(s.Description)
-	proven := e.State == Intended && mark == e.Intent // its create made the endpoint
-	switch settled := e.State == Forgotten || e.InDoubt(now); {
-	case !proven && !settled:
-		return e.checkDoubt(now)
+	switch {
+	case e.State == Intended && mark == e.Intent: // its create made the endpoint
+	case e.State == Unknown, e.State == Forgotten:
+	default:
+		if err := e.checkDoubt(date); err != nil {
+			return err
+		}
+	}
+	switch {
 	case e.BaseURL != baseURL:
 		return e.elsewhere()
 	case s.Deleted:
@@ -143,22 +175,42 @@ func (e *Entry) MayAdopt(baseURL string, s Endpoint, unmarked bool, now time.Tim
 	return e.checkOwner(s, unmarked)
 }
 
-// Overdue reports whether the entry is open, belongs to the base URL, and has a lease that ended
-// more than a second ago by the local clock. The Date of the service has only whole seconds.
-func (e *Entry) Overdue(baseURL string, now time.Time) bool {
-	return e.Open() && e.BaseURL == baseURL && !e.LeaseEnd.IsZero() && now.After(e.LeaseEnd.Add(time.Second))
+// Overdue reports whether the entry is open, belongs to the base URL, and has a lease that seems to
+// have ended at date, by the service's clock.
+func (e *Entry) Overdue(baseURL string, date time.Time) bool {
+	return e.Open() && e.BaseURL == baseURL && e.Lease > 0 && date.After(e.LeaseEnd)
 }
 
-// MayReap fails unless the lease has ended by the service's clock too, and the
-// endpoint s is the one of the entry.
+// MayReap fails unless the lease has ended by the service's clock, and the endpoint s is the one of
+// the entry. If the ledger does not know when the endpoint was created, its record tells it.
 func (e *Entry) MayReap(date time.Time, s Endpoint) error {
+	lease, begin := e.leased()
+	if begin.IsZero() {
+		begin = s.CreatedAt
+	}
 	switch {
 	case date.IsZero():
-		return errNoDate
-	case !date.After(e.LeaseEnd):
+		return errors.New("the response has no Date header, so it is not known whether the lease has ended")
+	case begin.IsZero():
+		return errors.New("it is not known when the endpoint was created by the service's clock, so neither whether the lease has ended")
+	case !date.After(begin.Add(lease)):
 		return fmt.Errorf("the lease has not ended by the service's clock: it says %s", date.Format(time.RFC3339))
 	}
 	return e.checkOwner(s, !e.Adopted)
+}
+
+// Lengthen returns the record that gives the entry the lease of a Deploy that continues with its
+// endpoint. The lease counts from the create of the endpoint. If the entry has a lease that ends as
+// late, or lease is 0, the record is empty.
+func (e *Entry) Lengthen(lease time.Duration) Record {
+	begin := e.ServiceTime
+	if begin.IsZero() {
+		begin = e.RequestedAt
+	}
+	if lease <= 0 || e.Lease > 0 && !begin.Add(lease).After(e.LeaseEnd) {
+		return Record{}
+	}
+	return Record{Event: Extended, Lease: lease, ServiceTime: e.ServiceTime}
 }
 
 // SettleBy is the time after which no attempt of a create is sent. deadline is the deadline of its

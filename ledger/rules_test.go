@@ -34,7 +34,7 @@ func journal(records ...Record) []Record {
 
 func intended() Record {
 	return Record{Event: Intended, BaseURL: "https://svc.example", Name: "n", FlavorID: "f", Instances: 2,
-		SettleBy: noon.Add(5 * time.Minute), LeaseEnd: noon.Add(time.Hour)}
+		SettleBy: noon.Add(5 * time.Minute), Lease: time.Hour}
 }
 
 func event(e Event) Record {
@@ -96,7 +96,7 @@ func TestLedgerFold(t *testing.T) {
 		Record{Event: Unknown, ServiceID: "svc-?"},
 		Record{Event: Created, ServiceID: "svc-1", Adopted: true},
 		Record{Event: Scaled, Instances: 5},
-		Record{Event: Extended, LeaseEnd: noon.Add(3 * time.Hour)},
+		Record{Event: Extended, Lease: 3 * time.Hour},
 		Record{Event: Deleted, ServiceID: "svc-9"}, // about another endpoint, so it has no effect
 		Record{Event: Deleted, ServiceID: "svc-1"},
 		Record{Event: Created, ServiceID: "svc-1"}) // comes too late to have an effect
@@ -105,7 +105,7 @@ func TestLedgerFold(t *testing.T) {
 	require.Equal(t, Entry{
 		Key: "k", Intent: intentA, BaseURL: "https://svc.example", Name: "n", FlavorID: "f", ServiceID: "svc-1", State: Deleted,
 		Instances: 5, Adopted: true, RequestedAt: noon, SettleBy: noon.Add(5 * time.Minute), CreatedAt: noon.Add(2 * time.Minute),
-		DeletedAt: noon.Add(6 * time.Minute), LeaseEnd: noon.Add(3 * time.Hour),
+		DeletedAt: noon.Add(6 * time.Minute), Lease: 3 * time.Hour, LeaseEnd: noon.Add(3 * time.Hour),
 	}, e)
 
 	b := intended()
@@ -266,8 +266,8 @@ func TestLedgerMark(t *testing.T) {
 		`{"name":"n"}`:                        `{"description":"[svc:I]","name":"n"}`,
 		`{"name":"n","description":""}`:       `{"description":"[svc:I]","name":"n"}`,
 		`{"name":"n","description":null}`:     `{"description":"[svc:I]","name":"n"}`,
-		`{"name":"n","description":" mine "}`: `{"description":"mine [svc:I]","name":"n"}`,
-		`{"description":"a copy [svc:` + intentB + `]","seed":12345678901234567890}`: `{"description":"a copy [svc:I]","seed":12345678901234567890}`,
+		`{"name":"n","description":" mine "}`: `{"description":"[svc:I] mine","name":"n"}`,
+		`{"description":"a copy [svc:` + intentB + `]","seed":12345678901234567890}`: `{"description":"[svc:I] a copy","seed":12345678901234567890}`,
 	} {
 		r, err := ParseRequest([]byte(body))
 		require.NoError(t, err)
@@ -286,7 +286,8 @@ func TestLedgerMark(t *testing.T) {
 		"[svc:" + intentA + "]":       {intentA, ""},
 		"mine [svc:" + intentA + "]":  {intentA, "mine"},
 		" x [svc:" + intentA + "] \n": {intentA, "x"},
-		"[svc:" + intentA + "] [svc:" + intentB + "]": {intentB, "[svc:" + intentA + "]"},
+		"[svc:" + intentA + "] x":     {intentA, "x"},
+		"[svc:" + intentA + "] [svc:" + intentB + "]": {intentA, ""},
 		"[svc:" + intentA[1:] + "]":                   {"", "[svc:" + intentA[1:] + "]"},
 		"[svc:" + intentA + "A]":                      {"", "[svc:" + intentA + "A]"},
 		"[svc:" + intentA[1:] + "1]":                  {"", "[svc:" + intentA[1:] + "1]"},
@@ -299,22 +300,29 @@ func TestLedgerMark(t *testing.T) {
 func TestLedgerMayForget(t *testing.T) {
 	over := noon.Add(6 * time.Minute)
 	for name, tc := range map[string]struct {
-		records   []Record
-		now, date time.Time
-		ok        bool
+		records  []Record
+		seenFor  time.Duration
+		date     time.Time
+		notFound bool
+		ok       bool
 	}{
-		"unknown":          {records: []Record{intended(), event(Unknown)}, now: over, date: over, ok: true},
-		"intended":         {records: []Record{intended()}, now: over, date: over, ok: true},
-		"no date":          {records: []Record{intended()}, now: over},
-		"local too early":  {records: []Record{intended(), event(Unknown)}, now: over.Add(-1), date: over},
-		"date too early":   {records: []Record{intended(), event(Unknown)}, now: over.Add(time.Hour), date: over.Add(-1)},
-		"created":          {records: []Record{intended(), event(Created)}, now: over, date: over},
-		"refused":          {records: []Record{intended(), event(Refused)}, now: over, date: over},
-		"forgotten before": {records: []Record{intended(), event(Forgotten)}, now: over, date: over},
+		"unknown":           {records: []Record{intended(), event(Unknown)}, date: over, ok: true},
+		"intended":          {records: []Record{intended()}, date: over, ok: true},
+		"no date":           {records: []Record{intended()}},
+		"no date, waited":   {records: []Record{intended()}, seenFor: 6 * time.Minute, ok: true},
+		"waited too little": {records: []Record{intended(), event(Unknown)}, seenFor: 6*time.Minute - 1},
+		"date too early":    {records: []Record{intended(), event(Unknown)}, date: over.Add(-1)},
+		"a clock is ahead":  {records: []Record{intended()}, seenFor: 6 * time.Minute, date: noon.Add(-24 * time.Hour), ok: true},
+		"created":           {records: []Record{intended(), event(Created)}, date: over},
+		"not found":         {records: []Record{intended(), event(Created)}, notFound: true, ok: true},
+		"deleted":           {records: []Record{intended(), event(Created), event(Deleted)}, notFound: true, date: over},
+		"refused":           {records: []Record{intended(), event(Refused)}, date: over},
+		"forgotten before":  {records: []Record{intended(), event(Forgotten)}, date: over},
 	} {
 		e := foldOne(t, tc.records...)
-		require.Equal(t, tc.ok, e.MayForget(e.BaseURL, tc.now, tc.date) == nil, name)
-		require.ErrorContains(t, e.MayForget("https://other.test", tc.now, tc.date), "another base URL", name)
+		e.seenFor = tc.seenFor
+		require.Equal(t, tc.ok, e.MayForget(e.BaseURL, tc.notFound, tc.date) == nil, name)
+		require.ErrorContains(t, e.MayForget("https://other.test", tc.notFound, tc.date), "another base URL", name)
 	}
 }
 
@@ -350,10 +358,11 @@ func TestLedgerMayAdopt(t *testing.T) {
 func TestLedgerMayReap(t *testing.T) {
 	const base = "https://svc.example"
 	end := noon.Add(time.Hour)
-	e := foldOne(t, intended(), event(Created))
+	created := event(Created)
+	created.ServiceTime = noon
+	e := foldOne(t, intended(), created)
 	require.False(t, e.Overdue(base, end))
-	require.False(t, e.Overdue(base, end.Add(time.Second)), "one second of difference may come from the resolution of Date")
-	require.True(t, e.Overdue(base, end.Add(time.Second+1)))
+	require.True(t, e.Overdue(base, end.Add(time.Second)))
 	require.False(t, e.Overdue("https://other.example", end.Add(time.Hour)))
 	deleted := foldOne(t, intended(), event(Created), event(Deleted))
 	require.False(t, deleted.Overdue(base, end.Add(time.Hour)))
@@ -367,6 +376,10 @@ func TestLedgerMayReap(t *testing.T) {
 	require.Error(t, e.MayReap(end, Endpoint{Name: "N ", Description: mine}), "by the service's clock the lease has not ended yet")
 	require.Error(t, e.MayReap(end.Add(time.Second), Endpoint{Name: "other"}), "another name")
 	require.Error(t, e.MayReap(time.Time{}, Endpoint{Name: "N ", Description: mine}), "no Date")
+	unknown := foldOne(t, intended(), event(Created)) // the service did not say when
+	require.ErrorContains(t, unknown.MayReap(end.Add(time.Hour), Endpoint{Name: "n"}), "not known when the endpoint was created")
+	require.ErrorContains(t, unknown.MayReap(end.Add(time.Hour), Endpoint{Name: "n", CreatedAt: noon.Add(time.Hour)}), "has not ended")
+	require.NoError(t, unknown.MayReap(end.Add(time.Hour), Endpoint{Name: "n", CreatedAt: noon.Add(time.Minute)}))
 	e.Adopted = true
 	require.NoError(t, e.MayReap(end.Add(time.Second), Endpoint{Name: "N ", Description: mine}))
 	require.ErrorIs(t, e.MayReap(end.Add(time.Second), Endpoint{Name: "N ", Description: "no mark"}), ErrMark)

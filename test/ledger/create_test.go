@@ -27,7 +27,7 @@ func TestCreateIsRecorded(t *testing.T) {
 		e := w.one()
 		require.Equal(w, []ledger.Event{ledger.Intended, ledger.Created}, w.events(e))
 		require.Equal(w, s.ServiceID, e.ServiceID)
-		require.Equal(w, "of a test "+mark(e), s.Description)
+		require.Equal(w, mark(e)+" of a test", s.Description)
 		require.Regexp(w, `^[a-z2-7]{26}$`, e.Key)
 		require.Equal(w, w.srv.URL(), e.BaseURL)
 		require.Equal(w, "n", e.Name)

@@ -94,8 +94,8 @@ func (w *world) accounted(what string) (doubts int) {
 		if !e.Billed {
 			continue
 		}
-		_, after, _ := strings.Cut(e.Description, "[svc:")
-		entry, ok := open[strings.TrimSuffix(after, "]")]
+		intent, _ := ledger.FindMark(e.Description)
+		entry, ok := open[intent]
 		require.True(w, ok, "%s: %s is billed, but has no open entry", what, e.ID)
 		require.True(w, entry.ServiceID == "" || entry.ServiceID == e.ID, what)
 		require.GreaterOrEqual(w, entry.Instances, e.Instances, what)

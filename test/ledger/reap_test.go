@@ -95,23 +95,23 @@ func TestNeverReaped(t *testing.T) {
 		early   bool                       // called only half an hour after the create
 		reaped  int                        // number of entries that Reap reports
 		want    error
+		opts    []svctest.Option
 	}{
-		"its own":          {func(w *world) *svc.Client { return w.client() }, false, 1, nil},
-		"before the end":   {func(w *world) *svc.Client { return w.client() }, true, 0, nil},
-		"another ledger's": {func(w *world) *svc.Client { return w.srv.Client(svc.WithLedger(memory())) }, false, 0, nil},
+		"its own":          {func(w *world) *svc.Client { return w.client() }, false, 1, nil, nil},
+		"before the end":   {func(w *world) *svc.Client { return w.client() }, true, 0, nil, nil},
+		"another ledger's": {func(w *world) *svc.Client { return w.srv.Client(svc.WithLedger(memory())) }, false, 0, nil, nil},
 		"another base URL's": {func(w *world) *svc.Client {
 			c, err := svc.NewClient(w.srv.URL()+"/other", svc.WithLedger(w.store), svc.WithToken(w.srv.Token()), svc.WithHTTPClient(w.srv.HTTPClient()))
 			require.NoError(w, err)
 			return c
-		}, false, 0, nil},
+		}, false, 0, nil, nil},
 		"the service's clock is behind": {func(w *world) *svc.Client {
 			return w.client(dated(func(h http.Header) { h.Set("Date", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)) }))
-		}, false, 1, errAny},
-		"no Date":             {func(w *world) *svc.Client { return w.client(dated(func(h http.Header) { h.Del("Date") })) }, false, 1, errAny},
-		"a Date that is none": {func(w *world) *svc.Client { return w.client(dated(func(h http.Header) { h.Set("Date", "today") })) }, false, 1, errAny},
-		"the service's clock is a day ahead": {func(w *world) *svc.Client {
-			return w.client(dated(func(h http.Header) { h.Set("Date", time.Now().Add(24*time.Hour).UTC().Format(http.TimeFormat)) }))
-		}, true, 0, nil},
+		}, false, 0, nil, nil},
+		"no Date":             {func(w *world) *svc.Client { return w.client(dated(func(h http.Header) { h.Del("Date") })) }, false, 1, errAny, nil},
+		"a Date that is none": {func(w *world) *svc.Client { return w.client(dated(func(h http.Header) { h.Set("Date", "today") })) }, false, 1, errAny, nil},
+		"all of the service's clocks are a day ahead":  {func(w *world) *svc.Client { return w.client() }, true, 0, nil, []svctest.Option{svctest.WithClockOffset(24 * time.Hour)}},
+		"all of the service's clocks are a day behind": {func(w *world) *svc.Client { return w.client() }, true, 0, nil, []svctest.Option{svctest.WithClockOffset(-24 * time.Hour)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
@@ -126,7 +126,7 @@ func TestNeverReaped(t *testing.T) {
 				require.Equal(w, tc.want != nil, err != nil, "%v", err)
 				e, _ := w.srv.Endpoint(id)
 				require.Equal(w, name == "its own", e.Deleted)
-			})
+			}, tc.opts...)
 		})
 	}
 	// Reap compares the mark in the endpoint's description with the entry.
@@ -199,5 +199,79 @@ func TestReapWithoutLedger(t *testing.T) {
 		_, err = c.Ledger.Reap(w.Context(), nil)
 		require.ErrorIs(w, err, errDisk)
 		require.Equal(w, 1, w.srv.RunningInstances())
+	})
+}
+
+// The end of a lease is a time of the service's clock. It does not matter what the clock of the
+// process that deploys, or that reaps, says.
+func TestLeaseEndsByTheServicesClock(t *testing.T) {
+	for _, offset := range []time.Duration{0, 24 * time.Hour, -24 * time.Hour} {
+		t.Run(offset.String(), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k", Lease: time.Hour})
+				require.NoError(w, err)
+				later(w, 59*time.Minute)
+				reaped, err := w.client().Ledger.Reap(w.Context(), nil)
+				require.NoError(w, err)
+				require.Empty(w, reaped)
+				require.NoError(w, w.client().Ledger.Extend(w.Context(), w.one(), time.Now().Add(30*time.Minute)))
+				later(w, 29*time.Minute)
+				reaped, err = w.client().Ledger.Reap(w.Context(), nil)
+				require.NoError(w, err)
+				require.Empty(w, reaped, "the lease was extended")
+				later(w, 2*time.Minute)
+				reaped, err = w.client().Ledger.Reap(w.Context(), nil)
+				require.NoError(w, err)
+				require.Len(w, reaped, 1)
+				e, _ := w.srv.Endpoint(s.ServiceID)
+				require.True(w, e.Deleted)
+			}, svctest.WithClockOffset(offset))
+		})
+	}
+}
+
+// An entry whose times lie in the future was written by a wrong clock. It is reported.
+func TestEntryFromTheFutureIsReported(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ahead := time.Now().UTC().Add(24 * time.Hour)
+		for _, r := range []ledger.Record{
+			{Key: "k", Seq: 1, Intent: "A", Event: ledger.Intended, BaseURL: w.srv.URL(), Name: "n", Lease: time.Hour, At: ahead, SettleBy: ahead.Add(5 * time.Minute)},
+			{Key: "ok", Seq: 1, Intent: "B", Event: ledger.Intended, BaseURL: w.srv.URL(), Name: "n", At: time.Now().UTC(), SettleBy: time.Now().UTC()},
+		} {
+			require.NoError(w, w.store.Append(w.Context(), r))
+		}
+		for _, e := range w.entries() {
+			require.Equal(w, e.Key == "k", e.Doubt != "", e.Key)
+		}
+		reaped, err := w.client().Ledger.Reap(w.Context(), nil)
+		require.ErrorContains(w, err, "24h0m0s in the future: a clock is wrong")
+		require.Len(w, reaped, 1)
+	})
+}
+
+// Records of earlier versions have the end of a lease by the clock of their process, and no time of
+// the service.
+func TestRecordsOfEarlierVersions(t *testing.T) {
+	inWorld(t, func(w *world) {
+		now := time.Now().UTC()
+		id := w.srv.AddEndpoint(svctest.Endpoint{Name: "n", Instances: 1})
+		for _, r := range []ledger.Record{
+			{Seq: 1, Event: ledger.Intended, BaseURL: w.srv.URL(), Name: "n", Instances: 1, SettleBy: now, LeaseEnd: now.Add(time.Hour)},
+			{Seq: 2, Event: ledger.Created, ServiceID: id},
+		} {
+			r.Key, r.Intent, r.At = "k", "A", now
+			require.NoError(w, w.store.Append(w.Context(), r))
+		}
+		require.Equal(w, time.Hour, w.one().Lease)
+		require.Equal(w, now.Add(time.Hour), w.one().LeaseEnd)
+		require.Empty(w, w.one().TokenCheck)
+		later(w, 50*time.Minute)
+		reaped, err := w.client().Ledger.Reap(w.Context(), nil)
+		require.NoError(w, err)
+		require.Empty(w, reaped)
+		later(w, 11*time.Minute)
+		_, err = w.client().Ledger.Reap(w.Context(), nil)
+		require.NoError(w, err)
+		require.EqualValues(w, ledger.Deleted, w.one().State, "the created_at of its record says when the lease begins")
 	})
 }

@@ -1,0 +1,160 @@
+package svc
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"example.com/svc/internal/rules"
+	"example.com/svc/ledger"
+)
+
+// ReapOptions sets up [Ledger.Reap]. Nil stands for the zero value.
+type ReapOptions struct {
+	DryRun bool // true: Reap checks everything and deletes nothing
+}
+
+// Reaped is what [Ledger.Reap] did with one overdue entry.
+type Reaped struct {
+	Entry ledger.Entry // the entry as it was before Reap
+	// Err says why the endpoint is not known to be deleted. Nil: it is deleted, or with
+	// DryRun it would be.
+	Err error
+}
+
+// Reap deletes the endpoints whose lease has ended. Nothing else enforces a lease: run
+// Reap regularly, anywhere that shares the store.
+//
+// Reap takes the open entries of this client's base URL whose lease has ended by the service's
+// clock, which it reads from the Date header of a response. It first sends a delete for each of
+// them, eight at a time, and then waits until they are deleted, for up to two minutes each. The
+// record of the endpoint must have the name of the entry, and must not carry the mark of another
+// entry. An adopted endpoint must carry the mark of its entry. If the state of an entry is Intended
+// or Unknown, its Err is [ErrOutcomeUnknown]: use Adopt or Forget. If the service does not say when
+// the endpoint was created or what time it is, the endpoint is not deleted, and Err says so. Reap
+// also returns the open entries that have a Doubt.
+//
+// The error joins the Err of all entries and the error of reading the ledger.
+//
+// GET /v1/inference-service/flavor, GET and perhaps DELETE /v1/inference-service/{service_id}
+func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) {
+	entries, _, err := l.read(ctx, "")
+	var all []*reaping
+	for _, e := range l.overdue(ctx, entries) {
+		all = append(all, &reaping{ledger: l, entry: e, dryRun: opts != nil && opts.DryRun})
+	}
+	atOnce(all, func(r *reaping) { r.begin(ctx) })
+	atOnce(all, func(r *reaping) { r.finish(ctx) })
+	errs := []error{err}
+	var reaped []Reaped
+	for _, r := range all {
+		reaped = append(reaped, Reaped{r.entry, r.err})
+		errs = append(errs, r.err)
+	}
+	return reaped, errors.Join(errs...)
+}
+
+// overdue returns the entries that Reap has to do with. It asks the service for its time only if an
+// open entry has a lease.
+func (l *Ledger) overdue(ctx context.Context, entries []ledger.Entry) (due []ledger.Entry) {
+	base := l.client.base.String()
+	leased := func(e ledger.Entry) bool { return e.Open() && e.BaseURL == base && e.Lease > 0 }
+	now := ledger.WallClock()
+	if slices.ContainsFunc(entries, leased) {
+		if date := l.clock(ctx)(); !date.IsZero() {
+			now = date
+		}
+	}
+	for _, e := range entries {
+		doubtful := e.Open() && e.BaseURL == base && e.Doubt != ""
+		if doubtful || e.Overdue(base, now) {
+			due = append(due, e)
+		}
+	}
+	return due
+}
+
+// atOnce calls f for all values, eight at a time.
+func atOnce[T any](all []T, f func(T)) {
+	slots := make(chan struct{}, 8)
+	var group sync.WaitGroup
+	for _, v := range all {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			f(v)
+		})
+	}
+	group.Wait()
+}
+
+// A reaping deletes the endpoint of one entry.
+type reaping struct {
+	ledger *Ledger
+	entry  ledger.Entry
+	dryRun bool
+	wait   *waiter[InferenceService] // deletes the endpoint until it is deleted; nil: nothing is left to do
+	err    error                     // why the endpoint is not known to be deleted
+}
+
+const reapLimit = 2 * time.Minute // how long the delete of one endpoint, and the wait for it, may take
+
+// begin sends the first delete, if the endpoint may be deleted.
+func (r *reaping) begin(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, reapLimit)
+	defer cancel()
+	if r.err = r.check(ctx); r.err != nil || r.wait == nil {
+		return
+	}
+	if _, verdict, _ := r.wait.poll(ctx); verdict == rules.Deleted { // finish judges an error
+		r.wait = nil
+	}
+}
+
+// check decides whether the endpoint may be deleted.
+func (r *reaping) check(ctx context.Context) error {
+	const op = "reap"
+	l, e := r.ledger, r.entry
+	if e.Doubt != "" && !e.Overdue(l.client.base.String(), ledger.WallClock()) {
+		return l.fail(op, e, errors.New(e.Doubt))
+	}
+	if e.State != ledger.Created {
+		return l.fail(op, e, ErrOutcomeUnknown)
+	}
+	services, o := l.client.InferenceServices, new(WaitOptions).withDefaults()
+	removal := &removal{observer: services.observe(e.ServiceID, o), name: e.Name, limit: cleanupLimit / 3, interval: o.MaxInterval}
+	remove := removal.poll
+	s, result, err := services.read(ctx, e.ServiceID, nil)
+	if notFound(err) || err == nil && s.IsDeleted {
+		remove, s, err = removal.read, nil, nil // the wait decides whether the endpoint is certainly deleted
+	}
+	if err != nil {
+		return err
+	}
+	now, _, err := l.journal.Entry(ctx, op, e)
+	switch {
+	case err != nil || now.State == ledger.Deleted:
+		return err
+	case now.Lease == 0 || now.LeaseEnd.After(e.LeaseEnd):
+		err = errors.New("the lease was extended")
+	case s != nil:
+		err = now.MayReap(dateOf(result.Header), seen(s))
+	}
+	if err == nil && !r.dryRun {
+		r.wait = services.untilDeleted(removal.observer, o, remove)
+		r.wait.endurance.Task = rules.Reaping
+	}
+	return l.fail(op, e, err)
+}
+
+// finish waits until the endpoint is deleted.
+func (r *reaping) finish(ctx context.Context) {
+	if r.wait == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, reapLimit)
+	defer cancel()
+	_, r.err = r.wait.run(ctx, isDeleted)
+}
