@@ -65,6 +65,7 @@ func (k call) checked(p problems) call {
 
 // do makes a call and decodes the record in its response.
 func do[T any](ctx context.Context, c *Client, k call, opts []RequestOption) (_ *T, err error) {
+	ctx = c.begin(ctx, &k, opts)
 	defer c.report(ctx, &k, &err)
 	if err := k.prepare(c, opts); err != nil {
 		return nil, err
@@ -84,6 +85,7 @@ func doList[T any, P record[T]](ctx context.Context, c *Client, k call, opts []R
 // doDelete makes a delete call. A 2xx response may have any body. But if the body shows that
 // the delete may have failed (see deniedDelete), doDelete returns an error.
 func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) (err error) {
+	ctx = c.begin(ctx, &k, opts)
 	defer c.report(ctx, &k, &err)
 	if err := k.prepare(c, opts); err != nil {
 		return err

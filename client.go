@@ -49,9 +49,9 @@ type Client struct {
 	inference string      // base URL of running endpoints; empty: not known
 	header    http.Header // headers that every API call sends
 	endpoints *endpoints
-	contacts  *atomic.Int64               // number of responses of the service with a status below 500
-	hook      func(context.Context, Call) // of WithCallHook; nil: none
-	log       *slog.Logger                // of WithLogger; nil: nothing is logged
+	contacts  *atomic.Int64 // number of responses of the service with a status below 500
+	hooks     hooks
+	log       *slog.Logger // of WithLogger; nil: nothing is logged
 }
 
 // NewClient creates a client of the service at baseURL, an absolute http or https
@@ -91,7 +91,7 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 		inference = u.String()
 	}
 	c := &Client{endpoints: newEndpoints(), contacts: new(atomic.Int64), base: b, inference: inference, header: cfg.header, hasToken: cfg.http.Token != nil}
-	c.hook, c.log = cfg.callHook, cfg.log
+	c.hooks, c.log = cfg.hooks, cfg.log
 	cfg.finish(&b.URL)
 	c.caller = httpcall.New(cfg.http)
 	c.Flavors = &FlavorClient{c}
@@ -155,6 +155,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body, out any, opt
 	default:
 		k.Once = true
 	}
+	ctx = c.begin(ctx, &k, opts)
 	defer c.report(ctx, &k, &err)
 	if err := k.prepare(c, opts); err != nil {
 		return err

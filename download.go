@@ -205,9 +205,10 @@ func (d *download) intoFile(ctx context.Context, path string) (int64, error) {
 
 // run downloads the file. If that fails, it returns a DownloadError.
 func (d *download) run(ctx context.Context) (int64, error) {
-	start := time.Now()
-	err := d.verdict(d.get.Run(ctx))
-	d.client.reportTransfer(ctx, http.MethodGet, d.fileID, start, d.get.Attempts, err)
+	err := d.client.transfer(ctx, http.MethodGet, d.fileID, func(ctx context.Context) (int, error) {
+		err := d.verdict(d.get.Run(ctx))
+		return d.get.Attempts, err
+	})
 	return d.get.Received, err
 }
 

@@ -64,9 +64,8 @@ type Attempt struct {
 // Number. If f is nil, nothing is called.
 func WithAttemptHook(f func(context.Context, Attempt)) Option {
 	return func(c *config) error {
-		c.hook = nil
 		if f != nil {
-			c.hook = func(ctx context.Context, a httpcall.Attempt) { f(ctx, Attempt(a)) }
+			c.http.Hooks = append(c.http.Hooks, func(ctx context.Context, a httpcall.Attempt) { f(ctx, Attempt(a)) })
 		}
 		return nil
 	}
@@ -99,7 +98,53 @@ type Call struct {
 // the call, and runs in the goroutine of the call. It must be safe for concurrent use. A call
 // that a panic ends is not reported. If f is nil, nothing is called.
 func WithCallHook(f func(context.Context, Call)) Option {
-	return func(c *config) error { c.callHook = f; return nil }
+	return func(c *config) error {
+		if f != nil {
+			c.hooks.end = append(c.hooks.end, f)
+		}
+		return nil
+	}
+}
+
+// WithCallContext calls f at the beginning of each call that [WithCallHook] reports, for
+// traces. The context that f returns is the ctx of the call: hooks get it, and the requests
+// that a transport of [WithTransportWrapper] sees are derived from it. It must be derived from
+// the ctx that f gets. Of the Call, only Method, Route, ID and Wait are set. If f is nil, nothing
+// is called.
+func WithCallContext(f func(context.Context, Call) context.Context) Option {
+	return func(c *config) error {
+		if f != nil {
+			c.hooks.begin = append(c.hooks.begin, f)
+		}
+		return nil
+	}
+}
+
+// hooks holds functions of the caller.
+type hooks struct {
+	begin []func(context.Context, Call) context.Context // of WithCallContext
+	end   []func(context.Context, Call)                 // of WithCallHook
+}
+
+// begin returns the context of a call.
+func (c *Client) begin(ctx context.Context, k *call, opts []RequestOption) context.Context {
+	if len(c.hooks.begin) == 0 {
+		return ctx
+	}
+	return c.hooks.begun(ctx, Call{Method: k.Method, Route: k.Route, ID: c.caller.Redactor().String(k.ID), Wait: options(opts).wait})
+}
+
+func (h *hooks) begun(ctx context.Context, call Call) context.Context {
+	for _, f := range h.begin {
+		ctx = f(ctx, call)
+	}
+	return ctx
+}
+
+func (h *hooks) tell(ctx context.Context, call Call) {
+	for _, f := range h.end {
+		f(ctx, call)
+	}
 }
 
 // report reports a call that has ended with *err. It is meant to be deferred. It does nothing
@@ -124,25 +169,20 @@ func (c *Client) report(ctx context.Context, k *call, err *error) {
 	case k.done:
 		call.Outcome = CallDone
 	}
-	c.tell(ctx, call)
+	c.hooks.tell(ctx, call)
 }
 
-// reportTransfer reports an upload or download that began at start and has ended with err.
-func (c *Client) reportTransfer(ctx context.Context, method, id string, start time.Time, attempts int, err error) {
-	call := Call{
-		Method: method, Route: transfer.Route, ID: c.caller.Redactor().String(id), Attempts: attempts, Duration: time.Since(start),
-		Err: err, Outcome: CallDone,
-	}
-	if err != nil {
+// transfer carries out an upload or download, and reports it.
+func (c *Client) transfer(ctx context.Context, method, id string, run func(context.Context) (attempts int, err error)) error {
+	call := Call{Method: method, Route: transfer.Route, ID: c.caller.Redactor().String(id)}
+	ctx, start := c.hooks.begun(ctx, call), time.Now()
+	call.Attempts, call.Err = run(ctx)
+	call.Duration, call.Outcome = time.Since(start), CallDone
+	if call.Err != nil {
 		call.Outcome = CallFailed
 	}
-	c.tell(ctx, call)
-}
-
-func (c *Client) tell(ctx context.Context, call Call) {
-	if c.hook != nil {
-		c.hook(ctx, call)
-	}
+	c.hooks.tell(ctx, call)
+	return call.Err
 }
 
 // warn logs err at level warn, with the pairs of a name and a text whose text is not empty.

@@ -121,6 +121,7 @@ func (c *InferenceServiceClient) Create(ctx context.Context, req CreateInference
 // new ID. If the key has an endpoint of the same request already, nothing is sent, and earlier is
 // its entry.
 func (c *InferenceServiceClient) create(ctx context.Context, k call, key string, lease time.Duration, opts []RequestOption) (s *InferenceService, earlier *ledger.Entry, err error) {
+	ctx = c.client.begin(ctx, &k, opts)
 	defer c.client.report(ctx, &k, &err)
 	if err := k.prepare(c.client, opts); err != nil {
 		return nil, nil, err
@@ -192,6 +193,7 @@ func (c *InferenceServiceClient) Update(ctx context.Context, id string, req Upda
 	p.add(n != nil && *n < 0, instanceField, "must not be negative")
 	p.add(n == nil && !options(opts).has(""), instanceField, "is not set, so the update would change nothing")
 	k := newCall(http.MethodPut, service, id, &req).checked(p)
+	ctx = c.client.begin(ctx, &k, opts)
 	defer c.client.report(ctx, &k, &err)
 	if err := k.prepare(c.client, opts); err != nil {
 		return nil, err

@@ -26,7 +26,8 @@ import (
 const DefaultTimeout = 30 * time.Second
 
 // Option configures a client in [NewClient]. If two options set the same thing, the later
-// option takes effect.
+// option takes effect. But all functions of [WithAttemptHook], [WithCallHook],
+// [WithCallContext] and [WithTransportWrapper] are called.
 type Option func(*config) error
 
 type config struct {
@@ -36,11 +37,10 @@ type config struct {
 	product   string
 	insecure  bool
 	header    http.Header // headers of WithDefaultHeader
-	hook      func(context.Context, httpcall.Attempt)
 	logger    func(context.Context, httpcall.Attempt)
-	callHook  func(context.Context, Call) // nil: none
-	ledger    ledger.Store                // store of the ledger; nil: there is no ledger
-	unmarked  bool                        // WithoutLedgerMark was given
+	hooks     hooks
+	ledger    ledger.Store // store of the ledger; nil: there is no ledger
+	unmarked  bool         // WithoutLedgerMark was given
 	log       *slog.Logger
 }
 
@@ -111,9 +111,19 @@ func WithHTTPClient(hc *http.Client) Option {
 // query of a presigned URL is a secret that must not be recorded. It sees the headers of
 // responses unchanged, so the Location of a redirect still has its query. [RouteFromContext]
 // returns the route of a request. Your transport may derive a new context from the context
-// of a request, but must not replace it by an unrelated context.
+// of a request, but must not replace it by an unrelated context. The transport of a later
+// WithTransportWrapper is around that of an earlier one.
 func WithTransportWrapper(wrap func(http.RoundTripper) http.RoundTripper) Option {
-	return func(c *config) error { c.http.Wrap = wrap; return nil }
+	return func(c *config) error {
+		switch inner := c.http.Wrap; {
+		case wrap == nil:
+		case inner == nil:
+			c.http.Wrap = wrap
+		default:
+			c.http.Wrap = func(rt http.RoundTripper) http.RoundTripper { return wrap(inner(rt)) }
+		}
+		return nil
+	}
 }
 
 // RouteFromContext returns the route of an SDK call, such as "/v1/files/{file_id}", or
@@ -238,10 +248,8 @@ func WithInsecureHTTP() Option {
 func (c *config) finish(origin *url.URL) {
 	c.http.Origin = origin
 	c.http.UserAgent = strings.TrimSpace(fmt.Sprintf("%s svc-go/%s (%s; %s/%s)", c.product, Version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
-	for _, hook := range []func(context.Context, httpcall.Attempt){c.hook, c.logger} {
-		if hook != nil {
-			c.http.Hooks = append(c.http.Hooks, hook)
-		}
+	if c.logger != nil {
+		c.http.Hooks = append(c.http.Hooks, c.logger)
 	}
 	src := c.http.Token
 	switch {

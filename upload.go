@@ -275,9 +275,12 @@ func (u *upload) run(ctx context.Context, p problems, body io.Reader, size int64
 	if err != nil {
 		return nil, u.failed(ctx, stage, err)
 	}
-	start := time.Now()
-	result, err := u.put(ctx)
-	u.files.client.reportTransfer(ctx, http.MethodPut, u.id, start, u.attempts, err)
+	var result *UploadResult
+	err = u.files.client.transfer(ctx, http.MethodPut, u.id, func(ctx context.Context) (int, error) {
+		var err error
+		result, err = u.put(ctx)
+		return u.attempts, err
+	})
 	if err != nil {
 		return nil, u.failed(ctx, UploadStagePut, err)
 	}

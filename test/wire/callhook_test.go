@@ -169,3 +169,60 @@ func TestWarningNamesTheLedgerEntry_D31(t *testing.T) {
 	require.Len(t, calls, 1)
 	require.Equal(t, svc.CallUnknown, calls[0].Outcome)
 }
+
+// TestCallContextIsTheContextOfTheCall_D31 checks that hooks and transports of a call see the context of
+// WithCallContext, and that the functions of several options are all called.
+func TestCallContextIsTheContextOfTheCall_D31(t *testing.T) {
+	type key struct{}
+	srv := svctest.NewInMemory(svctest.WithDeployTime(0))
+	defer srv.Close()
+	var begun, seen []string
+	note := func(ctx context.Context, what string) {
+		seen = append(seen, what+" "+strings.Join(ctx.Value(key{}).([]string), "+"))
+	}
+	begin := func(name string) svc.Option {
+		return svc.WithCallContext(func(ctx context.Context, c svc.Call) context.Context {
+			if name == "a" {
+				begun = append(begun, strings.TrimSpace(c.Method+" "+c.Route+" "+c.ID))
+				require.Zero(t, c.Attempts)
+			}
+			names, _ := ctx.Value(key{}).([]string)
+			return context.WithValue(ctx, key{}, append(names, name))
+		})
+	}
+	wrap := func(name string) svc.Option {
+		return svc.WithTransportWrapper(func(next http.RoundTripper) http.RoundTripper {
+			return testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+				note(r.Context(), "transport "+name)
+				return next.RoundTrip(r)
+			})
+		})
+	}
+	attempt := svc.WithAttemptHook(func(ctx context.Context, _ svc.Attempt) { note(ctx, "attempt") })
+	call := svc.WithCallHook(func(ctx context.Context, _ svc.Call) { note(ctx, "call") })
+	client := srv.Client(begin("a"), begin("b"), svc.WithCallContext(nil), wrap("inner"), wrap("outer"), svc.WithTransportWrapper(nil),
+		attempt, attempt, svc.WithAttemptHook(nil), call, call, svc.WithCallHook(nil))
+	id := srv.AddFile("f", "fine-tune", []byte("x"))
+	_, err := client.Files.Get(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, []string{"transport outer a+b", "transport inner a+b", "attempt a+b", "attempt a+b", "call a+b", "call a+b"}, seen)
+
+	_, err = client.Files.Download(t.Context(), id, io.Discard, nil)
+	require.NoError(t, err)
+	_, err = client.Files.Upload(t.Context(), svc.UploadRequest{FileName: "g", Purpose: "fine-tune", Body: strings.NewReader("y")})
+	require.NoError(t, err)
+	service, err := client.InferenceServices.Create(t.Context(), testkit.Demo)
+	require.NoError(t, err)
+	_, err = client.InferenceServices.Scale(t.Context(), service.ServiceID, 1)
+	require.NoError(t, err)
+	require.NoError(t, client.InferenceServices.Delete(t.Context(), service.ServiceID))
+	require.NoError(t, client.Do(t.Context(), "GET", "/v1/files", nil, nil))
+	_, err = client.Files.Get(t.Context(), " ")
+	require.Error(t, err)
+	require.Equal(t, []string{
+		"GET /v1/files/{file_id} file-1", "GET {presigned_url} file-1", "GET /v1/files/{file_id}/presigned_url file-1",
+		"POST /v1/files", "PUT {presigned_url} file-2", "POST /v1/inference-service", "PUT /v1/inference-service/{service_id} svc-1",
+		"DELETE /v1/inference-service/{service_id} svc-1", "GET /v1/files", "GET /v1/files/{file_id}",
+	}, begun)
+	require.Len(t, seen, 6*9+2, "every call has the context, also one that is not sent")
+}
