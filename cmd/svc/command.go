@@ -69,6 +69,7 @@ func (t *tool) add(parent *cobra.Command, c *command) {
 		c.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	parent.AddCommand(c.Command)
+	t.all = append(t.all, c)
 }
 
 // group is a command that has only commands below it.

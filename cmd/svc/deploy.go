@@ -34,7 +34,7 @@ type deployView struct {
 	serviceView
 	Created bool            `json:"created"` // this command created the endpoint; false: an earlier one did, or there is none
 	DryRun  bool            `json:"dry_run"`
-	Request json.RawMessage `json:"request"` // the create request of a dry run; else null
+	Request json.RawMessage `json:"request" jsonschema:"oneof_type=object;null"` // the create request of a dry run; else null
 }
 
 func emptyDeploy() view { return &deployView{Request: json.RawMessage("null")} }

@@ -184,6 +184,9 @@ func (t *tool) report(err error, args []string) int {
 	if c == nil { // the command line was not valid, or it asked for help
 		c = &command{empty: emptyMessage}
 		c.Command, _, _ = t.root.Find(args)
+		if i := slices.IndexFunc(t.all, func(known *command) bool { return known.Command == c.Command }); i >= 0 {
+			c.empty = t.all[i].empty
+		}
 		guessFlags(&t.flags, args)
 		f.Running = err != nil && keyed(args)
 	}

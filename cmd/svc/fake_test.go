@@ -22,11 +22,13 @@ func (s *session) fake(args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	out, err := cmd.StdoutPipe()
 	require.NoError(s.t, err)
 	s.start(cmd)
-	var doc struct{ Env map[string]string }
+	var doc map[string]any
 	require.NoError(s.t, json.NewDecoder(out).Decode(&doc), stderr.String())
-	require.Len(s.t, doc.Env, 4)
-	for name, value := range doc.Env {
-		s.env[name] = value
+	checkSchema(s.t, cmd.Args[1:], doc)
+	env, _ := doc["env"].(map[string]any)
+	require.Len(s.t, env, 4)
+	for name, value := range env {
+		s.env[name] = value.(string)
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 	return cmd, stderr

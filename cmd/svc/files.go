@@ -24,8 +24,8 @@ type fileView struct {
 	FileID    string `json:"file_id"`
 	Name      string `json:"name"`
 	Purpose   string `json:"purpose"`
-	CreatedAt string `json:"created_at"` // RFC 3339; empty: not known
-	Bytes     *int64 `json:"bytes"`      // size of a public file; null: the service does not say it
+	CreatedAt string `json:"created_at"`                  // RFC 3339; empty: not known
+	Bytes     *int64 `json:"bytes" jsonschema:"nullable"` // size of a public file; null: the service does not say it
 }
 
 func newFileView(f svc.File) fileView {

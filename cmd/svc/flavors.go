@@ -16,10 +16,10 @@ type flavorView struct {
 	GPU       string          `json:"gpu"` // type of the GPU
 	Region    string          `json:"region"`
 	CUDA      string          `json:"cuda"`
-	Available int64           `json:"available"` // instances in stock
-	MaxGPUs   int64           `json:"max_gpus"`  // GPUs that one instance can have
-	USD       json.RawMessage `json:"usd"`       // price per unit of the price list, a number; null: there is none
-	CNY       json.RawMessage `json:"cny"`       // the same in Chinese yuan
+	Available int64           `json:"available"`                               // instances in stock
+	MaxGPUs   int64           `json:"max_gpus"`                                // GPUs that one instance can have
+	USD       json.RawMessage `json:"usd" jsonschema:"oneof_type=number;null"` // price per unit of the price list, a number; null: there is none
+	CNY       json.RawMessage `json:"cny" jsonschema:"oneof_type=number;null"` // the same in Chinese yuan
 }
 
 // flavorsView lists flavors, the cheapest first.

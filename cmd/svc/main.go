@@ -3,6 +3,8 @@
 // and how to add a command.
 package main
 
+//go:generate go test -run UpToDate -update .
+
 import "os"
 
 func main() {

@@ -44,6 +44,7 @@ func TestMain(m *testing.M) {
 
 // outcome of a run of the program.
 type ended struct {
+	args           []string // of the program
 	code           int
 	stdout, stderr string
 }
@@ -56,6 +57,7 @@ func (e ended) doc(t *testing.T) map[string]any {
 	require.NoError(t, d.Decode(&doc), "%s\n%s", e.stdout, e.stderr)
 	require.ErrorIs(t, d.Decode(&doc), io.EOF, "one document for a command: %s", e.stdout)
 	require.EqualValues(t, e.code, doc["exit_code"])
+	checkSchema(t, e.args, doc)
 	return doc
 }
 
@@ -106,7 +108,7 @@ func (s *session) finish(cmd *exec.Cmd) ended {
 	if _, ok := errors.AsType[*exec.ExitError](err); !ok {
 		require.NoError(s.t, err)
 	}
-	e := ended{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+	e := ended{cmd.Args[1:], cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 	checkWords(s.t, s.srv, e)
 	return e
 }

@@ -23,6 +23,7 @@ type tool struct {
 
 	flags   globals
 	root    *cobra.Command
+	all     []*command
 	client  *svc.Client // nil: the command does not need one
 	address string      // of the service
 	place   place       // where the ledger is
