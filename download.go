@@ -83,8 +83,7 @@ func (e *DownloadError) Is(target error) bool {
 //
 // Before the first byte, the download is retried like any other GET. If it is cut off after
 // that, it continues where it stopped, and no byte is written twice. This is possible only if
-// storage can show that the file has not changed: by a strong ETag, or by a Last-Modified
-// that is at least a second older than the response. If storage cannot show it, the error is
+// storage shows by a strong ETag that the file has not changed. Without one, the error is
 // [ErrTruncated]. If the file has changed, the error is [ErrChanged].
 //
 // The contents must be as long as the response announces. Without an announced length, a
@@ -219,13 +218,13 @@ func (d *download) verdict(r *httpcall.Result, err error) error {
 	switch {
 	case r == nil && err == nil:
 		return nil
+	case err == nil:
+		err = d.client.linkVerdict(http.MethodGet, g.Link, r)
 	case cause.Has[*transfer.RenewError](err): // nothing to add: err says that asking for a link failed
 	case isWrite:
 		err = g.Link.Redact.Error(write.Err)
-	case r != nil && err != nil: // a 2xx response that does not hold the contents
+	case errors.Is(err, transfer.ErrChanged), errors.Is(err, transfer.ErrUnexpected): // a 2xx response
 		err = fmt.Errorf("%w: %s", err, d.client.newError(linkCall(http.MethodGet, g.Link), r).detail())
-	case r != nil:
-		err = d.client.linkVerdict(http.MethodGet, g.Link, r)
 	default:
 		err = &TransportError{Method: http.MethodGet, Route: transfer.Route, Attempts: g.Attempts, Err: g.Link.Redact.Error(err)}
 	}

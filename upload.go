@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -71,14 +70,19 @@ type UploadOptions struct {
 
 	// DeleteOnFailure deletes the record if its contents could not be sent, whatever the
 	// reason: also if ctx has ended. The delete may take 30 s. False: the record is not
-	// deleted. Put and Replace ignore this option.
+	// deleted. Put and Replace make no record, so they refuse this option.
 	DeleteOnFailure bool
 
-	// AllowEmpty sends an empty file if Body is an [io.ReadSeeker] at its end. False: such a
-	// Body is a [ValidationError], since it was most likely read before, for example for a
-	// checksum. A Body that has no contents at all, such as bytes.NewReader(nil), is always
-	// sent.
+	// AllowEmpty allows a Body whose offset is at its end, such as a file that was read before
+	// to compute a checksum, and stores an empty file. False: such a Body is a
+	// [ValidationError]. A Body that has no contents at any offset, such as an empty file, is
+	// always allowed, unless RefuseEmpty is set.
 	AllowEmpty bool
+
+	// RefuseEmpty refuses every Body without contents, such as the output of a program that
+	// failed: it is a [ValidationError], and nothing is sent. It cannot be set together with
+	// AllowEmpty. False: see AllowEmpty.
+	RefuseEmpty bool
 
 	// IdleTimeout ends an attempt when no byte was sent or received for this long, also while
 	// the attempt waits for the response. The time that reading Body takes does not count. A
@@ -90,11 +94,13 @@ type UploadOptions struct {
 	// RequestOptions apply to every API call that the upload makes: the register call, the
 	// requests for a presigned URL, and the delete of DeleteOnFailure. They do not apply to
 	// the request to storage: use Header there. [WithBodyField] is an error in a call without
-	// a body, so set it in RegisterOptions. Nil: no options.
+	// a body, so set it in RegisterOptions. Put makes no API call, so it refuses them. Nil: no
+	// options.
 	RequestOptions []RequestOption
 
 	// RegisterOptions apply only to the register call. They are applied after RequestOptions,
-	// so they override them. Put and Replace ignore RegisterOptions. Nil: no options.
+	// so they override them. Put and Replace do not register a file, so they refuse them. Nil:
+	// no options.
 	RegisterOptions []RequestOption
 }
 
@@ -102,6 +108,7 @@ type UploadOptions struct {
 type UploadResult struct {
 	FileID     string      // ID of the file record; empty after Put
 	Bytes      int64       // size of the contents
+	SHA256     string      // checksum of the Bytes that the request body held, as 64 hex digits in lower case; empty only if the transport of WithHTTPClient is not one of net/http and did not read the body
 	Attempts   int         // number of requests that sent the contents
 	StatusCode int         // status of storage's response, 200 to 299
 	ETag       string      // ETag from storage's response; may be empty
@@ -197,13 +204,14 @@ func (c *FileClient) Upload(ctx context.Context, req UploadRequest) (*UploadResu
 }
 
 // UploadFile uploads the file at path, as [FileClient.Upload] does. The record is named after
-// the last element of path. Nil options select the defaults.
+// the last element of path. If path is a named pipe, UploadFile waits until it has a writer, or
+// until ctx ends. Nil options select the defaults.
 //
 // POST /v1/files, then PUT to the presigned URL and perhaps DELETE
 // /v1/files/{file_id}
 func (c *FileClient) UploadFile(ctx context.Context, path string, purpose FilePurpose, opts *UploadOptions) (*UploadResult, error) {
 	req := UploadRequest{FileName: filepath.Base(path), Purpose: purpose, UploadOptions: orZero(opts)}
-	f, err := os.Open(path)
+	f, err := transfer.OpenFile(ctx, path)
 	if err != nil {
 		u := upload{files: c, name: req.FileName}
 		return nil, u.failed(ctx, UploadStageBody, c.client.safe(err))
@@ -266,9 +274,12 @@ func (u *upload) run(ctx context.Context, p problems, body io.Reader, size int64
 	}
 	sent := false
 	defer func() { src.Finish(sent) }()
-	if src.Size() == 0 && src.Before > 0 && !u.AllowEmpty {
-		p.add(true, "Body", fmt.Sprintf("has nothing left after offset %d: seek to its start, or set AllowEmpty to send an empty file", src.Before))
-		return nil, p.err()
+	if src.Size() == 0 {
+		p.add(u.RefuseEmpty, "Body", "is empty, and RefuseEmpty is set")
+		p.add(!u.AllowEmpty && src.Before > 0, "Body", fmt.Sprintf("has nothing left after offset %d: seek to its start, or set AllowEmpty to send an empty file", src.Before))
+	}
+	if err := p.err(); err != nil {
+		return nil, err
 	}
 	u.src = src
 	stage, err := u.begin(ctx)
@@ -354,7 +365,7 @@ func (u *upload) putOnce(ctx context.Context) (*UploadResult, error) {
 	}
 	header := link.Redact.Header(r.Header)
 	return &UploadResult{
-		FileID: u.id, Bytes: u.src.Size(), Attempts: u.attempts, StatusCode: r.StatusCode,
+		FileID: u.id, Bytes: u.src.Size(), SHA256: u.src.SHA256(), Attempts: u.attempts, StatusCode: r.StatusCode,
 		ETag: header.Get("ETag"), Header: header,
 	}, nil
 }
@@ -379,6 +390,12 @@ func (u *upload) failed(ctx context.Context, stage UploadStage, err error) error
 // check makes the header of the PUT, and notes in p what is wrong with the options.
 func (u *upload) check(p *problems, body io.Reader) {
 	p.add(body == nil, "Body", "is required (for an empty file, use bytes.NewReader(nil))")
+	p.add(u.AllowEmpty && u.RefuseEmpty, "RefuseEmpty", "cannot be set together with AllowEmpty")
+	if u.register == nil {
+		p.add(u.DeleteOnFailure, "DeleteOnFailure", "has no effect here: only Upload and UploadFile make a record")
+		p.add(len(u.RegisterOptions) > 0, "RegisterOptions", "have no effect here: only Upload and UploadFile register a file")
+	}
+	p.add(u.link != "" && len(u.RequestOptions) > 0, "RequestOptions", "have no effect here: Put makes no API call (use Header for the request to storage)")
 	u.header = linkHeader(p, u.Header)
 	if u.ContentType != "" {
 		p.add(!headerValue(u.ContentType), "ContentType", "is not a header value")

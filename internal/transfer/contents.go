@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"sync/atomic"
 
@@ -113,4 +114,34 @@ func (b *buffered) drop() {
 	if !b.unnamed {
 		_ = os.Remove(b.file.Name())
 	}
+}
+
+// OpenFile opens a file for reading. It returns when ctx ends, even if the file is a named pipe
+// that nobody writes to.
+func OpenFile(ctx context.Context, path string) (*os.File, error) {
+	var (
+		f    *os.File
+		err  error
+		pipe atomic.Bool
+		done = make(chan struct{})
+	)
+	go func() {
+		defer close(done)
+		if info, err := os.Stat(path); err == nil {
+			pipe.Store(info.Mode().Type() == fs.ModeNamedPipe)
+		}
+		f, err = os.Open(path)
+	}()
+	if await(ctx, done) {
+		return f, err
+	}
+	if !pipe.Load() {
+		return nil, cause.Of(ctx)
+	}
+	if w, failed := os.OpenFile(path, os.O_RDWR, 0); failed == nil { // os.Open returns when the pipe has a writer
+		<-done
+		_ = w.Close()
+		_ = f.Close()
+	}
+	return nil, cause.Of(ctx)
 }

@@ -11,14 +11,15 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+	"time"
 )
 
-// File is a file that takes its name only when it is complete. Until then its
+// A File is a file that takes its name only when it is complete. Until then its
 // contents are in a temporary file beside it.
 type File struct {
 	*os.File
 	target string
-	mode   fs.FileMode // mode of the file that is replaced; 0: no file is replaced
+	old    fs.FileInfo // the file that is replaced; nil: no file is replaced
 }
 
 // NewFile creates the temporary file. A symbolic link is followed, even if its target does not exist.
@@ -34,26 +35,60 @@ func NewFile(path string) (*File, error) {
 		return nil, err
 	}
 	f := &File{target: path}
-	perm := fs.FileMode(0o644) // less the umask
-	const useWriter = ": it cannot be replaced by another file; open it, and use Download with a writer"
-	switch info, err := os.Stat(path); {
-	case err == nil && info.IsDir():
-		return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.EISDIR}
-	case err == nil && !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%q is not a regular file%s", path, useWriter)
-	case err == nil && isMount(path):
-		return nil, fmt.Errorf("%q is a mount point%s", path, useWriter)
-	case err == nil:
-		f.mode, perm = info.Mode().Perm(), 0o600
-	case !errors.Is(err, fs.ErrNotExist):
+	perm := fs.FileMode(0o600)
+	if f.old, err = replaceable(path); errors.Is(err, fs.ErrNotExist) {
+		f.old, perm = nil, 0o644 // less the umask
+	} else if err != nil {
 		return nil, err
 	}
 	dir, _ := filepath.Split(path)
+	sweep(dir)
 	temp := fmt.Sprintf("%s.svc-download-%016x.part", dir, rand.Uint64()) //nolint:gosec // O_EXCL sees to it that the name is free
 	if f.File, err = os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm); err != nil {
 		return nil, err
 	}
 	return f, nil
+}
+
+// replaceable returns what is known about the file at path. It is an error if a rename cannot
+// replace the file.
+func replaceable(path string) (fs.FileInfo, error) {
+	const useWriter = ": it cannot be replaced by another file; open it, and use Download with a writer"
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.EISDIR}
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%q is not a regular file%s", path, useWriter)
+	case isMount(path):
+		return nil, fmt.Errorf("%q is a mount point%s", path, useWriter)
+	}
+	return info, nil
+}
+
+var tempForm = regexp.MustCompile(`^\.svc-download-[0-9a-f]{16}\.part$`)
+
+// sweep removes the temporary files of downloads that were killed: those to which nothing was
+// written for a day.
+func sweep(dir string) {
+	const most = 10_000 // names that are read; a larger folder would slow down each download
+	d, err := os.Open(filepath.Join(dir, "."))
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	names, _ := d.Readdirnames(most)
+	for _, name := range names {
+		if !tempForm.MatchString(name) {
+			continue
+		}
+		info, err := os.Lstat(dir + name)
+		if err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > 24*time.Hour {
+			_ = os.Remove(dir + name)
+		}
+	}
 }
 
 // followLinks returns the target of path after all symbolic links. The target need not exist.
@@ -91,10 +126,12 @@ func (f *File) Restart() error {
 	return f.Truncate(0)
 }
 
-// Commit gives the file its name, and the mode of the file that it replaces.
+// Commit gives the file its name. If it replaces a file, it gets the mode of that file, and also
+// its owner where the system allows it.
 func (f *File) Commit() error {
-	if f.mode != 0 {
-		if err := f.Chmod(f.mode); err != nil {
+	if f.old != nil {
+		chown(f.File, f.old)
+		if err := f.Chmod(f.old.Mode().Perm()); err != nil {
 			return err
 		}
 	}

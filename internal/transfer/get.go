@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -21,12 +22,12 @@ var (
 	ErrUnexpected = errors.New("the response is not the file, or not the part that was asked for")
 )
 
-// WriteError says that downloaded bytes could not be written to their target.
+// A WriteError reports that downloaded bytes could not be written to their target.
 type WriteError struct{ Err error }
 
 func (e *WriteError) Error() string { return "writing: " + e.Err.Error() }
 
-// RenewError says that asking for a new link failed.
+// A RenewError reports that asking for a new link failed.
 type RenewError struct{ Err error }
 
 func (e *RenewError) Error() string {
@@ -35,7 +36,7 @@ func (e *RenewError) Error() string {
 
 func (e *RenewError) Unwrap() error { return e.Err }
 
-// CutError says that a response ended before the file was complete.
+// A CutError reports that a response ended before the file was complete.
 type CutError struct{ Err error }
 
 func (e *CutError) Error() string { return "cut off: " + e.Err.Error() }
@@ -45,7 +46,7 @@ func (e *CutError) Unwrap() []error { return []error{e.Err, io.ErrUnexpectedEOF}
 // maxRenewals is how many new links may be requested in a row without progress.
 const maxRenewals = 2
 
-// Get is a download with all its requests.
+// A Get is a download with all its requests.
 type Get struct {
 	Caller   *httpcall.Caller
 	Link     *Link                                    // the presigned URL; nil: Run calls Renew first
@@ -60,67 +61,72 @@ type Get struct {
 	Total    int64 // size of the file; -1: not known yet
 	Attempts int   // attempts of all requests
 
-	etag, modified string // what identifies the version of the file, from the first response
-	encoding       string // Content-Encoding of the first response
-	furthest       int64  // the highest Received so far: only bytes beyond it are progress
-	renewals       int
-	resume         httpcall.Resume
-	progress       progress
+	etag     string // strong entity tag of the first response: it identifies the version of the file; empty: nothing does
+	encoding string // Content-Encoding of the first response
+	furthest int64  // the highest Received so far: only bytes beyond it are progress
+	renewals int
+	resume   httpcall.Resume
+	progress progress
 }
 
 // Run downloads the file. After success it returns nil and nil. If a response refused the
-// request, Run returns that response. Otherwise it returns an error, and with [ErrUnexpected]
-// and [ErrChanged] the response as well.
+// request, Run returns that response and no error. Otherwise it returns an error, and the last
+// response if there was one.
 func (g *Get) Run(ctx context.Context) (r *httpcall.Result, err error) {
 	g.progress.f = g.Progress
 	if g.Link == nil {
-		if err := g.renew(ctx); err != nil {
-			return nil, err
-		}
+		err = g.renew(ctx)
 	}
-	for {
+	for err == nil {
 		call := g.call()
 		g.resume.Caller, g.resume.Call = g.Caller, call
-		r := g.Caller.Do(ctx, call)
+		r = g.Caller.Do(ctx, call)
 		g.Attempts += r.Attempts
-		if !r.OK() {
-			switch again, err := g.refused(ctx, r); {
-			case err != nil:
-				return nil, err
-			case again:
-				continue
-			}
-			return r, nil
-		}
-		more, err := g.take(r.Stream)
+		more := false
 		switch {
-		case err == nil && !more:
+		case r.OK():
+			more, err = g.take(r.Stream)
+		case !g.nothingLeft(r):
+			if !g.renewable(r) {
+				return r, nil
+			}
+			g.renewals++
+			err = g.renew(ctx)
+			continue
+		}
+		if err != nil {
+			err = g.again(ctx, err)
+		} else if !more {
 			g.progress.end(g.Received)
 			return nil, nil
-		case err == nil:
-			continue
-		case cause.Has[*WriteError](err):
-			return nil, err
-		case ctx.Err() != nil:
-			return nil, cause.Of(ctx)
-		case !cause.Has[*CutError](err):
-			return r, err
-		case g.Received > 0 && g.validator() == "":
-			if g.Restart == nil {
-				return nil, err
-			}
-			if err := g.Restart(); err != nil {
-				return nil, &WriteError{err}
-			}
-			g.Received = 0
-		}
-		if !g.resume.Wait(ctx, err) {
-			if ended := cause.Of(ctx); ended != nil { // ctx ended during the pause
-				err = ended
-			}
-			return nil, err
 		}
 	}
+	return r, err
+}
+
+// again waits before a download that was cut off with err continues, or begins again. It returns
+// the error that ends the download, if it cannot go on.
+func (g *Get) again(ctx context.Context, err error) error {
+	switch {
+	case cause.Has[*WriteError](err):
+		return err
+	case ctx.Err() != nil:
+		return cause.Of(ctx)
+	case !cause.Has[*CutError](err):
+		return err
+	case g.Received == 0, g.etag != "": // the next request asks for what is missing
+	case g.Restart == nil:
+		return err
+	default:
+		if failed := g.Restart(); failed != nil {
+			return &WriteError{failed}
+		}
+		g.Received = 0
+	}
+	if g.resume.Wait(ctx, err) {
+		return nil
+	}
+	return cmp.Or(cause.Of(ctx), err) // ctx may have ended during the pause
 }
 
 // call makes the request for the part that is missing.
@@ -129,21 +135,18 @@ func (g *Get) call() *httpcall.Call {
 	header["Accept-Encoding"] = []string{"identity"} // so that lengths and ranges count the bytes that are written
 	if g.Received > 0 {
 		header["Range"] = []string{"bytes=" + strconv.FormatInt(g.Received, 10) + "-"}
-		header["If-Range"] = []string{g.validator()}
+		header["If-Range"] = []string{g.etag} // storage sends the part only if the file has not changed
 	}
 	return g.Link.call(http.MethodGet, header, g.Idle)
 }
 
-// refused asks for a new link if the link has expired. After bytes have been received, a 403
-// counts as an expired link, whatever its text says.
-func (g *Get) refused(ctx context.Context, r *httpcall.Result) (again bool, err error) {
-	expired := g.Link.Expired(r) || r.StatusCode == http.StatusForbidden && g.Received > 0
-	if g.Renew == nil || !expired || g.renewals == maxRenewals {
-		return false, nil
+// renewable reports whether a new link may help. After bytes have been received, a 403 counts as
+// an expired link, whatever its text says.
+func (g *Get) renewable(r *httpcall.Result) bool {
+	if g.Renew == nil || g.renewals == maxRenewals {
+		return false
 	}
-	g.renewals++
-	err = g.renew(ctx)
-	return err == nil, err
+	return g.Link.Expired(r) || r.StatusCode == http.StatusForbidden && g.Received > 0
 }
 
 func (g *Get) renew(ctx context.Context) error {
@@ -169,43 +172,46 @@ func (g *Get) take(resp *http.Response) (more bool, err error) {
 	if err := g.copy(resp.Body, left); err != nil {
 		return false, err
 	}
-	return resp.StatusCode == http.StatusPartialContent && g.Received != g.Total, nil
+	more = resp.StatusCode == http.StatusPartialContent && g.Received != g.Total
+	if more && g.etag == "" {
+		return false, &CutError{io.ErrUnexpectedEOF} // nothing would prove that the rest belongs to the same file
+	}
+	return more, nil
 }
 
 // accept judges a response by its header. skip is the number of bytes at the start of its body
 // that were written before, and left is the number of bytes after them. left below zero: all
 // bytes until the body ends.
 func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
+	part, ok := partOf(resp)
+	etag, coding := tag(resp.Header), encoding(resp.Header)
 	switch {
-	case resp.StatusCode == http.StatusOK && g.Received == 0:
-		g.Total = resp.ContentLength
-		g.etag, g.modified, g.encoding = tag(resp.Header), "", encoding(resp.Header)
-		if datesStrongly(resp.Header) {
-			g.modified = resp.Header.Get("Last-Modified")
-		}
-		return 0, g.Total, nil
-	case resp.StatusCode == http.StatusOK:
-		// Storage ignores ranges, or the file has changed.
-		known := resp.ContentLength < 0 || g.Total < 0 || resp.ContentLength == g.Total
-		if !known || !strong(g.etag) || tag(resp.Header) != g.etag || encoding(resp.Header) != g.encoding {
-			return 0, 0, ErrChanged
-		}
-		g.Total = max(g.Total, resp.ContentLength)
-		return g.Received, g.Total - g.Received, nil
-	case resp.StatusCode == http.StatusPartialContent && g.Received > 0:
-		c, ok := parseContentRange(resp.Header.Get("Content-Range"))
-		parts := strings.HasPrefix(strings.ToLower(resp.Header.Get("Content-Type")), "multipart/byteranges") // several parts, each with a header
-		switch {
-		case !ok || parts || c.start != g.Received:
-			return 0, 0, ErrUnexpected
-		case !g.same(resp.Header), encoding(resp.Header) != g.encoding, g.Total >= 0 && (c.end >= g.Total || c.total >= 0 && c.total != g.Total):
-			return 0, 0, ErrChanged
-		case g.Total < 0:
-			g.Total = c.total
-		}
-		return 0, c.end - c.start + 1, nil
+	case !ok:
+		return 0, 0, ErrUnexpected
+	case resp.StatusCode == http.StatusPartialContent && part.start != g.Received:
+		return 0, 0, ErrUnexpected
+	case g.Received == 0:
+		g.Total, g.etag, g.encoding = part.total, etag, coding
+	case etag != g.etag, coding != g.encoding, !part.fits(g.Total): // some storage ignores If-Range
+		return 0, 0, ErrChanged
 	}
-	return 0, 0, ErrUnexpected
+	if g.Total = max(g.Total, part.total); part.end < 0 {
+		part.end = g.Total - 1
+	}
+	return g.Received - part.start, part.end + 1 - g.Received, nil
+}
+
+// nothingLeft reports whether a refusal says that the file ends where the download has come to.
+// That matters only if its size is not known.
+func (g *Get) nothingLeft(r *httpcall.Result) bool {
+	if r.StatusCode != http.StatusRequestedRangeNotSatisfiable || g.Received == 0 || g.Total >= 0 {
+		return false
+	}
+	if r.Header["Etag"] != nil && tag(r.Header) != g.etag {
+		return false // another version ends here
+	}
+	size := sizeForm.FindStringSubmatch(r.Header.Get("Content-Range"))
+	return size != nil && number(size[1]) == g.Received
 }
 
 // copy writes the body to W. More than left bytes are an error, unless left is below zero.

@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // contentRange is what a Content-Range header says.
@@ -14,7 +13,10 @@ type contentRange struct {
 	total      int64 // -1: not known
 }
 
-var rangeForm = regexp.MustCompile(`^\s*(?i:bytes) ([0-9]+)-([0-9]+)/([0-9]+|\*)\s*$`)
+var (
+	rangeForm = regexp.MustCompile(`^\s*(?i:bytes) ([0-9]+)-([0-9]+)/([0-9]+|\*)\s*$`)
+	sizeForm  = regexp.MustCompile(`^\s*(?i:bytes) \*/([0-9]+)\s*$`) // in a refusal
+)
 
 // parseContentRange reads "bytes 500-999/1000" and "bytes 500-999/*".
 func parseContentRange(text string) (c contentRange, ok bool) {
@@ -26,6 +28,30 @@ func parseContentRange(text string) (c contentRange, ok bool) {
 	return c, c.start >= 0 && c.start <= c.end && (m[3] == "*" || c.end < c.total)
 }
 
+// partOf returns which part of the file a response holds. end is below zero if the size of the
+// body is not known, or if it is empty.
+func partOf(resp *http.Response) (c contentRange, ok bool) {
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return contentRange{0, resp.ContentLength - 1, resp.ContentLength}, true
+	case http.StatusPartialContent:
+		kind := strings.ToLower(resp.Header.Get("Content-Type"))
+		if strings.HasPrefix(kind, "multipart/byteranges") { // several parts, each with a header
+			return c, false
+		}
+		return parseContentRange(resp.Header.Get("Content-Range"))
+	}
+	return c, false
+}
+
+// fits reports whether c can be a part of a file of this size; -1: the size is not known.
+func (c contentRange) fits(total int64) bool {
+	if total < 0 {
+		return true
+	}
+	return c.end < total && (c.total < 0 || c.total == total)
+}
+
 // number returns -1 if digits is not a number.
 func number(digits string) int64 {
 	n, err := strconv.ParseInt(digits, 10, 64)
@@ -35,33 +61,10 @@ func number(digits string) int64 {
 	return n
 }
 
-// strong reports whether an entity tag stands for exactly the same bytes.
-func strong(etag string) bool { return strings.HasPrefix(etag, `"`) && etag != `""` }
-
-// datesStrongly reports whether Last-Modified stands for exactly the same bytes:
-// it must be older than the response, since a file can change twice in one second.
-func datesStrongly(h http.Header) bool {
-	modified, err := http.ParseTime(h.Get("Last-Modified"))
-	if err != nil {
-		return false
-	}
-	date, err := http.ParseTime(h.Get("Date"))
-	return err == nil && date.Sub(modified) >= time.Second
-}
-
-// validator returns the If-Range of a request for the rest of the file: storage sends the rest
-// only if the file has not changed. It returns "" if nothing can prove that two parts belong to
-// the same file.
-func (g *Get) validator() string {
-	if strong(g.etag) {
-		return g.etag
-	}
-	return g.modified
-}
-
-// tag is the entity tag of a response. If there are several, none can be relied on.
+// tag is the strong entity tag of a response, which stands for exactly the same bytes. If there
+// are several tags, none can be relied on.
 func tag(h http.Header) string {
-	if tags := h["Etag"]; len(tags) == 1 {
+	if tags := h["Etag"]; len(tags) == 1 && strings.HasPrefix(tags[0], `"`) && tags[0] != `""` {
 		return tags[0]
 	}
 	return ""
@@ -74,15 +77,4 @@ func encoding(h http.Header) string {
 		return e
 	}
 	return ""
-}
-
-// same reports whether a response with a part proves that the file has not changed. Without
-// that proof the part may be from a new file, since some storage ignores If-Range. A weak
-// entity tag can prove that the file has changed, but not that it is unchanged.
-func (g *Get) same(h http.Header) bool {
-	etag := tag(h)
-	if g.etag != "" && etag != "" && (strong(g.etag) || etag != g.etag) {
-		return etag == g.etag
-	}
-	return g.modified != "" && h.Get("Last-Modified") == g.modified
 }

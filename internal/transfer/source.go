@@ -194,12 +194,22 @@ func Put(ctx context.Context, c *httpcall.Caller, link *Link, header http.Header
 	call.Source, call.Length = src.Open, src.Size()
 	r := c.Do(ctx, call)
 	if r.Stream != nil {
-		_ = r.Stream.Body.Close() // nobody needs the body
+		drain(r.Stream.Body)
 	}
 	if err := unsaid(c, src); err != nil && r.OK() {
 		r.StatusCode, r.Fail = 0, link.Redact.Error(err)
 	}
 	return r
+}
+
+// drain closes the body of a response, which nobody needs. It reads a small body first, so that
+// the connection can be used again, but does not wait for a body that is slow.
+func drain(body io.ReadCloser) {
+	late := time.AfterFunc(100*time.Millisecond, func() { _ = body.Close() })
+	_, _ = io.CopyN(io.Discard, body, chunk)
+	if late.Stop() {
+		_ = body.Close()
+	}
 }
 
 // unsaid says why a 2xx response does not mean success: the body could not be read to its

@@ -177,13 +177,9 @@ func TestC26_TransfersTakeRequestOptions(t *testing.T) {
 			return nil
 		}, 3},
 		"Replace": {[]testkit.Reply{linked, {Status: 200}}, func(c *svc.Client) error {
-			_, err := c.Files.Replace(t.Context(), "f1", body(), &up)
+			_, err := c.Files.Replace(t.Context(), "f1", body(), &svc.UploadOptions{RequestOptions: mine})
 			return err
 		}, 1},
-		"Put": {[]testkit.Reply{{Status: 200}}, func(c *svc.Client) error {
-			_, err := c.Files.Put(t.Context(), uploadLink, body(), &up)
-			return err
-		}, 0},
 		"Download": {[]testkit.Reply{linked, expiredPut, linked, {Status: 200, Body: "data"}}, func(c *svc.Client) error {
 			_, err := c.Files.Download(t.Context(), "f1", io.Discard, down)
 			return err

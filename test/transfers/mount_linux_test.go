@@ -50,3 +50,21 @@ func TestC15_FileThatIsAMount(t *testing.T) {
 	}
 	require.NoError(t, cmd.Wait())
 }
+
+// A file that is replaced keeps its owner and group, if the process may set them.
+func TestDownloadFileKeepsTheOwner_D28(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root may set the owner of a file")
+	}
+	path := target(t, []byte("old"))
+	require.NoError(t, os.Chown(path, 1234, 2345))
+	require.NoError(t, os.Chmod(path, 0o640))
+	s := testkit.NewFileService(t, ranges([]byte("new"), `"e1"`))
+	_, err := s.Client(t).DownloadFile(t.Context(), s.Link(), path, nil)
+	require.NoError(t, err)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.EqualValues(t, 1234, info.Sys().(*syscall.Stat_t).Uid)
+	require.EqualValues(t, 2345, info.Sys().(*syscall.Stat_t).Gid)
+	require.Equal(t, os.FileMode(0o640), info.Mode())
+}

@@ -81,6 +81,30 @@ func TestUpload_EarlyRefusalArrives(t *testing.T) {
 	}
 }
 
+// A small body of a success is read, so that the connection serves the next upload.
+func TestPutUsesItsConnectionAgain_D26(t *testing.T) {
+	conns := new(atomic.Int32)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(201)
+		w.(http.Flusher).Flush()
+		_, _ = io.WriteString(w, "<Result>stored</Result>")
+	}))
+	srv.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			conns.Add(1)
+		}
+	}
+	srv.Start()
+	defer srv.Close()
+	c := testkit.NewFileClient(t, srv.URL)
+	for range 8 {
+		_, err := c.Files.Put(t.Context(), svc.SignedURL(srv.URL+"/o?"+testkit.FileQuery), strings.NewReader("data"), nil)
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 1, conns.Load())
+}
+
 // If a connection is cut without a response, the client does not wait for one.
 func TestUpload_CutConnectionIsNoticedAtOnce(t *testing.T) {
 	body := bytes.NewReader(make([]byte, 64<<20))

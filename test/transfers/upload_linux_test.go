@@ -2,6 +2,7 @@ package transfers_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/pem"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -66,4 +68,29 @@ func TestUpload_EarlyRefusalArrivesOverTLS(t *testing.T) {
 		require.Equal(t, "EntityTooLarge", e.Code)
 		require.EqualValues(t, 1, conns.Load())
 	}
+}
+
+// UploadFile of a named pipe waits for a writer until ctx ends, and leaves nothing behind.
+func TestUploadFileOfANamedPipeEndsWithCtx_D29(t *testing.T) {
+	testkit.NoGoroutineLeft(t)
+	path := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, syscall.Mkfifo(path, 0o600))
+	s := testkit.NewFileService(t, nil)
+	start := time.Now()
+	_, err := s.Client(t).Files.UploadFile(testkit.Within(t, 50*time.Millisecond), path, "", nil)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Equal(t, svc.UploadStageBody, testkit.ErrorAs[*svc.UploadError](t, err).Stage)
+	require.Less(t, time.Since(start), 5*time.Second)
+	require.Empty(t, s.Seen)
+
+	go func() {
+		w, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err == nil {
+			_, _ = io.WriteString(w, "written later")
+			w.Close()
+		}
+	}()
+	_, err = s.Client(t).Files.UploadFile(t.Context(), path, "", nil)
+	require.NoError(t, err)
+	require.Equal(t, "written later", s.Requests("PUT")[0].Bytes.String())
 }
