@@ -252,9 +252,7 @@ func (c *Client) deletedBefore(k *call, r *httpcall.Result, e *Error) bool {
 // transportError makes the error of a call that ended with r.Fail. If the call had a
 // complete response and was waiting for its next attempt, Last of the error holds that response.
 func (c *Client) transportError(k *call, r *httpcall.Result) *TransportError {
-	e := &TransportError{
-		Method: k.Method, Route: k.Route, ID: c.caller.Redactor().String(k.ID), Attempts: r.Attempts, NoBudget: r.NoBudget, Err: r.Fail,
-	}
+	e := &TransportError{RequestInfo: k.info(r, c.caller.Redactor()), Attempts: r.Attempts, NoBudget: r.NoBudget, Err: r.Fail}
 	if r.StatusCode != 0 {
 		e.Last = c.newError(k, r)
 	}
@@ -265,11 +263,9 @@ func (c *Client) transportError(k *call, r *httpcall.Result) *TransportError {
 func (c *Client) unknown(k *call, r *httpcall.Result, cause error) error {
 	body, _ := c.caller.Redactor().Cut(r.Body, maxKept, r.Cut)
 	status := max(r.StatusCode, r.Broken)
-	return &OutcomeUnknownError{
-		Method: k.Method, Route: k.Route, Name: k.name, ID: c.salvageID(k.Route, status, r.Body),
-		RequestID:  apierr.RequestID(r.Header, c.caller.Redactor().String),
-		StatusCode: status, Body: body, Err: cause,
-	}
+	e := &OutcomeUnknownError{RequestInfo: k.info(r, c.caller.Redactor()), Name: k.name, StatusCode: status, Body: body, Err: cause}
+	e.ID = c.salvageID(k.Route, status, r.Body)
+	return e
 }
 
 // join returns the URL of a call: the base URL with the path and the query of the call.
@@ -279,7 +275,7 @@ func (b *base) join(k *call, query url.Values) (*url.URL, error) {
 		path, escaped = k.path, k.escaped
 	} else if open >= 0 {
 		if problem := idProblem(k.ID); problem != "" {
-			return nil, &ValidationError{Fields: []FieldError{{k.Route[open+1 : end], problem}}}
+			return nil, invalid(k.Route[open+1:end], problem)
 		}
 		path = k.Route[:open] + k.ID + k.Route[end+1:]
 		escaped = k.Route[:open] + url.PathEscape(k.ID) + k.Route[end+1:]
@@ -360,7 +356,7 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, er
 	body := []byte("{}")
 	switch {
 	case none && (k.Method == http.MethodGet || k.Method == http.MethodHead || k.Method == http.MethodDelete || k.Method == http.MethodOptions):
-		return nil, &ValidationError{Fields: []FieldError{{fields[0].path, "cannot be set: the call has no body"}}}
+		return nil, invalid(fields[0].path, "cannot be set: the call has no body")
 	case none:
 	case isRaw && json.Valid(raw): // sent unchanged: json.Marshal would compact and escape it
 		body = raw
@@ -370,13 +366,13 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, er
 			if k.err != nil {
 				return nil, nil //nolint:nilerr // send returns k.err, which says more
 			}
-			return nil, &ValidationError{Fields: []FieldError{{"body", "cannot be written as JSON: " + scrub(err.Error())}}}
+			return nil, invalid("body", "cannot be written as JSON: "+scrub(err.Error()))
 		}
 	}
 	for _, f := range fields {
 		var err error
 		if body, err = jsonfield.Set(body, f.path, f.value); err != nil {
-			return nil, &ValidationError{Fields: []FieldError{{f.path, "cannot be set: " + scrub(err.Error())}}}
+			return nil, invalid(f.path, "cannot be set: "+scrub(err.Error()))
 		}
 	}
 	asWritten := isRaw && len(fields) == 0 && utf8.Valid(body)
@@ -385,7 +381,7 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, er
 		return body, nil
 	}
 	if bad := lost.FindSubmatch(body); bad != nil {
-		return nil, &ValidationError{Fields: []FieldError{{cmp.Or(string(bad[1]), "body"), "is not valid UTF-8, or holds U+FFFD in place of a lost character"}}}
+		return nil, invalid(cmp.Or(string(bad[1]), "body"), "is not valid UTF-8, or holds U+FFFD in place of a lost character")
 	}
 	return body, nil
 }

@@ -128,9 +128,6 @@ func NewClientFromEnv(opts ...Option) (*Client, error) {
 // not close the connections of a transport that was set with [WithHTTPClient].
 func (c *Client) CloseIdleConnections() { c.caller.CloseIdle() }
 
-// String returns a text with the base URL of the service.
-func (c *Client) String() string { return "svc client of " + c.base.String() }
-
 // Do calls an operation that this package does not have a method for. The path is relative
 // to the base URL and starts with a slash. Escape the IDs in the path with [url.PathEscape],
 // and set a query with [WithQuery]. The body is encoded as JSON; a [json.RawMessage] is sent

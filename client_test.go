@@ -16,6 +16,7 @@ import (
 
 	"example.com/svc"
 	"example.com/svc/internal/testkit"
+	"example.com/svc/ledger"
 )
 
 // The ledger compares base URLs as text. So NewClient turns every spelling of a base URL
@@ -24,7 +25,11 @@ func TestSpellingsOfABaseURL(t *testing.T) {
 	for given, want := range map[string]string{
 		"HTTPS://Host.Test:443/Api/": "https://host.test/Api", "http://LocalHost:80": "http://localhost", "https://h:80": "https://h:80", "https://[::1]:443": "https://[::1]",
 	} {
-		require.Equal(t, "svc client of "+want, testkit.ClientAt(t, given).String())
+		client := testkit.ClientAt(t, given, svc.WithLedger(ledger.Memory()), svc.WithHTTPClient(&http.Client{Transport: testkit.Play(t, testkit.OpCreate.OK)}))
+		require.NoError(t, testkit.OpCreate.Do(t.Context(), client))
+		entries, err := client.Ledger.Entries(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, want, entries[0].BaseURL)
 	}
 }
 

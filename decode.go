@@ -274,8 +274,7 @@ func (c *Client) notPromised(k *call, r *httpcall.Result, field string, err erro
 	contentType := r.Header.Get("Content-Type")
 	bounded, _ := red.Cut(jsonfield.TrimBOM(r.Body), 4<<10, false)
 	e := &DecodeError{
-		Method: k.Method, Route: k.Route, ID: red.String(k.ID), StatusCode: r.StatusCode, ContentType: apierr.Label(contentType, red.String),
-		RequestID: apierr.RequestID(r.Header, red.String), Field: red.String(field),
+		RequestInfo: k.info(r, red), StatusCode: r.StatusCode, ContentType: apierr.Label(contentType, red.String), Field: red.String(field),
 		Excerpt: apierr.Excerpt(contentType, bounded, red.String), Err: red.Error(err),
 	}
 	_, e.foreign = c.classify(k, r)

@@ -364,14 +364,14 @@ func (d *deployment) cleanupContext(ctx context.Context) (context.Context, conte
 // POST /v1/inference-service, then GET and DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions, use func(context.Context, *InferenceService) error) (err error) {
 	if use == nil {
-		return &ValidationError{Fields: []FieldError{{"use", "is nil"}}}
+		return invalid("use", "is nil")
 	}
 	o := orZero(opts)
 	if o.Key != "" {
-		return &ValidationError{Fields: []FieldError{{"Key", "cannot be used with Use: two calls with the same key would share one endpoint, and the first call to end would delete it"}}}
+		return invalid("Key", "cannot be used with Use: two calls with the same key would share one endpoint, and the first call to end would delete it")
 	}
 	if o.DeleteOnFailure || o.OnFailure != nil {
-		return &ValidationError{Fields: []FieldError{{"DeleteOnFailure", "and OnFailure cannot be used with Use: it deletes the endpoint on every way out"}}}
+		return invalid("DeleteOnFailure", "and OnFailure cannot be used with Use: it deletes the endpoint on every way out")
 	}
 	o.DeleteOnFailure = true
 	d := &deployment{client: c, opts: o}

@@ -226,7 +226,7 @@ func (d *download) verdict(r *httpcall.Result, err error) error {
 	case errors.Is(err, transfer.ErrChanged), errors.Is(err, transfer.ErrUnexpected): // a 2xx response
 		err = fmt.Errorf("%w: %s", err, d.client.newError(linkCall(http.MethodGet, g.Link), r).detail())
 	default:
-		err = &TransportError{Method: http.MethodGet, Route: transfer.Route, Attempts: g.Attempts, Err: g.Link.Redact.Error(err)}
+		err = &TransportError{RequestInfo: RequestInfo{Method: http.MethodGet, Route: transfer.Route}, Attempts: g.Attempts, Err: g.Link.Redact.Error(err)}
 	}
 	return d.failed(err)
 }

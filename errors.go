@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/paging"
+	"example.com/svc/internal/redact"
 	"example.com/svc/internal/rules"
 	"example.com/svc/internal/transfer"
 	"example.com/svc/ledger"
@@ -25,7 +27,7 @@ import (
 var (
 	// ErrUnauthorized is returned when the service did not accept the token (401).
 	ErrUnauthorized = errors.New("svc: unauthorized")
-	// ErrForbidden is returned when the token may not do this (403).
+	// ErrForbidden is returned when the token does not allow the call (403).
 	ErrForbidden = errors.New("svc: forbidden")
 	// ErrNotFound is returned when there is no such record (404 or 410), or when a wait found
 	// that the record is deleted. A record that was just created may not be readable yet. A 404
@@ -33,32 +35,28 @@ var (
 	ErrNotFound = errors.New("svc: not found")
 	// ErrConflict is returned when the state of the record does not allow the call (409).
 	ErrConflict = errors.New("svc: conflict")
-	// ErrRateLimited is returned when the response to the last attempt was 429 (too many requests).
+	// ErrRateLimited is returned when the response to the last attempt was 429 (too many
+	// requests).
 	ErrRateLimited = errors.New("svc: rate limited")
 	// ErrServer is returned when the response to the last attempt was a 5xx: the service failed.
 	ErrServer = errors.New("svc: server error")
-	// ErrRedirect is returned when the response is a redirect that is not followed (3xx).
-	ErrRedirect = errors.New("svc: redirect not followed")
 	// ErrRetired is returned when an operation of the legacy job API no longer exists (404 or
 	// 410). The service migrated this API to a newer asynchronous inference API, which this
 	// package does not cover.
 	ErrRetired = errors.New("svc: the legacy job API is retired")
-	// ErrOutcomeUnknown is returned when a create or register call was sent, and whether it
-	// took effect is not known. See [OutcomeUnknownError].
+	// ErrOutcomeUnknown is returned when a create or register call was sent, and it is not
+	// known whether it took effect. See [OutcomeUnknownError].
 	ErrOutcomeUnknown = errors.New("svc: outcome unknown")
-	// ErrNoToken is returned when the call needs a token and the client has none. Nothing was
+	// ErrNoToken is returned when a call needs a token and the client has none. Nothing was
 	// sent. See [WithToken].
 	ErrNoToken = errors.New("svc: no token: set WithToken, WithTokenSource or SVC_API_TOKEN")
 	// ErrNoInferenceURL is returned when the address of endpoints is not known. See
 	// [WithInferenceURL].
 	ErrNoInferenceURL = errors.New("svc: the address of endpoints is not known: set WithInferenceURL or SVC_INFERENCE_URL")
-	// ErrTimeout is returned when one attempt took longer than [WithTimeout] allows, or when no
-	// byte of a transfer moved for too long. If the caller's own context ended, the error is
+	// ErrTimeout is returned when an attempt took longer than [WithTimeout] allows, or no byte
+	// of a transfer moved for too long. If the caller's own context ended, the error is
 	// [context.DeadlineExceeded] or [context.Canceled] instead.
 	ErrTimeout = errors.New("svc: attempt timed out")
-	// ErrTooLarge is returned when a response of the API was larger than 32 MiB. This package
-	// reads no more.
-	ErrTooLarge = httpcall.ErrTooLarge
 	// ErrNoLedger is returned when a call needs a ledger and the client has none. Nothing was
 	// sent. See [WithLedger].
 	ErrNoLedger = errors.New("svc: no ledger: set WithLedger")
@@ -68,7 +66,8 @@ var (
 	// ErrLedgerMark is returned when the description of an endpoint does not hold the mark of the
 	// ledger entry, so that the endpoint may be somebody else's.
 	ErrLedgerMark = ledger.ErrMark
-	// ErrUnavailable is returned when a wait found the inference service in the state unavailable.
+	// ErrUnavailable is returned when a wait found the inference service in the state
+	// unavailable.
 	ErrUnavailable = errors.New("svc: the inference service is unavailable")
 	// ErrStopped is returned when a wait found the inference service stopped.
 	ErrStopped = errors.New("svc: the inference service is stopped")
@@ -88,18 +87,25 @@ var (
 	ErrPagesRepeat = paging.ErrRepeat
 )
 
-// Error is a response with a status other than success. Its text can be logged: it holds no
+// RequestInfo identifies the request that an error is about. The error types embed it.
+type RequestInfo struct {
+	Method    string // "GET"
+	Route     string // "/v1/files/{file_id}": the path with its parameters by name
+	ID        string // the ID in the path; of an [OutcomeUnknownError], the ID of the new record; empty: there is none
+	RequestID string // the request ID of the service, from a header such as X-Request-Id, or from the body; may be empty
+}
+
+func (r *RequestInfo) where() string { return "svc: " + r.Method + " " + r.Route + ": " }
+
+// An Error describes a response with a status other than success. Its text can be logged: it holds no
 // token and no query of a presigned URL. From the body, the text holds only the message, the
 // code and the request ID. The service does not document its error bodies. The client looks
 // for Code, Message and RequestID in the usual places, so each of them may be empty.
 type Error struct {
-	Method     string        // "GET"
-	Route      string        // "/v1/files/{file_id}": the path with its parameters by name
-	ID         string        // the ID in the path; empty: the path has none
+	RequestInfo
 	StatusCode int           // 404
 	Code       string        // the error code of the service, from the body
 	Message    string        // one line of text, from the body
-	RequestID  string        // the request ID of the service, from a header such as X-Request-Id, or from the body
 	RetryAfter time.Duration // how long the service asked to wait; 0: it did not ask
 	Attempts   int           // how often the call was sent
 	NoBudget   bool          // the call was not tried again because [RetryPolicy.Budget] was used up
@@ -112,7 +118,7 @@ type Error struct {
 }
 
 // Error reads "svc: GET /v1/files/{file_id}: 404 Not Found: message".
-func (e *Error) Error() string { return apierr.Line(where(e.Method, e.Route) + e.detail()) }
+func (e *Error) Error() string { return apierr.Line(e.where() + e.detail()) }
 
 func (e *Error) detail() string {
 	var b strings.Builder
@@ -164,8 +170,6 @@ func (e *Error) Is(target error) bool {
 		return s == http.StatusTooManyRequests
 	case ErrServer:
 		return s >= 500
-	case ErrRedirect:
-		return s >= 300 && s < 400
 	case ErrRetired:
 		return e.retired()
 	case ErrLinkExpired:
@@ -179,14 +183,12 @@ func (e *Error) retired() bool {
 		(strings.HasPrefix(e.Route, videoJobs) || strings.HasPrefix(e.Route, imageJobs))
 }
 
-// TransportError says that a call got no response, or only a part of one: the connection
+// A TransportError records that a call got no response, or only a part of one: the connection
 // failed, the attempt timed out, ctx ended, there was no token, or the token source or the
 // rate limiter failed. If a create or register may have taken effect, the error is an
 // [OutcomeUnknownError] instead.
 type TransportError struct {
-	Method   string // "GET"
-	Route    string // "/v1/files/{file_id}": the path with its parameters by name
-	ID       string // the ID in the path; empty: the path has none
+	RequestInfo
 	Attempts int    // how often the call was sent; 0: nothing was sent
 	NoBudget bool   // the call was not tried again because [RetryPolicy.Budget] was used up
 	Last     *Error // the response of the last attempt, if the call ended before the next attempt; nil: there was no response
@@ -194,7 +196,7 @@ type TransportError struct {
 }
 
 // Error names the call and the cause.
-func (e *TransportError) Error() string { return apierr.Line(where(e.Method, e.Route) + e.detail()) }
+func (e *TransportError) Error() string { return apierr.Line(e.where() + e.detail()) }
 
 func (e *TransportError) detail() string {
 	var f facts
@@ -221,23 +223,24 @@ func (e *TransportError) Is(target error) bool {
 	return target == ErrTimeout && cause.Has[*httpcall.TimeoutError](e.Err)
 }
 
-// OutcomeUnknownError says that a create or register was sent and that its outcome is not
+// An OutcomeUnknownError records that a create or register was sent and that its outcome is not
 // known: the response was lost, cut off, late or not the promised record. The endpoint or file
 // record may exist, and an instance is billed from its creation. Do not repeat the call before
 // you know whether the record exists. To find out, use Name, ID and Body: the service has no
 // call that lists endpoints. With [WithLedger], the unknown outcome can be that of an earlier
 // create under the same Key. Then this call sent nothing.
+//
+// [errors.Is] finds only [ErrOutcomeUnknown] and the cause, such as an error of ctx, but no
+// other error variable of this package: code that tries again after an [ErrServer] must not
+// create twice. [errors.As] finds the types of all errors in Err.
 type OutcomeUnknownError struct {
-	Method     string // "POST"
-	Route      string // "/v1/inference-service"
-	Name       string // the name of the endpoint or file, as it was sent
-	ID         string // the ID of the new record, if the response (even a broken one) or the ledger shows it; otherwise empty
-	RequestID  string // the request ID that the service sent; may be empty
-	StatusCode int    // the status of the response; 0: there was no response
-	Body       []byte // the part of the response body that was received, at most 64 KiB, without secrets
-	Err        error  // why the outcome is not known
-	Key        string // the key of the ledger entry; empty without [WithLedger]
-	Intent     string // the Intent of the ledger entry; the mark in the description of the endpoint holds it
+	RequestInfo        // ID is the ID of the new record, if the response (even a broken one) or the ledger shows it
+	Name        string // the name of the endpoint or file, as it was sent
+	StatusCode  int    // the status of the response; 0: there was no response
+	Body        []byte // the part of the response body that was received, at most 64 KiB, without secrets
+	Err         error  // why the outcome is not known
+	Key         string // the key of the ledger entry; empty without [WithLedger]
+	Intent      string // the Intent of the ledger entry; the mark in the description of the endpoint holds it
 
 	earlier bool // the create of an earlier call is in doubt, and this call sent nothing
 }
@@ -245,7 +248,7 @@ type OutcomeUnknownError struct {
 // Error says what may have been created, and why the outcome is not known.
 func (e *OutcomeUnknownError) Error() string {
 	var b strings.Builder
-	b.WriteString(where(e.Method, e.Route))
+	b.WriteString(e.where())
 	name := "the record"
 	if e.Name != "" {
 		name = strconv.Quote(e.Name)
@@ -275,22 +278,34 @@ func (e *OutcomeUnknownError) created() bool {
 	return e.ID != "" && e.StatusCode >= 200 && e.StatusCode < 300
 }
 
-// Unwrap returns the cause.
-func (e *OutcomeUnknownError) Unwrap() error { return e.Err }
+// sentinels are the errors of this package that say why a call failed. An OutcomeUnknownError
+// matches none of them.
+var sentinels = []error{
+	ErrUnauthorized, ErrForbidden, ErrNotFound, ErrConflict, ErrRateLimited, ErrServer, ErrRetired, ErrNoToken, ErrNoInferenceURL,
+	ErrTimeout, ErrNoLedger, ErrKeyInUse, ErrLedgerMark, ErrUnavailable, ErrStopped, ErrTruncated, ErrLinkExpired, ErrChanged,
+	ErrJobFailed, ErrPagesRepeat,
+}
 
-// Is makes errors.Is(err, ErrOutcomeUnknown) true.
-func (e *OutcomeUnknownError) Is(target error) bool { return target == ErrOutcomeUnknown }
+// Is reports whether target is [ErrOutcomeUnknown], or an error in Err that is not one of the
+// other error variables of this package.
+func (e *OutcomeUnknownError) Is(target error) bool {
+	if target == ErrOutcomeUnknown {
+		return true
+	}
+	return !slices.Contains(sentinels, target) && errors.Is(e.Err, target)
+}
 
-// DecodeError says that a response had a 2xx status but was not what the service promises. For
+// As finds the first error in Err that matches target. OutcomeUnknownError has no Unwrap, since
+// errors.Is would then find every error in Err.
+func (e *OutcomeUnknownError) As(target any) bool { return errors.As(e.Err, target) }
+
+// A DecodeError records that a response had a 2xx status but was not what the service promises. For
 // example, its body was empty, was not JSON or held an error. Or it was the record of another
 // ID, had no ID, or had a value of the wrong type.
 type DecodeError struct {
-	Method      string // "GET"
-	Route       string // "/v1/files/{file_id}": the path with its parameters by name
-	ID          string // the ID in the path; empty: the path has none
+	RequestInfo
 	StatusCode  int    // 200 to 299
 	ContentType string // the Content-Type of the response
-	RequestID   string // the request ID that the service sent; may be empty
 	Field       string // "flavor_list[3].available_num": the field that is wrong; empty: the whole response is wrong
 	Excerpt     string // the beginning of the response as one line, without secrets
 	Err         error  // the error of the JSON decoder, or an error that says what else is wrong
@@ -299,7 +314,7 @@ type DecodeError struct {
 }
 
 // Error names the call, the field and the problem.
-func (e *DecodeError) Error() string { return apierr.Line(where(e.Method, e.Route) + e.detail()) }
+func (e *DecodeError) Error() string { return apierr.Line(e.where() + e.detail()) }
 
 func (e *DecodeError) detail() string {
 	text := fmt.Sprintf("the response (%d, %s) is not what the service promises: ", e.StatusCode, cmp.Or(e.ContentType, "no content type"))
@@ -341,15 +356,15 @@ const (
 	CleanupFailed Cleanup = "failed"
 )
 
-// FieldError is one thing that is wrong with a request.
-type FieldError struct {
+// A FieldProblem describes one thing that is wrong with a request.
+type FieldProblem struct {
 	Field   string // "deploy_metadata.port": the place in the request body; or the name of an option or argument
 	Problem string // "must be between 1 and 65535"
 }
 
-// ValidationError says that a request was not sent because something in it is certainly wrong.
+// A ValidationError records that a request was not sent because something in it is certainly wrong.
 type ValidationError struct {
-	Fields []FieldError // everything that is wrong, in the order of the request
+	Fields []FieldProblem // everything that is wrong, in the order of the request
 }
 
 // Error lists all Fields with their problems.
@@ -362,11 +377,11 @@ func (e *ValidationError) Error() string {
 }
 
 // problems collects what is wrong with a request.
-type problems []FieldError
+type problems []FieldProblem
 
 func (p *problems) add(bad bool, field, problem string) {
 	if bad {
-		*p = append(*p, FieldError{field, problem})
+		*p = append(*p, FieldProblem{field, problem})
 	}
 }
 
@@ -375,6 +390,11 @@ func (p problems) err() error {
 		return nil
 	}
 	return &ValidationError{Fields: p}
+}
+
+// invalid returns a ValidationError with one problem.
+func invalid(field, problem string) error {
+	return &ValidationError{Fields: []FieldProblem{{field, problem}}}
 }
 
 // allProblems joins several ValidationErrors into one. If there is an error of another type, it
@@ -393,8 +413,6 @@ func allProblems(errs ...error) error {
 	}
 	return all.err()
 }
-
-func where(method, route string) string { return "svc: " + method + " " + route + ": " }
 
 const noBudget = "no retry: the retry budget of the client is used up"
 
@@ -439,6 +457,11 @@ func orZero[T any](p *T) (v T) {
 	return v
 }
 
+// info identifies the last request of a call.
+func (k *call) info(r *httpcall.Result, red *redact.Redactor) RequestInfo {
+	return RequestInfo{Method: k.Method, Route: k.Route, ID: red.String(k.ID), RequestID: apierr.RequestID(r.Header, red.String)}
+}
+
 // newError makes an Error from a response.
 func (c *Client) newError(k *call, r *httpcall.Result) *Error {
 	red := cmp.Or(k.Redact, c.caller.Redactor())
@@ -446,12 +469,11 @@ func (c *Client) newError(k *call, r *httpcall.Result) *Error {
 	body, _ := red.Cut(r.Body, len(r.Body), r.Cut)
 	info := apierr.Parse(contentType, body, red.String)
 	e := &Error{
-		Method: k.Method, Route: k.Route, ID: red.String(k.ID), StatusCode: r.StatusCode,
-		Code: info.Code, Message: info.Message,
-		RequestID:  cmp.Or(apierr.RequestID(r.Header, red.String), info.RequestID),
+		RequestInfo: k.info(r, red), StatusCode: r.StatusCode, Code: info.Code, Message: info.Message,
 		RetryAfter: r.RetryAfter, Attempts: r.Attempts, NoBudget: r.NoBudget,
 		Header: red.Header(r.Header), Body: body,
 	}
+	e.RequestID = cmp.Or(e.RequestID, info.RequestID)
 	if e.Message == "" && e.Code == "" && len(r.Body) > 0 {
 		e.Message = apierr.Excerpt(contentType, body, red.String)
 	}

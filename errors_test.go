@@ -196,15 +196,16 @@ func (u unwritable) MarshalJSON() ([]byte, error) { return nil, u.err }
 func TestTextsOfErrorsAreOneLine(t *testing.T) {
 	const odd = "a\nb\r\n\x1b[2Jc\u2028d\u0085e\x00"
 	plain := errors.New(odd)
-	answer := &svc.Error{Method: odd, Route: odd, StatusCode: 500, Code: odd, Message: odd, RequestID: odd}
+	about := svc.RequestInfo{Method: odd, Route: odd, ID: odd, RequestID: odd}
+	answer := &svc.Error{RequestInfo: about, StatusCode: 500, Code: odd, Message: odd}
 	for _, err := range []error{
 		answer,
-		&svc.TransportError{Method: odd, Route: odd, Err: plain, Last: answer},
-		&svc.OutcomeUnknownError{Method: odd, Route: odd, Name: odd, ID: odd, RequestID: odd, Err: plain},
-		&svc.OutcomeUnknownError{Method: odd, Route: odd, ID: odd, StatusCode: 200, Err: answer},
-		&svc.DecodeError{Method: odd, Route: odd, ContentType: odd, RequestID: odd, Field: odd, Excerpt: odd, Err: plain},
+		&svc.TransportError{RequestInfo: about, Err: plain, Last: answer},
+		&svc.OutcomeUnknownError{RequestInfo: about, Name: odd, Err: plain},
+		&svc.OutcomeUnknownError{RequestInfo: about, StatusCode: 200, Err: answer},
+		&svc.DecodeError{RequestInfo: about, ContentType: odd, Field: odd, Excerpt: odd, Err: plain},
 		&svc.DecodeError{Excerpt: odd, Err: answer},
-		&svc.ValidationError{Fields: []svc.FieldError{{Field: odd, Problem: odd}, {Field: odd, Problem: odd}}},
+		&svc.ValidationError{Fields: []svc.FieldProblem{{Field: odd, Problem: odd}, {Field: odd, Problem: odd}}},
 		&svc.WaitError{ID: odd, Want: odd, History: []svc.StatusChange{{Status: odd}}, Err: plain, LastErr: answer},
 		&svc.DeployError{ServiceID: odd, Err: plain, CleanupErr: answer},
 		&svc.DeployError{ServiceID: odd, Cleanup: svc.CleanupDeleted, Err: &svc.WaitError{ID: odd, Want: odd, Err: plain}},

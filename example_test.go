@@ -48,18 +48,18 @@ func Example() {
 }
 
 func ExampleNewClient() {
-	client, err := svc.NewClient("https://api.example.com/prefix/",
+	_, err := svc.NewClient("https://api.example.com/prefix/",
 		svc.WithToken("the-token"),
 		svc.WithTimeout(10*time.Second),
 		svc.WithRetry(svc.RetryPolicy{MaxAttempts: 3}),
 		svc.WithUserAgent("mytool/1.2"),
 	)
-	fmt.Println(client, err)
+	fmt.Println(err)
 
 	_, err = svc.NewClient("http://api.example.com", svc.WithToken("the-token"))
 	fmt.Println(err)
 	// Output:
-	// svc client of https://api.example.com/prefix <nil>
+	// <nil>
 	// svc: base URL: plain http would show the token to everyone on the network: use https, or allow it with WithInsecureHTTP
 }
 
@@ -68,9 +68,9 @@ func ExampleNewClientFromEnv() {
 	_ = os.Setenv("SVC_API_TOKEN", "the-token")
 	defer func() { _ = os.Unsetenv("SVC_BASE_URL"); _ = os.Unsetenv("SVC_API_TOKEN") }()
 
-	client, err := svc.NewClientFromEnv()
-	fmt.Println(client, err)
-	// Output: svc client of https://api.example.com <nil>
+	_, err := svc.NewClientFromEnv()
+	fmt.Println(err)
+	// Output: <nil>
 }
 
 func ExampleClient_Do() {
@@ -124,9 +124,9 @@ func ExampleWithTokenSource() {
 		token, err := os.ReadFile("/run/secrets/svc-token") // rotate is called for every attempt
 		return string(token), err
 	}
-	client, err := svc.NewClient("https://api.example.com", svc.WithTokenSource(rotate))
-	fmt.Println(client, err)
-	// Output: svc client of https://api.example.com <nil>
+	_, err := svc.NewClient("https://api.example.com", svc.WithTokenSource(rotate))
+	fmt.Println(err)
+	// Output: <nil>
 }
 
 func ExampleWithAttemptHook() {
@@ -255,10 +255,10 @@ func ExampleWithTransportWrapper() {
 
 func ExampleWithHTTPClient() {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 64}
-	client, err := svc.NewClient("https://api.example.com", svc.WithToken("the-token"),
+	_, err := svc.NewClient("https://api.example.com", svc.WithToken("the-token"),
 		svc.WithHTTPClient(&http.Client{Transport: transport}))
-	fmt.Println(client, err)
-	// Output: svc client of https://api.example.com <nil>
+	fmt.Println(err)
+	// Output: <nil>
 }
 
 var ctx = context.Background()

@@ -240,7 +240,7 @@ func (c *InferenceServiceClient) URL(id string) (string, error) {
 		return "", ErrNoInferenceURL
 	}
 	if problem := idProblem(id); problem != "" {
-		return "", &ValidationError{Fields: []FieldError{{"service_id", problem}}}
+		return "", invalid("service_id", problem)
 	}
 	return c.client.inference + "/inference-api/v1/inference_service/" + url.PathEscape(id), nil
 }

@@ -53,14 +53,14 @@ func (l *Ledger) open(ctx context.Context, k *call, key string, lease time.Durat
 // prepare makes the record of the intent, and marks the body of the create.
 func (c *claim) prepare(k *call) (err error) {
 	if c.request, err = ledger.ParseRequest(k.Body); err != nil {
-		return &ValidationError{[]FieldError{{"body", err.Error()}}}
+		return invalid("body", err.Error())
 	}
 	c.intent = c.request.Record(c.key, rand.Text(), c.ledger.client.base.String())
 	if !c.ledger.marks {
 		return nil
 	}
 	if k.Body, err = c.request.Marked(c.intent.Intent); err != nil {
-		return &ValidationError{[]FieldError{{"description", err.Error()}}}
+		return invalid("description", err.Error())
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func (c *claim) record(ctx context.Context, seq int64) (stored bool, err error) 
 // doubt says that nothing was sent because an earlier create may have made an endpoint.
 func (c *claim) doubt(e ledger.Entry, err error) error {
 	return &OutcomeUnknownError{
-		Method: http.MethodPost, Route: services, Name: e.Name, ID: e.ServiceID, Err: c.ledger.client.safe(err),
+		RequestInfo: RequestInfo{Method: http.MethodPost, Route: services, ID: e.ServiceID}, Name: e.Name, Err: c.ledger.client.safe(err),
 		Key: e.Key, Intent: e.Intent, earlier: true,
 	}
 }
@@ -237,7 +237,7 @@ func (l *Ledger) scale(ctx context.Context, k *call) (*scaling, error) {
 	}
 	want, err := ledger.ParseRequest(k.Body)
 	if err != nil {
-		return c, &ValidationError{[]FieldError{{"body", err.Error()}}}
+		return c, invalid("body", err.Error())
 	}
 	if want.Instances < 0 {
 		return c, nil

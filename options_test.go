@@ -66,7 +66,8 @@ func TestConcurrentCalls(t *testing.T) {
 		for range 50 {
 			callers.Go(func() {
 				for _, op := range testkit.Operations {
-					if err := op.Do(t.Context(), client, svc.WithHeader("X-Mine", "1")); !errors.Is(err, svc.ErrServer) {
+					err := op.Do(t.Context(), client, svc.WithHeader("X-Mine", "1"))
+					if e, ok := errors.AsType[*svc.Error](err); !ok || e.StatusCode != 503 {
 						t.Error(err)
 					}
 				}

@@ -42,7 +42,7 @@ func (t *tool) target(ctx context.Context, args []string) (id string, rest []str
 	if e.ServiceID == "" {
 		t.note(func(f *facts) { f.SettleBy = e.SettleBy.Add(time.Minute) })
 		return "", nil, &svc.OutcomeUnknownError{
-			Method: "POST", Route: "/v1/inference-service", Name: e.Name, Key: e.Key, Intent: e.Intent,
+			RequestInfo: svc.RequestInfo{Method: "POST", Route: "/v1/inference-service"}, Name: e.Name, Key: e.Key, Intent: e.Intent,
 			Err: fmt.Errorf("the entry of the key %s is %s, and has no ID", e.Key, e.State),
 		}
 	}

@@ -213,6 +213,8 @@ func (p *Printed) AddError(err error, add func(error)) {
 		p.Write(b)
 	}
 	switch e := err.(type) {
+	case *svc.OutcomeUnknownError: // has no Unwrap
+		p.AddError(e.Err, add)
 	case interface{ Unwrap() error }:
 		if err := e.Unwrap(); err != nil {
 			p.AddError(err, add)

@@ -174,3 +174,11 @@ func CancelAfter(t testing.TB, d time.Duration, cause error) context.Context {
 func Every(d time.Duration) *svc.WaitOptions {
 	return &svc.WaitOptions{MinInterval: d, MaxInterval: d}
 }
+
+// RequireRedirect fails the test unless err is a redirect that was not followed.
+func RequireRedirect(t testing.TB, err error) {
+	t.Helper()
+	status := ErrorAs[*svc.Error](t, err).StatusCode
+	require.True(t, status >= 300 && status < 400, "%d: %v", status, err)
+	require.ErrorContains(t, err, "the redirect is not followed")
+}

@@ -17,7 +17,7 @@ import (
 
 // silent lists the methods that send no request.
 var silent = []string{
-	"Client.CloseIdleConnections", "Client.String", "InferenceServiceClient.URL",
+	"Client.CloseIdleConnections", "InferenceServiceClient.URL",
 }
 
 // Every exported method must be in the table methods, so that a new method is not

@@ -43,6 +43,7 @@ type matrixCell struct {
 	secrets map[string]bool
 	log     bytes.Buffer
 	reports []svc.Attempt
+	calls   []svc.Call
 }
 
 // newMatrixCell returns a cell in memory, for use inside synctest.
@@ -64,6 +65,11 @@ func (c *matrixCell) setUp(baseURL string, policy svc.RetryPolicy, opts ...svc.O
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.reports = append(c.reports, a)
+		}),
+		svc.WithCallHook(func(_ context.Context, call svc.Call) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.calls = append(c.calls, call)
 		}))
 	var err error
 	c.client, err = svc.NewClient(baseURL, opts...)
@@ -203,6 +209,10 @@ func (c *matrixCell) checkSecrets(value any, err error) {
 		p.Add(a, testkit.CommonFormats)
 		p.AddError(a.Err, add)
 	}
+	for _, call := range c.calls {
+		p.Add(call, testkit.CommonFormats)
+		p.AddError(call.Err, add)
+	}
 	p.Write(c.log.Bytes())
 	for secret := range c.secrets {
 		p.RequireWithout(c.t, []string{secret, fmt.Sprintf("%x", secret), strings.Trim(fmt.Sprint([]byte(secret)), "[]")})
@@ -215,6 +225,9 @@ func matrixUnwrap(err error, visit func(error)) {
 		return
 	}
 	visit(err)
+	if unknown, ok := err.(*svc.OutcomeUnknownError); ok { // has no Unwrap
+		matrixUnwrap(unknown.Err, visit)
+	}
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range many.Unwrap() {
 			matrixUnwrap(e, visit)

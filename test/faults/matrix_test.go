@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/testkit"
 )
 
@@ -126,21 +127,28 @@ func (o *matrixOp) expect(f *matrixFault, always bool, attempts int) matrixWant 
 	if f.cause != nil {
 		w.is = append(w.is, f.cause)
 	}
+	sentinel := func(err error) { // of an outcome that is not known, the error has no other sentinel
+		if w.unknown {
+			w.isNot = append(w.isNot, err)
+		} else {
+			w.is = append(w.is, err)
+		}
+	}
 	if f.stalls && f.status == 0 {
-		w.is = append(w.is, svc.ErrTimeout)
+		sentinel(svc.ErrTimeout)
 	}
 	if f.kind == matrixTooLarge {
-		w.is = append(w.is, svc.ErrTooLarge)
+		w.is = append(w.is, httpcall.ErrTooLarge)
 	}
 	if f.status >= 300 {
 		w.status = f.status
-		for sentinel, statuses := range map[error][]int{
+		for kind, statuses := range map[error][]int{
 			svc.ErrUnauthorized: {401}, svc.ErrForbidden: {403}, svc.ErrNotFound: {404, 410}, svc.ErrConflict: {409},
 			svc.ErrRateLimited: {429}, svc.ErrServer: {500, 501, 502, 503, 504, 505, 507, 511, 520, 599},
 		} {
 			for _, s := range statuses {
 				if s == f.status {
-					w.is = append(w.is, sentinel)
+					sentinel(kind)
 				}
 			}
 		}

@@ -2,9 +2,12 @@ package faults_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -206,4 +209,25 @@ func TestOutcomeUnknown_MockThatReadsNothing(t *testing.T) {
 	_, err = client.InferenceServices.Create(t.Context(), svc.CreateInferenceServiceRequest{Name: "demo"})
 	require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
 	require.True(t, gock.IsPending(), "there was no second create")
+}
+
+// Code that tries again after one of these errors must not create twice.
+func TestUnknownOutcomeMatchesNoOtherSentinel(t *testing.T) {
+	sentinels := []error{
+		svc.ErrUnauthorized, svc.ErrForbidden, svc.ErrNotFound, svc.ErrConflict, svc.ErrRateLimited, svc.ErrServer, svc.ErrRetired, svc.ErrNoToken,
+		svc.ErrNoInferenceURL, svc.ErrTimeout, svc.ErrUnavailable, svc.ErrStopped, svc.ErrTruncated, svc.ErrLinkExpired, svc.ErrChanged,
+		svc.ErrJobFailed, svc.ErrPagesRepeat, svc.ErrNoLedger, svc.ErrKeyInUse, svc.ErrLedgerMark,
+	}
+	inner := append(slices.Clone(sentinels), &svc.Error{StatusCode: 503}, &svc.TransportError{Err: context.Canceled}, context.DeadlineExceeded, io.ErrUnexpectedEOF)
+	outer := fmt.Errorf("around: %w", &svc.DeployError{Err: &svc.OutcomeUnknownError{Err: errors.Join(inner...)}})
+	require.ErrorIs(t, outer, svc.ErrOutcomeUnknown)
+	require.ErrorIs(t, outer, context.Canceled)
+	require.ErrorIs(t, outer, context.DeadlineExceeded)
+	require.ErrorIs(t, outer, io.ErrUnexpectedEOF)
+	for _, s := range sentinels {
+		require.NotErrorIs(t, outer, s)
+	}
+	require.Equal(t, 503, testkit.ErrorAs[*svc.Error](t, outer).StatusCode)
+	require.ErrorAs(t, outer, new(*svc.TransportError))
+	require.NotErrorIs(t, &svc.OutcomeUnknownError{}, io.EOF)
 }

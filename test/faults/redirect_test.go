@@ -36,7 +36,7 @@ func TestB10_RedirectedChange(t *testing.T) {
 				}))
 				defer srv.Close()
 				err := op.Do(t.Context(), testkit.ClientAt(t, srv.URL, testkit.Tries(4, time.Hour)))
-				require.ErrorIs(t, err, svc.ErrRedirect)
+				testkit.RequireRedirect(t, err)
 				require.Equal(t, code, testkit.ErrorAs[*svc.Error](t, err).StatusCode)
 				require.Equal(t, op.Method == "POST" && code <= 303, errors.Is(err, svc.ErrOutcomeUnknown))
 				require.ErrorContains(t, err, http.StatusText(code)+": the redirect is not followed")
@@ -95,7 +95,7 @@ func TestB11_TokenStaysAtHome(t *testing.T) {
 					own, _ = url.Parse(srv.URL)
 					client := testkit.ClientAt(t, srv.URL, svc.WithHTTPClient(srv.Client()))
 					err := testkit.OpGet.Do(t.Context(), client)
-					require.ErrorIs(t, err, svc.ErrRedirect)
+					testkit.RequireRedirect(t, err)
 					require.Zero(t, visits.Load())
 					require.Zero(t, leaked.Load())
 				})
@@ -147,7 +147,7 @@ func TestRedirectedRead(t *testing.T) {
 				}
 				require.Equal(t, append([]string{testkit.OpGet.Path}, tt.want...), paths)
 				if tt.err {
-					require.ErrorIs(t, err, svc.ErrRedirect)
+					testkit.RequireRedirect(t, err)
 					require.NotContains(t, err.Error(), "hush")
 					return
 				}
@@ -161,7 +161,7 @@ func TestRedirectedRead(t *testing.T) {
 func TestRedirectedDo(t *testing.T) {
 	for _, method := range []string{"HEAD", "OPTIONS", "PATCH"} {
 		s := testkit.Play(t, testkit.RedirectTo(307, "/moved"))
-		require.ErrorIs(t, s.Client().Do(t.Context(), method, "/v2/x", nil, nil), svc.ErrRedirect)
+		testkit.RequireRedirect(t, s.Client().Do(t.Context(), method, "/v2/x", nil, nil))
 	}
 	s := testkit.Play(t, testkit.RedirectTo(307, "/moved"), testkit.Reply{Status: 204})
 	require.NoError(t, s.Client().Do(t.Context(), "GET", "/v2/x", nil, nil))

@@ -1,6 +1,7 @@
 package faults_test
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"example.com/svc"
 	"example.com/svc/internal/testkit"
 )
 
@@ -124,6 +126,13 @@ func TestB07_NothingShowsASecret(t *testing.T) {
 							for _, a := range c.reports[:min(len(c.reports), 2)] {
 								values = append(values, a)
 								values = append(values, layers(a.Err)...)
+							}
+							for _, call := range c.calls[:min(len(c.calls), 2)] {
+								values = append(values, call, call.Outcome)
+								values = append(values, layers(call.Err)...)
+								if e, ok := errors.AsType[*svc.Error](call.Err); ok {
+									values = append(values, e.RequestInfo)
+								}
 							}
 							book.take(c, name, values...)
 						})

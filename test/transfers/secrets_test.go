@@ -134,7 +134,7 @@ func TestSecretsOfEveryHop(t *testing.T) {
 			}, nil
 		})
 		_, err := testkit.ClientOn(t, storage).Download(t.Context(), testkit.SignedLink, io.Discard, nil)
-		require.ErrorIs(t, err, svc.ErrRedirect)
+		testkit.RequireRedirect(t, err)
 		require.Len(t, secrets, 11)
 		requireHides(t, err, secrets...)
 		require.Contains(t, string(testkit.ErrorAs[*svc.Error](t, err).Body), "REDACTED")

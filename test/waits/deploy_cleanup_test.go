@@ -191,7 +191,7 @@ func TestDeployCleansUpAfterAPanic(t *testing.T) {
 }
 
 func TestDeployErrorReadsWell(t *testing.T) {
-	refused := &svc.Error{Method: "DELETE", Route: "/v1/inference-service/{service_id}", StatusCode: http.StatusForbidden, Message: "not yours"}
+	refused := &svc.Error{RequestInfo: svc.RequestInfo{Method: "DELETE", Route: "/v1/inference-service/{service_id}"}, StatusCode: http.StatusForbidden, Message: "not yours"}
 	waited := &svc.WaitError{ID: "svc-7", Want: "available", Polls: 3, Elapsed: time.Minute, Err: svc.ErrUnavailable}
 	for name, tt := range map[string]struct {
 		err  *svc.DeployError

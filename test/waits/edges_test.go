@@ -67,7 +67,7 @@ func TestWaitEndsWithWhatNoPollCanChange(t *testing.T) {
 func TestWaitNeedsACondition(t *testing.T) {
 	s := &testkit.ByMethod{}
 	_, err := s.Services(t).Wait(t.Context(), "svc-1", nil, nil)
-	require.Equal(t, []svc.FieldError{{Field: "until", Problem: "is nil"}}, testkit.ErrorAs[*svc.ValidationError](t, err).Fields)
+	require.Equal(t, []svc.FieldProblem{{Field: "until", Problem: "is nil"}}, testkit.ErrorAs[*svc.ValidationError](t, err).Fields)
 	require.Empty(t, s.Requests("GET"))
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/testkit"
 )
 
@@ -302,7 +303,7 @@ func TestB22_EndlessBodies(t *testing.T) {
 			require.LessOrEqual(t, len(resp.Body), 64<<10)
 			require.LessOrEqual(t, len(err.Error()), 4<<10)
 			if tt.status == 0 {
-				require.ErrorIs(t, err, svc.ErrTooLarge)
+				require.ErrorIs(t, err, httpcall.ErrTooLarge)
 				return
 			}
 			e := testkit.ErrorAs[*svc.Error](t, err)
@@ -330,9 +331,9 @@ func TestLargestResponse(t *testing.T) {
 		require.Len(t, out, most)
 		// If the Content-Length is too large, the body is not read. Without a
 		// Content-Length, reading ends at the limit.
-		require.ErrorIs(t, testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 200, Body: fits + " "}).Client()), svc.ErrTooLarge)
+		require.ErrorIs(t, testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 200, Body: fits + " "}).Client()), httpcall.ErrTooLarge)
 		err := testkit.OpCreate.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 200, Body: fits + " ", Err: io.EOF}).Client())
-		require.ErrorIs(t, err, svc.ErrTooLarge)
+		require.ErrorIs(t, err, httpcall.ErrTooLarge)
 		require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
 		require.LessOrEqual(t, len(testkit.ErrorAs[*svc.OutcomeUnknownError](t, err).Body), 64<<10)
 	})
@@ -357,7 +358,7 @@ func TestGzip(t *testing.T) {
 		"error":        {zip(`{"message":"boom"}`), 404, svc.ErrNotFound},
 		"cut":          {whole[:len(whole)-20], 200, io.ErrUnexpectedEOF},
 		"not gzip":     {testkit.ServiceJSON, 200, gzip.ErrHeader},
-		"bomb":         {strings.Repeat(zip(strings.Repeat(" ", 1<<20)), 33), 200, svc.ErrTooLarge},
+		"bomb":         {strings.Repeat(zip(strings.Repeat(" ", 1<<20)), 33), 200, httpcall.ErrTooLarge},
 		"broken error": {"boom", 404, svc.ErrNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {

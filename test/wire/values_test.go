@@ -285,7 +285,7 @@ func TestC13_NamesThatAreNotUTF8(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := testkit.Play(t)
 			err := tt.call(t.Context(), s.Client())
-			require.Equal(t, []svc.FieldError{{Field: tt.field, Problem: "is not valid UTF-8, or holds U+FFFD in place of a lost character"}}, testkit.ErrorAs[*svc.ValidationError](t, err).Fields)
+			require.Equal(t, []svc.FieldProblem{{Field: tt.field, Problem: "is not valid UTF-8, or holds U+FFFD in place of a lost character"}}, testkit.ErrorAs[*svc.ValidationError](t, err).Fields)
 			require.NotContains(t, err.Error(), "\xff")
 			require.Empty(t, s.Seen())
 		})
