@@ -88,7 +88,6 @@ func group(use, short string) *cobra.Command {
 
 func (t *tool) rootCommand() *cobra.Command {
 	root := group("svc", "run container images as dedicated endpoints")
-	root.Long = rootHelp
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SuggestionsMinimumDistance = 2
@@ -99,16 +98,18 @@ func (t *tool) rootCommand() *cobra.Command {
 		t.add(root, c)
 	}
 	root.AddCommand(t.filesGroup(), t.jobsGroup(), t.ledgerGroup())
-	root.AddCommand(exitCodesTopic)
+	root.AddCommand(exitCodesTopic(), scriptingTopic())
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if cmd != root {
+			help(cmd, args)
+			return
+		}
+		_, _ = t.stdout.Write([]byte(rootHelp(root)))
+	})
 	t.addCompletion(root)
 	return root
 }
-
-const rootHelp = `Run container images as dedicated endpoints, and know at all times what may be running.
-
-Data is written to standard output, everything else to standard error. The token is read from
-SVC_API_TOKEN or from --token-file. The exit code says whether an endpoint may be running and
-billed: see "svc help exit-codes".`
 
 // commands lists the commands of the first level, in the order of their files.
 func (t *tool) commands() []*command {

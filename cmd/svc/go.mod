@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	example.com/svc v0.0.0
+	github.com/creack/pty v1.1.24
 	github.com/invopop/jsonschema v0.14.0
 	github.com/jackc/pgx/v5 v5.13.0
 	github.com/rivo/uniseg v0.4.7

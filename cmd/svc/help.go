@@ -1,39 +1,99 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"fmt"
+	"strings"
 
-// exitCodesTopic is what "svc help exit-codes" shows.
-var exitCodesTopic = &cobra.Command{
-	Use:   "exit-codes",
-	Short: "the exit codes, and what to do after each",
-	Long: `CODE  MAY AN ENDPOINT RUN?   MEANING                                             NEXT
-0     see below              done
-1     no                     failed for a reason that has no other code          read the message
-3     no                     the time limit of --timeout is over                 run it again
-4     yes, its ID is not     the outcome of a create is not known                svc ls; then adopt or
-      known                                                                      forget, as the message says
-5     no                     no such endpoint, or no flavor fits                 svc ls; svc flavors
-6     no                     the service did not accept the token                check the token
-7     no                     the service cannot be reached or is overloaded      run it again
-8     yes                    the endpoint is unavailable or stopped (get, wait,  svc get ID; svc delete ID
-                             url)
-9     if it ran before       the ledger stopped the command                      svc doctor
-10    yes                    an endpoint may be running and billed               as the message says
-11    no                     the deployment failed, and its endpoint is deleted  read the message
-64    if it ran before       usage error; nothing was sent                       --help of the command
-127   no                     the command of "svc run" was not found; nothing     check the command
-                             was created
-130   no                     interrupted; nothing was created or changed         run it again
-2     yes                    the program crashed                                 svc ls
-128+n yes                    a signal killed the program (137: SIGKILL)          svc ls
+	"github.com/spf13/cobra"
+)
 
-"No" means: none of the endpoints that the command creates, scales or deletes. After 0, an
-endpoint runs if that was asked for (deploy, scale, adopt). Commands that only read change
-nothing, whatever their code. With "-o json" the field may_be_running says it after every code: it
-is false only if it is known that no endpoint of the command is running.
+// rootHelp is the help of svc without a command. It fits on one screen.
+func rootHelp(root *cobra.Command) string {
+	var b strings.Builder
+	b.WriteString(`Run container images as dedicated endpoints, and know at all times what may be running.
 
-The first signal ends the command, and deletes what it created. Signals within two seconds count
-as one, because timeout(1) sends two. A later signal ends the program at once: with 10 or 4 if an
-endpoint may be running. The cleanup takes 40 s at most: up to 10 s for the response to a create,
-and up to 30 s for the delete.`,
+Usage: svc COMMAND [flags]        "svc COMMAND --help" shows the flags of a command
+
+`)
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() {
+			fmt.Fprintf(&b, "  %-11s %s\n", c.Name(), c.Short)
+		}
+	}
+	b.WriteString(`
+Flags of every command: --base-url --inference-url --token-file --ledger --timeout
+  --output|-o table|json|yaml|name  --progress  --no-headers  --quiet  --verbose
+
+Data goes to standard output, all else to standard error. The exit code says whether an
+endpoint may be running and billed: svc help exit-codes. For scripts: svc help scripting
+`)
+	return b.String()
+}
+
+// exitCodes says what each exit code means: whether an endpoint of the command may be running,
+// the meaning, and what to run next.
+var exitCodes = [][]string{
+	{"0", "if asked for", "done", ""},
+	{"1", "no", "failed for a reason that has no other code; doctor: a problem was found", "read the message"},
+	{"3", "no", "the time limit of --timeout is over; nothing was created or changed", "run it again"},
+	{"4", "yes, ID unknown", "the outcome of a create is not known", "svc ls, then svc adopt or forget"},
+	{"5", "no", "there is no such endpoint, or no flavor fits", "svc ls, svc flavors"},
+	{"6", "no", "the service did not accept the token", "check the token"},
+	{"7", "no", "the service cannot be reached or is overloaded", "run it again"},
+	{"8", "yes", "the endpoint is unavailable or stopped (wait, url)", "svc get ID, svc delete ID"},
+	{"9", "if it ran before", "the ledger stopped the command; nothing was created", "svc doctor"},
+	{"10", "yes", "an endpoint may be running and billed", "as the last line says"},
+	{"11", "no", "the deployment failed, and its endpoint is deleted", "read the message"},
+	{"64", "if it ran before", "usage error; nothing was sent", "svc COMMAND --help"},
+	{"127", "no", "run: the program was not found; nothing was created", "check the command"},
+	{"130", "no", "interrupted; nothing was created or changed", "run it again"},
+	{"2", "yes", "the program crashed, or was ended by SIGQUIT or SIGABRT", "svc ls"},
+	{"128+n", "yes", "signal n killed the program (137: SIGKILL)", "svc ls"},
+}
+
+func exitCodesTopic() *cobra.Command {
+	var b strings.Builder
+	table{header: []string{"CODE", "MAY ONE RUN?", "MEANING", "NEXT"}, rows: exitCodes}.write(&b, true)
+	return &cobra.Command{Use: "exit-codes", Short: "each exit code: what may be running, and what to do", Long: b.String() + `
+"No" means: of the endpoints that the command creates, scales or deletes, none is running.
+Commands that only read (get, wait, url, ls, adopt, forget, extend) change nothing, whatever
+their code. "svc run" ends with the code of its program once the endpoint is deleted, and with
+128+n after a signal. In a document (-o json), may_be_running says it after every code: it is
+false only if it is known that no endpoint of the command is running.
+
+The first signal ends the command, and deletes what it created. Signals within two seconds
+count as one, because timeout(1) sends two. A later signal ends the program at once: with 10
+or 4 if an endpoint may be running. The cleanup takes 40 s at most: up to 10 s for the response
+to a create, and up to 30 s for the delete.`}
+}
+
+func scriptingTopic() *cobra.Command {
+	return &cobra.Command{Use: "scripting", Short: "how to use svc in scripts and pipelines", Long: `Standard output has data only: "svc deploy" writes the ID, "svc url" the address. With -o json it
+is one document for each command, also after a failure (then with error and error_kind). Lists are
+[] and never absent. "-o name" writes IDs, one a line. All else is on standard error: one line for
+each change, "--progress json" makes it JSON, one object a line, and --quiet leaves only errors.
+
+  set -euo pipefail
+  code=0; id=$(svc deploy --file chat.yaml --key chat --lease 8h) || code=$?
+  case $code in
+  0)   curl -fsS "$(svc url "$id")/health" ;;
+  4)   echo "somebody has to look: svc ls" >&2 ;;     # it may be running, with an unknown ID
+  7)   echo "nothing is running: try again later" >&2 ;;
+  10)  svc delete --key chat ;;                        # it may be running
+  11)  echo "it failed, and is deleted" >&2 ;;
+  *)   echo "nothing was created" >&2 ;;
+  esac
+
+With --key, the same command can be run again after any failure or kill: it continues with the
+endpoint that exists. In a pipeline, delete in a step that always runs, and give every endpoint a
+lease:
+
+  svc delete --key chat --missing-ok
+  */5 * * * *  svc sweep --quiet                       # from one place
+
+Give the program time to clean up: timeout -k 60 10m svc deploy …
+
+A pipeline whose disk does not last keeps the ledger in a database: SVC_LEDGER=postgres://…
+(make it once: svc ledger init). To test a script, "svc fake" serves a fake of the service, with
+failures on demand.`}
 }

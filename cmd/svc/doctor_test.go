@@ -1,0 +1,138 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc/svctest"
+)
+
+// results are the results of doctor by the name of the check; a problem wins.
+func results(t *testing.T, e ended) map[string]string {
+	found := map[string]string{}
+	for _, c := range e.doc(t)["checks"].([]any) {
+		c := c.(map[string]any)
+		if found[c["name"].(string)] != "problem" {
+			found[c["name"].(string)] = c["result"].(string)
+		}
+		if c["result"] == "problem" {
+			require.NotEmpty(t, c["advice"], "a problem has an advice")
+			require.NotEmpty(t, c["detail"])
+		}
+	}
+	return found
+}
+
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	all := []string{"settings", "proxy", "service", "token", "flavors", "clock", "inference URL", "ledger"}
+	for name, tt := range map[string]struct {
+		fake     []svctest.Option
+		change   func(*session)
+		problems []string
+		skipped  []string
+		running  bool
+	}{
+		"nothing is wrong": {},
+		"an endpoint runs": {change: func(s *session) { s.must(exitOK, with(deploy, "--lease", "8h")...) }, running: true},
+		"no address": {
+			change:   func(s *session) { s.env["SVC_BASE_URL"] = "" },
+			problems: []string{"settings"}, skipped: []string{"service", "token", "flavors", "clock", "inference URL"},
+		},
+		"no inference URL": {change: func(s *session) { s.env["SVC_INFERENCE_URL"] = "" }, problems: []string{"inference URL"}},
+		"nobody listens": {
+			change:   func(s *session) { s.env["SVC_BASE_URL"] = "http://127.0.0.1:1" },
+			problems: []string{"service"}, skipped: []string{"token", "flavors", "clock"},
+		},
+		"wrong token": {
+			change:   func(s *session) { s.env["SVC_API_TOKEN"] = "wrong-token" },
+			problems: []string{"token"}, skipped: []string{"flavors"},
+		},
+		"a login page": {
+			change: func(s *session) {
+				page := svctest.ProxyPage(200)
+				page.Times = -1
+				s.srv.Fault("GET", svctest.RouteFlavors, page)
+			},
+			problems: []string{"flavors"}, skipped: []string{"token"},
+		},
+		"no flavors": {fake: []svctest.Option{svctest.WithFlavors()}, problems: []string{"flavors"}},
+		"a wrong proxy": {
+			change: func(s *session) {
+				s.env["HTTPS_PROXY"] = "http://127.0.0.1:1"
+				s.env["SVC_BASE_URL"] = "https://service.invalid"
+			},
+			problems: []string{"service"}, skipped: []string{"token", "flavors", "clock"},
+		},
+		"no ledger where there should be one": {
+			change:   func(s *session) { s.env["SVC_LEDGER"] = filepath.Join(s.env["HOME"], "none") },
+			problems: []string{"ledger"}, running: true,
+		},
+		"SVC_LEDGER=none": {change: func(s *session) { s.env["SVC_LEDGER"] = "none" }, problems: []string{"ledger"}, running: true},
+		"a doubt": {
+			change: func(s *session) {
+				s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+				s.must(exitUnknown, deploy...)
+			},
+			problems: []string{"doubt"}, running: true,
+		},
+		"a lease is over": {
+			change: func(s *session) {
+				s.must(exitOK, with(deploy, "--lease", "1s")...)
+				time.Sleep(time.Second)
+			},
+			problems: []string{"lease"}, running: true,
+		},
+		"an endpoint at another address": {
+			change: func(s *session) {
+				other := newSession(s.t)
+				other.env["HOME"] = s.env["HOME"]
+				other.must(exitOK, deploy...)
+			},
+			problems: []string{"address"}, running: true,
+		},
+		"a damaged ledger": {
+			change: func(s *session) {
+				s.must(exitOK, with(deploy, "--key", "chat")...)
+				damaged := filepath.Join(s.env["HOME"], ".local/state/svc-ledger/chat@000002.json")
+				require.NoError(s.t, os.WriteFile(damaged, []byte("{"), 0o600))
+			},
+			problems: []string{"ledger"}, running: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t, tt.fake...)
+			if tt.change != nil {
+				tt.change(s)
+			}
+			code := exitOK
+			if len(tt.problems) > 0 {
+				code = exitFailed
+			}
+			e := s.must(code, "doctor", "-o", "json", "--timeout", "30s")
+			want := map[string]string{}
+			found := results(t, e)
+			for _, name := range all {
+				want[name] = "ok"
+			}
+			for _, name := range tt.problems {
+				want[name] = "problem"
+			}
+			for _, name := range tt.skipped {
+				want[name] = "skipped"
+			}
+			for name, result := range want {
+				if result != "ok" || found[name] != "" {
+					require.Equal(t, result, found[name], "%s: %s", name, e.stdout)
+				}
+			}
+			require.Equal(t, tt.running, e.doc(t)["may_be_running"])
+			require.Equal(t, code, s.run("doctor", "--timeout", "30s").code)
+		})
+	}
+}
