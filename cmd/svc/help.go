@@ -34,7 +34,7 @@ endpoint may be running and billed: svc help exit-codes. For scripts: svc help s
 // the meaning, and what to run next.
 var exitCodes = [][]string{
 	{"0", "if asked for", "done", ""},
-	{"1", "no", "failed for a reason that has no other code; doctor: a problem was found", "read the message"},
+	{"1", "no", "failed, and no other code fits; doctor: a problem", "read the message"},
 	{"3", "no", "the time limit of --timeout is over; nothing was created or changed", "run it again"},
 	{"4", "yes, ID unknown", "the outcome of a create is not known", "svc ls, then svc adopt or forget"},
 	{"5", "no", "there is no such endpoint, or no flavor fits", "svc ls, svc flavors"},
