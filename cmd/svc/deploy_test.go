@@ -61,7 +61,7 @@ func TestDeploy(t *testing.T) {
 // running what the command line says.
 func TestDeployFailures(t *testing.T) {
 	t.Parallel()
-	post, get := svctest.RouteEndpoints, svctest.RouteEndpoint
+	post := svctest.RouteEndpoints
 	unavailable := []svctest.Option{svctest.WithStatusPath("initializing", "unavailable")}
 	slow := []svctest.Option{svctest.WithDeployTime(time.Hour)}
 	for name, tt := range map[string]struct {
@@ -108,9 +108,6 @@ func TestDeployFailures(t *testing.T) {
 		},
 		"refused": {
 			args: []string{"--flavor", "flavor-3"}, code: exitFailed, kind: "refused",
-		},
-		"the service no longer knows the call": {
-			method: "GET", route: get, fault: svctest.Fault{Status: 501, Times: 1}, code: exitDeleted, kind: "server_error", id: "svc-1\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
