@@ -2,11 +2,9 @@ package main
 
 import (
 	"encoding/json"
-	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -75,32 +73,6 @@ func schema(c *command) []byte {
 		panic(err)
 	}
 	return append(text, '\n')
-}
-
-var update = flag.Bool("update", false, "write the files that are made out of the program: schema/ and docs/cli/")
-
-// generated compares files that are made out of the program with those in a folder, or writes them.
-func generated(t *testing.T, dir string, want map[string][]byte) {
-	t.Helper()
-	if *update {
-		require.NoError(t, os.RemoveAll(dir))
-		require.NoError(t, os.MkdirAll(dir, 0o777))
-		for name, text := range want {
-			require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o666))
-		}
-	}
-	found, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	names := make([]string, len(found))
-	for i, f := range found {
-		names[i] = f.Name()
-	}
-	require.Equal(t, slices.Sorted(maps.Keys(want)), names, "go generate ./... is due")
-	for name, text := range want {
-		got, err := os.ReadFile(filepath.Join(dir, name))
-		require.NoError(t, err)
-		require.Equal(t, string(text), string(got), "%s: go generate ./... is due", name)
-	}
 }
 
 func allCommands(t *testing.T) []*command {
