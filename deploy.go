@@ -317,8 +317,16 @@ func (d *deployment) givenName() string {
 	return d.name
 }
 
-// cleanUp deletes the endpoint and waits for the deletion, also when ctx has ended.
+// cleanUp deletes the endpoint and waits for the deletion, also when ctx has ended. It reports
+// the outcome.
 func (d *deployment) cleanUp(ctx context.Context) (Cleanup, error) {
+	start := time.Now()
+	state, err := d.remove(ctx)
+	d.client.client.waited(ctx, WaitEnd{ID: d.id, Want: "deleted", Cleanup: true, Elapsed: time.Since(start), Err: err})
+	return state, err
+}
+
+func (d *deployment) remove(ctx context.Context) (Cleanup, error) {
 	ctx, cancel := d.cleanupContext(ctx)
 	defer cancel()
 	o := d.opts.withDefaults() // a copy; the next line removes the caller's functions from it

@@ -3,9 +3,13 @@ package svc
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"go/version"
 	"slices"
 	"strings"
+	"time"
+
+	"example.com/svc/internal/rules"
 )
 
 // Flavor is a GPU offering that an inference service can run on.
@@ -105,6 +109,49 @@ func (c *FlavorClient) Find(ctx context.Context, q FlavorQuery, opts ...RequestO
 		return nil, err
 	}
 	return q.choose(all), nil
+}
+
+// WaitForStock waits until at least one flavor matches q and has an instance available
+// ([FlavorQuery.MinAvailable] may ask for more), and returns these flavors as
+// [FlavorClient.Find] does, the cheapest first. Somebody else may be faster, so the create can
+// still be refused. A status of this wait, in a [Poll] or a [WaitError], is a text such as "0
+// of 3 fitting flavors in stock". Failed polls end the wait by the rules of
+// [InferenceServiceClient.WaitUntilAvailable], and "not found" ends it after
+// [WaitOptions.NotFoundGrace]. If [WaitOptions.Probe] is set, the error is a [ValidationError].
+//
+// GET /v1/inference-service/flavor repeatedly
+func (c *FlavorClient) WaitForStock(ctx context.Context, q FlavorQuery, opts *WaitOptions) ([]Flavor, error) {
+	type stock struct {
+		found   []Flavor
+		fitting int // number of flavors that match, with or without stock
+	}
+	o, start := opts.withDefaults(), time.Now()
+	var p problems
+	p.add(o.Probe != nil, "Probe", "cannot be used with WaitForStock: a flavor has no URL")
+	wanted := q
+	wanted.MinAvailable = max(q.MinAvailable, 1)
+	q.MinAvailable = min(q.MinAvailable, 0) // a negative number stays, so that it is refused
+	w := &waiter[stock]{
+		opts: o, client: c.client, start: start, unfit: allProblems(q.check(), p.err()), outcome: WaitError{Want: "in stock", subject: "a flavor"},
+		poll: func(ctx context.Context) (*stock, rules.Verdict, error) {
+			fitting, err := c.Find(ctx, q, polling(o.RequestOptions)...)
+			if notFound(err) && time.Since(start) >= o.NotFoundGrace {
+				err = Permanent(err)
+			}
+			if err != nil {
+				return nil, rules.Unproven, err
+			}
+			return &stock{wanted.choose(slices.Clone(fitting)), len(fitting)}, rules.Unproven, nil
+		},
+		status: func(s *stock) string {
+			return fmt.Sprintf("%d of %d fitting flavors in stock", len(s.found), s.fitting)
+		},
+	}
+	s, err := w.run(ctx, func(s *stock) (bool, error) { return len(s.found) > 0, nil })
+	if err != nil {
+		return nil, err
+	}
+	return s.found, nil
 }
 
 // choose returns the flavors that match q, the cheapest first.

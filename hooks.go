@@ -120,10 +120,40 @@ func WithCallContext(f func(context.Context, Call) context.Context) Option {
 	}
 }
 
+// A WaitEnd describes a wait that has ended. The function of [WithWaitHook] receives it.
+type WaitEnd struct {
+	ID      string        // ID of the record, without secrets; empty: the wait was for a flavor
+	Want    string        // what the wait was for, as in a [WaitError]: "available", "deleted", …
+	Cleanup bool          // the wait was the cleanup of a Deploy or Use
+	Elapsed time.Duration // time from the start of the wait to its end
+	Err     error         // why the wait ended without success, without secrets; of a cleanup, why nothing proved the deletion; nil: success
+}
+
+// WithWaitHook calls f at the end of each wait and of each cleanup, for metrics. f gets the ctx
+// of the wait, and runs in the goroutine of the wait. It must be safe for concurrent use. A wait
+// that a panic ends, or that could not begin, is not reported. If f is nil, nothing is called.
+func WithWaitHook(f func(context.Context, WaitEnd)) Option {
+	return func(c *config) error {
+		if f != nil {
+			c.hooks.wait = append(c.hooks.wait, f)
+		}
+		return nil
+	}
+}
+
+// waited reports the end of a wait.
+func (c *Client) waited(ctx context.Context, end WaitEnd) {
+	end.ID = c.caller.Redactor().String(end.ID)
+	for _, f := range c.hooks.wait {
+		f(ctx, end)
+	}
+}
+
 // hooks holds functions of the caller.
 type hooks struct {
 	begin []func(context.Context, Call) context.Context // of WithCallContext
 	end   []func(context.Context, Call)                 // of WithCallHook
+	wait  []func(context.Context, WaitEnd)              // of WithWaitHook
 }
 
 // begin returns the context of a call.

@@ -153,6 +153,7 @@ func (c *InferenceServiceClient) Get(ctx context.Context, id string, opts ...Req
 // token that was sent.
 func (c *InferenceServiceClient) read(ctx context.Context, id string, opts []RequestOption) (s *InferenceService, r *httpcall.Result, err error) {
 	k := getID(service, id)
+	ctx = c.client.begin(ctx, &k, opts)
 	defer c.client.report(ctx, &k, &err)
 	if err := k.prepare(c.client, opts); err != nil {
 		return nil, nil, err

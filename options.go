@@ -27,7 +27,7 @@ const DefaultTimeout = 30 * time.Second
 
 // Option configures a client in [NewClient]. If two options set the same thing, the later
 // option takes effect. But all functions of [WithAttemptHook], [WithCallHook],
-// [WithCallContext] and [WithTransportWrapper] are called.
+// [WithCallContext], [WithWaitHook] and [WithTransportWrapper] are called.
 type Option func(*config) error
 
 type config struct {

@@ -84,12 +84,13 @@ type WaitError struct {
 	LastErr error             // why the last poll failed; nil if it succeeded, or if Err is the same error; errors.Is and errors.As do not look into it
 	Err     error             // why the wait ended: ErrUnavailable, the end of ctx, an Error, …
 
-	last string // text with the status and status_info of Last, without secrets; empty: the text uses History
+	subject string // what the wait was for if there is no ID; empty: a record
+	last    string // text with the status and status_info of Last, without secrets; empty: the text uses History
 }
 
 // Error says why the wait ended, and what the last poll saw, in one line.
 func (e *WaitError) Error() string {
-	return apierr.Line(fmt.Sprintf("svc: waiting for %s to be %s: %s", cmp.Or(e.ID, "a record"), e.Want, e.detail()))
+	return apierr.Line(fmt.Sprintf("svc: waiting for %s to be %s: %s", cmp.Or(e.ID, e.subject, "a record"), e.Want, e.detail()))
 }
 
 func (e *WaitError) detail() string {

@@ -40,11 +40,20 @@ type waiter[T any] struct {
 	outcome   WaitError
 }
 
-// run polls until the given function returns true, or until an error or ctx ends the wait.
+// run polls until the given function returns true, or until an error or ctx ends the wait. It
+// reports the end of the wait, but leaves a cleanup to its caller.
 func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, error) {
 	if w.unfit != nil {
 		return nil, w.failed(w.unfit)
 	}
+	record, err := w.loop(ctx, until)
+	if w.endurance.Task != rules.Cleanup {
+		w.client.waited(ctx, WaitEnd{ID: w.outcome.ID, Want: w.outcome.Want, Elapsed: time.Since(w.start), Err: err})
+	}
+	return record, err
+}
+
+func (w *waiter[T]) loop(ctx context.Context, until func(*T) (bool, error)) (*T, error) {
 	pace := poll.New(ctx, w.opts.MinInterval, w.opts.MaxInterval)
 	for {
 		p := w.once(ctx, until)

@@ -86,6 +86,8 @@ var methods = map[string]func(*world){
 		w.no(w.Flavors.Find(w.ctx, svc.FlavorQuery{Name: "A", Region: svc.RegionOther, MinCUDA: "12.1", MinAvailable: 1, MinGPUsPerNode: 1, Currency: svc.CurrencyCNY}))
 	},
 
+	"FlavorClient.WaitForStock": func(w *world) { w.no(w.Flavors.WaitForStock(w.ctx, svc.FlavorQuery{}, nil)) },
+
 	"InferenceServiceClient.Create": func(w *world) {
 		w.no(w.InferenceServices.Create(w.ctx, svc.CreateInferenceServiceRequest{Name: "n"}))
 		w.no(w.InferenceServices.Create(w.ctx, fullService))

@@ -101,7 +101,7 @@ func matrixJobDeleted(id string) func(*matrixCell) int {
 // matrixWithoutRow has the methods without a row in matrixOps. They send nothing, or only
 // calls that have a row.
 var matrixWithoutRow = []string{
-	"Client.CloseIdleConnections", "Client.Do", "Client.DownloadFile", "Files.DownloadFile", "Files.UploadFile", "Flavors.Find",
+	"Client.CloseIdleConnections", "Client.Do", "Client.DownloadFile", "Files.DownloadFile", "Files.UploadFile", "Flavors.Find", "Flavors.WaitForStock",
 	"ImageJobs.All", "ImageJobs.Wait", "VideoJobs.All", "VideoJobs.Wait", "InferenceServices.DeleteAndWait", "InferenceServices.Deploy",
 	"InferenceServices.Scale", "InferenceServices.ScaleAndWait", "InferenceServices.URL", "InferenceServices.Use", "InferenceServices.Wait",
 	"InferenceServices.WaitUntilAllAvailable", "InferenceServices.WaitUntilAvailable", "InferenceServices.WaitUntilDeleted",

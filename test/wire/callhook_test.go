@@ -215,6 +215,8 @@ func TestCallContextIsTheContextOfTheCall_D31(t *testing.T) {
 	require.NoError(t, err)
 	_, err = client.InferenceServices.Scale(t.Context(), service.ServiceID, 1)
 	require.NoError(t, err)
+	_, err = client.InferenceServices.Get(t.Context(), service.ServiceID)
+	require.NoError(t, err)
 	require.NoError(t, client.InferenceServices.Delete(t.Context(), service.ServiceID))
 	require.NoError(t, client.Do(t.Context(), "GET", "/v1/files", nil, nil))
 	_, err = client.Files.Get(t.Context(), " ")
@@ -222,7 +224,8 @@ func TestCallContextIsTheContextOfTheCall_D31(t *testing.T) {
 	require.Equal(t, []string{
 		"GET /v1/files/{file_id} file-1", "GET {presigned_url} file-1", "GET /v1/files/{file_id}/presigned_url file-1",
 		"POST /v1/files", "PUT {presigned_url} file-2", "POST /v1/inference-service", "PUT /v1/inference-service/{service_id} svc-1",
+		"GET /v1/inference-service/{service_id} svc-1",
 		"DELETE /v1/inference-service/{service_id} svc-1", "GET /v1/files", "GET /v1/files/{file_id}",
 	}, begun)
-	require.Len(t, seen, 6*9+2, "every call has the context, also one that is not sent")
+	require.Len(t, seen, 6*10+2, "every call has the context, also one that is not sent")
 }
