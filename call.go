@@ -32,14 +32,15 @@ type call struct {
 	path, escaped string // the path that was given to Do, without and with its escapes; empty: the path is Route with the ID
 	query         url.Values
 	body          any
-	err           error           // problems of the request that the method found; nil: none
-	name          string          // name of the record to be created, from the request body; prepare sets it
-	sent          *string         // prepare stores the name here; nil: it is not stored
-	response      *Response       // of WithResponse; nil: not asked for
-	wait          bool            // the call is a part of a wait or cleanup
-	start         time.Time       // when prepare was called
-	done          bool            // the call has succeeded
-	own           httpcall.Result // the Result, unless the method set one
+	err           error                       // problems of the request that the method found; nil: none
+	name          string                      // name of the record to be created, from the request body; prepare sets it
+	pick          func(context.Context) error // chooses the flavor of a create and prepares the call anew; called when something has to be created; nil: there is nothing to choose
+	sent          *string                     // prepare stores the name here; nil: it is not stored
+	response      *Response                   // of WithResponse; nil: not asked for
+	wait          bool                        // the call is a part of a wait or cleanup
+	start         time.Time                   // when prepare was called
+	done          bool                        // the call has succeeded
+	own           httpcall.Result             // the Result, unless the method set one
 }
 
 func newCall(method, route, id string, body any) call {

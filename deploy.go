@@ -53,13 +53,50 @@ type DeployOptions struct {
 	// [WithLedger] is an [ErrNoLedger].
 	Key string
 
-	// Lease is how long the endpoint may exist, counted from the request to create it. The
-	// first [Ledger.Reap] after that time deletes the endpoint. If nobody calls Reap, Lease
+	// Lease is how long the endpoint may exist, counted from its create by the service's clock.
+	// The first [Ledger.Reap] after that time deletes the endpoint. If nobody calls Reap, Lease
 	// has no effect. If Deploy continues with an existing endpoint, the lease counts from the
-	// create of that endpoint, so it may be over already. Such a Deploy can lengthen the lease
-	// of the endpoint, but not shorten it. 0: no lease. A lease without [WithLedger] is an
-	// [ErrNoLedger].
+	// create of that endpoint, so it may be over already. Such a Deploy can give the endpoint a
+	// lease or lengthen it, but not shorten it. 0: no lease; an existing endpoint keeps the one
+	// that it has. A lease without [WithLedger] is an [ErrNoLedger].
 	Lease time.Duration
+
+	// PickFlavor returns the ID of the flavor to create the endpoint with. It is called only when
+	// something has to be created: not if the Key has an endpoint already, which may have any
+	// flavor. If the service refuses the create with a 4xx status, so that certainly nothing was
+	// created, PickFlavor is called again, with all flavors that were refused so far. An error of
+	// PickFlavor ends Deploy, whose error then says what each flavor was refused for. The request
+	// must have no FlavorID. If nil, the FlavorID of the request is used.
+	PickFlavor func(ctx context.Context, refused []RefusedFlavor) (flavorID string, err error)
+}
+
+// A RefusedFlavor is a flavor with which the service refused to create an endpoint.
+type RefusedFlavor struct {
+	FlavorID string // ID of the flavor
+	Err      error  // why the create was refused: an [Error] with a 4xx status
+}
+
+// flavorsError ends a deployment whose flavors were refused.
+type flavorsError struct {
+	err     error // why there is no other flavor
+	refused []RefusedFlavor
+}
+
+func (e *flavorsError) Error() string {
+	text := "svc: no flavor was picked: " + detail(e.err)
+	for _, r := range e.refused {
+		text += fmt.Sprintf("; flavor %q was refused: %s", r.FlavorID, detail(r.Err))
+	}
+	return apierr.Line(text)
+}
+
+// Unwrap returns the error of PickFlavor and those of the creates.
+func (e *flavorsError) Unwrap() []error {
+	all := []error{e.err}
+	for _, r := range e.refused {
+		all = append(all, r.Err)
+	}
+	return all
 }
 
 // DeployError says that an endpoint was created but is not available, or that Use could not
@@ -137,7 +174,8 @@ func (e *DeployError) Unwrap() error { return e.Err }
 // With [WithLedger], the create is recorded as in Create. If the ledger cannot record the
 // new endpoint, Deploy fails with a [DeployError], as after an error of OnCreate. With
 // [DeployOptions.Key], the entries of the key decide what Deploy does:
-//   - An endpoint of the same request exists: Deploy waits until it is available.
+//   - An endpoint of the same request exists: Deploy waits until it is available. If it turns out
+//     to be deleted, Deploy creates another one, and calls OnCreate again.
 //   - An endpoint of another request exists: the error is [ErrKeyInUse].
 //   - A create under the key is in doubt: the error is an [OutcomeUnknownError].
 //   - A create under the key has no outcome yet (it is under way, or its process was killed):
@@ -164,6 +202,7 @@ type deployment struct {
 	cleanupEnd time.Time         // when all cleanups together must have ended; zero: no cleanup has begun
 	resumed    bool              // an earlier call with the same key created the endpoint
 	observer   *observer         // what the wait has seen; its cleanup goes on with it; nil: the wait has not begun
+	again      bool              // the endpoint that the key had was deleted, and this is the next one
 	deleted    bool              // the wait has proven that the endpoint is deleted; somebody else deleted it
 	behind     *ledger.Error     // why the ledger could not record the created endpoint; nil: it could
 }
@@ -178,17 +217,34 @@ func (d *deployment) run(ctx context.Context, req CreateInferenceServiceRequest)
 		return ErrNoLedger
 	}
 	defer d.rescue(ctx)
-	err := d.create(ctx, req)
-	if err == nil {
-		if err = d.wait(ctx); err != nil {
-			err = d.failed(ctx, err)
-		}
+	err := d.attempt(ctx, req)
+	if err != nil && d.renews(ctx) { // somebody else deleted it: the key is free now
+		*d = deployment{client: d.client, opts: d.opts, again: true}
+		err = d.attempt(ctx, req)
 	}
 	d.over = true
 	return err
 }
 
-// create creates the endpoint, or finds the one that the key has, and notes its ID.
+// renews reports whether the endpoint of the key is deleted, so that another one is to be created.
+func (d *deployment) renews(ctx context.Context) bool {
+	return d.resumed && d.deleted && !d.again && ctx.Err() == nil
+}
+
+// attempt creates the endpoint, or finds the one that the key has, and waits for it.
+func (d *deployment) attempt(ctx context.Context, req CreateInferenceServiceRequest) error {
+	if err := d.create(ctx, req); err != nil {
+		return err
+	}
+	err := d.wait(ctx)
+	if err == nil || d.renews(ctx) {
+		return err
+	}
+	return d.failed(ctx, err)
+}
+
+// create creates the endpoint, or finds the one that the key has, and notes its ID. It tries one
+// flavor after the other as long as PickFlavor returns one and the service refuses it.
 func (d *deployment) create(ctx context.Context, req CreateInferenceServiceRequest) error {
 	opts := append(slices.Clip(d.opts.RequestOptions), d.opts.CreateOptions...)
 	p := req.problems()
@@ -196,9 +252,53 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 		instanceField, "is 0: an endpoint without instances never becomes available")
 	p.add(d.opts.Key != "" && !ledger.ValidKey(d.opts.Key), "Key", "must be 1 to 64 characters of a-z, 0-9, _ and -")
 	p.add(d.opts.Lease < 0, "Lease", "must not be negative")
-	k := create(services, &req).checked(p)
-	k.Linger, k.Result, k.sent = createLinger, &d.result, &d.name
-	s, earlier, err := d.client.create(ctx, k, d.opts.Key, d.opts.Lease, opts)
+	p.add(d.opts.PickFlavor != nil && req.ResourceMetadata.FlavorID != "", "resource_metadata.flavor_id", "must be empty, since PickFlavor is set")
+	var refused []RefusedFlavor
+	for {
+		d.result = httpcall.Result{}
+		wanted := req
+		k := create(services, &wanted).checked(p)
+		k.Linger, k.Result, k.sent = createLinger, &d.result, &d.name
+		if d.opts.PickFlavor != nil {
+			k.pick = func(ctx context.Context) (err error) {
+				if wanted.ResourceMetadata.FlavorID, err = d.pick(ctx, refused); err != nil {
+					return err
+				}
+				return k.prepare(d.client.client, opts)
+			}
+		}
+		s, earlier, err := d.client.create(ctx, &k, d.opts.Key, d.opts.Lease, opts)
+		if d.opts.PickFlavor == nil || !refusesFlavor(err) {
+			return d.created(s, earlier, err)
+		}
+		refused = append(refused, RefusedFlavor{wanted.ResourceMetadata.FlavorID, err})
+	}
+}
+
+// pick calls PickFlavor.
+func (d *deployment) pick(ctx context.Context, refused []RefusedFlavor) (string, error) {
+	flavor, err := d.opts.PickFlavor(ctx, slices.Clone(refused))
+	if err == nil && flavor == "" {
+		err = errors.New("svc: PickFlavor returned an empty ID")
+	}
+	if err != nil {
+		return "", &flavorsError{d.client.client.safe(err), refused}
+	}
+	return flavor, nil
+}
+
+// refusesFlavor reports whether the service refused a create with a 4xx status, and the ledger, if
+// there is one, has recorded that nothing was created.
+func refusesFlavor(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.class != rules.Service || e.StatusCode < 400 || e.StatusCode > 499 {
+		return false
+	}
+	return !cause.Has[*ledger.Error](err) && !cause.Has[*OutcomeUnknownError](err) && !cause.Has[*TransportError](err) && !cause.Has[*flavorsError](err)
+}
+
+// created notes what came of the create.
+func (d *deployment) created(s *InferenceService, earlier *ledger.Entry, err error) error {
 	d.behind, _ = errors.AsType[*ledger.Error](err)
 	if earlier != nil {
 		d.id, d.resumed = earlier.ServiceID, true
@@ -206,11 +306,12 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 	}
 	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.created() {
 		d.id, d.shown = unknown.ID, salvageText(unknown.Body, "name") // the wait reads the rest of the record
-	} else if s != nil {
-		d.id, d.record, d.shown = s.ServiceID, s, s.Name
-	} else {
+		return nil
+	}
+	if s == nil {
 		return err
 	}
+	d.id, d.record, d.shown = s.ServiceID, s, s.Name
 	return nil
 }
 

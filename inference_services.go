@@ -113,25 +113,27 @@ func (r *CreateInferenceServiceRequest) problems() (p problems) {
 //
 // POST /v1/inference-service
 func (c *InferenceServiceClient) Create(ctx context.Context, req CreateInferenceServiceRequest, opts ...RequestOption) (*InferenceService, error) {
-	s, _, err := c.create(ctx, create(services, &req).checked(req.problems()), "", 0, opts)
+	k := create(services, &req).checked(req.problems())
+	s, _, err := c.create(ctx, &k, "", 0, opts)
 	return s, err
 }
 
 // create creates an endpoint, for Create and Deploy, under a key of the ledger. It remembers the
 // new ID. If the key has an endpoint of the same request already, nothing is sent, and earlier is
 // its entry.
-func (c *InferenceServiceClient) create(ctx context.Context, k call, key string, lease time.Duration, opts []RequestOption) (s *InferenceService, earlier *ledger.Entry, err error) {
-	ctx = c.client.begin(ctx, &k, opts)
-	defer c.client.report(ctx, &k, &err)
+func (c *InferenceServiceClient) create(ctx context.Context, k *call, key string, lease time.Duration, opts []RequestOption) (s *InferenceService, earlier *ledger.Entry, err error) {
+	ctx = c.client.begin(ctx, k, opts)
+	defer c.client.report(ctx, k, &err)
 	if err := k.prepare(c.client, opts); err != nil {
 		return nil, nil, err
 	}
-	claim, ctx, err := c.client.Ledger.open(ctx, &k, key, lease)
+	claim, ctx, err := c.client.Ledger.open(ctx, k, key, lease)
 	if err != nil || claim.earlier != nil {
 		return nil, claim.earlier, err
 	}
-	defer claim.close(ctx, &k, &s, &err)
-	s, err = result[InferenceService](c.client, &k, k.send(ctx, c.client))
+	defer claim.close(ctx, k, &s, &err)
+	s, err = result[InferenceService](c.client, k, k.send(ctx, c.client))
+	err = c.client.Ledger.explainMark(err)
 	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.ID != "" {
 		c.client.endpoints.add(unknown.ID, k.Result)
 	}

@@ -1,6 +1,7 @@
 package svc
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -36,11 +37,11 @@ type claim struct {
 func (l *Ledger) open(ctx context.Context, k *call, key string, lease time.Duration) (*claim, context.Context, error) {
 	c := &claim{ledger: l, key: cmp.Or(key, strings.ToLower(rand.Text())), lease: lease}
 	if l.journal == nil {
-		return c, ctx, nil
+		return c, ctx, c.prepare(ctx, k)
 	}
-	err := c.prepare(k)
-	if err == nil {
-		err = c.take(ctx)
+	var err error
+	if c.request, err = parse(k); err == nil {
+		err = c.take(ctx, k)
 	}
 	if err != nil || c.earlier != nil {
 		return c, ctx, l.notSent(ctx, k, err)
@@ -50,16 +51,36 @@ func (l *Ledger) open(ctx context.Context, k *call, key string, lease time.Durat
 	return c, ctx, nil
 }
 
-// prepare makes the record of the intent, and marks the body of the create.
-func (c *claim) prepare(k *call) (err error) {
-	if c.request, err = ledger.ParseRequest(k.Body); err != nil {
-		return invalid("body", err.Error())
+// parse reads the body of a prepared call.
+func parse(k *call) (ledger.Request, error) {
+	r, err := ledger.ParseRequest(k.Body)
+	if err != nil {
+		return r, invalid("body", err.Error())
+	}
+	return r, nil
+}
+
+// prepare chooses the flavor, makes the record of the intent, and marks the body of the create. The
+// hash of the request does not include a flavor that is chosen here.
+func (c *claim) prepare(ctx context.Context, k *call) error {
+	if k.pick != nil {
+		if err := k.pick(ctx); err != nil {
+			return err
+		}
+	}
+	if c.ledger.journal == nil {
+		return nil
+	}
+	final, err := parse(k)
+	if err != nil {
+		return err
 	}
 	c.intent = c.request.Record(c.key, rand.Text(), c.ledger.client.base.String())
+	c.intent.FlavorID = final.FlavorID
 	if !c.ledger.marks {
 		return nil
 	}
-	if k.Body, err = c.request.Marked(c.intent.Intent); err != nil {
+	if k.Body, err = final.Marked(c.intent.Intent); err != nil {
 		return invalid("description", err.Error())
 	}
 	return nil
@@ -67,7 +88,7 @@ func (c *claim) prepare(k *call) (err error) {
 
 // take records the intent when the key is free. If the key has an endpoint of the same request, it
 // sets earlier. If another create under the key is under way, it waits for the outcome.
-func (c *claim) take(ctx context.Context) error {
+func (c *claim) take(ctx context.Context, k *call) error {
 	l := c.ledger
 	pace := poll.New(ctx, 50*time.Millisecond, time.Second)
 	var waiting ledger.Entry // the entry whose outcome is waited for
@@ -80,9 +101,14 @@ func (c *claim) take(ctx context.Context) error {
 			}
 			return err
 		}
-		verdict, e, why := ledger.Judge(entries, c.intent.BaseURL, c.request, clock())
+		verdict, e, why := ledger.Judge(entries, l.client.base.String(), c.request, clock())
 		switch verdict {
 		case ledger.Free:
+			if c.intent.Intent == "" {
+				if err := c.prepare(ctx, k); err != nil {
+					return err
+				}
+			}
 			if done, err := c.record(ctx, last+1); done || err != nil {
 				return err
 			}
@@ -203,6 +229,18 @@ func (c *claim) close(ctx context.Context, k *call, s **InferenceService, err *e
 	*err = cause.Join(*err, c.ledger.journal.Settle(ctx, r, 3))
 }
 
+// explainMark adds to an error about a description that the mark of the ledger has made it longer.
+func (l *Ledger) explainMark(err error) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || l.journal == nil || !l.marks {
+		return err
+	}
+	if e.StatusCode/100 != 4 || !bytes.Contains(bytes.ToLower(e.Body), []byte("description")) {
+		return err
+	}
+	return fmt.Errorf("%w; the ledger added its mark of %d characters to the description: see WithoutLedgerMark", err, ledger.MarkLength)
+}
+
 // notSent returns the error of a call that the ledger stopped before it was sent. If the ledger
 // failed because ctx ended, that is the reason.
 func (l *Ledger) notSent(ctx context.Context, k *call, err error) error {
@@ -235,9 +273,9 @@ func (l *Ledger) scale(ctx context.Context, k *call) (*scaling, error) {
 	if l.journal == nil {
 		return c, nil
 	}
-	want, err := ledger.ParseRequest(k.Body)
+	want, err := parse(k)
 	if err != nil {
-		return c, invalid("body", err.Error())
+		return c, err
 	}
 	if want.Instances < 0 {
 		return c, nil

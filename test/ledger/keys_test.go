@@ -70,27 +70,6 @@ func TestResumedDeployFails(t *testing.T) {
 	})
 }
 
-// If a resumed Deploy finds its endpoint deleted, the key becomes free.
-func TestResumedDeployFindsNothing(t *testing.T) {
-	inWorld(t, func(w *world) {
-		c := w.client()
-		s, err := c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
-		require.NoError(w, err)
-		require.NoError(w, c.InferenceServices.Delete(w.Context(), s.ServiceID))
-		require.EqualValues(w, ledger.Created, w.one().State, "a plain Delete proves nothing")
-		_, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
-		require.ErrorIs(w, err, svc.ErrNotFound)
-		require.ErrorContains(w, err, "the endpoint is deleted now, so its key in the ledger is free again")
-		failed, ok := errors.AsType[*svc.DeployError](err)
-		require.True(w, ok && failed.Resumed)
-		require.Equal(w, svc.CleanupDeleted, failed.Cleanup)
-		require.EqualValues(w, ledger.Deleted, w.one().State)
-		s, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
-		require.NoError(w, err)
-		require.Equal(w, "svc-2", s.ServiceID)
-	})
-}
-
 func TestKeyInUse(t *testing.T) {
 	inWorld(t, func(w *world) {
 		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -274,4 +275,28 @@ func TestRecordsOfEarlierVersions(t *testing.T) {
 		require.NoError(w, err)
 		require.EqualValues(w, ledger.Deleted, w.one().State, "the created_at of its record says when the lease begins")
 	})
+}
+
+// Deletions that take long hold up no other endpoint: Reap sends all deletes before it waits.
+func TestReapDeletesAllBeforeItWaits_D16(t *testing.T) {
+	const n = 20
+	inWorld(t, func(w *world) {
+		for i := range n {
+			_, err := w.client().InferenceServices.Deploy(w.Context(), request(fmt.Sprint("n", i)), &svc.DeployOptions{Lease: time.Hour})
+			require.NoError(w, err)
+		}
+		later(w, 2*time.Hour)
+		start := time.Now()
+		reaped, err := w.client().Ledger.Reap(w.Context(), nil)
+		require.Error(w, err, "no deletion ends within its two minutes")
+		require.Len(w, reaped, n)
+		require.Less(w, time.Since(start), 10*time.Minute)
+		deleted := make(map[string]bool)
+		for _, r := range w.srv.Requests() {
+			if r.Method == "DELETE" && r.Time.Sub(start) < 30*time.Second {
+				deleted[r.Path] = true
+			}
+		}
+		require.Len(w, deleted, n)
+	}, svctest.WithDeleteTime(time.Hour))
 }
