@@ -124,23 +124,19 @@ func (t *tool) deployment(ctx context.Context, s *spec) (*deployment, error) {
 
 // readKey reads the open entry of the key. A ledger that cannot be read ends the command before
 // anything is sent, but damaged entries of other keys do not matter.
-func (d *deployment) readKey(ctx context.Context) error {
+func (d *deployment) readKey(ctx context.Context) (err error) {
 	t := d.tool
-	entries, err := t.client.Ledger.Entries(ctx)
-	if e, ok := errors.AsType[*ledger.Error](err); ok && (e.Key == "" || e.Key == t.flags.key) {
-		return err
+	if t.flags.key == "" {
+		return nil
 	}
-	for _, e := range entries {
-		if e.Key == t.flags.key && e.Open() {
-			d.earlier = &e
-			break
-		}
+	if d.earlier, err = t.client.Ledger.Entry(ctx, t.flags.key); err != nil {
+		return err
 	}
 	if d.earlier == nil {
 		t.note(func(f *facts) { f.Running = false })
 		return nil
 	}
-	t.note(func(f *facts) { f.ID, f.Running = d.earlier.ServiceID, true })
+	t.note(func(f *facts) { f.ID = d.earlier.ServiceID })
 	d.req.ResourceMetadata.FlavorID = cmp.Or(d.req.ResourceMetadata.FlavorID, d.earlier.FlavorID)
 	return nil
 }

@@ -248,6 +248,8 @@ func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry) {
 		open++
 		what := strings.TrimSpace(e.ServiceID + " of the key " + e.Key)
 		switch {
+		case e.Doubt != "":
+			v.problem("times", what+": "+e.Doubt, "set the clocks of the machines that share the ledger (NTP)")
 		case e.InDoubt(now):
 			v.problem("doubt", "the outcome of the create of the key "+e.Key+" is not known", fmt.Sprintf("look for %q at the provider, then: svc adopt %s ID, or: svc forget %[2]s", e.Name, e.Key))
 		case !e.LeaseEnd.IsZero() && now.After(e.LeaseEnd):

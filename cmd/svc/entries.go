@@ -18,6 +18,7 @@ type entryView struct {
 	State       string  `json:"state"`  // intended, created, unknown, refused, forgotten, deleted
 	Open        bool    `json:"open"`   // the endpoint may be running and billed
 	InDoubt     bool    `json:"in_doubt"`
+	Doubt       string  `json:"doubt"` // why the times of the entry cannot be right; empty: they can
 	Name        string  `json:"name"`
 	ServiceID   string  `json:"service_id"` // empty: not known
 	FlavorID    string  `json:"flavor_id"`
@@ -36,7 +37,7 @@ type entryView struct {
 func newEntryView(e ledger.Entry) entryView {
 	now := time.Now()
 	return entryView{
-		e.Key, e.Intent, string(e.State), e.Open(), e.InDoubt(now), e.Name, e.ServiceID, e.FlavorID, e.Instances,
+		e.Key, e.Intent, string(e.State), e.Open(), e.InDoubt(now), e.Doubt, e.Name, e.ServiceID, e.FlavorID, e.Instances,
 		e.InstanceTime(now).Round(time.Second).Seconds(), stamp(e.RequestedAt), stamp(e.CreatedAt), stamp(e.DeletedAt), stamp(e.LeaseEnd),
 		e.Adopted, e.BaseURL, e,
 	}

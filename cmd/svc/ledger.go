@@ -203,14 +203,12 @@ func (noEntryError) Is(target error) bool { return target == svc.ErrNotFound }
 
 // entryOf returns the open entry of a key.
 func (t *tool) entryOf(ctx context.Context, key string) (ledger.Entry, error) {
-	entries, err := t.client.Ledger.Entries(ctx)
-	for _, e := range entries {
-		if e.Key == key && e.Open() {
-			return e, nil
-		}
+	e, err := t.client.Ledger.Entry(ctx, key)
+	if err == nil && e == nil {
+		err = noEntryError{key}
 	}
 	if err != nil {
 		return ledger.Entry{}, err
 	}
-	return ledger.Entry{}, noEntryError{key}
+	return *e, nil
 }

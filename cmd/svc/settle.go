@@ -28,7 +28,7 @@ With --unmarked, an endpoint without the mark is accepted; "svc sweep" never del
 	}
 	c.Flags().BoolVar(&unmarked, "unmarked", false, "accept an endpoint without the mark; check first that it is yours")
 	c.run = func(ctx context.Context, args []string) (view, error) {
-		e, err := t.unsettled(ctx, args[0], ledger.Forgotten)
+		e, err := t.adoptable(ctx, args[0])
 		if err != nil {
 			return nil, err
 		}
@@ -42,21 +42,24 @@ With --unmarked, an endpoint without the mark is accepted; "svc sweep" never del
 func (t *tool) forgetCommand() *command {
 	return &command{
 		Command: &cobra.Command{
-			Use: "forget KEY", Short: "settle an entry in doubt: there is no endpoint",
+			Use: "forget KEY", Short: "settle an entry in doubt: it has no endpoint",
 			Long: `Records that you looked for the endpoint of an entry in doubt, and that there is none. If you are
 wrong, the endpoint runs and is billed, and the next "svc deploy" with the key creates a second
-one. It is refused until six minutes after the create, since the create could still take effect.`,
+one. It waits until the create can no longer take effect: six minutes after it at most. An entry
+whose endpoint the service does not find any more can be forgotten too.`,
 			Example: "  svc forget chat",
 			Args:    cobra.ExactArgs(1),
 		},
 		client: needsClient, ledger: readsLedger, stake: reads, empty: emptyMessage,
 		run: func(ctx context.Context, args []string) (view, error) {
-			e, err := t.unsettled(ctx, args[0], "")
+			t.note(func(f *facts) { f.Key = args[0] })
+			e, err := t.entryOf(ctx, args[0])
 			if err != nil {
 				return nil, err
 			}
-			if at := e.SettleBy.Add(time.Minute); time.Now().Before(at) {
-				t.talk.say("the create can take effect until %s", clock(at))
+			t.note(func(f *facts) { f.ID, f.Name = e.ServiceID, e.Name })
+			if at := e.SettleBy.Add(time.Minute); e.State != ledger.Created && time.Now().Before(at) {
+				t.talk.say("the create can take effect until %s: waiting until then", clock(at))
 			}
 			if err := t.client.Ledger.Forget(ctx, e); err != nil {
 				return nil, err
@@ -68,9 +71,9 @@ one. It is refused until six minutes after the create, since the create could st
 	}
 }
 
-// unsettled returns the entry of a key whose create has no known outcome, or else the latest
-// entry of the key in the other state.
-func (t *tool) unsettled(ctx context.Context, key string, other ledger.State) (found ledger.Entry, err error) {
+// adoptable returns the entry of a key whose create has no known outcome, or else the latest
+// entry of the key that was forgotten.
+func (t *tool) adoptable(ctx context.Context, key string) (found ledger.Entry, err error) {
 	t.note(func(f *facts) { f.Key = key })
 	entries, err := t.client.Ledger.Entries(ctx)
 	if err != nil {
@@ -80,7 +83,7 @@ func (t *tool) unsettled(ctx context.Context, key string, other ledger.State) (f
 		if e.Key == key && e.Open() && e.State != ledger.Created {
 			return e, nil
 		}
-		if e.Key == key && e.State == other {
+		if e.Key == key && e.State == ledger.Forgotten {
 			found = e
 		}
 	}
