@@ -89,7 +89,7 @@
 // # Files
 //
 // [FileClient.Upload] registers a file and sends its contents to a presigned URL. It uses
-// constant memory for files of any size. [FileClient.Download] and [Client.DownloadFile]
+// constant memory for files of any size. [FileClient.Download] and [FileClient.DownloadURLFile]
 // read contents back. The token is never sent to storage. A [SignedURL] u prints without its
 // query; string(u) is the whole URL.
 //

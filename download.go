@@ -77,7 +77,7 @@ func (e *DownloadError) Is(target error) bool {
 	return target == ErrTruncated && cause.Has[*transfer.CutError](e.Err)
 }
 
-// Download writes the contents of a presigned URL, such as an output's media_url, to
+// DownloadURL writes the contents of a presigned URL, such as an output's media_url, to
 // w, and returns how many bytes it wrote. The token is not sent, redirects are
 // followed, and memory is constant.
 //
@@ -94,12 +94,12 @@ func (e *DownloadError) Is(target error) bool {
 // ctx does not interrupt a Write that blocks.
 //
 // GET of the presigned URL
-func (c *Client) Download(ctx context.Context, link SignedURL, w io.Writer, opts *DownloadOptions) (int64, error) {
-	return c.download(opts).from(link).into(ctx, w)
+func (c *FileClient) DownloadURL(ctx context.Context, link SignedURL, w io.Writer, opts *DownloadOptions) (int64, error) {
+	return c.client.download(opts).from(link).into(ctx, w)
 }
 
-// DownloadFile writes the contents of a presigned URL to the file at path, as
-// [Client.Download] does. The contents are written to a temporary file in the same directory
+// DownloadURLFile writes the contents of a presigned URL to the file at path, as
+// [FileClient.DownloadURL] does. The contents are written to a temporary file in the same directory
 // (.svc-download-*.part), which is renamed to path when it is complete. Until then an existing
 // file at path does not change. On failure the temporary file is removed. If the download is
 // cut off and cannot continue where it stopped, it starts over.
@@ -108,14 +108,14 @@ func (c *Client) Download(ctx context.Context, link SignedURL, w io.Writer, opts
 // gets the permissions 0644 less the umask. An existing file keeps its permissions. The file
 // is not synced to the disk. A path that is not a regular file, such as a device, is refused.
 // On Linux, a file that is a mount point is refused as well. In both cases, open the file
-// yourself and use Download.
+// yourself and use DownloadURL.
 //
 // GET of the presigned URL
-func (c *Client) DownloadFile(ctx context.Context, link SignedURL, path string, opts *DownloadOptions) (int64, error) {
-	return c.download(opts).from(link).intoFile(ctx, path)
+func (c *FileClient) DownloadURLFile(ctx context.Context, link SignedURL, path string, opts *DownloadOptions) (int64, error) {
+	return c.client.download(opts).from(link).intoFile(ctx, path)
 }
 
-// Download writes the contents of a file to w, by the rules of [Client.Download]. If the
+// Download writes the contents of a file to w, by the rules of [FileClient.DownloadURL]. If the
 // presigned URL expires, Download asks for a new one and continues.
 //
 // GET /v1/files/{file_id}/presigned_url, then GET of the presigned URL
@@ -124,7 +124,7 @@ func (c *FileClient) Download(ctx context.Context, id string, w io.Writer, opts 
 }
 
 // DownloadFile writes the contents of a file to the local file at path, by the rules of
-// [Client.DownloadFile]. If the presigned URL expires, DownloadFile asks for a new one and
+// [FileClient.DownloadURLFile]. If the presigned URL expires, DownloadFile asks for a new one and
 // continues.
 //
 // GET /v1/files/{file_id}/presigned_url, then GET of the presigned URL

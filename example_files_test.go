@@ -154,7 +154,7 @@ func ExampleFileClient_DownloadFile() {
 	// Output: 2 <nil>
 }
 
-func ExampleClient_Download() {
+func ExampleFileClient_DownloadURL() {
 	srv := svctest.NewInMemory(svctest.WithMediaContents([]byte("pixels")))
 	id := srv.AddImageJobs(1)[0]
 	client := srv.Client()
@@ -165,12 +165,12 @@ func ExampleClient_Download() {
 	}
 
 	var media bytes.Buffer
-	n, err := client.Download(ctx, job.Outputs[0].MediaURL, &media, nil)
+	n, err := client.Files.DownloadURL(ctx, job.Outputs[0].MediaURL, &media, nil)
 	fmt.Println(n, err)
 	// Output: 6 <nil>
 }
 
-func ExampleClient_DownloadFile() {
+func ExampleFileClient_DownloadURLFile() {
 	srv := svctest.NewInMemory(svctest.WithMediaContents([]byte("pixels")))
 	id := srv.AddVideoJobs(1)[0]
 	client := srv.Client()
@@ -182,7 +182,7 @@ func ExampleClient_DownloadFile() {
 	path := filepath.Join(os.TempDir(), "svc-example.mp4")
 	defer func() { _ = os.Remove(path) }()
 
-	n, err := client.DownloadFile(ctx, job.Outputs[0].MediaURL, path, nil)
+	n, err := client.Files.DownloadURLFile(ctx, job.Outputs[0].MediaURL, path, nil)
 	fmt.Println(n, err)
 	// Output: 6 <nil>
 }

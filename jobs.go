@@ -94,7 +94,7 @@ func (o *Outputs) UnmarshalJSON(b []byte) error {
 // JobOutput is one generated video or image. Download it with its MediaURL.
 type JobOutput struct {
 	ID           string    `json:"id"`                      // ID of the output
-	MediaURL     SignedURL `json:"media_url"`               // link for [Client.Download]; empty: there are no contents
+	MediaURL     SignedURL `json:"media_url"`               // link for [FileClient.DownloadURL]; empty: there are no contents
 	ThumbnailURL SignedURL `json:"thumbnail_url,omitempty"` // link to a still image of the video; empty for an image
 }
 

@@ -215,7 +215,7 @@ func (t *tool) jobsDownloadCommand(flags *jobFlags) *command {
 // a new one.
 func (t *tool) downloadOutput(ctx context.Context, client jobClient, id string, out svc.JobOutput, file string, force bool) (int64, error) {
 	got, err := t.fetch(file, force, "", func(to string, opts *svc.DownloadOptions) (int64, error) {
-		n, err := t.client.DownloadFile(ctx, out.MediaURL, to, opts)
+		n, err := t.client.Files.DownloadURLFile(ctx, out.MediaURL, to, opts)
 		if !errors.Is(err, svc.ErrLinkExpired) {
 			return n, err
 		}
@@ -227,7 +227,7 @@ func (t *tool) downloadOutput(ctx context.Context, client jobClient, id string, 
 		if i < 0 {
 			return 0, errors.New("the job no longer has it")
 		}
-		return t.client.DownloadFile(ctx, job.Outputs[i].MediaURL, to, opts)
+		return t.client.Files.DownloadURLFile(ctx, job.Outputs[i].MediaURL, to, opts)
 	})
 	return got.bytes, err
 }

@@ -73,7 +73,7 @@ func (f *fetcher) download(ctx context.Context, job *svc.Job, out svc.JobOutput)
 		return err
 	}
 	file := filepath.Join(f.dir, fileName(job, out))
-	n, err := f.client.DownloadFile(ctx, out.MediaURL, file, f.options())
+	n, err := f.client.Files.DownloadURLFile(ctx, out.MediaURL, file, f.options())
 	if errors.Is(err, svc.ErrLinkExpired) {
 		if job, err = f.get(ctx, job.JobID); err != nil {
 			return err
@@ -82,7 +82,7 @@ func (f *fetcher) download(ctx context.Context, job *svc.Job, out svc.JobOutput)
 		if i < 0 {
 			return fmt.Errorf("job %s no longer has the output %s", job.JobID, out.ID)
 		}
-		n, err = f.client.DownloadFile(ctx, job.Outputs[i].MediaURL, file, f.options())
+		n, err = f.client.Files.DownloadURLFile(ctx, job.Outputs[i].MediaURL, file, f.options())
 	}
 	if err != nil {
 		return fmt.Errorf("job %s: %w", job.JobID, err)

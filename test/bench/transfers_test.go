@@ -118,7 +118,7 @@ func BenchmarkDownloadFile(b *testing.B) {
 	dir := b.TempDir()
 	benchPair(b, size, func() error {
 		path := filepath.Join(dir, "ours")
-		if _, err := client.DownloadFile(context.Background(), link, path, nil); err != nil {
+		if _, err := client.Files.DownloadURLFile(context.Background(), link, path, nil); err != nil {
 			return err
 		}
 		return os.Remove(path)

@@ -192,15 +192,15 @@ var methods = map[string]func(*world){
 	"FileClient.Download":     func(w *world) { w.no(w.Files.Download(w.ctx, w.fileID, io.Discard, nil)) },
 	"FileClient.DownloadFile": func(w *world) { w.no(w.Files.DownloadFile(w.ctx, w.fileID, filepath.Join(w.t.TempDir(), "f"), nil)) },
 
-	"Client.Download": func(w *world) {
+	"FileClient.DownloadURL": func(w *world) {
 		job, err := w.VideoJobs.Get(w.ctx, w.video)
 		w.no(err)
-		w.no(w.Client.Download(w.ctx, job.Outputs[0].MediaURL, io.Discard, nil))
+		w.no(w.Client.Files.DownloadURL(w.ctx, job.Outputs[0].MediaURL, io.Discard, nil))
 	},
-	"Client.DownloadFile": func(w *world) {
+	"FileClient.DownloadURLFile": func(w *world) {
 		job, err := w.ImageJobs.Get(w.ctx, w.image)
 		w.no(err)
-		w.no(w.Client.DownloadFile(w.ctx, job.Outputs[0].MediaURL, filepath.Join(w.t.TempDir(), "f"), nil))
+		w.no(w.Client.Files.DownloadURLFile(w.ctx, job.Outputs[0].MediaURL, filepath.Join(w.t.TempDir(), "f"), nil))
 	},
 	"Client.Do": func(w *world) {
 		var out json.RawMessage

@@ -163,7 +163,7 @@ func TestCookiesStayWithTheService(t *testing.T) {
 		testkit.Reply{Status: 200, Body: testkit.ServiceJSON})
 	c := testkit.ClientOn(t, s, svc.WithHTTPClient(&http.Client{Transport: s, Jar: jar}))
 	require.NoError(t, testkit.OpGet.Do(t.Context(), c))
-	_, err = c.Download(t.Context(), "https://api.test/storage/a?X-Amz-Signature=x", io.Discard, nil)
+	_, err = c.Files.DownloadURL(t.Context(), "https://api.test/storage/a?X-Amz-Signature=x", io.Discard, nil)
 	require.NoError(t, err)
 	_, err = c.Files.ListPublic(t.Context())
 	require.NoError(t, err)

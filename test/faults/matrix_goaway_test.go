@@ -125,7 +125,7 @@ func TestMatrixHTTP2ResetAfterTheEnd(t *testing.T) {
 		svc.WithRetry(svc.RetryPolicy{MaxAttempts: 3, MinDelay: time.Millisecond, MaxDelay: 4 * time.Millisecond}))
 	require.NoError(t, err)
 	var got bytes.Buffer
-	n, err := client.Download(t.Context(), svc.SignedURL(srv.URL+"/media"), &got, nil)
+	n, err := client.Files.DownloadURL(t.Context(), svc.SignedURL(srv.URL+"/media"), &got, nil)
 	require.NoError(t, err)
 	require.EqualValues(t, len(matrixContents), n)
 	require.Equal(t, matrixContents, got.String())

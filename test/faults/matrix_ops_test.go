@@ -101,7 +101,7 @@ func matrixJobDeleted(id string) func(*matrixCell) int {
 // matrixWithoutRow has the methods without a row in matrixOps. They send nothing, or only
 // calls that have a row.
 var matrixWithoutRow = []string{
-	"Client.CloseIdleConnections", "Client.Do", "Client.DownloadFile", "Files.DownloadFile", "Files.UploadFile", "Flavors.Find", "Flavors.WaitForStock",
+	"Client.CloseIdleConnections", "Client.Do", "Files.DownloadURLFile", "Files.DownloadFile", "Files.UploadFile", "Flavors.Find", "Flavors.WaitForStock",
 	"ImageJobs.All", "ImageJobs.Wait", "VideoJobs.All", "VideoJobs.Wait", "InferenceServices.DeleteAndWait", "InferenceServices.Deploy",
 	"InferenceServices.Scale", "InferenceServices.ScaleAndWait", "InferenceServices.URL", "InferenceServices.Use", "InferenceServices.Wait",
 	"InferenceServices.WaitUntilAllAvailable", "InferenceServices.WaitUntilAvailable", "InferenceServices.WaitUntilDeleted",
@@ -209,8 +209,8 @@ var matrixOps = []matrixOp{
 	{"Files.Replace put", matrixPut, "PUT /storage/file-1", func(ctx context.Context, c *matrixCell) (any, error) {
 		return c.client.Files.Replace(ctx, "file-1", strings.NewReader("new contents"), &svc.UploadOptions{IdleTimeout: c.timeout})
 	}, matrixNewContents("file-1")},
-	{"Client.Download", matrixDownload, "GET /storage/file-1", func(ctx context.Context, c *matrixCell) (any, error) {
-		return c.client.Download(ctx, c.link, &c.written, &svc.DownloadOptions{IdleTimeout: c.timeout})
+	{"Files.DownloadURL", matrixDownload, "GET /storage/file-1", func(ctx context.Context, c *matrixCell) (any, error) {
+		return c.client.Files.DownloadURL(ctx, c.link, &c.written, &svc.DownloadOptions{IdleTimeout: c.timeout})
 	}, nil},
 	{"Files.Download link", matrixRead, "GET /v1/files/file-1/presigned_url", func(ctx context.Context, c *matrixCell) (any, error) {
 		return c.client.Files.Download(ctx, "file-1", &c.written, nil)

@@ -41,7 +41,7 @@ func writes(text string) func(*matrixServer, net.Conn, *http.Request) bool {
 }
 
 // oneOfEach has one operation of each class.
-var oneOfEach = []string{"InferenceServices.Get", "InferenceServices.Update", "InferenceServices.Delete", "InferenceServices.Create", "Files.Put", "Client.Download"}
+var oneOfEach = []string{"InferenceServices.Get", "InferenceServices.Update", "InferenceServices.Delete", "InferenceServices.Create", "Files.Put", "Files.DownloadURL"}
 
 var matrixWireFaults = []matrixWireFault{
 	{matrixFault: matrixFault{name: "closed", kind: matrixLost}, do: func(_ *matrixServer, _ net.Conn, req *http.Request) bool {
@@ -81,7 +81,7 @@ var matrixWireFaults = []matrixWireFault{
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
 		matrixSilence(conn, req)
 		return false
-	}, only: []string{"InferenceServices.Get", "InferenceServices.Update", "InferenceServices.Delete", "InferenceServices.Create", "Client.Download"}},
+	}, only: []string{"InferenceServices.Get", "InferenceServices.Update", "InferenceServices.Delete", "InferenceServices.Create", "Files.DownloadURL"}},
 	{matrixFault: matrixFault{name: "endless body", kind: matrixTooLarge, acts: true}, do: func(s *matrixServer, conn net.Conn, req *http.Request) bool {
 		takesEffect(s.c, req)
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -202,7 +202,7 @@ func TestB08_StaleConnection(t *testing.T) {
 			s.serving.Go(s.accept)
 			// This opens a connection in both pools: for the API and for storage.
 			warm := svc.SignedURL(strings.Replace(string(s.c.link), "file-1", "none", 1))
-			_, err := s.c.client.Download(t.Context(), warm, io.Discard, nil)
+			_, err := s.c.client.Files.DownloadURL(t.Context(), warm, io.Discard, nil)
 			require.ErrorIs(t, err, svc.ErrForbidden)
 			_, err = s.c.client.InferenceServices.Get(t.Context(), "none")
 			require.ErrorIs(t, err, svc.ErrNotFound)

@@ -339,7 +339,7 @@ func TestB18_SwitchingProtocolsHangsNothing(t *testing.T) {
 	client := testkit.ClientAt(t, address, testkit.Tries(2, time.Millisecond))
 	link := svc.SignedURL(address + "/f?sig=x")
 	_, put := client.Files.Put(t.Context(), link, strings.NewReader("x"), nil)
-	_, download := client.Download(t.Context(), link, io.Discard, nil)
+	_, download := client.Files.DownloadURL(t.Context(), link, io.Discard, nil)
 	for name, err := range map[string]error{
 		"get": testkit.OpGet.Do(t.Context(), client), "update": testkit.OpUpdate.Do(t.Context(), client), "delete": testkit.OpDelete.Do(t.Context(), client),
 		"create": testkit.OpCreate.Do(t.Context(), client), "put": put, "download": download,
@@ -393,7 +393,7 @@ func TestAbandonedRequestsKeepTheirAddress(t *testing.T) {
 			}, nil
 		})
 	}))
-	_, err := client.Download(t.Context(), "https://storage.test/f?sig=one", io.Discard, nil)
+	_, err := client.Files.DownloadURL(t.Context(), "https://storage.test/f?sig=one", io.Discard, nil)
 	require.NoError(t, err)
 	close(release)
 	left.Wait()

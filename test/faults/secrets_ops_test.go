@@ -97,7 +97,7 @@ var compositeOps = []matrixOp{
 		note(err)
 		_, err = c.client.Files.Put(ctx, odd, strings.NewReader("x"), nil)
 		note(err)
-		_, err = c.client.Download(ctx, odd, &c.written, nil)
+		_, err = c.client.Files.DownloadURL(ctx, odd, &c.written, nil)
 		note(err)
 		_, err = c.client.Files.Put(ctx, c.link+"\x7f", strings.NewReader("x"), nil)
 		note(err)

@@ -230,13 +230,13 @@ func FuzzDownloadModel(f *testing.F) {
 			if toFile {
 				path := filepath.Join(dir, "f")
 				require.NoError(t, os.WriteFile(path, []byte("old"), 0o600))
-				n, err = client.DownloadFile(t.Context(), link, path, nil)
+				n, err = client.Files.DownloadURLFile(t.Context(), link, path, nil)
 				got, _ = os.ReadFile(path)
 				entries, _ := os.ReadDir(dir)
 				require.Len(t, entries, 1, "no temporary file is left")
 			} else {
 				var w bytes.Buffer
-				n, err = client.Download(t.Context(), link, &w, nil)
+				n, err = client.Files.DownloadURL(t.Context(), link, &w, nil)
 				got = w.Bytes()
 			}
 			require.LessOrEqual(t, storage.requests, 60)

@@ -135,7 +135,7 @@ func (s *soak) life(t *testing.T, name string) {
 		job, err = s.client.VideoJobs.Wait(ctx, job.JobID, &wait)
 		if !s.failed(err, "") {
 			var media bytes.Buffer
-			_, err = s.client.Download(ctx, job.Outputs[0].MediaURL, &media, nil)
+			_, err = s.client.Files.DownloadURL(ctx, job.Outputs[0].MediaURL, &media, nil)
 			s.failed(err, "")
 			s.failed(s.client.VideoJobs.Delete(ctx, job.JobID), "")
 		}

@@ -151,7 +151,7 @@ func TestDownloadOfPieces(t *testing.T) {
 				storage := &pieces{all: tt.pieces}
 				var got bytes.Buffer
 				began := time.Now()
-				n, err := testkit.ClientOn(t, storage, testkit.Tries(limit, time.Second)).Download(t.Context(), "https://store.test/f?X-Amz-Signature="+testkit.Signature, &got, nil)
+				n, err := testkit.ClientOn(t, storage, testkit.Tries(limit, time.Second)).Files.DownloadURL(t.Context(), "https://store.test/f?X-Amz-Signature="+testkit.Signature, &got, nil)
 				require.Equal(t, tt.want, got.String())
 				require.EqualValues(t, len(tt.want), n)
 				complete := tt.want == whole || tt.err == errNone
@@ -215,7 +215,7 @@ func TestDownloadEndsWithItsLastByte(t *testing.T) {
 			}, nil
 		})
 		var got bytes.Buffer
-		n, err := testkit.ClientOn(t, storage, testkit.Tries(1, 1)).Download(t.Context(), testkit.SignedLink, testkit.WriterFunc(func(p []byte) (int, error) {
+		n, err := testkit.ClientOn(t, storage, testkit.Tries(1, 1)).Files.DownloadURL(t.Context(), testkit.SignedLink, testkit.WriterFunc(func(p []byte) (int, error) {
 			require.NotEmpty(t, p)
 			return got.Write(p)
 		}), nil)
@@ -230,7 +230,7 @@ func TestDownloadEndsWithItsLastByte(t *testing.T) {
 func TestDownloadToAWriterThatCannotCount(t *testing.T) {
 	for count, want := range map[int]int64{11: 10, 1 << 40: 10, 3: 3, -5: 0} {
 		storage := &pieces{all: []piece{{200, `ETag: "a"`, 10, "0123456789", false}}}
-		n, err := testkit.ClientOn(t, storage).Download(t.Context(), testkit.SignedLink, testkit.WriterFunc(func([]byte) (int, error) { return count, nil }), nil)
+		n, err := testkit.ClientOn(t, storage).Files.DownloadURL(t.Context(), testkit.SignedLink, testkit.WriterFunc(func([]byte) (int, error) { return count, nil }), nil)
 		require.Equal(t, want, n)
 		require.Equal(t, want == 10, err == nil, "%v", err)
 	}
@@ -245,7 +245,7 @@ func TestDownloadRedirectsBetweenSchemes(t *testing.T) {
 			replies = append(replies, testkit.Reply{Status: 200, Body: "contents"})
 		}
 		var got bytes.Buffer
-		_, err := testkit.Play(t, replies...).Client(testkit.Tries(1, 1)).Download(t.Context(), svc.SignedURL(from+"://store.test/a?sig=x"), &got, nil)
+		_, err := testkit.Play(t, replies...).Client(testkit.Tries(1, 1)).Files.DownloadURL(t.Context(), svc.SignedURL(from+"://store.test/a?sig=x"), &got, nil)
 		require.Equal(t, want, err == nil, "%s: %v", from, err)
 	}
 }
@@ -255,7 +255,7 @@ func TestDownloadRedirectsBetweenSchemes(t *testing.T) {
 func TestDownloadFileWithTheLongestName(t *testing.T) {
 	for _, name := range []string{strings.Repeat("x", 255), strings.Repeat("ü", 127)} {
 		path := filepath.Join(t.TempDir(), name)
-		n, err := testkit.Play(t, testkit.Reply{Status: 200, Body: "contents"}).Client().DownloadFile(t.Context(), testkit.SignedLink, path, nil)
+		n, err := testkit.Play(t, testkit.Reply{Status: 200, Body: "contents"}).Client().Files.DownloadURLFile(t.Context(), testkit.SignedLink, path, nil)
 		require.NoError(t, err)
 		require.EqualValues(t, 8, n)
 		require.FileExists(t, path)

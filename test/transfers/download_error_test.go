@@ -42,7 +42,7 @@ func TestDownloadErrorText(t *testing.T) {
 		"another success":   {answer(203, `x`), "svc: download: the response is not the file, or not the part that was asked for: 203 Non-Authoritative Information", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, err := testkit.ClientOn(t, tt.storage, testkit.Tries(1, time.Second)).Download(t.Context(), testkit.SignedLink, io.Discard, nil)
+			n, err := testkit.ClientOn(t, tt.storage, testkit.Tries(1, time.Second)).Files.DownloadURL(t.Context(), testkit.SignedLink, io.Discard, nil)
 			requireText(t, err, tt.want)
 			for _, target := range []error{svc.ErrTruncated, svc.ErrLinkExpired, svc.ErrChanged} {
 				require.Equal(t, target == tt.is, errors.Is(err, target), "%v", target)
@@ -62,14 +62,14 @@ func TestDownloadErrorText(t *testing.T) {
 // a second response repeats and the download skips.
 func TestDownloadErrorOfAnEndThatComesEarly(t *testing.T) {
 	storage := &pieces{all: []piece{{200, `ETag: "a"`, 10, "01234", true}, {200, `ETag: "a"`, -1, "012", false}}}
-	_, err := testkit.ClientOn(t, storage, testkit.Tries(2, time.Millisecond)).Download(t.Context(), testkit.SignedLink, io.Discard, nil)
+	_, err := testkit.ClientOn(t, storage, testkit.Tries(2, time.Millisecond)).Files.DownloadURL(t.Context(), testkit.SignedLink, io.Discard, nil)
 	requireText(t, err, "svc: download (5 of 10 bytes): cut off: unexpected EOF (2 attempts)")
 	require.ErrorIs(t, err, svc.ErrTruncated)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	require.NotErrorIs(t, err, io.EOF)
 
 	storage = &pieces{all: []piece{{200, `ETag: "a"`, 10, "01234", true}, {200, `ETag: "b"`, 10, "0123456789", false}}}
-	_, err = testkit.ClientOn(t, storage, testkit.Tries(2, time.Millisecond)).Download(t.Context(), testkit.SignedLink, io.Discard, nil)
+	_, err = testkit.ClientOn(t, storage, testkit.Tries(2, time.Millisecond)).Files.DownloadURL(t.Context(), testkit.SignedLink, io.Discard, nil)
 	requireText(t, err, "svc: download (5 of 10 bytes): the file changed while it was being downloaded: 200 OK")
 	require.ErrorIs(t, err, svc.ErrChanged)
 }
@@ -103,7 +103,7 @@ func TestDownloadErrorOfTheWriterThatEndsCtx(t *testing.T) {
 	full := errors.New("disk full")
 	ctx, cancel := context.WithCancel(t.Context())
 	c, _ := scripted(t, testkit.Reply{Status: 200, Body: "contents"})
-	_, err := c.Download(ctx, testkit.SignedLink, testkit.WriterFunc(func([]byte) (int, error) { cancel(); return 0, full }), nil)
+	_, err := c.Files.DownloadURL(ctx, testkit.SignedLink, testkit.WriterFunc(func([]byte) (int, error) { cancel(); return 0, full }), nil)
 	requireText(t, err, "svc: download (0 of 8 bytes): disk full")
 }
 
@@ -120,7 +120,7 @@ func TestDownloadErrorOfTheTransport(t *testing.T) {
 		},
 	} {
 		inBubble(t, storage, func(t *testing.T, c *svc.Client, link svc.SignedURL) {
-			_, err := c.DownloadFile(t.Context(), link, filepath.Join(t.TempDir(), "f"), nil)
+			_, err := c.Files.DownloadURLFile(t.Context(), link, filepath.Join(t.TempDir(), "f"), nil)
 			e := testkit.ErrorAs[*svc.TransportError](t, err)
 			require.Equal(t, 3, e.Attempts, name)
 			require.Equal(t, "GET", e.Method)
@@ -141,7 +141,7 @@ func TestDownloadEndsWithCtxBetweenTwoTries(t *testing.T) {
 			stop := errors.New("the user has left")
 			time.AfterFunc(time.Second, func() { cancel(stop) })
 			start := time.Now()
-			_, err := c.DownloadFile(ctx, testkit.SignedLink, filepath.Join(t.TempDir(), "f"), nil)
+			_, err := c.Files.DownloadURLFile(ctx, testkit.SignedLink, filepath.Join(t.TempDir(), "f"), nil)
 			require.ErrorIs(t, err, context.Canceled)
 			require.ErrorIs(t, err, stop)
 			require.NotErrorIs(t, err, svc.ErrTruncated)
@@ -161,10 +161,10 @@ func TestDownloadRefusalSaysWhy(t *testing.T) {
 		do   func() (int64, error)
 		want string
 	}{
-		"writer":          {func() (int64, error) { return c.Download(t.Context(), testkit.SignedLink, nil, nil) }, "w is nil"},
-		"link":            {func() (int64, error) { return c.Download(t.Context(), " ", io.Discard, nil) }, "link is empty"},
-		"link, to a file": {func() (int64, error) { return c.DownloadFile(t.Context(), " ", path, nil) }, "link is empty"},
-		"header":          {func() (int64, error) { return c.DownloadFile(t.Context(), testkit.SignedLink, path, range0) }, "Header Range cannot be set"},
+		"writer":          {func() (int64, error) { return c.Files.DownloadURL(t.Context(), testkit.SignedLink, nil, nil) }, "w is nil"},
+		"link":            {func() (int64, error) { return c.Files.DownloadURL(t.Context(), " ", io.Discard, nil) }, "link is empty"},
+		"link, to a file": {func() (int64, error) { return c.Files.DownloadURLFile(t.Context(), " ", path, nil) }, "link is empty"},
+		"header":          {func() (int64, error) { return c.Files.DownloadURLFile(t.Context(), testkit.SignedLink, path, range0) }, "Header Range cannot be set"},
 		"id":              {func() (int64, error) { return c.Files.Download(t.Context(), "..", io.Discard, nil) }, `file_id must not be "." or ".."`},
 		"id, to a file":   {func() (int64, error) { return c.Files.DownloadFile(t.Context(), "", path, nil) }, "file_id is empty"},
 		"all of it":       {func() (int64, error) { return c.Files.Download(t.Context(), "", nil, range0) }, "Header Range cannot be set; file_id is empty; w is nil"},
@@ -183,7 +183,7 @@ func TestDownloadRefusalSaysWhy(t *testing.T) {
 // was received.
 func TestDownloadFileThatCannotBeWritten(t *testing.T) {
 	s := testkit.Play(t)
-	n, err := s.Client().DownloadFile(t.Context(), testkit.SignedLink, filepath.Join(t.TempDir(), "none", "f"), nil)
+	n, err := s.Client().Files.DownloadURLFile(t.Context(), testkit.SignedLink, filepath.Join(t.TempDir(), "none", "f"), nil)
 	require.Zero(t, n)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NotContains(t, err.Error(), "bytes", "the download has not begun")
@@ -195,7 +195,7 @@ func TestDownloadFileThatCannotBeWritten(t *testing.T) {
 		_ = os.MkdirAll(filepath.Join(path, "x"), 0o700)
 		_, _ = io.WriteString(w, "contents")
 	})
-	n, err = storage.Client(t).DownloadFile(t.Context(), storage.Link(), path, nil)
+	n, err = storage.Client(t).Files.DownloadURLFile(t.Context(), storage.Link(), path, nil)
 	require.EqualValues(t, 8, n)
 	require.ErrorContains(t, err, "svc: download (8 of 8 bytes): rename ")
 	testkit.ErrorAs[*os.LinkError](t, err)
@@ -206,7 +206,7 @@ func TestDownloadFileThatCannotBeWritten(t *testing.T) {
 
 	// The error of a failed download says how much was received.
 	cut := &pieces{all: []piece{{200, `ETag: "a"`, 10, "01234", true}}}
-	n, err = testkit.ClientOn(t, cut, testkit.Tries(1, time.Second)).DownloadFile(t.Context(), testkit.SignedLink, filepath.Join(t.TempDir(), "f"), nil)
+	n, err = testkit.ClientOn(t, cut, testkit.Tries(1, time.Second)).Files.DownloadURLFile(t.Context(), testkit.SignedLink, filepath.Join(t.TempDir(), "f"), nil)
 	require.ErrorIs(t, err, svc.ErrTruncated)
 	require.EqualValues(t, 5, n)
 }

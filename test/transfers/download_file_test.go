@@ -57,14 +57,14 @@ func TestB19_BrokenDownloadIsNoFile(t *testing.T) {
 			testkit.Abort()
 		})
 		path := target(t, old)
-		_, err := cut.Client(t).DownloadFile(t.Context(), cut.Link(), path, nil)
+		_, err := cut.Client(t).Files.DownloadURLFile(t.Context(), cut.Link(), path, nil)
 		require.ErrorIs(t, err, svc.ErrTruncated)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 		require.Len(t, cut.Requests("GET"), 5, "an attempt may start over, because the file is not in place yet")
 		requireFile(t, path, old)
 
 		denied := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) { testkit.XMLError(w, 403, "AccessDenied", "no") })
-		_, err = denied.Client(t).DownloadFile(t.Context(), denied.Link(), path, nil)
+		_, err = denied.Client(t).Files.DownloadURLFile(t.Context(), denied.Link(), path, nil)
 		var e *svc.Error
 		require.ErrorAs(t, err, &e)
 		require.Equal(t, 403, e.StatusCode)
@@ -77,12 +77,12 @@ func TestB19_BrokenDownloadIsNoFile(t *testing.T) {
 			cancel()
 			<-r.Context().Done()
 		})
-		_, err = halt.Client(t).DownloadFile(ctx, halt.Link(), path, nil)
+		_, err = halt.Client(t).Files.DownloadURLFile(ctx, halt.Link(), path, nil)
 		require.ErrorIs(t, err, context.Canceled)
 		requireFile(t, path, old)
 
 		empty := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "0") })
-		n, err := empty.Client(t).DownloadFile(t.Context(), empty.Link(), path, nil)
+		n, err := empty.Client(t).Files.DownloadURLFile(t.Context(), empty.Link(), path, nil)
 		require.NoError(t, err)
 		require.Zero(t, n)
 		requireFile(t, path, []byte{})
@@ -98,7 +98,7 @@ func TestDownloadFile_Resumes(t *testing.T) {
 		s := testkit.NewFileService(t, storage)
 		path := target(t, []byte("old"))
 		var last int64
-		n, err := s.Client(t).DownloadFile(t.Context(), s.Link(), path, &svc.DownloadOptions{Progress: func(n, _ int64) { last = n }})
+		n, err := s.Client(t).Files.DownloadURLFile(t.Context(), s.Link(), path, &svc.DownloadOptions{Progress: func(n, _ int64) { last = n }})
 		require.NoError(t, err, name)
 		require.EqualValues(t, len(body), n)
 		require.EqualValues(t, len(body), last)
@@ -112,7 +112,7 @@ func TestDownloadFile_Resumes(t *testing.T) {
 		ranges([]byte("shorter"), "")(n, w, r)
 	})
 	path := target(t, nil)
-	_, err := s.Client(t).DownloadFile(t.Context(), s.Link(), path, nil)
+	_, err := s.Client(t).Files.DownloadURLFile(t.Context(), s.Link(), path, nil)
 	require.NoError(t, err)
 	requireFile(t, path, []byte("shorter"))
 
@@ -123,7 +123,7 @@ func TestDownloadFile_Resumes(t *testing.T) {
 		ranges(body, `"e2"`)(n, w, r)
 	})
 	path = target(t, []byte("old"))
-	_, err = s.Client(t).DownloadFile(t.Context(), s.Link(), path, nil)
+	_, err = s.Client(t).Files.DownloadURLFile(t.Context(), s.Link(), path, nil)
 	require.ErrorIs(t, err, svc.ErrChanged)
 	requireFile(t, path, []byte("old"))
 }
@@ -132,7 +132,7 @@ func TestDownloadFile_Targets(t *testing.T) {
 	body := []byte("new contents")
 	s := testkit.NewFileService(t, ranges(body, `"e1"`))
 	download := func(path string) error {
-		_, err := s.Client(t).DownloadFile(t.Context(), s.Link(), path, nil)
+		_, err := s.Client(t).Files.DownloadURLFile(t.Context(), s.Link(), path, nil)
 		return err
 	}
 	mode := func(path string) fs.FileMode {
@@ -189,7 +189,7 @@ func TestDownloadFile_Panic(t *testing.T) {
 	s := testkit.NewFileService(t, ranges(testkit.Contents(100), `"e1"`))
 	path := target(t, []byte("old"))
 	require.Panics(t, func() {
-		_, _ = s.Client(t).DownloadFile(t.Context(), s.Link(), path, &svc.DownloadOptions{Progress: func(int64, int64) { panic("mine") }})
+		_, _ = s.Client(t).Files.DownloadURLFile(t.Context(), s.Link(), path, &svc.DownloadOptions{Progress: func(int64, int64) { panic("mine") }})
 	})
 	requireFile(t, path, []byte("old"))
 }
@@ -259,7 +259,7 @@ func TestFilesDownload_RenewsItsLink(t *testing.T) {
 		s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 			testkit.XMLError(w, 403, "AccessDenied", "Request has expired")
 		})
-		_, err := s.Client(t).Download(t.Context(), s.Link(), io.Discard, nil)
+		_, err := s.Client(t).Files.DownloadURL(t.Context(), s.Link(), io.Discard, nil)
 		require.ErrorIs(t, err, svc.ErrLinkExpired)
 		require.Zero(t, links(s))
 	})

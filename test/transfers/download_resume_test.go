@@ -90,7 +90,7 @@ func TestDownload_ResumesWhereItStopped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := testkit.NewFileService(t, storage)
 			var got bytes.Buffer
-			n, err := s.Client(t).Download(t.Context(), s.Link(), &got, nil)
+			n, err := s.Client(t).Files.DownloadURL(t.Context(), s.Link(), &got, nil)
 			require.NoError(t, err)
 			require.EqualValues(t, len(body), n)
 			require.True(t, bytes.Equal(body, got.Bytes()), "every byte must come once")
@@ -157,7 +157,7 @@ func TestDownload_NeverMixes(t *testing.T) {
 			tt.then(n, w, r)
 		})
 		var got bytes.Buffer
-		n, err := s.Client(t).Download(t.Context(), s.Link(), &got, nil)
+		n, err := s.Client(t).Files.DownloadURL(t.Context(), s.Link(), &got, nil)
 		require.Error(t, err, name)
 		if tt.want != nil {
 			require.ErrorIs(t, err, tt.want, name)
@@ -184,7 +184,7 @@ func TestDownload_WithoutAValidator(t *testing.T) {
 			w.Header().Set(header[0], header[1])
 			ranges(testkit.Contents(1000), "", 500)(n, w, r)
 		})
-		_, err := s.Client(t).Download(t.Context(), s.Link(), io.Discard, nil)
+		_, err := s.Client(t).Files.DownloadURL(t.Context(), s.Link(), io.Discard, nil)
 		require.ErrorIs(t, err, svc.ErrTruncated, name)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF, name)
 		require.Len(t, s.Requests("GET"), 1, name)
@@ -213,14 +213,14 @@ func TestDownload_GivesUp(t *testing.T) {
 	} {
 		s := testkit.NewFileService(t, storage)
 		c := s.Client(t, svc.WithRetry(svc.RetryPolicy{MaxAttempts: 3, MinDelay: time.Millisecond}))
-		n, err := c.Download(t.Context(), s.Link(), io.Discard, nil)
+		n, err := c.Files.DownloadURL(t.Context(), s.Link(), io.Discard, nil)
 		require.Error(t, err)
 		require.EqualValues(t, 500, n)
 		require.Len(t, s.Requests("GET"), requests)
 		testkit.RequireSilent(t, err)
 	}
 	s := testkit.NewFileService(t, ranges(testkit.Contents(1000), `"e1"`, 500))
-	_, err := s.Client(t, svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1})).Download(t.Context(), s.Link(), io.Discard, nil)
+	_, err := s.Client(t, svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1})).Files.DownloadURL(t.Context(), s.Link(), io.Discard, nil)
 	require.ErrorIs(t, err, svc.ErrTruncated, "without retries the download is not continued")
 	require.Len(t, s.Requests("GET"), 1)
 }

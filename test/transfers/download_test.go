@@ -23,7 +23,7 @@ func TestDownload_Streams(t *testing.T) {
 	body := testkit.Contents(1 << 20)
 	s := testkit.NewFileService(t, ranges(body, `"e1"`))
 	var got bytes.Buffer
-	n, err := s.Client(t).Download(t.Context(), s.Link(), &got, &svc.DownloadOptions{Header: http.Header{"x-a": {"1"}}})
+	n, err := s.Client(t).Files.DownloadURL(t.Context(), s.Link(), &got, &svc.DownloadOptions{Header: http.Header{"x-a": {"1"}}})
 	require.NoError(t, err)
 	require.EqualValues(t, len(body), n)
 	require.True(t, bytes.Equal(body, got.Bytes()))
@@ -43,7 +43,7 @@ func TestDownload_Refusals(t *testing.T) {
 			testkit.XMLError(w, status, "NoSuchKey", "no such thing")
 		})
 		var got bytes.Buffer
-		n, err := s.Client(t).Download(t.Context(), s.Link(), &got, nil)
+		n, err := s.Client(t).Files.DownloadURL(t.Context(), s.Link(), &got, nil)
 		require.Error(t, err, status)
 		require.Zero(t, n)
 		require.Empty(t, got.String(), status)
@@ -57,7 +57,7 @@ func TestDownload_Refusals(t *testing.T) {
 	}
 	s := testkit.NewFileService(t, nil)
 	for _, name := range []string{"Range", "if-range", "Accept-Encoding", "Authorization", "Cookie", "Host"} {
-		_, err := s.Client(t).Download(t.Context(), s.Link(), io.Discard, &svc.DownloadOptions{Header: http.Header{name: {"x"}}})
+		_, err := s.Client(t).Files.DownloadURL(t.Context(), s.Link(), io.Discard, &svc.DownloadOptions{Header: http.Header{name: {"x"}}})
 		require.ErrorAs(t, err, new(*svc.ValidationError), name)
 	}
 	require.Empty(t, s.Seen)
@@ -71,7 +71,7 @@ func TestDownload_FollowsRedirects(t *testing.T) {
 			http.Redirect(w, r, strings.Replace(string(other.Link()), "http://", "http://user:password@", 1), status)
 		})
 		var got bytes.Buffer
-		_, err := s.Client(t).Download(t.Context(), s.Link(), &got, nil)
+		_, err := s.Client(t).Files.DownloadURL(t.Context(), s.Link(), &got, nil)
 		require.NoError(t, err, status)
 		require.Equal(t, body, got.Bytes())
 		for _, r := range other.Requests("GET") {
@@ -106,7 +106,7 @@ func TestDownload_WriterErrors(t *testing.T) {
 	for _, want := range []error{full, nil} { // nil: a short write without an error
 		s := testkit.NewFileService(t, ranges(testkit.Contents(100_000), `"e1"`))
 		w := &failingWriter{left: 30_000, err: want}
-		n, err := s.Client(t).Download(t.Context(), s.Link(), w, nil)
+		n, err := s.Client(t).Files.DownloadURL(t.Context(), s.Link(), w, nil)
 		if want == nil {
 			want = io.ErrShortWrite
 		}
@@ -125,7 +125,7 @@ func TestDownload_CompressedContentsAsTheyAre(t *testing.T) {
 		_, _ = io.WriteString(w, "\x1f\x8b not really")
 	})
 	var got bytes.Buffer
-	_, err := s.Client(t).Download(t.Context(), s.Link(), &got, nil)
+	_, err := s.Client(t).Files.DownloadURL(t.Context(), s.Link(), &got, nil)
 	require.NoError(t, err)
 	require.Equal(t, "\x1f\x8b not really", got.String())
 }
@@ -140,12 +140,12 @@ func TestDownload_ContextEndsIt(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})
-	n, err := s.Client(t).Download(ctx, s.Link(), testkit.WriterFunc(func(p []byte) (int, error) { cancel(); return len(p), nil }), nil)
+	n, err := s.Client(t).Files.DownloadURL(ctx, s.Link(), testkit.WriterFunc(func(p []byte) (int, error) { cancel(); return len(p), nil }), nil)
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotErrorIs(t, err, svc.ErrTruncated)
 	require.EqualValues(t, 500, n)
 	require.Len(t, s.Requests("GET"), 1)
-	_, err = s.Client(t).Download(ctx, s.Link(), io.Discard, nil)
+	_, err = s.Client(t).Files.DownloadURL(ctx, s.Link(), io.Discard, nil)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Len(t, s.Requests("GET"), 1, "no request may be sent any more")
 }
@@ -166,7 +166,7 @@ func TestB18_DownloadIdle(t *testing.T) {
 	inBubble(t, storage, func(t *testing.T, c *svc.Client, link svc.SignedURL) {
 		var got bytes.Buffer
 		start := time.Now()
-		n, err := c.Download(t.Context(), link, &got, nil)
+		n, err := c.Files.DownloadURL(t.Context(), link, &got, nil)
 		require.NoError(t, err)
 		require.EqualValues(t, 30, n)
 		require.Equal(t, 2, asked)
@@ -174,7 +174,7 @@ func TestB18_DownloadIdle(t *testing.T) {
 	}, svc.WithTimeout(time.Second))
 	inBubble(t, silence, func(t *testing.T, c *svc.Client, link svc.SignedURL) {
 		start := time.Now()
-		_, err := c.Download(t.Context(), link, io.Discard, &svc.DownloadOptions{IdleTimeout: 9 * time.Second})
+		_, err := c.Files.DownloadURL(t.Context(), link, io.Discard, &svc.DownloadOptions{IdleTimeout: 9 * time.Second})
 		require.ErrorIs(t, err, svc.ErrTimeout)
 		require.Equal(t, 9*time.Second, time.Since(start))
 	}, svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1}))
@@ -215,7 +215,7 @@ func TestDownload_Progress(t *testing.T) {
 		c, err := svc.NewClient("https://svc.test", svc.WithHTTPClient(&http.Client{Transport: testkit.RoundTripFunc(storage)}))
 		require.NoError(t, err)
 		var received []int64
-		_, err = c.Download(t.Context(), "https://storage.test/o", io.Discard, &svc.DownloadOptions{Progress: func(n, total int64) {
+		_, err = c.Files.DownloadURL(t.Context(), "https://storage.test/o", io.Discard, &svc.DownloadOptions{Progress: func(n, total int64) {
 			require.EqualValues(t, 100_000, total)
 			received = append(received, n)
 		}})
@@ -232,7 +232,7 @@ func TestDownload_Progress(t *testing.T) {
 			}
 		})
 		var totals []int64
-		_, err := s.Client(t).Download(t.Context(), s.Link(), io.Discard, &svc.DownloadOptions{Progress: func(_, total int64) { totals = append(totals, total) }})
+		_, err := s.Client(t).Files.DownloadURL(t.Context(), s.Link(), io.Discard, &svc.DownloadOptions{Progress: func(_, total int64) { totals = append(totals, total) }})
 		require.NoError(t, err)
 		require.Equal(t, want, totals, "the total is unknown until the last call of Progress")
 	}

@@ -72,7 +72,7 @@ func TestTransfersCloseTheirFiles(t *testing.T) {
 		_, _ = c.Files.UploadFile(t.Context(), path, "", nil)
 		closed("UploadFile")
 		c, _ = scripted(t, last)
-		_, _ = c.DownloadFile(t.Context(), testkit.SignedLink, path, nil)
+		_, _ = c.Files.DownloadURLFile(t.Context(), testkit.SignedLink, path, nil)
 		closed("DownloadFile")
 	}
 }
@@ -111,7 +111,7 @@ func TestDownloadFileNamesItsTarget(t *testing.T) {
 		dir:       "open " + dir + ": is a directory",
 		loop:      "open " + loop + ": too many levels of symbolic links",
 	} {
-		n, err := c.DownloadFile(t.Context(), testkit.SignedLink, path, nil)
+		n, err := c.Files.DownloadURLFile(t.Context(), testkit.SignedLink, path, nil)
 		require.Zero(t, n)
 		require.EqualError(t, err, "svc: download: "+want)
 	}
@@ -136,7 +136,7 @@ func TestDownloadFileHidesWhatIsNotComplete(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, "new")
 	})
-	_, err := s.Client(t).DownloadFile(t.Context(), s.Link(), path, nil)
+	_, err := s.Client(t).Files.DownloadURLFile(t.Context(), s.Link(), path, nil)
 	require.NoError(t, err)
 	require.Equal(t, map[string]fs.FileMode{".mp4": 0o640, ".part": 0o600}, modes)
 	requireFile(t, path, []byte("new"))

@@ -94,7 +94,7 @@ func TestC15_LinkWithoutATarget(t *testing.T) {
 	const data = "new contents"
 	download := func(path string) error {
 		c, _ := scripted(t, testkit.Reply{Status: 200, Body: data})
-		_, err := c.DownloadFile(t.Context(), uploadLink, path, nil)
+		_, err := c.Files.DownloadURLFile(t.Context(), uploadLink, path, nil)
 		return err
 	}
 	link := func(to, at string) {
@@ -149,7 +149,7 @@ func TestC15_LinkWithoutATarget(t *testing.T) {
 	link("nowhere/f", at("lost"))
 	for _, name := range []string{"circle-1", "lost"} {
 		c, s := scripted(t)
-		_, err := c.DownloadFile(t.Context(), uploadLink, at(name), nil)
+		_, err := c.Files.DownloadURLFile(t.Context(), uploadLink, at(name), nil)
 		var pathErr *os.PathError
 		require.ErrorAs(t, err, &pathErr, name)
 		require.Empty(t, s.Seen(), "the error must come before the transfer")
@@ -189,7 +189,7 @@ func TestC26_TransfersTakeRequestOptions(t *testing.T) {
 			return err
 		}, 1},
 		"Download of a link": {[]testkit.Reply{{Status: 200, Body: "data"}}, func(c *svc.Client) error {
-			_, err := c.Download(t.Context(), uploadLink, io.Discard, down)
+			_, err := c.Files.DownloadURL(t.Context(), uploadLink, io.Discard, down)
 			return err
 		}, 0},
 	} {
@@ -260,7 +260,7 @@ func TestC41_TimesOfALink(t *testing.T) {
 					_, err := c.Files.Put(t.Context(), svc.SignedURL(link(left)), strings.NewReader("data"), nil)
 					require.Equal(t, over, errors.Is(err, svc.ErrLinkExpired))
 					c, _ = scripted(t, refuse)
-					_, err = c.Download(t.Context(), svc.SignedURL(link(left)), io.Discard, nil)
+					_, err = c.Files.DownloadURL(t.Context(), svc.SignedURL(link(left)), io.Discard, nil)
 					require.Equal(t, over, errors.Is(err, svc.ErrLinkExpired))
 
 					replies := []testkit.Reply{asked(left), refuse}
@@ -281,14 +281,14 @@ func TestC41_TimesOfALink(t *testing.T) {
 		old := uploadLink + "&Expires=" + fmt.Sprint(time.Now().Add(-time.Minute).Unix())
 		for date, want := range map[time.Time]bool{time.Now().Add(-time.Hour): false, time.Now(): true} {
 			c, _ := scripted(t, testkit.Reply{Status: 403, Body: denied, Header: map[string]string{"Date": date.UTC().Format(http.TimeFormat)}})
-			_, err := c.Download(t.Context(), svc.SignedURL(old), io.Discard, nil)
+			_, err := c.Files.DownloadURL(t.Context(), svc.SignedURL(old), io.Discard, nil)
 			require.Equal(t, want, errors.Is(err, svc.ErrLinkExpired))
 		}
 	})
 	t.Run("times that are none", func(t *testing.T) {
 		for _, query := range []string{"Expires=3600&sig=abcd", "se=x&sig=abcd", "X-Amz-Date=20240501T102030Z", "X-Amz-Expires=900", "X-Amz-Date=x&X-Amz-Expires=y", "Expires=-1"} {
 			c, _ := scripted(t, refuse)
-			_, err := c.Download(t.Context(), svc.SignedURL("https://store.test/f1?"+query), io.Discard, nil)
+			_, err := c.Files.DownloadURL(t.Context(), svc.SignedURL("https://store.test/f1?"+query), io.Discard, nil)
 			require.NotErrorIs(t, err, svc.ErrLinkExpired, query)
 		}
 	})
@@ -314,11 +314,11 @@ func TestC41_WordsOfStorage(t *testing.T) {
 	} {
 		for _, status := range []int{400, 401, 403, 410} {
 			c, _ := scripted(t, testkit.Reply{Status: status, Body: body})
-			_, err := c.Download(t.Context(), uploadLink, io.Discard, nil)
+			_, err := c.Files.DownloadURL(t.Context(), uploadLink, io.Discard, nil)
 			require.Equal(t, want || status == 410, errors.Is(err, svc.ErrLinkExpired), "%d %s", status, body)
 		}
 		c, _ := scripted(t, testkit.Reply{Status: 404, Body: body})
-		_, err := c.Download(t.Context(), uploadLink, io.Discard, nil)
+		_, err := c.Files.DownloadURL(t.Context(), uploadLink, io.Discard, nil)
 		require.NotErrorIs(t, err, svc.ErrLinkExpired, body)
 	}
 	c, _ := scripted(t, linked, testkit.Reply{Status: 410}, linked, testkit.Reply{Status: 200, Body: "data"})

@@ -25,14 +25,14 @@ func TestC15_FileThatIsAMount(t *testing.T) {
 		t.Chdir(dir)
 		for _, path := range []string{at, "a file", filepath.Join(dir, "link"), "../" + filepath.Base(dir) + "/link"} {
 			c, s := scripted(t)
-			_, err := c.DownloadFile(t.Context(), uploadLink, path, nil)
+			_, err := c.Files.DownloadURLFile(t.Context(), uploadLink, path, nil)
 			require.ErrorContains(t, err, "is a mount point")
 			require.ErrorContains(t, err, "use Download with a writer")
 			require.Empty(t, s.Seen())
 		}
 		require.NoError(t, syscall.Unmount(at, 0))
 		c, _ := scripted(t, testkit.Reply{Status: 200, Body: "new"})
-		_, err := c.DownloadFile(t.Context(), uploadLink, at, nil)
+		_, err := c.Files.DownloadURLFile(t.Context(), uploadLink, at, nil)
 		require.NoError(t, err)
 		return
 	}
@@ -60,7 +60,7 @@ func TestDownloadFileKeepsTheOwner_D28(t *testing.T) {
 	require.NoError(t, os.Chown(path, 1234, 2345))
 	require.NoError(t, os.Chmod(path, 0o640))
 	s := testkit.NewFileService(t, ranges([]byte("new"), `"e1"`))
-	_, err := s.Client(t).DownloadFile(t.Context(), s.Link(), path, nil)
+	_, err := s.Client(t).Files.DownloadURLFile(t.Context(), s.Link(), path, nil)
 	require.NoError(t, err)
 	info, err := os.Stat(path)
 	require.NoError(t, err)

@@ -59,7 +59,7 @@ func TestB20_ProxyOfTheEnvironment(t *testing.T) {
 		require.NoError(t, err)
 		_, err = c.Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("x")})
 		require.NoError(t, err)
-		_, err = c.Download(t.Context(), "http://media.invalid/v.mp4?sig=2", io.Discard, nil)
+		_, err = c.Files.DownloadURL(t.Context(), "http://media.invalid/v.mp4?sig=2", io.Discard, nil)
 		require.NoError(t, err)
 	}
 }

@@ -37,7 +37,7 @@ func requireHides(t *testing.T, err error, secrets ...string) {
 // transfers has an upload and a download.
 var transfers = map[string]func(ctx context.Context, c *svc.Client, link svc.SignedURL) (any, error){
 	"download": func(ctx context.Context, c *svc.Client, link svc.SignedURL) (any, error) {
-		return c.Download(ctx, link, io.Discard, nil)
+		return c.Files.DownloadURL(ctx, link, io.Discard, nil)
 	},
 	"put": func(ctx context.Context, c *svc.Client, link svc.SignedURL) (any, error) {
 		return c.Files.Put(ctx, link, strings.NewReader("contents"), nil)
@@ -133,7 +133,7 @@ func TestSecretsOfEveryHop(t *testing.T) {
 				ContentLength: -1, Body: io.NopCloser(strings.NewReader("<Error><Message>" + quote + "</Message></Error>")),
 			}, nil
 		})
-		_, err := testkit.ClientOn(t, storage).Download(t.Context(), testkit.SignedLink, io.Discard, nil)
+		_, err := testkit.ClientOn(t, storage).Files.DownloadURL(t.Context(), testkit.SignedLink, io.Discard, nil)
 		testkit.RequireRedirect(t, err)
 		require.Len(t, secrets, 11)
 		requireHides(t, err, secrets...)
@@ -145,7 +145,7 @@ func TestSecretsOfEveryHop(t *testing.T) {
 func TestSecretsOfASuccessThatIsNoDownload(t *testing.T) {
 	for name, header := range map[string]string{"request id": "X-Request-Id: " + testkit.Signature, "both": "X-Request-Id: " + testkit.Signature + testkit.Token} {
 		for _, status := range []int{206, 204, 202} {
-			_, err := testkit.ClientOn(t, &pieces{all: []piece{{status, header, 0, "", false}}}).Download(t.Context(), testkit.SignedLink, io.Discard, nil)
+			_, err := testkit.ClientOn(t, &pieces{all: []piece{{status, header, 0, "", false}}}).Files.DownloadURL(t.Context(), testkit.SignedLink, io.Discard, nil)
 			require.ErrorContains(t, err, "the response is not the file, or not the part that was asked for", name)
 			require.ErrorContains(t, err, "(request REDACTED", name)
 			requireHides(t, err, testkit.Signature, testkit.Token)
@@ -201,11 +201,11 @@ func TestSecretsInErrorsOfTheCaller(t *testing.T) {
 	_, errs["Put ended"] = c.Files.Put(ended, link, strings.NewReader("x"), nil)
 	_, errs["Put spool ended"] = c.Files.Put(ended, link, readOnly{strings.NewReader("x")}, nil)
 	_, errs["Upload ended"] = c.Files.Upload(ended, svc.UploadRequest{FileName: "a", Body: strings.NewReader("x")})
-	_, errs["Download writer"] = c.Download(t.Context(), link, writer, nil)
+	_, errs["Download writer"] = c.Files.DownloadURL(t.Context(), link, writer, nil)
 	_, errs["Files.Download writer"] = c.Files.Download(t.Context(), "f1", writer, nil)
-	_, errs["Download ended"] = c.Download(ended, link, io.Discard, nil)
+	_, errs["Download ended"] = c.Files.DownloadURL(ended, link, io.Discard, nil)
 	_, errs["Files.Download ended"] = c.Files.Download(ended, "f1", io.Discard, nil)
-	_, errs["DownloadFile no file"] = c.DownloadFile(t.Context(), link, dir+"/none", nil)
+	_, errs["DownloadFile no file"] = c.Files.DownloadURLFile(t.Context(), link, dir+"/none", nil)
 	for name, err := range errs {
 		require.Error(t, err, name)
 		requireHides(t, err, testkit.Signature, testkit.SessionKey, testkit.Token)
@@ -221,7 +221,7 @@ func TestSecretsInErrorsOfTheCaller(t *testing.T) {
 	// An error without a secret is kept as the same value.
 	_, err := c.Files.Put(t.Context(), link, testkit.ReadFunc(func([]byte) (int, error) { return 0, errMine }), nil)
 	require.Same(t, errMine, testkit.ErrorAs[*svc.UploadError](t, err).Err)
-	_, err = c.Download(t.Context(), link, testkit.WriterFunc(func([]byte) (int, error) { return 0, errMine }), nil)
+	_, err = c.Files.DownloadURL(t.Context(), link, testkit.WriterFunc(func([]byte) (int, error) { return 0, errMine }), nil)
 	require.Same(t, errMine, testkit.ErrorAs[*svc.DownloadError](t, err).Err)
 }
 
@@ -232,7 +232,7 @@ func TestHeaderOfATransferGoesAlong(t *testing.T) {
 		for _, status := range []int{307, 308} {
 			s := testkit.Play(t, testkit.RedirectTo(status, "https://other.test/two"), testkit.Reply{Status: 200, Body: "contents"}, testkit.RedirectTo(status, "https://other.test/two"), testkit.Reply{Status: 200})
 			c := s.Client()
-			_, err := c.Download(t.Context(), testkit.SignedLink, io.Discard, &svc.DownloadOptions{Header: header})
+			_, err := c.Files.DownloadURL(t.Context(), testkit.SignedLink, io.Discard, &svc.DownloadOptions{Header: header})
 			require.NoError(t, err)
 			_, err = c.Files.Put(t.Context(), testkit.SignedLink, strings.NewReader("x"), &svc.UploadOptions{Header: header})
 			require.NoError(t, err)

@@ -168,7 +168,7 @@ func TestDownloadFileThatStartsOver(t *testing.T) {
 	for _, rest := range []string{"", "x", "9876543210"} {
 		storage := &pieces{all: []piece{{200, "", 10, "01234", true}, {200, "", int64(len(rest)), rest, false}}}
 		path := filepath.Join(t.TempDir(), "f")
-		n, err := testkit.ClientOn(t, storage, testkit.Tries(2, time.Millisecond)).DownloadFile(t.Context(), testkit.SignedLink, path, nil)
+		n, err := testkit.ClientOn(t, storage, testkit.Tries(2, time.Millisecond)).Files.DownloadURLFile(t.Context(), testkit.SignedLink, path, nil)
 		require.NoError(t, err)
 		require.EqualValues(t, len(rest), n)
 		got, err := os.ReadFile(path)

@@ -146,11 +146,11 @@ func TestB07_SecretsOfLinks(t *testing.T) {
 			_, err := broken.Files.Put(t.Context(), s.Link(), strings.NewReader("x"), nil)
 			return err
 		},
-		"download broken":  func() error { _, err := broken.Download(t.Context(), s.Link(), io.Discard, nil); return err },
-		"download 403":     func() error { _, err := c.Download(t.Context(), s.Link(), io.Discard, nil); return err },
-		"download refused": func() error { _, err := c.Download(t.Context(), dead, io.Discard, nil); return err },
+		"download broken":  func() error { _, err := broken.Files.DownloadURL(t.Context(), s.Link(), io.Discard, nil); return err },
+		"download 403":     func() error { _, err := c.Files.DownloadURL(t.Context(), s.Link(), io.Discard, nil); return err },
+		"download refused": func() error { _, err := c.Files.DownloadURL(t.Context(), dead, io.Discard, nil); return err },
 		"download idle": func() error {
-			_, err := slowly.Download(t.Context(), s.Link(), io.Discard, &svc.DownloadOptions{IdleTimeout: time.Millisecond})
+			_, err := slowly.Files.DownloadURL(t.Context(), s.Link(), io.Discard, &svc.DownloadOptions{IdleTimeout: time.Millisecond})
 			return err
 		},
 	} {
@@ -187,7 +187,7 @@ func TestB07_TransfersAreSilent(t *testing.T) {
 	s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) })
 	_, err = s.Client(t).Files.Put(t.Context(), s.Link(), strings.NewReader("x"), nil)
 	require.Error(t, err)
-	_, err = s.Client(t).Download(t.Context(), s.Link(), io.Discard, nil)
+	_, err = s.Client(t).Files.DownloadURL(t.Context(), s.Link(), io.Discard, nil)
 	require.Error(t, err)
 	w.Close()
 	text, err := io.ReadAll(r)

@@ -34,7 +34,7 @@ func TestB19_DiskFull(t *testing.T) {
 	leftovers := inTempDir(t)
 	big := tempFile(t, body)
 	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 500_000, Max: 500_000}))
-	_, err := s.Client(t).DownloadFile(t.Context(), s.Link(), path, nil)
+	_, err := s.Client(t).Files.DownloadURLFile(t.Context(), s.Link(), path, nil)
 	require.ErrorIs(t, err, syscall.EFBIG)
 	require.NotErrorIs(t, err, svc.ErrTruncated)
 	require.Len(t, s.Requests("GET"), 1)

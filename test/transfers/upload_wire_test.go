@@ -224,7 +224,7 @@ func TestUpload_LinkByteForByte(t *testing.T) {
 		require.NoError(t, err, path)
 		puts := s.Requests("PUT")
 		require.Equal(t, want, puts[len(puts)-1].RequestURI)
-		_, _ = c.Download(t.Context(), link, io.Discard, nil)
+		_, _ = c.Files.DownloadURL(t.Context(), link, io.Discard, nil)
 		gets := s.Requests("GET")
 		require.Equal(t, want, gets[len(gets)-1].RequestURI)
 	}
@@ -246,7 +246,7 @@ func TestUpload_RefusesLinks(t *testing.T) {
 		require.ErrorAs(t, err, new(*svc.ValidationError), string(link))
 		require.ErrorContains(t, err, problem)
 		testkit.RequireSilent(t, err)
-		n, err := c.Download(t.Context(), link, io.Discard, nil)
+		n, err := c.Files.DownloadURL(t.Context(), link, io.Discard, nil)
 		require.Zero(t, n)
 		require.ErrorAs(t, err, new(*svc.ValidationError), string(link))
 		testkit.RequireSilent(t, err)

@@ -20,7 +20,7 @@ func TestC26_WithDefaultHeader(t *testing.T) {
 	_, err := client.Files.ListPublic(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, client.Do(t.Context(), "GET", "/v2/x", nil, nil)) // makes two attempts
-	_, err = client.Download(t.Context(), "https://storage.test/f?sig=x", io.Discard, nil)
+	_, err = client.Files.DownloadURL(t.Context(), "https://storage.test/f?sig=x", io.Discard, nil)
 	require.NoError(t, err)
 
 	all := s.Seen()
