@@ -16,13 +16,13 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/jsonfield"
 	"example.com/svc/internal/rules"
+	"example.com/svc/internal/valid"
 )
 
 // call describes one API call of a method. A call has three steps: prepare checks and encodes
@@ -84,7 +84,7 @@ func doList[T any, P record[T]](ctx context.Context, c *Client, k call, opts []R
 }
 
 // doDelete makes a delete call. A 2xx response may have any body. But if the body shows that
-// the delete may have failed (see deniedDelete), doDelete returns an error.
+// the delete may have failed (see denied), doDelete returns an error.
 func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) (err error) {
 	ctx = c.begin(ctx, &k, opts)
 	defer c.report(ctx, &k, &err)
@@ -96,7 +96,7 @@ func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) (err
 		return err
 	}
 	if r.OK() {
-		if err := deniedDelete(k.ID, r); err != nil {
+		if err := c.denied(&k, r); err != nil {
 			return c.notPromised(&k, r, "", err)
 		}
 	}
@@ -247,7 +247,7 @@ func (c *Client) deletedBefore(k *call, r *httpcall.Result, e *Error) bool {
 		return false
 	}
 	id := cmp.Or(k.ID, path.Base(k.path))
-	return k.start.Sub(c.endpoints.born(id)) >= rules.Grace // a new record may not be readable yet
+	return k.start.Sub(c.endpoints.Born(id)) >= rules.Grace // a new record may not be readable yet
 }
 
 // transportError makes the error of a call that ended with r.Fail. If the call had a
@@ -275,7 +275,7 @@ func (b *base) join(k *call, query url.Values) (*url.URL, error) {
 	if open, end := strings.IndexByte(k.Route, '{'), strings.IndexByte(k.Route, '}'); k.path != "" {
 		path, escaped = k.path, k.escaped
 	} else if open >= 0 {
-		if problem := idProblem(k.ID); problem != "" {
+		if problem := valid.ID(k.ID); problem != "" {
 			return nil, invalid(k.Route[open+1:end], problem)
 		}
 		path = k.Route[:open] + k.ID + k.Route[end+1:]
@@ -295,55 +295,6 @@ func (b *base) join(k *call, query url.Values) (*url.URL, error) {
 		u.RawQuery = all.Encode()
 	}
 	return u, nil
-}
-
-// maxID is the largest length of an ID in bytes. A request line has to hold the ID.
-const maxID = 1024
-
-// idProblem says why a text cannot be an ID; empty: it can. An ID without a problem can be
-// sent as exactly one segment of the path, once it is escaped.
-func idProblem(id string) string {
-	switch trimmed := strings.TrimSpace(id); {
-	case trimmed == "":
-		return "is empty"
-	case trimmed != id: // a proxy may remove the white space
-		return "must not begin or end with white space"
-	case id == "." || id == "..":
-		return `must not be "." or ".."`
-	case strings.ContainsAny(id, "/\\"):
-		return "must not hold a slash"
-	case strings.ContainsFunc(id, unicode.IsControl):
-		return "must not hold a line break or another control character"
-	case !utf8.ValidString(id):
-		return "is not valid UTF-8"
-	case strings.ContainsRune(id, utf8.RuneError): // JSON decoding puts U+FFFD in place of bytes that are not UTF-8
-		return "holds U+FFFD, which replaces a lost character"
-	case len(id) > maxID:
-		return fmt.Sprintf("is longer than %d bytes", maxID)
-	}
-	return ""
-}
-
-// rawPath returns the path that was given to Do, without its escapes. problem says what is
-// wrong with the path; empty: nothing.
-func rawPath(path string) (plain, problem string) {
-	if !strings.HasPrefix(path, "/") {
-		return "", "must start with a slash: it is relative to the base URL"
-	}
-	if strings.ContainsAny(path, "?#\\") {
-		return "", "must not hold a query or a fragment: use WithQuery, and escape IDs with url.PathEscape"
-	}
-	for segment := range strings.SplitSeq(path[1:], "/") {
-		text, err := url.PathUnescape(segment)
-		if u := (url.URL{Path: "/" + text, RawPath: "/" + segment}); err != nil || u.EscapedPath() != "/"+segment {
-			return "", "is not escaped: escape IDs with url.PathEscape"
-		}
-		if text == "" || text == "." || text == ".." || strings.ContainsFunc(text, unicode.IsControl) {
-			return "", `must not hold an empty segment, "." or ".." as a segment, or a control character`
-		}
-		plain += "/" + text
-	}
-	return plain, ""
 }
 
 // encode returns the body of a call as JSON, with the extra fields. The JSON encoders of the
@@ -391,16 +342,6 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, er
 // writes U+FFFD in place of such bytes. The group of the match is the name of the field that
 // holds the string; empty: there is no field.
 var lost = regexp.MustCompile(`(?:"([^"\\]*)": *\[?)?"(?:[^"\\]|\\.)*?(?:\\ufffd|\x{FFFD})`)
-
-func headerName(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-	})
-}
-
-func headerValue(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
-}
 
 // Response is a response as it was received. [WithResponse] fills it. It may hold presigned
 // URLs and other secrets, so printing, logging or encoding a Response as JSON does not show

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -15,6 +14,8 @@ import (
 	"sync/atomic"
 
 	"example.com/svc/internal/httpcall"
+	"example.com/svc/internal/known"
+	"example.com/svc/internal/valid"
 	"example.com/svc/ledger"
 )
 
@@ -48,7 +49,7 @@ type Client struct {
 	hasToken  bool
 	inference string      // base URL of running endpoints; empty: not known
 	header    http.Header // headers that every API call sends
-	endpoints *endpoints
+	endpoints *known.Endpoints
 	contacts  *atomic.Int64 // number of responses of the service with a status below 500
 	hooks     hooks
 	log       *slog.Logger // of WithLogger; nil: nothing is logged
@@ -90,7 +91,7 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 		}
 		inference = u.String()
 	}
-	c := &Client{endpoints: newEndpoints(), contacts: new(atomic.Int64), base: b, inference: inference, header: cfg.header, hasToken: cfg.http.Token != nil}
+	c := &Client{endpoints: known.New(), contacts: new(atomic.Int64), base: b, inference: inference, header: cfg.header, hasToken: cfg.http.Token != nil}
 	c.hooks, c.log = cfg.hooks, cfg.log
 	cfg.finish(&b.URL)
 	c.caller = httpcall.New(cfg.http)
@@ -142,9 +143,9 @@ func (c *Client) CloseIdleConnections() { c.caller.CloseIdle() }
 func (c *Client) Do(ctx context.Context, method, path string, body, out any, opts ...RequestOption) (err error) {
 	k := newCall(strings.ToUpper(method), c.caller.Redactor().String(path), "", body)
 	var p problems
-	plain, problem := rawPath(path)
+	plain, problem := valid.Path(path)
 	k.path, k.escaped = cmp.Or(plain, path), path
-	p.add(!headerName(k.Method), "method", "is not valid")
+	p.add(!valid.HeaderName(k.Method), "method", "is not valid")
 	p.add(problem != "", "path", problem)
 	k = k.checked(p)
 	switch k.Method {
@@ -183,40 +184,10 @@ type base struct {
 // parseBase reads and checks a base URL. what names the URL in errors. The errors never show
 // text itself: the caller may have passed a secret instead of a URL.
 func parseBase(what, text string, insecure bool) (base, error) {
-	fail := func(problem string) (base, error) { return base{}, errors.New("svc: " + what + ": " + problem) }
-	text = strings.TrimSpace(text)
-	if text == "" {
-		return fail("is empty")
+	u, problem := valid.BaseURL(text, insecure)
+	if problem != "" {
+		return base{}, errors.New("svc: " + what + ": " + problem)
 	}
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return fail("is not a URL")
-	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
-		return fail("must be an absolute URL that starts with https:// or http://")
-	case u.User != nil:
-		return fail("must not hold a user or password")
-	case u.RawQuery != "" || u.ForceQuery:
-		return fail("must not have a query")
-	case strings.Contains(text, "#"):
-		return fail("must not have a fragment")
-	case u.Scheme == "http" && !insecure && !loopback(u.Hostname()):
-		return fail("plain http would show the token to everyone on the network: use https, or allow it with WithInsecureHTTP")
-	}
-	prefix := strings.TrimRight(u.EscapedPath(), "/")
-	for i, segment := range strings.Split(prefix, "/") {
-		if plain, _ := url.PathUnescape(segment); i > 0 && (plain == "" || plain == "." || plain == "..") {
-			return fail(`its path must not have empty segments, "." or ".."`)
-		}
-	}
-	b := base{url.URL{Scheme: u.Scheme, Host: httpcall.Host(u)}} // Host has one spelling for each host, since the ledger compares base URLs
-	b.Path, _ = url.PathUnescape(prefix)
-	if b.EscapedPath() != prefix {
-		b.RawPath = prefix
-	}
-	return b, nil
-}
-
-func loopback(host string) bool {
-	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
+	u.Host = httpcall.Host(&u) // one spelling for each host, since the ledger compares base URLs
+	return base{u}, nil
 }

@@ -8,14 +8,13 @@ import (
 	"io"
 	"net/url"
 	"reflect"
-	"strconv"
-	"strings"
 
 	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/jsonfield"
 	"example.com/svc/internal/rules"
 	"example.com/svc/internal/same"
+	"example.com/svc/internal/valid"
 )
 
 // identified is a record with an ID. identity returns the ID and the name of its JSON field.
@@ -66,9 +65,9 @@ func checkList[T any, P record[T]](name string, list []T, body []byte, strict bo
 	switch {
 	case len(list) > 0:
 		return "", nil
-	case reportsError(body):
-		return "", errDenied
-	case name != "" && !hasKey(body, name):
+	case apierr.Reported(body):
+		return "", apierr.ErrDenied
+	case name != "" && !jsonfield.HasKey(body, name):
 		return name, errMissing
 	}
 	return "", nil
@@ -78,13 +77,13 @@ func checkList[T any, P record[T]](name string, list []T, body []byte, strict bo
 // if a new record has an ID that is not valid.
 func (k *call) checkRecord(r identified) (field string, err error) {
 	field, id := r.identity()
-	switch problem := idProblem(id); {
+	switch problem := valid.ID(id); {
 	case id == "":
 		return field, errMissing
 	case k.Once && problem != "":
 		return field, errors.New(problem)
 	case k.ID != "" && !same.ID(id, k.ID):
-		return field, errOther
+		return field, apierr.ErrOther
 	}
 	return "", nil
 }
@@ -92,48 +91,12 @@ func (k *call) checkRecord(r identified) (field string, err error) {
 // idField has, for each route that creates a record, the name of the field with the ID.
 var idField = map[string]string{services: "service_id", files: "id", videoJobs: "job_id", imageJobs: "job_id"}
 
-// salvageText finds a field of the record, such as its ID, in the response to a create, even if
-// the response is broken. It reads up to the first syntax error. Fields of nested objects do not
-// count, since an ID there belongs to something else. A number at the end of a response that
-// was cut off does not count: digits of it may be missing.
-func salvageText(response []byte, field string) string {
-	response = jsonfield.Clean(response)
-	dec := json.NewDecoder(bytes.NewReader(response))
-	if open, err := dec.Token(); field == "" || err != nil || open != json.Delim('{') {
-		return ""
-	}
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return ""
-		}
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return ""
-		}
-		if text, _ := name.(string); !strings.EqualFold(text, field) {
-			continue
-		}
-		var id string
-		if value[0] != '"' { // an ID that is not a string must be a number
-			next := response[dec.InputOffset():]
-			if id = string(value); strings.Trim(id, "0123456789") != "" || len(next) == 0 || !strings.ContainsRune(",} \t\r\n", rune(next[0])) {
-				return ""
-			}
-		} else if json.Unmarshal(value, &id) != nil {
-			return ""
-		}
-		return id
-	}
-	return ""
-}
-
 // salvageID finds the ID of a created record in a broken response. An ID that holds a secret
 // does not count. A field named "id" counts only in a 2xx response: in any other response it
 // may be the ID of the error.
 func (c *Client) salvageID(route string, status int, response []byte) string {
-	id := salvageText(response, idField[route])
-	if idProblem(id) != "" || c.caller.Redactor().String(id) != id || idField[route] == "id" && (status < 200 || status > 299) {
+	id := jsonfield.Salvage(response, idField[route])
+	if valid.ID(id) != "" || c.caller.Redactor().String(id) != id || idField[route] == "id" && (status < 200 || status > 299) {
 		return ""
 	}
 	return id
@@ -147,7 +110,7 @@ func (c *Client) decode(k *call, r *httpcall.Result, out any) error {
 	}
 	body := jsonfield.Clean(r.Body)
 	if l, isList := out.(list); isList {
-		if tooMany(body) {
+		if jsonfield.Swollen(body) {
 			return c.notPromised(k, r, "", errTooMany)
 		}
 		l.grow(body)
@@ -186,70 +149,12 @@ func (c *Client) classify(k *call, r *httpcall.Result) (rules.Class, string) {
 
 var errMissing = errors.New("missing from the response")
 
-var errOther = errors.New("the response is about another record than the request")
-
-var errDenied = errors.New("the response holds an error, although its status says success")
-
-// reportsError reports whether a 2xx response has an error in its body, as gateways send it:
-// a field named error or errors that is not empty. A record may have a field of that name as
-// well, so reportsError must only be called for responses that hold no record.
-func reportsError(body []byte) bool {
-	var said struct{ Error, Errors json.RawMessage }
-	_ = json.Unmarshal(body, &said) // a body that is not an object reports no error
-	for _, e := range [...]json.RawMessage{said.Error, said.Errors} {
-		switch string(e) {
-		case "", "null", "false", "0", `""`, "{}", "[]":
-		default:
-			return true
-		}
-	}
-	return false
-}
-
-// deniedDelete returns an error if a 2xx response does not show that a delete was accepted: it
-// is an HTML page, is about another record, or says in one of the usual ways that the delete
-// failed.
-func deniedDelete(id string, r *httpcall.Result) error {
-	if class, _ := rules.Classify(rules.Response{Status: r.StatusCode, ContentType: r.Header.Get("Content-Type"), Body: r.Body}); class != rules.Service {
+// denied returns an error if a 2xx response does not show that a delete was accepted.
+func (c *Client) denied(k *call, r *httpcall.Result) error {
+	if class, _ := c.classify(k, r); class != rules.Service {
 		return errors.New("the response to the delete is an HTML page, so it does not show that the delete was accepted")
 	}
-	body := jsonfield.Clean(r.Body)
-	var said struct {
-		Success, OK   json.RawMessage
-		Status        json.RawMessage
-		Code, Errcode json.RawMessage
-		ServiceID     string `json:"service_id"`
-		JobID         string `json:"job_id"`
-	}
-	_ = json.Unmarshal(body, &said)
-	status := strings.ToLower(strings.Trim(string(said.Status), `" `))
-	switch {
-	case reportsError(body), isFalse(said.Success), isFalse(said.OK), failureCode(said.Code), failureCode(said.Errcode):
-		return errDenied
-	case said.ServiceID != "" && !same.ID(said.ServiceID, id), said.JobID != "" && !same.ID(said.JobID, id):
-		return errOther
-	case status == "error", status == "fail", status == "failed", status == "failure":
-		return errDenied
-	}
-	return nil
-}
-
-func isFalse(b json.RawMessage) bool {
-	return strings.Trim(string(b), `"`) == "false" || string(b) == "0"
-}
-
-// failureCode reports whether a value is a number other than 0 and 200 to 299.
-func failureCode(b json.RawMessage) bool {
-	n, err := strconv.ParseFloat(strings.Trim(string(b), `"`), 64)
-	return err == nil && n != 0 && (n < 200 || n > 299)
-}
-
-// hasKey reports whether body is a JSON object with that key.
-func hasKey(body []byte, key string) bool {
-	var object map[string]json.RawMessage
-	_ = json.Unmarshal(body, &object)
-	_, ok := object[key]
-	return ok
+	return apierr.DeniedDelete(k.ID, r.Body)
 }
 
 // room makes an empty list with capacity for the records of a response. It counts their ID
@@ -260,13 +165,6 @@ func room[T any](body []byte, field string) []T {
 }
 
 var errTooMany = errors.New("it has more JSON objects than are accepted in a response of this size")
-
-// tooMany reports whether a response consists of very many tiny objects, such as {} a million
-// times. The decoded records would take a hundred times the memory of the response.
-func tooMany(body []byte) bool {
-	const large, least = 1 << 20, 32 // in a response above large bytes, an object must have at least this many bytes on average
-	return len(body) > large && bytes.Count(body, []byte("{")) > len(body)/least
-}
 
 // notPromised makes the error for a 2xx response that is not what the service promises.
 func (c *Client) notPromised(k *call, r *httpcall.Result, field string, err error) error {

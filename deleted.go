@@ -2,13 +2,10 @@ package svc
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"example.com/svc/internal/apierr"
@@ -24,83 +21,6 @@ func notFound(err error) bool {
 	return errors.Is(err, ErrNotFound) && (!ok || e.foreign == "")
 }
 
-// endpoints is what a client knows of endpoints: when it created them, which records it has
-// read, and with which tokens.
-type endpoints struct {
-	mu      sync.Mutex
-	salt    string
-	created map[string]time.Time // time of the creation, by the ID of the endpoint; kept for an hour
-	read    map[string]bool      // IDs of the endpoints whose record was read
-	tokens  map[string][]check   // checks of the tokens for which an ID is known
-}
-
-// check identifies a token without showing it: see httpcall.Result.TokenCheck.
-type check struct{ message, sum string }
-
-func newEndpoints() *endpoints {
-	return &endpoints{salt: rand.Text(), created: map[string]time.Time{}, read: map[string]bool{}, tokens: map[string][]check{}}
-}
-
-// maxEndpoints is the number of endpoints that a client remembers. Then it forgets all IDs. A
-// wait for a deletion may then take 30 s longer, or not be able to prove the deletion.
-const maxEndpoints = 16384
-
-// add notes that an endpoint was created. r is the result of its create; nil: another process
-// created it, with the same ledger.
-func (k *endpoints) add(id string, r *httpcall.Result) {
-	if r != nil {
-		k.vouch(id, k.salt, r.TokenCheck(k.salt))
-	}
-	const kept = time.Hour
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	maps.DeleteFunc(k.created, func(_ string, at time.Time) bool { return time.Since(at) > kept })
-	k.created[id] = time.Now()
-}
-
-// born returns the time when the client created the endpoint; zero: it did not, or has
-// forgotten the time.
-func (k *endpoints) born(id string) time.Time {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.created[id]
-}
-
-// see notes that a response showed the record of an endpoint.
-func (k *endpoints) see(id string, r *httpcall.Result) {
-	k.vouch(id, k.salt, r.TokenCheck(k.salt))
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.read[id] = true
-}
-
-func (k *endpoints) seen(id string) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.read[id]
-}
-
-// vouch notes that the ID of an endpoint is known for the token with this check. An empty sum
-// vouches for nothing.
-func (k *endpoints) vouch(id, message, sum string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.tokens) >= maxEndpoints {
-		clear(k.tokens)
-		clear(k.read)
-	}
-	if c := (check{message, sum}); sum != "" && !slices.Contains(k.tokens[id], c) {
-		k.tokens[id] = append(k.tokens[id], c)
-	}
-}
-
-// knows reports whether the ID is known for the token that was sent for r.
-func (k *endpoints) knows(id string, r *httpcall.Result) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return slices.ContainsFunc(k.tokens[id], func(c check) bool { return r.TokenCheck(c.message) == c.sum })
-}
-
 // observer polls one endpoint and gathers what the rules of evidence need. A wait and its
 // cleanup share one.
 type observer struct {
@@ -114,8 +34,8 @@ type observer struct {
 // observe makes the observer of an endpoint.
 func (c *InferenceServiceClient) observe(id string, o *WaitOptions) *observer {
 	w := &observer{client: c, id: id, opts: polling(o.RequestOptions)}
-	w.evidence.Read = c.client.endpoints.seen(id)
-	born := c.client.endpoints.born(id)
+	w.evidence.Read = c.client.endpoints.WasRead(id)
+	born := c.client.endpoints.Born(id)
 	if born.IsZero() { // another process created it; no clock but ours decides
 		born = time.Now()
 	}
@@ -158,14 +78,14 @@ func (o *observer) note(sight rules.Sight, at time.Time) {
 
 // missing notes a "not found".
 func (o *observer) missing(ctx context.Context, e *Error, r *httpcall.Result, sent time.Time) {
-	known := o.client.client.endpoints.knows(o.id, r)
-	if !known && !o.asked { // the ledger may know who created it
+	isKnown := o.client.client.endpoints.Knows(o.id, r.TokenCheck)
+	if !isKnown && !o.asked { // the ledger may know who created it
 		o.asked = true
 		o.client.client.Ledger.vouch(ctx, o.id)
-		known = o.client.client.endpoints.knows(o.id, r)
+		isKnown = o.client.client.endpoints.Knows(o.id, r.TokenCheck)
 	}
 	o.evidence = o.evidence.After(rules.Observation{
-		Sight: rules.Missing, At: sent, Class: e.class, Known: known,
+		Sight: rules.Missing, At: sent, Class: e.class, Known: isKnown,
 		Origin: rules.Origin{
 			RequestID: apierr.RequestID(r.Header, o.client.client.caller.Redactor().String),
 			Date:      r.Header.Get("Date"), Aged: aged(r.Header),

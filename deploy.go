@@ -11,6 +11,7 @@ import (
 	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
+	"example.com/svc/internal/jsonfield"
 	"example.com/svc/internal/rules"
 	"example.com/svc/internal/same"
 	"example.com/svc/ledger"
@@ -305,7 +306,7 @@ func (d *deployment) created(s *InferenceService, earlier *ledger.Entry, err err
 		return nil
 	}
 	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.created() {
-		d.id, d.shown = unknown.ID, salvageText(unknown.Body, "name") // the wait reads the rest of the record
+		d.id, d.shown = unknown.ID, jsonfield.Salvage(unknown.Body, "name") // the wait reads the rest of the record
 		return nil
 	}
 	if s == nil {
@@ -387,12 +388,12 @@ func (d *deployment) rescue(ctx context.Context) {
 	status := max(d.result.StatusCode, d.result.Broken)
 	created := d.id != "" || status >= 200 && status < 300
 	if d.id == "" && (created || d.result.Acted) { // not if the create was refused: the response may then show the ID of somebody else's endpoint
-		d.id, d.shown = d.client.client.salvageID(services, status, d.result.Body), salvageText(d.result.Body, "name")
+		d.id, d.shown = d.client.client.salvageID(services, status, d.result.Body), jsonfield.Salvage(d.result.Body, "name")
 	}
 	if d.id == "" {
 		return
 	}
-	d.client.client.endpoints.add(d.id, &d.result)
+	d.client.client.endpoints.Create(d.id, d.result.TokenCheck)
 	if created && (d.opts.DeleteOnFailure || d.opts.OnFailure != nil) {
 		defer func() { // if cleanUp panics too, for example in an attempt hook, a single delete is sent
 			if !d.over && (d.shown == "" || rules.Renamed(d.name, d.shown)) {

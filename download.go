@@ -12,6 +12,7 @@ import (
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/transfer"
+	"example.com/svc/internal/valid"
 )
 
 // DownloadOptions are the options of a download. Nil selects the defaults.
@@ -160,7 +161,7 @@ func (d *download) from(link SignedURL) *download {
 
 // of makes d a download of a file record, which asks the service for its links.
 func (d *download) of(id string) *download {
-	d.problems.add(idProblem(id) != "", "file_id", idProblem(id))
+	d.problems.add(valid.ID(id) != "", "file_id", valid.ID(id))
 	d.fileID = id
 	d.get.Renew = func(ctx context.Context) (link *transfer.Link, err error) {
 		if d.link, err = d.client.Files.PresignedURL(ctx, id, d.options...); err != nil {
@@ -266,7 +267,7 @@ func linkHeader(p *problems, header http.Header, refused ...string) http.Header 
 		"Transfer-Encoding", "Connection", "Trailer", "Te", "Upgrade")
 	out := make(http.Header, len(header)+1)
 	for key, values := range header {
-		if !headerName(key) {
+		if !valid.HeaderName(key) {
 			p.add(true, "Header", "has a name that is not valid")
 			continue
 		}
@@ -275,7 +276,7 @@ func linkHeader(p *problems, header http.Header, refused ...string) http.Header 
 			p.add(name == r, "Header "+name, "cannot be set")
 		}
 		for _, v := range values {
-			p.add(!headerValue(v), "Header "+name, "has a value that cannot be sent")
+			p.add(!valid.HeaderValue(v), "Header "+name, "has a value that cannot be sent")
 		}
 		p.add(out[name] != nil, "Header "+name, "is set twice, in two spellings")
 		out[name] = append([]string(nil), values...)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"example.com/svc/internal/httpcall"
+	"example.com/svc/internal/valid"
 	"example.com/svc/ledger"
 )
 
@@ -135,10 +136,10 @@ func (c *InferenceServiceClient) create(ctx context.Context, k *call, key string
 	s, err = result[InferenceService](c.client, k, k.send(ctx, c.client))
 	err = c.client.Ledger.explainMark(err)
 	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.ID != "" {
-		c.client.endpoints.add(unknown.ID, k.Result)
+		c.client.endpoints.Create(unknown.ID, k.Result.TokenCheck)
 	}
 	if err == nil {
-		c.client.endpoints.add(s.ServiceID, k.Result)
+		c.client.endpoints.Create(s.ServiceID, k.Result.TokenCheck)
 	}
 	return s, nil, err
 }
@@ -163,7 +164,7 @@ func (c *InferenceServiceClient) read(ctx context.Context, id string, opts []Req
 	r = k.send(ctx, c.client)
 	s, err = result[InferenceService](c.client, &k, r)
 	if err == nil {
-		c.client.endpoints.see(id, r)
+		c.client.endpoints.Read(id, r.TokenCheck)
 	}
 	return s, r, err
 }
@@ -242,7 +243,7 @@ func (c *InferenceServiceClient) URL(id string) (string, error) {
 	if c.client.inference == "" {
 		return "", ErrNoInferenceURL
 	}
-	if problem := idProblem(id); problem != "" {
+	if problem := valid.ID(id); problem != "" {
 		return "", invalid("service_id", problem)
 	}
 	return c.client.inference + "/inference-api/v1/inference_service/" + url.PathEscape(id), nil

@@ -185,7 +185,7 @@ func (c *claim) resume(ctx context.Context, e ledger.Entry) error {
 	if err != nil {
 		return err
 	}
-	c.ledger.client.endpoints.add(e.ServiceID, nil) // the endpoint may not be readable yet
+	c.ledger.client.endpoints.Create(e.ServiceID, nil) // the endpoint may not be readable yet
 	c.earlier = &e
 	return nil
 }
@@ -457,6 +457,6 @@ func (l *Ledger) vouch(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(ctx, ledger.Patience)
 	defer cancel()
 	if e, _ := l.journal.Owner(ctx, id); e != nil {
-		l.client.endpoints.vouch(id, e.Intent, e.TokenCheck)
+		l.client.endpoints.Vouch(id, e.Intent, e.TokenCheck)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/redact"
+	"example.com/svc/internal/valid"
 	"example.com/svc/ledger"
 )
 
@@ -230,7 +231,7 @@ func WithDefaultHeader(key, value string) Option {
 func WithUserAgent(product string) Option {
 	return func(c *config) error {
 		product := strings.TrimSpace(product)
-		if !headerValue(product) {
+		if !valid.HeaderValue(product) {
 			return errors.New("svc: WithUserAgent: the product has a character that a header cannot hold")
 		}
 		c.product = product
@@ -358,8 +359,8 @@ func WithHeader(key, value string) RequestOption {
 			r.problems.add(true, "header "+name, "cannot be set: the HTTP transport sets it")
 			return
 		}
-		r.problems.add(!headerName(key), "header name", "is not valid") // the error does not show the name, since it may be a secret
-		r.problems.add(!headerValue(value), "header "+name, "has a value that cannot be sent")
+		r.problems.add(!valid.HeaderName(key), "header name", "is not valid") // the error does not show the name, since it may be a secret
+		r.problems.add(!valid.HeaderValue(value), "header "+name, "has a value that cannot be sent")
 		if r.header == nil {
 			r.header = make(http.Header)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/transfer"
+	"example.com/svc/internal/valid"
 )
 
 // UploadRequest describes a file to register and to send.
@@ -242,7 +243,7 @@ func (c *FileClient) Put(ctx context.Context, link SignedURL, body io.Reader, op
 // GET /v1/files/{file_id}/presigned_url, then PUT to the presigned URL
 func (c *FileClient) Replace(ctx context.Context, id string, body io.Reader, opts *UploadOptions) (*UploadResult, error) {
 	var p problems
-	p.add(idProblem(id) != "", "file_id", idProblem(id))
+	p.add(valid.ID(id) != "", "file_id", valid.ID(id))
 	u := &upload{files: c, id: id, UploadOptions: orZero(opts)}
 	return u.run(ctx, p, body, 0)
 }
@@ -398,7 +399,7 @@ func (u *upload) check(p *problems, body io.Reader) {
 	p.add(u.link != "" && len(u.RequestOptions) > 0, "RequestOptions", "have no effect here: Put makes no API call (use Header for the request to storage)")
 	u.header = linkHeader(p, u.Header)
 	if u.ContentType != "" {
-		p.add(!headerValue(u.ContentType), "ContentType", "is not a header value")
+		p.add(!valid.HeaderValue(u.ContentType), "ContentType", "is not a header value")
 		p.add(u.header["Content-Type"] != nil, "ContentType", "is set, but Header has a Content-Type as well")
 		u.header["Content-Type"] = []string{u.ContentType}
 	}

@@ -1,0 +1,69 @@
+package apierr
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+
+	"example.com/svc/internal/jsonfield"
+	"example.com/svc/internal/same"
+)
+
+// Errors of a 2xx response that is not a success.
+var (
+	ErrDenied = errors.New("the response holds an error, although its status says success")
+	ErrOther  = errors.New("the response is about another record than the request")
+)
+
+// Reported reports whether a 2xx response has an error in its body, as gateways send it:
+// a field named error or errors that is not empty. A record may have a field of that name as
+// well, so Reported must only be called for responses that hold no record.
+func Reported(body []byte) bool {
+	var said struct{ Error, Errors json.RawMessage }
+	_ = json.Unmarshal(body, &said) // a body that is not an object reports no error
+	for _, e := range [...]json.RawMessage{said.Error, said.Errors} {
+		switch string(e) {
+		case "", "null", "false", "0", `""`, "{}", "[]":
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// DeniedDelete returns an error if the body of a 2xx response does not show that the delete of id
+// was accepted: it is about another record, or says in one of the usual ways that the delete
+// failed.
+func DeniedDelete(id string, body []byte) error {
+	body = jsonfield.Clean(body)
+	var said struct {
+		Success, OK   json.RawMessage
+		Status        string
+		Code, Errcode json.RawMessage
+		ServiceID     string `json:"service_id"`
+		JobID         string `json:"job_id"`
+	}
+	_ = json.Unmarshal(body, &said)
+	switch {
+	case Reported(body), isFalse(said.Success), isFalse(said.OK), failureCode(said.Code), failureCode(said.Errcode):
+		return ErrDenied
+	case said.ServiceID != "" && !same.ID(said.ServiceID, id), said.JobID != "" && !same.ID(said.JobID, id):
+		return ErrOther
+	}
+	switch strings.ToLower(strings.TrimSpace(said.Status)) {
+	case "error", "fail", "failed", "failure":
+		return ErrDenied
+	}
+	return nil
+}
+
+func isFalse(b json.RawMessage) bool {
+	return strings.Trim(string(b), `"`) == "false" || string(b) == "0"
+}
+
+// failureCode reports whether a value is a number other than 0 and 200 to 299.
+func failureCode(b json.RawMessage) bool {
+	n, err := strconv.ParseFloat(strings.Trim(string(b), `"`), 64)
+	return err == nil && n != 0 && (n < 200 || n > 299)
+}

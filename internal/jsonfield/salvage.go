@@ -1,0 +1,58 @@
+package jsonfield
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
+
+// Salvage finds a field of the object in a response, such as its ID, even if the response is
+// broken. It reads up to the first syntax error. Fields of nested objects do not
+// count, since an ID there belongs to something else. A number at the end of a response that
+// was cut off does not count: digits of it may be missing.
+func Salvage(response []byte, field string) string {
+	response = Clean(response)
+	dec := json.NewDecoder(bytes.NewReader(response))
+	if open, err := dec.Token(); field == "" || err != nil || open != json.Delim('{') {
+		return ""
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return ""
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return ""
+		}
+		if text, _ := name.(string); !strings.EqualFold(text, field) {
+			continue
+		}
+		var id string
+		if value[0] != '"' { // an ID that is not a string must be a number
+			next := response[dec.InputOffset():]
+			if id = string(value); strings.Trim(id, "0123456789") != "" || len(next) == 0 || !strings.ContainsRune(",} \t\r\n", rune(next[0])) {
+				return ""
+			}
+		} else if json.Unmarshal(value, &id) != nil {
+			return ""
+		}
+		return id
+	}
+	return ""
+}
+
+// HasKey reports whether body is a JSON object with that key.
+func HasKey(body []byte, key string) bool {
+	var object map[string]json.RawMessage
+	_ = json.Unmarshal(body, &object)
+	_, ok := object[key]
+	return ok
+}
+
+// Swollen reports whether a response consists of very many tiny objects, such as {} a million
+// times. The decoded records would take a hundred times the memory of the response.
+func Swollen(body []byte) bool {
+	const large, least = 1 << 20, 32 // in a response above large bytes, an object must have at least this many bytes on average
+	return len(body) > large && bytes.Count(body, []byte("{")) > len(body)/least
+}

@@ -1,0 +1,43 @@
+package known
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func token(name string) Sender { return func(message string) string { return name + message } }
+
+func TestAnIDIsKnownForTheTokenThatShowedIt(t *testing.T) {
+	e := New()
+	require.False(t, e.Knows("a", token("mine")))
+	e.Read("a", token("mine"))
+	e.Create("b", token("mine"))
+	e.Create("c", nil)
+	e.Vouch("d", "intent", token("mine")("intent"))
+	e.Vouch("e", "intent", "")
+	for id, known := range map[string]bool{"a": true, "b": true, "c": false, "d": true, "e": false} {
+		require.Equal(t, known, e.Knows(id, token("mine")), id)
+		require.False(t, e.Knows(id, token("other")), id)
+	}
+	require.True(t, e.WasRead("a"))
+	require.False(t, e.WasRead("b"), "a record from the response to a create may not be readable yet")
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := New()
+		for i := range most + 10 {
+			e.Read(fmt.Sprint(i), token("mine"))
+		}
+		e.Create("5", token("mine"))
+		require.LessOrEqual(t, len(e.tokens), most)
+		require.False(t, e.Born("5").IsZero())
+		time.Sleep(2 * kept)
+		e.Create("new", nil)
+		require.Len(t, e.created, 1)
+	})
+}

@@ -1,0 +1,72 @@
+// Package valid checks what a request is made of: IDs, paths, header names and values. A problem
+// is a text that follows the name of what it is about, such as "is empty".
+package valid
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxID is the largest length of an ID in bytes. A request line has to hold the ID.
+const maxID = 1024
+
+// ID says why a text cannot be an ID; empty: it can. An ID without a problem can be
+// sent as exactly one segment of the path, once it is escaped.
+func ID(id string) string {
+	switch trimmed := strings.TrimSpace(id); {
+	case trimmed == "":
+		return "is empty"
+	case trimmed != id: // a proxy may remove the white space
+		return "must not begin or end with white space"
+	case id == "." || id == "..":
+		return `must not be "." or ".."`
+	case strings.ContainsAny(id, "/\\"):
+		return "must not hold a slash"
+	case strings.ContainsFunc(id, unicode.IsControl):
+		return "must not hold a line break or another control character"
+	case !utf8.ValidString(id):
+		return "is not valid UTF-8"
+	case strings.ContainsRune(id, utf8.RuneError): // JSON decoding puts U+FFFD in place of bytes that are not UTF-8
+		return "holds U+FFFD, which replaces a lost character"
+	case len(id) > maxID:
+		return fmt.Sprintf("is longer than %d bytes", maxID)
+	}
+	return ""
+}
+
+// Path returns a path without its escapes. problem says what is wrong with the path; empty:
+// nothing.
+func Path(path string) (plain, problem string) {
+	if !strings.HasPrefix(path, "/") {
+		return "", "must start with a slash: it is relative to the base URL"
+	}
+	if strings.ContainsAny(path, "?#\\") {
+		return "", "must not hold a query or a fragment: use WithQuery, and escape IDs with url.PathEscape"
+	}
+	for segment := range strings.SplitSeq(path[1:], "/") {
+		text, err := url.PathUnescape(segment)
+		if u := (url.URL{Path: "/" + text, RawPath: "/" + segment}); err != nil || u.EscapedPath() != "/"+segment {
+			return "", "is not escaped: escape IDs with url.PathEscape"
+		}
+		if text == "" || text == "." || text == ".." || strings.ContainsFunc(text, unicode.IsControl) {
+			return "", `must not hold an empty segment, "." or ".." as a segment, or a control character`
+		}
+		plain += "/" + text
+	}
+	return plain, ""
+}
+
+// HeaderName reports whether s can be the name of a header.
+func HeaderName(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
+}
+
+// HeaderValue reports whether s can be the value of a header.
+func HeaderValue(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
+}
