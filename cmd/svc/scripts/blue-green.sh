@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Deploys a release beside the one that serves, switches the traffic, and deletes the old one. If
+# the new release does not become available, nothing changes for the users.
+#
+#   blue-green.sh APP RELEASE IMAGE SWITCH [FLAGS of svc deploy]
+#
+# SWITCH is a program of yours: it gets the address of the new release as its argument, and points
+# the traffic to it. DRAIN is how many seconds the old release goes on after that (default 30).
+# Each release has a key of its own, APP-RELEASE, so the script can be run again after any failure
+# or kill, and needs no other state than the ledger. It needs SVC_BASE_URL, SVC_API_TOKEN,
+# SVC_INFERENCE_URL and a ledger (svc help scripting).
+set -euo pipefail
+
+app=${1:?APP is missing} release=${2:?RELEASE is missing} image=${3:?IMAGE is missing} switch=${4:?SWITCH is missing}
+shift 4
+new=$app-$release
+
+svc deploy --key "$new" --name "$new" --image "$image" --lease "${LEASE:-720h}" "$@"
+url=$(svc url --key "$new")
+"$switch" "$url"
+echo "blue-green: $new serves at $url" >&2
+sleep "${DRAIN:-30}"
+
+old=$(svc ls --no-headers | awk -v app="$app-" -v new="$new" 'index($1, app) == 1 && $1 != new { print $1 }')
+for key in $old; do
+	svc delete --key "$key"
+done

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Replaces the image of the endpoint of a key. If the new image does not become available, the old
+# one is deployed again, and the script ends with 1.
+#
+#   rollout.sh KEY IMAGE OLD_IMAGE [FLAGS of svc deploy]
+#
+# The old endpoint is deleted before the new one is created, so for some minutes there is none:
+# blue-green.sh has no such gap, but rents both for a while. The script can be run again after any
+# failure or kill. It needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting).
+set -euo pipefail
+
+key=${1:?KEY is missing} image=${2:?IMAGE is missing} old=${3:?OLD_IMAGE is missing}
+shift 3
+
+deploy() {
+	local image=$1
+	shift
+	svc deploy --key "$key" --name "$key" --image "$image" --lease "${LEASE:-24h}" "$@"
+}
+
+# With the same image, this continues with the endpoint that exists, and ends at once.
+code=0
+deploy "$image" "$@" || code=$?
+if [ $code = 9 ]; then # the key has the endpoint of another image (or the ledger is broken: then the delete fails too)
+	svc delete --key "$key"
+	code=0
+	deploy "$image" "$@" || code=$?
+fi
+
+case $code in
+0) exit 0 ;;
+4 | 9 | 64) exit $code ;;       # nobody knows whether it runs, or nothing was done: svc has said what to do
+10) svc delete --key "$key" ;; # it may be running
+esac
+echo "rollout: $image failed with exit code $code; going back to $old" >&2
+deploy "$old" "$@"
+exit 1

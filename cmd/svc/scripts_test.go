@@ -1,0 +1,320 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"example.com/svc/svctest"
+)
+
+// shell prepares a run of bash, with the program in its path.
+func (s *session) shell(script string, args ...string) *exec.Cmd {
+	s.t.Helper()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		s.t.Skip("there is no bash")
+	}
+	cmd := exec.CommandContext(s.t.Context(), bash, append([]string{"-euo", "pipefail", "-c", script, "bash"}, args...)...)
+	cmd.Dir = s.env["HOME"]
+	for name, value := range s.env {
+		if name != "PATH" {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	cmd.Env = append(cmd.Env, "PATH="+s.env["HOME"]+"/bin:"+filepath.Dir(binary)+":"+s.env["PATH"])
+	return cmd
+}
+
+// tool makes a program that the scripts of a test can call.
+func (s *session) tool(name, script string) {
+	s.t.Helper()
+	dir := filepath.Join(s.env["HOME"], "bin")
+	require.NoError(s.t, os.MkdirAll(dir, 0o777))
+	require.NoError(s.t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o777))
+}
+
+// script runs a script of scripts/.
+func (s *session) script(name string, args ...string) ended {
+	s.t.Helper()
+	file, err := filepath.Abs(filepath.Join("scripts", name))
+	require.NoError(s.t, err)
+	return s.finish(s.shell(`"$0" "$@"`, append([]string{file}, args...)...))
+}
+
+// running are the images of the endpoints that are billed.
+func (s *session) running() (images []string) {
+	for _, e := range s.srv.Endpoints() {
+		if !e.Deleted {
+			images = append(images, e.ImageURL)
+		}
+	}
+	return images
+}
+
+// scriptSession has a service that cannot pull the image bad:1, and whose endpoints serve a model.
+func scriptSession(t *testing.T) *session {
+	t.Helper()
+	return newSession(t, svctest.WithImagePullError("bad:1"), svctest.WithChat(""))
+}
+
+func TestRolloutScript(t *testing.T) {
+	t.Parallel()
+	s := scriptSession(t)
+	for _, step := range []struct {
+		image, old string
+		lost       bool // the response to the create
+		code       int
+		running    []string
+	}{
+		{"app:1", "app:0", false, 0, []string{"app:1"}},
+		{"app:2", "app:1", false, 0, []string{"app:2"}},
+		{"app:2", "app:1", false, 0, []string{"app:2"}}, // again: nothing happens
+		{"bad:1", "app:2", false, 1, []string{"app:2"}},
+		{"app:3", "app:2", true, exitUnknown, []string{"app:3"}}, // in doubt, and nothing more is created
+		{"app:3", "app:2", false, exitUnknown, []string{"app:3"}},
+	} {
+		if step.lost {
+			s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+		}
+		e := s.script("rollout.sh", "app", step.image, step.old)
+		require.Equal(t, step.code, e.code, "%s\n%s%s", step.image, e.stdout, e.stderr)
+		require.Equal(t, step.running, s.running(), e.stderr)
+	}
+	require.NotZero(t, s.script("rollout.sh", "app").code)
+}
+
+func TestBlueGreenScript(t *testing.T) {
+	t.Parallel()
+	s := scriptSession(t)
+	s.env["DRAIN"] = "0"
+	s.tool("switch", `echo "$1" >traffic`)
+	traffic := func() string {
+		text, err := os.ReadFile(filepath.Join(s.env["HOME"], "traffic"))
+		require.NoError(t, err)
+		return string(text)
+	}
+	run := func(release, image string) ended {
+		return s.script("blue-green.sh", "app", release, image, "switch", "--probe", "/v1/models")
+	}
+	e := run("1", "app:1")
+	require.Zero(t, e.code, e.stderr)
+	require.Contains(t, traffic(), "/svc-1\n")
+	s.must(exitOK, "deploy", "--key", "application-of-another", "--name", "x", "--image", "other:1")
+	e = run("2", "app:2")
+	require.Zero(t, e.code, e.stderr)
+	require.Contains(t, traffic(), "/svc-3\n")
+	require.Equal(t, []string{"other:1", "app:2"}, s.running())
+	require.Equal(t, exitDeleted, run("3", "bad:1").code)
+	require.Contains(t, traffic(), "/svc-3\n", "the old release serves")
+	require.Equal(t, []string{"other:1", "app:2"}, s.running())
+
+	s.tool("switch", "exit 7")
+	require.Equal(t, 7, run("4", "app:4").code)
+	require.Equal(t, []string{"other:1", "app:2", "app:4"}, s.running(), "the old release is not deleted")
+	s.tool("switch", `echo "$1" >traffic`)
+	require.Zero(t, run("4", "app:4").code, "the same command goes on")
+	require.Equal(t, []string{"other:1", "app:4"}, s.running())
+}
+
+func TestNightlySweepScript(t *testing.T) {
+	t.Parallel()
+	s := scriptSession(t)
+	s.must(exitOK, "deploy", "--key", "kept", "--name", "x", "--image", "app:1")
+	e := s.script("nightly-sweep.sh")
+	require.Zero(t, e.code, e.stdout+e.stderr)
+	require.Empty(t, e.stdout+e.stderr, "cron sends no mail if there is nothing to report")
+
+	s.must(exitOK, "deploy", "--key", "over", "--name", "x", "--image", "app:2", "--lease", "1s")
+	time.Sleep(2100 * time.Millisecond) // the clock of the service has whole seconds
+	e = s.script("nightly-sweep.sh")
+	require.Zero(t, e.code, e.stderr)
+	require.Contains(t, e.stdout, "over")
+	require.Equal(t, []string{"app:1"}, s.running())
+
+	s.env["SVC_BASE_URL"], s.env["SVC_INFERENCE_URL"] = "http://127.0.0.1:1", ""
+	e = s.script("nightly-sweep.sh")
+	require.NotZero(t, e.code)
+	require.Contains(t, e.stdout, "kept", "the endpoint at another address is reported")
+}
+
+// document is a Markdown file of docs/.
+func document(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// blocks are the code blocks of a language.
+func blocks(text, language string) (found []string) {
+	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+		found = append(found, m[1])
+	}
+	return found
+}
+
+// step is a step of a pipeline.
+type step struct {
+	Name, Run, Uses string
+	If              string
+}
+
+// pipeline is a job of a pipeline: its settings, and its steps.
+type pipeline struct {
+	env   map[string]string
+	steps []step
+}
+
+func githubJob(t *testing.T) (p pipeline) {
+	t.Helper()
+	var file struct {
+		Jobs map[string]struct {
+			Env   map[string]string
+			Steps []step
+		}
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(blocks(document(t, "ci.md"), "yaml")[0]), &file))
+	for _, job := range file.Jobs {
+		p = pipeline{job.Env, job.Steps}
+	}
+	return p
+}
+
+func gitlabJob(t *testing.T) (p pipeline) {
+	t.Helper()
+	var file map[string]struct {
+		Variables                                   map[string]string
+		BeforeScript, Script, AfterScript, Services []string `yaml:",omitempty"`
+	}
+	text := blocks(document(t, "ci.md"), "yaml")[1]
+	text = strings.NewReplacer("before_script", "beforescript", "after_script", "afterscript").Replace(text)
+	require.NoError(t, yaml.Unmarshal([]byte(text), &file))
+	for _, job := range file {
+		p = pipeline{env: job.Variables}
+		for _, line := range slices.Concat(job.BeforeScript, job.Script) {
+			p.steps = append(p.steps, step{Run: line})
+		}
+		for _, line := range job.AfterScript {
+			p.steps = append(p.steps, step{Run: line, If: "always()"})
+		}
+	}
+	return p
+}
+
+// run runs the steps as a runner does: after a failure only those that always run. before may
+// change a step.
+func (p pipeline) run(s *session, before func(string) string) (failed bool, log string) {
+	s.t.Helper()
+	given := regexp.MustCompile(`\$\{\{ *(?:vars|secrets)\.(\w+) *\}\}`)
+	other := regexp.MustCompile(`\$\{\{[^}]*\}\}|\$CI_\w+`)
+	for name, value := range p.env {
+		if m := given.FindStringSubmatch(value); m != nil {
+			require.Equal(s.t, name, m[1])
+			continue // the session has it
+		}
+		s.env[name] = other.ReplaceAllString(value, "42")
+	}
+	s.tool("go", `[ "$*" = "install ./cmd/svc" ]`)
+	for _, step := range p.steps {
+		if step.Run == "" || failed && step.If != "always()" {
+			continue
+		}
+		e := s.finish(s.shell(before(step.Run)))
+		log += fmt.Sprintf("$ %s\n%s%s(%d)\n", step.Run, e.stdout, e.stderr, e.code)
+		failed = failed || e.code != 0
+	}
+	return failed, log
+}
+
+// TestPipelines: each shell step of docs/ci.md runs, and nothing is left when a step fails or is
+// killed.
+func TestPipelines(t *testing.T) {
+	t.Parallel()
+	replace := func(old, new string) func(string) string {
+		return func(run string) string { return strings.ReplaceAll(run, old, new) }
+	}
+	for provider, read := range map[string]func(*testing.T) pipeline{"github": githubJob, "gitlab": gitlabJob} {
+		for name, tt := range map[string]struct {
+			before  func(string) string
+			fails   bool
+			created int
+		}{
+			"all is well":      {replace("", ""), false, 1},
+			"image cannot run": {replace(`"$IMAGE"`, "bad:1"), true, 1},
+			"test fails":       {replace("/models\"", "/nothing\""), true, 1},
+			"install fails":    {replace("go install", "go remove"), true, 0},
+			"killed in deploy": {killDeploy, true, 1},
+		} {
+			t.Run(provider+" "+name, func(t *testing.T) {
+				t.Parallel()
+				s := scriptSession(t)
+				s.env["SVC_LEDGER"] = "sqlite:" + filepath.Join(s.env["HOME"], "ledger.db")
+				s.must(exitOK, "ledger", "init")
+				failed, log := read(t).run(s, tt.before)
+				require.Equal(t, tt.fails, failed, log)
+				require.Len(t, s.srv.Endpoints(), tt.created, log)
+				require.Empty(t, s.running(), log)
+			})
+		}
+	}
+}
+
+// killDeploy kills a deployment as soon as its endpoint exists.
+func killDeploy(run string) string {
+	if !strings.HasPrefix(run, "svc deploy") {
+		return run
+	}
+	return run + " & until [ -n \"$(svc ls -o name)\" ]; do sleep 0.05; done; kill -9 $!; wait $!"
+}
+
+// TestSweepTimers: the lines for cron and the unit of systemd run, with their settings in a file.
+func TestSweepTimers(t *testing.T) {
+	t.Parallel()
+	text := document(t, "ci.md")
+	s := scriptSession(t)
+	s.env["SVC_LEDGER"] = filepath.Join(s.env["HOME"], "ledger")
+	s.must(exitOK, "ledger", "init")
+	ini := blocks(text, "ini")
+	require.Len(t, ini, 3)
+	settings := regexp.MustCompile(`(?m)^(\w+)=.*$`).ReplaceAllStringFunc(ini[0], func(line string) string {
+		name, _, _ := strings.Cut(line, "=")
+		return name + "=" + s.env[name]
+	})
+	etc := filepath.Join(s.env["HOME"], "env")
+	require.NoError(t, os.WriteFile(etc, []byte(settings), 0o600))
+	scripts, err := filepath.Abs("scripts")
+	require.NoError(t, err)
+	here := strings.NewReplacer("/etc/svc/env", etc, "/usr/local/lib/svc", scripts, "/usr/local/bin/svc", binary)
+
+	var lines []string
+	for line := range strings.Lines(blocks(text, "cron")[0]) {
+		m := regexp.MustCompile(`^((?:[\d*/]+ ){4}[\d*/]+) +svc +(.*)\n$`).FindStringSubmatch(line)
+		require.NotNil(t, m, line)
+		require.NotContains(t, m[2], "%", "cron reads it as the end of the command")
+		lines = append(lines, m[2])
+	}
+	require.Len(t, lines, 2)
+	exec := regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindStringSubmatch(ini[1])
+	require.NotNil(t, exec)
+	require.Contains(t, ini[1], "EnvironmentFile=/etc/svc/env\n")
+	lines = append(lines, "set -a; . /etc/svc/env; exec "+exec[1])
+	for i, line := range lines {
+		s.must(exitOK, "deploy", "--key", "over", "--name", "x", "--image", "app:1", "--lease", "1s")
+		time.Sleep(2100 * time.Millisecond)
+		cmd := s.shell(here.Replace(line))
+		cmd.Env = slices.DeleteFunc(cmd.Env, func(v string) bool { return strings.HasPrefix(v, "SVC_") && !strings.HasPrefix(v, "SVC_INFERENCE") })
+		e := s.finish(cmd)
+		require.Zero(t, e.code, "%s\n%s%s", line, e.stdout, e.stderr)
+		require.Empty(t, s.running(), i)
+	}
+}
