@@ -94,7 +94,9 @@ type deployment struct {
 	opts     svc.DeployOptions
 	earlier  *ledger.Entry // the open entry of the key, read at first; nil: there is none
 	wait     bool
-	announce func(context.Context, string) error // writes the ID of the new endpoint
+	announce func(context.Context, string) error // writes the ID of the endpoint
+
+	checking bool // it was said that the endpoint of the key may be deleted
 }
 
 // deployment checks the flags and reads the entry of the key. Nothing is sent before.
@@ -107,6 +109,12 @@ func (t *tool) deployment(ctx context.Context, s *spec) (*deployment, error) {
 	t.note(func(f *facts) { f.Name, f.Target = req.Name, req.ResourceMetadata.TargetInstanceNumber })
 	d := &deployment{tool: t, spec: s, req: req, wait: true, announce: t.announce}
 	d.opts = svc.DeployOptions{WaitOptions: t.wait, Key: t.flags.key, Lease: s.lease}
+	if req.ResourceMetadata.FlavorID == "" {
+		d.opts.PickFlavor = func(ctx context.Context, refused []svc.RefusedFlavor) (string, error) {
+			return t.pickFlavor(ctx, s, req, refused)
+		}
+	}
+	d.opts.OnPoll = d.onPoll
 	if s.probe != "" {
 		if _, err := t.client.InferenceServices.URL("probe"); err != nil {
 			return nil, usageError{fmt.Errorf("--probe: %w", err)}
@@ -137,13 +145,16 @@ func (d *deployment) readKey(ctx context.Context) (err error) {
 		return nil
 	}
 	t.note(func(f *facts) { f.ID = d.earlier.ServiceID })
-	d.req.ResourceMetadata.FlavorID = cmp.Or(d.req.ResourceMetadata.FlavorID, d.earlier.FlavorID)
 	return nil
 }
 
 func (d *deployment) dryRun(ctx context.Context) (view, error) {
-	if err := d.tool.chooseFlavor(ctx, d.spec, &d.req); err != nil {
-		return nil, err
+	if d.opts.PickFlavor != nil {
+		flavor, err := d.opts.PickFlavor(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		d.req.ResourceMetadata.FlavorID = flavor
 	}
 	text, err := json.Marshal(d.req)
 	return &deployView{DryRun: true, Request: text}, err
@@ -166,14 +177,14 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 		limit := e.SettleBy.Add(time.Minute)
 		t.talk.say("an earlier command is creating the endpoint, or was killed during the create: waiting for the outcome until %s", clock(limit))
 	}
-	if err := t.chooseFlavor(ctx, d.spec, &d.req); err != nil {
-		return nil, err
-	}
 	d.opts.OnCreate = func(s *svc.InferenceService) error { return d.created(ctx, s.ServiceID) }
 	d.opts.OnFailure = func(failed *svc.DeployError) bool { return d.onFailure(ctx, failed) }
 	t.note(func(f *facts) { f.Pending = true }) // the attempt hook is called after the response only
 	service, err := t.client.InferenceServices.Deploy(ctx, d.req, &d.opts)
 	err = d.judge(ctx, err)
+	if f := t.facts(); f.Resumed && !f.Deleted {
+		err = cmp.Or(err, d.announce(ctx, f.ID))
+	}
 	if err == nil && service != nil && d.wait {
 		if url, _ := t.client.InferenceServices.URL(service.ServiceID); url != "" {
 			t.talk.say("%s is reached at %s", printable(service.ServiceID), url)
@@ -216,18 +227,28 @@ func (d *deployment) created(ctx context.Context, id string) error {
 		f.ID, f.Running = id, true
 		f.Created, f.Resumed = f.Posted, !f.Posted
 	})
+	var err error
 	if t.facts().Created {
 		t.talk.say("created %s, which is billed from now on", printable(id))
-	} else {
+		err = d.announce(ctx, id)
+	} else { // it may be deleted, and then another one is created
 		t.talk.say("an earlier command has created %s, which is billed", printable(id))
 	}
-	if err := d.announce(ctx, id); err != nil {
-		return err
+	if err == nil && !d.wait {
+		err = errNoWait
 	}
-	if !d.wait {
-		return errNoWait
+	return err
+}
+
+// onPoll is the function for [svc.WaitOptions.OnPoll]. An endpoint of an earlier command may have
+// been deleted elsewhere: Deploy finds out, and then creates another one.
+func (d *deployment) onPoll(p svc.Poll) {
+	if !isNotFound(p.Err) || !d.tool.facts().Resumed {
+		d.tool.talk.poll(p)
+	} else if !d.checking {
+		d.checking = true
+		d.tool.talk.say("checking whether %s is deleted (up to a minute)", printable(p.ID))
 	}
-	return nil
 }
 
 // announce writes the ID of a new endpoint to standard output. If the form is a document, the ID

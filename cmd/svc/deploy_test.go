@@ -261,6 +261,41 @@ func TestUnusableEndpointUnderAKey(t *testing.T) {
 	}
 }
 
+// TestEndpointOfTheKeyThatIsDeletedElsewhere: the same command creates another one, and writes
+// only its ID.
+func TestEndpointOfTheKeyThatIsDeletedElsewhere(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	args := with(deploy, "--key", "chat")
+	s.must(exitOK, args...)
+	s.env["SVC_LEDGER"] = "none"
+	s.must(exitOK, "delete", "svc-1")
+	delete(s.env, "SVC_LEDGER")
+	e := s.must(exitOK, args...)
+	require.Equal(t, "svc-2\n", e.stdout)
+	require.Contains(t, e.stderr, "checking whether svc-1 is deleted (up to a minute)")
+	require.NotContains(t, e.stderr, "404")
+	require.Equal(t, []string{"svc-2"}, s.open())
+}
+
+// TestFlavorThatIsRefused: the next one is tried, and the key does not depend on it.
+func TestFlavorThatIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: 409})
+	args := with(deploy, "--key", "chat", "--flavor", "flavor-2,flavor-1")
+	e := s.must(exitOK, args...)
+	require.Contains(t, e.stderr, "flavor flavor-2 was refused")
+	endpoint, _ := s.srv.Endpoint("svc-1")
+	require.Equal(t, "flavor-1", endpoint.FlavorID)
+	require.Equal(t, "svc-1\n", s.must(exitOK, args...).stdout)
+
+	page := svctest.Fault{Status: 409, Times: -1}
+	s.srv.Fault("POST", svctest.RouteEndpoints, page)
+	require.Contains(t, s.must(exitNotFound, with(deploy, "--flavor", "flavor-2,flavor-1")...).stderr, "was refused")
+	require.Equal(t, 1, s.srv.RunningInstances())
+}
+
 // TestUnknownOutcome: the way out of a doubt, as the advice says it.
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,7 @@ func (s *spec) add(f *pflag.FlagSet) {
 	f.IntVar(&s.port, "port", 8000, "port that the container listens on")
 	f.IntVar(&s.instances, "instances", 1, "number of instances")
 	f.IntVar(&s.gpus, "gpus", 1, "GPUs of each instance")
-	f.StringSliceVar(&s.flavor, "flavor", nil, "IDs of flavors, the first in stock is used; default: the cheapest one that fits")
+	f.StringSliceVar(&s.flavor, "flavor", nil, "IDs of flavors: the first one that is in stock and not refused; default: the cheapest one that fits")
 	f.DurationVar(&s.lease, "lease", 0, "time after which \"svc sweep\" deletes the endpoint; default: never")
 	f.StringVar(&s.probe, "probe", "", "path of the endpoint: it is available when a GET of it has a 2xx status")
 	s.filter.add(f)
@@ -88,7 +88,11 @@ func (s *spec) request(stdin io.Reader) (req svc.CreateInferenceServiceRequest, 
 	if req.ResourceMetadata.ScaleType == "" {
 		req.ResourceMetadata.ScaleType = svc.ScaleTypeManual
 	}
-	if len(s.flavor) > 0 {
+	switch len(s.flavor) {
+	case 0: // that of the file
+	case 1:
+		req.ResourceMetadata.FlavorID = s.flavor[0]
+	default:
 		req.ResourceMetadata.FlavorID = ""
 	}
 	return req, s.check(req)
@@ -160,34 +164,36 @@ func (s *spec) check(req svc.CreateInferenceServiceRequest) error {
 	return usageError{errors.New(problem)}
 }
 
-// chooseFlavor fills in the flavor of a request: the one of the file, or the first of --flavor in
-// stock, or the cheapest one that fits.
-func (t *tool) chooseFlavor(ctx context.Context, s *spec, req *svc.CreateInferenceServiceRequest) error {
-	if len(s.flavor) == 1 {
-		req.ResourceMetadata.FlavorID = s.flavor[0]
-	}
-	if req.ResourceMetadata.FlavorID != "" {
-		return nil
-	}
+// pickFlavor returns the first of --flavor in stock, or the cheapest flavor that fits. It is called
+// only when something has to be created, and again if the service refuses a flavor.
+func (t *tool) pickFlavor(ctx context.Context, s *spec, req svc.CreateInferenceServiceRequest, refused []svc.RefusedFlavor) (string, error) {
 	query, err := s.filter.query()
 	if err != nil {
-		return err
+		return "", err
 	}
 	query.MinAvailable, query.MinGPUsPerNode = req.ResourceMetadata.TargetInstanceNumber, req.DeployMetadata.GPUNum
 	flavors, err := t.client.Flavors.Find(ctx, query)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if len(s.flavor) > 0 {
 		flavors = inOrder(flavors, s.flavor)
 	}
+	for _, r := range refused {
+		flavors = slices.DeleteFunc(flavors, func(f svc.Flavor) bool { return f.FlavorID == r.FlavorID })
+	}
+	if n := len(refused); n > 0 {
+		if code := kindOf(refused[n-1].Err).code; code == exitTryLater || code == exitRefused {
+			return "", refused[n-1].Err // not because of the flavor: a dearer one is no way out
+		}
+		t.talk.say("flavor %s was refused: %s", printable(refused[n-1].FlavorID), plainText(refused[n-1].Err))
+	}
 	if len(flavors) == 0 {
-		return errNoFlavor
+		return "", errNoFlavor
 	}
 	f := flavors[0]
 	t.talk.say("flavor %s: %s at %v USD", printable(f.FlavorID), printable(f.DisplayName), f.Billing.USDPriceUnit)
-	req.ResourceMetadata.FlavorID = f.FlavorID
-	return nil
+	return f.FlavorID, nil
 }
 
 // inOrder returns the flavors with these IDs, in the order of the IDs.
