@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 	"path/filepath"
@@ -179,12 +177,12 @@ func (t *tool) uploadCommand() *command {
 
 func (t *tool) upload(ctx context.Context, u *upload) (*uploadView, error) {
 	v := &uploadView{Name: u.name, FileID: u.id}
-	body, summed, stop, err := u.open(t.stdin)
+	body, stop, err := u.open(t.stdin)
 	if err != nil {
 		return v, err
 	}
 	defer stop()
-	opts := svc.UploadOptions{ContentType: u.contentType, Progress: t.talk.transfer("uploading " + printable(u.name))}
+	opts := svc.UploadOptions{ContentType: u.contentType, AllowEmpty: u.allowEmpty, RefuseEmpty: !u.allowEmpty, Progress: t.talk.transfer("uploading " + printable(u.name))}
 	var result *svc.UploadResult
 	if u.id != "" {
 		result, err = t.client.Files.Replace(ctx, u.id, body, &opts)
@@ -200,45 +198,21 @@ func (t *tool) upload(ctx context.Context, u *upload) (*uploadView, error) {
 	if err != nil {
 		return v, err
 	}
-	v.FileID, v.Bytes, v.SHA256 = result.FileID, result.Bytes, sum(summed)
+	v.FileID, v.Bytes, v.SHA256 = result.FileID, result.Bytes, result.SHA256
 	return v, nil
 }
 
-// open returns the contents, and the hash that has read them when the upload has succeeded.
-func (u *upload) open(stdin io.Reader) (body io.Reader, summed hash.Hash, stop func(), err error) {
-	summed, stop = sha256.New(), func() {}
+// open returns the contents.
+func (u *upload) open(stdin io.Reader) (body io.Reader, stop func(), err error) {
 	if u.path == "-" {
-		body, err = u.pipe(stdin, summed)
-		return body, summed, stop, err
+		return stdin, func() {}, nil
 	}
 	f, err := os.Open(u.path)
 	if err != nil {
-		return nil, nil, stop, usageError{err}
+		return nil, nil, usageError{err}
 	}
-	stop = func() { _ = f.Close() }
-	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() { // a named pipe
-		body, err = u.pipe(f, summed)
-		return body, summed, stop, err
-	}
-	if n, err := io.Copy(summed, f); err != nil {
-		return nil, nil, stop, usageError{err}
-	} else if n == 0 && !u.allowEmpty {
-		return nil, nil, stop, errEmpty
-	}
-	_, err = f.Seek(0, io.SeekStart)
-	return f, summed, stop, err
+	return f, func() { _ = f.Close() }, nil
 }
-
-// pipe returns contents that can be read only once.
-func (u *upload) pipe(from io.Reader, summed hash.Hash) (io.Reader, error) {
-	in := bufio.NewReader(from)
-	if _, err := in.Peek(1); errors.Is(err, io.EOF) && !u.allowEmpty {
-		return nil, errEmpty
-	}
-	return io.TeeReader(in, summed), nil
-}
-
-var errEmpty = usageError{errors.New("there is nothing to upload: the input is empty (--allow-empty uploads it all the same)")}
 
 // uploadAdvice says how to go on after a failure. If a record exists, a second upload goes to it.
 func (t *tool) uploadAdvice(err error, path string) []string {

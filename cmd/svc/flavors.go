@@ -73,12 +73,14 @@ func (v *flavorsView) names() (ids []string) {
 func (t *tool) flavorsCommand() *command {
 	var filter flavorFilter
 	var minAvailable, gpus int
+	var wait bool
 	c := &command{
 		Command: &cobra.Command{
 			Use: "flavors", Short: "list the GPUs on offer, the cheapest first",
-			Long: `Lists the flavors that fit, the cheapest first. Ends with 5 if none fits.`,
+			Long: `Lists the flavors that fit, the cheapest first. Ends with 5 if none fits. With --wait, it waits
+until one that fits is in stock, for --timeout at most.`,
 			Example: `  svc flavors --gpu a100 --min-available 2 --max-price 2.50
-  svc flavors --min-available 1 -o name | head -n 1`,
+  svc flavors --wait --gpu h100 --timeout 12h -o name | head -n 1`,
 		},
 		client: needsClient, empty: emptyFlavors,
 	}
@@ -86,12 +88,17 @@ func (t *tool) flavorsCommand() *command {
 	filter.add(f)
 	f.IntVar(&minAvailable, "min-available", 0, "least number of instances in stock")
 	f.IntVar(&gpus, "gpus", 0, "least number of GPUs that one instance can have")
+	f.BoolVar(&wait, "wait", false, "wait until a flavor that fits is in stock")
 	c.run = func(ctx context.Context, _ []string) (view, error) {
 		query, err := filter.query()
 		if err != nil {
 			return nil, err
 		}
 		query.MinAvailable, query.MinGPUsPerNode = minAvailable, gpus
+		if wait {
+			flavors, err := t.client.Flavors.WaitForStock(ctx, query, &t.wait)
+			return newFlavorsView(flavors), err
+		}
 		flavors, err := t.client.Flavors.Find(ctx, query)
 		if err == nil && len(flavors) == 0 {
 			err = errNoFlavor

@@ -30,7 +30,12 @@ func TestFlavors(t *testing.T) {
 		"flavor_id": "small", "gpu": "L4", "region": "cn", "cuda": "12.4", "available": 0.0, "max_gpus": 1.0, "usd": 0.5, "cny": 4.0,
 	}}, doc["flavors"])
 
-	e := s.must(exitNotFound, "flavors", "--gpu", "none", "-o", "json")
+	require.Equal(t, "mid\nbig\n", s.must(exitOK, "flavors", "--wait", "-o", "name").stdout)
+	e := s.must(exitTimeout, "flavors", "--wait", "--gpu", "L4", "--timeout", "500ms", "-o", "json")
+	require.Equal(t, []any{}, e.doc(t)["flavors"])
+	require.Contains(t, e.stderr, "0 of 1 fitting flavors in stock")
+
+	e = s.must(exitNotFound, "flavors", "--gpu", "none", "-o", "json")
 	require.Equal(t, []any{}, e.doc(t)["flavors"])
 	require.Equal(t, "no_flavor", e.doc(t)["error_kind"])
 	for _, args := range [][]string{{"--max-price", "cheap"}, {"--max-price", "-1"}, {"--min-cuda", "new"}, {"--min-available", "-1"}} {

@@ -15,6 +15,7 @@ var ofTheTool = strings.NewReplacer(
 	"allow it with WithInsecureHTTP", "allow it with --insecure-http",
 	"set WithLedger", "set SVC_LEDGER or --ledger",
 	"then call Ledger.Adopt, or Ledger.Forget if the endpoint does not exist", `then run "svc adopt KEY ID", or "svc forget KEY" if the endpoint does not exist`,
+	"Body is empty, and RefuseEmpty is set", "the input is empty, and --allow-empty is not given",
 	"FileClient.List shows", `"svc files ls" shows`,
 	"if you do not want it, call DeleteAndWait", "if you do not want it, delete it",
 )
