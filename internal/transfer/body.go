@@ -61,16 +61,9 @@ func (b *body) fill(w io.Writer) error {
 	s := b.source
 	buf := make([]byte, min(chunk, s.size)+1)
 	for off := int64(0); off < s.size; {
-		if err := cause.Of(s.ctx); err != nil {
-			return err
-		}
 		p, err := s.read(buf, off)
 		if err != nil {
-			err = &httpcall.LocalError{Doing: "reading the body", Err: err}
-			s.mu.Lock()
-			b.err = err
-			s.mu.Unlock()
-			return err
+			return b.fail(err)
 		}
 		b.sum.Write(p)
 		if _, err := w.Write(p); err != nil {
@@ -79,6 +72,14 @@ func (b *body) fill(w io.Writer) error {
 		off += int64(len(p))
 	}
 	return nil
+}
+
+// fail notes why the source could not be read, for a transport that ignores the error of Read.
+func (b *body) fail(err error) error {
+	b.source.mu.Lock()
+	defer b.source.mu.Unlock()
+	b.err = &httpcall.LocalError{Doing: "reading the body", Err: err}
+	return b.err
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -101,15 +102,14 @@ func (b *body) Close() error {
 // sent returns how much of the contents was read from the body that was opened last, and why it
 // could not be read. An empty body is never read, so sent checks that it is still empty.
 func (s *Source) sent() (n int64, err error) {
+	if s.size == 0 {
+		if _, err := s.read(make([]byte, 1), 0); err != nil {
+			return 0, s.last.fail(err)
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.size > 0 {
-		return s.last.sent, s.last.err
-	}
-	if _, err = s.read(make([]byte, 1), 0); err != nil {
-		err = &httpcall.LocalError{Doing: "reading the body", Err: err}
-	}
-	return 0, err
+	return s.last.sent, s.last.err
 }
 
 // SHA256 returns the checksum of what was sent, in hex, once all of it was sent. It returns "" if
@@ -135,7 +135,7 @@ func (s *Source) Finish(sent bool) {
 	s.drop()
 	if sent {
 		s.move(s.size)
-		s.progress.end(s.size)
+		s.progress.end(s.size, s.size)
 	}
 }
 
@@ -147,15 +147,14 @@ type progress struct {
 }
 
 func (p *progress) report(done, total int64) {
-	const pause = 100 * time.Millisecond
-	if now := time.Now(); p.f != nil && !now.Before(p.next) {
-		p.next = now.Add(pause)
-		p.f(done, total)
+	if now := time.Now(); !now.Before(p.next) {
+		p.next = now.Add(100 * time.Millisecond)
+		p.end(done, total)
 	}
 }
 
-func (p *progress) end(total int64) {
+func (p *progress) end(done, total int64) {
 	if p.f != nil {
-		p.f(total, total)
+		p.f(done, total)
 	}
 }

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -19,31 +20,24 @@ const inMemory = 64 << 10
 // size, which shows that r is too long. If ctx ends while a Read hangs, buffer returns, and the
 // copy is removed when that Read returns.
 func (s *Source) buffer(r io.Reader, size int64) error {
-	var (
-		b    buffered
-		err  error
-		over atomic.Bool // true: the copy is complete, or nobody waits for it any more
-		done = make(chan struct{})
-	)
+	var b buffered
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err = b.fill(s.ctx, r, size)
+		err := b.fill(s.ctx, r, size)
 		s.move(0)
-		if over.Swap(true) || err != nil {
+		if b.err = cmp.Or(cause.Of(s.ctx), err); b.err != nil {
 			b.drop()
 		}
 	}()
 	if !await(s.ctx, done) {
-		if over.Swap(true) {
-			b.drop()
-		}
 		return cause.Of(s.ctx)
 	}
 	s.size, s.drop, s.at = b.size, b.drop, bytes.NewReader(b.head)
 	if b.file != nil {
 		s.at = b.file
 	}
-	return err
+	return b.err
 }
 
 // buffered is a copy of the contents of a reader.
@@ -52,14 +46,15 @@ type buffered struct {
 	head    []byte   // the contents, unless there is a file
 	file    *os.File // nil: the contents are in memory
 	unnamed bool     // the file has no name any more
+	err     error    // why the copy is not complete
 }
 
 // fill copies r to its end, or until it has more than most bytes if most is above zero.
 func (b *buffered) fill(ctx context.Context, r io.Reader, most int64) error {
 	buf := make([]byte, chunk)
-	for idle := 0; most <= 0 || b.size <= most; {
+	for idle := 0; idle < 100; idle++ {
 		if most > 0 {
-			buf = buf[:min(int64(len(buf)), most+1-b.size)]
+			buf = buf[:min(chunk, most+1-b.size)]
 		}
 		if ctx.Err() != nil {
 			return cause.Of(ctx)
@@ -68,22 +63,19 @@ func (b *buffered) fill(ctx context.Context, r io.Reader, most int64) error {
 		if n < 0 || n > len(buf) {
 			return faulty("Read", n, len(buf))
 		}
-		if idle++; n > 0 {
-			idle = 0
-		}
 		if failed := b.write(buf[:n]); failed != nil {
 			return failed
 		}
 		switch {
-		case errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF), most > 0 && b.size > most:
 			return nil
 		case err != nil:
 			return err
-		case idle == 100:
-			return io.ErrNoProgress
+		case n > 0:
+			idle = -1
 		}
 	}
-	return nil
+	return io.ErrNoProgress
 }
 
 func (b *buffered) write(p []byte) (err error) {
@@ -127,21 +119,18 @@ func OpenFile(ctx context.Context, path string) (*os.File, error) {
 	)
 	go func() {
 		defer close(done)
-		if info, err := os.Stat(path); err == nil {
-			pipe.Store(info.Mode().Type() == fs.ModeNamedPipe)
-		}
+		info, _ := os.Stat(path)
+		pipe.Store(info != nil && info.Mode().Type() == fs.ModeNamedPipe)
 		f, err = os.Open(path)
 	}()
 	if await(ctx, done) {
 		return f, err
 	}
-	if !pipe.Load() {
-		return nil, cause.Of(ctx)
-	}
-	if w, failed := os.OpenFile(path, os.O_RDWR, 0); failed == nil { // os.Open returns when the pipe has a writer
-		<-done
-		_ = w.Close()
-		_ = f.Close()
+	if pipe.Load() {
+		if w, failed := os.OpenFile(path, os.O_RDWR, 0); failed == nil { // os.Open returns when the pipe has a writer
+			<-done
+			_, _ = w.Close(), f.Close()
+		}
 	}
 	return nil, cause.Of(ctx)
 }

@@ -97,7 +97,7 @@ func (g *Get) Run(ctx context.Context) (r *httpcall.Result, err error) {
 		if err != nil {
 			err = g.again(ctx, err)
 		} else if !more {
-			g.progress.end(g.Received)
+			g.progress.end(g.Received, g.Received)
 			return nil, nil
 		}
 	}

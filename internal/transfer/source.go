@@ -59,7 +59,8 @@ type Source struct {
 // many bytes. If r cannot be read at any offset, its contents are buffered now. When ctx ends,
 // NewSource returns, even if a Read of r blocks. NewSource never closes r.
 func NewSource(ctx context.Context, r io.Reader, size int64, report func(sent, total int64)) (*Source, error) {
-	s := &Source{ctx: ctx, progress: progress{f: report}, last: &body{close: func(error) {}, done: make(chan struct{}), sum: sha256.New()}}
+	s := &Source{ctx: ctx, progress: progress{f: report}}
+	s.last = &body{source: s, close: func(error) {}, done: make(chan struct{}), sum: sha256.New()}
 	close(s.last.done)
 	s.move, s.changed, s.drop = func(int64) {}, func() error { return nil }, func() {}
 	err := s.inPlace(r)
@@ -98,17 +99,17 @@ func (s *Source) inPlace(r io.Reader) error {
 			}
 			return err
 		}
-		return s.seekable(r)
+		return s.seekable(r, info.Size()) // the size is known: another upload may use the offset of the file
 	case io.Seeker:
-		return s.seekable(r)
+		return s.seekable(r, -1)
 	}
 	return nil
 }
 
 // seekable notes the offset of r, and uses r without a copy if it has ReadAt and its end is behind
 // its offset. Any other reader is copied: a file of /proc, for example, has bytes although its
-// size is 0.
-func (s *Source) seekable(r io.Seeker) error {
+// size is 0. If end is below zero, seekable finds it, and moves the offset of r meanwhile.
+func (s *Source) seekable(r io.Seeker, end int64) error {
 	start, err := r.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return nil //nolint:nilerr // r cannot seek
@@ -119,28 +120,18 @@ func (s *Source) seekable(r io.Seeker) error {
 	if !ok {
 		return nil
 	}
-	end, err := endOf(r, start)
-	if err == nil && end > start {
+	if end < 0 {
+		if end, err = r.Seek(0, io.SeekEnd); err != nil {
+			return nil //nolint:nilerr // the offset of r has not changed
+		}
+		if _, err = r.Seek(start, io.SeekStart); err != nil {
+			return err
+		}
+	}
+	if end > start {
 		s.at, s.start, s.size = at, start, end-start
 	}
-	return err
-}
-
-// endOf returns the offset of the end of r, or start if the end cannot be found. It does not move
-// the offset of a file, which another upload may use at the same time.
-func endOf(r io.Seeker, start int64) (end int64, err error) {
-	if f, ok := r.(*os.File); ok {
-		info, err := f.Stat()
-		if err != nil {
-			return 0, err
-		}
-		return info.Size(), nil
-	}
-	if end, err = r.Seek(0, io.SeekEnd); err != nil {
-		return start, nil //nolint:nilerr // the offset of r has not changed
-	}
-	_, err = r.Seek(start, io.SeekStart)
-	return end, err
+	return nil
 }
 
 // Size is how many bytes there are to send.
@@ -154,16 +145,14 @@ func (s *Source) read(buf []byte, off int64) ([]byte, error) {
 	switch {
 	case n < 0 || int64(n) > want+1:
 		return nil, faulty("ReadAt", n, int(want+1))
-	case int64(n) < want && errors.Is(err, io.EOF):
-		return nil, &SizeError{Want: s.size, Got: off + int64(n)}
-	case int64(n) < want:
-		return nil, cmp.Or(err, io.ErrNoProgress)
-	case off+want < s.size:
+	case int64(n) >= want && off+want < s.size:
 		return buf[:want], nil
 	case int64(n) > want:
 		return nil, &SizeError{Want: s.size, Got: s.size + 1}
 	case !errors.Is(err, io.EOF):
 		return nil, cmp.Or(err, io.ErrNoProgress)
+	case int64(n) < want:
+		return nil, &SizeError{Want: s.size, Got: off + int64(n)}
 	}
 	return buf[:want], s.changed()
 }
@@ -175,15 +164,12 @@ func faulty(method string, n, size int) error {
 // await waits for done until ctx ends, and then a moment longer, in which a read of a disk or of
 // memory returns. It reports whether done was closed.
 func await(ctx context.Context, done <-chan struct{}) bool {
+	late := make(chan struct{})
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(100*time.Millisecond, func() { close(late) }) })()
 	select {
 	case <-done:
 		return true
-	case <-ctx.Done():
-	}
-	select {
-	case <-done:
-		return true
-	case <-time.After(100 * time.Millisecond):
+	case <-late:
 		return false
 	}
 }
@@ -217,7 +203,8 @@ func drain(body io.ReadCloser) {
 // at all is believed.
 func unsaid(c *httpcall.Caller, src *Source) error {
 	n, err := src.sent()
-	if err != nil || n == src.size || n == 0 && !c.OverNetwork() {
+	complete := n == src.size || n == 0 && !c.OverNetwork()
+	if err != nil || complete {
 		return err
 	}
 	return fmt.Errorf("storage reported success when only %d of %d bytes had been sent: the stored file may be incomplete", n, src.size)
