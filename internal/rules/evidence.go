@@ -58,7 +58,7 @@ type Evidence struct {
 
 // proofs are the ways to prove a deletion by "not found". A run of "not found" responses of one
 // class is a proof if it has at least least responses over a time of at least span, and the
-// flavor list was answered within the run. A gateway may send a "not found" in JSON for some
+// flavor list was answered between its last two. A gateway may send a "not found" in JSON for some
 // seconds, and a router in plain text for longer. Less time is needed after a delete that the
 // service accepted: then a proof is wrong only if that delete had no effect as well.
 var proofs = [...]struct {
@@ -82,15 +82,15 @@ var proofs = [...]struct {
 type run struct {
 	n           int
 	first, last time.Time
-	listed      bool // the flavor list was answered after the first response
-	between     bool // the flavor list was answered before the last response too
+	listed      bool // the flavor list was answered after the last response
+	between     bool // the flavor list was answered between the last two responses
 }
 
 func (r run) add(at time.Time) run {
 	if r.n == 0 {
 		r.first = at
 	}
-	r.between = r.listed
+	r.between, r.listed = r.listed, false // an outage of all paths may begin at any time, so an older list proves nothing
 	r.last = at
 	r.n++
 	return r

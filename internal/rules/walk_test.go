@@ -230,6 +230,27 @@ func TestTimeOfAProof(t *testing.T) {
 	}
 }
 
+// An outage hides all paths. So a list that was answered before the outage began does not show that
+// the "not found" of the outage are about the endpoint.
+func TestListIsAnsweredBetweenTheLastTwoNotFound(t *testing.T) {
+	for _, class := range []Class{Service, Intermediary} {
+		s := state{world{}, Evidence{Read: true}}
+		s.miss(class, true)
+		s.see(Listed)
+		for s.now < 2*time.Minute {
+			s.now += time.Second
+			s.miss(class, true)
+			require.True(t, s.WantsList())
+		}
+		require.Equal(t, Unproven, s.Verdict())
+		s.see(Listed)
+		require.Equal(t, Unproven, s.Verdict())
+		s.now += time.Second
+		s.miss(class, true)
+		require.Equal(t, Deleted, s.Verdict())
+	}
+}
+
 func TestNextPollThatCanProve(t *testing.T) {
 	e := Evidence{Read: true}
 	at := func(d time.Duration) time.Time { return walkStart.Add(d) }
