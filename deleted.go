@@ -150,6 +150,7 @@ func (e *missingError) Unwrap() error { return e.err }
 type removal struct {
 	*observer
 	name     string        // name that the record must have; empty: any name
+	unsure   bool          // name is only what was asked for: the ID is from a broken response without a name, so the record may be somebody else's
 	limit    time.Duration // limit of each request, whatever it waits for; zero: no limit
 	interval time.Duration // longest time between two polls
 	there    bool          // the latest read returned the record
@@ -159,15 +160,21 @@ type removal struct {
 // poll sends a delete and then reads the record. After an accepted delete it sends another one
 // only if the record could still be read, or if the process was suspended. If this client has
 // never read the record, poll reads it before the delete as well: "not found" proves a deletion
-// sooner if the record was read before.
+// sooner if the record was read before. As long as the name of the record is not known, poll sends no
+// delete.
 func (r *removal) poll(ctx context.Context) (*InferenceService, rules.Verdict, error) {
 	var before *InferenceService // the record before the delete
-	if !r.evidence.Read && !r.evidence.Accepted() {
+	if r.unsure || !r.evidence.Read && !r.evidence.Accepted() {
 		s, verdict, err := r.read(ctx)
+		if r.unsure && err != nil {
+			return s, rules.Unproven, err
+		}
 		if verdict == rules.Deleted || cause.Has[*permanentError](err) {
 			return s, verdict, err
 		}
-		before = s
+		if before = s; s != nil {
+			r.learn(s.Name)
+		}
 	}
 	suspended := !r.polled.IsZero() && rules.Overslept(r.interval, time.Since(r.polled))
 	defer func() { r.polled = time.Now() }()
@@ -215,9 +222,23 @@ func (r *removal) limited(ctx context.Context) (context.Context, context.CancelF
 }
 
 // foreign reports whether a record has another name than the endpoint, so that it may belong
-// to somebody else's endpoint. A service may change the case and the white space of a name.
+// to somebody else's endpoint. A service may change the case and the white space of a name, and
+// make another name of the one that was asked for.
 func (r *removal) foreign(s *InferenceService) bool {
-	return r.name != "" && s.Name != "" && !same.Text(s.Name, r.name)
+	switch {
+	case r.name == "", s.Name == "":
+		return false
+	case r.unsure:
+		return !rules.Renamed(r.name, s.Name)
+	}
+	return !same.Text(s.Name, r.name)
+}
+
+// learn notes the name that the service has given to the endpoint.
+func (r *removal) learn(name string) {
+	if r.unsure && name != "" {
+		r.name, r.unsure = name, false
+	}
 }
 
 func (r *removal) otherName(s *InferenceService) error {

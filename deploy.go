@@ -396,7 +396,7 @@ func (d *deployment) rescue(ctx context.Context) {
 	d.client.client.endpoints.Create(d.id, d.result.TokenCheck)
 	if created && (d.opts.DeleteOnFailure || d.opts.OnFailure != nil) {
 		defer func() { // if cleanUp panics too, for example in an attempt hook, a single delete is sent
-			if !d.over && (d.shown == "" || rules.Renamed(d.name, d.shown)) {
+			if !d.over && rules.Renamed(d.name, d.shown) {
 				ctx, cancel := d.cleanupContext(ctx)
 				defer cancel()
 				_ = d.client.Delete(ctx, d.id, polling(d.opts.RequestOptions)...)
@@ -436,10 +436,12 @@ func (d *deployment) remove(ctx context.Context) (Cleanup, error) {
 	if d.observer == nil {
 		d.observer = d.client.observe(d.id, o)
 	}
-	r := &removal{observer: d.observer, name: d.givenName(), limit: cleanupLimit / 3, interval: o.MaxInterval}
-	if seen := cmp.Or(d.record, &InferenceService{ServiceID: d.id, Name: d.shown}); r.foreign(seen) {
+	r := &removal{observer: d.observer, name: d.name, unsure: d.name != "", limit: cleanupLimit / 3, interval: o.MaxInterval}
+	seen := cmp.Or(d.record, &InferenceService{ServiceID: d.id, Name: d.shown})
+	if r.foreign(seen) {
 		return CleanupFailed, r.otherName(seen)
 	}
+	r.learn(seen.Name)
 	w := d.client.untilDeleted(r.observer, o, r.poll)
 	w.endurance.Task = rules.Cleanup
 	_, err := w.run(ctx, isDeleted)

@@ -58,7 +58,7 @@ func (w *waiter[T]) loop(ctx context.Context, until func(*T) (bool, error)) (*T,
 	for {
 		p := w.once(ctx, until)
 		if p.err != nil && p.end == nil && ctx.Err() != nil {
-			late := time.Since(deadline(ctx))
+			late := min(time.Since(deadline(ctx)), time.Since(w.start)) // a create may have outlasted ctx before the wait began
 			return w.again(ctx, until, rules.Overslept(0, late), cause.Of(ctx))
 		}
 		if p.over() {
