@@ -39,10 +39,13 @@ type call struct {
 	ended     time.Time
 	record    *svc.InferenceService
 	err       error
-	settled   []settled // the results of WaitUntilAllAvailable
-	told      []string  // the IDs that OnCreate received
-	used      bool      // the function given to Use was called
-	probed    bool      // the last call of Probe succeeded
+	settled   []settled   // the results of WaitUntilAllAvailable
+	told      []string    // the IDs that OnCreate received
+	used      bool        // the function given to Use was called
+	probed    bool        // the last call of Probe succeeded
+	woke      time.Time   // when the process was continued after it was suspended; zero: it was not
+	rotation  int         // how many tokens the token source returned
+	tokenless []time.Time // when the token source failed
 	returned  bool
 	panicked  any
 	exited    bool
@@ -57,7 +60,7 @@ type settled struct {
 // antics say how the caller's functions misbehave in one call.
 type antics struct {
 	where string // the function that misbehaves: "OnCreate", "OnPoll", "Probe", "OnFailure", "hook", "token", "use", "until"; empty: none
-	what  string // what it does: "error", "permanent", "panic", "exit", "hang"
+	what  string // what it does: "error", "permanent", "panic", "exit", "hang", "sleep"
 	nth   int    // in which of its calls, from 1
 	again bool   // and also in all later calls
 }
@@ -89,6 +92,9 @@ func (k *call) perform(ctx context.Context, where string) error {
 	case "hang":
 		<-ctx.Done()
 		return ctx.Err()
+	case "sleep":
+		k.suspend()
+		return nil
 	case "permanent":
 		return permanent(where + " says never")
 	}
@@ -165,7 +171,9 @@ func (k *call) make(ctx context.Context, s services, d *rand.Rand) {
 	case "Deploy":
 		k.record, k.err = s.Deploy(ctx, k.request, k.deployOptions(d))
 	case "Use":
-		k.err = s.Use(ctx, k.request, k.deployOptions(d), func(ctx context.Context, r *svc.InferenceService) error {
+		o := k.deployOptions(d)
+		o.DeleteOnFailure = false // Use deletes on every way out
+		k.err = s.Use(ctx, k.request, o, func(ctx context.Context, r *svc.InferenceService) error {
 			k.used, k.record = true, r
 			return k.perform(ctx, "use")
 		})

@@ -83,17 +83,18 @@ func (c *conversation) check(invariants []invariant, k *call) {
 
 func (c *conversation) options() []svc.Option {
 	opts := []svc.Option{
-		svc.WithToken("token"), svc.WithInferenceURL("https://inference.example.com"),
+		svc.WithToken("key-1"), svc.WithInferenceURL("https://inference.example.com"),
 		svc.WithHTTPClient(&http.Client{Transport: strip{c.world}}),
 		svc.WithAttemptHook(func(ctx context.Context, _ svc.Attempt) {
 			_ = c.world.call.perform(ctx, "hook")
 		}),
 	}
-	if c.dice.IntN(3) == 0 {
+	if c.world.limited != (window{}) {
+		opts = append(opts, svc.WithRateLimiter(limiter{c.world}))
+	}
+	if c.dice.IntN(3) == 0 || c.world.foreign != (window{}) || c.world.tokenless != (window{}) {
 		opts = append(opts, svc.WithTokenSource(func(ctx context.Context) (string, error) {
-			k := c.world.call
-			err := k.perform(ctx, "token")
-			return fmt.Sprintf("token-%d", k.count("rotation")/3), err
+			return c.world.token(ctx)
 		}))
 	}
 	if c.dice.IntN(3) == 0 {
@@ -139,7 +140,7 @@ func (c *conversation) plan() *call {
 		ResourceMetadata: svc.CreateResourceMetadata{FlavorID: "gpu", TargetInstanceNumber: 1 + d.IntN(3)},
 	}
 	k.tells = d.IntN(8) != 0
-	k.removes = d.IntN(3) != 0 || k.op == "Use"
+	k.removes = d.IntN(3) != 0 || k.op == "Use" // Use always deletes
 	k.decides = d.IntN(3) == 0 && k.op != "Use"
 	limits := []float64{0, 0.1, 2, 10, 45, 180, 600, 600}
 	k.limit = time.Duration(limits[d.IntN(len(limits))] * (0.5 + d.Float64()/2) * float64(time.Second))
@@ -156,6 +157,9 @@ func (c *conversation) plan() *call {
 			what:  []string{"error", "error", "permanent", "panic", "panic", "exit", "hang"}[d.IntN(7)],
 			nth:   1 + d.IntN(4), again: d.IntN(2) == 0,
 		}
+		if d.IntN(4) == 0 {
+			k.antics.where, k.antics.what, k.antics.again = []string{"OnPoll", "OnPoll", "Probe", "hook"}[d.IntN(4)], "sleep", false
+		}
 		if k.antics.where != "Probe" && k.antics.where != "token" && k.antics.what == "hang" {
 			k.antics.what = "panic"
 		}
@@ -165,6 +169,9 @@ func (c *conversation) plan() *call {
 	}
 	if k.op == "WaitUntilAllAvailable" && k.antics.what == "panic" { // the panic would be in another goroutine and end the test program
 		k.antics.what = "exit"
+	}
+	if !k.creates() && d.IntN(12) == 0 {
+		k.id += "0" // mistyped
 	}
 	c.others(k)
 	return k
@@ -226,7 +233,7 @@ func (c *conversation) carryOut(k *call) {
 		k.make(ctx, client, c.dice)
 		k.returned = true
 	}()
-	watchdog := time.NewTimer(k.limit + time.Hour)
+	watchdog := time.NewTimer(k.limit + 2*time.Hour)
 	defer watchdog.Stop()
 	select {
 	case <-done:
@@ -282,6 +289,12 @@ func (c *conversation) tell(b *strings.Builder, k *call) {
 		fmt.Fprintf(b, "    %s %s %s handled %s ended %s, status %d %.120q", c.since(x.sent), x.method, x.id, c.since(x.handled), c.since(x.ended), x.status, x.body)
 		if x.fault != noFault {
 			fmt.Fprintf(b, ", fault %q, early %v", x.fault, x.early)
+		}
+		if x.foreign {
+			b.WriteString(", foreign token")
+		}
+		if x.cached {
+			b.WriteString(", from the cache")
 		}
 		if x.acted {
 			b.WriteString(", acted")

@@ -2,6 +2,8 @@ package soak_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"io"
@@ -45,6 +47,8 @@ const (
 	stall       fault = "the body stalls"
 	noBody      fault = "the body is empty"
 	outageFor   fault = "every path is not found"
+	routerFor   fault = "a router has no backend"
+	untrusted   fault = "the certificate is not accepted"
 	noFault     fault = ""
 	stranger    fault = "somebody else's record"
 	strangerCut fault = "somebody else's record, cut off"
@@ -64,7 +68,7 @@ var (
 // certain has the faults after which a client can know that a create had no effect. A
 // redirect to a login page (302) is not in the list, because a redirect after a create
 // can mean that it succeeded.
-var certain = map[fault]bool{dialError: true, status429: true, outageFor: true, json401: true, json403: true, page403: true, page404: true, cut404: true}
+var certain = map[fault]bool{dialError: true, status429: true, outageFor: true, untrusted: true, json401: true, json403: true, page403: true, page404: true, cut404: true}
 
 // exchange is one HTTP request and its result.
 type exchange struct {
@@ -82,6 +86,10 @@ type exchange struct {
 	delays    [2]time.Duration
 	outlives  bool // the service handles the request even if the client has given up
 
+	foreign bool // sent with the token of another account
+	cached  bool // the response is a copy from the cache
+	header  http.Header
+
 	lucky bool // the request reaches a replica that already knows new IDs
 
 	acted  bool      // an update or delete took effect
@@ -96,7 +104,17 @@ type exchange struct {
 func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
 	x := w.begin(req)
 	defer func() { x.ended = time.Now() }()
-	ctx := req.Context()
+	if r := w.cachedResponse(x, req); r != nil {
+		return r, nil
+	}
+	r, err := w.exchange(req.Context(), x)
+	if err == nil {
+		w.stamp(x, r, req)
+	}
+	return r, err
+}
+
+func (w *world) exchange(ctx context.Context, x *exchange) (*http.Response, error) {
 	if err := pause(ctx, x.delays[0]); err != nil {
 		if x.outlives && !x.early {
 			w.mu.Lock()
@@ -124,6 +142,7 @@ func (w *world) begin(req *http.Request) *exchange {
 	w.advance()
 	k := w.call
 	x := &exchange{call: k, method: req.Method, sent: time.Now()}
+	x.foreign = req.Header.Get("Authorization") == "Bearer "+foreignToken
 	if id, ok := strings.CutPrefix(req.URL.Path, "/v1/inference-service/"); ok {
 		x.id = id
 	}
@@ -153,6 +172,10 @@ func (w *world) draw(x *exchange, d *rand.Rand) {
 	switch {
 	case since >= w.outageFrom && since < w.outageTo && !(w.flaps && int(since.Seconds())%2 == 0):
 		x.fault, x.early = outageFor, true
+	case w.router.has(since) && x.id != "" && x.id != flavorList:
+		x.fault, x.early = routerFor, true
+	case w.untrusted.has(since):
+		x.fault, x.early = untrusted, true
 	case d.Float64() < w.trouble:
 		x.early = d.IntN(2) == 0
 		switch {
@@ -214,6 +237,10 @@ func (w *world) respond(ctx context.Context, x *exchange, own reply) (*http.Resp
 		return nil, ctx.Err()
 	case outageFor:
 		return x.answer(404, w.outageBody), nil
+	case routerFor:
+		return x.answer(404, w.routerBody), nil
+	case untrusted:
+		return nil, &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}
 	case stranger, strangerCut, otherID:
 		w.mu.Lock()
 		defer w.mu.Unlock()

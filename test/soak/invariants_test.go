@@ -30,6 +30,8 @@ var (
 		{"I7 available is true", checkAll},
 		{"I8 no create is repeated that may have acted", checkRepeats},
 		{"I9 a calm service is served", checkCalm},
+		{"I10 a cleanup sends a delete", checkCleanup},
+		{"I11 a process that was suspended looks first", checkSuspended},
 	}
 	atEnd = []invariant{
 		{"I1 one create makes one endpoint", checkDoubles},
@@ -92,11 +94,12 @@ func has(ids []string, id string) bool {
 // hopeless reports whether the client could not send a delete. It had no token for the
 // delete, or no response showed that the endpoint is its own.
 func hopeless(k *call, post *exchange, e *endpoint) bool {
-	if k.antics.again && k.antics.where == "token" {
+	panics := k.antics.again && k.antics.where == "hook" && len(k.tokenless) > 0
+	if k.antics.again && k.antics.where == "token" || panics || k.hadNoToken() {
 		return true
 	}
 	read := slices.ContainsFunc(k.exchanges, func(x *exchange) bool { return x.method == "GET" && x.whole && x.shown != nil })
-	return !shows(post, e.name) && (!read || k.antics.again && k.antics.where == "hook")
+	return !shows(post, e.name) && !shows(post, slug(e.name)) && (!read || k.antics.again && k.antics.where == "hook")
 }
 
 // creation returns the exchange that created the endpoint.
@@ -209,7 +212,7 @@ func checkScaled(c *conversation, k *call) {
 func (c *conversation) comparable(e *endpoint, put *exchange) bool {
 	w := c.world
 	switch {
-	case w.lag == 0:
+	case w.lag == 0 && w.cacheTTL == 0:
 		return true
 	case w.bare || !put.whole || w.dates >= noDates:
 		return false
@@ -258,11 +261,14 @@ func checkNeighbours(c *conversation, _ *call) {
 }
 
 func checkTime(c *conversation, k *call) {
-	most := time.Duration(0)
+	most, end := time.Duration(0), k.end()
 	if k.op == "Deploy" || k.op == "Use" {
 		most = 40 * time.Second
 	}
-	if late := k.ended.Sub(k.end()); late > most {
+	if k.woke.After(end) { // one more poll, with a limit of its own
+		end, most = k.woke, most+10*time.Second
+	}
+	if late := k.ended.Sub(end); late > most {
 		c.fail(k, "the call ended %v after ctx", late)
 	}
 	for _, x := range k.exchanges {
@@ -349,6 +355,15 @@ func checkRepeats(c *conversation, k *call) {
 	}
 }
 
+// knows reports whether the client of a call has created or read the endpoint.
+func (c *conversation) knows(k *call) bool {
+	return slices.ContainsFunc(c.calls, func(other *call) bool {
+		return other.fresh == k.fresh && slices.ContainsFunc(other.exchanges, func(x *exchange) bool {
+			return x.whole && (x.shown != nil && same(x.id, k.id) || x.made != nil && same(x.made.id, k.id))
+		})
+	})
+}
+
 // checkCalm checks that calls to a service without troubles succeed, if ctx leaves enough
 // time.
 func checkCalm(c *conversation, k *call) {
@@ -363,6 +378,8 @@ func checkCalm(c *conversation, k *call) {
 	case brief && failed && (!k.removes || cleanup(deploy) == "deleted"):
 		return
 	case brief && k.creates() && !failed && (k.op == "Create" || !errors.Is(k.err, svc.ErrOutcomeUnknown)):
+		return
+	case !k.creates() && was && !c.knows(k) && errors.Is(k.err, svc.ErrNotFound): // the ID may be mistyped
 		return
 	case k.creates(), k.op == "DeleteAndWait" || k.op == "WaitUntilDeleted" && was:
 	case k.op == "Wait", k.op == "WaitUntilDeleted", was: // these calls may fail for good reasons

@@ -48,6 +48,7 @@ type traits struct {
 	busy       bool   // a second delete gets 409 while the first one is running
 	uuids      bool   // IDs are UUIDs; every second record writes its ID in upper case
 
+	field
 	beyond
 }
 
@@ -129,6 +130,7 @@ func drawTraits(d *rand.Rand) traits {
 		t.flavors = d.IntN(len(flavorLists))
 	}
 	t.uuids = often(0.2)
+	t.drawField(d)
 	if os.Getenv("SVC_SOAK_BEYOND") != "" {
 		t.beyond = [...]beyond{{flickers: true}, {flaps: true}, {erases: true}}[d.IntN(3)]
 	}
@@ -139,6 +141,7 @@ func drawTraits(d *rand.Rand) traits {
 type endpoint struct {
 	id, name string
 	by       *call // the call that created it; nil: it belongs to somebody else
+	foreign  bool  // it belongs to the account of the foreign token
 	created  time.Time
 	readable time.Time
 	changes  []change  // sorted by time
@@ -196,7 +199,8 @@ type world struct {
 	later     []deed      // scheduled actions, sorted by time
 	call      *call       // the current call
 	reads     int
-	writes    int // number of records written
+	writes    int                  // number of records written
+	stored    map[string]*exchange // the contents of the cache
 }
 
 // deed is an action that happens at a certain time.
@@ -206,7 +210,7 @@ type deed struct {
 }
 
 func newWorld(seed uint64, d *rand.Rand) *world {
-	w := &world{traits: drawTraits(d), seed: seed, dice: d, start: time.Now()}
+	w := &world{traits: drawTraits(d), seed: seed, dice: d, start: time.Now(), stored: map[string]*exchange{}}
 	for i := range 2 { // these belong to somebody else and have existed for long
 		e := w.add(fmt.Sprintf("neighbour-%d", i), 1+i)
 		e.created = w.start.Add(-time.Hour)
@@ -272,13 +276,13 @@ func (w *world) advance() {
 	}
 }
 
-// isDeleted returns the truth. An endpoint that never existed counts as deleted.
+// isDeleted returns the truth. An endpoint that never existed was not deleted.
 func (w *world) isDeleted(id string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.advance()
 	e := w.find(id)
-	return e == nil || e.at(time.Now(), false).deleted
+	return e != nil && e.at(time.Now(), false).deleted
 }
 
 // reply is a response of the service itself.
@@ -298,7 +302,7 @@ func (w *world) handle(x *exchange) reply {
 		return w.create(x)
 	}
 	e := w.find(x.id)
-	if e == nil || x.handled.Before(e.readable) && !(w.flickers && x.lucky) {
+	if e == nil || e.foreign != x.foreign || x.handled.Before(e.readable) && !(w.flickers && x.lucky) {
 		return w.notFound()
 	}
 	switch x.method {
@@ -332,7 +336,7 @@ func (w *world) listFlavors() reply {
 
 func (w *world) create(x *exchange) reply {
 	e := w.add(x.name, x.instances)
-	e.by, x.made = x.call, e
+	e.by, e.foreign, x.made = x.call, x.foreign, e
 	return reply{200, w.record(e, e.at(x.handled, w.touch))}
 }
 
@@ -398,6 +402,8 @@ func (w *world) record(e *endpoint, s state) string {
 		name = strings.ToUpper(name)
 	case 2:
 		name = " " + name + " "
+	case 3:
+		name = slug(name)
 	}
 	deletedAt, isDeleted := w.never, "false"
 	if s.deleted {
@@ -407,6 +413,9 @@ func (w *world) record(e *endpoint, s state) string {
 	if w.odd {
 		info, kind, description = `{"reason":["out of memory"]}`, `7`, `null`
 		isDeleted = cmp.Or(map[string]string{"false": "0"}[isDeleted], isDeleted)
+	}
+	if w.notANumber {
+		kind += `,"load":NaN,"limits":{"most":-Infinity}`
 	}
 	id := e.id
 	if w.writes++; w.uuids && w.writes%2 == 0 {
