@@ -1,7 +1,6 @@
 package svc
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -13,10 +12,8 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"regexp"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/httpcall"
@@ -297,51 +294,42 @@ func (b *base) join(k *call, query url.Values) (*url.URL, error) {
 	return u, nil
 }
 
-// encode returns the body of a call as JSON, with the extra fields. The JSON encoders of the
-// caller's types may fail: scrub removes secrets from the texts of their errors.
-func (k *call) encode(fields []bodyField, scrub func(string) string) ([]byte, error) {
+// encode returns the body of a call as JSON, with the extra fields; nil: the call has no body.
+// The JSON encoders of the caller's types may fail: scrub removes secrets from the texts of
+// their errors.
+func (k *call) encode(fields []bodyField, scrub func(string) string) (body []byte, err error) {
 	raw, isRaw := k.body.(json.RawMessage)
-	none := k.body == nil || isRaw && len(raw) == 0
-	if none && len(fields) == 0 {
-		return nil, nil
-	}
-	body := []byte("{}")
 	switch {
-	case none && (k.Method == http.MethodGet || k.Method == http.MethodHead || k.Method == http.MethodDelete || k.Method == http.MethodOptions):
-		return nil, invalid(fields[0].path, "cannot be set: the call has no body")
-	case none:
+	case k.body == nil, isRaw && len(raw) == 0:
 	case isRaw && json.Valid(raw): // sent unchanged: json.Marshal would compact and escape it
 		body = raw
 	default:
-		var err error
 		if body, err = json.Marshal(k.body); err != nil {
-			if k.err != nil {
-				return nil, nil //nolint:nilerr // send returns k.err, which says more
-			}
 			return nil, invalid("body", "cannot be written as JSON: "+scrub(err.Error()))
 		}
 	}
 	for _, f := range fields {
-		var err error
+		if body == nil && bodiless(k.Method) {
+			return nil, invalid(f.path, "cannot be set: the call has no body")
+		}
+		if body == nil {
+			body = []byte("{}")
+		}
 		if body, err = jsonfield.Set(body, f.path, f.value); err != nil {
 			return nil, invalid(f.path, "cannot be set: "+scrub(err.Error()))
 		}
 	}
-	asWritten := isRaw && len(fields) == 0 && utf8.Valid(body)
-	// ContainsRune also finds bytes that are not UTF-8, since they decode as RuneError.
-	if asWritten || !bytes.ContainsRune(body, utf8.RuneError) && !bytes.Contains(body, []byte(`\ufffd`)) {
-		return body, nil
-	}
-	if bad := lost.FindSubmatch(body); bad != nil {
-		return nil, invalid(cmp.Or(string(bad[1]), "body"), "is not valid UTF-8, or holds U+FFFD in place of a lost character")
-	}
 	return body, nil
 }
 
-// lost matches a JSON string that holds U+FFFD or bytes that are not UTF-8. encoding/json
-// writes U+FFFD in place of such bytes. The group of the match is the name of the field that
-// holds the string; empty: there is no field.
-var lost = regexp.MustCompile(`(?:"([^"\\]*)": *\[?)?"(?:[^"\\]|\\.)*?(?:\\ufffd|\x{FFFD})`)
+// bodiless reports whether a request with this method has no body, unless the caller gives one.
+func bodiless(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodDelete, http.MethodOptions:
+		return true
+	}
+	return false
+}
 
 // Response is a response as it was received. [WithResponse] fills it. It may hold presigned
 // URLs and other secrets, so printing, logging or encoding a Response as JSON does not show

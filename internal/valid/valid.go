@@ -27,10 +27,8 @@ func ID(id string) string {
 		return "must not hold a slash"
 	case strings.ContainsFunc(id, unicode.IsControl):
 		return "must not hold a line break or another control character"
-	case !utf8.ValidString(id):
+	case strings.ContainsRune(id, utf8.RuneError): // bytes that are not UTF-8, or the U+FFFD that JSON decoding puts in their place
 		return "is not valid UTF-8"
-	case strings.ContainsRune(id, utf8.RuneError): // JSON decoding puts U+FFFD in place of bytes that are not UTF-8
-		return "holds U+FFFD, which replaces a lost character"
 	case len(id) > maxID:
 		return fmt.Sprintf("is longer than %d bytes", maxID)
 	}
@@ -46,12 +44,14 @@ func Path(path string) (plain, problem string) {
 	if strings.ContainsAny(path, "?#\\") {
 		return "", "must not hold a query or a fragment: use WithQuery, and escape IDs with url.PathEscape"
 	}
-	for segment := range strings.SplitSeq(path[1:], "/") {
+	segments := strings.Split(path[1:], "/")
+	for i, segment := range segments {
 		text, err := url.PathUnescape(segment)
 		if u := (url.URL{Path: "/" + text, RawPath: "/" + segment}); err != nil || u.EscapedPath() != "/"+segment {
 			return "", "is not escaped: escape IDs with url.PathEscape"
 		}
-		if text == "" || text == "." || text == ".." || strings.ContainsFunc(text, unicode.IsControl) {
+		switch last := i == len(segments)-1; {
+		case text == "" && !last, text == ".", text == "..", strings.ContainsFunc(text, unicode.IsControl):
 			return "", `must not hold an empty segment, "." or ".." as a segment, or a control character`
 		}
 		plain += "/" + text

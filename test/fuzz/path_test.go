@@ -155,6 +155,9 @@ func FuzzDoPath(f *testing.F) {
 		require.Empty(t, got.URL.RawQuery)
 		sent := segments(t, got.URL.EscapedPath())
 		require.Equal(t, segments(t, fuzzPrefix+path), sent)
+		if sent[len(sent)-1] == "" { // the path ends in a slash
+			sent = sent[:len(sent)-1]
+		}
 		for _, odd := range []string{"", ".", ".."} {
 			require.NotContains(t, sent[1:], odd, "a proxy would make another path of it")
 		}

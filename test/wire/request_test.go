@@ -51,12 +51,23 @@ func TestRefusalOfAPathSaysWhy(t *testing.T) {
 		"/v1/a\\b":    "must not hold a query or a fragment: use WithQuery, and escape IDs with url.PathEscape",
 		"/v1/a%zz":    "is not escaped: escape IDs with url.PathEscape",
 		"/v1//files":  segments,
+		"/v1/files//": segments,
+		"//":          segments,
 		"/v1/.":       segments,
 		"/v1/%2E.":    segments,
 		"/v1/a%0A":    segments,
 	} {
 		err := testkit.Play(t).Client().Do(t.Context(), "GET", path, nil, nil)
 		require.EqualError(t, err, "svc: not sent: path "+want, "%q", path)
+	}
+}
+
+func TestPathMayEndInASlash_D33(t *testing.T) {
+	for path, want := range map[string]string{"/v2/x/": "/api/v2/x/", "/v2/a%2Fb/": "/api/v2/a%2Fb/", "/": "/api/"} {
+		s := testkit.Play(t, testkit.Reply{Status: 200})
+		client := testkit.ClientAt(t, "https://h/api/", svc.WithHTTPClient(&http.Client{Transport: s}))
+		require.NoError(t, client.Do(t.Context(), "GET", path, nil, nil))
+		require.Equal(t, want, s.Seen()[0].Path)
 	}
 }
 
