@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/errno"
 	"example.com/svc/internal/testkit"
 )
 
@@ -118,7 +118,7 @@ func TestAttemptThatIsNotMade(t *testing.T) {
 					err = op.Do(t.Context(), testkit.Play(t, testkit.Refused).Client(option(after(1))))
 					require.ErrorIs(t, err, errBroken)
 					require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
-					require.ErrorIs(t, err, syscall.ECONNREFUSED)
+					require.ErrorIs(t, err, errno.ConnRefused)
 				}
 			})
 		})
@@ -169,11 +169,11 @@ func TestWithAttemptHook(t *testing.T) {
 		want := []row{
 			{"GET", one, 1, 503, nil, 0, 0, ""},
 			{"GET", one, 2, 307, nil, time.Second, 0, ""},
-			{"GET", one, 2, 0, syscall.ECONNRESET, time.Second, 0, ""},
+			{"GET", one, 2, 0, errno.ConnReset, time.Second, 0, ""},
 			{"GET", one, 3, 0, io.ErrUnexpectedEOF, 2 * time.Second, 0, ""},
 			{"GET", one, 4, 200, nil, 3 * time.Second, 3 * time.Second, "req-3"},
 			{"DELETE", one, 1, 404, nil, 6 * time.Second, 0, ""},
-			{"POST", all, 1, 0, syscall.ECONNREFUSED, 6 * time.Second, 0, ""},
+			{"POST", all, 1, 0, errno.ConnRefused, 6 * time.Second, 0, ""},
 		}
 		require.Len(t, got, len(want))
 		for i, a := range got {
@@ -228,11 +228,11 @@ func TestWithHTTPClient(t *testing.T) {
 
 	hc.Transport = nil // nil: the library's own transport is used
 	client = testkit.ClientAt(t, "http://"+testkit.ClosedPort(t), svc.WithHTTPClient(hc), testkit.Tries(1, 0))
-	require.ErrorIs(t, testkit.OpGet.Do(t.Context(), client), syscall.ECONNREFUSED)
+	require.ErrorIs(t, testkit.OpGet.Do(t.Context(), client), errno.ConnRefused)
 	hc.Transport = testkit.Play(t)
 	client = testkit.ClientAt(t, "http://"+testkit.ClosedPort(t), svc.WithHTTPClient(hc), testkit.Tries(1, 0))
 	hc.Transport = nil // also if Transport was set when the client was made
-	require.ErrorIs(t, testkit.OpGet.Do(t.Context(), client), syscall.ECONNREFUSED)
+	require.ErrorIs(t, testkit.OpGet.Do(t.Context(), client), errno.ConnRefused)
 }
 
 // The cookie jar is used at every attempt and every redirect.

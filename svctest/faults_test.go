@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/errno"
 	"example.com/svc/svctest"
 )
 
@@ -124,7 +124,7 @@ func TestOutageDuringAWait(t *testing.T) {
 func lost(t *testing.T, err error) {
 	t.Helper()
 	require.Error(t, err)
-	require.True(t, errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET), "%v", err)
+	require.True(t, errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errno.ConnReset), "%v", err)
 }
 
 func TestFaultsBeforeAndAfterTheEffect(t *testing.T) {
@@ -168,7 +168,7 @@ func TestLostConnectionInMemoryIsANetError(t *testing.T) {
 	var op *net.OpError
 	require.ErrorAs(t, err, &op)
 	require.Equal(t, "read", op.Op)
-	require.ErrorIs(t, err, syscall.ECONNRESET)
+	require.ErrorIs(t, err, errno.ConnReset)
 }
 
 func TestTruncatedBody(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
+
+	"example.com/svc/internal/errno"
 )
 
 // memoryTransport passes each request to a handler, in a goroutine that ends with
@@ -73,7 +74,7 @@ func (t *memoryTransport) dial(req *http.Request) (http.Handler, error) {
 	case handler == nil:
 		return nil, fail(&net.DNSError{Err: "no such host", Name: req.URL.Hostname(), IsNotFound: true})
 	case t.closed.Load():
-		return nil, fail(syscall.ECONNREFUSED)
+		return nil, fail(errno.ConnRefused)
 	}
 	return handler, nil
 }

@@ -9,13 +9,13 @@ import (
 	"net/http/httptrace"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"example.com/svc/internal/errno"
 	"example.com/svc/svctest"
 )
 
@@ -32,7 +32,7 @@ func TestInMemoryHostsAreTheOnlyOnes(t *testing.T) {
 	srv.Close()
 	srv.Close()
 	_, err = client.Get(srv.URL())
-	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	require.ErrorIs(t, err, errno.ConnRefused)
 	var op *net.OpError
 	require.ErrorAs(t, err, &op)
 	require.Equal(t, "dial", op.Op)
@@ -45,7 +45,7 @@ func TestLoopbackRefusesAfterClose(t *testing.T) {
 	srv.Close()
 	for _, url := range []string{srv.URL(), link} {
 		_, err := srv.HTTPClient().Get(url)
-		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		require.ErrorIs(t, err, errno.ConnRefused)
 	}
 	require.Len(t, srv.Files(), 1, "still there to inspect")
 }

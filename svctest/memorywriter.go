@@ -7,8 +7,9 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"syscall"
 	"time"
+
+	"example.com/svc/internal/errno"
 )
 
 // streamAfter is the largest number of bytes of a response that are buffered. A longer
@@ -118,7 +119,7 @@ func (w *memoryWriter) finish(aborted bool, requestErr error) {
 	case requestErr != nil:
 		w.fail(requestErr)
 	case aborted:
-		w.fail(&net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET})
+		w.fail(&net.OpError{Op: "read", Net: "tcp", Err: errno.ConnReset})
 	case short:
 		w.send(io.NopCloser(io.MultiReader(&w.buf, cutReader{})))
 	default:

@@ -11,11 +11,11 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"example.com/svc/internal/errno"
 	"example.com/svc/internal/redact"
 )
 
@@ -64,13 +64,13 @@ func TestErrorWithoutSecretsStaysAsItIs(t *testing.T) {
 
 func TestErrorHidesSecretsAndKeepsItsTree(t *testing.T) {
 	r := redact.New("s3cr3t")
-	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", errno.ConnRefused)}
 	err := r.Error(leaky(refused))
 	requireNoLeak(t, err)
 	require.EqualError(t, err, `upload: Put "https://store.test/bucket/file?REDACTED": dial tcp: connect: connection refused`)
 
-	require.ErrorIs(t, err, syscall.ECONNREFUSED)
-	require.NotErrorIs(t, err, syscall.ECONNRESET)
+	require.ErrorIs(t, err, errno.ConnRefused)
+	require.NotErrorIs(t, err, errno.ConnReset)
 	var opErr *net.OpError
 	require.ErrorAs(t, err, &opErr)
 	require.Same(t, refused, opErr)
@@ -92,7 +92,7 @@ func TestErrorHidesSecretsAndKeepsItsTree(t *testing.T) {
 	requireNoLeak(t, urlErr)
 	require.Equal(t, "Put", urlErr.Op)
 	require.Equal(t, "https://store.test/bucket/file?REDACTED", urlErr.URL)
-	require.ErrorIs(t, urlErr, syscall.ECONNREFUSED)
+	require.ErrorIs(t, urlErr, errno.ConnRefused)
 }
 
 func TestErrorThatIsATimeout(t *testing.T) {

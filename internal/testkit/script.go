@@ -11,12 +11,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/iotest"
 	"time"
 
 	"example.com/svc"
+	"example.com/svc/internal/errno"
 )
 
 // Reply says what happens to one request: it gets a response, or the connection fails.
@@ -196,8 +196,8 @@ func RedirectTo(code int, to string) Reply {
 
 // Errors of a connection, and replies with such errors.
 var (
-	ErrReset   = &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
-	ErrRefused = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	ErrReset   = &net.OpError{Op: "read", Net: "tcp", Err: errno.ConnReset}
+	ErrRefused = &net.OpError{Op: "dial", Net: "tcp", Err: errno.ConnRefused}
 
 	Refused  = Reply{Err: ErrRefused, Unsent: true}                                    // the connection is refused
 	Lost     = Reply{Err: ErrReset}                                                    // the connection is lost after the request was sent

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/errno"
 	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
@@ -26,7 +26,7 @@ import (
 // A create that certainly was not sent is retried. It is not retried if the TLS
 // certificate of the server is not valid. In both cases the outcome is known.
 func TestCreateThatWasCertainlyNotSent(t *testing.T) {
-	opErr := func(op string) error { return &net.OpError{Op: op, Net: "tcp", Err: syscall.ECONNREFUSED} }
+	opErr := func(op string) error { return &net.OpError{Op: op, Net: "tcp", Err: errno.ConnRefused} }
 	for name, tt := range map[string]struct {
 		err      error
 		attempts int
@@ -80,7 +80,7 @@ func TestAnAttemptLeavesTheHeadersBeforeItAlone(t *testing.T) {
 		source := svc.WithTokenSource(func(context.Context) (string, error) { n++; return fmt.Sprintf("token-%d", n), nil })
 		c := testkit.ClientOn(t, testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 			kept = append(kept, r.Header)
-			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+			return nil, &net.OpError{Op: "dial", Err: errno.ConnRefused}
 		}), source, testkit.Tries(3, time.Second))
 		require.Error(t, testkit.OpCreate.Do(t.Context(), c))
 		require.Len(t, kept, 3)

@@ -11,8 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"example.com/svc/internal/errno"
 )
 
 // matrixKind classifies a fault. matrixRules says what each kind means for a call.
@@ -192,20 +193,20 @@ func none(int) int   { return 0 }
 
 // matrixFaults are the faults that can be simulated without a network.
 var matrixFaults = slices.Concat([]matrixFault{
-	{name: "refused", kind: matrixUnsent, cause: syscall.ECONNREFUSED, do: matrixFails(nothing, dialError(syscall.ECONNREFUSED))},
+	{name: "refused", kind: matrixUnsent, cause: errno.ConnRefused, do: matrixFails(nothing, dialError(errno.ConnRefused))},
 	{name: "no such host", kind: matrixUnsent, do: matrixFails(nothing, dialError(&net.DNSError{Err: "no such host", Name: "svc.test", IsNotFound: true}))},
 	{name: "certificate", kind: matrixHopeless, do: matrixFails(nothing, &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}})},
 	{name: "closed without answer", kind: matrixLost, cause: io.EOF, do: matrixFails(sends, io.EOF)},
-	{name: "closed while sending", kind: matrixLost, cause: syscall.EPIPE, do: matrixFails(sendsHalf, writeError(syscall.EPIPE))},
+	{name: "closed while sending", kind: matrixLost, cause: errno.Pipe, do: matrixFails(sendsHalf, writeError(errno.Pipe))},
 	{name: "closed after effect", kind: matrixLost, acts: true, cause: io.EOF, do: matrixFails(takesEffect, io.EOF)},
-	{name: "reset", kind: matrixLost, cause: syscall.ECONNRESET, do: matrixFails(sends, readError(syscall.ECONNRESET))},
-	{name: "reset after effect", kind: matrixLost, acts: true, cause: syscall.ECONNRESET, do: matrixFails(takesEffect, readError(syscall.ECONNRESET))},
+	{name: "reset", kind: matrixLost, cause: errno.ConnReset, do: matrixFails(sends, readError(errno.ConnReset))},
+	{name: "reset after effect", kind: matrixLost, acts: true, cause: errno.ConnReset, do: matrixFails(takesEffect, readError(errno.ConnReset))},
 	{name: "malformed", kind: matrixLost, acts: true, do: func(c *matrixCell, req *http.Request) (*http.Response, error) {
 		takesEffect(c, req)
 		return nil, fmt.Errorf("net/http: HTTP/1.x transport connection broken: malformed HTTP status code %q", c.leak(req))
 	}},
-	{name: "reset in the answer", kind: matrixHeaders, acts: true, relays: true, cause: syscall.ECONNRESET, do: func(c *matrixCell, req *http.Request) (*http.Response, error) {
-		return breakOff(c, req, half, readError(syscall.ECONNRESET))
+	{name: "reset in the answer", kind: matrixHeaders, acts: true, relays: true, cause: errno.ConnReset, do: func(c *matrixCell, req *http.Request) (*http.Response, error) {
+		return breakOff(c, req, half, readError(errno.ConnReset))
 	}},
 	{name: "answer cut", kind: matrixHeaders, acts: true, relays: true, cause: io.ErrUnexpectedEOF, do: func(c *matrixCell, req *http.Request) (*http.Response, error) {
 		return breakOff(c, req, half, io.ErrUnexpectedEOF)
@@ -217,7 +218,7 @@ var matrixFaults = slices.Concat([]matrixFault{
 	}},
 
 	{name: "404 cut", kind: matrixRefusal, status: 404, do: matrixSaysHalf(404, io.ErrUnexpectedEOF)},
-	{name: "503 reset", kind: matrixOverload, status: 503, do: matrixSaysHalf(503, readError(syscall.ECONNRESET))},
+	{name: "503 reset", kind: matrixOverload, status: 503, do: matrixSaysHalf(503, readError(errno.ConnReset))},
 	{name: "403 that stalls", kind: matrixRefusal, status: 403, stalls: true, do: matrixSaysHalf(403, nil)},
 	{name: "503 that stalls", kind: matrixOverload, status: 503, stalls: true, do: matrixSaysHalf(503, nil)},
 

@@ -11,13 +11,13 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/errno"
 	"example.com/svc/internal/testkit"
 )
 
@@ -253,7 +253,7 @@ func TestMatrixNoConnection(t *testing.T) {
 			attempts int
 			cause    error
 		}{
-			"refused":   {"http://" + closed, 3, syscall.ECONNREFUSED},
+			"refused":   {"http://" + closed, 3, errno.ConnRefused},
 			"untrusted": {untrusted.URL, 1, nil},
 			"no TLS":    {strings.Replace(plain.URL, "http:", "https:", 1), 1, nil},
 		} {

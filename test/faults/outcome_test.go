@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"gopkg.in/h2non/gock.v1"
 
 	"example.com/svc"
+	"example.com/svc/internal/errno"
 	"example.com/svc/internal/testkit"
 )
 
@@ -61,7 +61,7 @@ func TestB02_CreateNeverSentTwice(t *testing.T) {
 	}
 	t.Run("e, nothing listens", func(t *testing.T) {
 		err := testkit.OpCreate.Do(t.Context(), testkit.ClientAt(t, "http://"+testkit.ClosedPort(t), testkit.Tries(3, time.Millisecond)))
-		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		require.ErrorIs(t, err, errno.ConnRefused)
 		require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
 	})
 }

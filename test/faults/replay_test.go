@@ -18,13 +18,13 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/errno"
 	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
@@ -138,7 +138,7 @@ func (f twice) RoundTrip(r *http.Request) (*http.Response, error) {
 // only for the last way. So the outcome of a create is unknown.
 func TestB02_TransportsThatTryTwice(t *testing.T) {
 	dead := testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) {
-		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errno.ConnRefused}
 	})
 	for name, with := range map[string]func(real http.RoundTripper) svc.Option{
 		"client": func(real http.RoundTripper) svc.Option {
@@ -171,7 +171,7 @@ type stale struct {
 
 func (c stale) Write(p []byte) (int, error) {
 	if c.dead.Load() {
-		return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
+		return 0, &net.OpError{Op: "write", Net: "tcp", Err: errno.Pipe}
 	}
 	return c.Conn.Write(p)
 }
@@ -189,7 +189,7 @@ func TestB02_StaleConnection(t *testing.T) {
 			dials := 0
 			tr := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 				if dials++; dials > 1 && !restarted {
-					return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+					return nil, &net.OpError{Op: "dial", Net: network, Err: errno.ConnRefused}
 				}
 				c, err := new(net.Dialer).DialContext(ctx, network, address)
 				if err != nil || dials > 1 {
@@ -210,7 +210,7 @@ func TestB02_StaleConnection(t *testing.T) {
 				return
 			}
 			require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
-			require.ErrorIs(t, err, syscall.ECONNREFUSED)
+			require.ErrorIs(t, err, errno.ConnRefused)
 		})
 	}
 }
@@ -354,11 +354,11 @@ func TestB18_SwitchingProtocolsHangsNothing(t *testing.T) {
 func TestErrorsAroundThatOfAnHTTPClient(t *testing.T) {
 	breaker := errors.New("circuit open")
 	client := testkit.ClientOn(t, testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) {
-		return nil, fmt.Errorf("%w: %w", breaker, &url.Error{Op: "Get", URL: "https://api.test/x?sig=topsecret", Err: syscall.ECONNREFUSED})
+		return nil, fmt.Errorf("%w: %w", breaker, &url.Error{Op: "Get", URL: "https://api.test/x?sig=topsecret", Err: errno.ConnRefused})
 	}), testkit.Tries(1, 0))
 	err := testkit.OpGet.Do(t.Context(), client)
 	require.ErrorIs(t, err, breaker)
-	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	require.ErrorIs(t, err, errno.ConnRefused)
 	require.NotContains(t, err.Error(), "topsecret")
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/errno"
 	"example.com/svc/internal/testkit"
 )
 
@@ -42,9 +42,9 @@ func TestDeleteThatFindsNothing(t *testing.T) {
 		"lost, then a proxy's page":    {[]testkit.Reply{testkit.Lost, page}, svc.ErrNotFound}, // the proxy does not know whether the record is deleted
 		"lost, then done":              {[]testkit.Reply{testkit.Lost, done}, nil},
 		"lost, then conflict":          {[]testkit.Reply{testkit.Lost, testkit.Status(409)}, svc.ErrConflict},
-		"lost to the end":              {[]testkit.Reply{testkit.Lost, testkit.Lost, testkit.Lost, testkit.Lost, testkit.Lost}, syscall.ECONNRESET},
+		"lost to the end":              {[]testkit.Reply{testkit.Lost, testkit.Lost, testkit.Lost, testkit.Lost, testkit.Lost}, errno.ConnReset},
 		"server errors to the end":     {[]testkit.Reply{testkit.Status(500), testkit.Status(502), testkit.Status(503), testkit.Status(504), testkit.Status(500)}, svc.ErrServer},
-		"refused to the end":           {[]testkit.Reply{testkit.Refused, testkit.Refused, testkit.Refused, testkit.Refused, testkit.Refused}, syscall.ECONNREFUSED},
+		"refused to the end":           {[]testkit.Reply{testkit.Refused, testkit.Refused, testkit.Refused, testkit.Refused, testkit.Refused}, errno.ConnRefused},
 		"too many requests to the end": {[]testkit.Reply{busy, busy, busy, busy, busy}, svc.ErrRateLimited},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestB03_LastResponseIsKept(t *testing.T) {
 		client := testkit.ClientAt(t, "http://"+testkit.ClosedPort(t), testkit.Tries(2, time.Millisecond))
 		for _, op := range testkit.Operations {
 			err := op.Do(t.Context(), client)
-			require.ErrorIs(t, err, syscall.ECONNREFUSED)
+			require.ErrorIs(t, err, errno.ConnRefused)
 			require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
 			require.NotErrorIs(t, err, context.Canceled)
 			require.Equal(t, 2, testkit.ErrorAs[*svc.TransportError](t, err).Attempts)

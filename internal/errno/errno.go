@@ -1,0 +1,13 @@
+//go:build !plan9
+
+// Package errno has the errors of connections that exist on every system but Plan 9.
+package errno
+
+import "syscall"
+
+// Errors of connections.
+const (
+	ConnRefused = syscall.ECONNREFUSED
+	ConnReset   = syscall.ECONNRESET
+	Pipe        = syscall.EPIPE
+)
