@@ -251,3 +251,14 @@ func (l *Ledger) Extend(ctx context.Context, e ledger.Entry, end time.Time) erro
 		return r, nil
 	})
 }
+
+// Prune removes the records of all keys whose entries have ended before a time: a large ledger is
+// slow to read. It takes keys with no open entry whose last record is older, by the clocks of the
+// processes that wrote the ledger. If the store is no [ledger.Pruner], the error is
+// [errors.ErrUnsupported].
+func (l *Ledger) Prune(ctx context.Context, before time.Time) error {
+	if l.journal == nil {
+		return ErrNoLedger
+	}
+	return l.journal.Prune(ctx, before)
+}

@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"runtime"
 
 	"example.com/svc/internal/cause"
@@ -67,4 +69,14 @@ func (g guarded) Find(ctx context.Context, id string) (keys []string, ok bool, e
 	}
 	keys, err = bounded(ctx, func(ctx context.Context) ([]string, error) { return f.Find(ctx, id) })
 	return keys, true, err
+}
+
+// Prune removes records. It fails if the store is no [Pruner].
+func (g guarded) Prune(ctx context.Context, key string, upTo int64) error {
+	p, ok := g.store.(Pruner)
+	if !ok {
+		return fmt.Errorf("the store cannot remove records: %w", errors.ErrUnsupported)
+	}
+	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, p.Prune(ctx, key, upTo) })
+	return err
 }

@@ -12,7 +12,11 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
+
+	"example.com/svc/internal/same"
 )
 
 // Dir returns a store in the folder path. It keeps each record in a separate file, such as
@@ -23,17 +27,24 @@ import (
 // A record is on the disk when Append returns. Windows cannot sync a folder: there a
 // record survives the end of the process, but may be lost when the power fails.
 //
+// The file .svc-ledger marks the folder as a ledger. Without it nothing can be read or written: the
+// volume of the ledger may not be mounted. With [MustExist], Dir does not make a folder into a ledger.
+//
 // Dir fails if the folder cannot be written, or if its file system has no hard links.
-func Dir(path string) (Store, error) {
+func Dir(path string, opts ...Option) (Store, error) {
 	path, err := filepath.Abs(path) // the program may change its working directory
-	if err == nil {
-		err = os.MkdirAll(path, 0o700)
+	if err != nil {
+		return nil, fmt.Errorf("ledger: %w", err)
+	}
+	d := &dir{path: path, indexed: make(map[string]int64), keys: make(map[string][]string)}
+	if slices.Contains(opts, MustExist()) {
+		err = d.marked()
+	} else {
+		err = d.make()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
-	_ = syncFolder(filepath.Dir(path)) // path may be new; an error does not count, since the parent may not be readable
-	d := dir(path)
 	left, _ := filepath.Glob(filepath.Join(path, ".ledger-*")) // temporary files that processes left when they died
 	for _, file := range left {
 		if info, err := os.Stat(file); err == nil && time.Since(info.ModTime()) > time.Hour {
@@ -47,16 +58,51 @@ func Dir(path string) (Store, error) {
 	return d, os.Remove(link)
 }
 
-type dir string // an absolute path
+type dir struct {
+	path string // absolute
 
-func (d dir) file(key string, seq int64) string {
-	return filepath.Join(string(d), fmt.Sprintf("%s@%06d.json", key, seq))
+	mu      sync.Mutex
+	indexed map[string]int64    // by key, the Seq of the last record that keys considers
+	keys    map[string][]string // by the ID of an endpoint, the keys that have a record of it
 }
 
-func (d dir) Append(ctx context.Context, r Record) error {
+// make makes the folder and its mark.
+func (d *dir) make() error {
+	if err := os.MkdirAll(d.path, 0o700); err != nil {
+		return err
+	}
+	_ = syncFolder(filepath.Dir(d.path)) // the folder may be new; an error does not count, since the parent may not be readable
+	if d.marked() == nil {
+		return nil
+	}
+	err := d.create(d.mark(), []byte("A ledger of endpoints that may be running. Do not delete this file.\n"))
+	if errors.Is(err, fs.ErrExist) { // another process has made it
+		return nil
+	}
+	return err
+}
+
+func (d *dir) mark() string { return filepath.Join(d.path, ".svc-ledger") }
+
+// marked fails unless the folder has its mark.
+func (d *dir) marked() error {
+	if _, err := os.Stat(d.mark()); err != nil {
+		return fmt.Errorf("the folder %q is no ledger, or its volume is not mounted: %w", d.path, err)
+	}
+	return nil
+}
+
+func (d *dir) file(key string, seq int64) string {
+	return filepath.Join(d.path, fmt.Sprintf("%s@%06d.json", key, seq))
+}
+
+func (d *dir) Append(ctx context.Context, r Record) error {
 	text, err := Encode(r)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
+	}
+	if err == nil {
+		err = d.marked()
 	}
 	if err == nil {
 		err = d.create(d.file(r.Key, r.Seq), append(text, '\n'))
@@ -66,8 +112,8 @@ func (d dir) Append(ctx context.Context, r Record) error {
 
 // create writes the text to a temporary file, and gives it the name file when all of the text
 // is on the disk. So the file is never seen incomplete. It is an error if the name exists.
-func (d dir) create(file string, text []byte) error {
-	tmp, err := os.CreateTemp(string(d), ".ledger-*") // mode 0600
+func (d *dir) create(file string, text []byte) error {
+	tmp, err := os.CreateTemp(d.path, ".ledger-*") // mode 0600
 	if err != nil {
 		return err
 	}
@@ -82,7 +128,7 @@ func (d dir) create(file string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	return syncFolder(string(d))
+	return syncFolder(d.path)
 }
 
 // syncFolder makes the names in a folder durable.
@@ -105,11 +151,22 @@ type name struct {
 	seq int64
 }
 
-// names returns the records that the folder shows, sorted.
-func (d dir) names(key string) (names []name, err error) {
-	files, err := os.ReadDir(string(d))
-	for _, f := range files {
-		if m := fileName.FindStringSubmatch(f.Name()); m != nil && (key == "" || key == m[1]) {
+// names returns the records of a key, or of all keys, that the folder shows, sorted.
+func (d *dir) names(key string) (names []name, err error) {
+	if err := d.marked(); err != nil {
+		return nil, err
+	}
+	folder, err := os.Open(d.path)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	files, err := folder.Readdirnames(-1)
+	for _, file := range files {
+		if key != "" && !strings.HasPrefix(file, key+"@") {
+			continue
+		}
+		if m := fileName.FindStringSubmatch(file); m != nil {
 			seq, _ := strconv.ParseInt(m[2], 10, 64)
 			names = append(names, name{m[1], seq})
 		}
@@ -118,42 +175,100 @@ func (d dir) names(key string) (names []name, err error) {
 	return names, err
 }
 
-func (d dir) List(ctx context.Context, key string) (all []Record, err error) {
+func (d *dir) List(ctx context.Context, key string) (all []Record, err error) {
+	for {
+		all, changed, err := d.list(ctx, key)
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		} else if changed {
+			continue
+		}
+		if _, damaged := errors.AsType[*Error](err); err != nil && !damaged {
+			err = fmt.Errorf("ledger: reading the records: %w", err)
+		}
+		return all, err
+	}
+}
+
+// list reads the records once. If a file is removed meanwhile, changed is true, and all may lack
+// records. A record that is missing between others is for [Fold] to judge.
+func (d *dir) list(ctx context.Context, key string) (all []Record, changed bool, err error) {
 	names, err := d.names(key)
+	if err != nil {
+		return nil, false, err
+	}
 	var damaged []error
 	var last name
 	for _, n := range names {
 		if n.key != last.key {
 			last = name{n.key, 0}
 		}
-		// Older files are read even if ReadDir did not show them: it may miss one while the folder changes.
+		// Older files are read even if the folder did not show them: it may miss one while it changes.
 		for last.seq < n.seq && ctx.Err() == nil {
 			last.seq++
 			r, unread := d.read(last)
-			if unread == nil {
+			switch {
+			case unread == nil:
 				all = append(all, r)
-				continue
-			}
-			damaged = append(damaged, unread)
-			if errors.Is(unread, fs.ErrNotExist) {
-				last.seq = max(last.seq, n.seq-1)
+			case !errors.Is(unread, fs.ErrNotExist):
+				damaged = append(damaged, unread)
+			case last == n:
+				return nil, true, nil
+			default:
+				last.seq = n.seq - 1
 			}
 		}
 	}
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		return all, fmt.Errorf("ledger: reading the records: %w", err)
-	}
-	return all, errors.Join(damaged...)
+	return all, false, errors.Join(damaged...)
 }
 
-func (d dir) read(n name) (Record, error) {
+func (d *dir) read(n name) (Record, error) {
 	file := d.file(n.key, n.seq)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return Record{}, Damage(n.key, file, err)
 	}
 	return Decode(n.key, n.seq, file, text)
+}
+
+// Find reads each record once, and remembers its ServiceID. A record that cannot be read is read
+// again the next time.
+func (d *dir) Find(ctx context.Context, id string) ([]string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	names, err := d.names("")
+	for _, n := range names {
+		if n.seq <= d.indexed[n.key] {
+			continue
+		}
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+			break
+		}
+		r, unread := d.read(n)
+		if unread != nil {
+			continue
+		}
+		if d.indexed[n.key] = n.seq; r.ServiceID != "" {
+			if of := same.Canonical(r.ServiceID); !slices.Contains(d.keys[of], n.key) {
+				d.keys[of] = append(d.keys[of], n.key)
+			}
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ledger: searching the records: %w", err)
+	}
+	return slices.Clone(d.keys[same.Canonical(id)]), nil
+}
+
+func (d *dir) Prune(ctx context.Context, key string, upTo int64) error {
+	for seq := range upTo {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := os.Remove(d.file(key, seq+1)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("ledger: removing a record: %w", err)
+		}
+	}
+	return nil
 }

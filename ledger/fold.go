@@ -24,24 +24,25 @@ var moves = map[State][]Event{
 // known reports whether this version knows the event.
 func (e Event) known() bool {
 	_, changes := moves[State(e)]
-	return changes || e == Scaled || e == Extended
+	return changes || e == Scaled || e == Extended || e == Pruned
 }
 
 // Fold makes entries from the records of one key or of all keys, as [Store] lists them. Its error
 // joins an [*Error] for each damaged record. No create is sent under the key of a damaged record.
 func Fold(records []Record) (entries []Entry, damaged error) {
 	var errs []error
-	index := make(map[[2]string]int) // from key and intent to the index in entries
-	last := make(map[string]int64)
+	index := make(map[[2]string]int)        // from key and intent to the index in entries
+	records, last := withoutPruned(records) // last is, by key, the Seq of the record before the current one
 	for _, r := range records {
+		before := last[r.Key]
 		create := [2]string{r.Key, r.Intent}
 		if _, found := index[create]; !found {
 			index[create] = len(entries)
 			entries = append(entries, Entry{Key: r.Key, Intent: r.Intent})
 		}
 		err := entries[index[create]].apply(r)
-		if r.Seq != last[r.Key]+1 {
-			err = cause.Join(fmt.Errorf("record %d is missing: the next record is %d", last[r.Key]+1, r.Seq), err)
+		if r.Seq != before+1 {
+			err = cause.Join(fmt.Errorf("record %d is missing: the next record is %d", before+1, r.Seq), err)
 		}
 		last[r.Key] = r.Seq
 		if err != nil {
@@ -49,6 +50,26 @@ func Fold(records []Record) (entries []Entry, damaged error) {
 		}
 	}
 	return slices.DeleteFunc(entries, func(e Entry) bool { return e.State == "" }), cause.Join(errs...)
+}
+
+// withoutPruned returns the records that count: those after the last Pruned record of their key. It
+// also returns the Seq of that record, by key.
+func withoutPruned(records []Record) (left []Record, base map[string]int64) {
+	base = make(map[string]int64)
+	for _, r := range records {
+		if r.Event == Pruned {
+			base[r.Key] = r.Seq
+		}
+	}
+	if len(base) == 0 {
+		return records, base
+	}
+	for _, r := range records {
+		if r.Seq > base[r.Key] {
+			left = append(left, r)
+		}
+	}
+	return left, base
 }
 
 // apply adds a record to its entry. The state is empty before the record of the intent.

@@ -1,6 +1,12 @@
 package ledger_test
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,5 +36,87 @@ func TestOwnerOfAnIDInUpperCase_D18(t *testing.T) {
 			require.NotNil(t, e)
 			require.Equal(t, "k", e.Key)
 		}
+	}
+}
+
+// entries appends the records of a key, which all have the same time.
+func write(t *testing.T, s ledger.Store, key string, at time.Time, events ...ledger.Event) {
+	t.Helper()
+	for i, event := range events {
+		r := ledger.Record{Key: key, Seq: int64(i + 1), Intent: "A", Event: event, BaseURL: "b", At: at}
+		if event == ledger.Created || event == ledger.Deleted {
+			r.ServiceID = "svc-" + key
+		}
+		require.NoError(t, s.Append(t.Context(), r))
+	}
+}
+
+// Prune removes what has ended before a time, and nothing else. A process that has read a key before
+// cannot append to it afterwards.
+func TestPrune_D15(t *testing.T) {
+	now := time.Now().UTC().Round(0)
+	old, random := now.Add(-time.Hour), strings.Repeat("a", 26)
+	for name, s := range map[string]ledger.Store{"folder": open(t, t.TempDir()), "memory": ledger.Memory()} {
+		t.Run(name, func(t *testing.T) {
+			write(t, s, "deleted", old, ledger.Intended, ledger.Created, ledger.Deleted)
+			write(t, s, "recent", now, ledger.Intended, ledger.Created, ledger.Deleted)
+			write(t, s, "running", old, ledger.Intended, ledger.Created)
+			write(t, s, "doubt", old, ledger.Intended, ledger.Unknown)
+			write(t, s, "refused", old, ledger.Intended, ledger.Refused)
+			write(t, s, "broken", old, ledger.Intended, ledger.Created, ledger.Deleted, "later")
+			write(t, s, random, old, ledger.Intended, ledger.Created, ledger.Deleted)
+			for range 2 {
+				j := ledger.NewJournal(s, "b", asIs)
+				require.NoError(t, j.Prune(t.Context(), now.Add(-time.Minute)))
+				entries, _, err := j.Read(t.Context(), "")
+				require.ErrorContains(t, err, "later")
+				left := make(map[string]ledger.State)
+				for _, e := range entries {
+					left[e.Key] = e.State
+				}
+				require.Equal(t, map[string]ledger.State{"recent": ledger.Deleted, "running": ledger.Created, "doubt": ledger.Unknown, "broken": ledger.Deleted}, left)
+				all, err := s.List(t.Context(), "")
+				require.NoError(t, err)
+				require.Len(t, all, 3+2+2+4+2, "one record is left of each key of the caller")
+			}
+			late := ledger.Record{Key: "deleted", Seq: 4, Intent: "B", Event: ledger.Intended, BaseURL: "b", At: now}
+			require.ErrorIs(t, s.Append(t.Context(), late), fs.ErrExist, "a process that has read the key before")
+			j := ledger.NewJournal(s, "b", asIs)
+			_, last, err := j.Read(t.Context(), "deleted")
+			require.NoError(t, err)
+			late.Seq = last + 1
+			ok, err := j.Claim(t.Context(), late)
+			require.NoError(t, err)
+			require.True(t, ok)
+			entries, _, err := j.Read(t.Context(), "deleted")
+			require.NoError(t, err)
+			require.Len(t, entries, 1)
+			require.Equal(t, "B", entries[0].Intent)
+		})
+	}
+	plain := struct{ ledger.Store }{ledger.Memory()} // no Pruner
+	write(t, plain, random, old, ledger.Intended, ledger.Refused)
+	require.ErrorIs(t, ledger.NewJournal(plain, "b", asIs).Prune(t.Context(), now), errors.ErrUnsupported)
+}
+
+// The entry of an ID is found without reading all records again.
+func TestFindReadsEachRecordOnce_D15(t *testing.T) {
+	path := t.TempDir()
+	s := open(t, path)
+	for i := range 50 {
+		write(t, s, fmt.Sprint("k", i), time.Now(), ledger.Intended, ledger.Created)
+	}
+	f, ok := open(t, path).(ledger.Finder)
+	require.True(t, ok)
+	_, err := f.Find(t.Context(), "svc-none")
+	require.NoError(t, err)
+	for i := range 50 { // a record that is read again would now be damaged
+		require.NoError(t, os.WriteFile(filepath.Join(path, fmt.Sprintf("k%d@000002.json", i)), nil, 0o600))
+	}
+	write(t, s, "new", time.Now(), ledger.Intended, ledger.Created)
+	for id, key := range map[string]string{"svc-k7": "k7", "svc-new": "new"} {
+		keys, err := f.Find(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, []string{key}, keys)
 	}
 }

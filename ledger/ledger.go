@@ -50,6 +50,20 @@ type Finder interface {
 	Find(ctx context.Context, id string) (keys []string, err error)
 }
 
+// A Pruner is a [Store] that can remove the oldest records of a key. A [Journal] first appends a
+// Pruned record, so that nobody can append a record to a list that was read before.
+type Pruner interface {
+	// Prune removes the records of key whose Seq is at most upTo.
+	Prune(ctx context.Context, key string, upTo int64) error
+}
+
+// An Option changes how a store is opened.
+type Option struct{ name string }
+
+// MustExist opens only a ledger that exists already: an error is better than an empty ledger if the
+// path is wrong or a volume is not mounted. Use it wherever a ledger was made before.
+func MustExist() Option { return Option{"MustExist"} }
+
 // An Event is what happened when a record was written. Some events change the state of the
 // entry. The [State] then has the name of the event.
 type Event string
@@ -67,6 +81,7 @@ const (
 	Deleted         = "deleted"   // the endpoint was seen to be deleted
 	Scaled    Event = "scaled"    // the number of instances changed; the state did not
 	Extended  Event = "extended"  // the end of the lease changed; the state did not
+	Pruned    Event = "pruned"    // the records before this one do not count: all entries of the key had ended
 )
 
 // A Record is one record of the journal. It holds no token, and nothing of the request

@@ -47,3 +47,10 @@ func (m *memory) List(ctx context.Context, key string) (all []Record, err error)
 	}
 	return all, nil
 }
+
+func (m *memory) Prune(_ context.Context, key string, upTo int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.records[key] = slices.DeleteFunc(slices.Clone(m.records[key]), func(r Record) bool { return r.Seq <= upTo })
+	return nil
+}

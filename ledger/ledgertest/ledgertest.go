@@ -36,6 +36,8 @@ func Run(t *testing.T, open func() ledger.Store) {
 		{"keys do not mix", apart},
 		{"one of many writers gets a Seq", race},
 		{"an ended context is an error", ended},
+		{"the key of an ID is found", finds},
+		{"the oldest records are removed", prunes},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.f(t, open) })
 	}
@@ -182,4 +184,60 @@ func ended(t *testing.T, open func() ledger.Store) {
 	if _, err := s.List(ctx, key); err == nil {
 		t.Fatal("List with a ctx that has ended returned no error")
 	}
+}
+
+// finds tests a [ledger.Finder].
+func finds(t *testing.T, open func() ledger.Store) {
+	f, ok := open().(ledger.Finder)
+	if !ok {
+		t.Skip("the store is no ledger.Finder")
+	}
+	one, two := newKey(), newKey()
+	id := fmt.Sprintf("5E4D3C2B-4000-4000-8000-%012X", time.Now().UnixNano()&0xffffffffffff)
+	for range 2 { // the second time the store may remember what it has read
+		for _, key := range []string{one, two} {
+			before, err := f.Find(t.Context(), id)
+			if err != nil || slices.Contains(before, key) {
+				t.Fatalf("Find returned %v, %v, and no record has this ID under the key %s", before, err, key)
+			}
+			add(t, open(), record(key, 1))
+			r := record(key, 2)
+			r.ServiceID = id
+			add(t, open(), r)
+			for _, id := range []string{id, strings.ToLower(id)} { // of a UUID
+				after, err := f.Find(t.Context(), id)
+				if err != nil || !slices.Contains(after, key) {
+					t.Fatalf("Find of %s returned %v, %v, without the key %s", id, after, err, key)
+				}
+			}
+		}
+		one, two, id = newKey(), newKey(), "a%_!"+newKey()+`"`
+	}
+	if other, err := f.Find(t.Context(), "no-"+newKey()); err != nil || len(other) > 0 {
+		t.Fatalf("Find of an unknown ID returned %v, %v", other, err)
+	}
+}
+
+// prunes tests a [ledger.Pruner].
+func prunes(t *testing.T, open func() ledger.Store) {
+	s := open()
+	p, ok := s.(ledger.Pruner)
+	if !ok {
+		t.Skip("the store is no ledger.Pruner")
+	}
+	key, other := newKey(), newKey()
+	var all []ledger.Record
+	for seq := range int64(12) {
+		all = append(all, record(key, seq+1))
+		add(t, s, all[seq])
+	}
+	kept := record(other, 1)
+	add(t, s, kept)
+	for _, upTo := range []int64{3, 3, 10} {
+		if err := p.Prune(t.Context(), key, upTo); err != nil {
+			t.Fatalf("Prune: %v", err)
+		}
+		expect(t, open(), key, all[upTo:]...)
+	}
+	expect(t, open(), other, kept)
 }

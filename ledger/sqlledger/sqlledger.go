@@ -5,59 +5,161 @@ package sqlledger
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
 
 	"example.com/svc/ledger"
 )
 
+const sqliteAdvice = `sqlledger: the settings of the database are not safe (%s): set them in the data source name, so that each ` +
+	`connection has them; for modernc.org/sqlite: file:ledger.db?_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)`
+
 // SQLite returns a store in the table svc_ledger of an SQLite database. The table is created
-// if it does not exist. You can use any driver. Each connection of db must wait for a locked
-// database and must sync each commit. Set both in the data source name: if one is not set,
-// the function SQLite returns an error. For modernc.org/sqlite the name is
+// if it does not exist, unless [ledger.MustExist] is given. You can use any driver. The database
+// must be a file. Each connection of db must wait for a locked database, must sync each commit, and
+// must have a journal on the disk. Set this in the data source name: the function SQLite checks two
+// connections. For modernc.org/sqlite the name is
 //
 //	file:ledger.db?_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)
-func SQLite(ctx context.Context, db *sql.DB) (ledger.Store, error) {
-	return openTable(ctx, db, `SELECT (SELECT timeout FROM pragma_busy_timeout) > 0 AND (SELECT synchronous FROM pragma_synchronous) >= 2`,
-		"set busy_timeout, so that one process waits for another, and synchronous=FULL, so that a commit survives a power failure")
+//
+// If another file takes the name of the database while it is open, every Append fails.
+func SQLite(ctx context.Context, db *sql.DB, opts ...ledger.Option) (ledger.Store, error) {
+	t := &table{db: db}
+	conns, err := connections(ctx, db)
+	for _, c := range conns {
+		if err == nil {
+			err = t.checkSQLite(ctx, c)
+		}
+		_ = c.Close() // returns it to the pool
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t, t.open(ctx, opts)
+}
+
+// connections returns two connections, or one if db allows no more.
+func connections(ctx context.Context, db *sql.DB) (all []*sql.Conn, err error) {
+	for range 2 {
+		if len(all) == 1 && db.Stats().MaxOpenConnections == 1 {
+			break
+		}
+		c, err := db.Conn(ctx)
+		if err != nil {
+			return all, fmt.Errorf("sqlledger: %w", err)
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+// checkSQLite checks the settings of a connection, and notes the file of the database.
+func (t *table) checkSQLite(ctx context.Context, c *sql.Conn) error {
+	var timeout, synchronous int
+	var journal string
+	for pragma, value := range map[string]any{"busy_timeout": &timeout, "synchronous": &synchronous, "journal_mode": &journal} {
+		if err := c.QueryRowContext(ctx, "PRAGMA "+pragma).Scan(value); err != nil {
+			return fmt.Errorf("sqlledger: reading %s: %w", pragma, err)
+		}
+	}
+	var seq, name any
+	if err := c.QueryRowContext(ctx, "PRAGMA database_list").Scan(&seq, &name, &t.path); err != nil {
+		return fmt.Errorf("sqlledger: reading the name of the file: %w", err)
+	}
+	switch journal = strings.ToLower(journal); {
+	case t.path == "":
+		return fmt.Errorf(sqliteAdvice, "the database is not a file")
+	case timeout <= 0:
+		return fmt.Errorf(sqliteAdvice, "busy_timeout is 0: one process does not wait for another")
+	case synchronous < 2:
+		return fmt.Errorf(sqliteAdvice, "synchronous is less than FULL: a commit may be lost when the power fails")
+	case journal == "off" || journal == "memory":
+		return fmt.Errorf(sqliteAdvice, "journal_mode is "+journal+": the database may be damaged when a process dies")
+	}
+	file, err := os.Stat(t.path)
+	if err != nil {
+		return fmt.Errorf("sqlledger: %w", err)
+	}
+	t.file = file
+	return nil
 }
 
 // Postgres returns a store in the table svc_ledger of a PostgreSQL database. The table is
-// created if it does not exist. You can use any driver. If synchronous_commit is off, the
-// function Postgres returns an error, since the server may then lose a commit.
-func Postgres(ctx context.Context, db *sql.DB) (ledger.Store, error) {
-	return openTable(ctx, db, `SELECT current_setting('synchronous_commit') <> 'off'`,
-		"set synchronous_commit=on, so that a commit survives a crash of the server")
-}
-
-// openTable runs the query safe, and fails unless it returns true. Then it creates the table if
-// there is none.
-func openTable(ctx context.Context, db *sql.DB, safe, advice string) (ledger.Store, error) {
-	t := table{db}
+// created if it does not exist, unless [ledger.MustExist] is given. You can use any driver. If
+// synchronous_commit is off, the function Postgres returns an error, since the server may then lose
+// a commit.
+func Postgres(ctx context.Context, db *sql.DB, opts ...ledger.Option) (ledger.Store, error) {
+	t := &table{db: db}
 	var ok bool
-	if err := db.QueryRowContext(ctx, safe).Scan(&ok); err != nil {
+	if err := db.QueryRowContext(ctx, `SELECT current_setting('synchronous_commit') <> 'off'`).Scan(&ok); err != nil {
 		return nil, fmt.Errorf("sqlledger: %w", err)
 	}
 	if !ok {
-		return nil, errors.New("sqlledger: the settings of the database are not safe: " + advice)
+		return nil, errors.New("sqlledger: the settings of the database are not safe: set synchronous_commit=on, so that a commit survives a crash of the server")
 	}
-	if _, err := t.List(ctx, "-"); err == nil {
-		return t, nil
-	}
-	_, err := db.ExecContext(ctx, `CREATE TABLE svc_ledger ("key" VARCHAR(64) NOT NULL, seq BIGINT NOT NULL, record TEXT NOT NULL, PRIMARY KEY ("key", seq))`)
-	if _, again := t.List(ctx, "-"); again != nil { // if the table exists now, another process has created it
-		return nil, errors.Join(again, err)
-	}
-	return t, nil
+	return t, t.open(ctx, opts)
 }
 
-type table struct{ db *sql.DB }
+// table is the table svc_ledger.
+type table struct {
+	db   *sql.DB
+	path string      // of an SQLite database; otherwise empty
+	file os.FileInfo // the file that path named when the database was opened
+}
+
+// open creates the table if there is none, and checks that records can be written.
+func (t *table) open(ctx context.Context, opts []ledger.Option) error {
+	if _, err := t.List(ctx, "-"); err != nil {
+		if slices.Contains(opts, ledger.MustExist()) {
+			return fmt.Errorf("sqlledger: there is no ledger in this database (%w): %w", fs.ErrNotExist, err)
+		}
+		_, err := t.db.ExecContext(ctx, `CREATE TABLE svc_ledger ("key" VARCHAR(64) NOT NULL, seq BIGINT NOT NULL, record TEXT NOT NULL, PRIMARY KEY ("key", seq))`)
+		if _, again := t.List(ctx, "-"); again != nil { // if the table exists now, another process has created it
+			return errors.Join(again, err)
+		}
+	}
+	if err := t.tryWrite(ctx); err != nil {
+		return fmt.Errorf("sqlledger: the table svc_ledger cannot be written: %w", err)
+	}
+	return nil
+}
+
+// tryWrite inserts a record in a transaction that is rolled back. It does not use a sql.Tx: some
+// drivers make its transaction writable although the database is read-only by default.
+func (t *table) tryWrite(ctx context.Context) error {
+	c, err := t.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close() // returns it to the pool
+	if _, err = c.ExecContext(ctx, "BEGIN"); err != nil {
+		return err
+	}
+	_, err = c.ExecContext(ctx, insert, "-", 0, "")
+	ctx, cancel := ledger.Afterwards(ctx)
+	defer cancel()
+	_, left := c.ExecContext(ctx, "ROLLBACK")
+	if left != nil {
+		_ = c.Raw(func(any) error { return driver.ErrBadConn }) // the connection must not be used with an open transaction
+	}
+	return errors.Join(err, left)
+}
+
+const insert = `INSERT INTO svc_ledger ("key", seq, record) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
 
 func place(key string, seq int64) string { return fmt.Sprintf("record %d of key %s", seq, key) }
 
-func (t table) Append(ctx context.Context, r ledger.Record) error {
+func (t *table) Append(ctx context.Context, r ledger.Record) error {
 	text, err := ledger.Encode(r)
+	if err == nil {
+		err = t.sameFile()
+	}
 	if err == nil {
 		err = t.insert(ctx, r, string(text))
 	}
@@ -67,42 +169,86 @@ func (t table) Append(ctx context.Context, r ledger.Record) error {
 	return nil
 }
 
-func (t table) insert(ctx context.Context, r ledger.Record, text string) error {
-	result, err := t.db.ExecContext(ctx, `INSERT INTO svc_ledger ("key", seq, record) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, r.Key, r.Seq, text)
-	if err != nil {
-		return err
+// sameFile fails if the database is a file that has lost its name: other processes do not see what is
+// written to it.
+func (t *table) sameFile() error {
+	if t.path == "" {
+		return nil
 	}
-	rows, err := result.RowsAffected()
-	if err == nil && rows == 0 {
-		return fs.ErrExist
+	file, err := os.Stat(t.path)
+	if err == nil && !os.SameFile(file, t.file) {
+		err = fmt.Errorf("%s is another file than the database that is open: it was replaced", t.path)
 	}
 	return err
 }
 
-func (t table) List(ctx context.Context, key string) ([]ledger.Record, error) {
+// insert writes a record. An error after which the server has certainly written nothing is retried.
+func (t *table) insert(ctx context.Context, r ledger.Record, text string) error {
+	for delay := 10 * time.Millisecond; ; delay *= 2 {
+		result, err := t.db.ExecContext(ctx, insert, r.Key, r.Seq, text)
+		if err == nil {
+			rows, err := result.RowsAffected()
+			if err == nil && rows == 0 {
+				return fs.ErrExist
+			}
+			return err
+		}
+		if !rolledBack(err) || delay > time.Second {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(delay):
+		}
+	}
+}
+
+// rolledBack reports whether err says that the server has rolled the transaction back because of
+// other transactions: a serialization failure, a deadlock, or a lock that was not available.
+func rolledBack(err error) bool {
+	var state interface{ SQLState() string }
+	if !errors.As(err, &state) {
+		return false
+	}
+	return slices.Contains([]string{"40001", "40P01", "55P03"}, state.SQLState())
+}
+
+func (t *table) List(ctx context.Context, key string) ([]ledger.Record, error) {
 	query, args := `SELECT "key", seq, record FROM svc_ledger`, []any(nil)
 	if key != "" {
 		query, args = query+` WHERE "key" = $1`, []any{key}
 	}
-	rows, err := t.db.QueryContext(ctx, query+` ORDER BY "key", seq`, args...)
-	if err != nil {
-		return nil, fmt.Errorf("sqlledger: reading the records: %w", err)
-	}
-	defer rows.Close()
 	var all []ledger.Record
 	var damaged []error
-	for rows.Next() {
+	err := t.query(ctx, query+` ORDER BY "key", seq`, args, func(rows *sql.Rows) {
 		r, err := scan(rows)
 		if err != nil {
 			damaged = append(damaged, err)
-			continue
+			return
 		}
 		all = append(all, r)
-	}
-	if err := rows.Err(); err != nil {
-		return all, fmt.Errorf("sqlledger: reading the records: %w", err)
+	})
+	if err != nil {
+		return all, err
 	}
 	return all, errors.Join(damaged...)
+}
+
+// query calls f for each row.
+func (t *table) query(ctx context.Context, query string, args []any, f func(*sql.Rows)) error {
+	rows, err := t.db.QueryContext(ctx, query, args...)
+	if err == nil {
+		defer rows.Close()
+		for rows.Next() {
+			f(rows)
+		}
+		err = rows.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("sqlledger: reading the records: %w", err)
+	}
+	return nil
 }
 
 func scan(rows *sql.Rows) (ledger.Record, error) {
@@ -113,4 +259,31 @@ func scan(rows *sql.Rows) (ledger.Record, error) {
 		return ledger.Record{}, ledger.Damage(key, place(key, seq), err)
 	}
 	return ledger.Decode(key, seq, place(key, seq), text)
+}
+
+var escape = strings.NewReplacer(`!`, `!!`, `%`, `!%`, `_`, `!_`)
+
+// Find searches the text of the records for the ID, in upper or lower case.
+func (t *table) Find(ctx context.Context, id string) (keys []string, err error) {
+	field, err := ledger.Encode(ledger.Record{Key: "k", Seq: 1, ServiceID: id})
+	if err != nil {
+		return nil, err
+	}
+	_, after, _ := strings.Cut(string(field), `"service_id":`)
+	pattern := "%" + escape.Replace(strings.ToLower(`"service_id":`+strings.TrimSuffix(after, "}"))) + "%"
+	err = t.query(ctx, `SELECT DISTINCT "key" FROM svc_ledger WHERE lower(record) LIKE $1 ESCAPE '!'`, []any{pattern}, func(rows *sql.Rows) {
+		var key string
+		if rows.Scan(&key) == nil {
+			keys = append(keys, key)
+		}
+	})
+	return keys, err
+}
+
+func (t *table) Prune(ctx context.Context, key string, upTo int64) error {
+	_, err := t.db.ExecContext(ctx, `DELETE FROM svc_ledger WHERE "key" = $1 AND seq <= $2`, key, upTo)
+	if err != nil {
+		return fmt.Errorf("sqlledger: removing records: %w", err)
+	}
+	return nil
 }

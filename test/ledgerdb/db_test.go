@@ -120,31 +120,135 @@ func TestNoTable(t *testing.T) {
 	})
 }
 
-// Open refuses a database with settings that can lose commits, or that make a second
-// process fail at once.
-func TestUnsafeSettings(t *testing.T) {
+// Open refuses a database with settings that can lose commits, or that make a second process fail at
+// once. It checks more than one connection, and its error shows the name that works.
+func TestUnsafeSettings_D11(t *testing.T) {
 	file := "file:" + filepath.Join(t.TempDir(), "ledger.db")
-	for _, settings := range []string{"", "?_pragma=synchronous(FULL)", "?_pragma=busy_timeout(1000)&_pragma=synchronous(NORMAL)", "?_pragma=busy_timeout(1000)&_pragma=synchronous(OFF)"} {
+	const ok = "?_pragma=busy_timeout(1000)&_pragma=synchronous(FULL)"
+	for settings, what := range map[string]string{
+		"": "busy_timeout", "?_pragma=synchronous(FULL)": "busy_timeout",
+		"?_pragma=busy_timeout(1000)&_pragma=synchronous(NORMAL)": "synchronous", "?_pragma=busy_timeout(1000)&_pragma=synchronous(OFF)": "synchronous",
+		ok + "&_pragma=journal_mode(OFF)": "journal_mode is off", ok + "&_pragma=journal_mode(MEMORY)": "journal_mode is memory",
+	} {
 		_, err := open(t, "sqlite", file+settings)
-		require.ErrorContains(t, err, "busy_timeout", settings)
+		require.ErrorContains(t, err, what, settings)
+		require.ErrorContains(t, err, "file:ledger.db?_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)")
 	}
-	for _, settings := range []string{safe, "?_pragma=busy_timeout(1000)&_pragma=synchronous(EXTRA)"} {
-		_, err := open(t, "sqlite", file+settings)
+	_, err := open(t, "sqlite", "file::memory:"+ok)
+	require.ErrorContains(t, err, "the database is not a file")
+	for _, settings := range []string{safe, "?_pragma=busy_timeout(1000)&_pragma=synchronous(EXTRA)", ok + "&_pragma=journal_mode(WAL)", ok + "&_pragma=journal_mode(DELETE)"} {
+		_, err := open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "ledger.db")+settings)
 		require.NoError(t, err, settings)
 	}
-	t.Run("read-only", func(t *testing.T) {
-		_, err := open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "none.db")+safe+"&mode=ro")
-		require.Error(t, err)
-		s, err := open(t, "sqlite", file+safe+"&mode=ro")
+	db := database(t, "sqlite", file)
+	for _, pragma := range []string{"busy_timeout=1000", "synchronous=FULL"} { // on one connection only
+		_, err := db.Exec("PRAGMA " + pragma)
 		require.NoError(t, err)
-		require.ErrorContains(t, s.Append(t.Context(), ledger.Record{Key: "k", Seq: 1}), "readonly")
+	}
+	_, err = sqlledger.SQLite(t.Context(), db)
+	require.ErrorContains(t, err, "busy_timeout is 0")
+	db = database(t, "sqlite", file+safe)
+	db.SetMaxOpenConns(1)
+	_, err = sqlledger.SQLite(t.Context(), db)
+	require.NoError(t, err)
+	t.Run("postgres", func(t *testing.T) {
+		_, err := open(t, "postgres", newPostgresDatabase(t)+" options='-c synchronous_commit=off'")
+		require.ErrorContains(t, err, "synchronous_commit")
 	})
+}
+
+// That records cannot be written comes to light when the store is opened.
+func TestReadOnlyDatabase_D13(t *testing.T) {
+	file := "file:" + filepath.Join(t.TempDir(), "ledger.db")
+	mustOpen(t, "sqlite", file+safe)
+	_, err := open(t, "sqlite", file+safe+"&mode=ro")
+	require.ErrorContains(t, err, "the table svc_ledger cannot be written")
 	t.Run("postgres", func(t *testing.T) {
 		dsn := newPostgresDatabase(t)
-		_, err := open(t, "postgres", dsn+" options='-c synchronous_commit=off'")
-		require.ErrorContains(t, err, "synchronous_commit")
+		s := mustOpen(t, "postgres", dsn)
 		_, err = open(t, "postgres", dsn+" options='-c default_transaction_read_only=on'")
-		require.ErrorContains(t, err, "read-only")
+		require.ErrorContains(t, err, "the table svc_ledger cannot be written")
+		all, err := s.List(t.Context(), "")
+		require.NoError(t, err)
+		require.Empty(t, all, "the attempt was rolled back")
+	})
+}
+
+// Records are written in ASCII, which every database can store.
+func TestDatabaseInLatin1_D13(t *testing.T) {
+	name := newPostgresDatabase(t)
+	admin := database(t, "postgres", name)
+	_, err := admin.Exec(`CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`)
+	require.NoError(t, err)
+	s := mustOpen(t, "postgres", postgresDSN("latin"))
+	r := ledger.Record{Key: "k", Seq: 1, Name: "世界 😀 é", At: time.Now().UTC().Round(0)}
+	require.NoError(t, s.Append(t.Context(), r))
+	all, err := s.List(t.Context(), "k")
+	require.NoError(t, err)
+	require.Equal(t, []ledger.Record{r}, all)
+}
+
+// An error after which the server has certainly written nothing is retried.
+func TestSerializationFailureIsRetried_D12(t *testing.T) {
+	dsn := newPostgresDatabase(t)
+	s := mustOpen(t, "postgres", dsn)
+	_, err := database(t, "postgres", dsn).Exec(`
+		CREATE SEQUENCE tries;
+		CREATE FUNCTION fail() RETURNS trigger AS $$ BEGIN
+			IF nextval('tries') % 4 <> 0 THEN RAISE EXCEPTION 'try again' USING ERRCODE = TG_ARGV[0]; END IF;
+			RETURN NEW;
+		END $$ LANGUAGE plpgsql;`)
+	require.NoError(t, err)
+	for i, code := range []string{"40001", "40P01", "23514"} {
+		_, err = database(t, "postgres", dsn).Exec(`DROP TRIGGER IF EXISTS fails ON svc_ledger; CREATE TRIGGER fails BEFORE INSERT ON svc_ledger FOR EACH ROW EXECUTE FUNCTION fail('` + code + `')`)
+		require.NoError(t, err)
+		err = s.Append(t.Context(), ledger.Record{Key: "k", Seq: int64(i + 1)})
+		require.Equal(t, code == "23514", err != nil, "%s: %v", code, err)
+	}
+}
+
+// A ledger that must exist is not made. A database file that was replaced is no longer written to.
+func TestLedgerMustExist_D14(t *testing.T) {
+	databases(t, func(t *testing.T, driver, dsn string) {
+		opened := func() error {
+			db := database(t, driver, dsn)
+			if driver == "sqlite" {
+				_, err := sqlledger.SQLite(t.Context(), db, ledger.MustExist())
+				return err
+			}
+			_, err := sqlledger.Postgres(t.Context(), db, ledger.MustExist())
+			return err
+		}
+		for range 2 {
+			require.ErrorIs(t, opened(), fs.ErrNotExist)
+		}
+		mustOpen(t, driver, dsn)
+		require.NoError(t, opened())
+	})
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	s := mustOpen(t, "sqlite", "file:"+path+safe)
+	require.NoError(t, s.Append(t.Context(), ledger.Record{Key: "k", Seq: 1}))
+	require.NoError(t, os.Rename(path, path+".old"))
+	require.ErrorIs(t, s.Append(t.Context(), ledger.Record{Key: "k", Seq: 2}), fs.ErrNotExist)
+	mustOpen(t, "sqlite", "file:"+path+safe)
+	require.ErrorContains(t, s.Append(t.Context(), ledger.Record{Key: "k", Seq: 2}), "it was replaced")
+}
+
+// With pragmas in the data source name, many Deploys at once do not fail with SQLITE_BUSY.
+func TestManyDeploysAtOnce_D11(t *testing.T) {
+	databases(t, func(t *testing.T, driver, dsn string) {
+		srv := svctest.NewServer()
+		t.Cleanup(srv.Close)
+		c := srv.Client(svc.WithLedger(mustOpen(t, driver, dsn)))
+		var group sync.WaitGroup
+		for i := range 30 {
+			group.Go(func() {
+				if _, err := c.InferenceServices.Create(t.Context(), request(fmt.Sprint("n", i))); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
 	})
 }
 

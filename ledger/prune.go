@@ -1,0 +1,91 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"regexp"
+	"time"
+
+	"example.com/svc/internal/cause"
+)
+
+// randomKey matches the keys of creates without a key of the caller. No other create has such a key.
+var randomKey = regexp.MustCompile(`^[a-z2-7]{26}$`)
+
+// Prune removes the records of the keys whose entries have all ended, and whose last record is older
+// than before. Of a key that the caller chose, one record stays: it keeps a process that has read the
+// old records from appending to them. A key with a damaged record stays as it is.
+func (j *Journal) Prune(ctx context.Context, before time.Time) error {
+	records, err := j.store.List(ctx, "")
+	errs := []error{err}
+	damaged := damagedKeys(err)
+	for len(records) > 0 {
+		n := 1
+		for n < len(records) && records[n].Key == records[0].Key {
+			n++
+		}
+		if !damaged[records[0].Key] && ended(records[:n], before) {
+			errs = append(errs, j.prune(ctx, records[:n]))
+		}
+		if records = records[n:]; ctx.Err() != nil {
+			errs = append(errs, cause.Of(ctx))
+			break
+		}
+	}
+	return j.fail("prune", Entry{}, cause.Join(errs...))
+}
+
+// ended reports whether all entries of a key have ended, and the last record is older than before.
+func ended(records []Record, before time.Time) bool {
+	last := records[len(records)-1]
+	if last.Event == Pruned && len(records) == 1 || !last.At.Before(before) {
+		return false
+	}
+	entries, err := Fold(records)
+	for _, e := range entries {
+		if e.Open() {
+			return false
+		}
+	}
+	return err == nil
+}
+
+// prune removes the records of a key.
+func (j *Journal) prune(ctx context.Context, records []Record) error {
+	last := records[len(records)-1]
+	if last.Event != Pruned && !randomKey.MatchString(last.Key) {
+		err := j.Append(ctx, Record{Key: last.Key, Seq: last.Seq + 1, Event: Pruned, At: WallClock()})
+		if errors.Is(err, fs.ErrExist) { // the key is in use again
+			return nil
+		} else if err != nil {
+			return j.fail("append pruned", Entry{Key: last.Key}, err)
+		}
+		return j.fail("prune", Entry{Key: last.Key}, j.store.Prune(ctx, last.Key, last.Seq))
+	}
+	if last.Event == Pruned {
+		last.Seq--
+	}
+	return j.fail("prune", Entry{Key: last.Key}, j.store.Prune(ctx, last.Key, last.Seq))
+}
+
+// damagedKeys returns the keys of all errors in err that are about a single key.
+func damagedKeys(err error) map[string]bool {
+	keys := make(map[string]bool)
+	if e, ok := err.(*Error); ok { //nolint:errorlint // the tree is walked here
+		keys[e.Key] = true
+	}
+	switch err := err.(type) { //nolint:errorlint // the tree is walked here
+	case interface{ Unwrap() []error }:
+		for _, e := range err.Unwrap() {
+			for key := range damagedKeys(e) {
+				keys[key] = true
+			}
+		}
+	case interface{ Unwrap() error }:
+		for key := range damagedKeys(err.Unwrap()) {
+			keys[key] = true
+		}
+	}
+	return keys
+}
