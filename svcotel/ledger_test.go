@@ -3,6 +3,7 @@ package svcotel_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,15 +19,15 @@ import (
 // brokenStore is a store whose List fails, hangs or leaves records out.
 type brokenStore struct {
 	ledger.Store
-	list func(ctx context.Context, records []ledger.Record) ([]ledger.Record, error)
+	list atomic.Pointer[func(ctx context.Context, records []ledger.Record) ([]ledger.Record, error)] // nil: it works
 }
 
 func (s *brokenStore) List(ctx context.Context, key string) ([]ledger.Record, error) {
 	records, err := s.Store.List(ctx, key)
-	if s.list == nil {
-		return records, err
+	if list := s.list.Load(); list != nil {
+		return (*list)(ctx, records)
 	}
-	return s.list(ctx, records)
+	return records, err
 }
 
 func TestTheLedgerIsCounted(t *testing.T) {
@@ -70,11 +71,10 @@ func TestTheLedgerIsCounted(t *testing.T) {
 			func(context.Context, []ledger.Record) ([]ledger.Record, error) { <-hang; return nil, nil },
 			func(context.Context, []ledger.Record) ([]ledger.Record, error) { <-hang; return nil, nil }, // while the third still hangs
 		} {
-			store.list = list
+			store.list.Store(&list)
 			began := time.Now()
 			require.Equal(t, map[string]int64{"": int64(i + 1)}, r.series(t, "svc.ledger.errors"))
 			require.LessOrEqual(t, time.Since(began), 5*time.Second)
-			store.list = func(context.Context, []ledger.Record) ([]ledger.Record, error) { return nil, errors.New("no disk") }
 		}
 		close(hang)
 	}, svctest.WithFlavors(svctest.Flavor{ID: "flavor-1", Stock: 100}))
