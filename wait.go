@@ -43,8 +43,8 @@ type WaitOptions struct {
 	// Probe is called when the status is available: it checks that the endpoint really
 	// responds at its URL. An error of Probe means "not yet", and the wait continues. An error
 	// made by [Permanent] ends the wait. The ctx of Probe is limited to 30 s. Without
-	// [WithInferenceURL] a wait with a Probe fails at once with [ErrNoInferenceURL]. Nil: no
-	// probe.
+	// [WithInferenceURL] a wait with a Probe fails at once with [ErrNoInferenceURL]. Package
+	// [example.com/svc/probe] has probes for a path and for a model. Nil: no probe.
 	Probe func(ctx context.Context, url string) error
 
 	// RequestOptions are applied to every call that the wait makes, with two exceptions:

@@ -1,18 +1,15 @@
-// Command observability shows where logs, traces and metrics of the library come
-// from, on a fake of the service inside this program:
+// Command observability shows logs, traces and metrics of the library, on a fake of the service
+// inside this program:
 //
-//	go run ./examples/observability            # telemetry on stdout, logs on stderr
-//	go run ./examples/observability -v 2>&1 >/dev/null
+//	GOWORK=off go run -C examples/observability .                  # telemetry on stdout, logs on stderr
+//	GOWORK=off go run -C examples/observability . -listen :9464    # then metrics for Prometheus, until Ctrl-C
 //
-// Two hooks of the library are enough. The logger of svc.WithLogger gets a line for
-// each exchange and each retry. The function of svc.WithAttemptHook gets all that a
-// span and a metric need: method, route, host, status or error, duration, the number of
-// the attempt in its call, and the request ID of the service. Use the route as the name of a
-// span or as a label. Do not use the address for that, since it can contain an ID.
+// Two options do it: svc.WithLogger for the logs, and svcotel.Instrument for traces and metrics
+// with the names of OpenTelemetry's semantic conventions. The program deploys an endpoint, with
+// two retries on the way, deletes it, and uploads a file. Then the response to a create is lost:
+// its outcome is unknown, and its entry in the ledger is in doubt.
 //
-// An instrumented transport, such as that of otelhttp, works too: see
-// svc.WithTransportWrapper. But a transport gets the route only from
-// svc.RouteFromContext, and does not know the number of the attempt.
+// alerts.yaml has alert rules for Prometheus, and dashboard.json is a dashboard for Grafana.
 //
 // Logs, traces and metrics contain no secret: the library gives them neither the token nor
 // the query of a presigned URL.
@@ -26,21 +23,21 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 
-	"go.opentelemetry.io/otel/exporters/stdout/stdoutmetric"
-	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-
 	"example.com/svc"
+	"example.com/svc/ledger"
 	"example.com/svc/svctest"
 )
 
 func main() {
 	verbose := flag.Bool("v", false, "log each exchange, not only retries")
+	address := flag.String("listen", "", "address to serve metrics at, such as :9464, after the run; default: none")
 	flag.Parse()
 	level := slog.LevelInfo
 	if *verbose {
@@ -48,7 +45,8 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	srv := svctest.NewServer(svctest.WithDeployTime(2 * time.Second))
-	err := run(ctx, srv, os.Stdout, slog.New(withTraceID{slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})}))
+	logger := slog.New(withTraceID{slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})})
+	err := run(ctx, srv, os.Stdout, logger, func(scrapes http.Handler) error { return serve(ctx, *address, scrapes) })
 	srv.Close()
 	stop()
 	if err != nil {
@@ -57,18 +55,10 @@ func main() {
 	}
 }
 
-// run deploys an endpoint and uploads a file on srv, and writes the telemetry to out. Two
-// goroutines may write to out at once.
-func run(ctx context.Context, srv *svctest.Server, out io.Writer, logger *slog.Logger) (err error) {
-	spans, err := stdouttrace.New(stdouttrace.WithWriter(out))
-	if err != nil {
-		return err
-	}
-	numbers, err := stdoutmetric.New(stdoutmetric.WithWriter(out))
-	if err != nil {
-		return err
-	}
-	t, err := newTelemetry(spans, sdkmetric.NewPeriodicReader(numbers))
+// run uses the service srv, and writes the telemetry to out. Two goroutines may write to out at
+// once. Before the end it calls then with the handler for Prometheus.
+func run(ctx context.Context, srv *svctest.Server, out io.Writer, logger *slog.Logger, then func(http.Handler) error) (err error) {
+	t, err := newTelemetry(out)
 	if err != nil {
 		return err
 	}
@@ -76,18 +66,45 @@ func run(ctx context.Context, srv *svctest.Server, out io.Writer, logger *slog.L
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		if shutErr := t.shutdown(ctx); err == nil {
-			err = shutErr
-		}
+		err = errors.Join(err, t.shutdown(ctx))
 	}()
 
-	srv.Fault("GET", svctest.RouteFlavors, svctest.ServiceUnavailable(1)) // this leads to a retry
-	// On the real service: svc.NewClientFromEnv(t.options(logger)...)
-	client := srv.Client(t.options(logger)...)
+	// On the real service: svc.NewClientFromEnv(t.options(logger, store)...), with the store of
+	// ledger.Dir.
+	client := srv.Client(t.options(logger, ledger.Memory())...)
+	srv.Fault("GET", svctest.RouteFlavors, svctest.ServiceUnavailable(2)) // this leads to two retries
 	if err := t.span(ctx, "deploy", func(ctx context.Context) error { return deploy(ctx, client, logger) }); err != nil {
 		return err
 	}
-	return t.span(ctx, "file", func(ctx context.Context) error { return file(ctx, client) })
+	if err := t.span(ctx, "file", func(ctx context.Context) error { return file(ctx, client) }); err != nil {
+		return err
+	}
+	srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect()) // this makes an outcome unknown
+	err = t.span(ctx, "lost", func(ctx context.Context) error { return deploy(ctx, client, logger) })
+	if !errors.Is(err, svc.ErrOutcomeUnknown) {
+		return fmt.Errorf("the outcome should be unknown: %w", err)
+	}
+	return then(t.scrapes)
+}
+
+// serve serves metrics at the address until ctx ends.
+func serve(ctx context.Context, address string, scrapes http.Handler) error {
+	if address == "" {
+		return nil
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", scrapes)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	fmt.Fprintf(os.Stderr, "metrics: http://%s/metrics\n", listener.Addr())
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
 
 func deploy(ctx context.Context, client *svc.Client, logger *slog.Logger) error {
@@ -106,10 +123,7 @@ func deploy(ctx context.Context, client *svc.Client, logger *slog.Logger) error 
 		DeployMetadata: svc.CreateDeployMetadata{ImageURL: "registry.example/app:1", Port: 8000, GPUNum: 1},
 	}, &svc.DeployOptions{
 		DeleteOnFailure: true,
-		OnCreate: func(s *svc.InferenceService) error {
-			logger.InfoContext(ctx, "created", "service_id", s.ServiceID)
-			return nil
-		},
+		Lease:           time.Hour,
 		WaitOptions: svc.WaitOptions{OnPoll: func(p svc.Poll) {
 			logger.InfoContext(ctx, "waiting", "service_id", p.ID, "status", p.Status, "elapsed", p.Elapsed, "error", p.Err)
 		}},
