@@ -2,6 +2,7 @@ package svc
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"example.com/svc/internal/jsonfield"
 	"example.com/svc/internal/rules"
 	"example.com/svc/internal/same"
+	"example.com/svc/internal/transfer"
 	"example.com/svc/internal/valid"
 )
 
@@ -181,6 +183,33 @@ func (c *Client) notPromised(k *call, r *httpcall.Result, field string, err erro
 	}
 	if k.Once {
 		return c.unknown(k, r, e)
+	}
+	return e
+}
+
+// newError makes an Error from a response.
+func (c *Client) newError(k *call, r *httpcall.Result) *Error {
+	red := cmp.Or(k.Redact, c.caller.Redactor())
+	contentType := r.Header.Get("Content-Type")
+	body, _ := red.Cut(r.Body, len(r.Body), r.Cut)
+	info := apierr.Parse(contentType, body, red.String)
+	e := &Error{
+		RequestInfo: k.info(r, red), StatusCode: r.StatusCode, Code: info.Code, Message: info.Message,
+		RetryAfter: r.RetryAfter, Attempts: r.Attempts, NoBudget: r.NoBudget,
+		Header: red.Header(r.Header), Body: body,
+	}
+	e.RequestID = cmp.Or(e.RequestID, info.RequestID)
+	if e.Message == "" && e.Code == "" && len(r.Body) > 0 {
+		e.Message = apierr.Excerpt(contentType, body, red.String)
+	}
+	if encoded := r.Encoding(); encoded != "" {
+		e.Code, e.Message = "", encoded
+	}
+	if k.Route == transfer.Route {
+		return e // foreign stays empty: storage sends XML, which would count as HTML
+	}
+	if e.class, e.foreign = c.classify(k, r); e.foreign == rules.IsPlain {
+		e.foreign = "" // the service may send plain text, but it proves less
 	}
 	return e
 }

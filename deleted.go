@@ -3,16 +3,12 @@ package svc
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"example.com/svc/internal/apierr"
-	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/rules"
-	"example.com/svc/internal/same"
 )
 
 // notFound reports whether err is the service's own 404 or 410.
@@ -145,103 +141,3 @@ func (e *missingError) detail() string {
 }
 
 func (e *missingError) Unwrap() error { return e.err }
-
-// removal deletes an endpoint and polls it until it is deleted.
-type removal struct {
-	*observer
-	name     string        // name that the record must have; empty: any name
-	unsure   bool          // name is only what was asked for: the ID is from a broken response without a name, so the record may be somebody else's
-	limit    time.Duration // limit of each request, whatever it waits for; zero: no limit
-	interval time.Duration // longest time between two polls
-	there    bool          // the latest read returned the record
-	polled   time.Time     // when the latest poll ended; zero: there was none
-}
-
-// poll sends a delete and then reads the record. After an accepted delete it sends another one
-// only if the record could still be read, or if the process was suspended. If this client has
-// never read the record, poll reads it before the delete as well: "not found" proves a deletion
-// sooner if the record was read before. As long as the name of the record is not known, poll sends no
-// delete.
-func (r *removal) poll(ctx context.Context) (*InferenceService, rules.Verdict, error) {
-	var before *InferenceService // the record before the delete
-	if r.unsure || !r.evidence.Read && !r.evidence.Accepted() {
-		s, verdict, err := r.read(ctx)
-		if r.unsure && err != nil {
-			return s, rules.Unproven, err
-		}
-		if verdict == rules.Deleted || cause.Has[*permanentError](err) {
-			return s, verdict, err
-		}
-		if before = s; s != nil {
-			r.learn(s.Name)
-		}
-	}
-	suspended := !r.polled.IsZero() && rules.Overslept(r.interval, time.Since(r.polled))
-	defer func() { r.polled = time.Now() }()
-	if !r.evidence.Accepted() || r.there || suspended {
-		if err := r.delete(ctx); err != nil && !r.evidence.Accepted() && !notFound(err) {
-			return before, rules.Unproven, err
-		}
-	}
-	s, verdict, err := r.read(ctx)
-	if s == nil && verdict == rules.Unproven {
-		s = before
-	}
-	return s, verdict, err
-}
-
-// read reads the record. If the record has another name, the error is a permanent one.
-func (r *removal) read(ctx context.Context) (*InferenceService, rules.Verdict, error) {
-	ctx, cancel := r.limited(ctx)
-	defer cancel()
-	s, verdict, err := r.observer.poll(ctx)
-	r.there = err == nil
-	if err == nil && r.foreign(s) {
-		return nil, rules.Unproven, r.otherName(s)
-	}
-	return s, verdict, err
-}
-
-// delete sends one delete, which does not ask the rate limiter. It is a single attempt: after a
-// failed one, Delete counts "not found" as success.
-func (r *removal) delete(ctx context.Context) error {
-	ctx, cancel := r.limited(ctx)
-	defer cancel()
-	err := r.client.Delete(ctx, r.id, append(slices.Clip(r.opts), urgent)...)
-	if err == nil {
-		r.note(rules.Accepted, time.Now())
-	}
-	return err
-}
-
-func (r *removal) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	if r.limit <= 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, r.limit)
-}
-
-// foreign reports whether a record has another name than the endpoint, so that it may belong
-// to somebody else's endpoint. A service may change the case and the white space of a name, and
-// make another name of the one that was asked for.
-func (r *removal) foreign(s *InferenceService) bool {
-	switch {
-	case r.name == "", s.Name == "":
-		return false
-	case r.unsure:
-		return !rules.Renamed(r.name, s.Name)
-	}
-	return !same.Text(s.Name, r.name)
-}
-
-// learn notes the name that the service has given to the endpoint.
-func (r *removal) learn(name string) {
-	if r.unsure && name != "" {
-		r.name, r.unsure = name, false
-	}
-}
-
-func (r *removal) otherName(s *InferenceService) error {
-	clean := r.client.client.caller.Redactor().String
-	return Permanent(fmt.Errorf("svc: the name in the record of %s is %q, but this endpoint was created with the name %q: it may be somebody else's endpoint, so it was not deleted: find out whose it is", clean(s.ServiceID), clean(s.Name), clean(r.name)))
-}

@@ -17,10 +17,8 @@ import (
 	"example.com/svc/ledger"
 )
 
-const (
-	cleanupLimit = 30 * time.Second // how long the cleanup after a failure may take
-	createLinger = 10 * time.Second // how long to wait for the response to a create after ctx has ended
-)
+// createLinger is how long to wait for the response to a create after ctx has ended.
+const createLinger = 10 * time.Second
 
 // DeployOptions sets up [InferenceServiceClient.Deploy]. Nil selects the defaults.
 type DeployOptions struct {
@@ -350,119 +348,6 @@ func (d *deployment) tell() error {
 		return d.opts.OnCreate(&InferenceService{ServiceID: d.id})
 	}
 	return d.opts.OnCreate(d.record)
-}
-
-// failed runs the cleanup if the options ask for one, and makes the error of the deployment.
-func (d *deployment) failed(ctx context.Context, err error) error {
-	e := &DeployError{ServiceID: d.id, Service: d.record, Resumed: d.resumed, Err: err}
-	if d.deleted {
-		e.Cleanup = CleanupDeleted
-	}
-	remove := d.opts.DeleteOnFailure && !d.resumed // the call that created it may still use it
-	if d.opts.OnFailure != nil {
-		remove = d.opts.OnFailure(e)
-	}
-	if remove && !d.deleted {
-		e.Cleanup, e.CleanupErr = d.cleanUp(ctx)
-		d.warn(ctx, e.Cleanup, e.CleanupErr)
-	}
-	d.over = true
-	return e
-}
-
-// warn logs a cleanup that did not prove that the endpoint is deleted.
-func (d *deployment) warn(ctx context.Context, state Cleanup, err error) {
-	if err != nil {
-		d.client.client.warn(ctx, "svc: a cleanup did not prove that the endpoint is deleted", err,
-			"id", d.id, "name", d.givenName(), "key", d.opts.Key, "cleanup", string(state))
-	}
-}
-
-// rescue runs at the end of Deploy and Use, but acts only if one of the caller's functions
-// has panicked or ended the goroutine. Then it calls OnCreate, unless that was called before,
-// and deletes the endpoint if the options ask for a cleanup.
-func (d *deployment) rescue(ctx context.Context) {
-	if d.over || d.resumed {
-		return
-	}
-	status := max(d.result.StatusCode, d.result.Broken)
-	created := d.id != "" || status >= 200 && status < 300
-	if d.id == "" && (created || d.result.Acted) { // not if the create was refused: the response may then show the ID of somebody else's endpoint
-		d.id, d.shown = d.client.client.salvageID(services, status, d.result.Body), jsonfield.Salvage(d.result.Body, "name")
-	}
-	if d.id == "" {
-		return
-	}
-	d.client.client.endpoints.Create(d.id, d.result.TokenCheck)
-	if created && (d.opts.DeleteOnFailure || d.opts.OnFailure != nil) {
-		defer func() { // if cleanUp panics too, for example in an attempt hook, a single delete is sent
-			if !d.over && rules.Renamed(d.name, d.shown) {
-				ctx, cancel := d.cleanupContext(ctx)
-				defer cancel()
-				_ = d.client.Delete(ctx, d.id, polling(d.opts.RequestOptions)...)
-			}
-		}()
-		defer func() { // deferred, so that it runs even if OnCreate panics
-			_, _ = d.cleanUp(ctx)
-			d.over = true
-		}()
-	}
-	_ = d.tell()
-}
-
-// givenName returns the name of the endpoint. It is the one in the response to the create, if
-// the service may have made it of the name that was asked for.
-func (d *deployment) givenName() string {
-	if rules.Renamed(d.name, d.shown) {
-		return d.shown
-	}
-	return d.name
-}
-
-// cleanUp deletes the endpoint and waits for the deletion, also when ctx has ended. It reports
-// the outcome.
-func (d *deployment) cleanUp(ctx context.Context) (Cleanup, error) {
-	start := time.Now()
-	state, err := d.remove(ctx)
-	d.client.client.waited(ctx, WaitEnd{ID: d.id, Want: "deleted", Cleanup: true, Elapsed: time.Since(start), Err: err})
-	return state, err
-}
-
-func (d *deployment) remove(ctx context.Context) (Cleanup, error) {
-	ctx, cancel := d.cleanupContext(ctx)
-	defer cancel()
-	o := d.opts.withDefaults() // a copy; the next line removes the caller's functions from it
-	o.MinInterval, o.MaxInterval, o.OnPoll, o.Probe = 500*time.Millisecond, 2*time.Second, nil, nil
-	if d.observer == nil {
-		d.observer = d.client.observe(d.id, o)
-	}
-	r := &removal{observer: d.observer, name: d.name, unsure: d.name != "", limit: cleanupLimit / 3, interval: o.MaxInterval}
-	seen := cmp.Or(d.record, &InferenceService{ServiceID: d.id, Name: d.shown})
-	if r.foreign(seen) {
-		return CleanupFailed, r.otherName(seen)
-	}
-	r.learn(seen.Name)
-	w := d.client.untilDeleted(r.observer, o, r.poll)
-	w.endurance.Task = rules.Cleanup
-	_, err := w.run(ctx, isDeleted)
-	switch {
-	case err == nil:
-		return CleanupDeleted, nil
-	case r.evidence.Accepted():
-		return CleanupAccepted, err
-	}
-	return CleanupFailed, err
-}
-
-var errCleanup = fmt.Errorf("the limit of a cleanup is %v", cleanupLimit)
-
-// cleanupContext sets one time limit for all cleanups together: after a cleanup that panics,
-// the next one has only the time that is left. The end of ctx does not matter.
-func (d *deployment) cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	if d.cleanupEnd.IsZero() {
-		d.cleanupEnd = time.Now().Add(cleanupLimit)
-	}
-	return context.WithDeadlineCause(context.WithoutCancel(ctx), d.cleanupEnd, errCleanup)
 }
 
 // Use deploys an endpoint, calls the function with its record, and deletes the endpoint

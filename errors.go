@@ -338,24 +338,6 @@ func (e *DecodeError) detail() string {
 // Unwrap returns Err.
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// Cleanup says whether a failed [InferenceServiceClient.Deploy] or [FileClient.Upload] deleted
-// the endpoint or file record that it had created.
-type Cleanup string
-
-const (
-	// CleanupNone means that nothing was deleted, since no cleanup was asked for. The endpoint or file
-	// record may exist.
-	CleanupNone Cleanup = ""
-	// CleanupDeleted means that the endpoint is known to be deleted, or that the service confirmed
-	// the delete of the file record.
-	CleanupDeleted Cleanup = "deleted"
-	// CleanupAccepted means that the service accepted the delete, but the endpoint is not known to
-	// be deleted.
-	CleanupAccepted Cleanup = "accepted"
-	// CleanupFailed means that the delete failed. The endpoint or file record may still exist.
-	CleanupFailed Cleanup = "failed"
-)
-
 // A FieldProblem describes one thing that is wrong with a request.
 type FieldProblem struct {
 	Field   string // "deploy_metadata.port": the place in the request body; or the name of an option or argument
@@ -460,31 +442,4 @@ func orZero[T any](p *T) (v T) {
 // info identifies the last request of a call.
 func (k *call) info(r *httpcall.Result, red *redact.Redactor) RequestInfo {
 	return RequestInfo{Method: k.Method, Route: k.Route, ID: red.String(k.ID), RequestID: apierr.RequestID(r.Header, red.String)}
-}
-
-// newError makes an Error from a response.
-func (c *Client) newError(k *call, r *httpcall.Result) *Error {
-	red := cmp.Or(k.Redact, c.caller.Redactor())
-	contentType := r.Header.Get("Content-Type")
-	body, _ := red.Cut(r.Body, len(r.Body), r.Cut)
-	info := apierr.Parse(contentType, body, red.String)
-	e := &Error{
-		RequestInfo: k.info(r, red), StatusCode: r.StatusCode, Code: info.Code, Message: info.Message,
-		RetryAfter: r.RetryAfter, Attempts: r.Attempts, NoBudget: r.NoBudget,
-		Header: red.Header(r.Header), Body: body,
-	}
-	e.RequestID = cmp.Or(e.RequestID, info.RequestID)
-	if e.Message == "" && e.Code == "" && len(r.Body) > 0 {
-		e.Message = apierr.Excerpt(contentType, body, red.String)
-	}
-	if encoded := r.Encoding(); encoded != "" {
-		e.Code, e.Message = "", encoded
-	}
-	if k.Route == transfer.Route {
-		return e // foreign stays empty: storage sends XML, which would count as HTML
-	}
-	if e.class, e.foreign = c.classify(k, r); e.foreign == rules.IsPlain {
-		e.foreign = "" // the service may send plain text, but it proves less
-	}
-	return e
 }

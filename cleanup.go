@@ -1,0 +1,248 @@
+package svc
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"example.com/svc/internal/cause"
+	"example.com/svc/internal/jsonfield"
+	"example.com/svc/internal/rules"
+	"example.com/svc/internal/same"
+)
+
+// Cleanup records whether a failed [InferenceServiceClient.Deploy] or [FileClient.Upload] deleted
+// the endpoint or file record that it had created.
+type Cleanup string
+
+const (
+	// CleanupNone means that nothing was deleted, since no cleanup was asked for. The endpoint or file
+	// record may exist.
+	CleanupNone Cleanup = ""
+	// CleanupDeleted means that the endpoint is known to be deleted, or that the service confirmed
+	// the delete of the file record.
+	CleanupDeleted Cleanup = "deleted"
+	// CleanupAccepted means that the service accepted the delete, but the endpoint is not known to
+	// be deleted.
+	CleanupAccepted Cleanup = "accepted"
+	// CleanupFailed means that the delete failed. The endpoint or file record may still exist.
+	CleanupFailed Cleanup = "failed"
+)
+
+// cleanupLimit is how long the cleanup after a failure may take.
+const cleanupLimit = 30 * time.Second
+
+// failed runs the cleanup if the options ask for one, and makes the error of the deployment.
+func (d *deployment) failed(ctx context.Context, err error) error {
+	e := &DeployError{ServiceID: d.id, Service: d.record, Resumed: d.resumed, Err: err}
+	if d.deleted {
+		e.Cleanup = CleanupDeleted
+	}
+	remove := d.opts.DeleteOnFailure && !d.resumed // the call that created it may still use it
+	if d.opts.OnFailure != nil {
+		remove = d.opts.OnFailure(e)
+	}
+	if remove && !d.deleted {
+		e.Cleanup, e.CleanupErr = d.cleanUp(ctx)
+		d.warn(ctx, e.Cleanup, e.CleanupErr)
+	}
+	d.over = true
+	return e
+}
+
+// warn logs a cleanup that did not prove that the endpoint is deleted.
+func (d *deployment) warn(ctx context.Context, state Cleanup, err error) {
+	if err != nil {
+		d.client.client.warn(ctx, "svc: a cleanup did not prove that the endpoint is deleted", err,
+			"id", d.id, "name", d.givenName(), "key", d.opts.Key, "cleanup", string(state))
+	}
+}
+
+// rescue runs at the end of Deploy and Use, but acts only if one of the caller's functions
+// has panicked or ended the goroutine. Then it calls OnCreate, unless that was called before,
+// and deletes the endpoint if the options ask for a cleanup.
+func (d *deployment) rescue(ctx context.Context) {
+	if d.over || d.resumed {
+		return
+	}
+	status := max(d.result.StatusCode, d.result.Broken)
+	created := d.id != "" || status >= 200 && status < 300
+	if d.id == "" && (created || d.result.Acted) { // not if the create was refused: the response may then show the ID of somebody else's endpoint
+		d.id, d.shown = d.client.client.salvageID(services, status, d.result.Body), jsonfield.Salvage(d.result.Body, "name")
+	}
+	if d.id == "" {
+		return
+	}
+	d.client.client.endpoints.Create(d.id, d.result.TokenCheck)
+	if created && (d.opts.DeleteOnFailure || d.opts.OnFailure != nil) {
+		defer func() { // if cleanUp panics too, for example in an attempt hook, a single delete is sent
+			if !d.over && rules.Renamed(d.name, d.shown) {
+				ctx, cancel := d.cleanupContext(ctx)
+				defer cancel()
+				_ = d.client.Delete(ctx, d.id, polling(d.opts.RequestOptions)...)
+			}
+		}()
+		defer func() { // deferred, so that it runs even if OnCreate panics
+			_, _ = d.cleanUp(ctx)
+			d.over = true
+		}()
+	}
+	_ = d.tell()
+}
+
+// givenName returns the name of the endpoint. It is the one in the response to the create, if
+// the service may have made it of the name that was asked for.
+func (d *deployment) givenName() string {
+	if rules.Renamed(d.name, d.shown) {
+		return d.shown
+	}
+	return d.name
+}
+
+// cleanUp deletes the endpoint and waits for the deletion, also when ctx has ended. It reports
+// the outcome.
+func (d *deployment) cleanUp(ctx context.Context) (Cleanup, error) {
+	start := time.Now()
+	state, err := d.remove(ctx)
+	d.client.client.waited(ctx, WaitEnd{ID: d.id, Want: "deleted", Cleanup: true, Elapsed: time.Since(start), Err: err})
+	return state, err
+}
+
+func (d *deployment) remove(ctx context.Context) (Cleanup, error) {
+	ctx, cancel := d.cleanupContext(ctx)
+	defer cancel()
+	o := d.opts.withDefaults() // a copy; the next line removes the caller's functions from it
+	o.MinInterval, o.MaxInterval, o.OnPoll, o.Probe = 500*time.Millisecond, 2*time.Second, nil, nil
+	if d.observer == nil {
+		d.observer = d.client.observe(d.id, o)
+	}
+	r := &removal{observer: d.observer, name: d.name, unsure: d.name != "", limit: cleanupLimit / 3, interval: o.MaxInterval}
+	seen := cmp.Or(d.record, &InferenceService{ServiceID: d.id, Name: d.shown})
+	if r.foreign(seen) {
+		return CleanupFailed, r.otherName(seen)
+	}
+	r.learn(seen.Name)
+	w := d.client.untilDeleted(r.observer, o, r.poll)
+	w.endurance.Task = rules.Cleanup
+	_, err := w.run(ctx, isDeleted)
+	switch {
+	case err == nil:
+		return CleanupDeleted, nil
+	case r.evidence.Accepted():
+		return CleanupAccepted, err
+	}
+	return CleanupFailed, err
+}
+
+var errCleanup = fmt.Errorf("the limit of a cleanup is %v", cleanupLimit)
+
+// cleanupContext sets one time limit for all cleanups together: after a cleanup that panics,
+// the next one has only the time that is left. The end of ctx does not matter.
+func (d *deployment) cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	if d.cleanupEnd.IsZero() {
+		d.cleanupEnd = time.Now().Add(cleanupLimit)
+	}
+	return context.WithDeadlineCause(context.WithoutCancel(ctx), d.cleanupEnd, errCleanup)
+}
+
+// removal deletes an endpoint and polls it until it is deleted.
+type removal struct {
+	*observer
+	name     string        // name that the record must have; empty: any name
+	unsure   bool          // name is only what was asked for: the ID is from a broken response without a name, so the record may be somebody else's
+	limit    time.Duration // limit of each request, whatever it waits for; zero: no limit
+	interval time.Duration // longest time between two polls
+	there    bool          // the latest read returned the record
+	polled   time.Time     // when the latest poll ended; zero: there was none
+}
+
+// poll sends a delete and then reads the record. After an accepted delete it sends another one
+// only if the record could still be read, or if the process was suspended. If this client has
+// never read the record, poll reads it before the delete as well: "not found" proves a deletion
+// sooner if the record was read before. As long as the name of the record is not known, poll sends no
+// delete.
+func (r *removal) poll(ctx context.Context) (*InferenceService, rules.Verdict, error) {
+	var before *InferenceService // the record before the delete
+	if r.unsure || !r.evidence.Read && !r.evidence.Accepted() {
+		s, verdict, err := r.read(ctx)
+		if r.unsure && err != nil {
+			return s, rules.Unproven, err
+		}
+		if verdict == rules.Deleted || cause.Has[*permanentError](err) {
+			return s, verdict, err
+		}
+		if before = s; s != nil {
+			r.learn(s.Name)
+		}
+	}
+	suspended := !r.polled.IsZero() && rules.Overslept(r.interval, time.Since(r.polled))
+	defer func() { r.polled = time.Now() }()
+	if !r.evidence.Accepted() || r.there || suspended {
+		if err := r.delete(ctx); err != nil && !r.evidence.Accepted() && !notFound(err) {
+			return before, rules.Unproven, err
+		}
+	}
+	s, verdict, err := r.read(ctx)
+	if s == nil && verdict == rules.Unproven {
+		s = before
+	}
+	return s, verdict, err
+}
+
+// read reads the record. If the record has another name, the error is a permanent one.
+func (r *removal) read(ctx context.Context) (*InferenceService, rules.Verdict, error) {
+	ctx, cancel := r.limited(ctx)
+	defer cancel()
+	s, verdict, err := r.observer.poll(ctx)
+	r.there = err == nil
+	if err == nil && r.foreign(s) {
+		return nil, rules.Unproven, r.otherName(s)
+	}
+	return s, verdict, err
+}
+
+// delete sends one delete, which does not ask the rate limiter. It is a single attempt: after a
+// failed one, Delete counts "not found" as success.
+func (r *removal) delete(ctx context.Context) error {
+	ctx, cancel := r.limited(ctx)
+	defer cancel()
+	err := r.client.Delete(ctx, r.id, append(slices.Clip(r.opts), urgent)...)
+	if err == nil {
+		r.note(rules.Accepted, time.Now())
+	}
+	return err
+}
+
+func (r *removal) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if r.limit <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, r.limit)
+}
+
+// foreign reports whether a record has another name than the endpoint, so that it may belong
+// to somebody else's endpoint. A service may change the case and the white space of a name, and
+// make another name of the one that was asked for.
+func (r *removal) foreign(s *InferenceService) bool {
+	switch {
+	case r.name == "", s.Name == "":
+		return false
+	case r.unsure:
+		return !rules.Renamed(r.name, s.Name)
+	}
+	return !same.Text(s.Name, r.name)
+}
+
+// learn notes the name that the service has given to the endpoint.
+func (r *removal) learn(name string) {
+	if r.unsure && name != "" {
+		r.name, r.unsure = name, false
+	}
+}
+
+func (r *removal) otherName(s *InferenceService) error {
+	clean := r.client.client.caller.Redactor().String
+	return Permanent(fmt.Errorf("svc: the name in the record of %s is %q, but this endpoint was created with the name %q: it may be somebody else's endpoint, so it was not deleted: find out whose it is", clean(s.ServiceID), clean(s.Name), clean(r.name)))
+}
