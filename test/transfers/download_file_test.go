@@ -47,7 +47,7 @@ func requireFile(t *testing.T, path string, want []byte) {
 	require.True(t, bytes.Equal(want, got))
 }
 
-func TestB19_BrokenDownloadIsNoFile(t *testing.T) {
+func TestDownloadFileOfABrokenDownloadIsNoFile_B19(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	for _, old := range [][]byte{nil, []byte("old")} {
 		cut := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
@@ -89,7 +89,7 @@ func TestB19_BrokenDownloadIsNoFile(t *testing.T) {
 	}
 }
 
-func TestDownloadFile_Resumes(t *testing.T) {
+func TestDownloadFileResumes(t *testing.T) {
 	body := testkit.Contents(1 << 20)
 	for name, storage := range map[string]func(n int, w http.ResponseWriter, r *http.Request){
 		"resumed":      ranges(body, `"e1"`, 300_000, 300_000),
@@ -128,7 +128,7 @@ func TestDownloadFile_Resumes(t *testing.T) {
 	requireFile(t, path, []byte("old"))
 }
 
-func TestDownloadFile_Targets(t *testing.T) {
+func TestDownloadFileReplacesOnlyFiles(t *testing.T) {
 	body := []byte("new contents")
 	s := testkit.NewFileService(t, ranges(body, `"e1"`))
 	download := func(path string) error {
@@ -185,7 +185,7 @@ func TestDownloadFile_Targets(t *testing.T) {
 }
 
 // If a function of the caller panics, no temporary file is left.
-func TestDownloadFile_Panic(t *testing.T) {
+func TestDownloadFileLeavesNothingAfterAPanic(t *testing.T) {
 	s := testkit.NewFileService(t, ranges(testkit.Contents(100), `"e1"`))
 	path := target(t, []byte("old"))
 	require.Panics(t, func() {
@@ -196,7 +196,7 @@ func TestDownloadFile_Panic(t *testing.T) {
 
 // If the presigned URL expires during a download by file ID, the download requests a new
 // one and continues.
-func TestFilesDownload_RenewsItsLink(t *testing.T) {
+func TestDownloadRenewsItsLink(t *testing.T) {
 	body := testkit.Contents(100_000)
 	links := func(s *testkit.FileService) (n int) {
 		for _, r := range s.Requests("GET") {
@@ -267,7 +267,7 @@ func TestFilesDownload_RenewsItsLink(t *testing.T) {
 
 // A complete upload and download with the fake service: presigned URLs expire, and
 // connections are cut.
-func TestFiles_Story(t *testing.T) {
+func TestFilesFromUploadToDelete(t *testing.T) {
 	srv := svctest.NewServer(svctest.WithSeparateStorage(), svctest.WithLinkTTL(time.Minute))
 	defer srv.Close()
 	c := srv.Client(svc.WithRetry(svc.RetryPolicy{MinDelay: time.Millisecond}))
@@ -303,7 +303,7 @@ func TestFiles_Story(t *testing.T) {
 
 // If the presigned URL of an upload has expired, the upload continues with a new URL for
 // the same record.
-func TestFiles_StoryOfAnExpiredLink(t *testing.T) {
+func TestFilesWithALinkThatExpires(t *testing.T) {
 	srv := svctest.NewServer(svctest.WithLinkTTL(time.Nanosecond))
 	defer srv.Close()
 	body := strings.NewReader("data")

@@ -44,7 +44,7 @@ func (c *cutWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-func TestDownload_ResumesWhereItStopped(t *testing.T) {
+func TestDownloadResumesWhereItStopped(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	body := testkit.Contents(1 << 20)
 	for name, storage := range map[string]func(n int, w http.ResponseWriter, r *http.Request){
@@ -109,7 +109,7 @@ func TestDownload_ResumesWhereItStopped(t *testing.T) {
 
 // Bytes of two versions are never mixed. If it is not certain that two parts belong to
 // the same version, they are not put together.
-func TestDownload_NeverMixes(t *testing.T) {
+func TestDownloadNeverMixesVersions(t *testing.T) {
 	old, other := bytes.Repeat([]byte("old-"), 1000), bytes.Repeat([]byte("new-"), 1000)
 	first := ranges(old, `"e1"`, 1000)
 	for name, tt := range map[string]struct {
@@ -175,7 +175,7 @@ func TestDownload_NeverMixes(t *testing.T) {
 	}
 }
 
-func TestDownload_WithoutAValidator(t *testing.T) {
+func TestDownloadIsTruncatedWithoutAStrongTag(t *testing.T) {
 	for name, header := range map[string][2]string{
 		"nothing": {"X-A", ""}, "a weak etag": {"ETag", `W/"e1"`},
 		"a date": {"Last-Modified", "Wed, 01 May 2024 10:00:00 GMT"},
@@ -191,7 +191,7 @@ func TestDownload_WithoutAValidator(t *testing.T) {
 	}
 }
 
-func TestDownload_GivesUp(t *testing.T) {
+func TestDownloadGivesUpWithoutProgress(t *testing.T) {
 	for requests, storage := range map[int]func(n int, w http.ResponseWriter, r *http.Request){
 		3: func(n int, w http.ResponseWriter, r *http.Request) {
 			if n == 1 {

@@ -18,7 +18,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-func TestDownload_Streams(t *testing.T) {
+func TestDownloadStreams(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	body := testkit.Contents(1 << 20)
 	s := testkit.NewFileService(t, ranges(body, `"e1"`))
@@ -37,7 +37,7 @@ func TestDownload_Streams(t *testing.T) {
 	require.Equal(t, "identity", gets[0].Header.Get("Accept-Encoding"))
 }
 
-func TestDownload_Refusals(t *testing.T) {
+func TestDownloadReportsRefusals(t *testing.T) {
 	for _, status := range []int{400, 403, 404, 204, 202, 206, 203, 304, 416} {
 		s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 			testkit.XMLError(w, status, "NoSuchKey", "no such thing")
@@ -63,7 +63,7 @@ func TestDownload_Refusals(t *testing.T) {
 	require.Empty(t, s.Seen)
 }
 
-func TestDownload_FollowsRedirects(t *testing.T) {
+func TestDownloadFollowsRedirects(t *testing.T) {
 	body := testkit.Contents(10_000)
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		other := testkit.NewFileService(t, ranges(body, `"e1"`, 5000))
@@ -101,7 +101,7 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-func TestDownload_WriterErrors(t *testing.T) {
+func TestDownloadReturnsTheErrorOfItsWriter(t *testing.T) {
 	full := errors.New("disk full")
 	for _, want := range []error{full, nil} { // nil: a short write without an error
 		s := testkit.NewFileService(t, ranges(testkit.Contents(100_000), `"e1"`))
@@ -119,7 +119,7 @@ func TestDownload_WriterErrors(t *testing.T) {
 }
 
 // Contents that are stored compressed are downloaded unchanged.
-func TestDownload_CompressedContentsAsTheyAre(t *testing.T) {
+func TestDownloadKeepsCompressedContentsAsTheyAre(t *testing.T) {
 	s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = io.WriteString(w, "\x1f\x8b not really")
@@ -130,7 +130,7 @@ func TestDownload_CompressedContentsAsTheyAre(t *testing.T) {
 	require.Equal(t, "\x1f\x8b not really", got.String())
 }
 
-func TestDownload_ContextEndsIt(t *testing.T) {
+func TestDownloadEndsWithCtx(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
@@ -151,7 +151,7 @@ func TestDownload_ContextEndsIt(t *testing.T) {
 }
 
 // A slow body is fine. A body that stops is requested again from where it stopped.
-func TestB18_DownloadIdle(t *testing.T) {
+func TestDownloadEndsWhenNoByteArrives_B18(t *testing.T) {
 	asked := 0
 	storage := func(r *http.Request) (*http.Response, error) {
 		asked++
@@ -206,7 +206,7 @@ func (d *drip) Read(p []byte) (int, error) {
 
 func (d *drip) Close() error { return nil }
 
-func TestDownload_Progress(t *testing.T) {
+func TestDownloadReportsProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		storage := func(r *http.Request) (*http.Response, error) {
 			body := readOnly{writerPaced{bytes.NewReader(make([]byte, 100_000))}}

@@ -22,7 +22,7 @@ import (
 
 // A reader that is at its end, for example after computing a checksum, is not sent as an
 // empty file.
-func TestC14_ReaderAtItsEnd(t *testing.T) {
+func TestUploadRefusesABodyAtItsEnd_C14(t *testing.T) {
 	file := func(data string) *os.File {
 		path := filepath.Join(t.TempDir(), "f")
 		require.NoError(t, os.WriteFile(path, []byte(data), 0o600))
@@ -90,7 +90,7 @@ func TestC14_ReaderAtItsEnd(t *testing.T) {
 }
 
 // A symbolic link stays a symbolic link, even if its target does not exist yet.
-func TestC15_LinkWithoutATarget(t *testing.T) {
+func TestDownloadFileFollowsLinksWithoutATarget_C15(t *testing.T) {
 	const data = "new contents"
 	download := func(path string) error {
 		c, _ := scripted(t, testkit.Reply{Status: 200, Body: data})
@@ -159,7 +159,7 @@ func TestC15_LinkWithoutATarget(t *testing.T) {
 
 // The request options of a transfer apply to each of its API calls, but not to requests
 // to storage.
-func TestC26_TransfersTakeRequestOptions(t *testing.T) {
+func TestTransfersTakeRequestOptions_C26(t *testing.T) {
 	mine := []svc.RequestOption{svc.WithHeader("X-Trace", "t1"), svc.WithQuery("tenant", "a b"), svc.WithHeader("X-Both", "every call")}
 	body := func() io.Reader { return strings.NewReader("data") }
 	up := svc.UploadOptions{RequestOptions: mine, DeleteOnFailure: true, RegisterOptions: []svc.RequestOption{
@@ -244,7 +244,7 @@ var linkTimes = map[string]func(end time.Time) string{
 
 // If storage responds with 403, the expiry time in the URL shows whether it has expired,
 // even if storage does not say so.
-func TestC41_TimesOfALink(t *testing.T) {
+func TestLinkExpiresByItsOwnTimes_C41(t *testing.T) {
 	const denied = `<?xml version="1.0"?><Error><Code>AuthorizationFailure</Code><Message>This request is not authorized.</Message></Error>`
 	refuse := testkit.Reply{Status: 403, Body: denied}
 	for name, query := range linkTimes {
@@ -295,7 +295,7 @@ func TestC41_TimesOfALink(t *testing.T) {
 }
 
 // A response that says that the URL expired counts, in whatever words it says so.
-func TestC41_WordsOfStorage(t *testing.T) {
+func TestLinkExpiresByTheWordsOfStorage_C41(t *testing.T) {
 	for body, want := range map[string]bool{
 		`{"error":"token out of date"}`:                                                  true,
 		`{"error":"expired token"}`:                                                      true,
@@ -328,7 +328,7 @@ func TestC41_WordsOfStorage(t *testing.T) {
 }
 
 // The fragment of a URL in a message stays readable, unless it may contain a secret.
-func TestC43_FragmentsOfOtherPrograms(t *testing.T) {
+func TestErrorsKeepTheFragmentsOfLinks_C43(t *testing.T) {
 	for text, want := range map[string]string{
 		"see https://docs.test/errors#quota-exceeded":          "see https://docs.test/errors#quota-exceeded",
 		"see https://docs.test/errors#a/b?c":                   "see https://docs.test/errors#a/b?c",

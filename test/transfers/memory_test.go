@@ -77,7 +77,7 @@ func checked(m *memory, r io.Reader, most int64) (n int64, sum uint32) {
 	return n, h.Sum32()
 }
 
-func TestB01_UploadsAreNotHeldInMemory(t *testing.T) {
+func TestUploadIsNotHeldInMemory_B01(t *testing.T) {
 	leftovers := inTempDir(t)
 	const size = 256 << 20
 	f, want := sparseFile(t, size)

@@ -14,7 +14,7 @@ import (
 
 // In a container a file may be a mount point. Such a file cannot be replaced. The error
 // says so before anything is transferred, and says what to do.
-func TestC15_FileThatIsAMount(t *testing.T) {
+func TestDownloadFileRefusesAMountPoint_C15(t *testing.T) {
 	if dir := os.Getenv("SVC_TEST_MOUNT"); dir != "" {
 		from, at := filepath.Join(dir, "from"), filepath.Join(dir, "a file")
 		for _, path := range []string{from, at} {

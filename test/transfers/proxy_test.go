@@ -21,7 +21,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-func TestB20_ProxyOfTheEnvironment(t *testing.T) {
+func TestTransfersUseTheProxyOfTheEnvironment_B20(t *testing.T) {
 	if os.Getenv("SVC_TEST_CHILD") == "" {
 		var mu sync.Mutex
 		var asked []string
@@ -65,7 +65,7 @@ func TestB20_ProxyOfTheEnvironment(t *testing.T) {
 }
 
 // Concurrent transfers of many clients change no shared state.
-func TestB21_TransfersChangeNothingShared(t *testing.T) {
+func TestTransfersChangeNothingShared_B21(t *testing.T) {
 	defaultClient, defaultTransport := *http.DefaultClient, http.DefaultTransport.(*http.Transport)
 	mine := &http.Client{Timeout: time.Hour, Transport: &http.Transport{DialContext: (&net.Dialer{}).DialContext}}
 	snapshot := *mine

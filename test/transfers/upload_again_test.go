@@ -18,7 +18,7 @@ import (
 
 // If the upload of the contents fails, Replace sends them again to the same record with a
 // new URL.
-func TestReplace(t *testing.T) {
+func TestReplaceSendsTheContentsAgain(t *testing.T) {
 	srv := svctest.NewInMemory()
 	client := srv.Client(svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1}))
 	id := srv.AddFile("a", "fine-tune", []byte("old"))
@@ -54,7 +54,7 @@ func TestReplace(t *testing.T) {
 }
 
 // A slow body is read completely before a presigned URL is requested.
-func TestReplace_SlowPipe(t *testing.T) {
+func TestReplaceReadsASlowPipeFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithLinkTTL(time.Second))
 		id := srv.AddFile("a", "fine-tune", []byte("old"))
@@ -106,7 +106,7 @@ var uploads = map[string]func(ctx context.Context, c *svc.Client, body io.Reader
 var firstLinks = map[string]int{"Upload": 0, "Replace": 1}
 
 // If the presigned URL has expired, the complete contents are sent again to a new URL.
-func TestUpload_RenewsItsLink(t *testing.T) {
+func TestUploadRenewsItsLink(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	for name, upload := range uploads {
 		for kind, body := range map[string]io.Reader{"seeker": strings.NewReader("contents"), "pipe": readOnly{strings.NewReader("contents")}} {
@@ -127,7 +127,7 @@ func TestUpload_RenewsItsLink(t *testing.T) {
 }
 
 // The URL is renewed only once. After that, the error is that of the second upload.
-func TestUpload_RenewsItsLinkOnce(t *testing.T) {
+func TestUploadRenewsItsLinkOnce(t *testing.T) {
 	for name, upload := range uploads {
 		body := strings.NewReader("contents")
 		s := expiring(t, 9)
@@ -185,7 +185,7 @@ func TestUpload_RenewsItsLinkOnce(t *testing.T) {
 }
 
 // Put has only a URL. Without a record it cannot request a new one.
-func TestPut_DoesNotRenew(t *testing.T) {
+func TestPutDoesNotRenewItsLink(t *testing.T) {
 	s := expiring(t, 1)
 	_, err := s.Client(t).Files.Put(t.Context(), s.Link(), strings.NewReader("contents"), nil)
 	require.ErrorIs(t, err, svc.ErrLinkExpired)

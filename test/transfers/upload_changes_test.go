@@ -22,7 +22,7 @@ import (
 
 // A file is written to while it is uploaded. A mixture of two versions is never uploaded
 // completely, not even by a second attempt.
-func TestUpload_FileThatIsWrittenTo(t *testing.T) {
+func TestUploadFailsIfItsFileIsWrittenTo(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	const size = 16 << 20
 	overwrite := func(f *os.File) error {
@@ -89,7 +89,7 @@ func TestUpload_FileThatIsWrittenTo(t *testing.T) {
 }
 
 // Renaming the file does not matter, and reading it does not count as a change.
-func TestUpload_FileThatLosesItsName(t *testing.T) {
+func TestUploadOfAFileThatIsRenamed(t *testing.T) {
 	f := tempFile(t, testkit.Contents(100_000))
 	s := testkit.NewFileService(t, nil)
 	s.API = func(_ int, w http.ResponseWriter, r *http.Request) {
@@ -104,7 +104,7 @@ func TestUpload_FileThatLosesItsName(t *testing.T) {
 
 // The last call of Progress happens in the caller's goroutine, after the success. So a
 // panic in it reaches the caller.
-func TestUpload_ProgressPanics(t *testing.T) {
+func TestUploadPassesOnAPanicOfProgress(t *testing.T) {
 	s := testkit.NewFileService(t, nil)
 	body := strings.NewReader("contents")
 	require.PanicsWithValue(t, "at the end", func() {
@@ -118,7 +118,7 @@ func TestUpload_ProgressPanics(t *testing.T) {
 }
 
 // If a reader returns no bytes many times, the upload fails with io.ErrNoProgress.
-func TestUpload_ReaderWithoutProgress(t *testing.T) {
+func TestUploadFailsIfItsReaderReturnsNothing(t *testing.T) {
 	leftovers := inTempDir(t)
 	for _, before := range []int{0, 100_000} {
 		reads := 0
@@ -136,7 +136,7 @@ func TestUpload_ReaderWithoutProgress(t *testing.T) {
 // A body grows after the upload has taken its length. The upload must fail, even if the
 // body was empty at first, so that none of its bytes had to be read. Afterwards the body
 // is at its old position.
-func TestUpload_BodyThatGrowsUnseen(t *testing.T) {
+func TestUploadFailsIfItsBodyGrowsUnseen(t *testing.T) {
 	for _, was := range []string{"", "abc"} {
 		for name, open := range map[string]func(t *testing.T) (body io.Reader, grow func()){
 			"file": func(t *testing.T) (io.Reader, func()) {

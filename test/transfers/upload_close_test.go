@@ -29,7 +29,7 @@ func okResponse(r *http.Request) *http.Response {
 
 // A 2xx response of storage is not a success if the body could not be read to its end, or
 // was not read to its end. This also holds for a transport that is not from net/http.
-func TestUploadSuccessWithoutTheBodyIsNone(t *testing.T) {
+func TestUploadFailsIfItsBodyWasNotSent(t *testing.T) {
 	broken := errors.New("disk on fire")
 	careless := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -58,7 +58,7 @@ func TestUploadSuccessWithoutTheBodyIsNone(t *testing.T) {
 
 // With a transport of net/http, a 2xx response before the first byte of the body was read
 // is not a success.
-func TestUploadSuccessBeforeTheFirstByteIsNone(t *testing.T) {
+func TestUploadFailsIfNoByteWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer far.Close()
@@ -111,7 +111,7 @@ func TestUploadCloseEndsAReadThatWaits(t *testing.T) {
 }
 
 // When ctx ends an upload and no Read is running, the body is back at its old position.
-func TestUploadPositionAfterCtx(t *testing.T) {
+func TestUploadKeepsTheOffsetAfterCtx(t *testing.T) {
 	for range 20 { // select chooses at random if several cases are ready
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())

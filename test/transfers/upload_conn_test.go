@@ -63,7 +63,7 @@ func plainConn(c net.Conn) net.Conn { return c }
 // Storage refuses a large body because of its Content-Length, and closes the connection
 // while the body is still being written. The client must receive the response and must
 // not send the body again.
-func TestUpload_EarlyRefusalArrives(t *testing.T) {
+func TestUploadGetsAnEarlyRefusal(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	body := bytes.NewReader(make([]byte, 64<<20))
 	for range 10 {
@@ -106,7 +106,7 @@ func TestPutUsesItsConnectionAgain_D26(t *testing.T) {
 }
 
 // If a connection is cut without a response, the client does not wait for one.
-func TestUpload_CutConnectionIsNoticedAtOnce(t *testing.T) {
+func TestUploadNoticesACutConnectionAtOnce(t *testing.T) {
 	body := bytes.NewReader(make([]byte, 64<<20))
 	address, conns := rawStorage(t, plainConn, func(c net.Conn) { readHead(c) })
 	start := time.Now()
@@ -118,7 +118,7 @@ func TestUpload_CutConnectionIsNoticedAtOnce(t *testing.T) {
 }
 
 // A 2xx response that comes before the body can have arrived is not a success.
-func TestUpload_EarlySuccessIsNone(t *testing.T) {
+func TestUploadFailsWithAnEarlySuccess(t *testing.T) {
 	address, conns := rawStorage(t, plainConn, func(c net.Conn) {
 		readHead(c)
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
@@ -140,7 +140,7 @@ func TestUpload_EarlySuccessIsNone(t *testing.T) {
 
 // An HTTP/2 server may send GOAWAY during an upload. The upload is sent on another
 // connection, from its start.
-func TestUpload_HTTP2GoAway(t *testing.T) {
+func TestUploadGoesOnAfterGoAway(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	body := testkit.Contents(300_000)
 	for name, r := range map[string]io.Reader{"bytes": bytes.NewReader(body), "file": tempFile(t, body), "seeker": seekOnly{bytes.NewReader(body)}, "plain": readOnly{bytes.NewReader(body)}} {
@@ -218,7 +218,7 @@ func frame(kind byte, stream uint32, payload []byte) []byte {
 
 // Progress is called at most ten times a second, and never with more than the total. The
 // last call has the total, and no other call has it.
-func TestUpload_Progress(t *testing.T) {
+func TestUploadReportsProgress(t *testing.T) {
 	type report struct {
 		at          time.Duration
 		sent, total int64

@@ -39,7 +39,7 @@ func TestUploadFromBehindTheEnd(t *testing.T) {
 }
 
 // No Seek is called while a Read is still running that the upload did not wait for.
-func TestUploadNoSeekDuringARead(t *testing.T) {
+func TestUploadDoesNotSeekDuringARead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -21,7 +21,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-func TestB16_ExpiredLink(t *testing.T) {
+func TestTransfersReportAnExpiredLink_B16(t *testing.T) {
 	for _, a := range []struct {
 		status              int
 		code, message, more string
@@ -77,7 +77,7 @@ func TestB16_ExpiredLink(t *testing.T) {
 	}
 }
 
-func TestUpload_WhatIsRetried(t *testing.T) {
+func TestUploadRetriesLikeAPut(t *testing.T) {
 	for status, want := range map[int]int{
 		400: 1, 401: 1, 403: 1, 404: 1, 405: 1, 409: 1, 411: 1, 412: 1, 413: 1, 501: 1, 507: 1,
 		429: 3, 500: 3, 502: 3, 503: 3, 504: 3, 0: 3,
@@ -106,7 +106,7 @@ func TestUpload_WhatIsRetried(t *testing.T) {
 
 // Storage quotes the signed text and the signature in its errors. No text of an error, in
 // any format, shows the signature or the token.
-func TestB07_SecretsOfLinks(t *testing.T) {
+func TestTransfersHideTheSecretsOfLinks_B07(t *testing.T) {
 	var log bytes.Buffer
 	quote := "<Error><Code>SignatureDoesNotMatch</Code><Message>%s no match for sig&#45;77c1e2</Message><SignatureProvided>sig-77c1e2</SignatureProvided>" +
 		"<CanonicalRequest>PUT\n/storage/f1\nX-Amz-Security-Token=st-9b04</CanonicalRequest><StringToSign>sig-77c1e2</StringToSign></Error>"
@@ -178,7 +178,7 @@ func TestB07_SecretsOfLinks(t *testing.T) {
 }
 
 // Transfers of a client without a logger write nothing to stdout or stderr.
-func TestB07_TransfersAreSilent(t *testing.T) {
+func TestTransfersAreSilent_B07(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	out, stderr := os.Stdout, os.Stderr
@@ -218,7 +218,7 @@ func silence(r *http.Request) (*http.Response, error) {
 
 // If storage takes the body and does not respond, the transfer ends after the idle time.
 // A transfer that makes progress may take any time.
-func TestB18_IdleTimeout(t *testing.T) {
+func TestUploadEndsWhenNoByteMoves_B18(t *testing.T) {
 	once := svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1})
 	for set, want := range map[time.Duration]time.Duration{0: 2 * time.Minute, 7 * time.Second: 7 * time.Second} {
 		inBubble(t, silence, func(t *testing.T, c *svc.Client, link svc.SignedURL) {
@@ -265,7 +265,7 @@ func (r *slowReader) Read(p []byte) (int, error) {
 	return r.Reader.Read(p[:min(len(p), 30)])
 }
 
-func TestB30_DeleteOnFailure(t *testing.T) {
+func TestUploadDeletesItsRecordOnFailure_B30(t *testing.T) {
 	upload := func(ctx context.Context, s *testkit.FileService, del bool) (*svc.UploadError, error) {
 		_, err := s.Client(t).Files.Upload(ctx, svc.UploadRequest{FileName: "a", Body: strings.NewReader("x"),
 			UploadOptions: svc.UploadOptions{DeleteOnFailure: del}})

@@ -23,7 +23,7 @@ import (
 
 // The disk is full during a transfer. The error is that of the disk, and no temporary
 // file is left.
-func TestB19_DiskFull(t *testing.T) {
+func TestTransfersReportAFullDisk_B19(t *testing.T) {
 	if !testkit.InChild(t) {
 		return
 	}
@@ -48,7 +48,7 @@ func TestB19_DiskFull(t *testing.T) {
 
 // The early refusal of a large body also arrives over TLS, with the library's own
 // transport.
-func TestUpload_EarlyRefusalArrivesOverTLS(t *testing.T) {
+func TestUploadGetsAnEarlyRefusalOverTLS(t *testing.T) {
 	srv := httptest.NewTLSServer(nil)
 	defer srv.Close()
 	cert := filepath.Join(t.TempDir(), "cert.pem")

@@ -57,7 +57,7 @@ func inTempDir(t *testing.T) func() int {
 // Every kind of reader is uploaded completely, with a Content-Length, from its current
 // position. This also holds if the first attempt fails in the middle. A body that can
 // seek is at its end afterwards.
-func TestB14_EveryReaderHasALength(t *testing.T) {
+func TestUploadOfEveryReaderHasALength_B14(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	leftovers := inTempDir(t)
 	const skip = 7
@@ -147,7 +147,7 @@ func TestUploadReadsByReadAtUnlessItIsHidden(t *testing.T) {
 }
 
 // A file in /proc has size 0 although it has contents.
-func TestUpload_FilesWithoutASize(t *testing.T) {
+func TestUploadOfAFileWithoutASize(t *testing.T) {
 	f, err := os.Open("/proc/self/cmdline")
 	if err != nil {
 		t.Skip("no /proc")
@@ -161,7 +161,7 @@ func TestUpload_FilesWithoutASize(t *testing.T) {
 }
 
 // After a failed upload the body is back at its old position, ready for another Put.
-func TestB15_PositionAfterFailure(t *testing.T) {
+func TestUploadKeepsTheOffsetAfterAFailure_B15(t *testing.T) {
 	all := []byte("skipped body")
 	for name, body := range map[string]io.ReadSeeker{
 		"file": tempFile(t, all), "seeker": seekOnly{tempFile(t, all)}, "bytes": bytes.NewReader(all),
@@ -187,7 +187,7 @@ func TestB15_PositionAfterFailure(t *testing.T) {
 }
 
 // If the body has another size than given, or than seen before, the upload fails.
-func TestUpload_SizeMustBeRight(t *testing.T) {
+func TestUploadFailsIfTheSizeIsWrong(t *testing.T) {
 	leftovers := inTempDir(t)
 	for _, size := range []int64{99, 101} {
 		for name, body := range map[string]io.Reader{
@@ -240,7 +240,7 @@ func (c *changing) ReadAt(p []byte, off int64) (int, error) {
 	return c.File.ReadAt(p, off)
 }
 
-func TestUpload_BodyThatChangesMeanwhile(t *testing.T) {
+func TestUploadFailsIfItsBodyChangesMeanwhile(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	for _, to := range []int64{99_999, 100_001} {
 		for _, direct := range []bool{true, false} {
@@ -269,7 +269,7 @@ func TestUpload_BodyThatChangesMeanwhile(t *testing.T) {
 	}
 }
 
-func TestUpload_SourceErrors(t *testing.T) {
+func TestUploadReturnsTheErrorOfItsBody(t *testing.T) {
 	leftovers := inTempDir(t)
 	broken := errors.New("disk on fire")
 	for name, body := range map[string]io.Reader{

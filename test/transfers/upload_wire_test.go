@@ -32,7 +32,7 @@ func tempFile(t testing.TB, b []byte) *os.File {
 	return f
 }
 
-func TestUpload_RegistersThenPuts(t *testing.T) {
+func TestUploadRegistersThenPuts(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	body := testkit.Contents(100_000)
 	s := testkit.NewFileService(t, func(_ int, w http.ResponseWriter, r *http.Request) {
@@ -55,7 +55,7 @@ func TestUpload_RegistersThenPuts(t *testing.T) {
 }
 
 // The token is not sent to storage, even if storage has the same host as the API.
-func TestB12_NoTokenToStorage(t *testing.T) {
+func TestTransfersSendNoTokenToStorage_B12(t *testing.T) {
 	for name, opts := range map[string][]svctest.Option{
 		"same host": nil, "another host": {svctest.WithSeparateStorage()},
 	} {
@@ -84,7 +84,7 @@ func TestB12_NoTokenToStorage(t *testing.T) {
 
 // An upload sends only the headers that HTTP needs, the User-Agent, and the headers that
 // the caller set. It sends no cookies of the API.
-func TestB13_OnlyTheHeadersAskedFor(t *testing.T) {
+func TestUploadSendsOnlyTheHeadersAskedFor_B13(t *testing.T) {
 	s := testkit.NewFileService(t, nil)
 	s.API = func(_ int, w http.ResponseWriter, r *http.Request) {
 		http.SetCookie(w, &http.Cookie{Name: "session", Value: "c1", Path: "/"})
@@ -121,7 +121,7 @@ func TestB13_OnlyTheHeadersAskedFor(t *testing.T) {
 	require.Len(t, own, 2, "the caller's header must not be changed")
 }
 
-func TestB13_SignedContentType(t *testing.T) {
+func TestUploadSendsNoContentTypeOfItsOwn_B13(t *testing.T) {
 	srv := svctest.NewServer(svctest.WithSignedContentType("text/plain"))
 	defer srv.Close()
 	upload := func(opts svc.UploadOptions) error {
@@ -135,7 +135,7 @@ func TestB13_SignedContentType(t *testing.T) {
 	require.NoError(t, upload(svc.UploadOptions{Header: http.Header{"content-type": {"text/plain"}}}))
 }
 
-func TestUpload_RefusesHeaders(t *testing.T) {
+func TestUploadRefusesHeaders(t *testing.T) {
 	s := testkit.NewFileService(t, nil)
 	for _, name := range []string{
 		"Authorization", "cookie", "Host", "Content-Length", "Transfer-Encoding", "Connection",
@@ -148,7 +148,7 @@ func TestUpload_RefusesHeaders(t *testing.T) {
 	require.Empty(t, s.Seen)
 }
 
-func TestB17_StorageFlavours(t *testing.T) {
+func TestUploadAcceptsEverySuccessOfStorage_B17(t *testing.T) {
 	srv := svctest.NewServer(svctest.WithAzureStorage())
 	defer srv.Close()
 	r, err := srv.Client().Files.Upload(t.Context(), svc.UploadRequest{FileName: "a", Body: strings.NewReader("data"),
@@ -171,7 +171,7 @@ func TestB17_StorageFlavours(t *testing.T) {
 }
 
 // A successful upload does not wait for the end of the response body.
-func TestUpload_EndlessResponse(t *testing.T) {
+func TestUploadDoesNotWaitForAnEndlessResponse(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	var written atomic.Int64
 	for name, more := range map[string]func(http.ResponseWriter, *http.Request){
@@ -198,7 +198,7 @@ func TestUpload_EndlessResponse(t *testing.T) {
 }
 
 // A presigned URL is sent byte for byte, whatever escapes it has.
-func TestUpload_LinkByteForByte(t *testing.T) {
+func TestTransfersSendTheLinkByteForByte(t *testing.T) {
 	const keep = "" // it is sent unchanged
 	s := testkit.NewFileService(t, nil)
 	c := s.Client(t)
@@ -232,7 +232,7 @@ func TestUpload_LinkByteForByte(t *testing.T) {
 	require.NoError(t, err, "white space around a link is not part of it")
 }
 
-func TestUpload_RefusesLinks(t *testing.T) {
+func TestTransfersRefuseLinksThatCannotBeUsed(t *testing.T) {
 	s := testkit.NewFileService(t, nil)
 	c := s.Client(t)
 	printed := svc.SignedURL(s.Link().String())
@@ -257,7 +257,7 @@ func TestUpload_RefusesLinks(t *testing.T) {
 // Redirects with 307 and 308 keep method and body, and are followed. Other redirects are
 // not followed, because they would turn the upload into a GET. No redirect carries the
 // token or a Referer header.
-func TestB10_UploadRedirects(t *testing.T) {
+func TestUploadFollowsOnlyRedirectsThatKeepItsMethod_B10(t *testing.T) {
 	body := testkit.Contents(300_000)
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		other := testkit.NewFileService(t, nil)
