@@ -104,7 +104,7 @@ func followLinks(path string) (string, error) {
 		}
 		path = to
 	}
-	return "", &fs.PathError{Op: "open", Path: path, Err: errors.New("too many symbolic links")}
+	return "", &fs.PathError{Op: "open", Path: path, Err: errors.New("too many levels of symbolic links")}
 }
 
 // isMount reports whether a file is a mount point, which cannot be replaced by a rename. On
