@@ -180,24 +180,27 @@ func (h *hooks) tell(ctx context.Context, call Call) {
 // report reports a call that has ended with *err. It is meant to be deferred. It does nothing
 // if the call has no outcome: a panic ended it, or it was not needed.
 func (c *Client) report(ctx context.Context, k *call, err *error) {
-	if *err == nil && !k.done {
+	outcome := CallFailed
+	unknown, isUnknown := errors.AsType[*OutcomeUnknownError](*err)
+	switch {
+	case isUnknown:
+		outcome = CallUnknown
+		c.warn(ctx, "svc: the outcome of a call is not known", *err,
+			"name", unknown.Name, "key", unknown.Key, "intent", unknown.Intent, "id", unknown.ID, "request_id", unknown.RequestID)
+	case k.done:
+		outcome = CallDone
+	case *err == nil:
+		return
+	}
+	if len(c.hooks.end) == 0 {
 		return
 	}
 	call := Call{
 		Method: k.Method, Route: k.Route, ID: c.caller.Redactor().String(k.ID), Duration: time.Since(k.start), Err: *err,
-		Outcome: CallFailed, Wait: k.wait,
+		Outcome: outcome, Wait: k.wait,
 	}
 	if k.Result != nil {
 		call.Attempts = k.Result.Attempts
-	}
-	unknown, isUnknown := errors.AsType[*OutcomeUnknownError](*err)
-	switch {
-	case isUnknown:
-		call.Outcome = CallUnknown
-		c.warn(ctx, "svc: the outcome of a call is not known", *err,
-			"name", unknown.Name, "key", unknown.Key, "intent", unknown.Intent, "id", unknown.ID, "request_id", unknown.RequestID)
-	case k.done:
-		call.Outcome = CallDone
 	}
 	c.hooks.tell(ctx, call)
 }
