@@ -86,11 +86,14 @@ func (t *telemetry) end(ctx context.Context, ended svc.Call) {
 		return
 	}
 	if c.span.IsRecording() {
-		attrs := []attribute.KeyValue{attribute.Int("svc.attempts", ended.Attempts), attribute.String("svc.outcome", string(ended.Outcome))}
+		failed, outcome := c.errorType(ended.Err), ended.Outcome
+		if failed == "" {
+			outcome = svc.CallDone
+		}
+		attrs := []attribute.KeyValue{attribute.Int("svc.attempts", ended.Attempts), attribute.String("svc.outcome", string(outcome))}
 		if ended.Wait {
 			attrs = append(attrs, attribute.Bool("svc.wait", true))
 		}
-		failed := c.errorType(ended.Err)
 		if failed != "" {
 			attrs = append(attrs, semconv.ErrorTypeKey.String(failed))
 			c.span.SetStatus(codes.Error, ended.Err.Error()) // like all errors of svc, it holds no secret

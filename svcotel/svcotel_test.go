@@ -172,6 +172,7 @@ func TestNotFoundThatProvesADeletionIsNoError(t *testing.T) {
 		for _, s := range r.spans.GetSpans() {
 			require.Equal(t, codes.Unset, s.Status.Code, s.Name)
 			require.NotContains(t, attributes(s.Attributes), "error.type")
+			require.NotEqual(t, "failed", attributes(s.Attributes)["svc.outcome"])
 			if attributes(s.Attributes)["http.response.status_code"] == "404" {
 				missing++
 			}
