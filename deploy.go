@@ -20,24 +20,25 @@ import (
 // createLinger is how long to wait for the response to a create after ctx has ended.
 const createLinger = 10 * time.Second
 
-// DeployOptions sets up [InferenceServiceClient.Deploy]. Nil selects the defaults.
+// DeployOptions controls [InferenceServiceClient.Deploy]. Nil options select the defaults.
 type DeployOptions struct {
 	WaitOptions
 
 	// DeleteOnFailure deletes the endpoint if it does not become available, whatever the
 	// reason: also when ctx ends, or when one of the functions in these options panics. The
-	// cleanup has a separate context, limited to 30 s. False: the endpoint is not deleted.
+	// cleanup has a separate context, limited to 30 s. If false, the endpoint is not deleted.
 	DeleteOnFailure bool
 
 	// OnFailure decides in place of DeleteOnFailure: if it returns true, the endpoint is
 	// deleted. It is called before the cleanup, with the error that Deploy would return
 	// without a cleanup. If one of the functions in these options panics, OnFailure is not
-	// called, and the endpoint is deleted. Nil: DeleteOnFailure decides.
+	// called, and the endpoint is deleted. If nil, DeleteOnFailure decides.
 	OnFailure func(*DeployError) bool
 
 	// OnCreate is called with the new record before the wait begins: store the ID there. If it
 	// returns an error, Deploy fails with a [DeployError] that wraps this error. If the
-	// response to the create was cut off, the record may hold only the ID. Nil: no call.
+	// response to the create was cut off, the record may hold only the ID. If nil, nothing is
+	// called.
 	OnCreate func(*InferenceService) error
 
 	// CreateOptions apply to the create call only, after RequestOptions.
@@ -48,16 +49,16 @@ type DeployOptions struct {
 	// the same request creates nothing: it waits for the endpoint of the first Deploy, even if
 	// that runs in another process. The second Deploy calls OnCreate with a record that holds
 	// only the ID. It deletes the endpoint only if OnFailure returns true; DeleteOnFailure has
-	// no effect there. Empty: a random key, so every Deploy creates an endpoint. A key without
-	// [WithLedger] is an [ErrNoLedger].
+	// no effect there. If empty, the key is random, so every Deploy creates an endpoint. A key
+	// without [WithLedger] is an [ErrNoLedger].
 	Key string
 
 	// Lease is how long the endpoint may exist, counted from its create by the service's clock.
 	// The first [Ledger.Reap] after that time deletes the endpoint. If nobody calls Reap, Lease
 	// has no effect. If Deploy continues with an existing endpoint, the lease counts from the
 	// create of that endpoint, so it may be over already. Such a Deploy can give the endpoint a
-	// lease or lengthen it, but not shorten it. 0: no lease; an existing endpoint keeps the one
-	// that it has. A lease without [WithLedger] is an [ErrNoLedger].
+	// lease or lengthen it, but not shorten it. If zero, a new endpoint has no lease, and an
+	// existing one keeps its lease. A lease without [WithLedger] is an [ErrNoLedger].
 	Lease time.Duration
 
 	// PickFlavor returns the ID of the flavor to create the endpoint with. It is called only when
@@ -89,7 +90,6 @@ func (e *flavorsError) Error() string {
 	return apierr.Line(text)
 }
 
-// Unwrap returns the error of PickFlavor and those of the creates.
 func (e *flavorsError) Unwrap() []error {
 	all := []error{e.err}
 	for _, r := range e.refused {
@@ -98,24 +98,25 @@ func (e *flavorsError) Unwrap() []error {
 	return all
 }
 
-// DeployError says that an endpoint was created but is not available, or that Use could not
-// delete its endpoint. Cleanup says whether the endpoint was deleted.
+// A DeployError records that an endpoint was created but is not available, or that Use could
+// not delete its endpoint. Cleanup tells whether the endpoint was deleted.
 type DeployError struct {
 	ServiceID string            // ID of the endpoint; never empty
 	Service   *InferenceService // the record that was read last; nil if only the ID is known
 	Resumed   bool              // an earlier call created the endpoint: the ledger had it under the key
 	Cleanup   Cleanup           // CleanupDeleted: the endpoint is deleted; any other: it may still be running and billed
-	// CleanupErr is why the endpoint is not known to be deleted after the cleanup. Nil: it was
-	// deleted, or there was no cleanup. errors.Is and errors.As do not look into CleanupErr.
+	// CleanupErr is why the endpoint is not known to be deleted after the cleanup. It is nil if
+	// the endpoint was deleted, or if there was no cleanup. errors.Is and errors.As do not
+	// inspect CleanupErr.
 	CleanupErr error
 	// Err is why the endpoint is not available, such as a WaitError or the error of OnCreate.
-	// After Use it is the error of the function; nil if the function succeeded.
+	// After Use it is the error of the function, and nil if the function succeeded.
 	Err error
 
 	use bool // Use returned the error, after it had called its function
 }
 
-// Error says what happened, what may be running, and what to do about it.
+// Error returns what happened, what may be running, and what to do about it, in one line.
 func (e *DeployError) Error() string {
 	text := "svc: deploying " + cmp.Or(e.ServiceID, "an endpoint")
 	if e.use {
@@ -200,7 +201,7 @@ type deployment struct {
 	result     httpcall.Result   // result of the create call; can be read after a panic
 	cleanupEnd time.Time         // when all cleanups together must have ended; zero: no cleanup has begun
 	resumed    bool              // an earlier call with the same key created the endpoint
-	observer   *observer         // what the wait has seen; its cleanup goes on with it; nil: the wait has not begun
+	observer   *observer         // what the polls of the wait have shown; its cleanup continues with it; nil: the wait has not begun
 	again      bool              // the endpoint that the key had was deleted, and this is the next one
 	deleted    bool              // the wait has proven that the endpoint is deleted; somebody else deleted it
 	behind     *ledger.Error     // why the ledger could not record the created endpoint; nil: it could
@@ -274,7 +275,7 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 	}
 }
 
-// pick calls PickFlavor.
+// pick returns the flavor that PickFlavor chooses.
 func (d *deployment) pick(ctx context.Context, refused []RefusedFlavor) (string, error) {
 	flavor, err := d.opts.PickFlavor(ctx, slices.Clone(refused))
 	if err == nil && flavor == "" {

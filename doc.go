@@ -78,7 +78,7 @@
 // # Waits
 //
 // [InferenceServiceClient.WaitUntilAvailable] and the other waits poll: they read the record
-// again and again, with a delay that grows. The last poll comes shortly before the deadline
+// repeatedly, with a delay that grows. The last poll comes shortly before the deadline
 // of ctx. Each poll is one attempt. Temporary errors are tolerated. A status that cannot lead
 // to the wanted status ends the wait at once. Every failed wait returns a [WaitError] with the
 // history of the statuses.

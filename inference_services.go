@@ -21,7 +21,7 @@ type InferenceService struct {
 	Name             string                 `json:"name"`              // name from the create request
 	Description      string                 `json:"description"`       // description from the create request; may be empty
 	UserID           string                 `json:"user_id"`           // ID of the owner
-	Status           InferenceServiceStatus `json:"status"`            // see the constants; waits compare it without regard to letter case
+	Status           InferenceServiceStatus `json:"status"`            // see the constants; waits compare it case-insensitively
 	StatusInfo       json.RawMessage        `json:"status_info"`       // more about the status; its form is not documented; null in all cases seen
 	ResourceMetadata ResourceMetadata       `json:"resource_metadata"` // what the endpoint runs on
 	BillingMetadata  json.RawMessage        `json:"billing_metadata"`  // an object whose contents the service does not document
@@ -37,7 +37,7 @@ type InferenceService struct {
 
 func (s *InferenceService) identity() (field, id string) { return "service_id", s.ServiceID }
 
-// ResourceMetadata says what an inference service runs on.
+// ResourceMetadata describes the resources that an endpoint runs on.
 type ResourceMetadata struct {
 	ResourceDisplayName  string          `json:"resource_display_name"`  // the GPU's type
 	ScaleType            ScaleType       `json:"scale_type"`             // value seen: ScaleTypeManual
@@ -48,8 +48,8 @@ type ResourceMetadata struct {
 	ImageSize            string          `json:"image_size"`             // size of the image, with its unit
 }
 
-// DeployMetadata says what an inference service runs. The service may send more fields than
-// it documents. They are ignored.
+// DeployMetadata describes the container that an endpoint runs. The service may send more
+// fields than it documents. They are ignored.
 type DeployMetadata struct {
 	ImageURL string `json:"image_url"` // container image reference
 	Command  string `json:"command"`   // start command
@@ -70,24 +70,24 @@ const (
 // is required by the service's documentation.
 type CreateInferenceServiceRequest struct {
 	Name             string                 `json:"name"`                   // name of the endpoint; required; need not be unique
-	Description      string                 `json:"description,omitempty"`  // description of the endpoint; empty: not sent
+	Description      string                 `json:"description,omitempty"`  // description of the endpoint; if empty, not sent
 	PaymentType      PaymentType            `json:"payment_type,omitempty"` // value seen: PaymentTypeUSD
 	ResourceMetadata CreateResourceMetadata `json:"resource_metadata"`      // what the endpoint is to run on
 	DeployMetadata   CreateDeployMetadata   `json:"deploy_metadata"`        // what the endpoint is to run
 }
 
-// CreateResourceMetadata says what a new endpoint is to run on.
+// CreateResourceMetadata describes the resources of an endpoint to be created.
 type CreateResourceMetadata struct {
-	FlavorID             string    `json:"flavor_id,omitempty"`    // ID of a flavor from [FlavorClient.List]; empty: not sent
-	ScaleType            ScaleType `json:"scale_type,omitempty"`   // documented value: ScaleTypeManual; empty: not sent
+	FlavorID             string    `json:"flavor_id,omitempty"`    // ID of a flavor from [FlavorClient.List]; if empty, not sent
+	ScaleType            ScaleType `json:"scale_type,omitempty"`   // documented value: ScaleTypeManual; if empty, not sent
 	TargetInstanceNumber int       `json:"target_instance_number"` // number of instances; always sent; 0 asks for no instances
 }
 
-// CreateDeployMetadata says what a new endpoint is to run.
+// CreateDeployMetadata describes the container of an endpoint to be created.
 type CreateDeployMetadata struct {
 	ImageURL string `json:"image_url,omitempty"` // container image reference
-	Command  string `json:"command,omitempty"`   // start command; empty: not sent
-	Port     int    `json:"port,omitempty"`      // port that the container listens on, 1 to 65535; 0: not sent
+	Command  string `json:"command,omitempty"`   // start command; if empty, not sent
+	Port     int    `json:"port,omitempty"`      // port that the container listens on, 1 to 65535; if 0, not sent
 	GPUNum   int    `json:"gpu_num"`             // number of GPUs of each instance; always sent; the service accepts 0
 }
 
@@ -169,16 +169,16 @@ func (c *InferenceServiceClient) read(ctx context.Context, id string, opts []Req
 	return s, r, err
 }
 
-// UpdateInferenceServiceRequest says what to change in an endpoint. The service
-// documents only one field; [WithBodyField] sends other fields.
+// UpdateInferenceServiceRequest describes a change of an endpoint. The service documents only
+// one field; [WithBodyField] sends other fields.
 type UpdateInferenceServiceRequest struct {
 	ResourceMetadata UpdateResourceMetadata `json:"resource_metadata"` // what to change
 }
 
-// UpdateResourceMetadata says what to change in the resources of an endpoint.
+// UpdateResourceMetadata describes a change of the resources of an endpoint.
 type UpdateResourceMetadata struct {
-	// TargetInstanceNumber is the new number of instances. It is sent as text, as in the
-	// service's own example. Nil: not sent. new(0): no instances.
+	// TargetInstanceNumber is the new number of instances. It is sent as a JSON string, as in
+	// the service's own example. If nil, it is not sent. new(0) asks for no instances.
 	TargetInstanceNumber *int `json:"target_instance_number,string,omitempty"`
 }
 

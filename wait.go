@@ -14,11 +14,11 @@ import (
 	"example.com/svc/internal/same"
 )
 
-// WaitOptions sets up a wait. A zero field selects its default. Nil options select all
+// WaitOptions controls a wait. A zero field selects its default, and nil options select all
 // defaults. Only ctx limits how long a wait takes.
 type WaitOptions struct {
 	// MinInterval is the time between the first two polls. Each further interval is a quarter
-	// longer, up to MaxInterval. Zero or less: 1 s for MinInterval, 15 s for MaxInterval. If
+	// longer, up to MaxInterval. If zero or less, MinInterval is 1 s and MaxInterval is 15 s. If
 	// only one of the two is set, the default of the other is adapted, so that MinInterval is
 	// not above MaxInterval. Each interval varies at random, so that many waits do not poll at
 	// the same moment: it is up to a fifth shorter or a tenth longer.
@@ -37,14 +37,14 @@ type WaitOptions struct {
 
 	// OnPoll is called after every poll, from the goroutine that waits. WaitUntilAllAvailable makes these
 	// calls one at a time, but not from the goroutine of its loop: data that OnPoll and the
-	// loop share needs a lock. Nil: no call.
+	// loop share needs a lock. If nil, nothing is called.
 	OnPoll func(Poll)
 
 	// Probe is called when the status is available: it checks that the endpoint really
 	// responds at its URL. An error of Probe means "not yet", and the wait continues. An error
 	// made by [Permanent] ends the wait. The ctx of Probe is limited to 30 s. Without
 	// [WithInferenceURL] a wait with a Probe fails at once with [ErrNoInferenceURL]. Package
-	// [example.com/svc/probe] has probes for a path and for a model. Nil: no probe.
+	// [example.com/svc/probe] has probes for a path and for a model. If nil, there is no probe.
 	Probe func(ctx context.Context, url string) error
 
 	// RequestOptions are applied to every call that the wait makes, with two exceptions:
@@ -53,7 +53,7 @@ type WaitOptions struct {
 	RequestOptions []RequestOption
 }
 
-// Poll describes one poll of a wait to [WaitOptions.OnPoll].
+// A Poll describes one poll of a wait. [WaitOptions.OnPoll] receives it.
 type Poll struct {
 	ID      string            // ID of the record
 	Status  string            // status of the record; empty if the poll did not read it; "deleted" at the end of a wait for a deletion
@@ -65,7 +65,7 @@ type Poll struct {
 	Next    time.Duration     // time until the next poll; 0: this was the last poll
 }
 
-// StatusChange is a status, and when a wait read it first.
+// A StatusChange records a status, and when a wait read it first.
 type StatusChange struct {
 	Status string    // the status as the service wrote it
 	At     time.Time // time of the poll, by the local clock
@@ -81,14 +81,14 @@ type WaitError struct {
 	History []StatusChange    // the changes of the status, oldest first; only the latest 64
 	Polls   int               // number of polls
 	Elapsed time.Duration     // time from the start of the wait to its end
-	LastErr error             // why the last poll failed; nil if it succeeded, or if Err is the same error; errors.Is and errors.As do not look into it
+	LastErr error             // why the last poll failed; nil if it succeeded, or if Err is the same error; errors.Is and errors.As do not inspect it
 	Err     error             // why the wait ended: ErrUnavailable, the end of ctx, an Error, …
 
 	subject string // what the wait was for if there is no ID; empty: a record
 	last    string // text with the status and status_info of Last, without secrets; empty: the text uses History
 }
 
-// Error says why the wait ended, and what the last poll saw, in one line.
+// Error returns why the wait ended, and what the last poll read, in one line.
 func (e *WaitError) Error() string {
 	return apierr.Line(fmt.Sprintf("svc: waiting for %s to be %s: %s", cmp.Or(e.ID, e.subject, "a record"), e.Want, e.detail()))
 }
@@ -266,10 +266,10 @@ func (s *InferenceService) before(other *InferenceService) bool {
 // maxPolls is how many polls WaitUntilAllAvailable runs at the same time.
 const maxPolls = 64
 
-// WaitUntilAllAvailable waits for many endpoints at the same time. The wait for each endpoint follows the
-// rules of [InferenceServiceClient.WaitUntilAvailable]. WaitUntilAllAvailable yields an endpoint when the
-// wait for it ends: either its record, or its last record and a [WaitError] that holds the
-// ID. Leaving the loop ends all waits. At most 64 polls run at the same time. An ID that is
+// WaitUntilAllAvailable waits for many endpoints at the same time. The wait for each endpoint
+// follows the rules of [InferenceServiceClient.WaitUntilAvailable]. WaitUntilAllAvailable yields
+// an endpoint when the wait for it ends: either its record, or its last record and a [WaitError]
+// that holds the ID. Leaving the loop ends all waits. At most 64 polls run at the same time. An ID that is
 // given twice is yielded twice.
 func (c *InferenceServiceClient) WaitUntilAllAvailable(ctx context.Context, ids []string, opts *WaitOptions) iter.Seq2[*InferenceService, error] {
 	type settled struct {

@@ -310,7 +310,7 @@ func (w *waiter[T]) limits(err error) (atLeast, atMost time.Duration) {
 	return 0, 0
 }
 
-// Permanent marks an error that another poll would not change: for example, a probe found
+// Permanent marks an error that another poll would not change. For example, a probe found
 // the wrong version of the image. If [WaitOptions.Probe] returns such an error, the wait ends
 // at once. The [WaitError] wraps err. Permanent(nil) is nil.
 func Permanent(err error) error {
