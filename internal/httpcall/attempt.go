@@ -15,56 +15,109 @@ import (
 	"example.com/svc/internal/cause"
 )
 
+// An outcome says what an attempt means for the service.
+type outcome int
+
+const (
+	answered outcome = iota // there is a complete response
+	notSent                 // the service certainly did not process the request
+	lost                    // there is no complete response, and the request may have been processed
+)
+
+// An attempt is what came of one HTTP exchange.
+type attempt struct {
+	outcome outcome
+	resp    *http.Response // for the redirects and the retries; its body was read, except that of a transfer; nil: there is err
+	err     error          // why there is no complete response; nil: there is one
+	local   bool           // err arose in this process: no request was sent, or the body of an upload could not be read
+
+	status, broken int // the status of a complete response; the status of a 2xx response that was cut off
+	header         http.Header
+	body           []byte
+	cut            bool
+	retryAfter     time.Duration
+}
+
 // RoundTrip makes one HTTP exchange of a call. It is the transport below the retries and the
 // redirects. It sends a copy of the request, since a connection may still be using the request
 // of the previous attempt.
 func (c *Caller) RoundTrip(shell *http.Request) (*http.Response, error) {
 	x := exchangeOf(shell.Context())
 	x.tell() // after a redirect: reports the exchange that led here
-	hop := shell.Response != nil
 	x.again = false
-	err := c.admit(x, shell.URL, shell.Header)
-	if err != nil && !hop { // no attempt is made: the result of the previous attempt stays
-		x.last, x.local = interrupted(err, x.last), true
-		return nil, x.last
-	}
-	x.StatusCode, x.Broken, x.Header, x.Body, x.Cut, x.Stream, x.RetryAfter = 0, 0, nil, nil, false, nil, 0
-	x.last, x.local = err, err != nil
+	redirected := shell.Response != nil
+	deadline, err := c.admit(x, shell.URL, shell.Header)
 	if err != nil {
-		return nil, err
+		return nil, x.refuse(err, redirected)
 	}
-	if !hop {
-		x.Attempts++
-	}
-	var gate gate
-	x.dials.Store(0)
-	acted := x.Acted
-	x.Sent, x.Acted = true, acted || x.call.Once // assumed until the attempt has been judged, since a transport may panic
+	acted := x.begin(redirected)
 	start := time.Now()
-	resp, err := c.exchange(x, shell, &gate)
-	if x.unsent = false; err != nil {
-		x.last = err
-		x.local = x.call.Source != nil && cause.Has[*LocalError](err) // the body of the upload could not be read
-		x.unsent = x.Broken == 0 && x.judgeUnsent(err, &gate)
-		x.Lost = x.Lost || !x.unsent
-	} else {
-		x.Lost = x.Lost || x.StatusCode == http.StatusBadGateway || x.StatusCode == http.StatusGatewayTimeout
-		acted = acted || mayHaveActed(x.StatusCode)
-	}
-	x.Acted = acted || x.Lost
+	a := c.exchange(x, shell, deadline)
+	x.fold(a, acted)
 	if len(c.cfg.Hooks) > 0 {
 		x.report = &Attempt{
 			Call: x.number, Method: shell.Method, Route: x.call.Route, ID: x.call.ID, Host: shell.URL.Host, Number: x.Attempts,
-			StatusCode: x.StatusCode, Err: x.last, Start: start, Duration: time.Since(start),
+			StatusCode: a.status, Err: a.err, Start: start, Duration: time.Since(start),
 		}
 	}
-	return resp, err
+	return a.resp, a.err
+}
+
+// refuse notes that a request is not sent, and returns why. The result of the attempt before it
+// stays. But if a redirect led to the request, that attempt has no result.
+func (x *exchange) refuse(err error, redirected bool) error {
+	if redirected {
+		x.fold(attempt{}, x.Acted)
+	} else {
+		err = interrupted(err, x.latest.err)
+	}
+	x.latest.err, x.latest.local = err, true
+	return err
+}
+
+// begin notes that a request is handed to the transport. Until its attempt is folded, the Result
+// assumes the worst, since a transport may panic. begin returns whether an attempt before this
+// one may have taken effect.
+func (x *exchange) begin(redirected bool) (acted bool) {
+	acted = x.Acted
+	x.fold(attempt{}, acted || x.call.Once)
+	x.Sent = true
+	if !redirected {
+		x.Attempts++
+	}
+	x.dials.Store(0)
+	return acted
+}
+
+// fold makes an attempt the latest one of its call. acted says whether an attempt before it may
+// have taken effect.
+func (x *exchange) fold(a attempt, acted bool) {
+	x.latest = a
+	x.StatusCode, x.Broken, x.Header, x.Body, x.Cut, x.RetryAfter = a.status, a.broken, a.header, a.body, a.cut, a.retryAfter
+	x.Stream = nil
+	if x.call.Transfer && a.status >= 200 && a.status < 300 {
+		x.Stream = a.resp
+	}
+	switch a.outcome {
+	case answered:
+		x.Acted = acted || mayHaveActed(a.status)
+		x.Lost = x.Lost || a.status == http.StatusBadGateway || a.status == http.StatusGatewayTimeout
+	case notSent:
+		x.Acted = acted
+	case lost:
+		x.Acted, x.Lost = true, true
+	}
 }
 
 // mayHaveActed reports whether a request with this response may have taken effect.
 func mayHaveActed(status int) bool {
-	return status == http.StatusRequestTimeout || // some gateways send a 408 after the service has acted
-		status >= 500 && status != http.StatusNotImplemented && status != http.StatusHTTPVersionNotSupported
+	switch status {
+	case http.StatusRequestTimeout: // some gateways send a 408 after the service has acted
+		return true
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+		return false
+	}
+	return status >= 500
 }
 
 // tell reports the latest exchange to the hooks, once it is known whether a retry
@@ -86,28 +139,28 @@ func (x *exchange) tell() {
 }
 
 // admit waits for the rate limiter, and sets the token if the request goes to the origin of
-// the service.
-func (c *Caller) admit(x *exchange, to *url.URL, header http.Header) error {
+// the service. deadline is when the attempt has to end; it does not hold for a transfer.
+func (c *Caller) admit(x *exchange, to *url.URL, header http.Header) (deadline time.Time, err error) {
 	if x.ctx.Err() != nil {
-		return cause.Of(x.ctx)
+		return deadline, cause.Of(x.ctx)
 	}
 	if err := c.await(x); err != nil {
-		return err
+		return deadline, err
 	}
-	x.deadline = time.Now().Add(c.timeout(x.call).After)
+	deadline = time.Now().Add(c.timeout(x.call).After)
 	delete(header, "Authorization") // net/http sets it if a redirect leads to a URL that holds a user name, such as https://user@host
 	if x.call.Auth && SameOrigin(to, c.cfg.Origin) {
-		token, err := c.askToken(x, x.deadline)
+		token, err := c.askToken(x, deadline)
 		if err != nil {
-			return err
+			return deadline, err
 		}
 		x.token = func() string { return token }
 		header["Authorization"] = []string{"Bearer " + token}
 	}
 	if x.ctx.Err() != nil || x.call.Before == nil {
-		return cause.Of(x.ctx)
+		return deadline, cause.Of(x.ctx)
 	}
-	return x.call.Before()
+	return deadline, x.call.Before()
 }
 
 // await waits for the rate limiter. If the limiter refuses because of the deadline of ctx, as
@@ -162,59 +215,76 @@ func (c *Caller) timeout(call *Call) *TimeoutError {
 	return late
 }
 
-// exchange sends the request and reads the response, up to a limit. The body of a
-// successful transfer is not read: the response becomes the Stream of the Result.
-func (c *Caller) exchange(x *exchange, shell *http.Request, g *gate) (*http.Response, error) {
-	ctx, stop, timer := c.limit(shell.Context(), x, g)
+// exchange sends the request, reads the response, and judges what came of it.
+func (c *Caller) exchange(x *exchange, shell *http.Request, deadline time.Time) attempt {
+	var g gate
+	a := c.send(x, shell, deadline, &g)
+	if a.err != nil {
+		a.outcome = x.judge(a, &g)
+		a.local = x.call.Source != nil && cause.Has[*LocalError](a.err)
+	}
+	return a
+}
+
+// send sends the request and reads the response, up to a limit. The body of a successful
+// transfer is not read.
+func (c *Caller) send(x *exchange, shell *http.Request, deadline time.Time, g *gate) attempt {
+	ctx, stop, timer := c.limit(shell.Context(), x, deadline, g)
 	req := shell.WithContext(ctx)
 	if err := x.attach(req, g, timer); err != nil {
 		stop()
-		return nil, &LocalError{"opening the body", err}
+		return attempt{err: &LocalError{"opening the body", err}}
 	}
-	via := c.base(x.call)
-	if c.wrapped != nil {
-		via = c.wrapped
-		req = req.WithContext(context.WithValue(ctx, addressKey{}, req.URL))
-		hidden := *req.URL // tools for traces and metrics store the URL, and the query of a presigned URL is a secret
-		hidden.RawQuery, hidden.ForceQuery = "", false
-		req.URL = &hidden
-	}
-	resp, err := via.RoundTrip(req)
-	if err == nil && resp == nil {
-		err = errNoResponse
-	}
+	resp, err := c.hand(x, req)
 	if err != nil {
 		err = reason(ctx, x, err)
 		stop() // only after reason has read ctx, since stop ends ctx
-		return nil, err
+		return attempt{err: err}
 	}
-	if resp.Body == nil { // only a transport that is not of net/http leaves it nil
-		resp.Body = http.NoBody
-	}
-	x.StatusCode, x.Header, x.RetryAfter = resp.StatusCode, resp.Header, retryAfter(resp.Header)
-	if resp.StatusCode < 200 { // 101: the body is the connection itself, and may never end
-		_ = resp.Body.Close()
-		resp.Body = http.NoBody
-	}
+	a := attempt{resp: resp, status: resp.StatusCode, header: resp.Header, retryAfter: retryAfter(resp.Header)}
 	success := resp.StatusCode >= 200 && resp.StatusCode < 300
 	if success && x.call.Transfer {
 		if timer != nil {
 			timer.Stop()
 		}
 		resp.Body = &stream{resp.Body, x, ctx, stop, timer, x.call.Idle}
-		x.Stream = resp
-		return resp, nil
+		return a
 	}
 	defer stop()
-	x.Body, x.Cut, err = read(req.Method, resp, success)
+	a.body, a.cut, err = read(req.Method, resp, success)
 	_ = resp.Body.Close()
 	resp.Body = http.NoBody
-	if err != nil && success {
-		x.StatusCode, x.Broken = 0, resp.StatusCode
-		if !x.call.Once { // all of the response to a create is kept, since any part may hold the ID
-			x.Body = bytes.Clone(x.Body[:min(len(x.Body), maxErrorBody)])
-		}
-		return nil, reason(ctx, x, err)
+	if err == nil || !success {
+		return a
+	}
+	a.resp, a.err, a.status, a.broken = nil, reason(ctx, x, err), 0, resp.StatusCode
+	if !x.call.Once { // all of the response to a create is kept, since any part may hold the ID
+		a.body = bytes.Clone(a.body[:min(len(a.body), maxErrorBody)])
+	}
+	return a
+}
+
+// hand gives the request to the transport, through the instruments if there are any.
+func (c *Caller) hand(x *exchange, req *http.Request) (*http.Response, error) {
+	via := c.base(x.call)
+	if c.wrapped != nil {
+		via = c.wrapped
+		req = req.WithContext(context.WithValue(req.Context(), addressKey{}, req.URL))
+		hidden := *req.URL // tools for traces and metrics store the URL, and the query of a presigned URL is a secret
+		hidden.RawQuery, hidden.ForceQuery = "", false
+		req.URL = &hidden
+	}
+	resp, err := via.RoundTrip(req)
+	switch {
+	case err != nil:
+		return nil, err
+	case resp == nil:
+		return nil, errNoResponse
+	case resp.Body == nil: // only a transport that is not of net/http leaves it nil
+		resp.Body = http.NoBody
+	case resp.StatusCode < 200: // 101: the body is the connection itself, and may never end
+		_ = resp.Body.Close()
+		resp.Body = http.NoBody
 	}
 	return resp, nil
 }
@@ -222,14 +292,14 @@ func (c *Caller) exchange(x *exchange, shell *http.Request, g *gate) (*http.Resp
 // limit sets the time limit of an attempt. When the caller's context ends, the attempt stops
 // at once. The exception is a call with a Linger whose request may have been sent: the attempt
 // then waits for the response for that time.
-func (c *Caller) limit(ctx context.Context, x *exchange, g *gate) (context.Context, func(), *time.Timer) {
+func (c *Caller) limit(ctx context.Context, x *exchange, deadline time.Time, g *gate) (context.Context, func(), *time.Timer) {
 	call := x.call
 	if call.Transfer {
 		return watch(ctx, call.Idle)
 	}
 	late := c.timeout(call)
 	if call.Linger <= 0 {
-		ctx, cancel := context.WithDeadlineCause(ctx, x.deadline, late)
+		ctx, cancel := context.WithDeadlineCause(ctx, deadline, late)
 		return ctx, cancel, nil
 	}
 	base, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -241,7 +311,7 @@ func (c *Caller) limit(ctx context.Context, x *exchange, g *gate) (context.Conte
 		timer := time.AfterFunc(call.Linger, func() { cancel(nil) })
 		context.AfterFunc(base, func() { timer.Stop() })
 	})
-	limited, done := context.WithDeadlineCause(base, x.deadline, late)
+	limited, done := context.WithDeadlineCause(base, deadline, late)
 	return limited, func() { release(); done(); cancel(nil) }, nil
 }
 

@@ -90,19 +90,28 @@ func (b *gated) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// judgeUnsent seals the body of a failed attempt, and reports whether the service certainly did
-// not process the request. If the body was read, it may have been sent, whatever the error
-// says, since a transport may have tried twice. The exception is an HTTP/2 server that refused
-// the request. If the body was not read, it was not sent, provided that net/http is the
-// transport: a mock may report a lost response without reading the body.
-func (x *exchange) judgeUnsent(err error, g *gate) bool {
-	return g.seal() && (x.proof() || neverSent(err)) ||
-		x.direct() && x.caller.wrapped == nil && errors.Is(err, errRefused)
+// judge says what a failed attempt means for the service. It seals the body first. If the body
+// was read, it may have been sent, whatever the error says, since a transport may have tried
+// twice. The exception is an HTTP/2 server that refused the request.
+func (x *exchange) judge(a attempt, g *gate) outcome {
+	unread := g.seal()
+	switch {
+	case a.broken != 0: // a part of a response arrived
+		return lost
+	case unread && x.proof(): // a mock may report a lost response without reading the body, net/http does not
+		return notSent
+	case unread && neverSent(a.err):
+		return notSent
+	case x.direct() && x.caller.wrapped == nil && errors.Is(a.err, errRefused):
+		return notSent
+	}
+	return lost
 }
 
 // proof reports whether a body that was not read is proof that nothing was sent.
 func (x *exchange) proof() bool {
-	return x.direct() && (x.call.Once || len(x.call.Body) > 0 || x.call.Source != nil && x.call.Length > 0)
+	hasBody := len(x.call.Body) > 0 || x.call.Source != nil && x.call.Length > 0
+	return x.direct() && (x.call.Once || hasBody)
 }
 
 // direct reports whether requests are sent by net/http itself.

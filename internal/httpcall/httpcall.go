@@ -183,17 +183,14 @@ type exchange struct {
 	call   *Call
 	number uint64
 	client http.Client   // follows redirects, with the Jar of the caller's client
-	last   error         // the error of the latest attempt; nil: it got a complete response
-	local  bool          // last arose in this process: no request was sent, or the body of an upload could not be read
-	unsent bool          // certainly nothing had been sent when last arose
+	latest attempt       // the latest attempt
 	again  bool          // another attempt will be made, and has not begun
 	delay  time.Duration // the delay before that attempt
 	taken  float64       // what the latest retry took from the retry budget
 	report *Attempt      // report of the latest exchange, which the hooks have not got yet
 	dials  atomic.Int32  // connections that the attempt under way has opened
 
-	deadline time.Time // when the attempt under way has to end; only for API calls
-	renewed  bool      // the call was repeated with another token
+	renewed bool // the call was repeated with another token
 }
 
 type exchangeKey struct{}
@@ -242,19 +239,23 @@ func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 	}
 	req := shell.WithContext(context.WithValue(ctx, exchangeKey{}, x))
 	_, err := retry.Do(&retryablehttp.Request{Request: req}) //nolint:bodyclose // bodies are closed in RoundTrip, or returned as Stream
-	switch {
-	case x.again: // ctx ended before the next attempt; the last response is kept
-		x.Fail = interrupted(cause.Of(ctx), x.last)
-	case x.local && x.StatusCode != 0: // the next attempt was not made, for example because the token source failed; the last response is kept
-		x.Fail = x.last
-	case x.last != nil:
-		x.StatusCode, x.Stream, x.Fail = 0, nil, x.last // Header and Body stay: they are what arrived of a response that was cut off
-	case x.StatusCode == 0 && err != nil:
-		x.Fail = err
-	}
-	x.Fail = call.Redact.Error(x.Fail)
+	x.Fail = call.Redact.Error(x.end(err))
 	if x.OK() {
 		c.budgets[call.Transfer].refund(x.taken)
 	}
 	return x.Result
+}
+
+// end returns why the call ended without a complete response to its latest attempt; nil: there
+// is one. err is the error of net/http.
+func (x *exchange) end(err error) error {
+	switch {
+	case x.again: // ctx ended before the next attempt; the last response is kept
+		return interrupted(cause.Of(x.ctx), x.latest.err)
+	case x.latest.err != nil:
+		return x.latest.err
+	case x.StatusCode == 0:
+		return err
+	}
+	return nil
 }

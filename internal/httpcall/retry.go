@@ -29,8 +29,8 @@ type Policy struct {
 // a secret.
 func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) {
 	x := exchangeOf(ctx)
-	if err != nil && x.last == nil && x.StatusCode == 0 {
-		x.last, x.local = err, true // net/http refused the request
+	if err != nil && x.latest.err == nil && x.StatusCode == 0 {
+		x.latest.err, x.latest.local = err, true // net/http refused the request
 	}
 	x.again = x.newToken() || x.worthRetrying() && x.schedule()
 	x.tell()
@@ -41,7 +41,7 @@ func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) 
 // token source now gives a different one. The repeat is safe: a call that got 401 had no effect.
 func (x *exchange) newToken() bool {
 	switch {
-	case x.renewed, !x.caller.cfg.Renews, x.token == nil, x.last != nil, x.ctx.Err() != nil:
+	case x.renewed, !x.caller.cfg.Renews, x.token == nil, x.latest.err != nil, x.ctx.Err() != nil:
 		return false
 	case x.StatusCode != http.StatusUnauthorized:
 		return false
@@ -61,10 +61,10 @@ func (x *exchange) worthRetrying() bool {
 		limit = x.call.MaxAttempts
 	}
 	switch {
-	case x.Attempts >= limit, x.ctx.Err() != nil, x.local:
+	case x.Attempts >= limit, x.ctx.Err() != nil, x.latest.local:
 		return false
-	case x.last != nil:
-		return !Hopeless(x.last) && !(x.call.Once && x.Acted)
+	case x.latest.err != nil:
+		return !Hopeless(x.latest.err) && (!x.call.Once || !x.Acted)
 	case x.StatusCode == http.StatusTooManyRequests:
 		return true
 	default:
@@ -103,10 +103,10 @@ func (x *exchange) schedule() bool {
 		return false
 	}
 	switch {
-	case x.last != nil && x.unsent: // the attempt put no load on the service
+	case x.latest.outcome == notSent: // the attempt put no load on the service
 		x.taken = 0
 		return true
-	case cause.Has[*TimeoutError](x.last):
+	case cause.Has[*TimeoutError](x.latest.err):
 		x.taken = 2
 	default:
 		x.taken = 1
@@ -194,16 +194,25 @@ func neverSent(err error) bool {
 // mistrusted reports whether the identity of the server was not accepted: its certificate is
 // not valid, or it does not speak TLS.
 func mistrusted(err error) bool {
-	return cause.Has[*tls.CertificateVerificationError](err) || cause.Has[x509.UnknownAuthorityError](err) ||
-		cause.Has[x509.HostnameError](err) || cause.Has[x509.CertificateInvalidError](err) || errors.Is(err, http.ErrSchemeMismatch)
+	switch {
+	case cause.Has[*tls.CertificateVerificationError](err), cause.Has[x509.UnknownAuthorityError](err),
+		cause.Has[x509.HostnameError](err), cause.Has[x509.CertificateInvalidError](err):
+		return true
+	}
+	return errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // Hopeless reports whether a retry would get the same error: client and server cannot agree on
 // TLS, a proxy refuses the connection, or the response is too large.
 func Hopeless(err error) bool {
-	proxy, refused := errors.AsType[*ProxyError](err)
-	return refused && !Transient(proxy.StatusCode) || cause.Has[tls.RecordHeaderError](err) ||
-		mistrusted(err) || turnedAway(err) || errors.Is(err, ErrTooLarge)
+	if proxy, refused := errors.AsType[*ProxyError](err); refused {
+		return !Transient(proxy.StatusCode)
+	}
+	switch {
+	case cause.Has[tls.RecordHeaderError](err), mistrusted(err), turnedAway(err):
+		return true
+	}
+	return errors.Is(err, ErrTooLarge)
 }
 
 // turnedAway reports whether the server refused the TLS handshake. It compares texts, since
@@ -237,7 +246,7 @@ type Resume struct {
 // not be continued, or if ctx ended during the pause.
 func (r *Resume) Wait(ctx context.Context, err error) bool {
 	r.failed++
-	x := &exchange{Result: &Result{Attempts: r.failed}, ctx: ctx, caller: r.Caller, call: r.Call, last: err}
+	x := &exchange{Result: &Result{Attempts: r.failed}, ctx: ctx, caller: r.Caller, call: r.Call, latest: attempt{outcome: lost, err: err}}
 	if !x.worthRetrying() || !x.schedule() {
 		return false
 	}
