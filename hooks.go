@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"example.com/svc/internal/httpcall"
@@ -227,9 +228,9 @@ func (c *Client) warn(ctx context.Context, message string, err error, pairs ...s
 
 // texts makes attributes of pairs of a name and a text. It leaves out the empty texts.
 func texts(pairs ...string) (attrs []slog.Attr) {
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			attrs = append(attrs, slog.String(pairs[i], pairs[i+1]))
+	for pair := range slices.Chunk(pairs, 2) {
+		if name, text := pair[0], pair[len(pair)-1]; text != "" {
+			attrs = append(attrs, slog.String(name, text))
 		}
 	}
 	return attrs
