@@ -33,7 +33,7 @@ func TestSpellingsOfABaseURL(t *testing.T) {
 	}
 }
 
-func TestB43_BaseURL(t *testing.T) {
+func TestBaseURL_B43(t *testing.T) {
 	for given, want := range map[string]string{ // want "": NewClient refuses the URL
 		"https://h":                     "/v1/inference-service/svc-1",
 		"https://h/":                    "/v1/inference-service/svc-1",
@@ -95,7 +95,7 @@ func TestB43_BaseURL(t *testing.T) {
 	}
 }
 
-func TestB44_PlainHTTP(t *testing.T) {
+func TestPlainHTTP_B44(t *testing.T) {
 	for given, allowed := range map[string]bool{
 		"http://127.0.0.1:8080":        true,
 		"http://127.8.9.10":            true,
@@ -127,7 +127,7 @@ func TestB44_PlainHTTP(t *testing.T) {
 	}
 }
 
-func TestB45_Tokens(t *testing.T) {
+func TestTokens_B45(t *testing.T) {
 	for given, want := range map[string]string{ // want "": NewClient refuses the token
 		"t":                "t",
 		"t\n":              "t",
@@ -284,7 +284,7 @@ func TestUserAgent(t *testing.T) {
 
 // Clients share no state, and they do not change http.DefaultClient, the default
 // transport or the http.Client that they are given.
-func TestB21_ClientsAreIndependent(t *testing.T) {
+func TestClientsAreIndependent_B21(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	globalClient, globalTransport := *http.DefaultClient, http.DefaultTransport
 	globalSettings := fmt.Sprintf("%+v", http.DefaultTransport.(*http.Transport).TLSHandshakeTimeout)

@@ -45,7 +45,7 @@ func TestFiles_Records(t *testing.T) {
 	require.Equal(t, "train.jsonl", list[1].FileName)
 }
 
-func TestB41_PublicFileNumbers(t *testing.T) {
+func TestPublicFileNumbers_B41(t *testing.T) {
 	s := answers(t, 200, "application/json", `[{"id":"p1","file_name":"corpus","purpose":"fine-tune","created_at":1714558830,
 		"token":"12","length":9223372036854775807,"bytes":9007199254740993,"description":"open"}]`)
 	list, err := s.Client(t).Files.ListPublic(t.Context())
@@ -80,7 +80,7 @@ func TestFiles_PublicListNeedsNoToken(t *testing.T) {
 	require.Len(t, s.Requests("GET"), 2, "nothing is sent without a token")
 }
 
-func TestB36_EmptyFileLists(t *testing.T) {
+func TestEmptyFileLists_B36(t *testing.T) {
 	for _, body := range []string{"null", "[]"} {
 		list, err := answers(t, 200, "application/json", body).Client(t).Files.List(t.Context())
 		require.NoError(t, err, body)
@@ -118,7 +118,7 @@ func TestFiles_Routes(t *testing.T) {
 	require.Len(t, s.Requests("POST"), 2)
 }
 
-func TestB02_RegisterIsNotRepeated(t *testing.T) {
+func TestRegisterIsNotRepeated_B02(t *testing.T) {
 	register := svc.RegisterFileRequest{FileName: "train.jsonl"}
 	for name, answer := range map[string]func(w http.ResponseWriter){
 		"a: no answer": func(http.ResponseWriter) { testkit.Abort() },
@@ -153,7 +153,7 @@ func TestB02_RegisterIsNotRepeated(t *testing.T) {
 	}
 }
 
-func TestB38_FilesResponsesThatAreNone(t *testing.T) {
+func TestFilesResponsesThatAreNone_B38(t *testing.T) {
 	const page = "<!doctype html><html><title>Please log in</title></html>"
 	const record = `{"id":"f1","file_name":"a","purpose":"fine-tune","created_at":1}`
 	get := func(s *testkit.FileService) error {
@@ -188,7 +188,7 @@ func TestB38_FilesResponsesThatAreNone(t *testing.T) {
 	}
 }
 
-func TestB40_FileDeleteTakesAnyBody(t *testing.T) {
+func TestFileDeleteTakesAnyBody_B40(t *testing.T) {
 	for _, a := range []struct {
 		status int
 		body   string
@@ -212,7 +212,7 @@ func TestB40_FileDeleteTakesAnyBody(t *testing.T) {
 	require.NoError(t, s.Client(t).Files.Delete(t.Context(), "f1"), "the delete whose response was lost took effect")
 }
 
-func TestB42_FileIDs(t *testing.T) {
+func TestFileIDs_B42(t *testing.T) {
 	calls := map[string]func(c *svc.Client, id string) error{
 		"": func(c *svc.Client, id string) error { _, err := c.Files.Get(context.Background(), id); return err },
 		"/presigned_url": func(c *svc.Client, id string) error {

@@ -261,7 +261,7 @@ func TestJar(t *testing.T) {
 }
 
 // A client without a logger writes nothing to stdout, stderr or the default logger.
-func TestB07_Silence(t *testing.T) {
+func TestSilence_B07(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	stdout, stderr, def := os.Stdout, os.Stderr, slog.Default()

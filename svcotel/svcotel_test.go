@@ -327,7 +327,7 @@ func TestOneOptionServesManyClients(t *testing.T) {
 	})
 }
 
-func TestMetricsHaveTheBucketsOfTheConventions(t *testing.T) {
+func TestMetricsHaveTheBucketsOfTheConventions_C31(t *testing.T) {
 	inBubble(t, func(t *testing.T, srv *svctest.Server, r *recorder) {
 		_, err := srv.Client(r.option()).Flavors.List(t.Context())
 		require.NoError(t, err)

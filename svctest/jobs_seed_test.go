@@ -14,7 +14,7 @@ import (
 
 // A test can add a job with times, a failure and outputs. A program that copies old jobs
 // to another place has to handle all of these.
-func TestC25_SeededJobs(t *testing.T) {
+func TestSeededJobs_C25(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithMediaContents([]byte("media")))
 		jobs := srv.Client().VideoJobs
@@ -44,7 +44,7 @@ func TestC25_SeededJobs(t *testing.T) {
 	})
 }
 
-func TestC25_SeededFailures(t *testing.T) {
+func TestSeededFailures_C25(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
 		later := time.Now().Add(time.Minute)
@@ -73,7 +73,7 @@ func TestC25_SeededFailures(t *testing.T) {
 	})
 }
 
-func TestC25_SeededJobHasToBeOne(t *testing.T) {
+func TestSeededJobHasToBeOne_C25(t *testing.T) {
 	srv := svctest.NewInMemory()
 	for _, j := range []svctest.Job{
 		{Kind: "text2speech"},

@@ -28,7 +28,7 @@ func TestHelpFitsOnOneScreen(t *testing.T) {
 }
 
 // TestExitCodesAreExplained: the table has every code that the program can end with.
-func TestExitCodesAreExplained(t *testing.T) {
+func TestExitCodesAreExplained_C28(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
 	text := s.must(exitOK, "help", "exit-codes").stdout

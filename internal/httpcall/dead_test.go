@@ -80,7 +80,7 @@ func (p *tunnel) freeze() {
 }
 
 // A connection that died without a close is replaced by a new one within seconds.
-func TestC01_DeadConnection(t *testing.T) {
+func TestDeadConnection_C01(t *testing.T) {
 	for _, transport := range []*http.Transport{newTransport(), newTransferTransport()} {
 		require.NotZero(t, transport.HTTP2.SendPingTimeout)
 		require.LessOrEqual(t, transport.HTTP2.SendPingTimeout+transport.HTTP2.PingTimeout, 25*time.Second)
@@ -162,7 +162,7 @@ func TestC01_DeadConnection(t *testing.T) {
 
 // The error names a proxy that refuses to connect. A 403 or 407 of the proxy is not
 // retried.
-func TestC02_OwnTransportNamesTheProxy(t *testing.T) {
+func TestOwnTransportNamesTheProxy_C02(t *testing.T) {
 	for status, attempts := range map[int]int{407: 1, 403: 1, 502: 3, 503: 3} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)

@@ -45,7 +45,7 @@ func says(r *http.Request, status int, body string) (*http.Response, error) {
 
 // The Result of a call can be read even if a hook or the transport panics. So the ID of a
 // created endpoint is not lost.
-func TestC37_ResultIsKnownWhenAHookPanics(t *testing.T) {
+func TestResultIsKnownWhenAHookPanics_C37(t *testing.T) {
 	for name, tt := range map[string]struct {
 		rt     transport
 		hook   func(context.Context, Attempt)

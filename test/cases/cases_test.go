@@ -35,25 +35,25 @@ var fieldCases = []fieldCase{
 	// Retries and transport
 	{id: "B01", mistake: "an upload is kept in memory to be able to repeat it", tests: []string{"TestUploadIsNotHeldInMemory_B01"}},
 	{id: "B02", mistake: "a create is sent again after its response was lost, and is billed twice", tests: []string{
-		"TestB02_CreateNeverSentTwice", "TestB02_RegisterIsNotRepeated", "TestOutcomeUnknown", "TestMatrix", "TestMatrixWire",
-		"TestB02_HTTP2DoesNotRepeatACreate", "TestB02_ChangeOfProtocol", "TestB02_TransportsThatTryTwice", "TestB02_StaleConnection",
-		"TestB02_HTTP2DoesNotRepeatWhatHasNoBody", "TestB02_WrappersCannotRepeat", "TestB02_TurnedDownAfterAnotherWay",
+		"TestCreateNeverSentTwice_B02", "TestRegisterIsNotRepeated_B02", "TestOutcomeUnknown", "TestMatrix", "TestMatrixWire",
+		"TestHTTP2DoesNotRepeatACreate_B02", "TestChangeOfProtocol_B02", "TestTransportsThatTryTwice_B02", "TestStaleConnection_B02",
+		"TestHTTP2DoesNotRepeatWhatHasNoBody_B02", "TestWrappersCannotRepeat_B02", "TestTurnedDownAfterAnotherWay_B02",
 	}},
-	{id: "B03", mistake: "after the last attempt, the error does not show the last response", tests: []string{"TestB03_LastResponseIsKept", "TestMatrix"}},
-	{id: "B04", mistake: "the bodies of error responses stay open, and each of them costs a connection", tests: []string{"TestB04_ConnectionsAreReused", "TestB04_PoolKeepsItsConnections", "TestB04_HTTP2DoesNotStorm", "TestNothingIsLeftBehind", "TestMatrixWire"}},
-	{id: "B05", mistake: "Retry-After blocks a call for hours, or is ignored", tests: []string{"TestB05_RetryAfter", "TestMatrix", "TestMatrixRetryAfterIsTold"}},
+	{id: "B03", mistake: "after the last attempt, the error does not show the last response", tests: []string{"TestLastResponseIsKept_B03", "TestMatrix"}},
+	{id: "B04", mistake: "the bodies of error responses stay open, and each of them costs a connection", tests: []string{"TestConnectionsAreReused_B04", "TestPoolKeepsItsConnections_B04", "TestHTTP2DoesNotStorm_B04", "TestNothingIsLeftBehind", "TestMatrixWire"}},
+	{id: "B05", mistake: "Retry-After blocks a call for hours, or is ignored", tests: []string{"TestRetryAfter_B05", "TestMatrix", "TestMatrixRetryAfterIsTold"}},
 	{id: "B06", mistake: "a cancelled call continues to sleep", tests: []string{
-		"TestB06_EndOfContext", "TestB06_ContextEndedBefore", "TestB06_CancelEndsEveryWaitAtOnce", "TestB06_DeadContextSendsNothing",
-		"TestB06_CancelDuringAPoll", "TestMatrixContext",
+		"TestEndOfContext_B06", "TestContextEndedBefore_B06", "TestCancelEndsEveryWaitAtOnce_B06", "TestDeadContextSendsNothing_B06",
+		"TestCancelDuringAPoll_B06", "TestMatrixContext",
 	}},
 	{id: "B07", mistake: "presigned URLs with their signatures appear in errors and logs, and the library writes logs without being asked", tests: []string{
-		"TestB07_SecretsStayHidden", "TestTransfersHideTheSecretsOfLinks_B07", "TestB07_Silence", "TestTransfersAreSilent_B07", "TestB07_FormerTokens", "TestB07_TokensOfASource",
-		"TestB07_CallersErrors", "TestB07_EscapedSecrets", "TestB07_NothingShowsASecret", "TestMatrix",
+		"TestSecretsStayHidden_B07", "TestTransfersHideTheSecretsOfLinks_B07", "TestSilence_B07", "TestTransfersAreSilent_B07", "TestFormerTokens_B07", "TestTokensOfASource_B07",
+		"TestCallersErrors_B07", "TestEscapedSecrets_B07", "TestNothingShowsASecret_B07", "TestMatrix",
 	}},
-	{id: "B08", mistake: "a connection in the pool is dead, and the next call fails on it", tests: []string{"TestB08_StaleConnection"}},
-	{id: "B09", mistake: "errors that a retry cannot fix are retried", tests: []string{"TestB09_HopelessErrors", "TestMatrixNoConnection", "TestMatrixRedirectLoop"}},
-	{id: "B10", mistake: "a redirect turns a change into a GET, whose success counts as success of the change", tests: []string{"TestB10_RedirectedChange", "TestUploadFollowsOnlyRedirectsThatKeepItsMethod_B10", "TestMatrixRedirect"}},
-	{id: "B11", mistake: "the token is sent to the target of a redirect", tests: []string{"TestB11_TokenStaysAtHome", "TestMatrixRedirect"}},
+	{id: "B08", mistake: "a connection in the pool is dead, and the next call fails on it", tests: []string{"TestStaleConnection_B08"}},
+	{id: "B09", mistake: "errors that a retry cannot fix are retried", tests: []string{"TestHopelessErrors_B09", "TestMatrixNoConnection", "TestMatrixRedirectLoop"}},
+	{id: "B10", mistake: "a redirect turns a change into a GET, whose success counts as success of the change", tests: []string{"TestRedirectedChange_B10", "TestUploadFollowsOnlyRedirectsThatKeepItsMethod_B10", "TestMatrixRedirect"}},
+	{id: "B11", mistake: "the token is sent to the target of a redirect", tests: []string{"TestTokenStaysAtHome_B11", "TestMatrixRedirect"}},
 
 	// Uploads and downloads
 	{id: "B12", mistake: "storage gets the token, and refuses the upload for it", tests: []string{"TestTransfersSendNoTokenToStorage_B12"}},
@@ -62,108 +62,108 @@ var fieldCases = []fieldCase{
 	{id: "B15", mistake: "the caller's file is closed or at its end when a retry needs it", tests: []string{"TestUploadOfEveryReaderHasALength_B14", "TestUploadKeepsTheOffsetAfterAFailure_B15"}},
 	{id: "B16", mistake: "the error for an expired presigned URL does not say that it has expired", tests: []string{"TestTransfersReportAnExpiredLink_B16", "TestFilesWithALinkThatExpires", "TestDownloadRenewsItsLink"}},
 	{id: "B17", mistake: "the storage of one vendor needs an extra header and responds with 201", tests: []string{"TestUploadAcceptsEverySuccessOfStorage_B17"}},
-	{id: "B18", mistake: "the timeout of a call ends a transfer that makes progress", tests: []string{"TestUploadEndsWhenNoByteMoves_B18", "TestDownloadEndsWhenNoByteArrives_B18", "TestB18_SwitchingProtocolsHangsNothing"}},
+	{id: "B18", mistake: "the timeout of a call ends a transfer that makes progress", tests: []string{"TestUploadEndsWhenNoByteMoves_B18", "TestDownloadEndsWhenNoByteArrives_B18", "TestSwitchingProtocolsHangsNothing_B18"}},
 	{id: "B19", mistake: "a part of a download, or an error page, is stored as the file", tests: []string{"TestDownloadFileOfABrokenDownloadIsNoFile_B19", "TestTransfersReportAFullDisk_B19", "TestMatrixDownloadInPieces"}},
 	{id: "B20", mistake: "the proxy of the environment is not used", tests: []string{"TestTransfersUseTheProxyOfTheEnvironment_B20"}},
-	{id: "B21", mistake: "the caller's http.Client or a global default is changed", tests: []string{"TestB21_ClientsAreIndependent", "TestTransfersChangeNothingShared_B21"}},
-	{id: "B22", mistake: "an endless response is read into memory", tests: []string{"TestB22_EndlessBodies", "TestB22_ManyEmptyRecords", "TestLargestResponse", "TestMatrixWire"}},
+	{id: "B21", mistake: "the caller's http.Client or a global default is changed", tests: []string{"TestClientsAreIndependent_B21", "TestTransfersChangeNothingShared_B21"}},
+	{id: "B22", mistake: "an endless response is read into memory", tests: []string{"TestEndlessBodies_B22", "TestManyEmptyRecords_B22", "TestLargestResponse", "TestMatrixWire"}},
 
 	// Waits, and instances that cost money
-	{id: "B23", mistake: "one bad response ends a long wait", tests: []string{"TestB23_OneBadPollDoesNotEndTheWait", "TestB23_SuccessResetsTheFailureCount"}},
-	{id: "B24", mistake: "a wait continues after the failure", tests: []string{"TestB24_FailureStatesEndTheWait"}},
-	{id: "B25", mistake: "an unknown status breaks the record or the wait", tests: []string{"TestB25_UnknownStatusMeansNotYet", "TestUnknownValuesSurvive"}},
-	{id: "B26", mistake: "a new ID is not readable yet, and the instance is abandoned", tests: []string{"TestB26_NotFoundRightAfterCreate", "TestB26_OtherCallsTakeNotFoundAtItsWord"}},
-	{id: "B27", mistake: "the error of a wait says only that its time was over", tests: []string{"TestB27_TimeoutTellsTheStory"}},
+	{id: "B23", mistake: "one bad response ends a long wait", tests: []string{"TestOneBadPollDoesNotEndTheWait_B23", "TestSuccessResetsTheFailureCount_B23"}},
+	{id: "B24", mistake: "a wait continues after the failure", tests: []string{"TestFailureStatesEndTheWait_B24"}},
+	{id: "B25", mistake: "an unknown status breaks the record or the wait", tests: []string{"TestUnknownStatusMeansNotYet_B25", "TestUnknownValuesSurvive"}},
+	{id: "B26", mistake: "a new ID is not readable yet, and the instance is abandoned", tests: []string{"TestNotFoundRightAfterCreate_B26", "TestOtherCallsTakeNotFoundAtItsWord_B26"}},
+	{id: "B27", mistake: "the error of a wait says only that its time was over", tests: []string{"TestTimeoutTellsTheStory_B27"}},
 	{id: "B28", mistake: "waits poll at the same moments, too rarely, or without a pause", tests: []string{
-		"TestB28_ManyWaitsDoNotPollTogether", "TestB28_IntervalsGrowUpToTheirLimit", "TestB28_ReadinessIsNoticedSoon", "TestB28_OddIntervalsAreNoBusyLoop",
+		"TestManyWaitsDoNotPollTogether_B28", "TestIntervalsGrowUpToTheirLimit_B28", "TestReadinessIsNoticedSoon_B28", "TestOddIntervalsAreNoBusyLoop_B28",
 	}},
-	{id: "B29", mistake: "a deployment fails, and the ID of the running endpoint is lost", tests: []string{"TestB29_FailedDeployKeepsTheID"}},
+	{id: "B29", mistake: "a deployment fails, and the ID of the running endpoint is lost", tests: []string{"TestFailedDeployKeepsTheID_B29"}},
 	{id: "B30", mistake: "the cleanup uses a context that has ended", tests: []string{
-		"TestB30_CleanupOutlivesTheContext", "TestB30_CleanupRespectsRetryAfter", "TestB30_CleanupThatNeverSucceeds", "TestUploadDeletesItsRecordOnFailure_B30",
+		"TestCleanupOutlivesTheContext_B30", "TestCleanupRespectsRetryAfter_B30", "TestCleanupThatNeverSucceeds_B30", "TestUploadDeletesItsRecordOnFailure_B30",
 	}},
 
 	// Lists
-	{id: "B31", mistake: "the same page is returned forever", tests: []string{"TestB31_SamePageForEver", "TestB31_SamePageUntilTheTotalIsReached", "TestB31_EveryPageEmpty"}},
-	{id: "B32", mistake: "the page size and the total are trusted", tests: []string{"TestB32_PageSizeAndTotalAreHints", "TestB32_UnsetPageSizeIsNotSent"}},
-	{id: "B33", mistake: "an error in the middle looks like the end of the list", tests: []string{"TestB33_ErrorInTheMiddle"}},
-	{id: "B34", mistake: "a goroutine is left after the caller leaves a loop", tests: []string{"TestB34_BreakLeavesNothing", "TestB34_BreakAfterErrorAndCancel"}},
+	{id: "B31", mistake: "the same page is returned forever", tests: []string{"TestSamePageForEver_B31", "TestSamePageUntilTheTotalIsReached_B31", "TestEveryPageEmpty_B31"}},
+	{id: "B32", mistake: "the page size and the total are trusted", tests: []string{"TestPageSizeAndTotalAreHints_B32", "TestUnsetPageSizeIsNotSent_B32"}},
+	{id: "B33", mistake: "an error in the middle looks like the end of the list", tests: []string{"TestErrorInTheMiddle_B33"}},
+	{id: "B34", mistake: "a goroutine is left after the caller leaves a loop", tests: []string{"TestBreakLeavesNothing_B34", "TestBreakAfterErrorAndCancel_B34"}},
 
 	// JSON
-	{id: "B35", mistake: "a time in another format makes decoding the record fail", tests: []string{"TestB35_Timestamps", "TestB35_JobTimes", "TestTimeForms"}},
-	{id: "B36", mistake: "an object in place of a list, null, or a missing field makes decoding fail", tests: []string{"TestB36_NullAndMissing", "TestB36_JobOutputs", "TestB36_JobParts", "TestB36_EmptyFileLists"}},
-	{id: "B37", mistake: "a number is sent as text", tests: []string{"TestB37_NumbersAsText", "TestInt"}},
-	{id: "B38", mistake: "an HTML page of a proxy counts as a response of the service, or breaks the decoder", tests: []string{"TestB38_NotWhatWasPromised", "TestB38_FilesResponsesThatAreNone", "TestMatrix"}},
+	{id: "B35", mistake: "a time in another format makes decoding the record fail", tests: []string{"TestTimestamps_B35", "TestJobTimes_B35", "TestTimeForms"}},
+	{id: "B36", mistake: "an object in place of a list, null, or a missing field makes decoding fail", tests: []string{"TestNullAndMissing_B36", "TestJobOutputs_B36", "TestJobParts_B36", "TestEmptyFileLists_B36"}},
+	{id: "B37", mistake: "a number is sent as text", tests: []string{"TestNumbersAsText_B37", "TestInt"}},
+	{id: "B38", mistake: "an HTML page of a proxy counts as a response of the service, or breaks the decoder", tests: []string{"TestNotWhatWasPromised_B38", "TestFilesResponsesThatAreNone_B38", "TestMatrix"}},
 	{id: "B39", mistake: "a zero that the caller set is not sent", tests: []string{
-		"TestServices_CreateBody", "TestServices_UpdateBody", "TestB39_VideoJobBody", "TestB39_ImageJobBody", "TestB39_ListQuery",
+		"TestServices_CreateBody", "TestServices_UpdateBody", "TestVideoJobBody_B39", "TestImageJobBody_B39", "TestListQuery_B39",
 	}},
-	{id: "B40", mistake: "an empty body gives an error where none is needed, or hides an error", tests: []string{"TestB40_EmptyBodies", "TestB40_FileDeleteTakesAnyBody", "TestMatrix"}},
-	{id: "B41", mistake: "large numbers and prices are rounded", tests: []string{"TestB41_BigNumbers", "TestB41_OriginalRequestKeepsItsDigits", "TestB41_PublicFileNumbers", "TestPrice"}},
+	{id: "B40", mistake: "an empty body gives an error where none is needed, or hides an error", tests: []string{"TestEmptyBodies_B40", "TestFileDeleteTakesAnyBody_B40", "TestMatrix"}},
+	{id: "B41", mistake: "large numbers and prices are rounded", tests: []string{"TestBigNumbers_B41", "TestOriginalRequestKeepsItsDigits_B41", "TestPublicFileNumbers_B41", "TestPrice"}},
 
 	// Addresses and credentials
-	{id: "B42", mistake: "an ID with special characters changes the path", tests: []string{"TestB42_IDs", "TestB42_JobIDs", "TestB42_FileIDs"}},
-	{id: "B43", mistake: "a part of the base address is lost, or a slash is doubled", tests: []string{"TestB43_BaseURL"}},
-	{id: "B44", mistake: "the token is sent unencrypted", tests: []string{"TestB44_PlainHTTP"}},
-	{id: "B45", mistake: "a token has white space around it", tests: []string{"TestB45_Tokens"}},
+	{id: "B42", mistake: "an ID with special characters changes the path", tests: []string{"TestIDs_B42", "TestJobIDs_B42", "TestFileIDs_B42"}},
+	{id: "B43", mistake: "a part of the base address is lost, or a slash is doubled", tests: []string{"TestBaseURL_B43"}},
+	{id: "B44", mistake: "the token is sent unencrypted", tests: []string{"TestPlainHTTP_B44"}},
+	{id: "B45", mistake: "a token has white space around it", tests: []string{"TestTokens_B45"}},
 
 	// Test tooling
-	{id: "B46", mistake: "mocks do not catch the requests, or disturb each other", tests: []string{"TestB46_Gock", "TestB46_GockTakenOff", "TestB46_SparseTransport", "TestB46_Parallel", "TestInMemoryHostsAreTheOnlyOnes"}},
+	{id: "B46", mistake: "mocks do not catch the requests, or disturb each other", tests: []string{"TestGock_B46", "TestGockTakenOff_B46", "TestSparseTransport_B46", "TestParallel_B46", "TestInMemoryHostsAreTheOnlyOnes"}},
 
 	// Connections
-	{id: "C01", mistake: "a dead HTTP/2 connection is used until the deadline", tests: []string{"TestC01_DeadConnection"}},
-	{id: "C02", mistake: "a proxy that refuses to connect is asked until all attempts are used", tests: []string{"TestC02_OwnTransportNamesTheProxy", "TestC02_ProxyRefusesToConnect"}},
+	{id: "C01", mistake: "a dead HTTP/2 connection is used until the deadline", tests: []string{"TestDeadConnection_C01"}},
+	{id: "C02", mistake: "a proxy that refuses to connect is asked until all attempts are used", tests: []string{"TestOwnTransportNamesTheProxy_C02", "TestProxyRefusesToConnect_C02"}},
 
 	// What proves that a record is deleted, failed or empty
-	{id: "C03", mistake: `"not found" about the key, the route or the whole API is taken for a deletion`, tests: []string{"TestC03_BaseURLWithVersion", "TestC03_NotDeletedByNotFoundOfEverything", "TestC03_ProofNeedsAResponseInBetween"}},
-	{id: "C04", mistake: "following the documented recovery after an unknown outcome loses an instance", tests: []string{"TestC04_RecoveryOfWhatIsNotReadableYet"}},
-	{id: "C05", mistake: "a proxy's HTML page with a 4xx status is taken for the service's refusal", tests: []string{"TestC05_PagesForPeople"}},
-	{id: "C06", mistake: "a response with status 200 and an error in its body counts as success", tests: []string{"TestC06_SuccessThatHoldsAnError"}},
-	{id: "C07", mistake: `"not deleted", written as a date, reads as deleted`, tests: []string{"TestC07_NotDeletedWrittenAsADate"}},
-	{id: "C08", mistake: "a status in another letter case or with white space is another status", tests: []string{"TestC08_JobStatusInAnyCase", "TestC08_StatusInAnotherForm"}},
+	{id: "C03", mistake: `"not found" about the key, the route or the whole API is taken for a deletion`, tests: []string{"TestBaseURLWithVersion_C03", "TestNotDeletedByNotFoundOfEverything_C03", "TestProofNeedsAResponseInBetween_C03"}},
+	{id: "C04", mistake: "following the documented recovery after an unknown outcome loses an instance", tests: []string{"TestRecoveryOfWhatIsNotReadableYet_C04"}},
+	{id: "C05", mistake: "a proxy's HTML page with a 4xx status is taken for the service's refusal", tests: []string{"TestPagesForPeople_C05"}},
+	{id: "C06", mistake: "a response with status 200 and an error in its body counts as success", tests: []string{"TestSuccessThatHoldsAnError_C06"}},
+	{id: "C07", mistake: `"not deleted", written as a date, reads as deleted`, tests: []string{"TestNotDeletedWrittenAsADate_C07"}},
+	{id: "C08", mistake: "a status in another letter case or with white space is another status", tests: []string{"TestJobStatusInAnyCase_C08", "TestStatusInAnotherForm_C08"}},
 	{id: "C09", mistake: "one unexpected value makes the record or the list unreadable, or hides the reason of an error", tests: []string{
-		"TestC09_BooleansOfAnotherType", "TestC09_DeepResponsesAreCheap", "TestC09_DoStaysStrict", "TestC09_InformationNeverFailsARecord",
-		"TestC09_ManyOddRecords", "TestC09_PricesThatCannotBeRead", "TestC09_TextOfAnotherType", "TestC09_TimesThatCannotBeRead", "TestC09_WhatDecidesStillFails",
+		"TestBooleansOfAnotherType_C09", "TestDeepResponsesAreCheap_C09", "TestDoStaysStrict_C09", "TestInformationNeverFailsARecord_C09",
+		"TestManyOddRecords_C09", "TestPricesThatCannotBeRead_C09", "TestTextOfAnotherType_C09", "TestTimesThatCannotBeRead_C09", "TestWhatDecidesStillFails_C09",
 	}},
-	{id: "C10", mistake: "a response to an update without a record is an error", tests: []string{"TestC10_UpdateWithoutARecord"}},
+	{id: "C10", mistake: "a response to an update without a record is an error", tests: []string{"TestUpdateWithoutARecord_C10"}},
 
 	// Tokens, bodies and files
-	{id: "C11", mistake: "the token is rotated during a wait, and the wait ends", tests: []string{"TestC11_TokenIsRotated"}},
-	{id: "C12", mistake: "a token in quotes, or a placeholder, is sent", tests: []string{"TestC12_PlaceholdersAreNoTokens"}},
-	{id: "C13", mistake: "names that are not UTF-8 are sent with other characters", tests: []string{"TestC13_NamesThatAreNotUTF8"}},
+	{id: "C11", mistake: "the token is rotated during a wait, and the wait ends", tests: []string{"TestTokenIsRotated_C11"}},
+	{id: "C12", mistake: "a token in quotes, or a placeholder, is sent", tests: []string{"TestPlaceholdersAreNoTokens_C12"}},
+	{id: "C13", mistake: "names that are not UTF-8 are sent with other characters", tests: []string{"TestBodyIsWhatTheEncoderMakesOfIt_C13"}},
 	{id: "C14", mistake: "a reader that is at its end is uploaded as an empty file, with success", tests: []string{"TestUploadRefusesABodyAtItsEnd_C14"}},
 	{id: "C15", mistake: "a download replaces a symbolic link, or fails on a mount without a hint", tests: []string{"TestDownloadFileRefusesAMountPoint_C15", "TestDownloadFileFollowsLinksWithoutATarget_C15"}},
-	{id: "C16", mistake: "a Content-Encoding that nobody asked for gives an error about JSON", tests: []string{"TestC16_ContentEncodingNobodyAskedFor"}},
-	{id: "C17", mistake: "white space around an ID changes the path", tests: []string{"TestC17_IDs"}},
-	{id: "C18", mistake: "the missing page after the last one gives an error, although all jobs came", tests: []string{"TestC18_PastTheLastPage"}},
+	{id: "C16", mistake: "a Content-Encoding that nobody asked for gives an error about JSON", tests: []string{"TestContentEncodingNobodyAskedFor_C16"}},
+	{id: "C17", mistake: "white space around an ID changes the path", tests: []string{"TestIDs_C17"}},
+	{id: "C18", mistake: "the missing page after the last one gives an error, although all jobs came", tests: []string{"TestPastTheLastPage_C18"}},
 
 	// The surface
-	{id: "C19", mistake: "zero values stop or delete running endpoints", tests: []string{"TestC19_ZeroValuesDestroyNothing"}},
-	{id: "C20", mistake: "error values that a test constructs panic", tests: []string{"TestC20_ErrorsMadeByHand"}},
-	{id: "C21", mistake: "an error does not say which record it is about", tests: []string{"TestC21_ErrorsNameTheRecord"}},
-	{id: "C22", mistake: "an outage uses up the retry budget for hours, and nothing says so", tests: []string{"TestC22_RetryBudget"}},
-	{id: "C23", mistake: "attempts cannot be counted or told apart", tests: []string{"TestC23_AttemptsCanBeCounted"}},
-	{id: "C24", mistake: `a probe can only say "not yet"`, tests: []string{"TestC24_PermanentEndsAWait"}},
-	{id: "C25", mistake: "the job statuses that mean failure are only described in text", tests: []string{"TestC25_JobStatuses", "TestC25_SeededFailures", "TestC25_SeededJobHasToBeOne", "TestC25_SeededJobs"}},
-	{id: "C26", mistake: "waits and transfers take no request options", tests: []string{"TestTransfersTakeRequestOptions_C26", "TestC26_WaitsTakeRequestOptions", "TestC26_WithDefaultHeader"}},
-	{id: "C27", mistake: "an example of a rollout loses the ID of a running endpoint", tests: []string{"TestC27_KilledAtAnyStep", "TestC27_OldStaysInTheLedgerUntilItIsDeleted"}},
-	{id: "C28", mistake: "an exit code has two meanings", tests: []string{"TestC28_EachExitCodeHasOneMeaning", "TestC28_Delete", "TestC28_Scale", "TestC28_ReadmeAndHelp"}},
-	{id: "C29", mistake: "one name has two meanings", tests: []string{"TestC29_Names"}},
-	{id: "C30", mistake: "the tests pass on one version of Go only", tests: []string{"TestC30_VersionsOfGo"}},
-	{id: "C31", mistake: "metrics use the attributes of servers", tests: []string{"TestC31_MetricsHaveTheLabelsOfClients", "TestC31_SpansHaveTheAttributesOfClients"}},
+	{id: "C19", mistake: "zero values stop or delete running endpoints", tests: []string{"TestZeroValuesDestroyNothing_C19"}},
+	{id: "C20", mistake: "error values that a test constructs panic", tests: []string{"TestErrorsMadeByHand_C20"}},
+	{id: "C21", mistake: "an error does not say which record it is about", tests: []string{"TestErrorsNameTheRecord_C21"}},
+	{id: "C22", mistake: "an outage uses up the retry budget for hours, and nothing says so", tests: []string{"TestRetryBudget_C22"}},
+	{id: "C23", mistake: "attempts cannot be counted or told apart", tests: []string{"TestAttemptsCanBeCounted_C23"}},
+	{id: "C24", mistake: `a probe can only say "not yet"`, tests: []string{"TestPermanentEndsAWait_C24"}},
+	{id: "C25", mistake: "the job statuses that mean failure are only described in text", tests: []string{"TestJobStatuses_C25", "TestSeededFailures_C25", "TestSeededJobHasToBeOne_C25", "TestSeededJobs_C25"}},
+	{id: "C26", mistake: "waits and transfers take no request options", tests: []string{"TestTransfersTakeRequestOptions_C26", "TestWaitsTakeRequestOptions_C26", "TestWithDefaultHeader_C26"}},
+	{id: "C27", mistake: "an example of a rollout loses the ID of a running endpoint", tests: []string{"TestKilledAtAnyStep_C27", "TestOldStaysInTheLedgerUntilItIsDeleted_C27"}},
+	{id: "C28", mistake: "an exit code has two meanings", tests: []string{"TestExitCodesAreExplained_C28", "TestDeployFailures", "TestUnknownOutcome", "TestGetFailures"}},
+	{id: "C29", mistake: "one name has two meanings", tests: []string{"TestNames_C29"}},
+	{id: "C30", mistake: "the tests pass on one version of Go only", tests: []string{"TestVersionsOfGo_C30"}},
+	{id: "C31", mistake: "metrics use the attributes of servers", tests: []string{"TestMetricsHaveTheBucketsOfTheConventions_C31", "TestACallIsASpanAndItsExchangesAreItsChildren"}},
 
 	// Costs of forgotten or wrong instances, found by random conversations (test/soak)
-	{id: "C32", mistake: `Deploy says "deleted" of an endpoint that was never readable`, tests: []string{"TestC32_NeverReadIsNotDeleted"}},
-	{id: "C33", mistake: "Delete returns nil, but nothing was deleted", tests: []string{"TestC33_LostDeleteOfANewEndpoint"}},
-	{id: "C34", mistake: "a 404 whose HTML body is cut off counts as the service's own", tests: []string{"TestC34_CutPagesProveNothing"}},
-	{id: "C35", mistake: "a record from before a change ends the wait for it", tests: []string{"TestC35_StaleReadsDoNotEndScaling"}},
-	{id: "C36", mistake: "a grace period is measured when the response arrives, and not from the request", tests: []string{"TestC36_GraceCountsFromTheRequest"}},
-	{id: "C37", mistake: "a panic in a hook after a create loses the ID", tests: []string{"TestC37_PanicsDoNotLoseTheID", "TestC37_ResultIsKnownWhenAHookPanics"}},
-	{id: "C38", mistake: "a response to a create with another record is accepted", tests: []string{"TestC38_AnotherRecord"}},
-	{id: "C39", mistake: `408 after a create counts as "certainly not made"`, tests: []string{"TestC39_RequestTimeoutAfterACreate"}},
-	{id: "C40", mistake: "one single 404 ends a wait for a deletion", tests: []string{"TestC40_OneNotFoundIsNotEnough"}},
+	{id: "C32", mistake: `Deploy says "deleted" of an endpoint that was never readable`, tests: []string{"TestNeverReadIsNotDeleted_C32"}},
+	{id: "C33", mistake: "Delete returns nil, but nothing was deleted", tests: []string{"TestLostDeleteOfANewEndpoint_C33"}},
+	{id: "C34", mistake: "a 404 whose HTML body is cut off counts as the service's own", tests: []string{"TestCutPagesProveNothing_C34"}},
+	{id: "C35", mistake: "a record from before a change ends the wait for it", tests: []string{"TestStaleReadsDoNotEndScaling_C35"}},
+	{id: "C36", mistake: "a grace period is measured when the response arrives, and not from the request", tests: []string{"TestGraceCountsFromTheRequest_C36"}},
+	{id: "C37", mistake: "a panic in a hook after a create loses the ID", tests: []string{"TestPanicsDoNotLoseTheID_C37", "TestResultIsKnownWhenAHookPanics_C37"}},
+	{id: "C38", mistake: "a response to a create with another record is accepted", tests: []string{"TestAnotherRecord_C38"}},
+	{id: "C39", mistake: `408 after a create counts as "certainly not made"`, tests: []string{"TestRequestTimeoutAfterACreate_C39"}},
+	{id: "C40", mistake: "one single 404 ends a wait for a deletion", tests: []string{"TestOneNotFoundIsNotEnough_C40"}},
 
 	// Seen with real servers
 	{id: "C41", mistake: "an expired presigned URL is reported as a wrong signature", tests: []string{"TestLinkExpiresByItsOwnTimes_C41", "TestLinkExpiresByTheWordsOfStorage_C41"}},
-	{id: "C42", mistake: "connections that the server ends early use up the retry budget", tests: []string{"TestC42_GoAwayStorm"}},
+	{id: "C42", mistake: "connections that the server ends early use up the retry budget", tests: []string{"TestGoAwayStorm_C42"}},
 	{id: "C43", mistake: "the fragment of another program's URL is redacted", tests: []string{"TestErrorsKeepTheFragmentsOfLinks_C43"}},
 }
 
@@ -199,21 +199,15 @@ func TestFieldCases(t *testing.T) {
 	}
 }
 
-// caseOf returns the ID of the case in the name of a test: it is at the end or at the beginning.
+// caseOf returns the ID of the case at the end of the name of a test.
 func caseOf(name string) string {
 	_, id, _ := strings.Cut(name, "_")
-	if caseID.MatchString(id) {
-		return id
-	}
-	id, _, _ = strings.Cut(strings.TrimPrefix(name, "Test"), "_")
 	return id
 }
 
-var caseID = regexp.MustCompile(`^[BCD][0-9]{2}$`)
-
 // ErrServer and ErrUnavailable, which sound alike, are never mixed up. The README mentions
 // the names that people search for.
-func TestC29_Names(t *testing.T) {
+func TestNames_C29(t *testing.T) {
 	srv := svctest.NewInMemory()
 	defer srv.Close()
 	id := srv.AddEndpoint(svctest.Endpoint{Instances: 1})
@@ -232,7 +226,7 @@ func TestC29_Names(t *testing.T) {
 
 // CI runs the tests with both versions of Go that the README names, and .ci/run downloads
 // the newer one.
-func TestC30_VersionsOfGo(t *testing.T) {
+func TestVersionsOfGo_C30(t *testing.T) {
 	promised := regexp.MustCompile(`two latest releases of Go, (1\.\d+) and (1\.\d+)`).FindStringSubmatch(read(t, "README.md"))
 	require.Len(t, promised, 3)
 	require.Contains(t, read(t, "go.mod"), "\ngo "+promised[1]+"\n")

@@ -17,7 +17,7 @@ import (
 
 // A service keeps closing its connections. Nearly every create succeeds, because a create
 // that the GOAWAY does not cover certainly had no effect, and is sent again.
-func TestC42_GoAwayStorm(t *testing.T) {
+func TestGoAwayStorm_C42(t *testing.T) {
 	const callers, each, last = 50, 4, 5 // the third request of a connection has the stream ID 5
 	var h *handmade
 	var mu sync.Mutex

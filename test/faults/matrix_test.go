@@ -162,7 +162,7 @@ func (o *matrixOp) needless(f *matrixFault, always bool) bool {
 	return f.only != nil && !slices.Contains(f.only, o.name) ||
 		always && v != again || // without a retry, "always" is the same as "once"
 		o.transfer() && f.kind == matrixTooLarge || // transfers have no size limit
-		o.transfer() && o.second() && f.status == 410 && !always || // a 410 means that the URL expired: see TestC41_WordsOfStorage
+		o.transfer() && o.second() && f.status == 410 && !always || // a 410 means that the URL expired: see TestWordsOfStorage_C41
 		o.class == matrixDownload && f.kind == matrixHeaders && always && !f.stalls // see TestMatrixDownloadInPieces
 }
 

@@ -185,7 +185,7 @@ func TestMatrixClosedOnAccept(t *testing.T) {
 }
 
 // The service closes a connection at the moment when the client uses it again.
-func TestB08_StaleConnection(t *testing.T) {
+func TestStaleConnection_B08(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
 	for i := range matrixOps {
 		op := &matrixOps[i]

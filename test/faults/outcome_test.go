@@ -23,7 +23,7 @@ import (
 )
 
 // A create that may have taken effect at the service is never sent again.
-func TestB02_CreateNeverSentTwice(t *testing.T) {
+func TestCreateNeverSentTwice_B02(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	for name, tt := range map[string]struct {
 		answers []http.HandlerFunc

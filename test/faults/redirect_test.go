@@ -20,7 +20,7 @@ import (
 
 // A redirect never turns a change into a GET, and the response to such a GET never counts
 // as success of the change.
-func TestB10_RedirectedChange(t *testing.T) {
+func TestRedirectedChange_B10(t *testing.T) {
 	for _, op := range testkit.Operations[1:] {
 		for _, code := range []int{301, 302, 303, 307, 308} {
 			t.Run(fmt.Sprintf("%s/%d", op.Name, code), func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestB10_RedirectedChange(t *testing.T) {
 
 // The token is sent only to the origin of the base URL. A redirect to another origin is
 // an error.
-func TestB11_TokenStaysAtHome(t *testing.T) {
+func TestTokenStaysAtHome_B11(t *testing.T) {
 	var leaked, visits atomic.Int32
 	trap := func(w http.ResponseWriter, r *http.Request) {
 		visits.Add(1)

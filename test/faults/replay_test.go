@@ -32,7 +32,7 @@ import (
 // Over HTTP/2, net/http by itself repeats requests that the server may have processed. A
 // create is sent once, whatever ends its stream. It is retried only if the server says
 // that it was not processed.
-func TestB02_HTTP2DoesNotRepeatACreate(t *testing.T) {
+func TestHTTP2DoesNotRepeatACreate_B02(t *testing.T) {
 	const refusedStream = 7
 	for code := range uint32(14) {
 		for _, before := range []bool{false, true} { // true: an earlier request has opened the connection
@@ -66,7 +66,7 @@ func TestB02_HTTP2DoesNotRepeatACreate(t *testing.T) {
 
 // Behind a load balancer, a service may respond over HTTP/1 first and over HTTP/2 later.
 // A create is still sent once.
-func TestB02_ChangeOfProtocol(t *testing.T) {
+func TestChangeOfProtocol_B02(t *testing.T) {
 	h := newHandmade(t, func(_ int, stream uint32) string { return h2Reset(stream, 1) })
 	old := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, testkit.ServiceJSON) }))
 	defer old.Close()
@@ -95,7 +95,7 @@ func TestB02_ChangeOfProtocol(t *testing.T) {
 
 // On failing HTTP/2 connections some versions of net/http repeat a request many times.
 // The library limits this, for calls and for uploads.
-func TestB04_HTTP2DoesNotStorm(t *testing.T) {
+func TestHTTP2DoesNotStorm_B04(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the trusted certificates cannot be set for one process")
 	}
@@ -136,7 +136,7 @@ func (f twice) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // A transport may try several ways. An error that proves that nothing was sent proves it
 // only for the last way. So the outcome of a create is unknown.
-func TestB02_TransportsThatTryTwice(t *testing.T) {
+func TestTransportsThatTryTwice_B02(t *testing.T) {
 	dead := testkit.RoundTripFunc(func(*http.Request) (*http.Response, error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errno.ConnRefused}
 	})
@@ -179,7 +179,7 @@ func (c stale) Write(p []byte) (int, error) {
 // An idle connection that was closed has taken nothing of a create. So the create is sent
 // on another connection. If no other connection is possible, it is certain that nothing
 // was sent.
-func TestB02_StaleConnection(t *testing.T) {
+func TestStaleConnection_B02(t *testing.T) {
 	for name, restarted := range map[string]bool{"another": true, "none": false} {
 		t.Run(name, func(t *testing.T) {
 			srv := svctest.NewServer()
@@ -231,7 +231,7 @@ func TestRetryBudgetOfTransfersIsTheirOwn(t *testing.T) {
 }
 
 // For a create without a body, sending the headers already counts as sending the create.
-func TestB02_HTTP2DoesNotRepeatWhatHasNoBody(t *testing.T) {
+func TestHTTP2DoesNotRepeatWhatHasNoBody_B02(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		failed := false
 		h := newHandmade(t, func(n int, stream uint32) string {
@@ -256,7 +256,7 @@ func TestB02_HTTP2DoesNotRepeatWhatHasNoBody(t *testing.T) {
 
 // The body of a create can be read only once. So neither net/http nor a wrapper of the
 // transport can send the create twice, even if the wrapper sets an Idempotency-Key.
-func TestB02_WrappersCannotRepeat(t *testing.T) {
+func TestWrappersCannotRepeat_B02(t *testing.T) {
 	for name, wrap := range map[string]func(own http.RoundTripper) http.RoundTripper{
 		"a key": func(own http.RoundTripper) http.RoundTripper {
 			return testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
@@ -297,7 +297,7 @@ func TestB02_WrappersCannotRepeat(t *testing.T) {
 
 // HTTP/2 errors that say "not processed" count as proof only if they come from a
 // transport of net/http. Another transport may have sent the request another way before.
-func TestB02_TurnedDownAfterAnotherWay(t *testing.T) {
+func TestTurnedDownAfterAnotherWay_B02(t *testing.T) {
 	for _, second := range []string{"stream error: stream ID 1; REFUSED_STREAM; received from peer", "http2: Transport received Server's graceful shutdown GOAWAY"} {
 		sent := 0
 		client := testkit.ClientOn(t, testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
@@ -313,7 +313,7 @@ func TestB02_TurnedDownAfterAnotherWay(t *testing.T) {
 
 // After status 101 the connection no longer speaks HTTP. The client must not read from
 // it, because nothing would end the read.
-func TestB18_SwitchingProtocolsHangsNothing(t *testing.T) {
+func TestSwitchingProtocolsHangsNothing_B18(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	var conns sync.WaitGroup

@@ -21,7 +21,7 @@ var errStop = errors.New("the user pressed stop")
 
 // When ctx ends, the call ends at once, in whatever state it is. The error has the ctx
 // error and its cause.
-func TestB06_EndOfContext(t *testing.T) {
+func TestEndOfContext_B06(t *testing.T) {
 	asked := testkit.Reply{Status: 503, Body: `{"message":"down"}`, Header: map[string]string{"Retry-After": "25"}}
 	tokens := []svc.Option{svc.WithTokenSource(func(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() })}
 	limits := []svc.Option{svc.WithRateLimiter(testkit.Limiter(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }))}
@@ -113,7 +113,7 @@ type noDeadline struct{ context.Context }
 func (noDeadline) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // A call whose ctx has ended sends nothing.
-func TestB06_ContextEndedBefore(t *testing.T) {
+func TestContextEndedBefore_B06(t *testing.T) {
 	cancelled, cancel := context.WithCancelCause(t.Context())
 	cancel(errStop)
 	late, cancelLate := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))

@@ -60,7 +60,7 @@ func TestDelays(t *testing.T) {
 	}
 }
 
-func TestB05_RetryAfter(t *testing.T) {
+func TestRetryAfter_B05(t *testing.T) {
 	const s = time.Second
 	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // the start time in every synctest bubble
 	date := func(d time.Duration) string { return now.Add(d).Format(http.TimeFormat) }
@@ -154,7 +154,7 @@ func TestDelayThatOutlastsTheDeadline(t *testing.T) {
 
 // All calls of a client share a retry budget. An outage uses it up, and successful calls
 // fill it again.
-func TestC22_RetryBudget(t *testing.T) {
+func TestRetryBudget_C22(t *testing.T) {
 	attempts := func(t *testing.T, c *svc.Client) int {
 		var resp svc.Response
 		_ = testkit.OpGet.Do(t.Context(), c, svc.WithResponse(&resp))

@@ -140,7 +140,7 @@ func TestMaxAttempts(t *testing.T) {
 
 // After the last attempt, the error holds the last response, the last network error, or
 // the end of ctx.
-func TestB03_LastResponseIsKept(t *testing.T) {
+func TestLastResponseIsKept_B03(t *testing.T) {
 	t.Run("answer", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := testkit.Loop(t, testkit.Reply{Status: 503, Body: `{"message":"down for maintenance"}`, Header: map[string]string{"X-Request-Id": "req-7"}})

@@ -102,7 +102,7 @@ func layers(err error) (all []any) {
 
 // A program may print any value that it got from this package, in any format and after
 // any fault. The output contains neither the token nor the signature of a presigned URL.
-func TestB07_NothingShowsASecret(t *testing.T) {
+func TestNothingShowsASecret_B07(t *testing.T) {
 	book := &secretsBook{types: map[reflect.Type]bool{}, parts: map[string]bool{}}
 	ops := append(slices.Clone(matrixOps), compositeOps...)
 	t.Run("calls", func(t *testing.T) {

@@ -92,7 +92,7 @@ func TestJob_ShowsNoSecret(t *testing.T) {
 	require.Contains(t, string(encoded), "REDACTED")
 }
 
-func TestB35_JobTimes(t *testing.T) {
+func TestJobTimes_B35(t *testing.T) {
 	for text, want := range map[string]time.Time{
 		`"2024-05-01 10:20:30"`:        time.Date(2024, 5, 1, 10, 20, 30, 0, time.UTC),
 		`"2024-05-01T10:20:30.123456"`: time.Date(2024, 5, 1, 10, 20, 30, 123456000, time.UTC),
@@ -117,7 +117,7 @@ func TestB35_JobTimes(t *testing.T) {
 	}
 }
 
-func TestB36_JobOutputs(t *testing.T) {
+func TestJobOutputs_B36(t *testing.T) {
 	for name, tt := range map[string]struct {
 		member string
 		want   int
@@ -161,7 +161,7 @@ func TestB36_JobOutputs(t *testing.T) {
 	require.Equal(t, "outputs[1].id", decode.Field)
 }
 
-func TestB36_JobParts(t *testing.T) {
+func TestJobParts_B36(t *testing.T) {
 	for _, meta := range []string{``, `,"meta_info":null`, `,"meta_info":{}`, `,"meta_info":{"original_request":null,"service_api_token":null,"model_id":null,"order_id":null,"update_at":null}`, `,"meta_info":{"service_api_token":{"user":null,"api_token":null}}`} {
 		job, err := testkit.OneJob(`{"job_id":"j"`+meta+`}`).Client(t).VideoJobs.Get(t.Context(), "j")
 		require.NoError(t, err, meta)
@@ -182,7 +182,7 @@ func TestB36_JobParts(t *testing.T) {
 	}
 }
 
-func TestB41_OriginalRequestKeepsItsDigits(t *testing.T) {
+func TestOriginalRequestKeepsItsDigits_B41(t *testing.T) {
 	const original = `{"job_type":"text2image","config":{"settings":{"seed":9007199254740993},"x":12345678901234567890, "y":1e-7}}`
 	job, err := testkit.OneJob(`{"job_id":"j","meta_info":{"original_request":`+original+`,"model_id":"9223372036854775807"}}`).Client(t).ImageJobs.Get(t.Context(), "j")
 	require.NoError(t, err)
@@ -194,7 +194,7 @@ func TestB41_OriginalRequestKeepsItsDigits(t *testing.T) {
 	require.Contains(t, string(again), `"seed":9007199254740993`)
 }
 
-func TestB42_JobIDs(t *testing.T) {
+func TestJobIDs_B42(t *testing.T) {
 	var lines []string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		lines = append(lines, r.Method+" "+r.RequestURI)

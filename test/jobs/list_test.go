@@ -15,7 +15,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-func TestB31_SamePageForEver(t *testing.T) {
+func TestSamePageForEver_B31(t *testing.T) {
 	for _, concurrency := range []int{0, 8} {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
 			s := &testkit.JobService{Page: func(int, int) (int, []byte) { return 200, jobList(25, jobIDs(10)...) }}
@@ -32,7 +32,7 @@ func TestB31_SamePageForEver(t *testing.T) {
 }
 
 // The repeated page is noticed even if the repeated jobs add up to the total.
-func TestB31_SamePageUntilTheTotalIsReached(t *testing.T) {
+func TestSamePageUntilTheTotalIsReached_B31(t *testing.T) {
 	for _, total := range []int{-1, 0, 20} {
 		t.Run(fmt.Sprint("total ", total), func(t *testing.T) {
 			s := &testkit.JobService{Page: func(int, int) (int, []byte) { return 200, jobList(total, jobIDs(10)...) }}
@@ -44,7 +44,7 @@ func TestB31_SamePageUntilTheTotalIsReached(t *testing.T) {
 	}
 }
 
-func TestB31_EveryPageEmpty(t *testing.T) {
+func TestEveryPageEmpty_B31(t *testing.T) {
 	for _, opts := range []*svc.ListJobsOptions{nil, {PageSize: 10}, {PageSize: 100, Concurrency: 8}} {
 		s := &testkit.JobService{Page: func(int, int) (int, []byte) { return 200, jobList(25) }}
 		ids, err := collectJobs(s.Client(t).VideoJobs.All(t.Context(), opts))
@@ -54,7 +54,7 @@ func TestB31_EveryPageEmpty(t *testing.T) {
 	}
 }
 
-func TestB32_PageSizeAndTotalAreHints(t *testing.T) {
+func TestPageSizeAndTotalAreHints_B32(t *testing.T) {
 	for name, tt := range map[string]struct {
 		totals   []int // totals of page 1, 2, 3 and so on; -1: missing
 		requests int
@@ -98,7 +98,7 @@ func TestB32_PageSizeAndTotalAreHints(t *testing.T) {
 }
 
 // Only the server knows its page size, and it need not say it.
-func TestB32_UnsetPageSizeIsNotSent(t *testing.T) {
+func TestUnsetPageSizeIsNotSent_B32(t *testing.T) {
 	s := jobsInPages(jobIDs(45), 20)
 	ids, err := collectJobs(s.Client(t).ImageJobs.All(t.Context(), nil))
 	require.NoError(t, err)
@@ -134,7 +134,7 @@ func TestAll_NoNeedlessRequests(t *testing.T) {
 	}
 }
 
-func TestB33_ErrorInTheMiddle(t *testing.T) {
+func TestErrorInTheMiddle_B33(t *testing.T) {
 	for _, concurrency := range []int{0, 8} {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestB33_ErrorInTheMiddle(t *testing.T) {
 }
 
 // synctest fails the test if a goroutine is left at its end.
-func TestB34_BreakLeavesNothing(t *testing.T) {
+func TestBreakLeavesNothing_B34(t *testing.T) {
 	for _, concurrency := range []int{0, 2, 8} {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -205,7 +205,7 @@ func TestB34_BreakLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestB34_BreakAfterErrorAndCancel(t *testing.T) {
+func TestBreakAfterErrorAndCancel_B34(t *testing.T) {
 	for _, concurrency := range []int{0, 8} {
 		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -304,7 +304,7 @@ func TestAll_WithResponse(t *testing.T) {
 	require.Equal(t, 40, given)
 }
 
-func TestB39_ListQuery(t *testing.T) {
+func TestListQuery_B39(t *testing.T) {
 	for _, tt := range []struct {
 		opts *svc.ListJobsOptions
 		want string

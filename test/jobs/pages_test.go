@@ -124,7 +124,7 @@ func TestAll_BeginsFurtherBack(t *testing.T) {
 
 // A service may have no page after the last one. A 404 for such a page ends the list if
 // the list has no usable total. Otherwise it is an error, as any other error status is.
-func TestC18_PastTheLastPage(t *testing.T) {
+func TestPastTheLastPage_C18(t *testing.T) {
 	for name, tt := range map[string]struct {
 		total  int // -1: no total
 		status int // status for pages past the last one

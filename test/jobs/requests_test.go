@@ -40,7 +40,7 @@ func (r recordJobBody) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-func TestB39_VideoJobBody(t *testing.T) {
+func TestVideoJobBody_B39(t *testing.T) {
 	for name, tt := range map[string]struct {
 		config svc.VideoJobConfig
 		want   string
@@ -76,7 +76,7 @@ func TestB39_VideoJobBody(t *testing.T) {
 	}
 }
 
-func TestB39_ImageJobBody(t *testing.T) {
+func TestImageJobBody_B39(t *testing.T) {
 	for name, tt := range map[string]struct {
 		config svc.ImageJobConfig
 		want   string

@@ -23,7 +23,7 @@ import (
 
 // The service, a proxy or the network may repeat the token or a presigned URL in any
 // place. No error, log line or hook shows it.
-func TestB07_SecretsStayHidden(t *testing.T) {
+func TestSecretsStayHidden_B07(t *testing.T) {
 	echo := func(text string) map[string]string {
 		return map[string]string{"X-Request-Id": text, "Location": testkit.SignedLink, "X-Echo": text, "Content-Type": "text/plain; x=" + testkit.Token, "Set-Cookie": "a=" + testkit.Token}
 	}
@@ -96,7 +96,7 @@ func TestB07_SecretsStayHidden(t *testing.T) {
 
 // A token whose characters are all escaped is not visible in a message or in the excerpt
 // of an HTML page.
-func TestB07_EscapedSecrets(t *testing.T) {
+func TestEscapedSecrets_B07(t *testing.T) {
 	message, page := `{"message":"`, "<html><p>"
 	for _, c := range testkit.Token {
 		message += fmt.Sprintf(`\u%04x`, c)
@@ -119,7 +119,7 @@ func TestB07_EscapedSecrets(t *testing.T) {
 }
 
 // After a token was rotated, the old token is still redacted.
-func TestB07_FormerTokens(t *testing.T) {
+func TestFormerTokens_B07(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
 		source := svc.WithTokenSource(func(context.Context) (string, error) { n++; return fmt.Sprintf("%s-%d", testkit.Token, n), nil })
@@ -132,7 +132,7 @@ func TestB07_FormerTokens(t *testing.T) {
 
 // A token source may return its token with "Bearer " in front, or with the token in its
 // error. Both are redacted.
-func TestB07_TokensOfASource(t *testing.T) {
+func TestTokensOfASource_B07(t *testing.T) {
 	for given, failure := range map[string]error{"Bearer " + testkit.Token: nil, testkit.Token: errors.New(testkit.Token + " is too old")} {
 		source := svc.WithTokenSource(func(context.Context) (string, error) { return given, failure })
 		s := testkit.Loop(t, testkit.Reply{Status: 400, Body: "no such token: " + testkit.Token})
@@ -143,7 +143,7 @@ func TestB07_TokensOfASource(t *testing.T) {
 }
 
 // Errors of the caller's own functions do not show the token.
-func TestB07_CallersErrors(t *testing.T) {
+func TestCallersErrors_B07(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leaky := errors.New("cannot refresh " + testkit.Token)
 		err := testkit.OpGet.Do(t.Context(), testkit.Play(t).Client(svc.WithRateLimiter(testkit.Limiter(func(context.Context) error { return leaky }))))

@@ -31,7 +31,7 @@ func cancelledDeploy(t *testing.T, c *svc.InferenceServiceClient) (*svc.DeployEr
 	return testkit.ErrorAs[*svc.DeployError](t, err), time.Since(cancelled)
 }
 
-func TestB30_CleanupOutlivesTheContext(t *testing.T) {
+func TestCleanupOutlivesTheContext_B30(t *testing.T) {
 	for name, tt := range map[string]struct {
 		faults  []svctest.Fault // faults of the DELETE
 		within  time.Duration
@@ -62,7 +62,7 @@ func TestB30_CleanupOutlivesTheContext(t *testing.T) {
 	}
 }
 
-func TestB30_CleanupRespectsRetryAfter(t *testing.T) {
+func TestCleanupRespectsRetryAfter_B30(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
 		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.RateLimited("12"))
@@ -73,7 +73,7 @@ func TestB30_CleanupRespectsRetryAfter(t *testing.T) {
 	})
 }
 
-func TestB30_CleanupThatNeverSucceeds(t *testing.T) {
+func TestCleanupThatNeverSucceeds_B30(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fault    svctest.Fault
 		status   int // status in the reported error; 0: there was no response

@@ -218,7 +218,7 @@ func TestAProxysNotFoundIsNoProof(t *testing.T) {
 
 // A gateway that cannot reach the service may respond to everything with 404, in any
 // format. So the cleanup also requests the flavor list.
-func TestC03_NotDeletedByNotFoundOfEverything(t *testing.T) {
+func TestNotDeletedByNotFoundOfEverything_C03(t *testing.T) {
 	for _, fault := range []svctest.Fault{
 		{Status: 404, Body: "404 page not found"}, {Status: 404}, {Status: 410},
 		{Status: 404, Body: `{"message":"no such API"}`},

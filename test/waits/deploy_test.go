@@ -113,7 +113,7 @@ var failuresOfDeploy = map[string]struct {
 	}},
 }
 
-func TestB29_FailedDeployKeepsTheID(t *testing.T) {
+func TestFailedDeployKeepsTheID_B29(t *testing.T) {
 	for name, tt := range failuresOfDeploy {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

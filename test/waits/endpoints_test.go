@@ -22,7 +22,7 @@ import (
 
 const loginPage = "<html><head><title>Just a moment...</title></head><body>checking your browser</body></html>"
 
-func TestC03_BaseURLWithVersion(t *testing.T) {
+func TestBaseURLWithVersion_C03(t *testing.T) {
 	for _, u := range []string{"https://api.test/v1", "https://api.test/v1/", "https://api.test/prefix/V1"} {
 		_, err := svc.NewClient(u, svc.WithToken("t"))
 		require.ErrorContains(t, err, "must not end in /v1", u)
@@ -35,7 +35,7 @@ func TestC03_BaseURLWithVersion(t *testing.T) {
 
 // "Not found" counts as a deletion only if the service also responded with the flavor
 // list, or refused it with a 403 in JSON.
-func TestC03_ProofNeedsAResponseInBetween(t *testing.T) {
+func TestProofNeedsAResponseInBetween_C03(t *testing.T) {
 	for name, tt := range map[string]struct {
 		flavors svctest.Fault
 		proves  bool
@@ -68,7 +68,7 @@ func TestC03_ProofNeedsAResponseInBetween(t *testing.T) {
 	}
 }
 
-func TestC04_RecoveryOfWhatIsNotReadableYet(t *testing.T) {
+func TestRecoveryOfWhatIsNotReadableYet_C04(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithCreateVisibilityDelay(10*time.Second), svctest.WithDeployTime(time.Hour))
 		services := srv.Client().InferenceServices
@@ -124,7 +124,7 @@ func TestDeleteAndWait(t *testing.T) {
 }
 
 // An HTML page of a proxy or portal is tolerated for a time, whatever its status is.
-func TestC05_PagesForPeople(t *testing.T) {
+func TestPagesForPeople_C05(t *testing.T) {
 	for _, status := range []int{200, 302, 401, 403, 404, 407, 451, 503, 511} {
 		page := svctest.Fault{Status: status, Body: loginPage, Times: 4}
 		if status == 302 {
@@ -159,7 +159,7 @@ func TestC05_PagesForPeople(t *testing.T) {
 	}
 }
 
-func TestC06_SuccessThatHoldsAnError(t *testing.T) {
+func TestSuccessThatHoldsAnError_C06(t *testing.T) {
 	services := func(body string) *svc.InferenceServiceClient {
 		return testkit.Play(t, testkit.Reply{Status: 200, Body: body}).Client().InferenceServices
 	}
@@ -182,7 +182,7 @@ func TestC06_SuccessThatHoldsAnError(t *testing.T) {
 }
 
 // Only is_deleted decides. A date in deleted_at may stand for "never".
-func TestC07_NotDeletedWrittenAsADate(t *testing.T) {
+func TestNotDeletedWrittenAsADate_C07(t *testing.T) {
 	for _, never := range []string{`"1970-01-01 00:00:00"`, `"1970-01-01T08:00:00+08:00"`, `"9999-12-31 23:59:59"`, `"0001-01-01T00:00:00Z"`, `0`} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &testkit.ByMethod{
@@ -201,7 +201,7 @@ func TestC07_NotDeletedWrittenAsADate(t *testing.T) {
 	}
 }
 
-func TestC08_StatusInAnotherForm(t *testing.T) {
+func TestStatusInAnotherForm_C08(t *testing.T) {
 	for status, want := range map[string]error{
 		"Available": nil, " available\n": nil, "AVAILABLE": nil, "Unavailable": svc.ErrUnavailable, "STOPPED ": svc.ErrStopped,
 	} {
@@ -219,7 +219,7 @@ func TestC08_StatusInAnotherForm(t *testing.T) {
 	})
 }
 
-func TestC10_UpdateWithoutARecord(t *testing.T) {
+func TestUpdateWithoutARecord_C10(t *testing.T) {
 	for name, put := range map[string]testkit.Reply{"204": {Status: 204}, "202": {Status: 202}, "{}": {Body: "{}"}, "202 {}": {Status: 202, Body: `{"accepted":true}`}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -236,7 +236,7 @@ func TestC10_UpdateWithoutARecord(t *testing.T) {
 	require.Empty(t, s.Requests("GET"))
 }
 
-func TestC17_IDs(t *testing.T) {
+func TestIDs_C17(t *testing.T) {
 	services := alwaysInitializing().Services(t)
 	for _, id := range []string{" svc-1", "svc-1 ", " .. ", ".. ", "\u00a0svc-1", "svc-1\u3000"} {
 		_, err := services.Get(t.Context(), id)
@@ -252,7 +252,7 @@ func TestC17_IDs(t *testing.T) {
 	require.ErrorAs(t, err, new(*svc.DecodeError), "only UUIDs are compared without letter case")
 }
 
-func TestC19_ZeroValuesDestroyNothing(t *testing.T) {
+func TestZeroValuesDestroyNothing_C19(t *testing.T) {
 	s := &testkit.ByMethod{Put: []testkit.Reply{testkit.EndpointIs("initializing")}, Post: []testkit.Reply{testkit.EndpointIs("initializing")}, Get: []testkit.Reply{testkit.EndpointIs("available")}}
 	services := s.Services(t)
 	_, err := services.Update(t.Context(), "svc-1", svc.UpdateInferenceServiceRequest{})
@@ -280,7 +280,7 @@ func TestC19_ZeroValuesDestroyNothing(t *testing.T) {
 
 // Tests of users construct errors themselves. Every such error has a text, and does not
 // panic.
-func TestC20_ErrorsMadeByHand(t *testing.T) {
+func TestErrorsMadeByHand_C20(t *testing.T) {
 	for _, err := range []error{
 		&svc.Error{}, &svc.Error{StatusCode: 404}, &svc.TransportError{}, &svc.OutcomeUnknownError{}, &svc.DecodeError{}, &svc.ValidationError{},
 		&svc.WaitError{}, &svc.WaitError{ID: "x"}, &svc.DeployError{}, &svc.DeployError{ServiceID: "x"}, &svc.DeployError{Cleanup: svc.CleanupFailed},
@@ -296,7 +296,7 @@ func TestC20_ErrorsMadeByHand(t *testing.T) {
 	require.ErrorContains(t, &svc.Error{StatusCode: 404}, "404 Not Found")
 }
 
-func TestC21_ErrorsNameTheRecord(t *testing.T) {
+func TestErrorsNameTheRecord_C21(t *testing.T) {
 	client := testkit.Play(t, testkit.Reply{Status: 404, Body: `{}`}, testkit.Reply{Status: 200, Body: "nonsense"}, testkit.Reply{Err: errors.New("boom")}).Client(svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1}))
 	_, err := client.InferenceServices.Get(t.Context(), "svc-7")
 	require.Equal(t, "svc-7", testkit.ErrorAs[*svc.Error](t, err).ID)
@@ -310,7 +310,7 @@ func TestC21_ErrorsNameTheRecord(t *testing.T) {
 	require.Equal(t, "/v1/inference-service/{service_id}", testkit.ErrorAs[*svc.TransportError](t, err).Route)
 }
 
-func TestC24_PermanentEndsAWait(t *testing.T) {
+func TestPermanentEndsAWait_C24(t *testing.T) {
 	wrong := errors.New("version 3 answers")
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
@@ -335,7 +335,7 @@ func TestC24_PermanentEndsAWait(t *testing.T) {
 	require.NoError(t, svc.Permanent(nil))
 }
 
-func TestC26_WaitsTakeRequestOptions(t *testing.T) {
+func TestWaitsTakeRequestOptions_C26(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory(svctest.WithDeployTime(3 * time.Second))
 		services := srv.Client().InferenceServices
@@ -355,7 +355,7 @@ func TestC26_WaitsTakeRequestOptions(t *testing.T) {
 }
 
 // For an endpoint that was never readable, an accepted delete proves nothing.
-func TestC32_NeverReadIsNotDeleted(t *testing.T) {
+func TestNeverReadIsNotDeleted_C32(t *testing.T) {
 	for name, deleted := range map[string]svctest.Fault{"no effect": {Body: "{}", Times: -1}, "no body": {Status: 204, Times: -1}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -383,7 +383,7 @@ func TestC32_NeverReadIsNotDeleted(t *testing.T) {
 	})
 }
 
-func TestC33_LostDeleteOfANewEndpoint(t *testing.T) {
+func TestLostDeleteOfANewEndpoint_C33(t *testing.T) {
 	for name, lost := range map[string]svctest.Fault{"lost": svctest.DropBeforeEffect(), "502": {Status: 502}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -404,7 +404,7 @@ func TestC33_LostDeleteOfANewEndpoint(t *testing.T) {
 	}
 }
 
-func TestC34_CutPagesProveNothing(t *testing.T) {
+func TestCutPagesProveNothing_C34(t *testing.T) {
 	for name, cut := range map[string]testkit.Reply{
 		"a page":            {Status: 404, Body: "<ht", Header: map[string]string{"Content-Type": "text/html"}, Err: errors.New("reset")},
 		"before its body":   {Status: 404, Header: map[string]string{"Content-Type": "text/html; charset=utf-8"}, Err: errors.New("reset")},
@@ -420,7 +420,7 @@ func TestC34_CutPagesProveNothing(t *testing.T) {
 	}
 }
 
-func TestC35_StaleReadsDoNotEndScaling(t *testing.T) {
+func TestStaleReadsDoNotEndScaling_C35(t *testing.T) {
 	for name, instances := range map[string]int{"to the number of before": 3, "to none": 0} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -460,7 +460,7 @@ func TestC35_StaleReadsDoNotEndScaling(t *testing.T) {
 }
 
 // For a "not found", the time of the request decides whether the grace period is over.
-func TestC36_GraceCountsFromTheRequest(t *testing.T) {
+func TestGraceCountsFromTheRequest_C36(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := testkit.Fails(404)
 		slow.After = 8 * time.Second
@@ -470,7 +470,7 @@ func TestC36_GraceCountsFromTheRequest(t *testing.T) {
 	})
 }
 
-func TestC37_PanicsDoNotLoseTheID(t *testing.T) {
+func TestPanicsDoNotLoseTheID_C37(t *testing.T) {
 	for name, clean := range map[string]bool{"kept": false, "deleted": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -493,7 +493,7 @@ func TestC37_PanicsDoNotLoseTheID(t *testing.T) {
 	}
 }
 
-func TestC38_AnotherRecord(t *testing.T) {
+func TestAnotherRecord_C38(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &testkit.ByMethod{Post: []testkit.Reply{{Body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}, Get: []testkit.Reply{{Body: `{"service_id":"svc-1","name":"somebody-elses","status":"unavailable"}`}}}
 		_, err := s.Services(t).Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
@@ -519,7 +519,7 @@ func TestC38_AnotherRecord(t *testing.T) {
 	})
 }
 
-func TestC40_OneNotFoundIsNotEnough(t *testing.T) {
+func TestOneNotFoundIsNotEnough_C40(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("available"), testkit.Fails(404), testkit.EndpointIs("available"), testkit.Fails(404), testkit.EndpointIs("available")}}
 		err := s.Services(t).WaitUntilDeleted(testkit.Within(t, 10*time.Minute), "svc-1", nil)

@@ -17,7 +17,7 @@ import (
 	"example.com/svc/svctest"
 )
 
-func TestB28_ManyWaitsDoNotPollTogether(t *testing.T) {
+func TestManyWaitsDoNotPollTogether_B28(t *testing.T) {
 	const waits, rounds, interval = 50, 6, 500 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
@@ -55,7 +55,7 @@ func TestB28_ManyWaitsDoNotPollTogether(t *testing.T) {
 }
 
 // Each delay between polls is as documented, with a tolerance of one fifth.
-func TestB28_IntervalsGrowUpToTheirLimit(t *testing.T) {
+func TestIntervalsGrowUpToTheirLimit_B28(t *testing.T) {
 	for name, tt := range map[string]struct {
 		opts     *svc.WaitOptions
 		min, max time.Duration
@@ -85,7 +85,7 @@ func TestB28_IntervalsGrowUpToTheirLimit(t *testing.T) {
 	}
 }
 
-func TestB28_ReadinessIsNoticedSoon(t *testing.T) {
+func TestReadinessIsNoticedSoon_B28(t *testing.T) {
 	for name, tt := range map[string]struct {
 		opts              *svc.WaitOptions
 		after, lag        time.Duration
@@ -113,7 +113,7 @@ func TestB28_ReadinessIsNoticedSoon(t *testing.T) {
 }
 
 // An interval without a unit, or one that overflows, does not cause a busy loop.
-func TestB28_OddIntervalsAreNoBusyLoop(t *testing.T) {
+func TestOddIntervalsAreNoBusyLoop_B28(t *testing.T) {
 	for name, tt := range map[string]struct {
 		opts  *svc.WaitOptions
 		polls int // the most polls within a minute

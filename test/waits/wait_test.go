@@ -51,7 +51,7 @@ func alwaysInitializing() *testkit.ByMethod {
 	return &testkit.ByMethod{Get: is, Put: is, Post: is}
 }
 
-func TestB06_CancelEndsEveryWaitAtOnce(t *testing.T) {
+func TestCancelEndsEveryWaitAtOnce_B06(t *testing.T) {
 	for name := range allWaits(nil, nil) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestB06_CancelEndsEveryWaitAtOnce(t *testing.T) {
 	}
 }
 
-func TestB06_DeadContextSendsNothing(t *testing.T) {
+func TestDeadContextSendsNothing_B06(t *testing.T) {
 	for name := range allWaits(nil, nil) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestB06_DeadContextSendsNothing(t *testing.T) {
 }
 
 // When ctx ends during a poll, the poll is cancelled.
-func TestB06_CancelDuringAPoll(t *testing.T) {
+func TestCancelDuringAPoll_B06(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.EndpointIs("initializing"), {Body: testkit.EndpointJSON("available", 1), After: 20 * time.Second}}}
 		start := time.Now()
@@ -102,7 +102,7 @@ func TestB06_CancelDuringAPoll(t *testing.T) {
 	})
 }
 
-func TestB23_OneBadPollDoesNotEndTheWait(t *testing.T) {
+func TestOneBadPollDoesNotEndTheWait_B23(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &testkit.ByMethod{}
 		s.Get = append(s.Get, testkit.EndpointIs("initializing"))
@@ -126,7 +126,7 @@ func TestB23_OneBadPollDoesNotEndTheWait(t *testing.T) {
 
 // As long as the client had no contact with the service, five HTML pages in a row in place of
 // records end the wait. After contact they do not.
-func TestB23_SuccessResetsTheFailureCount(t *testing.T) {
+func TestSuccessResetsTheFailureCount_B23(t *testing.T) {
 	page := testkit.Reply{Body: "<html>please log in</html>"}
 	other := testkit.Reply{Body: `{"service_id":"svc-2","status":"available"}`}
 	for name, junk := range map[string]testkit.Reply{"page": page, "empty": {}, "another record": other, "no id": {Body: `{"status":"available"}`}} {
@@ -147,7 +147,7 @@ func TestB23_SuccessResetsTheFailureCount(t *testing.T) {
 	}
 }
 
-func TestB24_FailureStatesEndTheWait(t *testing.T) {
+func TestFailureStatesEndTheWait_B24(t *testing.T) {
 	failed := testkit.Reply{Body: testkit.EndpointJSON("unavailable", 1, `"status_info":"image pull failed"`)}
 	deleted := testkit.Reply{Body: testkit.EndpointJSON("available", 1, `"is_deleted":true,"deleted_at":"2024-06-01 10:11:12"`)}
 	for name, tt := range map[string]struct {
@@ -192,7 +192,7 @@ func TestB24_FailureStatesEndTheWait(t *testing.T) {
 	}
 }
 
-func TestB25_UnknownStatusMeansNotYet(t *testing.T) {
+func TestUnknownStatusMeansNotYet_B25(t *testing.T) {
 	scaling := testkit.Reply{Body: `{"service_id":"svc-1","status":"scaling","payment_type":"cny","service_type":"x",
 		"resource_metadata":{"scale_type":"auto","target_instance_number":1}}`}
 	synctest.Test(t, func(t *testing.T) {
@@ -215,7 +215,7 @@ func TestB25_UnknownStatusMeansNotYet(t *testing.T) {
 	})
 }
 
-func TestB26_NotFoundRightAfterCreate(t *testing.T) {
+func TestNotFoundRightAfterCreate_B26(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the endpoint becomes readable after some time
 		srv := svctest.NewInMemory(svctest.WithCreateVisibilityDelay(10*time.Second), svctest.WithDeployTime(time.Minute))
 		service, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, nil)
@@ -248,7 +248,7 @@ func TestB26_NotFoundRightAfterCreate(t *testing.T) {
 	}
 }
 
-func TestB26_OtherCallsTakeNotFoundAtItsWord(t *testing.T) {
+func TestOtherCallsTakeNotFoundAtItsWord_B26(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &testkit.ByMethod{Get: []testkit.Reply{testkit.Fails(404), testkit.EndpointIs("available")}}
 		_, err := s.Services(t).Get(t.Context(), "svc-1")
@@ -267,7 +267,7 @@ func TestB26_OtherCallsTakeNotFoundAtItsWord(t *testing.T) {
 	})
 }
 
-func TestB27_TimeoutTellsTheStory(t *testing.T) {
+func TestTimeoutTellsTheStory_B27(t *testing.T) {
 	for name, tt := range map[string]struct {
 		get    []testkit.Reply
 		status int // status of the last API error; 0: none

@@ -57,7 +57,7 @@ var idCalls = map[string]func(ctx context.Context, c *svc.Client, id string) err
 }
 
 // An ID is sent as one segment of the path, escaped once, or it is refused.
-func TestB42_IDs(t *testing.T) {
+func TestIDs_B42(t *testing.T) {
 	var mu sync.Mutex
 	var lines []string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -50,7 +50,7 @@ func startCounted(t *testing.T, handler func(n int, w http.ResponseWriter, r *ht
 	return c
 }
 
-func TestB04_ConnectionsAreReused(t *testing.T) {
+func TestConnectionsAreReused_B04(t *testing.T) {
 	big := strings.Repeat("x", 2<<10)
 	for name, tt := range map[string]struct {
 		status  func(n int) int
@@ -94,7 +94,7 @@ func TestB04_ConnectionsAreReused(t *testing.T) {
 }
 
 // The pool keeps the connections of 128 callers that were active at the same time.
-func TestB04_PoolKeepsItsConnections(t *testing.T) {
+func TestPoolKeepsItsConnections_B04(t *testing.T) {
 	const callers = 128
 	var together sync.WaitGroup // responses wait until all requests of a round have arrived
 	srv := startCounted(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
@@ -116,7 +116,7 @@ func TestB04_PoolKeepsItsConnections(t *testing.T) {
 }
 
 // An error of the protocol or the certificate is not retried.
-func TestB09_HopelessErrors(t *testing.T) {
+func TestHopelessErrors_B09(t *testing.T) {
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()

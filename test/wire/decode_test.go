@@ -22,7 +22,7 @@ import (
 	"example.com/svc/internal/testkit"
 )
 
-func TestB35_Timestamps(t *testing.T) {
+func TestTimestamps_B35(t *testing.T) {
 	utc := func(ns int) time.Time { return time.Date(2024, 5, 1, 10, 20, 30, ns, time.UTC) }
 	for text, want := range map[string]time.Time{
 		`"2024-05-01 10:20:30"`:              utc(0),
@@ -54,7 +54,7 @@ func TestB35_Timestamps(t *testing.T) {
 	require.Equal(t, "1e400", s.CreatedAt.Raw())
 }
 
-func TestB36_NullAndMissing(t *testing.T) {
+func TestNullAndMissing_B36(t *testing.T) {
 	for _, body := range []string{
 		`{"service_id":"svc-1"}`,
 		`{"service_id":"svc-1","status_info":null,"resource_metadata":null,"billing_metadata":null,"endpoint_metadata":null,"deploy_metadata":null,"deleted_at":null,"is_deleted":null,"name":null}`,
@@ -80,7 +80,7 @@ func TestB36_NullAndMissing(t *testing.T) {
 	require.Empty(t, flavors[0].MetaInfo.CUDA)
 }
 
-func TestB37_NumbersAsText(t *testing.T) {
+func TestNumbersAsText_B37(t *testing.T) {
 	for _, form := range []string{`2`, `"2"`, `2.0`, `"2.0"`, `2e0`} {
 		s, err := testkit.GetEndpoint(t, fmt.Sprintf(`{"service_id":"svc-1","resource_metadata":{"target_instance_number":%[1]s},"deploy_metadata":{"port":%[1]s,"gpu_num":%[1]s}}`, form))
 		require.NoError(t, err, form)
@@ -117,7 +117,7 @@ func TestB37_NumbersAsText(t *testing.T) {
 	require.Zero(t, s.DeployMetadata.Port)
 }
 
-func TestB38_NotWhatWasPromised(t *testing.T) {
+func TestNotWhatWasPromised_B38(t *testing.T) {
 	html := map[string]string{"Content-Type": "text/html; charset=utf-8", "X-Request-Id": "req-5"}
 	page := "<html><head><title>Just a moment</title></head><body><p>Please\nwait</p></body></html>"
 	for _, code := range []int{403, 404, 501} {
@@ -165,7 +165,7 @@ func TestB38_NotWhatWasPromised(t *testing.T) {
 	require.Equal(t, "svc-1", s.ServiceID)
 }
 
-func TestB40_EmptyBodies(t *testing.T) {
+func TestEmptyBodies_B40(t *testing.T) {
 	zipped := map[string]string{"Content-Encoding": "gzip", "Content-Type": ""}
 	for _, r := range []testkit.Reply{
 		{Status: 200}, {Status: 204}, {Status: 202}, {Status: 200, Body: "{}"}, {Status: 200, Body: "deleted"},
@@ -189,7 +189,7 @@ func TestB40_EmptyBodies(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
-func TestB41_BigNumbers(t *testing.T) {
+func TestBigNumbers_B41(t *testing.T) {
 	const free = `{"a":9007199254740993,"b":[12345678901234567890],"c":0.1,"d":1e-7}`
 	s, err := testkit.GetEndpoint(t, `{"service_id":"svc-1","billing_metadata":`+free+`,"endpoint_metadata":`+free+`,"resource_metadata":{"target_instance_number":9223372036854775807,"scale_policy":`+free+`}}`)
 	require.NoError(t, err)
@@ -275,7 +275,7 @@ func endlessly(status int, start string) http.HandlerFunc {
 	}
 }
 
-func TestB22_EndlessBodies(t *testing.T) {
+func TestEndlessBodies_B22(t *testing.T) {
 	for name, tt := range map[string]struct {
 		handler http.HandlerFunc
 		status  int
@@ -385,7 +385,7 @@ func TestGzip(t *testing.T) {
 
 // The records of a small response can need a hundred times its size in memory. Such a
 // response is refused before it is decoded.
-func TestB22_ManyEmptyRecords(t *testing.T) {
+func TestManyEmptyRecords_B22(t *testing.T) {
 	body := `{"flavor_list":[{}` + strings.Repeat(",{}", 1<<20) + `]}`
 	var before, after runtime.MemStats
 	runtime.GC()

@@ -42,7 +42,7 @@ func (f failing) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // Mocks are used in order, also by retries. A request that matches no mock is an error
 // and does not reach the network.
-func TestB46_Gock(t *testing.T) {
+func TestGock_B46(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := gocked(t)
 		gock.New("https://api.test").Get("^/v1/inference-service/svc-1$").MatchHeader("Authorization", "^Bearer "+testkit.Token+"$").
@@ -72,7 +72,7 @@ func TestB46_Gock(t *testing.T) {
 }
 
 // After RestoreClient the client uses its transport normally.
-func TestB46_GockTakenOff(t *testing.T) {
+func TestGockTakenOff_B46(t *testing.T) {
 	srv := httptest.NewServer(testkit.JSONHandler(200, testkit.ServiceJSON))
 	defer srv.Close()
 	hc := new(http.Client)
@@ -84,7 +84,7 @@ func TestB46_GockTakenOff(t *testing.T) {
 }
 
 // Transports of tests leave fields empty that net/http would set.
-func TestB46_SparseTransport(t *testing.T) {
+func TestSparseTransport_B46(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, tt := range map[string]struct {
 			resp *http.Response
@@ -115,7 +115,7 @@ func TestB46_SparseTransport(t *testing.T) {
 
 // Clients in parallel tests do not affect each other, even if one of the servers is
 // closed.
-func TestB46_Parallel(t *testing.T) {
+func TestParallel_B46(t *testing.T) {
 	var ended atomic.Int32
 	t.Run("all", func(t *testing.T) {
 		for range 20 {

@@ -11,7 +11,7 @@ import (
 )
 
 // A default header is sent with each API call of its client, and with nothing else.
-func TestC26_WithDefaultHeader(t *testing.T) {
+func TestWithDefaultHeader_C26(t *testing.T) {
 	s := testkit.Play(t, testkit.OpGet.OK, testkit.OpGet.OK, testkit.Reply{Status: 200, Body: "[]"}, testkit.Status(503), testkit.OpGet.OK, testkit.Reply{Status: 200, Body: "x"})
 	client := s.Client(svc.WithDefaultHeader("x-team", "one"), svc.WithDefaultHeader("X-Team", "two"), svc.WithDefaultHeader("accept", "application/json; v=2"),
 		svc.WithDefaultHeader("User-Agent", "me"), testkit.Tries(2, 1))

@@ -14,7 +14,7 @@ import (
 )
 
 // With the hook, calls, attempts, retries and failures can be counted exactly.
-func TestC23_AttemptsCanBeCounted(t *testing.T) {
+func TestAttemptsCanBeCounted_C23(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []svc.Attempt
 		hook := svc.WithAttemptHook(func(_ context.Context, a svc.Attempt) { got = append(got, a) })

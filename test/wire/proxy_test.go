@@ -45,7 +45,7 @@ func refusingProxy(t *testing.T, line string) (address *url.URL, asked *atomic.I
 
 // If a proxy refuses to connect, the error names the proxy. Only 502, 503 and 504 are
 // retried.
-func TestC02_ProxyRefusesToConnect(t *testing.T) {
+func TestProxyRefusesToConnect_C02(t *testing.T) {
 	for line, passes := range map[string]bool{
 		"407 Proxy Authentication Required": false, "403 Forbidden": false, "404 Not Found": false, "451 Unavailable For Legal Reasons": false,
 		"502 Bad Gateway": true, "503 Service Unavailable": true, "504 Gateway Timeout": true,

@@ -12,7 +12,7 @@ import (
 
 // A response with a Content-Encoding that was not requested is an error that names this
 // encoding.
-func TestC16_ContentEncodingNobodyAskedFor(t *testing.T) {
+func TestContentEncodingNobodyAskedFor_C16(t *testing.T) {
 	for _, encoding := range []string{"br", "zstd", "deflate", "gzip, br", "x-unknown"} {
 		for name, body := range map[string]string{"bytes": "\x0b\x02\x80{\"x\x03", "text": "a9#k"} {
 			header := map[string]string{"Content-Encoding": encoding}
@@ -36,7 +36,7 @@ func TestC16_ContentEncodingNobodyAskedFor(t *testing.T) {
 }
 
 // A gateway may respond with 408 although it has forwarded the request.
-func TestC39_RequestTimeoutAfterACreate(t *testing.T) {
+func TestRequestTimeoutAfterACreate_C39(t *testing.T) {
 	err := testkit.OpCreate.Do(t.Context(), testkit.Play(t, testkit.Status(408)).Client())
 	require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
 	require.Equal(t, 408, testkit.ErrorAs[*svc.Error](t, err).StatusCode)

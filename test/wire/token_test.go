@@ -32,7 +32,7 @@ func rotation(valid, given *string) (http.RoundTripper, svc.Option) {
 
 // A token may be replaced after the source was asked and before the request arrives. The
 // request then gets a 401, and is sent again with the new token.
-func TestC11_TokenIsRotated(t *testing.T) {
+func TestTokenIsRotated_C11(t *testing.T) {
 	for _, op := range testkit.Operations {
 		t.Run(op.Name, func(t *testing.T) {
 			valid, given, requests := "new-token", "old-token", 0
@@ -82,7 +82,7 @@ func TestC11_TokenIsRotated(t *testing.T) {
 
 // Texts that cannot be tokens, such as placeholders, are refused, and the error does not
 // show them.
-func TestC12_PlaceholdersAreNoTokens(t *testing.T) {
+func TestPlaceholdersAreNoTokens_C12(t *testing.T) {
 	for _, token := range []string{
 		`"tok-123456789"`, `'tok-123456789'`, "`tok-123456789`", `"tok-123456789`, `tok-123456789"`, `Bearer "tok-123456789"`,
 		"<your-token>", "<API_TOKEN>", "${SVC_API_TOKEN}", "$SVC_API_TOKEN", "$(cat_token)", "{{token}}", "{token}", "%SVC_API_TOKEN%", "[token]",

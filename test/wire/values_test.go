@@ -16,7 +16,7 @@ import (
 )
 
 // An informational field of another type never makes a record, a list or a create fail.
-func TestC09_InformationNeverFailsARecord(t *testing.T) {
+func TestInformationNeverFailsARecord_C09(t *testing.T) {
 	service := []string{
 		"name", "description", "user_id", "service_type", "payment_type", "created_at", "updated_at", "deleted_at",
 		"billing_metadata", "endpoint_metadata", "brand_new", "resource_metadata.resource_display_name",
@@ -82,7 +82,7 @@ func member(path, value string) string {
 
 // If a text field has another JSON type, its value is the JSON text. The fields around it
 // are decoded normally.
-func TestC09_TextOfAnotherType(t *testing.T) {
+func TestTextOfAnotherType_C09(t *testing.T) {
 	const free = `{"a":9007199254740993, "b":"<&>"}`
 	body := `{"flavor_list":[{"flavor_id":"a","meta_info":{"cuda":12.4,"region":"cn"},"is_deleted":"false","available_num":2}]}`
 	client := testkit.Loop(t, testkit.Reply{Status: 200, Body: body}).Client()
@@ -102,7 +102,7 @@ func TestC09_TextOfAnotherType(t *testing.T) {
 
 // A field that decides something must have the documented type. Otherwise the error names
 // the field.
-func TestC09_WhatDecidesStillFails(t *testing.T) {
+func TestWhatDecidesStillFails_C09(t *testing.T) {
 	for path, values := range map[string][]string{
 		"service_id":                  {`7`, `{}`, `true`},
 		"status":                      {`7`, `{}`, `["available"]`, `true`},
@@ -146,7 +146,7 @@ func TestC09_WhatDecidesStillFails(t *testing.T) {
 }
 
 // is_deleted is understood in every common form of a boolean.
-func TestC09_BooleansOfAnotherType(t *testing.T) {
+func TestBooleansOfAnotherType_C09(t *testing.T) {
 	for text, want := range map[string]bool{
 		`0`: false, `"0"`: false, `"false"`: false, `"False"`: false, `null`: false, `false`: false,
 		`1`: true, `"1"`: true, `"true"`: true, `"TRUE"`: true, `true`: true,
@@ -159,7 +159,7 @@ func TestC09_BooleansOfAnotherType(t *testing.T) {
 
 // Decoding many records with fields of other types takes about as long as decoding normal
 // records.
-func TestC09_ManyOddRecords(t *testing.T) {
+func TestManyOddRecords_C09(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{"flavor_list":[{"flavor_id":"f0"}`)
 	const records = 20_000
@@ -176,7 +176,7 @@ func TestC09_ManyOddRecords(t *testing.T) {
 }
 
 // Do decodes into the caller's own types exactly as encoding/json does.
-func TestC09_DoStaysStrict(t *testing.T) {
+func TestDoStaysStrict_C09(t *testing.T) {
 	var out struct {
 		Items []struct {
 			Name string `json:"name"`
@@ -189,7 +189,7 @@ func TestC09_DoStaysStrict(t *testing.T) {
 
 // For a recursive type of the caller, the time does not grow exponentially with the
 // depth.
-func TestC09_DeepResponsesAreCheap(t *testing.T) {
+func TestDeepResponsesAreCheap_C09(t *testing.T) {
 	type deep struct {
 		Next *deep  `json:"next"`
 		Leaf string `json:"leaf"`
@@ -203,7 +203,7 @@ func TestC09_DeepResponsesAreCheap(t *testing.T) {
 	require.Less(t, time.Since(start), 20*time.Second)
 }
 
-func TestC09_TimesThatCannotBeRead(t *testing.T) {
+func TestTimesThatCannotBeRead_C09(t *testing.T) {
 	for text, raw := range map[string]string{
 		`1e400`: `1e400`, `true`: `true`, `{"s":1}`: `{"s":1}`, `[2024,5,1]`: `[2024,5,1]`, `"soon"`: `soon`,
 		`-99999999999999999`: `-99999999999999999`, `1e30`: `1e30`,
@@ -221,7 +221,7 @@ func TestC09_TimesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestC09_PricesThatCannotBeRead(t *testing.T) {
+func TestPricesThatCannotBeRead_C09(t *testing.T) {
 	body := `{"flavor_list":[{"flavor_id":"a","billing":{"usd_price_unit":"N/A","cny_price_unit":{"amount":1}}},{"flavor_id":"b","billing":{"usd_price_unit":2}}]}`
 	client := testkit.Loop(t, testkit.Reply{Status: 200, Body: body}).Client()
 	list, err := client.Flavors.List(t.Context())
@@ -253,7 +253,7 @@ func TestBodyIsWhatTheEncoderMakesOfIt_C13(t *testing.T) {
 	}
 }
 
-func TestC25_JobStatuses(t *testing.T) {
+func TestJobStatuses_C25(t *testing.T) {
 	failures := []svc.JobStatus{
 		svc.JobStatusFail, svc.JobStatusFailed, svc.JobStatusError, svc.JobStatusCanceled, svc.JobStatusCancelled, svc.JobStatusRejected,
 	}
@@ -273,7 +273,7 @@ func TestC25_JobStatuses(t *testing.T) {
 }
 
 // Wait, Done and Failed accept a status in any letter case.
-func TestC08_JobStatusInAnyCase(t *testing.T) {
+func TestJobStatusInAnyCase_C08(t *testing.T) {
 	for status, failed := range map[string]bool{"Succeed": false, " SUCCEED\n": false, "Failed": true, " ERROR ": true, "Cancelled\t": true} {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		text, err := json.Marshal(status)

@@ -88,9 +88,9 @@ func (w *world) requireKnown(t *testing.T) {
 	}
 }
 
-// TestC27_KilledAtAnyStep: wherever the program is killed, the ledger knows every endpoint
+// TestKilledAtAnyStep_C27: wherever the program is killed, the ledger knows every endpoint
 // that is billed, and the next run ends with one endpoint, created once.
-func TestC27_KilledAtAnyStep(t *testing.T) {
+func TestKilledAtAnyStep_C27(t *testing.T) {
 	steps := 0
 	for killed := true; killed; steps++ {
 		t.Run(fmt.Sprint("after step ", steps), func(t *testing.T) {
@@ -112,9 +112,9 @@ func TestC27_KilledAtAnyStep(t *testing.T) {
 	require.Greater(t, steps, 20, "the program was not killed often enough")
 }
 
-// TestC27_OldStaysInTheLedgerUntilItIsDeleted: the old endpoint stays in the ledger even if the
+// TestOldStaysInTheLedgerUntilItIsDeleted_C27: the old endpoint stays in the ledger even if the
 // service accepts a delete without effect, deletes slowly, or refuses the delete.
-func TestC27_OldStaysInTheLedgerUntilItIsDeleted(t *testing.T) {
+func TestOldStaysInTheLedgerUntilItIsDeleted_C27(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.Fault("DELETE", svctest.RouteEndpoint, svctest.AcceptedWithoutEffect())
 		require.NoError(t, w.replace(t.Context(), 2))
