@@ -39,7 +39,7 @@ type DownloadOptions struct {
 	RequestOptions []RequestOption
 }
 
-// DownloadError says how far a download came and why it failed.
+// A DownloadError records how far a download came and why it failed.
 type DownloadError struct {
 	FileID   string    // ID of the file record; empty for a download by link
 	Link     SignedURL // presigned URL that was used last
@@ -48,7 +48,7 @@ type DownloadError struct {
 	Err      error     // an [Error] of storage, a [TransportError], or the error of the writer
 }
 
-// Error says what happened and how many bytes were received, in one line.
+// Error returns what happened and how many bytes were received, in one line.
 func (e *DownloadError) Error() string {
 	text := "svc: download"
 	if e.FileID != "" {

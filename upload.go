@@ -38,7 +38,8 @@ type UploadRequest struct {
 	// that were sent. After a failure, it is the same as before the call.
 	//
 	// If ctx ends while a Read or ReadAt blocks, the call returns and does not wait for it.
-	// One goroutine is left until it returns. Do not use a Body without ReadAt before that.
+	// One goroutine is left until it returns. Do not use a Body without ReadAt before that, and
+	// set its offset before it is used again.
 	Body io.Reader
 
 	// Size is the number of bytes that Body must yield. If Body yields more or fewer, the call
@@ -125,7 +126,7 @@ const (
 	UploadStagePut      UploadStage = "put"              // the file record exists, but its contents may be missing in storage; if Link of the error is empty, nothing was sent to storage
 )
 
-// UploadError says how far an upload came and why it failed. To try again with the same
+// An UploadError records how far an upload came and why it failed. To try again with the same
 // record, call [FileClient.Replace] with the body.
 type UploadError struct {
 	Stage      UploadStage // where the upload failed
@@ -137,7 +138,7 @@ type UploadError struct {
 	Err        error       // an [Error] of the service or of storage, a [TransportError], an [OutcomeUnknownError], or what Body returned
 }
 
-// Error says what happened, what exists, and what to do about it, in one line.
+// Error returns what happened, what exists, and what to do about it, in one line.
 func (e *UploadError) Error() string { return apierr.Line(e.text()) }
 
 func (e *UploadError) text() string {
@@ -194,7 +195,7 @@ func (e *UploadError) Is(target error) bool {
 // presigned URL has expired, Upload asks for a new one, once.
 //
 // An invalid request is a [ValidationError]. Any other error is an [UploadError], which holds
-// the ID of the record and says what exists.
+// the ID of the record and what exists.
 //
 // POST /v1/files, then PUT to the presigned URL and perhaps DELETE
 // /v1/files/{file_id}

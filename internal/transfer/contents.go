@@ -18,14 +18,14 @@ const inMemory = 64 << 10
 
 // buffer copies the contents of r. If size is above zero, it copies at most one byte more than
 // size, which shows that r is too long. If ctx ends while a Read hangs, buffer returns, and the
-// copy is removed when that Read returns.
+// copy is removed when that Read returns. The offset of r is then not set back: the caller may
+// use r again by that time.
 func (s *Source) buffer(r io.Reader, size int64) error {
 	var b buffered
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		err := b.fill(s.ctx, r, size)
-		s.move(0)
 		if b.err = cmp.Or(cause.Of(s.ctx), err); b.err != nil {
 			b.drop()
 		}
@@ -33,6 +33,7 @@ func (s *Source) buffer(r io.Reader, size int64) error {
 	if !await(s.ctx, done) {
 		return cause.Of(s.ctx)
 	}
+	s.move(0)
 	s.size, s.drop, s.at = b.size, b.drop, bytes.NewReader(b.head)
 	if b.file != nil {
 		s.at = b.file
