@@ -34,12 +34,13 @@
 //     the status 503 during that time. In router mode it lists models that it loads later, at
 //     the first request for them.
 //
-// Not verified, but assumed by the authors of this package: Text Generation Inference starts its web server after the
-// model is loaded, and names the model by its --model-id. SGLang responds before its warm-up
-// is over; its /health_generate then fails. Ollama, LocalAI and LM Studio list models that are
-// loaded at the first request. Some servers list their models one after another, as they
-// become ready; use HTTP or your own function for them, since Model ends the wait when the list
-// has other models only.
+// The above was read in the sources of these servers. The following was not verified. Text
+// Generation Inference starts its web server after the model is loaded, and names the model by
+// its --model-id. SGLang responds before its warm-up is over; its /health_generate then fails.
+// Ollama, LocalAI and LM Studio list models that are loaded at the first request.
+//
+// Some servers list their models one after another, as they become ready. Use [HTTP] or your
+// own function for them, since [Model] ends the wait when the list has other models only.
 //
 // Two probes, one after the other:
 //

@@ -27,7 +27,8 @@ const (
 type Option func(*prober)
 
 // WithHTTPClient makes a probe send its requests with hc, for example for a proxy or TLS
-// settings. The probe never modifies hc. If hc is nil, the probe uses [http.DefaultClient].
+// settings. The probe never modifies hc. If hc is nil, the probe uses a client of its own, with
+// the proxy that the environment names.
 func WithHTTPClient(hc *http.Client) Option {
 	return func(p *prober) {
 		if hc != nil {
@@ -92,7 +93,8 @@ type prober struct {
 }
 
 func newProber(path string, opts []Option, judge func(io.Reader) error) *prober {
-	p := &prober{path: "/" + strings.TrimPrefix(path, "/"), client: *http.DefaultClient, header: http.Header{}, judge: judge, refusals: map[string]int{}}
+	p := &prober{path: "/" + strings.TrimPrefix(path, "/"), header: http.Header{}, judge: judge, refusals: map[string]int{}}
+	p.client.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
 	for _, o := range opts {
 		o(p)
 	}
