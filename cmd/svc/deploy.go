@@ -96,7 +96,8 @@ type deployment struct {
 	wait     bool
 	announce func(context.Context, string) error // writes the ID of the endpoint
 
-	checking bool // it was said that the endpoint of the key may be deleted
+	stop     context.CancelCauseFunc // ends Deploy
+	checking bool                    // it was said that the endpoint of the key may be deleted
 }
 
 // deployment checks the flags and reads the entry of the key. Nothing is sent before.
@@ -180,7 +181,10 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	d.opts.OnCreate = func(s *svc.InferenceService) error { return d.created(ctx, s.ServiceID) }
 	d.opts.OnFailure = func(failed *svc.DeployError) bool { return d.onFailure(ctx, failed) }
 	t.note(func(f *facts) { f.Pending = true }) // the attempt hook is called after the response only
-	service, err := t.client.InferenceServices.Deploy(ctx, d.req, &d.opts)
+	limited, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	d.stop = stop
+	service, err := t.client.InferenceServices.Deploy(limited, d.req, &d.opts)
 	err = d.judge(ctx, err)
 	if f := t.facts(); f.Resumed && !f.Deleted {
 		err = cmp.Or(err, d.announce(ctx, f.ID))
@@ -234,7 +238,7 @@ func (d *deployment) created(ctx context.Context, id string) error {
 	} else { // it may be deleted, and then another one is created
 		t.talk.say("an earlier command has created %s, which is billed", printable(id))
 	}
-	if err == nil && !d.wait {
+	if err == nil && !d.wait && t.facts().Created {
 		err = errNoWait
 	}
 	return err
@@ -243,7 +247,11 @@ func (d *deployment) created(ctx context.Context, id string) error {
 // onPoll is the function for [svc.WaitOptions.OnPoll]. An endpoint of an earlier command may have
 // been deleted elsewhere: Deploy finds out, and then creates another one.
 func (d *deployment) onPoll(p svc.Poll) {
-	if !isNotFound(p.Err) || !d.tool.facts().Resumed {
+	resumed := d.tool.facts().Resumed
+	if resumed && !d.wait && p.Err == nil {
+		d.stop(errNoWait) // it exists
+	}
+	if !isNotFound(p.Err) || !resumed {
 		d.tool.talk.poll(p)
 	} else if !d.checking {
 		d.checking = true
