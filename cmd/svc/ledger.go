@@ -151,24 +151,31 @@ func (t *tool) openLedger(ctx context.Context, c *command) (store ledger.Store, 
 
 // openPlace opens a ledger. If there is none, it makes one or returns a noLedgerError.
 func openPlace(ctx context.Context, p place, create bool) (store ledger.Store, stop func(), err error) {
+	opts := []ledger.Option{ledger.MustExist()}
+	if create {
+		opts = nil
+	}
 	defer func() {
-		if err != nil && !isA[noLedgerError](err) {
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && !create:
+			err = noLedgerError{p}
+		case err != nil:
 			err = &ledger.Error{Op: "open " + p.shown, Err: err}
 		}
 	}()
-	if p.driver == "postgres" {
-		return openSQL(p, "pgx", p.name, func(db *sql.DB) (ledger.Store, error) { return sqlledger.Postgres(ctx, db) })
-	}
-	if _, err := os.Stat(p.name); errors.Is(err, fs.ErrNotExist) && !create {
-		return nil, nil, noLedgerError{p}
-	}
-	if p.driver == "folder" {
-		store, err = ledger.Dir(p.name)
+	switch p.driver {
+	case "postgres":
+		return openSQL(p, "pgx", p.name, func(db *sql.DB) (ledger.Store, error) { return sqlledger.Postgres(ctx, db, opts...) })
+	case "folder":
+		store, err = ledger.Dir(p.name, opts...)
 		return store, func() {}, err
+	}
+	if _, err := os.Stat(p.name); err != nil && !create { // to open a file that does not exist would make it
+		return nil, nil, err
 	}
 	const safe = "?_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)"
 	file := (&url.URL{Scheme: "file", OmitHost: true, Path: p.name}).String()
-	return openSQL(p, "sqlite", file+safe, func(db *sql.DB) (ledger.Store, error) { return sqlledger.SQLite(ctx, db) })
+	return openSQL(p, "sqlite", file+safe, func(db *sql.DB) (ledger.Store, error) { return sqlledger.SQLite(ctx, db, opts...) })
 }
 
 func openSQL(p place, driver, dsn string, open func(*sql.DB) (ledger.Store, error)) (ledger.Store, func(), error) {

@@ -38,15 +38,13 @@ func eachLedger(t *testing.T, f func(t *testing.T, s *session)) {
 
 func TestLedgerOfEachKind(t *testing.T) {
 	eachLedger(t, func(t *testing.T, s *session) {
-		if !strings.HasPrefix(s.env["SVC_LEDGER"], "postgres:") {
-			for _, args := range [][]string{{"ls"}, with(deploy), {"sweep"}, {"adopt", "a", "svc-1"}, {"forget", "a"}, {"extend", "a", "1h"}} {
-				e := s.must(exitLedger, args...)
-				require.Contains(t, e.stderr, "there is no ledger at")
-				require.Contains(t, e.stderr, "svc ledger init")
-			}
+		for _, args := range [][]string{{"ls"}, deploy, {"sweep"}, {"adopt", "a", "svc-1"}, {"forget", "a"}, {"extend", "a", "1h"}} {
+			e := s.must(exitLedger, args...)
+			require.Contains(t, e.stderr, "there is no ledger at")
+			require.Contains(t, e.stderr, "svc ledger init")
 		}
 		e := s.must(exitOK, "ledger", "init", "-o", "json")
-		require.Equal(t, !strings.HasPrefix(s.env["SVC_LEDGER"], "postgres:"), e.doc(t)["created"])
+		require.Equal(t, true, e.doc(t)["created"])
 		require.NotContains(t, e.stdout+e.stderr, "secret")
 		e = s.must(exitOK, "ledger", "init", "-o", "json")
 		require.Equal(t, false, e.doc(t)["created"], "it stays as it is")
@@ -61,6 +59,12 @@ func TestLedgerOfEachKind(t *testing.T) {
 		s.must(exitOK, "delete", "--key", "chat")
 		require.Contains(t, s.must(exitOK, "ls", "--all").stdout, "deleted")
 		require.Equal(t, false, s.must(exitOK, "ls", "-o", "json").doc(t)["may_be_running"])
+
+		s.must(exitOK, with(deploy, "--key", "other")...)
+		s.must(exitUsage, "ledger", "prune")
+		require.Equal(t, 0.0, s.must(exitOK, "ledger", "prune", "--older-than", "90d", "-o", "json").doc(t)["removed"])
+		require.Equal(t, 1.0, s.must(exitOK, "ledger", "prune", "--older-than", "1ns", "-o", "json").doc(t)["removed"])
+		require.Equal(t, []string{"svc-2"}, s.open(), "what may be running stays")
 	})
 }
 
@@ -89,6 +93,8 @@ func TestLedgerPlaces(t *testing.T) {
 	require.Contains(t, s.must(exitLedger, "ls").stderr, filepath.Join(home, ".local/state/svc-ledger"), "the default place")
 	require.NoDirExists(t, filepath.Join(home, ".local"), "reading makes nothing")
 
+	empty := t.TempDir()
+	require.Contains(t, s.must(exitLedger, "ls", "--ledger", empty).stderr, "there is no ledger at "+empty, "the volume may not be mounted")
 	s.env["SVC_LEDGER"] = "~/mine"
 	require.Equal(t, filepath.Join(home, "mine")+"\n", s.must(exitOK, "ledger", "init").stdout)
 	s.must(exitOK, "ls")

@@ -2,8 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"example.com/svc/ledger"
 )
 
 // ledgerView is where a ledger is.
@@ -19,6 +24,7 @@ func (v *ledgerView) names() []string { return nil }
 func (t *tool) ledgerGroup() *cobra.Command {
 	g := group("ledger", "make and prune the ledger, which records what may be running")
 	t.add(g, t.ledgerInitCommand())
+	t.add(g, t.ledgerPruneCommand())
 	return g
 }
 
@@ -57,4 +63,47 @@ like an account where nothing runs. If there is a ledger already, it stays as it
 			return v, nil
 		},
 	}
+}
+
+// pruneView is what prune has removed.
+type pruneView struct {
+	outcome
+	Ledger  string `json:"ledger"`  // place of the ledger, without secrets
+	Before  string `json:"before"`  // RFC 3339: keys whose entries have all ended before that time were removed
+	Removed int    `json:"removed"` // number of entries that were removed
+}
+
+func (v *pruneView) table() table    { return line(fmt.Sprintf("%d entries removed", v.Removed)) }
+func (v *pruneView) names() []string { return nil }
+
+func (t *tool) ledgerPruneCommand() *command {
+	var olderThan string
+	c := &command{
+		Command: &cobra.Command{
+			Use: "prune", Short: "remove what has ended from the ledger",
+			Long: `Removes the keys whose entries have all ended before a time, and nothing else. An entry whose
+endpoint may be running is never removed.`,
+			Example: "  svc ledger prune --older-than 90d",
+		},
+		client: wantsClient, ledger: readsLedger, stake: reads, empty: func() view { return &pruneView{} },
+	}
+	c.Flags().StringVar(&olderThan, "older-than", "", "age of the last record of a key, such as 90d or 12h; required")
+	c.run = func(ctx context.Context, _ []string) (view, error) {
+		age, err := parseDays(olderThan)
+		if err != nil || age <= 0 {
+			return nil, usageError{fmt.Errorf("--older-than must be a positive duration, such as 90d or 12h, not %q", olderThan)}
+		}
+		entries, err := t.client.Ledger.Entries(ctx)
+		if err != nil {
+			return nil, err
+		}
+		before := time.Now().Add(-age)
+		if err := t.client.Ledger.Prune(ctx, before); err != nil {
+			return nil, err
+		}
+		left, err := t.client.Ledger.Entries(ctx)
+		t.note(func(f *facts) { f.Running = err != nil || slices.ContainsFunc(left, ledger.Entry.Open) })
+		return &pruneView{Ledger: t.place.shown, Before: stamp(before), Removed: len(entries) - len(left)}, err
+	}
+	return c
 }
