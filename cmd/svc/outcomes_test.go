@@ -31,6 +31,7 @@ var successes = map[string]string{
 	"jobs-get":       "job-1",
 	"jobs-ls":        "",
 	"ledger-init":    "--ledger fresh",
+	"ledger-prune":   "--older-than 90d",
 	"ls":             "--all",
 	"scale":          "svc-1 2",
 	"sweep":          "",
