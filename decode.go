@@ -98,7 +98,11 @@ var idField = map[string]string{services: "service_id", files: "id", videoJobs: 
 // may be the ID of the error.
 func (c *Client) salvageID(route string, status int, response []byte) string {
 	id := jsonfield.Salvage(response, idField[route])
-	if valid.ID(id) != "" || c.caller.Redactor().String(id) != id || idField[route] == "id" && (status < 200 || status > 299) {
+	failed := status < 200 || status > 299
+	switch {
+	case valid.ID(id) != "", c.caller.Redactor().String(id) != id:
+		return ""
+	case failed && idField[route] == "id":
 		return ""
 	}
 	return id

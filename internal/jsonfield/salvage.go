@@ -25,21 +25,25 @@ func Salvage(response []byte, field string) string {
 		if err := dec.Decode(&value); err != nil {
 			return ""
 		}
-		if text, _ := name.(string); !strings.EqualFold(text, field) {
+		if key, _ := name.(string); !strings.EqualFold(key, field) {
 			continue
 		}
-		var id string
-		if value[0] != '"' { // an ID that is not a string must be a number
-			next := response[dec.InputOffset():]
-			if id = string(value); strings.Trim(id, "0123456789") != "" || len(next) == 0 || !strings.ContainsRune(",} \t\r\n", rune(next[0])) {
-				return ""
-			}
-		} else if json.Unmarshal(value, &id) != nil {
-			return ""
-		}
-		return id
+		return text(value, response[dec.InputOffset():])
 	}
 	return ""
+}
+
+// text returns a string, or a whole number that is complete: something comes after it.
+func text(value, after []byte) (text string) {
+	if value[0] == '"' {
+		_ = json.Unmarshal(value, &text) // after an error, text is empty
+		return text
+	}
+	whole := strings.Trim(string(value), "0123456789") == ""
+	if !whole || len(after) == 0 || !strings.ContainsRune(",} \t\r\n", rune(after[0])) {
+		return ""
+	}
+	return string(value)
 }
 
 // HasKey reports whether body is a JSON object with that key.
