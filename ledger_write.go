@@ -266,6 +266,9 @@ type scaling struct {
 // bill.
 const hedge = 500 * time.Millisecond
 
+// longestSearch is the time limit for the search of an entry in a large ledger.
+const longestSearch = time.Minute
+
 // scale records a prepared change that raises the number of instances. One that lowers the bill does
 // not wait for the ledger.
 func (l *Ledger) scale(ctx context.Context, k *call) (*scaling, error) {
@@ -281,7 +284,7 @@ func (l *Ledger) scale(ctx context.Context, k *call) (*scaling, error) {
 		return c, nil
 	}
 	c.want = want.Instances
-	reading, cancel := ledger.Afterwards(ctx)
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestSearch)
 	c.waiting = cancel
 	go func() {
 		defer close(c.read)
@@ -360,10 +363,11 @@ func (c *scaling) close(ctx context.Context, s **InferenceService) {
 	if *s == nil && !c.raises {
 		return
 	}
-	<-c.read
-	switch {
-	case c.err != nil:
-		c.ledger.warn(ctx, c.err)
+	patience, cancel := ledger.Afterwards(ctx)
+	defer cancel()
+	switch err := c.wait(patience); {
+	case err != nil:
+		c.ledger.warn(ctx, err)
 	case c.entry != nil:
 		c.ledger.afterwards(ctx, ledger.Patience, c.record)
 	}
@@ -375,7 +379,7 @@ func (l *Ledger) deleted(ctx context.Context, id string, s *InferenceService) {
 	if l.journal == nil {
 		return
 	}
-	l.afterwards(ctx, time.Minute, func(ctx context.Context) error {
+	l.afterwards(ctx, longestSearch, func(ctx context.Context) error {
 		e, err := l.journal.Owner(ctx, id)
 		if e == nil || s != nil && s.Name != "" && !same.Text(s.Name, e.Name) { // s is the record of another endpoint
 			return err

@@ -238,7 +238,7 @@ func (d *dir) Find(ctx context.Context, id string) ([]string, error) {
 	defer d.mu.Unlock()
 	names, err := d.names("")
 	for _, n := range names {
-		if n.seq <= d.indexed[n.key] {
+		if n.seq <= d.indexed[n.key] || n.seq == 1 { // the first record of a key holds no ServiceID
 			continue
 		}
 		if ctx.Err() != nil {

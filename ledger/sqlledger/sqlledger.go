@@ -137,7 +137,7 @@ func (t *table) tryWrite(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close() // returns it to the pool
+	defer func() { _ = c.Close() }() // returns it to the pool
 	if _, err = c.ExecContext(ctx, "BEGIN"); err != nil {
 		return err
 	}
