@@ -30,7 +30,8 @@
 //   - Deploy waits up to 10 s for the response to a create that was sent. Upload does the
 //     same for its file record if DeleteOnFailure is set.
 //   - A cleanup (DeleteOnFailure) takes up to 30 s.
-//   - The ledger takes up to 5 s to record an outcome.
+//   - The ledger takes up to 5 s to record an outcome. It may record a deletion for as long as ctx
+//     allows, at most a minute, and for 5 s after the end of ctx.
 //
 // # Errors
 //
