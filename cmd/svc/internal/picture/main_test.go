@@ -1,0 +1,48 @@
+package main
+
+import (
+	"encoding/xml"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestPicture draws the picture, which shows nothing of this machine, and checks the one in docs/.
+func TestPicture(t *testing.T) {
+	dir := t.TempDir()
+	fresh := filepath.Join(dir, "svc.svg")
+	require.NoError(t, draw(fresh, dir))
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	for _, file := range []string{fresh, "../../../../docs/svc.svg"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NotRegexp(t, `127\.0\.0\.1|/tmp|/home|/root|svctest-token`, string(text))
+		require.NotContains(t, string(text), host)
+		for _, command := range session {
+			require.Contains(t, string(text), "$ "+command)
+		}
+		require.Contains(t, string(text), "svc-1 is available after 2s")
+		require.NotContains(t, string(text), "problem")
+		f, err := os.Open(file)
+		require.NoError(t, err)
+		d := xml.NewDecoder(f)
+		for err == nil {
+			_, err = d.Token()
+		}
+		require.ErrorIs(t, err, io.EOF)
+		require.NoError(t, f.Close())
+	}
+}
+
+func TestDisplayWritesOverTheLine(t *testing.T) {
+	require.Equal(t, []string{"done", "next"}, display("wait \x1b[2K 12%\r          \rdone\r\nnext\r\n"))
+}
+
+func TestAnonymousKeepsTheColumns(t *testing.T) {
+	require.Equal(t, "a  https://api.gpu.example  b", anonymous("a  https://127.0.0.1:12345  b", "/d"))
+	require.Equal(t, "ok  ~/x     -", anonymous("ok  /d/d/x  -", "/d/d"))
+}
