@@ -68,7 +68,7 @@ func (d *deployment) rescue(ctx context.Context) {
 		return
 	}
 	status := max(d.result.StatusCode, d.result.Broken)
-	created := d.id != "" || status >= 200 && status < 300
+	created := d.id != "" || status/100 == 2
 	if d.id == "" && (created || d.result.Acted) { // not if the create was refused: the response may then show the ID of somebody else's endpoint
 		d.id, d.shown = d.client.client.salvageID(services, status, d.result.Body), jsonfield.Salvage(d.result.Body, "name")
 	}

@@ -98,11 +98,8 @@ var idField = map[string]string{services: "service_id", files: "id", videoJobs: 
 // may be the ID of the error.
 func (c *Client) salvageID(route string, status int, response []byte) string {
 	id := jsonfield.Salvage(response, idField[route])
-	failed := status < 200 || status > 299
 	switch {
-	case valid.ID(id) != "", c.caller.Redactor().String(id) != id:
-		return ""
-	case failed && idField[route] == "id":
+	case valid.ID(id) != "", c.caller.Redactor().String(id) != id, idField[route] == "id" && status/100 != 2:
 		return ""
 	}
 	return id
@@ -146,7 +143,7 @@ func (c *Client) decode(k *call, r *httpcall.Result, out any) error {
 // classify returns the class of a response, and why it is not the service's own.
 func (c *Client) classify(k *call, r *httpcall.Result) (rules.Class, string) {
 	to, err := url.Parse(r.Header.Get("Location"))
-	redirect := r.StatusCode >= 300 && r.StatusCode < 400
+	redirect := r.StatusCode/100 == 3
 	return rules.Classify(rules.Response{
 		Method: k.Method, Status: r.StatusCode, ContentType: r.Header.Get("Content-Type"), Body: r.Body, Cut: r.Cut,
 		Elsewhere: redirect && err == nil && to.Host != "" && !httpcall.SameOrigin(to, &c.base.URL),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"example.com/svc/internal/apierr"
@@ -90,7 +91,7 @@ func (o *observer) missing(ctx context.Context, e *Error, r *httpcall.Result, se
 }
 
 // aged reports whether a response comes from a cache.
-func aged(h http.Header) bool { return h.Get("Age") != "" && h.Get("Age") != "0" }
+func aged(h http.Header) bool { return strings.Trim(h.Get("Age"), "0") != "" }
 
 // doubt asks for the flavor list, if the evidence needs it. It returns the error of a poll that
 // got the "not found" err.

@@ -291,10 +291,14 @@ func (d *deployment) pick(ctx context.Context, refused []RefusedFlavor) (string,
 // there is one, has recorded that nothing was created.
 func refusesFlavor(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	if !ok || e.class != rules.Service || e.StatusCode < 400 || e.StatusCode > 499 {
+	if !ok || e.class != rules.Service {
 		return false
 	}
-	return !cause.Has[*ledger.Error](err) && !cause.Has[*OutcomeUnknownError](err) && !cause.Has[*TransportError](err) && !cause.Has[*flavorsError](err)
+	switch {
+	case cause.Has[*ledger.Error](err), cause.Has[*OutcomeUnknownError](err), cause.Has[*TransportError](err), cause.Has[*flavorsError](err):
+		return false
+	}
+	return e.StatusCode/100 == 4
 }
 
 // created notes what came of the create.

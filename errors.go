@@ -127,14 +127,15 @@ func (e *Error) detail() string {
 		status += " " + text
 	}
 	b.WriteString(status)
-	if e.StatusCode >= 300 && e.StatusCode < 400 {
+	if e.StatusCode/100 == 3 {
 		b.WriteString(": the redirect is not followed")
 		if to := e.Header.Get("Location"); to != "" {
 			b.WriteString(": " + to)
 		}
 	}
 	message := e.Message
-	if e.foreign == rules.IsHTML || e.foreign == rules.AsHTML {
+	switch e.foreign {
+	case rules.IsHTML, rules.AsHTML:
 		b.WriteString(": " + e.foreign)
 		message = strconv.Quote(message)
 	}
@@ -163,7 +164,7 @@ func (e *Error) Is(target error) bool {
 	case ErrForbidden:
 		return s == http.StatusForbidden
 	case ErrNotFound:
-		return s == http.StatusNotFound || s == http.StatusGone
+		return rules.NotFound(s)
 	case ErrConflict:
 		return s == http.StatusConflict
 	case ErrRateLimited:
@@ -179,7 +180,7 @@ func (e *Error) Is(target error) bool {
 }
 
 func (e *Error) retired() bool {
-	return (e.StatusCode == http.StatusNotFound || e.StatusCode == http.StatusGone) &&
+	return rules.NotFound(e.StatusCode) &&
 		(strings.HasPrefix(e.Route, videoJobs) || strings.HasPrefix(e.Route, imageJobs))
 }
 
@@ -275,7 +276,7 @@ func (e *OutcomeUnknownError) Error() string {
 // created reports whether the response shows that the record was created: it is broken, but
 // has a 2xx status and shows the ID.
 func (e *OutcomeUnknownError) created() bool {
-	return e.ID != "" && e.StatusCode >= 200 && e.StatusCode < 300
+	return e.ID != "" && e.StatusCode/100 == 2
 }
 
 // sentinels are the errors of this package that say why a call failed. An OutcomeUnknownError

@@ -196,7 +196,8 @@ func (c *Client) contacted(f rules.Failure) bool {
 
 // failureOf reduces the error of a call to what the rules need.
 func failureOf(err error) rules.Failure {
-	if errors.Is(err, ErrNoToken) || cause.Has[*permanentError](err) || cause.Has[*ValidationError](err) {
+	switch {
+	case errors.Is(err, ErrNoToken), cause.Has[*permanentError](err), cause.Has[*ValidationError](err):
 		return rules.Failure{Final: true}
 	}
 	if e, ok := errors.AsType[*Error](err); ok {

@@ -95,7 +95,7 @@ func (x *exchange) fold(a attempt, acted bool) {
 	x.latest = a
 	x.StatusCode, x.Broken, x.Header, x.Body, x.Cut, x.RetryAfter = a.status, a.broken, a.header, a.body, a.cut, a.retryAfter
 	x.Stream = nil
-	if x.call.Transfer && a.status >= 200 && a.status < 300 {
+	if x.call.Transfer && a.status/100 == 2 {
 		x.Stream = a.resp
 	}
 	switch a.outcome {
@@ -242,7 +242,7 @@ func (c *Caller) send(x *exchange, shell *http.Request, deadline time.Time, g *g
 		return attempt{err: err}
 	}
 	a := attempt{resp: resp, status: resp.StatusCode, header: resp.Header, retryAfter: retryAfter(resp.Header)}
-	success := resp.StatusCode >= 200 && resp.StatusCode < 300
+	success := resp.StatusCode/100 == 2
 	if success && x.call.Transfer {
 		if timer != nil {
 			timer.Stop()

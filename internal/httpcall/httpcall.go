@@ -119,7 +119,7 @@ type Result struct {
 }
 
 // OK reports whether the service said that the call succeeded.
-func (r *Result) OK() bool { return r.Fail == nil && r.StatusCode >= 200 && r.StatusCode < 300 }
+func (r *Result) OK() bool { return r.Fail == nil && r.StatusCode/100 == 2 }
 
 // TokenCheck returns the first 8 hex digits of HMAC-SHA-256 over msg. The key is the token that
 // was sent last. If no token was sent, TokenCheck returns "".

@@ -38,9 +38,12 @@ type Origin struct {
 // copyOf reports whether a response repeats an earlier one. Two polls are more than a second
 // apart, so they do not share a Date.
 func (o Origin) copyOf(before Origin) bool {
-	sameID := o.RequestID != "" && o.RequestID == before.RequestID
-	sameDate := o.Date != "" && o.Date == before.Date
-	return o.Aged || sameID || sameDate
+	for _, pair := range [][2]string{{o.RequestID, before.RequestID}, {o.Date, before.Date}} {
+		if pair[0] != "" && pair[0] == pair[1] {
+			return true
+		}
+	}
+	return o.Aged
 }
 
 // Evidence is what the requests about one endpoint have shown. It is a value: After returns a
@@ -137,7 +140,9 @@ func (e Evidence) missing(o Observation) Evidence {
 		e = e.interrupted(Intermediary)
 	}
 	for i, p := range proofs {
-		if p.class == o.Class && (o.Known || !p.known) && (e.accepted || !p.late) {
+		switch {
+		case p.class != o.Class, p.known && !o.Known, p.late && !e.accepted:
+		default:
 			e.runs[i] = e.runs[i].add(o.At)
 		}
 	}
@@ -162,13 +167,13 @@ func (e Evidence) Verdict() Verdict {
 	verdict := Unproven
 	for i, p := range proofs {
 		r := e.runs[i]
-		if !r.between || r.n < p.least || r.last.Sub(r.first) < p.span {
-			continue
-		}
-		if p.known {
+		switch {
+		case !r.between, r.n < p.least, r.last.Sub(r.first) < p.span:
+		case p.known:
 			return Deleted
+		default:
+			verdict = Unknown
 		}
-		verdict = Unknown
 	}
 	return verdict
 }

@@ -68,7 +68,8 @@ func Classify(r Response) (Class, string) {
 // isJSON reports whether a body is a JSON object or array. A bare number or string is not: a
 // plain text such as 404 is a valid number.
 func isJSON(body []byte) bool {
-	return len(body) > 0 && strings.IndexByte("{[", body[0]) >= 0 && json.Valid(body)
+	begins := bytes.HasPrefix(body, []byte("{")) || bytes.HasPrefix(body, []byte("["))
+	return begins && json.Valid(body)
 }
 
 // NotFound reports whether a status says that there is no such record.
