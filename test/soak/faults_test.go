@@ -172,7 +172,7 @@ func (w *world) draw(x *exchange, d *rand.Rand) {
 	switch {
 	case since >= w.outageFrom && since < w.outageTo && !(w.flaps && int(since.Seconds())%2 == 0):
 		x.fault, x.early = outageFor, true
-	case w.router.has(since) && x.id != "" && x.id != flavorList:
+	case (w.router.has(since) || w.again.has(since)) && x.id != "" && x.id != flavorList:
 		x.fault, x.early = routerFor, true
 	case w.untrusted.has(since):
 		x.fault, x.early = untrusted, true

@@ -24,6 +24,7 @@ type field struct {
 	untrusted window // the certificate of the service is not accepted
 
 	router     window // all paths of endpoints get "not found", from a router
+	again      window // and once more, after a time in which a wait reads the endpoint
 	routerBody string
 
 	cacheTTL     time.Duration // how long a cache keeps responses; zero: there is no cache
@@ -57,13 +58,19 @@ func (t *traits) drawField(d *rand.Rand) {
 			t.limited = some(5, 60, 1000)
 		case 3:
 			t.untrusted = some(5, 60, 1000)
-		case 4:
-			t.drawRouter(d, some)
+		case 4, 7:
+			t.drawRouter(d)
 		case 5:
 			t.cacheTTL, t.cacheIgnores, t.cacheSigns = time.Second+seconds(120), d.IntN(2) == 0, d.IntN(4)
 		case 6:
 			t.naming, t.notANumber = 3, true
 		}
+	}
+	quiet := t.field == field{router: t.router, routerBody: t.routerBody} && t.trouble == 0 && t.slow == 0
+	if length := t.router.to - t.router.from; quiet && length > 0 {
+		from := t.router.to + 20*time.Second + seconds(20)
+		t.again = window{from, from + length}
+		t.deploying = 3 * time.Minute // so that one wait sees both
 	}
 	t.offset = []time.Duration{0, 24 * time.Hour, -24 * time.Hour}[d.IntN(3)]
 	t.dateless = d.IntN(4) == 0 && t.cacheSigns != 3
@@ -72,7 +79,7 @@ func (t *traits) drawField(d *rand.Rand) {
 // drawRouter chooses a router that hides the endpoints. A client believes a "not found" in JSON
 // after 10 s, and any other after 60 s. After a delete that the service accepted, it believes them
 // earlier: README says so.
-func (t *traits) drawRouter(d *rand.Rand, some func(...float64) window) {
+func (t *traits) drawRouter(d *rand.Rand) {
 	if t.outageTo > 0 {
 		return // one after the other looks like one long router
 	}
@@ -87,7 +94,9 @@ func (t *traits) drawRouter(d *rand.Rand, some func(...float64) window) {
 	case weak:
 		most = 25
 	}
-	t.router, t.routerBody = some(most), outageBodies[i]
+	from := time.Duration(d.Float64() * 40 * float64(time.Second))
+	length := time.Duration((0.5 + d.Float64()/2) * most * float64(time.Second))
+	t.router, t.routerBody = window{from, from + length}, outageBodies[i]
 }
 
 const foreignToken = "key-of-another-account"

@@ -9,7 +9,7 @@ import (
 )
 
 // services has the methods that a conversation calls. *svc.InferenceServiceClient
-// implements it. TestLies uses an implementation that lies.
+// implements it. TestEachInvariantFindsABrokenPromise uses an implementation that lies.
 type services interface {
 	Create(context.Context, svc.CreateInferenceServiceRequest, ...svc.RequestOption) (*svc.InferenceService, error)
 	Deploy(context.Context, svc.CreateInferenceServiceRequest, *svc.DeployOptions) (*svc.InferenceService, error)

@@ -14,7 +14,7 @@ import (
 )
 
 // The search for secrets must find a secret in values that do not hide it.
-func TestNeedlesAreFound(t *testing.T) {
+func TestSearchFindsSecrets(t *testing.T) {
 	const secret = "5ecre7-0123456789"
 	type open struct {
 		Text  string

@@ -240,8 +240,8 @@ func repeatCreates(l *liar) {
 	}
 }
 
-// TestLies checks that each invariant finds a client that breaks the promise.
-func TestLies(t *testing.T) {
+// TestEachInvariantFindsABrokenPromise checks that each invariant finds a client that breaks the promise.
+func TestEachInvariantFindsABrokenPromise(t *testing.T) {
 	for _, lie := range lies {
 		t.Run(lie.trips+" "+lie.name, func(t *testing.T) {
 			t.Parallel()
