@@ -77,19 +77,20 @@ func expect(t *testing.T, s ledger.Store, key string, want ...ledger.Record) {
 
 // difference describes the first difference between two lists of records; empty: there is none.
 func difference(got, want []ledger.Record) string {
-	for i := range max(len(got), len(want)) {
-		switch {
-		case i >= len(got):
-			return fmt.Sprintf("record %d of key %s is missing", want[i].Seq, want[i].Key)
-		case i >= len(want):
-			return fmt.Sprintf("record %d of key %s was not stored", got[i].Seq, got[i].Key)
-		}
-		g, w := reflect.ValueOf(got[i]), reflect.ValueOf(want[i])
+	both := min(len(got), len(want))
+	for i, r := range got[:both] {
+		g, w := reflect.ValueOf(r), reflect.ValueOf(want[i])
 		for f := range g.NumField() {
 			if !reflect.DeepEqual(g.Field(f).Interface(), w.Field(f).Interface()) {
 				return fmt.Sprintf("%s of record %d is %#v, and not %#v", g.Type().Field(f).Name, i+1, g.Field(f), w.Field(f))
 			}
 		}
+	}
+	if missing := want[both:]; len(missing) > 0 {
+		return fmt.Sprintf("record %d of key %s is missing", missing[0].Seq, missing[0].Key)
+	}
+	if more := got[both:]; len(more) > 0 {
+		return fmt.Sprintf("record %d of key %s was not stored", more[0].Seq, more[0].Key)
 	}
 	return ""
 }
