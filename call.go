@@ -141,7 +141,7 @@ func (k *call) prepare(c *Client, opts []RequestOption) error {
 // send sends a prepared call. The Result is also in k, where it can be read after a panic.
 func (k *call) send(ctx context.Context, c *Client) *httpcall.Result {
 	r := c.caller.Do(ctx, &k.Call)
-	if class, _ := c.classify(k, r); class == rules.Service && r.StatusCode > 0 && r.StatusCode < 500 {
+	if class, _ := c.classify(k, r); class == rules.Service && isContact(r.StatusCode) {
 		c.contacts.Add(1)
 	}
 	if k.response != nil {

@@ -50,7 +50,7 @@ type Client struct {
 	inference string      // base URL of running endpoints; empty: not known
 	header    http.Header // headers that every API call sends
 	endpoints *known.Endpoints
-	contacts  *atomic.Int64 // number of responses of the service with a status below 500
+	contacts  *atomic.Int64 // number of responses of the service that are a contact: see isContact
 	hooks     hooks
 	log       *slog.Logger // of WithLogger; nil: nothing is logged
 }

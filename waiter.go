@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"example.com/svc/internal/apierr"
@@ -188,10 +189,18 @@ func (w *waiter[T]) endures(err error) bool {
 // contacted reports whether the client had a response of the service before the failure f.
 func (c *Client) contacted(f rules.Failure) bool {
 	before := c.contacts.Load()
-	if f.Class == rules.Service && f.Status > 0 && f.Status < 500 {
+	if f.Class == rules.Service && isContact(f.Status) {
 		before-- // f itself
 	}
 	return before > 0
+}
+
+// isContact reports whether the status of a response shows that the client reaches the service with
+// a token that it accepts. A poll may consist of two requests: a refused token must not count as
+// the contact after which a deletion endures that the token is refused.
+func isContact(status int) bool {
+	refused := status == http.StatusUnauthorized || status == http.StatusForbidden
+	return status > 0 && status < 500 && !refused
 }
 
 // failureOf reduces the error of a call to what the rules need.

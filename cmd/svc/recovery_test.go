@@ -74,6 +74,7 @@ var situations = []situation{
 		s.chat(exitOK)
 		s.env["RIGHT_TOKEN"], s.env["SVC_API_TOKEN"] = s.env["SVC_API_TOKEN"], "no-token-at-all"
 		s.must(exitRefused, "get", "svc-1")
+		require.Equal(s.t, "unauthorized", s.must(exitRunning, "delete", "svc-1", "-o", "json", "--timeout", "20s").doc(s.t)["error_kind"])
 		s.env["SVC_API_TOKEN"] = "token-of-another"
 		s.must(exitNotFound, "get", "svc-1")
 		require.NotZero(s.t, s.run("delete", "svc-1", "--timeout", "15s").code)

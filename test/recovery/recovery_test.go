@@ -156,9 +156,11 @@ func TestDeletedElsewhere(t *testing.T) {
 func TestWrongToken(t *testing.T) {
 	play(t, func(s *scene) {
 		s.deploy(0)
-		client := s.srv.Client(svc.WithLedger(s.store), svc.WithToken("token-of-another"))
-		require.ErrorContains(s, wrongToken(s.Context(), client), "check the token")
-		require.Equal(s, []string{"svc-1"}, s.open(), "the entry stays open")
+		for _, token := range []string{"token-of-another", "no-token-at-all"} {
+			client := s.srv.Client(svc.WithLedger(s.store), svc.WithToken(token))
+			require.ErrorContains(s, wrongToken(s.Context(), client), "check the token")
+			require.Equal(s, []string{"svc-1"}, s.open(), "the entry stays open")
+		}
 		require.NoError(s, wrongToken(s.Context(), s.client))
 	}, svctest.WithForeignToken("token-of-another"))
 }

@@ -84,6 +84,25 @@ func TestRecoveryOfWhatIsNotReadableYet_C04(t *testing.T) {
 	})
 }
 
+// The delete and the read of one poll are both refused. That is no contact, after which a deletion
+// would endure it until ctx ends.
+func TestDeleteAndWaitEndsWithAWrongToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		id := srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+		start := time.Now()
+		services := srv.Client(svc.WithToken("wrong-token")).InferenceServices
+		require.ErrorIs(t, services.DeleteAndWait(testkit.Within(t, time.Hour), id, nil), svc.ErrUnauthorized)
+		require.Less(t, time.Since(start), time.Minute)
+
+		services = srv.Client().InferenceServices
+		_, err := services.Get(t.Context(), id)
+		require.NoError(t, err)
+		srv.Fault("*", svctest.RouteEndpoint, svctest.Fault{Status: http.StatusUnauthorized, Body: `{"message":"rotating"}`, Times: 40})
+		require.NoError(t, services.DeleteAndWait(testkit.Within(t, time.Hour), id, nil), "after contact it passes")
+	})
+}
+
 func TestDeleteAndWait(t *testing.T) {
 	for name, tt := range map[string]struct {
 		opts    []svctest.Option
