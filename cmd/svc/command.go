@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"example.com/svc/ledger"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -51,6 +52,8 @@ type command struct {
 	empty func() view
 	// run does the work. With an error, it may return what it found, or nil for nothing.
 	run func(ctx context.Context, args []string) (view, error)
+	// onRecord is called with each record that the command adds to the ledger. If nil, nothing is.
+	onRecord func(ledger.Record)
 	// left says what may be running after a failure, and what to run next, one line each. If
 	// nil, the advice is to delete the endpoint.
 	left func(facts) []string

@@ -23,8 +23,10 @@ type deleteView struct {
 type deletion struct {
 	ServiceID string `json:"service_id"`
 	Deleted   bool   `json:"deleted"` // the endpoint existed, and is known to be deleted
-	Missing   bool   `json:"missing"` // there was no such endpoint
+	Missing   bool   `json:"missing"` // the service knows no such endpoint: deleted, mistyped, or of another account
 	Error     string `json:"error"`   // why it is not known to be deleted; empty: it is, or it was missing
+
+	proven bool // it is known that the endpoint does not run
 }
 
 func emptyDelete() view { return &deleteView{Endpoints: []deletion{}} }
@@ -123,11 +125,17 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 		}
 	}
 	t.note(func(f *facts) {
-		if f.Running = len(left) > 0; f.Running {
+		f.Running = slices.ContainsFunc(v.Endpoints, func(d deletion) bool { return !d.proven })
+		f.Left = len(left) > 0
+		if f.Left {
 			f.ID = strings.Join(left, " ")
 		}
 	})
-	return v, joined(errs)
+	err := joined(errs)
+	if err != nil && len(left) == 0 {
+		err = coded{err, exitNotFound}
+	}
+	return v, err
 }
 
 // deleteOne deletes one endpoint and waits until the deletion is proven. If every response was
@@ -135,6 +143,7 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 func (t *tool) deleteOne(ctx context.Context, id string) (deletion, error) {
 	d := deletion{ServiceID: id}
 	err := t.client.InferenceServices.DeleteAndWait(ctx, id, &t.wait)
+	d.proven = err == nil // a "not found" alone proves nothing: the token may be that of another account
 	if err == nil && !t.found(id) {
 		err = fmt.Errorf("%s: %w", id, svc.ErrNotFound)
 	}

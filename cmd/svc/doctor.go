@@ -91,7 +91,7 @@ func (t *tool) checkService(ctx context.Context, v *doctorView) {
 		return
 	}
 	v.ok("settings", "address %s", t.address)
-	t.checkProxy(v)
+	t.checkProxy(ctx, v)
 	var response svc.Response
 	flavors, err := t.client.Flavors.List(ctx, svc.WithResponse(&response))
 	switch {
@@ -124,8 +124,8 @@ func securely(address string) string {
 	return " without TLS"
 }
 
-func (t *tool) checkProxy(v *doctorView) {
-	r, err := http.NewRequest(http.MethodGet, t.address, nil)
+func (t *tool) checkProxy(ctx context.Context, v *doctorView) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, t.address, nil)
 	if err != nil {
 		return // NewClient has checked the address
 	}

@@ -219,7 +219,7 @@ func (t *tool) write(err error, code int, c *command, f facts, v view) error {
 	}
 	o := v.base()
 	o.ExitCode, o.MayBeRunning = code, f.Running || code == exitUnknown && c.stake != nothing
-	if o.ServiceID == "" {
+	if o.ServiceID == "" && !strings.Contains(f.ID, " ") { // not for several
 		o.ServiceID = f.ID
 	}
 	if o.Key == "" {

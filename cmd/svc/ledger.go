@@ -138,6 +138,8 @@ func (t *tool) openLedger(ctx context.Context, c *command) (store ledger.Store, 
 	create := use == makesLedger && !t.place.explicit
 	store, stop, err = openPlace(ctx, t.place, create)
 	switch {
+	case err == nil && c.onRecord != nil:
+		return watched{store, c.onRecord}, stop, nil
 	case err == nil:
 		return store, stop, nil
 	case use != usesLedger:
@@ -189,6 +191,21 @@ func openSQL(p place, driver, dsn string, open func(*sql.DB) (ledger.Store, erro
 		return nil, nil, err
 	}
 	return store, func() { _ = db.Close() }, nil
+}
+
+// watched is a ledger that tells of each record that was added.
+type watched struct {
+	ledger.Store
+	added func(ledger.Record)
+}
+
+// Append adds a record.
+func (w watched) Append(ctx context.Context, r ledger.Record) error {
+	err := w.Store.Append(ctx, r)
+	if err == nil {
+		w.added(r)
+	}
+	return err
 }
 
 // brokenLedger is a ledger that could not be opened: each use returns err.

@@ -165,6 +165,7 @@ func TestSweep(t *testing.T) {
 	require.Contains(t, other.must(exitOK, "sweep").stderr, "svc-2 of the key long is at another address")
 
 	e := s.must(exitOK, "sweep")
+	require.Equal(t, "svc-1 of the key short is deleted\n", e.stderr)
 	require.Regexp(t, `KEY .*\nshort +demo +svc-1 .* deleted\n$`, e.stdout)
 	require.Equal(t, 1, s.srv.RunningInstances())
 	require.Equal(t, true, s.must(exitOK, "sweep", "-o", "json").doc(t)["may_be_running"], "svc-2 runs")

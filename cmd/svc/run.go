@@ -53,8 +53,8 @@ func (t *tool) runCommand() *command {
 	s.add(c.Flags())
 	c.Flags().SetInterspersed(false)
 	c.run = func(ctx context.Context, args []string) (view, error) {
-		cmd := exec.Command(args[0], args[1:]...)
-		if cmd.Err != nil { // before anything is created
+		cmd := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...) // stopProgram ends it
+		if cmd.Err != nil {                                                          // before anything is created
 			t.note(func(f *facts) { f.Running = false })
 			return nil, &exec.Error{Name: args[0], Err: cmd.Err}
 		}

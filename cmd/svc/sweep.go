@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 )
 
 // sweepView is what a sweep did, and what it left.
@@ -65,6 +66,11 @@ only, and names open entries at other addresses.`,
 		left: func(facts) []string {
 			return []string{"Endpoints whose lease is over may still be running and billed. To see them: svc ls. To try again: svc sweep"}
 		},
+	}
+	c.onRecord = func(r ledger.Record) {
+		if r.Event == ledger.Deleted {
+			t.talk.say("%s of the key %s is deleted", printable(r.ServiceID), r.Key)
+		}
 	}
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be deleted")
 	c.run = func(ctx context.Context, _ []string) (view, error) {

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc/svctest"
+)
+
+// TestEndpointThatIsNotAvailable: wait and url end with 8, and url prints nothing.
+func TestEndpointThatIsNotAvailable(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	id := s.srv.AddEndpoint(svctest.Endpoint{Name: "demo", Instances: 1})
+	require.Contains(t, s.must(exitOK, "wait", id).stdout, "available")
+
+	doc := s.must(exitOK, "scale", id, "0", "-o", "json").doc(t)
+	require.Equal(t, []any{"stopped", false}, []any{doc["status"], doc["may_be_running"]})
+	e := s.must(exitUnusable, "url", id)
+	require.Empty(t, e.stdout)
+	require.Contains(t, e.stderr, id+" cannot be reached while it is stopped")
+	doc = s.must(exitUnusable, "wait", id, "-o", "json").doc(t)
+	require.Equal(t, []any{"stopped", "stopped"}, []any{doc["error_kind"], doc["status"]})
+
+	s.must(exitUsage, "scale", id, "many")
+	s.must(exitUsage, "scale", id, "-1")
+	s.env["SVC_INFERENCE_URL"] = ""
+	require.Contains(t, s.must(exitUsage, "url", id).stderr, "--inference-url")
+}
+
+// TestScaleThatIsNotSeen ends with 10: the old or the new number is billed.
+func TestScaleThatIsNotSeen(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	id := s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+	s.srv.Fault("PUT", svctest.RouteEndpoint, svctest.Fault{Status: 400})
+	e := s.must(exitRunning, "scale", id, "3")
+	require.Contains(t, e.stderr, "Up to 3 instances of "+id+" may be running and billed, or as many as before")
+}
+
+// TestDeleteSeveral: each endpoint has its result, and the 404s that prove a deletion are not shown.
+func TestDeleteSeveral(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, svctest.WithDeleteTime(time.Second))
+	one, two := s.srv.AddEndpoint(svctest.Endpoint{Instances: 1}), s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+	e := s.must(exitOK, "delete", two, one, one)
+	require.Equal(t, "ID     RESULT\n"+one+"  deleted\n"+two+"  deleted\n", e.stdout)
+	require.NotContains(t, e.stderr, "404")
+	require.Contains(t, e.stderr, one+" is deleted")
+	require.Zero(t, s.srv.RunningInstances())
+}
+
+// TestDeleteThatFails ends with 10, and names what is left.
+func TestDeleteThatFails(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	one, two := s.srv.AddEndpoint(svctest.Endpoint{Instances: 1}), s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+	s.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 400, Times: -1})
+	e := s.must(exitRunning, "delete", one, two, "-o", "json")
+	require.Contains(t, e.stderr, "To try again: svc delete "+one+" "+two)
+	doc := e.doc(t)
+	require.Equal(t, true, doc["may_be_running"])
+	for i, d := range doc["endpoints"].([]any) {
+		d := d.(map[string]any)
+		require.Equal(t, []any{[]string{one, two}[i], false, false}, []any{d["service_id"], d["deleted"], d["missing"]})
+		require.NotEmpty(t, d["error"])
+	}
+}
+
+// TestDeleteOfAnIDThatDoesNotExist ends with 5, or with 0 if that is allowed. It proves nothing: the
+// token may be that of another account.
+func TestDeleteOfAnIDThatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	for args, code := range map[string]int{"": exitNotFound, "--missing-ok": exitOK} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t)
+			e := s.must(code, append([]string{"delete", "svc-9", "-o", "json"}, strings.Fields(args)...)...)
+			require.Equal(t, true, e.doc(t)["may_be_running"])
+			if code == exitNotFound {
+				require.Equal(t, "not_found", e.doc(t)["error_kind"])
+				require.Contains(t, e.stderr, "Check the ID")
+			}
+		})
+	}
+}
