@@ -79,13 +79,33 @@
 // # Waits
 //
 // [InferenceServiceClient.WaitUntilAvailable] and the other waits poll: they read the record
-// repeatedly, with a delay that grows. The last poll comes shortly before the deadline
-// of ctx. Each poll is one attempt. Temporary errors are tolerated. A status that cannot lead
-// to the wanted status ends the wait at once. Every failed wait returns a [WaitError] with the
-// history of the statuses.
+// repeatedly, with a delay that grows. The last poll comes shortly before the deadline of ctx.
+// Each poll is one attempt. A status that cannot lead to the wanted status ends the wait at
+// once. Which failed polls end it depends on whether the client has had a response of the
+// service: see [InferenceServiceClient.WaitUntilAvailable]. Every failed wait returns a
+// [WaitError] with the history of the statuses.
 //
-// This package reports an endpoint as deleted only with evidence: see
+// This package reports an endpoint as deleted only with evidence. A single "not found" proves
+// nothing: gateways, caches and the tokens of other accounts cause it as well. For an ID that
+// is not known for the token that is sent, "not found" is an error and never success: see
 // [InferenceServiceClient.WaitUntilDeleted].
+//
+// The deletes of DeleteAndWait, of a cleanup and of [Ledger.Reap] do not ask the rate limiter of
+// [WithRateLimiter], since they end the billing.
+//
+// # Ledger
+//
+// With [WithLedger], the client records each create before it is sent, and its outcome after it.
+// So a process that is killed loses no endpoint: see [Ledger]. Leases count by the service's clock,
+// from the Date header of the response to the create. Nothing but [Ledger.Reap] enforces them.
+//
+// # Logs and metrics
+//
+// [WithLogger] logs each exchange. At level warn it logs what somebody has to look at: each call whose
+// outcome is not known, each cleanup that did not prove the deletion, and each update of the ledger
+// that failed without an error of the call. [WithCallHook] is called for each call, with its
+// outcome: done, failed or unknown. [WithAttemptHook] is called for each exchange, and [WithWaitHook]
+// for each wait and cleanup. Module example.com/svc/svcotel makes traces and metrics of them.
 //
 // # Files
 //
