@@ -154,13 +154,21 @@ func (c *Caller) admit(x *exchange, to *url.URL, header http.Header) (deadline t
 		if err != nil {
 			return deadline, err
 		}
-		x.token = func() string { return token }
+		x.token, x.checked = c.hidden(token), &c.checked
 		header["Authorization"] = []string{"Bearer " + token}
 	}
 	if x.ctx.Err() != nil || x.call.Before == nil {
 		return deadline, cause.Of(x.ctx)
 	}
 	return deadline, x.call.Before()
+}
+
+// hidden returns a function that returns the token. It is mostly the one of the latest check.
+func (c *Caller) hidden(token string) func() string {
+	if last := c.checked.Load(); last != nil && last.token() == token {
+		return last.token
+	}
+	return func() string { return token }
 }
 
 // await waits for the rate limiter. If the limiter refuses because of the deadline of ctx, as

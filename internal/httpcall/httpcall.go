@@ -106,7 +106,8 @@ type Result struct {
 	NoBudget   bool          // the retry budget refused another attempt
 	Fail       error         // why there is no complete response, or why the call ended before its next attempt
 
-	token func() string // returns the token that was sent last; a function, so that a dump does not show it; nil: none was sent
+	checked *atomic.Pointer[tokenCheck] // shared by the calls of the Caller
+	token   func() string               // returns the token that was sent last; a function, so that a dump does not show it; nil: none was sent
 
 	// Sent says that an attempt was handed to the transport.
 	Sent bool
@@ -127,9 +128,20 @@ func (r *Result) TokenCheck(msg string) string {
 	if r.token == nil {
 		return ""
 	}
+	if c := r.checked.Load(); c != nil && c.msg == msg && c.token() == r.token() {
+		return c.sum
+	}
 	mac := hmac.New(sha256.New, []byte(r.token()))
 	mac.Write([]byte(msg))
-	return hex.EncodeToString(mac.Sum(nil)[:4])
+	sum := hex.EncodeToString(mac.Sum(nil)[:4])
+	r.checked.Store(&tokenCheck{r.token, msg, sum})
+	return sum
+}
+
+// tokenCheck is a result of TokenCheck. The latest one is kept, since most calls ask for the same.
+type tokenCheck struct {
+	token    func() string
+	msg, sum string
 }
 
 // Encoding says that the body still has a Content-Encoding, which was not asked for; empty:
@@ -150,6 +162,7 @@ type Caller struct {
 	agent   []string                 // the User-Agent header of all requests, so nothing may change it; nil: none
 	late    *TimeoutError            // the error of an attempt that takes too long
 	calls   atomic.Uint64
+	checked atomic.Pointer[tokenCheck]
 }
 
 // New makes a Caller.

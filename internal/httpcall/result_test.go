@@ -67,7 +67,7 @@ func TestResultIsKnownWhenAHookPanics_C37(t *testing.T) {
 			})
 			var r Result
 			require.Panics(t, func() { call := newCall("POST"); call.Result = &r; c.Do(t.Context(), call) })
-			r.Header, r.token = nil, nil
+			r.Header, r.token, r.checked = nil, nil, nil
 			require.Equal(t, tt.want, r)
 		})
 	}
