@@ -305,6 +305,9 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) (body []byt
 		body = raw
 	default:
 		if body, err = json.Marshal(k.body); err != nil {
+			if k.err != nil {
+				return nil, nil //nolint:nilerr // prepare returns k.err, which says more
+			}
 			return nil, invalid("body", "cannot be written as JSON: "+scrub(err.Error()))
 		}
 	}
