@@ -273,9 +273,14 @@ const downloadHelp = `Downloads a file and prints its path. The default for FILE
 current folder. With -, the contents go to standard output. A file that exists is overwritten
 only with --force, and only when the whole download has succeeded.`
 
+// download is one download.
+type download struct {
+	id, file, sum string
+	force         bool
+}
+
 func (t *tool) downloadCommand() *command {
-	var force bool
-	var want string
+	d := &download{}
 	c := &command{
 		Command: &cobra.Command{
 			Use: "download ID [FILE|-]", Short: "download a file; prints its path", Long: downloadHelp, Args: cobra.RangeArgs(1, 2),
@@ -283,41 +288,47 @@ func (t *tool) downloadCommand() *command {
 		},
 		empty: func() view { return &downloadView{} },
 	}
-	c.Flags().BoolVar(&force, "force", false, "overwrite a file that exists")
-	c.Flags().StringVar(&want, "sha256", "", "SHA-256 that the contents must have, in hexadecimal")
+	c.Flags().BoolVar(&d.force, "force", false, "overwrite a file that exists")
+	c.Flags().StringVar(&d.sum, "sha256", "", "SHA-256 that the contents must have, in hexadecimal")
 	c.run = func(ctx context.Context, args []string) (view, error) {
-		want = strings.ToLower(want)
-		if want != "" && !hexSum.MatchString(want) {
+		d.sum = strings.ToLower(d.sum)
+		if d.sum != "" && !hexSum.MatchString(d.sum) {
 			return nil, usageError{errors.New("--sha256 must have 64 hexadecimal digits")}
 		}
-		v := &downloadView{FileID: args[0]}
-		file := ""
+		d.id = args[0]
 		if len(args) == 2 {
-			file = args[1]
+			d.file = args[1]
 		}
-		if file == "-" {
-			return nil, t.toStdout(ctx, args[0], want)
+		if d.file == "-" {
+			return nil, t.toStdout(ctx, d.id, d.sum)
 		}
-		if file == "" {
-			record, err := t.client.Files.Get(ctx, args[0])
-			if err != nil {
-				return v, err
-			}
-			if file, err = localName(record.FileName); err != nil {
-				return v, err
-			}
-		}
-		got, err := t.fetch(file, force, want, func(to string, opts *svc.DownloadOptions) (int64, error) {
-			return t.client.Files.DownloadFile(ctx, args[0], to, opts)
-		})
+		return t.toFile(ctx, d)
+	}
+	return c
+}
+
+// toFile writes the contents to a file, by default to one with the name of the record.
+func (t *tool) toFile(ctx context.Context, d *download) (*downloadView, error) {
+	v := &downloadView{FileID: d.id}
+	file := d.file
+	if file == "" {
+		record, err := t.client.Files.Get(ctx, d.id)
 		if err != nil {
 			return v, err
 		}
-		v.Path, v.Bytes, v.SHA256 = file, got.bytes, got.sha256
-		t.talk.say("downloaded %s, SHA-256 %s", size(v.Bytes), v.SHA256)
-		return v, nil
+		if file, err = localName(record.FileName); err != nil {
+			return v, err
+		}
 	}
-	return c
+	got, err := t.fetch(file, d.force, d.sum, func(to string, opts *svc.DownloadOptions) (int64, error) {
+		return t.client.Files.DownloadFile(ctx, d.id, to, opts)
+	})
+	if err != nil {
+		return v, err
+	}
+	v.Path, v.Bytes, v.SHA256 = file, got.bytes, got.sha256
+	t.talk.say("downloaded %s, SHA-256 %s", size(v.Bytes), v.SHA256)
+	return v, nil
 }
 
 var hexSum = regexp.MustCompile(`^[0-9a-f]{64}$`)

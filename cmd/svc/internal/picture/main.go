@@ -5,6 +5,7 @@
 package main
 
 import (
+	"context"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ func main() {
 	}
 	dir, err := os.MkdirTemp("", "picture")
 	if err == nil {
-		err = draw(os.Args[1], dir)
+		err = draw(context.Background(), os.Args[1], dir)
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
 	if err != nil {
@@ -51,8 +52,8 @@ func main() {
 	}
 }
 
-func draw(file, dir string) error {
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "svc"), "example.com/svc/cmd/svc")
+func draw(ctx context.Context, file, dir string) error {
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "svc"), "example.com/svc/cmd/svc")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)
 	}
@@ -78,7 +79,7 @@ func draw(file, dir string) error {
 	}
 	var screen []string
 	for _, line := range session {
-		shown, err := run(line, env)
+		shown, err := run(ctx, line, env)
 		if err != nil {
 			return fmt.Errorf("%s: %w", line, err)
 		}
@@ -92,8 +93,8 @@ func draw(file, dir string) error {
 }
 
 // run runs a command line on a pseudo-terminal and returns what it shows at the end.
-func run(line string, env []string) ([]string, error) {
-	cmd := exec.Command("/bin/sh", "-c", line)
+func run(ctx context.Context, line string, env []string) ([]string, error) {
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", line)
 	cmd.Env = env
 	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: columns})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 func TestPicture(t *testing.T) {
 	dir := t.TempDir()
 	fresh := filepath.Join(dir, "svc.svg")
-	require.NoError(t, draw(fresh, dir))
+	require.NoError(t, draw(t.Context(), fresh, dir))
 	host, err := os.Hostname()
 	require.NoError(t, err)
 	for _, file := range []string{fresh, "../../../../docs/svc.svg"} {
