@@ -218,7 +218,7 @@ func callersValues(c *matrixCell) []any {
 		svc.RegisteredFile{ID: "x", PresignedURL: c.link}, svc.JobOutput{MediaURL: c.link}, &svc.UploadError{Link: c.link, Cleanup: svc.CleanupFailed, Err: svc.ErrTruncated},
 		svc.Job{Outputs: svc.Outputs{{MediaURL: c.link, ThumbnailURL: c.link}}}, &svc.Job{Outputs: svc.Outputs{{MediaURL: c.link}}},
 		&svc.DownloadError{Link: c.link, Err: svc.ErrTruncated},
-		c.client.Ledger, svc.AdoptOptions{Unmarked: true}, svc.ReapOptions{DryRun: true},
+		c.client.Ledger, svc.AdoptOptions{Unmarked: true}, svc.ReapOptions{DryRun: true}, svc.RefusedFlavor{FlavorID: "f", Err: svc.ErrConflict}, svc.WaitEnd{ID: "x", Want: "available", Err: svc.ErrConflict},
 		svc.Reaped{Err: svc.ErrKeyInUse, Entry: ledger.Entry{State: ledger.Created, Records: []ledger.Record{{Key: "k"}}}},
 		ledger.Entry{Key: "k"}, ledger.Record{Key: "k"}, ledger.Created, &ledger.Error{Op: "list", Err: svc.ErrNoLedger},
 	}
