@@ -214,6 +214,8 @@ func (c *conversation) comparable(e *endpoint, put *exchange) bool {
 	switch {
 	case w.lag == 0 && w.cacheTTL == 0:
 		return true
+	case w.cacheIgnores && w.cacheTTL > 20*time.Second: // a client that reads only old records for 30 s believes them
+		return false
 	case w.bare || !put.whole || w.dates >= noDates:
 		return false
 	case w.dates >= wholeSeconds:
