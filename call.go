@@ -118,7 +118,7 @@ func (k *call) prepare(c *Client, opts []RequestOption) error {
 		k.Result = &k.own
 	}
 	k.URL, k.Body, k.MaxAttempts = u, body, req.attempts
-	k.Urgent, k.Timeout = k.Urgent || req.urgent, req.timeout
+	k.Urgent = k.Urgent || req.urgent
 	if k.Once {
 		k.name = nameIn(body)
 	}

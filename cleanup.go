@@ -123,7 +123,7 @@ func (d *deployment) remove(ctx context.Context) (Cleanup, error) {
 	if r.foreign(seen) {
 		return CleanupFailed, r.otherName(seen)
 	}
-	r.learn(seen.Name)
+	r.learn(seen)
 	w := d.client.untilDeleted(r.observer, o, r.poll)
 	w.endurance.Task = rules.Cleanup
 	_, err := w.run(ctx, isDeleted)
@@ -165,24 +165,19 @@ type removal struct {
 // delete.
 func (r *removal) poll(ctx context.Context) (*InferenceService, rules.Verdict, error) {
 	var before *InferenceService // the record before the delete
-	if r.unsure || !r.evidence.Read && !r.evidence.Accepted() {
+	if r.readsFirst() {
 		s, verdict, err := r.read(ctx)
-		if r.unsure && err != nil {
+		switch {
+		case err != nil && r.unsure:
 			return s, rules.Unproven, err
-		}
-		if verdict == rules.Deleted || cause.Has[*permanentError](err) {
+		case verdict == rules.Deleted, cause.Has[*permanentError](err):
 			return s, verdict, err
 		}
-		if before = s; s != nil {
-			r.learn(s.Name)
-		}
+		before = s
+		r.learn(s)
 	}
-	suspended := !r.polled.IsZero() && rules.Overslept(r.interval, time.Since(r.polled))
-	defer func() { r.polled = time.Now() }()
-	if !r.evidence.Accepted() || r.there || suspended {
-		if err := r.delete(ctx); err != nil && !r.evidence.Accepted() && !notFound(err) {
-			return before, rules.Unproven, err
-		}
+	if err := r.delete(ctx); err != nil {
+		return before, rules.Unproven, err
 	}
 	s, verdict, err := r.read(ctx)
 	if s == nil && verdict == rules.Unproven {
@@ -191,26 +186,44 @@ func (r *removal) poll(ctx context.Context) (*InferenceService, rules.Verdict, e
 	return s, verdict, err
 }
 
+func (r *removal) readsFirst() bool {
+	if r.unsure {
+		return true
+	}
+	return !r.evidence.Read && !r.evidence.Accepted()
+}
+
 // read reads the record. If the record has another name, the error is a permanent one.
 func (r *removal) read(ctx context.Context) (*InferenceService, rules.Verdict, error) {
 	ctx, cancel := r.limited(ctx)
 	defer cancel()
 	s, verdict, err := r.observer.poll(ctx)
-	r.there = err == nil
+	r.there, r.polled = err == nil, time.Now()
 	if err == nil && r.foreign(s) {
 		return nil, rules.Unproven, r.otherName(s)
 	}
 	return s, verdict, err
 }
 
-// delete sends one delete, which does not ask the rate limiter. It is a single attempt: after a
-// failed one, Delete counts "not found" as success.
+// delete sends a delete, unless the service has accepted one that may still take effect. It does
+// not ask the rate limiter, and is a single attempt: after a failed one, Delete counts "not found"
+// as success. The error says why the service has accepted no delete; "not found" is no error.
 func (r *removal) delete(ctx context.Context) error {
+	suspended := !r.polled.IsZero() && rules.Overslept(r.interval, time.Since(r.polled))
+	accepted := r.evidence.Accepted()
+	switch {
+	case r.there, suspended:
+	case accepted:
+		return nil
+	}
 	ctx, cancel := r.limited(ctx)
 	defer cancel()
 	err := r.client.Delete(ctx, r.id, append(slices.Clip(r.opts), urgent)...)
-	if err == nil {
+	switch {
+	case err == nil:
 		r.note(rules.Accepted, time.Now())
+	case accepted, notFound(err):
+		return nil
 	}
 	return err
 }
@@ -235,10 +248,10 @@ func (r *removal) foreign(s *InferenceService) bool {
 	return !same.Text(s.Name, r.name)
 }
 
-// learn notes the name that the service has given to the endpoint.
-func (r *removal) learn(name string) {
-	if r.unsure && name != "" {
-		r.name, r.unsure = name, false
+// learn notes the name that the service has given to the endpoint. s may be nil.
+func (r *removal) learn(s *InferenceService) {
+	if r.unsure && s != nil && s.Name != "" {
+		r.name, r.unsure = s.Name, false
 	}
 }
 

@@ -330,9 +330,8 @@ type request struct {
 	query    url.Values
 	fields   []bodyField
 	attempts int
-	urgent   bool          // see [urgent]
-	timeout  time.Duration // see [within]
-	wait     bool          // see [asRead]
+	urgent   bool // see [urgent]
+	wait     bool // see [asRead]
 	response *Response
 	problems problems
 }
@@ -408,8 +407,3 @@ func polling(opts []RequestOption) []RequestOption {
 
 // urgent makes a call skip the rate limiter: it lowers the bill, or deletes what nobody wants.
 func urgent(r *request) { r.urgent = true }
-
-// within limits each attempt of a call to d, unless the limit of the client is shorter.
-func within(d time.Duration) RequestOption {
-	return func(r *request) { r.timeout = d }
-}

@@ -147,7 +147,7 @@ func (c *Caller) admit(x *exchange, to *url.URL, header http.Header) (deadline t
 	if err := c.await(x); err != nil {
 		return deadline, err
 	}
-	deadline = time.Now().Add(c.timeout(x.call).After)
+	deadline = time.Now().Add(c.timeout().After)
 	delete(header, "Authorization") // net/http sets it if a redirect leads to a URL that holds a user name, such as https://user@host
 	if x.call.Auth && SameOrigin(to, c.cfg.Origin) {
 		token, err := c.askToken(x, deadline)
@@ -196,7 +196,7 @@ func (c *Caller) askToken(x *exchange, deadline time.Time) (string, error) {
 	if !c.cfg.Renews { // the token is at hand
 		return c.cfg.Token(x.ctx)
 	}
-	late := &TimeoutError{After: c.timeout(x.call).After, Missing: "token"}
+	late := &TimeoutError{After: c.timeout().After, Missing: "token"}
 	ctx, cancel := context.WithDeadlineCause(x.ctx, deadline, late)
 	defer cancel()
 	token, err := c.cfg.Token(ctx)
@@ -212,13 +212,10 @@ func (c *Caller) askToken(x *exchange, deadline time.Time) (string, error) {
 }
 
 // timeout returns the error of an attempt of an API call that takes too long.
-func (c *Caller) timeout(call *Call) *TimeoutError {
+func (c *Caller) timeout() *TimeoutError {
 	late := c.late
 	if hc := c.cfg.Client; hc != nil && hc.Timeout > 0 && hc.Timeout < late.After {
 		late = &TimeoutError{After: hc.Timeout}
-	}
-	if call.Timeout > 0 && call.Timeout < late.After {
-		late = &TimeoutError{After: call.Timeout}
 	}
 	return late
 }
@@ -305,7 +302,7 @@ func (c *Caller) limit(ctx context.Context, x *exchange, deadline time.Time, g *
 	if call.Transfer {
 		return watch(ctx, call.Idle)
 	}
-	late := c.timeout(call)
+	late := c.timeout()
 	if call.Linger <= 0 {
 		ctx, cancel := context.WithDeadlineCause(ctx, deadline, late)
 		return ctx, cancel, nil

@@ -85,7 +85,6 @@ type Call struct {
 
 	MaxAttempts int           // 0: the limit of the policy
 	Urgent      bool          // do not ask the rate limiter
-	Timeout     time.Duration // limit of an attempt, if it is shorter than that of the Config; 0: none
 	Linger      time.Duration // how long to wait for the response to a request that was sent before ctx ended
 
 	Result *Result // Do writes to it, so that the caller can read it after a panic; nil: Do creates a Result

@@ -46,7 +46,7 @@ func (x *exchange) newToken() bool {
 	case x.StatusCode != http.StatusUnauthorized:
 		return false
 	}
-	token, err := x.caller.askToken(x, time.Now().Add(x.caller.timeout(x.call).After))
+	token, err := x.caller.askToken(x, time.Now().Add(x.caller.timeout().After))
 	if err != nil || token == x.token() {
 		return false
 	}

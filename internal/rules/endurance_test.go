@@ -55,7 +55,7 @@ func TestWhatEndsATask(t *testing.T) {
 				{Cleanup, true, c.cleanup},
 			} {
 				e, now, failures := Endurance{Task: column.task}, walkStart, 1
-				goesOn := true
+				var goesOn bool
 				for ; failures < 100; failures++ {
 					if e, goesOn = e.After(c.f, column.contact, now); !goesOn {
 						break
@@ -81,15 +81,16 @@ func TestCleanupBeforeContactEnduresWhatACleanupEndures(t *testing.T) {
 
 // What was endured in a row counts from the start after a success.
 func TestSuccessForgetsFailures(t *testing.T) {
-	e, goesOn := Endurance{Task: Wait}, true
+	e := Endurance{Task: Wait}
 	for i := range 50 {
+		var goesOn bool
 		if e, goesOn = e.After(Failure{Class: Intermediary, Status: 200}, false, walkStart); i%4 == 3 {
 			e = e.Success()
 		}
 		require.True(t, goesOn)
 	}
 	e, _ = e.After(Failure{Status: 401}, true, walkStart)
-	_, goesOn = e.Success().After(Failure{Status: 401}, true, walkStart.Add(time.Hour))
+	_, goesOn := e.Success().After(Failure{Status: 401}, true, walkStart.Add(time.Hour))
 	require.True(t, goesOn)
 	_, goesOn = e.After(Failure{Status: 401}, true, walkStart.Add(confirm))
 	require.False(t, goesOn)

@@ -100,6 +100,7 @@ var methods = map[string]func(*world){
 	"InferenceServiceClient.Delete":             func(w *world) { w.no(w.InferenceServices.Delete(w.ctx, w.endpoint)) },
 	"InferenceServiceClient.WaitUntilAvailable": func(w *world) { w.no(w.InferenceServices.WaitUntilAvailable(w.ctx, w.endpoint, nil)) },
 	"InferenceServiceClient.WaitUntilDeleted": func(w *world) {
+		w.no(w.InferenceServices.Get(w.ctx, w.endpoint)) // the ID of a deleted endpoint must be known
 		w.no(w.InferenceServices.Delete(w.ctx, w.endpoint))
 		w.no(w.InferenceServices.WaitUntilDeleted(w.ctx, w.endpoint, nil))
 	},

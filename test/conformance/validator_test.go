@@ -92,7 +92,7 @@ func (v *validator) note(input *openapi3filter.RequestValidationInput, status in
 }
 
 // requestHeaders are the only headers that the client may send.
-var requestHeaders = []string{"Accept", "Authorization", "Content-Type", "User-Agent"}
+var requestHeaders = []string{"Accept", "Authorization", "Cache-Control", "Content-Type", "User-Agent"}
 
 // request checks a request against the description. It returns nil as input if the
 // description has no such operation.
