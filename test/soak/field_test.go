@@ -96,6 +96,7 @@ func (t *traits) drawRouter(d *rand.Rand) {
 	}
 	from := time.Duration(d.Float64() * 40 * float64(time.Second))
 	length := time.Duration((0.5 + d.Float64()/2) * most * float64(time.Second))
+	t.trouble = 0 // a page of a proxy right before it would make it longer
 	t.router, t.routerBody = window{from, from + length}, outageBodies[i]
 }
 
