@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	failures = flag.Int("failures", 40, "TestRandomFailures: number of failures to cause")
+	failures = flag.Int("failures", 30, "TestRandomFailures: number of failures to cause")
 	seed     = flag.Uint64("seed", 1, "TestRandomFailures: seed of the first story")
 )
 
