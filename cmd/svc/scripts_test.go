@@ -141,6 +141,11 @@ func TestNightlySweepScript(t *testing.T) {
 	require.Contains(t, e.stdout, "over")
 	require.Equal(t, []string{"app:1"}, s.running())
 
+	require.Contains(t, s.must(exitOK, "ls", "--all").stdout, "over")
+	s.env["KEEP"] = "1ms"
+	require.Zero(t, s.script("nightly-sweep.sh").code)
+	require.NotContains(t, s.must(exitOK, "ls", "--all").stdout, "over", "what has ended is dropped")
+
 	s.env["SVC_BASE_URL"], s.env["SVC_INFERENCE_URL"] = "http://127.0.0.1:1", ""
 	e = s.script("nightly-sweep.sh")
 	require.NotZero(t, e.code)
