@@ -22,7 +22,7 @@ import (
 // Version is the version of this package. It is part of the User-Agent header.
 const Version = "0.1.0"
 
-// Client calls the service. It has one field for each group of resources. It holds the base
+// A Client calls the service. It has one field for each group of resources. It holds the base
 // URL and the token, and all its calls share one pool of connections. It is safe for
 // concurrent use. Create one Client with [NewClient], and use it for all calls.
 type Client struct {

@@ -12,7 +12,7 @@ import (
 	"example.com/svc/internal/rules"
 )
 
-// Flavor is a GPU offering that an inference service can run on.
+// A Flavor is a GPU offering that an inference service can run on.
 type Flavor struct {
 	FlavorID        string         `json:"flavor_id"`         // ID of the flavor, for a create request
 	DisplayName     string         `json:"display_name"`      // the GPU's type
@@ -58,7 +58,7 @@ func (b FlavorBilling) Price(c Currency) Price {
 	return Price{}
 }
 
-// FlavorClient lists GPU offerings. Reach it through [Client.Flavors].
+// A FlavorClient lists GPU offerings: see [Client.Flavors].
 type FlavorClient struct{ client *Client }
 
 type flavorList struct {
@@ -82,7 +82,7 @@ func (c *FlavorClient) List(ctx context.Context, opts ...RequestOption) ([]Flavo
 	return list.Flavors, nil
 }
 
-// FlavorQuery selects flavors. A zero field matches every flavor.
+// A FlavorQuery selects flavors. A zero field matches every flavor.
 type FlavorQuery struct {
 	Name           string   // a part of DisplayName, case-insensitive
 	Region         Region   // exactly this region

@@ -13,7 +13,7 @@ import (
 	"example.com/svc/ledger"
 )
 
-// InferenceService is a dedicated endpoint: a container image running on rented
+// An InferenceService is a dedicated endpoint: a container image running on rented
 // GPUs. It is billed by GPU type, number of instances and time, from its
 // creation until it is stopped or deleted.
 type InferenceService struct {
@@ -57,8 +57,7 @@ type DeployMetadata struct {
 	GPUNum   Int    `json:"gpu_num"`   // number of GPUs of each instance
 }
 
-// InferenceServiceClient manages dedicated endpoints. Reach it through
-// [Client.InferenceServices].
+// An InferenceServiceClient manages dedicated endpoints: see [Client.InferenceServices].
 type InferenceServiceClient struct{ client *Client }
 
 const (

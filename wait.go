@@ -119,7 +119,7 @@ func (e *WaitError) Unwrap() error { return e.Err }
 // not know means "not yet". Along with an error, it returns the last record that it read.
 //
 // What ends the wait otherwise depends on whether this client has had contact with the service:
-// a response of the service with a status below 500.
+// a response of the service with a status below 500, other than 401 and 403.
 //   - Lost connections, attempts that time out, and 408, 425, 429 and 5xx never end it.
 //   - A failure of the token source or of the rate limiter, a certificate that is not accepted,
 //     and five responses in a row that are not the service's own or cannot be decoded end it
