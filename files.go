@@ -40,8 +40,7 @@ func (f *RegisteredFile) identity() (field, id string) {
 	return "id", f.ID
 }
 
-// FileClient manages file records and moves their contents. Reach it through
-// [Client.Files].
+// A FileClient manages file records and moves their contents: see [Client.Files].
 type FileClient struct{ client *Client }
 
 const (

@@ -13,9 +13,10 @@ import (
 
 // WithLogger logs every HTTP exchange to l: at level info if a retry follows, otherwise at
 // level debug. A line holds the route, but no presigned URL, no body and no secret. A Deploy
-// that waits for another create under its key is logged at level info. Each call whose outcome
-// is not known ([OutcomeUnknownError]) is logged at level warn, and so is a failure to update
-// the ledger, unless a call returns it. If l is nil, nothing is logged.
+// that waits for another create under its key is logged at level info. Three things are logged
+// at level warn: a call whose outcome is not known ([OutcomeUnknownError]), a cleanup that did not
+// prove that the endpoint is deleted, and a failure to update the ledger, unless a call returns
+// it. If l is nil, nothing is logged.
 func WithLogger(l *slog.Logger) Option {
 	return func(c *config) error {
 		c.logger, c.log = nil, l
