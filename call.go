@@ -304,12 +304,14 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) (body []byt
 	case isRaw && json.Valid(raw): // sent unchanged: json.Marshal would compact and escape it
 		body = raw
 	default:
-		if body, err = json.Marshal(k.body); err != nil {
-			if k.err != nil {
-				return nil, nil //nolint:nilerr // prepare returns k.err, which says more
-			}
-			return nil, invalid("body", "cannot be written as JSON: "+scrub(err.Error()))
-		}
+		body, err = json.Marshal(k.body)
+	}
+	switch {
+	case err == nil:
+	case k.err != nil: // prepare returns k.err, which says more
+		return nil, nil //nolint:nilerr // see above
+	default:
+		return nil, invalid("body", "cannot be written as JSON: "+scrub(err.Error()))
 	}
 	for _, f := range fields {
 		if body == nil && bodiless(k.Method) {

@@ -118,6 +118,7 @@ func (d *deployment) remove(ctx context.Context) (Cleanup, error) {
 	if d.observer == nil {
 		d.observer = d.client.observe(d.id, o)
 	}
+	d.observer.opts = append(slices.Clip(d.observer.opts), urgent) // the reads of a cleanup must not wait for the rate limiter either
 	r := &removal{observer: d.observer, name: d.name, unsure: d.name != "", limit: cleanupLimit / 3, interval: o.MaxInterval}
 	seen := cmp.Or(d.record, &InferenceService{ServiceID: d.id, Name: d.shown})
 	if r.foreign(seen) {

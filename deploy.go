@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -296,6 +297,10 @@ func refusesFlavor(err error) bool {
 	}
 	switch {
 	case cause.Has[*ledger.Error](err), cause.Has[*OutcomeUnknownError](err), cause.Has[*TransportError](err), cause.Has[*flavorsError](err):
+		return false
+	}
+	switch e.StatusCode {
+	case http.StatusUnauthorized, http.StatusTooManyRequests: // about the caller, whatever the flavor
 		return false
 	}
 	return e.StatusCode/100 == 4

@@ -124,7 +124,9 @@ func (r *reaping) check(ctx context.Context) error {
 		return l.fail(op, e, ErrOutcomeUnknown)
 	}
 	services, o := l.client.InferenceServices, new(WaitOptions).withDefaults()
-	removal := &removal{observer: services.observe(e.ServiceID, o), name: e.Name, limit: cleanupLimit / 3, interval: o.MaxInterval}
+	by := services.observe(e.ServiceID, o)
+	by.opts = append(by.opts, urgent)
+	removal := &removal{observer: by, name: e.Name, limit: cleanupLimit / 3, interval: o.MaxInterval}
 	remove := removal.poll
 	s, result, err := services.read(ctx, e.ServiceID, nil)
 	if notFound(err) || err == nil && s.IsDeleted {

@@ -88,38 +88,25 @@ func (c *claim) prepare(ctx context.Context, k *call) error {
 // sets earlier. If another create under the key is under way, it waits for the outcome.
 func (c *claim) take(ctx context.Context, k *call) error {
 	l := c.ledger
-	pace := poll.New(ctx, 50*time.Millisecond, time.Second)
-	var waiting ledger.Entry // the entry whose outcome is waited for
-	clock := func() time.Time { return time.Time{} }
+	w := outcomeWait{pace: poll.New(ctx, 50*time.Millisecond, time.Second), clock: func() time.Time { return time.Time{} }}
 	for {
 		entries, last, err := l.read(ctx, c.key)
-		if err != nil {
-			if waiting.Key != "" && ctx.Err() != nil {
-				return c.doubt(waiting, cause.Of(ctx))
-			}
+		switch {
+		case err == nil:
+		case w.entry.Key != "" && ctx.Err() != nil:
+			return c.doubt(w.entry, cause.Of(ctx))
+		default:
 			return err
 		}
-		verdict, e, why := ledger.Judge(entries, l.client.base.String(), c.request, clock())
+		verdict, e, why := ledger.Judge(entries, l.client.base.String(), c.request, w.clock())
 		switch verdict {
 		case ledger.Free:
-			if c.intent.Intent == "" {
-				if err := c.prepare(ctx, k); err != nil {
-					return err
-				}
-			}
-			if done, err := c.record(ctx, last+1); done || err != nil {
+			if done, err := c.tryRecord(ctx, k, last+1); done || err != nil {
 				return err
 			}
 		case ledger.Wait:
-			if waiting.Key == "" {
-				waiting, clock = e, l.clock(ctx)
-				l.inform(ctx, "svc: waiting for the outcome of another create under the key", e, clock())
-				continue
-			}
-			waiting = e
-			next, _ := pace.Next(0, 0)
-			if ended := pace.Sleep(next); ended != nil {
-				return c.doubt(e, fmt.Errorf("waiting for its outcome: %w", ended))
+			if err := c.await(ctx, &w, e); err != nil {
+				return err
 			}
 		case ledger.InDoubt:
 			return c.doubt(e, fmt.Errorf("look for %s in the console of the service at %s, then call Ledger.Adopt, or Ledger.Forget if the endpoint does not exist", cmp.Or(e.ServiceID, "it"), e.BaseURL))
@@ -129,6 +116,39 @@ func (c *claim) take(ctx context.Context, k *call) error {
 			return c.resume(ctx, e)
 		}
 	}
+}
+
+// outcomeWait is the wait for the outcome of another create under the key.
+type outcomeWait struct {
+	entry ledger.Entry // the entry whose outcome is waited for; its Key is empty before the wait
+	pace  *poll.Pacer
+	clock func() time.Time
+}
+
+// await waits until the ledger should be read again. At the first call it only begins the wait.
+func (c *claim) await(ctx context.Context, w *outcomeWait, e ledger.Entry) error {
+	began := w.entry.Key != ""
+	w.entry = e
+	if !began {
+		w.clock = c.ledger.clock(ctx)
+		c.ledger.inform(ctx, "svc: waiting for the outcome of another create under the key", e, w.clock())
+		return nil
+	}
+	next, _ := w.pace.Next(0, 0)
+	if ended := w.pace.Sleep(next); ended != nil {
+		return c.doubt(e, fmt.Errorf("waiting for its outcome: %w", ended))
+	}
+	return nil
+}
+
+// tryRecord records the intent with this Seq. done is false if another process was first.
+func (c *claim) tryRecord(ctx context.Context, k *call, seq int64) (done bool, err error) {
+	if c.intent.Intent == "" {
+		if err := c.prepare(ctx, k); err != nil {
+			return false, err
+		}
+	}
+	return c.record(ctx, seq)
 }
 
 var errSettleBy = &httpcall.TimeoutError{After: ledger.SettleLimit}

@@ -35,8 +35,8 @@ func TestCreateTimeDelaysOnlyTheResponse(t *testing.T) {
 		start := time.Now()
 		go func() {
 			time.Sleep(time.Second)
-			if got := status(t, srv, "svc-1"); got != "available" {
-				t.Errorf("after a second the endpoint is %s", got)
+			if s, _ := srv.Endpoint("svc-1"); s.Status != "available" {
+				t.Errorf("after a second the endpoint is %s", s.Status)
 			}
 		}()
 		create(t, srv)

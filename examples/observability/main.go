@@ -92,7 +92,7 @@ func serve(ctx context.Context, address string, scrapes http.Handler) error {
 	if address == "" {
 		return nil
 	}
-	listener, err := net.Listen("tcp", address)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
