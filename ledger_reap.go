@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"example.com/svc/internal/cause"
+	"example.com/svc/internal/poll"
 	"example.com/svc/internal/rules"
 	"example.com/svc/ledger"
 )
@@ -43,7 +45,7 @@ func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) 
 	entries, _, err := l.read(ctx, "")
 	var all []*reaping
 	for _, e := range l.overdue(ctx, entries) {
-		all = append(all, &reaping{ledger: l, entry: e, dryRun: opts != nil && opts.DryRun})
+		all = append(all, &reaping{ledger: l, entry: e, dryRun: opts != nil && opts.DryRun, endurance: rules.Endurance{Task: rules.Reaping}})
 	}
 	atOnce(all, func(r *reaping) { r.begin(ctx) })
 	atOnce(all, func(r *reaping) { r.finish(ctx) })
@@ -52,6 +54,9 @@ func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) 
 	for _, r := range all {
 		reaped = append(reaped, Reaped{r.entry, r.err})
 		errs = append(errs, r.err)
+		if e := r.entry; r.err != nil {
+			l.client.warn(ctx, "svc: an entry of the ledger could not be settled", r.err, "key", e.Key, "intent", e.Intent, "name", e.Name, "id", e.ServiceID)
+		}
 	}
 	return reaped, errors.Join(errs...)
 }
@@ -95,8 +100,10 @@ type reaping struct {
 	ledger *Ledger
 	entry  ledger.Entry
 	dryRun bool
-	wait   *waiter[InferenceService] // deletes the endpoint until it is deleted; nil: nothing is left to do
+	wait   *waiter[InferenceService] // deletes the endpoint until it is deleted; nil: nothing is left to do, or err
 	err    error                     // why the endpoint is not known to be deleted
+
+	endurance rules.Endurance // of the reads before the first delete
 }
 
 const reapLimit = 2 * time.Minute // how long the delete of one endpoint, and the wait for it, may take
@@ -128,7 +135,7 @@ func (r *reaping) check(ctx context.Context) error {
 	by.opts = append(by.opts, urgent)
 	removal := &removal{observer: by, name: e.Name, limit: cleanupLimit / 3, interval: o.MaxInterval}
 	remove := removal.poll
-	s, result, err := services.read(ctx, e.ServiceID, nil)
+	s, result, err := services.read(ctx, e.ServiceID, []RequestOption{urgent})
 	if notFound(err) || err == nil && s.IsDeleted {
 		remove, s, err = removal.read, nil, nil // the wait decides whether the endpoint is certainly deleted
 	}
@@ -151,12 +158,28 @@ func (r *reaping) check(ctx context.Context) error {
 	return l.fail(op, e, err)
 }
 
-// finish waits until the endpoint is deleted.
+// finish waits until the endpoint is deleted. If the endpoint could not be read in begin, for a
+// reason that may pass, finish tries again.
 func (r *reaping) finish(ctx context.Context) {
-	if r.wait == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, reapLimit)
 	defer cancel()
-	_, r.err = r.wait.run(ctx, isDeleted)
+	for r.mayPass() {
+		if poll.Sleep(ctx, 2*time.Second) != nil {
+			return
+		}
+		r.err = r.check(ctx)
+	}
+	if r.wait != nil {
+		_, r.err = r.wait.run(ctx, isDeleted)
+	}
+}
+
+// mayPass reports whether the endpoint could not be read, for a reason that may pass.
+func (r *reaping) mayPass() (goesOn bool) {
+	if r.err == nil || cause.Has[*ledger.Error](r.err) {
+		return false
+	}
+	f := failureOf(r.err)
+	r.endurance, goesOn = r.endurance.After(f, r.ledger.client.contacted(f), time.Now())
+	return goesOn
 }

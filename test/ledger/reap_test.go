@@ -1,8 +1,11 @@
 package ledger_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"testing"
 	"time"
@@ -299,4 +302,41 @@ func TestReapDeletesAllBeforeItWaits_D16(t *testing.T) {
 		}
 		require.Len(w, deleted, n)
 	}, svctest.WithDeleteTime(time.Hour))
+}
+
+// What fails for a moment must not keep Reap from its deletes, and what it could not settle is
+// logged.
+func TestReapEnduresWhatMayPass(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k", Lease: time.Minute})
+		require.NoError(w, err)
+		later(w, time.Hour)
+		var log bytes.Buffer
+		logged := svc.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))
+		start, locked := time.Now(), 30*time.Second
+		reap := func() error {
+			c := w.client(logged, svc.WithTokenSource(func(context.Context) (string, error) {
+				if time.Since(start) < locked {
+					return "", errors.New("the vault is locked")
+				}
+				return w.srv.Token(), nil
+			}))
+			_, err := c.Ledger.Reap(w.Context(), nil)
+			return err
+		}
+		require.NoError(w, reap())
+		require.Zero(w, w.srv.RunningInstances())
+		require.Empty(w, log.String())
+
+		_, err = w.client().InferenceServices.Deploy(w.Context(), request("m"), &svc.DeployOptions{Key: "m", Lease: time.Minute})
+		require.NoError(w, err)
+		later(w, time.Hour)
+		start, locked = time.Now(), time.Hour
+		require.ErrorContains(w, reap(), "the vault is locked")
+		require.Less(w, time.Since(start), 5*time.Minute)
+		require.Equal(w, 1, bytes.Count(log.Bytes(), []byte("\n")), log.String())
+		for _, part := range []string{"level=WARN", "key=m", "name=m", "vault"} {
+			require.Contains(w, log.String(), part)
+		}
+	})
 }
