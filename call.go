@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -225,13 +224,18 @@ func (c *Client) verdict(k *call, r *httpcall.Result) error {
 // mean that the record was created. The exceptions are 307 and 308, which ask for the same
 // request again. A status below 200 shows nothing.
 func inconclusive(status int) bool {
-	return status < 400 && status != http.StatusTemporaryRedirect && status != http.StatusPermanentRedirect
+	switch status {
+	case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return false
+	}
+	return status < 400
 }
 
 // deletedBefore reports whether the "not found" e of a delete means that an attempt before it
 // deleted the record, and that only its response was lost.
 func (c *Client) deletedBefore(k *call, r *httpcall.Result, e *Error) bool {
-	if k.Method != http.MethodDelete || !r.Lost || !errors.Is(e, ErrNotFound) {
+	switch {
+	case k.Method != http.MethodDelete, !r.Lost, !rules.NotFound(e.StatusCode):
 		return false
 	}
 	switch e.foreign {

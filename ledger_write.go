@@ -250,7 +250,8 @@ func (c *claim) close(ctx context.Context, k *call, s **InferenceService, err *e
 // explainMark adds to an error about a description that the mark of the ledger has made it longer.
 func (l *Ledger) explainMark(err error) error {
 	e, ok := errors.AsType[*Error](err)
-	if !ok || l.journal == nil || !l.marks {
+	switch {
+	case !ok, l.journal == nil, !l.marks:
 		return err
 	}
 	if e.StatusCode/100 != 4 || !bytes.Contains(bytes.ToLower(e.Body), []byte("description")) {

@@ -169,7 +169,8 @@ func (p RetryPolicy) withDefaults() RetryPolicy {
 func WithRetry(p RetryPolicy) Option {
 	return func(c *config) error {
 		p := p.withDefaults()
-		if p.MaxAttempts < 1 || p.MinDelay < 0 || p.MaxDelay < p.MinDelay {
+		switch {
+		case p.MaxAttempts < 1, p.MinDelay < 0, p.MaxDelay < p.MinDelay:
 			return errors.New("svc: WithRetry: MaxAttempts and the delays must not be negative, and MaxDelay must not be less than MinDelay")
 		}
 		c.http.Retry = httpcall.Policy(p)

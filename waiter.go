@@ -223,7 +223,8 @@ func failureOf(err error) rules.Failure {
 		return rules.Failure{Class: rules.Intermediary, Undecodable: true}
 	}
 	e, ok := errors.AsType[*TransportError](err)
-	if !ok || e.Attempts == 0 || cause.Has[*httpcall.LocalError](err) {
+	switch {
+	case !ok, e.Attempts == 0, cause.Has[*httpcall.LocalError](err):
 		return rules.Failure{Class: rules.Local}
 	}
 	return rules.Failure{Class: rules.Transport, Hopeless: httpcall.Hopeless(e.Err)}

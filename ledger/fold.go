@@ -24,7 +24,11 @@ var moves = map[State][]Event{
 // known reports whether this version knows the event.
 func (e Event) known() bool {
 	_, changes := moves[State(e)]
-	return changes || e == Scaled || e == Extended || e == Pruned
+	switch e {
+	case Scaled, Extended, Pruned:
+		return true
+	}
+	return changes
 }
 
 // Fold makes entries from the records of one key or of all keys, as [Store] lists them. Its error
@@ -164,7 +168,11 @@ func (e *Entry) leased() (lease time.Duration, begin time.Time) {
 // Open reports whether the endpoint may exist and be billed: the state is Intended, Unknown or
 // Created.
 func (e Entry) Open() bool {
-	return e.State == Intended || e.State == Unknown || e.State == Created
+	switch e.State {
+	case Intended, Unknown, Created:
+		return true
+	}
+	return false
 }
 
 // InDoubt reports whether the endpoint may exist although nothing will record its ID: the

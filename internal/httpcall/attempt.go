@@ -101,7 +101,10 @@ func (x *exchange) fold(a attempt, acted bool) {
 	switch a.outcome {
 	case answered:
 		x.Acted = acted || mayHaveActed(a.status)
-		x.Lost = x.Lost || a.status == http.StatusBadGateway || a.status == http.StatusGatewayTimeout
+		switch a.status {
+		case http.StatusBadGateway, http.StatusGatewayTimeout:
+			x.Lost = true
+		}
 	case notSent:
 		x.Acted = acted
 	case lost:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -182,10 +183,13 @@ func retryAfter(h http.Header) time.Duration {
 	return max(date.Sub(now), 0)
 }
 
+// beforeSending are the operations of a net.OpError in which no byte of a request is sent.
+var beforeSending = []string{"dial", "socks connect", "proxyconnect"}
+
 // neverSent reports whether an error certainly came before any byte of the request
 // was sent.
 func neverSent(err error) bool {
-	if op, ok := errors.AsType[*net.OpError](err); ok && (op.Op == "dial" || op.Op == "socks connect" || op.Op == "proxyconnect") {
+	if op, ok := errors.AsType[*net.OpError](err); ok && slices.Contains(beforeSending, op.Op) {
 		return true
 	}
 	return cause.Has[*net.DNSError](err) || cause.Has[*ProxyError](err) || mistrusted(err)

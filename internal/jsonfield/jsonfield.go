@@ -94,7 +94,8 @@ func encode(value any) ([]byte, error) {
 func Decode(data []byte, dst any, must func(key string) bool) (path string, err error) {
 	err = json.Unmarshal(data, dst)
 	v := reflect.ValueOf(dst)
-	if err == nil || v.Kind() != reflect.Pointer || v.IsNil() || !json.Valid(data) {
+	switch {
+	case err == nil, v.Kind() != reflect.Pointer, v.IsNil(), !json.Valid(data):
 		return "", err
 	}
 	fresh := reflect.New(v.Type().Elem()).Elem()

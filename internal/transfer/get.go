@@ -204,7 +204,8 @@ func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 // nothingLeft reports whether a refusal says that the file ends where the download has come to.
 // That matters only if its size is not known.
 func (g *Get) nothingLeft(r *httpcall.Result) bool {
-	if r.StatusCode != http.StatusRequestedRangeNotSatisfiable || g.Received == 0 || g.Total >= 0 {
+	switch {
+	case r.StatusCode != http.StatusRequestedRangeNotSatisfiable, g.Received == 0, g.Total >= 0:
 		return false
 	}
 	if r.Header["Etag"] != nil && tag(r.Header) != g.etag {

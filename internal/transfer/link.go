@@ -120,7 +120,8 @@ func (l *Link) Expired(r *httpcall.Result) bool {
 		return false
 	}
 	info := apierr.Parse(r.Header.Get("Content-Type"), r.Body, l.Redact.String)
-	if expired.MatchString(info.Code) || expired.MatchString(info.Message) || timeframe.Match(r.Body) {
+	switch {
+	case expired.MatchString(info.Code), expired.MatchString(info.Message), timeframe.Match(r.Body):
 		return true
 	}
 	end, ok := l.end()
