@@ -412,7 +412,7 @@ func explore(t *testing.T, x explorer, start world) *explorer {
 	return &x
 }
 
-var mostCrashes uint8 = 3
+const mostCrashes = 3
 
 func TestLedgerExplored(t *testing.T) {
 	if testing.Short() {
