@@ -177,10 +177,11 @@ func (r *removal) poll(ctx context.Context) (*InferenceService, rules.Verdict, e
 		before = s
 		r.learn(s)
 	}
-	if err := r.delete(ctx); err != nil {
-		return before, rules.Unproven, err
-	}
+	failed := r.delete(ctx)
 	s, verdict, err := r.read(ctx)
+	if failed != nil && verdict != rules.Deleted { // what keeps the service from deleting it matters more
+		return cmp.Or(s, before), rules.Unproven, failed
+	}
 	if s == nil && verdict == rules.Unproven {
 		s = before
 	}

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"example.com/svc/internal/httpcall"
+	"example.com/svc/internal/jsonfield"
+	"example.com/svc/internal/known"
+	"example.com/svc/internal/rules"
 	"example.com/svc/internal/valid"
 	"example.com/svc/ledger"
 )
@@ -135,12 +138,24 @@ func (c *InferenceServiceClient) create(ctx context.Context, k *call, key string
 	s, err = result[InferenceService](c.client, k, k.send(ctx, c.client))
 	err = c.client.Ledger.explainMark(err)
 	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.ID != "" {
-		c.client.endpoints.Create(unknown.ID, k.Result.TokenCheck)
+		c.client.endpoints.Create(unknown.ID, k.known(unknown.created(), jsonfield.Salvage(unknown.Body, "name")))
 	}
 	if err == nil {
-		c.client.endpoints.Create(s.ServiceID, k.Result.TokenCheck)
+		c.client.endpoints.Create(s.ServiceID, k.known(true, s.Name))
 	}
 	return s, nil, err
+}
+
+// known returns what identifies the token of a create; nil: the ID in its response may be that of
+// somebody else's endpoint. name is the name in the response; empty: there is none.
+func (k *call) known(created bool, name string) known.Sender {
+	if !created {
+		return nil
+	}
+	if name != "" && !rules.Renamed(k.name, name) {
+		return nil
+	}
+	return k.Result.TokenCheck
 }
 
 // Get reads one endpoint.
@@ -201,6 +216,7 @@ func (c *InferenceServiceClient) Update(ctx context.Context, id string, req Upda
 	if err := k.prepare(c.client, opts); err != nil {
 		return nil, err
 	}
+	k.Urgent = n != nil && *n == 0 // it lowers the bill
 	change, err := c.client.Ledger.scale(ctx, &k)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/poll"
+	"example.com/svc/internal/rules"
 	"example.com/svc/ledger"
 )
 
@@ -192,11 +193,14 @@ func (l *Ledger) Forget(ctx context.Context, e ledger.Entry) error {
 		return err
 	}
 	if now.State == ledger.Created {
-		_, err := l.client.InferenceServices.Get(ctx, now.ServiceID)
-		if err != nil && !errors.Is(err, ErrNotFound) {
+		_, r, err := l.client.InferenceServices.read(ctx, now.ServiceID, polling(nil))
+		missing, failed := errors.AsType[*Error](err)
+		switch {
+		case err == nil:
+		case !failed, !rules.NotFound(missing.StatusCode), missing.class != rules.Service, aged(r.Header): // not the word of the service
 			return err
 		}
-		return l.forget(ctx, now, err != nil, time.Time{})
+		return l.forget(ctx, now, failed, time.Time{})
 	}
 	clock := l.clock(ctx)
 	for told := false; ; told = true {

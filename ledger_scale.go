@@ -51,9 +51,11 @@ func (l *Ledger) scale(ctx context.Context, k *call) (*scaling, error) {
 		c.entry, c.err = l.journal.Owner(reading, k.ID)
 	}()
 	if c.lowers(ctx, k.ID) {
+		k.Urgent = true
 		return c, nil
 	}
 	if err = c.wait(ctx); err == nil {
+		k.Urgent = c.entry != nil && c.want < c.entry.Instances
 		err = c.raise(ctx)
 	}
 	if err != nil {
@@ -79,7 +81,7 @@ func (c *scaling) lowers(ctx context.Context, id string) bool {
 	case <-ctx.Done():
 		return false
 	}
-	now, err := c.ledger.client.InferenceServices.Get(ctx, id)
+	now, err := c.ledger.client.InferenceServices.Get(ctx, id, urgent)
 	return err == nil && c.want <= int(now.ResourceMetadata.TargetInstanceNumber)
 }
 

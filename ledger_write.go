@@ -242,7 +242,10 @@ func (c *claim) close(ctx context.Context, k *call, s **InferenceService, err *e
 		}
 	}
 	if r.Event == ledger.Created {
-		r.ServiceTime, r.TokenCheck = dateOf(k.Result.Header), k.Result.TokenCheck(r.Intent)
+		r.ServiceTime = dateOf(k.Result.Header)
+		if k.known(true, r.Name) != nil {
+			r.TokenCheck = k.Result.TokenCheck(r.Intent)
+		}
 	}
 	*err = cause.Join(*err, c.ledger.journal.Settle(ctx, r, 3))
 }
@@ -271,6 +274,9 @@ func (l *Ledger) notSent(ctx context.Context, k *call, err error) error {
 
 // dateOf is the time of the service's clock in the header of a response; zero if it is not there.
 func dateOf(h http.Header) time.Time {
+	if aged(h) {
+		return time.Time{}
+	}
 	t, _ := http.ParseTime(h.Get("Date"))
 	return t
 }
@@ -279,7 +285,7 @@ func dateOf(h http.Header) time.Time {
 // that time plus what has passed since, by the monotonic clock; zero if the service did not say it.
 func (l *Ledger) clock(ctx context.Context) func() time.Time {
 	var response Response
-	_, _ = l.client.Flavors.List(ctx, append(polling(nil), WithResponse(&response))...)
+	_, _ = l.client.Flavors.List(ctx, append(polling(nil), urgent, WithResponse(&response))...)
 	date, at := dateOf(response.Header), time.Now()
 	return func() time.Time {
 		if date.IsZero() {

@@ -174,6 +174,7 @@ func (c *InferenceServiceClient) WaitUntilDeleted(ctx context.Context, id string
 func (c *InferenceServiceClient) DeleteAndWait(ctx context.Context, id string, opts *WaitOptions) error {
 	o := opts.withDefaults()
 	r := &removal{observer: c.observe(id, o), interval: o.MaxInterval}
+	r.opts = append(r.opts, urgent)
 	w := c.untilDeleted(r.observer, o, r.poll)
 	w.endurance.Task = rules.Removal
 	_, err := w.run(ctx, isDeleted)

@@ -1,6 +1,7 @@
 package httpcall
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -45,6 +46,8 @@ func (x *exchange) newToken() bool {
 	case x.renewed, !x.caller.cfg.Renews, x.token == nil, x.latest.err != nil, x.ctx.Err() != nil:
 		return false
 	case x.StatusCode != http.StatusUnauthorized:
+		return false
+	case x.call.Once && bytes.HasPrefix(bytes.TrimSpace(x.Body), []byte("<")): // a page may replace the response of a create that took effect
 		return false
 	}
 	token, err := x.caller.askToken(x, time.Now().Add(x.caller.timeout().After))

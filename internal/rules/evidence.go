@@ -1,6 +1,9 @@
 package rules
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Grace is how long a new record may not be readable yet.
 const Grace = 30 * time.Second
@@ -53,9 +56,10 @@ type Evidence struct {
 	Read     bool      // the record was read, so Readable does not matter
 
 	flagged  bool
-	early    bool   // the latest "not found" came before Readable
-	accepted bool   // the service accepted a delete
-	last     Origin // of the latest "not found"
+	early    bool      // the latest "not found" came before Readable
+	accepted bool      // the service accepted a delete
+	seen     [4]Origin // of the latest "not found" responses
+	next     int       // index in seen of the next one
 	runs     [len(proofs)]run
 }
 
@@ -131,8 +135,9 @@ func (e Evidence) After(o Observation) Evidence {
 }
 
 func (e Evidence) missing(o Observation) Evidence {
-	copied := o.copyOf(e.last)
-	e.last, e.early = o.Origin, !e.Read && o.At.Before(e.Readable)
+	copied := slices.ContainsFunc(e.seen[:], o.copyOf)
+	e.seen[e.next], e.next = o.Origin, (e.next+1)%len(e.seen)
+	e.early = !e.Read && o.At.Before(e.Readable)
 	if copied || e.early {
 		return e
 	}

@@ -1,0 +1,181 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc"
+	"example.com/svc/internal/testkit"
+	"example.com/svc/svctest"
+)
+
+const foreignToken = "token-of-another-account"
+
+// Only a fresh "not found" of the service lets Forget take the entry of an endpoint.
+func TestForgetTakesOnlyTheWordOfTheService(t *testing.T) {
+	for name, fault := range map[string]svctest.Fault{
+		"page": svctest.ProxyPage(404), "plain text": svctest.RouterNotFound(), "aged": {Status: 404, Body: `{"message":"x"}`, Header: http.Header{"Age": {"50"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c := w.client()
+				_, err := c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+				require.NoError(w, err)
+				w.srv.Fault("GET", svctest.RouteEndpoint, fault)
+				require.ErrorIs(w, c.Ledger.Forget(w.Context(), w.one()), svc.ErrNotFound)
+				require.True(w, w.one().Open())
+			})
+		})
+	}
+}
+
+// An ID in the body of an error, or one with another name than was asked for, may be that of
+// somebody else's endpoint: the responses to our token prove nothing about it.
+func TestIDOfSomebodyElseIsNotKnown(t *testing.T) {
+	for name, fault := range map[string]func(id string) svctest.Fault{
+		"error body": func(id string) svctest.Fault {
+			return svctest.Fault{Status: 500, Body: `{"message":"conflict","service_id":"` + id + `"}`}
+		},
+		"another name": func(id string) svctest.Fault {
+			return svctest.Fault{Body: `{"service_id":"` + id + `","name":"theirs","status":"available"}`, AfterEffect: true}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				other, err := w.client(svc.WithToken(foreignToken)).InferenceServices.Deploy(w.Context(), request("theirs"), nil)
+				require.NoError(w, err)
+				later(w, time.Minute)
+				w.srv.Fault("POST", svctest.RouteEndpoints, fault(other.ServiceID))
+				c := w.client()
+				_, _ = c.InferenceServices.Deploy(w.Context(), request("mine"), &svc.DeployOptions{Key: "k"})
+				require.ErrorIs(w, c.InferenceServices.DeleteAndWait(testkit.Within(w, time.Hour), other.ServiceID, nil), svc.ErrNotFound)
+				e, _ := w.srv.Endpoint(other.ServiceID)
+				require.True(w, e.Billed)
+				for _, e := range w.entries() {
+					require.NotEqual(w, "deleted", string(e.State))
+				}
+			}, svctest.WithForeignToken(foreignToken))
+		})
+	}
+}
+
+// A page in place of a 401 does not show that a create had no effect, so it is not repeated with
+// another token.
+func TestCreateIsNotRepeatedAfterAPageWithStatus401(t *testing.T) {
+	inWorld(t, func(w *world) {
+		asked := 0
+		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: 401, Body: "<html>log in</html>", AfterEffect: true})
+		c := w.client(svc.WithTokenSource(func(context.Context) (string, error) {
+			asked++
+			return []string{w.srv.Token(), "second-token"}[asked%2], nil
+		}))
+		_, err := c.InferenceServices.Create(w.Context(), request("n"))
+		require.Error(w, err)
+		require.Equal(w, 1, w.creates())
+	}, svctest.WithSecondToken("second-token"))
+}
+
+// Caches may repeat several old responses in turn.
+func TestCopiesOfSeveralResponsesProveNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		inner, hidden, n := w.srv.HTTPClient().Transport, false, 0
+		c := w.client(svc.WithHTTPClient(&http.Client{Transport: testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+			if !hidden || !strings.HasSuffix(r.URL.Path, "svc-1") {
+				return inner.RoundTrip(r)
+			}
+			n++
+			old := http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {fmt.Sprint("request-", n%3)}}
+			return &http.Response{StatusCode: 404, Header: old, Body: io.NopCloser(strings.NewReader(`{"message":"not found"}`))}, nil
+		})}))
+		_, err := c.InferenceServices.Deploy(w.Context(), request("n"), nil)
+		require.NoError(w, err)
+		hidden = true
+		require.ErrorIs(w, c.InferenceServices.WaitUntilDeleted(testkit.Within(w, 5*time.Minute), "svc-1", nil), context.DeadlineExceeded)
+	})
+}
+
+// What lowers the bill does not wait for the rate limiter: a scale to fewer, a DeleteAndWait, and
+// Reap.
+func TestWhatLowersTheBillDoesNotAskTheLimiter(t *testing.T) {
+	blocked := svc.WithRateLimiter(testkit.Limiter(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }))
+	for name, call := range map[string]func(w *world, id string) error{
+		"scale to 0": func(w *world, id string) error {
+			_, err := w.client(blocked).InferenceServices.Scale(w.Context(), id, 0)
+			return err
+		},
+		"scale to fewer": func(w *world, id string) error {
+			_, err := w.client(blocked).InferenceServices.Scale(w.Context(), id, 1)
+			return err
+		},
+		"DeleteAndWait": func(w *world, id string) error {
+			return w.client(blocked).InferenceServices.DeleteAndWait(w.Context(), id, nil)
+		},
+		"Reap": func(w *world, _ string) error {
+			_, err := w.client(blocked).Ledger.Reap(w.Context(), nil)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				req := request("n")
+				req.ResourceMetadata.TargetInstanceNumber = 3
+				s, err := w.client().InferenceServices.Deploy(w.Context(), req, &svc.DeployOptions{Key: "k", Lease: time.Minute})
+				require.NoError(w, err)
+				later(w, time.Hour)
+				start := time.Now()
+				require.NoError(w, call(w, s.ServiceID))
+				require.Less(w, time.Since(start), time.Minute)
+				require.Less(w, w.srv.RunningInstances(), 3)
+			})
+		})
+	}
+}
+
+// A delete may be refused because the endpoint is deleted already: the reads decide.
+func TestRefusedDeleteOfADeletedEndpoint(t *testing.T) {
+	page := svctest.ProxyPage(404)
+	page.Times = -1
+	for name, set := range map[string]func(w *world, id string){
+		"409": func(w *world, id string) {
+			w.srv.SetField(id, "is_deleted", true)
+			w.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 409, Body: `{}`, Times: -1})
+		},
+		"500": func(w *world, id string) {
+			w.srv.SetField(id, "is_deleted", true)
+			w.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 500, Body: `{}`, Times: -1})
+		},
+		"page": func(w *world, _ string) { w.srv.Fault("*", svctest.RouteEndpoint, page) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c := w.client()
+				s, err := c.InferenceServices.Deploy(w.Context(), request("n"), nil)
+				require.NoError(w, err)
+				require.NoError(w, c.InferenceServices.Delete(w.Context(), s.ServiceID))
+				set(w, s.ServiceID)
+				require.NoError(w, c.InferenceServices.DeleteAndWait(testkit.Within(w, time.Hour), s.ServiceID, nil))
+			})
+		})
+	}
+}
+
+// The Date of a copy is no clock.
+func TestDateOfACopyIsNoClock(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.NoError(w, err)
+		old := time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)
+		w.srv.Fault("GET", svctest.RouteFlavors, svctest.Fault{Header: http.Header{"Age": {"3600"}, "Date": {old}}, Times: -1})
+		err = w.client().Ledger.Extend(w.Context(), w.one(), time.Now().Add(8*time.Minute))
+		require.Error(w, err, "without a clock of the service nothing is recorded")
+		require.False(w, errors.Is(err, context.DeadlineExceeded))
+	})
+}
