@@ -71,6 +71,11 @@ proved. Ends with 5 if there is no such endpoint, unless --missing-ok is given.`
 		if keyed := cmd.Flags().Changed("key"); keyed == (len(args) > 0) {
 			return errors.New("either IDs or --key KEY")
 		}
+		for _, id := range args {
+			if strings.Trim(id, ". ") == "" || strings.ContainsAny(id, "/\\") {
+				return fmt.Errorf("%q cannot be an ID", id)
+			}
+		}
 		return nil
 	}
 	c.Flags().BoolVar(&missingOK, "missing-ok", false, "end with exit code 0, not 5, if there is no such endpoint")

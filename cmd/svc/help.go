@@ -79,9 +79,9 @@ each change, "--progress json" makes it JSON, one object a line, and --quiet lea
   0)   curl -fsS "$(svc url "$id")/health" ;;
   4)   echo "somebody has to look: svc ls" >&2 ;;     # it may be running, with an unknown ID
   7)   echo "nothing is running: try again later" >&2 ;;
-  10)  svc delete --key chat ;;                        # it may be running
+  10)  echo "it may be running: svc ls" >&2 ;;         # perhaps an endpoint of an earlier command, which serves
   11)  echo "it failed, and is deleted" >&2 ;;
-  *)   echo "nothing was created" >&2 ;;
+  *)   echo "see svc help exit-codes, and svc ls" >&2 ;;
   esac
 
 With --key, the same command can be run again after any failure or kill: it continues with the
@@ -91,7 +91,8 @@ lease:
   svc delete --key chat --missing-ok
   */5 * * * *  svc sweep --quiet                       # from one place
 
-Give the program time to clean up: timeout -k 60 10m svc deploy …
+Give the program time to clean up: timeout --preserve-status -k 60 10m svc deploy … (without --preserve-status
+the code of svc is lost)
 
 A pipeline whose disk does not last keeps the ledger in a database: SVC_LEDGER=postgres://…
 (make it once: svc ledger init). To test a script, "svc fake" serves a fake of the service, with

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 
@@ -56,6 +57,9 @@ func findLedger(flag string) (place, error) {
 		return place{"postgres", text, shown, true}, err
 	}
 	path, isFile := strings.CutPrefix(text, "sqlite:")
+	if connection.MatchString(path) {
+		return place{}, fmt.Errorf("%s is neither a folder, nor sqlite:FILE, nor postgres://… Its value is not shown, since it may hold a password", source)
+	}
 	path, err := fullPath(path, source)
 	if err != nil {
 		return place{}, err
@@ -65,6 +69,9 @@ func findLedger(flag string) (place, error) {
 	}
 	return place{"folder", path, path, true}, nil
 }
+
+// connection matches what looks like a connection string, and not like a path.
+var connection = regexp.MustCompile(`(?i)://|postgres(ql)?:|password|_key=`)
 
 // withoutSecrets returns a connection string without its password and parameters.
 func withoutSecrets(dsn string) (string, error) {

@@ -267,3 +267,12 @@ func startPostgres() {
 	}
 	postgresDSN = fmt.Sprintf("postgres://postgres:secret@127.0.0.1:%d/postgres?sslmode=disable", port)
 }
+
+// A connection string that is not understood may hold a password, so it is not shown.
+func TestLedgerThatIsNotUnderstoodIsNotShown(t *testing.T) {
+	s := newSession(t)
+	for _, value := range []string{`"postgres://u:S3cr3t@h/db"`, " postgres://u:S3cr3t@h/db", "Postgres:/u:S3cr3t@h", "mysql://u:S3cr3t@h", "host=h password=S3cr3t", "sqlite:postgres://u:S3cr3t@h"} {
+		e := s.must(exitUsage, "ls", "--ledger", value)
+		require.NotContains(t, e.stderr+e.stdout, "S3cr3t", value)
+	}
+}

@@ -54,9 +54,9 @@ func (t *tool) runCommand() *command {
 	c.Flags().SetInterspersed(false)
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		cmd := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...) // stopProgram ends it
-		if cmd.Err != nil {                                                          // before anything is created
+		if _, err := exec.LookPath(args[0]); err != nil {                            // before anything is created
 			t.note(func(f *facts) { f.Running = false })
-			return nil, &exec.Error{Name: args[0], Err: cmd.Err}
+			return nil, &exec.Error{Name: args[0], Err: err}
 		}
 		d, err := t.deployment(ctx, &s)
 		if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -29,7 +30,9 @@ func TestRun(t *testing.T) {
 	require.Empty(t, s.open())
 
 	posts := s.srv.RequestCount("POST", svctest.RouteEndpoints)
-	require.Contains(t, s.must(exitNoCommand, with(runDemo, "no-such-program")...).stderr, "no-such-program")
+	for _, program := range []string{"no-such-program", "./no-such-program", os.DevNull} {
+		require.Contains(t, s.must(exitNoCommand, with(runDemo, program)...).stderr, program)
+	}
 	s.must(exitUsage, runDemo...)
 	s.must(exitUsage, "run", "-o", "json", "--name", "demo", "--image", "x", "--", "true")
 	s.must(exitUsage, "run", "--", "true")

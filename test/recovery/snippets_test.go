@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"os"
 	"time"
 
 	"example.com/svc"
@@ -20,7 +19,7 @@ func unknownWithKey(ctx context.Context, client *svc.Client, request svc.CreateI
 	_, err := client.InferenceServices.Deploy(ctx, request, opts)
 	if unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok {
 		entry, err := client.Ledger.Entry(ctx, unknown.Key)
-		if err != nil {
+		if err != nil || entry == nil { // nil: somebody has settled it
 			return err
 		}
 		id := lookup("[svc:" + entry.Intent + "]") // yours: ask a person, or the console
@@ -60,7 +59,7 @@ func cleanupFailed(ctx context.Context, client *svc.Client, request svc.CreateIn
 
 func unavailableUnderKey(ctx context.Context, client *svc.Client, request svc.CreateInferenceServiceRequest, opts *svc.DeployOptions) error {
 	_, err := client.InferenceServices.Deploy(ctx, request, opts)
-	if failed, ok := errors.AsType[*svc.DeployError](err); ok && failed.Resumed && errors.Is(err, svc.ErrUnavailable) {
+	if failed, ok := errors.AsType[*svc.DeployError](err); ok && failed.Resumed && (errors.Is(err, svc.ErrUnavailable) || errors.Is(err, svc.ErrStopped)) {
 		if err := client.InferenceServices.DeleteAndWait(ctx, failed.ServiceID, nil); err != nil {
 			return err
 		}
@@ -94,12 +93,9 @@ func wrongAddress(ctx context.Context, client *svc.Client, address string) error
 }
 
 func lostLedger(ctx context.Context, path string) error {
-	if _, err := os.Stat(path); err != nil {
-		return err // the volume is not mounted: ledger.Dir would make a new ledger
-	}
-	store, err := ledger.Dir(path)
+	store, err := ledger.Dir(path, ledger.MustExist())
 	if err != nil {
-		return err
+		return err // an empty folder is no ledger: the volume may not be mounted
 	}
 	client, err := svc.NewClientFromEnv(svc.WithLedger(store))
 	if err == nil {
@@ -110,7 +106,7 @@ func lostLedger(ctx context.Context, path string) error {
 
 func leaseOver(ctx context.Context, client *svc.Client) error {
 	entry, err := client.Ledger.Entry(ctx, "chat")
-	if err != nil {
+	if err != nil || entry == nil { // nil: a sweep was faster, and the endpoint is deleted
 		return err
 	}
 	return client.Ledger.Extend(ctx, *entry, time.Now().Add(8*time.Hour))

@@ -6,14 +6,19 @@
 #
 # SWITCH is a program of yours: it gets the address of the new release as its argument, and points
 # the traffic to it. DRAIN is how many seconds the old release goes on after that (default 30).
-# Each release has a key of its own, APP-RELEASE, so the script can be run again after any failure
-# or kill, and needs no other state than the ledger. It needs SVC_BASE_URL, SVC_API_TOKEN,
+# Each release has a key of its own, APP--RELEASE, so the script can be run again after any failure
+# or kill, and needs no other state than the ledger. APP and RELEASE must not contain "--", so that
+# no release of another app is taken for an old one: 1 to 64 characters of a-z, 0-9, _ and - in all. It needs SVC_BASE_URL, SVC_API_TOKEN,
 # SVC_INFERENCE_URL and a ledger (svc help scripting).
 set -euo pipefail
 
 app=${1:?APP is missing} release=${2:?RELEASE is missing} image=${3:?IMAGE is missing} switch=${4:?SWITCH is missing}
 shift 4
-new=$app-$release
+case $app:$release in *--* | *-:* | *:-*)
+	echo 'blue-green: APP and RELEASE must not contain "--", nor have a "-" where they meet' >&2
+	exit 64 ;;
+esac
+new=$app--$release
 
 svc deploy --key "$new" --name "$new" --image "$image" --lease "${LEASE:-720h}" "$@"
 url=$(svc url --key "$new")
@@ -21,7 +26,7 @@ url=$(svc url --key "$new")
 echo "blue-green: $new serves at $url" >&2
 sleep "${DRAIN:-30}"
 
-old=$(svc ls --no-headers | awk -v app="$app-" -v new="$new" 'index($1, app) == 1 && $1 != new { print $1 }')
+old=$(svc ls --no-headers | awk -v app="$app--" -v new="$new" 'index($1, app) == 1 && $1 != new { print $1 }')
 for key in $old; do
 	svc delete --key "$key"
 done

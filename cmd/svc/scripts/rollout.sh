@@ -29,8 +29,7 @@ fi
 
 case $code in
 0) exit 0 ;;
-4 | 9 | 64) exit $code ;;       # nobody knows whether it runs, or nothing was done: svc has said what to do
-10) svc delete --key "$key" ;; # it may be running
+4 | 9 | 10 | 64) exit $code ;; # an endpoint may be running, perhaps a healthy one, or nothing was done: svc has said what to do
 esac
 echo "rollout: $image failed with exit code $code; going back to $old" >&2
 deploy "$old" "$@"
