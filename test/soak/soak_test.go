@@ -74,7 +74,10 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 
 // TestConversations runs conversations and reports each one that violates an invariant.
 func TestConversations(t *testing.T) {
-	const usual = 3000
+	usual := uint64(3000)
+	if testing.Short() { // of the race step
+		usual = 500
+	}
 	n := number(t, "SVC_SOAK_CONVERSATIONS", usual)
 	first := uint64(1)
 	next := func(i uint64) uint64 { return first + i }
