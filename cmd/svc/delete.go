@@ -55,6 +55,16 @@ func (v *deleteView) names() (ids []string) {
 	return ids
 }
 
+// checkIDs returns an error if one of the IDs is certainly none.
+func checkIDs(ids []string) error {
+	for _, id := range ids {
+		if strings.Trim(id, ". ") == "" || strings.ContainsAny(id, "/\\") {
+			return fmt.Errorf("%q cannot be an ID", id)
+		}
+	}
+	return nil
+}
+
 func (t *tool) deleteCommand() *command {
 	var missingOK bool
 	c := &command{
@@ -71,12 +81,7 @@ proved. Ends with 5 if there is no such endpoint, unless --missing-ok is given.`
 		if keyed := cmd.Flags().Changed("key"); keyed == (len(args) > 0) {
 			return errors.New("either IDs or --key KEY")
 		}
-		for _, id := range args {
-			if strings.Trim(id, ". ") == "" || strings.ContainsAny(id, "/\\") {
-				return fmt.Errorf("%q cannot be an ID", id)
-			}
-		}
-		return nil
+		return checkIDs(args)
 	}
 	c.Flags().BoolVar(&missingOK, "missing-ok", false, "end with exit code 0, not 5, if there is no such endpoint")
 	c.left = func(f facts) []string {
