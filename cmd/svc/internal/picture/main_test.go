@@ -25,7 +25,7 @@ func TestPicture(t *testing.T) {
 		for _, command := range session {
 			require.Contains(t, string(text), "$ "+command)
 		}
-		require.Contains(t, string(text), "svc-1 is available after 2s")
+		require.Regexp(t, `svc-1 is available after \d+s`, string(text)) // in real time, on a busy machine
 		require.NotContains(t, string(text), "problem")
 		f, err := os.Open(file)
 		require.NoError(t, err)
