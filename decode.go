@@ -145,7 +145,7 @@ func (c *Client) classify(k *call, r *httpcall.Result) (rules.Class, string) {
 	to, err := url.Parse(r.Header.Get("Location"))
 	redirect := r.StatusCode/100 == 3
 	return rules.Classify(rules.Response{
-		Method: k.Method, Status: r.StatusCode, ContentType: r.Header.Get("Content-Type"), Body: r.Body, Cut: r.Cut,
+		Status: r.StatusCode, ContentType: r.Header.Get("Content-Type"), Body: r.Body, Cut: r.Cut,
 		Elsewhere: redirect && err == nil && to.Host != "" && !httpcall.SameOrigin(to, &c.base.URL),
 	})
 }

@@ -24,7 +24,6 @@ const (
 
 // Response is a response with what matters for its class.
 type Response struct {
-	Method      string
 	Status      int
 	ContentType string
 	Body        []byte
