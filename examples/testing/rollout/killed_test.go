@@ -123,7 +123,8 @@ func TestOldStaysInTheLedgerUntilItIsDeleted_C27(t *testing.T) {
 		w.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 403, Times: -1})
 		for range 2 {
 			err := w.replace(t.Context(), 3)
-			require.ErrorIs(t, err, svc.ErrForbidden)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorContains(t, err, "403 Forbidden")
 			require.ErrorContains(t, err, "svc-3 is available, but the rollout is not complete: svc-2 may still be running")
 			require.Equal(t, []string{"svc-2", "svc-3"}, w.billed())
 			require.Equal(t, []string{"svc-2", "svc-3"}, w.open(t))

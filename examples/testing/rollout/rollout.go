@@ -22,6 +22,10 @@ import (
 // was killed and nobody repeats it, [svc.Ledger.Reap] deletes the endpoint after that time.
 const lease = 2 * time.Hour
 
+// removal is how long one old endpoint may take until it is deleted. A service that refuses the
+// delete may accept it later, so without a limit DeleteAndWait would go on as long as ctx.
+const removal = 10 * time.Minute
+
 // Replace deploys a release of app. When the new endpoint is available, Replace deletes the endpoints
 // of all other releases, and waits until they are deleted. The client needs a ledger.
 // Only one rollout of an app may run at a time.
@@ -75,9 +79,15 @@ func retire(ctx context.Context, client *svc.Client, app, inUse string) error {
 	for _, e := range old {
 		if e.State != ledger.Created {
 			errs = append(errs, fmt.Errorf("key %s: %w", e.Key, svc.ErrOutcomeUnknown))
-		} else if err := client.InferenceServices.DeleteAndWait(ctx, e.ServiceID, nil); err != nil {
+		} else if err := remove(ctx, client, e.ServiceID); err != nil {
 			errs = append(errs, fmt.Errorf("%s may still be running: %w", e.ServiceID, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func remove(ctx context.Context, client *svc.Client, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, removal)
+	defer cancel()
+	return client.InferenceServices.DeleteAndWait(ctx, id, nil)
 }
