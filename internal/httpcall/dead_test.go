@@ -105,7 +105,7 @@ func TestDeadConnection_C01(t *testing.T) {
 	address := url.URL{Scheme: "https", Host: p.Addr().String()}
 	c := newChain(nil, func(cfg *Config) { cfg.Client, cfg.Origin = nil, &address })
 	defer c.CloseIdle()
-	for _, transport := range c.own {
+	for _, transport := range []*http.Transport{c.api.own, c.transfers.own} {
 		transport.TLSClientConfig = &tls.Config{RootCAs: srv.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
 		transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 50 * time.Millisecond, PingTimeout: 250 * time.Millisecond}
 	}
@@ -180,7 +180,7 @@ func TestOwnTransportNamesTheProxy_C02(t *testing.T) {
 			}
 		})
 		c := newChain(nil, func(cfg *Config) { cfg.Client = nil })
-		c.own[false].Proxy = http.ProxyURL(&url.URL{Scheme: "http", User: url.UserPassword("me", "hush"), Host: l.Addr().String()})
+		c.api.own.Proxy = http.ProxyURL(&url.URL{Scheme: "http", User: url.UserPassword("me", "hush"), Host: l.Addr().String()})
 		r := c.Do(t.Context(), newCall("POST"))
 		require.EqualError(t, r.Fail, (&ProxyError{l.Addr().String(), status}).Error())
 		require.Contains(t, r.Fail.Error(), "the proxy "+l.Addr().String()+" refused the connection")

@@ -93,21 +93,15 @@ type Call struct {
 // Result is what is known about a call. While the call runs, Result assumes the worst case, for
 // example that an attempt took effect. So it is also right if a panic ends the call.
 type Result struct {
-	StatusCode int // status of the last response; 0: there was no complete response, and Fail says why
-	Broken     int // the status of a 2xx response that was cut off; 0: none was
-	Header     http.Header
-	Body       []byte
-	Cut        bool           // Body is only the beginning
-	Stream     *http.Response // the successful response of a transfer; its body was not read yet
+	attempt // the latest one
 
-	Attempts   int
-	RetryAfter time.Duration // the delay that the last response asked for; 0: none
-	NoBudget   bool          // the retry budget refused another attempt
-	Fail       error         // why there is no complete response, or why the call ended before its next attempt
+	Attempts int
+	NoBudget bool    // the retry budget refused another attempt
+	Fail     error   // why there is no complete response, or why the call ended before its next attempt
+	sender   *sender // of the token that was sent last; nil: none was sent
 
-	checked *atomic.Pointer[tokenCheck] // shared by the calls of the Caller
-	token   func() string               // returns the token that was sent last; a function, so that a dump does not show it; nil: none was sent
-
+	// Direct says that the requests are sent by net/http itself.
+	Direct bool
 	// Sent says that an attempt was handed to the transport.
 	Sent bool
 	// Acted says that an attempt may have taken effect at the service although no response
@@ -121,26 +115,29 @@ type Result struct {
 // OK reports whether the service said that the call succeeded.
 func (r *Result) OK() bool { return r.Fail == nil && r.StatusCode/100 == 2 }
 
-// TokenCheck returns the first 8 hex digits of HMAC-SHA-256 over msg. The key is the token that
-// was sent last. If no token was sent, TokenCheck returns "".
-func (r *Result) TokenCheck(msg string) string {
-	if r.token == nil {
-		return ""
-	}
-	if c := r.checked.Load(); c != nil && c.msg == msg && c.token() == r.token() {
-		return c.sum
-	}
-	mac := hmac.New(sha256.New, []byte(r.token()))
-	mac.Write([]byte(msg))
-	sum := hex.EncodeToString(mac.Sum(nil)[:4])
-	r.checked.Store(&tokenCheck{r.token, msg, sum})
-	return sum
+// A sender is a token that was sent.
+type sender struct {
+	token func() string // a function, so that a dump does not show the token
+	last  atomic.Pointer[tokenCheck]
 }
 
 // tokenCheck is a result of TokenCheck. The latest one is kept, since most calls ask for the same.
-type tokenCheck struct {
-	token    func() string
-	msg, sum string
+type tokenCheck struct{ msg, sum string }
+
+// TokenCheck returns the first 8 hex digits of HMAC-SHA-256 over msg. The key is the token that
+// was sent last. If no token was sent, TokenCheck returns "".
+func (r *Result) TokenCheck(msg string) string {
+	if r.sender == nil {
+		return ""
+	}
+	if c := r.sender.last.Load(); c != nil && c.msg == msg {
+		return c.sum
+	}
+	mac := hmac.New(sha256.New, []byte(r.sender.token()))
+	mac.Write([]byte(msg))
+	sum := hex.EncodeToString(mac.Sum(nil)[:4])
+	r.sender.last.Store(&tokenCheck{msg, sum})
+	return sum
 }
 
 // Encoding says that the body still has a Content-Encoding, which was not asked for; empty:
@@ -154,34 +151,43 @@ func (r *Result) Encoding() string {
 
 // Caller sends calls. It is safe for concurrent use.
 type Caller struct {
-	cfg     Config
-	own     map[bool]*http.Transport // the transports of this library; key false: for API calls; key true: for transfers
-	wrapped http.RoundTripper        // the transport that Config.Wrap returned; nil: there are no instruments
-	budgets map[bool]*budget         // the retry budgets; key false: of API calls; key true: of transfers
-	agent   []string                 // the User-Agent header of all requests, so nothing may change it; nil: none
-	late    *TimeoutError            // the error of an attempt that takes too long
-	calls   atomic.Uint64
-	checked atomic.Pointer[tokenCheck]
+	cfg       Config
+	api       lane
+	transfers lane
+	wrapped   http.RoundTripper // the transport that Config.Wrap returned; nil: there are no instruments
+	agent     []string          // the User-Agent header of all requests, so nothing may change it; nil: none
+	late      *TimeoutError     // the error of an attempt that takes too long
+	calls     atomic.Uint64
+	sender    atomic.Pointer[sender] // of the token that was sent last
 }
 
 // New makes a Caller.
 func New(cfg Config) *Caller {
-	c := &Caller{cfg: cfg, late: &TimeoutError{After: cfg.Timeout}, own: map[bool]*http.Transport{false: newTransport(), true: newTransferTransport()}}
-	c.budgets = map[bool]*budget{false: newBudget(cfg.Retry.Budget), true: newBudget(cfg.Retry.Budget)}
-	if cfg.UserAgent != "" {
-		c.agent = []string{cfg.UserAgent}
+	c := &Caller{
+		cfg: cfg, late: &TimeoutError{After: cfg.Timeout},
+		api:       lane{newTransport(), newBudget(cfg.Retry.Budget)},
+		transfers: lane{newTransferTransport(), newBudget(cfg.Retry.Budget)},
 	}
 	if cfg.Wrap != nil {
-		c.wrapped = cfg.Wrap(restore{c})
+		c.wrapped = cfg.Wrap(restore{})
+	}
+	if cfg.UserAgent != "" {
+		c.agent = []string{cfg.UserAgent}
 	}
 	return c
 }
 
 // CloseIdle closes the connections that no call is using.
 func (c *Caller) CloseIdle() {
-	for _, t := range c.own {
-		t.CloseIdleConnections()
+	c.api.own.CloseIdleConnections()
+	c.transfers.own.CloseIdleConnections()
+}
+
+func (c *Caller) lane(call *Call) *lane {
+	if call.Transfer {
+		return &c.transfers
 	}
+	return &c.api
 }
 
 // Redactor returns the Redactor of the Config.
@@ -194,13 +200,17 @@ type exchange struct {
 	caller *Caller
 	call   *Call
 	number uint64
-	client http.Client   // follows redirects, with the Jar of the caller's client
-	latest attempt       // the latest attempt
-	again  bool          // another attempt will be made, and has not begun
-	delay  time.Duration // the delay before that attempt
-	taken  float64       // what the latest retry took from the retry budget
-	report *Attempt      // report of the latest exchange, which the hooks have not got yet
-	dials  atomic.Int32  // connections that the attempt under way has opened
+	lane   *lane
+	base   http.RoundTripper // sends the requests
+	via    http.RoundTripper // base, or the instruments around it
+	proof  bool              // if the body of a request was not read, that proves that the request was not sent
+	late   *TimeoutError     // the error of an attempt that takes too long
+	client http.Client       // follows redirects, with the Jar of the caller's client
+	again  bool              // another attempt will be made, and has not begun
+	delay  time.Duration     // the delay before that attempt
+	taken  float64           // what the latest retry took from the retry budget
+	report *Attempt          // report of the latest exchange, which the hooks have not got yet
+	dials  atomic.Int32      // connections that the attempt under way has opened
 
 	renewed bool // the call was repeated with another token
 }
@@ -228,16 +238,23 @@ func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 	if call.Result == nil {
 		call.Result = new(Result)
 	}
-	x := &exchange{Result: call.Result, ctx: ctx, caller: c, call: call, number: c.calls.Add(1)}
+	lane := c.lane(call)
+	x := &exchange{Result: call.Result, ctx: ctx, caller: c, call: call, number: c.calls.Add(1), lane: lane, base: lane.own, late: c.late}
+	x.client = http.Client{Transport: c, CheckRedirect: checkRedirect}
+	if hc := c.cfg.Client; hc != nil {
+		x.use(hc)
+	}
+	x.via = x.base
+	if c.wrapped != nil {
+		x.via = instruments{c.wrapped}
+	}
+	_, x.Direct = x.base.(*http.Transport)
+	x.proof = x.Direct && (call.Once || len(call.Body) > 0 || call.Length > 0)
 	if c.agent != nil && call.Header["User-Agent"] == nil {
 		call.Header["User-Agent"] = c.agent
 	}
 	shell := http.Request{
 		Method: call.Method, URL: call.URL, Host: call.URL.Host, Header: call.Header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-	}
-	x.client = http.Client{Transport: c, CheckRedirect: checkRedirect}
-	if c.cfg.Client != nil && call.Auth {
-		x.client.Jar = c.cfg.Client.Jar
 	}
 	retry := retryablehttp.Client{
 		HTTPClient: &x.client, CheckRetry: checkRetry, ErrorHandler: retryablehttp.PassthroughErrorHandler,
@@ -250,24 +267,29 @@ func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 		Backoff: func(time.Duration, time.Duration, int, *http.Response) time.Duration { return x.delay },
 	}
 	req := shell.WithContext(context.WithValue(ctx, exchangeKey{}, x))
-	_, err := retry.Do(&retryablehttp.Request{Request: req}) //nolint:bodyclose // bodies are closed in RoundTrip, or returned as Stream
-	x.Fail = call.Redact.Error(x.end(err))
+	_, err := retry.Do(&retryablehttp.Request{Request: req}) //nolint:bodyclose // bodies are closed in send, or returned as Stream
+	switch {
+	case x.again: // ctx ended before the next attempt; the last response is kept
+		err = interrupted(cause.Of(ctx), x.err)
+	case x.err != nil || x.StatusCode != 0: // the error of net/http holds the whole address
+		err = x.err
+	}
+	x.Fail = call.Redact.Error(err)
 	if x.OK() {
-		c.budgets[call.Transfer].refund(x.taken)
+		x.lane.budget.refund(x.taken)
 	}
 	return x.Result
 }
 
-// end returns why the call ended without a complete response to its latest attempt; nil: there
-// is one. err is the error of net/http.
-func (x *exchange) end(err error) error {
-	switch {
-	case x.again: // ctx ended before the next attempt; the last response is kept
-		return interrupted(cause.Of(x.ctx), x.latest.err)
-	case x.latest.err != nil:
-		return x.latest.err
-	case x.StatusCode == 0:
-		return err
+// use sets what the client of the user asks for. It is read for each call, since it may change.
+func (x *exchange) use(hc *http.Client) {
+	if hc.Transport != nil {
+		x.base = hc.Transport
 	}
-	return nil
+	if hc.Timeout > 0 && hc.Timeout < x.late.After {
+		x.late = &TimeoutError{After: hc.Timeout}
+	}
+	if x.call.Auth {
+		x.client.Jar = hc.Jar
+	}
 }

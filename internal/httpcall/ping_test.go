@@ -114,7 +114,7 @@ func onQuiet(s *quiet) *Caller {
 	roots := certified.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	address := url.URL{Scheme: "https", Host: "example.com"}
 	c := newChain(nil, func(cfg *Config) { cfg.Client, cfg.Origin, cfg.Retry.MaxAttempts = nil, &address, 1 })
-	for _, t := range c.own {
+	for _, t := range []*http.Transport{c.api.own, c.transfers.own} {
 		t.Proxy, t.DialContext, t.TLSClientConfig = nil, s.dial, &tls.Config{RootCAs: roots}
 	}
 	return c

@@ -52,9 +52,9 @@ func TestResultIsKnownWhenAHookPanics_C37(t *testing.T) {
 		limits bool
 		want   Result
 	}{
-		"hook after success":   {rt: func(r *http.Request) (*http.Response, error) { return says(r, 201, "the id") }, want: Result{StatusCode: 201, Sent: true, Attempts: 1, Body: []byte("the id")}},
-		"hook after a 503":     {rt: func(r *http.Request) (*http.Response, error) { return says(r, 503, "") }, want: Result{StatusCode: 503, Sent: true, Attempts: 1, Acted: true, Body: []byte{}}},
-		"hook after a 400":     {rt: func(r *http.Request) (*http.Response, error) { return says(r, 400, "") }, want: Result{StatusCode: 400, Sent: true, Attempts: 1, Body: []byte{}}},
+		"hook after success":   {rt: func(r *http.Request) (*http.Response, error) { return says(r, 201, "the id") }, want: Result{attempt: attempt{StatusCode: 201, Body: []byte("the id")}, Sent: true, Attempts: 1}},
+		"hook after a 503":     {rt: func(r *http.Request) (*http.Response, error) { return says(r, 503, "") }, want: Result{attempt: attempt{StatusCode: 503, Body: []byte{}}, Sent: true, Attempts: 1, Acted: true}},
+		"hook after a 400":     {rt: func(r *http.Request) (*http.Response, error) { return says(r, 400, "") }, want: Result{attempt: attempt{StatusCode: 400, Body: []byte{}}, Sent: true, Attempts: 1}},
 		"transport":            {rt: func(*http.Request) (*http.Response, error) { panic("transport") }, want: Result{Sent: true, Attempts: 1, Acted: true}},
 		"limiter, before that": {limits: true},
 	} {
@@ -67,7 +67,7 @@ func TestResultIsKnownWhenAHookPanics_C37(t *testing.T) {
 			})
 			var r Result
 			require.Panics(t, func() { call := newCall("POST"); call.Result = &r; c.Do(t.Context(), call) })
-			r.Header, r.token, r.checked = nil, nil, nil
+			r.Header, r.resp, r.sender = nil, nil, nil
 			require.Equal(t, tt.want, r)
 		})
 	}

@@ -31,10 +31,17 @@ type Policy struct {
 // a secret.
 func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) {
 	x := exchangeOf(ctx)
-	if err != nil && x.latest.err == nil && x.StatusCode == 0 {
-		x.latest.err, x.latest.local = err, true // net/http refused the request
+	if err != nil && x.err == nil && x.StatusCode == 0 {
+		x.err, x.local = err, true // net/http refused the request
 	}
-	x.again = x.newToken() || x.worthRetrying() && x.schedule()
+	x.again = false
+	switch {
+	case x.StatusCode/100 == 2:
+	case x.newToken():
+		x.again = true
+	case x.worthRetrying():
+		x.again = x.schedule()
+	}
 	x.tell()
 	return x.again, nil
 }
@@ -43,15 +50,15 @@ func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) 
 // token source now gives a different one. The repeat is safe: a call that got 401 had no effect.
 func (x *exchange) newToken() bool {
 	switch {
-	case x.renewed, !x.caller.cfg.Renews, x.token == nil, x.latest.err != nil, x.ctx.Err() != nil:
+	case x.renewed, !x.caller.cfg.Renews, x.sender == nil, x.err != nil, x.ctx.Err() != nil:
 		return false
 	case x.StatusCode != http.StatusUnauthorized:
 		return false
 	case x.call.Once && bytes.HasPrefix(bytes.TrimSpace(x.Body), []byte("<")): // a page may replace the response of a create that took effect
 		return false
 	}
-	token, err := x.caller.askToken(x, time.Now().Add(x.caller.timeout().After))
-	if err != nil || token == x.token() {
+	next, err := x.caller.askToken(x, time.Now().Add(x.late.After))
+	if err != nil || next.token() == x.sender.token() {
 		return false
 	}
 	x.renewed, x.delay = true, 0
@@ -65,10 +72,10 @@ func (x *exchange) worthRetrying() bool {
 		limit = x.call.MaxAttempts
 	}
 	switch {
-	case x.Attempts >= limit, x.ctx.Err() != nil, x.latest.local:
+	case x.Attempts >= limit, x.ctx.Err() != nil, x.local:
 		return false
-	case x.latest.err != nil:
-		return !Hopeless(x.latest.err) && (!x.call.Once || !x.Acted)
+	case x.err != nil:
+		return !Hopeless(x.err) && (!x.call.Once || !x.Acted)
 	case x.StatusCode == http.StatusTooManyRequests:
 		return true
 	default:
@@ -107,15 +114,15 @@ func (x *exchange) schedule() bool {
 		return false
 	}
 	switch {
-	case x.latest.outcome == notSent: // the attempt put no load on the service
+	case x.outcome == notSent: // the attempt put no load on the service
 		x.taken = 0
 		return true
-	case cause.Has[*TimeoutError](x.latest.err):
+	case cause.Has[*TimeoutError](x.err):
 		x.taken = 2
 	default:
 		x.taken = 1
 	}
-	x.NoBudget = !x.caller.budgets[x.call.Transfer].take(x.taken)
+	x.NoBudget = !x.lane.budget.take(x.taken)
 	return !x.NoBudget
 }
 
@@ -253,7 +260,10 @@ type Resume struct {
 // not be continued, or if ctx ended during the pause.
 func (r *Resume) Wait(ctx context.Context, err error) bool {
 	r.failed++
-	x := &exchange{Result: &Result{Attempts: r.failed}, ctx: ctx, caller: r.Caller, call: r.Call, latest: attempt{outcome: lost, err: err}}
+	x := &exchange{
+		Result: &Result{attempt: attempt{outcome: lost, err: err}, Attempts: r.failed},
+		ctx:    ctx, caller: r.Caller, call: r.Call, lane: r.Caller.lane(r.Call),
+	}
 	if !x.worthRetrying() || !x.schedule() {
 		return false
 	}
@@ -264,7 +274,7 @@ func (r *Resume) Wait(ctx context.Context, err error) bool {
 // Progress notes that bytes have arrived.
 func (r *Resume) Progress() {
 	if r.failed > 0 {
-		r.Caller.budgets[r.Call.Transfer].refund(r.taken)
+		r.Caller.lane(r.Call).budget.refund(r.taken)
 		r.failed, r.taken = 0, 0
 	}
 }

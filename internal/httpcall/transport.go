@@ -3,7 +3,6 @@ package httpcall
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -20,6 +19,12 @@ const (
 	maxSilence = 13 * time.Second // how long nothing may arrive before a ping is sent
 	maxPing    = 10 * time.Second // how long the response to a ping may take; the ping may have to wait behind buffered data
 )
+
+// A lane is what all API calls share, or all transfers.
+type lane struct {
+	own    *http.Transport // the transport that is used unless the user of the library sets one
+	budget *budget         // for the retries
+}
 
 // newTransport makes the transport that is used unless the user of the library sets one. Its
 // idle pool is large enough that many concurrent callers keep their connections. The default
@@ -67,12 +72,6 @@ func newTransferTransport() *http.Transport {
 	return t
 }
 
-// OverNetwork reports whether transfers are certainly sent by net/http itself.
-func (c *Caller) OverNetwork() bool {
-	_, ok := c.base(&Call{Transfer: true}).(*http.Transport)
-	return ok
-}
-
 // maxHops is how many redirects are followed at most.
 const maxHops = 10
 
@@ -99,54 +98,28 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// watch ends an attempt when no byte has moved for the time idle. The time that the caller's
-// reader or writer takes does not count.
-func watch(parent context.Context, idle time.Duration) (context.Context, func(), *time.Timer) {
-	ctx, cancel := context.WithCancelCause(parent)
-	if idle <= 0 {
-		return ctx, func() { cancel(nil) }, nil
-	}
-	timer := time.AfterFunc(idle, func() { cancel(&TimeoutError{After: idle, Idle: true}) })
-	return ctx, func() { timer.Stop(); cancel(nil) }, timer
-}
+// instruments is the transport around the instruments of the user. It hides the query of each
+// address: tools for traces and metrics store the address, and the query of a presigned URL is a
+// secret. restore, below the instruments, restores the whole address and sends the request. The
+// address is in the context of the request, and not in the exchange: an instrument may abandon a
+// request that still runs, and the call may begin the next one.
+type instruments struct{ http.RoundTripper }
 
-// stream is the body of a transfer's response. Its idle time counts only during a Read.
-type stream struct {
-	io.ReadCloser
-	x     *exchange
-	ctx   context.Context //nolint:containedctx // the context of the attempt, which lives as long as the body
-	stop  func()
-	timer *time.Timer
-	idle  time.Duration
+func (i instruments) RoundTrip(req *http.Request) (*http.Response, error) {
+	whole := req.URL
+	req = req.WithContext(context.WithValue(req.Context(), addressKey{}, whole))
+	req.URL = &url.URL{}
+	*req.URL = *whole
+	req.URL.RawQuery, req.URL.ForceQuery = "", false
+	return i.RoundTripper.RoundTrip(req)
 }
-
-func (b *stream) Read(p []byte) (int, error) {
-	if b.timer != nil {
-		b.timer.Reset(b.idle)
-		defer b.timer.Stop()
-	}
-	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
-		err = reason(b.ctx, b.x, err)
-	}
-	return n, err
-}
-
-func (b *stream) Close() error {
-	err := b.ReadCloser.Close()
-	b.stop()
-	return err
-}
-
-// restore is the transport below the instruments. It restores the whole address of a request
-// and sends the request. The address is in the context of the request, and not in the exchange:
-// an instrument may abandon a request that still runs, and the call may begin the next one.
-type restore struct{ caller *Caller }
 
 // addressKey is the key under which the context of a request holds its whole address.
 type addressKey struct{}
 
-func (r restore) RoundTrip(req *http.Request) (*http.Response, error) {
+type restore struct{}
+
+func (restore) RoundTrip(req *http.Request) (*http.Response, error) {
 	x := exchangeOf(req.Context())
 	to, known := req.Context().Value(addressKey{}).(*url.URL)
 	if x == nil || !known {
@@ -154,7 +127,7 @@ func (r restore) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	whole := req.WithContext(req.Context()) // a transport must not modify its request
 	whole.URL = to
-	resp, err := r.caller.base(x.call).RoundTrip(whole)
+	resp, err := x.base.RoundTrip(whole)
 	if err == nil {
 		resp.Request = req
 	}

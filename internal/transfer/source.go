@@ -182,7 +182,7 @@ func Put(ctx context.Context, c *httpcall.Caller, link *Link, header http.Header
 	if r.Stream != nil {
 		drain(r.Stream.Body)
 	}
-	if err := unsaid(c, src); err != nil && r.OK() {
+	if err := unsaid(r.Direct, src); err != nil && r.OK() {
 		r.StatusCode, r.Fail = 0, link.Redact.Error(err)
 	}
 	return r
@@ -201,9 +201,9 @@ func drain(body io.ReadCloser) {
 // unsaid says why a 2xx response does not mean success: the body could not be read to its
 // end, or storage responded before it had the whole body. A mock that did not read the body
 // at all is believed.
-func unsaid(c *httpcall.Caller, src *Source) error {
+func unsaid(direct bool, src *Source) error {
 	n, err := src.sent()
-	complete := n == src.size || n == 0 && !c.OverNetwork()
+	complete := n == src.size || n == 0 && !direct
 	if err != nil || complete {
 		return err
 	}
