@@ -140,8 +140,11 @@ func (k *call) prepare(c *Client, opts []RequestOption) error {
 // send sends a prepared call. The Result is also in k, where it can be read after a panic.
 func (k *call) send(ctx context.Context, c *Client) *httpcall.Result {
 	r := c.caller.Do(ctx, &k.Call)
-	if class, _ := c.classify(k, r); class == rules.Service && isContact(r.StatusCode) {
-		c.contacts.Add(1)
+	if class, _ := c.classify(k, r); class == rules.Service {
+		c.Ledger.saw(r.Header, k.start)
+		if isContact(r.StatusCode) {
+			c.contacts.Add(1)
+		}
 	}
 	if k.response != nil {
 		*k.response = Response{

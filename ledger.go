@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"example.com/svc/internal/cause"
@@ -52,6 +53,7 @@ type Ledger struct {
 	journal *ledger.Journal // nil: the client has no ledger
 	marks   bool            // add the mark to the description of a new endpoint
 	log     *slog.Logger
+	latest  atomic.Pointer[sighting] // of the service's clock; nil: none yet
 }
 
 // Entries returns all entries: first the open entries from old to new, then the other entries
@@ -175,10 +177,11 @@ func (l *Ledger) alone(ctx context.Context, e ledger.Entry, id string) error {
 // If that is wrong, you pay twice: the endpoint is running, and the next Deploy with this key
 // creates another endpoint.
 //
-// The entry must belong to the base URL of this client. It must be in doubt, and its create must be
-// over: one minute has passed since its SettleBy, by the service's clock, or this client has known
-// the entry for six minutes. Forget waits for that, and logs that it does. For the service's clock
-// it reads the Date header of a list of flavors.
+// The entry must belong to the base URL of this client. It must be in doubt, and its create must
+// certainly be over: this client has known the entry for six minutes, or they have passed by the
+// service's clock. The second holds only if the client that created knew the service's time, from a
+// response before the create. Forget waits for that, and logs that it does. For the service's
+// clock it reads the Date header of a list of flavors.
 //
 // Forget also takes an entry in the state Created, if the service does not find its endpoint at this
 // moment. Another account's token does not find it either.

@@ -178,7 +178,7 @@ func (c *claim) record(ctx context.Context, seq int64) (stored bool, err error) 
 	deadline, _ := ctx.Deadline()
 	want := c.intent
 	want.Seq, want.At = seq, ledger.WallClock()
-	want.SettleBy = ledger.SettleBy(want.At, deadline)
+	want.SettleBy, want.ServiceTime = ledger.SettleBy(want.At, deadline), c.ledger.serviceTime()
 	want.Lease = c.lease
 	if stored, err = c.ledger.journal.Claim(ctx, want); stored {
 		c.intent = want
@@ -230,7 +230,7 @@ func (c *claim) close(ctx context.Context, k *call, s **InferenceService, err *e
 	}
 	r := ledger.Record{Key: c.intent.Key, Seq: c.intent.Seq + 1, Intent: c.intent.Intent, Event: ledger.Refused}
 	if unknown, ok := errors.AsType[*OutcomeUnknownError](*err); ok {
-		r.Event, r.ServiceID = ledger.Unknown, unknown.ID
+		r.Event, r.ServiceID, r.ServiceTime = ledger.Unknown, unknown.ID, c.ledger.serviceTime()
 		if unknown.created() {
 			r.Event = ledger.Created
 		}
@@ -279,6 +279,30 @@ func dateOf(h http.Header) time.Time {
 	}
 	t, _ := http.ParseTime(h.Get("Date"))
 	return t
+}
+
+// A sighting is the Date of a response, and when its request was sent.
+type sighting struct{ date, sent time.Time }
+
+// saw notes the service's time in a response.
+func (l *Ledger) saw(header http.Header, sent time.Time) {
+	if l.journal == nil {
+		return
+	}
+	if date := dateOf(header); !date.IsZero() {
+		l.latest.Store(&sighting{date, sent})
+	}
+}
+
+// serviceTime returns the service's time by the latest response; zero: not known. It may be too
+// late, but not too early: the request was sent before the Date, and the wall clock counts the time
+// of a suspended process too.
+func (l *Ledger) serviceTime() time.Time {
+	s := l.latest.Load()
+	if s == nil {
+		return time.Time{}
+	}
+	return s.date.Add(max(time.Since(s.sent), ledger.WallClock().Sub(s.sent.Round(0))))
 }
 
 // clock asks the service for its time, with a list of flavors. The function that it returns gives

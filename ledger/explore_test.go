@@ -89,6 +89,7 @@ type explorer struct {
 	t       *testing.T
 	skew    time.Duration // error of the clocks of all processes
 	noDate  bool          // the service does not tell its time
+	watched bool          // the creators do not know the service's time, so an operator watches an entry from its start
 	folded  map[lines][]Entry
 	seen    map[world]struct{}
 	queue   []world
@@ -113,11 +114,14 @@ func (x *explorer) entries(j lines) []Entry {
 	}
 	var records []Record
 	for i, l := range j.l[:j.n] {
-		r := Record{Key: "k", Seq: int64(i + 1), Intent: intentName(l.intent), Event: lineEvents[l.event], At: moment(l.at)}
+		r := Record{Key: "k", Seq: int64(i + 1), Intent: intentName(l.intent), Event: lineEvents[l.event], At: moment(l.at).Add(x.skew)}
 		switch r.Event {
 		case Intended:
 			r.Name, r.Instances, r.RequestHash = "n", 1, explored.hash(r.Intent)
-			r.SettleBy, r.Lease = SettleBy(r.At.Add(x.skew), time.Time{}), 6*time.Minute
+			r.SettleBy, r.Lease = SettleBy(r.At, time.Time{}), 6*time.Minute
+			r.ServiceTime = x.told(l.at)
+		case Unknown:
+			r.ServiceTime = x.told(l.at)
 		case Created:
 			r.ServiceID, r.ServiceTime = x.id(l.intent), x.date(moment(l.at))
 		case Deleted:
@@ -140,6 +144,17 @@ func (x *explorer) date(now time.Time) time.Time {
 	}
 	return now
 }
+
+// told is the service's time, as a creator has it from earlier responses at a tick; zero: it has none.
+func (x *explorer) told(tick uint8) time.Time {
+	if x.watched {
+		return time.Time{}
+	}
+	return x.date(moment(tick))
+}
+
+// asked is when an intent was recorded, whatever the clock of its process said.
+func (x *explorer) asked(e *Entry) time.Time { return e.RequestedAt.Add(-x.skew) }
 
 // known returns the entries as a process has them that knows each open one since a time.
 func (x *explorer) known(j lines, since, now time.Time) []Entry {
@@ -345,7 +360,7 @@ func (x *explorer) others(w world) {
 	for i := range w.intents {
 		e := x.entry(&w, i)
 		if w.sent[i] == underWay {
-			inTime := now.Before(e.RequestedAt.Add(SettleLimit+SettleMargin)) || w.forgot
+			inTime := now.Before(x.asked(e).Add(SettleLimit+SettleMargin)) || w.forgot
 			for _, effect := range []uint8{exists, turnedDown} {
 				if next := w; inTime {
 					next.sent[i] = effect
@@ -354,12 +369,13 @@ func (x *explorer) others(w world) {
 			}
 		}
 		operator := *e
-		operator.seenFor = now.Sub(e.RequestedAt)
+		if x.watched {
+			operator.seenFor = now.Sub(x.asked(e))
+		}
 		if w.forgets > 0 && operator.MayForget(e.BaseURL, w.sent[i] == endpointDeleted, x.date(now)) == nil {
 			next := w
 			next.forgets--
-			// A clock that was behind when the intent was written lets its create look over too early.
-			next.forgot = next.forgot || x.skew < 0 || w.sent[i] == exists || w.sent[i] == underWay || w.late > 0
+			next.forgot = next.forgot || w.sent[i] == exists || w.sent[i] == underWay || w.late > 0
 			if next.put(w.journal.n+1, Forgotten, i) {
 				x.reached["forgotten"]++
 				x.add(next, "forget")
@@ -391,7 +407,7 @@ func (x *explorer) others(w world) {
 }
 
 func explore(t *testing.T, x explorer, start world) *explorer {
-	x = explorer{t: t, skew: x.skew, noDate: x.noDate, folded: make(map[lines][]Entry), seen: make(map[world]struct{}), reached: make(map[string]int)}
+	x = explorer{t: t, skew: x.skew, noDate: x.noDate, watched: x.watched, folded: make(map[lines][]Entry), seen: make(map[world]struct{}), reached: make(map[string]int)}
 	for n := range start.deployers {
 		start.deployers[n].resumed = -1
 	}
@@ -434,7 +450,10 @@ func TestLedgerExplored(t *testing.T) {
 			x := explore(t, explorer{skew: skew}, world{crashes: 1, forgets: 1})
 			require.NotZero(t, x.reached["reaped"], "the service's clock decides")
 			require.NotZero(t, x.verdicts[InDoubt], "an intent does not block its key for ever")
-			x = explore(t, explorer{skew: skew, noDate: true}, world{crashes: 1, forgets: 1})
+			require.Equal(t, skew < 0, x.reached["two endpoints after a wrong Forget"] > 0, "without watching, the later one of SettleBy and the service's time decides")
+			x = explore(t, explorer{skew: skew, watched: true}, world{crashes: 1, forgets: 1})
+			require.NotZero(t, x.reached["forgotten"], "the monotonic clock decides")
+			x = explore(t, explorer{skew: skew, watched: true, noDate: true}, world{crashes: 1, forgets: 1})
 			require.Zero(t, x.reached["reaped"], "without the service's clock it is not known that a lease is over")
 			require.NotZero(t, x.verdicts[InDoubt], "the monotonic clock decides")
 			require.NotZero(t, x.reached["forgotten"])

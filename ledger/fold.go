@@ -111,6 +111,7 @@ func (e *Entry) begin(r Record) error {
 	case Intended:
 		e.State, e.RequestedAt, e.SettleBy = Intended, r.At, r.SettleBy
 		e.BaseURL, e.Name, e.FlavorID, e.Instances = r.BaseURL, r.Name, r.FlavorID, r.Instances
+		e.endSending(r.ServiceTime, r.SettleBy.Sub(r.At))
 	case Refused: // may come first: the record of the intent could not be written
 	default:
 		return fmt.Errorf("record %d (%q) belongs to a create without a record of the event \"intended\"", r.Seq, r.Event)
@@ -123,6 +124,8 @@ func (e *Entry) move(r Record) {
 	from := e.State
 	e.State = State(r.Event)
 	switch {
+	case r.Event == Unknown:
+		e.endSending(r.ServiceTime, 0)
 	case r.Event == Deleted, from == Created: // the endpoint existed
 		e.DeletedAt = r.At
 		return
@@ -131,6 +134,17 @@ func (e *Entry) move(r Record) {
 		e.Name = cmp.Or(r.Name, e.Name)
 	}
 	e.ServiceID, e.Adopted = r.ServiceID, r.Adopted
+}
+
+// endSending notes the service's time of a record after which the create is sent for so long at
+// most. A clock that is ahead of the service's makes SettleBy the later time, which is safe too.
+func (e *Entry) endSending(date time.Time, limit time.Duration) {
+	if date.IsZero() || !e.sentUntil.IsZero() {
+		return
+	}
+	if e.sentUntil = date.Add(limit); e.sentUntil.Before(e.SettleBy) {
+		e.sentUntil = e.SettleBy
+	}
 }
 
 // lease sets Lease and LeaseEnd.
@@ -153,10 +167,10 @@ func (e *Entry) leased() (lease time.Duration, begin time.Time) {
 		case r.Lease > 0 || r.LeaseEnd.IsZero():
 			lease, begin = r.Lease, r.ServiceTime
 		default: // of an earlier version, which counted by the clock of its process
-			lease, begin = r.LeaseEnd.Sub(r.At), time.Time{}
-			if r.Event == Extended {
-				begin = r.At
-			}
+			lease, begin = r.LeaseEnd.Sub(r.At), r.At
+		}
+		if r.Event == Intended {
+			begin = time.Time{} // the lease counts from the create
 		}
 	}
 	if begin.IsZero() {
@@ -178,7 +192,7 @@ func (e Entry) Open() bool {
 // InDoubt reports whether the endpoint may exist although nothing will record its ID: the
 // state is Unknown, or it is still Intended one minute after SettleBy. Then somebody has to adopt
 // or to forget the entry. Now is the current time. The clock of the process that created the entry
-// may be wrong, so this package does not decide by InDoubt.
+// may be wrong, so InDoubt is no proof that the create is over: see [Entry.SettlesIn].
 func (e Entry) InDoubt(now time.Time) bool {
 	return e.State == Unknown || e.State == Intended && !now.Before(e.SettleBy.Add(SettleMargin))
 }

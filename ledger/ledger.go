@@ -109,6 +109,7 @@ type Record struct {
 	LeaseEnd time.Time `json:"lease_end,omitzero"`
 	// ServiceTime is a time by the service's clock. Created: the Date of the response that showed
 	// the create, or the created_at of an adopted endpoint. Extended: when the new lease begins.
+	// Intended, unknown: when the record was made, by earlier responses to this client.
 	// Zero: the service did not say it, or an earlier version wrote the record.
 	ServiceTime time.Time `json:"service_time,omitzero"`
 	// TokenCheck, of created, tells whether a token is the one whose response showed the ID: the
@@ -145,7 +146,8 @@ type Entry struct {
 	// is wrong with them. A [Journal] sets it.
 	Doubt string
 
-	seenFor time.Duration // how long the process has known the entry without an outcome, by its monotonic clock
+	sentUntil time.Time     // the create was not sent after this time, by the service's clock; zero: not known
+	seenFor   time.Duration // how long the process has known the entry without an outcome, by its monotonic clock
 }
 
 // An Error records that the ledger could not be read or written, or why it does not allow

@@ -19,14 +19,14 @@ const (
 // that the endpoint may be somebody else's.
 var ErrMark = errors.New("svc: the endpoint does not carry the mark of this ledger entry")
 
-// SettlesIn returns how long the create of the entry may still be under way; 0: it is over. Two
-// clocks can tell: the service's, if date is not zero, when SettleBy and a minute have passed, and
-// the monotonic clock of a process that has seen the entry without an outcome for six minutes. So a
-// SettleBy of a wrong clock is believed for five minutes from when it was first seen.
+// SettlesIn returns how long the create of the entry may still be under way; 0: it is certainly over.
+// Two clocks can tell: the monotonic clock of a process that has seen the entry without an outcome
+// for six minutes, and the service's, if date is not zero and the process of the create knew the
+// service's time too. SettleBy alone proves nothing, since the clock behind it may be wrong.
 func (e *Entry) SettlesIn(date time.Time) time.Duration {
 	left := SettleLimit + SettleMargin - e.seenFor
-	if !date.IsZero() {
-		left = min(left, e.SettleBy.Add(SettleMargin).Sub(date))
+	if !date.IsZero() && !e.sentUntil.IsZero() {
+		left = min(left, e.sentUntil.Add(SettleMargin).Sub(date))
 	}
 	return max(left, 0)
 }
@@ -65,9 +65,7 @@ func Judge(entries []Entry, baseURL string, want Request, date time.Time) (v Ver
 		return Free, e, ""
 	case len(open) > 1:
 		return InUse, open[0], fmt.Sprintf("it has %d open entries, each with an endpoint: delete these endpoints until one is left", len(open))
-	case open[0].State == Unknown:
-		return InDoubt, open[0], ""
-	case open[0].State == Intended && open[0].SettlesIn(date) == 0:
+	case open[0].looksOver(date):
 		return InDoubt, open[0], ""
 	case open[0].State == Intended:
 		return Wait, open[0], ""
@@ -76,6 +74,12 @@ func Judge(entries []Entry, baseURL string, want Request, date time.Time) (v Ver
 		return InUse, open[0], why
 	}
 	return Resume, open[0], ""
+}
+
+// looksOver reports whether the entry is in doubt: by SettleBy, or since its create is certainly
+// over. It decides only where nothing is sent.
+func (e *Entry) looksOver(date time.Time) bool {
+	return e.InDoubt(date) || e.State == Intended && e.SettlesIn(date) == 0
 }
 
 // differs says how the request of a recorded intent differs from another request. It returns ""
@@ -160,7 +164,7 @@ func (e *Entry) MayAdopt(baseURL string, s Endpoint, unmarked bool, date time.Ti
 	mark, _ := FindMark(s.Description)
 	switch {
 	case e.State == Intended && mark == e.Intent: // its create made the endpoint
-	case e.State == Unknown, e.State == Forgotten:
+	case e.State == Forgotten, e.looksOver(date):
 	default:
 		if err := e.checkDoubt(date); err != nil {
 			return err

@@ -305,6 +305,8 @@ func TestLedgerMayForget(t *testing.T) {
 		date     time.Time
 		notFound bool
 		ok       bool
+		clock    time.Duration // error of the clock of the process that created
+		blind    bool          // that process did not know the service's time
 	}{
 		"unknown":           {records: []Record{intended(), event(Unknown)}, date: over, ok: true},
 		"intended":          {records: []Record{intended()}, date: over, ok: true},
@@ -313,12 +315,21 @@ func TestLedgerMayForget(t *testing.T) {
 		"waited too little": {records: []Record{intended(), event(Unknown)}, seenFor: 6*time.Minute - 1},
 		"date too early":    {records: []Record{intended(), event(Unknown)}, date: over.Add(-1)},
 		"a clock is ahead":  {records: []Record{intended()}, seenFor: 6 * time.Minute, date: noon.Add(-24 * time.Hour), ok: true},
+		"date, blind":       {records: []Record{intended(), event(Unknown)}, date: over.Add(time.Hour), blind: true},
+		"clock behind":      {records: []Record{intended()}, date: over.Add(-1), clock: -7 * time.Minute},
+		"clock behind, ok":  {records: []Record{intended()}, date: over, clock: -7 * time.Minute, ok: true},
+		"clock ahead":       {records: []Record{intended()}, date: over.Add(time.Minute - 1), clock: time.Minute},
+		"told by a failure": {records: []Record{intended(), {Event: Unknown, ServiceTime: noon}}, date: over.Add(-5 * time.Minute), clock: -time.Hour, blind: true, ok: true},
 		"created":           {records: []Record{intended(), event(Created)}, date: over},
 		"not found":         {records: []Record{intended(), event(Created)}, notFound: true, ok: true},
 		"deleted":           {records: []Record{intended(), event(Created), event(Deleted)}, notFound: true, date: over},
 		"refused":           {records: []Record{intended(), event(Refused)}, date: over},
 		"forgotten before":  {records: []Record{intended(), event(Forgotten)}, date: over},
 	} {
+		begin := &tc.records[0]
+		if begin.At, begin.SettleBy = noon.Add(tc.clock), begin.SettleBy.Add(tc.clock); !tc.blind {
+			begin.ServiceTime = noon
+		}
 		e := foldOne(t, tc.records...)
 		e.seenFor = tc.seenFor
 		require.Equal(t, tc.ok, e.MayForget(e.BaseURL, tc.notFound, tc.date) == nil, name)

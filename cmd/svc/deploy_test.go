@@ -315,7 +315,7 @@ func TestUnknownOutcome(t *testing.T) {
 	require.Contains(t, s.must(exitOK, "ls").stdout, "unknown, in doubt")
 	s.must(exitUsage, "adopt", "other", "svc-1")
 	s.must(exitNotFound, "adopt", "chat", "svc-9")
-	require.Contains(t, s.must(exitTimeout, "forget", "chat", "--timeout", "3s").stderr, "waiting until then")
+	require.Contains(t, s.must(exitTimeout, "forget", "chat", "--timeout", "3s").stderr, "can certainly no longer take effect, for six minutes at most")
 
 	require.Equal(t, "svc-1\n", s.must(exitOK, "adopt", "chat", "svc-1", "-o", "name").stdout)
 	require.Equal(t, "svc-1\n", s.must(exitOK, args...).stdout)

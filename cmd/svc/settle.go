@@ -45,7 +45,7 @@ func (t *tool) forgetCommand() *command {
 			Use: "forget KEY", Short: "settle an entry in doubt: it has no endpoint",
 			Long: `Records that you looked for the endpoint of an entry in doubt, and that there is none. If you are
 wrong, the endpoint runs and is billed, and the next "svc deploy" with the key creates a second
-one. It waits until the create can no longer take effect: six minutes after it at most. An entry
+one. It waits until the create can certainly no longer take effect: six minutes at most. An entry
 whose endpoint the service does not find any more can be forgotten too.`,
 			Example: "  svc forget chat",
 			Args:    cobra.ExactArgs(1),
@@ -58,8 +58,8 @@ whose endpoint the service does not find any more can be forgotten too.`,
 				return nil, err
 			}
 			t.note(func(f *facts) { f.ID, f.Name = e.ServiceID, e.Name })
-			if at := e.SettleBy.Add(time.Minute); e.State != ledger.Created && time.Now().Before(at) {
-				t.talk.say("the create can take effect until %s: waiting until then", clock(at))
+			if e.State != ledger.Created {
+				t.talk.say("waiting until the create can certainly no longer take effect, for six minutes at most")
 			}
 			if err := t.client.Ledger.Forget(ctx, e); err != nil {
 				return nil, err

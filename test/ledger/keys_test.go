@@ -112,7 +112,7 @@ func TestDeployWaitsForTheOther(t *testing.T) {
 		require.Equal(w, 1, w.creates())
 		require.NoError(w, <-first)
 		require.Equal(w, 1, strings.Count(logged.String(), "waiting for the outcome of another create"), logged.String())
-		require.Contains(w, logged.String(), "key=k at_most=5m54s")
+		require.Contains(w, logged.String(), "key=k at_most=6m0s")
 	})
 }
 
@@ -199,22 +199,30 @@ func TestForgetWaits(t *testing.T) {
 	for name, tc := range map[string]struct {
 		opts  []svctest.Option
 		clock time.Duration // error of the clock that wrote the entry
+		blind bool          // the process that wrote the entry did not know the service's time
 		after time.Duration // when Forget is called
 		takes time.Duration
 	}{
 		"at once":                      {takes: 6 * time.Minute},
 		"later":                        {after: 10 * time.Minute},
+		"later, of a blind process":    {after: 10 * time.Minute, blind: true, takes: 6 * time.Minute},
+		"a clock a day behind":         {clock: -24 * time.Hour, takes: 6 * time.Minute},
+		"the same, later":              {clock: -24 * time.Hour, after: 10 * time.Minute},
 		"a clock a day ahead":          {clock: 24 * time.Hour, after: 10 * time.Minute, takes: 6 * time.Minute},
 		"the service tells no time":    {opts: []svctest.Option{svctest.WithoutDate()}, after: time.Hour, takes: 6 * time.Minute},
-		"the service is a day ahead":   {opts: []svctest.Option{svctest.WithClockOffset(24 * time.Hour)}},
+		"the service is a day ahead":   {opts: []svctest.Option{svctest.WithClockOffset(24 * time.Hour)}, blind: true, takes: 6 * time.Minute},
 		"the service is a day behind ": {opts: []svctest.Option{svctest.WithClockOffset(-24 * time.Hour)}, after: time.Hour, takes: 6 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				now := time.Now().UTC()
-				require.NoError(w, w.store.Append(w.Context(), ledger.Record{
+				intended := ledger.Record{
 					Key: "k", Seq: 1, Intent: "A", Event: ledger.Intended, BaseURL: w.srv.URL(), Name: "n", At: now.Add(tc.clock), SettleBy: now.Add(tc.clock + 5*time.Minute),
-				}))
+				}
+				if !tc.blind {
+					intended.ServiceTime = now
+				}
+				require.NoError(w, w.store.Append(w.Context(), intended))
 				later(w, tc.after)
 				var logged bytes.Buffer
 				c := w.client(svc.WithLogger(slog.New(slog.NewTextHandler(&logged, nil))))
@@ -226,6 +234,60 @@ func TestForgetWaits(t *testing.T) {
 			}, tc.opts...)
 		})
 	}
+}
+
+// The clock of the creating process may be far behind the service's. Its create under way is not
+// taken as over by the Date of a response, so a Forget in a short process does not let a second one through.
+func TestForgetOutlastsACreateOfASlowClock(t *testing.T) {
+	for name, before := range map[string]func(*svc.Client, context.Context) error{
+		"the process knows the service's time": func(c *svc.Client, ctx context.Context) error {
+			_, err := c.Flavors.List(ctx)
+			return err
+		},
+		"the create is its first call": func(*svc.Client, context.Context) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				creator := w.client()
+				require.NoError(w, before(creator, w.Context()))
+				w.srv.Fault("POST", svctest.RouteEndpoints, svctest.Slow(25*time.Second))
+				first := make(chan error, 1)
+				go func() {
+					_, err := creator.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+					first <- err
+				}()
+				later(w, time.Second)
+				err := w.client().Ledger.Forget(w.Context(), w.one())
+				require.ErrorContains(w, err, "the endpoint exists", "Forget has waited for the outcome")
+				require.NoError(w, <-first)
+				_, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+				require.NoError(w, err)
+				require.Equal(w, 1, w.creates())
+			}, svctest.WithClockOffset(7*time.Minute))
+		})
+	}
+}
+
+// What a process knows of the service's time from before it was suspended is not too early: a
+// one-command process can forget its create six minutes later.
+func TestIntentHoldsTheServiceTime(t *testing.T) {
+	const ahead = 24 * time.Hour
+	inWorld(t, func(w *world) {
+		c := w.client()
+		_, err := c.Flavors.List(w.Context())
+		require.NoError(w, err)
+		later(w, time.Hour)
+		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+		_, err = c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.ErrorIs(w, err, svc.ErrOutcomeUnknown)
+		for _, r := range w.one().Records {
+			require.WithinDuration(w, time.Now().Add(ahead), r.ServiceTime, time.Second, r.Event)
+		}
+		later(w, 6*time.Minute)
+		start := time.Now()
+		require.NoError(w, w.client().Ledger.Forget(w.Context(), w.one()))
+		require.Less(w, time.Since(start), time.Second)
+	}, svctest.WithClockOffset(ahead))
 }
 
 // A created entry can be forgotten if its endpoint is not found at that moment.
