@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -38,7 +39,7 @@ func (t *tool) makeClient(c *command, store ledger.Store) error {
 	if err != nil && c.client == needsClient {
 		return usageError{err}
 	} else if err != nil { // the client reads the ledger only
-		address, token = "https://no.address.invalid", nil
+		address, token = noAddress, nil
 	}
 	if token != nil {
 		opts = append(opts, svc.WithTokenSource(token))
@@ -70,8 +71,21 @@ func (t *tool) account() (address string, token func(context.Context) (string, e
 	}
 	token = readToken(t.flags.tokenFile)
 	_, err = token(context.Background())
+	if isA[tokenError](err) {
+		err = nil // like a token that the service does not accept: the first request fails
+	}
 	return address, token, err
 }
+
+// tokenError is returned for a token that cannot be one, such as a token with a line break.
+type tokenError struct{ error }
+
+func (e tokenError) Unwrap() error { return e.error }
+
+const maxTokenFile = 64 << 10
+
+// noAddress is the address of a client that sends nothing.
+const noAddress = "https://no.address.invalid"
 
 // readToken returns a function that reads the token. A file is read for each attempt, since
 // its token may be replaced while the program runs.
@@ -79,19 +93,45 @@ func readToken(file string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		if file == "" {
 			if token := os.Getenv("SVC_API_TOKEN"); token != "" {
-				return token, nil
+				return token, checkToken("SVC_API_TOKEN", token)
 			}
 			return "", errors.New("no token: set SVC_API_TOKEN or --token-file")
 		}
-		b, err := os.ReadFile(file)
+		b, err := readFile(file, maxTokenFile)
 		if err != nil {
 			return "", fmt.Errorf("--token-file: %w", err)
 		}
 		if token := strings.TrimSpace(string(b)); token != "" {
-			return token, nil
+			return token, checkToken("--token-file", token)
 		}
 		return "", fmt.Errorf("--token-file: %s is empty", file)
 	}
+}
+
+// checkToken returns a tokenError if the client would not send the token.
+func checkToken(source, token string) error {
+	if _, err := svc.NewClient(noAddress, svc.WithToken(token)); err != nil {
+		return tokenError{fmt.Errorf("%s: %s", source, plainText(err))}
+	}
+	return nil
+}
+
+// readFile reads a file of at most limit bytes.
+func readFile(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readLimited(f, name, limit)
+}
+
+func readLimited(r io.Reader, name string, limit int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("%s has more than %s", name, size(limit))
+	}
+	return b, err
 }
 
 // attempt is the function for [svc.WithAttemptHook]. It notes whether a create was sent, and

@@ -95,6 +95,9 @@ func (t *tool) checkService(ctx context.Context, v *doctorView) {
 	var response svc.Response
 	flavors, err := t.client.Flavors.List(ctx, svc.WithResponse(&response))
 	switch {
+	case isA[tokenError](err):
+		v.problem("token", plainText(err), "check SVC_API_TOKEN or --token-file")
+		v.skipped("service", "flavors", "clock")
 	case isA[*svc.TransportError](err) || errors.Is(err, context.DeadlineExceeded):
 		v.problem("service", plainText(err), "check the address, the network, the proxy and the certificates (SSL_CERT_FILE)")
 		v.skipped("token", "flavors", "clock")

@@ -78,6 +78,7 @@ var kinds = []kind{
 	{"usage", exitUsage, isA[usageError]},
 	{"usage", exitUsage, isA[*svc.ValidationError]},
 	{"output", exitFailed, isA[unwritable]},
+	{"unauthorized", exitRefused, isA[tokenError]},
 	{"interrupted", exitInterrupted, matches(context.Canceled)},
 	{"timeout", exitTimeout, matches(context.DeadlineExceeded)},
 	{"unauthorized", exitRefused, matches(svc.ErrUnauthorized)},

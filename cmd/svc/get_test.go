@@ -60,6 +60,11 @@ func TestGetFailures(t *testing.T) {
 		"no token":          {args: []string{"get", "svc-1"}, env: map[string]string{"SVC_API_TOKEN": ""}, code: exitUsage, kind: "usage", says: "--token-file"},
 		"plain http":        {args: []string{"get", "svc-1", "--base-url", "http://example.com"}, code: exitUsage, kind: "usage", says: "--insecure-http"},
 		"wrong token":       {args: []string{"get", "svc-1"}, env: map[string]string{"SVC_API_TOKEN": "wrong-token"}, code: exitRefused, kind: "unauthorized", says: "Check the token"},
+		"line break":        {args: []string{"get", "svc-1"}, env: map[string]string{"SVC_API_TOKEN": "half\nhalf"}, code: exitRefused, kind: "unauthorized", says: "Check the token"},
+		"no text":           {args: []string{"wait", "svc-1"}, env: map[string]string{"SVC_API_TOKEN": "\xff\xfe"}, code: exitRefused, kind: "unauthorized", says: "SVC_API_TOKEN: the token holds"},
+		"example":           {args: []string{"files", "ls"}, env: map[string]string{"SVC_API_TOKEN": "<your-token>"}, code: exitRefused, kind: "unauthorized", says: "an example"},
+		"deploy, bad token": {args: deploy, env: map[string]string{"SVC_API_TOKEN": "half\nhalf"}, code: exitRefused, kind: "unauthorized", says: "Check the token"},
+		"delete, bad token": {args: []string{"delete", "svc-1"}, env: map[string]string{"SVC_API_TOKEN": "half\nhalf"}, code: exitRunning, kind: "unauthorized", says: "To try again: svc delete svc-1"},
 		"nobody listens":    {args: []string{"get", "svc-1", "--base-url", "http://127.0.0.1:1"}, code: exitTryLater, kind: "unreachable"},
 		"overloaded":        {args: []string{"get", "svc-1"}, fault: &svctest.Fault{Status: 429, RetryAfter: "3600"}, code: exitTryLater, kind: "rate_limited", says: "asks to wait 1h0m0s"},
 		"no record":         {args: []string{"get", "svc-1"}, fault: &svctest.Fault{Status: 200, Body: "[]"}, code: exitFailed, kind: "unexpected_response"},
@@ -76,7 +81,7 @@ func TestGetFailures(t *testing.T) {
 			if tt.fault != nil {
 				s.srv.Fault("GET", get, *tt.fault)
 			}
-			e := s.must(tt.code, append(tt.args, "-o", "json")...)
+			e := s.must(tt.code, append(slices.Clone(tt.args), "-o", "json")...)
 			doc := e.doc(t)
 			for _, field := range []string{"error", "error_kind", "exit_code", "may_be_running", "service_id", "key", "request_id"} {
 				require.Contains(t, doc, field)
@@ -93,10 +98,21 @@ func TestTokenFile(t *testing.T) {
 	s := newSession(t)
 	id := s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
 	file := filepath.Join(s.env["HOME"], "token")
-	require.NoError(t, os.WriteFile(file, []byte(s.env["SVC_API_TOKEN"]+"\n"), 0o600))
+	token := s.env["SVC_API_TOKEN"]
 	s.env["SVC_API_TOKEN"] = "another-token"
 	s.must(exitRefused, "get", id)
-	s.must(exitOK, "get", id, "--token-file", file)
+	for _, tt := range []struct {
+		text, says string
+		code       int
+	}{
+		{token + "\n", "", exitOK}, {"\n " + token + "\r\n\n", "", exitOK}, {"Bearer " + token, "", exitOK},
+		{"", file + " is empty", exitUsage}, {" \n", file + " is empty", exitUsage},
+		{"half\nhalf\n", "--token-file: the token holds", exitRefused}, {strings.Repeat("x", maxTokenFile+1), "has more than", exitUsage},
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(tt.text), 0o600))
+		require.Contains(t, s.must(tt.code, "get", id, "--token-file", file).stderr, tt.says)
+	}
+	require.Contains(t, s.must(exitUsage, "get", id, "--token-file", "/dev/zero").stderr, "has more than")
 	require.Contains(t, s.must(exitUsage, "get", id, "--token-file", "none").stderr, "--token-file")
 }
 

@@ -25,7 +25,7 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "10"); err != nil { // the tests wait for most of their time
+	if err := flag.Set("test.parallel", "64"); err != nil { // the tests wait for most of their time
 		panic(err)
 	}
 	dir, err := os.MkdirTemp("", "svc-test")
