@@ -65,14 +65,13 @@ func (t *tool) elsewhere(e ledger.Entry) bool {
 // account returns the address of the service and the source of the token. The token is never a
 // flag: a command line can be read by every user of a machine.
 func (t *tool) account() (address string, token func(context.Context) (string, error), err error) {
-	address = cmp.Or(t.flags.baseURL, os.Getenv("SVC_BASE_URL"))
-	if address == "" {
-		return "", nil, errors.New("no address: set SVC_BASE_URL or --base-url")
-	}
-	token = readToken(t.flags.tokenFile)
+	address, token = cmp.Or(t.flags.baseURL, os.Getenv("SVC_BASE_URL")), readToken(t.flags.tokenFile)
 	_, err = token(context.Background())
 	if isA[tokenError](err) {
 		err = nil // like a token that the service does not accept: the first request fails
+	}
+	if address == "" {
+		err = joined([]error{errors.New("no address: set SVC_BASE_URL or --base-url"), err})
 	}
 	return address, token, err
 }

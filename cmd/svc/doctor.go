@@ -20,7 +20,7 @@ import (
 // check is one thing that doctor has looked at.
 type check struct {
 	Name   string `json:"name"`
-	Result string `json:"result"` // ok, problem, or skipped: an earlier problem is in the way
+	Result string `json:"result"` // ok, problem, or skipped: an earlier problem is in the way, or there is nothing to check
 	Detail string `json:"detail"`
 	Advice string `json:"advice"` // what to do; empty: nothing
 }
@@ -158,7 +158,7 @@ func checkFlavors(v *doctorView, flavors []svc.Flavor) {
 	case priced == 0:
 		v.problem("flavors", "no flavor has a price in USD, so the cheapest one is not known", "name a flavor with --flavor")
 	default:
-		v.ok("flavors", "%d, of which %d are in stock and %d have a price", len(flavors), stock, priced)
+		v.ok("flavors", "%d, in stock: %d, with a price: %d", len(flavors), stock, priced)
 	}
 }
 
@@ -181,7 +181,7 @@ func checkClock(v *doctorView, header http.Header) {
 func (t *tool) checkInference(ctx context.Context, v *doctorView) {
 	const name = "inference URL"
 	if _, err := t.client.InferenceServices.URL("any"); err != nil {
-		v.problem(name, "not set", `set SVC_INFERENCE_URL or --inference-url: "svc url" and --probe need it`)
+		v.Checks = append(v.Checks, check{name, "skipped", "not set", `set SVC_INFERENCE_URL or --inference-url if you use "svc url" or --probe`})
 		return
 	}
 	address := cmp.Or(t.flags.inferenceURL, os.Getenv("SVC_INFERENCE_URL"))

@@ -36,6 +36,7 @@ func TestDoctor(t *testing.T) {
 		problems []string
 		skipped  []string
 		running  bool
+		says     []string
 	}{
 		"nothing is wrong": {},
 		"an endpoint runs": {change: func(s *session) { s.must(exitOK, with(deploy, "--lease", "8h")...) }, running: true},
@@ -43,7 +44,16 @@ func TestDoctor(t *testing.T) {
 			change:   func(s *session) { s.env["SVC_BASE_URL"] = "" },
 			problems: []string{"settings"}, skipped: []string{"service", "token", "flavors", "clock", "inference URL"},
 		},
-		"no inference URL": {change: func(s *session) { s.env["SVC_INFERENCE_URL"] = "" }, problems: []string{"inference URL"}},
+		"no inference URL": {change: func(s *session) { s.env["SVC_INFERENCE_URL"] = "" }, skipped: []string{"inference URL"}},
+		"no address and no token": {
+			change:   func(s *session) { s.env["SVC_BASE_URL"], s.env["SVC_API_TOKEN"] = "", "" },
+			problems: []string{"settings"}, skipped: []string{"service", "token", "flavors", "clock", "inference URL"},
+			says: []string{"--base-url", "--token-file"},
+		},
+		"a token that cannot be one": {
+			change:   func(s *session) { s.env["SVC_API_TOKEN"] = "half\nhalf" },
+			problems: []string{"token"}, skipped: []string{"service", "flavors", "clock"},
+		},
 		"nobody listens": {
 			change:   func(s *session) { s.env["SVC_BASE_URL"] = "http://127.0.0.1:1" },
 			problems: []string{"service"}, skipped: []string{"token", "flavors", "clock"},
@@ -132,6 +142,9 @@ func TestDoctor(t *testing.T) {
 				}
 			}
 			require.Equal(t, tt.running, e.doc(t)["may_be_running"])
+			for _, text := range tt.says {
+				require.Contains(t, e.stdout, text)
+			}
 			require.Equal(t, code, s.run("doctor", "--timeout", "30s").code)
 		})
 	}
