@@ -178,6 +178,40 @@ func TestDeployUsage(t *testing.T) {
 	require.Zero(t, s.srv.RequestCount("*", svctest.RouteAny), "nothing was sent")
 }
 
+// TestDeployFileThatIsRefused: what is no single, complete create request rents nothing.
+func TestDeployFileThatIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	const good = "name: demo\ndeploy_metadata: {image_url: x}\n"
+	for _, tt := range []struct{ text, says string }{
+		{good + "---\nname: other\n", "something follows"},
+		{good + "---\n", "something follows"},
+		{good + "...\n[junk", "something follows"},
+		{`{"name":"demo"} {"name":"other"}`, "something follows"},
+		{"", "it is empty"}, {"# nothing\n", "it is empty"}, {"null", "it is empty"},
+		{"- name: demo\n", "must hold the fields"}, {"demo\n", "must hold the fields"}, {good + "name: other\n", "each of them once"},
+		{good + "gpu_num: 2\n", `unknown field "gpu_num"`},
+		{"name: demo\ndeploy_metadata: {image_url: x, gpus: 2}\n", `unknown field "gpus"`},
+		{"name: 7\ndeploy_metadata: {image_url: x}\n", "name must be a text (in quotes), and not: number"},
+		{"name: demo\ndeploy_metadata: {image_url: x, gpu_num: one}\n", "deploy_metadata.gpu_num must be a whole number, and not: string"},
+		{"name: demo\ndeploy_metadata: {image_url: x, gpu_num: 1.5}\n", "must be a whole number"},
+		{"name: demo\ndeploy_metadata: x\n", "deploy_metadata must be a list of fields"},
+		{"name: demo\ndeploy_metadata: {1: x}\n", "none that JSON has"},
+		{"name: demo\ndeploy_metadata: {image_url: x, port: 0}\n", "--port must be"},
+		{good + "resource_metadata: {target_instance_number: 0}\n", "--instances must be"},
+		{good + "description: " + strings.Repeat("x", maxSpec), "has more than 1.0 MB"},
+	} {
+		cmd := s.command("deploy", "--file", "-")
+		cmd.Stdin = strings.NewReader(tt.text)
+		e := s.finish(cmd)
+		require.Equal(t, exitUsage, e.code, "%.80s: %s", tt.text, e.stderr)
+		require.Contains(t, e.stderr, tt.says, "%.80s", tt.text)
+	}
+	require.Contains(t, s.must(exitUsage, "deploy", "--file", "/dev/zero").stderr, "/dev/zero has more than 1.0 MB")
+	require.Contains(t, s.must(exitUsage, "deploy", "--file", s.env["HOME"]).stderr, "is a directory")
+	require.Zero(t, s.srv.RequestCount("*", svctest.RouteAny), "nothing was sent")
+}
+
 // TestDeployFile: the file is the create request, flags win over it, and a dry run prints a
 // request that can be used as a file.
 func TestDeployFile(t *testing.T) {
@@ -207,6 +241,13 @@ deploy_metadata:
 	endpoint, _ := s.srv.Endpoint("svc-1")
 	require.Equal(t, []any{"from-flag", 2, 9000, 0, "flavor-1"}, []any{endpoint.Name, endpoint.Instances, endpoint.Port, endpoint.GPUNum, endpoint.FlavorID})
 	require.Contains(t, endpoint.Description, "] a chat")
+
+	require.NoError(t, os.WriteFile(spec, []byte("name: short\ndeploy_metadata: {image_url: x}\n...\n"), 0o600))
+	request = s.must(exitOK, "deploy", "--file", spec, "--dry-run", "-o", "json").doc(t)["request"].(map[string]any)
+	require.Equal(t, map[string]any{"image_url": "x", "port": 8000.0, "gpu_num": 1.0}, request["deploy_metadata"], "the defaults of the flags")
+	require.Equal(t, 1.0, request["resource_metadata"].(map[string]any)["target_instance_number"])
+	request = s.must(exitOK, "deploy", "--file", spec, "--gpus", "0", "--dry-run", "-o", "json").doc(t)["request"].(map[string]any)
+	require.Equal(t, 0.0, request["deploy_metadata"].(map[string]any)["gpu_num"], "the flag wins")
 }
 
 // TestDeployUnderAKey: a second command with the key creates nothing.

@@ -1,21 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
-	"go.yaml.in/yaml/v3"
 
 	"example.com/svc"
 )
@@ -67,10 +63,16 @@ func (s *spec) add(f *pflag.FlagSet) {
 	s.filter.add(f)
 }
 
-// request makes the create request of the file and the flags, without its flavor.
-func (s *spec) request(stdin io.Reader) (req svc.CreateInferenceServiceRequest, err error) {
+// request makes the create request of the file and the flags, without its flavor. A flag that was
+// not given counts only if the file does not have its field.
+func (s *spec) request(stdin io.Reader) (svc.CreateInferenceServiceRequest, error) {
+	req := svc.CreateInferenceServiceRequest{
+		PaymentType:      svc.PaymentTypeUSD,
+		ResourceMetadata: svc.CreateResourceMetadata{ScaleType: svc.ScaleTypeManual, TargetInstanceNumber: s.instances},
+		DeployMetadata:   svc.CreateDeployMetadata{Port: s.port, GPUNum: s.gpus},
+	}
 	if s.file != "" {
-		if req, err = readSpec(s.file, stdin); err != nil {
+		if err := readSpec(s.file, stdin, &req); err != nil {
 			return req, usageError{err}
 		}
 	}
@@ -79,15 +81,7 @@ func (s *spec) request(stdin io.Reader) (req svc.CreateInferenceServiceRequest, 
 	set(s.flags, "command", &req.DeployMetadata.Command, s.command)
 	set(s.flags, "port", &req.DeployMetadata.Port, s.port)
 	set(s.flags, "instances", &req.ResourceMetadata.TargetInstanceNumber, s.instances)
-	if s.flags.Changed("gpus") || s.file == "" { // 0 GPUs in a file are meant
-		req.DeployMetadata.GPUNum = s.gpus
-	}
-	if req.PaymentType == "" {
-		req.PaymentType = svc.PaymentTypeUSD
-	}
-	if req.ResourceMetadata.ScaleType == "" {
-		req.ResourceMetadata.ScaleType = svc.ScaleTypeManual
-	}
+	set(s.flags, "gpus", &req.DeployMetadata.GPUNum, s.gpus)
 	switch len(s.flavor) {
 	case 0: // that of the file
 	case 1:
@@ -98,39 +92,11 @@ func (s *spec) request(stdin io.Reader) (req svc.CreateInferenceServiceRequest, 
 	return req, s.check(req)
 }
 
-// set gives a field the value of a flag, if the flag was given or the file has no value.
-func set[T comparable](flags *pflag.FlagSet, name string, field *T, value T) {
-	var zero T
-	if flags.Changed(name) || *field == zero {
+// set gives a field the value of a flag, if the flag was given.
+func set[T any](flags *pflag.FlagSet, name string, field *T, value T) {
+	if flags.Changed(name) {
 		*field = value
 	}
-}
-
-// readSpec reads a create request. A field that does not exist is an error: a typing error must
-// not rent something else.
-func readSpec(file string, stdin io.Reader) (req svc.CreateInferenceServiceRequest, err error) {
-	var text []byte
-	if file == "-" {
-		text, err = io.ReadAll(stdin)
-	} else {
-		text, err = os.ReadFile(file)
-	}
-	if err != nil {
-		return req, fmt.Errorf("--file: %w", err)
-	}
-	var value any
-	if err = yaml.Unmarshal(text, &value); err == nil {
-		text, err = json.Marshal(value)
-	}
-	if err == nil {
-		d := json.NewDecoder(bytes.NewReader(text))
-		d.DisallowUnknownFields()
-		err = d.Decode(&req)
-	}
-	if err != nil {
-		return req, fmt.Errorf("--file: %s: %s", file, strings.TrimPrefix(err.Error(), "json: "))
-	}
-	return req, nil
 }
 
 var keyForm = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)

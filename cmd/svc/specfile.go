@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"example.com/svc"
+)
+
+// maxSpec is how long the file of --file may be.
+const maxSpec = 1 << 20
+
+// readSpec reads the create request of --file into req. A field that the file does not have keeps
+// its value. A typing error must not rent something else: a field that does not exist is an error,
+// and so is anything that follows the request.
+func readSpec(file string, stdin io.Reader, req *svc.CreateInferenceServiceRequest) error {
+	read := func() ([]byte, error) { return readFile(file, maxSpec) }
+	if file == "-" {
+		read = func() ([]byte, error) { return readLimited(stdin, "standard input", maxSpec) }
+	}
+	text, err := read()
+	if err != nil {
+		return fmt.Errorf("--file: %w", err)
+	}
+	if text, err = oneDocument(text); err == nil {
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.DisallowUnknownFields()
+		err = d.Decode(req)
+	}
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		err = wrongType(wrong)
+	}
+	if err != nil {
+		return fmt.Errorf("--file: %s: %s", file, strings.TrimPrefix(err.Error(), "json: "))
+	}
+	return nil
+}
+
+// oneDocument returns the only document of a YAML text, as JSON.
+func oneDocument(text []byte) ([]byte, error) {
+	var fields, more map[string]any
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	err := d.Decode(&fields)
+	switch {
+	case errors.Is(err, io.EOF) || err == nil && fields == nil:
+		return nil, errors.New("it is empty")
+	case isA[*yaml.TypeError](err):
+		return nil, errors.New("it must hold the fields of a create request, each of them once")
+	case err != nil:
+		return nil, err
+	}
+	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows the first document: one request is wanted")
+	}
+	text, err = json.Marshal(fields)
+	if err != nil {
+		return nil, errors.New("a name of a field or a value is none that JSON has, such as 1: or .nan")
+	}
+	return text, nil
+}
+
+// wrongType says in plain words that a field has a value of the wrong type.
+func wrongType(err *json.UnmarshalTypeError) error {
+	want := "a whole number"
+	switch err.Type.Kind() {
+	case reflect.String:
+		want = "a text (in quotes)"
+	case reflect.Struct:
+		want = "a list of fields and values"
+	}
+	return fmt.Errorf("%s must be %s, and not: %s", err.Field, want, err.Value)
+}
