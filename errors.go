@@ -62,7 +62,7 @@ var (
 	ErrNoLedger = errors.New("svc: no ledger: set WithLedger")
 	// ErrKeyInUse is returned when the ledger has an endpoint of another request, or two
 	// endpoints, under the key of a Deploy. Nothing was sent.
-	ErrKeyInUse = errors.New("svc: the key is in use")
+	ErrKeyInUse = ledger.ErrKeyInUse
 	// ErrLedgerMark is returned when the description of an endpoint does not hold the mark of the
 	// ledger entry, so that the endpoint may be somebody else's.
 	ErrLedgerMark = ledger.ErrMark

@@ -221,7 +221,7 @@ func (c *InferenceServiceClient) Update(ctx context.Context, id string, req Upda
 	if err != nil {
 		return nil, err
 	}
-	defer change.close(ctx, &s)
+	defer c.client.Ledger.scaled(ctx, change, &s)
 	return result[InferenceService](c.client, &k, k.send(ctx, c.client))
 }
 

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"example.com/svc/internal/cause"
 	"example.com/svc/internal/poll"
 	"example.com/svc/internal/rules"
 	"example.com/svc/ledger"
@@ -80,7 +79,10 @@ func (l *Ledger) Entry(ctx context.Context, key string) (*ledger.Entry, error) {
 
 // seen returns what the rules of the ledger need of a record.
 func seen(s *InferenceService) ledger.Endpoint {
-	return ledger.Endpoint{Name: s.Name, Description: s.Description, Deleted: s.IsDeleted, CreatedAt: s.CreatedAt.Time}
+	return ledger.Endpoint{
+		ID: s.ServiceID, Name: s.Name, Description: s.Description, Instances: int(s.ResourceMetadata.TargetInstanceNumber),
+		Deleted: s.IsDeleted, CreatedAt: s.CreatedAt.Time,
+	}
 }
 
 // AdoptOptions sets up [Ledger.Adopt]. Nil stands for the zero value.
@@ -102,75 +104,14 @@ func (l *Ledger) Adopt(ctx context.Context, e ledger.Entry, id string, opts *Ado
 	if l.journal == nil {
 		return nil, ErrNoLedger
 	}
-	if other, err := l.holder(ctx, e, id); err != nil {
-		return nil, err
-	} else if other != nil {
-		return nil, l.taken(e, other)
-	}
 	s, r, err := l.client.InferenceServices.read(ctx, id, nil)
-	if err != nil {
-		return nil, err
-	}
-	date, check := dateOf(r.Header), r.TokenCheck(e.Intent)
-	err = l.journal.Change(ctx, "adopt", e, func(now ledger.Entry) (ledger.Record, error) {
-		r := ledger.Record{Event: ledger.Created, ServiceID: s.ServiceID, Adopted: true, ServiceTime: s.CreatedAt.Time, TokenCheck: check}
-		return r, now.MayAdopt(l.client.base.String(), seen(s), opts != nil && opts.Unmarked, date)
-	})
 	if err == nil {
-		err = l.alone(ctx, e, id)
+		err = l.journal.Adopt(ctx, e, seen(s), opts != nil && opts.Unmarked, dateOf(r.Header), r.TokenCheck(e.Intent))
 	}
 	if err != nil {
 		return nil, err
 	}
-	return s, l.journal.Change(ctx, "adopt", e, func(now ledger.Entry) (ledger.Record, error) { // the endpoint may have been scaled while the ledger did not have its ID
-		r := ledger.Record{Event: ledger.Scaled, Instances: int(s.ResourceMetadata.TargetInstanceNumber)}
-		return r.OnlyIf(r.Instances > now.Instances)
-	})
-}
-
-// holder returns another entry than e that has the ID; nil: there is none.
-func (l *Ledger) holder(ctx context.Context, e ledger.Entry, id string) (*ledger.Entry, error) {
-	if id == "" {
-		return nil, nil // the read of the endpoint says what is wrong
-	}
-	holders, err := l.journal.Holders(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	i := slices.IndexFunc(holders, func(other ledger.Entry) bool { return other.Intent != e.Intent })
-	if i < 0 {
-		return nil, nil
-	}
-	return &holders[i], nil
-}
-
-func (l *Ledger) taken(e ledger.Entry, other *ledger.Entry) error {
-	return l.fail("adopt", e, fmt.Errorf("an entry under the key %s has the ID %s already; an ID can be in one entry only", other.Key, other.ServiceID))
-}
-
-// alone checks after the adoption of an ID that no other entry has it: two calls may have adopted it
-// at once. Then one of them undoes its adoption at once. The other waits for that, and undoes its
-// own if it waits in vain, since the other call may have been the first one.
-func (l *Ledger) alone(ctx context.Context, e ledger.Entry, id string) error {
-	waiting, cancel := context.WithTimeout(ctx, ledger.Patience)
-	defer cancel()
-	pace := poll.New(waiting, 50*time.Millisecond, time.Second)
-	for {
-		other, err := l.holder(ctx, e, id)
-		if err != nil || other == nil {
-			return err
-		}
-		next, _ := pace.Next(0, 0)
-		if e.Intent < other.Intent && pace.Sleep(next) == nil {
-			continue
-		}
-		late, cancel := ledger.Afterwards(ctx)
-		defer cancel()
-		err = l.journal.Change(late, "adopt", e, func(ledger.Entry) (ledger.Record, error) {
-			return ledger.Record{Event: ledger.Unknown, ServiceID: id, Adopted: true}, nil
-		})
-		return cause.Join(l.taken(e, other), err)
-	}
+	return s, nil
 }
 
 // Forget records that somebody looked for the endpoint of an entry and that it does not exist.

@@ -13,7 +13,6 @@ import (
 
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/httpcall"
-	"example.com/svc/internal/poll"
 	"example.com/svc/ledger"
 )
 
@@ -21,200 +20,97 @@ import (
 // records nothing.
 type claim struct {
 	ledger  *Ledger
-	key     string
-	lease   time.Duration      // 0: no lease
-	request ledger.Request     // the body of the create
-	intent  ledger.Record      // the record of the intent; its Seq is 0 until the record is stored
+	intent  ledger.Record      // the record of the intent; its Seq is 0 if nothing was recorded
 	earlier *ledger.Entry      // the entry that the key has already; then nothing may be sent; nil: none
 	cancel  context.CancelFunc // ends the context of the create
 }
+
+var errSettleBy = &httpcall.TimeoutError{After: ledger.SettleLimit}
 
 // open records the intent of a prepared create, as soon as its key is free, and adds the mark to its
 // body. An empty key stands for a random one. The create must be sent with the context that open
 // returns, and not at all if the claim has an earlier entry.
 func (l *Ledger) open(ctx context.Context, k *call, key string, lease time.Duration) (*claim, context.Context, error) {
-	c := &claim{ledger: l, key: cmp.Or(key, strings.ToLower(rand.Text())), lease: lease}
-	if l.journal == nil {
-		return c, ctx, c.prepare(ctx, k)
+	c := &claim{ledger: l}
+	if l.journal == nil && k.pick != nil {
+		return c, ctx, k.pick(ctx)
+	} else if l.journal == nil {
+		return c, ctx, nil
 	}
-	var err error
-	if c.request, err = parse(k); err == nil {
-		err = c.take(ctx, k)
-	}
+	err := c.take(ctx, k, cmp.Or(key, strings.ToLower(rand.Text())), lease)
 	if err != nil || c.earlier != nil {
 		return c, ctx, l.notSent(ctx, k, err)
 	}
-	k.Before = c.before
-	ctx, c.cancel = untilSettleBy(ctx, c.intent.SettleBy)
-	return c, ctx, nil
-}
-
-// parse reads the body of a prepared call.
-func parse(k *call) (ledger.Request, error) {
-	r, err := ledger.ParseRequest(k.Body)
-	if err != nil {
-		return r, invalid("body", err.Error())
-	}
-	return r, nil
-}
-
-// prepare chooses the flavor, makes the record of the intent, and marks the body of the create. The
-// hash of the request does not include a flavor that is chosen here.
-func (c *claim) prepare(ctx context.Context, k *call) error {
-	if k.pick != nil {
-		if err := k.pick(ctx); err != nil {
-			return err
+	k.Before = func() error { // by the wall clock, which continues while the process is suspended
+		if !ledger.MaySend(c.intent.SettleBy, ledger.WallClock()) {
+			return errors.New("svc: the create was not sent: its time limit in the ledger has passed, by the wall clock (the process may have been suspended)")
 		}
-	}
-	if c.ledger.journal == nil {
 		return nil
 	}
-	final, err := parse(k)
-	if err != nil {
-		return err
-	}
-	c.intent = c.request.Record(c.key, rand.Text(), c.ledger.client.base.String())
-	c.intent.FlavorID = final.FlavorID
-	if !c.ledger.marks {
-		return nil
-	}
-	if k.Body, err = final.Marked(c.intent.Intent); err != nil {
-		return invalid("description", err.Error())
-	}
-	return nil
+	ctx, c.cancel = cause.Limit(ctx, c.intent.SettleBy, errSettleBy)
+	return c, ctx, nil
 }
 
 // take records the intent when the key is free. If the key has an endpoint of the same request, it
 // sets earlier. If another create under the key is under way, it waits for the outcome.
-func (c *claim) take(ctx context.Context, k *call) error {
+func (c *claim) take(ctx context.Context, k *call, key string, lease time.Duration) error {
 	l := c.ledger
-	w := outcomeWait{pace: poll.New(ctx, 50*time.Millisecond, time.Second), clock: func() time.Time { return time.Time{} }}
+	want, err := ledger.ParseRequest(k.Body)
+	if err != nil {
+		return invalid("body", err.Error())
+	}
 	for {
-		entries, last, err := l.read(ctx, c.key)
+		verdict, e, last, err := l.journal.Await(ctx, key, lease, want, l.awaited)
 		switch {
-		case err == nil:
-		case w.entry.Key != "" && ctx.Err() != nil:
-			return c.doubt(w.entry, cause.Of(ctx))
-		default:
+		case verdict == ledger.InDoubt: // an earlier create may have made an endpoint
+			return &OutcomeUnknownError{
+				RequestInfo: RequestInfo{Method: http.MethodPost, Route: services, ID: e.ServiceID}, Name: e.Name, Err: l.client.safe(err),
+				Key: e.Key, Intent: e.Intent, earlier: true,
+			}
+		case err != nil:
+			return err
+		case verdict == ledger.Resume:
+			l.client.endpoints.Create(e.ServiceID, nil) // the endpoint may not be readable yet
+			c.earlier = &e
+			return nil
+		case c.intent.Intent == "":
+			if c.intent, err = l.mark(ctx, k, want, key); err != nil {
+				return err
+			}
+		}
+		c.intent.Seq, c.intent.Lease, c.intent.ServiceTime = last+1, lease, l.serviceTime()
+		if done, err := l.journal.Claim(ctx, &c.intent); done || err != nil {
 			return err
 		}
-		verdict, e, why := ledger.Judge(entries, l.client.base.String(), c.request, w.clock())
-		switch verdict {
-		case ledger.Free:
-			if done, err := c.tryRecord(ctx, k, last+1); done || err != nil {
-				return err
-			}
-		case ledger.Wait:
-			if err := c.await(ctx, &w, e); err != nil {
-				return err
-			}
-		case ledger.InDoubt:
-			return c.doubt(e, fmt.Errorf("look for %s in the console of the service at %s, then call Ledger.Adopt, or Ledger.Forget if the endpoint does not exist", cmp.Or(e.ServiceID, "it"), e.BaseURL))
-		case ledger.InUse:
-			return l.fail("deploy", e, fmt.Errorf("%w: %s", ErrKeyInUse, why))
-		default:
-			return c.resume(ctx, e)
+	}
+}
+
+// mark chooses the flavor, makes the record of the intent, and marks the body of the create. The
+// hash of the request does not include a flavor that is chosen here.
+func (l *Ledger) mark(ctx context.Context, k *call, want ledger.Request, key string) (intent ledger.Record, err error) {
+	intent = want.Record(key, rand.Text(), l.client.base.String())
+	if k.pick != nil {
+		if err := k.pick(ctx); err != nil {
+			return intent, err
+		}
+		if want, err = ledger.ParseRequest(k.Body); err != nil {
+			return intent, invalid("body", err.Error())
+		}
+		intent.FlavorID = want.FlavorID
+	}
+	if l.marks {
+		if k.Body, err = want.Marked(intent.Intent); err != nil {
+			return intent, invalid("description", err.Error())
 		}
 	}
+	return intent, nil
 }
 
-// outcomeWait is the wait for the outcome of another create under the key.
-type outcomeWait struct {
-	entry ledger.Entry // the entry whose outcome is waited for; its Key is empty before the wait
-	pace  *poll.Pacer
-	clock func() time.Time
-}
-
-// await waits until the ledger should be read again. At the first call it only begins the wait.
-func (c *claim) await(ctx context.Context, w *outcomeWait, e ledger.Entry) error {
-	began := w.entry.Key != ""
-	w.entry = e
-	if !began {
-		w.clock = c.ledger.clock(ctx)
-		c.ledger.inform(ctx, "svc: waiting for the outcome of another create under the key", e, w.clock())
-		return nil
-	}
-	next, _ := w.pace.Next(0, 0)
-	if ended := w.pace.Sleep(next); ended != nil {
-		return c.doubt(e, fmt.Errorf("waiting for its outcome: %w", ended))
-	}
-	return nil
-}
-
-// tryRecord records the intent with this Seq. done is false if another process was first.
-func (c *claim) tryRecord(ctx context.Context, k *call, seq int64) (done bool, err error) {
-	if c.intent.Intent == "" {
-		if err := c.prepare(ctx, k); err != nil {
-			return false, err
-		}
-	}
-	return c.record(ctx, seq)
-}
-
-var errSettleBy = &httpcall.TimeoutError{After: ledger.SettleLimit}
-
-// settleContext ends at SettleBy. Its error is then errSettleBy, since context.DeadlineExceeded
-// would say that a deadline of the caller has passed.
-type settleContext struct{ context.Context }
-
-func untilSettleBy(ctx context.Context, by time.Time) (context.Context, context.CancelFunc) {
-	if deadline, ok := ctx.Deadline(); ok && !deadline.Round(0).After(by) {
-		return ctx, func() {}
-	}
-	ctx, cancel := context.WithDeadlineCause(ctx, by, errSettleBy)
-	return settleContext{ctx}, cancel
-}
-
-func (c settleContext) Err() error {
-	if err := c.Context.Err(); err == nil || !errors.Is(context.Cause(c.Context), errSettleBy) {
-		return err
-	}
-	return errSettleBy
-}
-
-// record writes the record of the intent. If its Seq is taken, it writes nothing, and stored is
-// false.
-func (c *claim) record(ctx context.Context, seq int64) (stored bool, err error) {
-	deadline, _ := ctx.Deadline()
-	want := c.intent
-	want.Seq, want.At = seq, ledger.WallClock()
-	want.SettleBy, want.ServiceTime = ledger.SettleBy(want.At, deadline), c.ledger.serviceTime()
-	want.Lease = c.lease
-	if stored, err = c.ledger.journal.Claim(ctx, want); stored {
-		c.intent = want
-	}
-	return stored, err
-}
-
-// doubt says that nothing was sent because an earlier create may have made an endpoint.
-func (c *claim) doubt(e ledger.Entry, err error) error {
-	return &OutcomeUnknownError{
-		RequestInfo: RequestInfo{Method: http.MethodPost, Route: services, ID: e.ServiceID}, Name: e.Name, Err: c.ledger.client.safe(err),
-		Key: e.Key, Intent: e.Intent, earlier: true,
-	}
-}
-
-// resume sets earlier to the entry that has an endpoint. If that has no lease, or one that ends
-// sooner, resume records the lease of this create.
-func (c *claim) resume(ctx context.Context, e ledger.Entry) error {
-	err := c.ledger.journal.Change(ctx, "extend", e, func(now ledger.Entry) (ledger.Record, error) {
-		return now.Lengthen(c.lease).OnlyIf(now.Open())
-	})
-	if err != nil {
-		return err
-	}
-	c.ledger.client.endpoints.Create(e.ServiceID, nil) // the endpoint may not be readable yet
-	c.earlier = &e
-	return nil
-}
-
-// before is called right before each attempt. It uses the wall clock, which continues while
-// the process is suspended.
-func (c *claim) before() error {
-	if !ledger.MaySend(c.intent.SettleBy, ledger.WallClock()) {
-		return errors.New("svc: the create was not sent: its time limit in the ledger has passed, by the wall clock (the process may have been suspended)")
-	}
-	return nil
+// awaited logs that a create waits for the one of an entry. It returns the service's clock.
+func (l *Ledger) awaited(ctx context.Context, e ledger.Entry) func() time.Time {
+	clock := l.clock(ctx)
+	l.inform(ctx, "svc: waiting for the outcome of another create under the key", e, clock())
+	return clock
 }
 
 // close records the outcome of the create. It must be deferred, with the results of the create: if
@@ -349,5 +245,48 @@ func (l *Ledger) vouch(ctx context.Context, id string) {
 	defer cancel()
 	if e, _ := l.journal.Owner(ctx, id); e != nil {
 		l.client.endpoints.Vouch(id, e.Intent, e.TokenCheck)
+	}
+}
+
+// scale records a prepared change that raises the number of instances. One that lowers the bill does
+// not wait for the ledger.
+func (l *Ledger) scale(ctx context.Context, k *call) (*ledger.Scaling, error) {
+	if l.journal == nil {
+		return nil, nil
+	}
+	want, err := ledger.ParseRequest(k.Body)
+	if err != nil {
+		return nil, invalid("body", err.Error())
+	}
+	if want.Instances < 0 {
+		return nil, nil
+	}
+	s, lowers, err := l.journal.Scale(ctx, k.ID, want.Instances, func() bool {
+		now, err := l.client.InferenceServices.Get(ctx, k.ID, urgent)
+		return err == nil && want.Instances <= int(now.ResourceMetadata.TargetInstanceNumber)
+	})
+	k.Urgent = k.Urgent || lowers
+	return s, l.notSent(ctx, k, err)
+}
+
+// scaled records what came of a change. It must be deferred.
+func (l *Ledger) scaled(ctx context.Context, s *ledger.Scaling, updated **InferenceService) {
+	if s != nil {
+		l.behind(ctx, s.Close(ctx, *updated != nil))
+	}
+}
+
+// deleted writes to the ledger that the endpoint with this ID is deleted. s is what the service
+// returned for the ID, with IsDeleted. If s is nil, the service did not find the ID any more.
+func (l *Ledger) deleted(ctx context.Context, id string, s *InferenceService) {
+	if l.journal != nil {
+		l.behind(ctx, l.journal.Deleted(ctx, id, orZero(s).Name))
+	}
+}
+
+// behind logs that the ledger could not record what has happened.
+func (l *Ledger) behind(ctx context.Context, err error) {
+	if err != nil {
+		l.client.warn(ctx, "svc: the ledger could not be updated", err)
 	}
 }

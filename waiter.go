@@ -55,8 +55,9 @@ func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, 
 }
 
 func (w *waiter[T]) loop(ctx context.Context, until func(*T) (bool, error)) (*T, error) {
-	pace := poll.New(ctx, w.opts.MinInterval, w.opts.MaxInterval)
+	pace := poll.Pacer{Lowest: w.opts.MinInterval, Highest: w.opts.MaxInterval}
 	for {
+		began := time.Now()
 		p := w.once(ctx, until)
 		if p.err != nil && p.end == nil && ctx.Err() != nil {
 			late := min(time.Since(deadline(ctx)), time.Since(w.start)) // a create may have outlasted ctx before the wait began
@@ -65,13 +66,14 @@ func (w *waiter[T]) loop(ctx context.Context, until func(*T) (bool, error)) (*T,
 		if p.over() {
 			return w.over(p)
 		}
-		next, another := pace.Next(w.limits(p.err))
+		atLeast, atMost := w.limits(p.err)
+		next, another := pace.Next(ctx, time.Since(began), atLeast, atMost)
 		if another {
 			p.next = next
 		}
 		polled := time.Now()
 		w.tell(p)
-		if err := pace.Sleep(next); err != nil {
+		if err := poll.Sleep(ctx, next); err != nil {
 			return w.again(ctx, until, rules.Overslept(next, time.Since(polled)), err)
 		}
 	}

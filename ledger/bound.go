@@ -2,8 +2,6 @@ package ledger
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"runtime"
 
 	"example.com/svc/internal/cause"
@@ -16,67 +14,22 @@ func bounded[T any](ctx context.Context, f func(context.Context) (T, error)) (re
 	if ctx.Err() != nil {
 		return result, cause.Of(ctx)
 	}
-	type outcome struct {
-		result   T
-		err      error
-		returned bool
-		panicked any
-	}
-	done := make(chan outcome, 1)
+	done := make(chan func() (T, error), 1)
 	go func() {
-		var o outcome
+		outcome := func() (T, error) { runtime.Goexit(); return result, nil }
 		defer func() {
-			if !o.returned {
-				o.panicked = recover()
+			if p := recover(); p != nil {
+				outcome = func() (T, error) { panic(p) }
 			}
-			done <- o
+			done <- outcome
 		}()
-		o.result, o.err = f(ctx)
-		o.returned = true
+		got, err := f(ctx)
+		outcome = func() (T, error) { return got, err }
 	}()
 	select {
 	case <-ctx.Done():
 		return result, cause.Of(ctx)
-	case o := <-done:
-		switch {
-		case o.returned:
-			return o.result, o.err
-		case o.panicked != nil:
-			panic(o.panicked)
-		}
-		runtime.Goexit()
-		return result, nil
+	case outcome := <-done:
+		return outcome()
 	}
-}
-
-// guarded is a store whose calls end with their ctx.
-type guarded struct{ store Store }
-
-func (g guarded) Append(ctx context.Context, r Record) error {
-	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, g.store.Append(ctx, r) })
-	return err
-}
-
-func (g guarded) List(ctx context.Context, key string) ([]Record, error) {
-	return bounded(ctx, func(ctx context.Context) ([]Record, error) { return g.store.List(ctx, key) })
-}
-
-// Find returns the keys that may have an entry with the ID. ok is false if the store is no [Finder].
-func (g guarded) Find(ctx context.Context, id string) (keys []string, ok bool, err error) {
-	f, ok := g.store.(Finder)
-	if !ok {
-		return nil, false, nil
-	}
-	keys, err = bounded(ctx, func(ctx context.Context) ([]string, error) { return f.Find(ctx, id) })
-	return keys, true, err
-}
-
-// Prune removes records. It fails if the store is no [Pruner].
-func (g guarded) Prune(ctx context.Context, key string, upTo int64) error {
-	p, ok := g.store.(Pruner)
-	if !ok {
-		return fmt.Errorf("the store cannot remove records: %w", errors.ErrUnsupported)
-	}
-	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, p.Prune(ctx, key, upTo) })
-	return err
 }

@@ -31,49 +31,37 @@ func (e Event) known() bool {
 	return changes
 }
 
-// Fold makes entries from the records of one key or of all keys, as [Store] lists them. Its error
-// joins an [*Error] for each damaged record. No create is sent under the key of a damaged record.
+// Fold makes entries from the records of one key or of all keys, as [Store] lists them. The records
+// before a Pruned record of their key do not count. The error joins an [*Error] for each damaged
+// record. No create is sent under the key of a damaged record.
 func Fold(records []Record) (entries []Entry, damaged error) {
 	var errs []error
-	index := make(map[[2]string]int)        // from key and intent to the index in entries
-	records, last := withoutPruned(records) // last is, by key, the Seq of the record before the current one
+	var last Record
+	var before, failed int    // how many entries and errors belong to the keys before the current one
+	index := map[string]int{} // from an intent of the current key to the index in entries
 	for _, r := range records {
-		before := last[r.Key]
-		create := [2]string{r.Key, r.Intent}
-		if _, found := index[create]; !found {
-			index[create] = len(entries)
+		if r.Key != last.Key {
+			last, before, failed = Record{Key: r.Key}, len(entries), len(errs)
+			clear(index)
+		}
+		if r.Event == Pruned {
+			last, entries, errs = r, entries[:before], errs[:failed]
+			clear(index)
+			continue
+		}
+		if _, found := index[r.Intent]; !found {
+			index[r.Intent] = len(entries)
 			entries = append(entries, Entry{Key: r.Key, Intent: r.Intent})
 		}
-		err := entries[index[create]].apply(r)
-		if r.Seq != before+1 {
-			err = cause.Join(fmt.Errorf("record %d is missing: the next record is %d", before+1, r.Seq), err)
+		err := entries[index[r.Intent]].apply(r)
+		if r.Seq != last.Seq+1 {
+			err = cause.Join(fmt.Errorf("record %d is missing: the next record is %d", last.Seq+1, r.Seq), err)
 		}
-		last[r.Key] = r.Seq
-		if err != nil {
+		if last = r; err != nil {
 			errs = append(errs, &Error{Op: "list", Key: r.Key, Intent: r.Intent, ServiceID: r.ServiceID, Err: err})
 		}
 	}
 	return slices.DeleteFunc(entries, func(e Entry) bool { return e.State == "" }), cause.Join(errs...)
-}
-
-// withoutPruned returns the records that count: those after the last Pruned record of their key. It
-// also returns the Seq of that record, by key.
-func withoutPruned(records []Record) (left []Record, base map[string]int64) {
-	base = make(map[string]int64)
-	for _, r := range records {
-		if r.Event == Pruned {
-			base[r.Key] = r.Seq
-		}
-	}
-	if len(base) == 0 {
-		return records, base
-	}
-	for _, r := range records {
-		if r.Seq > base[r.Key] {
-			left = append(left, r)
-		}
-	}
-	return left, base
 }
 
 // apply adds a record to its entry. The state is empty before the record of the intent.

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +20,7 @@ const Patience = 5 * time.Second
 // A Journal reads and changes the entries in a store, by the rules of this package. No call of the
 // store outlasts its ctx. All errors of a Journal are, or wrap, an [*Error].
 type Journal struct {
-	store   guarded
+	store   Store
 	baseURL string
 	clean   func(error) error
 	keys    sync.Map // from the ID of an endpoint of baseURL to the key of its entry
@@ -32,20 +31,23 @@ type Journal struct {
 // NewJournal returns a journal of the service at baseURL. Clean removes secrets from the errors of
 // the store.
 func NewJournal(store Store, baseURL string, clean func(error) error) *Journal {
-	return &Journal{store: guarded{store}, baseURL: baseURL, clean: clean}
+	return &Journal{store: store, baseURL: baseURL, clean: clean}
 }
 
 // Read returns the entries of a key and its highest Seq. For an empty key it returns the
 // entries of all keys: first the open ones. Each group is sorted from old to new. With an error it
 // returns the entries that it could read. An error that is about a single key has that Key.
 func (j *Journal) Read(ctx context.Context, key string) (entries []Entry, last int64, err error) {
-	records, err := j.store.List(ctx, key)
+	records, err := bounded(ctx, func(ctx context.Context) ([]Record, error) { return j.store.List(ctx, key) })
 	entries, damaged := Fold(records)
 	slices.SortStableFunc(entries, func(a, b Entry) int {
-		if a.Open() != b.Open() {
-			return cmp.Compare(closed(a), closed(b))
+		switch {
+		case a.Open() == b.Open():
+			return a.RequestedAt.Compare(b.RequestedAt)
+		case a.Open():
+			return -1
 		}
-		return a.RequestedAt.Compare(b.RequestedAt)
+		return 1
 	})
 	for i := range entries {
 		j.note(&entries[i])
@@ -67,13 +69,6 @@ func (j *Journal) note(e *Entry) {
 	}
 	since, _ := j.seen.LoadOrStore(e.Intent, time.Now())
 	e.seenFor = time.Since(since.(time.Time)) //nolint:forcetypeassert // only times are stored
-}
-
-func closed(e Entry) int {
-	if e.Open() {
-		return 0
-	}
-	return 1
 }
 
 // Entry reads an entry again, with the highest Seq of its key.
@@ -116,20 +111,16 @@ func (j *Journal) Owner(ctx context.Context, id string) (*Entry, error) {
 	return nil, err
 }
 
-// Holders returns all entries with the ID of an endpoint, in any state.
-func (j *Journal) Holders(ctx context.Context, id string) ([]Entry, error) {
-	return j.search(ctx, id, nil)
-}
-
 // search returns the entries with the ID of an endpoint, from the keys. If there are none, it
 // searches all keys, or those that the store finds.
 func (j *Journal) search(ctx context.Context, id string, keys []string) (found []Entry, err error) {
 	if len(keys) == 0 {
-		var finds bool
-		if keys, finds, err = j.store.Find(ctx, id); err != nil {
+		keys = []string{""}
+		if f, ok := j.store.(Finder); ok {
+			keys, err = bounded(ctx, func(ctx context.Context) ([]string, error) { return f.Find(ctx, id) })
+		}
+		if err != nil {
 			return nil, j.fail("list", Entry{ServiceID: id}, err)
-		} else if !finds {
-			keys = []string{""}
 		}
 	}
 	for _, key := range keys {
@@ -150,20 +141,30 @@ func ofOneKey(err error) bool {
 	return ok && e.Key != ""
 }
 
-// Settle records the outcome of a create: see [Journal.Put]. If that fails, the outcome of a
-// create that made an endpoint is kept, and written later by [Journal.Owner].
+// Settle records the outcome of a create, at its Seq or at the next Seq that is free. After an error
+// it tries again, up to tries times in all. It has a time limit of its own, [Patience], and continues
+// when ctx ends. If it fails, the outcome of a create that made an endpoint is kept, and written
+// later by [Journal.Owner].
 func (j *Journal) Settle(ctx context.Context, r Record, tries int) error {
-	err := j.Put(ctx, r, tries)
-	if r.Event != Created {
-		return err
+	ctx, cancel := Afterwards(ctx)
+	defer cancel()
+	r.At = WallClock()
+	err := j.Append(ctx, r)
+	for err != nil && ctx.Err() == nil {
+		if errors.Is(err, fs.ErrExist) {
+			r.Seq++
+		} else if tries--; tries == 0 || poll.Sleep(ctx, 100*time.Millisecond) != nil {
+			break
+		}
+		err = j.Append(ctx, r)
 	}
-	if err != nil {
-		j.behind.Store(same.Canonical(r.ServiceID), r)
-		return err
+	if id := same.Canonical(r.ServiceID); r.Event == Created && err == nil {
+		j.behind.Delete(id)
+		j.keys.Store(id, r.Key)
+	} else if r.Event == Created {
+		j.behind.Store(id, r)
 	}
-	j.behind.Delete(same.Canonical(r.ServiceID))
-	j.keys.Store(same.Canonical(r.ServiceID), r.Key)
-	return nil
+	return j.fail("append "+string(r.Event), Entry{Key: r.Key, Intent: r.Intent, ServiceID: r.ServiceID}, err)
 }
 
 // Change reads an entry again, calls decide with it, and appends the record that decide
@@ -201,11 +202,11 @@ func (r Record) OnlyIf(needed bool) (Record, error) {
 // still be stored: a network file system repeats the creation of a hard link if the response
 // was lost, and then finds that the name exists. So Append checks whether the record is listed.
 func (j *Journal) Append(ctx context.Context, r Record) error {
-	err := j.store.Append(ctx, r)
+	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, j.store.Append(ctx, r) })
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	stored, unread := j.store.List(ctx, r.Key)
+	stored, unread := bounded(ctx, func(ctx context.Context) ([]Record, error) { return j.store.List(ctx, r.Key) })
 	taken := slices.ContainsFunc(stored, func(s Record) bool { return s.Seq == r.Seq })
 	switch {
 	case slices.Contains(stored, r):
@@ -214,38 +215,6 @@ func (j *Journal) Append(ctx context.Context, r Record) error {
 		return fmt.Errorf("the store says that record %d of the key exists, but does not list it", r.Seq)
 	}
 	return err
-}
-
-// Claim appends the record of an intent. If its Seq is taken by another record, ok is false.
-// After an error of the store the record may be stored. Claim then tries to record once that the create was refused.
-func (j *Journal) Claim(ctx context.Context, r Record) (ok bool, err error) {
-	switch err = j.Append(ctx, r); {
-	case err == nil:
-		return true, nil
-	case errors.Is(err, fs.ErrExist):
-		return false, nil
-	}
-	_ = j.Put(ctx, Record{Key: r.Key, Seq: r.Seq, Intent: r.Intent, Event: Refused}, 1)
-	return false, j.fail("append intended", Entry{Key: r.Key, Intent: r.Intent}, err)
-}
-
-// Put appends a record at its Seq, or at the next Seq that is free. After an error it tries
-// again, up to tries times in all. It has a time limit of its own, [Patience], and continues when
-// ctx ends.
-func (j *Journal) Put(ctx context.Context, r Record, tries int) error {
-	ctx, cancel := Afterwards(ctx)
-	defer cancel()
-	r.At = WallClock()
-	for {
-		err := j.Append(ctx, r)
-		if errors.Is(err, fs.ErrExist) && ctx.Err() == nil {
-			r.Seq++
-			continue
-		}
-		if tries--; err == nil || tries == 0 || poll.Sleep(ctx, 100*time.Millisecond) != nil {
-			return j.fail("append "+string(r.Event), Entry{Key: r.Key, Intent: r.Intent, ServiceID: r.ServiceID}, err)
-		}
-	}
 }
 
 // Afterwards returns a context for recording what has already happened. It stays alive after ctx

@@ -85,7 +85,7 @@ func TestPrune_D15(t *testing.T) {
 			_, last, err := j.Read(t.Context(), "deleted")
 			require.NoError(t, err)
 			late.Seq = last + 1
-			ok, err := j.Claim(t.Context(), late)
+			ok, err := j.Claim(t.Context(), &late)
 			require.NoError(t, err)
 			require.True(t, ok)
 			entries, _, err := j.Read(t.Context(), "deleted")

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"regexp"
 	"time"
@@ -17,7 +18,7 @@ var randomKey = regexp.MustCompile(`^[a-z2-7]{26}$`)
 // than before. Of a key that the caller chose, one record stays: it keeps a process that has read the
 // old records from appending to them. A key with a damaged record stays as it is.
 func (j *Journal) Prune(ctx context.Context, before time.Time) error {
-	records, err := j.store.List(ctx, "")
+	records, err := bounded(ctx, func(ctx context.Context) ([]Record, error) { return j.store.List(ctx, "") })
 	errs := []error{err}
 	damaged := damagedKeys(err)
 	for len(records) > 0 {
@@ -54,19 +55,24 @@ func ended(records []Record, before time.Time) bool {
 // prune removes the records of a key.
 func (j *Journal) prune(ctx context.Context, records []Record) error {
 	last := records[len(records)-1]
-	if last.Event != Pruned && !randomKey.MatchString(last.Key) {
+	about := Entry{Key: last.Key}
+	switch {
+	case last.Event == Pruned:
+		last.Seq--
+	case !randomKey.MatchString(last.Key):
 		err := j.Append(ctx, Record{Key: last.Key, Seq: last.Seq + 1, Event: Pruned, At: WallClock()})
 		if errors.Is(err, fs.ErrExist) { // the key is in use again
 			return nil
 		} else if err != nil {
-			return j.fail("append pruned", Entry{Key: last.Key}, err)
+			return j.fail("append pruned", about, err)
 		}
-		return j.fail("prune", Entry{Key: last.Key}, j.store.Prune(ctx, last.Key, last.Seq))
 	}
-	if last.Event == Pruned {
-		last.Seq--
+	p, ok := j.store.(Pruner)
+	if !ok {
+		return j.fail("prune", about, fmt.Errorf("the store cannot remove records: %w", errors.ErrUnsupported))
 	}
-	return j.fail("prune", Entry{Key: last.Key}, j.store.Prune(ctx, last.Key, last.Seq))
+	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, p.Prune(ctx, last.Key, last.Seq) })
+	return j.fail("prune", about, err)
 }
 
 // damagedKeys returns the keys of all errors in err that are about a single key.

@@ -104,8 +104,10 @@ func summary(r Record) string {
 
 // An Endpoint is what the rules need of the record of an endpoint.
 type Endpoint struct {
+	ID          string
 	Name        string
 	Description string
+	Instances   int
 	Deleted     bool
 	CreatedAt   time.Time // zero: the record does not say it
 }

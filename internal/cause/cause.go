@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Of returns the reason for which ctx ended: its Err, and after it the cause that the owner of
@@ -58,3 +59,25 @@ func (e *several) Error() string {
 }
 
 func (e *several) Unwrap() []error { return e.errs }
+
+// Limit returns a copy of ctx that ends at a time, if ctx does not end before it. Its Err is then
+// err: context.DeadlineExceeded would say that a deadline of the caller has passed.
+func Limit(ctx context.Context, at time.Time, err error) (context.Context, context.CancelFunc) {
+	if deadline, ok := ctx.Deadline(); ok && !deadline.Round(0).After(at) {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithDeadlineCause(ctx, at, err)
+	return limited{ctx, err}, cancel
+}
+
+type limited struct {
+	context.Context
+	late error
+}
+
+func (l limited) Err() error {
+	if context.Cause(l.Context) == l.late { //nolint:errorlint // the very same value
+		return l.late
+	}
+	return l.Context.Err()
+}

@@ -110,3 +110,24 @@ func TestJoin(t *testing.T) {
 	require.ErrorIs(t, all, os.ErrClosed)
 	require.True(t, strings.HasSuffix(all.Error(), "; and 992 more"), all.Error())
 }
+
+func TestLimitIsNoDeadlineOfTheCaller(t *testing.T) {
+	late := errors.New("late")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := cause.Limit(t.Context(), time.Now().Add(time.Minute), late)
+		defer cancel()
+		require.NoError(t, ctx.Err())
+		time.Sleep(time.Minute)
+		<-ctx.Done()
+		require.Equal(t, late, ctx.Err())
+		require.Equal(t, late, cause.Of(ctx))
+
+		sooner, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		ctx, cancel = cause.Limit(sooner, time.Now().Add(time.Minute), late)
+		defer cancel()
+		<-ctx.Done()
+		require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
+		require.NotErrorIs(t, cause.Of(ctx), late)
+	})
+}

@@ -9,15 +9,14 @@ import (
 	"example.com/svc/internal/cause"
 )
 
-// Pacer says when to poll again. The interval grows from the lowest to the highest. Each
-// interval is made up to a fifth shorter or a tenth longer at random, so that many loops do not
-// poll at the same moment. The last poll comes shortly before the deadline of the context.
+// Pacer says when to poll again. The interval grows from Lowest to Highest. Each interval is made
+// up to a fifth shorter or a tenth longer at random, so that many loops do not poll at the same
+// moment. The last poll comes shortly before the deadline of the context.
 type Pacer struct {
-	ctx     context.Context //nolint:containedctx // a pacer lives as long as the loop it paces
+	Lowest, Highest time.Duration
+
 	current time.Duration
-	max     time.Duration
-	polled  time.Time // when the current poll began
-	last    bool      // the current poll is the last one before the deadline
+	last    bool // the current poll is the last one before the deadline
 }
 
 // longest bounds the intervals, so that no arithmetic with them overflows a Duration.
@@ -26,29 +25,25 @@ const longest = 100 * 365 * 24 * time.Hour
 // minLead is how long before the deadline the last poll begins at the latest.
 const minLead = 50 * time.Millisecond
 
-// New starts a loop: the first poll begins now.
-func New(ctx context.Context, lowest, highest time.Duration) *Pacer {
-	return &Pacer{ctx: ctx, current: min(lowest, longest), max: min(highest, longest), polled: time.Now()}
-}
-
-// Next returns how long to sleep before the next poll: at least atLeast, and at most atMost
-// (0: no upper limit). It is shorter if the deadline of ctx comes first. If there is no time
-// for another poll, another is false and d is the time until the deadline.
-func (p *Pacer) Next(atLeast, atMost time.Duration) (d time.Duration, another bool) {
-	d = p.current - p.current/5 + Jitter(p.current/10*3)
-	p.current = min(p.current+p.current/4+1, p.max) // a quarter longer; the 1 makes even the shortest interval grow
+// Next returns how long to sleep before the next poll, if the current one took this long: at least
+// atLeast, and at most atMost (0: no upper limit). It is shorter if the deadline of ctx comes
+// first. If there is no time for another poll, another is false and d is the time until the deadline.
+func (p *Pacer) Next(ctx context.Context, took, atLeast, atMost time.Duration) (d time.Duration, another bool) {
+	current := min(max(p.current, p.Lowest), longest)
+	share := rand.Float64() //nolint:gosec // spreads load, guards nothing
+	d = current - current/5 + time.Duration(share*float64(current)*3/10)
+	p.current = min(current+current/4+1, p.Highest) // a quarter longer; the 1 makes even the shortest interval grow
 	if atLeast > d {
-		d = atLeast + Jitter(atLeast/10)
+		d = atLeast + time.Duration(share*float64(atLeast)/10)
 	}
 	if atMost > 0 {
 		d = min(d, atMost)
 	}
-	deadline, ok := p.ctx.Deadline()
+	deadline, ok := ctx.Deadline()
 	if !ok {
 		return d, true
 	}
 	left := max(time.Until(deadline), 0)
-	took := time.Since(p.polled)
 	lead := max(2*took, minLead)
 	if lead > left/2 { // time is short: leave room for a poll that takes as long as the current one
 		lead = max(left/2, min(took+took/4, left))
@@ -61,15 +56,6 @@ func (p *Pacer) Next(atLeast, atMost time.Duration) (d time.Duration, another bo
 		return left - lead, true
 	}
 	return d, true
-}
-
-// Sleep waits for d, or until the context ends. Then it returns why the context ended.
-func (p *Pacer) Sleep(d time.Duration) error {
-	if err := Sleep(p.ctx, d); err != nil {
-		return err
-	}
-	p.polled = time.Now()
-	return nil
 }
 
 // Sleep waits for d, or until ctx ends. Then it returns why ctx ended.

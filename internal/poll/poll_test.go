@@ -14,7 +14,7 @@ import (
 // next returns the next sleep of p, and checks that another poll follows it.
 func next(t *testing.T, p *poll.Pacer, atLeast time.Duration) time.Duration {
 	t.Helper()
-	d, another := p.Next(atLeast, 0)
+	d, another := p.Next(t.Context(), 0, atLeast, 0)
 	require.True(t, another)
 	return d
 }
@@ -22,7 +22,7 @@ func next(t *testing.T, p *poll.Pacer, atLeast time.Duration) time.Duration {
 func TestNextVaries(t *testing.T) {
 	shortest, longest := time.Hour, time.Duration(0)
 	for range 1000 {
-		d := next(t, poll.New(t.Context(), time.Second, time.Second), 0)
+		d := next(t, &poll.Pacer{Lowest: time.Second, Highest: time.Second}, 0)
 		shortest, longest = min(shortest, d), max(longest, d)
 	}
 	require.GreaterOrEqual(t, shortest, 800*time.Millisecond)
@@ -33,7 +33,7 @@ func TestNextVaries(t *testing.T) {
 
 func TestNextIsAtLeastWhatWasAskedFor(t *testing.T) {
 	shortest, longest := time.Hour, time.Duration(0)
-	p := poll.New(t.Context(), time.Second, time.Second)
+	p := &poll.Pacer{Lowest: time.Second, Highest: time.Second}
 	for range 1000 {
 		d := next(t, p, 10*time.Second)
 		shortest, longest = min(shortest, d), max(longest, d)
@@ -51,7 +51,7 @@ func looks(t *testing.T, deadline, interval, took, atLeast time.Duration) []time
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
 	end := time.Now().Add(deadline)
-	p := poll.New(ctx, interval, interval)
+	p := poll.Pacer{Lowest: interval, Highest: interval}
 	var before []time.Duration
 	for more := true; ; {
 		require.True(t, more, "Next said that no poll follows, but one did")
@@ -60,7 +60,7 @@ func looks(t *testing.T, deadline, interval, took, atLeast time.Duration) []time
 			return before
 		}
 		var d time.Duration
-		if d, more = p.Next(atLeast, 0); p.Sleep(d) != nil {
+		if d, more = p.Next(ctx, took, atLeast, 0); poll.Sleep(ctx, d) != nil {
 			require.False(t, more, "Next said that a poll follows, but none did")
 			require.Zero(t, time.Until(end))
 			return before

@@ -1,0 +1,69 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"example.com/svc/internal/cause"
+	"example.com/svc/internal/poll"
+)
+
+// Adopt records s as the endpoint of an entry, if [Entry.MayAdopt] allows it and no other entry has its ID.
+// check is the TokenCheck of the response that showed s.
+func (j *Journal) Adopt(ctx context.Context, e Entry, s Endpoint, unmarked bool, date time.Time, check string) error {
+	const op = "adopt"
+	_, err := j.holder(ctx, e, s.ID)
+	if err != nil {
+		return err
+	}
+	err = j.Change(ctx, op, e, func(now Entry) (Record, error) {
+		r := Record{Event: Created, ServiceID: s.ID, Adopted: true, ServiceTime: s.CreatedAt, TokenCheck: check}
+		return r, now.MayAdopt(j.baseURL, s, unmarked, date)
+	})
+	if err == nil {
+		err = j.alone(ctx, e, s.ID)
+	}
+	if err != nil {
+		return err
+	}
+	return j.Change(ctx, op, e, func(now Entry) (Record, error) { // the endpoint may have been scaled while the ledger did not have its ID
+		return Record{Event: Scaled, Instances: s.Instances}.OnlyIf(s.Instances > now.Instances)
+	})
+}
+
+// holder returns another entry than e that has the ID, and an error that says so.
+func (j *Journal) holder(ctx context.Context, e Entry, id string) (other Entry, err error) {
+	holders, err := j.search(ctx, id, nil)
+	for _, other := range holders {
+		if other.Intent != e.Intent && err == nil {
+			return other, j.fail("adopt", e, fmt.Errorf("an entry under the key %s has the ID %s already; an ID can be in one entry only", other.Key, other.ServiceID))
+		}
+	}
+	return other, err
+}
+
+// alone checks after the adoption of an ID that no other entry has it: two calls may have adopted it
+// at once. Then one of them undoes its adoption at once. The other waits for that, and undoes its
+// own if it waits in vain, since the other call may have been the first one.
+func (j *Journal) alone(ctx context.Context, e Entry, id string) error {
+	waiting, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	pace := poll.Pacer{Lowest: 50 * time.Millisecond, Highest: time.Second}
+	for {
+		began := time.Now()
+		other, err := j.holder(ctx, e, id)
+		if other.Key == "" {
+			return err
+		}
+		next, _ := pace.Next(waiting, time.Since(began), 0, 0)
+		if e.Intent < other.Intent && poll.Sleep(waiting, next) == nil {
+			continue
+		}
+		late, cancel := Afterwards(ctx)
+		defer cancel()
+		return cause.Join(err, j.Change(late, "adopt", e, func(Entry) (Record, error) {
+			return Record{Event: Unknown, ServiceID: id, Adopted: true}, nil
+		}))
+	}
+}

@@ -1,0 +1,132 @@
+package ledger
+
+import (
+	"context"
+	"time"
+
+	"example.com/svc/internal/cause"
+	"example.com/svc/internal/same"
+)
+
+// A Scaling records a change of the number of instances: a higher number before the change is
+// sent, and a lower one after the change has succeeded.
+type Scaling struct {
+	journal *Journal
+	want    int
+	raised  bool          // a higher number was recorded
+	read    chan struct{} // closed when entry and err are set
+	entry   *Entry        // the entry of the endpoint before the change; nil: there is none
+	err     error
+	cancel  context.CancelFunc // ends the reading of the entry
+}
+
+// hedge is how long a change waits for the ledger before it asks the service whether it lowers the
+// bill.
+const hedge = 500 * time.Millisecond
+
+// longestSearch is the time limit for the search of an entry in a large ledger.
+const longestSearch = time.Minute
+
+// Scale records a change to a higher number of instances, which may be sent if there is no error.
+// One that lowers the bill does not wait for the ledger. If the ledger does not say in time which it
+// is, Scale calls sinks, which asks the service. The caller must call [Scaling.Close] afterwards.
+func (j *Journal) Scale(ctx context.Context, id string, instances int, sinks func() bool) (s *Scaling, lowers bool, err error) {
+	s = &Scaling{journal: j, want: instances, read: make(chan struct{})}
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestSearch)
+	s.cancel = cancel
+	go func() {
+		defer close(s.read)
+		s.entry, s.err = j.Owner(reading, id)
+	}()
+	if instances == 0 || s.slow(ctx) && sinks() {
+		return s, true, nil
+	}
+	if err = s.wait(ctx); err == nil && s.entry != nil {
+		if s.raised = instances > s.entry.Instances; s.raised {
+			err = s.record(ctx)
+		}
+		lowers = instances < s.entry.Instances
+	}
+	if err != nil {
+		cancel()
+	}
+	return s, lowers, err
+}
+
+// slow reports whether the ledger does not say in time which entry the endpoint has.
+func (s *Scaling) slow(ctx context.Context) bool {
+	timer := time.NewTimer(hedge)
+	defer timer.Stop()
+	select {
+	case <-s.read:
+		return s.err != nil
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// wait waits for the entry of the endpoint.
+func (s *Scaling) wait(ctx context.Context) error {
+	select {
+	case <-s.read:
+		return s.err
+	case <-ctx.Done():
+		return s.journal.fail("list", Entry{}, cause.Of(ctx))
+	}
+}
+
+func (s *Scaling) record(ctx context.Context) error {
+	return s.journal.Change(ctx, "append scaled", *s.entry, func(now Entry) (Record, error) {
+		need := now.Instances < s.want
+		if !s.raised { // another call may have recorded another number, which then stays
+			need = now.Instances == s.entry.Instances && now.Instances != s.want
+		}
+		return Record{Event: Scaled, Instances: s.want}.OnlyIf(need)
+	})
+}
+
+// Close records a lower number if the change has succeeded. If another call has recorded a lower
+// number than this one raised to, Close records the higher number again, since nobody knows which
+// change the service made last.
+func (s *Scaling) Close(ctx context.Context, succeeded bool) error {
+	defer s.cancel()
+	if !succeeded && !s.raised {
+		return nil
+	}
+	patience, cancel := Afterwards(ctx)
+	defer cancel()
+	if err := s.wait(patience); err != nil || s.entry == nil {
+		return err
+	}
+	return afterwards(ctx, Patience, s.record)
+}
+
+// Deleted records that the endpoint with this ID is deleted. name is that of the record that says
+// so; empty: the service did not find the ID any more.
+func (j *Journal) Deleted(ctx context.Context, id, name string) error {
+	return afterwards(ctx, longestSearch, func(ctx context.Context) error {
+		e, err := j.Owner(ctx, id)
+		if e == nil || name != "" && !same.Text(name, e.Name) { // the record is that of another endpoint
+			return err
+		}
+		return j.Change(ctx, "append deleted", *e, func(now Entry) (Record, error) {
+			return Record{Event: Deleted, ServiceID: e.ServiceID}.OnlyIf(now.State == Created)
+		})
+	})
+}
+
+// afterwards records what has already happened. It has as long as ctx allows, but at most longest,
+// and another [Patience] if ctx ends.
+func afterwards(ctx context.Context, longest time.Duration, record func(context.Context) error) error {
+	within, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	err := record(within)
+	if ctx.Err() != nil && err != nil {
+		late, cancel := Afterwards(ctx)
+		defer cancel()
+		err = record(late)
+	}
+	return err
+}
