@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc/internal/redact"
+	"example.com/svc/internal/testkit"
 )
 
 const token = `~~~>>?tok/en+1&2<3>"4"=é` // holds every character that an encoding changes; its base64 form holds + and /
@@ -278,17 +279,18 @@ func TestCutOfHugeText(t *testing.T) {
 // ahead at every position.
 func TestHostileTextTakesLinearTime(t *testing.T) {
 	r := redact.New(strings.Repeat("a", 64)+"b", strings.Repeat("ab", 40), "REDACTEX", "\\\\\\\\")
+	size := testkit.Shorter(1<<18, 1<<13)
 	for _, piece := range []string{
 		"a", "ab", "<", ":", "://", `:\`, `\`, `"`, `sig"`, `sig\`, "sig=", `sig" `, `sig":[`, "%25", "%3D", "sig%25",
 		"bearer", "bearer ", "Bearer%20", "Bearer+", "https://", "https://@", "https://a:b@h?", "REDACTED", "REDACTE", "\xff", "?#", "é",
 	} {
-		text := strings.Repeat(piece, (1<<18)/len(piece))
+		text := strings.Repeat(piece, size/len(piece))
 		out := r.String(text)
 		require.Equal(t, out, r.String(out), "%q", piece)
 	}
-	r.String("sig" + strings.Repeat(`\`, 1<<18))
-	r.String("sig%" + strings.Repeat(`25`, 1<<18))
-	r.String(`sig"` + strings.Repeat(` `, 1<<18))
+	r.String("sig" + strings.Repeat(`\`, size))
+	r.String("sig%" + strings.Repeat(`25`, size))
+	r.String(`sig"` + strings.Repeat(` `, size))
 }
 
 func TestHeader(t *testing.T) {

@@ -37,6 +37,15 @@ func InChild(t *testing.T, env ...string) (child bool) {
 	return false
 }
 
+// Shorter returns the usual size of a test, or the size under -short. The race detector runs
+// with -short: it makes pure functions slow, and finds nothing in them.
+func Shorter(usual, short int) int {
+	if testing.Short() {
+		return short
+	}
+	return usual
+}
+
 // WriterFunc is a function that serves as an [io.Writer].
 type WriterFunc func(p []byte) (int, error)
 

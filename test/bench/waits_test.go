@@ -94,6 +94,9 @@ func manyIDs() []string {
 // Ten thousand waits run at once until all end. The heap that each wait needs between two
 // polls is measured.
 func TestTenThousandWaits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector needs memory of its own")
+	}
 	for name, wait := range waysToWait {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -116,6 +116,9 @@ func TestMatrixWire(t *testing.T) {
 				if f.only != nil && !slices.Contains(f.only, op.name) {
 					continue
 				}
+				if testing.Short() && strings.HasPrefix(f.name, "endless") { // megabytes are slow under the race detector
+					continue
+				}
 				for _, always := range []bool{false, true} {
 					if op.needless(&f.matrixFault, always) || f.stalls && !always {
 						continue

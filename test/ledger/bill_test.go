@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/svctest"
 )
 
@@ -20,7 +21,7 @@ var lives = flag.Int("lives", 1000, "how many random lives of endpoints are comp
 // The instance time of the ledger is never lower than the bill. It is higher by exactly
 // the times between an effect at the service and its record in the ledger.
 func TestBill(t *testing.T) {
-	for seed := range *lives {
+	for seed := range testkit.Shorter(*lives, 100) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { inWorld(t, func(w *world) { liveOnce(w, uint64(seed)) }) })
 		if t.Failed() {
 			break
@@ -81,7 +82,7 @@ func liveOnce(w *world, seed uint64) {
 
 // Even with faults, the ledger's instance time is never lower than the bill.
 func TestBillWithFaults(t *testing.T) {
-	for seed := range *lives {
+	for seed := range testkit.Shorter(*lives, 100) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { inWorld(t, func(w *world) { troubledLife(w, uint64(seed)) }) })
 		if t.Failed() {
 			break

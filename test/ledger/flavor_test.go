@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/ledger"
 	"example.com/svc/svctest"
 )
@@ -108,7 +109,7 @@ func TestNextFlavorAfterARefusal_D23(t *testing.T) {
 
 // However the service refuses, and whatever becomes of the responses, there is one endpoint at most.
 func TestRandomRefusals_D23(t *testing.T) {
-	for seed := range uint64(1000) {
+	for seed := range uint64(testkit.Shorter(1000, 100)) {
 		inWorld(t, func(w *world) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			faults := []svctest.Fault{

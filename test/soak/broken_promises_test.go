@@ -242,6 +242,9 @@ func repeatCreates(l *liar) {
 
 // TestEachInvariantFindsABrokenPromise checks that each invariant finds a client that breaks the promise.
 func TestEachInvariantFindsABrokenPromise(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the clients that break a promise are tested without the race detector")
+	}
 	for _, lie := range lies {
 		t.Run(lie.trips+" "+lie.name, func(t *testing.T) {
 			t.Parallel()
