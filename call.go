@@ -22,7 +22,7 @@ import (
 )
 
 // call describes one API call of a method. A call has three steps: prepare checks and encodes
-// it, send sends it, and result turns what came of it into a record or an error.
+// it, Do of the Caller sends it, and result turns what came of it into a record or an error.
 type call struct {
 	httpcall.Call        // Route has a placeholder, such as {file_id}, where the ID goes
 	path, escaped string // the path that was given to Do, without and with its escapes; empty: the path is Route with the ID
@@ -31,34 +31,30 @@ type call struct {
 	err           error                       // problems of the request that the method found; nil: none
 	name          string                      // name of the record to be created, from the request body; prepare sets it
 	pick          func(context.Context) error // chooses the flavor of a create and prepares the call anew; called when something has to be created; nil: there is nothing to choose
-	sent          *string                     // prepare stores the name here; nil: it is not stored
 	response      *Response                   // of WithResponse; nil: not asked for
 	wait          bool                        // the call is a part of a wait or cleanup
 	start         time.Time                   // when prepare was called
+	result        httpcall.Result             // what is known about the call; can be read after a panic
+	class         rules.Class                 // of the response; verdict sets it
+	foreign       string                      // why the response is not the service's own; empty: it is
 	done          bool                        // the call has succeeded
-	own           httpcall.Result             // the Result, unless the method set one
 }
 
-func newCall(method, route, id string, body any) call {
-	return call{Call: httpcall.Call{Method: method, Route: route, ID: id, Auth: true}, body: body}
-}
-
-func get(route string) call          { return newCall(http.MethodGet, route, "", nil) }
-func getID(route, id string) call    { return newCall(http.MethodGet, route, id, nil) }
-func deleteID(route, id string) call { return newCall(http.MethodDelete, route, id, nil) }
-
-// create returns a POST that creates a record.
-func create(route string, body any) call {
-	k := newCall(http.MethodPost, route, "", body)
-	k.Once = true
+// newCall returns a call with the problems that were found in its request. If there are any,
+// prepare fails. A method that is not safe to repeat, such as POST, must not be carried out twice.
+func newCall(method, route, id string, body any, p problems) call {
+	k := call{Call: httpcall.Call{Method: method, Route: route, ID: id, Auth: true}, body: body, err: p.err()}
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions:
+	default:
+		k.Once = true
+	}
 	return k
 }
 
-// checked returns the call with the problems that were found. If there are any, prepare fails.
-func (k call) checked(p problems) call {
-	k.err = p.err()
-	return k
-}
+func get(route string) call          { return newCall(http.MethodGet, route, "", nil, nil) }
+func getID(route, id string) call    { return newCall(http.MethodGet, route, id, nil, nil) }
+func deleteID(route, id string) call { return newCall(http.MethodDelete, route, id, nil, nil) }
 
 // do makes a call and decodes the record in its response.
 func do[T any](ctx context.Context, c *Client, k call, opts []RequestOption) (_ *T, err error) {
@@ -67,7 +63,8 @@ func do[T any](ctx context.Context, c *Client, k call, opts []RequestOption) (_ 
 	if err := k.prepare(c, opts); err != nil {
 		return nil, err
 	}
-	return result[T](c, &k, k.send(ctx, c))
+	c.caller.Do(ctx, &k.Call)
+	return result[T](c, &k)
 }
 
 // doList makes a call whose response is an array of records.
@@ -87,14 +84,12 @@ func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) (err
 	if err := k.prepare(c, opts); err != nil {
 		return err
 	}
-	r := k.send(ctx, c)
-	if err := c.verdict(&k, r); err != nil {
+	c.caller.Do(ctx, &k.Call)
+	if err := c.verdict(&k); err != nil {
 		return err
 	}
-	if r.OK() {
-		if err := c.denied(&k, r); err != nil {
-			return c.notPromised(&k, r, "", err)
-		}
+	if err := k.denied(); err != nil {
+		return c.notPromised(&k, "", err)
 	}
 	k.done = true
 	return nil
@@ -113,19 +108,12 @@ func (k *call) prepare(c *Client, opts []RequestOption) error {
 	if err := allProblems(k.err, pathErr, bodyErr, req.problems.err()); err != nil {
 		return err
 	}
-	if k.Result == nil {
-		k.Result = &k.own
-	}
+	k.Result = &k.result
 	k.URL, k.Body, k.MaxAttempts = u, body, req.attempts
 	k.Urgent = k.Urgent || req.urgent
-	if k.Once {
-		k.name = nameIn(body)
-	}
-	if k.sent != nil {
-		*k.sent = k.name
-	}
 	if k.Auth && !c.hasToken {
-		return c.transportError(k, &httpcall.Result{Fail: ErrNoToken})
+		k.result.Fail = ErrNoToken
+		return c.transportError(k)
 	}
 	k.Header = make(http.Header, 4+len(c.header)+len(req.header))
 	k.Header["Accept"] = inJSON
@@ -137,31 +125,13 @@ func (k *call) prepare(c *Client, opts []RequestOption) error {
 	return nil
 }
 
-// send sends a prepared call. The Result is also in k, where it can be read after a panic.
-func (k *call) send(ctx context.Context, c *Client) *httpcall.Result {
-	r := c.caller.Do(ctx, &k.Call)
-	if class, _ := c.classify(k, r); class == rules.Service {
-		c.Ledger.saw(r.Header, k.start)
-		if isContact(r.StatusCode) {
-			c.contacts.Add(1)
-		}
-	}
-	if k.response != nil {
-		*k.response = Response{
-			StatusCode: r.StatusCode, Header: r.Header, RequestID: apierr.RequestID(r.Header, c.caller.Redactor().String),
-			Attempts: r.Attempts, Body: r.Body,
-		}
-	}
-	return r
-}
-
 // result returns the record in the response, or the error of the call.
-func result[T any](c *Client, k *call, r *httpcall.Result) (*T, error) {
-	if err := c.verdict(k, r); err != nil {
+func result[T any](c *Client, k *call) (*T, error) {
+	if err := c.verdict(k); err != nil {
 		return nil, err
 	}
 	out := new(T)
-	if err := c.decode(k, r, out); err != nil {
+	if err := c.decode(k, out); err != nil {
 		return nil, err
 	}
 	k.done = true
@@ -169,17 +139,6 @@ func result[T any](c *Client, k *call, r *httpcall.Result) (*T, error) {
 }
 
 var inJSON = []string{"application/json"} // all requests share it, so nothing may change it
-
-// nameIn returns the name of an endpoint or a file from the body of a create; empty: the body
-// has no name.
-func nameIn(body []byte) string {
-	var sent struct {
-		Name     string
-		FileName string `json:"file_name"`
-	}
-	_ = json.Unmarshal(body, &sent)
-	return cmp.Or(sent.Name, sent.FileName)
-}
 
 var noOptions request // most calls share it, so nothing may change it
 
@@ -200,24 +159,46 @@ func options(opts []RequestOption) *request {
 	return r
 }
 
-// verdict returns the error of a call that was sent; nil: the call succeeded. A delete also
-// succeeds if an attempt before the last one took effect: then OK of the Result is false.
-func (c *Client) verdict(k *call, r *httpcall.Result) error {
+// verdict judges a call that was sent, and returns its error; nil: the call succeeded. A delete
+// also succeeds if an attempt before the last one took effect: then OK of the Result is false.
+func (c *Client) verdict(k *call) error {
+	r := k.Result
+	k.class, k.foreign = rules.Classify(rules.Response{
+		Status: r.StatusCode, ContentType: r.Header.Get("Content-Type"), Body: r.Body, Cut: r.Cut,
+		Elsewhere: r.StatusCode/100 == 3 && c.base.leaves(r.Header.Get("Location")),
+	})
+	if k.class == rules.Service && c.Ledger.journal != nil {
+		c.Ledger.saw(r.Header, k.start)
+	}
+	if k.class == rules.Service && isContact(r.StatusCode) {
+		c.contacts.Add(1)
+	}
+	if k.response != nil {
+		*k.response = Response{
+			StatusCode: r.StatusCode, Header: r.Header, RequestID: apierr.RequestID(r.Header, c.caller.Redactor().String),
+			Attempts: r.Attempts, Body: r.Body,
+		}
+	}
 	if r.OK() {
 		return nil
 	}
-	if r.Fail != nil {
-		e := c.transportError(k, r)
-		if k.Once && r.Acted {
-			return c.unknown(k, r, e)
+	return c.failure(k)
+}
+
+// failure returns the error of a call that did not succeed; nil: an attempt before the last one did.
+func (c *Client) failure(k *call) error {
+	if k.Result.Fail != nil {
+		e := c.transportError(k)
+		if k.Once && k.Result.Acted {
+			return c.unknown(k, e)
 		}
 		return e
 	}
-	e := c.newError(k, r)
-	if k.Once && (r.Acted || inconclusive(e.StatusCode)) {
-		return c.unknown(k, r, e)
+	e := c.newError(k)
+	if k.Once && (k.Result.Acted || inconclusive(e.StatusCode)) {
+		return c.unknown(k, e)
 	}
-	if c.deletedBefore(k, r, e) {
+	if c.deletedBefore(k, e) {
 		return nil
 	}
 	return e
@@ -236,15 +217,15 @@ func inconclusive(status int) bool {
 
 // deletedBefore reports whether the "not found" e of a delete means that an attempt before it
 // deleted the record, and that only its response was lost.
-func (c *Client) deletedBefore(k *call, r *httpcall.Result, e *Error) bool {
+func (c *Client) deletedBefore(k *call, e *Error) bool {
 	switch {
-	case k.Method != http.MethodDelete, !r.Lost, !rules.NotFound(e.StatusCode):
+	case k.Method != http.MethodDelete, !k.Result.Lost, !rules.NotFound(e.StatusCode):
 		return false
 	}
 	switch e.foreign {
 	case "":
 	case rules.IsCut: // the beginning of a JSON body is enough
-		if !strings.Contains(r.Header.Get("Content-Type"), "json") {
+		if !strings.Contains(k.Result.Header.Get("Content-Type"), "json") {
 			return false
 		}
 	default:
@@ -254,23 +235,30 @@ func (c *Client) deletedBefore(k *call, r *httpcall.Result, e *Error) bool {
 	return k.start.Sub(c.endpoints.Born(id)) >= rules.Grace // a new record may not be readable yet
 }
 
-// transportError makes the error of a call that ended with r.Fail. If the call had a
-// complete response and was waiting for its next attempt, Last of the error holds that response.
-func (c *Client) transportError(k *call, r *httpcall.Result) *TransportError {
-	e := &TransportError{RequestInfo: k.info(r, c.caller.Redactor()), Attempts: r.Attempts, NoBudget: r.NoBudget, Err: r.Fail}
+// transportError makes the error of a call that ended with Fail. If the call had a complete
+// response and was waiting for its next attempt, Last of the error holds that response.
+func (c *Client) transportError(k *call) *TransportError {
+	r := k.Result
+	e := &TransportError{RequestInfo: k.info(c.caller.Redactor()), Attempts: r.Attempts, NoBudget: r.NoBudget, Err: r.Fail}
 	if r.StatusCode != 0 {
-		e.Last = c.newError(k, r)
+		e.Last = c.newError(k)
 	}
 	return e
 }
 
 // unknown makes the error of a create that may or may not have taken effect.
-func (c *Client) unknown(k *call, r *httpcall.Result, cause error) error {
+func (c *Client) unknown(k *call, cause error) error {
+	r, info := k.Result, k.info(c.caller.Redactor())
 	body, _ := c.caller.Redactor().Cut(r.Body, maxKept, r.Cut)
 	status := max(r.StatusCode, r.Broken)
-	e := &OutcomeUnknownError{RequestInfo: k.info(r, c.caller.Redactor()), Name: k.name, StatusCode: status, Body: body, Err: cause}
-	e.ID = c.salvageID(k.Route, status, r.Body)
-	return e
+	info.ID = c.salvageID(k.Route, status, r.Body)
+	return &OutcomeUnknownError{RequestInfo: info, Name: k.name, StatusCode: status, Body: body, Err: cause}
+}
+
+// leaves reports whether a redirect to a location leads to another host.
+func (b *base) leaves(location string) bool {
+	to, err := url.Parse(location)
+	return err == nil && to.Host != "" && !httpcall.SameOrigin(to, &b.URL)
 }
 
 // join returns the URL of a call: the base URL with the path and the query of the call.
@@ -301,9 +289,9 @@ func (b *base) join(k *call, query url.Values) (*url.URL, error) {
 	return u, nil
 }
 
-// encode returns the body of a call as JSON, with the extra fields; nil: the call has no body.
-// The JSON encoders of the caller's types may fail: scrub removes secrets from the texts of
-// their errors.
+// encode returns the body of a call as JSON, with the extra fields; nil: the call has no body. It
+// notes the name of an endpoint or a file that is created. The JSON encoders of the caller's types
+// may fail: scrub removes secrets from the texts of their errors.
 func (k *call) encode(fields []bodyField, scrub func(string) string) (body []byte, err error) {
 	raw, isRaw := k.body.(json.RawMessage)
 	switch {
@@ -330,6 +318,14 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) (body []byt
 		if body, err = jsonfield.Set(body, f.path, f.value); err != nil {
 			return nil, invalid(f.path, "cannot be set: "+scrub(err.Error()))
 		}
+	}
+	if k.Once {
+		var sent struct {
+			Name     string
+			FileName string `json:"file_name"`
+		}
+		_ = json.Unmarshal(body, &sent)
+		k.name = cmp.Or(sent.Name, sent.FileName)
 	}
 	return body, nil
 }

@@ -67,18 +67,18 @@ func (d *deployment) rescue(ctx context.Context) {
 	if d.over || d.resumed {
 		return
 	}
-	status := max(d.result.StatusCode, d.result.Broken)
+	status := max(d.call.result.StatusCode, d.call.result.Broken)
 	created := d.id != "" || status/100 == 2
-	if d.id == "" && (created || d.result.Acted) { // not if the create was refused: the response may then show the ID of somebody else's endpoint
-		d.id, d.shown = d.client.client.salvageID(services, status, d.result.Body), jsonfield.Salvage(d.result.Body, "name")
+	if d.id == "" && (created || d.call.result.Acted) { // not if the create was refused: the response may then show the ID of somebody else's endpoint
+		d.id, d.shown = d.client.client.salvageID(services, status, d.call.result.Body), jsonfield.Salvage(d.call.result.Body, "name")
 	}
 	if d.id == "" {
 		return
 	}
-	d.client.client.endpoints.Create(d.id, d.result.TokenCheck)
+	d.client.client.endpoints.Create(d.id, d.call.result.TokenCheck)
 	if created && (d.opts.DeleteOnFailure || d.opts.OnFailure != nil) {
 		defer func() { // if cleanUp panics too, for example in an attempt hook, a single delete is sent
-			if !d.over && rules.Renamed(d.name, d.shown) {
+			if !d.over && rules.Renamed(d.call.name, d.shown) {
 				ctx, cancel := d.cleanupContext(ctx)
 				defer cancel()
 				_ = d.client.Delete(ctx, d.id, polling(d.opts.RequestOptions)...)
@@ -95,10 +95,10 @@ func (d *deployment) rescue(ctx context.Context) {
 // givenName returns the name of the endpoint. It is the one in the response to the create, if
 // the service may have made it of the name that was asked for.
 func (d *deployment) givenName() string {
-	if rules.Renamed(d.name, d.shown) {
+	if rules.Renamed(d.call.name, d.shown) {
 		return d.shown
 	}
-	return d.name
+	return d.call.name
 }
 
 // cleanUp deletes the endpoint and waits for the deletion, also when ctx has ended. It reports
@@ -119,7 +119,7 @@ func (d *deployment) remove(ctx context.Context) (Cleanup, error) {
 		d.observer = d.client.observe(d.id, o)
 	}
 	d.observer.opts = append(slices.Clip(d.observer.opts), urgent) // the reads of a cleanup must not wait for the rate limiter either
-	r := &removal{observer: d.observer, name: d.name, unsure: d.name != "", limit: cleanupLimit / 3, interval: o.MaxInterval}
+	r := &removal{observer: d.observer, name: d.call.name, unsure: d.call.name != "", limit: cleanupLimit / 3, interval: o.MaxInterval}
 	seen := cmp.Or(d.record, &InferenceService{ServiceID: d.id, Name: d.shown})
 	if r.foreign(seen) {
 		return CleanupFailed, r.otherName(seen)

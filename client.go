@@ -141,25 +141,19 @@ func (c *Client) CloseIdleConnections() { c.caller.CloseIdle() }
 // the repeated DELETE gets "not found", Do returns nil and leaves out unchanged. The exception
 // is an endpoint that this client created less than 30 s ago.
 func (c *Client) Do(ctx context.Context, method, path string, body, out any, opts ...RequestOption) (err error) {
-	k := newCall(strings.ToUpper(method), c.caller.Redactor().String(path), "", body)
 	var p problems
 	plain, problem := valid.Path(path)
-	k.path, k.escaped = cmp.Or(plain, path), path
-	p.add(!valid.HeaderName(k.Method), "method", "is not valid")
+	p.add(!valid.HeaderName(method), "method", "is not valid")
 	p.add(problem != "", "path", problem)
-	k = k.checked(p)
-	switch k.Method {
-	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions:
-	default:
-		k.Once = true
-	}
+	k := newCall(strings.ToUpper(method), c.caller.Redactor().String(path), "", body, p)
+	k.path, k.escaped = cmp.Or(plain, path), path
 	ctx = c.begin(ctx, &k, opts)
 	defer c.report(ctx, &k, &err)
 	if err := k.prepare(c, opts); err != nil {
 		return err
 	}
-	r := k.send(ctx, c)
-	if err := c.verdict(&k, r); err != nil {
+	r := c.caller.Do(ctx, &k.Call)
+	if err := c.verdict(&k); err != nil {
 		return err
 	}
 	raw, asIs := out.(*json.RawMessage)
@@ -168,7 +162,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body, out any, opt
 	case asIs:
 		*raw = bytes.Clone(r.Body)
 	default:
-		if err := c.decode(&k, r, out); err != nil {
+		if err := c.decode(&k, out); err != nil {
 			return err
 		}
 	}

@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"reflect"
 
 	"example.com/svc/internal/apierr"
-	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/jsonfield"
 	"example.com/svc/internal/rules"
 	"example.com/svc/internal/same"
@@ -107,14 +105,14 @@ func (c *Client) salvageID(route string, status int, response []byte) string {
 
 // decode reads a 2xx response into out. It fails if the response is not what the service
 // promises, for example if it holds the record of another ID.
-func (c *Client) decode(k *call, r *httpcall.Result, out any) error {
-	if encoded := r.Encoding(); encoded != "" {
-		return c.notPromised(k, r, "", errors.New(encoded))
+func (c *Client) decode(k *call, out any) error {
+	if encoded := k.Result.Encoding(); encoded != "" {
+		return c.notPromised(k, "", errors.New(encoded))
 	}
-	body := jsonfield.Clean(r.Body)
+	body := jsonfield.Clean(k.Result.Body)
 	if l, isList := out.(list); isList {
 		if jsonfield.Swollen(body) {
-			return c.notPromised(k, r, "", errTooMany)
+			return c.notPromised(k, "", errTooMany)
 		}
 		l.grow(body)
 	}
@@ -137,27 +135,20 @@ func (c *Client) decode(k *call, r *httpcall.Result, out any) error {
 	if err == nil {
 		return nil
 	}
-	return c.notPromised(k, r, field, err)
-}
-
-// classify returns the class of a response, and why it is not the service's own.
-func (c *Client) classify(k *call, r *httpcall.Result) (rules.Class, string) {
-	to, err := url.Parse(r.Header.Get("Location"))
-	redirect := r.StatusCode/100 == 3
-	return rules.Classify(rules.Response{
-		Status: r.StatusCode, ContentType: r.Header.Get("Content-Type"), Body: r.Body, Cut: r.Cut,
-		Elsewhere: redirect && err == nil && to.Host != "" && !httpcall.SameOrigin(to, &c.base.URL),
-	})
+	return c.notPromised(k, field, err)
 }
 
 var errMissing = errors.New("missing from the response")
 
 // denied returns an error if a 2xx response does not show that a delete was accepted.
-func (c *Client) denied(k *call, r *httpcall.Result) error {
-	if class, _ := c.classify(k, r); class != rules.Service {
+func (k *call) denied() error {
+	switch {
+	case !k.Result.OK(): // an attempt before deleted the record
+		return nil
+	case k.class != rules.Service:
 		return errors.New("the response to the delete is an HTML page, so it does not show that the delete was accepted")
 	}
-	return apierr.DeniedDelete(k.ID, r.Body)
+	return apierr.DeniedDelete(k.ID, k.Result.Body)
 }
 
 // room makes an empty list with capacity for the records of a response. It counts their ID
@@ -170,32 +161,32 @@ func room[T any](body []byte, field string) []T {
 var errTooMany = errors.New("it has more JSON objects than are accepted in a response of this size")
 
 // notPromised makes the error for a 2xx response that is not what the service promises.
-func (c *Client) notPromised(k *call, r *httpcall.Result, field string, err error) error {
-	red := c.caller.Redactor()
+func (c *Client) notPromised(k *call, field string, err error) error {
+	r, red := k.Result, c.caller.Redactor()
 	contentType := r.Header.Get("Content-Type")
 	bounded, _ := red.Cut(jsonfield.TrimBOM(r.Body), 4<<10, false)
 	e := &DecodeError{
-		RequestInfo: k.info(r, red), StatusCode: r.StatusCode, ContentType: apierr.Label(contentType, red.String), Field: red.String(field),
+		RequestInfo: k.info(red), StatusCode: r.StatusCode, ContentType: apierr.Label(contentType, red.String), Field: red.String(field),
 		Excerpt: apierr.Excerpt(contentType, bounded, red.String), Err: red.Error(err),
+		foreign: k.foreign,
 	}
-	_, e.foreign = c.classify(k, r)
 	if r.Encoding() != "" {
 		e.Excerpt = "" // the body is compressed or encoded, so nobody can read it
 	}
 	if k.Once {
-		return c.unknown(k, r, e)
+		return c.unknown(k, e)
 	}
 	return e
 }
 
 // newError makes an Error from a response.
-func (c *Client) newError(k *call, r *httpcall.Result) *Error {
-	red := cmp.Or(k.Redact, c.caller.Redactor())
+func (c *Client) newError(k *call) *Error {
+	r, red := k.Result, cmp.Or(k.Redact, c.caller.Redactor())
 	contentType := r.Header.Get("Content-Type")
 	body, _ := red.Cut(r.Body, len(r.Body), r.Cut)
 	info := apierr.Parse(contentType, body, red.String)
 	e := &Error{
-		RequestInfo: k.info(r, red), StatusCode: r.StatusCode, Code: info.Code, Message: info.Message,
+		RequestInfo: k.info(red), StatusCode: r.StatusCode, Code: info.Code, Message: info.Message,
 		RetryAfter: r.RetryAfter, Attempts: r.Attempts, NoBudget: r.NoBudget,
 		Header: red.Header(r.Header), Body: body,
 	}
@@ -209,8 +200,8 @@ func (c *Client) newError(k *call, r *httpcall.Result) *Error {
 	if k.Route == transfer.Route {
 		return e // foreign stays empty: storage sends XML, which would count as HTML
 	}
-	if e.class, e.foreign = c.classify(k, r); e.foreign == rules.IsPlain {
-		e.foreign = "" // the service may send plain text, but it proves less
+	if e.class = k.class; k.foreign != rules.IsPlain { // the service may send plain text, but it proves less
+		e.foreign = k.foreign
 	}
 	return e
 }

@@ -11,7 +11,6 @@ import (
 
 	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/cause"
-	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/jsonfield"
 	"example.com/svc/internal/rules"
 	"example.com/svc/internal/same"
@@ -193,13 +192,12 @@ func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInference
 type deployment struct {
 	client     *InferenceServiceClient
 	opts       DeployOptions
-	name       string            // name in the create request
+	call       call              // the create; its result can be read after a panic
 	id         string            // ID of the endpoint; empty: not known
 	record     *InferenceService // the record that was read last; nil if only the ID is known
 	shown      string            // name in the response to the create; empty: not shown
 	told       bool              // OnCreate was called
 	over       bool              // rescue has nothing to do any more
-	result     httpcall.Result   // result of the create call; can be read after a panic
 	cleanupEnd time.Time         // when all cleanups together must have ended; zero: no cleanup has begun
 	resumed    bool              // an earlier call with the same key created the endpoint
 	observer   *observer         // what the polls of the wait have shown; its cleanup continues with it; nil: the wait has not begun
@@ -256,10 +254,10 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 	p.add(d.opts.PickFlavor != nil && req.ResourceMetadata.FlavorID != "", "resource_metadata.flavor_id", "must be empty, since PickFlavor is set")
 	var refused []RefusedFlavor
 	for {
-		d.result = httpcall.Result{}
 		wanted := req
-		k := create(services, &wanted).checked(p)
-		k.Linger, k.Result, k.sent = createLinger, &d.result, &d.name
+		d.call = newCall(http.MethodPost, services, "", &wanted, p)
+		k := &d.call
+		k.Linger = createLinger
 		if d.opts.PickFlavor != nil {
 			k.pick = func(ctx context.Context) (err error) {
 				if wanted.ResourceMetadata.FlavorID, err = d.pick(ctx, refused); err != nil {
@@ -268,7 +266,7 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 				return k.prepare(d.client.client, opts)
 			}
 		}
-		s, earlier, err := d.client.create(ctx, &k, d.opts.Key, d.opts.Lease, opts)
+		s, earlier, err := d.client.create(ctx, k, d.opts.Key, d.opts.Lease, opts)
 		if d.opts.PickFlavor == nil || !refusesFlavor(err) {
 			return d.created(s, earlier, err)
 		}

@@ -220,12 +220,12 @@ func (d *download) verdict(r *httpcall.Result, err error) error {
 	case r == nil && err == nil:
 		return nil
 	case err == nil:
-		err = d.client.linkVerdict(http.MethodGet, g.Link, r)
+		err = d.client.linkFailure(http.MethodGet, g.Link, r)
 	case cause.Has[*transfer.RenewError](err): // nothing to add: err says that asking for a link failed
 	case isWrite:
 		err = g.Link.Redact.Error(write.Err)
 	case errors.Is(err, transfer.ErrChanged), errors.Is(err, transfer.ErrUnexpected): // a 2xx response
-		err = fmt.Errorf("%w: %s", err, d.client.newError(linkCall(http.MethodGet, g.Link), r).detail())
+		err = fmt.Errorf("%w: %s", err, d.client.newError(linkCall(http.MethodGet, g.Link, r)).detail())
 	default:
 		err = &TransportError{RequestInfo: RequestInfo{Method: http.MethodGet, Route: transfer.Route}, Attempts: g.Attempts, Err: g.Link.Redact.Error(err)}
 	}
@@ -284,13 +284,13 @@ func linkHeader(p *problems, header http.Header, refused ...string) http.Header 
 	return out
 }
 
-func linkCall(method string, link *transfer.Link) *call {
-	return &call{Call: httpcall.Call{Method: method, Route: transfer.Route, Redact: link.Redact}}
+func linkCall(method string, link *transfer.Link, r *httpcall.Result) *call {
+	return &call{Call: httpcall.Call{Method: method, Route: transfer.Route, Redact: link.Redact, Result: r}}
 }
 
-// linkVerdict returns the error of a request to storage; nil: success.
-func (c *Client) linkVerdict(method string, link *transfer.Link, r *httpcall.Result) error {
-	err := c.verdict(linkCall(method, link), r)
+// linkFailure returns the error of a request to storage that did not succeed.
+func (c *Client) linkFailure(method string, link *transfer.Link, r *httpcall.Result) error {
+	err := c.failure(linkCall(method, link, r))
 	if e, ok := errors.AsType[*Error](err); ok {
 		e.linkExpired = link.Expired(r)
 	}

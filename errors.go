@@ -441,6 +441,6 @@ func orZero[T any](p *T) (v T) {
 }
 
 // info identifies the last request of a call.
-func (k *call) info(r *httpcall.Result, red *redact.Redactor) RequestInfo {
-	return RequestInfo{Method: k.Method, Route: k.Route, ID: red.String(k.ID), RequestID: apierr.RequestID(r.Header, red.String)}
+func (k *call) info(red *redact.Redactor) RequestInfo {
+	return RequestInfo{Method: k.Method, Route: k.Route, ID: red.String(k.ID), RequestID: apierr.RequestID(k.Result.Header, red.String)}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 )
 
@@ -74,7 +75,7 @@ func (c *FileClient) Register(ctx context.Context, req RegisterFileRequest, opts
 // register does the work of Register. If ctx ends before the response arrives, it waits for
 // the response for up to linger more.
 func (c *FileClient) register(ctx context.Context, req RegisterFileRequest, linger time.Duration, opts []RequestOption) (*RegisteredFile, error) {
-	k := create(files, &req).checked(req.problems())
+	k := newCall(http.MethodPost, files, "", &req, req.problems())
 	k.Linger = linger
 	f, err := do[RegisteredFile](ctx, c.client, k, opts)
 	if errors.Is(err, ErrOutcomeUnknown) {

@@ -116,7 +116,7 @@ func (r *CreateInferenceServiceRequest) problems() (p problems) {
 //
 // POST /v1/inference-service
 func (c *InferenceServiceClient) Create(ctx context.Context, req CreateInferenceServiceRequest, opts ...RequestOption) (*InferenceService, error) {
-	k := create(services, &req).checked(req.problems())
+	k := newCall(http.MethodPost, services, "", &req, req.problems())
 	s, _, err := c.create(ctx, &k, "", 0, opts)
 	return s, err
 }
@@ -130,12 +130,20 @@ func (c *InferenceServiceClient) create(ctx context.Context, k *call, key string
 	if err := k.prepare(c.client, opts); err != nil {
 		return nil, nil, err
 	}
-	claim, ctx, err := c.client.Ledger.open(ctx, k, key, lease)
-	if err != nil || claim.earlier != nil {
-		return nil, claim.earlier, err
+	switch {
+	case c.client.Ledger.journal != nil:
+		var claim *claim
+		if claim, ctx, err = c.client.Ledger.open(ctx, k, key, lease); err != nil || claim.earlier != nil {
+			return nil, claim.earlier, err
+		}
+		defer claim.close(ctx, k, &s, &err)
+	case k.pick != nil:
+		if err := k.pick(ctx); err != nil {
+			return nil, nil, err
+		}
 	}
-	defer claim.close(ctx, k, &s, &err)
-	s, err = result[InferenceService](c.client, k, k.send(ctx, c.client))
+	c.client.caller.Do(ctx, &k.Call)
+	s, err = result[InferenceService](c.client, k)
 	err = c.client.Ledger.explainMark(err)
 	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.ID != "" {
 		c.client.endpoints.Create(unknown.ID, k.known(unknown.created(), jsonfield.Salvage(unknown.Body, "name")))
@@ -175,8 +183,8 @@ func (c *InferenceServiceClient) read(ctx context.Context, id string, opts []Req
 	if err := k.prepare(c.client, opts); err != nil {
 		return nil, nil, err
 	}
-	r = k.send(ctx, c.client)
-	s, err = result[InferenceService](c.client, &k, r)
+	r = c.client.caller.Do(ctx, &k.Call)
+	s, err = result[InferenceService](c.client, &k)
 	if err == nil {
 		c.client.endpoints.Read(id, r.TokenCheck)
 	}
@@ -210,7 +218,7 @@ func (c *InferenceServiceClient) Update(ctx context.Context, id string, req Upda
 	n := req.ResourceMetadata.TargetInstanceNumber
 	p.add(n != nil && *n < 0, instanceField, "must not be negative")
 	p.add(n == nil && !options(opts).has(""), instanceField, "is not set, so the update would change nothing")
-	k := newCall(http.MethodPut, service, id, &req).checked(p)
+	k := newCall(http.MethodPut, service, id, &req, p)
 	ctx = c.client.begin(ctx, &k, opts)
 	defer c.client.report(ctx, &k, &err)
 	if err := k.prepare(c.client, opts); err != nil {
@@ -222,7 +230,8 @@ func (c *InferenceServiceClient) Update(ctx context.Context, id string, req Upda
 		return nil, err
 	}
 	defer c.client.Ledger.scaled(ctx, change, &s)
-	return result[InferenceService](c.client, &k, k.send(ctx, c.client))
+	c.client.caller.Do(ctx, &k.Call)
+	return result[InferenceService](c.client, &k)
 }
 
 // Scale sets the number of instances. It returns at once;

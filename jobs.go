@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net/http"
 	"slices"
 	"time"
 
@@ -135,7 +136,7 @@ type jobClient struct {
 // POST /v1/svc-video-job
 func (c *VideoJobClient) Create(ctx context.Context, req CreateVideoJobRequest, opts ...RequestOption) (*Job, error) {
 	body := jobBody[VideoJobConfig]{JobTypeText2Video, req.Config}
-	return do[Job](ctx, c.client, create(videoJobs, &body).checked(req.problems()), opts)
+	return do[Job](ctx, c.client, newCall(http.MethodPost, videoJobs, "", &body, req.problems()), opts)
 }
 
 // Create asks for images. The returned job has the status initializing;
@@ -147,7 +148,7 @@ func (c *VideoJobClient) Create(ctx context.Context, req CreateVideoJobRequest, 
 // POST /v1/svc-image-job
 func (c *ImageJobClient) Create(ctx context.Context, req CreateImageJobRequest, opts ...RequestOption) (*Job, error) {
 	body := jobBody[ImageJobConfig]{JobTypeText2Image, req.Config}
-	return do[Job](ctx, c.client, create(imageJobs, &body).checked(req.problems()), opts)
+	return do[Job](ctx, c.client, newCall(http.MethodPost, imageJobs, "", &body, req.problems()), opts)
 }
 
 // Get reads one job. An error that matches [ErrNotFound] matches [ErrRetired] as well: the

@@ -16,8 +16,7 @@ import (
 	"example.com/svc/ledger"
 )
 
-// A claim records one create: its intent before it is sent, and its outcome. Without a ledger it
-// records nothing.
+// A claim records one create: its intent before it is sent, and its outcome.
 type claim struct {
 	ledger  *Ledger
 	intent  ledger.Record      // the record of the intent; its Seq is 0 if nothing was recorded
@@ -32,11 +31,6 @@ var errSettleBy = &httpcall.TimeoutError{After: ledger.SettleLimit}
 // returns, and not at all if the claim has an earlier entry.
 func (l *Ledger) open(ctx context.Context, k *call, key string, lease time.Duration) (*claim, context.Context, error) {
 	c := &claim{ledger: l}
-	if l.journal == nil && k.pick != nil {
-		return c, ctx, k.pick(ctx)
-	} else if l.journal == nil {
-		return c, ctx, nil
-	}
 	err := c.take(ctx, k, cmp.Or(key, strings.ToLower(rand.Text())), lease)
 	if err != nil || c.earlier != nil {
 		return c, ctx, l.notSent(ctx, k, err)
@@ -117,12 +111,9 @@ func (l *Ledger) awaited(ctx context.Context, e ledger.Entry) func() time.Time {
 // both are nil, a function of the caller has panicked or ended the goroutine, and the Result of the
 // call tells the outcome. If the ledger cannot record it, close adds a ledger.Error to err.
 func (c *claim) close(ctx context.Context, k *call, s **InferenceService, err *error) {
-	if c.intent.Seq == 0 {
-		return
-	}
 	c.cancel()
 	if panicked := *s == nil && *err == nil; panicked && (k.Result.Acted || k.Result.StatusCode != 0) {
-		*s, *err = result[InferenceService](c.ledger.client, k, k.Result)
+		*s, *err = result[InferenceService](c.ledger.client, k)
 	}
 	r := ledger.Record{Key: c.intent.Key, Seq: c.intent.Seq + 1, Intent: c.intent.Intent, Event: ledger.Refused}
 	if unknown, ok := errors.AsType[*OutcomeUnknownError](*err); ok {
@@ -163,7 +154,8 @@ func (l *Ledger) explainMark(err error) error {
 // failed because ctx ended, that is the reason.
 func (l *Ledger) notSent(ctx context.Context, k *call, err error) error {
 	if cause.Has[*ledger.Error](err) && ctx.Err() != nil {
-		return l.client.transportError(k, &httpcall.Result{Fail: fmt.Errorf("%w: nothing was sent", l.client.safe(cause.Of(ctx)))})
+		k.Result.Fail = fmt.Errorf("%w: nothing was sent", l.client.safe(cause.Of(ctx)))
+		return l.client.transportError(k)
 	}
 	return err
 }
@@ -182,9 +174,6 @@ type sighting struct{ date, sent time.Time }
 
 // saw notes the service's time in a response.
 func (l *Ledger) saw(header http.Header, sent time.Time) {
-	if l.journal == nil {
-		return
-	}
 	if date := dateOf(header); !date.IsZero() {
 		l.latest.Store(&sighting{date, sent})
 	}

@@ -362,8 +362,8 @@ func (u *upload) putOnce(ctx context.Context) (*UploadResult, error) {
 	}
 	r := transfer.Put(ctx, c.caller, link, u.header, idleLimit(u.IdleTimeout), u.src)
 	u.attempts += r.Attempts
-	if err := c.linkVerdict(http.MethodPut, link, r); err != nil {
-		return nil, err
+	if !r.OK() {
+		return nil, c.linkFailure(http.MethodPut, link, r)
 	}
 	header := link.Redact.Header(r.Header)
 	return &UploadResult{
