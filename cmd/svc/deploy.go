@@ -260,10 +260,14 @@ func (d *deployment) onPoll(p svc.Poll) {
 }
 
 // announce writes the ID of a new endpoint to standard output. If the form is a document, the ID
-// is in the document.
+// is in the document. A write that fails is reported at the end, for every form: it is no reason to
+// delete the endpoint.
 func (t *tool) announce(ctx context.Context, id string) error {
-	if t.flags.output.value == "table" || t.flags.output.value == "name" {
-		return t.stdout.writeUntil(ctx, printable(id)+"\n")
+	if t.flags.output.value != "table" && t.flags.output.value != "name" {
+		return nil
+	}
+	if err := t.stdout.writeUntil(ctx, printable(id)+"\n"); !isA[unwritable](err) {
+		return err
 	}
 	return nil
 }

@@ -61,6 +61,10 @@ their code. "svc run" ends with the code of its program once the endpoint is del
 128+n after a signal. In a document (-o json), may_be_running says it after every code: it is
 false only if it is known that no endpoint of the command is running.
 
+If standard output cannot be written (a full disk), the command still does its work. Then it ends
+with 10 if an endpoint may be running, and else with 1, for every -o. A reader that has gone away
+(| head) is no failure.
+
 The first signal ends the command, and deletes what it created. Signals within two seconds
 count as one, because timeout(1) sends two. A later signal ends the program at once: with 10
 or 4 if an endpoint may be running. The cleanup takes 40 s at most: up to 10 s for the response

@@ -190,30 +190,48 @@ func TestPipesThatAreClosed(t *testing.T) {
 	require.Equal(t, []string{"svc-1"}, s.open())
 }
 
-// TestStdoutThatIsFull: the ID cannot be written, so the deployment fails at once.
+// TestStdoutThatIsFull: one rule for every form of the output. The command does its work, and then
+// the code says whether an endpoint runs.
 func TestStdoutThatIsFull(t *testing.T) {
 	t.Parallel()
-	s := newSession(t, svctest.WithDeployTime(time.Hour))
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	require.NoError(t, err)
-	defer full.Close()
-	for i, tt := range []struct {
-		args []string
-		code int
-	}{{with(deploy), exitDeleted}, {with(deploy, "--keep"), exitRunning}} {
-		cmd := s.command(tt.args...)
-		cmd.Stdout = full
-		e := s.finish(cmd)
-		require.Equal(t, tt.code, e.code, e.stderr)
-		require.Contains(t, e.stderr, "no space left")
-		require.Equal(t, i, s.srv.RunningInstances())
+	t.Cleanup(func() { full.Close() })
+	for _, form := range []string{"table", "name", "json", "yaml"} {
+		t.Run(form, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t, svctest.WithImagePullError("bad:1"))
+			s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+			for _, tt := range []struct {
+				args    []string
+				code    int
+				running int // instances, the other endpoint included
+				says    string
+			}{
+				{with(deploy, "--key", "chat"), exitRunning, 2, "To delete it: svc delete svc-2"},
+				{with(deploy, "--key", "chat"), exitRunning, 2, "svc delete --key chat"},
+				{[]string{"scale", "--key", "chat", "3"}, exitRunning, 4, "svc get svc-2"},
+				{[]string{"get", "--key", "chat"}, exitFailed, 4, ""},
+				{[]string{"ls"}, exitFailed, 4, ""},
+				{[]string{"scale", "--key", "chat", "0"}, exitFailed, 1, ""},
+				{[]string{"delete", "--key", "chat"}, exitFailed, 1, ""},
+				{[]string{"deploy", "--name", "x", "--image", "bad:1"}, exitDeleted, 1, "Nothing is left running"},
+				{[]string{"flavors"}, exitFailed, 1, ""},
+			} {
+				cmd := s.command(append(tt.args, "-o", form)...)
+				cmd.Stdout = full
+				e := s.finish(cmd)
+				require.Equal(t, tt.code, e.code, "%v: %s", tt.args, e.stderr)
+				require.Equal(t, tt.running, s.srv.RunningInstances(), tt.args)
+				require.Contains(t, e.stderr, tt.says, tt.args)
+				if tt.code != exitDeleted {
+					require.Contains(t, e.stderr, "no space left", tt.args)
+				}
+			}
+			cmd := s.shell(`svc deploy --name x --image i -o ` + form + ` >&-`)
+			require.Equal(t, exitOK, s.finish(cmd).code, "nobody wants the output")
+		})
 	}
-	s2 := newSession(t)
-	cmd := s2.command(with(deploy, "-o", "json")...)
-	cmd.Stdout = full
-	e := s2.finish(cmd)
-	require.Equal(t, exitRunning, e.code, "it runs, and the document could not be written")
-	require.Contains(t, e.stderr, "svc delete svc-1")
 }
 
 // TestReadersThatDoNotRead: neither a full standard output nor a full standard error keeps a
