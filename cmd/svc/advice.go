@@ -56,7 +56,7 @@ func mayRun(id string) string {
 func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 	switch why := kindOf(err); {
 	case why.name == "key_in_use":
-		lines = append(lines, fmt.Sprintf("See what the key has: svc get --key %s. Then repeat the request that created it, choose another --key, or run: svc delete --key %[1]s", f.Key))
+		lines = append(lines, fmt.Sprintf("The request is another one than that of the key's endpoint: in its name, image, command, port, GPUs, flavor or instances. To see the endpoint: svc get --key %s. Repeat the request that created it, choose another --key, or run: svc delete --key %[1]s", f.Key))
 	case why.name == "no_ledger":
 		lines = append(lines, fmt.Sprintf("If there should be one, check --ledger and SVC_LEDGER. To make one: svc ledger init --ledger %s", t.place.shown))
 	case t.place.shown != "":

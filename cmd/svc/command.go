@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"example.com/svc"
 	"example.com/svc/ledger"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -54,6 +55,8 @@ type command struct {
 	run func(ctx context.Context, args []string) (view, error)
 	// onRecord is called with each record that the command adds to the ledger. If nil, nothing is.
 	onRecord func(ledger.Record)
+	// onCall is called at the end of each call to the service. If nil, nothing is.
+	onCall func(svc.Call)
 	// left says what may be running after a failure, and what to run next, one line each. If
 	// nil, the advice is to delete the endpoint.
 	left func(facts) []string

@@ -34,6 +34,9 @@ func (t *tool) makeClient(c *command, store ledger.Store) error {
 	if store != nil {
 		opts = append(opts, svc.WithLedger(store))
 	}
+	if c.onCall != nil {
+		opts = append(opts, svc.WithCallHook(func(_ context.Context, call svc.Call) { c.onCall(call) }))
+	}
 	address, token, err := t.account()
 	t.address = strings.TrimRight(address, "/")
 	if err != nil && c.client == needsClient {
@@ -55,6 +58,16 @@ func (t *tool) makeClient(c *command, store ledger.Store) error {
 		return usageError{err}
 	}
 	return nil
+}
+
+// reach returns an error if the service cannot be reached, or does not accept the token. A token may
+// be allowed to delete endpoints and not to list flavors.
+func (t *tool) reach(ctx context.Context, opts ...svc.RequestOption) error {
+	_, err := t.client.Flavors.List(ctx, opts...)
+	if errors.Is(err, svc.ErrForbidden) {
+		return nil
+	}
+	return err
 }
 
 // elsewhere reports whether an entry is about another service than this one.

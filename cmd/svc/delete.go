@@ -71,7 +71,8 @@ func (t *tool) deleteCommand() *command {
 		Command: &cobra.Command{
 			Use: "delete ID...", Short: "delete endpoints and wait until they are deleted",
 			Long: `Deletes endpoints, repeats the delete while it has no effect, and ends when the deletions are
-proved. Ends with 5 if there is no such endpoint, unless --missing-ok is given.`,
+proved. Ends with 5 if there is no such endpoint, unless --missing-ok is given. For an ID that the
+ledger does not have, that takes at least 40 s: a new endpoint may not be found at first.`,
 			Example: "  svc delete svc-1 svc-2\n  svc delete --key chat --missing-ok",
 		},
 		client: needsClient, ledger: usesLedger, stake: changes, empty: emptyDelete,
@@ -90,12 +91,9 @@ proved. Ends with 5 if there is no such endpoint, unless --missing-ok is given.`
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		if t.flags.key != "" {
 			id, _, err := t.target(ctx, args)
-			if isNotFound(err) {
-				t.note(func(f *facts) { f.Running = false })
-				if missingOK {
-					t.talk.say("%s", plainText(err))
-					return emptyDelete(), nil
-				}
+			if isA[noEntryError](err) && missingOK {
+				t.talk.say("%s", plainText(err))
+				return emptyDelete(), nil
 			}
 			if err != nil {
 				return nil, err

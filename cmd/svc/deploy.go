@@ -24,7 +24,10 @@ created is never deleted, except with --replace.
 At most one endpoint of a --key runs at a time. If an earlier command created it, with the same
 request, this command creates nothing: it prints the ID and waits until the endpoint is
 available. The create is recorded in the ledger before it is sent. After a kill, "svc ls"
-shows what may be running.`
+shows what may be running.
+
+"svc deploy --dry-run" prints a request that can be the file of --file. A field that the file
+does not have gets the default of its flag.`
 
 // errNoWait ends a deployment that is not to wait.
 var errNoWait = errors.New("--wait=false")
@@ -64,9 +67,10 @@ func (t *tool) deployCommand() *command {
 		},
 		client: needsClient, ledger: makesLedger, stake: changes, empty: emptyDeploy, left: t.deployLeft,
 	}
+	c.onRecord = t.noteIntent
 	f := c.Flags()
 	s.add(f)
-	f.String("key", "", "key in the ledger, under which at most one endpoint runs at a time; default: a new random key")
+	f.String("key", "", "key in the ledger ("+keyRule+"), under which at most one endpoint runs at a time; default: a new random key")
 	f.BoolVar(&s.keep, "keep", false, "keep the endpoint after a failure, a time limit or Ctrl-C")
 	f.BoolVar(&s.replace, "replace", false, "if the endpoint of --key is unavailable or stopped, delete it and create a new one")
 	f.BoolVar(&dryRun, "dry-run", false, "print the create request, and do not send it")
@@ -84,6 +88,13 @@ func (t *tool) deployCommand() *command {
 		return d.view(service), err
 	}
 	return c
+}
+
+// noteIntent notes the create that is about to be sent, for the advice of a run that is given up.
+func (t *tool) noteIntent(r ledger.Record) {
+	if r.Event == ledger.Intended {
+		t.note(func(f *facts) { f.Intent, f.Entry, f.SettleBy = r.Intent, r.Key, r.SettleBy.Add(time.Minute) })
+	}
 }
 
 // deployment is one run of deploy, or of the first half of "svc run".

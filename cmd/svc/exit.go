@@ -170,7 +170,7 @@ func (t *tool) givenUp() error {
 	case f.Created || f.Resumed:
 		return fmt.Errorf("given up: %w", cause)
 	case f.Pending:
-		return &svc.OutcomeUnknownError{RequestInfo: svc.RequestInfo{Method: "POST", Route: "/v1/inference-service"}, Name: f.Name, Err: cause}
+		return &svc.OutcomeUnknownError{RequestInfo: svc.RequestInfo{Method: "POST", Route: "/v1/inference-service"}, Name: f.Name, Key: f.Entry, Intent: f.Intent, Err: cause}
 	}
 	return cause
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +27,30 @@ func TestHelpFitsOnOneScreen(t *testing.T) {
 	}
 	require.Contains(t, s.must(exitOK, "help", "scripting").stdout, "set -euo pipefail")
 	require.Contains(t, s.must(exitOK, "deploy", "--help").stdout, "--keep")
+}
+
+// TestHelpNamesOnlyCommandsAndFlags: no page has a name of Go.
+func TestHelpNamesOnlyCommandsAndFlags(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("../../docs/cli/*.md")
+	require.NoError(t, err)
+	require.Greater(t, len(pages), 30)
+	all := ""
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		require.Empty(t, goNames.FindString(string(text)), page)
+		all += string(text)
+	}
+	for _, told := range []string{"0, the default: never", keyRule, "at least 40 s", "bash-completion", "0 means that there is no lease"} {
+		require.Contains(t, strings.Join(strings.Fields(all), " "), told)
+	}
+	s := newSession(t)
+	require.Contains(t, s.must(exitUsage, "flavors", "--min-cuda", "new").stderr, "--min-cuda must be a version")
+	require.Contains(t, s.must(exitUsage, "flavors", "--min-available", "-1").stderr, "--min-available must not be negative")
+	require.Contains(t, s.must(exitUsage, "flavors", "--gpus", "-1").stderr, "--gpus must not be negative")
+	s.contents(10)
+	require.Contains(t, s.must(exitUsage, "files", "upload", "data.jsonl", "--content-type", "a\nb").stderr, "--content-type is")
 }
 
 // TestExitCodesAreExplained: the table has every code that the program can end with.

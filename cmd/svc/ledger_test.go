@@ -184,11 +184,21 @@ func TestSweepThatFails(t *testing.T) {
 	var e ended
 	eventually(t, "the lease is over", func() bool {
 		e = s.run("sweep", "--timeout", "20s")
-		return e.code != exitOK
+		return strings.Contains(e.stderr, "400")
 	})
 	require.Equal(t, exitRunning, e.code, e.stderr)
 	require.Contains(t, e.stdout, "NOT deleted")
 	require.Contains(t, e.stderr, "may still be running and billed")
+	require.Regexp(t, `^svc-1 is not known to be deleted: .*400`, e.stderr, "at once, and not only in the table")
+	require.Equal(t, 1, strings.Count(e.stderr, "svc-1 is not known to be deleted"), e.stderr)
+
+	for _, token := range []string{"wrong-token", "half\nhalf"} {
+		s.env["SVC_API_TOKEN"] = token
+		e = s.must(exitRunning, "sweep", "-o", "json", "--timeout", "20s")
+		doc := e.doc(t)
+		require.Equal(t, []any{"unauthorized", true}, []any{doc["error_kind"], doc["may_be_running"]}, "and not a timeout")
+		require.Contains(t, e.stderr, "Check the token")
+	}
 }
 
 var (

@@ -70,6 +70,46 @@ func TestDeleteThatFails(t *testing.T) {
 	}
 }
 
+// TestUnknownIDProvesNothing: a "not found" says nothing about other accounts, but a ledger without an
+// entry says that nothing runs under the key.
+func TestUnknownIDProvesNothing(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	for _, tt := range []struct {
+		args string
+		may  bool
+	}{
+		{"get svc-9", true}, {"url svc-9", true}, {"scale svc-9 2", true}, {"scale svc-9 0", true},
+		{"get --key none", false}, {"url --key none", false}, {"wait --key none", false}, {"scale --key none 2", false}, {"delete --key none", false},
+	} {
+		e := s.must(exitNotFound, append(strings.Fields(tt.args), "-o", "json")...)
+		require.Equal(t, []any{"not_found", tt.may}, []any{e.doc(t)["error_kind"], e.doc(t)["may_be_running"]}, tt.args)
+		require.NotContains(t, e.stderr, "may still be running")
+		require.Equal(t, tt.may, strings.Contains(e.stderr, "Check the ID"), e.stderr)
+	}
+}
+
+// TestLeaseOfDeployAndExtend: both take days, and 0 is no lease.
+func TestLeaseOfDeployAndExtend(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat", "--lease", "2d")...)
+	lease := func() string { return strings.Fields(s.must(exitOK, "ls", "--no-headers").stdout)[7] }
+	require.Equal(t, "in", lease())
+	require.Contains(t, s.must(exitOK, "extend", "chat", "3d").stdout, "in 2d23h")
+	require.NotContains(t, s.must(exitOK, "extend", "chat", "0").stdout, "in ")
+	require.Equal(t, "-", lease())
+	s.must(exitOK, with(deploy, "--key", "other", "--lease", "0")...)
+	for _, bad := range []string{"-1h", "8", "soon", "1.5d"} {
+		require.Contains(t, s.must(exitUsage, "extend", "--", "chat", bad).stderr, "DURATION must be a duration")
+	}
+	s.env["SVC_API_TOKEN"] = "wrong-token"
+	require.Contains(t, s.must(exitRefused, "extend", "chat", "1h").stderr, "Check the token")
+	s.env["SVC_API_TOKEN"] = "half\nhalf"
+	require.Contains(t, s.must(exitRefused, "extend", "chat", "1h").stderr, "Check the token")
+}
+
 // TestDeleteOfAnIDThatDoesNotExist ends with 5, or with 0 if that is allowed. It proves nothing: the
 // token may be that of another account.
 func TestDeleteOfAnIDThatDoesNotExist(t *testing.T) {

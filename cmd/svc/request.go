@@ -58,7 +58,7 @@ func (s *spec) add(f *pflag.FlagSet) {
 	f.IntVar(&s.instances, "instances", 1, "number of instances")
 	f.IntVar(&s.gpus, "gpus", 1, "GPUs of each instance")
 	f.StringSliceVar(&s.flavor, "flavor", nil, "IDs of flavors: the first one that is in stock and not refused; default: the cheapest one that fits")
-	f.DurationVar(&s.lease, "lease", 0, "time after which \"svc sweep\" deletes the endpoint; default: never")
+	f.Var((*days)(&s.lease), "lease", "time after which \"svc sweep\" deletes the endpoint, such as 8h or 2d; 0, the default: never")
 	f.StringVar(&s.probe, "probe", "", "path of the endpoint: it is available when a GET of it has a 2xx status")
 	s.filter.add(f)
 }
@@ -99,6 +99,9 @@ func set[T any](flags *pflag.FlagSet, name string, field *T, value T) {
 	}
 }
 
+// keyRule says what a key may be. An entry of a create without a key has such a key too.
+const keyRule = "1 to 64 characters of a-z, 0-9, _ and -"
+
 var keyForm = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
 
 // check checks a request before anything is sent.
@@ -121,7 +124,7 @@ func (s *spec) check(req svc.CreateInferenceServiceRequest) error {
 	case s.lease < 0:
 		problem = "--lease must be at least 0s"
 	case key != nil && key.Changed && !keyForm.MatchString(key.Value.String()):
-		problem = "--key must be 1 to 64 characters of a-z, 0-9, _ and -"
+		problem = "--key must be " + keyRule
 	case slices.Contains(s.flavor, ""):
 		problem = "--flavor has an empty ID"
 	default:

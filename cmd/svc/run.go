@@ -50,6 +50,7 @@ func (t *tool) runCommand() *command {
 		client: needsClient, ledger: makesLedger, stake: changes, endless: true, empty: emptyMessage,
 		left: func(f facts) []string { return []string{mayRun(f.ID)} },
 	}
+	c.onRecord = t.noteIntent
 	s.add(c.Flags())
 	c.Flags().SetInterspersed(false)
 	c.run = func(ctx context.Context, args []string) (view, error) {

@@ -97,8 +97,9 @@ func (t *tool) extendCommand() *command {
 	return &command{
 		Command: &cobra.Command{
 			Use: "extend KEY DURATION", Short: "set the lease of an endpoint, counted from now",
-			Long: `Sets the end of the lease of the endpoint of a key: "svc sweep" deletes it after that. DURATION
-counts from now, and may shorten the lease.`,
+			Long: `Sets the end of the lease of the endpoint of a key: "svc sweep" deletes it after that. DURATION,
+such as 8h or 2d, counts from now, and may shorten the lease. 0 means that there is no lease: then
+nothing deletes the endpoint until somebody does.`,
 			Example: "  svc extend chat 8h",
 			Args:    cobra.ExactArgs(2),
 		},
@@ -106,15 +107,22 @@ counts from now, and may shorten the lease.`,
 		run: func(ctx context.Context, args []string) (view, error) {
 			t.note(func(f *facts) { f.Key = args[0] })
 			d, err := parseDays(args[1])
-			if err != nil || d <= 0 {
-				return nil, usageError{fmt.Errorf("DURATION must be a positive duration, such as 8h or 2d, not %q", args[1])}
+			if err != nil || d < 0 {
+				return nil, usageError{fmt.Errorf("DURATION must be a duration, such as 8h or 2d, or 0 for no lease, not %q", args[1])}
+			}
+			end := time.Now().Add(d)
+			if d == 0 {
+				end = time.Time{}
 			}
 			e, err := t.entryOf(ctx, args[0])
 			if err != nil {
 				return nil, err
 			}
 			t.note(func(f *facts) { f.ID = e.ServiceID })
-			if err := t.client.Ledger.Extend(ctx, e, time.Now().Add(d)); err != nil {
+			if err := t.reach(ctx); err != nil { // the lease counts from the service's time
+				return nil, err
+			}
+			if err := t.client.Ledger.Extend(ctx, e, end); err != nil {
 				return nil, err
 			}
 			if e, err = t.entryOf(ctx, args[0]); err != nil {

@@ -139,6 +139,10 @@ func TestSignals(t *testing.T) {
 						require.Zero(t, s.srv.RunningInstances())
 						require.Empty(t, s.open())
 					}
+					if want == exitUnknown {
+						require.Regexp(t, `named "demo", with \[svc:\w+\] in its description`, e.stderr)
+						require.Regexp(t, `svc forget \w+ \(from \d\d:\d\d:\d\d on\)`, e.stderr)
+					}
 					if want == exitRunning {
 						require.Equal(t, "svc-1", doc["service_id"])
 						require.Contains(t, e.stderr, "svc delete svc-1")

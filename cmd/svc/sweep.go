@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -72,11 +74,15 @@ only, and names open entries at other addresses.`,
 			t.talk.say("%s of the key %s is deleted", printable(r.ServiceID), r.Key)
 		}
 	}
+	c.onCall = t.tellFailures()
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be deleted")
 	c.run = func(ctx context.Context, _ []string) (view, error) {
 		t.talk.setDeleting(true)
 		v := emptySweep().(*sweepView)
 		v.DryRun = dryRun
+		if err := t.refused(ctx); err != nil {
+			return v, t.afterSweep(ctx, v, err)
+		}
 		reaped, err := t.client.Ledger.Reap(ctx, &svc.ReapOptions{DryRun: dryRun})
 		left := false
 		for _, r := range reaped {
@@ -90,6 +96,41 @@ only, and names open entries at other addresses.`,
 		return v, t.afterSweep(ctx, v, err)
 	}
 	return c
+}
+
+// tellFailures returns a function that writes a line about a call that failed, once for each endpoint
+// and reason. A "not found" is no failure of a deletion.
+func (t *tool) tellFailures() func(svc.Call) {
+	var mu sync.Mutex
+	told := map[string]string{}
+	return func(c svc.Call) {
+		if c.ID == "" || c.Err == nil || isNotFound(c.Err) {
+			return
+		}
+		text := plainText(c.Err)
+		reason := requestIDs.ReplaceAllString(text, "")
+		mu.Lock()
+		defer mu.Unlock()
+		if told[c.ID] != reason {
+			told[c.ID] = reason
+			t.talk.say("%s is not known to be deleted: %s", printable(c.ID), text)
+		}
+	}
+}
+
+// refused returns an error if a lease may be over, and the service does not accept the token. A sweep
+// would try for two minutes, since a token may be renewed.
+func (t *tool) refused(ctx context.Context) error {
+	entries, _ := t.client.Ledger.Entries(ctx) // the sweep itself reports a failure
+	leased := func(e ledger.Entry) bool { return e.Open() && e.Lease > 0 && !t.elsewhere(e) }
+	if !slices.ContainsFunc(entries, leased) {
+		return nil
+	}
+	err := t.reach(ctx, svc.WithMaxAttempts(1))
+	if err == nil || kindOf(err).code != exitRefused {
+		return nil
+	}
+	return err
 }
 
 // afterSweep reads what the ledger has after a sweep. An endpoint may be running as long as an

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -34,9 +35,12 @@ type talk struct {
 
 // waited is what the last line about an endpoint said.
 type waited struct {
-	failed string        // why the poll failed; empty: it succeeded
+	failed string        // why the poll failed, without the ID of the request; empty: it succeeded
 	told   time.Duration // time from the start of the wait to that line
 }
+
+// requestIDs matches the ID of a request in an error, which is another one for each poll.
+var requestIDs = regexp.MustCompile(`request [^,)]+`)
 
 func newTalk(stderr *os.File) *talk {
 	fd := int(stderr.Fd())
@@ -123,8 +127,9 @@ func (t *talk) poll(p svc.Poll) {
 		failed, colon = plainText(p.Err), ": "
 	}
 	text, last := t.text(p, failed != ""), p.Next == 0
-	changed := p.Changed || failed != before.failed
-	before.failed = failed
+	reason := requestIDs.ReplaceAllString(failed, "")
+	changed := p.Changed || reason != before.failed
+	before.failed = reason
 	switch {
 	case t.quiet || t.mode == "none":
 	case t.mode == "line" && !last:

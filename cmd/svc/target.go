@@ -13,7 +13,7 @@ import (
 // takesKey gives a command the flag --key, which stands for the ID: the command takes one
 // argument less when the flag is given.
 func (t *tool) takesKey(c *command, others int) *command {
-	c.Flags().String("key", "", "the endpoint that the ledger has under this key, in place of ID")
+	c.Flags().String("key", "", "the endpoint that the ledger has under this key ("+keyRule+"), in place of ID")
 	c.Args = func(cmd *cobra.Command, args []string) error {
 		want := others + 1
 		if cmd.Flags().Changed("key") {
@@ -35,6 +35,9 @@ func (t *tool) target(ctx context.Context, args []string) (id string, rest []str
 		return args[0], args[1:], nil
 	}
 	e, err := t.entryOf(ctx, t.flags.key)
+	if isA[noEntryError](err) {
+		t.note(func(f *facts) { f.Running = false })
+	}
 	if err != nil {
 		return "", nil, err
 	}

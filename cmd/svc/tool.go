@@ -43,7 +43,8 @@ type facts struct {
 	ID      string // the endpoint; empty: not known, or several
 	Key     string // its key in the ledger; empty: not given
 	Name    string // its name; empty: not known
-	Intent  string // the intent of a create in doubt; empty: not known
+	Intent  string // the intent of a create in doubt, or of the create that was sent; empty: not known
+	Entry   string // the key of the entry of Intent, which is random without --key; empty: not known
 	Created bool   // this command created the endpoint
 	Resumed bool   // an earlier command created the endpoint, under the same key
 	Deleted bool   // the endpoint is known to be deleted

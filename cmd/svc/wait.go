@@ -104,10 +104,13 @@ func (t *tool) scaleCommand() *command {
 			switch {
 			case err == nil:
 				f.Running = n > 0
-			case s != nil && s.IsDeleted, hadNoEndpoint(err):
+			case s != nil && s.IsDeleted:
 				f.Running = false
 			}
 		})
+		if hadNoEndpoint(err) { // which does not prove that it is not running: the token may be that of another account
+			err = coded{err, exitNotFound}
+		}
 		return t.service(s), err
 	}
 	return c

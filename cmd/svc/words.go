@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 
 	"example.com/svc"
@@ -18,7 +19,19 @@ var ofTheTool = strings.NewReplacer(
 	"Body is empty, and RefuseEmpty is set", "the input is empty, and --allow-empty is not given",
 	"FileClient.List shows", `"svc files ls" shows`,
 	"if you do not want it, call DeleteAndWait", "if you do not want it, delete it",
+	"delete it with DeleteAndWait", "delete it",
+	"the next Deploy with that key", `the next "svc deploy" with that key`,
+	" (see WithoutLedgerMark)", "",
+	": see WithoutLedgerMark", "",
+	"seek to its start, or set AllowEmpty to send an empty file", "--allow-empty uploads an empty file",
+	"MinCUDA must", "--min-cuda must",
+	"MinAvailable must", "--min-available must",
+	"MinGPUsPerNode must", "--gpus must",
+	"ContentType is", "--content-type is",
 )
+
+// ofDecoding finds what encoding/json says about a value of the wrong type.
+var ofDecoding = regexp.MustCompile(`json: cannot unmarshal (.+?) into Go (?:value|struct field \S+) of type [\w.\[\]*]+`)
 
 // plainText is the text of an error in the words of the tool: it names commands and flags, and no
 // functions of the library.
@@ -30,5 +43,6 @@ func plainText(err error) string {
 		}
 		return text
 	}
-	return ofTheTool.Replace(strings.TrimPrefix(err.Error(), "svc: "))
+	text := ofDecoding.ReplaceAllString(err.Error(), "unexpected $1")
+	return ofTheTool.Replace(strings.TrimPrefix(text, "svc: "))
 }
