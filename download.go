@@ -148,7 +148,7 @@ func (c *Client) download(opts *DownloadOptions) *download {
 	d := &download{client: c, options: o.RequestOptions}
 	d.get = transfer.Get{
 		Caller: c.caller, Header: linkHeader(&d.problems, o.Header, "Range", "If-Range", "Accept-Encoding"),
-		Idle: idleLimit(o.IdleTimeout), Progress: o.Progress, Total: -1,
+		Idle: o.IdleTimeout, Progress: o.Progress, Total: -1,
 	}
 	return d
 }
@@ -236,17 +236,6 @@ func (d *download) failed(err error) error {
 	return &DownloadError{
 		FileID: d.client.caller.Redactor().String(d.fileID), Link: d.link, Received: d.get.Received, Total: d.get.Total, Err: err,
 	}
-}
-
-// defaultIdle is the IdleTimeout of a transfer that sets none.
-const defaultIdle = 2 * time.Minute
-
-// idleLimit returns the time limit that an IdleTimeout stands for; 0: no limit.
-func idleLimit(d time.Duration) time.Duration {
-	if d == 0 {
-		return defaultIdle
-	}
-	return max(d, 0)
 }
 
 // parseLink parses a link. If the link is invalid, it notes the problem in p.

@@ -284,9 +284,10 @@ func (u *upload) run(ctx context.Context, p problems, body io.Reader, size int64
 		return nil, err
 	}
 	u.src = src
-	stage, err := u.begin(ctx)
-	if err != nil {
-		return nil, u.failed(ctx, stage, err)
+	if u.link == "" {
+		if stage, err := u.begin(ctx); err != nil {
+			return nil, u.failed(ctx, stage, err)
+		}
 	}
 	var result *UploadResult
 	err = u.files.client.transfer(ctx, http.MethodPut, u.id, func(ctx context.Context) (int, error) {
@@ -301,13 +302,10 @@ func (u *upload) run(ctx context.Context, p problems, body io.Reader, size int64
 	return result, nil
 }
 
-// begin creates the record and gets the link, unless the caller gave them. Call it after the
-// body was buffered: buffering may take longer than a link is valid.
+// begin creates the record, unless it exists, and gets the link. Call it after the body was
+// buffered: buffering may take longer than a link is valid.
 func (u *upload) begin(ctx context.Context) (UploadStage, error) {
-	switch {
-	case u.register == nil && u.link != "":
-		return UploadStagePut, nil
-	case u.register == nil:
+	if u.register == nil {
 		return UploadStagePut, u.askForLink(ctx)
 	}
 	var linger time.Duration
@@ -338,38 +336,34 @@ func (u *upload) askForLink(ctx context.Context) error {
 // put sends the contents. If the link has expired and the ID of the record is known, put asks
 // for a new link, once, and sends the contents again.
 func (u *upload) put(ctx context.Context) (*UploadResult, error) {
-	result, err := u.putOnce(ctx)
-	expired, ok := errors.AsType[*Error](err)
-	if !ok || !expired.linkExpired || u.id == "" {
-		return result, err
-	}
-	if noLink := u.askForLink(ctx); noLink != nil {
-		return nil, fmt.Errorf("%w; %w", err, noLink)
-	}
-	if result, err = u.putOnce(ctx); err != nil {
-		return nil, fmt.Errorf("%w; this link was new: the link before it had expired", err)
-	}
-	return result, nil
-}
-
-// putOnce sends the contents to one link.
-func (u *upload) putOnce(ctx context.Context) (*UploadResult, error) {
-	var p problems
 	c := u.files.client
-	link := c.parseLink(u.link, &p)
-	if err := p.err(); err != nil {
-		return nil, err
+	for renewed := false; ; renewed = true {
+		var p problems
+		link := c.parseLink(u.link, &p)
+		err := p.err()
+		if err == nil {
+			r, sum := transfer.Put(ctx, c.caller, link, u.header, u.IdleTimeout, u.src)
+			u.attempts += r.Attempts
+			if r.OK() {
+				header := link.Redact.Header(r.Header)
+				return &UploadResult{
+					FileID: u.id, Bytes: u.src.Size(), SHA256: sum, Attempts: u.attempts, StatusCode: r.StatusCode,
+					ETag: header.Get("ETag"), Header: header,
+				}, nil
+			}
+			err = c.linkFailure(http.MethodPut, link, r)
+		}
+		expired, ok := errors.AsType[*Error](err)
+		switch {
+		case renewed:
+			return nil, fmt.Errorf("%w; this link was new: the link before it had expired", err)
+		case !ok, !expired.linkExpired, u.id == "":
+			return nil, err
+		}
+		if noLink := u.askForLink(ctx); noLink != nil {
+			return nil, fmt.Errorf("%w; %w", err, noLink)
+		}
 	}
-	r := transfer.Put(ctx, c.caller, link, u.header, idleLimit(u.IdleTimeout), u.src)
-	u.attempts += r.Attempts
-	if !r.OK() {
-		return nil, c.linkFailure(http.MethodPut, link, r)
-	}
-	header := link.Redact.Header(r.Header)
-	return &UploadResult{
-		FileID: u.id, Bytes: u.src.Size(), SHA256: u.src.SHA256(), Attempts: u.attempts, StatusCode: r.StatusCode,
-		ETag: header.Get("ETag"), Header: header,
-	}, nil
 }
 
 // failed makes an UploadError. If the upload created the record and DeleteOnFailure is set,

@@ -168,8 +168,14 @@ func (x *exchange) send(shell *http.Request, deadline time.Time) attempt {
 		resp.Body = http.NoBody
 	}
 	a := attempt{resp: resp, StatusCode: resp.StatusCode, Header: resp.Header, RetryAfter: retryAfter(resp.Header)}
-	success := resp.StatusCode/100 == 2
-	if success && x.call.Transfer {
+	whole := resp.StatusCode/100 == 2 // all of the body is needed
+	switch {
+	case !whole:
+	case x.call.Source != nil: // nobody needs the response to an upload, so a slow body is not waited for
+		late := time.AfterFunc(100*time.Millisecond, func() { _ = resp.Body.Close() })
+		defer late.Stop()
+		whole = false
+	case x.call.Transfer:
 		if f.idle != nil {
 			f.idle.Stop()
 		}
@@ -177,10 +183,10 @@ func (x *exchange) send(shell *http.Request, deadline time.Time) attempt {
 		return a
 	}
 	defer f.stop()
-	a.Body, a.Cut, err = read(req.Method, resp, success)
+	a.Body, a.Cut, err = read(req.Method, resp, whole)
 	_ = resp.Body.Close()
 	resp.Body = http.NoBody
-	if err == nil || !success {
+	if err == nil || !whole {
 		return a
 	}
 	a.resp, a.err, a.outcome = nil, f.reason(err), lost
@@ -191,15 +197,15 @@ func (x *exchange) send(shell *http.Request, deadline time.Time) attempt {
 	return a
 }
 
-// read reads the body of a response. The body of a successful response must be whole and
-// within [MaxResponse]. Of any other body, the beginning is enough. The body of a 101 is not read:
-// it is the connection itself, and may never end.
-func read(method string, resp *http.Response, success bool) (body []byte, cut bool, err error) {
+// read reads the body of a response. If it must be whole, it must be within [MaxResponse].
+// Otherwise its beginning is enough. The body of a 101 is not read: it is the connection itself,
+// and may never end.
+func read(method string, resp *http.Response, whole bool) (body []byte, cut bool, err error) {
 	if method == http.MethodHead || resp.StatusCode < 200 || resp.Body == http.NoBody {
 		return nil, false, nil
 	}
 	limit := int64(maxErrorBody)
-	if success {
+	if whole {
 		limit = MaxResponse
 	}
 	const trusted = 1 << 20 // a buffer of the announced length is made only up to this length
@@ -207,13 +213,13 @@ func read(method string, resp *http.Response, success bool) (body []byte, cut bo
 		body = make([]byte, n)
 		got, err := io.ReadFull(resp.Body, body)
 		return body[:got], err != nil, err
-	} else if success && n > limit {
+	} else if whole && n > limit {
 		return nil, true, ErrTooLarge
 	}
 	body, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if cut = int64(len(body)) > limit; cut {
 		body = body[:limit]
-		if err = nil; success {
+		if err = nil; whole {
 			err = ErrTooLarge
 		}
 	}

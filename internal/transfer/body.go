@@ -1,16 +1,17 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 	"time"
 
 	"example.com/svc/internal/cause"
-	"example.com/svc/internal/httpcall"
 )
 
 var errClosed = errors.New("read after Close")
@@ -23,7 +24,6 @@ const chunk = 64 << 10
 type body struct {
 	*io.PipeReader
 	source *Source
-	close  func(error)   // ends the pipe, unless it has ended; never waits
 	done   chan struct{} // closed when no read of the source is under way, and none will follow
 	sum    hash.Hash     // of what the goroutine has read
 	sent   int64         // how many bytes Read has returned; guarded by the mutex of the source
@@ -33,37 +33,38 @@ type body struct {
 // Open returns a new body that begins at the start of the source. From then on, a body that was
 // opened earlier returns no bytes.
 func (s *Source) Open() (io.ReadCloser, error) {
-	r, w := io.Pipe()
-	b := &body{PipeReader: r, source: s, done: make(chan struct{}), sum: sha256.New()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.last
 	if before == nil {
 		return nil, errClosed
 	}
+	r, w := io.Pipe()
+	b := &body{PipeReader: r, source: s, done: make(chan struct{}), sum: sha256.New()}
 	s.last = b
+	_ = before.Close()
 	stop := context.AfterFunc(s.ctx, func() { _ = w.CloseWithError(cause.Of(s.ctx)) })
-	b.close = func(err error) {
-		stop()
-		_ = w.CloseWithError(err)
-	}
-	before.close(errClosed)
 	go func() {
 		defer close(b.done)
+		defer stop()
 		<-before.done // reads never overlap
-		b.close(b.fill(w))
+		_ = w.CloseWithError(b.fill(w))
 	}()
 	return b, nil
 }
 
-// fill copies the source to w.
+// fill copies the source to w. It notes why the source could not be read, for a transport that
+// ignores the error of Read.
 func (b *body) fill(w io.Writer) error {
 	s := b.source
 	buf := make([]byte, min(chunk, s.size)+1)
 	for off := int64(0); off < s.size; {
 		p, err := s.read(buf, off)
 		if err != nil {
-			return b.fail(err)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			b.err = err
+			return err
 		}
 		b.sum.Write(p)
 		if _, err := w.Write(p); err != nil {
@@ -72,14 +73,6 @@ func (b *body) fill(w io.Writer) error {
 		off += int64(len(p))
 	}
 	return nil
-}
-
-// fail notes why the source could not be read, for a transport that ignores the error of Read.
-func (b *body) fail(err error) error {
-	b.source.mu.Lock()
-	defer b.source.mu.Unlock()
-	b.err = &httpcall.LocalError{Doing: "reading the body", Err: err}
-	return b.err
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -94,33 +87,26 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (b *body) Close() error {
-	b.close(errClosed)
-	return nil
-}
-
-// sent returns how much of the contents was read from the body that was opened last, and why it
-// could not be read. An empty body is never read, so sent checks that it is still empty.
-func (s *Source) sent() (n int64, err error) {
-	if s.size == 0 {
-		if _, err := s.read(make([]byte, 1), 0); err != nil {
-			return 0, s.last.fail(err)
-		}
+// confirm returns the checksum of what was sent, in hex, or why a 2xx response does not mean
+// success: the body could not be read to its end, or storage responded before it had the whole
+// body. A mock that did not read the body at all is believed; direct says that there is none. Then
+// the checksum is "".
+func (s *Source) confirm(direct bool) (sum string, err error) {
+	if s.size == 0 { // an empty body is never read; is it still empty?
+		_, err = s.read(make([]byte, 1), 0)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.last.sent, s.last.err
-}
-
-// SHA256 returns the checksum of what was sent, in hex, once all of it was sent. It returns "" if
-// a transport that is not of net/http did not read the body.
-func (s *Source) SHA256() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.last.sent < s.size {
-		return ""
+	last := s.last
+	switch err = cmp.Or(err, last.err); {
+	case err != nil:
+		return "", err
+	case last.sent == s.size:
+		return hex.EncodeToString(last.sum.Sum(nil)), nil
+	case last.sent == 0 && !direct:
+		return "", nil
 	}
-	return hex.EncodeToString(s.last.sum.Sum(nil))
+	return "", fmt.Errorf("storage reported success when only %d of %d bytes had been sent: the stored file may be incomplete", last.sent, s.size)
 }
 
 // Finish ends the use of the caller's reader. If sent is true, its offset moves behind the bytes
@@ -130,7 +116,7 @@ func (s *Source) Finish(sent bool) {
 	last := s.last
 	s.last = nil
 	s.mu.Unlock()
-	last.close(errClosed)
+	_ = last.Close()
 	await(s.ctx, last.done)
 	s.drop()
 	if sent {

@@ -101,11 +101,14 @@ var (
 
 const longValue = 8 // bytes; a value of this length or more is long
 
-// call makes a request to the link.
+// defaultIdle is the idle limit of a transfer that sets none.
+const defaultIdle = 2 * time.Minute
+
+// call makes a request to the link. If idle is 0, its idle limit is defaultIdle. Below 0, it has none.
 func (l *Link) call(method string, header http.Header, idle time.Duration) *httpcall.Call {
 	return &httpcall.Call{
 		Method: method, Route: Route, URL: l.URL, Header: header,
-		Transfer: true, Idle: idle, Redact: l.Redact, Hop: l.hop,
+		Transfer: true, Idle: cmp.Or(idle, defaultIdle), Redact: l.Redact, Hop: l.hop,
 	}
 }
 
