@@ -249,7 +249,7 @@ func TestCutAnywhere(t *testing.T) {
 		" https://us3r:p4ss@host/path?qu3ry1=qu3ry2 sig=s1gn4 Bearer b34r3r " + secret
 	pieces := []string{"s3cr", base64.StdEncoding.EncodeToString([]byte("s3cr3t"))[:4], "us3r:", "p4ss", "qu3ry", "s1gn", "b34r"}
 	for end := range len(text) {
-		for limit := range end + 40 {
+		for limit := 0; limit < end+40; limit += testkit.Shorter(1, 9) {
 			in := []byte(text[:end])
 			out, cut := r.Cut(in, limit, true)
 			require.LessOrEqual(t, len(out), limit)

@@ -24,6 +24,9 @@ import (
 // The service, a proxy or the network may repeat the token or a presigned URL in any
 // place. No error, log line or hook shows it.
 func TestSecretsStayHidden_B07(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector makes the search in texts slow, and finds nothing in it")
+	}
 	echo := func(text string) map[string]string {
 		return map[string]string{"X-Request-Id": text, "Location": testkit.SignedLink, "X-Echo": text, "Content-Type": "text/plain; x=" + testkit.Token, "Set-Cookie": "a=" + testkit.Token}
 	}

@@ -167,12 +167,10 @@ func TestManyOddRecords_C09(t *testing.T) {
 		fmt.Fprintf(&b, `,{"flavor_id":"f%d","display_name":%d,"meta_info":{"cuda":12.4,"region":[]},"is_deleted":0}`, i, i)
 	}
 	b.WriteString(`]}`)
-	start := time.Now()
 	list, err := testkit.Play(t, testkit.Reply{Status: 200, Body: b.String()}).Client().Flavors.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, list, records)
 	require.Equal(t, "12.4", list[records-1].MetaInfo.CUDA)
-	require.Less(t, time.Since(start), 20*time.Second)
 }
 
 // Do decodes into the caller's own types exactly as encoding/json does.
