@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"example.com/svc/internal/cause"
@@ -115,18 +114,17 @@ func (d *deployment) remove(ctx context.Context) (Cleanup, error) {
 	defer cancel()
 	o := d.opts.withDefaults() // a copy; the next line removes the caller's functions from it
 	o.MinInterval, o.MaxInterval, o.OnPoll, o.Probe = 500*time.Millisecond, 2*time.Second, nil, nil
-	if d.observer == nil {
-		d.observer = d.client.observe(d.id, o)
+	r, w := d.client.removal(d.id, o, rules.Cleanup)
+	r.name, r.unsure, r.limit = d.call.name, d.call.name != "", cleanupLimit/3
+	if d.observer != nil {
+		r.evidence = d.observer.evidence
 	}
-	d.observer.opts = append(slices.Clip(d.observer.opts), urgent) // the reads of a cleanup must not wait for the rate limiter either
-	r := &removal{observer: d.observer, name: d.call.name, unsure: d.call.name != "", limit: cleanupLimit / 3, interval: o.MaxInterval}
+	d.observer = r.observer
 	seen := cmp.Or(d.record, &InferenceService{ServiceID: d.id, Name: d.shown})
 	if r.foreign(seen) {
 		return CleanupFailed, r.otherName(seen)
 	}
 	r.learn(seen)
-	w := d.client.untilDeleted(r.observer, o, r.poll)
-	w.endurance.Task = rules.Cleanup
 	_, err := w.run(ctx, isDeleted)
 	switch {
 	case err == nil:
@@ -157,6 +155,16 @@ type removal struct {
 	interval time.Duration // longest time between two polls
 	there    bool          // the latest read returned the record
 	polled   time.Time     // when the latest poll ended; zero: there was none
+}
+
+// removal prepares the removal of an endpoint, and the wait for it, which run starts. Its requests do
+// not wait for the rate limiter.
+func (c *InferenceServiceClient) removal(id string, o *WaitOptions, task rules.Task) (*removal, *waiter[InferenceService]) {
+	w := c.wait(id, "deleted", o, false)
+	r := &removal{observer: w.by, interval: o.MaxInterval}
+	r.opts = append(r.opts, urgent)
+	w.poll, w.deletion, w.endurance.Task = r.poll, true, task
+	return r, w
 }
 
 // poll sends a delete and then reads the record. After an accepted delete it sends another one
@@ -220,7 +228,7 @@ func (r *removal) delete(ctx context.Context) error {
 	}
 	ctx, cancel := r.limited(ctx)
 	defer cancel()
-	err := r.client.Delete(ctx, r.id, append(slices.Clip(r.opts), urgent)...)
+	err := r.client.Delete(ctx, r.id, r.opts...)
 	switch {
 	case err == nil:
 		r.note(rules.Accepted, time.Now())

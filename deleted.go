@@ -28,39 +28,27 @@ type observer struct {
 	asked    bool // the ledger was asked whether it knows the ID
 }
 
-// observe makes the observer of an endpoint.
-func (c *InferenceServiceClient) observe(id string, o *WaitOptions) *observer {
-	w := &observer{client: c, id: id, opts: polling(o.RequestOptions)}
-	w.evidence.Read = c.client.endpoints.WasRead(id)
-	born := c.client.endpoints.Born(id)
-	if born.IsZero() { // another process created it; no clock but ours decides
-		born = time.Now()
-	}
-	switch {
-	case o.NotFoundGrace > 0:
-		w.evidence.Readable = born.Add(o.NotFoundGrace)
-	case o.NotFoundGrace == 0:
-		w.evidence.Readable = born.Add(rules.Grace)
-	}
-	return w
-}
-
 // poll reads the record once. The verdict considers all polls of this observer. If it is
 // Deleted, poll records the deletion in the ledger, and err is nil or the last "not found".
 func (o *observer) poll(ctx context.Context) (*InferenceService, rules.Verdict, error) {
-	sent := time.Now()
+	seen := rules.Observation{At: time.Now()}
 	s, r, err := o.client.read(ctx, o.id, o.opts)
 	e, failed := errors.AsType[*Error](err)
 	switch {
 	case err == nil && s.IsDeleted:
-		o.note(rules.Flagged, sent)
+		seen.Sight = rules.Flagged
 	case err == nil:
-		o.note(rules.Shown, sent)
-	case failed && rules.NotFound(e.StatusCode):
-		o.missing(ctx, e, r, sent)
+		seen.Sight = rules.Shown
+	case !failed: // nothing was seen
+		return s, o.evidence.Verdict(), err
+	case rules.NotFound(e.StatusCode):
+		o.missing(ctx, &seen, e, r)
+	default:
+		seen.Sight = rules.Odd
+	}
+	o.evidence = o.evidence.After(seen)
+	if seen.Sight == rules.Missing {
 		err = o.doubt(ctx, err)
-	case failed:
-		o.note(rules.Odd, sent)
 	}
 	verdict := o.evidence.Verdict()
 	if verdict == rules.Deleted {
@@ -73,21 +61,16 @@ func (o *observer) note(sight rules.Sight, at time.Time) {
 	o.evidence = o.evidence.After(rules.Observation{Sight: sight, At: at})
 }
 
-// missing notes a "not found".
-func (o *observer) missing(ctx context.Context, e *Error, r *httpcall.Result, sent time.Time) {
-	isKnown := o.client.client.endpoints.Knows(o.id, r.TokenCheck)
-	if !isKnown && !o.asked { // the ledger may know who created it
+// missing describes a "not found".
+func (o *observer) missing(ctx context.Context, seen *rules.Observation, e *Error, r *httpcall.Result) {
+	c := o.client.client
+	seen.Sight, seen.Class, seen.Known = rules.Missing, e.class, c.endpoints.Knows(o.id, r.TokenCheck)
+	if !seen.Known && !o.asked { // the ledger may know who created it
 		o.asked = true
-		o.client.client.Ledger.vouch(ctx, o.id)
-		isKnown = o.client.client.endpoints.Knows(o.id, r.TokenCheck)
+		c.Ledger.vouch(ctx, o.id)
+		seen.Known = c.endpoints.Knows(o.id, r.TokenCheck)
 	}
-	o.evidence = o.evidence.After(rules.Observation{
-		Sight: rules.Missing, At: sent, Class: e.class, Known: isKnown,
-		Origin: rules.Origin{
-			RequestID: apierr.RequestID(r.Header, o.client.client.caller.Redactor().String),
-			Date:      r.Header.Get("Date"), Aged: aged(r.Header),
-		},
-	})
+	seen.Origin = rules.Origin{RequestID: apierr.RequestID(r.Header, c.caller.Redactor().String), Date: r.Header.Get("Date"), Aged: aged(r.Header)}
 }
 
 // aged reports whether a response comes from a cache.

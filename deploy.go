@@ -332,8 +332,8 @@ func (d *deployment) wait(ctx context.Context) error {
 		return err
 	}
 	o := d.opts.withDefaults()
-	d.observer = d.client.observe(d.id, o)
-	w := d.client.waitBy(d.observer, "available", o, true)
+	w := d.client.wait(d.id, "available", o, true)
+	d.observer = w.by
 	w.poll = func(ctx context.Context) (*InferenceService, rules.Verdict, error) {
 		s, verdict, err := d.observer.poll(ctx)
 		d.deleted = verdict == rules.Deleted && (s == nil || s.Name == "" || same.Text(s.Name, d.givenName()))

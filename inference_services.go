@@ -177,7 +177,7 @@ func (c *InferenceServiceClient) Get(ctx context.Context, id string, opts ...Req
 // read is Get, and also returns the result of the call. The client then knows the ID for the
 // token that was sent.
 func (c *InferenceServiceClient) read(ctx context.Context, id string, opts []RequestOption) (s *InferenceService, r *httpcall.Result, err error) {
-	k := getID(service, id)
+	k := newCall(http.MethodGet, service, id, nil, nil)
 	ctx = c.client.begin(ctx, &k, opts)
 	defer c.client.report(ctx, &k, &err)
 	if err := k.prepare(c.client, opts); err != nil {

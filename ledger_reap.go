@@ -131,13 +131,11 @@ func (r *reaping) check(ctx context.Context) error {
 		return l.fail(op, e, ErrOutcomeUnknown)
 	}
 	services, o := l.client.InferenceServices, new(WaitOptions).withDefaults()
-	by := services.observe(e.ServiceID, o)
-	by.opts = append(by.opts, urgent)
-	removal := &removal{observer: by, name: e.Name, limit: cleanupLimit / 3, interval: o.MaxInterval}
-	remove := removal.poll
+	removal, w := services.removal(e.ServiceID, o, rules.Reaping)
+	removal.name, removal.limit = e.Name, cleanupLimit/3
 	s, result, err := services.read(ctx, e.ServiceID, []RequestOption{urgent})
 	if notFound(err) || err == nil && s.IsDeleted {
-		remove, s, err = removal.read, nil, nil // the wait decides whether the endpoint is certainly deleted
+		w.poll, s, err = removal.read, nil, nil // the wait decides whether the endpoint is certainly deleted
 	}
 	if err != nil {
 		return err
@@ -152,8 +150,7 @@ func (r *reaping) check(ctx context.Context) error {
 		err = now.MayReap(dateOf(result.Header), seen(s))
 	}
 	if err == nil && !r.dryRun {
-		r.wait = services.untilDeleted(removal.observer, o, remove)
-		r.wait.endurance.Task = rules.Reaping
+		r.wait = w
 	}
 	return l.fail(op, e, err)
 }
@@ -175,11 +172,6 @@ func (r *reaping) finish(ctx context.Context) {
 }
 
 // mayPass reports whether the endpoint could not be read, for a reason that may pass.
-func (r *reaping) mayPass() (goesOn bool) {
-	if r.err == nil || cause.Has[*ledger.Error](r.err) {
-		return false
-	}
-	f := failureOf(r.err)
-	r.endurance, goesOn = r.endurance.After(f, r.ledger.client.contacted(f), time.Now())
-	return goesOn
+func (r *reaping) mayPass() bool {
+	return r.err != nil && !cause.Has[*ledger.Error](r.err) && r.ledger.client.endures(&r.endurance, r.err)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"example.com/svc/internal/apierr"
+	"example.com/svc/internal/cause"
 	"example.com/svc/internal/rules"
 	"example.com/svc/internal/same"
 )
@@ -154,8 +155,9 @@ func (c *InferenceServiceClient) WaitUntilAvailable(ctx context.Context, id stri
 // GET /v1/inference-service/{service_id} repeatedly, and GET /v1/inference-service/flavor
 func (c *InferenceServiceClient) WaitUntilDeleted(ctx context.Context, id string, opts *WaitOptions) error {
 	o := opts.withDefaults()
-	w := c.observe(id, o)
-	_, err := c.untilDeleted(w, o, w.poll).run(ctx, isDeleted)
+	w := c.wait(id, "deleted", o, false)
+	w.deletion = true
+	_, err := w.run(ctx, isDeleted)
 	return err
 }
 
@@ -173,19 +175,9 @@ func (c *InferenceServiceClient) WaitUntilDeleted(ctx context.Context, id string
 // /v1/inference-service/flavor
 func (c *InferenceServiceClient) DeleteAndWait(ctx context.Context, id string, opts *WaitOptions) error {
 	o := opts.withDefaults()
-	r := &removal{observer: c.observe(id, o), interval: o.MaxInterval}
-	r.opts = append(r.opts, urgent)
-	w := c.untilDeleted(r.observer, o, r.poll)
-	w.endurance.Task = rules.Removal
+	_, w := c.removal(id, o, rules.Removal)
 	_, err := w.run(ctx, isDeleted)
 	return err
-}
-
-// untilDeleted prepares a wait for a deletion, which run starts.
-func (c *InferenceServiceClient) untilDeleted(by *observer, o *WaitOptions, poll func(context.Context) (*InferenceService, rules.Verdict, error)) *waiter[InferenceService] {
-	w := c.waitBy(by, "deleted", o, false)
-	w.poll, w.deletion = poll, true
-	return w
 }
 
 func isDeleted(s *InferenceService) (bool, error) { return s.IsDeleted, nil }
@@ -297,7 +289,16 @@ func (c *InferenceServiceClient) WaitUntilAllAvailable(ctx context.Context, ids 
 		for _, id := range ids {
 			waits.Go(func() {
 				w := c.wait(id, "available", o, true)
-				w.slots = slots
+				polled := w.poll
+				w.poll = func(ctx context.Context) (*InferenceService, rules.Verdict, error) { // as soon as there is a free slot
+					select {
+					case slots <- struct{}{}:
+						defer func() { <-slots }()
+						return polled(ctx)
+					case <-ctx.Done():
+						return nil, rules.Unproven, cause.Of(ctx)
+					}
+				}
 				r := settled{err: w.failed(errGoroutine)} // kept only if a function of the caller ends the goroutine
 				defer func() { results <- r }()
 				r.service, r.err = w.run(ctx, untilAvailable)
@@ -334,30 +335,32 @@ func untilAvailable(s *InferenceService) (bool, error) {
 // wait prepares a wait for an endpoint, which run starts. The Probe of the options is called
 // only if probe is true.
 func (c *InferenceServiceClient) wait(id, want string, o *WaitOptions, probe bool) *waiter[InferenceService] {
-	return c.waitBy(c.observe(id, o), want, o, probe)
-}
-
-// waitBy prepares a wait that polls by an observer.
-func (c *InferenceServiceClient) waitBy(by *observer, want string, o *WaitOptions, probe bool) *waiter[InferenceService] {
-	id := by.id
+	by := &observer{client: c, id: id, opts: polling(o.RequestOptions)}
+	by.evidence.Read = c.client.endpoints.WasRead(id)
+	if born := c.client.endpoints.Born(id); o.NotFoundGrace >= 0 {
+		if born.IsZero() { // another process created it; no clock but ours decides
+			born = time.Now()
+		}
+		by.evidence.Readable = born.Add(cmp.Or(o.NotFoundGrace, rules.Grace))
+	}
 	w := &waiter[InferenceService]{
 		opts: o, start: time.Now(), outcome: WaitError{ID: id, Want: want},
-		poll:   by.poll,
-		due:    func() time.Time { return by.evidence.Due() },
+		poll: by.poll, by: by,
 		status: func(s *InferenceService) string { return string(s.Status) },
 		client: c.client,
 	}
-	if probe && o.Probe != nil {
-		var url string
-		url, w.unfit = c.URL(id)
-		w.probe = func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
-			defer cancel()
-			if err := o.Probe(ctx, url); err != nil {
-				return fmt.Errorf("svc: probe: %w", c.client.safe(err))
-			}
-			return nil
+	if !probe || o.Probe == nil {
+		return w
+	}
+	var url string
+	url, w.unfit = c.URL(id)
+	w.probe = func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
+		defer cancel()
+		if err := o.Probe(ctx, url); err != nil {
+			return fmt.Errorf("svc: probe: %w", c.client.safe(err))
 		}
+		return nil
 	}
 	return w
 }

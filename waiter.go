@@ -28,163 +28,146 @@ type waiter[T any] struct {
 	client *Client
 	// poll reads the record once. If the verdict is Deleted, err is nil or a "not found".
 	poll      func(context.Context) (record *T, verdict rules.Verdict, err error)
+	by        *observer // what poll polls by; nil: the record is not an endpoint
 	status    func(*T) string
-	due       func() time.Time            // when the next poll can prove a deletion; zero or nil: not known
 	probe     func(context.Context) error // must succeed before the wait succeeds; nil: no probe
 	deletion  bool                        // the wait ends with success when the record is deleted
-	slots     chan struct{}               // shared by many waits: each poll needs a free slot; nil: no limit
 	unfit     error                       // why the wait cannot begin; nil: it can
 	start     time.Time
 	endurance rules.Endurance
-	last      *T   // the record that was read last
-	changed   bool // the latest poll read a status that differs from the one that was read before
+	last      *T // the record that was read last
 	outcome   WaitError
 }
 
-// run polls until the given function returns true, or until an error or ctx ends the wait. It
-// reports the end of the wait, but leaves a cleanup to its caller.
+// polled is one poll of a wait, with what follows from it.
+type polled[T any] struct {
+	record  *T
+	changed bool          // the status differs from the one that was read before
+	err     error         // why the poll or the probe failed
+	done    bool          // the wait ends with success
+	end     error         // why the wait ends without success; nil: it does not
+	next    time.Duration // time until the next poll; 0: this was the last poll
+}
+
+// run polls until the given function returns true, or until an error or ctx ends the wait.
 func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, error) {
 	if w.unfit != nil {
 		return nil, w.failed(w.unfit)
 	}
-	record, err := w.loop(ctx, until)
-	if w.endurance.Task != rules.Cleanup {
-		w.client.waited(ctx, WaitEnd{ID: w.outcome.ID, Want: w.outcome.Want, Elapsed: time.Since(w.start), Err: err})
-	}
-	return record, err
-}
-
-func (w *waiter[T]) loop(ctx context.Context, until func(*T) (bool, error)) (*T, error) {
 	pace := poll.Pacer{Lowest: w.opts.MinInterval, Highest: w.opts.MaxInterval}
 	for {
 		began := time.Now()
 		p := w.once(ctx, until)
-		if p.err != nil && p.end == nil && ctx.Err() != nil {
-			late := min(time.Since(deadline(ctx)), time.Since(w.start)) // a create may have outlasted ctx before the wait began
+		switch {
+		case p.done, p.end != nil:
+			w.tell(p)
+			return w.over(ctx, p.record, p.end)
+		case p.err != nil && ctx.Err() != nil:
+			deadline, _ := ctx.Deadline()
+			late := min(time.Since(deadline), time.Since(w.start)) // a create may have outlasted ctx before the wait began
 			return w.again(ctx, until, rules.Overslept(0, late), cause.Of(ctx))
 		}
-		if p.over() {
-			return w.over(p)
+		var atLeast, atMost time.Duration
+		if p.err != nil {
+			atLeast, atMost = w.limits(p.err)
 		}
-		atLeast, atMost := w.limits(p.err)
 		next, another := pace.Next(ctx, time.Since(began), atLeast, atMost)
 		if another {
 			p.next = next
 		}
 		polled := time.Now()
 		w.tell(p)
-		if err := poll.Sleep(ctx, next); err != nil {
-			return w.again(ctx, until, rules.Overslept(next, time.Since(polled)), err)
+		if ended := poll.Sleep(ctx, next); ended != nil {
+			return w.again(ctx, until, rules.Overslept(next, time.Since(polled)), ended)
 		}
 	}
-}
-
-// deadline returns the deadline of ctx. Without one, it returns the current time.
-func deadline(ctx context.Context) time.Time {
-	if by, ok := ctx.Deadline(); ok {
-		return by
-	}
-	return time.Now()
 }
 
 // again ends a wait whose ctx has ended because of why. If the process was suspended until
 // after the deadline, the latest poll is too old for a verdict: then another poll comes first.
 func (w *waiter[T]) again(ctx context.Context, until func(*T) (bool, error), suspended bool, why error) (*T, error) {
-	if !suspended || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return w.last, w.failed(why)
+	if suspended && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), oversleep)
+		defer cancel()
+		p := w.once(late, until)
+		w.tell(p)
+		if p.done || p.end != nil {
+			return w.over(ctx, p.record, p.end)
+		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), oversleep)
-	defer cancel()
-	p := w.once(ctx, until)
-	if p.over() {
-		return w.over(p)
-	}
-	w.tell(p)
-	return w.last, w.failed(why)
+	return w.over(ctx, nil, why)
 }
 
-// polled is one poll of a wait, with what follows from it.
-type polled[T any] struct {
-	record *T
-	err    error         // why the poll or the probe failed
-	done   bool          // the wait ends with success
-	end    error         // why the wait ends without success; nil: it does not
-	next   time.Duration // time until the next poll; 0: this was the last poll
+// over ends the wait, with the record or with why it failed. It reports the end, but leaves that of
+// a cleanup to its caller.
+func (w *waiter[T]) over(ctx context.Context, record *T, why error) (*T, error) {
+	if why != nil {
+		record, why = w.last, w.failed(why)
+	}
+	if w.endurance.Task != rules.Cleanup {
+		w.client.waited(ctx, WaitEnd{ID: w.outcome.ID, Want: w.outcome.Want, Elapsed: time.Since(w.start), Err: why})
+	}
+	return record, why
 }
 
-func (p *polled[T]) over() bool { return p.done || p.end != nil }
-
-// once polls once, and judges the poll.
+// once polls once, notes what it has read, and judges it.
 func (w *waiter[T]) once(ctx context.Context, until func(*T) (bool, error)) (p polled[T]) {
 	var verdict rules.Verdict
-	p.record, verdict, p.err = w.limited(ctx)
-	deleted := verdict == rules.Deleted
-	if p.err != nil && !deleted && ctx.Err() != nil {
+	p.record, verdict, p.err = w.poll(ctx)
+	switch {
+	case verdict == rules.Deleted && w.deletion:
+		p.err = nil
+	case verdict != rules.Deleted && p.err != nil && ctx.Err() != nil:
 		return p
 	}
-	if deleted && w.deletion {
-		p.err = nil
+	o := &w.outcome
+	o.Polls++
+	o.LastErr = p.err
+	if p.record != nil {
+		w.last = p.record
+		status := w.status(p.record)
+		if n := len(o.History); n == 0 || o.History[n-1].Status != status {
+			p.changed = true
+			o.History = append(o.History[max(n+1-maxHistory, 0):], StatusChange{status, time.Now()})
+		}
 	}
-	w.note(p.record, p.err)
-	if p.done, p.end = w.judge(p.record, verdict, p.err, until); p.done && w.probe != nil {
-		w.probed(ctx, &p)
+	w.judge(&p, verdict, until)
+	if !p.done || w.probe == nil {
+		return p
+	}
+	if err := w.probe(ctx); err != nil {
+		o.LastErr, p.err, p.done = err, err, false
+		if cause.Has[*permanentError](err) {
+			p.end = err
+		}
 	}
 	return p
 }
 
-// probed calls the probe before the wait succeeds.
-func (w *waiter[T]) probed(ctx context.Context, p *polled[T]) {
-	err := w.probe(ctx)
-	if err == nil {
-		return
-	}
-	w.outcome.LastErr, p.err, p.done = err, err, false
-	if cause.Has[*permanentError](err) {
-		p.end = err
-	}
-}
-
-// over reports the last poll, and ends the wait.
-func (w *waiter[T]) over(p polled[T]) (*T, error) {
-	w.tell(p)
-	if p.done {
-		return p.record, nil
-	}
-	return w.last, w.failed(p.end)
-}
-
-// judge decides whether a poll ends the wait. done: the wait ends with success. end: the
-// error that the wait ends with.
-func (w *waiter[T]) judge(record *T, verdict rules.Verdict, err error, until func(*T) (bool, error)) (done bool, end error) {
+// judge decides whether a poll ends the wait.
+func (w *waiter[T]) judge(p *polled[T], verdict rules.Verdict, until func(*T) (bool, error)) {
 	deleted := verdict == rules.Deleted
 	switch {
 	case deleted && w.deletion:
-		return true, nil
-	case err == nil:
-		w.endurance = w.endurance.Success()
-		if done, end = until(record); deleted && !done && end == nil {
-			end = errDeleted
+		p.done = true
+	case p.err == nil:
+		w.endurance = rules.Endurance{Task: w.endurance.Task}
+		if p.done, p.end = until(p.record); deleted && !p.done && p.end == nil {
+			p.end = errDeleted
 		}
-		return done, end
 	case deleted:
-		return false, err
+		p.end = p.err
 	case verdict == rules.Unknown && w.endurance.Task.EndsUnknown():
-		return false, &missingError{err}
-	case w.endures(err):
-		return false, nil
+		p.end = &missingError{p.err}
+	case !w.client.endures(&w.endurance, p.err):
+		p.end = p.err
 	}
-	return false, err
 }
 
-// endures reports whether the wait goes on after a failed poll.
-func (w *waiter[T]) endures(err error) bool {
+// endures reports whether a task goes on after a failure. It notes the failure.
+func (c *Client) endures(e *rules.Endurance, err error) (goesOn bool) {
 	f := failureOf(err)
-	if rules.NotFound(f.Status) { // the rules of evidence decide
-		w.endurance = w.endurance.Success()
-		return true
-	}
-	var goesOn bool
-	w.endurance, goesOn = w.endurance.After(f, w.client.contacted(f), time.Now())
+	*e, goesOn = e.After(f, c.contacted(f), time.Now())
 	return goesOn
 }
 
@@ -232,43 +215,11 @@ func failureOf(err error) rules.Failure {
 	return rules.Failure{Class: rules.Transport, Hopeless: httpcall.Hopeless(e.Err)}
 }
 
-// limited polls once, as soon as there is a free slot.
-func (w *waiter[T]) limited(ctx context.Context) (*T, rules.Verdict, error) {
-	if w.slots != nil {
-		select {
-		case w.slots <- struct{}{}:
-			defer func() { <-w.slots }()
-		case <-ctx.Done():
-			return nil, rules.Unproven, cause.Of(ctx)
-		}
-	}
-	return w.poll(ctx)
-}
-
-func (w *waiter[T]) note(record *T, err error) {
-	o := &w.outcome
-	o.Polls++
-	o.LastErr, w.changed = err, false
-	if record == nil {
-		return
-	}
-	w.last = record
-	status := w.status(record)
-	if n := len(o.History); n > 0 && o.History[n-1].Status == status {
-		return
-	}
-	w.changed = true
-	o.History = append(o.History, StatusChange{status, time.Now()})
-	if len(o.History) > maxHistory {
-		o.History = append(o.History[:0], o.History[1:]...)
-	}
-}
-
 func (w *waiter[T]) tell(p polled[T]) {
 	if w.opts.OnPoll == nil {
 		return
 	}
-	told := Poll{ID: w.outcome.ID, Changed: w.changed, Err: p.err, Number: w.outcome.Polls, Elapsed: time.Since(w.start), Next: p.next}
+	told := Poll{ID: w.outcome.ID, Changed: p.changed, Err: p.err, Number: w.outcome.Polls, Elapsed: time.Since(w.start), Next: p.next}
 	switch {
 	case p.record != nil:
 		told.Status = w.status(p.record)
@@ -310,17 +261,15 @@ func infoText(info json.RawMessage) string {
 	return string(info)
 }
 
-// limits returns the shortest and the longest delay before the next poll; 0: no limit. The
+// limits returns the shortest and the longest delay after a failed poll; 0: no limit. The
 // service may ask for a longer delay. If the next "not found" can prove a deletion, the poll
 // comes at the first moment at which it does.
 func (w *waiter[T]) limits(err error) (atLeast, atMost time.Duration) {
-	if w.due != nil && rules.NotFound(failureOf(err).Status) {
-		return 0, max(time.Until(w.due()), 0)
+	if w.by != nil && rules.NotFound(failureOf(err).Status) {
+		return 0, max(time.Until(w.by.evidence.Due()), 0)
 	}
-	if e, ok := errors.AsType[*Error](err); ok {
-		return min(e.RetryAfter, max(w.opts.MaxInterval, w.client.caller.MaxDelay())), 0
-	}
-	return 0, 0
+	e, _ := errors.AsType[*Error](err)
+	return min(orZero(e).RetryAfter, max(w.opts.MaxInterval, w.client.caller.MaxDelay())), 0
 }
 
 // Permanent marks an error that another poll would not change. For example, a probe found

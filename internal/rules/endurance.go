@@ -30,7 +30,8 @@ const (
 // cleanup knows that its endpoint was created, so it goes on.
 func (t Task) EndsUnknown() bool { return t != Cleanup }
 
-// Endurance is what a task has endured in a row. It is a value: After returns a new one.
+// Endurance is what a task has endured in a row. It is a value: After returns a new one. With a
+// Task only, nothing was endured since the latest success.
 type Endurance struct {
 	Task    Task
 	junk    int       // responses in a row that were not the service's own, or could not be decoded
@@ -42,16 +43,16 @@ const (
 	confirm = 10 * time.Second // a refusal ends a task only if it is still there after this time
 )
 
-// Success returns the endurance after a poll that got its record, or a "not found".
-func (e Endurance) Success() Endurance { return Endurance{Task: e.Task} }
-
 // After returns the endurance after a failure, and whether the task goes on. contact says that
-// the client has had a response of the service before.
+// the client has had a response of the service before. A "not found" is no failure: the rules of
+// evidence decide what it means.
 func (e Endurance) After(f Failure, contact bool, now time.Time) (_ Endurance, goesOn bool) {
 	stubborn := e.Task >= Reaping || e.Task == Removal && contact
 	switch {
 	case f.Final:
 		return e, false
+	case NotFound(f.Status):
+		return Endurance{Task: e.Task}, true
 	case f.Class == Local, f.Class == Transport && f.Hopeless:
 		return e, stubborn || contact
 	case f.Class == Transport, passing(f.Status):

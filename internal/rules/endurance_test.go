@@ -79,18 +79,23 @@ func TestCleanupBeforeContactEnduresWhatACleanupEndures(t *testing.T) {
 	}
 }
 
-// What was endured in a row counts from the start after a success.
-func TestSuccessForgetsFailures(t *testing.T) {
+// What was endured in a row counts from the start after a "not found".
+func TestNotFoundForgetsFailures(t *testing.T) {
+	found := func(e Endurance) Endurance {
+		e, goesOn := e.After(Failure{Status: 404}, false, walkStart)
+		require.True(t, goesOn)
+		return e
+	}
 	e := Endurance{Task: Wait}
 	for i := range 50 {
 		var goesOn bool
 		if e, goesOn = e.After(Failure{Class: Intermediary, Status: 200}, false, walkStart); i%4 == 3 {
-			e = e.Success()
+			e = found(e)
 		}
 		require.True(t, goesOn)
 	}
 	e, _ = e.After(Failure{Status: 401}, true, walkStart)
-	_, goesOn := e.Success().After(Failure{Status: 401}, true, walkStart.Add(time.Hour))
+	_, goesOn := found(e).After(Failure{Status: 401}, true, walkStart.Add(time.Hour))
 	require.True(t, goesOn)
 	_, goesOn = e.After(Failure{Status: 401}, true, walkStart.Add(confirm))
 	require.False(t, goesOn)
