@@ -63,8 +63,9 @@ type DeployOptions struct {
 
 	// PickFlavor returns the ID of the flavor to create the endpoint with. It is called only when
 	// something has to be created: not if the Key has an endpoint already, which may have any
-	// flavor. If the service refuses the create with a 4xx status, so that certainly nothing was
-	// created, PickFlavor is called again, with all flavors that were refused so far. An error of
+	// flavor. If the service refuses the create with a 4xx status that may be about the flavor,
+	// PickFlavor is called again, with all flavors that were refused so far. The statuses that are
+	// not about it are 401, 407, 408, 411, 413, 414, 415, 417, 421, 425, 426, 428, 429 and 431. An error of
 	// PickFlavor ends Deploy, whose error then says what each flavor was refused for. The request
 	// must have no FlavorID. If nil, the FlavorID of the request is used.
 	PickFlavor func(ctx context.Context, refused []RefusedFlavor) (flavorID string, err error)
@@ -297,8 +298,11 @@ func refusesFlavor(err error) bool {
 	case cause.Has[*ledger.Error](err), cause.Has[*OutcomeUnknownError](err), cause.Has[*TransportError](err), cause.Has[*flavorsError](err):
 		return false
 	}
-	switch e.StatusCode {
-	case http.StatusUnauthorized, http.StatusTooManyRequests: // about the caller, whatever the flavor
+	switch e.StatusCode { // about the caller, the connection or the form of the request, whatever the flavor
+	case http.StatusUnauthorized, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusLengthRequired,
+		http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong, http.StatusUnsupportedMediaType, http.StatusExpectationFailed,
+		http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusUpgradeRequired, http.StatusPreconditionRequired,
+		http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge:
 		return false
 	}
 	return e.StatusCode/100 == 4

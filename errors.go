@@ -225,7 +225,8 @@ func (e *TransportError) Is(target error) bool {
 }
 
 // An OutcomeUnknownError records that a create or register was sent and that its outcome is not
-// known: the response was lost, cut off, late or not the promised record. The endpoint or file
+// known: the response was lost, cut off, late, not the promised record, or a page of a proxy or
+// portal (HTML or XML), whatever its status but 407. The endpoint or file
 // record may exist, and an instance is billed from its creation. Do not repeat the call before
 // you know whether the record exists. To find out, use Name, ID and Body: the service has no
 // call that lists endpoints. With [WithLedger], the unknown outcome can be that of an earlier
@@ -267,6 +268,9 @@ func (e *OutcomeUnknownError) Error() string {
 		fmt.Fprintf(&b, "outcome unknown: %s may or may not have been created: ", name)
 	}
 	b.WriteString(detail(e.Err))
+	if e.StatusCode/100 == 4 {
+		b.WriteString("; this response does not show whether the service acted")
+	}
 	if !e.earlier && !e.created() {
 		b.WriteString("; do not repeat the call before you know the outcome")
 	}

@@ -12,6 +12,7 @@ import (
 
 	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/cause"
+	"example.com/svc/internal/rules"
 )
 
 // An outcome says what an attempt means for the service.
@@ -237,15 +238,22 @@ func (x *exchange) fold(a attempt, acted bool) {
 		x.Acted, x.Lost = true, true
 	case answered:
 		switch a.StatusCode {
-		case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported: // certainly without effect
+		case http.StatusProxyAuthRequired, http.StatusNotImplemented, http.StatusHTTPVersionNotSupported: // certainly without effect
 		case http.StatusBadGateway, http.StatusGatewayTimeout:
 			x.Acted, x.Lost = true, true
 		case http.StatusRequestTimeout: // some gateways send a 408 after the service has acted
 			x.Acted = true
 		default:
-			x.Acted = acted || a.StatusCode >= 500
+			x.Acted = acted || a.StatusCode >= 500 || a.replaced()
 		}
 	}
+}
+
+// replaced reports whether a 4xx response may stand in place of the service's own. Proxies and
+// portals send pages instead of a request, but also instead of the response to one that took effect.
+func (a *attempt) replaced() bool {
+	r := rules.Response{Status: a.StatusCode, ContentType: a.Header.Get("Content-Type"), Body: a.Body, Cut: a.Cut}
+	return a.StatusCode/100 == 4 && rules.Replaced(r)
 }
 
 // tell reports the latest exchange to the hooks, once it is known whether a retry

@@ -1,7 +1,6 @@
 package httpcall
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -54,7 +53,7 @@ func (x *exchange) newToken() bool {
 		return false
 	case x.StatusCode != http.StatusUnauthorized:
 		return false
-	case x.call.Once && bytes.HasPrefix(bytes.TrimSpace(x.Body), []byte("<")): // a page may replace the response of a create that took effect
+	case x.call.Once && x.Acted:
 		return false
 	}
 	next, err := x.caller.askToken(x, time.Now().Add(x.late.After))
@@ -72,15 +71,12 @@ func (x *exchange) worthRetrying() bool {
 		limit = x.call.MaxAttempts
 	}
 	switch {
-	case x.Attempts >= limit, x.ctx.Err() != nil, x.local:
+	case x.Attempts >= limit, x.ctx.Err() != nil, x.local, x.call.Once && x.Acted:
 		return false
 	case x.err != nil:
-		return !Hopeless(x.err) && (!x.call.Once || !x.Acted)
-	case x.StatusCode == http.StatusTooManyRequests:
-		return true
-	default:
-		return Transient(x.StatusCode) && !x.call.Once
+		return !Hopeless(x.err)
 	}
+	return Transient(x.StatusCode)
 }
 
 // Transient reports whether a status says that the same request may succeed

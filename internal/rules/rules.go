@@ -64,6 +64,19 @@ func Classify(r Response) (Class, string) {
 	return Intermediary, IsPlain
 }
 
+// Replaced reports whether a response may stand in place of the service's own: it is a page, or was
+// cut off before that can be seen. Plain text is the word of the service, or of a router that did not
+// pass the request on.
+func Replaced(r Response) bool {
+	switch _, why := Classify(r); why {
+	case "", IsPlain:
+		return false
+	case IsCut:
+		return len(bytes.TrimSpace(r.Body)) == 0 && !strings.Contains(r.ContentType, "json")
+	}
+	return true
+}
+
 // isJSON reports whether a body is a JSON object or array. A bare number or string is not: a
 // plain text such as 404 is a valid number.
 func isJSON(body []byte) bool {

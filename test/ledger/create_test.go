@@ -70,6 +70,11 @@ func TestOutcomes(t *testing.T) {
 		"500 with an ID":         {svctest.Fault{Status: 500, Body: `{"service_id":"svc-77"}`}, ledger.Unknown, "svc-77"},
 		"cut behind the ID":      {svctest.Fault{TruncateBody: true}, ledger.Created, "svc-1"},
 		"an HTML page":           {svctest.Fault{Status: 200, Body: "<html>"}, ledger.Unknown, ""},
+		"a 403 page":             {svctest.ProxyPage(403), ledger.Unknown, ""},
+		"an XML page":            {svctest.Fault{Status: 400, Body: "<?xml version=\"1.0\"?><Error/>"}, ledger.Unknown, ""},
+		"a 403 in plain text":    {svctest.Fault{Status: 403, Body: "no"}, ledger.Refused, ""},
+		"a router without route": {svctest.Fault{Status: 404, Body: "404 page not found"}, ledger.Refused, ""},
+		"a proxy wants a login":  {svctest.ProxyPage(407), ledger.Refused, ""},
 		"a redirect":             {svctest.Redirect(302, "https://elsewhere.example"), ledger.Unknown, ""},
 		"429, then the deadline": {svctest.RateLimited("3600"), ledger.Refused, ""},
 	} {

@@ -107,6 +107,48 @@ func TestNextFlavorAfterARefusal_D23(t *testing.T) {
 	}
 }
 
+// A page with a 4xx status may stand in place of the response of a service that has acted. So the
+// outcome of the create is unknown, and no flavor is tried after it. A 407 proves that nothing was passed on.
+func TestNoCreateFollowsAPage(t *testing.T) {
+	for status := 400; status < 452; status++ {
+		inWorld(t, func(w *world) {
+			page := svctest.ProxyPage(status)
+			page.AfterEffect = status != http.StatusProxyAuthRequired
+			w.srv.Fault("POST", svctest.RouteEndpoints, page)
+			var calls int
+			c := w.client(svc.WithTokenSource(func(context.Context) (string, error) { return w.srv.Token(), nil }))
+			_, err := c.InferenceServices.Deploy(w.Context(), open("n"), &svc.DeployOptions{Key: "k", PickFlavor: pickOf(&calls, "flavor-a", "flavor-a")})
+			require.Equal(w, 1, w.creates(), status)
+			require.Equal(w, 1, calls, status)
+			if !page.AfterEffect {
+				require.NotErrorIs(w, err, svc.ErrOutcomeUnknown)
+				require.EqualValues(w, ledger.Refused, w.entries()[0].State)
+				return
+			}
+			require.ErrorIs(w, err, svc.ErrOutcomeUnknown)
+			require.ErrorContains(w, err, fmt.Sprint("may or may not have been created: ", status))
+			require.ErrorContains(w, err, "page of a proxy or portal, not a response of the service")
+			require.ErrorContains(w, err, "this response does not show whether the service acted; do not repeat the call before you know the outcome")
+			require.EqualValues(w, ledger.Unknown, w.one().State, status)
+		})
+	}
+}
+
+// The next flavor is asked for after each refusal that may be about the flavor, as the comment of
+// PickFlavor says.
+func TestStatusesThatAreNotAboutTheFlavor(t *testing.T) {
+	others := []int{401, 407, 408, 411, 413, 414, 415, 417, 421, 425, 426, 428, 429, 431}
+	for status := 400; status < 452; status++ {
+		inWorld(t, func(w *world) {
+			w.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: status, Body: `{"message":"no"}`})
+			var calls int
+			_, err := w.client(svc.WithRetry(svc.RetryPolicy{MaxAttempts: 1})).InferenceServices.Deploy(w.Context(), open("n"), &svc.DeployOptions{PickFlavor: pickOf(&calls, "x", "flavor-a")})
+			require.Equal(w, slices.Contains(others, status), err != nil, "%d: %v", status, err)
+			require.Equal(w, err == nil, calls == 2, status)
+		})
+	}
+}
+
 // However the service refuses, and whatever becomes of the responses, there is one endpoint at most.
 func TestRandomRefusals_D23(t *testing.T) {
 	for seed := range uint64(testkit.Shorter(1000, 100)) {
