@@ -219,16 +219,8 @@ func inconclusive(status int) bool {
 // deleted the record, and that only its response was lost.
 func (c *Client) deletedBefore(k *call, e *Error) bool {
 	switch {
-	case k.Method != http.MethodDelete, !k.Result.Lost, !rules.NotFound(e.StatusCode):
-		return false
-	}
-	switch e.foreign {
-	case "":
-	case rules.IsCut: // the beginning of a JSON body is enough
-		if !strings.Contains(k.Result.Header.Get("Content-Type"), "json") {
-			return false
-		}
-	default:
+	case k.Method != http.MethodDelete, !k.Result.Lost, !rules.NotFound(e.StatusCode),
+		rules.Replaced(k.foreign, rules.Response{ContentType: k.Result.Header.Get("Content-Type"), Body: k.Result.Body}):
 		return false
 	}
 	id := cmp.Or(k.ID, path.Base(k.path))

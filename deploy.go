@@ -287,6 +287,9 @@ func (d *deployment) pick(ctx context.Context, refused []RefusedFlavor) (string,
 	return flavor, nil
 }
 
+// whateverFlavor has the 4xx statuses that are about the caller, the connection or the form of a request.
+var whateverFlavor = []int{401, 407, 408, 411, 413, 414, 415, 417, 421, 425, 426, 428, 429, 431}
+
 // refusesFlavor reports whether the service refused a create with a 4xx status, and the ledger, if
 // there is one, has recorded that nothing was created.
 func refusesFlavor(err error) bool {
@@ -298,14 +301,7 @@ func refusesFlavor(err error) bool {
 	case cause.Has[*ledger.Error](err), cause.Has[*OutcomeUnknownError](err), cause.Has[*TransportError](err), cause.Has[*flavorsError](err):
 		return false
 	}
-	switch e.StatusCode { // about the caller, the connection or the form of the request, whatever the flavor
-	case http.StatusUnauthorized, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusLengthRequired,
-		http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong, http.StatusUnsupportedMediaType, http.StatusExpectationFailed,
-		http.StatusMisdirectedRequest, http.StatusTooEarly, http.StatusUpgradeRequired, http.StatusPreconditionRequired,
-		http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge:
-		return false
-	}
-	return e.StatusCode/100 == 4
+	return e.StatusCode/100 == 4 && !slices.Contains(whateverFlavor, e.StatusCode)
 }
 
 // created notes what came of the create.

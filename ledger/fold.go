@@ -127,11 +127,8 @@ func (e *Entry) move(r Record) {
 // endSending notes the service's time of a record after which the create is sent for so long at
 // most. A clock that is ahead of the service's makes SettleBy the later time, which is safe too.
 func (e *Entry) endSending(date time.Time, limit time.Duration) {
-	if date.IsZero() || !e.sentUntil.IsZero() {
-		return
-	}
-	if e.sentUntil = date.Add(limit); e.sentUntil.Before(e.SettleBy) {
-		e.sentUntil = e.SettleBy
+	if e.sentUntil.IsZero() && !date.IsZero() {
+		e.sentUntil = slices.MaxFunc([]time.Time{date.Add(limit), e.SettleBy}, time.Time.Compare)
 	}
 }
 

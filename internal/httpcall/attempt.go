@@ -253,7 +253,8 @@ func (x *exchange) fold(a attempt, acted bool) {
 // portals send pages instead of a request, but also instead of the response to one that took effect.
 func (a *attempt) replaced() bool {
 	r := rules.Response{Status: a.StatusCode, ContentType: a.Header.Get("Content-Type"), Body: a.Body, Cut: a.Cut}
-	return a.StatusCode/100 == 4 && rules.Replaced(r)
+	_, why := rules.Classify(r)
+	return a.StatusCode/100 == 4 && rules.Replaced(why, r)
 }
 
 // tell reports the latest exchange to the hooks, once it is known whether a retry

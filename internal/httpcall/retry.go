@@ -51,9 +51,7 @@ func (x *exchange) newToken() bool {
 	switch {
 	case x.renewed, !x.caller.cfg.Renews, x.sender == nil, x.err != nil, x.ctx.Err() != nil:
 		return false
-	case x.StatusCode != http.StatusUnauthorized:
-		return false
-	case x.call.Once && x.Acted:
+	case x.StatusCode != http.StatusUnauthorized, x.call.Once && x.Acted:
 		return false
 	}
 	next, err := x.caller.askToken(x, time.Now().Add(x.late.After))

@@ -66,9 +66,9 @@ func Classify(r Response) (Class, string) {
 
 // Replaced reports whether a response may stand in place of the service's own: it is a page, or was
 // cut off before that can be seen. Plain text is the word of the service, or of a router that did not
-// pass the request on.
-func Replaced(r Response) bool {
-	switch _, why := Classify(r); why {
+// pass the request on. why is the reason that [Classify] gives.
+func Replaced(why string, r Response) bool {
+	switch why {
 	case "", IsPlain:
 		return false
 	case IsCut:
