@@ -34,7 +34,6 @@ type call struct {
 	response      *Response                   // of WithResponse; nil: not asked for
 	wait          bool                        // the call is a part of a wait or cleanup
 	start         time.Time                   // when prepare was called
-	result        httpcall.Result             // what is known about the call; can be read after a panic
 	class         rules.Class                 // of the response; verdict sets it
 	foreign       string                      // why the response is not the service's own; empty: it is
 	done          bool                        // the call has succeeded
@@ -108,11 +107,10 @@ func (k *call) prepare(c *Client, opts []RequestOption) error {
 	if err := allProblems(k.err, pathErr, bodyErr, req.problems.err()); err != nil {
 		return err
 	}
-	k.Result = &k.result
 	k.URL, k.Body, k.MaxAttempts = u, body, req.attempts
 	k.Urgent = k.Urgent || req.urgent
 	if k.Auth && !c.hasToken {
-		k.result.Fail = ErrNoToken
+		k.Result.Fail = ErrNoToken
 		return c.transportError(k)
 	}
 	k.Header = make(http.Header, 4+len(c.header)+len(req.header))
@@ -162,7 +160,7 @@ func options(opts []RequestOption) *request {
 // verdict judges a call that was sent, and returns its error; nil: the call succeeded. A delete
 // also succeeds if an attempt before the last one took effect: then OK of the Result is false.
 func (c *Client) verdict(k *call) error {
-	r := k.Result
+	r := &k.Result
 	k.class, k.foreign = rules.Classify(rules.Response{
 		Status: r.StatusCode, ContentType: r.Header.Get("Content-Type"), Body: r.Body, Cut: r.Cut,
 		Elsewhere: r.StatusCode/100 == 3 && c.base.leaves(r.Header.Get("Location")),
@@ -230,7 +228,7 @@ func (c *Client) deletedBefore(k *call, e *Error) bool {
 // transportError makes the error of a call that ended with Fail. If the call had a complete
 // response and was waiting for its next attempt, Last of the error holds that response.
 func (c *Client) transportError(k *call) *TransportError {
-	r := k.Result
+	r := &k.Result
 	e := &TransportError{RequestInfo: k.info(c.caller.Redactor()), Attempts: r.Attempts, NoBudget: r.NoBudget, Err: r.Fail}
 	if r.StatusCode != 0 {
 		e.Last = c.newError(k)
@@ -240,7 +238,7 @@ func (c *Client) transportError(k *call) *TransportError {
 
 // unknown makes the error of a create that may or may not have taken effect.
 func (c *Client) unknown(k *call, cause error) error {
-	r, info := k.Result, k.info(c.caller.Redactor())
+	r, info := &k.Result, k.info(c.caller.Redactor())
 	body, _ := c.caller.Redactor().Cut(r.Body, maxKept, r.Cut)
 	status := max(r.StatusCode, r.Broken)
 	info.ID = c.salvageID(k.Route, status, r.Body)

@@ -66,15 +66,15 @@ func (d *deployment) rescue(ctx context.Context) {
 	if d.over || d.resumed {
 		return
 	}
-	status := max(d.call.result.StatusCode, d.call.result.Broken)
+	status := max(d.call.Result.StatusCode, d.call.Result.Broken)
 	created := d.id != "" || status/100 == 2
-	if d.id == "" && (created || d.call.result.Acted) { // not if the create was refused: the response may then show the ID of somebody else's endpoint
-		d.id, d.shown = d.client.client.salvageID(services, status, d.call.result.Body), jsonfield.Salvage(d.call.result.Body, "name")
+	if d.id == "" && (created || d.call.Result.Acted) { // not if the create was refused: the response may then show the ID of somebody else's endpoint
+		d.id, d.shown = d.client.client.salvageID(services, status, d.call.Result.Body), jsonfield.Salvage(d.call.Result.Body, "name")
 	}
 	if d.id == "" {
 		return
 	}
-	d.client.client.endpoints.Create(d.id, d.call.result.TokenCheck)
+	d.client.client.endpoints.Create(d.id, d.call.Result.TokenCheck)
 	if created && (d.opts.DeleteOnFailure || d.opts.OnFailure != nil) {
 		defer func() { // if cleanUp panics too, for example in an attempt hook, a single delete is sent
 			if !d.over && rules.Renamed(d.call.name, d.shown) {

@@ -162,7 +162,7 @@ var errTooMany = errors.New("it has more JSON objects than are accepted in a res
 
 // notPromised makes the error for a 2xx response that is not what the service promises.
 func (c *Client) notPromised(k *call, field string, err error) error {
-	r, red := k.Result, c.caller.Redactor()
+	r, red := &k.Result, c.caller.Redactor()
 	contentType := r.Header.Get("Content-Type")
 	bounded, _ := red.Cut(jsonfield.TrimBOM(r.Body), 4<<10, false)
 	e := &DecodeError{
@@ -181,7 +181,7 @@ func (c *Client) notPromised(k *call, field string, err error) error {
 
 // newError makes an Error from a response.
 func (c *Client) newError(k *call) *Error {
-	r, red := k.Result, cmp.Or(k.Redact, c.caller.Redactor())
+	r, red := &k.Result, cmp.Or(k.Redact, c.caller.Redactor())
 	contentType := r.Header.Get("Content-Type")
 	body, _ := red.Cut(r.Body, len(r.Body), r.Cut)
 	info := apierr.Parse(contentType, body, red.String)

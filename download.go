@@ -204,11 +204,12 @@ func (d *download) intoFile(ctx context.Context, path string) (int64, error) {
 }
 
 // run downloads the file. If that fails, it returns a DownloadError.
-func (d *download) run(ctx context.Context) (int64, error) {
-	err := d.client.transfer(ctx, http.MethodGet, d.fileID, func(ctx context.Context) (int, error) {
-		err := d.verdict(d.get.Run(ctx))
-		return d.get.Attempts, err
-	})
+func (d *download) run(ctx context.Context) (n int64, err error) {
+	k := linkCall(http.MethodGet, d.fileID)
+	ctx = d.client.begin(ctx, k, nil)
+	defer d.client.report(ctx, k, &err)
+	err = d.verdict(d.get.Run(ctx))
+	k.Result.Attempts, k.done = d.get.Attempts, err == nil
 	return d.get.Received, err
 }
 
@@ -225,7 +226,7 @@ func (d *download) verdict(r *httpcall.Result, err error) error {
 	case isWrite:
 		err = g.Link.Redact.Error(write.Err)
 	case errors.Is(err, transfer.ErrChanged), errors.Is(err, transfer.ErrUnexpected): // a 2xx response
-		err = fmt.Errorf("%w: %s", err, d.client.newError(linkCall(http.MethodGet, g.Link, r)).detail())
+		err = fmt.Errorf("%w: %s", err, d.client.newError(linkResult(http.MethodGet, g.Link, r)).detail())
 	default:
 		err = &TransportError{RequestInfo: RequestInfo{Method: http.MethodGet, Route: transfer.Route}, Attempts: g.Attempts, Err: g.Link.Redact.Error(err)}
 	}
@@ -273,13 +274,19 @@ func linkHeader(p *problems, header http.Header, refused ...string) http.Header 
 	return out
 }
 
-func linkCall(method string, link *transfer.Link, r *httpcall.Result) *call {
-	return &call{Call: httpcall.Call{Method: method, Route: transfer.Route, Redact: link.Redact, Result: r}}
+// linkCall returns the call that stands for an upload or download in reports.
+func linkCall(method, id string) *call {
+	return &call{Call: httpcall.Call{Method: method, Route: transfer.Route, ID: id}, start: time.Now()}
+}
+
+// linkResult returns the call that stands for the last request to storage in errors.
+func linkResult(method string, link *transfer.Link, r *httpcall.Result) *call {
+	return &call{Call: httpcall.Call{Method: method, Route: transfer.Route, Redact: link.Redact, Result: *r}}
 }
 
 // linkFailure returns the error of a request to storage that did not succeed.
 func (c *Client) linkFailure(method string, link *transfer.Link, r *httpcall.Result) error {
-	err := c.failure(linkCall(method, link, r))
+	err := c.failure(linkResult(method, link, r))
 	if e, ok := errors.AsType[*Error](err); ok {
 		e.linkExpired = link.Expired(r)
 	}

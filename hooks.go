@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"example.com/svc/internal/httpcall"
-	"example.com/svc/internal/transfer"
 )
 
 // WithLogger logs every HTTP exchange to l: at level info if a retry follows, otherwise at
@@ -160,23 +159,10 @@ type hooks struct {
 
 // begin returns the context of a call.
 func (c *Client) begin(ctx context.Context, k *call, opts []RequestOption) context.Context {
-	if len(c.hooks.begin) == 0 {
-		return ctx
-	}
-	return c.hooks.begun(ctx, Call{Method: k.Method, Route: k.Route, ID: c.caller.Redactor().String(k.ID), Wait: options(opts).wait})
-}
-
-func (h *hooks) begun(ctx context.Context, call Call) context.Context {
-	for _, f := range h.begin {
-		ctx = f(ctx, call)
+	for _, f := range c.hooks.begin {
+		ctx = f(ctx, Call{Method: k.Method, Route: k.Route, ID: c.caller.Redactor().String(k.ID), Wait: options(opts).wait})
 	}
 	return ctx
-}
-
-func (h *hooks) tell(ctx context.Context, call Call) {
-	for _, f := range h.end {
-		f(ctx, call)
-	}
 }
 
 // report reports a call that has ended with *err. It is meant to be deferred. It does nothing
@@ -185,7 +171,7 @@ func (c *Client) report(ctx context.Context, k *call, err *error) {
 	outcome := CallFailed
 	unknown, isUnknown := errors.AsType[*OutcomeUnknownError](*err)
 	switch {
-	case isUnknown:
+	case isUnknown && k.Once: // the writer of a download may return any error
 		outcome = CallUnknown
 		c.warn(ctx, "svc: the outcome of a call is not known", *err,
 			"name", unknown.Name, "key", unknown.Key, "intent", unknown.Intent, "id", unknown.ID, "request_id", unknown.RequestID)
@@ -194,30 +180,12 @@ func (c *Client) report(ctx context.Context, k *call, err *error) {
 	case *err == nil:
 		return
 	}
-	if len(c.hooks.end) == 0 {
-		return
+	for _, f := range c.hooks.end {
+		f(ctx, Call{
+			Method: k.Method, Route: k.Route, ID: c.caller.Redactor().String(k.ID), Attempts: k.Result.Attempts, Duration: time.Since(k.start),
+			Err: *err, Outcome: outcome, Wait: k.wait,
+		})
 	}
-	call := Call{
-		Method: k.Method, Route: k.Route, ID: c.caller.Redactor().String(k.ID), Duration: time.Since(k.start), Err: *err,
-		Outcome: outcome, Wait: k.wait,
-	}
-	if k.Result != nil {
-		call.Attempts = k.Result.Attempts
-	}
-	c.hooks.tell(ctx, call)
-}
-
-// transfer carries out an upload or download, and reports it.
-func (c *Client) transfer(ctx context.Context, method, id string, run func(context.Context) (attempts int, err error)) error {
-	call := Call{Method: method, Route: transfer.Route, ID: c.caller.Redactor().String(id)}
-	ctx, start := c.hooks.begun(ctx, call), time.Now()
-	call.Attempts, call.Err = run(ctx)
-	call.Duration, call.Outcome = time.Since(start), CallDone
-	if call.Err != nil {
-		call.Outcome = CallFailed
-	}
-	c.hooks.tell(ctx, call)
-	return call.Err
 }
 
 // warn logs err at level warn, with the pairs of a name and a text whose text is not empty.

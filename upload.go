@@ -260,7 +260,6 @@ type upload struct {
 	link     SignedURL            // presigned URL that the contents are sent to
 	header   http.Header          // header of the PUT
 	src      *transfer.Source
-	attempts int // number of requests that sent the contents
 }
 
 // run buffers a body that cannot be read again, gets a link, and sends the contents.
@@ -289,12 +288,7 @@ func (u *upload) run(ctx context.Context, p problems, body io.Reader, size int64
 			return nil, u.failed(ctx, stage, err)
 		}
 	}
-	var result *UploadResult
-	err = u.files.client.transfer(ctx, http.MethodPut, u.id, func(ctx context.Context) (int, error) {
-		var err error
-		result, err = u.put(ctx)
-		return u.attempts, err
-	})
+	result, err := u.put(ctx)
 	if err != nil {
 		return nil, u.failed(ctx, UploadStagePut, err)
 	}
@@ -335,19 +329,20 @@ func (u *upload) askForLink(ctx context.Context) error {
 
 // put sends the contents. If the link has expired and the ID of the record is known, put asks
 // for a new link, once, and sends the contents again.
-func (u *upload) put(ctx context.Context) (*UploadResult, error) {
-	c := u.files.client
+func (u *upload) put(ctx context.Context) (_ *UploadResult, err error) {
+	c, k := u.files.client, linkCall(http.MethodPut, u.id)
+	ctx = c.begin(ctx, k, nil)
+	defer c.report(ctx, k, &err)
 	for renewed := false; ; renewed = true {
 		var p problems
 		link := c.parseLink(u.link, &p)
-		err := p.err()
-		if err == nil {
+		if err = p.err(); err == nil {
 			r, sum := transfer.Put(ctx, c.caller, link, u.header, u.IdleTimeout, u.src)
-			u.attempts += r.Attempts
-			if r.OK() {
+			k.Result.Attempts += r.Attempts
+			if k.done = r.OK(); k.done {
 				header := link.Redact.Header(r.Header)
 				return &UploadResult{
-					FileID: u.id, Bytes: u.src.Size(), SHA256: sum, Attempts: u.attempts, StatusCode: r.StatusCode,
+					FileID: u.id, Bytes: u.src.Size(), SHA256: sum, Attempts: k.Result.Attempts, StatusCode: r.StatusCode,
 					ETag: header.Get("ETag"), Header: header,
 				}, nil
 			}

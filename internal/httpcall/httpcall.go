@@ -87,7 +87,7 @@ type Call struct {
 	Urgent      bool          // do not ask the rate limiter
 	Linger      time.Duration // how long to wait for the response to a request that was sent before ctx ended
 
-	Result *Result // Do writes to it, so that the caller can read it after a panic; nil: Do creates a Result
+	Result Result // Do writes to it, so that the caller can read it after a panic
 }
 
 // Result is what is known about a call. While the call runs, Result assumes the worst case, for
@@ -235,11 +235,8 @@ func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 	if call.Redact == nil {
 		call.Redact = c.cfg.Redact
 	}
-	if call.Result == nil {
-		call.Result = new(Result)
-	}
 	lane := c.lane(call)
-	x := &exchange{Result: call.Result, ctx: ctx, caller: c, call: call, number: c.calls.Add(1), lane: lane, base: lane.own, late: c.late}
+	x := &exchange{Result: &call.Result, ctx: ctx, caller: c, call: call, number: c.calls.Add(1), lane: lane, base: lane.own, late: c.late}
 	x.client = http.Client{Transport: c, CheckRedirect: checkRedirect}
 	if hc := c.cfg.Client; hc != nil {
 		x.use(hc)

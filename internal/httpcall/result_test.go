@@ -65,8 +65,9 @@ func TestResultIsKnownWhenAHookPanics_C37(t *testing.T) {
 					cfg.Limiter = panics{}
 				}
 			})
-			var r Result
-			require.Panics(t, func() { call := newCall("POST"); call.Result = &r; c.Do(t.Context(), call) })
+			call := newCall("POST")
+			require.Panics(t, func() { c.Do(t.Context(), call) })
+			r := call.Result
 			r.Header, r.resp, r.sender = nil, nil, nil
 			require.Equal(t, tt.want, r)
 		})
@@ -81,14 +82,13 @@ func (panics) Wait(context.Context) error { panic("limiter") }
 // transport, until a response shows that it had no effect.
 func TestActedWhileUnderWay(t *testing.T) {
 	for method, want := range map[string]bool{"POST": true, "GET": false} {
-		var r Result
+		call := newCall(method)
+		r := &call.Result
 		c := newChain(transport(func(req *http.Request) (*http.Response, error) {
 			require.True(t, r.Sent)
 			require.Equal(t, want, r.Acted)
 			return says(req, 429, "")
 		}), nil)
-		call := newCall(method)
-		call.Result = &r
 		c.Do(t.Context(), call)
 		require.Equal(t, 3, r.Attempts)
 		require.False(t, r.Acted)
