@@ -45,27 +45,13 @@ func (d *deployment) failed(ctx context.Context, err error) error {
 	}
 	if remove && !d.deleted {
 		e.Cleanup, e.CleanupErr = d.cleanUp(ctx)
-		d.warn(ctx, e.Cleanup, e.CleanupErr)
 	}
-	d.over = true
 	return e
 }
 
-// warn logs a cleanup that did not prove that the endpoint is deleted.
-func (d *deployment) warn(ctx context.Context, state Cleanup, err error) {
-	if err != nil {
-		d.client.client.warn(ctx, "svc: a cleanup did not prove that the endpoint is deleted", err,
-			"id", d.id, "name", d.givenName(), "key", d.opts.Key, "cleanup", string(state))
-	}
-}
-
-// rescue runs at the end of Deploy and Use, but acts only if one of the caller's functions
-// has panicked or ended the goroutine. Then it calls OnCreate, unless that was called before,
-// and deletes the endpoint if the options ask for a cleanup.
+// rescue runs if one of the caller's functions has panicked or ended the goroutine. It calls
+// OnCreate, unless that was called before, and deletes the endpoint if the options ask for a cleanup.
 func (d *deployment) rescue(ctx context.Context) {
-	if d.over || d.resumed {
-		return
-	}
 	status := max(d.call.Result.StatusCode, d.call.Result.Broken)
 	created := d.id != "" || status/100 == 2
 	if d.id == "" && (created || d.call.Result.Acted) { // not if the create was refused: the response may then show the ID of somebody else's endpoint
@@ -106,6 +92,10 @@ func (d *deployment) cleanUp(ctx context.Context) (Cleanup, error) {
 	start := time.Now()
 	state, err := d.remove(ctx)
 	d.client.client.waited(ctx, WaitEnd{ID: d.id, Want: "deleted", Cleanup: true, Elapsed: time.Since(start), Err: err})
+	if err != nil {
+		d.client.client.warn(ctx, "svc: a cleanup did not prove that the endpoint is deleted", err,
+			"id", d.id, "name", d.givenName(), "key", d.opts.Key, "cleanup", string(state))
+	}
 	return state, err
 }
 

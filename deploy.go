@@ -198,15 +198,15 @@ type deployment struct {
 	record     *InferenceService // the record that was read last; nil if only the ID is known
 	shown      string            // name in the response to the create; empty: not shown
 	told       bool              // OnCreate was called
-	over       bool              // rescue has nothing to do any more
+	over       bool              // no function of the caller has panicked
 	cleanupEnd time.Time         // when all cleanups together must have ended; zero: no cleanup has begun
 	resumed    bool              // an earlier call with the same key created the endpoint
 	observer   *observer         // what the polls of the wait have shown; its cleanup continues with it; nil: the wait has not begun
-	again      bool              // the endpoint that the key had was deleted, and this is the next one
 	deleted    bool              // the wait has proven that the endpoint is deleted; somebody else deleted it
-	behind     *ledger.Error     // why the ledger could not record the created endpoint; nil: it could
 }
 
+// run creates the endpoint, or finds the one that the key has, waits for it, and cleans up if that
+// fails.
 func (d *deployment) run(ctx context.Context, req CreateInferenceServiceRequest) error {
 	if d.opts.Probe != nil {
 		if _, err := d.client.URL("probe"); err != nil {
@@ -216,31 +216,27 @@ func (d *deployment) run(ctx context.Context, req CreateInferenceServiceRequest)
 	if (d.opts.Key != "" || d.opts.Lease != 0) && d.client.client.Ledger.journal == nil {
 		return ErrNoLedger
 	}
-	defer d.rescue(ctx)
-	err := d.attempt(ctx, req)
-	if err != nil && d.renews(ctx) { // somebody else deleted it: the key is free now
-		*d = deployment{client: d.client, opts: d.opts, again: true}
-		err = d.attempt(ctx, req)
-	}
-	d.over = true
-	return err
-}
-
-// renews reports whether the endpoint of the key is deleted, so that another one is to be created.
-func (d *deployment) renews(ctx context.Context) bool {
-	return d.resumed && d.deleted && !d.again && ctx.Err() == nil
-}
-
-// attempt creates the endpoint, or finds the one that the key has, and waits for it.
-func (d *deployment) attempt(ctx context.Context, req CreateInferenceServiceRequest) error {
-	if err := d.create(ctx, req); err != nil {
+	defer func() {
+		if !d.over && !d.resumed {
+			d.rescue(ctx)
+		}
+	}()
+	for again := false; ; again = true {
+		err := d.create(ctx, req)
+		if err == nil {
+			err = d.wait(ctx)
+		}
+		switch {
+		case err == nil, d.id == "":
+		case d.resumed && d.deleted && !again && ctx.Err() == nil: // somebody else deleted it: the key is free now
+			*d = deployment{client: d.client, opts: d.opts}
+			continue
+		default:
+			err = d.failed(ctx, err)
+		}
+		d.over = true
 		return err
 	}
-	err := d.wait(ctx)
-	if err == nil || d.renews(ctx) {
-		return err
-	}
-	return d.failed(ctx, err)
 }
 
 // create creates the endpoint, or finds the one that the key has, and notes its ID. It tries one
@@ -304,46 +300,22 @@ func refusesFlavor(err error) bool {
 	return e.StatusCode/100 == 4 && !slices.Contains(whateverFlavor, e.StatusCode)
 }
 
-// created notes what came of the create.
+// created notes what came of the create. If there is an endpoint, it calls OnCreate.
 func (d *deployment) created(s *InferenceService, earlier *ledger.Entry, err error) error {
-	d.behind, _ = errors.AsType[*ledger.Error](err)
-	if earlier != nil {
+	switch unknown, ok := errors.AsType[*OutcomeUnknownError](err); {
+	case earlier != nil:
 		d.id, d.resumed = earlier.ServiceID, true
-		return nil
-	}
-	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.created() {
+	case ok && unknown.created():
 		d.id, d.shown = unknown.ID, jsonfield.Salvage(unknown.Body, "name") // the wait reads the rest of the record
-		return nil
-	}
-	if s == nil {
+	case s != nil:
+		d.id, d.record, d.shown = s.ServiceID, s, s.Name
+	default:
 		return err
 	}
-	d.id, d.record, d.shown = s.ServiceID, s, s.Name
-	return nil
-}
-
-// wait calls OnCreate, and then waits until the endpoint is available.
-func (d *deployment) wait(ctx context.Context) error {
-	err := d.client.client.safe(d.tell())
-	if d.behind != nil {
-		err = cause.Join(d.behind, err)
+	if behind, ok := errors.AsType[*ledger.Error](err); ok { // the ledger could not record the endpoint
+		return cause.Join(behind, d.tell())
 	}
-	if err != nil {
-		return err
-	}
-	o := d.opts.withDefaults()
-	w := d.client.wait(d.id, "available", o, true)
-	d.observer = w.by
-	w.poll = func(ctx context.Context) (*InferenceService, rules.Verdict, error) {
-		s, verdict, err := d.observer.poll(ctx)
-		d.deleted = verdict == rules.Deleted && (s == nil || s.Name == "" || same.Text(s.Name, d.givenName()))
-		return s, verdict, err
-	}
-	last, err := w.run(ctx, untilAvailable)
-	if last != nil {
-		d.record = last
-	}
-	return err
+	return d.tell()
 }
 
 // tell calls OnCreate, unless it was called before.
@@ -352,10 +324,21 @@ func (d *deployment) tell() error {
 		return nil
 	}
 	d.told = true
-	if d.record == nil {
-		return d.opts.OnCreate(&InferenceService{ServiceID: d.id})
+	return d.client.client.safe(d.opts.OnCreate(cmp.Or(d.record, &InferenceService{ServiceID: d.id})))
+}
+
+// wait waits until the endpoint is available.
+func (d *deployment) wait(ctx context.Context) error {
+	w := d.client.wait(d.id, "available", d.opts.withDefaults(), true)
+	d.observer = w.by
+	last, err := w.run(ctx, untilAvailable)
+	d.record = cmp.Or(last, d.record)
+	given, name := d.givenName(), ""
+	if orZero(last).IsDeleted {
+		name = last.Name
 	}
-	return d.opts.OnCreate(d.record)
+	d.deleted = w.by.evidence.Verdict() == rules.Deleted && same.Text(cmp.Or(name, given), given)
+	return err
 }
 
 // Use deploys an endpoint, calls the function with its record, and deletes the endpoint
@@ -384,10 +367,13 @@ func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceSer
 		return err
 	}
 	d.over, d.told, d.shown = false, true, d.record.Name
-	defer d.rescue(ctx)
+	defer func() {
+		if !d.over { // the cleanup panicked
+			d.rescue(ctx)
+		}
+	}()
 	defer func() {
 		state, cleanupErr := d.cleanUp(ctx)
-		d.warn(ctx, state, cleanupErr)
 		if d.over = true; state != CleanupDeleted {
 			err = &DeployError{ServiceID: d.id, Service: d.record, Cleanup: state, CleanupErr: cleanupErr, Err: err, use: true}
 		}

@@ -36,10 +36,10 @@ func (l *Ledger) open(ctx context.Context, k *call, key string, lease time.Durat
 		return c, ctx, l.notSent(ctx, k, err)
 	}
 	k.Before = func() error { // by the wall clock, which continues while the process is suspended
-		if !ledger.MaySend(c.intent.SettleBy, ledger.WallClock()) {
-			return errors.New("svc: the create was not sent: its time limit in the ledger has passed, by the wall clock (the process may have been suspended)")
+		if ledger.WallClock().Before(c.intent.SettleBy) {
+			return nil
 		}
-		return nil
+		return errors.New("svc: the create was not sent: its time limit in the ledger has passed, by the wall clock (the process may have been suspended)")
 	}
 	ctx, c.cancel = cause.Limit(ctx, c.intent.SettleBy, errSettleBy)
 	return c, ctx, nil
@@ -68,7 +68,7 @@ func (c *claim) take(ctx context.Context, k *call, key string, lease time.Durati
 			c.earlier = &e
 			return nil
 		case c.intent.Intent == "":
-			if c.intent, err = l.mark(ctx, k, want, key); err != nil {
+			if err := c.mark(ctx, k, want, key); err != nil {
 				return err
 			}
 		}
@@ -79,25 +79,18 @@ func (c *claim) take(ctx context.Context, k *call, key string, lease time.Durati
 	}
 }
 
-// mark chooses the flavor, makes the record of the intent, and marks the body of the create. The
-// hash of the request does not include a flavor that is chosen here.
-func (l *Ledger) mark(ctx context.Context, k *call, want ledger.Request, key string) (intent ledger.Record, err error) {
-	intent = want.Record(key, rand.Text(), l.client.base.String())
+// mark chooses the flavor, makes the record of the intent, and marks the body of the create.
+func (c *claim) mark(ctx context.Context, k *call, want ledger.Request, key string) (err error) {
 	if k.pick != nil {
 		if err := k.pick(ctx); err != nil {
-			return intent, err
-		}
-		if want, err = ledger.ParseRequest(k.Body); err != nil {
-			return intent, invalid("body", err.Error())
-		}
-		intent.FlavorID = want.FlavorID
-	}
-	if l.marks {
-		if k.Body, err = want.Marked(intent.Intent); err != nil {
-			return intent, invalid("description", err.Error())
+			return err
 		}
 	}
-	return intent, nil
+	l := c.ledger
+	if c.intent, k.Body, err = want.Intend(key, l.client.base.String(), k.Body, l.marks); err != nil {
+		return invalid("description", err.Error())
+	}
+	return nil
 }
 
 // awaited logs that a create waits for the one of an entry. It returns the service's clock.

@@ -55,13 +55,15 @@ func (j *Journal) Await(ctx context.Context, key string, lease time.Duration, wa
 	}
 }
 
-// Claim appends the record of an intent, right before the create is sent. It sets the times of the
-// record. If its Seq is taken by another record, ok is false. After an error of the store the record
+// Claim appends the record of an intent, right before the create is sent. It sets At and SettleBy, by
+// the wall clock: no attempt may be sent after SettleBy. If its Seq is taken by another record, ok is false. After an error of the store the record
 // may be stored. Claim then tries to record once that the create was refused.
 func (j *Journal) Claim(ctx context.Context, r *Record) (ok bool, err error) {
-	deadline, _ := ctx.Deadline()
 	r.At = WallClock()
-	r.SettleBy = SettleBy(r.At, deadline)
+	r.SettleBy = r.At.Add(SettleLimit)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(r.SettleBy) {
+		r.SettleBy = deadline.Round(0).UTC()
+	}
 	switch err = j.Append(ctx, *r); {
 	case err == nil:
 		return true, nil

@@ -118,7 +118,7 @@ func (x *explorer) entries(j lines) []Entry {
 		switch r.Event {
 		case Intended:
 			r.Name, r.Instances, r.RequestHash = "n", 1, explored.hash(r.Intent)
-			r.SettleBy, r.Lease = SettleBy(r.At, time.Time{}), 6*time.Minute
+			r.SettleBy, r.Lease = r.At.Add(SettleLimit), 6*time.Minute
 			r.ServiceTime = x.told(l.at)
 		case Unknown:
 			r.ServiceTime = x.told(l.at)
@@ -277,14 +277,14 @@ func (x *explorer) deploy(w world, n int) {
 		switch {
 		case d.checked: // the request is handed to the transport, perhaps long after the check
 			d.checked, d.at, w.sent[d.intent] = false, atResponse, underWay
-			if !MaySend(by, now.Add(x.skew)) {
+			if !now.Add(x.skew).Before(by) {
 				if w.late == 0 {
 					return
 				}
 				w.late--
 				w.forgot = w.forgot || x.entry(&w, d.intent).State == Forgotten
 			}
-		case MaySend(by, now.Add(x.skew)):
+		case now.Add(x.skew).Before(by):
 			d.checked = true
 		default:
 			d.at, d.outcome = atSettle, uint8(slices.Index(lineEvents, Refused))

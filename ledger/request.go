@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -52,17 +53,37 @@ func ParseRequest(body []byte) (r Request, err error) {
 
 const hashVersion = "1:"
 
-// Record returns the record of the intent to create an endpoint with this request. The caller adds
-// its times. A create without a number of instances makes one instance.
-func (r Request) Record(key, intent, baseURL string) Record {
-	instances := r.Instances
-	if instances < 0 {
-		instances = 1
+// Intend returns the record of the intent to create an endpoint with this request, without its times,
+// and the body to send. final is the body with the flavor that was chosen, which the hash of the
+// request does not include. If mark is true, the description begins with the mark of the intent: a
+// service that cuts long texts keeps it. Marks of other intents are left out. A create without a
+// number of instances makes one instance.
+func (r Request) Intend(key, baseURL string, final []byte, mark bool) (Record, []byte, error) {
+	intent := rand.Text()
+	sent, err := ParseRequest(final)
+	record := Record{
+		Key: key, Intent: intent, Event: Intended, BaseURL: baseURL, Name: sent.Name, FlavorID: sent.FlavorID,
+		Instances: sent.billed(), RequestHash: r.hash(intent),
 	}
-	return Record{
-		Key: key, Intent: intent, Event: Intended, BaseURL: baseURL, Name: r.Name, FlavorID: r.FlavorID,
-		Instances: instances, RequestHash: r.hash(intent),
+	if err != nil || !mark {
+		return record, final, err
 	}
+	description, ok := sent.fields["description"].(string)
+	if !ok && sent.fields["description"] != nil {
+		return record, nil, errors.New("must be a string: the ledger adds its mark to it (see WithoutLedgerMark)")
+	}
+	_, description = FindMark(description)
+	sent.fields["description"] = strings.TrimSpace("[svc:" + intent + "] " + description)
+	marked, err := json.Marshal(sent.fields)
+	return record, marked, err
+}
+
+// billed is the number of instances that a create makes.
+func (r Request) billed() int {
+	if r.Instances < 0 {
+		return 1
+	}
+	return r.Instances
 }
 
 // hash identifies a request without showing it. It hashes the intent and the body, with
@@ -89,17 +110,4 @@ func FindMark(description string) (intent, without string) {
 		intent = m[1]
 	}
 	return intent, strings.TrimSpace(marks.ReplaceAllLiteralString(description, ""))
-}
-
-// Marked returns the body of the request with a description that begins with the mark of an
-// intent: a service that cuts long texts keeps it. Marks of other intents are left out.
-func (r Request) Marked(intent string) ([]byte, error) {
-	description, ok := r.fields["description"].(string)
-	if !ok && r.fields["description"] != nil {
-		return nil, errors.New("must be a string: the ledger adds its mark to it (see WithoutLedgerMark)")
-	}
-	fields := maps.Clone(r.fields)
-	_, description = FindMark(description)
-	fields["description"] = strings.TrimSpace("[svc:" + intent + "] " + description)
-	return json.Marshal(fields)
 }

@@ -86,7 +86,8 @@ func (e *Entry) looksOver(date time.Time) bool {
 // if they are the same. If the hash has another version, it cannot be compared: then only the
 // other fields of the record decide.
 func differs(had *Record, baseURL string, want Request) string {
-	recorded, asked := summary(*had), summary(want.Record(had.Key, had.Intent, baseURL))
+	recorded := summary(*had)
+	asked := summary(Record{Name: want.Name, FlavorID: want.FlavorID, Instances: want.billed(), BaseURL: baseURL})
 	switch {
 	case had.BaseURL == baseURL && had.RequestHash == want.hash(had.Intent):
 		return ""
@@ -218,19 +219,6 @@ func (e *Entry) Lengthen(lease time.Duration) Record {
 	}
 	return Record{Event: Extended, Lease: lease, ServiceTime: e.ServiceTime}
 }
-
-// SettleBy is the time after which no attempt of a create is sent. deadline is the deadline of its
-// ctx; zero: there is none.
-func SettleBy(now, deadline time.Time) time.Time {
-	by := now.Add(SettleLimit)
-	if !deadline.IsZero() && deadline.Before(by) {
-		by = deadline
-	}
-	return by.Round(0).UTC()
-}
-
-// MaySend reports whether an attempt may be sent, by the wall clock.
-func MaySend(settleBy, now time.Time) bool { return now.Before(settleBy) }
 
 // WallClock returns the time without the monotonic clock, which stands still while the
 // machine sleeps, and which means nothing to other processes.

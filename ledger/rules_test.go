@@ -2,9 +2,11 @@ package ledger
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -252,8 +254,11 @@ func TestLedgerIntendedRecord(t *testing.T) {
 	} {
 		r, err := ParseRequest([]byte(body))
 		require.NoError(t, err)
-		want.Event, want.RequestHash = Intended, r.hash("")
-		require.Equal(t, want, r.Record("", "", ""), body)
+		record, same, err := r.Intend("k", "b", []byte(body), false)
+		require.NoError(t, err)
+		require.Equal(t, body, string(same))
+		want.Key, want.BaseURL, want.Event, want.Intent, want.RequestHash = "k", "b", Intended, record.Intent, r.hash(record.Intent)
+		require.Equal(t, want, record, body)
 	}
 	for _, bad := range []string{`{"name":"n","resource_metadata":{"target_instance_number":"two"}}`, `{"name":5}`, `[]`} {
 		_, err := ParseRequest([]byte(bad))
@@ -271,12 +276,12 @@ func TestLedgerMark(t *testing.T) {
 	} {
 		r, err := ParseRequest([]byte(body))
 		require.NoError(t, err)
-		marked, err := r.Marked(intentA)
+		record, marked, err := r.Intend("k", "b", []byte(body), true)
 		require.NoError(t, err)
-		require.Equal(t, strings.Replace(want, "svc:I", "svc:"+intentA, 1), string(marked))
+		require.Equal(t, strings.Replace(want, "svc:I", "svc:"+record.Intent, 1), string(marked))
 	}
-	for _, bad := range []any{5, map[string]any{}} {
-		_, err := Request{fields: map[string]any{"description": bad}}.Marked(intentA)
+	for _, bad := range []string{`5`, `{}`} {
+		_, _, err := Request{}.Intend("k", "b", []byte(`{"description":`+bad+`}`), true)
 		require.ErrorContains(t, err, "must be a string", bad)
 	}
 
@@ -421,15 +426,29 @@ func TestLedgerInstanceTime(t *testing.T) {
 	require.Zero(t, foldOne(t, intended()).InstanceTime(noon.Add(-time.Hour)))
 }
 
-func TestLedgerSettleBy(t *testing.T) {
-	now := time.Now()
-	require.True(t, noon.Add(5*time.Minute).Equal(SettleBy(noon, time.Time{})))
-	require.True(t, noon.Add(5*time.Minute).Equal(SettleBy(noon, noon.Add(time.Hour))))
-	require.True(t, noon.Add(time.Minute).Equal(SettleBy(noon, noon.Add(time.Minute))))
-	for _, v := range []time.Time{SettleBy(now, time.Time{}), SettleBy(now, now), WallClock()} {
-		require.NotContains(t, v.String(), "m=", "the monotonic clock stands still while the machine sleeps")
-		require.Equal(t, time.UTC, v.Location())
-	}
+// An intent says until when its create may be sent: for five minutes, or until the deadline of its ctx.
+func TestLedgerClaimSetsItsTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := NewJournal(Memory(), "b", func(err error) error { return err })
+		for deadline, want := range map[time.Duration]time.Duration{0: SettleLimit, time.Hour: SettleLimit, time.Minute: time.Minute} {
+			ctx := t.Context()
+			if deadline > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, deadline)
+				defer cancel()
+			}
+			r := Record{Key: "k", Seq: int64(want + deadline), Intent: intentA, Event: Intended}
+			ok, err := j.Claim(ctx, &r)
+			require.NoError(t, err)
+			require.True(t, ok)
+			require.Equal(t, want, r.SettleBy.Sub(r.At))
+			require.True(t, r.At.Equal(time.Now()))
+			for _, v := range []time.Time{r.At, r.SettleBy} {
+				require.NotContains(t, v.String(), "m=", "the monotonic clock stands still while the machine sleeps")
+				require.Equal(t, time.UTC, v.Location())
+			}
+		}
+	})
 }
 
 func TestLedgerKeys(t *testing.T) {

@@ -14,12 +14,26 @@ import (
 // Of returns the reason for which ctx ended: its Err, and after it the cause that the owner of
 // ctx set, if there is one. It returns nil if ctx has not ended.
 func Of(ctx context.Context) error {
-	err := ctx.Err()
-	if cause := context.Cause(ctx); err != nil && cause != err { //nolint:errorlint // the very same value
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if own, ok := cause.(*limit); ok { //nolint:errorlint // the very same value
+		return own.error
+	}
+	if err != nil && cause != err { //nolint:errorlint // the very same value
 		return &ended{cause, err}
 	}
 	return err
 }
+
+// Limit returns a copy of ctx that ends at a time, if ctx does not end before it. Of then returns err
+// alone: context.DeadlineExceeded would say that a deadline of the caller has passed.
+func Limit(ctx context.Context, at time.Time, err error) (context.Context, context.CancelFunc) {
+	if deadline, ok := ctx.Deadline(); ok && !deadline.After(at) {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadlineCause(ctx, at, &limit{err})
+}
+
+type limit struct{ error }
 
 type ended struct{ cause, err error }
 
@@ -59,25 +73,3 @@ func (e *several) Error() string {
 }
 
 func (e *several) Unwrap() []error { return e.errs }
-
-// Limit returns a copy of ctx that ends at a time, if ctx does not end before it. Its Err is then
-// err: context.DeadlineExceeded would say that a deadline of the caller has passed.
-func Limit(ctx context.Context, at time.Time, err error) (context.Context, context.CancelFunc) {
-	if deadline, ok := ctx.Deadline(); ok && !deadline.Round(0).After(at) {
-		return ctx, func() {}
-	}
-	ctx, cancel := context.WithDeadlineCause(ctx, at, err)
-	return limited{ctx, err}, cancel
-}
-
-type limited struct {
-	context.Context
-	late error
-}
-
-func (l limited) Err() error {
-	if context.Cause(l.Context) == l.late { //nolint:errorlint // the very same value
-		return l.late
-	}
-	return l.Context.Err()
-}

@@ -1,8 +1,10 @@
 package waits_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -188,6 +190,23 @@ func TestDeployCleansUpAfterAPanic(t *testing.T) {
 			require.Equal(t, clean, srv.Endpoints()[0].Deleted)
 		})
 	}
+}
+
+// A cleanup after a panic has no error that a caller could read, so it must at least be logged.
+func TestCleanupAfterAPanicThatProvedNothingIsLogged_D31(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		srv := svctest.NewInMemory()
+		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.ServiceUnavailable(-1))
+		client := srv.Client(svc.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
+		require.Panics(t, func() {
+			_, _ = client.InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{
+				WaitOptions: svc.WaitOptions{OnPoll: func(svc.Poll) { panic("bug of the caller") }}, DeleteOnFailure: true,
+			})
+		})
+		require.Contains(t, log.String(), "a cleanup did not prove that the endpoint is deleted")
+		require.Contains(t, log.String(), srv.Endpoints()[0].ID)
+	})
 }
 
 func TestDeployErrorReadsWell(t *testing.T) {
