@@ -1,6 +1,7 @@
 package svc
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -22,7 +23,7 @@ import (
 )
 
 // call describes one API call of a method. A call has three steps: prepare checks and encodes
-// it, Do of the Caller sends it, and result turns what came of it into a record or an error.
+// it, Do of the Caller sends it, and verdict turns what came of it into a record or an error.
 type call struct {
 	httpcall.Call        // Route has a placeholder, such as {file_id}, where the ID goes
 	path, escaped string // the path that was given to Do, without and with its escapes; empty: the path is Route with the ID
@@ -55,15 +56,24 @@ func get(route string) call          { return newCall(http.MethodGet, route, "",
 func getID(route, id string) call    { return newCall(http.MethodGet, route, id, nil, nil) }
 func deleteID(route, id string) call { return newCall(http.MethodDelete, route, id, nil, nil) }
 
-// do makes a call and decodes the record in its response.
-func do[T any](ctx context.Context, c *Client, k call, opts []RequestOption) (_ *T, err error) {
-	ctx = c.begin(ctx, &k, opts)
-	defer c.report(ctx, &k, &err)
+// carryOut makes a call, and does with its response what verdict does for out.
+func (c *Client) carryOut(ctx context.Context, k *call, out any, opts []RequestOption) (err error) {
+	ctx = c.begin(ctx, k, opts)
+	defer c.report(ctx, k, &err)
 	if err := k.prepare(c, opts); err != nil {
-		return nil, err
+		return err
 	}
 	c.caller.Do(ctx, &k.Call)
-	return result[T](c, &k)
+	return c.verdict(k, out)
+}
+
+// do makes a call and decodes the record in its response.
+func do[T any](ctx context.Context, c *Client, k call, opts []RequestOption) (*T, error) {
+	out := new(T)
+	if err := c.carryOut(ctx, &k, out, opts); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // doList makes a call whose response is an array of records.
@@ -75,24 +85,14 @@ func doList[T any, P record[T]](ctx context.Context, c *Client, k call, opts []R
 	return *list, nil
 }
 
-// doDelete makes a delete call. A 2xx response may have any body. But if the body shows that
-// the delete may have failed (see denied), doDelete returns an error.
-func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) (err error) {
-	ctx = c.begin(ctx, &k, opts)
-	defer c.report(ctx, &k, &err)
-	if err := k.prepare(c, opts); err != nil {
-		return err
-	}
-	c.caller.Do(ctx, &k.Call)
-	if err := c.verdict(&k); err != nil {
-		return err
-	}
-	if err := k.denied(); err != nil {
-		return c.notPromised(&k, "", err)
-	}
-	k.done = true
-	return nil
+// doDelete makes a delete call.
+func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) error {
+	return c.carryOut(ctx, &k, accepted{}, opts)
 }
+
+// accepted stands for the response to a delete. A 2xx response may have any body. But it is an error
+// if the body shows that the delete may have failed: see denied.
+type accepted struct{}
 
 // prepare checks the call, encodes its body, and fills in the embedded httpcall.Call. Nothing
 // changes the bytes of the body after that. If prepare fails, the call must not be sent.
@@ -123,19 +123,6 @@ func (k *call) prepare(c *Client, opts []RequestOption) error {
 	return nil
 }
 
-// result returns the record in the response, or the error of the call.
-func result[T any](c *Client, k *call) (*T, error) {
-	if err := c.verdict(k); err != nil {
-		return nil, err
-	}
-	out := new(T)
-	if err := c.decode(k, out); err != nil {
-		return nil, err
-	}
-	k.done = true
-	return out, nil
-}
-
 var inJSON = []string{"application/json"} // all requests share it, so nothing may change it
 
 var noOptions request // most calls share it, so nothing may change it
@@ -157,9 +144,10 @@ func options(opts []RequestOption) *request {
 	return r
 }
 
-// verdict judges a call that was sent, and returns its error; nil: the call succeeded. A delete
-// also succeeds if an attempt before the last one took effect: then OK of the Result is false.
-func (c *Client) verdict(k *call) error {
+// verdict judges a call that was sent, and decodes a successful response into out. If out is a
+// *json.RawMessage, it gets the body unchanged. If nil, the body is ignored. A delete also succeeds
+// if an attempt before the last one took effect: then out stays as it is.
+func (c *Client) verdict(k *call, out any) (err error) {
 	r := &k.Result
 	k.class, k.foreign = rules.Classify(rules.Response{
 		Status: r.StatusCode, ContentType: r.Header.Get("Content-Type"), Body: r.Body, Cut: r.Cut,
@@ -177,10 +165,20 @@ func (c *Client) verdict(k *call) error {
 			Attempts: r.Attempts, Body: r.Body,
 		}
 	}
-	if r.OK() {
-		return nil
+	raw, asIs := out.(*json.RawMessage)
+	switch {
+	case !r.OK():
+		err = c.failure(k)
+	case out == nil:
+	case out == accepted{}:
+		err = c.denied(k)
+	case asIs:
+		*raw = bytes.Clone(r.Body)
+	default:
+		err = c.decode(k, out)
 	}
-	return c.failure(k)
+	k.done = err == nil
+	return err
 }
 
 // failure returns the error of a call that did not succeed; nil: an attempt before the last one did.

@@ -1,10 +1,8 @@
 package svc
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -140,34 +138,14 @@ func (c *Client) CloseIdleConnections() { c.caller.CloseIdle() }
 // an effect, the error is an [OutcomeUnknownError]. If the response to a DELETE is lost and
 // the repeated DELETE gets "not found", Do returns nil and leaves out unchanged. The exception
 // is an endpoint that this client created less than 30 s ago.
-func (c *Client) Do(ctx context.Context, method, path string, body, out any, opts ...RequestOption) (err error) {
+func (c *Client) Do(ctx context.Context, method, path string, body, out any, opts ...RequestOption) error {
 	var p problems
 	plain, problem := valid.Path(path)
 	p.add(!valid.HeaderName(method), "method", "is not valid")
 	p.add(problem != "", "path", problem)
 	k := newCall(strings.ToUpper(method), c.caller.Redactor().String(path), "", body, p)
 	k.path, k.escaped = cmp.Or(plain, path), path
-	ctx = c.begin(ctx, &k, opts)
-	defer c.report(ctx, &k, &err)
-	if err := k.prepare(c, opts); err != nil {
-		return err
-	}
-	r := c.caller.Do(ctx, &k.Call)
-	if err := c.verdict(&k); err != nil {
-		return err
-	}
-	raw, asIs := out.(*json.RawMessage)
-	switch {
-	case out == nil, !r.OK(): // a repeated delete may get "not found"
-	case asIs:
-		*raw = bytes.Clone(r.Body)
-	default:
-		if err := c.decode(&k, out); err != nil {
-			return err
-		}
-	}
-	k.done = true
-	return nil
+	return c.carryOut(ctx, &k, out, opts)
 }
 
 // base is the base URL of the service or of running endpoints. Paths are appended to it.

@@ -141,14 +141,15 @@ func (c *Client) decode(k *call, out any) error {
 var errMissing = errors.New("missing from the response")
 
 // denied returns an error if a 2xx response does not show that a delete was accepted.
-func (k *call) denied() error {
-	switch {
-	case !k.Result.OK(): // an attempt before deleted the record
-		return nil
-	case k.class != rules.Service:
-		return errors.New("the response to the delete is an HTML page, so it does not show that the delete was accepted")
+func (c *Client) denied(k *call) error {
+	err := apierr.DeniedDelete(k.ID, k.Result.Body)
+	if k.class != rules.Service {
+		err = errors.New("the response to the delete is an HTML page, so it does not show that the delete was accepted")
 	}
-	return apierr.DeniedDelete(k.ID, k.Result.Body)
+	if err != nil {
+		return c.notPromised(k, "", err)
+	}
+	return nil
 }
 
 // room makes an empty list with capacity for the records of a response. It counts their ID

@@ -143,15 +143,15 @@ func (c *InferenceServiceClient) create(ctx context.Context, k *call, key string
 		}
 	}
 	c.client.caller.Do(ctx, &k.Call)
-	s, err = result[InferenceService](c.client, k)
-	err = c.client.Ledger.explainMark(err)
+	made := new(InferenceService)
+	if err = c.client.verdict(k, made); err == nil {
+		c.client.endpoints.Create(made.ServiceID, k.known(true, made.Name))
+		return made, nil, nil
+	}
 	if unknown, ok := errors.AsType[*OutcomeUnknownError](err); ok && unknown.ID != "" {
 		c.client.endpoints.Create(unknown.ID, k.known(unknown.created(), jsonfield.Salvage(unknown.Body, "name")))
 	}
-	if err == nil {
-		c.client.endpoints.Create(s.ServiceID, k.known(true, s.Name))
-	}
-	return s, nil, err
+	return nil, nil, c.client.Ledger.explainMark(err)
 }
 
 // known returns what identifies the token of a create; nil: the ID in its response may be that of
@@ -178,17 +178,12 @@ func (c *InferenceServiceClient) Get(ctx context.Context, id string, opts ...Req
 // token that was sent.
 func (c *InferenceServiceClient) read(ctx context.Context, id string, opts []RequestOption) (s *InferenceService, r *httpcall.Result, err error) {
 	k := newCall(http.MethodGet, service, id, nil, nil)
-	ctx = c.client.begin(ctx, &k, opts)
-	defer c.client.report(ctx, &k, &err)
-	if err := k.prepare(c.client, opts); err != nil {
-		return nil, nil, err
+	s = new(InferenceService)
+	if err = c.client.carryOut(ctx, &k, s, opts); err != nil {
+		return nil, &k.Result, err
 	}
-	r = c.client.caller.Do(ctx, &k.Call)
-	s, err = result[InferenceService](c.client, &k)
-	if err == nil {
-		c.client.endpoints.Read(id, r.TokenCheck)
-	}
-	return s, r, err
+	c.client.endpoints.Read(id, k.Result.TokenCheck)
+	return s, &k.Result, nil
 }
 
 // UpdateInferenceServiceRequest describes a change of an endpoint. The service documents only
@@ -231,7 +226,11 @@ func (c *InferenceServiceClient) Update(ctx context.Context, id string, req Upda
 	}
 	defer c.client.Ledger.scaled(ctx, change, &s)
 	c.client.caller.Do(ctx, &k.Call)
-	return result[InferenceService](c.client, &k)
+	updated := new(InferenceService)
+	if err := c.client.verdict(&k, updated); err != nil {
+		return nil, err
+	}
+	return updated, nil
 }
 
 // Scale sets the number of instances. It returns at once;

@@ -106,7 +106,10 @@ func (l *Ledger) awaited(ctx context.Context, e ledger.Entry) func() time.Time {
 func (c *claim) close(ctx context.Context, k *call, s **InferenceService, err *error) {
 	c.cancel()
 	if panicked := *s == nil && *err == nil; panicked && (k.Result.Acted || k.Result.StatusCode != 0) {
-		*s, *err = result[InferenceService](c.ledger.client, k)
+		made := new(InferenceService)
+		if *err = c.ledger.client.verdict(k, made); *err == nil {
+			*s = made
+		}
 	}
 	r := ledger.Record{Key: c.intent.Key, Seq: c.intent.Seq + 1, Intent: c.intent.Intent, Event: ledger.Refused}
 	if unknown, ok := errors.AsType[*OutcomeUnknownError](*err); ok {
