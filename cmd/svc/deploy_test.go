@@ -302,23 +302,6 @@ func TestUnusableEndpointUnderAKey(t *testing.T) {
 	}
 }
 
-// TestEndpointOfTheKeyThatIsDeletedElsewhere: the same command creates another one, and writes
-// only its ID.
-func TestEndpointOfTheKeyThatIsDeletedElsewhere(t *testing.T) {
-	t.Parallel()
-	s := newSession(t)
-	args := with(deploy, "--key", "chat")
-	s.must(exitOK, args...)
-	s.env["SVC_LEDGER"] = "none"
-	s.must(exitOK, "delete", "svc-1")
-	delete(s.env, "SVC_LEDGER")
-	e := s.must(exitOK, args...)
-	require.Equal(t, "svc-2\n", e.stdout)
-	require.Contains(t, e.stderr, "checking whether svc-1 is deleted (up to a minute)")
-	require.NotContains(t, e.stderr, "404")
-	require.Equal(t, []string{"svc-2"}, s.open())
-}
-
 // TestFlavorThatIsRefused: the next one is tried, and the key does not depend on it.
 func TestFlavorThatIsRefused(t *testing.T) {
 	t.Parallel()

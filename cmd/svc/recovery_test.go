@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -33,9 +34,11 @@ type situation struct {
 
 var situations = []situation{
 	{"1. The outcome of a create is unknown, with a key: found", nil, loseResponse, exitOK, oneRunning("svc-1")},
-	{"1. The outcome of a create is unknown, with a key: missing", []svctest.Option{svctest.WithClockOffset(10 * time.Minute)}, func(s *session) {
+	{"1. The outcome of a create is unknown, with a key: missing", nil, func(s *session) {
 		s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: 502})
 		require.Contains(s.t, s.chat(exitUnknown).stderr, "svc forget chat")
+		later := http.Header{"Date": {time.Now().Add(10 * time.Minute).UTC().Format(http.TimeFormat)}}
+		s.srv.Fault("GET", svctest.RouteFlavors, svctest.Fault{Header: later, Times: -1}) // the service's clock moves on
 	}, exitOK, noneOpen},
 	{"2. The outcome of a create is unknown, without a key: found", nil, func(s *session) {
 		s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
@@ -68,7 +71,13 @@ var situations = []situation{
 		s.srv.SetStatus("svc-1", svctest.StatusUnavailable)
 		require.Equal(s.t, "unavailable", s.chat(exitRunning, "-o", "json").doc(s.t)["error_kind"])
 	}, exitOK, oneRunning("svc-2")},
-	{"6. The endpoint was deleted elsewhere: again", nil, deletedElsewhere, exitOK, oneRunning("svc-2")},
+	{"6. The endpoint was deleted elsewhere: again", nil, deletedElsewhere, exitOK, func(s *session, e ended) {
+		oneRunning("svc-2")(s, e)
+		require.Equal(s.t, "svc-2\n", e.stdout, "only the ID of the new endpoint")
+		require.Contains(s.t, e.stderr, "checking whether svc-1 is deleted (up to a minute)")
+		require.NotContains(s.t, e.stderr, "404")
+		require.Equal(s.t, []string{"svc-2"}, s.open())
+	}},
 	{"6. The endpoint was deleted elsewhere: done", nil, deletedElsewhere, exitOK, noneOpen},
 	{"7. The token is wrong", []svctest.Option{svctest.WithForeignToken("token-of-another")}, func(s *session) {
 		s.chat(exitOK)
