@@ -99,6 +99,9 @@ func WithInferenceURL(u string) Option {
 // to 10 s. Without pings, a connection that went silent is used until an attempt times out.
 // With shorter intervals, some servers close a connection that waits for a slow create.
 //
+// The body of a response must end its Read when the context of the request ends, as net/http does:
+// a call waits for a Read that never returns.
+//
 // Only an [http.Transport] can prove that a failed create was not sent. With any other
 // transport, such as a mock, a create is not repeated after an error. The exceptions are
 // errors from before the connection was ready, such as those of DNS or of a certificate.

@@ -10,7 +10,8 @@ import (
 // broken. It reads up to the first syntax error. Fields of nested objects do not
 // count, since an ID there belongs to something else. A number at the end of a response that
 // was cut off does not count: digits of it may be missing.
-func Salvage(response []byte, field string) string {
+// Of a field that is there twice, the last one counts, as for encoding/json.
+func Salvage(response []byte, field string) (found string) {
 	response = Clean(response)
 	dec := json.NewDecoder(bytes.NewReader(response))
 	if open, err := dec.Token(); field == "" || err != nil || open != json.Delim('{') {
@@ -19,18 +20,17 @@ func Salvage(response []byte, field string) string {
 	for dec.More() {
 		name, err := dec.Token()
 		if err != nil {
-			return ""
+			return found
 		}
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
-			return ""
+			return found
 		}
-		if key, _ := name.(string); !strings.EqualFold(key, field) {
-			continue
+		if key, _ := name.(string); strings.EqualFold(key, field) && string(value) != "null" {
+			found = text(value, response[dec.InputOffset():])
 		}
-		return text(value, response[dec.InputOffset():])
 	}
-	return ""
+	return found
 }
 
 // text returns a string, or a whole number that is complete: something comes after it.
