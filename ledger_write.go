@@ -179,11 +179,10 @@ func (l *Ledger) saw(header http.Header, sent time.Time) {
 // late, but not too early: the request was sent before the Date, and the wall clock counts the time
 // of a suspended process too.
 func (l *Ledger) serviceTime() time.Time {
-	s := l.latest.Load()
-	if s == nil {
-		return time.Time{}
+	if s := l.latest.Load(); s != nil {
+		return s.date.Add(max(time.Since(s.sent), ledger.WallClock().Sub(s.sent.Round(0))))
 	}
-	return s.date.Add(max(time.Since(s.sent), ledger.WallClock().Sub(s.sent.Round(0))))
+	return time.Time{}
 }
 
 // clock asks the service for its time, with a list of flavors. The function that it returns gives

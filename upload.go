@@ -162,7 +162,7 @@ func (e *UploadError) text() string {
 		if e.CleanupErr != nil {
 			text += "; deleting the record failed" + reason(e.CleanupErr)
 		}
-		text += fmt.Sprintf("; the record %s exists, but its contents may be missing: call Replace to send them, or Delete", e.FileID)
+		text += fmt.Sprintf("; the record %s exists, but its contents may be missing: call Replace with a new reader to send them, or Delete", e.FileID)
 	case errors.Is(e, ErrLinkExpired):
 		text += "; the link has expired: get a new link from PresignedURL and call Put again"
 	}

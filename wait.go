@@ -16,7 +16,7 @@ import (
 )
 
 // WaitOptions controls a wait. A zero field selects its default, and nil options select all
-// defaults. Only ctx limits how long a wait takes.
+// defaults. Only ctx limits how long a wait takes: pass a ctx with a deadline.
 type WaitOptions struct {
 	// MinInterval is the time between the first two polls. Each further interval is a quarter
 	// longer, up to MaxInterval. If zero or less, MinInterval is 1 s and MaxInterval is 15 s. If
@@ -107,6 +107,9 @@ func (e *WaitError) detail() string {
 	if e.LastErr != nil {
 		text += "; the last poll failed: " + detail(e.LastErr)
 	}
+	if errors.Is(e.LastErr, ErrUnauthorized) || errors.Is(e.LastErr, ErrForbidden) {
+		text += "; check the token"
+	}
 	return text
 }
 
@@ -169,7 +172,8 @@ func (c *InferenceServiceClient) WaitUntilDeleted(ctx context.Context, id string
 // If this client has never read the record, DeleteAndWait reads it before it sends the delete.
 // It repeats the delete until the service accepts it, and as long as a read still returns the
 // record. After contact with the service, only a 4xx other than 401, 403, 404, 409, 410 and
-// 423 ends it before ctx does.
+// 423 ends it before ctx does: even a token that the service refuses does not. So pass a ctx with a
+// deadline. The LastErr of the error then tells what the last poll met.
 //
 // DELETE and GET /v1/inference-service/{service_id} repeatedly, and GET
 // /v1/inference-service/flavor

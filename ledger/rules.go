@@ -1,9 +1,11 @@
 package ledger
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -82,25 +84,26 @@ func (e *Entry) looksOver(date time.Time) bool {
 	return e.InDoubt(date) || e.State == Intended && e.SettlesIn(date) == 0
 }
 
-// differs says how the request of a recorded intent differs from another request. It returns ""
-// if they are the same. If the hash has another version, it cannot be compared: then only the
-// other fields of the record decide.
+// differs names what is different in the request of a recorded intent and in another request. It
+// returns "" if they are the same. A request without a flavor takes any. If the hash has another
+// version, it cannot be compared: then only the other fields of the record decide.
 func differs(had *Record, baseURL string, want Request) string {
-	recorded := summary(*had)
-	asked := summary(Record{Name: want.Name, FlavorID: want.FlavorID, Instances: want.billed(), BaseURL: baseURL})
+	var all []string
+	for _, f := range [...][3]string{
+		{"name", had.Name, want.Name}, {"flavor", had.FlavorID, cmp.Or(want.FlavorID, had.FlavorID)},
+		{"number of instances", strconv.Itoa(had.Instances), strconv.Itoa(want.billed())}, {"base URL", had.BaseURL, baseURL},
+	} {
+		if f[1] != f[2] {
+			all = append(all, fmt.Sprintf("%s %q, and this call asks for %q", f[0], f[1], f[2]))
+		}
+	}
 	switch {
-	case had.BaseURL == baseURL && had.RequestHash == want.hash(had.Intent):
-		return ""
-	case recorded != asked:
-		return "the ledger has an endpoint with " + recorded + "; this call asks for " + asked
-	case strings.HasPrefix(had.RequestHash, hashVersion):
-		return "the ledger has an endpoint with " + recorded + ", as this call asks for, but other fields of the request body differ"
+	case len(all) > 0:
+		return "the ledger has an endpoint with the " + strings.Join(all, "; with the ")
+	case had.RequestHash != want.hash(had.Intent) && strings.HasPrefix(had.RequestHash, hashVersion):
+		return "the ledger has an endpoint with the same name, flavor and number of instances, but other fields of the request body differ, such as the image"
 	}
 	return ""
-}
-
-func summary(r Record) string {
-	return fmt.Sprintf("name %q, flavor %q, instances %d, base URL %s", r.Name, r.FlavorID, r.Instances, r.BaseURL)
 }
 
 // An Endpoint is what the rules need of the record of an endpoint.
@@ -169,9 +172,7 @@ func (e *Entry) MayAdopt(baseURL string, s Endpoint, unmarked bool, date time.Ti
 	case e.State == Intended && mark == e.Intent: // its create made the endpoint
 	case e.State == Forgotten, e.looksOver(date):
 	default:
-		if err := e.checkDoubt(date); err != nil {
-			return err
-		}
+		return e.checkDoubt(date)
 	}
 	switch {
 	case e.BaseURL != baseURL:

@@ -184,7 +184,9 @@ func TestLedgerVerdicts(t *testing.T) {
 		"created":              {records: []Record{mine(), event(Created)}, verdict: Resume},
 		"created, long ago":    {records: []Record{mine(), event(Created)}, after: 1e6 * time.Hour, verdict: Resume},
 		"created, scaled":      {records: []Record{mine(), event(Created), event(Scaled)}, verdict: Resume},
-		"created, other name":  {records: []Record{mine(), event(Created)}, body: `{"name":"x"}`, verdict: InUse, text: `name "n", flavor "f", instances 2`},
+		"created, other name":  {records: []Record{mine(), event(Created)}, body: `{"name":"x"}`, verdict: InUse, text: `the ledger has an endpoint with the name "n", and this call asks for "x"`},
+		"created, other image": {records: []Record{mine(), event(Created)}, body: strings.Replace(string(body), "}}", `},"deploy_metadata":{"image_url":"i"}}`, 1), verdict: InUse, text: "with the same name, flavor and number of instances, but other fields of the request body differ, such as the image"},
+		"created, any flavor":  {records: []Record{mine(), event(Created)}, body: `{"name":"m","resource_metadata":{"target_instance_number":2}}`, verdict: InUse, text: `with the name "n", and this call asks for "m"`},
 		"created, other field": {records: []Record{mine(), event(Created)}, body: strings.Replace(string(body), "}}", `},"x":1}`, 1), verdict: InUse, text: "other fields of the request body"},
 		"created, other base":  {records: []Record{mine(), event(Created)}, base: "https://other.example", verdict: InUse, text: "https://other.example"},
 		"two open":             {records: []Record{mine(), event(Unknown), b}, after: time.Hour, verdict: InUse, text: "2 open entries"},
@@ -214,7 +216,7 @@ func TestLedgerHashOfAnotherVersion(t *testing.T) {
 	want := Request{Name: "n", FlavorID: "f", Instances: 2, fields: map[string]any{"name": "whatever"}}
 	require.Empty(t, differs(&had, had.BaseURL, want))
 	want.Instances++
-	require.Contains(t, differs(&had, had.BaseURL, want), "instances 3")
+	require.Contains(t, differs(&had, had.BaseURL, want), `number of instances "2", and this call asks for "3"`)
 }
 
 func TestLedgerRequestHash(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -68,13 +69,10 @@ func Classify(r Response) (Class, string) {
 // cut off before that can be seen. Plain text is the word of the service, or of a router that did not
 // pass the request on. why is the reason that [Classify] gives.
 func Replaced(why string, r Response) bool {
-	switch why {
-	case "", IsPlain:
-		return false
-	case IsCut:
+	if why == IsCut {
 		return len(bytes.TrimSpace(r.Body)) == 0 && !strings.Contains(r.ContentType, "json")
 	}
-	return true
+	return !slices.Contains([]string{"", IsPlain}, why)
 }
 
 // isJSON reports whether a body is a JSON object or array. A bare number or string is not: a

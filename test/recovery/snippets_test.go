@@ -3,6 +3,7 @@
 package recovery_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,8 +76,11 @@ func deletedElsewhere(ctx context.Context, client *svc.Client, request svc.Creat
 }
 
 func wrongToken(ctx context.Context, client *svc.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute) // nothing else ends it if the token is refused
+	defer cancel()
 	err := client.InferenceServices.DeleteAndWait(ctx, "svc-1", nil)
-	if errors.Is(err, svc.ErrNotFound) || errors.Is(err, svc.ErrUnauthorized) {
+	failed, ok := errors.AsType[*svc.WaitError](err)
+	if errors.Is(err, svc.ErrNotFound) || ok && errors.Is(cmp.Or(failed.LastErr, failed.Err), svc.ErrUnauthorized) {
 		return fmt.Errorf("check the token, and whether it is of the right account: %w", err)
 	}
 	return err

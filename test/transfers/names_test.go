@@ -58,7 +58,7 @@ func TestTransferErrorsMadeByHand(t *testing.T) {
 	for want, err := range map[string]error{
 		"svc: download of file a b (1 of 2 bytes): mine": &svc.DownloadError{FileID: "a\u2028b", Received: 1, Total: 2, Err: errMine},
 		"svc: download: mine":                            &svc.DownloadError{Total: -1, Err: errMine},
-		`svc: upload of "f": put: mine; the record a b exists, but its contents may be missing: call Replace to send them, or Delete`: &svc.UploadError{
+		`svc: upload of "f": put: mine; the record a b exists, but its contents may be missing: call Replace with a new reader to send them, or Delete`: &svc.UploadError{
 			Stage: svc.UploadStagePut, FileName: "f", FileID: "a\u2028b", Err: errMine},
 		"svc: upload":                  &svc.UploadError{},
 		"svc: download (0 of 0 bytes)": &svc.DownloadError{},

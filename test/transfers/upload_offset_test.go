@@ -52,7 +52,7 @@ func TestReplaceSendsAllAfterCtxEndedDuringARead_D25(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 		require.Less(t, time.Since(start), time.Second)
 		failed := testkit.ErrorAs[*svc.UploadError](t, err)
-		require.ErrorContains(t, err, "call Replace to send them")
+		require.ErrorContains(t, err, "call Replace with a new reader to send them")
 		close(body.release)
 		synctest.Wait()
 		result, err := srv.Client().Files.Replace(t.Context(), failed.FileID, body, nil)

@@ -100,6 +100,18 @@ func TestDeleteAndWaitEndsWithAWrongToken(t *testing.T) {
 		require.NoError(t, err)
 		srv.Fault("*", svctest.RouteEndpoint, svctest.Fault{Status: http.StatusUnauthorized, Body: `{"message":"rotating"}`, Times: 40})
 		require.NoError(t, services.DeleteAndWait(testkit.Within(t, time.Hour), id, nil), "after contact it passes")
+
+		id = srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+		for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
+			srv.Fault("*", svctest.RouteEndpoint, svctest.Fault{Status: status, Body: `{"message":"revoked"}`, Times: -1})
+			err = services.DeleteAndWait(testkit.Within(t, time.Hour), id, nil)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorContains(t, err, fmt.Sprint("the last poll failed: ", status, " "))
+			require.ErrorContains(t, err, "revoked")
+			require.ErrorContains(t, err, "; check the token")
+			require.Equal(t, status, testkit.ErrorAs[*svc.Error](t, testkit.ErrorAs[*svc.WaitError](t, err).LastErr).StatusCode)
+			srv.ClearFaults()
+		}
 	})
 }
 
