@@ -56,7 +56,8 @@ type DeployOptions struct {
 	// Lease is how long the endpoint may exist, counted from its create by the service's clock.
 	// The first [Ledger.Reap] after that time deletes the endpoint. If nobody calls Reap, Lease
 	// has no effect. If Deploy continues with an existing endpoint, the lease counts from the
-	// create of that endpoint, so it may be over already. Such a Deploy can give the endpoint a
+	// create of that endpoint, so it may be over already: then the next Reap deletes the endpoint,
+	// although Deploy has succeeded, unless [Ledger.Extend] gives it more time. Such a Deploy can give the endpoint a
 	// lease or lengthen it, but not shorten it. If zero, a new endpoint has no lease, and an
 	// existing one keeps its lease. A lease without [WithLedger] is an [ErrNoLedger].
 	Lease time.Duration
