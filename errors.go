@@ -268,10 +268,7 @@ func (e *OutcomeUnknownError) Error() string {
 		fmt.Fprintf(&b, "outcome unknown: %s may or may not have been created: ", name)
 	}
 	b.WriteString(detail(e.Err))
-	if e.StatusCode/100 == 4 {
-		b.WriteString("; this response does not show whether the service acted")
-	}
-	if !e.earlier && !e.created() {
+	if !e.earlier && !e.created() { // a 4xx is a page of a proxy or portal: the text of Err says so
 		b.WriteString("; do not repeat the call before you know the outcome")
 	}
 	return apierr.Line(b.String())
