@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"example.com/svc/internal/cause"
@@ -111,8 +112,8 @@ func (d *deployment) remove(ctx context.Context) (Cleanup, error) {
 	}
 	d.observer = r.observer
 	seen := cmp.Or(d.record, &InferenceService{ServiceID: d.id, Name: d.shown})
-	if r.foreign(seen) {
-		return CleanupFailed, r.otherName(seen)
+	if err := r.check(seen); err != nil {
+		return CleanupFailed, err
 	}
 	r.learn(seen)
 	_, err := w.run(ctx, isDeleted)
@@ -141,7 +142,7 @@ type removal struct {
 	*observer
 	name     string        // name that the record must have; empty: any name
 	unsure   bool          // name is only what was asked for: the ID is from a broken response without a name, so the record may be somebody else's
-	limit    time.Duration // limit of each request, whatever it waits for; zero: no limit
+	limit    time.Duration // limit of each request, whatever it waits for
 	interval time.Duration // longest time between two polls
 	there    bool          // the latest read returned the record
 	polled   time.Time     // when the latest poll ended; zero: there was none
@@ -151,7 +152,7 @@ type removal struct {
 // not wait for the rate limiter.
 func (c *InferenceServiceClient) removal(id string, o *WaitOptions, task rules.Task) (*removal, *waiter[InferenceService]) {
 	w := c.wait(id, "deleted", o, false)
-	r := &removal{observer: w.by, interval: o.MaxInterval}
+	r := &removal{observer: w.by, interval: o.MaxInterval, limit: math.MaxInt64}
 	r.opts = append(r.opts, urgent)
 	w.poll, w.deletion, w.endurance.Task = r.poll, true, task
 	return r, w
@@ -164,7 +165,7 @@ func (c *InferenceServiceClient) removal(id string, o *WaitOptions, task rules.T
 // delete.
 func (r *removal) poll(ctx context.Context) (*InferenceService, rules.Verdict, error) {
 	var before *InferenceService // the record before the delete
-	if r.readsFirst() {
+	if r.unsure || !r.evidence.Read && !r.evidence.Accepted() {
 		s, verdict, err := r.read(ctx)
 		switch {
 		case err != nil && r.unsure:
@@ -186,21 +187,16 @@ func (r *removal) poll(ctx context.Context) (*InferenceService, rules.Verdict, e
 	return s, verdict, err
 }
 
-func (r *removal) readsFirst() bool {
-	if r.unsure {
-		return true
-	}
-	return !r.evidence.Read && !r.evidence.Accepted()
-}
-
 // read reads the record. If the record has another name, the error is a permanent one.
 func (r *removal) read(ctx context.Context) (*InferenceService, rules.Verdict, error) {
-	ctx, cancel := r.limited(ctx)
+	ctx, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
 	s, verdict, err := r.observer.poll(ctx)
 	r.there, r.polled = err == nil, time.Now()
-	if err == nil && r.foreign(s) {
-		return nil, rules.Unproven, r.otherName(s)
+	if err == nil {
+		if err := r.check(s); err != nil {
+			return nil, rules.Unproven, err
+		}
 	}
 	return s, verdict, err
 }
@@ -211,12 +207,10 @@ func (r *removal) read(ctx context.Context) (*InferenceService, rules.Verdict, e
 func (r *removal) delete(ctx context.Context) error {
 	suspended := !r.polled.IsZero() && rules.Overslept(r.interval, time.Since(r.polled))
 	accepted := r.evidence.Accepted()
-	switch {
-	case r.there, suspended:
-	case accepted:
+	if accepted && !r.there && !suspended {
 		return nil
 	}
-	ctx, cancel := r.limited(ctx)
+	ctx, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
 	err := r.client.Delete(ctx, r.id, r.opts...)
 	switch {
@@ -228,24 +222,16 @@ func (r *removal) delete(ctx context.Context) error {
 	return err
 }
 
-func (r *removal) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	if r.limit <= 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, r.limit)
-}
-
-// foreign reports whether a record has another name than the endpoint, so that it may belong
-// to somebody else's endpoint. A service may change the case and the white space of a name, and
-// make another name of the one that was asked for.
-func (r *removal) foreign(s *InferenceService) bool {
+// check returns a permanent error if a record has another name than the endpoint, so that it may
+// belong to somebody else's endpoint. A service may change the case and the white space of a name,
+// and make another name of the one that was asked for.
+func (r *removal) check(s *InferenceService) error {
 	switch {
-	case r.name == "", s.Name == "":
-		return false
-	case r.unsure:
-		return !rules.Renamed(r.name, s.Name)
+	case r.name == "", s.Name == "", same.Text(s.Name, r.name), r.unsure && rules.Renamed(r.name, s.Name):
+		return nil
 	}
-	return !same.Text(s.Name, r.name)
+	clean := r.client.client.caller.Redactor().String
+	return Permanent(fmt.Errorf("svc: the name in the record of %s is %q, but this endpoint was created with the name %q: it may be somebody else's endpoint, so it was not deleted: find out whose it is", clean(s.ServiceID), clean(s.Name), clean(r.name)))
 }
 
 // learn notes the name that the service has given to the endpoint. s may be nil.
@@ -253,9 +239,4 @@ func (r *removal) learn(s *InferenceService) {
 	if r.unsure && s != nil && s.Name != "" {
 		r.name, r.unsure = s.Name, false
 	}
-}
-
-func (r *removal) otherName(s *InferenceService) error {
-	clean := r.client.client.caller.Redactor().String
-	return Permanent(fmt.Errorf("svc: the name in the record of %s is %q, but this endpoint was created with the name %q: it may be somebody else's endpoint, so it was not deleted: find out whose it is", clean(s.ServiceID), clean(s.Name), clean(r.name)))
 }

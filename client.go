@@ -98,7 +98,7 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 	c.Files = &FileClient{c}
 	c.VideoJobs = &VideoJobClient{jobClient{c, videoJobs, videoJob}}
 	c.ImageJobs = &ImageJobClient{jobClient{c, imageJobs, imageJob}}
-	c.Ledger = &Ledger{client: c, marks: !cfg.unmarked, log: cfg.log}
+	c.Ledger = &Ledger{client: c, marks: !cfg.unmarked}
 	if cfg.ledger != nil {
 		c.Ledger.journal = ledger.NewJournal(cfg.ledger, c.base.String(), c.safe)
 	}

@@ -76,52 +76,32 @@ func (o *observer) missing(ctx context.Context, seen *rules.Observation, e *Erro
 // aged reports whether a response comes from a cache.
 func aged(h http.Header) bool { return strings.Trim(h.Get("Age"), "0") != "" }
 
-// doubt asks for the flavor list, if the evidence needs it. It returns the error of a poll that
+// doubt reads the flavor list, which always exists, if the evidence needs it. The service itself
+// must respond to this client: with the list, or with a 403. doubt returns the error of a poll that
 // got the "not found" err.
 func (o *observer) doubt(ctx context.Context, err error) error {
 	verdict := o.evidence.Verdict()
 	if !o.evidence.WantsList() || verdict == rules.Deleted {
 		return err
 	}
-	failed := o.client.client.answers(ctx, o.opts)
-	switch {
-	case failed == nil:
+	_, failed := o.client.client.Flavors.List(ctx, o.opts...)
+	e, _ := errors.AsType[*Error](failed)
+	switch refused := orZero(e); {
+	case failed == nil, refused.StatusCode == http.StatusForbidden && refused.class == rules.Service:
 		o.note(rules.Listed, time.Now())
-	case verdict == rules.Unproven:
-		return &absence{err: err, doubt: failed}
+	case verdict == rules.Unproven: // the "not found" proves nothing without the list
+		return &unproven{failed, detail(err) + "; this does not prove that the record is deleted, since the flavor list cannot be read either: " + detail(failed)}
 	}
 	return err
 }
 
-// answers reads the flavor list, which always exists. It returns nil if the service itself
-// responded to this client: with the list, or with a 403.
-func (c *Client) answers(ctx context.Context, opts []RequestOption) error {
-	_, err := c.Flavors.List(ctx, opts...)
-	if e, ok := errors.AsType[*Error](err); ok && e.StatusCode == http.StatusForbidden && e.class == rules.Service {
-		return nil
-	}
-	return err
+// unproven is a "not found" that does not prove that the endpoint is deleted: the flavor list cannot
+// be read either, or the ID is not known.
+type unproven struct {
+	err  error
+	text string
 }
 
-// absence is a "not found" while the flavor list cannot be read either.
-type absence struct{ err, doubt error }
-
-func (e *absence) Error() string { return "svc: " + e.detail() }
-
-func (e *absence) detail() string {
-	return detail(e.err) + "; this does not prove that the record is deleted, since the flavor list cannot be read either: " + detail(e.doubt)
-}
-
-// Unwrap returns the error of the flavor list: the "not found" proves nothing without it.
-func (e *absence) Unwrap() error { return e.doubt }
-
-// missingError ends a wait for an endpoint that is not found, and whose ID is not known.
-type missingError struct{ err error }
-
-func (e *missingError) Error() string { return "svc: " + e.detail() }
-
-func (e *missingError) detail() string {
-	return detail(e.err) + ": not found with this token; it is deleted, its ID is mistyped, or it is of another account"
-}
-
-func (e *missingError) Unwrap() error { return e.err }
+func (e *unproven) Error() string  { return "svc: " + e.text }
+func (e *unproven) detail() string { return e.text }
+func (e *unproven) Unwrap() error  { return e.err }

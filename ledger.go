@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -49,9 +48,8 @@ func WithoutLedgerMark() Option {
 // Calls of [Client.Do] are not recorded.
 type Ledger struct {
 	client  *Client
-	journal *ledger.Journal // nil: the client has no ledger
-	marks   bool            // add the mark to the description of a new endpoint
-	log     *slog.Logger
+	journal *ledger.Journal          // nil: the client has no ledger
+	marks   bool                     // add the mark to the description of a new endpoint
 	latest  atomic.Pointer[sighting] // of the service's clock; nil: none yet
 }
 
@@ -136,19 +134,21 @@ func (l *Ledger) Forget(ctx context.Context, e ledger.Entry) error {
 	if err != nil {
 		return err
 	}
-	if now.State == ledger.Created {
-		_, r, err := l.client.InferenceServices.read(ctx, now.ServiceID, polling(nil))
-		missing, failed := errors.AsType[*Error](err)
-		switch {
-		case err == nil:
-		case !failed, !rules.NotFound(missing.StatusCode), missing.class != rules.Service, aged(r.Header): // not the word of the service
-			return err
-		}
-		return l.forget(ctx, now, failed, time.Time{})
+	var gone bool
+	clock := func() time.Time { return time.Time{} }
+	if now.State != ledger.Created {
+		clock = l.clock(ctx)
+	} else if gone, err = l.gone(ctx, now.ServiceID); err != nil {
+		return err
 	}
-	clock := l.clock(ctx)
 	for told := false; ; told = true {
-		err := l.forget(ctx, now, false, clock())
+		err := l.journal.Change(ctx, "forget", now, func(now ledger.Entry) (ledger.Record, error) {
+			r := ledger.Record{Event: ledger.Forgotten}
+			if now.State == ledger.Created {
+				r.ServiceID = now.ServiceID
+			}
+			return r, now.MayForget(l.client.base.String(), gone, clock())
+		})
 		if !errors.Is(err, ledger.ErrEarly) {
 			return err
 		}
@@ -164,14 +164,15 @@ func (l *Ledger) Forget(ctx context.Context, e ledger.Entry) error {
 	}
 }
 
-func (l *Ledger) forget(ctx context.Context, e ledger.Entry, notFound bool, date time.Time) error {
-	return l.journal.Change(ctx, "forget", e, func(now ledger.Entry) (ledger.Record, error) {
-		r := ledger.Record{Event: ledger.Forgotten}
-		if now.State == ledger.Created {
-			r.ServiceID = now.ServiceID
-		}
-		return r, now.MayForget(l.client.base.String(), notFound, date)
-	})
+// gone reports whether the service itself does not find an endpoint now.
+func (l *Ledger) gone(ctx context.Context, id string) (bool, error) {
+	_, r, err := l.client.InferenceServices.read(ctx, id, polling(nil))
+	missing, failed := errors.AsType[*Error](err)
+	switch {
+	case !failed, !rules.NotFound(missing.StatusCode), missing.class != rules.Service, aged(r.Header):
+		return false, err
+	}
+	return true, nil
 }
 
 // Extend sets the end of the lease of an open entry, to a later or an earlier time by the local

@@ -201,8 +201,8 @@ func (l *Ledger) clock(ctx context.Context) func() time.Time {
 
 // inform logs that a call waits until the create of an entry is certainly over.
 func (l *Ledger) inform(ctx context.Context, text string, e ledger.Entry, date time.Time) {
-	if l.log != nil {
-		l.log.InfoContext(ctx, text, "key", e.Key, "at_most", e.SettlesIn(date))
+	if log := l.client.log; log != nil {
+		log.InfoContext(ctx, text, "key", e.Key, "at_most", e.SettlesIn(date))
 	}
 }
 

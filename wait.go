@@ -375,12 +375,10 @@ const shortest = time.Millisecond
 func (o *WaitOptions) withDefaults() *WaitOptions {
 	w := orZero(o)
 	if w.MaxInterval <= 0 {
-		w.MaxInterval = 15 * time.Second
-	} else if w.MinInterval <= 0 {
-		w.MinInterval = min(time.Second, w.MaxInterval)
+		w.MaxInterval = max(15*time.Second, w.MinInterval)
 	}
 	if w.MinInterval <= 0 {
-		w.MinInterval = time.Second
+		w.MinInterval = min(time.Second, w.MaxInterval)
 	}
 	w.MinInterval = max(w.MinInterval, shortest)
 	w.MaxInterval = max(w.MaxInterval, w.MinInterval)

@@ -158,7 +158,7 @@ func (w *waiter[T]) judge(p *polled[T], verdict rules.Verdict, until func(*T) (b
 	case deleted:
 		p.end = p.err
 	case verdict == rules.Unknown && w.endurance.Task.EndsUnknown():
-		p.end = &missingError{p.err}
+		p.end = &unproven{p.err, detail(p.err) + ": not found with this token; it is deleted, its ID is mistyped, or it is of another account"}
 	case !w.client.endures(&w.endurance, p.err):
 		p.end = p.err
 	}
@@ -234,7 +234,7 @@ func (w *waiter[T]) tell(p polled[T]) {
 func (w *waiter[T]) failed(err error) error {
 	e := w.outcome
 	e.Err, e.Elapsed = w.client.safe(err), time.Since(w.start)
-	if missing, ok := err.(*missingError); e.LastErr == err || ok && e.LastErr == missing.err { //nolint:errorlint // the very same value
+	if missing, ok := err.(*unproven); e.LastErr == err || ok && e.LastErr == missing.err { //nolint:errorlint // the very same value
 		e.LastErr = nil
 	}
 	clean := w.client.caller.Redactor().String

@@ -20,14 +20,13 @@ var randomKey = regexp.MustCompile(`^[a-z2-7]{26}$`)
 func (j *Journal) Prune(ctx context.Context, before time.Time) error {
 	records, err := bounded(ctx, func(ctx context.Context) ([]Record, error) { return j.store.List(ctx, "") })
 	errs := []error{err}
-	damaged := damagedKeys(err)
 	for len(records) > 0 {
 		n := 1
 		for n < len(records) && records[n].Key == records[0].Key {
 			n++
 		}
-		if !damaged[records[0].Key] && ended(records[:n], before) {
-			errs = append(errs, j.prune(ctx, records[:n]))
+		if ended(records[:n], before) {
+			errs = append(errs, j.prune(ctx, records[n-1]))
 		}
 		if records = records[n:]; ctx.Err() != nil {
 			errs = append(errs, cause.Of(ctx))
@@ -52,11 +51,13 @@ func ended(records []Record, before time.Time) bool {
 	return err == nil
 }
 
-// prune removes the records of a key.
-func (j *Journal) prune(ctx context.Context, records []Record) error {
-	last := records[len(records)-1]
+// prune removes the records of a key up to the last one, unless a record of the key is damaged.
+func (j *Journal) prune(ctx context.Context, last Record) error {
 	about := Entry{Key: last.Key}
+	_, _, damaged := j.Read(ctx, last.Key)
 	switch {
+	case damaged != nil: // the error of reading all keys says so
+		return nil
 	case last.Event == Pruned:
 		last.Seq--
 	case !randomKey.MatchString(last.Key):
@@ -73,25 +74,4 @@ func (j *Journal) prune(ctx context.Context, records []Record) error {
 	}
 	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, p.Prune(ctx, last.Key, last.Seq) })
 	return j.fail("prune", about, err)
-}
-
-// damagedKeys returns the keys of all errors in err that are about a single key.
-func damagedKeys(err error) map[string]bool {
-	keys := make(map[string]bool)
-	if e, ok := err.(*Error); ok { //nolint:errorlint // the tree is walked here
-		keys[e.Key] = true
-	}
-	switch err := err.(type) { //nolint:errorlint // the tree is walked here
-	case interface{ Unwrap() []error }:
-		for _, e := range err.Unwrap() {
-			for key := range damagedKeys(e) {
-				keys[key] = true
-			}
-		}
-	case interface{ Unwrap() error }:
-		for key := range damagedKeys(err.Unwrap()) {
-			keys[key] = true
-		}
-	}
-	return keys
 }
