@@ -28,22 +28,27 @@ type call struct {
 	httpcall.Call        // Route has a placeholder, such as {file_id}, where the ID goes
 	path, escaped string // the path that was given to Do, without and with its escapes; empty: the path is Route with the ID
 	query         url.Values
+	opts          request // the options of the call; they override query
 	body          any
 	err           error                       // problems of the request that the method found; nil: none
 	name          string                      // name of the record to be created, from the request body; prepare sets it
 	pick          func(context.Context) error // chooses the flavor of a create and prepares the call anew; called when something has to be created; nil: there is nothing to choose
-	response      *Response                   // of WithResponse; nil: not asked for
-	wait          bool                        // the call is a part of a wait or cleanup
 	start         time.Time                   // when prepare was called
 	class         rules.Class                 // of the response; verdict sets it
 	foreign       string                      // why the response is not the service's own; empty: it is
 	done          bool                        // the call has succeeded
 }
 
-// newCall returns a call with the problems that were found in its request. If there are any,
-// prepare fails. A method that is not safe to repeat, such as POST, must not be carried out twice.
-func newCall(method, route, id string, body any, p problems) call {
-	k := call{Call: httpcall.Call{Method: method, Route: route, ID: id, Auth: true}, body: body, err: p.err()}
+// newCall returns a call with its options, and with the problems that were found in its request. If
+// there are any, prepare fails. A method that is not safe to repeat, such as POST, must not be
+// carried out twice.
+func newCall(method, route, id string, body any, p problems, opts []RequestOption) *call {
+	k := &call{Call: httpcall.Call{Method: method, Route: route, ID: id, Auth: true}, body: body, err: p.err()}
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&k.opts)
+		}
+	}
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions:
 	default:
@@ -52,15 +57,15 @@ func newCall(method, route, id string, body any, p problems) call {
 	return k
 }
 
-func get(route string) call          { return newCall(http.MethodGet, route, "", nil, nil) }
-func getID(route, id string) call    { return newCall(http.MethodGet, route, id, nil, nil) }
-func deleteID(route, id string) call { return newCall(http.MethodDelete, route, id, nil, nil) }
+func get(route, id string, opts []RequestOption) *call {
+	return newCall(http.MethodGet, route, id, nil, nil, opts)
+}
 
 // carryOut makes a call, and does with its response what verdict does for out.
-func (c *Client) carryOut(ctx context.Context, k *call, out any, opts []RequestOption) (err error) {
-	ctx = c.begin(ctx, k, opts)
+func (c *Client) carryOut(ctx context.Context, k *call, out any) (err error) {
+	ctx = c.begin(ctx, k)
 	defer c.report(ctx, k, &err)
-	if err := k.prepare(c, opts); err != nil {
+	if err := k.prepare(c); err != nil {
 		return err
 	}
 	c.caller.Do(ctx, &k.Call)
@@ -68,17 +73,17 @@ func (c *Client) carryOut(ctx context.Context, k *call, out any, opts []RequestO
 }
 
 // do makes a call and decodes the record in its response.
-func do[T any](ctx context.Context, c *Client, k call, opts []RequestOption) (*T, error) {
+func do[T any](ctx context.Context, c *Client, k *call) (*T, error) {
 	out := new(T)
-	if err := c.carryOut(ctx, &k, out, opts); err != nil {
+	if err := c.carryOut(ctx, k, out); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
 // doList makes a call whose response is an array of records.
-func doList[T any, P record[T]](ctx context.Context, c *Client, k call, opts []RequestOption) ([]T, error) {
-	list, err := do[records[T, P]](ctx, c, k, opts)
+func doList[T any, P record[T]](ctx context.Context, c *Client, k *call) ([]T, error) {
+	list, err := do[records[T, P]](ctx, c, k)
 	if err != nil {
 		return nil, err
 	}
@@ -86,8 +91,8 @@ func doList[T any, P record[T]](ctx context.Context, c *Client, k call, opts []R
 }
 
 // doDelete makes a delete call.
-func doDelete(ctx context.Context, c *Client, k call, opts []RequestOption) error {
-	return c.carryOut(ctx, &k, accepted{}, opts)
+func doDelete(ctx context.Context, c *Client, route, id string, opts []RequestOption) error {
+	return c.carryOut(ctx, newCall(http.MethodDelete, route, id, nil, nil, opts), accepted{})
 }
 
 // accepted stands for the response to a delete. A 2xx response may have any body. But it is an error
@@ -96,11 +101,11 @@ type accepted struct{}
 
 // prepare checks the call, encodes its body, and fills in the embedded httpcall.Call. Nothing
 // changes the bytes of the body after that. If prepare fails, the call must not be sent.
-func (k *call) prepare(c *Client, opts []RequestOption) error {
-	req := options(opts)
-	k.start, k.wait = time.Now(), req.wait
-	if k.response = req.response; k.response != nil {
-		*k.response = Response{} // removes the response of an earlier call
+func (k *call) prepare(c *Client) error {
+	req := &k.opts
+	k.start = time.Now()
+	if req.response != nil {
+		*req.response = Response{} // removes the response of an earlier call
 	}
 	u, pathErr := c.base.join(k, req.query)
 	body, bodyErr := k.encode(req.fields, c.caller.Redactor().String)
@@ -125,24 +130,8 @@ func (k *call) prepare(c *Client, opts []RequestOption) error {
 
 var inJSON = []string{"application/json"} // all requests share it, so nothing may change it
 
-var noOptions request // most calls share it, so nothing may change it
-
 // maxKept is how many bytes of a response an OutcomeUnknownError keeps.
 const maxKept = 64 << 10
-
-// options applies the options of a call to a new request.
-func options(opts []RequestOption) *request {
-	if len(opts) == 0 {
-		return &noOptions
-	}
-	r := new(request)
-	for _, opt := range opts {
-		if opt != nil {
-			opt(r)
-		}
-	}
-	return r
-}
 
 // verdict judges a call that was sent, and decodes a successful response into out. If out is a
 // *json.RawMessage, it gets the body unchanged. If nil, the body is ignored. A delete also succeeds
@@ -159,8 +148,8 @@ func (c *Client) verdict(k *call, out any) (err error) {
 	if k.class == rules.Service && isContact(r.StatusCode) {
 		c.contacts.Add(1)
 	}
-	if k.response != nil {
-		*k.response = Response{
+	if k.opts.response != nil {
+		*k.opts.response = Response{
 			StatusCode: r.StatusCode, Header: r.Header, RequestID: apierr.RequestID(r.Header, c.caller.Redactor().String),
 			Attempts: r.Attempts, Body: r.Body,
 		}
@@ -297,11 +286,12 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) (body []byt
 		return nil, invalid("body", "cannot be written as JSON: "+scrub(err.Error()))
 	}
 	for _, f := range fields {
-		if body == nil && bodiless(k.Method) {
-			return nil, invalid(f.path, "cannot be set: the call has no body")
-		}
-		if body == nil {
+		switch {
+		case body != nil:
+		case k.Once, k.Method == http.MethodPut:
 			body = []byte("{}")
+		default:
+			return nil, invalid(f.path, "cannot be set: the call has no body")
 		}
 		if body, err = jsonfield.Set(body, f.path, f.value); err != nil {
 			return nil, invalid(f.path, "cannot be set: "+scrub(err.Error()))
@@ -316,15 +306,6 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) (body []byt
 		k.name = cmp.Or(sent.Name, sent.FileName)
 	}
 	return body, nil
-}
-
-// bodiless reports whether a request with this method has no body, unless the caller gives one.
-func bodiless(method string) bool {
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodDelete, http.MethodOptions:
-		return true
-	}
-	return false
 }
 
 // Response is a response as it was received. [WithResponse] fills it. It may hold presigned

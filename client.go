@@ -143,9 +143,9 @@ func (c *Client) Do(ctx context.Context, method, path string, body, out any, opt
 	plain, problem := valid.Path(path)
 	p.add(!valid.HeaderName(method), "method", "is not valid")
 	p.add(problem != "", "path", problem)
-	k := newCall(strings.ToUpper(method), c.caller.Redactor().String(path), "", body, p)
+	k := newCall(strings.ToUpper(method), c.caller.Redactor().String(path), "", body, p, opts)
 	k.path, k.escaped = cmp.Or(plain, path), path
-	return c.carryOut(ctx, &k, out, opts)
+	return c.carryOut(ctx, k, out)
 }
 
 // base is the base URL of the service or of running endpoints. Paths are appended to it.

@@ -194,7 +194,7 @@ func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInference
 type deployment struct {
 	client     *InferenceServiceClient
 	opts       DeployOptions
-	call       call              // the create; its result can be read after a panic
+	call       *call             // the create; its result can be read after a panic
 	id         string            // ID of the endpoint; empty: not known
 	record     *InferenceService // the record that was read last; nil if only the ID is known
 	shown      string            // name in the response to the create; empty: not shown
@@ -244,27 +244,26 @@ func (d *deployment) run(ctx context.Context, req CreateInferenceServiceRequest)
 // flavor after the other as long as PickFlavor returns one and the service refuses it.
 func (d *deployment) create(ctx context.Context, req CreateInferenceServiceRequest) error {
 	opts := append(slices.Clip(d.opts.RequestOptions), d.opts.CreateOptions...)
-	p := req.problems()
-	p.add(req.ResourceMetadata.TargetInstanceNumber == 0 && !options(opts).has(instanceField),
-		instanceField, "is 0: an endpoint without instances never becomes available")
-	p.add(d.opts.Key != "" && !ledger.ValidKey(d.opts.Key), "Key", "must be 1 to 64 characters of a-z, 0-9, _ and -")
-	p.add(d.opts.Lease < 0, "Lease", "must not be negative")
-	p.add(d.opts.PickFlavor != nil && req.ResourceMetadata.FlavorID != "", "resource_metadata.flavor_id", "must be empty, since PickFlavor is set")
 	var refused []RefusedFlavor
 	for {
 		wanted := req
-		d.call = newCall(http.MethodPost, services, "", &wanted, p)
-		k := &d.call
-		k.Linger = createLinger
+		k := newCall(http.MethodPost, services, "", &wanted, nil, opts)
+		p := req.problems()
+		p.add(req.ResourceMetadata.TargetInstanceNumber == 0 && !k.opts.has(instanceField),
+			instanceField, "is 0: an endpoint without instances never becomes available")
+		p.add(d.opts.Key != "" && !ledger.ValidKey(d.opts.Key), "Key", "must be 1 to 64 characters of a-z, 0-9, _ and -")
+		p.add(d.opts.Lease < 0, "Lease", "must not be negative")
+		p.add(d.opts.PickFlavor != nil && req.ResourceMetadata.FlavorID != "", "resource_metadata.flavor_id", "must be empty, since PickFlavor is set")
+		d.call, k.Linger, k.err = k, createLinger, p.err()
 		if d.opts.PickFlavor != nil {
 			k.pick = func(ctx context.Context) (err error) {
 				if wanted.ResourceMetadata.FlavorID, err = d.pick(ctx, refused); err != nil {
 					return err
 				}
-				return k.prepare(d.client.client, opts)
+				return k.prepare(d.client.client)
 			}
 		}
-		s, earlier, err := d.client.create(ctx, k, d.opts.Key, d.opts.Lease, opts)
+		s, earlier, err := d.client.create(ctx, k, d.opts.Key, d.opts.Lease)
 		if d.opts.PickFlavor == nil || !refusesFlavor(err) {
 			return d.created(s, earlier, err)
 		}

@@ -206,7 +206,7 @@ func (d *download) intoFile(ctx context.Context, path string) (int64, error) {
 // run downloads the file. If that fails, it returns a DownloadError.
 func (d *download) run(ctx context.Context) (n int64, err error) {
 	k := linkCall(http.MethodGet, d.fileID)
-	ctx = d.client.begin(ctx, k, nil)
+	ctx = d.client.begin(ctx, k)
 	defer d.client.report(ctx, k, &err)
 	err = d.verdict(d.get.Run(ctx))
 	k.Result.Attempts, k.done = d.get.Attempts, err == nil

@@ -75,9 +75,9 @@ func (c *FileClient) Register(ctx context.Context, req RegisterFileRequest, opts
 // register does the work of Register. If ctx ends before the response arrives, it waits for
 // the response for up to linger more.
 func (c *FileClient) register(ctx context.Context, req RegisterFileRequest, linger time.Duration, opts []RequestOption) (*RegisteredFile, error) {
-	k := newCall(http.MethodPost, files, "", &req, req.problems())
+	k := newCall(http.MethodPost, files, "", &req, req.problems(), opts)
 	k.Linger = linger
-	f, err := do[RegisteredFile](ctx, c.client, k, opts)
+	f, err := do[RegisteredFile](ctx, c.client, k)
 	if errors.Is(err, ErrOutcomeUnknown) {
 		err = fmt.Errorf("%w; FileClient.List shows whether the record exists", err)
 	}
@@ -88,23 +88,23 @@ func (c *FileClient) register(ctx context.Context, req RegisterFileRequest, ling
 //
 // GET /v1/files
 func (c *FileClient) List(ctx context.Context, opts ...RequestOption) ([]File, error) {
-	return doList[File](ctx, c.client, get(files), opts)
+	return doList[File](ctx, c.client, get(files, "", opts))
 }
 
 // ListPublic reads the public files. It needs no token and sends none.
 //
 // GET /v1/public-files
 func (c *FileClient) ListPublic(ctx context.Context, opts ...RequestOption) ([]PublicFile, error) {
-	k := get("/v1/public-files")
+	k := get("/v1/public-files", "", opts)
 	k.Auth = false
-	return doList[PublicFile](ctx, c.client, k, opts)
+	return doList[PublicFile](ctx, c.client, k)
 }
 
 // Get reads one file record.
 //
 // GET /v1/files/{file_id}
 func (c *FileClient) Get(ctx context.Context, id string, opts ...RequestOption) (*File, error) {
-	return do[File](ctx, c.client, getID(fileByID, id), opts)
+	return do[File](ctx, c.client, get(fileByID, id, opts))
 }
 
 // Delete deletes a file record. If a response is lost and the repeated request gets "not
@@ -112,7 +112,7 @@ func (c *FileClient) Get(ctx context.Context, id string, opts ...RequestOption) 
 //
 // DELETE /v1/files/{file_id}
 func (c *FileClient) Delete(ctx context.Context, id string, opts ...RequestOption) error {
-	return doDelete(ctx, c.client, deleteID(fileByID, id), opts)
+	return doDelete(ctx, c.client, fileByID, id, opts)
 }
 
 // PresignedURL asks for a new presigned URL of a file's contents. Whether the URL is for
@@ -121,7 +121,7 @@ func (c *FileClient) Delete(ctx context.Context, id string, opts ...RequestOptio
 //
 // GET /v1/files/{file_id}/presigned_url
 func (c *FileClient) PresignedURL(ctx context.Context, id string, opts ...RequestOption) (SignedURL, error) {
-	l, err := do[freshLink](ctx, c.client, getID(fileByID+"/presigned_url", id), opts)
+	l, err := do[freshLink](ctx, c.client, get(fileByID+"/presigned_url", id, opts))
 	if err != nil {
 		return "", err
 	}

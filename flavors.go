@@ -75,7 +75,7 @@ func (l *flavorList) check(body []byte) (string, error) {
 //
 // GET /v1/inference-service/flavor
 func (c *FlavorClient) List(ctx context.Context, opts ...RequestOption) ([]Flavor, error) {
-	list, err := do[flavorList](ctx, c.client, get("/v1/inference-service/flavor"), opts)
+	list, err := do[flavorList](ctx, c.client, get("/v1/inference-service/flavor", "", opts))
 	if err != nil {
 		return nil, err
 	}

@@ -158,9 +158,9 @@ type hooks struct {
 }
 
 // begin returns the context of a call.
-func (c *Client) begin(ctx context.Context, k *call, opts []RequestOption) context.Context {
+func (c *Client) begin(ctx context.Context, k *call) context.Context {
 	for _, f := range c.hooks.begin {
-		ctx = f(ctx, Call{Method: k.Method, Route: k.Route, ID: c.caller.Redactor().String(k.ID), Wait: options(opts).wait})
+		ctx = f(ctx, Call{Method: k.Method, Route: k.Route, ID: c.caller.Redactor().String(k.ID), Wait: k.opts.wait})
 	}
 	return ctx
 }
@@ -183,7 +183,7 @@ func (c *Client) report(ctx context.Context, k *call, err *error) {
 	for _, f := range c.hooks.end {
 		f(ctx, Call{
 			Method: k.Method, Route: k.Route, ID: c.caller.Redactor().String(k.ID), Attempts: k.Result.Attempts, Duration: time.Since(k.start),
-			Err: *err, Outcome: outcome, Wait: k.wait,
+			Err: *err, Outcome: outcome, Wait: k.opts.wait,
 		})
 	}
 }

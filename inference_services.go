@@ -116,18 +116,18 @@ func (r *CreateInferenceServiceRequest) problems() (p problems) {
 //
 // POST /v1/inference-service
 func (c *InferenceServiceClient) Create(ctx context.Context, req CreateInferenceServiceRequest, opts ...RequestOption) (*InferenceService, error) {
-	k := newCall(http.MethodPost, services, "", &req, req.problems())
-	s, _, err := c.create(ctx, &k, "", 0, opts)
+	k := newCall(http.MethodPost, services, "", &req, req.problems(), opts)
+	s, _, err := c.create(ctx, k, "", 0)
 	return s, err
 }
 
 // create creates an endpoint, for Create and Deploy, under a key of the ledger. It remembers the
 // new ID. If the key has an endpoint of the same request already, nothing is sent, and earlier is
 // its entry.
-func (c *InferenceServiceClient) create(ctx context.Context, k *call, key string, lease time.Duration, opts []RequestOption) (s *InferenceService, earlier *ledger.Entry, err error) {
-	ctx = c.client.begin(ctx, k, opts)
+func (c *InferenceServiceClient) create(ctx context.Context, k *call, key string, lease time.Duration) (s *InferenceService, earlier *ledger.Entry, err error) {
+	ctx = c.client.begin(ctx, k)
 	defer c.client.report(ctx, k, &err)
-	if err := k.prepare(c.client, opts); err != nil {
+	if err := k.prepare(c.client); err != nil {
 		return nil, nil, err
 	}
 	switch {
@@ -177,9 +177,9 @@ func (c *InferenceServiceClient) Get(ctx context.Context, id string, opts ...Req
 // read is Get, and also returns the result of the call. The client then knows the ID for the
 // token that was sent.
 func (c *InferenceServiceClient) read(ctx context.Context, id string, opts []RequestOption) (s *InferenceService, r *httpcall.Result, err error) {
-	k := newCall(http.MethodGet, service, id, nil, nil)
+	k := newCall(http.MethodGet, service, id, nil, nil, opts)
 	s = new(InferenceService)
-	if err = c.client.carryOut(ctx, &k, s, opts); err != nil {
+	if err = c.client.carryOut(ctx, k, s); err != nil {
 		return nil, &k.Result, err
 	}
 	c.client.endpoints.Read(id, k.Result.TokenCheck)
@@ -209,25 +209,26 @@ const instanceField = "resource_metadata.target_instance_number"
 //
 // PUT /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Update(ctx context.Context, id string, req UpdateInferenceServiceRequest, opts ...RequestOption) (s *InferenceService, err error) {
+	k := newCall(http.MethodPut, service, id, &req, nil, opts)
 	var p problems
 	n := req.ResourceMetadata.TargetInstanceNumber
 	p.add(n != nil && *n < 0, instanceField, "must not be negative")
-	p.add(n == nil && !options(opts).has(""), instanceField, "is not set, so the update would change nothing")
-	k := newCall(http.MethodPut, service, id, &req, p)
-	ctx = c.client.begin(ctx, &k, opts)
-	defer c.client.report(ctx, &k, &err)
-	if err := k.prepare(c.client, opts); err != nil {
+	p.add(n == nil && !k.opts.has(""), instanceField, "is not set, so the update would change nothing")
+	k.err = p.err()
+	ctx = c.client.begin(ctx, k)
+	defer c.client.report(ctx, k, &err)
+	if err := k.prepare(c.client); err != nil {
 		return nil, err
 	}
 	k.Urgent = n != nil && *n == 0 // it lowers the bill
-	change, err := c.client.Ledger.scale(ctx, &k)
+	change, err := c.client.Ledger.scale(ctx, k)
 	if err != nil {
 		return nil, err
 	}
 	defer c.client.Ledger.scaled(ctx, change, &s)
 	c.client.caller.Do(ctx, &k.Call)
 	updated := new(InferenceService)
-	if err := c.client.verdict(&k, updated); err != nil {
+	if err := c.client.verdict(k, updated); err != nil {
 		return nil, err
 	}
 	return updated, nil
@@ -254,7 +255,7 @@ func (c *InferenceServiceClient) Scale(ctx context.Context, id string, instances
 //
 // DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Delete(ctx context.Context, id string, opts ...RequestOption) error {
-	return doDelete(ctx, c.client, deleteID(service, id), opts)
+	return doDelete(ctx, c.client, service, id, opts)
 }
 
 // URL is the address of an available endpoint:

@@ -136,7 +136,7 @@ type jobClient struct {
 // POST /v1/svc-video-job
 func (c *VideoJobClient) Create(ctx context.Context, req CreateVideoJobRequest, opts ...RequestOption) (*Job, error) {
 	body := jobBody[VideoJobConfig]{JobTypeText2Video, req.Config}
-	return do[Job](ctx, c.client, newCall(http.MethodPost, videoJobs, "", &body, req.problems()), opts)
+	return do[Job](ctx, c.client, newCall(http.MethodPost, videoJobs, "", &body, req.problems(), opts))
 }
 
 // Create asks for images. The returned job has the status initializing;
@@ -148,7 +148,7 @@ func (c *VideoJobClient) Create(ctx context.Context, req CreateVideoJobRequest, 
 // POST /v1/svc-image-job
 func (c *ImageJobClient) Create(ctx context.Context, req CreateImageJobRequest, opts ...RequestOption) (*Job, error) {
 	body := jobBody[ImageJobConfig]{JobTypeText2Image, req.Config}
-	return do[Job](ctx, c.client, newCall(http.MethodPost, imageJobs, "", &body, req.problems()), opts)
+	return do[Job](ctx, c.client, newCall(http.MethodPost, imageJobs, "", &body, req.problems(), opts))
 }
 
 // Get reads one job. An error that matches [ErrNotFound] matches [ErrRetired] as well: the
@@ -156,7 +156,7 @@ func (c *ImageJobClient) Create(ctx context.Context, req CreateImageJobRequest, 
 //
 // GET /v1/svc-video-job/{job_id} or /v1/svc-image-job/{job_id}
 func (c *jobClient) Get(ctx context.Context, id string, opts ...RequestOption) (*Job, error) {
-	return do[Job](ctx, c.client, getID(c.job, id), opts)
+	return do[Job](ctx, c.client, get(c.job, id, opts))
 }
 
 // Delete deletes a job. If a response is lost and the repeated request gets "not found",
@@ -164,7 +164,7 @@ func (c *jobClient) Get(ctx context.Context, id string, opts ...RequestOption) (
 //
 // DELETE /v1/svc-video-job/{job_id} or /v1/svc-image-job/{job_id}
 func (c *jobClient) Delete(ctx context.Context, id string, opts ...RequestOption) error {
-	return doDelete(ctx, c.client, deleteID(c.job, id), opts)
+	return doDelete(ctx, c.client, c.job, id, opts)
 }
 
 // Wait waits until a job has succeeded. It ends at once, with a [WaitError], when the job

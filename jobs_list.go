@@ -51,9 +51,9 @@ func (l *JobList) check(body []byte) (string, error) {
 //
 // GET /v1/svc-video-job or /v1/svc-image-job
 func (c *jobClient) List(ctx context.Context, opts *ListJobsOptions, reqOpts ...RequestOption) (*JobList, error) {
-	k := get(c.jobs)
+	k := get(c.jobs, "", reqOpts)
 	k.query, k.err = opts.query()
-	return do[JobList](ctx, c.client, k, reqOpts)
+	return do[JobList](ctx, c.client, k)
 }
 
 // maxAhead is the largest Concurrency that has an effect.
@@ -100,7 +100,7 @@ func (c *jobClient) All(ctx context.Context, opts *ListJobsOptions, reqOpts ...R
 		return func(yield func(*Job, error) bool) { yield(nil, err) }
 	}
 	reqOpts = slices.Clone(reqOpts)
-	if options(reqOpts).response != nil {
+	if get(c.jobs, "", reqOpts).opts.response != nil {
 		o.Concurrency = 1 // WithResponse can hold one response
 	}
 	return paging.List[Job]{

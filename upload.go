@@ -331,7 +331,7 @@ func (u *upload) askForLink(ctx context.Context) error {
 // for a new link, once, and sends the contents again.
 func (u *upload) put(ctx context.Context) (_ *UploadResult, err error) {
 	c, k := u.files.client, linkCall(http.MethodPut, u.id)
-	ctx = c.begin(ctx, k, nil)
+	ctx = c.begin(ctx, k)
 	defer c.report(ctx, k, &err)
 	for renewed := false; ; renewed = true {
 		var p problems
