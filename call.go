@@ -256,11 +256,8 @@ func (b *base) join(k *call, query url.Values) (*url.URL, error) {
 	}
 	if len(k.query)+len(query) > 0 {
 		all := make(url.Values, len(k.query)+len(query))
-		for _, q := range []url.Values{k.query, query} {
-			for key, values := range q {
-				all[key] = values
-			}
-		}
+		maps.Copy(all, k.query)
+		maps.Copy(all, query)
 		u.RawQuery = all.Encode()
 	}
 	return u, nil

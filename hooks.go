@@ -17,28 +17,26 @@ import (
 // prove that the endpoint is deleted, and a failure to update the ledger, unless a call returns
 // it. If l is nil, nothing is logged.
 func WithLogger(l *slog.Logger) Option {
-	return func(c *config) error {
-		c.logger, c.log = nil, l
-		if l == nil {
-			return nil
+	return func(c *config) error { c.log = l; return nil }
+}
+
+// exchangeLogger returns the hook that logs every exchange to l.
+func exchangeLogger(l *slog.Logger) func(context.Context, httpcall.Attempt) {
+	return func(ctx context.Context, a httpcall.Attempt) {
+		level, text := slog.LevelDebug, "svc: exchange"
+		attrs := []slog.Attr{
+			slog.String("method", a.Method), slog.String("route", a.Route), slog.Uint64("call", a.Call), slog.Int("attempt", a.Number),
+			slog.Int("status", a.StatusCode), slog.Duration("duration", a.Duration),
 		}
-		c.logger = func(ctx context.Context, a httpcall.Attempt) {
-			level, text := slog.LevelDebug, "svc: exchange"
-			attrs := []slog.Attr{
-				slog.String("method", a.Method), slog.String("route", a.Route), slog.Uint64("call", a.Call), slog.Int("attempt", a.Number),
-				slog.Int("status", a.StatusCode), slog.Duration("duration", a.Duration),
-			}
-			attrs = append(attrs, texts("id", a.ID, "request_id", a.RequestID)...)
-			if a.Err != nil {
-				attrs = append(attrs, slog.String("error", a.Err.Error()))
-			}
-			if a.Retry {
-				level, text = slog.LevelInfo, "svc: trying again"
-				attrs = append(attrs, slog.Duration("delay", a.Delay))
-			}
-			l.LogAttrs(ctx, level, text, attrs...)
+		attrs = append(attrs, texts("id", a.ID, "request_id", a.RequestID)...)
+		if a.Err != nil {
+			attrs = append(attrs, slog.String("error", a.Err.Error()))
 		}
-		return nil
+		if a.Retry {
+			level, text = slog.LevelInfo, "svc: trying again"
+			attrs = append(attrs, slog.Duration("delay", a.Delay))
+		}
+		l.LogAttrs(ctx, level, text, attrs...)
 	}
 }
 
@@ -54,7 +52,7 @@ type Attempt struct {
 	RequestID  string        // request ID that the service sent in a response header; empty: there was none
 	Err        error         // why there was no complete response, without secrets; nil: there was a complete response
 	Start      time.Time     // time when the request was handed to the transport
-	Duration   time.Duration // time from Start to the end of the response; for a successful transfer, to the end of the response headers
+	Duration   time.Duration // time from Start to the end of the response; for a successful download, to the end of the response headers
 	Retry      bool          // the call makes another attempt, unless ctx ends first
 	Delay      time.Duration // delay before the next attempt; 0: there is no delay, or no next attempt
 }

@@ -38,7 +38,6 @@ type config struct {
 	product   string
 	insecure  bool
 	header    http.Header // headers of WithDefaultHeader
-	logger    func(context.Context, httpcall.Attempt)
 	hooks     hooks
 	ledger    ledger.Store // store of the ledger; nil: there is no ledger
 	unmarked  bool         // WithoutLedgerMark was given
@@ -253,8 +252,8 @@ func WithInsecureHTTP() Option {
 func (c *config) finish(origin *url.URL) {
 	c.http.Origin = origin
 	c.http.UserAgent = strings.TrimSpace(fmt.Sprintf("%s svc-go/%s (%s; %s/%s)", c.product, Version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
-	if c.logger != nil {
-		c.http.Hooks = append(c.http.Hooks, c.logger)
+	if c.log != nil {
+		c.http.Hooks = append(c.http.Hooks, exchangeLogger(c.log))
 	}
 	src := c.http.Token
 	switch {
