@@ -117,6 +117,7 @@ func TestDeleteOfAnIDThatDoesNotExist(t *testing.T) {
 	for args, code := range map[string]int{"": exitNotFound, "--missing-ok": exitOK} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
+			patient(t)
 			s := newSession(t)
 			e := s.must(code, append([]string{"delete", "svc-9", "-o", "json"}, strings.Fields(args)...)...)
 			require.Equal(t, true, e.doc(t)["may_be_running"])

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "64"); err != nil { // the tests wait for most of their time
+	if err := flag.Set("test.parallel", "1000"); err != nil { // slots limits them
 		panic(err)
 	}
 	dir, err := os.MkdirTemp("", "svc-test")
@@ -61,6 +62,23 @@ func (e ended) doc(t *testing.T) map[string]any {
 	return doc
 }
 
+// slots limits how many tests with a session run at a time. They wait for most of their time.
+var slots = make(chan struct{}, 24)
+
+// unlimited are the tests that have a slot, or need none.
+var unlimited sync.Map
+
+// patient lets a test that waits for tens of seconds, and does little else, begin at once.
+func patient(t *testing.T) { unlimited.Store(t, true) }
+
+// takeSlot waits for a slot of the test.
+func takeSlot(t *testing.T) {
+	if _, has := unlimited.LoadOrStore(t, true); !has {
+		slots <- struct{}{}
+		t.Cleanup(func() { <-slots })
+	}
+}
+
 // session runs the program against a fake of the service, with a ledger of its own.
 type session struct {
 	t   *testing.T
@@ -70,6 +88,7 @@ type session struct {
 
 func newSession(t *testing.T, opts ...svctest.Option) *session {
 	t.Helper()
+	takeSlot(t)
 	srv := svctest.NewServer(append([]svctest.Option{svctest.WithDeployTime(100 * time.Millisecond)}, opts...)...)
 	t.Cleanup(srv.Close)
 	home := t.TempDir()

@@ -182,6 +182,9 @@ func TestRecovery(t *testing.T) {
 		delete(commands, tt.title)
 		t.Run(tt.title, func(t *testing.T) {
 			t.Parallel()
+			if strings.HasPrefix(tt.title, "6.") || strings.HasPrefix(tt.title, "7.") {
+				patient(t)
+			}
 			s := newSession(t, tt.options...)
 			tt.arise(s)
 			e := s.finish(s.shell(script))

@@ -62,9 +62,9 @@ func (s *session) running() (images []string) {
 }
 
 // scriptSession has a service that cannot pull the image bad:1, and whose endpoints serve a model.
-func scriptSession(t *testing.T) *session {
+func scriptSession(t *testing.T, opts ...svctest.Option) *session {
 	t.Helper()
-	return newSession(t, svctest.WithImagePullError("bad:1"), svctest.WithChat(""))
+	return newSession(t, append(opts, svctest.WithImagePullError("bad:1"), svctest.WithChat(""))...)
 }
 
 func TestRolloutScript(t *testing.T) {
@@ -263,7 +263,11 @@ func TestPipelines(t *testing.T) {
 		} {
 			t.Run(provider+" "+name, func(t *testing.T) {
 				t.Parallel()
-				s := scriptSession(t)
+				var opts []svctest.Option
+				if name == "killed in deploy" {
+					opts = append(opts, svctest.WithDeployTime(time.Hour))
+				}
+				s := scriptSession(t, opts...)
 				s.env["SVC_LEDGER"] = "sqlite:" + filepath.Join(s.env["HOME"], "ledger.db")
 				s.must(exitOK, "ledger", "init")
 				failed, log := read(t).run(s, tt.before)
