@@ -37,7 +37,7 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 		return append(lines, t.ledgerAdvice(err, f)...)
 	case exitNotFound:
 		if why.name == "not_found" && !isA[noEntryError](err) {
-			lines = append(lines, "Check the ID: the service has no such endpoint, or has deleted it.")
+			lines = append(lines, "Check the ID, and the account of the token: the service has no such endpoint in it, or has deleted it.")
 		}
 	case exitRunning:
 		if c.left != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +38,7 @@ func (v *deleteView) table() table {
 		result := "deleted"
 		switch {
 		case d.Missing:
-			result = "does not exist"
+			result = "not found"
 		case !d.Deleted:
 			result = "NOT deleted"
 		}
@@ -128,7 +129,7 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 			left = append(left, d.ServiceID)
 		}
 		if d.Missing && missingOK {
-			t.talk.say("%s does not exist", printable(d.ServiceID))
+			t.talk.say("%s is not found: deleted, mistyped, or of another account", printable(d.ServiceID))
 			errs[i] = nil
 		}
 	}
@@ -150,7 +151,7 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 // "not found", there was no such endpoint.
 func (t *tool) deleteOne(ctx context.Context, id string) (deletion, error) {
 	d := deletion{ServiceID: id}
-	err := t.client.InferenceServices.DeleteAndWait(ctx, id, &t.wait)
+	err := t.deleteAndWait(ctx, id)
 	d.proven = err == nil // a "not found" alone proves nothing: the token may be that of another account
 	if err == nil && !t.found(id) {
 		err = fmt.Errorf("%s: %w", id, svc.ErrNotFound)
@@ -160,6 +161,36 @@ func (t *tool) deleteOne(ctx context.Context, id string) (deletion, error) {
 		d.Error = plainText(err)
 	}
 	return d, err
+}
+
+// refusedLimit is how long a deletion goes on while the service does not accept the token.
+const refusedLimit = 30 * time.Second
+
+// deleteAndWait deletes an endpoint and waits until the deletion is proven. The library tries until ctx
+// ends if the token is refused after it was accepted, since a program may get a new one.
+func (t *tool) deleteAndWait(ctx context.Context, id string) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	w := t.wait
+	var refused error
+	since := time.Duration(-1)
+	w.OnPoll = func(p svc.Poll) {
+		t.talk.poll(p)
+		switch {
+		case p.Err == nil || kindOf(p.Err).code != exitRefused:
+			since = -1
+		case since < 0:
+			since = p.Elapsed
+		case p.Elapsed >= since+refusedLimit:
+			refused = p.Err
+			stop()
+		}
+	}
+	err := t.client.InferenceServices.DeleteAndWait(ctx, id, &w)
+	if err != nil && refused != nil {
+		return fmt.Errorf("the token is refused for %v: %w", refusedLimit, refused)
+	}
+	return err
 }
 
 // joined joins errors in one line. One error stays as it is.

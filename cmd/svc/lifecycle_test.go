@@ -90,6 +90,20 @@ func TestUnknownIDProvesNothing(t *testing.T) {
 	}
 }
 
+// TestDeleteWhoseTokenIsRefused: it ends long before its --timeout, also if the token was accepted before.
+func TestDeleteWhoseTokenIsRefused(t *testing.T) {
+	t.Parallel()
+	patient(t)
+	s := newSession(t)
+	id := s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+	s.srv.Fault("*", svctest.RouteEndpoint, svctest.Fault{Status: 409}, svctest.Fault{Status: 401, Times: -1})
+	e := s.must(exitRunning, "delete", id, "-o", "json")
+	require.Equal(t, []any{"unauthorized", true}, []any{e.doc(t)["error_kind"], e.doc(t)["may_be_running"]}, e.stdout)
+	require.Contains(t, e.stderr, "the token is refused for 30s")
+	require.Contains(t, e.stderr, "Check the token")
+	require.Contains(t, e.stderr, "To try again: svc delete "+id)
+}
+
 // TestLeaseOfDeployAndExtend: both take days, and 0 is no lease.
 func TestLeaseOfDeployAndExtend(t *testing.T) {
 	t.Parallel()

@@ -158,8 +158,7 @@ func (t *tool) remove(ctx context.Context, id string) error {
 	defer cancel()
 	t.talk.setDeleting(true)
 	t.talk.say("deleting %s", printable(id))
-	w := t.wait
-	err := t.client.InferenceServices.DeleteAndWait(ctx, id, &w)
+	err := t.deleteAndWait(ctx, id)
 	if err != nil {
 		return fmt.Errorf("%s is not known to be deleted: %s", id, strings.TrimPrefix(plainText(err), id+": "))
 	}

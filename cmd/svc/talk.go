@@ -136,7 +136,7 @@ func (t *talk) poll(p svc.Poll) {
 		t.show(text + colon + failed)
 	case last && failed != "": // the error of the wait holds the reason
 		t.clear()
-	case last || changed || p.Elapsed >= before.told+quietTime:
+	case last || changed || p.Number == 1 || p.Elapsed >= before.told+quietTime:
 		t.emit(map[string]any{
 			"event": "poll", "service_id": p.ID, "status": p.Status, "error": failed,
 			"elapsed_seconds": p.Elapsed.Round(time.Millisecond).Seconds(), "polls": p.Number,
