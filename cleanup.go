@@ -37,14 +37,15 @@ const cleanupLimit = 30 * time.Second
 // failed runs the cleanup if the options ask for one, and makes the error of the deployment.
 func (d *deployment) failed(ctx context.Context, err error) error {
 	e := &DeployError{ServiceID: d.id, Service: d.record, Resumed: d.resumed, Err: err}
-	if d.deleted {
+	deleted := d.deleted()
+	if deleted {
 		e.Cleanup = CleanupDeleted
 	}
 	remove := d.opts.DeleteOnFailure && !d.resumed // the call that created it may still use it
 	if d.opts.OnFailure != nil {
 		remove = d.opts.OnFailure(e)
 	}
-	if remove && !d.deleted {
+	if remove && !deleted {
 		e.Cleanup, e.CleanupErr = d.cleanUp(ctx)
 	}
 	return e
@@ -145,7 +146,7 @@ type removal struct {
 	limit    time.Duration // limit of each request, whatever it waits for
 	interval time.Duration // longest time between two polls
 	there    bool          // the latest read returned the record
-	polled   time.Time     // when the latest poll ended; zero: there was none
+	polled   time.Time     // when the latest poll ended
 }
 
 // removal prepares the removal of an endpoint, and the wait for it, which run starts. Its requests do
@@ -205,7 +206,7 @@ func (r *removal) read(ctx context.Context) (*InferenceService, rules.Verdict, e
 // not ask the rate limiter, and is a single attempt: after a failed one, Delete counts "not found"
 // as success. The error says why the service has accepted no delete; "not found" is no error.
 func (r *removal) delete(ctx context.Context) error {
-	suspended := !r.polled.IsZero() && rules.Overslept(r.interval, time.Since(r.polled))
+	suspended := rules.Overslept(r.interval, time.Since(r.polled))
 	accepted := r.evidence.Accepted()
 	if accepted && !r.there && !suspended {
 		return nil
@@ -236,7 +237,7 @@ func (r *removal) check(s *InferenceService) error {
 
 // learn notes the name that the service has given to the endpoint. s may be nil.
 func (r *removal) learn(s *InferenceService) {
-	if r.unsure && s != nil && s.Name != "" {
-		r.name, r.unsure = s.Name, false
+	if name := orZero(s).Name; r.unsure && name != "" {
+		r.name, r.unsure = name, false
 	}
 }

@@ -203,7 +203,6 @@ type deployment struct {
 	cleanupEnd time.Time         // when all cleanups together must have ended; zero: no cleanup has begun
 	resumed    bool              // an earlier call with the same key created the endpoint
 	observer   *observer         // what the polls of the wait have shown; its cleanup continues with it; nil: the wait has not begun
-	deleted    bool              // the wait has proven that the endpoint is deleted; somebody else deleted it
 }
 
 // run creates the endpoint, or finds the one that the key has, waits for it, and cleans up if that
@@ -225,11 +224,15 @@ func (d *deployment) run(ctx context.Context, req CreateInferenceServiceRequest)
 	for again := false; ; again = true {
 		err := d.create(ctx, req)
 		if err == nil {
-			err = d.wait(ctx)
+			w := d.client.wait(d.id, "available", d.opts.withDefaults(), true)
+			d.observer = w.by
+			var last *InferenceService
+			last, err = w.run(ctx, untilAvailable)
+			d.record = cmp.Or(last, d.record)
 		}
 		switch {
 		case err == nil, d.id == "":
-		case d.resumed && d.deleted && !again && ctx.Err() == nil: // somebody else deleted it: the key is free now
+		case d.resumed && !again && ctx.Err() == nil && d.deleted(): // the key is free now
 			*d = deployment{client: d.client, opts: d.opts}
 			continue
 		default:
@@ -327,18 +330,13 @@ func (d *deployment) tell() error {
 	return d.client.client.safe(d.opts.OnCreate(cmp.Or(d.record, &InferenceService{ServiceID: d.id})))
 }
 
-// wait waits until the endpoint is available.
-func (d *deployment) wait(ctx context.Context) error {
-	w := d.client.wait(d.id, "available", d.opts.withDefaults(), true)
-	d.observer = w.by
-	last, err := w.run(ctx, untilAvailable)
-	d.record = cmp.Or(last, d.record)
-	given, name := d.givenName(), ""
-	if orZero(last).IsDeleted {
-		name = last.Name
+// deleted reports whether the wait has proven that the endpoint is deleted: somebody else deleted it.
+func (d *deployment) deleted() bool {
+	if d.observer == nil || d.observer.evidence.Verdict() != rules.Deleted {
+		return false
 	}
-	d.deleted = w.by.evidence.Verdict() == rules.Deleted && same.Text(cmp.Or(name, given), given)
-	return err
+	s := orZero(d.record) // may be the record of another endpoint
+	return !s.IsDeleted || s.Name == "" || same.Text(s.Name, d.givenName())
 }
 
 // Use deploys an endpoint, calls the function with its record, and deletes the endpoint

@@ -104,7 +104,7 @@ func (l *Ledger) Adopt(ctx context.Context, e ledger.Entry, id string, opts *Ado
 	}
 	s, r, err := l.client.InferenceServices.read(ctx, id, nil)
 	if err == nil {
-		err = l.journal.Adopt(ctx, e, seen(s), opts != nil && opts.Unmarked, dateOf(r.Header), r.TokenCheck(e.Intent))
+		err = l.journal.Adopt(ctx, e, seen(s), orZero(opts).Unmarked, dateOf(r.Header), r.TokenCheck(e.Intent))
 	}
 	if err != nil {
 		return nil, err
@@ -142,13 +142,7 @@ func (l *Ledger) Forget(ctx context.Context, e ledger.Entry) error {
 		return err
 	}
 	for told := false; ; told = true {
-		err := l.journal.Change(ctx, "forget", now, func(now ledger.Entry) (ledger.Record, error) {
-			r := ledger.Record{Event: ledger.Forgotten}
-			if now.State == ledger.Created {
-				r.ServiceID = now.ServiceID
-			}
-			return r, now.MayForget(l.client.base.String(), gone, clock())
-		})
+		err := l.journal.Forget(ctx, now, gone, clock())
 		if !errors.Is(err, ledger.ErrEarly) {
 			return err
 		}

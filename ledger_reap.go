@@ -1,6 +1,7 @@
 package svc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -45,7 +46,7 @@ func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) 
 	entries, _, err := l.read(ctx, "")
 	var all []*reaping
 	for _, e := range l.overdue(ctx, entries) {
-		all = append(all, &reaping{ledger: l, entry: e, dryRun: opts != nil && opts.DryRun, endurance: rules.Endurance{Task: rules.Reaping}})
+		all = append(all, &reaping{ledger: l, entry: e, dryRun: orZero(opts).DryRun, endurance: rules.Endurance{Task: rules.Reaping}})
 	}
 	atOnce(all, func(r *reaping) { r.begin(ctx) })
 	atOnce(all, func(r *reaping) { r.finish(ctx) })
@@ -63,22 +64,13 @@ func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) 
 
 // overdue returns the entries that Reap has to do with. It asks the service for its time only if an
 // open entry has a lease.
-func (l *Ledger) overdue(ctx context.Context, entries []ledger.Entry) (due []ledger.Entry) {
-	base := l.client.base.String()
-	leased := func(e ledger.Entry) bool { return e.Open() && e.BaseURL == base && e.Lease > 0 }
-	now := ledger.WallClock()
-	if slices.ContainsFunc(entries, leased) {
-		if date := l.clock(ctx)(); !date.IsZero() {
-			now = date
-		}
+func (l *Ledger) overdue(ctx context.Context, entries []ledger.Entry) []ledger.Entry {
+	base, now := l.client.base.String(), ledger.WallClock()
+	entries = slices.DeleteFunc(entries, func(e ledger.Entry) bool { return !e.Open() || e.BaseURL != base })
+	if slices.ContainsFunc(entries, func(e ledger.Entry) bool { return e.Lease > 0 }) {
+		now = cmp.Or(l.clock(ctx)(), now)
 	}
-	for _, e := range entries {
-		doubtful := e.Open() && e.BaseURL == base && e.Doubt != ""
-		if doubtful || e.Overdue(base, now) {
-			due = append(due, e)
-		}
-	}
-	return due
+	return slices.DeleteFunc(entries, func(e ledger.Entry) bool { return e.Doubt == "" && !e.Overdue(base, now) })
 }
 
 // atOnce calls f for all values, eight at a time.
@@ -160,7 +152,7 @@ func (r *reaping) check(ctx context.Context) error {
 func (r *reaping) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reapLimit)
 	defer cancel()
-	for r.mayPass() {
+	for r.err != nil && !cause.Has[*ledger.Error](r.err) && r.ledger.client.endures(&r.endurance, r.err) {
 		if poll.Sleep(ctx, 2*time.Second) != nil {
 			return
 		}
@@ -169,9 +161,4 @@ func (r *reaping) finish(ctx context.Context) {
 	if r.wait != nil {
 		_, r.err = r.wait.run(ctx, isDeleted)
 	}
-}
-
-// mayPass reports whether the endpoint could not be read, for a reason that may pass.
-func (r *reaping) mayPass() bool {
-	return r.err != nil && !cause.Has[*ledger.Error](r.err) && r.ledger.client.endures(&r.endurance, r.err)
 }

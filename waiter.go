@@ -116,7 +116,7 @@ func (w *waiter[T]) once(ctx context.Context, until func(*T) (bool, error)) (p p
 	p.record, verdict, p.err = w.poll(ctx)
 	switch {
 	case verdict == rules.Deleted && w.deletion:
-		p.err = nil
+		p.done, p.err = true, nil
 	case verdict != rules.Deleted && p.err != nil && ctx.Err() != nil:
 		return p
 	}
@@ -130,6 +130,9 @@ func (w *waiter[T]) once(ctx context.Context, until func(*T) (bool, error)) (p p
 			p.changed = true
 			o.History = append(o.History[max(n+1-maxHistory, 0):], StatusChange{status, time.Now()})
 		}
+	}
+	if p.done {
+		return p
 	}
 	w.judge(&p, verdict, until)
 	if !p.done || w.probe == nil {
@@ -148,8 +151,6 @@ func (w *waiter[T]) once(ctx context.Context, until func(*T) (bool, error)) (p p
 func (w *waiter[T]) judge(p *polled[T], verdict rules.Verdict, until func(*T) (bool, error)) {
 	deleted := verdict == rules.Deleted
 	switch {
-	case deleted && w.deletion:
-		p.done = true
 	case p.err == nil:
 		w.endurance = rules.Endurance{Task: w.endurance.Task}
 		if p.done, p.end = until(p.record); deleted && !p.done && p.end == nil {

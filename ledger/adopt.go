@@ -67,3 +67,14 @@ func (j *Journal) alone(ctx context.Context, e Entry, id string) error {
 		}))
 	}
 }
+
+// Forget records that the endpoint of an entry does not exist, if [Entry.MayForget] allows it.
+func (j *Journal) Forget(ctx context.Context, e Entry, notFound bool, date time.Time) error {
+	return j.Change(ctx, "forget", e, func(now Entry) (Record, error) {
+		r := Record{Event: Forgotten}
+		if now.State == Created {
+			r.ServiceID = now.ServiceID
+		}
+		return r, now.MayForget(j.baseURL, notFound, date)
+	})
+}
