@@ -137,7 +137,7 @@ func TestDeleteOfAnIDThatDoesNotExist(t *testing.T) {
 			require.Equal(t, true, e.doc(t)["may_be_running"])
 			if code == exitNotFound {
 				require.Equal(t, "not_found", e.doc(t)["error_kind"])
-				require.Contains(t, e.stderr, "Check the ID")
+				require.Contains(t, e.stderr, "Check the ID, and the account of the token")
 			}
 		})
 	}
