@@ -85,11 +85,11 @@ func (c *Caller) admit(x *exchange, to *url.URL, header http.Header) (deadline t
 	deadline = time.Now().Add(x.late.After)
 	delete(header, "Authorization") // net/http sets it if a redirect leads to a URL that holds a user name, such as https://user@host
 	if x.call.Auth && SameOrigin(to, c.cfg.Origin) {
-		s, err := c.askToken(x, deadline)
+		sender, err := c.askToken(x, deadline)
 		if err != nil {
 			return deadline, err
 		}
-		x.sender = s
+		x.sender = sender
 		header["Authorization"] = []string{"Bearer " + x.sender.token()}
 	}
 	if x.ctx.Err() != nil || x.call.Before == nil {
@@ -173,7 +173,10 @@ func (x *exchange) send(shell *http.Request, deadline time.Time) attempt {
 	switch {
 	case !whole:
 	case x.call.Source != nil: // nobody needs the response to an upload, so a slow body is not waited for
-		late := time.AfterFunc(100*time.Millisecond, func() { _ = resp.Body.Close() })
+		late := time.AfterFunc(100*time.Millisecond, func() {
+			f.stop()
+			_ = resp.Body.Close()
+		})
 		defer late.Stop()
 		whole = false
 	case x.call.Transfer:
@@ -239,22 +242,26 @@ func (x *exchange) fold(a attempt, acted bool) {
 	case answered:
 		switch a.StatusCode {
 		case http.StatusProxyAuthRequired, http.StatusNotImplemented, http.StatusHTTPVersionNotSupported: // certainly without effect
+			return
 		case http.StatusBadGateway, http.StatusGatewayTimeout:
-			x.Acted, x.Lost = true, true
-		case http.StatusRequestTimeout: // some gateways send a 408 after the service has acted
+			x.Lost = true
+		}
+		switch a.StatusCode / 100 {
+		case 4:
+			x.Acted = acted || a.replaced()
+		case 5:
 			x.Acted = true
-		default:
-			x.Acted = acted || a.StatusCode >= 500 || a.replaced()
 		}
 	}
 }
 
 // replaced reports whether a 4xx response may stand in place of the service's own. Proxies and
 // portals send pages instead of a request, but also instead of the response to one that took effect.
+// Some gateways send a 408 after the service has acted.
 func (a *attempt) replaced() bool {
 	r := rules.Response{Status: a.StatusCode, ContentType: a.Header.Get("Content-Type"), Body: a.Body, Cut: a.Cut}
 	_, why := rules.Classify(r)
-	return a.StatusCode/100 == 4 && rules.Replaced(why, r)
+	return a.StatusCode == http.StatusRequestTimeout || rules.Replaced(why, r)
 }
 
 // tell reports the latest exchange to the hooks, once it is known whether a retry

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"math"
 	"net"
 	"net/http"
 	"slices"
@@ -93,10 +94,7 @@ func Transient(status int) bool {
 // does, or if the retry budget is used up.
 func (x *exchange) schedule() bool {
 	p := x.caller.cfg.Retry
-	bound := p.MaxDelay
-	if shift := min(x.Attempts, 30); p.MinDelay<<shift>>shift == p.MinDelay {
-		bound = min(bound, p.MinDelay<<shift)
-	}
+	bound := time.Duration(min(float64(p.MaxDelay), float64(p.MinDelay)*math.Exp2(float64(x.Attempts))))
 	x.delay = p.MinDelay + poll.Jitter(bound-p.MinDelay)
 	if x.RetryAfter > 0 {
 		if x.RetryAfter > p.MaxDelay {
