@@ -236,7 +236,7 @@ func (c *InferenceServiceClient) ScaleAndWait(ctx context.Context, id string, in
 	return w.run(ctx, func(s *InferenceService) (bool, error) {
 		switch {
 		case s.IsDeleted: // untilAvailable returns the error
-		case s.before(updated) && time.Since(done) < rules.Grace:
+		case s.before(updated) && w.sent.Sub(done) < rules.Grace:
 			return false, nil
 		case int64(s.ResourceMetadata.TargetInstanceNumber) != int64(instances):
 			return false, nil

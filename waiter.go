@@ -34,6 +34,7 @@ type waiter[T any] struct {
 	deletion  bool                        // the wait ends with success when the record is deleted
 	unfit     error                       // why the wait cannot begin; nil: it can
 	start     time.Time
+	sent      time.Time // when the latest poll began
 	endurance rules.Endurance
 	last      *T // the record that was read last
 	outcome   WaitError
@@ -113,6 +114,7 @@ func (w *waiter[T]) over(ctx context.Context, record *T, why error) (*T, error) 
 // once polls once, notes what it has read, and judges it.
 func (w *waiter[T]) once(ctx context.Context, until func(*T) (bool, error)) (p polled[T]) {
 	var verdict rules.Verdict
+	w.sent = time.Now()
 	p.record, verdict, p.err = w.poll(ctx)
 	switch {
 	case verdict == rules.Deleted && w.deletion:

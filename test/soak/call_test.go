@@ -31,6 +31,9 @@ type call struct {
 	limit     time.Duration // ctx ends this long after the start
 	cancels   bool          // ctx ends by a cancel, not by a deadline
 	antics    antics
+	key       string        // key of a Deploy in the ledger
+	lease     time.Duration // lease of a Deploy; 0: none
+	dies      int           // the process is killed at this step; 0: it is not
 
 	mu     sync.Mutex
 	counts map[string]int // how often each function of the caller was called
@@ -39,13 +42,15 @@ type call struct {
 	ended     time.Time
 	record    *svc.InferenceService
 	err       error
-	settled   []settled   // the results of WaitUntilAllAvailable
-	told      []string    // the IDs that OnCreate received
-	used      bool        // the function given to Use was called
-	probed    bool        // the last call of Probe succeeded
-	woke      time.Time   // when the process was continued after it was suspended; zero: it was not
-	rotation  int         // how many tokens the token source returned
-	tokenless []time.Time // when the token source failed
+	killed    bool          // the process was killed, so nobody knows the results
+	cleanups  []svc.WaitEnd // the ends of the cleanups
+	settled   []settled     // the results of WaitUntilAllAvailable
+	told      []string      // the IDs that OnCreate received
+	used      bool          // the function given to Use was called
+	probed    bool          // the last call of Probe succeeded
+	woke      time.Time     // when the process was continued after it was suspended; zero: it was not
+	rotation  int           // how many tokens the token source returned
+	tokenless []time.Time   // when the token source failed
 	returned  bool
 	panicked  any
 	exited    bool
@@ -147,6 +152,7 @@ func (k *call) waitOptions(d *rand.Rand) svc.WaitOptions {
 
 func (k *call) deployOptions(d *rand.Rand) *svc.DeployOptions {
 	o := &svc.DeployOptions{WaitOptions: k.waitOptions(d), DeleteOnFailure: k.removes && !k.decides}
+	o.Key, o.Lease = k.key, k.lease
 	if k.tells {
 		o.OnCreate = func(s *svc.InferenceService) error {
 			k.told = append(k.told, s.ServiceID)
@@ -160,7 +166,8 @@ func (k *call) deployOptions(d *rand.Rand) *svc.DeployOptions {
 }
 
 // make makes the call in this goroutine.
-func (k *call) make(ctx context.Context, s services, d *rand.Rand) {
+func (k *call) make(ctx context.Context, s services, c *conversation) {
+	d := c.dice
 	var o svc.WaitOptions
 	if !k.creates() {
 		o = k.waitOptions(d)
@@ -199,11 +206,18 @@ func (k *call) make(ctx context.Context, s services, d *rand.Rand) {
 		k.err = s.Delete(ctx, k.id)
 	case "DeleteAndWait":
 		k.err = s.DeleteAndWait(ctx, k.id, &o)
+	case "Reap":
+		_, k.err = s.Reap(ctx)
+	case "Settle":
+		k.err = c.settle(ctx, s)
 	}
 }
 
 // learned returns the IDs that the caller knows after the call.
 func (k *call) learned() []string {
+	if k.killed {
+		return nil
+	}
 	ids := append([]string(nil), k.told...)
 	if k.record != nil {
 		ids = append(ids, k.record.ServiceID)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 )
 
 // conversation is a sequence of calls of one program to one service.
@@ -19,11 +20,16 @@ type conversation struct {
 	dice       *rand.Rand
 	world      *world
 	clients    [2]services // the second client does not know the calls of the first one
+	processes  [2]*process // which the clients are in
+	opts       []svc.Option
+	store      ledger.Store // nil: the clients have no ledger
+	lie        func(services, *conversation) services
 	calls      []*call
 	known      []string // IDs that the caller knows
 	checking   string   // the invariant that is being checked
 	violations []violation
 	hung       bool
+	forgetful  bool // the store of the ledger loses records
 }
 
 // violation is an invariant that did not hold.
@@ -36,18 +42,12 @@ type violation struct {
 // converse runs the conversation with the given seed. If lie is not nil, it returns the
 // client that is used in place of the real one.
 func converse(seed uint64, lie func(services, *conversation) services) *conversation {
-	c := &conversation{seed: seed, dice: rand.New(rand.NewPCG(seed, 1))}
+	c := &conversation{seed: seed, dice: rand.New(rand.NewPCG(seed, 1)), lie: lie}
 	c.world = newWorld(seed, c.dice)
-	opts := c.options()
+	c.openLedger()
+	c.opts = c.options()
 	for i := range c.clients {
-		client, err := svc.NewClient("https://api.example.com/base", opts...)
-		if err != nil {
-			panic(err)
-		}
-		c.clients[i] = servicesOf(client)
-		if lie != nil {
-			c.clients[i] = lie(c.clients[i], c)
-		}
+		c.start(i)
 	}
 	c.known = append(c.known, c.world.endpoints[0].id)
 	for range 1 + c.dice.IntN(6) {
@@ -61,7 +61,12 @@ func converse(seed uint64, lie func(services, *conversation) services) *conversa
 				c.known = append(c.known, id)
 			}
 		}
-		c.check(afterCall, k)
+		if k.killed {
+			c.check(afterKill, k)
+			c.start(k.client())
+		} else {
+			c.check(afterCall, k)
+		}
 		if c.dice.IntN(2) == 0 {
 			time.Sleep(time.Duration(c.dice.IntN(40000)) * time.Millisecond)
 		}
@@ -84,7 +89,13 @@ func (c *conversation) check(invariants []invariant, k *call) {
 func (c *conversation) options() []svc.Option {
 	opts := []svc.Option{
 		svc.WithToken("key-1"), svc.WithInferenceURL("https://inference.example.com"),
-		svc.WithHTTPClient(&http.Client{Transport: strip{c.world}}),
+		svc.WithWaitHook(func(_ context.Context, end svc.WaitEnd) {
+			if k := c.world.call; end.Cleanup {
+				k.mu.Lock()
+				defer k.mu.Unlock()
+				k.cleanups = append(k.cleanups, end)
+			}
+		}),
 		svc.WithAttemptHook(func(ctx context.Context, _ svc.Attempt) {
 			_ = c.world.call.perform(ctx, "hook")
 		}),
@@ -149,7 +160,7 @@ func (c *conversation) plan() *call {
 		if k.limit > time.Minute || !k.creates() {
 			k.limit = 20 * time.Minute
 		}
-		return k
+		return c.withLedger(k)
 	}
 	if d.IntN(3) == 0 {
 		k.antics = antics{
@@ -174,7 +185,7 @@ func (c *conversation) plan() *call {
 		k.id += "0" // mistyped
 	}
 	c.others(k)
-	return k
+	return c.withLedger(k)
 }
 
 // pick chooses an ID: the latest one in two of three cases.
@@ -215,10 +226,8 @@ func (c *conversation) carryOut(k *call) {
 	c.world.call = k
 	ctx, cancel := k.context()
 	defer cancel()
-	client := c.clients[0]
-	if k.fresh {
-		client = c.clients[1]
-	}
+	client := c.clients[k.client()]
+	c.processes[k.client()].arm(k.dies, cancel)
 	k.began = time.Now()
 	done := make(chan struct{})
 	go func() {
@@ -230,7 +239,7 @@ func (c *conversation) carryOut(k *call) {
 			}
 			k.ended = time.Now()
 		}()
-		k.make(ctx, client, c.dice)
+		k.make(ctx, client, c)
 		k.returned = true
 	}()
 	watchdog := time.NewTimer(k.limit + 2*time.Hour)
@@ -238,6 +247,7 @@ func (c *conversation) carryOut(k *call) {
 	select {
 	case <-done:
 		synctest.Wait()
+		k.killed = c.processes[k.client()].dead.Load()
 	case <-watchdog.C:
 		c.hung = true
 		c.checking = inTime
@@ -283,6 +293,9 @@ func (c *conversation) tell(b *strings.Builder, k *call) {
 		fmt.Fprintf(b, " %q instances %d removes %v decides %v tells %v", k.request.Name, k.request.ResourceMetadata.TargetInstanceNumber, k.removes, k.decides, k.tells)
 	} else {
 		fmt.Fprintf(b, " %s to %d for %s", k.id, k.instances, k.want)
+	}
+	if k.key != "" || k.dies > 0 {
+		fmt.Fprintf(b, ", key %q, lease %v, dies at step %d, killed %v", k.key, k.lease, k.dies, k.killed)
 	}
 	fmt.Fprintf(b, ", ctx ends %s, cancel %v, fresh %v, antics %+v\n", c.since(k.end()), k.cancels, k.fresh, k.antics)
 	for _, x := range k.exchanges {

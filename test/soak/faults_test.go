@@ -62,13 +62,14 @@ var (
 	rareBefore = []fault{json401, json403}
 	after      = []fault{reset, reset, hangs, status408, status500, status502, status503, status504, status524,
 		page200, page503, login, cutBody, cutBody, cutClean, stall, noBody}
-	erasing = []fault{page403, page404, status429}
+	erasing   = []fault{page403, page404, status429}
+	replacing = []fault{page403, page404} // in place of the response to a create that took effect
 )
 
 // certain has the faults after which a client can know that a create had no effect. A
 // redirect to a login page (302) is not in the list, because a redirect after a create
 // can mean that it succeeded.
-var certain = map[fault]bool{dialError: true, status429: true, outageFor: true, untrusted: true, json401: true, json403: true, page403: true, page404: true, cut404: true}
+var certain = map[fault]bool{dialError: true, status429: true, outageFor: true, untrusted: true, json401: true, json403: true}
 
 // exchange is one HTTP request and its result.
 type exchange struct {
@@ -77,6 +78,7 @@ type exchange struct {
 	method    string
 	id        string // ID in the path
 	name      string // name in the body of a create
+	about     string // description in the body of a create
 	instances int    // the number of instances that a create or an update asks for
 	sent      time.Time
 	handled   time.Time // when the service handled it; zero: it did not
@@ -185,11 +187,13 @@ func (w *world) draw(x *exchange, d *rand.Rand) {
 			x.fault = before[d.IntN(len(before))]
 		case w.erases && d.IntN(4) == 0:
 			x.fault = erasing[d.IntN(len(erasing))]
+		case x.method == "POST" && d.IntN(8) == 0:
+			x.fault = replacing[d.IntN(len(replacing))]
 		default:
 			x.fault = after[d.IntN(len(after))]
 		}
 		if x.fault == otherID && (x.method == "POST" || x.method == "DELETE") { // for these, the fault stranger is used
-			x.fault = noFault
+			x.fault, x.early = noFault, false
 		}
 	case x.method == "POST" && d.Float64() < w.stranger:
 		x.fault, x.early = [...]fault{stranger, strangerCut}[d.IntN(2)], d.IntN(2) == 0
@@ -200,12 +204,13 @@ func (w *world) draw(x *exchange, d *rand.Rand) {
 func (x *exchange) read(body []byte) {
 	var said struct {
 		Name             string `json:"name"`
+		Description      string `json:"description"`
 		ResourceMetadata struct {
 			Instances json.RawMessage `json:"target_instance_number"`
 		} `json:"resource_metadata"`
 	}
 	_ = json.Unmarshal(body, &said)
-	x.name = said.Name
+	x.name, x.about = said.Name, said.Description
 	x.instances, _ = strconv.Atoi(strings.Trim(string(said.ResourceMetadata.Instances), `"`))
 }
 

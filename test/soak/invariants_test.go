@@ -32,11 +32,20 @@ var (
 		{"I9 a calm service is served", checkCalm},
 		{"I10 a cleanup sends a delete", checkCleanup},
 		{"I11 a process that was suspended looks first", checkSuspended},
+		{"I12 a cleanup endures", checkEndurance},
+		{"I13 one key, one endpoint", checkKeys},
+		{"I15 a lease is kept", checkReap},
+	}
+	afterKill = []invariant{
+		{"I8 no create is repeated that may have acted", checkRepeats},
+		{"I13 one key, one endpoint", checkKeys},
 	}
 	atEnd = []invariant{
 		{"I1 one create makes one endpoint", checkDoubles},
 		{"I2 no ID is lost", checkLost},
 		{"I5 only its own endpoint is deleted", checkNeighbours},
+		{"I13 one key, one endpoint", checkKeys},
+		{"I14 the ledger knows what is billed", checkKnown},
 	}
 )
 
@@ -65,7 +74,7 @@ func checkDoubles(c *conversation, _ *call) {
 func checkLost(c *conversation, _ *call) {
 	for _, e := range c.world.endpoints {
 		k := e.by
-		if k == nil || has(k.learned(), e.id) && k.returned {
+		if k == nil || k.killed || has(k.learned(), e.id) && k.returned {
 			continue
 		}
 		post := creation(k, e)
@@ -243,6 +252,7 @@ func checkDeletes(c *conversation, k *call) {
 			} else if k.op == "Deploy" && !k.removes && k.returned {
 				c.fail(k, "a delete was sent, but no cleanup was wanted")
 			}
+		case "Reap": // checkReap judges it
 		default:
 			c.fail(k, "a delete was sent")
 		}
@@ -373,6 +383,9 @@ func checkCalm(c *conversation, k *call) {
 		return
 	}
 	e := c.world.find(k.id)
+	if c.excused(k) {
+		return
+	}
 	was := e == nil || e.at(k.began, false).deleted
 	deploy, failed := errors.AsType[*svc.DeployError](k.err)
 	brief := k.limit < time.Minute

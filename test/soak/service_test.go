@@ -58,7 +58,7 @@ type traits struct {
 type beyond struct {
 	flickers bool // while a new ID is not readable, half of the reads find it
 	flaps    bool // during the outage, the service works in every second second
-	erases   bool // after an effect, the response may be an HTML page with 403 or 404, or a 429
+	erases   bool // after an effect, the response may be a 429, or an HTML page with 403 or 404
 }
 
 const (
@@ -140,8 +140,9 @@ func drawTraits(d *rand.Rand) traits {
 // endpoint is an endpoint with its whole history.
 type endpoint struct {
 	id, name string
-	by       *call // the call that created it; nil: it belongs to somebody else
-	foreign  bool  // it belongs to the account of the foreign token
+	by       *call  // the call that created it; nil: it belongs to somebody else
+	foreign  bool   // it belongs to the account of the foreign token
+	about    string // its description
 	created  time.Time
 	readable time.Time
 	changes  []change  // sorted by time
@@ -336,7 +337,7 @@ func (w *world) listFlavors() reply {
 
 func (w *world) create(x *exchange) reply {
 	e := w.add(x.name, x.instances)
-	e.by, e.foreign, x.made = x.call, x.foreign, e
+	e.by, e.foreign, e.about, x.made = x.call, x.foreign, x.about, e
 	return reply{200, w.record(e, e.at(x.handled, w.touch))}
 }
 
@@ -409,7 +410,7 @@ func (w *world) record(e *endpoint, s state) string {
 	if s.deleted {
 		deletedAt, isDeleted = date(e.deleted), "true"
 	}
-	info, kind, description := "null", `"normal"`, `"an endpoint"`
+	info, kind, description := "null", `"normal"`, strconv.Quote(e.about)
 	if w.odd {
 		info, kind, description = `{"reason":["out of memory"]}`, `7`, `null`
 		isDeleted = cmp.Or(map[string]string{"false": "0"}[isDeleted], isDeleted)

@@ -2,7 +2,8 @@
 // a simulated service in which anything can go wrong. The time is simulated. The tests
 // compare what the library reports with the true state of the service.
 //
-// SVC_SOAK_CONVERSATIONS sets the number of conversations. SVC_SOAK_SEED repeats the
+// SVC_SOAK_CONVERSATIONS sets the number of conversations, and SVC_SOAK_FIRST the seed of the first
+// one: the others have the seeds after it. So several processes can share a long run. SVC_SOAK_SEED repeats the
 // conversation with that seed many times (the library chooses its delays at random), and
 // prints the first transcripts with a violation. SVC_SOAK_BEYOND adds troubles that no
 // client can detect; the counts of violations then show the damage that they do.
@@ -86,6 +87,8 @@ func TestConversations(t *testing.T) {
 		first = number(t, "SVC_SOAK_SEED", 0)
 		n = number(t, "SVC_SOAK_CONVERSATIONS", 300)
 		next = func(uint64) uint64 { return first }
+	case os.Getenv("SVC_SOAK_FIRST") != "":
+		first = number(t, "SVC_SOAK_FIRST", 1)
 	case n > usual:
 		first = rand.Uint64N(1 << 40)
 	}

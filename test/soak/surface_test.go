@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 )
 
 // services has the methods that a conversation calls. *svc.InferenceServiceClient
@@ -21,10 +22,30 @@ type services interface {
 	ScaleAndWait(context.Context, string, int, *svc.WaitOptions) (*svc.InferenceService, error)
 	Delete(context.Context, string, ...svc.RequestOption) error
 	DeleteAndWait(context.Context, string, *svc.WaitOptions) error
+	Reap(context.Context) ([]svc.Reaped, error)
+	Entries(context.Context) ([]ledger.Entry, error)
+	Adopt(ctx context.Context, e ledger.Entry, id string) error
+	Forget(ctx context.Context, e ledger.Entry) error
 }
 
-// servicesOf returns the methods of the real client.
-func servicesOf(c *svc.Client) services { return c.InferenceServices }
+// whole has the methods of the real client.
+type whole struct {
+	*svc.InferenceServiceClient
+	ledger *svc.Ledger
+}
+
+func servicesOf(c *svc.Client) services { return whole{c.InferenceServices, c.Ledger} }
+
+func (w whole) Reap(ctx context.Context) ([]svc.Reaped, error) { return w.ledger.Reap(ctx, nil) }
+
+func (w whole) Entries(ctx context.Context) ([]ledger.Entry, error) { return w.ledger.Entries(ctx) }
+
+func (w whole) Forget(ctx context.Context, e ledger.Entry) error { return w.ledger.Forget(ctx, e) }
+
+func (w whole) Adopt(ctx context.Context, e ledger.Entry, id string) error {
+	_, err := w.ledger.Adopt(ctx, e, id, nil)
+	return err
+}
 
 func setOnFailure(o *svc.DeployOptions, f func(id string) bool) {
 	o.OnFailure = func(e *svc.DeployError) bool { return f(e.ServiceID) }
