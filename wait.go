@@ -107,7 +107,7 @@ func (e *WaitError) detail() string {
 	if e.LastErr != nil {
 		text += "; the last poll failed: " + detail(e.LastErr)
 	}
-	if errors.Is(e.LastErr, ErrUnauthorized) || errors.Is(e.LastErr, ErrForbidden) {
+	if refusesToken(failureOf(e.LastErr).Status) {
 		text += "; check the token"
 	}
 	return text
@@ -230,13 +230,12 @@ func (c *InferenceServiceClient) ScaleAndWait(ctx context.Context, id string, in
 	if err != nil {
 		return nil, err
 	}
-	done := time.Now()
 	want := fmt.Sprintf("available with %d instances", instances)
 	w := c.wait(id, want, o, true)
 	return w.run(ctx, func(s *InferenceService) (bool, error) {
 		switch {
 		case s.IsDeleted: // untilAvailable returns the error
-		case s.before(updated) && w.sent.Sub(done) < rules.Grace:
+		case s.before(updated) && w.began.Sub(w.start) < rules.Grace:
 			return false, nil
 		case int64(s.ResourceMetadata.TargetInstanceNumber) != int64(instances):
 			return false, nil

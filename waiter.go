@@ -34,7 +34,7 @@ type waiter[T any] struct {
 	deletion  bool                        // the wait ends with success when the record is deleted
 	unfit     error                       // why the wait cannot begin; nil: it can
 	start     time.Time
-	sent      time.Time // when the latest poll began
+	began     time.Time // when the latest poll began
 	endurance rules.Endurance
 	last      *T // the record that was read last
 	outcome   WaitError
@@ -57,7 +57,7 @@ func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, 
 	}
 	pace := poll.Pacer{Lowest: w.opts.MinInterval, Highest: w.opts.MaxInterval}
 	for {
-		began := time.Now()
+		w.began = time.Now()
 		p := w.once(ctx, until)
 		switch {
 		case p.done, p.end != nil:
@@ -72,7 +72,7 @@ func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, 
 		if p.err != nil {
 			atLeast, atMost = w.limits(p.err)
 		}
-		next, another := pace.Next(ctx, time.Since(began), atLeast, atMost)
+		next, another := pace.Next(ctx, time.Since(w.began), atLeast, atMost)
 		if another {
 			p.next = next
 		}
@@ -114,7 +114,6 @@ func (w *waiter[T]) over(ctx context.Context, record *T, why error) (*T, error) 
 // once polls once, notes what it has read, and judges it.
 func (w *waiter[T]) once(ctx context.Context, until func(*T) (bool, error)) (p polled[T]) {
 	var verdict rules.Verdict
-	w.sent = time.Now()
 	p.record, verdict, p.err = w.poll(ctx)
 	switch {
 	case verdict == rules.Deleted && w.deletion:
@@ -187,9 +186,10 @@ func (c *Client) contacted(f rules.Failure) bool {
 // a token that it accepts. A poll may consist of two requests: a refused token must not count as
 // the contact after which a deletion endures that the token is refused.
 func isContact(status int) bool {
-	refused := status == http.StatusUnauthorized || status == http.StatusForbidden
-	return status > 0 && status < 500 && !refused
+	return status > 0 && status < 500 && !refusesToken(status)
 }
+
+func refusesToken(status int) bool { return status == http.StatusUnauthorized || status == http.StatusForbidden }
 
 // failureOf reduces the error of a call to what the rules need.
 func failureOf(err error) rules.Failure {
