@@ -189,7 +189,9 @@ func isContact(status int) bool {
 	return status > 0 && status < 500 && !refusesToken(status)
 }
 
-func refusesToken(status int) bool { return status == http.StatusUnauthorized || status == http.StatusForbidden }
+func refusesToken(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusForbidden
+}
 
 // failureOf reduces the error of a call to what the rules need.
 func failureOf(err error) rules.Failure {
