@@ -185,9 +185,7 @@ func (c *Client) contacted(f rules.Failure) bool {
 // isContact reports whether the status of a response shows that the client reaches the service with
 // a token that it accepts. A poll may consist of two requests: a refused token must not count as
 // the contact after which a deletion endures that the token is refused.
-func isContact(status int) bool {
-	return status > 0 && status < 500 && !refusesToken(status)
-}
+func isContact(status int) bool { return status > 0 && status < 500 && !refusesToken(status) }
 
 func refusesToken(status int) bool {
 	return status == http.StatusUnauthorized || status == http.StatusForbidden
