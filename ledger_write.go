@@ -27,13 +27,38 @@ type claim struct {
 var errSettleBy = &httpcall.TimeoutError{After: ledger.SettleLimit}
 
 // open records the intent of a prepared create, as soon as its key is free, and adds the mark to its
-// body. An empty key stands for a random one. The create must be sent with the context that open
-// returns, and not at all if the claim has an earlier entry.
+// body. An empty key stands for a random one. If the key has an endpoint of the same request, the
+// claim has it as earlier. Otherwise the create must be sent with the context that open returns.
 func (l *Ledger) open(ctx context.Context, k *call, key string, lease time.Duration) (*claim, context.Context, error) {
 	c := &claim{ledger: l}
-	err := c.take(ctx, k, cmp.Or(key, strings.ToLower(rand.Text())), lease)
-	if err != nil || c.earlier != nil {
-		return c, ctx, l.notSent(ctx, k, err)
+	key = cmp.Or(key, strings.ToLower(rand.Text()))
+	want, err := ledger.ParseRequest(k.Body)
+	if err != nil {
+		return c, ctx, invalid("body", err.Error())
+	}
+	for claimed := false; !claimed; {
+		verdict, e, last, err := l.journal.Await(ctx, key, lease, want, l.awaited)
+		switch {
+		case verdict == ledger.InDoubt: // an earlier create may have made an endpoint
+			return c, ctx, &OutcomeUnknownError{
+				RequestInfo: RequestInfo{Method: http.MethodPost, Route: services, ID: e.ServiceID}, Name: e.Name, Err: l.client.safe(err),
+				Key: e.Key, Intent: e.Intent, earlier: true,
+			}
+		case err != nil:
+			return c, ctx, l.notSent(ctx, k, err)
+		case verdict == ledger.Resume:
+			l.client.endpoints.Create(e.ServiceID, nil) // the endpoint may not be readable yet
+			c.earlier = &e
+			return c, ctx, nil
+		case c.intent.Intent == "":
+			if err := c.mark(ctx, k, want, key); err != nil {
+				return c, ctx, err
+			}
+		}
+		c.intent.Seq, c.intent.Lease, c.intent.ServiceTime = last+1, lease, l.serviceTime()
+		if claimed, err = l.journal.Claim(ctx, &c.intent); err != nil {
+			return c, ctx, l.notSent(ctx, k, err)
+		}
 	}
 	k.Before = func() error { // by the wall clock, which continues while the process is suspended
 		if ledger.WallClock().Before(c.intent.SettleBy) {
@@ -43,40 +68,6 @@ func (l *Ledger) open(ctx context.Context, k *call, key string, lease time.Durat
 	}
 	ctx, c.cancel = cause.Limit(ctx, c.intent.SettleBy, errSettleBy)
 	return c, ctx, nil
-}
-
-// take records the intent when the key is free. If the key has an endpoint of the same request, it
-// sets earlier. If another create under the key is under way, it waits for the outcome.
-func (c *claim) take(ctx context.Context, k *call, key string, lease time.Duration) error {
-	l := c.ledger
-	want, err := ledger.ParseRequest(k.Body)
-	if err != nil {
-		return invalid("body", err.Error())
-	}
-	for {
-		verdict, e, last, err := l.journal.Await(ctx, key, lease, want, l.awaited)
-		switch {
-		case verdict == ledger.InDoubt: // an earlier create may have made an endpoint
-			return &OutcomeUnknownError{
-				RequestInfo: RequestInfo{Method: http.MethodPost, Route: services, ID: e.ServiceID}, Name: e.Name, Err: l.client.safe(err),
-				Key: e.Key, Intent: e.Intent, earlier: true,
-			}
-		case err != nil:
-			return err
-		case verdict == ledger.Resume:
-			l.client.endpoints.Create(e.ServiceID, nil) // the endpoint may not be readable yet
-			c.earlier = &e
-			return nil
-		case c.intent.Intent == "":
-			if err := c.mark(ctx, k, want, key); err != nil {
-				return err
-			}
-		}
-		c.intent.Seq, c.intent.Lease, c.intent.ServiceTime = last+1, lease, l.serviceTime()
-		if done, err := l.journal.Claim(ctx, &c.intent); done || err != nil {
-			return err
-		}
-	}
 }
 
 // mark chooses the flavor, makes the record of the intent, and marks the body of the create.

@@ -9,8 +9,8 @@ import (
 	"example.com/svc/internal/poll"
 )
 
-// Adopt records s as the endpoint of an entry, if [Entry.MayAdopt] allows it and no other entry has its ID.
-// check is the TokenCheck of the response that showed s.
+// Adopt records s as the endpoint of an entry, if [Entry.MayAdopt] allows it and no other entry has
+// its ID. check is the TokenCheck of the response that showed s.
 func (j *Journal) Adopt(ctx context.Context, e Entry, s Endpoint, unmarked bool, date time.Time, check string) error {
 	const op = "adopt"
 	_, err := j.holder(ctx, e, s.ID)

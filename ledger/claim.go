@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"time"
 
+	"example.com/svc/internal/cause"
 	"example.com/svc/internal/poll"
 )
 
@@ -17,8 +18,8 @@ var ErrKeyInUse = errors.New("svc: the key is in use")
 // Await says what a create does about its key, by [Judge]. If another create under the key is under
 // way, Await reads the ledger until that has an outcome. begins is then called once: it returns the
 // service's clock. The verdict is never Wait, unless the ledger cannot be read. If it is Free, last
-// is the highest Seq of the key. If it is Resume, the entry has the lease now, unless its own ends later. If
-// it is InDoubt or InUse, the error says why.
+// is the highest Seq of the key. If it is Resume, the entry has the lease now, unless its own ends
+// later. If it is InDoubt or InUse, the error says why.
 func (j *Journal) Await(ctx context.Context, key string, lease time.Duration, want Request, begins func(context.Context, Entry) func() time.Time) (v Verdict, e Entry, last int64, err error) {
 	pace := poll.Pacer{Lowest: 50 * time.Millisecond, Highest: time.Second}
 	date := func() time.Time { return time.Time{} }
@@ -28,7 +29,7 @@ func (j *Journal) Await(ctx context.Context, key string, lease time.Duration, wa
 		switch {
 		case err == nil:
 		case waits && ctx.Err() != nil:
-			return InDoubt, e, 0, err
+			return InDoubt, e, 0, cause.Of(ctx)
 		default:
 			return Wait, e, 0, err
 		}
@@ -56,8 +57,9 @@ func (j *Journal) Await(ctx context.Context, key string, lease time.Duration, wa
 }
 
 // Claim appends the record of an intent, right before the create is sent. It sets At and SettleBy, by
-// the wall clock: no attempt may be sent after SettleBy. If its Seq is taken by another record, ok is false. After an error of the store the record
-// may be stored. Claim then tries to record once that the create was refused.
+// the wall clock: no attempt may be sent after SettleBy. If its Seq is taken by another record, ok is
+// false. After an error of the store the record may be stored. Claim then tries to record once that
+// the create was refused.
 func (j *Journal) Claim(ctx context.Context, r *Record) (ok bool, err error) {
 	r.At = WallClock()
 	r.SettleBy = r.At.Add(SettleLimit)
