@@ -340,10 +340,8 @@ func untilAvailable(s *InferenceService) (bool, error) {
 func (c *InferenceServiceClient) wait(id, want string, o *WaitOptions, probe bool) *waiter[InferenceService] {
 	by := &observer{client: c, id: id, opts: polling(o.RequestOptions)}
 	by.evidence.Read = c.client.endpoints.WasRead(id)
-	if born := c.client.endpoints.Born(id); o.NotFoundGrace >= 0 {
-		if born.IsZero() { // another process created it; no clock but ours decides
-			born = time.Now()
-		}
+	if o.NotFoundGrace >= 0 {
+		born := cmp.Or(c.client.endpoints.Born(id), time.Now()) // another process may have created it; no clock but ours decides
 		by.evidence.Readable = born.Add(cmp.Or(o.NotFoundGrace, rules.Grace))
 	}
 	w := &waiter[InferenceService]{

@@ -67,7 +67,7 @@ func Fold(records []Record) (entries []Entry, damaged error) {
 // apply adds a record to its entry. The state is empty before the record of the intent.
 func (e *Entry) apply(r Record) error {
 	e.Records = append(e.Records, r)
-	defer e.lease()
+	defer e.setLeaseEnd()
 	switch {
 	case !r.Event.known():
 		return fmt.Errorf("record %d has the unknown event %q: a later version of this package may have written it", r.Seq, r.Event)
@@ -77,6 +77,7 @@ func (e *Entry) apply(r Record) error {
 		e.Instances = r.Instances
 		return nil
 	case r.Event == Extended:
+		e.setLease(r)
 		return nil
 	case r.Event == Created && r.ServiceID == "":
 		return fmt.Errorf("record %d says that an endpoint was created, but does not hold its ID", r.Seq)
@@ -100,6 +101,7 @@ func (e *Entry) begin(r Record) error {
 		e.State, e.RequestedAt, e.SettleBy = Intended, r.At, r.SettleBy
 		e.BaseURL, e.Name, e.FlavorID, e.Instances = r.BaseURL, r.Name, r.FlavorID, r.Instances
 		e.endSending(r.ServiceTime, r.SettleBy.Sub(r.At))
+		e.setLease(r)
 	case Refused: // may come first: the record of the intent could not be written
 	default:
 		return fmt.Errorf("record %d (%q) belongs to a create without a record of the event \"intended\"", r.Seq, r.Event)
@@ -132,36 +134,22 @@ func (e *Entry) endSending(date time.Time, limit time.Duration) {
 	}
 }
 
-// lease sets Lease and LeaseEnd.
-func (e *Entry) lease() {
-	lease, begin := e.leased()
-	if begin.IsZero() {
-		begin = e.RequestedAt
+// setLease notes a lease, and when it begins by the service's clock.
+func (e *Entry) setLease(r Record) {
+	e.Lease, e.leased = r.Lease, r.ServiceTime
+	if r.Lease == 0 && !r.LeaseEnd.IsZero() { // of an earlier version, which counted by the clock of its process
+		e.Lease, e.leased = r.LeaseEnd.Sub(r.At), r.At
 	}
-	if e.Lease, e.LeaseEnd = lease, begin.Add(lease); lease == 0 {
-		e.LeaseEnd = time.Time{}
+	if r.Event == Intended {
+		e.leased = time.Time{}
 	}
 }
 
-// leased returns the latest lease, and when it begins by the service's clock; zero: not known.
-func (e *Entry) leased() (lease time.Duration, begin time.Time) {
-	for _, r := range e.Records {
-		switch {
-		case r.Event != Intended && r.Event != Extended:
-			continue
-		case r.Lease > 0 || r.LeaseEnd.IsZero():
-			lease, begin = r.Lease, r.ServiceTime
-		default: // of an earlier version, which counted by the clock of its process
-			lease, begin = r.LeaseEnd.Sub(r.At), r.At
-		}
-		if r.Event == Intended {
-			begin = time.Time{} // the lease counts from the create
-		}
+func (e *Entry) setLeaseEnd() {
+	e.LeaseEnd = time.Time{}
+	if e.Lease != 0 {
+		e.LeaseEnd = cmp.Or(e.leased, e.ServiceTime, e.RequestedAt).Add(e.Lease)
 	}
-	if begin.IsZero() {
-		begin = e.ServiceTime
-	}
-	return lease, begin
 }
 
 // Open reports whether the endpoint may exist and be billed: the state is Intended, Unknown or

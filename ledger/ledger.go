@@ -146,6 +146,7 @@ type Entry struct {
 	// is wrong with them. A [Journal] sets it.
 	Doubt string
 
+	leased    time.Time     // when the lease begins, by the service's clock; zero: when the endpoint was created
 	sentUntil time.Time     // the create was not sent after this time, by the service's clock; zero: not known
 	seenFor   time.Duration // how long the process has known the entry without an outcome, by its monotonic clock
 }

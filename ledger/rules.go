@@ -192,16 +192,13 @@ func (e *Entry) Overdue(baseURL string, date time.Time) bool {
 // MayReap fails unless the lease has ended by the service's clock, and the endpoint s is the one of
 // the entry. If the ledger does not know when the endpoint was created, its record tells it.
 func (e *Entry) MayReap(date time.Time, s Endpoint) error {
-	lease, begin := e.leased()
-	if begin.IsZero() {
-		begin = s.CreatedAt
-	}
+	begin := cmp.Or(e.leased, e.ServiceTime, s.CreatedAt)
 	switch {
 	case date.IsZero():
 		return errors.New("the response has no Date header, so it is not known whether the lease has ended")
 	case begin.IsZero():
 		return errors.New("it is not known when the endpoint was created by the service's clock, so neither whether the lease has ended")
-	case !date.After(begin.Add(lease)):
+	case !date.After(begin.Add(e.Lease)):
 		return fmt.Errorf("the lease has not ended by the service's clock: it says %s", date.Format(time.RFC3339))
 	}
 	return e.checkOwner(s, !e.Adopted)
@@ -211,10 +208,7 @@ func (e *Entry) MayReap(date time.Time, s Endpoint) error {
 // endpoint. The lease counts from the create of the endpoint. If the entry has a lease that ends as
 // late, or lease is 0, the record is empty.
 func (e *Entry) Lengthen(lease time.Duration) Record {
-	begin := e.ServiceTime
-	if begin.IsZero() {
-		begin = e.RequestedAt
-	}
+	begin := cmp.Or(e.ServiceTime, e.RequestedAt)
 	if lease <= 0 || e.Lease > 0 && !begin.Add(lease).After(e.LeaseEnd) {
 		return Record{}
 	}
