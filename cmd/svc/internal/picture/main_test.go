@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +19,7 @@ func TestPicture(t *testing.T) {
 	require.NoError(t, draw(t.Context(), fresh, dir))
 	host, err := os.Hostname()
 	require.NoError(t, err)
+	var doctor []string // what svc doctor says in both pictures, without its numbers
 	for _, file := range []string{fresh, "../../../../docs/svc.svg"} {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -27,6 +30,8 @@ func TestPicture(t *testing.T) {
 		}
 		require.Regexp(t, `svc-1 is available after \d+s`, string(text)) // in real time, on a busy machine
 		require.NotContains(t, string(text), "problem")
+		_, said, _ := strings.Cut(string(text), "$ svc doctor")
+		doctor = append(doctor, strings.Join(strings.Fields(numbers.ReplaceAllString(said, "0")), " "))
 		f, err := os.Open(file)
 		require.NoError(t, err)
 		d := xml.NewDecoder(f)
@@ -36,7 +41,10 @@ func TestPicture(t *testing.T) {
 		require.ErrorIs(t, err, io.EOF)
 		require.NoError(t, f.Close())
 	}
+	require.Equal(t, doctor[0], doctor[1], "go run ./internal/picture ../../docs/svc.svg")
 }
+
+var numbers = regexp.MustCompile(`\d+`)
 
 func TestDisplayWritesOverTheLine(t *testing.T) {
 	require.Equal(t, []string{"done", "next"}, display("wait \x1b[2K 12%\r          \rdone\r\nnext\r\n"))
