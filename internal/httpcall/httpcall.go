@@ -183,13 +183,6 @@ func (c *Caller) CloseIdle() {
 	c.transfers.own.CloseIdleConnections()
 }
 
-func (c *Caller) lane(call *Call) *lane {
-	if call.Transfer {
-		return &c.transfers
-	}
-	return &c.api
-}
-
 // Redactor returns the Redactor of the Config.
 func (c *Caller) Redactor() *redact.Redactor { return c.cfg.Redact }
 
@@ -235,7 +228,10 @@ func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 	if call.Redact == nil {
 		call.Redact = c.cfg.Redact
 	}
-	lane := c.lane(call)
+	lane := &c.api
+	if call.Transfer {
+		lane = &c.transfers
+	}
 	x := &exchange{Result: &call.Result, ctx: ctx, caller: c, call: call, number: c.calls.Add(1), lane: lane, base: lane.own, late: c.late}
 	x.client = http.Client{Transport: c, CheckRedirect: checkRedirect}
 	if hc := c.cfg.Client; hc != nil {

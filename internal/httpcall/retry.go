@@ -242,8 +242,6 @@ func (c *Caller) MaxDelay() time.Duration { return c.cfg.Retry.MaxDelay }
 // pauses follow the retry policy of calls. Progress resets the count of failures.
 type Resume struct {
 	Caller *Caller
-	Call   *Call
-
 	failed int     // how many times in a row the transfer was cut off
 	taken  float64 // tokens taken from the retry budget since the last progress
 }
@@ -254,7 +252,7 @@ func (r *Resume) Wait(ctx context.Context, err error) bool {
 	r.failed++
 	x := &exchange{
 		Result: &Result{attempt: attempt{outcome: lost, err: err}, Attempts: r.failed},
-		ctx:    ctx, caller: r.Caller, call: r.Call, lane: r.Caller.lane(r.Call),
+		ctx:    ctx, caller: r.Caller, call: new(Call), lane: &r.Caller.transfers,
 	}
 	if !x.worthRetrying() || !x.schedule() {
 		return false
@@ -266,7 +264,7 @@ func (r *Resume) Wait(ctx context.Context, err error) bool {
 // Progress notes that bytes have arrived.
 func (r *Resume) Progress() {
 	if r.failed > 0 {
-		r.Caller.lane(r.Call).budget.refund(r.taken)
+		r.Caller.transfers.budget.refund(r.taken)
 		r.failed, r.taken = 0, 0
 	}
 }

@@ -73,14 +73,12 @@ type Get struct {
 // request, Run returns that response and no error. Otherwise it returns an error, and the last
 // response if there was one.
 func (g *Get) Run(ctx context.Context) (r *httpcall.Result, err error) {
-	g.progress.f = g.Progress
+	g.progress.f, g.resume.Caller = g.Progress, g.Caller
 	if g.Link == nil {
 		err = g.renew(ctx)
 	}
 	for err == nil {
-		call := g.call()
-		g.resume.Caller, g.resume.Call = g.Caller, call
-		r = g.Caller.Do(ctx, call)
+		r = g.Caller.Do(ctx, g.call())
 		g.Attempts += r.Attempts
 		more := false
 		switch {
