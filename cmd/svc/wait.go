@@ -19,7 +19,8 @@ func (t *tool) waitCommand() *command {
 	c := t.takesKey(&command{
 		Command: &cobra.Command{
 			Use: "wait ID", Short: "wait until an endpoint is available",
-			Long:    "Waits until an endpoint is available. Ends with 8 if it is unavailable or stopped.",
+			Long: `Waits until an endpoint is available. Ends with 8 if it is unavailable or stopped, and with 5 if
+it is not found for 40 s: a new endpoint may not be found at first.`,
 			Example: "  svc wait svc-1 --timeout 10m\n  svc wait --key chat --probe /health",
 		},
 		client: needsClient, ledger: usesLedger, stake: reads, empty: emptyService,
