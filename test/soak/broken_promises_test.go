@@ -306,7 +306,10 @@ func TestEachInvariantFindsABrokenPromise(t *testing.T) {
 	for _, lie := range lies {
 		t.Run(lie.trips+" "+lie.name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(3000) {
+			for seed := range uint64(6000) {
+				if lie.trips >= "I13" && lie.trips < "I2" && !hasLedger(seed) {
+					continue
+				}
 				lying := trips(t, seed, lie.trips, func(s services, c *conversation) services {
 					l := &liar{services: s, c: c}
 					lie.let(l)

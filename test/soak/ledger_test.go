@@ -100,11 +100,13 @@ func (c *conversation) start(i int) {
 // openLedger gives one conversation in three a ledger. There, no response to a create shows somebody
 // else's record: the ledger would hold its ID.
 func (c *conversation) openLedger() {
-	if rand.New(rand.NewPCG(c.seed, 2)).IntN(3) != 0 {
+	if !hasLedger(c.seed) {
 		return
 	}
 	c.store, c.world.stranger = losing{ledger.Memory(), &c.forgetful}, 0
 }
+
+func hasLedger(seed uint64) bool { return rand.New(rand.NewPCG(seed, 2)).IntN(3) == 0 }
 
 // losing is a store that loses the records that it gets, if forgetful is true.
 type losing struct {

@@ -75,7 +75,7 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 
 // TestConversations runs conversations and reports each one that violates an invariant.
 func TestConversations(t *testing.T) {
-	usual := uint64(3000)
+	usual := uint64(2500)
 	if testing.Short() { // of the race step
 		usual = 500
 	}
