@@ -119,7 +119,9 @@ func (l *Ledger) Adopt(ctx context.Context, e ledger.Entry, id string, opts *Ado
 // The entry must belong to the base URL of this client. It must be in doubt, and its create must
 // certainly be over: this client has known the entry for six minutes, or they have passed by the
 // service's clock. The second holds only if the client that created knew the service's time, from a
-// response before the create. Forget waits for that, and logs that it does. For the service's
+// response before the create. Forget waits for that, and logs that it does. The create may take
+// effect during that wait, after somebody looked: so look again, and end ctx if the endpoint is
+// there. For the service's
 // clock it reads the Date header of a list of flavors.
 //
 // Forget also takes an entry in the state Created, if the service does not find its endpoint at this

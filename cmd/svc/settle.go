@@ -59,7 +59,7 @@ whose endpoint the service does not find any more can be forgotten too.`,
 			}
 			t.note(func(f *facts) { f.ID, f.Name = e.ServiceID, e.Name })
 			if e.State != ledger.Created {
-				t.talk.say("waiting until the create can certainly no longer take effect, for six minutes at most")
+				t.talk.say("waiting until the create can certainly no longer take effect, for six minutes at most; look again meanwhile, and press Ctrl-C if the endpoint is there")
 			}
 			if err := t.client.Ledger.Forget(ctx, e); err != nil {
 				return nil, err
