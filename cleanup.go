@@ -90,19 +90,9 @@ func (d *deployment) givenName() string {
 
 // cleanUp deletes the endpoint and waits for the deletion, also when ctx has ended. It reports
 // the outcome.
-func (d *deployment) cleanUp(ctx context.Context) (Cleanup, error) {
+func (d *deployment) cleanUp(ctx context.Context) (state Cleanup, err error) {
 	start := time.Now()
-	state, err := d.remove(ctx)
-	d.client.client.waited(ctx, WaitEnd{ID: d.id, Want: "deleted", Cleanup: true, Elapsed: time.Since(start), Err: err})
-	if err != nil {
-		d.client.client.warn(ctx, "svc: a cleanup did not prove that the endpoint is deleted", err,
-			"id", d.id, "name", d.givenName(), "key", d.opts.Key, "cleanup", string(state))
-	}
-	return state, err
-}
-
-func (d *deployment) remove(ctx context.Context) (Cleanup, error) {
-	ctx, cancel := d.cleanupContext(ctx)
+	limited, cancel := d.cleanupContext(ctx)
 	defer cancel()
 	o := d.opts.withDefaults() // a copy; the next line removes the caller's functions from it
 	o.MinInterval, o.MaxInterval, o.OnPoll, o.Probe = 500*time.Millisecond, 2*time.Second, nil, nil
@@ -113,18 +103,21 @@ func (d *deployment) remove(ctx context.Context) (Cleanup, error) {
 	}
 	d.observer = r.observer
 	seen := cmp.Or(d.record, &InferenceService{ServiceID: d.id, Name: d.shown})
-	if err := r.check(seen); err != nil {
-		return CleanupFailed, err
+	state = CleanupDeleted
+	if err = r.check(seen); err == nil {
+		r.learn(seen)
+		_, err = w.run(limited, isDeleted)
 	}
-	r.learn(seen)
-	_, err := w.run(ctx, isDeleted)
-	switch {
-	case err == nil:
-		return CleanupDeleted, nil
-	case r.evidence.Accepted():
-		return CleanupAccepted, err
+	if err != nil {
+		state = CleanupFailed
+		if r.evidence.Accepted() {
+			state = CleanupAccepted
+		}
+		d.client.client.warn(ctx, "svc: a cleanup did not prove that the endpoint is deleted", err,
+			"id", d.id, "name", d.givenName(), "key", d.opts.Key, "cleanup", string(state))
 	}
-	return CleanupFailed, err
+	d.client.client.waited(ctx, WaitEnd{ID: d.id, Want: "deleted", Cleanup: true, Elapsed: time.Since(start), Err: err})
+	return state, err
 }
 
 var errCleanup = fmt.Errorf("the limit of a cleanup is %v", cleanupLimit)
