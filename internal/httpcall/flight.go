@@ -73,17 +73,16 @@ var errReplays = fmt.Errorf("the connection failed more than %d times within one
 // is empty. Otherwise net/http might repeat the request.
 func (f *flight) attach(req *http.Request) (err error) {
 	call := f.x.call
-	open, size := call.Source, call.Length
-	switch {
-	case call.Source != nil && call.Length == 0:
-		req.Body = http.NoBody // net/http then sends "Content-Length: 0"
+	size := max(call.Length, int64(len(call.Body)))
+	if size == 0 && !call.Once {
+		if call.Source != nil {
+			req.Body = http.NoBody // net/http then sends "Content-Length: 0"
+		}
 		return nil
-	case call.Source != nil:
-	case call.Once || len(call.Body) > 0:
+	}
+	open := call.Source
+	if open == nil {
 		open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(call.Body)), nil }
-		size = int64(len(call.Body))
-	default:
-		return nil
 	}
 	replays := 0
 	get := func() (io.ReadCloser, error) {

@@ -46,7 +46,7 @@ func TestAllocations(t *testing.T) {
 		func(p *http.Client) error {
 			return plainGet(ctx, p, "https://api.test/v1/x", new(plainService))
 		})
-	require.LessOrEqual(t, allocs, int64(14), "one Get")
+	require.LessOrEqual(t, allocs, int64(13), "one Get")
 
 	_, bytes := over(200, flavorsJSON(100),
 		func(c *svc.Client) error { _, err := c.Flavors.List(ctx); return err },
