@@ -1,8 +1,10 @@
 package ledger_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -97,6 +99,35 @@ func TestPrune_D15(t *testing.T) {
 	plain := struct{ ledger.Store }{ledger.Memory()} // no Pruner
 	write(t, plain, random, old, ledger.Intended, ledger.Refused)
 	require.ErrorIs(t, ledger.NewJournal(plain, "b", asIs).Prune(t.Context(), now), errors.ErrUnsupported)
+}
+
+// failing lists all keys, but fails to list one of them.
+type failing struct {
+	ledger.Store
+	err error
+}
+
+func (f failing) List(ctx context.Context, key string) ([]ledger.Record, error) {
+	if key != "" {
+		return nil, f.err
+	}
+	return f.Store.List(ctx, key)
+}
+
+func (f failing) Prune(context.Context, string, int64) error {
+	panic("a key that cannot be read must stay")
+}
+
+func TestPruneLeavesAKeyThatCannotBeRead(t *testing.T) {
+	s := ledger.Memory()
+	write(t, s, "deleted", time.Now().Add(-time.Hour), ledger.Intended, ledger.Created, ledger.Deleted)
+	err := ledger.NewJournal(failing{s, io.ErrUnexpectedEOF}, "b", asIs).Prune(t.Context(), time.Now())
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	err = ledger.NewJournal(failing{s, ledger.Damage("deleted", "a file", io.EOF)}, "b", asIs).Prune(t.Context(), time.Now())
+	require.NoError(t, err, "the error of reading all keys says which records are damaged")
+	all, err := s.List(t.Context(), "")
+	require.NoError(t, err)
+	require.Len(t, all, 3)
 }
 
 // The entry of an ID is found without reading all records again.

@@ -54,10 +54,12 @@ func ended(records []Record, before time.Time) bool {
 // prune removes the records of a key up to the last one, unless a record of the key is damaged.
 func (j *Journal) prune(ctx context.Context, last Record) error {
 	about := Entry{Key: last.Key}
-	_, _, damaged := j.Read(ctx, last.Key)
+	_, _, unread := j.Read(ctx, last.Key)
 	switch {
-	case damaged != nil: // the error of reading all keys says so
+	case ofOneKey(unread): // damaged, as the error of reading all keys says
 		return nil
+	case unread != nil:
+		return unread
 	case last.Event == Pruned:
 		last.Seq--
 	case !randomKey.MatchString(last.Key):
