@@ -66,11 +66,11 @@ func (l *Ledger) Entries(ctx context.Context) ([]ledger.Entry, error) {
 func (l *Ledger) Entry(ctx context.Context, key string) (*ledger.Entry, error) {
 	entries, _, err := l.read(ctx, key)
 	entries = slices.DeleteFunc(entries, func(e ledger.Entry) bool { return !e.Open() })
-	switch {
-	case err != nil || len(entries) == 0:
+	switch n := len(entries); {
+	case err != nil, n == 0:
 		return nil, err
-	case len(entries) > 1:
-		return nil, l.fail("read", entries[0], fmt.Errorf("%w: it has %d open entries", ErrKeyInUse, len(entries)))
+	case n > 1:
+		return nil, l.fail("read", entries[0], fmt.Errorf("%w: it has %d open entries", ErrKeyInUse, n))
 	}
 	return &entries[0], nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"slices"
 	"time"
 
 	"example.com/svc/internal/cause"
@@ -43,12 +44,7 @@ func ended(records []Record, before time.Time) bool {
 		return false
 	}
 	entries, err := Fold(records)
-	for _, e := range entries {
-		if e.Open() {
-			return false
-		}
-	}
-	return err == nil
+	return err == nil && !slices.ContainsFunc(entries, Entry.Open)
 }
 
 // prune removes the records of a key up to the last one, unless a record of the key is damaged.
