@@ -9,7 +9,7 @@ import (
 	"example.com/svc/internal/poll"
 )
 
-// Adopt records s as the endpoint of an entry, if [Entry.MayAdopt] allows it and no other entry has
+// Adopt records s as the endpoint of an entry, if Entry.mayAdopt allows it and no other entry has
 // its ID. check is the TokenCheck of the response that showed s.
 func (j *Journal) Adopt(ctx context.Context, e Entry, s Endpoint, unmarked bool, date time.Time, check string) error {
 	const op = "adopt"
@@ -19,7 +19,7 @@ func (j *Journal) Adopt(ctx context.Context, e Entry, s Endpoint, unmarked bool,
 	}
 	err = j.Change(ctx, op, e, func(now Entry) (Record, error) {
 		r := Record{Event: Created, ServiceID: s.ID, Adopted: true, ServiceTime: s.CreatedAt, TokenCheck: check}
-		return r, now.MayAdopt(j.baseURL, s, unmarked, date)
+		return r, now.mayAdopt(j.baseURL, s, unmarked, date)
 	})
 	if err == nil {
 		err = j.alone(ctx, e, s.ID)
@@ -28,7 +28,7 @@ func (j *Journal) Adopt(ctx context.Context, e Entry, s Endpoint, unmarked bool,
 		return err
 	}
 	return j.Change(ctx, op, e, func(now Entry) (Record, error) { // the endpoint may have been scaled while the ledger did not have its ID
-		return Record{Event: Scaled, Instances: s.Instances}.OnlyIf(s.Instances > now.Instances)
+		return Record{Event: Scaled, Instances: s.Instances}.onlyIf(s.Instances > now.Instances)
 	})
 }
 
@@ -68,13 +68,13 @@ func (j *Journal) alone(ctx context.Context, e Entry, id string) error {
 	}
 }
 
-// Forget records that the endpoint of an entry does not exist, if [Entry.MayForget] allows it.
+// Forget records that the endpoint of an entry does not exist, if Entry.mayForget allows it.
 func (j *Journal) Forget(ctx context.Context, e Entry, notFound bool, date time.Time) error {
 	return j.Change(ctx, "forget", e, func(now Entry) (Record, error) {
 		r := Record{Event: Forgotten}
 		if now.State == Created {
 			r.ServiceID = now.ServiceID
 		}
-		return r, now.MayForget(j.baseURL, notFound, date)
+		return r, now.mayForget(j.baseURL, notFound, date)
 	})
 }

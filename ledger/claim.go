@@ -15,7 +15,7 @@ import (
 // ErrKeyInUse is returned when a key has an endpoint of another request, or two open entries.
 var ErrKeyInUse = errors.New("svc: the key is in use")
 
-// Await says what a create does about its key, by [Judge]. If another create under the key is under
+// Await says what a create does about its key, by judge. If another create under the key is under
 // way, Await reads the ledger until that has an outcome. begins is then called once: it returns the
 // service's clock. The verdict is never Wait, unless the ledger cannot be read. If it is Free, last
 // is the highest Seq of the key. If it is Resume, the entry has the lease now, unless its own ends
@@ -34,13 +34,13 @@ func (j *Journal) Await(ctx context.Context, key string, lease time.Duration, wa
 			return Wait, e, 0, err
 		}
 		var why string
-		switch v, e, why = Judge(entries, j.baseURL, want, date()); v {
+		switch v, e, why = judge(entries, j.baseURL, want, date()); v {
 		case InDoubt:
 			err = fmt.Errorf("look for %s in the console of the service at %s, then call Ledger.Adopt, or Ledger.Forget if the endpoint does not exist", cmp.Or(e.ServiceID, "it"), e.BaseURL)
 		case InUse:
 			err = j.fail("deploy", e, fmt.Errorf("%w: %s", ErrKeyInUse, why))
 		case Resume:
-			err = j.Change(ctx, "extend", e, func(now Entry) (Record, error) { return now.Lengthen(lease).OnlyIf(now.Open()) })
+			err = j.Change(ctx, "extend", e, func(now Entry) (Record, error) { return now.lengthen(lease).onlyIf(now.Open()) })
 		case Wait:
 			if !waits {
 				date = begins(ctx, e)
@@ -66,7 +66,7 @@ func (j *Journal) Claim(ctx context.Context, r *Record) (ok bool, err error) {
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(r.SettleBy) {
 		r.SettleBy = deadline.Round(0).UTC()
 	}
-	switch err = j.Append(ctx, *r); {
+	switch err = j.append(ctx, *r); {
 	case err == nil:
 		return true, nil
 	case errors.Is(err, fs.ErrExist):

@@ -241,7 +241,7 @@ func (x *explorer) deploy(w world, n int) {
 		if d.since > 0 {
 			since = moment(d.since - 1)
 		}
-		verdict, e, _ := Judge(x.known(w.journal, since, now), "", explored, x.date(now))
+		verdict, e, _ := judge(x.known(w.journal, since, now), "", explored, x.date(now))
 		x.verdicts[verdict]++
 		switch verdict {
 		case Wait:
@@ -372,7 +372,7 @@ func (x *explorer) others(w world) {
 		if x.watched {
 			operator.seenFor = now.Sub(x.asked(e))
 		}
-		if w.forgets > 0 && operator.MayForget(e.BaseURL, w.sent[i] == endpointDeleted, x.date(now)) == nil {
+		if w.forgets > 0 && operator.mayForget(e.BaseURL, w.sent[i] == endpointDeleted, x.date(now)) == nil {
 			next := w
 			next.forgets--
 			next.forgot = next.forgot || w.sent[i] == exists || w.sent[i] == underWay || w.late > 0
@@ -381,7 +381,7 @@ func (x *explorer) others(w world) {
 				x.add(next, "forget")
 			}
 		}
-		if next := w; w.sent[i] == exists && operator.MayAdopt("", x.found[i], false, x.date(now)) == nil && next.put(w.journal.n+1, Created, i) {
+		if next := w; w.sent[i] == exists && operator.mayAdopt("", x.found[i], false, x.date(now)) == nil && next.put(w.journal.n+1, Created, i) {
 			x.reached["adopted"]++
 			x.add(next, "adopt")
 		}

@@ -149,14 +149,14 @@ func (j *Journal) Settle(ctx context.Context, r Record, tries int) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Patience)
 	defer cancel()
 	r.At = WallClock()
-	err := j.Append(ctx, r)
+	err := j.append(ctx, r)
 	for err != nil && ctx.Err() == nil {
 		if errors.Is(err, fs.ErrExist) {
 			r.Seq++
 		} else if tries--; tries == 0 || poll.Sleep(ctx, 100*time.Millisecond) != nil {
 			break
 		}
-		err = j.Append(ctx, r)
+		err = j.append(ctx, r)
 	}
 	if id := same.Canonical(r.ServiceID); r.Event == Created && err == nil {
 		j.behind.Delete(id)
@@ -182,7 +182,7 @@ func (j *Journal) Change(ctx context.Context, op string, e Entry, decide func(no
 		}
 		if err == nil {
 			r.Key, r.Seq, r.Intent, r.At = e.Key, last+1, e.Intent, WallClock()
-			err = j.Append(ctx, r)
+			err = j.append(ctx, r)
 		}
 		if !errors.Is(err, fs.ErrExist) {
 			return j.fail(op, now, err)
@@ -190,18 +190,18 @@ func (j *Journal) Change(ctx context.Context, op string, e Entry, decide func(no
 	}
 }
 
-// OnlyIf is for the function decide of [Journal.Change]. It returns r, or the empty record if r is not needed.
-func (r Record) OnlyIf(needed bool) (Record, error) {
+// onlyIf is for the function decide of [Journal.Change]. It returns r, or the empty record if r is not needed.
+func (r Record) onlyIf(needed bool) (Record, error) {
 	if !needed {
 		r = Record{}
 	}
 	return r, nil
 }
 
-// Append appends a record at its Seq. If the store says that the Seq is taken, the record may
+// append appends a record at its Seq. If the store says that the Seq is taken, the record may
 // still be stored: a network file system repeats the creation of a hard link if the response
-// was lost, and then finds that the name exists. So Append checks whether the record is listed.
-func (j *Journal) Append(ctx context.Context, r Record) error {
+// was lost, and then finds that the name exists. So append checks whether the record is listed.
+func (j *Journal) append(ctx context.Context, r Record) error {
 	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, j.store.Append(ctx, r) })
 	if !errors.Is(err, fs.ErrExist) {
 		return err

@@ -59,7 +59,7 @@ func (j *Journal) prune(ctx context.Context, last Record) error {
 	case last.Event == Pruned:
 		last.Seq--
 	case !randomKey.MatchString(last.Key):
-		err := j.Append(ctx, Record{Key: last.Key, Seq: last.Seq + 1, Event: Pruned, At: WallClock()})
+		err := j.append(ctx, Record{Key: last.Key, Seq: last.Seq + 1, Event: Pruned, At: WallClock()})
 		if errors.Is(err, fs.ErrExist) { // the key is in use again
 			return nil
 		} else if err != nil {

@@ -57,10 +57,10 @@ const (
 	InUse                  // the endpoint is of another request, or two entries are open
 )
 
-// Judge decides by the entries of a key what a Deploy with this base URL and request does. date is
-// the time by the service's clock; zero: not known. Judge also returns the entry that decided, and
+// judge decides by the entries of a key what a Deploy with this base URL and request does. date is
+// the time by the service's clock; zero: not known. judge also returns the entry that decided, and
 // for InUse the reason.
-func Judge(entries []Entry, baseURL string, want Request, date time.Time) (v Verdict, e Entry, why string) {
+func judge(entries []Entry, baseURL string, want Request, date time.Time) (v Verdict, e Entry, why string) {
 	open := slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return !e.Open() })
 	switch {
 	case len(open) == 0:
@@ -145,9 +145,9 @@ func (e *Entry) checkDoubt(date time.Time) error {
 	return nil
 }
 
-// MayForget fails unless the entry may be forgotten: it is in doubt, or its endpoint was created and
+// mayForget fails unless the entry may be forgotten: it is in doubt, or its endpoint was created and
 // is not found now. date is the time by the service's clock; zero: not known.
-func (e *Entry) MayForget(baseURL string, notFound bool, date time.Time) error {
+func (e *Entry) mayForget(baseURL string, notFound bool, date time.Time) error {
 	switch {
 	case e.BaseURL != baseURL:
 		return e.elsewhere()
@@ -164,9 +164,9 @@ func (e *Entry) elsewhere() error {
 	return fmt.Errorf("the entry belongs to another base URL: %s", e.BaseURL)
 }
 
-// MayAdopt fails unless s may be recorded as the endpoint of the entry. If unmarked is true, an
+// mayAdopt fails unless s may be recorded as the endpoint of the entry. If unmarked is true, an
 // endpoint without a mark is accepted.
-func (e *Entry) MayAdopt(baseURL string, s Endpoint, unmarked bool, date time.Time) error {
+func (e *Entry) mayAdopt(baseURL string, s Endpoint, unmarked bool, date time.Time) error {
 	mark, _ := FindMark(s.Description)
 	switch {
 	case e.State == Intended && mark == e.Intent: // its create made the endpoint
@@ -204,10 +204,10 @@ func (e *Entry) MayReap(date time.Time, s Endpoint) error {
 	return e.checkOwner(s, !e.Adopted)
 }
 
-// Lengthen returns the record that gives the entry the lease of a Deploy that continues with its
+// lengthen returns the record that gives the entry the lease of a Deploy that continues with its
 // endpoint. The lease counts from the create of the endpoint. If the entry has a lease that ends as
 // late, or lease is 0, the record is empty.
-func (e *Entry) Lengthen(lease time.Duration) Record {
+func (e *Entry) lengthen(lease time.Duration) Record {
 	begin := cmp.Or(e.ServiceTime, e.RequestedAt)
 	if lease <= 0 || e.Lease > 0 && !begin.Add(lease).After(e.LeaseEnd) {
 		return Record{}

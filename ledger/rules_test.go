@@ -200,7 +200,7 @@ func TestLedgerVerdicts(t *testing.T) {
 				want, err = ParseRequest([]byte(tc.body))
 				require.NoError(t, err)
 			}
-			verdict, _, text := Judge(entries, cmp.Or(tc.base, "https://svc.example"), want, noon.Add(tc.after))
+			verdict, _, text := judge(entries, cmp.Or(tc.base, "https://svc.example"), want, noon.Add(tc.after))
 			require.Equal(t, tc.verdict, verdict)
 			require.Contains(t, text, tc.text)
 			require.Equal(t, tc.text == "", text == "")
@@ -339,8 +339,8 @@ func TestLedgerMayForget(t *testing.T) {
 		}
 		e := foldOne(t, tc.records...)
 		e.seenFor = tc.seenFor
-		require.Equal(t, tc.ok, e.MayForget(e.BaseURL, tc.notFound, tc.date) == nil, name)
-		require.ErrorContains(t, e.MayForget("https://other.test", tc.notFound, tc.date), "another base URL", name)
+		require.Equal(t, tc.ok, e.mayForget(e.BaseURL, tc.notFound, tc.date) == nil, name)
+		require.ErrorContains(t, e.mayForget("https://other.test", tc.notFound, tc.date), "another base URL", name)
 	}
 }
 
@@ -354,12 +354,12 @@ func TestLedgerMayAdopt(t *testing.T) {
 			records = append(records, event(Event(state)))
 		}
 		e := foldOne(t, records...)
-		require.Equal(t, ok, e.MayAdopt(base, marked(), false, over) == nil, state)
+		require.Equal(t, ok, e.mayAdopt(base, marked(), false, over) == nil, state)
 	}
 	e := foldOne(t, intended())
-	require.NoError(t, e.MayAdopt(base, marked(), false, over.Add(-1)), "the mark proves that the endpoint belongs to the entry")
-	require.ErrorContains(t, e.MayAdopt(base, Endpoint{Name: "n"}, true, over.Add(-1)), "too early", "the creating process may still record the outcome")
-	require.ErrorContains(t, e.MayAdopt("https://other.example", marked(), false, over), base)
+	require.NoError(t, e.mayAdopt(base, marked(), false, over.Add(-1)), "the mark proves that the endpoint belongs to the entry")
+	require.ErrorContains(t, e.mayAdopt(base, Endpoint{Name: "n"}, true, over.Add(-1)), "too early", "the creating process may still record the outcome")
+	require.ErrorContains(t, e.mayAdopt("https://other.example", marked(), false, over), base)
 	for want, change := range map[string]func(*Endpoint){
 		"deleted":                  func(s *Endpoint) { s.Deleted = true },
 		"the name of the endpoint": func(s *Endpoint) { s.Name = "other" },
@@ -368,8 +368,8 @@ func TestLedgerMayAdopt(t *testing.T) {
 	} {
 		s := marked()
 		change(&s)
-		require.ErrorContains(t, e.MayAdopt(base, s, false, over), want)
-		require.Equal(t, want == "it has no mark", e.MayAdopt(base, s, true, over) == nil, want)
+		require.ErrorContains(t, e.mayAdopt(base, s, false, over), want)
+		require.Equal(t, want == "it has no mark", e.mayAdopt(base, s, true, over) == nil, want)
 	}
 }
 

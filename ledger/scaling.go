@@ -83,7 +83,7 @@ func (s *Scaling) record(ctx context.Context) error {
 		if !s.raised { // another call may have recorded another number, which then stays
 			need = now.Instances == s.entry.Instances && now.Instances != s.want
 		}
-		return Record{Event: Scaled, Instances: s.want}.OnlyIf(need)
+		return Record{Event: Scaled, Instances: s.want}.onlyIf(need)
 	})
 }
 
@@ -112,7 +112,7 @@ func (j *Journal) Deleted(ctx context.Context, id, name string) error {
 			return err
 		}
 		return j.Change(ctx, "append deleted", *e, func(now Entry) (Record, error) {
-			return Record{Event: Deleted, ServiceID: e.ServiceID}.OnlyIf(now.State == Created)
+			return Record{Event: Deleted, ServiceID: e.ServiceID}.onlyIf(now.State == Created)
 		})
 	})
 }
