@@ -367,9 +367,16 @@ func checkRepeats(c *conversation, k *call) {
 	}
 }
 
-// knows reports whether the client of a call has created or read the endpoint.
+// knows reports whether the client of a call has created or read the endpoint. A process that took
+// the place of a killed one knows nothing of its calls.
 func (c *conversation) knows(k *call) bool {
-	return slices.ContainsFunc(c.calls, func(other *call) bool {
+	since := 0
+	for i, other := range c.calls {
+		if other.killed && other.fresh == k.fresh {
+			since = i + 1
+		}
+	}
+	return slices.ContainsFunc(c.calls[since:], func(other *call) bool {
 		return other.fresh == k.fresh && slices.ContainsFunc(other.exchanges, func(x *exchange) bool {
 			return x.whole && (x.shown != nil && same(x.id, k.id) || x.made != nil && same(x.made.id, k.id))
 		})
