@@ -249,12 +249,13 @@ func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry) {
 			continue
 		}
 		open++
-		what := strings.TrimSpace(e.ServiceID + " of the key " + e.Key)
+		what := strings.TrimPrefix(e.ServiceID+" of the key "+e.Key, " of ")
 		switch {
 		case e.Doubt != "":
 			v.problem("times", what+": "+e.Doubt, "set the clocks of the machines that share the ledger (NTP)")
 		case e.InDoubt(now):
 			v.problem("doubt", "the outcome of the create of the key "+e.Key+" is not known", fmt.Sprintf("look for %q at the provider, then: svc adopt %s ID, or: svc forget %[2]s", e.Name, e.Key))
+		case e.ServiceID == "": // a create that may still be under way
 		case !e.LeaseEnd.IsZero() && now.After(e.LeaseEnd):
 			v.problem("lease", fmt.Sprintf("the lease of %s is over since %s", what, short(now.Sub(e.LeaseEnd))), "svc sweep, and run it every few minutes")
 		}

@@ -286,3 +286,16 @@ func TestLedgerThatIsNotUnderstoodIsNotShown(t *testing.T) {
 		require.NotContains(t, e.stderr+e.stdout, "S3cr3t", value)
 	}
 }
+
+// TestSweepNamesWhatAPersonMustSettle: an endpoint whose ID is not known cannot be deleted, whatever
+// its lease.
+func TestSweepNamesWhatAPersonMustSettle(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+	s.must(exitUnknown, "deploy", "--key", "lost", "--name", "n", "--image", "app:1", "--lease", "1s")
+	time.Sleep(2100 * time.Millisecond) // the clock of the service has whole seconds
+	require.Contains(t, s.must(exitRunning, "sweep").stderr, `look for "n" at the provider, then: svc adopt lost ID`)
+	e := s.must(exitFailed, "doctor")
+	require.NotContains(t, e.stdout+e.stderr, "the lease of", "svc sweep would not settle it")
+}

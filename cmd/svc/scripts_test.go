@@ -119,7 +119,9 @@ func TestBlueGreenScript(t *testing.T) {
 	require.Equal(t, []string{"other:1", "app:2"}, s.running())
 
 	s.tool("switch", "exit 7")
-	require.Equal(t, 7, run("4", "app:4").code)
+	e = run("4", "app:4")
+	require.Equal(t, 20, e.code, "a code of its own: SWITCH may end with any")
+	require.Contains(t, e.stderr, "svc delete --key app--4")
 	require.Equal(t, []string{"other:1", "app:2", "app:4"}, s.running(), "the old release is not deleted")
 	s.tool("switch", `echo "$1" >traffic`)
 	require.Zero(t, run("4", "app:4").code, "the same command goes on")

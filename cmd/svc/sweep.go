@@ -90,6 +90,9 @@ only, and names open entries at other addresses.`,
 			if r.Err != nil {
 				e.Error, left = plainText(r.Err), true
 			}
+			if r.Err != nil && e.ServiceID == "" { // no sweep can settle it
+				t.talk.say("the outcome of the create of the key %[1]s is not known: look for %[2]q at the provider, then: svc adopt %[1]s ID, or: svc forget %[1]s", e.Key, e.Name)
+			}
 			v.Entries = append(v.Entries, e)
 		}
 		t.note(func(f *facts) { f.Left = left })

@@ -6,7 +6,7 @@
 #
 # SWITCH is a program of yours: it gets the address of the new release as its argument, and points
 # the traffic to it. DRAIN is how many seconds the old release goes on after that (default 30).
-# Each release has a key of its own, APP--RELEASE, so the script can be run again after any failure
+# If SWITCH fails, both releases go on, and the script ends with 20. Each release has a key of its own, APP--RELEASE, so the script can be run again after any failure
 # or kill, and needs no other state than the ledger. APP and RELEASE must not contain "--", so that
 # no release of another app is taken for an old one: 1 to 64 characters of a-z, 0-9, _ and - in all. It needs SVC_BASE_URL, SVC_API_TOKEN,
 # SVC_INFERENCE_URL and a ledger (svc help scripting).
@@ -22,7 +22,11 @@ new=$app--$release
 
 svc deploy --key "$new" --name "$new" --image "$image" --lease "${LEASE:-720h}" "$@"
 url=$(svc url --key "$new")
-"$switch" "$url"
+"$switch" "$url" || {
+	echo "blue-green: the switch to $new failed ($?): $new and the old release are running and billed" >&2
+	echo "blue-green: run the same command again, or: svc delete --key $new" >&2
+	exit 20
+}
 echo "blue-green: $new serves at $url" >&2
 sleep "${DRAIN:-30}"
 
