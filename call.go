@@ -193,11 +193,7 @@ func (c *Client) failure(k *call) error {
 // mean that the record was created. The exceptions are 307 and 308, which ask for the same
 // request again. A status below 200 shows nothing.
 func inconclusive(status int) bool {
-	switch status {
-	case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return false
-	}
-	return status < 400
+	return status < 400 && status != http.StatusTemporaryRedirect && status != http.StatusPermanentRedirect
 }
 
 // deletedBefore reports whether the "not found" e of a delete means that an attempt before it

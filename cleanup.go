@@ -171,6 +171,9 @@ func (r *removal) poll(ctx context.Context) (*InferenceService, rules.Verdict, e
 		r.learn(s)
 	}
 	failed := r.delete(ctx)
+	if failed != nil && failureOf(failed).Class == rules.Local { // it was not sent, and comes before another read
+		return before, rules.Unproven, failed
+	}
 	s, verdict, err := r.read(ctx)
 	if failed != nil && verdict != rules.Deleted { // what keeps the service from deleting it matters more
 		return cmp.Or(s, before), rules.Unproven, failed
@@ -183,7 +186,11 @@ func (r *removal) poll(ctx context.Context) (*InferenceService, rules.Verdict, e
 
 // read reads the record. If the record has another name, the error is a permanent one.
 func (r *removal) read(ctx context.Context) (*InferenceService, rules.Verdict, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.limit)
+	limit := r.limit
+	if !r.unsure && !r.evidence.Accepted() { // the read must leave time for a delete
+		limit /= 2
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	s, verdict, err := r.observer.poll(ctx)
 	r.there, r.polled = err == nil, time.Now()

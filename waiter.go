@@ -247,21 +247,15 @@ func (w *waiter[T]) failed(err error) error {
 	}
 	e.last = fmt.Sprintf("last status %q", apierr.Label(w.status(w.last), clean))
 	if e.Last, _ = any(w.last).(*InferenceService); e.Last != nil {
-		if info := infoText(e.Last.StatusInfo); info != "" {
+		var info string // the contents of a JSON string, or other JSON as it is
+		if json.Unmarshal(e.Last.StatusInfo, &info) != nil {
+			info = string(e.Last.StatusInfo)
+		}
+		if info != "" {
 			e.last += fmt.Sprintf(", %q", apierr.Excerpt("text/plain", []byte(info), clean))
 		}
 	}
 	return &e
-}
-
-// infoText returns the contents of status_info if it is a JSON string, and its JSON text if
-// it is anything else.
-func infoText(info json.RawMessage) string {
-	var text string
-	if json.Unmarshal(info, &text) == nil { // a string, or null, which leaves text empty
-		return text
-	}
-	return string(info)
 }
 
 // limits returns the shortest and the longest delay after a failed poll; 0: no limit. The

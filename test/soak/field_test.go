@@ -215,7 +215,7 @@ func checkCleanup(c *conversation, k *call) {
 	if !k.returned || !failed || !k.removes || k.antics.what == "panic" || cleanup(deploy) == "deleted" || tried(k, deploy.ServiceID) {
 		return
 	}
-	if k.antics.where == "token" && (k.antics.what == "permanent" || k.antics.what == "hang") { // a token source that hangs takes 10 s
+	if k.antics.where == "token" && (k.antics.what == "permanent" || k.antics.what == "hang" && k.antics.again) {
 		return
 	}
 	if deploy.Resumed && (!k.decides || !k.read(deploy.ServiceID)) {

@@ -160,6 +160,27 @@ func TestTokenSourceThatHangsDoesNotStopTheWait_D03(t *testing.T) {
 	})
 }
 
+// The reads of a cleanup must leave time for its delete, also if the token source hangs once and
+// the service is slow.
+func TestSlowReadsDoNotKeepACleanupFromItsDelete_D03(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, asked := svctest.NewInMemory(), 0
+		srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Status: 503, Delay: 9 * time.Second, Times: -1})
+		c := srv.Client(svc.WithTokenSource(func(ctx context.Context) (string, error) {
+			if asked++; asked == 3 { // of the create, of a read, of the delete
+				<-ctx.Done()
+				return "", ctx.Err()
+			}
+			return srv.Token(), nil
+		}))
+		_, err := c.InferenceServices.Deploy(testkit.Within(t, time.Hour), testkit.Demo, &svc.DeployOptions{
+			DeleteOnFailure: true, OnCreate: func(*svc.InferenceService) error { return errors.New("no") },
+		})
+		require.Equal(t, svc.CleanupAccepted, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup, "%v", err)
+		require.Zero(t, srv.RunningInstances())
+	})
+}
+
 // What fails for a moment in this process must neither end a wait nor keep a cleanup from
 // sending its delete.
 func TestLocalFailuresPass_D03(t *testing.T) {
