@@ -143,7 +143,9 @@ func (c *Client) verdict(k *call, out any) (err error) {
 		Elsewhere: r.StatusCode/100 == 3 && c.base.leaves(r.Header.Get("Location")),
 	})
 	if k.class == rules.Service && c.Ledger.journal != nil {
-		c.Ledger.saw(r.Header, k.start)
+		if date := dateOf(r.Header); !date.IsZero() {
+			c.Ledger.latest.Store(&sighting{date, k.start})
+		}
 	}
 	if k.class == rules.Service && isContact(r.StatusCode) {
 		c.contacts.Add(1)

@@ -68,7 +68,7 @@ func (d *deployment) rescue(ctx context.Context) {
 			if !d.over && rules.Renamed(d.call.name, d.shown) {
 				ctx, cancel := d.cleanupContext(ctx)
 				defer cancel()
-				_ = d.client.Delete(ctx, d.id, polling(d.opts.RequestOptions)...)
+				_ = d.client.Delete(ctx, d.id, append(polling(d.opts.RequestOptions), urgent)...)
 			}
 		}()
 		defer func() { // deferred, so that it runs even if OnCreate panics

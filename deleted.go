@@ -33,6 +33,7 @@ type observer struct {
 func (o *observer) poll(ctx context.Context) (*InferenceService, rules.Verdict, error) {
 	seen := rules.Observation{At: time.Now()}
 	s, r, err := o.client.read(ctx, o.id, o.opts)
+	seen.Came = time.Now()
 	e, failed := errors.AsType[*Error](err)
 	switch {
 	case err == nil && s.IsDeleted:

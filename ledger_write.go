@@ -159,13 +159,6 @@ func dateOf(h http.Header) time.Time {
 // A sighting is the Date of a response, and when its request was sent.
 type sighting struct{ date, sent time.Time }
 
-// saw notes the service's time in a response.
-func (l *Ledger) saw(header http.Header, sent time.Time) {
-	if date := dateOf(header); !date.IsZero() {
-		l.latest.Store(&sighting{date, sent})
-	}
-}
-
 // serviceTime returns the service's time by the latest response; zero: not known. It may be too
 // late, but not too early: the request was sent before the Date, and the wall clock counts the time
 // of a suspended process too.

@@ -1,6 +1,7 @@
 package svc
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -168,18 +169,12 @@ func (w *waiter[T]) judge(p *polled[T], verdict rules.Verdict, until func(*T) (b
 
 // endures reports whether a task goes on after a failure. It notes the failure.
 func (c *Client) endures(e *rules.Endurance, err error) (goesOn bool) {
-	f := failureOf(err)
-	*e, goesOn = e.After(f, c.contacted(f), time.Now())
-	return goesOn
-}
-
-// contacted reports whether the client had a response of the service before the failure f.
-func (c *Client) contacted(f rules.Failure) bool {
-	before := c.contacts.Load()
+	f, contacts := failureOf(err), c.contacts.Load()
 	if f.Class == rules.Service && isContact(f.Status) {
-		before-- // f itself
+		contacts-- // the failure itself
 	}
-	return before > 0
+	*e, goesOn = e.After(f, contacts > 0, time.Now())
+	return goesOn
 }
 
 // isContact reports whether the status of a response shows that the client reaches the service with
@@ -260,10 +255,11 @@ func (w *waiter[T]) failed(err error) error {
 
 // limits returns the shortest and the longest delay after a failed poll; 0: no limit. The
 // service may ask for a longer delay. If the next "not found" can prove a deletion, the poll
-// comes at the first moment at which it does.
+// comes at the first moment at which it does, and in any case soon enough not to interrupt a proof.
 func (w *waiter[T]) limits(err error) (atLeast, atMost time.Duration) {
 	if w.by != nil && rules.NotFound(failureOf(err).Status) {
-		return 0, max(time.Until(w.by.evidence.Due()), 0)
+		due := max(time.Until(w.by.evidence.Due()), 0)
+		return 0, min(cmp.Or(due, rules.Silence), rules.Silence/2)
 	}
 	e, _ := errors.AsType[*Error](err)
 	return min(orZero(e).RetryAfter, max(w.opts.MaxInterval, w.client.caller.MaxDelay())), 0

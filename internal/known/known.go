@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	most = 16384     // number of endpoints that are remembered; then all of them are forgotten
-	kept = time.Hour // how long the time of a creation is remembered
+	most = 16384     // number of endpoints that are remembered; then the old ones are forgotten
+	kept = time.Hour // for how long an endpoint that was created is not forgotten
 )
 
 // Sender identifies the token that was sent for a response, without showing it: it returns a
@@ -22,72 +22,74 @@ type Sender func(message string) string
 // Endpoints is safe for concurrent use. If it forgets an endpoint, a wait for its deletion may
 // take 30 s longer, or may not be able to prove the deletion.
 type Endpoints struct {
-	salt    string
-	mu      sync.Mutex
-	created map[string]time.Time // time of the creation, by the ID of the endpoint
-	read    map[string]bool      // IDs of the endpoints whose record was read
-	tokens  map[string][]check   // checks of the tokens for which an ID is known
+	salt string
+	mu   sync.Mutex
+	all  map[string]endpoint // by the ID
+}
+
+type endpoint struct {
+	created time.Time // zero: not known
+	read    bool      // its record was read
+	checks  []check   // of the tokens for which the ID is known
 }
 
 type check struct{ message, sum string }
 
 // New returns a memory without endpoints.
-func New() *Endpoints {
-	return &Endpoints{salt: rand.Text(), created: map[string]time.Time{}, read: map[string]bool{}, tokens: map[string][]check{}}
-}
+func New() *Endpoints { return &Endpoints{salt: rand.Text(), all: map[string]endpoint{}} }
 
-// Create notes that an endpoint was created. sender is that of the response; nil: another process
-// created it.
+// Create notes that an endpoint was created. sender is that of the response; nil: the token is not
+// known to fit.
 func (e *Endpoints) Create(id string, sender Sender) {
-	if sender != nil {
-		e.Vouch(id, e.salt, sender(e.salt))
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	maps.DeleteFunc(e.created, func(_ string, at time.Time) bool { return time.Since(at) > kept })
-	e.created[id] = time.Now()
+	e.note(id, endpoint{created: time.Now()}, e.check(sender))
 }
 
 // Born returns the time when the endpoint was created; zero: it is not known.
-func (e *Endpoints) Born(id string) time.Time {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.created[id]
-}
+func (e *Endpoints) Born(id string) time.Time { return e.get(id).created }
 
 // Read notes that a response showed the record of an endpoint.
 func (e *Endpoints) Read(id string, sender Sender) {
-	e.Vouch(id, e.salt, sender(e.salt))
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.read[id] = true
+	e.note(id, endpoint{read: true}, e.check(sender))
 }
 
 // WasRead reports whether the record of an endpoint was read.
-func (e *Endpoints) WasRead(id string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.read[id]
-}
+func (e *Endpoints) WasRead(id string) bool { return e.get(id).read }
 
 // Vouch notes that an ID is known for the token that makes sum of message. An empty sum vouches
 // for nothing.
-func (e *Endpoints) Vouch(id, message, sum string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.tokens) >= most {
-		clear(e.tokens)
-		clear(e.read)
-	}
-	if c := (check{message, sum}); sum != "" && !slices.Contains(e.tokens[id], c) {
-		e.tokens[id] = append(e.tokens[id], c)
-	}
-}
+func (e *Endpoints) Vouch(id, message, sum string) { e.note(id, endpoint{}, check{message, sum}) }
 
 // Knows reports whether an ID is known for the token of sender.
 func (e *Endpoints) Knows(id string, sender Sender) bool {
+	return slices.ContainsFunc(e.get(id).checks, func(c check) bool { return sender(c.message) == c.sum })
+}
+
+func (e *Endpoints) check(sender Sender) check {
+	if sender == nil {
+		return check{}
+	}
+	return check{e.salt, sender(e.salt)}
+}
+
+func (e *Endpoints) get(id string) endpoint {
 	e.mu.Lock()
-	checks := slices.Clone(e.tokens[id])
-	e.mu.Unlock()
-	return slices.ContainsFunc(checks, func(c check) bool { return sender(c.message) == c.sum })
+	defer e.mu.Unlock()
+	return e.all[id]
+}
+
+// note adds to what is remembered of an endpoint.
+func (e *Endpoints) note(id string, more endpoint, c check) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.all) >= most {
+		maps.DeleteFunc(e.all, func(_ string, k endpoint) bool { return time.Since(k.created) > kept })
+	}
+	k := e.all[id]
+	if k.read = k.read || more.read; !more.created.IsZero() {
+		k.created = more.created
+	}
+	if c.sum != "" && !slices.Contains(k.checks, c) {
+		k.checks = append(slices.Clip(k.checks), c)
+	}
+	e.all[id] = k
 }

@@ -25,7 +25,8 @@ const (
 // sights other than Missing.
 type Observation struct {
 	Sight Sight
-	At    time.Time // when the request was sent
+	At    time.Time // when the request was made; it may have waited before it was sent
+	Came  time.Time // Missing: when the response came; zero: at once
 	Class Class     // of the response
 	Known bool      // the ID was read or created with the token that was sent
 	Origin
@@ -85,20 +86,26 @@ var proofs = [...]struct {
 	{false, Intermediary, true, 3, 25 * time.Second},
 }
 
+// Silence interrupts a run of class Intermediary: two outages of a router look like one if nothing
+// is seen between them, for example because the process was suspended.
+const Silence = 30 * time.Second
+
 // run is a series of "not found" responses that was not interrupted.
 type run struct {
 	n           int
-	first, last time.Time
-	listed      bool // the flavor list was answered after the last response
-	between     bool // the flavor list was answered between the last two responses
+	first, came time.Time // when the first and the latest response came
+	last        time.Time // when the latest request was made
+	listed      bool      // the flavor list was answered after the last response
+	between     bool      // the flavor list was answered between the last two responses
 }
 
-func (r run) add(at time.Time) run {
-	if r.n == 0 {
-		r.first = at
+func (r run) add(o Observation, class Class) run {
+	came := slices.MaxFunc([]time.Time{o.At, o.Came}, time.Time.Compare)
+	if r.n == 0 || class == Intermediary && came.Sub(r.came) > Silence {
+		r = run{first: came}
 	}
 	r.between, r.listed = r.listed, false // an outage of all paths may begin at any time, so an older list proves nothing
-	r.last = at
+	r.last, r.came = o.At, came
 	r.n++
 	return r
 }
@@ -148,7 +155,7 @@ func (e Evidence) missing(o Observation) Evidence {
 		switch {
 		case p.class != o.Class, p.known && !o.Known, p.late && !e.accepted:
 		default:
-			e.runs[i] = e.runs[i].add(o.At)
+			e.runs[i] = e.runs[i].add(o, p.class)
 		}
 	}
 	return e

@@ -251,6 +251,26 @@ func TestListIsAnsweredBetweenTheLastTwoNotFound(t *testing.T) {
 	}
 }
 
+// A process may be suspended, or wait before it sends a request. What it did not see may have been a
+// response of the service.
+func TestOnlyWhatWasSeenCountsAsOneOutage(t *testing.T) {
+	at := func(d time.Duration) time.Time { return walkStart.Add(d) }
+	miss := func(e Evidence, made, came time.Duration) Evidence {
+		e = e.After(Observation{Sight: Missing, Class: Intermediary, Known: true, At: at(made), Came: at(came)})
+		return e.After(Observation{Sight: Listed})
+	}
+	suspended := miss(miss(miss(Evidence{Read: true}, 0, 0), 64*time.Second, 64*time.Second), 65*time.Second, 65*time.Second)
+	require.Equal(t, Unproven, suspended.Verdict(), "two outages")
+	delayed := miss(miss(miss(Evidence{Read: true}, 0, 55*time.Second), 57*time.Second, 57*time.Second), 65*time.Second, 65*time.Second)
+	require.Equal(t, Unproven, delayed.Verdict(), "the first request was sent late")
+	e := Evidence{Read: true}
+	for now := time.Duration(0); now <= time.Minute; now += 15 * time.Second {
+		require.Equal(t, Unproven, e.Verdict())
+		e = miss(e, now, now)
+	}
+	require.Equal(t, Deleted, e.Verdict())
+}
+
 func TestNextPollThatCanProve(t *testing.T) {
 	e := Evidence{Read: true}
 	at := func(d time.Duration) time.Time { return walkStart.Add(d) }

@@ -169,10 +169,21 @@ func accepted(k *call, id string) bool {
 	})
 }
 
+// sinceStart returns the calls that were made since the process of a call started.
+func (c *conversation) sinceStart(k *call) []*call {
+	since := 0
+	for i, other := range c.calls {
+		if other.killed && other.fresh == k.fresh {
+			since = i + 1
+		}
+	}
+	return c.calls[since:]
+}
+
 // young reports whether this client created the endpoint less than 30 s before the call.
 func (c *conversation) young(k *call) bool {
 	e := c.world.find(k.id)
-	return e != nil && e.by != nil && e.by.fresh == k.fresh && has(e.by.learned(), e.id) && k.began.Sub(e.created) < 30*time.Second
+	return e != nil && e.by != nil && e.by.fresh == k.fresh && slices.Contains(c.sinceStart(k), e.by) && has(e.by.learned(), e.id) && k.began.Sub(e.created) < 30*time.Second
 }
 
 // checkScaled looks for a moment between the update and the return in which the endpoint
@@ -370,13 +381,7 @@ func checkRepeats(c *conversation, k *call) {
 // knows reports whether the client of a call has created or read the endpoint. A process that took
 // the place of a killed one knows nothing of its calls.
 func (c *conversation) knows(k *call) bool {
-	since := 0
-	for i, other := range c.calls {
-		if other.killed && other.fresh == k.fresh {
-			since = i + 1
-		}
-	}
-	return slices.ContainsFunc(c.calls[since:], func(other *call) bool {
+	return slices.ContainsFunc(c.sinceStart(k), func(other *call) bool {
 		return other.fresh == k.fresh && slices.ContainsFunc(other.exchanges, func(x *exchange) bool {
 			return x.whole && (x.shown != nil && same(x.id, k.id) || x.made != nil && same(x.made.id, k.id))
 		})

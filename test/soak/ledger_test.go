@@ -228,19 +228,22 @@ func checkKnown(c *conversation, _ *call) {
 
 // checkReap checks that Reap deletes only endpoints whose lease is over, and that it deletes all of
 // these if it says so or if the service has no troubles. Copies of a cache may hold an old Date, and
-// the created_at of an adopted endpoint may not fit the Date: then a lease may end later.
+// the created_at of an adopted endpoint does not fit the Date if that is wrong: then a lease may end at
+// another time.
 func checkReap(c *conversation, k *call) {
 	if k.op != "Reap" {
 		return
 	}
 	told := slices.ContainsFunc(k.exchanges, func(x *exchange) bool { return x.id == flavorList && x.whole }) // the time of the service
 	sure := c.world.calm || told && k.err == nil && c.world.cacheTTL == 0
+	unfit := map[string]bool{}
 	leases := map[string]time.Time{} // from the ID to the true end of the lease; zero: there is none
 	for _, entry := range c.entries() {
 		e := c.world.find(entry.ServiceID)
 		if e == nil {
 			continue
 		}
+		unfit[e.id] = entry.Adopted && c.world.offset != 0
 		if leases[e.id] = (time.Time{}); entry.Lease > 0 {
 			leases[e.id] = e.created.Add(entry.Lease)
 		}
@@ -256,7 +259,7 @@ func checkReap(c *conversation, k *call) {
 	}
 	for _, x := range k.exchanges {
 		e := c.world.find(x.id)
-		if x.method != "DELETE" {
+		if x.method != "DELETE" || unfit[e.id] {
 			continue
 		}
 		if end := leases[e.id]; end.IsZero() || x.sent.Add(time.Second).Before(end) {

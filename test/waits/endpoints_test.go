@@ -427,6 +427,13 @@ func TestLostDeleteOfANewEndpoint_C33(t *testing.T) {
 				require.NoError(t, services.DeleteAndWait(t.Context(), s.ServiceID, nil))
 				require.Zero(t, srv.RunningInstances())
 
+				srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: 524, Body: `{"service_id":"svc-2"}`, AfterEffect: true})
+				_, err = services.Create(t.Context(), testkit.Demo)
+				require.Equal(t, "svc-2", testkit.ErrorAs[*svc.OutcomeUnknownError](t, err).ID)
+				srv.Fault("DELETE", svctest.RouteEndpoint, lost)
+				require.ErrorIs(t, services.Delete(t.Context(), "svc-2"), svc.ErrNotFound, "it still runs, though the outcome was unknown")
+				require.NoError(t, services.DeleteAndWait(testkit.Within(t, time.Hour), "svc-2", nil))
+
 				id := srv.AddEndpoint(svctest.Endpoint{Instances: 1})
 				srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 502, AfterEffect: true})
 				require.NoError(t, services.Delete(t.Context(), id), "not found proves the deletion of an older endpoint")

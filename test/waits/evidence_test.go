@@ -250,6 +250,23 @@ func TestCleanupDoesNotAskTheLimiter_D03(t *testing.T) {
 	})
 }
 
+// Not even if all hooks panic, so that only the last delete is left.
+func TestDeleteAfterPanicsDoesNotAskTheLimiter_D03(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, calls := svctest.NewInMemory(), 0
+		c := srv.Client(svc.WithAttemptHook(func(context.Context, svc.Attempt) { panic("hook") }), svc.WithRateLimiter(testkit.Limiter(func(ctx context.Context) error {
+			if calls++; calls > 1 {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		})))
+		require.PanicsWithValue(t, "hook", func() {
+			_, _ = c.InferenceServices.Deploy(t.Context(), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
+		})
+		require.Zero(t, srv.RunningInstances())
+	})
+}
+
 // A failed wait matches ErrNotFound only if the endpoint is deleted or unknown.
 func TestTimeoutIsNoNotFound_D05(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
