@@ -143,8 +143,8 @@ func (c *InferenceServiceClient) WaitUntilAvailable(ctx context.Context, id stri
 //     sends now, or the ledger says that it was created with this token.
 //   - There were at least two "not found" in JSON, 10 s apart (3 s after a delete that the
 //     service accepted). Or all responses for 60 s (25 s after an accepted delete), at least
-//     three, were "not found" in another form, as routers without a backend send them too, with
-//     less than 30 s between two of them.
+//     three, were "not found" in another form, as routers without a backend send them too.
+//   - Less than 30 s lie between two of them.
 //   - The service responded to a request for the flavor list in between, with the list or a 403.
 //   - No response is the copy of an earlier one, by its Age, Date or request ID.
 //   - A read has not shown the record meanwhile: that voids every "not found" before it.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"example.com/svc/internal/same"
 )
 
 const (
@@ -74,11 +76,12 @@ func (e *Endpoints) check(sender Sender) check {
 func (e *Endpoints) get(id string) endpoint {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.all[id]
+	return e.all[same.Canonical(id)]
 }
 
 // note adds to what is remembered of an endpoint.
 func (e *Endpoints) note(id string, more endpoint, c check) {
+	id = same.Canonical(id)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.all) >= most {

@@ -27,6 +27,14 @@ func TestAnIDIsKnownForTheTokenThatShowedIt(t *testing.T) {
 	require.False(t, e.WasRead("b"), "a record from the response to a create may not be readable yet")
 }
 
+func TestAUUIDIsKnownInAnyCase(t *testing.T) {
+	e := New()
+	e.Create("0011d724-abcd-4bcd-8bcd-000000000002", token("mine"))
+	require.False(t, e.Born("0011D724-ABCD-4BCD-8BCD-000000000002").IsZero())
+	require.True(t, e.Knows("0011D724-ABCD-4BCD-8BCD-000000000002", token("mine")))
+	require.True(t, e.Born("0011D724").IsZero())
+}
+
 func TestMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := New()

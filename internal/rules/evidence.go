@@ -86,8 +86,8 @@ var proofs = [...]struct {
 	{false, Intermediary, true, 3, 25 * time.Second},
 }
 
-// Silence interrupts a run of class Intermediary: two outages of a router look like one if nothing
-// is seen between them, for example because the process was suspended.
+// Silence interrupts a run: two outages look like one if nothing is seen between them, for example
+// because the process was suspended, or because a cache responded.
 const Silence = 30 * time.Second
 
 // run is a series of "not found" responses that was not interrupted.
@@ -99,9 +99,9 @@ type run struct {
 	between     bool      // the flavor list was answered between the last two responses
 }
 
-func (r run) add(o Observation, class Class) run {
+func (r run) add(o Observation) run {
 	came := slices.MaxFunc([]time.Time{o.At, o.Came}, time.Time.Compare)
-	if r.n == 0 || class == Intermediary && came.Sub(r.came) > Silence {
+	if r.n == 0 || came.Sub(r.came) > Silence {
 		r = run{first: came}
 	}
 	r.between, r.listed = r.listed, false // an outage of all paths may begin at any time, so an older list proves nothing
@@ -155,7 +155,7 @@ func (e Evidence) missing(o Observation) Evidence {
 		switch {
 		case p.class != o.Class, p.known && !o.Known, p.late && !e.accepted:
 		default:
-			e.runs[i] = e.runs[i].add(o, p.class)
+			e.runs[i] = e.runs[i].add(o)
 		}
 	}
 	return e

@@ -261,6 +261,11 @@ func TestOnlyWhatWasSeenCountsAsOneOutage(t *testing.T) {
 	}
 	suspended := miss(miss(miss(Evidence{Read: true}, 0, 0), 64*time.Second, 64*time.Second), 65*time.Second, 65*time.Second)
 	require.Equal(t, Unproven, suspended.Verdict(), "two outages")
+	copies := Evidence{Read: true}
+	for _, now := range []time.Duration{0, 64 * time.Second} { // what a cache sent in between proves nothing
+		copies = copies.After(Observation{Sight: Missing, Class: Service, Known: true, At: at(now)}).After(Observation{Sight: Listed})
+	}
+	require.Equal(t, Unproven, copies.Verdict(), "a copy, and an outage of all paths")
 	delayed := miss(miss(miss(Evidence{Read: true}, 0, 55*time.Second), 57*time.Second, 57*time.Second), 65*time.Second, 65*time.Second)
 	require.Equal(t, Unproven, delayed.Verdict(), "the first request was sent late")
 	e := Evidence{Read: true}
