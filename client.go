@@ -89,7 +89,7 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 		}
 		inference = u.String()
 	}
-	c := &Client{endpoints: known.New(), contacts: new(atomic.Int64), base: b, inference: inference, header: cfg.header, hasToken: cfg.http.Token != nil}
+	c := &Client{endpoints: known.New(), contacts: new(atomic.Int64), base: b, inference: inference, header: cfg.header, hasToken: cfg.hasToken}
 	c.hooks, c.log = cfg.hooks, cfg.log
 	cfg.finish(&b.URL)
 	c.caller = httpcall.New(cfg.http)

@@ -155,7 +155,10 @@ func (c *Client) download(opts *DownloadOptions) *download {
 
 // from sets the link that d downloads from, and returns d.
 func (d *download) from(link SignedURL) *download {
-	d.link, d.get.Link = link, d.client.parseLink(link, &d.problems)
+	var problem string
+	d.link = link
+	d.get.Link, problem = transfer.ParseLink(string(link), d.client.caller.Redactor())
+	d.problems.add(problem != "", "link", problem)
 	return d
 }
 
@@ -163,13 +166,15 @@ func (d *download) from(link SignedURL) *download {
 func (d *download) of(id string) *download {
 	d.problems.add(valid.ID(id) != "", "file_id", valid.ID(id))
 	d.fileID = id
-	d.get.Renew = func(ctx context.Context) (link *transfer.Link, err error) {
+	d.get.Renew = func(ctx context.Context) (_ *transfer.Link, err error) {
 		if d.link, err = d.client.Files.PresignedURL(ctx, id, d.options...); err != nil {
 			return nil, err
 		}
-		var p problems
-		link = d.client.parseLink(d.link, &p)
-		return link, p.err()
+		link, problem := transfer.ParseLink(string(d.link), d.client.caller.Redactor())
+		if problem != "" {
+			return nil, invalid("link", problem)
+		}
+		return link, nil
 	}
 	return d
 }
@@ -237,17 +242,6 @@ func (d *download) failed(err error) error {
 	return &DownloadError{
 		FileID: d.client.caller.Redactor().String(d.fileID), Link: d.link, Received: d.get.Received, Total: d.get.Total, Err: err,
 	}
-}
-
-// parseLink parses a link. If the link is invalid, it notes the problem in p.
-func (c *Client) parseLink(link SignedURL, p *problems) *transfer.Link {
-	if link.Redacted() {
-		p.add(true, "link", "lost its signature when it was printed or encoded: ask the service for a new link, and store string(link)")
-		return nil
-	}
-	l, problem := transfer.ParseLink(string(link), c.caller.Redactor())
-	p.add(problem != "", "link", problem)
-	return l
 }
 
 // linkHeader copies the caller's header for requests to storage, and notes in p what is wrong

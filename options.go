@@ -33,7 +33,7 @@ type Option func(*config) error
 
 type config struct {
 	http      httpcall.Config
-	token     func() string // returns the token of WithToken; a function, so that a dump of the client does not show it; nil: not set
+	hasToken  bool
 	inference *string
 	product   string
 	insecure  bool
@@ -54,8 +54,7 @@ func WithToken(token string) Option {
 		if err != nil {
 			return err
 		}
-		c.token = func() string { return t }
-		c.http.Token = func(context.Context) (string, error) { return t, nil }
+		c.http.Token, c.http.Source, c.hasToken = func() string { return t }, nil, true
 		return nil
 	}
 }
@@ -73,7 +72,7 @@ func WithTokenSource(src func(ctx context.Context) (string, error)) Option {
 		if src == nil {
 			return errors.New("svc: WithTokenSource: the function is nil")
 		}
-		c.token, c.http.Token = nil, src
+		c.http.Token, c.http.Source, c.hasToken = nil, src, true
 		return nil
 	}
 }
@@ -255,14 +254,13 @@ func (c *config) finish(origin *url.URL) {
 	if c.log != nil {
 		c.http.Hooks = append(c.http.Hooks, exchangeLogger(c.log))
 	}
-	src := c.http.Token
-	switch {
-	case c.token != nil:
-		c.http.Redact = redact.New(c.token())
-	case src != nil:
-		red := redact.New()
-		c.http.Redact, c.http.Renews = red, true
-		c.http.Token = func(ctx context.Context) (string, error) {
+	red := redact.New()
+	if c.http.Token != nil {
+		red = redact.New(c.http.Token())
+	}
+	c.http.Redact = red
+	if src := c.http.Source; src != nil {
+		c.http.Source = func(ctx context.Context) (string, error) {
 			t, err := src(ctx)
 			red.Add(strings.TrimSpace(t)) // err may quote the token
 			if err != nil {
@@ -274,8 +272,6 @@ func (c *config) finish(origin *url.URL) {
 			red.Add(t)
 			return t, nil
 		}
-	default:
-		c.http.Redact = redact.New()
 	}
 }
 
@@ -306,7 +302,7 @@ func cleanToken(t string) (string, error) {
 // tokenFromEnv is an Option that sets the token of SVC_API_TOKEN. It must come after all other
 // options, since it does nothing if one of them has set a token.
 func tokenFromEnv(c *config) error {
-	if c.http.Token != nil {
+	if c.hasToken {
 		return nil
 	}
 	t := os.Getenv("SVC_API_TOKEN")

@@ -3,7 +3,6 @@ package svc
 import (
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"example.com/svc/internal/redact"
 )
@@ -32,7 +31,7 @@ func (u SignedURL) String() string { return redact.URL(string(u)) }
 // Redacted reports whether u is a link that has lost its query, because it was printed or
 // encoded and then read again. Such a link gives no access: ask the service for a new one.
 func (u SignedURL) Redacted() bool {
-	return strings.HasSuffix(string(u), "?"+redact.Mark) || string(u) == redact.BadURL
+	return redact.Lost(string(u))
 }
 
 // Format prints the text of String for every verb and flag. The exception is %#v, for which

@@ -230,7 +230,8 @@ func (c *FileClient) UploadFile(ctx context.Context, path string, purpose FilePu
 // PUT to the presigned URL
 func (c *FileClient) Put(ctx context.Context, link SignedURL, body io.Reader, opts *UploadOptions) (*UploadResult, error) {
 	var p problems
-	c.client.parseLink(link, &p)
+	_, problem := transfer.ParseLink(string(link), c.client.caller.Redactor())
+	p.add(problem != "", "link", problem)
 	u := &upload{files: c, link: link, UploadOptions: orZero(opts)}
 	return u.run(ctx, p, body, 0)
 }
@@ -334,9 +335,8 @@ func (u *upload) put(ctx context.Context) (_ *UploadResult, err error) {
 	ctx = c.begin(ctx, k)
 	defer c.report(ctx, k, &err)
 	for renewed := false; ; renewed = true {
-		var p problems
-		link := c.parseLink(u.link, &p)
-		if err = p.err(); err == nil {
+		link, problem := transfer.ParseLink(string(u.link), c.caller.Redactor())
+		if err = invalid("link", problem); problem == "" {
 			r, sum := transfer.Put(ctx, c.caller, link, u.header, u.IdleTimeout, u.src)
 			k.Result.Attempts += r.Attempts
 			if k.done = r.OK(); k.done {

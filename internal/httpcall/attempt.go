@@ -85,9 +85,11 @@ func (c *Caller) admit(x *exchange, to *url.URL, header http.Header) (deadline t
 	deadline = time.Now().Add(x.late.After)
 	delete(header, "Authorization") // net/http sets it if a redirect leads to a URL that holds a user name, such as https://user@host
 	if x.call.Auth && SameOrigin(to, c.cfg.Origin) {
-		sender, err := c.askToken(x, deadline)
-		if err != nil {
-			return deadline, err
+		sender := c.sender.Load()
+		if c.cfg.Source != nil {
+			if sender, err = c.askToken(x, deadline); err != nil {
+				return deadline, err
+			}
 		}
 		x.sender = sender
 		header["Authorization"] = []string{"Bearer " + x.sender.token()}
@@ -113,13 +115,9 @@ func limited(ctx context.Context, err error) error {
 // askToken asks the token source. If it has not answered by the deadline, the error is a
 // TimeoutError: the source must not take longer than an attempt may.
 func (c *Caller) askToken(x *exchange, deadline time.Time) (*sender, error) {
-	ctx := x.ctx
-	if c.cfg.Renews { // the token is not at hand
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, deadline)
-		defer cancel()
-	}
-	token, err := c.cfg.Token(ctx)
+	ctx, cancel := context.WithDeadline(x.ctx, deadline)
+	defer cancel()
+	token, err := c.cfg.Source(ctx)
 	switch {
 	case err == nil:
 	case x.ctx.Err() != nil:

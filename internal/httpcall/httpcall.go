@@ -35,8 +35,8 @@ type Config struct {
 	Client    *http.Client                              // the client that the user of the library set; never modified; nil: none
 	Wrap      func(http.RoundTripper) http.RoundTripper // puts instruments, such as tracing, around the transport; nil: there are none
 	Origin    *url.URL                                  // the token is sent to this origin only
-	Token     func(ctx context.Context) (string, error) // returns the token; a function, so that a dump of Config does not show it; nil: no token
-	Renews    bool                                      // Token may take time, and may return a new token when it is called again
+	Token     func() string                             // returns a token that never changes; a function, so that a dump of Config does not show it; nil: there is none
+	Source    func(ctx context.Context) (string, error) // takes the place of Token: returns the token of an attempt, which may take time; nil: there is none
 	Limiter   interface{ Wait(context.Context) error }  // its Wait is called before every request; nil: no rate limit
 	Retry     Policy
 	Timeout   time.Duration // limit for one attempt of an API call
@@ -167,6 +167,9 @@ func New(cfg Config) *Caller {
 		cfg: cfg, late: &TimeoutError{After: cfg.Timeout},
 		api:       lane{newTransport(), newBudget(cfg.Retry.Budget)},
 		transfers: lane{newTransferTransport(), newBudget(cfg.Retry.Budget)},
+	}
+	if cfg.Token != nil {
+		c.sender.Store(&sender{token: cfg.Token})
 	}
 	if cfg.Wrap != nil {
 		c.wrapped = cfg.Wrap(restore{})

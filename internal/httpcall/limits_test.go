@@ -20,7 +20,7 @@ func TestTokenCheckUsesTheTokenOfTheLastAttempt(t *testing.T) {
 	next := 0
 	c := newChain(transport(func(r *http.Request) (*http.Response, error) { return says(r, 429, "") }), func(cfg *Config) {
 		cfg.Retry.MaxAttempts = len(tokens)
-		cfg.Token = func(context.Context) (string, error) { next++; return tokens[next-1], nil }
+		cfg.Source = func(context.Context) (string, error) { next++; return tokens[next-1], nil }
 	})
 	r := c.Do(t.Context(), newCall("POST"))
 	mac := hmac.New(sha256.New, []byte("second-token"))
@@ -94,7 +94,7 @@ func TestLimitOfAnAttempt_D03(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, linger %d", name, linger), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					c := newChain(transport(func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }), func(cfg *Config) {
-						cfg.Token, cfg.Renews, cfg.Limiter = tt.token, true, limiter(func(context.Context) error { time.Sleep(tt.limiter); return nil })
+						cfg.Source, cfg.Limiter = tt.token, limiter(func(context.Context) error { time.Sleep(tt.limiter); return nil })
 					})
 					k := newCall("POST")
 					k.Linger = time.Duration(linger) * time.Second

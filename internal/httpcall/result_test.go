@@ -25,7 +25,7 @@ var apiOrigin = url.URL{Scheme: "https", Host: "api.test"}
 func newChain(rt http.RoundTripper, change func(*Config)) *Caller {
 	cfg := Config{
 		Client: &http.Client{Transport: rt}, Origin: &apiOrigin, Timeout: 30 * time.Second, Redact: redact.New(),
-		Token: func(context.Context) (string, error) { return "token", nil },
+		Token: func() string { return "token" },
 		Retry: Policy{MaxAttempts: 3, MinDelay: 1, MaxDelay: 1, Budget: 100},
 	}
 	if change != nil {
@@ -102,7 +102,7 @@ func TestBefore(t *testing.T) {
 	for _, attempts := range []int{0, 1, 2} {
 		sent, asked, tokens := 0, 0, 0
 		c := newChain(transport(func(r *http.Request) (*http.Response, error) { sent++; return says(r, 429, "") }), func(cfg *Config) {
-			cfg.Token = func(context.Context) (string, error) { tokens++; return "token", nil }
+			cfg.Source = func(context.Context) (string, error) { tokens++; return "token", nil }
 		})
 		call := newCall("POST")
 		call.Before = func() error {

@@ -50,7 +50,7 @@ func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) 
 // token source now gives a different one. The repeat is safe: a call that got 401 had no effect.
 func (x *exchange) newToken() bool {
 	switch {
-	case x.renewed, !x.caller.cfg.Renews, x.sender == nil, x.err != nil, x.ctx.Err() != nil:
+	case x.renewed, x.caller.cfg.Source == nil, x.sender == nil, x.err != nil, x.ctx.Err() != nil:
 		return false
 	case x.StatusCode != http.StatusUnauthorized, x.call.Once && x.Acted:
 		return false

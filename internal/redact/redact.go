@@ -40,6 +40,9 @@ func URL(link string) string {
 	return s
 }
 
+// Lost reports whether link is a result of [URL] that hides a query, so that it gives no access.
+func Lost(link string) bool { return strings.HasSuffix(link, "?"+Mark) || link == BadURL }
+
 func strip(link string) string {
 	u, err := url.Parse(link)
 	if err != nil || u.Scheme == "" || u.Host == "" {

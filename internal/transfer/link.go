@@ -37,8 +37,11 @@ var (
 // base knows.
 func ParseLink(text string, base *redact.Redactor) (link *Link, problem string) {
 	text = strings.TrimSpace(text)
-	if text == "" {
+	switch {
+	case text == "":
 		return nil, "is empty"
+	case redact.Lost(text):
+		return nil, "lost its signature when it was printed or encoded: ask the service for a new link, and store string(link)"
 	}
 	address, _, _ := strings.Cut(text, "#")
 	path, query, hasQuery := strings.Cut(address, "?")
