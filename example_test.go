@@ -222,9 +222,9 @@ func (p pace) Wait(ctx context.Context) error {
 
 func ExampleWithRateLimiter() {
 	srv := svctest.NewInMemory()
+	start := time.Now() // before the first tick begins
 	client := srv.Client(svc.WithRateLimiter(pace{time.Tick(10 * time.Millisecond)}))
 
-	start := time.Now()
 	for range 3 {
 		_, _ = client.Files.List(context.Background())
 	}
