@@ -139,7 +139,7 @@ func (l *Ledger) Forget(ctx context.Context, e ledger.Entry) error {
 	var gone bool
 	clock := func() time.Time { return time.Time{} }
 	if now.State != ledger.Created {
-		clock = l.clock(ctx)
+		clock, _ = l.clock(ctx)
 	} else if gone, err = l.gone(ctx, now.ServiceID); err != nil {
 		return err
 	}
@@ -182,18 +182,16 @@ func (l *Ledger) Extend(ctx context.Context, e ledger.Entry, end time.Time) erro
 		return ErrNoLedger
 	}
 	r := ledger.Record{Event: ledger.Extended}
+	var err error
 	if !end.IsZero() {
-		r.ServiceTime = l.clock(ctx)()
-		r.Lease = max(time.Until(end), 1)
+		clock, unknown := l.clock(ctx)
+		r.ServiceTime, r.Lease, err = clock(), max(time.Until(end), 1), unknown
 	}
 	return l.journal.Change(ctx, "extend", e, func(now ledger.Entry) (ledger.Record, error) {
-		switch {
-		case !now.Open():
+		if !now.Open() {
 			return r, fmt.Errorf("the entry is not open: its state is %q", now.State)
-		case r.Lease > 0 && r.ServiceTime.IsZero():
-			return r, errors.New("no response with a Date header has arrived, so the service's clock is not known")
 		}
-		return r, nil
+		return r, l.client.safe(err)
 	})
 }
 

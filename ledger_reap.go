@@ -1,7 +1,6 @@
 package svc
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -35,22 +34,24 @@ type Reaped struct {
 // them, eight at a time, and then waits until they are deleted, for up to two minutes each. The
 // record of the endpoint must have the name of the entry, and must not carry the mark of another
 // entry. An adopted endpoint must carry the mark of its entry. If the state of an entry is Intended
-// or Unknown, its Err is [ErrOutcomeUnknown]: use Adopt or Forget. If the service does not say when
-// the endpoint was created or what time it is, the endpoint is not deleted, and Err says so. Reap
-// also returns the open entries that have a Doubt.
+// or Unknown, its Err is [ErrOutcomeUnknown]: use Adopt or Forget. If the response to
+// the create or to the read of Reap has no Date header, the endpoint is not deleted, and Err says so.
+// Reap also returns the open entries that have a Doubt.
 //
-// The error joins the Err of all entries and the error of reading the ledger.
+// The error joins the Err of all entries, the error of reading the ledger, and why the service's
+// time is not known, if leases could not be judged for that.
 //
 // GET /v1/inference-service/flavor, GET and perhaps DELETE /v1/inference-service/{service_id}
 func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) {
 	entries, _, err := l.read(ctx, "")
 	var all []*reaping
-	for _, e := range l.overdue(ctx, entries) {
+	entries, untimed := l.overdue(ctx, entries)
+	for _, e := range entries {
 		all = append(all, &reaping{ledger: l, entry: e, dryRun: orZero(opts).DryRun, endurance: rules.Endurance{Task: rules.Reaping}})
 	}
 	atOnce(all, func(r *reaping) { r.begin(ctx) })
 	atOnce(all, func(r *reaping) { r.finish(ctx) })
-	errs := []error{err}
+	errs := []error{err, l.fail("reap", ledger.Entry{}, untimed)}
 	var reaped []Reaped
 	for _, r := range all {
 		reaped = append(reaped, Reaped{r.entry, r.err})
@@ -63,14 +64,32 @@ func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) 
 }
 
 // overdue returns the entries that Reap has to do with. It asks the service for its time only if an
-// open entry has a lease.
-func (l *Ledger) overdue(ctx context.Context, entries []ledger.Entry) []ledger.Entry {
-	base, now := l.client.base.String(), ledger.WallClock()
+// open entry has a lease. If the service's time or the begin of a lease is not known, the local clock
+// decides too, but only about what is reported: see [ledger.Entry.MayReap]. The error says why some
+// leases could not be judged.
+func (l *Ledger) overdue(ctx context.Context, entries []ledger.Entry) (due []ledger.Entry, err error) {
+	base, local := l.client.base.String(), ledger.WallClock()
 	entries = slices.DeleteFunc(entries, func(e ledger.Entry) bool { return !e.Open() || e.BaseURL != base })
+	clock := func() time.Time { return local }
 	if slices.ContainsFunc(entries, func(e ledger.Entry) bool { return e.Lease > 0 }) {
-		now = cmp.Or(l.clock(ctx)(), now)
+		clock, err = l.clock(ctx)
 	}
-	return slices.DeleteFunc(entries, func(e ledger.Entry) bool { return e.Doubt == "" && !e.Overdue(base, now) })
+	judged := true
+	for _, e := range entries {
+		now := clock()
+		if now.IsZero() || e.ServiceTime.IsZero() && local.After(now) {
+			now = local
+		}
+		if e.Doubt != "" || e.Overdue(base, now) {
+			due = append(due, e)
+		} else if e.Lease > 0 {
+			judged = err == nil
+		}
+	}
+	if judged { // what is due is read, and that response has a Date too
+		err = nil
+	}
+	return due, err
 }
 
 // atOnce calls f for all values, eight at a time.

@@ -86,7 +86,7 @@ func (c *claim) mark(ctx context.Context, k *call, want ledger.Request, key stri
 
 // awaited logs that a create waits for the one of an entry. It returns the service's clock.
 func (l *Ledger) awaited(ctx context.Context, e ledger.Entry) func() time.Time {
-	clock := l.clock(ctx)
+	clock, _ := l.clock(ctx)
 	l.inform(ctx, "svc: waiting for the outcome of another create under the key", e, clock())
 	return clock
 }
@@ -170,17 +170,17 @@ func (l *Ledger) serviceTime() time.Time {
 }
 
 // clock asks the service for its time, with a list of flavors. The function that it returns gives
-// that time plus what has passed since, by the monotonic clock; zero if the service did not say it.
-func (l *Ledger) clock(ctx context.Context) func() time.Time {
+// that time plus what has passed since, by the monotonic clock. If the service did not say it, the
+// function returns zero, and the error says why.
+func (l *Ledger) clock(ctx context.Context) (func() time.Time, error) {
 	var response Response
-	_, _ = l.client.Flavors.List(ctx, append(polling(nil), urgent, WithResponse(&response))...)
+	_, err := l.client.Flavors.List(ctx, append(polling(nil), urgent, WithResponse(&response))...)
 	date, at := dateOf(response.Header), time.Now()
-	return func() time.Time {
-		if date.IsZero() {
-			return date
-		}
-		return date.Add(time.Since(at))
+	if date.IsZero() {
+		err = cmp.Or(err, errors.New("the response has no Date header, or a cache sent it"))
+		return func() time.Time { return date }, fmt.Errorf("the time by the service's clock is not known: %w", err)
 	}
+	return func() time.Time { return date.Add(time.Since(at)) }, nil
 }
 
 // inform logs that a call waits until the create of an entry is certainly over.

@@ -138,7 +138,7 @@ func (e *Entry) endSending(date time.Time, limit time.Duration) {
 func (e *Entry) setLease(r Record) {
 	e.Lease, e.leased = r.Lease, r.ServiceTime
 	if r.Lease == 0 && !r.LeaseEnd.IsZero() { // of an earlier version, which counted by the clock of its process
-		e.Lease, e.leased = r.LeaseEnd.Sub(r.At), r.At
+		e.Lease = r.LeaseEnd.Sub(e.RequestedAt)
 	}
 	if r.Event == Intended {
 		e.leased = time.Time{}

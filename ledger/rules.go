@@ -190,14 +190,14 @@ func (e *Entry) Overdue(baseURL string, date time.Time) bool {
 }
 
 // MayReap fails unless the lease has ended by the service's clock, and the endpoint s is the one of
-// the entry. If the ledger does not know when the endpoint was created, its record tells it.
+// the entry.
 func (e *Entry) MayReap(date time.Time, s Endpoint) error {
-	begin := cmp.Or(e.leased, e.ServiceTime, s.CreatedAt)
+	begin := cmp.Or(e.leased, e.ServiceTime)
 	switch {
 	case date.IsZero():
 		return errors.New("the response has no Date header, so it is not known whether the lease has ended")
 	case begin.IsZero():
-		return errors.New("it is not known when the endpoint was created by the service's clock, so neither whether the lease has ended")
+		return errors.New("the response to the create had no Date header, so it is not known whether the lease has ended: set a new end with Extend, or delete the endpoint with DeleteAndWait")
 	case !date.After(begin.Add(e.Lease)):
 		return fmt.Errorf("the lease has not ended by the service's clock: it says %s", date.Format(time.RFC3339))
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -152,8 +153,8 @@ func TestNeverReaped(t *testing.T) {
 				e := ledger.Entry{Intent: "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 				id := w.srv.AddEndpoint(svctest.Endpoint{Name: "n", Instances: 1, Description: tc.description(e)})
 				for _, r := range []ledger.Record{
-					{Seq: 1, Event: ledger.Intended, BaseURL: w.srv.URL(), Name: "n", Instances: 1, SettleBy: now, LeaseEnd: now.Add(time.Hour)},
-					{Seq: 2, Event: ledger.Created, ServiceID: id, Adopted: tc.adopted},
+					{Seq: 1, Event: ledger.Intended, BaseURL: w.srv.URL(), Name: "n", Instances: 1, SettleBy: now, Lease: time.Hour},
+					{Seq: 2, Event: ledger.Created, ServiceID: id, Adopted: tc.adopted, ServiceTime: now},
 				} {
 					r.Key, r.Intent, r.At = "k", e.Intent, now
 					require.NoError(w, w.store.Append(w.Context(), r))
@@ -234,6 +235,53 @@ func TestLeaseEndsByTheServicesClock(t *testing.T) {
 	}
 }
 
+// What is overdue by an estimate is reported, whatever the service's clock says, and never deleted.
+func TestLeaseOfUnknownBeginIsReported_D17(t *testing.T) {
+	for _, offset := range []time.Duration{24 * time.Hour, -24 * time.Hour} {
+		for name, tc := range map[string]struct {
+			begin func(w *world) error
+			want  error
+		}{
+			"outcome unknown": {func(w *world) error {
+				w.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+				_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Lease: time.Minute})
+				return err
+			}, svc.ErrOutcomeUnknown},
+			"a create without Date": {func(w *world) error {
+				c := w.client(dated(func(h http.Header) { h.Del("Date") }))
+				_, err := c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Lease: time.Minute})
+				return err
+			}, nil},
+		} {
+			t.Run(name+offset.String(), func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					require.ErrorIs(w, tc.begin(w), tc.want)
+					later(w, time.Hour)
+					reaped, err := w.client().Ledger.Reap(w.Context(), nil)
+					require.ErrorAs(w, err, new(*ledger.Error))
+					require.Len(w, reaped, 1)
+					require.Error(w, reaped[0].Err)
+					require.Zero(w, w.srv.RequestCount("DELETE", svctest.RouteEndpoint))
+				}, svctest.WithClockOffset(offset))
+			})
+		}
+	}
+}
+
+// If the service does not tell the time, Reap cannot know which leases have ended: it does not return nil.
+func TestReapWithoutTheTimeIsNoSuccess(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k", Lease: 100 * time.Hour})
+		require.NoError(w, err)
+		reaped, err := w.client(dated(func(h http.Header) { h.Del("Date") })).Ledger.Reap(w.Context(), nil)
+		require.ErrorContains(w, err, "the time by the service's clock is not known: the response has no Date header")
+		require.Empty(w, reaped)
+		w.srv.Fault("GET", svctest.RouteFlavors, slices.Repeat([]svctest.Fault{svctest.DropBeforeEffect()}, 20)...)
+		_, err = w.client().Ledger.Reap(w.Context(), nil)
+		require.ErrorContains(w, err, "is not known: ")
+	})
+}
+
 // An entry whose times lie in the future was written by a wrong clock. It is reported.
 func TestEntryFromTheFutureIsReported(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -254,7 +302,7 @@ func TestEntryFromTheFutureIsReported(t *testing.T) {
 }
 
 // Records of earlier versions have the end of a lease by the clock of their process, and no time of
-// the service.
+// the service. Reap reports them, and Extend gives them an end by the service's clock.
 func TestRecordsOfEarlierVersions(t *testing.T) {
 	inWorld(t, func(w *world) {
 		now := time.Now().UTC()
@@ -274,9 +322,15 @@ func TestRecordsOfEarlierVersions(t *testing.T) {
 		require.NoError(w, err)
 		require.Empty(w, reaped)
 		later(w, 11*time.Minute)
+		reaped, err = w.client().Ledger.Reap(w.Context(), nil)
+		require.ErrorContains(w, err, "had no Date header, so it is not known whether the lease has ended")
+		require.Len(w, reaped, 1)
+		require.EqualValues(w, ledger.Created, w.one().State)
+		require.NoError(w, w.client().Ledger.Extend(w.Context(), w.one(), time.Now().Add(time.Minute)))
+		later(w, 2*time.Minute)
 		_, err = w.client().Ledger.Reap(w.Context(), nil)
 		require.NoError(w, err)
-		require.EqualValues(w, ledger.Deleted, w.one().State, "the created_at of its record says when the lease begins")
+		require.EqualValues(w, ledger.Deleted, w.one().State)
 	})
 }
 
