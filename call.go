@@ -26,16 +26,16 @@ import (
 // it, Do of the Caller sends it, and verdict turns what came of it into a record or an error.
 type call struct {
 	httpcall.Call        // Route has a placeholder, such as {file_id}, where the ID goes
-	path, escaped string // the path that was given to Do, without and with its escapes; empty: the path is Route with the ID
+	path, escaped string // the path that was given to Do, without and with its escapes; if empty, the path is Route with the ID
 	query         url.Values
 	opts          request // the options of the call; they override query
 	body          any
-	err           error                       // problems of the request that the method found; nil: none
+	err           error                       // problems of the request that the method found; nil if none
 	name          string                      // name of the record to be created, from the request body; prepare sets it
-	pick          func(context.Context) error // chooses the flavor of a create and prepares the call anew; called when something has to be created; nil: there is nothing to choose
+	pick          func(context.Context) error // chooses the flavor of a create and prepares the call anew; called when something has to be created; if nil, there is nothing to choose
 	start         time.Time                   // when prepare was called
-	class         rules.Class                 // of the response; verdict sets it
-	foreign       string                      // why the response is not the service's own; empty: it is
+	class         rules.Class                 // class of the response; verdict sets it
+	foreign       string                      // why the response is not the service's own; empty if it is
 	done          bool                        // the call has succeeded
 }
 
@@ -172,7 +172,7 @@ func (c *Client) verdict(k *call, out any) (err error) {
 	return err
 }
 
-// failure returns the error of a call that did not succeed; nil: an attempt before the last one did.
+// failure returns the error of a call that did not succeed, or nil if an attempt before the last one did.
 func (c *Client) failure(k *call) error {
 	if k.Result.Fail != nil {
 		e := c.transportError(k)
@@ -261,7 +261,7 @@ func (b *base) join(k *call, query url.Values) (*url.URL, error) {
 	return u, nil
 }
 
-// encode returns the body of a call as JSON, with the extra fields; nil: the call has no body. It
+// encode returns the body of a call as JSON, with the extra fields, or nil if the call has no body. It
 // notes the name of an endpoint or a file that is created. The JSON encoders of the caller's types
 // may fail: scrub removes secrets from the texts of their errors.
 func (k *call) encode(fields []bodyField, scrub func(string) string) (body []byte, err error) {
@@ -307,9 +307,9 @@ func (k *call) encode(fields []bodyField, scrub func(string) string) (body []byt
 // URLs and other secrets, so printing, logging or encoding a Response as JSON does not show
 // its Body and Header.
 type Response struct {
-	StatusCode int         // status of the last response; 0: that response was not complete, or there was none
-	Header     http.Header `json:"-"` // header of the last response, as received; nil: there was none
-	RequestID  string      // request ID that the service sent in a response header; empty: there was none
+	StatusCode int         // status of the last response; 0 if that response was not complete, or there was none
+	Header     http.Header `json:"-"` // header of the last response, as received; nil if there was none
+	RequestID  string      // request ID that the service sent in a response header; empty if there was none
 	Attempts   int         // number of attempts that were sent
 	Body       []byte      `json:"-"` // body as received; of a failed call it may be only the first 64 KiB
 }

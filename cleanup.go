@@ -134,7 +134,7 @@ func (d *deployment) cleanupContext(ctx context.Context) (context.Context, conte
 // removal deletes an endpoint and polls it until it is deleted.
 type removal struct {
 	*observer
-	name     string        // name that the record must have; empty: any name
+	name     string        // name that the record must have; empty means any name
 	unsure   bool          // name is only what was asked for: the ID is from a broken response without a name, so the record may be somebody else's
 	limit    time.Duration // limit of each request, whatever it waits for
 	interval time.Duration // longest time between two polls
@@ -204,7 +204,7 @@ func (r *removal) read(ctx context.Context) (*InferenceService, rules.Verdict, e
 
 // delete sends a delete, unless the service has accepted one that may still take effect. It does
 // not ask the rate limiter, and is a single attempt: after a failed one, Delete counts "not found"
-// as success. The error says why the service has accepted no delete; "not found" is no error.
+// as success. The error says why the service has accepted no delete; "not found" is not an error.
 func (r *removal) delete(ctx context.Context) error {
 	suspended := rules.Overslept(r.interval, time.Since(r.polled))
 	accepted := r.evidence.Accepted()

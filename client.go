@@ -45,12 +45,12 @@ type Client struct {
 	base      base
 	caller    *httpcall.Caller
 	hasToken  bool
-	inference string      // base URL of running endpoints; empty: not known
+	inference string      // base URL of running endpoints; empty if not known
 	header    http.Header // headers that every API call sends
 	endpoints *known.Endpoints
 	contacts  *atomic.Int64 // number of responses of the service that are a contact: see isContact
 	hooks     hooks
-	log       *slog.Logger // of WithLogger; nil: nothing is logged
+	log       *slog.Logger // set by WithLogger; if nil, nothing is logged
 }
 
 // NewClient creates a client of the service at baseURL, an absolute http or https

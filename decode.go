@@ -34,7 +34,7 @@ type list interface {
 }
 
 // promised is a response that is not a record with an ID. check fails if the decoded response is
-// not what the service promises. field is the name of the field that is missing; empty: the
+// not what the service promises. field is the name of the field that is missing; empty if the
 // response is wrong for another reason.
 type promised interface {
 	check(body []byte) (field string, err error)
@@ -172,7 +172,7 @@ func (c *Client) notPromised(k *call, field string, err error) error {
 		foreign: k.foreign,
 	}
 	if r.Encoding() != "" {
-		e.Excerpt = "" // the body is compressed or encoded, so nobody can read it
+		e.Excerpt = "" // the body is compressed or encoded, so an error would show nothing useful of it
 	}
 	if k.Once {
 		return c.unknown(k, e)
@@ -199,7 +199,7 @@ func (c *Client) newError(k *call) *Error {
 		e.Code, e.Message = "", encoded
 	}
 	if k.Route == transfer.Route {
-		return e // foreign stays empty: storage sends XML, which would count as HTML
+		return e // foreign stays empty, since the XML of storage would count as a page of a proxy
 	}
 	if e.class = k.class; k.foreign != rules.IsPlain { // the service may send plain text, but it proves less
 		e.foreign = k.foreign

@@ -195,14 +195,14 @@ type deployment struct {
 	client     *InferenceServiceClient
 	opts       DeployOptions
 	call       *call             // the create; its result can be read after a panic
-	id         string            // ID of the endpoint; empty: not known
+	id         string            // ID of the endpoint; empty if not known
 	record     *InferenceService // the record that was read last; nil if only the ID is known
-	shown      string            // name in the response to the create; empty: not shown
+	shown      string            // name in the response to the create; empty if not shown
 	told       bool              // OnCreate was called
 	over       bool              // no function of the caller has panicked
-	cleanupEnd time.Time         // when all cleanups together must have ended; zero: no cleanup has begun
+	cleanupEnd time.Time         // when all cleanups together must have ended; zero if no cleanup has begun
 	resumed    bool              // an earlier call with the same key created the endpoint
-	observer   *observer         // what the polls of the wait have shown; its cleanup continues with it; nil: the wait has not begun
+	observer   *observer         // what the polls of the wait have shown; its cleanup continues with it; nil if the wait has not begun
 }
 
 // run creates the endpoint, or finds the one that the key has, waits for it, and cleans up if that
@@ -330,7 +330,7 @@ func (d *deployment) tell() error {
 	return d.client.client.safe(d.opts.OnCreate(cmp.Or(d.record, &InferenceService{ServiceID: d.id})))
 }
 
-// deleted reports whether the wait has proven that the endpoint is deleted: somebody else deleted it.
+// deleted reports whether the wait has proven that somebody else has deleted the endpoint.
 func (d *deployment) deleted() bool {
 	if d.observer == nil || d.observer.evidence.Verdict() != rules.Deleted {
 		return false

@@ -19,23 +19,23 @@ import (
 type DownloadOptions struct {
 	// Progress is called with the number of bytes that were written so far, and with the size
 	// of the file, or -1 if the size is not known. It is called at most ten times a second,
-	// and once at the end. The calls come from the goroutine of the download. Nil: no calls.
+	// and once at the end. The calls come from the goroutine of the download. If nil, nothing is called.
 	Progress func(received, total int64)
 
 	// Header holds additional headers for every request to storage. If storage redirects a
 	// request, the headers are sent there as well, even if that is another host.
 	// Authorization, Cookie, Host, Range, Accept-Encoding and the framing headers are refused.
-	// Nil: no additional headers.
+	// If nil, there are none.
 	Header http.Header
 
 	// IdleTimeout ends an attempt when no byte was received for this long, also while the
-	// attempt waits for the response. The time that writing takes does not count. 0: 2
-	// minutes. Below 0: no limit. Only ctx limits the whole download.
+	// attempt waits for the response. The time that writing takes does not count. 0 means 2
+	// minutes. Below 0 means no limit. Only ctx limits the whole download.
 	IdleTimeout time.Duration
 
 	// RequestOptions apply to the API calls that the download makes: the requests for a
 	// presigned URL. They do not apply to the requests to storage: use Header there. A
-	// download by link makes no API call, so it ignores them. Nil: no options.
+	// download by link makes no API call, so it ignores them. If nil, there are none.
 	RequestOptions []RequestOption
 }
 
@@ -44,7 +44,7 @@ type DownloadError struct {
 	FileID   string    // ID of the file record; empty for a download by link
 	Link     SignedURL // presigned URL that was used last
 	Received int64     // number of bytes that were written
-	Total    int64     // size of the file; -1: not known
+	Total    int64     // size of the file; -1 if not known
 	Err      error     // an [Error] of storage, a [TransportError], or the error of the writer
 }
 
@@ -106,7 +106,7 @@ func (c *FileClient) DownloadURL(ctx context.Context, link SignedURL, w io.Write
 // cut off and cannot continue where it stopped, it starts over.
 //
 // A symbolic link at path is followed, also if its target does not exist yet. A new file
-// gets the permissions 0644 less the umask. An existing file keeps its permissions. The file
+// gets the permissions 0644 (before umask). An existing file keeps its permissions. The file
 // is not synced to the disk. A path that is not a regular file, such as a device, is refused.
 // On Linux, a file that is a mount point is refused as well. In both cases, open the file
 // yourself and use DownloadURL.
@@ -218,7 +218,7 @@ func (d *download) run(ctx context.Context) (n int64, err error) {
 	return d.get.Received, err
 }
 
-// verdict makes a DownloadError from what Run returned; nil: success.
+// verdict makes a DownloadError from what Run returned, or nil if it succeeded.
 func (d *download) verdict(r *httpcall.Result, err error) error {
 	g := &d.get
 	write, isWrite := errors.AsType[*transfer.WriteError](err)

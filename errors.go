@@ -91,7 +91,7 @@ var (
 type RequestInfo struct {
 	Method    string // "GET"
 	Route     string // "/v1/files/{file_id}": the path with its parameters by name
-	ID        string // the ID in the path; of an [OutcomeUnknownError], the ID of the new record; empty: there is none
+	ID        string // the ID in the path; of an [OutcomeUnknownError], the ID of the new record; empty if there is none
 	RequestID string // the request ID of the service, from a header such as X-Request-Id, or from the body; may be empty
 }
 
@@ -106,13 +106,13 @@ type Error struct {
 	StatusCode int           // 404
 	Code       string        // the error code of the service, from the body
 	Message    string        // one line of text, from the body
-	RetryAfter time.Duration // how long the service asked to wait; 0: it did not ask
+	RetryAfter time.Duration // how long the service asked to wait; 0 if it did not ask
 	Attempts   int           // how often the call was sent
 	NoBudget   bool          // the call was not tried again because [RetryPolicy.Budget] was used up
 	Header     http.Header   // the header of the response, without secrets
 	Body       []byte        // the first 64 KiB of the body; tokens and the queries of presigned URLs in it are replaced by REDACTED
 
-	foreign     string      // why the response is not the service's own, or not complete; empty: it is the service's, or storage's
+	foreign     string      // why the response is not the service's own, or not complete; empty if it is the service's, or storage's
 	class       rules.Class // whose word the response is
 	linkExpired bool        // storage refused a presigned URL because its time is over
 }
@@ -190,9 +190,9 @@ func (e *Error) retired() bool {
 // [OutcomeUnknownError] instead.
 type TransportError struct {
 	RequestInfo
-	Attempts int    // how often the call was sent; 0: nothing was sent
+	Attempts int    // how often the call was sent; 0 if nothing was sent
 	NoBudget bool   // the call was not tried again because [RetryPolicy.Budget] was used up
-	Last     *Error // the response of the last attempt, if the call ended before the next attempt; nil: there was no response
+	Last     *Error // the response of the last attempt, if the call ended before the next attempt; nil if there was no response
 	Err      error  // the cause; errors.Is and errors.As find context and network errors in it
 }
 
@@ -238,7 +238,7 @@ func (e *TransportError) Is(target error) bool {
 type OutcomeUnknownError struct {
 	RequestInfo        // ID is the ID of the new record, if the response (even a broken one) or the ledger shows it
 	Name        string // the name of the endpoint or file, as it was sent
-	StatusCode  int    // the status of the response; 0: there was no response
+	StatusCode  int    // the status of the response; 0 if there was no response
 	Body        []byte // the part of the response body that was received, at most 64 KiB, without secrets
 	Err         error  // why the outcome is not known
 	Key         string // the key of the ledger entry; empty without [WithLedger]
@@ -247,7 +247,7 @@ type OutcomeUnknownError struct {
 	earlier bool // the create of an earlier call is in doubt, and this call sent nothing
 }
 
-// Error says what may have been created, and why the outcome is not known.
+// Error returns what may have been created, and why the outcome is not known.
 func (e *OutcomeUnknownError) Error() string {
 	var b strings.Builder
 	b.WriteString(e.where())
@@ -308,11 +308,11 @@ type DecodeError struct {
 	RequestInfo
 	StatusCode  int    // 200 to 299
 	ContentType string // the Content-Type of the response
-	Field       string // "flavor_list[3].available_num": the field that is wrong; empty: the whole response is wrong
+	Field       string // "flavor_list[3].available_num": the field that is wrong; empty if the whole response is wrong
 	Excerpt     string // the beginning of the response as one line, without secrets
 	Err         error  // the error of the JSON decoder, or an error that says what else is wrong
 
-	foreign string // why the response is not the service's own; empty: it is the service's
+	foreign string // why the response is not the service's own; empty if it is the service's
 }
 
 // Error names the call, the field and the problem.

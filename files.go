@@ -52,7 +52,7 @@ const (
 // RegisterFileRequest describes a file record to create.
 type RegisterFileRequest struct {
 	FileName string      `json:"file_name"`         // name of the record; required
-	Purpose  FilePurpose `json:"purpose,omitempty"` // value seen: FilePurposeFineTune; empty: not sent
+	Purpose  FilePurpose `json:"purpose,omitempty"` // value seen: FilePurposeFineTune; if empty, not sent
 }
 
 func (r *RegisterFileRequest) problems() (p problems) {

@@ -45,16 +45,16 @@ type Attempt struct {
 	Call       uint64        // number of the call that the exchange belongs to; each call of a client has its own number
 	Method     string        // "GET"
 	Route      string        // "/v1/files/{file_id}", or "{presigned_url}" for a transfer; for [Client.Do] the whole path, with its IDs
-	ID         string        // ID that the path has in place of the {…} of Route, without secrets; empty: there is none
+	ID         string        // ID that the path has in place of the {…} of Route, without secrets; empty if there is none
 	Host       string        // host that the request was sent to
 	Number     int           // number of the attempt, 1 for the first of a call; all exchanges of a redirect have the same number
-	StatusCode int           // status of the response; 0: there was no complete response, and Err says why
-	RequestID  string        // request ID that the service sent in a response header; empty: there was none
-	Err        error         // why there was no complete response, without secrets; nil: there was a complete response
+	StatusCode int           // status of the response; 0 if there was no complete response, and Err says why
+	RequestID  string        // request ID that the service sent in a response header; empty if there was none
+	Err        error         // why there was no complete response, without secrets; nil if there was a complete response
 	Start      time.Time     // time when the request was handed to the transport
 	Duration   time.Duration // time from Start to the end of the response; for a successful download, to the end of the response headers
 	Retry      bool          // the call makes another attempt, unless ctx ends first
-	Delay      time.Duration // delay before the next attempt; 0: there is no delay, or no next attempt
+	Delay      time.Duration // delay before the next attempt; if 0, there is no delay, or no next attempt
 }
 
 // WithAttemptHook calls f after each HTTP exchange, for metrics and traces. f gets the ctx of
@@ -84,10 +84,10 @@ const (
 type Call struct {
 	Method   string        // "GET"
 	Route    string        // "/v1/files/{file_id}", or "{presigned_url}" for a transfer; for [Client.Do] the whole path, with its IDs
-	ID       string        // ID in the path, or of the file record of a transfer, without secrets; empty: there is none
-	Attempts int           // number of attempts that were sent; 0: nothing was sent
+	ID       string        // ID in the path, or of the file record of a transfer, without secrets; empty if there is none
+	Attempts int           // number of attempts that were sent; 0 if nothing was sent
 	Duration time.Duration // time from the beginning of the call to its end, with all delays
-	Err      error         // error that the call returned, without secrets; nil: there was none
+	Err      error         // error that the call returned, without secrets; nil if there was none
 	Outcome  CallOutcome   // what is known about the effect of the call
 	Wait     bool          // the call is a part of a wait or of a cleanup, where "not found" and other failures are expected
 }
@@ -121,11 +121,11 @@ func WithCallContext(f func(context.Context, Call) context.Context) Option {
 
 // A WaitEnd describes a wait that has ended. The function of [WithWaitHook] receives it.
 type WaitEnd struct {
-	ID      string        // ID of the record, without secrets; empty: the wait was for a flavor
+	ID      string        // ID of the record, without secrets; empty if the wait was for a flavor
 	Want    string        // what the wait was for, as in a [WaitError]: "available", "deleted", …
 	Cleanup bool          // the wait was the cleanup of a Deploy or Use
 	Elapsed time.Duration // time from the start of the wait to its end
-	Err     error         // why the wait ended without success, without secrets; of a cleanup, why nothing proved the deletion; nil: success
+	Err     error         // why the wait ended without success, without secrets; of a cleanup, why nothing proved the deletion; nil if it succeeded
 }
 
 // WithWaitHook calls f at the end of each wait and of each cleanup, for metrics. f gets the ctx
@@ -150,9 +150,9 @@ func (c *Client) waited(ctx context.Context, end WaitEnd) {
 
 // hooks holds functions of the caller.
 type hooks struct {
-	begin []func(context.Context, Call) context.Context // of WithCallContext
-	end   []func(context.Context, Call)                 // of WithCallHook
-	wait  []func(context.Context, WaitEnd)              // of WithWaitHook
+	begin []func(context.Context, Call) context.Context // set by WithCallContext
+	end   []func(context.Context, Call)                 // set by WithCallHook
+	wait  []func(context.Context, WaitEnd)              // set by WithWaitHook
 }
 
 // begin returns the context of a call.
@@ -186,14 +186,14 @@ func (c *Client) report(ctx context.Context, k *call, err *error) {
 	}
 }
 
-// warn logs err at level warn, with the pairs of a name and a text whose text is not empty.
+// warn logs err at level warn, with the pairs of a name and a value whose value is not empty.
 func (c *Client) warn(ctx context.Context, message string, err error, pairs ...string) {
 	if c.log != nil {
 		c.log.LogAttrs(ctx, slog.LevelWarn, message, append(texts(pairs...), slog.String("error", err.Error()))...)
 	}
 }
 
-// texts makes attributes of pairs of a name and a text. It leaves out the empty texts.
+// texts makes attributes of pairs of a name and a value. It leaves out the empty values.
 func texts(pairs ...string) (attrs []slog.Attr) {
 	for pair := range slices.Chunk(pairs, 2) {
 		if name, text := pair[0], pair[len(pair)-1]; text != "" {

@@ -154,8 +154,8 @@ func (c *InferenceServiceClient) create(ctx context.Context, k *call, key string
 	return nil, nil, c.client.Ledger.explainMark(err)
 }
 
-// known returns what identifies the token of a create; nil: the ID in its response may be that of
-// somebody else's endpoint. name is the name in the response; empty: there is none.
+// known returns what identifies the token of a create, or nil if the ID in its response may be that of
+// somebody else's endpoint. name is the name in the response; empty if there is none.
 func (k *call) known(created bool, name string) known.Sender {
 	if !created {
 		return nil

@@ -21,10 +21,10 @@ import (
 type Job struct {
 	JobID       string      `json:"job_id"`       // ID of the job, for all other calls
 	UserID      string      `json:"user_id"`      // ID of the owner
-	Name        string      `json:"name"`         // name of the job; empty: not set
-	Description string      `json:"description"`  // description of the job; empty: not set
+	Name        string      `json:"name"`         // empty if not set
+	Description string      `json:"description"`  // empty if not set
 	PaymentType PaymentType `json:"payment_type"` // value seen: PaymentTypeUSD
-	Status      JobStatus   `json:"status"`       // see the constants; Failed and Done compare it without regard to letter case
+	Status      JobStatus   `json:"status"`       // see the constants; Failed and Done compare it case-insensitively
 	MetaInfo    JobMetaInfo `json:"meta_info"`    // how the job was created
 	CreatedAt   Time        `json:"created_at"`   // when the job was created
 	UpdatedAt   Time        `json:"updated_at"`   // when the record last changed
@@ -47,7 +47,7 @@ func (j *Job) Done() bool { return same.Text(j.Status, JobStatusSucceed) || j.Fa
 
 var jobFailures = []JobStatus{JobStatusFail, JobStatusFailed, JobStatusError, JobStatusCanceled, JobStatusCancelled, JobStatusRejected}
 
-// JobMetaInfo says how a job was created.
+// JobMetaInfo records how a job was created.
 type JobMetaInfo struct {
 	// OriginalRequest is the request as the service understood it, including the service's
 	// defaults: a JSON object with job_type and config. Its text is kept byte for byte. It
@@ -62,7 +62,7 @@ type JobMetaInfo struct {
 
 // ServiceAPIToken describes the token that a video job was created with.
 type ServiceAPIToken struct {
-	APIToken   Secret  `json:"api_token"`    // text of the token; the service masks it or does not send it
+	APIToken   Secret  `json:"api_token"`    // the token; the service masks it or does not send it
 	APITokenID Int     `json:"api_token_id"` // ID of the token
 	User       JobUser `json:"user"`         // owner of the token
 }
@@ -95,7 +95,7 @@ func (o *Outputs) UnmarshalJSON(b []byte) error {
 // JobOutput is one generated video or image. Download it with its MediaURL.
 type JobOutput struct {
 	ID           string    `json:"id"`                      // ID of the output
-	MediaURL     SignedURL `json:"media_url"`               // link for [FileClient.DownloadURL]; empty: there are no contents
+	MediaURL     SignedURL `json:"media_url"`               // link for [FileClient.DownloadURL]; empty if there are no contents
 	ThumbnailURL SignedURL `json:"thumbnail_url,omitempty"` // link to a still image of the video; empty for an image
 }
 
@@ -219,19 +219,19 @@ type CreateVideoJobRequest struct {
 type VideoJobConfig struct {
 	Prompt                 string           `json:"prompt"`                              // what the video is to show
 	NegativePrompt         json.RawMessage  `json:"negative_prompt,omitempty"`           // what not to show in the video: a JSON string or null; default null
-	Settings               VideoJobSettings `json:"settings,omitzero"`                   // seed, size and duration; zero: not sent
+	Settings               VideoJobSettings `json:"settings,omitzero"`                   // seed, size and duration; if zero, not sent
 	GenMode                GenMode          `json:"gen_mode,omitempty"`                  // way of generating the video; default "standard"
 	IsPublic               *bool            `json:"is_public,omitempty"`                 // default true; new(false) keeps the video private
 	UseFFCond              json.RawMessage  `json:"use_ff_cond,omitempty"`               // any JSON: the service does not say what it holds; default null
 	IsEnablePromptEnhancer json.RawMessage  `json:"is_enable_prompt_enhancer,omitempty"` // true, false or null; default null
 }
 
-// VideoJobSettings are the seed, the size and the duration of a video.
+// VideoJobSettings holds the seed, the size and the duration of a video.
 type VideoJobSettings struct {
-	Seed        *int   `json:"seed,omitempty"`         // seed of the generator; default -1; a pointer, since 0 is a valid seed
+	Seed        *int   `json:"seed,omitempty"`         // seed of the generator; if nil, not sent, so that 0 can be sent; default -1
 	AspectRatio string `json:"aspect_ratio,omitempty"` // ratio of width to height; default "16:9"
-	Resolution  int    `json:"resolution,omitempty"`   // resolution; its unit is not documented; default 720
-	Duration    int    `json:"duration,omitempty"`     // duration; its unit is not documented; default 4
+	Resolution  int    `json:"resolution,omitempty"`   // in a unit that is not documented; default 720
+	Duration    int    `json:"duration,omitempty"`     // in a unit that is not documented; default 4
 }
 
 // CreateImageJobRequest describes images to be generated.
@@ -244,21 +244,21 @@ type CreateImageJobRequest struct {
 type ImageJobConfig struct {
 	Prompt         string           `json:"prompt"`                    // what the images are to show
 	NegativePrompt json.RawMessage  `json:"negative_prompt,omitempty"` // what not to show in the images: a JSON string or null; default null
-	Settings       ImageJobSettings `json:"settings,omitzero"`         // seed and size; zero: not sent
-	Config         ImageConfig      `json:"config,omitzero"`           // number of images; zero: not sent
+	Settings       ImageJobSettings `json:"settings,omitzero"`         // seed and size; if zero, not sent
+	Config         ImageConfig      `json:"config,omitzero"`           // number of images; if zero, not sent
 }
 
-// ImageJobSettings are the seed and the size of the images. The service documents defaults
+// ImageJobSettings holds the seed and the size of the images. The service documents defaults
 // only for videos.
 type ImageJobSettings struct {
-	Seed        *int   `json:"seed,omitempty"`         // seed of the generator; nil: not sent; a pointer, since 0 is a valid seed
-	AspectRatio string `json:"aspect_ratio,omitempty"` // ratio of width to height, such as "16:9"; empty: not sent
-	Resolution  int    `json:"resolution,omitempty"`   // resolution; its unit is not documented; 0: not sent
+	Seed        *int   `json:"seed,omitempty"`         // seed of the generator; if nil, not sent, so that 0 can be sent
+	AspectRatio string `json:"aspect_ratio,omitempty"` // ratio of width to height, such as "16:9"; if empty, not sent
+	Resolution  int    `json:"resolution,omitempty"`   // in a unit that is not documented; if 0, not sent
 }
 
 // ImageConfig is the inner config object of an image job, at config.config of the request.
 type ImageConfig struct {
-	ImageNumber int `json:"image_number,omitempty"` // how many images to make; 0: not sent
+	ImageNumber int `json:"image_number,omitempty"` // number of images to generate; if 0, not sent
 }
 
 // jobBody is the body of a create request. The method that sends it sets the job_type.

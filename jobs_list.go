@@ -14,20 +14,20 @@ import (
 	"example.com/svc/internal/paging"
 )
 
-// ListJobsOptions says which jobs to list. Nil selects the defaults.
+// ListJobsOptions selects the jobs to list. Nil selects the defaults.
 type ListJobsOptions struct {
 	// Page is the number of the page that List reads and that All begins with. The first page
-	// of the list is 1. 0: All begins with page 1, and List does not send the number, so the
+	// of the list is 1. If 0, All begins with page 1, and List does not send the number, so the
 	// service chooses the page.
 	Page int `url:"page,omitempty"`
 
-	// PageSize is the number of jobs on a page. The service may send fewer. 0: the number is
+	// PageSize is the number of jobs on a page. The service may send fewer. If 0, the number is
 	// not sent, so the service chooses it.
 	PageSize int `url:"page_size,omitempty"`
 
 	// Concurrency is how many pages All requests at the same time, up to 64. Pages that All
 	// requests in advance are kept in memory until the loop needs them. All requests no page
-	// in advance that lies beyond the total that the service named. 0 or 1: All requests one
+	// in advance that lies beyond the total that the service named. 0 or 1 means that All requests one
 	// page after the other. It also requests one after the other if the service names no total, or if
 	// [WithResponse] is given. List ignores Concurrency.
 	Concurrency int `url:"-"`
@@ -124,7 +124,7 @@ func noSuchPage(err error) bool {
 	return ok && e.StatusCode == http.StatusNotFound && notFound(err)
 }
 
-// PageError says which page of a list could not be read, and why.
+// A PageError records which page of a list could not be read, and why.
 type PageError struct {
 	Route string // path of the list: "/v1/svc-video-job"
 	Page  int    // number of the page; 1 for the first page of the list

@@ -48,9 +48,9 @@ func WithoutLedgerMark() Option {
 // Calls of [Client.Do] are not recorded.
 type Ledger struct {
 	client  *Client
-	journal *ledger.Journal          // nil: the client has no ledger
+	journal *ledger.Journal          // if nil, the client has no ledger
 	marks   bool                     // add the mark to the description of a new endpoint
-	latest  atomic.Pointer[sighting] // of the service's clock; nil: none yet
+	latest  atomic.Pointer[sighting] // the latest Date of the service; nil if there is none yet
 }
 
 // Entries returns all entries: first the open entries from old to new, then the other entries
@@ -86,7 +86,7 @@ func seen(s *InferenceService) ledger.Endpoint {
 // AdoptOptions sets up [Ledger.Adopt]. Nil stands for the zero value.
 type AdoptOptions struct {
 	// Unmarked accepts an endpoint whose description holds no mark, for example because of
-	// WithoutLedgerMark. False: Adopt of such an endpoint returns [ErrLedgerMark]. An endpoint
+	// WithoutLedgerMark. If false, Adopt of such an endpoint returns [ErrLedgerMark]. An endpoint
 	// with the mark of another entry is never accepted.
 	Unmarked bool
 }
@@ -197,7 +197,7 @@ func (l *Ledger) Extend(ctx context.Context, e ledger.Entry, end time.Time) erro
 
 // Prune removes the records of all keys whose entries have ended before a time: a large ledger is
 // slow to read. It takes keys with no open entry whose last record is older, by the clocks of the
-// processes that wrote the ledger. If the store is no [ledger.Pruner], the error is
+// processes that wrote the ledger. If the store is not a [ledger.Pruner], the error is
 // [errors.ErrUnsupported].
 func (l *Ledger) Prune(ctx context.Context, before time.Time) error {
 	if l.journal == nil {

@@ -15,14 +15,14 @@ import (
 
 // ReapOptions sets up [Ledger.Reap]. Nil stands for the zero value.
 type ReapOptions struct {
-	DryRun bool // true: Reap checks everything and deletes nothing
+	DryRun bool // if true, Reap checks everything and deletes nothing
 }
 
 // Reaped is what [Ledger.Reap] did with one overdue entry.
 type Reaped struct {
 	Entry ledger.Entry // the entry as it was before Reap
-	// Err says why the endpoint is not known to be deleted. Nil: it is deleted, or with
-	// DryRun it would be.
+	// Err is why the endpoint is not known to be deleted. It is nil if the endpoint is deleted,
+	// or with DryRun if it would be.
 	Err error
 }
 
@@ -111,10 +111,10 @@ type reaping struct {
 	ledger *Ledger
 	entry  ledger.Entry
 	dryRun bool
-	wait   *waiter[InferenceService] // deletes the endpoint until it is deleted; nil: nothing is left to do, or err
+	wait   *waiter[InferenceService] // deletes the endpoint until it is deleted; nil if nothing is left to do, or err
 	err    error                     // why the endpoint is not known to be deleted
 
-	endurance rules.Endurance // of the reads before the first delete
+	endurance rules.Endurance // endurance of the reads before the first delete
 }
 
 const reapLimit = 2 * time.Minute // how long the delete of one endpoint, and the wait for it, may take

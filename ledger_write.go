@@ -20,7 +20,7 @@ import (
 type claim struct {
 	ledger  *Ledger
 	intent  ledger.Record      // the record of the intent; its Seq is 0 if nothing was recorded
-	earlier *ledger.Entry      // the entry that the key has already; then nothing may be sent; nil: none
+	earlier *ledger.Entry      // the entry that the key has already; then nothing may be sent; nil if none
 	cancel  context.CancelFunc // ends the context of the create
 }
 
@@ -159,7 +159,7 @@ func dateOf(h http.Header) time.Time {
 // A sighting is the Date of a response, and when its request was sent.
 type sighting struct{ date, sent time.Time }
 
-// serviceTime returns the service's time by the latest response; zero: not known. It may be too
+// serviceTime returns the service's time by the latest response, or zero if not known. It may be too
 // late, but not too early: the request was sent before the Date, and the wall clock counts the time
 // of a suspended process too.
 func (l *Ledger) serviceTime() time.Time {

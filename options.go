@@ -39,7 +39,7 @@ type config struct {
 	insecure  bool
 	header    http.Header // headers of WithDefaultHeader
 	hooks     hooks
-	ledger    ledger.Store // store of the ledger; nil: there is no ledger
+	ledger    ledger.Store // store of the ledger; nil if there is no ledger
 	unmarked  bool         // WithoutLedgerMark was given
 	log       *slog.Logger
 }
@@ -77,15 +77,15 @@ func WithTokenSource(src func(ctx context.Context) (string, error)) Option {
 	}
 }
 
-// WithInferenceURL sets the base URL of running endpoints. The SDK appends
+// WithInferenceURL sets the base URL of running endpoints. The client appends
 // /inference-api/v1/inference_service/{service_id}. Only [InferenceServiceClient.URL] and
 // [WaitOptions.Probe] need it.
 func WithInferenceURL(u string) Option {
 	return func(c *config) error { c.inference = &u; return nil }
 }
 
-// WithHTTPClient makes the SDK use the Transport of hc, for example for proxies and TLS
-// settings. If the Transport or hc is nil, the SDK uses its own transports. The SDK reads hc at
+// WithHTTPClient makes the client use the Transport of hc, for example for proxies and TLS
+// settings. If the Transport or hc is nil, the client uses its own transports. It reads hc at
 // every request and never modifies it. For a transport that records URLs, use
 // [WithTransportWrapper] instead: here it would see the queries of presigned URLs. The Jar of
 // hc is used for API calls that send the token. The Timeout of hc limits an attempt of an API
@@ -108,7 +108,7 @@ func WithHTTPClient(hc *http.Client) Option {
 }
 
 // WithTransportWrapper puts your transport, for traces or metrics, around the transport of
-// the SDK: wrap gets the SDK's transport and returns yours. Your transport sees every HTTP
+// the client: wrap gets the client's transport and returns yours. Your transport sees every HTTP
 // exchange, including those of transfers. It sees the URLs without their queries, since the
 // query of a presigned URL is a secret that must not be recorded. It sees the headers of
 // responses unchanged, so the Location of a redirect still has its query. [RouteFromContext]
@@ -128,20 +128,20 @@ func WithTransportWrapper(wrap func(http.RoundTripper) http.RoundTripper) Option
 	}
 }
 
-// RouteFromContext returns the route of an SDK call, such as "/v1/files/{file_id}", or
+// RouteFromContext returns the route of a call of this package, such as "/v1/files/{file_id}", or
 // "{presigned_url}" for a transfer. For [Client.Do] it is the whole path, with its IDs. ctx is
 // the context of a request that the call made. RouteFromContext is meant for transports that
-// name spans and label metrics. If the SDK did not make the request, the result is empty.
+// name spans and label metrics. If this package did not make the request, the result is empty.
 func RouteFromContext(ctx context.Context) string { return httpcall.Route(ctx) }
 
-// RetryPolicy says how many attempts a call makes and how long the delays between them are.
+// RetryPolicy controls how many attempts a call makes and how long the delays between them are.
 // Each delay is random, between MinDelay and a bound. The bound is twice MinDelay at first,
 // and doubles with each attempt up to MaxDelay. The policy does not decide which failures
 // are retried: see the table in the package comment.
 type RetryPolicy struct {
-	MaxAttempts int           // number of attempts, including the first; 0: 5 attempts; 1: no retries
-	MinDelay    time.Duration // shortest delay; 0: 500 ms, or MaxDelay if that is set and shorter
-	MaxDelay    time.Duration // longest delay, and longest Retry-After that is respected; 0: 30 s, or MinDelay if that is longer
+	MaxAttempts int           // number of attempts, including the first; 0 means 5 attempts; 1 means no retries
+	MinDelay    time.Duration // shortest delay; 0 means 500 ms, or MaxDelay if that is set and shorter
+	MaxDelay    time.Duration // longest delay, and longest Retry-After that is respected; 0 means 30 s, or MinDelay if that is longer
 
 	// Budget limits the retries of all calls of the client together, so that many callers
 	// do not overload a service that is down. A retry takes 1 from the budget, or 2 after a
@@ -149,7 +149,7 @@ type RetryPolicy struct {
 	// succeeds gives back what its last retry took, but at least 0.2. An empty budget is full
 	// again after 10 minutes. If the budget is used up, a call is not retried, and the field
 	// NoBudget of its error is true. Uploads and downloads have a second budget of the same
-	// size. 0: a budget of 100. Negative: no limit.
+	// size. 0 means a budget of 100. Below 0 means no limit.
 	Budget int
 }
 
@@ -228,7 +228,7 @@ func WithDefaultHeader(key, value string) Option {
 	}
 }
 
-// WithUserAgent puts a product, such as "mytool/1.2", before the SDK's own name
+// WithUserAgent puts a product, such as "mytool/1.2", before the name of this package
 // in the User-Agent header.
 func WithUserAgent(product string) Option {
 	return func(c *config) error {
@@ -341,7 +341,7 @@ func (r *request) has(path string) bool {
 	return slices.ContainsFunc(r.fields, func(f bodyField) bool { return path == "" || f.path == path })
 }
 
-// WithHeader sets a header of the request. It replaces the value that the SDK would send. It
+// WithHeader sets a header of the request. It replaces the value that the client would send. It
 // is an error for Authorization, Cookie, Idempotency-Key, and headers that the transport sets.
 func WithHeader(key, value string) RequestOption {
 	return func(r *request) {
@@ -366,7 +366,7 @@ func WithHeader(key, value string) RequestOption {
 	}
 }
 
-// WithQuery sets a query parameter. It replaces the value that the SDK would send.
+// WithQuery sets a query parameter. It replaces the value that the client would send.
 func WithQuery(key, value string) RequestOption {
 	return func(r *request) {
 		if r.query == nil {

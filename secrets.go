@@ -47,9 +47,9 @@ func (u SignedURL) LogValue() slog.Value { return slog.StringValue(u.String()) }
 // MarshalText returns the text of String.
 func (u SignedURL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-// Secret is a text that shows as REDACTED wherever it is formatted, logged or encoded. An empty
-// Secret shows as an empty text. string(s) is the text itself. In the four cases of [SignedURL]
-// the text is still visible.
+// Secret is a string that shows as REDACTED wherever it is formatted, logged or encoded. An empty
+// Secret shows as an empty string. string(s) is the secret itself. In the four cases of [SignedURL]
+// the secret is still visible.
 type Secret string
 
 // String returns REDACTED, or "" for an empty secret.

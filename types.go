@@ -39,7 +39,7 @@ const (
 	InferenceServiceStatusUnavailable  InferenceServiceStatus = "unavailable"  // deployment or scaling failed
 )
 
-// ScaleType says who changes the number of instances.
+// ScaleType is the way in which the number of instances is changed.
 type ScaleType string
 
 // ScaleTypeManual means that the caller sets the number of instances.
@@ -71,7 +71,7 @@ const (
 	RegionOther Region = "other" // anywhere else
 )
 
-// FilePurpose says what a file is used for.
+// FilePurpose is what a file is used for.
 type FilePurpose string
 
 // FilePurposeFineTune marks training data.
@@ -87,7 +87,7 @@ const (
 
 // JobStatus is the state of a generation job. The service documents the first two constants.
 // The other constants are words that services use for a failure. [Job.Failed] and [Job.Done]
-// ignore letter case. If a status has no constant, assume that the job is still running.
+// compare case-insensitively. If a status has no constant, assume that the job is still running.
 type JobStatus string
 
 const (
@@ -313,7 +313,7 @@ func parseUnix(text string) (time.Time, bool) {
 // If a value is not a number, its record is decoded all the same: the price is not set, and
 // [Price.Raw] returns the text of the value.
 type Price struct {
-	text string // the price as a JSON number; empty: the price is not set
+	text string // the price as a JSON number; empty if the price is not set
 	raw  string // the text that was read, if it was not a number; otherwise empty
 }
 

@@ -18,7 +18,7 @@ import (
 // UploadRequest describes a file to register and to send.
 type UploadRequest struct {
 	FileName string      // name of the file record; required
-	Purpose  FilePurpose // value seen: FilePurposeFineTune; empty: not sent
+	Purpose  FilePurpose // value seen: FilePurposeFineTune; if empty, not sent
 
 	// Body is sent from its current offset to its end. It is never closed. Required.
 	//
@@ -43,7 +43,7 @@ type UploadRequest struct {
 	Body io.Reader
 
 	// Size is the number of bytes that Body must yield. If Body yields more or fewer, the call
-	// fails before anything is sent. 0: Body may yield any number.
+	// fails before anything is sent. If 0, Body may yield any number.
 	Size int64
 
 	UploadOptions
@@ -51,7 +51,7 @@ type UploadRequest struct {
 
 // UploadOptions are the options of an upload. The zero value selects the defaults.
 type UploadOptions struct {
-	// ContentType is the Content-Type of the contents. Empty: no Content-Type is sent, since a
+	// ContentType is the Content-Type of the contents. If empty, no Content-Type is sent, since a
 	// presigned URL may be signed for a request without it.
 	ContentType string
 
@@ -60,14 +60,14 @@ type UploadOptions struct {
 	// the request, the headers are sent there as well, even if that is another host. The
 	// only other headers are ContentType, User-Agent and those that frame the message, such as
 	// Content-Length. The transport of [WithHTTPClient] may add more. Authorization, Cookie,
-	// Host and the framing headers are refused. Nil: no additional headers.
+	// Host and the framing headers are refused. If nil, there are none.
 	Header http.Header
 
 	// Progress is called with the number of bytes that were given to the connection, and with
 	// the size of the contents. It is called at most ten times a second, and once at the end,
 	// when storage has confirmed the upload. The calls come from other goroutines, one at a
 	// time, and there is no call after the upload has returned. If the contents have to be
-	// sent again, sent starts at 0 again. Nil: no calls.
+	// sent again, sent starts at 0 again. If nil, nothing is called.
 	Progress func(sent, total int64)
 
 	// DeleteOnFailure deletes the record if its contents could not be sent, whatever the
@@ -90,13 +90,13 @@ type UploadOptions struct {
 	// the attempt waits for the response. The time that reading Body takes does not count. A
 	// byte counts as sent when the operating system has accepted it, and the system may buffer
 	// a few MB: on a slow line, set a limit that is longer than the time for sending these MB.
-	// 0: 2 minutes. Below 0: no limit. Only ctx limits the whole upload.
+	// 0 means 2 minutes. Below 0 means no limit. Only ctx limits the whole upload.
 	IdleTimeout time.Duration
 
 	// RequestOptions apply to every API call that the upload makes: the register call, the
 	// requests for a presigned URL, and the delete of DeleteOnFailure. They do not apply to
 	// the request to storage: use Header there. [WithBodyField] is an error in a call without
-	// a body, so set it in RegisterOptions. Put makes no API call, so it refuses them. Nil: no
+	// a body, so set it in RegisterOptions. Put makes no API call, so it refuses them. If nil, there are no
 	// options.
 	RequestOptions []RequestOption
 
@@ -131,8 +131,8 @@ const (
 type UploadError struct {
 	Stage      UploadStage // where the upload failed
 	FileName   string      // name of the file record; empty for Put and Replace
-	FileID     string      // ID of the file record; empty: there is no record, or its ID is not known
-	Link       SignedURL   // presigned URL for the contents; empty: the upload had no URL yet
+	FileID     string      // ID of the file record; empty if there is no record, or its ID is not known
+	Link       SignedURL   // presigned URL for the contents; empty if the upload had no URL yet
 	Cleanup    Cleanup     // what became of the record: CleanupNone, CleanupDeleted (the service confirmed it) or CleanupFailed
 	CleanupErr error       // why the delete failed; nil unless Cleanup is CleanupFailed; errors.Is and errors.As do not look into it
 	Err        error       // an [Error] of the service or of storage, a [TransportError], an [OutcomeUnknownError], or what Body returned
@@ -169,7 +169,7 @@ func (e *UploadError) text() string {
 	return text
 }
 
-// reason returns the text of err for the end of another error's text; empty if err is nil.
+// reason returns the text of err for the end of another error's text, or an empty string if err is nil.
 func reason(err error) string {
 	if err == nil {
 		return ""
@@ -257,7 +257,7 @@ type upload struct {
 	register *RegisterFileRequest // describes the record to create; nil for Put and Replace
 	made     bool                 // this upload created the record
 	name     string               // name of the record; empty for Put and Replace
-	id       string               // ID of the record; empty: not known yet, or not needed (Put)
+	id       string               // ID of the record; empty if not known yet, or not needed (Put)
 	link     SignedURL            // presigned URL that the contents are sent to
 	header   http.Header          // header of the PUT
 	src      *transfer.Source

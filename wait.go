@@ -60,10 +60,10 @@ type Poll struct {
 	Status  string            // status of the record; empty if the poll did not read it; "deleted" at the end of a wait for a deletion
 	Service *InferenceService // the record; nil if the poll did not read it, and in a wait for a job
 	Changed bool              // the status is new: it differs from the one that the wait read before
-	Err     error             // why the poll, its delete or Probe failed; nil: none of them failed
+	Err     error             // why the poll, its delete or Probe failed; nil if none of them failed
 	Number  int               // number of the poll; 1 for the first
 	Elapsed time.Duration     // time since the start of the wait
-	Next    time.Duration     // time until the next poll; 0: this was the last poll
+	Next    time.Duration     // time until the next poll; if 0, this was the last poll
 }
 
 // A StatusChange records a status, and when a wait read it first.
@@ -85,8 +85,8 @@ type WaitError struct {
 	LastErr error             // why the last poll failed; nil if it succeeded, or if Err is the same error; errors.Is and errors.As do not inspect it
 	Err     error             // why the wait ended: ErrUnavailable, the end of ctx, an Error, …
 
-	subject string // what the wait was for if there is no ID; empty: a record
-	last    string // text with the status and status_info of Last, without secrets; empty: the text uses History
+	subject string // what the wait was for if there is no ID; empty means a record
+	last    string // text with the status and status_info of Last, without secrets; if empty, the text uses History
 }
 
 // Error returns why the wait ended, and what the last poll read, in one line.

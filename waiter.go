@@ -29,11 +29,11 @@ type waiter[T any] struct {
 	client *Client
 	// poll reads the record once. If the verdict is Deleted, err is nil or a "not found".
 	poll      func(context.Context) (record *T, verdict rules.Verdict, err error)
-	by        *observer // what poll polls by; nil: the record is not an endpoint
+	by        *observer // what poll polls by; nil if the record is not an endpoint
 	status    func(*T) string
-	probe     func(context.Context) error // must succeed before the wait succeeds; nil: no probe
+	probe     func(context.Context) error // must succeed before the wait succeeds; nil means no probe
 	deletion  bool                        // the wait ends with success when the record is deleted
-	unfit     error                       // why the wait cannot begin; nil: it can
+	unfit     error                       // why the wait cannot begin; nil if it can
 	start     time.Time
 	began     time.Time // when the latest poll began
 	endurance rules.Endurance
@@ -47,8 +47,8 @@ type polled[T any] struct {
 	changed bool          // the status differs from the one that was read before
 	err     error         // why the poll or the probe failed
 	done    bool          // the wait ends with success
-	end     error         // why the wait ends without success; nil: it does not
-	next    time.Duration // time until the next poll; 0: this was the last poll
+	end     error         // why the wait ends without success; nil if it does not
+	next    time.Duration // time until the next poll; if 0, this was the last poll
 }
 
 // run polls until the given function returns true, or until an error or ctx ends the wait.
@@ -253,7 +253,7 @@ func (w *waiter[T]) failed(err error) error {
 	return &e
 }
 
-// limits returns the shortest and the longest delay after a failed poll; 0: no limit. The
+// limits returns the shortest and the longest delay after a failed poll; 0 means no limit. The
 // service may ask for a longer delay. If the next "not found" can prove a deletion, the poll
 // comes at the first moment at which it does, and in any case soon enough not to interrupt a proof.
 func (w *waiter[T]) limits(err error) (atLeast, atMost time.Duration) {

@@ -32,7 +32,7 @@ import (
 //
 // Dir fails if the folder cannot be written, or if its file system has no hard links.
 func Dir(path string, opts ...Option) (Store, error) {
-	path, err := filepath.Abs(path) // the program may change its working directory
+	path, err := filepath.Abs(path) // so that a change of the working directory does not matter
 	if err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
@@ -62,8 +62,8 @@ type dir struct {
 	path string // absolute
 
 	mu      sync.Mutex
-	indexed map[string]int64    // by key, the Seq of the last record that keys considers
-	keys    map[string][]string // by the ID of an endpoint, the keys that have a record of it
+	indexed map[string]int64    // maps a key to the Seq of the last record that keys considers
+	keys    map[string][]string // maps the ID of an endpoint to the keys that have a record of it
 }
 
 // make makes the folder and its mark.
@@ -87,7 +87,7 @@ func (d *dir) mark() string { return filepath.Join(d.path, ".svc-ledger") }
 // marked fails unless the folder has its mark.
 func (d *dir) marked() error {
 	if _, err := os.Stat(d.mark()); err != nil {
-		return fmt.Errorf("the folder %q is no ledger, or its volume is not mounted: %w", d.path, err)
+		return fmt.Errorf("the folder %q is not a ledger, or its volume is not mounted: %w", d.path, err)
 	}
 	return nil
 }

@@ -199,7 +199,7 @@ func TestDirUnfit(t *testing.T) {
 	require.ErrorContains(t, err, folder, "a deleted folder must not look like an empty ledger")
 }
 
-// A ledger that must exist is not made, and a folder that has lost its mark is no ledger any more: its
+// A ledger that must exist is not made, and a folder that has lost its mark is not a ledger any more: its
 // volume may not be mounted.
 func TestDirMustExist_D14(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger")
@@ -209,7 +209,7 @@ func TestDirMustExist_D14(t *testing.T) {
 	require.NoDirExists(t, path)
 	require.NoError(t, os.Mkdir(path, 0o700))
 	_, err = ledger.Dir(path, ledger.MustExist())
-	require.ErrorContains(t, err, "is no ledger, or its volume is not mounted")
+	require.ErrorContains(t, err, "is not a ledger, or its volume is not mounted")
 	require.Empty(t, names(t, path))
 
 	open(t, path)
@@ -221,7 +221,7 @@ func TestDirMustExist_D14(t *testing.T) {
 	require.NoError(t, os.Mkdir(path, 0o700)) // what lies below the volume
 	_, err = s.List(t.Context(), "k")
 	require.ErrorIs(t, err, fs.ErrNotExist, "an empty ledger would allow a second endpoint")
-	require.ErrorContains(t, s.Append(t.Context(), rec("k", 1)), "is no ledger, or its volume is not mounted")
+	require.ErrorContains(t, s.Append(t.Context(), rec("k", 1)), "is not a ledger, or its volume is not mounted")
 	require.Empty(t, names(t, path))
 }
 

@@ -38,7 +38,7 @@ func Fold(records []Record) (entries []Entry, damaged error) {
 	var errs []error
 	var last Record
 	var before, failed int    // how many entries and errors belong to the keys before the current one
-	index := map[string]int{} // from an intent of the current key to the index in entries
+	index := map[string]int{} // maps an intent of the current key to its index in entries
 	for _, r := range records {
 		if r.Key != last.Key {
 			last, before, failed = Record{Key: r.Key}, len(entries), len(errs)
@@ -137,7 +137,7 @@ func (e *Entry) endSending(date time.Time, limit time.Duration) {
 // setLease notes a lease, and when it begins by the service's clock.
 func (e *Entry) setLease(r Record) {
 	e.Lease, e.leased = r.Lease, r.ServiceTime
-	if r.Lease == 0 && !r.LeaseEnd.IsZero() { // of an earlier version, which counted by the clock of its process
+	if r.Lease == 0 && !r.LeaseEnd.IsZero() { // written by an earlier version, which counted by the clock of its process
 		e.Lease = r.LeaseEnd.Sub(e.RequestedAt)
 	}
 	if r.Event == Intended {
@@ -165,7 +165,7 @@ func (e Entry) Open() bool {
 // InDoubt reports whether the endpoint may exist although nothing will record its ID: the
 // state is Unknown, or it is still Intended one minute after SettleBy. Then somebody has to adopt
 // or to forget the entry. Now is the current time. The clock of the process that created the entry
-// may be wrong, so InDoubt is no proof that the create is over: see [Entry.SettlesIn].
+// may be wrong, so InDoubt does not prove that the create is over: see [Entry.SettlesIn].
 func (e Entry) InDoubt(now time.Time) bool {
 	return e.State == Unknown || e.State == Intended && !now.Before(e.SettleBy.Add(SettleMargin))
 }

@@ -23,9 +23,9 @@ type Journal struct {
 	store   Store
 	baseURL string
 	clean   func(error) error
-	keys    sync.Map // from the ID of an endpoint of baseURL to the key of its entry
-	seen    sync.Map // from an intent without an outcome to the time when this process first read it, with the monotonic clock
-	behind  sync.Map // from the ID of an endpoint to the record that could not be written, to be written later
+	keys    sync.Map // maps the ID of an endpoint of baseURL to the key of its entry
+	seen    sync.Map // maps an intent without an outcome to the time when this process first read it, with the monotonic clock
+	behind  sync.Map // maps the ID of an endpoint to the record that could not be written, to be written later
 }
 
 // NewJournal returns a journal of the service at baseURL. Clean removes secrets from the errors of
@@ -85,7 +85,7 @@ func (j *Journal) Entry(ctx context.Context, op string, e Entry) (now Entry, las
 	return e, 0, j.fail(op, e, errors.New("there is no such entry"))
 }
 
-// Owner finds the entry in the state Created that has the ID of an endpoint; nil if there is
+// Owner finds the entry in the state Created that has the ID of an endpoint; or nil if there is
 // none. A record that [Journal.Settle] could not write is written first. If the key of the
 // endpoint is not known, an error that is about a single key does not count.
 func (j *Journal) Owner(ctx context.Context, id string) (*Entry, error) {
@@ -190,7 +190,7 @@ func (j *Journal) Change(ctx context.Context, op string, e Entry, decide func(no
 	}
 }
 
-// onlyIf is for the function decide of [Journal.Change]. It returns r, or the empty record if r is not needed.
+// onlyIf returns r, or the empty record if r is not needed: [Journal.Change] then appends nothing.
 func (r Record) onlyIf(needed bool) (Record, error) {
 	if !needed {
 		r = Record{}

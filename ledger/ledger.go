@@ -103,17 +103,17 @@ type Record struct {
 	Adopted     bool      `json:"adopted,omitempty"`      // created: the ID was adopted; unknown: the adoption of the ID does not count, since another entry has the ID
 
 	// Lease, of intended and extended, is how long the endpoint may exist, in nanoseconds. It
-	// counts from ServiceTime. 0: there is no lease.
+	// counts from ServiceTime. If 0, there is no lease.
 	Lease time.Duration `json:"lease,omitempty"`
 	// LeaseEnd is the end of the lease in records of earlier versions, which have no Lease.
 	LeaseEnd time.Time `json:"lease_end,omitzero"`
 	// ServiceTime is a time by the service's clock. Created: the Date of the response that showed
 	// the create, or the created_at of an adopted endpoint. Extended: when the new lease begins.
 	// Intended, unknown: when the record was made, by earlier responses to this client.
-	// Zero: the service did not say it, or an earlier version wrote the record.
+	// It is zero if the service did not say it, or if an earlier version wrote the record.
 	ServiceTime time.Time `json:"service_time,omitzero"`
 	// TokenCheck, of created, tells whether a token is the one whose response showed the ID: the
-	// first 8 hex digits of HMAC-SHA-256 over Intent, with the token as key. Empty: not known.
+	// first 8 hex digits of HMAC-SHA-256 over Intent, with the token as key. It is empty if not known.
 	TokenCheck string `json:"token_check,omitempty"`
 }
 
@@ -125,29 +125,29 @@ type Entry struct {
 	BaseURL     string    // the service that the create was meant for
 	Name        string    // name of the endpoint: the one in the response to the create, or else as requested
 	FlavorID    string    // flavor of the endpoint, as requested
-	ServiceID   string    // ID of the endpoint; empty: not known
+	ServiceID   string    // ID of the endpoint; empty if not known
 	State       State     // state after the last record
 	Instances   int       // number of instances that this package asked for, or more
 	Adopted     bool      // ServiceID was adopted
 	RequestedAt time.Time // when the create was about to be sent
 	SettleBy    time.Time // the create was not sent after this time: 5 min after RequestedAt, or the deadline of its ctx if that is earlier
-	CreatedAt   time.Time // when the ID was recorded; zero: it was not
-	DeletedAt   time.Time // when the endpoint was seen to be deleted, or was forgotten after it had been created; zero: neither
-	ServiceTime time.Time // when the endpoint was created, by the service's clock; zero: not known
-	TokenCheck  string    // tells whether a token is the one that the ID was seen with: see [Record]; empty: not known
+	CreatedAt   time.Time // when the ID was recorded; zero if it was not
+	DeletedAt   time.Time // when the endpoint was seen to be deleted, or was forgotten after it had been created; zero if neither
+	ServiceTime time.Time // when the endpoint was created, by the service's clock; zero if not known
+	TokenCheck  string    // tells whether a token is the one that the ID was seen with: see [Record]; empty if not known
 	Records     []Record  // all records of the entry, in order of Seq
 
-	// Lease is how long the endpoint may exist. 0: there is no lease. It ends at LeaseEnd by the
+	// Lease is how long the endpoint may exist. If 0, there is no lease. It ends at LeaseEnd by the
 	// service's clock. If the service has not said when the lease begins, LeaseEnd counts from
 	// RequestedAt and is an estimate.
 	Lease    time.Duration
 	LeaseEnd time.Time
-	// Doubt is why the times of the entry cannot be right: they lie in the future. Empty: nothing
-	// is wrong with them. A [Journal] sets it.
+	// Doubt is why the times of the entry cannot be right: they lie in the future. It is empty
+	// if nothing is wrong with them. A [Journal] sets it.
 	Doubt string
 
-	leased    time.Time     // when the lease begins, by the service's clock; zero: when the endpoint was created
-	sentUntil time.Time     // the create was not sent after this time, by the service's clock; zero: not known
+	leased    time.Time     // when the lease begins, by the service's clock; zero if it begins when the endpoint was created
+	sentUntil time.Time     // the create was not sent after this time, by the service's clock; zero if not known
 	seenFor   time.Duration // how long the process has known the entry without an outcome, by its monotonic clock
 }
 
@@ -155,9 +155,9 @@ type Entry struct {
 // the call.
 type Error struct {
 	Op        string // what was attempted: "list", "append created", "adopt", "reap" …
-	Key       string // key of the entry; empty: the error is about the whole ledger
-	Intent    string // Intent of the entry; empty: the error is about the whole key
-	ServiceID string // ID of the endpoint; empty: not known, or there is no endpoint
+	Key       string // key of the entry; if empty, the error is about the whole ledger
+	Intent    string // Intent of the entry; if empty, the error is about the whole key
+	ServiceID string // ID of the endpoint; empty if not known, or there is no endpoint
 	Err       error  // the store's error, or why the ledger does not allow the call
 }
 
@@ -219,7 +219,7 @@ func Encode(r Record) ([]byte, error) {
 }
 
 // Decode reads the text of a record, which a store found under key and seq. Place says where, for
-// error texts. A text that is no record, or another record, is an [*Error] with the Key.
+// error texts. If the text is not a record, or is another record, the error is an [*Error] with the Key.
 func Decode(key string, seq int64, place string, text []byte) (r Record, err error) {
 	err = json.Unmarshal(text, &r)
 	if err == nil && (r.Key != key || r.Seq != seq) {

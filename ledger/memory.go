@@ -13,7 +13,7 @@ func Memory() Store { return &memory{records: make(map[string][]Record)} }
 
 type memory struct {
 	mu      sync.Mutex
-	records map[string][]Record // by key, in order of Seq
+	records map[string][]Record // maps a key to its records, in order of Seq
 }
 
 func (m *memory) Append(ctx context.Context, r Record) error {

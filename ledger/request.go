@@ -19,7 +19,7 @@ import (
 type Request struct {
 	Name      string // name of the endpoint
 	FlavorID  string // flavor of the endpoint
-	Instances int    // number of instances; -1: the body has none
+	Instances int    // number of instances; -1 if the body has none
 
 	fields map[string]any // the whole body, with numbers as text
 }

@@ -21,7 +21,7 @@ const (
 // that the endpoint may be somebody else's.
 var ErrMark = errors.New("svc: the endpoint does not carry the mark of this ledger entry")
 
-// SettlesIn returns how long the create of the entry may still be under way; 0: it is certainly over.
+// SettlesIn returns how long the create of the entry may still be under way, or 0 if it is certainly over.
 // Two clocks can tell: the monotonic clock of a process that has seen the entry without an outcome
 // for six minutes, and the service's, if date is not zero and the process of the create knew the
 // service's time too. SettleBy alone proves nothing, since the clock behind it may be wrong.
@@ -33,7 +33,7 @@ func (e *Entry) SettlesIn(date time.Time) time.Duration {
 	return max(left, 0)
 }
 
-// future says which time of the entry lies more than a minute after now; empty: none does.
+// future says which time of the entry lies more than a minute after now, or an empty string if none does.
 func (e *Entry) future(now time.Time) string {
 	for _, r := range e.Records {
 		if ahead := r.At.Sub(now); ahead > SettleMargin {
@@ -58,7 +58,7 @@ const (
 )
 
 // judge decides by the entries of a key what a Deploy with this base URL and request does. date is
-// the time by the service's clock; zero: not known. judge also returns the entry that decided, and
+// the time by the service's clock; zero if not known. judge also returns the entry that decided, and
 // for InUse the reason.
 func judge(entries []Entry, baseURL string, want Request, date time.Time) (v Verdict, e Entry, why string) {
 	open := slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return !e.Open() })
@@ -113,7 +113,7 @@ type Endpoint struct {
 	Description string
 	Instances   int
 	Deleted     bool
-	CreatedAt   time.Time // zero: the record does not say it
+	CreatedAt   time.Time // zero if the record does not say it
 }
 
 // checkOwner fails unless the endpoint carries the mark of the entry. If unmarked is true, an
@@ -146,7 +146,7 @@ func (e *Entry) checkDoubt(date time.Time) error {
 }
 
 // mayForget fails unless the entry may be forgotten: it is in doubt, or its endpoint was created and
-// is not found now. date is the time by the service's clock; zero: not known.
+// is not found now. date is the time by the service's clock; zero if not known.
 func (e *Entry) mayForget(baseURL string, notFound bool, date time.Time) error {
 	switch {
 	case e.BaseURL != baseURL:

@@ -15,7 +15,7 @@ type Scaling struct {
 	want    int
 	raised  bool          // a higher number was recorded
 	read    chan struct{} // closed when entry and err are set
-	entry   *Entry        // the entry of the endpoint before the change; nil: there is none
+	entry   *Entry        // the entry of the endpoint before the change; nil if there is none
 	err     error
 	cancel  context.CancelFunc // ends the reading of the entry
 }
@@ -87,9 +87,9 @@ func (s *Scaling) record(ctx context.Context) error {
 	})
 }
 
-// Close records a lower number if the change has succeeded. If another call has recorded a lower
-// number than this one raised to, Close records the higher number again, since nobody knows which
-// change the service made last.
+// Close records a lower number if the change has succeeded. A higher number was recorded by Scale
+// before the change. Close records it again if another call has recorded a lower number since:
+// it is not known which of the two changes the service made last.
 func (s *Scaling) Close(ctx context.Context, succeeded bool) error {
 	defer s.cancel()
 	if !succeeded && !s.raised {
@@ -104,7 +104,7 @@ func (s *Scaling) Close(ctx context.Context, succeeded bool) error {
 }
 
 // Deleted records that the endpoint with this ID is deleted. name is that of the record that says
-// so; empty: the service did not find the ID any more.
+// so, or an empty string if the service did not find the ID any more.
 func (j *Journal) Deleted(ctx context.Context, id, name string) error {
 	return afterwards(ctx, longestSearch, func(ctx context.Context) error {
 		e, err := j.Owner(ctx, id)

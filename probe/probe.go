@@ -84,7 +84,7 @@ type prober struct {
 	client  http.Client
 	header  http.Header
 	secrets []string // secrets of the headers
-	invalid string   // why no request can be sent; empty: it can
+	invalid string   // why no request can be sent; empty if it can
 	redact  *redact.Redactor
 	judge   func(body io.Reader) error // decides about a 2xx response
 

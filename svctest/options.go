@@ -89,7 +89,7 @@ func WithSecondToken(token string) Option {
 // WithForeignToken makes the service accept a token of another account. Requests with this
 // token get 404 for the endpoints, files and jobs of the first account, and lists
 // without them. What they create belongs to the other account. Both share the flavors
-// and the public files. Default: there is no other account.
+// and the public files. By default, there is no other account.
 func WithForeignToken(token string) Option {
 	return func(c *config) { c.owners[token] = ForeignUser }
 }
@@ -115,7 +115,7 @@ func WithDeployTime(d time.Duration) Option {
 }
 
 // WithDeleteTime sets how long an endpoint stays readable, and is billed, after
-// its deletion was accepted. Default 0: the endpoint is deleted at once.
+// its deletion was accepted. The default 0 deletes the endpoint at once.
 func WithDeleteTime(d time.Duration) Option {
 	return func(c *config) { c.deleteTime = d }
 }
@@ -237,7 +237,7 @@ func WithSignedContentType(contentType string) Option {
 }
 
 // WithMaxObjectSize makes the storage refuse uploads of more than n bytes. It refuses
-// them before it reads the body. Default 0: no limit.
+// them before it reads the body. The default 0 means no limit.
 func WithMaxObjectSize(n int64) Option {
 	return func(c *config) { c.maxObjectSize = n }
 }

@@ -149,7 +149,7 @@ type globals struct {
 	progress                         choice
 	noHeaders, quiet, verbose        bool
 
-	key string // --key of the command; empty: not given, or the command has no such flag
+	key string // --key of the command; empty if not given, or the command has no such flag
 }
 
 func (t *tool) addGlobals(f *pflag.FlagSet) {

@@ -25,7 +25,7 @@ type deletion struct {
 	ServiceID string `json:"service_id"`
 	Deleted   bool   `json:"deleted"` // the endpoint existed, and is known to be deleted
 	Missing   bool   `json:"missing"` // the service knows no such endpoint: deleted, mistyped, or of another account
-	Error     string `json:"error"`   // why it is not known to be deleted; empty: it is, or it was missing
+	Error     string `json:"error"`   // why it is not known to be deleted; empty if it is, or was missing
 
 	proven bool // it is known that the endpoint does not run
 }
@@ -56,7 +56,7 @@ func (v *deleteView) names() (ids []string) {
 	return ids
 }
 
-// checkIDs returns an error if one of the IDs is certainly none.
+// checkIDs returns an error if one of the IDs is certainly not an ID.
 func checkIDs(ids []string) error {
 	for _, id := range ids {
 		if strings.Trim(id, ". ") == "" || strings.ContainsAny(id, "/\\") {
@@ -81,7 +81,7 @@ ledger does not have, that takes at least 40 s: a new endpoint may not be found 
 	t.takesKey(c, 0)
 	c.Args = func(cmd *cobra.Command, args []string) error {
 		if keyed := cmd.Flags().Changed("key"); keyed == (len(args) > 0) {
-			return errors.New("either IDs or --key KEY")
+			return errors.New("give either IDs or --key KEY")
 		}
 		return checkIDs(args)
 	}
@@ -166,8 +166,9 @@ func (t *tool) deleteOne(ctx context.Context, id string) (deletion, error) {
 // refusedLimit is how long a deletion goes on while the service does not accept the token.
 const refusedLimit = 30 * time.Second
 
-// deleteAndWait deletes an endpoint and waits until the deletion is proven. The library tries until ctx
-// ends if the token is refused after it was accepted, since a program may get a new one.
+// deleteAndWait deletes an endpoint and waits until the deletion is proven. It gives up if the service
+// does not accept the token for refusedLimit. DeleteAndWait of the client would try until ctx ends,
+// since the token of a program may be renewed.
 func (t *tool) deleteAndWait(ctx context.Context, id string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -188,7 +189,7 @@ func (t *tool) deleteAndWait(ctx context.Context, id string) error {
 	}
 	err := t.client.InferenceServices.DeleteAndWait(ctx, id, &w)
 	if err != nil && refused != nil {
-		return fmt.Errorf("the token is refused for %v: %w", refusedLimit, refused)
+		return fmt.Errorf("the service did not accept the token for %v: %w", refusedLimit, refused)
 	}
 	return err
 }

@@ -35,7 +35,7 @@ var errNoWait = errors.New("--wait=false")
 // deployView is the view of deploy: the endpoint, or the request of a dry run.
 type deployView struct {
 	serviceView
-	Created bool            `json:"created"` // this command created the endpoint; false: an earlier one did, or there is none
+	Created bool            `json:"created"` // this command created the endpoint; false if an earlier one did, or if there is none
 	DryRun  bool            `json:"dry_run"`
 	Request json.RawMessage `json:"request" jsonschema:"oneof_type=object;null"` // the create request of a dry run; else null
 }
@@ -103,7 +103,7 @@ type deployment struct {
 	spec     *spec
 	req      svc.CreateInferenceServiceRequest
 	opts     svc.DeployOptions
-	earlier  *ledger.Entry // the open entry of the key, read at first; nil: there is none
+	earlier  *ledger.Entry // the open entry of the key, read at first; nil if there is none
 	wait     bool
 	announce func(context.Context, string) error // writes the ID of the endpoint
 

@@ -196,7 +196,7 @@ func TestDeployFileThatIsRefused(t *testing.T) {
 		{"name: demo\ndeploy_metadata: {image_url: x, gpu_num: one}\n", "deploy_metadata.gpu_num must be a whole number, and not: string"},
 		{"name: demo\ndeploy_metadata: {image_url: x, gpu_num: 1.5}\n", "must be a whole number"},
 		{"name: demo\ndeploy_metadata: x\n", "deploy_metadata must be a list of fields"},
-		{"name: demo\ndeploy_metadata: {1: x}\n", "none that JSON has"},
+		{"name: demo\ndeploy_metadata: {1: x}\n", "does not exist in JSON"},
 		{"name: demo\ndeploy_metadata: {image_url: x, port: 0}\n", "--port must be"},
 		{good + "resource_metadata: {target_instance_number: 0}\n", "--instances must be"},
 		{good + "description: " + strings.Repeat("x", maxSpec), "has more than 1.0 MB"},

@@ -17,12 +17,12 @@ import (
 	"example.com/svc/ledger"
 )
 
-// check is one thing that doctor has looked at.
+// check is one thing that doctor has checked.
 type check struct {
 	Name   string `json:"name"`
 	Result string `json:"result"` // ok, problem, or skipped: an earlier problem is in the way, or there is nothing to check
 	Detail string `json:"detail"`
-	Advice string `json:"advice"` // what to do; empty: nothing
+	Advice string `json:"advice"` // what to do; empty if nothing
 }
 
 type doctorView struct {
@@ -134,7 +134,7 @@ func (t *tool) checkProxy(ctx context.Context, v *doctorView) {
 	}
 	switch proxy, err := http.ProxyFromEnvironment(r); {
 	case err != nil:
-		v.problem("proxy", "HTTP_PROXY or HTTPS_PROXY is no URL", "correct it; NO_PROXY lists the hosts to reach without a proxy")
+		v.problem("proxy", "HTTP_PROXY or HTTPS_PROXY is not a URL", "correct it; NO_PROXY lists the hosts to reach without a proxy")
 	case proxy == nil:
 		v.ok("proxy", "none")
 	default:

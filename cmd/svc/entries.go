@@ -18,13 +18,13 @@ type entryView struct {
 	State       string  `json:"state"`  // intended, created, unknown, refused, forgotten, deleted
 	Open        bool    `json:"open"`   // the endpoint may be running and billed
 	InDoubt     bool    `json:"in_doubt"`
-	Doubt       string  `json:"doubt"` // why the times of the entry cannot be right; empty: they can
+	Doubt       string  `json:"doubt"` // why the times of the entry cannot be right; empty if they can
 	Name        string  `json:"name"`
-	ServiceID   string  `json:"service_id"` // empty: not known
+	ServiceID   string  `json:"service_id"` // empty if not known
 	FlavorID    string  `json:"flavor_id"`
 	Instances   int     `json:"instances"`
 	Seconds     float64 `json:"instance_seconds"` // instances times the longest time that they may have run
-	RequestedAt string  `json:"requested_at"`     // times are RFC 3339; empty: there is none
+	RequestedAt string  `json:"requested_at"`     // times are RFC 3339; empty if there is none
 	CreatedAt   string  `json:"created_at"`
 	DeletedAt   string  `json:"deleted_at"`
 	LeaseEnd    string  `json:"lease_end"`

@@ -65,7 +65,7 @@ var (
 
 // kind is a kind of error.
 type kind struct {
-	name string // for error_kind
+	name string // value of error_kind
 	code int    // exit code if nothing may be running
 	is   func(error) bool
 }
@@ -278,7 +278,7 @@ func keyed(args []string) bool {
 	return slices.ContainsFunc(args, func(arg string) bool { return arg == "--key" || strings.HasPrefix(arg, "--key=") })
 }
 
-// retryAfter returns how long the service asked to wait before a retry; 0: it did not ask.
+// retryAfter returns how long the service asked to wait before a retry, or 0 if it did not ask.
 func retryAfter(err error) time.Duration {
 	if refused, ok := errors.AsType[*svc.Error](err); ok {
 		return refused.RetryAfter
@@ -286,7 +286,7 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// requestID returns the ID that the service gave the failed request; empty: not known.
+// requestID returns the ID that the service gave the failed request, or an empty string if not known.
 func requestID(err error) string {
 	if e, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok && e.RequestID != "" {
 		return e.RequestID

@@ -23,7 +23,7 @@ type fetched struct {
 	sha256 string
 }
 
-// check compares the SHA-256 with the expected one. Empty: nothing is expected.
+// check compares the SHA-256 with the expected one, if there is one.
 func (f fetched) check(want string) error {
 	if want != "" && want != f.sha256 {
 		return fmt.Errorf("%w: it is %s, and not %s", errWrongSum, f.sha256, want)
@@ -76,7 +76,7 @@ func sumOfFile(file string) (string, error) {
 }
 
 // move gives a file its final name. A link fails if the name exists; where the file system has
-// no links, the name is looked up once more.
+// no links, move checks again that the name is free.
 func move(from, to string, force bool) error {
 	if force {
 		return os.Rename(from, to)

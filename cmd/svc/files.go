@@ -22,7 +22,7 @@ type fileView struct {
 	FileID    string `json:"file_id"`
 	Name      string `json:"name"`
 	Purpose   string `json:"purpose"`
-	CreatedAt string `json:"created_at"`                  // RFC 3339; empty: not known
+	CreatedAt string `json:"created_at"`                  // RFC 3339; empty if not known
 	Bytes     *int64 `json:"bytes" jsonschema:"nullable"` // size of a public file; null: the service does not say it
 }
 
@@ -104,10 +104,10 @@ func (t *tool) filesLsCommand() *command {
 // uploadView is the view of upload.
 type uploadView struct {
 	outcome
-	FileID string `json:"file_id"` // empty: there is no record, or its ID is not known
+	FileID string `json:"file_id"` // empty if there is no record, or its ID is not known
 	Name   string `json:"name"`
 	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256"` // of the contents, in hexadecimal; empty: they were not uploaded
+	SHA256 string `json:"sha256"` // SHA-256 of the contents, in hexadecimal; empty if they were not uploaded
 }
 
 func (v *uploadView) table() table { return table{rows: lines(v.names())} }
@@ -261,9 +261,9 @@ func shellWord(word string) string {
 type downloadView struct {
 	outcome
 	FileID string `json:"file_id"`
-	Path   string `json:"path"` // where the contents were written; empty: they were not
+	Path   string `json:"path"` // where the contents were written; empty if they were not
 	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256"` // of the contents, in hexadecimal; empty: they were not downloaded
+	SHA256 string `json:"sha256"` // SHA-256 of the contents, in hexadecimal; empty if they were not downloaded
 }
 
 func (v *downloadView) table() table    { return line(v.Path) }
@@ -338,13 +338,13 @@ func localName(name string) (string, error) {
 	if base := filepath.Base(name); base == name && filepath.IsLocal(name) && name != "." && printable(name) == name {
 		return name, nil
 	}
-	return "", usageError{fmt.Errorf("the record is called %q, which is no name for a file: give FILE", name)}
+	return "", usageError{fmt.Errorf("the record is called %q, which cannot be the name of a file: give FILE", name)}
 }
 
-// toStdout writes the contents to standard output. There is no room for a document.
+// toStdout writes the contents to standard output. So there is no document.
 func (t *tool) toStdout(ctx context.Context, id, want string) error {
 	if f := t.flags.output.value; f == "json" || f == "yaml" {
-		return usageError{fmt.Errorf("the contents go to standard output: -o %s has no place there", f)}
+		return usageError{fmt.Errorf("the contents go to standard output, so -o %s cannot be used", f)}
 	}
 	h := sha256.New()
 	n, err := t.client.Files.Download(ctx, id, io.MultiWriter(t.stdout, h), &svc.DownloadOptions{Progress: t.talk.transfer("downloading " + printable(id))})
@@ -367,7 +367,7 @@ type rmView struct {
 type rmFile struct {
 	FileID  string `json:"file_id"`
 	Deleted bool   `json:"deleted"`
-	Error   string `json:"error"` // why it is not deleted; empty: it is
+	Error   string `json:"error"` // why it is not deleted; empty if it is
 }
 
 func (v *rmView) table() table {

@@ -138,7 +138,7 @@ func TestDownloadNeverOverwrites(t *testing.T) {
 	wrong := strings.Repeat("0", 64)
 	require.Contains(t, s.must(exitFailed, "files", "download", "file-2", "--sha256", wrong).stderr, "good was not written")
 	require.Contains(t, s.must(exitFailed, "files", "download", "file-2", "data.jsonl", "--force", "--sha256", wrong).stderr, sum)
-	require.Contains(t, s.must(exitUsage, "files", "download", "file-1").stderr, "no name for a file")
+	require.Contains(t, s.must(exitUsage, "files", "download", "file-1").stderr, "cannot be the name of a file")
 	require.Contains(t, s.must(exitFailed, "files", "download", "file-2", "-", "--sha256", wrong).stderr, "expected SHA-256")
 	s.must(exitUsage, "files", "download", "file-2", "--sha256", "abc")
 	s.must(exitUsage, "files", "download", "file-2", "-", "-o", "json")

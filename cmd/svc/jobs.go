@@ -23,14 +23,14 @@ type jobView struct {
 	JobID     string       `json:"job_id"`
 	Name      string       `json:"name"`
 	Status    string       `json:"status"`
-	CreatedAt string       `json:"created_at"` // RFC 3339; empty: not known
+	CreatedAt string       `json:"created_at"` // RFC 3339; empty if not known
 	Outputs   []outputView `json:"outputs"`
 }
 
 // outputView is a video or image that a job has generated.
 type outputView struct {
 	OutputID string `json:"output_id"`
-	Path     string `json:"path"` // where download has written it; empty: it was not downloaded
+	Path     string `json:"path"` // where download has written it; empty if it was not downloaded
 	Bytes    int64  `json:"bytes"`
 }
 

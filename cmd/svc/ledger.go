@@ -26,7 +26,7 @@ const shownDefault = "svc-ledger in $XDG_STATE_HOME or ~/.local/state"
 
 // place is where a ledger is.
 type place struct {
-	driver   string // "folder", "sqlite", "postgres"; "none": there is no ledger
+	driver   string // "folder", "sqlite", "postgres"; or "none" if there is no ledger
 	name     string // full path of the folder or file, or the connection string
 	shown    string // as the user would write it, without secrets
 	explicit bool   // named by --ledger or SVC_LEDGER: the ledger must exist
@@ -77,7 +77,7 @@ var connection = regexp.MustCompile(`(?i)://|postgres(ql)?:|password|_key=`)
 func withoutSecrets(dsn string) (string, error) {
 	u, err := url.Parse(dsn)
 	if err != nil { // the error of url.Parse would show the password
-		return "", errors.New("the connection string of the ledger is no URL: escape special characters of the password with %XX")
+		return "", errors.New("the connection string of the ledger is not a URL: escape special characters of the password with %XX")
 	}
 	u.RawQuery, u.Fragment = "", ""
 	if u.User != nil {

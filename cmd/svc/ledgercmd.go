@@ -15,7 +15,7 @@ import (
 type ledgerView struct {
 	outcome
 	Ledger  string `json:"ledger"`  // place of the ledger, without secrets
-	Created bool   `json:"created"` // this command made it; false: there was one
+	Created bool   `json:"created"` // this command made it; false if there was one
 }
 
 func (v *ledgerView) table() table    { return line(v.Ledger) }

@@ -99,7 +99,7 @@ func TestDeleteWhoseTokenIsRefused(t *testing.T) {
 	s.srv.Fault("*", svctest.RouteEndpoint, svctest.Fault{Status: 409}, svctest.Fault{Status: 401, Times: -1})
 	e := s.must(exitRunning, "delete", id, "-o", "json")
 	require.Equal(t, []any{"unauthorized", true}, []any{e.doc(t)["error_kind"], e.doc(t)["may_be_running"]}, e.stdout)
-	require.Contains(t, e.stderr, "the token is refused for 30s")
+	require.Contains(t, e.stderr, "the service did not accept the token for 30s")
 	require.Contains(t, e.stderr, "Check the token")
 	require.Contains(t, e.stderr, "To try again: svc delete "+id)
 }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// output is standard output. A reader that has gone away is no failure: whoever pipes into
+// output is standard output. It is not a failure if its reader has ended: whoever pipes into
 // "head" has read enough. Any other failure of a write is kept.
 type output struct {
 	file *os.File

@@ -153,7 +153,7 @@ func (t *tool) pickFlavor(ctx context.Context, s *spec, req svc.CreateInferenceS
 	}
 	if n := len(refused); n > 0 {
 		if code := kindOf(refused[n-1].Err).code; code == exitTryLater || code == exitRefused {
-			return "", refused[n-1].Err // not because of the flavor: a dearer one is no way out
+			return "", refused[n-1].Err // not because of the flavor, so a dearer one does not help
 		}
 		t.talk.say("flavor %s was refused: %s", printable(refused[n-1].FlavorID), plainText(refused[n-1].Err))
 	}

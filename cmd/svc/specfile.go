@@ -57,11 +57,11 @@ func oneDocument(text []byte) ([]byte, error) {
 		return nil, err
 	}
 	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the first document: one request is wanted")
+		return nil, errors.New("something follows the first document: the file must hold one request")
 	}
 	text, err = json.Marshal(fields)
 	if err != nil {
-		return nil, errors.New("a name of a field or a value is none that JSON has, such as 1: or .nan")
+		return nil, errors.New("the name of a field, or a value, does not exist in JSON, such as 1: or .nan")
 	}
 	return text, nil
 }

@@ -24,7 +24,7 @@ type sweepView struct {
 type swept struct {
 	entryView
 	Deleted bool   `json:"deleted"` // the endpoint is deleted; false after a dry run
-	Error   string `json:"error"`   // why it is not known to be deleted; empty: it is, or it would be
+	Error   string `json:"error"`   // why it is not known to be deleted; empty if it is, or would be
 }
 
 func emptySweep() view { return &sweepView{Entries: []swept{}, Elsewhere: []entryView{}} }
@@ -102,7 +102,7 @@ only, and names open entries at other addresses.`,
 }
 
 // tellFailures returns a function that writes a line about a call that failed, once for each endpoint
-// and reason. A "not found" is no failure of a deletion.
+// and reason. A "not found" does not count as a failure of a deletion.
 func (t *tool) tellFailures() func(svc.Call) {
 	var mu sync.Mutex
 	told := map[string]string{}

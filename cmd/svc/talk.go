@@ -28,14 +28,14 @@ type talk struct {
 	quiet    bool
 	verbose  bool
 	deleting bool                     // the wait is for a deletion
-	bar      *progressbar.ProgressBar // the moving line; nil: there is none now
+	bar      *progressbar.ProgressBar // the moving line; nil if there is none now
 	moved    int64                    // bytes that the bar shows
 	waits    map[string]*waited       // the last poll of each ID
 }
 
 // waited is what the last line about an endpoint said.
 type waited struct {
-	failed string        // why the poll failed, without the ID of the request; empty: it succeeded
+	failed string        // why the poll failed, without the ID of the request; empty if it succeeded
 	told   time.Duration // time from the start of the wait to that line
 }
 

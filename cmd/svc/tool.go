@@ -24,15 +24,15 @@ type tool struct {
 	flags   globals
 	root    *cobra.Command
 	all     []*command
-	client  *svc.Client // nil: the command does not need one
-	address string      // of the service
+	client  *svc.Client // nil if the command does not need one
+	address string      // base URL of the service
 	place   place       // where the ledger is
 	wait    svc.WaitOptions
 
 	published atomic.Bool // the document is written
 
 	mu      sync.Mutex
-	current *command // the command that runs; nil: the command line is not valid
+	current *command // the command that runs; nil if the command line is not valid
 	known   facts
 	shown   view            // what the command has found
 	seen    map[string]bool // IDs of endpoints that the service knew, or may have deleted
@@ -40,11 +40,11 @@ type tool struct {
 
 // facts is what is known about the endpoints that a command is about.
 type facts struct {
-	ID      string // the endpoint; empty: not known, or several
-	Key     string // its key in the ledger; empty: not given
-	Name    string // its name; empty: not known
-	Intent  string // the intent of a create in doubt, or of the create that was sent; empty: not known
-	Entry   string // the key of the entry of Intent, which is random without --key; empty: not known
+	ID      string // the endpoint; empty if not known, or several
+	Key     string // its key in the ledger; empty if not given
+	Name    string // its name; empty if not known
+	Intent  string // the intent of a create in doubt, or of the create that was sent; empty if not known
+	Entry   string // the key of the entry of Intent, which is random without --key; empty if not known
 	Created bool   // this command created the endpoint
 	Resumed bool   // an earlier command created the endpoint, under the same key
 	Deleted bool   // the endpoint is known to be deleted
@@ -54,7 +54,7 @@ type facts struct {
 	Pending bool   // a create may be under way: its outcome is not known yet
 	Left    bool   // an endpoint that was to be deleted is not known to be deleted
 
-	SettleBy time.Time // a create in doubt can be forgotten from then on; zero: not known
+	SettleBy time.Time // a create in doubt can be forgotten from then on; zero if not known
 }
 
 func newTool(stdin io.Reader, stdout, stderr *os.File, s signals) *tool {

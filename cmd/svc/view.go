@@ -26,8 +26,8 @@ type view interface {
 type outcome struct {
 	ExitCode     int    `json:"exit_code"`
 	MayBeRunning bool   `json:"may_be_running"` // false only if it is known that no endpoint of the command is running
-	ServiceID    string `json:"service_id"`     // empty: not known, or none
-	Key          string `json:"key"`            // empty: not known, or none
+	ServiceID    string `json:"service_id"`     // empty if not known, or if there is none
+	Key          string `json:"key"`            // empty if not known, or if there is none
 	*failure
 }
 
@@ -35,8 +35,8 @@ type outcome struct {
 type failure struct {
 	Error      string  `json:"error"`
 	ErrorKind  string  `json:"error_kind"`          // see kinds
-	RequestID  string  `json:"request_id"`          // the ID that the service gave the failed request; empty: it gave none
-	RetryAfter float64 `json:"retry_after_seconds"` // how long the service asked to wait before a retry; 0: it did not ask
+	RequestID  string  `json:"request_id"`          // the ID that the service gave the failed request; empty if it gave none
+	RetryAfter float64 `json:"retry_after_seconds"` // how long the service asked to wait before a retry; 0 if it did not ask
 }
 
 func (o *outcome) base() *outcome { return o }
@@ -45,7 +45,7 @@ func (o *outcome) base() *outcome { return o }
 type table struct {
 	header []string
 	rows   [][]string
-	text   string // a text that is no table
+	text   string // text in place of a table
 }
 
 // line is a table of one line, such as an ID or an address.
@@ -180,8 +180,8 @@ type serviceView struct {
 	Status    string `json:"status"`
 	Instances int    `json:"instances"`
 	FlavorID  string `json:"flavor_id"`
-	CreatedAt string `json:"created_at"` // RFC 3339; empty: not known
-	URL       string `json:"url"`        // empty: the endpoint is not available, or --inference-url is not known
+	CreatedAt string `json:"created_at"` // RFC 3339; empty if not known
+	URL       string `json:"url"`        // empty if the endpoint is not available, or --inference-url is not known
 	Deleted   bool   `json:"deleted"`    // the endpoint is known to be deleted
 
 	age string
@@ -189,7 +189,7 @@ type serviceView struct {
 
 func emptyService() view { return &serviceView{} }
 
-// service makes the view of a record. Without a record it returns nil: there is nothing to show.
+// service makes the view of a record. Without a record it returns nil.
 func (t *tool) service(s *svc.InferenceService) view {
 	if s == nil {
 		return nil

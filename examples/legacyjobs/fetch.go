@@ -20,7 +20,7 @@ import (
 type fetcher struct {
 	client         *svc.Client
 	get            func(ctx context.Context, id string, opts ...svc.RequestOption) (*svc.Job, error)
-	dir            string // folder for the files; empty: a new one is made for the first file
+	dir            string // folder for the files; empty if a new one is made for the first file
 	stdout, stderr io.Writer
 	terminal       bool // stderr is a terminal
 }

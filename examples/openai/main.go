@@ -49,9 +49,9 @@ type chat struct {
 	image, command string
 	port           int
 	model          string // name under which the server serves the model
-	key            string // API key of the server; empty: it wants none
+	key            string // API key of the server; empty if it wants none
 	prompt         string
-	maxPrice       svc.Price // highest price of the flavor in US dollars; zero: any
+	maxPrice       svc.Price // highest price of the flavor in US dollars; zero means any
 }
 
 // run is the whole program: it returns the exit code.

@@ -1,4 +1,4 @@
-// Package cause says why something ended. For a context it gives the kind of the end and
+// Package cause finds out why something ended. For a context it gives the kind of the end and
 // the cause that its owner set.
 package cause
 
@@ -61,7 +61,7 @@ func Join(errs ...error) error {
 type several struct{ errs []error }
 
 func (e *several) Error() string {
-	const most = 10 // more texts do not help to find the fault
+	const most = 10 // more of them do not help to find the fault
 	var texts []string
 	for _, err := range e.errs[:min(len(e.errs), most)] {
 		texts = append(texts, err.Error())

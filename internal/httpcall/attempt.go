@@ -26,17 +26,17 @@ const (
 
 // An attempt is what came of one HTTP exchange.
 type attempt struct {
-	StatusCode int // status of the response; 0: there was no complete response, and Fail says why
-	Broken     int // the status of a 2xx response that was cut off; 0: none was
+	StatusCode int // status of the response; 0 if there was no complete response, and Fail says why
+	Broken     int // the status of a 2xx response that was cut off; 0 if none was
 	Header     http.Header
 	Body       []byte
 	Cut        bool           // Body is only the beginning
 	Stream     *http.Response // the successful response of a download; its body was not read yet
-	RetryAfter time.Duration  // the delay that the response asked for; 0: none
+	RetryAfter time.Duration  // the delay that the response asked for; 0 if none
 
 	outcome outcome
-	resp    *http.Response // for the redirects and the retries; its body was read, unless it is Stream; nil: there is err
-	err     error          // why there is no complete response; nil: there is one
+	resp    *http.Response // for the redirects and the retries; its body was read, unless it is Stream; nil if err is set
+	err     error          // why there is no complete response; nil if there is one
 	local   bool           // err arose in this process: no request was sent, or the body of an upload could not be read
 }
 
@@ -53,7 +53,7 @@ func (c *Caller) RoundTrip(shell *http.Request) (*http.Response, error) {
 		return nil, x.refuse(err, redirected)
 	}
 	acted := x.Acted
-	x.fold(attempt{}, acted || x.call.Once) // the transport may panic
+	x.fold(attempt{}, acted || x.call.Once) // the worst case, in case the transport panics
 	x.Sent = true
 	if !redirected {
 		x.Attempts++
@@ -112,7 +112,7 @@ func limited(ctx context.Context, err error) error {
 	return &LocalError{"rate limiter", err}
 }
 
-// askToken asks the token source. If it has not answered by the deadline, the error is a
+// askToken asks the token source. If it has not returned by the deadline, the error is a
 // TimeoutError: the source must not take longer than an attempt may.
 func (c *Caller) askToken(x *exchange, deadline time.Time) (*sender, error) {
 	ctx, cancel := context.WithDeadline(x.ctx, deadline)

@@ -19,11 +19,11 @@ var (
 	errRefused    = errors.New("the server closed the HTTP/2 connection before it processed the request")
 )
 
-// TimeoutError says that one attempt took too long.
+// A TimeoutError records that one attempt took too long.
 type TimeoutError struct {
 	After   time.Duration
-	Idle    bool   // true: no byte moved for After; false: the whole attempt took longer than After
-	Missing string // what did not come in time; empty: a complete response
+	Idle    bool   // whether no byte moved for After; if false, the whole attempt took longer than After
+	Missing string // what did not come in time; if empty, a complete response
 }
 
 func (e *TimeoutError) Error() string {
@@ -39,7 +39,7 @@ func (e *TimeoutError) Timeout() bool { return true }
 // Temporary makes TimeoutError a net.Error.
 func (e *TimeoutError) Temporary() bool { return true }
 
-// LocalError says that an attempt failed in this process: the rate limiter, the token source
+// A LocalError records that an attempt failed in this process: the rate limiter, the token source
 // or the body of the request failed.
 type LocalError struct {
 	Doing string // what failed: "rate limiter", "token source", "reading the body" …
@@ -50,9 +50,9 @@ func (e *LocalError) Error() string { return e.Doing + ": " + e.Err.Error() }
 
 func (e *LocalError) Unwrap() error { return e.Err }
 
-// ProxyError says that a proxy refused to connect to the service.
+// A ProxyError records that a proxy refused to connect to the service.
 type ProxyError struct {
-	Proxy      string // host of the proxy; empty: not known
+	Proxy      string // host of the proxy; empty if not known
 	StatusCode int
 }
 
@@ -78,7 +78,7 @@ func explained(err error) error {
 }
 
 // interrupted says why there was no further attempt. before is the error of the last attempt;
-// nil: that attempt got a response. If before is a timeout, only its text is added: a caller
+// nil if that attempt got a response. If before is a timeout, only its text is added: a caller
 // who looks for a timeout must not find it, since it did not end the call.
 func interrupted(why, before error) error {
 	switch {

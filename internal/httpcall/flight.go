@@ -21,7 +21,7 @@ type flight struct {
 	x    *exchange
 	ctx  context.Context //nolint:containedctx // the context of the request, which lives as long as the flight
 	stop func()          // ends ctx
-	idle *time.Timer     // ends ctx when no byte has moved for Call.Idle; nil: there is no such limit
+	idle *time.Timer     // ends ctx when no byte has moved for Call.Idle; nil if there is no such limit
 	gate atomic.Int32
 }
 

@@ -32,12 +32,12 @@ const maxErrorBody = 64 << 10
 // Config is what all calls of one client share. Nothing in it changes after
 // [New].
 type Config struct {
-	Client    *http.Client                              // the client that the user of the library set; never modified; nil: none
-	Wrap      func(http.RoundTripper) http.RoundTripper // puts instruments, such as tracing, around the transport; nil: there are none
+	Client    *http.Client                              // the client that the caller set; never modified; nil if none
+	Wrap      func(http.RoundTripper) http.RoundTripper // puts instruments, such as tracing, around the transport; nil if there are none
 	Origin    *url.URL                                  // the token is sent to this origin only
-	Token     func() string                             // returns a token that never changes; a function, so that a dump of Config does not show it; nil: there is none
-	Source    func(ctx context.Context) (string, error) // takes the place of Token: returns the token of an attempt, which may take time; nil: there is none
-	Limiter   interface{ Wait(context.Context) error }  // its Wait is called before every request; nil: no rate limit
+	Token     func() string                             // returns a token that never changes; a function, so that a dump of Config does not show it; nil if there is none
+	Source    func(ctx context.Context) (string, error) // takes the place of Token: returns the token of an attempt, which may take time; nil if there is none
+	Limiter   interface{ Wait(context.Context) error }  // its Wait is called before every request; nil means no rate limit
 	Retry     Policy
 	Timeout   time.Duration // limit for one attempt of an API call
 	UserAgent string
@@ -65,25 +65,25 @@ type Attempt struct {
 // Call is one operation with all its attempts.
 type Call struct {
 	Method string
-	Route  string // the path with its parameters by name, for texts
-	ID     string // the ID in the path, for texts; empty: none
+	Route  string // the path with its parameters by name, for errors and hooks
+	ID     string // the ID in the path, for errors and hooks; empty if none
 	URL    *url.URL
 	Header http.Header // Do changes it, so the caller must not use it any more
 
 	Auth   bool         // send the token
 	Once   bool         // do not repeat the call if an earlier attempt may have taken effect
-	Before func() error // called right before each request is handed to the transport; its error ends the call; nil: nothing is called
+	Before func() error // called right before each request is handed to the transport; its error ends the call; if nil, nothing is called
 
 	Body   []byte                        // the request body of an API call
 	Source func() (io.ReadCloser, error) // opens the request body of a transfer, anew for every attempt
 	Length int64                         // number of bytes of Source
 
 	Transfer bool             // an attempt has no time limit, and redirects to other origins are followed
-	Idle     time.Duration    // transfers: longest time in which no byte moves in either direction; 0: no limit
-	Redact   *redact.Redactor // transfers: knows the secrets of the presigned URL as well; nil: the Redactor of the Caller
-	Hop      func(*url.URL)   // transfers: called with the address that a redirect leads to; nil: nothing is called
+	Idle     time.Duration    // transfers: longest time in which no byte moves in either direction; 0 means no limit
+	Redact   *redact.Redactor // transfers: knows the secrets of the presigned URL as well; nil means the Redactor of the Caller
+	Hop      func(*url.URL)   // transfers: called with the address that a redirect leads to; if nil, nothing is called
 
-	MaxAttempts int           // 0: the limit of the policy
+	MaxAttempts int           // 0 means the limit of the policy
 	Urgent      bool          // do not ask the rate limiter
 	Linger      time.Duration // how long to wait for the response to a request that was sent before ctx ended
 
@@ -98,16 +98,16 @@ type Result struct {
 	Attempts int
 	NoBudget bool    // the retry budget refused another attempt
 	Fail     error   // why there is no complete response, or why the call ended before its next attempt
-	sender   *sender // of the token that was sent last; nil: none was sent
+	sender   *sender // identifies the token that was sent last; nil if none was sent
 
-	// Direct says that the requests are sent by net/http itself.
+	// Direct reports that the requests are sent by net/http itself.
 	Direct bool
-	// Sent says that an attempt was handed to the transport.
+	// Sent reports that an attempt was handed to the transport.
 	Sent bool
-	// Acted says that an attempt may have taken effect at the service although no response
+	// Acted reports that an attempt may have taken effect at the service although no response
 	// confirmed it: the response was lost or cut off, or was a 408 or a server error.
 	Acted bool
-	// Lost says that the response to an attempt was lost or cut off: the connection failed,
+	// Lost reports that the response to an attempt was lost or cut off: the connection failed,
 	// or a gateway reported (502, 504) that it got no response.
 	Lost bool
 }
@@ -140,8 +140,8 @@ func (r *Result) TokenCheck(msg string) string {
 	return sum
 }
 
-// Encoding says that the body still has a Content-Encoding, which was not asked for; empty:
-// it has none.
+// Encoding returns the Content-Encoding that the body still has, although none was asked for, or an
+// empty string if it has none.
 func (r *Result) Encoding() string {
 	if e := strings.TrimSpace(r.Header.Get("Content-Encoding")); e != "" && len(r.Body) > 0 && !strings.EqualFold(e, "identity") {
 		return fmt.Sprintf("the body has the Content-Encoding %q, which was not asked for", e)
@@ -154,11 +154,11 @@ type Caller struct {
 	cfg       Config
 	api       lane
 	transfers lane
-	wrapped   http.RoundTripper // the transport that Config.Wrap returned; nil: there are no instruments
-	agent     []string          // the User-Agent header of all requests, so nothing may change it; nil: none
+	wrapped   http.RoundTripper // the transport that Config.Wrap returned; nil if there are no instruments
+	agent     []string          // the User-Agent header of all requests, so nothing may change it; nil if none
 	late      *TimeoutError     // the error of an attempt that takes too long
 	calls     atomic.Uint64
-	sender    atomic.Pointer[sender] // of the token that was sent last
+	sender    atomic.Pointer[sender] // identifies the token that was sent last
 }
 
 // New makes a Caller.
@@ -226,7 +226,7 @@ func Route(ctx context.Context) string {
 	return ""
 }
 
-// Do carries out a call and says how it went.
+// Do carries out a call and returns what is known about it.
 func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 	if call.Redact == nil {
 		call.Redact = c.cfg.Redact

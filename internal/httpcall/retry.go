@@ -18,12 +18,12 @@ import (
 	"example.com/svc/internal/poll"
 )
 
-// Policy says how many attempts a call gets, and how long the delays between them are.
+// Policy sets how many attempts a call gets, and how long the delays between them are.
 type Policy struct {
 	MaxAttempts int
 	MinDelay    time.Duration
 	MaxDelay    time.Duration
-	Budget      int // size of the two retry budgets, for API calls and for transfers; less than 0: no limit
+	Budget      int // size of the two retry budgets, for API calls and for transfers; less than 0 means no limit
 }
 
 // checkRetry decides after each attempt whether there is another one. It uses the error that
@@ -122,7 +122,7 @@ func (x *exchange) schedule() bool {
 // keeps many callers from multiplying the load on a service that is down.
 type budget struct {
 	mu     sync.Mutex
-	size   float64 // less than 0: no limit
+	size   float64 // less than 0 means no limit
 	tokens float64
 	filled time.Time
 }
@@ -221,7 +221,7 @@ func Hopeless(err error) bool {
 	return errors.Is(err, ErrTooLarge)
 }
 
-// turnedAway reports whether the server refused the TLS handshake. It compares texts, since
+// turnedAway reports whether the server refused the TLS handshake. It compares the error strings, since
 // crypto/tls does not export the type of that error.
 func turnedAway(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)

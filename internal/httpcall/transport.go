@@ -20,13 +20,13 @@ const (
 	maxPing    = 10 * time.Second // how long the response to a ping may take; the ping may have to wait behind buffered data
 )
 
-// A lane is what all API calls share, or all transfers.
+// A lane holds what all API calls share, or what all transfers share.
 type lane struct {
-	own    *http.Transport // the transport that is used unless the user of the library sets one
-	budget *budget         // for the retries
+	own    *http.Transport // the transport that is used unless the caller sets one
+	budget *budget         // limits the retries
 }
 
-// newTransport makes the transport that is used unless the user of the library sets one. Its
+// newTransport makes the transport that is used unless the caller sets one. Its
 // idle pool is large enough that many concurrent callers keep their connections. The default
 // of net/http is two idle connections for each host.
 func newTransport() *http.Transport {

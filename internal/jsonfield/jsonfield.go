@@ -1,5 +1,5 @@
 // Package jsonfield adds to encoding/json: it names the field that a value does not fit
-// into, tolerates odd values in fields that need not fit, and sets one field of a text.
+// into, tolerates odd values in fields that need not fit, and sets one field of a document.
 package jsonfield
 
 import (
@@ -36,7 +36,7 @@ func Clean(data []byte) []byte {
 }
 
 // notNumbers matches the words that Clean replaces, and whole strings, so that a word in a string
-// is no match of its own.
+// does not match by itself.
 var notNumbers = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"?|-?\b(?:NaN|Infinity)\b`)
 
 // Set returns the JSON object data with the value at path, such as "config.new_option". Set
@@ -84,7 +84,7 @@ func encode(value any) ([]byte, error) {
 // Decode works like [json.Unmarshal]. If a field of data does not fit into dst, path names that
 // field, such as "flavor_list[3].available_num". path is empty if data as a whole is at fault.
 //
-// must reports whether the value of a key has to fit; nil: all values have to. Any other field
+// must reports whether the value of a key has to fit; nil if all values have to. Any other field
 // accepts every value: a string field gets the JSON text of a value of another type, and all
 // other fields stay zero. A field for whole numbers always requires a value that fits. A bool
 // may come as 0, 1, "false" or "true".

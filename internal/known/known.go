@@ -26,13 +26,13 @@ type Sender func(message string) string
 type Endpoints struct {
 	salt string
 	mu   sync.Mutex
-	all  map[string]endpoint // by the ID
+	all  map[string]endpoint // maps an ID to what is known of it
 }
 
 type endpoint struct {
-	created time.Time // zero: not known
+	created time.Time // zero if not known
 	read    bool      // its record was read
-	checks  []check   // of the tokens for which the ID is known
+	checks  []check   // checksums by the tokens for which the ID is known
 }
 
 type check struct{ message, sum string }
@@ -40,13 +40,13 @@ type check struct{ message, sum string }
 // New returns a memory without endpoints.
 func New() *Endpoints { return &Endpoints{salt: rand.Text(), all: map[string]endpoint{}} }
 
-// Create notes that an endpoint was created. sender is that of the response; nil: the token is not
+// Create notes that an endpoint was created. sender is that of the response; nil if the token is not
 // known to fit.
 func (e *Endpoints) Create(id string, sender Sender) {
 	e.note(id, endpoint{created: time.Now()}, e.check(sender))
 }
 
-// Born returns the time when the endpoint was created; zero: it is not known.
+// Born returns the time when the endpoint was created, or zero if it is not known.
 func (e *Endpoints) Born(id string) time.Time { return e.get(id).created }
 
 // Read notes that a response showed the record of an endpoint.

@@ -1,4 +1,4 @@
-// Package poll says when a loop that waits for a change reads again.
+// Package poll decides when a loop that waits for a change reads again.
 package poll
 
 import (
@@ -9,7 +9,7 @@ import (
 	"example.com/svc/internal/cause"
 )
 
-// Pacer says when to poll again. The interval grows from Lowest to Highest. Each interval is made
+// A Pacer decides when to poll again. The interval grows from Lowest to Highest. Each interval is made
 // up to a fifth shorter or a tenth longer at random, so that many loops do not poll at the same
 // moment. The last poll comes shortly before the deadline of the context.
 type Pacer struct {
@@ -26,7 +26,7 @@ const longest = 100 * 365 * 24 * time.Hour
 const minLead = 50 * time.Millisecond
 
 // Next returns how long to sleep before the next poll, if the current one took this long: at least
-// atLeast, and at most atMost (0: no upper limit). It is shorter if the deadline of ctx comes
+// atLeast, and at most atMost (0 means no upper limit). It is shorter if the deadline of ctx comes
 // first. If there is no time for another poll, another is false and d is the time until the deadline.
 func (p *Pacer) Next(ctx context.Context, took, atLeast, atMost time.Duration) (d time.Duration, another bool) {
 	current := min(max(p.current, p.Lowest), longest)

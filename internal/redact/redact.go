@@ -68,7 +68,7 @@ func strip(link string) string {
 // A secret is not searched for if it is shorter than 4 bytes, if it contains the word
 // REDACTED, or if it is a part of that word.
 type Redactor struct {
-	parent *Redactor       // its secrets are removed as well; nil: there is none
+	parent *Redactor       // its secrets are removed as well; nil if there is none
 	known  func() *secrets // returns the secrets; a function, so that formatting by reflection does not show them
 }
 
@@ -76,7 +76,7 @@ type secrets struct {
 	mu        sync.Mutex
 	groups    [][]string // first the secrets of With, then one group for each Add
 	spellings []string
-	replacer  *strings.Replacer // nil: replacer and spellings have to be made
+	replacer  *strings.Replacer // nil if replacer and spellings have to be made
 }
 
 // New returns a Redactor that never forgets these secrets.

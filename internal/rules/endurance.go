@@ -8,7 +8,7 @@ import (
 // Failure is why a poll or a delete failed, reduced to what the rules need.
 type Failure struct {
 	Class       Class
-	Status      int  // 0: no response
+	Status      int  // 0 if no response
 	Hopeless    bool // Transport: the certificate was not accepted, or a retry would fail in the same way
 	Undecodable bool // a 2xx response that is not what the service promises
 	Final       bool // the caller or the client says that no retry can help: no token, Permanent, an invalid request
@@ -35,7 +35,7 @@ func (t Task) EndsUnknown() bool { return t != Cleanup }
 type Endurance struct {
 	Task    Task
 	junk    int       // responses in a row that were not the service's own, or could not be decoded
-	refused time.Time // since when the service has refused the request; zero: it does not
+	refused time.Time // since when the service has refused the request; zero if it does not
 }
 
 const (
@@ -44,7 +44,7 @@ const (
 )
 
 // After returns the endurance after a failure, and whether the task goes on. contact says that
-// the client has had a response of the service before. A "not found" is no failure: the rules of
+// the client has had a response of the service before. A "not found" does not count as a failure: the rules of
 // evidence decide what it means.
 func (e Endurance) After(f Failure, contact bool, now time.Time) (_ Endurance, goesOn bool) {
 	stubborn := e.Task >= Reaping || e.Task == Removal && contact

@@ -26,16 +26,16 @@ const (
 type Observation struct {
 	Sight Sight
 	At    time.Time // when the request was made; it may have waited before it was sent
-	Came  time.Time // Missing: when the response came; zero: at once
-	Class Class     // of the response
+	Came  time.Time // Missing: when the response came; zero means at once
+	Class Class     // class of the response
 	Known bool      // the ID was read or created with the token that was sent
 	Origin
 }
 
 // Origin tells a fresh response from a copy.
 type Origin struct {
-	RequestID string // empty: the response had none
-	Date      string // the Date header; empty: the response had none
+	RequestID string // empty if the response had none
+	Date      string // the Date header; empty if the response had none
 	Aged      bool   // the Age header is above 0
 }
 
@@ -59,18 +59,18 @@ type Evidence struct {
 	flagged  bool
 	early    bool      // the latest "not found" came before Readable
 	accepted bool      // the service accepted a delete
-	seen     [4]Origin // of the latest "not found" responses
+	seen     [4]Origin // origins of the latest "not found" responses
 	next     int       // index in seen of the next one
 	runs     [len(proofs)]run
 }
 
 // proofs are the ways to prove a deletion by "not found". A run of "not found" responses of one
 // class is a proof if it has at least least responses over a time of at least span, and the
-// flavor list was answered between its last two. A gateway may send a "not found" in JSON for some
+// flavor list was read between its last two. A gateway may send a "not found" in JSON for some
 // seconds, and a router in plain text for longer. Less time is needed after a delete that the
 // service accepted: then a proof is wrong only if that delete had no effect as well.
 var proofs = [...]struct {
-	known bool  // only responses to a token for which the ID is known; false: any token, which proves only that the ID is unknown
+	known bool  // only responses to a token for which the ID is known; if false, to any token, which proves only that the ID is unknown
 	class Class // Intermediary: any other response interrupts the run
 	late  bool  // only responses after a delete that the service accepted
 	least int
@@ -95,8 +95,8 @@ type run struct {
 	n           int
 	first, came time.Time // when the first and the latest response came
 	last        time.Time // when the latest request was made
-	listed      bool      // the flavor list was answered after the last response
-	between     bool      // the flavor list was answered between the last two responses
+	listed      bool      // the flavor list was read after the last response
+	between     bool      // the flavor list was read between the last two responses
 }
 
 func (r run) add(o Observation) run {
@@ -190,7 +190,7 @@ func (e Evidence) Verdict() Verdict {
 	return verdict
 }
 
-// WantsList reports whether the flavor list must be answered before the evidence can become a
+// WantsList reports whether the flavor list must be read before the evidence can become a
 // proof.
 func (e Evidence) WantsList() bool {
 	for _, r := range e.runs {
@@ -202,7 +202,7 @@ func (e Evidence) WantsList() bool {
 }
 
 // Due returns the time from which one more "not found" can be a proof, or counts for the first
-// time; zero: more is missing than that.
+// time; zero if more is missing than that.
 func (e Evidence) Due() (at time.Time) {
 	if e.early {
 		at = e.Readable

@@ -25,7 +25,7 @@ type body struct {
 	*io.PipeReader
 	source *Source
 	done   chan struct{} // closed when no read of the source is under way, and none will follow
-	sum    hash.Hash     // of what the goroutine has read
+	sum    hash.Hash     // checksum of what the goroutine has read
 	sent   int64         // how many bytes Read has returned; guarded by the mutex of the source
 	err    error         // why the source could not be read; guarded by the mutex of the source
 }
@@ -128,7 +128,7 @@ func (s *Source) Finish(sent bool) {
 // progress reports how far a transfer is: at most ten times a second, and once at the
 // end. It is not safe for concurrent use.
 type progress struct {
-	f    func(done, total int64) // nil: nothing is reported
+	f    func(done, total int64) // if nil, nothing is reported
 	next time.Time               // no report before this time
 }
 

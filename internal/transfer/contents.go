@@ -45,7 +45,7 @@ func (s *Source) buffer(r io.Reader, size int64) error {
 type buffered struct {
 	size    int64
 	head    []byte   // the contents, unless there is a file
-	file    *os.File // nil: the contents are in memory
+	file    *os.File // nil if the contents are in memory
 	unnamed bool     // the file has no name any more
 	err     error    // why the copy is not complete
 }

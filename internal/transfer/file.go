@@ -19,7 +19,7 @@ import (
 type File struct {
 	*os.File
 	target string
-	old    fs.FileInfo // the file that is replaced; nil: no file is replaced
+	old    fs.FileInfo // the file that is replaced; nil if no file is replaced
 }
 
 // NewFile creates the temporary file. A symbolic link is followed, even if its target does not exist.
@@ -37,7 +37,7 @@ func NewFile(path string) (*File, error) {
 	f := &File{target: path}
 	perm := fs.FileMode(0o600)
 	if f.old, err = replaceable(path); errors.Is(err, fs.ErrNotExist) {
-		f.old, perm = nil, 0o644 // less the umask
+		f.old, perm = nil, 0o644 // before umask
 	} else if err != nil {
 		return nil, err
 	}

@@ -49,19 +49,19 @@ const maxRenewals = 2
 // A Get is a download with all its requests.
 type Get struct {
 	Caller   *httpcall.Caller
-	Link     *Link                                    // the presigned URL; nil: Run calls Renew first
-	Renew    func(ctx context.Context) (*Link, error) // returns a new link after one has expired; nil: there is no new link
-	Header   http.Header                              // for every request; not nil
+	Link     *Link                                    // the presigned URL; if nil, Run calls Renew first
+	Renew    func(ctx context.Context) (*Link, error) // returns a new link after one has expired; nil if there is no new link
+	Header   http.Header                              // sent with every request; not nil
 	Idle     time.Duration
 	W        io.Writer
-	Restart  func() error // makes W empty again, so that the download can start over; nil: not possible
+	Restart  func() error // makes W empty again, so that the download can start over; nil if that is not possible
 	Progress func(received, total int64)
 
 	Received int64 // bytes written to W
-	Total    int64 // size of the file; -1: not known yet
+	Total    int64 // size of the file; -1 if not known yet
 	Attempts int   // attempts of all requests
 
-	etag     string // strong entity tag of the first response: it identifies the version of the file; empty: nothing does
+	etag     string // strong entity tag of the first response: it identifies the version of the file; empty if nothing does
 	encoding string // Content-Encoding of the first response
 	furthest int64  // the highest Received so far: only bytes beyond it are progress
 	renewals int
@@ -178,7 +178,7 @@ func (g *Get) take(resp *http.Response) (more bool, err error) {
 }
 
 // accept judges a response by its header. skip is the number of bytes at the start of its body
-// that were written before, and left is the number of bytes after them. left below zero: all
+// that were written before, and left is the number of bytes after them. If left is below zero, all
 // bytes until the body ends.
 func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 	part, ok := partOf(resp)

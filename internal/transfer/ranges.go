@@ -10,12 +10,12 @@ import (
 // contentRange is what a Content-Range header says.
 type contentRange struct {
 	start, end int64
-	total      int64 // -1: not known
+	total      int64 // -1 if not known
 }
 
 var (
 	rangeForm = regexp.MustCompile(`^\s*(?i:bytes) ([0-9]+)-([0-9]+)/([0-9]+|\*)\s*$`)
-	sizeForm  = regexp.MustCompile(`^\s*(?i:bytes) \*/([0-9]+)\s*$`) // in a refusal
+	sizeForm  = regexp.MustCompile(`^\s*(?i:bytes) \*/([0-9]+)\s*$`) // of a 416 response
 )
 
 // parseContentRange reads "bytes 500-999/1000" and "bytes 500-999/*".
@@ -44,7 +44,7 @@ func partOf(resp *http.Response) (c contentRange, ok bool) {
 	return c, false
 }
 
-// fits reports whether c can be a part of a file of this size; -1: the size is not known.
+// fits reports whether c can be a part of a file of this size, which is -1 if it is not known.
 func (c contentRange) fits(total int64) bool {
 	if total < 0 {
 		return true

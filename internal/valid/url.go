@@ -7,7 +7,7 @@ import (
 )
 
 // BaseURL reads and checks a base URL, to which paths are appended. Its path has no trailing
-// slash. problem says what is wrong with text, without showing it; empty: nothing. Plain http is
+// slash. problem says what is wrong with text, without showing it; empty if nothing is. Plain http is
 // valid only for a loopback host, or if insecure is true.
 func BaseURL(text string, insecure bool) (base url.URL, problem string) {
 	text = strings.TrimSpace(text)

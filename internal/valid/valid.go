@@ -13,7 +13,7 @@ import (
 // maxID is the largest length of an ID in bytes. A request line has to hold the ID.
 const maxID = 1024
 
-// ID says why a text cannot be an ID; empty: it can. An ID without a problem can be
+// ID returns why a string cannot be an ID, or an empty string if it can. An ID without a problem can be
 // sent as exactly one segment of the path, once it is escaped.
 func ID(id string) string {
 	switch trimmed := strings.TrimSpace(id); {

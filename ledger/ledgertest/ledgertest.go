@@ -75,7 +75,7 @@ func expect(t *testing.T, s ledger.Store, key string, want ...ledger.Record) {
 	}
 }
 
-// difference describes the first difference between two lists of records; empty: there is none.
+// difference describes the first difference between two lists of records, or an empty string if there is none.
 func difference(got, want []ledger.Record) string {
 	both := min(len(got), len(want))
 	for i, r := range got[:both] {
@@ -191,7 +191,7 @@ func ended(t *testing.T, open func() ledger.Store) {
 func finds(t *testing.T, open func() ledger.Store) {
 	f, ok := open().(ledger.Finder)
 	if !ok {
-		t.Skip("the store is no ledger.Finder")
+		t.Skip("the store is not a ledger.Finder")
 	}
 	one, two := newKey(), newKey()
 	id := fmt.Sprintf("5E4D3C2B-4000-4000-8000-%012X", time.Now().UnixNano()&0xffffffffffff)
@@ -224,7 +224,7 @@ func prunes(t *testing.T, open func() ledger.Store) {
 	s := open()
 	p, ok := s.(ledger.Pruner)
 	if !ok {
-		t.Skip("the store is no ledger.Pruner")
+		t.Skip("the store is not a ledger.Pruner")
 	}
 	key, other := newKey(), newKey()
 	var all []ledger.Record

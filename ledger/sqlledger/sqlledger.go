@@ -109,7 +109,7 @@ func Postgres(ctx context.Context, db *sql.DB, opts ...ledger.Option) (ledger.St
 // table is the table svc_ledger.
 type table struct {
 	db   *sql.DB
-	path string      // of an SQLite database; otherwise empty
+	path string      // path of an SQLite database; empty for PostgreSQL
 	file os.FileInfo // the file that path named when the database was opened
 }
 
