@@ -12,26 +12,24 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"strings"
+	"slices"
 	"time"
 
 	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/jsonfield"
 	"example.com/svc/internal/rules"
-	"example.com/svc/internal/valid"
 )
 
 // call describes one API call of a method. A call has three steps: prepare checks and encodes
 // it, Do of the Caller sends it, and verdict turns what came of it into a record or an error.
 type call struct {
 	httpcall.Call        // Route has a placeholder, such as {file_id}, where the ID goes
-	path, escaped string // the path that was given to Do, without and with its escapes; if empty, the path is Route with the ID
+	path          string // the escaped path that was given to Do; if empty, the path is Route with the ID
 	query         url.Values
 	opts          request // the options of the call; they override query
 	body          any
-	err           error                       // problems of the request that the method found; nil if none
-	name          string                      // name of the record to be created, from the request body; prepare sets it
+	problems      problems                    // of the request, which the method found
 	pick          func(context.Context) error // chooses the flavor of a create and prepares the call anew; called when something has to be created; if nil, there is nothing to choose
 	start         time.Time                   // when prepare was called
 	class         rules.Class                 // class of the response; verdict sets it
@@ -43,7 +41,7 @@ type call struct {
 // there are any, prepare fails. A method that is not safe to repeat, such as POST, must not be
 // carried out twice.
 func newCall(method, route, id string, body any, p problems, opts []RequestOption) *call {
-	k := &call{Call: httpcall.Call{Method: method, Route: route, ID: id, Auth: true}, body: body, err: p.err()}
+	k := &call{Call: httpcall.Call{Method: method, Route: route, ID: id, Auth: true}, body: body, problems: p}
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&k.opts)
@@ -107,9 +105,14 @@ func (k *call) prepare(c *Client) error {
 	if req.response != nil {
 		*req.response = Response{} // removes the response of an earlier call
 	}
-	u, pathErr := c.base.join(k, req.query)
-	body, bodyErr := k.encode(req.fields, c.caller.Redactor().String)
-	if err := allProblems(k.err, pathErr, bodyErr, req.problems.err()); err != nil {
+	p := slices.Clip(k.problems)
+	u, field, problem := c.base.Join(cmp.Or(k.path, k.Route), k.ID, k.query, req.query)
+	p.add(problem != "", field, problem)
+	body, field, err := jsonfield.Encode(k.body, k.Once || k.Method == http.MethodPut, req.fields)
+	if err != nil { // texts of the JSON encoders of the caller's types may hold secrets
+		p.add(field != "" || len(k.problems) == 0, cmp.Or(field, "body"), c.safe(err).Error())
+	}
+	if err := append(p, req.problems...).err(); err != nil {
 		return err
 	}
 	k.URL, k.Body, k.MaxAttempts = u, body, req.attempts
@@ -140,7 +143,7 @@ func (c *Client) verdict(k *call, out any) (err error) {
 	r := &k.Result
 	k.class, k.foreign = rules.Classify(rules.Response{
 		Status: r.StatusCode, ContentType: r.Header.Get("Content-Type"), Body: r.Body, Cut: r.Cut,
-		Elsewhere: r.StatusCode/100 == 3 && c.base.leaves(r.Header.Get("Location")),
+		Elsewhere: r.StatusCode/100 == 3 && c.base.Leaves(r.Header.Get("Location")),
 	})
 	if k.class == rules.Service && c.Ledger.journal != nil {
 		if date := dateOf(r.Header); !date.IsZero() {
@@ -206,8 +209,7 @@ func (c *Client) deletedBefore(k *call, e *Error) bool {
 		rules.Replaced(k.foreign, rules.Response{ContentType: k.Result.Header.Get("Content-Type"), Body: k.Result.Body}):
 		return false
 	}
-	id := cmp.Or(k.ID, path.Base(k.path))
-	return k.start.Sub(c.endpoints.Born(id)) >= rules.Grace // a new record may not be readable yet
+	return k.start.Sub(c.endpoints.Born(path.Base(k.URL.Path))) >= rules.Grace // a new record may not be readable yet
 }
 
 // transportError makes the error of a call that ended with Fail. If the call had a complete
@@ -227,80 +229,12 @@ func (c *Client) unknown(k *call, cause error) error {
 	body, _ := c.caller.Redactor().Cut(r.Body, maxKept, r.Cut)
 	status := max(r.StatusCode, r.Broken)
 	info.ID = c.salvageID(k.Route, status, r.Body)
-	return &OutcomeUnknownError{RequestInfo: info, Name: k.name, StatusCode: status, Body: body, Err: cause}
+	return &OutcomeUnknownError{RequestInfo: info, Name: k.name(), StatusCode: status, Body: body, Err: cause}
 }
 
-// leaves reports whether a redirect to a location leads to another host.
-func (b *base) leaves(location string) bool {
-	to, err := url.Parse(location)
-	return err == nil && to.Host != "" && !httpcall.SameOrigin(to, &b.URL)
-}
-
-// join returns the URL of a call: the base URL with the path and the query of the call.
-func (b *base) join(k *call, query url.Values) (*url.URL, error) {
-	path, escaped := k.Route, k.Route
-	if open, end := strings.IndexByte(k.Route, '{'), strings.IndexByte(k.Route, '}'); k.path != "" {
-		path, escaped = k.path, k.escaped
-	} else if open >= 0 {
-		if problem := valid.ID(k.ID); problem != "" {
-			return nil, invalid(k.Route[open+1:end], problem)
-		}
-		path = k.Route[:open] + k.ID + k.Route[end+1:]
-		escaped = k.Route[:open] + url.PathEscape(k.ID) + k.Route[end+1:]
-	}
-	u := &url.URL{Scheme: b.Scheme, Host: b.Host, Path: b.Path + path}
-	if b.RawPath != "" || escaped != path {
-		u.RawPath = b.EscapedPath() + escaped
-	}
-	if len(k.query)+len(query) > 0 {
-		all := make(url.Values, len(k.query)+len(query))
-		maps.Copy(all, k.query)
-		maps.Copy(all, query)
-		u.RawQuery = all.Encode()
-	}
-	return u, nil
-}
-
-// encode returns the body of a call as JSON, with the extra fields, or nil if the call has no body. It
-// notes the name of an endpoint or a file that is created. The JSON encoders of the caller's types
-// may fail: scrub removes secrets from the texts of their errors.
-func (k *call) encode(fields []bodyField, scrub func(string) string) (body []byte, err error) {
-	raw, isRaw := k.body.(json.RawMessage)
-	switch {
-	case k.body == nil, isRaw && len(raw) == 0:
-	case isRaw && json.Valid(raw): // sent unchanged: json.Marshal would compact and escape it
-		body = raw
-	default:
-		body, err = json.Marshal(k.body)
-	}
-	switch {
-	case err == nil:
-	case k.err != nil: // prepare returns k.err, which says more
-		return nil, nil //nolint:nilerr // see above
-	default:
-		return nil, invalid("body", "cannot be written as JSON: "+scrub(err.Error()))
-	}
-	for _, f := range fields {
-		switch {
-		case body != nil:
-		case k.Once, k.Method == http.MethodPut:
-			body = []byte("{}")
-		default:
-			return nil, invalid(f.path, "cannot be set: the call has no body")
-		}
-		if body, err = jsonfield.Set(body, f.path, f.value); err != nil {
-			return nil, invalid(f.path, "cannot be set: "+scrub(err.Error()))
-		}
-	}
-	if k.Once {
-		var sent struct {
-			Name     string
-			FileName string `json:"file_name"`
-		}
-		_ = json.Unmarshal(body, &sent)
-		k.name = cmp.Or(sent.Name, sent.FileName)
-	}
-	return body, nil
+// name returns the name of the record that a create makes, from its body.
+func (k *call) name() string {
+	return cmp.Or(jsonfield.Salvage(k.Body, "name"), jsonfield.Salvage(k.Body, "file_name"))
 }
 
 // Response is a response as it was received. [WithResponse] fills it. It may hold presigned

@@ -65,7 +65,7 @@ func (d *deployment) rescue(ctx context.Context) {
 	d.client.client.endpoints.Create(d.id, d.call.Result.TokenCheck)
 	if created && (d.opts.DeleteOnFailure || d.opts.OnFailure != nil) {
 		defer func() { // if cleanUp panics too, for example in an attempt hook, a single delete is sent
-			if !d.over && rules.Renamed(d.call.name, d.shown) {
+			if !d.over && rules.Renamed(d.call.name(), d.shown) {
 				ctx, cancel := d.cleanupContext(ctx)
 				defer cancel()
 				_ = d.client.Delete(ctx, d.id, append(polling(d.opts.RequestOptions), urgent)...)
@@ -82,10 +82,10 @@ func (d *deployment) rescue(ctx context.Context) {
 // givenName returns the name of the endpoint. It is the one in the response to the create, if
 // the service may have made it of the name that was asked for.
 func (d *deployment) givenName() string {
-	if rules.Renamed(d.call.name, d.shown) {
+	if rules.Renamed(d.call.name(), d.shown) {
 		return d.shown
 	}
-	return d.call.name
+	return d.call.name()
 }
 
 // cleanUp deletes the endpoint and waits for the deletion, also when ctx has ended. It reports
@@ -97,7 +97,8 @@ func (d *deployment) cleanUp(ctx context.Context) (state Cleanup, err error) {
 	o := d.opts.withDefaults() // a copy; the next line removes the caller's functions from it
 	o.MinInterval, o.MaxInterval, o.OnPoll, o.Probe = 500*time.Millisecond, 2*time.Second, nil, nil
 	r, w := d.client.removal(d.id, o, rules.Cleanup)
-	r.name, r.unsure, r.limit = d.call.name, d.call.name != "", cleanupLimit/3
+	r.name, r.limit = d.call.name(), cleanupLimit/3
+	r.unsure = r.name != ""
 	if d.observer != nil {
 		r.evidence = d.observer.evidence
 	}

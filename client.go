@@ -1,12 +1,10 @@
 package svc
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -42,7 +40,7 @@ type Client struct {
 	// methods fail with [ErrNoLedger].
 	Ledger *Ledger
 
-	base      base
+	base      valid.Base
 	caller    *httpcall.Caller
 	hasToken  bool
 	inference string      // base URL of running endpoints; empty if not known
@@ -140,26 +138,22 @@ func (c *Client) CloseIdleConnections() { c.caller.CloseIdle() }
 // is an endpoint that this client created less than 30 s ago.
 func (c *Client) Do(ctx context.Context, method, path string, body, out any, opts ...RequestOption) error {
 	var p problems
-	plain, problem := valid.Path(path)
+	problem := valid.Path(path)
 	p.add(!valid.HeaderName(method), "method", "is not valid")
 	p.add(problem != "", "path", problem)
 	k := newCall(strings.ToUpper(method), c.caller.Redactor().String(path), "", body, p, opts)
-	k.path, k.escaped = cmp.Or(plain, path), path
+	if k.path = path; problem != "" {
+		k.path = "/" // nothing is sent
+	}
 	return c.carryOut(ctx, k, out)
-}
-
-// base is the base URL of the service or of running endpoints. Paths are appended to it.
-type base struct {
-	url.URL // the path has no trailing slash
 }
 
 // parseBase reads and checks a base URL. what names the URL in errors. The errors never show
 // text itself: the caller may have passed a secret instead of a URL.
-func parseBase(what, text string, insecure bool) (base, error) {
-	u, problem := valid.BaseURL(text, insecure)
+func parseBase(what, text string, insecure bool) (base valid.Base, err error) {
+	base, problem := valid.ParseBase(text, insecure)
 	if problem != "" {
-		return base{}, errors.New("svc: " + what + ": " + problem)
+		err = errors.New("svc: " + what + ": " + problem)
 	}
-	u.Host = httpcall.Host(&u) // one spelling for each host, since the ledger compares base URLs
-	return base{u}, nil
+	return base, err
 }

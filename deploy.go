@@ -257,7 +257,7 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 		p.add(d.opts.Key != "" && !ledger.ValidKey(d.opts.Key), "Key", "must be 1 to 64 characters of a-z, 0-9, _ and -")
 		p.add(d.opts.Lease < 0, "Lease", "must not be negative")
 		p.add(d.opts.PickFlavor != nil && req.ResourceMetadata.FlavorID != "", "resource_metadata.flavor_id", "must be empty, since PickFlavor is set")
-		d.call, k.Linger, k.err = k, createLinger, p.err()
+		d.call, k.Linger, k.problems = k, createLinger, p
 		if d.opts.PickFlavor != nil {
 			k.pick = func(ctx context.Context) (err error) {
 				if wanted.ResourceMetadata.FlavorID, err = d.pick(ctx, refused); err != nil {

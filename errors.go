@@ -381,23 +381,6 @@ func invalid(field, problem string) error {
 	return &ValidationError{Fields: []FieldProblem{{field, problem}}}
 }
 
-// allProblems joins several ValidationErrors into one. If there is an error of another type, it
-// returns that error alone.
-func allProblems(errs ...error) error {
-	var all problems
-	for _, err := range errs {
-		if err == nil {
-			continue
-		}
-		e, ok := errors.AsType[*ValidationError](err)
-		if !ok {
-			return err
-		}
-		all = append(all, e.Fields...)
-	}
-	return all.err()
-}
-
 const noBudget = "no retry: the retry budget of the client is used up"
 
 // facts are details of an error. They stand in brackets at the end of its text.

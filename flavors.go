@@ -101,7 +101,7 @@ type FlavorQuery struct {
 //
 // GET /v1/inference-service/flavor
 func (c *FlavorClient) Find(ctx context.Context, q FlavorQuery, opts ...RequestOption) ([]Flavor, error) {
-	if err := q.check(); err != nil {
+	if err := q.problems().err(); err != nil {
 		return nil, err
 	}
 	all, err := c.List(ctx, opts...)
@@ -125,19 +125,16 @@ func (c *FlavorClient) WaitForStock(ctx context.Context, q FlavorQuery, opts *Wa
 		found   []Flavor
 		fitting int // number of flavors that match, with or without stock
 	}
-	o, start := opts.withDefaults(), time.Now()
-	var p problems
+	o := opts.withDefaults()
+	p := q.problems()
 	p.add(o.Probe != nil, "Probe", "cannot be used with WaitForStock: a flavor has no URL")
 	wanted := q
 	wanted.MinAvailable = max(q.MinAvailable, 1)
 	q.MinAvailable = min(q.MinAvailable, 0) // a negative number stays, so that it is refused
 	w := &waiter[stock]{
-		opts: o, client: c.client, start: start, unfit: allProblems(q.check(), p.err()), outcome: WaitError{Want: "in stock", subject: "a flavor"},
+		opts: o, client: c.client, start: time.Now(), unfit: p.err(), outcome: WaitError{Want: "in stock", subject: "a flavor"},
 		poll: func(ctx context.Context) (*stock, rules.Verdict, error) {
 			fitting, err := c.Find(ctx, q, polling(o.RequestOptions)...)
-			if notFound(err) && time.Since(start) >= o.NotFoundGrace {
-				err = Permanent(err)
-			}
 			if err != nil {
 				return nil, rules.Unproven, err
 			}
@@ -171,8 +168,7 @@ func (q *FlavorQuery) price(f *Flavor) Price {
 	return f.Billing.Price(cmp.Or(q.Currency, CurrencyUSD))
 }
 
-func (q *FlavorQuery) check() error {
-	var p problems
+func (q *FlavorQuery) problems() (p problems) {
 	p.add(q.MinCUDA != "" && !version.IsValid(goForm(q.MinCUDA)), "MinCUDA", "must be a version such as 12.4")
 	p.add(q.MinAvailable < 0, "MinAvailable", "must not be negative")
 	p.add(q.MinGPUsPerNode < 0, "MinGPUsPerNode", "must not be negative")
@@ -183,7 +179,7 @@ func (q *FlavorQuery) check() error {
 	default:
 		p.add(true, "Currency", "must be usd, cny or token")
 	}
-	return p.err()
+	return p
 }
 
 func (q *FlavorQuery) matches(f *Flavor) bool {

@@ -160,7 +160,7 @@ func (k *call) known(created bool, name string) known.Sender {
 	if !created {
 		return nil
 	}
-	if name != "" && !rules.Renamed(k.name, name) {
+	if name != "" && !rules.Renamed(k.name(), name) {
 		return nil
 	}
 	return k.Result.TokenCheck
@@ -210,11 +210,9 @@ const instanceField = "resource_metadata.target_instance_number"
 // PUT /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Update(ctx context.Context, id string, req UpdateInferenceServiceRequest, opts ...RequestOption) (s *InferenceService, err error) {
 	k := newCall(http.MethodPut, service, id, &req, nil, opts)
-	var p problems
 	n := req.ResourceMetadata.TargetInstanceNumber
-	p.add(n != nil && *n < 0, instanceField, "must not be negative")
-	p.add(n == nil && !k.opts.has(""), instanceField, "is not set, so the update would change nothing")
-	k.err = p.err()
+	k.problems.add(n != nil && *n < 0, instanceField, "must not be negative")
+	k.problems.add(n == nil && !k.opts.has(""), instanceField, "is not set, so the update would change nothing")
 	ctx = c.client.begin(ctx, k)
 	defer c.client.report(ctx, k, &err)
 	if err := k.prepare(c.client); err != nil {

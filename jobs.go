@@ -178,14 +178,10 @@ func (c *jobClient) Delete(ctx context.Context, id string, opts ...RequestOption
 // GET /v1/svc-video-job/{job_id} or /v1/svc-image-job/{job_id}, repeatedly
 func (c *jobClient) Wait(ctx context.Context, id string, opts *WaitOptions) (*Job, error) {
 	o := opts.withDefaults()
-	start := time.Now()
 	w := &waiter[Job]{
-		opts: o, start: start, outcome: WaitError{ID: id, Want: "done"},
+		opts: o, start: time.Now(), outcome: WaitError{ID: id, Want: "done"},
 		poll: func(ctx context.Context) (*Job, rules.Verdict, error) {
 			j, err := c.Get(ctx, id, polling(o.RequestOptions)...)
-			if notFound(err) && time.Since(start) >= o.NotFoundGrace {
-				err = Permanent(err)
-			}
 			return j, rules.Unproven, err
 		},
 		status: func(j *Job) string { return string(j.Status) },

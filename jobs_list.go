@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
-	"net/url"
 	"slices"
 
 	"github.com/google/go-querystring/query"
@@ -51,27 +50,20 @@ func (l *JobList) check(body []byte) (string, error) {
 //
 // GET /v1/svc-video-job or /v1/svc-image-job
 func (c *jobClient) List(ctx context.Context, opts *ListJobsOptions, reqOpts ...RequestOption) (*JobList, error) {
-	k := get(c.jobs, "", reqOpts)
-	k.query, k.err = opts.query()
+	o := orZero(opts)
+	k := newCall(http.MethodGet, c.jobs, "", nil, o.problems(), reqOpts)
+	k.query, _ = query.Values(o) // numbers always have a text
 	return do[JobList](ctx, c.client, k)
 }
 
 // maxAhead is the largest Concurrency that has an effect.
 const maxAhead = 64
 
-// query makes the URL query of a list call.
-func (o *ListJobsOptions) query() (url.Values, error) {
-	if o == nil {
-		return nil, nil
-	}
-	var p problems
+func (o *ListJobsOptions) problems() (p problems) {
 	p.add(o.Page < 0, "page", "must not be negative")
 	p.add(o.PageSize < 0, "page_size", "must not be negative")
 	p.add(o.Concurrency < 0, "concurrency", "must not be negative")
-	if err := p.err(); err != nil {
-		return nil, err
-	}
-	return query.Values(o)
+	return p
 }
 
 // All yields the jobs of all pages. It yields each job once, in the order of the list, which
@@ -96,7 +88,7 @@ func (o *ListJobsOptions) query() (url.Values, error) {
 // GET /v1/svc-video-job or /v1/svc-image-job, page by page
 func (c *jobClient) All(ctx context.Context, opts *ListJobsOptions, reqOpts ...RequestOption) iter.Seq2[*Job, error] {
 	o := orZero(opts)
-	if _, err := o.query(); err != nil {
+	if err := o.problems().err(); err != nil {
 		return func(yield func(*Job, error) bool) { yield(nil, err) }
 	}
 	reqOpts = slices.Clone(reqOpts)

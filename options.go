@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"example.com/svc/internal/httpcall"
+	"example.com/svc/internal/jsonfield"
 	"example.com/svc/internal/redact"
 	"example.com/svc/internal/valid"
 	"example.com/svc/ledger"
@@ -319,15 +320,10 @@ func tokenFromEnv(c *config) error {
 // as its last arguments. Methods that make several calls have option structs instead.
 type RequestOption func(*request)
 
-type bodyField struct {
-	path  string
-	value any
-}
-
 type request struct {
 	header   http.Header
 	query    url.Values
-	fields   []bodyField
+	fields   []jsonfield.Field
 	attempts int
 	urgent   bool // see [urgent]
 	wait     bool // see [asRead]
@@ -338,7 +334,7 @@ type request struct {
 // has reports whether an option sets the body field at path. If path is empty, has reports
 // whether an option sets any body field.
 func (r *request) has(path string) bool {
-	return slices.ContainsFunc(r.fields, func(f bodyField) bool { return path == "" || f.path == path })
+	return slices.ContainsFunc(r.fields, func(f jsonfield.Field) bool { return path == "" || f.Path == path })
 }
 
 // WithHeader sets a header of the request. It replaces the value that the client would send. It
@@ -381,7 +377,7 @@ func WithQuery(key, value string) RequestOption {
 // object, it is created. The value is encoded as JSON. If the call cannot have a body, such as
 // a Get, WithBodyField is an error.
 func WithBodyField(path string, value any) RequestOption {
-	return func(r *request) { r.fields = append(r.fields, bodyField{path, value}) }
+	return func(r *request) { r.fields = append(r.fields, jsonfield.Field{Path: path, Value: value}) }
 }
 
 // WithMaxAttempts sets the number of attempts of this call, instead of the MaxAttempts of

@@ -162,6 +162,8 @@ func (w *waiter[T]) judge(p *polled[T], verdict rules.Verdict, until func(*T) (b
 		p.end = p.err
 	case verdict == rules.Unknown && w.endurance.Task.EndsUnknown():
 		p.end = &unproven{p.err, detail(p.err) + ": not found with this token; it is deleted, its ID is mistyped, or it is of another account"}
+	case w.by == nil && notFound(p.err) && time.Since(w.start) >= w.opts.NotFoundGrace: // only endpoints need evidence
+		p.end = p.err
 	case !w.client.endures(&w.endurance, p.err):
 		p.end = p.err
 	}

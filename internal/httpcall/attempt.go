@@ -13,6 +13,7 @@ import (
 	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/rules"
+	"example.com/svc/internal/valid"
 )
 
 // An outcome says what an attempt means for the service.
@@ -84,7 +85,7 @@ func (c *Caller) admit(x *exchange, to *url.URL, header http.Header) (deadline t
 	}
 	deadline = time.Now().Add(x.late.After)
 	delete(header, "Authorization") // net/http sets it if a redirect leads to a URL that holds a user name, such as https://user@host
-	if x.call.Auth && SameOrigin(to, c.cfg.Origin) {
+	if x.call.Auth && valid.SameOrigin(to, c.cfg.Origin) {
 		sender := c.sender.Load()
 		if c.cfg.Source != nil {
 			if sender, err = c.askToken(x, deadline); err != nil {

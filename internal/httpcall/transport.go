@@ -6,8 +6,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
+
+	"example.com/svc/internal/valid"
 )
 
 // Pings find dead HTTP/2 connections while a request waits. Some servers close a connection
@@ -89,7 +90,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	follow := len(via) <= maxHops && req.Method == first.Method &&
 		(req.URL.Scheme == "https" || last.URL.Scheme == req.URL.Scheme)
 	if !call.Transfer {
-		follow = follow && req.Method == http.MethodGet && SameOrigin(req.URL, first.URL)
+		follow = follow && req.Method == http.MethodGet && valid.SameOrigin(req.URL, first.URL)
 	}
 	if !follow {
 		return http.ErrUseLastResponse
@@ -132,20 +133,4 @@ func (restore) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp.Request = req
 	}
 	return resp, err
-}
-
-// SameOrigin reports whether two addresses have scheme, host and port in common.
-func SameOrigin(a, b *url.URL) bool {
-	return b != nil && (a.Scheme == b.Scheme && a.Host == b.Host || origin(a) == origin(b))
-}
-
-func origin(u *url.URL) string { return strings.ToLower(u.Scheme) + "://" + Host(u) }
-
-// Host returns the host of an address in lower case. It removes the default port of the scheme.
-func Host(u *url.URL) string {
-	host, port := strings.ToLower(u.Host), u.Port()
-	if port == "" || port == map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)] {
-		host = strings.TrimSuffix(host, ":"+port)
-	}
-	return host
 }

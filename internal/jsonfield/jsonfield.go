@@ -39,6 +39,36 @@ func Clean(data []byte) []byte {
 // does not match by itself.
 var notNumbers = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"?|-?\b(?:NaN|Infinity)\b`)
 
+// A Field is a field that is set in a body: see [Set].
+type Field struct {
+	Path  string
+	Value any
+}
+
+// Encode returns v as JSON, with the fields set. JSON text stays unchanged. The body is nil if v is nil
+// or empty; if it may not be, it becomes an object for the fields. err says what cannot be encoded: the
+// field at path, or v if path is empty.
+func Encode(v any, may bool, fields []Field) (body []byte, path string, err error) {
+	switch raw, isRaw := v.(json.RawMessage); {
+	case v == nil, isRaw && len(raw) == 0:
+	case isRaw && json.Valid(raw): // sent unchanged: json.Marshal would compact and escape it
+		body = raw
+	default:
+		if body, err = json.Marshal(v); err != nil {
+			return nil, "", fmt.Errorf("cannot be written as JSON: %w", err)
+		}
+	}
+	for _, f := range fields {
+		if body == nil && !may {
+			return nil, f.Path, errors.New("cannot be set: the call has no body")
+		}
+		if body, err = Set(body, f.Path, f.Value); err != nil {
+			return nil, f.Path, fmt.Errorf("cannot be set: %w", err)
+		}
+	}
+	return body, "", nil
+}
+
 // Set returns the JSON object data with the value at path, such as "config.new_option". Set
 // creates the objects on the path that are missing. Empty data counts as an empty object. If
 // data, or a value on the way to the last name of path, is not an object, that is an error,

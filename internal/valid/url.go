@@ -1,15 +1,19 @@
 package valid
 
 import (
+	"maps"
 	"net"
 	"net/url"
 	"strings"
 )
 
-// BaseURL reads and checks a base URL, to which paths are appended. Its path has no trailing
-// slash. problem says what is wrong with text, without showing it; empty if nothing is. Plain http is
-// valid only for a loopback host, or if insecure is true.
-func BaseURL(text string, insecure bool) (base url.URL, problem string) {
+// A Base is a base URL, to which paths are appended. Its path has no trailing slash. Its host has one
+// spelling, since the ledger compares base URLs.
+type Base struct{ url.URL }
+
+// ParseBase reads and checks a base URL. problem says what is wrong with text, without showing it; it
+// is empty if nothing is. Plain http is valid only for a loopback host, or if insecure is true.
+func ParseBase(text string, insecure bool) (base Base, problem string) {
 	text = strings.TrimSpace(text)
 	if text == "" {
 		return base, "is empty"
@@ -38,7 +42,7 @@ func BaseURL(text string, insecure bool) (base url.URL, problem string) {
 			return base, `its path must not have empty segments, "." or ".."`
 		}
 	}
-	base = url.URL{Scheme: u.Scheme, Host: u.Host}
+	base.Scheme, base.Host = u.Scheme, host(u)
 	base.Path, _ = url.PathUnescape(prefix)
 	if base.EscapedPath() != prefix {
 		base.RawPath = prefix
@@ -48,4 +52,48 @@ func BaseURL(text string, insecure bool) (base url.URL, problem string) {
 
 func loopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
+}
+
+// Join returns the base URL with an escaped path and a query appended. A parameter in the path, such
+// as {file_id}, stands for the ID. If the ID cannot be sent, problem says why, and field is the name of
+// the parameter. A later query overrides an earlier one.
+func (b *Base) Join(path, id string, queries ...url.Values) (u *url.URL, field, problem string) {
+	before, rest, _ := strings.Cut(path, "{")
+	if name, after, found := strings.Cut(rest, "}"); found {
+		field, problem = name, ID(id)
+		path = before + url.PathEscape(id) + after
+	}
+	plain, _ := url.PathUnescape(path)
+	u = &url.URL{Scheme: b.Scheme, Host: b.Host, Path: b.Path + plain}
+	if b.RawPath != "" || path != plain {
+		u.RawPath = b.EscapedPath() + path
+	}
+	all := url.Values{}
+	for _, query := range queries {
+		maps.Copy(all, query)
+	}
+	u.RawQuery = all.Encode()
+	return u, field, problem
+}
+
+// Leaves reports whether a redirect to a location leads to another host.
+func (b *Base) Leaves(location string) bool {
+	to, err := url.Parse(location)
+	return err == nil && to.Host != "" && !SameOrigin(to, &b.URL)
+}
+
+// SameOrigin reports whether two addresses have scheme, host and port in common.
+func SameOrigin(a, b *url.URL) bool {
+	return b != nil && (a.Scheme == b.Scheme && a.Host == b.Host || origin(a) == origin(b))
+}
+
+func origin(u *url.URL) string { return strings.ToLower(u.Scheme) + "://" + host(u) }
+
+// host returns the host of an address in lower case. It removes the default port of the scheme.
+func host(u *url.URL) string {
+	host, port := strings.ToLower(u.Host), u.Port()
+	if port == "" || port == map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)] {
+		host = strings.TrimSuffix(host, ":"+port)
+	}
+	return host
 }

@@ -35,28 +35,26 @@ func ID(id string) string {
 	return ""
 }
 
-// Path returns a path without its escapes. problem says what is wrong with the path; empty:
-// nothing.
-func Path(path string) (plain, problem string) {
+// Path says what is wrong with an escaped path; empty if nothing is.
+func Path(path string) string {
 	if !strings.HasPrefix(path, "/") {
-		return "", "must start with a slash: it is relative to the base URL"
+		return "must start with a slash: it is relative to the base URL"
 	}
 	if strings.ContainsAny(path, "?#\\") {
-		return "", "must not hold a query or a fragment: use WithQuery, and escape IDs with url.PathEscape"
+		return "must not hold a query or a fragment: use WithQuery, and escape IDs with url.PathEscape"
 	}
 	segments := strings.Split(path[1:], "/")
 	for i, segment := range segments {
 		text, err := url.PathUnescape(segment)
 		if u := (url.URL{Path: "/" + text, RawPath: "/" + segment}); err != nil || u.EscapedPath() != "/"+segment {
-			return "", "is not escaped: escape IDs with url.PathEscape"
+			return "is not escaped: escape IDs with url.PathEscape"
 		}
 		switch last := i == len(segments)-1; {
 		case text == "" && !last, text == ".", text == "..", strings.ContainsFunc(text, unicode.IsControl):
-			return "", `must not hold an empty segment, "." or ".." as a segment, or a control character`
+			return `must not hold an empty segment, "." or ".." as a segment, or a control character`
 		}
-		plain += "/" + text
 	}
-	return plain, ""
+	return ""
 }
 
 // HeaderName reports whether s can be the name of a header.

@@ -21,13 +21,13 @@ func TestProblemsOfAnID(t *testing.T) {
 
 func TestBaseURLs(t *testing.T) {
 	for text, want := range map[string]string{
-		" https://h/a%2Fb/ ": "https://h/a%2Fb", "http://127.0.0.1:80/": "http://127.0.0.1:80", "http://LOCALHOST": "http://LOCALHOST",
+		" https://h/a%2Fb/ ": "https://h/a%2Fb", "http://127.0.0.1:80/": "http://127.0.0.1", "http://LOCALHOST": "http://localhost",
 		"http://h": "", "ftp://h": "", "h": "", "": "", "https://u@h": "", "https://h?": "", "https://h#": "", "https://h/a//b": "", "https://h/../b": "", "https://h/%zz": "",
 	} {
-		u, problem := BaseURL(text, false)
+		u, problem := ParseBase(text, false)
 		require.Equal(t, want == "", problem != "", "%q: %s", text, problem)
 		require.Equal(t, want, strings.TrimPrefix(u.String(), "//"), text)
 	}
-	_, problem := BaseURL("http://h", true)
+	_, problem := ParseBase("http://h", true)
 	require.Empty(t, problem)
 }
