@@ -82,10 +82,7 @@ func do[T any](ctx context.Context, c *Client, k *call) (*T, error) {
 // doList makes a call whose response is an array of records.
 func doList[T any, P record[T]](ctx context.Context, c *Client, k *call) ([]T, error) {
 	list, err := do[records[T, P]](ctx, c, k)
-	if err != nil {
-		return nil, err
-	}
-	return *list, nil
+	return orZero(list), err
 }
 
 // doDelete makes a delete call.
@@ -150,7 +147,7 @@ func (c *Client) verdict(k *call, out any) (err error) {
 			c.Ledger.latest.Store(&sighting{date, k.start})
 		}
 	}
-	if k.class == rules.Service && isContact(r.StatusCode) {
+	if rules.Contact(k.class, r.StatusCode) {
 		c.contacts.Add(1)
 	}
 	if k.opts.response != nil {
@@ -185,20 +182,13 @@ func (c *Client) failure(k *call) error {
 		return e
 	}
 	e := c.newError(k)
-	if k.Once && (k.Result.Acted || inconclusive(e.StatusCode)) {
+	if k.Once && (k.Result.Acted || rules.Inconclusive(e.StatusCode)) {
 		return c.unknown(k, e)
 	}
 	if c.deletedBefore(k, e) {
 		return nil
 	}
 	return e
-}
-
-// inconclusive reports whether a status does not show if a create took effect. A redirect can
-// mean that the record was created. The exceptions are 307 and 308, which ask for the same
-// request again. A status below 200 shows nothing.
-func inconclusive(status int) bool {
-	return status < 400 && status != http.StatusTemporaryRedirect && status != http.StatusPermanentRedirect
 }
 
 // deletedBefore reports whether the "not found" e of a delete means that an attempt before it

@@ -62,8 +62,7 @@ type Client struct {
 // Without [WithToken] or [WithTokenSource] only the list of public files works. All other
 // calls fail with [ErrNoToken].
 func NewClient(baseURL string, opts ...Option) (*Client, error) {
-	cfg := config{http: httpcall.Config{Timeout: DefaultTimeout}}
-	cfg.http.Retry = httpcall.Policy(RetryPolicy{}.withDefaults())
+	cfg := config{http: httpcall.Config{Timeout: DefaultTimeout, Retry: httpcall.Policy{}.WithDefaults()}}
 	for _, opt := range opts {
 		if opt == nil {
 			continue

@@ -286,9 +286,6 @@ func (d *deployment) pick(ctx context.Context, refused []RefusedFlavor) (string,
 	return flavor, nil
 }
 
-// whateverFlavor has the 4xx statuses that are about the caller, the connection or the form of a request.
-var whateverFlavor = []int{401, 407, 408, 411, 413, 414, 415, 417, 421, 425, 426, 428, 429, 431}
-
 // refusesFlavor reports whether the service refused a create with a 4xx status, and the ledger, if
 // there is one, has recorded that nothing was created.
 func refusesFlavor(err error) bool {
@@ -300,7 +297,7 @@ func refusesFlavor(err error) bool {
 	case cause.Has[*ledger.Error](err), cause.Has[*OutcomeUnknownError](err), cause.Has[*TransportError](err), cause.Has[*flavorsError](err):
 		return false
 	}
-	return e.StatusCode/100 == 4 && !slices.Contains(whateverFlavor, e.StatusCode)
+	return rules.AboutFlavor(e.StatusCode)
 }
 
 // created notes what came of the create. If there is an endpoint, it calls OnCreate.

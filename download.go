@@ -147,7 +147,7 @@ func (c *Client) download(opts *DownloadOptions) *download {
 	o := orZero(opts)
 	d := &download{client: c, options: o.RequestOptions}
 	d.get = transfer.Get{
-		Caller: c.caller, Header: linkHeader(&d.problems, o.Header, "Range", "If-Range", "Accept-Encoding"),
+		Caller: c.caller, Header: transfer.Header(o.Header, d.problems.add, "Range", "If-Range", "Accept-Encoding"),
 		Idle: o.IdleTimeout, Progress: o.Progress, Total: -1,
 	}
 	return d
@@ -242,30 +242,6 @@ func (d *download) failed(err error) error {
 	return &DownloadError{
 		FileID: d.client.caller.Redactor().String(d.fileID), Link: d.link, Received: d.get.Received, Total: d.get.Total, Err: err,
 	}
-}
-
-// linkHeader copies the caller's header for requests to storage, and notes in p what is wrong
-// with it. The result is never nil.
-func linkHeader(p *problems, header http.Header, refused ...string) http.Header {
-	refused = append(refused, "Authorization", "Proxy-Authorization", "Cookie", "Host", "Content-Length",
-		"Transfer-Encoding", "Connection", "Trailer", "Te", "Upgrade")
-	out := make(http.Header, len(header)+1)
-	for key, values := range header {
-		if !valid.HeaderName(key) {
-			p.add(true, "Header", "has a name that is not valid")
-			continue
-		}
-		name := http.CanonicalHeaderKey(key)
-		for _, r := range refused {
-			p.add(name == r, "Header "+name, "cannot be set")
-		}
-		for _, v := range values {
-			p.add(!valid.HeaderValue(v), "Header "+name, "has a value that cannot be sent")
-		}
-		p.add(out[name] != nil, "Header "+name, "is set twice, in two spellings")
-		out[name] = append([]string(nil), values...)
-	}
-	return out
 }
 
 // linkCall returns the call that stands for an upload or download in reports.

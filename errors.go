@@ -145,14 +145,14 @@ func (e *Error) detail() string {
 	if e.retired() {
 		b.WriteString(": the legacy job API is retired; the service migrated it to a newer asynchronous inference API")
 	}
-	var f facts
-	f.add(e.ID != "", "id "+e.ID)
-	f.add(e.Code != "" && e.Code != e.Message, "code "+e.Code)
-	f.add(e.RequestID != "", "request "+e.RequestID)
-	f.add(e.Attempts > 1, fmt.Sprintf("%d attempts", e.Attempts))
-	f.add(e.RetryAfter > 0, "retry after "+e.RetryAfter.Round(time.Second).String())
-	f.add(e.NoBudget, noBudget)
-	return b.String() + f.text()
+	var f apierr.Facts
+	f.Add(e.ID != "", "id "+e.ID)
+	f.Add(e.Code != "" && e.Code != e.Message, "code "+e.Code)
+	f.Add(e.RequestID != "", "request "+e.RequestID)
+	f.Add(e.Attempts > 1, fmt.Sprintf("%d attempts", e.Attempts))
+	f.Add(e.RetryAfter > 0, "retry after "+e.RetryAfter.Round(time.Second).String())
+	f.Add(e.NoBudget, noBudget)
+	return b.String() + f.String()
 }
 
 // Is reports whether the response is of the kind that target names, such as [ErrNotFound].
@@ -200,11 +200,11 @@ type TransportError struct {
 func (e *TransportError) Error() string { return apierr.Line(e.where() + e.detail()) }
 
 func (e *TransportError) detail() string {
-	var f facts
-	f.add(e.Last == nil && e.ID != "", "id "+e.ID)
-	f.add(e.Attempts > 1, fmt.Sprintf("%d attempts", e.Attempts))
-	f.add(e.NoBudget, noBudget)
-	text := detail(e.Err) + f.text()
+	var f apierr.Facts
+	f.Add(e.Last == nil && e.ID != "", "id "+e.ID)
+	f.Add(e.Attempts > 1, fmt.Sprintf("%d attempts", e.Attempts))
+	f.Add(e.NoBudget, noBudget)
+	text := detail(e.Err) + f.String()
 	if e.Last != nil {
 		text += ", while waiting to try again after " + e.Last.detail()
 	}
@@ -331,10 +331,10 @@ func (e *DecodeError) detail() string {
 	if shown := e.Field == "" || errors.Is(e.Err, errMissing); shown && e.Excerpt != "" && !errors.Is(e.Err, io.ErrUnexpectedEOF) {
 		text += ": " + strconv.Quote(e.Excerpt)
 	}
-	var f facts
-	f.add(e.ID != "", "id "+e.ID)
-	f.add(e.RequestID != "", "request "+e.RequestID)
-	return text + f.text()
+	var f apierr.Facts
+	f.Add(e.ID != "", "id "+e.ID)
+	f.Add(e.RequestID != "", "request "+e.RequestID)
+	return text + f.String()
 }
 
 // Unwrap returns Err.
@@ -382,22 +382,6 @@ func invalid(field, problem string) error {
 }
 
 const noBudget = "no retry: the retry budget of the client is used up"
-
-// facts are details of an error. They stand in brackets at the end of its text.
-type facts []string
-
-func (f *facts) add(known bool, fact string) {
-	if known {
-		*f = append(*f, fact)
-	}
-}
-
-func (f facts) text() string {
-	if len(f) == 0 {
-		return ""
-	}
-	return " (" + strings.Join(f, ", ") + ")"
-}
 
 // detail returns the text of err for use inside the text of another error: one line, without
 // the prefix "svc: ", and without the method and route if err has a method detail.

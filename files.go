@@ -122,10 +122,7 @@ func (c *FileClient) Delete(ctx context.Context, id string, opts ...RequestOptio
 // GET /v1/files/{file_id}/presigned_url
 func (c *FileClient) PresignedURL(ctx context.Context, id string, opts ...RequestOption) (SignedURL, error) {
 	l, err := do[freshLink](ctx, c.client, get(fileByID+"/presigned_url", id, opts))
-	if err != nil {
-		return "", err
-	}
-	return l.PresignedURL, nil
+	return orZero(l).PresignedURL, err
 }
 
 // freshLink is the response with a new presigned URL. It has no ID. A response without the

@@ -76,10 +76,7 @@ func (l *flavorList) check(body []byte) (string, error) {
 // GET /v1/inference-service/flavor
 func (c *FlavorClient) List(ctx context.Context, opts ...RequestOption) ([]Flavor, error) {
 	list, err := do[flavorList](ctx, c.client, get("/v1/inference-service/flavor", "", opts))
-	if err != nil {
-		return nil, err
-	}
-	return list.Flavors, nil
+	return orZero(list).Flavors, err
 }
 
 // A FlavorQuery selects flavors. A zero field matches every flavor.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
 	"example.com/svc/internal/httpcall"
@@ -18,26 +17,6 @@ import (
 // it. If l is nil, nothing is logged.
 func WithLogger(l *slog.Logger) Option {
 	return func(c *config) error { c.log = l; return nil }
-}
-
-// exchangeLogger returns the hook that logs every exchange to l.
-func exchangeLogger(l *slog.Logger) func(context.Context, httpcall.Attempt) {
-	return func(ctx context.Context, a httpcall.Attempt) {
-		level, text := slog.LevelDebug, "svc: exchange"
-		attrs := []slog.Attr{
-			slog.String("method", a.Method), slog.String("route", a.Route), slog.Uint64("call", a.Call), slog.Int("attempt", a.Number),
-			slog.Int("status", a.StatusCode), slog.Duration("duration", a.Duration),
-		}
-		attrs = append(attrs, texts("id", a.ID, "request_id", a.RequestID)...)
-		if a.Err != nil {
-			attrs = append(attrs, slog.String("error", a.Err.Error()))
-		}
-		if a.Retry {
-			level, text = slog.LevelInfo, "svc: trying again"
-			attrs = append(attrs, slog.Duration("delay", a.Delay))
-		}
-		l.LogAttrs(ctx, level, text, attrs...)
-	}
 }
 
 // Attempt describes one HTTP exchange. The function of [WithAttemptHook] receives it.
@@ -189,16 +168,6 @@ func (c *Client) report(ctx context.Context, k *call, err *error) {
 // warn logs err at level warn, with the pairs of a name and a value whose value is not empty.
 func (c *Client) warn(ctx context.Context, message string, err error, pairs ...string) {
 	if c.log != nil {
-		c.log.LogAttrs(ctx, slog.LevelWarn, message, append(texts(pairs...), slog.String("error", err.Error()))...)
+		c.log.LogAttrs(ctx, slog.LevelWarn, message, append(httpcall.Texts(pairs...), slog.String("error", err.Error()))...)
 	}
-}
-
-// texts makes attributes of pairs of a name and a value. It leaves out the empty values.
-func texts(pairs ...string) (attrs []slog.Attr) {
-	for pair := range slices.Chunk(pairs, 2) {
-		if name, text := pair[0], pair[len(pair)-1]; text != "" {
-			attrs = append(attrs, slog.String(name, text))
-		}
-	}
-	return attrs
 }

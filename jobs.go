@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"example.com/svc/internal/jsonfield"
 	"example.com/svc/internal/rules"
 	"example.com/svc/internal/same"
 )
@@ -86,7 +87,7 @@ func (o *Outputs) UnmarshalJSON(b []byte) error {
 		return nil
 	}
 	if len(b) > 0 && b[0] != '[' && b[0] != 'n' {
-		return typeError[Outputs](b)
+		return jsonfield.TypeError[Outputs](b)
 	}
 	*o = nil
 	return json.Unmarshal(b, (*[]JobOutput)(o))

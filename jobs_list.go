@@ -103,10 +103,8 @@ func (c *jobClient) All(ctx context.Context, opts *ListJobsOptions, reqOpts ...R
 		Fail:  func(n int, err error) error { return &PageError{Route: c.jobs, Page: n, Err: err} },
 		Fetch: func(ctx context.Context, n int) (paging.Page[Job], error) {
 			list, err := c.List(ctx, &ListJobsOptions{Page: n, PageSize: o.PageSize}, reqOpts...)
-			if err != nil {
-				return paging.Page[Job]{}, err
-			}
-			return paging.Page[Job]{Items: list.Jobs, Total: int64(list.TotalCount)}, nil
+			page := orZero(list)
+			return paging.Page[Job]{Items: page.Jobs, Total: int64(page.TotalCount)}, err
 		},
 	}.All(ctx)
 }

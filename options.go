@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -154,28 +153,12 @@ type RetryPolicy struct {
 	Budget int
 }
 
-func (p RetryPolicy) withDefaults() RetryPolicy {
-	p.MaxAttempts = cmp.Or(p.MaxAttempts, 5)
-	if p.MinDelay == 0 {
-		p.MinDelay = 500 * time.Millisecond
-		if p.MaxDelay != 0 {
-			p.MinDelay = min(p.MinDelay, p.MaxDelay)
-		}
-	}
-	p.MaxDelay = cmp.Or(p.MaxDelay, max(30*time.Second, p.MinDelay))
-	p.Budget = cmp.Or(p.Budget, 100)
-	return p
-}
-
 // WithRetry sets the retry policy.
 func WithRetry(p RetryPolicy) Option {
 	return func(c *config) error {
-		p := p.withDefaults()
-		switch {
-		case p.MaxAttempts < 1, p.MinDelay < 0, p.MaxDelay < p.MinDelay:
+		if c.http.Retry = httpcall.Policy(p).WithDefaults(); !c.http.Retry.Valid() {
 			return errors.New("svc: WithRetry: MaxAttempts and the delays must not be negative, and MaxDelay must not be less than MinDelay")
 		}
-		c.http.Retry = httpcall.Policy(p)
 		return nil
 	}
 }
@@ -253,7 +236,7 @@ func (c *config) finish(origin *url.URL) {
 	c.http.Origin = origin
 	c.http.UserAgent = strings.TrimSpace(fmt.Sprintf("%s svc-go/%s (%s; %s/%s)", c.product, Version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
 	if c.log != nil {
-		c.http.Hooks = append(c.http.Hooks, exchangeLogger(c.log))
+		c.http.Hooks = append(c.http.Hooks, httpcall.LogTo(c.log))
 	}
 	red := redact.New()
 	if c.http.Token != nil {
@@ -263,41 +246,23 @@ func (c *config) finish(origin *url.URL) {
 	if src := c.http.Source; src != nil {
 		c.http.Source = func(ctx context.Context) (string, error) {
 			t, err := src(ctx)
-			red.Add(strings.TrimSpace(t)) // err may quote the token
-			if err != nil {
-				return "", err
-			}
-			if t, err = cleanToken(t); err != nil {
-				return "", err
-			}
-			red.Add(t)
-			return t, nil
+			t, problem := cleanToken(t)
+			red.Add(t) // also if err is set, since it may quote the token
+			return t, cmp.Or(err, problem)
 		}
 	}
 }
 
-// placeholder matches texts that are not real tokens: a text in quotes, the name of a
-// variable, <your-token>, changeme, xxxx, tok-***, sk-1...f.
-var placeholder = regexp.MustCompile("(?i)^[\"'`]|[\"'`]$|^<.*>$|^\\$\\w+$|^\\$?[{(\\[].*[})\\]]$|^%.*%$" +
-	`|\*\*\*|\.\.\.|^x{4,}$|^(svc[-_])?api[-_]?(token|key)$|^(change|replace)[-_]?me$|^placeholder$|^your[a-z_-]*(token|key|secret)[a-z_-]*$`)
-
-// cleanToken trims white space and "Bearer ", and checks the rest. Its errors do not show
-// the token.
-func cleanToken(t string) (string, error) {
-	t = strings.TrimSpace(t)
-	if len(t) >= 7 && strings.EqualFold(t[:7], "Bearer ") {
-		t = strings.TrimSpace(t[7:])
-	}
+// cleanToken returns the token in a text, also with an error. The error does not show it.
+func cleanToken(text string) (string, error) {
+	token, problem := valid.Token(text)
 	switch {
-	case t == "" || strings.EqualFold(t, "Bearer"):
+	case token == "":
 		return "", fmt.Errorf("%w: the token is empty", ErrNoToken)
-	case placeholder.MatchString(t):
-		return "", errors.New("svc: the token is in quotes, or it is an example or a masked copy of a token")
+	case problem != "":
+		return token, errors.New("svc: the token " + problem)
 	}
-	if strings.ContainsFunc(t, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return "", errors.New("svc: the token holds a space, a control character or a character that is not ASCII")
-	}
-	return t, nil
+	return token, nil
 }
 
 // tokenFromEnv is an Option that sets the token of SVC_API_TOKEN. It must come after all other

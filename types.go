@@ -1,15 +1,14 @@
 package svc
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"math/big"
-	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"example.com/svc/internal/jsonfield"
 )
 
 // The constants of the string types below are the values that the service is known to use. The
@@ -111,51 +110,12 @@ type Int int64
 // UnmarshalJSON fails with a [*json.UnmarshalTypeError] for anything that is
 // not a whole number within 64 bits.
 func (i *Int) UnmarshalJSON(b []byte) error {
-	if n, err := strconv.ParseInt(string(b), 10, 64); err == nil { // the usual form
-		*i = Int(n)
-		return nil
+	n, ok := jsonfield.Int(string(b))
+	if !ok {
+		return jsonfield.TypeError[Int](b)
 	}
-	text := jsonText(string(b))
-	if text == "" && len(b) > 0 {
-		text = "0"
-	}
-	if !isNumber(text) {
-		return typeError[Int](b)
-	}
-	r, _ := new(big.Rat).SetString(text) // also reads 2.0 and 2e0, which are whole numbers
-	if !r.IsInt() || !r.Num().IsInt64() {
-		return typeError[Int](b)
-	}
-	*i = Int(r.Num().Int64())
+	*i = Int(n)
 	return nil
-}
-
-// jsonText returns the text of a JSON string, "" for null, and any other value unchanged.
-func jsonText(value string) string {
-	switch n := len(value); {
-	case value == "null":
-		return ""
-	case n < 2 || value[0] != '"' || value[n-1] != '"':
-		return value
-	case strings.IndexByte(value, '\\') < 0:
-		return value[1 : n-1]
-	}
-	var text string
-	if json.Unmarshal([]byte(value), &text) != nil {
-		return value
-	}
-	return text
-}
-
-// typeError returns the type of error that encoding/json returns if a JSON value b does not fit
-// into T.
-func typeError[T any](b []byte) error {
-	const shown = 32 // a longer value is replaced by its kind, such as "object"
-	value := string(b)
-	if len(b) > shown {
-		value = cmp.Or(map[byte]string{'{': "object", '[': "array", '"': "string"}[b[0]], "number")
-	}
-	return &json.UnmarshalTypeError{Value: value, Type: reflect.TypeFor[T]()}
 }
 
 // Time is a moment as the service writes it: "2024-05-01 10:20:30" or
@@ -176,11 +136,7 @@ type Time struct {
 
 // UnmarshalJSON reads any JSON value. It never fails.
 func (t *Time) UnmarshalJSON(b []byte) error {
-	if string(b) == "null" {
-		*t = Time{}
-	} else {
-		*t = readTime(string(b))
-	}
+	*t = readTime(string(b))
 	return nil
 }
 
@@ -193,18 +149,13 @@ func (t *Time) UnmarshalText(text []byte) error {
 }
 
 func readTime(value string) Time {
-	text := jsonText(value)
-	t, ok := parseTime(text)
-	if !ok && !strings.HasPrefix(value, `"`) {
-		t, ok = parseUnix(text)
-	}
-	switch year := t.UTC().Year(); {
-	case text == "", ok && (year == 1 || t.Year() == 1): // there is no text, or it is a time in the year 1, in UTC or in the zone that it names
-		return Time{}
-	case ok && year > 1 && year <= 9999:
-		return Time{t, value}
-	default:
+	switch t, ok := jsonfield.Time(value); {
+	case !ok:
 		return Time{json: value}
+	case t.IsZero():
+		return Time{}
+	default:
+		return Time{t, value}
 	}
 }
 
@@ -243,7 +194,7 @@ func (t Time) AppendText(b []byte) ([]byte, error) {
 func (t Time) Raw() string {
 	switch {
 	case t.Time.Equal(readTime(t.json).Time):
-		return jsonText(t.json)
+		return jsonfield.Text(t.json)
 	case t.IsZero():
 		return ""
 	default:
@@ -259,53 +210,6 @@ func (t Time) String() string {
 	return t.Time.String()
 }
 
-// timeLayouts are the accepted forms of a text, the usual one first. isoLayouts are the same with a
-// T between date and time. Parsing with them also accepts a fraction after the seconds.
-var (
-	timeLayouts = []string{time.DateTime, time.DateTime + "Z07:00", time.DateTime + "Z0700", time.DateTime + "Z07", time.DateOnly, "20060102150405"}
-	isoLayouts  = strings.Split(strings.ReplaceAll(strings.Join(timeLayouts, "|"), " ", "T"), "|")
-)
-
-// parseTime reads a text. If it consists of digits only, at least 9 of them are read as a
-// number. A shorter text is not a time: it is more likely something else, such as the date
-// 20240501.
-func parseTime(text string) (time.Time, bool) {
-	layouts := timeLayouts
-	if len(text) > len(time.DateOnly) && text[len(time.DateOnly)] == 'T' {
-		layouts = isoLayouts
-	}
-	for _, layout := range layouts {
-		if t, err := time.ParseInLocation(layout, text, time.UTC); err == nil {
-			return t, true
-		}
-	}
-	if len(text) < 9 || strings.Trim(text, "0123456789") != "" {
-		return time.Time{}, false
-	}
-	return parseUnix(text)
-}
-
-// parseUnix reads a number. Up to the year 5138 it is a number of seconds. A larger number
-// is in milliseconds, microseconds or nanoseconds.
-func parseUnix(text string) (time.Time, bool) {
-	if !isNumber(text) {
-		return time.Time{}, false
-	}
-	seconds, _ := new(big.Rat).SetString(text)
-	most, thousandth := big.NewRat(1e11, 1), big.NewRat(1, 1000)
-	for range 3 {
-		if seconds.Cmp(most) >= 0 {
-			seconds.Mul(seconds, thousandth)
-		}
-	}
-	if new(big.Rat).Abs(seconds).Cmp(most) >= 0 {
-		return time.Time{}, false
-	}
-	nanos := seconds.Mul(seconds, big.NewRat(1e9, 1))
-	whole, rest := new(big.Int).DivMod(new(big.Int).Div(nanos.Num(), nanos.Denom()), big.NewInt(1e9), new(big.Int))
-	return time.Unix(whole.Int64(), rest.Int64()).UTC(), true
-}
-
 // Price is an exact decimal number, kept as the text that the service sent: 0.1 stays 0.1.
 // The zero value is a price that is not set. A price of 0 is set. Compare prices with
 // [Price.Cmp]: for the operator == the prices 3 and 3.0 are different.
@@ -319,7 +223,7 @@ type Price struct {
 
 // ParsePrice reads a decimal number as JSON writes it: "0.25", "3", "1e-7".
 func ParsePrice(s string) (Price, error) {
-	if !isNumber(s) {
+	if !jsonfield.IsNumber(s) {
 		return Price{}, errors.New("svc: price: not a decimal number, or out of range")
 	}
 	return Price{text: s}, nil
@@ -386,29 +290,11 @@ func (p Price) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads any JSON value. It never fails.
 func (p *Price) UnmarshalJSON(b []byte) error {
-	text := jsonText(string(b))
-	if isNumber(text) {
+	text := jsonfield.Text(string(b))
+	if jsonfield.IsNumber(text) {
 		*p = Price{text: text}
 	} else {
 		*p = Price{raw: text}
 	}
 	return nil
 }
-
-// isNumber reports whether text is a number as JSON writes it. A text or an exponent that is
-// too large to calculate with does not count: for example, 1e999999999.
-func isNumber(text string) bool {
-	const maxText, maxExponent = 1024, 400
-	if _, exponent, scientific := strings.Cut(strings.ToLower(text), "e"); scientific {
-		if n, err := strconv.Atoi(exponent); err != nil || n < -maxExponent || n > maxExponent {
-			return false
-		}
-	}
-	if len(text) > maxText {
-		return false
-	}
-	_, err := strconv.ParseFloat(text, 64) // fails if the number is too large for a float64
-	return err == nil && number.MatchString(text)
-}
-
-var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)

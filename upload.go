@@ -387,7 +387,7 @@ func (u *upload) check(p *problems, body io.Reader) {
 		p.add(len(u.RegisterOptions) > 0, "RegisterOptions", "have no effect here: only Upload and UploadFile register a file")
 	}
 	p.add(u.link != "" && len(u.RequestOptions) > 0, "RequestOptions", "have no effect here: Put makes no API call (use Header for the request to storage)")
-	u.header = linkHeader(p, u.Header)
+	u.header = transfer.Header(u.Header, p.add)
 	if u.ContentType != "" {
 		p.add(!valid.HeaderValue(u.ContentType), "ContentType", "is not a header value")
 		p.add(u.header["Content-Type"] != nil, "ContentType", "is set, but Header has a Content-Type as well")

@@ -107,7 +107,7 @@ func (e *WaitError) detail() string {
 	if e.LastErr != nil {
 		text += "; the last poll failed: " + detail(e.LastErr)
 	}
-	if refusesToken(failureOf(e.LastErr).Status) {
+	if rules.RefusesToken(failureOf(e.LastErr).Status) {
 		text += "; check the token"
 	}
 	return text

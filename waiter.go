@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"example.com/svc/internal/apierr"
@@ -172,20 +171,11 @@ func (w *waiter[T]) judge(p *polled[T], verdict rules.Verdict, until func(*T) (b
 // endures reports whether a task goes on after a failure. It notes the failure.
 func (c *Client) endures(e *rules.Endurance, err error) (goesOn bool) {
 	f, contacts := failureOf(err), c.contacts.Load()
-	if f.Class == rules.Service && isContact(f.Status) {
+	if rules.Contact(f.Class, f.Status) {
 		contacts-- // the failure itself
 	}
 	*e, goesOn = e.After(f, contacts > 0, time.Now())
 	return goesOn
-}
-
-// isContact reports whether the status of a response shows that the client reaches the service with
-// a token that it accepts. A poll may consist of two requests: a refused token must not count as
-// the contact after which a deletion endures that the token is refused.
-func isContact(status int) bool { return status > 0 && status < 500 && !refusesToken(status) }
-
-func refusesToken(status int) bool {
-	return status == http.StatusUnauthorized || status == http.StatusForbidden
 }
 
 // failureOf reduces the error of a call to what the rules need.

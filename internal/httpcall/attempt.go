@@ -55,7 +55,6 @@ func (c *Caller) RoundTrip(shell *http.Request) (*http.Response, error) {
 	}
 	acted := x.Acted
 	x.fold(attempt{}, acted || x.call.Once) // the worst case, in case the transport panics
-	x.Sent = true
 	if !redirected {
 		x.Attempts++
 	}

@@ -102,8 +102,6 @@ type Result struct {
 
 	// Direct reports that the requests are sent by net/http itself.
 	Direct bool
-	// Sent reports that an attempt was handed to the transport.
-	Sent bool
 	// Acted reports that an attempt may have taken effect at the service although no response
 	// confirmed it: the response was lost or cut off, or was a 408 or a server error.
 	Acted bool

@@ -105,7 +105,7 @@ func TestLimitOfAnAttempt_D03(t *testing.T) {
 					require.ErrorAs(t, r.Fail, &late)
 					require.Equal(t, tt.missing, late.Missing)
 					require.NotErrorIs(t, r.Fail, context.DeadlineExceeded, "the deadline of the caller has not passed")
-					require.Equal(t, tt.local, !r.Sent)
+					require.Equal(t, tt.local, r.Attempts == 0)
 					local, isLocal := errors.AsType[*LocalError](r.Fail)
 					if require.Equal(t, tt.local, isLocal); isLocal {
 						require.Equal(t, "token source", local.Doing)

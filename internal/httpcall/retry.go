@@ -1,6 +1,7 @@
 package httpcall
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -24,6 +25,22 @@ type Policy struct {
 	MinDelay    time.Duration
 	MaxDelay    time.Duration
 	Budget      int // size of the two retry budgets, for API calls and for transfers; less than 0 means no limit
+}
+
+// WithDefaults returns the policy with the default in place of each zero.
+func (p Policy) WithDefaults() Policy {
+	p.MaxAttempts = cmp.Or(p.MaxAttempts, 5)
+	if p.MinDelay == 0 {
+		p.MinDelay = min(500*time.Millisecond, cmp.Or(p.MaxDelay, time.Second))
+	}
+	p.MaxDelay = cmp.Or(p.MaxDelay, max(30*time.Second, p.MinDelay))
+	p.Budget = cmp.Or(p.Budget, 100)
+	return p
+}
+
+// Valid reports whether the attempts and the delays of a policy make sense.
+func (p Policy) Valid() bool {
+	return p.MaxAttempts > 0 && p.MinDelay >= 0 && p.MaxDelay >= p.MinDelay
 }
 
 // checkRetry decides after each attempt whether there is another one. It uses the error that

@@ -84,3 +84,36 @@ func isJSON(body []byte) bool {
 
 // NotFound reports whether a status says that there is no such record.
 func NotFound(status int) bool { return status == http.StatusNotFound || status == http.StatusGone }
+
+// Contact reports whether a response shows that the client reaches the service with a token that it
+// accepts. A poll may consist of two requests: a refused token must not count as the contact after
+// which a deletion endures that the token is refused.
+func Contact(class Class, status int) bool {
+	switch {
+	case class != Service, status == 0, status >= 500, RefusesToken(status):
+		return false
+	}
+	return true
+}
+
+// RefusesToken reports whether a status says that the service does not accept the token.
+func RefusesToken(status int) bool {
+	return status == http.StatusUnauthorized || status == http.StatusForbidden
+}
+
+// Inconclusive reports whether a status does not show if a create took effect. A redirect can
+// mean that the record was created. The exceptions are 307 and 308, which ask for the same
+// request again. A status below 200 shows nothing.
+func Inconclusive(status int) bool {
+	switch {
+	case status >= 400, status == http.StatusTemporaryRedirect, status == http.StatusPermanentRedirect:
+		return false
+	}
+	return true
+}
+
+// whateverFlavor has the 4xx statuses that are about the caller, the connection or the form of a request.
+var whateverFlavor = []int{401, 407, 408, 411, 413, 414, 415, 417, 421, 425, 426, 428, 429, 431}
+
+// AboutFlavor reports whether a status may say that the service refuses the flavor of a create.
+func AboutFlavor(status int) bool { return status/100 == 4 && !slices.Contains(whateverFlavor, status) }

@@ -12,6 +12,7 @@ import (
 	"example.com/svc/internal/apierr"
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/redact"
+	"example.com/svc/internal/valid"
 )
 
 // Route stands for the address of a presigned URL, or of media, in errors, logs and
@@ -113,6 +114,30 @@ func (l *Link) call(method string, header http.Header, idle time.Duration) *http
 		Method: method, Route: Route, URL: l.URL, Header: header,
 		Transfer: true, Idle: cmp.Or(idle, defaultIdle), Redact: l.Redact, Hop: l.hop,
 	}
+}
+
+// Header copies the caller's header for requests to storage, and reports to add what is wrong with it.
+// It refuses the named headers too. The result is never nil.
+func Header(header http.Header, add func(bad bool, field, problem string), refused ...string) http.Header {
+	refused = append(refused, "Authorization", "Proxy-Authorization", "Cookie", "Host", "Content-Length",
+		"Transfer-Encoding", "Connection", "Trailer", "Te", "Upgrade")
+	out := make(http.Header, len(header)+1)
+	for key, values := range header {
+		if !valid.HeaderName(key) {
+			add(true, "Header", "has a name that is not valid")
+			continue
+		}
+		name := http.CanonicalHeaderKey(key)
+		for _, r := range refused {
+			add(name == r, "Header "+name, "cannot be set")
+		}
+		for _, v := range values {
+			add(!valid.HeaderValue(v), "Header "+name, "has a value that cannot be sent")
+		}
+		add(out[name] != nil, "Header "+name, "is set twice, in two spellings")
+		out[name] = append([]string(nil), values...)
+	}
+	return out
 }
 
 // Expired reports whether a response says that the link has expired. After a 401 or 403 the

@@ -1,5 +1,6 @@
-// Package valid checks what a request is made of: IDs, paths, header names and values. A problem
-// is a text that follows the name of what it is about, such as "is empty".
+// Package valid checks what a request is made of, and puts its URL together: base URLs, IDs, paths,
+// tokens, header names and values. A problem is a text that follows the name of what it is about, such
+// as "is empty".
 package valid
 
 import (

@@ -1,6 +1,7 @@
 package valid
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 
@@ -17,6 +18,28 @@ func TestProblemsOfAnID(t *testing.T) {
 		require.Equal(t, problem == "", got == "", "%q: %s", id, got)
 		require.Contains(t, got, problem)
 	}
+}
+
+// An ID is one segment of the path, whatever it holds, and a later query overrides an earlier one.
+func TestJoin(t *testing.T) {
+	base, problem := ParseBase("https://H:443/a%2Fb/", false)
+	require.Empty(t, problem)
+	for path, want := range map[string]string{
+		"/v1/files":                         "https://h/a%2Fb/v1/files?k=2",
+		"/v1/files/{file_id}":               "https://h/a%2Fb/v1/files/x%20%3F%25?k=2",
+		"/v1/files/{file_id}/presigned_url": "https://h/a%2Fb/v1/files/x%20%3F%25/presigned_url?k=2",
+		"/v1/a%2Fb":                         "https://h/a%2Fb/v1/a%2Fb?k=2",
+	} {
+		u, _, problem := base.Join(path, "x ?%", url.Values{"k": {"1"}}, nil, url.Values{"k": {"2"}})
+		require.Empty(t, problem)
+		require.Equal(t, want, u.String())
+	}
+	u, field, problem := base.Join("/v1/files/{file_id}", "..")
+	require.Equal(t, "file_id", field)
+	require.NotEmpty(t, problem)
+	require.NotNil(t, u)
+	require.True(t, base.Leaves("https://other/"))
+	require.False(t, base.Leaves("/login"))
 }
 
 func TestBaseURLs(t *testing.T) {
