@@ -62,7 +62,7 @@ func (o *observer) note(sight rules.Sight, at time.Time) {
 	o.evidence = o.evidence.After(rules.Observation{Sight: sight, At: at})
 }
 
-// missing describes a "not found".
+// missing adds to an observation what the rules of evidence need to know of a "not found".
 func (o *observer) missing(ctx context.Context, seen *rules.Observation, e *Error, r *httpcall.Result) {
 	c := o.client.client
 	seen.Sight, seen.Class, seen.Known = rules.Missing, e.class, c.endpoints.Knows(o.id, r.TokenCheck)

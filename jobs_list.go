@@ -93,7 +93,7 @@ func (c *jobClient) All(ctx context.Context, opts *ListJobsOptions, reqOpts ...R
 	}
 	reqOpts = slices.Clone(reqOpts)
 	if get(c.jobs, "", reqOpts).opts.response != nil {
-		o.Concurrency = 1 // WithResponse can hold one response
+		o.Concurrency = 1 // WithResponse can hold only one response
 	}
 	return paging.List[Job]{
 		First: max(o.Page, 1),

@@ -225,7 +225,7 @@ func (t *tool) downloadOutput(ctx context.Context, client jobClient, id string, 
 		}
 		i := slices.IndexFunc(job.Outputs, func(o svc.JobOutput) bool { return o.ID == out.ID })
 		if i < 0 {
-			return 0, errors.New("the job no longer has it")
+			return 0, errors.New("the job no longer has this output")
 		}
 		return t.client.Files.DownloadURLFile(ctx, job.Outputs[i].MediaURL, to, opts)
 	})

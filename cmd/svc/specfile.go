@@ -66,14 +66,14 @@ func oneDocument(text []byte) ([]byte, error) {
 	return text, nil
 }
 
-// wrongType says in plain words that a field has a value of the wrong type.
+// wrongType returns an error that says in plain words that a field has a value of the wrong type.
 func wrongType(err *json.UnmarshalTypeError) error {
 	want := "a whole number"
 	switch err.Type.Kind() {
 	case reflect.String:
-		want = "a text (in quotes)"
+		want = "a string (in quotes)"
 	case reflect.Struct:
 		want = "a list of fields and values"
 	}
-	return fmt.Errorf("%s must be %s, and not: %s", err.Field, want, err.Value)
+	return fmt.Errorf("%s must be %s, not %s", err.Field, want, err.Value)
 }

@@ -70,8 +70,8 @@ func replaceable(path string) (fs.FileInfo, error) {
 
 var tempForm = regexp.MustCompile(`^\.svc-download-[0-9a-f]{16}\.part$`)
 
-// sweep removes the temporary files of downloads that were killed: those to which nothing was
-// written for a day.
+// sweep removes the temporary files to which nothing was written for a day: their downloads were
+// killed.
 func sweep(dir string) {
 	const most = 10_000 // names that are read; a larger folder would slow down each download
 	d, err := os.Open(filepath.Join(dir, "."))
