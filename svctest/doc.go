@@ -47,7 +47,7 @@
 // fake does not know. [WithInferenceHandler] and [WithChat] decide what endpoints respond with.
 //
 // A test checks the result with [NoLeaks], [Server.Bill], [Server.Requests],
-// [Server.Endpoints], [Server.Files] and [Server.Jobs]. IDs are the same in
+// [Server.Endpoints], [Server.Files] and [Server.Jobs]. [WithRequestHook] reports each request as it comes. IDs are the same in
 // every run: svc-1, file-1, job-1, req-1.
 //
 // The fake refuses every request that the service does not document, so that a test

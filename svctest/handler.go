@@ -68,7 +68,9 @@ func (s *Server) handler(has func(*route) bool, base string) http.Handler {
 func (s *Server) serve(w http.ResponseWriter, x *exchange) {
 	s.begin(x)
 	w.Header().Set("X-Request-Id", x.rec.RequestID)
-	w = &statusWriter{w, s, x.rec, false}
+	status := &statusWriter{w, s, x.rec, false}
+	defer status.note(0) // after a panic too, which cuts the connection
+	w = status
 	var serve func(http.ResponseWriter)
 	if x.route != nil && x.route.serve != nil {
 		serve = func(w http.ResponseWriter) { x.route.serve(s, w, x) }
@@ -80,6 +82,7 @@ func (s *Server) serve(w http.ResponseWriter, x *exchange) {
 	} else {
 		s.apply(x.fault, w, x, serve)
 	}
+	status.note(http.StatusOK) // as net/http does if nothing was written
 }
 
 // begin records the request and sets its fault.
@@ -226,6 +229,7 @@ func (w *statusWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
+// note records the status, which is 0 for a request that ends without a response.
 func (w *statusWriter) note(status int) {
 	if w.noted {
 		return
@@ -234,9 +238,9 @@ func (w *statusWriter) note(status int) {
 	if _, ok := w.Header()["Date"]; !ok {
 		w.Header()["Date"] = w.s.date()
 	}
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	w.rec.Status = status
+	if request := w.s.noteStatus(w.rec, status); request != nil {
+		w.s.cfg.hook(*request)
+	}
 }
 
 // date returns the Date header of a response that is sent now.

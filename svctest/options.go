@@ -52,6 +52,7 @@ type config struct {
 	cache            Cache
 	chat             bool
 	chatModel        string
+	hook             func(Request)
 }
 
 func newConfig(opts []Option) config {
@@ -253,6 +254,13 @@ func WithAzureStorage() Option {
 // be downloaded.
 func WithDiscardContents() Option {
 	return func(c *config) { c.discardContents = true }
+}
+
+// WithRequestHook calls f once for each request: before the response is sent, or, with the
+// Status zero, when the request ends without a response. f may call the methods of [Server].
+// It is called by many goroutines at once. If nil, nothing is called.
+func WithRequestHook(f func(Request)) Option {
+	return func(c *config) { c.hook = f }
 }
 
 // WithRecordLimit sets how many of the latest requests [Server.Requests] lists, and

@@ -71,13 +71,30 @@ func (s *Server) Requests() []Request {
 	rec := &s.recorder
 	list := make([]Request, 0, len(rec.ring))
 	for _, r := range append(rec.ring[rec.next:len(rec.ring):len(rec.ring)], rec.ring[:rec.next]...) {
-		c := *r
-		c.Header = r.Header.Clone()
-		c.Body = slices.Clone(r.Body)
-		c.Query, _ = url.ParseQuery(r.RawQuery)
-		list = append(list, c)
+		list = append(list, r.clone())
 	}
 	return list
+}
+
+// clone returns a copy that nothing changes. The caller must hold s.mu.
+func (r *Request) clone() Request {
+	c := *r
+	c.Header = r.Header.Clone()
+	c.Body = slices.Clone(r.Body)
+	c.Query, _ = url.ParseQuery(r.RawQuery)
+	return c
+}
+
+// noteStatus sets the status of r, and returns a copy of r if there is a hook.
+func (s *Server) noteStatus(r *Request, status int) *Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.Status = status
+	if s.cfg.hook == nil {
+		return nil
+	}
+	c := r.clone()
+	return &c
 }
 
 // RequestCount counts the requests with this method and this route since the start, or

@@ -1,6 +1,7 @@
 package svctest_test
 
 import (
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -116,4 +117,61 @@ func TestConcurrentUse(t *testing.T) {
 		}
 		require.Len(t, seen, 16)
 	})
+}
+
+func TestRequestHookIsCalledOnceForEachRequestBeforeItsResponse(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, method, path string
+		fault              *svctest.Fault
+		status             int
+	}{
+		{"success", "GET", "/v1/inference-service/svc-1?token=secret", nil, 400},
+		{"not found", "GET", "/v1/inference-service/svc-9", nil, 404},
+		{"unknown path", "GET", "/nowhere", nil, 404},
+		{"nothing written by the handler", "GET", "/silent", nil, 200},
+		{"fault", "POST", "/v1/inference-service", new(svctest.ServiceUnavailable(1)), 503},
+		{"lost before the effect", "POST", "/v1/inference-service", new(svctest.DropBeforeEffect()), 0},
+		{"lost after the effect", "POST", "/v1/inference-service", new(svctest.DropAfterEffect()), 0},
+		{"cut off", "POST", "/v1/inference-service", &svctest.Fault{TruncateBody: true}, 200},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var mu sync.Mutex
+			var srv *svctest.Server
+			var got []svctest.Request
+			seen := make(chan int, 10) // what the hook saw of the state of the service
+			srv = svctest.NewServer(svctest.WithRequestHook(func(r svctest.Request) {
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, r)
+				seen <- len(srv.Endpoints())
+			}))
+			defer srv.Close()
+			srv.Handle("GET /silent", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			if tt.fault != nil {
+				srv.Fault(tt.method, svctest.RouteEndpoints, *tt.fault)
+			}
+			req, err := http.NewRequestWithContext(t.Context(), tt.method, srv.URL()+tt.path, strings.NewReader(""))
+			require.NoError(t, err)
+			if tt.method == "POST" {
+				req.Body, req.ContentLength = io.NopCloser(strings.NewReader(`{"name":"x"}`)), 12
+				req.Header.Set("Content-Type", "application/json")
+			}
+			req.Header.Set("Authorization", "Bearer "+srv.Token())
+			resp, err := http.DefaultClient.Do(req)
+			if err == nil {
+				require.Equal(t, tt.status, resp.StatusCode)
+				resp.Body.Close()
+			}
+			require.Equal(t, tt.status == 0, err != nil)
+			mu.Lock()
+			defer mu.Unlock()
+			require.Len(t, got, 1)
+			path, query, _ := strings.Cut(tt.path, "?")
+			require.Equal(t, []any{tt.method, path, query, tt.status}, []any{got[0].Method, got[0].Path, got[0].RawQuery, got[0].Status})
+			require.Equal(t, got[0].Status, srv.Requests()[0].Status)
+			require.Equal(t, len(srv.Endpoints()), <-seen, "the effect comes before the hook")
+		})
+	}
 }
