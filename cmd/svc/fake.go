@@ -7,7 +7,9 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,9 +23,20 @@ It prints one line of shell code, which sets SVC_BASE_URL, SVC_API_TOKEN, SVC_IN
 SVC_LEDGER. The ledger is a new folder, which is deleted when the fake ends. There is no time
 limit, unless --timeout is given.
 
-To see failures: with --fail, --image-pull-error or a --deploy-time above its --timeout,
-"svc deploy" ends with 11. With --lose-response it ends with 4. During an --outage of more than
-ten seconds, "svc get" ends with 7.`
+To see failures:
+
+- --fail, --image-pull-error or a --deploy-time above its --timeout: "svc deploy" ends with 11.
+- --fail-nth 2: only the second deploy ends with 11, such as that of a rollout.
+- --lose-response or --lose-create: "svc deploy" ends with 4, with or without an endpoint. It
+  cannot know which.
+- --outage above ten seconds: "svc get" ends with 7.
+- --clock-offset 1h: "svc doctor" finds a problem. Leases end by the clock of the fake.
+- --other-account: SVC_OTHER_API_TOKEN is set as well. With it as the SVC_API_TOKEN, "svc get" of
+  an endpoint of the first account ends with 5.
+
+--request-log writes a line for each request: the time by the clock of the fake, the method, the
+path and the status, or "cut" if the connection was cut without a response. It holds no tokens
+and no queries.`
 
 // fakeView is the document of fake. It is written when the fake is ready.
 type fakeView struct {
@@ -45,9 +58,14 @@ func (v *fakeView) names() []string { return []string{v.Env["SVC_BASE_URL"]} }
 
 // fakeFlags are the flags of fake.
 type fakeFlags struct {
-	deployTime, deleteTime, createDelay, outage time.Duration
-	fail, loseResponse, chat, imagePullError    bool
+	deployTime, deleteTime, createDelay, outage, clockOffset    time.Duration
+	fail, loseResponse, loseCreate, chat, imagePullError, other bool
+	failNth                                                     int
+	requestLog                                                  string
 }
+
+// otherToken is the token of the other account.
+const otherToken = "other-account-token"
 
 func (t *tool) fakeCommand() *command {
 	var flags fakeFlags
@@ -66,15 +84,41 @@ func (t *tool) fakeCommand() *command {
 	f.DurationVar(&flags.outage, "outage", 0, "time after the first create during which endpoints cannot be read: the response is 503")
 	f.BoolVar(&flags.fail, "fail", false, "new endpoints are unavailable")
 	f.BoolVar(&flags.imagePullError, "image-pull-error", false, "new endpoints are unavailable after the deploy time: their image cannot be pulled")
+	f.IntVar(&flags.failNth, "fail-nth", 0, "the endpoint with this number, counted from 1, is unavailable; the others are not")
 	f.BoolVar(&flags.loseResponse, "lose-response", false, "the first create takes effect, and its response is lost")
+	f.BoolVar(&flags.loseCreate, "lose-create", false, "the first create is lost before it takes effect: its connection is cut, and no endpoint exists")
+	f.BoolVar(&flags.other, "other-account", false, "accept a second token, of an account that does not see the endpoints of the first: SVC_OTHER_API_TOKEN")
+	f.DurationVar(&flags.clockOffset, "clock-offset", 0, "how far the clock of the service is ahead, or behind if negative, in the Date header and in records")
+	f.StringVar(&flags.requestLog, "request-log", "", "write one line for each request to this file, or to standard error if it is -")
 	f.BoolVar(&flags.chat, "chat", false, "each endpoint serves a language model with an API like OpenAI's; its reply repeats the question")
 	c.run = func(ctx context.Context, _ []string) (view, error) { return nil, t.serveFake(ctx, flags) }
 	return c
 }
 
-func (f fakeFlags) server() *svctest.Server {
+func (f fakeFlags) check() error {
+	switch {
+	case f.loseCreate && f.loseResponse:
+		return usageError{errors.New("--lose-create and --lose-response contradict each other: both are about the first create")}
+	case f.failNth < 0:
+		return usageError{errors.New("--fail-nth must not be negative")}
+	}
+	return nil
+}
+
+// server starts the fake. onRequest is called with each request before its response.
+func (f fakeFlags) server(onRequest func(*svctest.Server, svctest.Request)) *svctest.Server {
+	var srv *svctest.Server
+	started := make(chan struct{})
 	opts := []svctest.Option{
 		svctest.WithDeployTime(f.deployTime), svctest.WithDeleteTime(f.deleteTime), svctest.WithCreateTime(f.createDelay),
+		svctest.WithClockOffset(f.clockOffset),
+		svctest.WithRequestHook(func(r svctest.Request) {
+			<-started
+			onRequest(srv, r)
+		}),
+	}
+	if f.other {
+		opts = append(opts, svctest.WithForeignToken(otherToken))
 	}
 	if f.fail {
 		opts = append(opts, svctest.WithStatusPath(svctest.StatusInitializing, svctest.StatusUnavailable))
@@ -85,16 +129,75 @@ func (f fakeFlags) server() *svctest.Server {
 	if f.chat {
 		opts = append(opts, svctest.WithChat(""))
 	}
-	srv := svctest.NewServer(opts...)
+	srv = svctest.NewServer(opts...)
+	close(started)
 	if f.loseResponse {
 		srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+	}
+	if f.loseCreate {
+		srv.Fault("POST", svctest.RouteEndpoints, svctest.DropBeforeEffect())
 	}
 	return srv
 }
 
+// failNth returns a function that makes the endpoint with the number n unavailable when it is created.
+func failNth(n int) func(*svctest.Server, svctest.Request) {
+	var once sync.Once
+	return func(srv *svctest.Server, r svctest.Request) {
+		if n == 0 || r.Method != "POST" || r.Route != svctest.RouteEndpoints {
+			return
+		}
+		if all := srv.Endpoints(); len(all) >= n {
+			once.Do(func() { srv.ScriptStatus(all[n-1].ID, svctest.StatusInitializing, svctest.StatusUnavailable) })
+		}
+	}
+}
+
+// requestLog opens the log of --request-log. The lines hold no tokens: a path is logged without them.
+func (t *tool) requestLog(file string) (log func(svctest.Request), stop func() error, err error) {
+	write, stop := func(string) {}, func() error { return nil }
+	switch file {
+	case "":
+	case "-":
+		write = func(line string) { t.talk.say("%s", line) }
+	default:
+		f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, nil, usageError{fmt.Errorf("--request-log: %w", err)}
+		}
+		complain := sync.OnceFunc(func() { t.talk.fail("svc: %s cannot be written: requests are missing from it", printable(file)) })
+		write = func(line string) {
+			if _, err := f.WriteString(line + "\n"); err != nil {
+				complain()
+			}
+		}
+		stop = f.Close
+	}
+	hide := strings.NewReplacer(otherToken, "REDACTED", svctest.DefaultToken, "REDACTED")
+	return func(r svctest.Request) {
+		status := "cut"
+		if r.Status != 0 {
+			status = strconv.Itoa(r.Status)
+		}
+		write(fmt.Sprintf("%s %s %s %s", r.Time.UTC().Format(time.RFC3339), r.Method, printable(hide.Replace(r.Path)), status))
+	}, stop, nil
+}
+
 // serveFake serves a fake until ctx ends.
 func (t *tool) serveFake(ctx context.Context, flags fakeFlags) error {
-	srv := flags.server()
+	if err := flags.check(); err != nil {
+		return err
+	}
+	log, closeLog, err := t.requestLog(flags.requestLog)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = closeLog() }()
+	fail := failNth(flags.failNth)
+	srv := flags.server(func(srv *svctest.Server, r svctest.Request) {
+		fail(srv, r)
+		log(r)
+	})
 	defer srv.Close()
 	if flags.outage > 0 {
 		srv.Fault("GET", svctest.RouteEndpoint, svctest.ServiceUnavailable(-1))
@@ -113,6 +216,9 @@ func (t *tool) serveFake(ctx context.Context, flags fakeFlags) error {
 	ready := &fakeView{Env: map[string]string{
 		"SVC_BASE_URL": srv.URL(), "SVC_API_TOKEN": srv.Token(), "SVC_INFERENCE_URL": srv.InferenceURL(), "SVC_LEDGER": dir,
 	}}
+	if flags.other {
+		ready.Env["SVC_OTHER_API_TOKEN"] = otherToken
+	}
 	if err := t.publish(ctx, ready); err != nil {
 		return err
 	}
