@@ -30,7 +30,7 @@ type call struct {
 	opts          request // the options of the call; they override query
 	body          any
 	problems      problems                    // of the request, which the method found
-	pick          func(context.Context) error // chooses the flavor of a create and prepares the call anew; called when something has to be created; if nil, there is nothing to choose
+	pick          func(context.Context) error // chooses the flavor of a create and prepares the call anew; called when something has to be created
 	start         time.Time                   // when prepare was called
 	class         rules.Class                 // class of the response; verdict sets it
 	foreign       string                      // why the response is not the service's own; empty if it is
@@ -42,6 +42,7 @@ type call struct {
 // carried out twice.
 func newCall(method, route, id string, body any, p problems, opts []RequestOption) *call {
 	k := &call{Call: httpcall.Call{Method: method, Route: route, ID: id, Auth: true}, body: body, problems: p}
+	k.pick = func(context.Context) error { return nil }
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&k.opts)

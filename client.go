@@ -46,7 +46,7 @@ type Client struct {
 	inference string      // base URL of running endpoints; empty if not known
 	header    http.Header // headers that every API call sends
 	endpoints *known.Endpoints
-	contacts  *atomic.Int64 // number of responses of the service that are a contact: see isContact
+	contacts  *atomic.Int64 // number of responses of the service that are a contact: see rules.Contact
 	hooks     hooks
 	log       *slog.Logger // set by WithLogger; if nil, nothing is logged
 }

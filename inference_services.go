@@ -130,17 +130,14 @@ func (c *InferenceServiceClient) create(ctx context.Context, k *call, key string
 	if err := k.prepare(c.client); err != nil {
 		return nil, nil, err
 	}
-	switch {
-	case c.client.Ledger.journal != nil:
+	if c.client.Ledger.journal != nil {
 		var claim *claim
 		if claim, ctx, err = c.client.Ledger.open(ctx, k, key, lease); err != nil || claim.earlier != nil {
 			return nil, claim.earlier, err
 		}
 		defer claim.close(ctx, k, &s, &err)
-	case k.pick != nil:
-		if err := k.pick(ctx); err != nil {
-			return nil, nil, err
-		}
+	} else if err := k.pick(ctx); err != nil {
+		return nil, nil, err
 	}
 	c.client.caller.Do(ctx, &k.Call)
 	made := new(InferenceService)

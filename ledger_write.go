@@ -39,11 +39,8 @@ func (l *Ledger) open(ctx context.Context, k *call, key string, lease time.Durat
 	for claimed := false; !claimed; {
 		verdict, e, last, err := l.journal.Await(ctx, key, lease, want, l.awaited)
 		switch {
-		case verdict == ledger.InDoubt: // an earlier create may have made an endpoint
-			return c, ctx, &OutcomeUnknownError{
-				RequestInfo: RequestInfo{Method: http.MethodPost, Route: services, ID: e.ServiceID}, Name: e.Name, Err: l.client.safe(err),
-				Key: e.Key, Intent: e.Intent, earlier: true,
-			}
+		case verdict == ledger.InDoubt:
+			return c, ctx, l.inDoubt(e, err)
 		case err != nil:
 			return c, ctx, l.notSent(ctx, k, err)
 		case verdict == ledger.Resume:
@@ -51,8 +48,11 @@ func (l *Ledger) open(ctx context.Context, k *call, key string, lease time.Durat
 			c.earlier = &e
 			return c, ctx, nil
 		case c.intent.Intent == "":
-			if err := c.mark(ctx, k, want, key); err != nil {
+			if err := k.pick(ctx); err != nil {
 				return c, ctx, err
+			}
+			if c.intent, k.Body, err = want.Intend(key, l.client.base.String(), k.Body, l.marks); err != nil {
+				return c, ctx, invalid("description", err.Error())
 			}
 		}
 		c.intent.Seq, c.intent.Lease, c.intent.ServiceTime = last+1, lease, l.serviceTime()
@@ -70,18 +70,12 @@ func (l *Ledger) open(ctx context.Context, k *call, key string, lease time.Durat
 	return c, ctx, nil
 }
 
-// mark chooses the flavor, makes the record of the intent, and marks the body of the create.
-func (c *claim) mark(ctx context.Context, k *call, want ledger.Request, key string) (err error) {
-	if k.pick != nil {
-		if err := k.pick(ctx); err != nil {
-			return err
-		}
+// inDoubt makes the error of a create that was not sent, since that of an entry may have made an endpoint.
+func (l *Ledger) inDoubt(e ledger.Entry, err error) error {
+	return &OutcomeUnknownError{
+		RequestInfo: RequestInfo{Method: http.MethodPost, Route: services, ID: e.ServiceID}, Name: e.Name, Err: l.client.safe(err),
+		Key: e.Key, Intent: e.Intent, earlier: true,
 	}
-	l := c.ledger
-	if c.intent, k.Body, err = want.Intend(key, l.client.base.String(), k.Body, l.marks); err != nil {
-		return invalid("description", err.Error())
-	}
-	return nil
 }
 
 // awaited logs that a create waits for the one of an entry. It returns the service's clock.
