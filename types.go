@@ -110,7 +110,7 @@ type Int int64
 // UnmarshalJSON fails with a [*json.UnmarshalTypeError] for anything that is
 // not a whole number within 64 bits.
 func (i *Int) UnmarshalJSON(b []byte) error {
-	n, ok := jsonfield.Int(string(b))
+	n, ok := jsonfield.Int(b)
 	if !ok {
 		return jsonfield.TypeError[Int](b)
 	}
@@ -136,7 +136,9 @@ type Time struct {
 
 // UnmarshalJSON reads any JSON value. It never fails.
 func (t *Time) UnmarshalJSON(b []byte) error {
-	*t = readTime(string(b))
+	if *t = (Time{}); string(b) != "null" { // spares an allocation
+		*t = readTime(string(b))
+	}
 	return nil
 }
 

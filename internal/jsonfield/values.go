@@ -12,14 +12,14 @@ import (
 )
 
 // Int reads a JSON value as a whole number within 64 bits: 2, "2" and 2.0 are 2; null and "" are 0.
-func Int(value string) (n int64, ok bool) {
-	if n, err := strconv.ParseInt(value, 10, 64); err == nil { // the usual form
+func Int(value []byte) (n int64, ok bool) {
+	if n, err := strconv.ParseInt(string(value), 10, 64); err == nil { // the usual form
 		return n, true
 	}
-	text := Text(value)
+	text := Text(string(value))
 	switch {
 	case text == "":
-		return 0, value != ""
+		return 0, len(value) > 0
 	case !IsNumber(text):
 		return 0, false
 	}
