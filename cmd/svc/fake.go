@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -144,7 +145,7 @@ func (f fakeFlags) server(onRequest func(*svctest.Server, svctest.Request)) *svc
 func failNth(n int) func(*svctest.Server, svctest.Request) {
 	var once sync.Once
 	return func(srv *svctest.Server, r svctest.Request) {
-		if n == 0 || r.Method != "POST" || r.Route != svctest.RouteEndpoints {
+		if n == 0 || r.Method != http.MethodPost || r.Route != svctest.RouteEndpoints {
 			return
 		}
 		if all := srv.Endpoints(); len(all) >= n {
