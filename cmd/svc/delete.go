@@ -207,7 +207,7 @@ func joined(errs []error) error {
 	return several{strings.Join(texts, "; "), errs}
 }
 
-// several is a list of errors in one line.
+// several is one error or several, in one line.
 type several struct {
 	text string
 	errs []error

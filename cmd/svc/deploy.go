@@ -113,7 +113,6 @@ type deployment struct {
 
 // deployment checks the flags and reads the entry of the key. Nothing is sent before.
 func (t *tool) deployment(ctx context.Context, s *spec) (*deployment, error) {
-	t.note(func(f *facts) { f.Running = f.Key != "" }) // an assumption, until the ledger is read
 	req, err := s.request(t.stdin)
 	if err != nil {
 		return nil, err

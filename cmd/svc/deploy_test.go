@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -347,9 +348,18 @@ func TestUnknownOutcome(t *testing.T) {
 	require.Zero(t, s.srv.RunningInstances())
 
 	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
-	e = s.must(exitUnknown, deploy...) // without a key
+	e = s.must(exitUnknown, with(deploy, "-o", "json")...) // without a key
 	key := regexp.MustCompile(`svc adopt (\w+) ID`).FindStringSubmatch(e.stderr)
 	require.NotNil(t, key, e.stderr)
 	require.Contains(t, e.stderr, "would create another endpoint")
+	doc := e.doc(t) // has what standard error says
+	unknown := doc["unknown_create"].(map[string]any)
+	require.Equal(t, []any{key[1], key[1], "demo"}, []any{doc["key"], unknown["key"], unknown["name"]})
+	require.Contains(t, e.stderr, fmt.Sprintf("[svc:%s]", unknown["intent"]))
+	from, err := time.Parse(time.RFC3339, unknown["forget_from"].(string))
+	require.NoError(t, err)
+	require.Contains(t, e.stderr, "(from "+clock(from)+" on)")
+	unknown = s.must(exitUnknown, "get", "--key", key[1], "-o", "json").doc(t)["unknown_create"].(map[string]any)
+	require.Equal(t, doc["unknown_create"], unknown, "the same from any command")
 	s.must(exitOK, "adopt", key[1], "svc-2")
 }

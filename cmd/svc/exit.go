@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,6 +79,7 @@ var kinds = []kind{
 	{"usage", exitUsage, isA[usageError]},
 	{"usage", exitUsage, isA[*svc.ValidationError]},
 	{"output", exitFailed, isA[unwritable]},
+	{"output", exitFailed, isA[resultError]},
 	{"unauthorized", exitRefused, isA[tokenError]},
 	{"interrupted", exitInterrupted, matches(context.Canceled)},
 	{"timeout", exitTimeout, matches(context.DeadlineExceeded)},
@@ -123,20 +125,18 @@ func isRetired(err error) bool {
 
 func isNotFound(err error) bool { return errors.Is(err, svc.ErrNotFound) }
 
-// coded is an error with an exit code of its own, such as that of a command that "svc run" ran.
+// coded is an error with an exit code of its own.
 type coded struct {
 	error
 	code int
 }
 
-func (e coded) Error() string {
-	if e.error == nil {
-		return fmt.Sprintf("exit code %d", e.code)
-	}
-	return e.error.Error()
-}
-
 func (e coded) Unwrap() error { return e.error }
+
+// exitOfCMD is the exit code of CMD of "svc run", if it is not 0. It is no failure of svc.
+type exitOfCMD int
+
+func (e exitOfCMD) Error() string { return fmt.Sprintf("CMD has ended with %d", int(e)) }
 
 // exitCode returns the exit code of a command that ended with err. Whether an endpoint is
 // running or deleted is more important than the reason of the failure.
@@ -146,6 +146,9 @@ func exitCode(err error, at stake, f facts) int {
 	}
 	if e, ok := errors.AsType[coded](err); ok {
 		return e.code
+	}
+	if e, ok := errors.AsType[exitOfCMD](err); ok {
+		return int(e)
 	}
 	code := kindOf(err).code
 	switch {
@@ -190,12 +193,16 @@ func (t *tool) report(err error, args []string) int {
 		}
 		guessFlags(&t.flags, args)
 		f.Running = err != nil && keyed(args)
+		t.result.guess(args)
 	}
 	code := exitCode(err, c.stake, f)
-	if e, ok := errors.AsType[coded](err); ok && e.error == nil {
-		return code // the program of "svc run" has said what it had to say
+	if failed := t.saveResult(err, code, c, f); failed != nil && (err == nil || isA[exitOfCMD](err)) {
+		err, code = failed, exitFailed
+	} else if failed != nil {
+		t.talk.fail("svc: %s", plainText(failed))
 	}
-	if err != nil {
+	ofCMD := isA[exitOfCMD](err)
+	if err != nil && !ofCMD { // CMD has said itself what it had to say
 		t.talk.fail("svc: %s", plainText(err))
 		for _, line := range t.advice(err, code, c, f) {
 			t.talk.fail("%s", line)
@@ -218,17 +225,7 @@ func (t *tool) write(err error, code int, c *command, f facts, v view) error {
 	if v == nil {
 		v = c.empty()
 	}
-	o := v.base()
-	o.ExitCode, o.MayBeRunning = code, f.Running || code == exitUnknown && c.stake != nothing
-	if o.ServiceID == "" && !strings.Contains(f.ID, " ") { // not for several
-		o.ServiceID = f.ID
-	}
-	if o.Key == "" {
-		o.Key = f.Key
-	}
-	if err != nil {
-		o.failure = &failure{plainText(err), kindOf(err).name, requestID(err), retryAfter(err).Seconds()}
-	}
+	t.complete(v, err, code, c, f)
 	text, failed := t.flags.render(v)
 	if failed != nil {
 		return failed
@@ -237,6 +234,26 @@ func (t *tool) write(err error, code int, c *command, f facts, v view) error {
 		_, _ = t.stdout.Write([]byte(text))
 	}
 	return t.stdout.err()
+}
+
+// complete fills in what the documents of all commands have.
+func (t *tool) complete(v view, err error, code int, c *command, f facts) {
+	o := v.base()
+	o.ExitCode, o.MayBeRunning = code, f.Running || code == exitUnknown && c.stake != nothing
+	if o.ServiceID == "" && !strings.Contains(f.ID, " ") { // not for several
+		o.ServiceID = f.ID
+	}
+	if o.Key == "" {
+		o.Key = f.Key
+	}
+	if err != nil && !isA[exitOfCMD](err) {
+		o.failure = &failure{plainText(err), kindOf(err).name, requestID(err), retryAfter(err).Seconds(), nil}
+	}
+	if unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok && c.stake != nothing {
+		u := &unknownCreate{unknown.Key, unknown.Intent, cmp.Or(unknown.Name, f.Name), stamp(f.SettleBy)}
+		o.UnknownCreate, o.Key = u, cmp.Or(o.Key, u.Key)
+		o.ServiceID = cmp.Or(o.ServiceID, unknown.ID)
+	}
 }
 
 // format is the form of the output; "none" if it was written already.

@@ -58,7 +58,12 @@ func exitCodesTopic() *cobra.Command {
 "No" means: of the endpoints that the command creates, scales or deletes, none is running.
 Commands that only read (get, wait, url, ls, adopt, forget, extend) change nothing, whatever
 their code. "svc run" ends with the code of its program once the endpoint is deleted, and with
-128+n after a signal. In a document (-o json), may_be_running says it after every code: it is
+128+n after a signal; its --result FILE has both codes, so a script can tell them apart:
+
+  code=0; svc run --result r.json … -- ./test.sh || code=$?
+  jq -e '.svc_exit_code == 0' r.json     # rented and given back; then command_exit_code is that of test.sh
+
+In a document (-o json), may_be_running says it after every code: it is
 false only if it is known that no endpoint of the command is running.
 
 If standard output cannot be written (a full disk), the command still does its work. Then it ends

@@ -10,25 +10,48 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
-	"golang.org/x/term"
-
 	"example.com/svc"
+	"github.com/spf13/cobra"
 )
 
 const runHelp = `Deploys an endpoint, runs CMD with the environment variables SVC_SERVICE_ID, SVC_SERVICE_URL and
 SVC_API_TOKEN, and deletes the endpoint on every way out. Ends with the exit code of CMD, or with
 10 if the deletion is not proved.
 
+CMD may end with any code, also with one that this program has: --result FILE tells them apart. FILE
+is written at the end, all at once, and only its user can read it. It is a JSON document: the exit
+code of this program alone (svc_exit_code: 0 if the endpoint was deployed and deleted, whatever CMD
+did), that of CMD (command_exit_code) or the number of the signal that killed it (command_signal),
+and may_be_running. An older FILE is removed first: if there is none afterwards, this program was
+killed, and "svc ls" shows what may be running.
+
 Standard input, output and error belong to CMD; what this program says goes to standard error.
---timeout limits the deployment; CMD has no time limit. A signal is passed to CMD. If CMD does not
-end within 10 s, it is killed. Then the endpoint is deleted, and the exit code is 128 plus the
-number of the signal. A second signal, more than 2 s later, ends this program at once.`
+--timeout limits the deployment; CMD has no time limit. A signal is passed to CMD and to the
+programs that it has started. If one of them does not end within 10 s, it is killed. Then the
+endpoint is deleted, and the exit code is 128 plus the number of the signal. A second signal, more
+than 2 s later, ends this program at once.
+
+On a terminal, CMD shares it with this program, so that it can read what you type, and Ctrl-Z stops
+both. There Ctrl-C reaches CMD and what it has started, but any other signal reaches CMD alone.
+What CMD leaves running when it ends by itself goes on.`
 
 const (
 	cmdLimit     = 10 * time.Second // how long CMD may take to end after a signal
 	cleanupLimit = 2 * time.Minute  // how long the deletion may take
 )
+
+// runView is the view of run, in the file of --result.
+type runView struct {
+	outcome
+	SvcExitCode     int  `json:"svc_exit_code"`                           // exit code of svc alone; 0 if the endpoint was deployed and deleted, whatever CMD did
+	CommandExitCode *int `json:"command_exit_code" jsonschema:"nullable"` // exit code of CMD; null if it did not run, a signal killed it, or it still runs
+	CommandSignal   *int `json:"command_signal" jsonschema:"nullable"`    // number of the signal that killed CMD; null if none did
+}
+
+func emptyRun() view { return &runView{} }
+
+func (*runView) table() table    { return table{} }
+func (*runView) names() []string { return nil }
 
 func (t *tool) runCommand() *command {
 	var s spec
@@ -46,12 +69,14 @@ func (t *tool) runCommand() *command {
 				}
 				return nil
 			},
+			PreRunE: func(*cobra.Command, []string) error { return t.result.prepare() },
 		},
-		client: needsClient, ledger: makesLedger, stake: changes, endless: true, empty: emptyMessage,
+		client: needsClient, ledger: makesLedger, stake: changes, endless: true, empty: emptyRun,
 		left: func(f facts) []string { return []string{mayRun(f.ID)} },
 	}
 	c.onRecord = t.noteIntent
 	s.add(c.Flags())
+	c.Flags().StringVar(&t.result.name, "result", "", "file for the result as JSON: the exit codes of svc and of CMD, and what may be running")
 	c.Flags().SetInterspersed(false)
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		cmd := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...) // stopProgram ends it
@@ -90,7 +115,7 @@ func (t *tool) deployAndRun(ctx context.Context, d *deployment, cmd *exec.Cmd) e
 		return coded{err, exitFailed}
 	}
 	if code != 0 {
-		return coded{nil, code}
+		return exitOfCMD(code)
 	}
 	return nil
 }
@@ -104,6 +129,7 @@ func (t *tool) runProgram(ctx context.Context, cmd *exec.Cmd, service *svc.Infer
 	}
 	cmd.Env = append(os.Environ(), "SVC_SERVICE_ID="+service.ServiceID, "SVC_SERVICE_URL="+url, "SVC_API_TOKEN="+token)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	p := newProgram(cmd)
 	t.talk.flush(2 * time.Second)
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
@@ -116,40 +142,52 @@ func (t *tool) runProgram(ctx context.Context, cmd *exec.Cmd, service *svc.Infer
 	select {
 	case err = <-done:
 	case <-ctx.Done():
-		err = t.stopProgram(ctx, cmd, done)
+		err = t.stopProgram(ctx, p, done)
 	}
-	return endOf(cmd, err)
+	return t.endOf(cmd, err)
 }
 
-// stopProgram passes the signal on, and kills cmd if it does not end.
-func (t *tool) stopProgram(ctx context.Context, cmd *exec.Cmd, done <-chan error) error {
-	i, ok := errors.AsType[interruption](context.Cause(ctx))
-	fromTerminal := i.signal == os.Interrupt && term.IsTerminal(int(os.Stdin.Fd())) // the terminal has sent it to CMD as well
-	if ok && !fromTerminal {
-		_ = cmd.Process.Signal(i.signal)
+// stopProgram passes the signal on, and kills what does not end.
+func (t *tool) stopProgram(ctx context.Context, p *program, done <-chan error) error {
+	if i, ok := errors.AsType[interruption](context.Cause(ctx)); ok && !p.hasIt(i.signal) {
+		p.send(i.signal)
 	}
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(cmdLimit):
-		t.talk.say("%s has not ended within %v: killing it", cmd.Path, cmdLimit)
-	case <-t.giveUp:
+	limit, check := time.After(cmdLimit), time.NewTicker(50*time.Millisecond)
+	defer check.Stop()
+	var err error
+	for ended := false; !ended || p.others(); {
+		select {
+		case err = <-done:
+			ended = true
+			continue
+		case <-check.C:
+			continue
+		case <-limit:
+			t.talk.say("%s has not ended within %v: killing it", p.cmd.Path, cmdLimit)
+		case <-t.giveUp:
+		}
+		if p.kill(); !ended {
+			err = <-done
+		}
+		break
 	}
-	_ = cmd.Process.Kill()
-	return <-done
+	return err
 }
 
 // endOf returns the exit code of a program that has ended. After a signal it is 128 plus the
 // number of the signal, as in a shell.
-func endOf(cmd *exec.Cmd, err error) (int, error) {
+func (t *tool) endOf(cmd *exec.Cmd, err error) (int, error) {
 	if err != nil && !isA[*exec.ExitError](err) {
 		return 0, err
 	}
-	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if ok && status.Signaled() {
-		return 128 + int(status.Signal()), nil
+	code := cmd.ProcessState.ExitCode()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		number := int(status.Signal())
+		t.result.ended(nil, &number)
+		return 128 + number, nil
 	}
-	return cmd.ProcessState.ExitCode(), nil
+	t.result.ended(&code, nil)
+	return code, nil
 }
 
 // remove deletes the endpoint, also when ctx has ended.
@@ -160,7 +198,7 @@ func (t *tool) remove(ctx context.Context, id string) error {
 	t.talk.say("deleting %s", printable(id))
 	err := t.deleteAndWait(ctx, id)
 	if err != nil {
-		return fmt.Errorf("%s is not known to be deleted: %s", id, strings.TrimPrefix(plainText(err), id+": "))
+		return several{fmt.Sprintf("%s is not known to be deleted: %s", id, strings.TrimPrefix(plainText(err), id+": ")), []error{err}}
 	}
 	return nil
 }

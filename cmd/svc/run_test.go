@@ -1,11 +1,17 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc/svctest"
@@ -83,5 +89,87 @@ func TestRunWhoseDeploymentFails(t *testing.T) {
 	e := s.run("run", "--name", "demo", "--image", "x", "--timeout", "4s", "--", "echo", "started")
 	require.Equal(t, exitDeleted, e.code, e.stderr)
 	require.Empty(t, e.stdout)
+	require.Zero(t, s.srv.RunningInstances())
+}
+
+// TestRunStopsWhatItsProgramHasStarted: a signal reaches the children of the program too, and those that
+// do not end are killed before the endpoint is deleted.
+func TestRunStopsWhatItsProgramHasStarted(t *testing.T) {
+	t.Parallel()
+	for name, child := range map[string]string{
+		"it ends":    `trap 'echo caught; exit' TERM; echo ready; while :; do sleep 0.1; done`,
+		"it ignores": `trap '' TERM; echo ready; while :; do sleep 0.1; done`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tty, err := os.Open("/dev/tty"); err == nil {
+				tty.Close()
+				t.Skip("on a terminal, the program shares it")
+			}
+			s := newSession(t)
+			s.env["CHILD"] = child
+			b := s.background(with(runDemo, "sh", "-c", `sh -c "$CHILD" & echo "$!" >pid; wait`)...)
+			b.until("ready")
+			b.signal(syscall.SIGTERM)
+			e := b.end()
+			require.Equal(t, 128+15, e.code, e.stderr)
+			require.Zero(t, s.srv.RunningInstances())
+			if name == "it ends" {
+				require.Contains(t, e.stdout, "caught")
+			} else {
+				require.Contains(t, e.stderr, "killing it")
+			}
+			text, err := os.ReadFile(filepath.Join(s.env["HOME"], "pid"))
+			require.NoError(t, err)
+			pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+			require.NoError(t, err)
+			eventually(t, "the child has ended", func() bool { return !alive(pid) })
+		})
+	}
+}
+
+// alive reports whether a process runs. One that has ended may wait for its parent to read its code.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return syscall.Kill(pid, 0) == nil
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(state, "Z")
+}
+
+// TestRunOnATerminal: the program can read what is typed, and Ctrl-C reaches it and what it has
+// started, once.
+func TestRunOnATerminal(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	cmd := s.command(with(runDemo, "sh", "-c", `
+		trap 'echo "CMD has caught it"; exit 3' INT
+		sh -c 'trap "echo the child too; exit" INT; while :; do sleep 0.1; done' &
+		read -r line; echo "read <$line>"
+		while :; do sleep 0.1; done`)...)
+	master, err := pty.Start(cmd)
+	require.NoError(t, err)
+	defer master.Close()
+	var shown buffer
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _ = io.Copy(&shown, master)
+	}()
+	says := func(text string) {
+		t.Helper()
+		eventually(t, text, func() bool { return strings.Contains(shown.String(), text) })
+	}
+	says("svc-1 is reached at")
+	_, err = master.WriteString("hello\n")
+	require.NoError(t, err)
+	says("read <hello>")
+	_, err = master.WriteString("\x03")
+	require.NoError(t, err)
+	_ = cmd.Wait()
+	<-over
+	require.Equal(t, 128+2, cmd.ProcessState.ExitCode(), shown.String())
+	require.Equal(t, 1, strings.Count(shown.String(), "CMD has caught it"), shown.String())
 	require.Zero(t, s.srv.RunningInstances())
 }

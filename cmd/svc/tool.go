@@ -28,6 +28,7 @@ type tool struct {
 	address string      // base URL of the service
 	place   place       // where the ledger is
 	wait    svc.WaitOptions
+	result  result // of "svc run"
 
 	published atomic.Bool // the document is written
 
@@ -127,7 +128,8 @@ func (t *tool) perform(ctx context.Context, c *command, args []string) error {
 	}
 	t.mu.Lock()
 	t.current = c
-	t.known = facts{Key: t.flags.key, Running: c.stake != nothing}
+	creates := c.ledger == makesLedger // without a key, it is about no endpoint that exists
+	t.known = facts{Key: t.flags.key, Running: c.stake != nothing && (!creates || t.flags.key != "")}
 	t.mu.Unlock()
 	if !c.endless || c.Flags().Changed("timeout") {
 		limited, cancel := context.WithTimeout(ctx, t.flags.timeout)

@@ -37,6 +37,16 @@ type failure struct {
 	ErrorKind  string  `json:"error_kind"`          // see kinds
 	RequestID  string  `json:"request_id"`          // the ID that the service gave the failed request; empty if it gave none
 	RetryAfter float64 `json:"retry_after_seconds"` // how long the service asked to wait before a retry; 0 if it did not ask
+
+	UnknownCreate *unknownCreate `json:"unknown_create" jsonschema:"nullable"` // the create of an endpoint whose outcome is not known (exit code 4); null if there is none
+}
+
+// unknownCreate is a create whose outcome is not known: see "svc adopt" and "svc forget".
+type unknownCreate struct {
+	Key        string `json:"key"`         // of its entry in the ledger, random without --key; empty if there is no ledger
+	Intent     string `json:"intent"`      // the description of the endpoint holds [svc:INTENT]; empty if there is no ledger
+	Name       string `json:"name"`        // name of the endpoint
+	ForgetFrom string `json:"forget_from"` // RFC 3339: "svc forget" works from then on; empty if not known
 }
 
 func (o *outcome) base() *outcome { return o }

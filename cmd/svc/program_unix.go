@@ -1,0 +1,44 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// program is CMD of "svc run", and what it has started.
+type program struct {
+	cmd   *exec.Cmd
+	group bool // they have a process group of their own
+}
+
+// newProgram prepares cmd. It gets a process group of its own, so that a signal also reaches what it has
+// started. On a terminal it does not: only the group in the foreground may read from a terminal, and
+// Ctrl-Z has to stop both programs.
+func newProgram(cmd *exec.Cmd) *program {
+	if tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0); err == nil {
+		_ = tty.Close()
+		return &program{cmd, false}
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return &program{cmd, true}
+}
+
+// hasIt reports whether the program has got a signal already. A terminal sends Ctrl-C to both programs.
+func (p *program) hasIt(s os.Signal) bool { return s == os.Interrupt && !p.group }
+
+// send sends a signal to the program, and to its group.
+func (p *program) send(s os.Signal) {
+	if number, ok := s.(syscall.Signal); ok && p.group {
+		_ = syscall.Kill(-p.cmd.Process.Pid, number)
+		return
+	}
+	_ = p.cmd.Process.Signal(s)
+}
+
+func (p *program) kill() { p.send(syscall.SIGKILL) }
+
+// others reports whether a process of the group has not ended.
+func (p *program) others() bool { return p.group && syscall.Kill(-p.cmd.Process.Pid, 0) == nil }

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// result is the file of "svc run --result". Without a name there is none.
+type result struct {
+	name    string
+	refused bool // it cannot be written: nothing is
+
+	mu           sync.Mutex
+	code, signal *int // how CMD has ended
+}
+
+// resultError is returned if the file of --result cannot be written.
+type resultError struct{ error }
+
+func (e resultError) Error() string { return "--result cannot be written: " + e.error.Error() }
+
+func (e resultError) Unwrap() error { return e.error }
+
+// prepare removes an older file, and finds out whether a new one can be made.
+func (r *result) prepare() (err error) {
+	if r.name == "" {
+		return nil
+	}
+	defer func() {
+		if r.refused = err != nil; r.refused {
+			err = fmt.Errorf("--result: %w", err)
+		}
+	}()
+	switch info, err := os.Lstat(r.name); {
+	case err == nil && !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a regular file", r.name)
+	case err == nil:
+		err = os.Remove(r.name)
+		if err != nil {
+			return err
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	f, err := r.temporary()
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+func (r *result) temporary() (*os.File, error) {
+	return os.CreateTemp(filepath.Dir(r.name), ".svc-result-*")
+}
+
+// ended notes how CMD has ended.
+func (r *result) ended(code, signal *int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.code, r.signal = code, signal
+}
+
+// guess finds the name in a command line that is not valid.
+func (r *result) guess(args []string) {
+	for i, arg := range args {
+		value, found := strings.CutPrefix(arg, "--result=")
+		switch {
+		case arg == "--":
+			return
+		case found:
+			r.name = value
+		case arg == "--result" && i+1 < len(args):
+			r.name = args[i+1]
+		}
+	}
+}
+
+// saveResult writes the file of --result. It appears with all of its contents.
+func (t *tool) saveResult(err error, code int, c *command, f facts) error {
+	v, isRun := c.empty().(*runView)
+	r := &t.result
+	if !isRun || r.name == "" || r.refused || c.run == nil && err == nil {
+		return nil
+	}
+	t.complete(v, err, code, c, f)
+	r.mu.Lock()
+	v.CommandExitCode, v.CommandSignal = r.code, r.signal
+	r.mu.Unlock()
+	if !isA[exitOfCMD](err) {
+		v.SvcExitCode = code
+	}
+	text, failed := json.MarshalIndent(v, "", "  ")
+	if failed == nil {
+		failed = r.replace(append(text, '\n'))
+	}
+	if failed != nil {
+		return resultError{failed}
+	}
+	return nil
+}
+
+// replace writes the file, which only its user can read.
+func (r *result) replace(text []byte) error {
+	f, err := r.temporary()
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), r.name)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}
