@@ -33,7 +33,7 @@ func (e *Entry) SettlesIn(date time.Time) time.Duration {
 	return max(left, 0)
 }
 
-// future says which time of the entry lies more than a minute after now, or an empty string if none does.
+// future returns which time of the entry lies more than a minute after now, or an empty string if none does.
 func (e *Entry) future(now time.Time) string {
 	for _, r := range e.Records {
 		if ahead := r.At.Sub(now); ahead > SettleMargin {

@@ -244,7 +244,7 @@ func (s *Server) takeFault(method, route, id string) *Fault {
 	return nil
 }
 
-// responds says whether f replaces the response of the service.
+// responds reports whether f replaces the response of the service.
 func (f *Fault) responds() bool { return f.Status != 0 || f.Body != "" }
 
 func (f *Fault) addHeader(h http.Header) {

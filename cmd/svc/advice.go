@@ -8,7 +8,7 @@ import (
 	"example.com/svc"
 )
 
-// advice says what to do about an error, in lines for a person. If an endpoint may be
+// advice returns what to do about an error, in lines for a person. If an endpoint may be
 // running, the last line says so.
 func (t *tool) advice(err error, code int, c *command, f facts) (lines []string) {
 	if wait := retryAfter(err); wait > 0 {
@@ -52,7 +52,7 @@ func mayRun(id string) string {
 	return fmt.Sprintf("%[1]s may still be running and billed. To delete it: svc delete %[1]s", id)
 }
 
-// ledgerAdvice says what to do after exitLedger.
+// ledgerAdvice returns what to do after exitLedger.
 func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 	switch why := kindOf(err); {
 	case why.name == "key_in_use":
@@ -68,7 +68,7 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 	return lines
 }
 
-// unknownOutcome says how to settle a create whose outcome is not known. An endpoint is adopted
+// unknownOutcome returns how to settle a create whose outcome is not known. An endpoint is adopted
 // before it is deleted: a delete alone leaves the doubt in the ledger.
 func (t *tool) unknownOutcome(err error, f facts) []string {
 	lines := []string{"It is not known whether the endpoint was created. It may be running and billed."}

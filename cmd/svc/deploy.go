@@ -352,7 +352,7 @@ func (d *deployment) view(s *svc.InferenceService) view {
 	return v
 }
 
-// deployLeft says what may be running after a deployment that failed.
+// deployLeft returns what may be running after a deployment that failed.
 func (t *tool) deployLeft(f facts) []string {
 	switch {
 	case f.Created:

@@ -214,7 +214,7 @@ func (u *upload) open(stdin io.Reader) (body io.Reader, stop func(), err error) 
 	return f, func() { _ = f.Close() }, nil
 }
 
-// uploadAdvice says how to go on after a failure. If a record exists, a second upload goes to it.
+// uploadAdvice returns how to go on after a failure. If a record exists, a second upload goes to it.
 func (t *tool) uploadAdvice(err error, path string) []string {
 	failed, ok := errors.AsType[*svc.UploadError](err)
 	switch {
@@ -230,7 +230,7 @@ func (t *tool) uploadAdvice(err error, path string) []string {
 	return nil
 }
 
-// lostRecord says what to do when the outcome of the register call is not known. The list of
+// lostRecord returns what to do when the outcome of the register call is not known. The list of
 // files shows whether it made a record.
 func (t *tool) lostRecord(name, path string) []string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 10*time.Second)

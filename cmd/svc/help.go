@@ -30,7 +30,7 @@ endpoint may be running and billed: svc help exit-codes. For scripts: svc help s
 	return b.String()
 }
 
-// exitCodes says what each exit code means: whether an endpoint of the command may be running,
+// exitCodes lists what each exit code means: whether an endpoint of the command may be running,
 // the meaning, and what to run next.
 var exitCodes = [][]string{
 	{"0", "if asked for", "done", ""},

@@ -108,7 +108,7 @@ func (f *jobFlags) client(t *tool) jobClient {
 	return t.client.VideoJobs
 }
 
-// advise says what to do after a failure. A service that has retired the jobs may say "not found".
+// advise returns what to do after a failure. A service that has retired the jobs may say "not found".
 func (f *jobFlags) advise(err error) []string {
 	switch {
 	case isRetired(err):

@@ -99,7 +99,7 @@ func set[T any](flags *pflag.FlagSet, name string, field *T, value T) {
 	}
 }
 
-// keyRule says what a key may be. An entry of a create without a key has such a key too.
+// keyRule is what a key may be. An entry of a create without a key has such a key too.
 const keyRule = "1 to 64 characters of a-z, 0-9, _ and -"
 
 var keyForm = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)

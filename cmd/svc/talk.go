@@ -148,7 +148,7 @@ func (t *talk) poll(p svc.Poll) {
 // proves reports whether the failure of a poll is what a deletion is proven by: a "not found".
 func (t *talk) proves(p svc.Poll) bool { return t.deleting && !t.verbose && isNotFound(p.Err) }
 
-// text says what a poll has seen.
+// text describes what a poll has seen.
 func (t *talk) text(p svc.Poll, failed bool) string {
 	deleted := p.Status == "deleted" || p.Service != nil && p.Service.IsDeleted
 	switch {
@@ -186,7 +186,7 @@ func (t *talk) clear() {
 	}
 }
 
-// setDeleting says whether the waits that follow are for deletions.
+// setDeleting sets whether the waits that follow are for deletions.
 func (t *talk) setDeleting(deleting bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -77,7 +77,7 @@ func explained(err error) error {
 	return err
 }
 
-// interrupted says why there was no further attempt. before is the error of the last attempt;
+// interrupted returns why there was no further attempt. before is the error of the last attempt;
 // nil if that attempt got a response. If before is a timeout, only its text is added: a caller
 // who looks for a timeout must not find it, since it did not end the call.
 func interrupted(why, before error) error {
