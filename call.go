@@ -48,11 +48,8 @@ func newCall(method, route, id string, body any, p problems, opts []RequestOptio
 			opt(&k.opts)
 		}
 	}
-	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions:
-	default:
-		k.Once = true
-	}
+	repeatable := []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions}
+	k.Once = !slices.Contains(repeatable, method)
 	return k
 }
 

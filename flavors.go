@@ -171,11 +171,7 @@ func (q *FlavorQuery) problems() (p problems) {
 	p.add(q.MinGPUsPerNode < 0, "MinGPUsPerNode", "must not be negative")
 	p.add(q.MaxPrice.IsZero() && q.MaxPrice.Raw() != "", "MaxPrice", "must be a number")
 	p.add(q.MaxPrice.Float64() < 0, "MaxPrice", "must not be negative")
-	switch q.Currency {
-	case "", CurrencyUSD, CurrencyCNY, CurrencyToken:
-	default:
-		p.add(true, "Currency", "must be usd, cny or token")
-	}
+	p.add(!slices.Contains([]Currency{"", CurrencyUSD, CurrencyCNY, CurrencyToken}, q.Currency), "Currency", "must be usd, cny or token")
 	return p
 }
 

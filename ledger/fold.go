@@ -24,11 +24,7 @@ var moves = map[State][]Event{
 // known reports whether this version knows the event.
 func (e Event) known() bool {
 	_, changes := moves[State(e)]
-	switch e {
-	case Scaled, Extended, Pruned:
-		return true
-	}
-	return changes
+	return changes || slices.Contains([]Event{Scaled, Extended, Pruned}, e)
 }
 
 // Fold makes entries from the records of one key or of all keys, as [Store] lists them. The records
@@ -154,13 +150,7 @@ func (e *Entry) setLeaseEnd() {
 
 // Open reports whether the endpoint may exist and be billed: the state is Intended, Unknown or
 // Created.
-func (e Entry) Open() bool {
-	switch e.State {
-	case Intended, Unknown, Created:
-		return true
-	}
-	return false
-}
+func (e Entry) Open() bool { return slices.Contains([]State{Intended, Unknown, Created}, e.State) }
 
 // InDoubt reports whether the endpoint may exist although nothing will record its ID: the
 // state is Unknown, or it is still Intended one minute after SettleBy. Then somebody has to adopt

@@ -97,13 +97,10 @@ func (x *exchange) worthRetrying() bool {
 
 // Transient reports whether a status says that the same request may succeed
 // later.
-func Transient(status int) bool {
-	switch status {
-	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
-		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return false
+func Transient(status int) bool { return slices.Contains(transient, status) }
+
+var transient = []int{
+	http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
 }
 
 // schedule sets the delay before the next attempt, and reports whether there can be one. There
@@ -245,11 +242,8 @@ func turnedAway(err error) bool {
 	if !ok || op.Op != "remote error" {
 		return false
 	}
-	switch op.Err.Error() {
-	case "tls: internal error", "tls: bad record MAC", "tls: unexpected message", "tls: user canceled":
-		return false // these errors may be temporary
-	}
-	return true
+	passing := []string{"tls: internal error", "tls: bad record MAC", "tls: unexpected message", "tls: user canceled"}
+	return !slices.Contains(passing, op.Err.Error())
 }
 
 // MaxDelay is the longest delay between two attempts of a call.

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -71,21 +72,13 @@ func (e Endurance) After(f Failure, contact bool, now time.Time) (_ Endurance, g
 
 // passing reports whether a status says that the same request may succeed later.
 func passing(status int) bool {
-	switch status {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
-		return true
-	}
-	return status >= 500
+	return status >= 500 || slices.Contains([]int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}, status)
 }
 
 // mayPass reports whether a refusal may be over soon: the token is renewed, or a deletion is
 // under way.
 func mayPass(status int) bool {
-	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict, http.StatusLocked:
-		return true
-	}
-	return false
+	return slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict, http.StatusLocked}, status)
 }
 
 // Overslept reports whether the process was suspended, so that its latest poll is too old for a

@@ -98,7 +98,7 @@ func Contact(class Class, status int) bool {
 
 // RefusesToken reports whether a status says that the service does not accept the token.
 func RefusesToken(status int) bool {
-	return status == http.StatusUnauthorized || status == http.StatusForbidden
+	return slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden}, status)
 }
 
 // Inconclusive reports whether a status does not show if a create took effect. A redirect can
