@@ -28,7 +28,7 @@ type waiter[T any] struct {
 	client *Client
 	// poll reads the record once. If the verdict is Deleted, err is nil or a "not found".
 	poll      func(context.Context) (record *T, verdict rules.Verdict, err error)
-	by        *observer // what poll polls by; nil if the record is not an endpoint
+	by        *observer // gathers what the polls show; nil if the record is not an endpoint
 	status    func(*T) string
 	probe     func(context.Context) error // must succeed before the wait succeeds; nil means no probe
 	deletion  bool                        // the wait ends with success when the record is deleted

@@ -104,7 +104,7 @@ const keyRule = "1 to 64 characters of a-z, 0-9, _ and -"
 
 var keyForm = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
 
-// check checks a request before anything is sent.
+// check returns a usage error for the first value of a request that the service cannot accept.
 func (s *spec) check(req svc.CreateInferenceServiceRequest) error {
 	problem := ""
 	port, key := req.DeployMetadata.Port, s.flags.Lookup("key")

@@ -28,7 +28,7 @@ import (
 	"example.com/svc/svctest"
 )
 
-// session has the commands of the picture.
+// session lists the command lines that the picture shows, in order.
 var session = []string{
 	"svc deploy --name chat --image registry.example/chat:3 --key chat --lease 8h",
 	"svc ls",
