@@ -36,19 +36,26 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 	case exitLedger:
 		return append(lines, t.ledgerAdvice(err, f)...)
 	case exitNotFound:
-		if why.name == "not_found" && !isA[noEntryError](err) {
+		if why.name == "not_found" && f.Running { // else it is known that nothing is
 			lines = append(lines, "Check the ID, and the account of the token: the service has no such endpoint in it, or has deleted it.")
+		}
+	case exitUnusable:
+		if !f.Running {
+			lines = append(lines, restart(f))
+		}
+		if !f.Running && f.Resumed {
+			lines = append(lines, "To delete it and create a new one: the same command with --replace.")
 		}
 	case exitRunning:
 		if c.left != nil {
 			return append(lines, c.left(f)...)
 		}
-		return append(lines, mayRun(f.ID))
+		return append(lines, stillRuns(f.ID))
 	}
 	return lines
 }
 
-func mayRun(id string) string {
+func stillRuns(id string) string {
 	return fmt.Sprintf("%[1]s may still be running and billed. To delete it: svc delete %[1]s", id)
 }
 
@@ -58,7 +65,7 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 	case why.name == "key_in_use":
 		lines = append(lines, fmt.Sprintf("The request is another one than that of the key's endpoint: in its name, image, command, port, GPUs, flavor or instances. To see the endpoint: svc get --key %s. Repeat the request that created it, choose another --key, or run: svc delete --key %[1]s", f.Key))
 	case why.name == "no_ledger":
-		lines = append(lines, fmt.Sprintf("If there should be one, check --ledger and SVC_LEDGER. To make one: svc ledger init --ledger %s", t.place.shown))
+		lines = append(lines, fmt.Sprintf("If there should be one, check --ledger and SVC_LEDGER. To make one: %s", t.initLedger()))
 	case t.place.shown != "":
 		lines = append(lines, fmt.Sprintf("The ledger is %s. To find out what is wrong with it: svc doctor", t.place.shown))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 )
 
 // deleteView lists what became of each endpoint.
@@ -28,6 +29,7 @@ type deletion struct {
 	Error     string `json:"error"`   // why it is not known to be deleted; empty if it is, or was missing
 
 	proven bool // it is known that the endpoint does not run
+	before bool // it was deleted before, by the ledger
 }
 
 func emptyDelete() view { return &deleteView{Endpoints: []deletion{}} }
@@ -37,6 +39,8 @@ func (v *deleteView) table() table {
 	for _, d := range v.Endpoints {
 		result := "deleted"
 		switch {
+		case d.before:
+			result = "deleted before"
 		case d.Missing:
 			result = "not found"
 		case !d.Deleted:
@@ -73,7 +77,8 @@ func (t *tool) deleteCommand() *command {
 			Use: "delete ID...", Short: "delete endpoints and wait until they are deleted",
 			Long: `Deletes endpoints, repeats the delete while it has no effect, and ends when the deletions are
 proved. Ends with 5 if there is no such endpoint, unless --missing-ok is given. For an ID that the
-ledger does not have, that takes at least 40 s: a new endpoint may not be found at first.`,
+ledger does not have, that takes at least 40 s: a new endpoint may not be found at first. For one
+that the ledger has as deleted, one read is enough.`,
 			Example: "  svc delete svc-1 svc-2\n  svc delete --key chat --missing-ok",
 		},
 		client: needsClient, ledger: usesLedger, stake: changes, empty: emptyDelete,
@@ -112,6 +117,7 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 	t.note(func(f *facts) { f.ID = strings.Join(ids, " ") })
 	t.talk.setDeleting(true)
 	v := &deleteView{Endpoints: make([]deletion, len(ids))}
+	before := t.deletedBefore(ctx)
 	errs := make([]error, len(ids))
 	slots := make(chan struct{}, 8)
 	var all sync.WaitGroup
@@ -119,6 +125,12 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
+			if at, ok := before[id]; ok {
+				if errs[i] = t.stillDeleted(ctx, id, at); errs[i] != nil {
+					v.Endpoints[i] = deletion{ServiceID: id, Missing: true, proven: true, before: true}
+					return
+				}
+			}
 			v.Endpoints[i], errs[i] = t.deleteOne(ctx, id)
 		})
 	}
@@ -129,7 +141,11 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 			left = append(left, d.ServiceID)
 		}
 		if d.Missing && missingOK {
-			t.talk.say("%s is not found: deleted, mistyped, or of another account", printable(d.ServiceID))
+			text := printable(d.ServiceID) + " is not found: deleted, mistyped, or of another account"
+			if d.before {
+				text = plainText(errs[i])
+			}
+			t.talk.say("%s", text)
 			errs[i] = nil
 		}
 	}
@@ -145,6 +161,51 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 		err = coded{err, exitNotFound}
 	}
 	return v, err
+}
+
+// deletedBefore returns when the endpoints were deleted that the ledger has as deleted at this address. A
+// ledger that does not respond does not keep an endpoint from being deleted.
+func (t *tool) deletedBefore(ctx context.Context) map[string]time.Time {
+	read := make(chan []ledger.Entry, 1)
+	go func() {
+		entries, _ := t.client.Ledger.Entries(ctx)
+		read <- entries
+	}()
+	found := map[string]time.Time{}
+	select {
+	case entries := <-read:
+		for _, e := range entries {
+			if e.State == ledger.Deleted && e.ServiceID != "" && !t.elsewhere(e) {
+				found[e.ServiceID] = e.DeletedAt
+			}
+		}
+	case <-time.After(2 * time.Second):
+	}
+	return found
+}
+
+// deletedError is returned for an endpoint that was deleted before, and that the service does not find.
+type deletedError struct {
+	id string
+	at time.Time
+}
+
+func (e deletedError) Error() string {
+	return fmt.Sprintf("%s is deleted already: the ledger has its deletion of %s, and the service does not find it", e.id, stamp(e.at))
+}
+
+// Is makes the error match [svc.ErrNotFound].
+func (deletedError) Is(target error) bool { return target == svc.ErrNotFound }
+
+// stillDeleted returns a deletedError if the service does not find an endpoint whose deletion was proven
+// before. Otherwise it returns nil: then the deletion has to be proven again.
+func (t *tool) stillDeleted(ctx context.Context, id string, at time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if _, err := t.client.InferenceServices.Get(ctx, id, svc.WithMaxAttempts(1)); isNotFound(err) {
+		return deletedError{id, at}
+	}
+	return nil
 }
 
 // deleteOne deletes one endpoint and waits until the deletion is proven. If every response was

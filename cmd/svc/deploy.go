@@ -73,7 +73,7 @@ func (t *tool) deployCommand() *command {
 	f.String("key", "", "key in the ledger ("+keyRule+"), under which at most one endpoint runs at a time; default: a new random key")
 	f.BoolVar(&s.keep, "keep", false, "keep the endpoint after a failure, a time limit or Ctrl-C")
 	f.BoolVar(&s.replace, "replace", false, "if the endpoint of --key is unavailable or stopped, delete it and create a new one")
-	f.BoolVar(&dryRun, "dry-run", false, "print the create request, and do not send it")
+	f.BoolVar(&dryRun, "dry-run", false, "print the create request, and do not send it; checks its form and that its flavor exists, not the image, the stock or the key")
 	f.BoolVar(&wait, "wait", true, "wait until the endpoint is available")
 	c.run = func(ctx context.Context, _ []string) (view, error) {
 		d, err := t.deployment(ctx, &s)
@@ -166,9 +166,26 @@ func (d *deployment) dryRun(ctx context.Context) (view, error) {
 			return nil, err
 		}
 		d.req.ResourceMetadata.FlavorID = flavor
+	} else if err := d.flavorExists(ctx); err != nil {
+		return nil, err
 	}
 	text, err := json.Marshal(d.req)
 	return &deployView{DryRun: true, Request: text}, err
+}
+
+// flavorExists returns an error if the service does not list the flavor of the request. A token that may
+// create endpoints may not be allowed to list flavors.
+func (d *deployment) flavorExists(ctx context.Context) error {
+	id := d.req.ResourceMetadata.FlavorID
+	flavors, err := d.tool.client.Flavors.List(ctx)
+	switch {
+	case errors.Is(err, svc.ErrForbidden):
+		d.tool.talk.say("the token may not list flavors, so it is not checked whether %s exists", printable(id))
+		return nil
+	case err == nil && len(inOrder(flavors, []string{id})) == 0:
+		return fmt.Errorf("%s: %w", id, errNoFlavor)
+	}
+	return err
 }
 
 // run creates the endpoint and waits for it.
@@ -195,7 +212,7 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	defer stop(nil)
 	d.stop = stop
 	service, err := t.client.InferenceServices.Deploy(limited, d.req, &d.opts)
-	err = d.judge(ctx, err)
+	err = d.judge(ctx, service, err)
 	if f := t.facts(); f.Resumed && !f.Deleted {
 		err = cmp.Or(err, d.announce(ctx, f.ID))
 	}
@@ -302,7 +319,7 @@ func (d *deployment) noWait(err error) bool {
 }
 
 // judge notes whether an endpoint may be running after Deploy has returned err.
-func (d *deployment) judge(ctx context.Context, err error) error {
+func (d *deployment) judge(ctx context.Context, service *svc.InferenceService, err error) error {
 	t := d.tool
 	failed, isDeploy := errors.AsType[*svc.DeployError](err)
 	if d.noWait(err) {
@@ -315,7 +332,7 @@ func (d *deployment) judge(ctx context.Context, err error) error {
 			f.Running = true
 		case isDeploy:
 			f.Deleted = failed.Cleanup == svc.CleanupDeleted
-			f.Running = !f.Deleted
+			f.Running = !f.Deleted && (service == nil || mayRun(service))
 		case f.Posted:
 			f.Running = errors.Is(err, svc.ErrOutcomeUnknown) // a create was sent, so no earlier endpoint of the key was running
 		}
@@ -356,7 +373,7 @@ func (d *deployment) view(s *svc.InferenceService) view {
 func (t *tool) deployLeft(f facts) []string {
 	switch {
 	case f.Created:
-		return []string{mayRun(f.ID)}
+		return []string{stillRuns(f.ID)}
 	case f.ID == "":
 		return []string{fmt.Sprintf("Nothing was created. An endpoint of the key %s may be running and billed: see \"svc ls\".", f.Key)}
 	}

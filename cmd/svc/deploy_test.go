@@ -247,6 +247,10 @@ deploy_metadata:
 	request = s.must(exitOK, "deploy", "--file", spec, "--dry-run", "-o", "json").doc(t)["request"].(map[string]any)
 	require.Equal(t, map[string]any{"image_url": "x", "port": 8000.0, "gpu_num": 1.0}, request["deploy_metadata"], "the defaults of the flags")
 	require.Equal(t, 1.0, request["resource_metadata"].(map[string]any)["target_instance_number"])
+	doc = s.must(exitNotFound, "deploy", "--file", spec, "--flavor", "none", "--dry-run", "-o", "json").doc(t)
+	require.Equal(t, []any{"no_flavor", false}, []any{doc["error_kind"], doc["may_be_running"]})
+	s.srv.Fault("GET", svctest.RouteFlavors, svctest.Fault{Status: 403})
+	require.Contains(t, s.must(exitOK, "deploy", "--file", spec, "--flavor", "none", "--dry-run").stderr, "not checked whether none exists")
 	request = s.must(exitOK, "deploy", "--file", spec, "--gpus", "0", "--dry-run", "-o", "json").doc(t)["request"].(map[string]any)
 	require.Equal(t, 0.0, request["deploy_metadata"].(map[string]any)["gpu_num"], "the flag wins")
 }

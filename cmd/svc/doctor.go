@@ -86,7 +86,11 @@ says what to do about each problem. It only reads. Ends with 1 if there is a pro
 func (t *tool) checkService(ctx context.Context, v *doctorView) {
 	rest := []string{"service", "token", "flavors", "clock", "inference URL"}
 	if err := t.makeClient(&command{client: needsClient}, nil); err != nil {
-		v.problem("settings", plainText(err), "set SVC_BASE_URL, SVC_API_TOKEN and SVC_INFERENCE_URL, or the flags in their place")
+		advice := "set SVC_BASE_URL, SVC_API_TOKEN and SVC_INFERENCE_URL, or the flags in their place"
+		if strings.Contains(plainText(err), "--insecure-http") {
+			advice = "use the https:// address; only in a network where nobody can read along: --insecure-http, here and with every command"
+		}
+		v.problem("settings", plainText(err), advice)
 		v.skipped(rest...)
 		return
 	}
@@ -222,7 +226,7 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView) {
 		v.ok("ledger", "none yet at %s: the first create makes it", p.shown)
 		return
 	case isA[noLedgerError](err):
-		v.problem("ledger", plainText(err), "check the path, or make a ledger: svc ledger init --ledger "+p.shown)
+		v.problem("ledger", plainText(err), "check the path, or make a ledger: "+t.initLedger())
 		return
 	case err != nil:
 		v.problem("ledger", plainText(err), "check that it exists and that you may read and write it")
@@ -235,14 +239,14 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView) {
 	} else {
 		v.ok("ledger", "%s: readable and writable, %d records", p.shown, len(records))
 	}
-	entries, err := ledger.Fold(records)
-	if err != nil {
-		v.problem("entries", plainText(err), "look at the endpoints of the keys that are named, and delete what should not run")
+	entries, damaged := ledger.Fold(records)
+	if damaged != nil {
+		v.problem("entries", plainText(damaged), "look at the endpoints of the keys that are named, and delete what should not run")
 	}
-	t.checkEntries(v, entries)
+	t.checkEntries(v, entries, errors.Join(err, damaged))
 }
 
-func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry) {
+func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry, damaged error) {
 	open, before, now := 0, len(v.Checks), time.Now()
 	for _, e := range entries {
 		if !e.Open() {
@@ -263,7 +267,7 @@ func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry) {
 			v.problem("address", fmt.Sprintf("%s is at %s", what, e.BaseURL), "set SVC_BASE_URL to that address, and look at it there")
 		}
 	}
-	t.note(func(f *facts) { f.Running = open > 0 })
+	t.note(func(f *facts) { f.Running = anyOpen(entries, damaged) })
 	if len(v.Checks) == before {
 		v.ok("entries", "%d open, none of them in doubt, overdue or at another address", open)
 	}

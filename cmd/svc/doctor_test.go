@@ -44,6 +44,11 @@ func TestDoctor(t *testing.T) {
 			change:   func(s *session) { s.env["SVC_BASE_URL"] = "" },
 			problems: []string{"settings"}, skipped: []string{"service", "token", "flavors", "clock", "inference URL"},
 		},
+		"plain http": {
+			change:   func(s *session) { s.env["SVC_BASE_URL"] = "http://service.invalid" },
+			problems: []string{"settings"}, skipped: []string{"service", "token", "flavors", "clock", "inference URL"},
+			says: []string{"use the https:// address"},
+		},
 		"no inference URL": {change: func(s *session) { s.env["SVC_INFERENCE_URL"] = "" }, skipped: []string{"inference URL"}},
 		"no address and no token": {
 			change:   func(s *session) { s.env["SVC_BASE_URL"], s.env["SVC_API_TOKEN"] = "", "" },

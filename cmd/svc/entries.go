@@ -108,6 +108,9 @@ An entry in doubt has a create whose outcome nobody knows. Look for its endpoint
 service shows what your account runs: by its name, or by [svc:INTENT] in its description (-o
 json shows the intent). If it is there: svc adopt KEY ID. If it is not: svc forget KEY.
 
+An entry with 0 instances is listed too, and counts as one that may be running: the ledger does not
+know what was changed elsewhere. "svc get ID" asks the service.
+
 TIME is the number of instances times the longest time that they may have run.`
 
 func (t *tool) lsCommand() *command {
@@ -121,14 +124,12 @@ func (t *tool) lsCommand() *command {
 	c.run = func(ctx context.Context, _ []string) (view, error) {
 		entries, err := t.client.Ledger.Entries(ctx)
 		v := &entriesView{Entries: []entryView{}}
-		running := err != nil
 		for _, e := range entries {
-			running = running || e.Open()
 			if e.Open() || all || !open {
 				v.Entries = append(v.Entries, newEntryView(e))
 			}
 		}
-		t.note(func(f *facts) { f.Running = running })
+		t.note(func(f *facts) { f.Running = anyOpen(entries, err) })
 		if len(v.Entries) == 0 && err == nil {
 			t.talk.say("no entries: as far as this ledger knows, nothing is running")
 		}

@@ -130,6 +130,9 @@ func lines(texts []string) (rows [][]string) {
 const uploadHelp = `Uploads a file, or what it reads from standard input, and prints the ID of its record. The
 SHA-256 of the contents is written to standard error, and is in the document of -o json.
 
+In a pipeline, if the producer fails, what it has written so far is uploaded as if it were all: write
+"set -o pipefail" before it, and delete the file after a failure.
+
 If the contents could not be sent, the record stays: --id ID uploads to it again. After exit
 code 4, a record may exist, and its ID is not known.`
 
@@ -144,7 +147,7 @@ func (t *tool) uploadCommand() *command {
 	c := &command{
 		Command: &cobra.Command{
 			Use: "upload FILE|-", Short: "upload a file; prints its ID", Long: uploadHelp, Args: cobra.ExactArgs(1),
-			Example: "  svc files upload data.jsonl\n  produce | svc files upload --name data.jsonl -",
+			Example: "  svc files upload data.jsonl\n  set -o pipefail; produce | svc files upload --name data.jsonl -",
 			ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 				return nil, cobra.ShellCompDirectiveDefault // files
 			},

@@ -20,7 +20,7 @@ func (t *tool) getCommand() *command {
 				return nil, err
 			}
 			s, err := t.client.InferenceServices.Get(ctx, id)
-			return t.service(s), err
+			return t.read(s), err
 		},
 	}, 0)
 }

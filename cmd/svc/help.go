@@ -34,19 +34,19 @@ endpoint may be running and billed: svc help exit-codes. For scripts: svc help s
 // the meaning, and what to run next.
 var exitCodes = [][]string{
 	{"0", "if asked for", "done", ""},
-	{"1", "no", "failed, and no other code fits; doctor: a problem", "read the message"},
-	{"3", "no", "the time limit of --timeout is over; nothing was created or changed", "run it again"},
+	{"1", "no *", "failed, and no other code fits; doctor: a problem", "read the message"},
+	{"3", "no *", "the time limit of --timeout is over; nothing was created or changed", "run it again"},
 	{"4", "yes, ID unknown", "the outcome of a create is not known", "svc ls, then svc adopt or forget"},
-	{"5", "no, by this token", "the service knows no such endpoint, or no flavor fits", "svc ls, svc flavors"},
-	{"6", "no", "the service did not accept the token", "check the token"},
-	{"7", "no", "the service cannot be reached or is overloaded", "run it again"},
-	{"8", "yes", "the endpoint is unavailable or stopped (wait, url)", "svc get ID, svc delete ID"},
+	{"5", "not known *", "the service knows no such endpoint, or no flavor fits", "svc ls, svc flavors"},
+	{"6", "no *", "the service did not accept the token", "check the token"},
+	{"7", "no *", "the service cannot be reached or is overloaded", "run it again"},
+	{"8", "yes, or 0 instances", "the endpoint is unavailable or stopped", "svc get ID, svc scale ID N"},
 	{"9", "if it ran before", "the ledger stopped the command; nothing was created", "svc doctor"},
 	{"10", "yes", "an endpoint may be running and billed", "as the last line says"},
 	{"11", "no", "the deployment failed, and its endpoint is deleted", "read the message"},
 	{"64", "if it ran before", "usage error; nothing was sent", "svc COMMAND --help"},
 	{"127", "no", "run: the program was not found; nothing was created", "check the command"},
-	{"130", "no", "interrupted; nothing was created or changed", "run it again"},
+	{"130", "no *", "interrupted; nothing was created or changed", "run it again"},
 	{"2", "yes", "the program crashed, or was ended by SIGQUIT or SIGABRT", "svc ls"},
 	{"128+n", "yes", "signal n killed the program (137: SIGKILL)", "svc ls"},
 }
@@ -55,20 +55,23 @@ func exitCodesTopic() *cobra.Command {
 	var b strings.Builder
 	table{header: []string{"CODE", "MAY ONE RUN?", "MEANING", "NEXT"}, rows: exitCodes}.write(&b, true)
 	return &cobra.Command{Use: "exit-codes", Short: "each exit code: what may be running, and what to do", Long: b.String() + `
-"No" means: of the endpoints that the command creates, scales or deletes, none is running.
-Commands that only read (get, wait, url, ls, adopt, forget, extend) change nothing, whatever
-their code. "svc run" ends with the code of its program once the endpoint is deleted, and with
+"No" means: of the endpoints that the command creates, scales or deletes, none is running. "No *" is
+for these commands only: those that only read (get, wait, url, ls, adopt, forget, extend) change
+nothing, and what ran before still runs. After 5, an endpoint may run that the token cannot see; none
+runs if no flavor fits, and if the ledger has no open entry of the key. "svc run" ends with the code of its program once the endpoint is deleted, and with
 128+n after a signal; its --result FILE has both codes, so a script can tell them apart:
 
   code=0; svc run --result r.json … -- ./test.sh || code=$?
   jq -e '.svc_exit_code == 0' r.json     # rented and given back; then command_exit_code is that of test.sh
 
 In a document (-o json), may_be_running says it after every code: it is
-false only if it is known that no endpoint of the command is running.
+false only if it is known that nothing of what the command is about is running and billed. An
+endpoint that is stopped and has 0 instances is not.
 
 If standard output cannot be written (a full disk), the command still does its work. Then it ends
 with 10 if an endpoint may be running, and else with 1, for every -o. A reader that has gone away
-(| head) is no failure.
+(| head) is no failure, and a closed standard output (>&-) counts as /dev/null: the code is that of the
+work, although nobody gets the ID.
 
 The first signal ends the command, and deletes what it created. Signals within two seconds
 count as one, because timeout(1) sends two. A later signal ends the program at once: with 10

@@ -123,6 +123,17 @@ func defaultLedger() (string, error) {
 	return filepath.Join(dir, "svc-ledger"), nil
 }
 
+// initLedger is the command that makes a ledger at the place of this command. It shows no password.
+func (t *tool) initLedger() string {
+	switch {
+	case t.flags.ledger == "": // the default place, or SVC_LEDGER
+		return "svc ledger init"
+	case t.place.driver == "postgres":
+		return "svc ledger init, with the same --ledger"
+	}
+	return "svc ledger init --ledger " + shellWord(t.place.shown)
+}
+
 // openLedger opens the ledger for a command. It returns nil if the command goes without one.
 func (t *tool) openLedger(ctx context.Context, c *command) (store ledger.Store, stop func(), err error) {
 	stop = func() {}
@@ -236,6 +247,7 @@ func (noEntryError) Is(target error) bool { return target == svc.ErrNotFound }
 func (t *tool) entryOf(ctx context.Context, key string) (ledger.Entry, error) {
 	e, err := t.client.Ledger.Entry(ctx, key)
 	if err == nil && e == nil {
+		t.note(func(f *facts) { f.Running = false })
 		err = noEntryError{key}
 	}
 	if err != nil {

@@ -38,6 +38,8 @@ func eachLedger(t *testing.T, f func(t *testing.T, s *session)) {
 
 func TestLedgerOfEachKind(t *testing.T) {
 	eachLedger(t, func(t *testing.T, s *session) {
+		flag := s.must(exitLedger, "ls", "--ledger", s.env["SVC_LEDGER"])
+		require.Equal(t, strings.HasPrefix(s.env["SVC_LEDGER"], "postgres:"), strings.Contains(flag.stderr, "svc ledger init, with the same --ledger"), flag.stderr)
 		for _, args := range [][]string{{"ls"}, deploy, {"sweep"}, {"adopt", "a", "svc-1"}, {"forget", "a"}, {"extend", "a", "1h"}} {
 			e := s.must(exitLedger, args...)
 			require.Contains(t, e.stderr, "there is no ledger at")
@@ -114,6 +116,10 @@ func TestLedgerPlaces(t *testing.T) {
 	e := s.must(exitLedger, "ls", "-o", "json")
 	require.NotContains(t, e.stdout+e.stderr, "secret")
 	require.Contains(t, e.stderr, "postgres://u@127.0.0.1:1/x")
+	s.env["SVC_LEDGER"] = filepath.Join(home, "missing")
+	require.Contains(t, s.must(exitLedger, "ls").stderr, "To make one: svc ledger init\n", "it is in SVC_LEDGER, perhaps with a password")
+	require.Regexp(t, `or make a ledger: svc ledger init *\n`, s.run("doctor").stdout)
+	require.Contains(t, s.must(exitLedger, "ls", "--ledger", "a b").stderr, "svc ledger init --ledger '"+filepath.Join(home, "a b")+"'\n")
 
 	s.env["SVC_LEDGER"] = "none"
 	s.must(exitUsage, "ls")
@@ -285,6 +291,19 @@ func TestLedgerThatIsNotUnderstoodIsNotShown(t *testing.T) {
 		e := s.must(exitUsage, "ls", "--ledger", value)
 		require.NotContains(t, e.stderr+e.stdout, "S3cr3t", value)
 	}
+}
+
+// TestSweepSaysEachReason: also one that is no failure of a call, such as another name.
+func TestSweepSaysEachReason(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "short", "--lease", "1s")...)
+	s.srv.SetField("svc-1", "name", "renamed")
+	time.Sleep(2100 * time.Millisecond) // the clock of the service has whole seconds
+	e := s.must(exitRunning, "sweep", "-o", "json")
+	reason := e.doc(t)["entries"].([]any)[0].(map[string]any)["error"].(string)
+	require.Contains(t, e.stderr, "svc-1 is not known to be deleted: "+reason)
+	require.Equal(t, 1, s.srv.RunningInstances())
 }
 
 // TestSweepNamesWhatAPersonMustSettle: an endpoint whose ID is not known cannot be deleted, whatever

@@ -3,12 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"example.com/svc/ledger"
 )
 
 // ledgerView is where a ledger is.
@@ -102,7 +99,7 @@ endpoint may be running is never removed.`,
 			return nil, err
 		}
 		left, err := t.client.Ledger.Entries(ctx)
-		t.note(func(f *facts) { f.Running = err != nil || slices.ContainsFunc(left, ledger.Entry.Open) })
+		t.note(func(f *facts) { f.Running = anyOpen(left, err) })
 		return &pruneView{Ledger: t.place.shown, Before: stamp(before), Removed: len(entries) - len(left)}, err
 	}
 	return c

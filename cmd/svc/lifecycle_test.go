@@ -124,6 +124,66 @@ func TestLeaseOfDeployAndExtend(t *testing.T) {
 	require.Contains(t, s.must(exitRefused, "extend", "chat", "1h").stderr, "Check the token")
 }
 
+// TestDeleteOfWhatTheLedgerHasAsDeleted ends at once: the deletion is proven, and one read is enough. If
+// the endpoint is there, it is deleted.
+func TestDeleteOfWhatTheLedgerHasAsDeleted(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	s.must(exitOK, "delete", "svc-1")
+	for args, code := range map[string]int{"": exitNotFound, "--missing-ok": exitOK} {
+		began := time.Now()
+		e := s.must(code, append([]string{"delete", "svc-1", "-o", "json"}, strings.Fields(args)...)...)
+		require.Less(t, time.Since(began), 20*time.Second, "not known IDs take 40 s")
+		doc := e.doc(t)
+		one := doc["endpoints"].([]any)[0].(map[string]any)
+		require.Equal(t, []any{false, false, true}, []any{doc["may_be_running"], one["deleted"], one["missing"]})
+		require.Contains(t, e.stderr, "svc-1 is deleted already: the ledger has its deletion of ")
+		require.NotContains(t, e.stderr, "Check the ID", "nothing is wrong with it")
+	}
+	require.Contains(t, s.must(exitNotFound, "delete", "svc-1").stdout, "deleted before")
+
+	another := newSession(t) // another service with the same ID, which the entry is not about
+	another.env["HOME"] = s.env["HOME"]
+	require.Equal(t, "svc-1", another.srv.AddEndpoint(svctest.Endpoint{Instances: 1}))
+	another.must(exitOK, "delete", "svc-1")
+	require.Zero(t, another.srv.RunningInstances())
+}
+
+// TestMayBeRunningOfAParkedEndpoint: all commands that read its record say the same of an endpoint with 0
+// instances. The ledger alone does not know.
+func TestMayBeRunningOfAParkedEndpoint(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat", "--instances", "2")...)
+	parked := func(code int, may bool, args ...string) ended {
+		t.Helper()
+		e := s.must(code, with(args, "-o", "json")...)
+		require.Equal(t, may, e.doc(t)["may_be_running"], "%v: %s", args, e.stdout)
+		return e
+	}
+	parked(exitOK, false, "scale", "--key", "chat", "0")
+	parked(exitOK, false, "get", "svc-1")
+	parked(exitOK, false, "get", "--key", "chat")
+	parked(exitUnusable, false, "url", "--key", "chat")
+	require.Contains(t, parked(exitUnusable, false, "wait", "svc-1").stderr, "To start it: svc scale svc-1 1")
+	parked(exitOK, true, "ls")
+	parked(exitOK, true, "sweep")
+	e := parked(exitUnusable, false, with(deploy, "--key", "chat", "--instances", "2")...)
+	require.Contains(t, e.stderr, "To start it: svc scale svc-1 2\n")
+	require.Contains(t, e.stderr, "--replace")
+	s.srv.SetStatus("svc-1", "unavailable")
+	parked(exitOK, true, "get", "svc-1")
+	s.srv.SetStatus("svc-1", "stopped")
+
+	parked(exitOK, true, "scale", "svc-1", "2")
+	parked(exitOK, true, "get", "svc-1")
+	parked(exitOK, true, with(deploy, "--key", "chat", "--instances", "2")...)
+	s.must(exitOK, "delete", "svc-1")
+	parked(exitOK, false, "ls")
+	parked(exitOK, false, "ledger", "prune", "--older-than", "90d")
+}
+
 // TestDeleteOfAnIDThatDoesNotExist ends with 5, or with 0 if that is allowed. It proves nothing: the
 // token may be that of another account.
 func TestDeleteOfAnIDThatDoesNotExist(t *testing.T) {

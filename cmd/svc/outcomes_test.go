@@ -2,6 +2,8 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -96,6 +98,14 @@ func TestOutcomesHaveTheSchemaOfTheirCommand(t *testing.T) {
 					e := s.run(append(words, more...)...)
 					doc := e.doc(t)
 					require.Equal(t, e.code != exitOK, doc["error"] != nil, "%v", doc)
+					if i := slices.IndexFunc(exitCodes, func(row []string) bool { return row[0] == strconv.Itoa(e.code) }); c.stake == changes {
+						switch said := exitCodes[i][1]; {
+						case strings.HasPrefix(said, "yes"):
+							require.Equal(t, true, doc["may_be_running"], "%v", doc)
+						case strings.HasPrefix(said, "no "), said == "no":
+							require.Equal(t, false, doc["may_be_running"], "%v", doc)
+						}
+					}
 					return doc
 				}
 				if rest != "-" {

@@ -72,7 +72,7 @@ func (t *tool) runCommand() *command {
 			PreRunE: func(*cobra.Command, []string) error { return t.result.prepare() },
 		},
 		client: needsClient, ledger: makesLedger, stake: changes, endless: true, empty: emptyRun,
-		left: func(f facts) []string { return []string{mayRun(f.ID)} },
+		left: func(f facts) []string { return []string{stillRuns(f.ID)} },
 	}
 	c.onRecord = t.noteIntent
 	s.add(c.Flags())

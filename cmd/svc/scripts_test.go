@@ -91,6 +91,12 @@ func TestRolloutScript(t *testing.T) {
 		require.Equal(t, step.running, s.running(), e.stderr)
 	}
 	require.NotZero(t, s.script("rollout.sh", "app").code)
+
+	e := s.script("rollout.sh", "other", "bad:1", "bad:1")
+	require.Equal(t, exitDeleted, e.code, "neither runs")
+	require.Contains(t, e.stderr, "going back to bad:1 failed too")
+	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: 400, Times: -1})
+	require.Equal(t, 20, s.script("rollout.sh", "other", "app:1", "app:0", "--flavor", "flavor-1").code, "1 means that the old one serves")
 }
 
 func TestBlueGreenScript(t *testing.T) {

@@ -34,7 +34,7 @@ With --unmarked, an endpoint without the mark is accepted; "svc sweep" never del
 		}
 		t.note(func(f *facts) { f.ID = args[1] })
 		s, err := t.client.Ledger.Adopt(ctx, e, args[1], &svc.AdoptOptions{Unmarked: unmarked})
-		return t.service(s), err
+		return t.read(s), err
 	}
 	return c
 }

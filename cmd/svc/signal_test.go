@@ -232,8 +232,9 @@ func TestStdoutThatIsFull(t *testing.T) {
 					require.Contains(t, e.stderr, "no space left", tt.args)
 				}
 			}
-			cmd := s.shell(`svc deploy --name x --image i -o ` + form + ` >&-`)
-			require.Equal(t, exitOK, s.finish(cmd).code, "nobody wants the output")
+			for command, code := range map[string]int{"svc deploy --name x --image i": exitOK, "svc deploy --name x --image bad:1": exitDeleted, "svc get svc-9": exitNotFound} {
+				require.Equal(t, code, s.finish(s.shell(command+` -o `+form+` >&-`)).code, "the code of the work")
+			}
 		})
 	}
 }

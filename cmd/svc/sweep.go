@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -74,7 +75,12 @@ only, and names open entries at other addresses.`,
 			t.talk.say("%s of the key %s is deleted", printable(r.ServiceID), r.Key)
 		}
 	}
-	c.onCall = t.tellFailures()
+	tell := t.tellFailures()
+	c.onCall = func(call svc.Call) {
+		if call.ID != "" && call.Err != nil && !isNotFound(call.Err) { // "not found" is no failure of a deletion
+			tell(call.ID, call.Err)
+		}
+	}
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be deleted")
 	c.run = func(ctx context.Context, _ []string) (view, error) {
 		t.talk.setDeleting(true)
@@ -90,6 +96,9 @@ only, and names open entries at other addresses.`,
 			if r.Err != nil {
 				e.Error, left = plainText(r.Err), true
 			}
+			if r.Err != nil && e.ServiceID != "" && !isA[*svc.WaitError](r.Err) { // the calls of a wait are told
+				tell(e.ServiceID, r.Err)
+			}
 			if r.Err != nil && e.ServiceID == "" { // no sweep can settle it
 				t.talk.say("the outcome of the create of the key %[1]s is not known: look for %[2]q at the provider, then: svc adopt %[1]s ID, or: svc forget %[1]s", e.Key, e.Name)
 			}
@@ -101,22 +110,19 @@ only, and names open entries at other addresses.`,
 	return c
 }
 
-// tellFailures returns a function that writes a line about a call that failed, once for each endpoint
-// and reason. A "not found" does not count as a failure of a deletion.
-func (t *tool) tellFailures() func(svc.Call) {
+// tellFailures returns a function that writes why an endpoint is not known to be deleted, once for each
+// endpoint and reason. The reason of the sweep may repeat that of a call.
+func (t *tool) tellFailures() func(id string, err error) {
 	var mu sync.Mutex
 	told := map[string]string{}
-	return func(c svc.Call) {
-		if c.ID == "" || c.Err == nil || isNotFound(c.Err) {
-			return
-		}
-		text := plainText(c.Err)
+	return func(id string, err error) {
+		text := plainText(err)
 		reason := requestIDs.ReplaceAllString(text, "")
 		mu.Lock()
 		defer mu.Unlock()
-		if told[c.ID] != reason {
-			told[c.ID] = reason
-			t.talk.say("%s is not known to be deleted: %s", printable(c.ID), text)
+		if told[id] == "" || !strings.Contains(reason, told[id]) {
+			told[id] = reason
+			t.talk.say("%s is not known to be deleted: %s", printable(id), text)
 		}
 	}
 }
@@ -140,18 +146,16 @@ func (t *tool) refused(ctx context.Context) error {
 // entry is open, whatever its lease and its address.
 func (t *tool) afterSweep(ctx context.Context, v *sweepView, swept error) error {
 	entries, err := t.client.Ledger.Entries(context.WithoutCancel(ctx))
-	running := err != nil
 	for _, e := range entries {
 		if !e.Open() {
 			continue
 		}
-		running = true
 		if t.elsewhere(e) {
 			v.Elsewhere = append(v.Elsewhere, newEntryView(e))
 			t.talk.say("%s of the key %s is at another address (%s): sweep it there", dash(e.ServiceID), e.Key, e.BaseURL)
 		}
 	}
-	t.note(func(f *facts) { f.Running = running })
+	t.note(func(f *facts) { f.Running = anyOpen(entries, err) })
 	if swept == nil && err != nil {
 		return fmt.Errorf("after the sweep: %w", err)
 	}

@@ -35,9 +35,6 @@ func (t *tool) target(ctx context.Context, args []string) (id string, rest []str
 		return args[0], args[1:], nil
 	}
 	e, err := t.entryOf(ctx, t.flags.key)
-	if isA[noEntryError](err) {
-		t.note(func(f *facts) { f.Running = false })
-	}
 	if err != nil {
 		return "", nil, err
 	}

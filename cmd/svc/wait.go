@@ -39,7 +39,7 @@ it is not found for 40 s: a new endpoint may not be found at first.`,
 			w.Probe = probe.HTTP(path)
 		}
 		s, err := t.client.InferenceServices.WaitUntilAvailable(ctx, id, &w)
-		return t.service(s), err
+		return t.read(s), err
 	}
 	return c
 }
@@ -67,7 +67,7 @@ available. It needs --inference-url or SVC_INFERENCE_URL.`,
 				return nil, err
 			}
 			s, err := t.client.InferenceServices.Get(ctx, id)
-			v, ok := t.service(s).(*serviceView)
+			v, ok := t.read(s).(*serviceView)
 			if !ok {
 				return nil, err
 			}
@@ -104,7 +104,7 @@ func (t *tool) scaleCommand() *command {
 		t.note(func(f *facts) {
 			switch {
 			case err == nil:
-				f.Running = n > 0
+				f.Running = mayRun(s)
 			case s != nil && s.IsDeleted:
 				f.Running = false
 			}

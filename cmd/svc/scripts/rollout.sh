@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Replaces the image of the endpoint of a key. If the new image does not become available, the old
-# one is deployed again, and the script ends with 1.
+# one is deployed again, and the script ends with 1: the old one serves.
 #
 #   rollout.sh KEY IMAGE OLD_IMAGE [FLAGS of svc deploy]
 #
 # The old endpoint is deleted before the new one is created, so for some minutes there is none:
 # blue-green.sh has no such gap, but rents both for a while. The script can be run again after any
-# failure or kill. It needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting).
+# failure or kill. If the old one cannot be deployed either, the script ends with the exit code of that "svc
+# deploy" (svc help exit-codes), or with 20 in place of 1: 11 and 20 mean that neither runs. It needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting).
 set -euo pipefail
 
 key=${1:?KEY is missing} image=${2:?IMAGE is missing} old=${3:?OLD_IMAGE is missing}
@@ -29,8 +30,14 @@ fi
 
 case $code in
 0) exit 0 ;;
-4 | 9 | 10 | 64) exit $code ;; # an endpoint may be running, perhaps a healthy one, or nothing was done: svc has said what to do
+4 | 8 | 9 | 10 | 64) exit $code ;; # an endpoint may be running, perhaps a healthy one, or nothing was done: svc has said what to do
 esac
 echo "rollout: $image failed with exit code $code; going back to $old" >&2
-deploy "$old" "$@"
-exit 1
+code=0
+deploy "$old" "$@" || code=$?
+case $code in
+0) exit 1 ;;
+1) code=20 ;;
+esac
+echo "rollout: going back to $old failed too: see above" >&2
+exit $code

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"example.com/svc"
+	"example.com/svc/ledger"
+)
+
+// mayRun reports whether something of an endpoint may be running and billed. It is false only if the
+// service says that nothing is: the endpoint is deleted, or it is stopped and has 0 instances.
+func mayRun(s *svc.InferenceService) bool {
+	parked := s.Status == svc.InferenceServiceStatusStopped && s.ResourceMetadata.TargetInstanceNumber == 0
+	return !s.IsDeleted && !parked
+}
+
+// anyOpen reports whether something of the entries of a ledger may be running and billed. An open entry
+// with 0 instances counts too: the ledger does not know what was changed without it.
+func anyOpen(entries []ledger.Entry, err error) bool {
+	return err != nil || slices.ContainsFunc(entries, ledger.Entry.Open)
+}
+
+// restart says how to start an endpoint that has 0 instances.
+func restart(f facts) string {
+	return fmt.Sprintf("%[1]s has 0 instances: nothing of it is running or billed. To start it: svc scale %[1]s %[2]d", f.ID, max(f.Target, 1))
+}
