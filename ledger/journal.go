@@ -146,7 +146,7 @@ func ofOneKey(err error) bool {
 // when ctx ends. If it fails, the outcome of a create that made an endpoint is kept, and written
 // later by [Journal.Owner].
 func (j *Journal) Settle(ctx context.Context, r Record, tries int) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Patience)
+	ctx, cancel := Afterwards(ctx)
 	defer cancel()
 	r.At = WallClock()
 	err := j.append(ctx, r)
