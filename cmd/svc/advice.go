@@ -40,12 +40,7 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 			lines = append(lines, "Check the ID, and the account of the token: the service has no such endpoint in it, or has deleted it.")
 		}
 	case exitUnusable:
-		if !f.Running {
-			lines = append(lines, restart(f))
-		}
-		if !f.Running && f.Resumed {
-			lines = append(lines, "To delete it and create a new one: the same command with --replace.")
-		}
+		return append(lines, restart(f)...)
 	case exitRunning:
 		if c.left != nil {
 			return append(lines, c.left(f)...)

@@ -32,6 +32,14 @@ type deletion struct {
 	before bool // it was deleted before, by the ledger
 }
 
+// missed says why it is no failure that the service does not find the endpoint.
+func (d *deletion) missed(err error) string {
+	if d.before {
+		return plainText(err)
+	}
+	return printable(d.ServiceID) + " is not found: deleted, mistyped, or of another account"
+}
+
 func emptyDelete() view { return &deleteView{Endpoints: []deletion{}} }
 
 func (v *deleteView) table() table {
@@ -125,13 +133,7 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			if at, ok := before[id]; ok {
-				if errs[i] = t.stillDeleted(ctx, id, at); errs[i] != nil {
-					v.Endpoints[i] = deletion{ServiceID: id, Missing: true, proven: true, before: true}
-					return
-				}
-			}
-			v.Endpoints[i], errs[i] = t.deleteOne(ctx, id)
+			v.Endpoints[i], errs[i] = t.deleteOne(ctx, id, before)
 		})
 	}
 	all.Wait()
@@ -141,11 +143,7 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 			left = append(left, d.ServiceID)
 		}
 		if d.Missing && missingOK {
-			text := printable(d.ServiceID) + " is not found: deleted, mistyped, or of another account"
-			if d.before {
-				text = plainText(errs[i])
-			}
-			t.talk.say("%s", text)
+			t.talk.say("%s", d.missed(errs[i]))
 			errs[i] = nil
 		}
 	}
@@ -197,20 +195,21 @@ func (e deletedError) Error() string {
 // Is makes the error match [svc.ErrNotFound].
 func (deletedError) Is(target error) bool { return target == svc.ErrNotFound }
 
-// stillDeleted returns a deletedError if the service does not find an endpoint whose deletion was proven
-// before. Otherwise it returns nil: then the deletion has to be proven again.
-func (t *tool) stillDeleted(ctx context.Context, id string, at time.Time) error {
+// missing reports whether the service does not find an endpoint now. For one that was deleted before, that
+// is enough.
+func (t *tool) missing(ctx context.Context, id string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if _, err := t.client.InferenceServices.Get(ctx, id, svc.WithMaxAttempts(1)); isNotFound(err) {
-		return deletedError{id, at}
-	}
-	return nil
+	_, err := t.client.InferenceServices.Get(ctx, id, svc.WithMaxAttempts(1))
+	return isNotFound(err)
 }
 
 // deleteOne deletes one endpoint and waits until the deletion is proven. If every response was
 // "not found", there was no such endpoint.
-func (t *tool) deleteOne(ctx context.Context, id string) (deletion, error) {
+func (t *tool) deleteOne(ctx context.Context, id string, before map[string]time.Time) (deletion, error) {
+	if at, ok := before[id]; ok && t.missing(ctx, id) {
+		return deletion{ServiceID: id, Missing: true, proven: true, before: true}, deletedError{id, at}
+	}
 	d := deletion{ServiceID: id}
 	err := t.deleteAndWait(ctx, id)
 	d.proven = err == nil // a "not found" alone proves nothing: the token may be that of another account

@@ -97,8 +97,8 @@ func TestRunWhoseDeploymentFails(t *testing.T) {
 func TestRunStopsWhatItsProgramHasStarted(t *testing.T) {
 	t.Parallel()
 	for name, child := range map[string]string{
-		"it ends":    `trap 'echo caught; exit' TERM; echo ready; while :; do sleep 0.1; done`,
-		"it ignores": `trap '' TERM; echo ready; while :; do sleep 0.1; done`,
+		"it ends":    `trap 'echo caught; exit' TERM; echo ready; for i in $(seq 300); do sleep 0.1; done`,
+		"it ignores": `trap '' TERM; echo ready; for i in $(seq 300); do sleep 0.1; done`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,7 +21,15 @@ func anyOpen(entries []ledger.Entry, err error) bool {
 	return err != nil || slices.ContainsFunc(entries, ledger.Entry.Open)
 }
 
-// restart says how to start an endpoint that has 0 instances.
-func restart(f facts) string {
-	return fmt.Sprintf("%[1]s has 0 instances: nothing of it is running or billed. To start it: svc scale %[1]s %[2]d", f.ID, max(f.Target, 1))
+// restart says how to start an endpoint that has 0 instances. It returns nil if that is not the reason
+// why the endpoint cannot be used.
+func restart(f facts) (lines []string) {
+	if f.Running {
+		return nil
+	}
+	lines = []string{fmt.Sprintf("%[1]s has 0 instances: nothing of it is running or billed. To start it: svc scale %[1]s %[2]d", f.ID, max(f.Target, 1))}
+	if f.Resumed {
+		lines = append(lines, "To delete it and create a new one: the same command with --replace.")
+	}
+	return lines
 }

@@ -90,24 +90,31 @@ only, and names open entries at other addresses.`,
 			return v, t.afterSweep(ctx, v, err)
 		}
 		reaped, err := t.client.Ledger.Reap(ctx, &svc.ReapOptions{DryRun: dryRun})
-		left := false
 		for _, r := range reaped {
-			e := swept{newEntryView(r.Entry), r.Err == nil && !dryRun, ""}
-			if r.Err != nil {
-				e.Error, left = plainText(r.Err), true
-			}
-			if r.Err != nil && e.ServiceID != "" && !isA[*svc.WaitError](r.Err) { // the calls of a wait are told
-				tell(e.ServiceID, r.Err)
-			}
-			if r.Err != nil && e.ServiceID == "" { // no sweep can settle it
-				t.talk.say("the outcome of the create of the key %[1]s is not known: look for %[2]q at the provider, then: svc adopt %[1]s ID, or: svc forget %[1]s", e.Key, e.Name)
-			}
-			v.Entries = append(v.Entries, e)
+			v.Entries = append(v.Entries, t.sweptEntry(r, dryRun, tell))
 		}
-		t.note(func(f *facts) { f.Left = left })
+		t.note(func(f *facts) {
+			f.Left = slices.ContainsFunc(v.Entries, func(e swept) bool { return e.Error != "" })
+		})
 		return v, t.afterSweep(ctx, v, err)
 	}
 	return c
+}
+
+// sweptEntry makes the view of what a sweep did with an entry, and says why it could not be settled.
+func (t *tool) sweptEntry(r svc.Reaped, dryRun bool, tell func(id string, err error)) swept {
+	e := swept{newEntryView(r.Entry), r.Err == nil && !dryRun, ""}
+	if r.Err == nil {
+		return e
+	}
+	e.Error = plainText(r.Err)
+	switch {
+	case e.ServiceID == "": // no sweep can settle it
+		t.talk.say("the outcome of the create of the key %[1]s is not known: look for %[2]q at the provider, then: svc adopt %[1]s ID, or: svc forget %[1]s", e.Key, e.Name)
+	case !isA[*svc.WaitError](r.Err): // the calls of a wait are told
+		tell(e.ServiceID, r.Err)
+	}
+	return e
 }
 
 // tellFailures returns a function that writes why an endpoint is not known to be deleted, once for each
