@@ -116,12 +116,12 @@ func (k *call) prepare(c *Client) error {
 		k.Result.Fail = ErrNoToken
 		return c.transportError(k)
 	}
-	k.Header = make(http.Header, 4+len(c.header)+len(req.header))
+	k.Header = make(http.Header, 4+len(c.header())+len(req.header))
 	k.Header["Accept"] = inJSON
 	if body != nil {
 		k.Header["Content-Type"] = inJSON
 	}
-	maps.Copy(k.Header, c.header)
+	maps.Copy(k.Header, c.header())
 	maps.Copy(k.Header, req.header)
 	return nil
 }

@@ -43,8 +43,8 @@ type Client struct {
 	base      valid.Base
 	caller    *httpcall.Caller
 	hasToken  bool
-	inference string      // base URL of running endpoints; empty if not known
-	header    http.Header // headers that every API call sends
+	inference string             // base URL of running endpoints; empty if not known
+	header    func() http.Header // headers that every API call sends; a function, so that printing a Client does not show them
 	endpoints *known.Endpoints
 	contacts  *atomic.Int64 // number of responses of the service that are a contact: see rules.Contact
 	hooks     hooks
@@ -86,7 +86,7 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 		}
 		inference = u.String()
 	}
-	c := &Client{endpoints: known.New(), contacts: new(atomic.Int64), base: b, inference: inference, header: cfg.header, hasToken: cfg.hasToken}
+	c := &Client{endpoints: known.New(), contacts: new(atomic.Int64), base: b, inference: inference, header: func() http.Header { return cfg.header }, hasToken: cfg.hasToken}
 	c.hooks, c.log = cfg.hooks, cfg.log
 	cfg.finish(&b.URL)
 	c.caller = httpcall.New(cfg.http)

@@ -148,7 +148,7 @@ func (e *DeployError) Error() string {
 	}
 	text += "; the endpoint may still be running and billed"
 	if !cause.Has[*permanentError](e.CleanupErr) {
-		text += ": if you do not want it, call DeleteAndWait"
+		text += ": if you do not want it, call DeleteAndWait, with a valid token of its account"
 	}
 	return apierr.Line(text)
 }

@@ -226,7 +226,8 @@ func (e *TransportError) Is(target error) bool {
 
 // An OutcomeUnknownError records that a create or register was sent and that its outcome is not
 // known: the response was lost, cut off, late, not the promised record, or a page of a proxy or
-// portal (HTML or XML), whatever its status but 407. The endpoint or file
+// portal (HTML or XML) with a status from 400, except for 407. Redirects with 307 and 308 ask for
+// the same request again, so they are refusals. The endpoint or file
 // record may exist, and an instance is billed from its creation. Do not repeat the call before
 // you know whether the record exists. To find out, use Name, ID and Body: the service has no
 // call that lists endpoints. With [WithLedger], the unknown outcome can be that of an earlier
@@ -269,7 +270,10 @@ func (e *OutcomeUnknownError) Error() string {
 	}
 	b.WriteString(detail(e.Err))
 	if !e.earlier && !e.created() { // a 4xx is a page of a proxy or portal: the text of Err says so
-		b.WriteString("; do not repeat the call before you know the outcome")
+		b.WriteString("; do not repeat the call before you know the outcome: look for the record at the provider")
+		if e.Key != "" {
+			b.WriteString(", then call Ledger.Adopt or Ledger.Forget")
+		}
 	}
 	return apierr.Line(b.String())
 }

@@ -104,13 +104,15 @@ func (c *claim) close(ctx context.Context, k *call, s **InferenceService, err *e
 		}
 		unknown.Key, unknown.Intent = r.Key, r.Intent
 	} else if *s != nil {
-		r.Event, r.ServiceID = ledger.Created, (*s).ServiceID
+		r.Event, r.ServiceID = ledger.Created, c.ledger.client.caller.Redactor().String((*s).ServiceID)
 		if r.Name = (*s).Name; r.Name == c.intent.Name {
 			r.Name = ""
 		}
 	}
 	if r.Event == ledger.Created {
-		r.ServiceTime = dateOf(k.Result.Header)
+		if r.ServiceTime = dateOf(k.Result.Header); r.ServiceTime.IsZero() && c.intent.Lease > 0 {
+			c.ledger.client.warn(ctx, "svc: a lease cannot be enforced before Extend gives it an end", errors.New("the response to the create has no Date header"), "key", r.Key, "intent", r.Intent, "name", c.intent.Name, "id", r.ServiceID)
+		}
 		if k.known(true, r.Name) != nil {
 			r.TokenCheck = k.Result.TokenCheck(r.Intent)
 		}

@@ -239,27 +239,27 @@ func (x *exchange) fold(a attempt, acted bool) {
 		x.Acted, x.Lost = true, true
 	case answered:
 		switch a.StatusCode {
-		case http.StatusProxyAuthRequired, http.StatusNotImplemented, http.StatusHTTPVersionNotSupported: // certainly without effect
+		case http.StatusProxyAuthRequired: // certainly without effect
 			return
 		case http.StatusBadGateway, http.StatusGatewayTimeout:
 			x.Lost = true
 		}
-		switch a.StatusCode / 100 {
-		case 4:
+		switch {
+		case a.StatusCode/100 == 4, a.StatusCode == http.StatusNotImplemented, a.StatusCode == http.StatusHTTPVersionNotSupported: // a refusal, in the service's own words
 			x.Acted = acted || a.replaced()
-		case 5:
+		case a.StatusCode >= 500:
 			x.Acted = true
 		}
 	}
 }
 
-// replaced reports whether a 4xx response may stand in place of the service's own. Proxies and
+// replaced reports whether a refusal may stand in place of the service's own response. Proxies and
 // portals send pages instead of a request, but also instead of the response to one that took effect.
-// Some gateways send a 408 after the service has acted.
+// Some gateways send a 408 or a 499 after the service has acted.
 func (a *attempt) replaced() bool {
 	r := rules.Response{Status: a.StatusCode, ContentType: a.Header.Get("Content-Type"), Body: a.Body, Cut: a.Cut}
 	_, why := rules.Classify(r)
-	return a.StatusCode == http.StatusRequestTimeout || rules.Replaced(why, r)
+	return a.StatusCode == http.StatusRequestTimeout || a.StatusCode == 499 || rules.Replaced(why, r)
 }
 
 // tell reports the latest exchange to the hooks, once it is known whether a retry

@@ -306,7 +306,7 @@ func matrixStatuses() (faults []matrixFault) {
 		body, contentType := `{"code":"c","message":"LEAK"}`, "application/json"
 		if status%2 == 1 {
 			body, contentType = "<html><body>LEAK</body></html>", "text/html"
-			if status/100 == 4 { // the page may stand in place of the response of the service
+			if kind == matrixRefusal { // the page may stand in place of the response of the service
 				kind = matrixDoubt
 			}
 		}

@@ -160,6 +160,22 @@ func TestCreateRefused(t *testing.T) {
 	})
 }
 
+// A page may stand in place of the response to a create that took effect, whatever its status. So may
+// what gateways send when a connection broke, and a status that HTTP does not have.
+func TestCreateIsInDoubtWhateverTheStatusOfAPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		page, json := "<html><p>Please sign in.</p></html>", `{"message":"no"}`
+		for code, body := range map[int]string{400: page, 404: page, 422: page, 501: page, 505: page, 408: json, 499: json, 601: json, 999: json, 777: page} {
+			s := testkit.Play(t, testkit.Reply{Status: code, Body: body})
+			err := testkit.OpCreate.Do(t.Context(), s.Client())
+			require.ErrorIs(t, err, svc.ErrOutcomeUnknown, "%d", code)
+			require.Len(t, s.Seen(), 1)
+		}
+		s := testkit.Play(t, testkit.Reply{Status: 407, Body: page})
+		require.NotErrorIs(t, testkit.OpCreate.Do(t.Context(), s.Client()), svc.ErrOutcomeUnknown)
+	})
+}
+
 // Do repeats a call depending on its method.
 func TestDoRepeatsWhatCanBeRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -268,6 +268,19 @@ func TestLeaseOfUnknownBeginIsReported_D17(t *testing.T) {
 	}
 }
 
+// Nobody may rely on a lease that cannot be enforced.
+func TestLeaseWithoutADateIsLogged(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var log bytes.Buffer
+		logged := svc.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))
+		c := w.client(logged, dated(func(h http.Header) { h.Del("Date") }))
+		_, err := c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k", Lease: time.Hour})
+		require.NoError(w, err)
+		require.Contains(w, log.String(), "a lease cannot be enforced before Extend gives it an end")
+		require.Contains(w, log.String(), "key=k")
+	})
+}
+
 // If the service does not tell the time, Reap cannot know which leases have ended: it does not return nil.
 func TestReapWithoutTheTimeIsNoSuccess(t *testing.T) {
 	inWorld(t, func(w *world) {

@@ -19,6 +19,7 @@ import (
 
 	"example.com/svc"
 	"example.com/svc/internal/testkit"
+	"example.com/svc/ledger"
 )
 
 // The service, a proxy or the network may repeat the token or a presigned URL in any
@@ -166,4 +167,40 @@ func TestErrorsStayReadable(t *testing.T) {
 	body := `{"message":"link https://store.test/bucket/a.bin?sig=0123456789abcdef has expired","code":"LinkExpired"}`
 	err := testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 403, Body: body, Header: map[string]string{"X-Request-Id": "req-1"}}).Client())
 	require.Equal(t, "svc: GET /v1/inference-service/{service_id}: 403 Forbidden: link https://store.test/bucket/a.bin?REDACTED has expired (id svc-1, code LinkExpired, request req-1)", err.Error())
+}
+
+// A service that sends the token back as the ID of a new endpoint brings it into no error and no ledger.
+func TestTokenAsAnIDIsNotShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const token = "echoed-token-1234567890"
+		record := `{"service_id":"` + token + `","name":"demo","status":"unavailable"}`
+		store := ledger.Memory()
+		s := testkit.Play(t, testkit.Reply{Status: 200, Body: record}, testkit.Reply{Status: 200, Body: record})
+		client := s.Client(svc.WithToken(token), svc.WithLedger(store), svc.WithoutLedgerMark())
+		_, err := client.InferenceServices.Deploy(t.Context(), svc.CreateInferenceServiceRequest{
+			Name: "demo", ResourceMetadata: svc.CreateResourceMetadata{FlavorID: "f", TargetInstanceNumber: 1},
+		}, nil)
+		e := testkit.ErrorAs[*svc.DeployError](t, err)
+		require.Equal(t, "REDACTED", e.ServiceID)
+		require.NotContains(t, err.Error(), token)
+		records, err := store.List(t.Context(), "")
+		require.NoError(t, err)
+		for _, r := range records {
+			require.NotContains(t, fmt.Sprint(r), token)
+		}
+	})
+}
+
+// A default header may hold the key of a gateway. Printing a client does not show it.
+func TestPrintedClientShowsNoHeader(t *testing.T) {
+	client, err := svc.NewClient("https://svc.test", svc.WithToken("token-1234567890"), svc.WithDefaultHeader("X-Api-Key", "key-of-a-gateway"))
+	require.NoError(t, err)
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {
+		text := fmt.Sprintf(verb, client)
+		require.NotContains(t, text, "key-of-a-gateway")
+		require.NotContains(t, text, "token-1234567890")
+	}
+	var log bytes.Buffer
+	slog.New(slog.NewTextHandler(&log, nil)).Info("client", "client", client)
+	require.NotContains(t, log.String(), "key-of-a-gateway")
 }
