@@ -67,14 +67,13 @@ func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) 
 // open entry has a lease. If the service's time or the begin of a lease is not known, the local clock
 // decides too, but only about what is reported: see [ledger.Entry.MayReap]. The error says why some
 // leases could not be judged.
-func (l *Ledger) overdue(ctx context.Context, entries []ledger.Entry) (due []ledger.Entry, err error) {
+func (l *Ledger) overdue(ctx context.Context, entries []ledger.Entry) (due []ledger.Entry, unjudged error) {
 	base, local := l.client.base.String(), ledger.WallClock()
 	entries = slices.DeleteFunc(entries, func(e ledger.Entry) bool { return !e.Open() || e.BaseURL != base })
-	clock := func() time.Time { return local }
+	clock, err := func() time.Time { return local }, error(nil)
 	if slices.ContainsFunc(entries, func(e ledger.Entry) bool { return e.Lease > 0 }) {
 		clock, err = l.clock(ctx)
 	}
-	judged := true
 	for _, e := range entries {
 		now := clock()
 		if now.IsZero() || e.ServiceTime.IsZero() && local.After(now) {
@@ -82,14 +81,11 @@ func (l *Ledger) overdue(ctx context.Context, entries []ledger.Entry) (due []led
 		}
 		if e.Doubt != "" || e.Overdue(base, now) {
 			due = append(due, e)
-		} else if e.Lease > 0 {
-			judged = err == nil
+		} else if e.Lease > 0 { // what is due is read, and that response has a Date too
+			unjudged = err
 		}
 	}
-	if judged { // what is due is read, and that response has a Date too
-		err = nil
-	}
-	return due, err
+	return due, unjudged
 }
 
 // atOnce calls f for all values, eight at a time.

@@ -15,6 +15,7 @@ var ofTheTool = strings.NewReplacer(
 	"set WithInferenceURL or SVC_INFERENCE_URL", "set SVC_INFERENCE_URL or --inference-url",
 	"allow it with WithInsecureHTTP", "allow it with --insecure-http",
 	"set WithLedger", "set SVC_LEDGER or --ledger",
+	": look for the record at the provider, then call Ledger.Adopt or Ledger.Forget", "", // the tool lists the steps
 	"then call Ledger.Adopt, or Ledger.Forget if the endpoint does not exist", `then run "svc adopt KEY ID", or "svc forget KEY" if the endpoint does not exist`,
 	"Body is empty, and RefuseEmpty is set", "the input is empty, and --allow-empty is not given",
 	"FileClient.List shows", `"svc files ls" shows`,

@@ -238,16 +238,13 @@ func (x *exchange) fold(a attempt, acted bool) {
 	case lost:
 		x.Acted, x.Lost = true, true
 	case answered:
-		switch a.StatusCode {
-		case http.StatusProxyAuthRequired: // certainly without effect
-			return
-		case http.StatusBadGateway, http.StatusGatewayTimeout:
-			x.Lost = true
-		}
-		switch {
-		case a.StatusCode/100 == 4, a.StatusCode == http.StatusNotImplemented, a.StatusCode == http.StatusHTTPVersionNotSupported: // a refusal, in the service's own words
+		switch status := a.StatusCode; {
+		case status == http.StatusProxyAuthRequired: // certainly without effect
+		case status == http.StatusBadGateway, status == http.StatusGatewayTimeout:
+			x.Acted, x.Lost = true, true
+		case status/100 == 4, status == http.StatusNotImplemented, status == http.StatusHTTPVersionNotSupported: // without effect, if the service says it
 			x.Acted = acted || a.replaced()
-		case a.StatusCode >= 500:
+		case status >= 500:
 			x.Acted = true
 		}
 	}

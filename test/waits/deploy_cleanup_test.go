@@ -219,9 +219,9 @@ func TestDeployErrorReadsWell(t *testing.T) {
 		"deleted": {&svc.DeployError{ServiceID: "svc-7", Cleanup: svc.CleanupDeleted, Err: waited},
 			"svc: deploying svc-7: the inference service is unavailable; no status after 3 polls in 1m0s; the endpoint is deleted now"},
 		"not deleted": {&svc.DeployError{ServiceID: "svc-7", Err: errors.New("svc: x")},
-			"svc: deploying svc-7: x; the endpoint may still be running and billed: if you do not want it, call DeleteAndWait"},
+			"svc: deploying svc-7: x; the endpoint may still be running and billed: if you do not want it, call DeleteAndWait, with a valid token of its account"},
 		"cleanup failed": {&svc.DeployError{ServiceID: "svc-7", Err: svc.ErrStopped, CleanupErr: refused},
-			"svc: deploying svc-7: the inference service is stopped; the cleanup could not delete the endpoint (403 Forbidden: not yours); the endpoint may still be running and billed: if you do not want it, call DeleteAndWait"},
+			"svc: deploying svc-7: the inference service is stopped; the cleanup could not delete the endpoint (403 Forbidden: not yours); the endpoint may still be running and billed: if you do not want it, call DeleteAndWait, with a valid token of its account"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.EqualError(t, tt.err, tt.text)
