@@ -97,8 +97,8 @@ func TestRunWhoseDeploymentFails(t *testing.T) {
 func TestRunStopsWhatItsProgramHasStarted(t *testing.T) {
 	t.Parallel()
 	for name, child := range map[string]string{
-		"it ends":    `trap 'echo caught; exit' TERM; echo ready; for i in $(seq 300); do sleep 0.1; done`,
-		"it ignores": `trap '' TERM; echo ready; for i in $(seq 300); do sleep 0.1; done`,
+		"it ends":    `trap 'echo caught; exit' TERM; echo $$ >pid; echo ready; for i in $(seq 300); do sleep 0.1; done`,
+		"it ignores": `trap '' TERM; echo $$ >pid; echo ready; for i in $(seq 300); do sleep 0.1; done`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -108,7 +108,7 @@ func TestRunStopsWhatItsProgramHasStarted(t *testing.T) {
 			}
 			s := newSession(t)
 			s.env["CHILD"] = child
-			b := s.background(with(runDemo, "sh", "-c", `sh -c "$CHILD" & echo "$!" >pid; wait`)...)
+			b := s.background(with(runDemo, "sh", "-c", `sh -c "$CHILD" & wait`)...)
 			b.until("ready")
 			b.signal(syscall.SIGTERM)
 			e := b.end()
