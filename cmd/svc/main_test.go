@@ -10,10 +10,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,6 +31,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "1000"); err != nil { // slots limits them
 		panic(err)
 	}
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGHUP) // nohup and "&" make a program ignore them, and what it starts: not here
 	dir, err := os.MkdirTemp("", "svc-test")
 	if err != nil {
 		panic(err)
