@@ -268,7 +268,7 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 		}
 		s, earlier, err := d.client.create(ctx, k, d.opts.Key, d.opts.Lease)
 		if d.opts.PickFlavor == nil || !refusesFlavor(err) {
-			return d.created(s, earlier, err)
+			return d.created(ctx, s, earlier, err)
 		}
 		refused = append(refused, RefusedFlavor{wanted.ResourceMetadata.FlavorID, err})
 	}
@@ -301,7 +301,7 @@ func refusesFlavor(err error) bool {
 }
 
 // created notes what came of the create. If there is an endpoint, it calls OnCreate.
-func (d *deployment) created(s *InferenceService, earlier *ledger.Entry, err error) error {
+func (d *deployment) created(ctx context.Context, s *InferenceService, earlier *ledger.Entry, err error) error {
 	switch unknown, ok := errors.AsType[*OutcomeUnknownError](err); {
 	case earlier != nil:
 		d.id, d.resumed = earlier.ServiceID, true
@@ -309,6 +309,9 @@ func (d *deployment) created(s *InferenceService, earlier *ledger.Entry, err err
 		d.id, d.shown = unknown.ID, jsonfield.Salvage(unknown.Body, "name") // the wait reads the rest of the record
 	case s != nil:
 		d.id, d.record, d.shown = s.ServiceID, s, s.Name
+		if d.opts.Lease > 0 && dateOf(d.call.Result.Header).IsZero() {
+			d.client.client.warn(ctx, "svc: a lease cannot be enforced before Extend gives it an end", errors.New("the response to the create has no Date header"), "key", d.opts.Key, "name", s.Name, "id", d.id)
+		}
 	default:
 		return err
 	}

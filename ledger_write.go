@@ -110,9 +110,7 @@ func (c *claim) close(ctx context.Context, k *call, s **InferenceService, err *e
 		}
 	}
 	if r.Event == ledger.Created {
-		if r.ServiceTime = dateOf(k.Result.Header); r.ServiceTime.IsZero() && c.intent.Lease > 0 {
-			c.ledger.client.warn(ctx, "svc: a lease cannot be enforced before Extend gives it an end", errors.New("the response to the create has no Date header"), "key", r.Key, "intent", r.Intent, "name", c.intent.Name, "id", r.ServiceID)
-		}
+		r.ServiceTime = dateOf(k.Result.Header)
 		if k.known(true, r.Name) != nil {
 			r.TokenCheck = k.Result.TokenCheck(r.Intent)
 		}
