@@ -238,6 +238,9 @@ func (t *tool) write(err error, code int, c *command, f facts, v view) error {
 
 // complete fills in what the documents of all commands have.
 func (t *tool) complete(v view, err error, code int, c *command, f facts) {
+	if r, ok := v.(*runView); ok && !isA[exitOfCMD](err) {
+		r.SvcExitCode = code
+	}
 	o := v.base()
 	o.ExitCode, o.MayBeRunning = code, f.Running || code == exitUnknown && c.stake != nothing
 	if o.ServiceID == "" && !strings.Contains(f.ID, " ") { // not for several

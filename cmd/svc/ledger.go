@@ -243,15 +243,19 @@ func (e noEntryError) Error() string {
 // Is makes the error match [svc.ErrNotFound].
 func (noEntryError) Is(target error) bool { return target == svc.ErrNotFound }
 
-// entryOf returns the open entry of a key.
+// entryOf returns the open entry of a key. An entry of another address is an error: its ID may belong
+// to another endpoint here.
 func (t *tool) entryOf(ctx context.Context, key string) (ledger.Entry, error) {
 	e, err := t.client.Ledger.Entry(ctx, key)
-	if err == nil && e == nil {
-		t.note(func(f *facts) { f.Running = false })
-		err = noEntryError{key}
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return ledger.Entry{}, err
+	case e == nil:
+		t.note(func(f *facts) { f.Running = false })
+		return ledger.Entry{}, noEntryError{key}
+	case t.elsewhere(*e):
+		return ledger.Entry{}, &ledger.Error{Op: "read", Key: key, Intent: e.Intent, Err: fmt.Errorf(
+			"the endpoint %s is at another address: set SVC_BASE_URL to %s", dash(e.ServiceID), e.BaseURL)}
 	}
 	return *e, nil
 }

@@ -149,6 +149,24 @@ func TestLsNeedsNoAccount(t *testing.T) {
 	require.NotContains(t, s.must(exitOK, "ls", "--no-headers").stdout, "STATE")
 }
 
+// TestKeyOfAnotherAddress: the ID that a key has at another address may belong to another endpoint at
+// this one. No command with --key touches it.
+func TestKeyOfAnotherAddress(t *testing.T) {
+	t.Parallel()
+	here, there := newSession(t), newSession(t)
+	there.must(exitOK, with(deploy, "--key", "there")...)
+	here.env["SVC_LEDGER"] = filepath.Join(there.env["HOME"], ".local/state/svc-ledger")
+	here.must(exitOK, with(deploy, "--key", "here")...) // both have the ID svc-1
+	for _, args := range [][]string{{"delete", "--key", "there"}, {"delete", "--key", "there", "--missing-ok"}, {"scale", "--key", "there", "0"}, {"get", "--key", "there"}, {"wait", "--key", "there"}} {
+		e := here.run(append(args, "-o", "json")...)
+		require.Equal(t, exitLedger, e.code, "%q: %s", args, e.stderr)
+		require.Equal(t, true, e.doc(t)["may_be_running"], "%q", args)
+		require.Contains(t, e.stderr, "the endpoint svc-1 is at another address: set SVC_BASE_URL to "+there.env["SVC_BASE_URL"], "%q", args)
+	}
+	require.Equal(t, 1, here.srv.RunningInstances())
+	require.Equal(t, 1, there.srv.RunningInstances())
+}
+
 // TestSweep: what is over is deleted, what is elsewhere is named, and may_be_running is false only
 // when nothing is open.
 func TestSweep(t *testing.T) {

@@ -92,9 +92,6 @@ func (t *tool) saveResult(err error, code int, c *command, f facts) error {
 	r.mu.Lock()
 	v.CommandExitCode, v.CommandSignal = r.code, r.signal
 	r.mu.Unlock()
-	if !isA[exitOfCMD](err) {
-		v.SvcExitCode = code
-	}
 	text, failed := json.MarshalIndent(v, "", "  ")
 	if failed == nil {
 		failed = r.replace(append(text, '\n'))
