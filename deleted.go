@@ -41,11 +41,12 @@ func (o *observer) poll(ctx context.Context) (*InferenceService, rules.Verdict, 
 	case err == nil:
 		seen.Sight = rules.Shown
 	case !failed: // nothing was seen
-		return s, o.evidence.Verdict(), err
+		return s, rules.Unproven, err
 	case rules.NotFound(e.StatusCode):
 		o.missing(ctx, &seen, e, r)
-	default:
-		seen.Sight = rules.Odd
+	default: // an earlier verdict would be told with an error that is not its reason
+		o.note(rules.Odd, seen.At)
+		return s, rules.Unproven, err
 	}
 	o.evidence = o.evidence.After(seen)
 	if seen.Sight == rules.Missing {

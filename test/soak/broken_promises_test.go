@@ -267,6 +267,25 @@ var lies = []struct {
 			return nil, err
 		}
 	}},
+	{name: "a wait that a moment's refusal ends", trips: "I16", let: func(l *liar) {
+		l.deploy = func(ctx context.Context, r svc.CreateInferenceServiceRequest, o *svc.DeployOptions) (*svc.InferenceService, error) {
+			brief, cancel := context.WithCancel(ctx)
+			defer cancel()
+			var refused error
+			impatient := *o
+			impatient.OnPoll = func(p svc.Poll) {
+				if errors.Is(p.Err, svc.ErrUnauthorized) || errors.Is(p.Err, svc.ErrForbidden) {
+					refused = p.Err
+					cancel()
+				}
+			}
+			s, err := l.services.Deploy(brief, r, &impatient)
+			if deploy, ok := errors.AsType[*svc.DeployError](err); ok && refused != nil {
+				deploy.Err = &svc.WaitError{ID: deploy.ServiceID, Want: "available", Err: refused}
+			}
+			return s, err
+		}
+	}},
 	{name: "a Reap that does nothing", trips: "I15", let: func(l *liar) {
 		l.reap = func(context.Context) ([]svc.Reaped, error) { return nil, nil }
 	}},

@@ -35,6 +35,7 @@ var (
 		{"I12 a cleanup endures", checkEndurance},
 		{"I13 one key, one endpoint", checkKeys},
 		{"I15 a lease is kept", checkReap},
+		{"I16 a refusal ends a wait only if it lasts", checkRefusals},
 	}
 	afterKill = []invariant{
 		{"I8 no create is repeated that may have acted", checkRepeats},
@@ -415,4 +416,30 @@ func checkCalm(c *conversation, k *call) {
 		return
 	}
 	c.fail(k, "the call failed: %v", k.err)
+}
+
+// checkRefusals checks that a wait which has read something ends because of a refused token only if
+// that token is still refused 10 s later: gateways refuse in JSON too, for a moment.
+func checkRefusals(c *conversation, k *call) {
+	wait, failed := errors.AsType[*svc.WaitError](k.err)
+	if !k.returned || !failed || errors.Is(wait.Err, svc.ErrNotFound) || !errors.Is(wait.Err, svc.ErrUnauthorized) && !errors.Is(wait.Err, svc.ErrForbidden) {
+		return
+	}
+	contact := false
+	var since, end time.Time // when the refusals began, and when the wait ended
+	for _, x := range k.exchanges {
+		if x.method == "DELETE" && k.creates() { // the cleanup begins
+			break
+		}
+		switch refused := x.status == 401 || x.status == 403; {
+		case refused && since.IsZero():
+			since = x.sent
+		case x.whole && x.status/100 == 2:
+			contact, since = true, time.Time{}
+		}
+		end = x.ended
+	}
+	if lasted := end.Sub(since); contact && lasted < 10*time.Second {
+		c.fail(k, "the wait ended %v after the first refusal: %v", lasted, wait.Err)
+	}
 }
