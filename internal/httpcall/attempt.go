@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -238,25 +239,9 @@ func (x *exchange) fold(a attempt, acted bool) {
 	case lost:
 		x.Acted, x.Lost = true, true
 	case answered:
-		switch status := a.StatusCode; {
-		case status == http.StatusProxyAuthRequired: // certainly without effect
-		case status == http.StatusBadGateway, status == http.StatusGatewayTimeout:
-			x.Acted, x.Lost = true, true
-		case status/100 == 4, status == http.StatusNotImplemented, status == http.StatusHTTPVersionNotSupported: // without effect, if the service says it
-			x.Acted = acted || a.replaced()
-		case status >= 500:
-			x.Acted = true
-		}
+		x.Acted = acted || rules.MayHaveActed(rules.Response{Status: a.StatusCode, ContentType: a.Header.Get("Content-Type"), Body: a.Body, Cut: a.Cut})
+		x.Lost = x.Lost || slices.Contains([]int{http.StatusBadGateway, http.StatusGatewayTimeout}, a.StatusCode)
 	}
-}
-
-// replaced reports whether a refusal may stand in place of the service's own response. Proxies and
-// portals send pages instead of a request, but also instead of the response to one that took effect.
-// Some gateways send a 408 or a 499 after the service has acted.
-func (a *attempt) replaced() bool {
-	r := rules.Response{Status: a.StatusCode, ContentType: a.Header.Get("Content-Type"), Body: a.Body, Cut: a.Cut}
-	_, why := rules.Classify(r)
-	return a.StatusCode == http.StatusRequestTimeout || a.StatusCode == 499 || rules.Replaced(why, r)
 }
 
 // tell reports the latest exchange to the hooks, once it is known whether a retry

@@ -101,6 +101,21 @@ func RefusesToken(status int) bool {
 	return slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden}, status)
 }
 
+// MayHaveActed reports whether a request may have taken effect although its response has an error
+// status. Proxies and portals send pages instead of a request, but also instead of the response to one
+// that took effect. Some gateways send a 408 or a 499 after the service has acted.
+func MayHaveActed(r Response) bool {
+	refusals := []int{http.StatusNotImplemented, http.StatusHTTPVersionNotSupported} // of the 5xx
+	switch s := r.Status; {
+	case s < 400, s == http.StatusProxyAuthRequired: // a proxy that sends 407 did not pass the request on
+		return false
+	case s == http.StatusRequestTimeout, s == 499, s >= 500 && !slices.Contains(refusals, s):
+		return true
+	}
+	_, why := Classify(r)
+	return Replaced(why, r)
+}
+
 // Inconclusive reports whether a status does not show if a create took effect. A redirect can
 // mean that the record was created. The exceptions are 307 and 308, which ask for the same
 // request again. A status below 200 shows nothing.
