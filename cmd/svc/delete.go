@@ -164,20 +164,14 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 // deletedBefore returns when the endpoints were deleted that the ledger has as deleted at this address. A
 // ledger that does not respond does not keep an endpoint from being deleted.
 func (t *tool) deletedBefore(ctx context.Context) map[string]time.Time {
-	read := make(chan []ledger.Entry, 1)
-	go func() {
-		entries, _ := t.client.Ledger.Entries(ctx)
-		read <- entries
-	}()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	entries, _ := t.client.Ledger.Entries(ctx) // returns when ctx ends, also if the store hangs
 	found := map[string]time.Time{}
-	select {
-	case entries := <-read:
-		for _, e := range entries {
-			if e.State == ledger.Deleted && e.ServiceID != "" && !t.elsewhere(e) {
-				found[e.ServiceID] = e.DeletedAt
-			}
+	for _, e := range entries {
+		if e.State == ledger.Deleted && e.ServiceID != "" && !t.elsewhere(e) {
+			found[e.ServiceID] = e.DeletedAt
 		}
-	case <-time.After(2 * time.Second):
 	}
 	return found
 }
