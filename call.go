@@ -150,7 +150,7 @@ func (c *Client) verdict(k *call, out any) (err error) {
 	}
 	if k.opts.response != nil {
 		*k.opts.response = Response{
-			StatusCode: r.StatusCode, Header: r.Header, RequestID: apierr.RequestID(r.Header, c.caller.Redactor().String),
+			StatusCode: r.StatusCode, Header: r.Header, RequestID: apierr.RequestID(r.Header, c.clean),
 			Attempts: r.Attempts, Body: r.Body,
 		}
 	}

@@ -36,7 +36,7 @@ const cleanupLimit = 30 * time.Second
 
 // failed runs the cleanup if the options ask for one, and makes the error of the deployment.
 func (d *deployment) failed(ctx context.Context, err error) error {
-	e := &DeployError{ServiceID: d.client.client.caller.Redactor().String(d.id), Service: d.record, Resumed: d.resumed, Err: err}
+	e := &DeployError{ServiceID: d.client.client.clean(d.id), Service: d.record, Resumed: d.resumed, Err: err}
 	deleted := d.deleted()
 	if deleted {
 		e.Cleanup = CleanupDeleted
@@ -115,7 +115,7 @@ func (d *deployment) cleanUp(ctx context.Context) (state Cleanup, err error) {
 			state = CleanupAccepted
 		}
 		d.client.client.warn(ctx, "svc: a cleanup did not prove that the endpoint is deleted", err,
-			"id", d.id, "name", d.givenName(), "key", d.opts.Key, "cleanup", string(state))
+			"id", d.client.client.clean(d.id), "name", d.client.client.clean(d.givenName()), "key", d.opts.Key, "cleanup", string(state))
 	}
 	d.client.client.waited(ctx, WaitEnd{ID: d.id, Want: "deleted", Cleanup: true, Elapsed: time.Since(start), Err: err})
 	return state, err
@@ -232,8 +232,8 @@ func (r *removal) check(s *InferenceService) error {
 	case r.name == "", s.Name == "", same.Text(s.Name, r.name), r.unsure && rules.Renamed(r.name, s.Name):
 		return nil
 	}
-	clean := r.client.client.caller.Redactor().String
-	return Permanent(fmt.Errorf("svc: the name in the record of %s is %q, but this endpoint was created with the name %q: it may be somebody else's endpoint, so it was not deleted: find out whose it is", clean(s.ServiceID), clean(s.Name), clean(r.name)))
+	c := r.client.client
+	return Permanent(fmt.Errorf("svc: the name in the record of %s is %q, but this endpoint was created with the name %q: it may be somebody else's endpoint, so it was not deleted: find out whose it is", c.clean(s.ServiceID), c.clean(s.Name), c.clean(r.name)))
 }
 
 // learn notes the name that the service has given to the endpoint. s may be nil.

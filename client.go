@@ -140,7 +140,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body, out any, opt
 	problem := valid.Path(path)
 	p.add(!valid.HeaderName(method), "method", "is not valid")
 	p.add(problem != "", "path", problem)
-	k := newCall(strings.ToUpper(method), c.caller.Redactor().String(path), "", body, p, opts)
+	k := newCall(strings.ToUpper(method), c.clean(path), "", body, p, opts)
 	if k.path = path; problem != "" {
 		k.path = "/" // nothing is sent
 	}

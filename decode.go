@@ -97,7 +97,7 @@ var idField = map[string]string{services: "service_id", files: "id", videoJobs: 
 func (c *Client) salvageID(route string, status int, response []byte) string {
 	id := jsonfield.Salvage(response, idField[route])
 	switch {
-	case valid.ID(id) != "", c.caller.Redactor().String(id) != id, idField[route] == "id" && status/100 != 2:
+	case valid.ID(id) != "", c.clean(id) != id, idField[route] == "id" && status/100 != 2:
 		return ""
 	}
 	return id

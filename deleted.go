@@ -72,7 +72,7 @@ func (o *observer) missing(ctx context.Context, seen *rules.Observation, e *Erro
 		c.Ledger.vouch(ctx, o.id)
 		seen.Known = c.endpoints.Knows(o.id, r.TokenCheck)
 	}
-	seen.Origin = rules.Origin{RequestID: apierr.RequestID(r.Header, c.caller.Redactor().String), Date: r.Header.Get("Date"), Aged: aged(r.Header)}
+	seen.Origin = rules.Origin{RequestID: apierr.RequestID(r.Header, c.clean), Date: r.Header.Get("Date"), Aged: aged(r.Header)}
 }
 
 // aged reports whether a response comes from a cache.

@@ -310,7 +310,7 @@ func (d *deployment) created(ctx context.Context, s *InferenceService, earlier *
 	case s != nil:
 		d.id, d.record, d.shown = s.ServiceID, s, s.Name
 		if d.opts.Lease > 0 && dateOf(d.call.Result.Header).IsZero() {
-			d.client.client.warn(ctx, "svc: a lease cannot be enforced before Extend gives it an end", errors.New("the response to the create has no Date header"), "key", d.opts.Key, "name", s.Name, "id", d.id)
+			d.client.client.warn(ctx, "svc: a lease cannot be enforced before Extend gives it an end", errors.New("the response to the create has no Date header"), "key", d.opts.Key, "name", d.client.client.clean(s.Name), "id", d.client.client.clean(d.id))
 		}
 	default:
 		return err
@@ -373,7 +373,7 @@ func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceSer
 	defer func() {
 		state, cleanupErr := d.cleanUp(ctx)
 		if d.over = true; state != CleanupDeleted {
-			err = &DeployError{ServiceID: d.id, Service: d.record, Cleanup: state, CleanupErr: cleanupErr, Err: err, use: true}
+			err = &DeployError{ServiceID: c.client.clean(d.id), Service: d.record, Cleanup: state, CleanupErr: cleanupErr, Err: err, use: true}
 		}
 	}()
 	return c.client.safe(use(ctx, d.record))

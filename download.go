@@ -240,7 +240,7 @@ func (d *download) verdict(r *httpcall.Result, err error) error {
 
 func (d *download) failed(err error) error {
 	return &DownloadError{
-		FileID: d.client.caller.Redactor().String(d.fileID), Link: d.link, Received: d.get.Received, Total: d.get.Total, Err: err,
+		FileID: d.client.clean(d.fileID), Link: d.link, Received: d.get.Received, Total: d.get.Total, Err: err,
 	}
 }
 

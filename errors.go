@@ -404,6 +404,9 @@ func detail(err error) string {
 // holds no secret.
 func (c *Client) safe(err error) error { return c.caller.Redactor().Error(err) }
 
+// clean returns a text without secrets.
+func (c *Client) clean(text string) string { return c.caller.Redactor().String(text) }
+
 // orZero returns *p, or the zero value if p is nil.
 func orZero[T any](p *T) (v T) {
 	if p != nil {

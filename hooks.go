@@ -121,7 +121,7 @@ func WithWaitHook(f func(context.Context, WaitEnd)) Option {
 
 // waited reports the end of a wait.
 func (c *Client) waited(ctx context.Context, end WaitEnd) {
-	end.ID = c.caller.Redactor().String(end.ID)
+	end.ID = c.clean(end.ID)
 	for _, f := range c.hooks.wait {
 		f(ctx, end)
 	}
@@ -137,7 +137,7 @@ type hooks struct {
 // begin returns the context of a call.
 func (c *Client) begin(ctx context.Context, k *call) context.Context {
 	for _, f := range c.hooks.begin {
-		ctx = f(ctx, Call{Method: k.Method, Route: k.Route, ID: c.caller.Redactor().String(k.ID), Wait: k.opts.wait})
+		ctx = f(ctx, Call{Method: k.Method, Route: k.Route, ID: c.clean(k.ID), Wait: k.opts.wait})
 	}
 	return ctx
 }
@@ -159,7 +159,7 @@ func (c *Client) report(ctx context.Context, k *call, err *error) {
 	}
 	for _, f := range c.hooks.end {
 		f(ctx, Call{
-			Method: k.Method, Route: k.Route, ID: c.caller.Redactor().String(k.ID), Attempts: k.Result.Attempts, Duration: time.Since(k.start),
+			Method: k.Method, Route: k.Route, ID: c.clean(k.ID), Attempts: k.Result.Attempts, Duration: time.Since(k.start),
 			Err: *err, Outcome: outcome, Wait: k.opts.wait,
 		})
 	}

@@ -364,7 +364,7 @@ func (u *upload) put(ctx context.Context) (_ *UploadResult, err error) {
 // failed makes an UploadError. If the upload created the record and DeleteOnFailure is set,
 // failed deletes the record first, also when ctx has ended.
 func (u *upload) failed(ctx context.Context, stage UploadStage, err error) error {
-	clean := u.files.client.caller.Redactor().String // the caller may have used a secret as a name or ID
+	clean := u.files.client.clean // the caller may have used a secret as a name or ID
 	e := &UploadError{Stage: stage, FileName: clean(u.name), FileID: clean(u.id), Link: u.link, Err: err}
 	if !u.made || !u.DeleteOnFailure {
 		return e

@@ -227,19 +227,18 @@ func (w *waiter[T]) failed(err error) error {
 	if missing, ok := err.(*unproven); e.LastErr == err || ok && e.LastErr == missing.err { //nolint:errorlint // the very same value
 		e.LastErr = nil
 	}
-	clean := w.client.caller.Redactor().String
-	e.ID = clean(e.ID)
+	e.ID = w.client.clean(e.ID)
 	if w.last == nil {
 		return &e
 	}
-	e.last = fmt.Sprintf("last status %q", apierr.Label(w.status(w.last), clean))
+	e.last = fmt.Sprintf("last status %q", apierr.Label(w.status(w.last), w.client.clean))
 	if e.Last, _ = any(w.last).(*InferenceService); e.Last != nil {
 		var info string // the contents of a JSON string, or other JSON as it is
 		if json.Unmarshal(e.Last.StatusInfo, &info) != nil {
 			info = string(e.Last.StatusInfo)
 		}
 		if info != "" {
-			e.last += fmt.Sprintf(", %q", apierr.Excerpt("text/plain", []byte(info), clean))
+			e.last += fmt.Sprintf(", %q", apierr.Excerpt("text/plain", []byte(info), w.client.clean))
 		}
 	}
 	return &e

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -188,6 +189,25 @@ func TestTokenAsAnIDIsNotShown(t *testing.T) {
 		for _, r := range records {
 			require.NotContains(t, fmt.Sprint(r), token)
 		}
+	})
+}
+
+// Neither does it come into the error of Use, or into a warning.
+func TestTokenAsAnIDIsNotShownByUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const token = "echoed-token-1234567890"
+		record := testkit.Reply{Status: 200, Body: `{"service_id":"` + token + `","name":"demo","status":"available"}`}
+		s := &testkit.ByMethod{Post: []testkit.Reply{record}, Get: []testkit.Reply{record}, Delete: []testkit.Reply{testkit.Status(400)}}
+		var log bytes.Buffer
+		client, err := svc.NewClient("https://svc.test", svc.WithToken(token), svc.WithLogger(slog.New(slog.NewTextHandler(&log, nil))), svc.WithHTTPClient(&http.Client{Transport: s}))
+		require.NoError(t, err)
+		err = client.InferenceServices.Use(t.Context(), svc.CreateInferenceServiceRequest{
+			Name: "demo", ResourceMetadata: svc.CreateResourceMetadata{FlavorID: "f", TargetInstanceNumber: 1},
+		}, nil, func(context.Context, *svc.InferenceService) error { return nil })
+		require.Equal(t, "REDACTED", testkit.ErrorAs[*svc.DeployError](t, err).ServiceID)
+		require.NotContains(t, err.Error(), token)
+		require.Contains(t, log.String(), "a cleanup did not prove")
+		require.NotContains(t, log.String(), token)
 	})
 }
 
