@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -40,6 +41,14 @@ func (f *fuse) step() error {
 		return errDead
 	}
 	return nil
+}
+
+// killed reports whether the process was killed. What it has left running ends first.
+func (f *fuse) killed() bool {
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dead
 }
 
 // mortal is the store of a process that may be killed.
@@ -155,7 +164,7 @@ func TestKillAnywhere(t *testing.T) {
 					defer cancel()
 					f := &fuse{left: n, died: cancel}
 					tc.act(ctx, w.mortal(f), id)
-					if !f.dead {
+					if !f.killed() {
 						steps = 0 // it was not killed: every step was tested
 					} else {
 						steps = n + 1
