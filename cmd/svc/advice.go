@@ -18,6 +18,7 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 	if why.code == exitRefused {
 		lines = append(lines, "Check the token: SVC_API_TOKEN or --token-file.")
 	}
+	lines = append(lines, otherTokenAdvice(err)...)
 	if c.advise != nil {
 		if own := c.advise(err); len(own) > 0 {
 			return append(lines, own...)
@@ -38,6 +39,9 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 	case exitNotFound:
 		if why.name == "not_found" && f.Running { // else it is known that nothing is
 			lines = append(lines, "Check the ID, and the account of the token: the service has no such endpoint in it, or has deleted it.")
+		}
+		if f.OtherToken {
+			lines = append(lines, fmt.Sprintf("The ledger has the endpoint of the key %s as created with another token: if that is of another account, it may be running there.", f.Key))
 		}
 	case exitUnusable:
 		return append(lines, restart(f)...)

@@ -125,7 +125,7 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 	t.note(func(f *facts) { f.ID = strings.Join(ids, " ") })
 	t.talk.setDeleting(true)
 	v := &deleteView{Endpoints: make([]deletion, len(ids))}
-	before := t.deletedBefore(ctx)
+	entries := t.recorded(ctx)
 	errs := make([]error, len(ids))
 	slots := make(chan struct{}, 8)
 	var all sync.WaitGroup
@@ -133,7 +133,7 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			v.Endpoints[i], errs[i] = t.deleteOne(ctx, id, before)
+			v.Endpoints[i], errs[i] = t.deleteOne(ctx, id, entries[strings.ToLower(id)])
 		})
 	}
 	all.Wait()
@@ -161,16 +161,16 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 	return v, err
 }
 
-// deletedBefore returns when the endpoints were deleted that the ledger has as deleted at this address. A
-// ledger that does not respond does not keep an endpoint from being deleted.
-func (t *tool) deletedBefore(ctx context.Context) map[string]time.Time {
+// recorded returns the entries of the endpoints that the ledger has as created or deleted at this address, by
+// their IDs in lower case. A ledger that does not respond does not keep an endpoint from being deleted.
+func (t *tool) recorded(ctx context.Context) map[string]ledger.Entry {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	entries, _ := t.client.Ledger.Entries(ctx) // returns when ctx ends, also if the store hangs
-	found := map[string]time.Time{}
-	for _, e := range entries {
-		if e.State == ledger.Deleted && e.ServiceID != "" && !t.elsewhere(e) {
-			found[e.ServiceID] = e.DeletedAt
+	found := map[string]ledger.Entry{}
+	for _, e := range slices.Backward(entries) { // an open entry counts, if there are several
+		if known := e.State == ledger.Deleted || e.State == ledger.Created; known && !t.elsewhere(e) {
+			found[strings.ToLower(e.ServiceID)] = e
 		}
 	}
 	return found
@@ -199,16 +199,18 @@ func (t *tool) missing(ctx context.Context, id string) bool {
 }
 
 // deleteOne deletes one endpoint and waits until the deletion is proven. If every response was
-// "not found", there was no such endpoint.
-func (t *tool) deleteOne(ctx context.Context, id string, before map[string]time.Time) (deletion, error) {
-	if at, ok := before[id]; ok && t.missing(ctx, id) {
-		return deletion{ServiceID: id, Missing: true, proven: true, before: true}, deletedError{id, at}
+// "not found", there was no such endpoint. e is its entry; zero if the ledger does not have it.
+func (t *tool) deleteOne(ctx context.Context, id string, e ledger.Entry) (deletion, error) {
+	if e.State == ledger.Deleted && t.missing(ctx, id) {
+		return deletion{ServiceID: id, Missing: true, proven: true, before: true}, deletedError{id, e.DeletedAt}
 	}
 	d := deletion{ServiceID: id}
 	err := t.deleteAndWait(ctx, id)
 	d.proven = err == nil // a "not found" alone proves nothing: the token may be that of another account
 	if err == nil && !t.found(id) {
 		err = fmt.Errorf("%s: %w", id, svc.ErrNotFound)
+	} else {
+		err = t.withoutProof(ctx, e, err)
 	}
 	d.Missing = isNotFound(err)
 	if d.Deleted = err == nil; !d.Deleted && !d.Missing {

@@ -243,7 +243,26 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView) {
 	if damaged != nil {
 		v.problem("entries", plainText(damaged), "look at the endpoints of the keys that are named, and delete what should not run")
 	}
+	t.checkAccount(ctx, v, entries)
 	t.checkEntries(v, entries, errors.Join(err, damaged))
+}
+
+// checkAccount checks whether the token is of the account that has created the open endpoints. A new token of
+// that account finds those that another token has created.
+func (t *tool) checkAccount(ctx context.Context, v *doctorView, entries []ledger.Entry) {
+	var hidden []string
+	for _, e := range entries {
+		if t.client == nil || e.State != ledger.Created || t.elsewhere(e) || !t.otherToken(ctx, e) {
+			continue
+		}
+		if _, err := t.client.InferenceServices.Get(ctx, e.ServiceID, svc.WithMaxAttempts(1)); isNotFound(err) {
+			hidden = append(hidden, e.ServiceID+" of the key "+e.Key)
+		}
+	}
+	if len(hidden) > 0 {
+		v.problem("account", "not found, and created with another token: "+strings.Join(hidden, ", "),
+			"use the token of the account that created them; if it is a new token of that account, and they do not exist: svc forget KEY --other-token")
+	}
 }
 
 func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry, damaged error) {

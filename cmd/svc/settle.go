@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -40,35 +41,48 @@ With --unmarked, an endpoint without the mark is accepted; "svc sweep" never del
 }
 
 func (t *tool) forgetCommand() *command {
-	return &command{
+	var otherToken bool
+	c := &command{
 		Command: &cobra.Command{
 			Use: "forget KEY", Short: "settle an entry in doubt: it has no endpoint",
 			Long: `Records that you looked for the endpoint of an entry in doubt, and that there is none. If you are
 wrong, the endpoint runs and is billed, and the next "svc deploy" with the key creates a second
-one. It waits until the create can certainly no longer take effect: six minutes at most. An entry
-whose endpoint the service does not find any more can be forgotten too.`,
+one. It waits until the create can certainly no longer take effect: six minutes at most.
+
+An entry whose endpoint the service does not find any more can be forgotten too. If the ledger has it
+as created with another token, that is refused: the token of another account does not find an endpoint
+that runs. --other-token is for a new token of the same account.`,
 			Example: "  svc forget chat",
 			Args:    cobra.ExactArgs(1),
 		},
 		client: needsClient, ledger: readsLedger, stake: reads, empty: emptyMessage,
-		run: func(ctx context.Context, args []string) (view, error) {
-			t.note(func(f *facts) { f.Key = args[0] })
-			e, err := t.entryOf(ctx, args[0])
-			if err != nil {
-				return nil, err
-			}
-			t.note(func(f *facts) { f.ID, f.Name = e.ServiceID, e.Name })
-			if e.State != ledger.Created {
-				t.talk.say("waiting until the create can certainly no longer take effect, for six minutes at most; look again meanwhile, and press Ctrl-C if the endpoint is there")
-			}
-			if err := t.client.Ledger.Forget(ctx, e); err != nil {
-				return nil, err
-			}
-			t.note(func(f *facts) { f.Running = false })
-			t.talk.say("the key %s is free again", args[0])
-			return emptyMessage(), nil
-		},
 	}
+	c.Flags().BoolVar(&otherToken, "other-token", false, "forget it although another token created it; check first that this one is of the same account")
+	c.run = func(ctx context.Context, args []string) (view, error) {
+		t.note(func(f *facts) { f.Key = args[0] })
+		e, err := t.entryOf(ctx, args[0])
+		if err != nil {
+			return nil, err
+		}
+		t.note(func(f *facts) { f.ID, f.Name = e.ServiceID, e.Name })
+		if e.State != ledger.Created {
+			t.talk.say("waiting until the create can certainly no longer take effect, for six minutes at most; look again meanwhile, and press Ctrl-C if the endpoint is there")
+		}
+		asserted := e
+		if otherToken {
+			asserted.TokenCheck = ""
+		}
+		switch err := t.client.Ledger.Forget(ctx, asserted); {
+		case errors.Is(err, ledger.ErrOtherToken):
+			return nil, otherTokenError{e}
+		case err != nil:
+			return nil, err
+		}
+		t.note(func(f *facts) { f.Running = false })
+		t.talk.say("the key %s is free again", args[0])
+		return emptyMessage(), nil
+	}
+	return c
 }
 
 // adoptable returns the entry of a key whose create has no known outcome, or else the latest

@@ -38,7 +38,8 @@ func (t *tool) target(ctx context.Context, args []string) (id string, rest []str
 	if err != nil {
 		return "", nil, err
 	}
-	t.note(func(f *facts) { f.ID, f.Name, f.Intent = e.ServiceID, e.Name, e.Intent })
+	other := t.otherToken(ctx, e)
+	t.note(func(f *facts) { f.ID, f.Name, f.Intent, f.OtherToken = e.ServiceID, e.Name, e.Intent, other })
 	if e.ServiceID == "" {
 		t.note(func(f *facts) { f.SettleBy = e.SettleBy.Add(time.Minute) })
 		return "", nil, &svc.OutcomeUnknownError{

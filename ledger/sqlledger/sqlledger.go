@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"example.com/svc/internal/poll"
 	"example.com/svc/ledger"
 )
 
@@ -193,13 +194,9 @@ func (t *table) insert(ctx context.Context, r ledger.Record, text string) error 
 			}
 			return err
 		}
-		if !rolledBack(err) || delay > time.Second {
+		switch {
+		case !rolledBack(err), delay > time.Second, poll.Sleep(ctx, delay) != nil:
 			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(delay):
 		}
 	}
 }

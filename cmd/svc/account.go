@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"example.com/svc/ledger"
+)
+
+// otherToken reports whether the ledger has an endpoint as created with another token than the one in use. If that
+// is of another account, the service does not find the endpoint although it runs. It is false if the ledger
+// does not have the token's check, or there is no token.
+func (t *tool) otherToken(ctx context.Context, e ledger.Entry) bool {
+	token, err := readToken(t.flags.tokenFile)(ctx)
+	if err != nil || e.TokenCheck == "" {
+		return false
+	}
+	mac := hmac.New(sha256.New, []byte(token))
+	mac.Write([]byte(e.Intent))
+	return hex.EncodeToString(mac.Sum(nil)[:4]) != e.TokenCheck
+}
+
+// otherTokenError is returned for an endpoint that the service does not find with a token that is not the
+// one with which it was created.
+type otherTokenError struct{ entry ledger.Entry }
+
+func (e otherTokenError) Error() string {
+	return fmt.Sprintf("%s is not found, but the ledger has it (key %s) as created with another token: the \"not found\" of this one proves nothing, and it may be running and billed", printable(e.entry.ServiceID), e.entry.Key)
+}
+
+// Unwrap returns [ledger.ErrOtherToken].
+func (otherTokenError) Unwrap() error { return ledger.ErrOtherToken }
+
+// otherTokenAdvice says what to do about an endpoint that another token has created, in lines for a person.
+func otherTokenAdvice(err error) []string {
+	e, ok := errors.AsType[otherTokenError](err)
+	if !ok {
+		return nil
+	}
+	return []string{
+		"If this token is of another account: repeat the command with the token of the account that created the endpoint.",
+		fmt.Sprintf("If it is a new token of the same account, and you have seen there that the endpoint does not exist: svc forget %s --other-token", e.entry.Key),
+	}
+}
+
+// withoutProof replaces a "not found" that proves nothing, because the ledger has the endpoint as created
+// with another token.
+func (t *tool) withoutProof(ctx context.Context, e ledger.Entry, err error) error {
+	if isNotFound(err) && t.otherToken(ctx, e) {
+		return otherTokenError{e}
+	}
+	return err
+}
