@@ -20,7 +20,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf16"
@@ -201,21 +200,15 @@ func Encode(r Record) ([]byte, error) {
 		return nil, errors.New("a key is 1 to 64 characters of a-z, 0-9, _ and -, and the first record is 1")
 	}
 	text, err := json.Marshal(r)
-	if err != nil || !slices.ContainsFunc(text, func(b byte) bool { return b >= utf8.RuneSelf }) {
-		return text, err
-	}
 	var ascii []byte
-	for _, c := range string(text) {
-		switch high, low := utf16.EncodeRune(c); {
-		case c < utf8.RuneSelf:
-			ascii = append(ascii, byte(c))
-		case c < 0x10000:
-			ascii = fmt.Appendf(ascii, `\u%04x`, c)
-		default:
-			ascii = fmt.Appendf(ascii, `\u%04x\u%04x`, high, low)
+	for _, unit := range utf16.Encode([]rune(string(text))) {
+		if unit < utf8.RuneSelf {
+			ascii = append(ascii, byte(unit))
+		} else {
+			ascii = fmt.Appendf(ascii, `\u%04x`, unit)
 		}
 	}
-	return ascii, nil
+	return ascii, err
 }
 
 // Decode reads the text of a record, which a store found under key and seq. Place says where, for

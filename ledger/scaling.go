@@ -38,7 +38,9 @@ func (j *Journal) Scale(ctx context.Context, id string, instances int, sinks fun
 		defer close(s.read)
 		s.entry, s.err = j.Owner(reading, id)
 	}()
-	if instances == 0 || s.slow(ctx) && sinks() {
+	soon, stop := context.WithTimeout(ctx, hedge)
+	defer stop()
+	if instances == 0 || s.wait(soon) != nil && ctx.Err() == nil && sinks() {
 		return s, true, nil
 	}
 	if err = s.wait(ctx); err == nil && s.entry != nil {
@@ -51,20 +53,6 @@ func (j *Journal) Scale(ctx context.Context, id string, instances int, sinks fun
 		cancel()
 	}
 	return s, lowers, err
-}
-
-// slow reports whether the ledger does not say in time which entry the endpoint has.
-func (s *Scaling) slow(ctx context.Context) bool {
-	timer := time.NewTimer(hedge)
-	defer timer.Stop()
-	select {
-	case <-s.read:
-		return s.err != nil
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // wait waits for the entry of the endpoint.
