@@ -73,14 +73,14 @@ func Encode(v any, may bool, fields []Field) (body []byte, path string, err erro
 // Set returns the JSON object data with the value at path, such as "config.new_option". Set
 // creates the objects on the path that are missing. Empty data counts as an empty object. If
 // data, or a value on the way to the last name of path, is not an object, that is an error,
-// for null too. All other fields keep their JSON text. Fields with a dot in their name cannot
-// be set.
+// for null too. All other fields keep their values, numbers to the last digit. Fields with a dot
+// in their name cannot be set.
 func Set(data []byte, path string, value any) ([]byte, error) {
 	names := strings.Split(path, ".")
 	if slices.Contains(names, "") || !utf8.ValidString(path) {
 		return nil, errors.New("its path has an empty part, or is not UTF-8")
 	}
-	encoded, err := encode(value)
+	encoded, err := json.Marshal(value)
 	if err != nil {
 		return nil, err
 	}
@@ -100,16 +100,7 @@ func set(data []byte, names []string, value []byte) ([]byte, error) {
 		return nil, err
 	}
 	object[names[0]] = inner
-	return encode(object)
-}
-
-// encode is json.Marshal, but leaves <, > and & as they are.
-func encode(value any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(value)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+	return json.Marshal(object)
 }
 
 // Decode works like [json.Unmarshal]. If a field of data does not fit into dst, path names that
