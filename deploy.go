@@ -267,7 +267,7 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 			}
 		}
 		s, earlier, err := d.client.create(ctx, k, d.opts.Key, d.opts.Lease)
-		if d.opts.PickFlavor == nil || !refusesFlavor(err) {
+		if !d.refusedFlavor(err) {
 			return d.created(ctx, s, earlier, err)
 		}
 		refused = append(refused, RefusedFlavor{wanted.ResourceMetadata.FlavorID, err})
@@ -286,18 +286,16 @@ func (d *deployment) pick(ctx context.Context, refused []RefusedFlavor) (string,
 	return flavor, nil
 }
 
-// refusesFlavor reports whether the service refused a create with a 4xx status, and the ledger, if
-// there is one, has recorded that nothing was created.
-func refusesFlavor(err error) bool {
-	e, ok := errors.AsType[*Error](err)
-	if !ok || e.class != rules.Service {
-		return false
-	}
+// refusedFlavor reports whether another flavor is worth a try: the service refused the create with a
+// status that may be about the flavor, and the ledger, if there is one, has recorded that nothing was
+// created. err is the error of the create.
+func (d *deployment) refusedFlavor(err error) bool {
+	r := &d.call.Result
 	switch {
-	case cause.Has[*ledger.Error](err), cause.Has[*OutcomeUnknownError](err), cause.Has[*TransportError](err), cause.Has[*flavorsError](err):
+	case d.opts.PickFlavor == nil, r.Fail != nil, r.Acted, d.call.class != rules.Service, cause.Has[*ledger.Error](err):
 		return false
 	}
-	return rules.AboutFlavor(e.StatusCode)
+	return rules.AboutFlavor(r.StatusCode)
 }
 
 // created notes what came of the create. If there is an endpoint, it calls OnCreate.
