@@ -23,7 +23,7 @@ func (s *session) deployed(key string) (id string) {
 	require.NoError(s.t, err)
 	client, err := svc.NewClient(s.srv.URL(), svc.WithToken(s.srv.Token()), svc.WithLedger(store))
 	require.NoError(s.t, err)
-	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
 	service, err := client.InferenceServices.Deploy(ctx, svc.CreateInferenceServiceRequest{
 		Name: "name-of-" + key, ResourceMetadata: svc.CreateResourceMetadata{TargetInstanceNumber: 1},

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"io"
 	"maps"
@@ -19,9 +18,9 @@ import (
 )
 
 // fake starts "svc fake", and sets the environment of the session to use it.
-func (s *session) fake(args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
+func (s *session) fake(args ...string) (cmd *exec.Cmd, stderr *buffer) {
 	s.t.Helper()
-	cmd, stderr = s.command(append([]string{"fake", "-o", "json"}, args...)...), new(bytes.Buffer)
+	cmd, stderr = s.command(append([]string{"fake", "-o", "json"}, args...)...), new(buffer)
 	cmd.Stderr = stderr
 	out, err := cmd.StdoutPipe()
 	require.NoError(s.t, err)
@@ -112,12 +111,8 @@ func TestFakeFailures(t *testing.T) {
 			s.fake(tt.args...)
 			id := s.create(t, `{"name": "chat"}`)
 			require.Equal(t, strings.HasPrefix(name, "lost"), id == "")
-			limit := "30s"
-			if tt.code != exitOK {
-				limit = "1s"
-			}
-			s.run("get", "svc-1", "--timeout", limit) // the first poll
-			e := s.run("get", "svc-1", "--timeout", limit, "--verbose")
+			s.run("get", "svc-1", "--timeout", "30s") // the first poll
+			e := s.run("get", "svc-1", "--timeout", "30s", "--verbose")
 			require.Equal(t, tt.code, e.code, e.stderr)
 			require.Contains(t, e.stdout+e.stderr, tt.says)
 		})
@@ -127,7 +122,7 @@ func TestFakeFailures(t *testing.T) {
 func TestFakePrintsShellCode(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
-	cmd := s.command("fake", "--timeout", "100ms")
+	cmd := s.command("fake", "--timeout", "1s")
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	s.start(cmd)
@@ -164,7 +159,7 @@ func TestFakeLosesTheFirstCreateOnlyBeforeItsEffect(t *testing.T) {
 	require.Equal(t, true, lost["may_be_running"], "nobody can tell that nothing was created")
 	require.Empty(t, lost["service_id"])
 	s.must(exitUnknown, deploy...) // sends nothing
-	s.must(exitNotFound, "get", "svc-1", "--timeout", "5s")
+	s.must(exitNotFound, "get", "svc-1", "--timeout", "30s")
 	require.Equal(t, "svc-1", s.create(t, `{"name": "second"}`), "the next create takes effect")
 }
 
@@ -192,10 +187,10 @@ func TestFakeHidesEndpointsFromTheOtherAccount(t *testing.T) {
 	require.Equal(t, 404, resp.StatusCode)
 	resp, body = s.send("POST", "/v1/inference-service", `{"name": "theirs"}`, other)
 	require.Equal(t, 200, resp.StatusCode, body)
-	s.must(exitNotFound, "get", "svc-2", "--timeout", "5s")
+	s.must(exitNotFound, "get", "svc-2", "--timeout", "30s")
 	require.Contains(t, s.must(exitOK, "get", id).stdout, " available", "the delete had no effect")
 	s.env["SVC_API_TOKEN"] = other
-	s.must(exitNotFound, "get", id, "--timeout", "5s")
+	s.must(exitNotFound, "get", id, "--timeout", "30s")
 	require.Contains(t, s.must(exitOK, "get", "svc-2").stdout, " available")
 }
 

@@ -31,7 +31,7 @@ func TestFlavors(t *testing.T) {
 	}}, doc["flavors"])
 
 	require.Equal(t, "mid\nbig\n", s.must(exitOK, "flavors", "--wait", "-o", "name").stdout)
-	e := s.must(exitTimeout, "flavors", "--wait", "--gpu", "L4", "--timeout", "500ms", "-o", "json")
+	e := s.must(exitTimeout, "flavors", "--wait", "--gpu", "L4", "--timeout", "3s", "-o", "json")
 	require.Equal(t, []any{}, e.doc(t)["flavors"])
 	require.Contains(t, e.stderr, "0 of 1 fitting flavors in stock")
 

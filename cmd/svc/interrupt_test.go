@@ -81,7 +81,7 @@ func TestInterrupted(t *testing.T) {
 					if tt.method == "" {
 						return 0
 					}
-					return s.srv.RequestCount(tt.method, tt.route)
+					return s.arrived(tt.method, tt.route)
 				}
 				before := count()
 				b := s.background(append(tt.args, "-o", "json")...)

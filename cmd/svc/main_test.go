@@ -165,7 +165,7 @@ func (s *session) start(cmd *exec.Cmd) {
 // eventually waits until a condition is met.
 func eventually(t *testing.T, what string, met func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for !met() {
 		select {

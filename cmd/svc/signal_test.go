@@ -67,11 +67,22 @@ func (b *background) end() ended {
 	return e
 }
 
+// arrived counts the requests that the service has received, and a part of their body if they have one:
+// without it nothing was sent.
+func (s *session) arrived(method, route string) (n int) {
+	for _, r := range s.srv.Requests() {
+		if r.Method == method && r.Route == route && (r.BodySize > 0 || r.ContentLength <= 0) {
+			n++
+		}
+	}
+	return n
+}
+
 // stage is a point in a deployment at which something may happen to the program.
 type stage struct {
 	name  string
-	fake  []svctest.Option
-	fault func(*svctest.Server)
+	fake  func(takes time.Duration) []svctest.Option
+	fault func(srv *svctest.Server, takes time.Duration)
 	reach func(*background)
 	once  int      // exit code after one signal
 	twice int      // exit code after two signals
@@ -81,29 +92,52 @@ type stage struct {
 var stages = []stage{
 	{
 		name: "the flavors are read", once: exitInterrupted, twice: exitInterrupted,
-		fault: func(srv *svctest.Server) { srv.Fault("GET", svctest.RouteFlavors, svctest.Slow(time.Hour)) },
+		fault: func(srv *svctest.Server, _ time.Duration) {
+			srv.Fault("GET", svctest.RouteFlavors, svctest.Slow(time.Hour))
+		},
 		reach: func(b *background) {
-			eventually(b.s.t, "the flavor list", func() bool { return b.s.srv.RequestCount("GET", svctest.RouteFlavors) > 0 })
+			eventually(b.s.t, "the flavor list", func() bool { return b.s.arrived("GET", svctest.RouteFlavors) > 0 })
 		},
 	},
 	{
 		name: "the create is sent", once: exitDeleted, twice: exitUnknown, known: []string{""},
-		fault: func(srv *svctest.Server) { srv.Fault("POST", svctest.RouteEndpoints, svctest.Slow(4*time.Second)) },
+		fault: func(srv *svctest.Server, takes time.Duration) {
+			srv.Fault("POST", svctest.RouteEndpoints, svctest.Slow(takes))
+		},
 		reach: func(b *background) {
-			eventually(b.s.t, "the create", func() bool { return b.s.srv.RequestCount("POST", svctest.RouteEndpoints) > 0 })
-			time.Sleep(100 * time.Millisecond) // the body comes after the header; without it nothing was sent
+			eventually(b.s.t, "the create", func() bool { return b.s.arrived("POST", svctest.RouteEndpoints) > 0 })
 		},
 	},
 	{
 		name: "the endpoint is awaited", once: exitDeleted, twice: exitRunning, known: []string{"svc-1"},
-		fake:  []svctest.Option{svctest.WithDeployTime(time.Hour), svctest.WithDeleteTime(4 * time.Second)},
+		fake: func(takes time.Duration) []svctest.Option {
+			return []svctest.Option{svctest.WithDeployTime(time.Hour), svctest.WithDeleteTime(takes)}
+		},
 		reach: func(b *background) { b.until("svc-1 is initializing") },
 	},
 	{
 		name: "the endpoint is deleted", once: exitDeleted, twice: exitRunning, known: []string{"svc-1"},
-		fake:  []svctest.Option{svctest.WithStatusPath("initializing", "unavailable"), svctest.WithDeleteTime(4 * time.Second)},
+		fake: func(takes time.Duration) []svctest.Option {
+			return []svctest.Option{svctest.WithStatusPath("initializing", "unavailable"), svctest.WithDeleteTime(takes)}
+		},
 		reach: func(b *background) { b.until("deleting svc-1") },
 	},
+}
+
+// arrive starts the deployment of a stage that takes this time, and waits for the stage.
+func (st *stage) arrive(t *testing.T, takes time.Duration, args ...string) (*session, *background) {
+	t.Helper()
+	var opts []svctest.Option
+	if st.fake != nil {
+		opts = st.fake(takes)
+	}
+	s := newSession(t, opts...)
+	if st.fault != nil {
+		st.fault(s.srv, takes)
+	}
+	b := s.background(with(deploy, args...)...)
+	st.reach(b)
+	return s, b
 }
 
 // TestSignals: what a signal does at each stage, and what a second one does.
@@ -117,12 +151,11 @@ func TestSignals(t *testing.T) {
 						t.Skip("this process was started to ignore the signal, as nohup does, and so would the program")
 					}
 					t.Parallel()
-					s := newSession(t, st.fake...)
-					if st.fault != nil {
-						st.fault(s.srv)
+					takes := 4 * time.Second
+					if times == 2 {
+						takes = time.Hour // the second signal ends it
 					}
-					b := s.background(with(deploy, "-o", "json")...)
-					st.reach(b)
+					s, b := st.arrive(t, takes, "-o", "json")
 					b.signal(sig)
 					b.signal(sig) // within two seconds: counts as one
 					want := st.once
@@ -159,12 +192,7 @@ func TestKill(t *testing.T) {
 	for _, st := range stages {
 		t.Run(st.name, func(t *testing.T) {
 			t.Parallel()
-			s := newSession(t, st.fake...)
-			if st.fault != nil {
-				st.fault(s.srv)
-			}
-			b := s.background(with(deploy, "--key", "chat")...)
-			st.reach(b)
+			s, b := st.arrive(t, time.Hour, "--key", "chat")
 			b.signal(syscall.SIGKILL)
 			require.Equal(t, -1, b.end().code)
 			require.Equal(t, st.known, s.open())

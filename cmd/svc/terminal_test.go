@@ -79,7 +79,7 @@ func TestNoTerminal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSession(t, svctest.WithDeployTime(time.Second))
+			s := newSession(t, svctest.WithDeployTime(3*time.Second))
 			for k, v := range tt.env {
 				s.env[k] = v
 			}
