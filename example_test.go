@@ -421,7 +421,7 @@ func ExampleInferenceServiceClient_WaitUntilAllAvailable() {
 	for service, err := range srv.Client().InferenceServices.WaitUntilAllAvailable(ctx, []string{good, bad}, &quick) {
 		fmt.Println(service.Name, service.Status, errors.Is(err, svc.ErrUnavailable))
 	}
-	// Output:
+	// Unordered output:
 	// good available false
 	// bad unavailable true
 }

@@ -227,10 +227,10 @@ func TestWithHTTPClient(t *testing.T) {
 	require.Nil(t, hc.Jar)
 
 	hc.Transport = nil // nil: the library's own transport is used
-	client = testkit.ClientAt(t, "http://"+testkit.ClosedPort(t), svc.WithHTTPClient(hc), testkit.Tries(1, 0))
+	client = testkit.ClientAt(t, "http://"+testkit.ClosedPort, svc.WithHTTPClient(hc), testkit.Tries(1, 0))
 	require.ErrorIs(t, testkit.OpGet.Do(t.Context(), client), errno.ConnRefused)
 	hc.Transport = testkit.Play(t)
-	client = testkit.ClientAt(t, "http://"+testkit.ClosedPort(t), svc.WithHTTPClient(hc), testkit.Tries(1, 0))
+	client = testkit.ClientAt(t, "http://"+testkit.ClosedPort, svc.WithHTTPClient(hc), testkit.Tries(1, 0))
 	hc.Transport = nil // also if Transport was set when the client was made
 	require.ErrorIs(t, testkit.OpGet.Do(t.Context(), client), errno.ConnRefused)
 }

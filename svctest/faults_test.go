@@ -260,7 +260,7 @@ func TestLoopbackDelayEndsWhenTheCallerLeavesOrTheServerCloses(t *testing.T) {
 			failed <- err
 		}()
 	}
-	require.Eventually(t, func() bool { return srv.RequestCount("DELETE", svctest.RouteEndpoint) == 2 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return srv.RequestCount("DELETE", svctest.RouteEndpoint) == 2 }, 20*time.Second, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-failed, context.Canceled)
 	srv.Close() // returns after all handlers have ended

@@ -221,6 +221,6 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 		_, _ = trySend(t, srv, "GET", "/v1/files", "")
 		srv.Close()
 	}
-	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 5*time.Second, time.Millisecond,
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 20*time.Second, time.Millisecond,
 		"Eventually itself has one more")
 }

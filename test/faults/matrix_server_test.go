@@ -148,7 +148,7 @@ func (s *matrixServer) close() {
 	}()
 	select {
 	case <-done:
-	case <-time.After(5 * time.Second):
+	case <-time.After(20 * time.Second):
 		require.Fail(s.c.t, "connections are left open")
 	}
 }

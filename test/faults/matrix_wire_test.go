@@ -233,7 +233,7 @@ func TestStaleConnection_B08(t *testing.T) {
 // The connection fails before anything is sent. So even a create is retried, unless a
 // retry is useless.
 func TestMatrixNoConnection(t *testing.T) {
-	const closed = "127.0.0.1:1" // the system never gives port 1 to a test server
+	const closed = testkit.ClosedPort
 	var handshakes atomic.Int32
 	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
 	untrusted.Config.ConnState = func(_ net.Conn, s http.ConnState) {

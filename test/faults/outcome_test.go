@@ -60,7 +60,7 @@ func TestCreateNeverSentTwice_B02(t *testing.T) {
 		})
 	}
 	t.Run("e, nothing listens", func(t *testing.T) {
-		err := testkit.OpCreate.Do(t.Context(), testkit.ClientAt(t, "http://"+testkit.ClosedPort(t), testkit.Tries(3, time.Millisecond)))
+		err := testkit.OpCreate.Do(t.Context(), testkit.ClientAt(t, "http://"+testkit.ClosedPort, testkit.Tries(3, time.Millisecond)))
 		require.ErrorIs(t, err, errno.ConnRefused)
 		require.NotErrorIs(t, err, svc.ErrOutcomeUnknown)
 	})

@@ -156,7 +156,7 @@ func TestLastResponseIsKept_B03(t *testing.T) {
 		})
 	})
 	t.Run("closed port", func(t *testing.T) {
-		client := testkit.ClientAt(t, "http://"+testkit.ClosedPort(t), testkit.Tries(2, time.Millisecond))
+		client := testkit.ClientAt(t, "http://"+testkit.ClosedPort, testkit.Tries(2, time.Millisecond))
 		for _, op := range testkit.Operations {
 			err := op.Do(t.Context(), client)
 			require.ErrorIs(t, err, errno.ConnRefused)

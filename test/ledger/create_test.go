@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -255,11 +256,11 @@ func TestStoreFailsAfterTheCreate(t *testing.T) {
 // seconds.
 type hanging struct {
 	ledger.Store
-	after int
+	after atomic.Int64
 }
 
 func (h *hanging) Append(ctx context.Context, r ledger.Record) error {
-	if h.after--; h.after < 0 {
+	if h.after.Add(-1) < 0 {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -268,7 +269,9 @@ func (h *hanging) Append(ctx context.Context, r ledger.Record) error {
 
 func TestStoreHangs(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.store = &hanging{w.store, 1}
+		h := &hanging{Store: w.store}
+		h.after.Store(1)
+		w.store = h
 		start := time.Now()
 		s, err := w.client().InferenceServices.Create(w.Context(), request("n"))
 		require.ErrorIs(w, err, context.DeadlineExceeded)

@@ -30,8 +30,8 @@ var errDead = errors.New("the process was killed")
 
 // arm lets the process be killed at a step of its next call; 0: it lives on.
 func (p *process) arm(steps int, stop context.CancelFunc) {
-	p.left.Store(int64(steps))
 	p.stop = stop
+	p.left.Store(int64(steps)) // last: what the call before has left running may step now
 }
 
 // step is called before and after whatever has an effect. It returns errDead if the process is dead.

@@ -85,7 +85,7 @@ func TestSoak(t *testing.T) {
 		require.True(t, !e.Billed || reported[e.Name], "%s (%s) still runs, but no error reported it", e.ID, e.Name)
 	}
 	client.CloseIdleConnections()
-	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+crowd/8 }, 5*time.Second, 10*time.Millisecond, "goroutines are left")
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+crowd/8 }, 20*time.Second, 10*time.Millisecond, "goroutines are left")
 	if n := len(heaps); n >= 8 && length >= time.Minute {
 		t.Logf("heap: %.1f MiB early, %.1f MiB late", float64(heaps[1])/(1<<20), float64(heaps[n-1])/(1<<20))
 	}

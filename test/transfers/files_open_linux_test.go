@@ -96,7 +96,7 @@ func TestTransfersCloseTheirFilesAfterCtx(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, 1, spooling)
 	close(release)
-	require.Eventually(t, func() bool { return openIn(t, dir) == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return openIn(t, dir) == 0 }, 20*time.Second, time.Millisecond)
 }
 
 // If the path cannot be a file, the error names it, and what is there stays unchanged.

@@ -122,7 +122,7 @@ func TestTransfersHideTheSecretsOfLinks_B07(t *testing.T) {
 		w.WriteHeader(403)
 		fmt.Fprintf(w, quote, r.URL.String())
 	})
-	dead := svc.SignedURL("http://" + testkit.ClosedPort(t) + "/storage/f1?" + testkit.FileQuery)
+	dead := svc.SignedURL("http://" + testkit.ClosedPort + "/storage/f1?" + testkit.FileQuery)
 	slow := testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, fmt.Errorf("gave up on %s with sig-77c1e2: %w", r.URL, context.Cause(r.Context()))

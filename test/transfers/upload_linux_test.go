@@ -80,7 +80,7 @@ func TestUploadFileOfANamedPipeEndsWithCtx_D29(t *testing.T) {
 	_, err := s.Client(t).Files.UploadFile(testkit.Within(t, 50*time.Millisecond), path, "", nil)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Equal(t, svc.UploadStageBody, testkit.ErrorAs[*svc.UploadError](t, err).Stage)
-	require.Less(t, time.Since(start), 5*time.Second)
+	require.Less(t, time.Since(start), 20*time.Second)
 	require.Empty(t, s.Seen)
 
 	go func() {

@@ -192,7 +192,7 @@ func TestUploadDoesNotWaitForAnEndlessResponse(t *testing.T) {
 		start := time.Now()
 		_, err := s.Client(t).Files.Put(t.Context(), s.Link(), strings.NewReader("data"), nil)
 		require.NoError(t, err, name)
-		require.Less(t, time.Since(start), 5*time.Second, name)
+		require.Less(t, time.Since(start), 20*time.Second, name)
 		require.Less(t, written.Load(), int64(32<<20), name)
 	}
 }

@@ -70,7 +70,7 @@ func TestProxyRefusesToConnect_C02(t *testing.T) {
 			if passes {
 				return
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			_, err := client.InferenceServices.WaitUntilAvailable(ctx, "svc-1", nil)
 			require.ErrorContains(t, err, "the proxy refused the connection: "+line)

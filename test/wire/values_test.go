@@ -273,7 +273,7 @@ func TestJobStatuses_C25(t *testing.T) {
 // Wait, Done and Failed accept a status in any letter case.
 func TestJobStatusInAnyCase_C08(t *testing.T) {
 	for status, failed := range map[string]bool{"Succeed": false, " SUCCEED\n": false, "Failed": true, " ERROR ": true, "Cancelled\t": true} {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		text, err := json.Marshal(status)
 		require.NoError(t, err)
 		job, err := testkit.OneJob(`{"job_id":"j","status":`+string(text)+`}`).Client(t).VideoJobs.Wait(ctx, "j", nil)

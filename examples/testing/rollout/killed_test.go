@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,14 +26,13 @@ var errKilled = errors.New("killed")
 type process struct {
 	ledger.Store
 	next http.RoundTripper
-	left int                // number of steps before the kill; negative: killed
+	left atomic.Int64       // number of steps before the kill; negative: killed
 	dead context.CancelFunc // ends the goroutine of a killed process
 }
 
 // step counts a step. It returns an error if the process is killed, now or earlier.
 func (p *process) step() error {
-	p.left--
-	if p.left < 0 {
+	if p.left.Add(-1) < 0 {
 		p.dead()
 		return errKilled
 	}
@@ -63,10 +63,11 @@ func (w *world) runAndKill(t *testing.T, steps int) (killed bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	p := &process{Store: w.store, next: w.HTTPClient().Transport, left: steps, dead: cancel}
+	p := &process{Store: w.store, next: w.HTTPClient().Transport, dead: cancel}
+	p.left.Store(int64(steps))
 	client := w.Client(svc.WithLedger(p), svc.WithHTTPClient(&http.Client{Transport: p}))
 	_, err := rollout.Replace(ctx, client, app, 2, request)
-	if p.left < 0 {
+	if p.left.Load() < 0 {
 		return true
 	}
 	require.NoError(t, err)
