@@ -217,7 +217,7 @@ func (r *removal) delete(ctx context.Context) error {
 	err := r.client.Delete(ctx, r.id, r.opts...)
 	switch {
 	case err == nil:
-		r.note(rules.Accepted, time.Now())
+		r.note(rules.Observation{Sight: rules.Accepted})
 	case accepted, notFound(err):
 		return nil
 	}

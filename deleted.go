@@ -45,10 +45,10 @@ func (o *observer) poll(ctx context.Context) (*InferenceService, rules.Verdict, 
 	case rules.NotFound(e.StatusCode):
 		o.missing(ctx, &seen, e, r)
 	default: // an earlier verdict would be told with an error that is not its reason
-		o.note(rules.Odd, seen.At)
+		o.note(rules.Observation{Sight: rules.Odd})
 		return s, rules.Unproven, err
 	}
-	o.evidence = o.evidence.After(seen)
+	o.note(seen)
 	if seen.Sight == rules.Missing {
 		err = o.doubt(ctx, err)
 	}
@@ -59,9 +59,7 @@ func (o *observer) poll(ctx context.Context) (*InferenceService, rules.Verdict, 
 	return s, verdict, err
 }
 
-func (o *observer) note(sight rules.Sight, at time.Time) {
-	o.evidence = o.evidence.After(rules.Observation{Sight: sight, At: at})
-}
+func (o *observer) note(seen rules.Observation) { o.evidence = o.evidence.After(seen) }
 
 // missing adds to an observation what the rules of evidence need to know of a "not found".
 func (o *observer) missing(ctx context.Context, seen *rules.Observation, e *Error, r *httpcall.Result) {
@@ -72,7 +70,11 @@ func (o *observer) missing(ctx context.Context, seen *rules.Observation, e *Erro
 		c.Ledger.vouch(ctx, o.id)
 		seen.Known = c.endpoints.Knows(o.id, r.TokenCheck)
 	}
-	seen.Origin = rules.Origin{RequestID: apierr.RequestID(r.Header, c.clean), Date: r.Header.Get("Date"), Aged: aged(r.Header)}
+	seen.Origin = c.origin(r.Header)
+}
+
+func (c *Client) origin(h http.Header) rules.Origin {
+	return rules.Origin{RequestID: apierr.RequestID(h, c.clean), Date: h.Get("Date"), Aged: aged(h)}
 }
 
 // aged reports whether a response comes from a cache.
@@ -86,11 +88,10 @@ func (o *observer) doubt(ctx context.Context, err error) error {
 	if !o.evidence.WantsList() || verdict == rules.Deleted {
 		return err
 	}
-	_, failed := o.client.client.Flavors.List(ctx, o.opts...)
-	e, _ := errors.AsType[*Error](failed)
-	switch refused := orZero(e); {
-	case failed == nil, refused.StatusCode == http.StatusForbidden && refused.class == rules.Service:
-		o.note(rules.Listed, time.Now())
+	c, list := o.client.client, get("/v1/inference-service/flavor", "", o.opts)
+	switch failed := c.carryOut(ctx, list, new(flavorList)); {
+	case failed == nil, list.Result.StatusCode == http.StatusForbidden && list.class == rules.Service:
+		o.note(rules.Observation{Sight: rules.Listed, Origin: c.origin(list.Result.Header)})
 	case verdict == rules.Unproven: // the "not found" proves nothing without the list
 		return &unproven{failed, detail(err) + "; this does not prove that the record is deleted, since the flavor list cannot be read either: " + detail(failed)}
 	}

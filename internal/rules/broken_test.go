@@ -25,10 +25,12 @@ func TestABrokenRuleIsNoticed(t *testing.T) {
 		"60 s":                        {"evidence.go", "{true, Intermediary, false, 3, time.Minute}", "{true, Intermediary, false, 3, 10 * time.Second}", "NoSequence"},
 		"25 s only after a delete":    {"evidence.go", "p.late && !e.accepted", "false", "NoSequence"},
 		"a page is not the service":   {"evidence.go", "p.class != o.Class, ", "", "NoSequence"},
-		"the list is fresh":           {"evidence.go", "r.between, r.listed = r.listed, false", "r.between = r.listed", "ListIsAnswered"},
+		"the list is fresh":           {"evidence.go", "e.between, e.listed = e.listed, false", "e.between = e.listed", "ListIsAnswered"},
+		"the list is no copy":         {"evidence.go", "if !o.copyOf(e.list) {", "if true {", "NoSequence"},
 		"a proof is reached":          {"evidence.go", "case Listed:", "case 99:", "EverySequence"},
 		"the time of a proof":         {"evidence.go", "{true, Service, true, 2, 3 * time.Second}", "{true, Service, true, 2, 8 * time.Second}", "TimeOfAProof"},
 		"the confirmation of refusal": {"endurance.go", "contact && now.Sub(e.refused) < confirm", "false", "WhatEndsATask"},
+		"a refusal that is over":      {"endurance.go", "e.junk++; f.Class == Service", "e.junk++; false", "NotFoundForgets"},
 		"the endurance of a cleanup":  {"endurance.go", "e.Task >= Reaping ||", "", "CleanupBeforeContact"},
 		"the class of a 404":          {"rules.go", "!NotFound(r.Status) && r.Status < 500, isJSON(body)", "true", "ClassOfAResponse"},
 	} {

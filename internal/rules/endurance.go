@@ -59,7 +59,9 @@ func (e Endurance) After(f Failure, contact bool, now time.Time) (_ Endurance, g
 	case f.Class == Transport, passing(f.Status):
 		return e, true
 	case f.Class == Intermediary, f.Undecodable:
-		e.junk++
+		if e.junk++; f.Class == Service { // it has accepted the request, so a refusal is over
+			e.refused = time.Time{}
+		}
 		return e, stubborn || contact || e.junk < maxJunk
 	case stubborn && mayPass(f.Status):
 		return e, true

@@ -99,6 +99,12 @@ func TestNotFoundForgetsFailures(t *testing.T) {
 	require.True(t, goesOn)
 	_, goesOn = e.After(Failure{Status: 401}, true, walkStart.Add(confirm))
 	require.False(t, goesOn)
+	junk, _ := e.After(Failure{Class: Service, Status: 200, Undecodable: true}, true, walkStart)
+	_, goesOn = junk.After(Failure{Status: 401}, true, walkStart.Add(confirm))
+	require.True(t, goesOn, "the service accepted the token in between")
+	page, _ := e.After(Failure{Class: Intermediary, Status: 200}, true, walkStart)
+	_, goesOn = page.After(Failure{Status: 401}, true, walkStart.Add(confirm))
+	require.False(t, goesOn, "a page does not say that the service accepts the token")
 }
 
 func TestOverslept(t *testing.T) {

@@ -21,14 +21,14 @@ const (
 	Accepted              // the service accepted a delete
 )
 
-// Observation is a sight with what the rules need to know about it. Only At matters for the
-// sights other than Missing.
+// Observation is a sight with what the rules need to know about it. Only Sight matters for the
+// sights other than Missing and Listed.
 type Observation struct {
 	Sight Sight
-	At    time.Time // when the request was made; it may have waited before it was sent
+	At    time.Time // Missing: when the request was made; it may have waited before it was sent
 	Came  time.Time // Missing: when the response came; zero means at once
-	Class Class     // class of the response
-	Known bool      // the ID was read or created with the token that was sent
+	Class Class     // Missing: class of the response
+	Known bool      // Missing: the ID was read or created with the token that was sent
 	Origin
 }
 
@@ -61,14 +61,17 @@ type Evidence struct {
 	accepted bool      // the service accepted a delete
 	seen     [4]Origin // origins of the latest "not found" responses
 	next     int       // index in seen of the next one
+	list     Origin    // origin of the latest flavor list
+	listed   bool      // the flavor list was read after the latest "not found"
+	between  bool      // the flavor list was read between the latest two "not found"
 	runs     [len(proofs)]run
 }
 
 // proofs are the ways to prove a deletion by "not found". A run of "not found" responses of one
-// class is a proof if it has at least least responses over a time of at least span, and the
-// flavor list was read between its last two. A gateway may send a "not found" in JSON for some
-// seconds, and a router in plain text for longer. Less time is needed after a delete that the
-// service accepted: then a proof is wrong only if that delete had no effect as well.
+// class is a proof if it has at least least responses over a time of at least span, and the flavor
+// list was read between the latest two "not found" of any class. A gateway may send a "not found"
+// in JSON for some seconds, and a router in plain text for longer. Less time is needed after a
+// delete that the service accepted: then a proof is wrong only if that delete had no effect as well.
 var proofs = [...]struct {
 	known bool  // only responses to a token for which the ID is known; if false, to any token, which proves only that the ID is unknown
 	class Class // Intermediary: any other response interrupts the run
@@ -95,8 +98,6 @@ type run struct {
 	n           int
 	first, came time.Time // when the first and the latest response came
 	last        time.Time // when the latest request was made
-	listed      bool      // the flavor list was read after the last response
-	between     bool      // the flavor list was read between the last two responses
 }
 
 func (r run) add(o Observation) run {
@@ -104,7 +105,6 @@ func (r run) add(o Observation) run {
 	if r.n == 0 || came.Sub(r.came) > Silence {
 		r = run{first: came}
 	}
-	r.between, r.listed = r.listed, false // an outage of all paths may begin at any time, so an older list proves nothing
 	r.last, r.came = o.At, came
 	r.n++
 	return r
@@ -130,9 +130,10 @@ func (e Evidence) After(o Observation) Evidence {
 	case Accepted:
 		e.accepted = true
 	case Listed:
-		for i := range e.runs {
-			e.runs[i].listed = e.runs[i].n > 0
+		if !o.copyOf(e.list) { // a copy says nothing about the time since its original
+			e.listed = true
 		}
+		e.list = o.Origin
 	case Odd:
 		e = e.interrupted(Intermediary)
 	case Missing:
@@ -148,6 +149,7 @@ func (e Evidence) missing(o Observation) Evidence {
 	if copied || e.early {
 		return e
 	}
+	e.between, e.listed = e.listed, false // an outage of all paths may begin at any time, so an older list proves nothing
 	if o.Class == Service {
 		e = e.interrupted(Intermediary)
 	}
@@ -180,7 +182,7 @@ func (e Evidence) Verdict() Verdict {
 	for i, p := range proofs {
 		r := e.runs[i]
 		switch {
-		case !r.between, r.n < p.least, r.last.Sub(r.first) < p.span:
+		case !e.between, r.n < p.least, r.last.Sub(r.first) < p.span:
 		case p.known:
 			return Deleted
 		default:
@@ -193,12 +195,7 @@ func (e Evidence) Verdict() Verdict {
 // WantsList reports whether the flavor list must be read before the evidence can become a
 // proof.
 func (e Evidence) WantsList() bool {
-	for _, r := range e.runs {
-		if r.n > 0 && !r.listed {
-			return true
-		}
-	}
-	return false
+	return !e.listed && slices.ContainsFunc(e.runs[:], func(r run) bool { return r.n > 0 })
 }
 
 // Due returns the time from which one more "not found" can be a proof, or counts for the first
@@ -209,7 +206,7 @@ func (e Evidence) Due() (at time.Time) {
 	}
 	for i, p := range proofs {
 		r := e.runs[i]
-		if !r.listed || r.n+1 < p.least {
+		if !e.listed || r.n+1 < p.least {
 			continue
 		}
 		if by := r.first.Add(p.span); at.IsZero() || by.Before(at) {

@@ -18,8 +18,10 @@ type world struct {
 	exists  bool
 	ignored bool             // a delete was accepted and had no effect
 	hidden  [2]time.Duration // since when a gateway (0) or a router (1) hides the endpoint, plus 1; 0: it does not
+	outage  bool             // no path of the service can be reached
 	dates   int
 	cached  int // number of the "not found" that a cache has; 0: none
+	kept    int // number of the flavor list that a cache has; 0: none
 }
 
 // state is a world with what the client has made of it.
@@ -58,11 +60,13 @@ func (s *state) hides(who int, most, mostAfterDelete time.Duration) bool {
 	return s.now-(s.hidden[who]-1) < most
 }
 
-// events are what may happen in one step. An event returns false if it cannot happen.
-var events = []struct {
+// event is what may happen in one step. It returns false if it cannot happen.
+type event struct {
 	name string
 	do   func(*state) bool
-}{
+}
+
+var events = []event{
 	{"the service responds", func(s *state) bool {
 		if s.exists {
 			s.hidden = [2]time.Duration{}
@@ -112,26 +116,64 @@ var events = []struct {
 	}},
 }
 
+// outages are the events while no path of the service may be reachable, for any time. What hides
+// the endpoint then hides the flavor list too, but a cache may have a list.
+var outages = []event{
+	{"the service responds", func(s *state) bool {
+		s.outage = false
+		s.see(Shown)
+		return true
+	}},
+	{"the flavor list", func(s *state) bool {
+		s.dates++
+		s.kept = s.dates
+		s.show(s.kept)
+		return !s.outage
+	}},
+	{"a cache repeats the flavor list", func(s *state) bool {
+		s.show(s.kept)
+		return s.kept > 0
+	}},
+	{"an outage of all paths, in JSON", func(s *state) bool {
+		s.outage = true
+		s.miss(Service, true)
+		return true
+	}},
+	{"an outage of all paths, in plain text", func(s *state) bool {
+		s.outage = true
+		s.miss(Intermediary, true)
+		return true
+	}},
+	{"a delete without effect", func(s *state) bool { s.see(Accepted); return !s.outage }},
+}
+
+func (s *state) show(date int) {
+	s.Evidence = s.After(Observation{Sight: Listed, Origin: Origin{Date: strconv.Itoa(date)}})
+}
+
 // pauses are the times between two steps.
 var pauses = []time.Duration{0, time.Second, 3 * time.Second, 11 * time.Second, 31 * time.Second}
 
 // walked is a sequence of steps: the index of the pause and the index of the event.
-type walked [][2]int
+type walked struct {
+	events []event
+	steps  [][2]int
+}
 
 func (w walked) String() string {
 	var b strings.Builder
-	for _, step := range w {
-		fmt.Fprintf(&b, "%v later: %s\n", pauses[step[0]], events[step[1]].name)
+	for _, step := range w.steps {
+		fmt.Fprintf(&b, "%v later: %s\n", pauses[step[0]], w.events[step[1]].name)
 	}
 	return b.String()
 }
 
 // walk explores all sequences of events up to a length, each with all pauses, and calls check
 // for every state. A state that was reached before is not explored again.
-func walk(depth int, check func(state, walked)) (states int) {
+func walk(events []event, depth int, check func(state, walked)) (states int) {
 	seed := maphash.MakeSeed()
 	seen := make(map[uint64]bool)
-	var path walked
+	path := walked{events: events}
 	var step func(s state, left int)
 	step = func(s state, left int) {
 		type key struct {
@@ -154,9 +196,9 @@ func walk(depth int, check func(state, walked)) (states int) {
 				if !e.do(&next) {
 					continue
 				}
-				path = append(path, [2]int{i, j})
+				path.steps = append(path.steps, [2]int{i, j})
 				step(next, left-1)
-				path = path[:len(path)-1]
+				path.steps = path.steps[:len(path.steps)-1]
 			}
 		}
 	}
@@ -169,19 +211,21 @@ func TestNoSequenceProvesTheDeletionOfARunningEndpoint(t *testing.T) {
 	if testing.Short() {
 		depth = 4
 	}
-	start := time.Now()
-	states := walk(depth, func(s state, path walked) {
-		if s.Verdict() == Deleted && s.exists {
-			require.FailNow(t, "a running endpoint counts as deleted", path.String())
-		}
-	})
-	t.Logf("%d states in %v", states, time.Since(start))
+	for name, events := range map[string][]event{"one path": events, "all paths": outages} {
+		start := time.Now()
+		states := walk(events, depth, func(s state, path walked) {
+			if s.Verdict() == Deleted && s.exists {
+				require.FailNow(t, "a running endpoint counts as deleted", path.String())
+			}
+		})
+		t.Logf("%s: %d states in %v", name, states, time.Since(start))
+	}
 }
 
 // If the endpoint is deleted and the service responds, the deletion is proven in the end, after
 // whatever happened before.
 func TestEverySequenceEndsInAProof(t *testing.T) {
-	walk(3, func(s state, path walked) {
+	walk(events, 3, func(s state, path walked) {
 		s.exists = false
 		begin := s.now
 		for s.Verdict() != Deleted {

@@ -286,6 +286,23 @@ var lies = []struct {
 			return s, err
 		}
 	}},
+	{name: "a deletion that one 404 proves", trips: "I17", let: func(l *liar) {
+		l.waitUntilDeleted = func(ctx context.Context, id string, o *svc.WaitOptions) error {
+			brief, cancel := context.WithCancel(ctx)
+			defer cancel()
+			hasty, missing := *o, false
+			hasty.OnPoll = func(p svc.Poll) {
+				if missing = errors.Is(p.Err, svc.ErrNotFound); missing {
+					cancel()
+				}
+			}
+			err := l.services.WaitUntilDeleted(brief, id, &hasty)
+			if missing {
+				return nil
+			}
+			return err
+		}
+	}},
 	{name: "a Reap that does nothing", trips: "I15", let: func(l *liar) {
 		l.reap = func(context.Context) ([]svc.Reaped, error) { return nil, nil }
 	}},

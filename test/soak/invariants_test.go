@@ -2,6 +2,7 @@ package soak_test
 
 import (
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -36,6 +37,7 @@ var (
 		{"I13 one key, one endpoint", checkKeys},
 		{"I15 a lease is kept", checkReap},
 		{"I16 a refusal ends a wait only if it lasts", checkRefusals},
+		{"I17 a deletion is not proven during an outage", checkProof},
 	}
 	afterKill = []invariant{
 		{"I8 no create is repeated that may have acted", checkRepeats},
@@ -143,24 +145,66 @@ func checkDeleted(c *conversation, k *call) {
 		return
 	}
 	deploy, failed := errors.AsType[*svc.DeployError](k.err)
+	id := deletes(k)
 	switch {
-	case (k.op == "WaitUntilDeleted" || k.op == "DeleteAndWait") && k.err == nil:
-		if !c.world.isDeleted(k.id) {
-			c.fail(k, "the call returned nil, but %s is not deleted", k.id)
-		}
-	case k.op == "Use" && k.err == nil:
-		if !c.world.isDeleted(k.record.ServiceID) {
-			c.fail(k, "the call returned nil, but %s is not deleted", k.record.ServiceID)
-		}
-	case failed && cleanup(deploy) == "deleted":
-		if !c.world.isDeleted(deploy.ServiceID) {
-			c.fail(k, "the cleanup is reported as deleted, but %s is not deleted", deploy.ServiceID)
-		}
+	case id != "" && !c.world.isDeleted(id):
+		c.fail(k, "%s is reported as deleted, but it is not", id)
 	case failed && cleanup(deploy) == "accepted" && !accepted(k, deploy.ServiceID):
 		c.fail(k, "the cleanup is reported as accepted, but no delete was accepted")
 	case k.op == "Delete" && k.err == nil && !accepted(k, k.id) && c.young(k) && !c.world.isDeleted(k.id):
 		c.fail(k, "the call returned nil after a 404 for a new ID, but %s is not deleted", k.id)
 	}
+}
+
+// deletes returns the ID of the endpoint that a call reports as deleted; empty if there is none.
+func deletes(k *call) string {
+	deploy, failed := errors.AsType[*svc.DeployError](k.err)
+	switch {
+	case !k.returned:
+	case (k.op == "WaitUntilDeleted" || k.op == "DeleteAndWait") && k.err == nil:
+		return k.id
+	case k.op == "Use" && k.err == nil:
+		return k.record.ServiceID
+	case failed && cleanup(deploy) == "deleted":
+		return deploy.ServiceID
+	}
+	return ""
+}
+
+// checkProof checks that a deletion is reported after two "not found" only if the flavor list was
+// answered between them: an outage may hide all paths for any time.
+func checkProof(c *conversation, k *call) {
+	id := deletes(k)
+	if id == "" || c.world.cacheIgnores && c.world.cacheSigns >= 2 { // a copy without Age is known only after its original
+		return
+	}
+	var missing []*exchange // what a client can tell from a copy, by its Date
+	for _, x := range k.exchanges {
+		switch {
+		case x.method != http.MethodGet || !same(x.id, id):
+		case x.whole && x.shown != nil && x.shown.deleted:
+			return
+		case x.status != 404 && x.status != 410, x.cached:
+		case !c.world.dateless && slices.ContainsFunc(missing, func(before *exchange) bool { return c.world.date(before.ended) == c.world.date(x.ended) }):
+		default:
+			missing = append(missing, x)
+		}
+	}
+	n := len(missing)
+	if n < 2 {
+		c.fail(k, "%s is reported as deleted after fewer than two responses", id)
+		return
+	}
+	from, to := missing[n-2].ended, missing[n-1].sent
+	if !slices.ContainsFunc(k.exchanges, func(x *exchange) bool { return x.lists() && !x.sent.Before(from) && x.sent.Before(to) }) {
+		c.fail(k, "%s is reported as deleted, but the flavor list was not answered between the last two responses", id)
+	}
+}
+
+// lists reports whether the service answered with the flavor list, or with a 403.
+func (x *exchange) lists() bool {
+	answered := x.whole && strings.HasPrefix(x.body, `{"flavor_list"`) || x.status == 403 && x.fault != page403
+	return x.id == flavorList && !x.cached && answered
 }
 
 // accepted reports whether a delete reached the service and got a 2xx response.
