@@ -205,7 +205,7 @@ func (t *tool) deleteOne(ctx context.Context, id string, e ledger.Entry) (deleti
 		return deletion{ServiceID: id, Missing: true, proven: true, before: true}, deletedError{id, e.DeletedAt}
 	}
 	d := deletion{ServiceID: id}
-	err := t.deleteAndWait(ctx, id)
+	err := t.deleteAndWait(ctx, id, e)
 	d.proven = err == nil // a "not found" alone proves nothing: the token may be that of another account
 	if err == nil && !t.found(id) {
 		err = fmt.Errorf("%s: %w", id, svc.ErrNotFound)
@@ -222,18 +222,23 @@ func (t *tool) deleteOne(ctx context.Context, id string, e ledger.Entry) (deleti
 // refusedLimit is how long a deletion goes on while the service does not accept the token.
 const refusedLimit = 30 * time.Second
 
-// deleteAndWait deletes an endpoint and waits until the deletion is proven. It gives up if the service
+// deleteAndWait deletes an endpoint and waits until the deletion is proven, or until another process has
+// written to the ledger that it is. e is its entry; zero if not known. It gives up if the service
 // does not accept the token for refusedLimit. DeleteAndWait of the client would try until ctx ends,
 // since the token of a program may be renewed.
-func (t *tool) deleteAndWait(ctx context.Context, id string) error {
+func (t *tool) deleteAndWait(ctx context.Context, id string, e ledger.Entry) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	w := t.wait
 	var refused error
+	proven := false // by another process
 	since := time.Duration(-1)
 	w.OnPoll = func(p svc.Poll) {
 		t.talk.poll(p)
 		switch {
+		case isNotFound(p.Err) && t.deletedSince(ctx, e):
+			proven = true
+			stop()
 		case p.Err == nil || kindOf(p.Err).code != exitRefused:
 			since = -1
 		case since < 0:
@@ -244,10 +249,31 @@ func (t *tool) deleteAndWait(ctx context.Context, id string) error {
 		}
 	}
 	err := t.client.InferenceServices.DeleteAndWait(ctx, id, &w)
+	if err != nil && proven {
+		t.talk.say("%s is deleted: another command has proved it", printable(id))
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.seen[id] = true // the ledger has its create
+		return nil
+	}
 	if err != nil && refused != nil {
 		return fmt.Errorf("the service did not accept the token for %v: %w", refusedLimit, refused)
 	}
 	return err
+}
+
+// deletedSince reports whether the ledger has an entry as deleted that was open before.
+func (t *tool) deletedSince(ctx context.Context, e ledger.Entry) bool {
+	if e.State != ledger.Created {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if open, err := t.client.Ledger.Entry(ctx, e.Key); err != nil || open != nil && open.Intent == e.Intent {
+		return false
+	}
+	entries, _ := t.client.Ledger.Entries(ctx)
+	return slices.ContainsFunc(entries, func(now ledger.Entry) bool { return now.Intent == e.Intent && now.State == ledger.Deleted })
 }
 
 // joined joins errors in one line. One error stays as it is.

@@ -243,7 +243,7 @@ func (d *deployment) replace(ctx context.Context) error {
 	t.talk.say("%s is %s: deleting it", s.ServiceID, s.Status)
 	t.talk.setDeleting(true)
 	defer t.talk.setDeleting(false)
-	if err := t.deleteAndWait(ctx, s.ServiceID); err != nil {
+	if err := t.deleteAndWait(ctx, s.ServiceID, *d.earlier); err != nil {
 		return err
 	}
 	d.earlier = nil

@@ -202,3 +202,20 @@ func TestDeleteOfAnIDThatDoesNotExist(t *testing.T) {
 		})
 	}
 }
+
+// TestTwoDeletesAtOnce: the second command finds nothing. It is done when the first one has proved the
+// deletion, which the ledger says.
+func TestTwoDeletesAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	first := s.command("delete", "--key", "chat")
+	s.start(first)
+	eventually(t, "the first delete is sent", func() bool { return s.srv.RequestCount("DELETE", svctest.RouteEndpoint) > 0 })
+	began := time.Now()
+	e := s.must(exitOK, "delete", "svc-1", "-o", "json")
+	require.Less(t, time.Since(began), 25*time.Second)
+	require.Equal(t, true, e.doc(t)["endpoints"].([]any)[0].(map[string]any)["deleted"])
+	require.Equal(t, false, e.doc(t)["may_be_running"])
+	require.NoError(t, first.Wait())
+}

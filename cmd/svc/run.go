@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 	"github.com/spf13/cobra"
 )
 
@@ -196,7 +197,7 @@ func (t *tool) remove(ctx context.Context, id string) error {
 	defer cancel()
 	t.talk.setDeleting(true)
 	t.talk.say("deleting %s", printable(id))
-	err := t.deleteAndWait(ctx, id)
+	err := t.deleteAndWait(ctx, id, ledger.Entry{})
 	if err != nil {
 		return several{fmt.Sprintf("%s is not known to be deleted: %s", id, strings.TrimPrefix(plainText(err), id+": ")), []error{err}}
 	}
