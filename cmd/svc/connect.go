@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"example.com/svc"
+	"example.com/svc/internal/valid"
 	"example.com/svc/ledger"
 )
 
@@ -38,7 +39,7 @@ func (t *tool) makeClient(c *command, store ledger.Store) error {
 		opts = append(opts, svc.WithCallHook(func(_ context.Context, call svc.Call) { c.onCall(call) }))
 	}
 	address, token, err := t.account()
-	t.address = strings.TrimRight(address, "/")
+	t.address = spelling(address)
 	if err != nil && c.client == needsClient {
 		return usageError{err}
 	} else if err != nil { // the client reads the ledger only
@@ -72,7 +73,16 @@ func (t *tool) reach(ctx context.Context, opts ...svc.RequestOption) error {
 
 // elsewhere reports whether an entry is about another service than this one.
 func (t *tool) elsewhere(e ledger.Entry) bool {
-	return e.BaseURL != "" && strings.TrimRight(e.BaseURL, "/") != t.address
+	return e.BaseURL != "" && spelling(e.BaseURL) != t.address
+}
+
+// spelling returns the one spelling that the client has of an address.
+func spelling(address string) string {
+	base, problem := valid.ParseBase(address, true)
+	if problem != "" { // the client refuses it
+		return address
+	}
+	return base.String()
 }
 
 // account returns the address of the service and the source of the token. The token is never a

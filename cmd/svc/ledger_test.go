@@ -167,6 +167,24 @@ func TestKeyOfAnotherAddress(t *testing.T) {
 	require.Equal(t, 1, there.srv.RunningInstances())
 }
 
+// TestSpellingsOfOneAddress: an entry is at this address, however that is spelled.
+func TestSpellingsOfOneAddress(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	address := s.env["SVC_BASE_URL"]
+	s.env["SVC_BASE_URL"] = address + "/"
+	s.must(exitOK, with(deploy, "--key", "chat", "--lease", "8h")...)
+	for _, spelled := range []string{address, address + "//", " HTTP" + strings.TrimPrefix(address, "http")} {
+		s.env["SVC_BASE_URL"] = spelled
+		require.Empty(t, s.must(exitOK, "sweep", "-o", "json").doc(t)["elsewhere"], spelled)
+		s.must(exitOK, "get", "--key", "chat")
+		require.NotRegexp(t, `(?m)^address +problem`, s.run("doctor").stdout, spelled)
+	}
+	for spelled, one := range map[string]string{"HTTPS://API.example:443/": "https://api.example", "http://api.example:80/a/": "http://api.example/a", "http://api.example:443": "http://api.example:443"} {
+		require.Equal(t, one, spelling(spelled))
+	}
+}
+
 // TestSweep: what is over is deleted, what is elsewhere is named, and may_be_running is false only
 // when nothing is open.
 func TestSweep(t *testing.T) {
@@ -187,6 +205,10 @@ func TestSweep(t *testing.T) {
 	require.Len(t, doc["elsewhere"], 2)
 	require.Equal(t, true, doc["may_be_running"])
 	require.Contains(t, other.must(exitOK, "sweep").stderr, "svc-2 of the key long is at another address")
+
+	quiet := other.must(exitOK, "sweep", "--quiet").stderr
+	require.Equal(t, 1, strings.Count(quiet, "\n"), quiet)
+	require.Contains(t, quiet, "svc-2 of the key long ("+s.srv.URL()+")")
 
 	e := s.must(exitOK, "sweep")
 	require.Equal(t, "svc-1 of the key short is deleted\n", e.stderr)

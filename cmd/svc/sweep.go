@@ -62,7 +62,7 @@ func (t *tool) sweepCommand() *command {
 			Use: "sweep", Short: "delete the endpoints whose lease is over",
 			Long: `Deletes the endpoints whose lease is over, and waits until they are deleted. Run it every few
 minutes from one place: nothing else enforces a lease. It deletes endpoints at its own address
-only, and names open entries at other addresses.`,
+only, and names open entries at other addresses, with --quiet too.`,
 			Example: "  svc sweep --dry-run",
 		},
 		client: needsClient, ledger: readsLedger, stake: changes, empty: emptySweep,
@@ -161,6 +161,13 @@ func (t *tool) afterSweep(ctx context.Context, v *sweepView, swept error) error 
 			v.Elsewhere = append(v.Elsewhere, newEntryView(e))
 			t.talk.say("%s of the key %s is at another address (%s): sweep it there", dash(e.ServiceID), e.Key, e.BaseURL)
 		}
+	}
+	if t.flags.quiet && len(v.Elsewhere) > 0 { // nobody else may look there
+		var left []string
+		for _, e := range v.Elsewhere {
+			left = append(left, fmt.Sprintf("%s of the key %s (%s)", dash(e.ServiceID), e.Key, e.BaseURL))
+		}
+		t.talk.fail("svc: at other addresses, where this sweep deletes nothing: %s", strings.Join(left, ", "))
 	}
 	t.note(func(f *facts) { f.Running = anyOpen(entries, err) })
 	if swept == nil && err != nil {
