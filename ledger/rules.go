@@ -72,7 +72,7 @@ func judge(entries []Entry, baseURL string, want Request, date time.Time) (v Ver
 	case open[0].State == Intended:
 		return Wait, open[0], ""
 	}
-	if why := differs(&open[0].Records[0], baseURL, want); why != "" {
+	if why := open[0].Differs(baseURL, want); why != "" {
 		return InUse, open[0], why
 	}
 	return Resume, open[0], ""
@@ -84,10 +84,11 @@ func (e *Entry) looksOver(date time.Time) bool {
 	return e.InDoubt(date) || e.State == Intended && e.SettlesIn(date) == 0
 }
 
-// differs names what is different in the request of a recorded intent and in another request. It
-// returns "" if they are the same. A request without a flavor takes any. If the hash has another
+// Differs names what is different in the request of the entry and in another request, for error texts.
+// It returns "" if they are the same. A request without a flavor takes any. If the hash has another
 // version, it cannot be compared: then only the other fields of the record decide.
-func differs(had *Record, baseURL string, want Request) string {
+func (e *Entry) Differs(baseURL string, want Request) string {
+	had := &e.Records[0]
 	var all []string
 	for _, f := range [...][3]string{
 		{"name", had.Name, want.Name}, {"flavor", had.FlavorID, cmp.Or(want.FlavorID, had.FlavorID)},

@@ -214,9 +214,10 @@ func TestLedgerHashOfAnotherVersion(t *testing.T) {
 	had := intended()
 	had.Intent, had.RequestHash = intentA, "2:abc"
 	want := Request{Name: "n", FlavorID: "f", Instances: 2, fields: map[string]any{"name": "whatever"}}
-	require.Empty(t, differs(&had, had.BaseURL, want))
+	e := Entry{Records: []Record{had}}
+	require.Empty(t, e.Differs(had.BaseURL, want))
 	want.Instances++
-	require.Contains(t, differs(&had, had.BaseURL, want), `number of instances "2", and this call asks for "3"`)
+	require.Contains(t, e.Differs(had.BaseURL, want), `number of instances "2", and this call asks for "3"`)
 }
 
 func TestLedgerRequestHash(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,7 +74,7 @@ func (t *tool) deployCommand() *command {
 	f.String("key", "", "key in the ledger ("+keyRule+"), under which at most one endpoint runs at a time; default: a new random key")
 	f.BoolVar(&s.keep, "keep", false, "keep the endpoint after a failure, a time limit or Ctrl-C")
 	f.BoolVar(&s.replace, "replace", false, "if the endpoint of --key is unavailable or stopped, delete it and create a new one")
-	f.BoolVar(&dryRun, "dry-run", false, "print the create request, and do not send it; checks its form and that its flavor exists, not the image, the stock or the key")
+	f.BoolVar(&dryRun, "dry-run", false, "print the create request, and do not send it; checks its form, its flavor and that --key has no endpoint of another request, not the image or the stock")
 	f.BoolVar(&wait, "wait", true, "wait until the endpoint is available")
 	c.run = func(ctx context.Context, _ []string) (view, error) {
 		d, err := t.deployment(ctx, &s)
@@ -160,17 +161,41 @@ func (d *deployment) readKey(ctx context.Context) (err error) {
 }
 
 func (d *deployment) dryRun(ctx context.Context) (view, error) {
+	req := d.req
 	if d.opts.PickFlavor != nil {
 		flavor, err := d.opts.PickFlavor(ctx, nil)
 		if err != nil {
 			return nil, err
 		}
-		d.req.ResourceMetadata.FlavorID = flavor
+		req.ResourceMetadata.FlavorID = flavor
 	} else if err := d.flavorExists(ctx); err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(d.req)
+	if err := d.keyFits(); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(req)
 	return &deployView{DryRun: true, Request: text}, err
+}
+
+// keyFits returns an error if the key has the endpoint of another request.
+func (d *deployment) keyFits() error {
+	e := d.earlier
+	if e == nil || e.State != ledger.Created {
+		return nil // also in doubt: deploy waits for it, or says how to settle it
+	}
+	body, err := json.Marshal(d.req)
+	if err != nil {
+		return err
+	}
+	want, err := ledger.ParseRequest(body)
+	if err != nil {
+		return err
+	}
+	if why := e.Differs(d.tool.address, want); why != "" {
+		return &ledger.Error{Op: "deploy", Key: e.Key, Intent: e.Intent, ServiceID: e.ServiceID, Err: fmt.Errorf("%w: %s", svc.ErrKeyInUse, why)}
+	}
+	return nil
 }
 
 // flavorExists returns an error if the service does not list the flavor of the request. A token that may
@@ -184,6 +209,18 @@ func (d *deployment) flavorExists(ctx context.Context) error {
 		return nil
 	case err == nil && len(inOrder(flavors, []string{id})) == 0:
 		return fmt.Errorf("%s: %w", id, errNoFlavor)
+	}
+	return err
+}
+
+// noSuchFlavor adds to the refusal of a create that the service does not have its flavor, so that the code is
+// that of a dry run.
+func (d *deployment) noSuchFlavor(ctx context.Context, err error) error {
+	if refused, ok := errors.AsType[*svc.Error](err); !ok || refused.Method != http.MethodPost || kindOf(err).code != exitFailed || d.opts.PickFlavor != nil {
+		return err
+	}
+	if missing := d.flavorExists(ctx); errors.Is(missing, errNoFlavor) {
+		return several{plainText(missing) + ": " + plainText(err), []error{missing, err}}
 	}
 	return err
 }
@@ -212,7 +249,7 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	defer stop(nil)
 	d.stop = stop
 	service, err := t.client.InferenceServices.Deploy(limited, d.req, &d.opts)
-	err = d.judge(ctx, service, err)
+	err = d.judge(ctx, service, d.noSuchFlavor(ctx, err))
 	if f := t.facts(); f.Resumed && !f.Deleted {
 		err = cmp.Or(err, d.announce(ctx, f.ID))
 	}

@@ -251,6 +251,11 @@ deploy_metadata:
 	require.Equal(t, []any{"no_flavor", false}, []any{doc["error_kind"], doc["may_be_running"]})
 	s.srv.Fault("GET", svctest.RouteFlavors, svctest.Fault{Status: 403})
 	require.Contains(t, s.must(exitOK, "deploy", "--file", spec, "--flavor", "none", "--dry-run").stderr, "not checked whether none exists")
+	s.srv.ClearFaults()
+	doc = s.must(exitNotFound, "deploy", "--file", spec, "--flavor", "none", "-o", "json").doc(t)
+	require.Equal(t, "no_flavor", doc["error_kind"], "the code of the dry run")
+	require.Equal(t, false, doc["may_be_running"])
+	s.must(exitFailed, "deploy", "--file", spec, "--flavor", "flavor-3", "-o", "json") // sold out
 	request = s.must(exitOK, "deploy", "--file", spec, "--gpus", "0", "--dry-run", "-o", "json").doc(t)["request"].(map[string]any)
 	require.Equal(t, 0.0, request["deploy_metadata"].(map[string]any)["gpu_num"], "the flag wins")
 }

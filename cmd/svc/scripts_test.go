@@ -88,11 +88,22 @@ func TestRolloutScript(t *testing.T) {
 		}
 		e := s.script("rollout.sh", "app", step.image, step.old)
 		require.Equal(t, step.code, e.code, "%s\n%s%s", step.image, e.stdout, e.stderr)
+		require.NotContains(t, e.stderr, "in use", "what looks like a failure is none")
 		require.Equal(t, step.running, s.running(), e.stderr)
 	}
 	require.NotZero(t, s.script("rollout.sh", "app").code)
+	e := s.script("rollout.sh", "new", "app:1", "app:0")
+	require.Equal(t, "svc-", e.stdout[:4], "only the ID")
+	e = s.script("rollout.sh", "new", "app:2", "app:1", "--flavor", "missing")
+	require.Equal(t, exitRunning, e.code, e.stderr)
+	require.Contains(t, e.stderr, "no flavor fits")
+	require.Contains(t, e.stderr, "nothing was changed")
+	e = s.script("rollout.sh", "new", "app:2", "app:1", "--port", "0")
+	require.Equal(t, exitUsage, e.code, e.stderr)
+	require.Equal(t, []string{"app:3", "app:1"}, s.running(), "the old one serves")
+	s.must(exitOK, "delete", "svc-6")
 
-	e := s.script("rollout.sh", "other", "bad:1", "bad:1")
+	e = s.script("rollout.sh", "other", "bad:1", "bad:1")
 	require.Equal(t, exitDeleted, e.code, "neither runs")
 	require.Contains(t, e.stderr, "going back to bad:1 failed too")
 	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: 400, Times: -1})

@@ -205,10 +205,7 @@ func (t *table) insert(ctx context.Context, r ledger.Record, text string) error 
 // other transactions: a serialization failure, a deadlock, or a lock that was not available.
 func rolledBack(err error) bool {
 	var state interface{ SQLState() string }
-	if !errors.As(err, &state) {
-		return false
-	}
-	return slices.Contains([]string{"40001", "40P01", "55P03"}, state.SQLState())
+	return errors.As(err, &state) && slices.Contains([]string{"40001", "40P01", "55P03"}, state.SQLState())
 }
 
 func (t *table) List(ctx context.Context, key string) ([]ledger.Record, error) {

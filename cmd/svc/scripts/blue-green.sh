@@ -5,11 +5,15 @@
 #   blue-green.sh APP RELEASE IMAGE SWITCH [FLAGS of svc deploy]
 #
 # SWITCH is a program of yours: it gets the address of the new release as its argument, and points
-# the traffic to it. DRAIN is how many seconds the old release goes on after that (default 30).
-# If SWITCH fails, both releases go on, and the script ends with 20. Each release has a key of its own, APP--RELEASE, so the script can be run again after any failure
-# or kill, and needs no other state than the ledger. APP and RELEASE must not contain "--", so that
-# no release of another app is taken for an old one: 1 to 64 characters of a-z, 0-9, _ and - in all. It needs SVC_BASE_URL, SVC_API_TOKEN,
-# SVC_INFERENCE_URL and a ledger (svc help scripting).
+# the traffic to it. DRAIN is how many seconds the old release goes on after that (default 30), LEASE how
+# long a release may run before "svc sweep" deletes it (default 720h), and DELETE_TIMEOUT how long the
+# deletion of an old release may take (default 10m). If SWITCH fails, both releases go on, and the script
+# ends with 20.
+#
+# Each release has a key of its own, APP--RELEASE, so the script can be run again after any failure or
+# kill, and needs no other state than the ledger. APP and RELEASE must not contain "--", so that no
+# release of another app is taken for an old one: 1 to 64 characters of a-z, 0-9, _ and - in all. It needs
+# SVC_BASE_URL, SVC_API_TOKEN, SVC_INFERENCE_URL and a ledger (svc help scripting).
 set -euo pipefail
 
 app=${1:?APP is missing} release=${2:?RELEASE is missing} image=${3:?IMAGE is missing} switch=${4:?SWITCH is missing}
@@ -32,5 +36,5 @@ sleep "${DRAIN:-30}"
 
 old=$(svc ls --no-headers | awk -v app="$app--" -v new="$new" 'index($1, app) == 1 && $1 != new { print $1 }')
 for key in $old; do
-	svc delete --key "$key"
+	svc delete --key "$key" --timeout "${DELETE_TIMEOUT:-10m}"
 done
