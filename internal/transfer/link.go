@@ -38,10 +38,7 @@ var (
 // base knows.
 func ParseLink(text string, base *redact.Redactor) (link *Link, problem string) {
 	text = strings.TrimSpace(text)
-	switch {
-	case text == "":
-		return nil, "is empty"
-	case redact.Lost(text):
+	if redact.Lost(text) {
 		return nil, "lost its signature when it was printed or encoded: ask the service for a new link, and store string(link)"
 	}
 	address, _, _ := strings.Cut(text, "#")
@@ -50,14 +47,9 @@ func ParseLink(text string, base *redact.Redactor) (link *Link, problem string) 
 	if hasQuery {
 		path += "?" + strayInQuery.ReplaceAllStringFunc(query, url.PathEscape)
 	}
-	u, err := url.Parse(path)
-	switch {
-	case err != nil:
-		return nil, "is not a URL"
-	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
-		return nil, "must be an absolute URL that starts with https:// or http://"
-	case u.User != nil:
-		return nil, "must not hold a user or password"
+	u, problem := valid.URL(path)
+	if problem != "" {
+		return nil, problem
 	}
 	return &Link{u, base.With(secrets(u)...)}, ""
 }

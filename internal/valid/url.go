@@ -14,18 +14,10 @@ type Base struct{ url.URL }
 // ParseBase reads and checks a base URL. problem says what is wrong with text, without showing it; it
 // is empty if nothing is. Plain http is valid only for a loopback host, or if insecure is true.
 func ParseBase(text string, insecure bool) (base Base, problem string) {
-	text = strings.TrimSpace(text)
-	if text == "" {
-		return base, "is empty"
-	}
-	u, err := url.Parse(text)
+	u, problem := URL(text)
 	switch {
-	case err != nil:
-		return base, "is not a URL"
-	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
-		return base, "must be an absolute URL that starts with https:// or http://"
-	case u.User != nil:
-		return base, "must not hold a user or password"
+	case problem != "":
+		return base, problem
 	case u.RawQuery != "", u.ForceQuery:
 		return base, "must not have a query"
 	case strings.Contains(text, "#"):
@@ -35,12 +27,8 @@ func ParseBase(text string, insecure bool) (base Base, problem string) {
 		return base, "plain http would show the token to everyone on the network: use https, or allow it with WithInsecureHTTP"
 	}
 	prefix := strings.TrimRight(u.EscapedPath(), "/")
-	for i, segment := range strings.Split(prefix, "/") {
-		switch plain, _ := url.PathUnescape(segment); {
-		case i == 0:
-		case plain == "", plain == ".", plain == "..":
-			return base, `its path must not have empty segments, "." or ".."`
-		}
+	if problem := Path(prefix + "/"); problem != "" {
+		return base, "its path " + problem
 	}
 	base.Scheme, base.Host = u.Scheme, host(u)
 	base.Path, _ = url.PathUnescape(prefix)
@@ -48,6 +36,24 @@ func ParseBase(text string, insecure bool) (base Base, problem string) {
 		base.RawPath = prefix
 	}
 	return base, ""
+}
+
+// URL reads an absolute URL with http or https. problem says what is wrong with text, without showing
+// it; it is empty if nothing is.
+func URL(text string) (u *url.URL, problem string) {
+	text = strings.TrimSpace(text)
+	u, err := url.Parse(text)
+	switch {
+	case text == "":
+		return nil, "is empty"
+	case err != nil:
+		return nil, "is not a URL"
+	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
+		return nil, "must be an absolute URL that starts with https:// or http://"
+	case u.User != nil:
+		return nil, "must not hold a user or password"
+	}
+	return u, ""
 }
 
 func loopback(host string) bool {

@@ -30,8 +30,8 @@ func TestRefusalOfABaseURLSaysWhy(t *testing.T) {
 		"https://h?":       "must not have a query",
 		"https://h#f":      "must not have a fragment",
 		"https://h#":       "must not have a fragment",
-		"https://h/a//b":   `its path must not have empty segments, "." or ".."`,
-		"https://h/%2e/b":  `its path must not have empty segments, "." or ".."`,
+		"https://h/a//b":   `its path must not hold an empty segment, "." or ".." as a segment, or a control character`,
+		"https://h/%2e/b":  `its path must not hold an empty segment, "." or ".." as a segment, or a control character`,
 		"http://h.invalid": "plain http would show the token to everyone on the network: use https, or allow it with WithInsecureHTTP",
 	} {
 		_, err := svc.NewClient(given, svc.WithToken(testkit.Token))
