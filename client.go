@@ -1,6 +1,7 @@
 package svc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -48,7 +49,7 @@ type Client struct {
 	endpoints *known.Endpoints
 	contacts  *atomic.Int64 // number of responses of the service that are a contact: see rules.Contact
 	hooks     hooks
-	log       *slog.Logger // set by WithLogger; if nil, nothing is logged
+	log       *slog.Logger // set by WithLogger; never nil
 }
 
 // NewClient creates a client of the service at baseURL, an absolute http or https
@@ -87,7 +88,7 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 		inference = u.String()
 	}
 	c := &Client{endpoints: known.New(), contacts: new(atomic.Int64), base: b, inference: inference, header: func() http.Header { return cfg.header }, hasToken: cfg.hasToken}
-	c.hooks, c.log = cfg.hooks, cfg.log
+	c.hooks, c.log = cfg.hooks, cmp.Or(cfg.log, slog.New(slog.DiscardHandler))
 	cfg.finish(&b.URL)
 	c.caller = httpcall.New(cfg.http)
 	c.Flavors = &FlavorClient{c}

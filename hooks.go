@@ -167,7 +167,6 @@ func (c *Client) report(ctx context.Context, k *call, err *error) {
 
 // warn logs err at level warn, with the pairs of a name and a value whose value is not empty.
 func (c *Client) warn(ctx context.Context, message string, err error, pairs ...string) {
-	if c.log != nil {
-		c.log.LogAttrs(ctx, slog.LevelWarn, message, append(httpcall.Texts(pairs...), slog.String("error", err.Error()))...)
-	}
+	attrs := append(httpcall.Texts(pairs...), slog.String("error", err.Error()))
+	c.log.LogAttrs(ctx, slog.LevelWarn, message, attrs...)
 }

@@ -151,7 +151,8 @@ func (l *Ledger) Forget(ctx context.Context, e ledger.Entry) error {
 			return err
 		}
 		if !told {
-			l.inform(ctx, "svc: waiting until the create of a ledger entry is certainly over", now, clock())
+			l.client.log.InfoContext(ctx, "svc: waiting until the create of a ledger entry is certainly over",
+				"key", now.Key, "at_most", now.SettlesIn(clock()))
 		}
 		if ended := poll.Sleep(ctx, min(now.SettlesIn(clock()), time.Minute)); ended != nil {
 			return l.fail("forget", now, fmt.Errorf("waiting until its create is over: %w", ended))

@@ -81,7 +81,8 @@ func (l *Ledger) inDoubt(e ledger.Entry, err error) error {
 // awaited logs that a create waits for the one of an entry. It returns the service's clock.
 func (l *Ledger) awaited(ctx context.Context, e ledger.Entry) func() time.Time {
 	clock, _ := l.clock(ctx)
-	l.inform(ctx, "svc: waiting for the outcome of another create under the key", e, clock())
+	l.client.log.InfoContext(ctx, "svc: waiting for the outcome of another create under the key",
+		"key", e.Key, "at_most", e.SettlesIn(clock()))
 	return clock
 }
 
@@ -175,13 +176,6 @@ func (l *Ledger) clock(ctx context.Context) (func() time.Time, error) {
 		return func() time.Time { return date }, fmt.Errorf("the time by the service's clock is not known: %w", err)
 	}
 	return func() time.Time { return date.Add(time.Since(at)) }, nil
-}
-
-// inform logs that a call waits until the create of an entry is certainly over.
-func (l *Ledger) inform(ctx context.Context, text string, e ledger.Entry, date time.Time) {
-	if log := l.client.log; log != nil {
-		log.InfoContext(ctx, text, "key", e.Key, "at_most", e.SettlesIn(date))
-	}
 }
 
 // read returns the entries of a key and its highest Seq, as [ledger.Journal.Read] does.
