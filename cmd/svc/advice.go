@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"example.com/svc"
@@ -49,22 +50,30 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 		if c.left != nil {
 			return append(lines, c.left(f)...)
 		}
-		return append(lines, stillRuns(f.ID))
+		return append(lines, t.stillRuns(f)...)
 	}
 	return lines
 }
 
-func stillRuns(id string) string {
-	return fmt.Sprintf("%[1]s may still be running and billed. To delete it: svc delete %[1]s", id)
+func (t *tool) stillRuns(f facts) (lines []string) {
+	if f.Entry != "" {
+		lines = append(lines, fmt.Sprintf("Its entry in the ledger, of the key %s, stays open until its deletion is proved: see \"svc ls\".", f.Entry))
+	}
+	return append(lines, fmt.Sprintf("%[1]s may still be running and billed. To delete it: svc delete %[1]s", f.ID))
 }
 
 // ledgerAdvice returns what to do after exitLedger.
 func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 	switch why := kindOf(err); {
+	case why.name == "key_in_use" && len(f.Several) > 1:
+		lines = append(lines, fmt.Sprintf("Open under the key %s: %s. \"svc ls\" shows them. Keep one, and delete each other one by its ID: svc delete ID. If the endpoint of one does not exist: svc forget %[1]s --id ID; if one is in doubt: svc adopt or svc forget %[1]s.", f.Key, strings.Join(f.Several, ", ")))
 	case why.name == "key_in_use":
 		lines = append(lines, fmt.Sprintf("The request is another one than that of the key's endpoint: in its name, image, command, port, GPUs, flavor or instances. To see the endpoint: svc get --key %s. Repeat the request that created it, choose another --key, or run: svc delete --key %[1]s", f.Key))
 	case why.name == "no_ledger":
 		lines = append(lines, fmt.Sprintf("If there should be one, check --ledger and SVC_LEDGER. To make one: %s", t.initLedger()))
+	case isA[runningError](err):
+		lines = append(lines, fmt.Sprintf("%[1]s is not forgotten: it runs, and is billed. To delete it: svc delete %[1]s", f.ID))
+		return lines
 	case t.place.shown != "":
 		lines = append(lines, fmt.Sprintf("The ledger is %s. To find out what is wrong with it: svc doctor", t.place.shown))
 	}

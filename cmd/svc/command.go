@@ -80,16 +80,19 @@ func (t *tool) add(parent *cobra.Command, c *command) {
 
 // group is a command that has only commands below it.
 func group(use, short string) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return cmd.Help()
-		}
-		text := fmt.Sprintf("there is no command %q", cmd.CommandPath()+" "+args[0])
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			text += ", but there is " + strings.Join(near, ", ")
-		}
-		return usageError{fmt.Errorf("%s", text)}
-	}}
+	return &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: onlyCommands}
+}
+
+// onlyCommands is what a command does that has only commands below it.
+func onlyCommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	text := fmt.Sprintf("there is no command %q", cmd.CommandPath()+" "+args[0])
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		text += ", but there is " + strings.Join(near, ", ")
+	}
+	return usageError{fmt.Errorf("%s", text)}
 }
 
 func (t *tool) rootCommand() *cobra.Command {
@@ -105,6 +108,10 @@ func (t *tool) rootCommand() *cobra.Command {
 	}
 	root.AddCommand(t.filesGroup(), t.jobsGroup(), t.ledgerGroup())
 	root.AddCommand(exitCodesTopic(), scriptingTopic())
+	root.InitDefaultCompletionCmd()
+	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {
+		c.Args, c.RunE = cobra.ArbitraryArgs, onlyCommands // a shell that does not exist is an error
+	}
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		if cmd != root {

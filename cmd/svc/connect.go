@@ -166,6 +166,9 @@ func (t *tool) attempt(_ context.Context, a svc.Attempt) {
 		if a.StatusCode/100 == 2 || a.Method == http.MethodDelete && !absent {
 			t.seen[a.ID] = true
 		}
+		if a.StatusCode/100 == 2 && a.Method == http.MethodDelete {
+			t.deletes[a.ID] = true
+		}
 	})
 	t.talk.attempt(a)
 }

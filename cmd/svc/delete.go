@@ -256,10 +256,26 @@ func (t *tool) deleteAndWait(ctx context.Context, id string, e ledger.Entry) err
 		t.seen[id] = true // the ledger has its create
 		return nil
 	}
+	if err != nil {
+		t.endLease(ctx, e)
+	}
 	if err != nil && refused != nil {
 		return fmt.Errorf("the service did not accept the token for %v: %w", refusedLimit, refused)
 	}
 	return err
+}
+
+// endLease ends the lease of an endpoint whose delete the service has accepted, if the deletion is not proved: the
+// next sweep then goes on with it, and "svc deploy --key" says that the endpoint may be about to end.
+func (t *tool) endLease(ctx context.Context, e ledger.Entry) {
+	if e.State != ledger.Created || !t.accepted(e.ServiceID) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if t.client.Ledger.Extend(ctx, e, time.Now()) == nil {
+		t.talk.say("the service has accepted the delete of %s: its lease is over now, so that \"svc sweep\" goes on", printable(e.ServiceID))
+	}
 }
 
 // deletedSince reports whether the ledger has an entry as deleted that was open before.

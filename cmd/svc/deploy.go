@@ -149,7 +149,7 @@ func (d *deployment) readKey(ctx context.Context) (err error) {
 	if t.flags.key == "" {
 		return nil
 	}
-	if d.earlier, err = t.client.Ledger.Entry(ctx, t.flags.key); err != nil {
+	if d.earlier, err = t.openEntry(ctx, t.flags.key); err != nil {
 		return err
 	}
 	if d.earlier == nil {
@@ -158,6 +158,23 @@ func (d *deployment) readKey(ctx context.Context) (err error) {
 	}
 	t.note(func(f *facts) { f.ID = d.earlier.ServiceID })
 	return nil
+}
+
+// warnOfLease says that the endpoint of the key is to be deleted: its lease is over. "svc delete" ends the
+// lease too, if its delete was accepted and not proved.
+func (d *deployment) warnOfLease() {
+	e := d.earlier
+	if e == nil || e.State != ledger.Created || e.LeaseEnd.IsZero() {
+		return
+	}
+	end := e.LeaseEnd
+	if longer := cmp.Or(e.ServiceTime, e.RequestedAt).Add(d.spec.lease); longer.After(end) { // the lease of this command
+		end = longer
+	}
+	if over := time.Since(end); over > 0 {
+		d.tool.talk.say("warning: the lease of %s is over since %s, or a delete of it was accepted: the next \"svc sweep\" deletes it. To keep it, if it still runs: svc extend %s 8h",
+			printable(e.ServiceID), short(over), e.Key)
+	}
 }
 
 func (d *deployment) dryRun(ctx context.Context) (view, error) {
@@ -238,6 +255,7 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 			return nil, err
 		}
 	}
+	d.warnOfLease()
 	if e := d.earlier; e != nil && e.State == ledger.Intended && !e.InDoubt(time.Now()) {
 		limit := e.SettleBy.Add(time.Minute)
 		t.talk.say("an earlier command is creating the endpoint, or was killed during the create: waiting for the outcome until %s", clock(limit))
@@ -300,7 +318,7 @@ func (d *deployment) created(ctx context.Context, id string) error {
 		t.talk.say("created %s, which is billed from now on", printable(id))
 		err = d.announce(ctx, id)
 	} else { // it may be deleted, and then another one is created
-		t.talk.say("an earlier command has created %s, which is billed", printable(id))
+		t.talk.say("an earlier command has created %s: waiting until it is available", printable(id))
 	}
 	if err == nil && !d.wait && t.facts().Created {
 		err = errNoWait
@@ -410,7 +428,7 @@ func (d *deployment) view(s *svc.InferenceService) view {
 func (t *tool) deployLeft(f facts) []string {
 	switch {
 	case f.Created:
-		return []string{stillRuns(f.ID)}
+		return t.stillRuns(f)
 	case f.ID == "":
 		return []string{fmt.Sprintf("Nothing was created. An endpoint of the key %s may be running and billed: see \"svc ls\".", f.Key)}
 	}
@@ -422,4 +440,4 @@ func (t *tool) deployLeft(f facts) []string {
 }
 
 // clock is a time of day for a person.
-func clock(at time.Time) string { return at.Local().Format(time.TimeOnly) }
+func clock(at time.Time) string { return at.Local().Format("15:04:05 MST") }

@@ -30,16 +30,20 @@ type entryView struct {
 	LeaseEnd    string  `json:"lease_end"`
 	Adopted     bool    `json:"adopted"`
 	BaseURL     string  `json:"base_url"`
+	ForgetFrom  string  `json:"forget_from"` // "svc forget" works from then on, if no ID is known; else empty
 
 	entry ledger.Entry
 }
 
 func newEntryView(e ledger.Entry) entryView {
-	now := time.Now()
+	now, forgetFrom := time.Now(), ""
+	if e.State == ledger.Intended || e.State == ledger.Unknown {
+		forgetFrom = stamp(e.SettleBy.Add(ledger.SettleMargin))
+	}
 	return entryView{
 		e.Key, e.Intent, string(e.State), e.Open(), e.InDoubt(now), e.Doubt, e.Name, e.ServiceID, e.FlavorID, e.Instances,
 		e.InstanceTime(now).Round(time.Second).Seconds(), stamp(e.RequestedAt), stamp(e.CreatedAt), stamp(e.DeletedAt), stamp(e.LeaseEnd),
-		e.Adopted, e.BaseURL, e,
+		e.Adopted, e.BaseURL, forgetFrom, e,
 	}
 }
 

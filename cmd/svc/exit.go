@@ -76,6 +76,7 @@ var kinds = []kind{
 	{"outcome_unknown", exitUnknown, matches(svc.ErrOutcomeUnknown)},
 	{"key_in_use", exitLedger, matches(svc.ErrKeyInUse)},
 	{"no_ledger", exitLedger, isA[noLedgerError]},
+	{"endpoint_exists", exitLedger, isA[runningError]},
 	{"other_token", exitRefused, matches(ledger.ErrOtherToken)},
 	{"usage", exitUsage, isA[usageError]},
 	{"usage", exitUsage, isA[*svc.ValidationError]},

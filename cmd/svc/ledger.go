@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
@@ -243,10 +244,30 @@ func (e noEntryError) Error() string {
 // Is makes the error match [svc.ErrNotFound].
 func (noEntryError) Is(target error) bool { return target == svc.ErrNotFound }
 
+// openEntry returns the open entry of a key; nil if it has none. If it has several, it notes them for the
+// advice: somebody has forgotten an entry whose endpoint exists, and adopted the endpoint later.
+func (t *tool) openEntry(ctx context.Context, key string) (*ledger.Entry, error) {
+	e, err := t.client.Ledger.Entry(ctx, key)
+	if errors.Is(err, svc.ErrKeyInUse) {
+		var several []string
+		for _, e := range t.openUnder(ctx, key) {
+			several = append(several, cmp.Or(printable(e.ServiceID), "an entry without an ID ("+string(e.State)+")"))
+		}
+		t.note(func(f *facts) { f.Several = several })
+	}
+	return e, err
+}
+
+// openUnder returns the open entries of a key, as far as the ledger can be read.
+func (t *tool) openUnder(ctx context.Context, key string) []ledger.Entry {
+	entries, _ := t.client.Ledger.Entries(ctx)
+	return slices.DeleteFunc(entries, func(e ledger.Entry) bool { return e.Key != key || !e.Open() })
+}
+
 // entryOf returns the open entry of a key. An entry of another address is an error: its ID may belong
 // to another endpoint here.
 func (t *tool) entryOf(ctx context.Context, key string) (ledger.Entry, error) {
-	e, err := t.client.Ledger.Entry(ctx, key)
+	e, err := t.openEntry(ctx, key)
 	switch {
 	case err != nil:
 		return ledger.Entry{}, err

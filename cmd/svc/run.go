@@ -73,7 +73,7 @@ func (t *tool) runCommand() *command {
 			PreRunE: func(*cobra.Command, []string) error { return t.result.prepare() },
 		},
 		client: needsClient, ledger: makesLedger, stake: changes, endless: true, empty: emptyRun,
-		left: func(f facts) []string { return []string{stillRuns(f.ID)} },
+		left: t.stillRuns,
 	}
 	c.onRecord = t.noteIntent
 	s.add(c.Flags())

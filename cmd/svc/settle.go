@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,6 +38,9 @@ With --unmarked, an endpoint without the mark is accepted; "svc sweep" never del
 		}
 		t.note(func(f *facts) { f.ID = args[1] })
 		s, err := t.client.Ledger.Adopt(ctx, e, args[1], &svc.AdoptOptions{Unmarked: unmarked})
+		if open := t.openUnder(ctx, args[0]); err == nil && len(open) > 1 {
+			t.talk.say("warning: the key %s has %d open entries now, and no command with --key works until one is left. \"svc ls\" shows them; delete each other one by its ID: svc delete ID", args[0], len(open))
+		}
 		return t.read(s), err
 	}
 	return c
@@ -42,6 +48,7 @@ With --unmarked, an endpoint without the mark is accepted; "svc sweep" never del
 
 func (t *tool) forgetCommand() *command {
 	var otherToken bool
+	var id string
 	c := &command{
 		Command: &cobra.Command{
 			Use: "forget KEY", Short: "settle an entry in doubt: it has no endpoint",
@@ -58,15 +65,16 @@ that runs. --other-token is for a new token of the same account.`,
 		client: needsClient, ledger: readsLedger, stake: reads, empty: emptyMessage,
 	}
 	c.Flags().BoolVar(&otherToken, "other-token", false, "forget it although another token created it; check first that this one is of the same account")
+	c.Flags().StringVar(&id, "id", "", "ID of the endpoint, if the key has several open entries")
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		t.note(func(f *facts) { f.Key = args[0] })
-		e, err := t.entryOf(ctx, args[0])
+		e, err := t.forgettable(ctx, args[0], id)
 		if err != nil {
 			return nil, err
 		}
 		t.note(func(f *facts) { f.ID, f.Name = e.ServiceID, e.Name })
-		if e.State != ledger.Created {
-			t.talk.say("waiting until the create can certainly no longer take effect, for six minutes at most; look again meanwhile, and press Ctrl-C if the endpoint is there")
+		if left := e.SettlesIn(t.serviceTime(ctx)); left > 0 && e.State != ledger.Created {
+			t.talk.say("waiting until the create can certainly no longer take effect, for %v at most; look again meanwhile, and press Ctrl-C if the endpoint is there", left.Round(time.Second))
 		}
 		asserted := e
 		if otherToken {
@@ -75,14 +83,60 @@ that runs. --other-token is for a new token of the same account.`,
 		switch err := t.client.Ledger.Forget(ctx, asserted); {
 		case errors.Is(err, ledger.ErrOtherToken):
 			return nil, otherTokenError{e}
+		case isA[*ledger.Error](err) && e.State == ledger.Created && t.found(e.ServiceID):
+			return nil, runningError{err, e.ServiceID}
 		case err != nil:
 			return nil, err
 		}
-		t.note(func(f *facts) { f.Running = false })
-		t.talk.say("the key %s is free again", args[0])
+		left := t.openUnder(ctx, args[0])
+		t.note(func(f *facts) { f.Running = len(left) > 0 })
+		if len(left) == 0 {
+			t.talk.say("the key %s is free again", args[0])
+		}
 		return emptyMessage(), nil
 	}
 	return c
+}
+
+// runningError is returned for an endpoint that cannot be forgotten, since the service has just shown it.
+type runningError struct {
+	error
+	id string
+}
+
+func (e runningError) Error() string {
+	return "the endpoint " + printable(e.id) + " exists: an entry is forgotten only if its endpoint does not"
+}
+
+func (e runningError) Unwrap() error { return e.error }
+
+// forgettable returns the entry of a key that is to be forgotten. If the key has several open entries, that
+// is the one with the ID, or else the one whose create has no known outcome.
+func (t *tool) forgettable(ctx context.Context, key, id string) (found ledger.Entry, err error) {
+	open := t.openUnder(ctx, key)
+	if len(open) > 1 || id != "" {
+		open = slices.DeleteFunc(open, func(e ledger.Entry) bool {
+			if id == "" {
+				return e.State == ledger.Created
+			}
+			return !strings.EqualFold(e.ServiceID, id)
+		})
+		if len(open) == 1 {
+			return open[0], nil
+		}
+	}
+	if id != "" {
+		return found, usageError{fmt.Errorf("no open entry of the key %q has the ID %q: see \"svc ls\"", key, id)}
+	}
+	return t.entryOf(ctx, key)
+}
+
+// serviceTime returns the time by the service's clock, or zero if the service does not say it.
+func (t *tool) serviceTime(ctx context.Context) time.Time {
+	var response svc.Response
+	_ = t.reach(ctx, svc.WithMaxAttempts(1), svc.WithResponse(&response))
+	date, _ := http.ParseTime(response.Header.Get("Date"))
+	return date
 }
 
 // adoptable returns the entry of a key whose create has no known outcome, or else the latest

@@ -174,7 +174,7 @@ func TestSignals(t *testing.T) {
 					}
 					if want == exitUnknown {
 						require.Regexp(t, `named "demo", with \[svc:\w+\] in its description`, e.stderr)
-						require.Regexp(t, `svc forget \w+ \(from \d\d:\d\d:\d\d on\)`, e.stderr)
+						require.Regexp(t, `svc forget \w+ \(from \d\d:\d\d:\d\d \S+ on\)`, e.stderr)
 					}
 					if want == exitRunning {
 						require.Equal(t, "svc-1", doc["service_id"])

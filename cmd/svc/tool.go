@@ -37,30 +37,32 @@ type tool struct {
 	known   facts
 	shown   view            // what the command has found
 	seen    map[string]bool // IDs of endpoints that the service knew, or may have deleted
+	deletes map[string]bool // IDs of endpoints whose delete the service has accepted
 }
 
 // facts is what is known about the endpoints that a command is about.
 type facts struct {
-	ID         string // the endpoint; empty if not known, or several
-	Key        string // its key in the ledger; empty if not given
-	Name       string // its name; empty if not known
-	Intent     string // the intent of a create in doubt, or of the create that was sent; empty if not known
-	Entry      string // the key of the entry of Intent, which is random without --key; empty if not known
-	Created    bool   // this command created the endpoint
-	Resumed    bool   // an earlier command created the endpoint, under the same key
-	Deleted    bool   // the endpoint is known to be deleted
-	Running    bool   // false only if it is known that no endpoint of the command is running
-	Target     int    // number of instances that were asked for
-	Posted     bool   // a create was sent
-	Pending    bool   // a create may be under way: its outcome is not known yet
-	OtherToken bool   // the ledger has the endpoint as created with another token than the one in use
-	Left       bool   // an endpoint that was to be deleted is not known to be deleted
+	ID         string   // the endpoint; empty if not known, or several
+	Key        string   // its key in the ledger; empty if not given
+	Name       string   // its name; empty if not known
+	Intent     string   // the intent of a create in doubt, or of the create that was sent; empty if not known
+	Entry      string   // the key of the entry of Intent, which is random without --key; empty if not known
+	Created    bool     // this command created the endpoint
+	Resumed    bool     // an earlier command created the endpoint, under the same key
+	Deleted    bool     // the endpoint is known to be deleted
+	Running    bool     // false only if it is known that no endpoint of the command is running
+	Target     int      // number of instances that were asked for
+	Several    []string // what is open under the key, if that is more than one entry
+	Posted     bool     // a create was sent
+	Pending    bool     // a create may be under way: its outcome is not known yet
+	OtherToken bool     // the ledger has the endpoint as created with another token than the one in use
+	Left       bool     // an endpoint that was to be deleted is not known to be deleted
 
 	SettleBy time.Time // a create in doubt can be forgotten from then on; zero if not known
 }
 
 func newTool(stdin io.Reader, stdout, stderr *os.File, s signals) *tool {
-	t := &tool{stdin: stdin, stdout: &output{file: stdout}, talk: newTalk(stderr), ctx: s.ctx, giveUp: s.giveUp, seen: map[string]bool{}}
+	t := &tool{stdin: stdin, stdout: &output{file: stdout}, talk: newTalk(stderr), ctx: s.ctx, giveUp: s.giveUp, seen: map[string]bool{}, deletes: map[string]bool{}}
 	t.root = t.rootCommand()
 	return t
 }
@@ -84,6 +86,13 @@ func (t *tool) found(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.seen[id]
+}
+
+// accepted reports whether the service has accepted a delete of an endpoint.
+func (t *tool) accepted(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.deletes[id]
 }
 
 // main runs the program and returns its exit code. After a second signal it does not wait for

@@ -34,6 +34,9 @@ var ofTheTool = strings.NewReplacer(
 // ofDecoding finds what encoding/json says about a value of the wrong type.
 var ofDecoding = regexp.MustCompile(`json: cannot unmarshal (.+?) into Go (?:value|struct field \S+) of type [\w.\[\]*]+`)
 
+// noPolls finds what a wait says that has polled nothing.
+var noPolls = regexp.MustCompile(`; no status after 0 polls in [\w.]+`)
+
 // plainText is the text of an error in the words of the tool: it names commands and flags, and no
 // functions of the library.
 func plainText(err error) string {
@@ -44,6 +47,6 @@ func plainText(err error) string {
 		}
 		return text
 	}
-	text := ofDecoding.ReplaceAllString(err.Error(), "unexpected $1")
+	text := noPolls.ReplaceAllString(ofDecoding.ReplaceAllString(err.Error(), "unexpected $1"), "")
 	return ofTheTool.Replace(strings.TrimPrefix(text, "svc: "))
 }

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc/svctest"
+)
+
+// TestWayOutOfTwoOpenEntries: somebody forgets an entry whose endpoint exists, deploys again, and adopts the
+// first endpoint. Each step says what to do next, and that leads to one endpoint.
+func TestWayOutOfTwoOpenEntries(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	args := with(deploy, "--key", "chat")
+	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+	s.must(exitUnknown, args...)
+	later := http.Header{"Date": {time.Now().Add(10 * time.Minute).UTC().Format(http.TimeFormat)}}
+	s.srv.Fault("GET", svctest.RouteFlavors, svctest.Fault{Header: later, Times: -1}) // the service's clock moves on
+	e := s.must(exitOK, "forget", "chat")
+	require.Equal(t, "the key chat is free again\n", e.stderr, "there was nothing to wait for")
+	s.srv.ClearFaults()
+	s.must(exitOK, args...)
+	require.Contains(t, s.must(exitOK, "adopt", "chat", "svc-1").stderr, "the key chat has 2 open entries now")
+
+	for _, args := range [][]string{args, {"get", "--key", "chat"}, {"delete", "--key", "chat"}, {"forget", "chat"}, {"extend", "chat", "1h"}} {
+		e := s.must(exitLedger, args...)
+		require.Contains(t, e.stderr, "Open under the key chat: svc-1, svc-2.", "%q", args)
+		require.Contains(t, e.stderr, "delete each other one by its ID: svc delete ID", "%q", args)
+		require.NotContains(t, e.stderr, "--key", "%q: it does not work now", args)
+	}
+	require.Equal(t, 2, s.srv.RunningInstances())
+	s.must(exitOK, "delete", "svc-2")
+	require.Equal(t, "svc-1\n", s.must(exitOK, args...).stdout)
+	s.must(exitOK, "delete", "--key", "chat")
+	require.Empty(t, s.open())
+}
+
+// TestForgetOneOfTwoOpenEntries: an endpoint that does not exist can be forgotten by its ID.
+func TestForgetOneOfTwoOpenEntries(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+	s.must(exitUnknown, with(deploy, "--key", "chat")...)
+	later := http.Header{"Date": {time.Now().Add(10 * time.Minute).UTC().Format(http.TimeFormat)}}
+	s.srv.Fault("GET", svctest.RouteFlavors, svctest.Fault{Header: later, Times: -1})
+	s.must(exitOK, "forget", "chat")
+	s.srv.ClearFaults()
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	s.must(exitOK, "adopt", "chat", "svc-1")
+	require.NoError(t, s.srv.Client().InferenceServices.Delete(t.Context(), "svc-2"))
+	s.must(exitUsage, "forget", "chat", "--id", "svc-3")
+	doc := s.must(exitOK, "forget", "chat", "--id", "svc-2", "-o", "json").doc(t)
+	require.Equal(t, true, doc["may_be_running"], "svc-1 runs")
+	require.Equal(t, []string{"svc-1"}, s.open())
+	s.must(exitOK, "get", "--key", "chat")
+}
+
+// TestForgetOfAnEndpointThatRuns: that is no fault of the ledger.
+func TestForgetOfAnEndpointThatRuns(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	e := s.must(exitLedger, "forget", "chat", "-o", "json")
+	require.Equal(t, []any{"endpoint_exists", true}, []any{e.doc(t)["error_kind"], e.doc(t)["may_be_running"]})
+	require.Contains(t, e.stderr, "svc-1 is not forgotten: it runs, and is billed. To delete it: svc delete svc-1")
+	require.NotContains(t, e.stderr, "svc doctor")
+}
+
+// TestForgetFrom: "ls -o json" says from when an entry in doubt can be forgotten.
+func TestForgetFrom(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "a")...)
+	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+	unknown := s.must(exitUnknown, with(deploy, "--key", "b", "-o", "json")...).doc(t)["unknown_create"].(map[string]any)
+	for _, e := range s.must(exitOK, "ls", "-o", "json").doc(t)["entries"].([]any) {
+		entry := e.(map[string]any)
+		require.Equal(t, map[string]any{"a": "", "b": unknown["forget_from"]}[entry["key"].(string)], entry["forget_from"])
+	}
+}
+
+// TestDeployOfAnEndpointThatIsAboutToEnd: its lease is over, or the service has accepted its delete. Both are
+// said, and the next sweep deletes it.
+func TestDeployOfAnEndpointThatIsAboutToEnd(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*session){
+		"the lease is over": func(s *session) { s.must(exitOK, "extend", "chat", "1s"); time.Sleep(2100 * time.Millisecond) },
+		"a delete was accepted": func(s *session) {
+			cmd := s.command("delete", "--key", "chat")
+			s.start(cmd)
+			eventually(t, "the delete is accepted", func() bool { return s.srv.RequestCount("DELETE", svctest.RouteEndpoint) > 0 })
+			time.Sleep(300 * time.Millisecond)
+			require.NoError(t, cmd.Process.Signal(os.Interrupt))
+			_ = cmd.Wait()
+			require.Equal(t, exitRunning, cmd.ProcessState.ExitCode())
+			time.Sleep(1100 * time.Millisecond)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t, svctest.WithDeleteTime(6*time.Second))
+			args := with(deploy, "--key", "chat")
+			s.must(exitOK, args...)
+			require.NotContains(t, s.must(exitOK, args...).stderr, "warning")
+			end(s)
+			require.Regexp(t, `warning: the lease of svc-1 is over since \d+s, or a delete of it was accepted`, s.must(exitOK, args...).stderr)
+			require.NotContains(t, s.must(exitOK, with(args, "--lease", "8h")...).stderr, "warning", "it is longer now")
+		})
+	}
+}
+
+func TestCompletionOfAnUnknownShell(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	require.Contains(t, s.must(exitUsage, "completion", "nosh").stderr, `there is no command "svc completion nosh"`)
+	require.Contains(t, s.must(exitOK, "completion", "bash").stdout, "bash completion")
+	require.Contains(t, s.must(exitOK, "completion").stdout, "zsh")
+	require.NotContains(t, s.must(exitTimeout, "wait", "svc-1", "--timeout", "1ms").stderr, "0 polls")
+}
