@@ -59,8 +59,8 @@ const (
 var (
 	before = []fault{dialError, reset, reset, hangs, status408, status429, status429, status500, status502, status503, status503, status504,
 		page200, page403, page404, page503, page404, cut404, login, denied, otherID}
-	rareBefore = []fault{json401, json403}
-	after      = []fault{reset, reset, hangs, status408, status500, status502, status503, status504, status524,
+	refusals = []fault{json401, json403} // rare
+	after    = []fault{reset, reset, hangs, status408, status500, status502, status503, status504, status524,
 		page200, page503, login, cutBody, cutBody, cutClean, stall, noBody}
 	erasing   = []fault{page403, page404, status429}
 	replacing = []fault{page403, page404} // in place of the response to a create that took effect
@@ -178,11 +178,13 @@ func (w *world) draw(x *exchange, d *rand.Rand) {
 		x.fault, x.early = routerFor, true
 	case w.untrusted.has(since):
 		x.fault, x.early = untrusted, true
+	case d.Float64() < w.refusing:
+		x.fault, x.early = refusals[d.IntN(len(refusals))], true
 	case d.Float64() < w.trouble:
 		x.early = d.IntN(2) == 0
 		switch {
 		case x.early && d.IntN(20) == 0:
-			x.fault = rareBefore[d.IntN(len(rareBefore))]
+			x.fault = refusals[d.IntN(len(refusals))]
 		case x.early:
 			x.fault = before[d.IntN(len(before))]
 		case w.erases && d.IntN(4) == 0:

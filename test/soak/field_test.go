@@ -29,6 +29,7 @@ type field struct {
 
 	cacheTTL     time.Duration // how long a cache keeps responses; zero: there is no cache
 	cacheIgnores bool          // the cache ignores Cache-Control
+	cacheMisses  bool          // the cache keeps "not found" too
 	cacheSigns   int           // what a copy shows: 0: Age, request ID and Date; 1: Age; 2: request ID; 3: Date
 
 	offset     time.Duration // how far the clock of the service is ahead
@@ -61,7 +62,7 @@ func (t *traits) drawField(d *rand.Rand) {
 		case 4, 7:
 			t.drawRouter(d)
 		case 5:
-			t.cacheTTL, t.cacheIgnores, t.cacheSigns = time.Second+seconds(120), d.IntN(2) == 0, d.IntN(4)
+			t.cacheTTL, t.cacheIgnores, t.cacheMisses, t.cacheSigns = time.Second+seconds(120), d.IntN(2) == 0, d.IntN(2) == 0, d.IntN(4)
 		case 6:
 			t.naming, t.notANumber = 3, true
 		}
@@ -199,7 +200,8 @@ func (w *world) stamp(x *exchange, r *http.Response, req *http.Request) {
 		r.Header.Set("X-Request-Id", fmt.Sprintf("request-%d-%d", x.call.number, x.number))
 	}
 	complete := x.whole || x.fault == outageFor || x.fault == routerFor
-	if key := cacheKey(x, req); w.cacheTTL > 0 && key != "" && complete && slices.Contains([]int{200, 404, 410}, x.status) {
+	keeps := x.status == 200 || w.cacheMisses && (x.status == 404 || x.status == 410)
+	if key := cacheKey(x, req); w.cacheTTL > 0 && key != "" && complete && keeps {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		x.header, x.ended = maps.Clone(r.Header), time.Now()

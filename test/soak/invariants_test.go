@@ -466,7 +466,7 @@ func checkCalm(c *conversation, k *call) {
 // that token is still refused 10 s later: gateways refuse in JSON too, for a moment.
 func checkRefusals(c *conversation, k *call) {
 	wait, failed := errors.AsType[*svc.WaitError](k.err)
-	if !k.returned || !failed || errors.Is(wait.Err, svc.ErrNotFound) || !errors.Is(wait.Err, svc.ErrUnauthorized) && !errors.Is(wait.Err, svc.ErrForbidden) {
+	if !k.returned || !failed || k.antics.what == "permanent" || errors.Is(wait.Err, svc.ErrNotFound) || !errors.Is(wait.Err, svc.ErrUnauthorized) && !errors.Is(wait.Err, svc.ErrForbidden) {
 		return
 	}
 	contact := false

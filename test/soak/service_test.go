@@ -27,6 +27,7 @@ type traits struct {
 	deleting   time.Duration // time from an accepted delete to the deletion
 	deaf       float64       // share of the deletes and updates that are accepted without effect
 	stranger   float64       // share of the creates whose response has somebody else's record
+	refusing   float64       // share of the exchanges that a gateway refuses in JSON
 
 	lag   time.Duration // reads show a state that is this old
 	flips bool          // only every second read is that old
@@ -126,6 +127,7 @@ func drawTraits(d *rand.Rand) traits {
 	}
 	t.dates, t.never = d.IntN(len(dateForms)), nevers[d.IntN(len(nevers))]
 	t.odd, t.bare, t.busy = often(0.2), often(0.2), often(0.2)
+	t.refusing = share(0, 0, 0, 0, 0.1, 0.3)
 	if often(0.2) {
 		t.flavors = d.IntN(len(flavorLists))
 	}
