@@ -18,11 +18,13 @@ type program struct {
 // started. On a terminal it does not: only the group in the foreground may read from a terminal, and
 // Ctrl-Z has to stop both programs.
 func newProgram(cmd *exec.Cmd) *program {
+	cmd.SysProcAttr = new(syscall.SysProcAttr)
+	dieWith(cmd.SysProcAttr)
 	if tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0); err == nil {
 		_ = tty.Close()
 		return &program{cmd, false}
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr.Setpgid = true
 	return &program{cmd, true}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -34,7 +35,10 @@ than 2 s later, ends this program at once.
 
 On a terminal, CMD shares it with this program, so that it can read what you type, and Ctrl-Z stops
 both. There Ctrl-C reaches CMD and what it has started, but any other signal reaches CMD alone.
-What CMD leaves running when it ends by itself goes on.`
+What CMD leaves running when it ends by itself goes on. So does what has left CMD's process group
+(setsid, a daemon): no signal of this program reaches it, and it is not killed. If this program itself
+is killed (SIGKILL), the endpoint runs until its lease is over and "svc sweep" deletes it. Linux then
+kills CMD, but not what CMD has started; on other systems CMD goes on too.`
 
 const (
 	cmdLimit     = 10 * time.Second // how long CMD may take to end after a signal
@@ -135,17 +139,31 @@ func (t *tool) runProgram(ctx context.Context, cmd *exec.Cmd, service *svc.Infer
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
-	if err := cmd.Start(); err != nil {
+	done, err := start(cmd)
+	if err != nil {
 		return 0, err
 	}
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
 	select {
 	case err = <-done:
 	case <-ctx.Done():
 		err = t.stopProgram(ctx, p, done)
 	}
 	return t.endOf(cmd, err)
+}
+
+// start starts cmd, and sends to done when it has ended. It keeps the thread that has started cmd: see dieWith.
+func start(cmd *exec.Cmd) (done <-chan error, err error) {
+	started, ended := make(chan error), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			ended <- cmd.Wait()
+		}
+	}()
+	return ended, <-started
 }
 
 // stopProgram passes the signal on, and kills what does not end.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -126,6 +127,26 @@ func TestRunStopsWhatItsProgramHasStarted(t *testing.T) {
 			eventually(t, "the child has ended", func() bool { return !alive(pid) })
 		})
 	}
+}
+
+// TestRunThatIsKilledTakesItsProgramAlong: on Linux, CMD does not outlive a killed svc.
+func TestRunThatIsKilledTakesItsProgramAlong(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux can do that")
+	}
+	s := newSession(t)
+	b := s.background(with(runDemo, "sh", "-c", `echo $$ >pid; echo ready; exec sleep 300`)...)
+	b.until("ready")
+	text, err := os.ReadFile(filepath.Join(s.env["HOME"], "pid"))
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	require.NoError(t, err)
+	time.Sleep(500 * time.Millisecond) // threads of svc come and go
+	require.True(t, alive(pid))
+	b.signal(syscall.SIGKILL)
+	eventually(t, "CMD has ended", func() bool { return !alive(pid) })
+	require.Equal(t, []string{"svc-1"}, s.open(), "it runs")
 }
 
 // alive reports whether a process runs. One that has ended may wait for its parent to read its code.
