@@ -125,9 +125,7 @@ func (l *Ledger) Adopt(ctx context.Context, e ledger.Entry, id string, opts *Ado
 // clock it reads the Date header of a list of flavors.
 //
 // Forget also takes an entry in the state Created, if the service does not find its endpoint at this
-// moment. Another account's token does not find it either: if the ledger has the endpoint as created
-// with another token, the error is [ledger.ErrOtherToken]. If the token is a new one of the same account,
-// and you are sure that the endpoint does not exist, clear the TokenCheck of e.
+// moment. Another account's token does not find it either.
 //
 // GET /v1/inference-service/flavor or /v1/inference-service/{service_id}
 func (l *Ledger) Forget(ctx context.Context, e ledger.Entry) error {
@@ -138,15 +136,15 @@ func (l *Ledger) Forget(ctx context.Context, e ledger.Entry) error {
 	if err != nil {
 		return err
 	}
-	var missing string
+	var gone bool
 	clock := func() time.Time { return time.Time{} }
 	if now.State != ledger.Created {
 		clock, _ = l.clock(ctx)
-	} else if missing, err = l.missing(ctx, now); err != nil {
+	} else if gone, err = l.gone(ctx, now.ServiceID); err != nil {
 		return err
 	}
 	for told := false; ; told = true {
-		err := l.journal.Forget(ctx, e, missing, clock())
+		err := l.journal.Forget(ctx, now, gone, clock())
 		if !errors.Is(err, ledger.ErrEarly) {
 			return err
 		}
@@ -163,16 +161,15 @@ func (l *Ledger) Forget(ctx context.Context, e ledger.Entry) error {
 	}
 }
 
-// missing returns the TokenCheck of the response by which the service itself does not find the
-// endpoint of an entry now. If it finds the endpoint, missing returns "".
-func (l *Ledger) missing(ctx context.Context, e ledger.Entry) (string, error) {
-	_, r, err := l.client.InferenceServices.read(ctx, e.ServiceID, polling(nil))
-	refused, failed := errors.AsType[*Error](err)
+// gone reports whether the service itself does not find an endpoint now.
+func (l *Ledger) gone(ctx context.Context, id string) (bool, error) {
+	_, r, err := l.client.InferenceServices.read(ctx, id, polling(nil))
+	missing, failed := errors.AsType[*Error](err)
 	switch {
-	case !failed, !rules.NotFound(refused.StatusCode), refused.class != rules.Service, aged(r.Header):
-		return "", err
+	case !failed, !rules.NotFound(missing.StatusCode), missing.class != rules.Service, aged(r.Header):
+		return false, err
 	}
-	return r.TokenCheck(e.Intent), nil
+	return true, nil
 }
 
 // Extend sets the end of the lease of an open entry, to a later or an earlier time by the local

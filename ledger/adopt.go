@@ -68,13 +68,13 @@ func (j *Journal) alone(ctx context.Context, e Entry, id string) error {
 	}
 }
 
-// Forget records that the endpoint of an entry does not exist, if Entry.mayForget allows it. If e is
-// Created and has no TokenCheck, the token does not matter.
-func (j *Journal) Forget(ctx context.Context, e Entry, missing string, date time.Time) error {
+// Forget records that the endpoint of an entry does not exist, if Entry.mayForget allows it.
+func (j *Journal) Forget(ctx context.Context, e Entry, notFound bool, date time.Time) error {
 	return j.Change(ctx, "forget", e, func(now Entry) (Record, error) {
-		if e.State == Created { // the caller may have cleared it
-			now.TokenCheck = e.TokenCheck
+		r := Record{Event: Forgotten}
+		if now.State == Created {
+			r.ServiceID = now.ServiceID
 		}
-		return Record{Event: Forgotten, ServiceID: now.ServiceID}, now.mayForget(j.baseURL, missing, date)
+		return r, now.mayForget(j.baseURL, notFound, date)
 	})
 }

@@ -372,8 +372,7 @@ func (x *explorer) others(w world) {
 		if x.watched {
 			operator.seenFor = now.Sub(x.asked(e))
 		}
-		missing := map[bool]string{true: "sum"}[w.sent[i] == endpointDeleted]
-		if w.forgets > 0 && operator.mayForget(e.BaseURL, missing, x.date(now)) == nil {
+		if w.forgets > 0 && operator.mayForget(e.BaseURL, w.sent[i] == endpointDeleted, x.date(now)) == nil {
 			next := w
 			next.forgets--
 			next.forgot = next.forgot || w.sent[i] == exists || w.sent[i] == underWay || w.late > 0

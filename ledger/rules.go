@@ -134,10 +134,6 @@ func (e *Entry) checkOwner(s Endpoint, unmarked bool) error {
 // ErrEarly is returned when the create of an entry may still be under way.
 var ErrEarly = errors.New("too early")
 
-// ErrOtherToken is returned when the ledger has an endpoint as created with another token than the one
-// that does not find it. That token may be of another account, in which the endpoint runs.
-var ErrOtherToken = errors.New(`svc: the endpoint was created with another token, so the "not found" of this one proves nothing`)
-
 // checkDoubt returns an error unless the state is Unknown or Intended, or an ErrEarly if the create
 // may still be under way.
 func (e *Entry) checkDoubt(date time.Time) error {
@@ -151,20 +147,17 @@ func (e *Entry) checkDoubt(date time.Time) error {
 }
 
 // mayForget fails unless the entry may be forgotten: it is in doubt, or its endpoint was created and
-// is not found now. missing is the TokenCheck of the response that did not find it; empty if it was
-// found. date is the time by the service's clock; zero if not known.
-func (e *Entry) mayForget(baseURL, missing string, date time.Time) error {
+// is not found now. date is the time by the service's clock; zero if not known.
+func (e *Entry) mayForget(baseURL string, notFound bool, date time.Time) error {
 	switch {
 	case e.BaseURL != baseURL:
 		return e.elsewhere()
-	case e.State != Created:
-		return e.checkDoubt(date)
-	case missing == "":
+	case e.State == Created && notFound:
+		return nil
+	case e.State == Created:
 		return errors.New("the endpoint exists: delete it with DeleteAndWait")
-	case e.TokenCheck != "" && e.TokenCheck != missing:
-		return ErrOtherToken
 	}
-	return nil
+	return e.checkDoubt(date)
 }
 
 // elsewhere is the error for an entry of another service.

@@ -32,9 +32,6 @@ func (e otherTokenError) Error() string {
 	return fmt.Sprintf("%s is not found, but the ledger has it (key %s) as created with another token: the \"not found\" of this one proves nothing, and it may be running and billed", printable(e.entry.ServiceID), e.entry.Key)
 }
 
-// Unwrap returns [ledger.ErrOtherToken].
-func (otherTokenError) Unwrap() error { return ledger.ErrOtherToken }
-
 // otherTokenAdvice says what to do about an endpoint that another token has created, in lines for a person.
 func otherTokenAdvice(err error) []string {
 	e, ok := errors.AsType[otherTokenError](err)

@@ -77,7 +77,7 @@ var kinds = []kind{
 	{"key_in_use", exitLedger, matches(svc.ErrKeyInUse)},
 	{"no_ledger", exitLedger, isA[noLedgerError]},
 	{"endpoint_exists", exitLedger, isA[runningError]},
-	{"other_token", exitRefused, matches(ledger.ErrOtherToken)},
+	{"other_token", exitRefused, isA[otherTokenError]},
 	{"usage", exitUsage, isA[usageError]},
 	{"usage", exitUsage, isA[*svc.ValidationError]},
 	{"output", exitFailed, isA[unwritable]},

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -76,13 +75,10 @@ that runs. --other-token is for a new token of the same account.`,
 		if left := e.SettlesIn(t.serviceTime(ctx)); left > 0 && e.State != ledger.Created {
 			t.talk.say("waiting until the create can certainly no longer take effect, for %v at most; look again meanwhile, and press Ctrl-C if the endpoint is there", left.Round(time.Second))
 		}
-		asserted := e
-		if otherToken {
-			asserted.TokenCheck = ""
-		}
-		switch err := t.client.Ledger.Forget(ctx, asserted); {
-		case errors.Is(err, ledger.ErrOtherToken):
+		if created := e.State == ledger.Created; created && !otherToken && t.otherToken(ctx, e) && t.missing(ctx, e.ServiceID) {
 			return nil, otherTokenError{e}
+		}
+		switch err := t.client.Ledger.Forget(ctx, e); {
 		case isA[*ledger.Error](err) && e.State == ledger.Created && t.found(e.ServiceID):
 			return nil, runningError{err, e.ServiceID}
 		case err != nil:

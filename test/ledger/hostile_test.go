@@ -13,7 +13,6 @@ import (
 
 	"example.com/svc"
 	"example.com/svc/internal/testkit"
-	"example.com/svc/ledger"
 	"example.com/svc/svctest"
 )
 
@@ -35,23 +34,6 @@ func TestForgetTakesOnlyTheWordOfTheService(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The "not found" of another token than that of the create closes no entry, unless the caller says that
-// it is one of the same account: by clearing the TokenCheck.
-func TestForgetTakesNoNotFoundOfAnotherToken(t *testing.T) {
-	inWorld(t, func(w *world) {
-		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
-		require.NoError(w, err)
-		other := w.client(svc.WithToken(foreignToken)).Ledger
-		require.ErrorIs(w, other.Forget(w.Context(), w.one()), ledger.ErrOtherToken)
-		require.ErrorIs(w, other.Forget(w.Context(), ledger.Entry{Key: "k", Intent: w.one().Intent}), ledger.ErrOtherToken)
-		require.True(w, w.one().Open())
-		e := w.one()
-		e.TokenCheck = ""
-		require.NoError(w, other.Forget(w.Context(), e))
-		require.False(w, w.one().Open())
-	}, svctest.WithForeignToken(foreignToken))
 }
 
 // An ID in the body of an error, or one with another name than was asked for, may be that of
