@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"net/url"
 	"path"
 	"slices"
 	"time"
@@ -24,10 +23,9 @@ import (
 // call describes one API call of a method. A call has three steps: prepare checks and encodes
 // it, Do of the Caller sends it, and verdict turns what came of it into a record or an error.
 type call struct {
-	httpcall.Call        // Route has a placeholder, such as {file_id}, where the ID goes
-	path          string // the escaped path that was given to Do; if empty, the path is Route with the ID
-	query         url.Values
-	opts          request // the options of the call; they override query
+	httpcall.Call         // Route has a placeholder, such as {file_id}, where the ID goes
+	path          string  // the escaped path that was given to Do; if empty, the path is Route with the ID
+	opts          request // the options of the call
 	body          any
 	problems      problems                    // of the request, which the method found
 	pick          func(context.Context) error // chooses the flavor of a create and prepares the call anew; called when something has to be created
@@ -101,7 +99,7 @@ func (k *call) prepare(c *Client) error {
 		*req.response = Response{} // removes the response of an earlier call
 	}
 	p := slices.Clip(k.problems)
-	u, field, problem := c.base.Join(cmp.Or(k.path, k.Route), k.ID, k.query, req.query)
+	u, field, problem := c.base.Join(cmp.Or(k.path, k.Route), k.ID, req.query)
 	p.add(problem != "", field, problem)
 	body, field, err := jsonfield.Encode(k.body, k.Once || k.Method == http.MethodPut, req.fields)
 	if err != nil { // texts of the JSON encoders of the caller's types may hold secrets

@@ -51,10 +51,12 @@ func (l *JobList) check(body []byte) (string, error) {
 // GET /v1/svc-video-job or /v1/svc-image-job
 func (c *jobClient) List(ctx context.Context, opts *ListJobsOptions, reqOpts ...RequestOption) (*JobList, error) {
 	o := orZero(opts)
-	k := newCall(http.MethodGet, c.jobs, "", nil, o.problems(), reqOpts)
-	k.query, _ = query.Values(o) // numbers always have a text
+	k := newCall(http.MethodGet, c.jobs, "", nil, o.problems(), slices.Concat([]RequestOption{o.set}, reqOpts))
 	return do[JobList](ctx, c.client, k)
 }
+
+// set sets the query parameters. An option of the call that comes after it takes precedence.
+func (o *ListJobsOptions) set(r *request) { r.query, _ = query.Values(o) } // numbers always have a text
 
 // maxAhead is the largest Concurrency that has an effect.
 const maxAhead = 64

@@ -1,7 +1,6 @@
 package valid
 
 import (
-	"maps"
 	"net"
 	"net/url"
 	"strings"
@@ -62,8 +61,8 @@ func loopback(host string) bool {
 
 // Join returns the base URL with an escaped path and a query appended. A parameter in the path, such
 // as {file_id}, stands for the ID. If the ID cannot be sent, problem says why, and field is the name of
-// the parameter. A later query overrides an earlier one.
-func (b *Base) Join(path, id string, queries ...url.Values) (u *url.URL, field, problem string) {
+// the parameter.
+func (b *Base) Join(path, id string, query url.Values) (u *url.URL, field, problem string) {
 	before, rest, _ := strings.Cut(path, "{")
 	if name, after, found := strings.Cut(rest, "}"); found {
 		field, problem = name, ID(id)
@@ -74,11 +73,7 @@ func (b *Base) Join(path, id string, queries ...url.Values) (u *url.URL, field, 
 	if b.RawPath != "" || path != plain {
 		u.RawPath = b.EscapedPath() + path
 	}
-	all := url.Values{}
-	for _, query := range queries {
-		maps.Copy(all, query)
-	}
-	u.RawQuery = all.Encode()
+	u.RawQuery = query.Encode()
 	return u, field, problem
 }
 
