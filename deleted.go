@@ -93,18 +93,8 @@ func (o *observer) doubt(ctx context.Context, err error) error {
 	case failed == nil, list.Result.StatusCode == http.StatusForbidden && list.class == rules.Service:
 		o.note(rules.Observation{Sight: rules.Listed, Origin: c.origin(list.Result.Header)})
 	case verdict == rules.Unproven: // the "not found" proves nothing without the list
-		return &unproven{failed, detail(err) + "; this does not prove that the record is deleted, since the flavor list cannot be read either: " + detail(failed)}
+		text := detail(err) + "; this does not prove that the record is deleted, since the flavor list cannot be read either: "
+		return &explained{text + detail(failed), []error{failed}}
 	}
 	return err
 }
-
-// unproven is a "not found" that does not prove that the endpoint is deleted: the flavor list cannot
-// be read either, or the ID is not known.
-type unproven struct {
-	err  error
-	text string
-}
-
-func (e *unproven) Error() string  { return "svc: " + e.text }
-func (e *unproven) detail() string { return e.text }
-func (e *unproven) Unwrap() error  { return e.err }

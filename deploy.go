@@ -78,28 +78,6 @@ type RefusedFlavor struct {
 	Err      error  // why the create was refused: an [Error] with a 4xx status
 }
 
-// flavorsError ends a deployment whose flavors were refused.
-type flavorsError struct {
-	err     error // why there is no other flavor
-	refused []RefusedFlavor
-}
-
-func (e *flavorsError) Error() string {
-	text := "svc: no flavor was picked: " + detail(e.err)
-	for _, r := range e.refused {
-		text += fmt.Sprintf("; flavor %q was refused: %s", r.FlavorID, detail(r.Err))
-	}
-	return apierr.Line(text)
-}
-
-func (e *flavorsError) Unwrap() []error {
-	all := []error{e.err}
-	for _, r := range e.refused {
-		all = append(all, r.Err)
-	}
-	return all
-}
-
 // A DeployError records that an endpoint was created but is not available, or that Use could
 // not delete its endpoint. Cleanup tells whether the endpoint was deleted.
 type DeployError struct {
@@ -280,10 +258,16 @@ func (d *deployment) pick(ctx context.Context, refused []RefusedFlavor) (string,
 	if err == nil && flavor == "" {
 		err = errors.New("svc: PickFlavor returned an empty ID")
 	}
-	if err != nil {
-		return "", &flavorsError{d.client.client.safe(err), refused}
+	if err == nil {
+		return flavor, nil
 	}
-	return flavor, nil
+	err = d.client.client.safe(err)
+	e := &explained{"no flavor was picked: " + detail(err), []error{err}}
+	for _, r := range refused {
+		e.text += fmt.Sprintf("; flavor %q was refused: %s", r.FlavorID, detail(r.Err))
+		e.errs = append(e.errs, r.Err)
+	}
+	return "", e
 }
 
 // refusedFlavor reports whether another flavor is worth a try: the service refused the create with a

@@ -399,6 +399,16 @@ func detail(err error) string {
 	return apierr.Line(strings.TrimPrefix(err.Error(), "svc: "))
 }
 
+// An explained error has a text of its own, and matches the errors that it holds.
+type explained struct {
+	text string
+	errs []error
+}
+
+func (e *explained) Error() string   { return apierr.Line("svc: " + e.text) }
+func (e *explained) detail() string  { return e.text }
+func (e *explained) Unwrap() []error { return e.errs }
+
 // safe removes the secrets from an error that came from the caller's code: from ctx, from a
 // function of the caller, or from the caller's reader or writer. It returns err itself if err
 // holds no secret.

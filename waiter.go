@@ -160,7 +160,8 @@ func (w *waiter[T]) judge(p *polled[T], verdict rules.Verdict, until func(*T) (b
 	case deleted:
 		p.end = p.err
 	case verdict == rules.Unknown && w.endurance.Task.EndsUnknown():
-		p.end = &unproven{p.err, detail(p.err) + ": not found with this token; it is deleted, its ID is mistyped, or it is of another account"}
+		text := ": not found with this token; it is deleted, its ID is mistyped, or it is of another account"
+		p.end = &explained{detail(p.err) + text, []error{p.err}}
 	case w.by == nil && notFound(p.err) && time.Since(w.start) >= w.opts.NotFoundGrace: // only endpoints need evidence
 		p.end = p.err
 	case !w.client.endures(&w.endurance, p.err):
@@ -224,7 +225,7 @@ func (w *waiter[T]) tell(p polled[T]) {
 func (w *waiter[T]) failed(err error) error {
 	e := w.outcome
 	e.Err, e.Elapsed = w.client.safe(err), time.Since(w.start)
-	if missing, ok := err.(*unproven); e.LastErr == err || ok && e.LastErr == missing.err { //nolint:errorlint // the very same value
+	if why, ok := err.(*explained); e.LastErr == err || ok && e.LastErr == why.errs[0] { //nolint:errorlint // the very same value
 		e.LastErr = nil
 	}
 	e.ID = w.client.clean(e.ID)
