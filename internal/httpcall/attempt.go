@@ -86,7 +86,7 @@ func (c *Caller) admit(x *exchange, to *url.URL, header http.Header) (deadline t
 	deadline = time.Now().Add(x.late.After)
 	delete(header, "Authorization") // net/http sets it if a redirect leads to a URL that holds a user name, such as https://user@host
 	if x.call.Auth && valid.SameOrigin(to, c.cfg.Origin) {
-		sender := c.sender.Load()
+		sender := c.fixed
 		if c.cfg.Source != nil {
 			if sender, err = c.askToken(x, deadline); err != nil {
 				return deadline, err
@@ -121,19 +121,13 @@ func (c *Caller) askToken(x *exchange, deadline time.Time) (*sender, error) {
 	token, err := c.cfg.Source(ctx)
 	switch {
 	case err == nil:
+		return &sender{token: func() string { return token }}, nil
 	case x.ctx.Err() != nil:
 		return nil, cause.Of(x.ctx)
 	case ctx.Err() != nil:
 		return nil, &LocalError{"token source", &TimeoutError{After: x.late.After, Missing: "token"}}
-	default:
-		return nil, &LocalError{"token source", err}
 	}
-	if last := c.sender.Load(); last != nil && last.token() == token {
-		return last, nil
-	}
-	s := &sender{token: func() string { return token }}
-	c.sender.Store(s)
-	return s, nil
+	return nil, &LocalError{"token source", err}
 }
 
 // refuse notes that a request is not sent, and returns why. The result of the attempt before it

@@ -156,7 +156,7 @@ type Caller struct {
 	agent     []string          // the User-Agent header of all requests, so nothing may change it; nil if none
 	late      *TimeoutError     // the error of an attempt that takes too long
 	calls     atomic.Uint64
-	sender    atomic.Pointer[sender] // identifies the token that was sent last
+	fixed     *sender // identifies Config.Token; nil if there is none
 }
 
 // New makes a Caller.
@@ -167,7 +167,7 @@ func New(cfg Config) *Caller {
 		transfers: lane{newTransferTransport(), newBudget(cfg.Retry.Budget)},
 	}
 	if cfg.Token != nil {
-		c.sender.Store(&sender{token: cfg.Token})
+		c.fixed = &sender{token: cfg.Token}
 	}
 	if cfg.Wrap != nil {
 		c.wrapped = cfg.Wrap(restore{})
