@@ -249,7 +249,7 @@ func TestCutAnywhere(t *testing.T) {
 		" https://us3r:p4ss@host/path?qu3ry1=qu3ry2 sig=s1gn4 Bearer b34r3r " + secret
 	pieces := []string{"s3cr", base64.StdEncoding.EncodeToString([]byte("s3cr3t"))[:4], "us3r:", "p4ss", "qu3ry", "s1gn", "b34r"}
 	for end := range len(text) {
-		for limit := 0; limit < end+40; limit += testkit.Shorter(1, 9) {
+		for limit := 0; limit < end+40; limit += testkit.Shorter(1, 31) {
 			in := []byte(text[:end])
 			out, cut := r.Cut(in, limit, true)
 			require.LessOrEqual(t, len(out), limit)
@@ -279,7 +279,7 @@ func TestCutOfHugeText(t *testing.T) {
 // ahead at every position.
 func TestHostileTextTakesLinearTime(t *testing.T) {
 	r := redact.New(strings.Repeat("a", 64)+"b", strings.Repeat("ab", 40), "REDACTEX", "\\\\\\\\")
-	size := testkit.Shorter(1<<18, 1<<13)
+	size := testkit.Shorter(1<<18, 1<<12)
 	for _, piece := range []string{
 		"a", "ab", "<", ":", "://", `:\`, `\`, `"`, `sig"`, `sig\`, "sig=", `sig" `, `sig":[`, "%25", "%3D", "sig%25",
 		"bearer", "bearer ", "Bearer%20", "Bearer+", "https://", "https://@", "https://a:b@h?", "REDACTED", "REDACTE", "\xff", "?#", "é",

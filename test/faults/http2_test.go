@@ -19,6 +19,7 @@ type handmade struct {
 	url      string
 	cert     []byte
 	trusting *http.Transport
+	answers  int // if not zero: a connection ends with a GOAWAY after so many responses, to its first streams
 	mu       sync.Mutex
 	requests []string // the bodies received
 }
@@ -68,7 +69,7 @@ func (h *handmade) serve(conn *tls.Conn, say func(n int, stream uint32) string) 
 		return
 	}
 	_, _ = io.WriteString(conn, h2Frame(h2Settings, 0, 0, ""))
-	bodies := map[uint32]string{}
+	bodies, answered := map[uint32]string{}, 0
 	for head := make([]byte, 9); ; {
 		if _, err := io.ReadFull(conn, head); err != nil {
 			return
@@ -92,6 +93,12 @@ func (h *handmade) serve(conn *tls.Conn, say func(n int, stream uint32) string) 
 			n := len(h.requests)
 			h.mu.Unlock()
 			said := say(n, stream)
+			if said != "" {
+				answered++
+			}
+			if said != "" && answered == h.answers { // streams have odd numbers
+				said += h2GoingAway(uint32(2*h.answers - 1))
+			}
 			_, _ = io.WriteString(conn, said)
 			// After a GOAWAY only the writing side is closed. A full close could lose the
 			// data that was just sent.

@@ -167,7 +167,7 @@ func (o *matrixOp) needless(f *matrixFault, always bool) bool {
 }
 
 func TestMatrix(t *testing.T) {
-	sample := testkit.Shorter(1, 4) // every operation still meets a fourth of the faults, and every fault a fourth of the operations
+	sample := testkit.Shorter(1, 8) // every operation still meets an eighth of the faults, and every fault an eighth of the operations
 	for i := range matrixOps {
 		op := &matrixOps[i]
 		t.Run(op.name, func(t *testing.T) {

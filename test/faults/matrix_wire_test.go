@@ -107,7 +107,7 @@ var matrixWireFaults = []matrixWireFault{
 // Faults of the network, tested with a TCP server and the client's own transport.
 func TestMatrixWire(t *testing.T) {
 	testkit.NoGoroutineLeft(t)
-	sample := testkit.Shorter(1, 4) // every operation still meets a fourth of the faults, and every fault a fourth of the operations
+	sample := testkit.Shorter(1, 8) // every operation still meets an eighth of the faults, and every fault an eighth of the operations
 	for i := range matrixOps {
 		op := &matrixOps[i]
 		t.Run(op.name, func(t *testing.T) {

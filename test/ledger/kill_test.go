@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
+	"example.com/svc/internal/testkit"
 	"example.com/svc/ledger"
 	"example.com/svc/svctest"
 )
@@ -153,8 +154,8 @@ func TestKillAnywhere(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			steps := 1
-			for n := 0; n <= steps; n++ {
+			steps, sample := 1, testkit.Shorter(1, 3)
+			for n := 0; n <= steps; n += sample {
 				inWorld(t, func(w *world) {
 					id := ""
 					if tc.prepare != nil {
@@ -167,7 +168,7 @@ func TestKillAnywhere(t *testing.T) {
 					if !f.killed() {
 						steps = 0 // it was not killed: every step was tested
 					} else {
-						steps = n + 1
+						steps = n + sample
 					}
 					what := fmt.Sprintf("killed at step %d", n)
 					before := w.creates()

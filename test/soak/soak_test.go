@@ -77,7 +77,7 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 func TestConversations(t *testing.T) {
 	usual := uint64(2500)
 	if testing.Short() { // of the race step
-		usual = 500
+		usual = 250
 	}
 	n := number(t, "SVC_SOAK_CONVERSATIONS", usual)
 	first := uint64(1)

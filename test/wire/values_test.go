@@ -162,7 +162,7 @@ func TestBooleansOfAnotherType_C09(t *testing.T) {
 func TestManyOddRecords_C09(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{"flavor_list":[{"flavor_id":"f0"}`)
-	const records = 20_000
+	records := testkit.Shorter(20_000, 2000)
 	for i := 1; i < records; i++ {
 		fmt.Fprintf(&b, `,{"flavor_id":"f%d","display_name":%d,"meta_info":{"cuda":12.4,"region":[]},"is_deleted":0}`, i, i)
 	}
@@ -193,7 +193,7 @@ func TestDeepResponsesAreCheap_C09(t *testing.T) {
 		Leaf string `json:"leaf"`
 		Pad  string `json:"pad"`
 	}
-	const depth = 5000
+	depth := testkit.Shorter(5000, 1000)
 	body := strings.Repeat(`{"pad":"`+strings.Repeat("x", 100)+`","next":`, depth) + `{"leaf":1}` + strings.Repeat(`}`, depth)
 	start := time.Now()
 	err := testkit.Play(t, testkit.Reply{Status: 200, Body: body}).Client().Do(t.Context(), "GET", "/v1/x", nil, new(deep))
