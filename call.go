@@ -28,7 +28,7 @@ type call struct {
 	opts          request // the options of the call
 	body          any
 	problems      problems                    // of the request, which the method found
-	pick          func(context.Context) error // chooses the flavor of a create and prepares the call anew; called when something has to be created
+	pick          func(context.Context) error // chooses the flavor of a create and prepares the call again; called when something has to be created
 	start         time.Time                   // when prepare was called
 	class         rules.Class                 // class of the response; verdict sets it
 	foreign       string                      // why the response is not the service's own; empty if it is
@@ -126,7 +126,7 @@ func (k *call) prepare(c *Client) error {
 
 var inJSON = []string{"application/json"} // all requests share it, so nothing may change it
 
-// maxKept is how many bytes of a response an OutcomeUnknownError keeps.
+// maxKept is the maximum number of bytes of a response that an OutcomeUnknownError keeps.
 const maxKept = 64 << 10
 
 // verdict judges a call that was sent, and decodes a successful response into out. If out is a
@@ -198,7 +198,7 @@ func (c *Client) deletedBefore(k *call, e *Error) bool {
 	return k.start.Sub(c.endpoints.Born(path.Base(k.URL.Path))) >= rules.Grace // a new record may not be readable yet
 }
 
-// transportError makes the error of a call that ended with Fail. If the call had a complete
+// transportError returns the error of a call that ended with Fail. If the call had a complete
 // response and was waiting for its next attempt, Last of the error holds that response.
 func (c *Client) transportError(k *call) *TransportError {
 	r := &k.Result
@@ -209,7 +209,7 @@ func (c *Client) transportError(k *call) *TransportError {
 	return e
 }
 
-// unknown makes the error of a create that may or may not have taken effect.
+// unknown returns the error of a create that may or may not have taken effect.
 func (c *Client) unknown(k *call, cause error) error {
 	r, info := &k.Result, k.info(c.caller.Redactor())
 	body, _ := c.caller.Redactor().Cut(r.Body, maxKept, r.Cut)

@@ -34,7 +34,7 @@ const (
 // cleanupLimit is how long the cleanup after a failure may take.
 const cleanupLimit = 30 * time.Second
 
-// failed runs the cleanup if the options ask for one, and makes the error of the deployment.
+// failed runs the cleanup if the options ask for one, and returns the error of the deployment.
 func (d *deployment) failed(ctx context.Context, err error) error {
 	e := &DeployError{ServiceID: d.client.client.clean(d.id), Service: d.record, Resumed: d.resumed, Err: err}
 	deleted := d.deleted()
@@ -88,7 +88,7 @@ func (d *deployment) givenName() string {
 	return d.call.name()
 }
 
-// cleanUp deletes the endpoint and waits for the deletion, also when ctx has ended. It reports
+// cleanUp deletes the endpoint and waits for the deletion, even when ctx has ended. It reports
 // the outcome.
 func (d *deployment) cleanUp(ctx context.Context) (state Cleanup, err error) {
 	start := time.Now()

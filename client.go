@@ -131,11 +131,11 @@ func (c *Client) CloseIdleConnections() { c.caller.CloseIdle() }
 // unchanged, and nil means no body. The body of a successful response is decoded into out.
 // If out is a *[json.RawMessage], it gets the body unchanged. If out is nil, the body is ignored.
 //
-// Do retries GET, HEAD, PUT, DELETE and OPTIONS like the methods of this package. It retries
-// any other method only if the request certainly had no effect. If the request may have had
-// an effect, the error is an [OutcomeUnknownError]. If the response to a DELETE is lost and
-// the repeated DELETE gets "not found", Do returns nil and leaves out unchanged. The exception
-// is an endpoint that this client created less than 30 s ago.
+// Do retries GET, HEAD, PUT, DELETE and OPTIONS like the methods of this package. It retries any
+// other method only if the request is known to have had no effect. If the request may have had an
+// effect, the error is an [OutcomeUnknownError]. If the response to a DELETE is lost and the
+// repeated DELETE gets "not found", Do returns nil and leaves out unchanged. The exception is an
+// endpoint that this client created less than 30 s ago.
 func (c *Client) Do(ctx context.Context, method, path string, body, out any, opts ...RequestOption) error {
 	var p problems
 	problem := valid.Path(path)

@@ -152,7 +152,7 @@ func (c *Client) denied(k *call) error {
 	return nil
 }
 
-// room makes an empty list with capacity for the records of a response. It counts their ID
+// room returns an empty list with capacity for the records of a response. It counts their ID
 // fields. With this capacity, the decoder need not copy the large records as the list grows.
 func room[T any](body []byte, field string) []T {
 	const most = 1000
@@ -161,7 +161,7 @@ func room[T any](body []byte, field string) []T {
 
 var errTooMany = errors.New("it has more JSON objects than are accepted in a response of this size")
 
-// notPromised makes the error for a 2xx response that is not what the service promises.
+// notPromised returns the error for a 2xx response that is not what the service promises.
 func (c *Client) notPromised(k *call, field string, err error) error {
 	r, red := &k.Result, c.caller.Redactor()
 	contentType := r.Header.Get("Content-Type")
@@ -180,7 +180,7 @@ func (c *Client) notPromised(k *call, field string, err error) error {
 	return e
 }
 
-// newError makes an Error from a response.
+// newError returns an Error from a response.
 func (c *Client) newError(k *call) *Error {
 	r, red := &k.Result, cmp.Or(k.Redact, c.caller.Redactor())
 	contentType := r.Header.Get("Content-Type")

@@ -20,12 +20,12 @@ import (
 // createLinger is how long to wait for the response to a create after ctx has ended.
 const createLinger = 10 * time.Second
 
-// DeployOptions controls [InferenceServiceClient.Deploy]. Nil options select the defaults.
+// DeployOptions controls [InferenceServiceClient.Deploy]. If nil, the defaults are used.
 type DeployOptions struct {
 	WaitOptions
 
 	// DeleteOnFailure deletes the endpoint if it does not become available, whatever the
-	// reason: also when ctx ends, or when one of the functions in these options panics. The
+	// reason: even when ctx ends, or when one of the functions in these options panics. The
 	// cleanup has a separate context, limited to 30 s. If false, the endpoint is not deleted.
 	DeleteOnFailure bool
 
@@ -177,7 +177,7 @@ type deployment struct {
 	record     *InferenceService // the record that was read last; nil if only the ID is known
 	shown      string            // name in the response to the create; empty if not shown
 	told       bool              // OnCreate was called
-	over       bool              // no function of the caller has panicked
+	over       bool              // no caller-supplied function has panicked
 	cleanupEnd time.Time         // when all cleanups together must have ended; zero if no cleanup has begun
 	resumed    bool              // an earlier call with the same key created the endpoint
 	observer   *observer         // what the polls of the wait have shown; its cleanup continues with it; nil if the wait has not begun

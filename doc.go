@@ -69,12 +69,11 @@
 //	GET, PUT, DELETE      retried          retried                 retried   retried           not
 //	POST (create)         retried          outcome unknown         retried   outcome unknown   not
 //
-// "Before sending" means that certainly no byte of the body was sent. If the response to a
-// delete is lost and the repeated delete gets "not found", the delete has succeeded. The
-// exception is an endpoint that this client created less than 30 s ago. A budget limits the
-// retries of all calls of a client together, so that many callers do not make an outage worse
-// ([RetryPolicy.Budget]). Uploads to a presigned URL follow the row of PUT. Downloads follow
-// the row of GET, and continue where they were cut off.
+// "Before sending" means that no byte of the body was sent. If the response to a delete is lost and the
+// repeated delete gets "not found", the delete has succeeded. The exception is an endpoint that this
+// client created less than 30 s ago. A budget limits the retries of all calls of a client together, so
+// that many callers do not make an outage worse ([RetryPolicy.Budget]). Uploads to a presigned URL
+// follow the row of PUT. Downloads follow the row of GET, and continue where they were cut off.
 //
 // # Waits
 //

@@ -15,7 +15,7 @@ import (
 	"example.com/svc/internal/valid"
 )
 
-// DownloadOptions are the options of a download. Nil selects the defaults.
+// DownloadOptions controls a download. If nil, the defaults are used.
 type DownloadOptions struct {
 	// Progress is called with the number of bytes that were written so far, and with the size
 	// of the file, or -1 if the size is not known. It is called at most ten times a second,
@@ -28,7 +28,7 @@ type DownloadOptions struct {
 	// If nil, there are none.
 	Header http.Header
 
-	// IdleTimeout ends an attempt when no byte was received for this long, also while the
+	// IdleTimeout ends an attempt when no byte was received for this long, including while the
 	// attempt waits for the response. The time that writing takes does not count. 0 means 2
 	// minutes. Below 0 means no limit. Only ctx limits the whole download.
 	IdleTimeout time.Duration
@@ -78,9 +78,9 @@ func (e *DownloadError) Is(target error) bool {
 	return target == ErrTruncated && cause.Has[*transfer.CutError](e.Err)
 }
 
-// DownloadURL writes the contents of a presigned URL, such as an output's media_url, to
-// w, and returns how many bytes it wrote. The token is not sent, redirects are
-// followed, and memory is constant.
+// DownloadURL writes the contents of a presigned URL, such as an output's media_url, to w, and
+// returns the number of bytes written. The token is not sent, redirects are followed, and
+// memory is constant.
 //
 // Before the first byte, the download is retried like any other GET. If it is cut off after
 // that, it continues where it stopped, and no byte is written twice. This is possible only if
@@ -105,11 +105,11 @@ func (c *FileClient) DownloadURL(ctx context.Context, link SignedURL, w io.Write
 // file at path does not change. On failure the temporary file is removed. If the download is
 // cut off and cannot continue where it stopped, it starts over.
 //
-// A symbolic link at path is followed, also if its target does not exist yet. A new file
-// gets the permissions 0644 (before umask). An existing file keeps its permissions. The file
-// is not synced to the disk. A path that is not a regular file, such as a device, is refused.
-// On Linux, a file that is a mount point is refused as well. In both cases, open the file
-// yourself and use DownloadURL.
+// A symbolic link at path is followed, even if its target does not exist yet. A new file gets the
+// permissions 0644 (before umask). An existing file keeps its permissions. The file is not synced
+// to the disk. A path that is not a regular file, such as a device, is refused. On Linux, a file
+// that is a mount point is refused as well. In both cases, open the file yourself and use
+// DownloadURL.
 //
 // GET of the presigned URL
 func (c *FileClient) DownloadURLFile(ctx context.Context, link SignedURL, path string, opts *DownloadOptions) (int64, error) {
@@ -218,7 +218,7 @@ func (d *download) run(ctx context.Context) (n int64, err error) {
 	return d.get.Received, err
 }
 
-// verdict makes a DownloadError from what Run returned, or nil if it succeeded.
+// verdict returns a DownloadError from what Run returned, or nil if it succeeded.
 func (d *download) verdict(r *httpcall.Result, err error) error {
 	g := &d.get
 	write, isWrite := errors.AsType[*transfer.WriteError](err)

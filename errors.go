@@ -107,7 +107,7 @@ type Error struct {
 	Code       string        // the error code of the service, from the body
 	Message    string        // one line of text, from the body
 	RetryAfter time.Duration // how long the service asked to wait; 0 if it did not ask
-	Attempts   int           // how often the call was sent
+	Attempts   int           // number of attempts that were sent
 	NoBudget   bool          // the call was not tried again because [RetryPolicy.Budget] was used up
 	Header     http.Header   // the header of the response, without secrets
 	Body       []byte        // the first 64 KiB of the body; tokens and the queries of presigned URLs in it are replaced by REDACTED
@@ -190,7 +190,7 @@ func (e *Error) retired() bool {
 // [OutcomeUnknownError] instead.
 type TransportError struct {
 	RequestInfo
-	Attempts int    // how often the call was sent; 0 if nothing was sent
+	Attempts int    // number of attempts that were sent; 0 if nothing was sent
 	NoBudget bool   // the call was not tried again because [RetryPolicy.Budget] was used up
 	Last     *Error // the response of the last attempt, if the call ended before the next attempt; nil if there was no response
 	Err      error  // the cause; errors.Is and errors.As find context and network errors in it
@@ -350,7 +350,7 @@ type FieldProblem struct {
 	Problem string // "must be between 1 and 65535"
 }
 
-// A ValidationError records that a request was not sent because something in it is certainly wrong.
+// A ValidationError records that a request was not sent because something in it is invalid.
 type ValidationError struct {
 	Fields []FieldProblem // everything that is wrong, in the order of the request
 }
@@ -410,8 +410,8 @@ func (e *explained) detail() string  { return e.text }
 func (e *explained) Unwrap() []error { return e.errs }
 
 // safe removes the secrets from an error that came from the caller's code: from ctx, from a
-// function of the caller, or from the caller's reader or writer. It returns err itself if err
-// holds no secret.
+// caller-supplied function, or from the caller's reader or writer. It returns err itself if
+// err holds no secret.
 func (c *Client) safe(err error) error { return c.caller.Redactor().Error(err) }
 
 // clean returns a text without secrets.

@@ -63,7 +63,7 @@ func (r *RegisterFileRequest) problems() (p problems) {
 // Register creates a file record and returns the presigned URL for its contents.
 // [FileClient.Upload] registers a file and sends its contents.
 //
-// The request is repeated only if it certainly had no effect. If its outcome is not
+// The request is repeated only if it is known to have had no effect. If its outcome is not
 // known, the error is an [OutcomeUnknownError]: a record with the name may exist.
 // [FileClient.List] shows whether it exists.
 //

@@ -127,7 +127,7 @@ func (c *Client) waited(ctx context.Context, end WaitEnd) {
 	}
 }
 
-// hooks holds functions of the caller.
+// hooks holds the caller's functions.
 type hooks struct {
 	begin []func(context.Context, Call) context.Context // set by WithCallContext
 	end   []func(context.Context, Call)                 // set by WithCallHook

@@ -105,10 +105,10 @@ func (r *CreateInferenceServiceRequest) problems() (p problems) {
 // initializing. The endpoint is billed from then on. Store its ServiceID: the service has
 // no call that lists endpoints.
 //
-// The request is repeated only if it certainly had no effect. If its outcome is not known,
-// the error is an [OutcomeUnknownError]: for example if ctx ends before the response
-// arrives. [InferenceServiceClient.Deploy] does more to learn the ID. A new record may not
-// be readable at once.
+// The request is repeated only if it is known to have had no effect. If its outcome is not
+// known, the error is an [OutcomeUnknownError]: for example if ctx ends before the response
+// arrives. [InferenceServiceClient.Deploy] does more to learn the ID. A new record may not be
+// readable at once.
 //
 // With [WithLedger], the create is recorded before it is sent, and its outcome is recorded
 // after the response. If the ledger cannot record the create, nothing is sent. If it cannot

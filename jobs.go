@@ -48,8 +48,7 @@ func (j *Job) Failed() bool {
 	return slices.ContainsFunc(jobFailures, func(s JobStatus) bool { return same.Text(s, j.Status) })
 }
 
-// Done reports whether the job has succeeded or failed. Then its status does not change any
-// more.
+// Done reports whether the job has succeeded or failed. Then its status no longer changes.
 func (j *Job) Done() bool { return same.Text(j.Status, JobStatusSucceed) || j.Failed() }
 
 var jobFailures = []JobStatus{JobStatusFail, JobStatusFailed, JobStatusError, JobStatusCanceled, JobStatusCancelled, JobStatusRejected}
@@ -137,8 +136,8 @@ type jobClient struct {
 // Create asks for a video. The returned job has the status initializing;
 // [VideoJobClient.Wait] waits for the video.
 //
-// The request is repeated only if it certainly had no effect. If its outcome is not known,
-// the error is an [OutcomeUnknownError].
+// The request is repeated only if it is known to have had no effect. If its outcome is not
+// known, the error is an [OutcomeUnknownError].
 //
 // POST /v1/svc-video-job
 func (c *VideoJobClient) Create(ctx context.Context, req CreateVideoJobRequest, opts ...RequestOption) (*Job, error) {
@@ -149,8 +148,8 @@ func (c *VideoJobClient) Create(ctx context.Context, req CreateVideoJobRequest, 
 // Create asks for images. The returned job has the status initializing;
 // [ImageJobClient.Wait] waits for the images.
 //
-// The request is repeated only if it certainly had no effect. If its outcome is not known,
-// the error is an [OutcomeUnknownError].
+// The request is repeated only if it is known to have had no effect. If its outcome is not
+// known, the error is an [OutcomeUnknownError].
 //
 // POST /v1/svc-image-job
 func (c *ImageJobClient) Create(ctx context.Context, req CreateImageJobRequest, opts ...RequestOption) (*Job, error) {
@@ -292,7 +291,7 @@ func (p *problems) addJSON(raw json.RawMessage, field string) {
 	p.add(len(raw) > 0 && !json.Valid(raw), field, "is not JSON")
 }
 
-// ListJobsOptions selects the jobs to list. Nil selects the defaults.
+// ListJobsOptions selects the jobs to list. If nil, the defaults are used.
 type ListJobsOptions struct {
 	// Page is the number of the page that List reads and that All begins with. The first page
 	// of the list is 1. If 0, All begins with page 1, and List does not send the number, so the
@@ -303,9 +302,9 @@ type ListJobsOptions struct {
 	// not sent, so the service chooses it.
 	PageSize int `url:"page_size,omitempty"`
 
-	// Concurrency is how many pages All requests at the same time, up to 64. Pages that All
-	// requests in advance are kept in memory until the loop needs them. All requests no page
-	// in advance that lies beyond the total that the service named. 0 or 1 means that All requests one
+	// Concurrency is the number of pages that All requests at the same time, up to 64. Pages that All
+	// requests in advance are kept in memory until the loop needs them. All requests no page in
+	// advance that lies beyond the total that the service named. 0 or 1 means that All requests one
 	// page after the other. It also requests one after the other if the service names no total, or if
 	// [WithResponse] is given. List ignores Concurrency.
 	Concurrency int `url:"-"`

@@ -83,7 +83,7 @@ func seen(s *InferenceService) ledger.Endpoint {
 	}
 }
 
-// AdoptOptions sets up [Ledger.Adopt]. Nil stands for the zero value.
+// AdoptOptions controls [Ledger.Adopt]. If nil, the zero value is used.
 type AdoptOptions struct {
 	// Unmarked accepts an endpoint whose description holds no mark, for example because of
 	// WithoutLedgerMark. If false, Adopt of such an endpoint returns [ErrLedgerMark]. An endpoint

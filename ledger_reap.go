@@ -13,7 +13,7 @@ import (
 	"example.com/svc/ledger"
 )
 
-// ReapOptions sets up [Ledger.Reap]. Nil stands for the zero value.
+// ReapOptions controls [Ledger.Reap]. If nil, the zero value is used.
 type ReapOptions struct {
 	DryRun bool // if true, Reap checks everything and deletes nothing
 }

@@ -70,7 +70,8 @@ func (l *Ledger) open(ctx context.Context, k *call, key string, lease time.Durat
 	return c, ctx, nil
 }
 
-// inDoubt makes the error of a create that was not sent, since that of an entry may have made an endpoint.
+// inDoubt returns the error of a create that was not sent, since that of an entry may have made an
+// endpoint.
 func (l *Ledger) inDoubt(e ledger.Entry, err error) error {
 	return &OutcomeUnknownError{
 		RequestInfo: RequestInfo{Method: http.MethodPost, Route: services, ID: e.ServiceID}, Name: e.Name, Err: l.client.safe(err),
@@ -87,8 +88,8 @@ func (l *Ledger) awaited(ctx context.Context, e ledger.Entry) func() time.Time {
 }
 
 // close records the outcome of the create. It must be deferred, with the results of the create: if
-// both are nil, a function of the caller has panicked or ended the goroutine, and the Result of the
-// call tells the outcome. If the ledger cannot record it, close adds a ledger.Error to err.
+// both are nil, a caller-supplied function has panicked or ended the goroutine, and the Result of
+// the call tells the outcome. If the ledger cannot record it, close adds a ledger.Error to err.
 func (c *claim) close(ctx context.Context, k *call, s **InferenceService, err *error) {
 	c.cancel()
 	if panicked := *s == nil && *err == nil; panicked && (k.Result.Acted || k.Result.StatusCode != 0) {
@@ -186,7 +187,7 @@ func (l *Ledger) read(ctx context.Context, key string) (entries []ledger.Entry, 
 	return l.journal.Read(ctx, key)
 }
 
-// fail makes a ledger.Error from err, without secrets: see [ledger.Wrap].
+// fail returns a ledger.Error from err, without secrets: see [ledger.Wrap].
 func (l *Ledger) fail(op string, e ledger.Entry, err error) error {
 	return ledger.Wrap(op, e, l.client.safe(err))
 }
@@ -233,7 +234,7 @@ func (l *Ledger) scaled(ctx context.Context, s *ledger.Scaling, updated **Infere
 }
 
 // deleted writes to the ledger that the endpoint with this ID is deleted. s is what the service
-// returned for the ID, with IsDeleted. If s is nil, the service did not find the ID any more.
+// returned for the ID, with IsDeleted. If s is nil, the service no longer found the ID.
 func (l *Ledger) deleted(ctx context.Context, id string, s *InferenceService) {
 	if l.journal != nil {
 		l.behind(ctx, l.journal.Deleted(ctx, id, orZero(s).Name))

@@ -87,10 +87,10 @@ func WithInferenceURL(u string) Option {
 // WithHTTPClient makes the client use the Transport of hc, for example for proxies and TLS
 // settings. If the Transport or hc is nil, the client uses its own transports. It reads hc at
 // every request and never modifies it. For a transport that records URLs, use
-// [WithTransportWrapper] instead: here it would see the queries of presigned URLs. The Jar of
-// hc is used for API calls that send the token. The Timeout of hc limits an attempt of an API
-// call if it is shorter than [WithTimeout]; it never limits a transfer. The CheckRedirect of
-// hc is not used.
+// [WithTransportWrapper] instead: here it would see the queries of presigned URLs. The Jar of hc
+// is used for API calls that send the token. The Timeout of hc limits an attempt of an API call if
+// it is shorter than [WithTimeout]; it never limits a transfer. The CheckRedirect of hc is not
+// used.
 //
 // Your transport should detect dead connections, as the client's own transports do: set
 // IdleConnTimeout to 9 s, and in [http.Transport.HTTP2] SendPingTimeout to 13 s and PingTimeout
@@ -143,13 +143,13 @@ type RetryPolicy struct {
 	MinDelay    time.Duration // shortest delay; 0 means 500 ms, or MaxDelay if that is set and shorter
 	MaxDelay    time.Duration // longest delay, and longest Retry-After that is respected; 0 means 30 s, or MinDelay if that is longer
 
-	// Budget limits the retries of all calls of the client together, so that many callers
-	// do not overload a service that is down. A retry takes 1 from the budget, or 2 after a
-	// timeout. It takes nothing after a request that was certainly not sent. A call that
-	// succeeds gives back what its last retry took, but at least 0.2. An empty budget is full
-	// again after 10 minutes. If the budget is used up, a call is not retried, and the field
-	// NoBudget of its error is true. Uploads and downloads have a second budget of the same
-	// size. 0 means a budget of 100. Below 0 means no limit.
+	// Budget limits the retries of all calls of the client together, so that many callers do
+	// not overload a service that is down. A retry takes 1 from the budget, or 2 after a
+	// timeout. It takes nothing after a request that is known not to have been sent. A call
+	// that succeeds gives back what its last retry took, but at least 0.2. An empty budget is
+	// full again after 10 minutes. If the budget is used up, a call is not retried, and the
+	// field NoBudget of its error is true. Uploads and downloads have a second budget of the
+	// same size. 0 means a budget of 100. Below 0 means no limit.
 	Budget int
 }
 
@@ -247,13 +247,13 @@ func (c *config) finish(origin *url.URL) {
 		c.http.Source = func(ctx context.Context) (string, error) {
 			t, err := src(ctx)
 			t, problem := cleanToken(t)
-			red.Add(t) // also if err is set, since it may quote the token
+			red.Add(t) // even if err is set, since it may quote the token
 			return t, cmp.Or(err, problem)
 		}
 	}
 }
 
-// cleanToken returns the token in a text, also with an error. The error does not show it.
+// cleanToken returns the token in s, even with an error. The error does not show it.
 func cleanToken(text string) (string, error) {
 	token, problem := valid.Token(text)
 	switch {
@@ -354,7 +354,7 @@ func WithMaxAttempts(n int) RequestOption {
 	}
 }
 
-// WithResponse stores the response in dst as it was received, also if the call fails.
+// WithResponse stores the response in dst as it was received, even if the call fails.
 func WithResponse(dst *Response) RequestOption {
 	return func(r *request) { r.response = dst }
 }

@@ -23,9 +23,9 @@ type UploadRequest struct {
 	// Body is sent from its current offset to its end. It is never closed. Required.
 	//
 	// A Body with ReadAt and Seek, such as an [os.File] on disk, a [bytes.Reader], a
-	// [strings.Reader] or an [io.SectionReader], is read anew for each attempt, by ReadAt. So
+	// [strings.Reader] or an [io.SectionReader], is read again for each attempt, by ReadAt. So
 	// two uploads can share one file. A type that changes the Read of an embedded file must
-	// change or hide its ReadAt as well. A [bytes.Buffer] is also read anew for each attempt.
+	// change or hide its ReadAt as well. A [bytes.Buffer] is also read again for each attempt.
 	// Such a Body must not change during the call: a changed size is an error, and so is a
 	// changed modification time of an [os.File].
 	//
@@ -49,7 +49,7 @@ type UploadRequest struct {
 	UploadOptions
 }
 
-// UploadOptions are the options of an upload. The zero value selects the defaults.
+// UploadOptions controls an upload. A zero field selects its default.
 type UploadOptions struct {
 	// ContentType is the Content-Type of the contents. If empty, no Content-Type is sent, since a
 	// presigned URL may be signed for a request without it.
@@ -71,26 +71,27 @@ type UploadOptions struct {
 	Progress func(sent, total int64)
 
 	// DeleteOnFailure deletes the record if its contents could not be sent, whatever the
-	// reason: also if ctx has ended. The delete may take 30 s. False: the record is not
+	// reason: even if ctx has ended. The delete may take 30 s. If false, the record is not
 	// deleted. Put and Replace make no record, so they refuse this option.
 	DeleteOnFailure bool
 
 	// AllowEmpty allows a Body whose offset is at its end, such as a file that was read before
-	// to compute a checksum, and stores an empty file. False: such a Body is a
+	// to compute a checksum, and stores an empty file. If false, such a Body is a
 	// [ValidationError]. A Body that has no contents at any offset, such as an empty file, is
 	// always allowed, unless RefuseEmpty is set.
 	AllowEmpty bool
 
 	// RefuseEmpty refuses every Body without contents, such as the output of a program that
 	// failed: it is a [ValidationError], and nothing is sent. It cannot be set together with
-	// AllowEmpty. False: see AllowEmpty.
+	// AllowEmpty. If false, see AllowEmpty.
 	RefuseEmpty bool
 
-	// IdleTimeout ends an attempt when no byte was sent or received for this long, also while
-	// the attempt waits for the response. The time that reading Body takes does not count. A
-	// byte counts as sent when the operating system has accepted it, and the system may buffer
-	// a few MB: on a slow line, set a limit that is longer than the time for sending these MB.
-	// 0 means 2 minutes. Below 0 means no limit. Only ctx limits the whole upload.
+	// IdleTimeout ends an attempt when no byte was sent or received for this long, including
+	// while the attempt waits for the response. The time that reading Body takes does not
+	// count. A byte counts as sent when the operating system has accepted it, and the system
+	// may buffer a few MB: on a slow line, set a limit that is longer than the time for
+	// sending these MB. 0 means 2 minutes. Below 0 means no limit. Only ctx limits the whole
+	// upload.
 	IdleTimeout time.Duration
 
 	// RequestOptions apply to every API call that the upload makes: the register call, the
@@ -101,8 +102,8 @@ type UploadOptions struct {
 	RequestOptions []RequestOption
 
 	// RegisterOptions apply only to the register call. They are applied after RequestOptions,
-	// so they override them. Put and Replace do not register a file, so they refuse them. Nil:
-	// no options.
+	// so they override them. Put and Replace do not register a file, so they refuse them. If
+	// nil, there are none.
 	RegisterOptions []RequestOption
 }
 
@@ -189,10 +190,10 @@ func (e *UploadError) Is(target error) bool {
 	return target == ErrTruncated && ok && size.Got < size.Want
 }
 
-// Upload registers a file and sends its contents to storage: with an exact
-// Content-Length, without the token, in constant memory. The register call is repeated only
-// if it certainly had no effect. Sending the contents is retried like any other PUT. If the
-// presigned URL has expired, Upload asks for a new one, once.
+// Upload registers a file and sends its contents to storage: with an exact Content-Length,
+// without the token, in constant memory. The register call is repeated only if it is known to
+// have had no effect. Sending the contents is retried like any other PUT. If the presigned URL
+// has expired, Upload asks for a new one, once.
 //
 // An invalid request is a [ValidationError]. Any other error is an [UploadError], which holds
 // the ID of the record and what exists.
@@ -207,7 +208,7 @@ func (c *FileClient) Upload(ctx context.Context, req UploadRequest) (*UploadResu
 
 // UploadFile uploads the file at path, as [FileClient.Upload] does. The record is named after
 // the last element of path. If path is a named pipe, UploadFile waits until it has a writer, or
-// until ctx ends. Nil options select the defaults.
+// until ctx ends. If opts is nil, the defaults are used.
 //
 // POST /v1/files, then PUT to the presigned URL and perhaps DELETE
 // /v1/files/{file_id}
@@ -223,9 +224,9 @@ func (c *FileClient) UploadFile(ctx context.Context, path string, purpose FilePu
 	return c.Upload(ctx, req)
 }
 
-// Put sends contents to a presigned URL, such as one that [FileClient.Register]
-// or [FileClient.PresignedURL] returned. Put does the second half of [FileClient.Upload], and
-// reads body by the same rules. Nil options select the defaults.
+// Put sends contents to a presigned URL, such as one that [FileClient.Register] or
+// [FileClient.PresignedURL] returned. Put does the second half of [FileClient.Upload], and
+// reads body by the same rules. If opts is nil, the defaults are used.
 //
 // PUT to the presigned URL
 func (c *FileClient) Put(ctx context.Context, link SignedURL, body io.Reader, opts *UploadOptions) (*UploadResult, error) {
@@ -240,7 +241,7 @@ func (c *FileClient) Put(ctx context.Context, link SignedURL, body io.Reader, op
 // sends the contents there. Earlier contents of the record are replaced. After an
 // [UploadError], call Replace with its FileID to send the contents again. Replace reads body
 // by the same rules as [FileClient.Upload], and also asks once for a new URL if the first has
-// expired. Nil options select the defaults.
+// expired. If opts is nil, the defaults are used.
 //
 // GET /v1/files/{file_id}/presigned_url, then PUT to the presigned URL
 func (c *FileClient) Replace(ctx context.Context, id string, body io.Reader, opts *UploadOptions) (*UploadResult, error) {
@@ -361,8 +362,8 @@ func (u *upload) put(ctx context.Context) (_ *UploadResult, err error) {
 	}
 }
 
-// failed makes an UploadError. If the upload created the record and DeleteOnFailure is set,
-// failed deletes the record first, also when ctx has ended.
+// failed returns an UploadError. If the upload created the record and DeleteOnFailure is set,
+// failed deletes the record first, even when ctx has ended.
 func (u *upload) failed(ctx context.Context, stage UploadStage, err error) error {
 	clean := u.files.client.clean // the caller may have used a secret as a name or ID
 	e := &UploadError{Stage: stage, FileName: clean(u.name), FileID: clean(u.id), Link: u.link, Err: err}
@@ -378,7 +379,7 @@ func (u *upload) failed(ctx context.Context, stage UploadStage, err error) error
 	return e
 }
 
-// check makes the header of the PUT, and notes in p what is wrong with the options.
+// check returns the header of the PUT, and notes in p what is wrong with the options.
 func (u *upload) check(p *problems, body io.Reader) {
 	p.add(body == nil, "Body", "is required (for an empty file, use bytes.NewReader(nil))")
 	p.add(u.AllowEmpty && u.RefuseEmpty, "RefuseEmpty", "cannot be set together with AllowEmpty")

@@ -260,7 +260,7 @@ func (s *InferenceService) before(other *InferenceService) bool {
 	return a.Before(b)
 }
 
-// maxPolls is how many polls WaitUntilAllAvailable runs at the same time.
+// maxPolls is the maximum number of polls that WaitUntilAllAvailable runs at the same time.
 const maxPolls = 64
 
 // WaitUntilAllAvailable waits for many endpoints at the same time. The wait for each endpoint
@@ -303,7 +303,7 @@ func (c *InferenceServiceClient) WaitUntilAllAvailable(ctx context.Context, ids 
 						return nil, rules.Unproven, cause.Of(ctx)
 					}
 				}
-				r := settled{err: w.failed(errGoroutine)} // kept only if a function of the caller ends the goroutine
+				r := settled{err: w.failed(errGoroutine)} // kept only if a caller-supplied function ends the goroutine
 				defer func() { results <- r }()
 				r.service, r.err = w.run(ctx, untilAvailable)
 			})

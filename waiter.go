@@ -15,7 +15,7 @@ import (
 	"example.com/svc/internal/rules"
 )
 
-// maxHistory is how many changes of the status a WaitError keeps. It keeps the latest.
+// maxHistory is the maximum number of status changes that a WaitError keeps, the latest ones.
 const maxHistory = 64
 
 // oversleep is how long the poll may take that a wait makes after its deadline, because the
@@ -221,7 +221,7 @@ func (w *waiter[T]) tell(p polled[T]) {
 	w.opts.OnPoll(told)
 }
 
-// failed makes the error of the wait, without secrets.
+// failed returns the error of the wait, without secrets.
 func (w *waiter[T]) failed(err error) error {
 	e := w.outcome
 	e.Err, e.Elapsed = w.client.safe(err), time.Since(w.start)

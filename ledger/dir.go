@@ -84,7 +84,7 @@ func (d *dir) make() error {
 
 func (d *dir) mark() string { return filepath.Join(d.path, ".svc-ledger") }
 
-// marked fails unless the folder has its mark.
+// marked returns an error unless the folder has its mark.
 func (d *dir) marked() error {
 	if _, err := os.Stat(d.mark()); err != nil {
 		return fmt.Errorf("the folder %q is not a ledger, or its volume is not mounted: %w", d.path, err)

@@ -160,11 +160,11 @@ func (e Entry) InDoubt(now time.Time) bool {
 	return e.State == Unknown || e.State == Intended && !now.Before(e.SettleBy.Add(SettleMargin))
 }
 
-// InstanceTime is an upper bound of the time that is billed until now. Three instances
-// that run for ten minutes make 30 minutes. The time counts from RequestedAt to DeletedAt,
-// by the clocks of the processes that wrote the ledger, and also while the endpoint is
-// stopped. Changes that were made without this ledger do not count. The time is 0 if nothing
-// was created. It is not a price, since the service does not document the unit of its prices.
+// InstanceTime is an upper bound of the time that is billed until now. Three instances that
+// run for ten minutes make 30 minutes. The time counts from RequestedAt to DeletedAt, by the
+// clocks of the processes that wrote the ledger, including while the endpoint is stopped.
+// Changes that were made without this ledger do not count. The time is 0 if nothing was
+// created. It is not a price, since the service does not document the unit of its prices.
 func (e Entry) InstanceTime(now time.Time) (total time.Duration) {
 	switch {
 	case !e.DeletedAt.IsZero():

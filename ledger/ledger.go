@@ -28,9 +28,9 @@ import (
 	"example.com/svc/internal/apierr"
 )
 
-// A Store keeps the records of a ledger. It is a journal: records are added, and never
-// changed or removed. Only one of several callers can add a record with a certain Key and
-// Seq. A store must be safe for concurrent use, also by several processes if they share it.
+// A Store keeps the records of a ledger. It is a journal: records are added, and never changed
+// or removed. Only one of several callers can add a record with a certain Key and Seq. A store
+// must be safe for concurrent use, even by several processes that share it.
 type Store interface {
 	// Append stores r durably before it returns nil. If there is already a record with the same
 	// Key and Seq, the error is [fs.ErrExist]. After any other error the record may be stored or
@@ -74,7 +74,7 @@ type State string
 const (
 	Intended        = "intended"  // a create is about to be sent
 	Created         = "created"   // the endpoint exists, and its ID is known
-	Refused         = "refused"   // the create has failed: certainly no endpoint was created
+	Refused         = "refused"   // the create has failed, and no endpoint was created
 	Unknown         = "unknown"   // the outcome of the create is not known
 	Forgotten       = "forgotten" // somebody looked and found no endpoint
 	Deleted         = "deleted"   // the endpoint was seen to be deleted
@@ -178,8 +178,8 @@ func (e *Error) Error() string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Wrap makes an [*Error] about the entry e from err. It returns err itself if err is nil, or if
-// err already holds an Error with the ServiceID of e (with any ServiceID if e has none).
+// Wrap returns an [*Error] about the entry e from err. It returns err itself if err is nil, or
+// if err already holds an Error with the ServiceID of e (with any ServiceID if e has none).
 func Wrap(op string, e Entry, err error) error {
 	known, ok := errors.AsType[*Error](err)
 	if err == nil || ok && (e.ServiceID == "" || known.ServiceID == e.ServiceID) {
@@ -224,7 +224,7 @@ func Decode(key string, seq int64, place string, text []byte) (r Record, err err
 	return r, nil
 }
 
-// Damage makes the error of a record that cannot be read, for a store.
+// Damage returns the error of a record that cannot be read, for a store.
 func Damage(key, place string, err error) error {
 	return &Error{Op: "list", Key: key, Err: fmt.Errorf("%s is damaged: %w", place, err)}
 }

@@ -98,7 +98,7 @@ func (r Request) hash(intent string) string {
 	return hashVersion + hex.EncodeToString(sum[:])
 }
 
-// MarkLength is how many characters the mark of an intent adds to a description.
+// MarkLength is the number of characters that the mark of an intent adds to a description.
 const MarkLength = len("[svc:] ") + 26
 
 var marks = regexp.MustCompile(`\[svc:([A-Z2-7]{26})\]`)

@@ -117,8 +117,8 @@ type Endpoint struct {
 	CreatedAt   time.Time // zero if the record does not say it
 }
 
-// checkOwner fails unless the endpoint carries the mark of the entry. If unmarked is true, an
-// endpoint with the name of the entry and without a mark is accepted.
+// checkOwner returns an error unless the endpoint carries the mark of the entry. If unmarked
+// is true, an endpoint with the name of the entry and without a mark is accepted.
 func (e *Entry) checkOwner(s Endpoint, unmarked bool) error {
 	switch intent, _ := FindMark(s.Description); {
 	case intent != "" && intent != e.Intent:
@@ -146,8 +146,8 @@ func (e *Entry) checkDoubt(date time.Time) error {
 	return nil
 }
 
-// mayForget fails unless the entry may be forgotten: it is in doubt, or its endpoint was created and
-// is not found now. date is the time by the service's clock; zero if not known.
+// mayForget returns an error unless the entry may be forgotten: it is in doubt, or its endpoint was
+// created and is not found now. date is the time by the service's clock; zero if not known.
 func (e *Entry) mayForget(baseURL string, notFound bool, date time.Time) error {
 	switch {
 	case e.BaseURL != baseURL:
@@ -165,8 +165,8 @@ func (e *Entry) elsewhere() error {
 	return fmt.Errorf("the entry belongs to another base URL: %s", e.BaseURL)
 }
 
-// mayAdopt fails unless s may be recorded as the endpoint of the entry. If unmarked is true, an
-// endpoint without a mark is accepted.
+// mayAdopt returns an error unless s may be recorded as the endpoint of the entry. If unmarked
+// is true, an endpoint without a mark is accepted.
 func (e *Entry) mayAdopt(baseURL string, s Endpoint, unmarked bool, date time.Time) error {
 	mark, _ := FindMark(s.Description)
 	switch {
@@ -190,8 +190,8 @@ func (e *Entry) Overdue(baseURL string, date time.Time) bool {
 	return e.Open() && e.BaseURL == baseURL && e.Lease > 0 && date.After(e.LeaseEnd)
 }
 
-// MayReap fails unless the lease has ended by the service's clock, and the endpoint s is the one of
-// the entry.
+// MayReap returns an error unless the lease has ended by the service's clock, and the endpoint s is
+// the one of the entry.
 func (e *Entry) MayReap(date time.Time, s Endpoint) error {
 	begin := cmp.Or(e.leased, e.ServiceTime)
 	switch {

@@ -92,7 +92,7 @@ func (s *Scaling) Close(ctx context.Context, succeeded bool) error {
 }
 
 // Deleted records that the endpoint with this ID is deleted. name is that of the record that says
-// so, or an empty string if the service did not find the ID any more.
+// so, or an empty string if the service no longer found the ID.
 func (j *Journal) Deleted(ctx context.Context, id, name string) error {
 	return afterwards(ctx, longestSearch, func(ctx context.Context) error {
 		e, err := j.Owner(ctx, id)

@@ -1,4 +1,4 @@
-// Package probe has probes for [svc.WaitOptions]: they check that the application of an
+// Package probe provides probes for [svc.WaitOptions]: they check that the application of an
 // endpoint responds at the URL of the endpoint. The service says "available" when the
 // container runs, which can be long before a model is loaded.
 //

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	maxBody      = 1 << 20 // how many bytes of a response are read
-	maxRefusals  = 3       // how many responses in a row with the status 401 end the wait
-	maxNames     = 5       // how many models an error names
+	maxBody      = 1 << 20 // maximum number of bytes of a response that are read
+	maxRefusals  = 3       // number of responses in a row with the status 401 that end the wait
+	maxNames     = 5       // maximum number of models that an error names
 	maxRedirects = 10
 )
 
@@ -89,7 +89,7 @@ type prober struct {
 	judge   func(body io.Reader) error // decides about a 2xx response
 
 	mu       sync.Mutex
-	refusals map[string]int // by URL of the endpoint: how many responses in a row had the status 401
+	refusals map[string]int // number of responses in a row with the status 401, by URL of the endpoint
 }
 
 func newProber(path string, opts []Option, judge func(io.Reader) error) *prober {
@@ -193,7 +193,7 @@ func (p *prober) lists(name string, body io.Reader) error {
 	return p.never(fmt.Sprintf("the application does not serve %q; it serves %d models: %s", name, len(list.Data), strings.Join(names, ", ")))
 }
 
-// failed makes the error of a request without a complete response. It does not show the URL,
+// failed returns the error of a request without a complete response. It does not show the URL,
 // whose query may be a secret.
 func (p *prober) failed(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
@@ -202,7 +202,7 @@ func (p *prober) failed(err error) error {
 	return fmt.Errorf("%s: %w", p.label, p.redact.Error(err))
 }
 
-// never makes the error that ends the wait.
+// never returns the error that ends the wait.
 func (p *prober) never(reason string) error {
 	return svc.Permanent(fmt.Errorf("%s: %s", p.label, reason))
 }

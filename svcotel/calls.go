@@ -194,7 +194,7 @@ func details(id, requestID string) (attrs []attribute.KeyValue) {
 }
 
 // exchangeError returns the attribute error.type of an exchange: the status, if it is an error,
-// or else the kind of the failure. Empty: the exchange did not fail.
+// or else the kind of the failure. It is empty if the exchange did not fail.
 func (c *call) exchangeError(a svc.Attempt) string {
 	switch {
 	case c.Wait && (a.StatusCode == http.StatusNotFound || a.StatusCode == http.StatusGone):
@@ -220,7 +220,7 @@ func (c *call) errorType(err error) string {
 }
 
 // kindOf returns the attribute error.type of a failure without a status. There are few kinds.
-// Empty: there was no failure.
+// It is empty if there was no failure.
 func kindOf(err error) string {
 	failure, isNet := errors.AsType[net.Error](err)
 	switch {

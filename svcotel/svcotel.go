@@ -25,7 +25,7 @@
 //   - http.client.request.duration, a histogram in seconds: the exchanges, by http.request.method,
 //     url.template, server.address, server.port, http.response.status_code and error.type.
 //   - svc.creates, a counter: the calls that create an endpoint, by svc.outcome: "created",
-//     "refused" (certainly nothing was created) or "unknown".
+//     "refused" (nothing was created) or "unknown".
 //   - svc.wait.duration, a histogram in seconds: the waits, by svc.wait.for ("available", "scaled",
 //     "deleted", "cleanup", "stock", "done" for a job, or "condition"), svc.outcome ("done" or
 //     "failed") and error.type.
@@ -68,16 +68,15 @@ type config struct {
 	ledger     ledger.Store
 }
 
-// WithTracerProvider sets the provider of the tracer. Nil, the default, stands for
-// [otel.GetTracerProvider].
+// WithTracerProvider sets the provider of the tracer. If nil, [otel.GetTracerProvider] is
+// used.
 func WithTracerProvider(p trace.TracerProvider) Option { return func(c *config) { c.tracers = p } }
 
-// WithMeterProvider sets the provider of the meter. Nil, the default, stands for
-// [otel.GetMeterProvider].
+// WithMeterProvider sets the provider of the meter. If nil, [otel.GetMeterProvider] is used.
 func WithMeterProvider(p metric.MeterProvider) Option { return func(c *config) { c.meters = p } }
 
-// WithPropagator sets what is sent along with the requests to the API. Nil, the default, stands
-// for [propagation.TraceContext]: traceparent and tracestate. The propagator of
+// WithPropagator sets what is sent along with the requests to the API. If nil,
+// [propagation.TraceContext] is used: traceparent and tracestate. The propagator of
 // [otel.GetTextMapPropagator] is not the default, since it may send baggage, which is often meant
 // for the services of one's own only.
 func WithPropagator(p propagation.TextMapPropagator) Option {
@@ -85,8 +84,8 @@ func WithPropagator(p propagation.TextMapPropagator) Option {
 }
 
 // WithLedger adds the gauges of a ledger: the store that [svc.WithLedger] gets. Every collection of the
-// metrics reads the whole ledger, for 5 s at most. If it cannot be read, its gauges are missing in
-// this collection, and all other metrics are reported. Nil, the default: no such gauges.
+// metrics reads the whole ledger, for 5 s at most. If it cannot be read, its gauges are missing in this
+// collection, and all other metrics are reported. If nil, there are no such gauges.
 func WithLedger(store ledger.Store) Option { return func(c *config) { c.ledger = store } }
 
 // Instrument returns an option for [svc.NewClient] that records the traces and metrics of the
@@ -108,7 +107,7 @@ func Instrument(opts ...Option) svc.Option {
 	})
 }
 
-// forEachClient makes one option of several, which are made anew for each client. C is the
+// forEachClient makes one option of several, which are created for each client. C is the
 // configuration of package svc, whose name is not exported.
 func forEachClient[C any, O ~func(C) error](build func() ([]O, error)) func(C) error {
 	return func(c C) error {

@@ -21,11 +21,10 @@ type Bill struct {
 // Bill returns the instance time of all endpoints until now. The times are taken
 // from the clock of the server, and are not rounded.
 //
-// An endpoint is billed for its instances from its creation until it is stopped or
-// deleted, also while it is "initializing" or "unavailable". Scaling changes the
-// number of billed instances at once. With [WithDeleteTime], an endpoint is billed
-// until its deletion takes effect. An endpoint of [Server.AddEndpoint] is billed from
-// the moment it was added.
+// An endpoint is billed for its instances from its creation until it is stopped or deleted,
+// including while it is "initializing" or "unavailable". Scaling changes the number of billed
+// instances at once. With [WithDeleteTime], an endpoint is billed until its deletion takes
+// effect. An endpoint of [Server.AddEndpoint] is billed from the moment it was added.
 func (s *Server) Bill() Bill {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -145,10 +145,9 @@ func Redirect(status int, location string) Fault {
 	return Fault{Status: status, Header: http.Header{"Location": {location}}}
 }
 
-// DropBeforeEffect cuts the connection of one request before it takes effect. A
-// client cannot tell this from [DropAfterEffect]: the outcome of a create is
-// unknown either way. To test a create that was certainly not sent, close the
-// server.
+// DropBeforeEffect cuts the connection of one request before it takes effect. A client cannot
+// tell this from [DropAfterEffect]: the outcome of a create is unknown either way. To test a
+// create that is known not to have been sent, close the server.
 func DropBeforeEffect() Fault { return Fault{DropBefore: true} }
 
 // DropAfterEffect cuts the connection of one request after it took effect. The

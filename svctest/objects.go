@@ -34,7 +34,7 @@ func (o *object) setSum(sum []byte) {
 	o.etag = `"` + o.sha256[:32] + `"`
 }
 
-// newZeroObject makes an object of size bytes, all of them zero. They need no memory.
+// newZeroObject returns an object of size bytes, all of them zero. They need no memory.
 func newZeroObject(size int64, now time.Time) *object {
 	return &object{
 		size: size, etag: fmt.Sprintf(`"zeros-%d"`, size), stored: now,

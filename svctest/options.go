@@ -75,14 +75,13 @@ func newConfig(opts []Option) config {
 	return cfg
 }
 
-// WithToken sets the bearer token that callers have to send. Default
-// [DefaultToken].
+// WithToken sets the bearer token that callers have to send. The default is [DefaultToken].
 func WithToken(token string) Option {
 	return func(c *config) { c.token = token }
 }
 
-// WithSecondToken makes the service accept another token of the same account, as after
-// a rotation. May be given several times. Default: none.
+// WithSecondToken makes the service accept another token of the same account, as after a
+// rotation. It may be given several times. By default, there is none.
 func WithSecondToken(token string) Option {
 	return func(c *config) { c.owners[token] = DefaultUser }
 }
@@ -95,9 +94,8 @@ func WithForeignToken(token string) Option {
 	return func(c *config) { c.owners[token] = ForeignUser }
 }
 
-// WithBasePath serves everything except presigned URLs below a path such as
-// "/api/svc". The path is part of [Server.URL] and [Server.InferenceURL]. Default: no
-// path.
+// WithBasePath serves everything except presigned URLs below a path such as "/api/svc". The
+// path is part of [Server.URL] and [Server.InferenceURL]. By default, the path is empty.
 func WithBasePath(prefix string) Option {
 	return func(c *config) { c.basePath = cleanBasePath(prefix) }
 }
@@ -108,9 +106,9 @@ func WithFlavors(flavors ...Flavor) Option {
 	return func(c *config) { c.flavors = slices.Clone(flavors) }
 }
 
-// WithDeployTime sets how long an endpoint is "initializing" after a create, after a
-// change of the number of instances, and after an update that starts a stopped
-// endpoint. Default 1 s. With zero, the first read says "available".
+// WithDeployTime sets how long an endpoint is "initializing" after a create, after a change of
+// the number of instances, and after an update that starts a stopped endpoint. The default is
+// 1 s. With zero, the first read says "available".
 func WithDeployTime(d time.Duration) Option {
 	return func(c *config) { c.deployTime = d }
 }
@@ -121,23 +119,23 @@ func WithDeleteTime(d time.Duration) Option {
 	return func(c *config) { c.deleteTime = d }
 }
 
-// WithCreateVisibilityDelay makes GET, PUT and DELETE of a new endpoint respond
-// with 404 for d after its creation, as a service with replicas may. The endpoint
-// is billed during that time. Default 0.
+// WithCreateVisibilityDelay makes GET, PUT and DELETE of a new endpoint respond with 404 for d
+// after its creation, as a service with replicas may. The endpoint is billed during that time.
+// The default is 0.
 func WithCreateVisibilityDelay(d time.Duration) Option {
 	return func(c *config) { c.visibilityDelay = d }
 }
 
 // WithCreateTime sets how long the response to a create takes. The endpoint exists, and is
-// billed, from the arrival of the request on, also if the caller gives up before the
-// response. Default 0.
+// billed, from the arrival of the request, even if the caller gives up before the response.
+// The default is 0.
 func WithCreateTime(d time.Duration) Option {
 	return func(c *config) { c.createTime = d }
 }
 
-// WithImagePullError makes the deployment of these images fail: at the end of the deploy
-// time the endpoint is "unavailable", and its status_info says that the image cannot
-// be pulled. Without arguments it applies to every image. Default: all images are pulled.
+// WithImagePullError makes the deployment of these images fail: at the end of the deploy time
+// the endpoint is "unavailable", and its status_info says that the image cannot be pulled.
+// Without arguments it applies to every image. By default, all images are pulled.
 func WithImagePullError(images ...string) Option {
 	return func(c *config) { c.failingImages, c.allPullsFail = slices.Clone(images), len(images) == 0 }
 }
@@ -150,8 +148,8 @@ func WithNameRewrite(rewrite func(name string) string) Option {
 }
 
 // WithClockOffset makes the clock of the service differ from the clock of the test: it is
-// ahead by d, or behind if d is negative. The Date headers, the times of records and all
-// times that [Server] returns are by this clock. Default 0.
+// ahead by d, or behind if d is negative. The Date headers, the times of records and all times
+// that [Server] returns are by this clock. The default is 0.
 func WithClockOffset(d time.Duration) Option {
 	return func(c *config) { c.clockOffset = d }
 }
@@ -161,8 +159,8 @@ func WithoutDate() Option {
 	return func(c *config) { c.noDate = true }
 }
 
-// WithStaleReads makes reads of an endpoint lag behind: for d after an update that
-// starts a deployment, GET shows the record from before the update. Default 0.
+// WithStaleReads makes reads of an endpoint lag behind: for d after an update that starts a
+// deployment, GET shows the record from before the update. The default is 0.
 func WithStaleReads(d time.Duration) Option {
 	return func(c *config) { c.staleReads = d }
 }
@@ -181,22 +179,22 @@ func WithInferenceHandler(h http.Handler) Option {
 	return func(c *config) { c.inference = h }
 }
 
-// WithChat makes every available endpoint serve a model with an API like that of OpenAI:
-// GET /v1/models and POST /v1/chat/completions, below the address of the endpoint. Its reply
+// WithChat makes every available endpoint serve a model with an API like that of OpenAI: GET
+// /v1/models and POST /v1/chat/completions, below the address of the endpoint. Its reply
 // repeats the last message, as a whole or as a stream. If model is empty, the model is called
-// like the endpoint. [WithInferenceHandler] takes precedence. Default: no model.
+// like the endpoint. [WithInferenceHandler] takes precedence. By default, there is no model.
 func WithChat(model string) Option {
 	return func(c *config) { c.chat, c.chatModel = true, model }
 }
 
-// WithJobTime sets how long after its creation a legacy job succeeds. It applies to jobs
-// that a request creates. Default 1 s.
+// WithJobTime sets how long after its creation a legacy job succeeds. It applies to jobs that
+// a request creates. The default is 1 s.
 func WithJobTime(d time.Duration) Option {
 	return func(c *config) { c.jobTime = d }
 }
 
-// WithMaxPageSize sets the largest page_size of a job list. If a request asks for a
-// larger page, it gets a page of this size. Default 100.
+// WithMaxPageSize sets the largest page_size of a job list. If a request asks for a larger
+// page, it gets a page of this size. The default is 100.
 func WithMaxPageSize(n int) Option {
 	return func(c *config) { c.maxPageSize = max(n, 1) }
 }
@@ -213,13 +211,13 @@ func WithJobsRetired(status int) Option {
 	}
 }
 
-// WithMediaContents sets the contents that every media_url and thumbnail_url leads
-// to. Default: one short line of text.
+// WithMediaContents sets the contents that every media_url and thumbnail_url leads to. The
+// default is one short line of text.
 func WithMediaContents(b []byte) Option {
 	return func(c *config) { c.media = slices.Clone(b) }
 }
 
-// WithLinkTTL sets how long a presigned URL is valid. Default 15 minutes.
+// WithLinkTTL sets how long a presigned URL is valid. The default is 15 minutes.
 func WithLinkTTL(d time.Duration) Option {
 	return func(c *config) { c.linkTTL = d }
 }
@@ -231,8 +229,8 @@ func WithSeparateStorage() Option {
 	return func(c *config) { c.separateStorage = true }
 }
 
-// WithSignedContentType signs this Content-Type into the presigned URL of a newly
-// registered file, so that an upload has to send it. Default: any type is accepted.
+// WithSignedContentType signs this Content-Type into the presigned URL of a newly registered
+// file, so that an upload has to send it. By default, any type is accepted.
 func WithSignedContentType(contentType string) Option {
 	return func(c *config) { c.signedType = contentType }
 }

@@ -33,7 +33,7 @@ type Request struct {
 	// Body is the part of the body that was read, up to the limit of
 	// [WithRecordLimit].
 	Body []byte
-	// BodySize is how many bytes of the body were read.
+	// BodySize is the number of bytes of the body that were read.
 	BodySize int64
 	// Status is the status of the response. It is zero until the response is sent. It
 	// stays zero if the connection is cut before that.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Server is the fake service. Create one with [NewServer] or [NewInMemory]. All
-// methods may be called at any time from any goroutine, also after Close.
+// Server is the fake service. Create one with [NewServer] or [NewInMemory]. All methods may be
+// called at any time from any goroutine, even after Close.
 type Server struct {
 	cfg       config
 	url       string // without the base path

@@ -31,9 +31,9 @@ const (
 // run of a test with virtual time.
 var signingKey = []byte("svctest signing key")
 
-// link makes a presigned URL of an object. The URL allows the methods in methods, and
-// HEAD if it allows GET. A request to the URL has to send the headers in signed with
-// exactly the same values.
+// link returns a presigned URL of an object. The URL allows the methods in methods, and HEAD
+// if it allows GET. A request to the URL has to send the headers in signed with exactly the
+// same values.
 func (s *Server) link(key string, now time.Time, signed http.Header, methods ...string) string {
 	u, err := url.Parse(s.storage + "/storage/" + key)
 	if err != nil {

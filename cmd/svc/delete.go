@@ -166,7 +166,7 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 func (t *tool) recorded(ctx context.Context) map[string]ledger.Entry {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	entries, _ := t.client.Ledger.Entries(ctx) // returns when ctx ends, also if the store hangs
+	entries, _ := t.client.Ledger.Entries(ctx) // returns when ctx ends, even if the store hangs
 	found := map[string]ledger.Entry{}
 	for _, e := range slices.Backward(entries) { // an open entry counts, if there are several
 		if known := e.State == ledger.Deleted || e.State == ledger.Created; known && !t.elsewhere(e) {

@@ -336,7 +336,8 @@ func (t *tool) toFile(ctx context.Context, d *download) (*downloadView, error) {
 
 var hexSum = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// localName makes the name of a file from the name of a record, which anybody may have chosen.
+// localName returns the name of a file from the name of a record, which anybody may have
+// chosen.
 func localName(name string) (string, error) {
 	if base := filepath.Base(name); base == name && filepath.IsLocal(name) && name != "." && printable(name) == name {
 		return name, nil

@@ -234,7 +234,7 @@ func (t *tool) downloadOutput(ctx context.Context, client jobClient, id string, 
 
 var odd = regexp.MustCompile(`[^\w-]+`)
 
-// outputName makes the name of a file from the IDs of the job and the output, and from the
+// outputName returns the name of a file from the IDs of the job and the output, and from the
 // extension in the URL.
 func outputName(job *svc.Job, out svc.JobOutput) string {
 	name := odd.ReplaceAllString(job.JobID+"-"+cmp.Or(out.ID, "output"), "_")

@@ -63,8 +63,8 @@ func (s *spec) add(f *pflag.FlagSet) {
 	s.filter.add(f)
 }
 
-// request makes the create request of the file and the flags, without its flavor. A flag that was
-// not given counts only if the file does not have its field.
+// request returns the create request of the file and the flags, without its flavor. A flag that
+// was not given counts only if the file does not have its field.
 func (s *spec) request(stdin io.Reader) (svc.CreateInferenceServiceRequest, error) {
 	req := svc.CreateInferenceServiceRequest{
 		PaymentType:      svc.PaymentTypeUSD,

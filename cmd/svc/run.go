@@ -209,7 +209,7 @@ func (t *tool) endOf(cmd *exec.Cmd, err error) (int, error) {
 	return code, nil
 }
 
-// remove deletes the endpoint, also when ctx has ended.
+// remove deletes the endpoint, even when ctx has ended.
 func (t *tool) remove(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 	defer cancel()

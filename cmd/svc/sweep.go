@@ -101,7 +101,8 @@ only, and names open entries at other addresses, with --quiet too.`,
 	return c
 }
 
-// sweptEntry makes the view of what a sweep did with an entry, and says why it could not be settled.
+// sweptEntry returns the view of what a sweep did with an entry, and says why it could not be
+// settled.
 func (t *tool) sweptEntry(r svc.Reaped, dryRun bool, tell func(id string, err error)) swept {
 	e := swept{newEntryView(r.Entry), r.Err == nil && !dryRun, ""}
 	if r.Err == nil {

@@ -199,7 +199,8 @@ type serviceView struct {
 
 func emptyService() view { return &serviceView{} }
 
-// read makes the view of a record that was read, and notes whether its endpoint may be running.
+// read returns the view of a record that was read, and notes whether its endpoint may be
+// running.
 func (t *tool) read(s *svc.InferenceService) view {
 	if s != nil {
 		t.note(func(f *facts) { f.Running = mayRun(s) })
@@ -207,7 +208,7 @@ func (t *tool) read(s *svc.InferenceService) view {
 	return t.service(s)
 }
 
-// service makes the view of a record. Without a record it returns nil.
+// service returns the view of a record. Without a record it returns nil.
 func (t *tool) service(s *svc.InferenceService) view {
 	if s == nil {
 		return nil

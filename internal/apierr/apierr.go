@@ -88,7 +88,7 @@ func parse(contentType string, body []byte) Info {
 }
 
 // fromXML reads <Error><Code/><Message/><RequestId/></Error>, at any depth and in any
-// namespace, up to where it is cut off or not XML any more.
+// namespace, up to where it is cut off or is no longer XML.
 func fromXML(body []byte) (info Info) {
 	dec := xml.NewDecoder(bytes.NewReader(bytes.ToValidUTF8(body, nil)))
 	dec.Strict = false
@@ -123,7 +123,8 @@ func isHTML(contentType string, body []byte) bool {
 	return strings.Contains(strings.ToLower(contentType), "html") && bytes.IndexByte(body, '<') >= 0
 }
 
-// pageMessage returns the title or first heading of a page, or the whole text of a page without them.
+// pageMessage returns the title or the first heading of a page, or the text of the whole page if it
+// has neither.
 func pageMessage(body []byte) string {
 	for _, match := range pageHeading.FindAllSubmatch(body, 3) {
 		if text := Line(pageText(match[1])); text != "" {
@@ -183,8 +184,8 @@ func RequestID(header http.Header, scrub func(string) string) string {
 	return ""
 }
 
-// Label makes a short text, such as the value of a header, safe to print: one line of at most
-// 128 bytes, without secrets.
+// Label returns a value, such as that of a header, in a form that is safe to print: one line
+// of at most 128 bytes, without secrets.
 func Label(text string, scrub func(string) string) string {
 	return bound(scrub(Line(text)), maxCode)
 }

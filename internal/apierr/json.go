@@ -11,7 +11,7 @@ import (
 	"example.com/svc/internal/jsonfield"
 )
 
-const maxErrors = 5 // how many messages of a list are joined
+const maxErrors = 5 // maximum number of messages of a list that are joined
 
 // fromJSON reads a body. ok is false if the body as a whole is not one JSON value.
 func fromJSON(body []byte) (info Info, ok bool) {

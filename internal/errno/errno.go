@@ -1,6 +1,6 @@
 //go:build !plan9
 
-// Package errno has the errors of connections that exist on every system but Plan 9.
+// Package errno defines the errors of connections that exist on every system but Plan 9.
 package errno
 
 import "syscall"

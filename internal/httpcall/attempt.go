@@ -22,7 +22,7 @@ type outcome int
 
 const (
 	answered outcome = iota // there is a complete response
-	notSent                 // the service certainly did not process the request
+	notSent                 // the service did not process the request
 	lost                    // there is no complete response, and the request may have been processed
 )
 

@@ -15,8 +15,8 @@ import (
 )
 
 // A flight is one request on its way: its time limit, and the gate between its body and the
-// connection. The gate knows whether the body was ever read. After it is sealed, nothing can be
-// read any more.
+// connection. The gate knows whether the body was ever read. After it is sealed, nothing more
+// can be read.
 type flight struct {
 	x    *exchange
 	ctx  context.Context //nolint:containedctx // the context of the request, which lives as long as the flight
@@ -61,8 +61,8 @@ func (f *flight) limit(parent context.Context, deadline time.Time) {
 	}
 }
 
-// maxReplays is how often net/http may repeat a request within one attempt. net/http itself
-// has no limit when a connection fails in certain ways.
+// maxReplays is the maximum number of times that net/http may repeat a request within one
+// attempt. net/http itself has no limit when a connection fails in certain ways.
 const maxReplays = 3
 
 var errReplays = fmt.Errorf("the connection failed more than %d times within one attempt", maxReplays)

@@ -26,7 +26,7 @@ import (
 // MaxResponse is the largest response of an API call that is read.
 const MaxResponse = 32 << 20
 
-// maxErrorBody is how many bytes of the body of an error response are kept.
+// maxErrorBody is the maximum number of bytes of an error response's body that are kept.
 const maxErrorBody = 64 << 10
 
 // Config is what all calls of one client share. Nothing in it changes after
@@ -68,14 +68,14 @@ type Call struct {
 	Route  string // the path with its parameters by name, for errors and hooks
 	ID     string // the ID in the path, for errors and hooks; empty if none
 	URL    *url.URL
-	Header http.Header // Do changes it, so the caller must not use it any more
+	Header http.Header // Do changes it, so the caller must no longer use it
 
 	Auth   bool         // send the token
 	Once   bool         // do not repeat the call if an earlier attempt may have taken effect
 	Before func() error // called right before each request is handed to the transport; its error ends the call; if nil, nothing is called
 
 	Body   []byte                        // the request body of an API call
-	Source func() (io.ReadCloser, error) // opens the request body of a transfer, anew for every attempt
+	Source func() (io.ReadCloser, error) // opens the request body of a transfer; called once for each attempt
 	Length int64                         // number of bytes of Source
 
 	Transfer bool             // an attempt has no time limit, and redirects to other origins are followed
@@ -159,7 +159,7 @@ type Caller struct {
 	fixed     *sender // identifies Config.Token; nil if there is none
 }
 
-// New makes a Caller.
+// New returns a Caller.
 func New(cfg Config) *Caller {
 	c := &Caller{
 		cfg: cfg, late: &TimeoutError{After: cfg.Timeout},
@@ -275,7 +275,7 @@ func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 	return x.Result
 }
 
-// use sets what the client of the user asks for. It is read for each call, since it may change.
+// use sets what the caller's client asks for. It is read for each call, since it may change.
 func (x *exchange) use(hc *http.Client) {
 	if hc.Transport != nil {
 		x.base = hc.Transport

@@ -202,8 +202,7 @@ func retryAfter(h http.Header) time.Duration {
 // beforeSending are the operations of a net.OpError in which no byte of a request is sent.
 var beforeSending = []string{"dial", "socks connect", "proxyconnect"}
 
-// neverSent reports whether an error certainly came before any byte of the request
-// was sent.
+// neverSent reports whether an error occurred before any byte of the request was sent.
 func neverSent(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok && slices.Contains(beforeSending, op.Op) {
 		return true
@@ -253,7 +252,7 @@ func (c *Caller) MaxDelay() time.Duration { return c.cfg.Retry.MaxDelay }
 // pauses follow the retry policy of calls. Progress resets the count of failures.
 type Resume struct {
 	Caller *Caller
-	failed int     // how many times in a row the transfer was cut off
+	failed int     // number of times in a row the transfer was cut off
 	taken  float64 // tokens taken from the retry budget since the last progress
 }
 

@@ -29,9 +29,9 @@ type lane struct {
 	budget *budget         // limits the retries
 }
 
-// newTransport makes the transport that is used unless the caller sets one. Its
-// idle pool is large enough that many concurrent callers keep their connections. The default
-// of net/http is two idle connections for each host.
+// newTransport returns the transport that is used unless the caller sets one. Its idle pool is
+// large enough that many concurrent callers keep their connections. The default of net/http is
+// two idle connections for each host.
 func newTransport() *http.Transport {
 	dialer := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
 	return &http.Transport{
@@ -58,9 +58,9 @@ func newTransport() *http.Transport {
 	}
 }
 
-// newTransferTransport makes the transport for presigned URLs. It has a separate pool and does
-// not ask for compression. If a write fails, its connections still wait for a response: see
-// conn.
+// newTransferTransport returns the transport for presigned URLs. It has a separate pool and
+// does not ask for compression. If a write fails, its connections still wait for a response:
+// see conn.
 func newTransferTransport() *http.Transport {
 	t := newTransport()
 	t.DisableCompression = true
@@ -75,7 +75,7 @@ func newTransferTransport() *http.Transport {
 	return t
 }
 
-// maxHops is how many redirects are followed at most.
+// maxHops is the maximum number of redirects that are followed.
 const maxHops = 10
 
 // checkRedirect follows a redirect that keeps the method. For an API call the method must be

@@ -1,5 +1,5 @@
-// Package jsonfield adds to encoding/json: it names the field that a value does not fit
-// into, tolerates odd values in fields that need not fit, sets one field of a document, and reads
+// Package jsonfield extends encoding/json: it names the field that a value does not fit into,
+// tolerates odd values in fields that need not fit, sets one field of a document, and reads
 // numbers and times in all their forms.
 package jsonfield
 

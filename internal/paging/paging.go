@@ -28,7 +28,7 @@ type Page[T any] struct {
 // A List describes how to read a list. Nothing in it changes while it is read.
 type List[T any] struct {
 	First int                                                    // number of the page to begin with; the first page of the list is 1
-	Ahead int                                                    // how many pages may be requested or stored at a time; less than 2 means one
+	Ahead int                                                    // maximum number of pages that are requested or stored at a time; less than 2 means one
 	Fetch func(ctx context.Context, number int) (Page[T], error) // returns a page; called from many goroutines if Ahead is 2 or more
 	Key   func(*T) string                                        // two items with the same key are the same item
 	None  func(error) bool                                       // reports whether an error of Fetch says that there is no such page
@@ -159,8 +159,9 @@ func (r *reader[T]) give(page Page[T], yield func(*T, error) bool) (more bool, e
 // counts reports whether, according to a credible total, items are missing.
 func (r *reader[T]) counts() bool { return r.total > 0 && r.size > 0 && r.left() > 0 }
 
-// left is how many items have not been received; less than 0 if more have been received than
-// the total says. Pages before r.First are assumed to be as large as the largest page so far.
+// left returns the number of items that have not been received; negative if more have been
+// received than the total. Pages before r.First are assumed to be as large as the largest page
+// so far.
 func (r *reader[T]) left() int64 {
 	skipped := min(int64(r.First-1), r.total/r.size) * r.size
 	return r.total - skipped - int64(len(r.seen))

@@ -21,9 +21,9 @@ const BadURL = "[unparsable link REDACTED]"
 
 const (
 	minSecret = 4        // a shorter secret is not searched for, since it may be a part of ordinary words
-	maxAdded  = 24       // how many calls of Add are remembered: enough for all redirects of two attempts
-	maxSecret = 16 << 10 // how many bytes at the end of a cut text are compared with secrets
-	ahead     = 64 << 10 // how many bytes beyond a cut are redacted as well
+	maxAdded  = 24       // number of calls of Add whose secrets are kept: enough for all redirects of two attempts
+	maxSecret = 16 << 10 // number of bytes at the end of truncated text that are compared with secrets
+	ahead     = 64 << 10 // number of bytes beyond the limit that are redacted as well
 )
 
 // URL returns link without user info, query and fragment. A query is replaced by "?REDACTED".

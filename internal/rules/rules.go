@@ -20,7 +20,7 @@ const (
 	Service      Class = iota // a complete response in the service's own form
 	Intermediary              // a response of a proxy, a gateway or a router, or a part of a response
 	Transport                 // no response: the connection, DNS or TLS failed, or the attempt timed out
-	Local                     // nothing was sent: the token source, the rate limiter or another function of the caller failed
+	Local                     // nothing was sent: the token source, the rate limiter or another caller-supplied function failed
 )
 
 // Response is a response with what matters for its class.

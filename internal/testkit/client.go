@@ -17,8 +17,7 @@ func GetEndpoint(t *testing.T, body string) (*svc.InferenceService, error) {
 	return Play(t, Reply{Status: 200, Body: body}).Client().InferenceServices.Get(t.Context(), "svc-1")
 }
 
-// NewFileClient makes a client of the service at url. It waits only 1 ms between
-// attempts.
+// NewFileClient returns a client of the service at url. It waits only 1 ms between attempts.
 func NewFileClient(t testing.TB, url string, opts ...svc.Option) *svc.Client {
 	return ClientAt(t, url, append([]svc.Option{Tries(0, time.Millisecond)}, opts...)...)
 }
@@ -26,14 +25,14 @@ func NewFileClient(t testing.TB, url string, opts ...svc.Option) *svc.Client {
 // Token is the API token of all clients of this package.
 const Token = "tok-0123456789-SECRET"
 
-// ClientOn makes a client with the base URL https://api.test that sends its requests
-// through rt.
+// ClientOn returns a client with the base URL https://api.test that sends its requests through
+// rt.
 func ClientOn(t testing.TB, rt http.RoundTripper, opts ...svc.Option) *svc.Client {
 	t.Helper()
 	return ClientAt(t, "https://api.test", append([]svc.Option{svc.WithHTTPClient(&http.Client{Transport: rt})}, opts...)...)
 }
 
-// ClientAt makes a client with Token. Its idle connections are closed at the end of the
+// ClientAt returns a client with Token. Its idle connections are closed at the end of the
 // test.
 func ClientAt(t testing.TB, baseURL string, opts ...svc.Option) *svc.Client {
 	t.Helper()

@@ -102,7 +102,7 @@ func (s *FileService) Requests(method string) []SeenRequest {
 	return list
 }
 
-// Client makes a client of the service. It waits only 1 ms between attempts.
+// Client returns a client of the service. It waits only 1 ms between attempts.
 func (s *FileService) Client(t testing.TB, opts ...svc.Option) *svc.Client {
 	return NewFileClient(t, s.URL, opts...)
 }

@@ -50,14 +50,14 @@ func (s *JobService) Requests() []string {
 	return append([]string(nil), s.asked...)
 }
 
-// UnderWay returns how many requests have no response yet.
+// UnderWay returns the number of requests without a response so far.
 func (s *JobService) UnderWay() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.inFlight
 }
 
-// Client makes a client that sends its requests to the service.
+// Client returns a client that sends its requests to the service.
 func (s *JobService) Client(t testing.TB, opts ...svc.Option) *svc.Client {
 	t.Helper()
 	return ClientOn(t, s, opts...)

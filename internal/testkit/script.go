@@ -55,7 +55,7 @@ type Script struct {
 	Requests []Seen
 }
 
-// Play makes a Script that uses each of the replies once, in this order.
+// Play returns a Script that uses each of the replies once, in this order.
 func Play(t testing.TB, replies ...Reply) *Script {
 	s := &Script{t: t, start: time.Now(), Replies: replies}
 	t.Cleanup(func() {
@@ -66,7 +66,7 @@ func Play(t testing.TB, replies ...Reply) *Script {
 	return s
 }
 
-// Loop makes a Script that responds to every request with r.
+// Loop returns a Script that responds to every request with r.
 func Loop(t testing.TB, r Reply) *Script {
 	return &Script{t: t, start: time.Now(), Replies: []Reply{r}, loop: true}
 }
@@ -183,7 +183,7 @@ func (s *Script) Gaps() (gaps []time.Duration) {
 	return gaps
 }
 
-// Client makes a client that sends its requests to the script.
+// Client returns a client that sends its requests to the script.
 func (s *Script) Client(opts ...svc.Option) *svc.Client {
 	s.t.Helper()
 	return ClientOn(s.t, s, opts...)
@@ -284,8 +284,7 @@ func (s *ByMethod) Gaps() []time.Duration {
 	return gaps
 }
 
-// Services makes a client that sends its requests to s, and returns its
-// InferenceServices.
+// Services returns a client that sends its requests to s, and returns its InferenceServices.
 func (s *ByMethod) Services(t testing.TB, opts ...svc.Option) *svc.InferenceServiceClient {
 	t.Helper()
 	return ClientOn(t, s, opts...).InferenceServices

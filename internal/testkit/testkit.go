@@ -1,4 +1,4 @@
-// Package testkit has the helpers that the suites under test/ and the tests of the root
+// Package testkit provides the helpers that the suites under test/ and the tests of the root
 // share: scripted services, their records, clients for them, and a search for secrets in
 // printed values.
 package testkit

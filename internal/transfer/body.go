@@ -16,7 +16,7 @@ import (
 
 var errClosed = errors.New("read after Close")
 
-// chunk is how many bytes are read from the source at a time.
+// chunk is the number of bytes that are read from the source at a time.
 const chunk = 64 << 10
 
 // A body is one pass over a source: the end of a pipe. A goroutine reads the source and fills the
@@ -26,7 +26,7 @@ type body struct {
 	source *Source
 	done   chan struct{} // closed when no read of the source is under way, and none will follow
 	sum    hash.Hash     // checksum of what the goroutine has read
-	sent   int64         // how many bytes Read has returned; guarded by the mutex of the source
+	sent   int64         // number of bytes that Read has returned; guarded by the mutex of the source
 	err    error         // why the source could not be read; guarded by the mutex of the source
 }
 

@@ -13,7 +13,8 @@ import (
 	"example.com/svc/internal/cause"
 )
 
-// inMemory is how many bytes are buffered in memory. Longer contents go to a temporary file.
+// inMemory is the maximum number of bytes that are buffered in memory. Longer contents go to a
+// temporary file.
 const inMemory = 64 << 10
 
 // buffer copies the contents of r. If size is above zero, it copies at most one byte more than
@@ -46,7 +47,7 @@ type buffered struct {
 	size    int64
 	head    []byte   // the contents, unless there is a file
 	file    *os.File // nil if the contents are in memory
-	unnamed bool     // the file has no name any more
+	unnamed bool     // the file was unlinked after it was opened
 	err     error    // why the copy is not complete
 }
 

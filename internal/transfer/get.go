@@ -43,7 +43,8 @@ func (e *CutError) Error() string { return "cut off: " + e.Err.Error() }
 
 func (e *CutError) Unwrap() []error { return []error{e.Err, io.ErrUnexpectedEOF} }
 
-// maxRenewals is how many new links may be requested in a row without progress.
+// maxRenewals is the maximum number of new links that may be requested in a row without
+// progress.
 const maxRenewals = 2
 
 // A Get is a download with all its requests.
@@ -127,7 +128,7 @@ func (g *Get) again(ctx context.Context, err error) error {
 	return cmp.Or(cause.Of(ctx), err) // ctx may have ended during the pause
 }
 
-// call makes the request for the part that is missing.
+// call sends the request for the part that is missing.
 func (g *Get) call() *httpcall.Call {
 	header := g.Header.Clone()
 	header["Accept-Encoding"] = []string{"identity"} // so that lengths and ranges count the bytes that are written

@@ -39,7 +39,7 @@ func (e *SizeError) Is(target error) bool { return target == io.ErrUnexpectedEOF
 var errModified = errors.New("the file was written to while it was being sent")
 
 // A Source is the body of an upload: the rest of the caller's reader, which each attempt reads
-// anew at its offset. The offset of the reader moves only after the upload has succeeded.
+// again from its offset. The offset of the reader moves only after the upload has succeeded.
 type Source struct {
 	ctx     context.Context //nolint:containedctx // the context of the upload, since bodies outlive the calls that open them
 	at      io.ReaderAt     // reads the contents at any offset
@@ -55,9 +55,9 @@ type Source struct {
 	progress progress
 }
 
-// NewSource makes a source of what is left in r. If size is above zero, r must yield exactly that
-// many bytes. If r cannot be read at any offset, its contents are buffered now. When ctx ends,
-// NewSource returns, even if a Read of r blocks. NewSource never closes r.
+// NewSource returns a source of what is left in r. If size is above zero, r must yield exactly
+// that many bytes. If r cannot be read at any offset, its contents are buffered now. When ctx
+// ends, NewSource returns, even if a Read of r blocks. NewSource never closes r.
 func NewSource(ctx context.Context, r io.Reader, size int64, report func(sent, total int64)) (*Source, error) {
 	s := &Source{ctx: ctx, progress: progress{f: report}}
 	none, _ := io.Pipe()
@@ -135,7 +135,7 @@ func (s *Source) seekable(r io.Seeker, end int64) error {
 	return nil
 }
 
-// Size is how many bytes there are to send.
+// Size returns the number of bytes to send.
 func (s *Source) Size() int64 { return s.size }
 
 // read returns the contents at off: as many bytes as fit into buf less one, or all bytes that are

@@ -63,7 +63,7 @@ func add(t *testing.T, s ledger.Store, r ledger.Record) {
 	}
 }
 
-// expect fails unless the store lists exactly these records for key.
+// expect fails the test unless the store lists exactly these records for key.
 func expect(t *testing.T, s ledger.Store, key string, want ...ledger.Record) {
 	t.Helper()
 	got, err := s.List(t.Context(), key)

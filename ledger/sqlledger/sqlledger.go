@@ -1,5 +1,5 @@
-// Package sqlledger has stores for the ledger of package ledger in SQLite and in PostgreSQL, through
-// database/sql and a driver of your choice.
+// Package sqlledger provides stores for the ledger of package ledger in SQLite and in PostgreSQL,
+// through database/sql and a driver of your choice.
 package sqlledger
 
 import (
@@ -183,7 +183,8 @@ func (t *table) sameFile() error {
 	return err
 }
 
-// insert writes a record. An error after which the server has certainly written nothing is retried.
+// insert writes a record. An error after which the server is known to have written nothing is
+// retried.
 func (t *table) insert(ctx context.Context, r ledger.Record, text string) error {
 	for delay := 10 * time.Millisecond; ; delay *= 2 {
 		result, err := t.db.ExecContext(ctx, insert, r.Key, r.Seq, text)
