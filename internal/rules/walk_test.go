@@ -169,7 +169,8 @@ func (w walked) String() string {
 }
 
 // walk explores all sequences of events up to a length, each with all pauses, and calls check
-// for every state. A state that was reached before is not explored again.
+// for every state. A state that was reached before is not explored again. states is the number of
+// sequences with the full length, and of states before it.
 func walk(events []event, depth int, check func(state, walked)) (states int) {
 	seed := maphash.MakeSeed()
 	seen := make(map[uint64]bool)
@@ -180,18 +181,21 @@ func walk(events []event, depth int, check func(state, walked)) (states int) {
 			state
 			left int
 		}
+		if left == 0 { // to check it costs less than to find out whether it was reached before
+			check(s, path)
+			states++
+			return
+		}
 		h := maphash.Comparable(seed, key{s, left})
 		if seen[h] {
 			return
 		}
 		seen[h] = true
 		check(s, path)
-		if left == 0 {
-			return
-		}
+		var next state
 		for i, pause := range pauses {
 			for j, e := range events {
-				next := s
+				next = s
 				next.now += pause
 				if !e.do(&next) {
 					continue
@@ -203,7 +207,7 @@ func walk(events []event, depth int, check func(state, walked)) (states int) {
 		}
 	}
 	step(state{world{exists: true}, Evidence{Readable: walkStart.Add(Grace)}}, depth)
-	return len(seen)
+	return states + len(seen)
 }
 
 func TestNoSequenceProvesTheDeletionOfARunningEndpoint(t *testing.T) {
