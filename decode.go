@@ -27,16 +27,12 @@ type record[T any] interface {
 	identified
 }
 
-// list is a response that can hold many records.
-type list interface {
-	// grow makes room for as many records as the body of the response has.
-	grow(body []byte)
-}
-
-// promised is a response that is not a record with an ID. check fails if the decoded response is
-// not what the service promises. field is the name of the field that is missing; empty if the
-// response is wrong for another reason.
+// promised is a response that is not a record with an ID, such as a list of records. grow makes room
+// for as many records as the body has. check fails if the decoded response is not what the service
+// promises. field is the name of the field that is missing; empty if the response is wrong for
+// another reason.
 type promised interface {
+	grow(body []byte)
 	check(body []byte) (field string, err error)
 }
 
@@ -110,14 +106,14 @@ func (c *Client) decode(k *call, out any) error {
 		return c.notPromised(k, "", errors.New(encoded))
 	}
 	body := jsonfield.Clean(k.Result.Body)
-	if l, isList := out.(list); isList {
+	record, isRecord := out.(identified)
+	other, isPromised := out.(promised)
+	if isPromised {
 		if jsonfield.Swollen(body) {
 			return c.notPromised(k, "", errTooMany)
 		}
-		l.grow(body)
+		other.grow(body)
 	}
-	record, isRecord := out.(identified)
-	other, isPromised := out.(promised)
 	must := mustFit
 	if !isRecord && !isPromised {
 		must = nil // out has a type of the caller, so every value must fit

@@ -131,6 +131,8 @@ type freshLink struct {
 	PresignedURL SignedURL `json:"presigned_url"`
 }
 
+func (l *freshLink) grow([]byte) {}
+
 func (l *freshLink) check([]byte) (field string, err error) {
 	if l.PresignedURL == "" {
 		return "presigned_url", errMissing
