@@ -171,10 +171,7 @@ func WithTimeout(d time.Duration) Option {
 		if d < 0 {
 			return errors.New("svc: WithTimeout: the duration is negative")
 		}
-		if d == 0 {
-			d = DefaultTimeout
-		}
-		c.http.Timeout = d
+		c.http.Timeout = cmp.Or(d, DefaultTimeout)
 		return nil
 	}
 }

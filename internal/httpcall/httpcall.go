@@ -4,6 +4,7 @@
 package httpcall
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -153,7 +154,7 @@ type Caller struct {
 	api       lane
 	transfers lane
 	wrapped   http.RoundTripper // the transport that Config.Wrap returned; nil if there are no instruments
-	agent     []string          // the User-Agent header of all requests, so nothing may change it; nil if none
+	agent     []string          // the User-Agent header of all requests, so nothing may change it
 	late      *TimeoutError     // the error of an attempt that takes too long
 	calls     atomic.Uint64
 	fixed     *sender // identifies Config.Token; nil if there is none
@@ -162,7 +163,7 @@ type Caller struct {
 // New returns a Caller.
 func New(cfg Config) *Caller {
 	c := &Caller{
-		cfg: cfg, late: &TimeoutError{After: cfg.Timeout},
+		cfg: cfg, late: &TimeoutError{After: cfg.Timeout}, agent: []string{cfg.UserAgent},
 		api:       lane{newTransport(), newBudget(cfg.Retry.Budget)},
 		transfers: lane{newTransferTransport(), newBudget(cfg.Retry.Budget)},
 	}
@@ -171,9 +172,6 @@ func New(cfg Config) *Caller {
 	}
 	if cfg.Wrap != nil {
 		c.wrapped = cfg.Wrap(restore{})
-	}
-	if cfg.UserAgent != "" {
-		c.agent = []string{cfg.UserAgent}
 	}
 	return c
 }
@@ -226,9 +224,7 @@ func Route(ctx context.Context) string {
 
 // Do carries out a call and returns what is known about it.
 func (c *Caller) Do(ctx context.Context, call *Call) *Result {
-	if call.Redact == nil {
-		call.Redact = c.cfg.Redact
-	}
+	call.Redact = cmp.Or(call.Redact, c.cfg.Redact)
 	lane := &c.api
 	if call.Transfer {
 		lane = &c.transfers
@@ -244,7 +240,7 @@ func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 	}
 	_, x.Direct = x.base.(*http.Transport)
 	x.proof = x.Direct && (call.Once || len(call.Body) > 0 || call.Length > 0)
-	if c.agent != nil && call.Header["User-Agent"] == nil {
+	if call.Header["User-Agent"] == nil {
 		call.Header["User-Agent"] = c.agent
 	}
 	shell := http.Request{
@@ -277,9 +273,7 @@ func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 
 // use sets what the caller's client asks for. It is read for each call, since it may change.
 func (x *exchange) use(hc *http.Client) {
-	if hc.Transport != nil {
-		x.base = hc.Transport
-	}
+	x.base = cmp.Or(hc.Transport, x.base)
 	if hc.Timeout > 0 && hc.Timeout < x.late.After {
 		x.late = &TimeoutError{After: hc.Timeout}
 	}

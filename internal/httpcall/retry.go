@@ -30,9 +30,7 @@ type Policy struct {
 // WithDefaults returns the policy with the default in place of each zero.
 func (p Policy) WithDefaults() Policy {
 	p.MaxAttempts = cmp.Or(p.MaxAttempts, 5)
-	if p.MinDelay == 0 {
-		p.MinDelay = min(500*time.Millisecond, cmp.Or(p.MaxDelay, time.Second))
-	}
+	p.MinDelay = cmp.Or(p.MinDelay, min(500*time.Millisecond, cmp.Or(p.MaxDelay, time.Second)))
 	p.MaxDelay = cmp.Or(p.MaxDelay, max(30*time.Second, p.MinDelay))
 	p.Budget = cmp.Or(p.Budget, 100)
 	return p
@@ -82,10 +80,7 @@ func (x *exchange) newToken() bool {
 
 // worthRetrying reports whether the outcome of the latest attempt allows another attempt.
 func (x *exchange) worthRetrying() bool {
-	limit := x.caller.cfg.Retry.MaxAttempts
-	if x.call.MaxAttempts > 0 {
-		limit = x.call.MaxAttempts
-	}
+	limit := cmp.Or(x.call.MaxAttempts, x.caller.cfg.Retry.MaxAttempts)
 	switch {
 	case x.Attempts >= limit, x.ctx.Err() != nil, x.local, x.call.Once && x.Acted:
 		return false
@@ -192,11 +187,8 @@ func retryAfter(h http.Header) time.Duration {
 	if err != nil {
 		return 0
 	}
-	now := time.Now()
-	if sent, err := http.ParseTime(h.Get("Date")); err == nil {
-		now = sent
-	}
-	return max(date.Sub(now), 0)
+	sent, _ := http.ParseTime(h.Get("Date")) // zero if there is none
+	return max(date.Sub(cmp.Or(sent, time.Now())), 0)
 }
 
 // beforeSending are the operations of a net.OpError in which no byte of a request is sent.

@@ -148,11 +148,8 @@ func (l *Link) Expired(r *httpcall.Result) bool {
 		return true
 	}
 	end, ok := l.end()
-	now, err := http.ParseTime(r.Header.Get("Date")) // storage judges by its own clock
-	if err != nil {
-		now = time.Now()
-	}
-	return ok && r.StatusCode != http.StatusBadRequest && !now.Before(end)
+	date, _ := http.ParseTime(r.Header.Get("Date")) // storage judges by its own clock; zero if it does not say the time
+	return ok && r.StatusCode != http.StatusBadRequest && !cmp.Or(date, time.Now()).Before(end)
 }
 
 // A message with "expired" counts if it is about a link, or does not say what it is about.
