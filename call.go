@@ -24,10 +24,10 @@ import (
 // it, Do of the Caller sends it, and verdict turns what came of it into a record or an error.
 type call struct {
 	httpcall.Call         // Route has a placeholder, such as {file_id}, where the ID goes
-	path          string  // the escaped path that was given to Do; if empty, the path is Route with the ID
+	path          string  // escaped path passed to Do; if empty, the path is Route with the ID
 	opts          request // the options of the call
 	body          any
-	problems      problems                    // of the request, which the method found
+	problems      problems                    // problems that the method found in the request
 	pick          func(context.Context) error // chooses the flavor of a create and prepares the call again; called when something has to be created
 	start         time.Time                   // when prepare was called
 	class         rules.Class                 // class of the response; verdict sets it
@@ -55,7 +55,7 @@ func get(route, id string, opts []RequestOption) *call {
 	return newCall(http.MethodGet, route, id, nil, nil, opts)
 }
 
-// carryOut makes a call, and does with its response what verdict does for out.
+// carryOut sends a call and decodes its response into out, as verdict does.
 func (c *Client) carryOut(ctx context.Context, k *call, out any) (err error) {
 	ctx = c.begin(ctx, k)
 	defer c.report(ctx, k, &err)
@@ -66,7 +66,7 @@ func (c *Client) carryOut(ctx context.Context, k *call, out any) (err error) {
 	return c.verdict(k, out)
 }
 
-// do makes a call and decodes the record in its response.
+// do sends a call and decodes the record in its response.
 func do[T any](ctx context.Context, c *Client, k *call) (*T, error) {
 	out := new(T)
 	if err := c.carryOut(ctx, k, out); err != nil {
@@ -75,19 +75,19 @@ func do[T any](ctx context.Context, c *Client, k *call) (*T, error) {
 	return out, nil
 }
 
-// doList makes a call whose response is an array of records.
+// doList sends a call whose response is an array of records.
 func doList[T any, P record[T]](ctx context.Context, c *Client, k *call) ([]T, error) {
 	list, err := do[records[T, P]](ctx, c, k)
 	return orZero(list), err
 }
 
-// doDelete makes a delete call.
+// doDelete sends a DELETE and checks that it was accepted.
 func doDelete(ctx context.Context, c *Client, route, id string, opts []RequestOption) error {
 	return c.carryOut(ctx, newCall(http.MethodDelete, route, id, nil, nil, opts), accepted{})
 }
 
-// accepted stands for the response to a delete. A 2xx response may have any body. But it is an error
-// if the body shows that the delete may have failed: see denied.
+// accepted is the response to a delete. A 2xx response may have any body, unless the body shows that
+// the delete may have failed: see denied.
 type accepted struct{}
 
 // prepare checks the call, encodes its body, and fills in the embedded httpcall.Call. Nothing
@@ -130,8 +130,8 @@ var inJSON = []string{"application/json"} // all requests share it, so nothing m
 const maxKept = 64 << 10
 
 // verdict judges a call that was sent, and decodes a successful response into out. If out is a
-// *json.RawMessage, it gets the body unchanged. If nil, the body is ignored. A delete also succeeds
-// if an attempt before the last one took effect: then out stays as it is.
+// *json.RawMessage, it gets the body unchanged. If out is nil, the body is ignored. A delete also
+// succeeds if an attempt before the last one took effect; out is then unchanged.
 func (c *Client) verdict(k *call, out any) (err error) {
 	r := &k.Result
 	k.class, k.foreign = rules.Classify(rules.Response{
@@ -140,7 +140,7 @@ func (c *Client) verdict(k *call, out any) (err error) {
 	})
 	if k.class == rules.Service && c.Ledger.journal != nil {
 		if date := dateOf(r.Header); !date.IsZero() {
-			c.Ledger.latest.Store(&sighting{date, k.start})
+			c.Ledger.latest.Store(&dateSample{date, k.start})
 		}
 	}
 	if rules.Contact(k.class, r.StatusCode) {
@@ -195,7 +195,7 @@ func (c *Client) deletedBefore(k *call, e *Error) bool {
 		rules.Replaced(k.foreign, rules.Response{ContentType: k.Result.Header.Get("Content-Type"), Body: k.Result.Body}):
 		return false
 	}
-	return k.start.Sub(c.endpoints.Born(path.Base(k.URL.Path))) >= rules.Grace // a new record may not be readable yet
+	return k.start.Sub(c.endpoints.CreatedAt(path.Base(k.URL.Path))) >= rules.Grace // a new record may not be readable yet
 }
 
 // transportError returns the error of a call that ended with Fail. If the call had a complete
@@ -218,7 +218,7 @@ func (c *Client) unknown(k *call, cause error) error {
 	return &OutcomeUnknownError{RequestInfo: info, Name: k.name(), StatusCode: status, Body: body, Err: cause}
 }
 
-// name returns the name of the record that a create makes, from its body.
+// name returns the name of the record to create, from the request body.
 func (k *call) name() string {
 	return cmp.Or(jsonfield.Salvage(k.Body, "name"), jsonfield.Salvage(k.Body, "file_name"))
 }

@@ -79,8 +79,8 @@ func (d *deployment) rescue(ctx context.Context) {
 	_ = d.tell()
 }
 
-// givenName returns the name of the endpoint. It is the one in the response to the create, if
-// the service may have made it of the name that was asked for.
+// givenName returns the name of the endpoint: the name in the response to the create if it can
+// be a form of the requested name, and otherwise the requested name.
 func (d *deployment) givenName() string {
 	if rules.Renamed(d.call.name(), d.shown) {
 		return d.shown
@@ -106,7 +106,7 @@ func (d *deployment) cleanUp(ctx context.Context) (state Cleanup, err error) {
 	seen := cmp.Or(d.record, &InferenceService{ServiceID: d.id, Name: d.shown})
 	state = CleanupDeleted
 	if err = r.check(seen); err == nil {
-		r.learn(seen)
+		r.setName(seen)
 		_, err = w.run(limited, isDeleted)
 	}
 	if err != nil {
@@ -136,8 +136,8 @@ func (d *deployment) cleanupContext(ctx context.Context) (context.Context, conte
 type removal struct {
 	*observer
 	name     string        // name that the record must have; empty means any name
-	unsure   bool          // name is only what was asked for: the ID is from a broken response without a name, so the record may be somebody else's
-	limit    time.Duration // limit of each request, whatever it waits for
+	unsure   bool          // name is the requested one, and the ID is from a broken response without a name; the record may belong to another account
+	limit    time.Duration // limit for each request, including its delays
 	interval time.Duration // longest time between two polls
 	there    bool          // the latest read returned the record
 	polled   time.Time     // when the latest poll ended
@@ -149,7 +149,7 @@ func (c *InferenceServiceClient) removal(id string, o *WaitOptions, task rules.T
 	w := c.wait(id, "deleted", o, false)
 	r := &removal{observer: w.by, interval: o.MaxInterval, limit: math.MaxInt64}
 	r.opts = append(r.opts, urgent)
-	w.poll, w.deletion, w.endurance.Task = r.poll, true, task
+	w.poll, w.deletion, w.failures.Task = r.poll, true, task
 	return r, w
 }
 
@@ -169,7 +169,7 @@ func (r *removal) poll(ctx context.Context) (*InferenceService, rules.Verdict, e
 			return s, verdict, err
 		}
 		before = s
-		r.learn(s)
+		r.setName(s)
 	}
 	failed := r.delete(ctx)
 	if failed != nil && failureOf(failed).Class == rules.Local { // it was not sent, and comes before another read
@@ -185,7 +185,7 @@ func (r *removal) poll(ctx context.Context) (*InferenceService, rules.Verdict, e
 	return s, verdict, err
 }
 
-// read reads the record. If the record has another name, the error is a permanent one.
+// read reads the record. If the record has another name, the error is permanent.
 func (r *removal) read(ctx context.Context) (*InferenceService, rules.Verdict, error) {
 	limit := r.limit
 	if !r.unsure && !r.evidence.Accepted() { // the read must leave time for a delete
@@ -204,10 +204,11 @@ func (r *removal) read(ctx context.Context) (*InferenceService, rules.Verdict, e
 }
 
 // delete sends a delete, unless the service has accepted one that may still take effect. It does
-// not ask the rate limiter, and is a single attempt: after a failed one, Delete counts "not found"
-// as success. The error says why the service has accepted no delete; "not found" is not an error.
+// not wait for the rate limiter. It is a single attempt, since Delete takes a "not found" after a
+// failed attempt for success. The error is why the service has accepted no delete; "not found" is
+// not an error.
 func (r *removal) delete(ctx context.Context) error {
-	suspended := rules.Overslept(r.interval, time.Since(r.polled))
+	suspended := rules.WasSuspended(r.interval, time.Since(r.polled))
 	accepted := r.evidence.Accepted()
 	if accepted && !r.there && !suspended {
 		return nil
@@ -224,9 +225,9 @@ func (r *removal) delete(ctx context.Context) error {
 	return err
 }
 
-// check returns a permanent error if a record has another name than the endpoint, so that it may
-// belong to somebody else's endpoint. A service may change the case and the white space of a name,
-// and make another name of the one that was asked for.
+// check returns a permanent error if the name of a record is not that of the endpoint, since the
+// record may then be of another endpoint. A service may change the case and the white space of a
+// name, and may derive another name from the requested one.
 func (r *removal) check(s *InferenceService) error {
 	switch {
 	case r.name == "", s.Name == "", same.Text(s.Name, r.name), r.unsure && rules.Renamed(r.name, s.Name):
@@ -236,8 +237,8 @@ func (r *removal) check(s *InferenceService) error {
 	return Permanent(fmt.Errorf("svc: the name in the record of %s is %q, but this endpoint was created with the name %q: it may be somebody else's endpoint, so it was not deleted: find out whose it is", c.clean(s.ServiceID), c.clean(s.Name), c.clean(r.name)))
 }
 
-// learn notes the name that the service has given to the endpoint. s may be nil.
-func (r *removal) learn(s *InferenceService) {
+// setName stores the name that the service gave the endpoint. s may be nil.
+func (r *removal) setName(s *InferenceService) {
 	if name := orZero(s).Name; r.unsure && name != "" {
 		r.name, r.unsure = name, false
 	}

@@ -47,7 +47,7 @@ type Client struct {
 	inference string             // base URL of running endpoints; empty if not known
 	header    func() http.Header // headers that every API call sends; a function, so that printing a Client does not show them
 	endpoints *known.Endpoints
-	contacts  *atomic.Int64 // number of responses of the service that are a contact: see rules.Contact
+	contacts  *atomic.Int64 // number of responses for which rules.Contact is true
 	hooks     hooks
 	log       *slog.Logger // set by WithLogger; never nil
 }

@@ -39,7 +39,7 @@ type promised interface {
 // records is a response that is an array of records.
 type records[T any, P record[T]] []T
 
-// UnmarshalJSON keeps the name of this type out of error texts.
+// UnmarshalJSON keeps the name of this type out of error messages.
 func (l *records[T, P]) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, (*[]T)(l)) }
 
 func (l *records[T, P]) grow(body []byte) { *l = room[T](body, "id") }
@@ -48,10 +48,10 @@ func (l *records[T, P]) check(body []byte) (string, error) {
 	return checkList[T, P]("", *l, body, false)
 }
 
-// checkList fails if an entry of the list is not a record. With strict, each entry must have an
-// ID. Without strict, an entry fails only if all its fields are empty. An empty list is valid if
-// the response has the key name and reports no error. name is empty if the response is the
-// list itself.
+// checkList returns an error if an entry of the list is not a record. With strict, each entry
+// must have an ID. Without strict, an entry fails only if all its fields are empty. An empty
+// list is valid if the response has the key name and reports no error. name is empty if the
+// response is the list itself.
 func checkList[T any, P record[T]](name string, list []T, body []byte, strict bool) (field string, err error) {
 	for i := range list {
 		if field, id := P(&list[i]).identity(); id == "" && (strict || reflect.ValueOf(&list[i]).Elem().IsZero()) {
@@ -69,8 +69,8 @@ func checkList[T any, P record[T]](name string, list []T, body []byte, strict bo
 	return "", nil
 }
 
-// checkRecord fails if a record has no ID, if its ID is not the one in the path of the call, or
-// if a new record has an ID that is not valid.
+// checkRecord returns an error if a record has no ID, if its ID is not the one in the path of
+// the call, or if a new record has an ID that is not valid.
 func (k *call) checkRecord(r identified) (field string, err error) {
 	field, id := r.identity()
 	switch problem := valid.ID(id); {
@@ -84,12 +84,12 @@ func (k *call) checkRecord(r identified) (field string, err error) {
 	return "", nil
 }
 
-// idField has, for each route that creates a record, the name of the field with the ID.
+// idField maps each route that creates a record to the name of the ID field.
 var idField = map[string]string{services: "service_id", files: "id", videoJobs: "job_id", imageJobs: "job_id"}
 
-// salvageID finds the ID of a created record in a broken response. An ID that holds a secret
-// does not count. A field named "id" counts only in a 2xx response: in any other response it
-// may be the ID of the error.
+// salvageID finds the ID of a created record in a broken response. It ignores an ID that holds
+// a secret. It uses a field named "id" only in a 2xx response: in any other response, the
+// field may be the ID of the error.
 func (c *Client) salvageID(route string, status int, response []byte) string {
 	id := jsonfield.Salvage(response, idField[route])
 	switch {
@@ -99,8 +99,8 @@ func (c *Client) salvageID(route string, status int, response []byte) string {
 	return id
 }
 
-// decode reads a 2xx response into out. It fails if the response is not what the service
-// promises, for example if it holds the record of another ID.
+// decode reads a 2xx response into out. It returns an error if the response is not the
+// documented one, for example if it holds the record of another ID.
 func (c *Client) decode(k *call, out any) error {
 	if encoded := k.Result.Encoding(); encoded != "" {
 		return c.notPromised(k, "", errors.New(encoded))

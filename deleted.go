@@ -25,7 +25,7 @@ type observer struct {
 	id       string
 	opts     []RequestOption
 	evidence rules.Evidence
-	asked    bool // the ledger was asked whether it knows the ID
+	asked    bool // the ledger was searched for the ID
 }
 
 // poll reads the record once. The verdict considers all polls of this observer. If it is
@@ -61,13 +61,13 @@ func (o *observer) poll(ctx context.Context) (*InferenceService, rules.Verdict, 
 
 func (o *observer) note(seen rules.Observation) { o.evidence = o.evidence.After(seen) }
 
-// missing adds to an observation what the rules of evidence need to know of a "not found".
+// missing adds to an observation what the rules of evidence need for a "not found".
 func (o *observer) missing(ctx context.Context, seen *rules.Observation, e *Error, r *httpcall.Result) {
 	c := o.client.client
 	seen.Sight, seen.Class, seen.Known = rules.Missing, e.class, c.endpoints.Knows(o.id, r.TokenCheck)
 	if !seen.Known && !o.asked { // the ledger may know who created it
 		o.asked = true
-		c.Ledger.vouch(ctx, o.id)
+		c.Ledger.markKnown(ctx, o.id)
 		seen.Known = c.endpoints.Knows(o.id, r.TokenCheck)
 	}
 	seen.Origin = c.origin(r.Header)
@@ -80,8 +80,8 @@ func (c *Client) origin(h http.Header) rules.Origin {
 // aged reports whether a response comes from a cache.
 func aged(h http.Header) bool { return strings.Trim(h.Get("Age"), "0") != "" }
 
-// doubt reads the flavor list, which always exists, if the evidence needs it. The service itself
-// must respond to this client: with the list, or with a 403. doubt returns the error of a poll that
+// doubt reads the flavor list, which always exists, if the evidence needs it. Only the list or a
+// 403 shows that the service itself responds to this client. doubt returns the error of a poll that
 // got the "not found" err.
 func (o *observer) doubt(ctx context.Context, err error) error {
 	verdict := o.evidence.Verdict()

@@ -62,13 +62,13 @@ type DeployOptions struct {
 	// existing one keeps its lease. A lease without [WithLedger] is an [ErrNoLedger].
 	Lease time.Duration
 
-	// PickFlavor returns the ID of the flavor to create the endpoint with. It is called only when
-	// something has to be created: not if the Key has an endpoint already, which may have any
-	// flavor. If the service refuses the create with a 4xx status that may be about the flavor,
-	// PickFlavor is called again, with all flavors that were refused so far. The statuses that are
-	// not about it are 401, 407, 408, 411, 413, 414, 415, 417, 421, 425, 426, 428, 429 and 431. An error of
-	// PickFlavor ends Deploy, whose error then says what each flavor was refused for. The request
-	// must have no FlavorID. If nil, the FlavorID of the request is used.
+	// PickFlavor returns the ID of the flavor to create the endpoint with. It is called only before a
+	// create, and not if Key has an endpoint already, which may have any flavor. If the service refuses
+	// the create with a 4xx status that may be about the flavor, PickFlavor is called again, with all
+	// flavors refused so far. All 4xx statuses may be about the flavor, except 401, 407, 408, 411, 413,
+	// 414, 415, 417, 421, 425, 426, 428, 429 and 431. If PickFlavor returns an error, Deploy fails. Its
+	// error lists the refused flavors with their reasons. The request must have no FlavorID. If nil, the
+	// FlavorID of the request is used.
 	PickFlavor func(ctx context.Context, refused []RefusedFlavor) (flavorID string, err error)
 }
 
@@ -83,14 +83,14 @@ type RefusedFlavor struct {
 type DeployError struct {
 	ServiceID string            // ID of the endpoint; never empty
 	Service   *InferenceService // the record that was read last; nil if only the ID is known
-	Resumed   bool              // an earlier call created the endpoint: the ledger had it under the key
+	Resumed   bool              // an earlier call with the same key created the endpoint
 	Cleanup   Cleanup           // CleanupDeleted: the endpoint is deleted; any other: it may still be running and billed
-	// CleanupErr is why the endpoint is not known to be deleted after the cleanup. It is nil if
-	// the endpoint was deleted, or if there was no cleanup. errors.Is and errors.As do not
-	// inspect CleanupErr.
+	// CleanupErr is why the cleanup could not confirm the deletion. It is nil if the endpoint
+	// was deleted, or if there was no cleanup. errors.Is and errors.As do not inspect
+	// CleanupErr.
 	CleanupErr error
-	// Err is why the endpoint is not available, such as a WaitError or the error of OnCreate.
-	// After Use it is the error of the function, and nil if the function succeeded.
+	// Err is why the endpoint is not available, such as a WaitError or the error returned by
+	// OnCreate. After Use it is the error returned by the function, or nil.
 	Err error
 
 	use bool // Use returned the error, after it had called its function
@@ -136,20 +136,20 @@ func (e *DeployError) Unwrap() error { return e.Err }
 
 // Deploy creates an endpoint and waits until it is available.
 //
-// If the create fails, the error is that of [InferenceServiceClient.Create]. If it succeeds
-// and the endpoint does not become available, the error is a [DeployError]. It always holds
-// the ID, and says whether the endpoint is deleted. Along with an error, Deploy returns the
-// last record that it read. A request for 0 instances is a [ValidationError], since the
-// endpoint would never become available.
+// If the create fails, Deploy returns the error of [InferenceServiceClient.Create]. If it
+// succeeds and the endpoint does not become available, the error is a [DeployError]. It always
+// holds the ID, and says whether the endpoint is deleted. Along with an error, Deploy returns the
+// last record that it read. A request for 0 instances is a [ValidationError], since the endpoint
+// would never become available.
 //
 // Deploy does more than Create to learn the ID, since the service has no call that lists
 // endpoints. If ctx ends before the response to the create arrives, Deploy waits for it for
 // up to 10 s more. If a 2xx response is cut off but shows the ID, Deploy continues with it.
 //
-// The cleanup after a failure does what [InferenceServiceClient.DeleteAndWait] does, for up
-// to 30 s. So Deploy may return up to 40 s after the end of ctx. If the ledger does not
-// respond, each record adds up to 5 s. The cleanup does not delete an endpoint whose record
-// has another name than the request: that endpoint may be somebody else's.
+// The cleanup after a failure does what [InferenceServiceClient.DeleteAndWait] does, for up to 30
+// s. So Deploy may return up to 40 s after the end of ctx. If the ledger does not respond, each
+// record adds up to 5 s. The cleanup does not delete an endpoint whose name is not the requested
+// one, since it may belong to somebody else.
 //
 // With [WithLedger], the create is recorded as in Create. If the ledger cannot record the
 // new endpoint, Deploy fails with a [DeployError], as after an error of OnCreate. With
@@ -175,16 +175,16 @@ type deployment struct {
 	call       *call             // the create; its result can be read after a panic
 	id         string            // ID of the endpoint; empty if not known
 	record     *InferenceService // the record that was read last; nil if only the ID is known
-	shown      string            // name in the response to the create; empty if not shown
+	shown      string            // name in the response to the create; empty if it has none
 	told       bool              // OnCreate was called
 	over       bool              // no caller-supplied function has panicked
 	cleanupEnd time.Time         // when all cleanups together must have ended; zero if no cleanup has begun
 	resumed    bool              // an earlier call with the same key created the endpoint
-	observer   *observer         // what the polls of the wait have shown; its cleanup continues with it; nil if the wait has not begun
+	observer   *observer         // observations of the wait, which the cleanup continues; nil before the wait
 }
 
-// run creates the endpoint, or finds the one that the key has, waits for it, and cleans up if that
-// fails.
+// run creates the endpoint, or finds the existing one of the key. It then waits until the endpoint
+// is available, and cleans up after a failure.
 func (d *deployment) run(ctx context.Context, req CreateInferenceServiceRequest) error {
 	if d.opts.Probe != nil {
 		if _, err := d.client.URL("probe"); err != nil {
@@ -221,8 +221,8 @@ func (d *deployment) run(ctx context.Context, req CreateInferenceServiceRequest)
 	}
 }
 
-// create creates the endpoint, or finds the one that the key has, and notes its ID. It tries one
-// flavor after the other as long as PickFlavor returns one and the service refuses it.
+// create creates the endpoint, or finds the existing one of the key, and sets its ID. It tries
+// flavors as long as PickFlavor returns one and the service refuses it.
 func (d *deployment) create(ctx context.Context, req CreateInferenceServiceRequest) error {
 	opts := append(slices.Clip(d.opts.RequestOptions), d.opts.CreateOptions...)
 	var refused []RefusedFlavor
@@ -270,7 +270,7 @@ func (d *deployment) pick(ctx context.Context, refused []RefusedFlavor) (string,
 	return "", e
 }
 
-// refusedFlavor reports whether another flavor is worth a try: the service refused the create with a
+// refusedFlavor reports whether another flavor may be accepted: the service refused the create with a
 // status that may be about the flavor, and the ledger, if there is one, has recorded that nothing was
 // created. err is the error of the create.
 func (d *deployment) refusedFlavor(err error) bool {
@@ -282,7 +282,7 @@ func (d *deployment) refusedFlavor(err error) bool {
 	return rules.AboutFlavor(r.StatusCode)
 }
 
-// created notes what came of the create. If there is an endpoint, it calls OnCreate.
+// created handles the result of the create. If there is an endpoint, it calls OnCreate.
 func (d *deployment) created(ctx context.Context, s *InferenceService, earlier *ledger.Entry, err error) error {
 	switch unknown, ok := errors.AsType[*OutcomeUnknownError](err); {
 	case earlier != nil:
@@ -312,7 +312,7 @@ func (d *deployment) tell() error {
 	return d.client.client.safe(d.opts.OnCreate(cmp.Or(d.record, &InferenceService{ServiceID: d.id})))
 }
 
-// deleted reports whether the wait has proven that somebody else has deleted the endpoint.
+// deleted reports whether the wait has proved that the endpoint was deleted meanwhile.
 func (d *deployment) deleted() bool {
 	if d.observer == nil || d.observer.evidence.Verdict() != rules.Deleted {
 		return false
@@ -325,9 +325,9 @@ func (d *deployment) deleted() bool {
 // afterwards in every case: when the function returns or panics, and when the deployment
 // fails. DeleteOnFailure and OnFailure have no effect.
 //
-// If the deployment fails, the error is that of Deploy. Otherwise it is the error of the
-// function. But if the endpoint is not known to be deleted at the end, it is a [DeployError]
-// whose Err is the error of the function. The cleanup has a separate context, limited to 30 s.
+// If the deployment fails, Use returns the error of Deploy. Otherwise it is the error returned
+// by the function. If the endpoint is not known to be deleted, it is a [DeployError] whose Err
+// is the error returned by the function. The cleanup has a separate context, limited to 30 s.
 //
 // POST /v1/inference-service, then GET and DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions, use func(context.Context, *InferenceService) error) (err error) {

@@ -41,9 +41,9 @@
 //
 //   - [Error]: the service responded with a status other than success.
 //   - [TransportError]: no complete response came, or the call ended before its next attempt.
-//   - [OutcomeUnknownError]: a create was sent, and whether it took effect is not
-//     known. An instance may exist and be billed, and the service has no call that
-//     lists endpoints. Never repeat such a create before you know.
+//   - [OutcomeUnknownError]: a create was sent, and whether it took effect is not known. An instance may
+//     exist and be billed, and the service has no call that lists endpoints. Do not repeat such a create
+//     before you know its outcome.
 //   - [DecodeError]: the service reported success, but sent something other than the
 //     promised record.
 //   - [ValidationError]: the request was not sent. The error lists what is wrong with it.
@@ -52,11 +52,10 @@
 //     known about them.
 //   - [ledger.Error]: the ledger could not be read or written, or it did not allow the call.
 //
-// The text of an error is one line. It never holds a token or the query of a presigned URL.
-// It quotes at most one line of a response body, such as the message of the service. If an
-// error of this package wraps an error of your code, secrets in the text of your error are
-// removed as well. [errors.Is] still finds your error. [errors.As] finds those errors in it
-// that show no secret.
+// An error message is one line. It never contains a token or the query of a presigned URL. It quotes at
+// most one line of a response body, such as the message of the service. If an error of this package
+// wraps an error of your code, secrets in the message of your error are removed as well. [errors.Is]
+// still finds your error. [errors.As] finds those errors in it that show no secret.
 //
 // # What is retried
 //
@@ -89,7 +88,7 @@
 // is not known for the token that is sent, "not found" is an error and never success: see
 // [InferenceServiceClient.WaitUntilDeleted].
 //
-// The deletes of DeleteAndWait, of a cleanup and of [Ledger.Reap] do not ask the rate limiter of
+// The deletes of DeleteAndWait, of a cleanup and of [Ledger.Reap] do not wait for the limiter of
 // [WithRateLimiter], since they end the billing.
 //
 // # Ledger
@@ -100,11 +99,11 @@
 //
 // # Logs and metrics
 //
-// [WithLogger] logs each exchange. At level warn it logs what somebody has to look at: each call whose
-// outcome is not known, each cleanup that did not prove the deletion, and each update of the ledger
-// that failed without an error of the call. [WithCallHook] is called for each call, with its
-// outcome: done, failed or unknown. [WithAttemptHook] is called for each exchange, and [WithWaitHook]
-// for each wait and cleanup. Module example.com/svc/svcotel makes traces and metrics of them.
+// [WithLogger] logs each exchange. At level warn it logs what needs attention: each call whose outcome
+// is not known, each cleanup that did not prove the deletion, and each update of the ledger that failed
+// without an error of the call. [WithCallHook] is called for each call, with its outcome: done, failed
+// or unknown. [WithAttemptHook] is called for each exchange, and [WithWaitHook] for each wait and
+// cleanup. Module example.com/svc/svcotel makes traces and metrics of them.
 //
 // # Files
 //
@@ -115,11 +114,10 @@
 //
 // # What the service does not document
 //
-// Statuses, regions and similar values are typed strings, since the service may add new
-// values. A value that this package does not know is decoded, printed and encoded
-// unchanged. For a field, parameter, header or operation that this package does not
-// have, use [WithBodyField], [WithQuery], [WithHeader] or [Client.Do]. [WithResponse] shows a
-// response as it was received. The README lists what this package assumes.
+// Statuses, regions and similar values are typed strings, since the service may add new values. An
+// unknown value is decoded, printed and encoded unchanged. For a field, parameter, header or operation
+// that this package does not have, use [WithBodyField], [WithQuery], [WithHeader] or [Client.Do].
+// [WithResponse] shows a response as it was received. The README lists what this package assumes.
 //
 // # Testing
 //

@@ -35,17 +35,17 @@ type DownloadOptions struct {
 
 	// RequestOptions apply to the API calls that the download makes: the requests for a
 	// presigned URL. They do not apply to the requests to storage: use Header there. A
-	// download by link makes no API call, so it ignores them. If nil, there are none.
+	// download from a link makes no API call, so it ignores them. If nil, there are none.
 	RequestOptions []RequestOption
 }
 
-// A DownloadError records how far a download came and why it failed.
+// A DownloadError records the progress of a download and why it failed.
 type DownloadError struct {
 	FileID   string    // ID of the file record; empty for a download by link
 	Link     SignedURL // presigned URL that was used last
 	Received int64     // number of bytes that were written
 	Total    int64     // size of the file; -1 if not known
-	Err      error     // an [Error] of storage, a [TransportError], or the error of the writer
+	Err      error     // an [Error] from storage, a [TransportError], or the error returned by the writer
 }
 
 // Error returns what happened and how many bytes were received, in one line.
@@ -96,7 +96,7 @@ func (e *DownloadError) Is(target error) bool {
 //
 // GET of the presigned URL
 func (c *FileClient) DownloadURL(ctx context.Context, link SignedURL, w io.Writer, opts *DownloadOptions) (int64, error) {
-	return c.client.download(opts).from(link).into(ctx, w)
+	return c.client.download(opts).fromLink(link).into(ctx, w)
 }
 
 // DownloadURLFile writes the contents of a presigned URL to the file at path, as
@@ -113,7 +113,7 @@ func (c *FileClient) DownloadURL(ctx context.Context, link SignedURL, w io.Write
 //
 // GET of the presigned URL
 func (c *FileClient) DownloadURLFile(ctx context.Context, link SignedURL, path string, opts *DownloadOptions) (int64, error) {
-	return c.client.download(opts).from(link).intoFile(ctx, path)
+	return c.client.download(opts).fromLink(link).intoFile(ctx, path)
 }
 
 // Download writes the contents of a file to w, by the rules of [FileClient.DownloadURL]. If the
@@ -121,7 +121,7 @@ func (c *FileClient) DownloadURLFile(ctx context.Context, link SignedURL, path s
 //
 // GET /v1/files/{file_id}/presigned_url, then GET of the presigned URL
 func (c *FileClient) Download(ctx context.Context, id string, w io.Writer, opts *DownloadOptions) (int64, error) {
-	return c.client.download(opts).of(id).into(ctx, w)
+	return c.client.download(opts).ofFile(id).into(ctx, w)
 }
 
 // DownloadFile writes the contents of a file to the local file at path, by the rules of
@@ -130,7 +130,7 @@ func (c *FileClient) Download(ctx context.Context, id string, w io.Writer, opts 
 //
 // GET /v1/files/{file_id}/presigned_url, then GET of the presigned URL
 func (c *FileClient) DownloadFile(ctx context.Context, id, path string, opts *DownloadOptions) (int64, error) {
-	return c.client.download(opts).of(id).intoFile(ctx, path)
+	return c.client.download(opts).ofFile(id).intoFile(ctx, path)
 }
 
 // download is the state of one download.
@@ -139,7 +139,7 @@ type download struct {
 	get      transfer.Get
 	link     SignedURL       // presigned URL that get uses
 	fileID   string          // ID of the file record; empty for a download by link
-	options  []RequestOption // options of the calls that ask for a link
+	options  []RequestOption // options of the calls that request a link
 	problems problems
 }
 
@@ -153,8 +153,8 @@ func (c *Client) download(opts *DownloadOptions) *download {
 	return d
 }
 
-// from sets the link that d downloads from, and returns d.
-func (d *download) from(link SignedURL) *download {
+// fromLink sets the link that d downloads from, and returns d.
+func (d *download) fromLink(link SignedURL) *download {
 	var problem string
 	d.link = link
 	d.get.Link, problem = transfer.ParseLink(string(link), d.client.caller.Redactor())
@@ -162,8 +162,9 @@ func (d *download) from(link SignedURL) *download {
 	return d
 }
 
-// of makes d a download of a file record, which asks the service for its links.
-func (d *download) of(id string) *download {
+// ofFile makes d download the contents of a file record, with links that it requests from the
+// service, and returns d.
+func (d *download) ofFile(id string) *download {
 	d.problems.add(valid.ID(id) != "", "file_id", valid.ID(id))
 	d.fileID = id
 	d.get.Renew = func(ctx context.Context) (_ *transfer.Link, err error) {
@@ -218,7 +219,7 @@ func (d *download) run(ctx context.Context) (n int64, err error) {
 	return d.get.Received, err
 }
 
-// verdict returns a DownloadError from what Run returned, or nil if it succeeded.
+// verdict converts the results of Run into a DownloadError, or nil after success.
 func (d *download) verdict(r *httpcall.Result, err error) error {
 	g := &d.get
 	write, isWrite := errors.AsType[*transfer.WriteError](err)
@@ -227,7 +228,7 @@ func (d *download) verdict(r *httpcall.Result, err error) error {
 		return nil
 	case err == nil:
 		err = d.client.linkFailure(http.MethodGet, g.Link, r)
-	case cause.Has[*transfer.RenewError](err): // nothing to add: err says that asking for a link failed
+	case cause.Has[*transfer.RenewError](err): // err already describes the failed request for a link
 	case isWrite:
 		err = g.Link.Redact.Error(write.Err)
 	case errors.Is(err, transfer.ErrChanged), errors.Is(err, transfer.ErrUnexpected): // a 2xx response
@@ -244,12 +245,12 @@ func (d *download) failed(err error) error {
 	}
 }
 
-// linkCall returns the call that stands for an upload or download in reports.
+// linkCall returns the call that represents an upload or download in hooks and logs.
 func linkCall(method, id string) *call {
 	return &call{Call: httpcall.Call{Method: method, Route: transfer.Route, ID: id}, start: time.Now()}
 }
 
-// linkResult returns the call that stands for the last request to storage in errors.
+// linkResult returns the call that represents the last request to storage in errors.
 func linkResult(method string, link *transfer.Link, r *httpcall.Result) *call {
 	return &call{Call: httpcall.Call{Method: method, Route: transfer.Route, Redact: link.Redact, Result: *r}}
 }

@@ -74,11 +74,11 @@ var (
 	// ErrTruncated is returned when a download was cut off, or when the body of an upload had
 	// fewer bytes than announced.
 	ErrTruncated = errors.New("svc: truncated")
-	// ErrLinkExpired is returned when storage refused a presigned URL because its time is over.
-	// Ask [FileClient.PresignedURL] for a new one.
+	// ErrLinkExpired is returned when storage refused an expired presigned URL. Ask
+	// [FileClient.PresignedURL] for a new one.
 	ErrLinkExpired = errors.New("svc: the presigned link has expired")
 	// ErrChanged is returned when the file changed while it was being downloaded. The bytes that
-	// were already written are from before the change.
+	// were already written are those before the change.
 	ErrChanged = transfer.ErrChanged
 	// ErrJobFailed is returned when a wait found that the job has failed. See [Job.Failed].
 	ErrJobFailed = errors.New("svc: the job failed")
@@ -98,9 +98,9 @@ type RequestInfo struct {
 func (r *RequestInfo) where() string { return "svc: " + r.Method + " " + r.Route + ": " }
 
 // An Error describes a response with a status other than success. Its text can be logged: it holds no
-// token and no query of a presigned URL. From the body, the text holds only the message, the
-// code and the request ID. The service does not document its error bodies. The client looks
-// for Code, Message and RequestID in the usual places, so each of them may be empty.
+// token and no query of a presigned URL. The text includes only the message, the code and the request
+// ID of the body. The service does not document its error bodies. The client searches the usual
+// fields for Code, Message and RequestID, so each of them may be empty.
 type Error struct {
 	RequestInfo
 	StatusCode int           // 404
@@ -112,9 +112,9 @@ type Error struct {
 	Header     http.Header   // the header of the response, without secrets
 	Body       []byte        // the first 64 KiB of the body; tokens and the queries of presigned URLs in it are replaced by REDACTED
 
-	foreign     string      // why the response is not the service's own, or not complete; empty if it is the service's, or storage's
-	class       rules.Class // whose word the response is
-	linkExpired bool        // storage refused a presigned URL because its time is over
+	foreign     string      // why the response is not from the service, or not complete; empty if it is a complete response of the service or of storage
+	class       rules.Class // origin of the response
+	linkExpired bool        // storage refused an expired presigned URL
 }
 
 // Error reads "svc: GET /v1/files/{file_id}: 404 Not Found: message".
@@ -196,7 +196,7 @@ type TransportError struct {
 	Err      error  // the cause; errors.Is and errors.As find context and network errors in it
 }
 
-// Error names the call and the cause.
+// Error returns the call and the cause, in one line.
 func (e *TransportError) Error() string { return apierr.Line(e.where() + e.detail()) }
 
 func (e *TransportError) detail() string {
@@ -226,12 +226,12 @@ func (e *TransportError) Is(target error) bool {
 
 // An OutcomeUnknownError records that a create or register was sent and that its outcome is not
 // known: the response was lost, cut off, late, not the promised record, or a page of a proxy or
-// portal (HTML or XML) with a status from 400, except for 407. Redirects with 307 and 308 ask for
-// the same request again, so they are refusals. The endpoint or file
-// record may exist, and an instance is billed from its creation. Do not repeat the call before
-// you know whether the record exists. To find out, use Name, ID and Body: the service has no
-// call that lists endpoints. With [WithLedger], the unknown outcome can be that of an earlier
-// create under the same Key. Then this call sent nothing.
+// portal (HTML or XML) with a status from 400, except for 407. The redirects 307 and 308 are
+// refusals, since they request the same call again. The endpoint or file record may exist, and an
+// instance is billed from its creation. Do not repeat the call before you know whether the record
+// exists. To find out, use Name, ID and Body: the service has no call that lists endpoints. With
+// [WithLedger], the unknown outcome can be that of an earlier create under the same Key. Then
+// this call sent nothing.
 //
 // [errors.Is] finds only [ErrOutcomeUnknown] and the cause, such as an error of ctx, but no
 // other error variable of this package: code that tries again after an [ErrServer] must not
@@ -284,8 +284,7 @@ func (e *OutcomeUnknownError) created() bool {
 	return e.ID != "" && e.StatusCode/100 == 2
 }
 
-// sentinels are the errors of this package that say why a call failed. An OutcomeUnknownError
-// matches none of them.
+// sentinels are the reasons for a failed call. An OutcomeUnknownError matches none of them.
 var sentinels = []error{
 	ErrUnauthorized, ErrForbidden, ErrNotFound, ErrConflict, ErrRateLimited, ErrServer, ErrRetired, ErrNoToken, ErrNoInferenceURL,
 	ErrTimeout, ErrNoLedger, ErrKeyInUse, ErrLedgerMark, ErrUnavailable, ErrStopped, ErrTruncated, ErrLinkExpired, ErrChanged,
@@ -301,20 +300,20 @@ func (e *OutcomeUnknownError) Is(target error) bool {
 	return !slices.Contains(sentinels, target) && errors.Is(e.Err, target)
 }
 
-// As finds the first error in Err that matches target. OutcomeUnknownError has no Unwrap, since
-// errors.Is would then find every error in Err.
+// As finds the first error in Err that matches target. OutcomeUnknownError has no Unwrap
+// method, since errors.Is would then find every error in Err.
 func (e *OutcomeUnknownError) As(target any) bool { return errors.As(e.Err, target) }
 
-// A DecodeError records that a response had a 2xx status but was not what the service promises. For
-// example, its body was empty, was not JSON or held an error. Or it was the record of another
-// ID, had no ID, or had a value of the wrong type.
+// A DecodeError records that a response had a 2xx status but was not the documented one. For
+// example, its body was empty, was not JSON, held an error, held the record of another ID, or had a
+// value of the wrong type.
 type DecodeError struct {
 	RequestInfo
 	StatusCode  int    // 200 to 299
 	ContentType string // the Content-Type of the response
 	Field       string // "flavor_list[3].available_num": the field that is wrong; empty if the whole response is wrong
 	Excerpt     string // the beginning of the response as one line, without secrets
-	Err         error  // the error of the JSON decoder, or an error that says what else is wrong
+	Err         error  // the error of the JSON decoder, or a description of what else is wrong
 
 	foreign string // why the response is not the service's own; empty if it is the service's
 }
@@ -414,7 +413,7 @@ func (e *explained) Unwrap() []error { return e.errs }
 // err holds no secret.
 func (c *Client) safe(err error) error { return c.caller.Redactor().Error(err) }
 
-// clean returns a text without secrets.
+// clean returns s without secrets.
 func (c *Client) clean(text string) string { return c.caller.Redactor().String(text) }
 
 // orZero returns *p, or the zero value if p is nil.

@@ -115,7 +115,7 @@ func (c *FileClient) Delete(ctx context.Context, id string, opts ...RequestOptio
 	return doDelete(ctx, c.client, fileByID, id, opts)
 }
 
-// PresignedURL asks for a new presigned URL of a file's contents. Whether the URL is for
+// PresignedURL requests a new presigned URL for the contents of a file. Whether the URL is for
 // reading, for writing or for both is not documented. [FileClient.Download] reads from such a
 // URL, and [FileClient.Replace] writes to such a URL.
 //

@@ -83,15 +83,15 @@ func (c *FlavorClient) List(ctx context.Context, opts ...RequestOption) ([]Flavo
 type FlavorQuery struct {
 	Name           string   // a part of DisplayName, case-insensitive
 	Region         Region   // exactly this region
-	MinCUDA        string   // the lowest CUDA version, compared as numbers: 12.10 is later than 12.4
-	MinAvailable   int      // the least number of instances that are available now
-	MinGPUsPerNode int      // the least number of GPUs that one instance can have
-	MaxPrice       Price    // the highest price in Currency; if it is set, flavors without a price in Currency do not match
+	MinCUDA        string   // minimum CUDA version, compared as numbers: 12.10 is later than 12.4
+	MinAvailable   int      // minimum number of instances that are available now
+	MinGPUsPerNode int      // minimum number of GPUs that one instance can have
+	MaxPrice       Price    // maximum price in Currency; if set, flavors without a price in Currency do not match
 	Currency       Currency // the currency of MaxPrice, and of the prices that the result is sorted by; if empty, it is USD
 }
 
 // Find returns the flavors that match q, the cheapest first. Flavors without a price in the
-// currency come last. If no flavor has a price, the first result has none either: see
+// currency come last. If no flavor has a price, the first result has none: see
 // [FlavorBilling.Price]. Deleted flavors and flavors without an ID are not returned. If no
 // flavor matches, the result is empty and the error is nil. The service has no search: Find
 // calls [FlavorClient.List] and selects from the list.
@@ -110,9 +110,9 @@ func (c *FlavorClient) Find(ctx context.Context, q FlavorQuery, opts ...RequestO
 
 // WaitForStock waits until at least one flavor matches q and has an instance available
 // ([FlavorQuery.MinAvailable] may ask for more), and returns these flavors as
-// [FlavorClient.Find] does, the cheapest first. Somebody else may be faster, so the create can
-// still be refused. A status of this wait, in a [Poll] or a [WaitError], is a string such as
-// "0 of 3 fitting flavors in stock". Failed polls end the wait by the rules of
+// [FlavorClient.Find] does, the cheapest first. The stock may be taken in the meantime, so a
+// create can still be refused. A status of this wait, in a [Poll] or a [WaitError], is a string
+// such as "0 of 3 fitting flavors in stock". Failed polls end the wait by the rules of
 // [InferenceServiceClient.WaitUntilAvailable], and "not found" ends it after
 // [WaitOptions.NotFoundGrace]. If [WaitOptions.Probe] is set, the error is a [ValidationError].
 //

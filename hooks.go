@@ -24,10 +24,10 @@ type Attempt struct {
 	Call       uint64        // number of the call that the exchange belongs to; each call of a client has its own number
 	Method     string        // "GET"
 	Route      string        // "/v1/files/{file_id}", or "{presigned_url}" for a transfer; for [Client.Do] the whole path, with its IDs
-	ID         string        // ID that the path has in place of the {…} of Route, without secrets; empty if there is none
+	ID         string        // ID in the path, the value of the parameter of Route, without secrets; empty if there is none
 	Host       string        // host that the request was sent to
 	Number     int           // number of the attempt, 1 for the first of a call; all exchanges of a redirect have the same number
-	StatusCode int           // status of the response; 0 if there was no complete response, and Err says why
+	StatusCode int           // status of the response; 0 if there was no complete response: see Err
 	RequestID  string        // request ID that the service sent in a response header; empty if there was none
 	Err        error         // why there was no complete response, without secrets; nil if there was a complete response
 	Start      time.Time     // time when the request was handed to the transport
@@ -36,10 +36,10 @@ type Attempt struct {
 	Delay      time.Duration // delay before the next attempt; if 0, there is no delay, or no next attempt
 }
 
-// WithAttemptHook calls f after each HTTP exchange, for metrics and traces. f gets the ctx of
-// the call, and runs in the goroutine of the call. Retry is false for the last exchange of a
-// call. It is also false for a redirect that is followed; the next exchange then has the same
-// Number. If f is nil, nothing is called.
+// WithAttemptHook calls f after each HTTP exchange, for metrics and traces. f receives the ctx
+// of the call, and runs in its goroutine. Retry is false for the last exchange of a call. It
+// is also false for a redirect that is followed; the next exchange then has the same Number.
+// If f is nil, nothing is called.
 func WithAttemptHook(f func(context.Context, Attempt)) Option {
 	return func(c *config) error {
 		if f != nil {
@@ -72,9 +72,9 @@ type Call struct {
 }
 
 // WithCallHook calls f at the end of each API call and of each upload or download, for metrics.
-// A method that makes several calls, such as a Deploy, reports each of them. f gets the ctx of
-// the call, and runs in the goroutine of the call. It must be safe for concurrent use. A call
-// that a panic ends is not reported. If f is nil, nothing is called.
+// A method that makes several calls, such as a Deploy, reports each of them. f receives the ctx
+// of the call, and runs in its goroutine. It must be safe for concurrent use. A call that a
+// panic ends is not reported. If f is nil, nothing is called.
 func WithCallHook(f func(context.Context, Call)) Option {
 	return func(c *config) error {
 		if f != nil {
@@ -84,11 +84,10 @@ func WithCallHook(f func(context.Context, Call)) Option {
 	}
 }
 
-// WithCallContext calls f at the beginning of each call that [WithCallHook] reports, for
-// traces. The context that f returns is the ctx of the call: hooks get it, and the requests
-// that a transport of [WithTransportWrapper] sees are derived from it. It must be derived from
-// the ctx that f gets. Of the Call, only Method, Route, ID and Wait are set. If f is nil, nothing
-// is called.
+// WithCallContext calls f at the beginning of each call that [WithCallHook] reports, for traces.
+// The context that f returns must be derived from the ctx that f gets. It becomes the ctx of the
+// call: hooks receive it, and the contexts of the requests are derived from it. Only the fields
+// Method, Route, ID and Wait of the Call are set. If f is nil, nothing is called.
 func WithCallContext(f func(context.Context, Call) context.Context) Option {
 	return func(c *config) error {
 		if f != nil {
@@ -107,9 +106,9 @@ type WaitEnd struct {
 	Err     error         // why the wait ended without success, without secrets; of a cleanup, why nothing proved the deletion; nil if it succeeded
 }
 
-// WithWaitHook calls f at the end of each wait and of each cleanup, for metrics. f gets the ctx
-// of the wait, and runs in the goroutine of the wait. It must be safe for concurrent use. A wait
-// that a panic ends, or that could not begin, is not reported. If f is nil, nothing is called.
+// WithWaitHook calls f at the end of each wait and of each cleanup, for metrics. f receives the
+// ctx of the wait, and runs in its goroutine. It must be safe for concurrent use. A wait that a
+// panic ends, or that could not begin, is not reported. If f is nil, nothing is called.
 func WithWaitHook(f func(context.Context, WaitEnd)) Option {
 	return func(c *config) error {
 		if f != nil {
@@ -143,7 +142,7 @@ func (c *Client) begin(ctx context.Context, k *call) context.Context {
 }
 
 // report reports a call that has ended with *err. It is meant to be deferred. It does nothing
-// if the call has no outcome: a panic ended it, or it was not needed.
+// for a call without an outcome, because it panicked or was not needed.
 func (c *Client) report(ctx context.Context, k *call, err *error) {
 	outcome := CallFailed
 	unknown, isUnknown := errors.AsType[*OutcomeUnknownError](*err)
@@ -165,7 +164,7 @@ func (c *Client) report(ctx context.Context, k *call, err *error) {
 	}
 }
 
-// warn logs err at level warn, with the pairs of a name and a value whose value is not empty.
+// warn logs err at level warn, with the name and value pairs whose value is not empty.
 func (c *Client) warn(ctx context.Context, message string, err error, pairs ...string) {
 	attrs := append(httpcall.Texts(pairs...), slog.String("error", err.Error()))
 	c.log.LogAttrs(ctx, slog.LevelWarn, message, attrs...)

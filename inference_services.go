@@ -82,7 +82,7 @@ type CreateInferenceServiceRequest struct {
 type CreateResourceMetadata struct {
 	FlavorID             string    `json:"flavor_id,omitempty"`    // ID of a flavor from [FlavorClient.List]; if empty, not sent
 	ScaleType            ScaleType `json:"scale_type,omitempty"`   // documented value: ScaleTypeManual; if empty, not sent
-	TargetInstanceNumber int       `json:"target_instance_number"` // number of instances; always sent; 0 asks for no instances
+	TargetInstanceNumber int       `json:"target_instance_number"` // number of instances; always sent; 0 requests no instances
 }
 
 // CreateDeployMetadata describes the container of an endpoint to be created.
@@ -106,9 +106,9 @@ func (r *CreateInferenceServiceRequest) problems() (p problems) {
 // no call that lists endpoints.
 //
 // The request is repeated only if it is known to have had no effect. If its outcome is not
-// known, the error is an [OutcomeUnknownError]: for example if ctx ends before the response
-// arrives. [InferenceServiceClient.Deploy] does more to learn the ID. A new record may not be
-// readable at once.
+// known, for example because ctx ends before the response arrives, the error is an
+// [OutcomeUnknownError]. [InferenceServiceClient.Deploy] does more to learn the ID. A new
+// record may not be readable at once.
 //
 // With [WithLedger], the create is recorded before it is sent, and its outcome is recorded
 // after the response. If the ledger cannot record the create, nothing is sent. If it cannot
@@ -121,7 +121,7 @@ func (c *InferenceServiceClient) Create(ctx context.Context, req CreateInference
 	return s, err
 }
 
-// create creates an endpoint, for Create and Deploy, under a key of the ledger. It remembers the
+// create creates an endpoint, for Create and Deploy, under a key of the ledger. It records the
 // new ID. If the key has an endpoint of the same request already, nothing is sent, and earlier is
 // its entry.
 func (c *InferenceServiceClient) create(ctx context.Context, k *call, key string, lease time.Duration) (s *InferenceService, earlier *ledger.Entry, err error) {
@@ -151,8 +151,8 @@ func (c *InferenceServiceClient) create(ctx context.Context, k *call, key string
 	return nil, nil, c.client.Ledger.explainMark(err)
 }
 
-// known returns what identifies the token of a create, or nil if the ID in its response may be that of
-// somebody else's endpoint. name is the name in the response; empty if there is none.
+// known returns the sender of a create, or nil if the ID in the response may belong to another
+// endpoint. name is the name in the response; it is empty if there is none.
 func (k *call) known(created bool, name string) known.Sender {
 	if !created {
 		return nil
@@ -171,7 +171,7 @@ func (c *InferenceServiceClient) Get(ctx context.Context, id string, opts ...Req
 	return s, err
 }
 
-// read is Get, and also returns the result of the call. The client then knows the ID for the
+// read is Get, and also returns the result of the call. It records the ID as known for the
 // token that was sent.
 func (c *InferenceServiceClient) read(ctx context.Context, id string, opts []RequestOption) (s *InferenceService, r *httpcall.Result, err error) {
 	k := newCall(http.MethodGet, service, id, nil, nil, opts)
@@ -192,7 +192,7 @@ type UpdateInferenceServiceRequest struct {
 // UpdateResourceMetadata describes a change of the resources of an endpoint.
 type UpdateResourceMetadata struct {
 	// TargetInstanceNumber is the new number of instances. It is sent as a JSON string, as in
-	// the service's own example. If nil, it is not sent. new(0) asks for no instances.
+	// the service's own example. If nil, it is not sent. new(0) requests no instances.
 	TargetInstanceNumber *int `json:"target_instance_number,string,omitempty"`
 }
 
@@ -253,7 +253,7 @@ func (c *InferenceServiceClient) Delete(ctx context.Context, id string, opts ...
 	return doDelete(ctx, c.client, service, id, opts)
 }
 
-// URL is the address of an available endpoint:
+// URL returns the address of an available endpoint:
 // /inference-api/v1/inference_service/{service_id} under the URL of [WithInferenceURL].
 // Without that option the error is [ErrNoInferenceURL]. Which requests the endpoint accepts
 // depends on its container. Whether these requests need the token is not documented. This

@@ -48,9 +48,9 @@ func WithoutLedgerMark() Option {
 // Calls of [Client.Do] are not recorded.
 type Ledger struct {
 	client  *Client
-	journal *ledger.Journal          // if nil, the client has no ledger
-	marks   bool                     // add the mark to the description of a new endpoint
-	latest  atomic.Pointer[sighting] // the latest Date of the service; nil if there is none yet
+	journal *ledger.Journal            // if nil, the client has no ledger
+	marks   bool                       // add the mark to the description of a new endpoint
+	latest  atomic.Pointer[dateSample] // the latest Date of the service; nil if there is none yet
 }
 
 // Entries returns all entries: first the open entries from old to new, then the other entries

@@ -47,7 +47,7 @@ func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) 
 	var all []*reaping
 	entries, untimed := l.overdue(ctx, entries)
 	for _, e := range entries {
-		all = append(all, &reaping{ledger: l, entry: e, dryRun: orZero(opts).DryRun, endurance: rules.Endurance{Task: rules.Reaping}})
+		all = append(all, &reaping{ledger: l, entry: e, dryRun: orZero(opts).DryRun, failures: rules.Failures{Task: rules.Reaping}})
 	}
 	atOnce(all, func(r *reaping) { r.begin(ctx) })
 	atOnce(all, func(r *reaping) { r.finish(ctx) })
@@ -110,7 +110,7 @@ type reaping struct {
 	wait   *waiter[InferenceService] // deletes the endpoint until it is deleted; nil if nothing is left to do, or err
 	err    error                     // why the endpoint is not known to be deleted
 
-	endurance rules.Endurance // endurance of the reads before the first delete
+	failures rules.Failures // failures of the reads before the first delete
 }
 
 const reapLimit = 2 * time.Minute // how long the delete of one endpoint, and the wait for it, may take
@@ -167,7 +167,7 @@ func (r *reaping) check(ctx context.Context) error {
 func (r *reaping) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reapLimit)
 	defer cancel()
-	for r.err != nil && !cause.Has[*ledger.Error](r.err) && r.ledger.client.endures(&r.endurance, r.err) {
+	for r.err != nil && !cause.Has[*ledger.Error](r.err) && r.ledger.client.continues(&r.failures, r.err) {
 		if poll.Sleep(ctx, 2*time.Second) != nil {
 			return
 		}

@@ -152,8 +152,8 @@ func dateOf(h http.Header) time.Time {
 	return t
 }
 
-// A sighting is the Date of a response, and when its request was sent.
-type sighting struct{ date, sent time.Time }
+// A dateSample is the Date of a response, and when its request was sent.
+type dateSample struct{ date, sent time.Time }
 
 // serviceTime returns the service's time by the latest response, or zero if not known. It may be too
 // late, but not too early: the request was sent before the Date, and the wall clock counts the time
@@ -192,16 +192,16 @@ func (l *Ledger) fail(op string, e ledger.Entry, err error) error {
 	return ledger.Wrap(op, e, l.client.safe(err))
 }
 
-// vouch lets the rules of evidence know the token with which an endpoint was created, if the
+// markKnown lets the rules of evidence know the token with which an endpoint was created, if the
 // ledger has it. It waits for the store for [ledger.Patience] at most.
-func (l *Ledger) vouch(ctx context.Context, id string) {
+func (l *Ledger) markKnown(ctx context.Context, id string) {
 	if l.journal == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, ledger.Patience)
 	defer cancel()
 	if e, _ := l.journal.Owner(ctx, id); e != nil {
-		l.client.endpoints.Vouch(id, e.Intent, e.TokenCheck)
+		l.client.endpoints.MarkKnown(id, e.Intent, e.TokenCheck)
 	}
 }
 

@@ -342,7 +342,7 @@ func (c *InferenceServiceClient) wait(id, want string, o *WaitOptions, probe boo
 	by := &observer{client: c, id: id, opts: polling(o.RequestOptions)}
 	by.evidence.Read = c.client.endpoints.WasRead(id)
 	if o.NotFoundGrace >= 0 {
-		born := cmp.Or(c.client.endpoints.Born(id), time.Now()) // another process may have created it; no clock but ours decides
+		born := cmp.Or(c.client.endpoints.CreatedAt(id), time.Now()) // another process may have created it; no clock but ours decides
 		by.evidence.Readable = born.Add(cmp.Or(o.NotFoundGrace, rules.Grace))
 	}
 	w := &waiter[InferenceService]{

@@ -18,26 +18,26 @@ import (
 // maxHistory is the maximum number of status changes that a WaitError keeps, the latest ones.
 const maxHistory = 64
 
-// oversleep is how long the poll may take that a wait makes after its deadline, because the
+// latePollLimit is how long the poll may take that a wait makes after its deadline, because the
 // process was suspended.
-const oversleep = 10 * time.Second
+const latePollLimit = 10 * time.Second
 
 // waiter is a wait for a record of any kind.
 type waiter[T any] struct {
 	opts   *WaitOptions // the defaults are filled in
 	client *Client
 	// poll reads the record once. If the verdict is Deleted, err is nil or a "not found".
-	poll      func(context.Context) (record *T, verdict rules.Verdict, err error)
-	by        *observer // gathers what the polls show; nil if the record is not an endpoint
-	status    func(*T) string
-	probe     func(context.Context) error // must succeed before the wait succeeds; nil means no probe
-	deletion  bool                        // the wait ends with success when the record is deleted
-	unfit     error                       // why the wait cannot begin; nil if it can
-	start     time.Time
-	began     time.Time // when the latest poll began
-	endurance rules.Endurance
-	last      *T // the record that was read last
-	outcome   WaitError
+	poll     func(context.Context) (record *T, verdict rules.Verdict, err error)
+	by       *observer // gathers what the polls show; nil if the record is not an endpoint
+	status   func(*T) string
+	probe    func(context.Context) error // must succeed before the wait succeeds; nil means no probe
+	deletion bool                        // the wait ends with success when the record is deleted
+	unfit    error                       // why the wait cannot begin; nil if it can
+	start    time.Time
+	began    time.Time // when the latest poll began
+	failures rules.Failures
+	last     *T // the record that was read last
+	outcome  WaitError
 }
 
 // polled is one poll of a wait, with what follows from it.
@@ -66,7 +66,7 @@ func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, 
 		case p.err != nil && ctx.Err() != nil:
 			deadline, _ := ctx.Deadline()
 			late := min(time.Since(deadline), time.Since(w.start)) // a create may have outlasted ctx before the wait began
-			return w.again(ctx, until, rules.Overslept(0, late), cause.Of(ctx))
+			return w.again(ctx, until, rules.WasSuspended(0, late), cause.Of(ctx))
 		}
 		var atLeast, atMost time.Duration
 		if p.err != nil {
@@ -79,7 +79,7 @@ func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, 
 		polled := time.Now()
 		w.tell(p)
 		if ended := poll.Sleep(ctx, next); ended != nil {
-			return w.again(ctx, until, rules.Overslept(next, time.Since(polled)), ended)
+			return w.again(ctx, until, rules.WasSuspended(next, time.Since(polled)), ended)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, 
 // after the deadline, the latest poll is too old for a verdict: then another poll comes first.
 func (w *waiter[T]) again(ctx context.Context, until func(*T) (bool, error), suspended bool, why error) (*T, error) {
 	if suspended && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), oversleep)
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), latePollLimit)
 		defer cancel()
 		p := w.once(late, until)
 		w.tell(p)
@@ -105,7 +105,7 @@ func (w *waiter[T]) over(ctx context.Context, record *T, why error) (*T, error) 
 	if why != nil {
 		record, why = w.last, w.failed(why)
 	}
-	if w.endurance.Task != rules.Cleanup {
+	if w.failures.Task != rules.Cleanup {
 		w.client.waited(ctx, WaitEnd{ID: w.outcome.ID, Want: w.outcome.Want, Elapsed: time.Since(w.start), Err: why})
 	}
 	return record, why
@@ -153,30 +153,30 @@ func (w *waiter[T]) judge(p *polled[T], verdict rules.Verdict, until func(*T) (b
 	deleted := verdict == rules.Deleted
 	switch {
 	case p.err == nil:
-		w.endurance = rules.Endurance{Task: w.endurance.Task}
+		w.failures = rules.Failures{Task: w.failures.Task}
 		if p.done, p.end = until(p.record); deleted && !p.done && p.end == nil {
 			p.end = errDeleted
 		}
 	case deleted:
 		p.end = p.err
-	case verdict == rules.Unknown && w.endurance.Task.EndsUnknown():
+	case verdict == rules.Unknown && w.failures.Task.EndsUnknown():
 		text := ": not found with this token; it is deleted, its ID is mistyped, or it is of another account"
 		p.end = &explained{detail(p.err) + text, []error{p.err}}
 	case w.by == nil && notFound(p.err) && time.Since(w.start) >= w.opts.NotFoundGrace: // only endpoints need evidence
 		p.end = p.err
-	case !w.client.endures(&w.endurance, p.err):
+	case !w.client.continues(&w.failures, p.err):
 		p.end = p.err
 	}
 }
 
-// endures reports whether a task goes on after a failure. It notes the failure.
-func (c *Client) endures(e *rules.Endurance, err error) (goesOn bool) {
+// continues reports whether a task goes on after a failure. It notes the failure.
+func (c *Client) continues(e *rules.Failures, err error) (continues bool) {
 	f, contacts := failureOf(err), c.contacts.Load()
 	if rules.Contact(f.Class, f.Status) {
 		contacts-- // the failure itself
 	}
-	*e, goesOn = e.After(f, contacts > 0, time.Now())
-	return goesOn
+	*e, continues = e.After(f, contacts > 0, time.Now())
+	return continues
 }
 
 // failureOf reduces the error of a call to what the rules need.
@@ -203,7 +203,7 @@ func failureOf(err error) rules.Failure {
 	case !ok, e.Attempts == 0, cause.Has[*httpcall.LocalError](err):
 		return rules.Failure{Class: rules.Local}
 	}
-	return rules.Failure{Class: rules.Transport, Hopeless: httpcall.Hopeless(e.Err)}
+	return rules.Failure{Class: rules.Transport, Persistent: httpcall.Persistent(e.Err)}
 }
 
 func (w *waiter[T]) tell(p polled[T]) {

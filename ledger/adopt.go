@@ -22,7 +22,7 @@ func (j *Journal) Adopt(ctx context.Context, e Entry, s Endpoint, unmarked bool,
 		return r, now.mayAdopt(j.baseURL, s, unmarked, date)
 	})
 	if err == nil {
-		err = j.alone(ctx, e, s.ID)
+		err = j.ensureSole(ctx, e, s.ID)
 	}
 	if err != nil {
 		return err
@@ -43,10 +43,10 @@ func (j *Journal) holder(ctx context.Context, e Entry, id string) (other Entry, 
 	return other, err
 }
 
-// alone checks after the adoption of an ID that no other entry has it: two calls may have adopted it
+// ensureSole checks after the adoption of an ID that no other entry has it: two calls may have adopted it
 // at once. Then one of them undoes its adoption at once. The other waits for that, and undoes its
 // own if it waits in vain, since the other call may have been the first one.
-func (j *Journal) alone(ctx context.Context, e Entry, id string) error {
+func (j *Journal) ensureSole(ctx context.Context, e Entry, id string) error {
 	waiting, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	pace := poll.Pacer{Lowest: 50 * time.Millisecond, Highest: time.Second}

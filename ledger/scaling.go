@@ -20,17 +20,17 @@ type Scaling struct {
 	cancel  context.CancelFunc // ends the reading of the entry
 }
 
-// hedge is how long a change waits for the ledger before it asks the service whether it lowers the
+// ledgerDelay is how long a change waits for the ledger before it asks the service whether it lowers the
 // bill.
-const hedge = 500 * time.Millisecond
+const ledgerDelay = 500 * time.Millisecond
 
 // longestSearch is the time limit for the search of an entry in a large ledger.
 const longestSearch = time.Minute
 
 // Scale records a change to a higher number of instances, which may be sent if there is no error.
 // One that lowers the bill does not wait for the ledger. If the ledger does not say in time which it
-// is, Scale calls sinks, which asks the service. The caller must call [Scaling.Close] afterwards.
-func (j *Journal) Scale(ctx context.Context, id string, instances int, sinks func() bool) (s *Scaling, lowers bool, err error) {
+// is, Scale calls lowersBill, which asks the service. The caller must call [Scaling.Close] afterwards.
+func (j *Journal) Scale(ctx context.Context, id string, instances int, lowersBill func() bool) (s *Scaling, lowers bool, err error) {
 	s = &Scaling{journal: j, want: instances, read: make(chan struct{})}
 	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestSearch)
 	s.cancel = cancel
@@ -38,9 +38,9 @@ func (j *Journal) Scale(ctx context.Context, id string, instances int, sinks fun
 		defer close(s.read)
 		s.entry, s.err = j.Owner(reading, id)
 	}()
-	soon, stop := context.WithTimeout(ctx, hedge)
+	soon, stop := context.WithTimeout(ctx, ledgerDelay)
 	defer stop()
-	if instances == 0 || s.wait(soon) != nil && ctx.Err() == nil && sinks() {
+	if instances == 0 || s.wait(soon) != nil && ctx.Err() == nil && lowersBill() {
 		return s, true, nil
 	}
 	if err = s.wait(ctx); err == nil && s.entry != nil {

@@ -34,7 +34,7 @@ func listen(h http.Handler) *listener {
 			}
 		},
 	}
-	l.open.Go(func() { _ = l.server.Serve(mortalListener{ln}) }) // returns http.ErrServerClosed after close
+	l.open.Go(func() { _ = l.server.Serve(stallListener{ln}) }) // returns http.ErrServerClosed after close
 	return l
 }
 
@@ -44,15 +44,15 @@ func (l *listener) close() {
 	l.open.Wait()
 }
 
-// mortalListener accepts connections that can go dead.
-type mortalListener struct{ net.Listener }
+// stallListener accepts connections that can go dead.
+type stallListener struct{ net.Listener }
 
-func (l mortalListener) Accept() (net.Conn, error) {
+func (l stallListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	m := &mortalConn{Conn: c, closed: make(chan struct{})}
+	m := &stallConn{Conn: c, closed: make(chan struct{})}
 	m.close = sync.OnceValue(func() error {
 		close(m.closed)
 		return c.Close()
@@ -60,9 +60,9 @@ func (l mortalListener) Accept() (net.Conn, error) {
 	return m, nil
 }
 
-// mortalConn is a connection that can go dead. On a dead connection every Read and Write
+// stallConn is a connection that can go dead. On a dead connection every Read and Write
 // blocks until the server closes the connection, even if the client has closed its end.
-type mortalConn struct {
+type stallConn struct {
 	net.Conn
 	dead   atomic.Bool
 	closed chan struct{}
@@ -72,14 +72,14 @@ type mortalConn struct {
 type connKey struct{}
 
 // connOf returns the connection of a request. It returns nil if the server is in memory.
-func connOf(r *http.Request) *mortalConn {
-	c, _ := r.Context().Value(connKey{}).(*mortalConn)
+func connOf(r *http.Request) *stallConn {
+	c, _ := r.Context().Value(connKey{}).(*stallConn)
 	return c
 }
 
-func (c *mortalConn) die() { c.dead.Store(true) }
+func (c *stallConn) die() { c.dead.Store(true) }
 
-func (c *mortalConn) Read(p []byte) (int, error) {
+func (c *stallConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if c.dead.Load() {
 		<-c.closed
@@ -88,7 +88,7 @@ func (c *mortalConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *mortalConn) Write(p []byte) (int, error) {
+func (c *stallConn) Write(p []byte) (int, error) {
 	if c.dead.Load() {
 		<-c.closed
 		return 0, net.ErrClosed
@@ -96,4 +96,4 @@ func (c *mortalConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-func (c *mortalConn) Close() error { return c.close() }
+func (c *stallConn) Close() error { return c.close() }

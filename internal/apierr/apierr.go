@@ -17,8 +17,8 @@ import (
 	"unicode/utf8"
 )
 
-// Info is what was found; each field may be empty. Every text is one line
-// without control characters.
+// Info is what was found; each field may be empty. Each is one line without control
+// characters.
 type Info struct {
 	Code      string // at most 128 bytes
 	Message   string // at most 512 bytes
@@ -32,9 +32,8 @@ const (
 	maxExcerpt = 256
 )
 
-// Parse reads an error body. The content type is only a hint: bodies are often
-// mislabelled. scrub removes the secrets from each text, after the text was decoded and
-// before it is cut to its maximum length.
+// Parse reads an error body. The content type is only a hint: bodies are often mislabelled.
+// scrub removes the secrets from each string, after it was decoded and before it is truncated.
 func Parse(contentType string, body []byte, scrub func(string) string) Info {
 	info := parse(contentType, body)
 	return Info{
@@ -134,24 +133,24 @@ func pageMessage(body []byte) string {
 	return pageText(body)
 }
 
-// pageText is the text between the tags of a page.
+// pageText returns the text between the tags of a page.
 func pageText(body []byte) string {
 	return html.UnescapeString(string(pageTag.ReplaceAll(body, []byte(" "))))
 }
 
-// trim removes a byte order mark, white space, and all beyond maxBody.
+// trim removes a byte order mark, white space, and everything after maxBody.
 func trim(body []byte) []byte {
 	body = bytes.TrimPrefix(body[:min(len(body), maxBody)], []byte("\xef\xbb\xbf"))
 	return bytes.TrimSpace(body)
 }
 
-// isBinary reports whether the first bytes are not those of a text, or the body holds a zero byte.
+// isBinary reports whether the body does not begin like text, or holds a zero byte.
 func isBinary(body []byte) bool {
 	return !strings.HasPrefix(http.DetectContentType(body), "text/") || bytes.IndexByte(body, 0) >= 0
 }
 
-// Line makes one line of s: runs of white space become one space, and what
-// cannot be printed is left out.
+// Line returns s as one line: runs of white space become one space, and characters that cannot
+// be printed are removed.
 func Line(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -165,7 +164,7 @@ func Line(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// bound cuts s to at most limit bytes, including the mark that it puts at the end.
+// bound truncates s to at most limit bytes, including the mark at the end.
 func bound(s string, limit int) string {
 	const mark = "…"
 	if len(s) <= limit {

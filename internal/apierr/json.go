@@ -121,7 +121,7 @@ func (o object) info() Info {
 	return info
 }
 
-// where names the part of the request that the object complains about.
+// where returns the part of the request that the object reports as wrong.
 func (o object) where() string {
 	var names []string
 	list, _ := o["loc"].([]any)

@@ -16,9 +16,9 @@ var (
 	ErrOther  = errors.New("the response is about another record than the request")
 )
 
-// Reported reports whether a 2xx response has an error in its body, as gateways send it:
-// a field named error or errors that is not empty. A record may have a field of that name as
-// well, so Reported must only be called for responses that hold no record.
+// Reported reports whether the body of a 2xx response has a field named error or errors that
+// is not empty, as gateways send it. A record may have a field of that name as well, so
+// Reported must only be called for responses that hold no record.
 func Reported(body []byte) bool {
 	var said struct{ Error, Errors json.RawMessage }
 	_ = json.Unmarshal(body, &said) // a body that is not an object reports no error
@@ -33,7 +33,7 @@ func Reported(body []byte) bool {
 }
 
 // DeniedDelete returns an error if the body of a 2xx response does not show that the delete of id
-// was accepted: it is about another record, or says in one of the usual ways that the delete
+// was accepted: it is about another record, or reports in one of the usual ways that the delete
 // failed.
 func DeniedDelete(id string, body []byte) error {
 	body = jsonfield.Clean(body)

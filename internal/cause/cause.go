@@ -1,5 +1,4 @@
-// Package cause finds out why something ended. For a context it gives the kind of the end and
-// the cause that its owner set.
+// Package cause reports why a context ended, and inspects and joins errors.
 package cause
 
 import (
@@ -11,8 +10,8 @@ import (
 	"time"
 )
 
-// Of returns the reason for which ctx ended: its Err, and after it the cause that the owner of
-// ctx set, if there is one. It returns nil if ctx has not ended.
+// Of returns why ctx ended: its Err, joined with its cause if one was set. It returns nil if
+// ctx has not ended.
 func Of(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if own, ok := cause.(*limit); ok { //nolint:errorlint // the very same value
@@ -24,8 +23,8 @@ func Of(ctx context.Context) error {
 	return err
 }
 
-// Limit returns a copy of ctx that ends at a time, if ctx does not end before it. Of then returns err
-// alone: context.DeadlineExceeded would say that a deadline of the caller has passed.
+// Limit returns a copy of ctx that ends at the given time at the latest. Of then returns only err,
+// since context.DeadlineExceeded would mean that a deadline of the caller has passed.
 func Limit(ctx context.Context, at time.Time, err error) (context.Context, context.CancelFunc) {
 	if deadline, ok := ctx.Deadline(); ok && !deadline.After(at) {
 		return context.WithCancel(ctx)
@@ -46,7 +45,8 @@ func Has[E error](err error) bool {
 	return ok
 }
 
-// Join is errors.Join, but its text is one line, and a single error stays as it is.
+// Join is like errors.Join, but its message is one line, and it returns a single error
+// unchanged.
 func Join(errs ...error) error {
 	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
 	switch len(errs) {

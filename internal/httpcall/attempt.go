@@ -17,7 +17,7 @@ import (
 	"example.com/svc/internal/valid"
 )
 
-// An outcome says what an attempt means for the service.
+// An outcome is the effect that an attempt may have had on the service.
 type outcome int
 
 const (
@@ -26,15 +26,15 @@ const (
 	lost                    // there is no complete response, and the request may have been processed
 )
 
-// An attempt is what came of one HTTP exchange.
+// An attempt is the result of one HTTP exchange.
 type attempt struct {
-	StatusCode int // status of the response; 0 if there was no complete response, and Fail says why
+	StatusCode int // status of the response; 0 if there was no complete response: see Fail
 	Broken     int // the status of a 2xx response that was cut off; 0 if none was
 	Header     http.Header
 	Body       []byte
 	Cut        bool           // Body is only the beginning
 	Stream     *http.Response // the successful response of a download; its body was not read yet
-	RetryAfter time.Duration  // the delay that the response asked for; 0 if none
+	RetryAfter time.Duration  // delay of the Retry-After header; 0 if none
 
 	outcome outcome
 	resp    *http.Response // for the redirects and the retries; its body was read, unless it is Stream; nil if err is set
@@ -42,9 +42,9 @@ type attempt struct {
 	local   bool           // err arose in this process: no request was sent, or the body of an upload could not be read
 }
 
-// RoundTrip makes one HTTP exchange of a call. It is the transport below the retries and the
-// redirects. It sends a copy of the request, since a connection may still be using the request
-// of the previous attempt.
+// RoundTrip performs one HTTP exchange of a call. It is the transport below the retries and
+// the redirects. It sends a copy of the request, since a connection may still be using the
+// request of the previous attempt.
 func (c *Caller) RoundTrip(shell *http.Request) (*http.Response, error) {
 	x := exchangeOf(shell.Context())
 	x.tell() // after a redirect: reports the exchange that led here
@@ -101,8 +101,9 @@ func (c *Caller) admit(x *exchange, to *url.URL, header http.Header) (deadline t
 	return deadline, x.call.Before()
 }
 
-// limited returns the error of a rate limiter. If the limiter refuses because of the deadline of
-// ctx, as that of golang.org/x/time/rate does before the deadline, it is a DeadlineExceeded.
+// limited returns err, the error of a rate limiter. If the limiter refused because of the
+// deadline of ctx, as golang.org/x/time/rate does before the deadline, the result wraps
+// context.DeadlineExceeded.
 func limited(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return cause.Of(ctx)
@@ -113,8 +114,8 @@ func limited(ctx context.Context, err error) error {
 	return &LocalError{"rate limiter", err}
 }
 
-// askToken asks the token source. If it has not returned by the deadline, the error is a
-// TimeoutError: the source must not take longer than an attempt may.
+// askToken calls the token source. If the source has not returned by the deadline, the error
+// is a TimeoutError.
 func (c *Caller) askToken(x *exchange, deadline time.Time) (*sender, error) {
 	ctx, cancel := context.WithDeadline(x.ctx, deadline)
 	defer cancel()
@@ -130,8 +131,8 @@ func (c *Caller) askToken(x *exchange, deadline time.Time) (*sender, error) {
 	return nil, &LocalError{"token source", err}
 }
 
-// refuse notes that a request is not sent, and returns why. The result of the attempt before it
-// stays. But if a redirect led to the request, that attempt has no result.
+// refuse records that a request is not sent, and returns why. It keeps the result of the
+// previous attempt, unless that attempt was redirected to this request.
 func (x *exchange) refuse(err error, redirected bool) error {
 	if redirected {
 		x.fold(attempt{}, x.Acted)
@@ -194,9 +195,8 @@ func (x *exchange) send(shell *http.Request, deadline time.Time) attempt {
 	return a
 }
 
-// read reads the body of a response. If it must be whole, it must be within [MaxResponse].
-// Otherwise its beginning is enough. The body of a 101 is not read: it is the connection itself,
-// and may never end.
+// read reads the body of a response: the whole body, up to [MaxResponse], or only its beginning.
+// The body of a 101 is not read, since it is the connection itself and may never end.
 func read(method string, resp *http.Response, whole bool) (body []byte, cut bool, err error) {
 	if method == http.MethodHead || resp.StatusCode < 200 || resp.Body == http.NoBody {
 		return nil, false, nil
@@ -223,9 +223,9 @@ func read(method string, resp *http.Response, whole bool) (body []byte, cut bool
 	return body, cut || err != nil, err
 }
 
-// fold makes an attempt the latest one of its call. acted says whether an attempt before it may
-// have taken effect. The new attempt may have as well if its response was lost, or does not say
-// what happened.
+// fold makes an attempt the latest one of its call. acted reports whether an earlier attempt
+// may have taken effect. The new attempt may have taken effect if its response was lost or is
+// inconclusive.
 func (x *exchange) fold(a attempt, acted bool) {
 	x.attempt, x.Acted = a, acted
 	switch a.outcome {

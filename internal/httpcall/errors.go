@@ -42,7 +42,7 @@ func (e *TimeoutError) Temporary() bool { return true }
 // A LocalError records that an attempt failed in this process: the rate limiter, the token source
 // or the body of the request failed.
 type LocalError struct {
-	Doing string // what failed: "rate limiter", "token source", "reading the body" …
+	Doing string // what failed: "rate limiter", "token source", "reading the body", …
 	Err   error
 }
 
@@ -60,9 +60,9 @@ func (e *ProxyError) Error() string {
 	return fmt.Sprintf("%s refused the connection: %d %s", strings.TrimSpace("the proxy "+e.Proxy), e.StatusCode, http.StatusText(e.StatusCode))
 }
 
-// explained gives a type to two errors of net/http that have only a text. If a proxy refuses a
-// connection, the text is that of the proxy's status. If an HTTP/2 server did not process a
-// create, the text says that the request has no GetBody, so net/http cannot repeat it.
+// explained returns a typed error for two errors of net/http that have no type. If a proxy
+// refuses a connection, the message is the status text of the proxy. If an HTTP/2 server did
+// not process a create, the message is about a missing GetBody.
 func explained(err error) error {
 	text := err.Error()
 	if strings.HasPrefix(text, "http2: Transport: cannot retry err [") && (strings.Contains(text, "; REFUSED_STREAM") ||
@@ -77,9 +77,9 @@ func explained(err error) error {
 	return err
 }
 
-// interrupted returns why there was no further attempt. before is the error of the last attempt;
-// nil if that attempt got a response. If before is a timeout, only its text is added: a caller
-// who looks for a timeout must not find it, since it did not end the call.
+// interrupted returns why there was no further attempt. before is the error of the last attempt,
+// or nil if that attempt got a response. If before is a timeout, it is not wrapped: the timeout
+// did not end the call, so errors.Is must not find it.
 func interrupted(why, before error) error {
 	switch {
 	case before == nil:

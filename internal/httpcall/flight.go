@@ -14,9 +14,9 @@ import (
 	"example.com/svc/internal/cause"
 )
 
-// A flight is one request on its way: its time limit, and the gate between its body and the
-// connection. The gate knows whether the body was ever read. After it is sealed, nothing more
-// can be read.
+// A flight is one request in progress: its time limit, and the gate between its body and the
+// connection. The gate records whether the body was read. Once it is sealed, the body can no
+// longer be read.
 type flight struct {
 	x    *exchange
 	ctx  context.Context //nolint:containedctx // the context of the request, which lives as long as the flight
@@ -103,7 +103,7 @@ func (f *flight) attach(req *http.Request) (err error) {
 }
 
 // gated is a request body that can be read until the gate of its flight is sealed. The idle limit
-// does not count while the source is read.
+// is suspended while the source is read.
 type gated struct {
 	io.ReadCloser
 	f *flight
@@ -125,9 +125,9 @@ func (f *flight) seal() bool {
 	return f.gate.CompareAndSwap(0, gateSealed) || f.gate.Load() == gateSealed
 }
 
-// failed ends a flight without a response, and says what that means for the service. It seals the
-// body first. If the body was read, it may have been sent, whatever the error says, since a
-// transport may have tried twice. The exception is an HTTP/2 server that refused the request.
+// failed ends a flight without a response, and returns the outcome. It seals the body first. If
+// the body was read, it may have been sent, whatever the error is, since a transport may have
+// tried twice. The exception is an HTTP/2 server that refused the request.
 func (f *flight) failed(err error) attempt {
 	x, unread := f.x, f.seal()
 	a := attempt{err: f.reason(err), outcome: lost}
@@ -144,8 +144,8 @@ func (f *flight) failed(err error) attempt {
 	return a
 }
 
-// reason returns why a flight failed: the reason for which its context ended, otherwise err
-// without the address of the request.
+// reason returns why a flight failed: why its context ended, or else err without the URL of
+// the request.
 func (f *flight) reason(err error) error {
 	if f.x.ctx.Err() != nil {
 		return cause.Of(f.x.ctx)
@@ -165,7 +165,7 @@ func (f *flight) reason(err error) error {
 	return err
 }
 
-// stream is the body of a download's response. Its idle time counts only during a Read.
+// stream is the body of a download's response. The idle limit applies only during a Read.
 type stream struct {
 	io.ReadCloser
 	f *flight

@@ -1,6 +1,6 @@
 // Package httpcall carries out one call over HTTP: rate limit, token, attempts with time
-// limits, retries, redirects, bounded responses, and a report of every exchange. It knows
-// nothing of resources. It returns facts, and its callers decide what they mean for a record.
+// limits, retries, redirects, bounded responses, and a report of every exchange. It is
+// independent of resources: its callers decide what a result means for a record.
 package httpcall
 
 import (
@@ -34,10 +34,10 @@ const maxErrorBody = 64 << 10
 // [New].
 type Config struct {
 	Client    *http.Client                              // the client that the caller set; never modified; nil if none
-	Wrap      func(http.RoundTripper) http.RoundTripper // puts instruments, such as tracing, around the transport; nil if there are none
+	Wrap      func(http.RoundTripper) http.RoundTripper // wraps the transport, for example for tracing; if nil, it is not wrapped
 	Origin    *url.URL                                  // the token is sent to this origin only
 	Token     func() string                             // returns a token that never changes; a function, so that a dump of Config does not show it; nil if there is none
-	Source    func(ctx context.Context) (string, error) // takes the place of Token: returns the token of an attempt, which may take time; nil if there is none
+	Source    func(ctx context.Context) (string, error) // returns the token of an attempt, in place of Token; may block; nil if there is none
 	Limiter   interface{ Wait(context.Context) error }  // its Wait is called before every request; nil means no rate limit
 	Retry     Policy
 	Timeout   time.Duration // limit for one attempt of an API call
@@ -81,11 +81,11 @@ type Call struct {
 
 	Transfer bool             // an attempt has no time limit, and redirects to other origins are followed
 	Idle     time.Duration    // transfers: longest time in which no byte moves in either direction; 0 means no limit
-	Redact   *redact.Redactor // transfers: knows the secrets of the presigned URL as well; nil means the Redactor of the Caller
+	Redact   *redact.Redactor // transfers: removes the secrets of the presigned URL as well; if nil, the Redactor of the Caller is used
 	Hop      func(*url.URL)   // transfers: called with the address that a redirect leads to; if nil, nothing is called
 
 	MaxAttempts int           // 0 means the limit of the policy
-	Urgent      bool          // do not ask the rate limiter
+	Urgent      bool          // do not wait for the rate limiter
 	Linger      time.Duration // how long to wait for the response to a request that was sent before ctx ended
 
 	Result Result // Do writes to it, so that the caller can read it after a panic
@@ -111,7 +111,7 @@ type Result struct {
 	Lost bool
 }
 
-// OK reports whether the service said that the call succeeded.
+// OK reports whether there is a complete response with a 2xx status.
 func (r *Result) OK() bool { return r.Fail == nil && r.StatusCode/100 == 2 }
 
 // A sender is a token that was sent.
@@ -120,7 +120,7 @@ type sender struct {
 	last  atomic.Pointer[tokenCheck]
 }
 
-// tokenCheck is a result of TokenCheck. The latest one is kept, since most calls ask for the same.
+// tokenCheck is a result of TokenCheck. The latest one is cached, since most calls need the same.
 type tokenCheck struct{ msg, sum string }
 
 // TokenCheck returns the first 8 hex digits of HMAC-SHA-256 over msg. The key is the token that
@@ -139,8 +139,8 @@ func (r *Result) TokenCheck(msg string) string {
 	return sum
 }
 
-// Encoding returns the Content-Encoding that the body still has, although none was asked for, or an
-// empty string if it has none.
+// Encoding returns the Content-Encoding of the body, although none was requested, or "" if it has
+// none.
 func (r *Result) Encoding() string {
 	if e := strings.TrimSpace(r.Header.Get("Content-Encoding")); e != "" && len(r.Body) > 0 && !strings.EqualFold(e, "identity") {
 		return fmt.Sprintf("the body has the Content-Encoding %q, which was not asked for", e)
@@ -194,14 +194,14 @@ type exchange struct {
 	number uint64
 	lane   *lane
 	base   http.RoundTripper // sends the requests
-	via    http.RoundTripper // base, or the instruments around it
-	proof  bool              // if the body of a request was not read, that proves that the request was not sent
+	via    http.RoundTripper // base, or the wrapper around it
+	proof  bool              // a request whose body was not read was not sent
 	late   *TimeoutError     // the error of an attempt that takes too long
 	client http.Client       // follows redirects, with the Jar of the caller's client
 	again  bool              // another attempt will be made, and has not begun
 	delay  time.Duration     // the delay before that attempt
-	taken  float64           // what the latest retry took from the retry budget
-	report *Attempt          // report of the latest exchange, which the hooks have not got yet
+	taken  float64           // tokens that the latest retry took from the budget
+	report *Attempt          // report of the latest exchange, not yet passed to the hooks
 	dials  atomic.Int32      // connections that the attempt under way has opened
 
 	renewed bool // the call was repeated with another token
@@ -214,7 +214,7 @@ func exchangeOf(ctx context.Context) *exchange {
 	return x
 }
 
-// Route is the route of the call that a request with this context belongs to.
+// Route returns the route of the call that a request with this context belongs to.
 func Route(ctx context.Context) string {
 	if x := exchangeOf(ctx); x != nil {
 		return x.call.Route
@@ -271,7 +271,8 @@ func (c *Caller) Do(ctx context.Context, call *Call) *Result {
 	return x.Result
 }
 
-// use sets what the caller's client asks for. It is read for each call, since it may change.
+// use applies the settings of the caller's client. They are read for each call, since they may
+// change.
 func (x *exchange) use(hc *http.Client) {
 	x.base = cmp.Or(hc.Transport, x.base)
 	if hc.Timeout > 0 && hc.Timeout < x.late.After {

@@ -36,7 +36,7 @@ func (p Policy) WithDefaults() Policy {
 	return p
 }
 
-// Valid reports whether the attempts and the delays of a policy make sense.
+// Valid reports whether a policy has at least one attempt, and 0 <= MinDelay <= MaxDelay.
 func (p Policy) Valid() bool {
 	return p.MaxAttempts > 0 && p.MinDelay >= 0 && p.MaxDelay >= p.MinDelay
 }
@@ -61,8 +61,8 @@ func checkRetry(ctx context.Context, _ *http.Response, err error) (bool, error) 
 	return x.again, nil
 }
 
-// newToken reports whether the call is repeated because the service rejected its token and the
-// token source now gives a different one. The repeat is safe: a call that got 401 had no effect.
+// newToken reports whether to repeat a call because the service rejected its token and the token
+// source now returns another one. The repeat is safe: a call that got 401 had no effect.
 func (x *exchange) newToken() bool {
 	switch {
 	case x.renewed, x.caller.cfg.Source == nil, x.sender == nil, x.err != nil, x.ctx.Err() != nil:
@@ -85,13 +85,12 @@ func (x *exchange) worthRetrying() bool {
 	case x.Attempts >= limit, x.ctx.Err() != nil, x.local, x.call.Once && x.Acted:
 		return false
 	case x.err != nil:
-		return !Hopeless(x.err)
+		return !Persistent(x.err)
 	}
 	return Transient(x.StatusCode)
 }
 
-// Transient reports whether a status says that the same request may succeed
-// later.
+// Transient reports whether the same request may succeed later, after this status.
 func Transient(status int) bool { return slices.Contains(transient, status) }
 
 var transient = []int{
@@ -99,8 +98,8 @@ var transient = []int{
 }
 
 // schedule sets the delay before the next attempt, and reports whether there can be one. There
-// is none if the service asks for a longer delay than MaxDelay, if ctx ends before the delay
-// does, or if the retry budget is used up.
+// is none if Retry-After is longer than MaxDelay, if ctx ends during the delay, or if the
+// retry budget is used up.
 func (x *exchange) schedule() bool {
 	p := x.caller.cfg.Retry
 	bound := time.Duration(min(float64(p.MaxDelay), float64(p.MinDelay)*math.Exp2(float64(x.Attempts))))
@@ -199,12 +198,12 @@ func neverSent(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok && slices.Contains(beforeSending, op.Op) {
 		return true
 	}
-	return cause.Has[*net.DNSError](err) || cause.Has[*ProxyError](err) || mistrusted(err)
+	return cause.Has[*net.DNSError](err) || cause.Has[*ProxyError](err) || untrusted(err)
 }
 
-// mistrusted reports whether the identity of the server was not accepted: its certificate is
-// not valid, or it does not speak TLS.
-func mistrusted(err error) bool {
+// untrusted reports whether the server was not authenticated: its certificate is not valid, or
+// it does not use TLS.
+func untrusted(err error) bool {
 	switch {
 	case cause.Has[*tls.CertificateVerificationError](err), cause.Has[x509.UnknownAuthorityError](err),
 		cause.Has[x509.HostnameError](err), cause.Has[x509.CertificateInvalidError](err):
@@ -213,22 +212,22 @@ func mistrusted(err error) bool {
 	return errors.Is(err, http.ErrSchemeMismatch)
 }
 
-// Hopeless reports whether a retry would get the same error: client and server cannot agree on
+// Persistent reports whether a retry would get the same error: client and server cannot agree on
 // TLS, a proxy refuses the connection, or the response is too large.
-func Hopeless(err error) bool {
+func Persistent(err error) bool {
 	if proxy, refused := errors.AsType[*ProxyError](err); refused {
 		return !Transient(proxy.StatusCode)
 	}
 	switch {
-	case cause.Has[tls.RecordHeaderError](err), mistrusted(err), turnedAway(err):
+	case cause.Has[tls.RecordHeaderError](err), untrusted(err), handshakeRefused(err):
 		return true
 	}
 	return errors.Is(err, ErrTooLarge)
 }
 
-// turnedAway reports whether the server refused the TLS handshake. It compares the error strings, since
-// crypto/tls does not export the type of that error.
-func turnedAway(err error) bool {
+// handshakeRefused reports whether the server refused the TLS handshake. It compares error strings,
+// since crypto/tls does not export the type.
+func handshakeRefused(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	if !ok || op.Op != "remote error" {
 		return false

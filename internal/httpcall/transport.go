@@ -101,11 +101,11 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// instruments is the transport around the instruments of the user. It hides the query of each
-// address: tools for traces and metrics store the address, and the query of a presigned URL is a
-// secret. restore, below the instruments, restores the whole address and sends the request. The
-// address is in the context of the request, and not in the exchange: an instrument may abandon a
-// request that still runs, and the call may begin the next one.
+// instruments is the transport around the caller's wrapper. It hides the query of each URL,
+// since tools for traces and metrics store the URL, and the query of a presigned URL is a
+// secret. restore, below the wrapper, restores the whole URL and sends the request. The URL is
+// in the context of the request and not in the exchange, since a wrapper may abandon a request
+// in progress and the call may begin the next one.
 type instruments struct{ http.RoundTripper }
 
 func (i instruments) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -117,7 +117,7 @@ func (i instruments) RoundTrip(req *http.Request) (*http.Response, error) {
 	return i.RoundTripper.RoundTrip(req)
 }
 
-// addressKey is the key under which the context of a request holds its whole address.
+// addressKey is the context key of the whole URL of a request.
 type addressKey struct{}
 
 type restore struct{}

@@ -46,9 +46,9 @@ type Field struct {
 	Value any
 }
 
-// Encode returns v as JSON, with the fields set. JSON text stays unchanged. The body is nil if v is nil
-// or empty; if it may not be, it becomes an object for the fields. err says what cannot be encoded: the
-// field at path, or v if path is empty.
+// Encode returns v as JSON, with the fields set. A json.RawMessage is not changed. The body is nil if v
+// is nil or empty, unless there are fields. If err is not nil, path is the field that cannot be
+// encoded, or "" for v.
 func Encode(v any, may bool, fields []Field) (body []byte, path string, err error) {
 	switch raw, isRaw := v.(json.RawMessage); {
 	case v == nil, isRaw && len(raw) == 0:
@@ -104,12 +104,12 @@ func set(data []byte, names []string, value []byte) ([]byte, error) {
 }
 
 // Decode works like [json.Unmarshal]. If a field of data does not fit into dst, path names that
-// field, such as "flavor_list[3].available_num". path is empty if data as a whole is at fault.
+// field, such as "flavor_list[3].available_num". path is empty if data as a whole does not fit.
 //
-// must reports whether the value of a key has to fit; nil if all values have to. Any other field
-// accepts every value: a string field gets the JSON text of a value of another type, and all
-// other fields stay zero. A field for whole numbers always requires a value that fits. A bool
-// may come as 0, 1, "false" or "true".
+// must reports whether the value of a key has to fit. If nil, all values have to. Any other
+// field accepts every value: a string field gets the JSON text of a value of another type, and
+// all other fields stay zero. A field for whole numbers always requires a value that fits. A
+// bool may come as 0, 1, "false" or "true".
 //
 // These rules apply only after json.Unmarshal has failed. If they fail too, dst holds what
 // json.Unmarshal left in it.
@@ -192,8 +192,8 @@ func (d decoder) fillStruct(v reflect.Value, members map[string]json.RawMessage,
 	return "", nil
 }
 
-// fillOdd sets a field from a value that does not fit into it. It returns false if the field
-// requires a value that fits.
+// fillOdd sets a field to a value of another type. It returns false if the field requires a
+// value of its own type.
 func (d decoder) fillOdd(v reflect.Value, data []byte, key string) bool {
 	b, err := strconv.ParseBool(strings.Trim(string(data), `"`))
 	switch {

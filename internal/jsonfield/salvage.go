@@ -7,10 +7,10 @@ import (
 )
 
 // Salvage finds a field of the object in a response, such as its ID, even if the response is
-// broken. It reads up to the first syntax error. Fields of nested objects do not
-// count, since an ID there belongs to something else. A number at the end of a response that
-// was cut off does not count: digits of it may be missing.
-// Of a field that is there twice, the last one counts, as for encoding/json.
+// broken. It reads up to the first syntax error. It ignores the fields of nested objects,
+// since an ID there belongs to something else. It ignores a number at the end of a truncated
+// response, since digits may be missing. If a field occurs twice, the last one is used, as in
+// encoding/json.
 func Salvage(response []byte, field string) (found string) {
 	response = Clean(response)
 	dec := json.NewDecoder(bytes.NewReader(response))
@@ -33,7 +33,7 @@ func Salvage(response []byte, field string) (found string) {
 	return found
 }
 
-// text returns a string, or a whole number that is complete: something comes after it.
+// text returns a string, or an integer followed by another token.
 func text(value, after []byte) (text string) {
 	if value[0] == '"' {
 		_ = json.Unmarshal(value, &text) // after an error, text is empty
@@ -54,8 +54,8 @@ func HasKey(body []byte, key string) bool {
 	return ok
 }
 
-// Swollen reports whether a response consists of very many tiny objects, such as {} a million
-// times. The decoded records would take a hundred times the memory of the response.
+// Swollen reports whether a response consists of very many tiny objects, such as a million {}.
+// The decoded records would need a hundred times the memory of the response.
 func Swollen(body []byte) bool {
 	const large, least = 1 << 20, 32 // in a response above large bytes, an object must have at least this many bytes on average
 	return len(body) > large && bytes.Count(body, []byte("{")) > len(body)/least

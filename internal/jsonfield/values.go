@@ -71,16 +71,15 @@ func TypeError[T any](b []byte) error {
 	return &json.UnmarshalTypeError{Value: value, Type: reflect.TypeFor[T]()}
 }
 
-// timeLayouts are the accepted forms of a text, the usual one first. isoLayouts are the same with a
-// T between date and time. Parsing with them also accepts a fraction after the seconds.
+// timeLayouts are the accepted layouts of a string, the usual one first. isoLayouts are the same
+// with a T between date and time. Parsing with them also accepts a fraction after the seconds.
 var (
 	timeLayouts = []string{time.DateTime, time.DateTime + "Z07:00", time.DateTime + "Z0700", time.DateTime + "Z07", time.DateOnly, "20060102150405"}
 	isoLayouts  = strings.Split(strings.ReplaceAll(strings.Join(timeLayouts, "|"), " ", "T"), "|")
 )
 
-// parseTime reads a text. If it consists of digits only, at least 9 of them are read as a
-// number. A shorter text is not a time: it is more likely something else, such as the date
-// 20240501.
+// parseTime parses a string. At least 9 digits are parsed as a number. Fewer digits are not a
+// time, since they are more likely something else, such as the date 20240501.
 func parseTime(text string) (time.Time, bool) {
 	layouts := timeLayouts
 	if len(text) > len(time.DateOnly) && text[len(time.DateOnly)] == 'T' {
@@ -118,8 +117,8 @@ func parseUnix(text string) (time.Time, bool) {
 	return time.Unix(whole.Int64(), rest.Int64()).UTC(), true
 }
 
-// IsNumber reports whether text is a number as JSON writes it. A text or an exponent that is
-// too large to calculate with does not count: for example, 1e999999999.
+// IsNumber reports whether text is a number as JSON writes it. It returns false for a number
+// that is too large to compute with, such as 1e999999999.
 func IsNumber(text string) bool {
 	const maxText, maxExponent = 1024, 400
 	if _, exponent, scientific := strings.Cut(strings.ToLower(text), "e"); scientific {

@@ -1,5 +1,5 @@
-// Package known remembers what a client knows of endpoints: when it created them, which records
-// it has read, and with which tokens.
+// Package known records what a client has seen of endpoints: when it created them, which
+// records it has read, and with which tokens.
 package known
 
 import (
@@ -13,20 +13,21 @@ import (
 )
 
 const (
-	most = 16384     // number of endpoints that are remembered; then the old ones are forgotten
-	kept = time.Hour // for how long an endpoint that was created is not forgotten
+	most = 16384     // number of endpoints from which on the oldest are dropped
+	kept = time.Hour // how long a created endpoint is kept at least
 )
 
 // Sender identifies the token that was sent for a response, without showing it: it returns a
 // checksum of the message with the token as key.
 type Sender func(message string) string
 
-// Endpoints is safe for concurrent use. If it forgets an endpoint, a wait for its deletion may
-// take 30 s longer, or may not be able to prove the deletion.
+// Endpoints is a bounded set of endpoints. It is safe for concurrent use. Without an entry, a
+// wait for the deletion of an endpoint may take 30 s longer, or may not be able to prove the
+// deletion.
 type Endpoints struct {
 	salt string
 	mu   sync.Mutex
-	all  map[string]endpoint // maps an ID to what is known of it
+	all  map[string]endpoint // by ID
 }
 
 type endpoint struct {
@@ -37,19 +38,19 @@ type endpoint struct {
 
 type check struct{ message, sum string }
 
-// New returns a memory without endpoints.
+// New returns an empty set.
 func New() *Endpoints { return &Endpoints{salt: rand.Text(), all: map[string]endpoint{}} }
 
-// Create notes that an endpoint was created. sender is that of the response; nil if the token is not
-// known to fit.
+// Create records that an endpoint was created. sender is the sender of the request, or nil if the
+// endpoint may be of another token.
 func (e *Endpoints) Create(id string, sender Sender) {
 	e.note(id, endpoint{created: time.Now()}, e.check(sender))
 }
 
-// Born returns the time when the endpoint was created, or zero if it is not known.
-func (e *Endpoints) Born(id string) time.Time { return e.get(id).created }
+// CreatedAt returns the time when the endpoint was created, or zero if it is not known.
+func (e *Endpoints) CreatedAt(id string) time.Time { return e.get(id).created }
 
-// Read notes that a response showed the record of an endpoint.
+// Read records that a response showed the record of an endpoint.
 func (e *Endpoints) Read(id string, sender Sender) {
 	e.note(id, endpoint{read: true}, e.check(sender))
 }
@@ -57,9 +58,9 @@ func (e *Endpoints) Read(id string, sender Sender) {
 // WasRead reports whether the record of an endpoint was read.
 func (e *Endpoints) WasRead(id string) bool { return e.get(id).read }
 
-// Vouch notes that an ID is known for the token that makes sum of message. An empty sum vouches
-// for nothing.
-func (e *Endpoints) Vouch(id, message, sum string) { e.note(id, endpoint{}, check{message, sum}) }
+// MarkKnown records that an ID is known for the token whose checksum of message is sum. It does
+// nothing if sum is empty.
+func (e *Endpoints) MarkKnown(id, message, sum string) { e.note(id, endpoint{}, check{message, sum}) }
 
 // Knows reports whether an ID is known for the token of sender.
 func (e *Endpoints) Knows(id string, sender Sender) bool {
@@ -79,7 +80,7 @@ func (e *Endpoints) get(id string) endpoint {
 	return e.all[same.Canonical(id)]
 }
 
-// note adds to what is remembered of an endpoint.
+// note adds to the entry of an endpoint.
 func (e *Endpoints) note(id string, more endpoint, c check) {
 	id = same.Canonical(id)
 	e.mu.Lock()

@@ -17,8 +17,8 @@ func TestAnIDIsKnownForTheTokenThatShowedIt(t *testing.T) {
 	e.Read("a", token("mine"))
 	e.Create("b", token("mine"))
 	e.Create("c", nil)
-	e.Vouch("d", "intent", token("mine")("intent"))
-	e.Vouch("e", "intent", "")
+	e.MarkKnown("d", "intent", token("mine")("intent"))
+	e.MarkKnown("e", "intent", "")
 	for id, known := range map[string]bool{"a": true, "b": true, "c": false, "d": true, "e": false} {
 		require.Equal(t, known, e.Knows(id, token("mine")), id)
 		require.False(t, e.Knows(id, token("other")), id)
@@ -30,9 +30,9 @@ func TestAnIDIsKnownForTheTokenThatShowedIt(t *testing.T) {
 func TestAUUIDIsKnownInAnyCase(t *testing.T) {
 	e := New()
 	e.Create("0011d724-abcd-4bcd-8bcd-000000000002", token("mine"))
-	require.False(t, e.Born("0011D724-ABCD-4BCD-8BCD-000000000002").IsZero())
+	require.False(t, e.CreatedAt("0011D724-ABCD-4BCD-8BCD-000000000002").IsZero())
 	require.True(t, e.Knows("0011D724-ABCD-4BCD-8BCD-000000000002", token("mine")))
-	require.True(t, e.Born("0011D724").IsZero())
+	require.True(t, e.CreatedAt("0011D724").IsZero())
 }
 
 func TestMemoryIsBounded(t *testing.T) {
@@ -46,7 +46,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		for i := range most {
 			e.Read(fmt.Sprint("other ", i), token("mine"))
 		}
-		require.False(t, e.Born("5").IsZero(), "it was created lately")
+		require.False(t, e.CreatedAt("5").IsZero(), "it was created lately")
 		time.Sleep(2 * kept)
 		for i := range most {
 			e.Read(fmt.Sprint(i), token("mine"))

@@ -31,7 +31,7 @@ type List[T any] struct {
 	Ahead int                                                    // maximum number of pages that are requested or stored at a time; less than 2 means one
 	Fetch func(ctx context.Context, number int) (Page[T], error) // returns a page; called from many goroutines if Ahead is 2 or more
 	Key   func(*T) string                                        // two items with the same key are the same item
-	None  func(error) bool                                       // reports whether an error of Fetch says that there is no such page
+	None  func(error) bool                                       // reports whether an error of Fetch means that the page does not exist
 	Fail  func(number int, err error) error                      // returns the error that the sequence ends with
 }
 
@@ -129,7 +129,7 @@ func (r *reader[T]) ask(n, from int) {
 	}
 }
 
-// give yields the new items of a page, and reports whether there may be another page.
+// give yields the new items of a page, and reports whether another page may exist.
 func (r *reader[T]) give(page Page[T], yield func(*T, error) bool) (more bool, err error) {
 	before := len(r.seen)
 	for i := range page.Items {
@@ -156,7 +156,7 @@ func (r *reader[T]) give(page Page[T], yield func(*T, error) bool) (more bool, e
 	return true, nil
 }
 
-// counts reports whether, according to a credible total, items are missing.
+// counts reports whether items are missing according to a total that is not too small.
 func (r *reader[T]) counts() bool { return r.total > 0 && r.size > 0 && r.left() > 0 }
 
 // left returns the number of items that have not been received; negative if more have been

@@ -1,4 +1,4 @@
-// Package poll decides when a loop that waits for a change reads again.
+// Package poll computes the intervals of a polling loop.
 package poll
 
 import (
@@ -9,9 +9,9 @@ import (
 	"example.com/svc/internal/cause"
 )
 
-// A Pacer decides when to poll again. The interval grows from Lowest to Highest. Each interval is made
-// up to a fifth shorter or a tenth longer at random, so that many loops do not poll at the same
-// moment. The last poll comes shortly before the deadline of the context.
+// A Pacer computes the time until the next poll. The interval grows from Lowest to Highest. Each
+// interval is made up to a fifth shorter or a tenth longer at random, so that many loops do not poll
+// at the same moment. The last poll comes shortly before the deadline of the context.
 type Pacer struct {
 	Lowest, Highest time.Duration
 
@@ -77,7 +77,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// Jitter is a random time from 0 to most.
+// Jitter returns a random duration from 0 to most.
 func Jitter(most time.Duration) time.Duration {
 	if most <= 0 {
 		return 0

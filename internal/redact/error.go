@@ -9,10 +9,10 @@ import (
 
 const maxErrorText = 4 << 10
 
-// Error returns err itself if no text in its tree holds anything to redact, and otherwise an
-// error with redacted text. The text has at most 4 KiB. errors.Is on the result sees the whole
-// tree of err. errors.As sees the errors of the tree that show no secret, and a redacted copy
-// of a [*url.Error].
+// Error returns an error with the redacted message of err, of at most 4 KiB. It returns err
+// itself if nothing in its tree needs to be redacted. errors.Is on the result matches the
+// whole tree of err. errors.As finds the errors of the tree that show no secret, and a
+// redacted copy of a [*url.Error].
 func (r *Redactor) Error(err error) error {
 	if err == nil {
 		return nil

@@ -15,12 +15,11 @@ import (
 // Mark replaces a secret.
 const Mark = "REDACTED"
 
-// BadURL replaces a link that is not an absolute URL: in such a link, nobody can say which
-// part is secret.
+// BadURL replaces a link that is not an absolute URL, since its secret part is not known.
 const BadURL = "[unparsable link REDACTED]"
 
 const (
-	minSecret = 4        // a shorter secret is not searched for, since it may be a part of ordinary words
+	minSecret = 4        // shorter secrets are not redacted, since they may occur in ordinary words
 	maxAdded  = 24       // number of calls of Add whose secrets are kept: enough for all redirects of two attempts
 	maxSecret = 16 << 10 // number of bytes at the end of truncated text that are compared with secrets
 	ahead     = 64 << 10 // number of bytes beyond the limit that are redacted as well
@@ -62,11 +61,11 @@ func strip(link string) string {
 }
 
 // Redactor removes a set of secrets from text. It also removes whatever looks like the secret
-// part of a presigned URL or like a bearer token. A nil Redactor knows no secrets and removes
+// part of a presigned URL or like a bearer token. A nil Redactor has no secrets and removes
 // only what looks like one. A Redactor is safe for concurrent use.
 //
-// A secret is not searched for if it is shorter than 4 bytes, if it contains the word
-// REDACTED, or if it is a part of that word.
+// A secret is ignored if it is shorter than 4 bytes, contains the word REDACTED, or is a part
+// of that word.
 type Redactor struct {
 	parent *Redactor       // its secrets are removed as well; nil if there is none
 	known  func() *secrets // returns the secrets; a function, so that formatting by reflection does not show them
@@ -79,7 +78,7 @@ type secrets struct {
 	replacer  *strings.Replacer // nil if replacer and spellings have to be made
 }
 
-// New returns a Redactor that never forgets these secrets.
+// New returns a Redactor that removes these secrets.
 func New(fixed ...string) *Redactor { return (*Redactor)(nil).With(fixed...) }
 
 // With returns a Redactor that removes these secrets and those of r. Secrets that are added to
@@ -90,7 +89,7 @@ func (r *Redactor) With(fixed ...string) *Redactor {
 }
 
 // Add makes r remove a group of further secrets, such as a new token, or the secrets of another
-// link. The last 24 groups are remembered. Adding the latest group again is cheap.
+// link. The last 24 groups are kept. Adding the latest group again is cheap.
 func (r *Redactor) Add(group ...string) {
 	s := r.known()
 	s.mu.Lock()
@@ -146,7 +145,7 @@ func (r *Redactor) String(s string) string {
 	return hideByForm(s)
 }
 
-// dropPart removes from the end of a cut text what may be the beginning of a secret: of a
+// dropPart removes from the end of truncated text what may be the beginning of a secret: of a
 // known secret, or of a link that may hold user info.
 func (r *Redactor) dropPart(s string) string {
 	tail := max(0, len(s)-maxSecret)
@@ -168,10 +167,10 @@ func (r *Redactor) dropPart(s string) string {
 	return s
 }
 
-// Cut returns at most limit bytes from the start of b. They are redacted before they are cut,
-// so that no piece of a secret is left at the end. inputCut says that b is only the beginning
-// of a longer text: then Cut removes from the end of b what may be the beginning of a secret.
-// cut reports whether anything is missing from the result.
+// Cut returns at most limit bytes from the start of b. It redacts b before it truncates it, so
+// that no part of a secret remains at the end. If inputCut is true, b is only the beginning of
+// a longer text, and Cut removes from its end what may be the beginning of a secret. cut
+// reports whether the result was truncated.
 func (r *Redactor) Cut(b []byte, limit int, inputCut bool) (out []byte, cut bool) {
 	limit = max(limit, 0)
 	if len(b)-ahead > limit {

@@ -29,9 +29,9 @@ func TestABrokenRuleIsNoticed(t *testing.T) {
 		"the list is no copy":         {"evidence.go", "if !o.copyOf(e.list) {", "if true {", "NoSequence"},
 		"a proof is reached":          {"evidence.go", "case Listed:", "case 99:", "EverySequence"},
 		"the time of a proof":         {"evidence.go", "{true, Service, true, 2, 3 * time.Second}", "{true, Service, true, 2, 8 * time.Second}", "TimeOfAProof"},
-		"the confirmation of refusal": {"endurance.go", "contact && now.Sub(e.refused) < confirm", "false", "WhatEndsATask"},
-		"a refusal that is over":      {"endurance.go", "e.junk++; f.Class == Service", "e.junk++; false", "NotFoundForgets"},
-		"the endurance of a cleanup":  {"endurance.go", "e.Task >= Reaping ||", "", "CleanupBeforeContact"},
+		"the confirmation of refusal": {"failures.go", "contact && now.Sub(s.refused) < confirm", "false", "WhatEndsATask"},
+		"a refusal that is over":      {"failures.go", "s.foreign++; f.Class == Service", "s.foreign++; false", "NotFoundForgets"},
+		"what a cleanup tolerates":    {"failures.go", "s.Task >= Reaping ||", "", "CleanupBeforeContact"},
 		"the class of a 404":          {"rules.go", "!NotFound(r.Status) && r.Status < 500, isJSON(body)", "true", "ClassOfAResponse"},
 	} {
 		t.Run(name, func(t *testing.T) {

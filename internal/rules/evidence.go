@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Grace is how long a new record may not be readable yet.
+// Grace is how long a new record may be unreadable.
 const Grace = 30 * time.Second
 
 // Sight is what one request about an endpoint showed.
@@ -21,8 +21,8 @@ const (
 	Accepted              // the service accepted a delete
 )
 
-// Observation is a sight with what the rules need to know about it. Only Sight matters for the
-// sights other than Missing and Listed.
+// Observation is a sight with its details. The other fields are used only for Missing and
+// Listed.
 type Observation struct {
 	Sight Sight
 	At    time.Time // Missing: when the request was made; it may have waited before it was sent
@@ -32,7 +32,7 @@ type Observation struct {
 	Origin
 }
 
-// Origin tells a fresh response from a copy.
+// Origin distinguishes a fresh response from a cached copy.
 type Origin struct {
 	RequestID string // empty if the response had none
 	Date      string // the Date header; empty if the response had none
@@ -89,8 +89,8 @@ var proofs = [...]struct {
 	{false, Intermediary, true, 3, 25 * time.Second},
 }
 
-// Silence interrupts a run: two outages look like one if nothing is seen between them, for example
-// because the process was suspended, or because a cache responded.
+// Silence is the time without a response after which a run is interrupted: two outages would
+// otherwise look like one, for example if the process was suspended or a cache responded.
 const Silence = 30 * time.Second
 
 // run is a series of "not found" responses that was not interrupted.
@@ -110,7 +110,7 @@ func (r run) add(o Observation) run {
 	return r
 }
 
-// Verdict is what the evidence says about the endpoint.
+// A Verdict is the conclusion from the evidence.
 type Verdict int
 
 // The verdicts on an endpoint.
@@ -130,7 +130,7 @@ func (e Evidence) After(o Observation) Evidence {
 	case Accepted:
 		e.accepted = true
 	case Listed:
-		if !o.copyOf(e.list) { // a copy says nothing about the time since its original
+		if !o.copyOf(e.list) { // a copy proves nothing about the time since its original
 			e.listed = true
 		}
 		e.list = o.Origin
@@ -173,7 +173,7 @@ func (e Evidence) interrupted(class Class) Evidence {
 	return e
 }
 
-// Verdict judges the endpoint.
+// Verdict returns the conclusion from the evidence.
 func (e Evidence) Verdict() Verdict {
 	if e.flagged {
 		return Deleted

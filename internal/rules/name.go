@@ -7,7 +7,7 @@ import (
 
 // Renamed reports whether given is a form that a service may have made of the name that was
 // asked for: with another case, other punctuation, a part cut off, or something added to it.
-// Any other name belongs to somebody else's record.
+// Any other name belongs to another record.
 func Renamed(asked, given string) bool {
 	a, g := letters(asked), letters(given)
 	if a == "" || g == "" {

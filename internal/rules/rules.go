@@ -1,6 +1,6 @@
-// Package rules holds the judgements on which money depends: whose word a response is, when an
-// endpoint is deleted, and what ends a wait. They are pure functions over small values, with
-// the time as an argument. The code around them gathers observations and obeys the verdicts.
+// Package rules decides who sent a response, when an endpoint is deleted, and what ends a
+// wait. Its functions are pure, with the time as an argument. Their callers gather
+// observations and act on the verdicts.
 package rules
 
 import (
@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Class is the origin of what came of an attempt.
+// Class is the origin of the result of an attempt.
 type Class int
 
 // The classes of [Classify] are Service and Intermediary. The others are for attempts without
@@ -23,7 +23,7 @@ const (
 	Local                     // nothing was sent: the token source, the rate limiter or another caller-supplied function failed
 )
 
-// Response is a response with what matters for its class.
+// Response holds the parts of a response that determine its class.
 type Response struct {
 	Status      int
 	ContentType string
@@ -65,9 +65,9 @@ func Classify(r Response) (Class, string) {
 	return Intermediary, IsPlain
 }
 
-// Replaced reports whether a response may stand in place of the service's own: it is a page, or was
-// cut off before that can be seen. Plain text is the word of the service, or of a router that did not
-// pass the request on. why is the reason that [Classify] gives.
+// Replaced reports whether a response may have replaced the service's own: it is a page, or was cut
+// off too early to tell. Plain text comes from the service, or from a router that did not forward the
+// request. why is the reason that [Classify] returns.
 func Replaced(why string, r Response) bool {
 	if why == IsCut {
 		return len(bytes.TrimSpace(r.Body)) == 0 && !strings.Contains(r.ContentType, "json")
@@ -75,19 +75,19 @@ func Replaced(why string, r Response) bool {
 	return !slices.Contains([]string{"", IsPlain}, why)
 }
 
-// isJSON reports whether a body is a JSON object or array. A bare number or string is not: a
-// plain text such as 404 is a valid number.
+// isJSON reports whether a body is a JSON object or array. A bare number or string is not,
+// since plain text such as 404 is a valid number.
 func isJSON(body []byte) bool {
 	begins := bytes.HasPrefix(body, []byte("{")) || bytes.HasPrefix(body, []byte("["))
 	return begins && json.Valid(body)
 }
 
-// NotFound reports whether a status says that there is no such record.
+// NotFound reports whether a status is 404 or 410.
 func NotFound(status int) bool { return status == http.StatusNotFound || status == http.StatusGone }
 
 // Contact reports whether a response shows that the client reaches the service with a token that it
-// accepts. A poll may consist of two requests: a refused token must not count as the contact after
-// which a deletion endures that the token is refused.
+// accepts. A refused token is not a contact, since a deletion tolerates refused tokens only after a
+// contact.
 func Contact(class Class, status int) bool {
 	switch {
 	case class != Service, status == 0, status >= 500, RefusesToken(status):
@@ -96,7 +96,7 @@ func Contact(class Class, status int) bool {
 	return true
 }
 
-// RefusesToken reports whether a status says that the service does not accept the token.
+// RefusesToken reports whether a status means that the service does not accept the token.
 func RefusesToken(status int) bool {
 	return slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden}, status)
 }
@@ -117,8 +117,8 @@ func MayHaveActed(r Response) bool {
 }
 
 // Inconclusive reports whether a status does not show if a create took effect. A redirect can
-// mean that the record was created. The exceptions are 307 and 308, which ask for the same
-// request again. A status below 200 shows nothing.
+// mean that the record was created. The exceptions are 307 and 308, which request the same
+// call again. A status below 200 is inconclusive.
 func Inconclusive(status int) bool {
 	switch {
 	case status >= 400, status == http.StatusTemporaryRedirect, status == http.StatusPermanentRedirect:
@@ -127,8 +127,10 @@ func Inconclusive(status int) bool {
 	return true
 }
 
-// whateverFlavor has the 4xx statuses that are about the caller, the connection or the form of a request.
+// whateverFlavor lists the 4xx statuses that are about the caller, the connection or the form of a
+// request.
 var whateverFlavor = []int{401, 407, 408, 411, 413, 414, 415, 417, 421, 425, 426, 428, 429, 431}
 
-// AboutFlavor reports whether a status may say that the service refuses the flavor of a create.
+// AboutFlavor reports whether a status may mean that the service refuses the flavor of a
+// create.
 func AboutFlavor(status int) bool { return status/100 == 4 && !slices.Contains(whateverFlavor, status) }

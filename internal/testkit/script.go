@@ -19,7 +19,7 @@ import (
 	"example.com/svc/internal/errno"
 )
 
-// Reply says what happens to one request: it gets a response, or the connection fails.
+// Reply describes what happens to one request: it gets a response, or the connection fails.
 type Reply struct {
 	Status int               // 0 means 200 if Err is nil
 	Header map[string]string // added to Content-Type: application/json, and may replace it

@@ -18,8 +18,8 @@ import (
 	"example.com/svc"
 )
 
-// NeedlesOf returns the texts in which a printed value can show a secret: the secret
-// itself, its bytes as numbers in several notations, and its encoded forms.
+// NeedlesOf returns the strings in which a printed value can show a secret: the secret itself,
+// its bytes as numbers in several notations, and its encoded forms.
 func NeedlesOf(secret string) []string {
 	var dec, golang, bin, oct, escapedJSON, escapedURL, runes []string
 	for _, c := range []byte(secret) {

@@ -19,8 +19,8 @@ var errClosed = errors.New("read after Close")
 // chunk is the number of bytes that are read from the source at a time.
 const chunk = 64 << 10
 
-// A body is one pass over a source: the end of a pipe. A goroutine reads the source and fills the
-// pipe, so that a read that hangs does not keep the upload from ending.
+// A body is one pass over a source: the end of a pipe. A goroutine copies the source to the pipe,
+// so that the upload can end while a Read blocks.
 type body struct {
 	*io.PipeReader
 	source *Source
@@ -53,8 +53,8 @@ func (s *Source) Open() (io.ReadCloser, error) {
 	return b, nil
 }
 
-// fill copies the source to w. It notes why the source could not be read, for a transport that
-// ignores the error of Read.
+// fill copies the source to w. It stores the error of the source, for a transport that ignores
+// the error of Read.
 func (b *body) fill(w io.Writer) error {
 	s := b.source
 	buf := make([]byte, min(chunk, s.size)+1)
@@ -89,8 +89,8 @@ func (b *body) Read(p []byte) (int, error) {
 
 // confirm returns the checksum of what was sent, in hex, or why a 2xx response does not mean
 // success: the body could not be read to its end, or storage responded before it had the whole
-// body. A mock that did not read the body at all is believed; direct says that there is none. Then
-// the checksum is "".
+// body. If direct is false, the transport may be a mock: if it did not read the body at all, the
+// checksum is "" and there is no error.
 func (s *Source) confirm(direct bool) (sum string, err error) {
 	if s.size == 0 { // an empty body is never read; is it still empty?
 		_, err = s.read(make([]byte, 1), 0)
@@ -109,8 +109,8 @@ func (s *Source) confirm(direct bool) (sum string, err error) {
 	return "", fmt.Errorf("storage reported success when only %d of %d bytes had been sent: the stored file may be incomplete", last.sent, s.size)
 }
 
-// Finish ends the use of the caller's reader. If sent is true, its offset moves behind the bytes
-// that were sent, and the end of the progress is reported.
+// Finish ends the use of the caller's reader. If sent is true, it sets the offset of the reader
+// to the end of the bytes that were sent, and reports the final progress.
 func (s *Source) Finish(sent bool) {
 	s.mu.Lock()
 	last := s.last
@@ -125,8 +125,8 @@ func (s *Source) Finish(sent bool) {
 	}
 }
 
-// progress reports how far a transfer is: at most ten times a second, and once at the
-// end. It is not safe for concurrent use.
+// progress reports the progress of a transfer, at most ten times a second and once at the end.
+// It is not safe for concurrent use.
 type progress struct {
 	f    func(done, total int64) // if nil, nothing is reported
 	next time.Time               // no report before this time

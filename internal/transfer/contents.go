@@ -19,8 +19,8 @@ const inMemory = 64 << 10
 
 // buffer copies the contents of r. If size is above zero, it copies at most one byte more than
 // size, which shows that r is too long. If ctx ends while a Read hangs, buffer returns, and the
-// copy is removed when that Read returns. The offset of r is then not set back: the caller may
-// use r again by that time.
+// copy is removed when that Read returns. The offset of r is then not restored, since the
+// caller may be using r again.
 func (s *Source) buffer(r io.Reader, size int64) error {
 	var b buffered
 	done := make(chan struct{})

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// A File is a file that takes its name only when it is complete. Until then its
-// contents are in a temporary file beside it.
+// A File is a file that gets its name only when it is complete. Until then its contents are in
+// a temporary file in the same directory.
 type File struct {
 	*os.File
 	target string
@@ -70,8 +70,8 @@ func replaceable(path string) (fs.FileInfo, error) {
 
 var tempForm = regexp.MustCompile(`^\.svc-download-[0-9a-f]{16}\.part$`)
 
-// sweep removes the temporary files to which nothing was written for a day: their downloads were
-// killed.
+// sweep removes temporary files that were not written to for a day, which killed downloads have
+// left.
 func sweep(dir string) {
 	const most = 10_000 // names that are read; a larger folder would slow down each download
 	d, err := os.Open(filepath.Join(dir, "."))
@@ -118,7 +118,7 @@ func isMount(path string) bool {
 	return found
 }
 
-// Restart makes the file empty again.
+// Restart truncates the file.
 func (f *File) Restart() error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (f *File) Restart() error {
 	return f.Truncate(0)
 }
 
-// Commit gives the file its name. If it replaces a file, it gets the mode of that file, and also
+// Commit renames the temporary file. If it replaces a file, it keeps the mode of that file, and
 // its owner where the system allows it.
 func (f *File) Commit() error {
 	if f.old != nil {

@@ -27,7 +27,7 @@ type WriteError struct{ Err error }
 
 func (e *WriteError) Error() string { return "writing: " + e.Err.Error() }
 
-// A RenewError reports that asking for a new link failed.
+// A RenewError reports that a request for a new link failed.
 type RenewError struct{ Err error }
 
 func (e *RenewError) Error() string {
@@ -55,14 +55,14 @@ type Get struct {
 	Header   http.Header                              // sent with every request; not nil
 	Idle     time.Duration
 	W        io.Writer
-	Restart  func() error // makes W empty again, so that the download can start over; nil if that is not possible
+	Restart  func() error // truncates W, so that the download can start over; nil if that is not possible
 	Progress func(received, total int64)
 
 	Received int64 // bytes written to W
 	Total    int64 // size of the file; -1 if not known yet
 	Attempts int   // attempts of all requests
 
-	etag     string // strong entity tag of the first response: it identifies the version of the file; empty if nothing does
+	etag     string // strong entity tag of the first response, which identifies the version of the file; empty if there is none
 	encoding string // Content-Encoding of the first response
 	furthest int64  // the highest Received so far: only bytes beyond it are progress
 	renewals int
@@ -103,8 +103,8 @@ func (g *Get) Run(ctx context.Context) (r *httpcall.Result, err error) {
 	return r, err
 }
 
-// again waits before a download that was cut off with err continues, or begins again. It returns
-// the error that ends the download, if it cannot go on.
+// again waits before a download that was cut off with err is continued or started over. It
+// returns an error if the download cannot continue.
 func (g *Get) again(ctx context.Context, err error) error {
 	switch {
 	case cause.Has[*WriteError](err):
@@ -139,8 +139,8 @@ func (g *Get) call() *httpcall.Call {
 	return g.Link.call(http.MethodGet, header, g.Idle)
 }
 
-// renewable reports whether a new link may help. After bytes have been received, a 403 counts as
-// an expired link, whatever its text says.
+// renewable reports whether a new link may help. After bytes have been received, a 403 is taken
+// for an expired link, whatever its message is.
 func (g *Get) renewable(r *httpcall.Result) bool {
 	if g.Renew == nil || g.renewals == maxRenewals {
 		return false
@@ -157,8 +157,8 @@ func (g *Get) renew(ctx context.Context) error {
 	return nil
 }
 
-// take writes the body of a response. more says that a part is still missing: storage may
-// send less than was asked for.
+// take writes the body of a response. more reports whether a part is still missing: storage
+// may send less than was requested.
 func (g *Get) take(resp *http.Response) (more bool, err error) {
 	defer resp.Body.Close()
 	skip, left, err := g.accept(resp)
@@ -178,9 +178,9 @@ func (g *Get) take(resp *http.Response) (more bool, err error) {
 	return more, nil
 }
 
-// accept judges a response by its header. skip is the number of bytes at the start of its body
-// that were written before, and left is the number of bytes after them. If left is below zero, all
-// bytes until the body ends.
+// accept checks the header of a response. skip is the number of bytes at the start of its body
+// that were written before, and left is the number of bytes after them. If left is negative, the
+// rest of the body is needed.
 func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 	part, ok := partOf(resp)
 	etag, coding := tag(resp.Header), encoding(resp.Header)
@@ -200,8 +200,8 @@ func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 	return g.Received - part.start, part.end + 1 - g.Received, nil
 }
 
-// nothingLeft reports whether a refusal says that the file ends where the download has come to.
-// That matters only if its size is not known.
+// nothingLeft reports whether a refusal means that the file ends at the current offset. It is
+// used only if the size is not known.
 func (g *Get) nothingLeft(r *httpcall.Result) bool {
 	switch {
 	case r.StatusCode != http.StatusRequestedRangeNotSatisfiable, g.Received == 0, g.Total >= 0:
@@ -262,7 +262,7 @@ func (g *Get) write(p []byte) error {
 	return nil
 }
 
-// broken is the error of a body that ended too early.
+// broken returns the error of a body that ended too early.
 func broken(err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF

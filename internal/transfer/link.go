@@ -15,14 +15,13 @@ import (
 	"example.com/svc/internal/valid"
 )
 
-// Route stands for the address of a presigned URL, or of media, in errors, logs and
-// metrics.
+// Route replaces a presigned URL, or the URL of media, in errors, logs and metrics.
 const Route = "{presigned_url}"
 
-// Link is a presigned link: an address that is a secret.
+// Link is a parsed presigned URL.
 type Link struct {
 	URL    *url.URL
-	Redact *redact.Redactor // removes the secrets of the URL from texts
+	Redact *redact.Redactor // removes the secrets of the URL from strings
 }
 
 // Characters that a request line cannot hold, so they are escaped. Control characters are

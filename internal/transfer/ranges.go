@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// contentRange is what a Content-Range header says.
+// contentRange is a parsed Content-Range header.
 type contentRange struct {
 	start, end int64
 	total      int64 // -1 if not known
@@ -61,8 +61,8 @@ func number(digits string) int64 {
 	return n
 }
 
-// tag is the strong entity tag of a response, which stands for exactly the same bytes. If there
-// are several tags, none can be relied on.
+// tag returns the strong entity tag of a response, which identifies its exact bytes, or "" if
+// it has none or several.
 func tag(h http.Header) string {
 	if tags := h["Etag"]; len(tags) == 1 && strings.HasPrefix(tags[0], `"`) && tags[0] != `""` {
 		return tags[0]
@@ -70,8 +70,8 @@ func tag(h http.Header) string {
 	return ""
 }
 
-// encoding is the Content-Encoding of a response. The same file has other bytes in another
-// encoding.
+// encoding returns the Content-Encoding of a response. The same file has other bytes in
+// another encoding.
 func encoding(h http.Header) string {
 	if e := strings.ToLower(strings.Join(h["Content-Encoding"], ",")); e != "identity" {
 		return e

@@ -1,6 +1,6 @@
 // Package transfer moves the contents of files over presigned URLs, which it calls links. An
 // upload is one PUT. A download is a GET, and further GETs with a Range if it was cut off. The
-// package reports facts, and package svc makes errors of them.
+// package returns results, and package svc creates errors from them.
 package transfer
 
 import (
@@ -46,11 +46,11 @@ type Source struct {
 	start   int64           // offset in at where the contents begin
 	size    int64
 	Before  int64         // the offset of the caller's reader; 0 if it cannot seek
-	move    func(n int64) // moves the offset of the caller's reader to n bytes behind Before
+	move    func(n int64) // moves the offset of the caller's reader to n bytes after Before
 	changed func() error  // returns an error if the contents changed in a way that a read does not show
 	drop    func()        // removes the buffered copy
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	last     *body      // the body that was opened last; nil after Finish
 	progress progress
 }
@@ -107,9 +107,9 @@ func (s *Source) inPlace(r io.Reader) error {
 	return nil
 }
 
-// seekable notes the offset of r, and uses r without a copy if it has ReadAt and its end is behind
-// its offset. Any other reader is copied: a file of /proc, for example, has bytes although its
-// size is 0. If end is below zero, seekable finds it, and moves the offset of r meanwhile.
+// seekable stores the offset of r, and uses r without a copy if it has ReadAt and its end is after
+// its offset. Any other reader is copied: for example, a file in /proc has contents although its
+// size is 0. If end is negative, seekable finds it by seeking.
 func (s *Source) seekable(r io.Seeker, end int64) error {
 	start, err := r.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -138,9 +138,8 @@ func (s *Source) seekable(r io.Seeker, end int64) error {
 // Size returns the number of bytes to send.
 func (s *Source) Size() int64 { return s.size }
 
-// read returns the contents at off: as many bytes as fit into buf less one, or all bytes that are
-// left. With the last bytes, it makes sure that nothing follows them and that nothing changed. Its
-// error is a LocalError.
+// read returns the contents at off: at most len(buf)-1 bytes. With the last bytes, it checks that
+// nothing follows them and that nothing changed. Its error is a LocalError.
 func (s *Source) read(buf []byte, off int64) ([]byte, error) {
 	want := min(int64(len(buf))-1, s.size-off)
 	n, err := s.at.ReadAt(buf[:want+1], s.start+off)
@@ -168,8 +167,8 @@ func faulty(method string, n, size int) error {
 	return fmt.Errorf("the %s method of the body is faulty: it returned %d for a buffer of %d bytes", method, n, size)
 }
 
-// await waits for done until ctx ends, and then a moment longer, in which a read of a disk or of
-// memory returns. It reports whether done was closed.
+// await waits for done until shortly after ctx ends, so that a read of a disk or of memory can
+// return. It reports whether done was closed.
 func await(ctx context.Context, done <-chan struct{}) bool {
 	late := make(chan struct{})
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(100*time.Millisecond, func() { close(late) }) })()

@@ -10,8 +10,9 @@ import (
 // spelling, since the ledger compares base URLs.
 type Base struct{ url.URL }
 
-// ParseBase reads and checks a base URL. problem says what is wrong with text, without showing it; it
-// is empty if nothing is. Plain http is valid only for a loopback host, or if insecure is true.
+// ParseBase reads and checks a base URL. If text is not valid, problem is the reason, which does not
+// show text; otherwise it is empty. Plain http is valid only for a loopback host, or if insecure is
+// true.
 func ParseBase(text string, insecure bool) (base Base, problem string) {
 	u, problem := URL(text)
 	switch {
@@ -37,8 +38,8 @@ func ParseBase(text string, insecure bool) (base Base, problem string) {
 	return base, ""
 }
 
-// URL reads an absolute URL with http or https. problem says what is wrong with text, without showing
-// it; it is empty if nothing is.
+// URL reads an absolute URL with http or https. If text is not valid, problem is the reason, which
+// does not show text; otherwise it is empty.
 func URL(text string) (u *url.URL, problem string) {
 	text = strings.TrimSpace(text)
 	u, err := url.Parse(text)
@@ -59,9 +60,9 @@ func loopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }
 
-// Join returns the base URL with an escaped path and a query appended. A parameter in the path, such
-// as {file_id}, stands for the ID. If the ID cannot be sent, problem says why, and field is the name of
-// the parameter.
+// Join returns the base URL with an escaped path and a query appended. A parameter in the path, such as
+// {file_id}, stands for the ID. If the ID cannot be sent, problem is the reason, and field is the name
+// of the parameter.
 func (b *Base) Join(path, id string, query url.Values) (u *url.URL, field, problem string) {
 	before, rest, _ := strings.Cut(path, "{")
 	if name, after, found := strings.Cut(rest, "}"); found {
@@ -77,7 +78,7 @@ func (b *Base) Join(path, id string, query url.Values) (u *url.URL, field, probl
 	return u, field, problem
 }
 
-// Leaves reports whether a redirect to a location leads to another host.
+// Leaves reports whether a redirect leads to another host.
 func (b *Base) Leaves(location string) bool {
 	to, err := url.Parse(location)
 	return err == nil && to.Host != "" && !SameOrigin(to, &b.URL)

@@ -1,6 +1,6 @@
 // Package valid checks what a request is made of, and puts its URL together: base URLs, IDs, paths,
-// tokens, header names and values. A problem is a text that follows the name of what it is about, such
-// as "is empty".
+// tokens, header names and values. A problem is a predicate for the name of the value, such as "is
+// empty".
 package valid
 
 import (
@@ -15,8 +15,8 @@ import (
 // maxID is the largest length of an ID in bytes. A request line has to hold the ID.
 const maxID = 1024
 
-// ID returns why a string cannot be an ID, or an empty string if it can. An ID without a problem can be
-// sent as exactly one segment of the path, once it is escaped.
+// ID returns why a string cannot be an ID, or "" if it can. An ID without a problem can be sent as
+// exactly one segment of the path, once it is escaped.
 func ID(id string) string {
 	switch trimmed := strings.TrimSpace(id); {
 	case trimmed == "":
@@ -37,7 +37,7 @@ func ID(id string) string {
 	return ""
 }
 
-// Path says what is wrong with an escaped path; empty if nothing is.
+// Path returns why an escaped path is not valid, or "" if it is.
 func Path(path string) string {
 	if !strings.HasPrefix(path, "/") {
 		return "must start with a slash: it is relative to the base URL"

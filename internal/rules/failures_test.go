@@ -22,7 +22,7 @@ func TestWhatEndsATask(t *testing.T) {
 		before, after, cleanup string
 	}{
 		"the token source fails": {Failure{Class: Local}, ends, passes, passes},
-		"a certificate":          {Failure{Class: Transport, Hopeless: true}, ends, passes, passes},
+		"a certificate":          {Failure{Class: Transport, Persistent: true}, ends, passes, passes},
 		"the connection fails":   {Failure{Class: Transport}, passes, passes, passes},
 		"408":                    {service(408), passes, passes, passes},
 		"425":                    {service(425), passes, passes, passes},
@@ -54,7 +54,7 @@ func TestWhatEndsATask(t *testing.T) {
 				{Removal, true, c.cleanup},
 				{Cleanup, true, c.cleanup},
 			} {
-				e, now, failures := Endurance{Task: column.task}, walkStart, 1
+				e, now, failures := Failures{Task: column.task}, walkStart, 1
 				var goesOn bool
 				for ; failures < 100; failures++ {
 					if e, goesOn = e.After(c.f, column.contact, now); !goesOn {
@@ -70,8 +70,8 @@ func TestWhatEndsATask(t *testing.T) {
 }
 
 func TestCleanupBeforeContactEnduresWhatACleanupEndures(t *testing.T) {
-	e := Endurance{Task: Cleanup}
-	for _, f := range []Failure{{Class: Local}, {Class: Transport, Hopeless: true}, {Class: Intermediary, Status: 200}, {Status: 401}, {Status: 409}} {
+	e := Failures{Task: Cleanup}
+	for _, f := range []Failure{{Class: Local}, {Class: Transport, Persistent: true}, {Class: Intermediary, Status: 200}, {Status: 401}, {Status: 409}} {
 		for range 20 {
 			_, goesOn := e.After(f, false, walkStart)
 			require.True(t, goesOn, "%+v", f)
@@ -79,14 +79,14 @@ func TestCleanupBeforeContactEnduresWhatACleanupEndures(t *testing.T) {
 	}
 }
 
-// What was endured in a row counts from the start after a "not found".
+// Failures in a row are counted from the start after a "not found".
 func TestNotFoundForgetsFailures(t *testing.T) {
-	found := func(e Endurance) Endurance {
+	found := func(e Failures) Failures {
 		e, goesOn := e.After(Failure{Status: 404}, false, walkStart)
 		require.True(t, goesOn)
 		return e
 	}
-	e := Endurance{Task: Wait}
+	e := Failures{Task: Wait}
 	for i := range 50 {
 		var goesOn bool
 		if e, goesOn = e.After(Failure{Class: Intermediary, Status: 200}, false, walkStart); i%4 == 3 {
@@ -116,7 +116,7 @@ func TestOverslept(t *testing.T) {
 		{15 * time.Second, 20 * time.Second, false}, {15 * time.Second, time.Hour, true},
 		{time.Millisecond, 500 * time.Millisecond, false}, // a busy machine
 	} {
-		require.Equal(t, c.want, Overslept(c.interval, c.silent), "%+v", c)
+		require.Equal(t, c.want, WasSuspended(c.interval, c.silent), "%+v", c)
 	}
 }
 
