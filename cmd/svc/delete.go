@@ -166,7 +166,10 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 func (t *tool) recorded(ctx context.Context) map[string]ledger.Entry {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	entries, _ := t.client.Ledger.Entries(ctx) // returns when ctx ends, even if the store hangs
+	entries, err := t.client.Ledger.Entries(ctx) // returns when ctx ends, even if the store hangs
+	if err != nil && !errors.Is(err, svc.ErrNoLedger) {
+		t.talk.say("warning: the ledger cannot be read, so the entry of what is deleted may stay open; run the same command again when it can: %s", plainText(err))
+	}
 	found := map[string]ledger.Entry{}
 	for _, e := range slices.Backward(entries) { // an open entry counts, if there are several
 		if known := e.State == ledger.Deleted || e.State == ledger.Created; known && !t.elsewhere(e) {

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -88,6 +90,33 @@ func TestTwoCommandsUnderOneKey(t *testing.T) {
 	})
 }
 
+// TestTwoMachinesWithOneLedger: one is killed during a create, and then while it waits. The other one sees
+// what may be running, adopts it, and deletes it when its lease is over.
+func TestTwoMachinesWithOneLedger(t *testing.T) {
+	eachLedger(t, func(t *testing.T, a *session) {
+		b := &session{t, a.srv, maps.Clone(a.env)}
+		b.env["HOME"] = t.TempDir()
+		a.must(exitOK, "ledger", "init")
+		killed := func(key string, met func() bool) {
+			cmd := a.command(with(deploy, "--key", key, "--flavor", "flavor-1", "--lease", "1s")...)
+			a.start(cmd)
+			eventually(t, "the deployment comes to this point", met)
+			require.NoError(t, cmd.Process.Kill())
+			_ = cmd.Wait()
+		}
+		a.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Delay: time.Hour, AfterEffect: true})
+		killed("creating", func() bool { return len(a.srv.Endpoints()) > 0 })
+		require.Regexp(t, `(?m)^creating +intended `, b.must(exitOK, "ls").stdout)
+		require.Equal(t, "svc-1\n", b.must(exitOK, "adopt", "creating", "svc-1", "-o", "name").stdout)
+		killed("waiting", func() bool { return slices.Contains(b.open(), "svc-2") })
+		require.Equal(t, []string{"svc-1", "svc-2"}, b.open())
+		time.Sleep(2100 * time.Millisecond) // the clock of the service has whole seconds
+		require.Equal(t, "svc-1\nsvc-2\n", b.must(exitOK, "sweep", "-o", "name").stdout)
+		require.Empty(t, a.open())
+		require.Zero(t, a.srv.RunningInstances())
+	})
+}
+
 func TestLedgerPlaces(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
@@ -129,7 +158,7 @@ func TestLedgerPlaces(t *testing.T) {
 
 	s.env["SVC_LEDGER"] = "/dev/null/ledger" // a broken ledger does not keep an endpoint from being deleted
 	id := s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
-	s.must(exitOK, "delete", id)
+	require.Contains(t, s.must(exitOK, "delete", id).stderr, "warning: the ledger cannot be read")
 	require.NotEqual(t, exitOK, s.run(deploy...).code)
 	require.Zero(t, s.srv.RunningInstances())
 }
