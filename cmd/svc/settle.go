@@ -72,16 +72,12 @@ that runs. --other-token is for a new token of the same account.`,
 			return nil, err
 		}
 		t.note(func(f *facts) { f.ID, f.Name = e.ServiceID, e.Name })
-		if left := e.SettlesIn(t.serviceTime(ctx)); left > 0 && e.State != ledger.Created {
-			t.talk.say("waiting until the create can certainly no longer take effect, for %v at most; look again meanwhile, and press Ctrl-C if the endpoint is there", left.Round(time.Second))
+		if !otherToken && t.otherToken(ctx, e) {
+			if _, err := t.client.InferenceServices.Get(ctx, e.ServiceID); err != nil {
+				return nil, t.withoutProof(ctx, e, err)
+			}
 		}
-		if created := e.State == ledger.Created; created && !otherToken && t.otherToken(ctx, e) && t.missing(ctx, e.ServiceID) {
-			return nil, otherTokenError{e}
-		}
-		switch err := t.client.Ledger.Forget(ctx, e); {
-		case isA[*ledger.Error](err) && e.State == ledger.Created && t.found(e.ServiceID):
-			return nil, runningError{err, e.ServiceID}
-		case err != nil:
+		if err := t.forget(ctx, e); err != nil {
 			return nil, err
 		}
 		left := t.openUnder(ctx, args[0])
@@ -92,6 +88,19 @@ that runs. --other-token is for a new token of the same account.`,
 		return emptyMessage(), nil
 	}
 	return c
+}
+
+// forget forgets an entry, and says how long that may take.
+func (t *tool) forget(ctx context.Context, e ledger.Entry) error {
+	created := e.State == ledger.Created
+	if left := e.SettlesIn(t.serviceTime(ctx)); left > 0 && !created {
+		t.talk.say("waiting until the create can certainly no longer take effect, for %v at most; look again meanwhile, and press Ctrl-C if the endpoint is there", left.Round(time.Second))
+	}
+	err := t.client.Ledger.Forget(ctx, e)
+	if isA[*ledger.Error](err) && created && t.found(e.ServiceID) {
+		return runningError{err, e.ServiceID}
+	}
+	return err
 }
 
 // runningError is returned for an endpoint that cannot be forgotten, since the service has just shown it.
