@@ -210,8 +210,6 @@ func read(method string, resp *http.Response, whole bool) (body []byte, cut bool
 		body = make([]byte, n)
 		got, err := io.ReadFull(resp.Body, body)
 		return body[:got], err != nil, err
-	} else if whole && n > limit {
-		return nil, true, ErrTooLarge
 	}
 	body, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if cut = int64(len(body)) > limit; cut {

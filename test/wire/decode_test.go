@@ -329,13 +329,15 @@ func TestLargestResponse(t *testing.T) {
 		var out json.RawMessage
 		require.NoError(t, testkit.Play(t, testkit.Reply{Status: 200, Body: fits}).Client().Do(t.Context(), "GET", "/v2/large", nil, &out))
 		require.Len(t, out, most)
-		// If the Content-Length is too large, the body is not read. Without a
-		// Content-Length, reading ends at the limit.
+		// Reading ends at the limit, with a Content-Length and without one.
 		require.ErrorIs(t, testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 200, Body: fits + " "}).Client()), httpcall.ErrTooLarge)
 		err := testkit.OpCreate.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 200, Body: fits + " ", Err: io.EOF}).Client())
 		require.ErrorIs(t, err, httpcall.ErrTooLarge)
 		require.ErrorIs(t, err, svc.ErrOutcomeUnknown)
 		require.LessOrEqual(t, len(testkit.ErrorAs[*svc.OutcomeUnknownError](t, err).Body), 64<<10)
+		// The ID of the new endpoint is in the part that was read.
+		err = testkit.OpCreate.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 200, Body: `{"service_id":"svc-9","name":"` + fits + `"}`}).Client())
+		require.Equal(t, "svc-9", testkit.ErrorAs[*svc.OutcomeUnknownError](t, err).ID)
 	})
 }
 
