@@ -165,7 +165,7 @@ func (c *Client) notPromised(k *call, field string, err error) error {
 	e := &DecodeError{
 		RequestInfo: k.info(red), StatusCode: r.StatusCode, ContentType: apierr.Label(contentType, red.String), Field: red.String(field),
 		Excerpt: apierr.Excerpt(contentType, bounded, red.String), Err: red.Error(err),
-		foreign: k.foreign,
+		foreign: k.foreign, class: k.class,
 	}
 	if r.Encoding() != "" {
 		e.Excerpt = "" // the body is compressed or encoded, so an error would show nothing useful of it

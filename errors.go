@@ -315,7 +315,8 @@ type DecodeError struct {
 	Excerpt     string // the beginning of the response as one line, without secrets
 	Err         error  // the error of the JSON decoder, or a description of what else is wrong
 
-	foreign string // why the response is not the service's own; empty if it is the service's
+	foreign string      // why the response is not the service's own; empty if it is the service's
+	class   rules.Class // whose word the response is
 }
 
 // Error names the call, the field and the problem.

@@ -189,11 +189,7 @@ func failureOf(err error) rules.Failure {
 		return rules.Failure{Class: e.class, Status: e.StatusCode}
 	}
 	if e, ok := errors.AsType[*DecodeError](err); ok {
-		f := rules.Failure{Class: rules.Service, Status: e.StatusCode, Undecodable: true}
-		if e.foreign != "" {
-			f.Class = rules.Intermediary
-		}
-		return f
+		return rules.Failure{Class: e.class, Status: e.StatusCode, Undecodable: true}
 	}
 	if errors.Is(err, httpcall.ErrTooLarge) {
 		return rules.Failure{Class: rules.Intermediary, Undecodable: true}

@@ -6,6 +6,7 @@ package apierr
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"encoding/xml"
 	"html"
 	"io"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"example.com/svc/internal/jsonfield"
 )
 
 // Info is what was found; each field may be empty. Each is one line without control
@@ -68,14 +71,15 @@ func parse(contentType string, body []byte) Info {
 	if len(body) == 0 || isBinary(body) {
 		return Info{}
 	}
-	info, ok := fromJSON(body)
+	var value any
 	switch {
-	case ok:
-		return info
+	case json.Unmarshal(jsonfield.Clean(body), &value) == nil: // the whole body is one JSON value
+		return fromValue(value)
 	case isHTML(contentType, body):
 		return Info{Message: pageMessage(body)}
 	case body[0] == '<':
-		if info = fromXML(body); info == (Info{}) {
+		info := fromXML(body)
+		if info == (Info{}) {
 			info.Message = pageText(body)
 		}
 		return info

@@ -2,25 +2,13 @@ package apierr
 
 import (
 	"cmp"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
-
-	"example.com/svc/internal/jsonfield"
 )
 
 const maxErrors = 5 // maximum number of messages of a list that are joined
-
-// fromJSON reads a body. ok is false if the body as a whole is not one JSON value.
-func fromJSON(body []byte) (info Info, ok bool) {
-	var value any
-	if json.Unmarshal(jsonfield.Clean(body), &value) != nil {
-		return Info{}, false
-	}
-	return fromValue(value), true
-}
 
 // fromValue reads an object, each value of a list, or a bare string or number.
 func fromValue(v any) Info {
