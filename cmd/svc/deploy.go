@@ -318,7 +318,8 @@ func (d *deployment) created(ctx context.Context, id string) error {
 		t.talk.say("created %s, which is billed from now on", printable(id))
 		err = d.announce(ctx, id)
 	} else { // it may be deleted, and then another one is created
-		t.talk.say("an earlier command has created %s: waiting until it is available", printable(id))
+		then := map[bool]string{true: ": waiting until it is available"}[d.wait]
+		t.talk.say("an earlier command has created %s%s", printable(id), then)
 	}
 	if err == nil && !d.wait && t.facts().Created {
 		err = errNoWait
