@@ -48,7 +48,7 @@ func TestDeleteSeveral(t *testing.T) {
 	one, two := s.srv.AddEndpoint(svctest.Endpoint{Instances: 1}), s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
 	e := s.must(exitOK, "delete", two, one, one)
 	require.Equal(t, "ID     RESULT\n"+one+"  deleted\n"+two+"  deleted\n", e.stdout)
-	require.NotContains(t, e.stderr, "404")
+	require.NotRegexp(t, `\b404\b`, e.stderr)
 	require.Contains(t, e.stderr, one+" is deleted")
 	require.Zero(t, s.srv.RunningInstances())
 }

@@ -75,7 +75,7 @@ var situations = []situation{
 		oneRunning("svc-2")(s, e)
 		require.Equal(s.t, "svc-2\n", e.stdout, "only the ID of the new endpoint")
 		require.Contains(s.t, e.stderr, "checking whether svc-1 is deleted (up to a minute)")
-		require.NotContains(s.t, e.stderr, "404")
+		require.NotRegexp(s.t, `\b404\b`, e.stderr)
 		require.Equal(s.t, []string{"svc-2"}, s.open())
 	}},
 	{"6. The endpoint was deleted elsewhere: done", nil, deletedElsewhere, exitOK, noneOpen},

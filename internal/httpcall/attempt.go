@@ -167,11 +167,11 @@ func (x *exchange) send(shell *http.Request, deadline time.Time) attempt {
 	switch {
 	case !whole:
 	case x.call.Source != nil: // nobody needs the response to an upload, so a slow body is not waited for
-		late := time.AfterFunc(100*time.Millisecond, func() {
+		body := resp.Body
+		defer time.AfterFunc(100*time.Millisecond, func() {
 			f.stop()
-			_ = resp.Body.Close()
-		})
-		defer late.Stop()
+			_ = body.Close()
+		}).Stop()
 		whole = false
 	case x.call.Transfer:
 		if f.idle != nil {

@@ -165,8 +165,11 @@ func TestConnectionWithoutAResponseToAPingIsClosed_D09(t *testing.T) {
 		require.NotErrorAs(t, r.Fail, new(*TimeoutError))
 		require.True(t, r.Acted)
 		pings := s.seen()
-		require.Len(t, pings, 1)
+		require.NotEmpty(t, pings)
 		require.Equal(t, 10*time.Second, time.Since(pings[0]), "the ping may have to wait behind other data")
+		for _, p := range pings[1:] {
+			require.Zero(t, time.Since(p), "net/http may send another one when it closes the connection")
+		}
 		require.Less(t, time.Since(start), 25*time.Second)
 	})
 }

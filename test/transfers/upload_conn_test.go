@@ -108,15 +108,24 @@ func (p *piped) dial(context.Context, string, string) (net.Conn, error) {
 	return client, nil
 }
 
-// A small body of a success is read, so that the connection serves the next upload.
+// A small body of a success is read, so that the connection serves the next upload. After 100 ms it is
+// not waited for.
 func TestPutUsesItsConnectionAgain_D26(t *testing.T) {
+	for takes, most := range map[time.Duration]int{99 * time.Millisecond: 1, 100 * time.Millisecond: 8, time.Second: 8} {
+		putsOnPipes(t, takes, most)
+	}
+}
+
+// putsOnPipes puts eight times to a storage whose responses have a body that takes this time, on at most
+// so many connections.
+func putsOnPipes(t *testing.T, takes time.Duration, most int) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &piped{conns: make(chan net.Conn)}
 		srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(201)
 			w.(http.Flusher).Flush()
-			time.Sleep(99 * time.Millisecond)
+			time.Sleep(takes)
 			_, _ = io.WriteString(w, "<Result>stored</Result>")
 		})}
 		go func() { _ = srv.Serve(p) }()
@@ -126,7 +135,8 @@ func TestPutUsesItsConnectionAgain_D26(t *testing.T) {
 			_, err := c.Files.Put(t.Context(), "http://127.0.0.1/o", strings.NewReader("data"), nil)
 			require.NoError(t, err)
 		}
-		require.Equal(t, 1, p.dials)
+		require.LessOrEqual(t, p.dials, most)
+		time.Sleep(takes) // the handlers end
 	})
 }
 
