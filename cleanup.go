@@ -234,7 +234,7 @@ func (r *removal) check(s *InferenceService) error {
 		return nil
 	}
 	c := r.client.client
-	return Permanent(fmt.Errorf("svc: the name in the record of %s is %q, but this endpoint was created with the name %q: it may be somebody else's endpoint, so it was not deleted: find out whose it is", c.clean(s.ServiceID), c.clean(s.Name), c.clean(r.name)))
+	return Permanent(fmt.Errorf("svc: the name in the record of %s is %q, but this endpoint was created with the name %q: it was not deleted, since it may be somebody else's endpoint", c.clean(s.ServiceID), c.clean(s.Name), c.clean(r.name)))
 }
 
 // setName stores the name that the service gave the endpoint. s may be nil.

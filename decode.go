@@ -155,7 +155,7 @@ func room[T any](body []byte, field string) []T {
 	return make([]T, 0, min(bytes.Count(body, []byte(`"`+field+`"`)), most))
 }
 
-var errTooMany = errors.New("it has more JSON objects than are accepted in a response of this size")
+var errTooMany = errors.New("the response has more JSON objects than are accepted for its size")
 
 // notPromised returns the error for a 2xx response that is not what the service promises.
 func (c *Client) notPromised(k *call, field string, err error) error {

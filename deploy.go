@@ -339,7 +339,7 @@ func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceSer
 		return invalid("Key", "cannot be used with Use: two calls with the same key would share one endpoint, and the first call to end would delete it")
 	}
 	if o.DeleteOnFailure || o.OnFailure != nil {
-		return invalid("DeleteOnFailure", "and OnFailure cannot be used with Use: it deletes the endpoint on every way out")
+		return invalid("DeleteOnFailure", "and OnFailure cannot be used with Use, which always deletes the endpoint")
 	}
 	o.DeleteOnFailure = true
 	d := &deployment{client: c, opts: o}

@@ -133,8 +133,8 @@ type jobClient struct {
 	jobs, job string // routes of the list and of a single job
 }
 
-// Create asks for a video. The returned job has the status initializing;
-// [VideoJobClient.Wait] waits for the video.
+// Create requests a video. The returned job has the status initializing; [VideoJobClient.Wait]
+// waits for the video.
 //
 // The request is repeated only if it is known to have had no effect. If its outcome is not
 // known, the error is an [OutcomeUnknownError].
@@ -145,8 +145,8 @@ func (c *VideoJobClient) Create(ctx context.Context, req CreateVideoJobRequest, 
 	return do[Job](ctx, c.client, newCall(http.MethodPost, videoJobs, "", &body, req.problems(), opts))
 }
 
-// Create asks for images. The returned job has the status initializing;
-// [ImageJobClient.Wait] waits for the images.
+// Create requests images. The returned job has the status initializing; [ImageJobClient.Wait]
+// waits for the images.
 //
 // The request is repeated only if it is known to have had no effect. If its outcome is not
 // known, the error is an [OutcomeUnknownError].
@@ -173,13 +173,13 @@ func (c *jobClient) Delete(ctx context.Context, id string, opts ...RequestOption
 	return doDelete(ctx, c.client, c.job, id, opts)
 }
 
-// Wait waits until a job has succeeded. It ends at once, with a [WaitError], when the job
-// has failed ([ErrJobFailed]) or is deleted ([ErrNotFound]). It also ends on the errors that
-// end [InferenceServiceClient.WaitUntilAvailable], such as a 401 or 403. A status that this
-// package does not know means "not yet". Along with an error, Wait returns the last record.
+// Wait waits until a job has succeeded. It ends at once, with a [WaitError], when the job has
+// failed ([ErrJobFailed]) or is deleted ([ErrNotFound]). It also ends on the errors that end
+// [InferenceServiceClient.WaitUntilAvailable], such as a 401 or 403. An unknown status means
+// "not yet". Along with an error, Wait returns the last record.
 //
-// The service does not document which statuses mean failure: [Job.Failed] says which ones
-// this package counts as failure. [WaitOptions.Probe] is not called.
+// The service does not document which statuses mean failure; see [Job.Failed].
+// [WaitOptions.Probe] is not called.
 //
 // GET /v1/svc-video-job/{job_id} or /v1/svc-image-job/{job_id}, repeatedly
 func (c *jobClient) Wait(ctx context.Context, id string, opts *WaitOptions) (*Job, error) {
@@ -196,8 +196,8 @@ func (c *jobClient) Wait(ctx context.Context, id string, opts *WaitOptions) (*Jo
 	return w.run(ctx, untilDone)
 }
 
-// untilDone decides whether a record ends a wait: true ends it with success, an error ends it
-// with that error.
+// untilDone reports whether a job has succeeded. It returns an error if the job has failed or
+// is deleted.
 func untilDone(j *Job) (bool, error) {
 	switch {
 	case j.IsDeleted:
@@ -224,7 +224,7 @@ type VideoJobConfig struct {
 	Settings               VideoJobSettings `json:"settings,omitzero"`                   // seed, size and duration; if zero, not sent
 	GenMode                GenMode          `json:"gen_mode,omitempty"`                  // way of generating the video; default "standard"
 	IsPublic               *bool            `json:"is_public,omitempty"`                 // default true; new(false) keeps the video private
-	UseFFCond              json.RawMessage  `json:"use_ff_cond,omitempty"`               // any JSON: the service does not say what it holds; default null
+	UseFFCond              json.RawMessage  `json:"use_ff_cond,omitempty"`               // any JSON; its meaning is not documented; default null
 	IsEnablePromptEnhancer json.RawMessage  `json:"is_enable_prompt_enhancer,omitempty"` // true, false or null; default null
 }
 
@@ -232,8 +232,8 @@ type VideoJobConfig struct {
 type VideoJobSettings struct {
 	Seed        *int   `json:"seed,omitempty"`         // seed of the generator; if nil, not sent, so that 0 can be sent; default -1
 	AspectRatio string `json:"aspect_ratio,omitempty"` // ratio of width to height; default "16:9"
-	Resolution  int    `json:"resolution,omitempty"`   // in a unit that is not documented; default 720
-	Duration    int    `json:"duration,omitempty"`     // in a unit that is not documented; default 4
+	Resolution  int    `json:"resolution,omitempty"`   // unit not documented; default 720
+	Duration    int    `json:"duration,omitempty"`     // unit not documented; default 4
 }
 
 // CreateImageJobRequest describes images to be generated.
@@ -255,7 +255,7 @@ type ImageJobConfig struct {
 type ImageJobSettings struct {
 	Seed        *int   `json:"seed,omitempty"`         // seed of the generator; if nil, not sent, so that 0 can be sent
 	AspectRatio string `json:"aspect_ratio,omitempty"` // ratio of width to height, such as "16:9"; if empty, not sent
-	Resolution  int    `json:"resolution,omitempty"`   // in a unit that is not documented; if 0, not sent
+	Resolution  int    `json:"resolution,omitempty"`   // unit not documented; if 0, not sent
 }
 
 // ImageConfig is the inner config object of an image job, at config.config of the request.
@@ -294,8 +294,8 @@ func (p *problems) addJSON(raw json.RawMessage, field string) {
 // ListJobsOptions selects the jobs to list. If nil, the defaults are used.
 type ListJobsOptions struct {
 	// Page is the number of the page that List reads and that All begins with. The first page
-	// of the list is 1. If 0, All begins with page 1, and List does not send the number, so the
-	// service chooses the page.
+	// of the list is page 1. If 0, All begins with page 1, and List does not send the number,
+	// so the service chooses the page.
 	Page int `url:"page,omitempty"`
 
 	// PageSize is the number of jobs on a page. The service may send fewer. If 0, the number is
@@ -304,9 +304,9 @@ type ListJobsOptions struct {
 
 	// Concurrency is the number of pages that All requests at the same time, up to 64. Pages that All
 	// requests in advance are kept in memory until the loop needs them. All requests no page in
-	// advance that lies beyond the total that the service named. 0 or 1 means that All requests one
-	// page after the other. It also requests one after the other if the service names no total, or if
-	// [WithResponse] is given. List ignores Concurrency.
+	// advance that is beyond the total that the service reported. 0 or 1 means that All requests one
+	// page after another. It also does so if the service reports no total, or if [WithResponse] is
+	// given. List ignores Concurrency.
 	Concurrency int `url:"-"`
 }
 
@@ -318,7 +318,7 @@ type JobList struct {
 
 func (l *JobList) grow(body []byte) { l.Jobs = room[Job](body, "job_id") }
 
-// check needs the ID of each job, since All tells jobs apart by their IDs.
+// check returns an error if a job has no ID, since All compares jobs by their IDs.
 func (l *JobList) check(body []byte) (string, error) {
 	return checkList("job_list", l.Jobs, body, true)
 }
@@ -354,8 +354,8 @@ func (o *ListJobsOptions) problems() (p problems) {
 // If a page fails, the loop ends: the last pair is a nil job and a [PageError]. The error
 // matches [ErrPagesRepeat] if two pages in a row held only jobs of earlier pages.
 //
-// The loop ends without an error after an empty page, and when it has received as many jobs
-// as the largest total that a page named. A total is ignored if it is less than the number of
+// The loop ends without an error after an empty page, and when it has received as many jobs as
+// the largest total that a page reported. A total is ignored if it is less than the number of
 // jobs so far, or if Page is above 1. Without a total, a 404 on a page after the first also
 // ends the loop. A total that is too small can end the loop too early.
 //

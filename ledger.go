@@ -16,12 +16,11 @@ import (
 // WithLedger makes the client record each create in store before it is sent, and its outcome
 // afterwards: see [Ledger]. The client also puts the mark "[svc:INTENT] " before the description
 // of each new endpoint, unless [WithoutLedgerMark] is set. All programs that use one account
-// should share one store. A nil store is an error: perhaps the error of opening it was dropped.
-// Without this option there is no ledger.
+// should share one store. A nil store is an error. Without this option there is no ledger.
 func WithLedger(store ledger.Store) Option {
 	return func(c *config) error {
 		if c.ledger = store; store == nil {
-			return errors.New("svc: WithLedger: the store is nil; without a ledger, leave the option out")
+			return errors.New("svc: WithLedger: the store is nil; omit the option for a client without a ledger")
 		}
 		return nil
 	}
@@ -34,8 +33,8 @@ func WithoutLedgerMark() Option {
 	return func(c *config) error { c.unmarked = true; return nil }
 }
 
-// Ledger shows which endpoints may be running, from the records of [WithLedger].
-// You get it from [Client.Ledger]. Without WithLedger every method returns [ErrNoLedger].
+// Ledger shows which endpoints may be running, from the records of [WithLedger]. Use it
+// through [Client.Ledger]. Without WithLedger every method returns [ErrNoLedger].
 //
 // The service has no call that lists endpoints. The client therefore records a create
 // before it sends the request, and the outcome after it. If the first record cannot be
@@ -55,7 +54,7 @@ type Ledger struct {
 
 // Entries returns all entries: first the open entries from old to new, then the other entries
 // from old to new. With an error it returns the entries that it could read. If the times of an
-// entry lie in the future, its Doubt says so.
+// entry are in the future, its Doubt is set.
 func (l *Ledger) Entries(ctx context.Context) ([]ledger.Entry, error) {
 	entries, _, err := l.read(ctx, "")
 	return entries, err
@@ -70,12 +69,12 @@ func (l *Ledger) Entry(ctx context.Context, key string) (*ledger.Entry, error) {
 	case err != nil, n == 0:
 		return nil, err
 	case n > 1:
-		return nil, l.fail("read", entries[0], fmt.Errorf("%w: it has %d open entries", ErrKeyInUse, n))
+		return nil, l.fail("read", entries[0], fmt.Errorf("%w: %d open entries", ErrKeyInUse, n))
 	}
 	return &entries[0], nil
 }
 
-// seen returns what the rules of the ledger need of a record.
+// seen converts a record for the rules of the ledger.
 func seen(s *InferenceService) ledger.Endpoint {
 	return ledger.Endpoint{
 		ID: s.ServiceID, Name: s.Name, Description: s.Description, Instances: int(s.ResourceMetadata.TargetInstanceNumber),
@@ -116,13 +115,12 @@ func (l *Ledger) Adopt(ctx context.Context, e ledger.Entry, id string, opts *Ado
 // If that is wrong, you pay twice: the endpoint is running, and the next Deploy with this key
 // creates another endpoint.
 //
-// The entry must belong to the base URL of this client. It must be in doubt, and its create must
-// certainly be over: this client has known the entry for six minutes, or they have passed by the
-// service's clock. The second holds only if the client that created knew the service's time, from a
-// response before the create. Forget waits for that, and logs that it does. The create may take
-// effect during that wait, after somebody looked: so look again, and end ctx if the endpoint is
-// there. For the service's
-// clock it reads the Date header of a list of flavors.
+// The entry must belong to the base URL of this client. It must be in doubt, and its create must be
+// over: six minutes have passed since this client first read the entry, or by the service's clock.
+// (The entry must then hold the service's time, from a response before the create.) Forget waits for
+// that, and logs that it waits. The create may take effect during the wait: look again, and cancel
+// ctx if the endpoint exists. Forget reads the service's clock from the Date header of a list of
+// flavors.
 //
 // Forget also takes an entry in the state Created, if the service does not find its endpoint at this
 // moment. Another account's token does not find it either.
@@ -197,9 +195,9 @@ func (l *Ledger) Extend(ctx context.Context, e ledger.Entry, end time.Time) erro
 }
 
 // Prune removes the records of all keys whose entries have ended before a time: a large ledger is
-// slow to read. It takes keys with no open entry whose last record is older, by the clocks of the
-// processes that wrote the ledger. If the store is not a [ledger.Pruner], the error is
-// [errors.ErrUnsupported].
+// slow to read. It prunes keys without an open entry whose last record is older than that time,
+// by the clocks of the processes that wrote the ledger. If the store is not a [ledger.Pruner],
+// the error is [errors.ErrUnsupported].
 func (l *Ledger) Prune(ctx context.Context, before time.Time) error {
 	if l.journal == nil {
 		return ErrNoLedger

@@ -18,7 +18,7 @@ type ReapOptions struct {
 	DryRun bool // if true, Reap checks everything and deletes nothing
 }
 
-// Reaped is what [Ledger.Reap] did with one overdue entry.
+// Reaped describes what [Ledger.Reap] did with one overdue entry.
 type Reaped struct {
 	Entry ledger.Entry // the entry as it was before Reap
 	// Err is why the endpoint is not known to be deleted. It is nil if the endpoint is deleted,
@@ -26,20 +26,20 @@ type Reaped struct {
 	Err error
 }
 
-// Reap deletes the endpoints whose lease has ended. Nothing else enforces a lease: run
-// Reap regularly, anywhere that shares the store.
+// Reap deletes the endpoints whose lease has ended. Nothing else enforces a lease: run Reap
+// regularly, in any process that shares the store.
 //
-// Reap takes the open entries of this client's base URL whose lease has ended by the service's
-// clock, which it reads from the Date header of a response. It first sends a delete for each of
-// them, eight at a time, and then waits until they are deleted, for up to two minutes each. The
-// record of the endpoint must have the name of the entry, and must not carry the mark of another
-// entry. An adopted endpoint must carry the mark of its entry. If the state of an entry is Intended
-// or Unknown, its Err is [ErrOutcomeUnknown]: use Adopt or Forget. If the response to
-// the create or to the read of Reap has no Date header, the endpoint is not deleted, and Err says so.
-// Reap also returns the open entries that have a Doubt.
+// Reap considers the open entries of this client's base URL whose lease has ended by the service's
+// clock, which it reads from the Date header of a response. It first sends a delete for each of them,
+// eight at a time, and then waits until they are deleted, for up to two minutes each. The record of
+// the endpoint must have the name of the entry, and must not carry the mark of another entry. An
+// adopted endpoint must carry the mark of its entry. If the state of an entry is Intended or Unknown,
+// its Err is [ErrOutcomeUnknown]: use Adopt or Forget. If the response to the create, or to the read
+// by Reap, has no Date header, the endpoint is not deleted, and Err is set. Reap also returns the
+// open entries that have a Doubt.
 //
-// The error joins the Err of all entries, the error of reading the ledger, and why the service's
-// time is not known, if leases could not be judged for that.
+// The error joins the Err of all entries, the error of reading the ledger, and, if leases could not
+// be checked, why the service's time is not known.
 //
 // GET /v1/inference-service/flavor, GET and perhaps DELETE /v1/inference-service/{service_id}
 func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) {
@@ -63,10 +63,10 @@ func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) 
 	return reaped, errors.Join(errs...)
 }
 
-// overdue returns the entries that Reap has to do with. It asks the service for its time only if an
-// open entry has a lease. If the service's time or the begin of a lease is not known, the local clock
-// decides too, but only about what is reported: see [ledger.Entry.MayReap]. The error says why some
-// leases could not be judged.
+// overdue returns the entries for Reap. It requests the service's time only if an open entry has a
+// lease. If the service's time or the start of a lease is not known, the local clock decides what is
+// reported, but not what is deleted: see [ledger.Entry.MayReap]. The error is why some leases could
+// not be checked.
 func (l *Ledger) overdue(ctx context.Context, entries []ledger.Entry) (due []ledger.Entry, unjudged error) {
 	base, local := l.client.base.String(), ledger.WallClock()
 	entries = slices.DeleteFunc(entries, func(e ledger.Entry) bool { return !e.Open() || e.BaseURL != base })
@@ -88,7 +88,7 @@ func (l *Ledger) overdue(ctx context.Context, entries []ledger.Entry) (due []led
 	return due, unjudged
 }
 
-// atOnce calls f for all values, eight at a time.
+// atOnce calls f for all values, at most eight at a time.
 func atOnce[T any](all []T, f func(T)) {
 	slots := make(chan struct{}, 8)
 	var group sync.WaitGroup
@@ -107,7 +107,7 @@ type reaping struct {
 	ledger *Ledger
 	entry  ledger.Entry
 	dryRun bool
-	wait   *waiter[InferenceService] // deletes the endpoint until it is deleted; nil if nothing is left to do, or err
+	wait   *waiter[InferenceService] // waits for the deletion; nil if there is nothing to wait for, or after an error
 	err    error                     // why the endpoint is not known to be deleted
 
 	failures rules.Failures // failures of the reads before the first delete
@@ -122,7 +122,7 @@ func (r *reaping) begin(ctx context.Context) {
 	if r.err = r.check(ctx); r.err != nil || r.wait == nil {
 		return
 	}
-	if _, verdict, _ := r.wait.poll(ctx); verdict == rules.Deleted { // finish judges an error
+	if _, verdict, _ := r.wait.poll(ctx); verdict == rules.Deleted { // finish handles an error
 		r.wait = nil
 	}
 }
@@ -162,8 +162,8 @@ func (r *reaping) check(ctx context.Context) error {
 	return l.fail(op, e, err)
 }
 
-// finish waits until the endpoint is deleted. If the endpoint could not be read in begin, for a
-// reason that may pass, finish tries again.
+// finish waits until the endpoint is deleted. If begin could not read the endpoint because of a
+// temporary failure, finish tries again.
 func (r *reaping) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reapLimit)
 	defer cancel()

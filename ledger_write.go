@@ -16,19 +16,19 @@ import (
 	"example.com/svc/ledger"
 )
 
-// A claim records one create: its intent before it is sent, and its outcome.
+// A claim records one create: its intent before it is sent, and its outcome afterwards.
 type claim struct {
 	ledger  *Ledger
 	intent  ledger.Record      // the record of the intent; its Seq is 0 if nothing was recorded
-	earlier *ledger.Entry      // the entry that the key has already; then nothing may be sent; nil if none
+	earlier *ledger.Entry      // open entry of the key, in place of which nothing may be sent; nil if there is none
 	cancel  context.CancelFunc // ends the context of the create
 }
 
 var errSettleBy = &httpcall.TimeoutError{After: ledger.SettleLimit}
 
-// open records the intent of a prepared create, as soon as its key is free, and adds the mark to its
-// body. An empty key stands for a random one. If the key has an endpoint of the same request, the
-// claim has it as earlier. Otherwise the create must be sent with the context that open returns.
+// open waits until the key is free, records the intent of a prepared create, and adds the mark to
+// its body. An empty key means a random one. If the key has an endpoint of the same request, open
+// sets earlier. Otherwise the create must be sent with the context that open returns.
 func (l *Ledger) open(ctx context.Context, k *call, key string, lease time.Duration) (*claim, context.Context, error) {
 	c := &claim{ledger: l}
 	key = cmp.Or(key, strings.ToLower(rand.Text()))
@@ -70,8 +70,8 @@ func (l *Ledger) open(ctx context.Context, k *call, key string, lease time.Durat
 	return c, ctx, nil
 }
 
-// inDoubt returns the error of a create that was not sent, since that of an entry may have made an
-// endpoint.
+// inDoubt returns the error of a create that was not sent, since the create of entry e may have
+// taken effect.
 func (l *Ledger) inDoubt(e ledger.Entry, err error) error {
 	return &OutcomeUnknownError{
 		RequestInfo: RequestInfo{Method: http.MethodPost, Route: services, ID: e.ServiceID}, Name: e.Name, Err: l.client.safe(err),
@@ -79,7 +79,7 @@ func (l *Ledger) inDoubt(e ledger.Entry, err error) error {
 	}
 }
 
-// awaited logs that a create waits for the one of an entry. It returns the service's clock.
+// awaited logs that a create waits for the create of an entry. It returns the service's clock.
 func (l *Ledger) awaited(ctx context.Context, e ledger.Entry) func() time.Time {
 	clock, _ := l.clock(ctx)
 	l.client.log.InfoContext(ctx, "svc: waiting for the outcome of another create under the key",
@@ -87,9 +87,10 @@ func (l *Ledger) awaited(ctx context.Context, e ledger.Entry) func() time.Time {
 	return clock
 }
 
-// close records the outcome of the create. It must be deferred, with the results of the create: if
+// close records the outcome of the create. It must be deferred, with the results of the create. If
 // both are nil, a caller-supplied function has panicked or ended the goroutine, and the Result of
-// the call tells the outcome. If the ledger cannot record it, close adds a ledger.Error to err.
+// the call determines the outcome. If the ledger cannot record the outcome, close adds a
+// ledger.Error to err.
 func (c *claim) close(ctx context.Context, k *call, s **InferenceService, err *error) {
 	c.cancel()
 	if panicked := *s == nil && *err == nil; panicked && (k.Result.Acted || k.Result.StatusCode != 0) {
@@ -120,7 +121,7 @@ func (c *claim) close(ctx context.Context, k *call, s **InferenceService, err *e
 	*err = cause.Join(*err, c.ledger.journal.Settle(ctx, r, 3))
 }
 
-// explainMark adds to an error about a description that the mark of the ledger has made it longer.
+// explainMark adds to an error about a description that the ledger has added a mark to it.
 func (l *Ledger) explainMark(err error) error {
 	e, ok := errors.AsType[*Error](err)
 	switch {
@@ -133,8 +134,8 @@ func (l *Ledger) explainMark(err error) error {
 	return fmt.Errorf("%w; the ledger added its mark of %d characters to the description: see WithoutLedgerMark", err, ledger.MarkLength)
 }
 
-// notSent returns the error of a call that the ledger stopped before it was sent. If the ledger
-// failed because ctx ended, that is the reason.
+// notSent returns the error of a call that the ledger stopped before it was sent. If ctx has
+// ended, the error is why ctx ended.
 func (l *Ledger) notSent(ctx context.Context, k *call, err error) error {
 	if cause.Has[*ledger.Error](err) && ctx.Err() != nil {
 		k.Result.Fail = fmt.Errorf("%w: nothing was sent", l.client.safe(cause.Of(ctx)))
@@ -143,7 +144,7 @@ func (l *Ledger) notSent(ctx context.Context, k *call, err error) error {
 	return err
 }
 
-// dateOf is the time of the service's clock in the header of a response; zero if it is not there.
+// dateOf returns the service's time from the Date header of a response, or zero if there is none.
 func dateOf(h http.Header) time.Time {
 	if aged(h) {
 		return time.Time{}
@@ -152,12 +153,12 @@ func dateOf(h http.Header) time.Time {
 	return t
 }
 
-// A dateSample is the Date of a response, and when its request was sent.
+// A dateSample is the Date of a response and the time when its request was sent.
 type dateSample struct{ date, sent time.Time }
 
-// serviceTime returns the service's time by the latest response, or zero if not known. It may be too
-// late, but not too early: the request was sent before the Date, and the wall clock counts the time
-// of a suspended process too.
+// serviceTime estimates the service's time from the latest response, or returns zero if there is
+// none. The estimate may be late but not early: the request was sent before the Date, and the wall
+// clock includes the time for which a process was suspended.
 func (l *Ledger) serviceTime() time.Time {
 	if s := l.latest.Load(); s != nil {
 		return s.date.Add(max(time.Since(s.sent), ledger.WallClock().Sub(s.sent.Round(0))))
@@ -165,16 +166,16 @@ func (l *Ledger) serviceTime() time.Time {
 	return time.Time{}
 }
 
-// clock asks the service for its time, with a list of flavors. The function that it returns gives
-// that time plus what has passed since, by the monotonic clock. If the service did not say it, the
-// function returns zero, and the error says why.
+// clock reads the service's time from the response to a list of flavors. The returned function
+// adds the time that has passed since, by the monotonic clock. If the time is not known, the
+// function returns zero, and the error is the reason.
 func (l *Ledger) clock(ctx context.Context) (func() time.Time, error) {
 	var response Response
 	_, err := l.client.Flavors.List(ctx, append(polling(nil), urgent, WithResponse(&response))...)
 	date, at := dateOf(response.Header), time.Now()
 	if date.IsZero() {
 		err = cmp.Or(err, errors.New("the response has no Date header, or a cache sent it"))
-		return func() time.Time { return date }, fmt.Errorf("the time by the service's clock is not known: %w", err)
+		return func() time.Time { return date }, fmt.Errorf("the service's time is not known: %w", err)
 	}
 	return func() time.Time { return date.Add(time.Since(at)) }, nil
 }
@@ -192,8 +193,8 @@ func (l *Ledger) fail(op string, e ledger.Entry, err error) error {
 	return ledger.Wrap(op, e, l.client.safe(err))
 }
 
-// markKnown lets the rules of evidence know the token with which an endpoint was created, if the
-// ledger has it. It waits for the store for [ledger.Patience] at most.
+// markKnown marks an ID as known for the token with which the ledger recorded its create. It
+// waits for the store for [ledger.Patience] at most.
 func (l *Ledger) markKnown(ctx context.Context, id string) {
 	if l.journal == nil {
 		return
@@ -205,8 +206,8 @@ func (l *Ledger) markKnown(ctx context.Context, id string) {
 	}
 }
 
-// scale records a prepared change that raises the number of instances. One that lowers the bill does
-// not wait for the ledger.
+// scale records a prepared change if it raises the number of instances. A change that lowers the
+// bill does not wait for the ledger.
 func (l *Ledger) scale(ctx context.Context, k *call) (*ledger.Scaling, error) {
 	if l.journal == nil {
 		return nil, nil
@@ -226,22 +227,22 @@ func (l *Ledger) scale(ctx context.Context, k *call) (*ledger.Scaling, error) {
 	return s, l.notSent(ctx, k, err)
 }
 
-// scaled records what came of a change. It must be deferred.
+// scaled records the outcome of a change. It must be deferred.
 func (l *Ledger) scaled(ctx context.Context, s *ledger.Scaling, updated **InferenceService) {
 	if s != nil {
 		l.behind(ctx, s.Close(ctx, *updated != nil))
 	}
 }
 
-// deleted writes to the ledger that the endpoint with this ID is deleted. s is what the service
-// returned for the ID, with IsDeleted. If s is nil, the service no longer found the ID.
+// deleted records in the ledger that the endpoint with this ID is deleted. s is the record with
+// IsDeleted, or nil if the service no longer found the ID.
 func (l *Ledger) deleted(ctx context.Context, id string, s *InferenceService) {
 	if l.journal != nil {
 		l.behind(ctx, l.journal.Deleted(ctx, id, orZero(s).Name))
 	}
 }
 
-// behind logs that the ledger could not record what has happened.
+// behind logs that the ledger could not be updated.
 func (l *Ledger) behind(ctx context.Context, err error) {
 	if err != nil {
 		l.client.warn(ctx, "svc: the ledger could not be updated", err)

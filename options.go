@@ -22,8 +22,8 @@ import (
 	"example.com/svc/ledger"
 )
 
-// DefaultTimeout is how long one attempt of an API call may take, unless
-// [WithTimeout] says otherwise.
+// DefaultTimeout is how long one attempt of an API call may take, unless [WithTimeout] is
+// used.
 const DefaultTimeout = 30 * time.Second
 
 // Option configures a client in [NewClient]. If two options set the same thing, the later
@@ -59,11 +59,11 @@ func WithToken(token string) Option {
 	}
 }
 
-// WithTokenSource sets a function that returns the token, for tokens that are rotated. It is
-// called before every attempt of a call. It must be safe for concurrent use, and must return
-// when its ctx ends: its time counts toward the limit of the attempt ([WithTimeout]). The
-// client does not cache the token, so the function should do that. If the function fails, the
-// attempt is not sent, and the call ends.
+// WithTokenSource sets a function that returns the token, for example for tokens that are
+// rotated. It is called before every attempt of a call. It must be safe for concurrent use,
+// and must return when its ctx ends: its time counts toward the limit of the attempt
+// ([WithTimeout]). The client does not cache the token, so the function should cache it. If
+// the function fails, the attempt is not sent, and the call ends.
 //
 // If the service does not accept the token (401), the function is called again. If it then
 // returns a different token, the call makes one more attempt with the new token.
@@ -93,28 +93,28 @@ func WithInferenceURL(u string) Option {
 // used.
 //
 // Your transport should detect dead connections, as the client's own transports do: set
-// IdleConnTimeout to 9 s, and in [http.Transport.HTTP2] SendPingTimeout to 13 s and PingTimeout
-// to 10 s. Without pings, a connection that went silent is used until an attempt times out.
-// With shorter intervals, some servers close a connection that waits for a slow create.
+// IdleConnTimeout to 9 s, and in [http.Transport.HTTP2] SendPingTimeout to 13 s and PingTimeout to
+// 10 s. Without pings, a dead connection is used until an attempt times out. With shorter
+// intervals, some servers close a connection during a slow create.
 //
-// The body of a response must end its Read when the context of the request ends, as net/http does:
-// a call waits for a Read that never returns.
+// The Read of a response body must return when the context of the request ends, as in net/http.
+// Otherwise a call waits until the Read returns.
 //
-// Only an [http.Transport] can prove that a failed create was not sent. With any other
-// transport, such as a mock, a create is not repeated after an error. The exceptions are
-// errors from before the connection was ready, such as those of DNS or of a certificate.
+// Only an [http.Transport] can prove that a failed create was not sent. With any other transport,
+// such as a mock, a create is not repeated after an error. The exceptions are errors before the
+// connection was ready, such as a DNS or certificate error.
 func WithHTTPClient(hc *http.Client) Option {
 	return func(c *config) error { c.http.Client = hc; return nil }
 }
 
-// WithTransportWrapper puts your transport, for traces or metrics, around the transport of
-// the client: wrap gets the client's transport and returns yours. Your transport sees every HTTP
+// WithTransportWrapper puts your transport, for traces or metrics, around the transport of the
+// client: wrap gets the client's transport and returns yours. Your transport sees every HTTP
 // exchange, including those of transfers. It sees the URLs without their queries, since the
 // query of a presigned URL is a secret that must not be recorded. It sees the headers of
 // responses unchanged, so the Location of a redirect still has its query. [RouteFromContext]
-// returns the route of a request. Your transport may derive a new context from the context
-// of a request, but must not replace it by an unrelated context. The transport of a later
-// WithTransportWrapper is around that of an earlier one.
+// returns the route of a request. Your transport may derive a new context from the context of a
+// request, but must not replace it by an unrelated context. A later WithTransportWrapper wraps
+// the transport of an earlier one.
 func WithTransportWrapper(wrap func(http.RoundTripper) http.RoundTripper) Option {
 	return func(c *config) error {
 		switch inner := c.http.Wrap; {
@@ -163,9 +163,9 @@ func WithRetry(p RetryPolicy) Option {
 	}
 }
 
-// WithTimeout limits the time of one attempt of an API call, from asking for the token to the
-// last byte of the response. 0 means [DefaultTimeout]. The timeout does not limit a call as a whole: only
-// ctx does. It does not limit uploads and downloads.
+// WithTimeout limits the time of one attempt of an API call, from the call of the token source to the
+// last byte of the response. 0 means [DefaultTimeout]. The timeout does not limit a call as a whole:
+// only ctx does. It does not limit uploads and downloads.
 func WithTimeout(d time.Duration) Option {
 	return func(c *config) error {
 		if d < 0 {
@@ -179,9 +179,9 @@ func WithTimeout(d time.Duration) Option {
 // RateLimiter delays attempts. A [golang.org/x/time/rate.Limiter] is a RateLimiter.
 type RateLimiter interface {
 	// Wait returns nil as soon as one more attempt may be sent. It may take as long as ctx
-	// allows. If it returns an error, the attempt is not sent, and the call ends. If that error
-	// is the one of a [golang.org/x/time/rate.Limiter] for a deadline of ctx that is too near,
-	// the error of the call matches [context.DeadlineExceeded].
+	// allows. If it returns an error, the attempt is not sent, and the call ends. If a
+	// [golang.org/x/time/rate.Limiter] refuses because the deadline of ctx is too near, the
+	// error of the call matches [context.DeadlineExceeded].
 	Wait(ctx context.Context) error
 }
 
@@ -193,7 +193,8 @@ func WithRateLimiter(l RateLimiter) Option {
 }
 
 // WithDefaultHeader sets a header of every API call. It is not sent to storage. [WithHeader] of
-// a single call replaces it. A header that WithHeader refuses is an error of [NewClient].
+// a single call replaces it. If WithHeader would refuse the header, [NewClient] returns an
+// error.
 func WithDefaultHeader(key, value string) Option {
 	return func(c *config) error {
 		var r request
@@ -250,7 +251,7 @@ func (c *config) finish(origin *url.URL) {
 	}
 }
 
-// cleanToken returns the token in s, even with an error. The error does not show it.
+// cleanToken returns the token in text, even if it is not valid. The error does not show it.
 func cleanToken(text string) (string, error) {
 	token, problem := valid.Token(text)
 	switch {
@@ -356,11 +357,11 @@ func WithResponse(dst *Response) RequestOption {
 	return func(r *request) { r.response = dst }
 }
 
-// polling turns the options of a call into those of a request of a wait or cleanup: one
-// attempt, no body fields, and no response that a cache has kept.
+// polling adapts the options of a call for the requests of a wait or cleanup: one attempt, no
+// body fields, and no cached response.
 func polling(opts []RequestOption) []RequestOption {
 	return append(slices.Clip(opts), WithHeader("Cache-Control", "no-cache"), func(r *request) { r.fields, r.attempts, r.wait = nil, 1, true })
 }
 
-// urgent makes a call skip the rate limiter: it lowers the bill, or deletes what nobody wants.
+// urgent makes a call skip the rate limiter, since it lowers the bill.
 func urgent(r *request) { r.urgent = true }

@@ -2,7 +2,6 @@ package svc
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/big"
@@ -20,7 +19,7 @@ import (
 // mustFit reports whether a field of a record must have the type that the service documents:
 // if it has another type, decoding the record fails. These are the fields on which programs
 // base decisions. In any other field, a value of the wrong type is tolerated, unless the field
-// has an integer type: it is a count. The key "" stands for the response as a whole.
+// has an integer type. The key "" stands for the response as a whole.
 func mustFit(key string) bool {
 	switch strings.ToLower(key) {
 	case "", "id", "service_id", "job_id", "flavor_id", "status", "is_deleted", "presigned_url", "media_url",
@@ -30,8 +29,8 @@ func mustFit(key string) bool {
 	return false
 }
 
-// InferenceServiceStatus is the state of an inference service. If you do not know a status,
-// assume that the endpoint is still changing.
+// InferenceServiceStatus is the state of an inference service. For an unknown status, assume
+// that the endpoint is still changing.
 type InferenceServiceStatus string
 
 const (
@@ -110,8 +109,8 @@ type GenMode string
 // to 2; null and "" decode to 0. It encodes as a number.
 type Int int64
 
-// UnmarshalJSON fails with a [*json.UnmarshalTypeError] for anything that is
-// not a whole number within 64 bits.
+// UnmarshalJSON returns a [*json.UnmarshalTypeError] for anything that is not an integer
+// within 64 bits.
 func (i *Int) UnmarshalJSON(b []byte) error {
 	n, ok := jsonfield.Int(b)
 	if !ok {
@@ -121,17 +120,17 @@ func (i *Int) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Time is a moment as the service writes it: "2024-05-01 10:20:30" or
+// Time is a time in one of the forms that the service uses: "2024-05-01 10:20:30" or
 // "2024-05-01T10:20:30", each with or without a fraction and a zone; a date alone; the 14
-// digits 20240501102030; or a number of Unix seconds. A text without a zone is UTC. A number
-// that is too large for seconds is in milliseconds, microseconds or nanoseconds. Null, "" and
-// the year 1, which programs write for "never", are the zero value.
+// digits 20240501102030; or a number of Unix seconds. A string without a zone is in UTC. A
+// number that is too large for seconds is in milliseconds, microseconds or nanoseconds. Null,
+// "" and the year 1, which programs write for "never", are the zero value.
 //
-// If a value is not a time, its record is decoded all the same: the Time is zero, IsZero
-// reports true, and [Time.Raw] returns the text of the value.
+// If a value is not a time, its record is still decoded: the Time is zero, IsZero reports
+// true, and [Time.Raw] returns the text of the value.
 //
-// A Time encodes as RFC 3339 in UTC. A zero Time encodes as null. But if it was read from a
-// value that is not a time, it encodes as a string with the text of that value.
+// A Time encodes as RFC 3339 in UTC. A zero Time encodes as null. If it was read from a value
+// that is not a time, it encodes as a string with the text of that value.
 type Time struct {
 	time.Time
 	json string // the JSON value that was read; ignored after the embedded Time was changed
@@ -186,8 +185,8 @@ func (t Time) MarshalText() ([]byte, error) {
 }
 
 // AppendText appends the text that MarshalText returns. From Go 1.27, encoding/json calls
-// AppendText for the keys of a JSON object. Without this method it would call that of the
-// embedded [time.Time], which writes the year 1 for a zero Time.
+// AppendText for the keys of a JSON object. Without this method, the method of the embedded
+// [time.Time] would write the year 1 for a zero Time.
 func (t Time) AppendText(b []byte) ([]byte, error) {
 	text, err := t.MarshalText()
 	return append(b, text...), err
@@ -219,17 +218,17 @@ func (t Time) String() string {
 // The zero value is a price that is not set. A price of 0 is set. Compare prices with
 // [Price.Cmp]: for the operator == the prices 3 and 3.0 are different.
 //
-// If a value is not a number, its record is decoded all the same: the price is not set, and
+// If a value is not a number, its record is still decoded: the price is not set, and
 // [Price.Raw] returns the text of the value.
 type Price struct {
 	text string // the price as a JSON number; empty if the price is not set
 	raw  string // the text that was read, if it was not a number; otherwise empty
 }
 
-// ParsePrice reads a decimal number as JSON writes it: "0.25", "3", "1e-7".
+// ParsePrice parses a decimal number in the syntax of JSON: "0.25", "3", "1e-7".
 func ParsePrice(s string) (Price, error) {
 	if !jsonfield.IsNumber(s) {
-		return Price{}, errors.New("svc: price: not a decimal number, or out of range")
+		return Price{}, fmt.Errorf("svc: price %q is not a decimal number, or out of range", s)
 	}
 	return Price{text: s}, nil
 }
@@ -280,8 +279,8 @@ func (p Price) Cmp(q Price) int {
 }
 
 // MarshalJSON returns the price as a number, with the same digits as it was read. A price that
-// is not set encodes as null. But if it was read from a value that is not a number, it encodes
-// as a string with the text of that value.
+// is not set encodes as null. If it was read from a value that is not a number, it encodes as
+// a string with the text of that value.
 func (p Price) MarshalJSON() ([]byte, error) {
 	switch {
 	case !p.IsZero():
@@ -311,8 +310,8 @@ func (p *Price) UnmarshalJSON(b []byte) error {
 //
 // The whole link is still visible in four cases:
 //   - fmt prints it from an unexported field of a struct. It also prints it from a struct that
-//     is reached through a pointer inside another value, if the verb does not fit a pointer,
-//     such as %s or %q. In both cases fmt does not call the methods of the link.
+//     is reached through a pointer inside another value, if the verb is not for pointers, such
+//     as %s or %q. In both cases fmt does not call the methods of the link.
 //   - fmt prints it with the verbs %p or %w, which are wrong here and which go vet reports. The
 //     built-in functions print and println also show it.
 //   - encoding/gob encodes it.
@@ -325,8 +324,8 @@ type SignedURL string
 // absolute URL, String returns a note in brackets instead.
 func (u SignedURL) String() string { return redact.URL(string(u)) }
 
-// Redacted reports whether u is a link that has lost its query, because it was printed or
-// encoded and then read again. Such a link gives no access: ask the service for a new one.
+// Redacted reports whether u is a link without its query, because it was printed or encoded
+// and then read again. Such a link gives no access: request a new one from the service.
 func (u SignedURL) Redacted() bool {
 	return redact.Lost(string(u))
 }

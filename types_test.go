@@ -164,7 +164,7 @@ func TestPriceTextThatIsNone(t *testing.T) {
 	}
 	for _, text := range []string{"", " 1", "1 ", "+1", ".5", "1.", "01", "0x1", "1,5", "١", "1e500", "1_0", "1/2"} {
 		_, err := svc.ParsePrice(text)
-		require.EqualError(t, err, "svc: price: not a decimal number, or out of range", "%q", text)
+		require.EqualError(t, err, fmt.Sprintf("svc: price %q is not a decimal number, or out of range", text))
 	}
 }
 

@@ -31,15 +31,15 @@ type UploadRequest struct {
 	//
 	// Any other Body, a pipe for example, is read to its end before anything is sent. Its
 	// contents are buffered: up to 64 KiB in memory, larger contents in a temporary file in
-	// [os.TempDir], which is removed at the end. After a failure, open it again: it has been
-	// read.
+	// [os.TempDir], which is removed at the end. After a failure, open it again, since it has
+	// been read.
 	//
 	// The offset of a Body that can seek moves only after success, to the end of the bytes
 	// that were sent. After a failure, it is the same as before the call.
 	//
-	// If ctx ends while a Read or ReadAt blocks, the call returns and does not wait for it.
-	// One goroutine is left until it returns. Do not use a Body without ReadAt before that, and
-	// set its offset before it is used again.
+	// If ctx ends while a Read or ReadAt blocks, the call returns and does not wait for it. One
+	// goroutine remains until it returns. Do not use a Body without ReadAt before that, and set
+	// its offset before you use it again.
 	Body io.Reader
 
 	// Size is the number of bytes that Body must yield. If Body yields more or fewer, the call
@@ -89,8 +89,8 @@ type UploadOptions struct {
 	// IdleTimeout ends an attempt when no byte was sent or received for this long, including
 	// while the attempt waits for the response. The time that reading Body takes does not
 	// count. A byte counts as sent when the operating system has accepted it, and the system
-	// may buffer a few MB: on a slow line, set a limit that is longer than the time for
-	// sending these MB. 0 means 2 minutes. Below 0 means no limit. Only ctx limits the whole
+	// may buffer a few MB: on a slow connection, set a limit that is longer than the time for
+	// sending them. 0 means 2 minutes. Below 0 means no limit. Only ctx limits the whole
 	// upload.
 	IdleTimeout time.Duration
 
@@ -127,16 +127,16 @@ const (
 	UploadStagePut      UploadStage = "put"              // the file record exists, but its contents may be missing in storage; if Link of the error is empty, nothing was sent to storage
 )
 
-// An UploadError records how far an upload came and why it failed. To try again with the same
-// record, call [FileClient.Replace] with the body.
+// An UploadError records the stage at which an upload failed, and why. To try again with the
+// same record, call [FileClient.Replace] with the body.
 type UploadError struct {
 	Stage      UploadStage // where the upload failed
 	FileName   string      // name of the file record; empty for Put and Replace
 	FileID     string      // ID of the file record; empty if there is no record, or its ID is not known
 	Link       SignedURL   // presigned URL for the contents; empty if the upload had no URL yet
-	Cleanup    Cleanup     // what became of the record: CleanupNone, CleanupDeleted (the service confirmed it) or CleanupFailed
-	CleanupErr error       // why the delete failed; nil unless Cleanup is CleanupFailed; errors.Is and errors.As do not look into it
-	Err        error       // an [Error] of the service or of storage, a [TransportError], an [OutcomeUnknownError], or what Body returned
+	Cleanup    Cleanup     // state of the record: CleanupNone, CleanupDeleted (the service confirmed it) or CleanupFailed
+	CleanupErr error       // why the delete failed; nil unless Cleanup is CleanupFailed; errors.Is and errors.As do not inspect it
+	Err        error       // an [Error] from the service or from storage, a [TransportError], an [OutcomeUnknownError], or the error returned by Body
 }
 
 // Error returns what happened, what exists, and what to do about it, in one line.
@@ -170,7 +170,7 @@ func (e *UploadError) text() string {
 	return text
 }
 
-// reason returns the text of err for the end of another error's text, or an empty string if err is nil.
+// reason returns the message of err as a suffix for another message, or "" if err is nil.
 func reason(err error) string {
 	if err == nil {
 		return ""
@@ -193,7 +193,7 @@ func (e *UploadError) Is(target error) bool {
 // Upload registers a file and sends its contents to storage: with an exact Content-Length,
 // without the token, in constant memory. The register call is repeated only if it is known to
 // have had no effect. Sending the contents is retried like any other PUT. If the presigned URL
-// has expired, Upload asks for a new one, once.
+// has expired, Upload requests a new one, once.
 //
 // An invalid request is a [ValidationError]. Any other error is an [UploadError], which holds
 // the ID of the record and what exists.
@@ -237,11 +237,11 @@ func (c *FileClient) Put(ctx context.Context, link SignedURL, body io.Reader, op
 	return u.run(ctx, p, body, 0)
 }
 
-// Replace sends the contents of a record that exists already: it asks for a presigned URL and
-// sends the contents there. Earlier contents of the record are replaced. After an
-// [UploadError], call Replace with its FileID to send the contents again. Replace reads body
-// by the same rules as [FileClient.Upload], and also asks once for a new URL if the first has
-// expired. If opts is nil, the defaults are used.
+// Replace sends the contents of an existing record: it requests a presigned URL and sends the
+// contents there. Earlier contents of the record are replaced. After an [UploadError], call
+// Replace with its FileID to send the contents again. Replace reads body by the same rules as
+// [FileClient.Upload], and requests a new URL, once, if the first has expired. If opts is nil,
+// the defaults are used.
 //
 // GET /v1/files/{file_id}/presigned_url, then PUT to the presigned URL
 func (c *FileClient) Replace(ctx context.Context, id string, body io.Reader, opts *UploadOptions) (*UploadResult, error) {
@@ -251,7 +251,7 @@ func (c *FileClient) Replace(ctx context.Context, id string, body io.Reader, opt
 	return u.run(ctx, p, body, 0)
 }
 
-// upload is an upload and how far it has come.
+// upload is the state of one upload.
 type upload struct {
 	UploadOptions
 	files    *FileClient
@@ -319,7 +319,7 @@ func (u *upload) begin(ctx context.Context) (UploadStage, error) {
 	return UploadStagePut, nil
 }
 
-// askForLink gets a new link for the contents. After an error, u.link is the same as before.
+// askForLink requests a new link for the contents. After an error, u.link is unchanged.
 func (u *upload) askForLink(ctx context.Context) error {
 	link, err := u.files.PresignedURL(ctx, u.id, u.RequestOptions...)
 	if err != nil {
@@ -329,8 +329,8 @@ func (u *upload) askForLink(ctx context.Context) error {
 	return nil
 }
 
-// put sends the contents. If the link has expired and the ID of the record is known, put asks
-// for a new link, once, and sends the contents again.
+// put sends the contents. If the link has expired and the ID of the record is known, put
+// requests a new link, once, and sends the contents again.
 func (u *upload) put(ctx context.Context) (_ *UploadResult, err error) {
 	c, k := u.files.client, linkCall(http.MethodPut, u.id)
 	ctx = c.begin(ctx, k)
@@ -352,7 +352,7 @@ func (u *upload) put(ctx context.Context) (_ *UploadResult, err error) {
 		expired, ok := errors.AsType[*Error](err)
 		switch {
 		case renewed:
-			return nil, fmt.Errorf("%w; this link was new: the link before it had expired", err)
+			return nil, fmt.Errorf("%w; the link was a new one, since the previous link had expired", err)
 		case !ok, !expired.linkExpired, u.id == "":
 			return nil, err
 		}
@@ -379,7 +379,7 @@ func (u *upload) failed(ctx context.Context, stage UploadStage, err error) error
 	return e
 }
 
-// check returns the header of the PUT, and notes in p what is wrong with the options.
+// check returns the header of the PUT, and adds the problems of the options to p.
 func (u *upload) check(p *problems, body io.Reader) {
 	p.add(body == nil, "Body", "is required (for an empty file, use bytes.NewReader(nil))")
 	p.add(u.AllowEmpty && u.RefuseEmpty, "RefuseEmpty", "cannot be set together with AllowEmpty")
@@ -390,8 +390,8 @@ func (u *upload) check(p *problems, body io.Reader) {
 	p.add(u.link != "" && len(u.RequestOptions) > 0, "RequestOptions", "have no effect here: Put makes no API call (use Header for the request to storage)")
 	u.header = transfer.Header(u.Header, p.add)
 	if u.ContentType != "" {
-		p.add(!valid.HeaderValue(u.ContentType), "ContentType", "is not a header value")
-		p.add(u.header["Content-Type"] != nil, "ContentType", "is set, but Header has a Content-Type as well")
+		p.add(!valid.HeaderValue(u.ContentType), "ContentType", "is not a valid header value")
+		p.add(u.header["Content-Type"] != nil, "ContentType", "cannot be set together with a Content-Type in Header")
 		u.header["Content-Type"] = []string{u.ContentType}
 	}
 }

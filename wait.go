@@ -41,11 +41,11 @@ type WaitOptions struct {
 	// loop share needs a lock. If nil, nothing is called.
 	OnPoll func(Poll)
 
-	// Probe is called when the status is available: it checks that the endpoint really
-	// responds at its URL. An error of Probe means "not yet", and the wait continues. An error
-	// made by [Permanent] ends the wait. The ctx of Probe is limited to 30 s. Without
-	// [WithInferenceURL] a wait with a Probe fails at once with [ErrNoInferenceURL]. Package
-	// [example.com/svc/probe] has probes for a path and for a model. If nil, there is no probe.
+	// Probe is called when the status is available: it checks that the endpoint really responds
+	// at its URL. If Probe returns an error, the wait continues, unless the error is marked by
+	// [Permanent]. The ctx of Probe is limited to 30 s. Without [WithInferenceURL] a wait with
+	// a Probe fails at once with [ErrNoInferenceURL]. Package [example.com/svc/probe] has
+	// probes for a path and for a model. If nil, there is no probe.
 	Probe func(ctx context.Context, url string) error
 
 	// RequestOptions are applied to every call that the wait makes, with two exceptions:
@@ -83,7 +83,7 @@ type WaitError struct {
 	Polls   int               // number of polls
 	Elapsed time.Duration     // time from the start of the wait to its end
 	LastErr error             // why the last poll failed; nil if it succeeded, or if Err is the same error; errors.Is and errors.As do not inspect it
-	Err     error             // why the wait ended: ErrUnavailable, the end of ctx, an Error, …
+	Err     error             // why the wait ended: ErrUnavailable, a context error, an Error, …
 
 	subject string // what the wait was for if there is no ID; empty means a record
 	last    string // text with the status and status_info of Last, without secrets; if empty, the text uses History
@@ -119,11 +119,11 @@ func (e *WaitError) Unwrap() error { return e.Err }
 // WaitUntilAvailable waits until an endpoint is available. It ends with a [WaitError] when the
 // status is unavailable ([ErrUnavailable]) or stopped ([ErrStopped]), and with [ErrNotFound]
 // when the endpoint is deleted or unknown, by the rule of
-// [InferenceServiceClient.WaitUntilDeleted]. A status of the endpoint that this package does
-// not know means "not yet". Along with an error, it returns the last record that it read.
+// [InferenceServiceClient.WaitUntilDeleted]. An unknown status means "not yet". Along with an
+// error, it returns the last record that it read.
 //
-// What ends the wait otherwise depends on whether this client has had contact with the service:
-// a response of the service with a status below 500, other than 401 and 403.
+// Which failed polls end the wait depends on whether this client has had contact with the
+// service: a response of the service with a status below 500, other than 401 and 403.
 //   - Lost connections, attempts that time out, and 408, 425, 429 and 5xx never end it.
 //   - A failure of the token source or of the rate limiter, a certificate that is not accepted,
 //     and five responses in a row that are not the service's own or cannot be decoded end it
@@ -139,15 +139,15 @@ func (c *InferenceServiceClient) WaitUntilAvailable(ctx context.Context, id stri
 // WaitUntilDeleted waits until an endpoint is deleted. It deletes nothing. It returns nil only
 // if the deletion is proven. A record with is_deleted proves it. "Not found" (404 or 410)
 // proves it only if all of the following hold:
-//   - The ID is known: this client has read or created the endpoint with the token that it
-//     sends now, or the ledger says that it was created with this token.
+//   - The ID is known: this client has read or created the endpoint with the token that it sends
+//     now, or the ledger records that it was created with this token.
 //   - There were at least two "not found" in JSON, 10 s apart (3 s after a delete that the
 //     service accepted). Or all responses for 60 s (25 s after an accepted delete), at least
-//     three, were "not found" in another form, as routers without a backend send them too.
+//     three, were "not found" in another form, such as those of routers without a backend.
 //   - Less than 30 s lie between two of them.
 //   - The service responded to a request for the flavor list in between, with the list or a 403.
 //   - No response is the copy of an earlier one, by its Age, Date or request ID.
-//   - A read has not shown the record meanwhile: that voids every "not found" before it.
+//   - No read has returned the record since: such a read voids every earlier "not found".
 //
 // A record that this client has never read may not be readable yet. For such a record, "not
 // found" does not count until [WaitOptions.NotFoundGrace] is over.
@@ -166,15 +166,14 @@ func (c *InferenceServiceClient) WaitUntilDeleted(ctx context.Context, id string
 }
 
 // DeleteAndWait deletes an endpoint and waits until it is deleted, by the rule of
-// [InferenceServiceClient.WaitUntilDeleted]. A nil error means that the endpoint is deleted,
-// and no longer billed. Any other error is a [WaitError]. For an ID that nobody knows, it
-// matches [ErrNotFound].
+// [InferenceServiceClient.WaitUntilDeleted]. A nil error means that the endpoint is deleted, and no
+// longer billed. Any other error is a [WaitError]. For an unknown ID, it matches [ErrNotFound].
 //
-// If this client has never read the record, DeleteAndWait reads it before it sends the delete.
-// It repeats the delete until the service accepts it, and as long as a read still returns the
-// record. After contact with the service, only a 4xx other than 401, 403, 404, 409, 410 and
-// 423 ends it before ctx does: even a token that the service refuses does not. So pass a ctx with a
-// deadline. The LastErr of the error then tells what the last poll met.
+// If this client has never read the record, DeleteAndWait reads it before it sends the delete. It
+// repeats the delete until the service accepts it, and as long as a read still returns the record.
+// After contact with the service, only a 4xx other than 401, 403, 404, 409, 410 and 423 ends it
+// before ctx does: even a refused token does not end it. So pass a ctx with a deadline. LastErr of
+// the error is then why the last poll failed.
 //
 // DELETE and GET /v1/inference-service/{service_id} repeatedly, and GET
 // /v1/inference-service/flavor
@@ -187,11 +186,11 @@ func (c *InferenceServiceClient) DeleteAndWait(ctx context.Context, id string, o
 
 func isDeleted(s *InferenceService) (bool, error) { return s.IsDeleted, nil }
 
-// Wait waits for a condition of your own: until the function returns true for the record.
-// If the function returns an error, the wait ends with a [WaitError] that holds this error.
-// If it returns false for a record that is deleted, the wait ends with [ErrNotFound].
-// Failed polls end the wait by the rules of [InferenceServiceClient.WaitUntilAvailable]. If
-// [WaitOptions.Probe] is set, the error is a [ValidationError]: call it in the function.
+// Wait waits until the function returns true for the record. If the function returns an error,
+// the wait ends with a [WaitError] that holds this error. If it returns false for a record
+// that is deleted, the wait ends with [ErrNotFound]. Failed polls end the wait by the rules of
+// [InferenceServiceClient.WaitUntilAvailable]. If [WaitOptions.Probe] is set, the error is a
+// [ValidationError]: call the probe in the function.
 //
 // GET /v1/inference-service/{service_id} repeatedly, and GET /v1/inference-service/flavor
 func (c *InferenceServiceClient) Wait(ctx context.Context, id string, until func(*InferenceService) (bool, error), opts *WaitOptions) (*InferenceService, error) {
@@ -204,14 +203,14 @@ func (c *InferenceServiceClient) Wait(ctx context.Context, id string, until func
 	return w.run(ctx, until)
 }
 
-// ScaleAndWait sets the number of instances and waits until the record shows that number
-// with the status available. For 0 instances, it also accepts the status stopped. A record
-// from before the update does not count: for 30 s after the update, a record is ignored if
-// its updated_at is older than the updated_at in the response to the update. A 2xx response
-// to the update starts the wait even if it holds no record, unless it is an HTML page.
+// ScaleAndWait sets the number of instances and waits until the record shows that number with
+// the status available. For 0 instances, it also accepts the status stopped. It ignores
+// records from before the update: for 30 s after the update, those whose updated_at is older
+// than the updated_at in the response to the update. A 2xx response to the update starts the
+// wait even if it holds no record, unless it is an HTML page.
 //
-// If the update fails, the error is that of [InferenceServiceClient.Update], and there is no
-// record. If the wait fails, the error is a [WaitError], and the last record is returned.
+// If the update fails, ScaleAndWait returns the error of [InferenceServiceClient.Update] and
+// no record. If the wait fails, the error is a [WaitError], and the last record is returned.
 //
 // PUT, then GET /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) ScaleAndWait(ctx context.Context, id string, instances int, opts *WaitOptions) (*InferenceService, error) {
@@ -247,8 +246,9 @@ func (c *InferenceServiceClient) ScaleAndWait(ctx context.Context, id string, in
 	})
 }
 
-// before reports whether the updated_at of a record is earlier than that of another record.
-// If one of the two times has no fraction of a second, only whole seconds are compared.
+// before reports whether the updated_at of a record is earlier than the updated_at of another
+// record. If one of the two times has no fraction of a second, only whole seconds are
+// compared.
 func (s *InferenceService) before(other *InferenceService) bool {
 	a, b := s.UpdatedAt.Time, other.UpdatedAt.Time
 	if a.IsZero() || b.IsZero() {
@@ -318,10 +318,10 @@ func (c *InferenceServiceClient) WaitUntilAllAvailable(ctx context.Context, ids 
 
 var errGoroutine = errors.New("svc: OnPoll, Probe or another function of the caller ended the goroutine of the wait (by runtime.Goexit)")
 
-var errDeleted = fmt.Errorf("%w: the record says that it is deleted", ErrNotFound)
+var errDeleted = fmt.Errorf("%w: the record is marked as deleted", ErrNotFound)
 
-// untilAvailable decides whether a record ends a wait for the status available: true ends it
-// with success, an error ends it with that error.
+// untilAvailable reports whether an endpoint is available. It returns an error if the status
+// ends the wait.
 func untilAvailable(s *InferenceService) (bool, error) {
 	switch {
 	case s.IsDeleted:
@@ -367,7 +367,7 @@ func (c *InferenceServiceClient) wait(id, want string, o *WaitOptions, probe boo
 	return w
 }
 
-// shortest is the shortest interval. The options cannot set a shorter one.
+// shortest is the minimum interval between polls.
 const shortest = time.Millisecond
 
 func (o *WaitOptions) withDefaults() *WaitOptions {

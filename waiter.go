@@ -18,7 +18,7 @@ import (
 // maxHistory is the maximum number of status changes that a WaitError keeps, the latest ones.
 const maxHistory = 64
 
-// latePollLimit is how long the poll may take that a wait makes after its deadline, because the
+// latePollLimit is the time limit for the poll that a wait makes after its deadline if the
 // process was suspended.
 const latePollLimit = 10 * time.Second
 
@@ -28,7 +28,7 @@ type waiter[T any] struct {
 	client *Client
 	// poll reads the record once. If the verdict is Deleted, err is nil or a "not found".
 	poll     func(context.Context) (record *T, verdict rules.Verdict, err error)
-	by       *observer // gathers what the polls show; nil if the record is not an endpoint
+	by       *observer // collects the evidence of the polls; nil if the record is not an endpoint
 	status   func(*T) string
 	probe    func(context.Context) error // must succeed before the wait succeeds; nil means no probe
 	deletion bool                        // the wait ends with success when the record is deleted
@@ -40,7 +40,7 @@ type waiter[T any] struct {
 	outcome  WaitError
 }
 
-// polled is one poll of a wait, with what follows from it.
+// polled is the result of one poll of a wait.
 type polled[T any] struct {
 	record  *T
 	changed bool          // the status differs from the one that was read before
@@ -84,8 +84,8 @@ func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, 
 	}
 }
 
-// again ends a wait whose ctx has ended because of why. If the process was suspended until
-// after the deadline, the latest poll is too old for a verdict: then another poll comes first.
+// again ends a wait whose ctx has ended; why is the reason. If the process was suspended until
+// after the deadline, the latest poll is too old for a verdict, so again polls once more.
 func (w *waiter[T]) again(ctx context.Context, until func(*T) (bool, error), suspended bool, why error) (*T, error) {
 	if suspended && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), latePollLimit)
@@ -99,8 +99,8 @@ func (w *waiter[T]) again(ctx context.Context, until func(*T) (bool, error), sus
 	return w.over(ctx, nil, why)
 }
 
-// over ends the wait, with the record or with why it failed. It reports the end, but leaves that of
-// a cleanup to its caller.
+// over ends the wait, with the record or with the error why. It reports the end of the wait, except
+// for a cleanup, whose caller reports it.
 func (w *waiter[T]) over(ctx context.Context, record *T, why error) (*T, error) {
 	if why != nil {
 		record, why = w.last, w.failed(why)
@@ -111,7 +111,7 @@ func (w *waiter[T]) over(ctx context.Context, record *T, why error) (*T, error) 
 	return record, why
 }
 
-// once polls once, notes what it has read, and judges it.
+// once polls once, stores what it has read, and decides whether the wait ends.
 func (w *waiter[T]) once(ctx context.Context, until func(*T) (bool, error)) (p polled[T]) {
 	var verdict rules.Verdict
 	p.record, verdict, p.err = w.poll(ctx)
@@ -169,7 +169,7 @@ func (w *waiter[T]) judge(p *polled[T], verdict rules.Verdict, until func(*T) (b
 	}
 }
 
-// continues reports whether a task goes on after a failure. It notes the failure.
+// continues records a failure, and reports whether the task continues.
 func (c *Client) continues(e *rules.Failures, err error) (continues bool) {
 	f, contacts := failureOf(err), c.contacts.Load()
 	if rules.Contact(f.Class, f.Status) {
@@ -179,7 +179,7 @@ func (c *Client) continues(e *rules.Failures, err error) (continues bool) {
 	return continues
 }
 
-// failureOf reduces the error of a call to what the rules need.
+// failureOf describes the error of a call for the rules.
 func failureOf(err error) rules.Failure {
 	switch {
 	case errors.Is(err, ErrNoToken), cause.Has[*permanentError](err), cause.Has[*ValidationError](err):
@@ -241,9 +241,9 @@ func (w *waiter[T]) failed(err error) error {
 	return &e
 }
 
-// limits returns the shortest and the longest delay after a failed poll; 0 means no limit. The
-// service may ask for a longer delay. If the next "not found" can prove a deletion, the poll
-// comes at the first moment at which it does, and in any case soon enough not to interrupt a proof.
+// limits returns the minimum and maximum delay after a failed poll; 0 means no limit. Retry-After
+// may require a longer delay. If the next "not found" can prove a deletion, the next poll comes as
+// soon as it can, and always before the proof is interrupted.
 func (w *waiter[T]) limits(err error) (atLeast, atMost time.Duration) {
 	if w.by != nil && rules.NotFound(failureOf(err).Status) {
 		due := max(time.Until(w.by.evidence.Due()), 0)
@@ -253,9 +253,9 @@ func (w *waiter[T]) limits(err error) (atLeast, atMost time.Duration) {
 	return min(orZero(e).RetryAfter, max(w.opts.MaxInterval, w.client.caller.MaxDelay())), 0
 }
 
-// Permanent marks an error that another poll would not change. For example, a probe found
-// the wrong version of the image. If [WaitOptions.Probe] returns such an error, the wait ends
-// at once. The [WaitError] wraps err. Permanent(nil) is nil.
+// Permanent marks an error that further polls would not change. For example, a probe found the
+// wrong version of the image. If [WaitOptions.Probe] returns such an error, the wait ends at
+// once. The [WaitError] wraps err. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil

@@ -32,20 +32,20 @@ func (j *Journal) Adopt(ctx context.Context, e Entry, s Endpoint, unmarked bool,
 	})
 }
 
-// holder returns another entry than e that has the ID, and an error that says so.
+// holder returns another entry than e that has the ID, and an error that names it.
 func (j *Journal) holder(ctx context.Context, e Entry, id string) (other Entry, err error) {
 	holders, err := j.search(ctx, id, nil)
 	for _, other := range holders {
 		if other.Intent != e.Intent && err == nil {
-			return other, j.fail("adopt", e, fmt.Errorf("an entry under the key %s has the ID %s already; an ID can be in one entry only", other.Key, other.ServiceID))
+			return other, j.fail("adopt", e, fmt.Errorf("the entry of the key %s has the ID %s already: an ID can be in only one entry", other.Key, other.ServiceID))
 		}
 	}
 	return other, err
 }
 
-// ensureSole checks after the adoption of an ID that no other entry has it: two calls may have adopted it
-// at once. Then one of them undoes its adoption at once. The other waits for that, and undoes its
-// own if it waits in vain, since the other call may have been the first one.
+// ensureSole checks after the adoption of an ID that no other entry has adopted it at the same time. If
+// one has, the entry with the larger Intent undoes its adoption at once. The other entry waits for that,
+// and undoes its adoption if it is still not the only one after [Patience].
 func (j *Journal) ensureSole(ctx context.Context, e Entry, id string) error {
 	waiting, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()

@@ -15,11 +15,11 @@ import (
 // ErrKeyInUse is returned when a key has an endpoint of another request, or two open entries.
 var ErrKeyInUse = errors.New("svc: the key is in use")
 
-// Await says what a create does about its key, by judge. If another create under the key is under
-// way, Await reads the ledger until that has an outcome. begins is then called once: it returns the
-// service's clock. The verdict is never Wait, unless the ledger cannot be read. If it is Free, last
-// is the highest Seq of the key. If it is Resume, the entry has the lease now, unless its own ends
-// later. If it is InDoubt or InUse, the error says why.
+// Await returns the verdict of judge for a create. If another create under the key is under way,
+// Await calls begins once, which returns the service's clock, and reads the ledger until the other
+// create has an outcome. The verdict is never Wait, unless the ledger cannot be read. If it is
+// Free, last is the highest Seq of the key. If it is Resume, the entry has the lease now, unless
+// its own ends later. If it is InDoubt or InUse, the error is the reason.
 func (j *Journal) Await(ctx context.Context, key string, lease time.Duration, want Request, begins func(context.Context, Entry) func() time.Time) (v Verdict, e Entry, last int64, err error) {
 	pace := poll.Pacer{Lowest: 50 * time.Millisecond, Highest: time.Second}
 	date := func() time.Time { return time.Time{} }
@@ -58,8 +58,8 @@ func (j *Journal) Await(ctx context.Context, key string, lease time.Duration, wa
 
 // Claim appends the record of an intent, right before the create is sent. It sets At and SettleBy, by
 // the wall clock: no attempt may be sent after SettleBy. If its Seq is taken by another record, ok is
-// false. After an error of the store the record may be stored. Claim then tries to record once that
-// the create was refused.
+// false. After an error of the store the record may be stored. In that case Claim tries once to
+// record that the create was refused.
 func (j *Journal) Claim(ctx context.Context, r *Record) (ok bool, err error) {
 	r.At = WallClock()
 	r.SettleBy = r.At.Add(SettleLimit)

@@ -20,14 +20,14 @@ import (
 )
 
 // Dir returns a store in the folder path. It keeps each record in a separate file, such as
-// deploy-7@000001.json, which only its owner may read. The folder is created if it does not
-// exist, and other files in it are ignored. Several processes can share it, and on NFS
-// several machines. There are no locks, so a process that dies blocks nobody.
+// deploy-7@000001.json, which only its owner may read. The folder is created if it does not exist, and
+// other files in it are ignored. Several processes can share it, and on NFS several machines. It uses
+// no locks, so a process that is killed does not block others.
 //
-// A record is on the disk when Append returns. Windows cannot sync a folder: there a
-// record survives the end of the process, but may be lost when the power fails.
+// A record is on the disk when Append returns. Windows cannot sync a folder: there a record survives
+// the end of the process, but may be lost in a power failure.
 //
-// The file .svc-ledger marks the folder as a ledger. Without it nothing can be read or written: the
+// The file .svc-ledger marks the folder as a ledger. Without that file, all calls fail, since the
 // volume of the ledger may not be mounted. With [MustExist], Dir does not make a folder into a ledger.
 //
 // Dir fails if the folder cannot be written, or if its file system has no hard links.
@@ -66,7 +66,7 @@ type dir struct {
 	keys    map[string][]string // maps the ID of an endpoint to the keys that have a record of it
 }
 
-// make makes the folder and its mark.
+// make creates the folder and the file .svc-ledger.
 func (d *dir) make() error {
 	if err := os.MkdirAll(d.path, 0o700); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (d *dir) make() error {
 
 func (d *dir) mark() string { return filepath.Join(d.path, ".svc-ledger") }
 
-// marked returns an error unless the folder has its mark.
+// marked returns an error unless the folder holds the file .svc-ledger.
 func (d *dir) marked() error {
 	if _, err := os.Stat(d.mark()); err != nil {
 		return fmt.Errorf("the folder %q is not a ledger, or its volume is not mounted: %w", d.path, err)
@@ -110,8 +110,8 @@ func (d *dir) Append(ctx context.Context, r Record) error {
 	return writing(d.file(r.Key, r.Seq), err)
 }
 
-// create writes the text to a temporary file, and gives it the name file when all of the text
-// is on the disk. So the file is never seen incomplete. It is an error if the name exists.
+// create writes text to a temporary file, syncs it, and links it to the name file, so that no
+// reader sees an incomplete file. It returns an error if the name exists.
 func (d *dir) create(file string, text []byte) error {
 	tmp, err := os.CreateTemp(d.path, ".ledger-*") // mode 0600
 	if err != nil {
@@ -131,7 +131,7 @@ func (d *dir) create(file string, text []byte) error {
 	return syncFolder(d.path)
 }
 
-// syncFolder makes the names in a folder durable.
+// syncFolder syncs a folder, so that the names in it are durable.
 func syncFolder(path string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -191,7 +191,7 @@ func (d *dir) List(ctx context.Context, key string) (all []Record, err error) {
 }
 
 // list reads the records once. If a file is removed meanwhile, changed is true, and all may lack
-// records. A record that is missing between others is for [Fold] to judge.
+// records. [Fold] handles a record that is missing between others.
 func (d *dir) list(ctx context.Context, key string) (all []Record, changed bool, err error) {
 	names, err := d.names(key)
 	if err != nil {
@@ -231,7 +231,7 @@ func (d *dir) read(n name) (Record, error) {
 	return Decode(n.key, n.seq, file, text)
 }
 
-// Find reads each record once, and remembers its ServiceID. A record that cannot be read is read
+// Find reads each record once, and caches its ServiceID. A record that cannot be read is read
 // again the next time.
 func (d *dir) Find(ctx context.Context, id string) ([]string, error) {
 	d.mu.Lock()

@@ -21,7 +21,7 @@ var moves = map[State][]Event{
 	Deleted:   {},
 }
 
-// known reports whether this version knows the event.
+// known reports whether this version supports the event.
 func (e Event) known() bool {
 	_, changes := moves[State(e)]
 	return changes || slices.Contains([]Event{Scaled, Extended, Pruned}, e)
@@ -76,14 +76,14 @@ func (e *Entry) apply(r Record) error {
 		e.setLease(r)
 		return nil
 	case r.Event == Created && r.ServiceID == "":
-		return fmt.Errorf("record %d says that an endpoint was created, but does not hold its ID", r.Seq)
+		return fmt.Errorf("record %d of the event \"created\" has no endpoint ID", r.Seq)
 	}
 	other := (e.State == Created || e.State == Deleted) && r.ServiceID != e.ServiceID
 	switch {
 	case e.State == Created && r.Event == Unknown && r.Adopted && !other:
 		e.State, e.ServiceID, e.Adopted, e.CreatedAt, e.ServiceTime, e.TokenCheck = Unknown, "", false, time.Time{}, time.Time{}, ""
 	case other && r.Event == Created:
-		return fmt.Errorf("record %d says that the endpoint %q was created, but an earlier record of the same create says %q", r.Seq, r.ServiceID, e.ServiceID)
+		return fmt.Errorf("record %d has the endpoint %q, but an earlier record of the same create has %q", r.Seq, r.ServiceID, e.ServiceID)
 	case !other && slices.Contains(moves[e.State], r.Event):
 		e.move(r)
 	}
@@ -122,15 +122,15 @@ func (e *Entry) move(r Record) {
 	e.ServiceID, e.Adopted = r.ServiceID, r.Adopted
 }
 
-// endSending notes the service's time of a record after which the create is sent for so long at
-// most. A clock that is ahead of the service's makes SettleBy the later time, which is safe too.
+// endSending sets sentUntil from the service's time of a record and the longest time for which
+// the create is sent after it. If the local clock is ahead, SettleBy is later, which is safe.
 func (e *Entry) endSending(date time.Time, limit time.Duration) {
 	if e.sentUntil.IsZero() && !date.IsZero() {
 		e.sentUntil = slices.MaxFunc([]time.Time{date.Add(limit), e.SettleBy}, time.Time.Compare)
 	}
 }
 
-// setLease notes a lease, and when it begins by the service's clock.
+// setLease sets a lease and its start by the service's clock.
 func (e *Entry) setLease(r Record) {
 	e.Lease, e.leased = r.Lease, r.ServiceTime
 	if r.Lease == 0 && !r.LeaseEnd.IsZero() { // written by an earlier version, which counted by the clock of its process
@@ -152,10 +152,10 @@ func (e *Entry) setLeaseEnd() {
 // Created.
 func (e Entry) Open() bool { return slices.Contains([]State{Intended, Unknown, Created}, e.State) }
 
-// InDoubt reports whether the endpoint may exist although nothing will record its ID: the
-// state is Unknown, or it is still Intended one minute after SettleBy. Then somebody has to adopt
-// or to forget the entry. Now is the current time. The clock of the process that created the entry
-// may be wrong, so InDoubt does not prove that the create is over: see [Entry.SettlesIn].
+// InDoubt reports whether the endpoint may exist without an ID in the ledger: the state is
+// Unknown, or it is still Intended one minute after SettleBy. Such an entry must be adopted or
+// forgotten. now is the current time. The clock of the process that created the entry may be
+// wrong, so InDoubt does not prove that the create is over: see [Entry.SettlesIn].
 func (e Entry) InDoubt(now time.Time) bool {
 	return e.State == Unknown || e.State == Intended && !now.Before(e.SettleBy.Add(SettleMargin))
 }
@@ -163,7 +163,7 @@ func (e Entry) InDoubt(now time.Time) bool {
 // InstanceTime is an upper bound of the time that is billed until now. Three instances that
 // run for ten minutes make 30 minutes. The time counts from RequestedAt to DeletedAt, by the
 // clocks of the processes that wrote the ledger, including while the endpoint is stopped.
-// Changes that were made without this ledger do not count. The time is 0 if nothing was
+// Changes that were made without this ledger are not included. The time is 0 if nothing was
 // created. It is not a price, since the service does not document the unit of its prices.
 func (e Entry) InstanceTime(now time.Time) (total time.Duration) {
 	switch {

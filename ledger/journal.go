@@ -59,7 +59,7 @@ func (j *Journal) Read(ctx context.Context, key string) (entries []Entry, last i
 	return entries, last, cause.Join(j.fail("list", Entry{}, err), damaged)
 }
 
-// note remembers the ID of an entry, and since when this process has known it without an outcome.
+// note stores the ID of an entry, and when this process first read it without an outcome.
 func (j *Journal) note(e *Entry) {
 	if e.BaseURL == j.baseURL && e.ServiceID != "" {
 		j.keys.Store(same.Canonical(e.ServiceID), e.Key)
@@ -83,12 +83,12 @@ func (j *Journal) Entry(ctx context.Context, op string, e Entry) (now Entry, las
 			return now, last, nil
 		}
 	}
-	return e, 0, j.fail(op, e, errors.New("there is no such entry"))
+	return e, 0, j.fail(op, e, errors.New("no such entry"))
 }
 
 // Owner finds the entry in the state Created that has the ID of an endpoint; or nil if there is
 // none. A record that [Journal.Settle] could not write is written first. If the key of the
-// endpoint is not known, an error that is about a single key does not count.
+// endpoint is not known, errors about a single key are ignored.
 func (j *Journal) Owner(ctx context.Context, id string) (*Entry, error) {
 	if r, ok := j.behind.Load(same.Canonical(id)); ok {
 		if err := j.Settle(ctx, r.(Record), 1); err != nil { //nolint:forcetypeassert // Settle stores only records
@@ -143,9 +143,9 @@ func ofOneKey(err error) bool {
 }
 
 // Settle records the outcome of a create, at its Seq or at the next Seq that is free. After an error
-// it tries again, up to tries times in all. It has a time limit of its own, [Patience], and continues
-// when ctx ends. If it fails, the outcome of a create that made an endpoint is kept, and written
-// later by [Journal.Owner].
+// it tries again, up to tries times in all. Its own time limit is [Patience]; it continues when ctx
+// ends. If it fails, the outcome of a create that made an endpoint is kept, and written later by
+// [Journal.Owner].
 func (j *Journal) Settle(ctx context.Context, r Record, tries int) error {
 	ctx, cancel := Afterwards(ctx)
 	defer cancel()
@@ -191,7 +191,8 @@ func (j *Journal) Change(ctx context.Context, op string, e Entry, decide func(no
 	}
 }
 
-// onlyIf returns r, or the empty record if r is not needed: [Journal.Change] then appends nothing.
+// onlyIf returns r if it is needed, and otherwise the empty record, which [Journal.Change] does
+// not append.
 func (r Record) onlyIf(needed bool) (Record, error) {
 	if !needed {
 		r = Record{}
@@ -199,9 +200,9 @@ func (r Record) onlyIf(needed bool) (Record, error) {
 	return r, nil
 }
 
-// append appends a record at its Seq. If the store says that the Seq is taken, the record may
-// still be stored: a network file system repeats the creation of a hard link if the response
-// was lost, and then finds that the name exists. So append checks whether the record is listed.
+// append appends a record at its Seq. If the store returns [fs.ErrExist], the record may still
+// have been stored: a network file system repeats the creation of a hard link if the response
+// is lost, and then finds that the name exists. So append checks whether the record is listed.
 func (j *Journal) append(ctx context.Context, r Record) error {
 	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, j.store.Append(ctx, r) })
 	if !errors.Is(err, fs.ErrExist) {
@@ -213,22 +214,22 @@ func (j *Journal) append(ctx context.Context, r Record) error {
 	case slices.Contains(stored, r):
 		return nil
 	case unread == nil && !taken:
-		return fmt.Errorf("the store says that record %d of the key exists, but does not list it", r.Seq)
+		return fmt.Errorf("the store reports that record %d of the key exists, but does not list it", r.Seq)
 	}
 	return err
 }
 
-// Afterwards returns a context for recording what has already happened. It stays alive after ctx
-// has ended, for at most [Patience].
+// Afterwards returns a context for recording what has already happened. It remains valid after
+// ctx has ended, for at most [Patience].
 func Afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), Patience)
 }
 
 func (j *Journal) fail(op string, e Entry, err error) error { return Wrap(op, e, j.clean(err)) }
 
-// bounded calls a method of a store, and returns when it returns or when ctx ends, whichever is
-// first: a file system or a driver may hang and ignore ctx. Then the method goes on, and its result
-// is dropped. A panic or a Goexit of the method is one of the caller.
+// bounded calls a method of a store. It returns when the method returns or when ctx ends, since a
+// file system or a driver may block and ignore ctx. In that case the method continues, and its
+// result is discarded. A panic or Goexit of the method is passed on to the caller.
 func bounded[T any](ctx context.Context, f func(context.Context) (T, error)) (result T, err error) {
 	if ctx.Err() != nil {
 		return result, cause.Of(ctx)

@@ -1,5 +1,5 @@
 // Package ledger records which endpoints may be running. A client of package svc writes a record
-// to a [Store] before it creates an endpoint, and another record when it knows the outcome: see
+// to a [Store] before it creates an endpoint, and another record with the outcome: see
 // [example.com/svc.WithLedger].
 //
 //	store, err := ledger.Dir("/var/lib/deployer/ledger")
@@ -7,8 +7,8 @@
 //	client, err := svc.NewClient(baseURL, svc.WithToken(token), svc.WithLedger(store))
 //
 // Begin with [Dir]: it needs only a folder, which may be on NFS. Package sqlledger has stores for
-// SQLite and PostgreSQL. [Memory] is for tests. If you write a store, [Encode] and [Decode] give
-// the form of its records, and package ledgertest tests it.
+// SQLite and PostgreSQL. [Memory] is for tests. If you write a store, use [Encode] and [Decode]
+// for its records, and package ledgertest to test it.
 //
 // [Fold] combines the records of each create into an [Entry]. The rules of the ledger are pure
 // functions: they call neither the store nor the service, and get the time as an argument.
@@ -29,8 +29,8 @@ import (
 )
 
 // A Store keeps the records of a ledger. It is a journal: records are added, and never changed
-// or removed. Only one of several callers can add a record with a certain Key and Seq. A store
-// must be safe for concurrent use, even by several processes that share it.
+// or removed. Only one record can be added for each Key and Seq. A store must be safe for
+// concurrent use, even by several processes that share it.
 type Store interface {
 	// Append stores r durably before it returns nil. If there is already a record with the same
 	// Key and Seq, the error is [fs.ErrExist]. After any other error the record may be stored or
@@ -42,7 +42,7 @@ type Store interface {
 	List(ctx context.Context, key string) ([]Record, error)
 }
 
-// A Finder is a [Store] that finds the entry of an endpoint without reading all records.
+// A Finder is a [Store] that can find the keys of an endpoint without reading all records.
 type Finder interface {
 	// Find returns the keys that have a record with this ServiceID, in upper or lower case. It may
 	// return other keys as well.
@@ -76,11 +76,11 @@ const (
 	Created         = "created"   // the endpoint exists, and its ID is known
 	Refused         = "refused"   // the create has failed, and no endpoint was created
 	Unknown         = "unknown"   // the outcome of the create is not known
-	Forgotten       = "forgotten" // somebody looked and found no endpoint
+	Forgotten       = "forgotten" // a person confirmed that there is no endpoint
 	Deleted         = "deleted"   // the endpoint was seen to be deleted
 	Scaled    Event = "scaled"    // the number of instances changed; the state did not
 	Extended  Event = "extended"  // the end of the lease changed; the state did not
-	Pruned    Event = "pruned"    // the records before this one do not count: all entries of the key had ended
+	Pruned    Event = "pruned"    // the records before this one are ignored: all entries of the key had ended
 )
 
 // A Record is one record of the journal. It holds no token, and nothing of the request
@@ -99,7 +99,7 @@ type Record struct {
 	SettleBy    time.Time `json:"settle_by,omitzero"`     // intended: the create is not sent after this time
 	Instances   int       `json:"instances,omitempty"`    // intended, scaled: number of instances
 	ServiceID   string    `json:"service_id,omitempty"`   // created, deleted, forgotten: ID of the endpoint; unknown: the same, if the response showed it
-	Adopted     bool      `json:"adopted,omitempty"`      // created: the ID was adopted; unknown: the adoption of the ID does not count, since another entry has the ID
+	Adopted     bool      `json:"adopted,omitempty"`      // created: the ID was adopted; unknown: the adoption is void, since another entry has the ID
 
 	// Lease, of intended and extended, is how long the endpoint may exist, in nanoseconds. It
 	// counts from ServiceTime. If 0, there is no lease.
@@ -108,11 +108,11 @@ type Record struct {
 	LeaseEnd time.Time `json:"lease_end,omitzero"`
 	// ServiceTime is a time by the service's clock. Created: the Date of the response that showed
 	// the create, or the created_at of an adopted endpoint. Extended: when the new lease begins.
-	// Intended, unknown: when the record was made, by earlier responses to this client.
-	// It is zero if the service did not say it, or if an earlier version wrote the record.
+	// Intended, unknown: when the record was made, by earlier responses to this client. It is
+	// zero if the response had no Date, or if an earlier version wrote the record.
 	ServiceTime time.Time `json:"service_time,omitzero"`
-	// TokenCheck, of created, tells whether a token is the one whose response showed the ID: the
-	// first 8 hex digits of HMAC-SHA-256 over Intent, with the token as key. It is empty if not known.
+	// TokenCheck, of created, identifies the token whose response showed the ID: the first 8 hex
+	// digits of HMAC-SHA-256 over Intent, with the token as key. It is empty if not known.
 	TokenCheck string `json:"token_check,omitempty"`
 }
 
@@ -133,16 +133,16 @@ type Entry struct {
 	CreatedAt   time.Time // when the ID was recorded; zero if it was not
 	DeletedAt   time.Time // when the endpoint was seen to be deleted, or was forgotten after it had been created; zero if neither
 	ServiceTime time.Time // when the endpoint was created, by the service's clock; zero if not known
-	TokenCheck  string    // tells whether a token is the one that the ID was seen with: see [Record]; empty if not known
+	TokenCheck  string    // identifies the token whose response showed the ID: see [Record]; empty if not known
 	Records     []Record  // all records of the entry, in order of Seq
 
 	// Lease is how long the endpoint may exist. If 0, there is no lease. It ends at LeaseEnd by the
-	// service's clock. If the service has not said when the lease begins, LeaseEnd counts from
-	// RequestedAt and is an estimate.
+	// service's clock. If the start of the lease by the service's clock is not known, LeaseEnd
+	// counts from RequestedAt and is an estimate.
 	Lease    time.Duration
 	LeaseEnd time.Time
-	// Doubt is why the times of the entry cannot be right: they lie in the future. It is empty
-	// if nothing is wrong with them. A [Journal] sets it.
+	// Doubt is why the times of the entry are wrong: they are in the future. It is empty if
+	// they are plausible. A [Journal] sets it.
 	Doubt string
 
 	leased    time.Time     // when the lease begins, by the service's clock; zero if it begins when the endpoint was created
@@ -150,8 +150,8 @@ type Entry struct {
 	seenFor   time.Duration // how long the process has known the entry without an outcome, by its monotonic clock
 }
 
-// An Error records that the ledger could not be read or written, or why it does not allow
-// the call.
+// An Error records why the ledger could not be read or written, or why it does not allow a
+// call.
 type Error struct {
 	Op        string // what was attempted: "list", "append created", "adopt", "reap" …
 	Key       string // key of the entry; if empty, the error is about the whole ledger
@@ -193,11 +193,11 @@ var validKey = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
 // ValidKey reports whether key can be the key of a record.
 func ValidKey(key string) bool { return validKey.MatchString(key) }
 
-// Encode returns the text of a record, for a store: JSON in one line, in ASCII. It fails if the
-// record cannot be stored.
+// Encode returns the text of a record, for a store: one line of JSON in ASCII. It returns an
+// error if the record is not valid.
 func Encode(r Record) ([]byte, error) {
 	if !ValidKey(r.Key) || r.Seq < 1 {
-		return nil, errors.New("a key is 1 to 64 characters of a-z, 0-9, _ and -, and the first record is 1")
+		return nil, errors.New("the key must be 1 to 64 characters of a-z, 0-9, _ and -, and Seq must be 1 or more")
 	}
 	text, err := json.Marshal(r)
 	var ascii []byte
@@ -211,12 +211,13 @@ func Encode(r Record) ([]byte, error) {
 	return ascii, err
 }
 
-// Decode reads the text of a record, which a store found under key and seq. Place says where, for
-// error texts. If the text is not a record, or is another record, the error is an [*Error] with the Key.
+// Decode parses the text of the record that a store found under key and seq. place describes its
+// location in error messages. If the text is not a record, or is another record, the error is an
+// [*Error] with the Key.
 func Decode(key string, seq int64, place string, text []byte) (r Record, err error) {
 	err = json.Unmarshal(text, &r)
 	if err == nil && (r.Key != key || r.Seq != seq) {
-		err = fmt.Errorf("it says that it is record %d of key %q", r.Seq, r.Key)
+		err = fmt.Errorf("its contents are record %d of key %q", r.Seq, r.Key)
 	}
 	if err != nil {
 		return r, Damage(key, place, err)
@@ -224,15 +225,15 @@ func Decode(key string, seq int64, place string, text []byte) (r Record, err err
 	return r, nil
 }
 
-// Damage returns the error of a record that cannot be read, for a store.
+// Damage returns the error with which a store reports a record that cannot be read.
 func Damage(key, place string, err error) error {
 	return &Error{Op: "list", Key: key, Err: fmt.Errorf("%s is damaged: %w", place, err)}
 }
 
-// place describes a record in error texts.
+// place describes a record in error messages.
 func place(key string, seq int64) string { return fmt.Sprintf("record %d of key %s", seq, key) }
 
-// writing adds to err which record could not be written.
+// writing adds to err the record that could not be written.
 func writing(place string, err error) error {
 	if err == nil {
 		return nil

@@ -16,8 +16,8 @@ import (
 var randomKey = regexp.MustCompile(`^[a-z2-7]{26}$`)
 
 // Prune removes the records of the keys whose entries have all ended, and whose last record is older
-// than before. Of a key that the caller chose, one record stays: it keeps a process that has read the
-// old records from appending to them. A key with a damaged record stays as it is.
+// than before. One record of a key that the caller chose remains, so that a process that has read the
+// old records cannot append to them. A key with a damaged record stays as it is.
 func (j *Journal) Prune(ctx context.Context, before time.Time) error {
 	records, err := bounded(ctx, func(ctx context.Context) ([]Record, error) { return j.store.List(ctx, "") })
 	errs := []error{err}
@@ -52,7 +52,7 @@ func (j *Journal) prune(ctx context.Context, last Record) error {
 	about := Entry{Key: last.Key}
 	_, _, unread := j.Read(ctx, last.Key)
 	switch {
-	case ofOneKey(unread): // damaged, as the error of reading all keys says
+	case ofOneKey(unread): // damaged, as in the error of reading all keys
 		return nil
 	case unread != nil:
 		return unread

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// A Request is the final body of a create or of an update, as the ledger needs it.
+// A Request is the parsed body of a create or update.
 type Request struct {
 	Name      string // name of the endpoint
 	FlavorID  string // flavor of the endpoint
@@ -54,10 +54,10 @@ func ParseRequest(body []byte) (r Request, err error) {
 const hashVersion = "1:"
 
 // Intend returns the record of the intent to create an endpoint with this request, without its times,
-// and the body to send. final is the body with the flavor that was chosen, which the hash of the
-// request does not include. If mark is true, the description begins with the mark of the intent: a
-// service that cuts long texts keeps it. Marks of other intents are left out. A create without a
-// number of instances makes one instance.
+// and the body to send. final is the body with the chosen flavor, which the hash of the request does
+// not include. If mark is true, the description begins with the mark of the intent, so that a service
+// that truncates descriptions keeps it. Marks of other intents are removed. A create without a number
+// of instances creates one instance.
 func (r Request) Intend(key, baseURL string, final []byte, mark bool) (Record, []byte, error) {
 	intent := rand.Text()
 	sent, err := ParseRequest(final)
@@ -78,7 +78,7 @@ func (r Request) Intend(key, baseURL string, final []byte, mark bool) (Record, [
 	return record, marked, err
 }
 
-// billed is the number of instances that a create makes.
+// billed returns the number of instances that a create starts.
 func (r Request) billed() int {
 	if r.Instances < 0 {
 		return 1
@@ -86,8 +86,8 @@ func (r Request) billed() int {
 	return r.Instances
 }
 
-// hash identifies a request without showing it. It hashes the intent and the body, with
-// sorted keys and without the mark. The result begins with the version of this rule.
+// hash returns a hash of the intent and the body, with sorted keys and without the mark. The
+// result begins with the version of the hash.
 func (r Request) hash(intent string) string {
 	fields := maps.Clone(r.fields)
 	if text, ok := fields["description"].(string); ok {

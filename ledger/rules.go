@@ -21,10 +21,11 @@ const (
 // that the endpoint may be somebody else's.
 var ErrMark = errors.New("svc: the endpoint does not carry the mark of this ledger entry")
 
-// SettlesIn returns how long the create of the entry may still be under way, or 0 if it is certainly over.
-// Two clocks can tell: the monotonic clock of a process that has seen the entry without an outcome
-// for six minutes, and the service's, if date is not zero and the process of the create knew the
-// service's time too. SettleBy alone proves nothing, since the clock behind it may be wrong.
+// SettlesIn returns how long the create of the entry may still be under way, or 0 if it is over. The
+// create is over when this process has seen the entry without an outcome for six minutes by its
+// monotonic clock, or when the time has passed by the service's clock. The latter needs a date, and the
+// service's time in the records of the create. SettleBy is not enough, since it is by the clock of
+// another process.
 func (e *Entry) SettlesIn(date time.Time) time.Duration {
 	left := SettleLimit + SettleMargin - e.seenFor
 	if !date.IsZero() && !e.sentUntil.IsZero() {
@@ -33,7 +34,8 @@ func (e *Entry) SettlesIn(date time.Time) time.Duration {
 	return max(left, 0)
 }
 
-// future returns which time of the entry lies more than a minute after now, or an empty string if none does.
+// future returns the name of a time of the entry that is more than a minute after now, or "" if there is
+// none.
 func (e *Entry) future(now time.Time) string {
 	for _, r := range e.Records {
 		if ahead := r.At.Sub(now); ahead > SettleMargin {
@@ -46,7 +48,7 @@ func (e *Entry) future(now time.Time) string {
 	return ""
 }
 
-// A Verdict is what a Deploy does about its key.
+// A Verdict is what a Deploy must do, as decided by the entries of its key.
 type Verdict int
 
 const (
@@ -57,8 +59,8 @@ const (
 	InUse                  // the endpoint is of another request, or two entries are open
 )
 
-// judge decides by the entries of a key what a Deploy with this base URL and request does. date is
-// the time by the service's clock; zero if not known. judge also returns the entry that decided, and
+// judge returns the verdict on a Deploy with this base URL and request, from the entries of its key.
+// date is the service's time, or zero if not known. judge also returns the entry that decided, and
 // for InUse the reason.
 func judge(entries []Entry, baseURL string, want Request, date time.Time) (v Verdict, e Entry, why string) {
 	open := slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return !e.Open() })
@@ -78,15 +80,15 @@ func judge(entries []Entry, baseURL string, want Request, date time.Time) (v Ver
 	return Resume, open[0], ""
 }
 
-// looksOver reports whether the entry is in doubt: by SettleBy, or since its create is certainly
-// over. It decides only where nothing is sent.
+// looksOver reports whether the entry is in doubt: SettleBy has passed, or its create is over.
+// It is used only where nothing is sent.
 func (e *Entry) looksOver(date time.Time) bool {
 	return e.InDoubt(date) || e.State == Intended && e.SettlesIn(date) == 0
 }
 
-// Differs names what is different in the request of the entry and in another request, for error texts.
-// It returns "" if they are the same. A request without a flavor takes any. If the hash has another
-// version, it cannot be compared: then only the other fields of the record decide.
+// Differs returns the difference between the request of the entry and another request, for error
+// messages, or "" if they are the same. A request without a flavor matches any. If the hash has
+// another version, only the other fields of the record are compared.
 func (e *Entry) Differs(baseURL string, want Request) string {
 	had := &e.Records[0]
 	var all []string
@@ -107,14 +109,14 @@ func (e *Entry) Differs(baseURL string, want Request) string {
 	return ""
 }
 
-// An Endpoint is what the rules need of the record of an endpoint.
+// An Endpoint holds the fields of an endpoint's record that the rules use.
 type Endpoint struct {
 	ID          string
 	Name        string
 	Description string
 	Instances   int
 	Deleted     bool
-	CreatedAt   time.Time // zero if the record does not say it
+	CreatedAt   time.Time // zero if not known
 }
 
 // checkOwner returns an error unless the endpoint carries the mark of the entry. If unmarked
@@ -160,7 +162,7 @@ func (e *Entry) mayForget(baseURL string, notFound bool, date time.Time) error {
 	return e.checkDoubt(date)
 }
 
-// elsewhere is the error for an entry of another service.
+// elsewhere returns an error for an entry of another base URL.
 func (e *Entry) elsewhere() error {
 	return fmt.Errorf("the entry belongs to another base URL: %s", e.BaseURL)
 }
@@ -184,14 +186,14 @@ func (e *Entry) mayAdopt(baseURL string, s Endpoint, unmarked bool, date time.Ti
 	return e.checkOwner(s, unmarked)
 }
 
-// Overdue reports whether the entry is open, belongs to the base URL, and has a lease that seems to
-// have ended at date, by the service's clock.
+// Overdue reports whether the entry is open, belongs to the base URL, and has a lease that may have
+// ended at date, by the service's clock.
 func (e *Entry) Overdue(baseURL string, date time.Time) bool {
 	return e.Open() && e.BaseURL == baseURL && e.Lease > 0 && date.After(e.LeaseEnd)
 }
 
-// MayReap returns an error unless the lease has ended by the service's clock, and the endpoint s is
-// the one of the entry.
+// MayReap returns an error unless the lease has ended by the service's clock, and s is the endpoint
+// of the entry.
 func (e *Entry) MayReap(date time.Time, s Endpoint) error {
 	begin := cmp.Or(e.leased, e.ServiceTime)
 	switch {
@@ -200,14 +202,14 @@ func (e *Entry) MayReap(date time.Time, s Endpoint) error {
 	case begin.IsZero():
 		return errors.New("the response to the create had no Date header, so it is not known whether the lease has ended: set a new end with Extend, or delete the endpoint with DeleteAndWait")
 	case !date.After(begin.Add(e.Lease)):
-		return fmt.Errorf("the lease has not ended by the service's clock: it says %s", date.Format(time.RFC3339))
+		return fmt.Errorf("the lease has not ended: the service's time is %s", date.Format(time.RFC3339))
 	}
 	return e.checkOwner(s, !e.Adopted)
 }
 
-// lengthen returns the record that gives the entry the lease of a Deploy that continues with its
-// endpoint. The lease counts from the create of the endpoint. If the entry has a lease that ends as
-// late, or lease is 0, the record is empty.
+// lengthen returns the record with which a resumed Deploy extends the lease of the entry. The lease
+// counts from the create of the endpoint. The record is empty if lease is 0, or does not end later
+// than the present lease.
 func (e *Entry) lengthen(lease time.Duration) Record {
 	begin := cmp.Or(e.ServiceTime, e.RequestedAt)
 	if lease <= 0 || e.Lease > 0 && !begin.Add(lease).After(e.LeaseEnd) {
@@ -216,6 +218,6 @@ func (e *Entry) lengthen(lease time.Duration) Record {
 	return Record{Event: Extended, Lease: lease, ServiceTime: e.ServiceTime}
 }
 
-// WallClock returns the time without the monotonic clock, which stands still while the
-// machine sleeps, and which means nothing to other processes.
+// WallClock returns the current time without the monotonic clock, which stops while the
+// machine sleeps and is meaningless to other processes.
 func WallClock() time.Time { return time.Now().Round(0).UTC() }

@@ -134,12 +134,12 @@ func TestLedgerDamage(t *testing.T) {
 	gap := journal(intended(), event(Unknown), event(Forgotten))
 	for want, records := range map[string][]Record{
 		`record 2 has the unknown event "paused"`:                                                 journal(intended(), event("paused")),
-		`the endpoint "svc-2" was created, but an earlier record of the same create says "svc-1"`: journal(intended(), event(Created), two),
+		`record 3 has the endpoint "svc-2", but an earlier record of the same create has "svc-1"`: journal(intended(), event(Created), two),
 		"record 2 is missing: the next record is 3":                                               {gap[0], gap[2]},
 		"record 2 (\"unknown\") belongs to a create without a record of the event \"intended\"":   gap[1:],
 		"record 3 is missing: the next record is 2":                                               {gap[0], gap[1], gap[1]},
 		"record 1 (\"created\") belongs to a create without a record of the event \"intended\"":   journal(event(Created)),
-		`does not hold its ID`: journal(intended(), Record{Event: Created}),
+		`has no endpoint ID`: journal(intended(), Record{Event: Created}),
 		"record 3 has the unknown event \"\": a later version of this package": journal(intended(), event(Created), event("")),
 	} {
 		other := intended()

@@ -13,23 +13,24 @@ import (
 type Scaling struct {
 	journal *Journal
 	want    int
-	raised  bool          // a higher number was recorded
+	raised  bool          // Scale has recorded a higher number
 	read    chan struct{} // closed when entry and err are set
 	entry   *Entry        // the entry of the endpoint before the change; nil if there is none
 	err     error
 	cancel  context.CancelFunc // ends the reading of the entry
 }
 
-// ledgerDelay is how long a change waits for the ledger before it asks the service whether it lowers the
-// bill.
+// ledgerDelay is how long a change waits for the ledger before it reads from the service whether it
+// lowers the bill.
 const ledgerDelay = 500 * time.Millisecond
 
 // longestSearch is the time limit for the search of an entry in a large ledger.
 const longestSearch = time.Minute
 
-// Scale records a change to a higher number of instances, which may be sent if there is no error.
-// One that lowers the bill does not wait for the ledger. If the ledger does not say in time which it
-// is, Scale calls lowersBill, which asks the service. The caller must call [Scaling.Close] afterwards.
+// Scale records a change to a higher number of instances, which may be sent if there is no error. A
+// change that lowers the bill does not wait for the ledger. If the ledger does not respond in time,
+// Scale calls lowersBill, which reads the number from the service. The caller must call
+// [Scaling.Close] afterwards.
 func (j *Journal) Scale(ctx context.Context, id string, instances int, lowersBill func() bool) (s *Scaling, lowers bool, err error) {
 	s = &Scaling{journal: j, want: instances, read: make(chan struct{})}
 	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestSearch)
@@ -91,12 +92,12 @@ func (s *Scaling) Close(ctx context.Context, succeeded bool) error {
 	return afterwards(ctx, Patience, s.record)
 }
 
-// Deleted records that the endpoint with this ID is deleted. name is that of the record that says
-// so, or an empty string if the service no longer found the ID.
+// Deleted records that the endpoint with this ID is deleted. name is the name in the record with
+// is_deleted, or "" if the service no longer found the ID.
 func (j *Journal) Deleted(ctx context.Context, id, name string) error {
 	return afterwards(ctx, longestSearch, func(ctx context.Context) error {
 		e, err := j.Owner(ctx, id)
-		if e == nil || name != "" && !same.Text(name, e.Name) { // the record is that of another endpoint
+		if e == nil || name != "" && !same.Text(name, e.Name) { // the record is of another endpoint
 			return err
 		}
 		return j.Change(ctx, "append deleted", *e, func(now Entry) (Record, error) {
@@ -105,8 +106,8 @@ func (j *Journal) Deleted(ctx context.Context, id, name string) error {
 	})
 }
 
-// afterwards records what has already happened. It has as long as ctx allows, but at most longest,
-// and another [Patience] if ctx ends.
+// afterwards records what has already happened. It may take as long as ctx allows, but at most
+// longest, and another [Patience] after the end of ctx.
 func afterwards(ctx context.Context, longest time.Duration, record func(context.Context) error) error {
 	within, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()

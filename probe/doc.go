@@ -1,22 +1,21 @@
 // Package probe provides probes for [svc.WaitOptions]: they check that the application of an
-// endpoint responds at the URL of the endpoint. The service says "available" when the
-// container runs, which can be long before a model is loaded.
+// endpoint responds at the URL of the endpoint. The status is "available" when the container
+// runs, which can be long before a model is loaded.
 //
 //	&svc.DeployOptions{WaitOptions: svc.WaitOptions{
 //		Probe: probe.Model("my-model", probe.WithHeader("Authorization", "Bearer "+key)),
 //	}}
 //
-// An error of a probe means "not yet", and the wait continues, until its ctx ends. Two things
-// cannot become right by waiting. Each of them ends the wait with an error made by
-// [svc.Permanent]:
+// If a probe returns an error, the wait continues until its ctx ends. Two failures end the
+// wait with an error of [svc.Permanent], since waiting cannot help:
 //   - The list of models that [Model] reads has models, but not the wanted one.
 //   - Three responses in a row have the status 401.
 //
 // A probe sends a GET, without the API token of the client. Each request has a connection of
 // its own. A redirect to another scheme, host or port is not followed: it is an error. So the
-// headers of [WithHeader] are sent to the endpoint only, and the page of a login server is
-// not taken for the application. At most 1 MiB of a response is read. The texts of the errors
-// hold no value of WithHeader and no query of a path.
+// headers of [WithHeader] are sent to the endpoint only, and the page of a login server is not
+// taken for the application. At most 1 MiB of a response is read. Error messages contain no
+// value of WithHeader and no query of a path.
 //
 // # What a list of models proves
 //

@@ -66,8 +66,8 @@ func HTTP(path string, opts ...Option) func(ctx context.Context, url string) err
 // Model returns a probe for [svc.WaitOptions] that succeeds if the application lists the model
 // name at /v1/models, as servers with an API like that of OpenAI do. The name must be exactly
 // the one that the application lists. If the list has only other models, the wait ends. If the
-// list is empty, the wait continues. The package comment says which servers list a model before
-// it is loaded. The probe is safe for concurrent use, and may serve many waits.
+// list is empty, the wait continues. See the package comment for servers that list a model
+// before it is loaded. The probe is safe for concurrent use, and may serve many waits.
 func Model(name string, opts ...Option) func(ctx context.Context, url string) error {
 	var p *prober
 	p = newProber("/v1/models", opts, func(body io.Reader) error { return p.lists(name, body) })
@@ -80,7 +80,7 @@ func Model(name string, opts ...Option) func(ctx context.Context, url string) er
 // prober is one probe, which may serve many waits.
 type prober struct {
 	path    string
-	label   string // method and path without the query, for texts
+	label   string // method and path without the query, for error messages
 	client  http.Client
 	header  http.Header
 	secrets []string // secrets of the headers
@@ -150,8 +150,8 @@ func (p *prober) probe(ctx context.Context, base string) error {
 	return fmt.Errorf("%s: status %d: %s", p.label, resp.StatusCode, apierr.Excerpt(resp.Header.Get("Content-Type"), start, p.redact.String))
 }
 
-// refused notes the status of a response, and reports whether it is the last of too many in a
-// row that have the status 401.
+// refused records the status of a response, and reports whether too many in a row had the
+// status 401.
 func (p *prober) refused(base string, status int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,7 +164,7 @@ func (p *prober) refused(base string, status int) bool {
 	return false
 }
 
-// lists decides whether the body is a list of models with this name.
+// lists checks that the body is a list of models with this name.
 func (p *prober) lists(name string, body io.Reader) error {
 	raw, err := io.ReadAll(body)
 	if err != nil {
@@ -202,7 +202,7 @@ func (p *prober) failed(err error) error {
 	return fmt.Errorf("%s: %w", p.label, p.redact.Error(err))
 }
 
-// never returns the error that ends the wait.
+// never returns an error that ends the wait.
 func (p *prober) never(reason string) error {
 	return svc.Permanent(fmt.Errorf("%s: %s", p.label, reason))
 }

@@ -43,7 +43,7 @@ type telemetry struct {
 	waits      metric.Float64Histogram
 }
 
-// call is a call under way. Its context holds it. Its exchanges come one after another.
+// call is a call in progress. Its context holds it. Its exchanges are sequential.
 type call struct {
 	svc.Call
 	span     trace.Span
@@ -176,7 +176,7 @@ func (t *telemetry) exchanged(ctx context.Context, a svc.Attempt) {
 	c.exchange = nil
 }
 
-// createOutcome has the attributes of svc.creates.
+// createOutcome maps outcomes to the attributes of svc.creates.
 var createOutcome = map[svc.CallOutcome]metric.MeasurementOption{
 	svc.CallDone:    outcome("created"),
 	svc.CallFailed:  outcome("refused"),

@@ -27,8 +27,8 @@ type ledgerReader struct {
 	failures atomic.Int64
 }
 
-// entries returns the entries of the ledger. ok is false if they could not be read in time.
-// Of a damaged ledger it returns the entries that could be read.
+// entries returns the entries of the ledger. ok is false if they could not be read in time. If
+// the ledger is damaged, it returns the entries that could be read.
 func (r *ledgerReader) entries(ctx context.Context) (entries []ledger.Entry, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

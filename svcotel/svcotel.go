@@ -78,7 +78,7 @@ func WithMeterProvider(p metric.MeterProvider) Option { return func(c *config) {
 // WithPropagator sets what is sent along with the requests to the API. If nil,
 // [propagation.TraceContext] is used: traceparent and tracestate. The propagator of
 // [otel.GetTextMapPropagator] is not the default, since it may send baggage, which is often meant
-// for the services of one's own only.
+// only for internal services.
 func WithPropagator(p propagation.TextMapPropagator) Option {
 	return func(c *config) { c.propagator = p }
 }
@@ -89,7 +89,7 @@ func WithPropagator(p propagation.TextMapPropagator) Option {
 func WithLedger(store ledger.Store) Option { return func(c *config) { c.ledger = store } }
 
 // Instrument returns an option for [svc.NewClient] that records the traces and metrics of the
-// client. Hooks and transport wrappers of other options have their effect as well.
+// client. It can be combined with the hooks and transport wrappers of other options.
 func Instrument(opts ...Option) svc.Option {
 	return forEachClient(func() ([]svc.Option, error) {
 		c := config{propagator: propagation.TraceContext{}}
@@ -107,8 +107,8 @@ func Instrument(opts ...Option) svc.Option {
 	})
 }
 
-// forEachClient makes one option of several, which are created for each client. C is the
-// configuration of package svc, whose name is not exported.
+// forEachClient combines options that are created for each client. C is the configuration of
+// package svc, whose name is not exported.
 func forEachClient[C any, O ~func(C) error](build func() ([]O, error)) func(C) error {
 	return func(c C) error {
 		options, err := build()

@@ -12,7 +12,7 @@ import (
 	"example.com/svc"
 )
 
-// cleanupOutcome has the attributes of svc.cleanups. The key tells whether the deletion is proven.
+// cleanupOutcome maps whether the deletion is proven to the attributes of svc.cleanups.
 var cleanupOutcome = map[bool]metric.MeasurementOption{
 	true:  outcome("deleted"),
 	false: outcome("unproven"),
@@ -35,7 +35,7 @@ func (t *telemetry) waited(ctx context.Context, w svc.WaitEnd) {
 	t.waits.Record(ctx, w.Elapsed.Seconds(), metric.WithAttributes(attrs...))
 }
 
-// goal returns what a wait was for, in few different words.
+// goal returns what a wait was for, with low cardinality.
 func goal(w svc.WaitEnd) string {
 	want, _, counted := strings.Cut(w.Want, " with ") // "available with 2 instances"
 	switch {

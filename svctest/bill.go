@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Bill is the time that instances have run and are billed for. Three instances that
-// run for ten minutes make 30 minutes of instance time. [Server.Bill] returns it.
+// Bill is the billed run time of instances. Three instances that run for ten minutes make 30
+// minutes of instance time. [Server.Bill] returns it.
 type Bill struct {
 	// Total is the instance time of all endpoints, deleted ones included.
 	Total time.Duration

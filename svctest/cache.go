@@ -20,7 +20,7 @@ type Cache struct {
 }
 
 // WithCache puts a cache in front of the service. It stores the responses to GET requests with the
-// statuses 200, 404 and 410, for each token on its own. A later request for the same path and
+// statuses 200, 404 and 410, separately for each token. A later request for the same path and
 // query gets the stored response, with its Date and X-Request-Id, and an Age header in whole
 // seconds. An update or a delete does not change what is stored. A request that the cache serves
 // does not reach the service: it is not recorded, and no fault applies to it. By default, there is

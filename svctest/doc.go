@@ -39,23 +39,22 @@
 // outages, delays, connections that are cut or go dead before or after a request
 // took effect, and bodies that are cut off.
 //
-// More that a program should survive can be set up: slow creates ([WithCreateTime]), images that cannot be
-// pulled ([WithImagePullError]), names that the service rewrites ([WithNameRewrite]), a clock
-// that is wrong ([WithClockOffset]), a cache that serves old responses ([WithCache]), the
-// token of another account ([WithForeignToken]), and a router that does not find the service
-// ([RouterNotFound]). [Server.SetField] and [Server.Handle] add fields and routes that the
-// fake does not know. [WithInferenceHandler] and [WithChat] decide what endpoints respond with.
+// More that a program should survive can be set up: slow creates ([WithCreateTime]), images that cannot
+// be pulled ([WithImagePullError]), names that the service rewrites ([WithNameRewrite]), a clock that is
+// wrong ([WithClockOffset]), a cache that serves old responses ([WithCache]), the token of another
+// account ([WithForeignToken]), and a router that does not find the service ([RouterNotFound]).
+// [Server.SetField] and [Server.Handle] add fields and routes that the fake does not have.
+// [WithInferenceHandler] and [WithChat] set the responses of endpoints.
 //
 // A test checks the result with [NoLeaks], [Server.Bill], [Server.Requests],
 // [Server.Endpoints], [Server.Files] and [Server.Jobs]. [WithRequestHook] reports each request as it comes. IDs are the same in
 // every run: svc-1, file-1, job-1, req-1.
 //
-// The fake refuses every request that the service does not document, so that a test
-// finds wrong requests of the program. It responds with 401 if the token is missing,
-// 404 for an unknown path, 405 for a wrong method, 415 for a wrong Content-Type, 400
-// for malformed JSON and for a query or a body that does not belong to the operation,
-// and 422 for unknown or wrong fields. The body of such a response has the fields
-// code, message and request_id.
+// The fake refuses every request that is not documented, so that a test finds invalid requests. It
+// responds with 401 if the token is missing, 404 for an unknown path, 405 for a wrong method, 415 for a
+// wrong Content-Type, 400 for malformed JSON and for a query or a body that does not belong to the
+// operation, and 422 for unknown or wrong fields. The body of such a response has the fields code,
+// message and request_id.
 //
 // # What it assumes
 //

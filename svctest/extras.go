@@ -7,12 +7,11 @@ import (
 	"strings"
 )
 
-// Handle adds a route to the service, in front of its own ones, for operations that the
-// fake does not know. The pattern is one of [net/http.ServeMux], without a host, such as
-// "GET /v1/quota/{id}". It is below the path of [WithBasePath]. h serves the requests as it likes: the
-// fake checks neither token nor body. The path of the pattern, such as "/v1/quota/{id}", is the
-// route for [Server.Fault] and [Server.RequestCount]. Handle panics if the pattern is not
-// valid or is already in use.
+// Handle adds a route to the service, in front of its own ones, for operations that the fake does not
+// have. The pattern is one of [net/http.ServeMux], without a host, such as "GET /v1/quota/{id}". It is
+// below the path of [WithBasePath]. The fake checks neither the token nor the body before it calls h.
+// The path of the pattern, such as "/v1/quota/{id}", is the route for [Server.Fault] and
+// [Server.RequestCount]. Handle panics if the pattern is not valid or is already in use.
 func (s *Server) Handle(pattern string, h http.Handler) {
 	s.mux.Handle(pattern, h)
 	s.mu.Lock()
@@ -51,10 +50,10 @@ type extraField struct {
 }
 
 // SetField sets a field in the record with this ID: of an endpoint, a flavor, a job or a file. Every
-// response with that record shows it, in lists too. It may replace a field of the record, or
-// be one that the fake does not know. A path such as "deploy_metadata.env" leads into
-// an object, which is added if it is absent. value is encoded as JSON. The record may be created
-// later: the IDs are the same in every run. SetField panics if value cannot be encoded.
+// response with that record shows it, in lists too. It may replace a field of the record, or be a
+// new one. A path such as "deploy_metadata.env" leads into an object, which is added if it is
+// absent. value is encoded as JSON. The record may be created later: the IDs are the same in every
+// run. SetField panics if value cannot be encoded.
 func (s *Server) SetField(id, path string, value any) {
 	f := extraField{strings.Split(path, "."), encode(value)}
 	s.mu.Lock()

@@ -23,8 +23,8 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// faultyWriter changes a response as its fault says: it adds headers, limits the rate,
-// and cuts the connection before the end of the body.
+// faultyWriter applies a fault to a response: it adds headers, limits the rate, and cuts the
+// connection before the end of the body.
 type faultyWriter struct {
 	http.ResponseWriter
 	f     *Fault

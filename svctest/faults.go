@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// Fault describes what goes wrong with a request. Set it up with [Server.Fault].
-// The zero Fault lets one request pass. Put it into the queue before a fault that
-// should apply to a later request.
+// Fault describes what goes wrong with a request. Set it up with [Server.Fault]. The zero
+// Fault lets one request pass. Use it before a fault that applies to a later request.
 type Fault struct {
 	// Status and Body are sent in place of the response of the service. Body is
 	// sent as it is. Status 0 means 200 if there is a Body. If neither is set, the
@@ -43,12 +42,11 @@ type Fault struct {
 	// DropAfter cuts the connection after the request took effect. No response is
 	// sent.
 	DropAfter bool
-	// Dead makes the connection go dead at the point where DropBefore, DropAfter,
-	// TruncateBody or TruncateAfter would cut it. If none of these four is set, the
-	// connection goes dead before the request takes effect, or after it took effect if
-	// AfterEffect is set. A dead connection stays open, but it transfers no byte in
-	// either direction. Other connections work. In memory, the request hangs until its
-	// caller gives up.
+	// Dead makes the connection go dead at the point where DropBefore, DropAfter, TruncateBody
+	// or TruncateAfter would cut it. If none of these four is set, the connection goes dead
+	// before the request takes effect, or after it took effect if AfterEffect is set. A dead
+	// connection stays open, but transfers no bytes in either direction. Other connections
+	// work. In memory, the request hangs until its caller gives up.
 	Dead bool
 
 	// TruncateBody announces the length of the whole body, sends half of it and
@@ -106,9 +104,9 @@ func GatewayErrorAfterEffect() Fault {
 	return Fault{Status: http.StatusBadGateway, Body: "<html><body><h1>502 Bad Gateway</h1></body></html>", AfterEffect: true}
 }
 
-// AcceptedWithoutEffect responds to one request with 202 and an empty body, and
-// does nothing. For "DELETE" this means that the service accepts a deletion and
-// forgets it: the endpoint keeps running and is billed.
+// AcceptedWithoutEffect responds to one request with 202 and an empty body, and does nothing.
+// For "DELETE" this means that an accepted deletion has no effect: the endpoint keeps running
+// and is billed.
 func AcceptedWithoutEffect() Fault { return Fault{Status: http.StatusAccepted} }
 
 // EmptyAfterEffect carries out one request and responds with this status, such as 202
@@ -133,8 +131,8 @@ func RouterNotFound() Fault {
 	return Fault{Status: http.StatusNotFound, Body: "404 page not found\n"}
 }
 
-// RouterNotFoundJSON is a [RouterNotFound] in JSON. By its form it cannot be told from a
-// response of the service.
+// RouterNotFoundJSON is a [RouterNotFound] in JSON. Its form is the same as that of a response
+// of the service.
 func RouterNotFoundJSON() Fault {
 	return Fault{Status: http.StatusNotFound, Body: `{"message":"no Route matched with those values"}`}
 }
@@ -146,8 +144,8 @@ func Redirect(status int, location string) Fault {
 }
 
 // DropBeforeEffect cuts the connection of one request before it takes effect. A client cannot
-// tell this from [DropAfterEffect]: the outcome of a create is unknown either way. To test a
-// create that is known not to have been sent, close the server.
+// distinguish it from [DropAfterEffect]: the outcome of a create is unknown in both cases. To
+// test a create that is known not to have been sent, close the server.
 func DropBeforeEffect() Fault { return Fault{DropBefore: true} }
 
 // DropAfterEffect cuts the connection of one request after it took effect. The

@@ -42,7 +42,7 @@ type File struct {
 // PublicFile is a record of the public list, for [Server.AddPublicFile]. All
 // fields are optional. They are sent unchanged.
 type PublicFile struct {
-	// Name is the file_name.
+	// Name is the file_name of the record.
 	Name string
 	// Purpose and Description are sent under the same names.
 	Purpose, Description string
@@ -153,8 +153,8 @@ func (s *Server) deleteFile(c *call) response {
 	return response{value: struct{}{}}
 }
 
-// getFileLink returns a presigned URL that allows GET and PUT, since the contract does
-// not say which of the two the URL allows.
+// getFileLink returns a presigned URL that allows GET and PUT, since the contract does not
+// document which of the two the URL allows.
 func (s *Server) getFileLink(c *call) response {
 	f := s.ownFile(c)
 	if f == nil {

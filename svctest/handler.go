@@ -85,7 +85,7 @@ func (s *Server) serve(w http.ResponseWriter, x *exchange) {
 	status.note(http.StatusOK) // as net/http does if nothing was written
 }
 
-// begin records the request and sets its fault.
+// begin records the request and selects its fault.
 func (s *Server) begin(x *exchange) {
 	r := x.r
 	x.rec = &Request{
@@ -106,9 +106,9 @@ func (s *Server) begin(x *exchange) {
 // maxBody is the largest size of a JSON request in bytes.
 const maxBody = 1 << 20
 
-// readAll reads the body of a JSON request before anything else happens. This order
-// is needed because net/http does not notice that the caller leaves until the body was
-// read. readAll returns the function that carries out the request and writes the response.
+// readAll reads the body of a JSON request before anything else happens. This order is needed
+// because net/http does not detect that the caller has disconnected until the body was read.
+// readAll returns the function that carries out the request and writes the response.
 func (s *Server) readAll(x *exchange) func(http.ResponseWriter) {
 	body, err := io.ReadAll(io.LimitReader(x.r.Body, maxBody+1))
 	if err != nil {

@@ -11,10 +11,9 @@ import (
 	"strings"
 )
 
-// jsonObject reads a request body field by field. The methods that read a field take
-// it out of the map. A field that is left in the map at the end is not part of the
-// contract. Their parameter absent is the value that they return if the request does not
-// have the field. Problems are collected, so that one response names all of them.
+// jsonObject reads a request body field by field. The methods that read a field remove it from
+// the map, so that only unknown fields remain at the end. Their parameter absent is the value
+// for a missing field. Problems are collected, so that one response names all of them.
 type jsonObject struct {
 	path     string // prefix of field names in problems: "" at the top level, "config." inside the field config
 	fields   map[string]json.RawMessage

@@ -16,8 +16,8 @@ const (
 // token.
 const DefaultToken = "svctest-token"
 
-// Option changes how the service behaves. Pass options to [NewServer] or
-// [NewInMemory]. If two options contradict each other, the last one counts.
+// Option changes how the service behaves. Pass options to [NewServer] or [NewInMemory]. If two
+// options conflict, the last one is used.
 type Option func(*config)
 
 type config struct {
@@ -108,7 +108,7 @@ func WithFlavors(flavors ...Flavor) Option {
 
 // WithDeployTime sets how long an endpoint is "initializing" after a create, after a change of
 // the number of instances, and after an update that starts a stopped endpoint. The default is
-// 1 s. With zero, the first read says "available".
+// 1 s. With zero, the first read returns "available".
 func WithDeployTime(d time.Duration) Option {
 	return func(c *config) { c.deployTime = d }
 }
@@ -134,7 +134,7 @@ func WithCreateTime(d time.Duration) Option {
 }
 
 // WithImagePullError makes the deployment of these images fail: at the end of the deploy time
-// the endpoint is "unavailable", and its status_info says that the image cannot be pulled.
+// the endpoint is "unavailable", and its status_info reports that the image cannot be pulled.
 // Without arguments it applies to every image. By default, all images are pulled.
 func WithImagePullError(images ...string) Option {
 	return func(c *config) { c.failingImages, c.allPullsFail = slices.Clone(images), len(images) == 0 }
@@ -159,8 +159,8 @@ func WithoutDate() Option {
 	return func(c *config) { c.noDate = true }
 }
 
-// WithStaleReads makes reads of an endpoint lag behind: for d after an update that starts a
-// deployment, GET shows the record from before the update. The default is 0.
+// WithStaleReads makes reads of an endpoint stale: for d after an update that starts a
+// deployment, GET returns the record from before the update. The default is 0.
 func WithStaleReads(d time.Duration) Option {
 	return func(c *config) { c.staleReads = d }
 }

@@ -38,7 +38,7 @@ const (
 	memoryStorageHost = "storage.svc.test"
 )
 
-// now returns the time by the clock of the service.
+// now returns the current time of the service.
 func (s *Server) now() time.Time { return time.Now().Add(s.cfg.clockOffset) }
 
 func newServer(opts []Option) *Server {

@@ -11,9 +11,9 @@ import (
 	"example.com/svc/ledger"
 )
 
-// otherToken reports whether the ledger has an endpoint as created with another token than the one in use. If that
-// is of another account, the service does not find the endpoint although it runs. It is false if the ledger
-// does not have the token's check, or there is no token.
+// otherToken reports whether the ledger records that an endpoint was created with another token. If that
+// token is of another account, the service does not find the endpoint although it runs. otherToken
+// returns false if the ledger has no TokenCheck, or there is no token.
 func (t *tool) otherToken(ctx context.Context, e ledger.Entry) bool {
 	token, err := readToken(t.flags.tokenFile)(ctx)
 	if err != nil || e.TokenCheck == "" {
@@ -24,15 +24,15 @@ func (t *tool) otherToken(ctx context.Context, e ledger.Entry) bool {
 	return hex.EncodeToString(mac.Sum(nil)[:4]) != e.TokenCheck
 }
 
-// otherTokenError is returned for an endpoint that the service does not find with a token that is not the
-// one with which it was created.
+// otherTokenError is returned for an endpoint that is not found, but was created with another token.
 type otherTokenError struct{ entry ledger.Entry }
 
 func (e otherTokenError) Error() string {
 	return fmt.Sprintf("%s is not found, but the ledger has it (key %s) as created with another token: the \"not found\" of this one proves nothing, and it may be running and billed", printable(e.entry.ServiceID), e.entry.Key)
 }
 
-// otherTokenAdvice says what to do about an endpoint that another token has created, in lines for a person.
+// otherTokenAdvice returns what to do about an endpoint that was created with another token, one line
+// each.
 func otherTokenAdvice(err error) []string {
 	e, ok := errors.AsType[otherTokenError](err)
 	if !ok {
@@ -44,8 +44,8 @@ func otherTokenAdvice(err error) []string {
 	}
 }
 
-// withoutProof replaces a "not found" that proves nothing, because the ledger has the endpoint as created
-// with another token.
+// withoutProof replaces a "not found" with an otherTokenError if the endpoint was created with another
+// token.
 func (t *tool) withoutProof(ctx context.Context, e ledger.Entry, err error) error {
 	if isNotFound(err) && t.otherToken(ctx, e) {
 		return otherTokenError{e}

@@ -9,8 +9,8 @@ import (
 	"example.com/svc"
 )
 
-// advice returns what to do about an error, in lines for a person. If an endpoint may be
-// running, the last line says so.
+// advice returns what to do about an error, one line each. If an endpoint may be running, the
+// last line says so.
 func (t *tool) advice(err error, code int, c *command, f facts) (lines []string) {
 	if wait := retryAfter(err); wait > 0 {
 		lines = append(lines, fmt.Sprintf("The service asks to wait %v before the next try.", wait.Round(time.Second)))
@@ -83,8 +83,8 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 	return lines
 }
 
-// unknownOutcome returns how to settle a create whose outcome is not known. An endpoint is adopted
-// before it is deleted: a delete alone leaves the doubt in the ledger.
+// unknownOutcome returns how to settle a create whose outcome is not known. An endpoint must be
+// adopted before it is deleted, since a delete does not settle the entry.
 func (t *tool) unknownOutcome(err error, f facts) []string {
 	lines := []string{"It is not known whether the endpoint was created. It may be running and billed."}
 	unknown, _ := errors.AsType[*svc.OutcomeUnknownError](err)

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// stake is what is at stake for the endpoints that a command is about.
+// stake is the effect that a command may have on endpoints.
 type stake int
 
 const (
@@ -21,7 +21,7 @@ const (
 	changes              // it creates, scales or deletes: after a failure an endpoint may be running
 )
 
-// ledgerUse is what a command does with the ledger.
+// ledgerUse is how a command uses the ledger.
 type ledgerUse int
 
 const (
@@ -31,7 +31,7 @@ const (
 	makesLedger           // makes a ledger at the default place if there is none
 )
 
-// clientUse is what a command does with the service.
+// clientUse is how a command uses the service.
 type clientUse int
 
 const (
@@ -40,8 +40,8 @@ const (
 	needsClient
 )
 
-// command is one command of the tool. A command is a function that parses, calls the library
-// and returns a view: what it found. All output is written by the code around it.
+// command is one command of the tool. Its function calls the library and returns a view. Its
+// caller writes all output.
 type command struct {
 	*cobra.Command
 
@@ -57,15 +57,15 @@ type command struct {
 	onRecord func(ledger.Record)
 	// onCall is called at the end of each call to the service. If nil, nothing is.
 	onCall func(svc.Call)
-	// left says what may be running after a failure, and what to run next, one line each. If
-	// nil, the advice is to delete the endpoint.
+	// left returns what may be running after a failure, and what to run next, one line each.
+	// If nil, the advice is to delete the endpoint.
 	left func(facts) []string
-	// advise says what to do after a failure, one line each. If nil, or if it returns nothing,
-	// the advice is about an endpoint.
+	// advise returns what to do after a failure, one line each. If nil, or if it returns
+	// nothing, the advice is about an endpoint.
 	advise func(error) []string
 }
 
-// add makes a cobra command of c.
+// add adds c to parent as a cobra command.
 func (t *tool) add(parent *cobra.Command, c *command) {
 	c.RunE = func(cmd *cobra.Command, args []string) error { return t.perform(cmd.Context(), c, args) }
 	if c.Args == nil {
@@ -78,12 +78,12 @@ func (t *tool) add(parent *cobra.Command, c *command) {
 	t.all = append(t.all, c)
 }
 
-// group is a command that has only commands below it.
+// group returns a command that has only subcommands.
 func group(use, short string) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: onlyCommands}
 }
 
-// onlyCommands is what a command does that has only commands below it.
+// onlyCommands is the function of a command that has only subcommands.
 func onlyCommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()

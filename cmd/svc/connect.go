@@ -15,7 +15,7 @@ import (
 	"example.com/svc/ledger"
 )
 
-// connect opens what a command needs: the ledger and the client.
+// connect opens the ledger and the client, as far as a command needs them.
 func (t *tool) connect(ctx context.Context, c *command) (stop func(), err error) {
 	store, closeLedger, err := t.openLedger(ctx, c)
 	if err != nil {
@@ -76,7 +76,7 @@ func (t *tool) elsewhere(e ledger.Entry) bool {
 	return e.BaseURL != "" && spelling(e.BaseURL) != t.address
 }
 
-// spelling returns the one spelling that the client has of an address.
+// spelling returns an address in the form that the client uses.
 func spelling(address string) string {
 	base, problem := valid.ParseBase(address, true)
 	if problem != "" { // the client refuses it
@@ -99,7 +99,7 @@ func (t *tool) account() (address string, token func(context.Context) (string, e
 	return address, token, err
 }
 
-// tokenError is returned for a token that cannot be one, such as a token with a line break.
+// tokenError is returned for a token that is not valid, such as one with a line break.
 type tokenError struct{ error }
 
 func (e tokenError) Unwrap() error { return e.error }
@@ -156,7 +156,7 @@ func readLimited(r io.Reader, name string, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// attempt is the function for [svc.WithAttemptHook]. It notes whether a create was sent, and
+// attempt is the function for [svc.WithAttemptHook]. It records whether a create was sent, and
 // whether the endpoint existed.
 func (t *tool) attempt(_ context.Context, a svc.Attempt) {
 	absent := a.StatusCode == http.StatusNotFound || a.StatusCode == http.StatusGone

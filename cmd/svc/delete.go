@@ -15,13 +15,13 @@ import (
 	"example.com/svc/ledger"
 )
 
-// deleteView lists what became of each endpoint.
+// deleteView lists the result for each endpoint.
 type deleteView struct {
 	outcome
 	Endpoints []deletion `json:"endpoints"`
 }
 
-// deletion is what became of one endpoint.
+// deletion is the result for one endpoint.
 type deletion struct {
 	ServiceID string `json:"service_id"`
 	Deleted   bool   `json:"deleted"` // the endpoint existed, and is known to be deleted
@@ -32,7 +32,7 @@ type deletion struct {
 	before bool // it was deleted before, by the ledger
 }
 
-// missed says why it is no failure that the service does not find the endpoint.
+// missed returns why a "not found" is not a failure.
 func (d *deletion) missed(err error) string {
 	if d.before {
 		return plainText(err)
@@ -68,7 +68,7 @@ func (v *deleteView) names() (ids []string) {
 	return ids
 }
 
-// checkIDs returns an error if one of the IDs is certainly not an ID.
+// checkIDs returns an error if one of the IDs is not valid.
 func checkIDs(ids []string) error {
 	for _, id := range ids {
 		if strings.Trim(id, ". ") == "" || strings.ContainsAny(id, "/\\") {
@@ -161,8 +161,9 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 	return v, err
 }
 
-// recorded returns the entries of the endpoints that the ledger has as created or deleted at this address, by
-// their IDs in lower case. A ledger that does not respond does not keep an endpoint from being deleted.
+// recorded returns the entries of the endpoints that the ledger has as created or deleted at this
+// address, by their IDs in lower case. Failures of the ledger are ignored, so that endpoints can still
+// be deleted.
 func (t *tool) recorded(ctx context.Context) map[string]ledger.Entry {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -192,8 +193,8 @@ func (e deletedError) Error() string {
 // Is makes the error match [svc.ErrNotFound].
 func (deletedError) Is(target error) bool { return target == svc.ErrNotFound }
 
-// missing reports whether the service does not find an endpoint now. For one that was deleted before, that
-// is enough.
+// missing reports whether the service does not find an endpoint now. For an endpoint that was deleted
+// before, that is sufficient.
 func (t *tool) missing(ctx context.Context, id string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -209,7 +210,7 @@ func (t *tool) deleteOne(ctx context.Context, id string, e ledger.Entry) (deleti
 	}
 	d := deletion{ServiceID: id}
 	err := t.deleteAndWait(ctx, id, e)
-	d.proven = err == nil // a "not found" alone proves nothing: the token may be that of another account
+	d.proven = err == nil // "not found" alone proves nothing: the token may be of another account
 	if err == nil && !t.found(id) {
 		err = fmt.Errorf("%s: %w", id, svc.ErrNotFound)
 	} else {
@@ -222,13 +223,13 @@ func (t *tool) deleteOne(ctx context.Context, id string, e ledger.Entry) (deleti
 	return d, err
 }
 
-// refusedLimit is how long a deletion goes on while the service does not accept the token.
+// refusedLimit is how long a deletion continues while the service refuses the token.
 const refusedLimit = 30 * time.Second
 
 // deleteAndWait deletes an endpoint and waits until the deletion is proven, or until another process has
-// written to the ledger that it is. e is its entry; zero if not known. It gives up if the service
-// does not accept the token for refusedLimit. DeleteAndWait of the client would try until ctx ends,
-// since the token of a program may be renewed.
+// recorded it in the ledger. e is its entry; zero if not known. It returns an error if the service
+// refuses the token for refusedLimit. (DeleteAndWait of the client tries until ctx ends, since a token
+// may be renewed.)
 func (t *tool) deleteAndWait(ctx context.Context, id string, e ledger.Entry) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -268,8 +269,8 @@ func (t *tool) deleteAndWait(ctx context.Context, id string, e ledger.Entry) err
 	return err
 }
 
-// endLease ends the lease of an endpoint whose delete the service has accepted, if the deletion is not proved: the
-// next sweep then goes on with it, and "svc deploy --key" says that the endpoint may be about to end.
+// endLease ends the lease of an endpoint whose delete was accepted but whose deletion is not proved. The
+// next sweep then continues with it, and "svc deploy --key" warns that the endpoint may be deleted.
 func (t *tool) endLease(ctx context.Context, e ledger.Entry) {
 	if e.State != ledger.Created || !t.accepted(e.ServiceID) {
 		return
@@ -295,7 +296,7 @@ func (t *tool) deletedSince(ctx context.Context, e ledger.Entry) bool {
 	return slices.ContainsFunc(entries, func(now ledger.Entry) bool { return now.Intent == e.Intent && now.State == ledger.Deleted })
 }
 
-// joined joins errors in one line. One error stays as it is.
+// joined joins errors in one line. It returns a single error unchanged.
 func joined(errs []error) error {
 	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
 	if len(errs) <= 1 {

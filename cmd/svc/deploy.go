@@ -30,7 +30,7 @@ shows what may be running.
 "svc deploy --dry-run" prints a request that can be the file of --file. A field that the file
 does not have gets the default of its flag.`
 
-// errNoWait ends a deployment that is not to wait.
+// errNoWait ends a deployment with --wait=false.
 var errNoWait = errors.New("--wait=false")
 
 // deployView is the view of deploy: the endpoint, or the request of a dry run.
@@ -91,7 +91,8 @@ func (t *tool) deployCommand() *command {
 	return c
 }
 
-// noteIntent notes the create that is about to be sent, for the advice of a run that is given up.
+// noteIntent records the create that is about to be sent, for the advice after an interrupted
+// run.
 func (t *tool) noteIntent(r ledger.Record) {
 	if r.Event == ledger.Intended {
 		t.note(func(f *facts) { f.Intent, f.Entry, f.SettleBy = r.Intent, r.Key, r.SettleBy.Add(time.Minute) })
@@ -112,7 +113,7 @@ type deployment struct {
 	checking bool                    // it was said that the endpoint of the key may be deleted
 }
 
-// deployment checks the flags and reads the entry of the key. Nothing is sent before.
+// deployment checks the flags and reads the entry of the key. Nothing is sent before it.
 func (t *tool) deployment(ctx context.Context, s *spec) (*deployment, error) {
 	req, err := s.request(t.stdin)
 	if err != nil {
@@ -135,7 +136,7 @@ func (t *tool) deployment(ctx context.Context, s *spec) (*deployment, error) {
 	}
 	if t.place.driver == "none" {
 		if t.flags.key != "" || s.lease != 0 {
-			return nil, usageError{errors.New("--key and --lease need a ledger, and --ledger or SVC_LEDGER says none")}
+			return nil, usageError{errors.New("--key and --lease need a ledger, but --ledger or SVC_LEDGER is none")}
 		}
 		return d, nil
 	}
@@ -160,8 +161,8 @@ func (d *deployment) readKey(ctx context.Context) (err error) {
 	return nil
 }
 
-// warnOfLease says that the endpoint of the key is to be deleted: its lease is over. "svc delete" ends the
-// lease too, if its delete was accepted and not proved.
+// warnOfLease warns that the endpoint of the key may be deleted, since its lease is over. "svc delete"
+// ends the lease too, if its delete was accepted and the deletion is not proved.
 func (d *deployment) warnOfLease() {
 	e := d.earlier
 	if e == nil || e.State != ledger.Created || e.LeaseEnd.IsZero() {
@@ -199,7 +200,7 @@ func (d *deployment) dryRun(ctx context.Context) (view, error) {
 func (d *deployment) keyFits() error {
 	e := d.earlier
 	if e == nil || e.State != ledger.Created {
-		return nil // also in doubt: deploy waits for it, or says how to settle it
+		return nil // also in doubt: deploy waits for it, or reports how to settle it
 	}
 	body, err := json.Marshal(d.req)
 	if err != nil {
@@ -230,8 +231,8 @@ func (d *deployment) flavorExists(ctx context.Context) error {
 	return err
 }
 
-// noSuchFlavor adds to the refusal of a create that the service does not have its flavor, so that the code is
-// that of a dry run.
+// noSuchFlavor adds errNoFlavor to the refusal of a create if the service does not list its flavor, so
+// that the exit code is the same as for a dry run.
 func (d *deployment) noSuchFlavor(ctx context.Context, err error) error {
 	if refused, ok := errors.AsType[*svc.Error](err); !ok || refused.Method != http.MethodPost || kindOf(err).code != exitFailed || d.opts.PickFlavor != nil {
 		return err
@@ -368,13 +369,13 @@ func (d *deployment) onFailure(ctx context.Context, failed *svc.DeployError) boo
 	return true
 }
 
-// noWait reports whether a deployment ended only because it is not to wait. If the ledger could
-// not record the endpoint, that is a failure all the same.
+// noWait reports whether a deployment ended only because of --wait=false. It is false if the
+// ledger could not record the endpoint.
 func (d *deployment) noWait(err error) bool {
 	return errors.Is(err, errNoWait) && !isA[*ledger.Error](err)
 }
 
-// judge notes whether an endpoint may be running after Deploy has returned err.
+// judge records whether an endpoint may be running after Deploy has returned err.
 func (d *deployment) judge(ctx context.Context, service *svc.InferenceService, err error) error {
 	t := d.tool
 	failed, isDeploy := errors.AsType[*svc.DeployError](err)
@@ -399,7 +400,7 @@ func (d *deployment) judge(ctx context.Context, service *svc.InferenceService, e
 	return err
 }
 
-// noteDoubt notes what the ledger knows about a create in doubt, for the advice.
+// noteDoubt records the entry of a create in doubt, for the advice.
 func (t *tool) noteDoubt(ctx context.Context, unknown *svc.OutcomeUnknownError) {
 	t.note(func(f *facts) { f.Name = cmp.Or(unknown.Name, f.Name) })
 	if unknown.Intent == "" {
@@ -440,5 +441,5 @@ func (t *tool) deployLeft(f facts) []string {
 	}
 }
 
-// clock is a time of day for a person.
+// clock returns the local time of day.
 func clock(at time.Time) string { return at.Local().Format("15:04:05 MST") }

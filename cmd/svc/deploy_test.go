@@ -185,11 +185,11 @@ func TestDeployFileThatIsRefused(t *testing.T) {
 	s := newSession(t)
 	const good = "name: demo\ndeploy_metadata: {image_url: x}\n"
 	for _, tt := range []struct{ text, says string }{
-		{good + "---\nname: other\n", "something follows"},
-		{good + "---\n", "something follows"},
-		{good + "...\n[junk", "something follows"},
-		{`{"name":"demo"} {"name":"other"}`, "something follows"},
-		{"", "it is empty"}, {"# nothing\n", "it is empty"}, {"null", "it is empty"},
+		{good + "---\nname: other\n", "more than one document"},
+		{good + "---\n", "more than one document"},
+		{good + "...\n[junk", "more than one document"},
+		{`{"name":"demo"} {"name":"other"}`, "more than one document"},
+		{"", "the file is empty"}, {"# nothing\n", "the file is empty"}, {"null", "the file is empty"},
 		{"- name: demo\n", "must hold the fields"}, {"demo\n", "must hold the fields"}, {good + "name: other\n", "each of them once"},
 		{good + "gpu_num: 2\n", `unknown field "gpu_num"`},
 		{"name: demo\ndeploy_metadata: {image_url: x, gpus: 2}\n", `unknown field "gpus"`},
@@ -197,7 +197,7 @@ func TestDeployFileThatIsRefused(t *testing.T) {
 		{"name: demo\ndeploy_metadata: {image_url: x, gpu_num: one}\n", "deploy_metadata.gpu_num must be a whole number, not string"},
 		{"name: demo\ndeploy_metadata: {image_url: x, gpu_num: 1.5}\n", "must be a whole number"},
 		{"name: demo\ndeploy_metadata: x\n", "deploy_metadata must be a list of fields"},
-		{"name: demo\ndeploy_metadata: {1: x}\n", "does not exist in JSON"},
+		{"name: demo\ndeploy_metadata: {1: x}\n", "JSON does not have"},
 		{"name: demo\ndeploy_metadata: {image_url: x, port: 0}\n", "--port must be"},
 		{good + "resource_metadata: {target_instance_number: 0}\n", "--instances must be"},
 		{good + "description: " + strings.Repeat("x", maxSpec), "has more than 1.0 MB"},

@@ -181,7 +181,7 @@ func checkClock(v *doctorView, header http.Header) {
 	v.ok("clock", "%v away from the service's clock", off)
 }
 
-// checkInference checks the base address of the endpoints: any response will do.
+// checkInference checks the base address of the endpoints. Any response is accepted.
 func (t *tool) checkInference(ctx context.Context, v *doctorView) {
 	const name = "inference URL"
 	if _, err := t.client.InferenceServices.URL("any"); err != nil {
@@ -206,7 +206,7 @@ func (t *tool) checkInference(ctx context.Context, v *doctorView) {
 	v.problem(name, err.Error(), "check the address and the network")
 }
 
-// checkLedger checks that the ledger can be read and written, and what it says.
+// checkLedger checks that the ledger can be read and written, and reports its open entries.
 func (t *tool) checkLedger(ctx context.Context, v *doctorView) {
 	p, err := findLedger(t.flags.ledger)
 	if err != nil {
@@ -247,8 +247,8 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView) {
 	t.checkEntries(v, entries, errors.Join(err, damaged))
 }
 
-// checkAccount checks whether the token is of the account that has created the open endpoints. A new token of
-// that account finds those that another token has created.
+// checkAccount checks whether the token is of the account that has created the open endpoints. A new
+// token of the same account finds the endpoints that were created with another token.
 func (t *tool) checkAccount(ctx context.Context, v *doctorView, entries []ledger.Entry) {
 	var hidden []string
 	for _, e := range entries {

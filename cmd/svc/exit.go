@@ -38,8 +38,8 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// plainly replaces the error of a value that cannot be parsed: the new error says in plain
-// words what the value must be.
+// plainly replaces the error of a value that cannot be parsed with a description of valid
+// values.
 func plainly(err error) error {
 	for origin, want := range map[string]string{
 		": strconv.ParseInt: ":  "must be a whole number",
@@ -118,7 +118,7 @@ func kindOf(err error) kind {
 	return kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.is(err) })]
 }
 
-// isRetired reports whether the service says that an API is gone for good. A 404 may also mean
+// isRetired reports whether the service responded that an API is retired. A 404 may also mean
 // that the ID is wrong.
 func isRetired(err error) bool {
 	refused, ok := errors.AsType[*svc.Error](err)
@@ -135,7 +135,7 @@ type coded struct {
 
 func (e coded) Unwrap() error { return e.error }
 
-// exitOfCMD is the exit code of CMD of "svc run", if it is not 0. It is no failure of svc.
+// exitOfCMD is the exit code of CMD of "svc run", if it is not 0. It is not a failure of svc.
 type exitOfCMD int
 
 func (e exitOfCMD) Error() string { return fmt.Sprintf("CMD has ended with %d", int(e)) }
@@ -168,7 +168,7 @@ func exitCode(err error, at stake, f facts) int {
 	return code
 }
 
-// givenUp is the error of a run that is given up.
+// givenUp returns the error of an interrupted run.
 func (t *tool) givenUp() error {
 	cause := context.Cause(t.ctx)
 	switch f := t.facts(); {
@@ -204,7 +204,7 @@ func (t *tool) report(err error, args []string) int {
 		t.talk.fail("svc: %s", plainText(failed))
 	}
 	ofCMD := isA[exitOfCMD](err)
-	if err != nil && !ofCMD { // CMD has said itself what it had to say
+	if err != nil && !ofCMD { // CMD has reported its own failure
 		t.talk.fail("svc: %s", plainText(err))
 		for _, line := range t.advice(err, code, c, f) {
 			t.talk.fail("%s", line)
@@ -238,7 +238,7 @@ func (t *tool) write(err error, code int, c *command, f facts, v view) error {
 	return t.stdout.err()
 }
 
-// complete fills in what the documents of all commands have.
+// complete fills in the fields that the documents of all commands share.
 func (t *tool) complete(v view, err error, code int, c *command, f facts) {
 	if r, ok := v.(*runView); ok && !isA[exitOfCMD](err) {
 		r.SvcExitCode = code

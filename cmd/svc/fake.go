@@ -99,7 +99,7 @@ func (t *tool) fakeCommand() *command {
 func (f fakeFlags) check() error {
 	switch {
 	case f.loseCreate && f.loseResponse:
-		return usageError{errors.New("--lose-create and --lose-response contradict each other: both are about the first create")}
+		return usageError{errors.New("--lose-create and --lose-response cannot be used together: both apply to the first create")}
 	case f.failNth < 0:
 		return usageError{errors.New("--fail-nth must not be negative")}
 	}

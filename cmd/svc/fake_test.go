@@ -282,7 +282,7 @@ func TestFakeRefusesWrongFlags(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
 	for want, args := range map[string][]string{
-		"contradict each other":     {"--lose-create", "--lose-response"},
+		"cannot be used together":   {"--lose-create", "--lose-response"},
 		"must not be negative":      {"--fail-nth", "-1"},
 		"no such file or directory": {"--request-log", filepath.Join(t.TempDir(), "missing", "log")},
 	} {

@@ -26,20 +26,20 @@ type fetched struct {
 // check compares the SHA-256 with the expected one, if there is one.
 func (f fetched) check(want string) error {
 	if want != "" && want != f.sha256 {
-		return fmt.Errorf("%w: it is %s, and not %s", errWrongSum, f.sha256, want)
+		return fmt.Errorf("%w: got %s, want %s", errWrongSum, f.sha256, want)
 	}
 	return nil
 }
 
 func sum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
 
-// existsError is returned when there is a file already where one is to be written.
+// existsError is returned when the target file exists.
 func existsError(file string) error {
 	return fmt.Errorf("%s exists: --force overwrites it", file)
 }
 
-// fetch downloads to a file: to a temporary file next to it, which takes its name at the
-// end if its SHA-256 is the wanted one. Without force, a file that exists is never overwritten.
+// fetch downloads to a temporary file, and renames it to the final name if its SHA-256 is the
+// expected one. Without force, it never overwrites a file.
 func (t *tool) fetch(file string, force bool, want string, download func(string, *svc.DownloadOptions) (int64, error)) (got fetched, err error) {
 	if _, err := os.Lstat(file); err == nil && !force {
 		return got, usageError{existsError(file)}

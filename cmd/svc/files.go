@@ -164,7 +164,7 @@ func (t *tool) uploadCommand() *command {
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		u.path = args[0]
 		if u.path == "-" && u.name == "" && u.id == "" {
-			return nil, usageError{errors.New("standard input needs a --name")}
+			return nil, usageError{errors.New("standard input has no name: set --name")}
 		}
 		if u.name == "" && u.id == "" {
 			u.name = filepath.Base(u.path)
@@ -217,7 +217,7 @@ func (u *upload) open(stdin io.Reader) (body io.Reader, stop func(), err error) 
 	return f, func() { _ = f.Close() }, nil
 }
 
-// uploadAdvice returns how to go on after a failure. If a record exists, a second upload goes to it.
+// uploadAdvice returns how to continue after a failure. If a record exists, the next upload uses it.
 func (t *tool) uploadAdvice(err error, path string) []string {
 	failed, ok := errors.AsType[*svc.UploadError](err)
 	switch {
@@ -342,10 +342,10 @@ func localName(name string) (string, error) {
 	if base := filepath.Base(name); base == name && filepath.IsLocal(name) && name != "." && printable(name) == name {
 		return name, nil
 	}
-	return "", usageError{fmt.Errorf("the record is called %q, which cannot be the name of a file: give FILE", name)}
+	return "", usageError{fmt.Errorf("the record name %q cannot be the name of a file: give FILE", name)}
 }
 
-// toStdout writes the contents to standard output. So there is no document.
+// toStdout writes the contents to standard output. There is no document then.
 func (t *tool) toStdout(ctx context.Context, id, want string) error {
 	if f := t.flags.output.value; f == "json" || f == "yaml" {
 		return usageError{fmt.Errorf("the contents go to standard output, so -o %s cannot be used", f)}

@@ -55,7 +55,7 @@ func TestGetFailures(t *testing.T) {
 		"no such command":   {args: []string{"gte"}, code: exitUsage, kind: "usage", says: "but there is get"},
 		"time out of range": {args: []string{"get", "svc-1", "--timeout", "5"}, code: exitUsage, kind: "usage", says: "must be a duration"},
 		"no time":           {args: []string{"get", "svc-1", "--timeout", "0s"}, code: exitTimeout, kind: "timeout"},
-		"quiet and verbose": {args: []string{"get", "svc-1", "-q", "-v"}, code: exitUsage, kind: "usage", says: "contradict"},
+		"quiet and verbose": {args: []string{"get", "svc-1", "-q", "-v"}, code: exitUsage, kind: "usage", says: "cannot be used together"},
 		"no address":        {args: []string{"get", "svc-1"}, env: map[string]string{"SVC_BASE_URL": ""}, code: exitUsage, kind: "usage", says: "--base-url"},
 		"no token":          {args: []string{"get", "svc-1"}, env: map[string]string{"SVC_API_TOKEN": ""}, code: exitUsage, kind: "usage", says: "--token-file"},
 		"plain http":        {args: []string{"get", "svc-1", "--base-url", "http://example.com"}, code: exitUsage, kind: "usage", says: "--insecure-http"},

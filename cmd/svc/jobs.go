@@ -92,7 +92,7 @@ func (v *downloadedJobView) table() (t table) {
 	return t
 }
 
-// jobClient is what the clients of both kinds of jobs can do.
+// jobClient is the interface of both job clients.
 type jobClient interface {
 	Get(context.Context, string, ...svc.RequestOption) (*svc.Job, error)
 	All(context.Context, *svc.ListJobsOptions, ...svc.RequestOption) iter.Seq2[*svc.Job, error]
@@ -108,7 +108,8 @@ func (f *jobFlags) client(t *tool) jobClient {
 	return t.client.VideoJobs
 }
 
-// advise returns what to do after a failure. A service that has retired the jobs may say "not found".
+// advise returns what to do after a failure. A service that has retired the jobs may respond with
+// "not found".
 func (f *jobFlags) advise(err error) []string {
 	switch {
 	case isRetired(err):

@@ -25,7 +25,7 @@ import (
 
 const shownDefault = "svc-ledger in $XDG_STATE_HOME or ~/.local/state"
 
-// place is where a ledger is.
+// place is the location of a ledger.
 type place struct {
 	driver   string // "folder", "sqlite", "postgres"; or "none" if there is no ledger
 	name     string // full path of the folder or file, or the connection string
@@ -38,7 +38,7 @@ type noLedgerError struct{ place place }
 
 func (e noLedgerError) Error() string { return "there is no ledger at " + e.place.shown }
 
-var errLedgerNone = errors.New("this command needs a ledger, and --ledger or SVC_LEDGER says none")
+var errLedgerNone = errors.New("this command needs a ledger, but --ledger or SVC_LEDGER is none")
 
 // findLedger reads --ledger and SVC_LEDGER.
 func findLedger(flag string) (place, error) {
@@ -101,7 +101,7 @@ func fullPath(path, source string) (string, error) {
 	case path == "":
 		return "", fmt.Errorf("%s: the path is empty", source)
 	case source != "--ledger" && !filepath.IsAbs(path):
-		return "", fmt.Errorf("%s: %q is a relative path, which means another ledger in each folder: use the full path", source, path)
+		return "", fmt.Errorf("%s: %q is a relative path, so each working directory would have its own ledger: use the full path", source, path)
 	}
 	return filepath.Abs(path)
 }
@@ -124,7 +124,8 @@ func defaultLedger() (string, error) {
 	return filepath.Join(dir, "svc-ledger"), nil
 }
 
-// initLedger is the command that makes a ledger at the place of this command. It shows no password.
+// initLedger returns the command that creates a ledger at the location of this command. It shows no
+// password.
 func (t *tool) initLedger() string {
 	switch {
 	case t.flags.ledger == "": // the default place, or SVC_LEDGER
@@ -170,7 +171,7 @@ func (t *tool) openLedger(ctx context.Context, c *command) (store ledger.Store, 
 	return brokenLedger{err}, func() {}, nil
 }
 
-// openPlace opens a ledger. If there is none, it makes one or returns a noLedgerError.
+// openPlace opens a ledger. If there is none, it creates one or returns a noLedgerError.
 func openPlace(ctx context.Context, p place, create bool) (store ledger.Store, stop func(), err error) {
 	opts := []ledger.Option{ledger.MustExist()}
 	if create {
@@ -212,7 +213,7 @@ func openSQL(p place, driver, dsn string, open func(*sql.DB) (ledger.Store, erro
 	return store, func() { _ = db.Close() }, nil
 }
 
-// watched is a ledger that tells of each record that was added.
+// watched is a ledger that calls a function for each added record.
 type watched struct {
 	ledger.Store
 	added func(ledger.Record)
@@ -234,7 +235,7 @@ func (l brokenLedger) Append(context.Context, ledger.Record) error { return l.er
 
 func (l brokenLedger) List(context.Context, string) ([]ledger.Record, error) { return nil, l.err }
 
-// noEntryError is returned when a key has no open entry: as far as the ledger knows, nothing runs.
+// noEntryError is returned when a key has no open entry in the ledger.
 type noEntryError struct{ key string }
 
 func (e noEntryError) Error() string {
@@ -244,8 +245,8 @@ func (e noEntryError) Error() string {
 // Is makes the error match [svc.ErrNotFound].
 func (noEntryError) Is(target error) bool { return target == svc.ErrNotFound }
 
-// openEntry returns the open entry of a key; nil if it has none. If it has several, it notes them for the
-// advice: somebody has forgotten an entry whose endpoint exists, and adopted the endpoint later.
+// openEntry returns the open entry of a key, or nil if there is none. If there are several, because a
+// forgotten entry was adopted later, it records them for the advice.
 func (t *tool) openEntry(ctx context.Context, key string) (*ledger.Entry, error) {
 	e, err := t.client.Ledger.Entry(ctx, key)
 	if errors.Is(err, svc.ErrKeyInUse) {

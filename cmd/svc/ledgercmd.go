@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ledgerView is where a ledger is.
+// ledgerView is the location of a ledger.
 type ledgerView struct {
 	outcome
 	Ledger  string `json:"ledger"`  // place of the ledger, without secrets

@@ -1,6 +1,6 @@
-// Command svc runs container images as dedicated endpoints of the Inference Service API:
-// for a person at a terminal, and for scripts and pipelines. README.md says how to use it,
-// and how to add a command.
+// Command svc runs container images as dedicated endpoints of the Inference Service API: for
+// interactive use, and for scripts and pipelines. README.md describes its use, and how to add
+// a command.
 package main
 
 //go:generate go test -run UpToDate -update .

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// output is standard output. It is not a failure if its reader has ended: whoever pipes into
-// "head" has read enough. Any other failure of a write is kept.
+// output is standard output. A write to a closed pipe is not a failure, as with "| head". Any
+// other failure of a write is kept.
 type output struct {
 	file *os.File
 
@@ -38,7 +38,7 @@ func (o *output) err() error {
 	return o.failed
 }
 
-// writeUntil writes text, but does not wait for a reader after ctx has ended.
+// writeUntil writes text. It does not wait for a reader after ctx has ended.
 func (o *output) writeUntil(ctx context.Context, text string) error {
 	done := make(chan error, 1)
 	go func() {

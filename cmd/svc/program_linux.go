@@ -2,6 +2,6 @@ package main
 
 import "syscall"
 
-// dieWith lets the kernel kill the program when the thread that has started it ends: nothing else is left to do
-// after a SIGKILL of this program. What the program has started goes on.
+// dieWith makes the kernel kill the program when the thread that started it ends, for example after a
+// SIGKILL of this program. The children of the program continue.
 func dieWith(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }

@@ -12,7 +12,8 @@ type program struct{ cmd *exec.Cmd }
 
 func newProgram(cmd *exec.Cmd) *program { return &program{cmd} }
 
-// hasIt reports whether the program has got a signal already. A console sends Ctrl-C to both programs.
+// hasIt reports whether the program has already received a signal. A console sends Ctrl-C to both
+// programs.
 func (p *program) hasIt(s os.Signal) bool { return s == os.Interrupt }
 
 func (p *program) send(s os.Signal) { _ = p.cmd.Process.Signal(s) }

@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// dieWith does nothing: this system has no such thing.
+// dieWith does nothing on this system.
 func dieWith(*syscall.SysProcAttr) {}

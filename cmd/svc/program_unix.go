@@ -8,15 +8,15 @@ import (
 	"syscall"
 )
 
-// program is CMD of "svc run", and what it has started.
+// program is CMD of "svc run" with its children.
 type program struct {
 	cmd   *exec.Cmd
 	group bool // they have a process group of their own
 }
 
-// newProgram prepares cmd. It gets a process group of its own, so that a signal also reaches what it has
-// started. On a terminal it does not: only the group in the foreground may read from a terminal, and
-// Ctrl-Z has to stop both programs.
+// newProgram prepares cmd. It gets its own process group, so that a signal also reaches its children. On
+// a terminal it does not: only the group in the foreground may read from a terminal, and Ctrl-Z has to
+// stop both programs.
 func newProgram(cmd *exec.Cmd) *program {
 	cmd.SysProcAttr = new(syscall.SysProcAttr)
 	dieWith(cmd.SysProcAttr)
@@ -28,7 +28,8 @@ func newProgram(cmd *exec.Cmd) *program {
 	return &program{cmd, true}
 }
 
-// hasIt reports whether the program has got a signal already. A terminal sends Ctrl-C to both programs.
+// hasIt reports whether the program has already received a signal. A terminal sends Ctrl-C to both
+// programs.
 func (p *program) hasIt(s os.Signal) bool { return s == os.Interrupt && !p.group }
 
 // send sends a signal to the program, and to its group.

@@ -16,7 +16,7 @@ import (
 	"example.com/svc"
 )
 
-// spec is what the flags of deploy and run say about the endpoint to create.
+// spec holds the flags of deploy and run that describe the endpoint to create.
 type spec struct {
 	flags *pflag.FlagSet
 
@@ -28,7 +28,7 @@ type spec struct {
 	filter                            flavorFilter
 }
 
-// flavorFilter is what the flags say about flavors.
+// flavorFilter holds the flags that select flavors.
 type flavorFilter struct{ gpu, region, minCUDA, maxPrice string }
 
 func (q *flavorFilter) add(f *pflag.FlagSet) {
@@ -63,8 +63,8 @@ func (s *spec) add(f *pflag.FlagSet) {
 	s.filter.add(f)
 }
 
-// request returns the create request of the file and the flags, without its flavor. A flag that
-// was not given counts only if the file does not have its field.
+// request returns the create request of the file and the flags, without its flavor. The default
+// of a flag is used only if the file does not have its field.
 func (s *spec) request(stdin io.Reader) (svc.CreateInferenceServiceRequest, error) {
 	req := svc.CreateInferenceServiceRequest{
 		PaymentType:      svc.PaymentTypeUSD,
@@ -99,7 +99,7 @@ func set[T any](flags *pflag.FlagSet, name string, field *T, value T) {
 	}
 }
 
-// keyRule is what a key may be. An entry of a create without a key has such a key too.
+// keyRule describes a valid key.
 const keyRule = "1 to 64 characters of a-z, 0-9, _ and -"
 
 var keyForm = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)

@@ -27,7 +27,7 @@ func (e resultError) Error() string { return "--result cannot be written: " + e.
 
 func (e resultError) Unwrap() error { return e.error }
 
-// prepare removes an older file, and finds out whether a new one can be made.
+// prepare removes an older file, and checks that a new one can be created.
 func (r *result) prepare() (err error) {
 	if r.name == "" {
 		return nil
@@ -59,7 +59,7 @@ func (r *result) temporary() (*os.File, error) {
 	return os.CreateTemp(filepath.Dir(r.name), ".svc-result-*")
 }
 
-// ended notes how CMD has ended.
+// ended records how CMD has ended.
 func (r *result) ended(code, signal *int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +81,7 @@ func (r *result) guess(args []string) {
 	}
 }
 
-// saveResult writes the file of --result. It appears with all of its contents.
+// saveResult writes the file of --result. It is renamed into place when it is complete.
 func (t *tool) saveResult(err error, code int, c *command, f facts) error {
 	v, isRun := c.empty().(*runView)
 	r := &t.result

@@ -70,7 +70,7 @@ func (t *tool) runCommand() *command {
 					return errors.New("no CMD: write it after --")
 				}
 				if cmd.Flags().Changed("output") {
-					return errors.New("-o has no meaning here: standard output belongs to CMD")
+					return errors.New("-o cannot be used: standard output belongs to CMD")
 				}
 				return nil
 			},
@@ -166,7 +166,7 @@ func start(cmd *exec.Cmd) (done <-chan error, err error) {
 	return ended, <-started
 }
 
-// stopProgram passes the signal on, and kills what does not end.
+// stopProgram forwards the signal, and kills the program if it does not end in time.
 func (t *tool) stopProgram(ctx context.Context, p *program, done <-chan error) error {
 	if i, ok := errors.AsType[interruption](context.Cause(ctx)); ok && !p.hasIt(i.signal) {
 		p.send(i.signal)

@@ -8,21 +8,21 @@ import (
 	"example.com/svc/ledger"
 )
 
-// mayRun reports whether something of an endpoint may be running and billed. It is false only if the
-// service says that nothing is: the endpoint is deleted, or it is stopped and has 0 instances.
+// mayRun reports whether instances of an endpoint may be running and billed. It returns false only
+// if the record shows that none is: the endpoint is deleted, or it is stopped and has 0 instances.
 func mayRun(s *svc.InferenceService) bool {
 	parked := s.Status == svc.InferenceServiceStatusStopped && s.ResourceMetadata.TargetInstanceNumber == 0
 	return !s.IsDeleted && !parked
 }
 
-// anyOpen reports whether something of the entries of a ledger may be running and billed. An open entry
-// with 0 instances counts too: the ledger does not know what was changed without it.
+// anyOpen reports whether an endpoint of the entries may be running and billed. This includes an open
+// entry with 0 instances, since the ledger does not record changes that were made without it.
 func anyOpen(entries []ledger.Entry, err error) bool {
 	return err != nil || slices.ContainsFunc(entries, ledger.Entry.Open)
 }
 
-// restart says how to start an endpoint that has 0 instances. It returns nil if that is not the reason
-// why the endpoint cannot be used.
+// restart returns how to start an endpoint that has 0 instances, or nil if the endpoint cannot be used
+// for another reason.
 func restart(f facts) (lines []string) {
 	if f.Running {
 		return nil

@@ -110,13 +110,13 @@ type runningError struct {
 }
 
 func (e runningError) Error() string {
-	return "the endpoint " + printable(e.id) + " exists: an entry is forgotten only if its endpoint does not"
+	return "the endpoint " + printable(e.id) + " exists: an entry can be forgotten only if its endpoint does not exist"
 }
 
 func (e runningError) Unwrap() error { return e.error }
 
-// forgettable returns the entry of a key that is to be forgotten. If the key has several open entries, that
-// is the one with the ID, or else the one whose create has no known outcome.
+// forgettable returns the entry of a key that is to be forgotten. If the key has several open entries,
+// it is the entry with the ID, or else the entry whose create has no known outcome.
 func (t *tool) forgettable(ctx context.Context, key, id string) (found ledger.Entry, err error) {
 	open := t.openUnder(ctx, key)
 	if len(open) > 1 || id != "" {
@@ -136,7 +136,7 @@ func (t *tool) forgettable(ctx context.Context, key, id string) (found ledger.En
 	return t.entryOf(ctx, key)
 }
 
-// serviceTime returns the time by the service's clock, or zero if the service does not say it.
+// serviceTime returns the service's time, or zero if it is not known.
 func (t *tool) serviceTime(ctx context.Context) time.Time {
 	var response svc.Response
 	_ = t.reach(ctx, svc.WithMaxAttempts(1), svc.WithResponse(&response))

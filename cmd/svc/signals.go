@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// sameSignal is how long after the first signal further signals count as the same
-// one. timeout(1) and other supervisors send a signal to a program and then to its
-// process group, so the program gets it twice.
+// sameSignal is how long after the first signal further signals are ignored. timeout(1) and
+// other supervisors send a signal to a program and then to its process group, so the program
+// gets it twice.
 const sameSignal = 2 * time.Second
 
-// signals tells when the program is interrupted.
+// signals reports interruptions of the program.
 type signals struct {
 	ctx    context.Context // ends at the first signal; its cause is an interruption
 	giveUp <-chan struct{} // is closed at the first signal that comes more than sameSignal later

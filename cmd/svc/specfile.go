@@ -18,8 +18,7 @@ import (
 const maxSpec = 1 << 20
 
 // readSpec reads the create request of --file into req. A field that the file does not have keeps
-// its value. A typing error must not rent something else: a field that does not exist is an error,
-// and so is anything that follows the request.
+// its value. An unknown field is an error, and so is anything after the request.
 func readSpec(file string, stdin io.Reader, req *svc.CreateInferenceServiceRequest) error {
 	read := func() ([]byte, error) { return readFile(file, maxSpec) }
 	if file == "-" {
@@ -50,23 +49,23 @@ func oneDocument(text []byte) ([]byte, error) {
 	err := d.Decode(&fields)
 	switch {
 	case errors.Is(err, io.EOF) || err == nil && fields == nil:
-		return nil, errors.New("it is empty")
+		return nil, errors.New("the file is empty")
 	case isA[*yaml.TypeError](err):
-		return nil, errors.New("it must hold the fields of a create request, each of them once")
+		return nil, errors.New("the file must hold the fields of a create request, each of them once")
 	case err != nil:
 		return nil, err
 	}
 	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the first document: the file must hold one request")
+		return nil, errors.New("the file has more than one document: it must hold one request")
 	}
 	text, err = json.Marshal(fields)
 	if err != nil {
-		return nil, errors.New("the name of a field, or a value, does not exist in JSON, such as 1: or .nan")
+		return nil, errors.New("the file has a field name or value that JSON does not have, such as 1: or .nan")
 	}
 	return text, nil
 }
 
-// wrongType returns an error that says in plain words that a field has a value of the wrong type.
+// wrongType returns the error of a field with a value of the wrong type.
 func wrongType(err *json.UnmarshalTypeError) error {
 	want := "a whole number"
 	switch err.Type.Kind() {

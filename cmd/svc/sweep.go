@@ -13,7 +13,7 @@ import (
 	"example.com/svc/ledger"
 )
 
-// sweepView is what a sweep did, and what it left.
+// sweepView is the result of a sweep.
 type sweepView struct {
 	outcome
 	DryRun    bool        `json:"dry_run"`
@@ -101,8 +101,8 @@ only, and names open entries at other addresses, with --quiet too.`,
 	return c
 }
 
-// sweptEntry returns the view of what a sweep did with an entry, and says why it could not be
-// settled.
+// sweptEntry returns the result of a sweep for an entry, with the reason if the entry could
+// not be settled.
 func (t *tool) sweptEntry(r svc.Reaped, dryRun bool, tell func(id string, err error)) swept {
 	e := swept{newEntryView(r.Entry), r.Err == nil && !dryRun, ""}
 	if r.Err == nil {
@@ -119,7 +119,7 @@ func (t *tool) sweptEntry(r svc.Reaped, dryRun bool, tell func(id string, err er
 }
 
 // tellFailures returns a function that writes why an endpoint is not known to be deleted, once for each
-// endpoint and reason. The reason of the sweep may repeat that of a call.
+// endpoint and reason. The sweep may report the same reason as a call.
 func (t *tool) tellFailures() func(id string, err error) {
 	var mu sync.Mutex
 	told := map[string]string{}
@@ -150,8 +150,8 @@ func (t *tool) refused(ctx context.Context) error {
 	return err
 }
 
-// afterSweep reads what the ledger has after a sweep. An endpoint may be running as long as an
-// entry is open, whatever its lease and its address.
+// afterSweep reads the ledger after a sweep. An endpoint may be running as long as an entry is
+// open, whatever its lease and its address.
 func (t *tool) afterSweep(ctx context.Context, v *sweepView, swept error) error {
 	entries, err := t.client.Ledger.Entries(context.WithoutCancel(ctx))
 	for _, e := range entries {

@@ -33,7 +33,7 @@ type talk struct {
 	waits    map[string]*waited       // the last poll of each ID
 }
 
-// waited is what the last line about an endpoint said.
+// waited is the contents of the last line about an endpoint.
 type waited struct {
 	failed string        // why the poll failed, without the ID of the request; empty if it succeeded
 	told   time.Duration // time from the start of the wait to that line
@@ -63,7 +63,7 @@ func isCI() bool {
 	return ci != "" && ci != "false" && ci != "0"
 }
 
-// set takes over the flags of a command line.
+// set applies the flags of a command line.
 func (t *talk) set(g *globals) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,7 +75,7 @@ func (t *talk) set(g *globals) error {
 		}
 	}
 	if g.quiet && g.verbose {
-		return usageError{fmt.Errorf("--quiet and --verbose contradict each other")}
+		return usageError{fmt.Errorf("--quiet and --verbose cannot be used together")}
 	}
 	return nil
 }
@@ -145,10 +145,10 @@ func (t *talk) poll(p svc.Poll) {
 	}
 }
 
-// proves reports whether the failure of a poll is what a deletion is proven by: a "not found".
+// proves reports whether the failure of a poll is a "not found", which may prove a deletion.
 func (t *talk) proves(p svc.Poll) bool { return t.deleting && !t.verbose && isNotFound(p.Err) }
 
-// text describes what a poll has seen.
+// text describes the result of a poll.
 func (t *talk) text(p svc.Poll, failed bool) string {
 	deleted := p.Status == "deleted" || p.Service != nil && p.Service.IsDeleted
 	switch {
@@ -178,7 +178,7 @@ func (t *talk) show(text string) {
 	_ = t.bar.Add(1)
 }
 
-// clear takes the moving line away, so that other lines can be written.
+// clear removes the moving line, so that other lines can be written.
 func (t *talk) clear() {
 	if t.bar != nil {
 		_ = t.bar.Finish()
@@ -228,14 +228,14 @@ func (t *talk) attempt(a svc.Attempt) {
 	t.emit(map[string]any{"event": "attempt", "method": a.Method, "route": a.Route, "service_id": a.ID, "status_code": a.StatusCode, "request_id": a.RequestID}, text)
 }
 
-// flush waits until everything is written, but not for a reader that does not read.
+// flush waits until everything is written, for a limited time.
 func (t *talk) flush(limit time.Duration) {
 	t.endLine()
 	t.w.flush(limit)
 }
 
 // patientWriter writes in a goroutine of its own, so that a reader that does not read cannot
-// stop a cleanup. If too much is waiting, what comes then is dropped.
+// stop a cleanup. If its buffer is full, further output is dropped.
 type patientWriter struct {
 	queue chan []byte
 	idle  chan chan struct{}

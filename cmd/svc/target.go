@@ -20,7 +20,7 @@ func (t *tool) takesKey(c *command, others int) *command {
 			want = others
 		}
 		if len(args) != want {
-			return fmt.Errorf("%d arguments instead of %d: %s (with --key KEY, there is no ID)", len(args), want, cmd.UseLine())
+			return fmt.Errorf("got %d arguments, want %d: %s (with --key KEY, omit the ID)", len(args), want, cmd.UseLine())
 		}
 		return nil
 	}

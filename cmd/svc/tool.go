@@ -40,7 +40,7 @@ type tool struct {
 	deletes map[string]bool // IDs of endpoints whose delete the service has accepted
 }
 
-// facts is what is known about the endpoints that a command is about.
+// facts is what is known about the endpoints of a command.
 type facts struct {
 	ID         string   // the endpoint; empty if not known, or several
 	Key        string   // its key in the ledger; empty if not given
@@ -67,21 +67,22 @@ func newTool(stdin io.Reader, stdout, stderr *os.File, s signals) *tool {
 	return t
 }
 
-// note changes what is known. A run that is given up reads it from another goroutine.
+// note changes the facts under the lock, since an interrupted run reads them from another
+// goroutine.
 func (t *tool) note(change func(*facts)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	change(&t.known)
 }
 
-// facts returns a copy of what is known.
+// facts returns a copy of the facts.
 func (t *tool) facts() facts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.known
 }
 
-// found reports whether the service knew an endpoint, or may have carried out its delete.
+// found reports whether the service found an endpoint, or may have carried out its delete.
 func (t *tool) found(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

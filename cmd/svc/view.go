@@ -14,7 +14,7 @@ import (
 	"example.com/svc"
 )
 
-// view is what a command found, in each form that --output has. A view is a struct that embeds
+// view is the result of a command, in each form of --output. A view is a struct that embeds
 // outcome: its JSON form is the document of the command, and is described in schema/.
 type view interface {
 	base() *outcome
@@ -99,8 +99,8 @@ func (g *globals) render(v view) (string, error) {
 	return b.String(), nil
 }
 
-// toYAML turns a JSON text into YAML with the same order of fields. JSON is YAML already: only
-// its style changes.
+// toYAML converts JSON into YAML with the same order of fields. JSON is YAML already: only its
+// style changes.
 func toYAML(text []byte) (string, error) {
 	var node yaml.Node
 	if err := yaml.Unmarshal(text, &node); err != nil {
@@ -149,7 +149,8 @@ func (t table) write(w io.Writer, headers bool) {
 	}
 }
 
-// printable replaces what could move the cursor or change colours: the texts come from a service.
+// printable replaces the characters of s, which is from a service, that could move the cursor or
+// change colours.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -199,7 +200,7 @@ type serviceView struct {
 
 func emptyService() view { return &serviceView{} }
 
-// read returns the view of a record that was read, and notes whether its endpoint may be
+// read returns the view of a record that was read, and records whether its endpoint may be
 // running.
 func (t *tool) read(s *svc.InferenceService) view {
 	if s != nil {

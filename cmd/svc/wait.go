@@ -109,7 +109,7 @@ func (t *tool) scaleCommand() *command {
 				f.Running = false
 			}
 		})
-		if hadNoEndpoint(err) { // which does not prove that it is not running: the token may be that of another account
+		if hadNoEndpoint(err) { // which does not prove that it is not running: the token may be of another account
 			err = coded{err, exitNotFound}
 		}
 		return t.service(s), err

@@ -8,7 +8,7 @@ import (
 	"example.com/svc"
 )
 
-// ofTheTool replaces what the library calls by names of its functions.
+// ofTheTool replaces names of library functions with commands and flags.
 var ofTheTool = strings.NewReplacer(
 	": svc: ", ": ",
 	"set WithToken, WithTokenSource or SVC_API_TOKEN", "set SVC_API_TOKEN or --token-file",
@@ -31,14 +31,14 @@ var ofTheTool = strings.NewReplacer(
 	"ContentType is", "--content-type is",
 )
 
-// ofDecoding finds what encoding/json says about a value of the wrong type.
+// ofDecoding matches the messages of encoding/json about a value of the wrong type.
 var ofDecoding = regexp.MustCompile(`json: cannot unmarshal (.+?) into Go (?:value|struct field \S+) of type [\w.\[\]*]+`)
 
-// noPolls finds what a wait says that has polled nothing.
+// noPolls matches the message of a wait without polls.
 var noPolls = regexp.MustCompile(`; no status after 0 polls in [\w.]+`)
 
-// plainText is the text of an error in the words of the tool: it names commands and flags, and no
-// functions of the library.
+// plainText returns the message of an error with commands and flags in place of library
+// functions.
 func plainText(err error) string {
 	if failed, ok := errors.AsType[*svc.DeployError](err); ok && failed.Err != nil {
 		text := failed.ServiceID + " is not available: " + plainText(failed.Err)

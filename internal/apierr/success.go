@@ -12,7 +12,7 @@ import (
 
 // Errors of a 2xx response that is not a success.
 var (
-	ErrDenied = errors.New("the response holds an error, although its status says success")
+	ErrDenied = errors.New("the response holds an error, although its status reports success")
 	ErrOther  = errors.New("the response is about another record than the request")
 )
 

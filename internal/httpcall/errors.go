@@ -28,7 +28,7 @@ type TimeoutError struct {
 
 func (e *TimeoutError) Error() string {
 	if e.Idle {
-		return fmt.Sprintf("no byte moved for %v", e.After)
+		return fmt.Sprintf("no byte sent or received for %v", e.After)
 	}
 	return fmt.Sprintf("no %s within %v", cmp.Or(e.Missing, "complete response"), e.After)
 }

@@ -78,7 +78,7 @@ func Encode(v any, may bool, fields []Field) (body []byte, path string, err erro
 func Set(data []byte, path string, value any) ([]byte, error) {
 	names := strings.Split(path, ".")
 	if slices.Contains(names, "") || !utf8.ValidString(path) {
-		return nil, errors.New("its path has an empty part, or is not UTF-8")
+		return nil, errors.New("the path has an empty part, or is not UTF-8")
 	}
 	encoded, err := json.Marshal(value)
 	if err != nil {
@@ -93,7 +93,7 @@ func set(data []byte, names []string, value []byte) ([]byte, error) {
 	}
 	object := map[string]json.RawMessage{}
 	if len(data) > 0 && json.Unmarshal(data, &object) != nil || object == nil {
-		return nil, fmt.Errorf("the value that should hold the field %q is not a JSON object", names[0])
+		return nil, fmt.Errorf("the parent of the field %q is not a JSON object", names[0])
 	}
 	inner, err := set(object[names[0]], names[1:], value)
 	if err != nil {

@@ -19,7 +19,7 @@ var (
 	// ErrChanged is returned when the file changed while it was being downloaded.
 	ErrChanged = errors.New("the file changed while it was being downloaded")
 	// ErrUnexpected is returned when a 2xx response cannot be the rest of the file.
-	ErrUnexpected = errors.New("the response is not the file, or not the part that was asked for")
+	ErrUnexpected = errors.New("the response is not the file, or not the requested part")
 )
 
 // A WriteError reports that downloaded bytes could not be written to their target.

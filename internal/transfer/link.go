@@ -33,8 +33,8 @@ var (
 
 // ParseLink parses a link. A request sends the link byte for byte as it is in text; only
 // characters that a request line cannot hold are escaped. If the link cannot be used, problem
-// says why without showing the link. The Redactor of the link also removes the secrets that
-// base knows.
+// is the reason, which does not show the link. The Redactor of the link also removes the
+// secrets of base.
 func ParseLink(text string, base *redact.Redactor) (link *Link, problem string) {
 	text = strings.TrimSpace(text)
 	if redact.Lost(text) {
@@ -53,16 +53,15 @@ func ParseLink(text string, base *redact.Redactor) (link *Link, problem string) 
 	return &Link{u, base.With(secrets(u)...)}, ""
 }
 
-// hop notes the secrets of the address of a redirect, since responses may quote it.
+// hop adds the secrets of a redirect's URL to the Redactor, since responses may quote them.
 func (l *Link) hop(to *url.URL) {
 	const most, longest = 20, 16 << 10 // a secret beyond these limits is removed only where it is part of a link
 	all := slices.DeleteFunc(secrets(to), func(secret string) bool { return len(secret) > longest })
 	l.Redact.Add(all[:min(len(all), most)]...)
 }
 
-// secrets are the parts of a link that must not show in any text: its query, and each value
-// in it that may be a credential. The address of a redirect may also have user info and a
-// fragment.
+// secrets returns the parts of a link that must not be shown: its query, and each value in it
+// that may be a credential. The address of a redirect may also have user info and a fragment.
 func secrets(u *url.URL) (all []string) {
 	add := func(raw string) { // the secret as it is written in the link, and unescaped
 		all = append(all, raw)
@@ -87,8 +86,8 @@ func secrets(u *url.URL) (all []string) {
 	return slices.Compact(all)
 }
 
-// Names of parameters that hold a credential, and of parameters that certainly hold none. A
-// long value of any other parameter may be a credential.
+// Names of parameters that hold a credential, and of parameters that hold none. A long value
+// of any other parameter may be a credential.
 var (
 	telling  = regexp.MustCompile(`sig|token|key|cred|auth|secret|pass|policy|hmac|hash`)
 	harmless = regexp.MustCompile(`(?:algorithm|date|expires|signedheaders|versionid|response-content-type)$`)
@@ -99,7 +98,8 @@ const longValue = 8 // bytes; a value of this length or more is long
 // defaultIdle is the idle limit of a transfer that sets none.
 const defaultIdle = 2 * time.Minute
 
-// call makes a request to the link. If idle is 0, its idle limit is defaultIdle. Below 0, it has none.
+// call returns a call to the link. If idle is 0, its idle limit is defaultIdle. If idle is negative,
+// it has none.
 func (l *Link) call(method string, header http.Header, idle time.Duration) *httpcall.Call {
 	return &httpcall.Call{
 		Method: method, Route: Route, URL: l.URL, Header: header,
@@ -131,8 +131,8 @@ func Header(header http.Header, add func(bad bool, field, problem string), refus
 	return out
 }
 
-// Expired reports whether a response says that the link has expired. After a 401 or 403 the
-// times in the link count too, since storage does not always say why it refuses.
+// Expired reports whether a response means that the link has expired. After a 401 or 403 it
+// also checks the times in the link, since storage does not always send a reason.
 func (l *Link) Expired(r *httpcall.Result) bool {
 	switch r.StatusCode {
 	case http.StatusGone:
@@ -147,12 +147,12 @@ func (l *Link) Expired(r *httpcall.Result) bool {
 		return true
 	}
 	end, ok := l.end()
-	date, _ := http.ParseTime(r.Header.Get("Date")) // storage judges by its own clock; zero if it does not say the time
+	date, _ := http.ParseTime(r.Header.Get("Date")) // storage compares with its own clock; zero if it does not say the time
 	return ok && r.StatusCode != http.StatusBadRequest && !cmp.Or(date, time.Now()).Before(end)
 }
 
-// A message with "expired" counts if it is about a link, or does not say what it is about.
-// It does not count if it is about something else, such as a subscription.
+// A message with "expired" is about the link, unless it names something else, such as a
+// subscription.
 var (
 	expired = regexp.MustCompile(`(?i)` + ours + `[ _-]*((has|have|is|was|are|been|already|now) )*(expired|out of date)` +
 		`|expired[ _-]*(auth[ _-]*)?` + ours + `|^\W*((it|this|that) )?((has|is|was|been|already) )*expired\b`)
@@ -161,7 +161,7 @@ var (
 
 const ours = `(request|token|link|ur[li]|signature|credentials?|policy|session|sas)`
 
-// end is the time at which the link expires, by its own parameters.
+// end returns the time at which the link expires according to its parameters.
 func (l *Link) end() (end time.Time, ok bool) {
 	query := map[string]string{}
 	for key, values := range l.URL.Query() {

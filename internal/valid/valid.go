@@ -71,13 +71,13 @@ func HeaderValue(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
 
-// placeholder matches texts that are not real tokens: a text in quotes, the name of a
+// placeholder matches strings that are not real tokens: a quoted string, the name of a
 // variable, <your-token>, changeme, xxxx, tok-***, sk-1...f.
 var placeholder = regexp.MustCompile("(?i)^[\"'`]|[\"'`]$|^<.*>$|^\\$\\w+$|^\\$?[{(\\[].*[})\\]]$|^%.*%$" +
 	`|\*\*\*|\.\.\.|^x{4,}$|^(svc[-_])?api[-_]?(token|key)$|^(change|replace)[-_]?me$|^placeholder$|^your[a-z_-]*(token|key|secret)[a-z_-]*$`)
 
-// Token returns the token in a text, without white space and "Bearer " before it. problem says why it
-// cannot be a token, without showing it.
+// Token returns s without white space around it and without a leading "Bearer ". If the result cannot
+// be a token, problem is the reason, which does not show it.
 func Token(text string) (token, problem string) {
 	t := strings.TrimSpace(text)
 	if len(t) >= 7 && strings.EqualFold(t[:7], "Bearer ") {

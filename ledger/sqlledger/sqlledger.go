@@ -29,7 +29,7 @@ const sqliteAdvice = `sqlledger: the settings of the database are not safe (%s):
 //
 //	file:ledger.db?_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)
 //
-// If another file takes the name of the database while it is open, every Append fails.
+// If the file of the database is replaced while it is open, every Append fails.
 func SQLite(ctx context.Context, db *sql.DB, opts ...ledger.Option) (ledger.Store, error) {
 	t := &table{db: db}
 	conns, err := connections(ctx, db)
@@ -60,7 +60,7 @@ func connections(ctx context.Context, db *sql.DB) (all []*sql.Conn, err error) {
 	return all, nil
 }
 
-// checkSQLite checks the settings of a connection, and notes the file of the database.
+// checkSQLite checks the settings of a connection, and stores the file of the database.
 func (t *table) checkSQLite(ctx context.Context, c *sql.Conn) error {
 	var timeout, synchronous int
 	var journal string
@@ -170,15 +170,15 @@ func (t *table) Append(ctx context.Context, r ledger.Record) error {
 	return nil
 }
 
-// sameFile fails if the database is a file that has lost its name: other processes do not see what is
-// written to it.
+// sameFile returns an error if the file of the database was replaced or removed, since other
+// processes do not see what is written to it.
 func (t *table) sameFile() error {
 	if t.path == "" {
 		return nil
 	}
 	file, err := os.Stat(t.path)
 	if err == nil && !os.SameFile(file, t.file) {
-		err = fmt.Errorf("%s is another file than the database that is open: it was replaced", t.path)
+		err = fmt.Errorf("the database file %s was replaced after it was opened", t.path)
 	}
 	return err
 }
@@ -202,7 +202,7 @@ func (t *table) insert(ctx context.Context, r ledger.Record, text string) error 
 	}
 }
 
-// rolledBack reports whether err says that the server has rolled the transaction back because of
+// rolledBack reports whether err means that the server rolled the transaction back because of
 // other transactions: a serialization failure, a deadlock, or a lock that was not available.
 func rolledBack(err error) bool {
 	var state interface{ SQLState() string }

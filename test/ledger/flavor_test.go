@@ -250,7 +250,7 @@ func TestOneAdoptionOfAnID_D22(t *testing.T) {
 			}
 			first, second := <-results, <-results
 			require.NotEqual(w, first == nil, second == nil, "%v, %v", first, second)
-			require.ErrorContains(w, errors.Join(first, second), "an ID can be in one entry only")
+			require.ErrorContains(w, errors.Join(first, second), "an ID can be in only one entry")
 			states := make(map[ledger.State]int)
 			for _, e := range w.entries() {
 				states[e.State]++

@@ -287,7 +287,7 @@ func TestReapWithoutTheTimeIsNoSuccess(t *testing.T) {
 		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k", Lease: 100 * time.Hour})
 		require.NoError(w, err)
 		reaped, err := w.client(dated(func(h http.Header) { h.Del("Date") })).Ledger.Reap(w.Context(), nil)
-		require.ErrorContains(w, err, "the time by the service's clock is not known: the response has no Date header")
+		require.ErrorContains(w, err, "the service's time is not known: the response has no Date header")
 		require.Empty(w, reaped)
 		w.srv.Fault("GET", svctest.RouteFlavors, slices.Repeat([]svctest.Fault{svctest.DropBeforeEffect()}, 20)...)
 		_, err = w.client().Ledger.Reap(w.Context(), nil)

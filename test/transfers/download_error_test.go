@@ -36,10 +36,10 @@ func TestDownloadErrorText(t *testing.T) {
 		"cut, no length":    {cut(-1), "svc: download (5 bytes): cut off: unexpected EOF", svc.ErrTruncated},
 		"cut at the start":  {&pieces{all: []piece{{200, "", 10, "", true}}}, "svc: download (0 of 10 bytes): cut off: unexpected EOF", svc.ErrTruncated},
 		"one byte":          {&pieces{all: []piece{{200, "", -1, "0", true}}}, "svc: download (1 bytes): cut off: unexpected EOF", svc.ErrTruncated},
-		"more than nothing": {&pieces{all: []piece{{200, "", 0, "x", false}}}, "svc: download (0 of 0 bytes): the response is not the file, or not the part that was asked for: 200 OK", nil},
+		"more than nothing": {&pieces{all: []piece{{200, "", 0, "x", false}}}, "svc: download (0 of 0 bytes): the response is not the file, or not the requested part: 200 OK", nil},
 		"forbidden":         {answer(403, `{"message":"no"}`), "svc: download: 403 Forbidden: no", svc.ErrForbidden},
 		"expired":           {answer(403, `{"message":"it has expired"}`), "svc: download: 403 Forbidden: it has expired; the link has expired: ask for a new link", svc.ErrLinkExpired},
-		"another success":   {answer(203, `x`), "svc: download: the response is not the file, or not the part that was asked for: 203 Non-Authoritative Information", nil},
+		"another success":   {answer(203, `x`), "svc: download: the response is not the file, or not the requested part: 203 Non-Authoritative Information", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, err := testkit.ClientOn(t, tt.storage, testkit.Tries(1, time.Second)).Files.DownloadURL(t.Context(), testkit.SignedLink, io.Discard, nil)

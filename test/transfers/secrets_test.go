@@ -146,7 +146,7 @@ func TestSecretsOfASuccessThatIsNoDownload(t *testing.T) {
 	for name, header := range map[string]string{"request id": "X-Request-Id: " + testkit.Signature, "both": "X-Request-Id: " + testkit.Signature + testkit.Token} {
 		for _, status := range []int{206, 204, 202} {
 			_, err := testkit.ClientOn(t, &pieces{all: []piece{{status, header, 0, "", false}}}).Files.DownloadURL(t.Context(), testkit.SignedLink, io.Discard, nil)
-			require.ErrorContains(t, err, "the response is not the file, or not the part that was asked for", name)
+			require.ErrorContains(t, err, "the response is not the file, or not the requested part", name)
 			require.ErrorContains(t, err, "(request REDACTED", name)
 			requireHides(t, err, testkit.Signature, testkit.Token)
 		}

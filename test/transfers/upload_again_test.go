@@ -133,7 +133,7 @@ func TestUploadRenewsItsLinkOnce(t *testing.T) {
 		s := expiring(t, 9)
 		_, err := upload(t.Context(), s.Client(t), body)
 		require.ErrorIs(t, err, svc.ErrLinkExpired, name)
-		require.ErrorContains(t, err, "this link was new: the link before it had expired")
+		require.ErrorContains(t, err, "the link was a new one, since the previous link had expired")
 		require.Len(t, s.Requests("PUT"), 2)
 		require.Equal(t, 8, body.Len(), "the body must be back at its old position")
 		testkit.RequireSilent(t, err)
@@ -168,7 +168,7 @@ func TestUploadRenewsItsLinkOnce(t *testing.T) {
 		_, err = upload(t.Context(), s.Client(t), body)
 		require.NotErrorIs(t, err, svc.ErrLinkExpired, "a second new URL would not help")
 		require.ErrorIs(t, err, svc.ErrForbidden)
-		require.ErrorContains(t, err, "this link was new: the link before it had expired")
+		require.ErrorContains(t, err, "the link was a new one, since the previous link had expired")
 		require.Equal(t, "SignatureDoesNotMatch", testkit.ErrorAs[*svc.Error](t, err).Code)
 
 		// ctx ends during the request for a new URL.

@@ -77,10 +77,10 @@ func TestUploadErrorText(t *testing.T) {
 		"put": {[]testkit.Reply{registered, refusedPut}, upload(svc.UploadRequest{}),
 			`svc: upload of "a.jsonl": put: ` + refusal + `; the record f1 exists, but its contents may be missing: call Replace with a new reader to send them, or Delete`},
 		"put, expired twice": {[]testkit.Reply{registered, expiredPut, linked, expiredPut}, upload(svc.UploadRequest{}),
-			`svc: upload of "a.jsonl": put: PUT {presigned_url}: ` + expiry + `; this link was new: the link before it had expired` +
+			`svc: upload of "a.jsonl": put: PUT {presigned_url}: ` + expiry + `; the link was a new one, since the previous link had expired` +
 				`; the record f1 exists, but its contents may be missing: call Replace with a new reader to send them, or Delete`},
 		"put, expired, the new link refused": {[]testkit.Reply{registered, expiredPut, linked, refusedPut}, upload(svc.UploadRequest{}),
-			`svc: upload of "a.jsonl": put: PUT {presigned_url}: ` + refusal + `; this link was new: the link before it had expired` +
+			`svc: upload of "a.jsonl": put: PUT {presigned_url}: ` + refusal + `; the link was a new one, since the previous link had expired` +
 				`; the record f1 exists, but its contents may be missing: call Replace with a new reader to send them, or Delete`},
 		"put, expired, no new link": {[]testkit.Reply{registered, expiredPut, {Status: 404}}, upload(svc.UploadRequest{}),
 			`svc: upload of "a.jsonl": put: PUT {presigned_url}: ` + expiry + `; asking for a link: GET /v1/files/{file_id}/presigned_url: 404 Not Found (id f1); the record f1 exists, but its contents may be missing: call Replace with a new reader to send them, or Delete`},
@@ -133,11 +133,11 @@ func TestUploadRefusalSaysWhy(t *testing.T) {
 			return err
 		},
 		"file_id is empty": func() error { _, err := c.Files.Replace(t.Context(), " ", body, nil); return err },
-		"ContentType is not a header value": func() error {
+		"ContentType is not a valid header value": func() error {
 			_, err := c.Files.Replace(t.Context(), "f1", body, &svc.UploadOptions{ContentType: "a\nb"})
 			return err
 		},
-		"ContentType is set, but Header has a Content-Type as well": func() error {
+		"ContentType cannot be set together with a Content-Type in Header": func() error {
 			_, err := c.Files.Put(t.Context(), uploadLink, body, &svc.UploadOptions{ContentType: "a/b", Header: http.Header{"content-type": {"c/d"}}})
 			return err
 		},
