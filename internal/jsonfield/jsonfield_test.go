@@ -3,6 +3,7 @@ package jsonfield_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -107,4 +108,19 @@ func FuzzSet(f *testing.F) {
 			require.JSONEq(t, string(raw), string(all[name]))
 		}
 	})
+}
+
+// picky is a list that accepts no value.
+type picky []int
+
+func (*picky) UnmarshalJSON([]byte) error { return errors.New("picky") }
+
+// If a type of the caller refuses a value, its parts may fit all the same.
+func TestDecodeFailsIfATypeOfTheCallerRefusesAValueWhosePartsFit(t *testing.T) {
+	var dst struct{ List picky }
+	path, err := jsonfield.Decode([]byte(`{"List":[1]}`), &dst, nil)
+	require.EqualError(t, err, "picky")
+	require.Equal(t, "List", path)
+	_, err = jsonfield.Decode([]byte(`[1]`), &dst.List, nil)
+	require.EqualError(t, err, "picky")
 }
