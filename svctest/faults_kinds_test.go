@@ -119,11 +119,11 @@ func TestDeadConnection(t *testing.T) {
 	require.NoError(t, err)
 	srv.Fault("*", svctest.RouteFiles, svctest.DeadConnection(), svctest.Fault{Dead: true, AfterEffect: true, Status: 500}, svctest.Fault{DropAfter: true, Dead: true})
 
-	_, reused, err := timed(t, srv, 30*time.Millisecond, "GET", url, "")
+	_, reused, err := timed(t, srv, 500*time.Millisecond, "GET", url, "")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.True(t, reused, "a connection in use goes dead")
 	for i := range 2 {
-		_, _, err = timed(t, srv, 30*time.Millisecond, "POST", url, `{}`)
+		_, _, err = timed(t, srv, 500*time.Millisecond, "POST", url, `{}`)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Eventually(t, func() bool { return len(srv.Files()) == i+1 }, time.Minute, time.Millisecond, "after the effect")
 	}
@@ -155,12 +155,12 @@ func TestDeadConnectionInATransfer(t *testing.T) {
 		link := fileLink(t, srv, id)
 		srv.Fault("GET", svctest.RouteStorage, svctest.Fault{TruncateAfter: 4, Dead: true}, svctest.Fault{TruncateBody: true, Dead: true})
 		for _, want := range []string{"0123", "01234"} {
-			r, _, err := timed(t, srv, 50*time.Millisecond, "GET", link, "")
+			r, _, err := timed(t, srv, 500*time.Millisecond, "GET", link, "")
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Equal(t, want, r.Body)
 		}
 		srv.Fault("PUT", svctest.RouteStorage, svctest.Fault{ReadBytes: 1, Dead: true})
-		_, _, err := timed(t, srv, 50*time.Millisecond, "PUT", link, strings.Repeat("x", 8<<20))
+		_, _, err := timed(t, srv, 500*time.Millisecond, "PUT", link, strings.Repeat("x", 8<<20))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		r := storage(t, srv, "GET", link, "")
 		require.Equal(t, "0123456789", r.Body)

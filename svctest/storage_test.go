@@ -251,7 +251,7 @@ func TestSlowStorageTakesTheBodyThenWaits(t *testing.T) {
 			require.Eventually(t, func() bool {
 				requests := srv.Requests()
 				return len(requests) == i+2 && requests[i+1].BodySize == 5
-			}, 5*time.Second, time.Millisecond)
+			}, 20*time.Second, time.Millisecond)
 			cancel()
 			require.ErrorIs(t, <-failed, context.Canceled)
 			_, ok := srv.FileContents(id)

@@ -148,7 +148,7 @@ func TestDownloadNeverOverwrites(t *testing.T) {
 	s.must(exitRefused, "files", "download", "file-2", "data.jsonl", "--force")
 	s.srv.ClearFaults()
 
-	s.srv.Fault("GET", svctest.RouteStorage, svctest.Fault{Delay: 300 * time.Millisecond})
+	s.srv.Fault("GET", svctest.RouteStorage, svctest.Fault{Delay: 3 * time.Second})
 	cmd := s.command("files", "download", "file-2", "late")
 	s.start(cmd)
 	eventually(t, "the download begins", func() bool {

@@ -91,19 +91,16 @@ func TestDeployOfAnEndpointThatIsAboutToEnd(t *testing.T) {
 	for name, end := range map[string]func(*session){
 		"the lease is over": func(s *session) { s.must(exitOK, "extend", "chat", "1s"); time.Sleep(2100 * time.Millisecond) },
 		"a delete was accepted": func(s *session) {
-			cmd := s.command("delete", "--key", "chat")
-			s.start(cmd)
-			eventually(t, "the delete is accepted", func() bool { return s.srv.RequestCount("DELETE", svctest.RouteEndpoint) > 0 })
-			time.Sleep(300 * time.Millisecond)
-			require.NoError(t, cmd.Process.Signal(os.Interrupt))
-			_ = cmd.Wait()
-			require.Equal(t, exitRunning, cmd.ProcessState.ExitCode())
+			b := s.background("delete", "--key", "chat")
+			b.until("svc-1 is still there")
+			b.signal(os.Interrupt)
+			require.Equal(t, exitRunning, b.end().code)
 			time.Sleep(1100 * time.Millisecond)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSession(t, svctest.WithDeleteTime(6*time.Second))
+			s := newSession(t, svctest.WithDeleteTime(time.Hour))
 			args := with(deploy, "--key", "chat")
 			s.must(exitOK, args...)
 			require.NotContains(t, s.must(exitOK, args...).stderr, "warning")

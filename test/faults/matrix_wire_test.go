@@ -127,7 +127,7 @@ func TestMatrixWire(t *testing.T) {
 					t.Run(fmt.Sprintf("%s/%v", f.name, always), func(t *testing.T) {
 						timeout, attempts := matrixTimeout, 3
 						if f.stalls {
-							timeout, attempts = 250*time.Millisecond, 2
+							timeout, attempts = 600*time.Millisecond, 2
 						}
 						s := newMatrixServer(t, op, attempts, timeout)
 						s.meet = func(n int, conn net.Conn, req *http.Request) bool {

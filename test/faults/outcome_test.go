@@ -34,7 +34,7 @@ func TestCreateNeverSentTwice_B02(t *testing.T) {
 	}{
 		"a, no answer":          {[]http.HandlerFunc{func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }}, 1, true, 0, 0},
 		"b, gateway error":      {[]http.HandlerFunc{htmlResponse(502, "<html><title>Bad Gateway</title></html>")}, 1, true, 502, 0},
-		"c, too late an answer": {[]http.HandlerFunc{hang}, 1, true, 0, 100 * time.Millisecond},
+		"c, too late an answer": {[]http.HandlerFunc{hang}, 1, true, 0, time.Second},
 		"d, too many requests":  {[]http.HandlerFunc{testkit.JSONHandler(429, "{}"), testkit.JSONHandler(201, testkit.ServiceJSON)}, 2, false, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
