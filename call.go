@@ -21,7 +21,7 @@ import (
 )
 
 // call describes one API call of a method. A call has three steps: prepare checks and encodes
-// it, Do of the Caller sends it, and verdict turns what came of it into a record or an error.
+// it, Do of the Caller sends it, and verdict converts the result into a record or an error.
 type call struct {
 	httpcall.Call         // Route has a placeholder, such as {file_id}, where the ID goes
 	path          string  // escaped path passed to Do; if empty, the path is Route with the ID

@@ -121,7 +121,7 @@ func (d *deployment) cleanUp(ctx context.Context) (state Cleanup, err error) {
 	return state, err
 }
 
-var errCleanup = fmt.Errorf("the limit of a cleanup is %v", cleanupLimit)
+var errCleanup = fmt.Errorf("the cleanup did not end within %v", cleanupLimit)
 
 // cleanupContext sets one time limit for all cleanups together: after a cleanup that panics,
 // the next one has only the time that is left. The end of ctx does not matter.

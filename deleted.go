@@ -44,7 +44,7 @@ func (o *observer) poll(ctx context.Context) (*InferenceService, rules.Verdict, 
 		return s, rules.Unproven, err
 	case rules.NotFound(e.StatusCode):
 		o.missing(ctx, &seen, e, r)
-	default: // an earlier verdict would be told with an error that is not its reason
+	default: // an earlier verdict would be returned with an unrelated error
 		o.note(rules.Observation{Sight: rules.Odd})
 		return s, rules.Unproven, err
 	}

@@ -79,7 +79,7 @@ type RefusedFlavor struct {
 }
 
 // A DeployError records that an endpoint was created but is not available, or that Use could
-// not delete its endpoint. Cleanup tells whether the endpoint was deleted.
+// not delete its endpoint. Cleanup reports whether the endpoint was deleted.
 type DeployError struct {
 	ServiceID string            // ID of the endpoint; never empty
 	Service   *InferenceService // the record that was read last; nil if only the ID is known
@@ -138,9 +138,9 @@ func (e *DeployError) Unwrap() error { return e.Err }
 //
 // If the create fails, Deploy returns the error of [InferenceServiceClient.Create]. If it
 // succeeds and the endpoint does not become available, the error is a [DeployError]. It always
-// holds the ID, and says whether the endpoint is deleted. Along with an error, Deploy returns the
-// last record that it read. A request for 0 instances is a [ValidationError], since the endpoint
-// would never become available.
+// holds the ID, and whether the endpoint is deleted. Along with an error, Deploy returns the last
+// record that it read. A request for 0 instances is a [ValidationError], since the endpoint would
+// never become available.
 //
 // Deploy does more than Create to learn the ID, since the service has no call that lists
 // endpoints. If ctx ends before the response to the create arrives, Deploy waits for it for

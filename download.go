@@ -29,8 +29,8 @@ type DownloadOptions struct {
 	Header http.Header
 
 	// IdleTimeout ends an attempt when no byte was received for this long, including while the
-	// attempt waits for the response. The time that writing takes does not count. 0 means 2
-	// minutes. Below 0 means no limit. Only ctx limits the whole download.
+	// attempt waits for the response. It is suspended during a Write. 0 means 2 minutes. A
+	// negative value means no limit. Only ctx limits the whole download.
 	IdleTimeout time.Duration
 
 	// RequestOptions apply to the API calls that the download makes: the requests for a

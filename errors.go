@@ -316,7 +316,7 @@ type DecodeError struct {
 	Err         error  // the error of the JSON decoder, or a description of what else is wrong
 
 	foreign string      // why the response is not the service's own; empty if it is the service's
-	class   rules.Class // whose word the response is
+	class   rules.Class // origin of the response
 }
 
 // Error names the call, the field and the problem.

@@ -22,7 +22,7 @@ type Flavor struct {
 	Billing         FlavorBilling  `json:"billing"`           // prices
 	CreatedAt       Time           `json:"created_at"`        // when the flavor was first offered
 	UpdatedAt       Time           `json:"updated_at"`        // when the record last changed
-	DeletedAt       Time           `json:"deleted_at"`        // zero while the flavor is offered; rely on IsDeleted instead
+	DeletedAt       Time           `json:"deleted_at"`        // when the flavor was withdrawn; zero if it is offered; prefer IsDeleted
 	IsDeleted       bool           `json:"is_deleted"`        // the flavor is no longer offered
 	AvailableNum    Int            `json:"available_num"`     // instances that are available now
 	NodeMaxGPU      Int            `json:"node_max_gpu"`      // the largest number of GPUs that one instance can have

@@ -49,7 +49,7 @@ func WithAttemptHook(f func(context.Context, Attempt)) Option {
 	}
 }
 
-// CallOutcome is what is known about the effect of a [Call].
+// CallOutcome is the known effect of a [Call].
 type CallOutcome string
 
 const (

@@ -24,7 +24,7 @@ type InferenceService struct {
 	Name             string                 `json:"name"`              // name from the create request
 	Description      string                 `json:"description"`       // description from the create request; may be empty
 	UserID           string                 `json:"user_id"`           // ID of the owner
-	Status           InferenceServiceStatus `json:"status"`            // see the constants; waits compare it case-insensitively
+	Status           InferenceServiceStatus `json:"status"`            // one of the constants, or an unknown value; waits compare it case-insensitively
 	StatusInfo       json.RawMessage        `json:"status_info"`       // more about the status; its form is not documented; null in all cases seen
 	ResourceMetadata ResourceMetadata       `json:"resource_metadata"` // what the endpoint runs on
 	BillingMetadata  json.RawMessage        `json:"billing_metadata"`  // an object whose contents the service does not document
@@ -33,7 +33,7 @@ type InferenceService struct {
 	ServiceType      ServiceType            `json:"service_type"`      // value seen: "normal"
 	CreatedAt        Time                   `json:"created_at"`        // when the endpoint was created; it is billed from then on
 	UpdatedAt        Time                   `json:"updated_at"`        // when the record last changed
-	DeletedAt        Time                   `json:"deleted_at"`        // when the endpoint was deleted; rely on IsDeleted instead
+	DeletedAt        Time                   `json:"deleted_at"`        // when the endpoint was deleted; zero if it exists; prefer IsDeleted
 	IsDeleted        bool                   `json:"is_deleted"`        // the endpoint is deleted
 	PaymentType      PaymentType            `json:"payment_type"`      // value seen: PaymentTypeUSD
 }
@@ -244,9 +244,9 @@ func (c *InferenceServiceClient) Scale(ctx context.Context, id string, instances
 // If a response is lost and the repeated request gets "not found", Delete assumes that the
 // first request deleted the endpoint, and returns no error. If the first request gets "not
 // found", the error is [ErrNotFound]. The error is also [ErrNotFound] after a lost response,
-// if this client created the endpoint less than 30 s ago: such an endpoint may not be readable
-// yet, and still be billed. A 2xx response with an error or an HTML page in its body is a
-// [DecodeError].
+// if this client created the endpoint less than 30 s ago: such an endpoint may be billed
+// although it is not readable yet. A 2xx response with an error or an HTML page in its body is
+// a [DecodeError].
 //
 // DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Delete(ctx context.Context, id string, opts ...RequestOption) error {

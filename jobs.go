@@ -31,13 +31,13 @@ type Job struct {
 	Name        string      `json:"name"`         // empty if not set
 	Description string      `json:"description"`  // empty if not set
 	PaymentType PaymentType `json:"payment_type"` // value seen: PaymentTypeUSD
-	Status      JobStatus   `json:"status"`       // see the constants; Failed and Done compare it case-insensitively
+	Status      JobStatus   `json:"status"`       // one of the constants, or an unknown value; Failed and Done compare it case-insensitively
 	MetaInfo    JobMetaInfo `json:"meta_info"`    // how the job was created
 	CreatedAt   Time        `json:"created_at"`   // when the job was created
 	UpdatedAt   Time        `json:"updated_at"`   // when the record last changed
-	DeletedAt   Time        `json:"deleted_at"`   // zero while the job exists; rely on IsDeleted instead
+	DeletedAt   Time        `json:"deleted_at"`   // when the job was deleted; zero if it exists; prefer IsDeleted
 	IsDeleted   bool        `json:"is_deleted"`   // the job is deleted
-	Outputs     Outputs     `json:"outputs"`      // empty until the job has succeeded
+	Outputs     Outputs     `json:"outputs"`      // generated videos or images; empty until the job has succeeded
 }
 
 func (j *Job) identity() (field, id string) { return "job_id", j.JobID }

@@ -111,9 +111,9 @@ func (l *Ledger) Adopt(ctx context.Context, e ledger.Entry, id string, opts *Ado
 	return s, nil
 }
 
-// Forget records that somebody looked for the endpoint of an entry and that it does not exist.
-// If that is wrong, you pay twice: the endpoint is running, and the next Deploy with this key
-// creates another endpoint.
+// Forget records that the endpoint of an entry does not exist, after a person has checked that. If
+// that is wrong, you pay twice: the endpoint is running, and the next Deploy with this key creates
+// another endpoint.
 //
 // The entry must belong to the base URL of this client. It must be in doubt, and its create must be
 // over: six minutes have passed since this client first read the entry, or by the service's clock.

@@ -18,7 +18,7 @@ type ReapOptions struct {
 	DryRun bool // if true, Reap checks everything and deletes nothing
 }
 
-// Reaped describes what [Ledger.Reap] did with one overdue entry.
+// Reaped is the result of [Ledger.Reap] for one overdue entry.
 type Reaped struct {
 	Entry ledger.Entry // the entry as it was before Reap
 	// Err is why the endpoint is not known to be deleted. It is nil if the endpoint is deleted,

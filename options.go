@@ -149,7 +149,7 @@ type RetryPolicy struct {
 	// that succeeds gives back what its last retry took, but at least 0.2. An empty budget is
 	// full again after 10 minutes. If the budget is used up, a call is not retried, and the
 	// field NoBudget of its error is true. Uploads and downloads have a second budget of the
-	// same size. 0 means a budget of 100. Below 0 means no limit.
+	// same size. 0 means a budget of 100. A negative value means no limit.
 	Budget int
 }
 
@@ -288,7 +288,7 @@ type request struct {
 	query    url.Values
 	fields   []jsonfield.Field
 	attempts int
-	urgent   bool // see [urgent]
+	urgent   bool // skip the rate limiter: see [urgent]
 	wait     bool // see [asRead]
 	response *Response
 	problems problems

@@ -87,11 +87,10 @@ type UploadOptions struct {
 	RefuseEmpty bool
 
 	// IdleTimeout ends an attempt when no byte was sent or received for this long, including
-	// while the attempt waits for the response. The time that reading Body takes does not
-	// count. A byte counts as sent when the operating system has accepted it, and the system
-	// may buffer a few MB: on a slow connection, set a limit that is longer than the time for
-	// sending them. 0 means 2 minutes. Below 0 means no limit. Only ctx limits the whole
-	// upload.
+	// while the attempt waits for the response. It is suspended while Body is read. A byte
+	// counts as sent when the operating system has accepted it, and the system may buffer a
+	// few MB: on a slow connection, set a limit that is longer than the time for sending them.
+	// 0 means 2 minutes. A negative value means no limit. Only ctx limits the whole upload.
 	IdleTimeout time.Duration
 
 	// RequestOptions apply to every API call that the upload makes: the register call, the

@@ -150,7 +150,7 @@ func (c *InferenceServiceClient) WaitUntilAvailable(ctx context.Context, id stri
 //   - No read has returned the record since: such a read voids every earlier "not found".
 //
 // A record that this client has never read may not be readable yet. For such a record, "not
-// found" does not count until [WaitOptions.NotFoundGrace] is over.
+// found" is ignored until [WaitOptions.NotFoundGrace] is over.
 //
 // If the ID is not known, the same responses end the wait with an error that matches
 // [ErrNotFound]: the endpoint is deleted, its ID is mistyped, or it belongs to another account.
@@ -316,7 +316,7 @@ func (c *InferenceServiceClient) WaitUntilAllAvailable(ctx context.Context, ids 
 	}
 }
 
-var errGoroutine = errors.New("svc: OnPoll, Probe or another function of the caller ended the goroutine of the wait (by runtime.Goexit)")
+var errGoroutine = errors.New("svc: OnPoll, Probe or another caller-supplied function ended the goroutine of the wait (by runtime.Goexit)")
 
 var errDeleted = fmt.Errorf("%w: the record is marked as deleted", ErrNotFound)
 

@@ -71,7 +71,7 @@ func (d *dir) make() error {
 	if err := os.MkdirAll(d.path, 0o700); err != nil {
 		return err
 	}
-	_ = syncFolder(filepath.Dir(d.path)) // the folder may be new; an error does not count, since the parent may not be readable
+	_ = syncFolder(filepath.Dir(d.path)) // the folder may be new; an error is ignored, since the parent may not be readable
 	if d.marked() == nil {
 		return nil
 	}

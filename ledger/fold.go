@@ -28,7 +28,7 @@ func (e Event) known() bool {
 }
 
 // Fold makes entries from the records of one key or of all keys, as [Store] lists them. The records
-// before a Pruned record of their key do not count. The error joins an [*Error] for each damaged
+// before a Pruned record of their key are ignored. The error joins an [*Error] for each damaged
 // record. No create is sent under the key of a damaged record.
 func Fold(records []Record) (entries []Entry, damaged error) {
 	var errs []error

@@ -63,8 +63,8 @@ type Option struct{ name string }
 // path is wrong or a volume is not mounted. Use it wherever a ledger was made before.
 func MustExist() Option { return Option{"MustExist"} }
 
-// An Event is what happened when a record was written. Some events change the state of the
-// entry. The [State] then has the name of the event.
+// An Event is the reason for a record. Some events change the state of the entry. The [State]
+// then has the name of the event.
 type Event string
 
 // A State is the state of an entry: Intended, Created, Refused, Unknown, Forgotten or Deleted.
@@ -117,7 +117,7 @@ type Record struct {
 }
 
 // An Entry combines all records of one create call. A key gets many entries over time. At most
-// one of them is open, unless somebody forgot an entry whose endpoint exists.
+// one of them is open, unless an entry was forgotten although its endpoint exists.
 type Entry struct {
 	Key         string    // the key of the Deploy; random for a Create and for a Deploy without one
 	Intent      string    // random ID of the create call; the mark in the description of the endpoint holds it

@@ -60,8 +60,8 @@ const (
 )
 
 // judge returns the verdict on a Deploy with this base URL and request, from the entries of its key.
-// date is the service's time, or zero if not known. judge also returns the entry that decided, and
-// for InUse the reason.
+// date is the service's time, or created_at of the record; zero if not known. judge also returns the
+// entry that decided, and for InUse the reason.
 func judge(entries []Entry, baseURL string, want Request, date time.Time) (v Verdict, e Entry, why string) {
 	open := slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return !e.Open() })
 	switch {
@@ -116,7 +116,7 @@ type Endpoint struct {
 	Description string
 	Instances   int
 	Deleted     bool
-	CreatedAt   time.Time // zero if not known
+	CreatedAt   time.Time // created_at of the record; zero if not known
 }
 
 // checkOwner returns an error unless the endpoint carries the mark of the entry. If unmarked
@@ -149,7 +149,8 @@ func (e *Entry) checkDoubt(date time.Time) error {
 }
 
 // mayForget returns an error unless the entry may be forgotten: it is in doubt, or its endpoint was
-// created and is not found now. date is the time by the service's clock; zero if not known.
+// created and is not found now. date is the time by the service's clock; created_at of the record;
+// zero if not known.
 func (e *Entry) mayForget(baseURL string, notFound bool, date time.Time) error {
 	switch {
 	case e.BaseURL != baseURL:

@@ -86,7 +86,7 @@ type prober struct {
 	secrets []string // secrets of the headers
 	invalid string   // why no request can be sent; empty if it can
 	redact  *redact.Redactor
-	judge   func(body io.Reader) error // decides about a 2xx response
+	judge   func(body io.Reader) error // checks a 2xx response
 
 	mu       sync.Mutex
 	refusals map[string]int // number of responses in a row with the status 401, by URL of the endpoint

@@ -12,11 +12,11 @@
 // of the polls of a wait are children of the span in the ctx of the wait.
 //
 // The attributes of the conventions are http.request.method, url.template, server.address,
-// server.port, http.response.status_code, http.request.resend_count and error.type. The
-// attribute url.full is missing, since the query of a presigned URL is a secret. Further
-// attributes are svc.id (the ID in the path), svc.request_id, and for a call svc.attempts,
-// svc.outcome ("done", "failed" or "unknown") and svc.wait (a poll of a wait). A
-// "not found" that a poll of a wait gets is no error: it is what proves a deletion.
+// server.port, http.response.status_code, http.request.resend_count and error.type. The attribute
+// url.full is missing, since the query of a presigned URL is a secret. Further attributes are
+// svc.id (the ID in the path), svc.request_id, and for a call svc.attempts, svc.outcome ("done",
+// "failed" or "unknown") and svc.wait (a poll of a wait). A "not found" in a poll of a wait is not
+// an error, since it may prove a deletion.
 //
 // The header traceparent is sent to the API of the service. It is never sent to storage.
 //

@@ -60,11 +60,11 @@ func (e *endpoint) bill(now time.Time) {
 //	srv := svctest.NewInMemory()
 //	svctest.NoLeaks(t, srv)
 //
-// The check runs as a cleanup of t. Cleanups run in reverse order: the cleanups that the
-// test registers after this call run before the check. In a testing/synctest bubble, t must
-// be the t that [testing/synctest.Test] passes to its function, so that the check uses
-// the bubble's clock. A stopped endpoint does not count. Neither does an endpoint whose
-// deletion was accepted and takes effect later (see [WithDeleteTime]).
+// The check runs as a cleanup of t. Cleanups run in reverse order: the cleanups that the test
+// registers after this call run before the check. In a testing/synctest bubble, t must be the
+// t that [testing/synctest.Test] passes to its function, so that the check uses the bubble's
+// clock. A stopped endpoint is allowed, and so is an endpoint whose deletion was accepted and
+// takes effect later (see [WithDeleteTime]).
 func NoLeaks(t testing.TB, srv *Server) {
 	t.Helper()
 	t.Cleanup(func() {

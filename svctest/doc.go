@@ -65,9 +65,9 @@
 //     a file or a job is {}.
 //   - A create or update that asks for more instances than are in stock is refused
 //     with 409.
-//   - The response to an update says "initializing", even if the update sets zero
-//     instances. In that case the next read says "stopped". An update that changes
-//     nothing leaves the status as it is.
+//   - The response to an update has the status "initializing", even if the update sets zero instances.
+//     In that case the next read returns "stopped". An update that changes nothing leaves the status as
+//     it is.
 //   - A create needs only a name. The endpoint has one instance unless the request
 //     sets another number.
 //   - Job lists are in the order of creation, with ten jobs per page by default.

@@ -198,9 +198,9 @@ func (s *Server) Fault(method, route string, faults ...Fault) {
 	}
 }
 
-// PendingFaults returns the number of requests that the faults in the queue still apply
-// to. It does not count faults without a fixed number of requests: faults with For, and
-// faults whose Times is negative.
+// PendingFaults returns the number of requests that the faults in the queue still apply to. It
+// excludes faults without a fixed number of requests: faults with For, and faults whose Times
+// is negative.
 func (s *Server) PendingFaults() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,7 +28,7 @@ func (t *tool) otherToken(ctx context.Context, e ledger.Entry) bool {
 type otherTokenError struct{ entry ledger.Entry }
 
 func (e otherTokenError) Error() string {
-	return fmt.Sprintf("%s is not found, but the ledger has it (key %s) as created with another token: the \"not found\" of this one proves nothing, and it may be running and billed", printable(e.entry.ServiceID), e.entry.Key)
+	return fmt.Sprintf("%s is not found, but the ledger has it (key %s) as created with another token: a \"not found\" for this token proves nothing, and the endpoint may be running and billed", printable(e.entry.ServiceID), e.entry.Key)
 }
 
 // otherTokenAdvice returns what to do about an endpoint that was created with another token, one line

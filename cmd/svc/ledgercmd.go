@@ -62,7 +62,7 @@ like an account where nothing runs. If there is a ledger already, it stays as it
 	}
 }
 
-// pruneView is what prune has removed.
+// pruneView is the result of prune.
 type pruneView struct {
 	outcome
 	Ledger  string `json:"ledger"`  // place of the ledger, without secrets

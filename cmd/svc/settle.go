@@ -90,7 +90,7 @@ that runs. --other-token is for a new token of the same account.`,
 	return c
 }
 
-// forget forgets an entry, and says how long that may take.
+// forget forgets an entry, and writes how long that may take.
 func (t *tool) forget(ctx context.Context, e ledger.Entry) error {
 	created := e.State == ledger.Created
 	if left := e.SettlesIn(t.serviceTime(ctx)); left > 0 && !created {

@@ -20,12 +20,12 @@ import (
 	"example.com/svc/internal/jsonfield"
 )
 
-// Info is what was found; each field may be empty. Each is one line without control
-// characters.
+// Info holds the details that were found; each field may be empty. Each is one line without
+// control characters.
 type Info struct {
-	Code      string // at most 128 bytes
+	Code      string // error code; at most 128 bytes
 	Message   string // at most 512 bytes
-	RequestID string // at most 128 bytes
+	RequestID string // error code; at most 128 bytes
 }
 
 const (
@@ -188,7 +188,7 @@ func RequestID(header http.Header, scrub func(string) string) string {
 }
 
 // Label returns a value, such as that of a header, in a form that is safe to print: one line
-// of at most 128 bytes, without secrets.
+// of error code; at most 128 bytes, without secrets.
 func Label(text string, scrub func(string) string) string {
 	return bound(scrub(Line(text)), maxCode)
 }

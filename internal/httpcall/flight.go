@@ -30,10 +30,10 @@ const (
 	gateSealed = 2
 )
 
-// limit sets the time limit. A transfer ends when no byte has moved for a time; the time that the
-// caller's reader or writer takes does not count. Any other request ends at the deadline. When
-// the caller's context ends, the request ends at once. The exception is a call with a Linger
-// whose request may have been sent: it then waits for the response for that time.
+// limit sets the time limit. A transfer ends when no byte has moved for a time; the limit is
+// suspended while the caller's reader or writer is called. Any other request ends at the
+// deadline. When the caller's context ends, the request ends at once. The exception is a call
+// with a Linger whose request may have been sent: it then waits for the response for that time.
 func (f *flight) limit(parent context.Context, deadline time.Time) {
 	x, call := f.x, f.x.call
 	switch {

@@ -30,8 +30,7 @@ const MaxResponse = 32 << 20
 // maxErrorBody is the maximum number of bytes of an error response's body that are kept.
 const maxErrorBody = 64 << 10
 
-// Config is what all calls of one client share. Nothing in it changes after
-// [New].
+// Config holds the settings that all calls of a client share. It must not change after [New].
 type Config struct {
 	Client    *http.Client                              // the client that the caller set; never modified; nil if none
 	Wrap      func(http.RoundTripper) http.RoundTripper // wraps the transport, for example for tracing; if nil, it is not wrapped
@@ -84,7 +83,7 @@ type Call struct {
 	Redact   *redact.Redactor // transfers: removes the secrets of the presigned URL as well; if nil, the Redactor of the Caller is used
 	Hop      func(*url.URL)   // transfers: called with the address that a redirect leads to; if nil, nothing is called
 
-	MaxAttempts int           // 0 means the limit of the policy
+	MaxAttempts int           // maximum number of attempts; 0 means that of the policy
 	Urgent      bool          // do not wait for the rate limiter
 	Linger      time.Duration // how long to wait for the response to a request that was sent before ctx ended
 

@@ -262,7 +262,7 @@ func (r *Resume) Wait(ctx context.Context, err error) bool {
 	return poll.Sleep(ctx, x.delay) == nil
 }
 
-// Progress notes that bytes have arrived.
+// Progress records that bytes have arrived.
 func (r *Resume) Progress() {
 	if r.failed > 0 {
 		r.Caller.transfers.budget.refund(r.taken)

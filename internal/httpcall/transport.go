@@ -141,10 +141,10 @@ func (restore) RoundTrip(req *http.Request) (*http.Response, error) {
 // has stopped taking the request's body.
 const earlyResponse = time.Second
 
-// conn is a connection that reports a failed write a moment later. A server that refuses a
-// large body responds early and closes the connection. The write fails first, and net/http
-// would drop the connection before it has read the response, which says why. The delay ends
-// when net/http closes the connection: then it has read the response, or there is none.
+// conn is a connection that reports a failed write a moment later. A server that refuses a large
+// body responds early and closes the connection. The write fails first, and net/http would close
+// the connection before it has read the response with the reason. The delay ends when net/http
+// closes the connection: then it has read the response, or there is none.
 //
 // conn hides the ReadFrom method of a TCP connection: this package observes each read of a body.
 type conn struct {

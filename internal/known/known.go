@@ -31,7 +31,7 @@ type Endpoints struct {
 }
 
 type endpoint struct {
-	created time.Time // zero if not known
+	created time.Time // time of the create; zero if not known
 	read    bool      // its record was read
 	checks  []check   // checksums by the tokens for which the ID is known
 }

@@ -23,9 +23,9 @@ var (
 	bearer = regexp.MustCompile(`(?i)(?:^|[^a-z0-9])bearer(?:[ \t+]|%20)+` + inValue + `+`)
 
 	// The parameters that carry a signature or a credential: key=value, key%3Dvalue,
-	// key\u003dvalue, "key":"value", "key":["value"] and <key>value. A key may begin
-	// after an escaped & or ?, as in %26sig. The form "key: value" counts only for keys
-	// that begin with x-amz- or x-goog-: the prose "signature: expired" stays as it is.
+	// key\u003dvalue, "key":"value", "key":["value"] and <key>value. A key may begin after an
+	// escaped & or ?, as in %26sig. The form "key: value" is matched only for keys that begin
+	// with x-amz- or x-goog-: the prose "signature: expired" stays as it is.
 	parameters = regexp.MustCompile(`(?i)((?:(?:^|[^a-z0-9]|26|3f)` +
 		`(?:signature|credential|security-token|sig|(?:aws|oss)accesskeyid|googleaccessid|signatureprovided|api_token|access_token)` +
 		`(?:=|>|%(?:25)*3d|\\+u003d|\\*["'] *: *)|x-(?:amz|goog)-(?:signature|credential|security-token): *)\[?\\*["']?)` + inValue + `+`)

@@ -8,7 +8,7 @@ import (
 // Grace is how long a new record may be unreadable.
 const Grace = 30 * time.Second
 
-// Sight is what one request about an endpoint showed.
+// A Sight is the result of one request about an endpoint.
 type Sight int
 
 // The sights of an endpoint. A request without a response shows nothing.
@@ -34,8 +34,8 @@ type Observation struct {
 
 // Origin distinguishes a fresh response from a cached copy.
 type Origin struct {
-	RequestID string // empty if the response had none
-	Date      string // the Date header; empty if the response had none
+	RequestID string // request ID of the response; empty if it had none
+	Date      string // the Date header; request ID of the response; empty if it had none
 	Aged      bool   // the Age header is above 0
 }
 
@@ -50,8 +50,8 @@ func (o Origin) copyOf(before Origin) bool {
 	return o.Aged
 }
 
-// Evidence is what the requests about one endpoint have shown. It is a value: After returns a
-// new one.
+// Evidence holds the results of the requests about one endpoint. It is a value: After returns
+// a new one.
 type Evidence struct {
 	Readable time.Time // a "not found" counts from this time on if the record was never read
 	Read     bool      // the record was read, so Readable does not matter

@@ -9,7 +9,7 @@ import (
 // Failure describes a failed poll or delete.
 type Failure struct {
 	Class       Class
-	Status      int  // 0 if no response
+	Status      int  // status of the response; 0 if there was none
 	Persistent  bool // Transport: the certificate was not accepted, or a retry would get the same error
 	Undecodable bool // a 2xx response that is not the documented one
 	Final       bool // no retry can help: there is no token, the error is Permanent, or the request is invalid

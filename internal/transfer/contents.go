@@ -46,7 +46,7 @@ func (s *Source) buffer(r io.Reader, size int64) error {
 type buffered struct {
 	size    int64
 	head    []byte   // the contents, unless there is a file
-	file    *os.File // nil if the contents are in memory
+	file    *os.File // temporary file with the contents; nil if they are in memory
 	unnamed bool     // the file was unlinked after it was opened
 	err     error    // why the copy is not complete
 }

@@ -126,8 +126,8 @@ func (f *File) Restart() error {
 	return f.Truncate(0)
 }
 
-// Commit renames the temporary file. If it replaces a file, it keeps the mode of that file, and
-// its owner where the system allows it.
+// Commit renames the temporary file to its final name. If it replaces a file, it keeps the mode
+// of that file, and its owner where the system allows it.
 func (f *File) Commit() error {
 	if f.old != nil {
 		chown(f.File, f.old)

@@ -147,7 +147,7 @@ func (l *Link) Expired(r *httpcall.Result) bool {
 		return true
 	}
 	end, ok := l.end()
-	date, _ := http.ParseTime(r.Header.Get("Date")) // storage compares with its own clock; zero if it does not say the time
+	date, _ := http.ParseTime(r.Header.Get("Date")) // storage compares with its own clock; zero if it did not send a Date
 	return ok && r.StatusCode != http.StatusBadRequest && !cmp.Or(date, time.Now()).Before(end)
 }
 

@@ -10,7 +10,7 @@ import (
 // contentRange is a parsed Content-Range header.
 type contentRange struct {
 	start, end int64
-	total      int64 // -1 if not known
+	total      int64 // size of the file; -1 if not known
 }
 
 var (

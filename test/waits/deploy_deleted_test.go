@@ -143,14 +143,14 @@ func TestCleanupDeletesAgainWhatIsStillThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := goneStory(t, goneServer(svctest.WithDeleteTime(time.Hour)))
 		require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
-		require.ErrorContains(t, e, "the cleanup sent a delete, which was accepted, but could not confirm the deletion (context deadline exceeded: the limit of a cleanup is 30s; last status ")
+		require.ErrorContains(t, e, "the cleanup sent a delete, which was accepted, but could not confirm the deletion (context deadline exceeded: the cleanup did not end within 30s; last status ")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		srv := goneServer()
 		srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{Status: 404, Times: -1})
 		e, _ := goneStory(t, srv)
 		require.Equal(t, svc.CleanupFailed, e.Cleanup)
-		require.ErrorContains(t, e, "the cleanup could not delete the endpoint (context deadline exceeded: the limit of a cleanup is 30s; last status ")
+		require.ErrorContains(t, e, "the cleanup could not delete the endpoint (context deadline exceeded: the cleanup did not end within 30s; last status ")
 	})
 }
 

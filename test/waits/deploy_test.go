@@ -154,7 +154,7 @@ func TestDeployDeletesOnFailure(t *testing.T) {
 				require.Equal(t, "svc-1", service.ServiceID)
 				if errors.Is(tt.want, svc.ErrUnauthorized) { // the polls of the cleanup are refused as well
 					require.NotEqual(t, svc.CleanupDeleted, e.Cleanup)
-					require.ErrorContains(t, err, "; the cleanup sent a delete, which was accepted, but could not confirm the deletion (context deadline exceeded: the limit of a cleanup is 30s")
+					require.ErrorContains(t, err, "; the cleanup sent a delete, which was accepted, but could not confirm the deletion (context deadline exceeded: the cleanup did not end within 30s")
 					require.ErrorContains(t, err, "the last poll failed: 401")
 				} else {
 					require.Equal(t, svc.CleanupDeleted, e.Cleanup)
