@@ -325,9 +325,9 @@ func (d *deployment) deleted() bool {
 // afterwards in every case: when the function returns or panics, and when the deployment
 // fails. DeleteOnFailure and OnFailure have no effect.
 //
-// If the deployment fails, Use returns the error of Deploy. Otherwise it is the error returned
-// by the function. If the endpoint is not known to be deleted, it is a [DeployError] whose Err
-// is the error returned by the function. The cleanup has a separate context, limited to 30 s.
+// If the deployment fails, Use returns the error of Deploy. Otherwise Use returns the error
+// returned by the function, or a [DeployError] that wraps it if the endpoint is not known to
+// be deleted. The cleanup has a separate context, limited to 30 s.
 //
 // POST /v1/inference-service, then GET and DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions, use func(context.Context, *InferenceService) error) (err error) {

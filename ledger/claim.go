@@ -36,7 +36,7 @@ func (j *Journal) Await(ctx context.Context, key string, lease time.Duration, wa
 		var why string
 		switch v, e, why = judge(entries, j.baseURL, want, date()); v {
 		case InDoubt:
-			err = fmt.Errorf("look for %s in the console of the service at %s, then call Ledger.Adopt, or Ledger.Forget if the endpoint does not exist", cmp.Or(e.ServiceID, "it"), e.BaseURL)
+			err = fmt.Errorf("look for %s in the console of the service at %s, then call Ledger.Adopt, or Ledger.Forget if the endpoint does not exist", cmp.Or(e.ServiceID, "the endpoint"), e.BaseURL)
 		case InUse:
 			err = j.fail("deploy", e, fmt.Errorf("%w: %s", ErrKeyInUse, why))
 		case Resume:

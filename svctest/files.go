@@ -44,7 +44,7 @@ type File struct {
 type PublicFile struct {
 	// Name is the file_name of the record.
 	Name string
-	// Purpose and Description are sent under the same names.
+	// Purpose and Description are the purpose and description of the record.
 	Purpose, Description string
 	// Token, Length and Bytes are sent under the same names. The service does not
 	// document their meaning.

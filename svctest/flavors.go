@@ -5,7 +5,7 @@ import "time"
 // Flavor is a GPU offering with its stock, for [WithFlavors]. All fields except ID
 // are optional.
 type Flavor struct {
-	// ID is the flavor_id of the flavor.
+	// ID is the flavor_id; required.
 	ID string
 	// DisplayName is the name of the GPU type.
 	DisplayName string

@@ -254,9 +254,9 @@ func WithDiscardContents() Option {
 	return func(c *config) { c.discardContents = true }
 }
 
-// WithRequestHook calls f once for each request: before the response is sent, or, with the
-// Status zero, when the request ends without a response. f may call the methods of [Server].
-// It is called by many goroutines at once. If nil, nothing is called.
+// WithRequestHook calls f once for each request, before the response is sent. If a request
+// ends without a response, f is called at its end, with Status 0. f may call the methods of
+// [Server]. It is called by many goroutines at once. If nil, nothing is called.
 func WithRequestHook(f func(Request)) Option {
 	return func(c *config) { c.hook = f }
 }
