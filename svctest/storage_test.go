@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -151,7 +152,9 @@ func TestBrokenUploadStoresNothing(t *testing.T) {
 			require.NoError(t, err)
 			req.ContentLength = 10
 			_, err = do(t, srv, req)
-			require.ErrorContains(t, err, tt.want, name)
+			if !errors.Is(err, net.ErrClosed) { // net/http closes the connection, and may report that
+				require.ErrorContains(t, err, tt.want, name)
+			}
 			_, ok := srv.FileContents(id)
 			require.False(t, ok, name)
 		}
