@@ -63,15 +63,15 @@ type Evidence struct {
 	next     int       // index in seen of the next one
 	list     Origin    // origin of the latest flavor list
 	listed   bool      // the flavor list was read after the latest "not found"
-	between  bool      // the flavor list was read between the latest two "not found"
 	runs     [len(proofs)]run
 }
 
 // proofs are the ways to prove a deletion by "not found". A run of "not found" responses of one
 // class is a proof if it has at least least responses over a time of at least span, and the flavor
-// list was read between the latest two "not found" of any class. A gateway may send a "not found"
-// in JSON for some seconds, and a router in plain text for longer. Less time is needed after a
-// delete that the service accepted: then a proof is wrong only if that delete had no effect as well.
+// list was read between its last one and the "not found" before that, of any class. A gateway may
+// send a "not found" in JSON for some seconds, and a router in plain text for longer. Less time is
+// needed after a delete that the service accepted: then a proof is wrong only if that delete had no
+// effect as well.
 var proofs = [...]struct {
 	known bool  // only responses to a token for which the ID is known; if false, to any token, which proves only that the ID is unknown
 	class Class // Intermediary: any other response interrupts the run
@@ -98,14 +98,15 @@ type run struct {
 	n           int
 	first, came time.Time // when the first and the latest response came
 	last        time.Time // when the latest request was made
+	between     bool      // the flavor list was read between the latest response and the "not found" before it, of any class
 }
 
-func (r run) add(o Observation) run {
+func (r run) add(o Observation, between bool) run {
 	came := slices.MaxFunc([]time.Time{o.At, o.Came}, time.Time.Compare)
 	if r.n == 0 || came.Sub(r.came) > Silence {
 		r = run{first: came}
 	}
-	r.last, r.came = o.At, came
+	r.last, r.came, r.between = o.At, came, between
 	r.n++
 	return r
 }
@@ -149,7 +150,8 @@ func (e Evidence) missing(o Observation) Evidence {
 	if copied || e.early {
 		return e
 	}
-	e.between, e.listed = e.listed, false // an outage of all paths may begin at any time, so an older list proves nothing
+	between := e.listed
+	e.listed = false // an outage of all paths may begin at any time, so an older list proves nothing
 	if o.Class == Service {
 		e = e.interrupted(Intermediary)
 	}
@@ -157,7 +159,7 @@ func (e Evidence) missing(o Observation) Evidence {
 		switch {
 		case p.class != o.Class, p.known && !o.Known, p.late && !e.accepted:
 		default:
-			e.runs[i] = e.runs[i].add(o)
+			e.runs[i] = e.runs[i].add(o, between)
 		}
 	}
 	return e
@@ -182,7 +184,7 @@ func (e Evidence) Verdict() Verdict {
 	for i, p := range proofs {
 		r := e.runs[i]
 		switch {
-		case !e.between, r.n < p.least, r.last.Sub(r.first) < p.span:
+		case !r.between, r.n < p.least, r.last.Sub(r.first) < p.span:
 		case p.known:
 			return Deleted
 		default:

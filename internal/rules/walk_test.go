@@ -19,6 +19,7 @@ type world struct {
 	ignored bool             // a delete was accepted and had no effect
 	hidden  [2]time.Duration // since when a gateway (0) or a router (1) hides the endpoint, plus 1; 0: it does not
 	outage  bool             // no path of the service can be reached
+	over    bool             // the outage is over; there is no second one before the service shows the endpoint
 	dates   int
 	cached  int // number of the "not found" that a cache has; 0: none
 	kept    int // number of the flavor list that a cache has; 0: none
@@ -120,7 +121,7 @@ var events = []event{
 // the endpoint then hides the flavor list too, but a cache may have a list.
 var outages = []event{
 	{"the service responds", func(s *state) bool {
-		s.outage = false
+		s.outage, s.over, s.hidden = false, false, [2]time.Duration{}
 		s.see(Shown)
 		return true
 	}},
@@ -137,14 +138,25 @@ var outages = []event{
 	{"an outage of all paths, in JSON", func(s *state) bool {
 		s.outage = true
 		s.miss(Service, true)
-		return true
+		return !s.over
 	}},
 	{"an outage of all paths, in plain text", func(s *state) bool {
 		s.outage = true
+		s.hides(1, 0, 0) // a page after it is the same in the eyes of a client
 		s.miss(Intermediary, true)
-		return true
+		return !s.over
 	}},
-	{"a delete without effect", func(s *state) bool { s.see(Accepted); return !s.outage }},
+	{"a page of a proxy, after the outage", func(s *state) bool {
+		s.outage, s.over = false, true
+		possible := s.hides(1, time.Minute, 25*time.Second)
+		s.miss(Intermediary, true)
+		return possible
+	}},
+	{"a delete without effect", func(s *state) bool {
+		s.ignored = true
+		s.see(Accepted)
+		return !s.outage
+	}},
 }
 
 func (s *state) show(date int) {

@@ -469,10 +469,13 @@ func checkRefusals(c *conversation, k *call) {
 	if !k.returned || !failed || k.antics.what == "permanent" || errors.Is(wait.Err, svc.ErrNotFound) || !errors.Is(wait.Err, svc.ErrUnauthorized) && !errors.Is(wait.Err, svc.ErrForbidden) {
 		return
 	}
-	contact := false
+	contact, cleanup := false, k.ended
+	for _, c := range k.cleanups {
+		cleanup = k.ended.Add(-c.Elapsed)
+	}
 	var since, end time.Time // when the refusals began, and when the wait ended
 	for _, x := range k.exchanges {
-		if x.method == "DELETE" && k.creates() { // the cleanup begins
+		if k.creates() && (x.method == "DELETE" || !x.sent.Before(cleanup)) { // the cleanup begins
 			break
 		}
 		switch refused := x.status == 401 || x.status == 403; {
