@@ -150,8 +150,6 @@ func (e Evidence) missing(o Observation) Evidence {
 	if copied || e.early {
 		return e
 	}
-	between := e.listed
-	e.listed = false // an outage of all paths may begin at any time, so an older list proves nothing
 	if o.Class == Service {
 		e = e.interrupted(Intermediary)
 	}
@@ -159,9 +157,10 @@ func (e Evidence) missing(o Observation) Evidence {
 		switch {
 		case p.class != o.Class, p.known && !o.Known, p.late && !e.accepted:
 		default:
-			e.runs[i] = e.runs[i].add(o, between)
+			e.runs[i] = e.runs[i].add(o, e.listed)
 		}
 	}
+	e.listed = false // an outage of all paths may begin at any time, so an older list proves nothing
 	return e
 }
 
