@@ -38,7 +38,7 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 	case exitLedger:
 		return append(lines, t.ledgerAdvice(err, f)...)
 	case exitNotFound:
-		if why.name == "not_found" && f.Running { // else it is known that nothing is
+		if why.name == "not_found" && f.Running && !isA[mixedUpError](err) { // else it is known that nothing is
 			lines = append(lines, "Check the ID, and the account of the token: the service has no such endpoint in it, or has deleted it.")
 		}
 		if f.OtherToken {

@@ -68,14 +68,40 @@ type command struct {
 // add adds c to parent as a cobra command.
 func (t *tool) add(parent *cobra.Command, c *command) {
 	c.RunE = func(cmd *cobra.Command, args []string) error { return t.perform(cmd.Context(), c, args) }
-	if c.Args == nil {
-		c.Args = cobra.NoArgs
+	valid := c.Args
+	if valid == nil {
+		valid = cobra.NoArgs
+	}
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		if err := checkEmpty(cmd, args); err != nil {
+			return err
+		}
+		return valid(cmd, args)
 	}
 	if c.ValidArgsFunction == nil {
 		c.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	parent.AddCommand(c.Command)
 	t.all = append(t.all, c)
+}
+
+// checkEmpty returns an error if a key, an ID or another argument is empty, such as "$KEY" in a script
+// where KEY is not set. The arguments of CMD may be empty.
+func checkEmpty(cmd *cobra.Command, args []string) error {
+	for _, name := range []string{"key", "id"} {
+		if f := cmd.Flags().Lookup(name); f != nil && f.Changed && strings.TrimSpace(f.Value.String()) == "" {
+			return fmt.Errorf("--%s is empty", name)
+		}
+	}
+	if strings.Contains(cmd.Use, "CMD") {
+		return nil
+	}
+	for i, arg := range args {
+		if strings.TrimSpace(arg) == "" {
+			return fmt.Errorf("argument %d is empty: %s", i+1, cmd.UseLine())
+		}
+	}
+	return nil
 }
 
 // group returns a command that has only subcommands.

@@ -71,8 +71,8 @@ func (v *deleteView) names() (ids []string) {
 // checkIDs returns an error if one of the IDs is not valid.
 func checkIDs(ids []string) error {
 	for _, id := range ids {
-		if strings.Trim(id, ". ") == "" || strings.ContainsAny(id, "/\\") {
-			return fmt.Errorf("%q cannot be an ID", id)
+		if strings.Trim(id, ". ") == "" || strings.ContainsAny(id, "/\\, ") {
+			return fmt.Errorf("%q cannot be an ID: several are arguments of their own", id)
 		}
 	}
 	return nil
@@ -142,7 +142,7 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 		if !d.Deleted && !d.Missing {
 			left = append(left, d.ServiceID)
 		}
-		if d.Missing && missingOK {
+		if d.Missing && missingOK && !isA[mixedUpError](errs[i]) {
 			t.talk.say("%s", d.missed(errs[i]))
 			errs[i] = nil
 		}
@@ -207,6 +207,11 @@ func (t *tool) missing(ctx context.Context, id string) bool {
 func (t *tool) deleteOne(ctx context.Context, id string, e ledger.Entry) (deletion, error) {
 	if e.State == ledger.Deleted && t.missing(ctx, id) {
 		return deletion{ServiceID: id, Missing: true, proven: true, before: true}, deletedError{id, e.DeletedAt}
+	}
+	if e.State == "" {
+		if err := t.notID(ctx, id); err != nil {
+			return deletion{ServiceID: id, Missing: true}, err
+		}
 	}
 	d := deletion{ServiceID: id}
 	err := t.deleteAndWait(ctx, id, e)

@@ -119,9 +119,16 @@ func defaultLedger() (string, error) {
 		dir = filepath.Join(dir, ".local", "state")
 	}
 	if err != nil {
-		return "", fmt.Errorf("the default folder of the ledger is not known: set SVC_LEDGER or --ledger (%w)", err)
+		return "", noDefaultError{err}
 	}
 	return filepath.Join(dir, "svc-ledger"), nil
+}
+
+// noDefaultError is returned if the environment does not tell the default folder of the ledger.
+type noDefaultError struct{ error }
+
+func (e noDefaultError) Error() string {
+	return fmt.Sprintf("the default folder of the ledger is not known: set SVC_LEDGER or --ledger (%v)", e.error)
 }
 
 // initLedger returns the command that creates a ledger at the location of this command. It shows no
@@ -146,7 +153,11 @@ func (t *tool) openLedger(ctx context.Context, c *command) (store ledger.Store, 
 	if use == usesLedger && t.flags.key != "" {
 		use = readsLedger
 	}
-	if t.place, err = findLedger(t.flags.ledger); err != nil {
+	t.place, err = findLedger(t.flags.ledger)
+	switch {
+	case err != nil && use == usesLedger && isA[noDefaultError](err):
+		return nil, stop, nil
+	case err != nil:
 		return nil, stop, usageError{err}
 	}
 	if t.place.driver == "none" {
@@ -156,10 +167,15 @@ func (t *tool) openLedger(ctx context.Context, c *command) (store ledger.Store, 
 		return nil, stop, err
 	}
 	create := use == makesLedger && !t.place.explicit
-	store, stop, err = openPlace(ctx, t.place, create)
+	store, stop, err = openPlace(ctx, t.place, false)
+	if create && isA[noLedgerError](err) {
+		if store, stop, err = openPlace(ctx, t.place, true); err == nil {
+			t.talk.say("made a new ledger at %s: there was none", t.place.shown)
+		}
+	}
 	switch {
-	case err == nil && c.onRecord != nil:
-		return watched{store, c.onRecord}, stop, nil
+	case err == nil && c.stake == changes:
+		return watched{store, t, c.onRecord}, stop, nil
 	case err == nil:
 		return store, stop, nil
 	case use != usesLedger:
@@ -213,17 +229,23 @@ func openSQL(p place, driver, dsn string, open func(*sql.DB) (ledger.Store, erro
 	return store, func() { _ = db.Close() }, nil
 }
 
-// watched is a ledger that calls a function for each added record.
+// watched is the ledger of a command that creates or deletes.
 type watched struct {
 	ledger.Store
-	added func(ledger.Record)
+	tool  *tool
+	added func(ledger.Record) // is called for each added record; if nil, nothing is
 }
 
-// Append adds a record.
+// Append adds a record. It warns if that is a deletion and fails, since the command itself does not
+// fail then.
 func (w watched) Append(ctx context.Context, r ledger.Record) error {
 	err := w.Store.Append(ctx, r)
-	if err == nil {
+	switch {
+	case err == nil && w.added != nil:
 		w.added(r)
+	case err != nil && r.Event == ledger.Deleted && !errors.Is(err, fs.ErrExist):
+		w.tool.talk.say("warning: the ledger cannot record that %s is deleted, so its entry (key %s) stays open: run svc delete %[1]s --missing-ok when it can: %[3]s",
+			printable(r.ServiceID), r.Key, plainText(err))
 	}
 	return err
 }
@@ -237,6 +259,14 @@ func (l brokenLedger) List(context.Context, string) ([]ledger.Record, error) { r
 
 // noEntryError is returned when a key has no open entry in the ledger.
 type noEntryError struct{ key string }
+
+// mixedUpError is returned for an ID in place of a key, or a key in place of an ID. It matches
+// [svc.ErrNotFound].
+type mixedUpError struct{ text string }
+
+func (e mixedUpError) Error() string { return e.text }
+
+func (mixedUpError) Is(target error) bool { return target == svc.ErrNotFound }
 
 func (e noEntryError) Error() string {
 	return fmt.Sprintf("the key %q has no open entry in the ledger: \"svc ls\" shows which keys have one", e.key)
@@ -273,6 +303,9 @@ func (t *tool) entryOf(ctx context.Context, key string) (ledger.Entry, error) {
 	case err != nil:
 		return ledger.Entry{}, err
 	case e == nil:
+		if err := t.notKey(ctx, key); err != nil {
+			return ledger.Entry{}, err
+		}
 		t.note(func(f *facts) { f.Running = false })
 		return ledger.Entry{}, noEntryError{key}
 	case t.elsewhere(*e):

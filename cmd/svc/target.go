@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 )
 
 // takesKey gives a command the flag --key, which stands for the ID: the command takes one
@@ -32,7 +35,7 @@ func (t *tool) takesKey(c *command, others int) *command {
 func (t *tool) target(ctx context.Context, args []string) (id string, rest []string, err error) {
 	if t.flags.key == "" {
 		t.note(func(f *facts) { f.ID = args[0] })
-		return args[0], args[1:], nil
+		return args[0], args[1:], t.notID(ctx, args[0])
 	}
 	e, err := t.entryOf(ctx, t.flags.key)
 	if err != nil {
@@ -48,4 +51,28 @@ func (t *tool) target(ctx context.Context, args []string) (id string, rest []str
 		}
 	}
 	return e.ServiceID, args, nil
+}
+
+// notKey returns an error if a key without an open entry is the ID of an endpoint that may be running.
+func (t *tool) notKey(ctx context.Context, key string) error {
+	entries, _ := t.client.Ledger.Entries(ctx)
+	for _, e := range entries {
+		if e.Open() && strings.EqualFold(e.ServiceID, key) {
+			return coded{mixedUpError{fmt.Sprintf("%s is not a key: it is the ID of the endpoint of the key %s, which may be running", key, e.Key)}, exitNotFound}
+		}
+	}
+	return nil
+}
+
+// notID returns an error if the service does not find an ID, and it is a key of the ledger with an open
+// entry. Failures of the ledger are ignored.
+func (t *tool) notID(ctx context.Context, id string) error {
+	limited, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	entries, _ := t.client.Ledger.Entries(limited)
+	i := slices.IndexFunc(entries, func(e ledger.Entry) bool { return e.Key == id && e.Open() })
+	if i < 0 || !t.missing(ctx, id) {
+		return nil
+	}
+	return coded{mixedUpError{fmt.Sprintf("%s is not an ID: it is the key of an endpoint that may be running (%s); use --key %[1]s", id, dash(entries[i].ServiceID))}, exitNotFound}
 }

@@ -11,6 +11,8 @@ import (
 // ofTheTool replaces names of library functions with commands and flags.
 var ofTheTool = strings.NewReplacer(
 	": svc: ", ": ",
+	"\nsvc: ", "; ",
+	"\n", "; ",
 	"set WithToken, WithTokenSource or SVC_API_TOKEN", "set SVC_API_TOKEN or --token-file",
 	"set WithInferenceURL or SVC_INFERENCE_URL", "set SVC_INFERENCE_URL or --inference-url",
 	"allow it with WithInsecureHTTP", "allow it with --insecure-http",

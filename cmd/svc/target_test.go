@@ -1,0 +1,159 @@
+package main
+
+import (
+	"database/sql"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestEmptyKeyOrID: nothing is sent and nothing is recorded, for each argument of each command.
+func TestEmptyKeyOrID(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	require.Equal(t, "svc-1", s.deployed("chat"))
+	sent, before := len(s.srv.Requests()), s.must(exitOK, "ls", "--all").stdout
+	for _, c := range allCommands(t) {
+		path := strings.Fields(strings.TrimPrefix(c.CommandPath(), "svc "))
+		var arguments []string
+		for _, word := range strings.Fields(c.Use)[1:] {
+			if !strings.Contains(c.Use, "CMD") {
+				arguments = append(arguments, map[bool]string{true: "1h", false: "chat"}[word == "DURATION"])
+			}
+		}
+		var lines [][]string
+		for i := range arguments {
+			for _, empty := range []string{"", " "} {
+				line := with(path, arguments...)
+				line[len(path)+i] = empty
+				lines = append(lines, line)
+			}
+		}
+		for _, flag := range []string{"key", "id"} {
+			if c.Flags().Lookup(flag) != nil {
+				lines = append(lines, with(path, "--"+flag, ""), with(path, with(arguments, "--"+flag+"=")...))
+			}
+		}
+		if c.Name() == "delete" {
+			lines = append(lines, with(path, "--missing-ok", "--key", ""), with(path, "svc-1", ""))
+		}
+		for _, line := range lines {
+			e := s.must(exitUsage, with(line, "-o", "json")...)
+			doc := e.doc(t)
+			require.Contains(t, doc["error"], "is empty", "%q", line)
+			require.Equal(t, []any{"usage", keyed(line)}, []any{doc["error_kind"], doc["may_be_running"]}, "%q", line)
+		}
+	}
+	require.Len(t, s.srv.Requests(), sent)
+	require.Equal(t, strings.Fields(before)[:12], strings.Fields(s.must(exitOK, "ls", "--all").stdout)[:12])
+	require.Contains(t, s.must(exitUsage, "delete", "svc-1,svc-2").stderr, "several are arguments of their own")
+	require.Contains(t, s.must(exitUsage, "delete", "svc-1 svc-2").stderr, "several are arguments of their own")
+}
+
+// TestKeyInPlaceOfID: also the reverse. Each command says so at once, and a delete does not succeed.
+func TestKeyInPlaceOfID(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	require.Equal(t, "svc-1", s.deployed("chat"))
+	const notKey, notID = "svc-1 is not a key: it is the ID of the endpoint of the key chat", "chat is not an ID: it is the key of an endpoint that may be running (svc-1); use --key chat"
+	for line, says := range map[string]string{
+		"delete --key svc-1 --missing-ok": notKey,
+		"delete --key svc-1":              notKey,
+		"get --key svc-1":                 notKey,
+		"scale --key svc-1 0":             notKey,
+		"forget svc-1":                    notKey,
+		"extend svc-1 1h":                 notKey,
+		"delete chat --missing-ok":        notID,
+		"delete chat":                     notID,
+		"get chat":                        notID,
+		"url chat":                        notID,
+		"wait chat":                       notID,
+		"scale chat 0":                    notID,
+	} {
+		start := time.Now()
+		e := s.must(exitNotFound, with(strings.Fields(line), "-o", "json")...)
+		require.Less(t, time.Since(start), 20*time.Second, line)
+		doc := e.doc(t)
+		require.Contains(t, doc["error"], says, line)
+		require.Equal(t, []any{"not_found", true}, []any{doc["error_kind"], doc["may_be_running"]}, line)
+		require.Equal(t, 1, strings.Count(e.stderr, "\n"), e.stderr)
+	}
+	require.Equal(t, 1, s.srv.RunningInstances())
+	s.must(exitOK, "delete", "svc-1")
+	s.must(exitOK, "delete", "--key", "svc-1", "--missing-ok")
+}
+
+// TestDeleteWithoutAHome: a command that needs no ledger works where its default place is not known.
+func TestDeleteWithoutAHome(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	require.Equal(t, "svc-1", s.deployed("chat"))
+	plain := func(args ...string) ended {
+		cmd := s.command(args...)
+		for i := len(cmd.Env) - 1; i >= 0; i-- {
+			if strings.HasPrefix(cmd.Env[i], "HOME=") {
+				cmd.Env = append(cmd.Env[:i], cmd.Env[i+1:]...)
+			}
+		}
+		return s.finish(cmd)
+	}
+	require.Equal(t, exitOK, plain("get", "svc-1").code)
+	e := plain("delete", "svc-1")
+	require.Equal(t, exitOK, e.code, e.stderr)
+	for _, args := range [][]string{{"ls"}, {"delete", "--key", "chat"}, deploy} {
+		e := plain(args...)
+		require.Equal(t, exitUsage, e.code, "%q needs a ledger", args)
+		require.Contains(t, e.stderr, "set SVC_LEDGER or --ledger")
+	}
+}
+
+// TestDeletionThatCannotBeRecorded: the endpoint is deleted, and it is said that its entry stays open.
+func TestDeletionThatCannotBeRecorded(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	file := filepath.Join(t.TempDir(), "ledger.db")
+	s.env["SVC_LEDGER"] = "sqlite:" + file
+	s.must(exitOK, "ledger", "init")
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	db, err := sql.Open("sqlite", file)
+	require.NoError(t, err)
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), `CREATE TRIGGER full BEFORE INSERT ON svc_ledger WHEN NEW.record LIKE '%deleted%' BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`)
+	require.NoError(t, err)
+
+	e := s.must(exitOK, "delete", "--key", "chat")
+	require.Equal(t, 1, strings.Count(e.stderr, "warning: the ledger cannot record that svc-1 is deleted, so its entry (key chat) stays open: run svc delete svc-1 --missing-ok"), e.stderr)
+	require.Contains(t, e.stderr, "the disk is full")
+	require.Equal(t, []string{"svc-1"}, s.open())
+}
+
+// TestErrorOfTwoDamagedRecordsIsOneLine: each error is one line, for grep and for logs.
+func TestErrorOfTwoDamagedRecordsIsOneLine(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	for _, key := range []string{"a", "b"} {
+		s.deployed(key)
+		damaged := filepath.Join(s.env["HOME"], ".local/state/svc-ledger", key+"@000002.json")
+		require.NoError(t, os.WriteFile(damaged, []byte("{"), 0o600))
+	}
+	e := s.must(exitLedger, "ls", "-o", "json")
+	text, _ := e.doc(t)["error"].(string)
+	require.Contains(t, text, "a@000002.json")
+	require.Contains(t, text, "b@000002.json")
+	require.NotContains(t, text, "\n")
+	require.NotContains(t, text, "svc: ")
+	require.Contains(t, e.stderr, "svc: "+text+"\n")
+}
+
+// TestNewLedgerIsAnnounced: a default ledger that is lost would be replaced without a word.
+func TestNewLedgerIsAnnounced(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	made := "made a new ledger at " + filepath.Join(s.env["HOME"], ".local/state/svc-ledger") + ": there was none\n"
+	require.Equal(t, 1, strings.Count(s.must(exitOK, deploy...).stderr, made))
+	require.NotContains(t, s.must(exitOK, deploy...).stderr, "made a new ledger")
+}
