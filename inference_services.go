@@ -154,13 +154,10 @@ func (c *InferenceServiceClient) create(ctx context.Context, k *call, key string
 // known returns the sender of a create, or nil if the ID in the response may belong to another
 // endpoint. name is the name in the response; it is empty if there is none.
 func (k *call) known(created bool, name string) known.Sender {
-	if !created {
-		return nil
+	if created && (name == "" || rules.Renamed(k.name(), name)) {
+		return k.Result.TokenCheck
 	}
-	if name != "" && !rules.Renamed(k.name(), name) {
-		return nil
-	}
-	return k.Result.TokenCheck
+	return nil
 }
 
 // Get reads one endpoint.

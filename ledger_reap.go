@@ -39,7 +39,8 @@ type Reaped struct {
 // open entries that have a Doubt.
 //
 // The error joins the Err of all entries, the error of reading the ledger, and, if leases could not
-// be checked, why the service's time is not known.
+// be checked, why the service's time is not known. An entry whose lease turns out not to have ended,
+// such as in the second in which it ends, is left for the next Reap.
 //
 // GET /v1/inference-service/flavor, GET and perhaps DELETE /v1/inference-service/{service_id}
 func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) {
@@ -51,6 +52,7 @@ func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) 
 	}
 	atOnce(all, func(r *reaping) { r.begin(ctx) })
 	atOnce(all, func(r *reaping) { r.finish(ctx) })
+	all = slices.DeleteFunc(all, func(r *reaping) bool { return r.entry.Doubt == "" && errors.Is(r.err, ledger.ErrEarly) })
 	errs := []error{err, l.fail("reap", ledger.Entry{}, untimed)}
 	var reaped []Reaped
 	for _, r := range all {
@@ -119,11 +121,10 @@ const reapLimit = 2 * time.Minute // how long the delete of one endpoint, and th
 func (r *reaping) begin(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reapLimit)
 	defer cancel()
-	if r.err = r.check(ctx); r.err != nil || r.wait == nil {
-		return
-	}
-	if _, verdict, _ := r.wait.poll(ctx); verdict == rules.Deleted { // finish handles an error
-		r.wait = nil
+	if r.err = r.check(ctx); r.wait != nil {
+		if _, verdict, _ := r.wait.poll(ctx); verdict == rules.Deleted { // finish handles an error
+			r.wait = nil
+		}
 	}
 }
 

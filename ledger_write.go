@@ -125,10 +125,7 @@ func (c *claim) close(ctx context.Context, k *call, s **InferenceService, err *e
 func (l *Ledger) explainMark(err error) error {
 	e, ok := errors.AsType[*Error](err)
 	switch {
-	case !ok, l.journal == nil, !l.marks:
-		return err
-	}
-	if e.StatusCode/100 != 4 || !bytes.Contains(bytes.ToLower(e.Body), []byte("description")) {
+	case !ok, l.journal == nil, !l.marks, e.StatusCode/100 != 4, !bytes.Contains(bytes.ToLower(e.Body), []byte("description")):
 		return err
 	}
 	return fmt.Errorf("%w; the ledger added its mark of %d characters to the description: see WithoutLedgerMark", err, ledger.MarkLength)
@@ -145,12 +142,11 @@ func (l *Ledger) notSent(ctx context.Context, k *call, err error) error {
 }
 
 // dateOf returns the service's time from the Date header of a response, or zero if there is none.
-func dateOf(h http.Header) time.Time {
-	if aged(h) {
-		return time.Time{}
+func dateOf(h http.Header) (date time.Time) {
+	if !aged(h) {
+		date, _ = http.ParseTime(h.Get("Date"))
 	}
-	t, _ := http.ParseTime(h.Get("Date"))
-	return t
+	return date
 }
 
 // A dateSample is the Date of a response and the time when its request was sent.

@@ -117,7 +117,7 @@ func (x *explorer) entries(j lines) []Entry {
 		r := Record{Key: "k", Seq: int64(i + 1), Intent: intentName(l.intent), Event: lineEvents[l.event], At: moment(l.at).Add(x.skew)}
 		switch r.Event {
 		case Intended:
-			r.Name, r.Instances, r.RequestHash = "n", 1, explored.hash(r.Intent)
+			r.Name, r.Instances, r.RequestHash = "n", 1, explored.hash(r.Intent, explored.FlavorID)
 			r.SettleBy, r.Lease = r.At.Add(SettleLimit), 6*time.Minute
 			r.ServiceTime = x.told(l.at)
 		case Unknown:

@@ -63,7 +63,7 @@ func (r Request) Intend(key, baseURL string, final []byte, mark bool) (Record, [
 	sent, err := ParseRequest(final)
 	record := Record{
 		Key: key, Intent: intent, Event: Intended, BaseURL: baseURL, Name: sent.Name, FlavorID: sent.FlavorID,
-		Instances: sent.billed(), RequestHash: r.hash(intent),
+		Instances: sent.billed(), RequestHash: r.hash(intent, r.FlavorID),
 	}
 	if err != nil || !mark {
 		return record, final, err
@@ -86,10 +86,17 @@ func (r Request) billed() int {
 	return r.Instances
 }
 
-// hash returns a hash of the intent and the body, with sorted keys and without the mark. The
-// result begins with the version of the hash.
-func (r Request) hash(intent string) string {
+// hash returns a hash of the intent and the body with this flavor, with sorted keys and without the
+// mark. An empty flavor is not in the body. The result begins with the version of the hash.
+func (r Request) hash(intent, flavor string) string {
 	fields := maps.Clone(r.fields)
+	if sent, _ := fields["resource_metadata"].(map[string]any); flavor != r.FlavorID {
+		meta := map[string]any{}
+		maps.Copy(meta, sent)
+		if fields["resource_metadata"], meta["flavor_id"] = meta, flavor; flavor == "" {
+			delete(meta, "flavor_id")
+		}
+	}
 	if text, ok := fields["description"].(string); ok {
 		_, fields["description"] = FindMark(text)
 	}

@@ -87,8 +87,9 @@ func (e *Entry) looksOver(date time.Time) bool {
 }
 
 // Differs returns the difference between the request of the entry and another request, for error
-// messages, or "" if they are the same. A request without a flavor matches any. If the hash has
-// another version, only the other fields of the record are compared.
+// messages, or "" if they are the same. A request without a flavor matches any. The hash of the entry
+// is of a request without a flavor if its flavor was picked, so either form of the other request may
+// match it. If the hash has another version, only the other fields of the record are compared.
 func (e *Entry) Differs(baseURL string, want Request) string {
 	had := &e.Records[0]
 	var all []string
@@ -103,7 +104,7 @@ func (e *Entry) Differs(baseURL string, want Request) string {
 	switch {
 	case len(all) > 0:
 		return "the ledger has an endpoint with the " + strings.Join(all, "; with the ")
-	case had.RequestHash != want.hash(had.Intent) && strings.HasPrefix(had.RequestHash, hashVersion):
+	case strings.HasPrefix(had.RequestHash, hashVersion) && !slices.Contains([]string{want.hash(had.Intent, ""), want.hash(had.Intent, had.FlavorID)}, had.RequestHash):
 		return "the ledger has an endpoint with the same name, flavor and number of instances, but other fields of the request body differ, such as the image"
 	}
 	return ""
@@ -133,7 +134,7 @@ func (e *Entry) checkOwner(s Endpoint, unmarked bool) error {
 	return nil
 }
 
-// ErrEarly is returned when the create of an entry may still be under way.
+// ErrEarly is returned when the create of an entry may still be under way, or its lease has not ended.
 var ErrEarly = errors.New("too early")
 
 // checkDoubt returns an error unless the state is Unknown or Intended, or an ErrEarly if the create
@@ -203,7 +204,7 @@ func (e *Entry) MayReap(date time.Time, s Endpoint) error {
 	case begin.IsZero():
 		return errors.New("the response to the create had no Date header, so it is not known whether the lease has ended: set a new end with Extend, or delete the endpoint with DeleteAndWait")
 	case !date.After(begin.Add(e.Lease)):
-		return fmt.Errorf("the lease has not ended: the service's time is %s", date.Format(time.RFC3339))
+		return fmt.Errorf("%w: the lease has not ended: the service's time is %s", ErrEarly, date.Format(time.RFC3339))
 	}
 	return e.checkOwner(s, !e.Adopted)
 }

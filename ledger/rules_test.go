@@ -159,7 +159,15 @@ func TestLedgerVerdicts(t *testing.T) {
 	require.NoError(t, err)
 	mine := func() Record {
 		r := intended()
-		r.RequestHash = asked.hash(intentA)
+		r.RequestHash = asked.hash(intentA, asked.FlavorID)
+		return r
+	}
+	const unpicked = `{"name":"n","resource_metadata":{"target_instance_number":2}}`
+	picked := func() Record {
+		r := intended()
+		open, err := ParseRequest([]byte(unpicked))
+		require.NoError(t, err)
+		r.RequestHash = open.hash(intentA, "")
 		return r
 	}
 	b := intended()
@@ -172,25 +180,31 @@ func TestLedgerVerdicts(t *testing.T) {
 		verdict Verdict
 		text    string
 	}{
-		"nothing":              {},
-		"refused":              {records: []Record{mine(), event(Refused)}},
-		"forgotten":            {records: []Record{mine(), event(Forgotten)}},
-		"deleted":              {records: []Record{mine(), event(Created), event(Deleted)}},
-		"intended":             {records: []Record{mine()}, verdict: Wait},
-		"intended, just":       {records: []Record{mine()}, after: 6*time.Minute - 1, verdict: Wait},
-		"intended, later":      {records: []Record{mine()}, after: 6 * time.Minute, verdict: InDoubt},
-		"unknown":              {records: []Record{mine(), event(Unknown)}, verdict: InDoubt},
-		"unknown, other":       {records: []Record{mine(), event(Unknown)}, body: `{"name":"x"}`, verdict: InDoubt},
-		"created":              {records: []Record{mine(), event(Created)}, verdict: Resume},
-		"created, long ago":    {records: []Record{mine(), event(Created)}, after: 1e6 * time.Hour, verdict: Resume},
-		"created, scaled":      {records: []Record{mine(), event(Created), event(Scaled)}, verdict: Resume},
-		"created, other name":  {records: []Record{mine(), event(Created)}, body: `{"name":"x"}`, verdict: InUse, text: `the ledger has an endpoint with the name "n", and this call asks for "x"`},
-		"created, other image": {records: []Record{mine(), event(Created)}, body: strings.Replace(string(body), "}}", `},"deploy_metadata":{"image_url":"i"}}`, 1), verdict: InUse, text: "with the same name, flavor and number of instances, but other fields of the request body differ, such as the image"},
-		"created, any flavor":  {records: []Record{mine(), event(Created)}, body: `{"name":"m","resource_metadata":{"target_instance_number":2}}`, verdict: InUse, text: `with the name "n", and this call asks for "m"`},
-		"created, other field": {records: []Record{mine(), event(Created)}, body: strings.Replace(string(body), "}}", `},"x":1}`, 1), verdict: InUse, text: "other fields of the request body"},
-		"created, other base":  {records: []Record{mine(), event(Created)}, base: "https://other.example", verdict: InUse, text: "https://other.example"},
-		"two open":             {records: []Record{mine(), event(Unknown), b}, after: time.Hour, verdict: InUse, text: "2 open entries"},
-		"forgotten, late":      {records: []Record{mine(), event(Forgotten), b, event(Created)}, verdict: InUse, text: "2 open entries"},
+		"nothing":                    {},
+		"refused":                    {records: []Record{mine(), event(Refused)}},
+		"forgotten":                  {records: []Record{mine(), event(Forgotten)}},
+		"deleted":                    {records: []Record{mine(), event(Created), event(Deleted)}},
+		"intended":                   {records: []Record{mine()}, verdict: Wait},
+		"intended, just":             {records: []Record{mine()}, after: 6*time.Minute - 1, verdict: Wait},
+		"intended, later":            {records: []Record{mine()}, after: 6 * time.Minute, verdict: InDoubt},
+		"unknown":                    {records: []Record{mine(), event(Unknown)}, verdict: InDoubt},
+		"unknown, other":             {records: []Record{mine(), event(Unknown)}, body: `{"name":"x"}`, verdict: InDoubt},
+		"created":                    {records: []Record{mine(), event(Created)}, verdict: Resume},
+		"created, long ago":          {records: []Record{mine(), event(Created)}, after: 1e6 * time.Hour, verdict: Resume},
+		"created, scaled":            {records: []Record{mine(), event(Created), event(Scaled)}, verdict: Resume},
+		"created, other name":        {records: []Record{mine(), event(Created)}, body: `{"name":"x"}`, verdict: InUse, text: `the ledger has an endpoint with the name "n", and this call asks for "x"`},
+		"created, other image":       {records: []Record{mine(), event(Created)}, body: strings.Replace(string(body), "}}", `},"deploy_metadata":{"image_url":"i"}}`, 1), verdict: InUse, text: "with the same name, flavor and number of instances, but other fields of the request body differ, such as the image"},
+		"created, any flavor":        {records: []Record{mine(), event(Created)}, body: `{"name":"m","resource_metadata":{"target_instance_number":2}}`, verdict: InUse, text: `with the name "n", and this call asks for "m"`},
+		"created, its flavor picked": {records: []Record{picked(), event(Created)}, verdict: Resume},
+		"created, no flavor":         {records: []Record{mine(), event(Created)}, body: unpicked, verdict: Resume},
+		"created, picked again":      {records: []Record{picked(), event(Created)}, body: unpicked, verdict: Resume},
+		"created, picked, other":     {records: []Record{picked(), event(Created)}, body: strings.Replace(string(body), `"f"`, `"g"`, 1), verdict: InUse, text: `with the flavor "f", and this call asks for "g"`},
+		"created, picked, image":     {records: []Record{picked(), event(Created)}, body: strings.Replace(string(body), "}}", `},"deploy_metadata":{"image_url":"i"}}`, 1), verdict: InUse, text: "such as the image"},
+		"created, picked, scale":     {records: []Record{picked(), event(Created)}, body: strings.Replace(string(body), `"f"`, `"f","scale_type":"auto"`, 1), verdict: InUse, text: "other fields of the request body"},
+		"created, other field":       {records: []Record{mine(), event(Created)}, body: strings.Replace(string(body), "}}", `},"x":1}`, 1), verdict: InUse, text: "other fields of the request body"},
+		"created, other base":        {records: []Record{mine(), event(Created)}, base: "https://other.example", verdict: InUse, text: "https://other.example"},
+		"two open":                   {records: []Record{mine(), event(Unknown), b}, after: time.Hour, verdict: InUse, text: "2 open entries"},
+		"forgotten, late":            {records: []Record{mine(), event(Forgotten), b, event(Created)}, verdict: InUse, text: "2 open entries"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			entries, err := Fold(journal(tc.records...))
@@ -224,7 +238,7 @@ func TestLedgerRequestHash(t *testing.T) {
 	hashOf := func(intent, body string) string {
 		r, err := ParseRequest([]byte(body))
 		require.NoError(t, err)
-		return r.hash(intent)
+		return r.hash(intent, r.FlavorID)
 	}
 	hash := func(body string) string { return hashOf(intentA, body) }
 	base := hash(`{"name":"n","description":"d","port":80}`)
@@ -260,7 +274,7 @@ func TestLedgerIntendedRecord(t *testing.T) {
 		record, same, err := r.Intend("k", "b", []byte(body), false)
 		require.NoError(t, err)
 		require.Equal(t, body, string(same))
-		want.Key, want.BaseURL, want.Event, want.Intent, want.RequestHash = "k", "b", Intended, record.Intent, r.hash(record.Intent)
+		want.Key, want.BaseURL, want.Event, want.Intent, want.RequestHash = "k", "b", Intended, record.Intent, r.hash(record.Intent, r.FlavorID)
 		require.Equal(t, want, record, body)
 	}
 	for _, bad := range []string{`{"name":"n","resource_metadata":{"target_instance_number":"two"}}`, `{"name":5}`, `[]`} {

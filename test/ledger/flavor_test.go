@@ -56,12 +56,24 @@ func TestFlavorIsPickedOnlyForACreate_D23(t *testing.T) {
 		require.NoError(w, err)
 		require.Equal(w, s.ServiceID, e.ServiceID)
 		require.Equal(w, "flavor-a", e.FlavorID)
+		for _, k := range []string{"k", "named"} { // a flavor that was picked and one that was named are the same request
+			named, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: k})
+			require.NoError(w, err)
+			require.Equal(w, k == "k", named.ServiceID == s.ServiceID)
+		}
+		again, err = w.client().InferenceServices.Deploy(w.Context(), open("n"), &svc.DeployOptions{Key: "named", PickFlavor: pickOf(&calls)})
+		require.NoError(w, err)
+		require.NotEqual(w, s.ServiceID, again.ServiceID)
+		dearer := request("n")
+		dearer.ResourceMetadata.FlavorID = "flavor-b"
+		_, err = w.client().InferenceServices.Deploy(w.Context(), dearer, &svc.DeployOptions{Key: "k"})
+		require.ErrorIs(w, err, svc.ErrKeyInUse)
 		_, err = w.client().InferenceServices.Deploy(w.Context(), open("other"), &svc.DeployOptions{Key: "k", PickFlavor: pickOf(&calls, "flavor-a")})
 		require.ErrorIs(w, err, svc.ErrKeyInUse)
 		_, err = w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{PickFlavor: pickOf(&calls, "flavor-a")})
 		require.ErrorAs(w, err, new(*svc.ValidationError), "FlavorID and PickFlavor")
 		require.Equal(w, 1, calls)
-		require.Equal(w, 1, w.creates())
+		require.Equal(w, 2, w.creates())
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -187,6 +188,38 @@ func TestReapReadsAgain(t *testing.T) {
 		require.Len(w, reaped, 1)
 		require.Equal(w, 1, w.srv.RunningInstances())
 	})
+}
+
+// The Date of a response has whole seconds, so in the second in which a lease ends, the read may show
+// that it has not ended. That is no failure: the next Reap deletes the endpoint.
+func TestReapInTheSecondOfTheEnd_T03(t *testing.T) {
+	for name, behind := range map[string]time.Duration{"the second of the end": time.Second, "another server, a little behind": 3 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k", Lease: time.Minute})
+				require.NoError(w, err)
+				time.Sleep(time.Until(w.one().LeaseEnd) + time.Second)
+				c := w.client(around(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+					resp, err := next.RoundTrip(r)
+					if err == nil && strings.HasSuffix(r.URL.Path, w.one().ServiceID) {
+						resp.Header.Set("Date", time.Now().Add(-behind).UTC().Format(http.TimeFormat))
+					}
+					return resp, err
+				}))
+				for _, dry := range []bool{true, false} {
+					reaped, err := c.Ledger.Reap(w.Context(), &svc.ReapOptions{DryRun: dry})
+					require.NoError(w, err)
+					require.Empty(w, reaped)
+				}
+				require.Equal(w, 1, w.srv.RunningInstances())
+				time.Sleep(behind + time.Second)
+				reaped, err := c.Ledger.Reap(w.Context(), nil)
+				require.NoError(w, err)
+				require.Len(w, reaped, 1)
+				require.Zero(w, w.srv.RunningInstances())
+			})
+		})
+	}
 }
 
 // If the entry cannot be read a second time, nothing is deleted.
