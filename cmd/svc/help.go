@@ -75,8 +75,9 @@ work, although nobody gets the ID.
 
 The first signal ends the command, and deletes what it created. Signals within two seconds
 count as one, because timeout(1) sends two. A later signal ends the program at once: with 10
-or 4 if an endpoint may be running. The cleanup takes 40 s at most: up to 10 s for the response
-to a create, and up to 30 s for the delete.`}
+or 4 if an endpoint may be running. The cleanup of "svc deploy" takes 40 s at most: up to 10 s for
+the response to a create, and up to 30 s for the delete. Once CMD of "svc run" has begun, it takes
+2m10s at most: up to 10 s until CMD ends, and up to 2 minutes for the delete.`}
 }
 
 func scriptingTopic() *cobra.Command {
@@ -103,8 +104,10 @@ lease:
   svc delete --key chat --missing-ok
   */5 * * * *  svc sweep --quiet                       # from one place
 
-Give the program time to clean up: timeout --preserve-status -k 60 10m svc deploy … (without --preserve-status
-the code of svc is lost)
+Give the program time to clean up (without --preserve-status the code of svc is lost):
+
+  timeout --preserve-status -k 60 10m svc deploy …
+  timeout --preserve-status -k 180 1h svc run --lease 2h … -- ./test.sh
 
 A pipeline whose disk does not last keeps the ledger in a database: SVC_LEDGER=postgres://…
 (make it once: svc ledger init). To test a script, "svc fake" serves a fake of the service, with

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,7 +43,8 @@ func TestHelpNamesOnlyCommandsAndFlags(t *testing.T) {
 		require.Empty(t, goNames.FindString(string(text)), page)
 		all += string(text)
 	}
-	for _, told := range []string{"0, the default: never", keyRule, "at least 40 s", "bash-completion", "0 means that there is no lease"} {
+	for _, told := range []string{"0, the default: never", keyRule, "at least 40 s", "bash-completion", "0 means that there is no lease",
+		fmt.Sprintf("it takes %v at most", cmdLimit+cleanupLimit), "Without --lease, which is the default, nothing deletes it"} {
 		require.Contains(t, strings.Join(strings.Fields(all), " "), told)
 	}
 	s := newSession(t)

@@ -36,9 +36,15 @@ than 2 s later, ends this program at once.
 On a terminal, CMD shares it with this program, so that it can read what you type, and Ctrl-Z stops
 both. There Ctrl-C reaches CMD and what it has started, but any other signal reaches CMD alone.
 What CMD leaves running when it ends by itself goes on. So does what has left CMD's process group
-(setsid, a daemon): no signal of this program reaches it, and it is not killed. If this program itself
-is killed (SIGKILL), the endpoint runs until its lease is over and "svc sweep" deletes it. Linux then
-kills CMD, but not what CMD has started; on other systems CMD goes on too.`
+(setsid, a daemon): no signal of this program reaches it, and it is not killed.
+
+If this program itself is killed (SIGKILL), the endpoint goes on running. With --lease, "svc sweep"
+deletes it once its lease is over. Without --lease, which is the default, nothing deletes it until
+somebody runs "svc delete ID" ("svc ls" shows the ID). Linux then kills CMD, but not what CMD has
+started; on other systems CMD goes on too.
+
+A deletion may take two minutes. Before a program that kills this one, such as "timeout -k", leave it
+three.`
 
 const (
 	cmdLimit     = 10 * time.Second // how long CMD may take to end after a signal
@@ -64,7 +70,7 @@ func (t *tool) runCommand() *command {
 		Command: &cobra.Command{
 			Use: "run [flags] -- CMD [ARG...]", Short: "deploy an endpoint, run a program with it, and delete it",
 			Long:    runHelp,
-			Example: "  svc run --name test --image registry.example/app:1 -- ./test.sh",
+			Example: "  svc run --name test --image registry.example/app:1 --lease 2h -- ./test.sh",
 			Args: func(cmd *cobra.Command, args []string) error {
 				if len(args) == 0 {
 					return errors.New("no CMD: write it after --")

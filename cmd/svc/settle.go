@@ -53,7 +53,8 @@ func (t *tool) forgetCommand() *command {
 			Use: "forget KEY", Short: "settle an entry in doubt: it has no endpoint",
 			Long: `Records that you looked for the endpoint of an entry in doubt, and that there is none. If you are
 wrong, the endpoint runs and is billed, and the next "svc deploy" with the key creates a second
-one. It waits until the create can certainly no longer take effect: six minutes at most.
+one. In a document (-o json), may_be_running is false then: on your word, which nothing checks. It
+waits until the create can certainly no longer take effect: six minutes at most.
 
 An entry whose endpoint the service does not find any more can be forgotten too. If the ledger has it
 as created with another token, that is refused: the token of another account does not find an endpoint
@@ -82,7 +83,10 @@ that runs. --other-token is for a new token of the same account.`,
 		}
 		left := t.openUnder(ctx, args[0])
 		t.note(func(f *facts) { f.Running = len(left) > 0 })
-		if len(left) == 0 {
+		switch {
+		case len(left) == 0 && e.ServiceID == "":
+			t.talk.say("the key %s is free again: on your word, no endpoint of it is running", args[0])
+		case len(left) == 0:
 			t.talk.say("the key %s is free again", args[0])
 		}
 		return emptyMessage(), nil

@@ -22,7 +22,7 @@ func TestWayOutOfTwoOpenEntries(t *testing.T) {
 	later := http.Header{"Date": {time.Now().Add(10 * time.Minute).UTC().Format(http.TimeFormat)}}
 	s.srv.Fault("GET", svctest.RouteFlavors, svctest.Fault{Header: later, Times: -1}) // the service's clock moves on
 	e := s.must(exitOK, "forget", "chat")
-	require.Equal(t, "the key chat is free again\n", e.stderr, "there was nothing to wait for")
+	require.Equal(t, "the key chat is free again: on your word, no endpoint of it is running\n", e.stderr, "there was nothing to wait for")
 	s.srv.ClearFaults()
 	s.must(exitOK, args...)
 	require.Contains(t, s.must(exitOK, "adopt", "chat", "svc-1").stderr, "the key chat has 2 open entries now")
