@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -91,7 +92,10 @@ func TestRolloutScript(t *testing.T) {
 		require.NotContains(t, e.stderr, "in use", "what looks like a failure is none")
 		require.Equal(t, step.running, s.running(), e.stderr)
 	}
-	require.NotZero(t, s.script("rollout.sh", "app").code)
+	for _, args := range [][]string{{"app"}, {"app", "", "app:2"}, {"app", "app:4", ""}, {"", "app:4", "app:3"}} {
+		require.Equal(t, exitUsage, s.script("rollout.sh", args...).code, "1 means that the old one serves")
+	}
+	require.Equal(t, exitUsage, s.script("blue-green.sh", "app", "", "app:1", "switch").code)
 	e := s.script("rollout.sh", "new", "app:1", "app:0")
 	require.Equal(t, "svc-", e.stdout[:4], "only the ID")
 	e = s.script("rollout.sh", "new", "app:2", "app:1", "--flavor", "missing")
@@ -108,6 +112,64 @@ func TestRolloutScript(t *testing.T) {
 	require.Contains(t, e.stderr, "going back to bad:1 failed too")
 	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: 400, Times: -1})
 	require.Equal(t, 20, s.script("rollout.sh", "other", "app:1", "app:0", "--flavor", "flavor-1").code, "1 means that the old one serves")
+}
+
+// The old endpoint is brought back with what it was deployed with, or it is not deleted at all.
+func TestRolloutBringsBackWhatServed_T02(t *testing.T) {
+	t.Parallel()
+	s := scriptSession(t)
+	served := func() svctest.Endpoint {
+		for _, e := range s.srv.Endpoints() {
+			if !e.Deleted {
+				return e
+			}
+		}
+		return svctest.Endpoint{}
+	}
+	require.Zero(t, s.script("rollout.sh", "app", "app:1", "app:0").code)
+	first := served()
+	require.Equal(t, "flavor-2", first.FlavorID)
+	e := s.script("rollout.sh", "app", "app:1", "app:0", "--flavor", "flavor-2")
+	require.Zero(t, e.code, e.stderr)
+	require.Equal(t, first.ID, served().ID, "the same request with the flavor that was picked")
+
+	e = s.script("rollout.sh", "app", "bad:1", "app:1", "--flavor", "flavor-1")
+	require.Equal(t, 1, e.code, e.stderr)
+	require.Equal(t, "flavor-2", served().FlavorID)
+	require.Equal(t, "app:1", served().ImageURL)
+
+	second := served().ID
+	e = s.script("rollout.sh", "app", "bad:1", "app:1", "--port", "9000")
+	require.Equal(t, exitLedger, e.code, e.stderr)
+	require.Contains(t, e.stderr, "OLD_FLAGS")
+	require.Equal(t, exitLedger, s.script("rollout.sh", "app", "app:3", "app:2").code, "app:2 does not serve")
+	require.Equal(t, second, served().ID, "nothing was changed")
+	s.env["OLD_FLAGS"] = "--port 8000"
+	require.Equal(t, 1, s.script("rollout.sh", "app", "bad:1", "app:1", "--port", "9000", "--flavor=flavor-1").code)
+	require.Equal(t, "flavor-2", served().FlavorID)
+	require.Equal(t, "app:1", served().ImageURL)
+}
+
+// A signal to a script alone reaches svc, and the old image is not rented.
+func TestRolloutStopsAtASignal_T02(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		s := scriptSession(t)
+		require.Zero(t, s.script("rollout.sh", "app", "app:1", "app:0").code)
+		s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Slow(500*time.Millisecond))
+		file, err := filepath.Abs(filepath.Join("scripts", "rollout.sh"))
+		require.NoError(t, err)
+		b := &background{s: s, cmd: s.shell(`exec "$0" "$@"`, file, "app", "app:2", "app:1")}
+		b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
+		s.start(b.cmd)
+		eventually(t, "the create", func() bool { return s.arrived("POST", svctest.RouteEndpoints) > 1 })
+		b.signal(sig)
+		e := b.end()
+		require.Equal(t, exitDeleted, e.code, e.stderr)
+		require.Contains(t, e.stderr, "app:1 is not deployed again")
+		require.Equal(t, 2, s.arrived("POST", svctest.RouteEndpoints), e.stderr)
+		require.Empty(t, s.running())
+	}
 }
 
 func TestBlueGreenScript(t *testing.T) {

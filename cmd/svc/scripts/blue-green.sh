@@ -13,10 +13,14 @@
 # Each release has a key of its own, APP--RELEASE, so the script can be run again after any failure or
 # kill, and needs no other state than the ledger. APP and RELEASE must not contain "--", so that no
 # release of another app is taken for an old one: 1 to 64 characters of a-z, 0-9, _ and - in all. It needs
-# SVC_BASE_URL, SVC_API_TOKEN, SVC_INFERENCE_URL and a ledger (svc help scripting).
+# SVC_BASE_URL, SVC_API_TOKEN, SVC_INFERENCE_URL and a ledger (svc help scripting). A wrong use ends with 64.
 set -euo pipefail
 
-app=${1:?APP is missing} release=${2:?RELEASE is missing} image=${3:?IMAGE is missing} switch=${4:?SWITCH is missing}
+app=${1-} release=${2-} image=${3-} switch=${4-}
+if [ -z "$app" ] || [ -z "$release" ] || [ -z "$image" ] || [ -z "$switch" ]; then
+	echo 'usage: blue-green.sh APP RELEASE IMAGE SWITCH [FLAGS of svc deploy]' >&2
+	exit 64
+fi
 shift 4
 case $app:$release in *--* | *-:* | *:-*)
 	echo 'blue-green: APP and RELEASE must not contain "--", nor have a "-" where they meet' >&2

@@ -9,44 +9,124 @@
 #
 # The old endpoint is deleted before the new one is created, so for some minutes there is none:
 # blue-green.sh has no such gap, but rents both for a while. Nothing is deleted if "svc deploy --dry-run"
-# refuses the new request: then the script ends with its code (10 if the old one runs). The script can be run again after any failure or kill. If the old one cannot be
-# deployed either, the script ends with the exit code of that "svc deploy" (svc help exit-codes), or with
-# 20 in place of 1: 11 and 20 mean that neither runs. It needs SVC_BASE_URL, SVC_API_TOKEN and a ledger
-# (svc help scripting).
+# refuses the new request: then the script ends with its code (10 if the old one runs). The script can be
+# run again after any failure or kill.
+#
+# The old image is deployed again with the flavor that served, and the other FLAGS. If these do not make
+# the request of the endpoint that serves, it could not be brought back: nothing is deleted, and the script
+# ends with 9. OLD_FLAGS are the flags of the old image in place of FLAGS, separated by spaces. If the old
+# one cannot be deployed again, the script ends with the exit code of that "svc deploy" (svc help
+# exit-codes), or with 20 in place of 1: 11 and 20 mean that neither runs.
+#
+# SIGINT, SIGTERM and SIGHUP are passed on to svc, and nothing is started after it, also not the old image.
+# The script ends with the code of that svc, or with 130 between two: "svc ls" shows what runs.
+#
+# It needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting). A wrong use ends with 64.
 set -euo pipefail
 
-key=${1:?KEY is missing} image=${2:?IMAGE is missing} old=${3:?OLD_IMAGE is missing}
+key=${1-} image=${2-} old=${3-}
+if [ -z "$key" ] || [ -z "$image" ] || [ -z "$old" ]; then
+	echo 'usage: rollout.sh KEY IMAGE OLD_IMAGE [FLAGS of svc deploy]' >&2
+	exit 64
+fi
 shift 3
 
-deploy() {
-	local image=$1
-	shift
-	svc deploy --key "$key" --name "$key" --image "$image" --lease "${LEASE:-24h}" "$@"
+child='' stopped='' signals=0
+stop() {
+	stopped=$1 signals=$((signals + 1))
+	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
+}
+trap 'stop SIGINT' INT
+trap 'stop SIGTERM' TERM
+trap 'stop SIGHUP' HUP
+
+# unless_stopped ends the script after a signal, with the code of the svc that was running.
+unless_stopped() {
+	[ -n "$stopped" ] || return 0
+	echo "rollout: stopped by $stopped: $old is not deployed again. What runs under the key $key:" >&2
+	svc ls >&2 || true
+	exit "$1"
 }
 
-# The dry run checks the request before anything is deleted, and whether the key has the endpoint of
-# another one. With the same image, the deployment continues with the endpoint that exists.
-code=0
-said=$(deploy "$image" "$@" --dry-run -o name 2>&1) || code=$?
-case $code in
-0) ;;
-9) svc delete --key "$key" --missing-ok --timeout "${DELETE_TIMEOUT:-10m}" ;; # fails too if the ledger is broken
-*)
-	printf '%s\n' "$said" >&2
-	echo "rollout: the request is refused, and nothing was changed" >&2
-	exit $code
-	;;
-esac
+# run runs svc, and passes signals on to it.
+run() {
+	local seen code
+	unless_stopped 130
+	svc "$@" <&0 &
+	child=$!
+	while seen=$signals code=0; do # a signal ends wait, and not svc
+		wait "$child" || code=$?
+		[ $seen != $signals ] || break
+	done
+	child=''
+	[ $code = 0 ] || unless_stopped $code
+	return $code
+}
+
+new=(deploy --key "$key" --name "$key" --image "$image" --lease "${LEASE:-24h}" "$@")
+if [ -n "${OLD_FLAGS-}" ]; then
+	read -ra flags <<<"$OLD_FLAGS"
+	set -- "${flags[@]}"
+fi
+back=(deploy --key "$key" --name "$key" --image "$old" --lease "${LEASE:-24h}" "$@")
+
+# use_flavor gives the old request a flavor in place of its own.
+use_flavor() {
+	local kept=() skip=''
+	for arg in "${back[@]}"; do
+		case $skip$arg in
+		--flavor) skip=skip ;;
+		--flavor=*) ;;
+		skip*) skip='' ;;
+		*) kept+=("$arg") ;;
+		esac
+	done
+	back=("${kept[@]}" --flavor "$1")
+}
+
+# dry_run checks a request, and ends the script if it is refused for another reason than the endpoint of
+# the key.
+dry_run() {
+	local said
+	code=0
+	said=$(svc "$@" --dry-run -o name 2>&1) || code=$?
+	unless_stopped 130
+	case $code in
+	0 | 9) ;;
+	*)
+		printf '%s\n' "$said" >&2
+		echo "rollout: the request is refused, and nothing was changed" >&2
+		exit $code
+		;;
+	esac
+}
+
+# With the same image, the deployment continues with the endpoint that exists.
+dry_run "${new[@]}"
+if [ $code = 9 ]; then
+	flavor=$(svc get --key "$key" -o yaml 2>/dev/null | awk '$1 == "flavor_id:" { gsub(/"/, "", $2); print $2 }') || flavor=''
+	unless_stopped 130
+	if [ -n "$flavor" ]; then
+		use_flavor "$flavor"
+		dry_run "${back[@]}"
+		if [ $code = 9 ]; then
+			echo "rollout: the endpoint of the key $key is not of $old with these flags, so it could not be brought back: nothing was changed" >&2
+			echo "rollout: to see it: svc get --key $key. Name its image as OLD_IMAGE, and its flags in OLD_FLAGS" >&2
+			exit 9
+		fi
+	fi
+	run delete --key "$key" --missing-ok --timeout "${DELETE_TIMEOUT:-10m}" # fails too if the ledger is broken
+fi
 
 code=0
-deploy "$image" "$@" || code=$?
+run "${new[@]}" || code=$?
 case $code in
 0) exit 0 ;;
 4 | 8 | 9 | 10 | 64) exit $code ;; # an endpoint may be running, perhaps a healthy one, or nothing was done: svc has said what to do
 esac
 echo "rollout: $image failed with exit code $code; going back to $old" >&2
 code=0
-deploy "$old" "$@" || code=$?
+run "${back[@]}" || code=$?
 case $code in
 0) exit 1 ;;
 1) code=20 ;;
