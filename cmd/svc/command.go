@@ -106,7 +106,7 @@ func checkEmpty(cmd *cobra.Command, args []string) error {
 
 // group returns a command that has only subcommands.
 func group(use, short string) *cobra.Command {
-	return &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: onlyCommands}
+	return &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: onlyCommands, SuggestionsMinimumDistance: 2}
 }
 
 // onlyCommands is the function of a command that has only subcommands.
@@ -125,7 +125,6 @@ func (t *tool) rootCommand() *cobra.Command {
 	root := group("svc", "run container images as dedicated endpoints")
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.HiddenDefaultCmd = false
-	root.SuggestionsMinimumDistance = 2
 	root.SetOut(t.stdout)
 	root.SetErr(t.talk)
 	t.addGlobals(root.PersistentFlags())

@@ -82,7 +82,7 @@ func (t *tool) deleteCommand() *command {
 	var missingOK bool
 	c := &command{
 		Command: &cobra.Command{
-			Use: "delete ID...", Short: "delete endpoints and wait until they are deleted",
+			Use: "delete ID...", SuggestFor: []string{"rm", "remove", "destroy"}, Short: "delete endpoints and wait until they are deleted",
 			Long: `Deletes endpoints, repeats the delete while it has no effect, and ends when the deletions are
 proved. Ends with 5 if there is no such endpoint, unless --missing-ok is given. For an ID that the
 ledger does not have, that takes at least 40 s: a new endpoint may not be found at first. For one

@@ -29,6 +29,12 @@ With --unmarked, an endpoint without the mark is accepted; "svc sweep" never del
 		},
 		client: needsClient, ledger: readsLedger, stake: reads, empty: emptyService,
 	}
+	c.advise = func(err error) []string {
+		if !isA[*ledger.Error](err) {
+			return nil
+		}
+		return []string{"Check KEY and ID: \"svc ls -o json\" shows the entry, and \"svc get ID\" the endpoint. If the ledger itself is damaged, \"svc doctor\" shows that."}
+	}
 	c.Flags().BoolVar(&unmarked, "unmarked", false, "accept an endpoint without the mark; check first that it is yours")
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		e, err := t.adoptable(ctx, args[0])

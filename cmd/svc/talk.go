@@ -152,8 +152,12 @@ func (t *talk) proves(p svc.Poll) bool { return t.deleting && !t.verbose && isNo
 func (t *talk) text(p svc.Poll, failed bool) string {
 	deleted := p.Status == "deleted" || p.Service != nil && p.Service.IsDeleted
 	switch {
-	case failed:
+	case failed && p.Service == nil:
 		return p.ID + " could not be read"
+	case failed && t.deleting && !deleted:
+		return fmt.Sprintf("%s is still there (%s), and its delete failed", p.ID, printable(p.Status))
+	case failed && !t.deleting:
+		return fmt.Sprintf("%s is %s, but not ready", p.ID, printable(p.Status))
 	case t.deleting && deleted:
 		return p.ID + " is deleted"
 	case t.deleting && p.Status == "":

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"example.com/svc/svctest"
 )
 
 // TestEmptyKeyOrID: nothing is sent and nothing is recorded, for each argument of each command.
@@ -156,4 +158,32 @@ func TestNewLedgerIsAnnounced(t *testing.T) {
 	made := "made a new ledger at " + filepath.Join(s.env["HOME"], ".local/state/svc-ledger") + ": there was none\n"
 	require.Equal(t, 1, strings.Count(s.must(exitOK, deploy...).stderr, made))
 	require.NotContains(t, s.must(exitOK, deploy...).stderr, "made a new ledger")
+}
+
+// TestAdoptOfAnotherEndpoint: that is no fault of the ledger.
+func TestAdoptOfAnotherEndpoint(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+	s.must(exitUnknown, with(deploy, "--key", "chat")...)
+	for name, id := range map[string]string{
+		"another name": s.srv.AddEndpoint(svctest.Endpoint{Name: "another", Instances: 1}),
+		"no mark":      s.srv.AddEndpoint(svctest.Endpoint{Name: "demo", Instances: 1}),
+	} {
+		e := s.must(exitLedger, "adopt", "chat", id)
+		require.Contains(t, e.stderr, "\nCheck KEY and ID: ", name)
+		require.NotContains(t, e.stderr, "what is wrong with it", name)
+	}
+	s.must(exitOK, "adopt", "chat", "svc-1")
+}
+
+// TestProbeThatFails: the endpoint was read, and it is available by its record.
+func TestProbeThatFails(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	id := s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+	s.srv.Fault("GET", svctest.RouteInference, svctest.Fault{Status: 404, Times: -1})
+	e := s.must(exitTimeout, "wait", id, "--probe", "/nowhere", "--timeout", "2s")
+	require.Contains(t, e.stderr, id+" is available, but not ready after 0s: ")
+	require.NotContains(t, e.stderr, "could not be read")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -122,10 +123,14 @@ func (t *tool) execute(args []string) error {
 	err := t.root.ExecuteContext(t.ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err != nil && t.current == nil {
-		return usageError{plainly(err)}
+	if err == nil || t.current != nil {
+		return err
 	}
-	return err
+	// A command that does not exist is a better reason than its flags, which cannot be known.
+	if c, rest, _ := t.root.Find(args); c.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+		return onlyCommands(c, rest)
+	}
+	return usageError{plainly(err)}
 }
 
 // perform runs a command whose command line is valid.
