@@ -36,7 +36,7 @@ const cleanupLimit = 30 * time.Second
 
 // failed runs the cleanup if the options ask for one, and returns the error of the deployment.
 func (d *deployment) failed(ctx context.Context, err error) error {
-	e := &DeployError{ServiceID: d.client.client.clean(d.id), Service: d.record, Resumed: d.resumed, Err: err}
+	e := &DeployError{ServiceID: d.id, Service: d.record, Resumed: d.resumed, Err: err}
 	deleted := d.deleted()
 	if deleted {
 		e.Cleanup = CleanupDeleted

@@ -70,16 +70,20 @@ func checkList[T any, P record[T]](name string, list []T, body []byte, strict bo
 }
 
 // checkRecord returns an error if a record has no ID, if its ID is not the one in the path of
-// the call, or if a new record has an ID that is not valid.
-func (k *call) checkRecord(r identified) (field string, err error) {
+// the call, or if a new record has an ID that is not valid or that holds a secret, so that clean
+// changes it.
+func (k *call) checkRecord(r identified, clean func(string) string) (field string, err error) {
 	field, id := r.identity()
 	switch problem := valid.ID(id); {
 	case id == "":
 		return field, errMissing
-	case k.Once && problem != "":
-		return field, errors.New(problem)
 	case k.ID != "" && !same.ID(id, k.ID):
 		return field, apierr.ErrOther
+	case !k.Once:
+	case problem != "":
+		return field, errors.New(problem)
+	case clean(id) != id: // it cannot be shown or recorded
+		return field, errors.New("it holds the token or another secret")
 	}
 	return "", nil
 }
@@ -124,7 +128,7 @@ func (c *Client) decode(k *call, out any) error {
 		err = fmt.Errorf("the body is empty: %w", io.ErrUnexpectedEOF)
 	case err != nil:
 	case isRecord:
-		field, err = k.checkRecord(record)
+		field, err = k.checkRecord(record, c.clean)
 	case isPromised:
 		field, err = other.check(body)
 	}

@@ -25,7 +25,8 @@ type observer struct {
 	id       string
 	opts     []RequestOption
 	evidence rules.Evidence
-	asked    bool // the ledger was searched for the ID
+	asked    bool      // the ledger was searched for the ID
+	missed   time.Time // when the latest "not found" came
 }
 
 // poll reads the record once. The verdict considers all polls of this observer. If it is
@@ -70,7 +71,10 @@ func (o *observer) missing(ctx context.Context, seen *rules.Observation, e *Erro
 		c.Ledger.markKnown(ctx, o.id)
 		seen.Known = c.endpoints.Knows(o.id, r.TokenCheck)
 	}
-	seen.Origin = c.origin(r.Header)
+	if c.endpoints.ReadAt(o.id).After(o.missed) { // another call of this client may have read the record
+		o.note(rules.Observation{Sight: rules.Shown})
+	}
+	o.missed, seen.Origin = seen.Came, c.origin(r.Header)
 }
 
 func (c *Client) origin(h http.Header) rules.Origin {

@@ -355,7 +355,7 @@ func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceSer
 	defer func() {
 		state, cleanupErr := d.cleanUp(ctx)
 		if d.over = true; state != CleanupDeleted {
-			err = &DeployError{ServiceID: c.client.clean(d.id), Service: d.record, Cleanup: state, CleanupErr: cleanupErr, Err: err, use: true}
+			err = &DeployError{ServiceID: d.id, Service: d.record, Cleanup: state, CleanupErr: cleanupErr, Err: err, use: true}
 		}
 	}()
 	return c.client.safe(use(ctx, d.record))

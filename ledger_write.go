@@ -107,7 +107,7 @@ func (c *claim) close(ctx context.Context, k *call, s **InferenceService, err *e
 		}
 		unknown.Key, unknown.Intent = r.Key, r.Intent
 	} else if *s != nil {
-		r.Event, r.ServiceID = ledger.Created, c.ledger.client.clean((*s).ServiceID)
+		r.Event, r.ServiceID = ledger.Created, (*s).ServiceID
 		if r.Name = (*s).Name; r.Name == c.intent.Name {
 			r.Name = ""
 		}

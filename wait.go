@@ -340,7 +340,7 @@ func untilAvailable(s *InferenceService) (bool, error) {
 // only if probe is true.
 func (c *InferenceServiceClient) wait(id, want string, o *WaitOptions, probe bool) *waiter[InferenceService] {
 	by := &observer{client: c, id: id, opts: polling(o.RequestOptions)}
-	by.evidence.Read = c.client.endpoints.WasRead(id)
+	by.evidence.Read = !c.client.endpoints.ReadAt(id).IsZero()
 	if o.NotFoundGrace >= 0 {
 		born := cmp.Or(c.client.endpoints.CreatedAt(id), time.Now()) // another process may have created it; no clock but ours decides
 		by.evidence.Readable = born.Add(cmp.Or(o.NotFoundGrace, rules.Grace))

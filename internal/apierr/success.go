@@ -3,6 +3,7 @@ package apierr
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,14 +23,10 @@ var (
 func Reported(body []byte) bool {
 	var said struct{ Error, Errors json.RawMessage }
 	_ = json.Unmarshal(body, &said) // a body that is not an object reports no error
-	for _, e := range [...]json.RawMessage{said.Error, said.Errors} {
-		switch string(e) {
-		case "", "null", "false", "0", `""`, "{}", "[]":
-		default:
-			return true
-		}
-	}
-	return false
+	empty := []string{"", "null", "false", "0", `""`, "{}", "[]"}
+	return slices.ContainsFunc([]json.RawMessage{said.Error, said.Errors}, func(e json.RawMessage) bool {
+		return !slices.Contains(empty, string(e))
+	})
 }
 
 // DeniedDelete returns an error if the body of a 2xx response does not show that the delete of id

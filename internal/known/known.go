@@ -32,7 +32,7 @@ type Endpoints struct {
 
 type endpoint struct {
 	created time.Time // time of the create; zero if not known
-	read    bool      // its record was read
+	read    time.Time // time of the latest response with its record; zero if there was none
 	checks  []check   // checksums by the tokens for which the ID is known
 }
 
@@ -52,11 +52,12 @@ func (e *Endpoints) CreatedAt(id string) time.Time { return e.get(id).created }
 
 // Read records that a response showed the record of an endpoint.
 func (e *Endpoints) Read(id string, sender Sender) {
-	e.note(id, endpoint{read: true}, e.check(sender))
+	e.note(id, endpoint{read: time.Now()}, e.check(sender))
 }
 
-// WasRead reports whether the record of an endpoint was read.
-func (e *Endpoints) WasRead(id string) bool { return e.get(id).read }
+// ReadAt returns the time of the latest response with the record of an endpoint, or zero if there was
+// none.
+func (e *Endpoints) ReadAt(id string) time.Time { return e.get(id).read }
 
 // MarkKnown records that an ID is known for the token whose checksum of message is sum. It does
 // nothing if sum is empty.
@@ -89,9 +90,8 @@ func (e *Endpoints) note(id string, more endpoint, c check) {
 		maps.DeleteFunc(e.all, func(_ string, k endpoint) bool { return time.Since(k.created) > kept })
 	}
 	k := e.all[id]
-	if k.read = k.read || more.read; !more.created.IsZero() {
-		k.created = more.created
-	}
+	k.created = slices.MaxFunc([]time.Time{k.created, more.created}, time.Time.Compare)
+	k.read = slices.MaxFunc([]time.Time{k.read, more.read}, time.Time.Compare)
 	if c.sum != "" && !slices.Contains(k.checks, c) {
 		k.checks = append(slices.Clip(k.checks), c)
 	}

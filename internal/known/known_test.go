@@ -23,8 +23,8 @@ func TestAnIDIsKnownForTheTokenThatShowedIt(t *testing.T) {
 		require.Equal(t, known, e.Knows(id, token("mine")), id)
 		require.False(t, e.Knows(id, token("other")), id)
 	}
-	require.True(t, e.WasRead("a"))
-	require.False(t, e.WasRead("b"), "a record from the response to a create may not be readable yet")
+	require.False(t, e.ReadAt("a").IsZero())
+	require.Zero(t, e.ReadAt("b"), "a record from the response to a create may not be readable yet")
 }
 
 func TestAUUIDIsKnownInAnyCase(t *testing.T) {

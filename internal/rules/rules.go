@@ -120,11 +120,7 @@ func MayHaveActed(r Response) bool {
 // mean that the record was created. The exceptions are 307 and 308, which request the same
 // call again. A status below 200 is inconclusive.
 func Inconclusive(status int) bool {
-	switch {
-	case status >= 400, status == http.StatusTemporaryRedirect, status == http.StatusPermanentRedirect:
-		return false
-	}
-	return true
+	return status < 400 && !slices.Contains([]int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect}, status)
 }
 
 // whateverFlavor lists the 4xx statuses that are about the caller, the connection or the form of a

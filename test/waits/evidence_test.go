@@ -421,3 +421,22 @@ func TestTimeOfADeletion(t *testing.T) {
 		})
 	}
 }
+
+// A read by another call of the same client voids the "not found" that a wait has seen.
+func TestReadByAnotherCallVoidsNotFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		id, start := srv.AddEndpoint(svctest.Endpoint{Instances: 1}), time.Now()
+		client := srv.Client()
+		read := func() {
+			srv.ClearFaults()
+			_, err := client.InferenceServices.Get(t.Context(), id)
+			require.NoError(t, err)
+			srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Status: 404, Body: `{"message":"no such service"}`, Times: -1})
+		}
+		read()
+		time.AfterFunc(9*time.Second, read)
+		require.NoError(t, client.InferenceServices.WaitUntilDeleted(t.Context(), id, nil))
+		require.GreaterOrEqual(t, time.Since(start), 19*time.Second)
+	})
+}
