@@ -66,7 +66,8 @@ func (t *tool) deployCommand() *command {
 			Long:    deployHelp,
 			Example: "  svc deploy --name chat --image registry.example/chat:3 --key chat --lease 8h\n  svc deploy --file chat.yaml --key chat --probe /health",
 		},
-		client: needsClient, ledger: makesLedger, stake: changes, empty: emptyDeploy, left: t.deployLeft,
+		client: needsClient, ledger: makesLedger, stake: changes, empty: emptyDeploy,
+		left: func(f facts) []string { return t.deployLeft(f, s.replace) },
 	}
 	c.onRecord = t.noteIntent
 	f := c.Flags()
@@ -427,18 +428,21 @@ func (d *deployment) view(s *svc.InferenceService) view {
 }
 
 // deployLeft returns what may be running after a deployment that failed.
-func (t *tool) deployLeft(f facts) []string {
+func (t *tool) deployLeft(f facts, replaced bool) []string {
 	switch {
 	case f.Created:
 		return t.stillRuns(f)
 	case f.ID == "":
 		return []string{fmt.Sprintf("Nothing was created. An endpoint of the key %s may be running and billed: see \"svc ls\".", f.Key)}
 	}
-	return []string{
-		"Nothing was created: the endpoint of the key " + f.Key + " is " + f.ID + ", of an earlier command.",
-		"If it is unavailable or stopped: the same command with --replace deletes it and creates a new one.",
-		fmt.Sprintf("%s may be running and billed. To delete it: svc delete --key %s", f.ID, f.Key),
+	lines := []string{"Nothing was created: the endpoint of the key " + f.Key + " is " + f.ID + ", of an earlier command."}
+	if !replaced {
+		lines = append(lines, "If it is unavailable or stopped: the same command with --replace deletes it and creates a new one.")
 	}
+	if !f.Resumed { // the request was refused, which says nothing about the endpoint
+		return append(lines, fmt.Sprintf("It goes on as before, and may be running and billed. To see it: svc get --key %s", f.Key))
+	}
+	return append(lines, fmt.Sprintf("%s may be running and billed. To delete it: svc delete --key %s", f.ID, f.Key))
 }
 
 // clock returns the local time of day.

@@ -28,6 +28,8 @@ type check struct {
 type doctorView struct {
 	outcome
 	Checks []check `json:"checks"`
+
+	off time.Duration // how far the clock of this machine is ahead of the service's
 }
 
 func emptyDoctor() view { return &doctorView{Checks: []check{}} }
@@ -61,12 +63,18 @@ func (t *tool) doctorCommand() *command {
 		Command: &cobra.Command{
 			Use: "doctor", Short: "check the settings, the service and the ledger; changes nothing",
 			Long: `Checks the address, the token, the flavor list, the clock, the inference URL and the ledger, and
-says what to do about each problem. It only reads. Ends with 1 if there is a problem.`,
+says what to do about each problem. It changes nothing: to try a ledger, it writes a file in its
+folder and removes it, or rolls back a record in a database. Ends with 1 if there is a problem.`,
 		},
 		stake: reads, empty: emptyDoctor,
 		run: func(ctx context.Context, _ []string) (view, error) {
 			v := emptyDoctor().(*doctorView)
-			t.checkService(ctx, v)
+			half, cancel := ctx, func() {}
+			if end, ok := ctx.Deadline(); ok { // a service that does not respond leaves the ledger its time
+				half, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+			}
+			t.checkService(half, v)
+			cancel()
 			t.checkLedger(ctx, v)
 			problems := 0
 			for _, c := range v.Checks {
@@ -174,6 +182,7 @@ func checkClock(v *doctorView, header http.Header) {
 		return
 	}
 	off := time.Since(date).Round(time.Second)
+	v.off = off
 	if off.Abs() > time.Minute {
 		v.problem("clock", fmt.Sprintf("%v away from the service's clock", off), "set the clock of this machine (NTP)")
 		return
@@ -234,9 +243,14 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView) {
 	}
 	defer stop()
 	records, err := store.List(ctx, "")
-	if err != nil {
+	switch unwritten := p.tryWrite(); {
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
+		v.problem("ledger", plainText(err), "it did not respond in time: try again with a longer --timeout, and check its disk or its database")
+	case err != nil:
 		v.problem("ledger", plainText(err), "repair or restore it; until then nothing is created under a damaged key")
-	} else {
+	case unwritten != nil:
+		v.problem("ledger", "it cannot be written: "+plainText(unwritten), "until it can be written, nothing is created: check the space on its disk and who may write there")
+	default:
 		v.ok("ledger", "%s: readable and writable, %d records", p.shown, len(records))
 	}
 	entries, damaged := ledger.Fold(records)
@@ -245,6 +259,21 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView) {
 	}
 	t.checkAccount(ctx, v, entries)
 	t.checkEntries(v, entries, errors.Join(err, damaged))
+}
+
+// tryWrite writes a file of the size of a large record to the folder of a ledger, and removes it. For
+// a database, openPlace has tried to write.
+func (p place) tryWrite() error {
+	if p.driver != "folder" {
+		return nil
+	}
+	f, err := os.CreateTemp(p.name, ".ledger-doctor-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }()
+	_, err = f.Write(make([]byte, 16<<10))
+	return cmp.Or(err, f.Sync(), f.Close())
 }
 
 // checkAccount checks whether the token is of the account that has created the open endpoints. A new
@@ -267,11 +296,16 @@ func (t *tool) checkAccount(ctx context.Context, v *doctorView, entries []ledger
 
 func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry, damaged error) {
 	open, before, now := 0, len(v.Checks), time.Now()
+	service := now.Add(-v.off) // leases end by the service's clock
+	under := map[string]int{}
 	for _, e := range entries {
 		if !e.Open() {
 			continue
 		}
 		open++
+		if under[e.Key]++; under[e.Key] == 2 {
+			v.problem("key", "the key "+e.Key+" has several open entries, so every command with it ends with 9", "svc ls shows them: keep one, and delete each other one by its ID: svc delete ID")
+		}
 		what := strings.TrimPrefix(e.ServiceID+" of the key "+e.Key, " of ")
 		switch {
 		case e.Doubt != "":
@@ -279,15 +313,18 @@ func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry, damaged error
 		case e.InDoubt(now):
 			v.problem("doubt", "the outcome of the create of the key "+e.Key+" is not known", fmt.Sprintf("look for %q at the provider, then: svc adopt %s ID, or: svc forget %[2]s", e.Name, e.Key))
 		case e.ServiceID == "": // a create that may still be under way
-		case !e.LeaseEnd.IsZero() && now.After(e.LeaseEnd):
-			v.problem("lease", fmt.Sprintf("the lease of %s is over since %s", what, short(now.Sub(e.LeaseEnd))), "svc sweep, and run it every few minutes")
+		case !e.LeaseEnd.IsZero() && service.After(e.LeaseEnd):
+			v.problem("lease", fmt.Sprintf("the lease of %s is over since %s", what, short(service.Sub(e.LeaseEnd))), "svc sweep, and run it every few minutes")
 		}
 		if t.address != "" && t.elsewhere(e) {
 			v.problem("address", fmt.Sprintf("%s is at %s", what, e.BaseURL), "set SVC_BASE_URL to that address, and look at it there")
 		}
 	}
 	t.note(func(f *facts) { f.Running = anyOpen(entries, damaged) })
-	if len(v.Checks) == before {
+	switch {
+	case damaged != nil:
+		v.Checks = append(v.Checks, check{"entries", "skipped", "the ledger could not be read whole: others may be open, or in doubt", ""})
+	case len(v.Checks) == before:
 		v.ok("entries", "%d open, none of them in doubt, overdue or at another address", open)
 	}
 }

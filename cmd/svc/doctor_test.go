@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"example.com/svc/ledger"
 	"example.com/svc/svctest"
 )
 
@@ -116,7 +117,28 @@ func TestDoctor(t *testing.T) {
 				damaged := filepath.Join(s.env["HOME"], ".local/state/svc-ledger/chat@000002.json")
 				require.NoError(s.t, os.WriteFile(damaged, []byte("{"), 0o600))
 			},
-			problems: []string{"ledger"}, running: true,
+			problems: []string{"ledger"}, skipped: []string{"entries"}, running: true,
+		},
+		"two open entries under one key": {
+			change: func(s *session) {
+				s.must(exitOK, with(deploy, "--key", "chat")...)
+				dir := filepath.Join(s.env["HOME"], ".local/state/svc-ledger")
+				for i, r := range []ledger.Record{
+					{Event: ledger.Intended, BaseURL: s.srv.URL(), Name: "x", Instances: 1, SettleBy: time.Now()},
+					{Event: ledger.Created, ServiceID: s.srv.AddEndpoint(svctest.Endpoint{Name: "x", Instances: 1}), ServiceTime: time.Now()},
+				} {
+					store, err := ledger.Dir(dir)
+					require.NoError(s.t, err)
+					r.Key, r.Seq, r.Intent, r.At = "chat", int64(i+3), "ABCDEFGHIJKLMNOPQRSTUVWXYZ", time.Now()
+					require.NoError(s.t, store.Append(s.t.Context(), r))
+				}
+			},
+			problems: []string{"key"}, running: true, says: []string{"svc delete ID"},
+		},
+		"the service's clock is a day behind": {
+			fake:     []svctest.Option{svctest.WithClockOffset(-24 * time.Hour)},
+			change:   func(s *session) { s.must(exitOK, with(deploy, "--key", "chat", "--lease", "8h")...) },
+			problems: []string{"clock"}, running: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,8 +163,13 @@ func TestDoctor(t *testing.T) {
 			for _, name := range tt.skipped {
 				want[name] = "skipped"
 			}
+			if tt.fake != nil && tt.running { // no lease is over by the service's clock
+				want["lease"] = "none"
+			}
 			for name, result := range want {
-				if result != "ok" || found[name] != "" {
+				if result == "none" {
+					require.Empty(t, found[name])
+				} else if result != "ok" || found[name] != "" {
 					require.Equal(t, result, found[name], "%s: %s", name, e.stdout)
 				}
 			}
@@ -153,4 +180,48 @@ func TestDoctor(t *testing.T) {
 			require.Equal(t, code, s.run("doctor", "--timeout", "30s").code)
 		})
 	}
+}
+
+// A service that does not respond leaves the ledger its time, and is no damage of the ledger.
+func TestDoctorWithAHangingService_T04(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	hang := svctest.Slow(time.Hour)
+	hang.Times = -1
+	s.srv.Fault("GET", svctest.RouteFlavors, hang)
+	found := results(t, s.must(exitFailed, "doctor", "-o", "json", "--timeout", "4s"))
+	require.Equal(t, "problem", found["service"])
+	require.Equal(t, "ok", found["ledger"])
+	require.Equal(t, "ok", found["entries"])
+}
+
+// After a sweep, the advice names another sweep only if that helps.
+func TestAdviceAfterASweep_T05(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat", "--lease", "8h")...)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("there is no /dev/full")
+	}
+	defer full.Close()
+	b := &background{s: s, cmd: s.command("sweep", "-o", "json")}
+	b.cmd.Stdout, b.cmd.Stderr = full, &b.stderr
+	s.start(b.cmd)
+	e := b.end()
+	require.Equal(t, exitRunning, e.code)
+	require.Contains(t, e.stderr, "No endpoint whose lease is over was left")
+
+	e = s.must(exitRunning, with(deploy, "--key", "chat", "--dry-run", "--max-price", "0.01")...)
+	require.Contains(t, e.stderr, "svc get --key chat")
+	require.NotContains(t, e.stderr, "svc delete")
+
+	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+	s.must(exitUnknown, with(deploy, "--key", "lost", "--lease", "1s")...)
+	time.Sleep(2100 * time.Millisecond)
+	e = s.run("sweep")
+	require.NotZero(t, e.code)
+	require.Contains(t, e.stderr, "svc forget lost")
+	require.NotContains(t, e.stderr, "To try again: svc sweep")
 }

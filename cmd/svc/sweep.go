@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +27,8 @@ type swept struct {
 	entryView
 	Deleted bool   `json:"deleted"` // the endpoint is deleted; false after a dry run
 	Error   string `json:"error"`   // why it is not known to be deleted; empty if it is, or would be
+
+	hidden bool // the service does not find it with this token
 }
 
 func emptySweep() view { return &sweepView{Entries: []swept{}, Elsewhere: []entryView{}} }
@@ -66,9 +69,13 @@ only, and names open entries at other addresses, with --quiet too.`,
 			Example: "  svc sweep --dry-run",
 		},
 		client: needsClient, ledger: readsLedger, stake: changes, empty: emptySweep,
-		left: func(facts) []string {
-			return []string{"Endpoints whose lease is over may still be running and billed. To see them: svc ls. To try again: svc sweep"}
-		},
+	}
+	var left atomic.Pointer[[]string] // nil before the end of the sweep
+	c.left = func(facts) []string {
+		if lines := left.Load(); lines != nil {
+			return *lines
+		}
+		return []string{leftBySweep + " To try again: svc sweep"}
 	}
 	c.onRecord = func(r ledger.Record) {
 		if r.Event == ledger.Deleted {
@@ -93,6 +100,8 @@ only, and names open entries at other addresses, with --quiet too.`,
 		for _, r := range reaped {
 			v.Entries = append(v.Entries, t.sweptEntry(r, dryRun, tell))
 		}
+		lines := v.left(err == nil)
+		left.Store(&lines)
 		t.note(func(f *facts) {
 			f.Left = slices.ContainsFunc(v.Entries, func(e swept) bool { return e.Error != "" })
 		})
@@ -101,10 +110,36 @@ only, and names open entries at other addresses, with --quiet too.`,
 	return c
 }
 
+const leftBySweep = "Endpoints whose lease is over may still be running and billed. To see them: svc ls."
+
+// left returns what to do about the endpoints that a sweep has left. Another sweep does not help for all.
+// complete is true if nothing failed.
+func (v *sweepView) left(complete bool) (lines []string) {
+	if complete {
+		return []string{"No endpoint whose lease is over was left. Others may be running and billed: see \"svc ls\"."}
+	}
+	again := len(v.Entries) == 0
+	for _, e := range v.Entries {
+		switch {
+		case e.Error == "":
+		case e.ServiceID == "" || e.State != string(ledger.Created):
+			lines = append(lines, fmt.Sprintf("No sweep settles the key %[1]s: svc adopt %[1]s ID, or: svc forget %[1]s", e.Key))
+		case e.hidden:
+			lines = append(lines, fmt.Sprintf("%[1]s of the key %[2]s: sweep with the token of the account that created it. If it does not exist: svc forget %[2]s --other-token", printable(e.ServiceID), e.Key))
+		default:
+			again = true
+		}
+	}
+	if again {
+		return append(lines, leftBySweep+" To try again: svc sweep")
+	}
+	return append(lines, leftBySweep)
+}
+
 // sweptEntry returns the result of a sweep for an entry, with the reason if the entry could
 // not be settled.
 func (t *tool) sweptEntry(r svc.Reaped, dryRun bool, tell func(id string, err error)) swept {
-	e := swept{newEntryView(r.Entry), r.Err == nil && !dryRun, ""}
+	e := swept{newEntryView(r.Entry), r.Err == nil && !dryRun, "", isNotFound(r.Err)}
 	if r.Err == nil {
 		return e
 	}
