@@ -166,13 +166,7 @@ func (t *tool) openLedger(ctx context.Context, c *command) (store ledger.Store, 
 		}
 		return nil, stop, err
 	}
-	create := use == makesLedger && !t.place.explicit
-	store, stop, err = openPlace(ctx, t.place, false)
-	if create && isA[noLedgerError](err) {
-		if store, stop, err = openPlace(ctx, t.place, true); err == nil {
-			t.talk.say("made a new ledger at %s: there was none", t.place.shown)
-		}
-	}
+	store, stop, err = t.openOrMake(ctx, use == makesLedger && !t.place.explicit)
 	switch {
 	case err == nil && c.stake == changes:
 		return watched{store, t, c.onRecord}, stop, nil
@@ -185,6 +179,17 @@ func (t *tool) openLedger(ctx context.Context, c *command) (store ledger.Store, 
 	}
 	// Commands that lower the bill, such as "svc delete", still work with a broken ledger.
 	return brokenLedger{err}, func() {}, nil
+}
+
+// openOrMake opens the ledger. If there is none and mayMake is set, it makes one, and says so.
+func (t *tool) openOrMake(ctx context.Context, mayMake bool) (store ledger.Store, stop func(), err error) {
+	store, stop, err = openPlace(ctx, t.place, false)
+	if mayMake && isA[noLedgerError](err) {
+		if store, stop, err = openPlace(ctx, t.place, true); err == nil {
+			t.talk.say("made a new ledger at %s: there was none", t.place.shown)
+		}
+	}
+	return store, stop, err
 }
 
 // openPlace opens a ledger. If there is none, it creates one or returns a noLedgerError.
