@@ -231,7 +231,7 @@ func TestLedgerMustExist_D14(t *testing.T) {
 	require.NoError(t, os.Rename(path, path+".old"))
 	require.ErrorIs(t, s.Append(t.Context(), ledger.Record{Key: "k", Seq: 2}), fs.ErrNotExist)
 	mustOpen(t, "sqlite", "file:"+path+safe)
-	require.ErrorContains(t, s.Append(t.Context(), ledger.Record{Key: "k", Seq: 2}), "it was replaced")
+	require.ErrorContains(t, s.Append(t.Context(), ledger.Record{Key: "k", Seq: 2}), "was replaced after it was opened")
 }
 
 // With pragmas in the data source name, many Deploys at once do not fail with SQLITE_BUSY.
