@@ -28,6 +28,7 @@ func TestABrokenRuleIsNoticed(t *testing.T) {
 		"the list is fresh":           {"evidence.go", "e.listed = false // an", "// an", "ListIsAnswered"},
 		"the list is of the run":      {"evidence.go", "r.last, r.came, r.between = o.At, came, between", "r.last, r.came, r.between = o.At, came, true", "NoSequence"},
 		"the list is no copy":         {"evidence.go", "if !o.copyOf(e.list) {", "if true {", "NoSequence"},
+		"silence":                     {"evidence.go", "came.Sub(r.came) > Silence", "false", "OnlyWhatWasSeen"},
 		"a proof is reached":          {"evidence.go", "case Listed:", "case 99:", "EverySequence"},
 		"the time of a proof":         {"evidence.go", "{true, Service, true, 2, 3 * time.Second}", "{true, Service, true, 2, 8 * time.Second}", "TimeOfAProof"},
 		"the confirmation of refusal": {"failures.go", "contact && now.Sub(s.refused) < confirm", "false", "WhatEndsATask"},

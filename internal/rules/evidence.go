@@ -35,7 +35,7 @@ type Observation struct {
 // Origin distinguishes a fresh response from a cached copy.
 type Origin struct {
 	RequestID string // request ID of the response; empty if it had none
-	Date      string // the Date header; request ID of the response; empty if it had none
+	Date      string // the Date header; empty if it had none
 	Aged      bool   // the Age header is above 0
 }
 
