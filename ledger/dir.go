@@ -28,9 +28,9 @@ import (
 // the end of the process, but may be lost in a power failure.
 //
 // The file .svc-ledger marks the folder as a ledger. Without that file, all calls fail, since the
-// volume of the ledger may not be mounted. With [MustExist], Dir does not make a folder into a ledger.
-//
-// Dir fails if the folder cannot be written, or if its file system has no hard links.
+// volume of the ledger may not be mounted. With [MustExist], Dir does not make a folder into a ledger,
+// and needs no write: a ledger on a full disk or a read-only volume can be read, and only Append fails.
+// Otherwise Dir fails if the folder cannot be written, or if its file system has no hard links.
 func Dir(path string, opts ...Option) (Store, error) {
 	path, err := filepath.Abs(path) // so that a change of the working directory does not matter
 	if err != nil {
@@ -51,11 +51,7 @@ func Dir(path string, opts ...Option) (Store, error) {
 			_ = os.Remove(file)
 		}
 	}
-	link := filepath.Join(path, fmt.Sprintf(".ledger-link-%d-%d", os.Getpid(), time.Now().UnixNano()))
-	if err := d.create(link, nil); err != nil {
-		return nil, fmt.Errorf("ledger: the folder %q cannot be used: %w", path, err)
-	}
-	return d, os.Remove(link)
+	return d, nil
 }
 
 type dir struct {
@@ -66,17 +62,15 @@ type dir struct {
 	keys    map[string][]string // maps the ID of an endpoint to the keys that have a record of it
 }
 
-// make creates the folder and the file .svc-ledger.
+// make creates the folder and the file .svc-ledger. If there is one, this tries whether the folder can be
+// written.
 func (d *dir) make() error {
 	if err := os.MkdirAll(d.path, 0o700); err != nil {
 		return err
 	}
 	_ = syncFolder(filepath.Dir(d.path)) // the folder may be new; an error is ignored, since the parent may not be readable
-	if d.marked() == nil {
-		return nil
-	}
 	err := d.create(d.mark(), []byte("A ledger of endpoints that may be running. Do not delete this file.\n"))
-	if errors.Is(err, fs.ErrExist) { // another process has made it
+	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
 	return err

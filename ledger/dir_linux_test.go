@@ -38,12 +38,18 @@ func TestDirReadOnly(t *testing.T) {
 	}
 	s := open(t, path)
 	require.NoError(t, s.Append(t.Context(), rec("k", 1)))
+	require.NoError(t, os.Chmod(filepath.Join(path, "k@000001.json"), 0o444))
 	require.NoError(t, os.Chmod(path, 0o555))
 	t.Cleanup(func() { os.Chmod(path, 0o755) })
 	asNobody(t, func() {
 		_, err := ledger.Dir(path)
 		require.ErrorIs(t, err, os.ErrPermission)
 		require.ErrorContains(t, err, path)
+		s, err := ledger.Dir(path, ledger.MustExist())
+		require.NoError(t, err, "a reader needs no write")
+		all, err := s.List(t.Context(), "")
+		require.NoError(t, err)
+		require.Len(t, all, 1)
 		err = s.Append(t.Context(), rec("k", 2))
 		require.ErrorIs(t, err, os.ErrPermission)
 		require.ErrorContains(t, err, "writing "+filepath.Join(path, "k@000002.json"))

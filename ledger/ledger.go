@@ -60,7 +60,8 @@ type Pruner interface {
 type Option struct{ name string }
 
 // MustExist opens only a ledger that exists already: an error is better than an empty ledger if the
-// path is wrong or a volume is not mounted. Use it wherever a ledger was made before.
+// path is wrong or a volume is not mounted. Use it wherever a ledger was made before. It needs no write,
+// so it does not find out whether the ledger can be written: nothing is created until it can.
 func MustExist() Option { return Option{"MustExist"} }
 
 // An Event is the reason for a record. Some events change the state of the entry. The [State]

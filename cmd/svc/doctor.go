@@ -243,7 +243,7 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView) {
 	}
 	defer stop()
 	records, err := store.List(ctx, "")
-	switch unwritten := p.tryWrite(); {
+	switch unwritten := p.tryWrite(ctx); {
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
 		v.problem("ledger", plainText(err), "it did not respond in time: try again with a longer --timeout, and check its disk or its database")
 	case err != nil:
@@ -261,11 +261,15 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView) {
 	t.checkEntries(v, entries, errors.Join(err, damaged))
 }
 
-// tryWrite writes a file of the size of a large record to the folder of a ledger, and removes it. For
-// a database, openPlace has tried to write.
-func (p place) tryWrite() error {
+// tryWrite tries to write to a ledger that exists, and leaves nothing behind: in a folder it writes a file
+// of the size of a large record, and in a database it opens the ledger as a command does that makes one.
+func (p place) tryWrite(ctx context.Context) error {
 	if p.driver != "folder" {
-		return nil
+		_, stop, err := openPlace(ctx, p, true)
+		if err == nil {
+			stop()
+		}
+		return err
 	}
 	f, err := os.CreateTemp(p.name, ".ledger-doctor-")
 	if err != nil {

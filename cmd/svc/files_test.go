@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -70,7 +69,7 @@ func TestUploadFromAPipe(t *testing.T) {
 	require.True(t, bytes.Equal(data, got))
 
 	fifo := filepath.Join(s.env["HOME"], "fifo")
-	require.NoError(t, syscall.Mkfifo(fifo, 0o600))
+	makeFifo(t, fifo)
 	go func() { _ = os.WriteFile(fifo, data, 0) }()
 	require.Contains(t, s.must(exitOK, "files", "upload", fifo).stderr, sum)
 }

@@ -307,7 +307,7 @@ func startPostgres() {
 		postgresWhy = err.Error()
 		return
 	}
-	attr := &syscall.SysProcAttr{}
+	var attr *syscall.SysProcAttr
 	if os.Getuid() == 0 { // the server refuses to run as root
 		u, err := user.Lookup("postgres")
 		if err != nil {
@@ -316,7 +316,7 @@ func startPostgres() {
 		}
 		var uid, gid int
 		_, _ = fmt.Sscan(u.Uid+" "+u.Gid, &uid, &gid)
-		attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		attr = asUser(uid, gid)
 		_ = os.Chown(dir, uid, gid)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -36,6 +36,9 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
+	if err := os.Chmod(dir, 0o755); err != nil { // for tests that run the program as another user
+		panic(err)
+	}
 	binary = filepath.Join(dir, "svc")
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary, ".").CombinedOutput(); err != nil {
 		panic(string(out))

@@ -114,13 +114,17 @@ type table struct {
 	file os.FileInfo // the file that path named when the database was opened
 }
 
-// open creates the table if there is none, and checks that records can be written.
+// open creates the table if there is none, and checks that records can be written. With
+// [ledger.MustExist] it writes nothing.
 func (t *table) open(ctx context.Context, opts []ledger.Option) error {
-	if _, err := t.List(ctx, "-"); err != nil {
-		if slices.Contains(opts, ledger.MustExist()) {
-			return fmt.Errorf("sqlledger: there is no ledger in this database (%w): %w", fs.ErrNotExist, err)
-		}
-		_, err := t.db.ExecContext(ctx, `CREATE TABLE svc_ledger ("key" VARCHAR(64) NOT NULL, seq BIGINT NOT NULL, record TEXT NOT NULL, PRIMARY KEY ("key", seq))`)
+	_, err := t.List(ctx, "-")
+	switch mustExist := slices.Contains(opts, ledger.MustExist()); {
+	case err != nil && mustExist:
+		return fmt.Errorf("sqlledger: there is no ledger in this database (%w): %w", fs.ErrNotExist, err)
+	case mustExist:
+		return nil
+	case err != nil:
+		_, err = t.db.ExecContext(ctx, `CREATE TABLE svc_ledger ("key" VARCHAR(64) NOT NULL, seq BIGINT NOT NULL, record TEXT NOT NULL, PRIMARY KEY ("key", seq))`)
 		if _, again := t.List(ctx, "-"); again != nil { // if the table exists now, another process has created it
 			return errors.Join(again, err)
 		}

@@ -157,12 +157,17 @@ func TestUnsafeSettings_D11(t *testing.T) {
 	})
 }
 
-// That records cannot be written comes to light when the store is opened.
+// That records cannot be written comes to light when the store is opened, unless it must exist: then it can be read.
 func TestReadOnlyDatabase_D13(t *testing.T) {
 	file := "file:" + filepath.Join(t.TempDir(), "ledger.db")
 	mustOpen(t, "sqlite", file+safe)
 	_, err := open(t, "sqlite", file+safe+"&mode=ro")
 	require.ErrorContains(t, err, "the table svc_ledger cannot be written")
+	reader, err := sqlledger.SQLite(t.Context(), database(t, "sqlite", file+safe+"&mode=ro"), ledger.MustExist())
+	require.NoError(t, err)
+	_, err = reader.List(t.Context(), "")
+	require.NoError(t, err)
+	require.Error(t, reader.Append(t.Context(), ledger.Record{Key: "k", Seq: 1}))
 	t.Run("postgres", func(t *testing.T) {
 		dsn := newPostgresDatabase(t)
 		s := mustOpen(t, "postgres", dsn)

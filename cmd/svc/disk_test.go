@@ -1,0 +1,78 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc/svctest"
+)
+
+// readOnly makes the ledger of a session one that can be read and not written, and returns a function
+// that prepares a run of the program with it.
+func (s *session) readOnly() func(args ...string) *exec.Cmd {
+	s.t.Helper()
+	dir := filepath.Join(s.env["HOME"], ".local")
+	require.NoError(s.t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		mode := map[bool]fs.FileMode{true: 0o555, false: 0o444}[err == nil && e.IsDir()]
+		return os.Chmod(path, mode)
+	}))
+	require.NoError(s.t, os.Chmod(filepath.Dir(s.env["HOME"]), 0o755)) // another user must get there
+	s.t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, "state/svc-ledger"), 0o700) })
+	return func(args ...string) *exec.Cmd {
+		cmd := s.command(args...)
+		if os.Getuid() == 0 { // root may write everywhere
+			cmd.SysProcAttr = asUser(65534, 65534)
+		}
+		return cmd
+	}
+}
+
+// TestLedgerThatCannotBeWritten: it is read all the same, what is in it can be deleted, and nothing is created.
+func TestLedgerThatCannotBeWritten_D13(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	command := s.readOnly()
+	for _, tt := range []struct {
+		args           []string
+		code           int
+		stdout, stderr string
+	}{
+		{[]string{"ls", "-o", "name"}, exitOK, "svc-1\n", ""},
+		{[]string{"get", "--key", "chat", "-o", "name"}, exitOK, "svc-1\n", ""},
+		{[]string{"wait", "--key", "chat", "-o", "name"}, exitOK, "svc-1\n", ""},
+		{[]string{"__complete", "get", "--key", ""}, exitOK, "chat\tdemo svc-1\n", ""},
+		{[]string{"doctor"}, exitFailed, "it cannot be written: ", ""},
+		{with(deploy, "--key", "other"), exitLedger, "", "permission denied"},
+		{[]string{"extend", "chat", "8h"}, exitLedger, "", "permission denied"},
+		{with(deploy, "--key", "chat"), exitOK, "svc-1\n", ""},
+		{[]string{"delete", "--key", "chat"}, exitOK, "deleted", "warning: the ledger cannot record that svc-1 is deleted"},
+	} {
+		e := s.finish(command(tt.args...))
+		require.Equal(t, tt.code, e.code, "%q: %s%s", tt.args, e.stdout, e.stderr)
+		require.Contains(t, e.stdout, tt.stdout, "%q", tt.args)
+		require.Contains(t, e.stderr, tt.stderr, "%q", tt.args)
+	}
+	require.Equal(t, 1, s.srv.RequestCount("POST", svctest.RouteEndpoints), "nothing is created without a record")
+	require.Zero(t, s.srv.RunningInstances())
+}
+
+// TestDoctorOnAFullDisk: an empty file fits, and a record does not.
+func TestDoctorOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	cmd := s.shell("ulimit -f 0; svc doctor -o json")
+	e := s.finish(cmd)
+	require.Equal(t, exitFailed, e.code, e.stderr)
+	require.Contains(t, e.stdout, "it cannot be written: ")
+	require.Contains(t, e.stdout, "check the space on its disk")
+	left, err := filepath.Glob(filepath.Join(s.env["HOME"], ".local/state/svc-ledger/.ledger-*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
