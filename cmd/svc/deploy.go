@@ -232,13 +232,19 @@ func (d *deployment) flavorExists(ctx context.Context) error {
 	return err
 }
 
-// noSuchFlavor adds errNoFlavor to the refusal of a create if the service does not list its flavor, so
-// that the exit code is the same as for a dry run.
+// noSuchFlavor adds errNoFlavor to the refusal of a create if the flavor is not in stock (409), or if the
+// service does not list it, so that the exit code is the same as for a flavor that is picked, and for a dry
+// run.
 func (d *deployment) noSuchFlavor(ctx context.Context, err error) error {
-	if refused, ok := errors.AsType[*svc.Error](err); !ok || refused.Method != http.MethodPost || kindOf(err).code != exitFailed || d.opts.PickFlavor != nil {
+	refused, ok := errors.AsType[*svc.Error](err)
+	if !ok || refused.Method != http.MethodPost || kindOf(err).code != exitFailed || d.opts.PickFlavor != nil {
 		return err
 	}
-	if missing := d.flavorExists(ctx); errors.Is(missing, errNoFlavor) {
+	missing := fmt.Errorf("%s: %w", d.req.ResourceMetadata.FlavorID, errNoFlavor)
+	if !errors.Is(err, svc.ErrConflict) {
+		missing = d.flavorExists(ctx)
+	}
+	if errors.Is(missing, errNoFlavor) {
 		return several{plainText(missing) + ": " + plainText(err), []error{missing, err}}
 	}
 	return err

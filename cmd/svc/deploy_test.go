@@ -107,8 +107,20 @@ func TestDeployFailures(t *testing.T) {
 		"none so cheap": {
 			args: []string{"--max-price", "0.01"}, code: exitNotFound, kind: "no_flavor", advice: "svc flavors",
 		},
+		"sold out": {
+			args: []string{"--flavor", "flavor-3"}, code: exitNotFound, kind: "no_flavor", advice: "has fewer instances available than requested",
+		},
+		"sold out, although the list has it in stock": {
+			method: "POST", route: post, fault: svctest.Fault{Status: 409, Body: `{"message":"no capacity"}`},
+			args: []string{"--flavor", "flavor-1"}, code: exitNotFound, kind: "no_flavor", advice: "no capacity",
+		},
 		"refused": {
-			args: []string{"--flavor", "flavor-3"}, code: exitFailed, kind: "refused",
+			method: "POST", route: post, fault: svctest.Fault{Status: 400, Body: `{"message":"no such image"}`},
+			args: []string{"--flavor", "flavor-1"}, code: exitFailed, kind: "refused", advice: "no such image",
+		},
+		"a page with the status of a conflict": {
+			method: "POST", route: post, fault: svctest.Fault{Status: 409, Body: "<html>conflict</html>", AfterEffect: true},
+			args: []string{"--flavor", "flavor-1"}, code: exitUnknown, kind: "outcome_unknown", running: 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -255,7 +267,7 @@ deploy_metadata:
 	doc = s.must(exitNotFound, "deploy", "--file", spec, "--flavor", "none", "-o", "json").doc(t)
 	require.Equal(t, "no_flavor", doc["error_kind"], "the code of the dry run")
 	require.Equal(t, false, doc["may_be_running"])
-	s.must(exitFailed, "deploy", "--file", spec, "--flavor", "flavor-3", "-o", "json") // sold out
+	s.must(exitNotFound, "deploy", "--file", spec, "--flavor", "flavor-3", "-o", "json") // sold out
 	request = s.must(exitOK, "deploy", "--file", spec, "--gpus", "0", "--dry-run", "-o", "json").doc(t)["request"].(map[string]any)
 	require.Equal(t, 0.0, request["deploy_metadata"].(map[string]any)["gpu_num"], "the flag wins")
 }
