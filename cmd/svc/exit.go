@@ -154,6 +154,8 @@ func exitCode(err error, at stake, f facts) int {
 	}
 	code := kindOf(err).code
 	switch {
+	case at == nothing && code == exitUnknown: // of a file record: no endpoint can be running
+		return exitFailed
 	case at != changes:
 		return code
 	case f.Created && !f.Running:
@@ -244,7 +246,7 @@ func (t *tool) complete(v view, err error, code int, c *command, f facts) {
 		r.SvcExitCode = code
 	}
 	o := v.base()
-	o.ExitCode, o.MayBeRunning = code, f.Running || code == exitUnknown && c.stake != nothing
+	o.ExitCode, o.MayBeRunning = code, f.Running || code == exitUnknown
 	if o.ServiceID == "" && !strings.Contains(f.ID, " ") { // not for several
 		o.ServiceID = f.ID
 	}

@@ -133,8 +133,9 @@ SHA-256 of the contents is written to standard error, and is in the document of 
 In a pipeline, if the producer fails, what it has written so far is uploaded as if it were all: write
 "set -o pipefail" before it, and delete the file after a failure.
 
-If the contents could not be sent, the record stays: --id ID uploads to it again. After exit
-code 4, a record may exist, and its ID is not known.`
+If the contents could not be sent, the record stays: --id ID uploads to it again. If the response to
+the request for a record is lost, a record may exist, and its ID is not known: then svc looks for its
+name, and says what to do. The exit code is 1, and error_kind of -o json is outcome_unknown.`
 
 // upload is one upload.
 type upload struct {

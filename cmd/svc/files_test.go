@@ -112,18 +112,18 @@ func TestUploadWhenTheResponseIsLost(t *testing.T) {
 	s := newSession(t)
 	s.contents(1000)
 	s.srv.Fault("POST", svctest.RouteFiles, svctest.DropAfterEffect())
-	e := s.must(exitUnknown, "files", "upload", "data.jsonl", "-o", "json")
+	e := s.must(exitFailed, "files", "upload", "data.jsonl", "-o", "json")
 	require.Contains(t, e.stderr, "svc files upload --id file-1 data.jsonl")
 	require.NotContains(t, e.stderr, "endpoint")
 	require.Equal(t, false, e.doc(t)["may_be_running"], "a file is not billed as an endpoint is")
 
 	s.srv.Fault("POST", svctest.RouteFiles, svctest.Fault{Status: 502})
-	require.Contains(t, s.must(exitUnknown, "files", "upload", "--name", "another", "data.jsonl").stderr, "you can repeat the upload")
+	require.Contains(t, s.must(exitFailed, "files", "upload", "--name", "another", "data.jsonl").stderr, "you can repeat the upload")
 	require.Equal(t, 2, s.srv.RequestCount("POST", svctest.RouteFiles), "none was repeated")
 
 	s.srv.Fault("POST", svctest.RouteFiles, svctest.DropAfterEffect())
 	s.srv.Fault("GET", svctest.RouteFiles, svctest.Fault{Status: 403})
-	require.Contains(t, s.must(exitUnknown, "files", "upload", "--name", "third", "data.jsonl").stderr, "The list of files cannot be read")
+	require.Contains(t, s.must(exitFailed, "files", "upload", "--name", "third", "data.jsonl").stderr, "The list of files cannot be read")
 }
 
 // TestDownloadNeverOverwrites: neither after a failure, nor with a wrong SHA-256, nor a file

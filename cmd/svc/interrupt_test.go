@@ -40,7 +40,7 @@ var interrupted = []struct {
 	{[]string{"adopt", "chat", "svc-1"}, both(loseResponse, hold("GET", svctest.RouteEndpoint)), "GET", svctest.RouteEndpoint, "", exitInterrupted, true, []string{""}},
 	{[]string{"forget", "chat"}, loseResponse, "", "", "waiting until the create", exitInterrupted, true, []string{""}},
 	{[]string{"extend", "chat", "1h"}, both(initializing, hold("GET", svctest.RouteFlavors)), "GET", svctest.RouteFlavors, "", exitInterrupted, true, []string{"svc-1"}},
-	{[]string{"files", "upload", "data.jsonl"}, both(withContents, hold("POST", svctest.RouteFiles)), "POST", svctest.RouteFiles, "", exitUnknown, false, nil},
+	{[]string{"files", "upload", "data.jsonl"}, both(withContents, hold("POST", svctest.RouteFiles)), "POST", svctest.RouteFiles, "", exitFailed, false, nil},
 	{[]string{"files", "upload", "data.jsonl"}, both(withContents, hold("PUT", svctest.RouteStorage)), "PUT", svctest.RouteStorage, "", exitInterrupted, false, nil},
 	{[]string{"files", "download", "file-1", "got"}, both(withContents, hold("GET", svctest.RouteStorage)), "GET", svctest.RouteStorage, "", exitInterrupted, false, nil},
 	{[]string{"files", "rm", "file-1"}, both(withContents, hold("DELETE", svctest.RouteFile)), "DELETE", svctest.RouteFile, "", exitInterrupted, false, nil},
