@@ -212,14 +212,14 @@ func (t *tool) checkInference(ctx context.Context, v *doctorView) {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
-	v.problem(name, err.Error(), "check the address and the network")
+	v.problem(name, plainText(err), "check the address and the network")
 }
 
 // checkLedger checks that the ledger can be read and written, and reports its open entries.
 func (t *tool) checkLedger(ctx context.Context, v *doctorView) {
 	p, err := findLedger(t.flags.ledger)
 	if err != nil {
-		v.problem("ledger", err.Error(), "set SVC_LEDGER or --ledger")
+		v.problem("ledger", plainText(err), "set SVC_LEDGER or --ledger")
 		return
 	}
 	t.place = p

@@ -139,7 +139,7 @@ func (s *session) finish(cmd *exec.Cmd) ended {
 }
 
 // goNames finds names of the library and of Go in what a user reads.
-var goNames = regexp.MustCompile(`\b(Err[A-Z]\w+|Min[A-Z]\w+|ContentType|FileName|PickFlavor|OnCreate|\w+Empty|Go (struct|value)|With[A-Z]\w+|DeleteAndWait|WaitUntil\w+|ScaleAndWait|\w+Client\.\w+|Ledger\.\w+|NewClient\w*|errors\.\w+|goroutine|panic|nil)\b|svc: svc:`)
+var goNames = regexp.MustCompile(`\b(Err[A-Z]\w+|Min[A-Z]\w+|ContentType|FileName|PickFlavor|OnCreate|\w+Empty|Go (struct|value)|With[A-Z]\w+|DeleteAndWait|WaitUntil\w+|ScaleAndWait|\w+Client\.\w+|Ledger\.\w+|NewClient\w*|errors\.\w+|call [A-Z]\w+|PresignedURL|context (canceled|deadline exceeded)|goroutine|panic|nil)\b|svc: svc:`)
 
 // checkWords checks what no output may hold: the token, and names of Go.
 func checkWords(t *testing.T, srv *svctest.Server, e ended) {
