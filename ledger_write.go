@@ -24,7 +24,7 @@ type claim struct {
 	cancel  context.CancelFunc // ends the context of the create
 }
 
-var errSettleBy = &httpcall.TimeoutError{After: ledger.SettleLimit}
+var errSettleBy = cause.Alone{Err: &httpcall.TimeoutError{After: ledger.SettleLimit}}
 
 // open waits until the key is free, records the intent of a prepared create, and adds the mark to
 // its body. An empty key means a random one. If the key has an endpoint of the same request, open
@@ -66,7 +66,7 @@ func (l *Ledger) open(ctx context.Context, k *call, key string, lease time.Durat
 		}
 		return errors.New("svc: the create was not sent: its time limit in the ledger has passed, by the wall clock (the process may have been suspended)")
 	}
-	ctx, c.cancel = cause.Limit(ctx, c.intent.SettleBy, errSettleBy)
+	ctx, c.cancel = context.WithDeadlineCause(ctx, c.intent.At.Add(ledger.SettleLimit), errSettleBy)
 	return c, ctx, nil
 }
 

@@ -50,7 +50,8 @@ type polled[T any] struct {
 	next    time.Duration // time until the next poll; if 0, this was the last poll
 }
 
-// run polls until the given function returns true, or until an error or ctx ends the wait.
+// run polls until the given function returns true, or until an error or ctx ends the wait. It
+// returns the record that was read last.
 func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, error) {
 	if w.unfit != nil {
 		return nil, w.failed(w.unfit)
@@ -62,11 +63,12 @@ func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, 
 		switch {
 		case p.done, p.end != nil:
 			w.tell(p)
-			return w.over(ctx, p.record, p.end)
+			return w.last, w.over(ctx, p.end)
 		case p.err != nil && ctx.Err() != nil:
 			deadline, _ := ctx.Deadline()
 			late := min(time.Since(deadline), time.Since(w.start)) // a create may have outlasted ctx before the wait began
-			return w.again(ctx, until, rules.WasSuspended(0, late), cause.Of(ctx))
+			err := w.again(ctx, until, rules.WasSuspended(0, late))
+			return w.last, w.over(ctx, err)
 		}
 		var atLeast, atMost time.Duration
 		if p.err != nil {
@@ -78,80 +80,55 @@ func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, 
 		}
 		polled := time.Now()
 		w.tell(p)
-		if ended := poll.Sleep(ctx, next); ended != nil {
-			return w.again(ctx, until, rules.WasSuspended(next, time.Since(polled)), ended)
+		if poll.Sleep(ctx, next) != nil {
+			err := w.again(ctx, until, rules.WasSuspended(next, time.Since(polled)))
+			return w.last, w.over(ctx, err)
 		}
 	}
 }
 
-// again ends a wait whose ctx has ended; why is the reason. If the process was suspended until
-// after the deadline, the latest poll is too old for a verdict, so again polls once more.
-func (w *waiter[T]) again(ctx context.Context, until func(*T) (bool, error), suspended bool, why error) (*T, error) {
+// again returns why a wait ends whose ctx has ended. If the process was suspended until after the
+// deadline, the latest poll is too old for a verdict, so again polls once more, and returns nil if
+// that poll ends the wait with success.
+func (w *waiter[T]) again(ctx context.Context, until func(*T) (bool, error), suspended bool) error {
 	if suspended && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), latePollLimit)
 		defer cancel()
 		p := w.once(late, until)
 		w.tell(p)
 		if p.done || p.end != nil {
-			return w.over(ctx, p.record, p.end)
+			return p.end
 		}
 	}
-	return w.over(ctx, nil, why)
+	return cause.Of(ctx)
 }
 
-// over ends the wait, with the record or with the error why. It reports the end of the wait, except
-// for a cleanup, whose caller reports it.
-func (w *waiter[T]) over(ctx context.Context, record *T, why error) (*T, error) {
+// over reports the end of the wait, except for a cleanup, whose caller reports it. It returns the
+// error of the wait, or nil if why is nil.
+func (w *waiter[T]) over(ctx context.Context, why error) error {
 	if why != nil {
-		record, why = w.last, w.failed(why)
+		why = w.failed(why)
 	}
 	if w.failures.Task != rules.Cleanup {
 		w.client.waited(ctx, WaitEnd{ID: w.outcome.ID, Want: w.outcome.Want, Elapsed: time.Since(w.start), Err: why})
 	}
-	return record, why
+	return why
 }
 
 // once polls once, stores what it has read, and decides whether the wait ends.
 func (w *waiter[T]) once(ctx context.Context, until func(*T) (bool, error)) (p polled[T]) {
 	var verdict rules.Verdict
 	p.record, verdict, p.err = w.poll(ctx)
-	switch {
-	case verdict == rules.Deleted && w.deletion:
-		p.done, p.err = true, nil
-	case verdict != rules.Deleted && p.err != nil && ctx.Err() != nil:
-		return p
-	}
-	o := &w.outcome
-	o.Polls++
-	o.LastErr = p.err
-	if p.record != nil {
-		w.last = p.record
-		status := w.status(p.record)
-		if n := len(o.History); n == 0 || o.History[n-1].Status != status {
-			p.changed = true
-			o.History = append(o.History[max(n+1-maxHistory, 0):], StatusChange{status, time.Now()})
-		}
-	}
-	if p.done {
-		return p
-	}
-	w.judge(&p, verdict, until)
-	if !p.done || w.probe == nil {
-		return p
-	}
-	if err := w.probe(ctx); err != nil {
-		o.LastErr, p.err, p.done = err, err, false
-		if cause.Has[*permanentError](err) {
-			p.end = err
-		}
-	}
-	return p
-}
-
-// judge decides whether a poll ends the wait.
-func (w *waiter[T]) judge(p *polled[T], verdict rules.Verdict, until func(*T) (bool, error)) {
 	deleted := verdict == rules.Deleted
 	switch {
+	case deleted && w.deletion:
+		p.done, p.err = true, nil
+	case !deleted && p.err != nil && ctx.Err() != nil:
+		return p
+	}
+	w.note(&p)
+	switch {
+	case p.done:
 	case p.err == nil:
 		w.failures = rules.Failures{Task: w.failures.Task}
 		if p.done, p.end = until(p.record); deleted && !p.done && p.end == nil {
@@ -166,6 +143,29 @@ func (w *waiter[T]) judge(p *polled[T], verdict rules.Verdict, until func(*T) (b
 		p.end = p.err
 	case !w.client.continues(&w.failures, p.err):
 		p.end = p.err
+	}
+	if p.done && w.probe != nil {
+		p.err = w.probe(ctx)
+		p.done, w.outcome.LastErr = p.err == nil, p.err
+		if cause.Has[*permanentError](p.err) {
+			p.end = p.err
+		}
+	}
+	return p
+}
+
+// note stores what a poll has read.
+func (w *waiter[T]) note(p *polled[T]) {
+	o := &w.outcome
+	o.Polls++
+	if o.LastErr = p.err; p.record == nil {
+		return
+	}
+	w.last = p.record
+	status := w.status(p.record)
+	if n := len(o.History); n == 0 || o.History[n-1].Status != status {
+		p.changed = true
+		o.History = append(o.History[max(n+1-maxHistory, 0):], StatusChange{status, time.Now()})
 	}
 }
 

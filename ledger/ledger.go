@@ -194,11 +194,13 @@ var validKey = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
 // ValidKey reports whether key can be the key of a record.
 func ValidKey(key string) bool { return validKey.MatchString(key) }
 
+var errRecord = errors.New("the key must be 1 to 64 characters of a-z, 0-9, _ and -, and Seq must be 1 or more")
+
 // Encode returns the text of a record, for a store: one line of JSON in ASCII. It returns an
 // error if the record is not valid.
 func Encode(r Record) ([]byte, error) {
 	if !ValidKey(r.Key) || r.Seq < 1 {
-		return nil, errors.New("the key must be 1 to 64 characters of a-z, 0-9, _ and -, and Seq must be 1 or more")
+		return nil, errRecord
 	}
 	text, err := json.Marshal(r)
 	var ascii []byte

@@ -17,13 +17,12 @@ type memory struct {
 }
 
 func (m *memory) Append(ctx context.Context, r Record) error {
-	if _, err := Encode(r); err != nil {
-		return writing(place(r.Key, r.Seq), err)
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at, found := slices.BinarySearchFunc(m.records[r.Key], r.Seq, func(s Record, seq int64) int { return int(s.Seq - seq) })
 	switch {
+	case !ValidKey(r.Key), r.Seq < 1:
+		return writing(place(r.Key, r.Seq), errRecord)
 	case ctx.Err() != nil:
 		return writing(place(r.Key, r.Seq), context.Cause(ctx))
 	case found:

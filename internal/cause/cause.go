@@ -7,15 +7,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Of returns why ctx ended: its Err, joined with its cause if one was set. It returns nil if
 // ctx has not ended.
 func Of(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
-	if own, ok := cause.(*limit); ok { //nolint:errorlint // the very same value
-		return own.error
+	if alone, ok := cause.(Alone); ok { //nolint:errorlint // the very same value
+		return alone.Err
 	}
 	if err != nil && cause != err { //nolint:errorlint // the very same value
 		return &ended{cause, err}
@@ -23,16 +22,11 @@ func Of(ctx context.Context) error {
 	return err
 }
 
-// Limit returns a copy of ctx that ends at the given time at the latest. Of then returns only err,
-// since context.DeadlineExceeded would mean that a deadline of the caller has passed.
-func Limit(ctx context.Context, at time.Time, err error) (context.Context, context.CancelFunc) {
-	if deadline, ok := ctx.Deadline(); ok && !deadline.After(at) {
-		return context.WithCancel(ctx)
-	}
-	return context.WithDeadlineCause(ctx, at, &limit{err})
-}
+// Alone is the cause of a context whose end is no deadline of the caller. Of returns only its Err,
+// without context.DeadlineExceeded.
+type Alone struct{ Err error }
 
-type limit struct{ error }
+func (a Alone) Error() string { return a.Err.Error() }
 
 type ended struct{ cause, err error }
 

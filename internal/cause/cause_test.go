@@ -111,10 +111,10 @@ func TestJoin(t *testing.T) {
 	require.True(t, strings.HasSuffix(all.Error(), "; and 992 more"), all.Error())
 }
 
-func TestLimitIsNoDeadlineOfTheCaller(t *testing.T) {
+func TestAloneIsNoDeadlineOfTheCaller(t *testing.T) {
 	late := errors.New("late")
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := cause.Limit(t.Context(), time.Now().Add(time.Minute), late)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, cause.Alone{Err: late})
 		defer cancel()
 		require.NoError(t, cause.Of(ctx))
 		time.Sleep(time.Minute)
@@ -123,7 +123,7 @@ func TestLimitIsNoDeadlineOfTheCaller(t *testing.T) {
 
 		sooner, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		ctx, cancel = cause.Limit(sooner, time.Now().Add(time.Minute), late)
+		ctx, cancel = context.WithTimeoutCause(sooner, time.Minute, cause.Alone{Err: late})
 		defer cancel()
 		<-ctx.Done()
 		require.ErrorIs(t, cause.Of(ctx), context.DeadlineExceeded)

@@ -44,7 +44,8 @@ type attempt struct {
 
 // RoundTrip performs one HTTP exchange of a call. It is the transport below the retries and
 // the redirects. It sends a copy of the request, since a connection may still be using the
-// request of the previous attempt.
+// request of the previous attempt. An attempt may have taken effect if its response was lost or is
+// inconclusive, or if an earlier attempt may have.
 func (c *Caller) RoundTrip(shell *http.Request) (*http.Response, error) {
 	x := exchangeOf(shell.Context())
 	x.tell() // after a redirect: reports the exchange that led here
@@ -55,14 +56,21 @@ func (c *Caller) RoundTrip(shell *http.Request) (*http.Response, error) {
 		return nil, x.refuse(err, redirected)
 	}
 	acted := x.Acted
-	x.fold(attempt{}, acted || x.call.Once) // the worst case, in case the transport panics
+	x.attempt, x.Acted = attempt{}, acted || x.call.Once // the worst case, in case the transport panics
 	if !redirected {
 		x.Attempts++
 	}
 	x.dials.Store(0)
 	start := time.Now()
 	a := x.send(shell, deadline)
-	x.fold(a, acted)
+	x.attempt, x.Acted = a, acted
+	switch a.outcome { // a request that was not sent changes nothing
+	case lost:
+		x.Acted, x.Lost = true, true
+	case answered:
+		x.Acted = acted || rules.MayHaveActed(rules.Response{Status: a.StatusCode, ContentType: a.Header.Get("Content-Type"), Body: a.Body, Cut: a.Cut})
+		x.Lost = x.Lost || slices.Contains([]int{http.StatusBadGateway, http.StatusGatewayTimeout}, a.StatusCode)
+	}
 	if len(c.cfg.Hooks) > 0 {
 		x.report = &Attempt{
 			Call: x.number, Method: shell.Method, Route: x.call.Route, ID: x.call.ID, Host: shell.URL.Host, Number: x.Attempts,
@@ -135,7 +143,7 @@ func (c *Caller) askToken(x *exchange, deadline time.Time) (*sender, error) {
 // previous attempt, unless that attempt was redirected to this request.
 func (x *exchange) refuse(err error, redirected bool) error {
 	if redirected {
-		x.fold(attempt{}, x.Acted)
+		x.attempt = attempt{}
 	} else {
 		err = interrupted(err, x.err)
 	}
@@ -219,21 +227,6 @@ func read(method string, resp *http.Response, whole bool) (body []byte, cut bool
 		}
 	}
 	return body, cut || err != nil, err
-}
-
-// fold makes an attempt the latest one of its call. acted reports whether an earlier attempt
-// may have taken effect. The new attempt may have taken effect if its response was lost or is
-// inconclusive.
-func (x *exchange) fold(a attempt, acted bool) {
-	x.attempt, x.Acted = a, acted
-	switch a.outcome {
-	case notSent:
-	case lost:
-		x.Acted, x.Lost = true, true
-	case answered:
-		x.Acted = acted || rules.MayHaveActed(rules.Response{Status: a.StatusCode, ContentType: a.Header.Get("Content-Type"), Body: a.Body, Cut: a.Cut})
-		x.Lost = x.Lost || slices.Contains([]int{http.StatusBadGateway, http.StatusGatewayTimeout}, a.StatusCode)
-	}
 }
 
 // tell reports the latest exchange to the hooks, once it is known whether a retry
