@@ -111,6 +111,26 @@ func (l *Ledger) Adopt(ctx context.Context, e ledger.Entry, id string, opts *Ado
 	return s, nil
 }
 
+// UndoAdopt undoes an Adopt of the wrong endpoint. The entry is in doubt again, with the key in use, and
+// nothing is deleted. Adopt the right endpoint afterwards. The mark of the entry proves that an endpoint
+// is the right one, so its adoption cannot be undone. If the endpoint is not found, the token must be the
+// one that Adopt was called with.
+//
+// GET /v1/inference-service/{service_id}
+func (l *Ledger) UndoAdopt(ctx context.Context, e ledger.Entry) error {
+	if l.journal == nil {
+		return ErrNoLedger
+	}
+	endpoint := ledger.Endpoint{ID: e.ServiceID}
+	switch s, r, err := l.client.InferenceServices.read(ctx, e.ServiceID, nil); {
+	case err == nil:
+		endpoint = seen(s)
+	case !errors.Is(err, ErrNotFound), r.TokenCheck(e.Intent) != e.TokenCheck:
+		return err
+	}
+	return l.journal.Undo(ctx, e, endpoint)
+}
+
 // Forget records that the endpoint of an entry does not exist, after a person has checked that. If
 // that is wrong, you pay twice: the endpoint is running, and the next Deploy with this key creates
 // another endpoint.

@@ -13,11 +13,10 @@ import (
 // its ID. check is the TokenCheck of the response that showed s.
 func (j *Journal) Adopt(ctx context.Context, e Entry, s Endpoint, unmarked bool, date time.Time, check string) error {
 	const op = "adopt"
-	_, err := j.holder(ctx, e, s.ID)
-	if err != nil {
+	if _, err := j.holder(ctx, e, s.ID); err != nil {
 		return err
 	}
-	err = j.Change(ctx, op, e, func(now Entry) (Record, error) {
+	err := j.Change(ctx, op, e, func(now Entry) (Record, error) {
 		r := Record{Event: Created, ServiceID: s.ID, Adopted: true, ServiceTime: s.CreatedAt, TokenCheck: check}
 		return r, now.mayAdopt(j.baseURL, s, unmarked, date)
 	})
@@ -66,6 +65,13 @@ func (j *Journal) ensureSole(ctx context.Context, e Entry, id string) error {
 			return Record{Event: Unknown, ServiceID: id, Adopted: true}, nil
 		}))
 	}
+}
+
+// Undo undoes the adoption of s, if Entry.mayUndo allows it. The entry is in doubt again.
+func (j *Journal) Undo(ctx context.Context, e Entry, s Endpoint) error {
+	return j.Change(ctx, "undo the adoption", e, func(now Entry) (Record, error) {
+		return Record{Event: Unknown, ServiceID: now.ServiceID, Adopted: true}, now.mayUndo(j.baseURL, s)
+	})
 }
 
 // Forget records that the endpoint of an entry does not exist, if Entry.mayForget allows it.

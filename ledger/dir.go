@@ -37,12 +37,11 @@ func Dir(path string, opts ...Option) (Store, error) {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	d := &dir{path: path, indexed: make(map[string]int64), keys: make(map[string][]string)}
+	begin := d.make
 	if slices.Contains(opts, MustExist()) {
-		err = d.marked()
-	} else {
-		err = d.make()
+		begin = d.marked
 	}
-	if err != nil {
+	if err := begin(); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	left, _ := filepath.Glob(filepath.Join(path, ".ledger-*")) // temporary files that processes left when they died

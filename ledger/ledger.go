@@ -100,7 +100,7 @@ type Record struct {
 	SettleBy    time.Time `json:"settle_by,omitzero"`     // intended: the create is not sent after this time
 	Instances   int       `json:"instances,omitempty"`    // intended, scaled: number of instances
 	ServiceID   string    `json:"service_id,omitempty"`   // created, deleted, forgotten: ID of the endpoint; unknown: the same, if the response showed it
-	Adopted     bool      `json:"adopted,omitempty"`      // created: the ID was adopted; unknown: the adoption is void, since another entry has the ID
+	Adopted     bool      `json:"adopted,omitempty"`      // created: the ID was adopted; unknown: the adoption of the ID is undone
 
 	// Lease, of intended and extended, is how long the endpoint may exist, in nanoseconds. It
 	// counts from ServiceTime. If 0, there is no lease.

@@ -188,6 +188,20 @@ func (e *Entry) mayAdopt(baseURL string, s Endpoint, unmarked bool, date time.Ti
 	return e.checkOwner(s, unmarked)
 }
 
+// mayUndo returns an error unless s may be recorded as not the endpoint of the entry: it was adopted, and
+// does not carry the mark of the entry.
+func (e *Entry) mayUndo(baseURL string, s Endpoint) error {
+	switch mark, _ := FindMark(s.Description); {
+	case e.BaseURL != baseURL:
+		return e.elsewhere()
+	case e.State != Created, !e.Adopted, !same.ID(e.ServiceID, s.ID):
+		return errors.New("the entry has not adopted the endpoint")
+	case mark == e.Intent:
+		return errors.New("the endpoint carries the mark of the entry, so the create of the entry made it")
+	}
+	return nil
+}
+
 // Overdue reports whether the entry is open, belongs to the base URL, and has a lease that may have
 // ended at date, by the service's clock.
 func (e *Entry) Overdue(baseURL string, date time.Time) bool {

@@ -388,6 +388,31 @@ func TestLedgerMayAdopt(t *testing.T) {
 	}
 }
 
+func TestLedgerMayUndo(t *testing.T) {
+	adopted, created := event(Created), event(Created)
+	adopted.ServiceID, adopted.Adopted, created.ServiceID = "svc-9", true, "svc-9"
+	deleted := event(Deleted)
+	deleted.ServiceID = "svc-9"
+	bare, marked := Endpoint{ID: "svc-9"}, Endpoint{ID: "svc-9", Description: "[svc:" + intentA + "] d"}
+	for name, tc := range map[string]struct {
+		records []Record
+		s       Endpoint
+		ok      bool
+	}{
+		"adopted without a mark":        {[]Record{event(Unknown), adopted}, bare, true},
+		"after a wrong Forget":          {[]Record{event(Forgotten), adopted}, bare, true},
+		"another endpoint was read":     {[]Record{event(Unknown), adopted}, Endpoint{ID: "svc-1"}, false},
+		"the mark proves that it is it": {[]Record{event(Unknown), adopted}, marked, false},
+		"created, not adopted":          {[]Record{created}, bare, false},
+		"deleted":                       {[]Record{event(Unknown), adopted, deleted}, bare, false},
+		"in doubt":                      {[]Record{event(Unknown)}, bare, false},
+	} {
+		e := foldOne(t, append([]Record{intended()}, tc.records...)...)
+		require.Equal(t, tc.ok, e.mayUndo(e.BaseURL, tc.s) == nil, name)
+		require.ErrorContains(t, e.mayUndo("https://other.test", tc.s), "another base URL", name)
+	}
+}
+
 func TestLedgerMayReap(t *testing.T) {
 	const base = "https://svc.example"
 	end := noon.Add(time.Hour)

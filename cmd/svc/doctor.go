@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -64,7 +65,7 @@ func (t *tool) doctorCommand() *command {
 			Use: "doctor", Short: "check the settings, the service and the ledger; changes nothing",
 			Long: `Checks the address, the token, the flavor list, the clock, the inference URL and the ledger, and
 says what to do about each problem. It changes nothing: to try a ledger, it writes a file in its
-folder and removes it, or rolls back a record in a database. Ends with 1 if there is a problem.`,
+folder and removes it, or inserts no record in a database. Ends with 1 if there is a problem.`,
 		},
 		stake: reads, empty: emptyDoctor,
 		run: func(ctx context.Context, _ []string) (view, error) {
@@ -261,17 +262,22 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView) {
 	t.checkEntries(v, entries, errors.Join(err, damaged))
 }
 
-// tryWrite tries to write to a ledger that exists, and leaves nothing behind: in a folder it writes a file
-// of the size of a large record, and in a database it opens the ledger as a command does that makes one.
+// tryWrite tries to write to a ledger that exists, and leaves nothing behind. It opens a database as a
+// command does that makes one, and writes a file of the size of a large record, except for PostgreSQL.
 func (p place) tryWrite(ctx context.Context) error {
+	folder := p.name
 	if p.driver != "folder" {
 		_, stop, err := openPlace(ctx, p, true)
-		if err == nil {
-			stop()
+		if err != nil {
+			return err
 		}
-		return err
+		stop()
+		folder = filepath.Dir(p.name) // SQLite writes its journal there
 	}
-	f, err := os.CreateTemp(p.name, ".ledger-doctor-")
+	if p.driver == "postgres" {
+		return nil
+	}
+	f, err := os.CreateTemp(folder, ".ledger-doctor-")
 	if err != nil {
 		return err
 	}

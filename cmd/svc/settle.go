@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -15,7 +16,7 @@ import (
 )
 
 func (t *tool) adoptCommand() *command {
-	var unmarked bool
+	var unmarked, undo bool
 	c := &command{
 		Command: &cobra.Command{
 			Use: "adopt KEY ID", Short: "settle an entry in doubt: this is its endpoint",
@@ -23,9 +24,16 @@ func (t *tool) adoptCommand() *command {
 name of the entry, and its description must hold [svc:INTENT]. Then it can be scaled, swept and
 deleted like any other. An entry that was forgotten by mistake can be adopted too.
 
-With --unmarked, an endpoint without the mark is accepted; "svc sweep" never deletes it.`,
-			Example: "  svc adopt chat svc-1",
-			Args:    cobra.ExactArgs(2),
+With --unmarked, an endpoint without the mark is accepted; "svc sweep" never deletes it. If you adopted
+the wrong one, "svc adopt KEY --undo" puts the entry in doubt again. It deletes nothing, and is refused
+if the endpoint has the mark, which proves that it is the right one.`,
+			Example: "  svc adopt chat svc-1\n  svc adopt chat --undo",
+			Args: func(cmd *cobra.Command, args []string) error {
+				if undo {
+					return cobra.ExactArgs(1)(cmd, args)
+				}
+				return cobra.ExactArgs(2)(cmd, args)
+			},
 		},
 		client: needsClient, ledger: readsLedger, stake: reads, empty: emptyService,
 	}
@@ -36,7 +44,12 @@ With --unmarked, an endpoint without the mark is accepted; "svc sweep" never del
 		return []string{"Check KEY and ID: \"svc ls -o json\" shows the entry, and \"svc get ID\" the endpoint. If the ledger itself is damaged, \"svc doctor\" shows that."}
 	}
 	c.Flags().BoolVar(&unmarked, "unmarked", false, "accept an endpoint without the mark; check first that it is yours")
+	c.Flags().BoolVar(&undo, "undo", false, "undo the adoption of a wrong endpoint: the entry of KEY is in doubt again, and nothing is deleted")
+	c.MarkFlagsMutuallyExclusive("undo", "unmarked")
 	c.run = func(ctx context.Context, args []string) (view, error) {
+		if undo {
+			return nil, t.undoAdoption(ctx, args[0])
+		}
 		e, err := t.adoptable(ctx, args[0])
 		if err != nil {
 			return nil, err
@@ -49,6 +62,28 @@ With --unmarked, an endpoint without the mark is accepted; "svc sweep" never del
 		return t.read(s), err
 	}
 	return c
+}
+
+// undoAdoption puts the entry of a key in doubt again, since its endpoint is not the one that its create
+// made.
+func (t *tool) undoAdoption(ctx context.Context, key string) error {
+	t.note(func(f *facts) { f.Key = key })
+	open := slices.DeleteFunc(t.openUnder(ctx, key), func(e ledger.Entry) bool { return !e.Adopted })
+	if len(open) != 1 {
+		if _, err := t.entryOf(ctx, key); err != nil {
+			return err
+		}
+		return usageError{fmt.Errorf("the key %q has not adopted an endpoint; \"svc ls\" shows its entry", key)}
+	}
+	e := open[0]
+	other := t.otherToken(ctx, e)
+	t.note(func(f *facts) { f.ID, f.Name, f.OtherToken = e.ServiceID, e.Name, other })
+	if err := t.client.Ledger.UndoAdopt(ctx, e); err != nil {
+		return err
+	}
+	t.note(func(f *facts) { f.ID = "" })
+	t.talk.say("the key %[1]s is in doubt again, and %[2]s is as before. If there is an endpoint of the key: svc adopt %[1]s ID. If there is none: svc forget %[1]s", key, printable(e.ServiceID))
+	return nil
 }
 
 func (t *tool) forgetCommand() *command {
@@ -162,6 +197,7 @@ func (t *tool) adoptable(ctx context.Context, key string) (found ledger.Entry, e
 	if err != nil {
 		return found, err
 	}
+	adopted := ""
 	for _, e := range entries { // open entries come first, and then the others from old to new
 		if e.Key == key && e.Open() && e.State != ledger.Created {
 			return e, nil
@@ -169,11 +205,14 @@ func (t *tool) adoptable(ctx context.Context, key string) (found ledger.Entry, e
 		if e.Key == key && e.State == ledger.Forgotten {
 			found = e
 		}
+		if e.Key == key && e.State == ledger.Created && e.Adopted {
+			adopted = fmt.Sprintf(": it has adopted %s. If that is the wrong endpoint: svc adopt %s --undo", printable(e.ServiceID), key)
+		}
 	}
 	if found.Key != "" {
 		return found, nil
 	}
-	return found, usageError{fmt.Errorf("no entry of the key %q is in doubt; \"svc ls --all\" shows all entries", key)}
+	return found, usageError{fmt.Errorf("no entry of the key %q is in doubt%s", key, cmp.Or(adopted, "; \"svc ls --all\" shows all entries"))}
 }
 
 func (t *tool) extendCommand() *command {

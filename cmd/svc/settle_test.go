@@ -25,6 +25,10 @@ func TestWayOutOfTwoOpenEntries(t *testing.T) {
 	require.Equal(t, "the key chat is free again: on your word, no endpoint of it is running\n", e.stderr, "there was nothing to wait for")
 	s.srv.ClearFaults()
 	s.must(exitOK, args...)
+	wrong := s.srv.AddEndpoint(svctest.Endpoint{Name: "demo", Instances: 1})
+	s.must(exitOK, "adopt", "chat", wrong, "--unmarked")
+	s.must(exitOK, "adopt", "chat", "--undo")
+	require.NoError(t, s.srv.Client().InferenceServices.Delete(t.Context(), wrong))
 	require.Contains(t, s.must(exitOK, "adopt", "chat", "svc-1").stderr, "the key chat has 2 open entries now")
 
 	for _, args := range [][]string{args, {"get", "--key", "chat"}, {"delete", "--key", "chat"}, {"forget", "chat"}, {"extend", "chat", "1h"}} {
@@ -58,6 +62,28 @@ func TestForgetOneOfTwoOpenEntries(t *testing.T) {
 	require.Equal(t, true, doc["may_be_running"], "svc-1 runs")
 	require.Equal(t, []string{"svc-1"}, s.open())
 	s.must(exitOK, "get", "--key", "chat")
+}
+
+// TestAdoptionOfTheWrongEndpoint: it is undone, and nothing is deleted. The message of the second adopt shows the way.
+func TestAdoptionOfTheWrongEndpoint_D22(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+	s.must(exitUnknown, with(deploy, "--key", "chat")...)
+	wrong := s.srv.AddEndpoint(svctest.Endpoint{Name: "demo", Instances: 1})
+	require.Contains(t, s.must(exitUsage, "adopt", "chat", "--undo").stderr, "has not adopted an endpoint")
+	s.must(exitOK, "adopt", "chat", wrong, "--unmarked")
+	require.Contains(t, s.must(exitUsage, "adopt", "chat", "svc-1").stderr, "it has adopted "+wrong+". If that is the wrong endpoint: svc adopt chat --undo")
+	s.must(exitUsage, "adopt", "chat", wrong, "--undo")
+	e := s.must(exitOK, "adopt", "chat", "--undo", "-o", "json")
+	require.Equal(t, true, e.doc(t)["may_be_running"])
+	require.Contains(t, e.stderr, "the key chat is in doubt again, and "+wrong+" is as before")
+	require.Equal(t, []string{""}, s.open())
+	s.must(exitUnknown, "delete", "--key", "chat")
+	s.must(exitOK, "adopt", "chat", "svc-1")
+	require.Contains(t, s.must(exitLedger, "adopt", "chat", "--undo").stderr, "carries the mark")
+	s.must(exitOK, "delete", "--key", "chat")
+	require.Equal(t, 1, s.srv.RunningInstances(), "of somebody else")
 }
 
 // TestForgetOfAnEndpointThatRuns: that is no fault of the ledger.

@@ -3,9 +3,9 @@
 package sqlledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,32 +32,23 @@ const sqliteAdvice = `sqlledger: the settings of the database are not safe (%s):
 // If the file of the database is replaced while it is open, every Append fails.
 func SQLite(ctx context.Context, db *sql.DB, opts ...ledger.Option) (ledger.Store, error) {
 	t := &table{db: db}
-	conns, err := connections(ctx, db)
-	for _, c := range conns {
-		if err == nil {
-			err = t.checkSQLite(ctx, c)
-		}
-		_ = c.Close() // returns it to the pool
-	}
-	if err != nil {
+	if err := t.check(ctx, min(2, cmp.Or(db.Stats().MaxOpenConnections, 2))); err != nil {
 		return nil, err
 	}
 	return t, t.open(ctx, opts)
 }
 
-// connections returns two connections, or one if db allows no more.
-func connections(ctx context.Context, db *sql.DB) (all []*sql.Conn, err error) {
-	for range 2 {
-		if len(all) == 1 && db.Stats().MaxOpenConnections == 1 {
-			break
-		}
-		c, err := db.Conn(ctx)
-		if err != nil {
-			return all, fmt.Errorf("sqlledger: %w", err)
-		}
-		all = append(all, c)
+// check checks the settings of n connections, which it holds at the same time.
+func (t *table) check(ctx context.Context, n int) error {
+	c, err := t.db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("sqlledger: %w", err)
 	}
-	return all, nil
+	defer func() { _ = c.Close() }() // returns it to the pool
+	if err = t.checkSQLite(ctx, c); err == nil && n > 1 {
+		err = t.check(ctx, n-1)
+	}
+	return err
 }
 
 // checkSQLite checks the settings of a connection, and stores the file of the database.
@@ -129,31 +120,11 @@ func (t *table) open(ctx context.Context, opts []ledger.Option) error {
 			return errors.Join(again, err)
 		}
 	}
-	if err := t.tryWrite(ctx); err != nil {
+	// No row is inserted, but a database that is read-only, or a user who may not write, is refused.
+	if _, err := t.db.ExecContext(ctx, `INSERT INTO svc_ledger ("key", seq, record) SELECT '-', 0, '' WHERE 1 = 0`); err != nil {
 		return fmt.Errorf("sqlledger: the table svc_ledger cannot be written: %w", err)
 	}
 	return nil
-}
-
-// tryWrite inserts a record in a transaction that is rolled back. It does not use a sql.Tx: some
-// drivers make its transaction writable although the database is read-only by default.
-func (t *table) tryWrite(ctx context.Context) error {
-	c, err := t.db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Close() }() // returns it to the pool
-	if _, err = c.ExecContext(ctx, "BEGIN"); err != nil {
-		return err
-	}
-	_, err = c.ExecContext(ctx, insert, "-", 0, "")
-	ctx, cancel := ledger.Afterwards(ctx)
-	defer cancel()
-	_, left := c.ExecContext(ctx, "ROLLBACK")
-	if left != nil {
-		_ = c.Raw(func(any) error { return driver.ErrBadConn }) // the connection must not be used with an open transaction
-	}
-	return errors.Join(err, left)
 }
 
 const insert = `INSERT INTO svc_ledger ("key", seq, record) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
