@@ -173,6 +173,7 @@ type deployment struct {
 	client     *InferenceServiceClient
 	opts       DeployOptions
 	call       *call             // the create; its result can be read after a panic
+	refused    []RefusedFlavor   // flavors that the service has refused so far
 	id         string            // ID of the endpoint; empty if not known
 	record     *InferenceService // the record that was read last; nil if only the ID is known
 	shown      string            // name in the response to the create; empty if it has none
@@ -221,40 +222,56 @@ func (d *deployment) run(ctx context.Context, req CreateInferenceServiceRequest)
 	}
 }
 
-// create creates the endpoint, or finds the existing one of the key, and sets its ID. It tries
-// flavors as long as PickFlavor returns one and the service refuses it.
+// create creates the endpoint, or finds the existing one of the key, and calls OnCreate. If the
+// service refuses a flavor, create tries the next one that PickFlavor returns.
 func (d *deployment) create(ctx context.Context, req CreateInferenceServiceRequest) error {
-	opts := append(slices.Clip(d.opts.RequestOptions), d.opts.CreateOptions...)
-	var refused []RefusedFlavor
-	for {
-		wanted := req
-		k := newCall(http.MethodPost, services, "", &wanted, nil, opts)
-		p := req.problems()
-		p.add(req.ResourceMetadata.TargetInstanceNumber == 0 && !k.opts.has(instanceField),
-			instanceField, "is 0: an endpoint without instances never becomes available")
-		p.add(d.opts.Key != "" && !ledger.ValidKey(d.opts.Key), "Key", "must be 1 to 64 characters of a-z, 0-9, _ and -")
-		p.add(d.opts.Lease < 0, "Lease", "must not be negative")
-		p.add(d.opts.PickFlavor != nil && req.ResourceMetadata.FlavorID != "", "resource_metadata.flavor_id", "must be empty, since PickFlavor is set")
-		d.call, k.Linger, k.problems = k, createLinger, p
-		if d.opts.PickFlavor != nil {
-			k.pick = func(ctx context.Context) (err error) {
-				if wanted.ResourceMetadata.FlavorID, err = d.pick(ctx, refused); err != nil {
-					return err
-				}
-				return k.prepare(d.client.client)
+	k := newCall(http.MethodPost, services, "", &req, req.problems(), append(slices.Clip(d.opts.RequestOptions), d.opts.CreateOptions...))
+	d.check(k, &req)
+	d.call, k.Linger = k, createLinger
+	if d.opts.PickFlavor != nil {
+		k.pick = func(ctx context.Context) (err error) {
+			if req.ResourceMetadata.FlavorID, err = d.pick(ctx); err != nil {
+				return err
 			}
+			return k.prepare(d.client.client)
 		}
-		s, earlier, err := d.client.create(ctx, k, d.opts.Key, d.opts.Lease)
-		if !d.refusedFlavor(err) {
-			return d.created(ctx, s, earlier, err)
-		}
-		refused = append(refused, RefusedFlavor{wanted.ResourceMetadata.FlavorID, err})
 	}
+	s, earlier, err := d.client.create(ctx, k, d.opts.Key, d.opts.Lease)
+	switch unknown, ok := errors.AsType[*OutcomeUnknownError](err); {
+	case d.refusedFlavor(err):
+		d.refused = append(d.refused, RefusedFlavor{req.ResourceMetadata.FlavorID, err})
+		req.ResourceMetadata.FlavorID = ""
+		return d.create(ctx, req)
+	case earlier != nil:
+		d.id, d.resumed = earlier.ServiceID, true
+	case ok && unknown.created():
+		d.id, d.shown = unknown.ID, jsonfield.Salvage(unknown.Body, "name") // the wait reads the rest of the record
+	case s != nil:
+		d.id, d.record, d.shown = s.ServiceID, s, s.Name
+		if d.opts.Lease > 0 && dateOf(k.Result.Header).IsZero() {
+			d.client.client.warn(ctx, "svc: a lease cannot be enforced before Extend gives it an end", errors.New("the response to the create has no Date header"), "key", d.opts.Key, "name", d.client.client.clean(s.Name), "id", d.client.client.clean(d.id))
+		}
+	default:
+		return err
+	}
+	if behind, ok := errors.AsType[*ledger.Error](err); ok { // the ledger could not record the endpoint
+		return cause.Join(behind, d.tell())
+	}
+	return d.tell()
+}
+
+// check adds the problems of a Deploy to those of its create.
+func (d *deployment) check(k *call, req *CreateInferenceServiceRequest) {
+	p, r := &k.problems, &req.ResourceMetadata
+	p.add(r.TargetInstanceNumber == 0 && !k.opts.has(instanceField), instanceField, "is 0: an endpoint without instances never becomes available")
+	p.add(d.opts.Key != "" && !ledger.ValidKey(d.opts.Key), "Key", "must be 1 to 64 characters of a-z, 0-9, _ and -")
+	p.add(d.opts.Lease < 0, "Lease", "must not be negative")
+	p.add(d.opts.PickFlavor != nil && r.FlavorID != "", "resource_metadata.flavor_id", "must be empty, since PickFlavor is set")
 }
 
 // pick returns the flavor that PickFlavor chooses.
-func (d *deployment) pick(ctx context.Context, refused []RefusedFlavor) (string, error) {
-	flavor, err := d.opts.PickFlavor(ctx, slices.Clone(refused))
+func (d *deployment) pick(ctx context.Context) (string, error) {
+	flavor, err := d.opts.PickFlavor(ctx, slices.Clone(d.refused))
 	if err == nil && flavor == "" {
 		err = errors.New("svc: PickFlavor returned an empty ID")
 	}
@@ -263,7 +280,7 @@ func (d *deployment) pick(ctx context.Context, refused []RefusedFlavor) (string,
 	}
 	err = d.client.client.safe(err)
 	e := &explained{"no flavor was picked: " + detail(err), []error{err}}
-	for _, r := range refused {
+	for _, r := range d.refused {
 		e.text += fmt.Sprintf("; flavor %q was refused: %s", r.FlavorID, detail(r.Err))
 		e.errs = append(e.errs, r.Err)
 	}
@@ -280,27 +297,6 @@ func (d *deployment) refusedFlavor(err error) bool {
 		return false
 	}
 	return rules.AboutFlavor(r.StatusCode)
-}
-
-// created handles the result of the create. If there is an endpoint, it calls OnCreate.
-func (d *deployment) created(ctx context.Context, s *InferenceService, earlier *ledger.Entry, err error) error {
-	switch unknown, ok := errors.AsType[*OutcomeUnknownError](err); {
-	case earlier != nil:
-		d.id, d.resumed = earlier.ServiceID, true
-	case ok && unknown.created():
-		d.id, d.shown = unknown.ID, jsonfield.Salvage(unknown.Body, "name") // the wait reads the rest of the record
-	case s != nil:
-		d.id, d.record, d.shown = s.ServiceID, s, s.Name
-		if d.opts.Lease > 0 && dateOf(d.call.Result.Header).IsZero() {
-			d.client.client.warn(ctx, "svc: a lease cannot be enforced before Extend gives it an end", errors.New("the response to the create has no Date header"), "key", d.opts.Key, "name", d.client.client.clean(s.Name), "id", d.client.client.clean(d.id))
-		}
-	default:
-		return err
-	}
-	if behind, ok := errors.AsType[*ledger.Error](err); ok { // the ledger could not record the endpoint
-		return cause.Join(behind, d.tell())
-	}
-	return d.tell()
 }
 
 // tell calls OnCreate, unless it was called before.
