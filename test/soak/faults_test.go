@@ -178,6 +178,8 @@ func (w *world) draw(x *exchange, d *rand.Rand) {
 		x.fault, x.early = routerFor, true
 	case w.untrusted.has(since):
 		x.fault, x.early = untrusted, true
+	case w.offline.has(since):
+		x.fault, x.early = dialError, true
 	case d.Float64() < w.refusing:
 		x.fault, x.early = refusals[d.IntN(len(refusals))], true
 	case d.Float64() < w.trouble:

@@ -24,7 +24,8 @@ type field struct {
 	untrusted window // the certificate of the service is not accepted
 
 	router     window // all paths of endpoints get "not found", from a router
-	again      window // and once more, after a time in which a wait reads the endpoint
+	again      window // and once more, after a time in which a wait reads the endpoint, unless it is offline
+	offline    window // the network of the client is down
 	routerBody string
 
 	cacheTTL     time.Duration // how long a cache keeps responses; zero: there is no cache
@@ -70,6 +71,10 @@ func (t *traits) drawField(d *rand.Rand) {
 	quiet := t.field == field{router: t.router, routerBody: t.routerBody} && t.trouble == 0 && t.slow == 0
 	if length := t.router.to - t.router.from; quiet && length > 0 {
 		from := t.router.to + 20*time.Second + seconds(20)
+		if d.IntN(2) == 0 { // no response tells the one from the other, except that it takes long
+			from += 11 * time.Second
+			t.offline = window{t.router.to, from}
+		}
 		t.again = window{from, from + length}
 		t.deploying = 3 * time.Minute // so that one wait sees both
 	}
