@@ -142,11 +142,10 @@ var errMissing = errors.New("missing from the response")
 
 // denied returns an error if a 2xx response does not show that a delete was accepted.
 func (c *Client) denied(k *call) error {
-	err := apierr.DeniedDelete(k.ID, k.Result.Body)
-	if k.class != rules.Service {
-		err = errors.New("the response to the delete is an HTML page, so it does not show that the delete was accepted")
-	}
-	if err != nil {
+	switch err := apierr.DeniedDelete(k.ID, k.Result.Body); {
+	case k.class != rules.Service:
+		return c.notPromised(k, "", errors.New("the response to the delete is an HTML page, so it does not show that the delete was accepted"))
+	case err != nil:
 		return c.notPromised(k, "", err)
 	}
 	return nil
@@ -155,8 +154,7 @@ func (c *Client) denied(k *call) error {
 // room returns an empty list with capacity for the records of a response. It counts their ID
 // fields. With this capacity, the decoder need not copy the large records as the list grows.
 func room[T any](body []byte, field string) []T {
-	const most = 1000
-	return make([]T, 0, min(bytes.Count(body, []byte(`"`+field+`"`)), most))
+	return make([]T, 0, min(bytes.Count(body, []byte(`"`+field+`"`)), 1000))
 }
 
 var errTooMany = errors.New("the response has more JSON objects than are accepted for its size")

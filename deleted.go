@@ -74,11 +74,12 @@ func (o *observer) missing(ctx context.Context, seen *rules.Observation, e *Erro
 	if c.endpoints.ReadAt(o.id).After(o.missed) { // another call of this client may have read the record
 		o.note(rules.Observation{Sight: rules.Shown})
 	}
-	o.missed, seen.Origin = seen.Came, c.origin(r.Header)
+	o.missed, seen.Origin = seen.Came, c.origin(r)
 }
 
-func (c *Client) origin(h http.Header) rules.Origin {
-	return rules.Origin{RequestID: apierr.RequestID(h, c.clean), Date: h.Get("Date"), Aged: aged(h)}
+func (c *Client) origin(r *httpcall.Result) rules.Origin {
+	header, inner := apierr.RequestID(r.Header, c.clean), apierr.Parse("", r.Body, c.clean).RequestID
+	return rules.Origin{RequestID: header, Inner: inner, Date: r.Header.Get("Date"), Aged: aged(r.Header)}
 }
 
 // aged reports whether a response comes from a cache.
@@ -95,7 +96,7 @@ func (o *observer) doubt(ctx context.Context, err error) error {
 	c, list := o.client.client, get("/v1/inference-service/flavor", "", o.opts)
 	switch failed := c.carryOut(ctx, list, new(flavorList)); {
 	case failed == nil, list.Result.StatusCode == http.StatusForbidden && list.class == rules.Service:
-		o.note(rules.Observation{Sight: rules.Listed, Origin: c.origin(list.Result.Header)})
+		o.note(rules.Observation{Sight: rules.Listed, Origin: c.origin(&list.Result)})
 	case verdict == rules.Unproven: // the "not found" proves nothing without the list
 		text := detail(err) + "; this does not prove that the record is deleted, since the flavor list cannot be read either: "
 		return &explained{text + detail(failed), []error{failed}}

@@ -122,10 +122,7 @@ func (e *Error) Error() string { return apierr.Line(e.where() + e.detail()) }
 
 func (e *Error) detail() string {
 	var b strings.Builder
-	status := strconv.Itoa(e.StatusCode)
-	if text := http.StatusText(e.StatusCode); text != "" {
-		status += " " + text
-	}
+	status := strings.TrimSpace(strconv.Itoa(e.StatusCode) + " " + http.StatusText(e.StatusCode))
 	b.WriteString(status)
 	if e.StatusCode/100 == 3 {
 		b.WriteString(": the redirect is not followed")
@@ -139,7 +136,7 @@ func (e *Error) detail() string {
 		b.WriteString(": " + e.foreign)
 		message = strconv.Quote(message)
 	}
-	if e.Message != "" && !strings.HasSuffix(status, e.Message) { // the message of an HTML page is often the same as the status
+	if !strings.HasSuffix(status, e.Message) { // the message of an HTML page is often the same as the status
 		b.WriteString(": " + message)
 	}
 	if e.retired() {
@@ -225,8 +222,9 @@ func (e *TransportError) Is(target error) bool {
 }
 
 // An OutcomeUnknownError records that a create or register was sent and that its outcome is not
-// known: the response was lost, cut off, late, not the promised record, or a page of a proxy or
-// portal (HTML or XML) with a status from 400, except for 407. The redirects 307 and 308 are
+// known: the response was lost, cut off, late, not the promised record, a page of a proxy or
+// portal (HTML or XML) with a status from 400, except for 407, or a refusal whose body is the new
+// record with the mark of the ledger. The redirects 307 and 308 are
 // refusals, since they request the same call again. The endpoint or file record may exist, and an
 // instance is billed from its creation. Do not repeat the call before you know whether the record
 // exists. To find out, use Name, ID and Body: the service has no call that lists endpoints. With

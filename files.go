@@ -108,7 +108,8 @@ func (c *FileClient) Get(ctx context.Context, id string, opts ...RequestOption) 
 }
 
 // Delete deletes a file record. If a response is lost and the repeated request gets "not
-// found", Delete assumes that the first request deleted the record, and returns no error.
+// found" with the same token, Delete assumes that the first request deleted the record, and
+// returns no error.
 //
 // DELETE /v1/files/{file_id}
 func (c *FileClient) Delete(ctx context.Context, id string, opts ...RequestOption) error {

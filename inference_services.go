@@ -238,9 +238,9 @@ func (c *InferenceServiceClient) Scale(ctx context.Context, id string, instances
 // accepted the delete, which may take effect later: [InferenceServiceClient.DeleteAndWait]
 // returns when the endpoint is deleted.
 //
-// If a response is lost and the repeated request gets "not found", Delete assumes that the
-// first request deleted the endpoint, and returns no error. If the first request gets "not
-// found", the error is [ErrNotFound]. The error is also [ErrNotFound] after a lost response,
+// If a response is lost and the repeated request gets "not found" with the same token, Delete
+// assumes that the first request deleted the endpoint, and returns no error. If the first request
+// gets "not found", the error is [ErrNotFound]. The error is also [ErrNotFound] after a lost response,
 // if this client created the endpoint less than 30 s ago: such an endpoint may be billed
 // although it is not readable yet. A 2xx response with an error or an HTML page in its body is
 // a [DecodeError].

@@ -165,8 +165,8 @@ func (c *jobClient) Get(ctx context.Context, id string, opts ...RequestOption) (
 	return do[Job](ctx, c.client, get(c.job, id, opts))
 }
 
-// Delete deletes a job. If a response is lost and the repeated request gets "not found",
-// Delete assumes that the first request deleted the job, and returns no error.
+// Delete deletes a job. If a response is lost and the repeated request gets "not found" with the
+// same token, Delete assumes that the first request deleted the job, and returns no error.
 //
 // DELETE /v1/svc-video-job/{job_id} or /v1/svc-image-job/{job_id}
 func (c *jobClient) Delete(ctx context.Context, id string, opts ...RequestOption) error {

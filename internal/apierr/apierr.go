@@ -25,7 +25,7 @@ import (
 type Info struct {
 	Code      string // error code; at most 128 bytes
 	Message   string // at most 512 bytes
-	RequestID string // error code; at most 128 bytes
+	RequestID string // at most 128 bytes
 }
 
 const (
@@ -187,8 +187,8 @@ func RequestID(header http.Header, scrub func(string) string) string {
 	return ""
 }
 
-// Label returns a value, such as that of a header, in a form that is safe to print: one line
-// of error code; at most 128 bytes, without secrets.
+// Label returns a value, such as that of a header, in a form that is safe to print: one line of
+// at most 128 bytes, without secrets.
 func Label(text string, scrub func(string) string) string {
 	return bound(scrub(Line(text)), maxCode)
 }

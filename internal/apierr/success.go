@@ -35,22 +35,18 @@ func Reported(body []byte) bool {
 func DeniedDelete(id string, body []byte) error {
 	body = jsonfield.Clean(body)
 	var said struct {
-		Success, OK   json.RawMessage
-		Status        string
-		Code, Errcode json.RawMessage
-		ServiceID     string `json:"service_id"`
-		JobID         string `json:"job_id"`
+		Success, OK, Code, Errcode json.RawMessage
+		Status                     string
+		ServiceID                  string `json:"service_id"`
+		JobID                      string `json:"job_id"`
 	}
 	_ = json.Unmarshal(body, &said)
 	switch {
-	case Reported(body), isFalse(said.Success), isFalse(said.OK), failureCode(said.Code), failureCode(said.Errcode):
+	case Reported(body), isFalse(said.Success), isFalse(said.OK), failureCode(said.Code), failureCode(said.Errcode),
+		slices.Contains([]string{"error", "fail", "failed", "failure"}, strings.ToLower(strings.TrimSpace(said.Status))):
 		return ErrDenied
 	case said.ServiceID != "" && !same.ID(said.ServiceID, id), said.JobID != "" && !same.ID(said.JobID, id):
 		return ErrOther
-	}
-	switch strings.ToLower(strings.TrimSpace(said.Status)) {
-	case "error", "fail", "failed", "failure":
-		return ErrDenied
 	}
 	return nil
 }

@@ -100,6 +100,7 @@ func (c *Caller) admit(x *exchange, to *url.URL, header http.Header) (deadline t
 				return deadline, err
 			}
 		}
+		x.Lost = x.Lost && x.sender.token() == sender.token() // the account of another token may have no such record
 		x.sender = sender
 		header["Authorization"] = []string{"Bearer " + x.sender.token()}
 	}

@@ -105,8 +105,8 @@ type Result struct {
 	// Acted reports that an attempt may have taken effect at the service although no response
 	// confirmed it: the response was lost or cut off, or was a 408 or a server error.
 	Acted bool
-	// Lost reports that the response to an attempt was lost or cut off: the connection failed,
-	// or a gateway reported (502, 504) that it got no response.
+	// Lost reports that the response to an attempt with the same token was lost or cut off: the
+	// connection failed, or a gateway reported (502, 504) that it got no response.
 	Lost bool
 }
 

@@ -34,7 +34,8 @@ type Observation struct {
 
 // Origin distinguishes a fresh response from a cached copy.
 type Origin struct {
-	RequestID string // request ID of the response; empty if it had none
+	RequestID string // request ID in the header; empty if there was none
+	Inner     string // request ID in the body, which a cache does not replace; empty if there was none
 	Date      string // the Date header; empty if it had none
 	Aged      bool   // the Age header is above 0
 }
@@ -42,7 +43,7 @@ type Origin struct {
 // copyOf reports whether a response repeats an earlier one. Two polls are more than a second
 // apart, so they do not share a Date.
 func (o Origin) copyOf(before Origin) bool {
-	for _, pair := range [][2]string{{o.RequestID, before.RequestID}, {o.Date, before.Date}} {
+	for _, pair := range [][2]string{{o.RequestID, before.RequestID}, {o.Inner, before.Inner}, {o.Date, before.Date}} {
 		if pair[0] != "" && pair[0] == pair[1] {
 			return true
 		}

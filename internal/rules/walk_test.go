@@ -347,8 +347,8 @@ func TestNextPollThatCanProve(t *testing.T) {
 	require.False(t, e.WantsList())
 	require.Equal(t, at(10*time.Second), e.Due())
 	require.Equal(t, Deleted, e.After(Observation{Sight: Flagged}).Verdict(), "is_deleted decides at once")
-	for name, o := range map[string]Origin{"Age": {Aged: true}, "Date": {Date: "d"}, "request ID": {RequestID: "r"}} {
-		first := Observation{Sight: Missing, At: at(0), Known: true, Origin: Origin{Date: o.Date, RequestID: o.RequestID}}
+	for name, o := range map[string]Origin{"Age": {Aged: true}, "Date": {Date: "d"}, "request ID": {RequestID: "r"}, "request ID in the body": {Inner: "r"}} {
+		first := Observation{Sight: Missing, At: at(0), Known: true, Origin: Origin{Date: o.Date, RequestID: o.RequestID, Inner: o.Inner}}
 		again := Observation{Sight: Missing, At: at(time.Hour), Known: true, Origin: o}
 		copied := Evidence{Read: true}.After(first).After(Observation{Sight: Listed, At: at(1)}).After(again)
 		require.Equal(t, Unproven, copied.Verdict(), "a copy, by its %s", name)

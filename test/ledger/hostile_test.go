@@ -13,6 +13,7 @@ import (
 
 	"example.com/svc"
 	"example.com/svc/internal/testkit"
+	"example.com/svc/ledger"
 	"example.com/svc/svctest"
 )
 
@@ -85,20 +86,60 @@ func TestCreateIsNotRepeatedAfterAPageWithStatus401(t *testing.T) {
 // Caches may repeat several old responses in turn.
 func TestCopiesOfSeveralResponsesProveNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
-		inner, hidden, n := w.srv.HTTPClient().Transport, false, 0
+		inner, hidden, inBody, n := w.srv.HTTPClient().Transport, false, false, 0
 		c := w.client(svc.WithHTTPClient(&http.Client{Transport: testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
 			if !hidden || !strings.HasSuffix(r.URL.Path, "svc-1") {
 				return inner.RoundTrip(r)
 			}
 			n++
-			old := http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {fmt.Sprint("request-", n%3)}}
-			return &http.Response{StatusCode: 404, Header: old, Body: io.NopCloser(strings.NewReader(`{"message":"not found"}`))}, nil
+			old, body := http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {fmt.Sprint("request-", n%3)}}, `{"message":"not found"}`
+			if inBody { // the cache has an ID of its own for each response
+				old.Set("X-Request-Id", fmt.Sprint("cache-", n))
+				body = fmt.Sprintf(`{"message":"not found","request_id":"request-%d"}`, n%3)
+			}
+			return &http.Response{StatusCode: 404, Header: old, Body: io.NopCloser(strings.NewReader(body))}, nil
 		})}))
 		_, err := c.InferenceServices.Deploy(w.Context(), request("n"), nil)
 		require.NoError(w, err)
-		hidden = true
-		require.ErrorIs(w, c.InferenceServices.WaitUntilDeleted(testkit.Within(w, 5*time.Minute), "svc-1", nil), context.DeadlineExceeded)
+		for _, inBody = range []bool{false, true} {
+			hidden = true
+			require.ErrorIs(w, c.InferenceServices.WaitUntilDeleted(testkit.Within(w, 5*time.Minute), "svc-1", nil), context.DeadlineExceeded, "in the body: %v", inBody)
+			hidden = false
+		}
 	})
+}
+
+// A gateway that repeats a create after a lost response may return the refusal of the second
+// request, with the record of the first one.
+func TestRefusalWithTheRecordOfTheCreateIsNoRefusal(t *testing.T) {
+	for _, status := range []int{409, 422, 400} {
+		for _, ours := range []bool{true, false} {
+			inWorld(t, func(w *world) {
+				c := w.client(around(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+					if r.Method != http.MethodPost {
+						return next.RoundTrip(r)
+					}
+					resp, err := next.RoundTrip(r)
+					require.NoError(w, err)
+					if resp.StatusCode = status; !ours { // an older endpoint with the same name
+						resp.Body.Close()
+						resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader(`{"service_id":"svc-0","name":"n","description":"of a test"}`)), -1
+					}
+					return resp, nil
+				}))
+				_, err := c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+				if !ours {
+					require.NotErrorIs(w, err, svc.ErrOutcomeUnknown)
+					require.False(w, w.one().Open())
+					return
+				}
+				require.Equal(w, "svc-1", testkit.ErrorAs[*svc.OutcomeUnknownError](w, err).ID)
+				_, err = c.Ledger.Adopt(w.Context(), w.one(), "svc-1", nil)
+				require.NoError(w, err)
+				require.EqualValues(w, ledger.Created, w.one().State)
+			})
+		}
+	}
 }
 
 // What lowers the bill does not wait for the rate limiter: a scale to fewer, a DeleteAndWait, and

@@ -442,6 +442,35 @@ func TestLostDeleteOfANewEndpoint_C33(t *testing.T) {
 	}
 }
 
+// A "not found" of another account does not show that the lost delete took effect. If the
+// token source returns the same token again, it does.
+func TestLostDeleteIsNotProvenByAnotherAccount(t *testing.T) {
+	for _, same := range []bool{true, false} {
+		for _, lost := range []svctest.Fault{svctest.DropBeforeEffect(), {Status: 502}} {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory(svctest.WithForeignToken("foreign-token"))
+				id := srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+				asked := 0
+				services := srv.Client(svc.WithTokenSource(func(context.Context) (string, error) {
+					if asked++; asked > 1 && !same {
+						return "foreign-token", nil
+					}
+					return srv.Token(), nil
+				})).InferenceServices
+				lost.AfterEffect = same
+				srv.Fault("DELETE", svctest.RouteEndpoint, lost)
+				err := services.Delete(t.Context(), id)
+				if same {
+					require.NoError(t, err)
+					return
+				}
+				require.ErrorIs(t, err, svc.ErrNotFound)
+				require.Equal(t, 1, srv.RunningInstances())
+			})
+		}
+	}
+}
+
 func TestCutPagesProveNothing_C34(t *testing.T) {
 	for name, cut := range map[string]testkit.Reply{
 		"a page":            {Status: 404, Body: "<ht", Header: map[string]string{"Content-Type": "text/html"}, Err: errors.New("reset")},
