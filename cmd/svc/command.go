@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"example.com/svc"
 	"example.com/svc/ledger"
@@ -73,7 +74,7 @@ func (t *tool) add(parent *cobra.Command, c *command) {
 		valid = cobra.NoArgs
 	}
 	c.Args = func(cmd *cobra.Command, args []string) error {
-		if err := checkEmpty(cmd, args); err != nil {
+		if err := checkValues(cmd, args); err != nil {
 			return err
 		}
 		return valid(cmd, args)
@@ -85,23 +86,51 @@ func (t *tool) add(parent *cobra.Command, c *command) {
 	t.all = append(t.all, c)
 }
 
-// checkEmpty returns an error if a key, an ID or another argument is empty, such as "$KEY" in a script
-// where KEY is not set. The arguments of CMD may be empty.
-func checkEmpty(cmd *cobra.Command, args []string) error {
-	for _, name := range []string{"key", "id"} {
-		if f := cmd.Flags().Lookup(name); f != nil && f.Changed && strings.TrimSpace(f.Value.String()) == "" {
-			return fmt.Errorf("--%s is empty", name)
+// checkValues returns an error if a flag or an argument is empty, such as "$KEY" in a script where KEY is
+// not set, or if a flag holds a control character. The arguments of CMD may be empty.
+func checkValues(cmd *cobra.Command, args []string) (problem error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			if values = list.GetSlice(); len(values) == 0 {
+				values = []string{""}
+			}
 		}
-	}
-	if strings.Contains(cmd.Use, "CMD") {
-		return nil
+		for _, value := range values {
+			if why := unfit(f.Name, value); why != "" && problem == nil {
+				problem = fmt.Errorf("--%s %s", f.Name, why)
+			}
+		}
+	})
+	if problem != nil || strings.Contains(cmd.Use, "CMD") {
+		return problem
 	}
 	for i, arg := range args {
-		if strings.TrimSpace(arg) == "" {
+		if blank(arg) {
 			return fmt.Errorf("argument %d is empty: %s", i+1, cmd.UseLine())
 		}
 	}
 	return nil
+}
+
+// unfit returns what is wrong with the text of a flag, or of its field in --file. Only --command may have
+// several lines.
+func unfit(flag, text string) string {
+	control := func(r rune) bool {
+		return unicode.IsControl(r) && (flag != "command" || !unicode.IsSpace(r))
+	}
+	switch {
+	case blank(text):
+		return "is empty"
+	case strings.ContainsFunc(text, control):
+		return "holds a control character, such as a line break"
+	}
+	return ""
+}
+
+// blank reports whether nothing of a text can be seen.
+func blank(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) })
 }
 
 // group returns a command that has only subcommands.

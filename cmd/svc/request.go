@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -82,6 +83,9 @@ func (s *spec) request(stdin io.Reader) (svc.CreateInferenceServiceRequest, erro
 	set(s.flags, "port", &req.DeployMetadata.Port, s.port)
 	set(s.flags, "instances", &req.ResourceMetadata.TargetInstanceNumber, s.instances)
 	set(s.flags, "gpus", &req.DeployMetadata.GPUNum, s.gpus)
+	for i, id := range s.flavor {
+		s.flavor[i] = strings.TrimSpace(id) // A, B
+	}
 	switch len(s.flavor) {
 	case 0: // that of the file
 	case 1:
@@ -125,9 +129,15 @@ func (s *spec) check(req svc.CreateInferenceServiceRequest) error {
 		problem = "--lease must be at least 0s"
 	case key != nil && key.Changed && !keyForm.MatchString(key.Value.String()):
 		problem = "--key must be " + keyRule
-	case slices.Contains(s.flavor, ""):
-		problem = "--flavor has an empty ID"
-	default:
+	}
+	for _, f := range []struct{ flag, text string }{
+		{"name", req.Name}, {"image", req.DeployMetadata.ImageURL}, {"command", req.DeployMetadata.Command}, {"flavor", req.ResourceMetadata.FlavorID},
+	} {
+		if why := unfit(f.flag, f.text); problem == "" && f.text != "" && why != "" {
+			problem = fmt.Sprintf("--%s, here or in --file, %s", f.flag, why)
+		}
+	}
+	if problem == "" {
 		return nil
 	}
 	return usageError{errors.New(problem)}

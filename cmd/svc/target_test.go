@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc/svctest"
 )
 
-// TestEmptyKeyOrID: nothing is sent and nothing is recorded, for each argument of each command.
-func TestEmptyKeyOrID(t *testing.T) {
+// TestEmptyValue: nothing is sent and nothing is recorded, for each argument and each flag of each command.
+func TestEmptyValue(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
 	require.Equal(t, "svc-1", s.deployed("chat"))
@@ -35,11 +36,11 @@ func TestEmptyKeyOrID(t *testing.T) {
 				lines = append(lines, line)
 			}
 		}
-		for _, flag := range []string{"key", "id"} {
-			if c.Flags().Lookup(flag) != nil {
-				lines = append(lines, with(path, "--"+flag, ""), with(path, with(arguments, "--"+flag+"=")...))
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if _, isChoice := f.Value.(*choice); !isChoice && strings.HasPrefix(f.Value.Type(), "string") {
+				lines = append(lines, with(path, "--"+f.Name, ""), with(path, with(arguments, "--"+f.Name+"= \t\u200b")...))
 			}
-		}
+		})
 		if c.Name() == "delete" {
 			lines = append(lines, with(path, "--missing-ok", "--key", ""), with(path, "svc-1", ""))
 		}
@@ -50,10 +51,35 @@ func TestEmptyKeyOrID(t *testing.T) {
 			require.Equal(t, []any{"usage", keyed(line)}, []any{doc["error_kind"], doc["may_be_running"]}, "%q", line)
 		}
 	}
+	for says, line := range map[string][]string{
+		"--base-url is empty":   {"get", "svc-1", "--base-url", " "},
+		"--ledger is empty":     {"ls", "--ledger="},
+		"--token-file is empty": {"get", "svc-1", "--token-file", ""},
+		"--image holds a control character, such as a line break": with(deploy, "--image", "registry.example/app:1\n"),
+		"--command holds a control character":                     with(deploy, "--command", "serve\x1b[2J"),
+		"--flavor is empty":                                       with(deploy, "--flavor", "flavor-1, ,flavor-2"),
+		"--name, here or in --file, holds a control character":    {"deploy", "--file", s.file("name: \"a\\nb\"\ndeploy_metadata: {image_url: i}\n")},
+		"--image, here or in --file, is empty":                    {"deploy", "--file", s.file("name: a\ndeploy_metadata: {image_url: \" \"}\n")},
+		"--flavor, here or in --file, is empty":                   {"deploy", "--file", s.file("name: a\ndeploy_metadata: {image_url: i}\nresource_metadata: {flavor_id: \"\\t\"}\n")},
+	} {
+		require.Contains(t, s.must(exitUsage, line...).stderr, says)
+	}
 	require.Len(t, s.srv.Requests(), sent)
+	lines := "exec serve \\\n\t--port 8000\n"
+	require.Contains(t, s.must(exitOK, with(deploy, "--command", lines, "--flavor", " flavor-1", "--dry-run")...).stdout, "flavor_id: flavor-1\n")
 	require.Equal(t, strings.Fields(before)[:12], strings.Fields(s.must(exitOK, "ls", "--all").stdout)[:12])
 	require.Contains(t, s.must(exitUsage, "delete", "svc-1,svc-2").stderr, "several are arguments of their own")
 	require.Contains(t, s.must(exitUsage, "delete", "svc-1 svc-2").stderr, "several are arguments of their own")
+}
+
+// file makes a file, and returns its path.
+func (s *session) file(contents string) string {
+	f, err := os.CreateTemp(s.env["HOME"], "")
+	require.NoError(s.t, err)
+	defer func() { require.NoError(s.t, f.Close()) }()
+	_, err = f.WriteString(contents)
+	require.NoError(s.t, err)
+	return f.Name()
 }
 
 // TestKeyInPlaceOfID: also the reverse. Each command says so at once, and a delete does not succeed.
