@@ -27,7 +27,7 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 	}
 	switch code {
 	case exitUsage:
-		if c.Command != nil {
+		if c.Command != nil && c.Name() != "help" {
 			return append(lines, fmt.Sprintf("See: %s --help", c.CommandPath()))
 		}
 		return append(lines, "See: svc --help")

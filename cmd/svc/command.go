@@ -77,7 +77,11 @@ func (t *tool) add(parent *cobra.Command, c *command) {
 		if err := checkValues(cmd, args); err != nil {
 			return err
 		}
-		return valid(cmd, args)
+		err := valid(cmd, args)
+		if err != nil && strings.Contains(err.Error(), "arg(s)") {
+			err = fmt.Errorf("wrong number of arguments (%d): %s", len(args), cmd.UseLine())
+		}
+		return err
 	}
 	if c.ValidArgsFunction == nil {
 		c.ValidArgsFunction = cobra.NoFileCompletions
@@ -144,10 +148,26 @@ func onlyCommands(cmd *cobra.Command, args []string) error {
 		return cmd.Help()
 	}
 	text := fmt.Sprintf("there is no command %q", cmd.CommandPath()+" "+args[0])
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+	near := cmd.SuggestionsFor(args[0])
+	for _, c := range cmd.Commands() {
+		if c.IsAdditionalHelpTopicCommand() && strings.HasPrefix(c.Name(), args[0]) {
+			near = append(near, "help "+c.Name())
+		}
+	}
+	if len(near) > 0 {
 		text += ", but there is " + strings.Join(near, ", ")
 	}
 	return usageError{fmt.Errorf("%s", text)}
+}
+
+// helpOf shows the help of a command or topic. One that does not exist is an error.
+func helpOf(cmd *cobra.Command, args []string) error {
+	found, rest, err := cmd.Root().Find(args)
+	if err != nil || len(rest) > 0 {
+		return onlyCommands(found, rest)
+	}
+	found.InitDefaultHelpFlag()
+	return found.Help()
 }
 
 func (t *tool) rootCommand() *cobra.Command {
@@ -165,6 +185,10 @@ func (t *tool) rootCommand() *cobra.Command {
 	root.InitDefaultCompletionCmd()
 	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {
 		c.Args, c.RunE = cobra.ArbitraryArgs, onlyCommands // a shell that does not exist is an error
+	}
+	root.InitDefaultHelpCmd()
+	if c, _, err := root.Find([]string{"help"}); err == nil && c != root {
+		c.RunE = helpOf
 	}
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {

@@ -30,6 +30,23 @@ func TestHelpFitsOnOneScreen(t *testing.T) {
 	require.Contains(t, s.must(exitOK, "deploy", "--help").stdout, "--keep")
 }
 
+// TestHelpOfWhatDoesNotExist is a usage error, as the command itself is.
+func TestHelpOfWhatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	for topic, says := range map[string]string{
+		"nosh": `there is no command "svc nosh"`, "delpoy": "there is deploy", "deploy nosh": `"svc deploy nosh"`, "files uplaod": "there is upload",
+		"exit-code": "there is help exit-codes",
+	} {
+		e := s.must(exitUsage, with([]string{"help"}, strings.Fields(topic)...)...)
+		require.Empty(t, e.stdout)
+		require.Contains(t, e.stderr, says)
+		require.Contains(t, e.stderr, "See: svc --help")
+	}
+	require.Contains(t, s.must(exitUsage, "exit-code").stderr, "there is help exit-codes")
+	require.Equal(t, s.must(exitOK, "files", "upload", "--help").stdout, s.must(exitOK, "help", "files", "upload").stdout)
+}
+
 // TestHelpNamesOnlyCommandsAndFlags: no page has a name of Go.
 func TestHelpNamesOnlyCommandsAndFlags(t *testing.T) {
 	t.Parallel()
@@ -52,7 +69,7 @@ func TestHelpNamesOnlyCommandsAndFlags(t *testing.T) {
 	require.Contains(t, s.must(exitUsage, "flavors", "--min-available", "-1").stderr, "--min-available must not be negative")
 	require.Contains(t, s.must(exitUsage, "flavors", "--gpus", "-1").stderr, "--gpus must not be negative")
 	s.contents(10)
-	require.Contains(t, s.must(exitUsage, "files", "upload", "data.jsonl", "--content-type", "a\nb").stderr, "--content-type is")
+	require.Contains(t, s.must(exitUsage, "files", "upload", "data.jsonl", "--content-type", "a\nb").stderr, "--content-type holds")
 }
 
 // TestExitCodesAreExplained: the table has every code that the program can end with.

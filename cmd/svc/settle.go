@@ -1,8 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -50,12 +50,15 @@ if the endpoint has the mark, which proves that it is the right one.`,
 		if undo {
 			return nil, t.undoAdoption(ctx, args[0])
 		}
-		e, err := t.adoptable(ctx, args[0])
+		e, err := t.adoptable(ctx, args[0], args[1])
 		if err != nil {
 			return nil, err
 		}
 		t.note(func(f *facts) { f.ID = args[1] })
 		s, err := t.client.Ledger.Adopt(ctx, e, args[1], &svc.AdoptOptions{Unmarked: unmarked})
+		if isNotFound(err) && args[1] == e.Key {
+			err = mixedUpError{fmt.Sprintf("%s is the key, and the service has no endpoint with that ID: svc adopt %[1]s ID, with the ID that the service shows", args[1])}
+		}
 		if open := t.openUnder(ctx, args[0]); err == nil && len(open) > 1 {
 			t.talk.say("warning: the key %s has %d open entries now, and no command with --key works until one is left. \"svc ls\" shows them; delete each other one by its ID: svc delete ID", args[0], len(open))
 		}
@@ -190,14 +193,13 @@ func (t *tool) serviceTime(ctx context.Context) time.Time {
 }
 
 // adoptable returns the entry of a key whose create has no known outcome, or else the latest
-// entry of the key that was forgotten.
-func (t *tool) adoptable(ctx context.Context, key string) (found ledger.Entry, err error) {
+// entry of the key that was forgotten. id is the endpoint, for the advice if there is no such entry.
+func (t *tool) adoptable(ctx context.Context, key, id string) (found ledger.Entry, err error) {
 	t.note(func(f *facts) { f.Key = key })
 	entries, err := t.client.Ledger.Entries(ctx)
 	if err != nil {
 		return found, err
 	}
-	adopted := ""
 	for _, e := range entries { // open entries come first, and then the others from old to new
 		if e.Key == key && e.Open() && e.State != ledger.Created {
 			return e, nil
@@ -205,14 +207,38 @@ func (t *tool) adoptable(ctx context.Context, key string) (found ledger.Entry, e
 		if e.Key == key && e.State == ledger.Forgotten {
 			found = e
 		}
-		if e.Key == key && e.State == ledger.Created && e.Adopted {
-			adopted = fmt.Sprintf(": it has adopted %s. If that is the wrong endpoint: svc adopt %s --undo", printable(e.ServiceID), key)
-		}
 	}
 	if found.Key != "" {
 		return found, nil
 	}
-	return found, usageError{fmt.Errorf("no entry of the key %q is in doubt%s", key, cmp.Or(adopted, "; \"svc ls --all\" shows all entries"))}
+	return found, usageError{notInDoubt(entries, key, id)}
+}
+
+// notInDoubt returns why an endpoint cannot be adopted under a key, and the command line that may have been
+// meant.
+func notInDoubt(entries []ledger.Entry, key, id string) error {
+	text, next := fmt.Sprintf("no entry of the key %q is in doubt", key), "; \"svc ls --all\" shows all entries"
+	var doubts []string
+	for _, e := range entries {
+		switch {
+		case e.Open() && e.State != ledger.Created:
+			doubts = append(doubts, e.Key)
+		case e.Open() && e.Key == key:
+			text = fmt.Sprintf("the entry of the key %q is not in doubt: its endpoint is %s", key, printable(e.ServiceID))
+			if e.Adopted {
+				text = fmt.Sprintf("the entry of the key %q is not in doubt: it has adopted %s. If that is the wrong endpoint: svc adopt %[3]s --undo", key, printable(e.ServiceID), key)
+			}
+		}
+	}
+	switch {
+	case slices.Contains(doubts, id):
+		text, next = fmt.Sprintf("%q is not a key in doubt, but %q is: KEY comes before ID", key, id), "; run: svc adopt "+id+" "+shellWord(key)
+	case len(doubts) == 1:
+		next = fmt.Sprintf("; if %[2]s is the endpoint of the entry in doubt: svc adopt %[1]s %[2]s", doubts[0], shellWord(id))
+	case len(doubts) > 1:
+		next = "; in doubt are " + strings.Join(doubts, ", ")
+	}
+	return errors.New(text + next)
 }
 
 func (t *tool) extendCommand() *command {

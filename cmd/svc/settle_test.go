@@ -145,3 +145,31 @@ func TestCompletionOfAnUnknownShell(t *testing.T) {
 	require.Contains(t, s.must(exitOK, "completion").stdout, "zsh")
 	require.NotContains(t, s.must(exitTimeout, "wait", "svc-1", "--timeout", "1ms").stderr, "0 polls")
 }
+
+// TestAdoptNamesTheRightCommandLine: for an ID in place of KEY, the wrong order and a key that is not in doubt.
+func TestAdoptNamesTheRightCommandLine(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	require.Equal(t, "svc-1", s.deployed("fine"))
+	require.Contains(t, s.must(exitUsage, "adopt", "nokey", "svc-1").stderr, `no entry of the key "nokey" is in doubt; "svc ls --all"`)
+	lose := func(key string) {
+		s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+		s.must(exitUnknown, with(deploy, "--key", key)...)
+	}
+	lose("chat")
+	for _, tt := range []struct {
+		code          int
+		key, id, says string
+	}{
+		{exitUsage, "svc-2", "chat", `"svc-2" is not a key in doubt, but "chat" is: KEY comes before ID; run: svc adopt chat svc-2`},
+		{exitUsage, "svc-2", "svc-2", "if svc-2 is the endpoint of the entry in doubt: svc adopt chat svc-2"},
+		{exitUsage, "fine", "svc-2", `the entry of the key "fine" is not in doubt: its endpoint is svc-1; if svc-2 is the endpoint of the entry in doubt: svc adopt chat svc-2`},
+		{exitNotFound, "chat", "chat", "chat is the key, and the service has no endpoint with that ID: svc adopt chat ID"},
+	} {
+		require.Contains(t, s.must(tt.code, "adopt", tt.key, tt.id).stderr, tt.says)
+	}
+	require.Contains(t, s.must(exitUsage, "adopt", "svc-2").stderr, "wrong number of arguments (1): svc adopt KEY ID")
+	lose("more")
+	require.Contains(t, s.must(exitUsage, "adopt", "svc-2", "svc-2").stderr, "in doubt are chat, more")
+	s.must(exitOK, "adopt", "chat", "svc-2")
+}
