@@ -150,6 +150,17 @@ func TestRolloutBringsBackWhatServed_T02(t *testing.T) {
 	require.Equal(t, "app:1", served().ImageURL)
 }
 
+// startScript starts a script of scripts/.
+func (s *session) startScript(name string, args ...string) *background {
+	s.t.Helper()
+	file, err := filepath.Abs(filepath.Join("scripts", name))
+	require.NoError(s.t, err)
+	b := &background{s: s, cmd: s.shell(`exec "$0" "$@"`, append([]string{file}, args...)...)}
+	b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
+	s.start(b.cmd)
+	return b
+}
+
 // A signal to a script alone reaches svc, and the old image is not rented.
 func TestRolloutStopsAtASignal_T02(t *testing.T) {
 	t.Parallel()
@@ -157,16 +168,13 @@ func TestRolloutStopsAtASignal_T02(t *testing.T) {
 		s := scriptSession(t)
 		require.Zero(t, s.script("rollout.sh", "app", "app:1", "app:0").code)
 		s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Slow(500*time.Millisecond))
-		file, err := filepath.Abs(filepath.Join("scripts", "rollout.sh"))
-		require.NoError(t, err)
-		b := &background{s: s, cmd: s.shell(`exec "$0" "$@"`, file, "app", "app:2", "app:1")}
-		b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
-		s.start(b.cmd)
+		b := s.startScript("rollout.sh", "app", "app:2", "app:1")
 		eventually(t, "the create", func() bool { return s.arrived("POST", svctest.RouteEndpoints) > 1 })
 		b.signal(sig)
 		e := b.end()
 		require.Equal(t, exitDeleted, e.code, e.stderr)
 		require.Contains(t, e.stderr, "app:1 is not deployed again")
+		require.Contains(t, e.stderr, "svc delete --key app --missing-ok")
 		require.Equal(t, 2, s.arrived("POST", svctest.RouteEndpoints), e.stderr)
 		require.Empty(t, s.running())
 	}
@@ -205,6 +213,96 @@ func TestBlueGreenScript(t *testing.T) {
 	s.tool("switch", `echo "$1" >traffic`)
 	require.Zero(t, run("4", "app:4").code, "the same command goes on")
 	require.Equal(t, []string{"other:1", "app:4"}, s.running())
+}
+
+// A signal to the script alone, at each of its stages: it says which keys may run, leaves what serves alone, and
+// the same command goes on.
+func TestBlueGreenStopsAtASignal(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		opts    []svctest.Option
+		prepare func(*session)
+		reach   func(*background)
+		code    int
+		running []string
+	}{
+		"the create is sent": {
+			prepare: func(s *session) { s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Slow(500*time.Millisecond)) },
+			reach: func(b *background) {
+				eventually(t, "the create", func() bool { return b.s.arrived("POST", svctest.RouteEndpoints) > 1 })
+			},
+			code: exitDeleted, running: []string{"app:1"},
+		},
+		"the new release is deployed": {
+			opts:  []svctest.Option{svctest.WithDeployTime(2 * time.Second)},
+			reach: func(b *background) { b.until("created svc-2") },
+			code:  exitDeleted, running: []string{"app:1"},
+		},
+		"the traffic is switched": {
+			prepare: func(s *session) { s.tool("switch", "echo switching >&2; exec sleep 60") },
+			reach:   func(b *background) { b.until("switching") },
+			code:    20, running: []string{"app:1", "app:2"},
+		},
+		"both run": {
+			prepare: func(s *session) { s.env["DRAIN"] = "60" },
+			reach:   func(b *background) { b.until("blue-green: app--2 serves") },
+			code:    20, running: []string{"app:1", "app:2"},
+		},
+		"the old release is deleted": {
+			opts: []svctest.Option{svctest.WithDeleteTime(4 * time.Second)},
+			reach: func(b *background) {
+				eventually(t, "the delete", func() bool { return b.s.arrived("DELETE", svctest.RouteEndpoint) > 0 })
+			},
+			code: 20, running: []string{"app:1", "app:2"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := scriptSession(t, tt.opts...)
+			s.env["DRAIN"] = "0"
+			s.tool("switch", "true")
+			args := func(n string) []string { return []string{"app", n, "app:" + n, "switch", "--timeout", "1m"} }
+			require.Zero(t, s.script("blue-green.sh", args("1")...).code)
+			if tt.prepare != nil {
+				tt.prepare(s)
+			}
+			b := s.startScript("blue-green.sh", args("2")...)
+			tt.reach(b)
+			b.signal(syscall.SIGTERM)
+			sent := time.Now()
+			e := b.end()
+			require.Less(t, time.Since(sent), 15*time.Second)
+			require.Equal(t, tt.code, e.code, e.stderr)
+			require.Equal(t, tt.running, s.running(), e.stderr)
+			require.Contains(t, e.stderr, "stopped by SIGTERM")
+			said := e.stderr[strings.Index(e.stderr, "stopped by"):]
+			for _, image := range tt.running {
+				require.Contains(t, said, strings.Replace(image, ":", "--", 1), "its key")
+			}
+			require.Contains(t, said, "run the same command again")
+			require.Equal(t, strings.Contains(e.stderr, "serves at"), !strings.Contains(said, "svc delete --key app--2"), said)
+
+			s.env["DRAIN"] = "0"
+			s.tool("switch", "true")
+			require.Zero(t, s.script("blue-green.sh", args("2")...).code)
+			require.Equal(t, []string{"app:2"}, s.running())
+		})
+	}
+}
+
+// A signal ends the sweep, and the script says what may still run.
+func TestNightlySweepStopsAtASignal(t *testing.T) {
+	t.Parallel()
+	s := scriptSession(t, svctest.WithDeleteTime(time.Hour))
+	s.must(exitOK, "deploy", "--key", "over", "--name", "x", "--image", "app:1", "--lease", "1s")
+	time.Sleep(2100 * time.Millisecond)
+	b := s.startScript("nightly-sweep.sh")
+	eventually(t, "the delete", func() bool { return s.arrived("DELETE", svctest.RouteEndpoint) > 0 })
+	b.signal(syscall.SIGTERM)
+	e := b.end()
+	require.Equal(t, exitRunning, e.code, e.stderr)
+	require.Regexp(t, `(?s)stopped by SIGTERM.*\nover .*to delete what is over: svc sweep`, e.stderr)
+	require.Equal(t, []string{"app:1"}, s.running())
 }
 
 func TestNightlySweepScript(t *testing.T) {

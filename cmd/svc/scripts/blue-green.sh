@@ -10,6 +10,10 @@
 # deletion of an old release may take (default 10m). If SWITCH fails, both releases go on, and the script
 # ends with 20.
 #
+# SIGINT, SIGTERM and SIGHUP are passed on to what runs, nothing is started after it, and no release is deleted.
+# The script says which keys may run, and what to run next. It ends with 20 if the new release runs beside the old
+# one, and else with the code of the svc deploy that was stopped.
+#
 # Each release has a key of its own, APP--RELEASE, so the script can be run again after any failure or
 # kill, and needs no other state than the ledger. APP and RELEASE must not contain "--", so that no
 # release of another app is taken for an old one: 1 to 64 characters of a-z, 0-9, _ and - in all. It needs
@@ -28,17 +32,60 @@ case $app:$release in *--* | *-:* | *:-*)
 esac
 new=$app--$release
 
-svc deploy --key "$new" --name "$new" --image "$image" --lease "${LEASE:-720h}" "$@"
-url=$(svc url --key "$new")
-"$switch" "$url" || {
-	echo "blue-green: the switch to $new failed ($?): $new and the old release are running and billed" >&2
-	echo "blue-green: run the same command again, or: svc delete --key $new" >&2
-	exit 20
+child='' stopped='' signals=0 both='' undo="To give up the new release: svc delete --key $new --missing-ok"
+stop() {
+	stopped=$1 signals=$((signals + 1))
+	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
 }
-echo "blue-green: $new serves at $url" >&2
-sleep "${DRAIN:-30}"
+trap 'stop SIGINT' INT
+trap 'stop SIGTERM' TERM
+trap 'stop SIGHUP' HUP
 
-old=$(svc ls --no-headers | awk -v app="$app--" -v new="$new" 'index($1, app) == 1 && $1 != new { print $1 }')
+# leave ends the script, and says what may run.
+leave() {
+	echo "blue-green: $2. The releases of $app that may be running and billed:" >&2
+	svc ls | awk -v app="$app--" 'NR == 1 || index($1, app) == 1' >&2 || true
+	echo "blue-green: to go on, run the same command again. $undo" >&2
+	exit "$1"
+}
+
+# unless_stopped ends the script after a signal.
+unless_stopped() {
+	[ -z "$stopped" ] || leave "${both:-$1}" "stopped by $stopped"
+}
+
+# run runs a program, and passes signals on to it.
+run() {
+	local seen code
+	unless_stopped 130
+	"$@" <&0 &
+	child=$!
+	[ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null || true # the signal came before its number was known
+	while seen=$signals code=0; do                              # a signal ends wait, and not the program
+		wait "$child" || code=$?
+		[ $seen != $signals ] || break
+	done
+	child=''
+	[ $code = 0 ] || unless_stopped $code
+	return $code
+}
+
+run svc deploy --key "$new" --name "$new" --image "$image" --lease "${LEASE:-720h}" "$@"
+both=20
+unless_stopped 20
+url=$(svc url --key "$new") || leave 20 "the address of $new cannot be read"
+run "$switch" "$url" || leave 20 "the switch to $new failed ($?)"
+undo=''
+echo "blue-green: $new serves at $url" >&2
+run sleep "${DRAIN:-30}"
+
+old=$(svc ls --no-headers | awk -v app="$app--" -v new="$new" 'index($1, app) == 1 && $1 != new { print $1 }') ||
+	leave 20 "$new serves, but the old releases cannot be listed"
+failed=0
 for key in $old; do
-	svc delete --key "$key" --timeout "${DELETE_TIMEOUT:-10m}"
+	run svc delete --key "$key" --timeout "${DELETE_TIMEOUT:-10m}" || {
+		failed=$?
+		echo "blue-green: $new serves, but $key is not deleted: svc delete --key $key" >&2
+	}
 done
+exit $failed

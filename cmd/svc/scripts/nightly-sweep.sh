@@ -9,8 +9,29 @@
 # needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting).
 set -euo pipefail
 
+# A signal ends the sweep, and the report. An endpoint whose lease is over may still run: the next sweep deletes it.
+child='' stopped=''
+stop() {
+	stopped=$1
+	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
+}
+trap 'stop SIGINT' INT
+trap 'stop SIGTERM' TERM
+trap 'stop SIGHUP' HUP
+
 code=0
-svc sweep --quiet || code=$?
+svc sweep --quiet &
+child=$!
+[ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null || true # the signal came before its number was known
+wait "$child" || code=$?
+if [ -n "$stopped" ]; then
+	code=0
+	wait "$child" || code=$? # the signal has ended the first wait
+	echo "nightly-sweep: stopped by $stopped. What may be running, also if its lease is over:" >&2
+	svc ls >&2 || true
+	echo "nightly-sweep: to delete what is over: svc sweep" >&2
+	exit $((code ? code : 130))
+fi
 svc ledger prune --older-than "${KEEP:-90d}" --quiet >/dev/null || code=$?
 report=$(svc doctor 2>&1) || {
 	printf '%s\n\n' "$report"

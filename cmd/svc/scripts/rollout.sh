@@ -45,6 +45,7 @@ unless_stopped() {
 	[ -n "$stopped" ] || return 0
 	echo "rollout: stopped by $stopped: $old is not deployed again. What runs under the key $key:" >&2
 	svc ls >&2 || true
+	echo "rollout: to go on, run the same command again. To delete the endpoint: svc delete --key $key --missing-ok" >&2
 	exit "$1"
 }
 
@@ -54,7 +55,8 @@ run() {
 	unless_stopped 130
 	svc "$@" <&0 &
 	child=$!
-	while seen=$signals code=0; do # a signal ends wait, and not svc
+	[ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null || true # the signal came before its number was known
+	while seen=$signals code=0; do                              # a signal ends wait, and not svc
 		wait "$child" || code=$?
 		[ $seen != $signals ] || break
 	done
