@@ -94,6 +94,9 @@ func (t *tool) add(parent *cobra.Command, c *command) {
 // not set, or if a flag holds a control character. The arguments of CMD may be empty.
 func checkValues(cmd *cobra.Command, args []string) (problem error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !strings.HasPrefix(f.Value.Type(), "string") {
+			return // parsed already
+		}
 		values := []string{f.Value.String()}
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			if values = list.GetSlice(); len(values) == 0 {
