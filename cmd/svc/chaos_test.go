@@ -171,6 +171,8 @@ func (s *story) disturb(args []string) ended {
 		signals = []syscall.Signal{syscall.SIGINT, syscall.SIGINT}
 	case 2:
 		signals = []syscall.Signal{syscall.SIGKILL}
+	case 3:
+		signals = []syscall.Signal{syscall.SIGQUIT}
 	}
 	for _, sig := range signals {
 		select {

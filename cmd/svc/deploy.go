@@ -69,7 +69,6 @@ func (t *tool) deployCommand() *command {
 		client: needsClient, ledger: makesLedger, stake: changes, empty: emptyDeploy,
 		left: func(f facts) []string { return t.deployLeft(f, s.replace) },
 	}
-	c.onRecord = t.noteIntent
 	f := c.Flags()
 	s.add(f)
 	f.String("key", "", "key in the ledger ("+keyRule+"), under which at most one endpoint runs at a time; default: a new random key")
@@ -95,9 +94,7 @@ func (t *tool) deployCommand() *command {
 // noteIntent records the create that is about to be sent, for the advice after an interrupted
 // run.
 func (t *tool) noteIntent(r ledger.Record) {
-	if r.Event == ledger.Intended {
-		t.note(func(f *facts) { f.Intent, f.Entry, f.SettleBy = r.Intent, r.Key, r.SettleBy.Add(time.Minute) })
-	}
+	t.note(func(f *facts) { f.Intent, f.Entry, f.SettleBy = r.Intent, r.Key, r.SettleBy.Add(time.Minute) })
 }
 
 // deployment is one run of deploy, or of the first half of "svc run".

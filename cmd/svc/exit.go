@@ -176,7 +176,7 @@ func (t *tool) givenUp() error {
 	switch f := t.facts(); {
 	case f.Created || f.Resumed:
 		return fmt.Errorf("given up: %w", cause)
-	case f.Pending:
+	case f.Pending && (f.Intent != "" || t.place.driver == "none"): // without a recorded intent, nothing is sent
 		return &svc.OutcomeUnknownError{RequestInfo: svc.RequestInfo{Method: "POST", Route: "/v1/inference-service"}, Name: f.Name, Key: f.Entry, Intent: f.Intent, Err: cause}
 	}
 	return cause

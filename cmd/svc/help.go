@@ -47,7 +47,7 @@ var exitCodes = [][]string{
 	{"64", "if it ran before", "usage error; nothing was sent", "svc COMMAND --help"},
 	{"127", "no", "run: the program was not found; nothing was created", "check the command"},
 	{"130", "no *", "interrupted; nothing was created or changed", "run it again"},
-	{"2", "yes", "the program crashed, or was ended by SIGQUIT or SIGABRT", "svc ls"},
+	{"2", "yes", "the program crashed, or was ended by SIGABRT", "svc ls"},
 	{"128+n", "yes", "signal n killed the program (137: SIGKILL)", "svc ls"},
 }
 
@@ -74,10 +74,11 @@ with 10 if an endpoint may be running, and else with 1, for every -o. A reader t
 work, although nobody gets the ID.
 
 The first signal ends the command, and deletes what it created. Signals within two seconds
-count as one, because timeout(1) sends two. A later signal ends the program at once: with 10
-or 4 if an endpoint may be running. The cleanup of "svc deploy" takes 40 s at most: up to 10 s for
-the response to a create, and up to 30 s for the delete. Once CMD of "svc run" has begun, it takes
-2m10s at most: up to 10 s until CMD ends, and up to 2 minutes for the delete.`}
+count as one, because timeout(1) sends two. A later signal, or SIGQUIT (Ctrl-\) at any time, ends the
+program without a cleanup: with 10 or 4 if an endpoint may be running. The cleanup of "svc deploy"
+takes 40 s at most: up to 10 s for the response to a create, and up to 30 s for the delete. Once CMD
+of "svc run" has begun, it takes 2m10s at most: up to 10 s until CMD ends, and up to 2 minutes for the
+delete.`}
 }
 
 func scriptingTopic() *cobra.Command {

@@ -244,6 +244,9 @@ type watched struct {
 // Append adds a record. It warns if that is a deletion and fails, since the command itself does not
 // fail then.
 func (w watched) Append(ctx context.Context, r ledger.Record) error {
+	if r.Event == ledger.Intended { // before, since it may be stored in spite of an error
+		w.tool.noteIntent(r)
+	}
 	err := w.Store.Append(ctx, r)
 	switch {
 	case err == nil && w.added != nil:

@@ -28,9 +28,11 @@ func newProgram(cmd *exec.Cmd) *program {
 	return &program{cmd, true}
 }
 
-// hasIt reports whether the program has already received a signal. A terminal sends Ctrl-C to both
-// programs.
-func (p *program) hasIt(s os.Signal) bool { return s == os.Interrupt && !p.group }
+// hasIt reports whether the program has already received a signal. A terminal sends Ctrl-C and Ctrl-\ to
+// both programs.
+func (p *program) hasIt(s os.Signal) bool {
+	return !p.group && (s == os.Interrupt || s == syscall.SIGQUIT)
+}
 
 // send sends a signal to the program, and to its group.
 func (p *program) send(s os.Signal) {

@@ -85,7 +85,6 @@ func (t *tool) runCommand() *command {
 		client: needsClient, ledger: makesLedger, stake: changes, endless: true, empty: emptyRun,
 		left: t.stillRuns,
 	}
-	c.onRecord = t.noteIntent
 	s.add(c.Flags())
 	c.Flags().StringVar(&t.result.name, "result", "", "file for the result as JSON: the exit codes of svc and of CMD, and what may be running")
 	c.Flags().SetInterspersed(false)

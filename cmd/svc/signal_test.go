@@ -186,6 +186,31 @@ func TestSignals(t *testing.T) {
 	}
 }
 
+// TestQuit: SIGQUIT (Ctrl-\) ends the program at once, as a second Ctrl-C does, and it says what may be running.
+func TestQuit(t *testing.T) {
+	if signal.Ignored(syscall.SIGQUIT) {
+		t.Skip("this process was started to ignore the signal")
+	}
+	t.Parallel()
+	for _, st := range stages {
+		t.Run(st.name, func(t *testing.T) {
+			t.Parallel()
+			s, b := st.arrive(t, time.Hour, "-o", "json")
+			b.signal(syscall.SIGQUIT)
+			sent := time.Now()
+			e := b.end()
+			require.Less(t, time.Since(sent), 5*time.Second, "there is no cleanup")
+			require.Equal(t, st.twice, e.code, e.stderr)
+			require.Equal(t, st.twice != exitInterrupted, e.doc(t)["may_be_running"])
+			require.Equal(t, st.known, s.open())
+			if st.twice == exitRunning {
+				require.Contains(t, e.stderr, "interrupted by SIGQUIT")
+				require.Contains(t, e.stderr, "svc delete svc-1")
+			}
+		})
+	}
+}
+
 // TestKill: after SIGKILL at each stage, the ledger shows what may be running.
 func TestKill(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ const sameSignal = 2 * time.Second
 // signals reports interruptions of the program.
 type signals struct {
 	ctx    context.Context // ends at the first signal; its cause is an interruption
-	giveUp <-chan struct{} // is closed at the first signal that comes more than sameSignal later
+	giveUp <-chan struct{} // is closed at the first signal that comes more than sameSignal later, or at a SIGQUIT
 }
 
 // interruption is the cause of a ctx that a signal has ended.
@@ -31,6 +31,8 @@ func (i interruption) Error() string {
 		name = "SIGTERM"
 	case syscall.SIGHUP:
 		name = "SIGHUP"
+	case syscall.SIGQUIT:
+		name = "SIGQUIT"
 	}
 	return "interrupted by " + name
 }
@@ -43,8 +45,10 @@ func (interruption) Is(target error) bool { return target == context.Canceled }
 func watchSignals() signals {
 	received := make(chan os.Signal, 1)
 	signal.Notify(received, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // nohup makes a program ignore it
-		signal.Notify(received, syscall.SIGHUP)
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGQUIT} {
+		if !signal.Ignored(s) { // nohup makes a program ignore SIGHUP, and "&" in a script SIGQUIT
+			signal.Notify(received, s)
+		}
 	}
 	signal.Ignore(syscall.SIGPIPE) // a closed pipe is an error of the write instead
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -52,10 +56,12 @@ func watchSignals() signals {
 	go func() {
 		var first time.Time
 		for s := range received {
+			again := !first.IsZero() && time.Since(first) > sameSignal
 			if first.IsZero() {
 				first = time.Now()
 				cancel(interruption{s})
-			} else if time.Since(first) > sameSignal {
+			}
+			if again || s == syscall.SIGQUIT { // the runtime would end the program without a word about the endpoint
 				close(enough)
 				return
 			}
