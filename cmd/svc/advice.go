@@ -65,6 +65,8 @@ func (t *tool) stillRuns(f facts) (lines []string) {
 // ledgerAdvice returns what to do after exitLedger.
 func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 	switch why := kindOf(err); {
+	case isA[elsewhereError](err):
+		lines = append(lines, "Each spelling of an address counts as another one, also localhost and 127.0.0.1: repeat the command with that of the entry (--base-url). \"svc ls\" shows it as ADDRESS.")
 	case why.name == "key_in_use" && len(f.Several) > 1:
 		lines = append(lines, fmt.Sprintf("Open under the key %s: %s. \"svc ls\" shows them. Keep one, and delete each other one by its ID: svc delete ID. If the endpoint of one does not exist: svc forget %[1]s --id ID; if one is in doubt: svc adopt or svc forget %[1]s.", f.Key, strings.Join(f.Several, ", ")))
 	case why.name == "key_in_use":

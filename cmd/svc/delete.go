@@ -125,7 +125,7 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 	t.note(func(f *facts) { f.ID = strings.Join(ids, " ") })
 	t.talk.setDeleting(true)
 	v := &deleteView{Endpoints: make([]deletion, len(ids))}
-	entries := t.recorded(ctx)
+	entries := t.recorded(ctx, ids)
 	errs := make([]error, len(ids))
 	slots := make(chan struct{}, 8)
 	var all sync.WaitGroup
@@ -163,8 +163,8 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 
 // recorded returns the entries of the endpoints that the ledger has as created or deleted at this
 // address, by their IDs in lower case. Failures of the ledger are ignored, so that endpoints can still
-// be deleted.
-func (t *tool) recorded(ctx context.Context) map[string]ledger.Entry {
+// be deleted. It says which of the IDs have an open entry at another address: that stays open.
+func (t *tool) recorded(ctx context.Context, ids []string) map[string]ledger.Entry {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	entries, err := t.client.Ledger.Entries(ctx) // returns when ctx ends, even if the store hangs
@@ -175,6 +175,9 @@ func (t *tool) recorded(ctx context.Context) map[string]ledger.Entry {
 	for _, e := range slices.Backward(entries) { // an open entry counts, if there are several
 		if known := e.State == ledger.Deleted || e.State == ledger.Created; known && !t.elsewhere(e) {
 			found[strings.ToLower(e.ServiceID)] = e
+		}
+		if e.Open() && t.elsewhere(e) && slices.ContainsFunc(ids, func(id string) bool { return strings.EqualFold(id, e.ServiceID) }) {
+			t.talk.say("warning: the ledger has %s, of the key %s, at another address, and that entry stays open. If it is the same endpoint: svc delete --key %[2]s --base-url %[3]s", printable(e.ServiceID), e.Key, shellWord(e.BaseURL))
 		}
 	}
 	return found

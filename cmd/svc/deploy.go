@@ -156,7 +156,7 @@ func (d *deployment) readKey(ctx context.Context) (err error) {
 		return nil
 	}
 	t.note(func(f *facts) { f.ID = d.earlier.ServiceID })
-	return nil
+	return t.isHere(*d.earlier)
 }
 
 // warnOfLease warns that the endpoint of the key may be deleted, since its lease is over. "svc delete"

@@ -115,6 +115,9 @@ json shows the intent). If it is there: svc adopt KEY ID. If it is not: svc forg
 An entry with 0 instances is listed too, and counts as one that may be running: the ledger does not
 know what was changed elsewhere. "svc get ID" asks the service.
 
+An entry belongs to the ADDRESS of its create. Each spelling counts as another one, also localhost and
+127.0.0.1: commands with another SVC_BASE_URL do not touch its endpoint.
+
 TIME is the number of instances times the longest time that they may have run.`
 
 func (t *tool) lsCommand() *command {
@@ -127,11 +130,17 @@ func (t *tool) lsCommand() *command {
 	c.Flags().BoolVar(&all, "all", false, "all entries")
 	c.run = func(ctx context.Context, _ []string) (view, error) {
 		entries, err := t.client.Ledger.Entries(ctx)
-		v := &entriesView{Entries: []entryView{}}
+		v, others := &entriesView{Entries: []entryView{}}, 0
 		for _, e := range entries {
 			if e.Open() || all || !open {
 				v.Entries = append(v.Entries, newEntryView(e))
 			}
+			if e.Open() && t.address != "" && t.elsewhere(e) {
+				others++
+			}
+		}
+		if others > 0 {
+			t.talk.say("open at other addresses than %s: %d. Commands reach them only with the address of the entry (ADDRESS): --base-url, or SVC_BASE_URL", t.address, others)
 		}
 		t.note(func(f *facts) { f.Running = anyOpen(entries, err) })
 		if len(v.Entries) == 0 && err == nil {

@@ -316,9 +316,28 @@ func (t *tool) entryOf(ctx context.Context, key string) (ledger.Entry, error) {
 		}
 		t.note(func(f *facts) { f.Running = false })
 		return ledger.Entry{}, noEntryError{key}
-	case t.elsewhere(*e):
-		return ledger.Entry{}, &ledger.Error{Op: "read", Key: key, Intent: e.Intent, Err: fmt.Errorf(
-			"the endpoint %s is at another address: set SVC_BASE_URL to %s", dash(e.ServiceID), e.BaseURL)}
+	}
+	if err := t.isHere(*e); err != nil {
+		return ledger.Entry{}, err
 	}
 	return *e, nil
+}
+
+// elsewhereError is returned for an entry of another address.
+type elsewhereError struct{ entry ledger.Entry }
+
+func (e elsewhereError) Error() string {
+	which := "its entry, which has no ID,"
+	if e.entry.ServiceID != "" {
+		which = "the endpoint " + printable(e.entry.ServiceID)
+	}
+	return fmt.Sprintf("%s is at another address: set SVC_BASE_URL to %s", which, e.entry.BaseURL)
+}
+
+// isHere returns an error for an entry of another address.
+func (t *tool) isHere(e ledger.Entry) error {
+	if !t.elsewhere(e) {
+		return nil
+	}
+	return &ledger.Error{Op: "read", Key: e.Key, Intent: e.Intent, Err: elsewhereError{e}}
 }

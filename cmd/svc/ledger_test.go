@@ -186,12 +186,19 @@ func TestKeyOfAnotherAddress(t *testing.T) {
 	there.must(exitOK, with(deploy, "--key", "there")...)
 	here.env["SVC_LEDGER"] = filepath.Join(there.env["HOME"], ".local/state/svc-ledger")
 	here.must(exitOK, with(deploy, "--key", "here")...) // both have the ID svc-1
-	for _, args := range [][]string{{"delete", "--key", "there"}, {"delete", "--key", "there", "--missing-ok"}, {"scale", "--key", "there", "0"}, {"get", "--key", "there"}, {"wait", "--key", "there"}} {
+	there.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropBeforeEffect())
+	there.must(exitUnknown, with(deploy, "--key", "lost")...)
+	for _, args := range [][]string{{"delete", "--key", "there"}, {"delete", "--key", "there", "--missing-ok"}, {"scale", "--key", "there", "0"}, {"get", "--key", "there"}, {"wait", "--key", "there"}, {"adopt", "lost", "svc-1"}, with(deploy, "--key", "there"), with(deploy, "--key", "there", "--dry-run")} {
 		e := here.run(append(args, "-o", "json")...)
 		require.Equal(t, exitLedger, e.code, "%q: %s", args, e.stderr)
 		require.Equal(t, true, e.doc(t)["may_be_running"], "%q", args)
-		require.Contains(t, e.stderr, "the endpoint svc-1 is at another address: set SVC_BASE_URL to "+there.env["SVC_BASE_URL"], "%q", args)
+		require.Contains(t, e.stderr, "is at another address: set SVC_BASE_URL to "+there.env["SVC_BASE_URL"], "%q", args)
+		require.Contains(t, e.stderr, "also localhost and 127.0.0.1", "%q", args)
+		require.NotContains(t, e.stderr, "svc doctor", "nothing is wrong with the ledger")
 	}
+	require.Contains(t, here.must(exitOK, "ls").stderr, "open at other addresses than "+here.env["SVC_BASE_URL"]+": 2.")
+	require.Contains(t, here.must(exitOK, "delete", "svc-1").stderr, "at another address, and that entry stays open. If it is the same endpoint: svc delete --key there --base-url "+there.env["SVC_BASE_URL"])
+	here.must(exitOK, with(deploy, "--key", "here")...)
 	require.Equal(t, 1, here.srv.RunningInstances())
 	require.Equal(t, 1, there.srv.RunningInstances())
 }

@@ -38,7 +38,7 @@ if the endpoint has the mark, which proves that it is the right one.`,
 		client: needsClient, ledger: readsLedger, stake: reads, empty: emptyService,
 	}
 	c.advise = func(err error) []string {
-		if !isA[*ledger.Error](err) {
+		if !isA[*ledger.Error](err) || isA[elsewhereError](err) {
 			return nil
 		}
 		return []string{"Check KEY and ID: \"svc ls -o json\" shows the entry, and \"svc get ID\" the endpoint. If the ledger itself is damaged, \"svc doctor\" shows that."}
@@ -51,6 +51,9 @@ if the endpoint has the mark, which proves that it is the right one.`,
 			return nil, t.undoAdoption(ctx, args[0])
 		}
 		e, err := t.adoptable(ctx, args[0], args[1])
+		if err == nil {
+			err = t.isHere(e)
+		}
 		if err != nil {
 			return nil, err
 		}
