@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 )
 
 // advice returns what to do about an error, one line each. If an endpoint may be running, the
@@ -32,6 +33,9 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 		}
 		return append(lines, "See: svc --help")
 	case exitDeleted:
+		if f.Entry != "" && isA[*ledger.Error](err) {
+			lines = append(lines, fmt.Sprintf("The ledger could not record that. The entry of the key %[1]s stays in doubt until you run: svc forget %[1]s", f.Entry))
+		}
 		return append(lines, "Nothing is left running.")
 	case exitUnknown:
 		return append(lines, t.unknownOutcome(err, f)...)

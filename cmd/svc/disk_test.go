@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -75,4 +76,27 @@ func TestDoctorOnAFullDisk(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(s.env["HOME"], ".local/state/svc-ledger/.ledger-*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// TestStoreThatFailsDuringACreate: the intent is written and the outcome is not. The endpoint is deleted, and the
+// command and doctor name the key and what to run.
+func TestStoreThatFailsDuringACreate(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, svctest.WithCreateTime(2*time.Second))
+	mark := filepath.Join(s.env["HOME"], ".local/state/svc-ledger/.svc-ledger")
+	b := s.background(with(deploy, "--key", "chat")...)
+	eventually(t, "the create", func() bool { return s.arrived("POST", svctest.RouteEndpoints) > 0 })
+	require.NoError(t, os.Rename(mark, mark+"-gone"))
+	e := b.end()
+	require.Equal(t, exitDeleted, e.code, e.stderr)
+	require.Contains(t, e.stderr, "The entry of the key chat stays in doubt until you run: svc forget chat\nNothing is left running.")
+	require.NoError(t, os.Rename(mark+"-gone", mark))
+	require.Zero(t, s.srv.RunningInstances())
+
+	e = s.must(exitOK, "doctor", "-o", "json")
+	require.Equal(t, "pending", results(t, e)["create"])
+	require.Equal(t, true, e.doc(t)["may_be_running"])
+	for _, says := range []string{"the create of the key chat has no outcome yet", "look for \\\"demo\\\"", "svc forget chat"} {
+		require.Contains(t, e.stdout, says)
+	}
 }

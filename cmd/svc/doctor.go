@@ -21,7 +21,7 @@ import (
 // check is one thing that doctor has checked.
 type check struct {
 	Name   string `json:"name"`
-	Result string `json:"result"` // ok, problem, or skipped: an earlier problem is in the way, or there is nothing to check
+	Result string `json:"result"` // ok, problem, pending: not known yet, or skipped: an earlier problem is in the way, or there is nothing to check
 	Detail string `json:"detail"`
 	Advice string `json:"advice"` // what to do; empty if nothing
 }
@@ -322,7 +322,11 @@ func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry, damaged error
 			v.problem("times", what+": "+e.Doubt, "set the clocks of the machines that share the ledger (NTP)")
 		case e.InDoubt(now):
 			v.problem("doubt", "the outcome of the create of the key "+e.Key+" is not known", fmt.Sprintf("look for %q at the provider, then: svc adopt %s ID, or: svc forget %[2]s", e.Name, e.Key))
-		case e.ServiceID == "": // a create that may still be under way
+		case e.ServiceID == "":
+			v.Checks = append(v.Checks, check{
+				"create", "pending", fmt.Sprintf("the create of the key %s has no outcome yet: it is under way, or its process has ended without one; in doubt from %s on", e.Key, clock(e.SettleBy.Add(ledger.SettleMargin))),
+				fmt.Sprintf("if no command is creating it now: look for %q, with [svc:%s] in its description, at the provider, then: svc adopt %s ID, or: svc forget %[3]s", e.Name, e.Intent, e.Key),
+			})
 		case !e.LeaseEnd.IsZero() && service.After(e.LeaseEnd):
 			v.problem("lease", fmt.Sprintf("the lease of %s is over since %s", what, short(service.Sub(e.LeaseEnd))), "svc sweep, and run it every few minutes")
 		}
