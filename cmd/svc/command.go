@@ -253,7 +253,7 @@ func (t *tool) addGlobals(f *pflag.FlagSet) {
 	f.VarP(&g.output, "output", "o", "form of the output: table, json, yaml or name (only IDs)")
 	f.Var(&g.progress, "progress", "progress on standard error: auto, plain, json or none")
 	f.BoolVar(&g.noHeaders, "no-headers", false, "no header above a table")
-	f.BoolVarP(&g.quiet, "quiet", "q", false, "only errors on standard error")
+	f.BoolVarP(&g.quiet, "quiet", "q", false, "only errors and warnings on standard error")
 	f.BoolVarP(&g.verbose, "verbose", "v", false, "each request on standard error, without secrets")
 }
 

@@ -169,7 +169,7 @@ func (t *tool) recorded(ctx context.Context, ids []string) map[string]ledger.Ent
 	defer cancel()
 	entries, err := t.client.Ledger.Entries(ctx) // returns when ctx ends, even if the store hangs
 	if err != nil && !errors.Is(err, svc.ErrNoLedger) {
-		t.talk.say("warning: the ledger cannot be read, so the entry of what is deleted may stay open; run the same command again when it can: %s", plainText(err))
+		t.talk.warn("the ledger cannot be read, so the entry of what is deleted may stay open; run the same command again when it can: %s", plainText(err))
 	}
 	found := map[string]ledger.Entry{}
 	for _, e := range slices.Backward(entries) { // an open entry counts, if there are several

@@ -171,7 +171,7 @@ func (d *deployment) warnOfLease() {
 		end = longer
 	}
 	if over := time.Since(end); over > 0 {
-		d.tool.talk.say("warning: the lease of %s is over since %s, or a delete of it was accepted: the next \"svc sweep\" deletes it. To keep it, if it still runs: svc extend %s 8h",
+		d.tool.talk.warn("the lease of %s is over since %s, or a delete of it was accepted: the next \"svc sweep\" deletes it. To keep it, if it still runs: svc extend %s 8h",
 			printable(e.ServiceID), short(over), e.Key)
 	}
 }
@@ -251,7 +251,7 @@ func (d *deployment) noSuchFlavor(ctx context.Context, err error) error {
 func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	t := d.tool
 	if t.place.driver == "none" {
-		t.talk.say("warning: there is no ledger: if this program is killed, nothing shows what it left running")
+		t.talk.warn("there is no ledger: if this program is killed, nothing shows what it left running")
 	} else if t.flags.key == "" && isCI() && d.spec.flags.Lookup("key") != nil {
 		t.talk.say("hint: with --key NAME this command can be repeated: it then continues with the endpoint that exists")
 	}

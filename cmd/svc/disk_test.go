@@ -52,7 +52,7 @@ func TestLedgerThatCannotBeWritten_D13(t *testing.T) {
 		{with(deploy, "--key", "other"), exitLedger, "", "permission denied"},
 		{[]string{"extend", "chat", "8h"}, exitLedger, "", "permission denied"},
 		{with(deploy, "--key", "chat"), exitOK, "svc-1\n", ""},
-		{[]string{"delete", "--key", "chat"}, exitOK, "deleted", "warning: the ledger cannot record that svc-1 is deleted"},
+		{[]string{"delete", "--key", "chat", "--quiet"}, exitOK, "deleted", "warning: the ledger cannot record that svc-1 is deleted"},
 	} {
 		e := s.finish(command(tt.args...))
 		require.Equal(t, tt.code, e.code, "%q: %s%s", tt.args, e.stdout, e.stderr)

@@ -85,7 +85,8 @@ func scriptingTopic() *cobra.Command {
 	return &cobra.Command{Use: "scripting", Short: "how to use svc in scripts and pipelines", Long: `Standard output has data only: "svc deploy" writes the ID, "svc url" the address. With -o json it
 is one document for each command, also after a failure (then with error and error_kind). Lists are
 [] and never absent. "-o name" writes IDs, one a line. All else is on standard error: one line for
-each change, "--progress json" makes it JSON, one object a line, and --quiet leaves only errors.
+each change, "--progress json" makes it JSON, one object a line, and --quiet leaves errors and
+warnings.
 
   set -euo pipefail
   code=0; id=$(svc deploy --file chat.yaml --key chat --lease 8h) || code=$?

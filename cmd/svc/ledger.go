@@ -252,7 +252,7 @@ func (w watched) Append(ctx context.Context, r ledger.Record) error {
 	case err == nil && w.added != nil:
 		w.added(r)
 	case err != nil && r.Event == ledger.Deleted && !errors.Is(err, fs.ErrExist):
-		w.tool.talk.say("warning: the ledger cannot record that %s is deleted, so its entry (key %s) stays open: run svc delete %[1]s --missing-ok when it can: %[3]s",
+		w.tool.talk.warn("the ledger cannot record that %s is deleted, so its entry (key %s) stays open: run svc delete %[1]s --missing-ok when it can: %[3]s",
 			printable(r.ServiceID), r.Key, plainText(err))
 	}
 	return err

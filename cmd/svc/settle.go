@@ -63,7 +63,7 @@ if the endpoint has the mark, which proves that it is the right one.`,
 			err = mixedUpError{fmt.Sprintf("%s is the key, and the service has no endpoint with that ID: svc adopt %[1]s ID, with the ID that the service shows", args[1])}
 		}
 		if open := t.openUnder(ctx, args[0]); err == nil && len(open) > 1 {
-			t.talk.say("warning: the key %s has %d open entries now, and no command with --key works until one is left. \"svc ls\" shows them; delete each other one by its ID: svc delete ID", args[0], len(open))
+			t.talk.warn("the key %s has %d open entries now, and no command with --key works until one is left. \"svc ls\" shows them; delete each other one by its ID: svc delete ID", args[0], len(open))
 		}
 		return t.read(s), err
 	}

@@ -89,6 +89,13 @@ func (t *talk) say(format string, args ...any) {
 	}
 }
 
+// warn writes a line about what may cost money, or hide what runs. It is always written.
+func (t *talk) warn(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.emit(map[string]any{"event": "warning"}, "warning: "+fmt.Sprintf(format, args...))
+}
+
 // fail writes a line about a failure. It is always written.
 func (t *talk) fail(format string, args ...any) {
 	t.mu.Lock()
