@@ -37,8 +37,7 @@ type call struct {
 }
 
 // newCall returns a call with its options, and with the problems that were found in its request. If
-// there are any, prepare fails. A method that is not safe to repeat, such as POST, must not be
-// carried out twice.
+// there are any, prepare fails.
 func newCall(method, route, id string, body any, p problems, opts []RequestOption) *call {
 	k := &call{Call: httpcall.Call{Method: method, Route: route, ID: id, Auth: true}, body: body, problems: p}
 	k.pick = func(context.Context) error { return nil }
@@ -47,7 +46,6 @@ func newCall(method, route, id string, body any, p problems, opts []RequestOptio
 			opt(&k.opts)
 		}
 	}
-	k.Once = !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions}, method)
 	return k
 }
 
@@ -91,9 +89,11 @@ func doDelete(ctx context.Context, c *Client, route, id string, opts []RequestOp
 type accepted struct{}
 
 // prepare checks the call, encodes its body, and fills in the embedded httpcall.Call. Nothing
-// changes the bytes of the body after that. If prepare fails, the call must not be sent.
+// changes the bytes of the body after that. If prepare fails, the call must not be sent. A method that
+// is not safe to repeat, such as POST, must not be carried out twice.
 func (k *call) prepare(c *Client) error {
 	req := &k.opts
+	k.Once = !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions}, k.Method)
 	k.start = time.Now()
 	if req.response != nil {
 		*req.response = Response{} // removes the response of an earlier call
@@ -131,7 +131,8 @@ const maxKept = 64 << 10
 
 // verdict judges a call that was sent, and decodes a successful response into out. If out is a
 // *json.RawMessage, it gets the body unchanged. If out is nil, the body is ignored. A delete also
-// succeeds if an attempt before the last one took effect; out is then unchanged.
+// succeeds if an attempt before the last one took effect; out is then unchanged. The ID of an endpoint
+// that was read is known for the token that was sent.
 func (c *Client) verdict(k *call, out any) (err error) {
 	r := &k.Result
 	k.class, k.foreign = rules.Classify(rules.Response{
@@ -164,7 +165,9 @@ func (c *Client) verdict(k *call, out any) (err error) {
 	default:
 		err = c.decode(k, out)
 	}
-	k.done = err == nil
+	if k.done = err == nil; k.done && k.Method == http.MethodGet && k.Route == service {
+		c.endpoints.Read(k.ID, r.TokenCheck)
+	}
 	return err
 }
 

@@ -54,15 +54,19 @@ func (d *deployment) failed(ctx context.Context, err error) error {
 // rescue runs if one of the caller's functions has panicked or ended the goroutine. It calls
 // OnCreate, unless that was called before, and deletes the endpoint if the options ask for a cleanup.
 func (d *deployment) rescue(ctx context.Context) {
-	status := max(d.call.Result.StatusCode, d.call.Result.Broken)
-	created := d.id != "" || status/100 == 2
-	if d.id == "" && (created || d.call.Result.Acted) { // not if the create was refused: the response may then show the ID of somebody else's endpoint
-		d.id, d.shown = d.client.client.salvageID(services, status, d.call.Result.Body), jsonfield.Salvage(d.call.Result.Body, "name")
+	r := &d.call.Result
+	status := max(r.StatusCode, r.Broken)
+	created, told := status/100 == 2, d.id != ""
+	switch {
+	case told:
+		created = true
+	case created, r.Acted: // if the create was refused, the response may show the ID of somebody else's endpoint
+		d.id, d.shown = d.client.client.salvageID(services, status, r.Body), jsonfield.Salvage(r.Body, "name")
 	}
 	if d.id == "" {
 		return
 	}
-	d.client.client.endpoints.Create(d.id, d.call.Result.TokenCheck)
+	d.client.client.endpoints.Create(d.id, r.TokenCheck)
 	if created && (d.opts.DeleteOnFailure || d.opts.OnFailure != nil) {
 		defer func() { // if cleanUp panics too, for example in an attempt hook, a single delete is sent
 			if !d.over && rules.Renamed(d.call.name(), d.shown) {
@@ -76,7 +80,9 @@ func (d *deployment) rescue(ctx context.Context) {
 			d.over = true
 		}()
 	}
-	_ = d.tell()
+	if !told && d.opts.OnCreate != nil {
+		_ = d.opts.OnCreate(&InferenceService{ServiceID: d.id})
+	}
 }
 
 // givenName returns the name of the endpoint: the name in the response to the create if it can

@@ -33,7 +33,8 @@ type observer struct {
 // Deleted, poll records the deletion in the ledger, and err is nil or the last "not found".
 func (o *observer) poll(ctx context.Context) (*InferenceService, rules.Verdict, error) {
 	seen := rules.Observation{At: time.Now()}
-	s, r, err := o.client.read(ctx, o.id, o.opts)
+	k, s := get(service, o.id, o.opts), new(InferenceService)
+	err := o.client.client.carryOut(ctx, k, s)
 	seen.Came = time.Now()
 	e, failed := errors.AsType[*Error](err)
 	switch {
@@ -42,18 +43,19 @@ func (o *observer) poll(ctx context.Context) (*InferenceService, rules.Verdict, 
 	case err == nil:
 		seen.Sight = rules.Shown
 	case !failed: // nothing was seen
-		return s, rules.Unproven, err
+		return nil, rules.Unproven, err
 	case rules.NotFound(e.StatusCode):
-		o.missing(ctx, &seen, e, r)
+		s = nil
+		o.missing(ctx, &seen, e, &k.Result)
 	default: // an earlier verdict would be returned with an unrelated error
 		o.note(rules.Observation{Sight: rules.Odd})
-		return s, rules.Unproven, err
+		return nil, rules.Unproven, err
 	}
 	o.note(seen)
 	if seen.Sight == rules.Missing {
 		err = o.doubt(ctx, err)
 	}
-	verdict := o.evidence.Verdict()
+	verdict := o.evidence.Verdict
 	if verdict == rules.Deleted {
 		o.client.client.Ledger.deleted(ctx, o.id, s)
 	}
@@ -89,7 +91,7 @@ func aged(h http.Header) bool { return strings.Trim(h.Get("Age"), "0") != "" }
 // 403 shows that the service itself responds to this client. doubt returns the error of a poll that
 // got the "not found" err.
 func (o *observer) doubt(ctx context.Context, err error) error {
-	verdict := o.evidence.Verdict()
+	verdict := o.evidence.Verdict
 	if !o.evidence.WantsList() || verdict == rules.Deleted {
 		return err
 	}

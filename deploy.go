@@ -174,10 +174,9 @@ type deployment struct {
 	opts       DeployOptions
 	call       *call             // the create; its result can be read after a panic
 	refused    []RefusedFlavor   // flavors that the service has refused so far
-	id         string            // ID of the endpoint; empty if not known
+	id         string            // ID of the endpoint; empty if not known; OnCreate is called as soon as it is
 	record     *InferenceService // the record that was read last; nil if only the ID is known
 	shown      string            // name in the response to the create; empty if it has none
-	told       bool              // OnCreate was called
 	over       bool              // no caller-supplied function has panicked
 	cleanupEnd time.Time         // when all cleanups together must have ended; zero if no cleanup has begun
 	resumed    bool              // an earlier call with the same key created the endpoint
@@ -248,16 +247,20 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 		d.id, d.shown = unknown.ID, jsonfield.Salvage(unknown.Body, "name") // the wait reads the rest of the record
 	case s != nil:
 		d.id, d.record, d.shown = s.ServiceID, s, s.Name
-		if d.opts.Lease > 0 && dateOf(k.Result.Header).IsZero() {
-			d.client.client.warn(ctx, "svc: a lease cannot be enforced before Extend gives it an end", errors.New("the response to the create has no Date header"), "key", d.opts.Key, "name", d.client.client.clean(s.Name), "id", d.client.client.clean(d.id))
-		}
 	default:
 		return err
 	}
-	if behind, ok := errors.AsType[*ledger.Error](err); ok { // the ledger could not record the endpoint
-		return cause.Join(behind, d.tell())
+	c, stop := d.client.client, error(nil)
+	if d.opts.OnCreate != nil {
+		stop = c.safe(d.opts.OnCreate(cmp.Or(d.record, &InferenceService{ServiceID: d.id})))
 	}
-	return d.tell()
+	if s != nil && d.opts.Lease > 0 && dateOf(k.Result.Header).IsZero() {
+		c.warn(ctx, "svc: a lease cannot be enforced before Extend gives it an end", errors.New("the response to the create has no Date header"), "key", d.opts.Key, "name", c.clean(s.Name), "id", c.clean(d.id))
+	}
+	if behind, ok := errors.AsType[*ledger.Error](err); ok { // the ledger could not record the endpoint
+		return cause.Join(behind, stop)
+	}
+	return stop
 }
 
 // check adds the problems of a Deploy to those of its create.
@@ -299,18 +302,9 @@ func (d *deployment) refusedFlavor(err error) bool {
 	return rules.AboutFlavor(r.StatusCode)
 }
 
-// tell calls OnCreate, unless it was called before.
-func (d *deployment) tell() error {
-	if d.told || d.opts.OnCreate == nil {
-		return nil
-	}
-	d.told = true
-	return d.client.client.safe(d.opts.OnCreate(cmp.Or(d.record, &InferenceService{ServiceID: d.id})))
-}
-
 // deleted reports whether the wait has proved that the endpoint was deleted meanwhile.
 func (d *deployment) deleted() bool {
-	if d.observer == nil || d.observer.evidence.Verdict() != rules.Deleted {
+	if d.observer == nil || d.observer.evidence.Verdict != rules.Deleted {
 		return false
 	}
 	s := orZero(d.record) // may be the record of another endpoint
@@ -342,7 +336,7 @@ func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceSer
 	if err := d.run(ctx, req); err != nil {
 		return err
 	}
-	d.over, d.told, d.shown = false, true, d.record.Name
+	d.over, d.shown = false, d.record.Name
 	defer func() {
 		if !d.over { // the cleanup panicked
 			d.rescue(ctx)

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"time"
 
-	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/jsonfield"
 	"example.com/svc/internal/known"
 	"example.com/svc/internal/rules"
@@ -164,20 +163,7 @@ func (k *call) known(created bool, name string) known.Sender {
 //
 // GET /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Get(ctx context.Context, id string, opts ...RequestOption) (*InferenceService, error) {
-	s, _, err := c.read(ctx, id, opts)
-	return s, err
-}
-
-// read is Get, and also returns the result of the call. It records the ID as known for the
-// token that was sent.
-func (c *InferenceServiceClient) read(ctx context.Context, id string, opts []RequestOption) (s *InferenceService, r *httpcall.Result, err error) {
-	k := newCall(http.MethodGet, service, id, nil, nil, opts)
-	s = new(InferenceService)
-	if err = c.client.carryOut(ctx, k, s); err != nil {
-		return nil, &k.Result, err
-	}
-	c.client.endpoints.Read(id, k.Result.TokenCheck)
-	return s, &k.Result, nil
+	return do[InferenceService](ctx, c.client, get(service, id, opts))
 }
 
 // UpdateInferenceServiceRequest describes a change of an endpoint. The service documents only

@@ -101,9 +101,10 @@ func (l *Ledger) Adopt(ctx context.Context, e ledger.Entry, id string, opts *Ado
 	if l.journal == nil {
 		return nil, ErrNoLedger
 	}
-	s, r, err := l.client.InferenceServices.read(ctx, id, nil)
+	k := get(service, id, nil)
+	s, err := do[InferenceService](ctx, l.client, k)
 	if err == nil {
-		err = l.journal.Adopt(ctx, e, seen(s), orZero(opts).Unmarked, dateOf(r.Header), r.TokenCheck(e.Intent))
+		err = l.journal.Adopt(ctx, e, seen(s), orZero(opts).Unmarked, dateOf(k.Result.Header), k.Result.TokenCheck(e.Intent))
 	}
 	if err != nil {
 		return nil, err
@@ -121,11 +122,11 @@ func (l *Ledger) UndoAdopt(ctx context.Context, e ledger.Entry) error {
 	if l.journal == nil {
 		return ErrNoLedger
 	}
-	endpoint := ledger.Endpoint{ID: e.ServiceID}
-	switch s, r, err := l.client.InferenceServices.read(ctx, e.ServiceID, nil); {
+	endpoint, k := ledger.Endpoint{ID: e.ServiceID}, get(service, e.ServiceID, nil)
+	switch s, err := do[InferenceService](ctx, l.client, k); {
 	case err == nil:
 		endpoint = seen(s)
-	case !errors.Is(err, ErrNotFound), r.TokenCheck(e.Intent) != e.TokenCheck:
+	case !errors.Is(err, ErrNotFound), k.Result.TokenCheck(e.Intent) != e.TokenCheck:
 		return err
 	}
 	return l.journal.Undo(ctx, e, endpoint)
@@ -181,10 +182,11 @@ func (l *Ledger) Forget(ctx context.Context, e ledger.Entry) error {
 
 // gone reports whether the service itself does not find an endpoint now.
 func (l *Ledger) gone(ctx context.Context, id string) (bool, error) {
-	_, r, err := l.client.InferenceServices.read(ctx, id, polling(nil))
+	k := get(service, id, polling(nil))
+	_, err := do[InferenceService](ctx, l.client, k)
 	missing, failed := errors.AsType[*Error](err)
 	switch {
-	case !failed, !rules.NotFound(missing.StatusCode), missing.class != rules.Service, aged(r.Header):
+	case !failed, !rules.NotFound(missing.StatusCode), missing.class != rules.Service, aged(k.Result.Header):
 		return false, err
 	}
 	return true, nil

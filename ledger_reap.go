@@ -138,10 +138,10 @@ func (r *reaping) check(ctx context.Context) error {
 	if e.State != ledger.Created {
 		return l.fail(op, e, ErrOutcomeUnknown)
 	}
-	services, o := l.client.InferenceServices, new(WaitOptions).withDefaults()
-	removal, w := services.removal(e.ServiceID, o, rules.Reaping)
+	removal, w := l.client.InferenceServices.removal(e.ServiceID, new(WaitOptions).withDefaults(), rules.Reaping)
 	removal.name, removal.limit = e.Name, cleanupLimit/3
-	s, result, err := services.read(ctx, e.ServiceID, []RequestOption{urgent})
+	k := get(service, e.ServiceID, []RequestOption{urgent})
+	s, err := do[InferenceService](ctx, l.client, k)
 	if notFound(err) || err == nil && s.IsDeleted {
 		w.poll, s, err = removal.read, nil, nil // the wait decides whether the endpoint is certainly deleted
 	}
@@ -155,7 +155,7 @@ func (r *reaping) check(ctx context.Context) error {
 	case now.Lease == 0 || now.LeaseEnd.After(e.LeaseEnd):
 		err = errors.New("the lease was extended")
 	case s != nil:
-		err = now.MayReap(dateOf(result.Header), seen(s))
+		err = now.MayReap(dateOf(k.Result.Header), seen(s))
 	}
 	if err == nil && !r.dryRun {
 		r.wait = w

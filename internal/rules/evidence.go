@@ -56,6 +56,7 @@ func (o Origin) copyOf(before Origin) bool {
 type Evidence struct {
 	Readable time.Time // a "not found" counts from this time on if the record was never read
 	Read     bool      // the record was read, so Readable does not matter
+	Verdict  Verdict   // the conclusion from all observations; After sets it
 
 	flagged  bool
 	early    bool      // the latest "not found" came before Readable
@@ -118,11 +119,11 @@ type Verdict int
 // The verdicts on an endpoint.
 const (
 	Unproven Verdict = iota // it may exist
-	Deleted                 // it is deleted
 	Unknown                 // it is not found with this token: it is deleted, or the ID is wrong or of another account
+	Deleted                 // it is deleted
 )
 
-// After returns the evidence with one more observation.
+// After returns the evidence with one more observation, and with the verdict on all of them.
 func (e Evidence) After(o Observation) Evidence {
 	switch o.Sight {
 	case Shown: // voids every "not found" before it
@@ -139,7 +140,20 @@ func (e Evidence) After(o Observation) Evidence {
 	case Odd:
 		e = e.interrupted(Intermediary)
 	case Missing:
-		return e.missing(o)
+		e = e.missing(o)
+	}
+	e.Verdict = Unproven
+	for i, p := range proofs {
+		switch r := e.runs[i]; {
+		case !r.between, r.n < p.least, r.last.Sub(r.first) < p.span:
+		case p.known:
+			e.Verdict = Deleted
+		default:
+			e.Verdict = max(e.Verdict, Unknown)
+		}
+	}
+	if e.flagged {
+		e.Verdict = Deleted
 	}
 	return e
 }
@@ -173,25 +187,6 @@ func (e Evidence) interrupted(class Class) Evidence {
 		}
 	}
 	return e
-}
-
-// Verdict returns the conclusion from the evidence.
-func (e Evidence) Verdict() Verdict {
-	if e.flagged {
-		return Deleted
-	}
-	verdict := Unproven
-	for i, p := range proofs {
-		r := e.runs[i]
-		switch {
-		case !r.between, r.n < p.least, r.last.Sub(r.first) < p.span:
-		case p.known:
-			return Deleted
-		default:
-			verdict = Unknown
-		}
-	}
-	return verdict
 }
 
 // WantsList reports whether the flavor list must be read before the evidence can become a

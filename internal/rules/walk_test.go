@@ -230,7 +230,7 @@ func TestNoSequenceProvesTheDeletionOfARunningEndpoint(t *testing.T) {
 	for name, events := range map[string][]event{"one path": events, "all paths": outages} {
 		start := time.Now()
 		states := walk(events, depth, func(s state, path walked) {
-			if s.Verdict() == Deleted && s.exists {
+			if s.Verdict == Deleted && s.exists {
 				require.FailNow(t, "a running endpoint counts as deleted", path.String())
 			}
 		})
@@ -244,7 +244,7 @@ func TestEverySequenceEndsInAProof(t *testing.T) {
 	walk(events, 3, func(s state, path walked) {
 		s.exists = false
 		begin := s.now
-		for s.Verdict() != Deleted {
+		for s.Verdict != Deleted {
 			s.now += time.Second
 			s.miss(Service, true)
 			if s.WantsList() {
@@ -277,14 +277,14 @@ func TestTimeOfAProof(t *testing.T) {
 			if c.accepted {
 				s.see(Accepted)
 			}
-			for s.Verdict() == Unproven && s.now < 2*time.Minute {
+			for s.Verdict == Unproven && s.now < 2*time.Minute {
 				s.miss(c.class, c.known)
 				if s.WantsList() {
 					s.see(Listed)
 				}
 				s.now += time.Second
 			}
-			require.Equal(t, c.verdict, s.Verdict())
+			require.Equal(t, c.verdict, s.Verdict)
 			require.Equal(t, c.want, s.now-time.Second)
 		})
 	}
@@ -302,12 +302,12 @@ func TestListIsAnsweredBetweenTheLastTwoNotFound(t *testing.T) {
 			s.miss(class, true)
 			require.True(t, s.WantsList())
 		}
-		require.Equal(t, Unproven, s.Verdict())
+		require.Equal(t, Unproven, s.Verdict)
 		s.see(Listed)
-		require.Equal(t, Unproven, s.Verdict())
+		require.Equal(t, Unproven, s.Verdict)
 		s.now += time.Second
 		s.miss(class, true)
-		require.Equal(t, Deleted, s.Verdict())
+		require.Equal(t, Deleted, s.Verdict)
 	}
 }
 
@@ -320,20 +320,20 @@ func TestOnlyWhatWasSeenCountsAsOneOutage(t *testing.T) {
 		return e.After(Observation{Sight: Listed})
 	}
 	suspended := miss(miss(miss(Evidence{Read: true}, 0, 0), 64*time.Second, 64*time.Second), 65*time.Second, 65*time.Second)
-	require.Equal(t, Unproven, suspended.Verdict(), "two outages")
+	require.Equal(t, Unproven, suspended.Verdict, "two outages")
 	copies := Evidence{Read: true}
 	for _, now := range []time.Duration{0, 64 * time.Second} { // what a cache sent in between proves nothing
 		copies = copies.After(Observation{Sight: Missing, Class: Service, Known: true, At: at(now)}).After(Observation{Sight: Listed})
 	}
-	require.Equal(t, Unproven, copies.Verdict(), "a copy, and an outage of all paths")
+	require.Equal(t, Unproven, copies.Verdict, "a copy, and an outage of all paths")
 	delayed := miss(miss(miss(Evidence{Read: true}, 0, 55*time.Second), 57*time.Second, 57*time.Second), 65*time.Second, 65*time.Second)
-	require.Equal(t, Unproven, delayed.Verdict(), "the first request was sent late")
+	require.Equal(t, Unproven, delayed.Verdict, "the first request was sent late")
 	e := Evidence{Read: true}
 	for now := time.Duration(0); now <= time.Minute; now += 15 * time.Second {
-		require.Equal(t, Unproven, e.Verdict())
+		require.Equal(t, Unproven, e.Verdict)
 		e = miss(e, now, now)
 	}
-	require.Equal(t, Deleted, e.Verdict())
+	require.Equal(t, Deleted, e.Verdict)
 }
 
 func TestNextPollThatCanProve(t *testing.T) {
@@ -346,11 +346,11 @@ func TestNextPollThatCanProve(t *testing.T) {
 	e = e.After(Observation{Sight: Listed, At: at(0)})
 	require.False(t, e.WantsList())
 	require.Equal(t, at(10*time.Second), e.Due())
-	require.Equal(t, Deleted, e.After(Observation{Sight: Flagged}).Verdict(), "is_deleted decides at once")
+	require.Equal(t, Deleted, e.After(Observation{Sight: Flagged}).Verdict, "is_deleted decides at once")
 	for name, o := range map[string]Origin{"Age": {Aged: true}, "Date": {Date: "d"}, "request ID": {RequestID: "r"}, "request ID in the body": {Inner: "r"}} {
 		first := Observation{Sight: Missing, At: at(0), Known: true, Origin: Origin{Date: o.Date, RequestID: o.RequestID, Inner: o.Inner}}
 		again := Observation{Sight: Missing, At: at(time.Hour), Known: true, Origin: o}
 		copied := Evidence{Read: true}.After(first).After(Observation{Sight: Listed, At: at(1)}).After(again)
-		require.Equal(t, Unproven, copied.Verdict(), "a copy, by its %s", name)
+		require.Equal(t, Unproven, copied.Verdict, "a copy, by its %s", name)
 	}
 }
