@@ -66,6 +66,12 @@ type command struct {
 	advise func(error) []string
 }
 
+// atStake reports whether the command is about an endpoint that may be running before it begins. A command that
+// creates one is so only with a key.
+func (c *command) atStake(keyed bool) bool {
+	return c.stake != nothing && (c.ledger != makesLedger || keyed)
+}
+
 // add adds c to parent as a cobra command.
 func (t *tool) add(parent *cobra.Command, c *command) {
 	c.RunE = func(cmd *cobra.Command, args []string) error { return t.perform(cmd.Context(), c, args) }

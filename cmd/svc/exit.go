@@ -192,12 +192,16 @@ func (t *tool) report(err error, args []string) int {
 	if c == nil { // the command line was not valid, or it asked for help
 		c = &command{empty: emptyMessage}
 		c.Command, _, _ = t.root.Find(args)
+		_, keyed := guessed(args, "key", "")
+		f.Running = err != nil && keyed
 		if i := slices.IndexFunc(t.all, func(known *command) bool { return known.Command == c.Command }); i >= 0 {
 			c.empty = t.all[i].empty
+			f.Running = err != nil && t.all[i].atStake(keyed)
 		}
-		guessFlags(&t.flags, args)
-		f.Running = err != nil && keyed(args)
-		t.result.guess(args)
+		if form, ok := guessed(args, "output", "o"); ok {
+			_ = t.flags.output.Set(form)
+		}
+		t.result.name, _ = guessed(args, "result", "")
 	}
 	code := exitCode(err, c.stake, f)
 	if failed := t.saveResult(err, code, c, f); failed != nil && (err == nil || isA[exitOfCMD](err)) {
@@ -281,25 +285,23 @@ func (t *tool) publish(ctx context.Context, v view) error {
 	return t.stdout.writeUntil(ctx, text)
 }
 
-// guessFlags finds --output and --progress in a command line that is not valid.
-func guessFlags(g *globals, args []string) {
+// guessed finds the value of a flag in a command line that is not valid.
+func guessed(args []string, long, short string) (value string, found bool) {
 	for i, arg := range args {
-		name, value, found := strings.Cut(arg, "=")
-		if !found && i+1 < len(args) {
-			value = args[i+1]
-		}
+		name, text, given := strings.Cut(arg, "=")
 		switch {
-		case name == "--output" || name == "-o":
-			_ = g.output.Set(value)
-		case strings.HasPrefix(arg, "-o"):
-			_ = g.output.Set(strings.TrimPrefix(arg, "-o"))
+		case arg == "--": // the rest belongs to CMD
+			return value, found
+		case name == "--"+long || short != "" && name == "-"+short:
+			if !given && i+1 < len(args) {
+				text = args[i+1]
+			}
+			value, found = text, true
+		case short != "" && strings.HasPrefix(arg, "-"+short):
+			value, found = strings.TrimPrefix(arg, "-"+short), true
 		}
 	}
-}
-
-// keyed reports whether a command line that is not valid names a key, whose endpoint may run.
-func keyed(args []string) bool {
-	return slices.ContainsFunc(args, func(arg string) bool { return arg == "--key" || strings.HasPrefix(arg, "--key=") })
+	return value, found
 }
 
 // retryAfter returns how long the service asked to wait before a retry, or 0 if it did not ask.

@@ -300,7 +300,12 @@ func (t *tool) openEntry(ctx context.Context, key string) (*ledger.Entry, error)
 // openUnder returns the open entries of a key, as far as the ledger can be read.
 func (t *tool) openUnder(ctx context.Context, key string) []ledger.Entry {
 	entries, _ := t.client.Ledger.Entries(ctx)
-	return slices.DeleteFunc(entries, func(e ledger.Entry) bool { return e.Key != key || !e.Open() })
+	return openUnder(entries, key)
+}
+
+// openUnder returns the open entries of a key.
+func openUnder(entries []ledger.Entry, key string) []ledger.Entry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e ledger.Entry) bool { return e.Key != key || !e.Open() })
 }
 
 // entryOf returns the open entry of a key. An entry of another address is an error: its ID may belong
@@ -311,11 +316,8 @@ func (t *tool) entryOf(ctx context.Context, key string) (ledger.Entry, error) {
 	case err != nil:
 		return ledger.Entry{}, err
 	case e == nil:
-		if err := t.notKey(ctx, key); err != nil {
-			return ledger.Entry{}, err
-		}
-		t.note(func(f *facts) { f.Running = false })
-		return ledger.Entry{}, noEntryError{key}
+		entries, _ := t.client.Ledger.Entries(ctx)
+		return ledger.Entry{}, t.noEntry(entries, key)
 	}
 	if err := t.isHere(*e); err != nil {
 		return ledger.Entry{}, err

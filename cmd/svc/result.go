@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 )
 
@@ -64,21 +63,6 @@ func (r *result) ended(code, signal *int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.code, r.signal = code, signal
-}
-
-// guess finds the name in a command line that is not valid.
-func (r *result) guess(args []string) {
-	for i, arg := range args {
-		value, found := strings.CutPrefix(arg, "--result=")
-		switch {
-		case arg == "--":
-			return
-		case found:
-			r.name = value
-		case arg == "--result" && i+1 < len(args):
-			r.name = args[i+1]
-		}
-	}
 }
 
 // saveResult writes the file of --result. It is renamed into place when it is complete.

@@ -121,8 +121,11 @@ that runs. --other-token is for a new token of the same account.`,
 		}
 		t.note(func(f *facts) { f.ID, f.Name = e.ServiceID, e.Name })
 		if !otherToken && t.otherToken(ctx, e) {
-			if _, err := t.client.InferenceServices.Get(ctx, e.ServiceID); err != nil {
-				return nil, t.withoutProof(ctx, e, err)
+			switch _, err := t.client.InferenceServices.Get(ctx, e.ServiceID); {
+			case isNotFound(err):
+				return nil, otherTokenError{e}
+			case err != nil:
+				return nil, err
 			}
 		}
 		if err := t.forget(ctx, e); err != nil {
@@ -169,7 +172,8 @@ func (e runningError) Unwrap() error { return e.error }
 // forgettable returns the entry of a key that is to be forgotten. If the key has several open entries,
 // it is the entry with the ID, or else the entry whose create has no known outcome.
 func (t *tool) forgettable(ctx context.Context, key, id string) (found ledger.Entry, err error) {
-	open := t.openUnder(ctx, key)
+	entries, err := t.client.Ledger.Entries(ctx)
+	open := openUnder(entries, key)
 	if len(open) > 1 || id != "" {
 		open = slices.DeleteFunc(open, func(e ledger.Entry) bool {
 			if id == "" {
@@ -177,14 +181,16 @@ func (t *tool) forgettable(ctx context.Context, key, id string) (found ledger.En
 			}
 			return !strings.EqualFold(e.ServiceID, id)
 		})
-		if len(open) == 1 {
-			return open[0], nil
-		}
 	}
-	if id != "" {
+	switch {
+	case len(open) == 1:
+		return open[0], t.isHere(open[0])
+	case id != "":
 		return found, usageError{fmt.Errorf("no open entry of the key %q has the ID %q: see \"svc ls\"", key, id)}
+	case len(openUnder(entries, key)) == 0 && err == nil:
+		return found, t.noEntry(entries, key)
 	}
-	return t.entryOf(ctx, key)
+	return t.entryOf(ctx, key) // why there is not one
 }
 
 // serviceTime returns the service's time, or zero if it is not known.

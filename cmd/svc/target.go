@@ -53,15 +53,15 @@ func (t *tool) target(ctx context.Context, args []string) (id string, rest []str
 	return e.ServiceID, args, nil
 }
 
-// notKey returns an error if a key without an open entry is the ID of an endpoint that may be running.
-func (t *tool) notKey(ctx context.Context, key string) error {
-	entries, _ := t.client.Ledger.Entries(ctx)
+// noEntry returns the error for a key without an open entry. It may be the ID of an endpoint that is running.
+func (t *tool) noEntry(entries []ledger.Entry, key string) error {
 	for _, e := range entries {
 		if e.Open() && strings.EqualFold(e.ServiceID, key) {
 			return coded{mixedUpError{fmt.Sprintf("%s is not a key: it is the ID of the endpoint of the key %s, which may be running", key, e.Key)}, exitNotFound}
 		}
 	}
-	return nil
+	t.note(func(f *facts) { f.Running = false })
+	return noEntryError{key}
 }
 
 // notID returns an error if the service does not find an ID, and it is a key of the ledger with an open

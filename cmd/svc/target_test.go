@@ -48,7 +48,8 @@ func TestEmptyValue(t *testing.T) {
 			e := s.must(exitUsage, with(line, "-o", "json")...)
 			doc := e.doc(t)
 			require.Contains(t, doc["error"], "is empty", "%q", line)
-			require.Equal(t, []any{"usage", keyed(line)}, []any{doc["error_kind"], doc["may_be_running"]}, "%q", line)
+			_, keyed := guessed(line, "key", "")
+			require.Equal(t, []any{"usage", c.atStake(keyed)}, []any{doc["error_kind"], doc["may_be_running"]}, "%q", line)
 		}
 	}
 	for says, line := range map[string][]string{
@@ -212,4 +213,33 @@ func TestProbeThatFails(t *testing.T) {
 	e := s.must(exitTimeout, "wait", id, "--probe", "/nowhere", "--timeout", "2s")
 	require.Contains(t, e.stderr, id+" is available, but not ready after 0s: ")
 	require.NotContains(t, e.stderr, "could not be read")
+}
+
+// TestFlagsOfAnInvalidCommandLine: the document has the form that was asked for, however that is written.
+func TestFlagsOfAnInvalidCommandLine(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		line, value string
+		found       bool
+	}{
+		{"get --nope -o json", "json", true},
+		{"get -ojson --nope", "json", true},
+		{"get -o=json", "json", true},
+		{"get --output=json", "json", true},
+		{"get --output json --output yaml", "yaml", true},
+		{"get -o", "", true},
+		{"get --outputs=json", "", false},
+		{"run --nope -- prog -o json", "", false},
+	} {
+		value, found := guessed(strings.Fields(tt.line), "output", "o")
+		require.Equal(t, tt.value, value, tt.line)
+		require.Equal(t, tt.found, found, tt.line)
+	}
+	_, keyed := guessed([]string{"files", "upload", "-"}, "key", "")
+	require.False(t, keyed)
+	s := newSession(t)
+	doc := s.must(exitUsage, "delete", "svc-1", "--nope", "-ojson").doc(t)
+	require.Equal(t, true, doc["may_be_running"], "nothing is known of svc-1")
+	doc = s.must(exitUsage, "deploy", "--name", "x", "--nope", "-ojson").doc(t)
+	require.Equal(t, false, doc["may_be_running"], "it would have created one")
 }

@@ -144,8 +144,7 @@ func (t *tool) perform(ctx context.Context, c *command, args []string) error {
 	}
 	t.mu.Lock()
 	t.current = c
-	creates := c.ledger == makesLedger // without a key, it is about no endpoint that exists
-	t.known = facts{Key: t.flags.key, Running: c.stake != nothing && (!creates || t.flags.key != "")}
+	t.known = facts{Key: t.flags.key, Running: c.atStake(t.flags.key != "")}
 	t.mu.Unlock()
 	if !c.endless || c.Flags().Changed("timeout") {
 		limited, cancel := context.WithTimeout(ctx, t.flags.timeout)
