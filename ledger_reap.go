@@ -50,8 +50,8 @@ func (l *Ledger) Reap(ctx context.Context, opts *ReapOptions) ([]Reaped, error) 
 	for _, e := range entries {
 		all = append(all, &reaping{ledger: l, entry: e, dryRun: orZero(opts).DryRun, failures: rules.Failures{Task: rules.Reaping}})
 	}
-	atOnce(all, func(r *reaping) { r.begin(ctx) })
-	atOnce(all, func(r *reaping) { r.finish(ctx) })
+	atOnce(ctx, all, (*reaping).begin)
+	atOnce(ctx, all, (*reaping).finish)
 	all = slices.DeleteFunc(all, func(r *reaping) bool { return r.entry.Doubt == "" && errors.Is(r.err, ledger.ErrEarly) })
 	errs := []error{err, l.fail("reap", ledger.Entry{}, untimed)}
 	var reaped []Reaped
@@ -90,15 +90,16 @@ func (l *Ledger) overdue(ctx context.Context, entries []ledger.Entry) (due []led
 	return due, unjudged
 }
 
-// atOnce calls f for all values, at most eight at a time.
-func atOnce[T any](all []T, f func(T)) {
+// atOnce calls f for all reapings, at most eight at a time. Each call has the time of reapLimit.
+func atOnce(ctx context.Context, all []*reaping, f func(*reaping, context.Context)) {
 	slots := make(chan struct{}, 8)
 	var group sync.WaitGroup
-	for _, v := range all {
+	for _, r := range all {
 		slots <- struct{}{}
 		group.Go(func() {
-			defer func() { <-slots }()
-			f(v)
+			limited, cancel := context.WithTimeout(ctx, reapLimit)
+			defer func() { cancel(); <-slots }()
+			f(r, limited)
 		})
 	}
 	group.Wait()
@@ -119,8 +120,6 @@ const reapLimit = 2 * time.Minute // how long the delete of one endpoint, and th
 
 // begin sends the first delete, if the endpoint may be deleted.
 func (r *reaping) begin(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, reapLimit)
-	defer cancel()
 	if r.err = r.check(ctx); r.wait != nil {
 		if _, verdict, _ := r.wait.poll(ctx); verdict == rules.Deleted { // finish handles an error
 			r.wait = nil
@@ -164,17 +163,26 @@ func (r *reaping) check(ctx context.Context) error {
 }
 
 // finish waits until the endpoint is deleted. If begin could not read the endpoint because of a
-// temporary failure, finish tries again.
+// temporary failure, finish tries again. If another process records the deletion, that is sufficient.
 func (r *reaping) finish(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, reapLimit)
-	defer cancel()
 	for r.err != nil && !cause.Has[*ledger.Error](r.err) && r.ledger.client.continues(&r.failures, r.err) {
 		if poll.Sleep(ctx, 2*time.Second) != nil {
 			return
 		}
 		r.err = r.check(ctx)
 	}
-	if r.wait != nil {
-		_, r.err = r.wait.run(ctx, isDeleted)
+	if r.wait == nil {
+		return
 	}
+	next := r.wait.poll
+	r.wait.poll = func(ctx context.Context) (*InferenceService, rules.Verdict, error) {
+		s, verdict, err := next(ctx)
+		if notFound(err) {
+			if now, _, _ := r.ledger.journal.Entry(ctx, "reap", r.entry); now.State == ledger.Deleted {
+				verdict = rules.Deleted
+			}
+		}
+		return s, verdict, err
+	}
+	_, r.err = r.wait.run(ctx, isDeleted)
 }

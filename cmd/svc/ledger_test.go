@@ -381,6 +381,23 @@ func TestSweepSaysEachReason(t *testing.T) {
 	require.Equal(t, 1, s.srv.RunningInstances())
 }
 
+// TestTwoSweepsAtOnce: the second one says what it waits for, and ends when the first has proved the deletion.
+func TestTwoSweepsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "short", "--lease", "1s")...)
+	time.Sleep(2100 * time.Millisecond) // the clock of the service has whole seconds
+	first := s.background("sweep")
+	eventually(t, "the delete", func() bool { return s.arrived("DELETE", svctest.RouteEndpoint) > 0 })
+	began := time.Now()
+	e := s.must(exitOK, "sweep", "-o", "json")
+	require.Less(t, time.Since(began), 20*time.Second)
+	require.Equal(t, exitOK, first.end().code)
+	require.Contains(t, e.stderr, "svc-1 is not found: checking that it is deleted")
+	require.Equal(t, true, e.doc(t)["entries"].([]any)[0].(map[string]any)["deleted"])
+	require.Equal(t, false, e.doc(t)["may_be_running"])
+}
+
 // TestSweepNamesWhatAPersonMustSettle: an endpoint whose ID is not known cannot be deleted, whatever
 // its lease.
 func TestSweepNamesWhatAPersonMustSettle(t *testing.T) {

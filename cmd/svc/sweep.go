@@ -83,9 +83,16 @@ only, and names open entries at other addresses, with --quiet too.`,
 		}
 	}
 	tell := t.tellFailures()
+	var checking sync.Map // IDs of endpoints that were not found
 	c.onCall = func(call svc.Call) {
-		if call.ID != "" && call.Err != nil && !isNotFound(call.Err) { // "not found" is no failure of a deletion
+		switch {
+		case call.ID == "" || call.Err == nil:
+		case !isNotFound(call.Err):
 			tell(call.ID, call.Err)
+		default: // no failure of a deletion
+			if _, told := checking.LoadOrStore(call.ID, true); !told {
+				t.talk.say("%s is not found: checking that it is deleted (up to a minute)", printable(call.ID))
+			}
 		}
 	}
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be deleted")

@@ -43,8 +43,7 @@ func (p *Pacer) Next(ctx context.Context, took, atLeast, atMost time.Duration) (
 	if !ok {
 		return d, true
 	}
-	left := max(time.Until(deadline), 0)
-	lead := max(2*took, minLead)
+	left, lead := max(time.Until(deadline), 0), max(2*took, minLead)
 	if lead > left/2 { // time is short: leave room for a poll that takes as long as the current one
 		lead = max(left/2, min(took+took/4, left))
 	}

@@ -39,8 +39,7 @@ func (r *Redactor) wrap(err error) (changed bool, safe error) {
 	case interface{ Unwrap() []error }:
 		under = e.Unwrap()
 	}
-	original := err.Error()
-	text := original
+	text := err.Error()
 	for _, e := range under {
 		if e == nil {
 			continue
@@ -55,7 +54,7 @@ func (r *Redactor) wrap(err error) (changed bool, safe error) {
 	if text = string(short); cut {
 		text += "…"
 	}
-	if text == original && !changed {
+	if text == err.Error() && !changed {
 		return false, err
 	}
 	return true, &safeError{

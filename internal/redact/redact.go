@@ -52,8 +52,7 @@ func strip(link string) string {
 	if i := strings.Index(strings.ToUpper(path), "%3F"); i >= 0 {
 		path, query = path[:i], true // a query that was escaped along with the path
 	}
-	origin := url.URL{Scheme: u.Scheme, Host: u.Host}
-	s := origin.String() + path
+	s := (&url.URL{Scheme: u.Scheme, Host: u.Host}).String() + path
 	if query {
 		s += "?" + Mark
 	}

@@ -62,7 +62,7 @@ func (s Failures) After(f Failure, contact bool, now time.Time) (_ Failures, con
 			s.refused = time.Time{}
 		}
 		return s, mustFinish || contact || s.foreign < maxForeign
-	case mustFinish && mayPass(f.Status):
+	case mustFinish && slices.Contains(mayEnd, f.Status):
 		return s, true
 	}
 	if s.refused.IsZero() {
@@ -76,11 +76,8 @@ func passing(status int) bool {
 	return status >= 500 || slices.Contains([]int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}, status)
 }
 
-// mayPass reports whether a refusal may end soon, because the token is renewed or a deletion
-// is under way.
-func mayPass(status int) bool {
-	return slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict, http.StatusLocked}, status)
-}
+// mayEnd are the refusals that may end soon, because the token is renewed or a deletion is under way.
+var mayEnd = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusConflict, http.StatusLocked}
 
 // WasSuspended reports whether the process was suspended, so that its latest poll is too old for a
 // verdict. silent is the time since the latest poll, and interval the time after which the next

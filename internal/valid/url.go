@@ -22,7 +22,7 @@ func ParseBase(text string, insecure bool) (base Base, problem string) {
 		return base, "must not have a query"
 	case strings.Contains(text, "#"):
 		return base, "must not have a fragment"
-	case u.Scheme == "https", insecure, loopback(u.Hostname()):
+	case u.Scheme == "https", insecure, strings.EqualFold(u.Hostname(), "localhost"), net.ParseIP(u.Hostname()).IsLoopback():
 	default:
 		return base, "plain http would show the token to everyone on the network: use https, or allow it with WithInsecureHTTP"
 	}
@@ -54,10 +54,6 @@ func URL(text string) (u *url.URL, problem string) {
 		return nil, "must not hold a user or password"
 	}
 	return u, ""
-}
-
-func loopback(host string) bool {
-	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }
 
 // Join returns the base URL with an escaped path and a query appended. A parameter in the path, such as

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -437,6 +438,37 @@ func TestReapEnduresWhatMayPass(t *testing.T) {
 		require.Equal(w, 1, bytes.Count(log.Bytes(), []byte("\n")), log.String())
 		for _, part := range []string{"level=WARN", "key=m", "name=m", "vault"} {
 			require.Contains(w, log.String(), part)
+		}
+	})
+}
+
+// Of two Reaps at once, the second ends as soon as the first has recorded the deletion. It has not read the
+// endpoint, so by its own evidence it would have to wait for a long time.
+func TestSecondReapEndsWithTheFirst(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for range 3 {
+			_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Lease: time.Minute})
+			require.NoError(w, err)
+		}
+		later(w, time.Hour)
+		var group sync.WaitGroup
+		var slower time.Duration
+		for i := range 2 {
+			group.Go(func() {
+				time.Sleep(time.Duration(i) * 500 * time.Millisecond) // the first has sent its deletes
+				began := time.Now()
+				reaped, err := w.client().Ledger.Reap(w.Context(), nil)
+				require.NoError(w, err)
+				require.Len(w, reaped, 3)
+				if i == 1 {
+					slower = time.Since(began)
+				}
+			})
+		}
+		group.Wait()
+		require.Less(w, slower, 10*time.Second)
+		for _, e := range w.entries() {
+			require.Equal(w, []ledger.Event{ledger.Intended, ledger.Created, ledger.Deleted}, w.events(e))
 		}
 	})
 }
