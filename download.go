@@ -180,13 +180,19 @@ func (d *download) ofFile(id string) *download {
 	return d
 }
 
-func (d *download) into(ctx context.Context, w io.Writer) (int64, error) {
+// into downloads the file to w. If that fails, it returns a DownloadError.
+func (d *download) into(ctx context.Context, w io.Writer) (n int64, err error) {
 	d.problems.add(w == nil, "w", "is nil")
 	if err := d.problems.err(); err != nil {
 		return 0, err
 	}
+	k := linkCall(http.MethodGet, d.fileID)
+	ctx = d.client.begin(ctx, k)
+	defer d.client.report(ctx, k, &err)
 	d.get.W = w
-	return d.run(ctx)
+	err = d.verdict(d.get.Run(ctx))
+	k.Result.Attempts, k.done = d.get.Attempts, err == nil
+	return d.get.Received, err
 }
 
 func (d *download) intoFile(ctx context.Context, path string) (int64, error) {
@@ -198,8 +204,8 @@ func (d *download) intoFile(ctx context.Context, path string) (int64, error) {
 		return 0, d.failed(d.client.safe(err))
 	}
 	defer f.Discard()
-	d.get.W, d.get.Restart = f, f.Restart
-	n, err := d.run(ctx)
+	d.get.Restart = f.Restart
+	n, err := d.into(ctx, f)
 	if err != nil {
 		return n, err
 	}
@@ -207,16 +213,6 @@ func (d *download) intoFile(ctx context.Context, path string) (int64, error) {
 		return n, d.failed(d.client.safe(err))
 	}
 	return n, nil
-}
-
-// run downloads the file. If that fails, it returns a DownloadError.
-func (d *download) run(ctx context.Context) (n int64, err error) {
-	k := linkCall(http.MethodGet, d.fileID)
-	ctx = d.client.begin(ctx, k)
-	defer d.client.report(ctx, k, &err)
-	err = d.verdict(d.get.Run(ctx))
-	k.Result.Attempts, k.done = d.get.Attempts, err == nil
-	return d.get.Received, err
 }
 
 // verdict converts the results of Run into a DownloadError, or nil after success.

@@ -105,7 +105,7 @@ var matrixWithoutRow = []string{
 	"ImageJobs.All", "ImageJobs.Wait", "VideoJobs.All", "VideoJobs.Wait", "InferenceServices.DeleteAndWait", "InferenceServices.Deploy",
 	"InferenceServices.Scale", "InferenceServices.ScaleAndWait", "InferenceServices.URL", "InferenceServices.Use", "InferenceServices.Wait",
 	"InferenceServices.WaitUntilAllAvailable", "InferenceServices.WaitUntilAvailable", "InferenceServices.WaitUntilDeleted",
-	"Ledger.Adopt", "Ledger.Entries", "Ledger.Entry", "Ledger.Extend", "Ledger.Forget", "Ledger.Prune", "Ledger.Reap",
+	"Ledger.Adopt", "Ledger.Entries", "Ledger.Entry", "Ledger.Extend", "Ledger.Forget", "Ledger.Prune", "Ledger.Reap", "Ledger.UndoAdopt",
 }
 
 // Every method has a row in matrixOps or is in matrixWithoutRow, so that a new method is
