@@ -106,7 +106,7 @@ func (d *deployment) cleanUp(ctx context.Context) (state Cleanup, err error) {
 	r.name, r.limit = d.call.name(), cleanupLimit/3
 	r.unsure = r.name != ""
 	if d.observer != nil {
-		r.evidence = d.observer.evidence
+		r.evidence, r.missed = d.observer.evidence, d.observer.missed
 	}
 	d.observer = r.observer
 	seen := cmp.Or(d.record, &InferenceService{ServiceID: d.id, Name: d.shown})

@@ -1,6 +1,7 @@
 package waits_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -255,5 +256,24 @@ func TestNotDeletedByAnOddResponse(t *testing.T) {
 		})
 		require.NotEqual(t, svc.CleanupDeleted, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup)
 		require.Equal(t, 2, srv.RunningInstances())
+	})
+}
+
+// A cleanup continues the evidence of the wait before it: a "not found" that the wait has seen counts,
+// although this client had read the record before that.
+func TestCleanupContinuesTheEvidenceOfTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory(svctest.WithDeployTime(time.Hour))
+		var failed time.Time
+		time.AfterFunc(16*time.Second, func() {
+			require.NoError(t, srv.Client().InferenceServices.Delete(t.Context(), srv.Endpoints()[0].ID))
+		})
+		_, err := srv.Client().InferenceServices.Deploy(testkit.Within(t, 25*time.Second), testkit.Demo, &svc.DeployOptions{
+			WaitOptions: svc.WaitOptions{MinInterval: 4 * time.Second, MaxInterval: 4 * time.Second},
+			OnFailure:   func(*svc.DeployError) bool { failed = time.Now(); return true },
+		})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, svc.CleanupDeleted, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup)
+		require.LessOrEqual(t, time.Since(failed), 8*time.Second)
 	})
 }
