@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -149,5 +150,32 @@ func TestFindReadsEachRecordOnce_D15(t *testing.T) {
 		keys, err := f.Find(t.Context(), id)
 		require.NoError(t, err)
 		require.Equal(t, []string{key}, keys)
+	}
+}
+
+// quitting is a store whose List panics or ends the goroutine.
+type quitting struct {
+	ledger.Store
+	quit func()
+}
+
+func (q quitting) List(context.Context, string) ([]ledger.Record, error) {
+	q.quit()
+	return nil, nil
+}
+
+// A store that panics or ends its goroutine does that to the caller, who can recover.
+func TestPanicOfAStoreIsThatOfTheCaller(t *testing.T) {
+	for name, quit := range map[string]func(){"panic": func() { panic("of the store") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan any, 1)
+			go func() {
+				defer func() { ended <- recover() }()
+				_, _, _ = ledger.NewJournal(quitting{ledger.Memory(), quit}, "b", asIs).Read(t.Context(), "k")
+				panic("it returned")
+			}()
+			want := map[string]any{"panic": "of the store", "Goexit": nil}[name]
+			require.Equal(t, want, <-ended)
+		})
 	}
 }
