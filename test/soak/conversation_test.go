@@ -103,7 +103,7 @@ func (c *conversation) options() []svc.Option {
 	if c.world.limited != (window{}) {
 		opts = append(opts, svc.WithRateLimiter(limiter{c.world}))
 	}
-	if c.dice.IntN(3) == 0 || c.world.foreign != (window{}) || c.world.tokenless != (window{}) {
+	if c.dice.IntN(3) == 0 || c.world.foreign != (window{}) || c.world.fickle || c.world.tokenless != (window{}) {
 		opts = append(opts, svc.WithTokenSource(func(ctx context.Context) (string, error) {
 			return c.world.token(ctx)
 		}))

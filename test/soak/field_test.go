@@ -19,6 +19,7 @@ import (
 // them.
 type field struct {
 	foreign   window // the token source returns the token of another account
+	fickle    bool   // it returns the token of another account right after a delete that failed
 	tokenless window // the token source fails
 	limited   window // the rate limiter refuses or hangs
 	untrusted window // the certificate of the service is not accepted
@@ -51,7 +52,7 @@ func (t *traits) drawField(d *rand.Rand) {
 		return window{from, from + seconds(most[d.IntN(len(most))])}
 	}
 	for range d.IntN(3) {
-		switch d.IntN(8) {
+		switch d.IntN(9) {
 		case 0:
 			t.foreign, t.stranger = some(30, 300, 1000), 0 // the response to a create must be true for one of the two to be noticed
 		case 1:
@@ -66,6 +67,8 @@ func (t *traits) drawField(d *rand.Rand) {
 			t.cacheTTL, t.cacheIgnores, t.cacheMisses, t.cacheSigns = time.Second+seconds(120), d.IntN(2) == 0, d.IntN(2) == 0, d.IntN(4)
 		case 6:
 			t.naming, t.notANumber = 3, true
+		case 8:
+			t.fickle, t.trouble = true, max(t.trouble, 0.2)
 		}
 	}
 	quiet := t.field == field{router: t.router, routerBody: t.routerBody} && t.trouble == 0 && t.slow == 0
@@ -121,13 +124,21 @@ func (w *world) token(ctx context.Context) (string, error) {
 	case err != nil:
 		k.tokenless = append(k.tokenless, time.Now())
 		return "", err
-	case w.foreign.has(since):
+	case w.foreign.has(since), w.fickle && w.failedDelete(k):
 		return foreignToken, nil
 	}
 	if !w.calm {
 		k.rotation++
 	}
 	return fmt.Sprintf("key-%d", k.rotation/3), nil
+}
+
+// failedDelete reports whether the latest request of a call is a delete that failed.
+func (w *world) failedDelete(k *call) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(k.exchanges)
+	return n > 0 && k.exchanges[n-1].method == http.MethodDelete && k.exchanges[n-1].fault != noFault
 }
 
 // limiter is the rate limiter of the program.

@@ -153,7 +153,15 @@ func checkDeleted(c *conversation, k *call) {
 		c.fail(k, "the cleanup is reported as accepted, but no delete was accepted")
 	case k.op == "Delete" && k.err == nil && !accepted(k, k.id) && c.young(k) && !c.world.isDeleted(k.id):
 		c.fail(k, "the call returned nil after a 404 for a new ID, but %s is not deleted", k.id)
+	case k.op == "Delete" && k.err == nil && !accepted(k, k.id) && k.foreignAtLast() && !c.world.isDeleted(k.id):
+		c.fail(k, "the call returned nil after a 404 of another account, but %s is not deleted", k.id)
 	}
+}
+
+// foreignAtLast reports whether only the last request was sent with the token of another account.
+func (k *call) foreignAtLast() bool {
+	first := slices.IndexFunc(k.exchanges, func(x *exchange) bool { return x.foreign })
+	return first >= 0 && first == len(k.exchanges)-1
 }
 
 // deletes returns the ID of the endpoint that a call reports as deleted; empty if there is none.
