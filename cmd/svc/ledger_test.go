@@ -393,7 +393,7 @@ func TestTwoSweepsAtOnce(t *testing.T) {
 	e := s.must(exitOK, "sweep", "-o", "json")
 	require.Less(t, time.Since(began), 20*time.Second)
 	require.Equal(t, exitOK, first.end().code)
-	require.Contains(t, e.stderr, "svc-1 is not found: checking that it is deleted")
+	require.Contains(t, e.stderr, "svc-1 is not found, and this sweep has not deleted it: checking")
 	require.Equal(t, true, e.doc(t)["entries"].([]any)[0].(map[string]any)["deleted"])
 	require.Equal(t, false, e.doc(t)["may_be_running"])
 }

@@ -83,15 +83,16 @@ only, and names open entries at other addresses, with --quiet too.`,
 		}
 	}
 	tell := t.tellFailures()
-	var checking sync.Map // IDs of endpoints that were not found
+	var checking sync.Map // IDs of endpoints that somebody else may have deleted
 	c.onCall = func(call svc.Call) {
 		switch {
 		case call.ID == "" || call.Err == nil:
 		case !isNotFound(call.Err):
 			tell(call.ID, call.Err)
-		default: // no failure of a deletion
+		case t.accepted(call.ID): // no failure of a deletion
+		default:
 			if _, told := checking.LoadOrStore(call.ID, true); !told {
-				t.talk.say("%s is not found: checking that it is deleted (up to a minute)", printable(call.ID))
+				t.talk.say("%s is not found, and this sweep has not deleted it: checking that it is deleted (up to a minute)", printable(call.ID))
 			}
 		}
 	}
