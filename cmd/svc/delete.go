@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -288,6 +289,17 @@ func (t *tool) endLease(ctx context.Context, e ledger.Entry) {
 	if t.client.Ledger.Extend(ctx, e, time.Now()) == nil {
 		t.talk.say("the service has accepted the delete of %s: its lease is over now, so that \"svc sweep\" goes on", printable(e.ServiceID))
 	}
+}
+
+// deployed returns the entry of the endpoint that the command has deployed, or zero if it is not known.
+func (t *tool) deployed(ctx context.Context) ledger.Entry {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	f := t.facts()
+	if e, _ := t.client.Ledger.Entry(ctx, cmp.Or(f.Entry, f.Key)); e != nil && strings.EqualFold(e.ServiceID, f.ID) {
+		return *e
+	}
+	return ledger.Entry{}
 }
 
 // deletedSince reports whether the ledger has an entry as deleted that was open before.

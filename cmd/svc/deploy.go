@@ -398,6 +398,9 @@ func (d *deployment) judge(ctx context.Context, service *svc.InferenceService, e
 			f.Running = errors.Is(err, svc.ErrOutcomeUnknown) // a create was sent, so no earlier endpoint of the key was running
 		}
 	})
+	if isDeploy && failed.Cleanup == svc.CleanupAccepted {
+		t.endLease(ctx, t.deployed(ctx))
+	}
 	if unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok {
 		t.noteDoubt(ctx, unknown)
 	}

@@ -112,8 +112,9 @@ func (t *tool) deployAndRun(ctx context.Context, d *deployment, cmd *exec.Cmd) e
 	if err != nil {
 		return err
 	}
+	entry := t.deployed(ctx) // now, so that the delete does not wait for the ledger
 	code, err := t.runProgram(ctx, cmd, service)
-	if failed := t.remove(ctx, service.ServiceID); failed != nil {
+	if failed := t.remove(ctx, service.ServiceID, entry); failed != nil {
 		return failed
 	}
 	t.note(func(f *facts) { f.Running, f.Deleted = false, true })
@@ -214,13 +215,13 @@ func (t *tool) endOf(cmd *exec.Cmd, err error) (int, error) {
 	return code, nil
 }
 
-// remove deletes the endpoint, even when ctx has ended.
-func (t *tool) remove(ctx context.Context, id string) error {
+// remove deletes the endpoint, even when ctx has ended. e is its entry; zero if not known.
+func (t *tool) remove(ctx context.Context, id string, e ledger.Entry) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 	defer cancel()
 	t.talk.setDeleting(true)
 	t.talk.say("deleting %s", printable(id))
-	err := t.deleteAndWait(ctx, id, ledger.Entry{})
+	err := t.deleteAndWait(ctx, id, e)
 	if err != nil {
 		return several{fmt.Sprintf("%s is not known to be deleted: %s", id, strings.TrimPrefix(plainText(err), id+": ")), []error{err}}
 	}

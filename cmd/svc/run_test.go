@@ -194,3 +194,35 @@ func TestRunOnATerminal(t *testing.T) {
 	require.Equal(t, 1, strings.Count(shown.String(), "CMD has caught it"), shown.String())
 	require.Zero(t, s.srv.RunningInstances())
 }
+
+// TestDeletionThatIsNotProvedEndsTheLease: the service has accepted the delete, and the time for the proof is over.
+// The ledger says so: the lease is over, and the next sweep goes on at once.
+func TestDeletionThatIsNotProvedEndsTheLease(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		args  []string
+		takes time.Duration // to become available
+		until string
+	}{
+		"run":    {[]string{"run", "--name", "demo", "--image", "i", "--lease", "8h", "--", "sh", "-c", "echo ready; exec sleep 60"}, 0, "ready"},
+		"deploy": {deploy, time.Hour, "svc-1 is initializing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			patient(t)
+			s := newSession(t, svctest.WithDeployTime(tt.takes), svctest.WithDeleteTime(time.Hour))
+			b := s.background(tt.args...)
+			b.until(tt.until)
+			s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Status: 401, Times: -1}) // the deletion of run takes less time then
+			b.signal(syscall.SIGTERM)
+			e := b.end()
+			s.srv.ClearFaults()
+			require.Equal(t, exitRunning, e.code, e.stderr)
+			require.Contains(t, e.stderr, "the service has accepted the delete of svc-1: its lease is over now")
+			time.Sleep(1100 * time.Millisecond) // the clock of the service has whole seconds
+			swept := s.must(exitOK, "sweep", "--dry-run", "-o", "json").doc(t)["entries"].([]any)
+			require.Len(t, swept, 1)
+			require.Equal(t, "svc-1", swept[0].(map[string]any)["service_id"])
+		})
+	}
+}
