@@ -7,7 +7,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
+	"example.com/svc"
 	"example.com/svc/ledger"
 )
 
@@ -31,17 +35,38 @@ func (e otherTokenError) Error() string {
 	return fmt.Sprintf("%s is not found, but the ledger has it (key %s) as created with another token: a \"not found\" for this token proves nothing, and the endpoint may be running and billed", printable(e.entry.ServiceID), e.entry.Key)
 }
 
+// noteHidden records the endpoints of a command that were not found, and that the ledger has as created
+// with another token. That is a reason for a failure of any kind: a time limit may have ended the wait.
+func (t *tool) noteHidden(ctx context.Context, err error) {
+	failed, isWait := errors.AsType[*svc.WaitError](err)
+	if t.client == nil || !isNotFound(err) && (!isWait || !isNotFound(failed.LastErr)) {
+		return
+	}
+	ids := strings.Fields(strings.ToLower(t.facts().ID))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	entries, _ := t.client.Ledger.Entries(ctx)
+	for _, e := range entries {
+		if e.State == ledger.Created && !t.elsewhere(e) && slices.Contains(ids, strings.ToLower(e.ServiceID)) && !t.found(e.ServiceID) && t.otherToken(ctx, e) {
+			t.note(func(f *facts) { f.Hidden = append(f.Hidden, printable(e.ServiceID)+" (key "+e.Key+")") })
+		}
+	}
+}
+
 // otherTokenAdvice returns what to do about an endpoint that was created with another token, one line
 // each.
-func otherTokenAdvice(err error) []string {
+func otherTokenAdvice(err error, f facts) []string {
 	e, ok := errors.AsType[otherTokenError](err)
-	if !ok {
-		return nil
+	switch {
+	case ok:
+		return []string{
+			"If this token is of another account: repeat the command with the token of the account that created the endpoint.",
+			fmt.Sprintf("If it is a new token of the same account, and you have seen there that the endpoint does not exist: svc forget %s --other-token", e.entry.Key),
+		}
+	case len(f.Hidden) > 0:
+		return []string{fmt.Sprintf("Check the token: the ledger has %s as created with another token. If that is of another account, the endpoint may be running there, and this token does not find it.", strings.Join(f.Hidden, ", "))}
 	}
-	return []string{
-		"If this token is of another account: repeat the command with the token of the account that created the endpoint.",
-		fmt.Sprintf("If it is a new token of the same account, and you have seen there that the endpoint does not exist: svc forget %s --other-token", e.entry.Key),
-	}
+	return nil
 }
 
 // withoutProof replaces a "not found" with an otherTokenError if the endpoint was created with another

@@ -2,6 +2,7 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,7 +26,24 @@ func TestNotFoundOfAnotherAccountProvesNothing(t *testing.T) {
 	require.Equal(t, true, e.doc(t)["may_be_running"])
 	require.Contains(t, e.stderr, "created with another token")
 	require.Contains(t, e.stderr, "svc forget chat --other-token")
-	require.Contains(t, s.must(exitNotFound, "get", "--key", "chat").stderr, "created with another token")
+	for _, tt := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"get", "--key", "chat"}, exitNotFound},
+		{[]string{"get", "svc-1"}, exitNotFound},
+		{[]string{"url", "SVC-1"}, exitNotFound},
+		{[]string{"scale", "svc-1", "2"}, exitNotFound},
+		{[]string{"wait", "svc-1", "--timeout", "2s"}, exitTimeout},
+		{[]string{"delete", "svc-1", "--timeout", "2s"}, exitRunning},
+		{[]string{"delete", "--key", "chat", "--timeout", "2s"}, exitRunning},
+		{with(deploy, "--key", "chat", "--timeout", "2s"), exitRunning},
+	} {
+		e := s.must(tt.code, tt.args...)
+		require.Contains(t, e.stderr, "Check the token: the ledger has svc-1 (key chat) as created with another token.", "%q", tt.args)
+		require.NotContains(t, e.stderr, "--replace", "%q", tt.args)
+	}
+	require.NotContains(t, s.must(exitNotFound, "get", "svc-9").stderr, "another token")
 	require.Regexp(t, `(?m)^account +problem +not found, and created with another token: svc-1 of the key chat `, s.must(exitFailed, "doctor").stdout)
 
 	e = s.must(exitRunning, "delete", "--key", "chat", "--missing-ok", "-o", "json")
@@ -38,6 +56,22 @@ func TestNotFoundOfAnotherAccountProvesNothing(t *testing.T) {
 	s.env["SVC_API_TOKEN"] = own
 	require.NotContains(t, s.must(exitOK, "doctor").stdout, "account")
 	s.must(exitOK, "delete", "--key", "chat")
+}
+
+// TestSweepWithTheTokenOfAnotherAccount: another sweep with this token does not help.
+func TestSweepWithTheTokenOfAnotherAccount(t *testing.T) {
+	t.Parallel()
+	patient(t)
+	s := newSession(t, svctest.WithForeignToken(foreign))
+	s.must(exitOK, with(deploy, "--key", "chat", "--lease", "1s")...)
+	time.Sleep(2100 * time.Millisecond) // the clock of the service has whole seconds
+	s.env["SVC_API_TOKEN"] = foreign
+	e := s.must(exitRunning, "sweep", "-o", "json")
+	require.Contains(t, e.stderr, "svc-1 of the key chat: sweep with the token of the account that created it. If it does not exist: svc forget chat --other-token")
+	require.NotContains(t, e.stderr, "To try again")
+	require.Equal(t, true, e.doc(t)["may_be_running"])
+	require.Equal(t, []string{"svc-1"}, s.open())
+	require.Equal(t, 1, s.srv.RunningInstances())
 }
 
 // TestNewTokenOfTheSameAccount: it finds what the old one has created, and can forget what does not exist.

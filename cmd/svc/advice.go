@@ -20,7 +20,7 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 	if why.code == exitRefused {
 		lines = append(lines, "Check the token: SVC_API_TOKEN or --token-file.")
 	}
-	lines = append(lines, otherTokenAdvice(err)...)
+	lines = append(lines, otherTokenAdvice(err, f)...)
 	if c.advise != nil {
 		if own := c.advise(err); len(own) > 0 {
 			return append(lines, own...)
@@ -42,11 +42,8 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 	case exitLedger:
 		return append(lines, t.ledgerAdvice(err, f)...)
 	case exitNotFound:
-		if why.name == "not_found" && f.Running && !isA[mixedUpError](err) { // else it is known that nothing is
+		if why.name == "not_found" && f.Running && len(f.Hidden) == 0 && !isA[mixedUpError](err) { // else it is known that nothing is
 			lines = append(lines, "Check the ID, and the account of the token: the service has no such endpoint in it, or has deleted it.")
-		}
-		if f.OtherToken {
-			lines = append(lines, fmt.Sprintf("The ledger has the endpoint of the key %s as created with another token: if that is of another account, it may be running there.", f.Key))
 		}
 	case exitUnusable:
 		return append(lines, restart(f)...)

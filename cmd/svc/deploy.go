@@ -442,7 +442,7 @@ func (t *tool) deployLeft(f facts, replaced bool) []string {
 		return []string{fmt.Sprintf("Nothing was created. An endpoint of the key %s may be running and billed: see \"svc ls\".", f.Key)}
 	}
 	lines := []string{"Nothing was created: the endpoint of the key " + f.Key + " is " + f.ID + ", of an earlier command."}
-	if !replaced {
+	if !replaced && len(f.Hidden) == 0 {
 		lines = append(lines, "If it is unavailable or stopped: the same command with --replace deletes it and creates a new one.")
 	}
 	if !f.Resumed { // the request was refused, which says nothing about the endpoint

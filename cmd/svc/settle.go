@@ -82,8 +82,7 @@ func (t *tool) undoAdoption(ctx context.Context, key string) error {
 		return usageError{fmt.Errorf("the key %q has not adopted an endpoint; \"svc ls\" shows its entry", key)}
 	}
 	e := open[0]
-	other := t.otherToken(ctx, e)
-	t.note(func(f *facts) { f.ID, f.Name, f.OtherToken = e.ServiceID, e.Name, other })
+	t.note(func(f *facts) { f.ID, f.Name = e.ServiceID, e.Name })
 	if err := t.client.Ledger.UndoAdopt(ctx, e); err != nil {
 		return err
 	}

@@ -41,8 +41,7 @@ func (t *tool) target(ctx context.Context, args []string) (id string, rest []str
 	if err != nil {
 		return "", nil, err
 	}
-	other := t.otherToken(ctx, e)
-	t.note(func(f *facts) { f.ID, f.Name, f.Intent, f.OtherToken = e.ServiceID, e.Name, e.Intent, other })
+	t.note(func(f *facts) { f.ID, f.Name, f.Intent = e.ServiceID, e.Name, e.Intent })
 	if e.ServiceID == "" {
 		t.note(func(f *facts) { f.SettleBy = e.SettleBy.Add(time.Minute) })
 		return "", nil, &svc.OutcomeUnknownError{
