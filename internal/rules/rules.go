@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Class is the origin of the result of an attempt.
@@ -130,3 +131,24 @@ var whateverFlavor = []int{401, 407, 408, 411, 413, 414, 415, 417, 421, 425, 426
 // AboutFlavor reports whether a status may mean that the service refuses the flavor of a
 // create.
 func AboutFlavor(status int) bool { return status/100 == 4 && !slices.Contains(whateverFlavor, status) }
+
+// Renamed reports whether given is a form that a service may have made of the name that was
+// asked for: with another case, other punctuation, a part cut off, or something added to it.
+// Any other name belongs to another record.
+func Renamed(asked, given string) bool {
+	a, g := letters(asked), letters(given)
+	if a == "" || g == "" {
+		return a == g
+	}
+	return strings.Contains(g, a) || strings.HasPrefix(a, g) && len(g) >= len(a)/2
+}
+
+// letters returns the letters and digits of a name, in lower case.
+func letters(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, name)
+}
