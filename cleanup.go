@@ -51,9 +51,13 @@ func (d *deployment) failed(ctx context.Context, err error) error {
 	return e
 }
 
-// rescue runs if one of the caller's functions has panicked or ended the goroutine. It calls
-// OnCreate, unless that was called before, and deletes the endpoint if the options ask for a cleanup.
+// rescue must be deferred. If one of the caller's functions has panicked or ended the goroutine, it
+// calls OnCreate, unless that was called before, and deletes the endpoint if the options ask for a
+// cleanup.
 func (d *deployment) rescue(ctx context.Context) {
+	if d.over || d.resumed { // if an earlier call has created the endpoint, that call may still use it
+		return
+	}
 	r := &d.call.Result
 	status := max(r.StatusCode, r.Broken)
 	created, told := status/100 == 2, d.id != ""

@@ -70,6 +70,8 @@ type DeployOptions struct {
 	// error lists the refused flavors with their reasons. The request must have no FlavorID. If nil, the
 	// FlavorID of the request is used.
 	PickFlavor func(ctx context.Context, refused []RefusedFlavor) (flavorID string, err error)
+
+	use func(context.Context, *InferenceService) error // the function of Use
 }
 
 // A RefusedFlavor is a flavor with which the service refused to create an endpoint.
@@ -164,8 +166,37 @@ func (e *DeployError) Unwrap() error { return e.Err }
 // POST /v1/inference-service, then GET and perhaps DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions) (*InferenceService, error) {
 	d := &deployment{client: c, opts: orZero(opts)}
-	err := d.run(ctx, req)
-	return d.record, err
+	if d.opts.Probe != nil {
+		if _, err := c.URL("probe"); err != nil {
+			return nil, err // before anything is created
+		}
+	}
+	if (d.opts.Key != "" || d.opts.Lease != 0) && c.client.Ledger.journal == nil {
+		return nil, ErrNoLedger
+	}
+	defer d.rescue(ctx)
+	for again := false; ; again = true {
+		err := d.create(ctx, req)
+		if err == nil {
+			w := c.wait(d.id, "available", d.opts.withDefaults(), true)
+			d.observer = w.by
+			var last *InferenceService
+			last, err = w.run(ctx, untilAvailable)
+			d.record = cmp.Or(last, d.record)
+		}
+		switch {
+		case err == nil && d.opts.use != nil:
+			err = d.used(ctx)
+		case err == nil, d.id == "":
+		case d.resumed && !again && ctx.Err() == nil && d.deleted(): // the key is free now
+			*d = deployment{client: c, opts: d.opts}
+			continue
+		default:
+			err = d.failed(ctx, err)
+		}
+		d.over = true
+		return d.record, err
+	}
 }
 
 // deployment is the state of one Deploy or Use.
@@ -183,47 +214,10 @@ type deployment struct {
 	observer   *observer         // observations of the wait, which the cleanup continues; nil before the wait
 }
 
-// run creates the endpoint, or finds the existing one of the key. It then waits until the endpoint
-// is available, and cleans up after a failure.
-func (d *deployment) run(ctx context.Context, req CreateInferenceServiceRequest) error {
-	if d.opts.Probe != nil {
-		if _, err := d.client.URL("probe"); err != nil {
-			return err // before anything is created
-		}
-	}
-	if (d.opts.Key != "" || d.opts.Lease != 0) && d.client.client.Ledger.journal == nil {
-		return ErrNoLedger
-	}
-	defer func() {
-		if !d.over && !d.resumed {
-			d.rescue(ctx)
-		}
-	}()
-	for again := false; ; again = true {
-		err := d.create(ctx, req)
-		if err == nil {
-			w := d.client.wait(d.id, "available", d.opts.withDefaults(), true)
-			d.observer = w.by
-			var last *InferenceService
-			last, err = w.run(ctx, untilAvailable)
-			d.record = cmp.Or(last, d.record)
-		}
-		switch {
-		case err == nil, d.id == "":
-		case d.resumed && !again && ctx.Err() == nil && d.deleted(): // the key is free now
-			*d = deployment{client: d.client, opts: d.opts}
-			continue
-		default:
-			err = d.failed(ctx, err)
-		}
-		d.over = true
-		return err
-	}
-}
-
 // create creates the endpoint, or finds the existing one of the key, and calls OnCreate. If the
 // service refuses a flavor, create tries the next one that PickFlavor returns.
 func (d *deployment) create(ctx context.Context, req CreateInferenceServiceRequest) error {
+	c := d.client.client
 	k := newCall(http.MethodPost, services, "", &req, req.problems(), append(slices.Clip(d.opts.RequestOptions), d.opts.CreateOptions...))
 	d.check(k, &req)
 	d.call, k.Linger = k, createLinger
@@ -232,7 +226,7 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 			if req.ResourceMetadata.FlavorID, err = d.pick(ctx); err != nil {
 				return err
 			}
-			return k.prepare(d.client.client)
+			return k.prepare(c)
 		}
 	}
 	s, earlier, err := d.client.create(ctx, k, d.opts.Key, d.opts.Lease)
@@ -246,16 +240,16 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 	case ok && unknown.created():
 		d.id, d.shown = unknown.ID, jsonfield.Salvage(unknown.Body, "name") // the wait reads the rest of the record
 	case s != nil:
+		if d.opts.Lease > 0 && dateOf(k.Result.Header).IsZero() {
+			c.warn(ctx, "svc: a lease cannot be enforced before Extend gives it an end", errors.New("the response to the create has no Date header"), "key", d.opts.Key, "name", c.clean(s.Name), "id", c.clean(s.ServiceID))
+		}
 		d.id, d.record, d.shown = s.ServiceID, s, s.Name
 	default:
 		return err
 	}
-	c, stop := d.client.client, error(nil)
+	var stop error
 	if d.opts.OnCreate != nil {
 		stop = c.safe(d.opts.OnCreate(cmp.Or(d.record, &InferenceService{ServiceID: d.id})))
-	}
-	if s != nil && d.opts.Lease > 0 && dateOf(k.Result.Header).IsZero() {
-		c.warn(ctx, "svc: a lease cannot be enforced before Extend gives it an end", errors.New("the response to the create has no Date header"), "key", d.opts.Key, "name", c.clean(s.Name), "id", c.clean(d.id))
 	}
 	if behind, ok := errors.AsType[*ledger.Error](err); ok { // the ledger could not record the endpoint
 		return cause.Join(behind, stop)
@@ -320,7 +314,7 @@ func (d *deployment) deleted() bool {
 // be deleted. The cleanup has a separate context, limited to 30 s.
 //
 // POST /v1/inference-service, then GET and DELETE /v1/inference-service/{service_id}
-func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions, use func(context.Context, *InferenceService) error) (err error) {
+func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions, use func(context.Context, *InferenceService) error) error {
 	if use == nil {
 		return invalid("use", "is nil")
 	}
@@ -331,22 +325,17 @@ func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceSer
 	if o.DeleteOnFailure || o.OnFailure != nil {
 		return invalid("DeleteOnFailure", "and OnFailure cannot be used with Use, which always deletes the endpoint")
 	}
-	o.DeleteOnFailure = true
-	d := &deployment{client: c, opts: o}
-	if err := d.run(ctx, req); err != nil {
-		return err
+	o.DeleteOnFailure, o.use = true, use
+	_, err := c.Deploy(ctx, req, &o)
+	return err
+}
+
+// used calls the function of Use, and deletes the endpoint afterwards. After a panic, rescue deletes it.
+func (d *deployment) used(ctx context.Context) error {
+	d.shown = d.record.Name
+	err := d.client.client.safe(d.opts.use(ctx, d.record))
+	if state, cleanupErr := d.cleanUp(ctx); state != CleanupDeleted {
+		return &DeployError{ServiceID: d.id, Service: d.record, Cleanup: state, CleanupErr: cleanupErr, Err: err, use: true}
 	}
-	d.over, d.shown = false, d.record.Name
-	defer func() {
-		if !d.over { // the cleanup panicked
-			d.rescue(ctx)
-		}
-	}()
-	defer func() {
-		state, cleanupErr := d.cleanUp(ctx)
-		if d.over = true; state != CleanupDeleted {
-			err = &DeployError{ServiceID: d.id, Service: d.record, Cleanup: state, CleanupErr: cleanupErr, Err: err, use: true}
-		}
-	}()
-	return c.client.safe(use(ctx, d.record))
+	return err
 }
