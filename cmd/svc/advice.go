@@ -21,6 +21,9 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 		lines = append(lines, "Check the token: SVC_API_TOKEN or --token-file.")
 	}
 	lines = append(lines, otherTokenAdvice(err, f)...)
+	if f.NoPath && isA[*svc.WaitError](err) {
+		lines = append(lines, "The endpoint was available, and has refused the probe: check the path of --probe.")
+	}
 	if c.advise != nil {
 		if own := c.advise(err); len(own) > 0 {
 			return append(lines, own...)

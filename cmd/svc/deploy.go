@@ -13,7 +13,6 @@ import (
 
 	"example.com/svc"
 	"example.com/svc/ledger"
-	"example.com/svc/probe"
 )
 
 const deployHelp = `The ID is written to standard output as soon as the endpoint exists.
@@ -130,7 +129,7 @@ func (t *tool) deployment(ctx context.Context, s *spec) (*deployment, error) {
 		if _, err := t.client.InferenceServices.URL("probe"); err != nil {
 			return nil, usageError{fmt.Errorf("--probe: %w", err)}
 		}
-		d.opts.Probe = probe.HTTP(s.probe)
+		d.opts.Probe = t.probe(s.probe)
 	}
 	if t.place.driver == "none" {
 		if t.flags.key != "" || s.lease != 0 {

@@ -35,6 +35,20 @@ func (s *session) open() (ids []string) {
 	return ids
 }
 
+// TestProbeOfAWrongPath: an endpoint that is available refuses it each time. That is said after a short time, with
+// --quiet too, and at the end. The wait goes on: the application may get the path later.
+func TestProbeOfAWrongPath(t *testing.T) {
+	t.Parallel()
+	patient(t)
+	s := newSession(t, svctest.WithChat("m"))
+	e := s.must(exitDeleted, with(deploy, "--probe", "/nope", "--timeout", "25s", "--quiet")...)
+	require.Regexp(t, `^warning: the endpoint is available, and has refused each probe for 15s: probe: GET /nope: status 404: .*--probe is wrong`, e.stderr)
+	require.Contains(t, e.stderr, "check the path of --probe")
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	require.Contains(t, s.must(exitTimeout, "wait", "--key", "chat", "--probe", "/nope", "--timeout", "3s").stderr, "check the path of --probe")
+	require.NotContains(t, s.must(exitTimeout, "wait", "svc-9", "--probe", "/nope", "--timeout", "3s").stderr, "--probe")
+}
+
 func TestDeploy(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)

@@ -57,6 +57,7 @@ type facts struct {
 	Posted  bool     // a create was sent
 	Pending bool     // a create may be under way: its outcome is not known yet
 	Hidden  []string // the IDs, each with its key, that were not found, and that the ledger has as created with another token
+	NoPath  bool     // the latest probe was refused, as if the path of --probe were wrong
 	Left    bool     // an endpoint that was to be deleted is not known to be deleted
 
 	SettleBy time.Time // a create in doubt can be forgotten from then on; zero if not known

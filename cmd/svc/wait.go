@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/svc"
-	"example.com/svc/probe"
 )
 
 func (t *tool) waitCommand() *command {
@@ -36,7 +35,7 @@ it is not found for 40 s: a new endpoint may not be found at first.`,
 			if _, err := t.client.InferenceServices.URL(id); err != nil {
 				return nil, usageError{fmt.Errorf("--probe: %w", err)}
 			}
-			w.Probe = probe.HTTP(path)
+			w.Probe = t.probe(path)
 		}
 		s, err := t.client.InferenceServices.WaitUntilAvailable(ctx, id, &w)
 		return t.read(s), err
