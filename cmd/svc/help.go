@@ -58,8 +58,9 @@ func exitCodesTopic() *cobra.Command {
 "No" means: of the endpoints that the command creates, scales or deletes, none is running. "No *" is
 for these commands only: those that only read (get, wait, url, ls, adopt, forget, extend) change
 nothing, and what ran before still runs. After 5, an endpoint may run that the token cannot see; none
-runs if no flavor fits, and if the ledger has no open entry of the key. "svc run" ends with the code of its program once the endpoint is deleted, and with
-128+n after a signal; its --result FILE has both codes, so a script can tell them apart:
+runs if no flavor fits, and if the ledger has no open entry of the key. "svc run" ends with the code
+of its program once the endpoint is deleted, and with 128+n after a signal; its --result FILE has both
+codes, so a script can tell them apart:
 
   code=0; svc run --result r.json … -- ./test.sh || code=$?
   jq -e '.svc_exit_code == 0' r.json     # rented and given back; then command_exit_code is that of test.sh
@@ -93,6 +94,7 @@ warnings.
   case $code in
   0)   curl -fsS "$(svc url "$id")/health" ;;
   4)   echo "somebody has to look: svc ls" >&2 ;;     # it may be running, with an unknown ID
+  5)   echo "no flavor fits, or none is in stock: svc flavors --wait" >&2 ;;
   7)   echo "nothing is running: try again later" >&2 ;;
   10)  echo "it may be running: svc ls" >&2 ;;         # perhaps an endpoint of an earlier command, which serves
   11)  echo "it failed, and is deleted" >&2 ;;

@@ -167,7 +167,12 @@ func (t *tool) pickFlavor(ctx context.Context, s *spec, req svc.CreateInferenceS
 		}
 		t.talk.say("flavor %s was refused: %s", printable(refused[n-1].FlavorID), plainText(refused[n-1].Err))
 	}
-	if len(flavors) == 0 {
+	outOfStock := func(r svc.RefusedFlavor) bool { return errors.Is(r.Err, svc.ErrConflict) }
+	switch n := len(refused); {
+	case len(flavors) > 0:
+	case n > 0 && !slices.ContainsFunc(refused, outOfStock):
+		return "", refused[n-1].Err // the flavor may not be the reason
+	default:
 		return "", errNoFlavor
 	}
 	f := flavors[0]
