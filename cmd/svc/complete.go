@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ func (t *tool) addCompletion(parent *cobra.Command) {
 		if len(arguments) == 0 {
 			continue
 		}
-		if _, known := t.argument(parent.Name(), arguments[0]); known {
+		if _, known := t.argument(c, arguments[0]); known {
 			c.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 				return t.completeArgument(cmd, arguments, len(args))
 			}
@@ -72,13 +73,18 @@ func (t *tool) completeArgument(cmd *cobra.Command, arguments []string, n int) (
 	if strings.Contains(arguments[n], "F") { // FILE and FOLDER
 		return nil, cobra.ShellCompDirectiveDefault
 	}
-	find, _ := t.argument(cmd.Parent().Name(), arguments[n])
+	find, _ := t.argument(cmd, arguments[n])
 	return complete(cmd, find), cobra.ShellCompDirectiveNoFileComp
 }
 
-// argument returns the words for an argument of a command in a group. Some have no words.
-func (t *tool) argument(group, name string) (find words, known bool) {
+// argument returns the words for an argument of a command. Some have no words.
+func (t *tool) argument(cmd *cobra.Command, name string) (find words, known bool) {
+	accepts, settles := settled[cmd.Name()]
+	group := cmd.Parent().Name()
 	switch name = strings.TrimSuffix(name, "..."); {
+	case settles:
+		accepts := func(e ledger.Entry) bool { return accepts(cmd, e) }
+		return t.entryWords(accepts, map[string]func(ledger.Entry) string{"KEY": keyWord, "ID": idWord}[name]), true
 	case name == "KEY":
 		return t.keys, true
 	case name == "ID" && group == "files":
@@ -100,37 +106,57 @@ func complete(cmd *cobra.Command, find words) []string {
 	return find(ctx)
 }
 
-// openEntries reads the ledger. An error means no words: a shell has no place for it.
-func (t *tool) openEntries(ctx context.Context) (open []ledger.Entry) {
-	c := &command{Command: t.root, client: wantsClient, ledger: readsLedger}
-	stop, err := t.connect(ctx, c)
-	if err != nil {
-		return nil
-	}
-	defer stop()
-	entries, _ := t.client.Ledger.Entries(ctx)
-	for _, e := range entries {
-		if e.Open() {
-			open = append(open, e)
+// settled has, by its name, which entries a command accepts that settles them. Forget accepts a created
+// entry too if the service does not find its endpoint, which is not known here.
+var settled = map[string]func(*cobra.Command, ledger.Entry) bool{
+	"adopt": func(cmd *cobra.Command, e ledger.Entry) bool {
+		if undo := cmd.Flag("undo"); undo.Changed {
+			return e.State == ledger.Created && e.Adopted
 		}
-	}
-	return open
+		return e.Open() && e.State != ledger.Created || e.State == ledger.Forgotten
+	},
+	"forget": func(cmd *cobra.Command, e ledger.Entry) bool {
+		byName := cmd.Flag("id").Changed || cmd.Flag("other-token").Changed
+		return e.Open() && (e.State != ledger.Created || byName)
+	},
 }
 
-func (t *tool) keys(ctx context.Context) (found []string) {
-	for _, e := range t.openEntries(ctx) {
-		found = append(found, e.Key+"\t"+printable(strings.TrimSpace(e.Name+" "+e.ServiceID)))
+// entryWords returns a function that finds a word for each entry of the ledger that is accepted. An error
+// means no words: a shell has no place for it.
+func (t *tool) entryWords(accepts func(ledger.Entry) bool, word func(ledger.Entry) string) words {
+	return func(ctx context.Context) (found []string) {
+		stop, err := t.connect(ctx, &command{Command: t.root, client: wantsClient, ledger: readsLedger})
+		if err != nil {
+			return nil
+		}
+		defer stop()
+		entries, _ := t.client.Ledger.Entries(ctx)
+		for _, e := range entries {
+			if w := word(e); accepts(e) && w != "" && !slices.Contains(found, w) {
+				found = append(found, w)
+			}
+		}
+		return found
 	}
-	return found
 }
 
-func (t *tool) endpointIDs(ctx context.Context) (found []string) {
-	for _, e := range t.openEntries(ctx) {
-		if e.ServiceID != "" {
-			found = append(found, e.ServiceID+"\t"+printable(e.Name))
-		}
+func keyWord(e ledger.Entry) string {
+	return e.Key + "\t" + printable(strings.TrimSpace(e.Name+" "+e.ServiceID))
+}
+
+func idWord(e ledger.Entry) string {
+	if e.ServiceID == "" {
+		return ""
 	}
-	return found
+	return e.ServiceID + "\t" + printable(e.Name)
+}
+
+func (t *tool) keys(ctx context.Context) []string {
+	return t.entryWords(ledger.Entry.Open, keyWord)(ctx)
+}
+
+func (t *tool) endpointIDs(ctx context.Context) []string {
+	return t.entryWords(ledger.Entry.Open, idWord)(ctx)
 }
 
 func (t *tool) flavorIDs(ctx context.Context) (found []string) {

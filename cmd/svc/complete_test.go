@@ -61,6 +61,23 @@ func TestCompletion(t *testing.T) {
 		require.Equal(t, want, s.words(strings.Split(line, " ")...), line)
 	}
 	require.Contains(t, s.words("fil"), "files\tupload")
+
+	// What settles an entry completes those that it accepts.
+	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+	s.must(exitUnknown, with(deploy, "--key", "lost")...)
+	for line, want := range map[string]string{
+		"adopt ":                "lost\tdemo",
+		"adopt lost ":           "",
+		"adopt --undo ":         "",
+		"forget ":               "lost\tdemo",
+		"forget --other-token ": "chat\tname-of-chat " + id + "\nlost\tdemo",
+		"extend ":               "chat\tname-of-chat " + id + "\nlost\tdemo",
+	} {
+		require.Equal(t, want, s.words(strings.Split(line, " ")...), line)
+	}
+	s.must(exitOK, "adopt", "lost", "svc-2")
+	require.Equal(t, "lost\tdemo svc-2", s.words("adopt", "--undo", ""))
+	require.Empty(t, s.words("adopt", ""))
 	require.Contains(t, s.words("flavors", "--max"), "--max-price")
 	require.Contains(t, s.must(exitOK, "__complete", "files", "upload", "").stdout, ":0\n", "files of the folder")
 	require.Equal(t, "flavor-a\tA100, 1.5 USD", s.words("deploy", "--flavor", ""))
