@@ -269,10 +269,11 @@ func (d *deployment) check(k *call, req *CreateInferenceServiceRequest) {
 // pick returns the flavor that PickFlavor chooses.
 func (d *deployment) pick(ctx context.Context) (string, error) {
 	flavor, err := d.opts.PickFlavor(ctx, slices.Clone(d.refused))
-	if err == nil && flavor == "" {
+	switch {
+	case err != nil:
+	case flavor == "":
 		err = errors.New("svc: PickFlavor returned an empty ID")
-	}
-	if err == nil {
+	default:
 		return flavor, nil
 	}
 	err = d.client.client.safe(err)

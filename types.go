@@ -165,14 +165,11 @@ func readTime(value string) Time {
 
 // MarshalJSON fails only for a time outside the years 0 to 9999.
 func (t Time) MarshalJSON() ([]byte, error) {
-	switch raw := t.Raw(); {
-	case !t.IsZero():
-		return t.UTC().MarshalJSON()
-	case raw != "":
-		return json.Marshal(raw)
-	default:
-		return []byte("null"), nil
+	text, err := t.MarshalText()
+	if len(text) == 0 {
+		return []byte("null"), err
 	}
+	return json.Marshal(string(text))
 }
 
 // MarshalText returns the text that MarshalJSON writes, without the quotes. Instead of null it

@@ -78,7 +78,7 @@ func (e *Entry) apply(r Record) error {
 	case r.Event == Created && r.ServiceID == "":
 		return fmt.Errorf("record %d of the event \"created\" has no endpoint ID", r.Seq)
 	}
-	other := (e.State == Created || e.State == Deleted) && r.ServiceID != e.ServiceID
+	other := slices.Contains([]State{Created, Deleted}, e.State) && r.ServiceID != e.ServiceID
 	switch {
 	case e.State == Created && r.Event == Unknown && r.Adopted && !other:
 		e.State, e.ServiceID, e.Adopted, e.CreatedAt, e.ServiceTime, e.TokenCheck = Unknown, "", false, time.Time{}, time.Time{}, ""
@@ -174,7 +174,7 @@ func (e Entry) InstanceTime(now time.Time) (total time.Duration) {
 	}
 	instances, since := 0, e.RequestedAt
 	for _, r := range append(slices.Clip(e.Records), Record{Event: Scaled, At: now}) {
-		if r.Event != Intended && r.Event != Scaled || r.At.After(now) {
+		if !slices.Contains([]Event{Intended, Scaled}, r.Event) || r.At.After(now) {
 			continue
 		}
 		total += time.Duration(instances) * max(r.At.Sub(since), 0)
