@@ -64,7 +64,7 @@ func TestCompletion(t *testing.T) {
 
 	// What settles an entry completes those that it accepts.
 	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
-	s.must(exitUnknown, with(deploy, "--key", "lost")...)
+	s.must(exitUnknown, with(deploy, "--key", "lost", "--flavor", "flavor-a")...)
 	for line, want := range map[string]string{
 		"adopt ":                "lost\tdemo",
 		"adopt lost ":           "",
