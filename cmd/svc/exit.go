@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"example.com/svc"
@@ -172,7 +173,7 @@ func exitCode(err error, at stake, f facts) int {
 
 // givenUp returns the error of an interrupted run.
 func (t *tool) givenUp() error {
-	cause := context.Cause(t.ctx)
+	cause := cmp.Or[error](context.Cause(t.ctx), interruption{syscall.SIGQUIT}) // no other signal leaves ctx as it is
 	switch f := t.facts(); {
 	case f.Created || f.Resumed:
 		return fmt.Errorf("given up: %w", cause)

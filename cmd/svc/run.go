@@ -153,6 +153,8 @@ func (t *tool) runProgram(ctx context.Context, cmd *exec.Cmd, service *svc.Infer
 	case err = <-done:
 	case <-ctx.Done():
 		err = t.stopProgram(ctx, p, done)
+	case <-t.giveUp:
+		err = t.stopProgram(ctx, p, done)
 	}
 	return t.endOf(cmd, err)
 }

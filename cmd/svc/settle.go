@@ -29,6 +29,9 @@ the wrong one, "svc adopt KEY --undo" puts the entry in doubt again. It deletes 
 if the endpoint has the mark, which proves that it is the right one.`,
 			Example: "  svc adopt chat svc-1\n  svc adopt chat --undo",
 			Args: func(cmd *cobra.Command, args []string) error {
+				if undo && unmarked {
+					return errors.New("--undo and --unmarked cannot be used together")
+				}
 				if undo {
 					return cobra.ExactArgs(1)(cmd, args)
 				}
@@ -45,7 +48,6 @@ if the endpoint has the mark, which proves that it is the right one.`,
 	}
 	c.Flags().BoolVar(&unmarked, "unmarked", false, "accept an endpoint without the mark; check first that it is yours")
 	c.Flags().BoolVar(&undo, "undo", false, "undo the adoption of a wrong endpoint: the entry of KEY is in doubt again, and nothing is deleted")
-	c.MarkFlagsMutuallyExclusive("undo", "unmarked")
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		if undo {
 			return nil, t.undoAdoption(ctx, args[0])

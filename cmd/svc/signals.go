@@ -13,7 +13,8 @@ import (
 // gets it twice.
 const sameSignal = 2 * time.Second
 
-// signals reports interruptions of the program.
+// signals reports interruptions of the program. SIGQUIT counts as the second signal, even if there was no
+// first one: Go's runtime would end the program without a word about the endpoint.
 type signals struct {
 	ctx    context.Context // ends at the first signal; its cause is an interruption
 	giveUp <-chan struct{} // is closed at the first signal that comes more than sameSignal later, or at a SIGQUIT
@@ -56,14 +57,13 @@ func watchSignals() signals {
 	go func() {
 		var first time.Time
 		for s := range received {
-			again := !first.IsZero() && time.Since(first) > sameSignal
-			if first.IsZero() {
-				first = time.Now()
-				cancel(interruption{s})
-			}
-			if again || s == syscall.SIGQUIT { // the runtime would end the program without a word about the endpoint
+			switch {
+			case s == syscall.SIGQUIT, !first.IsZero() && time.Since(first) > sameSignal:
 				close(enough)
 				return
+			case first.IsZero():
+				first = time.Now()
+				cancel(interruption{s})
 			}
 		}
 	}()
