@@ -177,6 +177,9 @@ func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInference
 	defer d.rescue(ctx)
 	for again := false; ; again = true {
 		err := d.create(ctx, req)
+		for d.refusedFlavor(err) {
+			err = d.create(ctx, req) // with the next flavor
+		}
 		if err == nil {
 			w := c.wait(d.id, "available", d.opts.withDefaults(), true)
 			d.observer = w.by
@@ -215,7 +218,7 @@ type deployment struct {
 }
 
 // create creates the endpoint, or finds the existing one of the key, and calls OnCreate. If the
-// service refuses a flavor, create tries the next one that PickFlavor returns.
+// service refuses the flavor that PickFlavor has returned, create notes that.
 func (d *deployment) create(ctx context.Context, req CreateInferenceServiceRequest) error {
 	c := d.client.client
 	k := newCall(http.MethodPost, services, "", &req, req.problems(), append(slices.Clip(d.opts.RequestOptions), d.opts.CreateOptions...))
@@ -233,8 +236,7 @@ func (d *deployment) create(ctx context.Context, req CreateInferenceServiceReque
 	switch unknown, ok := errors.AsType[*OutcomeUnknownError](err); {
 	case d.refusedFlavor(err):
 		d.refused = append(d.refused, RefusedFlavor{req.ResourceMetadata.FlavorID, err})
-		req.ResourceMetadata.FlavorID = ""
-		return d.create(ctx, req)
+		return err
 	case earlier != nil:
 		d.id, d.resumed = earlier.ServiceID, true
 	case ok && unknown.created():

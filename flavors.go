@@ -47,15 +47,7 @@ type FlavorBilling struct {
 // Price returns the price in the currency c. For an unknown currency it returns a price that
 // is not set: see [Price.IsZero].
 func (b FlavorBilling) Price(c Currency) Price {
-	switch c {
-	case CurrencyUSD:
-		return b.USDPriceUnit
-	case CurrencyCNY:
-		return b.CNYPriceUnit
-	case CurrencyToken:
-		return b.TokenPriceUnit
-	}
-	return Price{}
+	return map[Currency]Price{CurrencyUSD: b.USDPriceUnit, CurrencyCNY: b.CNYPriceUnit, CurrencyToken: b.TokenPriceUnit}[c]
 }
 
 // A FlavorClient lists GPU offerings: see [Client.Flavors].

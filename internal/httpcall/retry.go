@@ -182,10 +182,7 @@ func retryAfter(h http.Header) time.Duration {
 		}
 		return time.Duration(min(seconds, most) * float64(time.Second))
 	}
-	date, err := http.ParseTime(text)
-	if err != nil {
-		return 0
-	}
+	date, _ := http.ParseTime(text)          // zero if it is no date
 	sent, _ := http.ParseTime(h.Get("Date")) // zero if there is none
 	return max(date.Sub(cmp.Or(sent, time.Now())), 0)
 }
