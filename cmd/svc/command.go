@@ -75,8 +75,8 @@ func (c *command) atStake(keyed bool) bool {
 // add adds c to parent as a cobra command.
 func (t *tool) add(parent *cobra.Command, c *command) {
 	c.RunE = func(cmd *cobra.Command, args []string) error { return t.perform(cmd.Context(), c, args) }
-	valid := c.Args
-	if valid == nil {
+	valid, none := c.Args, c.Args == nil
+	if none {
 		valid = cobra.NoArgs
 	}
 	c.Args = func(cmd *cobra.Command, args []string) error {
@@ -84,7 +84,13 @@ func (t *tool) add(parent *cobra.Command, c *command) {
 			return err
 		}
 		err := valid(cmd, args)
-		if err != nil && strings.Contains(err.Error(), "arg(s)") {
+		switch {
+		case none && len(args) > 0:
+			err = fmt.Errorf("%s takes no arguments, but %q is one", cmd.CommandPath(), args[0])
+			if args[0] == "true" || args[0] == "false" {
+				err = fmt.Errorf("%w: it follows a flag with =, as in --wait=%s", err, args[0])
+			}
+		case err != nil && strings.Contains(err.Error(), "arg(s)"):
 			err = fmt.Errorf("wrong number of arguments (%d): %s", len(args), cmd.UseLine())
 		}
 		return err

@@ -132,6 +132,11 @@ func TestDeployFailures(t *testing.T) {
 			method: "POST", route: post, fault: svctest.Fault{Status: 400, Body: `{"message":"no such image"}`},
 			args: []string{"--flavor", "flavor-1"}, code: exitFailed, kind: "refused", advice: "no such image",
 		},
+		"the flavor that was named is too expensive": {
+			args: []string{"--flavor", "flavor-1", "--max-price", "0.50"}, code: exitNotFound, kind: "no_flavor", advice: "svc flavors",
+		},
+		"replace without a key": {args: []string{"--replace"}, code: exitUsage, kind: "usage", advice: "--replace needs --key"},
+		"an argument":           {args: []string{"--wait", "false"}, code: exitUsage, kind: "usage", advice: `"false" is one: it follows a flag with =, as in --wait=false`},
 		"refused with each flavor": {
 			method: "POST", route: post, fault: svctest.Fault{Status: 400, Body: `{"message":"no such image"}`, Times: -1},
 			code: exitFailed, kind: "refused", advice: "no such image",
@@ -203,7 +208,7 @@ func TestDeployUsage(t *testing.T) {
 		`unknown field "image"`:            {"deploy", "--file", spec},
 		"no such file":                     {"deploy", "--file", "none.yaml"},
 		"--key and --lease need a ledger":  with(deploy, "--ledger", "none", "--key", "a"),
-		"unknown command \"extra\"":        with(deploy, "extra"),
+		"\"extra\" is one":                 with(deploy, "extra"),
 		"unknown flag: --delete-on-failur": with(deploy, "--delete-on-failure"),
 	} {
 		e := s.must(exitUsage, args...)

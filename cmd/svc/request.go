@@ -58,14 +58,14 @@ func (s *spec) add(f *pflag.FlagSet) {
 	f.IntVar(&s.port, "port", 8000, "port that the container listens on")
 	f.IntVar(&s.instances, "instances", 1, "number of instances")
 	f.IntVar(&s.gpus, "gpus", 1, "GPUs of each instance")
-	f.StringSliceVar(&s.flavor, "flavor", nil, "IDs of flavors: the first one that is in stock and not refused; default: the cheapest one that fits")
+	f.StringSliceVar(&s.flavor, "flavor", nil, "IDs of flavors: the first one that fits, is in stock and is not refused; default: the cheapest one that fits")
 	f.Var((*days)(&s.lease), "lease", "time after which \"svc sweep\" deletes the endpoint, such as 8h or 2d; 0, the default: never")
 	f.StringVar(&s.probe, "probe", "", "path of the endpoint: it is available when a GET of it has a 2xx status")
 	s.filter.add(f)
 }
 
-// request returns the create request of the file and the flags, without its flavor. The default
-// of a flag is used only if the file does not have its field.
+// request returns the create request of the file and the flags. Its flavor is empty if it has to be picked. The
+// default of a flag is used only if the file does not have its field.
 func (s *spec) request(stdin io.Reader) (svc.CreateInferenceServiceRequest, error) {
 	req := svc.CreateInferenceServiceRequest{
 		PaymentType:      svc.PaymentTypeUSD,
@@ -86,12 +86,14 @@ func (s *spec) request(stdin io.Reader) (svc.CreateInferenceServiceRequest, erro
 	for i, id := range s.flavor {
 		s.flavor[i] = strings.TrimSpace(id) // A, B
 	}
-	switch len(s.flavor) {
-	case 0: // that of the file
-	case 1:
-		req.ResourceMetadata.FlavorID = s.flavor[0]
-	default:
-		req.ResourceMetadata.FlavorID = ""
+	if id := req.ResourceMetadata.FlavorID; len(s.flavor) == 0 && id != "" {
+		s.flavor = []string{id}
+	}
+	if req.ResourceMetadata.FlavorID = ""; len(s.flavor) == 1 && s.filter == (flavorFilter{}) {
+		req.ResourceMetadata.FlavorID = s.flavor[0] // else it is picked, if it fits
+	}
+	if _, err := s.filter.query(); err != nil {
+		return req, err
 	}
 	return req, s.check(req)
 }
@@ -125,6 +127,8 @@ func (s *spec) check(req svc.CreateInferenceServiceRequest) error {
 		problem = "--instances must be at least 1"
 	case req.DeployMetadata.GPUNum < 0:
 		problem = "--gpus must be at least 0"
+	case s.replace && (key == nil || !key.Changed):
+		problem = "--replace needs --key"
 	case s.lease < 0:
 		problem = "--lease must be at least 0s"
 	case key != nil && key.Changed && !keyForm.MatchString(key.Value.String()):

@@ -92,7 +92,7 @@ func (t *tool) runCommand() *command {
 		cmd := exec.CommandContext(context.WithoutCancel(ctx), args[0], args[1:]...) // stopProgram ends it
 		if _, err := exec.LookPath(args[0]); err != nil {                            // before anything is created
 			t.note(func(f *facts) { f.Running = false })
-			return nil, &exec.Error{Name: args[0], Err: err}
+			return nil, err
 		}
 		d, err := t.deployment(ctx, &s)
 		if err != nil {

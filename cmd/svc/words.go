@@ -11,6 +11,7 @@ import (
 // ofTheTool replaces names of Go with commands, flags and plain words.
 var ofTheTool = strings.NewReplacer(
 	": svc: ", ": ",
+	": ledger: ", ": ",
 	"\nsvc: ", "; ",
 	"\n", "; ",
 	"context deadline exceeded", "the time limit is over",

@@ -72,13 +72,13 @@ if [ -n "${OLD_FLAGS-}" ]; then
 fi
 back=(deploy --key "$key" --name "$key" --image "$old" --lease "${LEASE:-24h}" "$@")
 
-# use_flavor gives the old request a flavor in place of its own.
+# use_flavor gives the old request a flavor in place of its own, and of what selects one.
 use_flavor() {
 	local kept=() skip=''
 	for arg in "${back[@]}"; do
 		case $skip$arg in
-		--flavor) skip=skip ;;
-		--flavor=*) ;;
+		--flavor | --gpu | --region | --min-cuda | --max-price) skip=skip ;;
+		--flavor=* | --gpu=* | --region=* | --min-cuda=* | --max-price=*) ;;
 		skip*) skip='' ;;
 		*) kept+=("$arg") ;;
 		esac
