@@ -246,7 +246,7 @@ func TestSweep(t *testing.T) {
 	require.Contains(t, quiet, "svc-2 of the key long ("+s.srv.URL()+")")
 
 	e := s.must(exitOK, "sweep")
-	require.Equal(t, "svc-1 of the key short is deleted\n", e.stderr)
+	require.Equal(t, "deleting svc-1\nsvc-1 of the key short is deleted\n", e.stderr)
 	require.Regexp(t, `KEY .*\nshort +demo +svc-1 .* deleted\n$`, e.stdout)
 	require.Equal(t, 1, s.srv.RunningInstances())
 	require.Equal(t, true, s.must(exitOK, "sweep", "-o", "json").doc(t)["may_be_running"], "svc-2 runs")

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -83,17 +84,22 @@ only, and names open entries at other addresses, with --quiet too.`,
 		}
 	}
 	tell := t.tellFailures()
-	var checking sync.Map // IDs of endpoints that somebody else may have deleted
+	var said sync.Map // IDs of the endpoints about which the sweep has said what it waits for
+	once := func(id, format string) {
+		if _, told := said.LoadOrStore(id, true); !told {
+			t.talk.say(format, printable(id))
+		}
+	}
 	c.onCall = func(call svc.Call) {
 		switch {
-		case call.ID == "" || call.Err == nil:
-		case !isNotFound(call.Err):
-			tell(call.ID, call.Err)
-		case t.accepted(call.ID): // no failure of a deletion
+		case call.ID == "":
+		case call.Err == nil && call.Method == http.MethodDelete:
+			once(call.ID, "deleting %s")
+		case call.Err == nil, isNotFound(call.Err) && (dryRun || t.accepted(call.ID)): // no failure of a deletion
+		case isNotFound(call.Err):
+			once(call.ID, "%s is not found, and this sweep has not deleted it: checking that it is deleted (up to a minute)")
 		default:
-			if _, told := checking.LoadOrStore(call.ID, true); !told {
-				t.talk.say("%s is not found, and this sweep has not deleted it: checking that it is deleted (up to a minute)", printable(call.ID))
-			}
+			tell(call.ID, call.Err)
 		}
 	}
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be deleted")
