@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -373,13 +374,18 @@ type rmFile struct {
 	FileID  string `json:"file_id"`
 	Deleted bool   `json:"deleted"`
 	Error   string `json:"error"` // why it is not deleted; empty if it is
+
+	missing bool
 }
 
 func (v *rmView) table() table {
 	t := table{header: []string{"ID", "RESULT"}}
 	for _, f := range v.Files {
 		result := "deleted"
-		if !f.Deleted {
+		switch {
+		case f.missing:
+			result = "not found"
+		case !f.Deleted:
 			result = "NOT deleted"
 		}
 		t.rows = append(t.rows, []string{f.FileID, result})
@@ -402,19 +408,17 @@ func (t *tool) rmCommand() *command {
 		empty:   func() view { return &rmView{Files: []rmFile{}} },
 		run: func(ctx context.Context, args []string) (view, error) {
 			v := &rmView{Files: []rmFile{}}
-			var first error
-			for _, id := range args {
-				f := rmFile{FileID: id}
+			var errs []error
+			for _, id := range slices.Compact(slices.Sorted(slices.Values(args))) {
 				err := t.client.Files.Delete(ctx, id)
-				if f.Deleted = err == nil; err != nil {
+				f := rmFile{FileID: id, Deleted: err == nil, missing: isNotFound(err)}
+				if err != nil {
 					f.Error = plainText(err)
 				}
-				if first == nil {
-					first = err
-				}
+				errs = append(errs, err)
 				v.Files = append(v.Files, f)
 			}
-			return v, first
+			return v, joined(errs)
 		},
 	}
 }

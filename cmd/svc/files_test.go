@@ -199,9 +199,9 @@ func TestFilesRmAndLink(t *testing.T) {
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.Equal(t, "contents", string(body))
-	e := s.must(exitNotFound, "files", "rm", "file-9", "file-1")
-	require.Regexp(t, `(?m)^file-9 +NOT deleted\nfile-1 +deleted$`, e.stdout)
-	require.Contains(t, e.stderr, "no such file")
+	e := s.must(exitNotFound, "files", "rm", "file-9", "file-1", "file-8", "file-1")
+	require.Regexp(t, `(?m)^file-1 +deleted\nfile-8 +not found\nfile-9 +not found$`, e.stdout, "each once")
+	require.Regexp(t, `no such file .id file-8,.*; .*no such file .id file-9,`, e.stderr, "each reason")
 	require.True(t, s.srv.Files()[0].Deleted)
 	s.must(exitNotFound, "files", "link", "file-1")
 }
