@@ -126,6 +126,7 @@ func TestNoLedger(t *testing.T) {
 		require.ErrorIs(w, err, svc.ErrNoLedger)
 		require.ErrorIs(w, c.Ledger.Forget(w.Context(), ledger.Entry{}), svc.ErrNoLedger)
 		require.ErrorIs(w, c.Ledger.Extend(w.Context(), ledger.Entry{}, time.Time{}), svc.ErrNoLedger)
+		require.ErrorIs(w, c.Ledger.Prune(w.Context(), time.Time{}), svc.ErrNoLedger)
 		require.Empty(w, w.srv.Requests())
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -270,6 +271,67 @@ func TestOneAdoptionOfAnID_D22(t *testing.T) {
 			require.Equal(w, map[ledger.State]int{ledger.Created: 1, ledger.Unknown: 1}, states, "the other entry is in doubt as before")
 		})
 	}
+}
+
+func TestEmptyFlavorIsNoFlavor_D23(t *testing.T) {
+	inWorld(t, func(w *world) {
+		_, err := w.client().InferenceServices.Deploy(w.Context(), open("n"), &svc.DeployOptions{Key: "k", PickFlavor: func(context.Context, []svc.RefusedFlavor) (string, error) { return "", nil }})
+		require.EqualError(w, err, "svc: no flavor was picked: PickFlavor returned an empty ID")
+		require.Empty(w, w.entries())
+		require.Zero(w, w.creates())
+	})
+}
+
+// meeting is a store in which two adoptions are recorded only when both have been decided.
+type meeting struct {
+	ledger.Store
+	arrived atomic.Int32
+	both    chan struct{}
+}
+
+func (m *meeting) Append(ctx context.Context, r ledger.Record) error {
+	if r.Adopted && r.Event == ledger.Created {
+		if m.arrived.Add(1) == 2 {
+			close(m.both)
+		}
+		<-m.both
+	}
+	return m.Store.Append(ctx, r)
+}
+
+// If two entries adopt an ID at the same time, one of them undoes that.
+func TestTwoAdoptionsOfAnIDAtOnce_D22(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect(), svctest.DropAfterEffect())
+		w.store = &meeting{Store: w.store, both: make(chan struct{})}
+		for range 2 {
+			_, err := w.client(svc.WithoutLedgerMark()).InferenceServices.Create(w.Context(), request("n"))
+			require.ErrorIs(w, err, svc.ErrOutcomeUnknown)
+		}
+		results := make(chan error, 2)
+		for _, e := range w.entries() {
+			go func() {
+				_, err := w.client().Ledger.Adopt(w.Context(), e, "svc-1", &svc.AdoptOptions{Unmarked: true})
+				results <- err
+			}()
+		}
+		first, second := <-results, <-results
+		require.NotEqual(w, first == nil, second == nil, "%v, %v", first, second)
+		require.ErrorContains(w, errors.Join(first, second), "an ID can be in only one entry")
+		adopted := 0
+		for _, e := range w.entries() {
+			if e.State == ledger.Created {
+				adopted++
+				require.True(w, e.Adopted)
+				require.Equal(w, "svc-1", e.ServiceID)
+			} else {
+				require.EqualValues(w, ledger.Unknown, e.State)
+				require.Empty(w, e.ServiceID)
+				require.Equal(w, []ledger.Event{ledger.Intended, ledger.Unknown, ledger.Created, ledger.Unknown}, w.events(e))
+			}
+		}
+		require.Equal(w, 1, adopted)
+	})
 }
 
 // A Deploy that continues with an endpoint without a lease gives it one. Without a Lease it leaves

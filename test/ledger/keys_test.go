@@ -65,8 +65,33 @@ func TestResumedDeployFails(t *testing.T) {
 		failed, ok = errors.AsType[*svc.DeployError](err)
 		require.True(w, ok)
 		require.Equal(w, svc.CleanupDeleted, failed.Cleanup)
+		require.ErrorContains(w, err, "; the endpoint is deleted now, so its key in the ledger is free again: the next Deploy with that key creates an endpoint")
 		require.Zero(w, w.srv.RunningInstances())
 		require.EqualValues(w, ledger.Deleted, w.one().State)
+	})
+}
+
+// A key has two open entries if an endpoint was forgotten although it exists. Prune removes what has ended,
+// which those have not.
+func TestTwoOpenEntriesOfAKey(t *testing.T) {
+	inWorld(t, func(w *world) {
+		for i, r := range []ledger.Record{
+			{Intent: "A", Event: ledger.Intended}, {Intent: "A", Event: ledger.Created, ServiceID: "svc-1"},
+			{Intent: "B", Event: ledger.Intended}, {Intent: "B", Event: ledger.Created, ServiceID: "svc-2"},
+		} {
+			r.Key, r.Seq, r.At, r.BaseURL = "k", int64(i+1), time.Now().UTC(), w.srv.URL()
+			require.NoError(w, w.store.Append(w.Context(), r))
+		}
+		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "once", OnCreate: func(*svc.InferenceService) error { return errAny }, DeleteOnFailure: true})
+		require.ErrorIs(w, err, errAny)
+		e, err := w.client().Ledger.Entry(w.Context(), "k")
+		require.Nil(w, e)
+		require.ErrorIs(w, err, svc.ErrKeyInUse)
+		require.ErrorContains(w, err, "2 open entries")
+		require.Len(w, w.entries(), 3)
+		later(w, time.Hour)
+		require.NoError(w, w.client().Ledger.Prune(w.Context(), time.Now()))
+		require.Len(w, w.entries(), 2)
 	})
 }
 

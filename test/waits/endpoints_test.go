@@ -645,6 +645,12 @@ func TestUse(t *testing.T) {
 		require.ErrorContains(t, err, "svc: using svc-2: the function succeeded; the cleanup could not delete the endpoint (")
 	})
 	require.ErrorAs(t, svctest.NewInMemory().Client().InferenceServices.Use(t.Context(), testkit.Demo, nil, nil), new(*svc.ValidationError))
+	for _, o := range []svc.DeployOptions{{Key: "k"}, {DeleteOnFailure: true}, {OnFailure: func(*svc.DeployError) bool { return false }}} {
+		srv := svctest.NewInMemory()
+		err := srv.Client().InferenceServices.Use(t.Context(), testkit.Demo, &o, func(context.Context, *svc.InferenceService) error { return nil })
+		require.ErrorAs(t, err, new(*svc.ValidationError))
+		require.Empty(t, srv.Requests())
+	}
 }
 
 // If a function of the caller calls runtime.Goexit, as a failed assertion does, only its
