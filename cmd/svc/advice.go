@@ -13,17 +13,7 @@ import (
 // advice returns what to do about an error, one line each. If an endpoint may be running, the
 // last line says so.
 func (t *tool) advice(err error, code int, c *command, f facts) (lines []string) {
-	if wait := retryAfter(err); wait > 0 {
-		lines = append(lines, fmt.Sprintf("The service asks to wait %v before the next try.", wait.Round(time.Second)))
-	}
-	why := kindOf(err)
-	if why.code == exitRefused {
-		lines = append(lines, "Check the token: SVC_API_TOKEN or --token-file.")
-	}
-	lines = append(lines, otherTokenAdvice(err, f)...)
-	if f.NoPath && isA[*svc.WaitError](err) {
-		lines = append(lines, "The endpoint was available, and has refused the probe: check the path of --probe.")
-	}
+	lines = reasons(err, f)
 	if c.advise != nil {
 		if own := c.advise(err); len(own) > 0 {
 			return append(lines, own...)
@@ -45,7 +35,7 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 	case exitLedger:
 		return append(lines, t.ledgerAdvice(err, f)...)
 	case exitNotFound:
-		if why.name == "not_found" && f.Running && len(f.Hidden) == 0 && !isA[mixedUpError](err) { // else it is known that nothing is
+		if f.Running && len(f.Hidden) == 0 && kindOf(err).name == "not_found" && !isA[mixedUpError](err) { // else it is known that nothing is
 			lines = append(lines, "Check the ID, and the account of the token: the service has no such endpoint in it, or has deleted it.")
 		}
 	case exitUnusable:
@@ -55,6 +45,21 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 			return append(lines, c.left(f)...)
 		}
 		return append(lines, t.stillRuns(f)...)
+	}
+	return lines
+}
+
+// reasons returns what may be the reason of an error, whatever the exit code, one line each.
+func reasons(err error, f facts) (lines []string) {
+	if wait := retryAfter(err); wait > 0 {
+		lines = append(lines, fmt.Sprintf("The service asks to wait %v before the next try.", wait.Round(time.Second)))
+	}
+	if kindOf(err).code == exitRefused {
+		lines = append(lines, "Check the token: SVC_API_TOKEN or --token-file.")
+	}
+	lines = append(lines, otherTokenAdvice(err, f)...)
+	if f.NoPath && isA[*svc.WaitError](err) {
+		lines = append(lines, "The endpoint was available, and has refused the probe: check the path of --probe.")
 	}
 	return lines
 }

@@ -52,24 +52,30 @@ if the endpoint has the mark, which proves that it is the right one.`,
 		if undo {
 			return nil, t.undoAdoption(ctx, args[0])
 		}
-		e, err := t.adoptable(ctx, args[0], args[1])
-		if err == nil {
-			err = t.isHere(e)
-		}
-		if err != nil {
-			return nil, err
-		}
-		t.note(func(f *facts) { f.ID = args[1] })
-		s, err := t.client.Ledger.Adopt(ctx, e, args[1], &svc.AdoptOptions{Unmarked: unmarked})
-		if isNotFound(err) && args[1] == e.Key {
-			err = mixedUpError{fmt.Sprintf("%s is the key, and the service has no endpoint with that ID: svc adopt %[1]s ID, with the ID that the service shows", args[1])}
-		}
-		if open := t.openUnder(ctx, args[0]); err == nil && len(open) > 1 {
-			t.talk.warn("the key %s has %d open entries now, and no command with --key works until one is left. \"svc ls\" shows them; delete each other one by its ID: svc delete ID", args[0], len(open))
-		}
+		s, err := t.adopt(ctx, args[0], args[1], unmarked)
 		return t.read(s), err
 	}
 	return c
+}
+
+// adopt records an ID for the entry of a key.
+func (t *tool) adopt(ctx context.Context, key, id string, unmarked bool) (*svc.InferenceService, error) {
+	e, err := t.adoptable(ctx, key, id)
+	if err == nil {
+		err = t.isHere(e)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.note(func(f *facts) { f.ID = id })
+	s, err := t.client.Ledger.Adopt(ctx, e, id, &svc.AdoptOptions{Unmarked: unmarked})
+	if isNotFound(err) && id == e.Key {
+		err = mixedUpError{fmt.Sprintf("%s is the key, and the service has no endpoint with that ID: svc adopt %[1]s ID, with the ID that the service shows", id)}
+	}
+	if open := t.openUnder(ctx, key); err == nil && len(open) > 1 {
+		t.talk.warn("the key %s has %d open entries now, and no command with --key works until one is left. \"svc ls\" shows them; delete each other one by its ID: svc delete ID", key, len(open))
+	}
+	return s, err
 }
 
 // undoAdoption puts the entry of a key in doubt again, since its endpoint is not the one that its create
@@ -84,6 +90,9 @@ func (t *tool) undoAdoption(ctx context.Context, key string) error {
 		return usageError{fmt.Errorf("the key %q has not adopted an endpoint; \"svc ls\" shows its entry", key)}
 	}
 	e := open[0]
+	if err := t.isHere(e); err != nil {
+		return err
+	}
 	t.note(func(f *facts) { f.ID, f.Name = e.ServiceID, e.Name })
 	if err := t.client.Ledger.UndoAdopt(ctx, e); err != nil {
 		return err
