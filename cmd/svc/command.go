@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -104,25 +105,9 @@ func (t *tool) add(parent *cobra.Command, c *command) {
 
 // checkValues returns an error if a flag or an argument is empty, such as "$KEY" in a script where KEY is
 // not set, or if a flag holds a control character. The arguments of CMD may be empty.
-func checkValues(cmd *cobra.Command, args []string) (problem error) {
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if !strings.HasPrefix(f.Value.Type(), "string") {
-			return // parsed already
-		}
-		values := []string{f.Value.String()}
-		if list, ok := f.Value.(pflag.SliceValue); ok {
-			if values = list.GetSlice(); len(values) == 0 {
-				values = []string{""}
-			}
-		}
-		for _, value := range values {
-			if why := unfit(f.Name, value); why != "" && problem == nil {
-				problem = fmt.Errorf("--%s %s", f.Name, why)
-			}
-		}
-	})
-	if problem != nil || strings.Contains(cmd.Use, "CMD") {
-		return problem
+func checkValues(cmd *cobra.Command, args []string) error {
+	if err := checkFlags(cmd.Flags()); err != nil || strings.Contains(cmd.Use, "CMD") {
+		return err
 	}
 	for i, arg := range args {
 		if blank(arg) {
@@ -130,6 +115,25 @@ func checkValues(cmd *cobra.Command, args []string) (problem error) {
 		}
 	}
 	return nil
+}
+
+// checkFlags returns an error for the first flag with a text that is not fit.
+func checkFlags(flags *pflag.FlagSet) (problem error) {
+	flags.Visit(func(f *pflag.Flag) {
+		if problem != nil || !strings.HasPrefix(f.Value.Type(), "string") {
+			return // the others are parsed already
+		}
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			if values = list.GetSlice(); len(values) == 0 {
+				values = []string{""}
+			}
+		}
+		if i := slices.IndexFunc(values, func(value string) bool { return unfit(f.Name, value) != "" }); i >= 0 {
+			problem = fmt.Errorf("--%s %s", f.Name, unfit(f.Name, values[i]))
+		}
+	})
+	return problem
 }
 
 // unfit returns what is wrong with the text of a flag, or of its field in --file. Only --command may have

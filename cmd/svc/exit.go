@@ -191,18 +191,7 @@ func (t *tool) report(err error, args []string) int {
 	c, f, v := t.current, t.known, t.shown
 	t.mu.Unlock()
 	if c == nil { // the command line was not valid, or it asked for help
-		c = &command{empty: emptyMessage}
-		c.Command, _, _ = t.root.Find(args)
-		_, keyed := guessed(args, "key", "")
-		f.Running = err != nil && keyed
-		if i := slices.IndexFunc(t.all, func(known *command) bool { return known.Command == c.Command }); i >= 0 {
-			c.empty = t.all[i].empty
-			f.Running = err != nil && t.all[i].atStake(keyed)
-		}
-		if form, ok := guessed(args, "output", "o"); ok {
-			_ = t.flags.output.Set(form)
-		}
-		t.result.name, _ = guessed(args, "result", "")
+		c, f.Running = t.guess(err, args)
 	}
 	code := exitCode(err, c.stake, f)
 	if failed := t.saveResult(err, code, c, f); failed != nil && (err == nil || isA[exitOfCMD](err)) {
@@ -222,6 +211,22 @@ func (t *tool) report(err error, args []string) int {
 		return t.report(unwritten, args)
 	}
 	return code
+}
+
+// guess finds the command of a command line that is not valid, or that asks for help, and its flags. It
+// reports whether an endpoint of the command may be running.
+func (t *tool) guess(err error, args []string) (c *command, running bool) {
+	c = &command{empty: emptyMessage}
+	c.Command, _, _ = t.root.Find(args)
+	_, running = guessed(args, "key", "")
+	if i := slices.IndexFunc(t.all, func(known *command) bool { return known.Command == c.Command }); i >= 0 {
+		c.empty, running = t.all[i].empty, t.all[i].atStake(running)
+	}
+	if form, ok := guessed(args, "output", "o"); ok {
+		_ = t.flags.output.Set(form)
+	}
+	t.result.name, _ = guessed(args, "result", "")
+	return c, running && err != nil
 }
 
 // write writes the document of a command to standard output.
