@@ -67,8 +67,7 @@ func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, 
 		case p.err != nil && ctx.Err() != nil:
 			deadline, _ := ctx.Deadline()
 			late := min(time.Since(deadline), time.Since(w.start)) // a create may have outlasted ctx before the wait began
-			err := w.again(ctx, until, rules.WasSuspended(0, late))
-			return w.last, w.over(ctx, err)
+			return w.again(ctx, until, rules.WasSuspended(0, late))
 		}
 		var atLeast, atMost time.Duration
 		if p.err != nil {
@@ -81,26 +80,25 @@ func (w *waiter[T]) run(ctx context.Context, until func(*T) (bool, error)) (*T, 
 		polled := time.Now()
 		w.tell(p)
 		if poll.Sleep(ctx, next) != nil {
-			err := w.again(ctx, until, rules.WasSuspended(next, time.Since(polled)))
-			return w.last, w.over(ctx, err)
+			return w.again(ctx, until, rules.WasSuspended(next, time.Since(polled)))
 		}
 	}
 }
 
-// again returns why a wait ends whose ctx has ended. If the process was suspended until after the
-// deadline, the latest poll is too old for a verdict, so again polls once more, and returns nil if
-// that poll ends the wait with success.
-func (w *waiter[T]) again(ctx context.Context, until func(*T) (bool, error), suspended bool) error {
+// again ends a wait whose ctx has ended. If the process was suspended until after the deadline, the
+// latest poll is too old for a verdict, so again polls once more.
+func (w *waiter[T]) again(ctx context.Context, until func(*T) (bool, error), suspended bool) (*T, error) {
+	why := cause.Of(ctx)
 	if suspended && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), latePollLimit)
 		defer cancel()
 		p := w.once(late, until)
 		w.tell(p)
 		if p.done || p.end != nil {
-			return p.end
+			why = p.end
 		}
 	}
-	return cause.Of(ctx)
+	return w.last, w.over(ctx, why)
 }
 
 // over reports the end of the wait, except for a cleanup, whose caller reports it. It returns the
