@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"example.com/svc"
-	"example.com/svc/ledger"
 )
 
 // advice returns what to do about an error, one line each. If an endpoint may be running, the
@@ -26,7 +25,7 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 		}
 		return append(lines, "See: svc --help")
 	case exitDeleted:
-		if f.Entry != "" && isA[*ledger.Error](err) {
+		if f.Unrecorded {
 			lines = append(lines, fmt.Sprintf("The ledger could not record that. The entry of the key %[1]s stays in doubt until you run: svc forget %[1]s", f.Entry))
 		}
 		return append(lines, "Nothing is left running.")
@@ -65,7 +64,10 @@ func reasons(err error, f facts) (lines []string) {
 }
 
 func (t *tool) stillRuns(f facts) (lines []string) {
-	if f.Entry != "" {
+	switch {
+	case f.Unrecorded: // a delete would not settle it
+		lines = append(lines, fmt.Sprintf("The ledger could not record its ID, so the entry of the key %[1]s is in doubt. Run first, when the ledger can be written: svc adopt %[1]s %[2]s", f.Entry, f.ID))
+	case f.Entry != "":
 		lines = append(lines, fmt.Sprintf("Its entry in the ledger, of the key %s, stays open until its deletion is proved: see \"svc ls\".", f.Entry))
 	}
 	return append(lines, fmt.Sprintf("%[1]s may still be running and billed. To delete it: svc delete %[1]s", f.ID))

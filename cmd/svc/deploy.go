@@ -385,8 +385,10 @@ func (d *deployment) judge(ctx context.Context, service *svc.InferenceService, e
 	if d.noWait(err) {
 		err = nil
 	}
+	unrecorded, _ := errors.AsType[*ledger.Error](err)
 	t.note(func(f *facts) {
 		f.Pending = false
+		f.Unrecorded = unrecorded != nil && unrecorded.Op == "append created"
 		switch {
 		case err == nil:
 			f.Running = true

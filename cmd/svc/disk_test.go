@@ -78,19 +78,32 @@ func TestDoctorOnAFullDisk(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// TestStoreThatFailsDuringACreate: the intent is written and the outcome is not. The endpoint is deleted, and the
-// command and doctor name the key and what to run.
+// createWithoutOutcome runs a deployment while the ledger fails: the intent is written, and the outcome is not.
+func (s *session) createWithoutOutcome(args ...string) ended {
+	s.t.Helper()
+	mark := filepath.Join(s.env["HOME"], ".local/state/svc-ledger/.svc-ledger")
+	before := s.arrived("POST", svctest.RouteEndpoints)
+	b := s.background(args...)
+	eventually(s.t, "the create", func() bool { return s.arrived("POST", svctest.RouteEndpoints) > before })
+	require.NoError(s.t, os.Rename(mark, mark+"-gone"))
+	e := b.end()
+	require.NoError(s.t, os.Rename(mark+"-gone", mark))
+	return e
+}
+
+// TestStoreThatFailsDuringACreate: the command and doctor name the key and what to run.
 func TestStoreThatFailsDuringACreate(t *testing.T) {
 	t.Parallel()
 	s := newSession(t, svctest.WithCreateTime(2*time.Second))
-	mark := filepath.Join(s.env["HOME"], ".local/state/svc-ledger/.svc-ledger")
-	b := s.background(with(deploy, "--key", "chat")...)
-	eventually(t, "the create", func() bool { return s.arrived("POST", svctest.RouteEndpoints) > 0 })
-	require.NoError(t, os.Rename(mark, mark+"-gone"))
-	e := b.end()
+	e := s.createWithoutOutcome(with(deploy, "--key", "kept", "--keep")...)
+	require.Equal(t, exitRunning, e.code, e.stderr)
+	require.Contains(t, e.stderr, "svc adopt kept svc-1\nsvc-1 may still be running and billed. To delete it: svc delete svc-1\n")
+	s.must(exitOK, "adopt", "kept", "svc-1")
+	s.must(exitOK, "delete", "--key", "kept")
+
+	e = s.createWithoutOutcome(with(deploy, "--key", "chat")...)
 	require.Equal(t, exitDeleted, e.code, e.stderr)
 	require.Contains(t, e.stderr, "The entry of the key chat stays in doubt until you run: svc forget chat\nNothing is left running.")
-	require.NoError(t, os.Rename(mark+"-gone", mark))
 	require.Zero(t, s.srv.RunningInstances())
 
 	e = s.must(exitOK, "doctor", "-o", "json")

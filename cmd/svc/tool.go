@@ -43,22 +43,23 @@ type tool struct {
 
 // facts is what is known about the endpoints of a command.
 type facts struct {
-	ID      string   // the endpoint; empty if not known, or several
-	Key     string   // its key in the ledger; empty if not given
-	Name    string   // its name; empty if not known
-	Intent  string   // the intent of a create in doubt, or of the create that was sent; empty if not known
-	Entry   string   // the key of the entry of Intent, which is random without --key; empty if not known
-	Created bool     // this command created the endpoint
-	Resumed bool     // an earlier command created the endpoint, under the same key
-	Deleted bool     // the endpoint is known to be deleted
-	Running bool     // false only if it is known that no endpoint of the command is running
-	Target  int      // number of instances that were asked for
-	Several []string // what is open under the key, if that is more than one entry
-	Posted  bool     // a create was sent
-	Pending bool     // a create may be under way: its outcome is not known yet
-	Hidden  []string // the IDs, each with its key, that were not found, and that the ledger has as created with another token
-	NoPath  bool     // the latest probe was refused, as if the path of --probe were wrong
-	Left    bool     // an endpoint that was to be deleted is not known to be deleted
+	ID         string   // the endpoint; empty if not known, or several
+	Key        string   // its key in the ledger; empty if not given
+	Name       string   // its name; empty if not known
+	Intent     string   // the intent of a create in doubt, or of the create that was sent; empty if not known
+	Entry      string   // the key of the entry of Intent, which is random without --key; empty if not known
+	Created    bool     // this command created the endpoint
+	Resumed    bool     // an earlier command created the endpoint, under the same key
+	Deleted    bool     // the endpoint is known to be deleted
+	Running    bool     // false only if it is known that no endpoint of the command is running
+	Target     int      // number of instances that were asked for
+	Several    []string // what is open under the key, if that is more than one entry
+	Posted     bool     // a create was sent
+	Pending    bool     // a create may be under way: its outcome is not known yet
+	Hidden     []string // the IDs, each with its key, that were not found, and that the ledger has as created with another token
+	NoPath     bool     // the latest probe was refused, as if the path of --probe were wrong
+	Unrecorded bool     // the ledger could not record the ID of the endpoint: the entry has none
+	Left       bool     // an endpoint that was to be deleted is not known to be deleted
 
 	SettleBy time.Time // a create in doubt can be forgotten from then on; zero if not known
 }
