@@ -15,6 +15,7 @@ var ofTheTool = strings.NewReplacer(
 	"\nsvc: ", "; ",
 	"\n", "; ",
 	"context deadline exceeded", "the time limit is over",
+	"context canceled: interrupted", "interrupted",
 	"context canceled", "canceled",
 	"set WithToken, WithTokenSource or SVC_API_TOKEN", "set SVC_API_TOKEN or --token-file",
 	"set WithInferenceURL or SVC_INFERENCE_URL", "set SVC_INFERENCE_URL or --inference-url",
