@@ -18,7 +18,6 @@ import (
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/jsonfield"
 	"example.com/svc/internal/rules"
-	"example.com/svc/ledger"
 )
 
 // call describes one API call of a method. A call has three steps: prepare checks and encodes
@@ -180,23 +179,14 @@ func (c *Client) failure(k *call) error {
 		}
 		return e
 	}
-	switch e := c.newError(k); {
-	case c.deletedBefore(k, e):
-		return nil
-	case !k.Once, k.refused():
-		return e
-	default:
+	e := c.newError(k)
+	if k.Once && (k.Result.Acted || rules.Inconclusive(e.StatusCode)) {
 		return c.unknown(k, e)
 	}
-}
-
-// refused reports whether the error status of a response means that a create had no effect. It does
-// not if the body is the record with the mark of this create: a gateway may have repeated the
-// request, so that the service refused only the second one.
-func (k *call) refused() bool {
-	mark, _ := ledger.FindMark(jsonfield.Salvage(k.Body, "description"))
-	shown, _ := ledger.FindMark(jsonfield.Salvage(k.Result.Body, "description"))
-	return !k.Result.Acted && !rules.Inconclusive(k.Result.StatusCode) && cmp.Or(mark, "none") != shown
+	if c.deletedBefore(k, e) {
+		return nil
+	}
+	return e
 }
 
 // deletedBefore reports whether the "not found" e of a delete means that an attempt before it

@@ -42,7 +42,10 @@ func (o *observer) poll(ctx context.Context) (*InferenceService, rules.Verdict, 
 		seen.Sight = rules.Flagged
 	case err == nil:
 		seen.Sight = rules.Shown
-	case !failed: // nothing was seen
+	case !failed:
+		if max(k.Result.StatusCode, k.Result.Broken)/100 == 2 {
+			o.note(rules.Observation{Sight: rules.Unclear})
+		}
 		return nil, rules.Unproven, err
 	case rules.NotFound(e.StatusCode):
 		s = nil

@@ -55,6 +55,7 @@ func (l *Ledger) open(ctx context.Context, k *call, key string, lease time.Durat
 				return c, ctx, invalid("description", err.Error())
 			}
 		}
+		k.Marks = []string{c.intent.Intent, idField[services]}
 		c.intent.Seq, c.intent.Lease, c.intent.ServiceTime = last+1, lease, l.serviceTime()
 		if claimed, err = l.journal.Claim(ctx, &c.intent); err != nil {
 			return c, ctx, l.notSent(ctx, k, err)

@@ -68,7 +68,7 @@ func (c *Caller) RoundTrip(shell *http.Request) (*http.Response, error) {
 	case lost:
 		x.Acted, x.Lost = true, true
 	case answered:
-		x.Acted = acted || rules.MayHaveActed(rules.Response{Status: a.StatusCode, ContentType: a.Header.Get("Content-Type"), Body: a.Body, Cut: a.Cut})
+		x.Acted = acted || rules.MayHaveActed(rules.Response{Status: a.StatusCode, ContentType: a.Header.Get("Content-Type"), Body: a.Body, Cut: a.Cut, Marks: x.call.Marks})
 		x.Lost = x.Lost || slices.Contains([]int{http.StatusBadGateway, http.StatusGatewayTimeout}, a.StatusCode)
 	}
 	if len(c.cfg.Hooks) > 0 {

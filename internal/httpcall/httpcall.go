@@ -72,6 +72,7 @@ type Call struct {
 
 	Auth   bool         // send the token
 	Once   bool         // do not repeat the call if an earlier attempt may have taken effect
+	Marks  []string     // texts that all are in a response only if it shows the record that a create has made; nil if not known
 	Before func() error // called right before each request is handed to the transport; its error ends the call; if nil, nothing is called
 
 	Body   []byte                        // the request body of an API call

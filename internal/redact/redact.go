@@ -20,7 +20,7 @@ const BadURL = "[unparsable link REDACTED]"
 
 const (
 	minSecret = 4        // shorter secrets are not redacted, since they may occur in ordinary words
-	maxAdded  = 24       // number of calls of Add whose secrets are kept: enough for all redirects of two attempts
+	maxAdded  = 100      // number of calls of Add whose secrets are kept: a token source may return a new token for each of many calls at a time
 	maxSecret = 16 << 10 // number of bytes at the end of truncated text that are compared with secrets
 	ahead     = 64 << 10 // number of bytes beyond the limit that are redacted as well
 )

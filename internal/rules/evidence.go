@@ -16,7 +16,8 @@ const (
 	Shown    Sight = iota // a read returned the record
 	Flagged               // a read returned the record, with is_deleted
 	Missing               // a read got "not found"
-	Odd                   // a read got another response
+	Odd                   // a read got another response, with an error status
+	Unclear               // a read got a 2xx response without the record, or with a part of it
 	Listed                // a request for the flavor list got the list, or a 403 of the service
 	Accepted              // the service accepted a delete
 )
@@ -49,6 +50,18 @@ func (o Origin) copyOf(before Origin) bool {
 		}
 	}
 	return o.Aged
+}
+
+// unshared returns o without the request IDs that a response about another path has as well. They
+// come from the request, as the ID of a trace does, so they show no copy.
+func (o Origin) unshared(other Origin) Origin {
+	if o.RequestID == other.RequestID {
+		o.RequestID = ""
+	}
+	if o.Inner == other.Inner {
+		o.Inner = ""
+	}
+	return o
 }
 
 // Evidence holds the results of the requests about one endpoint. It is a value: After returns
@@ -105,7 +118,8 @@ type run struct {
 
 func (r run) add(o Observation, between bool) run {
 	came := slices.MaxFunc([]time.Time{o.At, o.Came}, time.Time.Compare)
-	if r.n == 0 || came.Sub(r.came) > Silence {
+	silent := max(came.Sub(r.came), came.Round(0).Sub(r.came.Round(0))) // a suspended process has a monotonic clock that stops
+	if r.n == 0 || silent > Silence {
 		r = run{first: came}
 	}
 	r.last, r.came, r.between = o.At, came, between
@@ -133,12 +147,14 @@ func (e Evidence) After(o Observation) Evidence {
 	case Accepted:
 		e.accepted = true
 	case Listed:
-		if !o.copyOf(e.list) { // a copy proves nothing about the time since its original
+		if !o.unshared(e.seen[(e.next+3)%len(e.seen)]).copyOf(e.list) { // a copy proves nothing about the time since its original
 			e.listed = true
 		}
 		e.list = o.Origin
 	case Odd:
 		e = e.interrupted(Intermediary)
+	case Unclear: // may have been the record
+		e.runs = [len(proofs)]run{}
 	case Missing:
 		e = e.missing(o)
 	}
@@ -159,7 +175,7 @@ func (e Evidence) After(o Observation) Evidence {
 }
 
 func (e Evidence) missing(o Observation) Evidence {
-	copied := slices.ContainsFunc(e.seen[:], o.copyOf)
+	copied := slices.ContainsFunc(e.seen[:], o.unshared(e.list).copyOf)
 	e.seen[e.next], e.next = o.Origin, (e.next+1)%len(e.seen)
 	e.early = !e.Read && o.At.Before(e.Readable)
 	if copied || e.early {

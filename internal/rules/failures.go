@@ -37,6 +37,7 @@ type Failures struct {
 	Task    Task
 	foreign int       // responses in a row that were not the service's own, or could not be decoded
 	refused time.Time // when the service began to refuse the request; zero if it does not
+	latest  time.Time // when the service refused the request for the last time
 }
 
 const (
@@ -47,6 +48,10 @@ const (
 // After returns the failures with f added, and whether the task continues. contact reports whether the
 // client has had a response of the service before. A "not found" is not a failure: see Evidence.
 func (s Failures) After(f Failure, contact bool, now time.Time) (_ Failures, continues bool) {
+	other := s // for a failure that is not a refusal
+	if now.Sub(s.latest) > Silence {
+		other.refused = time.Time{}
+	}
 	mustFinish := s.Task >= Reaping || s.Task == Removal && contact
 	switch {
 	case f.Final:
@@ -54,20 +59,21 @@ func (s Failures) After(f Failure, contact bool, now time.Time) (_ Failures, con
 	case NotFound(f.Status):
 		return Failures{Task: s.Task}, true
 	case f.Class == Local, f.Class == Transport && f.Persistent:
-		return s, mustFinish || contact
+		return other, mustFinish || contact
 	case f.Class == Transport, passing(f.Status):
-		return s, true
+		return other, true
 	case f.Class == Intermediary, f.Undecodable:
-		if s.foreign++; f.Class == Service { // it has accepted the request, so a refusal is over
-			s.refused = time.Time{}
+		if other.foreign++; f.Class == Service { // it has accepted the request, so a refusal is over
+			other.refused = time.Time{}
 		}
-		return s, mustFinish || contact || s.foreign < maxForeign
+		return other, mustFinish || contact || other.foreign < maxForeign
 	case mustFinish && slices.Contains(mayEnd, f.Status):
 		return s, true
 	}
 	if s.refused.IsZero() {
 		s.refused = now
 	}
+	s.latest = now
 	return s, contact && now.Sub(s.refused) < confirm // a gateway may send a refusal in JSON too, for a moment
 }
 

@@ -29,8 +29,9 @@ type Response struct {
 	Status      int
 	ContentType string
 	Body        []byte
-	Cut         bool // Body is only the beginning
-	Elsewhere   bool // a redirect to another host
+	Cut         bool     // Body is only the beginning
+	Elsewhere   bool     // a redirect to another host
+	Marks       []string // texts that all are in Body only if it shows the record that the request has made; nil if not known
 }
 
 // The reasons for which a response is not the service's own.
@@ -104,17 +105,24 @@ func RefusesToken(status int) bool {
 
 // MayHaveActed reports whether a request may have taken effect although its response has an error
 // status. Proxies and portals send pages instead of a request, but also instead of the response to one
-// that took effect. Some gateways send a 408 or a 499 after the service has acted.
+// that took effect. Some gateways send a 408 or a 499 after the service has acted. Others repeat
+// a request, so that the service refuses the second one and may show the record of the first.
 func MayHaveActed(r Response) bool {
 	refusals := []int{http.StatusNotImplemented, http.StatusHTTPVersionNotSupported} // of the 5xx
 	switch s := r.Status; {
 	case s < 400, s == http.StatusProxyAuthRequired: // a proxy that sends 407 did not pass the request on
 		return false
-	case s == http.StatusRequestTimeout, s == 499, s >= 500 && !slices.Contains(refusals, s):
+	case s == http.StatusRequestTimeout, s == 499, s >= 500 && !slices.Contains(refusals, s), r.shows(r.Marks):
 		return true
 	}
 	_, why := Classify(r)
 	return Replaced(why, r)
+}
+
+// shows reports whether the body holds all of the texts. If there are none, shows returns false.
+func (r Response) shows(texts []string) bool {
+	missing := func(text string) bool { return !bytes.Contains(r.Body, []byte(text)) }
+	return len(texts) > 0 && !slices.ContainsFunc(texts, missing)
 }
 
 // Inconclusive reports whether a status does not show if a create took effect. A redirect can

@@ -1,7 +1,9 @@
 package ledger_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -112,8 +114,9 @@ func TestCopiesOfSeveralResponsesProveNothing(t *testing.T) {
 // A gateway that repeats a create after a lost response may return the refusal of the second
 // request, with the record of the first one.
 func TestRefusalWithTheRecordOfTheCreateIsNoRefusal(t *testing.T) {
-	for _, status := range []int{409, 422, 400} {
-		for _, ours := range []bool{true, false} {
+	for _, status := range []int{409, 422, 400, 429} {
+		for _, shape := range []string{"record", "nested", "other"} {
+			ours := shape != "other"
 			inWorld(t, func(w *world) {
 				c := w.client(around(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 					if r.Method != http.MethodPost {
@@ -121,19 +124,37 @@ func TestRefusalWithTheRecordOfTheCreateIsNoRefusal(t *testing.T) {
 					}
 					resp, err := next.RoundTrip(r)
 					require.NoError(w, err)
-					if resp.StatusCode = status; !ours { // an older endpoint with the same name
-						resp.Body.Close()
-						resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader(`{"service_id":"svc-0","name":"n","description":"of a test"}`)), -1
+					body, err := io.ReadAll(resp.Body)
+					require.NoError(w, err)
+					resp.Body.Close()
+					switch shape {
+					case "nested":
+						body = fmt.Appendf(nil, `{"message":"exists","existing":%s}`, body)
+					case "other": // an older endpoint with the same name
+						body = []byte(`{"service_id":"svc-0","name":"n","description":"of a test"}`)
 					}
+					resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), -1
+					resp.StatusCode = status
 					return resp, nil
 				}))
-				_, err := c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+				pick := func(_ context.Context, refused []svc.RefusedFlavor) (string, error) {
+					if len(refused) > 0 {
+						return "", errors.New("no other flavor")
+					}
+					return "flavor-a", nil
+				}
+				req := request("n")
+				req.ResourceMetadata.FlavorID = ""
+				_, err := c.InferenceServices.Deploy(testkit.Within(w, time.Hour), req, &svc.DeployOptions{PickFlavor: pick})
 				if !ours {
 					require.NotErrorIs(w, err, svc.ErrOutcomeUnknown)
-					require.False(w, w.one().Open())
 					return
 				}
-				require.Equal(w, "svc-1", testkit.ErrorAs[*svc.OutcomeUnknownError](w, err).ID)
+				unknown := testkit.ErrorAs[*svc.OutcomeUnknownError](w, err)
+				require.Equal(w, 1, w.creates(), "it must not be sent again")
+				if shape == "record" {
+					require.Equal(w, "svc-1", unknown.ID)
+				}
 				_, err = c.Ledger.Adopt(w.Context(), w.one(), "svc-1", nil)
 				require.NoError(w, err)
 				require.EqualValues(w, ledger.Created, w.one().State)

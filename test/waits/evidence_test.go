@@ -6,8 +6,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -438,5 +440,70 @@ func TestReadByAnotherCallVoidsNotFound(t *testing.T) {
 		time.AfterFunc(9*time.Second, read)
 		require.NoError(t, client.InferenceServices.WaitUntilDeleted(t.Context(), id, nil))
 		require.GreaterOrEqual(t, time.Since(start), 19*time.Second)
+	})
+}
+
+// A 2xx response to a read may be the record, even if it cannot be read, so the "not found" before it
+// prove nothing.
+func TestResponseWithoutTheRecordVoidsNotFound(t *testing.T) {
+	for name, unclear := range map[string]svctest.Fault{
+		"a page": svctest.ProxyPage(200), "cut off": {TruncateBody: true},
+		"odd": {Body: `{"service_id":"svc-1","status":"available","resource_metadata":{"target_instance_number":"many"}}`},
+	} {
+		for _, missing := range []svctest.Fault{svctest.RouterNotFound(), svctest.RouterNotFoundJSON()} {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory()
+				id, client := srv.AddEndpoint(svctest.Endpoint{Instances: 1}), srv.Client()
+				_, err := client.InferenceServices.Get(t.Context(), id)
+				require.NoError(t, err)
+				for range 1000 {
+					srv.Fault("GET", svctest.RouteEndpoint, missing, unclear)
+				}
+				err = client.InferenceServices.WaitUntilDeleted(testkit.Within(t, 5*time.Minute), id, nil)
+				require.ErrorIs(t, err, context.DeadlineExceeded, "%s: %d runs", name, srv.RunningInstances())
+			})
+		}
+	}
+}
+
+// A request ID that all responses share comes from the request, so it does not show that a
+// response is a copy.
+func TestRequestIDOfTheRequestShowsNoCopy(t *testing.T) {
+	for name, body := range map[string]string{"X-Request-Id": "", "X-Trace-Id": "", "in the body": `{"message":"not found","trace_id":"job-1"}`} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := svctest.NewInMemory()
+			id, start := srv.AddEndpoint(svctest.Endpoint{Instances: 1}), time.Now()
+			inner := srv.HTTPClient().Transport
+			client := srv.Client(svc.WithHTTPClient(&http.Client{Transport: testkit.RoundTripFunc(func(r *http.Request) (*http.Response, error) {
+				resp, err := inner.RoundTrip(r)
+				if err != nil {
+					return nil, err
+				}
+				switch {
+				case body == "":
+					resp.Header.Del("X-Request-Id")
+					resp.Header.Set(name, "job-1")
+				case resp.StatusCode == http.StatusNotFound:
+					resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader(body)), -1
+				case strings.HasSuffix(r.URL.Path, "/flavor"):
+					resp.Body, resp.ContentLength = io.NopCloser(strings.NewReader(`{"flavor_list":[],"trace_id":"job-1"}`)), -1
+				}
+				return resp, nil
+			})}))
+			require.NoError(t, client.InferenceServices.DeleteAndWait(testkit.Within(t, time.Hour), id, nil), name)
+			require.Less(t, time.Since(start), 8*time.Second)
+		})
+	}
+}
+
+// Two refusals that an outage separates are not one that persists.
+func TestRefusalsBeforeAndAfterAnOutageDoNotEndAWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory(svctest.WithDeployTime(20 * time.Minute))
+		time.AfterFunc(2*time.Minute, func() {
+			srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Status: 400, Body: `{"message":"no"}`}, svctest.Fault{Status: 503, Times: 30}, svctest.Fault{Status: 401, Body: `{"message":"no"}`})
+		})
+		_, err := srv.Client().InferenceServices.Deploy(t.Context(), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
+		require.NoError(t, err)
 	})
 }
