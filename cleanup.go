@@ -111,6 +111,7 @@ func (d *deployment) cleanUp(ctx context.Context) (state Cleanup, err error) {
 	r.unsure = r.name != ""
 	if d.observer != nil {
 		r.evidence, r.missed = d.observer.evidence, d.observer.missed
+		d.record = cmp.Or(d.record, d.observer.last) // a Probe or a hook has panicked
 	}
 	d.observer = r.observer
 	seen := cmp.Or(d.record, &InferenceService{ServiceID: d.id, Name: d.shown})

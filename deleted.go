@@ -25,8 +25,9 @@ type observer struct {
 	id       string
 	opts     []RequestOption
 	evidence rules.Evidence
-	asked    bool      // the ledger was searched for the ID
-	missed   time.Time // when the latest "not found" came
+	last     *InferenceService // the record that was read last; nil if none was
+	asked    bool              // the ledger was searched for the ID
+	missed   time.Time         // when the latest "not found" came
 }
 
 // poll reads the record once. The verdict considers all polls of this observer. If it is
@@ -35,7 +36,9 @@ func (o *observer) poll(ctx context.Context) (*InferenceService, rules.Verdict, 
 	seen := rules.Observation{At: time.Now()}
 	k, s := get(service, o.id, o.opts), new(InferenceService)
 	err := o.client.client.carryOut(ctx, k, s)
-	seen.Came = time.Now()
+	if seen.Came = time.Now(); err == nil {
+		o.last = s
+	}
 	e, failed := errors.AsType[*Error](err)
 	switch {
 	case err == nil && s.IsDeleted:

@@ -183,9 +183,8 @@ func (c *InferenceServiceClient) Deploy(ctx context.Context, req CreateInference
 		if err == nil {
 			w := c.wait(d.id, "available", d.opts.withDefaults(), true)
 			d.observer = w.by
-			var last *InferenceService
-			last, err = w.run(ctx, untilAvailable)
-			d.record = cmp.Or(last, d.record)
+			_, err = w.run(ctx, untilAvailable)
+			d.record = cmp.Or(d.observer.last, d.record)
 		}
 		switch {
 		case err == nil && d.opts.use != nil:

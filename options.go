@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/go-retryablehttp"
+
 	"example.com/svc/internal/httpcall"
 	"example.com/svc/internal/jsonfield"
 	"example.com/svc/internal/redact"
@@ -103,8 +105,17 @@ func WithInferenceURL(u string) Option {
 // Only an [http.Transport] can prove that a failed create was not sent. With any other transport,
 // such as a mock, a create is not repeated after an error. The exceptions are errors before the
 // connection was ready, such as a DNS or certificate error.
+//
+// The transport must not repeat requests by itself, since it would create twice: use [WithRetry]
+// instead. The transport of go-retryablehttp is refused. Others cannot be recognized.
 func WithHTTPClient(hc *http.Client) Option {
-	return func(c *config) error { c.http.Client = hc; return nil }
+	return func(c *config) error {
+		if _, repeats := orZero(hc).Transport.(*retryablehttp.RoundTripper); repeats {
+			return errors.New("svc: WithHTTPClient: the client repeats requests by itself, so it could create an endpoint twice: use the HTTPClient of the retryablehttp.Client, and WithRetry")
+		}
+		c.http.Client = hc
+		return nil
+	}
 }
 
 // WithTransportWrapper puts your transport, for traces or metrics, around the transport of the

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-retryablehttp"
 	"github.com/stretchr/testify/require"
 
 	"example.com/svc"
@@ -53,6 +54,15 @@ func TestWithTokenSource(t *testing.T) {
 		require.NoError(t, testkit.OpGet.Do(context.WithValue(t.Context(), key{}, "mine"), s.Client(svc.WithTokenSource(source))))
 		require.Equal(t, "Bearer mine", s.Seen()[0].Header.Get("Authorization"))
 	})
+}
+
+// A client that repeats requests could create an endpoint twice.
+func TestWithHTTPClientRefusesAClientThatRepeatsRequests(t *testing.T) {
+	repeating := retryablehttp.NewClient()
+	_, err := svc.NewClient("https://h", svc.WithToken(testkit.Token), svc.WithHTTPClient(repeating.StandardClient()))
+	require.ErrorContains(t, err, "could create an endpoint twice")
+	_, err = svc.NewClient("https://h", svc.WithToken(testkit.Token), svc.WithHTTPClient(repeating.HTTPClient))
+	require.NoError(t, err)
 }
 
 // One client is safe for many concurrent callers, with a new token for each attempt.

@@ -129,6 +129,7 @@ func spell(all []string) (spellings []string) {
 			safe := string(quoted[1 : len(quoted)-1]) // with < as \u003c
 			plain := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(safe)
 			spellings = append(spellings, safe, plain, strings.ReplaceAll(plain, "/", `\/`))
+			spellings = append(spellings, strings.ReplaceAll(safe, "+", `\u002B`)) // as .NET writes it
 		}
 	}
 	slices.SortFunc(spellings, func(a, b string) int { return len(b) - len(a) })

@@ -50,7 +50,7 @@ func killedDuringCreate(ctx context.Context, client *svc.Client, request svc.Cre
 
 func cleanupFailed(ctx context.Context, client *svc.Client, request svc.CreateInferenceServiceRequest, opts *svc.DeployOptions) error {
 	_, err := client.InferenceServices.Deploy(ctx, request, opts)
-	if failed, ok := errors.AsType[*svc.DeployError](err); ok && failed.Cleanup != svc.CleanupDeleted {
+	if failed, ok := errors.AsType[*svc.DeployError](err); ok && failed.CleanupErr != nil && !failed.Resumed {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Hour)
 		defer cancel()
 		return client.InferenceServices.DeleteAndWait(ctx, failed.ServiceID, nil)

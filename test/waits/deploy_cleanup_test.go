@@ -230,3 +230,21 @@ func TestDeployErrorReadsWell(t *testing.T) {
 		})
 	}
 }
+
+// The wait has read the name of the endpoint, so the cleanup after a panic need not read it again.
+func TestCleanupAfterAPanicUsesWhatTheWaitHasRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		name := testkit.Demo.Name
+		srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Body: `{"service_id":"svc-1","name":"` + name + `"}`, TruncateAfter: 32, AfterEffect: true})
+		require.Panics(t, func() {
+			_, _ = srv.Client().InferenceServices.Deploy(t.Context(), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true, WaitOptions: svc.WaitOptions{
+				Probe: func(context.Context, string) error {
+					srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Status: 503, Times: -1})
+					panic("probe")
+				},
+			}})
+		})
+		require.Zero(t, srv.RunningInstances())
+	})
+}
