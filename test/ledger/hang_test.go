@@ -5,6 +5,7 @@ package ledger_test
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -83,13 +84,16 @@ func TestStoreThatHangs_D10(t *testing.T) {
 			_, err := c.Ledger.Adopt(ctx, e, e.ServiceID, nil)
 			return err
 		}, 0, 0, limit, true},
+		"UndoAdopt": {func(ctx context.Context, c *svc.Client, e ledger.Entry) error {
+			return c.Ledger.UndoAdopt(ctx, e)
+		}, 0, 0, limit, true},
 		"Reap": {func(ctx context.Context, c *svc.Client, e ledger.Entry) error {
 			_, err := c.Ledger.Reap(ctx, nil)
 			return err
 		}, 0, 0, limit, true},
 	} {
 		for _, appendsOnly := range []bool{false, true} {
-			if appendsOnly && (name == "Entries" || name == "Adopt" || name == "Reap" || name == "Deploy") {
+			if appendsOnly && (name == "Entries" || strings.HasSuffix(name, "Adopt") || name == "Reap" || name == "Deploy") {
 				continue // they append nothing here
 			}
 			t.Run(name, func(t *testing.T) {
