@@ -213,19 +213,32 @@ func (d *deployment) keyFits() error {
 	return nil
 }
 
-// flavorExists returns an error if the service does not list the flavor of the request. A token that may
-// create endpoints may not be allowed to list flavors.
+// flavorExists returns an error if the service does not list the flavor of the request, or if it does not fit
+// --gpu, --max-price and so on. A token that may create endpoints may not be allowed to list flavors.
 func (d *deployment) flavorExists(ctx context.Context) error {
 	id := d.req.ResourceMetadata.FlavorID
-	flavors, err := d.tool.client.Flavors.List(ctx)
+	query, err := d.spec.filter.query()
+	if err != nil {
+		return err
+	}
+	flavors, err := d.tool.client.Flavors.Find(ctx, query)
 	switch {
-	case errors.Is(err, svc.ErrForbidden):
+	case errors.Is(err, svc.ErrForbidden) && d.spec.filter == (flavorFilter{}):
 		d.tool.talk.say("the token may not list flavors, so it is not checked whether %s exists", printable(id))
 		return nil
 	case err == nil && len(inOrder(flavors, []string{id})) == 0:
 		return fmt.Errorf("%s: %w", id, errNoFlavor)
 	}
 	return err
+}
+
+// fits returns an error if a flavor that was named does not fit --gpu, --max-price and so on. It is called when
+// something has to be created.
+func (d *deployment) fits(ctx context.Context) error {
+	if d.opts.PickFlavor != nil || d.spec.filter == (flavorFilter{}) {
+		return nil
+	}
+	return d.flavorExists(ctx)
 }
 
 // noSuchFlavor adds errNoFlavor to the refusal of a create if the flavor is not in stock (409), or if the
@@ -254,10 +267,8 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	} else if t.flags.key == "" && isCI() && d.spec.flags.Lookup("key") != nil {
 		t.talk.say("hint: with --key NAME this command can be repeated: it then continues with the endpoint that exists")
 	}
-	if d.spec.replace {
-		if err := d.replace(ctx); err != nil {
-			return nil, err
-		}
+	if err := d.ready(ctx); err != nil {
+		return nil, err
 	}
 	d.warnOfLease()
 	if e := d.earlier; e != nil && e.State == ledger.Intended && !e.InDoubt(time.Now()) {
@@ -283,10 +294,21 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	return service, err
 }
 
+// ready checks that what has to be created fits, and carries out --replace.
+func (d *deployment) ready(ctx context.Context) error {
+	switch {
+	case d.earlier == nil:
+		return d.fits(ctx)
+	case d.spec.replace:
+		return d.replace(ctx)
+	}
+	return nil
+}
+
 // replace deletes the endpoint of the key if it is unavailable or stopped.
 func (d *deployment) replace(ctx context.Context) error {
 	t := d.tool
-	if d.earlier == nil || d.earlier.ServiceID == "" {
+	if d.earlier.ServiceID == "" {
 		return nil
 	}
 	s, err := t.client.InferenceServices.Get(ctx, d.earlier.ServiceID)
@@ -298,6 +320,9 @@ func (d *deployment) replace(ctx context.Context) error {
 	}
 	if s.Status != svc.InferenceServiceStatusUnavailable && s.Status != svc.InferenceServiceStatusStopped {
 		return nil
+	}
+	if err := d.fits(ctx); err != nil {
+		return err
 	}
 	t.talk.say("%s is %s: deleting it", s.ServiceID, s.Status)
 	t.talk.setDeleting(true)

@@ -415,3 +415,23 @@ func TestUnknownOutcome(t *testing.T) {
 	require.Equal(t, doc["unknown_create"], unknown, "the same from any command")
 	s.must(exitOK, "adopt", key[1], "svc-2")
 }
+
+// TestFilterOfANamedFlavor: what is rented fits, and an endpoint of the key with another flavor is not taken for it.
+func TestFilterOfANamedFlavor(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitNotFound, with(deploy, "--flavor", "flavor-1", "--gpu", "GPU B")...)
+	file := s.file("resource_metadata: {flavor_id: flavor-1}\n")
+	s.must(exitNotFound, with(deploy, "--file", file, "--max-price", "1")...)
+	s.must(exitNotFound, with(deploy, "--file", file, "--max-price", "1", "--dry-run")...)
+	s.srv.Fault("GET", svctest.RouteFlavors, svctest.Fault{Status: 403})
+	s.must(exitRefused, with(deploy, "--flavor", "flavor-1", "--max-price", "2")...) // the price is not known
+	require.Empty(t, s.srv.Endpoints())
+	s.must(exitOK, with(deploy, "--flavor", "flavor-1", "--max-price", "2", "--key", "chat")...)
+	s.must(exitOK, with(deploy, "--flavor", "flavor-1", "--max-price", "1", "--key", "chat")...) // it runs already
+	s.must(exitLedger, with(deploy, "--flavor", "flavor-2", "--max-price", "2", "--key", "chat")...)
+	s.must(exitOK, with(deploy, "--flavor", "flavor-1", "--max-price", "1", "--key", "chat", "--replace")...)
+	s.srv.SetStatus("svc-1", svctest.StatusUnavailable)
+	s.must(exitRunning, with(deploy, "--flavor", "flavor-1", "--max-price", "1", "--key", "chat", "--replace")...)
+	require.Equal(t, []string{"svc-1"}, s.open(), "nothing is deleted before it is known that a new one fits")
+}

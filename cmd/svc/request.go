@@ -86,11 +86,12 @@ func (s *spec) request(stdin io.Reader) (svc.CreateInferenceServiceRequest, erro
 	for i, id := range s.flavor {
 		s.flavor[i] = strings.TrimSpace(id) // A, B
 	}
-	if id := req.ResourceMetadata.FlavorID; len(s.flavor) == 0 && id != "" {
-		s.flavor = []string{id}
-	}
-	if req.ResourceMetadata.FlavorID = ""; len(s.flavor) == 1 && s.filter == (flavorFilter{}) {
-		req.ResourceMetadata.FlavorID = s.flavor[0] // else it is picked, if it fits
+	switch len(s.flavor) {
+	case 0: // that of the file
+	case 1:
+		req.ResourceMetadata.FlavorID = s.flavor[0]
+	default:
+		req.ResourceMetadata.FlavorID = ""
 	}
 	if _, err := s.filter.query(); err != nil {
 		return req, err
