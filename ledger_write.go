@@ -147,7 +147,7 @@ func dateOf(h http.Header) (date time.Time) {
 	if !aged(h) {
 		date, _ = http.ParseTime(h.Get("Date"))
 	}
-	return date
+	return date.UTC()
 }
 
 // A dateSample is the Date of a response and the time when its request was sent.

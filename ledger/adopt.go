@@ -17,7 +17,7 @@ func (j *Journal) Adopt(ctx context.Context, e Entry, s Endpoint, unmarked bool,
 		return err
 	}
 	err := j.Change(ctx, op, e, func(now Entry) (Record, error) {
-		r := Record{Event: Created, ServiceID: s.ID, Adopted: true, ServiceTime: s.CreatedAt, TokenCheck: check}
+		r := Record{Event: Created, ServiceID: s.ID, Adopted: true, ServiceTime: s.CreatedAt.UTC(), TokenCheck: check}
 		return r, now.mayAdopt(j.baseURL, s, unmarked, date)
 	})
 	if err == nil {

@@ -202,7 +202,8 @@ func (r Record) onlyIf(needed bool) (Record, error) {
 
 // append appends a record at its Seq. If the store returns [fs.ErrExist], the record may still
 // have been stored: a network file system repeats the creation of a hard link if the response
-// is lost, and then finds that the name exists. So append checks whether the record is listed.
+// is lost, and then finds that the name exists. So append checks whether the record is listed. The
+// times of the record must be in UTC, since == compares their zones.
 func (j *Journal) append(ctx context.Context, r Record) error {
 	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, j.store.Append(ctx, r) })
 	if !errors.Is(err, fs.ErrExist) {

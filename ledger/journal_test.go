@@ -179,3 +179,34 @@ func TestPanicOfAStoreIsThatOfTheCaller(t *testing.T) {
 		})
 	}
 }
+
+// repeating is a store on a network file system that repeats a request whose response was lost: it stores
+// a record, and then finds that the record exists.
+type repeating struct{ ledger.Store }
+
+func (r repeating) Append(ctx context.Context, record ledger.Record) error {
+	if err := r.Store.Append(ctx, record); err != nil {
+		return err
+	}
+	return fs.ErrExist
+}
+
+// The created_at of the service may have any zone. The record of the adoption is recognized in the store
+// nevertheless.
+func TestAdoptionThatExistsByItself(t *testing.T) {
+	s := repeating{open(t, t.TempDir())}
+	for i, r := range []ledger.Record{{Event: ledger.Intended, BaseURL: "b", Name: "n"}, {Event: ledger.Unknown}} {
+		r.Key, r.Seq, r.Intent, r.At = "k", int64(i+1), "A", time.Now().Add(-time.Hour).Round(0).UTC()
+		require.ErrorIs(t, s.Append(t.Context(), r), fs.ErrExist)
+	}
+	j := ledger.NewJournal(s, "b", asIs)
+	entries, _, err := j.Read(t.Context(), "k")
+	require.NoError(t, err)
+	created := time.Date(2024, 5, 1, 10, 20, 30, 0, time.FixedZone("", 5*60*60+30*60))
+	require.NoError(t, j.Adopt(t.Context(), entries[0], ledger.Endpoint{ID: "svc-1", Name: "n", CreatedAt: created}, true, time.Now(), "check"))
+	entries, last, err := j.Read(t.Context(), "k")
+	require.NoError(t, err)
+	require.EqualValues(t, 3, last)
+	require.Equal(t, "svc-1", entries[0].ServiceID)
+	require.True(t, created.Equal(entries[0].ServiceTime))
+}
