@@ -70,7 +70,7 @@ func (d *deployment) rescue(ctx context.Context) {
 	if d.id == "" {
 		return
 	}
-	d.client.client.endpoints.Create(d.id, r.TokenCheck)
+	d.client.client.endpoints.Create(d.id, d.call.known(created, d.shown))
 	if created && (d.opts.DeleteOnFailure || d.opts.OnFailure != nil) {
 		defer func() { // if cleanUp panics too, for example in an attempt hook, a single delete is sent
 			if !d.over && rules.Renamed(d.call.name(), d.shown) {

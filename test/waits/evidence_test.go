@@ -507,3 +507,24 @@ func TestRefusalsBeforeAndAfterAnOutageDoNotEndAWait(t *testing.T) {
 		require.NoError(t, err)
 	})
 }
+
+// The ID in a server error may be of another endpoint, also if a panic ends the create.
+func TestIDOfAServerErrorIsNotKnownAfterAPanic(t *testing.T) {
+	for _, panics := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := svctest.NewInMemory()
+			srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: 500, Body: `{"service_id":"svc-9","name":"somebody else's"}`})
+			client := srv.Client(svc.WithAttemptHook(func(_ context.Context, a svc.Attempt) {
+				if a.Method == http.MethodPost && panics {
+					panic("mine")
+				}
+			}))
+			func() {
+				defer func() { require.Equal(t, panics, recover() != nil) }()
+				_, err := client.InferenceServices.Deploy(t.Context(), testkit.Demo, &svc.DeployOptions{DeleteOnFailure: true})
+				require.Equal(t, "svc-9", testkit.ErrorAs[*svc.OutcomeUnknownError](t, err).ID)
+			}()
+			require.ErrorIs(t, client.InferenceServices.DeleteAndWait(testkit.Within(t, time.Hour), "svc-9", nil), svc.ErrNotFound)
+		})
+	}
+}
