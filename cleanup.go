@@ -27,7 +27,7 @@ const (
 	// CleanupAccepted means that the service accepted the delete, but the endpoint is not known to
 	// be deleted.
 	CleanupAccepted Cleanup = "accepted"
-	// CleanupFailed means that the delete failed. The endpoint or file record may still exist.
+	// CleanupFailed means that no delete was accepted. The endpoint or file record may still exist.
 	CleanupFailed Cleanup = "failed"
 )
 

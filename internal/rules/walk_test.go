@@ -77,6 +77,11 @@ var events = []event{
 		}
 		return true
 	}},
+	{"the record is cut off", func(s *state) bool {
+		s.hidden = [2]time.Duration{}
+		s.see(Unclear)
+		return s.exists
+	}},
 	{"the service cannot read a new endpoint yet", func(s *state) bool {
 		s.miss(Service, true)
 		return !s.Read && s.now < Grace
@@ -352,5 +357,20 @@ func TestNextPollThatCanProve(t *testing.T) {
 		again := Observation{Sight: Missing, At: at(time.Hour), Known: true, Origin: o}
 		copied := Evidence{Read: true}.After(first).After(Observation{Sight: Listed, At: at(1)}).After(again)
 		require.Equal(t, Unproven, copied.Verdict, "a copy, by its %s", name)
+	}
+}
+
+// A request ID that the flavor list has as well comes from the request, so it shows no copy. One
+// that only the "not found" share does.
+func TestSharedRequestIDShowsNoCopy(t *testing.T) {
+	for _, shared := range []Origin{{RequestID: "r"}, {Inner: "r"}} {
+		for _, list := range []Origin{shared, {}} {
+			e := Evidence{Read: true}
+			for _, now := range []time.Duration{0, 11 * time.Second} {
+				e = e.After(Observation{Sight: Missing, At: walkStart.Add(now), Known: true, Origin: shared})
+				e = e.After(Observation{Sight: Listed, Origin: list})
+			}
+			require.Equal(t, list == shared, e.Verdict == Deleted)
+		}
 	}
 }
