@@ -36,15 +36,13 @@ func (o *observer) poll(ctx context.Context) (*InferenceService, rules.Verdict, 
 	seen := rules.Observation{At: time.Now()}
 	k, s := get(service, o.id, o.opts), new(InferenceService)
 	err := o.client.client.carryOut(ctx, k, s)
-	if seen.Came = time.Now(); err == nil {
-		o.last = s
-	}
+	seen.Came = time.Now()
 	e, failed := errors.AsType[*Error](err)
 	switch {
-	case err == nil && s.IsDeleted:
-		seen.Sight = rules.Flagged
 	case err == nil:
-		seen.Sight = rules.Shown
+		if seen.Sight, o.last = rules.Shown, s; s.IsDeleted {
+			seen.Sight = rules.Flagged
+		}
 	case !failed:
 		if max(k.Result.StatusCode, k.Result.Broken)/100 == 2 {
 			o.note(rules.Observation{Sight: rules.Unclear})

@@ -19,7 +19,7 @@ func TestABrokenRuleIsNoticed(t *testing.T) {
 	for name, c := range map[string]struct{ file, from, to, tests string }{
 		"a read voids":                {"evidence.go", "e.Read, e.runs = true, [len(proofs)]run{}", "e.Read = true", "NoSequence"},
 		"grace":                       {"evidence.go", "!e.Read && o.At.Before(e.Readable)", "false", "NoSequence"},
-		"copies":                      {"evidence.go", "if copied || e.early {", "if copied = false; copied || e.early {", "NoSequence"},
+		"copies":                      {"evidence.go", "if e.copied || e.early {", "if e.copied = false; e.early {", "NoSequence"},
 		"token":                       {"evidence.go", "p.known && !o.Known", "false", "NoSequence"},
 		"10 s":                        {"evidence.go", "{true, Service, false, 2, 10 * time.Second}", "{true, Service, false, 2, time.Second}", "NoSequence"},
 		"60 s":                        {"evidence.go", "{true, Intermediary, false, 3, time.Minute}", "{true, Intermediary, false, 3, 10 * time.Second}", "NoSequence"},

@@ -73,6 +73,7 @@ type Evidence struct {
 
 	flagged  bool
 	early    bool      // the latest "not found" came before Readable
+	copied   bool      // the latest "not found" repeats an earlier one, unless the flavor list has its request ID as well
 	accepted bool      // the service accepted a delete
 	seen     [4]Origin // origins of the latest "not found" responses
 	next     int       // index in seen of the next one
@@ -175,10 +176,10 @@ func (e Evidence) After(o Observation) Evidence {
 }
 
 func (e Evidence) missing(o Observation) Evidence {
-	copied := slices.ContainsFunc(e.seen[:], o.unshared(e.list).copyOf)
+	e.copied = slices.ContainsFunc(e.seen[:], o.unshared(e.list).copyOf)
 	e.seen[e.next], e.next = o.Origin, (e.next+1)%len(e.seen)
 	e.early = !e.Read && o.At.Before(e.Readable)
-	if copied || e.early {
+	if e.copied || e.early {
 		return e
 	}
 	if o.Class == Service {
@@ -208,7 +209,7 @@ func (e Evidence) interrupted(class Class) Evidence {
 // WantsList reports whether the flavor list must be read before the evidence can become a
 // proof.
 func (e Evidence) WantsList() bool {
-	return !e.listed && slices.ContainsFunc(e.runs[:], func(r run) bool { return r.n > 0 })
+	return !e.listed && (e.copied || slices.ContainsFunc(e.runs[:], func(r run) bool { return r.n > 0 }))
 }
 
 // Due returns the time from which one more "not found" can be a proof, or counts for the first

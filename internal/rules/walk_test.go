@@ -365,10 +365,12 @@ func TestNextPollThatCanProve(t *testing.T) {
 func TestSharedRequestIDShowsNoCopy(t *testing.T) {
 	for _, shared := range []Origin{{RequestID: "r"}, {Inner: "r"}} {
 		for _, list := range []Origin{shared, {}} {
-			e := Evidence{Read: true}
-			for _, now := range []time.Duration{0, 11 * time.Second} {
-				e = e.After(Observation{Sight: Missing, At: walkStart.Add(now), Known: true, Origin: shared})
-				e = e.After(Observation{Sight: Listed, Origin: list})
+			e := Evidence{Readable: walkStart.Add(Grace)}
+			for _, now := range []time.Duration{0, 2, 40, 42, 54} { // the first two come too early
+				e = e.After(Observation{Sight: Missing, At: walkStart.Add(now * time.Second), Known: true, Origin: shared})
+				if e.WantsList() {
+					e = e.After(Observation{Sight: Listed, Origin: list})
+				}
 			}
 			require.Equal(t, list == shared, e.Verdict == Deleted)
 		}

@@ -28,6 +28,7 @@ type field struct {
 	again      window // and once more, after a time in which a wait reads the endpoint, unless it is offline
 	offline    window // the network of the client is down
 	routerBody string
+	garbles    bool // and every second read of an endpoint gets the record, cut off
 
 	cacheTTL     time.Duration // how long a cache keeps responses; zero: there is no cache
 	cacheIgnores bool          // the cache ignores Cache-Control
@@ -36,6 +37,7 @@ type field struct {
 
 	offset     time.Duration // how far the clock of the service is ahead
 	dateless   bool          // responses have no Date
+	echoes     bool          // all responses have the request ID of the program
 	notANumber bool          // records contain NaN and -Infinity
 }
 
@@ -71,7 +73,7 @@ func (t *traits) drawField(d *rand.Rand) {
 			t.fickle, t.trouble = true, max(t.trouble, 0.2)
 		}
 	}
-	quiet := t.field == field{router: t.router, routerBody: t.routerBody} && t.trouble == 0 && t.slow == 0
+	quiet := t.field == field{router: t.router, routerBody: t.routerBody, echoes: t.echoes} && t.trouble == 0 && t.slow == 0
 	if length := t.router.to - t.router.from; quiet && length > 0 {
 		from := t.router.to + 20*time.Second + seconds(20)
 		if d.IntN(2) == 0 { // no response tells the one from the other, except that it takes long
@@ -81,6 +83,10 @@ func (t *traits) drawField(d *rand.Rand) {
 		t.again = window{from, from + length}
 		t.deploying = 3 * time.Minute // so that one wait sees both
 	}
+	if t.garbles {
+		t.cacheTTL = 0 // a cache would hide the records between two "not found"
+	}
+	t.echoes = t.echoes && t.cacheTTL == 0 // a copy without any other sign cannot be detected
 	t.offset = []time.Duration{0, 24 * time.Hour, -24 * time.Hour}[d.IntN(3)]
 	t.dateless = d.IntN(4) == 0 && t.cacheSigns != 3
 }
@@ -106,6 +112,9 @@ func (t *traits) drawRouter(d *rand.Rand) {
 	from := time.Duration(d.Float64() * 40 * float64(time.Second))
 	length := time.Duration((0.5 + d.Float64()/2) * most * float64(time.Second))
 	t.trouble = 0 // a page of a proxy right before it would make it longer
+	if t.garbles = d.IntN(4) == 0; t.garbles {
+		t.slow, length = 0, time.Duration(d.Float64()*300*float64(time.Second))
+	}
 	t.router, t.routerBody = window{from, from + length}, outageBodies[i]
 }
 
@@ -212,7 +221,10 @@ func (w *world) stamp(x *exchange, r *http.Response, req *http.Request) {
 	if !w.dateless {
 		r.Header.Set("Date", w.date(time.Now()))
 	}
-	if !x.handled.IsZero() {
+	switch {
+	case w.echoes:
+		r.Header.Set("X-Request-Id", "job-1")
+	case !x.handled.IsZero():
 		r.Header.Set("X-Request-Id", fmt.Sprintf("request-%d-%d", x.call.number, x.number))
 	}
 	complete := x.whole || x.fault == outageFor || x.fault == routerFor

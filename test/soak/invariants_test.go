@@ -1,6 +1,7 @@
 package soak_test
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"slices"
@@ -481,16 +482,18 @@ func checkRefusals(c *conversation, k *call) {
 	for _, c := range k.cleanups {
 		cleanup = k.ended.Add(-c.Elapsed)
 	}
-	var since, end time.Time // when the refusals began, and when the wait ended
+	var since, latest, end time.Time // when the refusals began, when the latest one came, and when the wait ended
 	for _, x := range k.exchanges {
 		if k.creates() && (x.method == "DELETE" || !x.sent.Before(cleanup)) { // the cleanup begins
 			break
 		}
 		switch refused := x.status == 401 || x.status == 403; {
-		case refused && since.IsZero():
-			since = x.sent
+		case refused:
+			since, latest = cmp.Or(since, x.sent), x.ended
 		case x.whole && x.status/100 == 2:
 			contact, since = true, time.Time{}
+		case x.status != 404 && x.status != 410 && x.ended.Sub(latest) > 31*time.Second: // other failures came for longer than a refusal is remembered
+			since = time.Time{}
 		}
 		end = x.ended
 	}

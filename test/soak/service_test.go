@@ -105,6 +105,7 @@ func drawTraits(d *rand.Rand) traits {
 		naming: d.IntN(3), letters: max(0, d.IntN(6)-2), ghost: d.IntN(ghosts), missing: d.IntN(len(missingBodies)),
 		touch: often(0.5), sameIsNone: often(0.5), dates: d.IntN(noDates), never: nevers[0],
 	}
+	t.echoes = often(0.1)
 	if often(0.125) {
 		t.calm = true
 		return t
@@ -204,6 +205,7 @@ type world struct {
 	reads     int
 	writes    int                  // number of records written
 	stored    map[string]*exchange // the contents of the cache
+	reached   map[string]bool      // the latest read of this ID reached the router only
 }
 
 // deed is an action that happens at a certain time.
@@ -213,7 +215,7 @@ type deed struct {
 }
 
 func newWorld(seed uint64, d *rand.Rand) *world {
-	w := &world{traits: drawTraits(d), seed: seed, dice: d, start: time.Now(), stored: map[string]*exchange{}}
+	w := &world{traits: drawTraits(d), seed: seed, dice: d, start: time.Now(), stored: map[string]*exchange{}, reached: map[string]bool{}}
 	for i := range 2 { // these belong to somebody else and have existed for long
 		e := w.add(fmt.Sprintf("neighbour-%d", i), 1+i)
 		e.created = w.start.Add(-time.Hour)
