@@ -366,8 +366,8 @@ func TestSharedRequestIDShowsNoCopy(t *testing.T) {
 	for _, shared := range []Origin{{RequestID: "r"}, {Inner: "r"}} {
 		for _, list := range []Origin{shared, {}} {
 			e := Evidence{Readable: walkStart.Add(Grace)}
-			for _, now := range []time.Duration{0, 2, 40, 42, 54} { // the first two come too early
-				e = e.After(Observation{Sight: Missing, At: walkStart.Add(now * time.Second), Known: true, Origin: shared})
+			for _, seconds := range []float64{0, 2, 40, 42, 54} { // the first two come too early
+				e = e.After(Observation{Sight: Missing, At: walkStart.Add(time.Duration(seconds * float64(time.Second))), Known: true, Origin: shared})
 				if e.WantsList() {
 					e = e.After(Observation{Sight: Listed, Origin: list})
 				}
