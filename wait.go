@@ -146,8 +146,10 @@ func (c *InferenceServiceClient) WaitUntilAvailable(ctx context.Context, id stri
 //     three, were "not found" in another form, such as those of routers without a backend.
 //   - Less than 30 s lie between two of them.
 //   - The service responded to a request for the flavor list in between, with the list or a 403.
-//   - No response is the copy of an earlier one, by its Age, Date or request ID.
-//   - No read has returned the record since: such a read voids every earlier "not found".
+//   - No response is the copy of an earlier one, by its Age, Date or request ID. A request ID
+//     that the flavor list has as well does not count.
+//   - No read has returned the record since, or a 2xx response without it: such a read voids
+//     every earlier "not found".
 //
 // A record that this client has never read may not be readable yet. For such a record, "not
 // found" is ignored until [WaitOptions.NotFoundGrace] is over.
