@@ -75,9 +75,9 @@ func (t *traits) drawField(d *rand.Rand) {
 	}
 	quiet := t.field == field{router: t.router, routerBody: t.routerBody, echoes: t.echoes} && t.trouble == 0 && t.slow == 0
 	if length := t.router.to - t.router.from; quiet && length > 0 {
-		from := t.router.to + 20*time.Second + seconds(20)
+		from := t.router.to + 17*time.Second + seconds(10)
 		if d.IntN(2) == 0 { // no response tells the one from the other, except that it takes long
-			from += 11 * time.Second
+			from += 14 * time.Second
 			t.offline = window{t.router.to, from}
 		}
 		t.again = window{from, from + length}
