@@ -94,10 +94,7 @@ func (c *FlavorClient) Find(ctx context.Context, q FlavorQuery, opts ...RequestO
 		return nil, err
 	}
 	all, err := c.List(ctx, opts...)
-	if err != nil {
-		return nil, err
-	}
-	return q.choose(all), nil
+	return q.choose(all), err
 }
 
 // WaitForStock waits until at least one flavor matches q and has an instance available

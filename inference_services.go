@@ -185,7 +185,7 @@ const instanceField = "resource_metadata.target_instance_number"
 // initializing. An update is safe to repeat, so it is sent again if its response is lost. A
 // request that changes nothing is a [ValidationError]. With [WithLedger], a higher number of
 // instances is recorded before the request is sent, and a lower number after the request has
-// succeeded.
+// succeeded. After a request that was refused, the number from before is recorded again.
 //
 // PUT /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Update(ctx context.Context, id string, req UpdateInferenceServiceRequest, opts ...RequestOption) (s *InferenceService, err error) {
@@ -203,7 +203,7 @@ func (c *InferenceServiceClient) Update(ctx context.Context, id string, req Upda
 	if err != nil {
 		return nil, err
 	}
-	defer c.client.Ledger.scaled(ctx, change, &s)
+	defer c.client.Ledger.scaled(ctx, change, k, &s)
 	c.client.caller.Do(ctx, &k.Call)
 	updated := new(InferenceService)
 	if err := c.client.verdict(k, updated); err != nil {

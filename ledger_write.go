@@ -225,9 +225,10 @@ func (l *Ledger) scale(ctx context.Context, k *call) (*ledger.Scaling, error) {
 }
 
 // scaled records the outcome of a change. It must be deferred.
-func (l *Ledger) scaled(ctx context.Context, s *ledger.Scaling, updated **InferenceService) {
+func (l *Ledger) scaled(ctx context.Context, s *ledger.Scaling, k *call, updated **InferenceService) {
 	if s != nil {
-		l.behind(ctx, s.Close(ctx, *updated != nil))
+		status := cmp.Or(k.Result.StatusCode, http.StatusBadRequest) // 0 if nothing was sent
+		l.behind(ctx, s.Close(ctx, *updated != nil, !k.Result.Acted && status >= http.StatusBadRequest))
 	}
 }
 

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,14 +42,9 @@ func NewJournal(store Store, baseURL string, clean func(error) error) *Journal {
 func (j *Journal) Read(ctx context.Context, key string) (entries []Entry, last int64, err error) {
 	records, err := bounded(ctx, func(ctx context.Context) ([]Record, error) { return j.store.List(ctx, key) })
 	entries, damaged := Fold(records)
+	place := map[bool]int{true: -1} // of the open entries
 	slices.SortStableFunc(entries, func(a, b Entry) int {
-		switch {
-		case a.Open() == b.Open():
-			return a.RequestedAt.Compare(b.RequestedAt)
-		case a.Open():
-			return -1
-		}
-		return 1
+		return cmp.Or(place[a.Open()]-place[b.Open()], a.RequestedAt.Compare(b.RequestedAt))
 	})
 	for i := range entries {
 		j.note(&entries[i])

@@ -12,8 +12,11 @@ import (
 // sent, and a lower one after the change has succeeded.
 type Scaling struct {
 	journal *Journal
-	want    int
+	// The number that was asked for, and that before its record; the same if no higher number was recorded.
+	want, before int
+
 	raised  bool          // Scale has recorded a higher number
+	refused bool          // the change certainly had no effect
 	read    chan struct{} // closed when entry and err are set
 	entry   *Entry        // the entry of the endpoint before the change; nil if there is none
 	err     error
@@ -32,7 +35,7 @@ const longestSearch = time.Minute
 // Scale calls lowersBill, which reads the number from the service. The caller must call
 // [Scaling.Close] afterwards.
 func (j *Journal) Scale(ctx context.Context, id string, instances int, lowersBill func() bool) (s *Scaling, lowers bool, err error) {
-	s = &Scaling{journal: j, want: instances, read: make(chan struct{})}
+	s = &Scaling{journal: j, want: instances, before: instances, read: make(chan struct{})}
 	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestSearch)
 	s.cancel = cancel
 	go func() {
@@ -68,20 +71,27 @@ func (s *Scaling) wait(ctx context.Context) error {
 
 func (s *Scaling) record(ctx context.Context) error {
 	return s.journal.Change(ctx, "append scaled", *s.entry, func(now Entry) (Record, error) {
-		need := now.Instances < s.want
-		if !s.raised { // another call may have recorded another number, which then stays
-			need = now.Instances == s.entry.Instances && now.Instances != s.want
+		had, number := s.entry.Instances, s.want // another call may have recorded another number, which then stays
+		switch {
+		case s.refused:
+			had, number = s.want, s.before
+		case now.Instances < s.want:
+			had, s.before = now.Instances, now.Instances
+		case s.raised:
+			had = number
 		}
-		return Record{Event: Scaled, Instances: s.want}.onlyIf(need)
+		return Record{Event: Scaled, Instances: number}.onlyIf(now.Instances == had && had != number)
 	})
 }
 
 // Close records a lower number if the change has succeeded. A higher number was recorded by Scale
 // before the change. Close records it again if another call has recorded a lower number since:
-// it is not known which of the two changes the service made last.
-func (s *Scaling) Close(ctx context.Context, succeeded bool) error {
+// it is not known which of the two changes the service made last. If the change was refused, so that
+// it certainly had no effect, Close records the number from before, unless another call has recorded
+// one since.
+func (s *Scaling) Close(ctx context.Context, succeeded, refused bool) error {
 	defer s.cancel()
-	if !succeeded && !s.raised {
+	if s.refused = refused; !succeeded && !s.raised {
 		return nil
 	}
 	patience, cancel := Afterwards(ctx)

@@ -56,7 +56,7 @@ func (c *Caller) RoundTrip(shell *http.Request) (*http.Response, error) {
 		return nil, x.refuse(err, redirected)
 	}
 	acted := x.Acted
-	x.attempt, x.Acted = attempt{}, acted || x.call.Once // the worst case, in case the transport panics
+	x.attempt, x.Acted = attempt{}, true // the worst case, in case the transport panics
 	if !redirected {
 		x.Attempts++
 	}

@@ -78,15 +78,15 @@ type panics struct{}
 
 func (panics) Wait(context.Context) error { panic("limiter") }
 
-// A create counts as possibly executed (Acted) from the moment when it is handed to the
+// A request counts as possibly executed (Acted) from the moment when it is handed to the
 // transport, until a response shows that it had no effect.
 func TestActedWhileUnderWay(t *testing.T) {
-	for method, want := range map[string]bool{"POST": true, "GET": false} {
+	for _, method := range []string{"POST", "PUT"} {
 		call := newCall(method)
 		r := &call.Result
 		c := newChain(transport(func(req *http.Request) (*http.Response, error) {
 			require.Positive(t, r.Attempts)
-			require.Equal(t, want, r.Acted)
+			require.True(t, r.Acted)
 			return says(req, 429, "")
 		}), nil)
 		c.Do(t.Context(), call)

@@ -365,11 +365,11 @@ func TestScaleIsRecorded(t *testing.T) {
 		}
 		require.Len(w, w.one().Records, 2+4, "one record for each change")
 
-		// A higher number is recorded before the request, so a failed request leaves it
-		// in the ledger. A lower number is recorded only after success.
-		w.srv.Fault("PUT", svctest.RouteEndpoint, svctest.Fault{Status: 409}, svctest.Fault{Status: 409})
+		// A higher number is recorded before the request, so a request without a known outcome
+		// leaves it in the ledger. A lower number is recorded only after success.
+		w.srv.Fault("PUT", svctest.RouteEndpoint, svctest.Fault{Status: 501, Body: "<html>"}, svctest.Fault{Status: 409})
 		_, err = c.InferenceServices.Scale(w.Context(), s.ServiceID, 6)
-		require.ErrorIs(w, err, svc.ErrConflict)
+		require.ErrorIs(w, err, svc.ErrServer)
 		require.Equal(w, 6, w.one().Instances)
 		_, err = c.InferenceServices.Scale(w.Context(), s.ServiceID, 1)
 		require.ErrorIs(w, err, svc.ErrConflict)

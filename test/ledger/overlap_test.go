@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -30,6 +31,82 @@ func TestOverlappingScales(t *testing.T) {
 		raise.Wait()
 		require.Equal(w, 3, w.srv.RunningInstances())
 		require.Equal(w, 3, w.one().Instances)
+	})
+}
+
+// A raise that certainly had no effect is taken back, and any other one stays: the number in the ledger
+// is never too low.
+func TestARefusedScaleIsTakenBack(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fault svctest.Fault
+		want  int
+	}{
+		"conflict":            {svctest.Fault{Status: 409, Times: -1}, 1},
+		"wrong token":         {svctest.Fault{Status: 401, Times: -1}, 1},
+		"rate limit":          {svctest.RateLimited("3600"), 1},
+		"page of a proxy":     {svctest.Fault{Status: 403, Body: "<html>", Times: -1}, 5},
+		"server error":        {svctest.Fault{Status: 500, Times: -1}, 5},
+		"lost, then conflict": {svctest.DropAfterEffect(), 5},
+		"redirect":            {svctest.Fault{Status: 303, Times: -1}, 5},
+		"unreadable":          {svctest.Fault{Status: 200, Body: "7", Times: -1}, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c := w.client().InferenceServices
+				s, err := c.Deploy(w.Context(), request("n"), nil)
+				require.NoError(w, err)
+				w.srv.Fault("PUT", svctest.RouteEndpoint, tt.fault)
+				w.srv.Fault("PUT", svctest.RouteEndpoint, svctest.Fault{Status: 409})
+				_, err = c.Scale(w.Context(), s.ServiceID, 5)
+				require.Error(w, err)
+				require.Equal(w, tt.want, w.one().Instances)
+				require.GreaterOrEqual(w, w.one().Instances, w.srv.RunningInstances())
+				w.srv.ClearFaults()
+				_, err = c.Scale(w.Context(), s.ServiceID, 3)
+				require.NoError(w, err)
+				require.Equal(w, 3, w.one().Instances)
+			})
+		})
+	}
+}
+
+// A change that another process makes during a raise that is refused stays in the ledger.
+func TestARefusedScaleTakesNothingElseBack(t *testing.T) {
+	for name, second := range map[string]int{"lower": 2, "to zero": 0, "higher": 7} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				c := w.client().InferenceServices
+				s, err := c.Deploy(w.Context(), request("n"), nil)
+				require.NoError(w, err)
+				w.srv.Fault("PUT", svctest.RouteEndpoint, svctest.Fault{Status: 409, Delay: 5 * time.Second})
+				var raise sync.WaitGroup
+				raise.Go(func() { _, err = c.Scale(w.Context(), s.ServiceID, 5) })
+				time.Sleep(time.Second)
+				_, other := c.Scale(w.Context(), s.ServiceID, second)
+				require.NoError(w, other)
+				raise.Wait()
+				require.ErrorIs(w, err, svc.ErrConflict)
+				require.Equal(w, second, w.srv.RunningInstances())
+				require.Equal(w, second, w.one().Instances)
+			})
+		})
+	}
+}
+
+// The panic of a transport may come after the effect.
+func TestAScaleWhoseTransportPanicsIsNotTakenBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), nil)
+		require.NoError(w, err)
+		c := w.client(around(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			resp, err := next.RoundTrip(r)
+			if r.Method == http.MethodPut {
+				panic("after the effect")
+			}
+			return resp, err
+		}))
+		require.Panics(w, func() { _, _ = c.InferenceServices.Scale(w.Context(), s.ServiceID, 5) })
+		require.Equal(w, 5, w.one().Instances)
 	})
 }
 
