@@ -97,7 +97,7 @@ dry_run() {
 	0 | 9) ;;
 	*)
 		printf '%s\n' "$said" >&2
-		echo "rollout: the request is refused, and nothing was changed" >&2
+		echo "rollout: svc deploy would end with $code: nothing was changed" >&2
 		exit $code
 		;;
 	esac
@@ -113,9 +113,15 @@ if [ $code = 9 ]; then
 		dry_run "${back[@]}"
 		if [ $code = 9 ]; then
 			echo "rollout: the endpoint of the key $key is not of $old with these flags, so it could not be brought back: nothing was changed" >&2
-			echo "rollout: to see it: svc get --key $key. Name its image as OLD_IMAGE, and its flags in OLD_FLAGS" >&2
+			echo "rollout: name the image that serves as OLD_IMAGE, and its flags in OLD_FLAGS. No command shows them: look where it was deployed from" >&2
+			echo "rollout: if they are not known, replace it without a way back: svc delete --key $key, then svc deploy --key $key" >&2
 			exit 9
 		fi
+		if { listed=$(svc flavors -o name 2>/dev/null) || [ $? = 5 ]; } && ! grep -qxF -e "$flavor" <<<"$listed"; then
+			echo "rollout: the flavor $flavor of $old is not on offer any more, so it could not be brought back: nothing was changed" >&2
+			exit 10
+		fi
+		unless_stopped 130
 	fi
 	run delete --key "$key" --missing-ok --timeout "${DELETE_TIMEOUT:-10m}" # fails too if the ledger is broken
 fi
