@@ -103,9 +103,9 @@ func (e *Entry) Differs(baseURL string, want Request) string {
 	}
 	switch {
 	case len(all) > 0:
-		return "the ledger has an endpoint with the " + strings.Join(all, "; with the ")
+		return "the endpoint of the key was created with the " + strings.Join(all, "; with the ")
 	case strings.HasPrefix(had.RequestHash, hashVersion) && !slices.Contains([]string{want.hash(had.Intent, ""), want.hash(had.Intent, had.FlavorID)}, had.RequestHash):
-		return "the ledger has an endpoint with the same name, flavor and number of instances, but other fields of the request body differ, such as the image"
+		return "the endpoint of the key was created with the same name, flavor and number of instances, but other fields of the request body differ, such as the image"
 	}
 	return ""
 }

@@ -192,7 +192,7 @@ func TestLedgerVerdicts(t *testing.T) {
 		"created":                    {records: []Record{mine(), event(Created)}, verdict: Resume},
 		"created, long ago":          {records: []Record{mine(), event(Created)}, after: 1e6 * time.Hour, verdict: Resume},
 		"created, scaled":            {records: []Record{mine(), event(Created), event(Scaled)}, verdict: Resume},
-		"created, other name":        {records: []Record{mine(), event(Created)}, body: `{"name":"x"}`, verdict: InUse, text: `the ledger has an endpoint with the name "n", and this call asks for "x"`},
+		"created, other name":        {records: []Record{mine(), event(Created)}, body: `{"name":"x"}`, verdict: InUse, text: `the endpoint of the key was created with the name "n", and this call asks for "x"`},
 		"created, other image":       {records: []Record{mine(), event(Created)}, body: strings.Replace(string(body), "}}", `},"deploy_metadata":{"image_url":"i"}}`, 1), verdict: InUse, text: "with the same name, flavor and number of instances, but other fields of the request body differ, such as the image"},
 		"created, any flavor":        {records: []Record{mine(), event(Created)}, body: `{"name":"m","resource_metadata":{"target_instance_number":2}}`, verdict: InUse, text: `with the name "n", and this call asks for "m"`},
 		"created, its flavor picked": {records: []Record{picked(), event(Created)}, verdict: Resume},

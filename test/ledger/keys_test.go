@@ -101,7 +101,7 @@ func TestKeyInUse(t *testing.T) {
 		require.NoError(w, err)
 		_, err = w.client().InferenceServices.Deploy(w.Context(), request("other"), &svc.DeployOptions{Key: "k"})
 		require.ErrorIs(w, err, svc.ErrKeyInUse)
-		require.ErrorContains(w, err, `the ledger has an endpoint with the name "n", and this call asks for "other"`)
+		require.ErrorContains(w, err, `the endpoint of the key was created with the name "n", and this call asks for "other"`)
 		require.NotContains(w, err.Error(), "flavor", "only what differs is named")
 		in, ok := errors.AsType[*ledger.Error](err)
 		require.True(w, ok)
