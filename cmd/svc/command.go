@@ -147,6 +147,10 @@ func unfit(flag, text string) string {
 		return "is empty"
 	case strings.ContainsFunc(text, control):
 		return "holds a control character, such as a line break"
+	case flag == "image" && strings.ContainsFunc(text, unicode.IsSpace):
+		return "holds white space, which no name of an image has"
+	case flag == "probe" && (strings.Contains(text, "://") || strings.HasPrefix(text, "//") || strings.ContainsFunc(text, unicode.IsSpace)):
+		return "must be a path, such as /health: the host is always the endpoint"
 	}
 	return ""
 }
@@ -204,6 +208,7 @@ func (t *tool) rootCommand() *cobra.Command {
 	root.InitDefaultCompletionCmd()
 	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {
 		c.Args, c.RunE = cobra.ArbitraryArgs, onlyCommands // a shell that does not exist is an error
+		c.Long += "\n\nIn bash, completion needs the package bash-completion: without it, each Tab prints\n\"_get_comp_words_by_ref: command not found\"."
 	}
 	root.InitDefaultHelpCmd()
 	if c, _, err := root.Find([]string{"help"}); err == nil && c != root {

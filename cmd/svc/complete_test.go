@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -109,4 +110,21 @@ func TestCompletionScripts(t *testing.T) {
 	out, err := cmd.Output()
 	require.NoError(t, err)
 	require.Equal(t, "version", strings.TrimSpace(string(out)))
+}
+
+// TestCompletionThatCannotBeWritten: a full disk is no usage error.
+func TestCompletionThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("there is no /dev/full")
+	}
+	defer full.Close()
+	s := newSession(t)
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		cmd := s.command("completion", shell)
+		cmd.Stdout = full
+		require.Equal(t, exitFailed, s.finish(cmd).code, shell)
+	}
+	require.Contains(t, s.must(exitOK, "completion", "--help").stdout, "needs the package bash-completion")
 }

@@ -22,6 +22,9 @@ func (t *tool) probe(path string) func(context.Context, string) error {
 	told := false
 	return func(ctx context.Context, url string) error {
 		err := get(ctx, url)
+		if ctx.Err() != nil {
+			return err // it was cut off, and says nothing about the path
+		}
 		refused := err != nil && noPath.MatchString(err.Error())
 		t.note(func(f *facts) { f.NoPath = refused })
 		switch {

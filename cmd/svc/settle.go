@@ -32,8 +32,11 @@ if the endpoint has the mark, which proves that it is the right one.`,
 				if undo && unmarked {
 					return errors.New("--undo and --unmarked cannot be used together")
 				}
+				if undo && len(args) != 1 {
+					return fmt.Errorf("wrong number of arguments (%d): svc adopt KEY --undo", len(args))
+				}
 				if undo {
-					return cobra.ExactArgs(1)(cmd, args)
+					return nil
 				}
 				return cobra.ExactArgs(2)(cmd, args)
 			},
@@ -43,6 +46,9 @@ if the endpoint has the mark, which proves that it is the right one.`,
 	c.advise = func(err error) []string {
 		if !isA[*ledger.Error](err) || isA[elsewhereError](err) {
 			return nil
+		}
+		if e, ok := errors.AsType[unmarkedError](err); ok {
+			return []string{fmt.Sprintf("Check that %[1]s is of this create: the time when it was created, its flavor and instances (svc get %[1]s). If it is: svc adopt %[2]s %[1]s --unmarked", printable(e.id), e.key)}
 		}
 		return []string{"Check KEY and ID: \"svc ls -o json\" shows the entry, and \"svc get ID\" the endpoint. If the ledger itself is damaged, \"svc doctor\" shows that."}
 	}
@@ -69,6 +75,9 @@ func (t *tool) adopt(ctx context.Context, key, id string, unmarked bool) (*svc.I
 	}
 	t.note(func(f *facts) { f.ID = id })
 	s, err := t.client.Ledger.Adopt(ctx, e, id, &svc.AdoptOptions{Unmarked: unmarked})
+	if errors.Is(err, ledger.ErrMark) && t.hasNoMark(ctx, id) {
+		err = unmarkedError{err, key, id}
+	}
 	if isNotFound(err) && id == e.Key {
 		err = mixedUpError{fmt.Sprintf("%s is the key, and the service has no endpoint with that ID: svc adopt %[1]s ID, with the ID that the service shows", id)}
 	}
@@ -76,6 +85,25 @@ func (t *tool) adopt(ctx context.Context, key, id string, unmarked bool) (*svc.I
 		t.talk.warn("the key %s has %d open entries now, and no command with --key works until one is left. \"svc ls\" shows them; delete each other one by its ID: svc delete ID", key, len(open))
 	}
 	return s, err
+}
+
+// unmarkedError is returned for an endpoint without a mark, which --unmarked accepts.
+type unmarkedError struct {
+	error
+	key, id string
+}
+
+func (e unmarkedError) Unwrap() error { return e.error }
+
+// hasNoMark reports whether the description of an endpoint has no mark of a ledger. One that has the mark of
+// another entry is never adopted.
+func (t *tool) hasNoMark(ctx context.Context, id string) bool {
+	s, err := t.client.InferenceServices.Get(ctx, id)
+	if err != nil {
+		return false
+	}
+	mark, _ := ledger.FindMark(s.Description)
+	return mark == ""
 }
 
 // undoAdoption puts the entry of a key in doubt again, since its endpoint is not the one that its create
@@ -275,7 +303,7 @@ nothing deletes the endpoint until somebody does.`,
 			t.note(func(f *facts) { f.Key = args[0] })
 			d, err := parseDays(args[1])
 			if err != nil || d < 0 {
-				return nil, usageError{fmt.Errorf("DURATION must be a duration, such as 8h or 2d, or 0 for no lease, not %q", args[1])}
+				return nil, usageError{fmt.Errorf("DURATION must be a duration, such as 8h or 2d, and at most %dd, or 0 for no lease, not %q", maxDays, args[1])}
 			}
 			end := time.Now().Add(d)
 			if d == 0 {

@@ -193,13 +193,13 @@ func TestAdoptOfAnotherEndpoint(t *testing.T) {
 	s := newSession(t)
 	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
 	s.must(exitUnknown, with(deploy, "--key", "chat")...)
-	for name, id := range map[string]string{
-		"another name": s.srv.AddEndpoint(svctest.Endpoint{Name: "another", Instances: 1}),
-		"no mark":      s.srv.AddEndpoint(svctest.Endpoint{Name: "demo", Instances: 1}),
+	for check, id := range map[string]string{
+		"Check KEY and ID: ": s.srv.AddEndpoint(svctest.Endpoint{Name: "another", Instances: 1}),
+		"Check that svc-":    s.srv.AddEndpoint(svctest.Endpoint{Name: "demo", Instances: 1}),
 	} {
 		e := s.must(exitLedger, "adopt", "chat", id)
-		require.Contains(t, e.stderr, "\nCheck KEY and ID: ", name)
-		require.NotContains(t, e.stderr, "what is wrong with it", name)
+		require.Contains(t, e.stderr, "\n"+check)
+		require.NotContains(t, e.stderr, "what is wrong with it", check)
 	}
 	s.must(exitOK, "adopt", "chat", "svc-1")
 }

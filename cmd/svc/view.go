@@ -170,7 +170,7 @@ func dash(text string) string {
 
 // short writes a duration in at most two units: 42s, 12m, 3h12m, 2d3h.
 func short(d time.Duration) string {
-	day, hour := 24*time.Hour, time.Hour
+	const hour = time.Hour
 	switch {
 	case d < 0:
 		return "-" + short(-d)
