@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,6 +27,11 @@ At most one endpoint of a --key runs at a time. If an earlier command created it
 request, this command creates nothing: it prints the ID and waits until the endpoint is
 available. The create is recorded in the ledger before it is sent. After a kill, "svc ls"
 shows what may be running.
+
+Flags that select a flavor (--gpu, --region, --min-cuda, --max-price and several of --flavor) are for a
+new endpoint. One that exists is kept whatever its flavor; if that does not fit, a warning says so.
+--lease counts from the create: repeated with a longer --lease, the command makes the lease longer, but
+never shorter, and it does not begin again. "svc extend KEY 8h" sets another end, counted from now.
 
 "svc deploy --dry-run" prints a request that can be the file of --file. A field that the file
 does not have gets the default of its flag.`
@@ -107,6 +114,7 @@ type deployment struct {
 	announce func(context.Context, string) error // writes the ID of the endpoint
 
 	stop     context.CancelCauseFunc // ends Deploy
+	adopted  bool                    // the endpoint of the key was adopted
 	checking bool                    // it was said that the endpoint of the key may be deleted
 }
 
@@ -154,37 +162,30 @@ func (d *deployment) readKey(ctx context.Context) (err error) {
 		t.note(func(f *facts) { f.Running = false })
 		return nil
 	}
-	t.note(func(f *facts) { f.ID = d.earlier.ServiceID })
+	t.note(func(f *facts) {
+		f.ID, f.First, f.Scaled = d.earlier.ServiceID, d.earlier.Records[0].Instances, d.earlier.Instances
+	})
 	return t.isHere(*d.earlier)
 }
 
-// warnOfLease warns that the endpoint of the key may be deleted, since its lease is over. "svc delete"
-// ends the lease too, if its delete was accepted and the deletion is not proved.
-func (d *deployment) warnOfLease() {
-	e := d.earlier
-	if e == nil || e.State != ledger.Created || e.LeaseEnd.IsZero() {
-		return
-	}
-	end := e.LeaseEnd
-	if longer := cmp.Or(e.ServiceTime, e.RequestedAt).Add(d.spec.lease); longer.After(end) { // the lease of this command
-		end = longer
-	}
-	if over := time.Since(end); over > 0 {
-		d.tool.talk.warn("the lease of %s is over since %s, or a delete of it was accepted: the next \"svc sweep\" deletes it. To keep it, if it still runs: svc extend %s 8h",
-			printable(e.ServiceID), short(over), e.Key)
-	}
-}
-
+// dryRun returns the request that the command would send, after it has said what it would do.
 func (d *deployment) dryRun(ctx context.Context) (view, error) {
 	req := d.req
-	if d.opts.PickFlavor != nil {
-		flavor, err := d.opts.PickFlavor(ctx, nil)
-		if err != nil {
+	goesOn, err := d.foresee(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case goesOn:
+		req.ResourceMetadata.FlavorID = d.earlier.FlavorID
+		d.warnOfFlavor(ctx, *d.earlier)
+	case d.opts.PickFlavor != nil:
+		if req.ResourceMetadata.FlavorID, err = d.opts.PickFlavor(ctx, nil); err != nil {
 			return nil, err
 		}
-		req.ResourceMetadata.FlavorID = flavor
-	} else if err := d.flavorExists(ctx); err != nil {
-		return nil, err
+	default:
+		if err := d.flavorExists(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err := d.keyFits(); err != nil {
 		return nil, err
@@ -193,11 +194,49 @@ func (d *deployment) dryRun(ctx context.Context) (view, error) {
 	return &deployView{DryRun: true, Request: text}, err
 }
 
+// foresee says what the command would do because of the entry of the key, and reports whether that is to
+// continue with its endpoint.
+func (d *deployment) foresee(ctx context.Context) (goesOn bool, err error) {
+	t, e := d.tool, d.earlier
+	switch {
+	case e == nil:
+		return false, nil
+	case e.InDoubt(time.Now()):
+		return false, t.inDoubt(*e)
+	case e.State == ledger.Intended:
+		t.talk.say("an earlier command is creating the endpoint of the key %s, or was killed during the create: the command would wait for the outcome until %s", e.Key, clock(e.SettleBy.Add(time.Minute)))
+		return false, nil
+	case d.keyFits() != nil:
+		return false, nil // the flavor of the new request is checked first
+	}
+	s, err := t.client.InferenceServices.Get(ctx, e.ServiceID)
+	switch {
+	case isNotFound(err):
+		t.talk.say("the service does not find %s: if the command finds out that it is deleted, it creates another one", printable(e.ServiceID))
+		return false, nil
+	case err != nil:
+		return false, err
+	case !useless(s):
+		t.talk.say("the command would create nothing: the key %s has %s, of the same request, which is %s", e.Key, printable(s.ServiceID), printable(string(s.Status)))
+		return true, nil
+	case d.spec.replace:
+		t.talk.say("the command would delete %s, which is %s, and create another one", printable(s.ServiceID), s.Status)
+		return false, nil
+	}
+	t.talk.say("the command would create nothing, and fail: %s is %s. With --replace, it would delete %[1]s and create another one", printable(s.ServiceID), s.Status)
+	return true, nil
+}
+
+// useless reports whether --replace deletes an endpoint.
+func useless(s *svc.InferenceService) bool {
+	return s.Status == svc.InferenceServiceStatusUnavailable || s.Status == svc.InferenceServiceStatusStopped
+}
+
 // keyFits returns an error if the key has the endpoint of another request.
 func (d *deployment) keyFits() error {
 	e := d.earlier
 	if e == nil || e.State != ledger.Created {
-		return nil // also in doubt: deploy waits for it, or reports how to settle it
+		return nil
 	}
 	body, err := json.Marshal(d.req)
 	if err != nil {
@@ -211,6 +250,31 @@ func (d *deployment) keyFits() error {
 		return &ledger.Error{Op: "deploy", Key: e.Key, Intent: e.Intent, ServiceID: e.ServiceID, Err: fmt.Errorf("%w: %s", svc.ErrKeyInUse, why)}
 	}
 	return nil
+}
+
+// selects reports whether flags select a flavor: --flavor has several, or there are others.
+func (d *deployment) selects() bool {
+	return len(d.spec.flavor) > 1 || d.spec.filter != (flavorFilter{})
+}
+
+// warnOfFlavor warns if the flavor of an endpoint that exists is not one that the flags select.
+func (d *deployment) warnOfFlavor(ctx context.Context, e ledger.Entry) {
+	query, err := d.spec.filter.query()
+	if err != nil || e.FlavorID == "" || !d.selects() {
+		return
+	}
+	id, why := printable(e.FlavorID), "does not fit --gpu, --region, --min-cuda or --max-price"
+	flavors, err := d.tool.client.Flavors.Find(ctx, query, svc.WithMaxAttempts(1))
+	switch {
+	case len(d.spec.flavor) > 1 && !slices.Contains(d.spec.flavor, e.FlavorID):
+		why = "is none of --flavor"
+	case err != nil:
+		d.tool.talk.warn("it could not be checked whether %s, the flavor of %s, fits: %s", id, printable(e.ServiceID), plainText(err))
+		return
+	case len(inOrder(flavors, []string{e.FlavorID})) > 0:
+		return
+	}
+	d.tool.talk.warn("%s has the flavor %s, which %s: these flags are for a new endpoint. To get one: svc delete --key %s, and deploy again", printable(e.ServiceID), id, why, e.Key)
 }
 
 // flavorExists returns an error if the service does not list the flavor of the request, or if it does not fit
@@ -249,7 +313,7 @@ func (d *deployment) noSuchFlavor(ctx context.Context, err error) error {
 	if !ok || refused.Method != http.MethodPost || kindOf(err).code != exitFailed || d.opts.PickFlavor != nil {
 		return err
 	}
-	missing := fmt.Errorf("%s: %w", d.req.ResourceMetadata.FlavorID, errNoFlavor)
+	var missing error = soldOutError{fmt.Sprintf("%s is not in stock: \"svc flavors\" shows what is", d.req.ResourceMetadata.FlavorID)}
 	if !errors.Is(err, svc.ErrConflict) {
 		missing = d.flavorExists(ctx)
 	}
@@ -270,7 +334,6 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	if err := d.ready(ctx); err != nil {
 		return nil, err
 	}
-	d.warnOfLease()
 	if e := d.earlier; e != nil && e.State == ledger.Intended && !e.InDoubt(time.Now()) {
 		limit := e.SettleBy.Add(time.Minute)
 		t.talk.say("an earlier command is creating the endpoint, or was killed during the create: waiting for the outcome until %s", clock(limit))
@@ -286,12 +349,22 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	if f := t.facts(); f.Resumed && !f.Deleted {
 		err = cmp.Or(err, d.announce(ctx, f.ID))
 	}
+	if err == nil && service != nil && d.adopted {
+		d.warnOfAdopted(service)
+	}
 	if err == nil && service != nil && d.wait {
 		if url, _ := t.client.InferenceServices.URL(service.ServiceID); url != "" {
 			t.talk.say("%s is reached at %s", printable(service.ServiceID), url)
 		}
 	}
 	return service, err
+}
+
+// warnOfAdopted warns of an adopted endpoint without a mark, which another request may have created.
+func (d *deployment) warnOfAdopted(s *svc.InferenceService) {
+	if mark, _ := ledger.FindMark(s.Description); mark == "" {
+		d.tool.talk.warn("%s was adopted, and has no mark of the ledger, so its image, command, port and GPUs may be others than this command asks for: the service does not show them", printable(s.ServiceID))
+	}
 }
 
 // ready checks that what has to be created fits, and carries out --replace.
@@ -318,7 +391,7 @@ func (d *deployment) replace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.Status != svc.InferenceServiceStatusUnavailable && s.Status != svc.InferenceServiceStatusStopped {
+	if !useless(s) {
 		return nil
 	}
 	if err := d.fits(ctx); err != nil {
@@ -346,14 +419,52 @@ func (d *deployment) created(ctx context.Context, id string) error {
 	if t.facts().Created {
 		t.talk.say("created %s, which is billed from now on", printable(id))
 		err = d.announce(ctx, id)
-	} else { // it may be deleted, and then another one is created
-		then := map[bool]string{true: ": waiting until it is available"}[d.wait]
-		t.talk.say("an earlier command has created %s%s", printable(id), then)
+	} else {
+		d.goesOn(ctx, id)
 	}
 	if err == nil && !d.wait && t.facts().Created {
 		err = errNoWait
 	}
 	return err
+}
+
+// goesOn says that an endpoint of an earlier command is used, and what does not fit the flags. The endpoint may
+// turn out to be deleted, and then another one is created.
+func (d *deployment) goesOn(ctx context.Context, id string) {
+	t := d.tool
+	then := map[bool]string{true: ": waiting until it is available"}[d.wait]
+	e, err := t.openEntry(ctx, t.flags.key)
+	if err != nil || e == nil || !strings.EqualFold(e.ServiceID, id) {
+		t.talk.say("an earlier command has created %s%s", printable(id), then)
+		return
+	}
+	if d.adopted = e.Adopted; d.adopted {
+		t.talk.say("the key %s has adopted %s%s", e.Key, printable(id), then)
+	} else {
+		t.talk.say("an earlier command has created %s%s", printable(id), then)
+	}
+	d.tellLease(*e)
+	d.warnOfFlavor(ctx, *e)
+}
+
+// tellLease says when the lease of an endpoint that exists ends, and warns if it is over: then the endpoint
+// may be deleted. "svc delete" ends the lease too, if its delete was accepted and the deletion is not proved.
+func (d *deployment) tellLease(e ledger.Entry) {
+	if e.LeaseEnd.IsZero() {
+		return
+	}
+	left, change := time.Until(e.LeaseEnd), "still"
+	if d.earlier != nil && !d.earlier.LeaseEnd.Equal(e.LeaseEnd) {
+		change = "now"
+	}
+	switch t := d.tool; {
+	case left < 0:
+		t.talk.warn("the lease of %s is over since %s, or a delete of it was accepted: the next \"svc sweep\" deletes it. To keep it, if it still runs: svc extend %s 8h",
+			printable(e.ServiceID), short(-left), e.Key)
+	case d.spec.lease > 0:
+		t.talk.say("the lease of %s %s ends in %s: --lease counts from the create of the endpoint, and does not shorten a lease. To set another end: svc extend %s %v",
+			printable(e.ServiceID), change, short(left), e.Key, (*days)(&d.spec.lease))
+	}
 }
 
 // onPoll is the function for [svc.WaitOptions.OnPoll]. An endpoint of an earlier command may have

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -434,4 +435,46 @@ func TestFilterOfANamedFlavor(t *testing.T) {
 	s.srv.SetStatus("svc-1", svctest.StatusUnavailable)
 	s.must(exitRunning, with(deploy, "--flavor", "flavor-1", "--max-price", "1", "--key", "chat", "--replace")...)
 	require.Equal(t, []string{"svc-1"}, s.open(), "nothing is deleted before it is known that a new one fits")
+}
+
+// TestValuesThatNoEndpointHas: they are refused before anything is sent.
+func TestValuesThatNoEndpointHas(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	file := s.file("deploy_metadata: {image_url: \"r/ x\"}\n")
+	for want, args := range map[string][]string{
+		"--image holds white space":                                           {"deploy", "--name", "demo", "--image", "r/ x"},
+		"--image, here or in --file, holds white space":                       {"deploy", "--name", "demo", "--file", file},
+		"--probe must be a path, such as /health":                             with(deploy, "--probe", "http://evil/x"),
+		"--probe must be a path, such as /health: the":                        {"wait", "svc-1", "--probe", "//evil/x"},
+		"must be a duration, such as 90s, 8h or 2d, and at most 106751d":      with(deploy, "--lease", "99999999d"),
+		"must be a duration, such as 90s, 8h or 2d, and at most 106751d\nSee": with(deploy, "--lease", "9999999h"),
+	} {
+		require.Contains(t, s.must(exitUsage, args...).stderr, want)
+	}
+	require.Zero(t, s.srv.RequestCount("*", svctest.RouteAny), "nothing was sent")
+	s.must(exitOK, with(deploy, "--key", "chat", "--lease", "99999d")...)
+	require.Contains(t, s.must(exitUsage, "extend", "chat", "106752d").stderr, "such as 8h or 2d, and at most 106751d, or 0 for no lease")
+	require.Contains(t, s.must(exitOK, "deploy", "--help").stdout, "the service accepts 0 too")
+}
+
+// TestDocumentHasTheRandomKey: an endpoint that was deployed without --key can be found by the key of its entry.
+func TestDocumentHasTheRandomKey(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	key, _ := s.must(exitOK, with(deploy, "-o", "json")...).doc(t)["key"].(string)
+	require.Regexp(t, keyForm, key)
+	s.must(exitOK, "delete", "--key", key)
+	require.Equal(t, "", s.must(exitOK, with(deploy, "--ledger", "none", "-o", "json")...).doc(t)["key"])
+}
+
+// TestProbeThatIsCutOff: the time limit cuts off the last probe, which says nothing about the path.
+func TestProbeThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, svctest.WithChat("m"))
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	s.srv.Fault("GET", svctest.RouteInference, svctest.Fault{Status: http.StatusNotFound}, svctest.Fault{Delay: time.Minute, Times: -1})
+	e := s.must(exitTimeout, "wait", "--key", "chat", "--probe", "/nope", "--timeout", "6s")
+	require.Contains(t, e.stderr, "the time limit is over; ")
+	require.Contains(t, e.stderr, "check the path of --probe")
 }

@@ -213,7 +213,7 @@ func TestAdviceAfterASweep_T05(t *testing.T) {
 	require.Equal(t, exitRunning, e.code)
 	require.Contains(t, e.stderr, "No endpoint whose lease is over was left")
 
-	e = s.must(exitRunning, with(deploy, "--key", "chat", "--dry-run", "--max-price", "0.01")...)
+	e = s.must(exitRunning, with(deploy, "--key", "chat", "--dry-run", "--command", "other", "--max-price", "0.01")...)
 	require.Contains(t, e.stderr, "svc get --key chat")
 	require.NotContains(t, e.stderr, "svc delete")
 

@@ -65,6 +65,13 @@ var (
 	errProblem      = errors.New("problems were found")
 )
 
+// soldOutError is returned if flavors fit, and too few instances of them are in stock. It matches errNoFlavor.
+type soldOutError struct{ text string }
+
+func (e soldOutError) Error() string { return e.text }
+
+func (soldOutError) Is(target error) bool { return target == errNoFlavor }
+
 // kind is a kind of error.
 type kind struct {
 	name string // value of error_kind
@@ -261,7 +268,7 @@ func (t *tool) complete(v view, err error, code int, c *command, f facts) {
 		o.ServiceID = f.ID
 	}
 	if o.Key == "" {
-		o.Key = f.Key
+		o.Key = cmp.Or(f.Key, f.Entry)
 	}
 	if err != nil && !isA[exitOfCMD](err) {
 		o.failure = &failure{plainText(err), kindOf(err).name, requestID(err), retryAfter(err).Seconds(), nil}

@@ -78,7 +78,8 @@ func (t *tool) flavorsCommand() *command {
 		Command: &cobra.Command{
 			Use: "flavors", Short: "list the GPUs on offer, the cheapest first",
 			Long: `Lists the flavors that fit, the cheapest first. Ends with 5 if none fits. With --wait, it waits
-until one that fits is in stock, for --timeout at most.`,
+until one that fits is in stock, for --timeout at most. If none on offer fits at all, it warns, and
+waits, since one may be offered later.`,
 			Example: `  svc flavors --gpu a100 --min-available 2 --max-price 2.50
   svc flavors --wait --gpu h100 --timeout 12h -o name | head -n 1`,
 		},
@@ -96,6 +97,11 @@ until one that fits is in stock, for --timeout at most.`,
 		}
 		query.MinAvailable, query.MinGPUsPerNode = minAvailable, gpus
 		if wait {
+			anyStock := query
+			anyStock.MinAvailable = min(query.MinAvailable, 0) // a negative number is refused
+			if fit, err := t.client.Flavors.Find(ctx, anyStock, svc.WithMaxAttempts(1)); err == nil && len(fit) == 0 {
+				t.talk.warn("no flavor on offer fits, in stock or not: check the flags with \"svc flavors\". The wait goes on, since one may be offered later")
+			}
 			flavors, err := t.client.Flavors.WaitForStock(ctx, query, &t.wait)
 			return newFlavorsView(flavors), err
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,4 +42,25 @@ func TestFlavors(t *testing.T) {
 	for _, args := range [][]string{{"--max-price", "cheap"}, {"--max-price", "-1"}, {"--min-cuda", "new"}, {"--min-available", "-1"}} {
 		s.must(exitUsage, append([]string{"flavors"}, args...)...)
 	}
+}
+
+// TestWaitForStockSaysWhatIsWrong: a flavor that nobody offers, and one that is sold out, are not the same.
+func TestWaitForStockSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	warning := "warning: no flavor on offer fits, in stock or not"
+	e := s.must(exitTimeout, "flavors", "--wait", "--gpu", "none", "--timeout", "2s")
+	require.Contains(t, e.stderr, warning)
+	require.Regexp(t, `(?m)^0 of 0 fitting flavors in stock after 0s$`, e.stderr)
+	require.NotContains(t, s.must(exitTimeout, "flavors", "--wait", "--min-available", "1000", "--timeout", "2s").stderr, warning)
+	s.srv.Fault("GET", svctest.RouteFlavors, svctest.Fault{Status: http.StatusBadGateway, Times: 8})
+	require.Contains(t, s.must(exitTimeout, "flavors", "--wait", "--min-available", "1000", "--timeout", "4s").stderr, "the list of flavors could not be read after")
+
+	s.srv.ClearFaults()
+	e = s.must(exitNotFound, with(deploy, "--instances", "1000")...)
+	require.Contains(t, e.stderr, "no flavor that fits has 1000 instances in stock: to wait for that: svc flavors --wait --min-available 1000")
+	require.NotContains(t, e.stderr, "no flavor fits")
+	e = s.must(exitNotFound, with(deploy, "--flavor", "flavor-3", "--dry-run", "--gpu", "none")...)
+	require.Contains(t, e.stderr, "no flavor fits")
+	require.Contains(t, s.must(exitNotFound, with(deploy, "--flavor", "flavor-3")...).stderr, "flavor-3 is not in stock")
 }

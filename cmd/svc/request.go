@@ -57,7 +57,7 @@ func (s *spec) add(f *pflag.FlagSet) {
 	f.StringVar(&s.command, "command", "", "start command of the container")
 	f.IntVar(&s.port, "port", 8000, "port that the container listens on")
 	f.IntVar(&s.instances, "instances", 1, "number of instances")
-	f.IntVar(&s.gpus, "gpus", 1, "GPUs of each instance")
+	f.IntVar(&s.gpus, "gpus", 1, "GPUs of each instance; the service accepts 0 too")
 	f.StringSliceVar(&s.flavor, "flavor", nil, "IDs of flavors: the first one that fits, is in stock and is not refused; default: the cheapest one that fits")
 	f.Var((*days)(&s.lease), "lease", "time after which \"svc sweep\" deletes the endpoint, such as 8h or 2d; 0, the default: never")
 	f.StringVar(&s.probe, "probe", "", "path of the endpoint: it is available when a GET of it has a 2xx status")
@@ -155,7 +155,7 @@ func (t *tool) pickFlavor(ctx context.Context, s *spec, req svc.CreateInferenceS
 	if err != nil {
 		return "", err
 	}
-	query.MinAvailable, query.MinGPUsPerNode = req.ResourceMetadata.TargetInstanceNumber, req.DeployMetadata.GPUNum
+	query.MinGPUsPerNode = req.DeployMetadata.GPUNum
 	flavors, err := t.client.Flavors.Find(ctx, query)
 	if err != nil {
 		return "", err
@@ -163,6 +163,11 @@ func (t *tool) pickFlavor(ctx context.Context, s *spec, req svc.CreateInferenceS
 	if len(s.flavor) > 0 {
 		flavors = inOrder(flavors, s.flavor)
 	}
+	missing, instances := errNoFlavor, req.ResourceMetadata.TargetInstanceNumber
+	if len(flavors) > 0 {
+		missing = soldOutError{fmt.Sprintf("no flavor that fits has %d instances in stock: to wait for that: svc flavors --wait --min-available %[1]d, with the same --gpu and so on", instances)}
+	}
+	flavors = slices.DeleteFunc(flavors, func(f svc.Flavor) bool { return int64(f.AvailableNum) < int64(instances) })
 	for _, r := range refused {
 		flavors = slices.DeleteFunc(flavors, func(f svc.Flavor) bool { return f.FlavorID == r.FlavorID })
 	}
@@ -178,7 +183,7 @@ func (t *tool) pickFlavor(ctx context.Context, s *spec, req svc.CreateInferenceS
 	case n > 0 && !slices.ContainsFunc(refused, outOfStock):
 		return "", refused[n-1].Err // the flavor may not be the reason
 	default:
-		return "", errNoFlavor
+		return "", missing
 	}
 	f := flavors[0]
 	t.talk.say("flavor %s: %s at %v USD", printable(f.FlavorID), printable(f.DisplayName), f.Billing.USDPriceUnit)

@@ -159,6 +159,10 @@ func (t *talk) proves(p svc.Poll) bool { return t.deleting && !t.verbose && isNo
 func (t *talk) text(p svc.Poll, failed bool) string {
 	deleted := p.Status == "deleted" || p.Service != nil && p.Service.IsDeleted
 	switch {
+	case p.ID == "" && failed:
+		return "the list of flavors could not be read"
+	case p.ID == "":
+		return printable(p.Status)
 	case failed && p.Service == nil:
 		return p.ID + " could not be read"
 	case failed && t.deleting && !deleted:

@@ -43,13 +43,18 @@ func (t *tool) target(ctx context.Context, args []string) (id string, rest []str
 	}
 	t.note(func(f *facts) { f.ID, f.Name, f.Intent = e.ServiceID, e.Name, e.Intent })
 	if e.ServiceID == "" {
-		t.note(func(f *facts) { f.SettleBy = e.SettleBy.Add(time.Minute) })
-		return "", nil, &svc.OutcomeUnknownError{
-			RequestInfo: svc.RequestInfo{Method: "POST", Route: "/v1/inference-service"}, Name: e.Name, Key: e.Key, Intent: e.Intent,
-			Err: fmt.Errorf("the entry of the key %s is %s, and has no ID", e.Key, e.State),
-		}
+		return "", nil, t.inDoubt(e)
 	}
 	return e.ServiceID, args, nil
+}
+
+// inDoubt returns the error for an entry without an ID.
+func (t *tool) inDoubt(e ledger.Entry) error {
+	t.note(func(f *facts) { f.Name, f.Intent, f.SettleBy = e.Name, e.Intent, e.SettleBy.Add(time.Minute) })
+	return &svc.OutcomeUnknownError{
+		RequestInfo: svc.RequestInfo{Method: "POST", Route: "/v1/inference-service"}, Name: e.Name, Key: e.Key, Intent: e.Intent,
+		Err: fmt.Errorf("the entry of the key %s is %s, and has no ID", e.Key, e.State),
+	}
 }
 
 // noEntry returns the error for a key without an open entry. It may be the ID of an endpoint that is running.
