@@ -83,7 +83,7 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 	case why.name == "key_in_use":
 		lines = append(lines, fmt.Sprintf("The request is another one than that of the key's endpoint: in its name, image, command, port, GPUs, flavor or instances. To see the endpoint: svc get --key %s, which has no image, command, port and GPUs: neither the service nor the ledger shows them, so look where it was deployed from. Repeat the request that created it, choose another --key, or run: svc delete --key %[1]s", f.Key))
 		if f.Scaled != f.First {
-			lines = append(lines, fmt.Sprintf("It was created with --instances %d, and scaled to %d since. To go on with it, repeat --instances %[1]d, which does not scale it. To scale it: svc scale --key %[3]s N", f.First, f.Scaled, f.Key))
+			lines = append(lines, fmt.Sprintf("It was created with --instances %d, and \"svc scale\" has asked for %d since. To go on with it, repeat --instances %[1]d, which does not scale it. To scale it: svc scale --key %[3]s N", f.First, f.Scaled, f.Key))
 		}
 	case why.name == "no_ledger":
 		lines = append(lines, fmt.Sprintf("If there should be one, check --ledger and SVC_LEDGER. To make one: %s", t.initLedger()))

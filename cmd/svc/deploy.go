@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -114,8 +112,9 @@ type deployment struct {
 	announce func(context.Context, string) error // writes the ID of the endpoint
 
 	stop     context.CancelCauseFunc // ends Deploy
-	adopted  bool                    // the endpoint of the key was adopted
 	checking bool                    // it was said that the endpoint of the key may be deleted
+
+	goesOnWith *ledger.Entry // the entry whose endpoint is used; nil if there is none, or it cannot be read
 }
 
 // deployment checks the flags and reads the entry of the key. Nothing is sent before it.
@@ -194,89 +193,6 @@ func (d *deployment) dryRun(ctx context.Context) (view, error) {
 	return &deployView{DryRun: true, Request: text}, err
 }
 
-// foresee says what the command would do because of the entry of the key, and reports whether that is to
-// continue with its endpoint.
-func (d *deployment) foresee(ctx context.Context) (goesOn bool, err error) {
-	t, e := d.tool, d.earlier
-	switch {
-	case e == nil:
-		return false, nil
-	case e.InDoubt(time.Now()):
-		return false, t.inDoubt(*e)
-	case e.State == ledger.Intended:
-		t.talk.say("an earlier command is creating the endpoint of the key %s, or was killed during the create: the command would wait for the outcome until %s", e.Key, clock(e.SettleBy.Add(time.Minute)))
-		return false, nil
-	case d.keyFits() != nil:
-		return false, nil // the flavor of the new request is checked first
-	}
-	s, err := t.client.InferenceServices.Get(ctx, e.ServiceID)
-	switch {
-	case isNotFound(err):
-		t.talk.say("the service does not find %s: if the command finds out that it is deleted, it creates another one", printable(e.ServiceID))
-		return false, nil
-	case err != nil:
-		return false, err
-	case !useless(s):
-		t.talk.say("the command would create nothing: the key %s has %s, of the same request, which is %s", e.Key, printable(s.ServiceID), printable(string(s.Status)))
-		return true, nil
-	case d.spec.replace:
-		t.talk.say("the command would delete %s, which is %s, and create another one", printable(s.ServiceID), s.Status)
-		return false, nil
-	}
-	t.talk.say("the command would create nothing, and fail: %s is %s. With --replace, it would delete %[1]s and create another one", printable(s.ServiceID), s.Status)
-	return true, nil
-}
-
-// useless reports whether --replace deletes an endpoint.
-func useless(s *svc.InferenceService) bool {
-	return s.Status == svc.InferenceServiceStatusUnavailable || s.Status == svc.InferenceServiceStatusStopped
-}
-
-// keyFits returns an error if the key has the endpoint of another request.
-func (d *deployment) keyFits() error {
-	e := d.earlier
-	if e == nil || e.State != ledger.Created {
-		return nil
-	}
-	body, err := json.Marshal(d.req)
-	if err != nil {
-		return err
-	}
-	want, err := ledger.ParseRequest(body)
-	if err != nil {
-		return err
-	}
-	if why := e.Differs(d.tool.address, want); why != "" {
-		return &ledger.Error{Op: "deploy", Key: e.Key, Intent: e.Intent, ServiceID: e.ServiceID, Err: fmt.Errorf("%w: %s", svc.ErrKeyInUse, why)}
-	}
-	return nil
-}
-
-// selects reports whether flags select a flavor: --flavor has several, or there are others.
-func (d *deployment) selects() bool {
-	return len(d.spec.flavor) > 1 || d.spec.filter != (flavorFilter{})
-}
-
-// warnOfFlavor warns if the flavor of an endpoint that exists is not one that the flags select.
-func (d *deployment) warnOfFlavor(ctx context.Context, e ledger.Entry) {
-	query, err := d.spec.filter.query()
-	if err != nil || e.FlavorID == "" || !d.selects() {
-		return
-	}
-	id, why := printable(e.FlavorID), "does not fit --gpu, --region, --min-cuda or --max-price"
-	flavors, err := d.tool.client.Flavors.Find(ctx, query, svc.WithMaxAttempts(1))
-	switch {
-	case len(d.spec.flavor) > 1 && !slices.Contains(d.spec.flavor, e.FlavorID):
-		why = "is none of --flavor"
-	case err != nil:
-		d.tool.talk.warn("it could not be checked whether %s, the flavor of %s, fits: %s", id, printable(e.ServiceID), plainText(err))
-		return
-	case len(inOrder(flavors, []string{e.FlavorID})) > 0:
-		return
-	}
-	d.tool.talk.warn("%s has the flavor %s, which %s: these flags are for a new endpoint. To get one: svc delete --key %s, and deploy again", printable(e.ServiceID), id, why, e.Key)
-}
-
 // flavorExists returns an error if the service does not list the flavor of the request, or if it does not fit
 // --gpu, --max-price and so on. A token that may create endpoints may not be allowed to list flavors.
 func (d *deployment) flavorExists(ctx context.Context) error {
@@ -349,8 +265,8 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	if f := t.facts(); f.Resumed && !f.Deleted {
 		err = cmp.Or(err, d.announce(ctx, f.ID))
 	}
-	if err == nil && service != nil && d.adopted {
-		d.warnOfAdopted(service)
+	if err == nil && service != nil && d.goesOnWith != nil {
+		d.warnOfAdopted(*d.goesOnWith, service)
 	}
 	if err == nil && service != nil && d.wait {
 		if url, _ := t.client.InferenceServices.URL(service.ServiceID); url != "" {
@@ -358,13 +274,6 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 		}
 	}
 	return service, err
-}
-
-// warnOfAdopted warns of an adopted endpoint without a mark, which another request may have created.
-func (d *deployment) warnOfAdopted(s *svc.InferenceService) {
-	if mark, _ := ledger.FindMark(s.Description); mark == "" {
-		d.tool.talk.warn("%s was adopted, and has no mark of the ledger, so its image, command, port and GPUs may be others than this command asks for: the service does not show them", printable(s.ServiceID))
-	}
 }
 
 // ready checks that what has to be created fits, and carries out --replace.
@@ -426,45 +335,6 @@ func (d *deployment) created(ctx context.Context, id string) error {
 		err = errNoWait
 	}
 	return err
-}
-
-// goesOn says that an endpoint of an earlier command is used, and what does not fit the flags. The endpoint may
-// turn out to be deleted, and then another one is created.
-func (d *deployment) goesOn(ctx context.Context, id string) {
-	t := d.tool
-	then := map[bool]string{true: ": waiting until it is available"}[d.wait]
-	e, err := t.openEntry(ctx, t.flags.key)
-	if err != nil || e == nil || !strings.EqualFold(e.ServiceID, id) {
-		t.talk.say("an earlier command has created %s%s", printable(id), then)
-		return
-	}
-	if d.adopted = e.Adopted; d.adopted {
-		t.talk.say("the key %s has adopted %s%s", e.Key, printable(id), then)
-	} else {
-		t.talk.say("an earlier command has created %s%s", printable(id), then)
-	}
-	d.tellLease(*e)
-	d.warnOfFlavor(ctx, *e)
-}
-
-// tellLease says when the lease of an endpoint that exists ends, and warns if it is over: then the endpoint
-// may be deleted. "svc delete" ends the lease too, if its delete was accepted and the deletion is not proved.
-func (d *deployment) tellLease(e ledger.Entry) {
-	if e.LeaseEnd.IsZero() {
-		return
-	}
-	left, change := time.Until(e.LeaseEnd), "still"
-	if d.earlier != nil && !d.earlier.LeaseEnd.Equal(e.LeaseEnd) {
-		change = "now"
-	}
-	switch t := d.tool; {
-	case left < 0:
-		t.talk.warn("the lease of %s is over since %s, or a delete of it was accepted: the next \"svc sweep\" deletes it. To keep it, if it still runs: svc extend %s 8h",
-			printable(e.ServiceID), short(-left), e.Key)
-	case d.spec.lease > 0:
-		t.talk.say("the lease of %s %s ends in %s: --lease counts from the create of the endpoint, and does not shorten a lease. To set another end: svc extend %s %v",
-			printable(e.ServiceID), change, short(left), e.Key, (*days)(&d.spec.lease))
-	}
 }
 
 // onPoll is the function for [svc.WaitOptions.OnPoll]. An endpoint of an earlier command may have
