@@ -88,12 +88,19 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 	case why.name == "no_ledger":
 		lines = append(lines, fmt.Sprintf("If there should be one, check --ledger and SVC_LEDGER. To make one: %s", t.initLedger()))
 	case isA[runningError](err):
-		lines = append(lines, fmt.Sprintf("%[1]s is not forgotten: it runs, and is billed. To delete it: svc delete %[1]s", f.ID))
-		return lines
+		state := "it may be running and billed"
+		if !f.Running {
+			state = "it exists, with 0 instances: nothing of it is running or billed"
+		}
+		return append(lines, fmt.Sprintf("%[1]s is not forgotten: %[2]s. To delete it: svc delete %[1]s", f.ID, state))
 	case t.place.shown != "":
 		lines = append(lines, fmt.Sprintf("The ledger is %s. To find out what is wrong with it: svc doctor", t.place.shown))
 	}
-	if f.Running {
+	deleted := t.acceptedIDs()
+	switch {
+	case f.Running && len(deleted) > 0:
+		lines = append(lines, fmt.Sprintf("The service has accepted the delete of %s. Other endpoints may still be running and billed.", strings.Join(deleted, ", ")))
+	case f.Running:
 		lines = append(lines, "Nothing was created or changed. Endpoints that ran before may still be running and billed.")
 	}
 	return lines

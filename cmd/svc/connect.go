@@ -166,9 +166,16 @@ func (t *tool) attempt(_ context.Context, a svc.Attempt) {
 		if a.StatusCode/100 == 2 || a.Method == http.MethodDelete && !absent {
 			t.seen[a.ID] = true
 		}
+		f.Changed = f.Changed || a.Method == http.MethodPut && !refuses(a.StatusCode)
 		if a.StatusCode/100 == 2 && a.Method == http.MethodDelete {
 			t.deletes[a.ID] = true
 		}
 	})
 	t.talk.attempt(a)
+}
+
+// refuses reports whether a response with a status certainly had no effect. Some gateways send a 408 or a
+// 499 after the service has acted.
+func refuses(status int) bool {
+	return status/100 == 4 && status != http.StatusRequestTimeout && status != 499
 }

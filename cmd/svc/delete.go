@@ -220,7 +220,8 @@ func (t *tool) deleteOne(ctx context.Context, id string, e ledger.Entry) (deleti
 	d := deletion{ServiceID: id}
 	err := t.deleteAndWait(ctx, id, e)
 	d.proven = err == nil // "not found" alone proves nothing: the token may be of another account
-	if err == nil && !t.found(id) {
+	existed := t.found(id) || e.State == ledger.Created
+	if err == nil && !existed {
 		err = fmt.Errorf("%s: %w", id, svc.ErrNotFound)
 	} else {
 		err = t.withoutProof(ctx, e, err)

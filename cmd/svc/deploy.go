@@ -405,8 +405,12 @@ func (d *deployment) judge(ctx context.Context, service *svc.InferenceService, e
 			f.Running = errors.Is(err, svc.ErrOutcomeUnknown) // a create was sent, so no earlier endpoint of the key was running
 		}
 	})
-	if isDeploy && failed.Cleanup == svc.CleanupAccepted {
+	switch {
+	case !isDeploy:
+	case failed.Cleanup == svc.CleanupAccepted:
 		t.endLease(ctx, t.deployed(ctx))
+	case failed.Cleanup == svc.CleanupDeleted:
+		t.checkDeletion(ctx)
 	}
 	if unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok {
 		t.noteDoubt(ctx, unknown)

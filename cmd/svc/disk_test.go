@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -112,4 +113,32 @@ func TestStoreThatFailsDuringACreate(t *testing.T) {
 	for _, says := range []string{"the create of the key chat has no outcome yet", "look for \\\"demo\\\"", "svc forget chat"} {
 		require.Contains(t, e.stdout, says)
 	}
+}
+
+// TestCleanupWithoutTheLedger: the endpoint is deleted, and it is said that its entry stays open.
+func TestCleanupWithoutTheLedger(t *testing.T) {
+	t.Parallel()
+	const warning = `warning: the ledger cannot record that svc-1 is deleted, so its entry \(key \w+\) stays open: run svc delete svc-1 --missing-ok`
+	t.Run("deploy", func(t *testing.T) {
+		t.Parallel()
+		s := newSession(t, svctest.WithDeployTime(time.Hour))
+		dir := filepath.Join(s.env["HOME"], ".local")
+		b := s.background(with(deploy, "--key", "chat", "--timeout", "5s", "--quiet")...)
+		eventually(t, "the endpoint exists", func() bool { return s.arrived("GET", svctest.RouteEndpoint) > 0 })
+		require.NoError(t, os.Rename(dir, dir+"-away"))
+		e := b.end()
+		require.Equal(t, exitDeleted, e.code, e.stderr)
+		require.Len(t, regexp.MustCompile(warning).FindAllString(e.stderr, -1), 1, e.stderr)
+		require.NoError(t, os.Rename(dir+"-away", dir))
+		require.Equal(t, []string{"svc-1"}, s.open())
+		s.must(exitOK, "delete", "svc-1", "--missing-ok")
+		require.Empty(t, s.open())
+	})
+	t.Run("run", func(t *testing.T) {
+		t.Parallel()
+		s := newSession(t)
+		e := s.must(exitOK, with([]string{"run"}, with(deploy[1:], "--", "mv", ".local", "away")...)...)
+		require.Len(t, regexp.MustCompile(warning).FindAllString(e.stderr, -1), 1, e.stderr)
+		require.Zero(t, s.srv.RunningInstances())
+	})
 }

@@ -328,7 +328,7 @@ func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry, damaged error
 				fmt.Sprintf("if no command is creating it now: look for %q, with [svc:%s] in its description, at the provider, then: svc adopt %s ID, or: svc forget %[3]s", e.Name, e.Intent, e.Key),
 			})
 		case !e.LeaseEnd.IsZero() && service.After(e.LeaseEnd):
-			v.problem("lease", fmt.Sprintf("the lease of %s is over since %s", what, short(service.Sub(e.LeaseEnd))), "svc sweep, and run it every few minutes")
+			v.problem("lease", fmt.Sprintf("the lease of %s is over since %s", what, short(service.Sub(e.LeaseEnd))), remedy(e))
 		}
 		if t.address != "" && t.elsewhere(e) {
 			v.problem("address", fmt.Sprintf("%s is at %s", what, e.BaseURL), "set SVC_BASE_URL to that address, and look at it there")
@@ -341,4 +341,13 @@ func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry, damaged error
 	case len(v.Checks) == before:
 		v.ok("entries", "%d open, none of them in doubt, overdue or at another address", open)
 	}
+}
+
+// remedy returns what deletes the endpoint of an entry whose lease is over.
+func remedy(e ledger.Entry) string {
+	what := "svc sweep, and run it every few minutes"
+	if e.Adopted {
+		what += ". If it was adopted without the mark, no sweep deletes it: svc delete " + printable(e.ServiceID)
+	}
+	return what
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -45,6 +46,15 @@ func newEntryView(e ledger.Entry) entryView {
 		e.InstanceTime(now).Round(time.Second).Seconds(), stamp(e.RequestedAt), stamp(e.CreatedAt), stamp(e.DeletedAt), stamp(e.LeaseEnd),
 		e.Adopted, e.BaseURL, forgetFrom, e,
 	}
+}
+
+// subject names the endpoint of an entry in a sentence, and whether its lease is over.
+func (e *entryView) subject() string {
+	what := cmp.Or(printable(e.ServiceID), "an endpoint whose ID is not known,") + " of the key " + e.Key
+	if end := e.entry.LeaseEnd; !end.IsZero() && time.Now().After(end) {
+		what += ", whose lease is over,"
+	}
+	return what
 }
 
 func stamp(t time.Time) string {

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 	_ "modernc.org/sqlite"             // the driver "sqlite"
@@ -252,10 +253,30 @@ func (w watched) Append(ctx context.Context, r ledger.Record) error {
 	case err == nil && w.added != nil:
 		w.added(r)
 	case err != nil && r.Event == ledger.Deleted && !errors.Is(err, fs.ErrExist):
-		w.tool.talk.warn("the ledger cannot record that %s is deleted, so its entry (key %s) stays open: run svc delete %[1]s --missing-ok when it can: %[3]s",
-			printable(r.ServiceID), r.Key, plainText(err))
+		w.tool.staysOpen(r.ServiceID, r.Key, err)
 	}
 	return err
+}
+
+// staysOpen warns, once for a command that deploys, that the ledger cannot record the deletion of an endpoint.
+func (t *tool) staysOpen(id, key string, err error) {
+	t.note(func(f *facts) { f.Open = true })
+	t.talk.warn("the ledger cannot record that %s is deleted, so its entry (key %s) stays open: run svc delete %[1]s --missing-ok when it can: %[3]s",
+		printable(id), key, plainText(err))
+}
+
+// checkDeletion warns if the ledger cannot be read after the deletion of the endpoint that the command has
+// created, so that it is not recorded.
+func (t *tool) checkDeletion(ctx context.Context) {
+	f := t.facts()
+	if f.Entry == "" || f.Open || f.Unrecorded {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if _, err := t.client.Ledger.Entry(ctx, f.Entry); err != nil && !errors.Is(err, svc.ErrKeyInUse) {
+		t.staysOpen(f.ID, f.Entry, err)
+	}
 }
 
 // brokenLedger is a ledger that could not be opened: each use returns err.

@@ -239,13 +239,15 @@ func TestSweep(t *testing.T) {
 	require.Empty(t, doc["entries"])
 	require.Len(t, doc["elsewhere"], 2)
 	require.Equal(t, true, doc["may_be_running"])
-	require.Contains(t, other.must(exitOK, "sweep").stderr, "svc-2 of the key long is at another address")
+	e := other.must(exitOK, "sweep")
+	require.Contains(t, e.stderr, "svc-1 of the key short, whose lease is over, is at another address")
+	require.Contains(t, e.stderr, "svc-2 of the key long is at another address")
 
 	quiet := other.must(exitOK, "sweep", "--quiet").stderr
 	require.Equal(t, 1, strings.Count(quiet, "\n"), quiet)
 	require.Contains(t, quiet, "svc-2 of the key long ("+s.srv.URL()+")")
 
-	e := s.must(exitOK, "sweep")
+	e = s.must(exitOK, "sweep")
 	require.Equal(t, "deleting svc-1\nsvc-1 of the key short is deleted\n", e.stderr)
 	require.Regexp(t, `KEY .*\nshort +demo +svc-1 .* deleted\n$`, e.stdout)
 	require.Equal(t, 1, s.srv.RunningInstances())
@@ -254,6 +256,26 @@ func TestSweep(t *testing.T) {
 	doc = s.must(exitOK, "sweep", "-o", "json").doc(t)
 	require.Equal(t, false, doc["may_be_running"])
 	require.Empty(t, doc["entries"])
+}
+
+// TestSweepWithADamagedKey: the others are listed and deleted, and that is said.
+func TestSweepWithADamagedKey(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "good", "--lease", "1s")...)
+	s.must(exitOK, with(deploy, "--key", "bad")...)
+	file := filepath.Join(s.env["HOME"], ".local/state/svc-ledger/bad@000002.json")
+	require.NoError(t, os.WriteFile(file, []byte("{"), 0o600))
+	time.Sleep(2100 * time.Millisecond)
+	e := s.must(exitLedger, "ls")
+	require.Regexp(t, `(?m)^good +created +demo +svc-1 `, e.stdout)
+	require.Contains(t, e.stderr, "key bad")
+	require.Contains(t, s.must(exitLedger, "sweep", "--dry-run").stderr, "Nothing was created or changed.")
+	e = s.run("sweep")
+	require.Regexp(t, `(?m)^good +demo +svc-1 .* deleted$`, e.stdout)
+	require.Contains(t, e.stderr, "key bad")
+	require.NotContains(t, e.stderr, "Nothing was created or changed")
+	require.Equal(t, 1, s.srv.RunningInstances())
 }
 
 // TestSweepThatFails ends with 10, and names what may be running.

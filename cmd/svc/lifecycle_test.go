@@ -31,14 +31,51 @@ func TestEndpointThatIsNotAvailable(t *testing.T) {
 	require.Contains(t, s.must(exitUsage, "url", id).stderr, "--inference-url")
 }
 
-// TestScaleThatIsNotSeen ends with 10: the old or the new number is billed.
-func TestScaleThatIsNotSeen(t *testing.T) {
+// TestScaleThatFails ends with 10, since the endpoint runs. Its advice and the ledger have the number that may be
+// billed: the old one if the change certainly had no effect, and else the new one.
+func TestScaleThatFails(t *testing.T) {
 	t.Parallel()
+	for name, tt := range map[string]struct {
+		fault   svctest.Fault
+		flags   []string
+		changed bool
+	}{
+		"refused":       {svctest.Fault{Status: 409, Times: -1}, nil, false},
+		"wrong token":   {svctest.Fault{Status: 401, Times: -1}, nil, false},
+		"not sent":      {svctest.Fault{}, []string{"--timeout", "1ns"}, false},
+		"no response":   {svctest.Fault{Delay: time.Hour, Times: -1}, []string{"--timeout", "1s"}, true},
+		"page":          {svctest.Fault{Status: 403, Body: "<html>", Times: -1}, nil, true},
+		"not available": {svctest.Fault{Delay: time.Millisecond}, []string{"--timeout", "1s"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t, svctest.WithDeployTime(3*time.Second))
+			s.must(exitOK, with(deploy, "--key", "chat")...)
+			s.srv.Fault("PUT", svctest.RouteEndpoint, tt.fault)
+			e := s.must(exitRunning, with([]string{"scale", "svc-1", "2"}, tt.flags...)...)
+			text, number := "The number of instances was not changed: as many as before may be running and billed. To see how many: svc get svc-1", 1.0
+			if tt.changed {
+				text, number = "Up to 2 instances of svc-1 may be running and billed, or as many as before", 2
+			}
+			require.Contains(t, e.stderr, text)
+			require.Equal(t, tt.changed, !strings.Contains(e.stderr, "not changed"))
+			entry := s.must(exitOK, "ls", "-o", "json").doc(t)["entries"].([]any)[0].(map[string]any)
+			require.Equal(t, number, entry["instances"])
+		})
+	}
+}
+
+// TestDeleteOfAnEndpointThatIsDeletedMeanwhile has one result: the ledger has its create, so it was deleted.
+func TestDeleteOfAnEndpointThatIsDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	patient(t)
 	s := newSession(t)
-	id := s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
-	s.srv.Fault("PUT", svctest.RouteEndpoint, svctest.Fault{Status: 400})
-	e := s.must(exitRunning, "scale", id, "3")
-	require.Contains(t, e.stderr, "Up to 3 instances of "+id+" may be running and billed, or as many as before")
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	require.NoError(t, s.srv.Client().InferenceServices.Delete(t.Context(), "svc-1"))
+	e := s.must(exitOK, "delete", "svc-1")
+	require.Equal(t, "ID     RESULT\nsvc-1  deleted\n", e.stdout)
+	require.Contains(t, e.stderr, "svc-1 is deleted after ")
+	require.Empty(t, s.open())
 }
 
 // TestDeleteSeveral: each endpoint has its result, and the 404s that prove a deletion are not shown.

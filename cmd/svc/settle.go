@@ -185,11 +185,18 @@ that runs. --other-token is for a new token of the same account.`,
 // forget forgets an entry, and writes how long that may take.
 func (t *tool) forget(ctx context.Context, e ledger.Entry) error {
 	created := e.State == ledger.Created
-	if left := e.SettlesIn(t.serviceTime(ctx)); left > 0 && !created {
+	now, err := t.serviceTime(ctx)
+	if err != nil {
+		return err
+	}
+	if left := e.SettlesIn(now); left > 0 && !created {
 		t.talk.say("waiting until the create can certainly no longer take effect, for %v at most; look again meanwhile, and press Ctrl-C if the endpoint is there", left.Round(time.Second))
 	}
-	err := t.client.Ledger.Forget(ctx, e)
+	err = t.client.Ledger.Forget(ctx, e)
 	if isA[*ledger.Error](err) && created && t.found(e.ServiceID) {
+		if s, unread := t.client.InferenceServices.Get(ctx, e.ServiceID); unread == nil {
+			t.note(func(f *facts) { f.Running = mayRun(s) })
+		}
 		return runningError{err, e.ServiceID}
 	}
 	return err
@@ -231,12 +238,16 @@ func (t *tool) forgettable(ctx context.Context, key, id string) (found ledger.En
 	return t.entryOf(ctx, key) // why there is not one
 }
 
-// serviceTime returns the service's time, or zero if it is not known.
-func (t *tool) serviceTime(ctx context.Context) time.Time {
+// serviceTime returns the service's time, or zero if it is not known. It returns an error if the time of the
+// command is over before the service has responded.
+func (t *tool) serviceTime(ctx context.Context) (time.Time, error) {
 	var response svc.Response
-	_ = t.reach(ctx, svc.WithMaxAttempts(1), svc.WithResponse(&response))
+	err := t.reach(ctx, svc.WithMaxAttempts(1), svc.WithResponse(&response))
+	if ctx.Err() == nil {
+		err = nil
+	}
 	date, _ := http.ParseTime(response.Header.Get("Date"))
-	return date
+	return date, err
 }
 
 // adoptable returns the entry of a key whose create has no known outcome, or else the latest

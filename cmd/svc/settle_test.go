@@ -93,8 +93,52 @@ func TestForgetOfAnEndpointThatRuns(t *testing.T) {
 	s.must(exitOK, with(deploy, "--key", "chat")...)
 	e := s.must(exitLedger, "forget", "chat", "-o", "json")
 	require.Equal(t, []any{"endpoint_exists", true}, []any{e.doc(t)["error_kind"], e.doc(t)["may_be_running"]})
-	require.Contains(t, e.stderr, "svc-1 is not forgotten: it runs, and is billed. To delete it: svc delete svc-1")
+	require.Contains(t, e.stderr, "svc-1 is not forgotten: it may be running and billed. To delete it: svc delete svc-1")
 	require.NotContains(t, e.stderr, "svc doctor")
+}
+
+// TestForgetOfAStoppedEndpoint: it exists, but is not billed.
+func TestForgetOfAStoppedEndpoint(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	s.must(exitOK, "scale", "svc-1", "0")
+	e := s.must(exitLedger, "forget", "chat", "-o", "json")
+	require.Equal(t, false, e.doc(t)["may_be_running"])
+	require.Contains(t, e.stderr, "svc-1 is not forgotten: it exists, with 0 instances: nothing of it is running or billed. To delete it: svc delete svc-1")
+}
+
+// TestAdoptionWithoutTheMarkThatIsOver: no sweep deletes it, and both commands that report it say what does.
+func TestAdoptionWithoutTheMarkThatIsOver(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropBeforeEffect())
+	s.must(exitUnknown, with(deploy, "--key", "chat", "--lease", "1s")...)
+	id := s.srv.AddEndpoint(svctest.Endpoint{Name: "demo", Instances: 1})
+	s.must(exitOK, "adopt", "chat", id, "--unmarked")
+	time.Sleep(2100 * time.Millisecond) // the clock of the service has whole seconds
+	require.Contains(t, s.must(exitFailed, "doctor").stdout, "no sweep deletes it: svc delete "+id)
+	e := s.must(exitRunning, "sweep")
+	require.Contains(t, e.stderr, id+" of the key chat was adopted without the mark, so no sweep deletes it. If it is yours: svc delete "+id)
+	require.NotContains(t, e.stderr, "To try again")
+	s.must(exitOK, "delete", id)
+	require.Empty(t, s.open())
+}
+
+// TestServiceThatHangs: the ledger is not blamed for it.
+func TestServiceThatHangs(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "over", "--lease", "1s")...)
+	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+	s.must(exitUnknown, with(deploy, "--key", "chat")...)
+	time.Sleep(2100 * time.Millisecond)
+	s.srv.Fault("*", svctest.RouteAny, svctest.Fault{Delay: time.Hour, Times: -1})
+	for _, args := range [][]string{{"sweep"}, {"forget", "chat"}, {"forget", "over"}, {"extend", "chat", "1h"}, {"adopt", "chat", "svc-2"}} {
+		e := s.run(with(args, "--timeout", "1s", "-o", "json")...)
+		require.Equal(t, "timeout", e.doc(t)["error_kind"], "%q", args)
+		require.NotContains(t, e.stderr, "ledger: ", "%q", args)
+	}
 }
 
 // TestForgetFrom: "ls -o json" says from when an entry in doubt can be forgotten.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -29,7 +30,8 @@ type swept struct {
 	Deleted bool   `json:"deleted"` // the endpoint is deleted; false after a dry run
 	Error   string `json:"error"`   // why it is not known to be deleted; empty if it is, or would be
 
-	hidden bool // the service does not find it with this token
+	hidden   bool // the service does not find it with this token
+	unmarked bool // it lacks the mark of the entry: no sweep deletes it
 }
 
 func emptySweep() view { return &sweepView{Entries: []swept{}, Elsewhere: []entryView{}} }
@@ -66,7 +68,7 @@ func (t *tool) sweepCommand() *command {
 			Use: "sweep", Short: "delete the endpoints whose lease is over",
 			Long: `Deletes the endpoints whose lease is over, and waits until they are deleted. Run it every few
 minutes from one place: nothing else enforces a lease. It deletes endpoints at its own address
-only, and names open entries at other addresses, with --quiet too.`,
+only, and names open entries at other addresses, with --quiet too: the exit code is not about them.`,
 			Example: "  svc sweep --dry-run",
 		},
 		client: needsClient, ledger: readsLedger, stake: changes, empty: emptySweep,
@@ -140,6 +142,8 @@ func (v *sweepView) left(complete bool) (lines []string) {
 			lines = append(lines, fmt.Sprintf("No sweep settles the key %[1]s: svc adopt %[1]s ID, or: svc forget %[1]s", e.Key))
 		case e.hidden:
 			lines = append(lines, fmt.Sprintf("%[1]s of the key %[2]s: sweep with the token of the account that created it. If it does not exist: svc forget %[2]s --other-token", printable(e.ServiceID), e.Key))
+		case e.unmarked:
+			lines = append(lines, fmt.Sprintf("%[1]s of the key %[2]s was adopted without the mark, so no sweep deletes it. If it is yours: svc delete %[1]s. If it is not: svc adopt %[2]s --undo", printable(e.ServiceID), e.Key))
 		default:
 			again = true
 		}
@@ -153,7 +157,7 @@ func (v *sweepView) left(complete bool) (lines []string) {
 // sweptEntry returns the result of a sweep for an entry, with the reason if the entry could
 // not be settled.
 func (t *tool) sweptEntry(r svc.Reaped, dryRun bool, tell func(id string, err error)) swept {
-	e := swept{newEntryView(r.Entry), r.Err == nil && !dryRun, "", isNotFound(r.Err)}
+	e := swept{newEntryView(r.Entry), r.Err == nil && !dryRun, "", isNotFound(r.Err), errors.Is(r.Err, svc.ErrLedgerMark)}
 	if r.Err == nil {
 		return e
 	}
@@ -185,7 +189,8 @@ func (t *tool) tellFailures() func(id string, err error) {
 }
 
 // refused returns an error if a lease may be over, and the service does not accept the token. A sweep
-// would try for two minutes, since a token may be renewed.
+// would try for two minutes, since a token may be renewed. It also returns an error if the service has not
+// responded when the time is over: the ledger would be blamed for that.
 func (t *tool) refused(ctx context.Context) error {
 	entries, _ := t.client.Ledger.Entries(ctx) // the sweep itself reports a failure
 	leased := func(e ledger.Entry) bool { return e.Open() && e.Lease > 0 && !t.elsewhere(e) }
@@ -193,7 +198,7 @@ func (t *tool) refused(ctx context.Context) error {
 		return nil
 	}
 	err := t.reach(ctx, svc.WithMaxAttempts(1))
-	if err == nil || kindOf(err).code != exitRefused {
+	if err == nil || kindOf(err).code != exitRefused && ctx.Err() == nil {
 		return nil
 	}
 	return err
@@ -209,13 +214,13 @@ func (t *tool) afterSweep(ctx context.Context, v *sweepView, swept error) error 
 		}
 		if t.elsewhere(e) {
 			v.Elsewhere = append(v.Elsewhere, newEntryView(e))
-			t.talk.say("%s of the key %s is at another address (%s): sweep it there", dash(e.ServiceID), e.Key, e.BaseURL)
+			t.talk.say("%s is at another address (%s): sweep it there", v.Elsewhere[len(v.Elsewhere)-1].subject(), e.BaseURL)
 		}
 	}
 	if t.flags.quiet && len(v.Elsewhere) > 0 { // nobody else may look there
 		var left []string
 		for _, e := range v.Elsewhere {
-			left = append(left, fmt.Sprintf("%s of the key %s (%s)", dash(e.ServiceID), e.Key, e.BaseURL))
+			left = append(left, fmt.Sprintf("%s (%s)", e.subject(), e.BaseURL))
 		}
 		t.talk.fail("svc: at other addresses, where this sweep deletes nothing: %s", strings.Join(left, ", "))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,6 +62,8 @@ type facts struct {
 	Hidden     []string // the IDs, each with its key, that were not found, and that the ledger has as created with another token
 	NoPath     bool     // the latest probe was refused, as if the path of --probe were wrong
 	Unrecorded bool     // the ledger could not record the ID of the endpoint: the entry has none
+	Changed    bool     // a change of the number of instances may have taken effect
+	Open       bool     // it is said that the entry of a deleted endpoint may stay open
 	Left       bool     // an endpoint that was to be deleted is not known to be deleted
 
 	SettleBy time.Time // a create in doubt can be forgotten from then on; zero if not known
@@ -99,6 +102,16 @@ func (t *tool) accepted(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.deletes[id]
+}
+
+// acceptedIDs returns the IDs of the endpoints whose delete the service has accepted, sorted.
+func (t *tool) acceptedIDs() (ids []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id := range t.deletes {
+		ids = append(ids, printable(id))
+	}
+	return slices.Sorted(slices.Values(ids))
 }
 
 // main runs the program and returns its exit code. After a second signal it does not wait for

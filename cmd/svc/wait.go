@@ -87,6 +87,9 @@ func (t *tool) scaleCommand() *command {
 		client: needsClient, ledger: usesLedger, stake: changes, empty: emptyService,
 	}, 1)
 	c.left = func(f facts) []string {
+		if !f.Changed {
+			return []string{fmt.Sprintf("The number of instances was not changed: as many as before may be running and billed. To see how many: svc get %s", f.ID)}
+		}
 		return []string{fmt.Sprintf("Up to %d instances of %[2]s may be running and billed, or as many as before. To see how many: svc get %[2]s", f.Target, f.ID)}
 	}
 	c.run = func(ctx context.Context, args []string) (view, error) {
@@ -101,6 +104,7 @@ func (t *tool) scaleCommand() *command {
 		t.note(func(f *facts) { f.Target = n })
 		s, err := t.client.InferenceServices.ScaleAndWait(ctx, id, n, &t.wait)
 		t.note(func(f *facts) {
+			f.Changed = f.Changed || isForeign(err)
 			switch {
 			case err == nil:
 				f.Running = mayRun(s)
@@ -122,6 +126,12 @@ func (t *tool) scaleCommand() *command {
 // proves nothing: the first attempt may have taken effect.
 func hadNoEndpoint(err error) bool {
 	e, ok := errors.AsType[*svc.Error](err)
-	return ok && errors.Is(e, svc.ErrNotFound) && e.Method == http.MethodPut && e.Attempts == 1 &&
-		(len(e.Body) == 0 || json.Valid(e.Body))
+	return ok && errors.Is(e, svc.ErrNotFound) && e.Method == http.MethodPut && e.Attempts == 1 && !isForeign(err)
+}
+
+// isForeign reports whether a proxy or a portal may have sent the response of an error, in place of that to a
+// request that took effect.
+func isForeign(err error) bool {
+	e, ok := errors.AsType[*svc.Error](err)
+	return ok && len(e.Body) > 0 && !json.Valid(e.Body)
 }
