@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -287,8 +288,31 @@ func (t *tool) endLease(ctx context.Context, e ledger.Entry) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
+	t.endLeaseNow(ctx, e)
+}
+
+func (t *tool) endLeaseNow(ctx context.Context, e ledger.Entry) {
 	if t.client.Ledger.Extend(ctx, e, time.Now()) == nil {
 		t.talk.say("the service has accepted the delete of %s: its lease is over now, so that \"svc sweep\" goes on", printable(e.ServiceID))
+	}
+}
+
+// endLeases is endLease for a program that ends at once: for all entries, and within two seconds.
+func (t *tool) endLeases() {
+	t.mu.Lock()
+	ids := slices.Collect(maps.Keys(t.deletes))
+	t.mu.Unlock()
+	if len(ids) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 2*time.Second)
+	defer cancel()
+	entries, _ := t.client.Ledger.Entries(ctx)
+	for _, e := range entries {
+		over := !e.LeaseEnd.IsZero() && e.LeaseEnd.Before(time.Now())
+		if e.State == ledger.Created && !over && !t.elsewhere(e) && slices.Contains(ids, e.ServiceID) {
+			t.endLeaseNow(ctx, e)
+		}
 	}
 }
 

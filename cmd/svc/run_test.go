@@ -195,7 +195,9 @@ func TestRunOnATerminal(t *testing.T) {
 	require.Zero(t, s.srv.RunningInstances())
 }
 
-// TestDeletionThatIsNotProvedEndsTheLease: the service has accepted the delete, and the time for the proof is over.
+var runLong = []string{"run", "--name", "demo", "--image", "i", "--lease", "8h", "--", "sh", "-c", "echo ready; exec sleep 60"}
+
+// TestDeletionThatIsNotProvedEndsTheLease: the service has accepted the delete, and the time for the proof is over, or another signal ends it.
 // The ledger says so: the lease is over, and the next sweep goes on at once.
 func TestDeletionThatIsNotProvedEndsTheLease(t *testing.T) {
 	t.Parallel()
@@ -203,18 +205,35 @@ func TestDeletionThatIsNotProvedEndsTheLease(t *testing.T) {
 		args  []string
 		takes time.Duration // to become available
 		until string
+		more  syscall.Signal // ends the program before the time for the proof is over; 0 if none does
 	}{
-		"run":    {[]string{"run", "--name", "demo", "--image", "i", "--lease", "8h", "--", "sh", "-c", "echo ready; exec sleep 60"}, 0, "ready"},
-		"deploy": {deploy, time.Hour, "svc-1 is initializing"},
+		"run":              {runLong, 0, "ready", 0},
+		"run, given up":    {runLong, 0, "ready", syscall.SIGTERM},
+		"deploy":           {deploy, time.Hour, "svc-1 is initializing", 0},
+		"deploy, given up": {with(deploy, "--lease", "8h"), time.Hour, "svc-1 is initializing", syscall.SIGTERM},
+		"deploy, quit":     {deploy, time.Hour, "svc-1 is initializing", syscall.SIGQUIT},
+		"delete, quit":     {[]string{"delete", "svc-1"}, 0, "svc-1 is still there", syscall.SIGQUIT},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			patient(t)
 			s := newSession(t, svctest.WithDeployTime(tt.takes), svctest.WithDeleteTime(time.Hour))
+			if tt.args[0] == "delete" {
+				s.must(exitOK, with(deploy, "--lease", "8h")...)
+			}
 			b := s.background(tt.args...)
 			b.until(tt.until)
-			s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Status: 401, Times: -1}) // the deletion of run takes less time then
-			b.signal(syscall.SIGTERM)
+			if tt.more == 0 {
+				s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Status: 401, Times: -1}) // the deletion of run takes less time then
+			}
+			if tt.args[0] != "delete" {
+				b.signal(syscall.SIGTERM)
+			}
+			if tt.more != 0 {
+				eventually(t, "the delete", func() bool { return s.arrived("DELETE", svctest.RouteEndpoint) > 0 })
+				time.Sleep(sameSignal + 200*time.Millisecond)
+				b.signal(tt.more)
+			}
 			e := b.end()
 			s.srv.ClearFaults()
 			require.Equal(t, exitRunning, e.code, e.stderr)

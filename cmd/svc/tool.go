@@ -127,6 +127,7 @@ func (t *tool) main(args []string) int {
 		case err = <-done: // the command ended at the same moment
 		default:
 			err = t.givenUp()
+			t.endLeases()
 		}
 	}
 	code := t.report(err, args)
