@@ -34,9 +34,7 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 	case exitLedger:
 		return append(lines, t.ledgerAdvice(err, f)...)
 	case exitNotFound:
-		if f.Running && len(f.Hidden) == 0 && kindOf(err).name == "not_found" && !isA[mixedUpError](err) { // else it is known that nothing is
-			lines = append(lines, "Check the ID, and the account of the token: the service has no such endpoint in it, or has deleted it.")
-		}
+		return append(lines, t.notFound(err, f)...)
 	case exitUnusable:
 		return append(lines, restart(f)...)
 	case exitRunning:
@@ -46,6 +44,28 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 		return append(lines, t.stillRuns(f)...)
 	}
 	return lines
+}
+
+// notFound returns what to check after a "not found" of the service.
+func (t *tool) notFound(err error, f facts) []string {
+	if noRoute(err) {
+		return []string{t.checkPath()}
+	}
+	if f.Running && len(f.Hidden) == 0 && kindOf(err).name == "not_found" && !isA[mixedUpError](err) { // else it is known that nothing is
+		return []string{"Check the ID, and the account of the token: the service has no such endpoint in it, or has deleted it. " + t.checkPath()}
+	}
+	return nil
+}
+
+// checkPath returns the advice after a "not found" of the service: its address may be wrong too.
+func (t *tool) checkPath() string {
+	return fmt.Sprintf("Check the path of the address: %s (SVC_BASE_URL or --base-url).", t.address)
+}
+
+// noRoute reports whether the service responded "not found" to a request without an ID.
+func noRoute(err error) bool {
+	refused, ok := errors.AsType[*svc.Error](err)
+	return ok && refused.ID == "" && isNotFound(refused)
 }
 
 // reasons returns what may be the reason of an error, whatever the exit code, one line each.

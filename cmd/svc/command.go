@@ -171,6 +171,9 @@ func onlyCommands(cmd *cobra.Command, args []string) error {
 		return cmd.Help()
 	}
 	text := fmt.Sprintf("there is no command %q", cmd.CommandPath()+" "+args[0])
+	if len(args[0]) <= 2 { // two other letters are another word
+		cmd.SuggestionsMinimumDistance = 1
+	}
 	near := cmd.SuggestionsFor(args[0])
 	for _, c := range cmd.Commands() {
 		if c.IsAdditionalHelpTopicCommand() && strings.HasPrefix(c.Name(), args[0]) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -39,9 +40,15 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
+// negative matches what pflag says of a negative number, and the number.
+var negative = regexp.MustCompile(`^unknown shorthand flag: '\d' in (-\S+)$`)
+
 // plainly replaces the error of a value that cannot be parsed with a description of valid
 // values.
 func plainly(err error) error {
+	if found := negative.FindStringSubmatch(err.Error()); found != nil {
+		return fmt.Errorf("%s must not be negative", found[1])
+	}
 	for origin, want := range map[string]string{
 		": strconv.ParseInt: ":  "must be a whole number",
 		": strconv.Atoi: ":      "must be a whole number",
@@ -232,6 +239,10 @@ func (t *tool) guess(err error, args []string) (c *command, running bool) {
 	if form, ok := guessed(args, "output", "o"); ok {
 		_ = t.flags.output.Set(form)
 	}
+	if mode, ok := guessed(args, "progress", ""); ok {
+		_ = t.flags.progress.Set(mode)
+	}
+	_ = t.talk.set(&t.flags)
 	t.result.name, _ = guessed(args, "result", "")
 	return c, running && err != nil
 }

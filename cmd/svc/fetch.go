@@ -41,6 +41,9 @@ func existsError(file string) error {
 // fetch downloads to a temporary file, and renames it to the final name if its SHA-256 is the
 // expected one. Without force, it never overwrites a file.
 func (t *tool) fetch(file string, force bool, want string, download func(string, *svc.DownloadOptions) (int64, error)) (got fetched, err error) {
+	if info, err := os.Stat(file); err == nil && info.IsDir() {
+		return got, usageError{fmt.Errorf("%s is a folder: give the name of a file in it", file)}
+	}
 	if _, err := os.Lstat(file); err == nil && !force {
 		return got, usageError{existsError(file)}
 	}

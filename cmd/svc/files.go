@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -64,8 +65,8 @@ func (t *tool) filesGroup() *cobra.Command {
 		c.client = needsClient
 		if c.advise == nil {
 			c.advise = func(err error) []string {
-				if isNotFound(err) {
-					return []string{"Check the ID: the service has no such file, or nothing was uploaded for it."}
+				if isNotFound(err) && !noRoute(err) {
+					return []string{"Check the ID: the service has no such file, or nothing was uploaded for it. " + t.checkPath()}
 				}
 				return nil
 			}
@@ -106,7 +107,7 @@ func (t *tool) filesLsCommand() *command {
 type uploadView struct {
 	outcome
 	FileID string `json:"file_id"` // empty if there is no record, or its ID is not known
-	Name   string `json:"name"`
+	Name   string `json:"name"`    // name of the record; empty if it is not known
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"` // SHA-256 of the contents, in hexadecimal; empty if they were not uploaded
 }
@@ -165,6 +166,9 @@ func (t *tool) uploadCommand() *command {
 	c.advise = func(err error) []string { return t.uploadAdvice(err, u.path) }
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		u.path = args[0]
+		if u.id != "" && (c.Flags().Changed("name") || c.Flags().Changed("purpose")) {
+			return nil, usageError{errors.New("--name and --purpose are for a new record: --id replaces the contents of one, and nothing else")}
+		}
 		if u.path == "-" && u.name == "" && u.id == "" {
 			return nil, usageError{errors.New("standard input has no name: set --name")}
 		}
@@ -187,7 +191,7 @@ func (t *tool) upload(ctx context.Context, u *upload) (*uploadView, error) {
 		return v, err
 	}
 	defer stop()
-	opts := svc.UploadOptions{ContentType: u.contentType, AllowEmpty: u.allowEmpty, RefuseEmpty: !u.allowEmpty, Progress: t.talk.transfer("uploading " + printable(u.name))}
+	opts := svc.UploadOptions{ContentType: u.contentType, AllowEmpty: u.allowEmpty, RefuseEmpty: !u.allowEmpty, Progress: t.talk.transfer("uploading " + printable(cmp.Or(u.name, u.id)))}
 	var result *svc.UploadResult
 	if u.id != "" {
 		result, err = t.client.Files.Replace(ctx, u.id, body, &opts)
@@ -204,6 +208,11 @@ func (t *tool) upload(ctx context.Context, u *upload) (*uploadView, error) {
 		return v, err
 	}
 	v.FileID, v.Bytes, v.SHA256 = result.FileID, result.Bytes, result.SHA256
+	if u.id != "" {
+		if record, err := t.client.Files.Get(ctx, u.id, svc.WithMaxAttempts(1)); err == nil {
+			v.Name = record.FileName
+		}
+	}
 	return v, nil
 }
 
@@ -215,6 +224,10 @@ func (u *upload) open(stdin io.Reader) (body io.Reader, stop func(), err error) 
 	f, err := os.Open(u.path)
 	if err != nil {
 		return nil, nil, usageError{err}
+	}
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		_ = f.Close()
+		return nil, nil, usageError{fmt.Errorf("%s is a folder: give the name of a file", u.path)}
 	}
 	return f, func() { _ = f.Close() }, nil
 }
@@ -404,7 +417,7 @@ func (v *rmView) names() (ids []string) {
 
 func (t *tool) rmCommand() *command {
 	return &command{
-		Command: &cobra.Command{Use: "rm ID...", Short: "delete files", Args: cobra.MinimumNArgs(1), Example: "  svc files rm file-1 file-2"},
+		Command: &cobra.Command{Use: "rm ID...", SuggestFor: []string{"delete", "remove"}, Short: "delete files", Args: cobra.MinimumNArgs(1), Example: "  svc files rm file-1 file-2"},
 		empty:   func() view { return &rmView{Files: []rmFile{}} },
 		run: func(ctx context.Context, args []string) (view, error) {
 			v := &rmView{Files: []rmFile{}}
@@ -427,7 +440,7 @@ func (t *tool) rmCommand() *command {
 type linkView struct {
 	outcome
 	FileID string `json:"file_id"`
-	URL    string `json:"url"` // presigned URL: whoever has it can use it
+	URL    string `json:"url"` // presigned URL: whoever has it can read the contents, and may be able to replace them
 }
 
 func (v *linkView) table() table    { return line(v.URL) }
@@ -437,7 +450,9 @@ func (t *tool) linkCommand() *command {
 	return &command{
 		Command: &cobra.Command{
 			Use: "link ID", Short: "print a presigned URL of a file", Args: cobra.ExactArgs(1),
-			Long: "Prints a presigned URL of the contents. Whoever has it can read the file, until it expires.", Example: "  curl -o data.jsonl \"$(svc files link file-1)\"",
+			Long: `Prints a presigned URL of the contents. Whoever has it can read the file, and may be able to
+replace its contents with a PUT: give it only to those who may do both. The service does not say for
+how long it is valid, nor can it be withdrawn.`, Example: "  curl -o data.jsonl \"$(svc files link file-1)\"",
 		},
 		empty: func() view { return &linkView{} },
 		run: func(ctx context.Context, args []string) (view, error) {

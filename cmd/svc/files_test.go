@@ -222,3 +222,34 @@ func TestInterruptedUpload(t *testing.T) {
 	require.Equal(t, exitInterrupted, cmd.ProcessState.ExitCode(), stderr.String())
 	require.Contains(t, stderr.String(), "svc files upload --id file-1 data.jsonl")
 }
+
+// TestUploadToARecordKeepsItsName: the service cannot rename a record, so nothing claims that it did.
+func TestUploadToARecordKeepsItsName(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.srv.AddFile("first", "batch", []byte("old"))
+	s.contents(1000)
+	for _, flag := range []string{"--name", "--purpose"} {
+		require.Contains(t, s.must(exitUsage, "files", "upload", "data.jsonl", "--id", "file-1", flag, "new").stderr, "for a new record")
+	}
+	require.Zero(t, s.srv.RequestCount("*", svctest.RouteAny))
+	e := s.must(exitOK, "files", "upload", "data.jsonl", "--id", "file-1", "-o", "json")
+	require.Equal(t, "first", e.doc(t)["name"])
+	require.Contains(t, e.stderr, "uploading file-1: 100 %")
+}
+
+// TestFoldersAreNoFiles: nothing is sent for a folder in place of a file, and nothing replaces one.
+func TestFoldersAreNoFiles(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.srv.AddFile("a", "batch", []byte("contents"))
+	require.NoError(t, os.Mkdir(filepath.Join(s.env["HOME"], "folder"), 0o700))
+	require.NoError(t, os.Symlink("folder", filepath.Join(s.env["HOME"], "link")))
+	for _, folder := range []string{".", "folder", "link"} {
+		for _, args := range [][]string{{"upload", folder}, {"download", "file-1", folder}, {"download", "file-1", folder, "--force"}} {
+			require.Contains(t, s.must(exitUsage, append([]string{"files"}, args...)...).stderr, folder+" is a folder")
+		}
+	}
+	require.Zero(t, s.srv.RequestCount("*", svctest.RouteAny))
+	s.must(exitUsage, "files", "upload", "none")
+}

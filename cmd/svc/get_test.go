@@ -54,7 +54,10 @@ func TestGetFailures(t *testing.T) {
 		"no such flag":      {args: []string{"get", "--colour", "svc-1"}, code: exitUsage, kind: "usage", says: "svc get --help"},
 		"no such command":   {args: []string{"gte"}, code: exitUsage, kind: "usage", says: "but there is get"},
 		"command and flag":  {args: []string{"depoly", "--key", "a"}, code: exitUsage, kind: "usage", says: "but there is deploy"},
-		"command of others": {args: []string{"rm", "svc-1"}, code: exitUsage, kind: "usage", says: "but there is delete"},
+		"command of others": {args: []string{"rm", "svc-1"}, code: exitUsage, kind: "usage", says: "but there is delete\n"},
+		"negative duration": {args: []string{"extend", "chat", "-1h"}, code: exitUsage, kind: "usage", says: "-1h must not be negative"},
+		"negative number":   {args: []string{"scale", "svc-1", "-1"}, code: exitUsage, kind: "usage", says: "-1 must not be negative"},
+		"events":            {args: []string{"get", "--colour", "--progress", "json"}, code: exitUsage, kind: "usage", says: `{"event":"error","message":"svc: unknown flag: --colour"}`},
 		"in a group":        {args: []string{"files", "uplod", "--purpose", "x"}, code: exitUsage, kind: "usage", says: "but there is upload"},
 		"time out of range": {args: []string{"get", "svc-1", "--timeout", "5"}, code: exitUsage, kind: "usage", says: "must be a duration"},
 		"no time":           {args: []string{"get", "svc-1", "--timeout", "0s"}, code: exitTimeout, kind: "timeout"},
@@ -160,5 +163,30 @@ func TestStdoutThatCannotBeWritten(t *testing.T) {
 		require.Equal(t, exitOK, e.code, e.stderr)
 		require.Empty(t, e.stderr)
 		w.Close()
+	}
+}
+
+// TestAddressWithAWrongPath: every "not found" names the address, since it may be the reason.
+func TestAddressWithAWrongPath(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.env["SVC_BASE_URL"] += "/api"
+	for _, args := range [][]string{{"get", "svc-1"}, {"flavors"}, {"files", "ls"}, {"files", "link", "file-1"}, deploy} {
+		e := s.must(exitNotFound, args...)
+		require.Contains(t, e.stderr, "Check the path of the address: "+s.env["SVC_BASE_URL"])
+		require.Equal(t, strings.HasSuffix(args[len(args)-1], "-1"), strings.Contains(e.stderr, "Check the ID"), e.stderr)
+	}
+}
+
+// TestKeyInDoubtIsNotARequest: nothing was sent, so the error does not begin with a request.
+func TestKeyInDoubtIsNotARequest(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	loseResponse(s)
+	for _, args := range [][]string{{"get"}, {"url"}, {"scale", "2"}, {"wait"}, {"delete"}} {
+		e := s.must(exitUnknown, append(args, "--key", "chat", "-o", "json")...)
+		require.Regexp(t, `^svc: the ledger has no ID for the key chat, since the outcome of its create is not known\n`, e.stderr)
+		require.Equal(t, "outcome_unknown", e.doc(t)["error_kind"])
+		require.Equal(t, "chat", e.doc(t)["unknown_create"].(map[string]any)["key"])
 	}
 }

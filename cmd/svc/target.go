@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,10 +52,8 @@ func (t *tool) target(ctx context.Context, args []string) (id string, rest []str
 // inDoubt returns the error for an entry without an ID.
 func (t *tool) inDoubt(e ledger.Entry) error {
 	t.note(func(f *facts) { f.Name, f.Intent, f.SettleBy = e.Name, e.Intent, e.SettleBy.Add(time.Minute) })
-	return &svc.OutcomeUnknownError{
-		RequestInfo: svc.RequestInfo{Method: "POST", Route: "/v1/inference-service"}, Name: e.Name, Key: e.Key, Intent: e.Intent,
-		Err: fmt.Errorf("the entry of the key %s is %s, and has no ID", e.Key, e.State),
-	}
+	text := fmt.Sprintf("the ledger has no ID for the key %s, since the outcome of its create is not known", e.Key)
+	return several{text, []error{&svc.OutcomeUnknownError{Name: e.Name, Key: e.Key, Intent: e.Intent, Err: errors.New(text)}}}
 }
 
 // noEntry returns the error for a key without an open entry. It may be the ID of an endpoint that is running.
