@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -65,7 +66,8 @@ func (t *tool) doctorCommand() *command {
 			Use: "doctor", Short: "check the settings, the service and the ledger; changes nothing",
 			Long: `Checks the address, the token, the flavor list, the clock, the inference URL and the ledger, and
 says what to do about each problem. It changes nothing: to try a ledger, it writes a file in its
-folder and removes it, or inserts no record in a database. Ends with 1 if there is a problem.`,
+folder, or in the folder where the first create would make it, and removes it; into a database it
+inserts no record. Ends with 1 if there is a problem.`,
 		},
 		stake: reads, empty: emptyDoctor,
 		run: func(ctx context.Context, _ []string) (view, error) {
@@ -121,7 +123,7 @@ func (t *tool) checkService(ctx context.Context, v *doctorView) {
 		checkClock(v, response.Header)
 	case err != nil:
 		v.ok("service", "reached%s", securely(t.address))
-		v.problem("flavors", plainText(err), "check that the address is that of the service, and not of a proxy or a login page")
+		v.problem("flavors", plainText(err), "check that the address, with its path, is that of the service, and not of a proxy or a login page")
 		v.skipped("token")
 		checkClock(v, response.Header)
 	default:
@@ -233,6 +235,10 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView) {
 	switch {
 	case isA[noLedgerError](err) && !p.explicit:
 		t.note(func(f *facts) { f.Running = false })
+		if unmade := p.tryMake(ctx); unmade != nil {
+			v.problem("ledger", fmt.Sprintf("none yet, and %s cannot be made: %s", p.shown, plainText(unmade)), "until it can, nothing is created: check who may write there, or set HOME, XDG_STATE_HOME or SVC_LEDGER")
+			return
+		}
 		v.ok("ledger", "none yet at %s: the first create makes it", p.shown)
 		return
 	case isA[noLedgerError](err):
@@ -260,6 +266,20 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView) {
 	}
 	t.checkAccount(ctx, v, entries)
 	t.checkEntries(v, entries, errors.Join(err, damaged))
+}
+
+// tryMake tries to make the folder of a ledger that does not exist, and leaves nothing behind.
+func (p place) tryMake(ctx context.Context) error {
+	parent := p.name // the first of its folders that exists
+	for _, err := os.Lstat(parent); errors.Is(err, fs.ErrNotExist) && parent != filepath.Dir(parent); _, err = os.Lstat(parent) {
+		parent = filepath.Dir(parent)
+	}
+	dir, err := os.MkdirTemp(parent, ".ledger-doctor-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	return place{driver: p.driver, name: dir}.tryWrite(ctx)
 }
 
 // tryWrite tries to write to a ledger that exists, and leaves nothing behind. It opens a database as a

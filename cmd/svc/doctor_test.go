@@ -88,7 +88,8 @@ func TestDoctor(t *testing.T) {
 			change:   func(s *session) { s.env["SVC_LEDGER"] = filepath.Join(s.env["HOME"], "none") },
 			problems: []string{"ledger"}, running: true,
 		},
-		"SVC_LEDGER=none": {change: func(s *session) { s.env["SVC_LEDGER"] = "none" }, problems: []string{"ledger"}, running: true},
+		"no place for the default ledger": {change: func(s *session) { s.env["XDG_STATE_HOME"] = "/proc/none" }, problems: []string{"ledger"}, says: []string{"cannot be made"}},
+		"SVC_LEDGER=none":                 {change: func(s *session) { s.env["SVC_LEDGER"] = "none" }, problems: []string{"ledger"}, running: true},
 		"a doubt": {
 			change: func(s *session) {
 				s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
@@ -178,6 +179,11 @@ func TestDoctor(t *testing.T) {
 				require.Contains(t, e.stdout, text)
 			}
 			require.Equal(t, code, s.run("doctor", "--timeout", "30s").code)
+			if tt.change == nil {
+				left, err := os.ReadDir(s.env["HOME"])
+				require.NoError(t, err)
+				require.Empty(t, left, "it leaves nothing behind")
+			}
 		})
 	}
 }
