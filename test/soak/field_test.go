@@ -73,7 +73,7 @@ func (t *traits) drawField(d *rand.Rand) {
 			t.fickle, t.trouble = true, max(t.trouble, 0.2)
 		}
 	}
-	quiet := t.field == field{router: t.router, routerBody: t.routerBody, echoes: t.echoes} && t.trouble == 0 && t.slow == 0
+	quiet := t.field == field{router: t.router, routerBody: t.routerBody, echoes: t.echoes} && t.trouble+t.slow+t.refusing == 0
 	if length := t.router.to - t.router.from; quiet && length > 0 {
 		from := t.router.to + 17*time.Second + seconds(10)
 		if d.IntN(2) == 0 { // no response tells the one from the other, except that it takes long

@@ -475,6 +475,9 @@ func checkCalm(c *conversation, k *call) {
 // that token is still refused 10 s later: gateways refuse in JSON too, for a moment.
 func checkRefusals(c *conversation, k *call) {
 	wait, failed := errors.AsType[*svc.WaitError](k.err)
+	if !k.woke.IsZero() {
+		return // ctx has ended, and one more poll after it may name its own reason
+	}
 	if !k.returned || !failed || k.antics.what == "permanent" || errors.Is(wait.Err, svc.ErrNotFound) || !errors.Is(wait.Err, svc.ErrUnauthorized) && !errors.Is(wait.Err, svc.ErrForbidden) {
 		return
 	}
