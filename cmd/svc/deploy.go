@@ -29,7 +29,8 @@ shows what may be running.
 Flags that select a flavor (--gpu, --region, --min-cuda, --max-price and several of --flavor) are for a
 new endpoint. One that exists is kept whatever its flavor; if that does not fit, a warning says so.
 --lease counts from the create: repeated with a longer --lease, the command makes the lease longer, but
-never shorter, and it does not begin again. "svc extend KEY 8h" sets another end, counted from now.
+never shorter, and it does not begin again. An endpoint that has no lease gets one that counts from now.
+"svc extend KEY 8h" sets another end, counted from now.
 
 "svc deploy --dry-run" prints a request that can be the file of --file. A field that the file
 does not have gets the default of its flag.`
@@ -260,8 +261,14 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	limited, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	d.stop = stop
+	if d.withoutLease() {
+		d.opts.Lease = 0 // it would count from the create, and could be over at once
+	}
 	service, err := t.client.InferenceServices.Deploy(limited, d.req, &d.opts)
 	err = d.judge(ctx, service, d.noSuchFlavor(ctx, err))
+	if err == nil && d.opts.Lease != d.spec.lease {
+		d.beginLease(ctx)
+	}
 	if f := t.facts(); f.Resumed && !f.Deleted {
 		err = cmp.Or(err, d.announce(ctx, f.ID))
 	}

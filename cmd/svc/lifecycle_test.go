@@ -161,6 +161,23 @@ func TestLeaseOfDeployAndExtend(t *testing.T) {
 	require.Contains(t, s.must(exitRefused, "extend", "chat", "1h").stderr, "Check the token")
 }
 
+// TestLeaseOfAnEndpointWithoutOneCountsFromNow: counted from the create, it could be over at once, and the
+// next sweep would delete an endpoint that serves.
+func TestLeaseOfAnEndpointWithoutOneCountsFromNow(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	time.Sleep(2500 * time.Millisecond) // the clock of the service counts
+	require.Contains(t, s.must(exitOK, with(deploy, "--key", "chat", "--lease", "2s", "--dry-run")...).stderr, "the command would set one that ends in 2s")
+	require.Contains(t, s.must(exitOK, with(deploy, "--key", "chat", "--lease", "1h")...).stderr, "had no lease: it ends in 1h")
+	require.Contains(t, s.must(exitOK, "ls").stdout, "in 59m")
+
+	s.must(exitOK, with(deploy, "--key", "other")...)
+	time.Sleep(2500 * time.Millisecond)
+	e := s.must(exitOK, with(deploy, "--key", "other", "--lease", "2s")...)
+	require.NotContains(t, e.stderr, "is over")
+}
+
 // TestDeleteOfWhatTheLedgerHasAsDeleted ends at once: the deletion is proven, and one read is enough. If
 // the endpoint is there, it is deleted.
 func TestDeleteOfWhatTheLedgerHasAsDeleted(t *testing.T) {

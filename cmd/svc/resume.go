@@ -37,6 +37,9 @@ func (d *deployment) foresee(ctx context.Context) (goesOn bool, err error) {
 	case !useless(s):
 		d.warnOfAdopted(*e, s)
 		t.talk.say("the command would create nothing: the key %s has %s, of the same request, which is %s", e.Key, printable(s.ServiceID), printable(string(s.Status)))
+		if d.tellLease(*e); d.withoutLease() && d.spec.lease > 0 {
+			t.talk.say("it has no lease: the command would set one that ends in %v", (*days)(&d.spec.lease))
+		}
 		return true, nil
 	case d.spec.replace:
 		t.talk.say("the command would delete %s, which is %s, and create another one", printable(s.ServiceID), s.Status)
@@ -115,6 +118,25 @@ func (d *deployment) goesOn(ctx context.Context, id string) {
 	}
 	d.tellLease(*e)
 	d.warnOfFlavor(ctx, *e)
+}
+
+// withoutLease reports whether the endpoint of the key exists and has no lease.
+func (d *deployment) withoutLease() bool {
+	return d.earlier != nil && d.earlier.State == ledger.Created && d.earlier.LeaseEnd.IsZero()
+}
+
+// beginLease gives the endpoint of the key the lease of --lease, counted from now.
+func (d *deployment) beginLease(ctx context.Context) {
+	t, lease := d.tool, (*days)(&d.spec.lease)
+	e, err := t.openEntry(ctx, t.flags.key)
+	if err == nil && e != nil {
+		err = t.client.Ledger.Extend(ctx, *e, time.Now().Add(d.spec.lease))
+	}
+	if err != nil {
+		t.talk.warn("the lease could not be set: %s. To set it: svc extend %s %v", plainText(err), t.flags.key, lease)
+		return
+	}
+	t.talk.say("the endpoint of the key %s had no lease: it ends in %v now", t.flags.key, lease)
 }
 
 // tellLease says when the lease of an endpoint that exists ends, and warns if it is over: then the endpoint
