@@ -185,6 +185,9 @@ func TestNewLedgerIsAnnounced(t *testing.T) {
 	made := "made a new ledger at " + filepath.Join(s.env["HOME"], ".local/state/svc-ledger") + ": there was none\n"
 	require.Equal(t, 1, strings.Count(s.must(exitOK, deploy...).stderr, made))
 	require.NotContains(t, s.must(exitOK, deploy...).stderr, "made a new ledger")
+	pipeline := newSession(t)
+	pipeline.env["CI"] = "true"
+	require.Contains(t, pipeline.must(exitOK, with(deploy, "--quiet")...).stderr, "warning: made a new ledger")
 }
 
 // TestAdoptOfAnotherEndpoint: that is no fault of the ledger.
