@@ -261,14 +261,9 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	limited, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	d.stop = stop
-	if d.withoutLease() {
-		d.opts.Lease = 0 // it would count from the create, and could be over at once
-	}
-	service, err := t.client.InferenceServices.Deploy(limited, d.req, &d.opts)
+	service, err := d.deploy(limited)
 	err = d.judge(ctx, service, d.noSuchFlavor(ctx, err))
-	if err == nil && d.opts.Lease != d.spec.lease {
-		d.beginLease(ctx)
-	}
+	d.beginLease(ctx, err)
 	if f := t.facts(); f.Resumed && !f.Deleted {
 		err = cmp.Or(err, d.announce(ctx, f.ID))
 	}

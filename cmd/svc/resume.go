@@ -125,8 +125,21 @@ func (d *deployment) withoutLease() bool {
 	return d.earlier != nil && d.earlier.State == ledger.Created && d.earlier.LeaseEnd.IsZero()
 }
 
-// beginLease gives the endpoint of the key the lease of --lease, counted from now.
-func (d *deployment) beginLease(ctx context.Context) {
+// deploy calls Deploy. An endpoint without a lease gets none from it, since that would count from the create
+// and could be over at once: see beginLease.
+func (d *deployment) deploy(ctx context.Context) (*svc.InferenceService, error) {
+	if d.withoutLease() {
+		d.opts.Lease = 0
+	}
+	return d.tool.client.InferenceServices.Deploy(ctx, d.req, &d.opts)
+}
+
+// beginLease gives the endpoint of the key the lease of --lease, counted from now, if Deploy has succeeded
+// and was not told to.
+func (d *deployment) beginLease(ctx context.Context, failed error) {
+	if failed != nil || d.opts.Lease == d.spec.lease {
+		return
+	}
 	t, lease := d.tool, (*days)(&d.spec.lease)
 	e, err := t.openEntry(ctx, t.flags.key)
 	if err == nil && e != nil {
