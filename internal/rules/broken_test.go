@@ -31,6 +31,7 @@ func TestABrokenRuleIsNoticed(t *testing.T) {
 		"silence":                     {"evidence.go", "silent > Silence", "silent < 0", "OnlyWhatWasSeen"},
 		"a proof is reached":          {"evidence.go", "case Listed:", "case 99:", "EverySequence"},
 		"the time of a proof":         {"evidence.go", "{true, Service, true, 2, 3 * time.Second}", "{true, Service, true, 2, 8 * time.Second}", "TimeOfAProof"},
+		"another response":            {"evidence.go", "case Odd:\n\t\te = e.interrupted(Intermediary)", "case Odd:", "AnotherResponse"},
 		"what may be the record":      {"evidence.go", "case Unclear:", "case 99:", "NoSequence"},
 		"an ID of the request":        {"evidence.go", "o.unshared(e.list).copyOf", "o.copyOf", "SharedRequestID"},
 		"an old refusal":              {"failures.go", "now.Sub(s.latest) > Silence", "false", "NotFoundForgets"},

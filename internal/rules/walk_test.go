@@ -376,3 +376,18 @@ func TestSharedRequestIDShowsNoCopy(t *testing.T) {
 		}
 	}
 }
+
+// A router that hides a path sends nothing else. So any other response in between shows that more than
+// one thing has responded.
+func TestAnotherResponseInterruptsPlainText(t *testing.T) {
+	for _, odd := range []bool{true, false} {
+		e := Evidence{Read: true}
+		for now := time.Duration(0); now <= 80*time.Second; now += 20 * time.Second {
+			e = e.After(Observation{Sight: Missing, Class: Intermediary, At: walkStart.Add(now), Known: true}).After(Observation{Sight: Listed})
+			if odd {
+				e = e.After(Observation{Sight: Odd})
+			}
+		}
+		require.Equal(t, odd, e.Verdict == Unproven)
+	}
+}
