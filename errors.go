@@ -222,12 +222,12 @@ func (e *TransportError) Is(target error) bool {
 }
 
 // An OutcomeUnknownError records that a create or register was sent and that its outcome is not
-// known: the response was lost, cut off, late, not the promised record, a page of a proxy or
-// portal (HTML or XML) with a status from 400, except for 407, or a refusal whose body is the new
-// record with the mark of the ledger. The redirects 307 and 308 are
-// refusals, since they request the same call again. The endpoint or file record may exist, and an
-// instance is billed from its creation. Do not repeat the call before you know whether the record
-// exists. To find out, use Name, ID and Body: the service has no call that lists endpoints. With
+// known: the response was lost, cut off, late, or not the promised record. A page of a proxy or
+// portal (HTML or XML) with a status from 400, except for 407, does not show the outcome either.
+// Nor does a refusal whose body shows the new record with the mark of the ledger. The redirects 307
+// and 308 are refusals, since they request the same call again. The endpoint or file record may
+// exist, and an instance is billed from its creation. Do not repeat the call before you know whether
+// the record exists. To find out, use Name, ID and Body: the service has no call that lists endpoints. With
 // [WithLedger], the unknown outcome can be that of an earlier create under the same Key. Then
 // this call sent nothing.
 //

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,10 +41,9 @@ func NewJournal(store Store, baseURL string, clean func(error) error) *Journal {
 func (j *Journal) Read(ctx context.Context, key string) (entries []Entry, last int64, err error) {
 	records, err := bounded(ctx, func(ctx context.Context) ([]Record, error) { return j.store.List(ctx, key) })
 	entries, damaged := Fold(records)
-	place := map[bool]int{true: -1} // of the open entries
-	slices.SortStableFunc(entries, func(a, b Entry) int {
-		return cmp.Or(place[a.Open()]-place[b.Open()], a.RequestedAt.Compare(b.RequestedAt))
-	})
+	slices.SortStableFunc(entries, func(a, b Entry) int { return a.RequestedAt.Compare(b.RequestedAt) })
+	ended := slices.DeleteFunc(slices.Clone(entries), Entry.Open)
+	entries = append(slices.DeleteFunc(entries, func(e Entry) bool { return !e.Open() }), ended...) // the open ones first
 	for i := range entries {
 		j.note(&entries[i])
 	}

@@ -27,7 +27,7 @@ func TestABrokenRuleIsNoticed(t *testing.T) {
 		"a page is not the service":   {"evidence.go", "p.class != o.Class, ", "", "NoSequence"},
 		"the list is fresh":           {"evidence.go", "e.listed = false // an", "// an", "ListIsAnswered"},
 		"the list is of the run":      {"evidence.go", "r.last, r.came, r.between = o.At, came, between", "r.last, r.came, r.between = o.At, came, true", "NoSequence"},
-		"the list is no copy":         {"evidence.go", "if !o.unshared(e.seen[(e.next+3)%len(e.seen)]).copyOf(e.list) {", "if true {", "NoSequence"},
+		"the list is no copy":         {"evidence.go", "if !o.unshared(e.seen[(e.next+len(e.seen)-1)%len(e.seen)]).copyOf(e.list) {", "if true {", "NoSequence"},
 		"silence":                     {"evidence.go", "silent > Silence", "silent < 0", "OnlyWhatWasSeen"},
 		"a proof is reached":          {"evidence.go", "case Listed:", "case 99:", "EverySequence"},
 		"the time of a proof":         {"evidence.go", "{true, Service, true, 2, 3 * time.Second}", "{true, Service, true, 2, 8 * time.Second}", "TimeOfAProof"},

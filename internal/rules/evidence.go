@@ -148,7 +148,7 @@ func (e Evidence) After(o Observation) Evidence {
 	case Accepted:
 		e.accepted = true
 	case Listed:
-		if !o.unshared(e.seen[(e.next+3)%len(e.seen)]).copyOf(e.list) { // a copy proves nothing about the time since its original
+		if !o.unshared(e.seen[(e.next+len(e.seen)-1)%len(e.seen)]).copyOf(e.list) { // a copy proves nothing about the time since its original
 			e.listed = true
 		}
 		e.list = o.Origin

@@ -112,17 +112,17 @@ func MayHaveActed(r Response) bool {
 	switch s := r.Status; {
 	case s < 400, s == http.StatusProxyAuthRequired: // a proxy that sends 407 did not pass the request on
 		return false
-	case s == http.StatusRequestTimeout, s == 499, s >= 500 && !slices.Contains(refusals, s), r.shows(r.Marks):
+	case s == http.StatusRequestTimeout, s == 499, s >= 500 && !slices.Contains(refusals, s), r.showsRecord():
 		return true
 	}
 	_, why := Classify(r)
 	return Replaced(why, r)
 }
 
-// shows reports whether the body holds all of the texts. If there are none, shows returns false.
-func (r Response) shows(texts []string) bool {
-	missing := func(text string) bool { return !bytes.Contains(r.Body, []byte(text)) }
-	return len(texts) > 0 && !slices.ContainsFunc(texts, missing)
+// showsRecord reports whether the body holds all of the marks. If there are none, it returns false.
+func (r Response) showsRecord() bool {
+	missing := func(mark string) bool { return !bytes.Contains(r.Body, []byte(mark)) }
+	return len(r.Marks) > 0 && !slices.ContainsFunc(r.Marks, missing)
 }
 
 // Inconclusive reports whether a status does not show if a create took effect. A redirect can
