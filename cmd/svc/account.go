@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"example.com/svc"
 	"example.com/svc/ledger"
@@ -43,7 +42,7 @@ func (t *tool) noteHidden(ctx context.Context, err error) {
 		return
 	}
 	ids := strings.Fields(strings.ToLower(t.facts().ID))
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	ctx, cancel := briefly(ctx)
 	defer cancel()
 	entries, _ := t.client.Ledger.Entries(ctx)
 	for _, e := range entries {

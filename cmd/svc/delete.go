@@ -179,7 +179,7 @@ func (t *tool) recorded(ctx context.Context, ids []string) map[string]ledger.Ent
 			found[strings.ToLower(e.ServiceID)] = e
 		}
 		if e.Open() && t.elsewhere(e) && slices.ContainsFunc(ids, func(id string) bool { return strings.EqualFold(id, e.ServiceID) }) {
-			t.talk.say("warning: the ledger has %s, of the key %s, at another address, and that entry stays open. If it is the same endpoint: svc delete --key %[2]s --base-url %[3]s", printable(e.ServiceID), e.Key, shellWord(e.BaseURL))
+			t.talk.warn("the ledger has %s, of the key %s, at another address, and that entry stays open. If it is the same endpoint: svc delete --key %[2]s --base-url %[3]s", printable(e.ServiceID), e.Key, shellWord(e.BaseURL))
 		}
 	}
 	return found
@@ -305,12 +305,11 @@ func (t *tool) endLeases() {
 	if len(ids) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 2*time.Second)
+	ctx, cancel := briefly(t.ctx)
 	defer cancel()
 	entries, _ := t.client.Ledger.Entries(ctx)
 	for _, e := range entries {
-		over := !e.LeaseEnd.IsZero() && e.LeaseEnd.Before(time.Now())
-		if e.State == ledger.Created && !over && !t.elsewhere(e) && slices.Contains(ids, e.ServiceID) {
+		if e.State == ledger.Created && !leaseEnded(e, time.Now()) && !t.elsewhere(e) && slices.Contains(ids, e.ServiceID) {
 			t.endLeaseNow(ctx, e)
 		}
 	}
@@ -318,7 +317,7 @@ func (t *tool) endLeases() {
 
 // deployed returns the entry of the endpoint that the command has deployed, or zero if it is not known.
 func (t *tool) deployed(ctx context.Context) ledger.Entry {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	ctx, cancel := briefly(ctx)
 	defer cancel()
 	f := t.facts()
 	if e, _ := t.client.Ledger.Entry(ctx, cmp.Or(f.Entry, f.Key)); e != nil && strings.EqualFold(e.ServiceID, f.ID) {

@@ -426,7 +426,7 @@ func (t *tool) noteDoubt(ctx context.Context, unknown *svc.OutcomeUnknownError) 
 	if unknown.Intent == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	ctx, cancel := briefly(ctx)
 	defer cancel()
 	entries, _ := t.client.Ledger.Entries(ctx)
 	for _, e := range entries {

@@ -347,7 +347,7 @@ func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry, damaged error
 				"create", "pending", fmt.Sprintf("the create of the key %s has no outcome yet: it is under way, or its process has ended without one; in doubt from %s on", e.Key, clock(e.SettleBy.Add(ledger.SettleMargin))),
 				fmt.Sprintf("if no command is creating it now: look for %q, with [svc:%s] in its description, at the provider, then: svc adopt %s ID, or: svc forget %[3]s", e.Name, e.Intent, e.Key),
 			})
-		case !e.LeaseEnd.IsZero() && service.After(e.LeaseEnd):
+		case leaseEnded(e, service):
 			v.problem("lease", fmt.Sprintf("the lease of %s is over since %s", what, short(service.Sub(e.LeaseEnd))), remedy(e))
 		}
 		if t.address != "" && t.elsewhere(e) {

@@ -51,10 +51,15 @@ func newEntryView(e ledger.Entry) entryView {
 // subject names the endpoint of an entry in a sentence, and whether its lease is over.
 func (e *entryView) subject() string {
 	what := cmp.Or(printable(e.ServiceID), "an endpoint whose ID is not known,") + " of the key " + e.Key
-	if end := e.entry.LeaseEnd; !end.IsZero() && time.Now().After(end) {
+	if leaseEnded(e.entry, time.Now()) {
 		what += ", whose lease is over,"
 	}
 	return what
+}
+
+// leaseEnded reports whether an entry has a lease that has ended at the given time.
+func leaseEnded(e ledger.Entry, now time.Time) bool {
+	return !e.LeaseEnd.IsZero() && now.After(e.LeaseEnd)
 }
 
 func stamp(t time.Time) string {

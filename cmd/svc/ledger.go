@@ -276,11 +276,17 @@ func (t *tool) checkDeletion(ctx context.Context) {
 	if f.Entry == "" || f.Open || f.Unrecorded {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	ctx, cancel := briefly(ctx)
 	defer cancel()
 	if _, err := t.client.Ledger.Entry(ctx, f.Entry); err != nil && !errors.Is(err, svc.ErrKeyInUse) {
 		t.staysOpen(f.ID, f.Entry, err)
 	}
+}
+
+// briefly returns a context for a look into the ledger at the end of a command: it lasts two seconds, also
+// after the end of ctx.
+func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 }
 
 // brokenLedger is a ledger that could not be opened: each use returns err.

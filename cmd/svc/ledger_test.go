@@ -197,7 +197,7 @@ func TestKeyOfAnotherAddress(t *testing.T) {
 		require.NotContains(t, e.stderr, "svc doctor", "nothing is wrong with the ledger")
 	}
 	require.Contains(t, here.must(exitOK, "ls").stderr, "open at other addresses than "+here.env["SVC_BASE_URL"]+": 2.")
-	require.Contains(t, here.must(exitOK, "delete", "svc-1").stderr, "at another address, and that entry stays open. If it is the same endpoint: svc delete --key there --base-url "+there.env["SVC_BASE_URL"])
+	require.Contains(t, here.must(exitOK, "delete", "svc-1", "--quiet").stderr, "at another address, and that entry stays open. If it is the same endpoint: svc delete --key there --base-url "+there.env["SVC_BASE_URL"])
 	here.must(exitOK, with(deploy, "--key", "here")...)
 	require.Equal(t, 1, here.srv.RunningInstances())
 	require.Equal(t, 1, there.srv.RunningInstances())

@@ -103,7 +103,10 @@ func (d *deployment) warnOfFlavor(ctx context.Context, e ledger.Entry) {
 // turn out to be deleted, and then another one is created.
 func (d *deployment) goesOn(ctx context.Context, id string) {
 	t := d.tool
-	then := map[bool]string{true: ": waiting until it is available"}[d.wait]
+	then := ""
+	if d.wait {
+		then = ": waiting until it is available"
+	}
 	limited, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	e, err := t.openEntry(limited, t.flags.key)
