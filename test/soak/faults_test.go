@@ -176,9 +176,9 @@ func (w *world) draw(x *exchange, d *rand.Rand) {
 		x.fault, x.early = outageFor, true
 	case (w.router.has(since) || w.again.has(since)) && x.id != "" && x.id != flavorList:
 		x.fault, x.early = routerFor, true
-		if w.garbles && x.method == "GET" {
+		if w.mixes != noFault && x.method == "GET" {
 			if w.reached[x.id] = !w.reached[x.id]; !w.reached[x.id] {
-				x.fault, x.early = cutBody, false
+				x.fault, x.early = w.mixes, w.mixes != cutBody
 			}
 		}
 	case w.untrusted.has(since):

@@ -28,7 +28,7 @@ type field struct {
 	again      window // and once more, after a time in which a wait reads the endpoint, unless it is offline
 	offline    window // the network of the client is down
 	routerBody string
-	garbles    bool // and every second read of an endpoint gets the record, cut off
+	mixes      fault // and this happens to every second read of an endpoint; empty: the same as to the others
 
 	cacheTTL     time.Duration // how long a cache keeps responses; zero: there is no cache
 	cacheIgnores bool          // the cache ignores Cache-Control
@@ -83,8 +83,8 @@ func (t *traits) drawField(d *rand.Rand) {
 		t.again = window{from, from + length}
 		t.deploying = 3 * time.Minute // so that one wait sees both
 	}
-	if t.garbles {
-		t.cacheTTL = 0 // a cache would hide the records between two "not found"
+	if t.mixes != noFault {
+		t.cacheTTL = 0 // a cache would hide what is between two "not found"
 	}
 	t.echoes = t.echoes && t.cacheTTL == 0 // a copy without any other sign cannot be detected
 	t.offset = []time.Duration{0, 24 * time.Hour, -24 * time.Hour}[d.IntN(3)]
@@ -112,8 +112,11 @@ func (t *traits) drawRouter(d *rand.Rand) {
 	from := time.Duration(d.Float64() * 40 * float64(time.Second))
 	length := time.Duration((0.5 + d.Float64()/2) * most * float64(time.Second))
 	t.trouble = 0 // a page of a proxy right before it would make it longer
-	if t.garbles = d.IntN(4) == 0; t.garbles {
-		t.slow, length = 0, time.Duration(d.Float64()*300*float64(time.Second))
+	if d.IntN(4) == 0 {
+		t.slow, length, t.mixes = 0, time.Duration(d.Float64()*300*float64(time.Second)), cutBody
+		if !json && d.IntN(2) == 0 { // a client may believe "not found" in JSON although other responses fail
+			t.mixes = status503
+		}
 	}
 	t.router, t.routerBody = window{from, from + length}, outageBodies[i]
 }
