@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"example.com/svc/internal/cause"
 	"example.com/svc/internal/jsonfield"
 	"example.com/svc/internal/rules"
 	"example.com/svc/internal/same"
+	"example.com/svc/ledger"
 )
 
 // Cleanup records whether a failed [InferenceServiceClient.Deploy] or [FileClient.Upload] deleted
@@ -107,7 +109,7 @@ func (d *deployment) cleanUp(ctx context.Context) (state Cleanup, err error) {
 	o := d.opts.withDefaults() // a copy; the next line removes the caller's functions from it
 	o.MinInterval, o.MaxInterval, o.OnPoll, o.Probe = 500*time.Millisecond, 2*time.Second, nil, nil
 	r, w := d.client.removal(d.id, o, rules.Cleanup)
-	r.name, r.limit = d.call.name(), cleanupLimit/3
+	r.name, r.marks, r.limit = d.call.name(), d.call.Marks, cleanupLimit/3
 	r.unsure = r.name != ""
 	if d.observer != nil {
 		r.evidence, r.missed = d.observer.evidence, d.observer.missed
@@ -117,7 +119,6 @@ func (d *deployment) cleanUp(ctx context.Context) (state Cleanup, err error) {
 	seen := cmp.Or(d.record, &InferenceService{ServiceID: d.id, Name: d.shown})
 	state = CleanupDeleted
 	if err = r.check(seen); err == nil {
-		r.setName(seen)
 		_, err = w.run(limited, isDeleted)
 	}
 	if err != nil {
@@ -147,6 +148,7 @@ func (d *deployment) cleanupContext(ctx context.Context) (context.Context, conte
 type removal struct {
 	*observer
 	name     string        // name that the record must have; empty means any name
+	marks    []string      // one of them is in the description if this call has created the endpoint, whatever its name
 	unsure   bool          // name is the requested one, and the ID is from a broken response without a name; the record may belong to another account
 	limit    time.Duration // limit for each request, including its delays
 	interval time.Duration // longest time between two polls
@@ -180,7 +182,6 @@ func (r *removal) poll(ctx context.Context) (*InferenceService, rules.Verdict, e
 			return s, verdict, err
 		}
 		before = s
-		r.setName(s)
 	}
 	failed := r.delete(ctx)
 	if failed != nil && failureOf(failed).Class == rules.Local { // it was not sent, and comes before another read
@@ -219,8 +220,7 @@ func (r *removal) read(ctx context.Context) (*InferenceService, rules.Verdict, e
 // failed attempt for success. The error is why the service has accepted no delete; "not found" is
 // not an error.
 func (r *removal) delete(ctx context.Context) error {
-	suspended := rules.WasSuspended(r.interval, time.Since(r.polled))
-	accepted := r.evidence.Accepted()
+	suspended, accepted := rules.WasSuspended(r.interval, time.Since(r.polled)), r.evidence.Accepted()
 	if accepted && !r.there && !suspended {
 		return nil
 	}
@@ -238,19 +238,17 @@ func (r *removal) delete(ctx context.Context) error {
 
 // check returns a permanent error if the name of a record is not that of the endpoint, since the
 // record may then be of another endpoint. A service may change the case and the white space of a
-// name, and may derive another name from the requested one.
+// name, and may derive another name from the requested one, which check stores. A record with the mark
+// of the ledger entry may have any name.
 func (r *removal) check(s *InferenceService) error {
+	mark, _ := ledger.FindMark(s.Description)
 	switch {
-	case r.name == "", s.Name == "", same.Text(s.Name, r.name), r.unsure && rules.Renamed(r.name, s.Name):
+	case r.name == "", s.Name == "":
+		return nil
+	case same.Text(s.Name, r.name), r.unsure && rules.Renamed(r.name, s.Name), slices.Contains(r.marks, mark):
+		r.name, r.unsure = s.Name, false
 		return nil
 	}
 	c := r.client.client
 	return Permanent(fmt.Errorf("svc: the name in the record of %s is %q, but this endpoint was created with the name %q: it was not deleted, since it may be somebody else's endpoint", c.clean(s.ServiceID), c.clean(s.Name), c.clean(r.name)))
-}
-
-// setName stores the name that the service gave the endpoint. s may be nil.
-func (r *removal) setName(s *InferenceService) {
-	if name := orZero(s).Name; r.unsure && name != "" {
-		r.name, r.unsure = name, false
-	}
 }

@@ -151,7 +151,7 @@ func (e *DeployError) Unwrap() error { return e.Err }
 // The cleanup after a failure does what [InferenceServiceClient.DeleteAndWait] does, for up to 30
 // s. So Deploy may return up to 40 s after the end of ctx. If the ledger does not respond, each
 // record adds up to 5 s. The cleanup does not delete an endpoint whose name is not the requested
-// one, since it may belong to somebody else.
+// one, since it may belong to somebody else, unless its description has the mark of the ledger.
 //
 // With [WithLedger], the create is recorded as in Create. If the ledger cannot record the
 // new endpoint, Deploy fails with a [DeployError], as after an error of OnCreate. With

@@ -19,6 +19,7 @@ import (
 
 	"example.com/svc"
 	"example.com/svc/internal/testkit"
+	"example.com/svc/ledger"
 	"example.com/svc/svctest"
 )
 
@@ -386,6 +387,35 @@ func TestServiceThatRewritesNames_D24(t *testing.T) {
 			require.NoError(t, srv.Client().InferenceServices.Use(testkit.Within(t, time.Hour), req, nil, func(context.Context, *svc.InferenceService) error { used = true; return nil }))
 			require.True(t, used)
 			require.Zero(t, srv.RunningInstances())
+		})
+	}
+}
+
+// The mark of the ledger shows whose endpoint it is, even if the name is beyond recognition, and even
+// if the response to the create was cut off.
+func TestCleanupOfAnEndpointWithTheMarkOfTheLedger(t *testing.T) {
+	const composed = "caf\u00e9"
+	for name, c := range map[string]struct {
+		opts []svc.Option
+		cut  bool
+		want svc.Cleanup
+	}{
+		"marked":                          {want: svc.CleanupDeleted},
+		"marked, and the response is cut": {cut: true, want: svc.CleanupDeleted},
+		"not marked":                      {opts: []svc.Option{svc.WithoutLedgerMark()}, want: svc.CleanupFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := svctest.NewInMemory(svctest.WithNameRewrite(func(string) string { return composed }), svctest.WithStatusPath(svctest.StatusUnavailable))
+				if c.cut {
+					srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{TruncateBody: true})
+				}
+				req := testkit.Demo
+				req.Name = "cafe\u0301"
+				_, err := srv.Client(append(c.opts, svc.WithLedger(ledger.Memory()))...).InferenceServices.Deploy(testkit.Within(t, time.Hour), req, &svc.DeployOptions{DeleteOnFailure: true})
+				require.Equal(t, c.want, testkit.ErrorAs[*svc.DeployError](t, err).Cleanup, err)
+				require.Equal(t, c.want == svc.CleanupDeleted, srv.RunningInstances() == 0)
+			})
 		})
 	}
 }
