@@ -26,6 +26,7 @@ type deleteView struct {
 // deletion is the result for one endpoint.
 type deletion struct {
 	ServiceID string `json:"service_id"`
+	Key       string `json:"key"`     // in the ledger; empty if it does not have it
 	Deleted   bool   `json:"deleted"` // the endpoint existed, and is known to be deleted
 	Missing   bool   `json:"missing"` // the service knows no such endpoint: deleted, mistyped, or of another account
 	Error     string `json:"error"`   // why it is not known to be deleted; empty if it is, or was missing
@@ -106,7 +107,7 @@ that the ledger has as deleted, one read is enough.`,
 	}
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		if t.flags.key != "" {
-			id, _, err := t.target(ctx, args)
+			e, _, err := t.target(ctx, args)
 			if isA[noEntryError](err) && missingOK {
 				t.talk.say("%s", plainText(err))
 				return emptyDelete(), nil
@@ -114,7 +115,7 @@ that the ledger has as deleted, one read is enough.`,
 			if err != nil {
 				return nil, err
 			}
-			args = []string{id}
+			args = []string{e.ServiceID}
 		}
 		return t.deleteAll(ctx, args, missingOK)
 	}
@@ -128,6 +129,9 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 	t.talk.setDeleting(true)
 	v := &deleteView{Endpoints: make([]deletion, len(ids))}
 	entries := t.recorded(ctx, ids)
+	if len(ids) == 1 {
+		t.note(func(f *facts) { f.Entry = entries[strings.ToLower(ids[0])].Key })
+	}
 	errs := make([]error, len(ids))
 	slots := make(chan struct{}, 8)
 	var all sync.WaitGroup
@@ -135,7 +139,9 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			v.Endpoints[i], errs[i] = t.deleteOne(ctx, id, entries[strings.ToLower(id)])
+			e := entries[strings.ToLower(id)]
+			v.Endpoints[i], errs[i] = t.deleteOne(ctx, id, e)
+			v.Endpoints[i].Key = e.Key
 		})
 	}
 	all.Wait()
@@ -173,13 +179,21 @@ func (t *tool) recorded(ctx context.Context, ids []string) map[string]ledger.Ent
 	if err != nil && !errors.Is(err, svc.ErrNoLedger) {
 		t.talk.warn("the ledger cannot be read, so the entry of what is deleted may stay open; run the same command again when it can: %s", plainText(err))
 	}
+	for _, e := range entries {
+		if e.Open() && t.elsewhere(e) && slices.ContainsFunc(ids, func(id string) bool { return strings.EqualFold(id, e.ServiceID) }) {
+			t.talk.warn("the ledger has %s, of the key %s, at another address, and that entry stays open. If it is the same endpoint: svc delete --key %[2]s --base-url %[3]s", printable(e.ServiceID), e.Key, shellWord(e.BaseURL))
+		}
+	}
+	return t.byID(entries)
+}
+
+// byID returns the entries of the endpoints that the ledger has as created or deleted at this address, by their IDs in
+// lower case.
+func (t *tool) byID(entries []ledger.Entry) map[string]ledger.Entry {
 	found := map[string]ledger.Entry{}
 	for _, e := range slices.Backward(entries) { // an open entry counts, if there are several
 		if known := e.State == ledger.Deleted || e.State == ledger.Created; known && !t.elsewhere(e) {
 			found[strings.ToLower(e.ServiceID)] = e
-		}
-		if e.Open() && t.elsewhere(e) && slices.ContainsFunc(ids, func(id string) bool { return strings.EqualFold(id, e.ServiceID) }) {
-			t.talk.warn("the ledger has %s, of the key %s, at another address, and that entry stays open. If it is the same endpoint: svc delete --key %[2]s --base-url %[3]s", printable(e.ServiceID), e.Key, shellWord(e.BaseURL))
 		}
 	}
 	return found
@@ -214,7 +228,7 @@ func (t *tool) deleteOne(ctx context.Context, id string, e ledger.Entry) (deleti
 		return deletion{ServiceID: id, Missing: true, proven: true, before: true}, deletedError{id, e.DeletedAt}
 	}
 	if e.State == "" {
-		if err := t.notID(ctx, id); err != nil {
+		if err := t.notID(ctx, id, t.entriesBriefly(ctx)); err != nil {
 			return deletion{ServiceID: id, Missing: true}, err
 		}
 	}

@@ -28,9 +28,12 @@ shows what may be running.
 
 Flags that select a flavor (--gpu, --region, --min-cuda, --max-price and several of --flavor) are for a
 new endpoint. One that exists is kept whatever its flavor; if that does not fit, a warning says so.
---lease counts from the create: repeated with a longer --lease, the command makes the lease longer, but
-never shorter, and it does not begin again. An endpoint that has no lease gets one that counts from now.
-"svc extend KEY 8h" sets another end, counted from now.
+
+A lease is of one endpoint. That of a new one is --lease, counted from its create, also if it takes the
+place of another one (--replace, or one that was deleted elsewhere): without --lease it has none. That of
+one that exists is made as long as --lease, counted from its create, but never shorter, and --lease 0
+does not end it. If it has none, it gets one that counts from now. Whenever the lease that counts is
+not --lease, a line says so. "svc extend KEY 8h" sets another end, counted from now.
 
 "svc deploy --dry-run" prints a request that can be the file of --file. A field that the file
 does not have gets the default of its flag.`
@@ -115,6 +118,9 @@ type deployment struct {
 	stop     context.CancelCauseFunc // ends Deploy
 	checking bool                    // it was said that the endpoint of the key may be deleted
 
+	before    *ledger.Entry // the entry of the endpoint in whose place a new one is created; nil if there was none
+	leaseTold bool          // it was said what the lease of the endpoint is
+
 	goesOnWith *ledger.Entry // the entry whose endpoint is used; nil if there is none, or it cannot be read
 }
 
@@ -158,7 +164,7 @@ func (d *deployment) readKey(ctx context.Context) (err error) {
 	if d.earlier, err = t.openEntry(ctx, t.flags.key); err != nil {
 		return err
 	}
-	if d.earlier == nil {
+	if d.before = d.earlier; d.earlier == nil {
 		t.note(func(f *facts) { f.Running = false })
 		return nil
 	}
@@ -261,9 +267,9 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	limited, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	d.stop = stop
-	service, err := d.deploy(limited)
+	d.giveLease(limited)
+	service, err := t.client.InferenceServices.Deploy(limited, d.req, &d.opts)
 	err = d.judge(ctx, service, d.noSuchFlavor(ctx, err))
-	d.beginLease(ctx, err)
 	if f := t.facts(); f.Resumed && !f.Deleted {
 		err = cmp.Or(err, d.announce(ctx, f.ID))
 	}
@@ -329,6 +335,7 @@ func (d *deployment) created(ctx context.Context, id string) error {
 	var err error
 	if t.facts().Created {
 		t.talk.say("created %s, which is billed from now on", printable(id))
+		d.tellNewLease(ctx, id)
 		err = d.announce(ctx, id)
 	} else {
 		d.goesOn(ctx, id)

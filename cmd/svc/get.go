@@ -15,11 +15,11 @@ func (t *tool) getCommand() *command {
 		},
 		client: needsClient, ledger: usesLedger, stake: reads, empty: emptyService,
 		run: func(ctx context.Context, args []string) (view, error) {
-			id, _, err := t.target(ctx, args)
+			e, _, err := t.target(ctx, args)
 			if err != nil {
 				return nil, err
 			}
-			s, err := t.client.InferenceServices.Get(ctx, id)
+			s, err := t.client.InferenceServices.Get(ctx, e.ServiceID)
 			return t.read(s), err
 		},
 	}, 0)

@@ -30,19 +30,17 @@ func (d *deployment) foresee(ctx context.Context) (goesOn bool, err error) {
 	s, err := t.client.InferenceServices.Get(ctx, e.ServiceID)
 	switch {
 	case isNotFound(err):
-		t.talk.say("the service does not find %s: if the command finds out that it is deleted, it creates another one", printable(e.ServiceID))
+		t.talk.say("the service does not find %s: if the command finds out that it is deleted, it creates another one%s", printable(e.ServiceID), d.withoutItsLease())
 		return false, nil
 	case err != nil:
 		return false, err
 	case !useless(s):
 		d.warnOfAdopted(*e, s)
 		t.talk.say("the command would create nothing: the key %s has %s, of the same request, which is %s", e.Key, printable(s.ServiceID), printable(string(s.Status)))
-		if d.tellLease(*e); d.withoutLease() && d.spec.lease > 0 {
-			t.talk.say("it has no lease: the command would set one that ends in %v", (*days)(&d.spec.lease))
-		}
+		d.tellLease(*e, true)
 		return true, nil
 	case d.spec.replace:
-		t.talk.say("the command would delete %s, which is %s, and create another one", printable(s.ServiceID), s.Status)
+		t.talk.say("the command would delete %s, which is %s, and create another one%s", printable(s.ServiceID), s.Status, d.withoutItsLease())
 		return false, nil
 	}
 	t.talk.say("the command would create nothing, and fail: %s is %s. With --replace, it would delete %[1]s and create another one", printable(s.ServiceID), s.Status)
@@ -119,60 +117,8 @@ func (d *deployment) goesOn(ctx context.Context, id string) {
 	} else {
 		t.talk.say("an earlier command has created %s%s", printable(id), then)
 	}
-	d.tellLease(*e)
+	d.tellLease(*e, false)
 	d.warnOfFlavor(ctx, *e)
-}
-
-// withoutLease reports whether the endpoint of the key exists and has no lease.
-func (d *deployment) withoutLease() bool {
-	return d.earlier != nil && d.earlier.State == ledger.Created && d.earlier.LeaseEnd.IsZero()
-}
-
-// deploy calls Deploy. An endpoint without a lease gets none from it, since that would count from the create
-// and could be over at once: see beginLease.
-func (d *deployment) deploy(ctx context.Context) (*svc.InferenceService, error) {
-	if d.withoutLease() {
-		d.opts.Lease = 0
-	}
-	return d.tool.client.InferenceServices.Deploy(ctx, d.req, &d.opts)
-}
-
-// beginLease gives the endpoint of the key the lease of --lease, counted from now, if Deploy has succeeded
-// and was not told to.
-func (d *deployment) beginLease(ctx context.Context, failed error) {
-	if failed != nil || d.opts.Lease == d.spec.lease {
-		return
-	}
-	t, lease := d.tool, (*days)(&d.spec.lease)
-	e, err := t.openEntry(ctx, t.flags.key)
-	if err == nil && e != nil {
-		err = t.client.Ledger.Extend(ctx, *e, time.Now().Add(d.spec.lease))
-	}
-	if err != nil {
-		t.talk.warn("the lease could not be set: %s. To set it: svc extend %s %v", plainText(err), t.flags.key, lease)
-		return
-	}
-	t.talk.say("the endpoint of the key %s had no lease: it ends in %v now", t.flags.key, lease)
-}
-
-// tellLease says when the lease of an endpoint that exists ends, and warns if it is over: then the endpoint
-// may be deleted. "svc delete" ends the lease too, if its delete was accepted and the deletion is not proved.
-func (d *deployment) tellLease(e ledger.Entry) {
-	if e.LeaseEnd.IsZero() {
-		return
-	}
-	left, change := time.Until(e.LeaseEnd), "still"
-	if d.earlier != nil && !d.earlier.LeaseEnd.Equal(e.LeaseEnd) {
-		change = "now"
-	}
-	switch t := d.tool; {
-	case left < 0:
-		t.talk.warn("the lease of %s is over since %s, or a delete of it was accepted: the next \"svc sweep\" deletes it. To keep it, if it still runs: svc extend %s 8h",
-			printable(e.ServiceID), short(-left), e.Key)
-	case d.spec.lease > 0:
-		t.talk.say("the lease of %s %s ends in %s: --lease counts from the create of the endpoint, and does not shorten a lease. To set another end: svc extend %s %v",
-			printable(e.ServiceID), change, short(left), e.Key, (*days)(&d.spec.lease))
-	}
 }
 
 // warnOfAdopted warns if an entry has adopted an endpoint without a mark, which another request may have created.

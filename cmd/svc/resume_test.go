@@ -86,23 +86,6 @@ func TestDryRunForesees(t *testing.T) {
 	}
 }
 
-// TestLeaseOfAnEndpointThatExists: what --lease does to it is said, and how to set another end.
-func TestLeaseOfAnEndpointThatExists(t *testing.T) {
-	t.Parallel()
-	s := newSession(t)
-	args := with(deploy, "--key", "chat")
-	s.must(exitOK, with(args, "--lease", "4h")...)
-	require.NotContains(t, s.must(exitOK, args...).stderr, "lease")
-	for _, step := range []struct{ lease, says string }{
-		{"1h", "the lease of svc-1 still ends in 3h59m: --lease counts from the create of the endpoint, and does not shorten a lease. To set another end: svc extend chat 1h0m0s\n"},
-		{"8h", "the lease of svc-1 now ends in 7h59m: "},
-		{"8h", "the lease of svc-1 still ends in 7h59m: "},
-	} {
-		require.Contains(t, s.must(exitOK, with(args, "--lease", step.lease)...).stderr, step.says)
-	}
-	require.Contains(t, s.must(exitOK, "deploy", "--help").stdout, "--lease counts from the create")
-}
-
 // TestDeployAfterScale: the request of the key is the one of its create, and the error says so.
 func TestDeployAfterScale(t *testing.T) {
 	t.Parallel()

@@ -74,6 +74,10 @@ func (t *tool) adopt(ctx context.Context, key, id string, unmarked bool) (*svc.I
 		return nil, err
 	}
 	t.note(func(f *facts) { f.ID = id })
+	if e.State == ledger.Created {
+		t.talk.say("the key %s has %s already", key, printable(e.ServiceID))
+		return t.client.InferenceServices.Get(ctx, e.ServiceID)
+	}
 	s, err := t.client.Ledger.Adopt(ctx, e, id, &svc.AdoptOptions{Unmarked: unmarked})
 	if errors.Is(err, ledger.ErrMark) && t.hasNoMark(ctx, id) {
 		err = unmarkedError{err, key, id}
@@ -81,7 +85,11 @@ func (t *tool) adopt(ctx context.Context, key, id string, unmarked bool) (*svc.I
 	if isNotFound(err) && id == e.Key {
 		err = mixedUpError{fmt.Sprintf("%s is the key, and the service has no endpoint with that ID: svc adopt %[1]s ID, with the ID that the service shows", id)}
 	}
-	if open := t.openUnder(ctx, key); err == nil && len(open) > 1 {
+	open := t.openUnder(ctx, key)
+	if i := slices.IndexFunc(open, func(e ledger.Entry) bool { return strings.EqualFold(e.ServiceID, id) }); err == nil && i >= 0 {
+		t.tellLease(open[i], s)
+	}
+	if err == nil && len(open) > 1 {
 		t.talk.warn("the key %s has %d open entries now, and no command with --key works until one is left. \"svc ls\" shows them; delete each other one by its ID: svc delete ID", key, len(open))
 	}
 	return s, err
@@ -250,13 +258,18 @@ func (t *tool) serviceTime(ctx context.Context) (time.Time, error) {
 	return date, err
 }
 
-// adoptable returns the entry of a key whose create has no known outcome, or else the latest
-// entry of the key that was forgotten. id is the endpoint, for the advice if there is no such entry.
+// adoptable returns the entry of a key that has the endpoint already, or whose create has no known outcome, or else the
+// latest entry of the key that was forgotten. id is the endpoint.
 func (t *tool) adoptable(ctx context.Context, key, id string) (found ledger.Entry, err error) {
 	t.note(func(f *facts) { f.Key = key })
 	entries, err := t.client.Ledger.Entries(ctx)
 	if err != nil {
 		return found, err
+	}
+	if i := slices.IndexFunc(entries, func(e ledger.Entry) bool {
+		return e.Key == key && e.State == ledger.Created && strings.EqualFold(e.ServiceID, id)
+	}); i >= 0 {
+		return entries[i], nil
 	}
 	for _, e := range entries { // open entries come first, and then the others from old to new
 		if e.Key == key && e.Open() && e.State != ledger.Created {
@@ -325,6 +338,7 @@ nothing deletes the endpoint until somebody does.`,
 				return nil, err
 			}
 			t.note(func(f *facts) { f.ID = e.ServiceID })
+			t.warnOfDelete(e)
 			if err := t.reach(ctx); err != nil { // the lease counts from the service's time
 				return nil, err
 			}

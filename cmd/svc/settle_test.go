@@ -2,7 +2,6 @@ package main
 
 import (
 	"net/http"
-	"os"
 	"testing"
 	"time"
 
@@ -154,31 +153,17 @@ func TestForgetFrom(t *testing.T) {
 	}
 }
 
-// TestDeployOfAnEndpointThatIsAboutToEnd: its lease is over, or the service has accepted its delete. Both are
-// said, and the next sweep deletes it.
-func TestDeployOfAnEndpointThatIsAboutToEnd(t *testing.T) {
+// TestDeployOfAnEndpointWhoseLeaseIsOver: the next sweep deletes it, unless the lease gets longer.
+func TestDeployOfAnEndpointWhoseLeaseIsOver(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*session){
-		"the lease is over": func(s *session) { s.must(exitOK, "extend", "chat", "1s"); time.Sleep(2100 * time.Millisecond) },
-		"a delete was accepted": func(s *session) {
-			b := s.background("delete", "--key", "chat")
-			b.until("svc-1 is still there")
-			b.signal(os.Interrupt)
-			require.Equal(t, exitRunning, b.end().code)
-			time.Sleep(1100 * time.Millisecond)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newSession(t, svctest.WithDeleteTime(time.Hour))
-			args := with(deploy, "--key", "chat")
-			s.must(exitOK, args...)
-			require.NotContains(t, s.must(exitOK, args...).stderr, "warning")
-			end(s)
-			require.Regexp(t, `warning: the lease of svc-1 is over since \d+s, or a delete of it was accepted`, s.must(exitOK, args...).stderr)
-			require.NotContains(t, s.must(exitOK, with(args, "--lease", "8h")...).stderr, "warning", "it is longer now")
-		})
-	}
+	s := newSession(t)
+	args := with(deploy, "--key", "chat")
+	s.must(exitOK, args...)
+	require.NotContains(t, s.must(exitOK, args...).stderr, "warning")
+	s.must(exitOK, "extend", "chat", "1s")
+	time.Sleep(2100 * time.Millisecond)
+	require.Regexp(t, `warning: the lease of svc-1 is over since \d+s: the next "svc sweep" deletes it. To keep it: svc extend chat 8h`, s.must(exitOK, args...).stderr)
+	require.NotContains(t, s.must(exitOK, with(args, "--lease", "8h")...).stderr, "warning", "it is longer now")
 }
 
 func TestCompletionOfAnUnknownShell(t *testing.T) {

@@ -31,22 +31,35 @@ func (t *tool) takesKey(c *command, others int) *command {
 	return c
 }
 
-// target returns the ID that a command is about, and the other arguments. With --key, the ID
-// comes from the ledger.
-func (t *tool) target(ctx context.Context, args []string) (id string, rest []string, err error) {
+// target returns the entry of the endpoint that a command is about, with its ID, and the other arguments. With an ID in
+// place of --key it is zero but for the ID if the ledger does not have it.
+func (t *tool) target(ctx context.Context, args []string) (e ledger.Entry, rest []string, err error) {
 	if t.flags.key == "" {
 		t.note(func(f *facts) { f.ID = args[0] })
-		return args[0], args[1:], t.notID(ctx, args[0])
+		e = ledger.Entry{ServiceID: args[0]}
+		entries := t.entriesBriefly(ctx)
+		if known, ok := t.byID(entries)[strings.ToLower(args[0])]; ok {
+			e = known
+			t.note(func(f *facts) { f.Entry = e.Key })
+		}
+		return e, args[1:], t.notID(ctx, args[0], entries)
 	}
-	e, err := t.entryOf(ctx, t.flags.key)
-	if err != nil {
-		return "", nil, err
+	if e, err = t.entryOf(ctx, t.flags.key); err != nil {
+		return e, nil, err
 	}
 	t.note(func(f *facts) { f.ID, f.Name, f.Intent = e.ServiceID, e.Name, e.Intent })
 	if e.ServiceID == "" {
-		return "", nil, t.inDoubt(e)
+		return e, nil, t.inDoubt(e)
 	}
-	return e.ServiceID, args, nil
+	return e, args, nil
+}
+
+// entriesBriefly returns the entries that the ledger shows within two seconds. Failures of the ledger are ignored.
+func (t *tool) entriesBriefly(ctx context.Context) []ledger.Entry {
+	limited, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	entries, _ := t.client.Ledger.Entries(limited)
+	return entries
 }
 
 // inDoubt returns the error for an entry without an ID.
@@ -67,12 +80,8 @@ func (t *tool) noEntry(entries []ledger.Entry, key string) error {
 	return noEntryError{key}
 }
 
-// notID returns an error if the service does not find an ID, and it is a key of the ledger with an open
-// entry. Failures of the ledger are ignored.
-func (t *tool) notID(ctx context.Context, id string) error {
-	limited, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	entries, _ := t.client.Ledger.Entries(limited)
+// notID returns an error if the service does not find an ID, and it is a key of the ledger with an open entry.
+func (t *tool) notID(ctx context.Context, id string, entries []ledger.Entry) error {
 	i := slices.IndexFunc(entries, func(e ledger.Entry) bool { return e.Key == id && e.Open() })
 	if i < 0 || !t.missing(ctx, id) {
 		return nil

@@ -26,18 +26,18 @@ it is not found for 40 s: a new endpoint may not be found at first.`,
 	}, 0)
 	c.Flags().StringVar(&path, "probe", "", "path of the endpoint: it is available when a GET of it has a 2xx status")
 	c.run = func(ctx context.Context, args []string) (view, error) {
-		id, _, err := t.target(ctx, args)
+		e, _, err := t.target(ctx, args)
 		if err != nil {
 			return nil, err
 		}
 		w := t.wait
 		if path != "" {
-			if _, err := t.client.InferenceServices.URL(id); err != nil {
+			if _, err := t.client.InferenceServices.URL(e.ServiceID); err != nil {
 				return nil, usageError{fmt.Errorf("--probe: %w", err)}
 			}
 			w.Probe = t.probe(path)
 		}
-		s, err := t.client.InferenceServices.WaitUntilAvailable(ctx, id, &w)
+		s, err := t.client.InferenceServices.WaitUntilAvailable(ctx, e.ServiceID, &w)
 		return t.read(s), err
 	}
 	return c
@@ -61,11 +61,11 @@ available. It needs --inference-url or SVC_INFERENCE_URL.`,
 			if _, err := t.client.InferenceServices.URL("any"); err != nil {
 				return nil, usageError{err}
 			}
-			id, _, err := t.target(ctx, args)
+			e, _, err := t.target(ctx, args)
 			if err != nil {
 				return nil, err
 			}
-			s, err := t.client.InferenceServices.Get(ctx, id)
+			s, err := t.client.InferenceServices.Get(ctx, e.ServiceID)
 			v, ok := t.read(s).(*serviceView)
 			if !ok {
 				return nil, err
@@ -97,12 +97,13 @@ func (t *tool) scaleCommand() *command {
 		if err != nil || n < 0 {
 			return nil, usageError{fmt.Errorf("INSTANCES must be a whole number that is not negative, not %q", args[len(args)-1])}
 		}
-		id, _, err := t.target(ctx, args)
+		e, _, err := t.target(ctx, args)
 		if err != nil {
 			return nil, err
 		}
+		t.warnOfDelete(e)
 		t.note(func(f *facts) { f.Target = n })
-		s, err := t.client.InferenceServices.ScaleAndWait(ctx, id, n, &t.wait)
+		s, err := t.client.InferenceServices.ScaleAndWait(ctx, e.ServiceID, n, &t.wait)
 		t.note(func(f *facts) {
 			f.Changed = f.Changed || isForeign(err)
 			switch {

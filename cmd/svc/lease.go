@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"example.com/svc"
+	"example.com/svc/ledger"
+)
+
+// withoutLease reports whether the endpoint of the key exists and has no lease.
+func (d *deployment) withoutLease() bool {
+	return d.earlier != nil && d.earlier.State == ledger.Created && d.earlier.LeaseEnd.IsZero()
+}
+
+// giveLease gives the endpoint of the key, if it has no lease, the one of --lease, counted from now. Deploy would
+// count it from the create, so that it could be over at once. An endpoint that takes its place gets its lease from
+// Deploy.
+func (d *deployment) giveLease(ctx context.Context) {
+	if !d.withoutLease() || d.spec.lease == 0 || d.keyFits() != nil {
+		return
+	}
+	t, e, lease := d.tool, *d.earlier, (*days)(&d.spec.lease)
+	d.leaseTold = true
+	if err := t.client.Ledger.Extend(ctx, e, time.Now().Add(d.spec.lease)); err != nil {
+		t.talk.warn("the lease of %s could not be set: %s. To set it: svc extend %s %v", printable(e.ServiceID), plainText(err), e.Key, lease)
+		d.opts.Lease = 0
+		return
+	}
+	t.talk.say("the endpoint of the key %s had no lease: it ends in %v now", e.Key, lease)
+}
+
+// tellLease says when the lease of an endpoint that exists ends, if that is not what --lease asks for. dry is true for
+// a dry run, before Deploy could lengthen the lease.
+func (d *deployment) tellLease(e ledger.Entry, dry bool) {
+	t, id, lease, verb := d.tool, printable(e.ServiceID), (*days)(&d.spec.lease), "still ends"
+	if d.earlier != nil {
+		t.warnOfDelete(*d.earlier) // a longer lease hides that
+	}
+	if end := e.ServiceTime.Add(d.spec.lease); dry && e.Lease > 1 && d.spec.lease > 0 && end.After(e.LeaseEnd) {
+		e.LeaseEnd, verb = end, "would then end"
+	} else if d.earlier == nil || !d.earlier.LeaseEnd.Equal(e.LeaseEnd) {
+		verb = "now ends"
+	}
+	switch left := time.Until(e.LeaseEnd); {
+	case d.leaseTold, e.Lease == 1, d.earlier != nil && d.earlier.Lease == 1: // it is said
+	case dry && e.LeaseEnd.IsZero() && d.spec.lease > 0:
+		t.talk.say("it has no lease: the command would set one that ends in %v", lease)
+	case e.LeaseEnd.IsZero():
+	case left < 0:
+		t.talk.warn("the lease of %s is over since %s: the next \"svc sweep\" deletes it. To keep it: svc extend %s 8h", id, short(-left), e.Key)
+	case d.spec.lease > 0:
+		t.talk.say("the lease of %s %s in %s: --lease counts from the create of the endpoint, and does not shorten a lease. To set another end: svc extend %s %v",
+			id, verb, short(left), e.Key, lease)
+	case d.spec.flags.Changed("lease"):
+		t.talk.say("the lease of %s still ends in %s: --lease 0 does not end it. To end it: svc extend %s 0", id, short(left), e.Key)
+	}
+}
+
+// tellNewLease warns if the lease of the endpoint that this command has created is not the one that was asked for, or
+// if it has none although the endpoint in whose place it is had one.
+func (d *deployment) tellNewLease(ctx context.Context, id string) {
+	t, lease := d.tool, (*days)(&d.spec.lease)
+	if d.spec.lease == 0 {
+		if d.losesLease() {
+			t.talk.warn("%s had a lease, which has ended with it, and %s has none: a new endpoint gets one from --lease only. To set one: svc extend %s 8h",
+				printable(d.before.ServiceID), printable(id), d.before.Key)
+		}
+		return
+	}
+	switch e := t.deployed(ctx); {
+	case e.State != ledger.Created: // the ledger has failed, which is said
+	case e.Lease == 0:
+		t.talk.warn("%s has no lease yet. To set it: svc extend %s %v", printable(id), e.Key, lease)
+	case e.ServiceTime.IsZero():
+		t.talk.warn("the lease of %s cannot be enforced, since the response to the create had no Date. To set one that can: svc extend %s %v", printable(id), e.Key, lease)
+	}
+}
+
+// losesLease reports whether a new endpoint has no lease although the one in whose place it is had one.
+func (d *deployment) losesLease() bool {
+	return d.spec.lease == 0 && d.before != nil && d.before.ServiceID != "" && d.before.Lease > 0
+}
+
+// withoutItsLease says that in a dry run.
+func (d *deployment) withoutItsLease() string {
+	if d.losesLease() {
+		return ", which would have no lease without --lease"
+	}
+	return ""
+}
+
+// tellLease says when the lease of an endpoint that was adopted ends: it is that of the create. Without the mark, no
+// sweep deletes the endpoint.
+func (t *tool) tellLease(e ledger.Entry, s *svc.InferenceService) {
+	mark, _ := ledger.FindMark(s.Description)
+	switch left := time.Until(e.LeaseEnd); {
+	case e.LeaseEnd.IsZero(), mark == "":
+	case left < 0:
+		t.talk.warn("the lease of %s is over since %s: the next \"svc sweep\" deletes it. To keep it: svc extend %s 8h", printable(e.ServiceID), short(-left), e.Key)
+	default:
+		t.talk.say("the lease of %s ends in %s", printable(e.ServiceID), short(left))
+	}
+}
+
+// warnOfDelete warns if the ledger has it that the service has accepted a delete of an endpoint: see endLease.
+func (t *tool) warnOfDelete(e ledger.Entry) {
+	if e.Open() && e.Lease == 1 {
+		t.talk.warn("the service has accepted a delete of %s, %s ago, and its deletion is not proved: a longer lease or more instances do not keep it. To see whether it still runs: svc get %[1]s",
+			printable(e.ServiceID), short(time.Since(e.LeaseEnd)))
+	}
+}
