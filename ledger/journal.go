@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -164,7 +165,8 @@ func (j *Journal) Settle(ctx context.Context, r Record, tries int) error {
 
 // Change reads an entry again, calls decide with it, and appends the record that decide
 // returns. If another record was appended in the meantime, Change starts again, so decide has
-// seen all records before its own. A record without an Event is not appended.
+// seen all records before its own. A record without an Event is not appended. If its At is zero, it is
+// the current time.
 func (j *Journal) Change(ctx context.Context, op string, e Entry, decide func(now Entry) (Record, error)) error {
 	for {
 		now, last, err := j.Entry(ctx, op, e)
@@ -176,7 +178,7 @@ func (j *Journal) Change(ctx context.Context, op string, e Entry, decide func(no
 			return nil
 		}
 		if err == nil {
-			r.Key, r.Seq, r.Intent, r.At = e.Key, last+1, e.Intent, WallClock()
+			r.Key, r.Seq, r.Intent, r.At = e.Key, last+1, e.Intent, cmp.Or(r.At, WallClock())
 			err = j.append(ctx, r)
 		}
 		if !errors.Is(err, fs.ErrExist) {

@@ -92,7 +92,7 @@ type Record struct {
 	Seq         int64     `json:"seq"`                    // number of the record in its key: 1, 2, 3, …
 	Intent      string    `json:"intent"`                 // random ID of a create call; all attempts of the call share it
 	Event       Event     `json:"event"`                  // what happened
-	At          time.Time `json:"at"`                     // when the record was made, in UTC, by the clock of the process
+	At          time.Time `json:"at"`                     // when the record was made, in UTC, by the clock of the process; scaled, back to the number before a refused change: when that was recorded
 	BaseURL     string    `json:"base_url,omitempty"`     // intended: base URL of the service
 	Name        string    `json:"name,omitempty"`         // intended: name of the endpoint; created: the name that the service gave it, if it is another one
 	FlavorID    string    `json:"flavor_id,omitempty"`    // intended: flavor of the endpoint

@@ -14,8 +14,8 @@ type Scaling struct {
 	journal *Journal
 	// The number that was asked for, and that before its record; the same if no higher number was recorded.
 	want, before int
+	at           time.Time // when a higher number was recorded, also for the record that takes it back; zero if none was
 
-	raised  bool          // Scale has recorded a higher number
 	refused bool          // the change certainly had no effect
 	read    chan struct{} // closed when entry and err are set
 	entry   *Entry        // the entry of the endpoint before the change; nil if there is none
@@ -48,7 +48,7 @@ func (j *Journal) Scale(ctx context.Context, id string, instances int, lowersBil
 		return s, true, nil
 	}
 	if err = s.wait(ctx); err == nil && s.entry != nil {
-		if s.raised = instances > s.entry.Instances; s.raised {
+		if instances > s.entry.Instances {
 			err = s.record(ctx)
 		}
 		lowers = instances < s.entry.Instances
@@ -71,16 +71,16 @@ func (s *Scaling) wait(ctx context.Context) error {
 
 func (s *Scaling) record(ctx context.Context) error {
 	return s.journal.Change(ctx, "append scaled", *s.entry, func(now Entry) (Record, error) {
-		had, number := s.entry.Instances, s.want // another call may have recorded another number, which then stays
+		had, number, at := s.entry.Instances, s.want, WallClock() // another call may have recorded another number, which then stays
 		switch {
 		case s.refused:
-			had, number = s.want, s.before
+			had, number, at = s.want, s.before, s.at
 		case now.Instances < s.want:
-			had, s.before = now.Instances, now.Instances
-		case s.raised:
+			had, s.before, s.at = now.Instances, now.Instances, at
+		case !s.at.IsZero():
 			had = number
 		}
-		return Record{Event: Scaled, Instances: number}.onlyIf(now.Instances == had && had != number)
+		return Record{Event: Scaled, Instances: number, At: at}.onlyIf(now.Instances == had && had != number)
 	})
 }
 
@@ -91,7 +91,7 @@ func (s *Scaling) record(ctx context.Context) error {
 // one since.
 func (s *Scaling) Close(ctx context.Context, succeeded, refused bool) error {
 	defer s.cancel()
-	if s.refused = refused; !succeeded && !s.raised {
+	if s.refused = refused; !succeeded && s.at.IsZero() {
 		return nil
 	}
 	patience, cancel := Afterwards(ctx)

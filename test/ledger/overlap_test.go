@@ -34,8 +34,8 @@ func TestOverlappingScales(t *testing.T) {
 	})
 }
 
-// A raise that certainly had no effect is taken back, and any other one stays: the number in the ledger
-// is never too low.
+// A raise that certainly had no effect is taken back, as if it had not been, and any other one stays: the
+// number in the ledger and the instance time are never too low.
 func TestARefusedScaleIsTakenBack(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fault svctest.Fault
@@ -55,11 +55,14 @@ func TestARefusedScaleIsTakenBack(t *testing.T) {
 				c := w.client().InferenceServices
 				s, err := c.Deploy(w.Context(), request("n"), nil)
 				require.NoError(w, err)
+				tt.fault.Delay = 10 * time.Second
 				w.srv.Fault("PUT", svctest.RouteEndpoint, tt.fault)
 				w.srv.Fault("PUT", svctest.RouteEndpoint, svctest.Fault{Status: 409})
 				_, err = c.Scale(w.Context(), s.ServiceID, 5)
 				require.Error(w, err)
 				require.Equal(w, tt.want, w.one().Instances)
+				time.Sleep(time.Minute)
+				require.Equal(w, tt.want == 1, w.one().InstanceTime(time.Now()) == time.Since(w.one().RequestedAt), "one instance for the whole time")
 				require.GreaterOrEqual(w, w.one().Instances, w.srv.RunningInstances())
 				w.srv.ClearFaults()
 				_, err = c.Scale(w.Context(), s.ServiceID, 3)
