@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"reflect"
 	"strings"
 	"sync/atomic"
 
@@ -141,6 +142,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body, out any, opt
 	problem := valid.Path(path)
 	p.add(!valid.HeaderName(method), "method", "is not valid")
 	p.add(problem != "", "path", problem)
+	p.add(out != nil && !reflect.Indirect(reflect.ValueOf(out)).CanSet(), "out", "must be a pointer that is not nil")
 	k := newCall(strings.ToUpper(method), c.clean(path), "", body, p, opts)
 	if k.path = path; problem != "" {
 		k.path = "/" // nothing is sent

@@ -160,6 +160,18 @@ func TestDo(t *testing.T) {
 	require.NotContains(t, all[3].Header, "Content-Type")
 }
 
+// A response that out cannot hold must not come to light after a create.
+func TestDoSendsNothingIfOutCannotHoldTheResponse(t *testing.T) {
+	for name, out := range map[string]any{
+		"nil *json.RawMessage": (*json.RawMessage)(nil), "nil pointer": (*svc.InferenceService)(nil), "struct": svc.InferenceService{}, "map": map[string]any{},
+	} {
+		s := testkit.Play(t)
+		err := s.Client().Do(t.Context(), "POST", "/v1/inference-service", testkit.Demo, out)
+		require.ErrorContains(t, testkit.ErrorAs[*svc.ValidationError](t, err), "out must be a pointer", name)
+		require.Empty(t, s.Seen(), name)
+	}
+}
+
 func TestDo_RefusesWhatIsNoMethod(t *testing.T) {
 	client := testkit.Play(t).Client()
 	for _, method := range []string{"", " ", "GET /x", "G\nT", "GET\r\nX-Evil: 1", "ПОСТ"} {
