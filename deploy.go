@@ -66,8 +66,8 @@ type DeployOptions struct {
 	// create, and not if Key has an endpoint already, which may have any flavor. If the service refuses
 	// the create with a 4xx status that may be about the flavor, PickFlavor is called again, with all
 	// flavors refused so far. All 4xx statuses may be about the flavor, except 401, 407, 408, 411, 413,
-	// 414, 415, 417, 421, 425, 426, 428, 429 and 431. If PickFlavor returns an error, Deploy fails. Its
-	// error lists the refused flavors with their reasons. The request must have no FlavorID. If nil, the
+	// 414, 415, 417, 421, 425, 426, 428, 429 and 431. If PickFlavor returns an error, or one of the refused
+	// flavors, Deploy fails. Its error lists the refused flavors with their reasons. The request must have no FlavorID. If nil, the
 	// FlavorID of the request is used.
 	PickFlavor func(ctx context.Context, refused []RefusedFlavor) (flavorID string, err error)
 
@@ -274,6 +274,8 @@ func (d *deployment) pick(ctx context.Context) (string, error) {
 	case err != nil:
 	case flavor == "":
 		err = errors.New("svc: PickFlavor returned an empty ID")
+	case slices.ContainsFunc(d.refused, func(r RefusedFlavor) bool { return r.FlavorID == flavor }):
+		err = fmt.Errorf("svc: PickFlavor returned the flavor %q, which the service has refused", flavor)
 	default:
 		return flavor, nil
 	}
@@ -317,15 +319,13 @@ func (d *deployment) deleted() bool {
 //
 // POST /v1/inference-service, then GET and DELETE /v1/inference-service/{service_id}
 func (c *InferenceServiceClient) Use(ctx context.Context, req CreateInferenceServiceRequest, opts *DeployOptions, use func(context.Context, *InferenceService) error) error {
-	if use == nil {
-		return invalid("use", "is nil")
-	}
 	o := orZero(opts)
-	if o.Key != "" {
-		return invalid("Key", "cannot be used with Use: two calls with the same key would share one endpoint, and the first call to end would delete it")
-	}
-	if o.DeleteOnFailure || o.OnFailure != nil {
-		return invalid("DeleteOnFailure", "and OnFailure cannot be used with Use, which always deletes the endpoint")
+	var p problems
+	p.add(use == nil, "use", "is nil")
+	p.add(o.Key != "", "Key", "cannot be used with Use: two calls with the same key would share one endpoint, and the first call to end would delete it")
+	p.add(o.DeleteOnFailure || o.OnFailure != nil, "DeleteOnFailure", "and OnFailure cannot be used with Use, which always deletes the endpoint")
+	if err := p.err(); err != nil {
+		return err
 	}
 	o.DeleteOnFailure, o.use = true, use
 	_, err := c.Deploy(ctx, req, &o)

@@ -176,18 +176,34 @@ func TestRandomRefusals_D23(t *testing.T) {
 			}
 			for range 2 { // the second run has the same key
 				ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
-				_, err := w.client().InferenceServices.Deploy(ctx, open("n"), &svc.DeployOptions{Key: "k", PickFlavor: func(_ context.Context, refused []svc.RefusedFlavor) (string, error) {
-					if len(refused) > 3 {
-						return "", errNoMore
-					}
-					return "flavor-a", nil
-				}})
+				var calls int
+				_, err := w.client().InferenceServices.Deploy(ctx, open("n"), &svc.DeployOptions{Key: "k", PickFlavor: pickOf(&calls, "a", "b", "c", "d")})
 				cancel()
 				require.LessOrEqual(w, w.srv.RunningInstances(), 1, "seed %d: %v", seed, err)
 			}
 			require.LessOrEqual(w, len(w.srv.Endpoints()), 1, "seed %d", seed)
-		})
+		}, svctest.WithFlavors(svctest.Flavor{ID: "a"}, svctest.Flavor{ID: "b"}, svctest.Flavor{ID: "c"}, svctest.Flavor{ID: "d"}))
 	}
+}
+
+// A PickFlavor that ignores what was refused must not send the same create forever.
+func TestRefusedFlavorIsNotTriedAgain_D23(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: 409, Body: `{"message":"sold out"}`, Times: -1})
+		calls := 0
+		_, err := w.client().InferenceServices.Deploy(ctx, open("n"), &svc.DeployOptions{Key: "k", PickFlavor: func(context.Context, []svc.RefusedFlavor) (string, error) {
+			if calls++; calls == 100 {
+				cancel()
+			}
+			return "flavor-a", nil
+		}})
+		require.ErrorContains(w, err, `PickFlavor returned the flavor "flavor-a", which the service has refused`)
+		require.ErrorIs(w, err, svc.ErrConflict)
+		require.ErrorContains(w, err, "sold out")
+		require.Equal(w, []int{1, 2}, []int{w.creates(), calls})
+	})
 }
 
 // If the endpoint of the key turns out to be deleted, the same Deploy creates another one.
