@@ -129,13 +129,12 @@ func (r *reaping) begin(ctx context.Context) {
 
 // check decides whether the endpoint may be deleted.
 func (r *reaping) check(ctx context.Context) error {
-	const op = "reap"
 	l, e := r.ledger, r.entry
-	if e.Doubt != "" && !e.Overdue(l.client.base.String(), ledger.WallClock()) {
-		return l.fail(op, e, errors.New(e.Doubt))
-	}
-	if e.State != ledger.Created {
-		return l.fail(op, e, ErrOutcomeUnknown)
+	switch {
+	case e.Doubt != "" && !e.Overdue(l.client.base.String(), ledger.WallClock()):
+		return r.fail(errors.New(e.Doubt))
+	case e.State != ledger.Created:
+		return r.fail(ErrOutcomeUnknown)
 	}
 	removal, w := l.client.InferenceServices.removal(e.ServiceID, new(WaitOptions).withDefaults(), rules.Reaping)
 	removal.name, removal.limit = e.Name, cleanupLimit/3
@@ -147,23 +146,36 @@ func (r *reaping) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now, _, err := l.journal.Entry(ctx, op, e)
+	now, err := r.due(ctx)
 	switch {
-	case err != nil || now.State == ledger.Deleted:
+	case err != nil, now.State == ledger.Deleted:
 		return err
-	case now.Lease == 0 || now.LeaseEnd.After(e.LeaseEnd):
-		err = errors.New("the lease was extended")
 	case s != nil:
 		err = now.MayReap(dateOf(k.Result.Header), seen(s))
 	}
 	if err == nil && !r.dryRun {
 		r.wait = w
 	}
-	return l.fail(op, e, err)
+	return r.fail(err)
+}
+
+func (r *reaping) fail(err error) error { return r.ledger.fail("reap", r.entry, err) }
+
+// due reads the entry again, since it may have changed after Reap began. The error is permanent if the
+// endpoint must no longer be deleted.
+func (r *reaping) due(ctx context.Context) (ledger.Entry, error) {
+	now, _, err := r.ledger.journal.Entry(ctx, "reap", r.entry)
+	switch {
+	case err != nil, now.State == ledger.Deleted:
+	case now.Lease == 0, now.LeaseEnd.After(r.entry.LeaseEnd), now.ServiceID != r.entry.ServiceID:
+		err = r.fail(Permanent(errors.New("the lease was extended, or the entry has another endpoint now")))
+	}
+	return now, err
 }
 
 // finish waits until the endpoint is deleted. If begin could not read the endpoint because of a
 // temporary failure, finish tries again. If another process records the deletion, that is sufficient.
+// As long as the service has accepted no delete, an extension of the lease ends the wait.
 func (r *reaping) finish(ctx context.Context) {
 	for r.err != nil && !cause.Has[*ledger.Error](r.err) && r.ledger.client.continues(&r.failures, r.err) {
 		if poll.Sleep(ctx, 2*time.Second) != nil {
@@ -176,13 +188,13 @@ func (r *reaping) finish(ctx context.Context) {
 	}
 	next := r.wait.poll
 	r.wait.poll = func(ctx context.Context) (*InferenceService, rules.Verdict, error) {
-		s, verdict, err := next(ctx)
-		if notFound(err) {
-			if now, _, _ := r.ledger.journal.Entry(ctx, "reap", r.entry); now.State == ledger.Deleted {
-				verdict = rules.Deleted
-			}
+		switch now, err := r.due(ctx); {
+		case now.State == ledger.Deleted:
+			return nil, rules.Deleted, nil
+		case cause.Has[*permanentError](err) && !r.wait.by.evidence.Accepted():
+			return nil, rules.Unproven, err
 		}
-		return s, verdict, err
+		return next(ctx)
 	}
 	_, r.err = r.wait.run(ctx, isDeleted)
 }

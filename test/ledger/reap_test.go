@@ -191,6 +191,64 @@ func TestReapReadsAgain(t *testing.T) {
 	})
 }
 
+// The same holds as long as the service has accepted no delete: Reap may try for two minutes.
+func TestExtensionEndsTheDeletesOfReap(t *testing.T) {
+	for name, accepted := range map[string]bool{"no delete was accepted": false, "a delete was accepted": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Lease: time.Minute})
+				require.NoError(w, err)
+				later(w, time.Hour)
+				if !accepted {
+					w.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.ServiceUnavailable(1<<20))
+				}
+				go func() {
+					time.Sleep(10 * time.Second)
+					require.NoError(w, w.client().Ledger.Extend(w.Context(), w.one(), time.Now().Add(time.Hour)))
+					w.srv.ClearFaults()
+				}()
+				reaped, err := w.client().Ledger.Reap(w.Context(), nil)
+				require.Len(w, reaped, 1)
+				if accepted {
+					require.NoError(w, err)
+					require.Zero(w, w.srv.RunningInstances())
+					return
+				}
+				require.ErrorContains(w, err, "extended")
+				require.Equal(w, 1, w.srv.RunningInstances())
+				require.Len(w, w.srv.Endpoints(), 1)
+			}, svctest.WithDeleteTime(20*time.Second))
+		})
+	}
+}
+
+// If an adoption is undone while Reap reads the endpoint, the endpoint is somebody else's.
+func TestReapOfAnUndoneAdoption_D22(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+		_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.ErrorIs(w, err, svc.ErrOutcomeUnknown)
+		wrong := w.srv.AddEndpoint(svctest.Endpoint{Name: "n", Instances: 1})
+		_, err = w.client().Ledger.Adopt(w.Context(), w.one(), wrong, &svc.AdoptOptions{Unmarked: true})
+		require.NoError(w, err)
+		require.NoError(w, w.client().Ledger.Extend(w.Context(), w.one(), time.Now().Add(time.Minute)))
+		later(w, time.Hour)
+		undone := false
+		c := w.client(around(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			resp, err := next.RoundTrip(r)
+			if strings.HasSuffix(r.URL.Path, wrong) && !undone {
+				undone = true
+				require.NoError(w, w.client().Ledger.UndoAdopt(w.Context(), w.one()))
+			}
+			return resp, err
+		}))
+		_, err = c.Ledger.Reap(w.Context(), nil)
+		require.ErrorContains(w, err, "another endpoint")
+		require.True(w, undone)
+		require.Zero(w, w.srv.RequestCount("DELETE", svctest.RouteEndpoint))
+	})
+}
+
 // The Date of a response has whole seconds, so in the second in which a lease ends, the read may show
 // that it has not ended. That is no failure: the next Reap deletes the endpoint.
 func TestReapInTheSecondOfTheEnd_T03(t *testing.T) {
