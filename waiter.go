@@ -180,7 +180,7 @@ func (c *Client) continues(e *rules.Failures, err error) (continues bool) {
 // failureOf describes the error of a call for the rules.
 func failureOf(err error) rules.Failure {
 	switch {
-	case errors.Is(err, ErrNoToken), cause.Has[*permanentError](err), cause.Has[*ValidationError](err):
+	case errors.Is(err, ErrNoToken) && !cause.Has[*httpcall.LocalError](err), cause.Has[*permanentError](err), cause.Has[*ValidationError](err):
 		return rules.Failure{Final: true}
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
@@ -244,8 +244,7 @@ func (w *waiter[T]) failed(err error) error {
 // soon as it can, and always before the proof is interrupted.
 func (w *waiter[T]) limits(err error) (atLeast, atMost time.Duration) {
 	if w.by != nil && rules.NotFound(failureOf(err).Status) {
-		due := max(time.Until(w.by.evidence.Due()), 0)
-		return 0, min(cmp.Or(due, rules.Silence), rules.Silence/2)
+		return 0, min(cmp.Or(max(time.Until(w.by.evidence.Due()), 0), rules.Silence), rules.Silence/2)
 	}
 	e, _ := errors.AsType[*Error](err)
 	return min(orZero(e).RetryAfter, max(w.opts.MaxInterval, w.client.caller.MaxDelay())), 0

@@ -196,6 +196,11 @@ func TestLocalFailuresPass_D03(t *testing.T) {
 				return svctest.DefaultToken, nil
 			})
 		},
+		"token source without a token": func(now func() bool) svc.Option { // its file is being written, for example
+			return svc.WithTokenSource(func(context.Context) (string, error) {
+				return map[bool]string{false: svctest.DefaultToken}[now()], nil
+			})
+		},
 		"rate limiter": func(now func() bool) svc.Option {
 			return svc.WithRateLimiter(testkit.Limiter(func(context.Context) error {
 				if now() {
