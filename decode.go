@@ -114,7 +114,7 @@ func (c *Client) decode(k *call, out any) error {
 	other, isPromised := out.(promised)
 	if isPromised {
 		if jsonfield.Swollen(body) {
-			return c.notPromised(k, "", errTooMany)
+			return c.notPromised(k, "", errors.New("the response has more JSON objects than are accepted for its size"))
 		}
 		other.grow(body)
 	}
@@ -156,8 +156,6 @@ func (c *Client) denied(k *call) error {
 func room[T any](body []byte, field string) []T {
 	return make([]T, 0, min(bytes.Count(body, []byte(`"`+field+`"`)), 1000))
 }
-
-var errTooMany = errors.New("the response has more JSON objects than are accepted for its size")
 
 // notPromised returns the error for a 2xx response that is not what the service promises.
 func (c *Client) notPromised(k *call, field string, err error) error {

@@ -300,7 +300,7 @@ type request struct {
 	fields   []jsonfield.Field
 	attempts int
 	urgent   bool // skip the rate limiter: see [urgent]
-	wait     bool // see [asRead]
+	wait     bool // see [polling]
 	response *Response
 	problems problems
 }

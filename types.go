@@ -292,10 +292,8 @@ func (p Price) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads any JSON value. It never fails.
 func (p *Price) UnmarshalJSON(b []byte) error {
 	text := jsonfield.Text(string(b))
-	if jsonfield.IsNumber(text) {
+	if *p = (Price{raw: text}); jsonfield.IsNumber(text) {
 		*p = Price{text: text}
-	} else {
-		*p = Price{raw: text}
 	}
 	return nil
 }

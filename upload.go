@@ -215,8 +215,7 @@ func (c *FileClient) UploadFile(ctx context.Context, path string, purpose FilePu
 	req := UploadRequest{FileName: filepath.Base(path), Purpose: purpose, UploadOptions: orZero(opts)}
 	f, err := transfer.OpenFile(ctx, path)
 	if err != nil {
-		u := upload{files: c, name: req.FileName}
-		return nil, u.failed(ctx, UploadStageBody, c.client.safe(err))
+		return nil, (&upload{files: c, name: req.FileName}).failed(ctx, UploadStageBody, c.client.safe(err))
 	}
 	defer f.Close()
 	req.Body = f

@@ -111,8 +111,7 @@ type instruments struct{ http.RoundTripper }
 func (i instruments) RoundTrip(req *http.Request) (*http.Response, error) {
 	whole := req.URL
 	req = req.WithContext(context.WithValue(req.Context(), addressKey{}, whole))
-	req.URL = &url.URL{}
-	*req.URL = *whole
+	req.URL = new(*whole)
 	req.URL.RawQuery, req.URL.ForceQuery = "", false
 	return i.RoundTripper.RoundTrip(req)
 }

@@ -78,8 +78,5 @@ func Sleep(ctx context.Context, d time.Duration) error {
 
 // Jitter returns a random duration from 0 to most.
 func Jitter(most time.Duration) time.Duration {
-	if most <= 0 {
-		return 0
-	}
-	return rand.N(most) //nolint:gosec // spreads load, guards nothing
+	return rand.N(max(most, 1)) //nolint:gosec // spreads load, guards nothing
 }

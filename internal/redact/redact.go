@@ -88,7 +88,7 @@ func (r *Redactor) With(fixed ...string) *Redactor {
 }
 
 // Add makes r remove a group of further secrets, such as a new token, or the secrets of another
-// link. The last 24 groups are kept. Adding the latest group again is cheap.
+// link. The last 100 groups are kept. Adding the latest group again is cheap.
 func (r *Redactor) Add(group ...string) {
 	s := r.known()
 	s.mu.Lock()
