@@ -147,6 +147,8 @@ func unfit(flag, text string) string {
 		return "is empty"
 	case strings.ContainsFunc(text, control):
 		return "holds a control character, such as a line break"
+	case flag == "key" && !keyForm.MatchString(text):
+		return "must be " + keyRule
 	case flag == "image" && strings.ContainsFunc(text, unicode.IsSpace):
 		return "holds white space, which no name of an image has"
 	case flag == "probe" && (strings.Contains(text, "://") || strings.HasPrefix(text, "//") || strings.ContainsFunc(text, unicode.IsSpace)):

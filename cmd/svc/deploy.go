@@ -336,6 +336,7 @@ func (d *deployment) created(ctx context.Context, id string) error {
 	if t.facts().Created {
 		t.talk.say("created %s, which is billed from now on", printable(id))
 		d.tellNewLease(ctx, id)
+		d.warnOfScaled("has")
 		err = d.announce(ctx, id)
 	} else {
 		d.goesOn(ctx, id)

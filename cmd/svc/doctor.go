@@ -220,7 +220,7 @@ func (t *tool) checkInference(ctx context.Context, v *doctorView) {
 
 // checkLedger checks that the ledger can be read and written, and reports its open entries.
 func (t *tool) checkLedger(ctx context.Context, v *doctorView) {
-	p, err := findLedger(t.flags.ledger)
+	p, err := t.findLedger()
 	if err != nil {
 		v.problem("ledger", plainText(err), "set SVC_LEDGER or --ledger")
 		return

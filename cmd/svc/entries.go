@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,9 +24,10 @@ type entryView struct {
 	Name        string  `json:"name"`
 	ServiceID   string  `json:"service_id"` // empty if not known
 	FlavorID    string  `json:"flavor_id"`
-	Instances   int     `json:"instances"`
-	Seconds     float64 `json:"instance_seconds"` // instances times the longest time that they may have run
-	RequestedAt string  `json:"requested_at"`     // times are RFC 3339; empty if there is none
+	Instances   int     `json:"instances"`         // what was asked for last
+	CreatedWith int     `json:"created_instances"` // what the create asked for
+	Seconds     float64 `json:"instance_seconds"`  // instances times the longest time that they may have run
+	RequestedAt string  `json:"requested_at"`      // times are RFC 3339; empty if there is none
 	CreatedAt   string  `json:"created_at"`
 	DeletedAt   string  `json:"deleted_at"`
 	LeaseEnd    string  `json:"lease_end"`
@@ -42,7 +44,7 @@ func newEntryView(e ledger.Entry) entryView {
 		forgetFrom = stamp(e.SettleBy.Add(ledger.SettleMargin))
 	}
 	return entryView{
-		e.Key, e.Intent, string(e.State), e.Open(), e.InDoubt(now), e.Doubt, e.Name, e.ServiceID, e.FlavorID, e.Instances,
+		e.Key, e.Intent, string(e.State), e.Open(), e.InDoubt(now), e.Doubt, e.Name, e.ServiceID, e.FlavorID, e.Instances, e.Records[0].Instances,
 		e.InstanceTime(now).Round(time.Second).Seconds(), stamp(e.RequestedAt), stamp(e.CreatedAt), stamp(e.DeletedAt), stamp(e.LeaseEnd),
 		e.Adopted, e.BaseURL, forgetFrom, e,
 	}
@@ -138,13 +140,17 @@ TIME is the number of instances times the longest time that they may have run.`
 func (t *tool) lsCommand() *command {
 	var all, open bool
 	c := &command{
-		Command: &cobra.Command{Use: "ls", Short: "list what may be running, from the ledger", Long: lsHelp, Example: "  svc ls\n  svc ls --all -o json"},
+		Command: &cobra.Command{Use: "ls", Short: "list what may be running, from the ledger", Long: lsHelp, Example: "  svc ls\n  svc ls --key chat\n  svc ls --all -o json"},
 		client:  wantsClient, ledger: readsLedger, stake: reads, empty: func() view { return &entriesView{Entries: []entryView{}} },
 	}
+	c.Flags().String("key", "", "only entries of this key ("+keyRule+"); may_be_running in a document is about it alone")
 	c.Flags().BoolVar(&open, "open", true, "only entries whose endpoint may be running")
 	c.Flags().BoolVar(&all, "all", false, "all entries")
 	c.run = func(ctx context.Context, _ []string) (view, error) {
 		entries, err := t.client.Ledger.Entries(ctx)
+		if key := t.flags.key; key != "" {
+			entries = slices.DeleteFunc(entries, func(e ledger.Entry) bool { return e.Key != key })
+		}
 		v, others := &entriesView{Entries: []entryView{}}, 0
 		for _, e := range entries {
 			if e.Open() || all || !open {
@@ -159,9 +165,22 @@ func (t *tool) lsCommand() *command {
 		}
 		t.note(func(f *facts) { f.Running = anyOpen(entries, err) })
 		if len(v.Entries) == 0 && err == nil {
-			t.talk.say("no entries: as far as this ledger knows, nothing is running")
+			t.talk.say("%s", t.nothingOpen(len(entries)))
 		}
 		return v, err
 	}
 	return c
+}
+
+// nothingOpen says that the ledger has no open entry, and how many others it has. A ledger without any may be
+// new, or have lost them.
+func (t *tool) nothingOpen(ended int) string {
+	of := ""
+	if t.flags.key != "" {
+		of = " of the key " + t.flags.key
+	}
+	if ended == 0 {
+		return fmt.Sprintf("no entries%s in %s", of, t.place.shown)
+	}
+	return fmt.Sprintf("no open entries%s in %s: as far as this ledger knows, nothing is running (ended: %d, see --all)", of, t.place.shown, ended)
 }

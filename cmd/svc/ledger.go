@@ -72,6 +72,19 @@ func findLedger(flag string) (place, error) {
 	return place{"folder", path, path, true}, nil
 }
 
+// findLedger finds the ledger of the command. It warns if SVC_LEDGER is set and empty, as a secret is that a
+// pipeline does not have: then the default ledger is used, which knows nothing of what runs.
+func (t *tool) findLedger() (place, error) {
+	p, err := findLedger(t.flags.ledger)
+	_, set := os.LookupEnv("SVC_LEDGER")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if set && !p.explicit && err == nil && p.driver == "folder" && t.current != nil { // nil: a shell completes words
+		t.talk.warn("SVC_LEDGER is set, but empty: the ledger is the default one, %s", p.shown)
+	}
+	return p, err
+}
+
 // connection matches what looks like a connection string, and not like a path.
 var connection = regexp.MustCompile(`(?i)://|postgres(ql)?:|password|_key=`)
 
@@ -154,7 +167,7 @@ func (t *tool) openLedger(ctx context.Context, c *command) (store ledger.Store, 
 	if use == usesLedger && t.flags.key != "" {
 		use = readsLedger
 	}
-	t.place, err = findLedger(t.flags.ledger)
+	t.place, err = t.findLedger()
 	switch {
 	case err != nil && use == usesLedger && isA[noDefaultError](err):
 		return nil, stop, nil

@@ -432,3 +432,52 @@ func TestSweepNamesWhatAPersonMustSettle(t *testing.T) {
 	e := s.must(exitFailed, "doctor")
 	require.NotContains(t, e.stdout+e.stderr, "the lease of", "svc sweep would not settle it")
 }
+
+// What "svc ls" says of nothing is only what the ledger knows: one without any entry may have lost them.
+func TestLsSaysOnlyWhatTheLedgerKnows(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	dir := filepath.Join(s.env["HOME"], ".local", "state", "svc-ledger")
+	s.deployed("chat")
+	s.deployed("other")
+	require.NotContains(t, s.must(exitOK, "ls", "--key", "chat").stdout, "other")
+	s.must(exitOK, "delete", "--key", "chat")
+	e := s.must(exitOK, "ls", "--key", "chat", "-o", "json")
+	require.Contains(t, e.stderr, "no open entries of the key chat in "+dir+": as far as this ledger knows, nothing is running")
+	require.Equal(t, false, e.doc(t)["may_be_running"], "it is about the key")
+	require.Equal(t, true, s.must(exitOK, "ls", "-o", "json").doc(t)["may_be_running"])
+	require.Contains(t, s.must(exitOK, "ls", "--key", "missing").stderr, "no entries of the key missing in "+dir+"\n")
+
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	require.NoError(t, err)
+	for _, file := range files {
+		require.NoError(t, os.Remove(file))
+	}
+	require.Equal(t, "no entries in "+dir+"\n", s.must(exitOK, "ls").stderr)
+}
+
+// A SVC_LEDGER that is set and empty, as a secret that a pipeline does not have, is never passed over, whatever the
+// command and its flags.
+func TestAnEmptySVC_LEDGERIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.env["SVC_LEDGER"] = ""
+	const warning = "warning: SVC_LEDGER is set, but empty: the ledger is the default one, "
+	for _, c := range allCommands(t) {
+		line := append(strings.Split(schemaName(c), "-"), strings.Fields(successes[schemaName(c)])...)
+		switch {
+		case c.ledger == noLedger && schemaName(c) != "doctor":
+			continue
+		case schemaName(c) == "run":
+			line = []string{"run", "--name", "n", "--image", "i", "--", "true"}
+		case line[len(line)-1] == "-":
+			line = append(strings.Split(schemaName(c), "-"), strings.Fields(badLines[schemaName(c)])...)
+		}
+		for _, more := range [][]string{nil, {"--quiet"}} {
+			words := append(append([]string{line[0], "--timeout", "300ms"}, more...), line[1:]...)
+			require.Equal(t, 1, strings.Count(s.run(words...).stderr, warning), words)
+		}
+		require.NotContains(t, s.run(append(line[:1:1], append([]string{"--ledger", "none", "--timeout", "300ms"}, line[1:]...)...)...).stderr, warning, line)
+	}
+	require.NotContains(t, s.must(exitOK, "__complete", "get", "--key", "").stderr, warning)
+}

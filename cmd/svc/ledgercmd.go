@@ -36,7 +36,7 @@ like an account where nothing runs. If there is a ledger already, it stays as it
 		},
 		empty: func() view { return &ledgerView{} },
 		run: func(ctx context.Context, _ []string) (view, error) {
-			p, err := findLedger(t.flags.ledger)
+			p, err := t.findLedger()
 			if err != nil {
 				return nil, usageError{err}
 			}

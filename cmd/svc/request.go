@@ -132,8 +132,6 @@ func (s *spec) check(req svc.CreateInferenceServiceRequest) error {
 		problem = "--replace needs --key"
 	case s.lease < 0:
 		problem = "--lease must be at least 0s"
-	case key != nil && key.Changed && !keyForm.MatchString(key.Value.String()):
-		problem = "--key must be " + keyRule
 	}
 	for _, f := range []struct{ flag, text string }{
 		{"name", req.Name}, {"image", req.DeployMetadata.ImageURL}, {"command", req.DeployMetadata.Command}, {"flavor", req.ResourceMetadata.FlavorID},

@@ -37,10 +37,12 @@ func (d *deployment) foresee(ctx context.Context) (goesOn bool, err error) {
 	case !useless(s):
 		d.warnOfAdopted(*e, s)
 		t.talk.say("the command would create nothing: the key %s has %s, of the same request, which is %s", e.Key, printable(s.ServiceID), printable(string(s.Status)))
+		d.tellScaled(*e)
 		d.tellLease(*e, true)
 		return true, nil
 	case d.spec.replace:
 		t.talk.say("the command would delete %s, which is %s, and create another one%s", printable(s.ServiceID), s.Status, d.withoutItsLease())
+		d.warnOfScaled("would get")
 		return false, nil
 	}
 	t.talk.say("the command would create nothing, and fail: %s is %s. With --replace, it would delete %[1]s and create another one", printable(s.ServiceID), s.Status)
@@ -117,8 +119,25 @@ func (d *deployment) goesOn(ctx context.Context, id string) {
 	} else {
 		t.talk.say("an earlier command has created %s%s", printable(id), then)
 	}
+	d.tellScaled(*e)
 	d.tellLease(*e, false)
 	d.warnOfFlavor(ctx, *e)
+}
+
+// tellScaled says that the endpoint of the key has another number of instances than the request, which "svc scale"
+// has asked for. It keeps them.
+func (d *deployment) tellScaled(e ledger.Entry) {
+	if n := d.req.ResourceMetadata.TargetInstanceNumber; e.Instances != n {
+		d.tool.talk.say("%s was scaled to %d instances, and keeps them: --instances %d is for a new endpoint. To scale it: svc scale --key %s N", printable(e.ServiceID), e.Instances, n, e.Key)
+	}
+}
+
+// warnOfScaled warns if the endpoint that the key had before was scaled, which the new one is not.
+func (d *deployment) warnOfScaled(gets string) {
+	f, n := d.tool.facts(), d.req.ResourceMetadata.TargetInstanceNumber
+	if f.Scaled != f.First && f.Scaled != n {
+		d.tool.talk.warn("the endpoint that the key %[1]s had before was scaled to %[2]d instances, and the new one %[3]s %[4]d: to scale it, svc scale --key %[1]s %[2]d", f.Key, f.Scaled, gets, n)
+	}
 }
 
 // warnOfAdopted warns if an entry has adopted an endpoint without a mark, which another request may have created.

@@ -10,9 +10,14 @@
 # deletion of an old release may take (default 10m). If SWITCH fails, both releases go on, and the script
 # ends with 20.
 #
+# The new release gets as many instances as the one that serves has now, also after "svc scale": --instances
+# counts only for the first release. If the one that serves has 0 instances, nothing is changed, and the script
+# ends with 8.
+#
 # SIGINT, SIGTERM and SIGHUP are passed on to what runs, nothing is started after it, and no release is deleted.
-# The script says which keys may run, and what to run next. It ends with 20 if the new release runs beside the old
-# one, and else with the code of the svc deploy that was stopped.
+# The script says which keys may run, and what to run next. It ends with 20 if the new release is available, also
+# beside the old one, with 4 if the outcome of its create is not known, with 10 if it may run all the same, and
+# else with the code of the svc deploy that was stopped, or with 130 before it.
 #
 # Each release has a key of its own, APP--RELEASE, so the script can be run again after any failure or
 # kill, and needs no other state than the ledger. APP and RELEASE must not contain "--", so that no
@@ -43,10 +48,21 @@ trap 'stop SIGHUP' HUP
 
 # leave ends the script, and says what may run.
 leave() {
+	local code=$1 listed
 	echo "blue-green: $2. The releases of $app that may be running and billed:" >&2
-	svc ls | awk -v app="$app--" 'NR == 1 || index($1, app) == 1' >&2 || true
+	listed=$(svc ls 2>/dev/null) || listed='the ledger cannot be read: svc ls'
+	awk -v app="$app--" 'NR == 1 || index($1, app) == 1' <<<"${listed:-none}" >&2
 	echo "blue-green: to go on, run the same command again. $undo" >&2
-	exit "$1"
+	case $code in 4 | 20) exit $code ;; esac
+	[ -n "$both" ] || ! may_run "$new" || code=10
+	exit $code
+}
+
+# may_run reports whether an endpoint of a key may run.
+may_run() {
+	local listed
+	listed=$(svc ls --no-headers --key "$1" 2>/dev/null) || return 0
+	[ -n "$listed" ]
 }
 
 # unless_stopped ends the script after a signal.
@@ -70,7 +86,33 @@ run() {
 	return $code
 }
 
-run svc deploy --key "$new" --name "$new" --image "$image" --lease "${LEASE:-720h}" "$@"
+# others lists the keys of the other releases that may run.
+others() { svc ls --no-headers | awk -v app="$app--" -v new="$new" 'index($1, app) == 1 && $1 != new { print $1 }'; }
+
+# field prints a field of a document.
+field() { awk -v name="$1:" '$1 == name { gsub(/"/, "", $2); print $2; exit }' <<<"$2"; }
+
+# number prints with how many instances to deploy: those of a new release that exists, or else of the one that
+# serves. It prints nothing if there is none.
+number() {
+	local doc key n most=''
+	doc=$(svc ls --key "$new" -o yaml 2>/dev/null) || true
+	n=$(field created_instances "$doc")
+	[ -z "$n" ] || { echo "$n"; return; }
+	for key in $(others 2>/dev/null); do
+		doc=$(svc get --key "$key" -o yaml 2>/dev/null) || doc=$(svc ls --key "$key" -o yaml 2>/dev/null) || continue
+		n=$(field instances "$doc")
+		[ "${n:--1}" -le "${most:--1}" ] || most=$n
+	done
+	echo "$most"
+}
+
+count=$(number)
+unless_stopped 130
+if [ "$count" = 0 ]; then
+	leave 8 "the release that serves has 0 instances, so nothing serves: nothing was changed. To start it: svc scale --key KEY 1"
+fi
+run svc deploy --key "$new" --name "$new" --image "$image" --lease "${LEASE:-720h}" "$@" ${count:+--instances "$count"}
 both=20
 unless_stopped 20
 url=$(svc url --key "$new") || leave 20 "the address of $new cannot be read"
@@ -79,12 +121,13 @@ undo=''
 echo "blue-green: $new serves at $url" >&2
 run sleep "${DRAIN:-30}"
 
-old=$(svc ls --no-headers | awk -v app="$app--" -v new="$new" 'index($1, app) == 1 && $1 != new { print $1 }') ||
+old=$(others) ||
 	leave 20 "$new serves, but the old releases cannot be listed"
 failed=0
 for key in $old; do
 	run svc delete --key "$key" --timeout "${DELETE_TIMEOUT:-10m}" || {
-		failed=$?
+		code=$?
+		case $failed in 4 | 10) ;; *) failed=$code ;; esac # something may run: that is more than any other reason
 		echo "blue-green: $new serves, but $key is not deleted: svc delete --key $key" >&2
 	}
 done

@@ -5,37 +5,60 @@
 #
 #   nightly-sweep.sh
 #
-# It writes nothing if there is nothing to report, so that cron sends a mail only if there is. It
-# needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting).
+# It writes nothing if there is nothing to report, so that cron sends a mail only if there is. It ends with
+# the code of "svc sweep", or if that is 0, with the code of "svc ledger prune", or with 1 if there is something
+# to report. It needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting).
+#
+# SIGINT, SIGTERM and SIGHUP are passed on to svc, and nothing is started after it. Then the script ends
+# with 130 in place of 0 and 1. An endpoint whose lease is over may still run: the next sweep deletes it.
 set -euo pipefail
 
-# A signal ends the sweep, and the report. An endpoint whose lease is over may still run: the next sweep deletes it.
-child='' stopped=''
+child='' stopped='' signals=0 code=0
 stop() {
-	stopped=$1
+	stopped=$1 signals=$((signals + 1))
 	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
 }
 trap 'stop SIGINT' INT
 trap 'stop SIGTERM' TERM
 trap 'stop SIGHUP' HUP
 
-code=0
-svc sweep --quiet &
-child=$!
-[ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null || true # the signal came before its number was known
-wait "$child" || code=$?
-if [ -n "$stopped" ]; then
-	code=0
-	wait "$child" || code=$? # the signal has ended the first wait
+# run runs svc, and passes signals on to it.
+run() {
+	local seen ended
+	svc "$@" &
+	child=$!
+	[ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null || true # the signal came before its number was known
+	while seen=$signals ended=0; do                             # a signal ends wait, and not svc
+		wait "$child" || ended=$?
+		[ $seen != $signals ] || break
+	done
+	child=''
+	return $ended
+}
+
+# unless_stopped ends the script after a signal.
+unless_stopped() {
+	[ -n "$stopped" ] || return 0
 	echo "nightly-sweep: stopped by $stopped. What may be running, also if its lease is over:" >&2
 	svc ls >&2 || true
 	echo "nightly-sweep: to delete what is over: svc sweep" >&2
-	exit $((code ? code : 130))
-fi
-svc ledger prune --older-than "${KEEP:-90d}" --quiet >/dev/null || code=$?
-report=$(svc doctor 2>&1) || {
-	printf '%s\n\n' "$report"
-	svc ls
+	[ $code -gt 1 ] || code=130
+	exit $code
+}
+
+report=$(mktemp)
+trap 'rm -f "$report"' EXIT
+unless_stopped
+run sweep --quiet || code=$?
+unless_stopped
+run ledger prune --older-than "${KEEP:-90d}" --quiet >/dev/null || code=$((code ? code : $?))
+unless_stopped
+run doctor >"$report" 2>&1 || {
+	unless_stopped
+	cat "$report"
+	echo
+	svc ls || true # its code would hide that of the sweep
 	[ $code != 0 ] || code=1
 }
+unless_stopped
 exit $code

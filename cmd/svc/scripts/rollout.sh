@@ -7,6 +7,10 @@
 # LEASE is how long the endpoint may run before "svc sweep" deletes it (default 24h), DELETE_TIMEOUT how
 # long the deletion of the old endpoint may take (default 10m).
 #
+# The number of instances stays as it is, also after "svc scale" and after the way back: --instances counts
+# only if the key has no endpoint. If it has 0 instances, nothing serves: nothing is changed, and the script
+# ends with 8.
+#
 # The old endpoint is deleted before the new one is created, so for some minutes there is none:
 # blue-green.sh has no such gap, but rents both for a while. Nothing is deleted if "svc deploy --dry-run"
 # refuses the new request: then the script ends with its code (10 if the old one runs). The script can be
@@ -19,7 +23,8 @@
 # exit-codes), or with 20 in place of 1: 11 and 20 mean that neither runs.
 #
 # SIGINT, SIGTERM and SIGHUP are passed on to svc, and nothing is started after it, also not the old image.
-# The script ends with the code of that svc, or with 130 between two: "svc ls" shows what runs.
+# Then the script ends with 4 if the outcome of a create is not known, with 10 if an endpoint of the key may
+# run, and else with the code of that svc, or with 130 between two.
 #
 # It needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting). A wrong use ends with 64.
 set -euo pipefail
@@ -31,7 +36,7 @@ if [ -z "$key" ] || [ -z "$image" ] || [ -z "$old" ]; then
 fi
 shift 3
 
-child='' stopped='' signals=0
+child='' stopped='' signals=0 again='the same command'
 stop() {
 	stopped=$1 signals=$((signals + 1))
 	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
@@ -40,12 +45,15 @@ trap 'stop SIGINT' INT
 trap 'stop SIGTERM' TERM
 trap 'stop SIGHUP' HUP
 
-# unless_stopped ends the script after a signal, with the code of the svc that was running.
+# unless_stopped ends the script after a signal, with a code that says what runs under the key.
 unless_stopped() {
 	[ -n "$stopped" ] || return 0
-	echo "rollout: stopped by $stopped: $old is not deployed again. What runs under the key $key:" >&2
-	svc ls >&2 || true
-	echo "rollout: to go on, run the same command again. To delete the endpoint: svc delete --key $key --missing-ok" >&2
+	local listed
+	listed=$(svc ls --key "$key" 2>/dev/null) || listed='the ledger cannot be read: svc ls'
+	echo "rollout: stopped by $stopped: $old is not deployed again. What may run under the key $key:" >&2
+	printf '%s\n' "${listed:-nothing}" >&2
+	echo "rollout: to go on, run $again again. To delete the endpoint: svc delete --key $key --missing-ok" >&2
+	[ -z "$listed" ] || [ "$1" = 4 ] || exit 10
 	exit "$1"
 }
 
@@ -72,6 +80,9 @@ if [ -n "${OLD_FLAGS-}" ]; then
 fi
 back=(deploy --key "$key" --name "$key" --image "$old" --lease "${LEASE:-24h}" "$@")
 
+# field prints a field of a document.
+field() { awk -v name="$1:" '$1 == name { gsub(/"/, "", $2); print $2; exit }' <<<"$2"; }
+
 # use_flavor gives the old request a flavor in place of its own, and of what selects one.
 use_flavor() {
 	local kept=() skip=''
@@ -86,12 +97,13 @@ use_flavor() {
 	back=("${kept[@]}" --flavor "$1")
 }
 
-# dry_run checks a request, and ends the script if it is refused for another reason than the endpoint of
-# the key.
+# dry_run checks a request for a number of instances, and ends the script if it is refused for another reason
+# than the endpoint of the key.
 dry_run() {
-	local said
+	local said number=$1
+	shift
 	code=0
-	said=$(svc "$@" --dry-run -o name 2>&1) || code=$?
+	said=$(svc "$@" ${number:+--instances "$number"} --dry-run -o name 2>&1) || code=$?
 	unless_stopped 130
 	case $code in
 	0 | 9) ;;
@@ -103,14 +115,21 @@ dry_run() {
 	esac
 }
 
-# With the same image, the deployment continues with the endpoint that exists.
-dry_run "${new[@]}"
+# With the same image, the deployment continues with the endpoint that exists. Its request has the number of
+# instances of the create, whatever "svc scale" has asked for since.
+entry=$(svc ls --key "$key" -o yaml 2>/dev/null) || true
+created=$(field created_instances "$entry")
+count=$created
+dry_run "$created" "${new[@]}"
 if [ $code = 9 ]; then
-	flavor=$(svc get --key "$key" -o yaml 2>/dev/null | awk '$1 == "flavor_id:" { gsub(/"/, "", $2); print $2 }') || flavor=''
+	code=0
+	serves=$(svc get --key "$key" -o yaml 2>&1) || code=$?
 	unless_stopped 130
-	if [ -n "$flavor" ]; then
+	case $code in
+	0)
+		flavor=$(field flavor_id "$serves")
 		use_flavor "$flavor"
-		dry_run "${back[@]}"
+		dry_run "$created" "${back[@]}"
 		if [ $code = 9 ]; then
 			echo "rollout: the endpoint of the key $key is not of $old with these flags, so it could not be brought back: nothing was changed" >&2
 			echo "rollout: name the image that serves as OLD_IMAGE, and its flags in OLD_FLAGS. No command shows them: look where it was deployed from" >&2
@@ -121,23 +140,41 @@ if [ $code = 9 ]; then
 			echo "rollout: the flavor $flavor of $old is not on offer any more, so it could not be brought back: nothing was changed" >&2
 			exit 10
 		fi
-		unless_stopped 130
+		;;
+	5 | 9) serves=$entry ;; # there is no endpoint to bring back
+	*)
+		printf '%s\n' "$serves" >&2
+		echo "rollout: the endpoint of the key $key cannot be read: nothing was changed" >&2
+		exit 10
+		;;
+	esac
+	unless_stopped 130
+	count=$(field instances "$serves")
+	if [ "$count" = 0 ]; then
+		echo "rollout: the endpoint of the key $key has 0 instances, so nothing serves: nothing was changed" >&2
+		echo "rollout: to start it: svc scale --key $key 1. To replace it without a way back: svc delete --key $key, then svc deploy --key $key" >&2
+		exit 8
+	fi
+	if [ -n "$count" ]; then
+		again="the same command with --instances $count"
+		[ "$count" = "$created" ] || echo "rollout: $image gets $count instances, as many as $key has now" >&2
+		dry_run "$count" "${new[@]}" # are so many in stock?
 	fi
 	run delete --key "$key" --missing-ok --timeout "${DELETE_TIMEOUT:-10m}" # fails too if the ledger is broken
 fi
 
 code=0
-run "${new[@]}" || code=$?
+run "${new[@]}" ${count:+--instances "$count"} || code=$?
 case $code in
 0) exit 0 ;;
 4 | 8 | 9 | 10 | 64) exit $code ;; # an endpoint may be running, perhaps a healthy one, or nothing was done: svc has said what to do
 esac
 echo "rollout: $image failed with exit code $code; going back to $old" >&2
 code=0
-run "${back[@]}" || code=$?
+run "${back[@]}" ${count:+--instances "$count"} || code=$?
 case $code in
 0) exit 1 ;;
 1) code=20 ;;
 esac
-echo "rollout: going back to $old failed too: see above" >&2
+echo "rollout: going back to $old failed too: see above. To try again, run $again" >&2
 exit $code
