@@ -31,7 +31,8 @@ func (t *tool) makeClient(c *command, store ledger.Store) error {
 	if c.client == noClient && store == nil {
 		return nil
 	}
-	opts := []svc.Option{svc.WithUserAgent("svc-tool/" + version()), svc.WithAttemptHook(t.attempt)}
+	opts := []svc.Option{svc.WithUserAgent("svc-tool/" + version()), svc.WithAttemptHook(t.attempt),
+		svc.WithTransportWrapper(func(next http.RoundTripper) http.RoundTripper { return gate{next, t.giveUp} })}
 	if store != nil {
 		opts = append(opts, svc.WithLedger(store))
 	}

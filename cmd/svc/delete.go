@@ -129,9 +129,15 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 	t.talk.setDeleting(true)
 	v := &deleteView{Endpoints: make([]deletion, len(ids))}
 	entries := t.recorded(ctx, ids)
-	if len(ids) == 1 {
-		t.note(func(f *facts) { f.Entry = entries[strings.ToLower(ids[0])].Key })
+	for i, id := range ids {
+		v.Endpoints[i] = deletion{ServiceID: id, Key: entries[strings.ToLower(id)].Key, Error: "not known to be deleted when the program was ended"}
 	}
+	if len(ids) == 1 {
+		t.note(func(f *facts) { f.Entry = v.Endpoints[0].Key })
+	}
+	t.note(func(*facts) {
+		t.partial = func() view { return &deleteView{Endpoints: slices.Clone(v.Endpoints)} }
+	})
 	errs := make([]error, len(ids))
 	slots := make(chan struct{}, 8)
 	var all sync.WaitGroup
@@ -140,8 +146,9 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 		all.Go(func() {
 			defer func() { <-slots }()
 			e := entries[strings.ToLower(id)]
-			v.Endpoints[i], errs[i] = t.deleteOne(ctx, id, e)
-			v.Endpoints[i].Key = e.Key
+			d, err := t.deleteOne(ctx, id, e)
+			d.Key = e.Key
+			t.note(func(*facts) { v.Endpoints[i], errs[i] = d, err })
 		})
 	}
 	all.Wait()

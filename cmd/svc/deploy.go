@@ -44,7 +44,7 @@ var errNoWait = errors.New("--wait=false")
 // deployView is the view of deploy: the endpoint, or the request of a dry run.
 type deployView struct {
 	serviceView
-	Created bool            `json:"created"` // this command created the endpoint; false if an earlier one did, or if there is none
+	Created *bool           `json:"created" jsonschema:"nullable"` // this command created the endpoint; false if an earlier one did, or if there is none; null if that is not known
 	DryRun  bool            `json:"dry_run"`
 	Request json.RawMessage `json:"request" jsonschema:"oneof_type=object;null"` // the create request of a dry run; else null
 }
@@ -102,7 +102,10 @@ func (t *tool) deployCommand() *command {
 // noteIntent records the create that is about to be sent, for the advice after an interrupted
 // run.
 func (t *tool) noteIntent(r ledger.Record) {
-	t.note(func(f *facts) { f.Intent, f.Entry, f.SettleBy = r.Intent, r.Key, r.SettleBy.Add(time.Minute) })
+	t.note(func(f *facts) {
+		f.Intent, f.Entry, f.SettleBy = r.Intent, r.Key, r.SettleBy.Add(time.Minute)
+		f.Name, f.Flavor, f.Instances, f.Seen = r.Name, r.FlavorID, r.Instances, nil
+	})
 }
 
 // deployment is one run of deploy, or of the first half of "svc run".
@@ -130,7 +133,10 @@ func (t *tool) deployment(ctx context.Context, s *spec) (*deployment, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.note(func(f *facts) { f.Name, f.Target = req.Name, req.ResourceMetadata.TargetInstanceNumber })
+	t.note(func(f *facts) {
+		f.Name, f.Target, f.Flavor = req.Name, req.ResourceMetadata.TargetInstanceNumber, req.ResourceMetadata.FlavorID
+		f.Instances = f.Target
+	})
 	d := &deployment{tool: t, spec: s, req: req, wait: true, announce: t.announce}
 	d.opts = svc.DeployOptions{WaitOptions: t.wait, Key: t.flags.key, Lease: s.lease}
 	if req.ResourceMetadata.FlavorID == "" {
@@ -168,9 +174,8 @@ func (d *deployment) readKey(ctx context.Context) (err error) {
 		t.note(func(f *facts) { f.Running = false })
 		return nil
 	}
-	t.note(func(f *facts) {
-		f.ID, f.First, f.Scaled = d.earlier.ServiceID, d.earlier.Records[0].Instances, d.earlier.Instances
-	})
+	t.noteEntry(*d.earlier)
+	t.note(func(f *facts) { f.First, f.Scaled = d.earlier.Records[0].Instances, d.earlier.Instances })
 	return t.isHere(*d.earlier)
 }
 
@@ -261,7 +266,10 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 		limit := e.SettleBy.Add(time.Minute)
 		t.talk.say("an earlier command is creating the endpoint, or was killed during the create: waiting for the outcome until %s", clock(limit))
 	}
-	d.opts.OnCreate = func(s *svc.InferenceService) error { return d.created(ctx, s.ServiceID) }
+	d.opts.OnCreate = func(s *svc.InferenceService) error {
+		t.saw(s)
+		return d.created(ctx, s.ServiceID)
+	}
 	d.opts.OnFailure = func(failed *svc.DeployError) bool { return d.onFailure(ctx, failed) }
 	t.note(func(f *facts) { f.Pending = true }) // the attempt hook is called after the response only
 	limited, stop := context.WithCancelCause(ctx)
@@ -355,7 +363,7 @@ func (d *deployment) onPoll(p svc.Poll) {
 		d.stop(errNoWait) // it exists
 	}
 	if !isNotFound(p.Err) || !resumed {
-		d.tool.talk.poll(p)
+		d.tool.polled(p)
 	} else if !d.checking {
 		d.checking = true
 		d.tool.talk.say("checking whether %s is deleted (up to a minute)", printable(p.ID))
@@ -449,9 +457,19 @@ func (d *deployment) view(s *svc.InferenceService) view {
 	if sv, ok := d.tool.service(s).(*serviceView); ok {
 		v.serviceView = *sv
 	}
-	f := d.tool.facts()
-	v.Created, v.Deleted = f.Created, v.Deleted || f.Deleted
 	return v
+}
+
+// know adds whether this command has created the endpoint, and what is known without a record.
+func (v *deployView) know(f facts, err error, shown func(*svc.InferenceService) *serviceView) {
+	if v.Created = new(f.Created); isA[*svc.OutcomeUnknownError](err) && (f.Posted || f.Pending) {
+		v.Created = nil
+	}
+	if v.DryRun {
+		return
+	}
+	v.serviceView.know(f, err, shown)
+	v.Deleted = v.Deleted || f.Deleted
 }
 
 // deployLeft returns what may be running after a deployment that failed.
@@ -463,7 +481,7 @@ func (t *tool) deployLeft(f facts, replaced bool) []string {
 		return []string{fmt.Sprintf("Nothing was created. An endpoint of the key %s may be running and billed: see \"svc ls\".", f.Key)}
 	}
 	lines := []string{"Nothing was created: the endpoint of the key " + f.Key + " is " + f.ID + ", of an earlier command."}
-	if !replaced && len(f.Hidden) == 0 {
+	if !replaced && len(f.Hidden) == 0 && !f.Unwritten {
 		lines = append(lines, "If it is unavailable or stopped: the same command with --replace deletes it and creates a new one.")
 	}
 	if !f.Resumed { // the request was refused, which says nothing about the endpoint

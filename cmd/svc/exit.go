@@ -189,6 +189,8 @@ func exitCode(err error, at stake, f facts) int {
 func (t *tool) givenUp() error {
 	cause := cmp.Or[error](context.Cause(t.ctx), interruption{syscall.SIGQUIT}) // no other signal leaves ctx as it is
 	switch f := t.facts(); {
+	case f.Uploading != "":
+		return &svc.UploadError{Stage: svc.UploadStageRegister, FileName: f.Uploading, Err: &svc.OutcomeUnknownError{RequestInfo: svc.RequestInfo{Method: "POST", Route: "/v1/files"}, Err: cause}}
 	case f.Created || f.Resumed:
 		return fmt.Errorf("given up: %w", cause)
 	case f.Pending && (f.Intent != "" || t.place.driver == "none"): // without a recorded intent, nothing is sent
@@ -203,7 +205,11 @@ func (t *tool) givenUp() error {
 func (t *tool) report(err error, args []string) int {
 	t.mu.Lock()
 	c, f, v := t.current, t.known, t.shown
+	if v == nil && t.partial != nil {
+		v = t.partial()
+	}
 	t.mu.Unlock()
+	f.Unwritten = isA[unwritable](err)
 	if c == nil { // the command line was not valid, or it asked for help
 		c, f.Running = t.guess(err, args)
 	}
@@ -272,6 +278,11 @@ func (t *tool) write(err error, code int, c *command, f facts, v view) error {
 func (t *tool) complete(v view, err error, code int, c *command, f facts) {
 	if r, ok := v.(*runView); ok && !isA[exitOfCMD](err) {
 		r.SvcExitCode = code
+	}
+	if k, ok := v.(interface {
+		know(facts, error, func(*svc.InferenceService) *serviceView)
+	}); ok {
+		k.know(f, err, t.shows)
 	}
 	o := v.base()
 	o.ExitCode, o.MayBeRunning = code, f.Running || code == exitUnknown

@@ -186,6 +186,7 @@ func (t *tool) uploadCommand() *command {
 
 func (t *tool) upload(ctx context.Context, u *upload) (*uploadView, error) {
 	v := &uploadView{Name: u.name, FileID: u.id}
+	t.note(func(*facts) { t.partial = func() view { return &uploadView{Name: u.name, FileID: u.id} } })
 	body, stop, err := u.open(t.stdin)
 	if err != nil {
 		return v, err
@@ -196,10 +197,12 @@ func (t *tool) upload(ctx context.Context, u *upload) (*uploadView, error) {
 	if u.id != "" {
 		result, err = t.client.Files.Replace(ctx, u.id, body, &opts)
 	} else {
+		t.note(func(f *facts) { f.Uploading = u.name })
 		result, err = t.client.Files.Upload(ctx, svc.UploadRequest{
 			FileName: u.name, Purpose: svc.FilePurpose(u.purpose), Body: body, UploadOptions: opts,
 		})
 	}
+	t.note(func(f *facts) { f.Uploading = "" })
 	t.talk.endLine()
 	if failed, ok := errors.AsType[*svc.UploadError](err); ok && failed.FileID != "" {
 		v.FileID = failed.FileID
@@ -251,6 +254,9 @@ func (t *tool) uploadAdvice(err error, path string) []string {
 // lostRecord returns what to do when the outcome of the register call is not known. The list of
 // files shows whether it made a record.
 func (t *tool) lostRecord(name, path string) []string {
+	if t.givesUp() {
+		return []string{fmt.Sprintf("A record named %q may exist now, with or without its contents. Before you upload again: svc files ls", name)}
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 10*time.Second)
 	defer cancel()
 	files, err := t.client.Files.List(ctx)

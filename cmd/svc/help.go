@@ -69,14 +69,16 @@ In a document (-o json), may_be_running says it after every code: it is
 false only if it is known that nothing of what the command is about is running and billed. An
 endpoint that is stopped and has 0 instances is not.
 
-If standard output cannot be written (a full disk), the command still does its work. Then it ends
-with 10 if an endpoint may be running, and else with 1, for every -o. A reader that has gone away
+If standard output cannot be written (a full disk), the command still does its work. Then a command
+that creates, scales or deletes ends with 10 if an endpoint may be running. Else, and after one that
+only reads, the code is 1, for every -o. A reader that has gone away
 (| head) is no failure, and a closed standard output (>&-) counts as /dev/null: the code is that of the
 work, although nobody gets the ID.
 
 The first signal ends the command, and deletes what it created. Signals within two seconds
 count as one, because timeout(1) sends two. A later signal, or SIGQUIT (Ctrl-\) at any time, ends the
-program without a cleanup: with 10 or 4 if an endpoint may be running. The cleanup of "svc deploy"
+program at once: no create, change or delete is sent any more, and the last line says what to run. It
+ends with 10 or 4 if an endpoint may be running. The cleanup of "svc deploy"
 takes 40 s at most: up to 10 s for the response to a create, and up to 30 s for the delete. Once CMD
 of "svc run" has begun, it takes 2m10s at most: up to 10 s until CMD ends, and up to 2 minutes for the
 delete.`}

@@ -65,6 +65,16 @@ func TestScaleThatFails(t *testing.T) {
 	}
 }
 
+// TestScaleToZeroThatFails does not speak of up to 0 instances.
+func TestScaleToZeroThatFails(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	s.srv.Fault("PUT", svctest.RouteEndpoint, svctest.Fault{Delay: time.Hour})
+	e := s.must(exitRunning, "scale", "--key", "chat", "0", "--timeout", "1s")
+	require.Contains(t, e.stderr, "As many instances of svc-1 as before may be running and billed, or 0. To see how many: svc get svc-1\n")
+}
+
 // TestDeleteOfAnEndpointThatIsDeletedMeanwhile has one result: the ledger has its create, so it was deleted.
 func TestDeleteOfAnEndpointThatIsDeletedMeanwhile(t *testing.T) {
 	t.Parallel()

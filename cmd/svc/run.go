@@ -31,7 +31,8 @@ Standard input, output and error belong to CMD; what this program says goes to s
 --timeout limits the deployment; CMD has no time limit. A signal is passed to CMD and to the
 programs that it has started. If one of them does not end within 10 s, it is killed. Then the
 endpoint is deleted, and the exit code is 128 plus the number of the signal. A second signal, more
-than 2 s later, ends this program at once.
+than 2 s later, and SIGQUIT (Ctrl-\) at any time, end this program at once: CMD is killed, no delete
+is sent any more, and the last line says what to run.
 
 On a terminal, CMD shares it with this program, so that it can read what you type, and Ctrl-Z stops
 both. There Ctrl-C reaches CMD and what it has started, but any other signal reaches CMD alone.
@@ -114,6 +115,10 @@ func (t *tool) deployAndRun(ctx context.Context, d *deployment, cmd *exec.Cmd) e
 	}
 	entry := t.deployed(ctx) // now, so that the delete does not wait for the ledger
 	code, err := t.runProgram(ctx, cmd, service)
+	t.note(func(*facts) { t.program = nil })
+	if t.givesUp() {
+		return t.givenUp()
+	}
 	if failed := t.remove(ctx, service.ServiceID, entry); failed != nil {
 		return failed
 	}
@@ -150,6 +155,7 @@ func (t *tool) runProgram(ctx context.Context, cmd *exec.Cmd, service *svc.Infer
 	if err != nil {
 		return 0, err
 	}
+	t.note(func(*facts) { t.program = p })
 	select {
 	case err = <-done:
 	case <-ctx.Done():
@@ -158,6 +164,15 @@ func (t *tool) runProgram(ctx context.Context, cmd *exec.Cmd, service *svc.Infer
 		err = t.stopProgram(ctx, p, done)
 	}
 	return t.endOf(cmd, err)
+}
+
+// killProgram kills CMD, if it was started, before the program ends.
+func (t *tool) killProgram() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.program != nil {
+		t.program.kill()
+	}
 }
 
 // start starts cmd, and sends to done when it has ended. It keeps the thread that has started cmd: see dieWith.

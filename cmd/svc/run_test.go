@@ -1,9 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -242,6 +244,66 @@ func TestDeletionThatIsNotProvedEndsTheLease(t *testing.T) {
 			swept := s.must(exitOK, "sweep", "--dry-run", "-o", "json").doc(t)["entries"].([]any)
 			require.Len(t, swept, 1)
 			require.Equal(t, "svc-1", swept[0].(map[string]any)["service_id"])
+		})
+	}
+}
+
+// TestQuitOfRun: SIGQUIT ends svc run at once, like every command: CMD and what it has started are killed, no delete is
+// sent, and the last line says what to run.
+func TestQuitOfRun(t *testing.T) {
+	if signal.Ignored(syscall.SIGQUIT) {
+		t.Skip("this process was started to ignore the signal")
+	}
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		takes time.Duration // to become available
+		first syscall.Signal
+		until string
+		want  int // deletes that are sent
+	}{
+		"deployment":        {time.Hour, 0, "svc-1 is initializing", 0},
+		"CMD":               {0, 0, "ready", 0},
+		"CMD, that ignores": {0, syscall.SIGTERM, "ready", 0},
+		"deletion":          {0, 0, "svc-1 is still there", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t, svctest.WithDeployTime(tt.takes), svctest.WithDeleteTime(time.Hour))
+			script := "trap '' TERM; sleep 61 & echo $! >child; echo ready; wait; sleep 60"
+			if name == "deletion" {
+				script = "true"
+			}
+			b := s.background("run", "--name", "demo", "--image", "i", "--lease", "8h", "--result", "r.json", "--", "sh", "-c", script)
+			b.until(tt.until)
+			if tt.first != 0 {
+				b.signal(tt.first)
+				time.Sleep(100 * time.Millisecond)
+			}
+			b.signal(syscall.SIGQUIT)
+			sent := time.Now()
+			e := b.end()
+			require.Less(t, time.Since(sent), 5*time.Second)
+			require.Equal(t, exitRunning, e.code, e.stderr)
+			require.Equal(t, name == "deletion", strings.Contains(e.stderr, "deleting svc-1"), e.stderr)
+			require.Regexp(t, `svc delete svc-1\n$`, e.stderr)
+			require.Equal(t, tt.want, s.arrived("DELETE", svctest.RouteEndpoint))
+			require.Equal(t, 1, s.srv.RunningInstances())
+			text, err := os.ReadFile(filepath.Join(s.env["HOME"], "r.json"))
+			require.NoError(t, err)
+			var doc map[string]any
+			require.NoError(t, json.Unmarshal(text, &doc))
+			require.Equal(t, []any{"svc-1", true, 10.0}, []any{doc["service_id"], doc["may_be_running"], doc["svc_exit_code"]})
+			require.NotEmpty(t, doc["key"])
+			if pid, err := os.ReadFile(filepath.Join(s.env["HOME"], "child")); err == nil {
+				eventually(t, "the child of CMD has ended", func() bool {
+					number, _ := strconv.Atoi(strings.TrimSpace(string(pid)))
+					stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", number))
+					return err != nil || strings.Contains(string(stat), ") Z ")
+				})
+			}
+			if tt.want > 0 {
+				require.Contains(t, e.stderr, "its lease is over now")
+			}
 		})
 	}
 }

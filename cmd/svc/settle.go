@@ -73,6 +73,7 @@ func (t *tool) adopt(ctx context.Context, key, id string, unmarked bool) (*svc.I
 	if err != nil {
 		return nil, err
 	}
+	t.noteEntry(e)
 	t.note(func(f *facts) { f.ID = id })
 	if e.State == ledger.Created {
 		t.talk.say("the key %s has %s already", key, printable(e.ServiceID))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -168,6 +169,9 @@ func TestSignals(t *testing.T) {
 					require.Equal(t, want, e.code, e.stderr)
 					doc := e.doc(t)
 					require.Equal(t, want == exitRunning || want == exitUnknown, doc["may_be_running"])
+					if want == st.twice {
+						st.requireKnown(t, doc)
+					}
 					if want == exitDeleted || want == exitInterrupted {
 						require.Zero(t, s.srv.RunningInstances())
 						require.Empty(t, s.open())
@@ -186,6 +190,30 @@ func TestSignals(t *testing.T) {
 	}
 }
 
+// changes counts the requests that change something at the service.
+func (s *session) changes() (n int) {
+	for _, r := range s.srv.Requests() {
+		if r.Method != http.MethodGet {
+			n++
+		}
+	}
+	return n
+}
+
+// requireKnown requires that the document of a deployment that was given up at this stage has all that is known.
+func (st *stage) requireKnown(t *testing.T, doc map[string]any) {
+	t.Helper()
+	has := []any{doc["service_id"], doc["created"], doc["name"], doc["instances"], doc["flavor_id"], doc["deleted"]}
+	switch {
+	case st.twice == exitInterrupted:
+		require.Equal(t, []any{"", false, "demo", 1.0, "", false}, has)
+	case st.twice == exitUnknown:
+		require.Equal(t, []any{"", nil, "demo", 1.0, "flavor-2", false}, has, "it may have been created")
+	default:
+		require.Equal(t, []any{"svc-1", true, "demo", 1.0, "flavor-2", false}, has)
+	}
+}
+
 // TestQuit: SIGQUIT (Ctrl-\) ends the program at once, as a second Ctrl-C does, and it says what may be running.
 func TestQuit(t *testing.T) {
 	if signal.Ignored(syscall.SIGQUIT) {
@@ -196,11 +224,14 @@ func TestQuit(t *testing.T) {
 		t.Run(st.name, func(t *testing.T) {
 			t.Parallel()
 			s, b := st.arrive(t, time.Hour, "-o", "json")
+			changes := s.changes()
 			b.signal(syscall.SIGQUIT)
 			sent := time.Now()
 			e := b.end()
+			require.LessOrEqual(t, s.changes(), max(changes, map[string]int{"the endpoint is deleted": 2}[st.name]), "nothing more is sent")
 			require.Less(t, time.Since(sent), 5*time.Second, "there is no cleanup")
 			require.Equal(t, st.twice, e.code, e.stderr)
+			st.requireKnown(t, e.doc(t))
 			require.Equal(t, st.twice != exitInterrupted, e.doc(t)["may_be_running"])
 			require.Equal(t, st.known, s.open())
 			if st.twice == exitRunning {
@@ -281,6 +312,8 @@ func TestStdoutThatIsFull(t *testing.T) {
 				require.Equal(t, tt.code, e.code, "%v: %s", tt.args, e.stderr)
 				require.Equal(t, tt.running, s.srv.RunningInstances(), tt.args)
 				require.Contains(t, e.stderr, tt.says, tt.args)
+				require.NotContains(t, e.stderr, "--replace", "%v: it is healthy", tt.args)
+				require.NotContains(t, e.stderr, "as before", "%v: it is changed", tt.args)
 				if tt.code != exitDeleted {
 					require.Contains(t, e.stderr, "no space left", tt.args)
 				}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -68,4 +69,23 @@ func watchSignals() signals {
 		}
 	}()
 	return signals{ctx, enough}
+}
+
+// gate is a transport that sends no request that changes something once the program is given up. It blocks then, until
+// the program ends, so that nothing is said or recorded about a request that was not sent.
+type gate struct {
+	next   http.RoundTripper
+	giveUp <-chan struct{}
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (g gate) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case <-g.giveUp:
+		if r.Method != http.MethodGet {
+			select {}
+		}
+	default:
+	}
+	return g.next.RoundTrip(r)
 }

@@ -40,18 +40,25 @@ func (t *tool) target(ctx context.Context, args []string) (e ledger.Entry, rest 
 		entries := t.entriesBriefly(ctx)
 		if known, ok := t.byID(entries)[strings.ToLower(args[0])]; ok {
 			e = known
-			t.note(func(f *facts) { f.Entry = e.Key })
+			t.noteEntry(e)
+			t.note(func(f *facts) { f.ID, f.Entry = args[0], e.Key })
 		}
 		return e, args[1:], t.notID(ctx, args[0], entries)
 	}
 	if e, err = t.entryOf(ctx, t.flags.key); err != nil {
 		return e, nil, err
 	}
-	t.note(func(f *facts) { f.ID, f.Name, f.Intent = e.ServiceID, e.Name, e.Intent })
+	t.noteEntry(e)
+	t.note(func(f *facts) { f.Intent = e.Intent })
 	if e.ServiceID == "" {
 		return e, nil, t.inDoubt(e)
 	}
 	return e, args, nil
+}
+
+// noteEntry records what the ledger knows about the endpoint.
+func (t *tool) noteEntry(e ledger.Entry) {
+	t.note(func(f *facts) { f.ID, f.Name, f.Flavor, f.Instances = e.ServiceID, e.Name, e.FlavorID, e.Instances })
 }
 
 // entriesBriefly returns the entries that the ledger shows within two seconds. Failures of the ledger are ignored.

@@ -38,6 +38,8 @@ type tool struct {
 	current *command // the command that runs; nil if the command line is not valid
 	known   facts
 	shown   view            // what the command has found
+	partial func() view     // returns what it has found so far, and is called under the lock; nil if it has no such function
+	program *program        // CMD of "svc run"; nil if it was not started
 	seen    map[string]bool // IDs of endpoints that the service knew, or may have deleted
 	deletes map[string]bool // IDs of endpoints whose delete the service has accepted
 }
@@ -47,6 +49,8 @@ type facts struct {
 	ID         string   // the endpoint; empty if not known, or several
 	Key        string   // its key in the ledger; empty if not given
 	Name       string   // its name; empty if not known
+	Flavor     string   // its flavor, by the ledger or as requested; empty if not known
+	Instances  int      // its instances, by the ledger or as requested; 0 if not known
 	Intent     string   // the intent of a create in doubt, or of the create that was sent; empty if not known
 	Entry      string   // the key of the entry of Intent, which is random without --key; empty if not known
 	Created    bool     // this command created the endpoint
@@ -63,10 +67,13 @@ type facts struct {
 	NoPath     bool     // the latest probe was refused, as if the path of --probe were wrong
 	Unrecorded bool     // the ledger could not record the ID of the endpoint: the entry has none
 	Changed    bool     // a change of the number of instances may have taken effect
+	Uploading  string   // name of the file record that a request may have made; empty if there is none
 	Open       bool     // it is said that the entry of a deleted endpoint may stay open
+	Unwritten  bool     // the work is done, and standard output could not be written
 	Left       bool     // an endpoint that was to be deleted is not known to be deleted
 
-	SettleBy time.Time // a create in doubt can be forgotten from then on; zero if not known
+	SettleBy time.Time             // a create in doubt can be forgotten from then on; zero if not known
+	Seen     *svc.InferenceService // its record that was read last; nil if none was
 }
 
 func newTool(stdin io.Reader, stdout, stderr *os.File, s signals) *tool {
@@ -127,12 +134,36 @@ func (t *tool) main(args []string) int {
 		case err = <-done: // the command ended at the same moment
 		default:
 			err = t.givenUp()
+			t.killProgram()
 			t.endLeases()
 		}
 	}
 	code := t.report(err, args)
 	t.talk.flush(2 * time.Second)
 	return code
+}
+
+// givesUp reports whether the program ends without waiting for its command.
+func (t *tool) givesUp() bool {
+	select {
+	case <-t.giveUp:
+		return true
+	default:
+		return false
+	}
+}
+
+// polled is the function for [svc.WaitOptions.OnPoll].
+func (t *tool) polled(p svc.Poll) {
+	t.saw(p.Service)
+	t.talk.poll(p)
+}
+
+// saw records the latest record of the endpoint. s may be nil.
+func (t *tool) saw(s *svc.InferenceService) {
+	if s != nil && s.Name != "" { // the response to a create may have been cut off
+		t.note(func(f *facts) { f.Seen = s })
+	}
 }
 
 // execute parses the command line and runs the command.
@@ -174,7 +205,7 @@ func (t *tool) perform(ctx context.Context, c *command, args []string) error {
 		return err
 	}
 	defer stop()
-	t.wait.OnPoll = t.talk.poll
+	t.wait.OnPoll = t.polled
 	defer t.talk.endLine()
 	v, err := c.run(ctx, args)
 	t.noteHidden(ctx, err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -187,10 +188,10 @@ func short(d time.Duration) string {
 // serviceView is the view of commands about one endpoint.
 type serviceView struct {
 	outcome
-	Name      string `json:"name"`
-	Status    string `json:"status"`
-	Instances int    `json:"instances"`
-	FlavorID  string `json:"flavor_id"`
+	Name      string `json:"name"`       // without a record that was read, it is that of the ledger or of the request; empty if not known
+	Status    string `json:"status"`     // of the record that was read last; empty if none was
+	Instances int    `json:"instances"`  // without a record that was read, it is that of the ledger or of the request; 0 if not known
+	FlavorID  string `json:"flavor_id"`  // without a record that was read, it is that of the ledger or of the request; empty if not known
 	CreatedAt string `json:"created_at"` // RFC 3339; empty if not known
 	URL       string `json:"url"`        // empty if the endpoint is not available, or --inference-url is not known
 	Deleted   bool   `json:"deleted"`    // the endpoint is known to be deleted
@@ -215,6 +216,10 @@ func (t *tool) service(s *svc.InferenceService) view {
 		return nil
 	}
 	t.note(func(f *facts) { f.ID, f.Name = s.ServiceID, s.Name })
+	return t.shows(s)
+}
+
+func (t *tool) shows(s *svc.InferenceService) *serviceView {
 	v := &serviceView{
 		Name: s.Name, Status: string(s.Status), Instances: int(s.ResourceMetadata.TargetInstanceNumber),
 		FlavorID: s.ResourceMetadata.FlavorID, Deleted: s.IsDeleted,
@@ -227,6 +232,21 @@ func (t *tool) service(s *svc.InferenceService) view {
 		v.URL, _ = t.client.InferenceServices.URL(s.ServiceID) // empty without an inference URL
 	}
 	return v
+}
+
+// know adds what is known of the endpoint to the view of a command that has not returned its record: it has failed, or
+// was given up. shown returns the view of a record.
+func (v *serviceView) know(f facts, _ error, shown func(*svc.InferenceService) *serviceView) {
+	switch {
+	case v.Status != "":
+	case f.Seen != nil && strings.EqualFold(f.Seen.ServiceID, f.ID):
+		base := v.outcome
+		*v = *shown(f.Seen)
+		v.outcome = base
+	default:
+		v.Name, v.FlavorID = cmp.Or(v.Name, f.Name), cmp.Or(v.FlavorID, f.Flavor)
+		v.Instances = cmp.Or(v.Instances, f.Instances)
+	}
 }
 
 func (v *serviceView) table() table {

@@ -90,7 +90,14 @@ func (t *tool) scaleCommand() *command {
 		if !f.Changed {
 			return []string{fmt.Sprintf("The number of instances was not changed: as many as before may be running and billed. To see how many: svc get %s", f.ID)}
 		}
-		return []string{fmt.Sprintf("Up to %d instances of %[2]s may be running and billed, or as many as before. To see how many: svc get %[2]s", f.Target, f.ID)}
+		text := "Up to %d instances of %[2]s may be running and billed, or as many as before."
+		switch {
+		case f.Unwritten:
+			text = "The number of instances was changed to %d. They may be running and billed."
+		case f.Target == 0:
+			text = "As many instances of %[2]s as before may be running and billed, or %[1]d."
+		}
+		return []string{fmt.Sprintf(text+" To see how many: svc get %[2]s", f.Target, f.ID)}
 	}
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		n, err := strconv.Atoi(args[len(args)-1])
