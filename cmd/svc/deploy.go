@@ -124,6 +124,7 @@ type deployment struct {
 	before    *ledger.Entry // the entry of the endpoint in whose place a new one is created; nil if there was none
 	leaseTold bool          // it was said what the lease of the endpoint is
 
+	unwritable error         // why the ledger cannot record that the endpoint of the key is deleted; nil if it can, or need not
 	goesOnWith *ledger.Entry // the entry whose endpoint is used; nil if there is none, or it cannot be read
 }
 
@@ -277,6 +278,9 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	d.stop = stop
 	d.giveLease(limited)
 	service, err := t.client.InferenceServices.Deploy(limited, d.req, &d.opts)
+	if err != nil && d.unwritable != nil {
+		err = d.unwritable
+	}
 	err = d.judge(ctx, service, d.noSuchFlavor(ctx, err))
 	if f := t.facts(); f.Resumed && !f.Deleted {
 		err = cmp.Or(err, d.announce(ctx, f.ID))
@@ -319,7 +323,7 @@ func (d *deployment) replace(ctx context.Context) error {
 	if !useless(s) {
 		return nil
 	}
-	if err := d.fits(ctx); err != nil {
+	if err := cmp.Or(t.writable(ctx), d.fits(ctx)); err != nil {
 		return err
 	}
 	t.talk.say("%s is %s: deleting it", s.ServiceID, s.Status)
@@ -366,6 +370,10 @@ func (d *deployment) onPoll(p svc.Poll) {
 		d.tool.polled(p)
 	} else if !d.checking {
 		d.checking = true
+		if d.unwritable = d.tool.writable(d.tool.ctx); d.unwritable != nil {
+			d.stop(d.unwritable)
+			return
+		}
 		d.tool.talk.say("checking whether %s is deleted (up to a minute)", printable(p.ID))
 	}
 }

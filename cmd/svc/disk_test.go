@@ -64,6 +64,39 @@ func TestLedgerThatCannotBeWritten_D13(t *testing.T) {
 	require.Zero(t, s.srv.RunningInstances())
 }
 
+// TestDeployWithALedgerThatCannotBeWritten ends at once if the endpoint of the key is deleted, or has to be: that could not
+// be recorded.
+func TestDeployWithALedgerThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		before func(*session)
+		flags  []string
+		code   int
+	}{
+		"deleted elsewhere":    {(*session).remove, nil, exitLedger},
+		"deleted, with lease":  {(*session).remove, []string{"--lease", "1h"}, exitLedger},
+		"deleted, not waiting": {(*session).remove, []string{"--wait=false"}, exitLedger},
+		"replaced":             {func(s *session) { s.srv.SetStatus("svc-1", svctest.StatusUnavailable) }, []string{"--replace"}, exitLedger},
+		"another request":      {func(*session) {}, []string{"--image", "other:1"}, exitLedger},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t)
+			s.must(exitOK, with(deploy, "--key", "chat")...)
+			tt.before(s)
+			changes, running := s.changes(), s.srv.RunningInstances()
+			cmd := s.readOnly()(with(with(deploy, "--key", "chat", "-o", "json"), tt.flags...)...)
+			began := time.Now()
+			e := s.finish(cmd)
+			require.Less(t, time.Since(began), 10*time.Second)
+			require.Equal(t, tt.code, e.code, e.stderr)
+			require.Equal(t, []int{changes, running}, []int{s.changes(), s.srv.RunningInstances()}, "nothing is changed")
+			require.Equal(t, name == "another request", e.doc(t)["error_kind"] == "key_in_use", e.stdout)
+			require.Contains(t, e.stderr, "Nothing was created or changed.")
+		})
+	}
+}
+
 // TestDoctorOnAFullDisk: an empty file fits, and a record does not.
 func TestDoctorOnAFullDisk(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"example.com/svc"
@@ -108,5 +109,41 @@ func (t *tool) warnOfDelete(e ledger.Entry) {
 	if e.Open() && e.Lease == 1 {
 		t.talk.warn("the service has accepted a delete of %s, %s ago, and its deletion is not proved: a longer lease or more instances do not keep it. To see whether it still runs: svc get %[1]s",
 			printable(e.ServiceID), short(time.Since(e.LeaseEnd)))
+	}
+}
+
+// deletedByOther is the error of a command whose endpoint was deleted meanwhile, by another command. why is what the ledger
+// knows about that.
+type deletedByOther struct {
+	error
+	why string
+}
+
+func (e deletedByOther) Unwrap() error { return e.error }
+
+// whyDeleted adds to the error of a command what the ledger knows about the deletion of its endpoint, if another command
+// has deleted it.
+func (t *tool) whyDeleted(ctx context.Context, err error) error {
+	f := t.facts()
+	if err == nil || t.client == nil || f.ID == "" || t.accepted(f.ID) || !f.Deleted && !isNotFound(err) || isA[deletedError](err) {
+		return err
+	}
+	e := t.byID(t.entriesBriefly(context.WithoutCancel(ctx)))[strings.ToLower(f.ID)]
+	switch {
+	case e.Lease > 1 && leaseEnded(e, time.Now()):
+		return deletedByOther{err, "its lease was over at " + clock(e.LeaseEnd) + ", and \"svc sweep\" deletes such endpoints"}
+	case e.State == ledger.Deleted && !f.Found:
+		return deletedByOther{err, "the ledger has its deletion, by another command, of " + clock(e.DeletedAt)}
+	}
+	return err
+}
+
+// warnOfLease warns if the lease of the endpoint of "svc run" has ended while CMD ran.
+func (t *tool) warnOfLease(ctx context.Context, e ledger.Entry) {
+	if !leaseEnded(e, time.Now()) {
+		return
+	}
+	if now, ok := t.byID(t.entriesBriefly(context.WithoutCancel(ctx)))[strings.ToLower(e.ServiceID)]; ok && leaseEnded(now, time.Now()) {
+		t.talk.warn("the lease of %s was over at %s, while CMD ran, and \"svc sweep\" deletes such endpoints: CMD may have lost it", printable(e.ServiceID), clock(now.LeaseEnd))
 	}
 }

@@ -216,3 +216,58 @@ func TestLeaseOfAnAdoptedEndpoint(t *testing.T) {
 		require.Equal(t, []any{"svc-1", "chat", true}, []any{again.doc(t)["service_id"], again.doc(t)["key"], again.doc(t)["may_be_running"]})
 	}
 }
+
+// TestDeletionByAnotherCommandIsNamed: a sweep, or a delete, has deleted the endpoint of a command that waits for it.
+func TestDeletionByAnotherCommandIsNamed(t *testing.T) {
+	t.Parallel()
+	sweep := func(s *session) {
+		time.Sleep(2100 * time.Millisecond)
+		s.must(exitOK, "sweep")
+	}
+	remove := func(s *session) { s.must(exitOK, "delete", "--key", "chat") }
+	const lease, other = `its lease was over at \d\d:\d\d:\d\d \S+, and "svc sweep" deletes such endpoints`, `the ledger has its deletion, by another command, of \d\d:\d\d:\d\d`
+	start := with(deploy, "--key", "chat", "--lease", "1s")
+	for name, tt := range map[string]struct {
+		first, args []string
+		ends        func(*session)
+		code        int
+		says        string
+	}{
+		"deploy, sweep":        {nil, start, sweep, exitDeleted, lease},
+		"deploy again, sweep":  {with(start, "--wait=false"), start, sweep, exitOK, ""}, // the key is free, and another one is created
+		"deploy, delete":       {nil, with(deploy, "--key", "chat"), remove, exitDeleted, other},
+		"wait, sweep":          {with(start, "--wait=false"), []string{"wait", "--key", "chat"}, sweep, exitNotFound, lease},
+		"wait ID, delete":      {with(deploy, "--key", "chat", "--wait=false"), []string{"wait", "svc-1"}, remove, exitNotFound, other},
+		"scale, sweep":         {with(start, "--wait=false"), []string{"scale", "svc-1", "2"}, sweep, exitRunning, lease},
+		"run, sweep, no CMD":   {nil, []string{"run", "--name", "demo", "--image", "i", "--lease", "1s", "--", "true"}, sweep, exitDeleted, lease},
+		"get afterwards":       {with(start, "--wait=false"), []string{"get", "svc-1"}, nil, exitNotFound, lease},
+		"run, sweep after CMD": {nil, []string{"run", "--name", "demo", "--image", "i", "--lease", "1s", "--", "sleep", "4"}, sweep, exitOK, `warning: the lease of svc-1 was over at .* while CMD ran`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			patient(t)
+			takes := 20 * time.Second
+			if name == "run, sweep after CMD" {
+				takes = 0
+			}
+			s := newSession(t, svctest.WithDeployTime(takes))
+			if tt.first != nil {
+				s.must(exitOK, tt.first...)
+			}
+			var e ended
+			if tt.ends == nil {
+				sweep(s)
+				e = s.run(tt.args...)
+			} else {
+				b := s.background(tt.args...)
+				eventually(t, "the endpoint is read", func() bool { return s.arrived("GET", svctest.RouteEndpoint) > 0 })
+				tt.ends(s)
+				e = b.end()
+			}
+			require.Equal(t, tt.code, e.code, e.stderr)
+			if tt.says != "" {
+				require.Regexp(t, tt.says, e.stderr)
+			}
+		})
+	}
+}

@@ -266,6 +266,9 @@ func (w watched) Append(ctx context.Context, r ledger.Record) error {
 		w.tool.noteIntent(r)
 	}
 	err := w.Store.Append(ctx, r)
+	if r.Event == ledger.Deleted {
+		w.tool.note(func(f *facts) { f.Found = true })
+	}
 	switch {
 	case err == nil && w.added != nil:
 		w.added(r)
@@ -273,6 +276,20 @@ func (w watched) Append(ctx context.Context, r ledger.Record) error {
 		w.tool.staysOpen(r.ServiceID, r.Key, err)
 	}
 	return err
+}
+
+// writable returns an error if the ledger cannot be written. A deployment checks that before it deletes an endpoint, or
+// finds out whether one is deleted: it could not record that.
+func (t *tool) writable(ctx context.Context) error {
+	if t.place.driver == "none" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := t.place.tryWrite(ctx); err != nil {
+		return &ledger.Error{Op: "write to " + t.place.shown, Err: err}
+	}
+	return nil
 }
 
 // staysOpen warns, once for a command that deploys, that the ledger cannot record the deletion of an endpoint.

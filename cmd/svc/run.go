@@ -119,6 +119,7 @@ func (t *tool) deployAndRun(ctx context.Context, d *deployment, cmd *exec.Cmd) e
 	if t.givesUp() {
 		return t.givenUp()
 	}
+	t.warnOfLease(ctx, entry)
 	if failed := t.remove(ctx, service.ServiceID, entry); failed != nil {
 		return failed
 	}

@@ -69,6 +69,7 @@ type facts struct {
 	Changed    bool     // a change of the number of instances may have taken effect
 	Uploading  string   // name of the file record that a request may have made; empty if there is none
 	Open       bool     // it is said that the entry of a deleted endpoint may stay open
+	Found      bool     // this command has found out that an endpoint is deleted
 	Unwritten  bool     // the work is done, and standard output could not be written
 	Left       bool     // an endpoint that was to be deleted is not known to be deleted
 
@@ -209,6 +210,7 @@ func (t *tool) perform(ctx context.Context, c *command, args []string) error {
 	defer t.talk.endLine()
 	v, err := c.run(ctx, args)
 	t.noteHidden(ctx, err)
+	err = t.whyDeleted(ctx, err)
 	t.mu.Lock()
 	t.shown = v
 	t.mu.Unlock()

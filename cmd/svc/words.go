@@ -56,6 +56,9 @@ var noPolls = regexp.MustCompile(`; no status after 0 polls in [\w.]+`)
 // plainText returns the message of an error with commands and flags in place of library
 // functions.
 func plainText(err error) string {
+	if e, ok := errors.AsType[deletedByOther](err); ok {
+		return plainText(e.error) + ": " + e.why
+	}
 	if failed, ok := errors.AsType[*svc.DeployError](err); ok && failed.Err != nil {
 		text := failed.ServiceID + " is not available: " + plainText(failed.Err)
 		if failed.CleanupErr != nil {
