@@ -232,8 +232,7 @@ func (c *InferenceServiceClient) ScaleAndWait(ctx context.Context, id string, in
 	if err != nil {
 		return nil, err
 	}
-	want := fmt.Sprintf("available with %d instances", instances)
-	w := c.wait(id, want, o, true)
+	w := c.wait(id, fmt.Sprintf("available with %d instances", instances), o, true)
 	return w.run(ctx, func(s *InferenceService) (bool, error) {
 		switch {
 		case s.IsDeleted: // untilAvailable returns the error
@@ -269,18 +268,13 @@ const maxPolls = 64
 // follows the rules of [InferenceServiceClient.WaitUntilAvailable]. WaitUntilAllAvailable yields
 // an endpoint when the wait for it ends: either its record, or its last record and a [WaitError]
 // that holds the ID. Leaving the loop ends all waits. At most 64 polls run at the same time. An ID that is
-// given twice is yielded twice.
+// given twice is yielded twice. If OnPoll or Probe panics, the loop panics. Do not use [WithResponse] here: all
+// polls would write to the same Response.
 func (c *InferenceServiceClient) WaitUntilAllAvailable(ctx context.Context, ids []string, opts *WaitOptions) iter.Seq2[*InferenceService, error] {
-	type settled struct {
-		service *InferenceService
-		err     error
-	}
 	return func(yield func(*InferenceService, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		var waits sync.WaitGroup
-		defer waits.Wait()
-		defer cancel()
-
+		defer func() { cancel(); waits.Wait() }()
 		o := opts.withDefaults()
 		if onPoll := o.OnPoll; onPoll != nil {
 			one := make(chan struct{}, 1) // a lock; waiting for a sync.Mutex would stop the clock of a synctest bubble
@@ -291,7 +285,7 @@ func (c *InferenceServiceClient) WaitUntilAllAvailable(ctx context.Context, ids 
 			}
 		}
 		slots := make(chan struct{}, maxPolls)
-		results := make(chan settled, len(ids))
+		results := make(chan func() (*InferenceService, error), len(ids))
 		for _, id := range ids {
 			waits.Go(func() {
 				w := c.wait(id, "available", o, true)
@@ -305,20 +299,25 @@ func (c *InferenceServiceClient) WaitUntilAllAvailable(ctx context.Context, ids 
 						return nil, rules.Unproven, cause.Of(ctx)
 					}
 				}
-				r := settled{err: w.failed(errGoroutine)} // kept only if a caller-supplied function ends the goroutine
-				defer func() { results <- r }()
-				r.service, r.err = w.run(ctx, untilAvailable)
+				ended := errors.New("svc: OnPoll, Probe or another caller-supplied function ended the goroutine of the wait (by runtime.Goexit)")
+				result := func() (*InferenceService, error) { return nil, w.failed(ended) } // kept only if the goroutine ends so
+				defer func() {
+					if p := recover(); p != nil {
+						result = func() (*InferenceService, error) { panic(p) } // in the goroutine of the loop, which may recover
+					}
+					results <- result
+				}()
+				s, err := w.run(ctx, untilAvailable)
+				result = func() (*InferenceService, error) { return s, err }
 			})
 		}
 		for range ids {
-			if r := <-results; !yield(r.service, r.err) {
+			if !yield((<-results)()) {
 				return
 			}
 		}
 	}
 }
-
-var errGoroutine = errors.New("svc: OnPoll, Probe or another caller-supplied function ended the goroutine of the wait (by runtime.Goexit)")
 
 var errDeleted = fmt.Errorf("%w: the record is marked as deleted", ErrNotFound)
 

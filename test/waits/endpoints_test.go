@@ -655,6 +655,18 @@ func TestUse(t *testing.T) {
 
 // If a function of the caller calls runtime.Goexit, as a failed assertion does, only its
 // wait ends.
+// A panic of a function of the caller can be recovered where the loop is, as in any other wait.
+func TestWaitAllPanicsInTheLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := svctest.NewInMemory()
+		require.PanicsWithValue(t, "mine", func() {
+			for range srv.Client().InferenceServices.WaitUntilAllAvailable(t.Context(), addEndpoints(srv, 3), &svc.WaitOptions{OnPoll: func(svc.Poll) { panic("mine") }}) {
+				t.Error("an endpoint was yielded")
+			}
+		})
+	})
+}
+
 func TestWaitAllSurvivesGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := svctest.NewInMemory()
