@@ -144,7 +144,7 @@ func (l *Ledger) UndoAdopt(ctx context.Context, e ledger.Entry) error {
 // flavors.
 //
 // Forget also takes an entry in the state Created, if the service does not find its endpoint at this
-// moment. Another account's token does not find it either.
+// moment, or marks it as deleted. Another account's token does not find it either.
 //
 // GET /v1/inference-service/flavor or /v1/inference-service/{service_id}
 func (l *Ledger) Forget(ctx context.Context, e ledger.Entry) error {
@@ -180,14 +180,14 @@ func (l *Ledger) Forget(ctx context.Context, e ledger.Entry) error {
 	}
 }
 
-// gone reports whether the service itself does not find an endpoint now.
+// gone reports whether the service itself does not find an endpoint now, or marks it as deleted.
 func (l *Ledger) gone(ctx context.Context, id string) (bool, error) {
 	k := get(service, id, polling(nil))
-	_, err := do[InferenceService](ctx, l.client, k)
+	s, err := do[InferenceService](ctx, l.client, k)
 	missing, failed := errors.AsType[*Error](err)
 	switch {
 	case !failed, !rules.NotFound(missing.StatusCode), missing.class != rules.Service, aged(k.Result.Header):
-		return false, err
+		return orZero(s).IsDeleted, err
 	}
 	return true, nil
 }
@@ -202,8 +202,7 @@ func (l *Ledger) Extend(ctx context.Context, e ledger.Entry, end time.Time) erro
 	if l.journal == nil {
 		return ErrNoLedger
 	}
-	r := ledger.Record{Event: ledger.Extended}
-	var err error
+	r, err := ledger.Record{Event: ledger.Extended}, error(nil)
 	if !end.IsZero() {
 		clock, unknown := l.clock(ctx)
 		r.ServiceTime, r.Lease, err = clock(), max(time.Until(end), 1), unknown

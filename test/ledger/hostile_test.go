@@ -39,6 +39,25 @@ func TestForgetTakesOnlyTheWordOfTheService(t *testing.T) {
 	}
 }
 
+// An endpoint that was renamed keeps its record after its deletion. The record does not free the key, since it might
+// be of another endpoint, but somebody can.
+func TestForgetTakesADeletedEndpointWithAnotherName(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := w.client()
+		_, err := c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.NoError(w, err)
+		w.srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Times: -1, Body: `{"service_id":"svc-1","name":"renamed","is_deleted":true,"status":"stopped"}`})
+		require.NoError(w, c.InferenceServices.DeleteAndWait(w.Context(), "svc-1", nil))
+		_, err = c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.ErrorIs(w, err, svc.ErrNotFound)
+		require.NoError(w, c.Ledger.Forget(w.Context(), w.one()))
+		w.srv.ClearFaults()
+		_, err = c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.NoError(w, err)
+		require.Equal(w, 2, w.creates())
+	})
+}
+
 // An ID in the body of an error, or one with another name than was asked for, may be that of
 // somebody else's endpoint: the responses to our token prove nothing about it.
 func TestIDOfSomebodyElseIsNotKnown(t *testing.T) {
