@@ -196,9 +196,9 @@ type RateLimiter interface {
 	Wait(ctx context.Context) error
 }
 
-// WithRateLimiter makes every attempt of every call wait for l before it is sent. The
-// exceptions are the deletes of a cleanup and a scale to fewer instances, which lower the bill.
-// If l is nil, there is no rate limit.
+// WithRateLimiter makes every attempt of every call wait for l before it is sent. The exceptions
+// lower the bill: the requests of a cleanup, of DeleteAndWait and of [Ledger.Reap], and a scale to
+// fewer instances. The ledger does not wait when it reads the service's time either. If l is nil, there is no rate limit.
 func WithRateLimiter(l RateLimiter) Option {
 	return func(c *config) error { c.http.Limiter = l; return nil }
 }
