@@ -112,9 +112,9 @@ func (t *traits) drawRouter(d *rand.Rand) {
 	from := time.Duration(d.Float64() * 40 * float64(time.Second))
 	length := time.Duration((0.5 + d.Float64()/2) * most * float64(time.Second))
 	t.trouble = 0 // a page of a proxy right before it would make it longer
-	if d.IntN(4) == 0 {
+	if d.IntN(3) == 0 {
 		t.slow, length, t.mixes = 0, time.Duration(d.Float64()*300*float64(time.Second)), cutBody
-		if !json && d.IntN(2) == 0 { // a client may believe "not found" in JSON although other responses fail
+		if !json && d.IntN(4) > 0 { // a client may believe "not found" in JSON although other responses fail
 			t.mixes = status503
 		}
 	}
