@@ -129,7 +129,8 @@ func FindMark(description string) (intent, without string) {
 // ErrKeyInUse is returned when a key has an endpoint of another request, or two open entries.
 var ErrKeyInUse = errors.New("svc: the key is in use")
 
-// Await returns the verdict of judge for a create. If another create under the key is under way,
+// Await returns the verdict of judge for a create. It first writes the records of the key that
+// [Journal.Settle] could not write. If another create under the key is under way,
 // Await calls begins once, which returns the service's clock, and reads the ledger until the other
 // create has an outcome. The verdict is never Wait, unless the ledger cannot be read. If it is
 // Free, last is the highest Seq of the key. If it is Resume, the entry has the lease now, unless
@@ -137,6 +138,12 @@ var ErrKeyInUse = errors.New("svc: the key is in use")
 func (j *Journal) Await(ctx context.Context, key string, lease time.Duration, want Request, begins func(context.Context, Entry) func() time.Time) (v Verdict, e Entry, last int64, err error) {
 	pace := poll.Pacer{Lowest: 50 * time.Millisecond, Highest: time.Second}
 	date := func() time.Time { return time.Time{} }
+	j.behind.Range(func(_, r any) bool {
+		if r := r.(Record); r.Key == key { //nolint:forcetypeassert // Settle stores only records
+			_ = j.Settle(ctx, r, 1)
+		}
+		return true
+	})
 	for waits := false; ; waits = true {
 		began := time.Now()
 		entries, last, err := j.Read(ctx, key)

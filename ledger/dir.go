@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"example.com/svc/internal/cause"
 	"example.com/svc/internal/same"
 )
 
@@ -91,13 +92,7 @@ func (d *dir) file(key string, seq int64) string {
 
 func (d *dir) Append(ctx context.Context, r Record) error {
 	text, err := Encode(r)
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err == nil {
-		err = d.marked()
-	}
-	if err == nil {
+	if err = cmp.Or(cause.Of(ctx), err, d.marked()); err == nil {
 		err = d.create(d.file(r.Key, r.Seq), append(text, '\n'))
 	}
 	return writing(d.file(r.Key, r.Seq), err)

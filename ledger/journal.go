@@ -140,7 +140,7 @@ func ofOneKey(err error) bool {
 // Settle records the outcome of a create, at its Seq or at the next Seq that is free. After an error
 // it tries again, up to tries times in all. Its own time limit is [Patience]; it continues when ctx
 // ends. If it fails, the outcome of a create that made an endpoint is kept, and written later by
-// [Journal.Owner].
+// [Journal.Owner] or [Journal.Await].
 func (j *Journal) Settle(ctx context.Context, r Record, tries int) error {
 	ctx, cancel := Afterwards(ctx)
 	defer cancel()

@@ -133,10 +133,7 @@ func place(key string, seq int64) string { return fmt.Sprintf("record %d of key 
 
 func (t *table) Append(ctx context.Context, r ledger.Record) error {
 	text, err := ledger.Encode(r)
-	if err == nil {
-		err = t.sameFile()
-	}
-	if err == nil {
+	if err = cmp.Or(err, t.sameFile()); err == nil {
 		err = t.insert(ctx, r, string(text))
 	}
 	if err != nil {

@@ -241,6 +241,19 @@ func TestStoreFailsAfterTheCreate(t *testing.T) {
 			require.Zero(w, w.srv.RunningInstances())
 		})
 	})
+	t.Run("Deploy again", func(t *testing.T) { // the client knows the outcome, so the key is not in doubt
+		inWorld(t, func(w *world) {
+			w.store = &faulty{Store: w.store, n: 2, times: 3}
+			c, start := w.client(), time.Now()
+			_, err := c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+			require.ErrorIs(w, err, errDisk)
+			s, err := c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+			require.NoError(w, err)
+			require.Equal(w, "svc-1", s.ServiceID)
+			require.Less(w, time.Since(start), time.Minute)
+			require.Equal(w, []ledger.Event{ledger.Intended, ledger.Created}, w.events(w.one()))
+		})
+	})
 	t.Run("refused", func(t *testing.T) {
 		inWorld(t, func(w *world) {
 			w.store = &faulty{Store: w.store, n: 2, times: 3}
