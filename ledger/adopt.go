@@ -18,6 +18,9 @@ func (j *Journal) Adopt(ctx context.Context, e Entry, s Endpoint, unmarked bool,
 	}
 	err := j.Change(ctx, op, e, func(now Entry) (Record, error) {
 		r := Record{Event: Created, ServiceID: s.ID, Adopted: true, ServiceTime: s.CreatedAt.UTC(), TokenCheck: check}
+		if begun := now.Records[0].ServiceTime; !r.ServiceTime.IsZero() && r.ServiceTime.Before(begun) {
+			r.ServiceTime = begun // created_at has no zone, and is not in UTC
+		}
 		return r, now.mayAdopt(j.baseURL, s, unmarked, date)
 	})
 	if err == nil {

@@ -95,7 +95,10 @@ func (d *dir) Append(ctx context.Context, r Record) error {
 	if err = cmp.Or(cause.Of(ctx), err, d.marked()); err == nil {
 		err = d.create(d.file(r.Key, r.Seq), append(text, '\n'))
 	}
-	return writing(d.file(r.Key, r.Seq), err)
+	if err != nil {
+		err = fmt.Errorf("ledger: writing %s: %w", d.file(r.Key, r.Seq), err)
+	}
+	return err
 }
 
 // create writes text to a temporary file, syncs it, and links it to the name file, so that no

@@ -232,14 +232,3 @@ func Decode(key string, seq int64, place string, text []byte) (r Record, err err
 func Damage(key, place string, err error) error {
 	return &Error{Op: "list", Key: key, Err: fmt.Errorf("%s is damaged: %w", place, err)}
 }
-
-// place describes a record in error messages.
-func place(key string, seq int64) string { return fmt.Sprintf("record %d of key %s", seq, key) }
-
-// writing adds to err the record that could not be written.
-func writing(place string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("ledger: writing %s: %w", place, err)
-}

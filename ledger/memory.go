@@ -22,11 +22,11 @@ func (m *memory) Append(ctx context.Context, r Record) error {
 	at, found := slices.BinarySearchFunc(m.records[r.Key], r.Seq, func(s Record, seq int64) int { return int(s.Seq - seq) })
 	switch {
 	case !ValidKey(r.Key), r.Seq < 1:
-		return writing(place(r.Key, r.Seq), errRecord)
+		return errRecord
 	case ctx.Err() != nil:
-		return writing(place(r.Key, r.Seq), context.Cause(ctx))
+		return context.Cause(ctx)
 	case found:
-		return writing(place(r.Key, r.Seq), fs.ErrExist)
+		return fs.ErrExist
 	}
 	m.records[r.Key] = slices.Insert(m.records[r.Key], at, r)
 	return nil

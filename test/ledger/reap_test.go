@@ -249,6 +249,28 @@ func TestReapOfAnUndoneAdoption_D22(t *testing.T) {
 	})
 }
 
+// The lease of an adopted endpoint counts from created_at. If that is in a zone west of UTC and does not say so, it lies
+// before the intent: then the lease counts from the intent, and is not over hours too early.
+func TestLeaseOfAnAdoptedEndpointCountsFromItsIntentAtTheEarliest(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+		c := w.client()
+		_, err := c.Flavors.List(w.Context()) // the client knows the service's time from then on
+		require.NoError(w, err)
+		_, err = c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Lease: 4 * time.Hour})
+		require.ErrorIs(w, err, svc.ErrOutcomeUnknown)
+		w.srv.SetField("svc-1", "created_at", time.Now().UTC().Add(-5*time.Hour).Format(time.DateTime))
+		_, err = c.Ledger.Adopt(w.Context(), w.one(), "svc-1", nil)
+		require.NoError(w, err)
+		for _, running := range []int{1, 0} {
+			later(w, 3*time.Hour)
+			_, err = w.client().Ledger.Reap(w.Context(), nil)
+			require.NoError(w, err)
+			require.Equal(w, running, w.srv.RunningInstances())
+		}
+	})
+}
+
 // The Date of a response has whole seconds, so in the second in which a lease ends, the read may show
 // that it has not ended. That is no failure: the next Reap deletes the endpoint.
 func TestReapInTheSecondOfTheEnd_T03(t *testing.T) {
