@@ -108,7 +108,7 @@ type Record struct {
 	// LeaseEnd is the end of the lease in records of earlier versions, which have no Lease.
 	LeaseEnd time.Time `json:"lease_end,omitzero"`
 	// ServiceTime is a time by the service's clock. Created: the Date of the response that showed
-	// the create, or the created_at of an adopted endpoint. Extended: when the new lease begins.
+	// the create; of an adopted endpoint its created_at, or the time of the intent if that is later. Extended: when the new lease begins.
 	// Intended, unknown: when the record was made, by earlier responses to this client. It is
 	// zero if the response had no Date, or if an earlier version wrote the record.
 	ServiceTime time.Time `json:"service_time,omitzero"`
