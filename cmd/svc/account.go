@@ -52,6 +52,14 @@ func (t *tool) noteHidden(ctx context.Context, err error) {
 	}
 }
 
+// withItsToken is a part of the advice about an endpoint that this token does not find.
+func (f facts) withItsToken() string {
+	if len(f.Hidden) > 0 {
+		return ", with the token of the account that created it"
+	}
+	return ""
+}
+
 // otherTokenAdvice returns what to do about an endpoint that was created with another token, one line
 // each.
 func otherTokenAdvice(err error, f facts) []string {

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 )
 
 // advice returns what to do about an error, one line each. If an endpoint may be running, the
@@ -52,7 +55,11 @@ func (t *tool) notFound(err error, f facts) []string {
 		return []string{t.checkPath()}
 	}
 	if f.Running && len(f.Hidden) == 0 && kindOf(err).name == "not_found" && !isA[mixedUpError](err) { // else it is known that nothing is
-		return []string{"Check the ID, and the account of the token: the service has no such endpoint in it, or has deleted it. " + t.checkPath()}
+		lines := []string{"Check the ID, and the account of the token: the service has no such endpoint in it, or has deleted it. " + t.checkPath()}
+		if f.Listed {
+			lines = append(lines, fmt.Sprintf("If it is deleted, its entry stays open until that is recorded: svc delete %s", f.ID))
+		}
+		return lines
 	}
 	return nil
 }
@@ -99,12 +106,14 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 	case isA[elsewhereError](err):
 		lines = append(lines, "Each spelling of an address counts as another one, also localhost and 127.0.0.1: repeat the command with that of the entry (--base-url). \"svc ls\" shows it as ADDRESS.")
 	case why.name == "key_in_use" && len(f.Several) > 1:
-		lines = append(lines, fmt.Sprintf("Open under the key %s: %s. \"svc ls\" shows them. Keep one, and delete each other one by its ID: svc delete ID. If the endpoint of one does not exist: svc forget %[1]s --id ID; if one is in doubt: svc adopt or svc forget %[1]s.", f.Key, strings.Join(f.Several, ", ")))
+		lines = append(lines, fmt.Sprintf("Open under the key %s: %s. \"svc ls\" shows them. Keep one, and delete each other one by its ID: svc delete ID. If the endpoint of one does not exist: svc forget %[1]s --id ID; if one is in doubt: svc adopt %[1]s ID, or: svc forget %[1]s.", f.Key, strings.Join(f.Several, ", ")))
 	case why.name == "key_in_use":
 		lines = append(lines, fmt.Sprintf("The request is another one than that of the key's endpoint: in its name, image, command, port, GPUs, flavor or instances. To see the endpoint: svc get --key %s, which has no image, command, port and GPUs: neither the service nor the ledger shows them, so look where it was deployed from. Repeat the request that created it, choose another --key, or run: svc delete --key %[1]s", f.Key))
 		if f.Scaled != f.First {
 			lines = append(lines, fmt.Sprintf("It was created with --instances %d, and \"svc scale\" has asked for %d since. To go on with it, repeat --instances %[1]d, which does not scale it. To scale it: svc scale --key %[3]s N", f.First, f.Scaled, f.Key))
 		}
+	case damagedKey(err) != "":
+		lines = append(lines, damaged(damagedKey(err), t.entriesBriefly(context.WithoutCancel(t.ctx)))...)
 	case why.name == "no_ledger":
 		lines = append(lines, fmt.Sprintf("If there should be one, check --ledger and SVC_LEDGER. To make one: %s", t.initLedger()))
 	case isA[runningError](err):
@@ -124,6 +133,41 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 		lines = append(lines, "Nothing was created or changed. Endpoints that ran before may still be running and billed.")
 	}
 	return lines
+}
+
+// damagedKey returns the key whose records are damaged, if an error is about that, and else an empty string.
+func damagedKey(err error) string {
+	if e, ok := errors.AsType[*ledger.Error](err); ok && e.Op == "list" {
+		return e.Key
+	}
+	return ""
+}
+
+// damagedKeys returns the keys of all errors that are joined in err.
+func damagedKeys(err error) (keys []string) {
+	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // it walks the tree itself
+		for _, one := range all.Unwrap() {
+			keys = append(keys, damagedKeys(one)...)
+		}
+		return keys
+	}
+	return append(keys, damagedKey(err))
+}
+
+// damaged returns what to do about a key whose records are damaged. No command with the key works, and neither do adopt
+// and forget: what works is an ID.
+func damaged(key string, entries []ledger.Entry) []string {
+	id, look := "ID", "an endpoint whose description holds the [svc:INTENT] of the key"
+	for _, e := range entries {
+		if e.Key == key && e.Open() {
+			look = fmt.Sprintf("an endpoint named %q, with [svc:%s] in its description", e.Name, e.Intent)
+			id = cmp.Or(printable(e.ServiceID), id)
+		}
+	}
+	return []string{
+		fmt.Sprintf("The records of the key %s are damaged, so no command with the key works, also not svc adopt and svc forget. Restore them from a copy, or use another key.", key),
+		fmt.Sprintf("Its endpoint may be running: look for %s, where the service shows what your account runs. To delete it: svc delete %s", look, id),
+	}
 }
 
 // unknownOutcome returns how to settle a create whose outcome is not known. An endpoint must be

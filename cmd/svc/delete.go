@@ -103,7 +103,7 @@ that the ledger has as deleted, one read is enough.`,
 	}
 	c.Flags().BoolVar(&missingOK, "missing-ok", false, "end with exit code 0, not 5, if there is no such endpoint")
 	c.left = func(f facts) []string {
-		return []string{fmt.Sprintf("%[1]s may still be running and billed. To try again: svc delete %[1]s", f.ID)}
+		return []string{fmt.Sprintf("%[1]s may still be running and billed. To try again%[2]s: svc delete %[1]s", f.ID, f.withItsToken())}
 	}
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		if t.flags.key != "" {

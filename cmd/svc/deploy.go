@@ -495,7 +495,7 @@ func (t *tool) deployLeft(f facts, replaced bool) []string {
 	if !f.Resumed { // the request was refused, which says nothing about the endpoint
 		return append(lines, fmt.Sprintf("It goes on as before, and may be running and billed. To see it: svc get --key %s", f.Key))
 	}
-	return append(lines, fmt.Sprintf("%s may be running and billed. To delete it: svc delete --key %s", f.ID, f.Key))
+	return append(lines, fmt.Sprintf("%s may be running and billed. To delete it%s: svc delete --key %s", f.ID, f.withItsToken(), f.Key))
 }
 
 // clock returns the local time of day.

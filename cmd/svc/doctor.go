@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -324,7 +325,7 @@ func (t *tool) checkAccount(ctx context.Context, v *doctorView, entries []ledger
 	}
 }
 
-func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry, damaged error) {
+func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry, failed error) {
 	open, before, now := 0, len(v.Checks), time.Now()
 	service := now.Add(-v.off) // leases end by the service's clock
 	under := map[string]int{}
@@ -340,6 +341,8 @@ func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry, damaged error
 		switch {
 		case e.Doubt != "":
 			v.problem("times", what+": "+e.Doubt, "set the clocks of the machines that share the ledger (NTP)")
+		case slices.Contains(damagedKeys(failed), e.Key): // adopt and forget refuse it
+			v.problem("key", "the records of the key "+e.Key+" are damaged, and its endpoint may be running", strings.Join(damaged(e.Key, entries), " "))
 		case e.InDoubt(now):
 			v.problem("doubt", "the outcome of the create of the key "+e.Key+" is not known", fmt.Sprintf("look for %q at the provider, then: svc adopt %s ID, or: svc forget %[2]s", e.Name, e.Key))
 		case e.ServiceID == "":
@@ -354,9 +357,9 @@ func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry, damaged error
 			v.problem("address", fmt.Sprintf("%s is at %s", what, e.BaseURL), "set SVC_BASE_URL to that address, and look at it there")
 		}
 	}
-	t.note(func(f *facts) { f.Running = anyOpen(entries, damaged) })
+	t.note(func(f *facts) { f.Running = anyOpen(entries, failed) })
 	switch {
-	case damaged != nil:
+	case failed != nil:
 		v.Checks = append(v.Checks, check{"entries", "skipped", "the ledger could not be read whole: others may be open, or in doubt", ""})
 	case len(v.Checks) == before:
 		v.ok("entries", "%d open, none of them in doubt, overdue or at another address", open)

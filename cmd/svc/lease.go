@@ -24,7 +24,7 @@ func (d *deployment) giveLease(ctx context.Context) {
 	t, e, lease := d.tool, *d.earlier, (*days)(&d.spec.lease)
 	d.leaseTold = true
 	if err := t.client.Ledger.Extend(ctx, e, time.Now().Add(d.spec.lease)); err != nil {
-		t.talk.warn("the lease of %s could not be set: %s. To set it: svc extend %s %v", printable(e.ServiceID), plainText(err), e.Key, lease)
+		t.talk.warn("the lease of %s could not be set: %s. To set it, when it can be: svc extend %s %v", printable(e.ServiceID), plainText(err), e.Key, lease)
 		d.opts.Lease = 0
 		return
 	}

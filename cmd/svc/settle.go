@@ -44,7 +44,7 @@ if the endpoint has the mark, which proves that it is the right one.`,
 		client: needsClient, ledger: readsLedger, stake: reads, empty: emptyService,
 	}
 	c.advise = func(err error) []string {
-		if !isA[*ledger.Error](err) || isA[elsewhereError](err) {
+		if !isA[*ledger.Error](err) || isA[elsewhereError](err) || damagedKey(err) != "" {
 			return nil
 		}
 		if e, ok := errors.AsType[unmarkedError](err); ok {
@@ -226,6 +226,9 @@ func (e runningError) Unwrap() error { return e.error }
 // forgettable returns the entry of a key that is to be forgotten. If the key has several open entries,
 // it is the entry with the ID, or else the entry whose create has no known outcome.
 func (t *tool) forgettable(ctx context.Context, key, id string) (found ledger.Entry, err error) {
+	if _, err := t.openEntry(ctx, key); err != nil && !errors.Is(err, svc.ErrKeyInUse) {
+		return found, err
+	}
 	entries, err := t.client.Ledger.Entries(ctx)
 	open := openUnder(entries, key)
 	if len(open) > 1 || id != "" {
@@ -263,10 +266,10 @@ func (t *tool) serviceTime(ctx context.Context) (time.Time, error) {
 // latest entry of the key that was forgotten. id is the endpoint.
 func (t *tool) adoptable(ctx context.Context, key, id string) (found ledger.Entry, err error) {
 	t.note(func(f *facts) { f.Key = key })
-	entries, err := t.client.Ledger.Entries(ctx)
-	if err != nil {
+	if _, err := t.openEntry(ctx, key); err != nil && !errors.Is(err, svc.ErrKeyInUse) {
 		return found, err
 	}
+	entries, _ := t.client.Ledger.Entries(ctx) // damaged records of other keys do not matter
 	if i := slices.IndexFunc(entries, func(e ledger.Entry) bool {
 		return e.Key == key && e.State == ledger.Created && strings.EqualFold(e.ServiceID, id)
 	}); i >= 0 {

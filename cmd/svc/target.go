@@ -58,11 +58,16 @@ func (t *tool) target(ctx context.Context, args []string) (e ledger.Entry, rest 
 
 // noteEntry records what the ledger knows about the endpoint.
 func (t *tool) noteEntry(e ledger.Entry) {
-	t.note(func(f *facts) { f.ID, f.Name, f.Flavor, f.Instances = e.ServiceID, e.Name, e.FlavorID, e.Instances })
+	t.note(func(f *facts) {
+		f.ID, f.Name, f.Flavor, f.Instances, f.Listed = e.ServiceID, e.Name, e.FlavorID, e.Instances, e.State == ledger.Created
+	})
 }
 
 // entriesBriefly returns the entries that the ledger shows within two seconds. Failures of the ledger are ignored.
 func (t *tool) entriesBriefly(ctx context.Context) []ledger.Entry {
+	if t.client == nil {
+		return nil
+	}
 	limited, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	entries, _ := t.client.Ledger.Entries(limited)

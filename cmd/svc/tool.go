@@ -69,6 +69,7 @@ type facts struct {
 	Changed    bool     // a change of the number of instances may have taken effect
 	Uploading  string   // name of the file record that a request may have made; empty if there is none
 	Open       bool     // it is said that the entry of a deleted endpoint may stay open
+	Listed     bool     // the ledger has an open entry with its ID
 	Found      bool     // this command has found out that an endpoint is deleted
 	Unwritten  bool     // the work is done, and standard output could not be written
 	Left       bool     // an endpoint that was to be deleted is not known to be deleted
