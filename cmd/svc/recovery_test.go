@@ -114,6 +114,16 @@ var situations = []situation{
 		time.Sleep(2100 * time.Millisecond)
 		require.Regexp(s.t, `(?m)^clock +problem`, s.must(exitFailed, "doctor").stdout)
 	}, exitOK, noneOpen},
+	{"12. The records of a key are damaged", nil, func(s *session) {
+		s.chat(exitOK)
+		require.NoError(s.t, os.WriteFile(s.record("chat@000002.json"), []byte("{"), 0o600))
+		e := s.chat(exitLedger)
+		require.Contains(s.t, e.stderr, "is damaged")
+		require.Regexp(s.t, `look for an endpoint named "chat", with \[svc:\w+\] in its description, .*: svc delete ID\n`, e.stderr)
+	}, exitOK, func(s *session, e ended) {
+		require.Contains(s.t, e.stdout, "svc-2\n")
+		require.Equal(s.t, 1, s.srv.RunningInstances())
+	}},
 }
 
 func loseResponse(s *session) {

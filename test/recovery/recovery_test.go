@@ -203,3 +203,19 @@ func TestLeaseAndClock(t *testing.T) {
 		}, svctest.WithClockOffset(off))
 	}
 }
+
+// TestDamagedKey: what could be read of it is shown, and the endpoint can be deleted by its ID.
+func TestDamagedKey(t *testing.T) {
+	play(t, func(s *scene) {
+		path := filepath.Join(s.TempDir(), "ledger")
+		store, err := ledger.Dir(path)
+		require.NoError(s, err)
+		s.store, s.client = store, s.srv.Client(svc.WithLedger(store))
+		s.deploy(0)
+		require.NoError(s, os.WriteFile(filepath.Join(path, "chat@000002.json"), []byte("{"), 0o600))
+		lines := logged(func() { require.ErrorContains(s, damaged(s.Context(), s.client), "is damaged") })
+		require.Regexp(s, `look for "chat", with \[svc:\w+\] in its description`, lines)
+		require.NoError(s, s.client.InferenceServices.DeleteAndWait(s.Context(), "svc-1", nil))
+		require.Zero(s, s.srv.RunningInstances())
+	})
+}

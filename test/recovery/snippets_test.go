@@ -125,3 +125,13 @@ func wrongClock(ctx context.Context, client *svc.Client) error {
 	}
 	return err
 }
+
+func damaged(ctx context.Context, client *svc.Client) error {
+	entries, err := client.Ledger.Entries(ctx) // with an error, all that could be read
+	for _, entry := range entries {
+		if entry.Key == "chat" && entry.Open() {
+			log.Printf("look for %q, with [svc:%s] in its description", entry.Name, entry.Intent)
+		}
+	}
+	return err
+}
