@@ -477,7 +477,9 @@ func (v *deployView) know(f facts, err error, shown func(*svc.InferenceService) 
 		return
 	}
 	v.serviceView.know(f, err, shown)
-	v.Deleted = v.Deleted || f.Deleted
+	if v.Deleted = v.Deleted || f.Deleted; v.Deleted { // the record is of an earlier time
+		v.URL = ""
+	}
 }
 
 // deployLeft returns what may be running after a deployment that failed.

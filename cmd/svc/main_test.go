@@ -65,7 +65,53 @@ func (e ended) doc(t *testing.T) map[string]any {
 	require.ErrorIs(t, d.Decode(&doc), io.EOF, "one document for a command: %s", e.stdout)
 	require.EqualValues(t, e.code, doc["exit_code"])
 	checkSchema(t, e.args, doc)
+	if why := contradiction(doc); why != "" {
+		require.Fail(t, why, "%q\n%s", e.args, e.stdout)
+	}
 	return doc
+}
+
+// contradiction returns which fields of a document cannot be true together, or "".
+func contradiction(doc map[string]any) string {
+	code, running := doc["exit_code"].(float64), doc["may_be_running"] == true
+	switch {
+	case (code == exitUnknown || code == exitRunning) && !running:
+		return "the exit code says that something may run, may_be_running does not"
+	case code == exitDeleted && running:
+		return "the exit code says that nothing is left, may_be_running does not"
+	}
+	var why string
+	var walk func(value any)
+	walk = func(value any) {
+		switch value := value.(type) {
+		case []any:
+			for _, v := range value {
+				walk(v)
+			}
+		case map[string]any:
+			is := func(field string, want any) bool { got, has := value[field]; return has && got == want }
+			ended := is("state", "deleted") || is("state", "refused") || is("state", "forgotten")
+			for text, wrong := range map[string]bool{
+				"deleted and open":               is("deleted", true) && is("open", true),
+				"deleted, with an address":       is("deleted", true) && value["url"] != nil && value["url"] != "",
+				"deleted, with a reason why not": is("deleted", true) && value["exit_code"] == nil && value["error"] != nil && value["error"] != "",
+				"deleted and missing":            is("deleted", true) && is("missing", true),
+				"deleted by its state only":      is("state", "deleted") && is("deleted", false),
+				"ended and open":                 ended && is("open", true),
+				"in doubt and not open":          is("in_doubt", true) && is("open", false),
+				"open, and nothing may run":      is("open", true) && !running,
+			} {
+				if wrong {
+					why = text
+				}
+			}
+			for _, v := range value {
+				walk(v)
+			}
+		}
+	}
+	walk(doc)
+	return why
 }
 
 // slots limits how many tests with a session run at a time. They wait for most of their time.

@@ -27,7 +27,7 @@ type sweepView struct {
 // swept is an entry whose lease is over.
 type swept struct {
 	entryView
-	Deleted bool   `json:"deleted"` // the endpoint is deleted; false after a dry run
+	Deleted bool   `json:"deleted"` // the endpoint is deleted, also if another command did it
 	Error   string `json:"error"`   // why it is not known to be deleted; empty if it is, or would be
 
 	hidden   bool // the service does not find it with this token
@@ -43,7 +43,9 @@ func (v *sweepView) table() table {
 		switch {
 		case e.Error != "":
 			result = "NOT deleted: " + e.Error
-		case v.DryRun:
+		case e.State == string(ledger.Forgotten):
+			result = "forgotten by another command"
+		case !e.Deleted:
 			result = "would be deleted"
 		}
 		r := e.row()
@@ -113,6 +115,7 @@ only, and names open entries at other addresses, with --quiet too: the exit code
 			return v, t.afterSweep(ctx, v, err)
 		}
 		reaped, err := t.client.Ledger.Reap(ctx, &svc.ReapOptions{DryRun: dryRun})
+		reaped, err = t.settledSince(ctx, reaped, err)
 		for _, r := range reaped {
 			v.Entries = append(v.Entries, t.sweptEntry(r, dryRun, tell))
 		}
@@ -154,10 +157,35 @@ func (v *sweepView) left(complete bool) (lines []string) {
 	return append(lines, leftBySweep)
 }
 
+// settledSince replaces the entries, which are as they were before the sweep, by what the ledger has now. An entry
+// that another command has settled meanwhile is no failure of this one.
+func (t *tool) settledSince(ctx context.Context, reaped []svc.Reaped, err error) ([]svc.Reaped, error) {
+	entries, _ := t.client.Ledger.Entries(context.WithoutCancel(ctx)) // afterSweep reports a failure
+	var settled []error
+	for i, r := range reaped {
+		now := slices.IndexFunc(entries, func(e ledger.Entry) bool { return e.Intent == r.Entry.Intent })
+		if now < 0 {
+			continue
+		}
+		if reaped[i].Entry = entries[now]; !entries[now].Open() && r.Err != nil {
+			reaped[i].Err = nil
+			settled = append(settled, r.Err)
+		}
+	}
+	if all, ok := err.(interface{ Unwrap() []error }); ok && len(settled) > 0 {
+		err = errors.Join(slices.DeleteFunc(slices.Clone(all.Unwrap()), func(e error) bool { return slices.Contains(settled, e) })...)
+	}
+	return reaped, err
+}
+
 // sweptEntry returns the result of a sweep for an entry, with the reason if the entry could
 // not be settled.
 func (t *tool) sweptEntry(r svc.Reaped, dryRun bool, tell func(id string, err error)) swept {
-	e := swept{newEntryView(r.Entry), r.Err == nil && !dryRun, "", isNotFound(r.Err), errors.Is(r.Err, svc.ErrLedgerMark)}
+	deleted := r.Err == nil && (!dryRun || r.Entry.State == ledger.Deleted) && r.Entry.State != ledger.Forgotten
+	e := swept{newEntryView(r.Entry), deleted, "", isNotFound(r.Err), errors.Is(r.Err, svc.ErrLedgerMark)}
+	if deleted { // the ledger may not have it yet
+		e.Open, e.InDoubt = false, false
+	}
 	if r.Err == nil {
 		return e
 	}
