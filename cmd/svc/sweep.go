@@ -160,7 +160,9 @@ func (v *sweepView) left(complete bool) (lines []string) {
 // settledSince replaces the entries, which are as they were before the sweep, by what the ledger has now. An entry
 // that another command has settled meanwhile is no failure of this one.
 func (t *tool) settledSince(ctx context.Context, reaped []svc.Reaped, err error) ([]svc.Reaped, error) {
-	entries, _ := t.client.Ledger.Entries(context.WithoutCancel(ctx)) // afterSweep reports a failure
+	ctx, cancel := briefly(ctx)
+	defer cancel()
+	entries, _ := t.client.Ledger.Entries(ctx) // afterSweep reports a failure
 	var settled []error
 	for i, r := range reaped {
 		now := slices.IndexFunc(entries, func(e ledger.Entry) bool { return e.Intent == r.Entry.Intent })
@@ -235,7 +237,9 @@ func (t *tool) refused(ctx context.Context) error {
 // afterSweep reads the ledger after a sweep. An endpoint may be running as long as an entry is
 // open, whatever its lease and its address.
 func (t *tool) afterSweep(ctx context.Context, v *sweepView, swept error) error {
-	entries, err := t.client.Ledger.Entries(context.WithoutCancel(ctx))
+	ctx, cancel := briefly(ctx)
+	defer cancel()
+	entries, err := t.client.Ledger.Entries(ctx)
 	for _, e := range entries {
 		if !e.Open() {
 			continue
