@@ -120,6 +120,9 @@ func checkValues(cmd *cobra.Command, args []string) error {
 // checkFlags returns an error for the first flag with a text that is not fit.
 func checkFlags(flags *pflag.FlagSet) (problem error) {
 	flags.Visit(func(f *pflag.Flag) {
+		if r, has := ranges[f.Name]; has && problem == nil && !r.holds(f.Value) {
+			problem = fmt.Errorf("--%s must be %s", f.Name, r.text)
+		}
 		if problem != nil || !strings.HasPrefix(f.Value.Type(), "string") {
 			return // the others are parsed already
 		}
@@ -169,6 +172,9 @@ func group(use, short string) *cobra.Command {
 
 // onlyCommands is the function of a command that has only subcommands.
 func onlyCommands(cmd *cobra.Command, args []string) error {
+	if form := cmd.Flag("output").Value.String(); len(args) == 0 && isDocument(form) {
+		return usageError{fmt.Errorf("no command, so there is no document of -o %s: %s COMMAND", form, cmd.CommandPath())}
+	}
 	if len(args) == 0 {
 		return cmd.Help()
 	}
@@ -190,6 +196,9 @@ func onlyCommands(cmd *cobra.Command, args []string) error {
 
 // helpOf shows the help of a command or topic. One that does not exist is an error.
 func helpOf(cmd *cobra.Command, args []string) error {
+	if form := cmd.Flag("output").Value.String(); isDocument(form) {
+		return usageError{fmt.Errorf("help is text: it has no document of -o %s", form)}
+	}
 	found, rest, err := cmd.Root().Find(args)
 	if err != nil || len(rest) > 0 {
 		return onlyCommands(found, rest)
@@ -208,6 +217,7 @@ func (t *tool) rootCommand() *cobra.Command {
 	for _, c := range t.commands() {
 		t.add(root, c)
 	}
+	version := t.all[len(t.all)-1]
 	root.AddCommand(t.filesGroup(), t.jobsGroup(), t.ledgerGroup())
 	root.AddCommand(exitCodesTopic(), scriptingTopic())
 	root.InitDefaultCompletionCmd()
@@ -220,6 +230,13 @@ func (t *tool) rootCommand() *cobra.Command {
 		c.RunE = helpOf
 	}
 	help := root.HelpFunc()
+	showVersion := root.Flags().Bool("version", false, "show the version of this program")
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if *showVersion && len(args) == 0 {
+			return t.perform(cmd.Context(), version, nil)
+		}
+		return onlyCommands(cmd, args)
+	}
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		if cmd != root {
 			help(cmd, args)
@@ -274,7 +291,8 @@ func (t *tool) addGlobals(f *pflag.FlagSet) {
 	f.StringVar(&g.inferenceURL, "inference-url", "", "base address of the endpoints (SVC_INFERENCE_URL)")
 	f.StringVar(&g.tokenFile, "token-file", "", "file that holds the token, in place of SVC_API_TOKEN")
 	f.StringVar(&g.ledger, "ledger", "", "folder, sqlite:FILE, postgres://… or none (SVC_LEDGER; default: "+shownDefault+")")
-	f.DurationVar(&g.timeout, "timeout", 30*time.Minute, "time limit for the whole command")
+	g.timeout = 30 * time.Minute
+	f.Var((*days)(&g.timeout), "timeout", "time limit for the whole command")
 	f.BoolVar(&g.insecureHTTP, "insecure-http", false, "allow an http:// address: anybody on the network path can then read the token")
 	f.VarP(&g.output, "output", "o", "form of the output: table, json, yaml or name (only IDs)")
 	f.Var(&g.progress, "progress", "progress on standard error: auto, plain, json or none")

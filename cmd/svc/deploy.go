@@ -82,7 +82,7 @@ func (t *tool) deployCommand() *command {
 	f.String("key", "", "key in the ledger ("+keyRule+"), under which at most one endpoint runs at a time; default: a new random key")
 	f.BoolVar(&s.keep, "keep", false, "keep the endpoint after a failure, a time limit or Ctrl-C")
 	f.BoolVar(&s.replace, "replace", false, "if the endpoint of --key is unavailable or stopped, delete it and create a new one")
-	f.BoolVar(&dryRun, "dry-run", false, "print the create request, and do not send it; checks its form, its flavor and that --key has no endpoint of another request, not the image or the stock")
+	f.BoolVar(&dryRun, "dry-run", false, "print the create request, and do not send it; checks its form, its flavor and that --key has no endpoint of another request, and for a new endpoint the stock, not the image")
 	f.BoolVar(&wait, "wait", true, "wait until the endpoint is available")
 	c.run = func(ctx context.Context, _ []string) (view, error) {
 		d, err := t.deployment(ctx, &s)
@@ -195,7 +195,7 @@ func (d *deployment) dryRun(ctx context.Context) (view, error) {
 			return nil, err
 		}
 	default:
-		if err := d.flavorExists(ctx); err != nil {
+		if err := d.flavorExists(ctx, d.earlier == nil); err != nil {
 			return nil, err
 		}
 	}
@@ -206,9 +206,10 @@ func (d *deployment) dryRun(ctx context.Context) (view, error) {
 	return &deployView{DryRun: true, Request: text}, err
 }
 
-// flavorExists returns an error if the service does not list the flavor of the request, or if it does not fit
-// --gpu, --max-price and so on. A token that may create endpoints may not be allowed to list flavors.
-func (d *deployment) flavorExists(ctx context.Context) error {
+// flavorExists returns an error if the service does not list the flavor of the request, if it does not fit
+// --gpu, --max-price and so on, or, if stocked is true, if too few of its instances are in stock. (An endpoint that is
+// deleted first gives its own back.) A token that may create endpoints may not be allowed to list flavors.
+func (d *deployment) flavorExists(ctx context.Context, stocked bool) error {
 	id := d.req.ResourceMetadata.FlavorID
 	query, err := d.spec.filter.query()
 	if err != nil {
@@ -219,10 +220,22 @@ func (d *deployment) flavorExists(ctx context.Context) error {
 	case errors.Is(err, svc.ErrForbidden) && d.spec.filter == (flavorFilter{}):
 		d.tool.talk.say("the token may not list flavors, so it is not checked whether %s exists", printable(id))
 		return nil
-	case err == nil && len(inOrder(flavors, []string{id})) == 0:
-		return fmt.Errorf("%s: %w", id, errNoFlavor)
+	case err != nil:
+		return err
 	}
-	return err
+	found := inOrder(flavors, []string{id})
+	switch {
+	case len(found) == 0:
+		return fmt.Errorf("%s: %w", id, errNoFlavor)
+	case stocked && int64(found[0].AvailableNum) < int64(d.req.ResourceMetadata.TargetInstanceNumber):
+		return d.soldOut()
+	}
+	return nil
+}
+
+// soldOut returns the error for a flavor that was named, and is not in stock.
+func (d *deployment) soldOut() error {
+	return soldOutError{fmt.Sprintf("%s is not in stock: \"svc flavors\" shows what is", d.req.ResourceMetadata.FlavorID)}
 }
 
 // fits returns an error if a flavor that was named does not fit --gpu, --max-price and so on. It is called when
@@ -231,7 +244,7 @@ func (d *deployment) fits(ctx context.Context) error {
 	if d.opts.PickFlavor != nil || d.spec.filter == (flavorFilter{}) {
 		return nil
 	}
-	return d.flavorExists(ctx)
+	return d.flavorExists(ctx, false)
 }
 
 // noSuchFlavor adds errNoFlavor to the refusal of a create if the flavor is not in stock (409), or if the
@@ -242,9 +255,9 @@ func (d *deployment) noSuchFlavor(ctx context.Context, err error) error {
 	if !ok || refused.Method != http.MethodPost || kindOf(err).code != exitFailed || d.opts.PickFlavor != nil {
 		return err
 	}
-	var missing error = soldOutError{fmt.Sprintf("%s is not in stock: \"svc flavors\" shows what is", d.req.ResourceMetadata.FlavorID)}
+	missing := d.soldOut()
 	if !errors.Is(err, svc.ErrConflict) {
-		missing = d.flavorExists(ctx)
+		missing = d.flavorExists(ctx, false)
 	}
 	if errors.Is(missing, errNoFlavor) {
 		return several{plainText(missing) + ": " + plainText(err), []error{missing, err}}

@@ -443,12 +443,12 @@ func TestValuesThatNoEndpointHas(t *testing.T) {
 	s := newSession(t)
 	file := s.file("deploy_metadata: {image_url: \"r/ x\"}\n")
 	for want, args := range map[string][]string{
-		"--image holds white space":                                           {"deploy", "--name", "demo", "--image", "r/ x"},
-		"--image, here or in --file, holds white space":                       {"deploy", "--name", "demo", "--file", file},
-		"--probe must be a path, such as /health":                             with(deploy, "--probe", "http://evil/x"),
-		"--probe must be a path, such as /health: the":                        {"wait", "svc-1", "--probe", "//evil/x"},
-		"must be a duration, such as 90s, 8h or 2d, and at most 106751d":      with(deploy, "--lease", "99999999d"),
-		"must be a duration, such as 90s, 8h or 2d, and at most 106751d\nSee": with(deploy, "--lease", "9999999h"),
+		"--image holds white space":                                                       {"deploy", "--name", "demo", "--image", "r/ x"},
+		"--image, here or in --file, holds white space":                                   {"deploy", "--name", "demo", "--file", file},
+		"--probe must be a path, such as /health":                                         with(deploy, "--probe", "http://evil/x"),
+		"--probe must be a path, such as /health: the":                                    {"wait", "svc-1", "--probe", "//evil/x"},
+		"must be a duration, such as 90s, 8h or 2d, and at most 106751d":                  with(deploy, "--lease", "99999999d"),
+		"must be a duration, such as 90s, 8h or 2d, and at most 106751d; 0 for none\nSee": with(deploy, "--lease", "9999999h"),
 	} {
 		require.Contains(t, s.must(exitUsage, args...).stderr, want)
 	}

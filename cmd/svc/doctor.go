@@ -73,13 +73,9 @@ inserts no record. Ends with 1 if there is a problem.`,
 		stake: reads, empty: emptyDoctor,
 		run: func(ctx context.Context, _ []string) (view, error) {
 			v := emptyDoctor().(*doctorView)
-			half, cancel := ctx, func() {}
-			if end, ok := ctx.Deadline(); ok { // a service that does not respond leaves the ledger its time
-				half, cancel = context.WithTimeout(ctx, time.Until(end)/2)
-			}
-			t.checkService(half, v)
-			cancel()
-			t.checkLedger(ctx, v)
+			tried := t.tryLedger(ctx) // at the same time: each of the two may need all of it
+			t.checkService(ctx, v)
+			t.checkLedger(ctx, v, tried())
 			problems := 0
 			for _, c := range v.Checks {
 				if c.Result == "problem" {
@@ -219,11 +215,63 @@ func (t *tool) checkInference(ctx context.Context, v *doctorView) {
 	v.problem(name, plainText(err), "check the address and the network")
 }
 
-// checkLedger checks that the ledger can be read and written, and reports its open entries.
-func (t *tool) checkLedger(ctx context.Context, v *doctorView) {
+// triedLedger is what came of a try of the ledger.
+type triedLedger struct {
+	place     place
+	nowhere   error // it cannot be found
+	unopened  error // it cannot be opened
+	unmade    error // there is none at the default place, and it cannot be made
+	records   []ledger.Record
+	err       error // it cannot be read
+	unwritten error // it cannot be written
+}
+
+// tryLedger begins to try the ledger, and returns a function that waits for what came of it. That does not outlast
+// ctx for long, also if the store does.
+func (t *tool) tryLedger(ctx context.Context) (result func() triedLedger) {
 	p, err := t.findLedger()
-	if err != nil {
-		v.problem("ledger", plainText(err), "set SVC_LEDGER or --ledger")
+	tried := make(chan triedLedger, 1)
+	go func() {
+		l := triedLedger{place: p, nowhere: err}
+		if err == nil && p.driver != "none" {
+			l.try(ctx)
+		}
+		tried <- l
+	}()
+	return func() triedLedger {
+		select {
+		case l := <-tried:
+			return l
+		case <-ctx.Done(): // a store that respects ctx ends now
+		}
+		select {
+		case l := <-tried:
+			return l
+		case <-time.After(time.Second):
+			return triedLedger{place: p, err: ctx.Err()}
+		}
+	}
+}
+
+// try opens the ledger, reads it, and tries to write to it.
+func (l *triedLedger) try(ctx context.Context) {
+	store, stop, err := openPlace(ctx, l.place, false)
+	if l.unopened = err; err != nil {
+		if isA[noLedgerError](err) && !l.place.explicit {
+			l.unmade = l.place.tryMake(ctx)
+		}
+		return
+	}
+	defer stop()
+	l.records, l.err = store.List(ctx, "")
+	l.unwritten = l.place.tryWrite(ctx)
+}
+
+// checkLedger reports whether the ledger can be read and written, and its open entries.
+func (t *tool) checkLedger(ctx context.Context, v *doctorView, l triedLedger) {
+	p, err := l.place, l.unopened
+	if l.nowhere != nil {
+		v.problem("ledger", plainText(l.nowhere), "set SVC_LEDGER or --ledger")
 		return
 	}
 	t.place = p
@@ -232,12 +280,11 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView) {
 		v.problem("ledger", "none", "without a ledger an endpoint is lost if its process is killed: unset SVC_LEDGER")
 		return
 	}
-	store, stop, err := openPlace(ctx, p, false)
 	switch {
 	case isA[noLedgerError](err) && !p.explicit:
 		t.note(func(f *facts) { f.Running = false })
-		if unmade := p.tryMake(ctx); unmade != nil {
-			v.problem("ledger", fmt.Sprintf("none yet, and %s cannot be made: %s", p.shown, plainText(unmade)), "until it can, nothing is created: check who may write there, or set HOME, XDG_STATE_HOME or SVC_LEDGER")
+		if l.unmade != nil {
+			v.problem("ledger", fmt.Sprintf("none yet, and %s cannot be made: %s", p.shown, plainText(l.unmade)), "until it can, nothing is created: check who may write there, or set HOME, XDG_STATE_HOME or SVC_LEDGER")
 			return
 		}
 		v.ok("ledger", "none yet at %s: the first create makes it", p.shown)
@@ -249,19 +296,17 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView) {
 		v.problem("ledger", plainText(err), "check that it exists and that you may read and write it")
 		return
 	}
-	defer stop()
-	records, err := store.List(ctx, "")
-	switch unwritten := p.tryWrite(ctx); {
+	switch err = l.err; {
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
 		v.problem("ledger", plainText(err), "it did not respond in time: try again with a longer --timeout, and check its disk or its database")
 	case err != nil:
 		v.problem("ledger", plainText(err), "repair or restore it; until then nothing is created under a damaged key")
-	case unwritten != nil:
-		v.problem("ledger", "it cannot be written: "+plainText(unwritten), "until it can be written, nothing is created: check the space on its disk and who may write there")
+	case l.unwritten != nil:
+		v.problem("ledger", "it cannot be written: "+plainText(l.unwritten), "until it can be written, nothing is created: check the space on its disk and who may write there")
 	default:
-		v.ok("ledger", "%s: readable and writable, %d records", p.shown, len(records))
+		v.ok("ledger", "%s: readable and writable, %d records", p.shown, len(l.records))
 	}
-	entries, damaged := ledger.Fold(records)
+	entries, damaged := ledger.Fold(l.records)
 	if damaged != nil {
 		v.problem("entries", plainText(damaged), "look at the endpoints of the keys that are named, and delete what should not run")
 	}

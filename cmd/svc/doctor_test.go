@@ -196,7 +196,9 @@ func TestDoctorWithAHangingService_T04(t *testing.T) {
 	hang := svctest.Slow(time.Hour)
 	hang.Times = -1
 	s.srv.Fault("GET", svctest.RouteFlavors, hang)
+	began := time.Now()
 	found := results(t, s.must(exitFailed, "doctor", "-o", "json", "--timeout", "4s"))
+	require.Greater(t, time.Since(began), 4*time.Second, "it has all of its time")
 	require.Equal(t, "problem", found["service"])
 	require.Equal(t, "ok", found["ledger"])
 	require.Equal(t, "ok", found["entries"])

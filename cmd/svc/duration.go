@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 const (
@@ -36,7 +38,45 @@ func (d *days) Set(text string) error {
 	return nil
 }
 
-var errDays = errors.New("must be a duration, such as 90s, 8h or 2d, and at most " + strconv.Itoa(int(maxDays)) + "d")
+// valueRange is what a flag with a number or a duration allows.
+type valueRange struct {
+	least, most int64 // a duration in nanoseconds
+	text        string
+}
+
+const anyNumber = math.MaxInt64
+
+var duration = "such as 90s, 8h or 2d, and at most " + strconv.Itoa(int(maxDays)) + "d"
+
+// ranges has the flags of all commands that have a number or a duration, by their names.
+var ranges = map[string]valueRange{
+	"port":          {1, 65535, "a whole number from 1 to 65535"},
+	"instances":     {1, math.MaxInt32, "a whole number that is at least 1"},
+	"gpus":          {0, math.MaxInt32, "a whole number that is at least 0"},
+	"min-available": {0, math.MaxInt32, "a whole number that is at least 0"},
+	"limit":         {0, math.MaxInt32, "a whole number that is at least 0"},
+	"fail-nth":      {0, math.MaxInt32, "a whole number that is at least 0"},
+	"timeout":       {1, anyNumber, "a duration longer than 0s, " + duration},
+	"lease":         {0, anyNumber, "a duration, " + duration + "; 0 for none"},
+	"deploy-time":   {0, anyNumber, "a duration that is not negative, " + duration},
+	"delete-time":   {0, anyNumber, "a duration that is not negative, " + duration},
+	"create-delay":  {0, anyNumber, "a duration that is not negative, " + duration},
+	"outage":        {0, anyNumber, "a duration that is not negative, " + duration},
+	"clock-offset":  {-anyNumber, anyNumber, "a duration, " + duration + ", or -1h"},
+}
+
+// holds reports whether the range has the value of a flag.
+func (r valueRange) holds(value pflag.Value) bool {
+	var n int64
+	if d, ok := value.(*days); ok {
+		n = int64(*d)
+	} else {
+		n, _ = strconv.ParseInt(value.String(), 10, 64) // pflag has parsed it
+	}
+	return r.least <= n && n <= r.most
+}
+
+var errDays = errors.New("must be a duration, " + duration)
 
 // parseDays reads a duration that may also be in days, such as 90d.
 func parseDays(text string) (time.Duration, error) {

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"example.com/svc"
 	"example.com/svc/ledger"
 )
@@ -43,21 +45,27 @@ func (e usageError) Unwrap() error { return e.error }
 // negative matches what pflag says of a negative number, and the number.
 var negative = regexp.MustCompile(`^unknown shorthand flag: '\d' in (-\S+)$`)
 
+// flagName matches what pflag says of the value of a flag, and the name of the flag.
+var flagName = regexp.MustCompile(`^invalid argument .* for "(?:-\w, )?--([\w-]+)" flag$`)
+
 // plainly replaces the error of a value that cannot be parsed with a description of valid
 // values.
-func plainly(err error) error {
+func plainly(err error, c *cobra.Command) error {
 	if found := negative.FindStringSubmatch(err.Error()); found != nil {
-		return fmt.Errorf("%s must not be negative", found[1])
+		return fmt.Errorf("%s is neither a flag nor an argument, which must not be negative: %s", found[1], c.UseLine())
 	}
 	for origin, want := range map[string]string{
 		": strconv.ParseInt: ":  "must be a whole number",
 		": strconv.Atoi: ":      "must be a whole number",
 		": strconv.ParseBool: ": "must be true or false",
-		": time: ":              "must be a duration, such as 90s or 1h30m",
+		": " + errDays.Error():  errDays.Error(),
 	} {
 		text, why, found := strings.Cut(err.Error(), origin)
 		if strings.HasSuffix(why, "value out of range") {
 			want = "is out of range"
+		}
+		if name := flagName.FindStringSubmatch(text); name != nil && ranges[name[1]].text != "" {
+			want = "must be " + ranges[name[1]].text
 		}
 		if found {
 			return errors.New(text + ": " + want)
@@ -256,7 +264,7 @@ func (t *tool) guess(err error, args []string) (c *command, running bool) {
 // write writes the document of a command to standard output.
 func (t *tool) write(err error, code int, c *command, f facts, v view) error {
 	format := t.format()
-	document := format == "json" || format == "yaml"
+	document := isDocument(format)
 	if format == "none" || c.run == nil && err == nil || v == nil && !document {
 		return t.stdout.err()
 	}
@@ -301,6 +309,9 @@ func (t *tool) complete(v view, err error, code int, c *command, f facts) {
 		o.ServiceID = cmp.Or(o.ServiceID, unknown.ID)
 	}
 }
+
+// isDocument reports whether a form of the output is a document.
+func isDocument(form string) bool { return form == "json" || form == "yaml" }
 
 // format is the form of the output; "none" if it was written already.
 func (t *tool) format() string {

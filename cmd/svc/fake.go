@@ -79,17 +79,18 @@ func (t *tool) fakeCommand() *command {
 		endless: true, empty: emptyFake,
 	}
 	f := c.Flags()
-	f.DurationVar(&flags.deployTime, "deploy-time", time.Second, "time from the create until an endpoint is available")
-	f.DurationVar(&flags.deleteTime, "delete-time", 0, "time from the delete until the endpoint is deleted; it is billed until then")
-	f.DurationVar(&flags.createDelay, "create-delay", 0, "time until the response to a create; the endpoint exists from the request on")
-	f.DurationVar(&flags.outage, "outage", 0, "time after the first create during which endpoints cannot be read: the response is 503")
+	flags.deployTime = time.Second
+	f.Var((*days)(&flags.deployTime), "deploy-time", "time from the create until an endpoint is available")
+	f.Var((*days)(&flags.deleteTime), "delete-time", "time from the delete until the endpoint is deleted; it is billed until then")
+	f.Var((*days)(&flags.createDelay), "create-delay", "time until the response to a create; the endpoint exists from the request on")
+	f.Var((*days)(&flags.outage), "outage", "time after the first create during which endpoints cannot be read: the response is 503")
 	f.BoolVar(&flags.fail, "fail", false, "new endpoints are unavailable")
 	f.BoolVar(&flags.imagePullError, "image-pull-error", false, "new endpoints are unavailable after the deploy time: their image cannot be pulled")
 	f.IntVar(&flags.failNth, "fail-nth", 0, "the endpoint with this number, counted from 1, is unavailable; the others are not")
 	f.BoolVar(&flags.loseResponse, "lose-response", false, "the first create takes effect, and its response is lost")
 	f.BoolVar(&flags.loseCreate, "lose-create", false, "the first create is lost before it takes effect: its connection is cut, and no endpoint exists")
 	f.BoolVar(&flags.other, "other-account", false, "accept a second token, of an account that does not see the endpoints of the first: SVC_OTHER_API_TOKEN")
-	f.DurationVar(&flags.clockOffset, "clock-offset", 0, "how far the clock of the service is ahead, or behind if negative, in the Date header and in records")
+	f.Var((*days)(&flags.clockOffset), "clock-offset", "how far the clock of the service is ahead, or behind if negative, in the Date header and in records")
 	f.StringVar(&flags.requestLog, "request-log", "", "write one line for each request to this file, or to standard error if it is -")
 	f.BoolVar(&flags.chat, "chat", false, "each endpoint serves a language model with an API like OpenAI's; its reply repeats the question")
 	c.run = func(ctx context.Context, _ []string) (view, error) { return nil, t.serveFake(ctx, flags) }
@@ -100,8 +101,6 @@ func (f fakeFlags) check() error {
 	switch {
 	case f.loseCreate && f.loseResponse:
 		return usageError{errors.New("--lose-create and --lose-response cannot be used together: both apply to the first create")}
-	case f.failNth < 0:
-		return usageError{errors.New("--fail-nth must not be negative")}
 	}
 	return nil
 }

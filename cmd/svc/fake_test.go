@@ -283,7 +283,7 @@ func TestFakeRefusesWrongFlags(t *testing.T) {
 	s := newSession(t)
 	for want, args := range map[string][]string{
 		"cannot be used together":   {"--lose-create", "--lose-response"},
-		"must not be negative":      {"--fail-nth", "-1"},
+		"must be a whole number":    {"--fail-nth", "-1"},
 		"no such file or directory": {"--request-log", filepath.Join(t.TempDir(), "missing", "log")},
 	} {
 		require.Contains(t, s.must(exitUsage, append([]string{"fake"}, args...)...).stderr, want)

@@ -23,6 +23,7 @@ Usage: svc COMMAND [flags]        "svc COMMAND --help" shows the flags of a comm
 	b.WriteString(`
 Flags of every command: --base-url --inference-url --token-file --ledger --timeout
   --output|-o table|json|yaml|name  --progress  --no-headers  --quiet  --verbose
+And of svc alone: --version
 
 Data goes to standard output, all else to standard error. The exit code says whether an
 endpoint may be running and billed: svc help exit-codes. For scripts: svc help scripting
@@ -46,9 +47,9 @@ var exitCodes = [][]string{
 	{"11", "no", "the deployment failed, and its endpoint is deleted", "read the message"},
 	{"64", "if it ran before", "usage error; nothing was sent", "svc COMMAND --help"},
 	{"127", "no", "run: the program was not found; nothing was created", "check the command"},
-	{"130", "no *", "interrupted; nothing was created or changed", "run it again"},
+	{"130", "no *", "a signal has ended it; nothing was created or changed", "run it again"},
 	{"2", "yes", "the program crashed, or was ended by SIGABRT", "svc ls"},
-	{"128+n", "yes", "signal n killed the program (137: SIGKILL)", "svc ls"},
+	{"128+n", "yes; run: see below", "signal n killed the program (137: SIGKILL)", "svc ls"},
 }
 
 func exitCodesTopic() *cobra.Command {
@@ -59,8 +60,10 @@ func exitCodesTopic() *cobra.Command {
 for these commands only: those that only read (get, wait, url, ls, adopt, forget, extend) change
 nothing, and what ran before still runs. After 5, an endpoint may run that the token cannot see; none
 runs if no flavor fits, and if the ledger has no open entry of the key. "svc run" ends with the code
-of its program once the endpoint is deleted, and with 128+n after a signal; its --result FILE has both
-codes, so a script can tell them apart:
+of its program once the endpoint is deleted, and so with 129, 130 or 143 after SIGHUP, SIGINT or SIGTERM:
+then none runs. All other commands end with 130 after each of these signals, if nothing runs, and else
+with 4, 10 or 11. 137 is SIGKILL, of "svc run" too: then one may run. Its --result FILE has both codes of
+"svc run", so a script can tell them apart:
 
   code=0; svc run --result r.json … -- ./test.sh || code=$?
   jq -e '.svc_exit_code == 0' r.json     # rented and given back; then command_exit_code is that of test.sh

@@ -140,9 +140,6 @@ func (t *tool) jobsLsCommand(flags *jobFlags) *command {
 	}
 	c.Flags().IntVar(&limit, "limit", 0, "list at most so many jobs; 0: all")
 	c.run = func(ctx context.Context, _ []string) (view, error) {
-		if limit < 0 {
-			return nil, usageError{errors.New("--limit must not be negative")}
-		}
 		v := &jobsView{Jobs: []jobView{}}
 		for job, err := range flags.client(t).All(ctx, &svc.ListJobsOptions{PageSize: 100}) {
 			if err != nil {

@@ -67,7 +67,7 @@ func TestOutcomesHaveTheSchemaOfTheirCommand(t *testing.T) {
 	}
 	failures := map[string]setup{
 		"usage":       {args: []string{"--nope"}, kinds: []string{"usage"}},
-		"no time":     {args: []string{"--timeout", "0s"}, kinds: []string{"timeout"}},
+		"no time":     {args: []string{"--timeout", "1ns"}, kinds: []string{"timeout"}},
 		"wrong token": {env: [2]string{"SVC_API_TOKEN", "wrong-token"}, kinds: []string{"unauthorized"}},
 		"unreachable": {env: [2]string{"SVC_BASE_URL", "http://127.0.0.1:1"}, kinds: []string{"unreachable"}},
 		"no ledger":   {args: []string{"--ledger", "missing"}, kinds: []string{"no_ledger"}},

@@ -130,8 +130,6 @@ func (s *spec) check(req svc.CreateInferenceServiceRequest) error {
 		problem = "--gpus must be at least 0"
 	case s.replace && (key == nil || !key.Changed):
 		problem = "--replace needs --key"
-	case s.lease < 0:
-		problem = "--lease must be at least 0s"
 	}
 	for _, f := range []struct{ flag, text string }{
 		{"name", req.Name}, {"image", req.DeployMetadata.ImageURL}, {"command", req.DeployMetadata.Command}, {"flavor", req.ResourceMetadata.FlavorID},

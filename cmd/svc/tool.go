@@ -181,7 +181,8 @@ func (t *tool) execute(args []string) error {
 	if c, rest, _ := t.root.Find(args); c.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
 		return onlyCommands(c, rest)
 	}
-	return usageError{plainly(err)}
+	c, _, _ := t.root.Find(args)
+	return usageError{plainly(err, c)}
 }
 
 // perform runs a command whose command line is valid.
