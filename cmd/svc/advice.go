@@ -145,7 +145,7 @@ func damagedKey(err error) string {
 
 // damagedKeys returns the keys of all errors that are joined in err.
 func damagedKeys(err error) (keys []string) {
-	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // it walks the tree itself
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range all.Unwrap() {
 			keys = append(keys, damagedKeys(one)...)
 		}

@@ -290,10 +290,7 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	defer stop(nil)
 	d.stop = stop
 	d.giveLease(limited)
-	service, err := t.client.InferenceServices.Deploy(limited, d.req, &d.opts)
-	if err != nil && d.unwritable != nil {
-		err = d.unwritable
-	}
+	service, err := d.deploy(limited)
 	err = d.judge(ctx, service, d.noSuchFlavor(ctx, err))
 	if f := t.facts(); f.Resumed && !f.Deleted {
 		err = cmp.Or(err, d.announce(ctx, f.ID))
@@ -305,6 +302,15 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 		if url, _ := t.client.InferenceServices.URL(service.ServiceID); url != "" {
 			t.talk.say("%s is reached at %s", printable(service.ServiceID), url)
 		}
+	}
+	return service, err
+}
+
+// deploy calls Deploy. If a ledger that cannot be written has ended it, the error is that.
+func (d *deployment) deploy(ctx context.Context) (*svc.InferenceService, error) {
+	service, err := d.tool.client.InferenceServices.Deploy(ctx, d.req, &d.opts)
+	if err != nil && d.unwritable != nil {
+		err = d.unwritable
 	}
 	return service, err
 }
@@ -513,5 +519,10 @@ func (t *tool) deployLeft(f facts, replaced bool) []string {
 	return append(lines, fmt.Sprintf("%s may be running and billed. To delete it%s: svc delete --key %s", f.ID, f.withItsToken(), f.Key))
 }
 
-// clock returns the local time of day.
-func clock(at time.Time) string { return at.Local().Format("15:04:05 MST") }
+// clock returns the local time of day, or the whole time if it is not of today.
+func clock(at time.Time) string {
+	if time.Since(at).Abs() > 12*time.Hour {
+		return stamp(at)
+	}
+	return at.Local().Format("15:04:05 MST")
+}

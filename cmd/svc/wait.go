@@ -86,19 +86,7 @@ func (t *tool) scaleCommand() *command {
 		},
 		client: needsClient, ledger: usesLedger, stake: changes, empty: emptyService,
 	}, 1)
-	c.left = func(f facts) []string {
-		if !f.Changed {
-			return []string{fmt.Sprintf("The number of instances was not changed: as many as before may be running and billed. To see how many: svc get %s", f.ID)}
-		}
-		text := "Up to %d instances of %[2]s may be running and billed, or as many as before."
-		switch {
-		case f.Unwritten:
-			text = "The number of instances was changed to %d. They may be running and billed."
-		case f.Target == 0:
-			text = "As many instances of %[2]s as before may be running and billed, or %[1]d."
-		}
-		return []string{fmt.Sprintf(text+" To see how many: svc get %[2]s", f.Target, f.ID)}
-	}
+	c.left = scaleLeft
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		n, err := strconv.Atoi(args[len(args)-1])
 		if err != nil || n < 0 {
@@ -126,6 +114,21 @@ func (t *tool) scaleCommand() *command {
 		return t.service(s), err
 	}
 	return c
+}
+
+// scaleLeft returns what may be running after a change of the number of instances that failed.
+func scaleLeft(f facts) []string {
+	if !f.Changed {
+		return []string{fmt.Sprintf("The number of instances was not changed: as many as before may be running and billed. To see how many: svc get %s", f.ID)}
+	}
+	text := "Up to %d instances of %[2]s may be running and billed, or as many as before."
+	switch {
+	case f.Unwritten:
+		text = "The number of instances was changed to %d. They may be running and billed."
+	case f.Target == 0:
+		text = "As many instances of %[2]s as before may be running and billed, or %[1]d."
+	}
+	return []string{fmt.Sprintf(text+" To see how many: svc get %[2]s", f.Target, f.ID)}
 }
 
 // hadNoEndpoint reports whether err proves that an update changed nothing, because there is no
