@@ -129,6 +129,9 @@ func (t *tool) whyDeleted(ctx context.Context, err error) error {
 		return err
 	}
 	e := t.byID(t.entriesBriefly(context.WithoutCancel(ctx)))[strings.ToLower(f.ID)]
+	if e.State == ledger.Deleted && isNotFound(err) { // proved by another command, and the service does not find it
+		t.note(func(f *facts) { f.Running, f.Deleted = false, true })
+	}
 	switch {
 	case e.Lease > 1 && leaseEnded(e, time.Now()):
 		return deletedByOther{err, "its lease was over at " + clock(e.LeaseEnd) + ", and \"svc sweep\" deletes such endpoints"}

@@ -238,7 +238,7 @@ func TestDeletionByAnotherCommandIsNamed(t *testing.T) {
 		"deploy, delete":       {nil, with(deploy, "--key", "chat"), remove, exitDeleted, other},
 		"wait, sweep":          {with(start, "--wait=false"), []string{"wait", "--key", "chat"}, sweep, exitNotFound, lease},
 		"wait ID, delete":      {with(deploy, "--key", "chat", "--wait=false"), []string{"wait", "svc-1"}, remove, exitNotFound, other},
-		"scale, sweep":         {with(start, "--wait=false"), []string{"scale", "svc-1", "2"}, sweep, exitRunning, lease},
+		"scale, sweep":         {with(start, "--wait=false"), []string{"scale", "svc-1", "2"}, sweep, exitNotFound, lease},
 		"run, sweep, no CMD":   {nil, []string{"run", "--name", "demo", "--image", "i", "--lease", "1s", "--", "true"}, sweep, exitDeleted, lease},
 		"get afterwards":       {with(start, "--wait=false"), []string{"get", "svc-1"}, nil, exitNotFound, lease},
 		"run, sweep after CMD": {nil, []string{"run", "--name", "demo", "--image", "i", "--lease", "1s", "--", "sleep", "4"}, sweep, exitOK, `warning: the lease of svc-1 was over at .* while CMD ran`},
@@ -254,12 +254,16 @@ func TestDeletionByAnotherCommandIsNamed(t *testing.T) {
 			if tt.first != nil {
 				s.must(exitOK, tt.first...)
 			}
+			args := tt.args
+			if args[0] != "run" {
+				args = with(args, "-o", "json")
+			}
 			var e ended
 			if tt.ends == nil {
 				sweep(s)
-				e = s.run(tt.args...)
+				e = s.run(args...)
 			} else {
-				b := s.background(tt.args...)
+				b := s.background(args...)
 				eventually(t, "the endpoint is read", func() bool { return s.arrived("GET", svctest.RouteEndpoint) > 0 })
 				tt.ends(s)
 				e = b.end()
@@ -267,6 +271,10 @@ func TestDeletionByAnotherCommandIsNamed(t *testing.T) {
 			require.Equal(t, tt.code, e.code, e.stderr)
 			if tt.says != "" {
 				require.Regexp(t, tt.says, e.stderr)
+			}
+			if args[0] != "run" && tt.says != "" {
+				doc := e.doc(t)
+				require.Equal(t, []any{false, true, "svc-1"}, []any{doc["may_be_running"], doc["deleted"], doc["service_id"]}, "the ledger knows")
 			}
 		})
 	}

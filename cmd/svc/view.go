@@ -247,6 +247,7 @@ func (v *serviceView) know(f facts, _ error, shown func(*svc.InferenceService) *
 		v.Name, v.FlavorID = cmp.Or(v.Name, f.Name), cmp.Or(v.FlavorID, f.Flavor)
 		v.Instances = cmp.Or(v.Instances, f.Instances)
 	}
+	v.Deleted = v.Deleted || f.Deleted
 }
 
 func (v *serviceView) table() table {
