@@ -55,6 +55,7 @@ func TestScriptsKeepTheNumberOfInstances(t *testing.T) {
 				t.Helper()
 				e := s.script(name, tt.line(n, image, before)...)
 				require.Equal(t, code, e.code, e.stdout+e.stderr)
+				require.Regexp(t, `^(svc-\d+\n)*$`, e.stdout, "only IDs")
 				return e.stderr
 			}
 			release(0, "1", "app:1", "app:0")
@@ -67,7 +68,7 @@ func TestScriptsKeepTheNumberOfInstances(t *testing.T) {
 			s.must(exitOK, "scale", "--key", tt.key("2"), "3")
 			release(tt.failed, "3", "bad:1", "app:2")
 			require.Equal(t, map[string]int{"app:2": 3}, s.instances(), "what serves has as many as before")
-			release(0, "4", "app:4", "app:2")
+			require.Contains(t, release(0, "4", "app:4", "app:2"), "as many instances as", "--instances 1 does not count")
 			require.Equal(t, map[string]int{"app:4": 3}, s.instances())
 
 			s.must(exitOK, "scale", "--key", tt.key("4"), "0")

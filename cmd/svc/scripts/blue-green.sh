@@ -104,6 +104,7 @@ number() {
 		n=$(field instances "$doc")
 		[ "${n:--1}" -le "${most:--1}" ] || most=$n
 	done
+	[ -z "$most" ] || echo "blue-green: $new gets as many instances as the release that serves: $most" >&2
 	echo "$most"
 }
 
@@ -125,7 +126,7 @@ old=$(others) ||
 	leave 20 "$new serves, but the old releases cannot be listed"
 failed=0
 for key in $old; do
-	run svc delete --key "$key" --timeout "${DELETE_TIMEOUT:-10m}" || {
+	run svc delete --key "$key" --timeout "${DELETE_TIMEOUT:-10m}" >&2 || {
 		code=$?
 		case $failed in 4 | 10) ;; *) failed=$code ;; esac # something may run: that is more than any other reason
 		echo "blue-green: $new serves, but $key is not deleted: svc delete --key $key" >&2

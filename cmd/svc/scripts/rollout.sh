@@ -157,10 +157,10 @@ if [ $code = 9 ]; then
 	fi
 	if [ -n "$count" ]; then
 		again="the same command with --instances $count"
-		[ "$count" = "$created" ] || echo "rollout: $image gets $count instances, as many as $key has now" >&2
+		echo "rollout: $image gets as many instances as $key has now: $count" >&2
 		dry_run "$count" "${new[@]}" # are so many in stock?
 	fi
-	run delete --key "$key" --missing-ok --timeout "${DELETE_TIMEOUT:-10m}" # fails too if the ledger is broken
+	run delete --key "$key" --missing-ok --timeout "${DELETE_TIMEOUT:-10m}" >&2 # fails too if the ledger is broken
 fi
 
 code=0
