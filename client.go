@@ -88,8 +88,7 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 		}
 		inference = u.String()
 	}
-	c := &Client{endpoints: known.New(), contacts: new(atomic.Int64), base: b, inference: inference, header: func() http.Header { return cfg.header }, hasToken: cfg.hasToken}
-	c.hooks, c.log = cfg.hooks, cmp.Or(cfg.log, slog.New(slog.DiscardHandler))
+	c := &Client{endpoints: known.New(), contacts: new(atomic.Int64), base: b, inference: inference, header: func() http.Header { return cfg.header }, hasToken: cfg.hasToken, hooks: cfg.hooks, log: cmp.Or(cfg.log, slog.New(slog.DiscardHandler))}
 	cfg.finish(&b.URL)
 	c.caller = httpcall.New(cfg.http)
 	c.Flavors = &FlavorClient{c}

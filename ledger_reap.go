@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"example.com/svc/internal/cause"
@@ -90,19 +89,24 @@ func (l *Ledger) overdue(ctx context.Context, entries []ledger.Entry) (due []led
 	return due, unjudged
 }
 
-// atOnce calls f for all reapings, at most eight at a time. Each call has the time of reapLimit.
+// atOnce calls f for all reapings, at most eight at a time. Each call has the time of reapLimit. If a call panics, atOnce
+// panics after all calls.
 func atOnce(ctx context.Context, all []*reaping, f func(*reaping, context.Context)) {
 	slots := make(chan struct{}, 8)
-	var group sync.WaitGroup
+	var calls []<-chan func() (*reaping, error)
 	for _, r := range all {
 		slots <- struct{}{}
-		group.Go(func() {
+		calls = append(calls, cause.Start(func() (*reaping, error) {
 			limited, cancel := context.WithTimeout(ctx, reapLimit)
 			defer func() { cancel(); <-slots }()
 			f(r, limited)
-		})
+			return r, nil
+		}))
 	}
-	group.Wait()
+	for _, call := range calls {
+		outcome := <-call
+		defer func() { _, _ = outcome() }()
+	}
 }
 
 // A reaping deletes the endpoint of one entry.

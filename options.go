@@ -197,8 +197,8 @@ type RateLimiter interface {
 }
 
 // WithRateLimiter makes every attempt of every call wait for l before it is sent. The exceptions
-// lower the bill: the requests of a cleanup, of DeleteAndWait and of [Ledger.Reap], and a scale to
-// fewer instances. The ledger does not wait when it reads the service's time either. If l is nil, there is no rate limit.
+// lower the bill: the requests of a cleanup, of DeleteAndWait and of [Ledger.Reap], a scale to 0
+// instances, and with a ledger a scale to fewer. The ledger does not wait when it reads the service's time either. If l is nil, there is no rate limit.
 func WithRateLimiter(l RateLimiter) Option {
 	return func(c *config) error { c.http.Limiter = l; return nil }
 }
@@ -225,11 +225,9 @@ func WithDefaultHeader(key, value string) Option {
 // in the User-Agent header.
 func WithUserAgent(product string) Option {
 	return func(c *config) error {
-		product := strings.TrimSpace(product)
-		if !valid.HeaderValue(product) {
+		if c.product = strings.TrimSpace(product); !valid.HeaderValue(c.product) {
 			return errors.New("svc: WithUserAgent: the product has a character that a header cannot hold")
 		}
-		c.product = product
 		return nil
 	}
 }

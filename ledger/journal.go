@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -231,22 +230,10 @@ func bounded[T any](ctx context.Context, f func(context.Context) (T, error)) (re
 	if ctx.Err() != nil {
 		return result, cause.Of(ctx)
 	}
-	done := make(chan func() (T, error), 1)
-	go func() {
-		outcome := func() (T, error) { runtime.Goexit(); return result, nil }
-		defer func() {
-			if p := recover(); p != nil {
-				outcome = func() (T, error) { panic(p) }
-			}
-			done <- outcome
-		}()
-		got, err := f(ctx)
-		outcome = func() (T, error) { return got, err }
-	}()
 	select {
 	case <-ctx.Done():
 		return result, cause.Of(ctx)
-	case outcome := <-done:
+	case outcome := <-cause.Start(func() (T, error) { return f(ctx) }):
 		return outcome()
 	}
 }

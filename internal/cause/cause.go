@@ -1,10 +1,11 @@
-// Package cause reports why a context ended, and inspects and joins errors.
+// Package cause reports why a context ended, inspects and joins errors, and passes on what ends a goroutine.
 package cause
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -67,3 +68,21 @@ func (e *several) Error() string {
 }
 
 func (e *several) Unwrap() []error { return e.errs }
+
+// Start calls f in a new goroutine. When f has ended, the channel yields a function with the same outcome:
+// it returns what f has returned, panics as f has, or calls [runtime.Goexit] as f has.
+func Start[T any](f func() (T, error)) <-chan func() (T, error) {
+	done := make(chan func() (T, error), 1)
+	go func() {
+		outcome := func() (v T, err error) { runtime.Goexit(); return v, nil }
+		defer func() {
+			if p := recover(); p != nil {
+				outcome = func() (T, error) { panic(p) }
+			}
+			done <- outcome
+		}()
+		v, err := f()
+		outcome = func() (T, error) { return v, err }
+	}()
+	return done
+}

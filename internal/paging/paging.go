@@ -11,8 +11,9 @@ import (
 	"errors"
 	"iter"
 	"math"
-	"sync"
 	"sync/atomic"
+
+	"example.com/svc/internal/cause"
 )
 
 // ErrRepeat is returned when a list does not advance: two pages in a row held only items of
@@ -48,9 +49,13 @@ type List[T any] struct {
 func (l List[T]) All(ctx context.Context) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		r := reader[T]{List: l, ctx: ctx, seen: make(map[string]struct{}), ahead: make(map[int]chan result[T])}
-		defer r.fetches.Wait()
-		defer cancel()
+		r := reader[T]{List: l, ctx: ctx, seen: make(map[string]struct{}), ahead: make(map[int]<-chan func() (Page[T], error))}
+		defer func() {
+			cancel()
+			for _, c := range r.ahead {
+				<-c
+			}
+		}()
 		for n, more := l.First, true; more; n++ {
 			page, err := r.take(n)
 			if err != nil && n > l.First && !r.counts() && l.None(err) {
@@ -71,10 +76,9 @@ func (l List[T]) All(ctx context.Context) iter.Seq2[*T, error] {
 // reader is the state of one loop over a list.
 type reader[T any] struct {
 	List[T]
-	ctx     context.Context //nolint:containedctx // lives as long as one loop over the list
-	fetches sync.WaitGroup
-	ahead   map[int]chan result[T] // pages that were asked for before their turn
-	failed  atomic.Bool            // one of the pages in ahead failed: the sequence will end there
+	ctx    context.Context                        //nolint:containedctx // lives as long as one loop over the list
+	ahead  map[int]<-chan func() (Page[T], error) // pages that were asked for before their turn
+	failed atomic.Bool                            // one of the pages in ahead failed: the sequence will end there
 
 	seen  map[string]struct{}
 	total int64 // the largest total that the server has reported
@@ -82,27 +86,21 @@ type reader[T any] struct {
 	stale int   // pages in a row that held nothing new
 }
 
-type result[T any] struct {
-	page Page[T]
-	err  error
-}
-
 // take returns page n, and starts to fetch the pages that follow according to the total.
 func (r *reader[T]) take(n int) (Page[T], error) {
 	r.ask(n, n)
-	var got result[T]
+	fetch := func() (Page[T], error) { return r.Fetch(r.ctx, n) }
 	if c := r.ahead[n]; c != nil {
 		delete(r.ahead, n)
-		got = <-c
-	} else {
-		got.page, got.err = r.Fetch(r.ctx, n)
+		fetch = <-c
 	}
-	if got.err == nil {
-		r.total = max(r.total, got.page.Total)
-		r.size = max(r.size, int64(len(got.page.Items)))
+	got, err := fetch()
+	if err == nil {
+		r.total = max(r.total, got.Total)
+		r.size = max(r.size, int64(len(got.Items)))
 		r.ask(n, n+1)
 	}
-	return got.page, got.err
+	return got, err
 }
 
 // ask starts to fetch the page from and the pages after it, while the reader is at page n. It
@@ -117,14 +115,12 @@ func (r *reader[T]) ask(n, from int) {
 		if r.ahead[page] != nil {
 			continue
 		}
-		c := make(chan result[T], 1)
-		r.ahead[page] = c
-		r.fetches.Go(func() {
+		r.ahead[page] = cause.Start(func() (Page[T], error) {
 			got, err := r.Fetch(r.ctx, page)
 			if err != nil {
 				r.failed.Store(true)
 			}
-			c <- result[T]{got, err}
+			return got, err
 		})
 	}
 }

@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,4 +77,32 @@ func TestAll_ConcurrencyStopsAskingAfterAFailure(t *testing.T) {
 		require.Equal(t, 30, given)
 		require.Len(t, s.Requests(), 4)
 	})
+}
+
+// What ends the goroutine of a page ends the loop: a panic can be recovered there, and nothing hangs.
+func TestAll_ConcurrencyPassesOnPanicsAndGoexit(t *testing.T) {
+	for name, stop := range map[string]func(){"panic": func() { panic("mine") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := jobsInPages(jobIDs(100), 10)
+				page := s.Page
+				s.Page = func(number, size int) (int, []byte) {
+					if number == 4 {
+						stop()
+					}
+					return page(number, size)
+				}
+				given, ended := 0, make(chan any, 1)
+				go func() {
+					defer func() { ended <- recover() }()
+					for _, err := range s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 4}) {
+						require.NoError(t, err)
+						given++
+					}
+				}()
+				require.Equal(t, map[string]any{"panic": "mine"}[name], <-ended)
+				require.Equal(t, 30, given)
+			})
+		})
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -247,6 +248,31 @@ func TestReapOfAnUndoneAdoption_D22(t *testing.T) {
 		require.True(w, undone)
 		require.Zero(w, w.srv.RequestCount("DELETE", svctest.RouteEndpoint))
 	})
+}
+
+// If a function of the caller panics or ends its goroutine, so does Reap: no endpoint is reported as deleted.
+func TestReapWhoseHookPanicsReportsNothing(t *testing.T) {
+	for name, stop := range map[string]func(){"panic": func() { panic("mine") }, "Goexit": runtime.Goexit} {
+		for _, method := range []string{"GET", "DELETE"} {
+			t.Run(name+" after "+method, func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					for range 3 {
+						_, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Lease: time.Minute})
+						require.NoError(w, err)
+					}
+					later(w, time.Hour)
+					c := w.client(svc.WithAttemptHook(func(_ context.Context, a svc.Attempt) {
+						if a.Method == method && a.ID == "svc-2" {
+							stop()
+						}
+					}))
+					returned := false
+					require.True(w, quits(func() { _, _ = c.Ledger.Reap(w.Context(), nil); returned = true }))
+					require.False(w, returned)
+				})
+			})
+		}
+	}
 }
 
 // The lease of an adopted endpoint counts from created_at. If that is in a zone west of UTC and does not say so, it lies
