@@ -148,9 +148,7 @@ func (t *tool) lsCommand() *command {
 	c.Flags().BoolVar(&all, "all", false, "all entries")
 	c.run = func(ctx context.Context, _ []string) (view, error) {
 		entries, err := t.client.Ledger.Entries(ctx)
-		if key := t.flags.key; key != "" {
-			entries = slices.DeleteFunc(entries, func(e ledger.Entry) bool { return e.Key != key })
-		}
+		entries = t.ofKey(entries)
 		v, others := &entriesView{Entries: []entryView{}}, 0
 		for _, e := range entries {
 			if e.Open() || all || !open {
@@ -170,6 +168,12 @@ func (t *tool) lsCommand() *command {
 		return v, err
 	}
 	return c
+}
+
+// ofKey returns the entries of --key, or all of them if it was not given.
+func (t *tool) ofKey(entries []ledger.Entry) []ledger.Entry {
+	key := t.flags.key
+	return slices.DeleteFunc(entries, func(e ledger.Entry) bool { return key != "" && e.Key != key })
 }
 
 // nothingOpen says that the ledger has no open entry, and how many others it has. A ledger without any may be

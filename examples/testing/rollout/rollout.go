@@ -28,7 +28,8 @@ const removal = 10 * time.Minute
 
 // Replace deploys a release of app. When the new endpoint is available, Replace deletes the endpoints
 // of all other releases, and waits until they are deleted. The client needs a ledger.
-// Only one rollout of an app may run at a time.
+// Only one rollout of an app may run at a time. The new endpoint has the number of instances of req, also
+// if the old ones were scaled.
 //
 // If the deployment fails, the old endpoint stays in use and the new one is deleted. If
 // only the deletion of an old endpoint fails, Replace returns the new one and the error.
