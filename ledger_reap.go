@@ -93,18 +93,18 @@ func (l *Ledger) overdue(ctx context.Context, entries []ledger.Entry) (due []led
 // panics after all calls.
 func atOnce(ctx context.Context, all []*reaping, f func(*reaping, context.Context)) {
 	slots := make(chan struct{}, 8)
-	var calls []<-chan func() (*reaping, error)
+	calls := make(chan func() (*reaping, error), len(all))
 	for _, r := range all {
 		slots <- struct{}{}
-		calls = append(calls, cause.Start(func() (*reaping, error) {
+		cause.Start(func() (*reaping, error) {
 			limited, cancel := context.WithTimeout(ctx, reapLimit)
 			defer func() { cancel(); <-slots }()
 			f(r, limited)
 			return r, nil
-		}))
+		}, calls)
 	}
-	for _, call := range calls {
-		outcome := <-call
+	for range all {
+		outcome := <-calls
 		defer func() { _, _ = outcome() }()
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"sync"
 	"time"
 
 	"example.com/svc/internal/apierr"
@@ -268,13 +267,17 @@ const maxPolls = 64
 // follows the rules of [InferenceServiceClient.WaitUntilAvailable]. WaitUntilAllAvailable yields
 // an endpoint when the wait for it ends: either its record, or its last record and a [WaitError]
 // that holds the ID. Leaving the loop ends all waits. At most 64 polls run at the same time. An ID that is
-// given twice is yielded twice. If OnPoll or Probe panics, the loop panics. Do not use [WithResponse] here: all
-// polls would write to the same Response.
+// given twice is yielded twice. If OnPoll or Probe panics, or ends its goroutine, so does the loop. Do not use
+// [WithResponse] here: all polls would write to the same Response.
 func (c *InferenceServiceClient) WaitUntilAllAvailable(ctx context.Context, ids []string, opts *WaitOptions) iter.Seq2[*InferenceService, error] {
 	return func(yield func(*InferenceService, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		var waits sync.WaitGroup
-		defer func() { cancel(); waits.Wait() }()
+		results, left := make(chan func() (*InferenceService, error), len(ids)), len(ids)
+		defer func() {
+			for cancel(); left > 0; left-- {
+				<-results
+			}
+		}()
 		o := opts.withDefaults()
 		if onPoll := o.OnPoll; onPoll != nil {
 			one := make(chan struct{}, 1) // a lock; waiting for a sync.Mutex would stop the clock of a synctest bubble
@@ -285,9 +288,8 @@ func (c *InferenceServiceClient) WaitUntilAllAvailable(ctx context.Context, ids 
 			}
 		}
 		slots := make(chan struct{}, maxPolls)
-		results := make(chan func() (*InferenceService, error), len(ids))
 		for _, id := range ids {
-			waits.Go(func() {
+			cause.Start(func() (*InferenceService, error) {
 				w := c.wait(id, "available", o, true)
 				polled := w.poll
 				w.poll = func(ctx context.Context) (*InferenceService, rules.Verdict, error) { // as soon as there is a free slot
@@ -299,20 +301,12 @@ func (c *InferenceServiceClient) WaitUntilAllAvailable(ctx context.Context, ids 
 						return nil, rules.Unproven, cause.Of(ctx)
 					}
 				}
-				ended := errors.New("svc: OnPoll, Probe or another caller-supplied function ended the goroutine of the wait (by runtime.Goexit)")
-				result := func() (*InferenceService, error) { return nil, w.failed(ended) } // kept only if the goroutine ends so
-				defer func() {
-					if p := recover(); p != nil {
-						result = func() (*InferenceService, error) { panic(p) } // in the goroutine of the loop, which may recover
-					}
-					results <- result
-				}()
-				s, err := w.run(ctx, untilAvailable)
-				result = func() (*InferenceService, error) { return s, err }
-			})
+				return w.run(ctx, untilAvailable)
+			}, results)
 		}
-		for range ids {
-			if !yield((<-results)()) {
+		for left > 0 {
+			result := <-results
+			if left--; !yield(result()) {
 				return
 			}
 		}

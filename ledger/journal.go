@@ -230,10 +230,12 @@ func bounded[T any](ctx context.Context, f func(context.Context) (T, error)) (re
 	if ctx.Err() != nil {
 		return result, cause.Of(ctx)
 	}
+	done := make(chan func() (T, error), 1)
+	cause.Start(func() (T, error) { return f(ctx) }, done)
 	select {
 	case <-ctx.Done():
 		return result, cause.Of(ctx)
-	case outcome := <-cause.Start(func() (T, error) { return f(ctx) }):
+	case outcome := <-done:
 		return outcome()
 	}
 }

@@ -69,10 +69,9 @@ func (e *several) Error() string {
 
 func (e *several) Unwrap() []error { return e.errs }
 
-// Start calls f in a new goroutine. When f has ended, the channel yields a function with the same outcome:
-// it returns what f has returned, panics as f has, or calls [runtime.Goexit] as f has.
-func Start[T any](f func() (T, error)) <-chan func() (T, error) {
-	done := make(chan func() (T, error), 1)
+// Start calls f in a new goroutine. When f has ended, it sends a function with the same outcome to done: the function
+// returns what f has returned, panics as f has, or calls [runtime.Goexit] as f has.
+func Start[T any](f func() (T, error), done chan<- func() (T, error)) {
 	go func() {
 		outcome := func() (v T, err error) { runtime.Goexit(); return v, nil }
 		defer func() {
@@ -84,5 +83,4 @@ func Start[T any](f func() (T, error)) <-chan func() (T, error) {
 		v, err := f()
 		outcome = func() (T, error) { return v, err }
 	}()
-	return done
 }

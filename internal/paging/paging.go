@@ -49,13 +49,8 @@ type List[T any] struct {
 func (l List[T]) All(ctx context.Context) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		r := reader[T]{List: l, ctx: ctx, seen: make(map[string]struct{}), ahead: make(map[int]<-chan func() (Page[T], error))}
-		defer func() {
-			cancel()
-			for _, c := range r.ahead {
-				<-c
-			}
-		}()
+		r := reader[T]{List: l, ctx: ctx, seen: make(map[string]struct{}), ahead: make(map[int]chan func() (Page[T], error))}
+		defer r.end(cancel)
 		for n, more := l.First, true; more; n++ {
 			page, err := r.take(n)
 			if err != nil && n > l.First && !r.counts() && l.None(err) {
@@ -76,14 +71,22 @@ func (l List[T]) All(ctx context.Context) iter.Seq2[*T, error] {
 // reader is the state of one loop over a list.
 type reader[T any] struct {
 	List[T]
-	ctx    context.Context                        //nolint:containedctx // lives as long as one loop over the list
-	ahead  map[int]<-chan func() (Page[T], error) // pages that were asked for before their turn
-	failed atomic.Bool                            // one of the pages in ahead failed: the sequence will end there
+	ctx    context.Context                      //nolint:containedctx // lives as long as one loop over the list
+	ahead  map[int]chan func() (Page[T], error) // pages that were asked for before their turn
+	failed atomic.Bool                          // one of the pages in ahead failed: the sequence will end there
 
 	seen  map[string]struct{}
 	total int64 // the largest total that the server has reported
 	size  int64 // number of items of the largest page
 	stale int   // pages in a row that held nothing new
+}
+
+// end ends all requests.
+func (r *reader[T]) end(cancel func()) {
+	cancel()
+	for _, c := range r.ahead {
+		<-c
+	}
 }
 
 // take returns page n, and starts to fetch the pages that follow according to the total.
@@ -115,13 +118,14 @@ func (r *reader[T]) ask(n, from int) {
 		if r.ahead[page] != nil {
 			continue
 		}
-		r.ahead[page] = cause.Start(func() (Page[T], error) {
+		r.ahead[page] = make(chan func() (Page[T], error), 1)
+		cause.Start(func() (Page[T], error) {
 			got, err := r.Fetch(r.ctx, page)
 			if err != nil {
 				r.failed.Store(true)
 			}
 			return got, err
-		})
+		}, r.ahead[page])
 	}
 }
 

@@ -95,8 +95,7 @@ func TestAll_ConcurrencyPassesOnPanicsAndGoexit(t *testing.T) {
 				given, ended := 0, make(chan any, 1)
 				go func() {
 					defer func() { ended <- recover() }()
-					for _, err := range s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 4}) {
-						require.NoError(t, err)
+					for range s.Client(t).VideoJobs.All(t.Context(), &svc.ListJobsOptions{PageSize: 10, Concurrency: 4}) {
 						given++
 					}
 				}()

@@ -203,12 +203,14 @@ func TestExtensionEndsTheDeletesOfReap(t *testing.T) {
 				if !accepted {
 					w.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.ServiceUnavailable(1<<20))
 				}
+				extended, e := make(chan error, 1), w.one()
 				go func() {
 					time.Sleep(10 * time.Second)
-					require.NoError(w, w.client().Ledger.Extend(w.Context(), w.one(), time.Now().Add(time.Hour)))
+					extended <- w.client().Ledger.Extend(w.Context(), e, time.Now().Add(time.Hour))
 					w.srv.ClearFaults()
 				}()
 				reaped, err := w.client().Ledger.Reap(w.Context(), nil)
+				require.NoError(w, <-extended)
 				require.Len(w, reaped, 1)
 				if accepted {
 					require.NoError(w, err)
