@@ -304,11 +304,9 @@ func (c *InferenceServiceClient) WaitUntilAllAvailable(ctx context.Context, ids 
 				return w.run(ctx, untilAvailable)
 			}, results)
 		}
-		for left > 0 {
-			result := <-results
-			if left--; !yield(result()) {
-				return
-			}
+		for more := left > 0; more; {
+			left--
+			more = yield((<-results)()) && left > 0
 		}
 	}
 }
