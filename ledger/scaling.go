@@ -16,11 +16,10 @@ type Scaling struct {
 	want, before int
 	at           time.Time // when a higher number was recorded, also for the record that takes it back; zero if none was
 
-	refused bool          // the change certainly had no effect
-	read    chan struct{} // closed when entry and err are set
-	entry   *Entry        // the entry of the endpoint before the change; nil if there is none
-	err     error
-	cancel  context.CancelFunc // ends the reading of the entry
+	refused bool                        // the change certainly had no effect
+	read    chan func() (*Entry, error) // holds the outcome of the reading of the entry, once that has ended
+	entry   *Entry                      // the entry of the endpoint before the change; nil if there is none
+	cancel  context.CancelFunc          // ends the reading of the entry
 }
 
 // ledgerDelay is how long a change waits for the ledger before it reads from the service whether it
@@ -35,13 +34,10 @@ const longestSearch = time.Minute
 // Scale calls lowersBill, which reads the number from the service. The caller must call
 // [Scaling.Close] afterwards.
 func (j *Journal) Scale(ctx context.Context, id string, instances int, lowersBill func() bool) (s *Scaling, lowers bool, err error) {
-	s = &Scaling{journal: j, want: instances, before: instances, read: make(chan struct{})}
+	s = &Scaling{journal: j, want: instances, before: instances, read: make(chan func() (*Entry, error), 1)}
 	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestSearch)
 	s.cancel = cancel
-	go func() {
-		defer close(s.read)
-		s.entry, s.err = j.Owner(reading, id)
-	}()
+	cause.Start(func() (*Entry, error) { return j.Owner(reading, id) }, s.read)
 	soon, stop := context.WithTimeout(ctx, ledgerDelay)
 	defer stop()
 	if instances == 0 || s.wait(soon) != nil && ctx.Err() == nil && lowersBill() {
@@ -60,10 +56,12 @@ func (j *Journal) Scale(ctx context.Context, id string, instances int, lowersBil
 }
 
 // wait waits for the entry of the endpoint.
-func (s *Scaling) wait(ctx context.Context) error {
+func (s *Scaling) wait(ctx context.Context) (err error) {
 	select {
-	case <-s.read:
-		return s.err
+	case outcome := <-s.read:
+		s.read <- outcome // for the next call
+		s.entry, err = outcome()
+		return err
 	case <-ctx.Done():
 		return s.journal.fail("list", Entry{}, cause.Of(ctx))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -94,6 +95,34 @@ func TestARefusedScaleTakesNothingElseBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A store that panics, or ends its goroutine, ends the call before a raise is sent, which would not be recorded.
+func TestAScaleWhoseStorePanicsIsNotSent(t *testing.T) {
+	for name, stop := range map[string]func(){"panic": func() { panic("mine") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				s, err := w.client().InferenceServices.Deploy(w.Context(), request("n"), nil)
+				require.NoError(w, err)
+				c := w.srv.Client(svc.WithLedger(stopping{w.store, stop}))
+				require.True(w, quits(func() { _, _ = c.InferenceServices.Scale(w.Context(), s.ServiceID, 5) }))
+				require.Equal(w, 1, w.srv.RunningInstances())
+				require.True(w, quits(func() { _, _ = c.InferenceServices.Scale(w.Context(), s.ServiceID, 0) }))
+				require.Zero(w, w.srv.RunningInstances(), "what lowers the bill is sent first")
+			})
+		})
+	}
+}
+
+// stopping is a store whose List calls a function that panics, for example.
+type stopping struct {
+	ledger.Store
+	stop func()
+}
+
+func (s stopping) List(ctx context.Context, key string) ([]ledger.Record, error) {
+	s.stop()
+	return s.Store.List(ctx, key)
 }
 
 // The panic of a transport may come after the effect.
