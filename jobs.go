@@ -390,8 +390,8 @@ func (c *jobClient) All(ctx context.Context, opts *ListJobsOptions, reqOpts ...R
 }
 
 func noSuchPage(err error) bool {
-	e, ok := errors.AsType[*Error](err)
-	return ok && e.StatusCode == http.StatusNotFound && notFound(err)
+	e, _ := errors.AsType[*Error](err)
+	return orZero(e).StatusCode == http.StatusNotFound && notFound(err)
 }
 
 // A PageError records which page of a list could not be read, and why.

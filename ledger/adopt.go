@@ -84,6 +84,6 @@ func (j *Journal) Forget(ctx context.Context, e Entry, notFound bool, date time.
 		if now.State == Created {
 			r.ServiceID = now.ServiceID
 		}
-		return r, now.mayForget(j.baseURL, notFound, date)
+		return r, now.mayForget(j.baseURL, notFound && now.ServiceID == e.ServiceID, date)
 	})
 }

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -67,6 +68,34 @@ func TestAdoptionOfAWrongEndpointIsUndone_D22(t *testing.T) {
 			}, svctest.WithForeignToken(foreign))
 		})
 	}
+}
+
+// Forget has seen that the wrong endpoint is not found. The right one may have been adopted since.
+func TestForgetIsAboutTheEndpointThatWasNotFound_D22(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+		c := w.client()
+		_, err := c.InferenceServices.Deploy(w.Context(), request("n"), &svc.DeployOptions{Key: "k"})
+		require.ErrorIs(w, err, svc.ErrOutcomeUnknown)
+		wrong := w.srv.AddEndpoint(svctest.Endpoint{Name: "n", Instances: 1})
+		_, err = c.Ledger.Adopt(w.Context(), w.one(), wrong, &svc.AdoptOptions{Unmarked: true})
+		require.NoError(w, err)
+		require.NoError(w, w.srv.Client().InferenceServices.DeleteAndWait(w.Context(), wrong, nil))
+		e, once := w.one(), false
+		slow := w.client(around(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			resp, err := next.RoundTrip(r)
+			if !once {
+				once = true
+				require.NoError(w, c.Ledger.UndoAdopt(w.Context(), w.one()))
+				_, failed := c.Ledger.Adopt(w.Context(), w.one(), "svc-1", nil)
+				require.NoError(w, failed)
+			}
+			return resp, err
+		}))
+		require.ErrorContains(w, slow.Ledger.Forget(w.Context(), e), "the endpoint exists")
+		require.True(w, once)
+		require.Equal(w, []any{ledger.State(ledger.Created), "svc-1"}, []any{w.one().State, w.one().ServiceID})
+	})
 }
 
 // Only an adoption can be undone, and only once.
