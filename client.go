@@ -130,6 +130,7 @@ func (c *Client) CloseIdleConnections() { c.caller.CloseIdle() }
 // and set a query with [WithQuery]. The body is encoded as JSON; a [json.RawMessage] is sent
 // unchanged, and nil means no body. The body of a successful response is decoded into out.
 // If out is a *[json.RawMessage], it gets the body unchanged. If out is nil, the body is ignored.
+// If out is a nil pointer, or no pointer, the error is a [ValidationError].
 //
 // Do retries GET, HEAD, PUT, DELETE and OPTIONS like the methods of this package. It retries any
 // other method only if the request is known to have had no effect. If the request may have had an
