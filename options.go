@@ -196,9 +196,10 @@ type RateLimiter interface {
 	Wait(ctx context.Context) error
 }
 
-// WithRateLimiter makes every attempt of every call wait for l before it is sent. The exceptions
-// lower the bill: the requests of a cleanup, of DeleteAndWait and of [Ledger.Reap], a scale to 0
-// instances, and with a ledger a scale to fewer. The ledger does not wait when it reads the service's time either. If l is nil, there is no rate limit.
+// WithRateLimiter makes every attempt of every call wait for l before it is sent. If l is nil, there
+// is no rate limit. These requests do not wait, since they lower the bill: those of a cleanup, of
+// DeleteAndWait and of [Ledger.Reap], a scale to 0 instances, and with a ledger a scale to fewer. The
+// ledger does not wait either when it reads the service's time.
 func WithRateLimiter(l RateLimiter) Option {
 	return func(c *config) error { c.http.Limiter = l; return nil }
 }
