@@ -73,7 +73,8 @@ type Call struct {
 
 // WithCallHook calls f at the end of each API call and of each upload or download, for metrics.
 // A method that makes several calls, such as a Deploy, reports each of them. f receives the ctx
-// of the call, and runs in its goroutine. It must be safe for concurrent use. A call that a
+// of the call, and runs in its goroutine. It must be safe for concurrent use. A create that is not
+// sent, since the key has an endpoint of the same request, is done after 0 attempts. A call that a
 // panic ends is not reported. If f is nil, nothing is called.
 func WithCallHook(f func(context.Context, Call)) Option {
 	return func(c *config) error {
@@ -142,7 +143,7 @@ func (c *Client) begin(ctx context.Context, k *call) context.Context {
 }
 
 // report reports a call that has ended with *err. It is meant to be deferred. It does nothing
-// for a call without an outcome, because it panicked or was not needed.
+// for a call that a panic ended.
 func (c *Client) report(ctx context.Context, k *call, err *error) {
 	outcome := CallFailed
 	unknown, isUnknown := errors.AsType[*OutcomeUnknownError](*err)

@@ -45,7 +45,7 @@ func (l *Ledger) open(ctx context.Context, k *call, key string, lease time.Durat
 			return c, ctx, l.notSent(ctx, k, err)
 		case verdict == ledger.Resume:
 			l.client.endpoints.Create(e.ServiceID, nil) // the endpoint may not be readable yet
-			c.earlier = &e
+			c.earlier, k.done = &e, true
 			return c, ctx, nil
 		case c.intent.Intent == "":
 			if err := k.pick(ctx); err != nil {

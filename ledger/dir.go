@@ -45,10 +45,10 @@ func Dir(path string, opts ...Option) (Store, error) {
 	if err := begin(); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
-	left, _ := filepath.Glob(filepath.Join(path, ".ledger-*")) // temporary files that processes left when they died
-	for _, file := range left {
-		if info, err := os.Stat(file); err == nil && time.Since(info.ModTime()) > time.Hour {
-			_ = os.Remove(file)
+	left, _ := fs.Glob(os.DirFS(path), ".ledger-*") // temporary files that processes left when they died
+	for _, name := range left {
+		if info, err := os.Stat(filepath.Join(path, name)); err == nil && time.Since(info.ModTime()) > time.Hour {
+			_ = os.Remove(filepath.Join(path, name))
 		}
 	}
 	return d, nil

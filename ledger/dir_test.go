@@ -107,7 +107,8 @@ func TestDirBetweenSteps(t *testing.T) {
 }
 
 func TestDirForeignFiles(t *testing.T) {
-	path := t.TempDir()
+	path := filepath.Join(t.TempDir(), "team[a] *?\\") // the characters of a pattern are characters of the name
+	require.NoError(t, os.Mkdir(path, 0o700))
 	for _, name := range []string{".ledger-old", ".ledger-new", ".ledger-old-2", "README", "k@1.json", "k@0000001.json", "K@000001.json", "k@000001.json~", "k@000001.json.swp", "k@00000x.json", "@000001.json"} {
 		require.NoError(t, os.WriteFile(filepath.Join(path, name), []byte("{"), 0o600))
 		if strings.Contains(name, "old") {
@@ -120,6 +121,7 @@ func TestDirForeignFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, all)
 	require.NotContains(t, names(t, path), ".ledger-old")
+	require.NotContains(t, names(t, path), ".ledger-old-2")
 	require.Contains(t, names(t, path), ".ledger-new", "another process may still be writing this file")
 	require.NoError(t, s.Append(t.Context(), rec("k", 1)))
 }

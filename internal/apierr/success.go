@@ -3,6 +3,7 @@ package apierr
 import (
 	"encoding/json"
 	"errors"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,15 +36,15 @@ func Reported(body []byte) bool {
 func DeniedDelete(id string, body []byte) error {
 	body = jsonfield.Clean(body)
 	var said struct {
-		Success, OK, Code, Errcode json.RawMessage
-		Status                     string
-		ServiceID                  string `json:"service_id"`
-		JobID                      string `json:"job_id"`
+		Success, OK, Code, Errcode, Status, StatusCode json.RawMessage
+
+		ServiceID string `json:"service_id"`
+		JobID     string `json:"job_id"`
 	}
 	_ = json.Unmarshal(body, &said)
 	switch {
-	case Reported(body), isFalse(said.Success), isFalse(said.OK), failureCode(said.Code), failureCode(said.Errcode),
-		slices.Contains([]string{"error", "fail", "failed", "failure"}, strings.ToLower(strings.TrimSpace(said.Status))):
+	case Reported(body), no.Match(said.Success), no.Match(said.OK), failureCode(said.Code), failureCode(said.Errcode),
+		failed.Match(said.Status), failed.Match(said.StatusCode):
 		return ErrDenied
 	case said.ServiceID != "" && !same.ID(said.ServiceID, id), said.JobID != "" && !same.ID(said.JobID, id):
 		return ErrOther
@@ -51,9 +52,11 @@ func DeniedDelete(id string, body []byte) error {
 	return nil
 }
 
-func isFalse(b json.RawMessage) bool {
-	return strings.Trim(string(b), `"`) == "false" || string(b) == "0"
-}
+// failed matches the value of a field status that reports a failure, such as "error" or 503.
+var failed = regexp.MustCompile(`^"\s*(?i:error|fail|failed|failure)\s*"$|^"?[45]\d\d"?$`)
+
+// no matches a value that denies a success.
+var no = regexp.MustCompile(`^("?false"?|0)$`)
 
 // failureCode reports whether a value is a number other than 0 and 200 to 299.
 func failureCode(b json.RawMessage) bool {

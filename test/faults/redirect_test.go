@@ -48,6 +48,11 @@ func TestRedirectedChange_B10(t *testing.T) {
 	}
 }
 
+func TestNotModifiedIsNoRedirect(t *testing.T) {
+	err := testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 304}).Client())
+	require.EqualError(t, err, "svc: GET /v1/inference-service/{service_id}: 304 Not Modified (id svc-1)")
+}
+
 // The token is sent only to the origin of the base URL. A redirect to another origin is
 // an error.
 func TestTokenStaysAtHome_B11(t *testing.T) {

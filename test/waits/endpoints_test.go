@@ -195,12 +195,13 @@ func TestSuccessThatHoldsAnError_C06(t *testing.T) {
 		return testkit.Play(t, testkit.Reply{Status: 200, Body: body}).Client().InferenceServices
 	}
 	for _, body := range []string{
-		`{"success":false}`, `{"ok":false}`, `{"status":"error"}`, `{"status":"Fail"}`, `{"code":500}`, `{"code":"403"}`, `{"errcode":40001}`,
+		`{"success":false}`, `{"ok":false}`, `{"status":"error"}`, `{"status":" Fail "}`, `{"status":500}`, `{"status":"503"}`, `{"type":"about:blank","title":"Forbidden","status":403}`,
+		`{"statusCode":502,"message":"Bad Gateway"}`, `{"code":500}`, `{"code":"403"}`, `{"errcode":40001}`,
 		`{"success":false,"message":"busy"}`, `{"code":1,"data":null}`, `{"error":{"message":"x"}}`, loginPage,
 	} {
 		require.ErrorAs(t, services(body).Delete(t.Context(), "svc-1"), new(*svc.DecodeError), body)
 	}
-	for _, body := range []string{``, `{}`, `{"code":0}`, `{"code":200}`, `{"code":204}`, `{"success":true}`, `{"status":"ok"}`, `null`, `"deleted"`, `{"code":"OK"}`} {
+	for _, body := range []string{``, `{}`, `{"code":0}`, `{"code":200}`, `{"code":204}`, `{"success":true}`, `{"status":"ok"}`, `{"status":200}`, `{"status":"failing over"}`, `{"status":1}`, `{"statusCode":204}`, `{"success":1}`, `null`, `"deleted"`, `{"code":"OK"}`} {
 		require.NoError(t, services(body).Delete(t.Context(), "svc-1"), body)
 	}
 	for _, body := range []string{`{"message":"token expired"}`, `{"code":500}`, `{}`, `{"data":[]}`} {

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -168,6 +171,49 @@ func TestWarningNamesTheLedgerEntry_D31(t *testing.T) {
 	require.Contains(t, out.String(), `"key":"the-key","intent":"`+unknown.Intent+`"`)
 	require.Len(t, calls, 1)
 	require.Equal(t, svc.CallUnknown, calls[0].Outcome)
+}
+
+// A call that WithCallContext has begun ends once, also a create that is not sent since its key has an
+// endpoint, one that another create or the ledger stops, and one that is refused or in doubt.
+func TestEachCallThatBeginsEnds_D31(t *testing.T) {
+	type key struct{}
+	for name, tt := range map[string]struct {
+		second svc.CreateInferenceServiceRequest
+		post   []testkit.Reply
+		opts   *svc.DeployOptions
+		want   svc.CallOutcome
+	}{
+		"resumed":         {testkit.Demo, []testkit.Reply{testkit.OpCreate.OK}, &svc.DeployOptions{Key: "k"}, svc.CallDone},
+		"another request": {svc.CreateInferenceServiceRequest{Name: "other", ResourceMetadata: testkit.Demo.ResourceMetadata}, []testkit.Reply{testkit.OpCreate.OK}, &svc.DeployOptions{Key: "k"}, svc.CallFailed},
+		"invalid key":     {testkit.Demo, []testkit.Reply{testkit.OpCreate.OK}, &svc.DeployOptions{Key: "K k"}, svc.CallFailed},
+		"no flavor": {svc.CreateInferenceServiceRequest{Name: "demo", ResourceMetadata: svc.CreateResourceMetadata{TargetInstanceNumber: 1}}, []testkit.Reply{testkit.OpCreate.OK}, &svc.DeployOptions{
+			PickFlavor: func(context.Context, []svc.RefusedFlavor) (string, error) { return "", io.EOF }}, svc.CallFailed},
+		"refused":  {testkit.Demo, []testkit.Reply{testkit.OpCreate.OK, testkit.Status(400)}, nil, svc.CallFailed},
+		"in doubt": {testkit.Demo, []testkit.Reply{testkit.OpCreate.OK, testkit.Lost}, nil, svc.CallUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var begun []string
+				ended := map[string]svc.CallOutcome{}
+				s := &testkit.ByMethod{Post: tt.post, Get: []testkit.Reply{{Body: testkit.EndpointJSON("available", 1)}}}
+				services := s.Services(t, svc.WithLedger(ledger.Memory()), svc.WithCallContext(func(ctx context.Context, c svc.Call) context.Context {
+					begun = append(begun, fmt.Sprint(len(begun), " ", c.Method))
+					return context.WithValue(ctx, key{}, begun[len(begun)-1])
+				}), svc.WithCallHook(func(ctx context.Context, c svc.Call) {
+					id, _ := ctx.Value(key{}).(string)
+					require.NotContains(t, ended, id)
+					ended[id] = c.Outcome
+				}))
+				_, err := services.Deploy(t.Context(), testkit.Demo, &svc.DeployOptions{Key: "k"})
+				require.NoError(t, err)
+				before := len(begun)
+				_, err = services.Deploy(t.Context(), tt.second, tt.opts)
+				require.Equal(t, tt.want == svc.CallDone, err == nil, "%v", err)
+				require.ElementsMatch(t, begun, slices.Collect(maps.Keys(ended)))
+				require.Equal(t, tt.want, ended[fmt.Sprint(before, " POST")])
+			})
+		})
+	}
 }
 
 // TestCallContextIsTheContextOfTheCall_D31 checks that hooks and transports of a call see the context of
