@@ -124,7 +124,7 @@ func (e *Error) detail() string {
 	var b strings.Builder
 	status := strings.TrimSpace(strconv.Itoa(e.StatusCode) + " " + http.StatusText(e.StatusCode))
 	b.WriteString(status)
-	if slices.Contains([]int{301, 302, 303, 307, 308}, e.StatusCode) {
+	if slices.Contains([]int{300, 301, 302, 303, 305, 307, 308}, e.StatusCode) {
 		b.WriteString(": the redirect is not followed")
 		if to := e.Header.Get("Location"); to != "" {
 			b.WriteString(": " + to)

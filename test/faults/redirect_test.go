@@ -49,7 +49,7 @@ func TestRedirectedChange_B10(t *testing.T) {
 }
 
 func TestNotModifiedIsNoRedirect(t *testing.T) {
-	err := testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.Reply{Status: 304}).Client())
+	err := testkit.OpGet.Do(t.Context(), testkit.Play(t, testkit.RedirectTo(304, "/moved")).Client())
 	require.EqualError(t, err, "svc: GET /v1/inference-service/{service_id}: 304 Not Modified (id svc-1)")
 }
 
@@ -130,7 +130,7 @@ func TestRedirectedRead(t *testing.T) {
 		"nowhere":          {[]testkit.Reply{{Status: 302}}, nil, true},
 		"not a URL":        {[]testkit.Reply{testkit.RedirectTo(302, "http://%zz:x/?sig=hush")}, nil, true},
 		"300":              {[]testkit.Reply{testkit.RedirectTo(300, "/moved")}, nil, true},
-		"304":              {[]testkit.Reply{testkit.RedirectTo(304, "/moved")}, nil, true},
+		"305":              {[]testkit.Reply{testkit.RedirectTo(305, "/moved")}, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
