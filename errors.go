@@ -125,10 +125,7 @@ func (e *Error) detail() string {
 	status := strings.TrimSpace(strconv.Itoa(e.StatusCode) + " " + http.StatusText(e.StatusCode))
 	b.WriteString(status)
 	if slices.Contains([]int{300, 301, 302, 303, 305, 307, 308}, e.StatusCode) {
-		b.WriteString(": the redirect is not followed")
-		if to := e.Header.Get("Location"); to != "" {
-			b.WriteString(": " + to)
-		}
+		b.WriteString(strings.TrimSuffix(": the redirect is not followed: "+e.Header.Get("Location"), ": "))
 	}
 	message := e.Message
 	switch e.foreign {

@@ -67,7 +67,8 @@ type UploadOptions struct {
 	// the size of the contents. It is called at most ten times a second, and once at the end,
 	// when storage has confirmed the upload. The calls come from other goroutines, one at a
 	// time, and there is no call after the upload has returned. If the contents have to be
-	// sent again, sent starts at 0 again. If nil, nothing is called.
+	// sent again, sent starts at 0 again. If Progress or a method of Body panics, the upload fails,
+	// and the panic then reaches its caller. If nil, nothing is called.
 	Progress func(sent, total int64)
 
 	// DeleteOnFailure deletes the record if its contents could not be sent, whatever the

@@ -12,9 +12,13 @@ import (
 	"time"
 
 	"example.com/svc/internal/cause"
+	"example.com/svc/internal/httpcall"
 )
 
 var errClosed = errors.New("read after Close")
+
+// errPanicked ends a request whose body panicked. Finish passes on the panic.
+var errPanicked = &httpcall.LocalError{Doing: "reading the body", Err: errors.New("it panicked")}
 
 // chunk is the number of bytes that are read from the source at a time.
 const chunk = 64 << 10
@@ -24,10 +28,10 @@ const chunk = 64 << 10
 type body struct {
 	*io.PipeReader
 	source *Source
-	done   chan struct{} // closed when no read of the source is under way, and none will follow
-	sum    hash.Hash     // checksum of what the goroutine has read
-	sent   int64         // number of bytes that Read has returned; guarded by the mutex of the source
-	err    error         // why the source could not be read; guarded by the mutex of the source
+	done   chan func() (int64, error) // holds the outcome of fill when no read of the source is under way, and none will follow
+	sum    hash.Hash                  // checksum of what the goroutine has read
+	sent   int64                      // number of bytes that Read has returned; guarded by the mutex of the source
+	err    error                      // why the source could not be read; guarded by the mutex of the source
 }
 
 // Open returns a new body that begins at the start of the source. From then on, a body that was
@@ -40,16 +44,16 @@ func (s *Source) Open() (io.ReadCloser, error) {
 		return nil, errClosed
 	}
 	r, w := io.Pipe()
-	b := &body{PipeReader: r, source: s, done: make(chan struct{}), sum: sha256.New()}
+	b := &body{PipeReader: r, source: s, done: make(chan func() (int64, error), 1), sum: sha256.New()}
 	s.last = b
 	_ = before.Close()
 	stop := context.AfterFunc(s.ctx, func() { _ = w.CloseWithError(cause.Of(s.ctx)) })
-	go func() {
-		defer close(b.done)
-		defer stop()
-		<-before.done // reads never overlap
-		_ = w.CloseWithError(b.fill(w))
-	}()
+	cause.Start(func() (_ int64, err error) {
+		err = errPanicked
+		defer func() { stop(); _ = w.CloseWithError(err) }()
+		_, _ = (<-before.done)() // reads never overlap
+		return 0, b.fill(w)
+	}, b.done)
 	return b, nil
 }
 
@@ -75,14 +79,18 @@ func (b *body) fill(w io.Writer) error {
 	return nil
 }
 
-func (b *body) Read(p []byte) (int, error) {
-	n, err := b.PipeReader.Read(p)
+// Read also reports the progress. A transport calls it in a goroutine of its own, which a panic must not end.
+func (b *body) Read(p []byte) (n int, err error) {
+	n, err = b.PipeReader.Read(p)
 	s := b.source
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b.sent += int64(n)
 	if s.last == b && b.sent < s.size { // the end is reported later, when it is certain
-		s.progress.report(b.sent, s.size)
+		told, result := make(chan func() (int64, error), 1), err
+		err = errPanicked
+		cause.Start(func() (int64, error) { s.progress.report(b.sent, s.size); err = result; return 0, nil }, told)
+		s.told = <-told
 	}
 	return n, err
 }
@@ -109,7 +117,8 @@ func (s *Source) confirm(direct bool) (sum string, err error) {
 	return "", fmt.Errorf("storage reported success when only %d of %d bytes had been sent: the stored file may be incomplete", last.sent, s.size)
 }
 
-// Finish ends the use of the caller's reader. If sent is true, it sets the offset of the reader
+// Finish ends the use of the caller's reader. If a read or a report of the progress has panicked or
+// called [runtime.Goexit], so does Finish. If sent is true, it sets the offset of the reader
 // to the end of the bytes that were sent, and reports the final progress.
 func (s *Source) Finish(sent bool) {
 	s.mu.Lock()
@@ -117,8 +126,12 @@ func (s *Source) Finish(sent bool) {
 	s.last = nil
 	s.mu.Unlock()
 	_ = last.Close()
-	await(s.ctx, last.done)
+	outcome := await(s.ctx, last.done)
 	s.drop()
+	_, _ = s.told()
+	if outcome != nil {
+		_, _ = outcome()
+	}
 	if sent {
 		s.move(s.size)
 		s.progress.end(s.size, s.size)

@@ -22,24 +22,26 @@ const inMemory = 64 << 10
 // copy is removed when that Read returns. The offset of r is then not restored, since the
 // caller may be using r again.
 func (s *Source) buffer(r io.Reader, size int64) error {
-	var b buffered
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	done := make(chan func() (*buffered, error), 1)
+	cause.Start(func() (*buffered, error) {
+		b := new(buffered)
 		err := b.fill(s.ctx, r, size)
-		if b.err = cmp.Or(cause.Of(s.ctx), err); b.err != nil {
+		if err = cmp.Or(cause.Of(s.ctx), err); err != nil {
 			b.drop()
 		}
-	}()
-	if !await(s.ctx, done) {
+		return b, err
+	}, done)
+	outcome := await(s.ctx, done)
+	if outcome == nil {
 		return cause.Of(s.ctx)
 	}
 	s.move(0)
+	b, err := outcome()
 	s.size, s.drop, s.at = b.size, b.drop, bytes.NewReader(b.head)
 	if b.file != nil {
 		s.at = b.file
 	}
-	return b.err
+	return err
 }
 
 // buffered is a copy of the contents of a reader.
@@ -48,7 +50,6 @@ type buffered struct {
 	head    []byte   // the contents, unless there is a file
 	file    *os.File // temporary file with the contents; nil if they are in memory
 	unnamed bool     // the file was unlinked after it was opened
-	err     error    // why the copy is not complete
 }
 
 // fill copies r to its end, or until it has more than most bytes if most is above zero.
@@ -113,24 +114,19 @@ func (b *buffered) drop() {
 // OpenFile opens a file for reading. It returns when ctx ends, even if the file is a named pipe
 // that nobody writes to.
 func OpenFile(ctx context.Context, path string) (*os.File, error) {
-	var (
-		f    *os.File
-		err  error
-		pipe atomic.Bool
-		done = make(chan struct{})
-	)
-	go func() {
-		defer close(done)
+	var pipe atomic.Bool
+	done := make(chan func() (*os.File, error), 1)
+	cause.Start(func() (*os.File, error) {
 		info, _ := os.Stat(path)
 		pipe.Store(info != nil && info.Mode().Type() == fs.ModeNamedPipe)
-		f, err = os.Open(path)
-	}()
-	if await(ctx, done) {
-		return f, err
+		return os.Open(path)
+	}, done)
+	if outcome := await(ctx, done); outcome != nil {
+		return outcome()
 	}
 	if pipe.Load() {
 		if w, failed := os.OpenFile(path, os.O_RDWR, 0); failed == nil { // os.Open returns when the pipe has a writer
-			<-done
+			f, _ := (<-done)()
 			_, _ = w.Close(), f.Close()
 		}
 	}

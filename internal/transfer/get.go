@@ -186,9 +186,7 @@ func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 	part, ok := partOf(resp)
 	etag, coding := tag(resp.Header), encoding(resp.Header)
 	switch {
-	case !ok:
-		return 0, 0, ErrUnexpected
-	case resp.StatusCode == http.StatusPartialContent && part.start != g.Received:
+	case !ok, resp.StatusCode == http.StatusPartialContent && part.start != g.Received:
 		return 0, 0, ErrUnexpected
 	case g.Received == 0:
 		g.Total, g.etag, g.encoding = part.total, etag, coding
@@ -205,11 +203,9 @@ func (g *Get) accept(resp *http.Response) (skip, left int64, err error) {
 // used only if the size is not known.
 func (g *Get) nothingLeft(r *httpcall.Result) bool {
 	switch {
-	case r.StatusCode != http.StatusRequestedRangeNotSatisfiable, g.Received == 0, g.Total >= 0:
+	case r.StatusCode != http.StatusRequestedRangeNotSatisfiable, g.Received == 0, g.Total >= 0,
+		r.Header["Etag"] != nil && tag(r.Header) != g.etag: // another version ends here
 		return false
-	}
-	if r.Header["Etag"] != nil && tag(r.Header) != g.etag {
-		return false // another version ends here
 	}
 	size := sizeForm.FindStringSubmatch(r.Header.Get("Content-Range"))
 	return size != nil && number(size[1]) == g.Received

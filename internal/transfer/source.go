@@ -53,6 +53,7 @@ type Source struct {
 	mu       sync.Mutex // guards the fields below
 	last     *body      // the body that was opened last; nil after Finish
 	progress progress
+	told     func() (int64, error) // the outcome of the latest report of the progress
 }
 
 // NewSource returns a source of what is left in r. If size is above zero, r must yield exactly
@@ -61,8 +62,9 @@ type Source struct {
 func NewSource(ctx context.Context, r io.Reader, size int64, report func(sent, total int64)) (*Source, error) {
 	s := &Source{ctx: ctx, progress: progress{f: report}}
 	none, _ := io.Pipe()
-	s.last = &body{PipeReader: none, done: make(chan struct{}), sum: sha256.New()}
-	close(s.last.done)
+	s.last = &body{PipeReader: none, done: make(chan func() (int64, error), 1), sum: sha256.New()}
+	s.told = func() (int64, error) { return 0, nil }
+	s.last.done <- s.told
 	s.move, s.changed, s.drop = func(int64) {}, func() error { return nil }, func() {}
 	err := s.inPlace(r)
 	if err == nil && s.at == nil {
@@ -167,16 +169,16 @@ func faulty(method string, n, size int) error {
 	return fmt.Errorf("the %s method of the body is faulty: it returned %d for a buffer of %d bytes", method, n, size)
 }
 
-// await waits for done until shortly after ctx ends, so that a read of a disk or of memory can
-// return. It reports whether done was closed.
-func await(ctx context.Context, done <-chan struct{}) bool {
+// await waits for an outcome until shortly after ctx ends, so that a read of a disk or of memory can
+// return. It returns nil if there is no outcome by then.
+func await[T any](ctx context.Context, done <-chan func() (T, error)) func() (T, error) {
 	late := make(chan struct{})
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(100*time.Millisecond, func() { close(late) }) })()
 	select {
-	case <-done:
-		return true
+	case outcome := <-done:
+		return outcome
 	case <-late:
-		return false
+		return nil
 	}
 }
 
