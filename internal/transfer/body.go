@@ -86,12 +86,13 @@ func (b *body) Read(p []byte) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b.sent += int64(n)
-	if s.last == b && b.sent < s.size { // the end is reported later, when it is certain
-		told, result := make(chan func() (int64, error), 1), err
-		err = errPanicked
-		cause.Start(func() (int64, error) { s.progress.report(b.sent, s.size); err = result; return 0, nil }, told)
-		s.told = <-told
+	switch {
+	case s.last != b, b.sent >= s.size, s.progress.f == nil, err != nil: // the end is reported later, when it is certain
+		return n, err
 	}
+	told, err := make(chan func() (int64, error), 1), errPanicked
+	cause.Start(func() (int64, error) { s.progress.report(b.sent, s.size); err = nil; return 0, nil }, told)
+	s.told = <-told
 	return n, err
 }
 
@@ -126,12 +127,11 @@ func (s *Source) Finish(sent bool) {
 	s.last = nil
 	s.mu.Unlock()
 	_ = last.Close()
-	outcome := await(s.ctx, last.done)
+	if outcome := await(s.ctx, last.done); outcome != nil {
+		defer func() { _, _ = outcome() }()
+	}
 	s.drop()
 	_, _ = s.told()
-	if outcome != nil {
-		_, _ = outcome()
-	}
 	if sent {
 		s.move(s.size)
 		s.progress.end(s.size, s.size)
