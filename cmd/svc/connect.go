@@ -21,6 +21,7 @@ func (t *tool) connect(ctx context.Context, c *command) (stop func(), err error)
 	if err != nil {
 		return nil, err
 	}
+	t.note(func(*facts) { t.store = store })
 	if err = t.makeClient(c, store); err != nil {
 		closeLedger()
 	}

@@ -463,6 +463,26 @@ func (d *deployment) judge(ctx context.Context, service *svc.InferenceService, e
 	return err
 }
 
+// endCreate records that the outcome of a create is not known, for a program that ends at once: nobody will record
+// another outcome. It takes two seconds at most.
+func (t *tool) endCreate() {
+	t.mu.Lock()
+	f, store := t.known, t.store
+	t.mu.Unlock()
+	if store == nil || f.Intent == "" || !f.Pending || f.Created || f.Resumed {
+		return
+	}
+	ctx, cancel := briefly(t.ctx)
+	defer cancel()
+	journal := ledger.NewJournal(store, t.address, func(err error) error { return err })
+	_ = journal.Change(ctx, "append unknown", ledger.Entry{Key: f.Entry, Intent: f.Intent}, func(now ledger.Entry) (r ledger.Record, err error) {
+		if now.State == ledger.Intended {
+			r.Event = ledger.Unknown
+		}
+		return r, nil
+	})
+}
+
 // noteDoubt records the entry of a create in doubt, for the advice.
 func (t *tool) noteDoubt(ctx context.Context, unknown *svc.OutcomeUnknownError) {
 	t.note(func(f *facts) { f.Name = cmp.Or(unknown.Name, f.Name) })

@@ -16,11 +16,11 @@ import (
 // entryView is an entry of the ledger in a document.
 type entryView struct {
 	Key         string  `json:"key"`
-	Intent      string  `json:"intent"` // the description of the endpoint holds [svc:INTENT]
-	State       string  `json:"state"`  // intended, created, unknown, refused, forgotten, deleted
-	Open        bool    `json:"open"`   // the endpoint may be running and billed
-	InDoubt     bool    `json:"in_doubt"`
-	Doubt       string  `json:"doubt"` // why the times of the entry cannot be right; empty if they can
+	Intent      string  `json:"intent"`   // the description of the endpoint holds [svc:INTENT]
+	State       string  `json:"state"`    // intended, created, unknown, refused, forgotten, deleted
+	Open        bool    `json:"open"`     // the endpoint may be running and billed
+	InDoubt     bool    `json:"in_doubt"` // no process will record the outcome of the create: the state is unknown, or still intended at forget_from
+	Doubt       string  `json:"doubt"`    // why the times of the entry cannot be right; empty if they can
 	Name        string  `json:"name"`
 	ServiceID   string  `json:"service_id"` // empty if not known
 	FlavorID    string  `json:"flavor_id"`
@@ -125,9 +125,12 @@ func (v *entriesView) names() (ids []string) {
 const lsHelp = `Lists the entries of the ledger whose endpoint may be running, with --all also the others. It
 reads only the ledger: no address and no token is needed.
 
-An entry in doubt has a create whose outcome nobody knows. Look for its endpoint where the
-service shows what your account runs: by its name, or by [svc:INTENT] in its description (-o
-json shows the intent). If it is there: svc adopt KEY ID. If it is not: svc forget KEY.
+An entry whose STATE is unknown or intended has a create without a known outcome (exit code 4). If
+it is intended, the create is under way, or its process was killed. It is in doubt if no process will
+record the outcome: if it is unknown, or still intended six minutes after its create began. To settle
+it, look for its endpoint where the service shows what your account runs: by its name, or by
+[svc:INTENT] in its description (-o json shows the intent). If it is there: svc adopt KEY ID. If it is
+not: svc forget KEY. Both work for an entry that is intended, too.
 
 An entry with 0 instances is listed too, and counts as one that may be running: the ledger does not
 know what was changed elsewhere. "svc get ID" asks the service.

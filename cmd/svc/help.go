@@ -37,7 +37,7 @@ var exitCodes = [][]string{
 	{"0", "if asked for", "done", ""},
 	{"1", "no *", "failed, and no other code fits; doctor: a problem", "read the message"},
 	{"3", "no *", "the time limit of --timeout is over; nothing was created or changed", "run it again"},
-	{"4", "yes, ID unknown", "the outcome of a create is not known", "svc ls, then svc adopt or forget"},
+	{"4", "yes, ID unknown", "the outcome of a create is not known (svc ls: unknown or intended)", "svc ls, then svc adopt or forget"},
 	{"5", "not known *", "the service knows no such endpoint, or no flavor fits and is in stock", "svc ls, svc flavors"},
 	{"6", "no *", "the service did not accept the token; forget: it is not the one of the create", "check the token"},
 	{"7", "no *", "the service cannot be reached or is overloaded", "run it again"},

@@ -3,8 +3,10 @@ package main
 import (
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -43,6 +45,17 @@ var situations = []situation{
 	{"2. The outcome of a create is unknown, without a key: found", nil, func(s *session) {
 		s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
 		s.must(exitUnknown, "deploy", "--name", "chat", "--image", "registry.example/chat:3")
+	}, exitOK, noneOpen},
+	{"2. The outcome of a create is unknown, without a key: found", []svctest.Option{svctest.WithCreateTime(5 * time.Second)}, func(s *session) {
+		require.Equal(s.t, exitUnknown, givenUpDuringCreate(s).code)
+		time.Sleep(5 * time.Second) // the endpoint appears
+	}, exitOK, noneOpen},
+	{"2. The outcome of a create is unknown, without a key: found", []svctest.Option{svctest.WithCreateTime(2 * time.Second)}, func(s *session) {
+		b := s.background("deploy", "--name", "chat", "--image", "registry.example/chat:3")
+		eventually(s.t, "the create", func() bool { return s.arrived("POST", svctest.RouteEndpoints) > 0 })
+		b.signal(syscall.SIGKILL)
+		b.end()
+		eventually(s.t, "the endpoint exists", func() bool { return len(s.srv.Endpoints()) > 0 })
 	}, exitOK, noneOpen},
 	{"3. The process was killed during a create: found", []svctest.Option{svctest.WithCreateTime(time.Second)}, func(s *session) {
 		killed(s, func() bool { return len(s.srv.Endpoints()) > 0 })
@@ -133,6 +146,34 @@ func loseResponse(s *session) {
 	require.Equal(s.t, 1, s.srv.RequestCount("POST", svctest.RouteEndpoints))
 }
 
+// givenUpDuringCreate ends a deployment with SIGQUIT while its create is under way.
+func givenUpDuringCreate(s *session, more ...string) ended {
+	s.t.Helper()
+	if signal.Ignored(syscall.SIGQUIT) {
+		s.t.Skip("this process was started to ignore the signal")
+	}
+	b := s.background(append([]string{"deploy", "--name", "chat", "--image", "registry.example/chat:3"}, more...)...)
+	eventually(s.t, "the create", func() bool { return s.arrived("POST", svctest.RouteEndpoints) > 0 })
+	b.signal(syscall.SIGQUIT)
+	return b.end()
+}
+
+// TestEntryOfACreateThatIsGivenUpIsInDoubt: what ends with 4 is in doubt in the ledger, and for doctor, at once.
+func TestEntryOfACreateThatIsGivenUpIsInDoubt(t *testing.T) {
+	t.Parallel()
+	for _, more := range [][]string{nil, {"--key", "chat"}} {
+		s := newSession(t, svctest.WithCreateTime(time.Hour))
+		e := givenUpDuringCreate(s, append(more, "-o", "json")...)
+		require.Equal(t, exitUnknown, e.code, e.stderr)
+		entries := s.must(exitOK, "ls", "-o", "json").doc(t)["entries"].([]any)
+		require.Len(t, entries, 1)
+		entry := entries[0].(map[string]any)
+		require.Equal(t, []any{e.doc(t)["key"], "unknown", true, true}, []any{entry["key"], entry["state"], entry["open"], entry["in_doubt"]})
+		require.Contains(t, s.must(exitOK, "ls").stdout, " unknown, in doubt ")
+		require.Equal(t, "problem", results(t, s.must(exitFailed, "doctor", "-o", "json"))["doubt"])
+	}
+}
+
 // killed kills the deployment when a condition is met.
 func killed(s *session, met func() bool) {
 	cmd := s.command(strings.Fields(deployChat)...)
@@ -186,10 +227,12 @@ func TestRecovery(t *testing.T) {
 			commands[title] = m[3]
 		}
 	}
+	for title := range commands {
+		require.True(t, slices.ContainsFunc(situations, func(tt situation) bool { return tt.title == title }), "no test runs the commands of %s", title)
+	}
 	for _, tt := range situations {
 		script, ok := commands[tt.title]
 		require.True(t, ok, tt.title)
-		delete(commands, tt.title)
 		t.Run(tt.title, func(t *testing.T) {
 			t.Parallel()
 			if strings.HasPrefix(tt.title, "6.") || strings.HasPrefix(tt.title, "7.") {
@@ -202,5 +245,4 @@ func TestRecovery(t *testing.T) {
 			tt.after(s, e)
 		})
 	}
-	require.Empty(t, commands, "commands of the document that no test runs")
 }

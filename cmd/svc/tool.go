@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 )
 
 // tool is one run of the program.
@@ -26,9 +27,10 @@ type tool struct {
 	flags   globals
 	root    *cobra.Command
 	all     []*command
-	client  *svc.Client // nil if the command does not need one
-	address string      // base URL of the service
-	place   place       // where the ledger is
+	client  *svc.Client  // nil if the command does not need one
+	address string       // base URL of the service
+	place   place        // where the ledger is
+	store   ledger.Store // the ledger that the command has opened; nil if none
 	wait    svc.WaitOptions
 	result  result // of "svc run"
 
@@ -138,6 +140,7 @@ func (t *tool) main(args []string) int {
 			err = t.givenUp()
 			t.killProgram()
 			t.endLeases()
+			t.endCreate()
 		}
 	}
 	code := t.report(err, args)
