@@ -2,9 +2,11 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,7 +43,7 @@ func TestScriptsKeepTheNumberOfInstances(t *testing.T) {
 		},
 		"blue-green.sh": {
 			func(release, image, _ string) []string {
-				return []string{"app", release, image, "switch", "--instances", "1"}
+				return []string{"app", release, image, "switch", "--instances", "1", "--max-price", "100"}
 			},
 			func(release string) string { return "app--" + release }, exitDeleted,
 		},
@@ -181,10 +183,10 @@ func TestRolloutSaysWhatRunsAfterASignal(t *testing.T) {
 // these codes. The other commands end with 0.
 func (s *session) stub(codes map[string]int) {
 	script := "echo \"$*\" >>\"$HOME/calls\"\ncase \"$*\" in\n"
-	for words, code := range codes {
-		script += fmt.Sprintf("%s*) exit %d ;;\n", strings.ReplaceAll(words, " ", "\\ "), code)
+	for _, words := range slices.Backward(slices.Sorted(maps.Keys(codes))) { // the longer one first
+		script += fmt.Sprintf("%s*) exit %d ;;\n", strings.ReplaceAll(words, " ", "\\ "), codes[words])
 	}
-	s.tool("svc", script+"url*) echo https://app.example ;;\nls\\ --no-headers) echo 'app--1 created'; echo 'app--2 created' ;;\nesac")
+	s.tool("svc", script+"url*) echo https://app.example ;;\nls\\ --no-headers) echo 'app--1 created'; echo 'app--2 created' ;;\nget*) echo 'instances: 1'; echo 'flavor_id: flavor-9' ;;\nflavors*) echo flavor-9 ;;\nesac")
 }
 
 // The code of a script is that of its step which says that something may run, whatever the other steps end with.
@@ -276,4 +278,102 @@ func TestTimeoutKeepsTheCode(t *testing.T) {
 		}
 	}
 	require.Greater(t, lines, 3)
+}
+
+// A script that ignores SIGINT when it starts, as one does that another script has started with &, goes on as svc does.
+func TestScriptsAndProgramIgnoreTheSameSignals(t *testing.T) {
+	t.Parallel()
+	s := scriptSession(t, svctest.WithDeployTime(2*time.Second))
+	file, err := filepath.Abs(filepath.Join("scripts", "rollout.sh"))
+	require.NoError(t, err)
+	require.Zero(t, s.script("rollout.sh", "app", "app:1", "app:0").code)
+	b := &background{s: s, cmd: s.shell(`set -m; trap "" INT; "$1" app app:2 app:1 & echo $! >pid; wait $!`, file)}
+	b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
+	s.start(b.cmd)
+	b.until("created svc-2")
+	require.Zero(t, s.finish(s.shell(`kill -INT -- "-$(cat pid)"`)).code) // the script, and svc
+	e := b.end()
+	require.Zero(t, e.code, e.stderr)
+	require.Equal(t, []string{"app:2"}, s.running(), e.stderr)
+}
+
+// A script rents and deletes nothing more once svc has ended by a signal that the script itself did not get.
+func TestScriptsStopAfterASignalToTheProgramAlone(t *testing.T) {
+	t.Parallel()
+	const dry = "deploy --key app --name app --image app:2 --lease 24h --dry-run"
+	rollout, bluegreen := []string{"rollout.sh", "app", "app:2", "app:1"}, []string{"blue-green.sh", "app", "3", "app:3", "true"}
+	for _, tt := range []struct {
+		line  []string
+		codes map[string]int
+		last  string // the last call that may change something; empty if there is none
+	}{
+		{rollout, map[string]int{"ls": 130}, ""},
+		{rollout, map[string]int{"deploy": 129}, ""},
+		{rollout, map[string]int{dry: 9, "get": 143}, ""},
+		{rollout, map[string]int{dry: 9, "flavors": 130}, ""},
+		{rollout, map[string]int{dry: 9, "delete": 143}, "delete --key app --missing-ok --timeout 10m"},
+		{rollout, map[string]int{dry: 0, "deploy --key app --name app --image app:2 --lease 24h": 130}, "deploy --key app --name app --image app:2 --lease 24h"},
+		{bluegreen, map[string]int{"ls": 130}, ""},
+		{bluegreen, map[string]int{"get --key app--1": 143}, ""},
+		{bluegreen, map[string]int{"flavors": 143}, ""},
+		{bluegreen, map[string]int{"deploy": 129}, "deploy --key app--3 --name app--3 --image app:3 --lease 720h --instances 1 --flavor flavor-9"},
+		{bluegreen, map[string]int{"get --key app--3": 143}, "deploy --key app--3 --name app--3 --image app:3 --lease 720h --instances 1 --flavor flavor-9"},
+		{bluegreen, map[string]int{"url": 130}, "deploy --key app--3 --name app--3 --image app:3 --lease 720h --instances 1 --flavor flavor-9"},
+		{bluegreen, map[string]int{"delete --key app--1": 143}, "delete --key app--1 --timeout 10m"},
+		{[]string{"nightly-sweep.sh"}, map[string]int{"sweep": 143}, "sweep --quiet"},
+	} {
+		s := newSession(t)
+		s.env["DRAIN"] = "0"
+		s.stub(tt.codes)
+		e := s.script(tt.line[0], tt.line[1:]...)
+		require.NotZero(t, e.code, "%v\n%s", tt.codes, e.stderr)
+		require.Contains(t, e.stderr, "stopped by a signal", "%v %v", tt.line, tt.codes)
+		calls, err := os.ReadFile(filepath.Join(s.env["HOME"], "calls"))
+		require.NoError(t, err)
+		last := ""
+		for call := range strings.Lines(string(calls)) {
+			if regexp.MustCompile(`^(deploy|delete|sweep|ledger prune)`).MatchString(call) && !strings.Contains(call, "--dry-run") {
+				last = strings.TrimSpace(call)
+			}
+		}
+		require.Equal(t, tt.last, last, "%v %v\n%s", tt.line, tt.codes, e.stderr)
+	}
+}
+
+// A release of blue-green.sh has the flavor of the one that serves, unless the caller names another or a price.
+func TestBlueGreenKeepsTheFlavor(t *testing.T) {
+	t.Parallel()
+	s := scriptSession(t)
+	s.env["DRAIN"] = "0"
+	s.tool("switch", "true")
+	flavor := func() (id string) {
+		for _, e := range s.srv.Endpoints() {
+			if !e.Deleted {
+				id = e.FlavorID
+			}
+		}
+		return id
+	}
+	release := func(code int, n string, flags ...string) string {
+		t.Helper()
+		e := s.script("blue-green.sh", append([]string{"app", n, "app:" + n, "switch"}, flags...)...)
+		require.Equal(t, code, e.code, e.stdout+e.stderr)
+		return e.stderr
+	}
+	release(0, "1", "--flavor", "flavor-1")
+	require.Equal(t, "flavor-1", flavor())
+	said := release(0, "2")
+	require.Equal(t, "flavor-1", flavor(), "a cheaper one is in stock")
+	require.Regexp(t, `app--1 serves, with the flavor flavor-1 at [0-9.]+ USD`, said)
+	require.Regexp(t, `app--2 has the flavor flavor-1 at [0-9.]+ USD`, said)
+	s.env["DRAIN"] = "0"
+	release(0, "2")
+	said = release(exitNotFound, "3", "--gpu", "no such GPU")
+	require.Contains(t, said, "--flavor or --max-price")
+	require.Equal(t, "flavor-1", flavor(), "nothing was changed")
+	release(0, "4", "--flavor=flavor-2")
+	require.Equal(t, "flavor-2", flavor())
+	release(0, "5", "--max-price", "100")
+	require.Equal(t, "flavor-2", flavor(), "the cheapest")
+	require.Len(t, s.running(), 1)
 }

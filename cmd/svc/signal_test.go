@@ -350,3 +350,22 @@ func TestReadersThatDoNotRead(t *testing.T) {
 	require.Equal(t, exitDeleted, cmd.ProcessState.ExitCode())
 	require.Zero(t, s.srv.RunningInstances())
 }
+
+// A signal that is ignored when the program starts stays ignored, as nohup and "&" in a script want it.
+func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	t.Parallel()
+	for name, sig := range map[string]os.Signal{"INT": os.Interrupt, "HUP": syscall.SIGHUP} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t, svctest.WithDeployTime(2*time.Second))
+			b := &background{s: s, cmd: s.shell(`trap "" ` + name + `; exec svc deploy --key app --name app --image app:1`)}
+			b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
+			s.start(b.cmd)
+			b.until("created svc-1")
+			b.signal(sig)
+			e := b.end()
+			require.Equal(t, exitOK, e.code, e.stderr)
+			require.NotContains(t, e.stderr, "interrupted")
+		})
+	}
+}

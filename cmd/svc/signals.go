@@ -46,9 +46,8 @@ func (interruption) Is(target error) bool { return target == context.Canceled }
 // program during the cleanup, and an instance could stay running without any message.
 func watchSignals() signals {
 	received := make(chan os.Signal, 1)
-	signal.Notify(received, os.Interrupt, syscall.SIGTERM)
-	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGQUIT} {
-		if !signal.Ignored(s) { // nohup makes a program ignore SIGHUP, and "&" in a script SIGQUIT
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGQUIT} {
+		if !signal.Ignored(s) { // nohup makes a program ignore SIGHUP, and "&" in a script SIGINT
 			signal.Notify(received, s)
 		}
 	}

@@ -12,12 +12,16 @@
 #
 # The new release gets as many instances as the one that serves has now, also after "svc scale": --instances
 # counts only for the first release. If the one that serves has 0 instances, nothing is changed, and the script
-# ends with 8.
+# ends with 8. It gets the flavor of the one that serves too, so that the price stays: if too few of it are in
+# stock, nothing is changed. FLAGS with --flavor or --max-price name another. The script says the flavor of both
+# releases, and its price in USD.
 #
 # SIGINT, SIGTERM and SIGHUP are passed on to what runs, nothing is started after it, and no release is deleted.
 # The script says which keys may run, and what to run next. It ends with 20 if the new release is available, also
 # beside the old one, with 4 if the outcome of its create is not known, with 10 if it may run all the same, and
-# else with the code of the svc deploy that was stopped, or with 130 before it.
+# else with the code of the svc deploy that was stopped, or with 130 before it. It ends so too if a signal has ended
+# svc alone. A signal that is ignored when the script starts stays ignored, by svc too: SIGHUP under nohup, and SIGINT
+# if another script has started it with &. SIGTERM ends it then.
 #
 # Each release has a key of its own, APP--RELEASE, so the script can be run again after any failure or
 # kill, and needs no other state than the ledger. APP and RELEASE must not contain "--", so that no
@@ -70,6 +74,17 @@ unless_stopped() {
 	[ -z "$stopped" ] || leave "${both:-$1}" "stopped by $stopped"
 }
 
+# noticed stops the script after a code of svc that is that of a signal.
+noticed() { [ "$1" -lt 128 ] || stopped=${stopped:-a signal to svc}; }
+
+# look runs a command that changes nothing. It sets said and code.
+look() {
+	code=0
+	said=$("$@" 2>/dev/null) || code=$?
+	noticed $code
+	unless_stopped 130
+}
+
 # run runs a program, and passes signals on to it.
 run() {
 	local seen code
@@ -82,6 +97,7 @@ run() {
 		[ $seen != $signals ] || break
 	done
 	child=''
+	noticed $code
 	[ $code = 0 ] || unless_stopped $code
 	return $code
 }
@@ -92,38 +108,64 @@ others() { svc ls --no-headers | awk -v app="$app--" -v new="$new" 'index($1, ap
 # field prints a field of a document.
 field() { awk -v name="$1:" '$1 == name { gsub(/"/, "", $2); print $2; exit }' <<<"$2"; }
 
-# number prints with how many instances to deploy: those of a new release that exists, or else of the one that
-# serves. It prints nothing if there is none.
-number() {
-	local doc key n most=''
-	doc=$(svc ls --key "$new" -o yaml 2>/dev/null) || true
-	n=$(field created_instances "$doc")
-	[ -z "$n" ] || { echo "$n"; return; }
-	for key in $(others 2>/dev/null); do
-		doc=$(svc get --key "$key" -o yaml 2>/dev/null) || doc=$(svc ls --key "$key" -o yaml 2>/dev/null) || continue
-		n=$(field instances "$doc")
-		[ "${n:--1}" -le "${most:--1}" ] || most=$n
-	done
-	[ -z "$most" ] || echo "blue-green: $new gets as many instances as the release that serves: $most" >&2
-	echo "$most"
+# tell says something about a flavor, with its price, if it is known.
+tell() {
+	[ -n "$2" ] || return 0
+	look svc flavors --no-headers
+	echo "blue-green: $1 the flavor $2 at $(awk -v id="$2" '$1 == id { usd = $NF } END { print usd == "" ? "a price that is not known" : usd " USD" }' <<<"$said")" >&2
 }
 
-count=$(number)
-unless_stopped 130
+# serving finds the number of instances and the flavor to deploy with: those of a new release that exists, or else of
+# the one that serves. They are empty if there is none.
+serving() {
+	local key n keys
+	look svc ls --key "$new" -o yaml
+	count=$(field created_instances "$said")
+	[ -z "$count" ] || { flavor=$(field flavor_id "$said"); return; }
+	look others
+	keys=$said
+	for key in $keys; do
+		look svc get --key "$key" -o yaml
+		[ $code = 0 ] || look svc ls --key "$key" -o yaml
+		[ $code = 0 ] || continue
+		n=$(field instances "$said")
+		[ "${n:--1}" -gt "${count:--1}" ] || continue
+		count=$n flavor=$(field flavor_id "$said") serves=$key
+	done
+	[ -n "$serves" ] || return 0
+	tell "$serves serves, with" "$flavor"
+	echo "blue-green: $new gets as many instances as the release that serves: $count" >&2
+}
+
+count='' flavor='' serves=''
+serving
 if [ "$count" = 0 ]; then
 	leave 8 "the release that serves has 0 instances, so nothing serves: nothing was changed. To start it: svc scale --key KEY 1"
 fi
-run svc deploy --key "$new" --name "$new" --image "$image" --lease "${LEASE:-720h}" "$@" ${count:+--instances "$count"}
+for arg; do
+	case $arg in --flavor | --flavor=* | --max-price | --max-price=*) flavor='' ;; esac
+done
+run svc deploy --key "$new" --name "$new" --image "$image" --lease "${LEASE:-720h}" "$@" \
+	${count:+--instances "$count"} ${flavor:+--flavor "$flavor"} || {
+	code=$?
+	[ $code != 5 ] || [ -z "$serves" ] || [ -z "$flavor" ] || echo "blue-green: $new was to have the flavor of $serves: for another one, the same command with --flavor or --max-price" >&2
+	exit $code
+}
 both=20
 unless_stopped 20
-url=$(svc url --key "$new") || leave 20 "the address of $new cannot be read"
+look svc get --key "$new" -o yaml
+[ $code != 0 ] || tell "$new has" "$(field flavor_id "$said")"
+look svc url --key "$new"
+url=$said
+[ $code = 0 ] || leave 20 "the address of $new cannot be read"
 run "$switch" "$url" || leave 20 "the switch to $new failed ($?)"
 undo=''
 echo "blue-green: $new serves at $url" >&2
 run sleep "${DRAIN:-30}"
 
-old=$(others) ||
-	leave 20 "$new serves, but the old releases cannot be listed"
+look others
+old=$said
+[ $code = 0 ] || leave 20 "$new serves, but the old releases cannot be listed"
 failed=0
 for key in $old; do
 	run svc delete --key "$key" --timeout "${DELETE_TIMEOUT:-10m}" >&2 || {

@@ -10,7 +10,9 @@
 # to report. It needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting).
 #
 # SIGINT, SIGTERM and SIGHUP are passed on to svc, and nothing is started after it. Then the script ends
-# with 130 in place of 0 and 1. An endpoint whose lease is over may still run: the next sweep deletes it.
+# with 130 in place of 0 and 1. An endpoint whose lease is over may still run: the next sweep deletes it. It ends
+# so too if a signal has ended svc alone. A signal that is ignored when the script starts stays ignored, by svc too:
+# SIGHUP under nohup, and SIGINT if another script has started it with &. SIGTERM ends it then.
 set -euo pipefail
 
 child='' stopped='' signals=0 code=0
@@ -33,6 +35,7 @@ run() {
 		[ $seen != $signals ] || break
 	done
 	child=''
+	[ $ended -lt 128 ] || stopped=${stopped:-a signal to svc}
 	return $ended
 }
 

@@ -24,7 +24,9 @@
 #
 # SIGINT, SIGTERM and SIGHUP are passed on to svc, and nothing is started after it, also not the old image.
 # Then the script ends with 4 if the outcome of a create is not known, with 10 if an endpoint of the key may
-# run, and else with the code of that svc, or with 130 between two.
+# run, and else with the code of that svc, or with 130 between two. It ends so too if a signal has ended svc alone.
+# A signal that is ignored when the script starts stays ignored, by svc too: SIGHUP under nohup, and SIGINT if another
+# script has started it with &. SIGTERM ends it then.
 #
 # It needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting). A wrong use ends with 64.
 set -euo pipefail
@@ -57,6 +59,17 @@ unless_stopped() {
 	exit "$1"
 }
 
+# noticed stops the script after a code of svc that is that of a signal.
+noticed() { [ "$1" -lt 128 ] || stopped=${stopped:-a signal to svc}; }
+
+# look runs a svc that changes nothing. It sets said and code.
+look() {
+	code=0
+	said=$(svc "$@" 2>&1) || code=$?
+	noticed $code
+	unless_stopped 130
+}
+
 # run runs svc, and passes signals on to it.
 run() {
 	local seen code
@@ -69,6 +82,7 @@ run() {
 		[ $seen != $signals ] || break
 	done
 	child=''
+	noticed $code
 	[ $code = 0 ] || unless_stopped $code
 	return $code
 }
@@ -100,11 +114,9 @@ use_flavor() {
 # dry_run checks a request for a number of instances, and ends the script if it is refused for another reason
 # than the endpoint of the key.
 dry_run() {
-	local said number=$1
+	local number=$1
 	shift
-	code=0
-	said=$(svc "$@" ${number:+--instances "$number"} --dry-run -o name 2>&1) || code=$?
-	unless_stopped 130
+	look "$@" ${number:+--instances "$number"} --dry-run -o name
 	case $code in
 	0 | 9) ;;
 	*)
@@ -117,14 +129,14 @@ dry_run() {
 
 # With the same image, the deployment continues with the endpoint that exists. Its request has the number of
 # instances of the create, whatever "svc scale" has asked for since.
-entry=$(svc ls --key "$key" -o yaml 2>/dev/null) || true
+look ls --key "$key" -o yaml
+entry=$said
 created=$(field created_instances "$entry")
 count=$created
 dry_run "$created" "${new[@]}"
 if [ $code = 9 ]; then
-	code=0
-	serves=$(svc get --key "$key" -o yaml 2>&1) || code=$?
-	unless_stopped 130
+	look get --key "$key" -o yaml
+	serves=$said
 	case $code in
 	0)
 		flavor=$(field flavor_id "$serves")
@@ -136,7 +148,8 @@ if [ $code = 9 ]; then
 			echo "rollout: if they are not known, replace it without a way back: svc delete --key $key, then svc deploy --key $key" >&2
 			exit 9
 		fi
-		if { listed=$(svc flavors -o name 2>/dev/null) || [ $? = 5 ]; } && ! grep -qxF -e "$flavor" <<<"$listed"; then
+		look flavors -o name
+		if { [ $code = 0 ] || [ $code = 5 ]; } && ! grep -qxF -e "$flavor" <<<"$said"; then
 			echo "rollout: the flavor $flavor of $old is not on offer any more, so it could not be brought back: nothing was changed" >&2
 			exit 10
 		fi
