@@ -59,8 +59,9 @@ func findLedger(flag string) (place, error) {
 		return place{"postgres", text, shown, true}, err
 	}
 	path, isFile := strings.CutPrefix(text, "sqlite:")
-	if connection.MatchString(path) {
-		return place{}, fmt.Errorf("%s is neither a folder, nor sqlite:FILE, nor postgres://… Its value is not shown, since it may hold a password", source)
+	full := filepath.IsAbs(path) || path == "~" || strings.HasPrefix(path, "~/")
+	if connection.MatchString(path) || !full && address.MatchString(path) {
+		return place{}, fmt.Errorf("%s is neither the full path of a folder, nor sqlite:FILE, nor postgres://… Its value is not shown, since it may hold a password", source)
 	}
 	path, err := fullPath(path, source)
 	if err != nil {
@@ -88,10 +89,17 @@ func (t *tool) findLedger() (place, error) {
 // connection matches what looks like a connection string, and not like a path.
 var connection = regexp.MustCompile(`(?i)://|postgres(ql)?:|password|_key=`)
 
+// address matches a relative path that may be a mistyped connection string.
+var address = regexp.MustCompile(`[@:=?]|//|^~[^/\\]`)
+
 // withoutSecrets returns a connection string without its password and parameters.
 func withoutSecrets(dsn string) (string, error) {
 	u, err := url.Parse(dsn)
-	if err != nil { // the error of url.Parse would show the password
+	broken := err != nil // the error of url.Parse would show the password
+	if !broken {         // a / or ? of the password would end the host
+		broken = strings.Contains(u.Path, "@") || u.User == nil && strings.Contains(u.RawQuery+u.Fragment, "@")
+	}
+	if broken {
 		return "", errors.New("the connection string of the ledger is not a URL: escape special characters of the password with %XX")
 	}
 	u.RawQuery, u.Fragment = "", ""
@@ -106,8 +114,8 @@ func withoutSecrets(dsn string) (string, error) {
 func fullPath(path, source string) (string, error) {
 	if rest, ok := strings.CutPrefix(path, "~"); ok {
 		home, err := os.UserHomeDir()
-		if err != nil || rest != "" && !os.IsPathSeparator(rest[0]) {
-			return "", fmt.Errorf("%s: %q cannot be expanded: use the full path", source, path)
+		if err != nil {
+			return "", fmt.Errorf("%s: ~ cannot be expanded: use the full path", source)
 		}
 		path = home + rest
 	}
@@ -115,7 +123,7 @@ func fullPath(path, source string) (string, error) {
 	case path == "":
 		return "", fmt.Errorf("%s: the path is empty", source)
 	case source != "--ledger" && !filepath.IsAbs(path):
-		return "", fmt.Errorf("%s: %q is a relative path, so each working directory would have its own ledger: use the full path", source, path)
+		return "", fmt.Errorf("%s is a relative path, so each working directory would have its own ledger: use the full path", source)
 	}
 	return filepath.Abs(path)
 }

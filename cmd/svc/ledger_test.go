@@ -134,6 +134,8 @@ func TestLedgerPlaces(t *testing.T) {
 		"here":                                  "full path",
 		"sqlite:here.db":                        "full path",
 		"~nobody/x":                             "full path",
+		"postgres://u:5432/secret@db.invalid/x": "%XX",
+		"postgres://u:5432?secret@db.invalid/x": "%XX",
 		"postgres://u:secret word@db.invalid/x": "%XX",
 	} {
 		s.env["SVC_LEDGER"] = text
@@ -384,10 +386,27 @@ func startPostgres() {
 // A connection string that is not understood may hold a password, so it is not shown.
 func TestLedgerThatIsNotUnderstoodIsNotShown(t *testing.T) {
 	s := newSession(t)
-	for _, value := range []string{`"postgres://u:S3cr3t@h/db"`, " postgres://u:S3cr3t@h/db", "Postgres:/u:S3cr3t@h", "mysql://u:S3cr3t@h", "host=h password=S3cr3t", "sqlite:postgres://u:S3cr3t@h"} {
-		e := s.must(exitUsage, "ls", "--ledger", value)
-		require.NotContains(t, e.stderr+e.stdout, "S3cr3t", value)
+	for _, value := range []string{
+		`"postgres://u:S3cr3t@h/db"`, " postgres://u:S3cr3t@h/db", "Postgres:/u:S3cr3t@h", "mysql://u:S3cr3t@h", "host=h password=S3cr3t", "sqlite:postgres://u:S3cr3t@h",
+		"u:S3cr3t@127.0.0.1/db", "postgres//u:S3cr3t@h/db", "sqlite:u:S3cr3t@h", "sqlite:u@S3cr3t", "u:S3cr3t", "host=h user=S3cr3t", "h//S3cr3t", "S3cr3t@h", "~S3cr3t@h",
+		"postgres://u:5432/S3cr3t@h/db",
+	} {
+		for _, line := range [][]string{{"ls"}, {"ledger", "init"}} {
+			e := s.must(exitUsage, with(line, "--ledger", value)...)
+			require.NotContains(t, e.stderr+e.stdout, "S3cr3t", value)
+			s.env["SVC_LEDGER"] = value
+			e = s.must(exitUsage, line...)
+			require.NotContains(t, e.stderr+e.stdout, "S3cr3t", value)
+			s.env["SVC_LEDGER"] = ""
+		}
 	}
+	s.env["SVC_LEDGER"] = "S3cr3t"
+	require.NotContains(t, s.must(exitUsage, "ls").stderr, "S3cr3t")
+	made, err := filepath.Glob(filepath.Join(s.env["HOME"], "*"))
+	require.NoError(t, err)
+	require.Empty(t, made, "a database becomes no folder")
+	s.env["SVC_LEDGER"] = filepath.Join(s.env["HOME"], "a@b:c")
+	s.must(exitOK, "ledger", "init")
 }
 
 // TestSweepSaysEachReason: also one that is no failure of a call, such as another name.
