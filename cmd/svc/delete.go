@@ -27,8 +27,8 @@ type deleteView struct {
 type deletion struct {
 	ServiceID string `json:"service_id"`
 	Key       string `json:"key"`     // in the ledger; empty if it does not have it
-	Deleted   bool   `json:"deleted"` // the endpoint existed, and is known to be deleted
-	Missing   bool   `json:"missing"` // the service knows no such endpoint: deleted, mistyped, or of another account
+	Deleted   bool   `json:"deleted"` // the endpoint existed, and is known to be deleted, by this command or before
+	Missing   bool   `json:"missing"` // the service did not find it from the first request on: deleted before (then deleted is true too), mistyped, or of another account
 	Error     string `json:"error"`   // why it is not known to be deleted; empty if it is, or was missing
 
 	proven bool // it is known that the endpoint does not run
@@ -64,7 +64,7 @@ func (v *deleteView) table() table {
 
 func (v *deleteView) names() (ids []string) {
 	for _, d := range v.Endpoints {
-		if d.Deleted {
+		if d.Deleted && !d.before {
 			ids = append(ids, d.ServiceID)
 		}
 	}
@@ -232,7 +232,7 @@ func (t *tool) missing(ctx context.Context, id string) bool {
 // "not found", there was no such endpoint. e is its entry; zero if the ledger does not have it.
 func (t *tool) deleteOne(ctx context.Context, id string, e ledger.Entry) (deletion, error) {
 	if e.State == ledger.Deleted && t.missing(ctx, id) {
-		return deletion{ServiceID: id, Missing: true, proven: true, before: true}, deletedError{id, e.DeletedAt}
+		return deletion{ServiceID: id, Deleted: true, Missing: true, proven: true, before: true}, deletedError{id, e.DeletedAt}
 	}
 	if e.State == "" {
 		if err := t.notID(ctx, id, t.entriesBriefly(ctx)); err != nil {

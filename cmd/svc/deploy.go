@@ -49,8 +49,6 @@ type deployView struct {
 	Request json.RawMessage `json:"request" jsonschema:"oneof_type=object;null"` // the create request of a dry run; else null
 }
 
-func emptyDeploy() view { return &deployView{Request: json.RawMessage("null")} }
-
 // table shows the request of a dry run. The ID was written when the endpoint was created.
 func (v *deployView) table() table {
 	if !v.DryRun {
@@ -74,9 +72,11 @@ func (t *tool) deployCommand() *command {
 			Long:    deployHelp,
 			Example: "  svc deploy --name chat --image registry.example/chat:3 --key chat --lease 8h\n  svc deploy --file chat.yaml --key chat --probe /health",
 		},
-		client: needsClient, ledger: makesLedger, stake: changes, empty: emptyDeploy,
-		left: func(f facts) []string { return t.deployLeft(f, s.replace) },
+		client: needsClient, ledger: makesLedger, stake: changes,
+		before: func() { t.noteRequest(&s) },
+		left:   func(f facts) []string { return t.deployLeft(f, s.replace) },
 	}
+	c.empty = func() view { return &deployView{DryRun: dryRun, Request: json.RawMessage("null")} }
 	f := c.Flags()
 	s.add(f)
 	f.String("key", "", "key in the ledger ("+keyRule+"), under which at most one endpoint runs at a time; default: a new random key")
@@ -130,7 +130,7 @@ type deployment struct {
 
 // deployment checks the flags and reads the entry of the key. Nothing is sent before it.
 func (t *tool) deployment(ctx context.Context, s *spec) (*deployment, error) {
-	req, err := s.request(t.stdin)
+	req, err := s.read(t.stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -201,6 +201,9 @@ func (d *deployment) dryRun(ctx context.Context) (view, error) {
 	}
 	if err := d.keyFits(); err != nil {
 		return nil, err
+	}
+	if !goesOn {
+		d.tool.note(func(f *facts) { f.Flavor = req.ResourceMetadata.FlavorID })
 	}
 	text, err := json.Marshal(req)
 	return &deployView{DryRun: true, Request: text}, err
@@ -511,9 +514,6 @@ func (d *deployment) view(s *svc.InferenceService) view {
 func (v *deployView) know(f facts, err error, shown func(*svc.InferenceService) *serviceView) {
 	if v.Created = new(f.Created); isA[*svc.OutcomeUnknownError](err) && (f.Posted || f.Pending) {
 		v.Created = nil
-	}
-	if v.DryRun {
-		return
 	}
 	v.serviceView.know(f, err, shown)
 	if v.Deleted = v.Deleted || f.Deleted; v.Deleted { // the record is of an earlier time

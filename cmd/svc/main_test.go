@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"example.com/svc/ledger"
 	"example.com/svc/svctest"
 )
 
@@ -54,6 +57,8 @@ type ended struct {
 	args           []string // of the program
 	code           int
 	stdout, stderr string
+	address        string // of the service
+	ledger         string // folder of the ledger; empty if it is another one than the default
 }
 
 // doc is the document that "-o json" has written.
@@ -65,7 +70,7 @@ func (e ended) doc(t *testing.T) map[string]any {
 	require.ErrorIs(t, d.Decode(&doc), io.EOF, "one document for a command: %s", e.stdout)
 	require.EqualValues(t, e.code, doc["exit_code"])
 	checkSchema(t, e.args, doc)
-	if why := contradiction(doc); why != "" {
+	if why := cmp.Or(contradiction(doc), e.unsaid(doc)); why != "" {
 		require.Fail(t, why, "%q\n%s", e.args, e.stdout)
 	}
 	return doc
@@ -95,7 +100,7 @@ func contradiction(doc map[string]any) string {
 				"deleted and open":               is("deleted", true) && is("open", true),
 				"deleted, with an address":       is("deleted", true) && value["url"] != nil && value["url"] != "",
 				"deleted, with a reason why not": is("deleted", true) && value["exit_code"] == nil && value["error"] != nil && value["error"] != "",
-				"deleted and missing":            is("deleted", true) && is("missing", true),
+				"deleted and not, by its error":  is("deleted", false) && deletionKnown.MatchString(fmt.Sprint(doc["error"])) && value["service_id"] == doc["service_id"],
 				"deleted by its state only":      is("state", "deleted") && is("deleted", false),
 				"ended and open":                 ended && is("open", true),
 				"in doubt and not open":          is("in_doubt", true) && is("open", false),
@@ -112,6 +117,57 @@ func contradiction(doc map[string]any) string {
 	}
 	walk(doc)
 	return why
+}
+
+// deletionKnown matches an error that says that the ledger has the deletion of the endpoint.
+var deletionKnown = regexp.MustCompile(`the ledger has its deletion`)
+
+// unsaid returns the field of a document that is empty although the request or the ledger has its value, or "". A command
+// line that is not valid is no request.
+func (e ended) unsaid(doc map[string]any) string {
+	status, ofOne := doc["status"]
+	if _, has := doc["flavor_id"]; !has || !ofOne || e.code == exitUsage {
+		return ""
+	}
+	want := map[string]any{}
+	if e.args[0] == "deploy" {
+		for field, flag := range map[string]string{"name": "name", "flavor_id": "flavor", "instances": "instances"} {
+			if text, given := guessed(e.args, flag, ""); given && !strings.Contains(text, ",") {
+				want[field] = text
+			}
+		}
+		if _, file := want["name"]; file {
+			want["instances"] = "1"
+		}
+	}
+	for _, entry := range e.entries() {
+		if e.args[0] != "deploy" && spelling(entry.BaseURL) == spelling(e.address) && (entry.ServiceID != "" && entry.ServiceID == doc["service_id"] || entry.Open() && entry.Key == doc["key"]) {
+			want["name"], want["flavor_id"] = entry.Name, entry.FlavorID
+			if entry.Instances > 0 {
+				want["instances"] = fmt.Sprint(entry.Instances)
+			}
+		}
+	}
+	for field, value := range want {
+		if scaled := field == "instances" && status != ""; !scaled && value != "" && (doc[field] == "" || doc[field] == 0.0) {
+			return fmt.Sprintf("%s is empty, although it is known to be %v", field, value)
+		}
+	}
+	return ""
+}
+
+// entries returns those of the ledger of the session, if the program had its default one.
+func (e ended) entries() []ledger.Entry {
+	if e.ledger == "" {
+		return nil
+	}
+	store, err := ledger.Dir(e.ledger, ledger.MustExist())
+	if err != nil {
+		return nil
+	}
+	records, _ := store.List(context.Background(), "")
+	entries, _ := ledger.Fold(records)
+	return entries
 }
 
 // slots limits how many tests with a session run at a time. They wait for most of their time.
@@ -179,9 +235,33 @@ func (s *session) finish(cmd *exec.Cmd) ended {
 	if _, ok := errors.AsType[*exec.ExitError](err); !ok {
 		require.NoError(s.t, err)
 	}
-	e := ended{cmd.Args[1:], cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+	e := ended{cmd.Args[1:], cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), s.address(cmd), s.folder(cmd)}
 	checkWords(s.t, s.srv, e)
 	return e
+}
+
+// address returns the address of the service that a run of the program has.
+func (s *session) address(cmd *exec.Cmd) string {
+	if address, given := guessed(cmd.Args, "base-url", ""); given {
+		return address
+	}
+	for _, setting := range cmd.Env {
+		if address, is := strings.CutPrefix(setting, "SVC_BASE_URL="); is {
+			return address
+		}
+	}
+	return ""
+}
+
+// folder returns the default ledger of the session, if a run of the program has that.
+func (s *session) folder(cmd *exec.Cmd) string {
+	other := slices.ContainsFunc(slices.Concat(cmd.Args, cmd.Env), func(text string) bool {
+		return strings.HasPrefix(text, "--ledger") || strings.HasPrefix(text, "SVC_LEDGER=") || strings.HasPrefix(text, "XDG_STATE_HOME=")
+	})
+	if other {
+		return ""
+	}
+	return filepath.Join(s.env["HOME"], ".local", "state", "svc-ledger")
 }
 
 // goNames finds names of the library and of Go in what a user reads.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -71,4 +73,49 @@ func TestSweepGoesByWhatTheLedgerHasAtItsEnd(t *testing.T) {
 	require.Equal(t, "deleted", entry["state"])
 	require.Equal(t, true, entry["deleted"])
 	require.Equal(t, false, doc["may_be_running"])
+}
+
+// TestScaleOfAnEndpointThatIsDeletedMeanwhile: its document has that the endpoint is deleted (see contradiction).
+func TestScaleOfAnEndpointThatIsDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, svctest.WithDeployTime(3*time.Second))
+	require.Equal(t, "svc-1", s.deployed("chat"))
+	b := s.background("scale", "--key", "chat", "3", "-o", "json")
+	b.until("svc-1 is initializing")
+	s.must(exitOK, "delete", "svc-1")
+	e := b.end()
+	require.Equal(t, exitNotFound, e.code, e.stderr)
+	doc := e.doc(t)
+	require.Equal(t, []any{true, false, "name-of-chat"}, []any{doc["deleted"], doc["may_be_running"], doc["name"]})
+}
+
+// TestDocumentsSayWhatTheRequestOrTheLedgerKnows: whatever stops a command (see unsaid).
+func TestDocumentsSayWhatTheRequestOrTheLedgerKnows(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	require.Equal(t, "svc-1", s.deployed("chat"))
+	file := filepath.Join(s.env["HOME"], "chat.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("name: n\nresource_metadata: {flavor_id: flavor-2, target_instance_number: 2}\ndeploy_metadata: {image_url: i}\n"), 0o600))
+	lines := []string{
+		"deploy --name n --image i --flavor flavor-2 --instances 2", "deploy --key new --name n --image i --flavor flavor-2 --instances 2",
+		"deploy --name n --image i --flavor flavor-2 --instances 2 --dry-run", "deploy --file chat.yaml", "deploy --file chat.yaml --dry-run",
+		"get --key chat", "get svc-1", "wait svc-1", "wait --key chat", "url --key chat", "url svc-1", "scale --key chat 0", "scale svc-1 2", "adopt chat svc-1",
+	}
+	for name, more := range map[string][]string{
+		"no ledger": {"--ledger", "missing"}, "no time": {"--timeout", "1ns"}, "unreachable": {"--base-url", "http://127.0.0.1:1", "--timeout", "1s"},
+		"a wrong token": {"--token-file", "wrong"}, "all is well": nil,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(s.env["HOME"], "wrong"), []byte("wrong-token"), 0o600))
+		for _, line := range lines {
+			if name == "all is well" && strings.HasPrefix(line, "deploy") && !strings.Contains(line, "--dry-run") {
+				continue
+			}
+			e := s.run(append(strings.Fields(line), append(more, "-o", "json")...)...)
+			doc := e.doc(t)
+			if strings.HasPrefix(line, "deploy") {
+				require.Equal(t, []any{"n", "flavor-2", 2.0, strings.Contains(line, "--dry-run")},
+					[]any{doc["name"], doc["flavor_id"], doc["instances"], doc["dry_run"]}, "%s: %s", name, line)
+			}
+		}
+	}
 }

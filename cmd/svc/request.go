@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -27,6 +28,28 @@ type spec struct {
 	lease                             time.Duration
 	keep, replace                     bool
 	filter                            flavorFilter
+
+	once func() (svc.CreateInferenceServiceRequest, error) // reads the request, which standard input has only once; nil before the first read
+}
+
+// noteRequest notes what the request says about the endpoint, for the document of a command that fails early. It does not
+// wait for standard input.
+func (t *tool) noteRequest(s *spec) {
+	if s.file == "-" {
+		return
+	}
+	req, _ := s.read(t.stdin)
+	t.note(func(f *facts) {
+		f.Name, f.Flavor, f.Instances = req.Name, req.ResourceMetadata.FlavorID, max(req.ResourceMetadata.TargetInstanceNumber, 0)
+	})
+}
+
+// read is request, and returns the same if it is called again.
+func (s *spec) read(stdin io.Reader) (svc.CreateInferenceServiceRequest, error) {
+	if s.once == nil {
+		s.once = sync.OnceValues(func() (svc.CreateInferenceServiceRequest, error) { return s.request(stdin) })
+	}
+	return s.once()
 }
 
 // flavorFilter holds the flags that select flavors.

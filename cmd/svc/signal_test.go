@@ -63,7 +63,7 @@ func (b *background) signal(sig os.Signal) {
 
 func (b *background) end() ended {
 	_ = b.cmd.Wait()
-	e := ended{b.cmd.Args[1:], b.cmd.ProcessState.ExitCode(), b.stdout.String(), b.stderr.String()}
+	e := ended{b.cmd.Args[1:], b.cmd.ProcessState.ExitCode(), b.stdout.String(), b.stderr.String(), b.s.address(b.cmd), b.s.folder(b.cmd)}
 	checkWords(b.s.t, b.s.srv, e)
 	return e
 }

@@ -63,6 +63,22 @@ func (t *tool) noteEntry(e ledger.Entry) {
 	})
 }
 
+// noteKnown notes, after a failure, what the ledger knows about the endpoint of the command, if it was not read before.
+func (t *tool) noteKnown(ctx context.Context, err error) {
+	f := t.facts()
+	if err == nil || f.Name != "" || f.ID == "" && f.Key == "" || strings.Contains(f.ID, " ") {
+		return
+	}
+	entries := t.entriesBriefly(context.WithoutCancel(ctx))
+	e, known := t.byID(entries)[strings.ToLower(f.ID)]
+	if open := openUnder(entries, f.Key); f.ID == "" && len(open) == 1 {
+		e, known = open[0], true
+	}
+	if known {
+		t.note(func(f *facts) { f.Name, f.Flavor, f.Instances = e.Name, e.FlavorID, e.Instances })
+	}
+}
+
 // entriesBriefly returns the entries that the ledger shows within two seconds. Failures of the ledger are ignored.
 func (t *tool) entriesBriefly(ctx context.Context) []ledger.Entry {
 	if t.client == nil {

@@ -206,6 +206,9 @@ func (t *tool) perform(ctx context.Context, c *command, args []string) error {
 		defer cancel()
 		ctx = limited
 	}
+	if c.before != nil {
+		c.before()
+	}
 	stop, err := t.connect(ctx, c)
 	if err != nil {
 		return err
@@ -214,6 +217,7 @@ func (t *tool) perform(ctx context.Context, c *command, args []string) error {
 	t.wait.OnPoll = t.polled
 	defer t.talk.endLine()
 	v, err := c.run(ctx, args)
+	t.noteKnown(ctx, err)
 	t.noteHidden(ctx, err)
 	err = t.whyDeleted(ctx, err)
 	t.mu.Lock()
