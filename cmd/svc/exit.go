@@ -284,7 +284,7 @@ func (t *tool) write(err error, code int, c *command, f facts, v view) error {
 
 // complete fills in the fields that the documents of all commands share.
 func (t *tool) complete(v view, err error, code int, c *command, f facts) {
-	if r, ok := v.(*runView); ok && !isA[exitOfCMD](err) {
+	if r, ok := v.(*runView); ok && !f.GivenBack {
 		r.SvcExitCode = code
 	}
 	if k, ok := v.(interface {

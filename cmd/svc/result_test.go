@@ -95,12 +95,14 @@ func TestResultOfRunThatIsInterrupted(t *testing.T) {
 		signal  syscall.Signal
 		twice   bool
 		code    int
+		svc     int
 		command any
+		killed  any // command_signal
 		may     bool
 	}{
-		"once":   {syscall.SIGTERM, false, 128 + 15, 3.0, false},
-		"twice":  {syscall.SIGTERM, true, exitRunning, nil, true},
-		"killed": {syscall.SIGKILL, false, -1, nil, true},
+		"once":   {syscall.SIGTERM, false, 128 + 15, 0, 3.0, nil, false},
+		"twice":  {syscall.SIGTERM, true, exitRunning, exitRunning, nil, 9.0, true},
+		"killed": {syscall.SIGKILL, false, -1, 0, nil, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -125,7 +127,7 @@ func TestResultOfRunThatIsInterrupted(t *testing.T) {
 				return
 			}
 			doc := s.result(e, file)
-			require.Equal(t, []any{float64(tt.code), tt.command, tt.may}, []any{doc["svc_exit_code"], doc["command_exit_code"], doc["may_be_running"]})
+			require.Equal(t, []any{float64(tt.svc), tt.command, tt.killed, tt.may}, []any{doc["svc_exit_code"], doc["command_exit_code"], doc["command_signal"], doc["may_be_running"]})
 		})
 	}
 }

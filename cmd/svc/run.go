@@ -23,16 +23,17 @@ SVC_API_TOKEN, and deletes the endpoint on every way out. Ends with the exit cod
 CMD may end with any code, also with one that this program has: --result FILE tells them apart. FILE
 is written at the end, all at once, and only its user can read it. It is a JSON document: the exit
 code of this program alone (svc_exit_code: 0 if the endpoint was deployed and deleted, whatever CMD
-did), that of CMD (command_exit_code) or the number of the signal that killed it (command_signal),
+did, also if a signal has ended it), that of CMD (command_exit_code) or the number of the signal that killed it (command_signal),
 and may_be_running. An older FILE is removed first: if there is none afterwards, this program was
 killed, and "svc ls" shows what may be running.
 
 Standard input, output and error belong to CMD; what this program says goes to standard error.
 --timeout limits the deployment; CMD has no time limit. A signal is passed to CMD and to the
 programs that it has started. If one of them does not end within 10 s, it is killed. Then the
-endpoint is deleted, and the exit code is 128 plus the number of the signal. A second signal, more
-than 2 s later, and SIGQUIT (Ctrl-\) at any time, end this program at once: CMD is killed, no delete
-is sent any more, and the last line says what to run.
+endpoint is deleted, and the exit code is 128 plus the number of the signal. During the deployment,
+CMD is not started, and the exit code is 11 once the endpoint is deleted, or 130 if none was created.
+A second signal, more than 2 s later, and SIGQUIT (Ctrl-\) at any time, end this program at once: CMD
+is killed, no delete is sent any more, and the last line says what to run.
 
 On a terminal, CMD shares it with this program, so that it can read what you type, and Ctrl-Z stops
 both. There Ctrl-C reaches CMD and what it has started, but any other signal reaches CMD alone.
@@ -55,7 +56,7 @@ const (
 // runView is the view of run, in the file of --result.
 type runView struct {
 	outcome
-	SvcExitCode     int  `json:"svc_exit_code"`                           // exit code of svc alone; 0 if the endpoint was deployed and deleted, whatever CMD did
+	SvcExitCode     int  `json:"svc_exit_code"`                           // exit code of svc alone; 0 if the endpoint was deployed and deleted, whatever CMD did, also if a signal has ended it
 	CommandExitCode *int `json:"command_exit_code" jsonschema:"nullable"` // exit code of CMD; null if it did not run, a signal killed it, or it still runs
 	CommandSignal   *int `json:"command_signal" jsonschema:"nullable"`    // number of the signal that killed CMD; null if none did
 }
@@ -123,7 +124,7 @@ func (t *tool) deployAndRun(ctx context.Context, d *deployment, cmd *exec.Cmd) e
 	if failed := t.remove(ctx, service.ServiceID, entry); failed != nil {
 		return failed
 	}
-	t.note(func(f *facts) { f.Running, f.Deleted = false, true })
+	t.note(func(f *facts) { f.Running, f.Deleted, f.GivenBack = false, true, true })
 	t.checkDeletion(ctx)
 	if i, ok := errors.AsType[interruption](context.Cause(ctx)); ok {
 		number, _ := i.signal.(syscall.Signal)
@@ -156,7 +157,9 @@ func (t *tool) runProgram(ctx context.Context, cmd *exec.Cmd, service *svc.Infer
 	if err != nil {
 		return 0, err
 	}
-	t.note(func(*facts) { t.program = p })
+	over := make(chan struct{})
+	defer close(over)
+	t.note(func(*facts) { t.program, t.over = p, over })
 	select {
 	case err = <-done:
 	case <-ctx.Done():
@@ -167,12 +170,21 @@ func (t *tool) runProgram(ctx context.Context, cmd *exec.Cmd, service *svc.Infer
 	return t.endOf(cmd, err)
 }
 
-// killProgram kills CMD, if it was started, before the program ends.
+// killProgram kills CMD, if it was started, before the program ends. It waits for the end of CMD, so that the result has it,
+// for a second at most.
 func (t *tool) killProgram() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.program != nil {
-		t.program.kill()
+	p, over := t.program, t.over
+	if p != nil {
+		p.kill() // under the lock: it may not have ended
+	}
+	t.mu.Unlock()
+	if p == nil {
+		return
+	}
+	select {
+	case <-over:
+	case <-time.After(time.Second):
 	}
 }
 

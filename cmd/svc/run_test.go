@@ -93,6 +93,13 @@ func TestRunWhoseDeploymentFails(t *testing.T) {
 	require.Equal(t, exitDeleted, e.code, e.stderr)
 	require.Empty(t, e.stdout)
 	require.Zero(t, s.srv.RunningInstances())
+
+	b := s.background("run", "--name", "demo", "--image", "x", "--", "echo", "started")
+	b.until("svc-2 is initializing")
+	b.signal(syscall.SIGTERM)
+	e = b.end()
+	require.Equal(t, exitDeleted, e.code, "a signal during the deployment: %s", e.stderr)
+	require.Empty(t, e.stdout)
 }
 
 // TestRunStopsWhatItsProgramHasStarted: a signal reaches the children of the program too, and those that
@@ -293,6 +300,11 @@ func TestQuitOfRun(t *testing.T) {
 			var doc map[string]any
 			require.NoError(t, json.Unmarshal(text, &doc))
 			require.Equal(t, []any{"svc-1", true, 10.0}, []any{doc["service_id"], doc["may_be_running"], doc["svc_exit_code"]})
+			has := map[string][]any{"deployment": {nil, nil}, "deletion": {0.0, nil}}[name]
+			if has == nil {
+				has = []any{nil, 9.0} // CMD was killed
+			}
+			require.Equal(t, has, []any{doc["command_exit_code"], doc["command_signal"]})
 			require.NotEmpty(t, doc["key"])
 			if pid, err := os.ReadFile(filepath.Join(s.env["HOME"], "child")); err == nil {
 				eventually(t, "the child of CMD has ended", func() bool {

@@ -41,6 +41,7 @@ type tool struct {
 	known   facts
 	shown   view            // what the command has found
 	partial func() view     // returns what it has found so far, and is called under the lock; nil if it has no such function
+	over    <-chan struct{} // is closed when CMD has ended
 	program *program        // CMD of "svc run"; nil if it was not started
 	seen    map[string]bool // IDs of endpoints that the service knew, or may have deleted
 	deletes map[string]bool // IDs of endpoints whose delete the service has accepted
@@ -74,6 +75,7 @@ type facts struct {
 	Listed     bool     // the ledger has an open entry with its ID
 	Found      bool     // this command has found out that an endpoint is deleted
 	Unwritten  bool     // the work is done, and standard output could not be written
+	GivenBack  bool     // the endpoint of "svc run" was deployed, and is deleted
 	Left       bool     // an endpoint that was to be deleted is not known to be deleted
 
 	SettleBy time.Time             // a create in doubt can be forgotten from then on; zero if not known
