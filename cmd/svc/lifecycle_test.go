@@ -201,7 +201,7 @@ func TestDeleteOfWhatTheLedgerHasAsDeleted(t *testing.T) {
 		require.Less(t, time.Since(began), 20*time.Second, "not known IDs take 40 s")
 		doc := e.doc(t)
 		one := doc["endpoints"].([]any)[0].(map[string]any)
-		require.Equal(t, []any{false, false, true}, []any{doc["may_be_running"], one["deleted"], one["missing"]})
+		require.Equal(t, []any{false, true, true}, []any{doc["may_be_running"], one["deleted"], one["missing"]})
 		require.Contains(t, e.stderr, "svc-1 is deleted already: the ledger has its deletion of ")
 		require.NotContains(t, e.stderr, "Check the ID", "nothing is wrong with it")
 	}
@@ -282,4 +282,27 @@ func TestTwoDeletesAtOnce(t *testing.T) {
 	require.Equal(t, true, e.doc(t)["endpoints"].([]any)[0].(map[string]any)["deleted"])
 	require.Equal(t, false, e.doc(t)["may_be_running"])
 	require.NoError(t, first.Wait())
+}
+
+// TestLinesOfADeleteNameTheRequestThatFailed: the "not found" of a read is no failure of the delete.
+func TestLinesOfADeleteNameTheRequestThatFailed(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		method string
+		fault  svctest.Fault
+		says   string
+	}{
+		{"", svctest.Fault{}, "svc-1 is not found: checking that it is deleted after "},
+		{"DELETE", svctest.Fault{Status: 503}, "svc-1 is still there (available), and its delete failed after "},
+		{"GET", svctest.Fault{Status: 503, Times: 3}, ""},
+	} {
+		s := newSession(t)
+		s.must(exitOK, deploy...)
+		if tt.method != "" {
+			s.srv.Fault(tt.method, svctest.RouteEndpoint, tt.fault)
+		}
+		e := s.must(exitOK, "-v", "delete", "svc-1")
+		require.Contains(t, e.stderr, tt.says)
+		require.NotRegexp(t, `its delete failed.* GET `, e.stderr)
+	}
 }

@@ -130,7 +130,7 @@ func (t *tool) undoAdoption(ctx context.Context, key string) error {
 	if err := t.isHere(e); err != nil {
 		return err
 	}
-	t.note(func(f *facts) { f.ID, f.Name = e.ServiceID, e.Name })
+	t.noteEntry(e)
 	if err := t.client.Ledger.UndoAdopt(ctx, e); err != nil {
 		return err
 	}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"regexp"
 	"strings"
@@ -163,7 +165,9 @@ func (t *talk) text(p svc.Poll, failed bool) string {
 		return "the list of flavors could not be read"
 	case p.ID == "":
 		return printable(p.Status)
-	case failed && p.Service == nil:
+	case failed && t.deleting && !deleted && isNotFound(p.Err):
+		return p.ID + " is not found: checking that it is deleted"
+	case failed && p.Service == nil, failed && t.deleting && !deleted && ofRead(p.Err): // the delete may have succeeded
 		return p.ID + " could not be read"
 	case failed && t.deleting && !deleted:
 		return fmt.Sprintf("%s is still there (%s), and its delete failed", p.ID, printable(p.Status))
@@ -177,6 +181,13 @@ func (t *talk) text(p svc.Poll, failed bool) string {
 		return fmt.Sprintf("%s is still there (%s)", p.ID, p.Status)
 	}
 	return fmt.Sprintf("%s is %s", p.ID, printable(p.Status))
+}
+
+// ofRead reports whether an error is of a GET.
+func ofRead(err error) bool {
+	refused, ok := errors.AsType[*svc.Error](err)
+	lost, isLost := errors.AsType[*svc.TransportError](err)
+	return ok && refused.Method == http.MethodGet || isLost && lost.Method == http.MethodGet
 }
 
 // show moves the line on the terminal. It is cut to the width of the terminal.
