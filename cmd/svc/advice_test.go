@@ -40,7 +40,11 @@ var predicaments = map[string]predicament{
 	"deleted":           {make: func(s *session) { s.must(exitOK, with(deploy, "--key", "chat")...); s.must(exitOK, "delete", "svc-1") }, skip: []string{"deploy"}},
 	"deleted elsewhere": {make: func(s *session) { s.deletedElsewhere() }, codes: map[string][]int{"get": {exitNotFound}}, skip: []string{"deploy", "wait"}},
 	"lease over":        {make: overdue},
-	"delete accepted":   {opts: []svctest.Option{svctest.WithDeleteTime(time.Hour)}, make: func(s *session) { s.withDeleteAccepted() }, codes: map[string][]int{"delete": {exitRunning}, "sweep": {exitRunning}}, skip: []string{"sweep"}},
+	"delete accepted": {opts: []svctest.Option{svctest.WithDeleteTime(time.Hour)}, make: func(s *session) {
+		s.must(exitOK, with(deploy, "--key", "chat")...)
+		s.deleteThatIsKilled()
+		s.acceptedBefore(deleteSettles)
+	}, codes: map[string][]int{"delete": {exitRunning}, "sweep": {exitRunning}}, skip: []string{"sweep"}},
 	"other address": {make: func(s *session) {
 		s.must(exitOK, with(deploy, "--key", "chat")...)
 		s.env["SVC_BASE_URL"] = strings.Replace(s.env["SVC_BASE_URL"], "127.0.0.1", "localhost", 1)

@@ -21,7 +21,6 @@ func (t *tool) connect(ctx context.Context, c *command) (stop func(), err error)
 	if err != nil {
 		return nil, err
 	}
-	t.note(func(*facts) { t.store = store })
 	if err = t.makeClient(c, store); err != nil {
 		closeLedger()
 	}
@@ -33,7 +32,7 @@ func (t *tool) makeClient(c *command, store ledger.Store) error {
 		return nil
 	}
 	opts := []svc.Option{svc.WithUserAgent("svc-tool/" + version()), svc.WithAttemptHook(t.attempt),
-		svc.WithTransportWrapper(func(next http.RoundTripper) http.RoundTripper { return gate{next, t.giveUp} })}
+		svc.WithTransportWrapper(func(next http.RoundTripper) http.RoundTripper { return dates{gate{next, t.giveUp}, t} })}
 	if store != nil {
 		opts = append(opts, svc.WithLedger(store))
 	}
@@ -59,6 +58,11 @@ func (t *tool) makeClient(c *command, store ledger.Store) error {
 	t.client, err = svc.NewClient(address, opts...)
 	if err != nil {
 		return usageError{err}
+	}
+	if store != nil {
+		t.note(func(*facts) {
+			t.journal = ledger.NewJournal(store, t.address, func(err error) error { return err })
+		})
 	}
 	return nil
 }
@@ -160,7 +164,7 @@ func readLimited(r io.Reader, name string, limit int64) ([]byte, error) {
 
 // attempt is the function for [svc.WithAttemptHook]. It records whether a create was sent, and
 // whether the endpoint existed.
-func (t *tool) attempt(_ context.Context, a svc.Attempt) {
+func (t *tool) attempt(ctx context.Context, a svc.Attempt) {
 	absent := a.StatusCode == http.StatusNotFound || a.StatusCode == http.StatusGone
 	t.note(func(f *facts) {
 		f.Posted = f.Posted || a.Method == http.MethodPost
@@ -174,6 +178,9 @@ func (t *tool) attempt(_ context.Context, a svc.Attempt) {
 		}
 	})
 	t.talk.attempt(a)
+	if a.StatusCode/100 == 2 && a.Method == http.MethodDelete && strings.HasPrefix(a.Route, "/v1/inference-service/") {
+		t.markDelete(ctx, a.ID, *t.deletedAt.Load())
+	}
 }
 
 // refuses reports whether a response with a status certainly had no effect. Some gateways send a 408 or a

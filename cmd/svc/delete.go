@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -87,9 +86,10 @@ func (t *tool) deleteCommand() *command {
 		Command: &cobra.Command{
 			Use: "delete ID...", SuggestFor: []string{"rm", "remove", "destroy"}, Short: "delete endpoints and wait until they are deleted",
 			Long: `Deletes endpoints, repeats the delete while it has no effect, and ends when the deletions are
-proved. Ends with 5 if there is no such endpoint, unless --missing-ok is given. For an ID that the
-ledger does not have, that takes at least 40 s: a new endpoint may not be found at first. For one
-that the ledger has as deleted, one read is enough.`,
+proved. Ends with 5 if there is no such endpoint, unless --missing-ok is given. If the service does not
+find the endpoint from the beginning, that takes at least 40 s, and up to a minute, also if the ledger has
+its create: a new endpoint may not be found at first. For one that the ledger has as deleted, one read is
+enough.`,
 			Example: "  svc delete svc-1 svc-2\n  svc delete --key chat --missing-ok",
 		},
 		client: needsClient, ledger: usesLedger, stake: changes, empty: emptyDelete,
@@ -263,6 +263,13 @@ const refusedLimit = 30 * time.Second
 // refuses the token for refusedLimit. (DeleteAndWait of the client tries until ctx ends, since a token
 // may be renewed.)
 func (t *tool) deleteAndWait(ctx context.Context, id string, e ledger.Entry) error {
+	e.ServiceID = id
+	return t.untilDeleted(ctx, e, t.client.InferenceServices.DeleteAndWait)
+}
+
+// untilDeleted calls a function that waits until the endpoint of an entry is deleted. It ends like deleteAndWait.
+func (t *tool) untilDeleted(ctx context.Context, e ledger.Entry, wait deletionWait) error {
+	id := e.ServiceID
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	w := t.wait
@@ -284,7 +291,7 @@ func (t *tool) deleteAndWait(ctx context.Context, id string, e ledger.Entry) err
 			stop()
 		}
 	}
-	err := t.client.InferenceServices.DeleteAndWait(ctx, id, &w)
+	err := wait(ctx, id, &w)
 	if err != nil && proven {
 		t.talk.say("%s is deleted: another command has proved it", printable(id))
 		t.mu.Lock()
@@ -292,48 +299,13 @@ func (t *tool) deleteAndWait(ctx context.Context, id string, e ledger.Entry) err
 		t.seen[id] = true // the ledger has its create
 		return nil
 	}
-	if err != nil {
-		t.endLease(ctx, e)
+	if err != nil && t.accepted(id) {
+		t.tellMarked(ctx, id)
 	}
 	if err != nil && refused != nil {
 		return fmt.Errorf("the service did not accept the token for %v: %w", refusedLimit, refused)
 	}
 	return err
-}
-
-// endLease ends the lease of an endpoint whose delete was accepted but whose deletion is not proved. The
-// next sweep then continues with it, and "svc deploy --key" warns that the endpoint may be deleted.
-func (t *tool) endLease(ctx context.Context, e ledger.Entry) {
-	if e.State != ledger.Created || !t.accepted(e.ServiceID) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	t.endLeaseNow(ctx, e)
-}
-
-func (t *tool) endLeaseNow(ctx context.Context, e ledger.Entry) {
-	if t.client.Ledger.Extend(ctx, e, time.Now()) == nil {
-		t.talk.say("the service has accepted the delete of %s: its lease is over now, so that \"svc sweep\" goes on", printable(e.ServiceID))
-	}
-}
-
-// endLeases is endLease for a program that ends at once: for all entries, and within two seconds.
-func (t *tool) endLeases() {
-	t.mu.Lock()
-	ids := slices.Collect(maps.Keys(t.deletes))
-	t.mu.Unlock()
-	if len(ids) == 0 {
-		return
-	}
-	ctx, cancel := briefly(t.ctx)
-	defer cancel()
-	entries, _ := t.client.Ledger.Entries(ctx)
-	for _, e := range entries {
-		if e.State == ledger.Created && !leaseEnded(e, time.Now()) && !t.elsewhere(e) && slices.Contains(ids, e.ServiceID) {
-			t.endLeaseNow(ctx, e)
-		}
-	}
 }
 
 // deployed returns the entry of the endpoint that the command has deployed, or zero if it is not known.

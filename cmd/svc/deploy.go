@@ -24,7 +24,9 @@ created is never deleted, except with --replace.
 At most one endpoint of a --key runs at a time. If an earlier command created it, with the same
 request, this command creates nothing: it prints the ID and waits until the endpoint is
 available. The create is recorded in the ledger before it is sent. After a kill, "svc ls"
-shows what may be running.
+shows what may be running. If the service has accepted a delete of it, by any command of this program,
+this command waits until it is deleted, and creates another one. If it is not deleted within --timeout,
+this command ends with 10.
 
 Flags that select a flavor (--gpu, --region, --min-cuda, --max-price and several of --flavor) are for a
 new endpoint. One that exists is kept whatever its flavor; if that does not fit, a warning says so.
@@ -171,10 +173,11 @@ func (d *deployment) readKey(ctx context.Context) (err error) {
 	if d.earlier, err = t.openEntry(ctx, t.flags.key); err != nil {
 		return err
 	}
-	if d.before = d.earlier; d.earlier == nil {
+	if d.earlier == nil {
 		t.note(func(f *facts) { f.Running = false })
 		return nil
 	}
+	d.before = new(unmarked(*d.earlier))
 	t.noteEntry(*d.earlier)
 	t.note(func(f *facts) { f.First, f.Scaled = d.earlier.Records[0].Instances, d.earlier.Instances })
 	return t.isHere(*d.earlier)
@@ -275,6 +278,9 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 		t.talk.warn("there is no ledger: if this program is killed, nothing shows what it left running")
 	} else if t.flags.key == "" && isCI() && d.spec.flags.Lookup("key") != nil {
 		t.talk.say("hint: with --key NAME this command can be repeated: it then continues with the endpoint that exists")
+	}
+	if err := d.awaitDeletion(ctx); err != nil {
+		return nil, err
 	}
 	if err := d.ready(ctx); err != nil {
 		return nil, err
@@ -456,7 +462,7 @@ func (d *deployment) judge(ctx context.Context, service *svc.InferenceService, e
 	switch {
 	case !isDeploy:
 	case failed.Cleanup == svc.CleanupAccepted:
-		t.endLease(ctx, t.deployed(ctx))
+		t.tellMarked(ctx, failed.ServiceID)
 	case failed.Cleanup == svc.CleanupDeleted:
 		t.checkDeletion(ctx)
 	}
@@ -470,14 +476,13 @@ func (d *deployment) judge(ctx context.Context, service *svc.InferenceService, e
 // another outcome. It takes two seconds at most.
 func (t *tool) endCreate() {
 	t.mu.Lock()
-	f, store := t.known, t.store
+	f, journal := t.known, t.journal
 	t.mu.Unlock()
-	if store == nil || f.Intent == "" || !f.Pending || f.Created || f.Resumed {
+	if journal == nil || f.Intent == "" || !f.Pending || f.Created || f.Resumed {
 		return
 	}
 	ctx, cancel := briefly(t.ctx)
 	defer cancel()
-	journal := ledger.NewJournal(store, t.address, func(err error) error { return err })
 	_ = journal.Change(ctx, "append unknown", ledger.Entry{Key: f.Entry, Intent: f.Intent}, func(now ledger.Entry) (r ledger.Record, err error) {
 		if now.State == ledger.Intended {
 			r.Event = ledger.Unknown
@@ -528,6 +533,12 @@ func (t *tool) deployLeft(f facts, replaced bool) []string {
 		return t.stillRuns(f)
 	case f.ID == "":
 		return []string{fmt.Sprintf("Nothing was created. An endpoint of the key %s may be running and billed: see \"svc ls\".", f.Key)}
+	}
+	if f.Deleting {
+		return []string{
+			fmt.Sprintf("Nothing was created: %s of the key %s is not deleted yet. It may be running and billed.", f.ID, f.Key),
+			fmt.Sprintf("To delete it once more%s: svc delete --key %s, and deploy again. To keep it: svc extend %[2]s 8h, and deploy again", f.withItsToken(), f.Key),
+		}
 	}
 	lines := []string{"Nothing was created: the endpoint of the key " + f.Key + " is " + f.ID + ", of an earlier command."}
 	if !replaced && len(f.Hidden) == 0 && !f.Unwritten {

@@ -395,6 +395,10 @@ func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry, failed error)
 				"create", "pending", fmt.Sprintf("the create of the key %s has no outcome yet: it is under way, or its process has ended without one; in doubt from %s on", e.Key, clock(e.SettleBy.Add(ledger.SettleMargin))),
 				fmt.Sprintf("if no command is creating it now: look for %q, with [svc:%s] in its description, at the provider, then: svc adopt %s ID, or: svc forget %[3]s", e.Name, e.Intent, e.Key),
 			})
+		case time.Since(deleteAccepted(e)) < deleteSettles:
+			v.Checks = append(v.Checks, check{"delete", "pending", what + ": " + deletingText(e), "if nothing goes on with it: svc sweep"})
+		case !deleteAccepted(e).IsZero():
+			v.problem("delete", what+": "+deletingText(e), "svc sweep, or: svc delete "+printable(e.ServiceID))
 		case leaseEnded(e, service):
 			v.problem("lease", fmt.Sprintf("the lease of %s is over since %s", what, short(service.Sub(e.LeaseEnd))), remedy(e))
 		}

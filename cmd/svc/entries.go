@@ -33,20 +33,24 @@ type entryView struct {
 	LeaseEnd    string  `json:"lease_end"`
 	Adopted     bool    `json:"adopted"`
 	BaseURL     string  `json:"base_url"`
-	ForgetFrom  string  `json:"forget_from"` // "svc forget" works from then on, if no ID is known; else empty
+	DeleteFrom  string  `json:"delete_accepted_at"` // the service has accepted a delete then, whose deletion is not proved; else empty
+	ForgetFrom  string  `json:"forget_from"`        // "svc forget" works from then on, if no ID is known; else empty
 
 	entry ledger.Entry
 }
 
 func newEntryView(e ledger.Entry) entryView {
 	now, forgetFrom := time.Now(), ""
+	if !e.Open() {
+		e = unmarked(e)
+	}
 	if e.State == ledger.Intended || e.State == ledger.Unknown {
 		forgetFrom = stamp(e.SettleBy.Add(ledger.SettleMargin))
 	}
 	return entryView{
 		e.Key, e.Intent, string(e.State), e.Open(), e.InDoubt(now), e.Doubt, e.Name, e.ServiceID, e.FlavorID, e.Instances, e.Records[0].Instances,
 		e.InstanceTime(now).Round(time.Second).Seconds(), stamp(e.RequestedAt), stamp(e.CreatedAt), stamp(e.DeletedAt), stamp(e.LeaseEnd),
-		e.Adopted, e.BaseURL, forgetFrom, e,
+		e.Adopted, e.BaseURL, stamp(deleteAccepted(e)), forgetFrom, e,
 	}
 }
 
@@ -75,6 +79,9 @@ func (e *entryView) row() []string {
 	state, lease, now := e.State, "-", time.Now()
 	if e.InDoubt {
 		state += ", in doubt"
+	}
+	if e.DeleteFrom != "" {
+		state += ", being deleted"
 	}
 	switch end := e.entry.LeaseEnd; {
 	case end.IsZero():
@@ -131,6 +138,9 @@ record the outcome: if it is unknown, or still intended six minutes after its cr
 it, look for its endpoint where the service shows what your account runs: by its name, or by
 [svc:INTENT] in its description (-o json shows the intent). If it is there: svc adopt KEY ID. If it is
 not: svc forget KEY. Both work for an entry that is intended, too.
+
+An entry is being deleted if the service has accepted a delete, and the deletion is not proved: "svc
+sweep" goes on with it. That ends with a lease that "svc extend" sets later than five minutes after it.
 
 An entry with 0 instances is listed too, and counts as one that may be running: the ledger does not
 know what was changed elsewhere. "svc get ID" asks the service.

@@ -100,6 +100,8 @@ var kinds = []kind{
 	{"key_in_use", exitLedger, matches(svc.ErrKeyInUse)},
 	{"no_ledger", exitLedger, isA[noLedgerError]},
 	{"endpoint_exists", exitLedger, isA[runningError]},
+	{"being_deleted", exitRunning, isA[deletingError]},
+	{"overtaken", exitFailed, isA[overtakenError]},
 	{"other_token", exitRefused, isA[otherTokenError]},
 	{"usage", exitUsage, isA[usageError]},
 	{"usage", exitUsage, isA[*svc.ValidationError]},

@@ -19,6 +19,7 @@ func (t *tool) getCommand() *command {
 			if err != nil {
 				return nil, err
 			}
+			t.warnOfDelete(e)
 			s, err := t.client.InferenceServices.Get(ctx, e.ServiceID)
 			return t.read(s), err
 		},

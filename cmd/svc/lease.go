@@ -35,16 +35,13 @@ func (d *deployment) giveLease(ctx context.Context) {
 // a dry run, before Deploy could lengthen the lease.
 func (d *deployment) tellLease(e ledger.Entry, dry bool) {
 	t, id, lease, verb := d.tool, printable(e.ServiceID), (*days)(&d.spec.lease), "still ends"
-	if d.earlier != nil {
-		t.warnOfDelete(*d.earlier) // a longer lease hides that
-	}
 	if end := e.ServiceTime.Add(d.spec.lease); dry && e.Lease > 1 && d.spec.lease > 0 && end.After(e.LeaseEnd) {
 		e.LeaseEnd, verb = end, "would then end"
 	} else if d.earlier == nil || !d.earlier.LeaseEnd.Equal(e.LeaseEnd) {
 		verb = "now ends"
 	}
 	switch left := time.Until(e.LeaseEnd); {
-	case d.leaseTold, e.Lease == 1, d.earlier != nil && d.earlier.Lease == 1: // it is said
+	case d.leaseTold: // it is said
 	case dry && e.LeaseEnd.IsZero() && d.spec.lease > 0:
 		t.talk.say("it has no lease: the command would set one that ends in %v", lease)
 	case e.LeaseEnd.IsZero():
@@ -104,14 +101,6 @@ func (t *tool) tellLease(e ledger.Entry, s *svc.InferenceService) {
 	}
 }
 
-// warnOfDelete warns if the ledger has it that the service has accepted a delete of an endpoint: see endLease.
-func (t *tool) warnOfDelete(e ledger.Entry) {
-	if e.Open() && e.Lease == 1 {
-		t.talk.warn("the service has accepted a delete of %s, %s ago, and its deletion is not proved: a longer lease or more instances do not keep it. To see whether it still runs: svc get %[1]s",
-			printable(e.ServiceID), short(time.Since(e.LeaseEnd)))
-	}
-}
-
 // deletedByOther is the error of a command whose endpoint was deleted meanwhile, by another command. why is what the ledger
 // knows about that.
 type deletedByOther struct {
@@ -128,12 +117,12 @@ func (t *tool) whyDeleted(ctx context.Context, err error) error {
 	if err == nil || t.client == nil || f.ID == "" || t.accepted(f.ID) || !f.Deleted && !isNotFound(err) || isA[deletedError](err) {
 		return err
 	}
-	e := t.byID(t.entriesBriefly(context.WithoutCancel(ctx)))[strings.ToLower(f.ID)]
+	e := unmarked(t.byID(t.entriesBriefly(context.WithoutCancel(ctx)))[strings.ToLower(f.ID)])
 	if e.State == ledger.Deleted && isNotFound(err) { // proved by another command, and the service does not find it
 		t.note(func(f *facts) { f.Running, f.Deleted = false, true })
 	}
 	switch {
-	case e.Lease > 1 && leaseEnded(e, time.Now()):
+	case leaseEnded(e, time.Now()):
 		return deletedByOther{err, "its lease was over at " + clock(e.LeaseEnd) + ", and \"svc sweep\" deletes such endpoints"}
 	case e.State == ledger.Deleted && !f.Found:
 		return deletedByOther{err, "the ledger has its deletion, by another command, of " + clock(e.DeletedAt)}
@@ -146,7 +135,9 @@ func (t *tool) warnOfLease(ctx context.Context, e ledger.Entry) {
 	if !leaseEnded(e, time.Now()) {
 		return
 	}
-	if now, ok := t.byID(t.entriesBriefly(context.WithoutCancel(ctx)))[strings.ToLower(e.ServiceID)]; ok && leaseEnded(now, time.Now()) {
+	now := unmarked(t.byID(t.entriesBriefly(context.WithoutCancel(ctx)))[strings.ToLower(e.ServiceID)])
+	if leaseEnded(now, time.Now()) {
+		t.note(func(f *facts) { f.LeaseOver = true })
 		t.talk.warn("the lease of %s was over at %s, while CMD ran, and \"svc sweep\" deletes such endpoints: CMD may have lost it", printable(e.ServiceID), clock(now.LeaseEnd))
 	}
 }

@@ -51,16 +51,6 @@ func (s *session) adopted(more ...string) {
 	s.must(exitOK, "adopt", "chat", "svc-1")
 }
 
-// withDeleteAccepted is an endpoint of the key whose delete was accepted, and whose deletion is not proved.
-func (s *session) withDeleteAccepted(more ...string) {
-	s.must(exitOK, with(with(deploy, "--key", "chat"), more...)...)
-	b := s.background("delete", "--key", "chat")
-	b.until("svc-1 is still there")
-	b.signal(syscall.SIGINT)
-	require.Equal(s.t, exitRunning, b.end().code)
-	s.srv.SetStatus("svc-1", svctest.StatusAvailable)
-}
-
 // leases lists where --lease and the lease of the ledger meet. Each is also run as a dry run before.
 var leases = map[string]struct {
 	before func(*session)
@@ -96,8 +86,6 @@ var leases = map[string]struct {
 	"adopted, none":            {func(s *session) { s.adopted("--lease", "4h") }, nil, exitOK, 4 * time.Hour, "", ""},
 	"adopted, longer":          {func(s *session) { s.adopted("--lease", "4h") }, []string{"--lease", "8h"}, exitOK, 8 * time.Hour, `the lease of svc-1 now ends in 7h59m`, `would then end`},
 	"adopted without, --lease": {func(s *session) { s.adopted() }, []string{"--lease", "4h"}, exitOK, 4 * time.Hour, `had no lease: it ends in 4h0m0s now`, `it has no lease`},
-	"delete accepted, longer":  {func(s *session) { s.withDeleteAccepted() }, []string{"--lease", "4h"}, exitOK, 4 * time.Hour, `warning: the service has accepted a delete of svc-1`, `warning: the service has accepted a delete`},
-	"delete accepted, none":    {func(s *session) { s.withDeleteAccepted("--lease", "4h") }, nil, exitOK, -time.Second, `warning: the service has accepted a delete of svc-1`, `warning: the service has accepted a delete`},
 }
 
 func leased(lease string) func(*session) {
@@ -118,7 +106,7 @@ func TestLeaseThatCounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			patient(t)
-			s := newSession(t, svctest.WithDeleteTime(map[bool]time.Duration{true: time.Hour}[name[:6] == "delete" && name[6] == ' ']))
+			s := newSession(t)
 			s.must(exitOK, "ledger", "init")
 			if tt.before != nil {
 				tt.before(s)
@@ -182,22 +170,6 @@ func TestLeaseOfANewEndpointIsThereAtOnce(t *testing.T) {
 
 func (s *session) remove() {
 	require.NoError(s.t, s.srv.Client().InferenceServices.Delete(s.t.Context(), "svc-1"))
-}
-
-// TestCommandsOnAnEndpointWhoseDeleteWasAccepted say so: a lease or instances do not keep it.
-func TestCommandsOnAnEndpointWhoseDeleteWasAccepted(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{
-		{"extend", "chat", "8h"}, {"scale", "svc-1", "1"}, {"scale", "--key", "chat", "1"}, with(deploy, "--key", "chat", "--lease", "8h"), with(deploy, "--key", "chat"),
-		with(deploy, "--key", "chat", "--dry-run"),
-	} {
-		t.Run(args[0], func(t *testing.T) {
-			t.Parallel()
-			s := newSession(t, svctest.WithDeleteTime(time.Hour))
-			s.withDeleteAccepted()
-			require.Contains(t, s.must(exitOK, with(args, "--quiet")...).stderr, "warning: the service has accepted a delete of svc-1, ")
-		})
-	}
 }
 
 // TestLeaseOfAnAdoptedEndpoint is that of its create, and may be over.

@@ -74,7 +74,7 @@ func (t *tool) saveResult(err error, code int, c *command, f facts) error {
 	}
 	t.complete(v, err, code, c, f)
 	r.mu.Lock()
-	v.CommandExitCode, v.CommandSignal = r.code, r.signal
+	v.CommandExitCode, v.CommandSignal, v.LeaseOver = r.code, r.signal, f.LeaseOver
 	r.mu.Unlock()
 	text, failed := json.MarshalIndent(v, "", "  ")
 	if failed == nil {

@@ -19,6 +19,9 @@ func (d *deployment) foresee(ctx context.Context) (goesOn bool, err error) {
 	switch {
 	case e == nil:
 		return false, nil
+	case !deleteAccepted(*e).IsZero():
+		t.talk.say("%s: the command would wait until it is deleted, and create another one%s", deletingText(*e), d.withoutItsLease())
+		return false, nil
 	case e.InDoubt(time.Now()):
 		return false, t.inDoubt(*e)
 	case e.State == ledger.Intended:
@@ -57,7 +60,7 @@ func useless(s *svc.InferenceService) bool {
 // keyFits returns an error if the key has the endpoint of another request.
 func (d *deployment) keyFits() error {
 	e := d.earlier
-	if e == nil || e.State != ledger.Created {
+	if e == nil || e.State != ledger.Created || !deleteAccepted(*e).IsZero() {
 		return nil
 	}
 	body, err := json.Marshal(d.req)

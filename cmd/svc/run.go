@@ -23,8 +23,9 @@ SVC_API_TOKEN, and deletes the endpoint on every way out. Ends with the exit cod
 CMD may end with any code, also with one that this program has: --result FILE tells them apart. FILE
 is written at the end, all at once, and only its user can read it. It is a JSON document: the exit
 code of this program alone (svc_exit_code: 0 if the endpoint was deployed and deleted, whatever CMD
-did, also if a signal has ended it), that of CMD (command_exit_code) or the number of the signal that killed it (command_signal),
-and may_be_running. An older FILE is removed first: if there is none afterwards, this program was
+did, also if a signal has ended it), that of CMD (command_exit_code) or the number of the signal that
+killed it (command_signal), whether CMD may have lost the endpoint because its lease was over
+(lease_over), and may_be_running. An older FILE is removed first: if there is none afterwards, this program was
 killed, and "svc ls" shows what may be running.
 
 Standard input, output and error belong to CMD; what this program says goes to standard error.
@@ -59,6 +60,7 @@ type runView struct {
 	SvcExitCode     int  `json:"svc_exit_code"`                           // exit code of svc alone; 0 if the endpoint was deployed and deleted, whatever CMD did, also if a signal has ended it
 	CommandExitCode *int `json:"command_exit_code" jsonschema:"nullable"` // exit code of CMD; null if it did not run, a signal killed it, or it still runs
 	CommandSignal   *int `json:"command_signal" jsonschema:"nullable"`    // number of the signal that killed CMD; null if none did
+	LeaseOver       bool `json:"lease_over"`                              // the lease has ended while CMD ran, so that CMD may have lost the endpoint
 }
 
 func emptyRun() view { return &runView{} }

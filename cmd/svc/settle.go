@@ -322,7 +322,8 @@ func (t *tool) extendCommand() *command {
 			Use: "extend KEY DURATION", Short: "set the lease of an endpoint, counted from now",
 			Long: `Sets the end of the lease of the endpoint of a key: "svc sweep" deletes it after that. DURATION,
 such as 8h or 2d, counts from now, and may shorten the lease. 0 means that there is no lease: then
-nothing deletes the endpoint until somebody does.`,
+nothing deletes the endpoint until somebody does. Ends with 10 if the service has accepted a delete of
+the endpoint in the last five minutes: no lease keeps it then.`,
 			Example: "  svc extend chat 8h",
 			Args:    cobra.ExactArgs(2),
 		},
@@ -342,7 +343,9 @@ nothing deletes the endpoint until somebody does.`,
 				return nil, err
 			}
 			t.note(func(f *facts) { f.ID = e.ServiceID })
-			t.warnOfDelete(e)
+			if err := t.mayKeep(e); err != nil {
+				return nil, err
+			}
 			if err := t.reach(ctx); err != nil { // the lease counts from the service's time
 				return nil, err
 			}

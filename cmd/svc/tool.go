@@ -27,14 +27,15 @@ type tool struct {
 	flags   globals
 	root    *cobra.Command
 	all     []*command
-	client  *svc.Client  // nil if the command does not need one
-	address string       // base URL of the service
-	place   place        // where the ledger is
-	store   ledger.Store // the ledger that the command has opened; nil if none
+	client  *svc.Client     // nil if the command does not need one
+	journal *ledger.Journal // the ledger of the client, for what only this program records; nil if there is none
+	address string          // base URL of the service
+	place   place           // where the ledger is
 	wait    svc.WaitOptions
 	result  result // of "svc run"
 
-	published atomic.Bool // the document is written
+	published atomic.Bool               // the document is written
+	deletedAt atomic.Pointer[time.Time] // Date of the latest response to a delete; zero before it
 
 	mu      sync.Mutex
 	current *command // the command that runs; nil if the command line is not valid
@@ -45,6 +46,7 @@ type tool struct {
 	program *program        // CMD of "svc run"; nil if it was not started
 	seen    map[string]bool // IDs of endpoints that the service knew, or may have deleted
 	deletes map[string]bool // IDs of endpoints whose delete the service has accepted
+	marked  map[string]bool // those of them that the ledger has so
 }
 
 // facts is what is known about the endpoints of a command.
@@ -77,13 +79,17 @@ type facts struct {
 	Unwritten  bool     // the work is done, and standard output could not be written
 	GivenBack  bool     // the endpoint of "svc run" was deployed, and is deleted
 	Left       bool     // an endpoint that was to be deleted is not known to be deleted
+	Deleting   bool     // the command waits until the endpoint of the key is deleted
+	LeaseOver  bool     // the lease of the endpoint of "svc run" has ended while CMD ran
+	Overtaken  bool     // another command has set the number of instances, to Target
 
 	SettleBy time.Time             // a create in doubt can be forgotten from then on; zero if not known
 	Seen     *svc.InferenceService // its record that was read last; nil if none was
 }
 
 func newTool(stdin io.Reader, stdout, stderr *os.File, s signals) *tool {
-	t := &tool{stdin: stdin, stdout: &output{file: stdout}, talk: newTalk(stderr), ctx: s.ctx, giveUp: s.giveUp, seen: map[string]bool{}, deletes: map[string]bool{}}
+	t := &tool{stdin: stdin, stdout: &output{file: stdout}, talk: newTalk(stderr), ctx: s.ctx, giveUp: s.giveUp, seen: map[string]bool{}, deletes: map[string]bool{}, marked: map[string]bool{}}
+	t.deletedAt.Store(new(time.Time))
 	t.root = t.rootCommand()
 	return t
 }
@@ -141,7 +147,7 @@ func (t *tool) main(args []string) int {
 		default:
 			err = t.givenUp()
 			t.killProgram()
-			t.endLeases()
+			t.tellMarked(t.ctx, t.markedIDs()...)
 			t.endCreate()
 		}
 	}

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"example.com/svc"
+	"example.com/svc/ledger"
 )
 
 func (t *tool) waitCommand() *command {
@@ -19,7 +22,7 @@ func (t *tool) waitCommand() *command {
 		Command: &cobra.Command{
 			Use: "wait ID", Short: "wait until an endpoint is available",
 			Long: `Waits until an endpoint is available. Ends with 8 if it is unavailable or stopped, and with 5 if
-it is not found for 40 s: a new endpoint may not be found at first.`,
+it is not found for 40 s to a minute: a new endpoint may not be found at first.`,
 			Example: "  svc wait svc-1 --timeout 10m\n  svc wait --key chat --probe /health",
 		},
 		client: needsClient, ledger: usesLedger, stake: reads, empty: emptyService,
@@ -30,6 +33,7 @@ it is not found for 40 s: a new endpoint may not be found at first.`,
 		if err != nil {
 			return nil, err
 		}
+		t.warnOfDelete(e)
 		w := t.wait
 		if path != "" {
 			if _, err := t.client.InferenceServices.URL(e.ServiceID); err != nil {
@@ -65,6 +69,7 @@ available. It needs --inference-url or SVC_INFERENCE_URL.`,
 			if err != nil {
 				return nil, err
 			}
+			t.warnOfDelete(e)
 			s, err := t.client.InferenceServices.Get(ctx, e.ServiceID)
 			v, ok := t.read(s).(*serviceView)
 			if !ok {
@@ -82,6 +87,10 @@ func (t *tool) scaleCommand() *command {
 	c := t.takesKey(&command{
 		Command: &cobra.Command{
 			Use: "scale ID INSTANCES", Short: "set the number of instances and wait until they run",
+			Long: `Sets the number of instances and waits until they run. If another command sets another number
+meanwhile, and the ledger has that, it ends at once: with 10, or with 1 if the endpoint is stopped and
+has 0 instances. Ends with 10, and changes nothing, if the service has accepted a delete of the endpoint
+in the last five minutes.`,
 			Example: "  svc scale svc-1 3\n  svc scale --key chat 0",
 		},
 		client: needsClient, ledger: usesLedger, stake: changes, empty: emptyService,
@@ -96,13 +105,15 @@ func (t *tool) scaleCommand() *command {
 		if err != nil {
 			return nil, err
 		}
-		t.warnOfDelete(e)
 		t.note(func(f *facts) { f.Target = n })
-		s, err := t.client.InferenceServices.ScaleAndWait(ctx, e.ServiceID, n, &t.wait)
+		if err := t.mayKeep(e); err != nil {
+			return nil, err
+		}
+		s, err := t.scaleAndWait(ctx, e, n)
 		t.note(func(f *facts) {
 			f.Changed = f.Changed || isForeign(err)
 			switch {
-			case err == nil:
+			case err == nil, f.Overtaken:
 				f.Running = mayRun(s)
 			case s != nil && s.IsDeleted:
 				f.Running = false
@@ -116,6 +127,52 @@ func (t *tool) scaleCommand() *command {
 	return c
 }
 
+// overtakenError is returned if another command has set another number of instances after this one.
+type overtakenError struct{ text string }
+
+func (e overtakenError) Error() string { return e.text }
+
+// scaleAndWait sets the number of instances of the endpoint of an entry and waits until they run, or until another
+// command has set another number.
+func (t *tool) scaleAndWait(ctx context.Context, e ledger.Entry, n int) (s *svc.InferenceService, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	w := t.wait
+	var overtaken *svc.InferenceService // the record that shows the other number
+	w.OnPoll = func(p svc.Poll) {
+		t.polled(p)
+		if t.overtaken(ctx, e, n, p.Service) {
+			overtaken = p.Service
+			stop()
+		}
+	}
+	s, err = t.client.InferenceServices.ScaleAndWait(ctx, e.ServiceID, n, &w)
+	if err == nil || overtaken == nil {
+		return s, err
+	}
+	has := int(overtaken.ResourceMetadata.TargetInstanceNumber)
+	t.note(func(f *facts) { f.Target, f.Overtaken = has, true })
+	return overtaken, overtakenError{fmt.Sprintf("another command has set the number of instances of %s to %d, after this one set it to %d", printable(e.ServiceID), has, n)}
+}
+
+// overtaken reports whether a record shows a number of instances that another command has recorded in the ledger after
+// this one began, and not the number n of this one.
+func (t *tool) overtaken(ctx context.Context, e ledger.Entry, n int, s *svc.InferenceService) bool {
+	if s == nil || len(e.Records) == 0 || int(s.ResourceMetadata.TargetInstanceNumber) == n {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	now, err := t.client.Ledger.Entry(ctx, e.Key)
+	if err != nil || now == nil || now.Intent != e.Intent || now.Instances != int(s.ResourceMetadata.TargetInstanceNumber) {
+		return false
+	}
+	began := e.Records[len(e.Records)-1].Seq
+	return slices.ContainsFunc(now.Records, func(r ledger.Record) bool {
+		return r.Event == ledger.Scaled && r.Seq > began && r.Instances == now.Instances
+	})
+}
+
 // scaleLeft returns what may be running after a change of the number of instances that failed.
 func scaleLeft(f facts) []string {
 	if !f.Changed {
@@ -123,6 +180,8 @@ func scaleLeft(f facts) []string {
 	}
 	text := "Up to %d instances of %[2]s may be running and billed, or as many as before."
 	switch {
+	case f.Overtaken:
+		text = "%[2]s has %[1]d instances, by another command. They may be running and billed."
 	case f.Unwritten:
 		text = "The number of instances was changed to %d. They may be running and billed."
 	case f.Target == 0:
