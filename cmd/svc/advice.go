@@ -113,7 +113,7 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 			lines = append(lines, fmt.Sprintf("It was created with --instances %d, and \"svc scale\" has asked for %d since. To go on with it, repeat --instances %[1]d, which does not scale it. To scale it: svc scale --key %[3]s N", f.First, f.Scaled, f.Key))
 		}
 	case damagedKey(err) != "":
-		lines = append(lines, damaged(damagedKey(err), t.entriesBriefly(context.WithoutCancel(t.ctx)))...)
+		lines = append(lines, damaged(err, damagedKey(err), t.entriesBriefly(context.WithoutCancel(t.ctx)))...)
 	case why.name == "no_ledger":
 		lines = append(lines, fmt.Sprintf("If there should be one, check --ledger and SVC_LEDGER. To make one: %s", t.initLedger()))
 	case isA[runningError](err):
@@ -137,36 +137,47 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 
 // damagedKey returns the key whose records are damaged, if an error is about that, and else an empty string.
 func damagedKey(err error) string {
-	if e, ok := errors.AsType[*ledger.Error](err); ok && e.Op == "list" {
-		return e.Key
+	if e := damages(err); len(e) > 0 {
+		return e[0].Key
 	}
 	return ""
 }
 
-// damagedKeys returns the keys of all errors that are joined in err.
-func damagedKeys(err error) (keys []string) {
+// damages returns the errors about damaged records that are joined in err.
+func damages(err error) (found []*ledger.Error) {
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range all.Unwrap() {
-			keys = append(keys, damagedKeys(one)...)
+			found = append(found, damages(one)...)
 		}
-		return keys
+		return found
 	}
-	return append(keys, damagedKey(err))
+	if e, ok := errors.AsType[*ledger.Error](err); ok && e.Op == "list" && e.Key != "" {
+		return []*ledger.Error{e}
+	}
+	return nil
 }
 
 // damaged returns what to do about a key whose records are damaged. No command with the key works, and neither do adopt
-// and forget: what works is an ID.
-func damaged(key string, entries []ledger.Entry) []string {
-	id, look := "ID", "an endpoint whose description holds the [svc:INTENT] of the key"
+// and forget: what works is an ID. Without its first record a create has no entry, but err has its intent and its ID.
+func damaged(err error, key string, entries []ledger.Entry) []string {
+	var name, intent, id string
+	for _, e := range damages(err) {
+		if e.Key == key {
+			intent, id = cmp.Or(e.Intent, intent), cmp.Or(e.ServiceID, id)
+		}
+	}
 	for _, e := range entries {
 		if e.Key == key && e.Open() {
-			look = fmt.Sprintf("an endpoint named %q, with [svc:%s] in its description", e.Name, e.Intent)
-			id = cmp.Or(printable(e.ServiceID), id)
+			name, intent, id = fmt.Sprintf(" named %q", e.Name), e.Intent, e.ServiceID
 		}
+	}
+	look := fmt.Sprintf("an endpoint%s, with [svc:%s] in its description", name, printable(intent))
+	if intent == "" {
+		look = "one that is in no other entry of the ledger: its description begins with [svc:"
 	}
 	return []string{
 		fmt.Sprintf("The records of the key %s are damaged, so no command with the key works, also not svc adopt and svc forget. Restore them from a copy, or use another key.", key),
-		fmt.Sprintf("Its endpoint may be running: look for %s, where the service shows what your account runs. To delete it: svc delete %s", look, id),
+		fmt.Sprintf("Its endpoint may be running: look for %s, where the service shows what your account runs. To delete it: svc delete %s", look, cmp.Or(printable(id), "ID")),
 	}
 }
 

@@ -91,6 +91,19 @@ func TestDoctorOnADamagedKey(t *testing.T) {
 	s.must(exitOK, "delete", "svc-1")
 }
 
+// TestTheAdviceOnADamagedKeyHasItsEndpoint: also if the first record of the create is damaged, so that the key has no entry.
+func TestTheAdviceOnADamagedKeyHasItsEndpoint(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	damage("chat@000001.json")(s)
+	for _, e := range []ended{s.must(exitLedger, "ls"), s.must(exitLedger, "get", "--key", "chat"), s.must(exitLedger, with(deploy, "--key", "chat")...), s.must(exitFailed, "doctor")} {
+		require.Regexp(t, `look for an endpoint, with \[svc:\w+\] in its description, .*: svc delete svc-1\n`, e.stdout+e.stderr, e.args)
+		require.NotContains(t, e.stdout+e.stderr, "INTENT")
+	}
+	require.NoError(t, os.Remove(s.record("chat@000002.json")))
+	require.Contains(t, s.must(exitLedger, "ls").stderr, "in no other entry of the ledger")
+}
+
 func damage(name string) func(*session) {
 	return func(s *session) {
 		s.must(exitOK, with(deploy, "--key", "chat")...)

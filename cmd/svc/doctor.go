@@ -270,19 +270,18 @@ func (l *triedLedger) try(ctx context.Context) {
 // checkLedger reports whether the ledger can be read and written, and its open entries.
 func (t *tool) checkLedger(ctx context.Context, v *doctorView, l triedLedger) {
 	p, err := l.place, l.unopened
+	t.note(func(f *facts) { f.Running = true }) // nobody knows until it is read
 	if l.nowhere != nil {
 		v.problem("ledger", plainText(l.nowhere), "set SVC_LEDGER or --ledger")
 		return
 	}
 	t.place = p
 	if p.driver == "none" {
-		t.note(func(f *facts) { f.Running = true }) // nobody knows
 		v.problem("ledger", "none", "without a ledger an endpoint is lost if its process is killed: unset SVC_LEDGER")
 		return
 	}
 	switch {
 	case isA[noLedgerError](err) && !p.explicit:
-		t.note(func(f *facts) { f.Running = false })
 		if l.unmade != nil {
 			v.problem("ledger", fmt.Sprintf("none yet, and %s cannot be made: %s", p.shown, plainText(l.unmade)), "until it can, nothing is created: check who may write there, or set HOME, XDG_STATE_HOME or SVC_LEDGER")
 			return
@@ -386,8 +385,7 @@ func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry, failed error)
 		switch {
 		case e.Doubt != "":
 			v.problem("times", what+": "+e.Doubt, "set the clocks of the machines that share the ledger (NTP)")
-		case slices.Contains(damagedKeys(failed), e.Key): // adopt and forget refuse it
-			v.problem("key", "the records of the key "+e.Key+" are damaged, and its endpoint may be running", strings.Join(damaged(e.Key, entries), " "))
+		case slices.ContainsFunc(damages(failed), func(d *ledger.Error) bool { return d.Key == e.Key }): // see checkDamaged
 		case e.InDoubt(now):
 			v.problem("doubt", "the outcome of the create of the key "+e.Key+" is not known", fmt.Sprintf("look for %q at the provider, then: svc adopt %s ID, or: svc forget %[2]s", e.Name, e.Key))
 		case e.ServiceID == "":
@@ -406,12 +404,24 @@ func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry, failed error)
 			v.problem("address", fmt.Sprintf("%s is at %s", what, e.BaseURL), "set SVC_BASE_URL to that address, and look at it there")
 		}
 	}
+	checkDamaged(v, entries, failed)
 	t.note(func(f *facts) { f.Running = anyOpen(entries, failed) })
 	switch {
 	case failed != nil:
 		v.Checks = append(v.Checks, check{"entries", "skipped", "the ledger could not be read whole: others may be open, or in doubt", ""})
 	case len(v.Checks) == before:
 		v.ok("entries", "%d open, none of them in doubt, overdue or at another address", open)
+	}
+}
+
+// checkDamaged reports each key whose records are damaged. adopt and forget refuse it.
+func checkDamaged(v *doctorView, entries []ledger.Entry, failed error) {
+	said := map[string]bool{}
+	for _, d := range damages(failed) {
+		if !said[d.Key] {
+			said[d.Key] = true
+			v.problem("key", "the records of the key "+d.Key+" are damaged, and its endpoint may be running", strings.Join(damaged(failed, d.Key, entries), " "))
+		}
 	}
 }
 

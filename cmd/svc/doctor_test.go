@@ -40,6 +40,7 @@ func TestDoctor(t *testing.T) {
 		says     []string
 	}{
 		"nothing is wrong": {},
+		"an empty ledger":  {change: func(s *session) { s.must(exitOK, "ledger", "init") }},
 		"an endpoint runs": {change: func(s *session) { s.must(exitOK, with(deploy, "--lease", "8h")...) }, running: true},
 		"no address": {
 			change:   func(s *session) { s.env["SVC_BASE_URL"] = "" },
@@ -174,7 +175,11 @@ func TestDoctor(t *testing.T) {
 					require.Equal(t, result, found[name], "%s: %s", name, e.stdout)
 				}
 			}
-			require.Equal(t, tt.running, e.doc(t)["may_be_running"])
+			_, missing := os.Stat(s.record(""))
+			require.Equal(t, tt.running || missing != nil, e.doc(t)["may_be_running"], "without a ledger nobody knows")
+			if missing != nil && s.env["SVC_LEDGER"] == "" {
+				require.Equal(t, true, s.run("ls", "-o", "json").doc(t)["may_be_running"], "as svc ls")
+			}
 			for _, text := range tt.says {
 				require.Contains(t, e.stdout, text)
 			}
