@@ -11,6 +11,21 @@ import (
 
 const foreign = "token-of-another"
 
+// TestAdviceNamesTheCause: not a lease that is over if the token is of another account, and not --replace, which keeps
+// an endpoint that is initializing.
+func TestAdviceNamesTheCause(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, svctest.WithForeignToken(foreign))
+	s.must(exitOK, with(deploy, "--key", "chat", "--lease", "1s")...)
+	s.srv.SetStatus("svc-1", svctest.StatusInitializing)
+	e := s.must(exitRunning, with(deploy, "--key", "chat", "--timeout", "3s")...)
+	require.NotContains(t, e.stderr, "--replace")
+	s.env["SVC_API_TOKEN"] = foreign
+	e = s.must(exitNotFound, "get", "svc-1")
+	require.Contains(t, e.stderr, "Check the token")
+	require.NotContains(t, e.stderr, "its lease was over")
+}
+
 // TestNotFoundOfAnotherAccountProvesNothing: the token of another account does not find an endpoint that
 // runs. No command closes its entry, or says that nothing runs.
 func TestNotFoundOfAnotherAccountProvesNothing(t *testing.T) {

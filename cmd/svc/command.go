@@ -178,6 +178,13 @@ func onlyCommands(cmd *cobra.Command, args []string) error {
 	if form := cmd.Flag("output").Value.String(); len(args) == 0 && isDocument(form) {
 		return usageError{fmt.Errorf("no command, so there is no document of -o %s: %s COMMAND", form, cmd.CommandPath())}
 	}
+	if len(args) == 0 && cmd.HasParent() {
+		var lines []string
+		for _, c := range cmd.Commands() {
+			lines = append(lines, c.CommandPath())
+		}
+		return usageError{fmt.Errorf("%s needs a command: %s", cmd.CommandPath(), strings.Join(lines, ", "))}
+	}
 	if len(args) == 0 {
 		return cmd.Help()
 	}

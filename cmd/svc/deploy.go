@@ -87,6 +87,9 @@ func (t *tool) deployCommand() *command {
 	f.BoolVar(&dryRun, "dry-run", false, "print the create request, and do not send it; checks its form, its flavor and that --key has no endpoint of another request, and for a new endpoint the stock, not the image")
 	f.BoolVar(&wait, "wait", true, "wait until the endpoint is available")
 	c.run = func(ctx context.Context, _ []string) (view, error) {
+		if !wait && s.probe != "" {
+			return nil, usageError{errors.New("--probe cannot be used with --wait=false: an endpoint that is not awaited is not probed")}
+		}
 		d, err := t.deployment(ctx, &s)
 		if err != nil {
 			return nil, err
@@ -541,7 +544,7 @@ func (t *tool) deployLeft(f facts, replaced bool) []string {
 		}
 	}
 	lines := []string{"Nothing was created: the endpoint of the key " + f.Key + " is " + f.ID + ", of an earlier command."}
-	if !replaced && len(f.Hidden) == 0 && !f.Unwritten {
+	if !replaced && len(f.Hidden) == 0 && !f.Unwritten && (f.Seen == nil || useless(f.Seen)) {
 		lines = append(lines, "If it is unavailable or stopped: the same command with --replace deletes it and creates a new one.")
 	}
 	if !f.Resumed { // the request was refused, which says nothing about the endpoint

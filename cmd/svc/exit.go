@@ -52,7 +52,7 @@ var flagName = regexp.MustCompile(`^invalid argument .* for "(?:-\w, )?--([\w-]+
 // values.
 func plainly(err error, c *cobra.Command) error {
 	if found := negative.FindStringSubmatch(err.Error()); found != nil {
-		return fmt.Errorf("%s is neither a flag nor an argument, which must not be negative: %s", found[1], c.UseLine())
+		return fmt.Errorf("%s is neither a flag nor an argument: no argument begins with \"-\", and no number or duration is negative: %s", found[1], c.UseLine())
 	}
 	for origin, want := range map[string]string{
 		": strconv.ParseInt: ":  "must be a whole number",

@@ -101,6 +101,8 @@ func (f fakeFlags) check() error {
 	switch {
 	case f.loseCreate && f.loseResponse:
 		return usageError{errors.New("--lose-create and --lose-response cannot be used together: both apply to the first create")}
+	case f.failNth != 0 && (f.fail || f.imagePullError):
+		return usageError{errors.New("--fail-nth cannot be used with --fail or --image-pull-error: with it, the other endpoints are available")}
 	}
 	return nil
 }

@@ -282,9 +282,11 @@ func TestFakeRefusesWrongFlags(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
 	for want, args := range map[string][]string{
-		"cannot be used together":   {"--lose-create", "--lose-response"},
-		"must be a whole number":    {"--fail-nth", "-1"},
-		"no such file or directory": {"--request-log", filepath.Join(t.TempDir(), "missing", "log")},
+		"cannot be used together":     {"--lose-create", "--lose-response"},
+		"cannot be used with --fail":  {"--fail", "--fail-nth", "2"},
+		"--image-pull-error: with it": {"--image-pull-error", "--fail-nth", "2"},
+		"must be a whole number":      {"--fail-nth", "-1"},
+		"no such file or directory":   {"--request-log", filepath.Join(t.TempDir(), "missing", "log")},
 	} {
 		require.Contains(t, s.must(exitUsage, append([]string{"fake"}, args...)...).stderr, want)
 	}

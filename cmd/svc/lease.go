@@ -48,8 +48,12 @@ func (d *deployment) tellLease(e ledger.Entry, dry bool) {
 	case left < 0:
 		t.talk.warn("the lease of %s is over since %s: the next \"svc sweep\" deletes it. To keep it: svc extend %s 8h", id, short(-left), e.Key)
 	case d.spec.lease > 0:
-		t.talk.say("the lease of %s %s in %s: --lease counts from the create of the endpoint, and does not shorten a lease. To set another end: svc extend %s %v",
-			id, verb, short(left), e.Key, lease)
+		why := ""
+		if e.LeaseEnd.After(e.ServiceTime.Add(d.spec.lease)) {
+			why = ", and does not shorten a lease"
+		}
+		t.talk.say("the lease of %s %s in %s: --lease counts from the create of the endpoint%s. To set another end: svc extend %s %v",
+			id, verb, short(left), why, e.Key, lease)
 	case d.spec.flags.Changed("lease"):
 		t.talk.say("the lease of %s still ends in %s: --lease 0 does not end it. To end it: svc extend %s 0", id, short(left), e.Key)
 	}
@@ -114,7 +118,7 @@ func (e deletedByOther) Unwrap() error { return e.error }
 // has deleted it.
 func (t *tool) whyDeleted(ctx context.Context, err error) error {
 	f := t.facts()
-	if err == nil || t.client == nil || f.ID == "" || t.accepted(f.ID) || !f.Deleted && !isNotFound(err) || isA[deletedError](err) {
+	if err == nil || t.client == nil || f.ID == "" || t.accepted(f.ID) || len(f.Hidden) > 0 || !f.Deleted && !isNotFound(err) || isA[deletedError](err) {
 		return err
 	}
 	e := unmarked(t.byID(t.entriesBriefly(context.WithoutCancel(ctx)))[strings.ToLower(f.ID)])

@@ -67,7 +67,7 @@ var leases = map[string]struct {
 	"unfinished, its lease":    {func(s *session) { s.unfinished("--lease", "4h") }, []string{"--lease", "1h"}, exitOK, 4 * time.Hour, `the lease of svc-1 \w+ ends in 3h59m: --lease .* does not shorten`, ""},
 	"exists, none":             {leased("4h"), nil, exitOK, 4 * time.Hour, "", ""},
 	"exists, shorter":          {leased("4h"), []string{"--lease", "1h"}, exitOK, 4 * time.Hour, `the lease of svc-1 still ends in 3h59m: .* svc extend chat 1h`, `still ends in 3h59m`},
-	"exists, longer":           {leased("4h"), []string{"--lease", "8h"}, exitOK, 8 * time.Hour, `the lease of svc-1 now ends in 7h59m`, `the lease of svc-1 would then end in 7h59m`},
+	"exists, longer":           {leased("4h"), []string{"--lease", "8h"}, exitOK, 8 * time.Hour, `the lease of svc-1 now ends in 7h59m: --lease counts from the create of the endpoint\. To`, `the lease of svc-1 would then end in 7h59m: --lease counts from the create of the endpoint\. To`},
 	"exists, 0":                {leased("4h"), []string{"--lease", "0"}, exitOK, 4 * time.Hour, `still ends in 3h59m: --lease 0 does not end it. To end it: svc extend chat 0`, `--lease 0 does not end it`},
 	"exists without, --lease":  {leased("0"), []string{"--lease", "4h"}, exitOK, 4 * time.Hour, `the key chat had no lease: it ends in 4h0m0s now`, `it has no lease: the command would set one that ends in 4h0m0s`},
 	"exists without, 0":        {leased("0"), []string{"--lease", "0"}, exitOK, 0, "", ""},
