@@ -46,7 +46,7 @@ var exitCodes = [][]string{
 	{"10", "yes", "an endpoint may be running and billed", "as the last line says"},
 	{"11", "no", "the deployment failed, and its endpoint is deleted", "read the message"},
 	{"64", "if it ran before", "usage error; nothing was sent", "svc COMMAND --help"},
-	{"127", "no", "run: the program was not found; nothing was created", "check the command"},
+	{"127", "no", "run: CMD was not found, or cannot be executed; nothing was created", "check the command"},
 	{"130", "no *", "a signal has ended it; nothing was created or changed", "run it again"},
 	{"2", "yes", "the program crashed, or was ended by SIGABRT", "svc ls"},
 	{"128+n", "yes; run: see below", "signal n killed the program (137: SIGKILL)", "svc ls"},
@@ -62,7 +62,9 @@ nothing, and what ran before still runs. After 5, an endpoint may run that the t
 runs if no flavor fits, and if the ledger has no open entry of the key. "svc run" ends with the code
 of its program once the endpoint is deleted, and so with 129, 130 or 143 after SIGHUP, SIGINT or SIGTERM:
 then none runs. All other commands end with 130 after each of these signals, if nothing runs, and else
-with 4, 10 or 11. 137 is SIGKILL, of "svc run" too: then one may run. Its --result FILE has both codes of
+with 4, 10 or 11. A signal that is ignored when svc starts stays ignored: SIGHUP
+under nohup, and SIGINT after "&" in a script; SIGTERM is for these. 137 is SIGKILL, of "svc run" too:
+then one may run. Its --result FILE has both codes of
 "svc run", so a script can tell them apart:
 
   code=0; svc run --result r.json … -- ./test.sh || code=$?

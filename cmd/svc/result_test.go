@@ -33,6 +33,18 @@ func (s *session) result(e ended, file string) map[string]any {
 	return doc
 }
 
+// TestResultOfACommandThatCannotStart: the kind tells a program that is missing from one that may not be executed.
+func TestResultOfACommandThatCannotStart(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	file := filepath.Join(s.env["HOME"], "r.json")
+	for program, kind := range map[string]string{"./no-such-program": "command_not_found", "no-such-program": "command_not_found", os.DevNull: "command_not_executable"} {
+		e := s.must(exitNoCommand, "run", "--result", file, "--name", "demo", "--image", "i", "--", program)
+		require.Equal(t, kind, s.result(e, file)["error_kind"], program)
+	}
+	require.Zero(t, s.srv.RequestCount("POST", svctest.RouteEndpoints))
+}
+
 // TestResultOfRun: a script can tell the exit code of CMD from one of svc, on every way out.
 func TestResultOfRun(t *testing.T) {
 	t.Parallel()
