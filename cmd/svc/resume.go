@@ -122,6 +122,7 @@ func (d *deployment) goesOn(ctx context.Context, id string) {
 	} else {
 		t.talk.say("an earlier command has created %s%s", printable(id), then)
 	}
+	t.warnOfDelete(*e) // accepted since the key was read
 	d.tellScaled(*e)
 	d.tellLease(*e, false)
 	d.warnOfFlavor(ctx, *e)

@@ -334,7 +334,7 @@ the endpoint in the last five minutes: no lease keeps it then.`,
 			if err != nil || d < 0 {
 				return nil, usageError{fmt.Errorf("DURATION must be a duration, such as 8h or 2d, and at most %dd, or 0 for no lease, not %q", maxDays, args[1])}
 			}
-			end := time.Now().Add(d)
+			end := time.Now().Add(max(d, time.Second)) // a lease of 1 ns is the mark of an accepted delete
 			if d == 0 {
 				end = time.Time{}
 			}
