@@ -102,7 +102,7 @@ func TestNewTokenOfTheSameAccount(t *testing.T) {
 	require.NoError(t, s.srv.Client().InferenceServices.Delete(t.Context(), "svc-1"))
 	s.must(exitRunning, "delete", "--key", "chat", "--missing-ok")
 	s.must(exitRefused, "forget", "chat")
-	s.must(exitOK, "forget", "chat", "--other-token")
+	require.Contains(t, s.must(exitOK, "forget", "chat", "--other-token").stderr, "on your word")
 	require.Empty(t, s.open())
 	s.must(exitOK, with(deploy, "--key", "chat")...)
 	s.env["SVC_API_TOKEN"] = "the-old-token"

@@ -304,7 +304,8 @@ func TestQuitOfRun(t *testing.T) {
 			if has == nil {
 				has = []any{nil, 9.0} // CMD was killed
 			}
-			require.Equal(t, has, []any{doc["command_exit_code"], doc["command_signal"]})
+			require.Equal(t, has[0], doc["command_exit_code"])
+			require.Equal(t, has[1], doc["command_signal"])
 			require.NotEmpty(t, doc["key"])
 			if pid, err := os.ReadFile(filepath.Join(s.env["HOME"], "child")); err == nil {
 				eventually(t, "the child of CMD has ended", func() bool {

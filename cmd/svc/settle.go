@@ -167,7 +167,8 @@ that runs. --other-token is for a new token of the same account.`,
 			return nil, err
 		}
 		t.note(func(f *facts) { f.ID, f.Name = e.ServiceID, e.Name })
-		if !otherToken && t.otherToken(ctx, e) {
+		other := t.otherToken(ctx, e)
+		if other && !otherToken {
 			switch _, err := t.client.InferenceServices.Get(ctx, e.ServiceID); {
 			case isNotFound(err):
 				return nil, otherTokenError{e}
@@ -181,7 +182,7 @@ that runs. --other-token is for a new token of the same account.`,
 		left := t.openUnder(ctx, args[0])
 		t.note(func(f *facts) { f.Running = len(left) > 0 })
 		switch {
-		case len(left) == 0 && e.ServiceID == "":
+		case len(left) == 0 && (other || e.ServiceID == ""):
 			t.talk.say("the key %s is free again: on your word, no endpoint of it is running", args[0])
 		case len(left) == 0:
 			t.talk.say("the key %s is free again", args[0])

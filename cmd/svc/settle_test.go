@@ -171,7 +171,7 @@ func TestCompletionOfAnUnknownShell(t *testing.T) {
 	s := newSession(t)
 	require.Contains(t, s.must(exitUsage, "completion", "nosh").stderr, `there is no command "svc completion nosh"`)
 	require.Contains(t, s.must(exitOK, "completion", "bash").stdout, "bash completion")
-	require.Contains(t, s.must(exitOK, "completion").stdout, "zsh")
+	require.Contains(t, s.must(exitUsage, "completion").stderr, "svc completion zsh")
 	require.NotContains(t, s.must(exitTimeout, "wait", "svc-1", "--timeout", "1ms").stderr, "0 polls")
 }
 
