@@ -96,6 +96,12 @@ func TestRolloutScript(t *testing.T) {
 		require.Equal(t, exitUsage, s.script("rollout.sh", args...).code, "1 means that the old one serves")
 	}
 	require.Equal(t, exitUsage, s.script("blue-green.sh", "app", "", "app:1", "switch").code)
+	for _, flag := range []string{"--dry-run", "--dry-run=true", "--key=other", "--wait=false", "--help"} { // with them, a script would delete what serves
+		before := s.srv.RequestCount("*", svctest.RouteAny)
+		require.Equal(t, exitUsage, s.script("rollout.sh", "app", "app:4", "app:3", flag).code)
+		require.Equal(t, exitUsage, s.script("blue-green.sh", "app", "r2", "app:2", "switch", flag).code)
+		require.Equal(t, before, s.srv.RequestCount("*", svctest.RouteAny))
+	}
 	e := s.script("rollout.sh", "new", "app:1", "app:0")
 	require.Equal(t, "svc-", e.stdout[:4], "only the ID")
 	e = s.script("rollout.sh", "new", "app:2", "app:1", "--flavor", "missing")

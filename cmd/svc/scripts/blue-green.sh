@@ -26,7 +26,8 @@
 # Each release has a key of its own, APP--RELEASE, so the script can be run again after any failure or
 # kill, and needs no other state than the ledger. APP and RELEASE must not contain "--", so that no
 # release of another app is taken for an old one: 1 to 64 characters of a-z, 0-9, _ and - in all. It needs
-# SVC_BASE_URL, SVC_API_TOKEN, SVC_INFERENCE_URL and a ledger (svc help scripting). A wrong use ends with 64.
+# SVC_BASE_URL, SVC_API_TOKEN, SVC_INFERENCE_URL and a ledger (svc help scripting). A wrong use ends with 64: FLAGS
+# cannot have --key, --wait and --dry-run.
 set -euo pipefail
 
 app=${1-} release=${2-} image=${3-} switch=${4-}
@@ -35,6 +36,12 @@ if [ -z "$app" ] || [ -z "$release" ] || [ -z "$image" ] || [ -z "$switch" ]; th
 	exit 64
 fi
 shift 4
+for flag in "$@"; do
+	case ${flag%%=*} in --dry-run | --key | --wait | --help | -h)
+		echo "blue-green: $flag cannot be one of FLAGS" >&2
+		exit 64 ;;
+	esac
+done
 case $app:$release in *--* | *-:* | *:-*)
 	echo 'blue-green: APP and RELEASE must not contain "--", nor have a "-" where they meet' >&2
 	exit 64 ;;
@@ -125,7 +132,10 @@ serving() {
 	look others
 	keys=$said
 	for key in $keys; do
+		look svc ls --key "$key" -o yaml
+		[[ $(field delete_accepted_at "$said") != 20* ]] || continue # it is being deleted
 		look svc get --key "$key" -o yaml
+		[ $code != 5 ] || continue # it is deleted already
 		[ $code = 0 ] || look svc ls --key "$key" -o yaml
 		[ $code = 0 ] || continue
 		n=$(field instances "$said")

@@ -28,7 +28,8 @@
 # A signal that is ignored when the script starts stays ignored, by svc too: SIGHUP under nohup, and SIGINT if another
 # script has started it with &. SIGTERM ends it then.
 #
-# It needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting). A wrong use ends with 64.
+# It needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting). A wrong use ends with 64: FLAGS
+# cannot have --key, --wait and --dry-run.
 set -euo pipefail
 
 key=${1-} image=${2-} old=${3-}
@@ -37,6 +38,12 @@ if [ -z "$key" ] || [ -z "$image" ] || [ -z "$old" ]; then
 	exit 64
 fi
 shift 3
+for flag in "$@" ${OLD_FLAGS-}; do
+	case ${flag%%=*} in --dry-run | --key | --wait | --help | -h)
+		echo "rollout: $flag cannot be one of FLAGS" >&2
+		exit 64 ;;
+	esac
+done
 
 child='' stopped='' signals=0 again='the same command'
 stop() {
