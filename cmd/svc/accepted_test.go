@@ -161,7 +161,7 @@ func TestDeleteThatNeverTakesEffect(t *testing.T) {
 	e := s.must(exitRunning, with(deploy, "--key", "chat", "--lease", "8h", "--timeout", "2s", "-o", "json")...)
 	doc := e.doc(t)
 	require.Equal(t, []any{"svc-1", true, false, "timeout"}, []any{doc["service_id"], doc["may_be_running"], doc["created"], doc["error_kind"]})
-	require.Contains(t, e.stderr, "To delete it once more: svc delete --key chat, and deploy again. To keep it: svc extend chat 8h, and deploy again")
+	require.Contains(t, e.stderr, "To delete it once more: svc delete --key chat, and deploy again. To keep it, if it still runs five minutes after the delete: svc extend chat 8h, and deploy again")
 	require.Equal(t, 1, s.arrived("POST", svctest.RouteEndpoints))
 
 	s.acceptedBefore(deleteSettles)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -155,6 +156,11 @@ func damages(err error) (found []*ledger.Error) {
 		return []*ledger.Error{e}
 	}
 	return nil
+}
+
+// isDamaged reports whether an error says that records of a key are damaged.
+func isDamaged(err error, key string) bool {
+	return slices.ContainsFunc(damages(err), func(e *ledger.Error) bool { return e.Key == key })
 }
 
 // damaged returns what to do about a key whose records are damaged. No command with the key works, and neither do adopt

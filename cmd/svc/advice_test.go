@@ -84,10 +84,15 @@ func (s *session) record(name string) string {
 func TestDoctorOnADamagedKey(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat", "--lease", "1s")...)
 	damage("chat@000002.json")(s)
+	time.Sleep(2100 * time.Millisecond)
 	e := s.must(exitFailed, "doctor")
 	require.NotContains(t, e.stdout, "svc adopt chat ID, or")
 	require.Regexp(t, `(?m)^key +problem +the records of the key chat are damaged.*look for an endpoint named "demo", with \[svc:\w+\].*svc delete ID$`, e.stdout)
+	e = s.must(exitRunning, "sweep")
+	require.NotContains(t, e.stderr, "svc adopt chat ID, or")
+	require.Regexp(t, `no command with the key works.*\n.*look for an endpoint named "demo"`, e.stderr)
 	s.must(exitOK, "delete", "svc-1")
 }
 

@@ -540,7 +540,7 @@ func (t *tool) deployLeft(f facts, replaced bool) []string {
 	if f.Deleting {
 		return []string{
 			fmt.Sprintf("Nothing was created: %s of the key %s is not deleted yet. It may be running and billed.", f.ID, f.Key),
-			fmt.Sprintf("To delete it once more%s: svc delete --key %s, and deploy again. To keep it: svc extend %[2]s 8h, and deploy again", f.withItsToken(), f.Key),
+			fmt.Sprintf("To delete it once more%s: svc delete --key %s, and deploy again. To keep it, if it still runs five minutes after the delete: svc extend %[2]s 8h, and deploy again", f.withItsToken(), f.Key),
 		}
 	}
 	lines := []string{"Nothing was created: the endpoint of the key " + f.Key + " is " + f.ID + ", of an earlier command."}

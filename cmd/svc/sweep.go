@@ -117,9 +117,9 @@ only, and names open entries at other addresses, with --quiet too: the exit code
 		reaped, err := t.client.Ledger.Reap(ctx, &svc.ReapOptions{DryRun: dryRun})
 		reaped, err = t.settledSince(ctx, reaped, err)
 		for _, r := range reaped {
-			v.Entries = append(v.Entries, t.sweptEntry(r, dryRun, tell))
+			v.Entries = append(v.Entries, t.sweptEntry(r, dryRun, tell, isDamaged(err, r.Entry.Key)))
 		}
-		lines := v.left(err == nil)
+		lines := v.left(err, t.entriesBriefly(ctx))
 		left.Store(&lines)
 		t.note(func(f *facts) {
 			f.Left = slices.ContainsFunc(v.Entries, func(e swept) bool { return e.Error != "" })
@@ -132,15 +132,17 @@ only, and names open entries at other addresses, with --quiet too: the exit code
 const leftBySweep = "Endpoints whose lease is over may still be running and billed. To see them: svc ls."
 
 // left returns what to do about the endpoints that a sweep has left. Another sweep does not help for all.
-// complete is true if nothing failed.
-func (v *sweepView) left(complete bool) (lines []string) {
-	if complete {
+// err is what failed; nil if nothing did.
+func (v *sweepView) left(err error, entries []ledger.Entry) (lines []string) {
+	if err == nil {
 		return []string{"No endpoint whose lease is over was left. Others may be running and billed: see \"svc ls\"."}
 	}
 	again := len(v.Entries) == 0
 	for _, e := range v.Entries {
 		switch {
 		case e.Error == "":
+		case isDamaged(err, e.Key):
+			lines = append(lines, damaged(err, e.Key, entries)...)
 		case e.ServiceID == "" || e.State != string(ledger.Created):
 			lines = append(lines, fmt.Sprintf("No sweep settles the key %[1]s: svc adopt %[1]s ID, or: svc forget %[1]s", e.Key))
 		case e.hidden:
@@ -182,7 +184,7 @@ func (t *tool) settledSince(ctx context.Context, reaped []svc.Reaped, err error)
 
 // sweptEntry returns the result of a sweep for an entry, with the reason if the entry could
 // not be settled.
-func (t *tool) sweptEntry(r svc.Reaped, dryRun bool, tell func(id string, err error)) swept {
+func (t *tool) sweptEntry(r svc.Reaped, dryRun bool, tell func(id string, err error), damaged bool) swept {
 	deleted := r.Err == nil && (!dryRun || r.Entry.State == ledger.Deleted) && r.Entry.State != ledger.Forgotten
 	e := swept{newEntryView(r.Entry), deleted, "", isNotFound(r.Err), errors.Is(r.Err, svc.ErrLedgerMark)}
 	if deleted { // the ledger may not have it yet
@@ -193,6 +195,7 @@ func (t *tool) sweptEntry(r svc.Reaped, dryRun bool, tell func(id string, err er
 	}
 	e.Error = plainText(r.Err)
 	switch {
+	case damaged: // the advice is about it
 	case e.ServiceID == "": // no sweep can settle it
 		t.talk.say("the outcome of the create of the key %[1]s is not known: look for %[2]q at the provider, then: svc adopt %[1]s ID, or: svc forget %[1]s", e.Key, e.Name)
 	case !isA[*svc.WaitError](r.Err): // the calls of a wait are told
