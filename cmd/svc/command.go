@@ -51,6 +51,8 @@ type command struct {
 	ledger  ledgerUse
 	stake   stake
 	endless bool // there is no time limit unless --timeout is given
+	// dry points to the value of --dry-run of a command that makes a ledger: it makes none then.
+	dry *bool
 	// empty returns the view of a run that found nothing. Each list in it is [] and not nil.
 	empty func() view
 	// before is called before the ledger is opened: it notes what the command line says about the endpoint. If nil,

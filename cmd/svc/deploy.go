@@ -78,6 +78,7 @@ func (t *tool) deployCommand() *command {
 		before: func() { t.noteRequest(&s) },
 		left:   func(f facts) []string { return t.deployLeft(f, s.replace) },
 	}
+	c.dry = &dryRun
 	c.empty = func() view { return &deployView{DryRun: dryRun, Request: json.RawMessage("null")} }
 	f := c.Flags()
 	s.add(f)

@@ -188,8 +188,12 @@ func (t *tool) openLedger(ctx context.Context, c *command) (store ledger.Store, 
 		}
 		return nil, stop, err
 	}
-	store, stop, err = t.openOrMake(ctx, use == makesLedger && !t.place.explicit)
+	dry := c.dry != nil && *c.dry
+	store, stop, err = t.openOrMake(ctx, use == makesLedger && !t.place.explicit && !dry)
 	switch {
+	case dry && isA[noLedgerError](err) && !t.place.explicit:
+		t.talk.say("there is no ledger at %s: without --dry-run, this command makes one", t.place.shown)
+		return ledger.Memory(), func() {}, nil
 	case err == nil && c.stake == changes:
 		return watched{store, t, c.onRecord}, stop, nil
 	case err == nil:

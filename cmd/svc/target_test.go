@@ -183,6 +183,7 @@ func TestNewLedgerIsAnnounced(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
 	made := "made a new ledger at " + filepath.Join(s.env["HOME"], ".local/state/svc-ledger") + ": there was none\n"
+	require.Contains(t, s.must(exitOK, with(deploy, "--key", "chat", "--dry-run")...).stderr, "there is no ledger at ", "a dry run makes none")
 	require.Equal(t, 1, strings.Count(s.must(exitOK, deploy...).stderr, made))
 	require.NotContains(t, s.must(exitOK, deploy...).stderr, "made a new ledger")
 	pipeline := newSession(t)
