@@ -123,6 +123,8 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 			state = "it exists, with 0 instances: nothing of it is running or billed"
 		}
 		return append(lines, fmt.Sprintf("%[1]s is not forgotten: %[2]s. To delete it: svc delete %[1]s", f.ID, state))
+	case isA[changedError](err):
+		lines = append(lines, "Nothing is wrong with the ledger. To see the entry: svc ls --all")
 	case t.place.shown != "":
 		lines = append(lines, fmt.Sprintf("The ledger is %s. To find out what is wrong with it: svc doctor", t.place.shown))
 	}

@@ -232,6 +232,10 @@ func (t *tool) missing(ctx context.Context, id string) bool {
 // "not found", there was no such endpoint. e is its entry; zero if the ledger does not have it.
 func (t *tool) deleteOne(ctx context.Context, id string, e ledger.Entry) (deletion, error) {
 	if e.State == ledger.Deleted && t.missing(ctx, id) {
+		if t.facts().Listed { // the entry of --key was open when this command began
+			t.talk.say("%s is deleted: another command has proved it", printable(id))
+			return deletion{ServiceID: id, Deleted: true, proven: true}, nil
+		}
 		return deletion{ServiceID: id, Deleted: true, Missing: true, proven: true, before: true}, deletedError{id, e.DeletedAt}
 	}
 	if e.State == "" {

@@ -103,6 +103,7 @@ var kinds = []kind{
 	{"endpoint_exists", exitLedger, isA[runningError]},
 	{"being_deleted", exitRunning, isA[deletingError]},
 	{"overtaken", exitFailed, isA[overtakenError]},
+	{"overtaken", exitLedger, isA[changedError]},
 	{"other_token", exitRefused, isA[otherTokenError]},
 	{"usage", exitUsage, isA[usageError]},
 	{"usage", exitUsage, isA[*svc.ValidationError]},

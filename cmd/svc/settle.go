@@ -44,7 +44,7 @@ if the endpoint has the mark, which proves that it is the right one.`,
 		client: needsClient, ledger: readsLedger, stake: reads, empty: emptyService,
 	}
 	c.advise = func(err error) []string {
-		if !isA[*ledger.Error](err) || isA[elsewhereError](err) || damagedKey(err) != "" {
+		if !isA[*ledger.Error](err) || isA[changedError](err) || isA[elsewhereError](err) || damagedKey(err) != "" {
 			return nil
 		}
 		if e, ok := errors.AsType[unmarkedError](err); ok {
@@ -80,6 +80,12 @@ func (t *tool) adopt(ctx context.Context, key, id string, unmarked bool) (*svc.I
 		return t.client.InferenceServices.Get(ctx, e.ServiceID)
 	}
 	s, err := t.client.Ledger.Adopt(ctx, e, id, &svc.AdoptOptions{Unmarked: unmarked})
+	if err = t.meanwhile(ctx, e, err); isChanged(err, func(now ledger.Entry) bool {
+		return now.State == ledger.Created && strings.EqualFold(now.ServiceID, id)
+	}) {
+		t.talk.say("%s", plainText(err))
+		s, err = t.client.InferenceServices.Get(ctx, id)
+	}
 	if errors.Is(err, ledger.ErrMark) && t.hasNoMark(ctx, id) {
 		err = unmarkedError{err, key, id}
 	}
@@ -121,8 +127,13 @@ func (t *tool) undoAdoption(ctx context.Context, key string) error {
 	t.note(func(f *facts) { f.Key = key })
 	open := slices.DeleteFunc(t.openUnder(ctx, key), func(e ledger.Entry) bool { return !e.Adopted })
 	if len(open) != 1 {
-		if _, err := t.entryOf(ctx, key); err != nil {
+		e, err := t.entryOf(ctx, key)
+		if err != nil {
 			return err
+		}
+		if undone(e) {
+			t.talk.say("the key %s is in doubt already: its adoption was undone before", key)
+			return nil
 		}
 		return usageError{fmt.Errorf("the key %q has not adopted an endpoint; \"svc ls\" shows its entry", key)}
 	}
@@ -131,12 +142,18 @@ func (t *tool) undoAdoption(ctx context.Context, key string) error {
 		return err
 	}
 	t.noteEntry(e)
-	if err := t.client.Ledger.UndoAdopt(ctx, e); err != nil {
+	err := t.meanwhile(ctx, e, t.client.Ledger.UndoAdopt(ctx, e))
+	if err != nil && !isChanged(err, undone) {
 		return err
 	}
 	t.note(func(f *facts) { f.ID = "" })
 	t.talk.say("the key %[1]s is in doubt again, and %[2]s is as before. If there is an endpoint of the key: svc adopt %[1]s ID. If there is none: svc forget %[1]s", key, printable(e.ServiceID))
 	return nil
+}
+
+// undone reports whether an entry is in doubt because an adoption was undone.
+func undone(e ledger.Entry) bool {
+	return e.State == ledger.Unknown && slices.ContainsFunc(e.Records, func(r ledger.Record) bool { return r.Event == ledger.Unknown && r.Adopted })
 }
 
 func (t *tool) forgetCommand() *command {
@@ -165,6 +182,11 @@ that runs. --other-token is for a new token of the same account.`,
 		e, err := t.forgettable(ctx, args[0], id)
 		if err != nil {
 			return nil, err
+		}
+		if e.State == ledger.Forgotten {
+			t.talk.say("there is nothing to forget: the latest entry of the key %s is forgotten already", args[0])
+			t.note(func(f *facts) { f.Running = len(t.openUnder(ctx, args[0])) > 0 })
+			return emptyMessage(), nil
 		}
 		t.note(func(f *facts) { f.ID, f.Name = e.ServiceID, e.Name })
 		other := t.otherToken(ctx, e)
@@ -209,6 +231,48 @@ func (t *tool) forget(ctx context.Context, e ledger.Entry) error {
 		}
 		return runningError{err, e.ServiceID}
 	}
+	if err = t.meanwhile(ctx, e, err); isChanged(err, func(now ledger.Entry) bool { return !now.Open() }) {
+		t.talk.say("%s", plainText(err))
+		return nil
+	}
+	return err
+}
+
+// changedError is returned for an entry that another command has changed before this one could.
+type changedError struct {
+	error
+	now ledger.Entry
+}
+
+func (e changedError) Error() string {
+	text := fmt.Sprintf("another command has settled the entry of the key %s meanwhile: it is %s", e.now.Key, e.now.State)
+	if e.now.ServiceID != "" {
+		text += ", with the endpoint " + printable(e.now.ServiceID)
+	}
+	return text
+}
+
+func (e changedError) Unwrap() error { return e.error }
+
+// isChanged reports whether an error is a changedError, and the entry is as wanted now.
+func isChanged(err error, wanted func(ledger.Entry) bool) bool {
+	e, ok := errors.AsType[changedError](err)
+	return ok && wanted(e.now)
+}
+
+// meanwhile returns a changedError in place of the refusal of a change if the entry has another state than it had
+// before: nothing is wrong with the ledger.
+func (t *tool) meanwhile(ctx context.Context, e ledger.Entry, err error) error {
+	if !isA[*ledger.Error](err) {
+		return err
+	}
+	entries := t.entriesBriefly(context.WithoutCancel(ctx))
+	for _, now := range entries {
+		if now.Intent == e.Intent && now.State != e.State {
+			t.note(func(f *facts) { f.ID, f.Running = now.ServiceID, len(openUnder(entries, e.Key)) > 0 })
+			return changedError{err, now}
+		}
+	}
 	return err
 }
 
@@ -225,7 +289,8 @@ func (e runningError) Error() string {
 func (e runningError) Unwrap() error { return e.error }
 
 // forgettable returns the entry of a key that is to be forgotten. If the key has several open entries,
-// it is the entry with the ID, or else the entry whose create has no known outcome.
+// it is the entry with the ID, or else the entry whose create has no known outcome. If there is none, it is the latest
+// entry of the key, if that is forgotten already.
 func (t *tool) forgettable(ctx context.Context, key, id string) (found ledger.Entry, err error) {
 	if _, err := t.openEntry(ctx, key); err != nil && !errors.Is(err, svc.ErrKeyInUse) {
 		return found, err
@@ -240,9 +305,14 @@ func (t *tool) forgettable(ctx context.Context, key, id string) (found ledger.En
 			return !strings.EqualFold(e.ServiceID, id)
 		})
 	}
-	switch {
+	forgotten := slices.DeleteFunc(slices.Clone(entries), func(e ledger.Entry) bool {
+		return e.Key != key || id != "" && !strings.EqualFold(e.ServiceID, id)
+	})
+	switch last := len(forgotten) - 1; {
 	case len(open) == 1:
 		return open[0], t.isHere(open[0])
+	case len(open) == 0 && last >= 0 && forgotten[last].State == ledger.Forgotten:
+		return forgotten[last], nil
 	case id != "":
 		return found, usageError{fmt.Errorf("no open entry of the key %q has the ID %q: see \"svc ls\"", key, id)}
 	case len(openUnder(entries, key)) == 0 && err == nil:
@@ -350,13 +420,19 @@ the endpoint in the last five minutes: no lease keeps it then.`,
 			if err := t.reach(ctx); err != nil { // the lease counts from the service's time
 				return nil, err
 			}
-			if err := t.client.Ledger.Extend(ctx, e, end); err != nil {
+			if err := t.meanwhile(ctx, e, t.client.Ledger.Extend(ctx, e, end)); err != nil {
 				return nil, err
 			}
-			if e, err = t.entryOf(ctx, args[0]); err != nil {
+			now, err := t.entryOf(ctx, args[0])
+			if err == nil { // a sweep may have sent its delete before it could know the new lease
+				err = t.mayKeep(now)
+			} else if isA[noEntryError](err) {
+				err = t.meanwhile(ctx, e, &ledger.Error{Op: "extend", Key: e.Key, Err: err})
+			}
+			if err != nil {
 				return nil, err
 			}
-			return &entriesView{Entries: []entryView{newEntryView(e)}}, nil
+			return &entriesView{Entries: []entryView{newEntryView(now)}}, nil
 		},
 	}
 }

@@ -202,3 +202,78 @@ func TestAdoptNamesTheRightCommandLine(t *testing.T) {
 	require.Contains(t, s.must(exitUsage, "adopt", "svc-2", "svc-2").stderr, "in doubt are chat, more")
 	s.must(exitOK, "adopt", "chat", "svc-2")
 }
+
+// TestCommandsThatSettleAnEntryAtOnce: the one that comes second has reached its goal, or says what is there now. Nothing
+// is wrong with the ledger.
+func TestCommandsThatSettleAnEntryAtOnce(t *testing.T) {
+	t.Parallel()
+	read := [2]string{"GET", svctest.RouteEndpoint}
+	list := [2]string{"GET", svctest.RouteFlavors}
+	adopted := []string{"adopt", "chat", "svc-1"}
+	for name, tt := range map[string]struct {
+		before        []string // begins with a lost create if it is an adoption, and else with an endpoint
+		first, second []string
+		held          [2]string // the request of the second that the service holds while the first runs
+		code          int       // of the second
+		running       bool      // may_be_running of the second
+		says          string
+	}{
+		"forget, forget":  {nil, []string{"forget", "chat"}, []string{"forget", "chat"}, list, exitOK, false, "meanwhile: it is forgotten\n"},
+		"adopt, forget":   {nil, adopted, []string{"forget", "chat"}, list, exitLedger, true, "meanwhile: it is created, with the endpoint svc-1\n"},
+		"forget, adopt":   {nil, []string{"forget", "chat"}, adopted, read, exitOK, true, ""},
+		"adopt, adopt":    {nil, adopted, adopted, read, exitOK, true, "meanwhile: it is created, with the endpoint svc-1\n"},
+		"adopt, another":  {nil, []string{"adopt", "chat", "svc-2", "--unmarked"}, adopted, read, exitLedger, true, "meanwhile: it is created, with the endpoint svc-2\n"},
+		"undo, undo":      {[]string{"adopt", "chat", "svc-2", "--unmarked"}, []string{"adopt", "chat", "--undo"}, []string{"adopt", "chat", "--undo"}, read, exitOK, true, "is in doubt again"},
+		"extend, extend":  {adopted, []string{"extend", "chat", "1h"}, []string{"extend", "chat", "2h"}, list, exitOK, true, ""},
+		"delete, extend":  {adopted, []string{"delete", "svc-1"}, []string{"extend", "chat", "1h"}, list, exitLedger, false, "meanwhile: it is deleted, with the endpoint svc-1\n"},
+		"delete, forget":  {adopted, []string{"delete", "svc-1"}, []string{"forget", "chat"}, list, exitOK, false, "meanwhile: it is deleted, with the endpoint svc-1\n"},
+		"delete, delete":  {adopted, []string{"delete", "svc-1"}, []string{"delete", "svc-1"}, [2]string{"DELETE", svctest.RouteEndpoint}, exitOK, false, ""},
+		"delete, of key":  {adopted, []string{"delete", "svc-1"}, []string{"delete", "--key", "chat"}, [2]string{"DELETE", svctest.RouteEndpoint}, exitOK, false, ""},
+		"one is finished": {nil, []string{"forget", "chat"}, []string{"forget", "chat"}, [2]string{}, exitOK, false, "is forgotten already"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t)
+			later, hold := http.Header{"Date": {time.Now().Add(10 * time.Minute).UTC().Format(http.TimeFormat)}}, 2*time.Second
+			if tt.first[0] == "delete" && tt.second[0] != "delete" { // until the deletion is proved
+				hold = 8 * time.Second
+			}
+			loseResponse(s)
+			s.srv.AddEndpoint(svctest.Endpoint{Name: "chat", Instances: 1})
+			if tt.before != nil {
+				s.must(exitOK, tt.before...)
+				later = nil // a list with the same Date as the one before it proves no deletion
+			}
+			if tt.held[0] != "" {
+				s.srv.Fault(tt.held[0], tt.held[1], svctest.Fault{Header: later, Delay: hold})
+			}
+			s.srv.Fault("GET", svctest.RouteFlavors, svctest.Fault{Header: later, Times: -1}) // the service's clock moves on
+			count := func() int {
+				if tt.held[0] == "" {
+					return 0
+				}
+				return s.arrived(tt.held[0], tt.held[1])
+			}
+			arrived := count()
+			line := append(tt.second, "--timeout", "100s", "-o", "json")
+			var e ended
+			if tt.held[0] == "" {
+				s.must(exitOK, tt.first...)
+				e = s.run(line...)
+			} else {
+				b := s.background(line...)
+				eventually(t, "the second has begun", func() bool { return count() > arrived })
+				s.must(exitOK, tt.first...)
+				e = b.end()
+			}
+			require.Equal(t, tt.code, e.code, e.stderr)
+			require.Contains(t, e.stderr, tt.says)
+			require.NotContains(t, e.stderr, "svc doctor")
+			doc := e.doc(t)
+			require.Equal(t, []any{tt.code != exitOK, tt.running}, []any{doc["error"] != nil, doc["may_be_running"]})
+			if tt.code != exitOK {
+				require.Equal(t, "overtaken", doc["error_kind"])
+			}
+		})
+	}
+}
