@@ -62,13 +62,13 @@ func (f facts) withItsToken() string {
 
 // otherTokenAdvice returns what to do about an endpoint that was created with another token, one line
 // each.
-func otherTokenAdvice(err error, f facts) []string {
+func (t *tool) otherTokenAdvice(err error, f facts) []string {
 	e, ok := errors.AsType[otherTokenError](err)
 	switch {
 	case ok:
 		return []string{
 			"If this token is of another account: repeat the command with the token of the account that created the endpoint.",
-			fmt.Sprintf("If it is a new token of the same account, and you have seen there that the endpoint does not exist: svc forget %s --other-token", e.entry.Key),
+			fmt.Sprintf("If it is a new token of the same account, and you have seen there that the endpoint does not exist: %s", t.cmdOf(e.entry, "forget %s --other-token", e.entry.Key)),
 		}
 	case len(f.Hidden) > 0:
 		return []string{fmt.Sprintf("Check the token: the ledger has %s as created with another token. If that is of another account, the endpoint may be running there, and this token does not find it.", strings.Join(f.Hidden, ", "))}

@@ -16,7 +16,7 @@ import (
 // advice returns what to do about an error, one line each. If an endpoint may be running, the
 // last line says so.
 func (t *tool) advice(err error, code int, c *command, f facts) (lines []string) {
-	lines = reasons(err, f)
+	lines = t.reasons(err, f)
 	if c.advise != nil {
 		if own := c.advise(err); len(own) > 0 {
 			return append(lines, own...)
@@ -30,7 +30,7 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 		return append(lines, "See: svc --help")
 	case exitDeleted:
 		if f.Unrecorded {
-			lines = append(lines, fmt.Sprintf("The ledger could not record that. The entry of the key %[1]s stays in doubt until you run: svc forget %[1]s", f.Entry))
+			lines = append(lines, fmt.Sprintf("The ledger could not record that. The entry of the key %s stays in doubt until you run: %s", f.Entry, t.cmd("forget %s", f.Entry)))
 		}
 		return append(lines, "Nothing is left running.")
 	case exitUnknown:
@@ -40,7 +40,7 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 	case exitNotFound:
 		return append(lines, t.notFound(err, f)...)
 	case exitUnusable:
-		return append(lines, restart(f)...)
+		return append(lines, t.restart(f)...)
 	case exitRunning:
 		if c.left != nil {
 			return append(lines, c.left(f)...)
@@ -58,7 +58,7 @@ func (t *tool) notFound(err error, f facts) []string {
 	if f.Running && len(f.Hidden) == 0 && kindOf(err).name == "not_found" && !isA[mixedUpError](err) { // else it is known that nothing is
 		lines := []string{"Check the ID, and the account of the token: the service has no such endpoint in it, or has deleted it. " + t.checkPath()}
 		if f.Listed {
-			lines = append(lines, fmt.Sprintf("If it is deleted, its entry stays open until that is recorded: svc delete %s", f.ID))
+			lines = append(lines, fmt.Sprintf("If it is deleted, its entry stays open until that is recorded: %s", t.cmd("delete %s", f.ID)))
 		}
 		return lines
 	}
@@ -77,14 +77,17 @@ func noRoute(err error) bool {
 }
 
 // reasons returns what may be the reason of an error, whatever the exit code, one line each.
-func reasons(err error, f facts) (lines []string) {
+func (t *tool) reasons(err error, f facts) (lines []string) {
 	if wait := retryAfter(err); wait > 0 {
 		lines = append(lines, fmt.Sprintf("The service asks to wait %v before the next try.", wait.Round(time.Second)))
 	}
 	if kindOf(err).code == exitRefused {
 		lines = append(lines, "Check the token: SVC_API_TOKEN or --token-file.")
 	}
-	lines = append(lines, otherTokenAdvice(err, f)...)
+	if errors.Is(err, errNoFlavor) && !isA[soldOutError](err) {
+		lines = append(lines, "To see all flavors: "+t.cmd("flavors"))
+	}
+	lines = append(lines, t.otherTokenAdvice(err, f)...)
 	if f.NoPath && isA[*svc.WaitError](err) {
 		lines = append(lines, "The endpoint was available, and has refused the probe: check the path of --probe.")
 	}
@@ -94,39 +97,37 @@ func reasons(err error, f facts) (lines []string) {
 func (t *tool) stillRuns(f facts) (lines []string) {
 	switch {
 	case f.Unrecorded: // a delete would not settle it
-		lines = append(lines, fmt.Sprintf("The ledger could not record its ID, so the entry of the key %[1]s is in doubt. Run first, when the ledger can be written: svc adopt %[1]s %[2]s", f.Entry, f.ID))
+		lines = append(lines, fmt.Sprintf("The ledger could not record its ID, so the entry of the key %s is in doubt. Run first, when the ledger can be written: %s", f.Entry, t.cmd("adopt %s %s", f.Entry, f.ID)))
 	case f.Entry != "":
-		lines = append(lines, fmt.Sprintf("Its entry in the ledger, of the key %s, stays open until its deletion is proved: see \"svc ls\".", f.Entry))
+		lines = append(lines, fmt.Sprintf("Its entry in the ledger, of the key %s, stays open until its deletion is proved. To see it: %s", f.Entry, t.cmd("ls")))
 	}
-	return append(lines, fmt.Sprintf("%[1]s may still be running and billed. To delete it: svc delete %[1]s", f.ID))
+	return append(lines, fmt.Sprintf("%s may still be running and billed. To delete it: %s", f.ID, t.cmd("delete %s", f.ID)))
 }
 
 // ledgerAdvice returns what to do after exitLedger.
 func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 	switch why := kindOf(err); {
 	case isA[elsewhereError](err):
-		lines = append(lines, "Each spelling of an address counts as another one, also localhost and 127.0.0.1: repeat the command with that of the entry (--base-url). \"svc ls\" shows it as ADDRESS.")
+		lines = append(lines, "Each spelling of an address counts as another one, also localhost and 127.0.0.1: repeat the command with that of the entry (--base-url). To see it as ADDRESS: "+t.cmd("ls"))
 	case why.name == "key_in_use" && len(f.Several) > 1:
-		lines = append(lines, fmt.Sprintf("Open under the key %s: %s. \"svc ls\" shows them. Keep one, and delete each other one by its ID: svc delete ID. If the endpoint of one does not exist: svc forget %[1]s --id ID; if one is in doubt: svc adopt %[1]s ID, or: svc forget %[1]s.", f.Key, strings.Join(f.Several, ", ")))
+		lines = append(lines, fmt.Sprintf("Open under the key %s: %s. To see them: %s. Keep one, and delete each other one by its ID: %s. If the endpoint of one does not exist: %s. If one is in doubt: %s, or: %s", f.Key, strings.Join(f.Several, ", "),
+			t.cmd("ls"), t.cmd("delete ID"), t.cmd("forget %s --id ID", f.Key), t.cmd("adopt %s ID", f.Key), t.cmd("forget %s", f.Key)))
 	case why.name == "key_in_use":
-		lines = append(lines, fmt.Sprintf("The request is another one than that of the key's endpoint: in its name, image, command, port, GPUs, flavor or instances. To see the endpoint: svc get --key %s, which has no image, command, port and GPUs: neither the service nor the ledger shows them, so look where it was deployed from. Repeat the request that created it, choose another --key, or run: svc delete --key %[1]s", f.Key))
-		if f.Scaled != f.First {
-			lines = append(lines, fmt.Sprintf("It was created with --instances %d, and \"svc scale\" has asked for %d since. To go on with it, repeat --instances %[1]d, which does not scale it. To scale it: svc scale --key %[3]s N", f.First, f.Scaled, f.Key))
-		}
+		lines = append(lines, t.otherRequest(err, f.Key)...)
 	case damagedKey(err) != "":
-		lines = append(lines, damaged(err, damagedKey(err), t.entriesBriefly(context.WithoutCancel(t.ctx)))...)
+		lines = append(lines, t.damaged(err, damagedKey(err), t.entriesBriefly(context.WithoutCancel(t.ctx)))...)
 	case why.name == "no_ledger":
-		lines = append(lines, fmt.Sprintf("If there should be one, check --ledger and SVC_LEDGER. To make one: %s", t.initLedger()))
+		lines = append(lines, fmt.Sprintf("If there should be one, check --ledger and SVC_LEDGER. To make one: %s", t.cmd("ledger init")))
 	case isA[runningError](err):
 		state := "it may be running and billed"
 		if !f.Running {
 			state = "it exists, with 0 instances: nothing of it is running or billed"
 		}
-		return append(lines, fmt.Sprintf("%[1]s is not forgotten: %[2]s. To delete it: svc delete %[1]s", f.ID, state))
+		return append(lines, fmt.Sprintf("%s is not forgotten: %s. To delete it: %s", f.ID, state, t.cmd("delete %s", f.ID)))
 	case isA[changedError](err):
-		lines = append(lines, "Nothing is wrong with the ledger. To see the entry: svc ls --all")
+		lines = append(lines, "Nothing is wrong with the ledger. To see the entry: "+t.cmd("ls --all"))
 	case t.place.shown != "":
-		lines = append(lines, fmt.Sprintf("The ledger is %s. To find out what is wrong with it: svc doctor", t.place.shown))
+		lines = append(lines, fmt.Sprintf("The ledger is %s. To find out what is wrong with it: %s", t.place.shown, t.cmd("doctor")))
 	}
 	deleted := t.acceptedIDs()
 	switch {
@@ -136,6 +137,35 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 		lines = append(lines, "Nothing was created or changed. Endpoints that ran before may still be running and billed.")
 	}
 	return lines
+}
+
+// otherRequest returns what to do if a key has the endpoint of another request. err names the entry of that endpoint, which
+// may not be the one that the key had at first.
+func (t *tool) otherRequest(err error, key string) []string {
+	lines := []string{
+		"The request is another one than that of the key's endpoint: in its name, image, command, port, GPUs, flavor or instances. Neither the service nor the ledger shows its image, command, port and GPUs: look where it was deployed from.",
+		"To see the rest of it: " + t.cmd("get --key %s", key),
+		"Repeat the request that created it, choose another --key, or run: " + t.cmd("delete --key %s", key),
+	}
+	if e, ok := t.entryInUse(err); ok && e.Instances != e.Records[0].Instances {
+		lines = append(lines, fmt.Sprintf("%s was created with --instances %d, and \"svc scale\" has asked for %d since. To go on with it, repeat --instances %[2]d, which does not scale it. To scale it: %[4]s",
+			printable(e.ServiceID), e.Records[0].Instances, e.Instances, t.cmd("scale --key %s N", key)))
+	}
+	return lines
+}
+
+// entryInUse returns the entry that an error names as the one that uses the key.
+func (t *tool) entryInUse(err error) (ledger.Entry, bool) {
+	inUse, ok := errors.AsType[*ledger.Error](err)
+	if !ok || !errors.Is(err, svc.ErrKeyInUse) || inUse.Intent == "" {
+		return ledger.Entry{}, false
+	}
+	entries := t.entriesBriefly(context.WithoutCancel(t.ctx))
+	i := slices.IndexFunc(entries, func(e ledger.Entry) bool { return e.Key == inUse.Key && e.Intent == inUse.Intent })
+	if i < 0 {
+		return ledger.Entry{}, false
+	}
+	return entries[i], true
 }
 
 // damagedKey returns the key whose records are damaged, if an error is about that, and else an empty string.
@@ -167,7 +197,7 @@ func isDamaged(err error, key string) bool {
 
 // damaged returns what to do about a key whose records are damaged. No command with the key works, and neither do adopt
 // and forget: what works is an ID. Without its first record a create has no entry, but err has its intent and its ID.
-func damaged(err error, key string, entries []ledger.Entry) []string {
+func (t *tool) damaged(err error, key string, entries []ledger.Entry) []string {
 	var name, intent, id string
 	for _, e := range damages(err) {
 		if e.Key == key {
@@ -184,8 +214,8 @@ func damaged(err error, key string, entries []ledger.Entry) []string {
 		look = "one that is in no other entry of the ledger: its description begins with [svc:"
 	}
 	return []string{
-		fmt.Sprintf("The records of the key %s are damaged, so no command with the key works, also not svc adopt and svc forget. Restore them from a copy, or use another key.", key),
-		fmt.Sprintf("Its endpoint may be running: look for %s, where the service shows what your account runs. To delete it: svc delete %s", look, cmp.Or(printable(id), "ID")),
+		fmt.Sprintf("The records of the key %s are damaged, so no command with the key works, not even adopt and forget. Restore them from a copy, or use another key.", key),
+		fmt.Sprintf("Its endpoint may be running: look for %s, where the service shows what your account runs. To delete it: %s", look, t.cmd("delete %s", cmp.Or(printable(id), "ID"))),
 	}
 }
 
@@ -204,18 +234,18 @@ func (t *tool) unknownOutcome(err error, f facts) []string {
 	look := fmt.Sprintf("  1. Look for an endpoint named %q%s, where the service shows what your account runs.", f.Name, mark)
 	switch {
 	case key == "" && t.place.driver == "none":
-		return append(lines, look, "  2. If it is there, keep it or run: svc delete ID", "Running the same command again would create another endpoint.")
+		return append(lines, look, "  2. If it is there, keep it or run: "+t.cmd("delete ID"), "Running the same command again would create another endpoint.")
 	case key == "":
 		key = "KEY"
-		lines = append(lines, "To see its KEY in the ledger: svc ls")
+		lines = append(lines, "To see its KEY in the ledger: "+t.cmd("ls"))
 	}
 	from := ""
 	if !f.SettleBy.IsZero() {
 		from = fmt.Sprintf(" (from %s on)", clock(f.SettleBy))
 	}
 	lines = append(lines, look,
-		fmt.Sprintf("  2. If it is there: svc adopt %s ID (works at once if the mark is there). Then keep it, or run: svc delete ID", key),
-		fmt.Sprintf("  3. If it is not there: svc forget %s%s", key, from))
+		fmt.Sprintf("  2. If it is there: %s (works at once if the mark is there). Then keep it, or run: %s", t.cmd("adopt %s ID", key), t.cmd("delete ID")),
+		fmt.Sprintf("  3. If it is not there: %s%s", t.cmd("forget %s", key), from))
 	if f.Key != "" {
 		return append(lines, "Until that is settled, the same command sends nothing: it can be run again.")
 	}

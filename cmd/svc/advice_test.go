@@ -3,7 +3,6 @@ package main
 import (
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -118,57 +117,90 @@ func damage(name string) func(*session) {
 
 // triedCommands are run in each situation, in this order: those that change it come last.
 var triedCommands = [][]string{
-	{"ls"}, {"get", "--key", "chat"}, {"get", "svc-1"}, {"get", "chat"}, {"url", "--key", "chat"}, {"wait", "--key", "chat"},
+	{"ls"}, {"doctor"}, {"get", "--key", "chat"}, {"get", "svc-1"}, {"get", "chat"}, {"url", "--key", "chat"}, {"wait", "--key", "chat"},
 	{"adopt", "chat", "svc-1"}, {"forget", "chat"}, {"forget", "svc-1"}, {"deploy", "--name", "demo", "--image", "other:1", "--key", "chat"},
 	with(deploy, "--key", "chat", "--dry-run"), with(deploy, "--key", "chat"), {"extend", "chat", "1h"}, {"scale", "--key", "chat", "1"}, {"sweep"}, {"delete", "--key", "chat"},
 }
 
 // advised finds the commands that a text names.
-var advised = regexp.MustCompile(`\bsvc (?:ls|get|url|wait|scale|delete|sweep|adopt|forget|extend|doctor|deploy|ledger init)\b(?: (?:--?[a-z][a-z-]*|[A-Za-z0-9][\w./:-]*\b))*`)
+var advised = regexp.MustCompile(`\bsvc (?:ls|get|url|wait|scale|delete|sweep|adopt|forget|extend|doctor|deploy|ledger init)\b(?: (?:--?[a-z][a-z-]*|/[\w.,/-]*\w|[A-Za-z0-9][\w./:-]*\b))*`)
 
 // inWords are words after a command that are not its arguments.
 var inWords = regexp.MustCompile(` (?:shows|and|or|again|when|works|once|to|is|goes|deletes|has|names|with|until|asks|settles|such)\b.*`)
 
-// commands returns the command lines that the standard error of a command names, complete with what the user knows.
+// onlyFlags gives all further commands of a session their settings as flags, and none in the environment. The default
+// ledger is another one then, which does not exist.
+func (s *session) onlyFlags() (tokenFile string) {
+	s.t.Helper()
+	tokenFile = filepath.Join(s.env["HOME"], "token")
+	require.NoError(s.t, os.WriteFile(tokenFile, []byte(s.env["SVC_API_TOKEN"]), 0o644))
+	s.flags = []string{
+		"--ledger", filepath.Join(s.env["HOME"], ".local/state/svc-ledger"),
+		"--base-url", s.env["SVC_BASE_URL"], "--inference-url", s.env["SVC_INFERENCE_URL"], "--token-file", tokenFile,
+	}
+	for _, name := range []string{"SVC_BASE_URL", "SVC_API_TOKEN", "SVC_INFERENCE_URL"} {
+		delete(s.env, name)
+	}
+	s.env["HOME"] = s.t.TempDir()
+	return tokenFile
+}
+
+// own replaces what is of this session alone in a text, and into puts it into such a text.
+func (s *session) own() *strings.Replacer {
+	return strings.NewReplacer(filepath.Dir(s.flags[len(s.flags)-1]), "@home", s.port(), "@port")
+}
+
+func (s *session) into(text string) string {
+	return strings.NewReplacer("@home", filepath.Dir(s.flags[len(s.flags)-1]), "@port", s.port()).Replace(text)
+}
+
+func (s *session) port() string { return s.srv.URL()[strings.LastIndex(s.srv.URL(), ":")+1:] }
+
+// commands returns the command lines that a command names, complete with what the user knows.
 func (e ended) commands() (lines []string) {
-	for _, found := range advised.FindAllString(e.stderr, -1) {
+	said := e.stderr
+	if e.args[0] == "doctor" {
+		said = e.stdout
+	}
+	for _, found := range advised.FindAllString(said, -1) {
 		found = inWords.ReplaceAllString(strings.TrimRight(found, ".:"), "")
 		found = strings.TrimPrefix(strings.NewReplacer(" KEY", " chat", " ID", " svc-1", " N", " 1").Replace(found), "svc ")
 		lines = append(lines, found)
 	}
 	if strings.Contains(e.stderr, "the same command with --replace") {
-		lines = append(lines, strings.Join(with(deploy, "--key", "chat", "--replace"), " "))
+		lines = append(lines, strings.Join(slices.Concat(deploy, []string{"--key", "chat", "--replace"}, e.args[slices.Index(e.args, "--ledger"):]), " "))
 	}
 	return lines
 }
 
-// TestAdviceWorks runs each command that a message names, in the situation in which it was named.
+// TestAdviceWorks runs each command that a message names, in the situation in which it was named. All settings are flags,
+// and the commands have no others than those that are printed.
 func TestAdviceWorks(t *testing.T) {
 	t.Parallel()
 	for name, tt := range predicaments {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			patient(t)
-			start := func(t *testing.T) (*session, func(args ...string) *exec.Cmd) {
-				s := newSession(t, tt.opts...)
+			start := func(t *testing.T) (s *session, tokenFile string) {
+				s = newSession(t, tt.opts...)
 				tt.make(s)
 				if name == "read-only" {
-					return s, s.readOnly()
+					s.readOnly()
 				}
-				return s, s.command
+				return s, s.onlyFlags()
 			}
-			s, command := start(t)
+			s, _ := start(t)
 			named := map[string]string{} // the output that names a command
 			for _, args := range triedCommands {
 				if slices.Contains(tt.skip, args[0]) {
 					continue
 				}
-				e := s.finish(command(with(args, "--timeout", "5s")...))
+				e := s.run(with(args, "--timeout", "5s")...)
 				for _, line := range e.commands() {
-					named[line] = "svc " + strings.Join(args, " ") + "\n" + e.stderr
+					named[s.own().Replace(line)] = "svc " + strings.Join(args, " ") + "\n" + e.stderr
 				}
 				if settles := args[0] == "forget" || args[0] == "adopt"; settles && e.code == exitOK {
-					s, command = start(t) // the situation is another one now
+					s, _ = start(t) // the situation is another one now
 				}
 			}
 			require.NotEmpty(t, named)
@@ -177,8 +209,8 @@ func TestAdviceWorks(t *testing.T) {
 				if name == "in doubt, none" && args[0] == "delete" {
 					continue // it is for an endpoint that is there
 				}
-				if len(args) == 1 && !slices.Contains([]string{"ls", "sweep", "doctor"}, args[0]) {
-					continue // the name of a command, without arguments
+				if len(args) == 1 {
+					continue // the name of a command
 				}
 				t.Run(line, func(t *testing.T) {
 					t.Parallel()
@@ -187,17 +219,14 @@ func TestAdviceWorks(t *testing.T) {
 					if name == "deleted elsewhere" {
 						limit = "1m" // the proof takes 40 s
 					}
-					s, command := start(t)
+					s, tokenFile := start(t)
 					if args[0] != "forget" {
 						s.srv.ClearFaults() // a service whose time stands still proves nothing
 					}
 					if strings.Contains(text, "token of the account") && s.env["own"] != "" && args[0] == "delete" {
-						s.env["SVC_API_TOKEN"] = s.env["own"]
+						require.NoError(t, os.WriteFile(tokenFile, []byte(s.env["own"]), 0o644))
 					}
-					if found := regexp.MustCompile(`--base-url|SVC_BASE_URL to (http\S+)`).FindStringSubmatch(text); len(found) > 1 && found[1] != "" {
-						s.env["SVC_BASE_URL"] = strings.Replace(s.env["SVC_BASE_URL"], "localhost", "127.0.0.1", 1)
-					}
-					e := s.finish(command(with(args, "--timeout", limit)...))
+					e := s.finish(s.shell("svc " + s.into(line) + " --timeout " + limit))
 					codes := append([]int{exitOK}, tt.codes[args[0]]...)
 					if args[0] == "doctor" {
 						codes = append(codes, exitFailed)
@@ -207,4 +236,38 @@ func TestAdviceWorks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAdviceNamesTheLedgerWithoutItsSecrets: a connection string that holds a password belongs into SVC_LEDGER.
+func TestAdviceNamesTheLedgerWithoutItsSecrets(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	for ledger, want := range map[string]string{
+		"postgres://u:secret@127.0.0.1:1/x?connect_timeout=2": "SVC_LEDGER=postgres://… svc doctor\n",
+		"postgres://127.0.0.1:1/x?sslkey=secret":              "SVC_LEDGER=postgres://… svc doctor\n",
+		"postgres://u@127.0.0.1:1/x":                          "svc doctor --ledger postgres://u@127.0.0.1:1/x\n",
+		"sqlite:a b/it's.db":                                  "svc ledger init --ledger 'sqlite:" + s.env["HOME"] + "/a b/it'\\''s.db'\n",
+	} {
+		e := s.must(exitLedger, "ls", "--ledger", ledger)
+		require.NotContains(t, e.stdout+e.stderr, "secret")
+		require.Contains(t, e.stderr, ": "+want)
+	}
+	e := s.must(exitFailed, "doctor", "--base-url", "http://u:secret@host", "--inference-url", "http://u:secret@host")
+	require.NotContains(t, e.stdout+e.stderr, "secret")
+}
+
+// TestDoctorAdvisesTheSweepOfAnotherAddress: a sweep deletes nothing at an address that is not its own.
+func TestDoctorAdvisesTheSweepOfAnotherAddress(t *testing.T) {
+	t.Parallel()
+	s, here := newSession(t), svctest.NewServer()
+	t.Cleanup(here.Close)
+	s.must(exitOK, with(deploy, "--key", "chat", "--lease", "1s")...)
+	time.Sleep(2100 * time.Millisecond) // the clock of the service has whole seconds
+	there := s.env["SVC_BASE_URL"]
+	s.env["SVC_BASE_URL"] = here.URL()
+	for _, e := range []ended{s.must(exitFailed, "doctor"), s.must(exitOK, "sweep", "--quiet")} {
+		require.Contains(t, e.stdout+e.stderr, "svc sweep --base-url "+there)
+	}
+	s.must(exitOK, "sweep", "--base-url", there)
+	require.Zero(t, s.srv.RunningInstances())
 }

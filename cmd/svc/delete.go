@@ -103,7 +103,7 @@ enough.`,
 	}
 	c.Flags().BoolVar(&missingOK, "missing-ok", false, "end with exit code 0, not 5, if there is no such endpoint")
 	c.left = func(f facts) []string {
-		return []string{fmt.Sprintf("%[1]s may still be running and billed. To try again%[2]s: svc delete %[1]s", f.ID, f.withItsToken())}
+		return []string{fmt.Sprintf("%s may still be running and billed. To try again%s: %s", f.ID, f.withItsToken(), t.cmd("delete %s", f.ID))}
 	}
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		if t.flags.key != "" {
@@ -188,7 +188,7 @@ func (t *tool) recorded(ctx context.Context, ids []string) map[string]ledger.Ent
 	}
 	for _, e := range entries {
 		if e.Open() && t.elsewhere(e) && slices.ContainsFunc(ids, func(id string) bool { return strings.EqualFold(id, e.ServiceID) }) {
-			t.talk.warn("the ledger has %s, of the key %s, at another address, and that entry stays open. If it is the same endpoint: svc delete --key %[2]s --base-url %[3]s", printable(e.ServiceID), e.Key, shellWord(e.BaseURL))
+			t.talk.warn("the ledger has %s, of the key %s, at another address, and that entry stays open. If it is the same endpoint: %s", printable(e.ServiceID), e.Key, t.cmdOf(e, "delete --key %s", e.Key))
 		}
 	}
 	return t.byID(entries)

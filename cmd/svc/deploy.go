@@ -128,7 +128,7 @@ type deployment struct {
 	checking bool                    // it was said that the endpoint of the key may be deleted
 
 	before    *ledger.Entry // the entry of the endpoint in whose place a new one is created; nil if there was none
-	leaseTold bool          // it was said what the lease of the endpoint is
+	leaseTold string        // the intent of the entry of which it was said what its lease is; empty if of none
 
 	unwritable error         // why the ledger cannot record that the endpoint of the key is deleted; nil if it can, or need not
 	goesOnWith *ledger.Entry // the entry whose endpoint is used; nil if there is none, or it cannot be read
@@ -183,7 +183,6 @@ func (d *deployment) readKey(ctx context.Context) (err error) {
 	}
 	d.before = new(unmarked(*d.earlier))
 	t.noteEntry(*d.earlier)
-	t.note(func(f *facts) { f.First, f.Scaled = d.earlier.Records[0].Instances, d.earlier.Instances })
 	return t.isHere(*d.earlier)
 }
 
@@ -245,7 +244,7 @@ func (d *deployment) flavorExists(ctx context.Context, stocked bool) error {
 
 // soldOut returns the error for a flavor that was named, and is not in stock.
 func (d *deployment) soldOut() error {
-	return soldOutError{fmt.Sprintf("%s is not in stock: \"svc flavors\" shows what is", d.req.ResourceMetadata.FlavorID)}
+	return soldOutError{fmt.Sprintf("%s is not in stock. To see what is: %s", d.req.ResourceMetadata.FlavorID, d.tool.cmd("flavors"))}
 }
 
 // fits returns an error if a flavor that was named does not fit --gpu, --max-price and so on. It is called when
@@ -536,22 +535,22 @@ func (t *tool) deployLeft(f facts, replaced bool) []string {
 	case f.Created:
 		return t.stillRuns(f)
 	case f.ID == "":
-		return []string{fmt.Sprintf("Nothing was created. An endpoint of the key %s may be running and billed: see \"svc ls\".", f.Key)}
+		return []string{fmt.Sprintf("Nothing was created. An endpoint of the key %s may be running and billed. To see it: %s", f.Key, t.cmd("ls"))}
 	}
 	if f.Deleting {
 		return []string{
 			fmt.Sprintf("Nothing was created: %s of the key %s is not deleted yet. It may be running and billed.", f.ID, f.Key),
-			fmt.Sprintf("To delete it once more%s: svc delete --key %s, and deploy again. To keep it, if it still runs five minutes after the delete: svc extend %[2]s 8h, and deploy again", f.withItsToken(), f.Key),
+			fmt.Sprintf("To delete it once more%s: %s, and deploy again. To keep it, if it still runs five minutes after the delete: %s, and deploy again", f.withItsToken(), t.cmd("delete --key %s", f.Key), t.cmd("extend %s 8h", f.Key)),
 		}
 	}
 	lines := []string{"Nothing was created: the endpoint of the key " + f.Key + " is " + f.ID + ", of an earlier command."}
-	if !replaced && len(f.Hidden) == 0 && !f.Unwritten && (f.Seen == nil || useless(f.Seen)) {
+	if !replaced && len(f.Hidden) == 0 && !f.Unwritten && (f.Seen == nil || f.Seen.ServiceID != f.ID || useless(f.Seen)) {
 		lines = append(lines, "If it is unavailable or stopped: the same command with --replace deletes it and creates a new one.")
 	}
 	if !f.Resumed { // the request was refused, which says nothing about the endpoint
-		return append(lines, fmt.Sprintf("It goes on as before, and may be running and billed. To see it: svc get --key %s", f.Key))
+		return append(lines, fmt.Sprintf("It goes on as before, and may be running and billed. To see it: %s", t.cmd("get --key %s", f.Key)))
 	}
-	return append(lines, fmt.Sprintf("%s may be running and billed. To delete it%s: svc delete --key %s", f.ID, f.withItsToken(), f.Key))
+	return append(lines, fmt.Sprintf("%s may be running and billed. To delete it%s: %s", f.ID, f.withItsToken(), t.cmd("delete --key %s", f.Key)))
 }
 
 // clock returns the local time of day, or the whole time if it is not of today.

@@ -178,7 +178,7 @@ func checkFlavors(v *doctorView, flavors []svc.Flavor) {
 func checkClock(v *doctorView, header http.Header) {
 	date, err := http.ParseTime(header.Get("Date"))
 	if err != nil {
-		v.problem("clock", "the responses have no Date", "leases cannot be enforced: svc sweep needs the service's clock")
+		v.problem("clock", "the responses have no Date", "leases cannot be enforced: \"svc sweep\" needs the service's clock")
 		return
 	}
 	off := time.Since(date).Round(time.Second)
@@ -289,7 +289,7 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView, l triedLedger) {
 		v.ok("ledger", "none yet at %s: the first create makes it", p.shown)
 		return
 	case isA[noLedgerError](err):
-		v.problem("ledger", plainText(err), "check the path, or make a ledger: "+t.initLedger())
+		v.problem("ledger", plainText(err), "check the path, or make a ledger: "+t.cmd("ledger init"))
 		return
 	case err != nil:
 		v.problem("ledger", plainText(err), "check that it exists and that you may read and write it")
@@ -365,7 +365,7 @@ func (t *tool) checkAccount(ctx context.Context, v *doctorView, entries []ledger
 	}
 	if len(hidden) > 0 {
 		v.problem("account", "not found, and created with another token: "+strings.Join(hidden, ", "),
-			"use the token of the account that created them; if it is a new token of that account, and they do not exist: svc forget KEY --other-token")
+			"use the token of the account that created them; if it is a new token of that account, and they do not exist: "+t.cmd("forget KEY --other-token"))
 	}
 }
 
@@ -379,7 +379,7 @@ func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry, failed error)
 		}
 		open++
 		if under[e.Key]++; under[e.Key] == 2 {
-			v.problem("key", "the key "+e.Key+" has several open entries, so every command with it ends with 9", "svc ls shows them: keep one, and delete each other one by its ID: svc delete ID")
+			v.problem("key", "the key "+e.Key+" has several open entries, so every command with it ends with 9", "to see them: "+t.cmd("ls")+". Keep one, and delete each other one by its ID: "+t.cmdOf(e, "delete ID"))
 		}
 		what := strings.TrimPrefix(e.ServiceID+" of the key "+e.Key, " of ")
 		switch {
@@ -387,24 +387,24 @@ func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry, failed error)
 			v.problem("times", what+": "+e.Doubt, "set the clocks of the machines that share the ledger (NTP)")
 		case slices.ContainsFunc(damages(failed), func(d *ledger.Error) bool { return d.Key == e.Key }): // see checkDamaged
 		case e.InDoubt(now):
-			v.problem("doubt", "the outcome of the create of the key "+e.Key+" is not known", fmt.Sprintf("look for %q at the provider, then: svc adopt %s ID, or: svc forget %[2]s", e.Name, e.Key))
+			v.problem("doubt", "the outcome of the create of the key "+e.Key+" is not known", fmt.Sprintf("look for %q at the provider, then: %s", e.Name, t.settle(e)))
 		case e.ServiceID == "":
 			v.Checks = append(v.Checks, check{
 				"create", "pending", fmt.Sprintf("the create of the key %s has no outcome yet: it is under way, or its process has ended without one; in doubt from %s on", e.Key, clock(e.SettleBy.Add(ledger.SettleMargin))),
-				fmt.Sprintf("if no command is creating it now: look for %q, with [svc:%s] in its description, at the provider, then: svc adopt %s ID, or: svc forget %[3]s", e.Name, e.Intent, e.Key),
+				fmt.Sprintf("if no command is creating it now: look for %q, with [svc:%s] in its description, at the provider, then: %s", e.Name, e.Intent, t.settle(e)),
 			})
 		case time.Since(deleteAccepted(e)) < deleteSettles:
-			v.Checks = append(v.Checks, check{"delete", "pending", what + ": " + deletingText(e), "if nothing goes on with it: svc sweep"})
+			v.Checks = append(v.Checks, check{"delete", "pending", what + ": " + deletingText(e), "if nothing goes on with it: " + t.cmdOf(e, "sweep")})
 		case !deleteAccepted(e).IsZero():
-			v.problem("delete", what+": "+deletingText(e), "svc sweep, or: svc delete "+printable(e.ServiceID))
+			v.problem("delete", what+": "+deletingText(e), t.cmdOf(e, "sweep")+", or: "+t.cmdOf(e, "delete %s", printable(e.ServiceID)))
 		case leaseEnded(e, service):
-			v.problem("lease", fmt.Sprintf("the lease of %s is over since %s", what, short(service.Sub(e.LeaseEnd))), remedy(e))
+			v.problem("lease", fmt.Sprintf("the lease of %s is over since %s", what, short(service.Sub(e.LeaseEnd))), t.remedy(e))
 		}
 		if t.address != "" && t.elsewhere(e) {
-			v.problem("address", fmt.Sprintf("%s is at %s", what, e.BaseURL), "set SVC_BASE_URL to that address, and look at it there")
+			v.problem("address", fmt.Sprintf("%s is at %s", what, e.BaseURL), "look at it there: --base-url "+shellWord(e.BaseURL))
 		}
 	}
-	checkDamaged(v, entries, failed)
+	t.checkDamaged(v, entries, failed)
 	t.note(func(f *facts) { f.Running = anyOpen(entries, failed) })
 	switch {
 	case failed != nil:
@@ -415,21 +415,21 @@ func (t *tool) checkEntries(v *doctorView, entries []ledger.Entry, failed error)
 }
 
 // checkDamaged reports each key whose records are damaged. adopt and forget refuse it.
-func checkDamaged(v *doctorView, entries []ledger.Entry, failed error) {
+func (t *tool) checkDamaged(v *doctorView, entries []ledger.Entry, failed error) {
 	said := map[string]bool{}
 	for _, d := range damages(failed) {
 		if !said[d.Key] {
 			said[d.Key] = true
-			v.problem("key", "the records of the key "+d.Key+" are damaged, and its endpoint may be running", strings.Join(damaged(failed, d.Key, entries), " "))
+			v.problem("key", "the records of the key "+d.Key+" are damaged, and its endpoint may be running", strings.Join(t.damaged(failed, d.Key, entries), " "))
 		}
 	}
 }
 
 // remedy returns what deletes the endpoint of an entry whose lease is over.
-func remedy(e ledger.Entry) string {
-	what := "svc sweep, and run it every few minutes"
+func (t *tool) remedy(e ledger.Entry) string {
+	what := t.cmdOf(e, "sweep") + ", and run it every few minutes"
 	if e.Adopted {
-		what += ". If it was adopted without the mark, no sweep deletes it: svc delete " + printable(e.ServiceID)
+		what += ". If it was adopted without the mark, no sweep deletes it: " + t.cmdOf(e, "delete %s", printable(e.ServiceID))
 	}
 	return what
 }

@@ -77,7 +77,7 @@ func plainly(err error, c *cobra.Command) error {
 
 var (
 	errNotReachable = errors.New("cannot be reached")
-	errNoFlavor     = errors.New(`no flavor fits: "svc flavors" lists all flavors`)
+	errNoFlavor     = errors.New("no flavor fits")
 	errProblem      = errors.New("problems were found")
 )
 

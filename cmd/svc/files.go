@@ -244,7 +244,7 @@ func (t *tool) uploadAdvice(err error, path string) []string {
 	case failed.Stage == svc.UploadStagePut && failed.Link == "" && isNotFound(err):
 		return []string{fmt.Sprintf("There is no record %s. Without --id, a new one is made.", printable(failed.FileID))}
 	case failed.FileID != "":
-		return []string{fmt.Sprintf("The record exists. To upload to it again: svc files upload --id %s %s", printable(failed.FileID), shellWord(path))}
+		return []string{"The record exists. To upload to it again: " + t.cmd("files upload --id %s %s", printable(failed.FileID), shellWord(path))}
 	case errors.Is(err, svc.ErrOutcomeUnknown):
 		return t.lostRecord(failed.FileName, path)
 	}
@@ -255,17 +255,17 @@ func (t *tool) uploadAdvice(err error, path string) []string {
 // files shows whether it made a record.
 func (t *tool) lostRecord(name, path string) []string {
 	if t.givesUp() {
-		return []string{fmt.Sprintf("A record named %q may exist now, with or without its contents. Before you upload again: svc files ls", name)}
+		return []string{fmt.Sprintf("A record named %q may exist now, with or without its contents. Before you upload again: %s", name, t.cmd("files ls"))}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 10*time.Second)
 	defer cancel()
 	files, err := t.client.Files.List(ctx)
 	if err != nil {
-		return []string{fmt.Sprintf("A record named %q may exist now. The list of files cannot be read: %s", name, plainText(err)), "Before you upload again: svc files ls"}
+		return []string{fmt.Sprintf("A record named %q may exist now. The list of files cannot be read: %s", name, plainText(err)), "Before you upload again: " + t.cmd("files ls")}
 	}
 	for _, f := range files {
 		if f.FileName == name {
-			return []string{fmt.Sprintf("A record has the name %q. If no earlier upload made it: svc files upload --id %s %s", name, printable(f.ID), shellWord(path))}
+			return []string{fmt.Sprintf("A record has the name %q. If no earlier upload made it: %s", name, t.cmd("files upload --id %s %s", printable(f.ID), shellWord(path)))}
 		}
 	}
 	return []string{fmt.Sprintf("No record has the name %q: you can repeat the upload.", name)}

@@ -100,7 +100,7 @@ waits, since one may be offered later.`,
 			anyStock := query
 			anyStock.MinAvailable = min(query.MinAvailable, 0) // a negative number is refused
 			if fit, err := t.client.Flavors.Find(ctx, anyStock, svc.WithMaxAttempts(1)); err == nil && len(fit) == 0 {
-				t.talk.warn("no flavor on offer fits, in stock or not: check the flags with \"svc flavors\". The wait goes on, since one may be offered later")
+				t.talk.warn("no flavor on offer fits, in stock or not: to see all: %s. The wait goes on, since one may be offered later", t.cmd("flavors"))
 			}
 			flavors, err := t.client.Flavors.WaitForStock(ctx, query, &t.wait)
 			return newFlavorsView(flavors), err

@@ -58,7 +58,7 @@ func TestWaitForStockSaysWhatIsWrong(t *testing.T) {
 
 	s.srv.ClearFaults()
 	e = s.must(exitNotFound, with(deploy, "--instances", "1000")...)
-	require.Contains(t, e.stderr, "no flavor that fits has 1000 instances in stock: to wait for that: svc flavors --wait --min-available 1000")
+	require.Contains(t, e.stderr, "no flavor that fits has 1000 instances in stock. To wait for that: svc flavors --wait --min-available 1000")
 	require.NotContains(t, e.stderr, "no flavor fits")
 	e = s.must(exitNotFound, with(deploy, "--flavor", "flavor-3", "--dry-run", "--gpu", "none")...)
 	require.Contains(t, e.stderr, "no flavor fits")

@@ -22,9 +22,9 @@ func (d *deployment) giveLease(ctx context.Context) {
 		return
 	}
 	t, e, lease := d.tool, *d.earlier, (*days)(&d.spec.lease)
-	d.leaseTold = true
+	d.leaseTold = e.Intent
 	if err := t.client.Ledger.Extend(ctx, e, time.Now().Add(d.spec.lease)); err != nil {
-		t.talk.warn("the lease of %s could not be set: %s. To set it, when it can be: svc extend %s %v", printable(e.ServiceID), plainText(err), e.Key, lease)
+		t.talk.warn("the lease of %s could not be set: %s. To set it, when it can be: %s", printable(e.ServiceID), plainText(err), t.cmd("extend %s %v", e.Key, lease))
 		d.opts.Lease = 0
 		return
 	}
@@ -37,25 +37,25 @@ func (d *deployment) tellLease(e ledger.Entry, dry bool) {
 	t, id, lease, verb := d.tool, printable(e.ServiceID), (*days)(&d.spec.lease), "still ends"
 	if end := e.ServiceTime.Add(d.spec.lease); dry && e.Lease > 1 && d.spec.lease > 0 && end.After(e.LeaseEnd) {
 		e.LeaseEnd, verb = end, "would then end"
-	} else if d.earlier == nil || !d.earlier.LeaseEnd.Equal(e.LeaseEnd) {
+	} else if d.earlier == nil || d.earlier.Intent != e.Intent || !d.earlier.LeaseEnd.Equal(e.LeaseEnd) {
 		verb = "now ends"
 	}
 	switch left := time.Until(e.LeaseEnd); {
-	case d.leaseTold: // it is said
+	case d.leaseTold == e.Intent, !deleteAccepted(e).IsZero(): // it is said
 	case dry && e.LeaseEnd.IsZero() && d.spec.lease > 0:
 		t.talk.say("it has no lease: the command would set one that ends in %v", lease)
 	case e.LeaseEnd.IsZero():
 	case left < 0:
-		t.talk.warn("the lease of %s is over since %s: the next \"svc sweep\" deletes it. To keep it: svc extend %s 8h", id, short(-left), e.Key)
+		t.talk.warn("the lease of %s is over since %s: the next \"svc sweep\" deletes it. To keep it: %s", id, short(-left), t.cmd("extend %s 8h", e.Key))
 	case d.spec.lease > 0:
 		why := ""
 		if e.LeaseEnd.After(e.ServiceTime.Add(d.spec.lease)) {
 			why = ", and does not shorten a lease"
 		}
-		t.talk.say("the lease of %s %s in %s: --lease counts from the create of the endpoint%s. To set another end: svc extend %s %v",
-			id, verb, short(left), why, e.Key, lease)
+		t.talk.say("the lease of %s %s in %s: --lease counts from the create of the endpoint%s. To set another end: %s",
+			id, verb, short(left), why, t.cmd("extend %s %v", e.Key, lease))
 	case d.spec.flags.Changed("lease"):
-		t.talk.say("the lease of %s still ends in %s: --lease 0 does not end it. To end it: svc extend %s 0", id, short(left), e.Key)
+		t.talk.say("the lease of %s still ends in %s: --lease 0 does not end it. To end it: %s", id, short(left), t.cmd("extend %s 0", e.Key))
 	}
 }
 
@@ -65,17 +65,17 @@ func (d *deployment) tellNewLease(ctx context.Context, id string) {
 	t, lease := d.tool, (*days)(&d.spec.lease)
 	if d.spec.lease == 0 {
 		if d.losesLease() {
-			t.talk.warn("%s had a lease, which has ended with it, and %s has none: a new endpoint gets one from --lease only. To set one: svc extend %s 8h",
-				printable(d.before.ServiceID), printable(id), d.before.Key)
+			t.talk.warn("%s had a lease, which has ended with it, and %s has none: a new endpoint gets one from --lease only. To set one: %s",
+				printable(d.before.ServiceID), printable(id), t.cmd("extend %s 8h", d.before.Key))
 		}
 		return
 	}
 	switch e := t.deployed(ctx); {
 	case e.State != ledger.Created: // the ledger has failed, which is said
 	case e.Lease == 0:
-		t.talk.warn("%s has no lease yet. To set it: svc extend %s %v", printable(id), e.Key, lease)
+		t.talk.warn("%s has no lease yet. To set it: %s", printable(id), t.cmd("extend %s %v", e.Key, lease))
 	case e.ServiceTime.IsZero():
-		t.talk.warn("the lease of %s cannot be enforced, since the response to the create had no Date. To set one that can: svc extend %s %v", printable(id), e.Key, lease)
+		t.talk.warn("the lease of %s cannot be enforced, since the response to the create had no Date. To set one that can: %s", printable(id), t.cmd("extend %s %v", e.Key, lease))
 	}
 }
 
@@ -99,7 +99,7 @@ func (t *tool) tellLease(e ledger.Entry, s *svc.InferenceService) {
 	switch left := time.Until(e.LeaseEnd); {
 	case e.LeaseEnd.IsZero(), mark == "":
 	case left < 0:
-		t.talk.warn("the lease of %s is over since %s: the next \"svc sweep\" deletes it. To keep it: svc extend %s 8h", printable(e.ServiceID), short(-left), e.Key)
+		t.talk.warn("the lease of %s is over since %s: the next \"svc sweep\" deletes it. To keep it: %s", printable(e.ServiceID), short(-left), t.cmd("extend %s 8h", e.Key))
 	default:
 		t.talk.say("the lease of %s ends in %s", printable(e.ServiceID), short(left))
 	}

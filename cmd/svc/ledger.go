@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 	_ "modernc.org/sqlite"             // the driver "sqlite"
 
@@ -153,18 +154,6 @@ func (e noDefaultError) Error() string {
 	return fmt.Sprintf("the default folder of the ledger is not known: set SVC_LEDGER or --ledger (%v)", e.error)
 }
 
-// initLedger returns the command that creates a ledger at the location of this command. It shows no
-// password.
-func (t *tool) initLedger() string {
-	switch {
-	case t.flags.ledger == "": // the default place, or SVC_LEDGER
-		return "svc ledger init"
-	case t.place.driver == "postgres":
-		return "svc ledger init, with the same --ledger"
-	}
-	return "svc ledger init --ledger " + shellWord(t.place.shown)
-}
-
 // openLedger opens the ledger for a command. It returns nil if the command goes without one.
 func (t *tool) openLedger(ctx context.Context, c *command) (store ledger.Store, stop func(), err error) {
 	stop = func() {}
@@ -259,6 +248,10 @@ func openSQL(p place, driver, dsn string, open func(*sql.DB) (ledger.Store, erro
 	store, err := open(db)
 	if err != nil {
 		_ = db.Close()
+		if refused, ok := errors.AsType[*pgconn.ParseConfigError](err); ok { // its text has all parameters, and one may be a password
+			text := refused.Error()
+			err = errors.New("its connection string cannot be used" + text[strings.LastIndex(text, "`")+1:])
+		}
 		return nil, nil, err
 	}
 	return store, func() { _ = db.Close() }, nil
@@ -307,8 +300,8 @@ func (t *tool) writable(ctx context.Context) error {
 // staysOpen warns, once for a command that deploys, that the ledger cannot record the deletion of an endpoint.
 func (t *tool) staysOpen(id, key string, err error) {
 	t.note(func(f *facts) { f.Open = true })
-	t.talk.warn("the ledger cannot record that %s is deleted, so its entry (key %s) stays open: run svc delete %[1]s --missing-ok when it can: %[3]s",
-		printable(id), key, plainText(err))
+	t.talk.warn("the ledger cannot record that %s is deleted, so its entry (key %s) stays open: %s. When it can: %s",
+		printable(id), key, plainText(err), t.cmd("delete %s --missing-ok", printable(id)))
 }
 
 // checkDeletion warns if the ledger cannot be read after the deletion of the endpoint that the command has
@@ -339,7 +332,7 @@ func (l brokenLedger) Append(context.Context, ledger.Record) error { return l.er
 func (l brokenLedger) List(context.Context, string) ([]ledger.Record, error) { return nil, l.err }
 
 // noEntryError is returned when a key has no open entry in the ledger.
-type noEntryError struct{ key string }
+type noEntryError struct{ key, look string }
 
 // mixedUpError is returned for an ID in place of a key, or a key in place of an ID. It matches
 // [svc.ErrNotFound].
@@ -350,7 +343,7 @@ func (e mixedUpError) Error() string { return e.text }
 func (mixedUpError) Is(target error) bool { return target == svc.ErrNotFound }
 
 func (e noEntryError) Error() string {
-	return fmt.Sprintf("the key %q has no open entry in the ledger: \"svc ls\" shows which keys have one", e.key)
+	return fmt.Sprintf("the key %q has no open entry in the ledger. To see which keys have one: %s", e.key, e.look)
 }
 
 // Is makes the error match [svc.ErrNotFound].
@@ -406,7 +399,7 @@ func (e elsewhereError) Error() string {
 	if e.entry.ServiceID != "" {
 		which = "the endpoint " + printable(e.entry.ServiceID)
 	}
-	return fmt.Sprintf("%s is at another address: set SVC_BASE_URL to %s", which, e.entry.BaseURL)
+	return fmt.Sprintf("%s is at another address: --base-url %s", which, shellWord(e.entry.BaseURL))
 }
 
 // isHere returns an error for an entry of another address.

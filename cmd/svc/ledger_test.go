@@ -41,7 +41,7 @@ func eachLedger(t *testing.T, f func(t *testing.T, s *session)) {
 func TestLedgerOfEachKind(t *testing.T) {
 	eachLedger(t, func(t *testing.T, s *session) {
 		flag := s.must(exitLedger, "ls", "--ledger", s.env["SVC_LEDGER"])
-		require.Equal(t, strings.HasPrefix(s.env["SVC_LEDGER"], "postgres:"), strings.Contains(flag.stderr, "svc ledger init, with the same --ledger"), flag.stderr)
+		require.Equal(t, strings.HasPrefix(s.env["SVC_LEDGER"], "postgres:"), strings.Contains(flag.stderr, "SVC_LEDGER=postgres://… svc ledger init\n"), flag.stderr)
 		for _, args := range [][]string{{"ls"}, deploy, {"sweep"}, {"adopt", "a", "svc-1"}, {"forget", "a"}, {"extend", "a", "1h"}} {
 			e := s.must(exitLedger, args...)
 			require.Contains(t, e.stderr, "there is no ledger at")
@@ -94,7 +94,7 @@ func TestTwoCommandsUnderOneKey(t *testing.T) {
 // what may be running, adopts it, and deletes it when its lease is over.
 func TestTwoMachinesWithOneLedger(t *testing.T) {
 	eachLedger(t, func(t *testing.T, a *session) {
-		b := &session{t, a.srv, maps.Clone(a.env)}
+		b := &session{t: t, srv: a.srv, env: maps.Clone(a.env)}
 		b.env["HOME"] = t.TempDir()
 		a.must(exitOK, "ledger", "init")
 		killed := func(key string, met func() bool) {
@@ -194,7 +194,7 @@ func TestKeyOfAnotherAddress(t *testing.T) {
 		e := here.run(append(args, "-o", "json")...)
 		require.Equal(t, exitLedger, e.code, "%q: %s", args, e.stderr)
 		require.Equal(t, true, e.doc(t)["may_be_running"], "%q", args)
-		require.Contains(t, e.stderr, "is at another address: set SVC_BASE_URL to "+there.env["SVC_BASE_URL"], "%q", args)
+		require.Contains(t, e.stderr, "is at another address: --base-url "+there.env["SVC_BASE_URL"], "%q", args)
 		require.Contains(t, e.stderr, "also localhost and 127.0.0.1", "%q", args)
 		require.NotContains(t, e.stderr, "svc doctor", "nothing is wrong with the ledger")
 	}
@@ -246,8 +246,8 @@ func TestSweep(t *testing.T) {
 	require.Contains(t, e.stderr, "svc-2 of the key long is at another address")
 
 	quiet := other.must(exitOK, "sweep", "--quiet").stderr
-	require.Equal(t, 1, strings.Count(quiet, "\n"), quiet)
-	require.Contains(t, quiet, "svc-2 of the key long ("+s.srv.URL()+")")
+	require.Equal(t, 2, strings.Count(quiet, "\n"), quiet)
+	require.Contains(t, quiet, "warning: svc-2 of the key long is at another address ("+s.srv.URL()+"), where this sweep deletes nothing: svc sweep --base-url "+s.srv.URL()+"\n")
 
 	e = s.must(exitOK, "sweep")
 	require.Equal(t, "deleting svc-1\nsvc-1 of the key short is deleted\n", e.stderr)

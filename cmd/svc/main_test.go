@@ -189,9 +189,11 @@ func takeSlot(t *testing.T) {
 
 // session runs the program against a fake of the service, with a ledger of its own.
 type session struct {
-	t   *testing.T
-	srv *svctest.Server
-	env map[string]string
+	t     *testing.T
+	srv   *svctest.Server
+	env   map[string]string
+	flags []string // are added to each command line
+	user  int      // under which the program runs; 0: the one of the test
 }
 
 func newSession(t *testing.T, opts ...svctest.Option) *session {
@@ -200,7 +202,7 @@ func newSession(t *testing.T, opts ...svctest.Option) *session {
 	srv := svctest.NewServer(append([]svctest.Option{svctest.WithDeployTime(100 * time.Millisecond)}, opts...)...)
 	t.Cleanup(srv.Close)
 	home := t.TempDir()
-	return &session{t, srv, map[string]string{
+	return &session{t: t, srv: srv, env: map[string]string{
 		"HOME": home, "PATH": os.Getenv("PATH"), "TMPDIR": os.TempDir(),
 		"SVC_BASE_URL": srv.URL(), "SVC_API_TOKEN": srv.Token(), "SVC_INFERENCE_URL": srv.InferenceURL(),
 	}}
@@ -208,7 +210,7 @@ func newSession(t *testing.T, opts ...svctest.Option) *session {
 
 // command prepares a run of the program. The test may change it before it starts.
 func (s *session) command(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(s.t.Context(), binary, args...)
+	cmd := exec.CommandContext(s.t.Context(), binary, slices.Concat(args, s.flags)...)
 	cmd.Dir = s.env["HOME"]
 	for name, value := range s.env {
 		cmd.Env = append(cmd.Env, name+"="+value)
@@ -230,6 +232,9 @@ func (s *session) finish(cmd *exec.Cmd) ended {
 	}
 	if cmd.Stderr == nil {
 		cmd.Stderr = &stderr
+	}
+	if s.user != 0 && os.Getuid() == 0 {
+		cmd.SysProcAttr = asUser(s.user, s.user)
 	}
 	err := cmd.Run()
 	if _, ok := errors.AsType[*exec.ExitError](err); !ok {

@@ -119,3 +119,25 @@ func TestDocumentsSayWhatTheRequestOrTheLedgerKnows(t *testing.T) {
 		}
 	}
 }
+
+// TestKeyThatGotAnotherEndpointMeanwhile: what is said about the endpoint of the key is of that endpoint, and not of the one
+// that the key had when the command began.
+func TestKeyThatGotAnotherEndpointMeanwhile(t *testing.T) {
+	t.Parallel()
+	patient(t)
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	s.must(exitOK, "scale", "--key", "chat", "3")
+	s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Delay: 8 * time.Second})
+	reads := s.arrived("GET", svctest.RouteEndpoint)
+	b := s.background(with(deploy, "--key", "chat", "--replace", "-o", "json")...)
+	eventually(t, "the read", func() bool { return s.arrived("GET", svctest.RouteEndpoint) > reads })
+	s.must(exitOK, "delete", "svc-1")
+	s.must(exitOK, "deploy", "--key", "chat", "--name", "other", "--image", "other:1", "--instances", "2")
+	e := b.end()
+	require.Equal(t, exitLedger, e.code, e.stderr)
+	require.NotContains(t, e.stderr, "has asked for")
+	require.NotContains(t, e.stderr, "svc-1")
+	doc := e.doc(t)
+	require.Equal(t, []any{"svc-2", "other", 2.0}, []any{doc["service_id"], doc["name"], doc["instances"]})
+}

@@ -184,7 +184,7 @@ func (t *tool) pickFlavor(ctx context.Context, s *spec, req svc.CreateInferenceS
 	}
 	missing, instances := errNoFlavor, req.ResourceMetadata.TargetInstanceNumber
 	if len(flavors) > 0 {
-		missing = soldOutError{fmt.Sprintf("no flavor that fits has %d instances in stock: to wait for that: svc flavors --wait --min-available %[1]d, with the same --gpu and so on", instances)}
+		missing = soldOutError{fmt.Sprintf("no flavor that fits has %d instances in stock. To wait for that: %s, with the same --gpu and so on", instances, t.cmd("flavors --wait --min-available %d", instances))}
 	}
 	flavors = slices.DeleteFunc(flavors, func(f svc.Flavor) bool { return int64(f.AvailableNum) < int64(instances) })
 	for _, r := range refused {

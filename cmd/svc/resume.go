@@ -99,7 +99,7 @@ func (d *deployment) warnOfFlavor(ctx context.Context, e ledger.Entry) {
 	case len(inOrder(flavors, []string{e.FlavorID})) > 0:
 		return
 	}
-	d.tool.talk.warn("%s has the flavor %s, which %s: these flags are for a new endpoint. To get one: svc delete --key %s, and deploy again", printable(e.ServiceID), id, why, e.Key)
+	d.tool.talk.warn("%s has the flavor %s, which %s: these flags are for a new endpoint. To get one: %s, and deploy again", printable(e.ServiceID), id, why, d.tool.cmd("delete --key %s", e.Key))
 }
 
 // goesOn says that an endpoint of an earlier command is used, and what does not fit the flags. The endpoint may
@@ -132,16 +132,18 @@ func (d *deployment) goesOn(ctx context.Context, id string) {
 // has asked for. It keeps them.
 func (d *deployment) tellScaled(e ledger.Entry) {
 	if n := d.req.ResourceMetadata.TargetInstanceNumber; e.Instances != n {
-		d.tool.talk.say("%s was scaled to %d instances, and keeps them: --instances %d is for a new endpoint. To scale it: svc scale --key %s N", printable(e.ServiceID), e.Instances, n, e.Key)
+		d.tool.talk.say("%s was scaled to %d instances, and keeps them: --instances %d is for a new endpoint. To scale it: %s", printable(e.ServiceID), e.Instances, n, d.tool.cmd("scale --key %s N", e.Key))
 	}
 }
 
-// warnOfScaled warns if the endpoint that the key had before was scaled, which the new one is not.
+// warnOfScaled warns if the endpoint that the key had when the command began was scaled, which the new one is not.
 func (d *deployment) warnOfScaled(gets string) {
-	f, n := d.tool.facts(), d.req.ResourceMetadata.TargetInstanceNumber
-	if f.Scaled != f.First && f.Scaled != n {
-		d.tool.talk.warn("the endpoint that the key %[1]s had before was scaled to %[2]d instances, and the new one %[3]s %[4]d: to scale it, svc scale --key %[1]s %[2]d", f.Key, f.Scaled, gets, n)
+	e, n := d.before, d.req.ResourceMetadata.TargetInstanceNumber
+	if e == nil || e.ServiceID == "" || e.Instances == e.Records[0].Instances || e.Instances == n {
+		return
 	}
+	d.tool.talk.warn("%s, which the key %s had before, was scaled to %d instances, and the new one %s %d. To scale it: %s",
+		printable(e.ServiceID), e.Key, e.Instances, gets, n, d.tool.cmd("scale --key %s %d", e.Key, e.Instances))
 }
 
 // warnOfAdopted warns if an entry has adopted an endpoint without a mark, which another request may have created.

@@ -95,8 +95,8 @@ func TestDeployAfterScale(t *testing.T) {
 	s.must(exitOK, "scale", "--key", "chat", "2")
 	e := s.must(exitLedger, with(deploy, "--key", "chat", "--instances", "2")...)
 	require.Contains(t, e.stderr, `was created with the number of instances "1", and this call asks for "2"`)
-	require.Contains(t, e.stderr, "It was created with --instances 1, and \"svc scale\" has asked for 2 since. To go on with it, repeat --instances 1, which does not scale it. To scale it: svc scale --key chat N")
-	require.Contains(t, e.stderr, "neither the service nor the ledger shows them")
+	require.Contains(t, e.stderr, "svc-1 was created with --instances 1, and \"svc scale\" has asked for 2 since. To go on with it, repeat --instances 1, which does not scale it. To scale it: svc scale --key chat N")
+	require.Contains(t, e.stderr, "Neither the service nor the ledger shows its image")
 	s.must(exitOK, with(deploy, "--key", "chat", "--instances", "1")...)
 	require.Equal(t, 2, s.srv.RunningInstances())
 }

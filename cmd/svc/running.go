@@ -23,11 +23,11 @@ func anyOpen(entries []ledger.Entry, err error) bool {
 
 // restart returns how to start an endpoint that has 0 instances, or nil if the endpoint cannot be used
 // for another reason.
-func restart(f facts) (lines []string) {
+func (t *tool) restart(f facts) (lines []string) {
 	if f.Running {
 		return nil
 	}
-	lines = []string{fmt.Sprintf("%[1]s has 0 instances: nothing of it is running or billed. To start it: svc scale %[1]s %[2]d", f.ID, max(f.Target, 1))}
+	lines = []string{fmt.Sprintf("%s has 0 instances: nothing of it is running or billed. To start it: %s", f.ID, t.cmd("scale %s %d", f.ID, max(f.Target, 1)))}
 	if f.Resumed {
 		lines = append(lines, "To delete it and create a new one: the same command with --replace.")
 	}

@@ -48,9 +48,9 @@ if the endpoint has the mark, which proves that it is the right one.`,
 			return nil
 		}
 		if e, ok := errors.AsType[unmarkedError](err); ok {
-			return []string{fmt.Sprintf("Check that %[1]s is of this create: the time when it was created, its flavor and instances (svc get %[1]s). If it is: svc adopt %[2]s %[1]s --unmarked", printable(e.id), e.key)}
+			return []string{fmt.Sprintf("Check that %[1]s is of this create, by the time when it was created, its flavor and instances: %s. If it is: %s", printable(e.id), t.cmd("get %s", printable(e.id)), t.cmd("adopt %s %s --unmarked", e.key, printable(e.id)))}
 		}
-		return []string{"Check KEY and ID: \"svc ls -o json\" shows the entry, and \"svc get ID\" the endpoint. If the ledger itself is damaged, \"svc doctor\" shows that."}
+		return []string{fmt.Sprintf("Check KEY and ID. To see the entry: %s. To see the endpoint: %s. To see whether the ledger itself is damaged: %s", t.cmd("ls -o json"), t.cmd("get ID"), t.cmd("doctor"))}
 	}
 	c.Flags().BoolVar(&unmarked, "unmarked", false, "accept an endpoint without the mark; check first that it is yours")
 	c.Flags().BoolVar(&undo, "undo", false, "undo the adoption of a wrong endpoint: the entry of KEY is in doubt again, and nothing is deleted")
@@ -90,14 +90,14 @@ func (t *tool) adopt(ctx context.Context, key, id string, unmarked bool) (*svc.I
 		err = unmarkedError{err, key, id}
 	}
 	if isNotFound(err) && id == e.Key {
-		err = mixedUpError{fmt.Sprintf("%s is the key, and the service has no endpoint with that ID: svc adopt %[1]s ID, with the ID that the service shows", id)}
+		err = mixedUpError{fmt.Sprintf("%s is the key, and the service has no endpoint with that ID. With the ID that the service shows: %s", id, t.cmd("adopt %s ID", id))}
 	}
 	open := t.openUnder(ctx, key)
 	if i := slices.IndexFunc(open, func(e ledger.Entry) bool { return strings.EqualFold(e.ServiceID, id) }); err == nil && i >= 0 {
 		t.tellLease(open[i], s)
 	}
 	if err == nil && len(open) > 1 {
-		t.talk.warn("the key %s has %d open entries now, and no command with --key works until one is left. \"svc ls\" shows them; delete each other one by its ID: svc delete ID", key, len(open))
+		t.talk.warn("the key %s has %d open entries now, and no command with --key works until one is left. To see them: %s. Delete each other one by its ID: %s", key, len(open), t.cmd("ls"), t.cmd("delete ID"))
 	}
 	return s, err
 }
@@ -135,7 +135,7 @@ func (t *tool) undoAdoption(ctx context.Context, key string) error {
 			t.talk.say("the key %s is in doubt already: its adoption was undone before", key)
 			return nil
 		}
-		return usageError{fmt.Errorf("the key %q has not adopted an endpoint; \"svc ls\" shows its entry", key)}
+		return usageError{fmt.Errorf("the key %q has not adopted an endpoint. To see its entry: %s", key, t.cmd("ls"))}
 	}
 	e := open[0]
 	if err := t.isHere(e); err != nil {
@@ -147,7 +147,7 @@ func (t *tool) undoAdoption(ctx context.Context, key string) error {
 		return err
 	}
 	t.note(func(f *facts) { f.ID = "" })
-	t.talk.say("the key %[1]s is in doubt again, and %[2]s is as before. If there is an endpoint of the key: svc adopt %[1]s ID. If there is none: svc forget %[1]s", key, printable(e.ServiceID))
+	t.talk.say("the key %s is in doubt again, and %s is as before. If there is an endpoint of the key: %s. If there is none: %s", key, printable(e.ServiceID), t.cmd("adopt %s ID", key), t.cmd("forget %s", key))
 	return nil
 }
 
@@ -314,7 +314,7 @@ func (t *tool) forgettable(ctx context.Context, key, id string) (found ledger.En
 	case len(open) == 0 && last >= 0 && forgotten[last].State == ledger.Forgotten:
 		return forgotten[last], nil
 	case id != "":
-		return found, usageError{fmt.Errorf("no open entry of the key %q has the ID %q: see \"svc ls\"", key, id)}
+		return found, usageError{fmt.Errorf("no open entry of the key %q has the ID %q. To see them: %s", key, id, t.cmd("ls"))}
 	case len(openUnder(entries, key)) == 0 && err == nil:
 		return found, t.noEntry(entries, key)
 	}
@@ -357,13 +357,13 @@ func (t *tool) adoptable(ctx context.Context, key, id string) (found ledger.Entr
 	if found.Key != "" {
 		return found, nil
 	}
-	return found, usageError{notInDoubt(entries, key, id)}
+	return found, usageError{t.notInDoubt(entries, key, id)}
 }
 
 // notInDoubt returns why an endpoint cannot be adopted under a key, and the command line that may have been
 // meant.
-func notInDoubt(entries []ledger.Entry, key, id string) error {
-	text, next := fmt.Sprintf("no entry of the key %q is in doubt", key), "; \"svc ls --all\" shows all entries"
+func (t *tool) notInDoubt(entries []ledger.Entry, key, id string) error {
+	text, next := fmt.Sprintf("no entry of the key %q is in doubt", key), ". To see all entries: "+t.cmd("ls --all")
 	var doubts []string
 	for _, e := range entries {
 		switch {
@@ -372,15 +372,15 @@ func notInDoubt(entries []ledger.Entry, key, id string) error {
 		case e.Open() && e.Key == key:
 			text = fmt.Sprintf("the entry of the key %q is not in doubt: its endpoint is %s", key, printable(e.ServiceID))
 			if e.Adopted {
-				text = fmt.Sprintf("the entry of the key %q is not in doubt: it has adopted %s. If that is the wrong endpoint: svc adopt %[3]s --undo", key, printable(e.ServiceID), key)
+				text = fmt.Sprintf("the entry of the key %q is not in doubt: it has adopted %s. If that is the wrong endpoint: %s", key, printable(e.ServiceID), t.cmd("adopt %s --undo", key))
 			}
 		}
 	}
 	switch {
 	case slices.Contains(doubts, id):
-		text, next = fmt.Sprintf("%q is not a key in doubt, but %q is: KEY comes before ID", key, id), "; run: svc adopt "+id+" "+shellWord(key)
+		text, next = fmt.Sprintf("%q is not a key in doubt, but %q is: KEY comes before ID", key, id), "; run: "+t.cmd("adopt %s %s", id, shellWord(key))
 	case len(doubts) == 1:
-		next = fmt.Sprintf("; if %[2]s is the endpoint of the entry in doubt: svc adopt %[1]s %[2]s", doubts[0], shellWord(id))
+		next = fmt.Sprintf("; if %s is the endpoint of the entry in doubt: %s", shellWord(id), t.cmd("adopt %s %s", doubts[0], shellWord(id)))
 	case len(doubts) > 1:
 		next = "; in doubt are " + strings.Join(doubts, ", ")
 	}

@@ -180,7 +180,7 @@ func TestAdoptNamesTheRightCommandLine(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
 	require.Equal(t, "svc-1", s.deployed("fine"))
-	require.Contains(t, s.must(exitUsage, "adopt", "nokey", "svc-1").stderr, `no entry of the key "nokey" is in doubt; "svc ls --all"`)
+	require.Contains(t, s.must(exitUsage, "adopt", "nokey", "svc-1").stderr, `no entry of the key "nokey" is in doubt. To see all entries: svc ls --all`)
 	lose := func(key string) {
 		s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
 		s.must(exitUnknown, with(deploy, "--key", key)...)
@@ -193,7 +193,7 @@ func TestAdoptNamesTheRightCommandLine(t *testing.T) {
 		{exitUsage, "svc-2", "chat", `"svc-2" is not a key in doubt, but "chat" is: KEY comes before ID; run: svc adopt chat svc-2`},
 		{exitUsage, "svc-2", "svc-2", "if svc-2 is the endpoint of the entry in doubt: svc adopt chat svc-2"},
 		{exitUsage, "fine", "svc-2", `the entry of the key "fine" is not in doubt: its endpoint is svc-1; if svc-2 is the endpoint of the entry in doubt: svc adopt chat svc-2`},
-		{exitNotFound, "chat", "chat", "chat is the key, and the service has no endpoint with that ID: svc adopt chat ID"},
+		{exitNotFound, "chat", "chat", "chat is the key, and the service has no endpoint with that ID. With the ID that the service shows: svc adopt chat ID"},
 	} {
 		require.Contains(t, s.must(tt.code, "adopt", tt.key, tt.id).stderr, tt.says)
 	}

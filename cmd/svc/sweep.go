@@ -80,7 +80,7 @@ only, and names open entries at other addresses, with --quiet too: the exit code
 		if lines := left.Load(); lines != nil {
 			return *lines
 		}
-		return []string{leftBySweep + " To try again: svc sweep"}
+		return []string{t.leftBySweep() + " To try again: " + t.cmd("sweep")}
 	}
 	c.onRecord = func(r ledger.Record) {
 		if r.Event == ledger.Deleted {
@@ -119,7 +119,7 @@ only, and names open entries at other addresses, with --quiet too: the exit code
 		for _, r := range reaped {
 			v.Entries = append(v.Entries, t.sweptEntry(r, dryRun, tell, isDamaged(err, r.Entry.Key)))
 		}
-		lines := v.left(err, t.entriesBriefly(ctx))
+		lines := t.left(v, err, t.entriesBriefly(ctx))
 		left.Store(&lines)
 		t.note(func(f *facts) {
 			f.Left = slices.ContainsFunc(v.Entries, func(e swept) bool { return e.Error != "" })
@@ -129,34 +129,36 @@ only, and names open entries at other addresses, with --quiet too: the exit code
 	return c
 }
 
-const leftBySweep = "Endpoints whose lease is over may still be running and billed. To see them: svc ls."
+func (t *tool) leftBySweep() string {
+	return "Endpoints whose lease is over may still be running and billed. To see them: " + t.cmd("ls") + "."
+}
 
 // left returns what to do about the endpoints that a sweep has left. Another sweep does not help for all.
 // err is what failed; nil if nothing did.
-func (v *sweepView) left(err error, entries []ledger.Entry) (lines []string) {
+func (t *tool) left(v *sweepView, err error, entries []ledger.Entry) (lines []string) {
 	if err == nil {
-		return []string{"No endpoint whose lease is over was left. Others may be running and billed: see \"svc ls\"."}
+		return []string{"No endpoint whose lease is over was left. Others may be running and billed. To see them: " + t.cmd("ls")}
 	}
 	again := len(v.Entries) == 0
 	for _, e := range v.Entries {
 		switch {
 		case e.Error == "":
 		case isDamaged(err, e.Key):
-			lines = append(lines, damaged(err, e.Key, entries)...)
+			lines = append(lines, t.damaged(err, e.Key, entries)...)
 		case e.ServiceID == "" || e.State != string(ledger.Created):
-			lines = append(lines, fmt.Sprintf("No sweep settles the key %[1]s: svc adopt %[1]s ID, or: svc forget %[1]s", e.Key))
+			lines = append(lines, fmt.Sprintf("No sweep settles the key %s: %s", e.Key, t.settle(e.entry)))
 		case e.hidden:
-			lines = append(lines, fmt.Sprintf("%[1]s of the key %[2]s: sweep with the token of the account that created it. If it does not exist: svc forget %[2]s --other-token", printable(e.ServiceID), e.Key))
+			lines = append(lines, fmt.Sprintf("%s of the key %s: sweep with the token of the account that created it. If it does not exist: %s", printable(e.ServiceID), e.Key, t.cmd("forget %s --other-token", e.Key)))
 		case e.unmarked:
-			lines = append(lines, fmt.Sprintf("%[1]s of the key %[2]s was adopted without the mark, so no sweep deletes it. If it is yours: svc delete %[1]s. If it is not: svc adopt %[2]s --undo", printable(e.ServiceID), e.Key))
+			lines = append(lines, fmt.Sprintf("%s of the key %s was adopted without the mark, so no sweep deletes it. If it is yours: %s. If it is not: %s", printable(e.ServiceID), e.Key, t.cmd("delete %s", printable(e.ServiceID)), t.cmd("adopt %s --undo", e.Key)))
 		default:
 			again = true
 		}
 	}
 	if again {
-		return append(lines, leftBySweep+" To try again: svc sweep")
+		return append(lines, t.leftBySweep()+" To try again: "+t.cmd("sweep"))
 	}
-	return append(lines, leftBySweep)
+	return append(lines, t.leftBySweep())
 }
 
 // settledSince replaces the entries, which are as they were before the sweep, by what the ledger has now. An entry
@@ -197,7 +199,7 @@ func (t *tool) sweptEntry(r svc.Reaped, dryRun bool, tell func(id string, err er
 	switch {
 	case damaged: // the advice is about it
 	case e.ServiceID == "": // no sweep can settle it
-		t.talk.say("the outcome of the create of the key %[1]s is not known: look for %[2]q at the provider, then: svc adopt %[1]s ID, or: svc forget %[1]s", e.Key, e.Name)
+		t.talk.say("the outcome of the create of the key %s is not known: look for %q at the provider, then: %s", e.Key, e.Name, t.settle(e.entry))
 	case !isA[*svc.WaitError](r.Err): // the calls of a wait are told
 		tell(e.ServiceID, r.Err)
 	}
@@ -249,15 +251,8 @@ func (t *tool) afterSweep(ctx context.Context, v *sweepView, swept error) error 
 		}
 		if t.elsewhere(e) {
 			v.Elsewhere = append(v.Elsewhere, newEntryView(e))
-			t.talk.say("%s is at another address (%s): sweep it there", v.Elsewhere[len(v.Elsewhere)-1].subject(), e.BaseURL)
+			t.talk.warn("%s is at another address (%s), where this sweep deletes nothing: %s", v.Elsewhere[len(v.Elsewhere)-1].subject(), e.BaseURL, t.cmdOf(e, "sweep"))
 		}
-	}
-	if t.flags.quiet && len(v.Elsewhere) > 0 { // nobody else may look there
-		var left []string
-		for _, e := range v.Elsewhere {
-			left = append(left, fmt.Sprintf("%s (%s)", e.subject(), e.BaseURL))
-		}
-		t.talk.fail("svc: at other addresses, where this sweep deletes nothing: %s", strings.Join(left, ", "))
 	}
 	t.note(func(f *facts) { f.Running = anyOpen(entries, err) })
 	if swept == nil && err != nil {

@@ -63,8 +63,12 @@ func (t *tool) noteEntry(e ledger.Entry) {
 	})
 }
 
-// noteKnown notes, after a failure, what the ledger knows about the endpoint of the command, if it was not read before.
+// noteKnown notes, after a failure, what the ledger knows about the endpoint of the command, if it was not read before, or
+// if the key has another one by now.
 func (t *tool) noteKnown(ctx context.Context, err error) {
+	if e, ok := t.entryInUse(err); ok {
+		t.noteEntry(e)
+	}
 	f := t.facts()
 	if err == nil || f.Name != "" || f.ID == "" && f.Key == "" || strings.Contains(f.ID, " ") {
 		return
@@ -105,7 +109,7 @@ func (t *tool) noEntry(entries []ledger.Entry, key string) error {
 		}
 	}
 	t.note(func(f *facts) { f.Running = false })
-	return noEntryError{key}
+	return noEntryError{key, t.cmd("ls")}
 }
 
 // notID returns an error if the service does not find an ID, and it is a key of the ledger with an open entry.

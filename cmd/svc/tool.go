@@ -63,8 +63,6 @@ type facts struct {
 	Deleted    bool     // the endpoint is known to be deleted
 	Running    bool     // false only if it is known that no endpoint of the command is running
 	Target     int      // number of instances that were asked for
-	First      int      // number of instances with which the endpoint of the key was created; 0 if not known
-	Scaled     int      // number of instances to which it was scaled last; First if it was not
 	Several    []string // what is open under the key, if that is more than one entry
 	Posted     bool     // a create was sent
 	Pending    bool     // a create may be under way: its outcome is not known yet

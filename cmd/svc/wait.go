@@ -95,7 +95,7 @@ in the last five minutes.`,
 		},
 		client: needsClient, ledger: usesLedger, stake: changes, empty: emptyService,
 	}, 1)
-	c.left = scaleLeft
+	c.left = t.scaleLeft
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		n, err := strconv.Atoi(args[len(args)-1])
 		if err != nil || n < 0 {
@@ -174,9 +174,9 @@ func (t *tool) overtaken(ctx context.Context, e ledger.Entry, n int, s *svc.Infe
 }
 
 // scaleLeft returns what may be running after a change of the number of instances that failed.
-func scaleLeft(f facts) []string {
+func (t *tool) scaleLeft(f facts) []string {
 	if !f.Changed {
-		return []string{fmt.Sprintf("The number of instances was not changed: as many as before may be running and billed. To see how many: svc get %s", f.ID)}
+		return []string{fmt.Sprintf("The number of instances was not changed: as many as before may be running and billed. To see how many: %s", t.cmd("get %s", f.ID))}
 	}
 	text := "Up to %d instances of %[2]s may be running and billed, or as many as before."
 	switch {
@@ -187,7 +187,7 @@ func scaleLeft(f facts) []string {
 	case f.Target == 0:
 		text = "As many instances of %[2]s as before may be running and billed, or %[1]d."
 	}
-	return []string{fmt.Sprintf(text+" To see how many: svc get %[2]s", f.Target, f.ID)}
+	return []string{fmt.Sprintf(text, f.Target, f.ID) + " To see how many: " + t.cmd("get %s", f.ID)}
 }
 
 // hadNoEndpoint reports whether err proves that an update changed nothing, because there is no

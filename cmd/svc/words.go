@@ -23,7 +23,7 @@ var ofTheTool = strings.NewReplacer(
 	"set WithLedger", "set SVC_LEDGER or --ledger",
 	": look for the record at the provider", "", // the tool lists the steps
 	", then call Ledger.Adopt or Ledger.Forget", "",
-	"then call Ledger.Adopt, or Ledger.Forget if the endpoint does not exist", `then run "svc adopt KEY ID", or "svc forget KEY" if the endpoint does not exist`,
+	", then call Ledger.Adopt, or Ledger.Forget if the endpoint does not exist", "",
 	"Body is empty, and RefuseEmpty is set", "the input is empty, and --allow-empty is not given",
 	"Body has nothing left after", "the input has nothing left after",
 	"Body is", "the input is",

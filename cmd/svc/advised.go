@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"example.com/svc/internal/valid"
+	"example.com/svc/ledger"
+)
+
+// cmd returns a command line for an advice, which can be run as it is printed: it has those global flags of this command
+// that it needs. What is in the environment is not repeated.
+func (t *tool) cmd(format string, args ...any) string {
+	return t.cmdAt(t.flags.baseURL, format, args...)
+}
+
+// cmdOf is cmd for a command about the endpoint of an entry, which may be at another address.
+func (t *tool) cmdOf(e ledger.Entry, format string, args ...any) string {
+	if t.elsewhere(e) {
+		return t.cmdAt(e.BaseURL, format, args...)
+	}
+	return t.cmd(format, args...)
+}
+
+// cmdAt is cmd with a value for --base-url; if it is empty, the address is that of the environment.
+func (t *tool) cmdAt(address, format string, args ...any) string {
+	line, before := fmt.Sprintf(format, args...), ""
+	name, _, _ := strings.Cut(line, " ")
+	if !slices.Contains([]string{"files", "jobs", "flavors"}, name) {
+		before, line = t.withLedger(line)
+	}
+	if name == "ls" || name == "ledger" { // they need no service
+		return before + "svc " + line
+	}
+	if _, problem := valid.ParseBase(address, true); problem == "" { // one that is refused may hold a password
+		line += " --base-url " + shellWord(address)
+	}
+	if t.flags.tokenFile != "" {
+		line += " --token-file " + shellWord(t.flags.tokenFile)
+	}
+	url, shows := t.flags.inferenceURL, slices.Contains([]string{"get", "url", "wait", "deploy", "doctor"}, name)
+	if url != "" && shows {
+		line += " --inference-url " + shellWord(url)
+	}
+	if t.flags.insecureHTTP {
+		line += " --insecure-http"
+	}
+	return before + "svc " + line
+}
+
+// withLedger returns a command line with the ledger of --ledger, if that was given. A connection string that may hold a
+// password is not shown: it belongs into SVC_LEDGER, which stands before the command.
+func (t *tool) withLedger(line string) (before, with string) {
+	if t.flags.ledger == "" {
+		return "", line
+	}
+	p, err := findLedger(t.flags.ledger)
+	switch {
+	case err != nil: // it is refused
+		return "", line
+	case p.driver == "postgres" && p.shown != p.name:
+		return "SVC_LEDGER=postgres://… ", line
+	}
+	return "", line + " --ledger " + shellWord(p.shown)
+}
+
+// settle returns the two commands that settle an entry in doubt.
+func (t *tool) settle(e ledger.Entry) string {
+	return t.cmdOf(e, "adopt %s ID", e.Key) + ", or: " + t.cmdOf(e, "forget %s", e.Key)
+}
