@@ -319,11 +319,11 @@ func (p place) tryMake(ctx context.Context) error {
 	for _, err := os.Lstat(parent); errors.Is(err, fs.ErrNotExist) && parent != filepath.Dir(parent); _, err = os.Lstat(parent) {
 		parent = filepath.Dir(parent)
 	}
-	dir, err := os.MkdirTemp(parent, ".ledger-doctor-")
+	dir, err := litter.folder(parent, ".ledger-doctor-")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	defer func() { _ = litter.remove(dir) }()
 	return place{driver: p.driver, name: dir}.tryWrite(ctx)
 }
 
@@ -342,11 +342,11 @@ func (p place) tryWrite(ctx context.Context) error {
 	if p.driver == "postgres" {
 		return nil
 	}
-	f, err := os.CreateTemp(folder, ".ledger-doctor-")
+	f, err := litter.file(folder, ".ledger-doctor-")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }()
+	defer func() { _ = litter.remove(f.Name()) }()
 	_, err = f.Write(make([]byte, 16<<10))
 	return cmp.Or(err, f.Sync(), f.Close())
 }

@@ -205,11 +205,11 @@ func (t *tool) serveFake(ctx context.Context, flags fakeFlags) error {
 		srv.Fault("GET", svctest.RouteEndpoint, svctest.ServiceUnavailable(-1))
 		go endOutage(ctx, srv, flags.outage)
 	}
-	dir, err := os.MkdirTemp("", "svc-ledger")
+	dir, err := litter.folder(os.TempDir(), "svc-ledger")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	defer func() { _ = litter.remove(dir) }()
 	_, stop, err := openPlace(ctx, place{driver: "folder", name: dir, shown: dir}, true)
 	if err != nil {
 		return err

@@ -39,7 +39,8 @@ func existsError(file string) error {
 }
 
 // fetch downloads to a temporary file, and renames it to the final name if its SHA-256 is the
-// expected one. Without force, it never overwrites a file.
+// expected one. Without force, it never overwrites a file. If this program is killed, the temporary file stays, in a folder
+// .svc-download-*, and no later download uses it.
 func (t *tool) fetch(file string, force bool, want string, download func(string, *svc.DownloadOptions) (int64, error)) (got fetched, err error) {
 	if info, err := os.Stat(file); err == nil && info.IsDir() {
 		return got, usageError{fmt.Errorf("%s is a folder: give the name of a file in it", file)}
@@ -47,11 +48,11 @@ func (t *tool) fetch(file string, force bool, want string, download func(string,
 	if _, err := os.Lstat(file); err == nil && !force {
 		return got, usageError{existsError(file)}
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(file), ".svc-download-*")
+	dir, err := litter.folder(filepath.Dir(file), ".svc-download-")
 	if err != nil {
 		return got, usageError{err}
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	defer func() { _ = litter.remove(dir) }()
 	tmp := filepath.Join(dir, "contents")
 	got.bytes, err = download(tmp, &svc.DownloadOptions{Progress: t.talk.transfer("downloading " + printable(filepath.Base(file)))})
 	t.talk.endLine()

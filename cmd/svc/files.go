@@ -295,7 +295,8 @@ func (v *downloadView) names() []string { return []string{v.FileID} }
 
 const downloadHelp = `Downloads a file and prints its path. The default for FILE is the name of the record, in the
 current folder. With -, the contents go to standard output. A file that exists is overwritten
-only with --force, and only when the whole download has succeeded.`
+only with --force, and only when the whole download has succeeded. If this program is killed (SIGKILL),
+a folder .svc-download-* stays beside FILE: no later download uses it, and you can remove it.`
 
 // download is one download.
 type download struct {
@@ -334,6 +335,7 @@ func (t *tool) downloadCommand() *command {
 // toFile writes the contents to a file, by default to one with the name of the record.
 func (t *tool) toFile(ctx context.Context, d *download) (*downloadView, error) {
 	v := &downloadView{FileID: d.id}
+	t.note(func(*facts) { t.partial = func() view { return &downloadView{FileID: d.id} } })
 	file := d.file
 	if file == "" {
 		record, err := t.client.Files.Get(ctx, d.id)
@@ -427,15 +429,20 @@ func (t *tool) rmCommand() *command {
 		empty:   func() view { return &rmView{Files: []rmFile{}} },
 		run: func(ctx context.Context, args []string) (view, error) {
 			v := &rmView{Files: []rmFile{}}
+			ids := slices.Compact(slices.Sorted(slices.Values(args)))
+			for _, id := range ids {
+				v.Files = append(v.Files, rmFile{FileID: id, Error: "not known to be deleted when the program was ended"})
+			}
+			t.note(func(*facts) { t.partial = func() view { return &rmView{Files: slices.Clone(v.Files)} } })
 			var errs []error
-			for _, id := range slices.Compact(slices.Sorted(slices.Values(args))) {
+			for i, id := range ids {
 				err := t.client.Files.Delete(ctx, id)
 				f := rmFile{FileID: id, Deleted: err == nil, missing: isNotFound(err)}
 				if err != nil {
 					f.Error = plainText(err)
 				}
 				errs = append(errs, err)
-				v.Files = append(v.Files, f)
+				t.note(func(*facts) { v.Files[i] = f })
 			}
 			return v, joined(errs)
 		},

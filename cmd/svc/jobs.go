@@ -196,13 +196,20 @@ func (t *tool) jobsDownloadCommand(flags *jobFlags) *command {
 		if err := os.MkdirAll(folder, 0o777); err != nil {
 			return v, err
 		}
+		t.note(func(*facts) {
+			t.partial = func() view {
+				known := *v
+				known.Outputs = slices.Clone(v.Outputs)
+				return &known
+			}
+		})
 		for i, out := range job.Outputs {
-			o := &v.Outputs[i]
 			file := filepath.Join(folder, outputName(job, out))
-			if o.Bytes, err = t.downloadOutput(ctx, flags.client(t), job.JobID, out, file, force); err != nil {
+			bytes, err := t.downloadOutput(ctx, flags.client(t), job.JobID, out, file, force)
+			if err != nil {
 				return v, fmt.Errorf("output %s of job %s: %w", out.ID, job.JobID, err)
 			}
-			o.Path = file
+			t.note(func(*facts) { v.Outputs[i].Bytes, v.Outputs[i].Path = bytes, file })
 		}
 		return v, nil
 	}

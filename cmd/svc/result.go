@@ -51,11 +51,11 @@ func (r *result) prepare() (err error) {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
+	return errors.Join(f.Close(), litter.remove(f.Name()))
 }
 
 func (r *result) temporary() (*os.File, error) {
-	return os.CreateTemp(filepath.Dir(r.name), ".svc-result-*")
+	return litter.file(filepath.Dir(r.name), ".svc-result-")
 }
 
 // ended records how CMD has ended.
@@ -98,7 +98,7 @@ func (r *result) replace(text []byte) error {
 		err = os.Rename(f.Name(), r.name)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name())
+		_ = litter.remove(f.Name())
 	}
 	return err
 }

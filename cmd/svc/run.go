@@ -51,6 +51,7 @@ three.`
 
 const (
 	cmdLimit     = 10 * time.Second // how long CMD may take to end after a signal
+	killLimit    = 3 * time.Second  // how long it may take to kill CMD, and to read the ledger after that
 	cleanupLimit = 2 * time.Minute  // how long the deletion may take
 )
 
@@ -117,12 +118,10 @@ func (t *tool) deployAndRun(ctx context.Context, d *deployment, cmd *exec.Cmd) e
 		return err
 	}
 	entry := t.deployed(ctx) // now, so that the delete does not wait for the ledger
-	code, err := t.runProgram(ctx, cmd, service)
-	t.note(func(*facts) { t.program = nil })
+	code, err := t.runProgram(ctx, cmd, service, entry)
 	if t.givesUp() {
 		return t.givenUp()
 	}
-	t.warnOfLease(ctx, entry)
 	if failed := t.remove(ctx, service.ServiceID, entry); failed != nil {
 		return failed
 	}
@@ -141,8 +140,8 @@ func (t *tool) deployAndRun(ctx context.Context, d *deployment, cmd *exec.Cmd) e
 	return nil
 }
 
-// runProgram runs cmd and returns its exit code.
-func (t *tool) runProgram(ctx context.Context, cmd *exec.Cmd, service *svc.InferenceService) (int, error) {
+// runProgram runs cmd and returns its exit code. e is the entry of the endpoint.
+func (t *tool) runProgram(ctx context.Context, cmd *exec.Cmd, service *svc.InferenceService, e ledger.Entry) (int, error) {
 	url, _ := t.client.InferenceServices.URL(service.ServiceID)
 	token, err := readToken(t.flags.tokenFile)(ctx)
 	if err != nil {
@@ -155,38 +154,49 @@ func (t *tool) runProgram(ctx context.Context, cmd *exec.Cmd, service *svc.Infer
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
+	if !t.mayStart() {
+		return 0, t.givenUp()
+	}
+	defer func() { close(t.over) }()
 	done, err := start(cmd)
 	if err != nil {
 		return 0, err
 	}
-	over := make(chan struct{})
-	defer close(over)
-	t.note(func(*facts) { t.program, t.over = p, over })
+	early := ctx.Err() != nil // a terminal may have sent Ctrl-C before CMD existed
 	select {
 	case err = <-done:
 	case <-ctx.Done():
-		err = t.stopProgram(ctx, p, done)
+		err = t.stopProgram(ctx, p, done, early)
 	case <-t.giveUp:
-		err = t.stopProgram(ctx, p, done)
+		err = t.stopProgram(ctx, p, done, early)
 	}
-	return t.endOf(cmd, err)
+	code, err := t.endOf(cmd, err)
+	t.warnOfLease(ctx, e)
+	return code, err
 }
 
-// killProgram kills CMD, if it was started, before the program ends. It waits for the end of CMD, so that the result has it,
-// for a second at most.
-func (t *tool) killProgram() {
+// mayStart reports whether CMD may be started. From then on, a program that is given up waits for its end.
+func (t *tool) mayStart() (may bool) {
+	t.note(func(*facts) {
+		if may = !t.givesUp(); may {
+			t.over = make(chan struct{})
+		}
+	})
+	return may
+}
+
+// awaitProgram waits until CMD has ended, if it was started, so that the result has its end. runProgram kills it, since the
+// program is given up.
+func (t *tool) awaitProgram() {
 	t.mu.Lock()
-	p, over := t.program, t.over
-	if p != nil {
-		p.kill() // under the lock: it may not have ended
-	}
+	over := t.over
 	t.mu.Unlock()
-	if p == nil {
+	if over == nil {
 		return
 	}
 	select {
 	case <-over:
-	case <-time.After(time.Second):
+	case <-time.After(killLimit):
 	}
 }
 
@@ -205,9 +215,10 @@ func start(cmd *exec.Cmd) (done <-chan error, err error) {
 	return ended, <-started
 }
 
-// stopProgram forwards the signal, and kills the program if it does not end in time.
-func (t *tool) stopProgram(ctx context.Context, p *program, done <-chan error) error {
-	if i, ok := errors.AsType[interruption](context.Cause(ctx)); ok && !p.hasIt(i.signal) {
+// stopProgram forwards the signal, and kills the program if it does not end in time. early reports whether the signal came
+// before the program was started.
+func (t *tool) stopProgram(ctx context.Context, p *program, done <-chan error, early bool) error {
+	if i, ok := errors.AsType[interruption](context.Cause(ctx)); ok && (early || !p.hasIt(i.signal)) {
 		p.send(i.signal)
 	}
 	limit, check := time.After(cmdLimit), time.NewTicker(50*time.Millisecond)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -82,8 +83,10 @@ only, and names open entries at other addresses, with --quiet too: the exit code
 		}
 		return []string{t.leftBySweep() + " To try again: " + t.cmd("sweep")}
 	}
+	var proofs sync.Map // records of deletions, by their intent
 	c.onRecord = func(r ledger.Record) {
 		if r.Event == ledger.Deleted {
+			proofs.Store(r.Intent, r)
 			t.talk.say("%s of the key %s is deleted", printable(r.ServiceID), r.Key)
 		}
 	}
@@ -111,7 +114,9 @@ only, and names open entries at other addresses, with --quiet too: the exit code
 		t.talk.setDeleting(true)
 		v := emptySweep().(*sweepView)
 		v.DryRun = dryRun
-		if err := t.refused(ctx); err != nil {
+		entries, _ := t.client.Ledger.Entries(ctx) // the sweep itself reports a failure
+		t.note(func(*facts) { t.partial = func() view { return t.unfinished(entries, &proofs, dryRun) } })
+		if err := t.refused(ctx, entries); err != nil {
 			return v, t.afterSweep(ctx, v, err)
 		}
 		reaped, err := t.client.Ledger.Reap(ctx, &svc.ReapOptions{DryRun: dryRun})
@@ -184,6 +189,29 @@ func (t *tool) settledSince(ctx context.Context, reaped []svc.Reaped, err error)
 	return reaped, err
 }
 
+// unfinished returns what a sweep that is given up knows: the entries whose lease was over at its beginning, by the local
+// clock, and which of them it has deleted.
+func (t *tool) unfinished(entries []ledger.Entry, proofs *sync.Map, dryRun bool) view {
+	v := emptySweep().(*sweepView)
+	v.DryRun = dryRun
+	for _, e := range entries {
+		switch {
+		case t.elsewhere(e):
+			if e.Open() {
+				v.Elsewhere = append(v.Elsewhere, newEntryView(e))
+			}
+		case e.Doubt != "" && e.Open(), e.Overdue(e.BaseURL, time.Now()):
+			known := swept{entryView: newEntryView(e), Error: "not known to be deleted when the program was ended"}
+			if r, ok := proofs.Load(e.Intent); ok {
+				now, _ := ledger.Fold(append(slices.Clone(e.Records), r.(ledger.Record))) // it may not hold the records since then: it has ended
+				known = swept{entryView: newEntryView(now[0]), Deleted: true}
+			}
+			v.Entries = append(v.Entries, known)
+		}
+	}
+	return v
+}
+
 // sweptEntry returns the result of a sweep for an entry, with the reason if the entry could
 // not be settled.
 func (t *tool) sweptEntry(r svc.Reaped, dryRun bool, tell func(id string, err error), damaged bool) swept {
@@ -226,8 +254,7 @@ func (t *tool) tellFailures() func(id string, err error) {
 // refused returns an error if a lease may be over, and the service does not accept the token. A sweep
 // would try for two minutes, since a token may be renewed. It also returns an error if the service has not
 // responded when the time is over: the ledger would be blamed for that.
-func (t *tool) refused(ctx context.Context) error {
-	entries, _ := t.client.Ledger.Entries(ctx) // the sweep itself reports a failure
+func (t *tool) refused(ctx context.Context, entries []ledger.Entry) error {
 	leased := func(e ledger.Entry) bool { return e.Open() && e.Lease > 0 && !t.elsewhere(e) }
 	if !slices.ContainsFunc(entries, leased) {
 		return nil

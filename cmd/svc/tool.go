@@ -42,8 +42,7 @@ type tool struct {
 	known   facts
 	shown   view            // what the command has found
 	partial func() view     // returns what it has found so far, and is called under the lock; nil if it has no such function
-	over    <-chan struct{} // is closed when CMD has ended
-	program *program        // CMD of "svc run"; nil if it was not started
+	over    chan struct{}   // is closed when CMD of "svc run" has ended, and what is known of its end is recorded; nil if it is not started
 	seen    map[string]bool // IDs of endpoints that the service knew, or may have deleted
 	deletes map[string]bool // IDs of endpoints whose delete the service has accepted
 	marked  map[string]bool // those of them that the ledger has so
@@ -144,7 +143,8 @@ func (t *tool) main(args []string) int {
 		case err = <-done: // the command ended at the same moment
 		default:
 			err = t.givenUp()
-			t.killProgram()
+			defer litter.clear()
+			t.awaitProgram()
 			t.tellMarked(t.ctx, t.markedIDs()...)
 			t.endCreate()
 		}
