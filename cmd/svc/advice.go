@@ -117,7 +117,9 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 	case damagedKey(err) != "":
 		lines = append(lines, t.damaged(err, damagedKey(err), t.entriesBriefly(context.WithoutCancel(t.ctx)))...)
 	case why.name == "no_ledger":
-		lines = append(lines, fmt.Sprintf("If there should be one, check --ledger and SVC_LEDGER. To make one: %s", t.cmd("ledger init")))
+		lines = append(lines, "If there should be one, check --ledger and SVC_LEDGER; if it is lost, restore a copy of it, since a new one does not show what is running.", "To make one: "+t.cmd("ledger init"))
+	case isMalformed(err):
+		lines = append(lines, t.malformed()...)
 	case isA[runningError](err):
 		state := "it may be running and billed"
 		if !f.Running {
@@ -137,6 +139,14 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 		lines = append(lines, "Nothing was created or changed. Endpoints that ran before may still be running and billed.")
 	}
 	return lines
+}
+
+// malformed returns what to do if the file of the ledger is damaged.
+func (t *tool) malformed() []string {
+	return []string{
+		fmt.Sprintf("%s is damaged, or is not a ledger. Keep the file, and restore a copy in its place: until then nothing is created, and the ledger shows nothing.", t.place.shown),
+		"What may be running is shown by the service's console: the description of each endpoint of a ledger begins with [svc:. To delete one without the ledger: " + t.cmd("delete ID"),
+	}
 }
 
 // otherRequest returns what to do if a key has the endpoint of another request. err names the entry of that endpoint, which

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"database/sql"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -167,4 +170,91 @@ func TestCleanupWithoutTheLedger(t *testing.T) {
 		require.Len(t, regexp.MustCompile(warning).FindAllString(e.stderr, -1), 1, e.stderr)
 		require.Zero(t, s.srv.RunningInstances())
 	})
+}
+
+// TestFileThatIsNoLedger: what it is, what to do, and that the file stays as it is. Nothing is created.
+func TestFileThatIsNoLedger(t *testing.T) {
+	t.Parallel()
+	const damaged = "is damaged, or is not a ledger. Keep the file, and restore a copy"
+	for name, tt := range map[string]struct {
+		make func(s *session, file string)
+		says string // ls and deploy
+		init string // ledger init; if empty, it makes a ledger
+	}{
+		"text":             {func(s *session, file string) { s.write(file, []byte("hello\n")) }, damaged, damaged},
+		"random bytes":     {func(s *session, file string) { s.write(file, bytes.Repeat([]byte("\xee\x01"), 10000)) }, damaged, damaged},
+		"a damaged page":   {func(s *session, file string) { s.overwrite(file, 4096) }, damaged, "there is a ledger at"},
+		"a damaged header": {func(s *session, file string) { s.overwrite(file, 0) }, damaged, damaged},
+		"cut off":          {func(s *session, file string) { s.sqlite(file); require.NoError(s.t, os.Truncate(file, 4096)) }, damaged, damaged},
+		"empty":            {func(s *session, file string) { s.write(file, nil) }, ": the file is empty\nIf there should be one, check --ledger and SVC_LEDGER; if it is lost, restore a copy", ""},
+		"of another program": {func(s *session, file string) { s.query(file, "CREATE TABLE other (x)") },
+			": the file is a database without one\n", ""},
+		"a table of another program": {func(s *session, file string) { s.query(file, "CREATE TABLE svc_ledger (x)") }, "no such column", "no such column"},
+		"a folder":                   {func(s *session, file string) { require.NoError(s.t, os.Mkdir(file, 0o700)) }, "it is a folder", "it is a folder"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t)
+			file := filepath.Join(s.env["HOME"], "l.db")
+			tt.make(s, file)
+			s.env["SVC_LEDGER"] = "sqlite:" + file
+			before, _ := os.ReadFile(file)
+			created := s.srv.RequestCount("POST", svctest.RouteEndpoints)
+			for _, args := range [][]string{{"ls"}, {"sweep"}, {"get", "--key", "chat"}, deploy, with(deploy, "--key", "chat")} {
+				require.Contains(t, s.must(exitLedger, args...).stderr, tt.says, args)
+			}
+			e := s.must(exitFailed, "doctor", "-o", "json")
+			require.Equal(t, "problem", results(t, e)["ledger"])
+			require.Equal(t, tt.says == damaged, strings.Contains(e.stdout, damaged), e.stdout)
+			require.NotContains(t, e.stdout, "check that it exists and")
+			after, _ := os.ReadFile(file)
+			require.True(t, bytes.Equal(before, after), "the file is as it was")
+			require.Equal(t, created, s.srv.RequestCount("POST", svctest.RouteEndpoints))
+			id := s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
+			s.must(exitOK, "delete", id)
+			if tt.init == "" {
+				s.must(exitOK, "ledger", "init")
+				s.must(exitOK, "ls")
+				return
+			}
+			require.Contains(t, s.run("ledger", "init").stderr, tt.init)
+		})
+	}
+	s := newSession(t)
+	file := filepath.Join(s.env["HOME"], "l.db")
+	s.sqlite(file)
+	require.Contains(t, s.must(exitLedger, "ls", "--ledger", file).stderr, "it is a file, and not a folder: sqlite:"+file+" names")
+}
+
+func (s *session) write(file string, text []byte) {
+	s.t.Helper()
+	require.NoError(s.t, os.WriteFile(file, text, 0o600))
+}
+
+// query runs a statement in an SQLite database.
+func (s *session) query(file, statement string) {
+	s.t.Helper()
+	db, err := sql.Open("sqlite", file)
+	require.NoError(s.t, err)
+	defer db.Close()
+	_, err = db.ExecContext(s.t.Context(), statement)
+	require.NoError(s.t, err)
+}
+
+// sqlite makes a ledger in an SQLite database.
+func (s *session) sqlite(file string) {
+	s.t.Helper()
+	s.must(exitOK, "ledger", "init", "--ledger", "sqlite:"+file)
+	s.must(exitOK, with(deploy, "--key", "chat", "--wait=false", "--ledger", "sqlite:"+file)...)
+}
+
+// overwrite makes a ledger in an SQLite database, and damages its file from a place on.
+func (s *session) overwrite(file string, from int64) {
+	s.t.Helper()
+	s.sqlite(file)
+	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	require.NoError(s.t, err)
+	defer f.Close()
+	_, err = f.WriteAt(bytes.Repeat([]byte{0xee}, 4000), from)
+	require.NoError(s.t, err)
 }

@@ -291,11 +291,16 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView, l triedLedger) {
 	case isA[noLedgerError](err):
 		v.problem("ledger", plainText(err), "check the path, or make a ledger: "+t.cmd("ledger init"))
 		return
+	case isMalformed(err):
+		v.problem("ledger", plainText(err), strings.Join(t.malformed(), " "))
+		return
 	case err != nil:
-		v.problem("ledger", plainText(err), "check that it exists and that you may read and write it")
+		v.problem("ledger", plainText(err), "check that it exists, that it is a ledger, and that you may read and write it")
 		return
 	}
 	switch err = l.err; {
+	case isMalformed(err):
+		v.problem("ledger", plainText(err), strings.Join(t.malformed(), " "))
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
 		v.problem("ledger", plainText(err), "it did not respond in time: try again with a longer --timeout, and check its disk or its database")
 	case err != nil:

@@ -18,7 +18,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
-	_ "modernc.org/sqlite"             // the driver "sqlite"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"example.com/svc"
 	"example.com/svc/ledger"
@@ -38,7 +39,17 @@ type place struct {
 // noLedgerError is returned when there is no ledger at the place where one should be.
 type noLedgerError struct{ place place }
 
-func (e noLedgerError) Error() string { return "there is no ledger at " + e.place.shown }
+func (e noLedgerError) Error() string {
+	text := "there is no ledger at " + e.place.shown
+	switch info, err := os.Stat(e.place.name); {
+	case e.place.driver != "sqlite" || err != nil:
+	case info.Size() == 0:
+		text += ": the file is empty"
+	default:
+		text += ": the file is a database without one"
+	}
+	return text
+}
 
 var errLedgerNone = errors.New("this command needs a ledger, but --ledger or SVC_LEDGER is none")
 
@@ -225,6 +236,14 @@ func openPlace(ctx context.Context, p place, create bool) (store ledger.Store, s
 			err = &ledger.Error{Op: "open " + p.shown, Err: err}
 		}
 	}()
+	info, err := os.Stat(p.name)
+	switch {
+	case err != nil:
+	case p.driver == "sqlite" && info.IsDir():
+		return nil, nil, errors.New("it is a folder, and not the file of a database: without sqlite:, it names a ledger in a folder")
+	case p.driver == "folder" && !info.IsDir():
+		return nil, nil, fmt.Errorf("it is a file, and not a folder: sqlite:%s names a ledger in a database", p.name)
+	}
 	switch p.driver {
 	case "postgres":
 		return openSQL(p, "pgx", p.name, func(db *sql.DB) (ledger.Store, error) { return sqlledger.Postgres(ctx, db, opts...) })
@@ -232,12 +251,18 @@ func openPlace(ctx context.Context, p place, create bool) (store ledger.Store, s
 		store, err = ledger.Dir(p.name, opts...)
 		return store, func() {}, err
 	}
-	if _, err := os.Stat(p.name); err != nil && !create { // to open a file that does not exist would make it
+	if err != nil && !create { // to open a file that does not exist would make it
 		return nil, nil, err
 	}
 	const safe = "?_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)"
 	file := (&url.URL{Scheme: "file", OmitHost: true, Path: p.name}).String()
 	return openSQL(p, "sqlite", file+safe, func(db *sql.DB) (ledger.Store, error) { return sqlledger.SQLite(ctx, db, opts...) })
+}
+
+// isMalformed reports whether an error means that the file of a ledger is damaged, or is no database.
+func isMalformed(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && slices.Contains([]int{sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}, e.Code()&0xff) // without what extends it
 }
 
 func openSQL(p place, driver, dsn string, open func(*sql.DB) (ledger.Store, error)) (ledger.Store, func(), error) {

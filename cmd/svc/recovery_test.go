@@ -137,6 +137,22 @@ var situations = []situation{
 		require.Contains(s.t, e.stdout, "svc-2\n")
 		require.Equal(s.t, 1, s.srv.RunningInstances())
 	}},
+	{"13. The file of the ledger is damaged: restore", nil, malformed, exitOK, oneRunning("svc-1")},
+	{"13. The file of the ledger is damaged: delete", nil, malformed, exitOK, func(s *session, _ ended) { require.Zero(s.t, s.srv.RunningInstances()) }},
+}
+
+// malformed is a ledger in SQLite that is damaged after a copy of it was made.
+func malformed(s *session) {
+	file := filepath.Join(s.env["HOME"], "ledger.db")
+	s.env["SVC_LEDGER"], s.env["FILE"], s.env["COPY"] = "sqlite:"+file, file, file+".copy"
+	s.must(exitOK, "ledger", "init")
+	s.chat(exitOK)
+	text, err := os.ReadFile(file)
+	require.NoError(s.t, err)
+	s.write(s.env["COPY"], text)
+	s.write(file, []byte("no database"))
+	require.Contains(s.t, s.chat(exitLedger).stderr, "is damaged, or is not a ledger. Keep the file, and restore a copy")
+	require.Equal(s.t, "problem", results(s.t, s.must(exitFailed, "doctor", "-o", "json"))["ledger"])
 }
 
 func loseResponse(s *session) {

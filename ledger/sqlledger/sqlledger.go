@@ -52,7 +52,7 @@ func (t *table) check(ctx context.Context, n int) error {
 }
 
 // checkSQLite checks the settings of a connection, and stores the file of the database.
-func (t *table) checkSQLite(ctx context.Context, c *sql.Conn) error {
+func (t *table) checkSQLite(ctx context.Context, c *sql.Conn) (err error) {
 	var timeout, synchronous int
 	var journal string
 	for pragma, value := range map[string]any{"busy_timeout": &timeout, "synchronous": &synchronous, "journal_mode": &journal} {
@@ -74,11 +74,9 @@ func (t *table) checkSQLite(ctx context.Context, c *sql.Conn) error {
 	case journal == "off" || journal == "memory":
 		return fmt.Errorf(sqliteAdvice, "journal_mode is "+journal+": the database may be damaged when a process dies")
 	}
-	file, err := os.Stat(t.path)
-	if err != nil {
+	if t.file, err = os.Stat(t.path); err != nil {
 		return fmt.Errorf("sqlledger: %w", err)
 	}
-	t.file = file
 	return nil
 }
 
@@ -110,11 +108,14 @@ type table struct {
 func (t *table) open(ctx context.Context, opts []ledger.Option) error {
 	_, err := t.List(ctx, "-")
 	switch mustExist := slices.Contains(opts, ledger.MustExist()); {
-	case err != nil && mustExist:
-		return fmt.Errorf("sqlledger: there is no ledger in this database (%w): %w", fs.ErrNotExist, err)
-	case mustExist:
+	case err == nil && mustExist:
 		return nil
-	case err != nil:
+	case err == nil:
+	case !is(err, "42P01") && !strings.Contains(err.Error(), "no such table"): // it may exist, and be damaged or not readable
+		return err
+	case mustExist:
+		return fmt.Errorf("sqlledger: there is no ledger in this database (%w): %w", fs.ErrNotExist, err)
+	default:
 		_, err = t.db.ExecContext(ctx, `CREATE TABLE svc_ledger ("key" VARCHAR(64) NOT NULL, seq BIGINT NOT NULL, record TEXT NOT NULL, PRIMARY KEY ("key", seq))`)
 		if _, again := t.List(ctx, "-"); again != nil { // if the table exists now, another process has created it
 			return errors.Join(again, err)
@@ -155,8 +156,8 @@ func (t *table) sameFile() error {
 	return err
 }
 
-// insert writes a record. An error after which the server is known to have written nothing is
-// retried.
+// insert writes a record. It retries an error after which the server is known to have written nothing, because of other
+// transactions: a serialization failure, a deadlock, or a lock that was not available.
 func (t *table) insert(ctx context.Context, r ledger.Record, text string) error {
 	for delay := 10 * time.Millisecond; ; delay *= 2 {
 		result, err := t.db.ExecContext(ctx, insert, r.Key, r.Seq, text)
@@ -168,17 +169,16 @@ func (t *table) insert(ctx context.Context, r ledger.Record, text string) error 
 			return err
 		}
 		switch {
-		case !rolledBack(err), delay > time.Second, poll.Sleep(ctx, delay) != nil:
+		case !is(err, "40001", "40P01", "55P03"), delay > time.Second, poll.Sleep(ctx, delay) != nil:
 			return err
 		}
 	}
 }
 
-// rolledBack reports whether err means that the server rolled the transaction back because of
-// other transactions: a serialization failure, a deadlock, or a lock that was not available.
-func rolledBack(err error) bool {
+// is reports whether the SQLSTATE of an error is one of codes.
+func is(err error, codes ...string) bool {
 	var state interface{ SQLState() string }
-	return errors.As(err, &state) && slices.Contains([]string{"40001", "40P01", "55P03"}, state.SQLState())
+	return errors.As(err, &state) && slices.Contains(codes, state.SQLState())
 }
 
 func (t *table) List(ctx context.Context, key string) ([]ledger.Record, error) {
@@ -196,10 +196,7 @@ func (t *table) List(ctx context.Context, key string) ([]ledger.Record, error) {
 		}
 		all = append(all, r)
 	})
-	if err != nil {
-		return all, err
-	}
-	return all, errors.Join(damaged...)
+	return all, cmp.Or(err, errors.Join(damaged...))
 }
 
 // query calls f for each row.

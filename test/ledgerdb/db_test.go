@@ -212,6 +212,24 @@ func TestSerializationFailureIsRetried_D12(t *testing.T) {
 	}
 }
 
+// TestLedgerThatCannotBeReadIsNotMissing: who takes it for none makes a new one, which knows nothing of what runs.
+func TestLedgerThatCannotBeReadIsNotMissing(t *testing.T) {
+	databases(t, func(t *testing.T, driver, dsn string) {
+		_, err := database(t, driver, dsn).Exec("CREATE TABLE svc_ledger (x VARCHAR(1))")
+		require.NoError(t, err)
+		for _, opts := range [][]ledger.Option{nil, {ledger.MustExist()}} {
+			if driver == "sqlite" {
+				_, err = sqlledger.SQLite(t.Context(), database(t, driver, dsn), opts...)
+			} else {
+				_, err = sqlledger.Postgres(t.Context(), database(t, driver, dsn), opts...)
+			}
+			require.ErrorContains(t, err, "column")
+			require.NotErrorIs(t, err, fs.ErrNotExist)
+			require.NotContains(t, err.Error(), "already exists")
+		}
+	})
+}
+
 // A ledger that must exist is not made. A database file that was replaced is no longer written to.
 func TestLedgerMustExist_D14(t *testing.T) {
 	databases(t, func(t *testing.T, driver, dsn string) {

@@ -5,13 +5,16 @@ package recovery_test
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log"
 	"time"
 
 	"example.com/svc"
 	"example.com/svc/ledger"
+	"example.com/svc/ledger/sqlledger"
 )
 
 // The body of each function is a piece of the document, with nothing but its end added.
@@ -134,4 +137,12 @@ func damaged(ctx context.Context, client *svc.Client) error {
 		}
 	}
 	return err
+}
+
+func malformed(ctx context.Context, db *sql.DB) (ledger.Store, error) {
+	store, err := sqlledger.SQLite(ctx, db, ledger.MustExist())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no ledger in this database: %w", err) // any other error: it cannot be read, or is damaged
+	}
+	return store, err
 }
