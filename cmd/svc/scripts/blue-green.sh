@@ -1,54 +1,48 @@
 #!/usr/bin/env bash
-# Deploys a release beside the one that serves, switches the traffic, and deletes the old one. If
-# the new release does not become available, nothing changes for the users.
+# Deploys a release beside the one that serves, switches the traffic, and deletes the old one. If the new release does
+# not become available, nothing changes for the users.
 #
 #   blue-green.sh APP RELEASE IMAGE SWITCH [FLAGS of svc deploy]
 #
-# SWITCH is a program of yours: it gets the address of the new release as its argument, and points
-# the traffic to it. DRAIN is how many seconds the old release goes on after that (default 30), LEASE how
-# long a release may run before "svc sweep" deletes it (default 720h), and DELETE_TIMEOUT how long the
-# deletion of an old release may take (default 10m). If SWITCH fails, both releases go on, and the script
-# ends with 20.
+#   code   what serves
+#   0      RELEASE. Its ID is on standard output. The old releases are deleted
+#   20     see the last lines: RELEASE is available, and others may run too. No release that serves was deleted
+#   4, 10  the old release. RELEASE may run too: see the last lines
+#   8      nothing: the release that was to serve has 0 instances. Nothing was changed
+#   64     the old release: a wrong use
+#   other  the old release alone: the code of svc deploy (svc help exit-codes), or 130 after a signal
 #
-# The new release gets as many instances as the one that serves has now, also after "svc scale": --instances
-# counts only for the first release. If the one that serves has 0 instances, nothing is changed, and the script
-# ends with 8. It gets the flavor of the one that serves too, so that the price stays: if too few of it are in
-# stock, nothing is changed. FLAGS with --flavor or --max-price name another. The script says the flavor of both
-# releases, and its price in USD.
+# SWITCH is a program of yours: it gets the address of the new release as its argument, and points the traffic to it.
+# DRAIN is how many seconds the old release goes on after that (default 30), DELETE_TIMEOUT how long the deletion of an
+# old release may take (default 10m). LEASE is how long a release may run before "svc sweep" deletes it (default 720h),
+# counted from its switch.
 #
-# SIGINT, SIGTERM and SIGHUP are passed on to what runs, nothing is started after it, and no release is deleted.
-# The script says which keys may run, and what to run next. It ends with 20 if the new release is available, also
-# beside the old one, with 4 if the outcome of its create is not known, with 10 if it may run all the same, and
-# else with the code of the svc deploy that was stopped, or with 130 before it. It ends so too if a signal has ended
-# svc alone. A signal that is ignored when the script starts stays ignored, by svc too: SIGHUP under nohup, and SIGINT
-# if another script has started it with &. SIGTERM ends it then.
+# The new release gets as many instances as the one that serves has now: --instances counts only for the first
+# release. It gets its flavor too, so that the price stays: if too few of it are in stock, nothing is changed. FLAGS
+# with --flavor or --max-price name another.
 #
-# Each release has a key of its own, APP--RELEASE, so the script can be run again after any failure or
-# kill, and needs no other state than the ledger. APP and RELEASE must not contain "--", so that no
-# release of another app is taken for an old one: 1 to 64 characters of a-z, 0-9, _ and - in all. It needs
-# SVC_BASE_URL, SVC_API_TOKEN, SVC_INFERENCE_URL and a ledger (svc help scripting). A wrong use ends with 64: FLAGS
-# cannot have --key, --wait and --dry-run.
-set -euo pipefail
+# Each release has a key of its own, APP--RELEASE. The script can be run again after any failure or kill, with the same
+# arguments. Run the releases of an APP one after the other. If two runs overlap, the script notices by the ledger: a
+# release that was not there when it began, or whose lease was set since. Then it switches and deletes nothing more, and
+# ends with 20. Run it again for the release that shall serve, when no other run is left: that deletes the others.
+#
+# SIGINT, SIGTERM and SIGHUP are passed on to what runs, nothing is started after it, and no release is deleted. A svc
+# or SWITCH that ends with 128 or more stops the script too. A signal that is ignored when the script starts stays
+# ignored, by svc too: SIGHUP under nohup, and SIGINT of what another script starts with &. Use SIGTERM for these.
+#
+# APP and RELEASE must not contain "--", so that no release of another app is taken for an old one: 1 to 64 characters
+# of a-z, 0-9, _ and - in all. The script needs SVC_BASE_URL, SVC_API_TOKEN, SVC_INFERENCE_URL and a ledger (svc help
+# scripting). FLAGS cannot have --key, --lease, --wait, --keep and --dry-run, nor --ledger and other flags that each svc
+# would need: set SVC_LEDGER and so on.
+set -euf -o pipefail
 
-app=${1-} release=${2-} image=${3-} switch=${4-}
-if [ -z "$app" ] || [ -z "$release" ] || [ -z "$image" ] || [ -z "$switch" ]; then
-	echo 'usage: blue-green.sh APP RELEASE IMAGE SWITCH [FLAGS of svc deploy]' >&2
-	exit 64
-fi
-shift 4
-for flag in "$@"; do
-	case ${flag%%=*} in --dry-run | --key | --wait | --help | -h)
-		echo "blue-green: $flag cannot be one of FLAGS" >&2
-		exit 64 ;;
-	esac
-done
-case $app:$release in *--* | *-:* | *:-*)
-	echo 'blue-green: APP and RELEASE must not contain "--", nor have a "-" where they meet' >&2
-	exit 64 ;;
-esac
-new=$app--$release
+# The lines up to the next bar are the same in all scripts here.
+# ----------------------------------------------------------------------------------------------------------------
+true >&2 || exec 2>/dev/null # a stream that is closed
+{ true <&0; } 2>/dev/null || exec </dev/null
+{ true >&1; } 2>/dev/null || exec >/dev/null
 
-child='' stopped='' signals=0 both='' undo="To give up the new release: svc delete --key $new --missing-ok"
+name=${0##*/} name=${name%.sh} child='' stopped='' signals=0
 stop() {
 	stopped=$1 signals=$((signals + 1))
 	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
@@ -56,16 +50,108 @@ stop() {
 trap 'stop SIGINT' INT
 trap 'stop SIGTERM' TERM
 trap 'stop SIGHUP' HUP
+trap 'signals=$((signals + 1))' PIPE # of a reader that has gone away
+
+# show and say write to standard error. That they cannot is no failure.
+show() { printf '%s\n' "$@" >&2 || true; }
+say() { show "$name: $*"; }
+
+# noticed stops the script after a code of svc that is that of a signal.
+noticed() { [ "$1" -lt 128 ] || stopped=${stopped:-a signal to svc}; }
+
+# run runs a program, and passes signals on to it.
+run() {
+	local seen ended
+	unless_stopped 130
+	"$@" <&0 &
+	child=$!
+	[ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null || true # the signal came before its number was known
+	while seen=$signals ended=0; do                             # a signal ends wait, and not the program
+		wait "$child" || ended=$?
+		[ $seen != $signals ] || break
+	done
+	child=''
+	noticed $ended
+	[ $ended = 0 ] || unless_stopped $ended
+	return $ended
+}
+# ----------------------------------------------------------------------------------------------------------------
+
+# The lines up to the next bar are the same in rollout.sh and blue-green.sh.
+# ----------------------------------------------------------------------------------------------------------------
+# refuse ends the script before it has changed anything.
+refuse() {
+	local code=$1
+	shift
+	say "$*"
+	say 'nothing was changed'
+	exit $code
+}
+
+# check_flags refuses flags of svc deploy with which the script would not do what it says.
+check_flags() {
+	local flag
+	for flag; do
+		case ${flag%%=*} in
+		--base-url | --inference-url | --ledger | --token-file | --insecure-http)
+			refuse 64 "$flag would be for svc deploy only: set SVC_BASE_URL, SVC_INFERENCE_URL, SVC_LEDGER and SVC_API_TOKEN" ;;
+		--lease) refuse 64 "in place of $flag, set LEASE" ;;
+		-q | -v) ;;
+		--dry-run | --key | --wait | --keep | --output | --help | -[!-]*) refuse 64 "$flag cannot be one of FLAGS" ;;
+		esac
+	done
+}
+
+# names_flavor reports whether flags name a flavor or a price.
+names_flavor() {
+	local flag
+	for flag; do
+		case ${flag%%=*} in --flavor | --max-price) return 0 ;; esac
+	done
+	return 1
+}
+
+# look runs a svc that changes nothing, for limit at most. It sets said and code.
+limit=2m
+look() {
+	code=0
+	said=$(svc "$@" --quiet --timeout "$limit" </dev/null 2>&1) || code=$?
+	noticed $code
+	unless_stopped 130
+}
+
+# list reads entries of the ledger. Damaged ones do not matter if others can be read. The first deployment makes the ledger.
+list() {
+	look ls -o yaml "$@"
+	rest=$said
+	[ $code = 0 ] || [[ $code = 9 && ($said == *'- key: '* || $said == *'error_kind: no_ledger'*) ]]
+}
+
+# next sets entry to the next one that list has read.
+next() {
+	[[ $rest == *'- key: '* ]] || return 1
+	rest=${rest#*'- key: '}
+	entry="key: ${rest%%'- key: '*}"
+}
+
+# field prints a field of an entry, or of another document.
+field() {
+	local line='(^|'$'\n'')[ -]*'$1': ["'\'']?([^"'\'$'\n'']*)'
+	[[ ! $2 =~ $line ]] || printf %s "${BASH_REMATCH[2]}"
+}
+# ----------------------------------------------------------------------------------------------------------------
 
 # leave ends the script, and says what may run.
 leave() {
 	local code=$1 listed
-	echo "blue-green: $2. The releases of $app that may be running and billed:" >&2
-	listed=$(svc ls 2>/dev/null) || listed='the ledger cannot be read: svc ls'
-	awk -v app="$app--" 'NR == 1 || index($1, app) == 1' <<<"${listed:-none}" >&2
-	echo "blue-green: to go on, run the same command again. $undo" >&2
+	say "$2. The releases of $app that may be running and billed:"
+	listed=$(svc ls 2>/dev/null) || listed='KEY: the ledger cannot be read: svc ls'
+	printf '%s\n' "${listed:-KEY: none}" | while IFS= read -r line; do
+		case $line in KEY* | "$app"--*) show "$line" ;; esac
+	done || true
+	say "to go on, run the same command again, when no other one runs for $app.$undo"
 	case $code in 4 | 20) exit $code ;; esac
-	[ -n "$both" ] || ! may_run "$new" || code=10
+	! may_run "$new" || code=10
 	exit $code
 }
 
@@ -81,107 +167,115 @@ unless_stopped() {
 	[ -z "$stopped" ] || leave "${both:-$1}" "stopped by $stopped"
 }
 
-# noticed stops the script after a code of svc that is that of a signal.
-noticed() { [ "$1" -lt 128 ] || stopped=${stopped:-a signal to svc}; }
-
-# look runs a command that changes nothing. It sets said and code.
-look() {
-	code=0
-	said=$("$@" 2>/dev/null) || code=$?
-	noticed $code
-	unless_stopped 130
-}
-
-# run runs a program, and passes signals on to it.
-run() {
-	local seen code
-	unless_stopped 130
-	"$@" <&0 &
-	child=$!
-	[ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null || true # the signal came before its number was known
-	while seen=$signals code=0; do                              # a signal ends wait, and not the program
-		wait "$child" || code=$?
-		[ $seen != $signals ] || break
+# others finds the other releases in what list has read: their keys, and a mark for each which changes when a run of
+# this script deploys or claims it.
+others() {
+	local key
+	keys='' marks='' there=''
+	while next; do
+		key=$(field key "$entry")
+		case $key in
+		"$new") there=$(field delete_accepted_at "$entry") there=${there:-yes} ;;
+		"$app"--*)
+			keys="$keys $key"
+			[ -n "$(field delete_accepted_at "$entry")" ] || marks="$marks $key/$(field intent "$entry")/$(field lease_end "$entry")"
+			;;
+		esac
 	done
-	child=''
-	noticed $code
-	[ $code = 0 ] || unless_stopped $code
-	return $code
 }
 
-# others lists the keys of the other releases that may run.
-others() { svc ls --no-headers | awk -v app="$app--" -v new="$new" 'index($1, app) == 1 && $1 != new { print $1 }'; }
+# alone ends the script if another run has begun since this one, or if the new release is not there any more.
+alone() {
+	local mark
+	list || leave 20 'the ledger cannot be read'
+	others
+	[ "$there" = yes ] || leave 20 "another command deletes $new: nothing more is $1"
+	for mark in $marks; do
+		[[ " $begun " == *" $mark "* ]] || leave 20 "another run has begun: ${mark%%/*} is new, or its lease was set, since this run began. Nothing more is $1"
+	done
+}
 
-# field prints a field of a document.
-field() { awk -v name="$1:" '$1 == name { gsub(/"/, "", $2); print $2; exit }' <<<"$2"; }
+# claim shows other runs, by the lease of the new release, that this run goes on, and ends it if there is one.
+claim() {
+	# A second later, since the lease must be another one: the clock of the service has whole seconds.
+	{ run sleep 1 && run svc extend -- "$new" "${LEASE:-720h}" >/dev/null; } || leave 20 "the lease of $new cannot be set: nothing more is $1"
+	alone "$1"
+}
 
 # tell says something about a flavor, with its price, if it is known.
 tell() {
+	local price
 	[ -n "$2" ] || return 0
-	look svc flavors --no-headers
-	echo "blue-green: $1 the flavor $2 at $(awk -v id="$2" '$1 == id { usd = $NF } END { print usd == "" ? "a price that is not known" : usd " USD" }' <<<"$said")" >&2
+	look flavors --no-headers
+	price=$(printf '%s\n' "$said" | while read -r id rest; do [ "$id" != "$2" ] || printf %s "${rest##* } USD"; done)
+	say "$1 the flavor $2 at ${price:-a price that is not known}"
 }
 
 # serving finds the number of instances and the flavor to deploy with: those of a new release that exists, or else of
 # the one that serves. They are empty if there is none.
 serving() {
-	local key n keys
-	look svc ls --key "$new" -o yaml
-	count=$(field created_instances "$said")
-	[ -z "$count" ] || { flavor=$(field flavor_id "$said"); return; }
-	look others
-	keys=$said
-	for key in $keys; do
-		look svc ls --key "$key" -o yaml
-		[[ $(field delete_accepted_at "$said") != 20* ]] || continue # it is being deleted
-		look svc get --key "$key" -o yaml
+	local key n
+	rest=$said
+	while next; do
+		key=$(field key "$entry")
+		case $key in "$new" | "$app"--*) ;; *) continue ;; esac
+		[ -z "$(field delete_accepted_at "$entry")" ] || continue
+		if [ "$key" = "$new" ]; then
+			count=$(field created_instances "$entry") flavor=$(field flavor_id "$entry") serves=''
+			return
+		fi
+		look get --key "$key" -o yaml
 		[ $code != 5 ] || continue # it is deleted already
-		[ $code = 0 ] || look svc ls --key "$key" -o yaml
-		[ $code = 0 ] || continue
+		[ $code = 0 ] || said=$entry
 		n=$(field instances "$said")
 		[ "${n:--1}" -gt "${count:--1}" ] || continue
 		count=$n flavor=$(field flavor_id "$said") serves=$key
 	done
 	[ -n "$serves" ] || return 0
 	tell "$serves serves, with" "$flavor"
-	echo "blue-green: $new gets as many instances as the release that serves: $count" >&2
+	say "$new gets as many instances as the release that serves: $count"
 }
 
-count='' flavor='' serves=''
+app=${1-} release=${2-} image=${3-} switch=${4-}
+[ -n "$app" ] && [ -n "$release" ] && [ -n "$image" ] && [ -n "$switch" ] || refuse 64 'usage: blue-green.sh APP RELEASE IMAGE SWITCH [FLAGS of svc deploy]'
+shift 4
+check_flags "$@"
+case $app:$release in *--* | *-:* | *:-*) refuse 64 'APP and RELEASE must not contain "--", nor have a "-" where they meet' ;; esac
+case ${DRAIN:-30} in *[!0-9]*) refuse 64 'DRAIN must be a number of seconds' ;; esac
+command -v "$switch" >/dev/null || refuse 64 "$switch is no program"
+new=$app--$release both='' undo=" To give up $new: svc delete --key $new --missing-ok"
+
+limit=${DELETE_TIMEOUT:-10m} list || { show "$said"; refuse $code 'the ledger cannot be read'; }
+others
+old=$keys begun=$marks count='' flavor='' serves=''
 serving
-if [ "$count" = 0 ]; then
-	leave 8 "the release that serves has 0 instances, so nothing serves: nothing was changed. To start it: svc scale --key KEY 1"
-fi
-for arg; do
-	case $arg in --flavor | --flavor=* | --max-price | --max-price=*) flavor='' ;; esac
-done
+[ "$count" != 0 ] || leave 8 'the release that serves has 0 instances, so nothing serves: nothing was changed. To start it: svc scale --key KEY 1'
+! names_flavor "$@" || flavor=''
 run svc deploy --key "$new" --name "$new" --image "$image" --lease "${LEASE:-720h}" "$@" \
-	${count:+--instances "$count"} ${flavor:+--flavor "$flavor"} || {
+	${count:+--instances "$count"} ${flavor:+--flavor "$flavor"} >/dev/null || {
 	code=$?
-	[ $code != 5 ] || [ -z "$serves" ] || [ -z "$flavor" ] || echo "blue-green: $new was to have the flavor of $serves: for another one, the same command with --flavor or --max-price" >&2
+	[ $code != 5 ] || [ -z "$serves" ] || [ -z "$flavor" ] || say "$new was to have the flavor of $serves: for another one, the same command with --flavor or --max-price"
 	exit $code
 }
 both=20
-unless_stopped 20
-look svc get --key "$new" -o yaml
-[ $code != 0 ] || tell "$new has" "$(field flavor_id "$said")"
-look svc url --key "$new"
-url=$said
+look url --key "$new" -o yaml
 [ $code = 0 ] || leave 20 "the address of $new cannot be read"
+url=$(field url "$said")
+printf '%s\n' "$(field service_id "$said")" || true
+tell "$new has" "$(field flavor_id "$said")"
+claim switched
 run "$switch" "$url" || leave 20 "the switch to $new failed ($?)"
 undo=''
-echo "blue-green: $new serves at $url" >&2
-run sleep "${DRAIN:-30}"
+say "$new serves at $url"
+claim deleted
+run sleep "${DRAIN:-30}" || leave 20 "sleep has failed: nothing is deleted"
 
-look others
-old=$said
-[ $code = 0 ] || leave 20 "$new serves, but the old releases cannot be listed"
 failed=0
 for key in $old; do
-	run svc delete --key "$key" --timeout "${DELETE_TIMEOUT:-10m}" >&2 || {
-		code=$?
-		case $failed in 4 | 10) ;; *) failed=$code ;; esac # something may run: that is more than any other reason
-		echo "blue-green: $new serves, but $key is not deleted: svc delete --key $key" >&2
+	alone deleted
+	run svc delete --missing-ok --key "$key" --timeout "${DELETE_TIMEOUT:-10m}" >/dev/null || {
+		say "$new serves, but $key is not deleted: svc delete --key $key"
+		failed=20
 	}
 done
 exit $failed

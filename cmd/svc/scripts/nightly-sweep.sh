@@ -5,17 +5,29 @@
 #
 #   nightly-sweep.sh
 #
-# It writes nothing if there is nothing to report, so that cron sends a mail only if there is. It ends with
-# the code of "svc sweep", or if that is 0, with the code of "svc ledger prune", or with 1 if there is something
-# to report. It needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting).
+# It writes nothing if there is nothing to report, so that cron sends a mail only if there is.
 #
-# SIGINT, SIGTERM and SIGHUP are passed on to svc, and nothing is started after it. Then the script ends
-# with 130 in place of 0 and 1. An endpoint whose lease is over may still run: the next sweep deletes it. It ends
-# so too if a signal has ended svc alone. A signal that is ignored when the script starts stays ignored, by svc too:
-# SIGHUP under nohup, and SIGINT if another script has started it with &. SIGTERM ends it then.
+#   code   what it means
+#   0      nothing to report
+#   1      there is something to report
+#   130    a signal stopped the script, and no sweep has failed
+#   other  the code of "svc sweep", or if that is 0, of "svc ledger prune" (svc help exit-codes)
+#
+# SIGINT, SIGTERM and SIGHUP are passed on to svc, and nothing is started after it. A svc that ends with 128 or more
+# stops the script too. An endpoint whose lease is over may still run then: the next sweep deletes it. A signal that
+# is ignored when the script starts stays ignored, by svc too: SIGHUP under nohup, and SIGINT of what another script
+# starts with &. Use SIGTERM for these.
+#
+# It needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting).
 set -euo pipefail
 
-child='' stopped='' signals=0 code=0
+# The lines up to the next bar are the same in all scripts here.
+# ----------------------------------------------------------------------------------------------------------------
+true >&2 || exec 2>/dev/null # a stream that is closed
+{ true <&0; } 2>/dev/null || exec </dev/null
+{ true >&1; } 2>/dev/null || exec >/dev/null
+
+name=${0##*/} name=${name%.sh} child='' stopped='' signals=0
 stop() {
 	stopped=$1 signals=$((signals + 1))
 	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
@@ -23,45 +35,55 @@ stop() {
 trap 'stop SIGINT' INT
 trap 'stop SIGTERM' TERM
 trap 'stop SIGHUP' HUP
+trap 'signals=$((signals + 1))' PIPE # of a reader that has gone away
 
-# run runs svc, and passes signals on to it.
+# show and say write to standard error. That they cannot is no failure.
+show() { printf '%s\n' "$@" >&2 || true; }
+say() { show "$name: $*"; }
+
+# noticed stops the script after a code of svc that is that of a signal.
+noticed() { [ "$1" -lt 128 ] || stopped=${stopped:-a signal to svc}; }
+
+# run runs a program, and passes signals on to it.
 run() {
 	local seen ended
-	svc "$@" &
+	unless_stopped 130
+	"$@" <&0 &
 	child=$!
 	[ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null || true # the signal came before its number was known
-	while seen=$signals ended=0; do                             # a signal ends wait, and not svc
+	while seen=$signals ended=0; do                             # a signal ends wait, and not the program
 		wait "$child" || ended=$?
 		[ $seen != $signals ] || break
 	done
 	child=''
-	[ $ended -lt 128 ] || stopped=${stopped:-a signal to svc}
+	noticed $ended
+	[ $ended = 0 ] || unless_stopped $ended
 	return $ended
 }
+# ----------------------------------------------------------------------------------------------------------------
 
 # unless_stopped ends the script after a signal.
 unless_stopped() {
 	[ -n "$stopped" ] || return 0
-	echo "nightly-sweep: stopped by $stopped. What may be running, also if its lease is over:" >&2
-	svc ls >&2 || true
-	echo "nightly-sweep: to delete what is over: svc sweep" >&2
+	say "stopped by $stopped. What may be running, also if its lease is over:"
+	show "$(svc ls 2>&1)"
+	say 'to delete what is over: svc sweep'
+	[ $code != 0 ] || code=${1:-0} # that of the sweep
 	[ $code -gt 1 ] || code=130
 	exit $code
 }
 
-report=$(mktemp)
-trap 'rm -f "$report"' EXIT
-unless_stopped
-run sweep --quiet || code=$?
-unless_stopped
-run ledger prune --older-than "${KEEP:-90d}" --quiet >/dev/null || code=$((code ? code : $?))
-unless_stopped
-run doctor >"$report" 2>&1 || {
-	unless_stopped
-	cat "$report"
-	echo
-	svc ls || true # its code would hide that of the sweep
+# silently is a program whose output nobody needs.
+silently() { exec "$@" >/dev/null 2>&1; }
+
+code=0
+run svc sweep --quiet || code=$?
+run svc ledger prune --older-than "${KEEP:-90d}" --quiet >/dev/null || code=$((code ? code : $?))
+run silently svc doctor || {
 	[ $code != 0 ] || code=1
+	run svc doctor || true # its code, and that of ls, would hide that of the sweep
+	echo || true
+	run svc ls || true
 }
 unless_stopped
 exit $code

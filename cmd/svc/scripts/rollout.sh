@@ -1,51 +1,53 @@
 #!/usr/bin/env bash
-# Replaces the image of the endpoint of a key. If the new image does not become available, the old
-# one is deployed again, and the script ends with 1: the old one serves.
+# Replaces the image of the endpoint of a key. If the new image does not become available, the old image is deployed
+# again.
 #
 #   rollout.sh KEY IMAGE OLD_IMAGE [FLAGS of svc deploy]
 #
-# LEASE is how long the endpoint may run before "svc sweep" deletes it (default 24h), DELETE_TIMEOUT how
-# long the deletion of the old endpoint may take (default 10m).
+#   code    what serves
+#   0       IMAGE. Its ID is on standard output
+#   1       OLD_IMAGE: IMAGE did not become available. Its ID is on standard output
+#   4       not known: the outcome of a create is not known. Settle it: svc help exit-codes
+#   8       nothing: the endpoint has 0 instances, and nothing was changed
+#   9       what served before, or what another command has deployed under the key: see the last lines
+#   10      an endpoint of the key may run: see the last lines
+#   11, 20  nothing: neither image became available
+#   130     nothing: a signal stopped the script
+#   64      what served before: a wrong use
+#   other   what served before: nothing was changed (svc help exit-codes)
 #
-# The number of instances stays as it is, also after "svc scale" and after the way back: --instances counts
-# only if the key has no endpoint. If it has 0 instances, nothing serves: nothing is changed, and the script
-# ends with 8.
+# The old endpoint is deleted before the new one is created, so for some minutes there is none. blue-green.sh has no
+# such gap, but rents both for a while. Nothing is deleted if "svc deploy --dry-run" refuses the new request.
 #
-# The old endpoint is deleted before the new one is created, so for some minutes there is none:
-# blue-green.sh has no such gap, but rents both for a while. Nothing is deleted if "svc deploy --dry-run"
-# refuses the new request: then the script ends with its code (10 if the old one runs). The script can be
-# run again after any failure or kill.
+# The number of instances and the flavor stay, also on the way back: they are those of the endpoint of the key, or of
+# the one that was deleted last, in the last 24 hours. --instances counts only if there is none. FLAGS with --flavor or
+# --max-price name another flavor for IMAGE.
 #
-# The old image is deployed again with the flavor that served, and the other FLAGS. If these do not make
-# the request of the endpoint that serves, it could not be brought back: nothing is deleted, and the script
-# ends with 9. OLD_FLAGS are the flags of the old image in place of FLAGS, separated by spaces. If the old
-# one cannot be deployed again, the script ends with the exit code of that "svc deploy" (svc help
-# exit-codes), or with 20 in place of 1: 11 and 20 mean that neither runs.
+# OLD_IMAGE is deployed again with FLAGS, or with OLD_FLAGS, which are separated by spaces and have no quotes. If that
+# is not the request of the endpoint that serves, it could not be brought back: nothing is deleted.
 #
-# SIGINT, SIGTERM and SIGHUP are passed on to svc, and nothing is started after it, also not the old image.
-# Then the script ends with 4 if the outcome of a create is not known, with 10 if an endpoint of the key may
-# run, and else with the code of that svc, or with 130 between two. It ends so too if a signal has ended svc alone.
-# A signal that is ignored when the script starts stays ignored, by svc too: SIGHUP under nohup, and SIGINT if another
-# script has started it with &. SIGTERM ends it then.
+# The script can be run again after any failure or kill, with the same arguments. Run the rollouts of a key one after
+# the other. If two run at once, one of them ends with 9, or both have the same image.
 #
-# It needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting). A wrong use ends with 64: FLAGS
-# cannot have --key, --wait and --dry-run.
-set -euo pipefail
+# LEASE is how long the endpoint may run before "svc sweep" deletes it (default 24h), DELETE_TIMEOUT how long the
+# deletion of an endpoint may take (default 10m).
+#
+# SIGINT, SIGTERM and SIGHUP are passed on to svc, and nothing is started after it, also not the old image. A svc that
+# ends with 128 or more stops the script too. Any other failure of svc is one of the image, also if a signal to svc alone
+# was the reason. A signal that is ignored when the script starts stays ignored, by svc too: SIGHUP under nohup, and
+# SIGINT of what another script starts with &. Use SIGTERM for these.
+#
+# It needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting). FLAGS cannot have --key, --lease, --wait,
+# --keep and --dry-run, nor --ledger and other flags that each svc would need: set SVC_LEDGER and so on.
+set -euf -o pipefail
 
-key=${1-} image=${2-} old=${3-}
-if [ -z "$key" ] || [ -z "$image" ] || [ -z "$old" ]; then
-	echo 'usage: rollout.sh KEY IMAGE OLD_IMAGE [FLAGS of svc deploy]' >&2
-	exit 64
-fi
-shift 3
-for flag in "$@" ${OLD_FLAGS-}; do
-	case ${flag%%=*} in --dry-run | --key | --wait | --help | -h)
-		echo "rollout: $flag cannot be one of FLAGS" >&2
-		exit 64 ;;
-	esac
-done
+# The lines up to the next bar are the same in all scripts here.
+# ----------------------------------------------------------------------------------------------------------------
+true >&2 || exec 2>/dev/null # a stream that is closed
+{ true <&0; } 2>/dev/null || exec </dev/null
+{ true >&1; } 2>/dev/null || exec >/dev/null
 
-child='' stopped='' signals=0 again='the same command'
+name=${0##*/} name=${name%.sh} child='' stopped='' signals=0
 stop() {
 	stopped=$1 signals=$((signals + 1))
 	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
@@ -53,148 +55,241 @@ stop() {
 trap 'stop SIGINT' INT
 trap 'stop SIGTERM' TERM
 trap 'stop SIGHUP' HUP
+trap 'signals=$((signals + 1))' PIPE # of a reader that has gone away
+
+# show and say write to standard error. That they cannot is no failure.
+show() { printf '%s\n' "$@" >&2 || true; }
+say() { show "$name: $*"; }
+
+# noticed stops the script after a code of svc that is that of a signal.
+noticed() { [ "$1" -lt 128 ] || stopped=${stopped:-a signal to svc}; }
+
+# run runs a program, and passes signals on to it.
+run() {
+	local seen ended
+	unless_stopped 130
+	"$@" <&0 &
+	child=$!
+	[ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null || true # the signal came before its number was known
+	while seen=$signals ended=0; do                             # a signal ends wait, and not the program
+		wait "$child" || ended=$?
+		[ $seen != $signals ] || break
+	done
+	child=''
+	noticed $ended
+	[ $ended = 0 ] || unless_stopped $ended
+	return $ended
+}
+# ----------------------------------------------------------------------------------------------------------------
+
+# The lines up to the next bar are the same in rollout.sh and blue-green.sh.
+# ----------------------------------------------------------------------------------------------------------------
+# refuse ends the script before it has changed anything.
+refuse() {
+	local code=$1
+	shift
+	say "$*"
+	say 'nothing was changed'
+	exit $code
+}
+
+# check_flags refuses flags of svc deploy with which the script would not do what it says.
+check_flags() {
+	local flag
+	for flag; do
+		case ${flag%%=*} in
+		--base-url | --inference-url | --ledger | --token-file | --insecure-http)
+			refuse 64 "$flag would be for svc deploy only: set SVC_BASE_URL, SVC_INFERENCE_URL, SVC_LEDGER and SVC_API_TOKEN" ;;
+		--lease) refuse 64 "in place of $flag, set LEASE" ;;
+		-q | -v) ;;
+		--dry-run | --key | --wait | --keep | --output | --help | -[!-]*) refuse 64 "$flag cannot be one of FLAGS" ;;
+		esac
+	done
+}
+
+# names_flavor reports whether flags name a flavor or a price.
+names_flavor() {
+	local flag
+	for flag; do
+		case ${flag%%=*} in --flavor | --max-price) return 0 ;; esac
+	done
+	return 1
+}
+
+# look runs a svc that changes nothing, for limit at most. It sets said and code.
+limit=2m
+look() {
+	code=0
+	said=$(svc "$@" --quiet --timeout "$limit" </dev/null 2>&1) || code=$?
+	noticed $code
+	unless_stopped 130
+}
+
+# list reads entries of the ledger. Damaged ones do not matter if others can be read. The first deployment makes the ledger.
+list() {
+	look ls -o yaml "$@"
+	rest=$said
+	[ $code = 0 ] || [[ $code = 9 && ($said == *'- key: '* || $said == *'error_kind: no_ledger'*) ]]
+}
+
+# next sets entry to the next one that list has read.
+next() {
+	[[ $rest == *'- key: '* ]] || return 1
+	rest=${rest#*'- key: '}
+	entry="key: ${rest%%'- key: '*}"
+}
+
+# field prints a field of an entry, or of another document.
+field() {
+	local line='(^|'$'\n'')[ -]*'$1': ["'\'']?([^"'\'$'\n'']*)'
+	[[ ! $2 =~ $line ]] || printf %s "${BASH_REMATCH[2]}"
+}
+# ----------------------------------------------------------------------------------------------------------------
 
 # unless_stopped ends the script after a signal, with a code that says what runs under the key.
 unless_stopped() {
 	[ -n "$stopped" ] || return 0
 	local listed
 	listed=$(svc ls --key "$key" 2>/dev/null) || listed='the ledger cannot be read: svc ls'
-	echo "rollout: stopped by $stopped: $old is not deployed again. What may run under the key $key:" >&2
-	printf '%s\n' "${listed:-nothing}" >&2
-	echo "rollout: to go on, run $again again. To delete the endpoint: svc delete --key $key --missing-ok" >&2
+	say "stopped by $stopped: $old is not deployed again. What may run under the key $key:"
+	show "${listed:-nothing}"
+	say "to go on, run the same command again. To delete the endpoint: svc delete --key $key --missing-ok"
 	[ -z "$listed" ] || [ "$1" = 4 ] || exit 10
 	exit "$1"
 }
 
-# noticed stops the script after a code of svc that is that of a signal.
-noticed() { [ "$1" -lt 128 ] || stopped=${stopped:-a signal to svc}; }
-
-# look runs a svc that changes nothing. It sets said and code.
-look() {
-	code=0
-	said=$(svc "$@" 2>&1) || code=$?
-	noticed $code
-	unless_stopped 130
+# dry_run checks a request for a number of instances, and ends the script if it is refused for another reason than
+# the endpoint of the key.
+dry_run() {
+	local number=$1 why
+	shift
+	look "$@" ${number:+--instances "$number"} --dry-run -o yaml
+	why=$(field error_kind "$said")
+	case $code:$why in 0:* | 9:key_in_use) return ;; esac
+	look "$@" ${number:+--instances "$number"} --dry-run -o name
+	show "$said"
+	[ "$why" != no_flavor ] || [ -z "$flavor" ] || say "the key $key has, or had, the flavor $flavor: for another one, FLAGS with --flavor or --max-price"
+	refuse $code "svc deploy would end with $code"
 }
 
-# run runs svc, and passes signals on to it.
-run() {
-	local seen code
-	unless_stopped 130
-	svc "$@" <&0 &
-	child=$!
-	[ -z "$stopped" ] || kill -TERM "$child" 2>/dev/null || true # the signal came before its number was known
-	while seen=$signals code=0; do                              # a signal ends wait, and not svc
-		wait "$child" || code=$?
-		[ $seen != $signals ] || break
-	done
-	child=''
-	noticed $code
-	[ $code = 0 ] || unless_stopped $code
-	return $code
+# drop deletes an endpoint of the key.
+drop() {
+	run svc delete --missing-ok --timeout "${DELETE_TIMEOUT:-10m}" -- "$1" >/dev/null || {
+		code=$?
+		say "$1 is not known to be deleted, so nothing is deployed"
+		exit $code
+	}
 }
+
+# unavailable reports whether the endpoint of the key is unavailable.
+unavailable() {
+	look get --key "$key" -o yaml
+	id=$(field service_id "$said")
+	[ $code = 0 ] && [ "$(field status "$said")" = unavailable ]
+}
+
+# serves ends the script, and prints the ID of the endpoint that serves.
+serves() {
+	svc ls --key "$key" -o name 2>/dev/null || true
+	exit "$1"
+}
+
+key=${1-} image=${2-} old=${3-}
+[ -n "$key" ] && [ -n "$image" ] && [ -n "$old" ] || refuse 64 'usage: rollout.sh KEY IMAGE OLD_IMAGE [FLAGS of svc deploy]'
+shift 3
+case ${OLD_FLAGS-} in *[\"\'\\]*) refuse 64 'OLD_FLAGS are separated by spaces, and have no quotes' ;; esac
+check_flags "$@" ${OLD_FLAGS-}
+
+# What the key has, and what it had last. The open entry comes first, the others from old to new.
+limit=${DELETE_TIMEOUT:-10m} list --key "$key" --all || { show "$said"; refuse $code 'the ledger cannot be read'; }
+day=$(TZ=UTC24 date +%Y-%m-%dT%H:%M:%SZ) # the time 24 hours ago
+id='' count='' created='' flavor='' deleting='' old_flavor=''
+while next; do
+	if [ "$(field open "$entry")" = true ]; then
+		id=$(field service_id "$entry") created=$(field created_instances "$entry") deleting=$(field delete_accepted_at "$entry")
+		count=$(field instances "$entry") flavor=$(field flavor_id "$entry")
+	elif [[ $(field deleted_at "$entry") > $day ]]; then
+		old_flavor=$(field flavor_id "$entry")
+		[ -n "$created" ] || count=$(field instances "$entry") flavor=$old_flavor
+	fi
+done
 
 new=(deploy --key "$key" --name "$key" --image "$image" --lease "${LEASE:-24h}" "$@")
-if [ -n "${OLD_FLAGS-}" ]; then
-	read -ra flags <<<"$OLD_FLAGS"
-	set -- "${flags[@]}"
-fi
-back=(deploy --key "$key" --name "$key" --image "$old" --lease "${LEASE:-24h}" "$@")
-
-# field prints a field of a document.
-field() { awk -v name="$1:" '$1 == name { gsub(/"/, "", $2); print $2; exit }' <<<"$2"; }
-
-# use_flavor gives the old request a flavor in place of its own, and of what selects one.
-use_flavor() {
-	local kept=() skip=''
-	for arg in "${back[@]}"; do
-		case $skip$arg in
-		--flavor | --gpu | --region | --min-cuda | --max-price) skip=skip ;;
-		--flavor=* | --gpu=* | --region=* | --min-cuda=* | --max-price=*) ;;
-		skip*) skip='' ;;
-		*) kept+=("$arg") ;;
-		esac
-	done
-	back=("${kept[@]}" --flavor "$1")
-}
-
-# dry_run checks a request for a number of instances, and ends the script if it is refused for another reason
-# than the endpoint of the key.
-dry_run() {
-	local number=$1
-	shift
-	look "$@" ${number:+--instances "$number"} --dry-run -o name
-	case $code in
-	0 | 9) ;;
-	*)
-		printf '%s\n' "$said" >&2
-		echo "rollout: svc deploy would end with $code: nothing was changed" >&2
-		exit $code
-		;;
-	esac
-}
-
-# With the same image, the deployment continues with the endpoint that exists. Its request has the number of
-# instances of the create, whatever "svc scale" has asked for since.
-look ls --key "$key" -o yaml
-entry=$said
-created=$(field created_instances "$entry")
-count=$created
+[ -z "$flavor" ] || names_flavor "$@" || new+=(--flavor "$flavor")
 dry_run "$created" "${new[@]}"
-if [ $code = 9 ]; then
+same=$code # 0: the endpoint of the key, if there is one, is that of the new request
+
+# The old request has the flavor that served in place of its own, and of what selects one.
+[ -n "$created" ] && [ -z "$deleting" ] && [ $same = 0 ] && [ -n "$old_flavor" ] || old_flavor=$flavor
+if [ -n "${OLD_FLAGS-}" ]; then
+	set -- $OLD_FLAGS
+	! names_flavor "$@" || old_flavor=''
+fi
+back=(deploy --key "$key" --name "$key" --image "$old" --lease "${LEASE:-24h}")
+skip=''
+for arg; do
+	case ${old_flavor:+strip}$skip$arg in
+	strip--flavor | strip--gpu | strip--region | strip--min-cuda | strip--max-price) skip=skip ;;
+	strip--flavor=* | strip--gpu=* | strip--region=* | strip--min-cuda=* | strip--max-price=*) ;;
+	stripskip*) skip='' ;;
+	*) back+=("$arg") ;;
+	esac
+done
+[ -z "$old_flavor" ] || back+=(--flavor "$old_flavor")
+
+if [ $same = 9 ]; then
 	look get --key "$key" -o yaml
-	serves=$said
 	case $code in
 	0)
-		flavor=$(field flavor_id "$serves")
-		use_flavor "$flavor"
+		count=$(field instances "$said")
+		look flavors -o name
+		case $code in 0 | 5)
+			[[ $'\n'$said$'\n' == *$'\n'"$flavor"$'\n'* ]] || refuse 10 "the flavor $flavor of $old is not on offer any more, so it could not be brought back" ;;
+		esac
 		dry_run "$created" "${back[@]}"
 		if [ $code = 9 ]; then
-			echo "rollout: the endpoint of the key $key is not of $old with these flags, so it could not be brought back: nothing was changed" >&2
-			echo "rollout: name the image that serves as OLD_IMAGE, and its flags in OLD_FLAGS. No command shows them: look where it was deployed from" >&2
-			echo "rollout: if they are not known, replace it without a way back: svc delete --key $key, then svc deploy --key $key" >&2
-			exit 9
-		fi
-		look flavors -o name
-		if { [ $code = 0 ] || [ $code = 5 ]; } && ! grep -qxF -e "$flavor" <<<"$said"; then
-			echo "rollout: the flavor $flavor of $old is not on offer any more, so it could not be brought back: nothing was changed" >&2
-			exit 10
+			say "the endpoint of the key $key is not of $old with these flags, so it could not be brought back"
+			say 'name the image that serves as OLD_IMAGE, and its flags in OLD_FLAGS. No command shows them: look where it was deployed from'
+			say "if they are not known, replace it without a way back: svc delete --key $key, then svc deploy --key $key"
+			refuse 9 'nothing was deleted'
 		fi
 		;;
-	5 | 9) serves=$entry ;; # there is no endpoint to bring back
+	5) ;; # there is no endpoint to bring back
 	*)
-		printf '%s\n' "$serves" >&2
-		echo "rollout: the endpoint of the key $key cannot be read: nothing was changed" >&2
-		exit 10
+		show "$said"
+		refuse 10 "the endpoint of the key $key cannot be read"
 		;;
 	esac
-	unless_stopped 130
-	count=$(field instances "$serves")
 	if [ "$count" = 0 ]; then
-		echo "rollout: the endpoint of the key $key has 0 instances, so nothing serves: nothing was changed" >&2
-		echo "rollout: to start it: svc scale --key $key 1. To replace it without a way back: svc delete --key $key, then svc deploy --key $key" >&2
-		exit 8
+		say "the endpoint of the key $key has 0 instances, so nothing serves"
+		refuse 8 "to start it: svc scale --key $key 1. To replace it without a way back: svc delete --key $key, then svc deploy --key $key"
 	fi
-	if [ -n "$count" ]; then
-		again="the same command with --instances $count"
-		echo "rollout: $image gets as many instances as $key has now: $count" >&2
-		dry_run "$count" "${new[@]}" # are so many in stock?
-	fi
-	run delete --key "$key" --missing-ok --timeout "${DELETE_TIMEOUT:-10m}" >&2 # fails too if the ledger is broken
 fi
+[ "$count" != 0 ] || count='' # one that is deleted, or is being deleted
+if [ $same = 9 ] || [ -n "$deleting" ]; then
+	dry_run "$count" "${new[@]}" # are so many in stock?
+	drop "$id"
+fi
+[ -z "$count" ] || say "$image gets as many instances as $key has, or had last: $count"
 
 code=0
-run "${new[@]}" ${count:+--instances "$count"} || code=$?
+run svc "${new[@]}" ${count:+--instances "$count"} >/dev/null || code=$?
 case $code in
-0) exit 0 ;;
-4 | 8 | 9 | 10 | 64) exit $code ;; # an endpoint may be running, perhaps a healthy one, or nothing was done: svc has said what to do
+0) serves 0 ;;
+4 | 8 | 9) exit $code ;; # svc has said what to do
+10)
+	unavailable || exit 10
+	drop "$id"
+	code=10
+	;;
 esac
-echo "rollout: $image failed with exit code $code; going back to $old" >&2
+say "$image failed with exit code $code; going back to $old"
 code=0
-run "${back[@]}" ${count:+--instances "$count"} || code=$?
+run svc "${back[@]}" ${count:+--instances "$count"} >/dev/null || code=$?
 case $code in
-0) exit 1 ;;
-1) code=20 ;;
+0) serves 1 ;;
+4 | 8 | 9 | 10 | 11) ;;
+*) code=20 ;;
 esac
-echo "rollout: going back to $old failed too: see above. To try again, run $again" >&2
+say "going back to $old failed too: see above. To try again, run the same command again"
 exit $code

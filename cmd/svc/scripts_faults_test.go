@@ -1,0 +1,249 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"example.com/svc/svctest"
+)
+
+// What a script writes may be lost. It does the same, and ends with the same code.
+func TestScriptsDoTheSameWhereverTheirOutputGoes(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		line    []string
+		code    int
+		running []string
+	}{
+		"rollout":            {[]string{"rollout.sh", "app--1", "app:2", "app:1"}, 0, []string{"app:2"}},
+		"rollout and back":   {[]string{"rollout.sh", "app--1", "bad:1", "app:1"}, 1, []string{"app:1"}},
+		"refused":            {[]string{"rollout.sh", "app--1", "app:2", "app:0"}, exitLedger, []string{"app:1"}},
+		"release":            {[]string{"blue-green.sh", "app", "2", "app:2", "switch"}, 0, []string{"app:2"}},
+		"release that fails": {[]string{"blue-green.sh", "app", "2", "bad:1", "switch"}, exitDeleted, []string{"app:1"}},
+		"switch that fails":  {[]string{"blue-green.sh", "app", "2", "app:2", "false"}, 20, []string{"app:1", "app:2"}},
+		"sweep":              {[]string{"nightly-sweep.sh"}, 0, []string{"app:1"}},
+		"sweep that fails":   {[]string{"nightly-sweep.sh"}, exitLedger, []string{"app:1"}},
+	} {
+		for how, shell := range map[string]string{
+			"good":          `"$0" "$@"`,
+			"all closed":    `exec "$0" "$@" <&- >&- 2>&-`,
+			"stderr closed": `exec "$0" "$@" 2>&-`,
+			"input closed":  `exec "$0" "$@" <&-`,
+			"gone at once":  `set +e; "$0" "$@" 2>&1 | true; exit ${PIPESTATUS[0]}`,
+			"head":          `set +e; "$0" "$@" 2>&1 | head -1; exit ${PIPESTATUS[0]}`,
+			"full":          `exec "$0" "$@" >/dev/full 2>/dev/full`,
+			"full log":      `exec "$0" "$@" 2>>/dev/full`,
+			"no TMPDIR":     `export TMPDIR=/nowhere; cd /; exec "$0" "$@"`,
+		} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				s := scriptSession(t)
+				s.env["DRAIN"] = "0"
+				s.tool("switch", "true")
+				s.must(exitOK, "deploy", "--key", "app--1", "--name", "app--1", "--image", "app:1", "--lease", "1h")
+				if name == "sweep that fails" {
+					s.env["KEEP"] = "90d"
+					s.tool("svc", `[ "$1" != ledger ] || exit 9; exec `+binary+` "$@"`)
+				}
+				file, err := filepath.Abs(filepath.Join("scripts", tt.line[0]))
+				require.NoError(t, err)
+				e := s.finish(s.shell(shell, append([]string{file}, tt.line[1:]...)...))
+				require.Equal(t, tt.code, e.code, e.stdout+e.stderr)
+				require.Equal(t, tt.running, s.running(), e.stdout+e.stderr)
+			})
+		}
+	}
+}
+
+// startGroup starts a script in a process group of its own.
+func (s *session) startGroup(name string, args ...string) *background {
+	s.t.Helper()
+	file, err := filepath.Abs(filepath.Join("scripts", name))
+	require.NoError(s.t, err)
+	b := &background{s: s, cmd: s.shell(`set -m; "$@" & echo $! >pid; wait $!`, append([]string{file}, args...)...)}
+	b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
+	s.start(b.cmd)
+	return b
+}
+
+// kill kills the script and all that it has started.
+func (b *background) kill() ended {
+	b.s.t.Helper()
+	require.Zero(b.s.t, b.s.finish(b.s.shell(`kill -KILL -- "-$(cat pid)"`)).code)
+	return b.end()
+}
+
+// A rollout that is killed goes on when it is run again with the same arguments: with the number of instances and the
+// flavor that served, also on the way back.
+func TestRolloutGoesOnAfterAKill(t *testing.T) {
+	t.Parallel()
+	arrives := func(method, route string, n int) func(*background) {
+		return func(b *background) {
+			eventually(t, method, func() bool { return b.s.arrived(method, route) >= n })
+		}
+	}
+	deleted := func(b *background) {
+		eventually(t, "the deletion", func() bool { return strings.Contains(b.s.run("ls", "--key", "app", "--all").stdout, "deleted ") })
+	}
+	for name, tt := range map[string]struct {
+		opts   []svctest.Option
+		reach  func(*background)
+		waits  bool // a deployment is not begun
+		images []string
+		flags  []string
+	}{
+		"before the delete":      {reach: arrives("GET", svctest.RouteFlavors, 1)},
+		"in the delete":          {opts: []svctest.Option{svctest.WithDeleteTime(3 * time.Second)}, reach: arrives("DELETE", svctest.RouteEndpoint, 1)},
+		"after the delete":       {waits: true, reach: deleted},
+		"in the deployment":      {opts: []svctest.Option{svctest.WithDeployTime(2 * time.Second)}, reach: func(b *background) { b.until("created svc-2") }},
+		"in another deployment":  {opts: []svctest.Option{svctest.WithDeployTime(2 * time.Second)}, reach: func(b *background) { b.until("created svc-2") }, flags: []string{"--flavor", "flavor-2"}},
+		"in the deployment back": {opts: []svctest.Option{svctest.WithDeployTime(2 * time.Second)}, reach: func(b *background) { b.until("created svc-3") }, images: []string{"bad:1"}},
+	} {
+		for _, image := range []string{"app:2", "bad:1"} {
+			if tt.images != nil && !slices.Contains(tt.images, image) {
+				continue
+			}
+			t.Run(name+" "+image, func(t *testing.T) {
+				t.Parallel()
+				patient(t)
+				s := scriptSession(t, tt.opts...)
+				require.Zero(t, s.script("rollout.sh", "app", "app:1", "app:0", "--flavor", "flavor-1").code)
+				s.must(exitOK, "scale", "--key", "app", "2")
+				s.srv.ResetRequests()
+				if tt.waits {
+					s.tool("svc", `case "$*" in *--dry-run*) ;; deploy*) [ -e "$HOME/again" ] || sleep 60 ;; esac; exec `+binary+` "$@"`)
+				}
+				line := append([]string{"app", image, "app:1", "--instances", "1"}, tt.flags...)
+				b := s.startGroup("rollout.sh", line...)
+				tt.reach(b)
+				killed := b.kill()
+				require.NoError(t, os.WriteFile(filepath.Join(s.env["HOME"], "again"), nil, 0o600))
+				e := s.script("rollout.sh", line...)
+				all := killed.stderr + "\nkilled\n" + e.stderr
+				want, code, flavor := image, 0, "flavor-1"
+				if image == "bad:1" {
+					want, code = "app:1", 1
+				} else if tt.flags != nil {
+					flavor = tt.flags[1]
+				}
+				require.Equal(t, code, e.code, all)
+				live := slices.Collect(maps.Values(s.live()))
+				require.Len(t, live, 1, all)
+				require.Equal(t, []any{want, 2, flavor}, []any{live[0].ImageURL, live[0].Instances, live[0].FlavorID}, all)
+			})
+		}
+	}
+}
+
+// DELETE_TIMEOUT holds also for an endpoint that is being deleted already.
+func TestRolloutLimitsADeletionThatHasBegun(t *testing.T) {
+	t.Parallel()
+	s := scriptSession(t, svctest.WithDeleteTime(time.Hour))
+	require.Zero(t, s.script("rollout.sh", "app", "app:1", "app:0").code)
+	s.env["DELETE_TIMEOUT"] = "1s"
+	for range 2 {
+		began := time.Now()
+		e := s.script("rollout.sh", "app", "app:2", "app:1")
+		require.Equal(t, exitRunning, e.code, e.stderr)
+		require.Less(t, time.Since(began), 30*time.Second)
+		require.Contains(t, e.stderr, "svc-1 is not known to be deleted, so nothing is deployed")
+	}
+	require.Equal(t, []string{"app:1"}, s.running())
+}
+
+// An endpoint that was deleted long ago says nothing of the next one.
+func TestRolloutForgetsWhatWasDeletedLongAgo(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.tool("date", `echo "2999-01-01T00:00:00Z"`)
+	require.Zero(t, s.script("rollout.sh", "app", "app:1", "app:0", "--flavor", "flavor-1", "--instances", "3").code)
+	s.must(exitOK, "delete", "--key", "app")
+	require.Zero(t, s.script("rollout.sh", "app", "app:1", "app:0").code)
+	require.Equal(t, map[string]int{"app:1": 1}, s.instances())
+}
+
+// A script refuses what it cannot do before anything is deleted, and with a code that says so.
+func TestScriptsRefuseBeforeTheyChangeAnything(t *testing.T) {
+	t.Parallel()
+	s := scriptSession(t)
+	s.tool("switch", "true")
+	s.must(exitOK, "deploy", "--key", "app--1", "--name", "app--1", "--image", "app:1", "--lease", "1h")
+	rollout, bluegreen := []string{"rollout.sh", "app--1", "app:2", "app:1"}, []string{"blue-green.sh", "app", "2", "app:2", "switch"}
+	for _, tt := range []struct {
+		line []string
+		env  string
+		code int
+	}{
+		{with(rollout, "--ledger", "/other"), "", exitUsage},
+		{with(bluegreen, "--ledger=none"), "", exitUsage},
+		{with(rollout, "--base-url", "https://other.example"), "", exitUsage},
+		{with(rollout, "--inference-url=https://other.example"), "", exitUsage},
+		{with(rollout, "--token-file", "/token"), "", exitUsage},
+		{with(rollout, "--insecure-http"), "", exitUsage},
+		{with(bluegreen, "--output", "json"), "", exitUsage},
+		{with(rollout, "-o=json"), "", exitUsage},
+		{with(rollout, "-qh"), "", exitUsage},
+		{with(rollout, "--keep"), "", exitUsage},
+		{with(rollout, "--lease", "1h"), "", exitUsage},
+		{with(rollout, "--timeout", "soon"), "", exitUsage},
+		{with(rollout, "--file", "-"), "", exitUsage},
+		{with(rollout, "--"), "", exitUsage},
+		{with(rollout, "more"), "", exitUsage},
+		{rollout, "LEASE=soon", exitUsage},
+		{bluegreen, "LEASE=soon", exitUsage},
+		{rollout, "DELETE_TIMEOUT=soon", exitUsage},
+		{bluegreen, "DELETE_TIMEOUT=soon", exitUsage},
+		{bluegreen, "DELETE_TIMEOUT=0", exitUsage},
+		{bluegreen, "DRAIN=soon", exitUsage},
+		{rollout, `OLD_FLAGS=--command "a b"`, exitUsage},
+		{rollout, `OLD_FLAGS=--key x`, exitUsage},
+		{[]string{"rollout.sh", "a key", "app:2", "app:1"}, "", exitUsage},
+		{[]string{"rollout.sh", "$(touch x)*", "app:2", "app:1"}, "", exitUsage},
+		{[]string{"blue-green.sh", "a p p", "2", "app:2", "switch"}, "", exitUsage},
+		{[]string{"blue-green.sh", "app", "2", "app:2", "no-such-program"}, "", exitUsage},
+		{rollout, "SVC_LEDGER=/nowhere", exitLedger},
+		{bluegreen, "SVC_LEDGER=/nowhere", exitLedger},
+		{rollout, "SVC_BASE_URL=", exitUsage},
+		{rollout, "PATH=/usr/bin:/bin", exitNoCommand},
+		{bluegreen, "PATH=/usr/bin:/bin", exitUsage}, // the switch is not found either
+	} {
+		file, err := filepath.Abs(filepath.Join("scripts", tt.line[0]))
+		require.NoError(t, err)
+		cmd := s.shell(`"$0" "$@"`, append([]string{file}, tt.line[1:]...)...)
+		if tt.env != "" {
+			cmd.Env = append(cmd.Env, tt.env)
+		}
+		e := s.finish(cmd)
+		require.Equal(t, tt.code, e.code, "%q %s\n%s%s", tt.line, tt.env, e.stdout, e.stderr)
+		require.NotEmpty(t, e.stderr)
+		require.Zero(t, s.arrived("DELETE", svctest.RouteEndpoint)+s.arrived("POST", svctest.RouteEndpoints)-1, "%q %s", tt.line, tt.env)
+	}
+	e := s.script("rollout.sh", "app--1", "-image", "app:1")
+	require.Zero(t, e.code, e.stderr)
+	require.Equal(t, []string{"-image"}, s.running())
+}
+
+// Users copy one script, so each one has all that it needs. What they have in common is the same to the letter.
+func TestScriptsShareTheirParts(t *testing.T) {
+	t.Parallel()
+	parts := func(name string) (found []string) {
+		text, err := os.ReadFile(filepath.Join("scripts", name))
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`(?s)# The lines up to the next bar.*?\n# -+\n.*?\n# -+\n`).FindAllString(string(text), -1) {
+			found = append(found, m)
+		}
+		return found
+	}
+	bluegreen := parts("blue-green.sh")
+	require.Len(t, bluegreen, 2)
+	require.Equal(t, bluegreen, parts("rollout.sh"))
+	require.Equal(t, bluegreen[:1], parts("nightly-sweep.sh"))
+}
