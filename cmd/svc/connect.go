@@ -61,6 +61,7 @@ func (t *tool) makeClient(c *command, store ledger.Store) error {
 	}
 	if store != nil {
 		t.note(func(*facts) {
+			t.store = store
 			t.journal = ledger.NewJournal(store, t.address, func(err error) error { return err })
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"time"
@@ -17,7 +18,7 @@ import (
 type entryView struct {
 	Key         string  `json:"key"`
 	Intent      string  `json:"intent"`   // the description of the endpoint holds [svc:INTENT]
-	State       string  `json:"state"`    // intended, created, unknown, refused, forgotten, deleted
+	State       string  `json:"state"`    // intended, created, unknown, refused, forgotten, deleted; damaged: the first record of the create cannot be read, and what can be shows no end
 	Open        bool    `json:"open"`     // the endpoint may be running and billed
 	InDoubt     bool    `json:"in_doubt"` // no process will record the outcome of the create: the state is unknown, or still intended at forget_from
 	Doubt       string  `json:"doubt"`    // why the times of the entry cannot be right; empty if they can
@@ -90,8 +91,12 @@ func (e *entryView) row() []string {
 	default:
 		lease = "over since " + short(now.Sub(end))
 	}
+	age := "-"
+	if !e.entry.RequestedAt.IsZero() {
+		age = short(now.Sub(e.entry.RequestedAt))
+	}
 	return []string{
-		e.Key, state, dash(e.Name), dash(e.ServiceID), fmt.Sprint(e.Instances), short(now.Sub(e.entry.RequestedAt)),
+		e.Key, state, dash(e.Name), dash(e.ServiceID), fmt.Sprint(e.Instances), age,
 		short(time.Duration(e.Seconds) * time.Second), lease, host(e.BaseURL),
 	}
 }
@@ -142,6 +147,9 @@ not: svc forget KEY. Both work for an entry that is intended, too.
 An entry is being deleted if the service has accepted a delete, and the deletion is not proved: "svc
 sweep" goes on with it. That ends with a lease that "svc extend" sets later than five minutes after it.
 
+An entry is damaged if the first record of its create cannot be read. What the others tell is shown, and
+the exit code is 9. Its endpoint may be running, and no sweep deletes it: "svc delete ID" does.
+
 An entry with 0 instances is listed too, and counts as one that may be running: the ledger does not
 know what was changed elsewhere. "svc get ID" asks the service.
 
@@ -163,6 +171,11 @@ func (t *tool) lsCommand() *command {
 		entries, err := t.client.Ledger.Entries(ctx)
 		entries = t.ofKey(entries)
 		v, others := &entriesView{Entries: []entryView{}}, 0
+		for _, e := range t.damagedEntries(ctx, entries, err) {
+			if e.Open || all || !open {
+				v.Entries = append(v.Entries, e)
+			}
+		}
 		for _, e := range entries {
 			if e.Open() || all || !open {
 				v.Entries = append(v.Entries, newEntryView(e))
@@ -181,6 +194,77 @@ func (t *tool) lsCommand() *command {
 		return v, err
 	}
 	return c
+}
+
+const damagedState = "damaged"
+
+// damagedEntries returns what the ledger still tells of the creates whose first record cannot be read, so that they are no
+// entries. err is that of reading the entries. For a key without an open entry, there is one with the key alone if a damaged
+// record may be that of another create.
+func (t *tool) damagedEntries(ctx context.Context, entries []ledger.Entry, err error) (views []entryView) {
+	unread := map[string]int{} // by key: how many records cannot be read
+	for _, e := range damages(err) {
+		if t.flags.key == "" || t.flags.key == e.Key {
+			n := unread[e.Key]
+			if e.Intent == "" { // else the record can be read, and does not fit the others
+				n++
+			}
+			unread[e.Key] = n
+		}
+	}
+	ctx, cancel := briefly(ctx)
+	defer cancel()
+	for _, key := range slices.Sorted(maps.Keys(unread)) {
+		open := len(openUnder(entries, key)) > 0
+		for _, e := range t.withoutBegin(ctx, key, entries) {
+			views, open = append(views, damagedView(e)), open || e.Open()
+			unread[key]--
+		}
+		if !open && unread[key] > 0 {
+			views = append(views, damagedView(begun(ledger.Record{Key: key})))
+		}
+	}
+	return views
+}
+
+// withoutBegin returns the creates of a key that have records, but no entry.
+func (t *tool) withoutBegin(ctx context.Context, key string, entries []ledger.Entry) (found []ledger.Entry) {
+	records, _ := t.store.List(ctx, key)
+	of := map[string][]ledger.Record{}
+	var intents []string
+	for _, r := range records {
+		if r.Event == ledger.Pruned {
+			clear(of)
+			intents = nil
+		} else if of[r.Intent] = append(of[r.Intent], r); len(of[r.Intent]) == 1 {
+			intents = append(intents, r.Intent)
+		}
+	}
+	for _, intent := range intents {
+		if !slices.ContainsFunc(entries, func(e ledger.Entry) bool { return e.Intent == intent }) {
+			found = append(found, begun(of[intent]...))
+		}
+	}
+	return found
+}
+
+// begun returns the entry of records, with one in place of the first one, which cannot be read.
+func begun(records ...ledger.Record) ledger.Entry {
+	first := records[0]
+	first.Event, first.Lease, first.LeaseEnd, first.ServiceID = ledger.Intended, 0, time.Time{}, ""
+	if records[0].Event == "" {
+		records = nil
+	}
+	entries, _ := ledger.Fold(append([]ledger.Record{first}, records...)) // the numbers of the records have gaps
+	return entries[0]
+}
+
+func damagedView(e ledger.Entry) entryView {
+	v := newEntryView(e)
+	if e.Open() {
+		v.State, v.InDoubt, v.ForgetFrom = damagedState, true, ""
+	}
+	return v
 }
 
 // ofKey returns the entries of --key, or all of them if it was not given.

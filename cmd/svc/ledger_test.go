@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"maps"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -278,6 +280,77 @@ func TestSweepWithADamagedKey(t *testing.T) {
 	require.Contains(t, e.stderr, "key bad")
 	require.NotContains(t, e.stderr, "Nothing was created or changed")
 	require.Equal(t, 1, s.srv.RunningInstances())
+}
+
+// TestLsShowsWhatDamagedRecordsTell, also where the first record of a create is not one. No sweep deletes its endpoint,
+// since neither its address nor its lease is certain.
+func TestLsShowsWhatDamagedRecordsTell(t *testing.T) {
+	eachLedger(t, func(t *testing.T, s *session) {
+		s.must(exitOK, "ledger", "init")
+		for _, key := range []string{"first", "only", "ended", "again"} {
+			s.must(exitOK, with(deploy, "--key", key, "--lease", "8h")...)
+		}
+		s.must(exitOK, "extend", "first", "1s")
+		s.must(exitOK, "delete", "svc-3")
+		s.must(exitOK, "delete", "svc-4")
+		s.must(exitOK, with(deploy, "--key", "again")...)
+		intents := map[any]any{}
+		for _, e := range s.must(exitOK, "ls", "--all", "-o", "json").doc(t)["entries"].([]any) {
+			intents[e.(map[string]any)["service_id"]] = e.(map[string]any)["intent"]
+		}
+		for record, text := range map[string]string{"first@1": "{", "only@1": "", "only@2": "", "ended@1": "[]", "again@1": "{"} {
+			s.damageRecord(record, text)
+		}
+		time.Sleep(2100 * time.Millisecond) // the clock of the service has whole seconds
+		show := func(e ended) (all [][]any) {
+			for _, one := range e.doc(t)["entries"].([]any) {
+				e := one.(map[string]any)
+				all = append(all, []any{e["key"], e["state"], e["service_id"], e["intent"], e["open"], e["in_doubt"], e["lease_end"] != ""})
+			}
+			return all
+		}
+		e := s.must(exitLedger, "ls", "-o", "json")
+		first := []any{"first", "damaged", "svc-1", intents["svc-1"], true, true, true}
+		only := []any{"only", "damaged", "", "", true, true, false}
+		again := []any{"again", "created", "svc-5", intents["svc-5"], true, false, false}
+		require.ElementsMatch(t, [][]any{first, only, again}, show(e), "the other one has ended")
+		require.Equal(t, true, e.doc(t)["may_be_running"])
+		require.Contains(t, show(s.must(exitLedger, "ls", "--all", "-o", "json")), []any{"ended", "deleted", "svc-3", intents["svc-3"], false, false, false})
+		require.Equal(t, [][]any{first}, show(s.must(exitLedger, "ls", "--key", "first", "-o", "json")))
+		require.Regexp(t, `(?m)^first +damaged, in doubt +- +svc-1 .* over since .*\n(.*\n)*only +damaged, in doubt +- +- +0 +- `, s.must(exitLedger, "ls").stdout)
+
+		e = s.must(exitLedger, "sweep", "-o", "json")
+		require.Subset(t, show(e), [][]any{first, only})
+		require.Regexp(t, `the records of the key first are damaged, so no sweep deletes its endpoint \(ID svc-1, lease until \S+Z or later\)`, e.stderr)
+		require.Equal(t, 3, s.srv.RunningInstances(), "svc-1, svc-2 and svc-5")
+		s.must(exitOK, "delete", "svc-1")
+	})
+}
+
+// damageRecord replaces the text of a record, such as chat@1.
+func (s *session) damageRecord(record, text string) {
+	s.t.Helper()
+	key, seq, _ := strings.Cut(record, "@")
+	place, err := findLedger(s.env["SVC_LEDGER"])
+	require.NoError(s.t, err)
+	switch place.driver {
+	case "sqlite", "postgres":
+		driver, name := "pgx", place.name
+		if place.driver == "sqlite" {
+			driver, name = "sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: name}).String()
+		}
+		db, err := sql.Open(driver, name)
+		require.NoError(s.t, err)
+		defer db.Close()
+		_, err = db.Exec(`UPDATE svc_ledger SET record = $1 WHERE "key" = $2 AND seq = $3`, text, key, seq)
+		require.NoError(s.t, err)
+	default:
+		folder := s.record("")
+		if place.explicit {
+			folder = place.name
+		}
+		require.NoError(s.t, os.WriteFile(filepath.Join(folder, key+"@00000"+seq+".json"), []byte(text), 0o600))
+	}
 }
 
 // TestSweepThatFails ends with 10, and names what may be running.

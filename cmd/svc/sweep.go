@@ -21,7 +21,7 @@ import (
 type sweepView struct {
 	outcome
 	DryRun    bool        `json:"dry_run"`
-	Entries   []swept     `json:"entries"`   // the entries whose lease is over
+	Entries   []swept     `json:"entries"`   // the entries whose lease is over, and those whose state is damaged
 	Elsewhere []entryView `json:"elsewhere"` // open entries at other addresses: this sweep cannot delete them
 }
 
@@ -124,14 +124,31 @@ only, and names open entries at other addresses, with --quiet too: the exit code
 		for _, r := range reaped {
 			v.Entries = append(v.Entries, t.sweptEntry(r, dryRun, tell, isDamaged(err, r.Entry.Key)))
 		}
+		t.addDamaged(v, t.damagedEntries(ctx, entries, err))
 		lines := t.left(v, err, t.entriesBriefly(ctx))
 		left.Store(&lines)
 		t.note(func(f *facts) {
-			f.Left = slices.ContainsFunc(v.Entries, func(e swept) bool { return e.Error != "" })
+			f.Left = slices.ContainsFunc(v.Entries, func(e swept) bool { return e.Error != "" && e.State != damagedState })
 		})
 		return v, t.afterSweep(ctx, v, err)
 	}
 	return c
+}
+
+// addDamaged adds the entries whose first record cannot be read. Neither their address nor their lease is certain.
+func (t *tool) addDamaged(v *sweepView, damaged []entryView) {
+	for _, e := range damaged {
+		if !e.Open {
+			continue
+		}
+		lease := "not known"
+		if e.LeaseEnd != "" {
+			lease = "until " + e.LeaseEnd + " or later"
+		}
+		text := fmt.Sprintf("the records of the key %s are damaged, so no sweep deletes its endpoint (ID %s, lease %s)", e.Key, dash(printable(e.ServiceID)), lease)
+		t.talk.say("%s", text)
+		v.Entries = append(v.Entries, swept{entryView: e, Error: text})
+	}
 }
 
 func (t *tool) leftBySweep() string {

@@ -29,6 +29,7 @@ type tool struct {
 	all     []*command
 	client  *svc.Client     // nil if the command does not need one
 	journal *ledger.Journal // the ledger of the client, for what only this program records; nil if there is none
+	store   ledger.Store    // the ledger itself; nil if there is none
 	address string          // base URL of the service
 	place   place           // where the ledger is
 	wait    svc.WaitOptions
