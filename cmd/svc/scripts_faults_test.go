@@ -247,3 +247,88 @@ func TestScriptsShareTheirParts(t *testing.T) {
 	require.Equal(t, bluegreen, parts("rollout.sh"))
 	require.Equal(t, bluegreen[:1], parts("nightly-sweep.sh"))
 }
+
+// A signal to svc alone: one that kills it stops the script, and one that it catches is a failure as any other. It does
+// not matter that svc is suspended for a while.
+func TestScriptsAfterASignalToOneProgram(t *testing.T) {
+	t.Parallel()
+	rollout, bluegreen := []string{"rollout.sh", "app--1", "app:2", "app:1"}, []string{"blue-green.sh", "app", "2", "app:2", "switch"}
+	for _, tt := range []struct {
+		line    []string
+		step    string // command of svc
+		signals string
+		code    int
+		running []string
+		after   []string // another run
+	}{
+		{rollout, "deploy", "KILL", exitRunning, []string{"app:2"}, []string{"app:2"}},
+		{rollout, "deploy", "TERM", 1, []string{"app:1"}, []string{"app:2"}},
+		{rollout, "deploy", "STOP CONT", 0, []string{"app:2"}, []string{"app:2"}},
+		{rollout, "delete", "KILL", exitRunning, []string{"app:1"}, []string{"app:2"}},
+		{rollout, "delete", "TERM", exitRunning, []string{"app:1"}, []string{"app:2"}},
+		{rollout, "delete", "STOP CONT", 0, []string{"app:2"}, []string{"app:2"}},
+		{bluegreen, "deploy", "KILL", exitRunning, []string{"app:1", "app:2"}, []string{"app:2"}},
+		{bluegreen, "deploy", "TERM", exitDeleted, []string{"app:1"}, []string{"app:2"}},
+		{bluegreen, "delete", "KILL", 20, []string{"app:1", "app:2"}, []string{"app:2"}},
+		{bluegreen, "delete", "TERM", 20, []string{"app:1", "app:2"}, []string{"app:2"}},
+		{bluegreen, "delete", "STOP CONT", 0, []string{"app:2"}, []string{"app:2"}},
+	} {
+		t.Run(strings.Join([]string{tt.line[0], tt.step, tt.signals}, " "), func(t *testing.T) {
+			t.Parallel()
+			patient(t)
+			s := scriptSession(t, svctest.WithDeployTime(2*time.Second), svctest.WithDeleteTime(4*time.Second))
+			s.env["DRAIN"] = "0"
+			s.tool("switch", "true")
+			s.must(exitOK, "deploy", "--key", "app--1", "--name", "app--1", "--image", "app:1", "--lease", "1h")
+			s.srv.ResetRequests()
+			s.tool("svc", `case "$*" in *--dry-run*) ;; *) echo $$ >"$HOME/$1" ;; esac; exec `+binary+` "$@"`)
+			b := s.startScript(tt.line[0], tt.line[1:]...)
+			method, route := "POST", svctest.RouteEndpoints
+			if tt.step == "delete" {
+				method, route = "DELETE", svctest.RouteEndpoint
+			}
+			eventually(t, method, func() bool { return s.arrived(method, route) > 0 })
+			time.Sleep(500 * time.Millisecond) // until the response is recorded
+			for i, signal := range strings.Fields(tt.signals) {
+				time.Sleep(time.Duration(i) * 3 * time.Second)
+				require.Zero(t, s.finish(s.shell(`kill -`+signal+` "$(cat "$1")"`, tt.step)).code)
+			}
+			e := b.end()
+			require.Equal(t, tt.code, e.code, e.stderr)
+			require.ElementsMatch(t, tt.running, s.running(), e.stderr)
+			again := s.script(tt.line[0], tt.line[1:]...)
+			require.Zero(t, again.code, e.stderr+again.stderr)
+			require.Equal(t, tt.after, s.running())
+		})
+	}
+}
+
+// A ledger that breaks in the middle: the script does not claim that something serves.
+func TestScriptsWithALedgerThatBreaks(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		line    []string
+		before  string // command of svc
+		code    int
+		running []string
+	}{
+		{[]string{"rollout.sh", "app--1", "app:2", "app:1"}, "get", exitRunning, []string{"app:1"}},
+		{[]string{"rollout.sh", "app--1", "app:2", "app:1"}, "deploy --key app--1 --name app--1 --image app:2 --lease 24h --flavor flavor-2 --instances 1", 20, nil},
+		{[]string{"blue-green.sh", "app", "2", "app:2", "switch"}, "url", 20, []string{"app:1", "app:2"}},
+		{[]string{"blue-green.sh", "app", "2", "app:2", "switch"}, "extend", 20, []string{"app:1", "app:2"}},
+	} {
+		t.Run(tt.line[0]+" "+tt.before, func(t *testing.T) {
+			t.Parallel()
+			s := scriptSession(t)
+			s.env["DRAIN"] = "0"
+			s.tool("switch", "true")
+			s.env["SVC_LEDGER"] = filepath.Join(s.env["HOME"], "ledger")
+			s.must(exitOK, "ledger", "init")
+			s.must(exitOK, "deploy", "--key", "app--1", "--name", "app--1", "--image", "app:1", "--lease", "1h")
+			s.tool("svc", `case "$*" in *--dry-run*) ;; `+strings.ReplaceAll(tt.before, " ", `\ `)+`*) mv "$SVC_LEDGER" "$SVC_LEDGER.gone" ;; esac 2>/dev/null; exec `+binary+` "$@"`)
+			e := s.script(tt.line[0], tt.line[1:]...)
+			require.Equal(t, tt.code, e.code, e.stderr)
+			require.Equal(t, tt.running, s.running(), e.stderr)
+		})
+	}
+}

@@ -179,10 +179,19 @@ drop() {
 		say "$1 is not known to be deleted, so nothing is deployed"
 		exit $code
 	}
+	dropped=yes
+}
+
+# lost reports whether nothing has the key after the script has deleted what served: a create that the ledger stopped
+# was not stopped by the endpoint of another command.
+lost() {
+	local code
+	[ -n "$dropped" ] && { ! list --key "$key" || ! next; }
 }
 
 # unavailable reports whether the endpoint of the key is unavailable.
 unavailable() {
+	local code
 	look get --key "$key" -o yaml
 	id=$(field service_id "$said")
 	[ $code = 0 ] && [ "$(field status "$said")" = unavailable ]
@@ -203,7 +212,7 @@ check_flags "$@" ${OLD_FLAGS-}
 # What the key has, and what it had last. The open entry comes first, the others from old to new.
 limit=${DELETE_TIMEOUT:-10m} list --key "$key" --all || { show "$said"; refuse $code 'the ledger cannot be read'; }
 day=$(TZ=UTC24 date +%Y-%m-%dT%H:%M:%SZ) # the time 24 hours ago
-id='' count='' created='' flavor='' deleting='' old_flavor=''
+id='' count='' created='' flavor='' deleting='' old_flavor='' dropped=''
 while next; do
 	if [ "$(field open "$entry")" = true ]; then
 		id=$(field service_id "$entry") created=$(field created_instances "$entry") deleting=$(field delete_accepted_at "$entry")
@@ -276,11 +285,11 @@ code=0
 run svc "${new[@]}" ${count:+--instances "$count"} >/dev/null || code=$?
 case $code in
 0) serves 0 ;;
-4 | 8 | 9) exit $code ;; # svc has said what to do
+4 | 8) exit $code ;; # svc has said what to do
+9) lost || exit 9 ;;
 10)
 	unavailable || exit 10
 	drop "$id"
-	code=10
 	;;
 esac
 say "$image failed with exit code $code; going back to $old"
@@ -288,7 +297,8 @@ code=0
 run svc "${back[@]}" ${count:+--instances "$count"} >/dev/null || code=$?
 case $code in
 0) serves 1 ;;
-4 | 8 | 9 | 10 | 11) ;;
+4 | 8 | 10 | 11) ;;
+9) ! lost || code=20 ;;
 *) code=20 ;;
 esac
 say "going back to $old failed too: see above. To try again, run the same command again"
