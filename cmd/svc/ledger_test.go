@@ -353,6 +353,33 @@ func (s *session) damageRecord(record, text string) {
 	}
 }
 
+// TestSweepChecksTheToken, also if no lease is over: a timer that sweeps with a wrong token must not say that all is well.
+func TestSweepChecksTheToken(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, "ledger", "init")
+	good := s.env["SVC_API_TOKEN"]
+	for _, lease := range []string{"", "8h", "0"} {
+		code := exitRefused
+		if lease != "" {
+			s.env["SVC_API_TOKEN"] = good
+			s.must(exitOK, with(deploy, "--lease", lease)...)
+			code = exitRunning
+		}
+		s.env["SVC_API_TOKEN"] = "wrong-token"
+		for _, args := range [][]string{{"sweep", "-o", "json"}, {"sweep", "-o", "json", "--dry-run"}} {
+			e := s.must(code, args...)
+			require.Equal(t, "unauthorized", e.doc(t)["error_kind"])
+			require.Contains(t, e.stderr, "Check the token")
+		}
+		s.env["SVC_API_TOKEN"] = good
+		s.must(exitOK, "sweep")
+		for _, id := range s.open() {
+			s.must(exitOK, "delete", id)
+		}
+	}
+}
+
 // TestSweepThatFails ends with 10, and names what may be running.
 func TestSweepThatFails(t *testing.T) {
 	t.Parallel()

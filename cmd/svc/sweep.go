@@ -71,7 +71,10 @@ func (t *tool) sweepCommand() *command {
 			Use: "sweep", Short: "delete the endpoints whose lease is over",
 			Long: `Deletes the endpoints whose lease is over, and waits until they are deleted. Run it every few
 minutes from one place: nothing else enforces a lease. It deletes endpoints at its own address
-only, and names open entries at other addresses, with --quiet too: the exit code is not about them.`,
+only, and names open entries at other addresses, with --quiet too: the exit code is not about them.
+
+If the service does not accept the token, it ends with 10, or with 6 if the ledger has no open entry,
+also if no lease is over.`,
 			Example: "  svc sweep --dry-run",
 		},
 		client: needsClient, ledger: readsLedger, stake: changes, empty: emptySweep,
@@ -116,7 +119,7 @@ only, and names open entries at other addresses, with --quiet too: the exit code
 		v.DryRun = dryRun
 		entries, _ := t.client.Ledger.Entries(ctx) // the sweep itself reports a failure
 		t.note(func(*facts) { t.partial = func() view { return t.unfinished(entries, &proofs, dryRun) } })
-		if err := t.refused(ctx, entries); err != nil {
+		if err := t.refused(ctx); err != nil {
 			return v, t.afterSweep(ctx, v, err)
 		}
 		reaped, err := t.client.Ledger.Reap(ctx, &svc.ReapOptions{DryRun: dryRun})
@@ -125,7 +128,7 @@ only, and names open entries at other addresses, with --quiet too: the exit code
 			v.Entries = append(v.Entries, t.sweptEntry(r, dryRun, tell, isDamaged(err, r.Entry.Key)))
 		}
 		t.addDamaged(v, t.damagedEntries(ctx, entries, err))
-		lines := t.left(v, err, t.entriesBriefly(ctx))
+		lines := t.left(v, err, entries)
 		left.Store(&lines)
 		t.note(func(f *facts) {
 			f.Left = slices.ContainsFunc(v.Entries, func(e swept) bool { return e.Error != "" && e.State != damagedState })
@@ -268,14 +271,10 @@ func (t *tool) tellFailures() func(id string, err error) {
 	}
 }
 
-// refused returns an error if a lease may be over, and the service does not accept the token. A sweep
-// would try for two minutes, since a token may be renewed. It also returns an error if the service has not
-// responded when the time is over: the ledger would be blamed for that.
-func (t *tool) refused(ctx context.Context, entries []ledger.Entry) error {
-	leased := func(e ledger.Entry) bool { return e.Open() && e.Lease > 0 && !t.elsewhere(e) }
-	if !slices.ContainsFunc(entries, leased) {
-		return nil
-	}
+// refused returns an error if the service does not accept the token, also if no lease is over: a sweep that only
+// says so when there is something to delete says it too late. It also returns an error if the service has not responded
+// when the time is over: the ledger would be blamed for that.
+func (t *tool) refused(ctx context.Context) error {
 	err := t.reach(ctx, svc.WithMaxAttempts(1))
 	if err == nil || kindOf(err).code != exitRefused && ctx.Err() == nil {
 		return nil
