@@ -73,7 +73,8 @@ func unmarked(e ledger.Entry) ledger.Entry {
 	return e
 }
 
-// dates is a transport that keeps the Date of the latest response to a delete.
+// dates is a transport that keeps the Date of the latest response to a delete, and how far the clock of this machine is
+// ahead of the service's.
 type dates struct {
 	next http.RoundTripper
 	tool *tool
@@ -82,11 +83,29 @@ type dates struct {
 // RoundTrip implements [http.RoundTripper].
 func (d dates) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := d.next.RoundTrip(r)
-	if err == nil && r.Method == http.MethodDelete {
-		date, _ := http.ParseTime(resp.Header.Get("Date")) // zero: the lease counts from the create, and is over too
-		d.tool.deletedAt.Store(&date)
+	if err != nil {
+		return resp, err
 	}
-	return resp, err
+	date, undated := http.ParseTime(resp.Header.Get("Date"))
+	if r.Method == http.MethodDelete {
+		d.tool.deletedAt.Store(&date) // zero: the lease counts from the create, and is over too
+	}
+	if undated == nil && resp.Header.Get("Age") == "" { // else a cache has sent it
+		d.tool.ahead.Store(int64(time.Since(date)))
+	}
+	return resp, nil
+}
+
+// now returns the time by the service's clock, by which leases end, if that of this machine is wrong by more than a minute.
+// Before the first response it returns the time of this machine.
+func (t *tool) now() time.Time { return time.Now().Add(-t.off()) }
+
+// off returns how far the clock of this machine is ahead of the service's, or 0 for a minute or less.
+func (t *tool) off() time.Duration {
+	if off := time.Duration(t.ahead.Load()); off.Abs() > time.Minute {
+		return off
+	}
+	return 0
 }
 
 // tellMarked says of the endpoints whose delete was accepted, and that are open in the ledger, that a sweep goes on.

@@ -56,9 +56,9 @@ func newEntryView(e ledger.Entry) entryView {
 }
 
 // subject names the endpoint of an entry in a sentence, and whether its lease is over.
-func (e *entryView) subject() string {
+func (e *entryView) subject(now time.Time) string {
 	what := cmp.Or(printable(e.ServiceID), "an endpoint whose ID is not known,") + " of the key " + e.Key
-	if leaseEnded(e.entry, time.Now()) {
+	if leaseEnded(e.entry, now) {
 		what += ", whose lease is over,"
 	}
 	return what
@@ -76,7 +76,8 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-func (e *entryView) row() []string {
+// row returns the row of an entry. Its lease is by the service's clock, which is off behind that of this machine.
+func (e *entryView) row(off time.Duration) []string {
 	state, lease, now := e.State, "-", time.Now()
 	if e.InDoubt {
 		state += ", in doubt"
@@ -84,8 +85,8 @@ func (e *entryView) row() []string {
 	if e.DeleteFrom != "" {
 		state += ", being deleted"
 	}
-	switch end := e.entry.LeaseEnd; {
-	case end.IsZero():
+	switch end := e.entry.LeaseEnd.Add(off); {
+	case e.LeaseEnd == "":
 	case now.Before(end):
 		lease = "in " + short(end.Sub(now))
 	default:
@@ -115,12 +116,14 @@ func host(address string) string {
 type entriesView struct {
 	outcome
 	Entries []entryView `json:"entries"`
+
+	off time.Duration // how far the clock of this machine is ahead of the service's; 0 if not known
 }
 
 func (v *entriesView) table() table {
 	t := table{header: entryHeader}
 	for i := range v.Entries {
-		t.rows = append(t.rows, v.Entries[i].row())
+		t.rows = append(t.rows, v.Entries[i].row(v.off))
 	}
 	return t
 }
@@ -156,7 +159,9 @@ know what was changed elsewhere. "svc get ID" asks the service.
 An entry belongs to the ADDRESS of its create. Each spelling counts as another one, also localhost and
 127.0.0.1: commands with another SVC_BASE_URL do not touch its endpoint.
 
-TIME is the number of instances times the longest time that they may have run.`
+TIME is the number of instances times the longest time that they may have run. LEASE is by the clock
+of this machine. An endpoint that was adopted without the mark is not deleted by a sweep when its lease
+is over.`
 
 func (t *tool) lsCommand() *command {
 	var all, open bool

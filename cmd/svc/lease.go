@@ -40,7 +40,7 @@ func (d *deployment) tellLease(e ledger.Entry, dry bool) {
 	} else if d.earlier == nil || d.earlier.Intent != e.Intent || !d.earlier.LeaseEnd.Equal(e.LeaseEnd) {
 		verb = "now ends"
 	}
-	switch left := time.Until(e.LeaseEnd); {
+	switch left := e.LeaseEnd.Sub(t.now()); {
 	case d.leaseTold == e.Intent, !deleteAccepted(e).IsZero(): // it is said
 	case dry && e.LeaseEnd.IsZero() && d.spec.lease > 0:
 		t.talk.say("it has no lease: the command would set one that ends in %v", lease)
@@ -92,12 +92,30 @@ func (d *deployment) withoutItsLease() string {
 	return ""
 }
 
-// tellLease says when the lease of an endpoint that was adopted ends: it is that of the create. Without the mark, no
-// sweep deletes the endpoint.
+// noSweep says that no sweep deletes an endpoint that was adopted without the mark.
+const noSweep = "%s was adopted without the mark, so no sweep deletes it, whatever its lease. To delete it: %s"
+
+// warnOfNoSweep warns if the endpoint of an entry is one that no sweep deletes, as far as the service shows that.
+func (t *tool) warnOfNoSweep(ctx context.Context, e ledger.Entry) {
+	if !e.Adopted {
+		return
+	}
+	s, err := t.client.InferenceServices.Get(ctx, e.ServiceID, svc.WithMaxAttempts(1))
+	if err != nil {
+		return
+	}
+	if mark, _ := ledger.FindMark(s.Description); mark == "" {
+		t.talk.warn(noSweep, printable(e.ServiceID), t.cmd("delete %s", printable(e.ServiceID)))
+	}
+}
+
+// tellLease says when the lease of an endpoint that was adopted ends: it is that of the create.
 func (t *tool) tellLease(e ledger.Entry, s *svc.InferenceService) {
 	mark, _ := ledger.FindMark(s.Description)
-	switch left := time.Until(e.LeaseEnd); {
-	case e.LeaseEnd.IsZero(), mark == "":
+	switch left := e.LeaseEnd.Sub(t.now()); {
+	case mark == "":
+		t.talk.warn(noSweep, printable(e.ServiceID), t.cmd("delete %s", printable(e.ServiceID)))
+	case e.LeaseEnd.IsZero():
 	case left < 0:
 		t.talk.warn("the lease of %s is over since %s: the next \"svc sweep\" deletes it. To keep it: %s", printable(e.ServiceID), short(-left), t.cmd("extend %s 8h", e.Key))
 	default:
@@ -126,8 +144,8 @@ func (t *tool) whyDeleted(ctx context.Context, err error) error {
 		t.note(func(f *facts) { f.Running, f.Deleted = false, true })
 	}
 	switch {
-	case leaseEnded(e, time.Now()):
-		return deletedByOther{err, "its lease was over at " + clock(e.LeaseEnd) + ", and \"svc sweep\" deletes such endpoints"}
+	case leaseEnded(e, t.now()):
+		return deletedByOther{err, "its lease was over at " + clock(e.LeaseEnd.Add(t.off())) + ", and \"svc sweep\" deletes such endpoints"}
 	case e.State == ledger.Deleted && !f.Found:
 		return deletedByOther{err, "the ledger has its deletion, by another command, of " + clock(e.DeletedAt)}
 	}
@@ -136,12 +154,12 @@ func (t *tool) whyDeleted(ctx context.Context, err error) error {
 
 // warnOfLease warns if the lease of the endpoint of "svc run" has ended while CMD ran.
 func (t *tool) warnOfLease(ctx context.Context, e ledger.Entry) {
-	if !leaseEnded(e, time.Now()) {
+	if !leaseEnded(e, t.now()) {
 		return
 	}
 	now := unmarked(t.byID(t.entriesBriefly(context.WithoutCancel(ctx)))[strings.ToLower(e.ServiceID)])
-	if leaseEnded(now, time.Now()) {
+	if leaseEnded(now, t.now()) {
 		t.note(func(f *facts) { f.LeaseOver = true })
-		t.talk.warn("the lease of %s was over at %s, while CMD ran, and \"svc sweep\" deletes such endpoints: CMD may have lost it", printable(e.ServiceID), clock(now.LeaseEnd))
+		t.talk.warn("the lease of %s was over at %s, while CMD ran, and \"svc sweep\" deletes such endpoints: CMD may have lost it", printable(e.ServiceID), clock(now.LeaseEnd.Add(t.off())))
 	}
 }

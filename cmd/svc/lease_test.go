@@ -251,3 +251,45 @@ func TestDeletionByAnotherCommandIsNamed(t *testing.T) {
 		})
 	}
 }
+
+// TestLeaseByTheServicesClock: what is said about the end of a lease is by the clock that decides it.
+func TestLeaseByTheServicesClock(t *testing.T) {
+	t.Parallel()
+	for _, offset := range []time.Duration{time.Hour, -time.Hour} {
+		t.Run(offset.String(), func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t, svctest.WithClockOffset(offset))
+			s.must(exitOK, with(deploy, "--key", "chat", "--lease", "4h")...)
+			for _, more := range [][]string{{"--lease", "1h"}, {"--lease", "1h", "--dry-run"}, {"--lease", "0"}} {
+				require.Regexp(t, "the lease of svc-1 still ends in (3h59m|4h0m)", s.must(exitOK, with(with(deploy, "--key", "chat"), more...)...).stderr, more)
+			}
+			require.Regexp(t, `(?m)^chat .* in (2h59m|3h0m) `, s.must(exitOK, "extend", "chat", "3h").stdout)
+			require.Regexp(t, `(?m)^ID .*AGE.*\nsvc-1 .* \ds `, s.must(exitOK, "get", "svc-1").stdout)
+			s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+			s.must(exitUnknown, with(deploy, "--key", "lost", "--lease", "4h")...)
+			require.Regexp(t, "the lease of svc-2 ends in (3h59m|4h0m)", s.must(exitOK, "adopt", "lost", "svc-2").stderr)
+			s.must(exitOK, "extend", "lost", "1s")
+			time.Sleep(2100 * time.Millisecond) // the clock of the service has whole seconds
+			require.Contains(t, s.must(exitOK, with(deploy, "--key", "lost")...).stderr, "the lease of svc-2 is over since")
+			require.Regexp(t, `(?m)^lost .* over since \ds +deleted`, s.must(exitOK, "sweep").stdout)
+			require.Equal(t, 1, s.srv.RunningInstances())
+		})
+	}
+}
+
+// TestLeaseThatNoSweepEnforces is said to be one, by each command that sets or shows it.
+func TestLeaseThatNoSweepEnforces(t *testing.T) {
+	t.Parallel()
+	const says = "svc-1 was adopted without the mark, so no sweep deletes it, whatever its lease. To delete it: svc delete svc-1\n"
+	s := newSession(t)
+	loseChat(svctest.DropBeforeEffect())(s)
+	s.srv.ClearFaults() // the clock of the service is right
+	s.srv.AddEndpoint(svctest.Endpoint{Name: "demo", Instances: 1})
+	require.Contains(t, s.must(exitOK, "adopt", "chat", "svc-1", "--unmarked", "--quiet").stderr, says)
+	require.Contains(t, s.must(exitOK, "extend", "chat", "8h", "--quiet").stderr, says)
+	require.NotContains(t, s.must(exitOK, "extend", "chat", "0").stderr, "sweep")
+	require.Contains(t, s.must(exitOK, with(deploy, "--key", "chat", "--lease", "8h")...).stderr, "No sweep deletes it, whatever its lease")
+	s.must(exitOK, "extend", "chat", "1s")
+	time.Sleep(2100 * time.Millisecond)
+	require.Contains(t, s.must(exitRunning, "sweep").stderr, "no sweep deletes it")
+}

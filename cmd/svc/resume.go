@@ -124,6 +124,9 @@ func (d *deployment) goesOn(ctx context.Context, id string) {
 	}
 	t.warnOfDelete(*e) // accepted since the key was read
 	d.tellScaled(*e)
+	if !e.LeaseEnd.IsZero() && t.ahead.Load() == 0 {
+		_, _ = t.serviceTime(limited) // by which the lease ends
+	}
 	d.tellLease(*e, false)
 	d.warnOfFlavor(ctx, *e)
 }
@@ -149,6 +152,6 @@ func (d *deployment) warnOfScaled(gets string) {
 // warnOfAdopted warns if an entry has adopted an endpoint without a mark, which another request may have created.
 func (d *deployment) warnOfAdopted(e ledger.Entry, s *svc.InferenceService) {
 	if mark, _ := ledger.FindMark(s.Description); e.Adopted && mark == "" {
-		d.tool.talk.warn("%s was adopted, and has no mark of the ledger, so its image, command, port and GPUs may be others than this command asks for: the service does not show them", printable(s.ServiceID))
+		d.tool.talk.warn("%s was adopted, and has no mark of the ledger, so its image, command, port and GPUs may be others than this command asks for: the service does not show them. No sweep deletes it, whatever its lease", printable(s.ServiceID))
 	}
 }

@@ -393,7 +393,8 @@ func (t *tool) extendCommand() *command {
 			Use: "extend KEY DURATION", Short: "set the lease of an endpoint, counted from now",
 			Long: `Sets the end of the lease of the endpoint of a key: "svc sweep" deletes it after that. DURATION,
 such as 8h or 2d, counts from now, and may shorten the lease. 0 means that there is no lease: then
-nothing deletes the endpoint until somebody does. Ends with 10 if the service has accepted a delete of
+nothing deletes the endpoint until somebody does. An endpoint that was adopted without the mark (svc
+adopt --unmarked) is not deleted by a sweep, whatever its lease. Ends with 10 if the service has accepted a delete of
 the endpoint in the last five minutes: no lease keeps it then.`,
 			Example: "  svc extend chat 8h",
 			Args:    cobra.ExactArgs(2),
@@ -432,7 +433,10 @@ the endpoint in the last five minutes: no lease keeps it then.`,
 			if err != nil {
 				return nil, err
 			}
-			return &entriesView{Entries: []entryView{newEntryView(now)}}, nil
+			if d > 0 {
+				t.warnOfNoSweep(ctx, now)
+			}
+			return &entriesView{Entries: []entryView{newEntryView(now)}, off: t.off()}, nil
 		},
 	}
 }

@@ -23,6 +23,8 @@ type sweepView struct {
 	DryRun    bool        `json:"dry_run"`
 	Entries   []swept     `json:"entries"`   // the entries whose lease is over, and those whose state is damaged
 	Elsewhere []entryView `json:"elsewhere"` // open entries at other addresses: this sweep cannot delete them
+
+	off time.Duration // how far the clock of this machine is ahead of the service's
 }
 
 // swept is an entry whose lease is over.
@@ -49,7 +51,7 @@ func (v *sweepView) table() table {
 		case !e.Deleted:
 			result = "would be deleted"
 		}
-		r := e.row()
+		r := e.row(v.off)
 		t.rows = append(t.rows, []string{e.Key, dash(e.Name), dash(e.ServiceID), r[4], r[5], r[7], result})
 	}
 	return t
@@ -209,8 +211,7 @@ func (t *tool) settledSince(ctx context.Context, reaped []svc.Reaped, err error)
 	return reaped, err
 }
 
-// unfinished returns what a sweep that is given up knows: the entries whose lease was over at its beginning, by the local
-// clock, and which of them it has deleted.
+// unfinished returns what a sweep that is given up knows: the entries whose lease was over at its beginning, and which of them it has deleted.
 func (t *tool) unfinished(entries []ledger.Entry, proofs *sync.Map, dryRun bool) view {
 	v := emptySweep().(*sweepView)
 	v.DryRun = dryRun
@@ -220,7 +221,7 @@ func (t *tool) unfinished(entries []ledger.Entry, proofs *sync.Map, dryRun bool)
 			if e.Open() {
 				v.Elsewhere = append(v.Elsewhere, newEntryView(e))
 			}
-		case e.Doubt != "" && e.Open(), e.Overdue(e.BaseURL, time.Now()):
+		case e.Doubt != "" && e.Open(), e.Overdue(e.BaseURL, t.now()):
 			known := swept{entryView: newEntryView(e), Error: "not known to be deleted when the program was ended"}
 			if r, ok := proofs.Load(e.Intent); ok {
 				now, _ := ledger.Fold(append(slices.Clone(e.Records), r.(ledger.Record))) // it may not hold the records since then: it has ended
@@ -294,9 +295,10 @@ func (t *tool) afterSweep(ctx context.Context, v *sweepView, swept error) error 
 		}
 		if t.elsewhere(e) {
 			v.Elsewhere = append(v.Elsewhere, newEntryView(e))
-			t.talk.warn("%s is at another address (%s), where this sweep deletes nothing: %s", v.Elsewhere[len(v.Elsewhere)-1].subject(), e.BaseURL, t.cmdOf(e, "sweep"))
+			t.talk.warn("%s is at another address (%s), where this sweep deletes nothing: %s", v.Elsewhere[len(v.Elsewhere)-1].subject(t.now()), e.BaseURL, t.cmdOf(e, "sweep"))
 		}
 	}
+	v.off = t.off()
 	t.note(func(f *facts) { f.Running = anyOpen(entries, err) })
 	if swept == nil && err != nil {
 		return fmt.Errorf("after the sweep: %w", err)

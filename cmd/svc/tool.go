@@ -37,6 +37,7 @@ type tool struct {
 
 	published atomic.Bool               // the document is written
 	deletedAt atomic.Pointer[time.Time] // Date of the latest response to a delete; zero before it
+	ahead     atomic.Int64              // how far the clock of this machine is ahead of the service's, in ns, by the latest response; see off
 
 	mu      sync.Mutex
 	current *command // the command that runs; nil if the command line is not valid

@@ -226,7 +226,7 @@ func (t *tool) shows(s *svc.InferenceService) *serviceView {
 	}
 	v.ServiceID = s.ServiceID
 	if !s.CreatedAt.IsZero() {
-		v.CreatedAt, v.age = s.CreatedAt.UTC().Format(time.RFC3339), short(time.Since(s.CreatedAt.Time))
+		v.CreatedAt, v.age = s.CreatedAt.UTC().Format(time.RFC3339), short(t.now().Sub(s.CreatedAt.Time))
 	}
 	if s.Status == svc.InferenceServiceStatusAvailable && !s.IsDeleted {
 		v.URL, _ = t.client.InferenceServices.URL(s.ServiceID) // empty without an inference URL
