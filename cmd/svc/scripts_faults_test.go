@@ -192,6 +192,7 @@ func TestScriptsRefuseBeforeTheyChangeAnything(t *testing.T) {
 		{with(rollout, "-o=json"), "", exitUsage},
 		{with(rollout, "-qh"), "", exitUsage},
 		{with(rollout, "--keep"), "", exitUsage},
+		{with(rollout, "--image", "app:9"), "", exitUsage},
 		{with(rollout, "--lease", "1h"), "", exitUsage},
 		{with(rollout, "--timeout", "soon"), "", exitUsage},
 		{with(rollout, "--file", "-"), "", exitUsage},
@@ -229,6 +230,29 @@ func TestScriptsRefuseBeforeTheyChangeAnything(t *testing.T) {
 	e := s.script("rollout.sh", "app--1", "-image", "app:1")
 	require.Zero(t, e.code, e.stderr)
 	require.Equal(t, []string{"-image"}, s.running())
+}
+
+// A release whose records are damaged is not passed over: it may be the one that serves.
+func TestBlueGreenWithDamagedRecords(t *testing.T) {
+	t.Parallel()
+	s := scriptSession(t)
+	s.env["SVC_LEDGER"] = filepath.Join(s.env["HOME"], "ledger")
+	s.must(exitOK, "ledger", "init")
+	for _, key := range []string{"app--1", "other"} {
+		s.must(exitOK, "deploy", "--key", key, "--name", "x", "--image", "app:1", "--lease", "1h")
+	}
+	s.env["DRAIN"] = "0"
+	damage := func(key string) {
+		require.NoError(t, os.WriteFile(filepath.Join(s.env["SVC_LEDGER"], key+"@000001.json"), []byte("garbage"), 0o600))
+	}
+	damage("other")
+	require.Zero(t, s.script("blue-green.sh", "app", "2", "app:2", "true").code, "the records of another app do not matter")
+	damage("app--2")
+	e := s.script("blue-green.sh", "app", "3", "app:4", "true")
+	require.Equal(t, exitLedger, e.code, e.stderr)
+	require.Contains(t, e.stderr, "the records of the key app--2 are damaged")
+	require.Equal(t, exitLedger, s.script("rollout.sh", "app--2", "app:4", "app:2").code)
+	require.Equal(t, []string{"app:1", "app:2"}, s.running())
 }
 
 // Users copy one script, so each one has all that it needs. What they have in common is the same to the letter.

@@ -7,10 +7,10 @@
 #   code   what serves
 #   0      RELEASE. Its ID is on standard output. The old releases are deleted
 #   20     see the last lines: RELEASE is available, and others may run too. No release that serves was deleted
-#   4, 10  the old release. RELEASE may run too: see the last lines
-#   8      nothing: the release that was to serve has 0 instances. Nothing was changed
-#   64     the old release: a wrong use
-#   other  the old release alone: the code of svc deploy (svc help exit-codes), or 130 after a signal
+#   4, 10  what served before. RELEASE may run too: see the last lines
+#   8      nothing: the release that serves has 0 instances, and nothing was changed
+#   64     what served before: a wrong use
+#   other  what served before: RELEASE does not run (svc help exit-codes; 130: a signal stopped the script)
 #
 # SWITCH is a program of yours: it gets the address of the new release as its argument, and points the traffic to it.
 # DRAIN is how many seconds the old release goes on after that (default 30), DELETE_TIMEOUT how long the deletion of an
@@ -27,13 +27,16 @@
 # ends with 20. Run it again for the release that shall serve, when no other run is left: that deletes the others.
 #
 # SIGINT, SIGTERM and SIGHUP are passed on to what runs, nothing is started after it, and no release is deleted. A svc
-# or SWITCH that ends with 128 or more stops the script too. A signal that is ignored when the script starts stays
+# or SWITCH that ends with 128 or more stops the script too. A signal to svc alone that svc catches is a failure of that
+# svc. A signal that is ignored when the script starts stays
 # ignored, by svc too: SIGHUP under nohup, and SIGINT of what another script starts with &. Use SIGTERM for these.
 #
 # APP and RELEASE must not contain "--", so that no release of another app is taken for an old one: 1 to 64 characters
-# of a-z, 0-9, _ and - in all. The script needs SVC_BASE_URL, SVC_API_TOKEN, SVC_INFERENCE_URL and a ledger (svc help
-# scripting). FLAGS cannot have --key, --lease, --wait, --keep and --dry-run, nor --ledger and other flags that each svc
-# would need: set SVC_LEDGER and so on.
+# of a-z, 0-9, _ and - in all.
+#
+# The script needs SVC_BASE_URL, SVC_API_TOKEN, SVC_INFERENCE_URL and a ledger (svc help scripting). FLAGS cannot have
+# --key, --image, --lease, --wait, --keep and --dry-run, nor --ledger and other flags that each svc would need: set
+# SVC_LEDGER and so on.
 set -euf -o pipefail
 
 # The lines up to the next bar are the same in all scripts here.
@@ -97,7 +100,7 @@ check_flags() {
 			refuse 64 "$flag would be for svc deploy only: set SVC_BASE_URL, SVC_INFERENCE_URL, SVC_LEDGER and SVC_API_TOKEN" ;;
 		--lease) refuse 64 "in place of $flag, set LEASE" ;;
 		-q | -v) ;;
-		--dry-run | --key | --wait | --keep | --output | --help | -[!-]*) refuse 64 "$flag cannot be one of FLAGS" ;;
+		--image | --dry-run | --key | --wait | --keep | --output | --help | -[!-]*) refuse 64 "$flag cannot be one of FLAGS" ;;
 		esac
 	done
 }
@@ -221,6 +224,7 @@ serving() {
 	while next; do
 		key=$(field key "$entry")
 		case $key in "$new" | "$app"--*) ;; *) continue ;; esac
+		[ "$(field state "$entry")" != damaged ] || refuse 9 "the records of the key $key are damaged: svc doctor"
 		[ -z "$(field delete_accepted_at "$entry")" ] || continue
 		if [ "$key" = "$new" ]; then
 			count=$(field created_instances "$entry") flavor=$(field flavor_id "$entry") serves=''

@@ -33,12 +33,13 @@
 # deletion of an endpoint may take (default 10m).
 #
 # SIGINT, SIGTERM and SIGHUP are passed on to svc, and nothing is started after it, also not the old image. A svc that
-# ends with 128 or more stops the script too. Any other failure of svc is one of the image, also if a signal to svc alone
-# was the reason. A signal that is ignored when the script starts stays ignored, by svc too: SIGHUP under nohup, and
-# SIGINT of what another script starts with &. Use SIGTERM for these.
+# ends with 128 or more stops the script too. A signal to svc alone that svc catches is a failure of that svc: if it was
+# deploying IMAGE, OLD_IMAGE is deployed again. A signal that is ignored when the script starts stays ignored, by svc
+# too: SIGHUP under nohup, and SIGINT of what another script starts with &. Use SIGTERM for these.
 #
-# It needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting). FLAGS cannot have --key, --lease, --wait,
-# --keep and --dry-run, nor --ledger and other flags that each svc would need: set SVC_LEDGER and so on.
+# The script needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting). FLAGS cannot have --key, --image,
+# --lease, --wait, --keep and --dry-run, nor --ledger and other flags that each svc would need: set SVC_LEDGER and so
+# on.
 set -euf -o pipefail
 
 # The lines up to the next bar are the same in all scripts here.
@@ -102,7 +103,7 @@ check_flags() {
 			refuse 64 "$flag would be for svc deploy only: set SVC_BASE_URL, SVC_INFERENCE_URL, SVC_LEDGER and SVC_API_TOKEN" ;;
 		--lease) refuse 64 "in place of $flag, set LEASE" ;;
 		-q | -v) ;;
-		--dry-run | --key | --wait | --keep | --output | --help | -[!-]*) refuse 64 "$flag cannot be one of FLAGS" ;;
+		--image | --dry-run | --key | --wait | --keep | --output | --help | -[!-]*) refuse 64 "$flag cannot be one of FLAGS" ;;
 		esac
 	done
 }
