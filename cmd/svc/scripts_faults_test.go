@@ -251,7 +251,8 @@ func TestBlueGreenWithDamagedRecords(t *testing.T) {
 	e := s.script("blue-green.sh", "app", "3", "app:4", "true")
 	require.Equal(t, exitLedger, e.code, e.stderr)
 	require.Contains(t, e.stderr, "the records of the key app--2 are damaged")
-	require.Equal(t, exitLedger, s.script("rollout.sh", "app--2", "app:4", "app:2").code)
+	e = s.script("rollout.sh", "app--2", "app:4", "app:2")
+	require.Equal(t, exitLedger, e.code, e.stderr)
 	require.Equal(t, []string{"app:1", "app:2"}, s.running())
 }
 

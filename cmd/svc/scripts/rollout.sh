@@ -215,6 +215,7 @@ limit=${DELETE_TIMEOUT:-10m} list --key "$key" --all || { show "$said"; refuse $
 day=$(TZ=UTC24 date +%Y-%m-%dT%H:%M:%SZ) # the time 24 hours ago
 id='' count='' created='' flavor='' deleting='' old_flavor='' dropped=''
 while next; do
+	[ "$(field state "$entry")" != damaged ] || refuse 9 "the records of the key $key are damaged: svc doctor"
 	if [ "$(field open "$entry")" = true ]; then
 		id=$(field service_id "$entry") created=$(field created_instances "$entry") deleting=$(field delete_accepted_at "$entry")
 		count=$(field instances "$entry") flavor=$(field flavor_id "$entry")
