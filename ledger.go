@@ -144,7 +144,10 @@ func (l *Ledger) UndoAdopt(ctx context.Context, e ledger.Entry) error {
 // flavors.
 //
 // Forget also takes an entry in the state Created, if the service does not find its endpoint at this
-// moment, or marks it as deleted. Another account's token does not find it either.
+// moment, or marks it as deleted. It asks only once, so it relies on your check: a gateway may respond
+// "not found" for an endpoint that is running, and the token of another account does not find it either.
+// Call [InferenceServiceClient.WaitUntilDeleted] first if the deletion has to be proved. That records the
+// deletion, and then there is nothing to forget.
 //
 // GET /v1/inference-service/flavor or /v1/inference-service/{service_id}
 func (l *Ledger) Forget(ctx context.Context, e ledger.Entry) error {
@@ -171,7 +174,7 @@ func (l *Ledger) Forget(ctx context.Context, e ledger.Entry) error {
 			l.client.log.InfoContext(ctx, "svc: waiting until the create of a ledger entry is certainly over",
 				"key", now.Key, "at_most", now.SettlesIn(clock()))
 		}
-		if ended := poll.Sleep(ctx, min(now.SettlesIn(clock()), time.Minute)); ended != nil {
+		if ended := poll.Sleep(ctx, min(now.SettlesIn(clock()), 5*time.Second)); ended != nil {
 			return l.fail("forget", now, fmt.Errorf("waiting until its create is over: %w", ended))
 		}
 		if now, _, err = l.journal.Entry(ctx, "forget", e); err != nil {

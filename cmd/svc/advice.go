@@ -128,6 +128,9 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 		return append(lines, fmt.Sprintf("%s is not forgotten: %s. To delete it: %s", f.ID, state, t.cmd("delete %s", f.ID)))
 	case isA[changedError](err):
 		lines = append(lines, "Nothing is wrong with the ledger. To see the entry: "+t.cmd("ls --all"))
+		if f.Running && f.ID != "" {
+			lines = append(lines, fmt.Sprintf("To delete the endpoint: %s", t.cmd("delete %s", f.ID)))
+		}
 	case t.place.shown != "":
 		lines = append(lines, fmt.Sprintf("The ledger is %s. To find out what is wrong with it: %s", t.place.shown, t.cmd("doctor")))
 	}

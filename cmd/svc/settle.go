@@ -167,13 +167,21 @@ wrong, the endpoint runs and is billed, and the next "svc deploy" with the key c
 one. In a document (-o json), may_be_running is false then: on your word, which nothing checks. It
 waits until the create can certainly no longer take effect: six minutes at most.
 
-An entry whose endpoint the service does not find any more can be forgotten too. If the ledger has it
-as created with another token, that is refused: the token of another account does not find an endpoint
-that runs. --other-token is for a new token of the same account.`,
+An entry whose endpoint the service does not find any more can be settled too. It needs the same proof as
+with "svc delete", which takes 40 s to a minute, since an endpoint that runs may not be found at times. Then
+the ledger has the endpoint as deleted. If the ledger has it as created with another token, that is
+refused: the token of another account does not find an endpoint that runs. --other-token is for a new token
+of the same account: one "not found" is enough then, on your word.`,
 			Example: "  svc forget chat",
 			Args:    cobra.ExactArgs(1),
 		},
 		client: needsClient, ledger: readsLedger, stake: reads, empty: emptyMessage,
+	}
+	c.advise = func(err error) []string {
+		if key := t.facts().Key; kindOf(err).code == exitTimeout {
+			return []string{fmt.Sprintf("The entry of the key %s is as before. To go on: %s", key, t.cmd("forget %s", key))}
+		}
+		return nil
 	}
 	c.Flags().BoolVar(&otherToken, "other-token", false, "forget it although another token created it; check first that this one is of the same account")
 	c.Flags().StringVar(&id, "id", "", "ID of the endpoint, if the key has several open entries")
@@ -189,22 +197,14 @@ that runs. --other-token is for a new token of the same account.`,
 			return emptyMessage(), nil
 		}
 		t.note(func(f *facts) { f.ID, f.Name = e.ServiceID, e.Name })
-		other := t.otherToken(ctx, e)
-		if other && !otherToken {
-			switch _, err := t.client.InferenceServices.Get(ctx, e.ServiceID); {
-			case isNotFound(err):
-				return nil, otherTokenError{e}
-			case err != nil:
-				return nil, err
-			}
-		}
-		if err := t.forget(ctx, e); err != nil {
+		onWord, err := t.settleMissing(ctx, e, otherToken)
+		if err != nil {
 			return nil, err
 		}
 		left := t.openUnder(ctx, args[0])
 		t.note(func(f *facts) { f.Running = len(left) > 0 })
 		switch {
-		case len(left) == 0 && (other || e.ServiceID == ""):
+		case len(left) == 0 && onWord:
 			t.talk.say("the key %s is free again: on your word, no endpoint of it is running", args[0])
 		case len(left) == 0:
 			t.talk.say("the key %s is free again", args[0])
@@ -214,23 +214,86 @@ that runs. --other-token is for a new token of the same account.`,
 	return c
 }
 
+// settleMissing settles an entry without an endpoint, and reports whether the only proof of that is the word of the user.
+// The deletion of an endpoint that the ledger has as created is proved, unless the user says that another token created it.
+func (t *tool) settleMissing(ctx context.Context, e ledger.Entry, otherToken bool) (onWord bool, err error) {
+	if e.State != ledger.Created {
+		return true, t.forget(ctx, e)
+	}
+	other := t.otherToken(ctx, e)
+	switch err := t.missingNow(ctx, e); {
+	case err != nil:
+		return false, err
+	case other && !otherToken:
+		return false, otherTokenError{e}
+	case other:
+		return true, t.forget(ctx, e)
+	}
+	t.talk.say("%s is not found now, which proves nothing yet: checking that it is deleted, for 40 s to a minute", printable(e.ServiceID))
+	err = t.proveDeleted(ctx, e)
+	if err != nil && !isNotFound(err) { // that is the verdict on an endpoint of which the ledger does not have the token
+		return false, err
+	}
+	now, unread := t.client.Ledger.Entry(ctx, e.Key)
+	if stays := now != nil && now.Intent == e.Intent; err != nil || unread != nil || stays {
+		return err != nil, t.forget(ctx, e)
+	}
+	t.talk.say("%s is deleted, and the ledger has that now", printable(e.ServiceID))
+	return false, nil
+}
+
+// missingNow returns an error unless the service does not find the endpoint of an entry, or has it as deleted.
+func (t *tool) missingNow(ctx context.Context, e ledger.Entry) error {
+	s, err := t.client.InferenceServices.Get(ctx, e.ServiceID)
+	switch {
+	case isNotFound(err), err == nil && s.IsDeleted:
+		return nil
+	case err != nil:
+		return err
+	}
+	return t.running(s)
+}
+
+// running returns the error for an endpoint that the service shows.
+func (t *tool) running(s *svc.InferenceService) error {
+	t.note(func(f *facts) { f.Running = mayRun(s) })
+	return runningError{s.ServiceID}
+}
+
+// proveDeleted waits until it is proved that the endpoint of an entry is deleted, as "svc delete" does, and sends no
+// delete. It ends if the service shows the endpoint.
+func (t *tool) proveDeleted(ctx context.Context, e ledger.Entry) error {
+	var shown *svc.InferenceService
+	t.talk.setDeleting(true)
+	defer t.talk.setDeleting(false)
+	err := t.untilDeleted(ctx, e, func(ctx context.Context, id string, opts *svc.WaitOptions) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		w := *opts
+		w.OnPoll = func(p svc.Poll) {
+			if opts.OnPoll(p); p.Service != nil && !p.Service.IsDeleted {
+				shown = p.Service
+				stop()
+			}
+		}
+		return t.client.InferenceServices.WaitUntilDeleted(ctx, id, &w)
+	})
+	if err != nil && shown != nil {
+		return t.running(shown)
+	}
+	return err
+}
+
 // forget forgets an entry, and writes how long that may take.
 func (t *tool) forget(ctx context.Context, e ledger.Entry) error {
-	created := e.State == ledger.Created
 	now, err := t.serviceTime(ctx)
 	if err != nil {
 		return err
 	}
-	if left := e.SettlesIn(now); left > 0 && !created {
+	if left := e.SettlesIn(now); left > 0 && e.State != ledger.Created {
 		t.talk.say("waiting until the create can certainly no longer take effect, for %v at most; look again meanwhile, and press Ctrl-C if the endpoint is there", left.Round(time.Second))
 	}
 	err = t.client.Ledger.Forget(ctx, e)
-	if isA[*ledger.Error](err) && created && t.found(e.ServiceID) {
-		if s, unread := t.client.InferenceServices.Get(ctx, e.ServiceID); unread == nil {
-			t.note(func(f *facts) { f.Running = mayRun(s) })
-		}
-		return runningError{err, e.ServiceID}
-	}
 	if err = t.meanwhile(ctx, e, err); isChanged(err, func(now ledger.Entry) bool { return !now.Open() }) {
 		t.talk.say("%s", plainText(err))
 		return nil
@@ -277,16 +340,11 @@ func (t *tool) meanwhile(ctx context.Context, e ledger.Entry, err error) error {
 }
 
 // runningError is returned for an endpoint that cannot be forgotten, since the service has just shown it.
-type runningError struct {
-	error
-	id string
-}
+type runningError struct{ id string }
 
 func (e runningError) Error() string {
 	return "the endpoint " + printable(e.id) + " exists: an entry can be forgotten only if its endpoint does not exist"
 }
-
-func (e runningError) Unwrap() error { return e.error }
 
 // forgettable returns the entry of a key that is to be forgotten. If the key has several open entries,
 // it is the entry with the ID, or else the entry whose create has no known outcome. If there is none, it is the latest

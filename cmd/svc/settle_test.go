@@ -46,6 +46,7 @@ func TestWayOutOfTwoOpenEntries(t *testing.T) {
 // TestForgetOneOfTwoOpenEntries: an endpoint that does not exist can be forgotten by its ID.
 func TestForgetOneOfTwoOpenEntries(t *testing.T) {
 	t.Parallel()
+	patient(t)
 	s := newSession(t)
 	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
 	s.must(exitUnknown, with(deploy, "--key", "chat")...)
@@ -94,6 +95,32 @@ func TestForgetOfAnEndpointThatRuns(t *testing.T) {
 	require.Equal(t, []any{"endpoint_exists", true}, []any{e.doc(t)["error_kind"], e.doc(t)["may_be_running"]})
 	require.Contains(t, e.stderr, "svc-1 is not forgotten: it may be running and billed. To delete it: svc delete svc-1")
 	require.NotContains(t, e.stderr, "svc doctor")
+}
+
+// TestForgetNeedsTheProofOfADelete_B5: one "not found" frees no key of an endpoint that runs. The proof is recorded as a
+// deletion, and no delete is sent.
+func TestForgetNeedsTheProofOfADelete_B5(t *testing.T) {
+	t.Parallel()
+	patient(t)
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Status: http.StatusNotFound, Body: `{"code":"not_found"}`, Times: 2})
+	e := s.must(exitLedger, "forget", "chat", "-o", "json")
+	require.Equal(t, []any{"endpoint_exists", true, "svc-1"}, []any{e.doc(t)["error_kind"], e.doc(t)["may_be_running"], e.doc(t)["service_id"]})
+	require.Contains(t, e.stderr, "checking that it is deleted, for 40 s to a minute\n")
+	require.Equal(t, []string{"svc-1"}, s.open())
+
+	require.NoError(t, s.srv.Client().InferenceServices.Delete(t.Context(), "svc-1"))
+	deletes := s.srv.RequestCount("DELETE", svctest.RouteEndpoint)
+	e = s.must(exitTimeout, "forget", "chat", "--timeout", "3s", "-o", "json")
+	require.Equal(t, true, e.doc(t)["may_be_running"])
+	require.Contains(t, e.stderr, "The entry of the key chat is as before. To go on: svc forget chat\n")
+	e = s.must(exitOK, "forget", "chat", "-o", "json")
+	require.Contains(t, e.stderr, "svc-1 is deleted, and the ledger has that now\nthe key chat is free again\n")
+	require.Equal(t, false, e.doc(t)["may_be_running"])
+	require.Equal(t, deletes, s.srv.RequestCount("DELETE", svctest.RouteEndpoint))
+	require.Contains(t, s.must(exitOK, "ls", "--all").stdout, "deleted")
+	require.Empty(t, s.open())
 }
 
 // TestForgetOfAStoppedEndpoint: it exists, but is not billed.
@@ -226,7 +253,7 @@ func TestCommandsThatSettleAnEntryAtOnce(t *testing.T) {
 		"undo, undo":      {[]string{"adopt", "chat", "svc-2", "--unmarked"}, []string{"adopt", "chat", "--undo"}, []string{"adopt", "chat", "--undo"}, read, exitOK, true, "is in doubt again"},
 		"extend, extend":  {adopted, []string{"extend", "chat", "1h"}, []string{"extend", "chat", "2h"}, list, exitOK, true, ""},
 		"delete, extend":  {adopted, []string{"delete", "svc-1"}, []string{"extend", "chat", "1h"}, list, exitLedger, false, "meanwhile: it is deleted, with the endpoint svc-1\n"},
-		"delete, forget":  {adopted, []string{"delete", "svc-1"}, []string{"forget", "chat"}, list, exitOK, false, "meanwhile: it is deleted, with the endpoint svc-1\n"},
+		"delete, forget":  {adopted, []string{"delete", "svc-1"}, []string{"forget", "chat"}, read, exitOK, false, "svc-1 is deleted: another command has proved it\n"},
 		"delete, delete":  {adopted, []string{"delete", "svc-1"}, []string{"delete", "svc-1"}, [2]string{"DELETE", svctest.RouteEndpoint}, exitOK, false, ""},
 		"delete, of key":  {adopted, []string{"delete", "svc-1"}, []string{"delete", "--key", "chat"}, [2]string{"DELETE", svctest.RouteEndpoint}, exitOK, false, ""},
 		"one is finished": {nil, []string{"forget", "chat"}, []string{"forget", "chat"}, [2]string{}, exitOK, false, "is forgotten already"},
