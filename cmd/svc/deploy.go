@@ -130,7 +130,7 @@ type deployment struct {
 	before    *ledger.Entry // the entry of the endpoint in whose place a new one is created; nil if there was none
 	leaseTold string        // the intent of the entry of which it was said what its lease is; empty if of none
 
-	unwritable error         // why the ledger cannot record that the endpoint of the key is deleted; nil if it can, or need not
+	failed     error         // what has ended Deploy, in place of the error that it returns; nil if that is the reason
 	goesOnWith *ledger.Entry // the entry whose endpoint is used; nil if there is none, or it cannot be read
 }
 
@@ -147,9 +147,7 @@ func (t *tool) deployment(ctx context.Context, s *spec) (*deployment, error) {
 	d := &deployment{tool: t, spec: s, req: req, wait: true, announce: t.announce}
 	d.opts = svc.DeployOptions{WaitOptions: t.wait, Key: t.flags.key, Lease: s.lease}
 	if req.ResourceMetadata.FlavorID == "" {
-		d.opts.PickFlavor = func(ctx context.Context, refused []svc.RefusedFlavor) (string, error) {
-			return t.pickFlavor(ctx, s, req, refused)
-		}
+		d.opts.PickFlavor = d.pickFlavor
 	}
 	d.opts.OnPoll = d.onPoll
 	if s.probe != "" {
@@ -165,6 +163,16 @@ func (t *tool) deployment(ctx context.Context, s *spec) (*deployment, error) {
 		return d, nil
 	}
 	return d, d.readKey(ctx)
+}
+
+// pickFlavor is the function for [svc.DeployOptions.PickFlavor]. A refusal that is not about the flavor ends the command
+// with its own error.
+func (d *deployment) pickFlavor(ctx context.Context, refused []svc.RefusedFlavor) (string, error) {
+	if n := len(refused); n > 0 && !aboutFlavor(refused[n-1]) {
+		d.failed = refused[n-1].Err
+		return "", d.failed
+	}
+	return d.tool.pickFlavor(ctx, d.spec, d.req, refused)
 }
 
 // readKey reads the open entry of the key. A ledger that cannot be read ends the command before
@@ -256,8 +264,8 @@ func (d *deployment) fits(ctx context.Context) error {
 	return d.flavorExists(ctx, false)
 }
 
-// noSuchFlavor adds errNoFlavor to the refusal of a create if the flavor is not in stock (409), or if the
-// service does not list it, so that the exit code is the same as for a flavor that is picked, and for a dry
+// noSuchFlavor adds errNoFlavor to the refusal of a create if the flavor is not in stock (409), by the error or by the
+// list, or if the service does not list it, so that the exit code is the same as for a flavor that is picked, and for a dry
 // run.
 func (d *deployment) noSuchFlavor(ctx context.Context, err error) error {
 	refused, ok := errors.AsType[*svc.Error](err)
@@ -265,8 +273,8 @@ func (d *deployment) noSuchFlavor(ctx context.Context, err error) error {
 		return err
 	}
 	missing := d.soldOut()
-	if !errors.Is(err, svc.ErrConflict) {
-		missing = d.flavorExists(ctx, false)
+	if !saysSoldOut(err) {
+		missing = d.flavorExists(ctx, errors.Is(err, svc.ErrConflict))
 	}
 	if errors.Is(missing, errNoFlavor) {
 		return several{plainText(missing) + ": " + plainText(err), []error{missing, err}}
@@ -318,11 +326,11 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	return service, err
 }
 
-// deploy calls Deploy. If a ledger that cannot be written has ended it, the error is that.
+// deploy calls Deploy. If the deployment has ended it, the error is why.
 func (d *deployment) deploy(ctx context.Context) (*svc.InferenceService, error) {
 	service, err := d.tool.client.InferenceServices.Deploy(ctx, d.req, &d.opts)
-	if err != nil && d.unwritable != nil {
-		err = d.unwritable
+	if err != nil && d.failed != nil {
+		err = d.failed
 	}
 	return service, err
 }
@@ -401,8 +409,8 @@ func (d *deployment) onPoll(p svc.Poll) {
 		d.tool.polled(p)
 	} else if !d.checking {
 		d.checking = true
-		if d.unwritable = d.tool.writable(d.tool.ctx); d.unwritable != nil {
-			d.stop(d.unwritable)
+		if d.failed = d.tool.writable(d.tool.ctx); d.failed != nil { // it could not be recorded that it is deleted
+			d.stop(d.failed)
 			return
 		}
 		d.tool.talk.say("checking whether %s is deleted (up to a minute)", printable(p.ID))

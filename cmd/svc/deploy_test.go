@@ -370,8 +370,56 @@ func TestFlavorThatIsRefused(t *testing.T) {
 
 	page := svctest.Fault{Status: 409, Times: -1}
 	s.srv.Fault("POST", svctest.RouteEndpoints, page)
-	require.Contains(t, s.must(exitNotFound, with(deploy, "--flavor", "flavor-2,flavor-1")...).stderr, "was refused")
+	require.Contains(t, s.must(exitFailed, with(deploy, "--flavor", "flavor-2,flavor-1")...).stderr, "was refused")
 	require.Equal(t, 1, s.srv.RunningInstances())
+}
+
+// TestRefusalThatIsNotAboutTheFlavor_B7: no dearer flavor is tried, the error is that of the service, and nothing is said
+// of the stock unless the service or its list says so.
+func TestRefusalThatIsNotAboutTheFlavor_B7(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		status       int
+		body         string
+		args         []string
+		code         int
+		kind         string
+		posts        int
+		flavor, says string
+	}{
+		"the image":                {400, `{"message":"image_url is invalid"}`, nil, exitFailed, "refused", 1, "", "image_url is invalid"},
+		"the balance":              {402, `{"message":"not enough balance"}`, nil, exitFailed, "refused", 1, "", "not enough balance"},
+		"the port":                 {422, `{"message":"port is taken"}`, []string{"--flavor", "flavor-2,flavor-1"}, exitFailed, "refused", 1, "", "port is taken"},
+		"the name, of each flavor": {409, `{"message":"name taken"}`, nil, exitFailed, "refused", 2, "", "name taken"},
+		"the name, of one flavor":  {409, `{"message":"name taken"}`, []string{"--flavor", "flavor-1"}, exitFailed, "refused", 1, "", "name taken"},
+		"the stock, of each":       {409, `{"code":"out_of_stock"}`, nil, exitNotFound, "no_flavor", 2, "", "although its list of flavors has them in stock"},
+		"the stock, of one":        {409, `{"code":"out_of_stock"}`, []string{"--flavor", "flavor-1"}, exitNotFound, "no_flavor", 1, "", "flavor-1 is not in stock"},
+		"the flavor":               {422, `{"message":"flavor-2 is for other accounts"}`, nil, exitOK, "", 2, "flavor-1", "flavor flavor-2 was refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t)
+			times := -1
+			if tt.code == exitOK {
+				times = 1
+			}
+			s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: tt.status, Body: tt.body, Times: times})
+			e := s.must(tt.code, with(with(deploy, "--key", "chat", "-o", "json"), tt.args...)...)
+			require.Equal(t, tt.posts, s.srv.RequestCount("POST", svctest.RouteEndpoints), e.stderr)
+			require.Contains(t, e.stderr, tt.says)
+			endpoint, _ := s.srv.Endpoint("svc-1")
+			require.Equal(t, tt.flavor, endpoint.FlavorID)
+			if tt.code != exitOK {
+				require.Equal(t, tt.kind, e.doc(t)["error_kind"])
+			}
+			if tt.kind == "refused" {
+				require.NotContains(t, e.stderr, "in stock")
+			}
+			if tt.posts == 1 {
+				require.NotContains(t, e.stderr, "was refused")
+			}
+		})
+	}
 }
 
 // TestUnknownOutcome: the way out of a doubt, as the advice says it.

@@ -81,7 +81,7 @@ func (s *spec) add(f *pflag.FlagSet) {
 	f.IntVar(&s.port, "port", 8000, "port that the container listens on")
 	f.IntVar(&s.instances, "instances", 1, "number of instances")
 	f.IntVar(&s.gpus, "gpus", 1, "GPUs of each instance; the service accepts 0 too")
-	f.StringSliceVar(&s.flavor, "flavor", nil, "IDs of flavors: the first one that fits, is in stock and is not refused; default: the cheapest one that fits")
+	f.StringSliceVar(&s.flavor, "flavor", nil, "IDs of flavors: the first one that fits, is in stock and is not refused (409, or an error that names it); default: the cheapest such one")
 	f.Var((*days)(&s.lease), "lease", "time after which \"svc sweep\" deletes the endpoint, such as 8h or 2d; 0, the default: never")
 	f.StringVar(&s.probe, "probe", "", "path of the endpoint: it is available when a GET of it has a 2xx status")
 	s.filter.add(f)
@@ -168,7 +168,7 @@ func (s *spec) check(req svc.CreateInferenceServiceRequest) error {
 }
 
 // pickFlavor returns the first of --flavor in stock, or the cheapest flavor that fits. It is called
-// only when something has to be created, and again if the service refuses a flavor.
+// only when something has to be created, and again if the service refuses a flavor: see [aboutFlavor].
 func (t *tool) pickFlavor(ctx context.Context, s *spec, req svc.CreateInferenceServiceRequest, refused []svc.RefusedFlavor) (string, error) {
 	query, err := s.filter.query()
 	if err != nil {
@@ -182,31 +182,50 @@ func (t *tool) pickFlavor(ctx context.Context, s *spec, req svc.CreateInferenceS
 	if len(s.flavor) > 0 {
 		flavors = inOrder(flavors, s.flavor)
 	}
-	missing, instances := errNoFlavor, req.ResourceMetadata.TargetInstanceNumber
-	if len(flavors) > 0 {
-		missing = soldOutError{fmt.Sprintf("no flavor that fits has %d instances in stock. To wait for that: %s, with the same --gpu and so on", instances, t.cmd("flavors --wait --min-available %d", instances))}
-	}
-	flavors = slices.DeleteFunc(flavors, func(f svc.Flavor) bool { return int64(f.AvailableNum) < int64(instances) })
-	for _, r := range refused {
-		flavors = slices.DeleteFunc(flavors, func(f svc.Flavor) bool { return f.FlavorID == r.FlavorID })
-	}
+	instances := req.ResourceMetadata.TargetInstanceNumber
+	stocked := slices.DeleteFunc(slices.Clone(flavors), func(f svc.Flavor) bool { return int64(f.AvailableNum) < int64(instances) })
+	left := slices.DeleteFunc(slices.Clone(stocked), func(f svc.Flavor) bool {
+		return slices.ContainsFunc(refused, func(r svc.RefusedFlavor) bool { return r.FlavorID == f.FlavorID })
+	})
 	if n := len(refused); n > 0 {
-		if code := kindOf(refused[n-1].Err).code; code == exitTryLater || code == exitRefused {
-			return "", refused[n-1].Err // not because of the flavor, so a dearer one does not help
-		}
 		t.talk.say("flavor %s was refused: %s", printable(refused[n-1].FlavorID), plainText(refused[n-1].Err))
 	}
-	outOfStock := func(r svc.RefusedFlavor) bool { return errors.Is(r.Err, svc.ErrConflict) }
-	switch n := len(refused); {
-	case len(flavors) > 0:
-	case n > 0 && !slices.ContainsFunc(refused, outOfStock):
-		return "", refused[n-1].Err // the flavor may not be the reason
+	switch {
+	case len(left) > 0:
+	case len(flavors) == 0:
+		return "", errNoFlavor
+	case len(stocked) == 0:
+		return "", soldOutError{fmt.Sprintf("no flavor that fits has %d instances in stock. To wait for that: %s, with the same --gpu and so on", instances, t.cmd("flavors --wait --min-available %d", instances))}
+	case slices.ContainsFunc(refused, func(r svc.RefusedFlavor) bool { return saysSoldOut(r.Err) }):
+		return "", soldOutError{"the service says that it has too few instances, although its list of flavors has them in stock"}
 	default:
-		return "", missing
+		return "", refused[len(refused)-1].Err // the flavor may not be the reason
 	}
-	f := flavors[0]
+	f := left[0]
 	t.talk.say("flavor %s: %s at %v USD", printable(f.FlavorID), printable(f.DisplayName), f.Billing.USDPriceUnit)
 	return f.FlavorID, nil
+}
+
+// aboutFlavor reports whether another flavor may be accepted: the service has refused the create with the status of a
+// conflict, as if too few instances were in stock, or its error names the flavor. For any other reason a dearer flavor
+// does not help.
+func aboutFlavor(r svc.RefusedFlavor) bool {
+	refused, ok := errors.AsType[*svc.Error](r.Err)
+	if !ok || kindOf(r.Err).code != exitFailed {
+		return false
+	}
+	text := strings.ToLower(refused.Code + " " + refused.Message)
+	return errors.Is(r.Err, svc.ErrConflict) || strings.Contains(text, "flavor") || strings.Contains(text, strings.ToLower(r.FlavorID))
+}
+
+// outOfStock matches what an error says of too few instances in stock.
+var outOfStock = regexp.MustCompile(`(?i)stock|capacity|sold.?out|insufficient|not enough|instances available`)
+
+// saysSoldOut reports whether the service has refused a create since too few instances are in stock, by the words of
+// its error. A conflict may be about something else, such as the name.
+func saysSoldOut(err error) bool {
+	refused, ok := errors.AsType[*svc.Error](err)
+	return ok && errors.Is(err, svc.ErrConflict) && outOfStock.MatchString(refused.Code+" "+refused.Message)
 }
 
 // inOrder returns the flavors with these IDs, in the order of the IDs.
