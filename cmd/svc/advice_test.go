@@ -168,7 +168,11 @@ func (e ended) commands() (lines []string) {
 		lines = append(lines, found)
 	}
 	if strings.Contains(e.stderr, "the same command with --replace") {
-		lines = append(lines, strings.Join(slices.Concat(deploy, []string{"--key", "chat", "--replace"}, e.args[slices.Index(e.args, "--ledger"):]), " "))
+		line := with(deploy, "--key", "chat", "--replace")
+		if i := slices.Index(e.args, "--ledger"); i >= 0 {
+			line = with(line, e.args[i:]...)
+		}
+		lines = append(lines, strings.Join(line, " "))
 	}
 	return lines
 }

@@ -148,6 +148,9 @@ func (e ended) unsaid(doc map[string]any) string {
 			}
 		}
 	}
+	if slices.ContainsFunc(e.entries(), func(entry ledger.Entry) bool { return entry.Open() && entry.Key == doc["key"] && entry.Instances == 0 }) {
+		delete(want, "instances")
+	}
 	for field, value := range want {
 		if scaled := field == "instances" && status != ""; !scaled && value != "" && (doc[field] == "" || doc[field] == 0.0) {
 			return fmt.Sprintf("%s is empty, although it is known to be %v", field, value)

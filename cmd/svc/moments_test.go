@@ -102,7 +102,7 @@ func (s *story) moment() (end, wrong string) {
 		s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{AfterEffect: s.rnd.IntN(2) == 0, Delay: time.Duration(s.rnd.IntN(60)) * time.Millisecond})
 	}
 	sig := pick(s.rnd, syscall.SIGTERM, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGQUIT)
-	after := time.Duration(s.rnd.IntN(30_000)) * time.Microsecond
+	delay := time.Duration(s.rnd.IntN(30_000)) * time.Microsecond
 	cmd := s.command(args...)
 	var stdout, stderr buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -115,8 +115,8 @@ func (s *story) moment() (end, wrong string) {
 		_ = cmd.Wait()
 		close(ended)
 	}()
-	twice := s.disturbNear(cmd, ended, anchors[near], after, sig)
-	s.log = append(s.log, fmt.Sprintf("svc %s: %v %v after %s, twice %v", strings.Join(args, " "), sig, after, near, twice))
+	twice := s.disturbNear(cmd, ended, anchors[near], delay, sig)
+	s.log = append(s.log, fmt.Sprintf("svc %s: %v %v after %s, twice %v", strings.Join(args, " "), sig, delay, near, twice))
 	select {
 	case <-ended:
 	case <-time.After(3 * time.Minute):
@@ -129,7 +129,8 @@ func (s *story) moment() (end, wrong string) {
 	if e.code == 2 && strings.HasPrefix(e.stderr, "SIGQUIT: quit\n") { // it came before the program handles signals
 		return "before", ""
 	}
-	wrong = cmp.Or(s.judge(e, args, "keyed", 0), s.judgeLedger())
+	after := s.look()
+	wrong = cmp.Or(claim{s, act{args: args, name: "keyed"}, e, moment{}, after, true}.wrong(), s.judgeLedger(after))
 	if script != "" {
 		wrong = cmp.Or(wrong, s.judgeResult(e, script))
 	}
@@ -187,7 +188,7 @@ func (s *story) judgeResult(e ended, script string) string {
 	began, finished := s.logOfCMD() != "", strings.Contains(s.logOfCMD(), "exit") || strings.Contains(script, "exec")
 	var own int
 	_, _ = fmt.Sscanf(script[strings.LastIndex(script, "exit")+len("exit"):], "%d", &own)
-	running := s.running("keyed")
+	running := s.look().running("keyed")
 	switch {
 	case doc.ExitCode != e.code:
 		return "the code is another one"
