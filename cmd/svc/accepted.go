@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"example.com/svc"
@@ -28,11 +30,11 @@ func (t *tool) markDelete(ctx context.Context, id string, date time.Time) {
 		return // the delete takes effect without the ledger too
 	}
 	err = t.journal.Change(ctx, "extend", *e, func(now ledger.Entry) (ledger.Record, error) {
-		if now.State != ledger.Created || time.Since(deleteAccepted(now)) < time.Minute {
+		if now.State != ledger.Created || now.Lease == 1 && time.Since(deleteAccepted(now)) < time.Minute {
 			return ledger.Record{}, nil
 		}
-		if end := now.LeaseEnd.Add(-1); !now.LeaseEnd.IsZero() && end.Before(date) {
-			date = end // a sweep that goes on with it must not take it for a longer lease
+		if end := counted(now).LeaseEnd; !end.IsZero() && end.Before(date) {
+			date = end.Add(-1) // a sweep that goes on with it must not take it for a longer lease
 		}
 		return ledger.Record{Event: ledger.Extended, Lease: 1, ServiceTime: date.UTC()}, nil
 	})
@@ -44,33 +46,113 @@ func (t *tool) markDelete(ctx context.Context, id string, date time.Time) {
 // isMark reports whether a record is one of markDelete.
 func isMark(r ledger.Record) bool { return r.Event == ledger.Extended && r.Lease == 1 }
 
-// deleteAccepted returns when the service has accepted a delete of the endpoint of an entry whose deletion is not
-// proved, and zero if the endpoint is not being deleted. A later lease counts only after deleteSettles.
-func deleteAccepted(e ledger.Entry) (at time.Time) {
-	if e.State != ledger.Created {
-		return at
-	}
-	for _, r := range e.Records {
+// standing returns the mark of an accepted delete that is in force, or nil if there is none, and the records without the
+// marks and without the leases that do not count. A mark is in force until a lease is set at least deleteSettles after it.
+// A lease that is set before that does not count, whoever sets it.
+func standing(records []ledger.Record) (mark *ledger.Record, others []ledger.Record) {
+	id := ""
+	for i, r := range records {
 		switch {
-		case r.Event == ledger.Created: // perhaps of another endpoint: an adoption was undone
-			at = time.Time{}
 		case isMark(r):
-			at = r.At
+			mark = &records[i]
+			continue
+		case r.Event == ledger.Extended && mark != nil && r.At.Sub(mark.At) < deleteSettles:
+			continue
+		case r.Event == ledger.Extended, r.Event == ledger.Created && !strings.EqualFold(r.ServiceID, id): // of another endpoint: an adoption was undone
+			mark = nil
 		}
+		if r.Event == ledger.Created {
+			id = r.ServiceID
+		}
+		others = append(others, r)
 	}
-	if e.Lease != 1 && time.Since(at) >= deleteSettles {
-		return time.Time{}
+	return mark, others
+}
+
+// deleteAccepted returns when the service has accepted a delete of the endpoint of an entry whose deletion is not
+// proved, and zero if the endpoint is not being deleted.
+func deleteAccepted(e ledger.Entry) time.Time {
+	if mark, _ := standing(e.Records); mark != nil && e.State == ledger.Created {
+		return mark.At
 	}
-	return at
+	return time.Time{}
 }
 
 // unmarked returns an entry without the records of markDelete: it has the lease from before the delete.
 func unmarked(e ledger.Entry) ledger.Entry {
-	kept := slices.DeleteFunc(slices.Clone(e.Records), isMark)
-	if entries, _ := ledger.Fold(kept); len(kept) < len(e.Records) && len(entries) == 1 { // the numbers of the records have gaps
+	_, records := standing(e.Records)
+	return fold(e, records)
+}
+
+// counted returns an entry with the end of the lease that counts. A lease is over when the service accepts a delete of
+// the endpoint, and at the latest when the endpoint is deleted. Without an endpoint there is none.
+func counted(e ledger.Entry) ledger.Entry {
+	mark, records := standing(e.Records)
+	if mark != nil {
+		e = fold(e, append(records, *mark))
+	}
+	switch {
+	case e.Open():
+	case e.DeletedAt.IsZero():
+		e.LeaseEnd = time.Time{}
+	case mark == nil && e.LeaseEnd.After(e.DeletedAt):
+		e.LeaseEnd = e.DeletedAt
+	}
+	return e
+}
+
+// fold returns an entry with other records.
+func fold(e ledger.Entry, records []ledger.Record) ledger.Entry {
+	if entries, _ := ledger.Fold(records); len(entries) == 1 { // the numbers of the records have gaps
+		entries[0].Doubt = e.Doubt
 		return entries[0]
 	}
 	return e
+}
+
+// hiddenMarks returns, for each entry whose mark is in force and hidden by a later lease, the mark once more.
+func hiddenMarks(entries []ledger.Entry) (marks []ledger.Record) {
+	for _, e := range entries {
+		if mark, _ := standing(e.Records); mark != nil && e.State == ledger.Created && e.Lease != 1 {
+			marks = append(marks, *mark)
+		}
+	}
+	return marks
+}
+
+// showMarks writes the marks that a later lease hides once more, as they are, since [svc.Ledger.Reap] goes by the latest
+// lease. It returns the entries of the ledger after that.
+func (t *tool) showMarks(ctx context.Context) []ledger.Entry {
+	entries, _ := t.client.Ledger.Entries(ctx) // the sweep itself reports a failure
+	hidden := hiddenMarks(slices.DeleteFunc(slices.Clone(entries), t.elsewhere))
+	for _, mark := range hidden {
+		_ = t.journal.Change(ctx, "extend", ledger.Entry{Key: mark.Key, Intent: mark.Intent}, func(now ledger.Entry) (r ledger.Record, err error) {
+			if again := hiddenMarks([]ledger.Entry{now}); len(again) > 0 {
+				r = again[0]
+			}
+			return r, nil
+		})
+	}
+	if len(hidden) > 0 {
+		entries, _ = t.client.Ledger.Entries(ctx)
+	}
+	return entries
+}
+
+// withMarks returns records as they are after showMarks. A dry run writes nothing.
+func withMarks(records []ledger.Record) []ledger.Record {
+	entries, _ := ledger.Fold(records)
+	last := map[string]int64{}
+	for _, r := range records {
+		last[r.Key] = r.Seq
+	}
+	for _, mark := range hiddenMarks(entries) {
+		last[mark.Key]++
+		mark.Seq = last[mark.Key]
+		records = append(records, mark)
+	}
+	slices.SortStableFunc(records, func(a, b ledger.Record) int { return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Seq, b.Seq)) })
+	return records
 }
 
 // dates is a transport that keeps the Date of the latest response to a delete, and how far the clock of this machine is

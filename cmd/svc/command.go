@@ -62,6 +62,8 @@ type command struct {
 	run func(ctx context.Context, args []string) (view, error)
 	// onRecord is called with each record that the command adds to the ledger. If nil, nothing is.
 	onRecord func(ledger.Record)
+	// listed returns the records that the command has to see in place of those of the ledger. If nil, it sees those.
+	listed func([]ledger.Record) []ledger.Record
 	// onCall is called at the end of each call to the service. If nil, nothing is.
 	onCall func(svc.Call)
 	// left returns what may be running after a failure, and what to run next, one line each.

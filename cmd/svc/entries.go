@@ -31,7 +31,7 @@ type entryView struct {
 	RequestedAt string  `json:"requested_at"`      // times are RFC 3339; empty if there is none
 	CreatedAt   string  `json:"created_at"`
 	DeletedAt   string  `json:"deleted_at"`
-	LeaseEnd    string  `json:"lease_end"`
+	LeaseEnd    string  `json:"lease_end"` // of the lease that counts: it ends when the service accepts a delete, and at the latest with the endpoint
 	Adopted     bool    `json:"adopted"`
 	BaseURL     string  `json:"base_url"`
 	DeleteFrom  string  `json:"delete_accepted_at"` // the service has accepted a delete then, whose deletion is not proved; else empty
@@ -41,17 +41,15 @@ type entryView struct {
 }
 
 func newEntryView(e ledger.Entry) entryView {
-	now, forgetFrom := time.Now(), ""
-	if !e.Open() {
-		e = unmarked(e)
-	}
+	now, forgetFrom, deleteFrom := time.Now(), "", stamp(deleteAccepted(e))
+	e = counted(e)
 	if e.State == ledger.Intended || e.State == ledger.Unknown {
 		forgetFrom = stamp(e.SettleBy.Add(ledger.SettleMargin))
 	}
 	return entryView{
 		e.Key, e.Intent, string(e.State), e.Open(), e.InDoubt(now), e.Doubt, e.Name, e.ServiceID, e.FlavorID, e.Instances, e.Records[0].Instances,
 		e.InstanceTime(now).Round(time.Second).Seconds(), stamp(e.RequestedAt), stamp(e.CreatedAt), stamp(e.DeletedAt), stamp(e.LeaseEnd),
-		e.Adopted, e.BaseURL, stamp(deleteAccepted(e)), forgetFrom, e,
+		e.Adopted, e.BaseURL, deleteFrom, forgetFrom, e,
 	}
 }
 

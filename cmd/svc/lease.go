@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -11,7 +12,7 @@ import (
 
 // withoutLease reports whether the endpoint of the key exists and has no lease.
 func (d *deployment) withoutLease() bool {
-	return d.earlier != nil && d.earlier.State == ledger.Created && d.earlier.LeaseEnd.IsZero()
+	return d.earlier != nil && d.earlier.State == ledger.Created && d.earlier.LeaseEnd.IsZero() && deleteAccepted(*d.earlier).IsZero()
 }
 
 // giveLease gives the endpoint of the key, if it has no lease, the one of --lease, counted from now. Deploy would
@@ -144,7 +145,7 @@ func (t *tool) whyDeleted(ctx context.Context, err error) error {
 		t.note(func(f *facts) { f.Running, f.Deleted = false, true })
 	}
 	switch {
-	case leaseEnded(e, t.now()):
+	case leaseEnded(e, cmp.Or(e.DeletedAt, time.Now()).Add(-t.off())):
 		return deletedByOther{err, "its lease was over at " + clock(e.LeaseEnd.Add(t.off())) + ", and \"svc sweep\" deletes such endpoints"}
 	case e.State == ledger.Deleted && !f.Found:
 		return deletedByOther{err, "the ledger has its deletion, by another command, of " + clock(e.DeletedAt)}

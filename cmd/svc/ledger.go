@@ -195,7 +195,7 @@ func (t *tool) openLedger(ctx context.Context, c *command) (store ledger.Store, 
 		t.talk.say("there is no ledger at %s: without --dry-run, this command makes one", t.place.shown)
 		return ledger.Memory(), func() {}, nil
 	case err == nil && c.stake == changes:
-		return watched{store, t, c.onRecord}, stop, nil
+		return watched{store, t, c}, stop, nil
 	case err == nil:
 		return store, stop, nil
 	case use != usesLedger:
@@ -285,8 +285,17 @@ func openSQL(p place, driver, dsn string, open func(*sql.DB) (ledger.Store, erro
 // watched is the ledger of a command that creates or deletes.
 type watched struct {
 	ledger.Store
-	tool  *tool
-	added func(ledger.Record) // is called for each added record; if nil, nothing is
+	tool    *tool
+	command *command
+}
+
+// List lists records, as the command has to see them.
+func (w watched) List(ctx context.Context, key string) ([]ledger.Record, error) {
+	records, err := w.Store.List(ctx, key)
+	if w.command.listed != nil {
+		records = w.command.listed(records)
+	}
+	return records, err
 }
 
 // Append adds a record. It warns if that is a deletion and fails, since the command itself does not
@@ -300,8 +309,8 @@ func (w watched) Append(ctx context.Context, r ledger.Record) error {
 		w.tool.note(func(f *facts) { f.Found = true })
 	}
 	switch {
-	case err == nil && w.added != nil:
-		w.added(r)
+	case err == nil && w.command.onRecord != nil:
+		w.command.onRecord(r)
 	case err != nil && r.Event == ledger.Deleted && !errors.Is(err, fs.ErrExist):
 		w.tool.staysOpen(r.ServiceID, r.Key, err)
 	}

@@ -31,7 +31,8 @@ type sweepView struct {
 type swept struct {
 	entryView
 	Deleted bool   `json:"deleted"` // the endpoint is deleted, also if another command did it
-	Error   string `json:"error"`   // why it is not known to be deleted; empty if it is, or would be
+	Kept    bool   `json:"kept"`    // the lease was extended during this sweep, which has deleted nothing
+	Error   string `json:"error"`   // why it is not known to be deleted; empty if it is, would be, or is kept
 
 	hidden   bool // the service does not find it with this token
 	unmarked bool // it lacks the mark of the entry: no sweep deletes it
@@ -48,6 +49,8 @@ func (v *sweepView) table() table {
 			result = "NOT deleted: " + e.Error
 		case e.State == string(ledger.Forgotten):
 			result = "forgotten by another command"
+		case e.Kept:
+			result = "kept: its lease was extended"
 		case !e.Deleted:
 			result = "would be deleted"
 		}
@@ -59,7 +62,7 @@ func (v *sweepView) table() table {
 
 func (v *sweepView) names() (ids []string) {
 	for _, e := range v.Entries {
-		if e.ServiceID != "" && e.Error == "" {
+		if e.ServiceID != "" && e.Error == "" && !e.Kept {
 			ids = append(ids, e.ServiceID)
 		}
 	}
@@ -74,6 +77,9 @@ func (t *tool) sweepCommand() *command {
 			Long: `Deletes the endpoints whose lease is over, and waits until they are deleted. Run it every few
 minutes from one place: nothing else enforces a lease. It deletes endpoints at its own address
 only, and names open entries at other addresses, with --quiet too: the exit code is not about them.
+
+It also goes on with each deletion that was accepted and is not proved. An endpoint whose lease is
+extended before a delete of it is sent is kept.
 
 If the service does not accept the token, it ends with 10, or with 6 if the ledger has no open entry,
 also if no lease is over.`,
@@ -95,6 +101,12 @@ also if no lease is over.`,
 			t.talk.say("%s of the key %s is deleted", printable(r.ServiceID), r.Key)
 		}
 	}
+	c.listed = func(records []ledger.Record) []ledger.Record {
+		if dryRun {
+			return withMarks(records)
+		}
+		return records
+	}
 	tell := t.tellFailures()
 	var said sync.Map // IDs of the endpoints about which the sweep has said what it waits for
 	once := func(id, format string) {
@@ -102,7 +114,11 @@ also if no lease is over.`,
 			t.talk.say(format, printable(id))
 		}
 	}
+	var sent sync.Map // IDs of the endpoints for which a delete was sent
 	c.onCall = func(call svc.Call) {
+		if call.Method == http.MethodDelete {
+			sent.Store(call.ID, true)
+		}
 		switch {
 		case call.ID == "":
 		case call.Err == nil && call.Method == http.MethodDelete:
@@ -119,14 +135,18 @@ also if no lease is over.`,
 		t.talk.setDeleting(true)
 		v := emptySweep().(*sweepView)
 		v.DryRun = dryRun
-		entries, _ := t.client.Ledger.Entries(ctx) // the sweep itself reports a failure
+		entries := t.showMarks(ctx)
 		t.note(func(*facts) { t.partial = func() view { return t.unfinished(entries, &proofs, dryRun) } })
 		if err := t.refused(ctx); err != nil {
 			return v, t.afterSweep(ctx, v, err)
 		}
 		reaped, err := t.client.Ledger.Reap(ctx, &svc.ReapOptions{DryRun: dryRun})
-		reaped, err = t.settledSince(ctx, reaped, err)
+		reaped, kept, err := t.settledSince(ctx, reaped, &sent, err)
 		for _, r := range reaped {
+			if kept[r.Entry.Intent] {
+				v.Entries = append(v.Entries, t.keptEntry(r.Entry))
+				continue
+			}
 			v.Entries = append(v.Entries, t.sweptEntry(r, dryRun, tell, isDamaged(err, r.Entry.Key)))
 		}
 		t.addDamaged(v, t.damagedEntries(ctx, entries, err))
@@ -189,18 +209,24 @@ func (t *tool) left(v *sweepView, err error, entries []ledger.Entry) (lines []st
 }
 
 // settledSince replaces the entries, which are as they were before the sweep, by what the ledger has now. An entry
-// that another command has settled meanwhile is no failure of this one.
-func (t *tool) settledSince(ctx context.Context, reaped []svc.Reaped, err error) ([]svc.Reaped, error) {
+// that another command has settled meanwhile is no failure of this one. Neither is one whose lease was extended before a
+// delete was sent: kept has its intent. sent has the IDs for which one was.
+func (t *tool) settledSince(ctx context.Context, reaped []svc.Reaped, sent *sync.Map, err error) (now []svc.Reaped, kept map[string]bool, left error) {
 	ctx, cancel := briefly(ctx)
 	defer cancel()
 	entries, _ := t.client.Ledger.Entries(ctx) // afterSweep reports a failure
 	var settled []error
+	kept = map[string]bool{}
 	for i, r := range reaped {
 		now := slices.IndexFunc(entries, func(e ledger.Entry) bool { return e.Intent == r.Entry.Intent })
 		if now < 0 {
 			continue
 		}
-		if reaped[i].Entry = entries[now]; !entries[now].Open() && r.Err != nil {
+		e := entries[now]
+		if _, tried := sent.Load(e.ServiceID); r.Err != nil && !tried && extended(r.Entry, e) {
+			kept[e.Intent] = true
+		}
+		if reaped[i].Entry = e; r.Err != nil && (kept[e.Intent] || !e.Open()) {
 			reaped[i].Err = nil
 			settled = append(settled, r.Err)
 		}
@@ -208,7 +234,17 @@ func (t *tool) settledSince(ctx context.Context, reaped []svc.Reaped, err error)
 	if all, ok := err.(interface{ Unwrap() []error }); ok && len(settled) > 0 {
 		err = errors.Join(slices.DeleteFunc(slices.Clone(all.Unwrap()), func(e error) bool { return slices.Contains(settled, e) })...)
 	}
-	return reaped, err
+	return reaped, kept, err
+}
+
+// extended reports whether the lease of an entry was over before, and is not now.
+func extended(before, now ledger.Entry) bool {
+	return before.Lease > 0 && now.State == ledger.Created && deleteAccepted(now).IsZero() && (now.Lease == 0 || now.LeaseEnd.After(before.LeaseEnd))
+}
+
+func (t *tool) keptEntry(e ledger.Entry) swept {
+	t.talk.say("%s of the key %s is kept: its lease was extended", printable(e.ServiceID), e.Key)
+	return swept{entryView: newEntryView(e), Kept: true}
 }
 
 // unfinished returns what a sweep that is given up knows: the entries whose lease was over at its beginning, and which of them it has deleted.
@@ -237,7 +273,7 @@ func (t *tool) unfinished(entries []ledger.Entry, proofs *sync.Map, dryRun bool)
 // not be settled.
 func (t *tool) sweptEntry(r svc.Reaped, dryRun bool, tell func(id string, err error), damaged bool) swept {
 	deleted := r.Err == nil && (!dryRun || r.Entry.State == ledger.Deleted) && r.Entry.State != ledger.Forgotten
-	e := swept{newEntryView(r.Entry), deleted, "", isNotFound(r.Err), errors.Is(r.Err, svc.ErrLedgerMark)}
+	e := swept{entryView: newEntryView(r.Entry), Deleted: deleted, hidden: isNotFound(r.Err), unmarked: errors.Is(r.Err, svc.ErrLedgerMark)}
 	if deleted { // the ledger may not have it yet
 		e.Open, e.InDoubt = false, false
 	}
