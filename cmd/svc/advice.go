@@ -17,6 +17,9 @@ import (
 // last line says so.
 func (t *tool) advice(err error, code int, c *command, f facts) (lines []string) {
 	lines = t.reasons(err, f)
+	if f.Replaced != "" && !f.Created {
+		lines = append(lines, fmt.Sprintf("%s, which the key %s had, is deleted (--replace), and this command has created no other one.", printable(f.Replaced), f.Key))
+	}
 	if c.advise != nil {
 		if own := c.advise(err); len(own) > 0 {
 			return append(lines, own...)
@@ -31,6 +34,9 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 	case exitDeleted:
 		if f.Unrecorded {
 			lines = append(lines, fmt.Sprintf("The ledger could not record that. The entry of the key %s stays in doubt until you run: %s", f.Entry, t.cmd("forget %s", f.Entry)))
+		}
+		if kindOf(err).code == exitLedger {
+			lines = append(lines, t.ledgerAdvice(err, f)...)
 		}
 		return append(lines, "Nothing is left running.")
 	case exitUnknown:

@@ -19,7 +19,9 @@ const deployHelp = `The ID is written to standard output as soon as the endpoint
 
 If the deployment fails, takes longer than --timeout, or is interrupted (Ctrl-C), the endpoint
 that this command created is deleted; --keep keeps it. An endpoint that an earlier command
-created is never deleted, except with --replace.
+created is never deleted, except with --replace. That checks the flags, the ledger, the flavors and, as far as it can
+be known, their stock before it deletes anything. If the create fails then, the command ends with 11: the
+old endpoint is deleted, and nothing is running in its place.
 
 At most one endpoint of a --key runs at a time. If an earlier command created it, with the same
 request, this command creates nothing: it prints the ID and waits until the endpoint is
@@ -46,9 +48,10 @@ var errNoWait = errors.New("--wait=false")
 // deployView is the view of deploy: the endpoint, or the request of a dry run.
 type deployView struct {
 	serviceView
-	Created *bool           `json:"created" jsonschema:"nullable"` // this command created the endpoint; false if an earlier one did, or if there is none; null if that is not known
-	DryRun  bool            `json:"dry_run"`
-	Request json.RawMessage `json:"request" jsonschema:"oneof_type=object;null"` // the create request of a dry run; else null
+	Created  *bool           `json:"created" jsonschema:"nullable"` // this command created the endpoint; false if an earlier one did, or if there is none; null if that is not known
+	DryRun   bool            `json:"dry_run"`
+	Replaced string          `json:"replaced"`                                    // ID of the endpoint that --replace has deleted; empty if it has deleted none
+	Request  json.RawMessage `json:"request" jsonschema:"oneof_type=object;null"` // the create request of a dry run; else null
 }
 
 // table shows the request of a dry run. The ID was written when the endpoint was created.
@@ -362,7 +365,7 @@ func (d *deployment) replace(ctx context.Context) error {
 	if !useless(s) {
 		return nil
 	}
-	if err := cmp.Or(t.writable(ctx), d.fits(ctx)); err != nil {
+	if err := cmp.Or(t.writable(ctx), d.replaceable(ctx, s.ResourceMetadata.FlavorID)); err != nil {
 		return err
 	}
 	t.talk.say("%s is %s: deleting it", s.ServiceID, s.Status)
@@ -372,8 +375,21 @@ func (d *deployment) replace(ctx context.Context) error {
 		return err
 	}
 	d.earlier = nil
-	t.note(func(f *facts) { f.ID, f.Running = "", false })
+	t.note(func(f *facts) { f.ID, f.Running, f.Replaced = "", false, s.ServiceID })
 	return nil
+}
+
+// replaceable returns an error if no other endpoint can be created in place of that of the key. The stock of the flavor of
+// that endpoint is not checked, since the endpoint may give its instances back.
+func (d *deployment) replaceable(ctx context.Context, own string) error {
+	if d.opts.PickFlavor == nil {
+		return d.flavorExists(ctx, d.req.ResourceMetadata.FlavorID != own)
+	}
+	flavors, err := d.tool.fitting(ctx, d.spec, d.req)
+	if err == nil && len(inOrder(flavors, []string{own})) == 0 {
+		_, err = d.tool.firstInStock(flavors, d.req.ResourceMetadata.TargetInstanceNumber, nil)
+	}
+	return err
 }
 
 // created is the function for [svc.DeployOptions.OnCreate].
@@ -531,6 +547,7 @@ func (v *deployView) know(f facts, err error, shown func(*svc.InferenceService) 
 	if v.Created = new(f.Created); isA[*svc.OutcomeUnknownError](err) && (f.Posted || f.Pending) {
 		v.Created = nil
 	}
+	v.Replaced = f.Replaced
 	v.serviceView.know(f, err, shown)
 	if v.Deleted = v.Deleted || f.Deleted; v.Deleted { // the record is of an earlier time
 		v.URL = ""

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -352,6 +353,75 @@ func TestUnusableEndpointUnderAKey(t *testing.T) {
 			require.Equal(t, []string{"svc-2"}, s.open())
 			require.Equal(t, 1, s.srv.RunningInstances())
 			require.Equal(t, "svc-2\n", s.must(exitOK, with(args, "--replace")...).stdout, "an available endpoint stays")
+		})
+	}
+}
+
+// TestReplaceChecksBeforeItDeletes_B8: an endpoint whose place no other one can take stays.
+func TestReplaceChecksBeforeItDeletes_B8(t *testing.T) {
+	t.Parallel()
+	for name, flags := range map[string][]string{
+		"no such GPU":              {"--gpu", "nosuch"},
+		"no such flavor":           {"--flavor", "nosuch"},
+		"none of the flavors":      {"--flavor", "nosuch,neither"},
+		"another flavor, sold out": {"--flavor", "flavor-3"},
+		"others, all sold out":     {"--flavor", "flavor-3,nosuch"},
+		"too many instances":       {"--flavor", "flavor-1", "--instances", "1000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t)
+			s.useless(svctest.StatusUnavailable)
+			e := s.must(exitRunning, with(with(deploy, "--key", "chat", "--replace", "-o", "json"), flags...)...)
+			require.Equal(t, []any{"no_flavor", "svc-1", ""}, []any{e.doc(t)["error_kind"], e.doc(t)["service_id"], e.doc(t)["replaced"]}, e.stderr)
+			require.Zero(t, s.srv.RequestCount("DELETE", svctest.RouteEndpoint))
+		})
+	}
+}
+
+// TestReplaceThatCreatesNothing_B8: however it ends after the delete, it says that the old endpoint is deleted, with
+// --quiet too, and its code says that nothing runs.
+func TestReplaceThatCreatesNothing_B8(t *testing.T) {
+	t.Parallel()
+	post := func(status int, body string) func(*session) {
+		return func(s *session) {
+			s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{Status: status, Body: body, Times: -1})
+		}
+	}
+	for name, tt := range map[string]struct {
+		fault func(*session)
+		then  func(*session, *background)
+		kind  string
+		says  string
+	}{
+		"refused":      {post(400, `{"message":"no such image"}`), nil, "refused", "no such image"},
+		"rate limited": {func(s *session) { s.srv.Fault("POST", svctest.RouteEndpoints, svctest.RateLimited("3600")) }, nil, "rate_limited", "asks to wait 1h0m0s"},
+		"interrupted": {post(429, ""), func(s *session, b *background) {
+			eventually(s.t, "a create", func() bool { return s.arrived("POST", svctest.RouteEndpoints) > 1 })
+			b.signal(syscall.SIGTERM)
+		}, "interrupted", "svc: "},
+		"no ledger any more": {func(s *session) { s.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Slow(2*time.Second)) }, func(s *session, _ *background) {
+			eventually(s.t, "the delete", func() bool { return s.arrived("DELETE", svctest.RouteEndpoint) > 0 })
+			require.NoError(s.t, os.Rename(filepath.Join(s.env["HOME"], ".local"), filepath.Join(s.env["HOME"], "away")))
+		}, "ledger", "svc doctor"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t)
+			s.useless(svctest.StatusStopped)
+			tt.fault(s)
+			b := s.background(with(deploy, "--key", "chat", "--replace", "--flavor", "flavor-1", "-o", "json", "--quiet", "--timeout", "20s")...)
+			if tt.then != nil {
+				tt.then(s, b)
+			}
+			e := b.end()
+			require.Equal(t, exitDeleted, e.code, e.stderr)
+			doc := e.doc(t)
+			require.Equal(t, []any{tt.kind, "", "svc-1", false}, []any{doc["error_kind"], doc["service_id"], doc["replaced"], doc["may_be_running"]}, e.stderr)
+			require.Contains(t, e.stderr, "svc-1, which the key chat had, is deleted (--replace), and this command has created no other one.\n")
+			require.Contains(t, e.stderr, tt.says)
+			require.True(t, strings.HasSuffix(e.stderr, "Nothing is left running.\n"), e.stderr)
+			require.Zero(t, s.srv.RunningInstances())
 		})
 	}
 }

@@ -111,10 +111,10 @@ func TestScriptsOfTheHelp(t *testing.T) {
 	require.Contains(t, e.stdout, "svc-1", "the endpoint responds")
 	s.must(exitOK, "delete", "--key", "chat")
 	for fault, says := range map[*svctest.Fault]string{
-		{DropAfter: true}:                 "somebody has to look: svc ls",
-		{Status: 429, RetryAfter: "3600"}: "nothing is running: try again later",
-		{Status: 409, Body: "{}"}:         "no flavor fits, or none is in stock",
-		{Status: 400, Body: "{}"}:         "see svc help exit-codes, and svc ls",
+		{DropAfter: true}:                              "somebody has to look: svc ls",
+		{Status: 429, RetryAfter: "3600"}:              "nothing is running: try again later",
+		{Status: 409, Body: `{"code":"out_of_stock"}`}: "no flavor fits, or none is in stock",
+		{Status: 400, Body: "{}"}:                      "see svc help exit-codes, and svc ls",
 	} {
 		s := exampleSession(t)
 		fault.Times = -1

@@ -186,7 +186,7 @@ func exitCode(err error, at stake, f facts) int {
 		return exitFailed
 	case at != changes:
 		return code
-	case f.Created && !f.Running:
+	case f.Created && !f.Running, f.Replaced != "" && !f.Running && code != exitUnknown:
 		return exitDeleted
 	case f.Created || f.Left:
 		return exitRunning

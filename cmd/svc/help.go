@@ -44,7 +44,7 @@ var exitCodes = [][]string{
 	{"8", "yes, or 0 instances", "the endpoint is unavailable or stopped", "svc get ID, svc scale ID N"},
 	{"9", "if it ran before", "the ledger stopped the command; nothing was created", "svc doctor"},
 	{"10", "yes", "an endpoint may be running and billed", "as the last line says"},
-	{"11", "no", "the deployment failed, and its endpoint is deleted", "read the message"},
+	{"11", "no", "the deployment failed, and its endpoint is deleted, or that of deploy --replace", "read the message"},
 	{"64", "if it ran before", "usage error; nothing was sent", "svc COMMAND --help"},
 	{"127", "no", "run: CMD was not found, or cannot be executed; nothing was created", "check the command"},
 	{"130", "no *", "a signal has ended it; nothing was created or changed", "run it again"},

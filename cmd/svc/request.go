@@ -170,40 +170,53 @@ func (s *spec) check(req svc.CreateInferenceServiceRequest) error {
 // pickFlavor returns the first of --flavor in stock, or the cheapest flavor that fits. It is called
 // only when something has to be created, and again if the service refuses a flavor: see [aboutFlavor].
 func (t *tool) pickFlavor(ctx context.Context, s *spec, req svc.CreateInferenceServiceRequest, refused []svc.RefusedFlavor) (string, error) {
-	query, err := s.filter.query()
+	flavors, err := t.fitting(ctx, s, req)
 	if err != nil {
 		return "", err
+	}
+	if n := len(refused); n > 0 {
+		t.talk.say("flavor %s was refused: %s", printable(refused[n-1].FlavorID), plainText(refused[n-1].Err))
+	}
+	f, err := t.firstInStock(flavors, req.ResourceMetadata.TargetInstanceNumber, refused)
+	if err != nil {
+		return "", err
+	}
+	t.talk.say("flavor %s: %s at %v USD", printable(f.FlavorID), printable(f.DisplayName), f.Billing.USDPriceUnit)
+	return f.FlavorID, nil
+}
+
+// fitting returns the flavors that fit, in stock or not, in the order in which they are tried.
+func (t *tool) fitting(ctx context.Context, s *spec, req svc.CreateInferenceServiceRequest) ([]svc.Flavor, error) {
+	query, err := s.filter.query()
+	if err != nil {
+		return nil, err
 	}
 	query.MinGPUsPerNode = req.DeployMetadata.GPUNum
 	flavors, err := t.client.Flavors.Find(ctx, query)
-	if err != nil {
-		return "", err
-	}
 	if len(s.flavor) > 0 {
 		flavors = inOrder(flavors, s.flavor)
 	}
-	instances := req.ResourceMetadata.TargetInstanceNumber
+	if err == nil && len(flavors) == 0 {
+		err = errNoFlavor
+	}
+	return flavors, err
+}
+
+// firstInStock returns the first of the flavors that has so many instances in stock, and that the service has not refused.
+func (t *tool) firstInStock(flavors []svc.Flavor, instances int, refused []svc.RefusedFlavor) (f svc.Flavor, err error) {
 	stocked := slices.DeleteFunc(slices.Clone(flavors), func(f svc.Flavor) bool { return int64(f.AvailableNum) < int64(instances) })
 	left := slices.DeleteFunc(slices.Clone(stocked), func(f svc.Flavor) bool {
 		return slices.ContainsFunc(refused, func(r svc.RefusedFlavor) bool { return r.FlavorID == f.FlavorID })
 	})
-	if n := len(refused); n > 0 {
-		t.talk.say("flavor %s was refused: %s", printable(refused[n-1].FlavorID), plainText(refused[n-1].Err))
-	}
 	switch {
 	case len(left) > 0:
-	case len(flavors) == 0:
-		return "", errNoFlavor
+		return left[0], nil
 	case len(stocked) == 0:
-		return "", soldOutError{fmt.Sprintf("no flavor that fits has %d instances in stock. To wait for that: %s, with the same --gpu and so on", instances, t.cmd("flavors --wait --min-available %d", instances))}
+		return f, soldOutError{fmt.Sprintf("no flavor that fits has %d instances in stock. To wait for that: %s, with the same --gpu and so on", instances, t.cmd("flavors --wait --min-available %d", instances))}
 	case slices.ContainsFunc(refused, func(r svc.RefusedFlavor) bool { return saysSoldOut(r.Err) }):
-		return "", soldOutError{"the service says that it has too few instances, although its list of flavors has them in stock"}
-	default:
-		return "", refused[len(refused)-1].Err // the flavor may not be the reason
+		return f, soldOutError{"the service says that it has too few instances, although its list of flavors has them in stock"}
 	}
-	f := left[0]
-	t.talk.say("flavor %s: %s at %v USD", printable(f.FlavorID), printable(f.DisplayName), f.Billing.USDPriceUnit)
-	return f.FlavorID, nil
+	return f, refused[len(refused)-1].Err // the flavor may not be the reason
 }
 
 // aboutFlavor reports whether another flavor may be accepted: the service has refused the create with the status of a

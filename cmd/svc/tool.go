@@ -80,6 +80,7 @@ type facts struct {
 	Left       bool     // an endpoint that was to be deleted is not known to be deleted
 	Deleting   bool     // the command waits until the endpoint of the key is deleted
 	LeaseOver  bool     // the lease of the endpoint of "svc run" has ended while CMD ran
+	Replaced   string   // ID of the endpoint of the key that --replace has deleted; empty if there is none
 	Overtaken  bool     // another command has set the number of instances, to Target
 
 	SettleBy time.Time             // a create in doubt can be forgotten from then on; zero if not known
