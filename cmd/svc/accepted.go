@@ -217,11 +217,17 @@ func deletingText(e ledger.Entry) string {
 	return fmt.Sprintf("the service has accepted a delete of %s, %s ago, and its deletion is not proved", printable(e.ServiceID), short(time.Since(deleteAccepted(e))))
 }
 
-// warnOfDelete warns if the endpoint of an entry is being deleted.
+// warnOfDelete warns if the endpoint of an entry is being deleted. What keeps it is a lease that is set after deleteSettles,
+// and nothing else.
 func (t *tool) warnOfDelete(e ledger.Entry) {
-	if !deleteAccepted(e).IsZero() {
-		t.talk.warn("%s: it may be deleted at any time", deletingText(e))
+	at, when := deleteAccepted(e), ""
+	if at.IsZero() {
+		return
 	}
+	if until := at.Add(deleteSettles); time.Now().Before(until) {
+		when = ", if it still runs at " + clock(until)
+	}
+	t.talk.warn("%s: it may be deleted at any time. To keep it%s: %s", deletingText(e), when, t.cmd("extend %s 8h", e.Key))
 }
 
 // deletingError is returned for an endpoint that is being deleted, by a command that is of use only if it is kept.
@@ -229,14 +235,12 @@ type deletingError struct{ text string }
 
 func (e deletingError) Error() string { return e.text }
 
-// mayKeep returns an error if the service has accepted a delete of an endpoint in the last minutes. After
-// that, it warns.
+// mayKeep returns an error if the service has accepted a delete of an endpoint in the last minutes.
 func (t *tool) mayKeep(e ledger.Entry) error {
 	at := deleteAccepted(e)
 	if until := at.Add(deleteSettles); !at.IsZero() && time.Now().Before(until) {
-		return deletingError{fmt.Sprintf("%s: neither a lease nor instances keep it. If it still runs at %s, this command works then", deletingText(e), clock(until))}
+		return deletingError{fmt.Sprintf("%s: neither a lease nor instances keep it. If it still runs at %s, this command works then. Only a lease keeps it: %s", deletingText(e), clock(until), t.cmd("extend %s 8h", e.Key))}
 	}
-	t.warnOfDelete(e)
 	return nil
 }
 

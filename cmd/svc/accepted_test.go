@@ -104,11 +104,11 @@ func TestAcceptedDeleteIsRecordedAtOnce(t *testing.T) {
 			for _, args := range [][]string{{"extend", key, "8h"}, {"scale", "svc-1", "2"}, {"scale", "--key", key, "2"}} {
 				e := s.must(exitRunning, with(args, "-o", "json")...)
 				require.Equal(t, []any{"being_deleted", true}, []any{e.doc(t)["error_kind"], e.doc(t)["may_be_running"]})
-				require.Regexp(t, `the service has accepted a delete of svc-1, \d+s ago, .*If it still runs at \d\d:\d\d:\d\d \S+, this command works then`, e.stderr)
+				require.Regexp(t, `the service has accepted a delete of svc-1, \d+s ago, .*If it still runs at \d\d:\d\d:\d\d \S+, this command works then\. Only a lease keeps it: svc extend \S+ 8h\n`, e.stderr)
 			}
 			require.Zero(t, s.arrived("PUT", svctest.RouteEndpoint))
 			for _, args := range [][]string{{"get", "svc-1"}, {"get", "--key", key}, {"url", "--key", key}, {"wait", "svc-1", "--timeout", "1s"}} {
-				require.Contains(t, s.run(with(args, "--quiet")...).stderr, "warning: the service has accepted a delete of svc-1, ")
+				require.Regexp(t, `warning: the service has accepted a delete of svc-1, .* To keep it, if it still runs at \d\d:\d\d:\d\d \S+: svc extend \S+ 8h\n`, s.run(with(args, "--quiet")...).stderr)
 			}
 		})
 	}

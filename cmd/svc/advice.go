@@ -94,6 +94,9 @@ func (t *tool) reasons(err error, f facts) (lines []string) {
 		lines = append(lines, "To see all flavors: "+t.cmd("flavors"))
 	}
 	lines = append(lines, t.otherTokenAdvice(err, f)...)
+	if failed, ok := errors.AsType[*svc.WaitError](err); ok && kindOf(err).code == exitTimeout && isNotFound(failed.LastErr) && len(f.Hidden) == 0 {
+		lines = append(lines, fmt.Sprintf("The service did not find %s at the last poll. That proves nothing yet: if it is deleted, or the ID is wrong, that is known after a minute at most. Try again with a longer --timeout.", printable(failed.ID)))
+	}
 	if f.NoPath && isA[*svc.WaitError](err) {
 		lines = append(lines, "The endpoint was available, and has refused the probe: check the path of --probe.")
 	}

@@ -232,7 +232,7 @@ func TestDeployFileThatIsRefused(t *testing.T) {
 		{good + "---\n", "more than one document"},
 		{good + "...\n[junk", "more than one document"},
 		{`{"name":"demo"} {"name":"other"}`, "more than one document"},
-		{"", "the file is empty"}, {"# nothing\n", "the file is empty"}, {"null", "the file is empty"},
+		{"", ": it is empty"}, {"# nothing\n", ": it is empty"}, {"null", ": it is empty"},
 		{"- name: demo\n", "must hold the fields"}, {"demo\n", "must hold the fields"}, {good + "name: other\n", "each of them once"},
 		{good + "gpu_num: 2\n", `unknown field "gpu_num"`},
 		{"name: demo\ndeploy_metadata: {image_url: x, gpus: 2}\n", `unknown field "gpus"`},
@@ -249,6 +249,7 @@ func TestDeployFileThatIsRefused(t *testing.T) {
 		cmd.Stdin = strings.NewReader(tt.text)
 		e := s.finish(cmd)
 		require.Equal(t, exitUsage, e.code, "%.80s: %s", tt.text, e.stderr)
+		require.NotContains(t, e.stderr, "the file")
 		require.Contains(t, e.stderr, tt.says, "%.80s", tt.text)
 	}
 	require.Contains(t, s.must(exitUsage, "deploy", "--file", "/dev/zero").stderr, "/dev/zero has more than 1.0 MB")

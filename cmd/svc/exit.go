@@ -297,6 +297,9 @@ func (t *tool) complete(v view, err error, code int, c *command, f facts) {
 	}); ok {
 		k.know(f, err, t.shows)
 	}
+	if served, ok := v.(*fakeView); ok {
+		served.Ended = &code
+	}
 	o := v.base()
 	o.ExitCode, o.MayBeRunning = code, f.Running || code == exitUnknown
 	if o.ServiceID == "" && !strings.Contains(f.ID, " ") { // not for several

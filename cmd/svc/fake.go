@@ -22,7 +22,8 @@ const fakeHelp = `Serves a fake of the service until Ctrl-C. It rents nothing, a
 
 It prints one line of shell code, which sets SVC_BASE_URL, SVC_API_TOKEN, SVC_INFERENCE_URL and
 SVC_LEDGER. The ledger is a new folder, which is deleted when the fake ends. There is no time
-limit, unless --timeout is given.
+limit, unless --timeout is given: the fake ends with 3 then. The document of -o json is written when
+the fake is ready, so it has an exit_code only if the fake could not begin.
 
 To see failures:
 
@@ -42,7 +43,8 @@ and no queries.`
 // fakeView is the document of fake. It is written when the fake is ready.
 type fakeView struct {
 	outcome
-	Env map[string]string `json:"env"` // environment variables to use the fake
+	Ended *int              `json:"exit_code,omitempty"` // absent while the fake serves: it is not known yet
+	Env   map[string]string `json:"env"`                 // environment variables to use the fake
 }
 
 func emptyFake() view { return &fakeView{Env: map[string]string{}} }

@@ -28,6 +28,7 @@ func (s *session) fake(args ...string) (cmd *exec.Cmd, stderr *buffer) {
 	var doc map[string]any
 	require.NoError(s.t, json.NewDecoder(out).Decode(&doc), stderr.String())
 	checkSchema(s.t, cmd.Args[1:], doc)
+	require.NotContains(s.t, doc, "exit_code", "it is not known how the fake will end")
 	env, _ := doc["env"].(map[string]any)
 	want := []string{"SVC_API_TOKEN", "SVC_BASE_URL", "SVC_INFERENCE_URL", "SVC_LEDGER"}
 	if slices.Contains(args, "--other-account") {
@@ -131,6 +132,7 @@ func TestFakePrintsShellCode(t *testing.T) {
 	require.Regexp(t, `^export SVC_API_TOKEN='\S+' SVC_BASE_URL='http://\S+' SVC_INFERENCE_URL='http://\S+' SVC_LEDGER='\S+'\n$`, text)
 	require.Error(t, cmd.Wait())
 	require.Equal(t, exitTimeout, cmd.ProcessState.ExitCode(), "the time limit is not the normal end")
+	s.must(exitUsage, "fake", "--lose-create", "--lose-response", "-o", "json").doc(t)
 }
 
 // send sends a request of another kind of program, and returns the response with its body.

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"os"
 	"path/filepath"
@@ -373,15 +374,53 @@ func (t *tool) toStdout(ctx context.Context, id, want string) error {
 	if f := t.flags.output.value; f == "json" || f == "yaml" {
 		return usageError{fmt.Errorf("the contents go to standard output, so -o %s cannot be used", f)}
 	}
-	h := sha256.New()
-	n, err := t.client.Files.Download(ctx, id, io.MultiWriter(t.stdout, h), &svc.DownloadOptions{Progress: t.talk.transfer("downloading " + printable(id))})
+	out := &contents{output: t.stdout, hash: sha256.New()}
+	show := t.talk.transfer("downloading " + printable(id))
+	opts := &svc.DownloadOptions{Progress: func(done, total int64) {
+		out.total = total
+		show(done, total)
+	}}
+	n, err := t.client.Files.Download(ctx, id, out, opts)
 	t.talk.endLine()
+	if errors.Is(err, errReaderGone) {
+		return t.readerGone(out, want)
+	}
 	if err != nil {
 		return err
 	}
-	got := fetched{n, sum(h)}
+	got := fetched{n, sum(out.hash)}
 	t.talk.say("downloaded %s, SHA-256 %s", size(n), got.sha256)
 	return got.check(want)
+}
+
+// contents writes what is downloaded to standard output.
+type contents struct {
+	output         *output
+	hash           hash.Hash
+	written, total int64 // total is that of the file; 0 or less if not known
+}
+
+// Write writes b. A reader that has gone away ends the download.
+func (c *contents) Write(b []byte) (int, error) {
+	n, err := c.output.put(b)
+	c.hash.Write(b[:n])
+	c.written += int64(n)
+	return n, err
+}
+
+// readerGone says how much of a file was written before the reader of standard output went away, as with "| head". It is a
+// failure only if the SHA-256 was to be checked.
+func (t *tool) readerGone(c *contents, want string) error {
+	of := ""
+	if c.total > 0 {
+		of = " of " + size(c.total)
+	}
+	text := fmt.Sprintf("%v after %s%s: the rest was not downloaded", errReaderGone, size(c.written), of)
+	if want != "" {
+		return fmt.Errorf("%s, and the SHA-256 was not checked", text)
+	}
+	t.talk.say("%s", text)
+	return nil
 }
 
 // rmView is the view of rm.

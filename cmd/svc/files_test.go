@@ -253,3 +253,22 @@ func TestFoldersAreNoFiles(t *testing.T) {
 	require.Zero(t, s.srv.RequestCount("*", svctest.RouteAny))
 	s.must(exitUsage, "files", "upload", "none")
 }
+
+// TestDownloadWhoseReaderGoesAway says how much it has written, and does not say that it has downloaded all.
+func TestDownloadWhoseReaderGoesAway(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.contents(20 << 20)
+	s.must(exitOK, "files", "upload", "data.jsonl")
+	const gone = `(?m)^(svc: )?the reader of standard output has closed it after \S+ \wB of 21\.0 MB: the rest was not downloaded`
+	e := s.finish(s.shell("svc files download file-1 - | head -c 10 >/dev/null"))
+	require.Equal(t, exitOK, e.code, e.stderr)
+	require.Regexp(t, gone+"$", e.stderr)
+	require.NotContains(t, e.stderr, "SHA-256")
+	e = s.finish(s.shell("svc files download file-1 - --sha256 " + strings.Repeat("a", 64) + " | head -c 10 >/dev/null"))
+	require.Equal(t, exitFailed, e.code, e.stderr)
+	require.Regexp(t, gone+", and the SHA-256 was not checked$", e.stderr)
+	e = s.finish(s.shell("svc files ls | head -n 1; svc files ls --public | true; svc flavors | head -n 1"))
+	require.Equal(t, exitOK, e.code, e.stderr)
+	require.Empty(t, e.stderr)
+}

@@ -212,11 +212,7 @@ func (t *tool) openOrMake(ctx context.Context, mayMake bool) (store ledger.Store
 	store, stop, err = openPlace(ctx, t.place, false)
 	if mayMake && isA[noLedgerError](err) {
 		if store, stop, err = openPlace(ctx, t.place, true); err == nil {
-			tell := t.talk.say
-			if isCI() { // a secret with the address of the ledger may be missing
-				tell = t.talk.warn
-			}
-			tell("made a new ledger at %s: there was none", t.place.shown)
+			t.talk.warn("made a new ledger at %s: there was none. If there should be one, what it has may be running", t.place.shown)
 		}
 	}
 	return store, stop, err

@@ -306,3 +306,18 @@ func TestLinesOfADeleteNameTheRequestThatFailed(t *testing.T) {
 		require.NotRegexp(t, `its delete failed.* GET `, e.stderr)
 	}
 }
+
+// TestWaitThatEndsBeforeItsProof says that the endpoint was not found, and that this proves nothing yet.
+func TestWaitThatEndsBeforeItsProof(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	require.NoError(t, s.srv.Client().InferenceServices.Delete(t.Context(), "svc-1"))
+	for _, id := range []string{"svc-1", "svc-9"} {
+		e := s.must(exitTimeout, "wait", id, "--timeout", "3s")
+		require.Contains(t, e.stderr, "The service did not find "+id+" at the last poll. That proves nothing yet: ")
+	}
+	require.Contains(t, s.must(exitTimeout, "wait", "--key", "chat", "--timeout", "3s", "--quiet").stderr, "Try again with a longer --timeout.")
+	there := s.srv.AddEndpoint(svctest.Endpoint{Status: svctest.StatusInitializing, Instances: 1})
+	require.NotContains(t, s.must(exitTimeout, "wait", there, "--timeout", "1s").stderr, "did not find")
+}

@@ -19,17 +19,31 @@ type output struct {
 
 // Write writes b. It blocks while nobody reads.
 func (o *output) Write(b []byte) (int, error) {
-	_, err := o.file.Write(b)
-	if err == nil || errors.Is(err, syscall.EPIPE) {
+	n, err := o.put(b)
+	if errors.Is(err, errReaderGone) {
 		return len(b), nil
+	}
+	return n, err
+}
+
+// put is Write, but returns errReaderGone for a closed pipe.
+func (o *output) put(b []byte) (n int, err error) {
+	n, err = o.file.Write(b)
+	switch {
+	case err == nil:
+		return n, nil
+	case errors.Is(err, syscall.EPIPE):
+		return n, errReaderGone
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.failed == nil {
 		o.failed = unwritable{err}
 	}
-	return 0, o.failed
+	return n, o.failed
 }
+
+var errReaderGone = errors.New("the reader of standard output has closed it")
 
 // err is the first failure of a write.
 func (o *output) err() error {

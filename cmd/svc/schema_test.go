@@ -54,11 +54,16 @@ func schema(c *command) []byte {
 		LookupComment: func(t reflect.Type, field string) string { return comments()[t.Name()+"."+field] }}
 	s := r.ReflectFromType(reflect.TypeOf(c.empty()).Elem())
 	s.Title, s.Description = c.CommandPath(), "What \"-o json\" and \"-o yaml\" write: "+c.Short+". Fields may be added."
-	var failures []string
+	var failures, omitted []string
+	for f := range reflect.TypeOf(c.empty()).Elem().Fields() { // one of outcome is replaced by one of the view
+		if name, may := strings.CutSuffix(f.Tag.Get("json"), ",omitempty"); may {
+			omitted = append(omitted, name)
+		}
+	}
 	for f := range reflect.TypeFor[failure]().Fields() {
 		failures = append(failures, f.Tag.Get("json"))
 	}
-	s.Required = slices.DeleteFunc(s.Required, func(name string) bool { return slices.Contains(failures, name) })
+	s.Required = slices.DeleteFunc(s.Required, func(name string) bool { return slices.Contains(slices.Concat(failures, omitted), name) })
 	s.DependentRequired = map[string][]string{"error": failures}
 	if kindField, ok := s.Properties.Get("error_kind"); ok {
 		kindField.Description = "what went wrong; a new version may add kinds"

@@ -476,6 +476,9 @@ the endpoint in the last five minutes: no lease keeps it then.`,
 			if err := t.mayKeep(e); err != nil {
 				return nil, err
 			}
+			if !deleteAccepted(e).IsZero() {
+				t.talk.warn("%s: it may be deleted at any time, also with a new lease", deletingText(e))
+			}
 			if err := t.reach(ctx); err != nil { // the lease counts from the service's time
 				return nil, err
 			}

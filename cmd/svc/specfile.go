@@ -22,7 +22,8 @@ const maxSpec = 1 << 20
 func readSpec(file string, stdin io.Reader, req *svc.CreateInferenceServiceRequest) error {
 	read := func() ([]byte, error) { return readFile(file, maxSpec) }
 	if file == "-" {
-		read = func() ([]byte, error) { return readLimited(stdin, "standard input", maxSpec) }
+		file = "standard input"
+		read = func() ([]byte, error) { return readLimited(stdin, file, maxSpec) }
 	}
 	text, err := read()
 	if err != nil {
@@ -49,18 +50,18 @@ func oneDocument(text []byte) ([]byte, error) {
 	err := d.Decode(&fields)
 	switch {
 	case errors.Is(err, io.EOF) || err == nil && fields == nil:
-		return nil, errors.New("the file is empty")
+		return nil, errors.New("it is empty")
 	case isA[*yaml.TypeError](err):
-		return nil, errors.New("the file must hold the fields of a create request, each of them once")
+		return nil, errors.New("it must hold the fields of a create request, each of them once")
 	case err != nil:
 		return nil, err
 	}
 	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, errors.New("the file has more than one document: it must hold one request")
+		return nil, errors.New("it has more than one document: it must hold one request")
 	}
 	text, err = json.Marshal(fields)
 	if err != nil {
-		return nil, errors.New("the file has a field name or value that JSON does not have, such as 1: or .nan")
+		return nil, errors.New("it has a field name or value that JSON does not have, such as 1: or .nan")
 	}
 	return text, nil
 }

@@ -22,7 +22,8 @@ func (t *tool) waitCommand() *command {
 		Command: &cobra.Command{
 			Use: "wait ID", Short: "wait until an endpoint is available",
 			Long: `Waits until an endpoint is available. Ends with 8 if it is unavailable or stopped, and with 5 if
-it is not found for 40 s to a minute: a new endpoint may not be found at first.`,
+it is not found for 40 s to a minute: a new endpoint may not be found at first. If --timeout is over
+before that, it ends with 3.`,
 			Example: "  svc wait svc-1 --timeout 10m\n  svc wait --key chat --probe /health",
 		},
 		client: needsClient, ledger: usesLedger, stake: reads, empty: emptyService,
@@ -90,7 +91,8 @@ func (t *tool) scaleCommand() *command {
 			Long: `Sets the number of instances and waits until they run. If another command sets another number
 meanwhile, and the ledger has that, it ends at once: with 10, or with 1 if the endpoint is stopped and
 has 0 instances. Ends with 10, and changes nothing, if the service has accepted a delete of the endpoint
-in the last five minutes.`,
+in the last five minutes. After that it works, and warns: instances do not keep an endpoint that is being
+deleted, only "svc extend" does.`,
 			Example: "  svc scale svc-1 3\n  svc scale --key chat 0",
 		},
 		client: needsClient, ledger: usesLedger, stake: changes, empty: emptyService,
@@ -109,6 +111,7 @@ in the last five minutes.`,
 		if err := t.mayKeep(e); err != nil {
 			return nil, err
 		}
+		t.warnOfDelete(e)
 		s, err := t.scaleAndWait(ctx, e, n)
 		t.note(func(f *facts) {
 			f.Changed = f.Changed || isForeign(err)
