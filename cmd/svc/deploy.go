@@ -15,7 +15,8 @@ import (
 	"example.com/svc/ledger"
 )
 
-const deployHelp = `The ID is written to standard output as soon as the endpoint exists.
+const deployHelp = `The ID is written to standard output as soon as the endpoint exists; with -o json or yaml it is in the
+document, at the end.
 
 If the deployment fails, takes longer than --timeout, or is interrupted (Ctrl-C), the endpoint
 that this command created is deleted; --keep keeps it. An endpoint that an earlier command
@@ -26,18 +27,19 @@ old endpoint is deleted, and nothing is running in its place.
 At most one endpoint of a --key runs at a time. If an earlier command created it, with the same
 request, this command creates nothing: it prints the ID and waits until the endpoint is
 available. The create is recorded in the ledger before it is sent. After a kill, "svc ls"
-shows what may be running. If the service has accepted a delete of it, by any command of this program,
-this command waits until it is deleted, and creates another one. If it is not deleted within --timeout,
-this command ends with 10.
+shows what may be running. If the service has accepted a delete of the endpoint, by any command of this
+program, this command waits until it is deleted, and creates another one. If it is not deleted within
+--timeout, this command ends with 10.
 
 Flags that select a flavor (--gpu, --region, --min-cuda, --max-price and several of --flavor) are for a
 new endpoint. One that exists is kept whatever its flavor; if that does not fit, a warning says so.
 
-A lease is of one endpoint. That of a new one is --lease, counted from its create, also if it takes the
-place of another one (--replace, or one that was deleted elsewhere): without --lease it has none. That of
-one that exists is made as long as --lease, counted from its create, but never shorter, and --lease 0
-does not end it. If it has none, it gets one that counts from now. Whenever the lease that counts is
-not --lease, a line says so. "svc extend KEY 8h" sets another end, counted from now.
+A lease belongs to one endpoint. A new endpoint has the lease of --lease, counted from its create, and
+without --lease it has none, also if it takes the place of one that had a lease (--replace, or one that
+was deleted elsewhere). The lease of an endpoint that exists is made as long as --lease, counted from the
+create of the endpoint. It is never made shorter, and --lease 0 does not end it. An endpoint that exists
+without a lease gets one that counts from now. Whenever the lease that counts is not --lease, a line
+says so. "svc extend KEY 8h" sets another end, counted from now.
 
 "svc deploy --dry-run" prints a request that can be the file of --file. A field that the file
 does not have gets the default of its flag.`
@@ -88,7 +90,7 @@ func (t *tool) deployCommand() *command {
 	f.String("key", "", "key in the ledger ("+keyRule+"), under which at most one endpoint runs at a time; default: a new random key")
 	f.BoolVar(&s.keep, "keep", false, "keep the endpoint after a failure, a time limit or Ctrl-C")
 	f.BoolVar(&s.replace, "replace", false, "if the endpoint of --key is unavailable or stopped, delete it and create a new one")
-	f.BoolVar(&dryRun, "dry-run", false, "print the create request, and do not send it; checks its form, its flavor and that --key has no endpoint of another request, and for a new endpoint the stock, not the image")
+	f.BoolVar(&dryRun, "dry-run", false, "print the create request, and do not send it. Its form, its flavor, the stock for a new endpoint, and that --key has no endpoint of another request are checked; its image is not")
 	f.BoolVar(&wait, "wait", true, "wait until the endpoint is available")
 	c.run = func(ctx context.Context, _ []string) (view, error) {
 		if !wait && s.probe != "" {

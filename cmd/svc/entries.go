@@ -146,7 +146,7 @@ it, look for its endpoint where the service shows what your account runs: by its
 not: svc forget KEY. Both work for an entry that is intended, too.
 
 An entry is being deleted if the service has accepted a delete, and the deletion is not proved: "svc
-sweep" goes on with it. That ends with a lease that "svc extend" sets later than five minutes after it.
+sweep" goes on with it. Only "svc extend" keeps the endpoint, later than five minutes after the delete.
 
 An entry is damaged if the first record of its create cannot be read. What the others tell is shown, and
 the exit code is 9. Its endpoint may be running, and no sweep deletes it: "svc delete ID" does.

@@ -133,8 +133,8 @@ func lines(texts []string) (rows [][]string) {
 const uploadHelp = `Uploads a file, or what it reads from standard input, and prints the ID of its record. The
 SHA-256 of the contents is written to standard error, and is in the document of -o json.
 
-In a pipeline, if the producer fails, what it has written so far is uploaded as if it were all: write
-"set -o pipefail" before it, and delete the file after a failure.
+In a pipeline, if the producer fails, what it has written so far is uploaded as if it were all. Write
+"set -o pipefail" before the pipeline, and delete the file after a failure.
 
 If the contents could not be sent, the record stays: --id ID uploads to it again. If the response to
 the request for a record is lost, a record may exist, and its ID is not known: then svc looks for its
@@ -295,7 +295,8 @@ func (v *downloadView) table() table    { return line(v.Path) }
 func (v *downloadView) names() []string { return []string{v.FileID} }
 
 const downloadHelp = `Downloads a file and prints its path. The default for FILE is the name of the record, in the
-current folder. With -, the contents go to standard output. A file that exists is overwritten
+current folder. With -, the contents go to standard output. If its reader goes away, as head does, the
+download stops, and ends with 0, or with 1 if --sha256 is given. A file that exists is overwritten
 only with --force, and only when the whole download has succeeded. If this program is killed (SIGKILL),
 a folder .svc-download-* stays beside FILE: no later download uses it, and you can remove it.`
 

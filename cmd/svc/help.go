@@ -56,37 +56,38 @@ func exitCodesTopic() *cobra.Command {
 	var b strings.Builder
 	table{header: []string{"CODE", "MAY ONE RUN?", "MEANING", "NEXT"}, rows: exitCodes}.write(&b, true)
 	return &cobra.Command{Use: "exit-codes", Short: "each exit code: what may be running, and what to do", Long: b.String() + `
-"No" means: of the endpoints that the command creates, scales or deletes, none is running. "No *" is
-for these commands only: those that only read (get, wait, url, ls, adopt, forget, extend) change
-nothing, and what ran before still runs. After 5, an endpoint may run that the token cannot see; none
-runs if no flavor fits, and if the ledger has no open entry of the key. "svc run" ends with the code
-of its program once the endpoint is deleted, and so with 129, 130 or 143 after SIGHUP, SIGINT or SIGTERM:
-then none runs. All other commands end with 130 after each of these signals, if nothing runs, and else
-with 4, 10 or 11. A signal that is ignored when svc starts stays ignored: SIGHUP
-under nohup, and SIGINT after "&" in a script; SIGTERM is for these. 137 is SIGKILL, of "svc run" too:
-then one may run. Its --result FILE has both codes of
-"svc run", so a script can tell them apart:
+"No" means that none is running of the endpoints that the command creates, scales or deletes. "No *"
+is not for commands that create, scale and delete nothing (get, wait, url, ls, adopt, forget, extend):
+what ran before them still runs. After 5, an endpoint may run that the token cannot see. None runs if
+no flavor fits, or if the ledger has no open entry of the key.
+
+"svc run" ends with the code of its program once the endpoint is deleted, and so with 129, 130 or 143
+after SIGHUP, SIGINT or SIGTERM: then none runs. After 137, which is SIGKILL, one may run. The file of
+--result has the code of "svc run" and that of its program, so a script can tell them apart:
 
   code=0; svc run --result r.json … -- ./test.sh || code=$?
   jq -e '.svc_exit_code == 0' r.json     # rented and given back; then command_exit_code is that of test.sh
 
-In a document (-o json), may_be_running says it after every code: it is
-false only if it is known that nothing of what the command is about is running and billed. An
-endpoint that is stopped and has 0 instances is not.
+In a document (-o json), may_be_running says it after every code: it is false only if it is known that
+nothing of what the command is about is running and billed. An endpoint that is stopped and has 0
+instances is not billed.
 
 If standard output cannot be written (a full disk), the command still does its work. Then a command
-that creates, scales or deletes ends with 10 if an endpoint may be running. Else, and after one that
-only reads, the code is 1, for every -o. A reader that has gone away
-(| head) is no failure, and a closed standard output (>&-) counts as /dev/null: the code is that of the
-work, although nobody gets the ID.
+that creates, scales or deletes ends with 10 if an endpoint may be running. Otherwise, and after a
+command that only reads, the code is 1, for every -o. A reader that has gone away (| head) is no
+failure, and a closed standard output (>&-) counts as /dev/null: the code is that of the work, although
+nobody gets the ID.
+
+After SIGHUP, SIGINT and SIGTERM, all commands but "svc run" end with 130 if nothing runs, and else with
+4, 10 or 11. A signal that is ignored when svc starts stays ignored: SIGHUP under nohup, and SIGINT after
+"&" in a script. Send SIGTERM to these.
 
 The first signal ends the command, and deletes what it created. Signals within two seconds
 count as one, because timeout(1) sends two. A later signal, or SIGQUIT (Ctrl-\) at any time, ends the
 program at once: no create, change or delete is sent any more, and the last line says what to run. It
-ends with 10 or 4 if an endpoint may be running. The cleanup of "svc deploy"
-takes 40 s at most: up to 10 s for the response to a create, and up to 30 s for the delete. Once CMD
-of "svc run" has begun, it takes 2m10s at most: up to 10 s until CMD ends, and up to 2 minutes for the
-delete.`}
+ends with 10 or 4 if an endpoint may be running. The cleanup of "svc deploy" takes 40 s at most: up to
+10 s for the response to a create, and up to 30 s for the delete. Once CMD of "svc run" has begun, it
+takes 2m10s at most: up to 10 s until CMD ends, and up to 2 minutes for the delete.`}
 }
 
 func scriptingTopic() *cobra.Command {

@@ -43,11 +43,11 @@ What CMD leaves running when it ends by itself goes on. So does what has left CM
 
 If this program itself is killed (SIGKILL), the endpoint goes on running. With --lease, "svc sweep"
 deletes it once its lease is over. Without --lease, which is the default, nothing deletes it until
-somebody runs "svc delete ID" ("svc ls" shows the ID). Linux then kills CMD, but not what CMD has
-started; on other systems CMD goes on too.
+somebody runs "svc delete ID" ("svc ls" shows the ID). When this program is killed, Linux kills CMD too,
+but not what CMD has started; on other systems CMD goes on.
 
-A deletion may take two minutes. Before a program that kills this one, such as "timeout -k", leave it
-three.`
+A deletion may take two minutes. A program that kills this one after a signal, such as "timeout -k 180",
+must give it three.`
 
 const (
 	cmdLimit     = 10 * time.Second // how long CMD may take to end after a signal

@@ -164,8 +164,8 @@ func (t *tool) forgetCommand() *command {
 			Use: "forget KEY", Short: "settle an entry in doubt: it has no endpoint",
 			Long: `Records that you looked for the endpoint of an entry in doubt, and that there is none. If you are
 wrong, the endpoint runs and is billed, and the next "svc deploy" with the key creates a second
-one. In a document (-o json), may_be_running is false then: on your word, which nothing checks. It
-waits until the create can certainly no longer take effect: six minutes at most.
+one. In a document (-o json), may_be_running is false then: on your word, which nothing checks. The
+command waits until the create can certainly no longer take effect: six minutes at most.
 
 An entry whose endpoint the service does not find any more can be settled too. It needs the same proof as
 with "svc delete", which takes 40 s to a minute, since an endpoint that runs may not be found at times. Then
@@ -451,9 +451,9 @@ func (t *tool) extendCommand() *command {
 			Use: "extend KEY DURATION", Short: "set the lease of an endpoint, counted from now",
 			Long: `Sets the end of the lease of the endpoint of a key: "svc sweep" deletes it after that. DURATION,
 such as 8h or 2d, counts from now, and may shorten the lease. 0 means that there is no lease: then
-nothing deletes the endpoint until somebody does. An endpoint that was adopted without the mark (svc
-adopt --unmarked) is not deleted by a sweep, whatever its lease. Ends with 10 if the service has accepted a delete of
-the endpoint in the last five minutes: no lease keeps it then.`,
+nothing deletes the endpoint until somebody does. No sweep deletes an endpoint that was adopted without
+the mark (svc adopt --unmarked), whatever its lease. Ends with 10 if the service has accepted a delete
+of the endpoint in the last five minutes: no lease keeps it then.`,
 			Example: "  svc extend chat 8h",
 			Args:    cobra.ExactArgs(2),
 		},

@@ -81,8 +81,8 @@ only, and names open entries at other addresses, with --quiet too: the exit code
 It also goes on with each deletion that was accepted and is not proved. An endpoint whose lease is
 extended before a delete of it is sent is kept.
 
-If the service does not accept the token, it ends with 10, or with 6 if the ledger has no open entry,
-also if no lease is over.`,
+It checks the token, also if no lease is over. If the service does not accept it, the sweep ends with
+10, or with 6 if the ledger has no open entry.`,
 			Example: "  svc sweep --dry-run",
 		},
 		client: needsClient, ledger: readsLedger, stake: changes, empty: emptySweep,
