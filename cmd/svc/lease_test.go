@@ -264,14 +264,14 @@ func TestLeaseByTheServicesClock(t *testing.T) {
 				require.Regexp(t, "the lease of svc-1 still ends in (3h59m|4h0m)", s.must(exitOK, with(with(deploy, "--key", "chat"), more...)...).stderr, more)
 			}
 			require.Regexp(t, `(?m)^chat .* in (2h59m|3h0m) `, s.must(exitOK, "extend", "chat", "3h").stdout)
-			require.Regexp(t, `(?m)^ID .*AGE.*\nsvc-1 .* \ds `, s.must(exitOK, "get", "svc-1").stdout)
+			require.Regexp(t, `(?m)^ID .*AGE.*\nsvc-1 .* \d+s `, s.must(exitOK, "get", "svc-1").stdout)
 			s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
 			s.must(exitUnknown, with(deploy, "--key", "lost", "--lease", "4h")...)
 			require.Regexp(t, "the lease of svc-2 ends in (3h59m|4h0m)", s.must(exitOK, "adopt", "lost", "svc-2").stderr)
 			s.must(exitOK, "extend", "lost", "1s")
 			time.Sleep(2100 * time.Millisecond) // the clock of the service has whole seconds
 			require.Contains(t, s.must(exitOK, with(deploy, "--key", "lost")...).stderr, "the lease of svc-2 is over since")
-			require.Regexp(t, `(?m)^lost .* over since \ds +deleted`, s.must(exitOK, "sweep").stdout)
+			require.Regexp(t, `(?m)^lost .* over since \d+s +deleted`, s.must(exitOK, "sweep").stdout)
 			require.Equal(t, 1, s.srv.RunningInstances())
 		})
 	}

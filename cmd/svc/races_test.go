@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,15 +126,22 @@ func TestDocumentsSayWhatTheRequestOrTheLedgerKnows(t *testing.T) {
 func TestKeyThatGotAnotherEndpointMeanwhile(t *testing.T) {
 	t.Parallel()
 	patient(t)
-	s := newSession(t)
+	var hold atomic.Bool // the next read of an endpoint
+	held, release := make(chan struct{}), make(chan struct{})
+	s := newSession(t, svctest.WithRequestHook(func(r svctest.Request) {
+		if r.Method == "GET" && r.Route == svctest.RouteEndpoint && hold.CompareAndSwap(true, false) {
+			close(held)
+			<-release
+		}
+	}))
 	s.must(exitOK, with(deploy, "--key", "chat")...)
 	s.must(exitOK, "scale", "--key", "chat", "3")
-	s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Delay: 8 * time.Second})
-	reads := s.arrived("GET", svctest.RouteEndpoint)
+	hold.Store(true)
 	b := s.background(with(deploy, "--key", "chat", "--replace", "-o", "json")...)
-	eventually(t, "the read", func() bool { return s.arrived("GET", svctest.RouteEndpoint) > reads })
+	<-held
 	s.must(exitOK, "delete", "svc-1")
 	s.must(exitOK, "deploy", "--key", "chat", "--name", "other", "--image", "other:1", "--instances", "2")
+	close(release)
 	e := b.end()
 	require.Equal(t, exitLedger, e.code, e.stderr)
 	require.NotContains(t, e.stderr, "has asked for")

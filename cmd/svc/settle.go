@@ -464,10 +464,6 @@ of the endpoint in the last five minutes: no lease keeps it then.`,
 			if err != nil || d < 0 {
 				return nil, usageError{fmt.Errorf("DURATION must be a duration, such as 8h or 2d, and at most %dd, or 0 for no lease, not %q", maxDays, args[1])}
 			}
-			end := time.Now().Add(max(d, time.Second)) // a lease of 1 ns is the mark of an accepted delete
-			if d == 0 {
-				end = time.Time{}
-			}
 			e, err := t.entryOf(ctx, args[0])
 			if err != nil {
 				return nil, err
@@ -481,6 +477,10 @@ of the endpoint in the last five minutes: no lease keeps it then.`,
 			}
 			if err := t.reach(ctx); err != nil { // the lease counts from the service's time
 				return nil, err
+			}
+			end := time.Now().Add(max(d, time.Second)) // a lease of 1 ns is the mark of an accepted delete
+			if d == 0 {
+				end = time.Time{}
 			}
 			if err := t.meanwhile(ctx, e, t.client.Ledger.Extend(ctx, e, end)); err != nil {
 				return nil, err

@@ -105,5 +105,5 @@ func TestProgressAsJSON(t *testing.T) {
 		require.NotEmpty(t, event["message"], line)
 		events[event["event"].(string)] = true
 	}
-	require.Equal(t, map[string]bool{"note": true, "poll": true, "attempt": true, "error": true}, events)
+	require.Equal(t, map[string]bool{"note": true, "warning": true, "poll": true, "attempt": true, "error": true}, events)
 }
