@@ -97,7 +97,7 @@ check_flags() {
 	for flag; do
 		case ${flag%%=*} in
 		--base-url | --inference-url | --ledger | --token-file | --insecure-http)
-			refuse 64 "$flag would be for svc deploy only: set SVC_BASE_URL, SVC_INFERENCE_URL, SVC_LEDGER and SVC_API_TOKEN" ;;
+			refuse 64 "$flag would be for svc deploy only: set SVC_BASE_URL, SVC_INFERENCE_URL, SVC_LEDGER or SVC_API_TOKEN" ;;
 		--lease) refuse 64 "in place of $flag, set LEASE" ;;
 		-q | -v) ;;
 		--image | --dry-run | --key | --wait | --keep | --output | --help | -[!-]*) refuse 64 "$flag cannot be one of FLAGS" ;;
@@ -128,6 +128,17 @@ list() {
 	look ls -o yaml "$@"
 	rest=$said
 	[ $code = 0 ] || [[ $code = 9 && ($said == *'- key: '* || $said == *'error_kind: no_ledger'*) ]]
+}
+
+# begin checks DELETE_TIMEOUT before it is needed, and does what list does.
+begin() {
+	limit=${DELETE_TIMEOUT:-10m} look version
+	[ $code != 64 ] || refuse 64 'DELETE_TIMEOUT must be a duration, such as 10m'
+	list "$@" || {
+		look ls "$@" -o name
+		show "$said"
+		refuse $code 'svc ls has failed'
+	}
 }
 
 # next sets entry to the next one that list has read.
@@ -251,7 +262,7 @@ case ${DRAIN:-30} in *[!0-9]*) refuse 64 'DRAIN must be a number of seconds' ;; 
 command -v "$switch" >/dev/null || refuse 64 "$switch is no program"
 new=$app--$release both='' undo=" To give up $new: svc delete --key $new --missing-ok"
 
-limit=${DELETE_TIMEOUT:-10m} list || { show "$said"; refuse $code 'the ledger cannot be read'; }
+begin
 others
 old=$keys begun=$marks count='' flavor='' serves=''
 serving

@@ -24,7 +24,8 @@
 # --max-price name another flavor for IMAGE.
 #
 # OLD_IMAGE is deployed again with FLAGS, or with OLD_FLAGS, which are separated by spaces and have no quotes. If that
-# is not the request of the endpoint that serves, it could not be brought back: nothing is deleted.
+# is not the request of the endpoint that serves, it could not be brought back: nothing is deleted. If FLAGS name another
+# flavor, and the script was killed while it deleted IMAGE again, name the flavor of OLD_IMAGE in OLD_FLAGS.
 #
 # The script can be run again after any failure or kill, with the same arguments. Run the rollouts of a key one after
 # the other. If two run at once, one of them ends with 9, or both have the same image.
@@ -100,7 +101,7 @@ check_flags() {
 	for flag; do
 		case ${flag%%=*} in
 		--base-url | --inference-url | --ledger | --token-file | --insecure-http)
-			refuse 64 "$flag would be for svc deploy only: set SVC_BASE_URL, SVC_INFERENCE_URL, SVC_LEDGER and SVC_API_TOKEN" ;;
+			refuse 64 "$flag would be for svc deploy only: set SVC_BASE_URL, SVC_INFERENCE_URL, SVC_LEDGER or SVC_API_TOKEN" ;;
 		--lease) refuse 64 "in place of $flag, set LEASE" ;;
 		-q | -v) ;;
 		--image | --dry-run | --key | --wait | --keep | --output | --help | -[!-]*) refuse 64 "$flag cannot be one of FLAGS" ;;
@@ -131,6 +132,17 @@ list() {
 	look ls -o yaml "$@"
 	rest=$said
 	[ $code = 0 ] || [[ $code = 9 && ($said == *'- key: '* || $said == *'error_kind: no_ledger'*) ]]
+}
+
+# begin checks DELETE_TIMEOUT before it is needed, and does what list does.
+begin() {
+	limit=${DELETE_TIMEOUT:-10m} look version
+	[ $code != 64 ] || refuse 64 'DELETE_TIMEOUT must be a duration, such as 10m'
+	list "$@" || {
+		look ls "$@" -o name
+		show "$said"
+		refuse $code 'svc ls has failed'
+	}
 }
 
 # next sets entry to the next one that list has read.
@@ -211,7 +223,7 @@ case ${OLD_FLAGS-} in *[\"\'\\]*) refuse 64 'OLD_FLAGS are separated by spaces, 
 check_flags "$@" ${OLD_FLAGS-}
 
 # What the key has, and what it had last. The open entry comes first, the others from old to new.
-limit=${DELETE_TIMEOUT:-10m} list --key "$key" --all || { show "$said"; refuse $code 'the ledger cannot be read'; }
+begin --key "$key" --all
 day=$(TZ=UTC24 date +%Y-%m-%dT%H:%M:%SZ) # the time 24 hours ago
 id='' count='' created='' flavor='' deleting='' old_flavor='' dropped=''
 while next; do
@@ -261,8 +273,7 @@ if [ $same = 9 ]; then
 		if [ $code = 9 ]; then
 			say "the endpoint of the key $key is not of $old with these flags, so it could not be brought back"
 			say 'name the image that serves as OLD_IMAGE, and its flags in OLD_FLAGS. No command shows them: look where it was deployed from'
-			say "if they are not known, replace it without a way back: svc delete --key $key, then svc deploy --key $key"
-			refuse 9 'nothing was deleted'
+			refuse 9 "if they are not known, replace it without a way back: svc delete --key $key, then svc deploy --key $key"
 		fi
 		;;
 	5) ;; # there is no endpoint to bring back
