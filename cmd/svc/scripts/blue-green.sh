@@ -271,6 +271,7 @@ serving
 run svc deploy --key "$new" --name "$new" --image "$image" --lease "${LEASE:-720h}" "$@" \
 	${count:+--instances "$count"} ${flavor:+--flavor "$flavor"} >/dev/null || {
 	code=$?
+	[ $code != 64 ] || refuse 64 'svc deploy does not accept the request'
 	[ $code != 5 ] || [ -z "$serves" ] || [ -z "$flavor" ] || say "$new was to have the flavor of $serves: for another one, the same command with --flavor or --max-price"
 	exit $code
 }
