@@ -228,7 +228,7 @@ func (l *Ledger) scale(ctx context.Context, k *call) (*ledger.Scaling, error) {
 func (l *Ledger) scaled(ctx context.Context, s *ledger.Scaling, k *call, updated **InferenceService) {
 	if s != nil {
 		status := cmp.Or(k.Result.StatusCode, http.StatusBadRequest) // 0 if nothing was sent
-		l.behind(ctx, s.Close(ctx, *updated != nil, !k.Result.Acted && status >= http.StatusBadRequest))
+		l.behind(ctx, k.ID, ledger.Scaled, s.Close(ctx, *updated != nil, !k.Result.Acted && status >= http.StatusBadRequest))
 	}
 }
 
@@ -236,13 +236,13 @@ func (l *Ledger) scaled(ctx context.Context, s *ledger.Scaling, k *call, updated
 // IsDeleted, or nil if the service no longer found the ID.
 func (l *Ledger) deleted(ctx context.Context, id string, s *InferenceService) {
 	if l.journal != nil {
-		l.behind(ctx, l.journal.Deleted(ctx, id, orZero(s).Name))
+		l.behind(ctx, id, ledger.Deleted, l.journal.Deleted(ctx, id, orZero(s).Name))
 	}
 }
 
-// behind logs that the ledger could not be updated.
-func (l *Ledger) behind(ctx context.Context, err error) {
+// behind logs that an event of an endpoint could not be recorded.
+func (l *Ledger) behind(ctx context.Context, id string, event ledger.Event, err error) {
 	if err != nil {
-		l.client.warn(ctx, "svc: the ledger could not be updated", err)
+		l.client.warn(ctx, "svc: the ledger could not be updated", err, "id", l.client.clean(id), "event", string(event))
 	}
 }

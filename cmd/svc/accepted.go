@@ -26,8 +26,11 @@ func (t *tool) markDelete(ctx context.Context, id string, date time.Time) {
 	ctx, cancel := briefly(ctx)
 	defer cancel()
 	e, err := t.journal.Owner(ctx, id)
+	if err != nil { // the delete takes effect without the ledger too
+		t.unrecorded(id, accepted, err)
+	}
 	if err != nil || e == nil {
-		return // the delete takes effect without the ledger too
+		return
 	}
 	err = t.journal.Change(ctx, "extend", *e, func(now ledger.Entry) (ledger.Record, error) {
 		if now.State != ledger.Created || now.Lease == 1 && time.Since(deleteAccepted(now)) < time.Minute {
@@ -38,9 +41,11 @@ func (t *tool) markDelete(ctx context.Context, id string, date time.Time) {
 		}
 		return ledger.Record{Event: ledger.Extended, Lease: 1, ServiceTime: date.UTC()}, nil
 	})
-	if err == nil {
-		t.note(func(*facts) { t.marked[id] = true })
+	if err != nil {
+		t.unrecorded(id, accepted, err)
+		return
 	}
+	t.note(func(*facts) { t.marked[id] = true })
 }
 
 // isMark reports whether a record is one of markDelete.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -35,7 +36,7 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 		if f.Unrecorded {
 			lines = append(lines, fmt.Sprintf("The ledger could not record that. The entry of the key %s stays in doubt until you run: %s", f.Entry, t.cmd("forget %s", f.Entry)))
 		}
-		if kindOf(err).code == exitLedger {
+		if f.Replaced != "" && kindOf(err).code == exitLedger {
 			lines = append(lines, t.ledgerAdvice(err, f)...)
 		}
 		return append(lines, "Nothing is left running.")
@@ -143,10 +144,18 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 	case t.place.shown != "":
 		lines = append(lines, fmt.Sprintf("The ledger is %s. To find out what is wrong with it: %s", t.place.shown, t.cmd("doctor")))
 	}
-	deleted := t.acceptedIDs()
+	proved := slices.Sorted(maps.Keys(t.provedIDs()))
+	deleted := slices.DeleteFunc(t.acceptedIDs(), func(id string) bool { return slices.Contains(proved, id) })
+	done := ""
+	if len(proved) > 0 {
+		done = fmt.Sprintf("Deleted: %s. ", strings.Join(proved, ", "))
+	}
+	if len(deleted) > 0 {
+		done += fmt.Sprintf("The service has accepted the delete of %s. ", strings.Join(deleted, ", "))
+	}
 	switch {
-	case f.Running && len(deleted) > 0:
-		lines = append(lines, fmt.Sprintf("The service has accepted the delete of %s. Other endpoints may still be running and billed.", strings.Join(deleted, ", ")))
+	case f.Running && done != "":
+		lines = append(lines, done+"Other endpoints may still be running and billed.")
 	case f.Running:
 		lines = append(lines, "Nothing was created or changed. Endpoints that ran before may still be running and billed.")
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -31,7 +32,7 @@ func (t *tool) makeClient(c *command, store ledger.Store) error {
 	if c.client == noClient && store == nil {
 		return nil
 	}
-	opts := []svc.Option{svc.WithUserAgent("svc-tool/" + version()), svc.WithAttemptHook(t.attempt),
+	opts := []svc.Option{svc.WithUserAgent("svc-tool/" + version()), svc.WithAttemptHook(t.attempt), svc.WithLogger(slog.New(records{t})),
 		svc.WithTransportWrapper(func(next http.RoundTripper) http.RoundTripper { return dates{gate{next, t.giveUp}, t} })}
 	if store != nil {
 		opts = append(opts, svc.WithLedger(store))

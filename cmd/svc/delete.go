@@ -184,6 +184,7 @@ func (t *tool) recorded(ctx context.Context, ids []string) map[string]ledger.Ent
 	defer cancel()
 	entries, err := t.client.Ledger.Entries(ctx) // returns when ctx ends, even if the store hangs
 	if err != nil && !errors.Is(err, svc.ErrNoLedger) {
+		t.note(func(f *facts) { f.Unread = true })
 		t.talk.warn("the ledger cannot be read, so the entry of what is deleted may stay open; run the same command again when it can: %s", plainText(err))
 	}
 	for _, e := range entries {

@@ -488,12 +488,8 @@ func (d *deployment) judge(ctx context.Context, service *svc.InferenceService, e
 			f.Running = errors.Is(err, svc.ErrOutcomeUnknown) // a create was sent, so no earlier endpoint of the key was running
 		}
 	})
-	switch {
-	case !isDeploy:
-	case failed.Cleanup == svc.CleanupAccepted:
+	if isDeploy && failed.Cleanup == svc.CleanupAccepted {
 		t.tellMarked(ctx, failed.ServiceID)
-	case failed.Cleanup == svc.CleanupDeleted:
-		t.checkDeletion(ctx)
 	}
 	if unknown, ok := errors.AsType[*svc.OutcomeUnknownError](err); ok {
 		t.noteDoubt(ctx, unknown)

@@ -288,27 +288,29 @@ type watched struct {
 // List lists records, as the command has to see them.
 func (w watched) List(ctx context.Context, key string) ([]ledger.Record, error) {
 	records, err := w.Store.List(ctx, key)
+	w.tool.noteOwners(records)
 	if w.command.listed != nil {
 		records = w.command.listed(records)
 	}
 	return records, err
 }
 
-// Append adds a record. It warns if that is a deletion and fails, since the command itself does not
-// fail then.
+// Append implements [ledger.Store].
 func (w watched) Append(ctx context.Context, r ledger.Record) error {
 	if r.Event == ledger.Intended { // before, since it may be stored in spite of an error
 		w.tool.noteIntent(r)
 	}
 	err := w.Store.Append(ctx, r)
-	if r.Event == ledger.Deleted {
-		w.tool.note(func(f *facts) { f.Found = true })
-	}
-	switch {
-	case err == nil && w.command.onRecord != nil:
+	w.tool.note(func(f *facts) {
+		switch {
+		case r.Event == ledger.Deleted:
+			f.Found, w.tool.proved[r.ServiceID] = true, time.Now()
+		case r.Event == ledger.Created && err == nil:
+			w.tool.owners[strings.ToLower(r.ServiceID)] = r.Key
+		}
+	})
+	if err == nil && w.command.onRecord != nil {
 		w.command.onRecord(r)
-	case err != nil && r.Event == ledger.Deleted && !errors.Is(err, fs.ErrExist):
-		w.tool.staysOpen(r.ServiceID, r.Key, err)
 	}
 	return err
 }
@@ -325,27 +327,6 @@ func (t *tool) writable(ctx context.Context) error {
 		return &ledger.Error{Op: "write to " + t.place.shown, Err: err}
 	}
 	return nil
-}
-
-// staysOpen warns, once for a command that deploys, that the ledger cannot record the deletion of an endpoint.
-func (t *tool) staysOpen(id, key string, err error) {
-	t.note(func(f *facts) { f.Open = true })
-	t.talk.warn("the ledger cannot record that %s is deleted, so its entry (key %s) stays open: %s. When it can: %s",
-		printable(id), key, plainText(err), t.cmd("delete %s --missing-ok", printable(id)))
-}
-
-// checkDeletion warns if the ledger cannot be read after the deletion of the endpoint that the command has
-// created, so that it is not recorded.
-func (t *tool) checkDeletion(ctx context.Context) {
-	f := t.facts()
-	if f.Entry == "" || f.Open || f.Unrecorded {
-		return
-	}
-	ctx, cancel := briefly(ctx)
-	defer cancel()
-	if _, err := t.client.Ledger.Entry(ctx, f.Entry); err != nil && !errors.Is(err, svc.ErrKeyInUse) {
-		t.staysOpen(f.ID, f.Entry, err)
-	}
 }
 
 // briefly returns a context for a look into the ledger at the end of a command: it lasts two seconds, also

@@ -126,7 +126,6 @@ func (t *tool) deployAndRun(ctx context.Context, d *deployment, cmd *exec.Cmd) e
 		return failed
 	}
 	t.note(func(f *facts) { f.Running, f.Deleted, f.GivenBack = false, true, true })
-	t.checkDeletion(ctx)
 	if i, ok := errors.AsType[interruption](context.Cause(ctx)); ok {
 		number, _ := i.signal.(syscall.Signal)
 		return coded{fmt.Errorf("%w; %s is deleted", i, service.ServiceID), 128 + int(number)}

@@ -274,8 +274,12 @@ func (t *tool) unfinished(entries []ledger.Entry, proofs *sync.Map, dryRun bool)
 func (t *tool) sweptEntry(r svc.Reaped, dryRun bool, tell func(id string, err error), damaged bool) swept {
 	deleted := r.Err == nil && (!dryRun || r.Entry.State == ledger.Deleted) && r.Entry.State != ledger.Forgotten
 	e := swept{entryView: newEntryView(r.Entry), Deleted: deleted, hidden: isNotFound(r.Err), unmarked: errors.Is(r.Err, svc.ErrLedgerMark)}
-	if deleted { // the ledger may not have it yet
-		e.Open, e.InDoubt = false, false
+	if deleted && e.Open { // the ledger does not have it yet
+		at, known := t.provedIDs()[e.ServiceID]
+		if !known {
+			at = time.Now()
+		}
+		e.State, e.Open, e.InDoubt, e.DeletedAt, e.DeleteFrom = string(ledger.Deleted), false, false, stamp(at), ""
 	}
 	if r.Err == nil {
 		return e

@@ -42,12 +42,15 @@ type tool struct {
 	mu      sync.Mutex
 	current *command // the command that runs; nil if the command line is not valid
 	known   facts
-	shown   view            // what the command has found
-	partial func() view     // returns what it has found so far, and is called under the lock; nil if it has no such function
-	over    chan struct{}   // is closed when CMD of "svc run" has ended, and what is known of its end is recorded; nil if it is not started
-	seen    map[string]bool // IDs of endpoints that the service knew, or may have deleted
-	deletes map[string]bool // IDs of endpoints whose delete the service has accepted
-	marked  map[string]bool // those of them that the ledger has so
+	shown   view                 // what the command has found
+	partial func() view          // returns what it has found so far, and is called under the lock; nil if it has no such function
+	over    chan struct{}        // is closed when CMD of "svc run" has ended, and what is known of its end is recorded; nil if it is not started
+	seen    map[string]bool      // IDs of endpoints that the service knew, or may have deleted
+	deletes map[string]bool      // IDs of endpoints whose delete the service has accepted
+	marked  map[string]bool      // those of them that the ledger has so
+	proved  map[string]time.Time // when this command has found out that endpoints are deleted, by their IDs
+	owners  map[string]string    // keys of the entries that have IDs of endpoints in lower case, as far as the ledger was read
+	untold  map[string]bool      // of which events of which endpoints it is said that the ledger cannot record them
 }
 
 // facts is what is known about the endpoints of a command.
@@ -72,7 +75,7 @@ type facts struct {
 	Unrecorded bool     // the ledger could not record the ID of the endpoint: the entry has none
 	Changed    bool     // a change of the number of instances may have taken effect
 	Uploading  string   // name of the file record that a request may have made; empty if there is none
-	Open       bool     // it is said that the entry of a deleted endpoint may stay open
+	Unread     bool     // it is said that the ledger cannot be read, so that the entry of a deleted endpoint may stay open
 	Listed     bool     // the ledger has an open entry with its ID
 	Found      bool     // this command has found out that an endpoint is deleted
 	Unwritten  bool     // the work is done, and standard output could not be written
@@ -88,7 +91,8 @@ type facts struct {
 }
 
 func newTool(stdin io.Reader, stdout, stderr *os.File, s signals) *tool {
-	t := &tool{stdin: stdin, stdout: &output{file: stdout}, talk: newTalk(stderr), ctx: s.ctx, giveUp: s.giveUp, seen: map[string]bool{}, deletes: map[string]bool{}, marked: map[string]bool{}}
+	t := &tool{stdin: stdin, stdout: &output{file: stdout}, talk: newTalk(stderr), ctx: s.ctx, giveUp: s.giveUp, seen: map[string]bool{}, deletes: map[string]bool{}, marked: map[string]bool{},
+		proved: map[string]time.Time{}, owners: map[string]string{}, untold: map[string]bool{}}
 	t.deletedAt.Store(new(time.Time))
 	t.root = t.rootCommand()
 	return t
