@@ -214,6 +214,9 @@ func TestScriptsEndWithTheCodeThatMatters(t *testing.T) {
 		{bluegreen, map[string]int{"deploy": 11}, 11},
 		{bluegreen, map[string]int{"url": 7}, 20},
 		{rollout, map[string]int{"deploy": 10}, 10},
+		{rollout, map[string]int{"deploy": 1}, 10}, // 1 would mean that the old image serves
+		{rollout, map[string]int{"ls": 1}, 10},
+		{rollout, map[string]int{"deploy --key app --name app --image app:2 --lease 24h --flavor flavor-9 --instances 1 --dry-run": 9, "delete": 1}, 10},
 		{rollout, map[string]int{"deploy --key app --name app --image app:2 --lease 24h --flavor flavor-9 --instances 1 --dry-run": 9, "delete": 10}, 10},
 		{rollout, map[string]int{"deploy --key app --name app --image app:2 --lease 24h --flavor flavor-9 --instances 1 --dry-run": 9, "get": 7}, 10},
 	} {

@@ -88,7 +88,8 @@ refuse() {
 	shift
 	say "$*"
 	say 'nothing was changed'
-	exit $code
+	[ "$code" != 1 ] || code=10 # 1 would say what serves
+	exit "$code"
 }
 
 # check_flags refuses flags of svc deploy with which the script would not do what it says.

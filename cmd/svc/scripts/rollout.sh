@@ -92,7 +92,8 @@ refuse() {
 	shift
 	say "$*"
 	say 'nothing was changed'
-	exit $code
+	[ "$code" != 1 ] || code=10 # 1 would say what serves
+	exit "$code"
 }
 
 # check_flags refuses flags of svc deploy with which the script would not do what it says.
@@ -190,6 +191,7 @@ drop() {
 	run svc delete --missing-ok --timeout "${DELETE_TIMEOUT:-10m}" -- "$1" >/dev/null || {
 		code=$?
 		say "$1 is not known to be deleted, so nothing is deployed"
+		[ $code != 1 ] || code=10
 		exit $code
 	}
 	dropped=yes
