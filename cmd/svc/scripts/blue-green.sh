@@ -97,11 +97,11 @@ check_flags() {
 	local flag
 	for flag; do
 		case ${flag%%=*} in
-		--base-url | --inference-url | --ledger | --token-file | --insecure-http)
+		--base-url | --inference-url | --ledger | --token-file)
 			refuse 64 "$flag would be for svc deploy only: set SVC_BASE_URL, SVC_INFERENCE_URL, SVC_LEDGER or SVC_API_TOKEN" ;;
 		--lease) refuse 64 "in place of $flag, set LEASE" ;;
 		-q | -v) ;;
-		--image | --dry-run | --key | --wait | --keep | --output | --help | -[!-]*) refuse 64 "$flag cannot be one of FLAGS" ;;
+		--image | --dry-run | --key | --wait | --keep | --insecure-http | --output | --help | -[!-]*) refuse 64 "$flag cannot be one of FLAGS" ;;
 		esac
 	done
 }
