@@ -3,9 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -48,16 +50,86 @@ func (t *tool) markDelete(ctx context.Context, id string, date time.Time) {
 	t.note(func(*facts) { t.marked[id] = true })
 }
 
+// claimSettles is how long after the claim of a sweep no lease keeps the endpoint: a delete is sent by then, or it never is.
+const claimSettles = time.Minute
+
+// claimLease is the lease of a claim, which nobody sets.
+const claimLease = 2 * time.Nanosecond
+
+// errExtended is returned for an endpoint whose lease was extended after the sweep began.
+var errExtended = errors.New("the lease was extended")
+
+// claim records that a sweep is about to send the delete of an endpoint, right before that. So whoever extends the lease
+// after it knows that this comes too late. It returns an error, and nothing is sent, if the lease was extended before.
+// What lowers the bill does not wait for a ledger that fails.
+func (t *tool) claim(ctx context.Context, id string) error {
+	if t.sweeping == nil {
+		return nil
+	}
+	ctx, cancel := briefly(ctx)
+	defer cancel()
+	began := ledger.WallClock() // it goes on while the program is suspended
+	e, err := t.journal.Owner(ctx, id)
+	if err != nil || e == nil {
+		return nil
+	}
+	err = t.journal.Change(ctx, "extend", *e, func(now ledger.Entry) (r ledger.Record, err error) {
+		end, begun := t.sweeping[now.Intent]
+		switch {
+		case now.State != ledger.Created, !deleteAccepted(now).IsZero(), !begun:
+		case now.Lease == 0, now.LeaseEnd.After(end):
+			return r, errExtended
+		case time.Since(claimed(now)) >= claimSettles/4:
+			r = ledger.Record{Event: ledger.Extended, Lease: claimLease, ServiceTime: now.LeaseEnd.Add(-claimLease).UTC()} // its end is the same
+		}
+		return r, nil
+	})
+	switch late := ledger.WallClock().Sub(began); {
+	case late > claimSettles/4:
+		return fmt.Errorf("the delete was not sent: this program was suspended for %v", late.Round(time.Second))
+	case errors.Is(err, errExtended):
+		return err
+	}
+	return nil
+}
+
+func isClaim(r ledger.Record) bool { return r.Event == ledger.Extended && r.Lease == claimLease }
+
+// claimed returns when a sweep was about to send its latest delete of the endpoint of an entry, or zero.
+func claimed(e ledger.Entry) (at time.Time) {
+	for _, r := range e.Records {
+		switch {
+		case r.Event == ledger.Created: // perhaps of another endpoint: an adoption was undone
+			at = time.Time{}
+		case isClaim(r):
+			at = r.At
+		}
+	}
+	return at
+}
+
+// isClaimed reports whether a sweep is about to delete the endpoint of an entry.
+func isClaimed(e ledger.Entry) bool {
+	return e.State == ledger.Created && time.Since(claimed(e)) < claimSettles
+}
+
+// claimedText says since when that is so.
+func claimedText(e ledger.Entry) string {
+	return fmt.Sprintf("a sweep has begun to delete %s, %s ago, since its lease was over", printable(e.ServiceID), short(time.Since(claimed(e))))
+}
+
 // isMark reports whether a record is one of markDelete.
 func isMark(r ledger.Record) bool { return r.Event == ledger.Extended && r.Lease == 1 }
 
 // standing returns the mark of an accepted delete that is in force, or nil if there is none, and the records without the
-// marks and without the leases that do not count. A mark is in force until a lease is set at least deleteSettles after it.
+// marks, the claims of sweeps and the leases that do not count. A mark is in force until a lease is set at least deleteSettles after it.
 // A lease that is set before that does not count, whoever sets it.
 func standing(records []ledger.Record) (mark *ledger.Record, others []ledger.Record) {
 	id := ""
 	for i, r := range records {
 		switch {
+		case isClaim(r):
+			continue
 		case isMark(r):
 			mark = &records[i]
 			continue
@@ -83,7 +155,7 @@ func deleteAccepted(e ledger.Entry) time.Time {
 	return time.Time{}
 }
 
-// unmarked returns an entry without the records of markDelete: it has the lease from before the delete.
+// unmarked returns an entry without the records of markDelete and claim: it has the lease from before the delete.
 func unmarked(e ledger.Entry) ledger.Entry {
 	_, records := standing(e.Records)
 	return fold(e, records)
@@ -169,6 +241,11 @@ type dates struct {
 
 // RoundTrip implements [http.RoundTripper].
 func (d dates) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodDelete {
+		if err := d.tool.claim(r.Context(), path.Base(r.URL.Path)); err != nil {
+			return nil, err
+		}
+	}
 	resp, err := d.next.RoundTrip(r)
 	if err != nil {
 		return resp, err
@@ -226,7 +303,11 @@ func deletingText(e ledger.Entry) string {
 // and nothing else.
 func (t *tool) warnOfDelete(e ledger.Entry) {
 	at, when := deleteAccepted(e), ""
-	if at.IsZero() {
+	switch {
+	case at.IsZero() && isClaimed(e):
+		t.talk.warn("%s: it may be deleted at any time", claimedText(e))
+		return
+	case at.IsZero():
 		return
 	}
 	if until := at.Add(deleteSettles); time.Now().Before(until) {
@@ -245,6 +326,9 @@ func (t *tool) mayKeep(e ledger.Entry) error {
 	at := deleteAccepted(e)
 	if until := at.Add(deleteSettles); !at.IsZero() && time.Now().Before(until) {
 		return deletingError{fmt.Sprintf("%s: neither a lease nor instances keep it. If it still runs at %s, this command works then. Only a lease keeps it: %s", deletingText(e), clock(until), t.cmd("extend %s 8h", e.Key))}
+	}
+	if isClaimed(e) {
+		return deletingError{fmt.Sprintf("%s: neither a lease nor instances keep it. If it still runs at %s, this command works then", claimedText(e), clock(claimed(e).Add(claimSettles)))}
 	}
 	return nil
 }

@@ -453,7 +453,8 @@ func (t *tool) extendCommand() *command {
 such as 8h or 2d, counts from now, and may shorten the lease. 0 means that there is no lease: then
 nothing deletes the endpoint until somebody does. No sweep deletes an endpoint that was adopted without
 the mark (svc adopt --unmarked), whatever its lease. Ends with 10 if the service has accepted a delete
-of the endpoint in the last five minutes: no lease keeps it then.`,
+of the endpoint in the last five minutes, or a sweep has begun to delete it in the last minute: no lease
+keeps it then.`,
 			Example: "  svc extend chat 8h",
 			Args:    cobra.ExactArgs(2),
 		},

@@ -137,6 +137,10 @@ It checks the token, also if no lease is over. If the service does not accept it
 		v.DryRun = dryRun
 		entries := t.showMarks(ctx)
 		t.note(func(*facts) { t.partial = func() view { return t.unfinished(entries, &proofs, dryRun) } })
+		t.sweeping = map[string]time.Time{}
+		for _, e := range entries {
+			t.sweeping[e.Intent] = e.LeaseEnd
+		}
 		if err := t.refused(ctx); err != nil {
 			return v, t.afterSweep(ctx, v, err)
 		}

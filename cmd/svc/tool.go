@@ -35,6 +35,8 @@ type tool struct {
 	wait    svc.WaitOptions
 	result  result // of "svc run"
 
+	sweeping map[string]time.Time // ends of the leases, by intent, as they were when the sweep began; nil for other commands
+
 	published atomic.Bool               // the document is written
 	deletedAt atomic.Pointer[time.Time] // Date of the latest response to a delete; zero before it
 	ahead     atomic.Int64              // how far the clock of this machine is ahead of the service's, in ns, by the latest response; see off
