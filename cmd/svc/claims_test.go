@@ -200,8 +200,8 @@ var sentences = map[string]func(c claim, found []string) bool{
 			return fmt.Sprint(e.Records[0].Instances) == found[1] && (found[2] == "" || fmt.Sprint(e.Instances) == found[2])
 		})
 	},
-	`(svc-\d+) was scaled to (\d+) instances, and keeps`: func(c claim, found []string) bool {
-		return c.anyEntry(func(e ledger.Entry) bool { return e.ServiceID == found[1] && fmt.Sprint(e.Instances) == found[2] })
+	`(svc-\d+) has (\d+) instances, and keeps`: func(c claim, found []string) bool {
+		return c.after.endpoints[found[1]].Deleted || !c.alone || fmt.Sprint(c.after.endpoints[found[1]].Instances) == found[2]
 	},
 	`the lease of (svc-\d+) (?:still ends|now ends|ends) in ((?:\d+[dhms])+)`: func(c claim, found []string) bool {
 		left, err := parseDays(strings.ReplaceAll(found[2], "h0m", "h"))

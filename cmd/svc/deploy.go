@@ -129,8 +129,9 @@ type deployment struct {
 	wait     bool
 	announce func(context.Context, string) error // writes the ID of the endpoint
 
-	stop     context.CancelCauseFunc // ends Deploy
-	checking bool                    // it was said that the endpoint of the key may be deleted
+	stop          context.CancelCauseFunc // ends Deploy
+	checking      bool                    // it was said that the endpoint of the key may be deleted
+	instancesTold bool                    // it was said if the endpoint of the key has another number of instances than the request
 
 	before    *ledger.Entry // the entry of the endpoint in whose place a new one is created; nil if there was none
 	leaseTold string        // the intent of the entry of which it was said what its lease is; empty if of none
@@ -370,6 +371,7 @@ func (d *deployment) replace(ctx context.Context) error {
 	if err := cmp.Or(t.writable(ctx), d.replaceable(ctx, s.ResourceMetadata.FlavorID)); err != nil {
 		return err
 	}
+	d.before.Instances = int(s.ResourceMetadata.TargetInstanceNumber)
 	t.talk.say("%s is %s: deleting it", s.ServiceID, s.Status)
 	t.talk.setDeleting(true)
 	defer t.talk.setDeleting(false)
@@ -420,6 +422,9 @@ func (d *deployment) created(ctx context.Context, id string) error {
 // been deleted elsewhere: Deploy finds out, and then creates another one.
 func (d *deployment) onPoll(p svc.Poll) {
 	resumed := d.tool.facts().Resumed
+	if resumed {
+		d.tellInstances(p.Service)
+	}
 	if resumed && !d.wait && p.Err == nil {
 		d.stop(errNoWait) // it exists
 	}

@@ -40,7 +40,7 @@ func (d *deployment) foresee(ctx context.Context) (goesOn bool, err error) {
 	case !useless(s):
 		d.warnOfAdopted(*e, s)
 		t.talk.say("the command would create nothing: the key %s has %s, of the same request, which is %s", e.Key, printable(s.ServiceID), printable(string(s.Status)))
-		d.tellScaled(*e)
+		d.tellInstances(s)
 		d.tellLease(*e, true)
 		return true, nil
 	case d.spec.replace:
@@ -123,7 +123,6 @@ func (d *deployment) goesOn(ctx context.Context, id string) {
 		t.talk.say("an earlier command has created %s%s", printable(id), then)
 	}
 	t.warnOfDelete(*e) // accepted since the key was read
-	d.tellScaled(*e)
 	if !e.LeaseEnd.IsZero() && t.ahead.Load() == 0 {
 		_, _ = t.serviceTime(limited) // by which the lease ends
 	}
@@ -131,11 +130,15 @@ func (d *deployment) goesOn(ctx context.Context, id string) {
 	d.warnOfFlavor(ctx, *e)
 }
 
-// tellScaled says that the endpoint of the key has another number of instances than the request, which "svc scale"
-// has asked for. It keeps them.
-func (d *deployment) tellScaled(e ledger.Entry) {
-	if n := d.req.ResourceMetadata.TargetInstanceNumber; e.Instances != n {
-		d.tool.talk.say("%s was scaled to %d instances, and keeps them: --instances %d is for a new endpoint. To scale it: %s", printable(e.ServiceID), e.Instances, n, d.tool.cmd("scale --key %s N", e.Key))
+// tellInstances says, once, that the endpoint of the key has another number of instances than the request, by its record: the
+// ledger may have a number that "svc scale" has asked for and not got. The endpoint keeps them.
+func (d *deployment) tellInstances(s *svc.InferenceService) {
+	if s == nil || s.IsDeleted || d.instancesTold {
+		return
+	}
+	d.instancesTold = true
+	if has, n := int(s.ResourceMetadata.TargetInstanceNumber), d.req.ResourceMetadata.TargetInstanceNumber; has != n {
+		d.tool.talk.say("%s has %d instances, and keeps them: --instances %d is for a new endpoint. To scale it: %s", printable(s.ServiceID), has, n, d.tool.cmd("scale --key %s N", d.tool.flags.key))
 	}
 }
 
