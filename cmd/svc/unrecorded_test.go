@@ -74,3 +74,20 @@ func TestRecordThatTheLedgerCannotTake_B6(t *testing.T) {
 		})
 	}
 }
+
+// TestScaleWithoutTheLedger_B12: what lowers the bill works, with a warning, and what raises it says how it works.
+func TestScaleWithoutTheLedger_B12(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--instances", "2")...)
+	for name, place := range map[string]string{"folder": filepath.Join(t.TempDir(), "lost"), "file": "sqlite:" + filepath.Join(t.TempDir(), "lost.db")} {
+		s.env["SVC_LEDGER"] = place
+		require.Contains(t, s.must(exitOK, "scale", "svc-1", "1").stderr, "warning: the ledger cannot record that svc-1 has 1 instances, so its entry, if it has one, keeps", name)
+		e := s.must(exitLedger, "scale", "svc-1", "2", "-o", "json")
+		require.Equal(t, true, e.doc(t)["may_be_running"])
+		require.Contains(t, e.stderr, "The same command with --ledger none works without one", name)
+		require.Equal(t, 1, s.srv.RunningInstances())
+		s.must(exitOK, "scale", "svc-1", "2", "--ledger", "none")
+		require.Equal(t, 2, s.srv.RunningInstances())
+	}
+}

@@ -98,6 +98,12 @@ deleted, only "svc extend" does.`,
 		client: needsClient, ledger: usesLedger, stake: changes, empty: emptyService,
 	}, 1)
 	c.left = t.scaleLeft
+	c.advise = func(err error) []string {
+		if f := t.facts(); t.flags.key == "" && isA[*ledger.Error](err) && kindOf(err).code == exitLedger {
+			return append([]string{"More instances need a record. The same command with --ledger none works without one: then the ledger keeps the number from before."}, t.ledgerAdvice(err, f)...)
+		}
+		return nil
+	}
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		n, err := strconv.Atoi(args[len(args)-1])
 		if err != nil || n < 0 {
