@@ -299,15 +299,15 @@ func deletingText(e ledger.Entry) string {
 	return fmt.Sprintf("the service has accepted a delete of %s, %s ago, and its deletion is not proved", printable(e.ServiceID), short(time.Since(deleteAccepted(e))))
 }
 
-// warnOfDelete warns if the endpoint of an entry is being deleted. What keeps it is a lease that is set after deleteSettles,
+// warnOfDelete warns, once, if the endpoint of an entry is being deleted. What keeps it is a lease that is set after deleteSettles,
 // and nothing else.
 func (t *tool) warnOfDelete(e ledger.Entry) {
 	at, when := deleteAccepted(e), ""
 	switch {
-	case at.IsZero() && isClaimed(e):
-		t.talk.warn("%s: it may be deleted at any time", claimedText(e))
+	case at.IsZero() && !isClaimed(e) || !t.first("deleting "+e.Intent):
 		return
 	case at.IsZero():
+		t.talk.warn("%s: it may be deleted at any time", claimedText(e))
 		return
 	}
 	if until := at.Add(deleteSettles); time.Now().Before(until) {
@@ -331,6 +331,73 @@ func (t *tool) mayKeep(e ledger.Entry) error {
 		return deletingError{fmt.Sprintf("%s: neither a lease nor instances keep it. If it still runs at %s, this command works then", claimedText(e), clock(claimed(e).Add(claimSettles)))}
 	}
 	return nil
+}
+
+// entryNow returns the entry of the endpoint of the command as it is now, or zero if it is not known.
+func (t *tool) entryNow(ctx context.Context) (found ledger.Entry) {
+	f := t.facts()
+	key := cmp.Or(f.Entry, f.Key)
+	if t.journal == nil || key == "" {
+		return found
+	}
+	ctx, cancel := briefly(ctx)
+	defer cancel()
+	entries, _, _ := t.journal.Read(ctx, key) // the open ones first
+	for _, e := range slices.Backward(entries) {
+		if strings.EqualFold(e.ServiceID, f.ID) && !t.elsewhere(e) {
+			found = e
+		}
+	}
+	return found
+}
+
+// lookAgain reads the entry of the endpoint once more at the end of a command that has succeeded. Another command may have
+// deleted the endpoint meanwhile, or its lease may have ended.
+func (t *tool) lookAgain(ctx context.Context, s success) error {
+	f := t.facts()
+	if s == silent || !f.Running || f.ID == "" {
+		return nil
+	}
+	e := t.entryNow(ctx)
+	err := t.mayKeep(e)
+	switch {
+	case s == isThere:
+		t.warnOfDelete(e)
+		return nil
+	case e.State == ledger.Deleted:
+		return fmt.Errorf("%s: %w", printable(e.ServiceID), svc.ErrNotFound)
+	case err != nil && s == staysLater:
+		return err
+	case err != nil:
+		return soonDeleted(e)
+	}
+	t.warnOfOver(e)
+	return nil
+}
+
+// soonDeleted returns the error for an endpoint that is being deleted, by a command that creates another one next time.
+func soonDeleted(e ledger.Entry) error {
+	text := claimedText(e)
+	if !deleteAccepted(e).IsZero() {
+		text = deletingText(e)
+	}
+	return deletingError{text + ": it may be deleted at any time"}
+}
+
+// condemned reports whether the endpoint of an earlier command, with which Deploy has gone on, is being deleted. Then it
+// prepares another Deploy.
+func (d *deployment) condemned(ctx context.Context) bool {
+	t := d.tool
+	if f := t.facts(); !f.Resumed || f.Deleted || d.failed != nil || ctx.Err() != nil {
+		return false
+	}
+	e := t.entryNow(ctx)
+	if deleteAccepted(e).IsZero() {
+		return false
+	}
+	d.earlier, d.before, d.goesOnWith, d.checking, d.instancesTold, d.opts.Lease = &e, new(unmarked(e)), nil, false, false, d.spec.lease
+	t.note(func(f *facts) { f.Resumed, f.Seen = false, nil })
+	return true
 }
 
 // awaitDeletion waits until the endpoint of the key is deleted, if the service has accepted a delete of it: then

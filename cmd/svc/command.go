@@ -23,6 +23,16 @@ const (
 	changes              // it creates, scales or deletes: after a failure an endpoint may be running
 )
 
+// success is what the success of a command says about its endpoint. It is checked at the end: see tool.lookAgain.
+type success int
+
+const (
+	silent     success = iota // nothing
+	isThere                   // the endpoint exists
+	stays                     // it is not being deleted
+	staysLater                // the same, and the command works again once it is certain that it stays
+)
+
 // ledgerUse is how a command uses the ledger.
 type ledgerUse int
 
@@ -50,6 +60,7 @@ type command struct {
 	client  clientUse
 	ledger  ledgerUse
 	stake   stake
+	success success
 	endless bool // there is no time limit unless --timeout is given
 	// dry points to the value of --dry-run of a command that makes a ledger: it makes none then.
 	dry *bool

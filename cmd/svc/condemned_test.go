@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -127,4 +130,170 @@ func TestSweepKeepsAnEndpointWhoseLeaseWasExtendedMeanwhile(t *testing.T) {
 func (b *background) killed() {
 	b.signal(syscall.SIGKILL)
 	b.end()
+}
+
+// TestDeleteThatIsAcceptedDuringACommand: success means that the endpoint stays. deploy creates another one, if it has not
+// created this one itself.
+func TestDeleteThatIsAcceptedDuringACommand(t *testing.T) {
+	t.Parallel()
+	patient(t)
+	s := newSession(t, svctest.WithDeployTime(8*time.Second), svctest.WithDeleteTime(12*time.Second))
+	creator := s.background(with(deploy, "--key", "chat", "-o", "json")...)
+	creator.until("svc-1 is initializing")
+	lines := [][]string{
+		with(deploy, "--key", "chat", "-o", "json"), with(deploy, "--key", "chat", "--lease", "2h", "-o", "json"),
+		{"wait", "--key", "chat", "-o", "json"}, {"wait", "svc-1", "-o", "json"}, {"scale", "--key", "chat", "1", "-o", "json"},
+	}
+	var all []*background
+	for _, line := range lines {
+		b := s.background(line...)
+		b.until("svc-1 is initializing")
+		all = append(all, b)
+	}
+	deleter := s.background("delete", "--key", "chat", "--timeout", "2s")
+	require.Equal(t, exitRunning, deleter.end().code)
+	require.Contains(t, s.must(exitOK, "ls").stdout, "being deleted")
+	for i, b := range append(all, creator) {
+		e := b.end()
+		doc := e.doc(t)
+		if i < 2 {
+			require.Equal(t, exitOK, e.code, e.stderr)
+			require.Contains(t, e.stderr, "waiting until it is deleted, to create another one")
+			require.Equal(t, "svc-2", doc["service_id"])
+			continue
+		}
+		require.Equal(t, exitRunning, e.code, "%s\n%s", e.args, e.stderr)
+		require.Equal(t, []any{"being_deleted", "svc-1", true}, []any{doc["error_kind"], doc["service_id"], doc["may_be_running"]})
+		require.Contains(t, e.stderr, "the service has accepted a delete of svc-1, ")
+	}
+	require.Equal(t, 1, s.srv.RunningInstances())
+}
+
+// TestDeployAfterACreateThatIsCleanedUp: the cleanup of the command that creates is an accepted delete like any other.
+func TestDeployAfterACreateThatIsCleanedUp(t *testing.T) {
+	t.Parallel()
+	for name, more := range map[string][]string{"waits": {"--lease", "1h"}, "does not wait": {"--lease", "1h", "--wait=false"}} {
+		for _, killed := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				patient(t)
+				s := newSession(t, svctest.WithCreateTime(3*time.Second), svctest.WithDeleteTime(8*time.Second), svctest.WithDeployTime(3*time.Second))
+				for range 4 { // what is read of svc-1 comes after the delete
+					s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Delay: 1500 * time.Millisecond})
+				}
+				first := s.background(with(with(deploy, "--key", "chat"), more...)...)
+				eventually(t, "the create", func() bool { return s.arrived("POST", svctest.RouteEndpoints) > 0 })
+				second := s.background(with(with(deploy, "--key", "chat"), more...)...)
+				second.until("an earlier command is creating the endpoint")
+				first.signal(syscall.SIGTERM)
+				if killed {
+					eventually(t, "the delete", func() bool { return s.arrived("DELETE", svctest.RouteEndpoint) > 0 })
+					time.Sleep(200 * time.Millisecond) // it is recorded
+					first.killed()
+				}
+				e := second.end()
+				require.Equal(t, exitOK, e.code, e.stderr)
+				require.Equal(t, "svc-2\n", e.stdout, e.stderr)
+				require.Equal(t, 2, s.arrived("POST", svctest.RouteEndpoints))
+				require.Equal(t, 1, s.srv.RunningInstances())
+				require.Equal(t, "svc-2", func() string { id, _ := s.lease(); return id }())
+			})
+		}
+	}
+}
+
+// TestDeleteThatIsAcceptedDuringARead is told, by the commands that show an endpoint.
+func TestDeleteThatIsAcceptedDuringARead(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{"get --key chat", "get svc-1", "url --key chat", "adopt chat svc-1", "extend chat 5h"} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t, svctest.WithDeleteTime(time.Hour))
+			s.must(exitOK, with(deploy, "--key", "chat")...)
+			route := svctest.RouteEndpoint
+			if strings.HasPrefix(line, "extend") {
+				route = svctest.RouteFlavors // whose Date is that of the lease
+			}
+			s.srv.Fault("GET", route, svctest.Fault{AfterEffect: true, Delay: 2 * time.Second})
+			reads := s.arrived("GET", route)
+			b := s.background(append(strings.Fields(line), "-o", "json")...)
+			eventually(t, "the read", func() bool { return s.arrived("GET", route) > reads })
+			s.deleteThatIsKilled()
+			e := b.end()
+			require.Contains(t, e.stderr, "the service has accepted a delete of svc-1, ")
+			if doc := e.doc(t); strings.HasPrefix(line, "extend") {
+				require.Equal(t, []any{float64(exitRunning), "being_deleted"}, []any{doc["exit_code"], doc["error_kind"]})
+				return
+			}
+			require.Equal(t, exitOK, e.code, e.stderr)
+			require.Equal(t, 1, strings.Count(e.stderr, "warning: "), e.stderr)
+		})
+	}
+}
+
+// TestRunStartsNoProgramOnAnEndpointThatIsBeingDeleted, goes on with the deletion, and says so.
+func TestRunStartsNoProgramOnAnEndpointThatIsBeingDeleted(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		takes time.Duration
+		code  int
+	}{"deleted": {12 * time.Second, exitDeleted}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			patient(t)
+			s := newSession(t, svctest.WithDeployTime(4*time.Second), svctest.WithDeleteTime(tt.takes))
+			b := s.background("run", "--name", "demo", "--image", "i", "--result", "r.json", "--", "touch", "started")
+			b.until("svc-1 is initializing")
+			s.deleteThatIsKilled()
+			e := b.end()
+			require.Equal(t, tt.code, e.code, e.stderr)
+			require.Contains(t, e.stderr, "another command has deleted svc-1, or has begun to, so CMD was not started")
+			require.NoFileExists(t, filepath.Join(s.env["HOME"], "started"))
+			text, err := os.ReadFile(filepath.Join(s.env["HOME"], "r.json"))
+			require.NoError(t, err)
+			for _, field := range []string{`"svc_exit_code": 11`, `"command_exit_code": null`, `"may_be_running": false`, `"error_kind": "being_deleted"`} {
+				require.Contains(t, string(text), field)
+			}
+			require.Zero(t, s.srv.RunningInstances())
+		})
+	}
+}
+
+// TestLeaseThatIsOverAtTheEnd of a command that waits is named once: the next sweep deletes the endpoint.
+func TestLeaseThatIsOverAtTheEnd(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, svctest.WithDeployTime(5*time.Second))
+	creator := s.background(with(deploy, "--key", "chat", "--lease", "2s")...)
+	creator.until("svc-1 is initializing")
+	others := []*background{creator, s.background("wait", "--key", "chat"), s.background(with(deploy, "--key", "chat")...)}
+	time.Sleep(3 * time.Second)
+	for _, b := range append(others, s.background(with(deploy, "--key", "chat")...), s.background("wait", "svc-1")) {
+		e := b.end()
+		require.Equal(t, exitOK, e.code, e.stderr)
+		require.Equal(t, 1, strings.Count(e.stderr, "warning: the lease of svc-1 is over since"), "%s\n%s", e.args, e.stderr)
+	}
+}
+
+// TestLeaseThatEndsWhileTheProgramOfRunRuns is in the result, whatever the lease was before.
+func TestLeaseThatEndsWhileTheProgramOfRunRuns(t *testing.T) {
+	t.Parallel()
+	for name, lease := range map[string]string{"shortened": "1h", "none before": "0"} {
+		for _, swept := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				patient(t)
+				s := newSession(t)
+				script := fmt.Sprintf(`svc=%s; key=$($svc ls -o json | sed -n 's/.*"key": "\(.\{5,\}\)".*/\1/p'); $svc extend "$key" 1s && sleep 2.5 && %v && $svc sweep; exit 3`, binary, swept)
+				b := s.background("run", "--name", "demo", "--image", "i", "--lease", lease, "--result", "r.json", "--", "sh", "-c", script)
+				e := b.end()
+				require.Equal(t, 3, e.code, e.stderr)
+				require.Equal(t, swept, strings.Contains(e.stdout, "deleted"), e.stdout)
+				require.Contains(t, e.stderr, "warning: the lease of svc-1 was over at ")
+				text, err := os.ReadFile(filepath.Join(s.env["HOME"], "r.json"))
+				require.NoError(t, err)
+				require.Contains(t, string(text), `"lease_over": true`)
+				require.Contains(t, string(text), `"svc_exit_code": 0`)
+			})
+		}
+	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -311,17 +310,6 @@ func (t *tool) untilDeleted(ctx context.Context, e ledger.Entry, wait deletionWa
 		return fmt.Errorf("the service did not accept the token for %v: %w", refusedLimit, refused)
 	}
 	return err
-}
-
-// deployed returns the entry of the endpoint that the command has deployed, or zero if it is not known.
-func (t *tool) deployed(ctx context.Context) ledger.Entry {
-	ctx, cancel := briefly(ctx)
-	defer cancel()
-	f := t.facts()
-	if e, _ := t.client.Ledger.Entry(ctx, cmp.Or(f.Entry, f.Key)); e != nil && strings.EqualFold(e.ServiceID, f.ID) {
-		return *e
-	}
-	return ledger.Entry{}
 }
 
 // deletedSince reports whether the ledger has an entry as deleted that was open before.

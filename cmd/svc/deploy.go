@@ -29,7 +29,8 @@ request, this command creates nothing: it prints the ID and waits until the endp
 available. The create is recorded in the ledger before it is sent. After a kill, "svc ls"
 shows what may be running. If the service has accepted a delete of the endpoint, by any command of this
 program, this command waits until it is deleted, and creates another one. If it is not deleted within
---timeout, this command ends with 10.
+--timeout, this command ends with 10. So it does if a delete of the endpoint that it has created itself
+is accepted while it waits.
 
 Flags that select a flavor (--gpu, --region, --min-cuda, --max-price and several of --flavor) are for a
 new endpoint. One that exists is kept whatever its flavor; if that does not fit, a warning says so.
@@ -79,7 +80,7 @@ func (t *tool) deployCommand() *command {
 			Long:    deployHelp,
 			Example: "  svc deploy --name chat --image registry.example/chat:3 --key chat --lease 8h\n  svc deploy --file chat.yaml --key chat --probe /health",
 		},
-		client: needsClient, ledger: makesLedger, stake: changes,
+		client: needsClient, ledger: makesLedger, stake: changes, success: stays,
 		before: func() { t.noteRequest(&s) },
 		left:   func(f facts) []string { return t.deployLeft(f, s.replace) },
 	}
@@ -312,11 +313,7 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	}
 	d.opts.OnFailure = func(failed *svc.DeployError) bool { return d.onFailure(ctx, failed) }
 	t.note(func(f *facts) { f.Pending = true }) // the attempt hook is called after the response only
-	limited, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	d.stop = stop
-	d.giveLease(limited)
-	service, err := d.deploy(limited)
+	service, err := d.deploy(ctx)
 	err = d.judge(ctx, service, d.noSuchFlavor(ctx, err))
 	if f := t.facts(); f.Resumed && !f.Deleted {
 		err = cmp.Or(err, d.announce(ctx, f.ID))
@@ -332,8 +329,24 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	return service, err
 }
 
-// deploy calls Deploy. If the deployment has ended it, the error is why.
+// deploy calls Deploy, and again if a delete of the endpoint with which that goes on was accepted meanwhile.
 func (d *deployment) deploy(ctx context.Context) (*svc.InferenceService, error) {
+	for {
+		service, err := d.deployOnce(ctx)
+		if !d.condemned(ctx) {
+			return service, err
+		}
+		if err := d.awaitDeletion(ctx); err != nil {
+			return service, err
+		}
+	}
+}
+
+// deployOnce calls Deploy. If the deployment has ended it, the error is why.
+func (d *deployment) deployOnce(ctx context.Context) (*svc.InferenceService, error) {
+	ctx, d.stop = context.WithCancelCause(ctx)
+	defer d.stop(nil)
+	d.giveLease(ctx)
 	service, err := d.tool.client.InferenceServices.Deploy(ctx, d.req, &d.opts)
 	if err != nil && d.failed != nil {
 		err = d.failed
@@ -410,7 +423,7 @@ func (d *deployment) created(ctx context.Context, id string) error {
 		d.warnOfScaled("has")
 		err = d.announce(ctx, id)
 	} else {
-		d.goesOn(ctx, id)
+		err = d.goesOn(ctx, id)
 	}
 	if err == nil && !d.wait && t.facts().Created {
 		err = errNoWait
@@ -565,7 +578,7 @@ func (t *tool) deployLeft(f facts, replaced bool) []string {
 	case f.ID == "":
 		return []string{fmt.Sprintf("Nothing was created. An endpoint of the key %s may be running and billed. To see it: %s", f.Key, t.cmd("ls"))}
 	}
-	if f.Deleting {
+	if f.Deleting || t.accepted(f.ID) {
 		return []string{
 			fmt.Sprintf("Nothing was created: %s of the key %s is not deleted yet. It may be running and billed.", f.ID, f.Key),
 			fmt.Sprintf("To delete it once more%s: %s, and deploy again. To keep it, if it still runs five minutes after the delete: %s, and deploy again", f.withItsToken(), t.cmd("delete --key %s", f.Key), t.cmd("extend %s 8h", f.Key)),

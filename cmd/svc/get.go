@@ -13,7 +13,7 @@ func (t *tool) getCommand() *command {
 			Short:   "show an endpoint",
 			Example: "  svc get svc-1\n  svc get --key chat -o json",
 		},
-		client: needsClient, ledger: usesLedger, stake: reads, empty: emptyService,
+		client: needsClient, ledger: usesLedger, stake: reads, success: isThere, empty: emptyService,
 		run: func(ctx context.Context, args []string) (view, error) {
 			e, _, err := t.target(ctx, args)
 			if err != nil {

@@ -47,7 +47,7 @@ func (d *deployment) tellLease(e ledger.Entry, dry bool) {
 		t.talk.say("it has no lease: the command would set one that ends in %v", lease)
 	case e.LeaseEnd.IsZero():
 	case left < 0:
-		t.talk.warn("the lease of %s is over since %s: the next \"svc sweep\" deletes it. To keep it: %s", id, short(-left), t.cmd("extend %s 8h", e.Key))
+		t.warnOfOver(e)
 	case d.spec.lease > 0:
 		why := ""
 		if e.LeaseEnd.After(e.ServiceTime.Add(d.spec.lease)) {
@@ -58,6 +58,24 @@ func (d *deployment) tellLease(e ledger.Entry, dry bool) {
 	case d.spec.flags.Changed("lease"):
 		t.talk.say("the lease of %s still ends in %s: --lease 0 does not end it. To end it: %s", id, short(left), t.cmd("extend %s 0", e.Key))
 	}
+}
+
+// warnOfOver warns, once, if the lease of an entry is over.
+func (t *tool) warnOfOver(e ledger.Entry) {
+	over := t.now().Sub(e.LeaseEnd)
+	if e.State != ledger.Created || e.LeaseEnd.IsZero() || over <= 0 || !deleteAccepted(e).IsZero() || !t.first("lease "+e.Intent) {
+		return
+	}
+	if s := t.facts().Seen; e.Adopted && s != nil && isUnmarked(s) {
+		return // no sweep deletes it
+	}
+	t.talk.warn("the lease of %s is over since %s: the next \"svc sweep\" deletes it. To keep it: %s", printable(e.ServiceID), short(over), t.cmd("extend %s 8h", e.Key))
+}
+
+// isUnmarked reports whether the description of an endpoint has no mark of a ledger.
+func isUnmarked(s *svc.InferenceService) bool {
+	mark, _ := ledger.FindMark(s.Description)
+	return mark == ""
 }
 
 // tellNewLease warns if the lease of the endpoint that this command has created is not the one that was asked for, or
@@ -71,7 +89,7 @@ func (d *deployment) tellNewLease(ctx context.Context, id string) {
 		}
 		return
 	}
-	switch e := t.deployed(ctx); {
+	switch e := t.entryNow(ctx); {
 	case e.State != ledger.Created: // the ledger has failed, which is said
 	case e.Lease == 0:
 		t.talk.warn("%s has no lease yet. To set it: %s", printable(id), t.cmd("extend %s %v", e.Key, lease))
@@ -105,20 +123,19 @@ func (t *tool) warnOfNoSweep(ctx context.Context, e ledger.Entry) {
 	if err != nil {
 		return
 	}
-	if mark, _ := ledger.FindMark(s.Description); mark == "" {
+	if isUnmarked(s) {
 		t.talk.warn(noSweep, printable(e.ServiceID), t.cmd("delete %s", printable(e.ServiceID)))
 	}
 }
 
 // tellLease says when the lease of an endpoint that was adopted ends: it is that of the create.
 func (t *tool) tellLease(e ledger.Entry, s *svc.InferenceService) {
-	mark, _ := ledger.FindMark(s.Description)
 	switch left := e.LeaseEnd.Sub(t.now()); {
-	case mark == "":
+	case isUnmarked(s):
 		t.talk.warn(noSweep, printable(e.ServiceID), t.cmd("delete %s", printable(e.ServiceID)))
-	case e.LeaseEnd.IsZero():
+	case e.LeaseEnd.IsZero(), !deleteAccepted(e).IsZero():
 	case left < 0:
-		t.talk.warn("the lease of %s is over since %s: the next \"svc sweep\" deletes it. To keep it: %s", printable(e.ServiceID), short(-left), t.cmd("extend %s 8h", e.Key))
+		t.warnOfOver(e)
 	default:
 		t.talk.say("the lease of %s ends in %s", printable(e.ServiceID), short(left))
 	}
@@ -153,14 +170,15 @@ func (t *tool) whyDeleted(ctx context.Context, err error) error {
 	return err
 }
 
-// warnOfLease warns if the lease of the endpoint of "svc run" has ended while CMD ran.
-func (t *tool) warnOfLease(ctx context.Context, e ledger.Entry) {
-	if !leaseEnded(e, t.now()) {
-		return
-	}
-	now := unmarked(t.byID(t.entriesBriefly(context.WithoutCancel(ctx)))[strings.ToLower(e.ServiceID)])
-	if leaseEnded(now, t.now()) {
+// warnOfLoss warns if CMD of "svc run" may have lost the endpoint while it ran.
+func (t *tool) warnOfLoss(ctx context.Context) {
+	now := t.entryNow(ctx)
+	id, lease := printable(now.ServiceID), unmarked(now)
+	switch {
+	case leaseEnded(lease, cmp.Or(now.DeletedAt, time.Now()).Add(-t.off())):
 		t.note(func(f *facts) { f.LeaseOver = true })
-		t.talk.warn("the lease of %s was over at %s, while CMD ran, and \"svc sweep\" deletes such endpoints: CMD may have lost it", printable(e.ServiceID), clock(now.LeaseEnd.Add(t.off())))
+		t.talk.warn("the lease of %s was over at %s, while CMD ran, and \"svc sweep\" deletes such endpoints: CMD may have lost it", id, clock(lease.LeaseEnd.Add(t.off())))
+	case now.State == ledger.Deleted, !deleteAccepted(now).IsZero():
+		t.talk.warn("another command has deleted %s while CMD ran, or has begun to: CMD may have lost it", id)
 	}
 }

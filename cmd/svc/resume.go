@@ -103,8 +103,8 @@ func (d *deployment) warnOfFlavor(ctx context.Context, e ledger.Entry) {
 }
 
 // goesOn says that an endpoint of an earlier command is used, and what does not fit the flags. The endpoint may
-// turn out to be deleted, and then another one is created.
-func (d *deployment) goesOn(ctx context.Context, id string) {
+// turn out to be deleted, and then another one is created. It returns an error if it is being deleted.
+func (d *deployment) goesOn(ctx context.Context, id string) error {
 	t := d.tool
 	then := ""
 	if d.wait {
@@ -115,19 +115,22 @@ func (d *deployment) goesOn(ctx context.Context, id string) {
 	e, err := t.openEntry(limited, t.flags.key)
 	if err != nil || e == nil || !strings.EqualFold(e.ServiceID, id) {
 		t.talk.say("an earlier command has created %s%s", printable(id), then)
-		return
+		return nil
+	}
+	if !deleteAccepted(*e).IsZero() { // since the key was read
+		return soonDeleted(*e)
 	}
 	if d.goesOnWith = e; e.Adopted {
 		t.talk.say("the key %s has adopted %s%s", e.Key, printable(id), then)
 	} else {
 		t.talk.say("an earlier command has created %s%s", printable(id), then)
 	}
-	t.warnOfDelete(*e) // accepted since the key was read
 	if !e.LeaseEnd.IsZero() && t.ahead.Load() == 0 {
 		_, _ = t.serviceTime(limited) // by which the lease ends
 	}
 	d.tellLease(*e, false)
 	d.warnOfFlavor(ctx, *e)
+	return nil
 }
 
 // tellInstances says, once, that the endpoint of the key has another number of instances than the request, by its record: the
@@ -154,7 +157,7 @@ func (d *deployment) warnOfScaled(gets string) {
 
 // warnOfAdopted warns if an entry has adopted an endpoint without a mark, which another request may have created.
 func (d *deployment) warnOfAdopted(e ledger.Entry, s *svc.InferenceService) {
-	if mark, _ := ledger.FindMark(s.Description); e.Adopted && mark == "" {
+	if e.Adopted && isUnmarked(s) {
 		d.tool.talk.warn("%s was adopted, and has no mark of the ledger, so its image, command, port and GPUs may be others than this command asks for: the service does not show them. No sweep deletes it, whatever its lease", printable(s.ServiceID))
 	}
 }

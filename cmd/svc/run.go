@@ -29,6 +29,9 @@ killed it (command_signal), whether CMD may have lost the endpoint because its l
 killed, and "svc ls" shows what may be running.
 
 Standard input, output and error belong to CMD; what this program says goes to standard error.
+If another command has deleted the endpoint before CMD is started, or has begun to, CMD is not started,
+and the exit code is 11 once it is deleted. If that happens while CMD runs, a warning says so at the end.
+
 --timeout limits the deployment; CMD has no time limit. A signal is passed to CMD and to the
 programs that it has started. If one of them does not end within 10 s, it is killed. Then the
 endpoint is deleted, and the exit code is 128 plus the number of the signal. During the deployment,
@@ -117,21 +120,32 @@ func (t *tool) deployAndRun(ctx context.Context, d *deployment, cmd *exec.Cmd) e
 	if err != nil {
 		return err
 	}
-	entry := t.deployed(ctx) // now, so that the delete does not wait for the ledger
-	code, err := t.runProgram(ctx, cmd, service, entry)
+	entry := t.entryNow(ctx) // now, so that the delete does not wait for the ledger
+	code, err := 0, t.lookAgain(ctx, stays)
+	if err != nil {
+		err = lostError{err, service.ServiceID}
+	} else {
+		code, err = t.runProgram(ctx, cmd, service)
+	}
 	if t.givesUp() {
 		return t.givenUp()
 	}
-	if failed := t.remove(ctx, service.ServiceID, entry); failed != nil {
-		return failed
+	if entry.State != ledger.Deleted {
+		if failed := t.remove(ctx, service.ServiceID, entry); failed != nil {
+			return failed
+		}
 	}
-	t.note(func(f *facts) { f.Running, f.Deleted, f.GivenBack = false, true, true })
+	lost := isA[lostError](err)
+	t.note(func(f *facts) { f.Running, f.Deleted, f.GivenBack = false, true, !lost })
 	if i, ok := errors.AsType[interruption](context.Cause(ctx)); ok {
 		number, _ := i.signal.(syscall.Signal)
 		return coded{fmt.Errorf("%w; %s is deleted", i, service.ServiceID), 128 + int(number)}
 	}
+	if err != nil && !lost {
+		err = coded{err, exitFailed}
+	}
 	if err != nil {
-		return coded{err, exitFailed}
+		return err
 	}
 	if code != 0 {
 		return exitOfCMD(code)
@@ -139,8 +153,20 @@ func (t *tool) deployAndRun(ctx context.Context, d *deployment, cmd *exec.Cmd) e
 	return nil
 }
 
-// runProgram runs cmd and returns its exit code. e is the entry of the endpoint.
-func (t *tool) runProgram(ctx context.Context, cmd *exec.Cmd, service *svc.InferenceService, e ledger.Entry) (int, error) {
+// lostError is returned if CMD was not started, since another command has deleted the endpoint, or is deleting it.
+type lostError struct {
+	error
+	id string
+}
+
+func (e lostError) Error() string {
+	return "another command has deleted " + printable(e.id) + ", or has begun to, so CMD was not started"
+}
+
+func (e lostError) Unwrap() error { return e.error }
+
+// runProgram runs cmd and returns its exit code.
+func (t *tool) runProgram(ctx context.Context, cmd *exec.Cmd, service *svc.InferenceService) (int, error) {
 	url, _ := t.client.InferenceServices.URL(service.ServiceID)
 	token, err := readToken(t.flags.tokenFile)(ctx)
 	if err != nil {
@@ -170,7 +196,7 @@ func (t *tool) runProgram(ctx context.Context, cmd *exec.Cmd, service *svc.Infer
 		err = t.stopProgram(ctx, p, done, early)
 	}
 	code, err := t.endOf(cmd, err)
-	t.warnOfLease(ctx, e)
+	t.warnOfLoss(ctx)
 	return code, err
 }
 

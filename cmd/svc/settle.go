@@ -41,7 +41,7 @@ if the endpoint has the mark, which proves that it is the right one.`,
 				return cobra.ExactArgs(2)(cmd, args)
 			},
 		},
-		client: needsClient, ledger: readsLedger, stake: reads, empty: emptyService,
+		client: needsClient, ledger: readsLedger, stake: reads, success: isThere, empty: emptyService,
 	}
 	c.advise = func(err error) []string {
 		if !isA[*ledger.Error](err) || isA[changedError](err) || isA[elsewhereError](err) || damagedKey(err) != "" {
@@ -114,11 +114,7 @@ func (e unmarkedError) Unwrap() error { return e.error }
 // another entry is never adopted.
 func (t *tool) hasNoMark(ctx context.Context, id string) bool {
 	s, err := t.client.InferenceServices.Get(ctx, id)
-	if err != nil {
-		return false
-	}
-	mark, _ := ledger.FindMark(s.Description)
-	return mark == ""
+	return err == nil && isUnmarked(s)
 }
 
 // undoAdoption puts the entry of a key in doubt again, since its endpoint is not the one that its create
@@ -458,7 +454,7 @@ keeps it then.`,
 			Example: "  svc extend chat 8h",
 			Args:    cobra.ExactArgs(2),
 		},
-		client: needsClient, ledger: readsLedger, stake: reads, empty: func() view { return &entriesView{Entries: []entryView{}} },
+		client: needsClient, ledger: readsLedger, stake: reads, success: staysLater, empty: func() view { return &entriesView{Entries: []entryView{}} },
 		run: func(ctx context.Context, args []string) (view, error) {
 			t.note(func(f *facts) { f.Key = args[0] })
 			d, err := parseDays(args[1])
@@ -487,9 +483,7 @@ keeps it then.`,
 				return nil, err
 			}
 			now, err := t.entryOf(ctx, args[0])
-			if err == nil { // a sweep may have sent its delete before it could know the new lease
-				err = t.mayKeep(now)
-			} else if isA[noEntryError](err) {
+			if isA[noEntryError](err) {
 				err = t.meanwhile(ctx, e, &ledger.Error{Op: "extend", Key: e.Key, Err: err})
 			}
 			if err != nil {

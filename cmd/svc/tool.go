@@ -52,7 +52,7 @@ type tool struct {
 	marked  map[string]bool      // those of them that the ledger has so
 	proved  map[string]time.Time // when this command has found out that endpoints are deleted, by their IDs
 	owners  map[string]string    // keys of the entries that have IDs of endpoints in lower case, as far as the ledger was read
-	untold  map[string]bool      // of which events of which endpoints it is said that the ledger cannot record them
+	told    map[string]bool      // what is said only once
 }
 
 // facts is what is known about the endpoints of a command.
@@ -94,7 +94,7 @@ type facts struct {
 
 func newTool(stdin io.Reader, stdout, stderr *os.File, s signals) *tool {
 	t := &tool{stdin: stdin, stdout: &output{file: stdout}, talk: newTalk(stderr), ctx: s.ctx, giveUp: s.giveUp, seen: map[string]bool{}, deletes: map[string]bool{}, marked: map[string]bool{},
-		proved: map[string]time.Time{}, owners: map[string]string{}, untold: map[string]bool{}}
+		proved: map[string]time.Time{}, owners: map[string]string{}, told: map[string]bool{}}
 	t.deletedAt.Store(new(time.Time))
 	t.root = t.rootCommand()
 	return t
@@ -113,6 +113,12 @@ func (t *tool) facts() facts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.known
+}
+
+// first reports whether it is called for the first time with a text.
+func (t *tool) first(text string) (is bool) {
+	t.note(func(*facts) { is, t.told[text] = !t.told[text], true })
+	return is
 }
 
 // found reports whether the service found an endpoint, or may have carried out its delete.
@@ -232,6 +238,9 @@ func (t *tool) perform(ctx context.Context, c *command, args []string) error {
 	t.wait.OnPoll = t.polled
 	defer t.talk.endLine()
 	v, err := c.run(ctx, args)
+	if dry := c.dry != nil && *c.dry; err == nil && !dry {
+		err = t.lookAgain(ctx, c.success)
+	}
 	t.noteKnown(ctx, err)
 	t.noteHidden(ctx, err)
 	err = t.whyDeleted(ctx, err)

@@ -18,9 +18,8 @@ const accepted = ledger.Event("accepted")
 // reason: the command itself does not fail then.
 func (t *tool) unrecorded(id string, event ledger.Event, err error) {
 	why := plainText(err)
-	told := false
+	told := !t.first("unrecorded " + string(event) + " of " + id)
 	t.note(func(f *facts) {
-		told, t.untold[id+" "+string(event)] = t.untold[id+" "+string(event)], true
 		if event == ledger.Deleted {
 			f.Found = true
 			t.proved[id] = time.Now()

@@ -23,10 +23,11 @@ func (t *tool) waitCommand() *command {
 			Use: "wait ID", Short: "wait until an endpoint is available",
 			Long: `Waits until an endpoint is available. Ends with 8 if it is unavailable or stopped, and with 5 if
 it is not found for 40 s to a minute: a new endpoint may not be found at first. If --timeout is over
-before that, it ends with 3.`,
+before that, it ends with 3. Ends with 10 if the service has accepted a delete of the endpoint in the last five
+minutes, also if it is available.`,
 			Example: "  svc wait svc-1 --timeout 10m\n  svc wait --key chat --probe /health",
 		},
-		client: needsClient, ledger: usesLedger, stake: reads, empty: emptyService,
+		client: needsClient, ledger: usesLedger, stake: reads, success: staysLater, empty: emptyService,
 	}, 0)
 	c.Flags().StringVar(&path, "probe", "", "path of the endpoint: it is available when a GET of it has a 2xx status")
 	c.run = func(ctx context.Context, args []string) (view, error) {
@@ -61,7 +62,7 @@ func (t *tool) urlCommand() *command {
 available. It needs --inference-url or SVC_INFERENCE_URL.`,
 			Example: "  curl \"$(svc url --key chat)/health\"",
 		},
-		client: needsClient, ledger: usesLedger, stake: reads, empty: func() view { return &urlView{} },
+		client: needsClient, ledger: usesLedger, stake: reads, success: isThere, empty: func() view { return &urlView{} },
 		run: func(ctx context.Context, args []string) (view, error) {
 			if _, err := t.client.InferenceServices.URL("any"); err != nil {
 				return nil, usageError{err}
@@ -92,10 +93,10 @@ func (t *tool) scaleCommand() *command {
 meanwhile, and the ledger has that, it ends at once: with 10, or with 1 if the endpoint is stopped and
 has 0 instances. Ends with 10, and changes nothing, if the service has accepted a delete of the endpoint
 in the last five minutes. After that it works, and warns: instances do not keep an endpoint that is being
-deleted, only "svc extend" does.`,
+deleted, only "svc extend" does. Ends with 10, too, if a delete is accepted while it waits.`,
 			Example: "  svc scale svc-1 3\n  svc scale --key chat 0",
 		},
-		client: needsClient, ledger: usesLedger, stake: changes, empty: emptyService,
+		client: needsClient, ledger: usesLedger, stake: changes, success: staysLater, empty: emptyService,
 	}, 1)
 	c.left = t.scaleLeft
 	c.advise = func(err error) []string {
