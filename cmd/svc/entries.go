@@ -173,21 +173,13 @@ func (t *tool) lsCommand() *command {
 	c.run = func(ctx context.Context, _ []string) (view, error) {
 		entries, err := t.client.Ledger.Entries(ctx)
 		entries = t.ofKey(entries)
-		v, others := &entriesView{Entries: []entryView{}}, 0
-		for _, e := range t.damagedEntries(ctx, entries, err) {
-			if e.Open || all || !open {
-				v.Entries = append(v.Entries, e)
-			}
-		}
+		shown := t.damagedEntries(ctx, entries, err)
 		for _, e := range entries {
-			if e.Open() || all || !open {
-				v.Entries = append(v.Entries, newEntryView(e))
-			}
-			if e.Open() && t.address != "" && t.elsewhere(e) {
-				others++
-			}
+			shown = append(shown, newEntryView(e))
 		}
-		if others > 0 {
+		v, ended := &entriesView{Entries: []entryView{}}, func(e entryView) bool { return !e.Open && !all && open }
+		v.Entries = append(v.Entries, slices.DeleteFunc(shown, ended)...)
+		if others := t.openElsewhere(entries); others > 0 {
 			t.talk.say("open at other addresses than %s: %d. Commands reach them only with the address of the entry (ADDRESS): --base-url, or SVC_BASE_URL", t.address, others)
 		}
 		t.note(func(f *facts) { f.Running = anyOpen(entries, err) })
@@ -268,6 +260,16 @@ func damagedView(e ledger.Entry) entryView {
 		v.State, v.InDoubt, v.ForgetFrom = damagedState, true, ""
 	}
 	return v
+}
+
+// openElsewhere returns how many open entries are at other addresses; 0 if this one is not known.
+func (t *tool) openElsewhere(entries []ledger.Entry) (n int) {
+	for _, e := range entries {
+		if e.Open() && t.address != "" && t.elsewhere(e) {
+			n++
+		}
+	}
+	return n
 }
 
 // ofKey returns the entries of --key, or all of them if it was not given.

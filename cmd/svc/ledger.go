@@ -410,7 +410,7 @@ func (e elsewhereError) Error() string {
 	if e.entry.ServiceID != "" {
 		which = "the endpoint " + printable(e.entry.ServiceID)
 	}
-	return fmt.Sprintf("%s is at another address: --base-url %s", which, shellWord(e.entry.BaseURL))
+	return fmt.Sprintf("%s is at another address: repeat the command with --base-url %s", which, shellWord(e.entry.BaseURL))
 }
 
 // isHere returns an error for an entry of another address.

@@ -196,7 +196,7 @@ func TestKeyOfAnotherAddress(t *testing.T) {
 		e := here.run(append(args, "-o", "json")...)
 		require.Equal(t, exitLedger, e.code, "%q: %s", args, e.stderr)
 		require.Equal(t, true, e.doc(t)["may_be_running"], "%q", args)
-		require.Contains(t, e.stderr, "is at another address: --base-url "+there.env["SVC_BASE_URL"], "%q", args)
+		require.Contains(t, e.stderr, "is at another address: repeat the command with --base-url "+there.env["SVC_BASE_URL"], "%q", args)
 		require.Contains(t, e.stderr, "also localhost and 127.0.0.1", "%q", args)
 		require.NotContains(t, e.stderr, "svc doctor", "nothing is wrong with the ledger")
 	}

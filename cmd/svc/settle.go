@@ -461,38 +461,43 @@ keeps it then.`,
 			if err != nil || d < 0 {
 				return nil, usageError{fmt.Errorf("DURATION must be a duration, such as 8h or 2d, and at most %dd, or 0 for no lease, not %q", maxDays, args[1])}
 			}
-			e, err := t.entryOf(ctx, args[0])
-			if err != nil {
-				return nil, err
-			}
-			t.note(func(f *facts) { f.ID = e.ServiceID })
-			if err := t.mayKeep(e); err != nil {
-				return nil, err
-			}
-			if !deleteAccepted(e).IsZero() {
-				t.talk.warn("%s: it may be deleted at any time, also with a new lease", deletingText(e))
-			}
-			if err := t.reach(ctx); err != nil { // the lease counts from the service's time
-				return nil, err
-			}
-			end := time.Now().Add(max(d, time.Second)) // a lease of 1 ns is the mark of an accepted delete
-			if d == 0 {
-				end = time.Time{}
-			}
-			if err := t.meanwhile(ctx, e, t.client.Ledger.Extend(ctx, e, end)); err != nil {
-				return nil, err
-			}
-			now, err := t.entryOf(ctx, args[0])
-			if isA[noEntryError](err) {
-				err = t.meanwhile(ctx, e, &ledger.Error{Op: "extend", Key: e.Key, Err: err})
-			}
-			if err != nil {
-				return nil, err
-			}
-			if d > 0 {
-				t.warnOfNoSweep(ctx, now)
-			}
-			return &entriesView{Entries: []entryView{newEntryView(now)}, off: t.off()}, nil
+			return t.extend(ctx, args[0], d)
 		},
 	}
+}
+
+// extend sets the lease of the endpoint of a key, counted from now.
+func (t *tool) extend(ctx context.Context, key string, d time.Duration) (view, error) {
+	e, err := t.entryOf(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	t.note(func(f *facts) { f.ID = e.ServiceID })
+	if err := t.mayKeep(e); err != nil {
+		return nil, err
+	}
+	if !deleteAccepted(e).IsZero() {
+		t.talk.warn("%s: it may be deleted at any time, also with a new lease", deletingText(e))
+	}
+	if err := t.reach(ctx); err != nil { // the lease counts from the service's time
+		return nil, err
+	}
+	end := time.Now().Add(max(d, time.Second)) // a lease of 1 ns is the mark of an accepted delete
+	if d == 0 {
+		end = time.Time{}
+	}
+	if err := t.meanwhile(ctx, e, t.client.Ledger.Extend(ctx, e, end)); err != nil {
+		return nil, err
+	}
+	now, err := t.entryOf(ctx, key)
+	if isA[noEntryError](err) {
+		err = t.meanwhile(ctx, e, &ledger.Error{Op: "extend", Key: e.Key, Err: err})
+	}
+	if err != nil {
+		return nil, err
+	}
+	if d > 0 {
+		t.warnOfNoSweep(ctx, now)
+	}
+	return &entriesView{Entries: []entryView{newEntryView(now)}, off: t.off()}, nil
 }

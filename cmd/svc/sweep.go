@@ -69,8 +69,19 @@ func (v *sweepView) names() (ids []string) {
 	return ids
 }
 
+// sweeping is a run of sweep.
+type sweeping struct {
+	tool   *tool
+	dryRun bool
+	tell   func(id string, err error) // says why an endpoint is not known to be deleted
+
+	left   atomic.Pointer[[]string] // the advice of its end; nil before that
+	proofs sync.Map                 // records of deletions, by their intent
+	said   sync.Map                 // IDs of the endpoints about which the sweep has said what it waits for
+	sent   sync.Map                 // IDs of the endpoints for which a delete was sent
+}
+
 func (t *tool) sweepCommand() *command {
-	var dryRun bool
 	c := &command{
 		Command: &cobra.Command{
 			Use: "sweep", Short: "delete the endpoints whose lease is over",
@@ -87,81 +98,84 @@ It checks the token, also if no lease is over. If the service does not accept it
 		},
 		client: needsClient, ledger: readsLedger, stake: changes, empty: emptySweep,
 	}
-	var left atomic.Pointer[[]string] // nil before the end of the sweep
+	s := &sweeping{tool: t, tell: t.tellFailures()}
+	c.Flags().BoolVar(&s.dryRun, "dry-run", false, "only say what would be deleted")
 	c.left = func(facts) []string {
-		if lines := left.Load(); lines != nil {
+		if lines := s.left.Load(); lines != nil {
 			return *lines
 		}
 		return []string{t.leftBySweep() + " To try again: " + t.cmd("sweep")}
 	}
-	var proofs sync.Map // records of deletions, by their intent
-	c.onRecord = func(r ledger.Record) {
-		if r.Event == ledger.Deleted {
-			proofs.Store(r.Intent, r)
-			t.talk.say("%s of the key %s is deleted", printable(r.ServiceID), r.Key)
-		}
-	}
+	c.onRecord, c.onCall = s.onRecord, s.onCall
 	c.listed = func(records []ledger.Record) []ledger.Record {
-		if dryRun {
+		if s.dryRun {
 			return withMarks(records)
 		}
 		return records
 	}
-	tell := t.tellFailures()
-	var said sync.Map // IDs of the endpoints about which the sweep has said what it waits for
-	once := func(id, format string) {
-		if _, told := said.LoadOrStore(id, true); !told {
-			t.talk.say(format, printable(id))
-		}
+	c.run = func(ctx context.Context, _ []string) (view, error) { return s.run(ctx) }
+	return c
+}
+
+func (s *sweeping) onRecord(r ledger.Record) {
+	if r.Event == ledger.Deleted {
+		s.proofs.Store(r.Intent, r)
+		s.tool.talk.say("%s of the key %s is deleted", printable(r.ServiceID), r.Key)
 	}
-	var sent sync.Map // IDs of the endpoints for which a delete was sent
-	c.onCall = func(call svc.Call) {
-		if call.Method == http.MethodDelete {
-			sent.Store(call.ID, true)
-		}
-		switch {
-		case call.ID == "":
-		case call.Err == nil && call.Method == http.MethodDelete:
-			once(call.ID, "deleting %s")
-		case call.Err == nil, isNotFound(call.Err) && (dryRun || t.accepted(call.ID)): // no failure of a deletion
-		case isNotFound(call.Err):
-			once(call.ID, "%s is not found, and this sweep has not deleted it: checking that it is deleted (up to a minute)")
-		default:
-			tell(call.ID, call.Err)
-		}
+}
+
+func (s *sweeping) onCall(call svc.Call) {
+	if call.Method == http.MethodDelete {
+		s.sent.Store(call.ID, true)
 	}
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be deleted")
-	c.run = func(ctx context.Context, _ []string) (view, error) {
-		t.talk.setDeleting(true)
-		v := emptySweep().(*sweepView)
-		v.DryRun = dryRun
-		entries := t.showMarks(ctx)
-		t.note(func(*facts) { t.partial = func() view { return t.unfinished(entries, &proofs, dryRun) } })
-		t.sweeping = map[string]time.Time{}
-		for _, e := range entries {
-			t.sweeping[e.Intent] = e.LeaseEnd
-		}
-		if err := t.refused(ctx); err != nil {
-			return v, t.afterSweep(ctx, v, err)
-		}
-		reaped, err := t.client.Ledger.Reap(ctx, &svc.ReapOptions{DryRun: dryRun})
-		reaped, kept, err := t.settledSince(ctx, reaped, &sent, err)
-		for _, r := range reaped {
-			if kept[r.Entry.Intent] {
-				v.Entries = append(v.Entries, t.keptEntry(r.Entry))
-				continue
-			}
-			v.Entries = append(v.Entries, t.sweptEntry(r, dryRun, tell, isDamaged(err, r.Entry.Key)))
-		}
-		t.addDamaged(v, t.damagedEntries(ctx, entries, err))
-		lines := t.left(v, err, entries)
-		left.Store(&lines)
-		t.note(func(f *facts) {
-			f.Left = slices.ContainsFunc(v.Entries, func(e swept) bool { return e.Error != "" && e.State != damagedState })
-		})
+	switch {
+	case call.ID == "":
+	case call.Err == nil && call.Method == http.MethodDelete:
+		s.once(call.ID, "deleting %s")
+	case call.Err == nil, isNotFound(call.Err) && (s.dryRun || s.tool.accepted(call.ID)): // no failure of a deletion
+	case isNotFound(call.Err):
+		s.once(call.ID, "%s is not found, and this sweep has not deleted it: checking that it is deleted (up to a minute)")
+	default:
+		s.tell(call.ID, call.Err)
+	}
+}
+
+// once says what the sweep waits for, once for each endpoint.
+func (s *sweeping) once(id, format string) {
+	if _, told := s.said.LoadOrStore(id, true); !told {
+		s.tool.talk.say(format, printable(id))
+	}
+}
+
+func (s *sweeping) run(ctx context.Context) (view, error) {
+	t, v := s.tool, emptySweep().(*sweepView)
+	t.talk.setDeleting(true)
+	v.DryRun = s.dryRun
+	entries := t.showMarks(ctx)
+	t.note(func(*facts) { t.partial = func() view { return t.unfinished(entries, &s.proofs, s.dryRun) } })
+	t.sweeping = map[string]time.Time{}
+	for _, e := range entries {
+		t.sweeping[e.Intent] = e.LeaseEnd
+	}
+	if err := t.refused(ctx); err != nil {
 		return v, t.afterSweep(ctx, v, err)
 	}
-	return c
+	reaped, err := t.client.Ledger.Reap(ctx, &svc.ReapOptions{DryRun: s.dryRun})
+	reaped, kept, err := t.settledSince(ctx, reaped, &s.sent, err)
+	for _, r := range reaped {
+		if kept[r.Entry.Intent] {
+			v.Entries = append(v.Entries, t.keptEntry(r.Entry))
+			continue
+		}
+		v.Entries = append(v.Entries, t.sweptEntry(r, s.dryRun, s.tell, isDamaged(err, r.Entry.Key)))
+	}
+	t.addDamaged(v, t.damagedEntries(ctx, entries, err))
+	lines := t.left(v, err, entries)
+	s.left.Store(&lines)
+	t.note(func(f *facts) {
+		f.Left = slices.ContainsFunc(v.Entries, func(e swept) bool { return e.Error != "" && e.State != damagedState })
+	})
+	return v, t.afterSweep(ctx, v, err)
 }
 
 // addDamaged adds the entries whose first record cannot be read. Neither their address nor their lease is certain.
