@@ -293,3 +293,15 @@ func TestLeaseThatNoSweepEnforces(t *testing.T) {
 	time.Sleep(2100 * time.Millisecond)
 	require.Contains(t, s.must(exitRunning, "sweep").stderr, "no sweep deletes it")
 }
+
+// TestShortLeaseIsNoDelete: a lease that is over before it is recorded does not look like a delete that was accepted.
+func TestShortLeaseIsNoDelete(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	require.NotContains(t, s.must(exitOK, "extend", "chat", "1ns").stdout, "being deleted")
+	require.NotContains(t, s.must(exitOK, "ls").stdout, "being deleted")
+	time.Sleep(2100 * time.Millisecond) // the clock of the service has whole seconds
+	s.must(exitOK, "sweep")
+	require.Zero(t, s.srv.RunningInstances())
+}

@@ -482,7 +482,7 @@ func (t *tool) extend(ctx context.Context, key string, d time.Duration) (view, e
 	if err := t.reach(ctx); err != nil { // the lease counts from the service's time
 		return nil, err
 	}
-	end := time.Now().Add(max(d, time.Second)) // a lease of 1 ns is the mark of an accepted delete
+	end := time.Now().Add(d)
 	if d == 0 {
 		end = time.Time{}
 	}
