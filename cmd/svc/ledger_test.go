@@ -315,7 +315,7 @@ func TestLsShowsWhatDamagedRecordsTell(t *testing.T) {
 		again := []any{"again", "created", "svc-5", intents["svc-5"], true, false, false}
 		require.ElementsMatch(t, [][]any{first, only, again}, show(e), "the other one has ended")
 		require.Equal(t, true, e.doc(t)["may_be_running"])
-		require.Contains(t, show(s.must(exitLedger, "ls", "--all", "-o", "json")), []any{"ended", "deleted", "svc-3", intents["svc-3"], false, false, false})
+		require.Contains(t, show(s.must(exitLedger, "ls", "--all", "-o", "json")), []any{"ended", "deleted", "svc-3", intents["svc-3"], false, false, true}, "its lease was over at the delete")
 		require.Equal(t, [][]any{first}, show(s.must(exitLedger, "ls", "--key", "first", "-o", "json")))
 		require.Regexp(t, `(?m)^first +damaged, in doubt +- +svc-1 .* over since .*\n(.*\n)*only +damaged, in doubt +- +- +0 +- `, s.must(exitLedger, "ls").stdout)
 
