@@ -208,7 +208,7 @@ func (l *Ledger) Extend(ctx context.Context, e ledger.Entry, end time.Time) erro
 	r, err := ledger.Record{Event: ledger.Extended}, error(nil)
 	if !end.IsZero() {
 		clock, unknown := l.clock(ctx)
-		r.ServiceTime, r.Lease, err = clock(), max(time.Until(end), 2), unknown // 1 ns is how cmd/svc marks an accepted delete
+		r.ServiceTime, r.Lease, err = clock(), max(time.Until(end), time.Microsecond), unknown // shorter ones are marks of cmd/svc
 	}
 	return l.journal.Change(ctx, "extend", e, func(now ledger.Entry) (ledger.Record, error) {
 		if !now.Open() {
