@@ -123,7 +123,7 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 		lines = append(lines, fmt.Sprintf("Open under the key %s: %s. To see them: %s. Keep one, and delete each other one by its ID: %s. If the endpoint of one does not exist: %s. If one is in doubt: %s, or: %s", f.Key, strings.Join(f.Several, ", "),
 			t.cmd("ls"), t.cmd("delete ID"), t.cmd("forget %s --id ID", f.Key), t.cmd("adopt %s ID", f.Key), t.cmd("forget %s", f.Key)))
 	case why.name == "key_in_use":
-		lines = append(lines, t.otherRequest(err, f.Key)...)
+		lines = append(lines, t.otherRequest(err, f)...)
 	case damagedKey(err) != "":
 		lines = append(lines, t.damaged(err, damagedKey(err), t.entriesBriefly(context.WithoutCancel(t.ctx)))...)
 	case why.name == "no_ledger":
@@ -168,21 +168,6 @@ func (t *tool) malformed() []string {
 		fmt.Sprintf("%s is damaged, or is not a ledger. Keep the file, and restore a copy in its place: until then nothing is created, and the ledger shows nothing.", t.place.shown),
 		"What may be running is shown by the service's console: the description of each endpoint of a ledger begins with [svc:. To delete one without the ledger: " + t.cmd("delete ID"),
 	}
-}
-
-// otherRequest returns what to do if a key has the endpoint of another request. err names the entry of that endpoint, which
-// may not be the one that the key had at first.
-func (t *tool) otherRequest(err error, key string) []string {
-	lines := []string{
-		"The request is another one than that of the key's endpoint: in its name, image, command, port, GPUs, flavor or instances. Neither the service nor the ledger shows its image, command, port and GPUs: look where it was deployed from.",
-		"To see the rest of it: " + t.cmd("get --key %s", key),
-		"Repeat the request that created it, choose another --key, or run: " + t.cmd("delete --key %s", key),
-	}
-	if e, ok := t.entryInUse(err); ok && e.Instances != e.Records[0].Instances {
-		lines = append(lines, fmt.Sprintf("%s was created with --instances %d, and \"svc scale\" has asked for %d since. To go on with it, repeat --instances %[2]d, which does not scale it. To scale it: %[4]s",
-			printable(e.ServiceID), e.Records[0].Instances, e.Instances, t.cmd("scale --key %s N", key)))
-	}
-	return lines
 }
 
 // entryInUse returns the entry that an error names as the one that uses the key.

@@ -149,7 +149,7 @@ func (t *tool) deployment(ctx context.Context, s *spec) (*deployment, error) {
 	}
 	t.note(func(f *facts) {
 		f.Name, f.Target, f.Flavor = req.Name, req.ResourceMetadata.TargetInstanceNumber, req.ResourceMetadata.FlavorID
-		f.Instances = f.Target
+		f.Instances, f.Request = f.Target, &req
 	})
 	d := &deployment{tool: t, spec: s, req: req, wait: true, announce: t.announce}
 	d.opts = svc.DeployOptions{WaitOptions: t.wait, Key: t.flags.key, Lease: s.lease}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,15 +62,7 @@ func (d *deployment) keyFits() error {
 	if e == nil || e.State != ledger.Created || !deleteAccepted(*e).IsZero() {
 		return nil
 	}
-	body, err := json.Marshal(d.req)
-	if err != nil {
-		return err
-	}
-	want, err := ledger.ParseRequest(body)
-	if err != nil {
-		return err
-	}
-	if why := e.Differs(d.tool.address, want); why != "" {
+	if why := d.tool.differs(*e, d.req); why != "" {
 		return &ledger.Error{Op: "deploy", Key: e.Key, Intent: e.Intent, ServiceID: e.ServiceID, Err: fmt.Errorf("%w: %s", svc.ErrKeyInUse, why)}
 	}
 	return nil
@@ -157,7 +148,15 @@ func (d *deployment) warnOfScaled(gets string) {
 
 // warnOfAdopted warns if an entry has adopted an endpoint without a mark, which another request may have created.
 func (d *deployment) warnOfAdopted(e ledger.Entry, s *svc.InferenceService) {
-	if e.Adopted && isUnmarked(s) {
-		d.tool.talk.warn("%s was adopted, and has no mark of the ledger, so its image, command, port and GPUs may be others than this command asks for: the service does not show them. No sweep deletes it, whatever its lease", printable(s.ServiceID))
+	if !e.Adopted || !isUnmarked(s) {
+		return
 	}
+	what := ""
+	switch others, shown := otherFields(s, d.req); {
+	case !shown:
+		what = ", so its image, command, port and GPUs may be others than this command asks for: the service does not show them"
+	case len(others) > 0:
+		what = ", and another " + strings.Join(others, ", another ") + " than this command asks for"
+	}
+	d.tool.talk.warn("%s was adopted, and has no mark of the ledger%s. No sweep deletes it, whatever its lease", printable(s.ServiceID), what)
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,14 +93,48 @@ func TestDeployAfterScale(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
 	s.must(exitOK, with(deploy, "--key", "chat")...)
-	require.NotContains(t, s.must(exitLedger, with(deploy, "--key", "chat", "--instances", "2")...).stderr, "svc scale")
 	s.must(exitOK, "scale", "--key", "chat", "2")
 	e := s.must(exitLedger, with(deploy, "--key", "chat", "--instances", "2")...)
 	require.Contains(t, e.stderr, `was created with the number of instances "1", and this call asks for "2"`)
-	require.Contains(t, e.stderr, "svc-1 was created with --instances 1, and \"svc scale\" has asked for 2 since. To go on with it, repeat --instances 1, which does not scale it. To scale it: svc scale --key chat N")
-	require.Contains(t, e.stderr, "Neither the service nor the ledger shows its image")
+	require.Contains(t, e.stderr, "svc-1 was created with --instances 1, and \"svc scale\" has asked for 2 since. To go on with it, repeat --instances 1, which does not scale it. To scale it: svc scale --key chat 2\n")
 	s.must(exitOK, with(deploy, "--key", "chat", "--instances", "1")...)
 	require.Equal(t, 2, s.srv.RunningInstances())
+}
+
+// TestKeyOfAnotherRequest_C14: what differs is named by the record of the endpoint, if the service shows it. For another
+// number of instances the way is a scale and not a delete.
+func TestKeyOfAnotherRequest_C14(t *testing.T) {
+	t.Parallel()
+	hidden := func(s *session) { s.srv.SetField("svc-1", "deploy_metadata", map[string]any{}) }
+	for name, tt := range map[string]struct {
+		before func(*session)
+		flags  []string
+		says   string
+	}{
+		"image":           {nil, []string{"--image", "other:1"}, "By its record, it has another image (registry.example/app:1, not other:1).\n"},
+		"several":         {nil, []string{"--command", "secret", "--port", "9", "--gpus", "2"}, "By its record, it has another port (8000, not 9), another number of GPUs (1, not 2), another command.\n"},
+		"of a silent one": {hidden, []string{"--image", "other:1"}, "The ledger does not have its image, command, port and GPUs, and the service does not show them: look where it was deployed from.\n"},
+		"description":     {nil, []string{"--file", "more.yaml"}, "the same: another field differs, in --file perhaps the description.\n"},
+		"name":            {nil, []string{"--name", "other"}, "By its record, its image, command, port and GPUs are the same.\n"},
+		"instances":       {nil, []string{"--instances", "3"}, "Only the number of instances differs. svc-1 was created with --instances 1. To go on with it, repeat --instances 1, which does not scale it. To scale it: svc scale --key chat 3\n"},
+		"instances, more": {nil, []string{"--instances", "3", "--image", "other:1"}, "By its record, it has another image (registry.example/app:1, not other:1).\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t)
+			require.NoError(t, os.WriteFile(filepath.Join(s.env["HOME"], "more.yaml"), []byte("description: another\n"), 0o600))
+			s.must(exitOK, with(deploy, "--key", "chat")...)
+			if tt.before != nil {
+				tt.before(s)
+			}
+			for _, more := range [][]string{nil, {"--dry-run"}} {
+				e := s.must(exitLedger, with(with(deploy, "--key", "chat"), append(tt.flags, more...)...)...)
+				require.Contains(t, e.stderr, tt.says)
+				require.NotContains(t, e.stderr, "secret")
+				require.Equal(t, name != "instances", strings.Contains(e.stderr, "svc delete --key chat"), e.stderr)
+			}
+		})
+	}
 }
 
 // TestDeployAfterAdopt: nobody takes an adopted endpoint for one that a command created.

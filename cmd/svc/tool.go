@@ -88,8 +88,9 @@ type facts struct {
 	Replaced   string   // ID of the endpoint of the key that --replace has deleted; empty if there is none
 	Overtaken  bool     // another command has set the number of instances, to Target
 
-	SettleBy time.Time             // a create in doubt can be forgotten from then on; zero if not known
-	Seen     *svc.InferenceService // its record that was read last; nil if none was
+	SettleBy time.Time                          // a create in doubt can be forgotten from then on; zero if not known
+	Request  *svc.CreateInferenceServiceRequest // of a deployment; nil if it is none
+	Seen     *svc.InferenceService              // its record that was read last; nil if none was
 }
 
 func newTool(stdin io.Reader, stdout, stderr *os.File, s signals) *tool {
