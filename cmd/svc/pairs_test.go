@@ -60,7 +60,7 @@ var pairs = []pair{
 	{nil, deployKeyed, "delete --key keyed --missing-ok", map[string][]int{"deploy": {exitOK, exitNotFound, exitDeleted, exitRunning}, "delete": {exitOK, exitUnknown, exitLedger}}}, // there may be no ledger yet
 	{deployedKeyed(), deployKeyed, "delete --key keyed", map[string][]int{"deploy": {exitOK, exitNotFound}, "delete": {exitOK}}},
 	{deployedKeyed(), "scale --key keyed 2", "delete --key keyed", map[string][]int{"scale": {exitOK, exitNotFound, exitRunning}, "delete": {exitOK}}},
-	{deployedKeyed(), "scale --key keyed 0", "scale --key keyed 3", map[string][]int{"scale": {exitOK, exitRunning}}},
+	{deployedKeyed(), "scale --key keyed 0", "scale --key keyed 3", map[string][]int{"scale": {exitOK, exitFailed, exitRunning}}},
 	{overdueKeyed, "extend keyed 8h", "sweep", map[string][]int{"extend": {exitOK, exitRunning, exitNotFound, exitLedger}, "sweep": {exitOK, exitRunning}}},
 	{overdueKeyed, "sweep", "delete --key keyed", map[string][]int{"sweep": {exitOK}, "delete": {exitOK, exitNotFound}}},
 	{overdueKeyed, "sweep", deployKeyed + " --lease 8h", map[string][]int{"sweep": {exitOK, exitRunning}, "deploy": {exitOK, exitNotFound, exitRunning}}},
