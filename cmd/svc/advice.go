@@ -235,7 +235,7 @@ func (t *tool) damaged(err error, key string, entries []ledger.Entry) []string {
 	}
 }
 
-// unknownOutcome returns how to settle a create whose outcome is not known. An endpoint must be
+// unknownOutcome returns how to settle a create whose outcome is not known. An endpoint without the mark must be
 // adopted before it is deleted, since a delete does not settle the entry.
 func (t *tool) unknownOutcome(err error, f facts) []string {
 	lines := []string{"It is not known whether the endpoint was created. It may be running and billed."}

@@ -297,3 +297,82 @@ func TestLeaseThatEndsWhileTheProgramOfRunRuns(t *testing.T) {
 		}
 	}
 }
+
+// TestDeleteSettlesAnEntryInDoubt: the mark of the endpoint names the entry, so that its deletion is recorded, and a sweep
+// goes on with it. An endpoint without the mark of such an entry is deleted as before.
+func TestDeleteSettlesAnEntryInDoubt(t *testing.T) {
+	t.Parallel()
+	lost := func(s *session) {
+		s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+		s.must(exitUnknown, with(deploy, "--key", "chat", "--lease", "1h")...)
+	}
+	killed := func(s *session) {
+		s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{AfterEffect: true, Delay: time.Minute})
+		b := s.background(with(deploy, "--key", "chat", "--lease", "1h")...)
+		eventually(s.t, "the endpoint", func() bool { return len(s.srv.Endpoints()) > 0 })
+		b.killed()
+	}
+	for name, create := range map[string]func(*session){"its response is lost": lost, "its program is killed": killed} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t, svctest.WithDeleteTime(3*time.Second))
+			create(s)
+			b := s.deleting("delete", "svc-1", "-o", "json")
+			require.Contains(t, s.must(exitOK, "ls").stdout, "created, being deleted")
+			e := s.must(exitOK, "adopt", "chat", "svc-1")
+			require.Contains(t, e.stderr, "the key chat has svc-1 already")
+			require.Contains(t, e.stderr, "warning: the service has accepted a delete of svc-1")
+			s.must(exitRunning, "extend", "chat", "8h")
+			s.must(exitRunning, "scale", "--key", "chat", "2")
+			e = b.end()
+			require.Equal(t, exitOK, e.code, e.stderr)
+			require.Contains(t, e.stderr, "svc-1 has the mark of the entry in doubt of the key chat: it is adopted now, so that its deletion settles the entry")
+			endpoint := e.doc(t)["endpoints"].([]any)[0].(map[string]any)
+			require.Equal(t, []any{"chat", true}, []any{endpoint["key"], endpoint["deleted"]})
+			require.Empty(t, s.must(exitOK, "ls", "-o", "json").doc(t)["entries"])
+			require.Equal(t, "svc-2", s.must(exitOK, with(deploy, "--key", "chat", "-o", "json")...).doc(t)["service_id"])
+		})
+	}
+	t.Run("a sweep goes on", func(t *testing.T) {
+		t.Parallel()
+		s := newSession(t, svctest.WithDeleteTime(time.Hour))
+		lost(s)
+		s.deleteThatIsKilled()
+		require.Contains(t, s.must(exitOK, "ls").stdout, "created, being deleted")
+		time.Sleep(1100 * time.Millisecond) // the clock of the service has whole seconds
+		require.Contains(t, s.must(exitOK, "sweep", "--dry-run").stdout, "would be deleted")
+	})
+	t.Run("another endpoint", func(t *testing.T) {
+		t.Parallel()
+		s := newSession(t)
+		lost(s)
+		s.must(exitOK, with(deploy, "--ledger", "none")...)
+		require.NotContains(t, s.must(exitOK, "delete", "svc-2").stderr, "adopted")
+		require.Contains(t, s.must(exitOK, "ls").stdout, "in doubt")
+	})
+	t.Run("the ledger fails", func(t *testing.T) {
+		t.Parallel()
+		s := newSession(t)
+		lost(s)
+		s.readOnly()
+		e := s.must(exitOK, "delete", "svc-1")
+		require.Contains(t, e.stderr, "warning: the entry of the key chat stays in doubt")
+		require.Zero(t, s.srv.RunningInstances())
+	})
+}
+
+// TestReplaceThatIsInterruptedSaysThatItsDeleteWasAccepted, up to its last line.
+func TestReplaceThatIsInterruptedSaysThatItsDeleteWasAccepted(t *testing.T) {
+	t.Parallel()
+	for _, twice := range []bool{false, true} {
+		s := newSession(t, svctest.WithDeleteTime(time.Hour))
+		s.must(exitOK, with(deploy, "--key", "chat")...)
+		s.srv.SetStatus("svc-1", svctest.StatusStopped)
+		b := s.deleting(with(deploy, "--key", "chat", "--replace")...)
+		b.signal(map[bool]os.Signal{false: syscall.SIGTERM, true: syscall.SIGQUIT}[twice])
+		e := b.end()
+		require.Equal(t, exitRunning, e.code, e.stderr)
+		require.NotContains(t, e.stderr, "goes on as before")
+		require.Contains(t, e.stderr, "svc-1 of the key chat is not deleted yet. It may be running and billed.\nTo delete it once more: svc delete --key chat")
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,7 +89,10 @@ func (t *tool) deleteCommand() *command {
 proved. Ends with 5 if there is no such endpoint, unless --missing-ok is given. If the service does not
 find the endpoint from the beginning, that takes at least 40 s, and up to a minute, also if the ledger has
 its create: a new endpoint may not be found at first. For one that the ledger has as deleted, one read is
-enough.`,
+enough.
+
+An endpoint that has the mark of an entry in doubt, [svc:INTENT] in its description, is adopted first, so
+that its deletion settles the entry.`,
 			Example: "  svc delete svc-1 svc-2\n  svc delete --key chat --missing-ok",
 		},
 		client: needsClient, ledger: usesLedger, stake: changes, empty: emptyDelete,
@@ -146,7 +150,7 @@ func (t *tool) deleteAll(ctx context.Context, ids []string, missingOK bool) (vie
 			defer func() { <-slots }()
 			e := entries[strings.ToLower(id)]
 			d, err := t.deleteOne(ctx, id, e)
-			d.Key = e.Key
+			d.Key = cmp.Or(d.Key, e.Key)
 			t.note(func(*facts) { v.Endpoints[i], errs[i] = d, err })
 		})
 	}
@@ -239,11 +243,13 @@ func (t *tool) deleteOne(ctx context.Context, id string, e ledger.Entry) (deleti
 		return deletion{ServiceID: id, Deleted: true, Missing: true, proven: true, before: true}, deletedError{id, e.DeletedAt}
 	}
 	if e.State == "" {
-		if err := t.notID(ctx, id, t.entriesBriefly(ctx)); err != nil {
+		entries := t.entriesBriefly(ctx)
+		if err := t.notID(ctx, id, entries); err != nil {
 			return deletion{ServiceID: id, Missing: true}, err
 		}
+		e = t.adoptMarked(ctx, id, entries)
 	}
-	d := deletion{ServiceID: id}
+	d := deletion{ServiceID: id, Key: e.Key}
 	err := t.deleteAndWait(ctx, id, e)
 	d.proven = err == nil // "not found" alone proves nothing: the token may be of another account
 	existed := t.found(id) || e.State == ledger.Created
@@ -257,6 +263,34 @@ func (t *tool) deleteOne(ctx context.Context, id string, e ledger.Entry) (deleti
 		d.Error = plainText(err)
 	}
 	return d, err
+}
+
+// adoptMarked adopts an endpoint that is to be deleted, and that no entry has, for the open entry whose mark it has, so
+// that the deletion settles that entry. It returns the entry; zero if there is none. Nothing of that keeps the endpoint
+// from being deleted.
+func (t *tool) adoptMarked(ctx context.Context, id string, entries []ledger.Entry) ledger.Entry {
+	entries = slices.DeleteFunc(slices.Clone(entries), func(e ledger.Entry) bool { return !e.Open() || e.ServiceID != "" || t.elsewhere(e) })
+	if len(entries) == 0 {
+		return ledger.Entry{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	s, err := t.client.InferenceServices.Get(ctx, id)
+	if err != nil {
+		return ledger.Entry{}
+	}
+	mark, _ := ledger.FindMark(s.Description)
+	i := slices.IndexFunc(entries, func(e ledger.Entry) bool { return e.Intent == mark })
+	if i < 0 {
+		return ledger.Entry{}
+	}
+	e := entries[i]
+	if _, err := t.client.Ledger.Adopt(ctx, e, id, nil); err != nil {
+		t.talk.warn("the entry of the key %s stays in doubt: its endpoint, %s, could not be adopted: %s. Once it is deleted: %s", e.Key, printable(id), plainText(err), t.cmd("forget %s", e.Key))
+		return ledger.Entry{}
+	}
+	t.talk.say("%s has the mark of the entry in doubt of the key %s: it is adopted now, so that its deletion settles the entry", printable(id), e.Key)
+	return t.byID(t.entriesBriefly(ctx))[strings.ToLower(id)]
 }
 
 // refusedLimit is how long a deletion continues while the service refuses the token.
