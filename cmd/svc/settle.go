@@ -47,6 +47,9 @@ if the endpoint has the mark, which proves that it is the right one.`,
 		if !isA[*ledger.Error](err) || isA[changedError](err) || isA[elsewhereError](err) || damagedKey(err) != "" {
 			return nil
 		}
+		if e, ok := errors.AsType[markedError](err); ok {
+			return []string{fmt.Sprintf("%[1]s is the right endpoint, so nothing was undone. If you do not need it: %s", printable(e.entry.ServiceID), t.cmd("delete --key %s", e.entry.Key))}
+		}
 		if e, ok := errors.AsType[unmarkedError](err); ok {
 			return []string{fmt.Sprintf("Check that %[1]s is of this create, by the time when it was created, its flavor and instances: %s. If it is: %s", printable(e.id), t.cmd("get %s", printable(e.id)), t.cmd("adopt %s %s --unmarked", e.key, printable(e.id)))}
 		}
@@ -140,12 +143,51 @@ func (t *tool) undoAdoption(ctx context.Context, key string) error {
 	t.noteEntry(e)
 	err := t.meanwhile(ctx, e, t.client.Ledger.UndoAdopt(ctx, e))
 	if err != nil && !isChanged(err, undone) {
+		if marked, _ := t.hasItsMark(ctx, e); marked {
+			err = markedError{err, e}
+		}
 		return err
 	}
 	t.note(func(f *facts) { f.ID = "" })
 	t.talk.say("the key %s is in doubt again, and %s is as before. If there is an endpoint of the key: %s. If there is none: %s", key, printable(e.ServiceID), t.cmd("adopt %s ID", key), t.cmd("forget %s", key))
 	return nil
 }
+
+// mayBeWrong returns how to undo the adoption of an entry, or that it is the right one, by its mark.
+func (t *tool) mayBeWrong(ctx context.Context, e ledger.Entry) string {
+	undo := t.cmdOf(e, "adopt %s --undo", e.Key)
+	switch marked, err := t.hasItsMark(ctx, e); {
+	case marked:
+		return ", whose mark proves that the create of this entry made it"
+	case err != nil:
+		return ". If its description does not have the mark, and that is the wrong endpoint: " + undo
+	}
+	return ". If that is the wrong endpoint: " + undo
+}
+
+// hasItsMark reports whether the endpoint of an entry has the mark of the entry. One that is not found has none.
+func (t *tool) hasItsMark(ctx context.Context, e ledger.Entry) (bool, error) {
+	if err := t.isHere(e); err != nil {
+		return false, err
+	}
+	s, err := t.client.InferenceServices.Get(ctx, e.ServiceID, svc.WithMaxAttempts(1))
+	if err != nil {
+		if isNotFound(err) {
+			err = nil
+		}
+		return false, err
+	}
+	mark, _ := ledger.FindMark(s.Description)
+	return mark == e.Intent, nil
+}
+
+// markedError is returned for the adoption of an endpoint with the mark of the entry, which is not undone.
+type markedError struct {
+	error
+	entry ledger.Entry
+}
+
+func (e markedError) Unwrap() error { return e.error }
 
 // undone reports whether an entry is in doubt because an adoption was undone.
 func undone(e ledger.Entry) bool {
@@ -411,12 +453,12 @@ func (t *tool) adoptable(ctx context.Context, key, id string) (found ledger.Entr
 	if found.Key != "" {
 		return found, nil
 	}
-	return found, usageError{t.notInDoubt(entries, key, id)}
+	return found, usageError{t.notInDoubt(ctx, entries, key, id)}
 }
 
 // notInDoubt returns why an endpoint cannot be adopted under a key, and the command line that may have been
 // meant.
-func (t *tool) notInDoubt(entries []ledger.Entry, key, id string) error {
+func (t *tool) notInDoubt(ctx context.Context, entries []ledger.Entry, key, id string) error {
 	text, next := fmt.Sprintf("no entry of the key %q is in doubt", key), ". To see all entries: "+t.cmd("ls --all")
 	var doubts []string
 	for _, e := range entries {
@@ -426,7 +468,7 @@ func (t *tool) notInDoubt(entries []ledger.Entry, key, id string) error {
 		case e.Open() && e.Key == key:
 			text = fmt.Sprintf("the entry of the key %q is not in doubt: its endpoint is %s", key, printable(e.ServiceID))
 			if e.Adopted {
-				text = fmt.Sprintf("the entry of the key %q is not in doubt: it has adopted %s. If that is the wrong endpoint: %s", key, printable(e.ServiceID), t.cmd("adopt %s --undo", key))
+				text = fmt.Sprintf("the entry of the key %q is not in doubt: it has adopted %s%s", key, printable(e.ServiceID), t.mayBeWrong(ctx, e))
 			}
 		}
 	}

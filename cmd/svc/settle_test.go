@@ -81,7 +81,13 @@ func TestAdoptionOfTheWrongEndpoint_D22(t *testing.T) {
 	require.Equal(t, []string{""}, s.open())
 	s.must(exitUnknown, "delete", "--key", "chat")
 	s.must(exitOK, "adopt", "chat", "svc-1")
-	require.Contains(t, s.must(exitLedger, "adopt", "chat", "--undo").stderr, "carries the mark")
+	e = s.must(exitLedger, "adopt", "chat", "--undo")
+	require.Contains(t, e.stderr, "carries the mark")
+	require.Contains(t, e.stderr, "svc-1 is the right endpoint, so nothing was undone. If you do not need it: svc delete --key chat\n", "C15")
+	require.NotContains(t, e.stderr, "svc doctor")
+	e = s.must(exitUsage, "adopt", "chat", wrong)
+	require.Contains(t, e.stderr, "it has adopted svc-1, whose mark proves that the create of this entry made it. To see all entries: svc ls --all\n")
+	require.NotContains(t, e.stderr, "--undo", "it would be refused_C15")
 	s.must(exitOK, "delete", "--key", "chat")
 	require.Equal(t, 1, s.srv.RunningInstances(), "of somebody else")
 }
@@ -121,6 +127,24 @@ func TestForgetNeedsTheProofOfADelete_B5(t *testing.T) {
 	require.Equal(t, deletes, s.srv.RequestCount("DELETE", svctest.RouteEndpoint))
 	require.Contains(t, s.must(exitOK, "ls", "--all").stdout, "deleted")
 	require.Empty(t, s.open())
+}
+
+// TestForgetOfACreateThatEnds_C18: it does not go on waiting when a live deployment has settled the entry, and names the
+// endpoint.
+func TestForgetOfACreateThatEnds_C18(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{AfterEffect: true, Delay: 8 * time.Second})
+	s.background(with(deploy, "--key", "chat")...)
+	eventually(t, "the create", func() bool { return s.arrived("POST", svctest.RouteEndpoints) > 0 })
+	b := s.background("forget", "chat", "--timeout", "30s", "-o", "json")
+	require.Contains(t, s.must(exitTimeout, "forget", "chat", "--timeout", "1s").stderr, "The entry of the key chat is as before. To go on: svc forget chat\n")
+	e := b.end()
+	require.Equal(t, exitLedger, e.code, e.stderr)
+	require.Equal(t, []any{"overtaken", true, "svc-1"}, []any{e.doc(t)["error_kind"], e.doc(t)["may_be_running"], e.doc(t)["service_id"]})
+	require.Contains(t, e.stderr, "meanwhile: it is created, with the endpoint svc-1\n")
+	require.Contains(t, e.stderr, "To delete the endpoint: svc delete svc-1\n")
+	require.NotContains(t, e.stderr, "svc doctor")
 }
 
 // TestForgetOfAStoppedEndpoint: it exists, but is not billed.
