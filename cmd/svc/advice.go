@@ -28,10 +28,7 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 	}
 	switch code {
 	case exitUsage:
-		if c.Command != nil && c.Name() != "help" {
-			return append(lines, fmt.Sprintf("See: %s --help", c.CommandPath()))
-		}
-		return append(lines, "See: svc --help")
+		return append(lines, c.seeHelp())
 	case exitDeleted:
 		if f.Unrecorded {
 			lines = append(lines, fmt.Sprintf("The ledger could not record that. The entry of the key %s stays in doubt until you run: %s", f.Entry, t.cmd("forget %s", f.Entry)))
@@ -55,6 +52,14 @@ func (t *tool) advice(err error, code int, c *command, f facts) (lines []string)
 		return append(lines, t.stillRuns(f)...)
 	}
 	return lines
+}
+
+// seeHelp names the help of the command.
+func (c *command) seeHelp() string {
+	if c.Command != nil && c.Name() != "help" {
+		return fmt.Sprintf("See: %s --help", c.CommandPath())
+	}
+	return "See: svc --help"
 }
 
 // notFound returns what to check after a "not found" of the service.

@@ -262,13 +262,10 @@ func TestBlueGreenWithDamagedRecords(t *testing.T) {
 // Users copy one script, so each one has all that it needs. What they have in common is the same to the letter.
 func TestScriptsShareTheirParts(t *testing.T) {
 	t.Parallel()
-	parts := func(name string) (found []string) {
+	parts := func(name string) []string {
 		text, err := os.ReadFile(filepath.Join("scripts", name))
 		require.NoError(t, err)
-		for _, m := range regexp.MustCompile(`(?s)# The lines up to the next bar.*?\n# -+\n.*?\n# -+\n`).FindAllString(string(text), -1) {
-			found = append(found, m)
-		}
-		return found
+		return regexp.MustCompile(`(?s)# The lines up to the next bar.*?\n# -+\n.*?\n# -+\n`).FindAllString(string(text), -1)
 	}
 	bluegreen := parts("blue-green.sh")
 	require.Len(t, bluegreen, 2)

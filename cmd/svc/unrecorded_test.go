@@ -75,8 +75,8 @@ func TestRecordThatTheLedgerCannotTake_B6(t *testing.T) {
 	}
 }
 
-// TestScaleWithoutTheLedger_B12: what lowers the bill works, with a warning, and what raises it says how it works.
-func TestScaleWithoutTheLedger_B12(t *testing.T) {
+// TestScaleWithoutTheLedger: what lowers the bill works, with a warning, and what raises it says how it works.
+func TestScaleWithoutTheLedger(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
 	s.must(exitOK, with(deploy, "--instances", "2")...)

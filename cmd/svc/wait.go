@@ -99,12 +99,7 @@ deleted, only "svc extend" does. Ends with 10, too, if a delete is accepted whil
 		client: needsClient, ledger: usesLedger, stake: changes, success: staysLater, empty: emptyService,
 	}, 1)
 	c.left = t.scaleLeft
-	c.advise = func(err error) []string {
-		if f := t.facts(); t.flags.key == "" && isA[*ledger.Error](err) && kindOf(err).code == exitLedger {
-			return append([]string{"More instances need a record. The same command with --ledger none works without one: then the ledger keeps the number from before."}, t.ledgerAdvice(err, f)...)
-		}
-		return nil
-	}
+	c.advise = t.scaleAdvice
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		n, err := strconv.Atoi(args[len(args)-1])
 		if err != nil || n < 0 {
@@ -135,6 +130,14 @@ deleted, only "svc extend" does. Ends with 10, too, if a delete is accepted whil
 		return t.service(s), err
 	}
 	return c
+}
+
+// scaleAdvice returns what to do if the ledger cannot record more instances.
+func (t *tool) scaleAdvice(err error) []string {
+	if t.flags.key != "" || !isA[*ledger.Error](err) || kindOf(err).code != exitLedger {
+		return nil
+	}
+	return append([]string{"More instances need a record. The same command with --ledger none works without one: then the ledger keeps the number from before."}, t.ledgerAdvice(err, t.facts())...)
 }
 
 // overtakenError is returned if another command has set another number of instances after this one.
