@@ -358,8 +358,8 @@ func TestUnusableEndpointUnderAKey(t *testing.T) {
 	}
 }
 
-// TestReplaceChecksBeforeItDeletes_B8: an endpoint whose place no other one can take stays.
-func TestReplaceChecksBeforeItDeletes_B8(t *testing.T) {
+// TestReplaceChecksBeforeItDeletes: an endpoint whose place no other one can take stays.
+func TestReplaceChecksBeforeItDeletes(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{
 		"no such GPU":              {"--gpu", "nosuch"},
@@ -380,9 +380,9 @@ func TestReplaceChecksBeforeItDeletes_B8(t *testing.T) {
 	}
 }
 
-// TestReplaceThatCreatesNothing_B8: however it ends after the delete, it says that the old endpoint is deleted, with
+// TestReplaceThatCreatesNothing: however it ends after the delete, it says that the old endpoint is deleted, with
 // --quiet too, and its code says that nothing runs.
-func TestReplaceThatCreatesNothing_B8(t *testing.T) {
+func TestReplaceThatCreatesNothing(t *testing.T) {
 	t.Parallel()
 	post := func(status int, body string) func(*session) {
 		return func(s *session) {
@@ -445,9 +445,9 @@ func TestFlavorThatIsRefused(t *testing.T) {
 	require.Equal(t, 1, s.srv.RunningInstances())
 }
 
-// TestRefusalThatIsNotAboutTheFlavor_B7: no dearer flavor is tried, the error is that of the service, and nothing is said
+// TestRefusalThatIsNotAboutTheFlavor: no dearer flavor is tried, the error is that of the service, and nothing is said
 // of the stock unless the service or its list says so.
-func TestRefusalThatIsNotAboutTheFlavor_B7(t *testing.T) {
+func TestRefusalThatIsNotAboutTheFlavor(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		status       int

@@ -101,9 +101,9 @@ func TestDeployAfterScale(t *testing.T) {
 	require.Equal(t, 2, s.srv.RunningInstances())
 }
 
-// TestKeyOfAnotherRequest_C14: what differs is named by the record of the endpoint, if the service shows it. For another
+// TestKeyOfAnotherRequest: what differs is named by the record of the endpoint, if the service shows it. For another
 // number of instances the way is a scale and not a delete.
-func TestKeyOfAnotherRequest_C14(t *testing.T) {
+func TestKeyOfAnotherRequest(t *testing.T) {
 	t.Parallel()
 	hidden := func(s *session) { s.srv.SetField("svc-1", "deploy_metadata", map[string]any{}) }
 	for name, tt := range map[string]struct {

@@ -103,9 +103,9 @@ func TestForgetOfAnEndpointThatRuns(t *testing.T) {
 	require.NotContains(t, e.stderr, "svc doctor")
 }
 
-// TestForgetNeedsTheProofOfADelete_B5: one "not found" frees no key of an endpoint that runs. The proof is recorded as a
+// TestForgetNeedsTheProofOfADelete: one "not found" frees no key of an endpoint that runs. The proof is recorded as a
 // deletion, and no delete is sent.
-func TestForgetNeedsTheProofOfADelete_B5(t *testing.T) {
+func TestForgetNeedsTheProofOfADelete(t *testing.T) {
 	t.Parallel()
 	patient(t)
 	s := newSession(t)
@@ -129,9 +129,9 @@ func TestForgetNeedsTheProofOfADelete_B5(t *testing.T) {
 	require.Empty(t, s.open())
 }
 
-// TestForgetOfACreateThatEnds_C18: it does not go on waiting when a live deployment has settled the entry, and names the
+// TestForgetOfACreateThatEnds: it does not go on waiting when a live deployment has settled the entry, and names the
 // endpoint.
-func TestForgetOfACreateThatEnds_C18(t *testing.T) {
+func TestForgetOfACreateThatEnds(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
 	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.Fault{AfterEffect: true, Delay: 8 * time.Second})

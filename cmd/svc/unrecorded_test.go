@@ -13,9 +13,9 @@ import (
 	"example.com/svc/svctest"
 )
 
-// TestRecordThatTheLedgerCannotTake_B6: whatever the command, it says which entry the ledger cannot bring up to date, and what
+// TestRecordThatTheLedgerCannotTake: whatever the command, it says which entry the ledger cannot bring up to date, and what
 // does so later; its document does not contradict itself.
-func TestRecordThatTheLedgerCannotTake_B6(t *testing.T) {
+func TestRecordThatTheLedgerCannotTake(t *testing.T) {
 	t.Parallel()
 	const (
 		accepted = "warning: the ledger cannot record that the service has accepted the delete of svc-1, so no sweep goes on with its entry (key chat) if this program is killed: "
