@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -144,6 +145,7 @@ name, and says what to do. The exit code is 1, and error_kind of -o json is outc
 type upload struct {
 	path, name, id, purpose, contentType string
 	allowEmpty                           bool
+	began                                time.Time // when the record was registered
 }
 
 func (t *tool) uploadCommand() *command {
@@ -164,7 +166,7 @@ func (t *tool) uploadCommand() *command {
 	f.StringVar(&u.id, "id", "", "ID of a record that exists: replace its contents")
 	f.StringVar(&u.contentType, "content-type", "", "Content-Type of the contents; default: none is sent")
 	f.BoolVar(&u.allowEmpty, "allow-empty", false, "upload a file although it is empty")
-	c.advise = func(err error) []string { return t.uploadAdvice(err, u.path) }
+	c.advise = func(err error) []string { return t.uploadAdvice(err, u) }
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		u.path = args[0]
 		if u.id != "" && (c.Flags().Changed("name") || c.Flags().Changed("purpose")) {
@@ -199,6 +201,7 @@ func (t *tool) upload(ctx context.Context, u *upload) (*uploadView, error) {
 		result, err = t.client.Files.Replace(ctx, u.id, body, &opts)
 	} else {
 		t.note(func(f *facts) { f.Uploading = u.name })
+		u.began = time.Now()
 		result, err = t.client.Files.Upload(ctx, svc.UploadRequest{
 			FileName: u.name, Purpose: svc.FilePurpose(u.purpose), Body: body, UploadOptions: opts,
 		})
@@ -237,7 +240,7 @@ func (u *upload) open(stdin io.Reader) (body io.Reader, stop func(), err error) 
 }
 
 // uploadAdvice returns how to continue after a failure. If a record exists, the next upload uses it.
-func (t *tool) uploadAdvice(err error, path string) []string {
+func (t *tool) uploadAdvice(err error, u *upload) []string {
 	failed, ok := errors.AsType[*svc.UploadError](err)
 	switch {
 	case !ok || failed.Stage == svc.UploadStageBody:
@@ -245,32 +248,51 @@ func (t *tool) uploadAdvice(err error, path string) []string {
 	case failed.Stage == svc.UploadStagePut && failed.Link == "" && isNotFound(err):
 		return []string{fmt.Sprintf("There is no record %s. Without --id, a new one is made.", printable(failed.FileID))}
 	case failed.FileID != "":
-		return []string{"The record exists. To upload to it again: " + t.cmd("files upload --id %s %s", printable(failed.FileID), shellWord(path))}
+		return []string{"The record exists. To upload to it again: " + t.cmd("files upload --id %s %s", printable(failed.FileID), shellWord(u.path))}
 	case errors.Is(err, svc.ErrOutcomeUnknown):
-		return t.lostRecord(failed.FileName, path)
+		return t.lostRecord(failed.FileName, u)
 	}
 	return nil
 }
 
 // lostRecord returns what to do when the outcome of the register call is not known. The list of
-// files shows whether it made a record.
-func (t *tool) lostRecord(name, path string) []string {
+// files shows whether it made a record: one that was created since then, by the service's clock.
+func (t *tool) lostRecord(name string, u *upload) []string {
 	if t.givesUp() {
 		return []string{fmt.Sprintf("A record named %q may exist now, with or without its contents. Before you upload again: %s", name, t.cmd("files ls"))}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), 10*time.Second)
 	defer cancel()
-	files, err := t.client.Files.List(ctx)
+	var response svc.Response
+	files, err := t.client.Files.List(ctx, svc.WithResponse(&response))
 	if err != nil {
 		return []string{fmt.Sprintf("A record named %q may exist now. The list of files cannot be read: %s", name, plainText(err)), "Before you upload again: " + t.cmd("files ls")}
 	}
-	for _, f := range files {
-		if f.FileName == name {
-			return []string{fmt.Sprintf("A record has the name %q. If no earlier upload made it: %s", name, t.cmd("files upload --id %s %s", printable(f.ID), shellWord(path)))}
-		}
+	began := time.Time{} // by the service's clock, and less than clockMargin too early
+	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
+		began = date.Add(-time.Since(u.began))
 	}
-	return []string{fmt.Sprintf("No record has the name %q: you can repeat the upload.", name)}
+	files = slices.DeleteFunc(files, func(f svc.File) bool {
+		return f.FileName != name || !f.CreatedAt.IsZero() && f.CreatedAt.Before(began.Add(-clockMargin))
+	})
+	if len(files) == 0 {
+		return []string{fmt.Sprintf("No record named %q was created by this command: you can repeat the upload.", name)}
+	}
+	slices.Reverse(files) // the service may list those of the same second from old to new
+	slices.SortStableFunc(files, func(a, b svc.File) int { return b.CreatedAt.Compare(a.CreatedAt.Time) })
+	var shown []string
+	for _, f := range files {
+		shown = append(shown, fmt.Sprintf("%s (%s)", printable(f.ID), cmp.Or(stamp(f.CreatedAt.Time), "created at a time that is not known")))
+	}
+	return []string{
+		fmt.Sprintf("Records named %q that may be of this upload, by their time, the newest first: %s.", name, strings.Join(shown, ", ")),
+		fmt.Sprintf("To upload to the one that no other upload made, since its contents are replaced: %s", t.cmd("files upload --id ID %s", shellWord(u.path))),
+	}
 }
+
+// clockMargin is how exactly the time of a file record is known: times have whole seconds, and the service may have
+// several clocks.
+const clockMargin = 3 * time.Second
 
 var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 

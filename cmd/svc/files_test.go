@@ -113,7 +113,7 @@ func TestUploadWhenTheResponseIsLost(t *testing.T) {
 	s.contents(1000)
 	s.srv.Fault("POST", svctest.RouteFiles, svctest.DropAfterEffect())
 	e := s.must(exitFailed, "files", "upload", "data.jsonl", "-o", "json")
-	require.Contains(t, e.stderr, "svc files upload --id file-1 data.jsonl")
+	require.Regexp(t, `Records named "data.jsonl" that may be of this upload, by their time, the newest first: file-1 \([^ ]+Z\)\.\n.*: svc files upload --id ID data.jsonl\n`, e.stderr)
 	require.NotContains(t, e.stderr, "endpoint")
 	require.Equal(t, false, e.doc(t)["may_be_running"], "a file is not billed as an endpoint is")
 
@@ -124,6 +124,29 @@ func TestUploadWhenTheResponseIsLost(t *testing.T) {
 	s.srv.Fault("POST", svctest.RouteFiles, svctest.DropAfterEffect())
 	s.srv.Fault("GET", svctest.RouteFiles, svctest.Fault{Status: 403})
 	require.Contains(t, s.must(exitFailed, "files", "upload", "--name", "third", "data.jsonl").stderr, "The list of files cannot be read")
+}
+
+// TestUploadAdviceNamesNoOlderRecord_C19: its contents would be replaced.
+func TestUploadAdviceNamesNoOlderRecord_C19(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	_, data, _ := s.contents(1000)
+	upload := func() string { return s.must(exitFailed, "files", "upload", "data.jsonl").stderr }
+	s.srv.SetField(s.srv.AddFile("data.jsonl", "fine-tune", data), "created_at", time.Now().Add(-time.Hour).Unix())
+	s.srv.Fault("POST", svctest.RouteFiles, svctest.Fault{Status: 502})
+	require.Contains(t, upload(), `No record named "data.jsonl" was created by this command: you can repeat the upload.`)
+
+	s.srv.Fault("POST", svctest.RouteFiles, svctest.DropAfterEffect())
+	said := upload()
+	require.Regexp(t, `the newest first: file-2 \([^)]*\)\.\n.* since its contents are replaced: svc files upload --id ID data.jsonl\n`, said)
+	require.NotContains(t, said, "file-1")
+
+	s.srv.AddFile("data.jsonl", "fine-tune", data) // of another program, at that moment
+	s.srv.Fault("POST", svctest.RouteFiles, svctest.DropAfterEffect())
+	said = upload()
+	require.Regexp(t, `the newest first: file-4 \([^)]*\), file-3 \([^)]*\)(, file-2 .*)?\.\n`, said)
+	require.Contains(t, said, "svc files upload --id ID data.jsonl\n")
+	require.NotContains(t, said, "file-1 ")
 }
 
 // TestDownloadNeverOverwrites: neither after a failure, nor with a wrong SHA-256, nor a file
