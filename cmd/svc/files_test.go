@@ -126,8 +126,8 @@ func TestUploadWhenTheResponseIsLost(t *testing.T) {
 	require.Contains(t, s.must(exitFailed, "files", "upload", "--name", "third", "data.jsonl").stderr, "The list of files cannot be read")
 }
 
-// TestUploadAdviceNamesNoOlderRecord_C19: its contents would be replaced.
-func TestUploadAdviceNamesNoOlderRecord_C19(t *testing.T) {
+// TestUploadAdviceNamesNoOlderRecord: its contents would be replaced.
+func TestUploadAdviceNamesNoOlderRecord(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
 	_, data, _ := s.contents(1000)
