@@ -79,6 +79,35 @@ func TestLeaseThatWasSetSoonAfterAnAcceptedDeleteNeverCounts(t *testing.T) {
 	}
 }
 
+// TestMarkIsAboutOneEndpoint: a late record of the same create changes nothing, and another endpoint that is adopted is not
+// being deleted.
+func TestMarkIsAboutOneEndpoint(t *testing.T) {
+	t.Parallel()
+	at := time.Now().Add(-time.Hour)
+	created := ledger.Record{Event: ledger.Created, ServiceID: "svc-1", Adopted: true}
+	undone := ledger.Record{Event: ledger.Unknown, ServiceID: "svc-1", Adopted: true}
+	mark := ledger.Record{Event: ledger.Extended, Lease: 1}
+	for name, tt := range map[string]struct {
+		records []ledger.Record
+		deleted bool
+	}{
+		"once":                   {[]ledger.Record{created, mark}, true},
+		"the create is recorded": {[]ledger.Record{created, mark, {Event: ledger.Created, ServiceID: "SVC-1"}}, true},
+		"another endpoint":       {[]ledger.Record{created, mark, undone, {Event: ledger.Created, ServiceID: "svc-2"}}, false},
+		"adopted once more":      {[]ledger.Record{created, mark, undone, created}, true},
+		"in doubt":               {[]ledger.Record{created, mark, undone}, false},
+		"deleted":                {[]ledger.Record{created, mark, {Event: ledger.Deleted, ServiceID: "svc-1"}}, false},
+	} {
+		records := append([]ledger.Record{{Event: ledger.Intended}}, tt.records...)
+		for i := range records {
+			records[i].Seq, records[i].Key, records[i].Intent, records[i].At = int64(i+1), "chat", "I", at.Add(time.Duration(i)*time.Second)
+		}
+		entries, err := ledger.Fold(records)
+		require.NoError(t, err, name)
+		require.Equal(t, tt.deleted, !deleteAccepted(entries[0]).IsZero(), name)
+	}
+}
+
 // TestLeaseOfAnEndpointThatIsDeleted does not jump back to what it was: not in a sweep, and not in the list.
 func TestLeaseOfAnEndpointThatIsDeleted(t *testing.T) {
 	t.Parallel()
@@ -111,7 +140,7 @@ func TestSweepKeepsAnEndpointWhoseLeaseWasExtendedMeanwhile(t *testing.T) {
 		s := newSession(t)
 		s.must(exitOK, with(deploy, "--key", "chat", "--lease", "1s")...)
 		time.Sleep(2100 * time.Millisecond)
-		s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Delay: 2 * time.Second})
+		s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Delay: 5 * time.Second})
 		reads := s.arrived("GET", svctest.RouteEndpoint)
 		b := s.background("sweep", "-o", "json")
 		eventually(t, "the read", func() bool { return s.arrived("GET", svctest.RouteEndpoint) > reads })
@@ -137,7 +166,7 @@ func (b *background) killed() {
 func TestDeleteThatIsAcceptedDuringACommand(t *testing.T) {
 	t.Parallel()
 	patient(t)
-	s := newSession(t, svctest.WithDeployTime(8*time.Second), svctest.WithDeleteTime(12*time.Second))
+	s := newSession(t, svctest.WithDeployTime(time.Hour), svctest.WithDeleteTime(20*time.Second))
 	creator := s.background(with(deploy, "--key", "chat", "-o", "json")...)
 	creator.until("svc-1 is initializing")
 	lines := [][]string{
@@ -152,7 +181,10 @@ func TestDeleteThatIsAcceptedDuringACommand(t *testing.T) {
 	}
 	deleter := s.background("delete", "--key", "chat", "--timeout", "2s")
 	require.Equal(t, exitRunning, deleter.end().code)
+	s.srv.SetStatus("svc-1", svctest.StatusAvailable)
 	require.Contains(t, s.must(exitOK, "ls").stdout, "being deleted")
+	eventually(t, "another endpoint", func() bool { return s.arrived("POST", svctest.RouteEndpoints) == 2 && len(s.srv.Endpoints()) == 2 })
+	s.srv.SetStatus("svc-2", svctest.StatusAvailable)
 	for i, b := range append(all, creator) {
 		e := b.end()
 		doc := e.doc(t)
@@ -177,20 +209,18 @@ func TestDeployAfterACreateThatIsCleanedUp(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				patient(t)
-				s := newSession(t, svctest.WithCreateTime(3*time.Second), svctest.WithDeleteTime(8*time.Second), svctest.WithDeployTime(3*time.Second))
-				for range 4 { // what is read of svc-1 comes after the delete
-					s.srv.Fault("GET", svctest.RouteEndpoint, svctest.Fault{Delay: 1500 * time.Millisecond})
-				}
+				s := newSession(t, svctest.WithCreateTime(3*time.Second), svctest.WithDeleteTime(6*time.Second))
 				first := s.background(with(with(deploy, "--key", "chat"), more...)...)
 				eventually(t, "the create", func() bool { return s.arrived("POST", svctest.RouteEndpoints) > 0 })
 				second := s.background(with(with(deploy, "--key", "chat"), more...)...)
 				second.until("an earlier command is creating the endpoint")
+				second.signal(syscall.SIGSTOP) // it goes on after the delete
 				first.signal(syscall.SIGTERM)
+				eventually(t, "the record", func() bool { return strings.Contains(s.must(exitOK, "ls").stdout, "being deleted") })
 				if killed {
-					eventually(t, "the delete", func() bool { return s.arrived("DELETE", svctest.RouteEndpoint) > 0 })
-					time.Sleep(200 * time.Millisecond) // it is recorded
 					first.killed()
 				}
+				second.signal(syscall.SIGCONT)
 				e := second.end()
 				require.Equal(t, exitOK, e.code, e.stderr)
 				require.Equal(t, "svc-2\n", e.stdout, e.stderr)
@@ -214,7 +244,7 @@ func TestDeleteThatIsAcceptedDuringARead(t *testing.T) {
 			if strings.HasPrefix(line, "extend") {
 				route = svctest.RouteFlavors // whose Date is that of the lease
 			}
-			s.srv.Fault("GET", route, svctest.Fault{AfterEffect: true, Delay: 2 * time.Second})
+			s.srv.Fault("GET", route, svctest.Fault{AfterEffect: true, Delay: 6 * time.Second})
 			reads := s.arrived("GET", route)
 			b := s.background(append(strings.Fields(line), "-o", "json")...)
 			eventually(t, "the read", func() bool { return s.arrived("GET", route) > reads })
@@ -234,29 +264,22 @@ func TestDeleteThatIsAcceptedDuringARead(t *testing.T) {
 // TestRunStartsNoProgramOnAnEndpointThatIsBeingDeleted, goes on with the deletion, and says so.
 func TestRunStartsNoProgramOnAnEndpointThatIsBeingDeleted(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct {
-		takes time.Duration
-		code  int
-	}{"deleted": {12 * time.Second, exitDeleted}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			patient(t)
-			s := newSession(t, svctest.WithDeployTime(4*time.Second), svctest.WithDeleteTime(tt.takes))
-			b := s.background("run", "--name", "demo", "--image", "i", "--result", "r.json", "--", "touch", "started")
-			b.until("svc-1 is initializing")
-			s.deleteThatIsKilled()
-			e := b.end()
-			require.Equal(t, tt.code, e.code, e.stderr)
-			require.Contains(t, e.stderr, "another command has deleted svc-1, or has begun to, so CMD was not started")
-			require.NoFileExists(t, filepath.Join(s.env["HOME"], "started"))
-			text, err := os.ReadFile(filepath.Join(s.env["HOME"], "r.json"))
-			require.NoError(t, err)
-			for _, field := range []string{`"svc_exit_code": 11`, `"command_exit_code": null`, `"may_be_running": false`, `"error_kind": "being_deleted"`} {
-				require.Contains(t, string(text), field)
-			}
-			require.Zero(t, s.srv.RunningInstances())
-		})
+	patient(t)
+	s := newSession(t, svctest.WithDeployTime(time.Hour), svctest.WithDeleteTime(15*time.Second))
+	b := s.background("run", "--name", "demo", "--image", "i", "--result", "r.json", "--", "touch", "started")
+	b.until("svc-1 is initializing")
+	s.deleteThatIsKilled()
+	s.srv.SetStatus("svc-1", svctest.StatusAvailable)
+	e := b.end()
+	require.Equal(t, exitDeleted, e.code, e.stderr)
+	require.Contains(t, e.stderr, "another command has deleted svc-1, or has begun to, so CMD was not started")
+	require.NoFileExists(t, filepath.Join(s.env["HOME"], "started"))
+	text, err := os.ReadFile(filepath.Join(s.env["HOME"], "r.json"))
+	require.NoError(t, err)
+	for _, field := range []string{`"svc_exit_code": 11`, `"command_exit_code": null`, `"may_be_running": false`, `"error_kind": "being_deleted"`} {
+		require.Contains(t, string(text), field)
 	}
+	require.Zero(t, s.srv.RunningInstances())
 }
 
 // TestLeaseThatIsOverAtTheEnd of a command that waits is named once: the next sweep deletes the endpoint.
