@@ -92,7 +92,7 @@ func TestMarkIsAboutOneEndpoint(t *testing.T) {
 		deleted bool
 	}{
 		"once":                   {[]ledger.Record{created, mark}, true},
-		"the create is recorded": {[]ledger.Record{created, mark, {Event: ledger.Created, ServiceID: "SVC-1"}}, true},
+		"the create is recorded": {[]ledger.Record{created, mark, {Event: ledger.Created, ServiceID: "svc-1"}}, true},
 		"another endpoint":       {[]ledger.Record{created, mark, undone, {Event: ledger.Created, ServiceID: "svc-2"}}, false},
 		"adopted once more":      {[]ledger.Record{created, mark, undone, created}, true},
 		"in doubt":               {[]ledger.Record{created, mark, undone}, false},
