@@ -242,9 +242,11 @@ type dates struct {
 // RoundTrip implements [http.RoundTripper].
 func (d dates) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodDelete {
-		if err := d.tool.claim(r.Context(), path.Base(r.URL.Path)); err != nil {
+		id := path.Base(r.URL.Path)
+		if err := d.tool.claim(r.Context(), id); err != nil {
 			return nil, err
 		}
+		d.tool.note(func(*facts) { d.tool.tried[strings.ToLower(id)] = true })
 	}
 	resp, err := d.next.RoundTrip(r)
 	if err != nil {
@@ -369,6 +371,7 @@ func (t *tool) lookAgain(ctx context.Context, s success) error {
 	case err != nil && s == staysLater:
 		return err
 	case err != nil:
+		t.note(func(f *facts) { f.Deleting = true })
 		return soonDeleted(e)
 	}
 	t.warnOfOver(e)

@@ -197,6 +197,7 @@ func TestDeleteThatIsAcceptedDuringACommand(t *testing.T) {
 		require.Equal(t, exitRunning, e.code, "%s\n%s", e.args, e.stderr)
 		require.Equal(t, []any{"being_deleted", "svc-1", true}, []any{doc["error_kind"], doc["service_id"], doc["may_be_running"]})
 		require.Contains(t, e.stderr, "the service has accepted a delete of svc-1, ")
+		require.Equal(t, b == creator, strings.Contains(e.stderr, "The same command waits until it is deleted, and creates another one.\n"))
 	}
 	require.Equal(t, 1, s.srv.RunningInstances())
 }

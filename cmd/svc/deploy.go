@@ -573,6 +573,8 @@ func (v *deployView) know(f facts, err error, shown func(*svc.InferenceService) 
 // deployLeft returns what may be running after a deployment that failed.
 func (t *tool) deployLeft(f facts, replaced bool) []string {
 	switch {
+	case f.Created && f.Deleting && f.Key != "":
+		return append([]string{"The same command waits until it is deleted, and creates another one."}, t.stillRuns(f)...)
 	case f.Created:
 		return t.stillRuns(f)
 	case f.ID == "":

@@ -61,7 +61,7 @@ var pairs = []pair{
 	{deployedKeyed(), deployKeyed, "delete --key keyed", map[string][]int{"deploy": {exitOK, exitNotFound}, "delete": {exitOK}}},
 	{deployedKeyed(), "scale --key keyed 2", "delete --key keyed", map[string][]int{"scale": {exitOK, exitNotFound, exitRunning}, "delete": {exitOK}}},
 	{deployedKeyed(), "scale --key keyed 0", "scale --key keyed 3", map[string][]int{"scale": {exitOK, exitFailed, exitRunning}}},
-	{overdueKeyed, "extend keyed 8h", "sweep", map[string][]int{"extend": {exitOK, exitRunning, exitNotFound, exitLedger}, "sweep": {exitOK, exitRunning}}},
+	{overdueKeyed, "extend keyed 8h", "sweep", map[string][]int{"extend": {exitOK, exitRunning, exitNotFound, exitLedger}, "sweep": {exitOK}}},
 	{overdueKeyed, "sweep", "delete --key keyed", map[string][]int{"sweep": {exitOK}, "delete": {exitOK, exitNotFound}}},
 	{overdueKeyed, "sweep", deployKeyed + " --lease 8h", map[string][]int{"sweep": {exitOK, exitRunning}, "deploy": {exitOK, exitNotFound, exitRunning}}},
 	{nil, "run --name keyed --image x --lease 1s -- sleep 3", "sweep", map[string][]int{"run": {exitOK, exitDeleted}, "sweep": {exitOK, exitLedger, exitRunning}}},

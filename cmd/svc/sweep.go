@@ -78,7 +78,6 @@ type sweeping struct {
 	left   atomic.Pointer[[]string] // the advice of its end; nil before that
 	proofs sync.Map                 // records of deletions, by their intent
 	said   sync.Map                 // IDs of the endpoints about which the sweep has said what it waits for
-	sent   sync.Map                 // IDs of the endpoints for which a delete was sent
 }
 
 func (t *tool) sweepCommand() *command {
@@ -125,11 +124,8 @@ func (s *sweeping) onRecord(r ledger.Record) {
 }
 
 func (s *sweeping) onCall(call svc.Call) {
-	if call.Method == http.MethodDelete {
-		s.sent.Store(call.ID, true)
-	}
 	switch {
-	case call.ID == "":
+	case call.ID == "", errors.Is(call.Err, errExtended):
 	case call.Err == nil && call.Method == http.MethodDelete:
 		s.once(call.ID, "deleting %s")
 	case call.Err == nil, isNotFound(call.Err) && (s.dryRun || s.tool.accepted(call.ID)): // no failure of a deletion
@@ -161,7 +157,7 @@ func (s *sweeping) run(ctx context.Context) (view, error) {
 		return v, t.afterSweep(ctx, v, err)
 	}
 	reaped, err := t.client.Ledger.Reap(ctx, &svc.ReapOptions{DryRun: s.dryRun})
-	reaped, kept, err := t.settledSince(ctx, reaped, &s.sent, err)
+	reaped, kept, err := t.settledSince(ctx, reaped, err)
 	for _, r := range reaped {
 		if kept[r.Entry.Intent] {
 			v.Entries = append(v.Entries, t.keptEntry(r.Entry))
@@ -228,8 +224,8 @@ func (t *tool) left(v *sweepView, err error, entries []ledger.Entry) (lines []st
 
 // settledSince replaces the entries, which are as they were before the sweep, by what the ledger has now. An entry
 // that another command has settled meanwhile is no failure of this one. Neither is one whose lease was extended before a
-// delete was sent: kept has its intent. sent has the IDs for which one was.
-func (t *tool) settledSince(ctx context.Context, reaped []svc.Reaped, sent *sync.Map, err error) (now []svc.Reaped, kept map[string]bool, left error) {
+// delete was sent: kept has its intent.
+func (t *tool) settledSince(ctx context.Context, reaped []svc.Reaped, err error) (now []svc.Reaped, kept map[string]bool, left error) {
 	ctx, cancel := briefly(ctx)
 	defer cancel()
 	entries, _ := t.client.Ledger.Entries(ctx) // afterSweep reports a failure
@@ -241,7 +237,7 @@ func (t *tool) settledSince(ctx context.Context, reaped []svc.Reaped, sent *sync
 			continue
 		}
 		e := entries[now]
-		if _, tried := sent.Load(e.ServiceID); r.Err != nil && !tried && extended(r.Entry, e) {
+		if r.Err != nil && !t.triesToDelete(e.ServiceID) && extended(r.Entry, e) {
 			kept[e.Intent] = true
 		}
 		if reaped[i].Entry = e; r.Err != nil && (kept[e.Intent] || !e.Open()) {
@@ -253,6 +249,13 @@ func (t *tool) settledSince(ctx context.Context, reaped []svc.Reaped, sent *sync
 		err = errors.Join(slices.DeleteFunc(slices.Clone(all.Unwrap()), func(e error) bool { return slices.Contains(settled, e) })...)
 	}
 	return reaped, kept, err
+}
+
+// triesToDelete reports whether this command has sent a delete of an endpoint.
+func (t *tool) triesToDelete(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.tried[strings.ToLower(id)]
 }
 
 // extended reports whether the lease of an entry was over before, and is not now.

@@ -49,6 +49,7 @@ type tool struct {
 	over    chan struct{}        // is closed when CMD of "svc run" has ended, and what is known of its end is recorded; nil if it is not started
 	seen    map[string]bool      // IDs of endpoints that the service knew, or may have deleted
 	deletes map[string]bool      // IDs of endpoints whose delete the service has accepted
+	tried   map[string]bool      // IDs, in lower case, of endpoints for which a delete was sent
 	marked  map[string]bool      // those of them that the ledger has so
 	proved  map[string]time.Time // when this command has found out that endpoints are deleted, by their IDs
 	owners  map[string]string    // keys of the entries that have IDs of endpoints in lower case, as far as the ledger was read
@@ -94,7 +95,7 @@ type facts struct {
 }
 
 func newTool(stdin io.Reader, stdout, stderr *os.File, s signals) *tool {
-	t := &tool{stdin: stdin, stdout: &output{file: stdout}, talk: newTalk(stderr), ctx: s.ctx, giveUp: s.giveUp, seen: map[string]bool{}, deletes: map[string]bool{}, marked: map[string]bool{},
+	t := &tool{stdin: stdin, stdout: &output{file: stdout}, talk: newTalk(stderr), ctx: s.ctx, giveUp: s.giveUp, seen: map[string]bool{}, deletes: map[string]bool{}, tried: map[string]bool{}, marked: map[string]bool{},
 		proved: map[string]time.Time{}, owners: map[string]string{}, told: map[string]bool{}}
 	t.deletedAt.Store(new(time.Time))
 	t.root = t.rootCommand()
