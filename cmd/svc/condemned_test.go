@@ -400,3 +400,25 @@ func TestReplaceThatIsInterruptedSaysThatItsDeleteWasAccepted(t *testing.T) {
 		require.Contains(t, e.stderr, "svc-1 of the key chat is not deleted yet. It may be running and billed.\nTo delete it once more: svc delete --key chat")
 	}
 }
+
+// TestDeleteDuringADeployThatNeverTakesEffect: the command ends with 10, and writes no ID to a script.
+func TestDeleteDuringADeployThatNeverTakesEffect(t *testing.T) {
+	t.Parallel()
+	patient(t)
+	s := newSession(t, svctest.WithDeployTime(time.Hour), svctest.WithDeleteTime(time.Hour))
+	s.must(exitOK, with(deploy, "--key", "chat", "--wait=false")...)
+	again := with(deploy, "--key", "chat", "--lease", "1h", "--timeout", "25s")
+	b, doc := s.background(again...), s.background(with(again, "-o", "json")...)
+	b.until("svc-1 is initializing")
+	doc.until("svc-1 is initializing")
+	s.deleteThatIsKilled()
+	s.srv.SetStatus("svc-1", svctest.StatusAvailable)
+	e := b.end()
+	require.Equal(t, exitRunning, e.code, e.stderr)
+	require.Empty(t, e.stdout)
+	require.Contains(t, e.stderr, "waiting until it is deleted, to create another one")
+	require.Contains(t, e.stderr, "Nothing was created: svc-1 of the key chat is not deleted yet. It may be running and billed.")
+	fields := doc.end().doc(t)
+	require.Equal(t, []any{"svc-1", true, false, "timeout"}, []any{fields["service_id"], fields["may_be_running"], fields["created"], fields["error_kind"]})
+	require.Equal(t, 1, s.arrived("POST", svctest.RouteEndpoints))
+}
