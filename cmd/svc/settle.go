@@ -43,18 +43,7 @@ if the endpoint has the mark, which proves that it is the right one.`,
 		},
 		client: needsClient, ledger: readsLedger, stake: reads, success: isThere, empty: emptyService,
 	}
-	c.advise = func(err error) []string {
-		if !isA[*ledger.Error](err) || isA[changedError](err) || isA[elsewhereError](err) || damagedKey(err) != "" {
-			return nil
-		}
-		if e, ok := errors.AsType[markedError](err); ok {
-			return []string{fmt.Sprintf("%[1]s is the right endpoint, so nothing was undone. If you do not need it: %s", printable(e.entry.ServiceID), t.cmd("delete --key %s", e.entry.Key))}
-		}
-		if e, ok := errors.AsType[unmarkedError](err); ok {
-			return []string{fmt.Sprintf("Check that %[1]s is of this create, by the time when it was created, its flavor and instances: %s. If it is: %s", printable(e.id), t.cmd("get %s", printable(e.id)), t.cmd("adopt %s %s --unmarked", e.key, printable(e.id)))}
-		}
-		return []string{fmt.Sprintf("Check KEY and ID. To see the entry: %s. To see the endpoint: %s. To see whether the ledger itself is damaged: %s", t.cmd("ls -o json"), t.cmd("get ID"), t.cmd("doctor"))}
-	}
+	c.advise = t.adoptAdvice
 	c.Flags().BoolVar(&unmarked, "unmarked", false, "accept an endpoint without the mark; check first that it is yours")
 	c.Flags().BoolVar(&undo, "undo", false, "undo the adoption of a wrong endpoint: the entry of KEY is in doubt again, and nothing is deleted")
 	c.run = func(ctx context.Context, args []string) (view, error) {
@@ -65,6 +54,20 @@ if the endpoint has the mark, which proves that it is the right one.`,
 		return t.read(s), err
 	}
 	return c
+}
+
+// adoptAdvice returns what to do after an adoption that was refused; nil if the general advice is right.
+func (t *tool) adoptAdvice(err error) []string {
+	if !isA[*ledger.Error](err) || isA[changedError](err) || isA[elsewhereError](err) || damagedKey(err) != "" {
+		return nil
+	}
+	if e, ok := errors.AsType[markedError](err); ok {
+		return []string{fmt.Sprintf("%[1]s is the right endpoint, so nothing was undone. If you do not need it: %s", printable(e.entry.ServiceID), t.cmd("delete --key %s", e.entry.Key))}
+	}
+	if e, ok := errors.AsType[unmarkedError](err); ok {
+		return []string{fmt.Sprintf("Check that %[1]s is of this create, by the time when it was created, its flavor and instances: %s. If it is: %s", printable(e.id), t.cmd("get %s", printable(e.id)), t.cmd("adopt %s %s --unmarked", e.key, printable(e.id)))}
+	}
+	return []string{fmt.Sprintf("Check KEY and ID. To see the entry: %s. To see the endpoint: %s. To see whether the ledger itself is damaged: %s", t.cmd("ls -o json"), t.cmd("get ID"), t.cmd("doctor"))}
 }
 
 // adopt records an ID for the entry of a key.

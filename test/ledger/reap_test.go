@@ -550,6 +550,36 @@ func TestReapEnduresWhatMayPass(t *testing.T) {
 	})
 }
 
+// A deletion or a lower number of instances that the store cannot take is logged with the endpoint and the event: the call
+// itself succeeds.
+func TestRecordsThatTheStoreCannotTakeAreLogged(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		inWorld(t, func(w *world) {
+			store := &faulty{Store: w.store}
+			w.store = store
+			var log bytes.Buffer
+			c := w.client(svc.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
+			req := request("n")
+			req.ResourceMetadata.TargetInstanceNumber = 2
+			s, err := c.InferenceServices.Deploy(w.Context(), req, &svc.DeployOptions{Key: "k"})
+			require.NoError(w, err)
+			if store.n, store.times = 1, 1000; lost {
+				store.list = errDisk
+			}
+			_, err = c.InferenceServices.ScaleAndWait(w.Context(), s.ServiceID, 1, nil)
+			require.NoError(w, err)
+			require.NoError(w, c.InferenceServices.DeleteAndWait(w.Context(), s.ServiceID, nil))
+			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+			require.Len(w, lines, 2)
+			for i, event := range []ledger.Event{ledger.Scaled, ledger.Deleted} {
+				for _, part := range []string{"level=WARN", "id=" + s.ServiceID + " ", "event=" + string(event) + " ", errDisk.Error()} {
+					require.Contains(w, lines[i], part)
+				}
+			}
+		})
+	}
+}
+
 // Of two Reaps at once, the second ends as soon as the first has recorded the deletion. It has not read the
 // endpoint, so by its own evidence it would have to wait for a long time.
 func TestSecondReapEndsWithTheFirst(t *testing.T) {
