@@ -344,6 +344,7 @@ func (d *deployment) deploy(ctx context.Context) (*svc.InferenceService, error) 
 
 // deployOnce calls Deploy. If the deployment has ended it, the error is why.
 func (d *deployment) deployOnce(ctx context.Context) (*svc.InferenceService, error) {
+	d.failed = nil
 	ctx, d.stop = context.WithCancelCause(ctx)
 	defer d.stop(nil)
 	d.giveLease(ctx)

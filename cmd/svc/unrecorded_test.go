@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 // does so later; its document does not contradict itself.
 func TestRecordThatTheLedgerCannotTake(t *testing.T) {
 	t.Parallel()
+	patient(t)
 	const (
 		accepted = "warning: the ledger cannot record that the service has accepted the delete of svc-1, so no sweep goes on with its entry (key chat) if this program is killed: "
 		deleted  = "warning: the ledger cannot record that svc-1 is deleted, so its entry (key chat) stays open: "
@@ -90,4 +92,31 @@ func TestScaleWithoutTheLedger(t *testing.T) {
 		s.must(exitOK, "scale", "svc-1", "2", "--ledger", "none")
 		require.Equal(t, 2, s.srv.RunningInstances())
 	}
+}
+
+// TestDeletionWithoutTheDatabase: a database that is gone in the middle of a delete is told, and what is printed settles the
+// entry later.
+func TestDeletionWithoutTheDatabase(t *testing.T) {
+	t.Parallel()
+	patient(t)
+	s := newSession(t)
+	dsn := postgres(t)
+	s.env["SVC_LEDGER"] = dsn
+	query := func(text string) {
+		out, err := exec.CommandContext(t.Context(), "psql", dsn, "-v", "ON_ERROR_STOP=1", "-c", text).CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+	s.must(exitOK, "ledger", "init")
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	s.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Slow(3*time.Second))
+	b := s.background("delete", "--key", "chat", "--quiet")
+	eventually(t, "the delete", func() bool { return s.arrived("DELETE", svctest.RouteEndpoint) > 0 })
+	query("ALTER TABLE svc_ledger RENAME TO away")
+	e := b.end()
+	require.Equal(t, exitOK, e.code, e.stderr)
+	require.Contains(t, e.stderr, "warning: the ledger cannot record that svc-1 is deleted, so its entry (key chat) stays open: ")
+	query("ALTER TABLE away RENAME TO svc_ledger")
+	require.Equal(t, []string{"svc-1"}, s.open())
+	s.must(exitOK, "delete", "svc-1", "--missing-ok")
+	require.Empty(t, s.open())
 }
