@@ -144,7 +144,7 @@ func (c claim) document() string {
 		if (e.Deleted || e.State == "deleted") && !gone(e.ServiceID) {
 			return e.ServiceID + " is deleted, by the document only"
 		}
-		if bill := c.srv.Bill().ByEndpoint[e.ServiceID].Seconds(); gone(e.ServiceID) && e.State == "created" && bill > e.Seconds+2 {
+		if bill := c.srv.Bill().ByEndpoint[e.ServiceID].Seconds(); c.alone && e.State == "created" && bill > e.Seconds+2 {
 			return fmt.Sprintf("%s has run for %.1f s", e.ServiceID, bill)
 		}
 	}
