@@ -147,12 +147,13 @@ func TestRolloutDeletesWhatItHasChecked(t *testing.T) {
 	patient(t)
 	s := scriptSession(t)
 	require.Zero(t, s.script("rollout.sh", "app", "app:1", "app:0").code)
-	s.tool("svc", `[ "$1" != delete ] || { touch "$HOME/deletes"; sleep "${LATE:-0}"; }; exec `+binary+` "$@"`)
-	s.env["LATE"] = "6"
+	s.tool("svc", `[ "$1$LATE" != deleteyes ] || { touch "$HOME/deletes"; until [ -e "$HOME/go" ]; do sleep 0.1; done; }; exec `+binary+` "$@"`)
+	s.env["LATE"] = "yes"
 	late := s.startScript("rollout.sh", "app", "app:3", "app:1")
 	eventually(t, "the delete", func() bool { _, err := os.Stat(filepath.Join(s.env["HOME"], "deletes")); return err == nil })
-	s.env["LATE"] = "0"
+	s.env["LATE"] = "no"
 	require.Zero(t, s.script("rollout.sh", "app", "app:2", "app:1").code)
+	require.NoError(t, os.WriteFile(filepath.Join(s.env["HOME"], "go"), nil, 0o600))
 	e := late.end()
 	require.Equal(t, exitLedger, e.code, e.stderr)
 	require.Equal(t, []string{"app:2"}, s.running(), e.stderr)
