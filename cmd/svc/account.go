@@ -46,7 +46,7 @@ func (t *tool) noteHidden(ctx context.Context, err error) {
 	defer cancel()
 	entries, _ := t.client.Ledger.Entries(ctx)
 	for _, e := range entries {
-		if e.State == ledger.Created && !t.elsewhere(e) && slices.Contains(ids, strings.ToLower(e.ServiceID)) && !t.found(e.ServiceID) && t.otherToken(ctx, e) {
+		if e.State == ledger.Created && !t.elsewhere(e) && slices.Contains(ids, strings.ToLower(e.ServiceID)) && !t.showed(e.ServiceID) && t.otherToken(ctx, e) {
 			t.note(func(f *facts) { f.Hidden = append(f.Hidden, printable(e.ServiceID)+" (key "+e.Key+")") })
 		}
 	}

@@ -108,3 +108,14 @@ func TestNewTokenOfTheSameAccount(t *testing.T) {
 	s.env["SVC_API_TOKEN"] = "the-old-token"
 	s.must(exitOK, "delete", "--key", "chat")
 }
+
+// TestTokenIsDoubtedAlsoIfADeleteIsCutOff: a delete without a response may have taken effect, but nothing has shown the endpoint.
+func TestTokenIsDoubtedAlsoIfADeleteIsCutOff(t *testing.T) {
+	t.Parallel()
+	s := newSession(t, svctest.WithForeignToken(foreign))
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	s.env["SVC_API_TOKEN"] = foreign
+	s.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Fault{}, svctest.Fault{Delay: time.Hour, Times: -1})
+	e := s.must(exitRunning, "delete", "svc-1", "--timeout", "5s")
+	require.Contains(t, e.stderr, "Check the token: the ledger has svc-1 (key chat) as created with another token.")
+}

@@ -172,7 +172,7 @@ func (t *tool) attempt(ctx context.Context, a svc.Attempt) {
 		f.Posted = f.Posted || a.Method == http.MethodPost
 		// A DELETE without a response may have taken effect.
 		if a.StatusCode/100 == 2 || a.Method == http.MethodDelete && !absent {
-			t.seen[a.ID] = true
+			t.seen[a.ID] = t.seen[a.ID] || a.StatusCode/100 == 2
 		}
 		f.Changed = f.Changed || a.Method == http.MethodPut && !refuses(a.StatusCode)
 		if a.StatusCode/100 == 2 && a.Method == http.MethodDelete {

@@ -47,7 +47,7 @@ type tool struct {
 	shown   view                 // what the command has found
 	partial func() view          // returns what it has found so far, and is called under the lock; nil if it has no such function
 	over    chan struct{}        // is closed when CMD of "svc run" has ended, and what is known of its end is recorded; nil if it is not started
-	seen    map[string]bool      // IDs of endpoints that the service knew, or may have deleted
+	seen    map[string]bool      // IDs of endpoints that the service knew (true), or may have deleted (false)
 	deletes map[string]bool      // IDs of endpoints whose delete the service has accepted
 	tried   map[string]bool      // IDs, in lower case, of endpoints for which a delete was sent
 	marked  map[string]bool      // those of them that the ledger has so
@@ -125,6 +125,14 @@ func (t *tool) first(text string) (is bool) {
 
 // found reports whether the service found an endpoint, or may have carried out its delete.
 func (t *tool) found(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, has := t.seen[id]
+	return has
+}
+
+// showed reports whether the service found an endpoint.
+func (t *tool) showed(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.seen[id]
