@@ -67,7 +67,7 @@ func TestAcceptedDeleteIsRecordedAtOnce(t *testing.T) {
 		"sweep":   {with(deploy, "--key", "chat", "--lease", "1s"), []string{"sweep"}},
 		"run":     {nil, []string{"run", "--name", "demo", "--image", "i", "--lease", "8h", "--", "true"}},
 		"replace": {with(deploy, "--key", "chat"), with(deploy, "--key", "chat", "--replace")},
-		"cleanup": {nil, with(deploy, "--key", "chat", "--lease", "8h", "--timeout", "1s")},
+		"cleanup": {nil, with(deploy, "--key", "chat", "--lease", "8h", "--timeout", "5s")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

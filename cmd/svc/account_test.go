@@ -49,10 +49,10 @@ func TestNotFoundOfAnotherAccountProvesNothing(t *testing.T) {
 		{[]string{"get", "svc-1"}, exitNotFound},
 		{[]string{"url", "SVC-1"}, exitNotFound},
 		{[]string{"scale", "svc-1", "2"}, exitNotFound},
-		{[]string{"wait", "svc-1", "--timeout", "2s"}, exitTimeout},
-		{[]string{"delete", "svc-1", "--timeout", "2s"}, exitRunning},
-		{[]string{"delete", "--key", "chat", "--timeout", "2s"}, exitRunning},
-		{with(deploy, "--key", "chat", "--timeout", "2s"), exitRunning},
+		{[]string{"wait", "svc-1", "--timeout", "6s"}, exitTimeout},
+		{[]string{"delete", "svc-1", "--timeout", "6s"}, exitRunning},
+		{[]string{"delete", "--key", "chat", "--timeout", "6s"}, exitRunning},
+		{with(deploy, "--key", "chat", "--timeout", "6s"), exitRunning},
 	} {
 		e := s.must(tt.code, tt.args...)
 		require.Contains(t, e.stderr, "Check the token: the ledger has svc-1 (key chat) as created with another token.", "%q", tt.args)

@@ -254,7 +254,7 @@ func (s *story) disturb(args []string, signals []syscall.Signal, after time.Dura
 	cmd.Dir, cmd.Env = s.env["HOME"], s.command().Env
 	var stdout, stderr buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 20 * time.Second // CMD of a program that was killed may have the pipes for a while
 	if err := cmd.Start(); err != nil {
 		s.t.Error(err)
 		return ended{}

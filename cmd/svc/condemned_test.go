@@ -116,6 +116,7 @@ func TestLeaseOfAnEndpointThatIsDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			patient(t)
 			s := newSession(t, svctest.WithDeleteTime(3*time.Second))
 			s.must(exitOK, with(deploy, "--key", "chat", "--lease", tt.lease)...)
 			s.deleteThatIsKilled()
@@ -166,7 +167,7 @@ func (b *background) killed() {
 func TestDeleteThatIsAcceptedDuringACommand(t *testing.T) {
 	t.Parallel()
 	patient(t)
-	s := newSession(t, svctest.WithDeployTime(time.Hour), svctest.WithDeleteTime(20*time.Second))
+	s := newSession(t, svctest.WithDeployTime(time.Hour), svctest.WithDeleteTime(30*time.Second))
 	creator := s.background(with(deploy, "--key", "chat", "-o", "json")...)
 	creator.until("svc-1 is initializing")
 	lines := [][]string{
@@ -179,7 +180,7 @@ func TestDeleteThatIsAcceptedDuringACommand(t *testing.T) {
 		b.until("svc-1 is initializing")
 		all = append(all, b)
 	}
-	deleter := s.background("delete", "--key", "chat", "--timeout", "2s")
+	deleter := s.background("delete", "--key", "chat", "--timeout", "6s")
 	require.Equal(t, exitRunning, deleter.end().code)
 	s.srv.SetStatus("svc-1", svctest.StatusAvailable)
 	require.Contains(t, s.must(exitOK, "ls").stdout, "being deleted")

@@ -43,7 +43,7 @@ func TestProbeOfAWrongPath(t *testing.T) {
 	t.Parallel()
 	patient(t)
 	s := newSession(t, svctest.WithChat("m"))
-	e := s.must(exitDeleted, with(deploy, "--probe", "/nope", "--timeout", "25s", "--quiet")...)
+	e := s.must(exitDeleted, with(deploy, "--probe", "/nope", "--timeout", "35s", "--quiet")...)
 	require.Regexp(t, `(?m)^warning: the endpoint is available, and has refused each probe for 15s: GET /nope: status 404: .*--probe is wrong`, e.stderr)
 	require.Contains(t, e.stderr, "check the path of --probe")
 	s.must(exitOK, with(deploy, "--key", "chat")...)

@@ -106,7 +106,7 @@ func (s *story) moment() (end, wrong string) {
 	cmd := s.command(args...)
 	var stdout, stderr buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 20 * time.Second
 	if err := cmd.Start(); err != nil {
 		return "", err.Error()
 	}

@@ -223,7 +223,7 @@ func TestExtendIsTooLateForASweepThatDeletes(t *testing.T) {
 	s := newSession(t)
 	s.must(exitOK, with(deploy, "--key", "chat", "--lease", "1s")...)
 	time.Sleep(2100 * time.Millisecond) // the clock of the service has whole seconds
-	s.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Slow(4*time.Second))
+	s.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Slow(8*time.Second))
 	b := s.background("sweep", "-o", "json")
 	eventually(t, "the delete", func() bool { return s.arrived("DELETE", svctest.RouteEndpoint) > 0 })
 	for _, args := range [][]string{{"extend", "chat", "8h"}, {"scale", "--key", "chat", "2"}} {

@@ -113,7 +113,6 @@ func TestRolloutGoesOnAfterAKill(t *testing.T) {
 			}
 			t.Run(name+" "+image, func(t *testing.T) {
 				t.Parallel()
-				patient(t)
 				s := scriptSession(t, tt.opts...)
 				require.Zero(t, s.script("rollout.sh", "app", "app:1", "app:0", "--flavor", "flavor-1").code)
 				s.must(exitOK, "scale", "--key", "app", "2")
@@ -300,7 +299,6 @@ func TestScriptsAfterASignalToOneProgram(t *testing.T) {
 	} {
 		t.Run(strings.Join([]string{tt.line[0], tt.step, tt.signals}, " "), func(t *testing.T) {
 			t.Parallel()
-			patient(t)
 			s := scriptSession(t, svctest.WithDeployTime(2*time.Second), svctest.WithDeleteTime(4*time.Second))
 			s.env["DRAIN"] = "0"
 			s.tool("switch", "true")

@@ -45,8 +45,8 @@ func TestReleasesAtOnceNeverDeleteTheOneThatServes(t *testing.T) {
 		"the first one deploys":  {opts: []svctest.Option{svctest.WithDeployTime(2 * time.Second)}, second: "3", reach: says("created svc-2")},
 		"the first one switches": {slow: "svc-2", drain: "1", second: "3", reach: says("switching")},
 		"the first one switches, and the second one deploys for long": {opts: []svctest.Option{svctest.WithDeployTime(4 * time.Second)}, slow: "svc-2", drain: "1", second: "3", reach: says("switching")},
-		"the first one drains":                  {drain: "6", second: "3", reach: drains},
-		"the first one drains, and is given up": {drain: "8", second: "1", reach: drains},
+		"the first one drains":                  {drain: "10", second: "3", reach: drains},
+		"the first one drains, and is given up": {drain: "14", second: "1", reach: drains},
 		"the first one deletes": {opts: []svctest.Option{svctest.WithDeleteTime(3 * time.Second)}, second: "3", reach: func(b *background) {
 			eventually(t, "a delete", func() bool { return b.s.arrived("DELETE", svctest.RouteEndpoint) > 0 })
 		}},
@@ -57,7 +57,6 @@ func TestReleasesAtOnceNeverDeleteTheOneThatServes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			patient(t)
 			s := scriptSession(t, tt.opts...)
 			s.env["DRAIN"] = "0"
 			traffic := filepath.Join(s.env["HOME"], "traffic")
@@ -117,7 +116,6 @@ func TestRolloutsAtOnceRentOne(t *testing.T) {
 		for _, images := range [][2]string{{"app:2", "app:3"}, {"app:2", "app:2"}, {"bad:1", "app:3"}, {"bad:1", "bad:1"}} {
 			t.Run(fmt.Sprint(when, images), func(t *testing.T) {
 				t.Parallel()
-				patient(t)
 				s := scriptSession(t, slow...)
 				require.Zero(t, s.script("rollout.sh", "app", "app:1", "app:0").code)
 				first := s.startScript("rollout.sh", "app", images[0], "app:1")
@@ -144,7 +142,6 @@ func TestRolloutsAtOnceRentOne(t *testing.T) {
 // A rollout deletes the endpoint that it has checked, and no other one that has the key by then.
 func TestRolloutDeletesWhatItHasChecked(t *testing.T) {
 	t.Parallel()
-	patient(t)
 	s := scriptSession(t)
 	require.Zero(t, s.script("rollout.sh", "app", "app:1", "app:0").code)
 	s.tool("svc", `[ "$1$LATE" != deleteyes ] || { touch "$HOME/deletes"; until [ -e "$HOME/go" ]; do sleep 0.1; done; }; exec `+binary+` "$@"`)

@@ -18,7 +18,6 @@ import (
 // does so later; its document does not contradict itself.
 func TestRecordThatTheLedgerCannotTake(t *testing.T) {
 	t.Parallel()
-	patient(t)
 	const (
 		accepted = "warning: the ledger cannot record that the service has accepted the delete of svc-1, so no sweep goes on with its entry (key chat) if this program is killed: "
 		deleted  = "warning: the ledger cannot record that svc-1 is deleted, so its entry (key chat) stays open: "
@@ -41,6 +40,7 @@ func TestRecordThatTheLedgerCannotTake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			patient(t)
 			s := newSession(t)
 			s.must(exitOK, with(deploy, "--key", "chat", "--instances", "2")...)
 			if name == "replace" {
