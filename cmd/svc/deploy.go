@@ -216,7 +216,7 @@ func (d *deployment) dryRun(ctx context.Context) (view, error) {
 			return nil, err
 		}
 	default:
-		if err := d.flavorExists(ctx, d.earlier == nil); err != nil {
+		if err := d.flavorExists(ctx, d.givenBack()); err != nil {
 			return nil, err
 		}
 	}
@@ -230,10 +230,22 @@ func (d *deployment) dryRun(ctx context.Context) (view, error) {
 	return &deployView{DryRun: true, Request: text}, err
 }
 
+// unchecked is the number of instances that are given back if the stock is not checked.
+const unchecked = -1
+
+// givenBack returns how many instances of the flavor of the request the endpoint of the key has: a delete of it gives
+// them back.
+func (d *deployment) givenBack() int {
+	if d.earlier == nil || d.earlier.FlavorID != d.req.ResourceMetadata.FlavorID {
+		return 0
+	}
+	return d.earlier.Instances
+}
+
 // flavorExists returns an error if the service does not list the flavor of the request, if it does not fit
-// --gpu, --max-price and so on, or, if stocked is true, if too few of its instances are in stock. (An endpoint that is
-// deleted first gives its own back.) A token that may create endpoints may not be allowed to list flavors.
-func (d *deployment) flavorExists(ctx context.Context, stocked bool) error {
+// --gpu, --max-price and so on, or if too few of its instances are in stock, with those that are given back. A token
+// that may create endpoints may not be allowed to list flavors.
+func (d *deployment) flavorExists(ctx context.Context, givenBack int) error {
 	id := d.req.ResourceMetadata.FlavorID
 	query, err := d.spec.filter.query()
 	if err != nil {
@@ -251,7 +263,7 @@ func (d *deployment) flavorExists(ctx context.Context, stocked bool) error {
 	switch {
 	case len(found) == 0:
 		return fmt.Errorf("%s: %w", id, errNoFlavor)
-	case stocked && int64(found[0].AvailableNum) < int64(d.req.ResourceMetadata.TargetInstanceNumber):
+	case givenBack != unchecked && int64(found[0].AvailableNum)+int64(givenBack) < int64(d.req.ResourceMetadata.TargetInstanceNumber):
 		return d.soldOut()
 	}
 	return nil
@@ -268,7 +280,7 @@ func (d *deployment) fits(ctx context.Context) error {
 	if d.opts.PickFlavor != nil || d.spec.filter == (flavorFilter{}) {
 		return nil
 	}
-	return d.flavorExists(ctx, false)
+	return d.flavorExists(ctx, unchecked)
 }
 
 // noSuchFlavor adds errNoFlavor to the refusal of a create if the flavor is not in stock (409), by the error or by the
@@ -281,7 +293,11 @@ func (d *deployment) noSuchFlavor(ctx context.Context, err error) error {
 	}
 	missing := d.soldOut()
 	if !saysSoldOut(err) {
-		missing = d.flavorExists(ctx, errors.Is(err, svc.ErrConflict))
+		given := unchecked
+		if errors.Is(err, svc.ErrConflict) {
+			given = 0
+		}
+		missing = d.flavorExists(ctx, given)
 	}
 	if errors.Is(missing, errNoFlavor) {
 		return several{plainText(missing) + ": " + plainText(err), []error{missing, err}}
@@ -382,7 +398,7 @@ func (d *deployment) replace(ctx context.Context) error {
 	if !useless(s) {
 		return nil
 	}
-	if err := cmp.Or(t.writable(ctx), d.replaceable(ctx, s.ResourceMetadata.FlavorID)); err != nil {
+	if err := cmp.Or(t.writable(ctx), d.replaceable(ctx, s.ResourceMetadata)); err != nil {
 		return err
 	}
 	d.before.Instances = int(s.ResourceMetadata.TargetInstanceNumber)
@@ -397,16 +413,26 @@ func (d *deployment) replace(ctx context.Context) error {
 	return nil
 }
 
-// replaceable returns an error if no other endpoint can be created in place of that of the key. The stock of the flavor of
-// that endpoint is not checked, since the endpoint may give its instances back.
-func (d *deployment) replaceable(ctx context.Context, own string) error {
+// replaceable returns an error if no other endpoint can be created in place of that of the key. own is of that
+// endpoint: its delete gives its instances back.
+func (d *deployment) replaceable(ctx context.Context, own svc.ResourceMetadata) error {
 	if d.opts.PickFlavor == nil {
-		return d.flavorExists(ctx, d.req.ResourceMetadata.FlavorID != own)
+		given := 0
+		if own.FlavorID == d.req.ResourceMetadata.FlavorID {
+			given = int(own.TargetInstanceNumber)
+		}
+		return d.flavorExists(ctx, given)
 	}
 	flavors, err := d.tool.fitting(ctx, d.spec, d.req)
-	if err == nil && len(inOrder(flavors, []string{own})) == 0 {
-		_, err = d.tool.firstInStock(flavors, d.req.ResourceMetadata.TargetInstanceNumber, nil)
+	if err != nil {
+		return err
 	}
+	for i := range flavors {
+		if flavors[i].FlavorID == own.FlavorID {
+			flavors[i].AvailableNum += own.TargetInstanceNumber
+		}
+	}
+	_, err = d.tool.firstInStock(flavors, d.req.ResourceMetadata.TargetInstanceNumber, nil)
 	return err
 }
 

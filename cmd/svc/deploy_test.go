@@ -368,6 +368,8 @@ func TestReplaceChecksBeforeItDeletes(t *testing.T) {
 		"another flavor, sold out": {"--flavor", "flavor-3"},
 		"others, all sold out":     {"--flavor", "flavor-3,nosuch"},
 		"too many instances":       {"--flavor", "flavor-1", "--instances", "1000"},
+		"more than it gives back":  {"--flavor", "flavor-2", "--instances", "1000"},
+		"more than any has":        {"--instances", "1000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -201,7 +201,7 @@ esac`)
 // The code of a script is that of its step which says that something may run, whatever the other steps end with.
 func TestScriptsEndWithTheCodeThatMatters(t *testing.T) {
 	t.Parallel()
-	nightly, bluegreen, rollout := []string{"nightly-sweep.sh"}, []string{"blue-green.sh", "app", "3", "app:3", "true"}, []string{"rollout.sh", "app", "app:2", "app:1"}
+	nightly, bluegreen, rollout := []string{"nightly-sweep.sh"}, []string{"blue-green.sh", "app", "3", "app:3", "true", "--instances", "1", "--flavor", "flavor-9"}, []string{"rollout.sh", "app", "app:2", "app:1"}
 	tested := map[string]bool{}
 	for _, tt := range []struct {
 		line  []string
@@ -312,7 +312,7 @@ func TestScriptsAndProgramIgnoreTheSameSignals(t *testing.T) {
 func TestScriptsStopAfterASignalToTheProgramAlone(t *testing.T) {
 	t.Parallel()
 	const dry = "deploy --key app --name app --image app:2 --lease 24h --flavor flavor-9 --instances 1 --dry-run"
-	rollout, bluegreen := []string{"rollout.sh", "app", "app:2", "app:1"}, []string{"blue-green.sh", "app", "3", "app:3", "true"}
+	rollout, bluegreen := []string{"rollout.sh", "app", "app:2", "app:1"}, []string{"blue-green.sh", "app", "3", "app:3", "true", "--instances", "1", "--flavor", "flavor-9"}
 	for _, tt := range []struct {
 		line  []string
 		codes map[string]int
@@ -326,7 +326,7 @@ func TestScriptsStopAfterASignalToTheProgramAlone(t *testing.T) {
 		{rollout, map[string]int{dry: 0, "deploy --key app --name app --image app:2 --lease 24h": 130}, "deploy --key app --name app --image app:2 --lease 24h --flavor flavor-9 --instances 1"},
 		{bluegreen, map[string]int{"ls": 130}, ""},
 		{bluegreen, map[string]int{"get --key app--1": 143}, ""},
-		{bluegreen, map[string]int{"flavors": 143}, ""},
+		{bluegreen, map[string]int{"get --key app--2": 143}, ""},
 		{bluegreen, map[string]int{"deploy": 129}, "deploy --key app--3 --name app--3 --image app:3 --lease 720h --instances 1 --flavor flavor-9"},
 		{bluegreen, map[string]int{"url": 130}, "deploy --key app--3 --name app--3 --image app:3 --lease 720h --instances 1 --flavor flavor-9"},
 		{bluegreen, map[string]int{"delete --missing-ok --key app--1": 143}, "delete --missing-ok --key app--1 --timeout 10m"},
@@ -386,4 +386,54 @@ func TestBlueGreenKeepsTheFlavor(t *testing.T) {
 	release(0, "5", "--max-price", "100")
 	require.Equal(t, "flavor-2", flavor(), "the cheapest")
 	require.Len(t, s.running(), 1)
+}
+
+// Nobody but the user knows which of two releases the traffic points to: blue-green.sh does not guess, and says how to go on.
+func TestBlueGreenDoesNotGuessWhichReleaseServes(t *testing.T) {
+	t.Parallel()
+	s := scriptSession(t)
+	s.env["DRAIN"] = "0"
+	s.tool("switch", "true")
+	require.Zero(t, s.script("blue-green.sh", "app", "1", "app:1", "switch").code)
+	s.tool("switch", "false")
+	require.Equal(t, 20, s.script("blue-green.sh", "app", "2", "app:2", "switch").code)
+	s.tool("switch", "true")
+	for _, n := range []string{"3", "0"} {
+		s.must(exitOK, "scale", "--key", "app--2", n)
+		e := s.script("blue-green.sh", "app", "3", "app:3", "switch", "--flavor", "flavor-2")
+		require.Equal(t, exitLedger, e.code, e.stderr)
+		require.Contains(t, e.stderr, " run, and it is not known which one serves")
+		require.NotContains(t, e.stderr, " serves, with")
+	}
+	require.Equal(t, 2, s.arrived("POST", svctest.RouteEndpoints), "nothing was changed")
+	e := s.script("blue-green.sh", "app", "3", "app:3", "switch", "--flavor", "flavor-2", "--instances", "2")
+	require.Zero(t, e.code, e.stderr)
+	require.Equal(t, map[string]int{"app:3": 2}, s.instances())
+}
+
+// The stock of a flavor that is named in FLAGS is checked before anything is deleted.
+func TestRolloutToAFlavorThatIsSoldOut(t *testing.T) {
+	t.Parallel()
+	s := scriptSession(t)
+	require.Zero(t, s.script("rollout.sh", "app", "app:1", "app:0").code)
+	e := s.script("rollout.sh", "app", "app:2", "app:1", "--flavor", "flavor-3")
+	require.Equal(t, exitRunning, e.code, e.stderr)
+	require.Contains(t, e.stderr, "nothing was changed")
+	require.Zero(t, s.arrived("DELETE", svctest.RouteEndpoint))
+}
+
+// A rollout says so if the new endpoint has a shorter lease than the old one.
+func TestRolloutSaysThatItShortensTheLease(t *testing.T) {
+	t.Parallel()
+	for lease, want := range map[string]string{"720h": "the lease of app was until ", "0": "the lease of app is 24h now", "1h": ""} {
+		t.Run(lease, func(t *testing.T) {
+			t.Parallel()
+			s := scriptSession(t)
+			s.must(exitOK, "deploy", "--key", "app", "--name", "app", "--image", "app:1", "--lease", lease)
+			e := s.script("rollout.sh", "app", "app:2", "app:1")
+			require.Zero(t, e.code, e.stderr)
+			require.Contains(t, e.stderr, want)
+			require.Equal(t, want != "", strings.Contains(e.stderr, "warning: the lease of app"), e.stderr)
+		})
+	}
 }

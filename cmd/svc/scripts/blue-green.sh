@@ -19,7 +19,8 @@
 #
 # The new release gets as many instances as the one that serves has now: --instances counts only for the first
 # release. It gets its flavor too, so that the price stays: if too few of it are in stock, nothing is changed. FLAGS
-# with --flavor or --max-price name another.
+# with --flavor or --max-price name another. If several releases run, the script does not know which one serves: it
+# changes nothing and ends with 9, unless FLAGS have --instances and --flavor.
 #
 # Each release has a key of its own, APP--RELEASE. The script can be run again after any failure or kill, with the same
 # arguments. Run the releases of an APP one after the other. If two runs overlap, the script notices by the ledger: a
@@ -219,6 +220,11 @@ claim() {
 	alone "$1"
 }
 
+# names_both reports whether flags name the number of instances and a flavor.
+names_both() {
+	case " $* " in *' --instances'[\ =]*) names_flavor "$@" ;; *) return 1 ;; esac
+}
+
 # tell says something about a flavor, with its price, if it is known.
 tell() {
 	local price
@@ -229,9 +235,9 @@ tell() {
 }
 
 # serving finds the number of instances and the flavor to deploy with: those of a new release that exists, or else of
-# the one that serves. They are empty if there is none.
+# the one that serves. They are empty if there is none, or several.
 serving() {
-	local key n
+	local key several=''
 	rest=$said
 	while next; do
 		key=$(field key "$entry")
@@ -245,10 +251,14 @@ serving() {
 		look get --key "$key" -o yaml
 		[ $code != 5 ] || continue # it is deleted already
 		[ $code = 0 ] || said=$entry
-		n=$(field instances "$said")
-		[ "${n:--1}" -gt "${count:--1}" ] || continue
-		count=$n flavor=$(field flavor_id "$said") serves=$key
+		[ -z "$serves" ] || several="$serves and $key"
+		[ -z "$several" ] || continue
+		count=$(field instances "$said") flavor=$(field flavor_id "$said") serves=$key
 	done
+	if [ -n "$several" ]; then
+		names_both "$@" || refuse 9 "$several run, and it is not known which one serves. Delete the other one (svc delete --key KEY), or name --instances and --flavor"
+		count='' flavor='' serves=''
+	fi
 	[ -n "$serves" ] || return 0
 	tell "$serves serves, with" "$flavor"
 	say "$new gets as many instances as the release that serves: $count"
@@ -266,7 +276,7 @@ new=$app--$release both='' undo=" To give up $new: svc delete --key $new --missi
 begin
 others
 old=$keys begun=$marks count='' flavor='' serves=''
-serving
+serving "$@"
 [ "$count" != 0 ] || leave 8 'the release that serves has 0 instances, so nothing serves: nothing was changed. To start it: svc scale --key KEY 1'
 ! names_flavor "$@" || flavor=''
 run svc deploy --key "$new" --name "$new" --image "$image" --lease "${LEASE:-720h}" "$@" \

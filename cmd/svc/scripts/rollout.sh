@@ -11,7 +11,7 @@
 #   8       nothing: the endpoint has 0 instances, and nothing was changed
 #   9       what served before, or what another command has deployed under the key: see the last lines
 #   10      an endpoint of the key may run: see the last lines
-#   11, 20  nothing: neither image became available
+#   11, 20  nothing: neither image became available, or a signal stopped the script before one did
 #   130     nothing: a signal stopped the script
 #   64      what served before: a wrong use
 #   other   what served before: nothing was changed (svc help exit-codes)
@@ -181,8 +181,10 @@ dry_run() {
 	why=$(field error_kind "$said")
 	case $code:$why in 0:* | 9:key_in_use) return ;; esac
 	look "$@" ${number:+--instances "$number"} --dry-run -o name
-	show "$said"
-	[ "$why" != no_flavor ] || [ -z "$flavor" ] || say "the key $key has, or had, the flavor $flavor: for another one, FLAGS with --flavor or --max-price"
+	printf '%s\n' "$said" | while IFS= read -r line; do
+		case $line in *"the same command with --replace"*) ;; *) show "$line" ;; esac
+	done || true
+	[ "$why" != no_flavor ] || [[ " $* " != *" --flavor $flavor "* ]] || say "the key $key has, or had, the flavor $flavor: for another one, FLAGS with --flavor or --max-price"
 	refuse $code "svc deploy would end with $code"
 }
 
@@ -227,12 +229,12 @@ check_flags "$@" ${OLD_FLAGS-}
 # What the key has, and what it had last. The open entry comes first, the others from old to new.
 begin --key "$key" --all
 day=$(TZ=UTC24 date +%Y-%m-%dT%H:%M:%SZ) # the time 24 hours ago
-id='' count='' created='' flavor='' deleting='' old_flavor='' dropped=''
+id='' count='' created='' flavor='' lease='' deleting='' old_flavor='' dropped=''
 while next; do
 	[ "$(field state "$entry")" != damaged ] || refuse 9 "the records of the key $key are damaged: svc doctor"
 	if [ "$(field open "$entry")" = true ]; then
 		id=$(field service_id "$entry") created=$(field created_instances "$entry") deleting=$(field delete_accepted_at "$entry")
-		count=$(field instances "$entry") flavor=$(field flavor_id "$entry")
+		count=$(field instances "$entry") flavor=$(field flavor_id "$entry") lease=$(field lease_end "$entry")
 	elif [[ $(field deleted_at "$entry") > $day ]]; then
 		old_flavor=$(field flavor_id "$entry")
 		[ -n "$created" ] || count=$(field instances "$entry") flavor=$old_flavor
@@ -294,7 +296,10 @@ if [ $same = 9 ] || [ -n "$deleting" ]; then
 	dry_run "$count" "${new[@]}" # are so many in stock?
 	drop "$id"
 fi
-[ -z "$count" ] || say "$image gets as many instances as $key has, or had last: $count"
+[ -z "$count" ] || say "$image gets as many instances as $key has, or had last: $count. --instances does not count"
+if [ -n "$created" ] && [ $same = 9 ] && [ -z "${LEASE-}" ] && [[ -z $lease || $lease > $(TZ=UTC-24 date +%Y-%m-%dT%H:%M:%SZ) ]]; then
+	say "warning: the lease of $key ${lease:+was until $lease, and }is 24h now. To set another one: svc extend $key DURATION, or LEASE next time"
+fi
 
 code=0
 run svc "${new[@]}" ${count:+--instances "$count"} >/dev/null || code=$?
