@@ -163,6 +163,8 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 		lines = append(lines, done+"Other endpoints may still be running and billed.")
 	case f.Running:
 		lines = append(lines, "Nothing was created or changed. Endpoints that ran before may still be running and billed.")
+	case done == "" && f.Request != nil && !f.Posted:
+		lines = append(lines, "Nothing was created.")
 	}
 	return lines
 }

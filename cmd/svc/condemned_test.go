@@ -216,13 +216,13 @@ func TestDeployAfterACreateThatIsCleanedUp(t *testing.T) {
 				eventually(t, "the create", func() bool { return s.arrived("POST", svctest.RouteEndpoints) > 0 })
 				second := s.background(with(with(deploy, "--key", "chat"), more...)...)
 				second.until("an earlier command is creating the endpoint")
-				second.signal(syscall.SIGSTOP) // it goes on after the delete
+				second.signal(sigStop) // it goes on after the delete
 				first.signal(syscall.SIGTERM)
 				eventually(t, "the record", func() bool { return strings.Contains(s.must(exitOK, "ls").stdout, "being deleted") })
 				if killed {
 					first.killed()
 				}
-				second.signal(syscall.SIGCONT)
+				second.signal(sigCont)
 				e := second.end()
 				require.Equal(t, exitOK, e.code, e.stderr)
 				require.Equal(t, "svc-2\n", e.stdout, e.stderr)

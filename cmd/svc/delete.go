@@ -73,8 +73,11 @@ func (v *deleteView) names() (ids []string) {
 // checkIDs returns an error if one of the IDs is not valid.
 func checkIDs(ids []string) error {
 	for _, id := range ids {
-		if strings.Trim(id, ". ") == "" || strings.ContainsAny(id, "/\\, ") {
+		switch {
+		case strings.ContainsAny(id, ", "):
 			return fmt.Errorf("%q cannot be an ID: several are arguments of their own", id)
+		case strings.Trim(id, ".") == "", strings.ContainsAny(id, "/\\"):
+			return fmt.Errorf("%q cannot be an ID: it must not hold a slash, nor only dots", id)
 		}
 	}
 	return nil

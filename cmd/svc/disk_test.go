@@ -47,6 +47,7 @@ func TestLedgerThatCannotBeWritten_D13(t *testing.T) {
 		{[]string{"__complete", "get", "--key", ""}, exitOK, "chat\tdemo svc-1\n", ""},
 		{[]string{"doctor"}, exitFailed, "it cannot be written: ", ""},
 		{with(deploy, "--key", "other"), exitLedger, "", "permission denied"},
+		{with(deploy, "--key", "other"), exitLedger, "", "Nothing was created."},
 		{[]string{"extend", "chat", "8h"}, exitLedger, "", "permission denied"},
 		{with(deploy, "--key", "chat"), exitOK, "svc-1\n", ""},
 		{[]string{"delete", "--key", "chat", "--quiet"}, exitOK, "deleted", "warning: the ledger cannot record that svc-1 is deleted"},

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -144,9 +143,9 @@ func (s *story) both(p pair) (end, wrong string) {
 			s.log = append(s.log, fmt.Sprintf("the first is suspended after %v for %v", wait, pause))
 			all.Go(func() {
 				time.Sleep(wait)
-				_ = runs[0].cmd.Process.Signal(syscall.SIGSTOP)
+				_ = runs[0].cmd.Process.Signal(sigStop)
 				time.Sleep(pause)
-				_ = runs[0].cmd.Process.Signal(syscall.SIGCONT)
+				_ = runs[0].cmd.Process.Signal(sigCont)
 			})
 		}
 	}

@@ -9,6 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// The signals that suspend a program, and let it go on.
+const sigStop, sigCont = syscall.SIGSTOP, syscall.SIGCONT
+
 func makeFifo(t *testing.T, path string) {
 	t.Helper()
 	require.NoError(t, syscall.Mkfifo(path, 0o600))

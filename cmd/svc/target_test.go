@@ -71,6 +71,7 @@ func TestEmptyValue(t *testing.T) {
 	require.Equal(t, strings.Fields(before)[:12], strings.Fields(s.must(exitOK, "ls", "--all").stdout)[:12])
 	require.Contains(t, s.must(exitUsage, "delete", "svc-1,svc-2").stderr, "several are arguments of their own")
 	require.Contains(t, s.must(exitUsage, "delete", "svc-1 svc-2").stderr, "several are arguments of their own")
+	require.Contains(t, s.must(exitUsage, "delete", "../x").stderr, "must not hold a slash")
 }
 
 // file makes a file, and returns its path.
