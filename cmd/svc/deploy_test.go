@@ -399,7 +399,7 @@ func TestReplaceThatCreatesNothing(t *testing.T) {
 	}{
 		"refused":      {post(400, `{"message":"no such image"}`), nil, "refused", "no such image"},
 		"rate limited": {func(s *session) { s.srv.Fault("POST", svctest.RouteEndpoints, svctest.RateLimited("3600")) }, nil, "rate_limited", "asks to wait 1h0m0s"},
-		"interrupted": {post(429, ""), func(s *session, b *background) {
+		"interrupted": {func(s *session) { s.srv.Fault("POST", svctest.RouteEndpoints, svctest.RateLimited("8")) }, func(s *session, b *background) {
 			eventually(s.t, "a create", func() bool { return s.arrived("POST", svctest.RouteEndpoints) > 1 })
 			b.signal(syscall.SIGTERM)
 		}, "interrupted", "svc: "},
