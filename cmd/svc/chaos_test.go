@@ -21,9 +21,9 @@ import (
 )
 
 var (
-	failures = flag.Int("failures", 30, "TestRandomFailures: number of failures to cause")
+	failures = flag.Int("failures", 20, "TestRandomFailures: number of failures to cause")
 	seed     = flag.Uint64("seed", 1, "TestRandomFailures: seed of the first story")
-	stories  = flag.Int("stories", 12, "TestRandomFailures: number of stories at a time")
+	stories  = flag.Int("stories", 6, "TestRandomFailures: number of stories at a time")
 )
 
 // story is a few commands on one service and one ledger. Faults, signals and kills are random.

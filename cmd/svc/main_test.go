@@ -174,7 +174,7 @@ func (e ended) entries() []ledger.Entry {
 }
 
 // slots limits how many tests with a session run at a time. They wait for most of their time.
-var slots = make(chan struct{}, 28)
+var slots = make(chan struct{}, 24)
 
 // unlimited are the tests that have a slot, or need none.
 var unlimited sync.Map
