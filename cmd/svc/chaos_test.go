@@ -157,7 +157,11 @@ func (s *story) choose() act {
 	ends := []string{"--timeout", limit, "-o", "json"}
 	if words := s.next; words != nil {
 		s.next = nil
-		return act{append(words, ends...), "keyed", true}
+		name := "keyed"
+		if i := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "svc-") }); i >= 0 {
+			name = words[i]
+		}
+		return act{append(words, ends...), name, true}
 	}
 	deploy := []string{"deploy", "--key", "keyed", "--name", "keyed", "--image", "x"}
 	commands := [][]string{
