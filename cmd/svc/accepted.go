@@ -279,10 +279,7 @@ func (t *tool) tellMarked(ctx context.Context, ids ...string) {
 	if len(ids) == 0 {
 		return
 	}
-	ctx, cancel := briefly(ctx)
-	defer cancel()
-	entries, _ := t.client.Ledger.Entries(ctx)
-	for _, e := range entries {
+	for _, e := range t.entriesBriefly(context.WithoutCancel(ctx)) {
 		if slices.Contains(ids, e.ServiceID) && !t.elsewhere(e) && !deleteAccepted(e).IsZero() {
 			t.talk.say("the service has accepted the delete of %s: its lease is over now, so that \"svc sweep\" goes on", printable(e.ServiceID))
 		}

@@ -42,10 +42,7 @@ func (t *tool) noteHidden(ctx context.Context, err error) {
 		return
 	}
 	ids := strings.Fields(strings.ToLower(t.facts().ID))
-	ctx, cancel := briefly(ctx)
-	defer cancel()
-	entries, _ := t.client.Ledger.Entries(ctx)
-	for _, e := range entries {
+	for _, e := range t.entriesBriefly(context.WithoutCancel(ctx)) {
 		if e.State == ledger.Created && !t.elsewhere(e) && slices.Contains(ids, strings.ToLower(e.ServiceID)) && !t.showed(e.ServiceID) && t.otherToken(ctx, e) {
 			t.note(func(f *facts) { f.Hidden = append(f.Hidden, printable(e.ServiceID)+" (key "+e.Key+")") })
 		}

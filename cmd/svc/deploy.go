@@ -567,10 +567,7 @@ func (t *tool) noteDoubt(ctx context.Context, unknown *svc.OutcomeUnknownError) 
 	if unknown.Intent == "" {
 		return
 	}
-	ctx, cancel := briefly(ctx)
-	defer cancel()
-	entries, _ := t.client.Ledger.Entries(ctx)
-	for _, e := range entries {
+	for _, e := range t.entriesBriefly(context.WithoutCancel(ctx)) {
 		if e.Intent == unknown.Intent {
 			t.note(func(f *facts) { f.SettleBy = e.SettleBy.Add(time.Minute) })
 		}

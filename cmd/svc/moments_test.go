@@ -63,17 +63,23 @@ func TestSignalsAtRandomMoments(t *testing.T) {
 		t.Skip("this process was started to ignore the signal")
 	}
 	t.Parallel()
+	t.Logf("%d programs: %v", *moments, inRounds(t, 6, 1, *moments, func() bool { return !t.Failed() }, (*story).moment))
+}
+
+// inRounds plays as many rounds as are asked for, several at a time, and returns how many of them ended in which way. Each has a
+// service and a ledger of its own, and random numbers of its own stream.
+func inRounds(t *testing.T, atOnce int, stream uint64, rounds int, goesOn func() bool, play func(*story) (end, wrong string)) map[string]int {
 	var next atomic.Uint64
 	next.Store(*seed)
 	var mu sync.Mutex
 	ends := map[string]int{}
 	var all sync.WaitGroup
-	for range 6 {
+	for range atOnce {
 		all.Go(func() {
-			for n := next.Add(1) - 1; n < *seed+uint64(*moments) && !t.Failed(); n = next.Add(1) - 1 {
-				rnd := rand.New(rand.NewPCG(n, 1))
+			for n := next.Add(1) - 1; n < *seed+uint64(rounds) && goesOn(); n = next.Add(1) - 1 {
+				rnd := rand.New(rand.NewPCG(n, stream))
 				s := &story{rnd: rnd, seed: n, session: newSession(t, svctest.WithDeployTime(pick(rnd, 0, 0, 300*time.Millisecond)), svctest.WithDeleteTime(pick(rnd, 0, time.Second)))}
-				end, wrong := s.moment()
+				end, wrong := play(s)
 				mu.Lock()
 				ends[end]++
 				mu.Unlock()
@@ -85,7 +91,7 @@ func TestSignalsAtRandomMoments(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("%d programs: %v", *moments, ends)
+	return ends
 }
 
 // moment runs a program, sends a signal to it, and returns how it ended, and what is wrong with that.

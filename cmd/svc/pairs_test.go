@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,32 +73,12 @@ var pairs = []pair{
 // are never two endpoints of a key, the ledger has each one that runs, and the codes and documents are true.
 func TestPairsAtRandomMoments(t *testing.T) {
 	t.Parallel()
-	var next atomic.Uint64
-	next.Store(*seed)
-	var mu sync.Mutex
-	ends := map[string]int{}
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			for n := next.Add(1) - 1; n < *seed+uint64(*pairsToTry); n = next.Add(1) - 1 {
-				rnd := rand.New(rand.NewPCG(n, 2))
-				s := &story{rnd: rnd, seed: n, session: newSession(t, svctest.WithDeployTime(pick(rnd, 0, 0, 300*time.Millisecond)), svctest.WithDeleteTime(pick(rnd, 0, time.Second)))}
-				p := pairs[n%uint64(len(pairs))]
-				if *onlyPair >= 0 {
-					p = pairs[*onlyPair]
-				}
-				end, wrong := s.both(p)
-				mu.Lock()
-				ends[end]++
-				mu.Unlock()
-				if wrong != "" {
-					t.Errorf("seed %d: %s\n%s", n, wrong, strings.Join(s.log, "\n"))
-				}
-				s.srv.Close()
-			}
-		})
-	}
-	all.Wait()
+	ends := inRounds(t, 8, 2, *pairsToTry, func() bool { return true }, func(s *story) (end, wrong string) {
+		if *onlyPair >= 0 {
+			return s.both(pairs[*onlyPair])
+		}
+		return s.both(pairs[s.seed%uint64(len(pairs))])
+	})
 	t.Logf("%d pairs: %v", *pairsToTry, ends)
 }
 

@@ -226,9 +226,7 @@ func (t *tool) left(v *sweepView, err error, entries []ledger.Entry) (lines []st
 // that another command has settled meanwhile is no failure of this one. Neither is one whose lease was extended before a
 // delete was sent: kept has its intent.
 func (t *tool) settledSince(ctx context.Context, reaped []svc.Reaped, err error) (now []svc.Reaped, kept map[string]bool, left error) {
-	ctx, cancel := briefly(ctx)
-	defer cancel()
-	entries, _ := t.client.Ledger.Entries(ctx) // afterSweep reports a failure
+	entries := t.entriesBriefly(context.WithoutCancel(ctx)) // afterSweep reports a failure
 	var settled []error
 	kept = map[string]bool{}
 	for i, r := range reaped {
