@@ -168,7 +168,7 @@ func unfit(flag, text string) string {
 		return "is empty"
 	case strings.ContainsFunc(text, control):
 		return "holds a control character, such as a line break"
-	case flag == "key" && !keyForm.MatchString(text):
+	case flag == "key" && !ledger.ValidKey(text):
 		return "must be " + keyRule
 	case flag == "image" && strings.ContainsFunc(text, unicode.IsSpace):
 		return "holds white space, which no name of an image has"

@@ -132,8 +132,6 @@ func set[T any](flags *pflag.FlagSet, name string, field *T, value T) {
 // keyRule describes a valid key.
 const keyRule = "1 to 64 characters of a-z, 0-9, _ and -"
 
-var keyForm = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
-
 // check returns a usage error for the first value of a request that the service cannot accept.
 func (s *spec) check(req svc.CreateInferenceServiceRequest) error {
 	problem := ""
