@@ -43,7 +43,7 @@ func (t *tool) noteHidden(ctx context.Context, err error) {
 	}
 	ids := strings.Fields(strings.ToLower(t.facts().ID))
 	for _, e := range t.entriesBriefly(context.WithoutCancel(ctx)) {
-		if e.State == ledger.Created && !t.elsewhere(e) && slices.Contains(ids, strings.ToLower(e.ServiceID)) && !t.showed(e.ServiceID) && t.otherToken(ctx, e) {
+		if e.State == ledger.Created && !t.elsewhere(e) && slices.Contains(ids, strings.ToLower(e.ServiceID)) && !t.endpoint(e.ServiceID).shown && t.otherToken(ctx, e) {
 			t.note(func(f *facts) { f.Hidden = append(f.Hidden, printable(e.ServiceID)+" (key "+e.Key+")") })
 		}
 	}

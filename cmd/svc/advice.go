@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -149,14 +148,14 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 	case t.place.shown != "":
 		lines = append(lines, fmt.Sprintf("The ledger is %s. To find out what is wrong with it: %s", t.place.shown, t.cmd("doctor")))
 	}
-	proved := slices.Sorted(maps.Keys(t.provedIDs()))
-	deleted := slices.DeleteFunc(t.acceptedIDs(), func(id string) bool { return slices.Contains(proved, id) })
+	proved := t.endpointsThat(func(e endpoint) bool { return !e.proved.IsZero() })
+	deleted := t.endpointsThat(func(e endpoint) bool { return e.accepted && e.proved.IsZero() })
 	done := ""
 	if len(proved) > 0 {
-		done = fmt.Sprintf("Deleted: %s. ", strings.Join(proved, ", "))
+		done = fmt.Sprintf("Deleted: %s. ", printable(strings.Join(proved, ", ")))
 	}
 	if len(deleted) > 0 {
-		done += fmt.Sprintf("The service has accepted the delete of %s. ", strings.Join(deleted, ", "))
+		done += fmt.Sprintf("The service has accepted the delete of %s. ", printable(strings.Join(deleted, ", ")))
 	}
 	switch {
 	case f.Running && done != "":

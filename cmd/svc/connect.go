@@ -167,20 +167,19 @@ func readLimited(r io.Reader, name string, limit int64) ([]byte, error) {
 // attempt is the function for [svc.WithAttemptHook]. It records whether a create was sent, and
 // whether the endpoint existed.
 func (t *tool) attempt(ctx context.Context, a svc.Attempt) {
-	absent := a.StatusCode == http.StatusNotFound || a.StatusCode == http.StatusGone
+	isDelete, absent := a.Method == http.MethodDelete, a.StatusCode == http.StatusNotFound || a.StatusCode == http.StatusGone
 	t.note(func(f *facts) {
 		f.Posted = f.Posted || a.Method == http.MethodPost
-		// A DELETE without a response may have taken effect.
-		if a.StatusCode/100 == 2 || a.Method == http.MethodDelete && !absent {
-			t.seen[a.ID] = t.seen[a.ID] || a.StatusCode/100 == 2
-		}
 		f.Changed = f.Changed || a.Method == http.MethodPut && !refuses(a.StatusCode)
-		if a.StatusCode/100 == 2 && a.Method == http.MethodDelete {
-			t.deletes[a.ID] = true
-		}
+	})
+	took := isDelete && a.StatusCode/100 == 2
+	t.noteEndpoint(a.ID, func(e *endpoint) {
+		e.shown = e.shown || a.StatusCode/100 == 2
+		e.maybe = e.maybe || isDelete && !absent
+		e.accepted = e.accepted || took
 	})
 	t.talk.attempt(a)
-	if a.StatusCode/100 == 2 && a.Method == http.MethodDelete && strings.HasPrefix(a.Route, "/v1/inference-service/") {
+	if took && strings.HasPrefix(a.Route, "/v1/inference-service/") {
 		t.markDelete(ctx, a.ID, *t.deletedAt.Load())
 	}
 }

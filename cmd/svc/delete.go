@@ -255,7 +255,8 @@ func (t *tool) deleteOne(ctx context.Context, id string, e ledger.Entry) (deleti
 	d := deletion{ServiceID: id, Key: e.Key}
 	err := t.deleteAndWait(ctx, id, e)
 	d.proven = err == nil // "not found" alone proves nothing: the token may be of another account
-	existed := t.found(id) || e.State == ledger.Created
+	now := t.endpoint(id)
+	existed := now.shown || now.maybe || e.State == ledger.Created
 	if err == nil && !existed {
 		err = fmt.Errorf("%s: %w", id, svc.ErrNotFound)
 	} else {
@@ -335,12 +336,10 @@ func (t *tool) untilDeleted(ctx context.Context, e ledger.Entry, wait deletionWa
 	err := wait(ctx, id, &w)
 	if err != nil && proven {
 		t.talk.say("%s is deleted: another command has proved it", printable(id))
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.seen[id] = true // the ledger has its create
+		t.noteEndpoint(id, func(e *endpoint) { e.shown = true }) // the ledger has its create
 		return nil
 	}
-	if err != nil && t.accepted(id) {
+	if err != nil && t.endpoint(id).accepted {
 		t.tellMarked(ctx, id)
 	}
 	if err != nil && refused != nil {

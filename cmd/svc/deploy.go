@@ -604,7 +604,7 @@ func (t *tool) deployLeft(f facts, replaced bool) []string {
 	case f.ID == "":
 		return []string{fmt.Sprintf("Nothing was created. An endpoint of the key %s may be running and billed. To see it: %s", f.Key, t.cmd("ls"))}
 	}
-	if f.Deleting || t.accepted(f.ID) {
+	if f.Deleting || t.endpoint(f.ID).accepted {
 		return []string{
 			fmt.Sprintf("Nothing was created: %s of the key %s is not deleted yet. It may be running and billed.", f.ID, f.Key),
 			fmt.Sprintf("To delete it once more%s: %s, and deploy again. To keep it, if it still runs five minutes after the delete: %s, and deploy again", f.withItsToken(), t.cmd("delete --key %s", f.Key), t.cmd("extend %s 8h", f.Key)),

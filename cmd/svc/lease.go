@@ -154,7 +154,7 @@ func (e deletedByOther) Unwrap() error { return e.error }
 // has deleted it.
 func (t *tool) whyDeleted(ctx context.Context, err error) error {
 	f := t.facts()
-	if err == nil || t.client == nil || f.ID == "" || t.accepted(f.ID) || len(f.Hidden) > 0 || !f.Deleted && !isNotFound(err) || isA[deletedError](err) {
+	if err == nil || t.client == nil || f.ID == "" || t.endpoint(f.ID).accepted || len(f.Hidden) > 0 || !f.Deleted && !isNotFound(err) || isA[deletedError](err) {
 		return err
 	}
 	e := unmarked(t.byID(t.entriesBriefly(context.WithoutCancel(ctx)))[strings.ToLower(f.ID)])
@@ -164,7 +164,7 @@ func (t *tool) whyDeleted(ctx context.Context, err error) error {
 	switch {
 	case leaseEnded(e, cmp.Or(e.DeletedAt, time.Now()).Add(-t.off())):
 		return deletedByOther{err, "its lease was over at " + clock(e.LeaseEnd.Add(t.off())) + ", and \"svc sweep\" deletes such endpoints"}
-	case e.State == ledger.Deleted && !f.Found:
+	case e.State == ledger.Deleted && t.endpoint(e.ServiceID).proved.IsZero():
 		return deletedByOther{err, "the ledger has its deletion, by another command, of " + clock(e.DeletedAt)}
 	}
 	return err

@@ -301,14 +301,12 @@ func (w watched) Append(ctx context.Context, r ledger.Record) error {
 		w.tool.noteIntent(r)
 	}
 	err := w.Store.Append(ctx, r)
-	w.tool.note(func(f *facts) {
-		switch {
-		case r.Event == ledger.Deleted:
-			f.Found, w.tool.proved[r.ServiceID] = true, time.Now()
-		case r.Event == ledger.Created && err == nil:
-			w.tool.owners[strings.ToLower(r.ServiceID)] = r.Key
-		}
-	})
+	switch {
+	case r.Event == ledger.Deleted:
+		w.tool.noteEndpoint(r.ServiceID, func(e *endpoint) { e.proved = time.Now() })
+	case r.Event == ledger.Created && err == nil:
+		w.tool.noteEndpoint(r.ServiceID, func(e *endpoint) { e.key = r.Key })
+	}
 	if err == nil && w.command.onRecord != nil {
 		w.command.onRecord(r)
 	}

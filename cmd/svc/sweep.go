@@ -128,7 +128,7 @@ func (s *sweeping) onCall(call svc.Call) {
 	case call.ID == "", errors.Is(call.Err, errExtended):
 	case call.Err == nil && call.Method == http.MethodDelete:
 		s.once(call.ID, "deleting %s")
-	case call.Err == nil, isNotFound(call.Err) && (s.dryRun || s.tool.accepted(call.ID)): // no failure of a deletion
+	case call.Err == nil, isNotFound(call.Err) && (s.dryRun || s.tool.endpoint(call.ID).accepted): // no failure of a deletion
 	case isNotFound(call.Err):
 		s.once(call.ID, "%s is not found, and this sweep has not deleted it: checking that it is deleted (up to a minute)")
 	default:
@@ -149,12 +149,12 @@ func (s *sweeping) run(ctx context.Context) (view, error) {
 	v.DryRun = s.dryRun
 	entries := t.showMarks(ctx)
 	t.note(func(*facts) { t.partial = func() view { return t.unfinished(entries, &s.proofs, s.dryRun) } })
+	if err := t.refused(ctx); err != nil {
+		return v, t.afterSweep(ctx, v, err)
+	}
 	t.sweeping = map[string]time.Time{}
 	for _, e := range entries {
 		t.sweeping[e.Intent] = e.LeaseEnd
-	}
-	if err := t.refused(ctx); err != nil {
-		return v, t.afterSweep(ctx, v, err)
 	}
 	reaped, err := t.client.Ledger.Reap(ctx, &svc.ReapOptions{DryRun: s.dryRun})
 	reaped, kept, err := t.settledSince(ctx, reaped, err)
@@ -235,7 +235,7 @@ func (t *tool) settledSince(ctx context.Context, reaped []svc.Reaped, err error)
 			continue
 		}
 		e := entries[now]
-		if r.Err != nil && !t.triesToDelete(e.ServiceID) && extended(r.Entry, e) {
+		if r.Err != nil && !t.endpoint(e.ServiceID).tried && extended(r.Entry, e) {
 			kept[e.Intent] = true
 		}
 		if reaped[i].Entry = e; r.Err != nil && (kept[e.Intent] || !e.Open()) {
@@ -247,13 +247,6 @@ func (t *tool) settledSince(ctx context.Context, reaped []svc.Reaped, err error)
 		err = errors.Join(slices.DeleteFunc(slices.Clone(all.Unwrap()), func(e error) bool { return slices.Contains(settled, e) })...)
 	}
 	return reaped, kept, err
-}
-
-// triesToDelete reports whether this command has sent a delete of an endpoint.
-func (t *tool) triesToDelete(id string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.tried[strings.ToLower(id)]
 }
 
 // extended reports whether the lease of an entry was over before, and is not now.
@@ -294,8 +287,8 @@ func (t *tool) sweptEntry(r svc.Reaped, dryRun bool, tell func(id string, err er
 	deleted := r.Err == nil && (!dryRun || r.Entry.State == ledger.Deleted) && r.Entry.State != ledger.Forgotten
 	e := swept{entryView: newEntryView(r.Entry), Deleted: deleted, hidden: isNotFound(r.Err), unmarked: errors.Is(r.Err, svc.ErrLedgerMark)}
 	if deleted && e.Open { // the ledger does not have it yet
-		at, known := t.provedIDs()[e.ServiceID]
-		if !known {
+		at := t.endpoint(e.ServiceID).proved
+		if at.IsZero() {
 			at = time.Now()
 		}
 		e.State, e.Open, e.InDoubt, e.DeletedAt, e.DeleteFrom = string(ledger.Deleted), false, false, stamp(at), ""

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,19 +40,14 @@ type tool struct {
 	deletedAt atomic.Pointer[time.Time] // Date of the latest response to a delete; zero before it
 	ahead     atomic.Int64              // how far the clock of this machine is ahead of the service's, in ns, by the latest response; see off
 
-	mu      sync.Mutex
-	current *command // the command that runs; nil if the command line is not valid
-	known   facts
-	shown   view                 // what the command has found
-	partial func() view          // returns what it has found so far, and is called under the lock; nil if it has no such function
-	over    chan struct{}        // is closed when CMD of "svc run" has ended, and what is known of its end is recorded; nil if it is not started
-	seen    map[string]bool      // IDs of endpoints that the service knew (true), or may have deleted (false)
-	deletes map[string]bool      // IDs of endpoints whose delete the service has accepted
-	tried   map[string]bool      // IDs, in lower case, of endpoints for which a delete was sent
-	marked  map[string]bool      // those of them that the ledger has so
-	proved  map[string]time.Time // when this command has found out that endpoints are deleted, by their IDs
-	owners  map[string]string    // keys of the entries that have IDs of endpoints in lower case, as far as the ledger was read
-	told    map[string]bool      // what is said only once
+	mu        sync.Mutex
+	current   *command // the command that runs; nil if the command line is not valid
+	known     facts
+	shown     view                 // what the command has found
+	partial   func() view          // returns what it has found so far, and is called under the lock; nil if it has no such function
+	over      chan struct{}        // is closed when CMD of "svc run" has ended, and what is known of its end is recorded; nil if it is not started
+	endpoints map[string]*endpoint // by their IDs in lower case
+	told      map[string]bool      // what is said only once
 }
 
 // facts is what is known about the endpoints of a command.
@@ -80,7 +74,6 @@ type facts struct {
 	Uploading  string   // name of the file record that a request may have made; empty if there is none
 	Unread     bool     // it is said that the ledger cannot be read, so that the entry of a deleted endpoint may stay open
 	Listed     bool     // the ledger has an open entry with its ID
-	Found      bool     // this command has found out that an endpoint is deleted
 	Unwritten  bool     // the work is done, and standard output could not be written
 	GivenBack  bool     // the endpoint of "svc run" was deployed, and is deleted
 	Left       bool     // an endpoint that was to be deleted is not known to be deleted
@@ -95,8 +88,7 @@ type facts struct {
 }
 
 func newTool(stdin io.Reader, stdout, stderr *os.File, s signals) *tool {
-	t := &tool{stdin: stdin, stdout: &output{file: stdout}, talk: newTalk(stderr), ctx: s.ctx, giveUp: s.giveUp, seen: map[string]bool{}, deletes: map[string]bool{}, tried: map[string]bool{}, marked: map[string]bool{},
-		proved: map[string]time.Time{}, owners: map[string]string{}, told: map[string]bool{}}
+	t := &tool{stdin: stdin, stdout: &output{file: stdout}, talk: newTalk(stderr), ctx: s.ctx, giveUp: s.giveUp, endpoints: map[string]*endpoint{}, told: map[string]bool{}}
 	t.deletedAt.Store(new(time.Time))
 	t.root = t.rootCommand()
 	return t
@@ -123,38 +115,6 @@ func (t *tool) first(text string) (is bool) {
 	return is
 }
 
-// found reports whether the service found an endpoint, or may have carried out its delete.
-func (t *tool) found(id string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_, has := t.seen[id]
-	return has
-}
-
-// showed reports whether the service found an endpoint.
-func (t *tool) showed(id string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.seen[id]
-}
-
-// accepted reports whether the service has accepted a delete of an endpoint.
-func (t *tool) accepted(id string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.deletes[id]
-}
-
-// acceptedIDs returns the IDs of the endpoints whose delete the service has accepted, sorted.
-func (t *tool) acceptedIDs() (ids []string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for id := range t.deletes {
-		ids = append(ids, printable(id))
-	}
-	return slices.Sorted(slices.Values(ids))
-}
-
 // main runs the program and returns its exit code. After a second signal it does not wait for
 // the command to end.
 func (t *tool) main(args []string) int {
@@ -170,7 +130,7 @@ func (t *tool) main(args []string) int {
 			err = t.givenUp()
 			defer litter.clear()
 			t.awaitProgram()
-			t.tellMarked(t.ctx, t.markedIDs()...)
+			t.tellMarked(t.ctx, t.endpointsThat(func(e endpoint) bool { return e.marked })...)
 			t.endCreate()
 		}
 	}

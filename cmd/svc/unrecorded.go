@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
-	"strings"
 	"time"
 
 	"example.com/svc/ledger"
@@ -19,13 +17,10 @@ const accepted = ledger.Event("accepted")
 func (t *tool) unrecorded(id string, event ledger.Event, err error) {
 	why := plainText(err)
 	told := !t.first("unrecorded " + string(event) + " of " + id)
-	t.note(func(f *facts) {
-		if event == ledger.Deleted {
-			f.Found = true
-			t.proved[id] = time.Now()
-		}
-	})
-	key, f := t.keyOf(id), t.facts()
+	if event == ledger.Deleted {
+		t.noteEndpoint(id, func(e *endpoint) { e.proved = time.Now() })
+	}
+	key, f := t.endpoint(id).key, t.facts()
 	if told || key == "" && (f.Unread || f.Posted) { // it is said that nothing can be recorded, or the entry has no ID
 		return
 	}
@@ -44,30 +39,12 @@ func (t *tool) unrecorded(id string, event ledger.Event, err error) {
 	}
 }
 
-// keyOf returns the key of the entry that has the ID of an endpoint, by what this command has read or written; or an empty
-// string.
-func (t *tool) keyOf(id string) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.owners[strings.ToLower(id)]
-}
-
 // noteOwners notes which keys have which endpoints of this address.
 func (t *tool) noteOwners(records []ledger.Record) {
 	entries, _ := ledger.Fold(records)
-	owners := t.byID(entries)
-	t.note(func(*facts) {
-		for id, e := range owners {
-			t.owners[id] = e.Key
-		}
-	})
-}
-
-// provedIDs returns the IDs of the endpoints whose deletion this command has proved.
-func (t *tool) provedIDs() map[string]time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return maps.Clone(t.proved)
+	for _, e := range t.byID(entries) {
+		t.noteEndpoint(e.ServiceID, func(now *endpoint) { now.key = e.Key })
+	}
 }
 
 // records is the handler of the client's log. It takes what the ledger could not record.
