@@ -128,7 +128,7 @@ func (d *deployment) condemned(ctx context.Context) bool {
 		return false
 	}
 	e := t.entryNow(ctx)
-	if deleteAccepted(e).IsZero() {
+	if deleteAccepted(e).IsZero() && !isClaimed(e) {
 		return false
 	}
 	d.earlier, d.before, d.goesOnWith, d.checking, d.instancesTold, d.opts.Lease = &e, new(unmarked(e)), nil, false, false, d.spec.lease
@@ -136,10 +136,35 @@ func (d *deployment) condemned(ctx context.Context) bool {
 	return true
 }
 
+// awaitClaim waits until it is known whether a sweep deletes the endpoint of the key, if one has begun to.
+func (d *deployment) awaitClaim(ctx context.Context) error {
+	t := d.tool
+	for d.earlier != nil && isClaimed(*d.earlier) && deleteAccepted(*d.earlier).IsZero() {
+		if e := *d.earlier; t.first("claimed " + e.Intent) {
+			t.talk.say("%s: waiting until it is known whether that takes effect, until %s at the latest", claimedText(e), clock(claimed(e).Add(claimSettles)))
+		}
+		t.note(func(f *facts) { f.Deleting = true })
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+		t.note(func(f *facts) { f.ID = "" })
+		if err := d.readKey(ctx); err != nil {
+			return err
+		}
+		t.note(func(f *facts) { f.Deleting = false })
+	}
+	return nil
+}
+
 // awaitDeletion waits until the endpoint of the key is deleted, if the service has accepted a delete of it: then
 // another one is created.
 func (d *deployment) awaitDeletion(ctx context.Context) error {
 	t := d.tool
+	if err := d.awaitClaim(ctx); err != nil {
+		return err
+	}
 	if d.earlier == nil || deleteAccepted(*d.earlier).IsZero() {
 		return nil
 	}

@@ -423,3 +423,47 @@ func TestDeleteDuringADeployThatNeverTakesEffect(t *testing.T) {
 	require.Equal(t, []any{"svc-1", true, false, "timeout"}, []any{fields["service_id"], fields["may_be_running"], fields["created"], fields["error_kind"]})
 	require.Equal(t, 1, s.arrived("POST", svctest.RouteEndpoints))
 }
+
+// claimed appends the claim of a sweep, which was made that long ago, to the entry of the key chat.
+func (s *session) claimed(ago time.Duration) {
+	s.t.Helper()
+	at := ledger.WallClock().Add(-ago)
+	s.recorded(ledger.Record{Lease: claimLease, At: at, ServiceTime: at})
+}
+
+// TestDeployWaitsForASweepThatHasBegun: it goes on with the endpoint if the sweep does not delete it, and creates another
+// one if it does.
+func TestDeployWaitsForASweepThatHasBegun(t *testing.T) {
+	t.Parallel()
+	for name, deleted := range map[string]bool{"kept": false, "deleted": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t)
+			s.must(exitOK, with(deploy, "--key", "chat", "--lease", "8h")...)
+			s.claimed(claimSettles - 12*time.Second)
+			dry := s.must(exitOK, with(deploy, "--key", "chat", "--lease", "8h", "--dry-run")...)
+			require.Contains(t, dry.stderr, "the command would wait until it is known whether that takes effect")
+			b := s.background(with(deploy, "--key", "chat", "--lease", "8h")...)
+			b.until("a sweep has begun to delete svc-1")
+			want := "svc-1\n"
+			if deleted {
+				s.must(exitOK, "delete", "svc-1")
+				want = "svc-2\n"
+			}
+			e := b.end()
+			require.Equal(t, []any{exitOK, want}, []any{e.code, e.stdout}, e.stderr)
+			require.Len(t, s.open(), 1)
+		})
+	}
+}
+
+// TestDeployThatIsStoppedBeforeASweepHasDeleted says that the endpoint may run.
+func TestDeployThatIsStoppedBeforeASweepHasDeleted(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat", "--lease", "8h")...)
+	s.claimed(0)
+	e := s.must(exitRunning, with(deploy, "--key", "chat", "--lease", "8h", "--timeout", "2s", "-o", "json")...)
+	require.Equal(t, []any{"timeout", true, "svc-1"}, []any{e.doc(t)["error_kind"], e.doc(t)["may_be_running"], e.doc(t)["service_id"]})
+	require.Contains(t, e.stderr, "svc-1 of the key chat is not deleted yet")
+}

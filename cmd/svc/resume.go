@@ -21,6 +21,9 @@ func (d *deployment) foresee(ctx context.Context) (goesOn bool, err error) {
 	case !deleteAccepted(*e).IsZero():
 		t.talk.say("%s: the command would wait until it is deleted, and create another one%s", deletingText(*e), d.withoutItsLease())
 		return false, nil
+	case isClaimed(*e):
+		t.talk.say("%s: the command would wait until it is known whether that takes effect, and go on with it or create another one%s", claimedText(*e), d.withoutItsLease())
+		return false, nil
 	case e.InDoubt(time.Now()):
 		return false, t.inDoubt(*e)
 	case e.State == ledger.Intended:
