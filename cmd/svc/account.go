@@ -49,6 +49,20 @@ func (t *tool) noteHidden(ctx context.Context, err error) {
 	}
 }
 
+// hidden returns which open endpoints of this address the service does not find, although the ledger has them as created
+// with another token.
+func (t *tool) hidden(ctx context.Context, entries []ledger.Entry) (hidden []string) {
+	for _, e := range entries {
+		if e.State != ledger.Created || t.elsewhere(e) || !t.otherToken(ctx, e) {
+			continue
+		}
+		if _, err := t.client.InferenceServices.Get(ctx, e.ServiceID, svc.WithMaxAttempts(1)); isNotFound(err) {
+			hidden = append(hidden, printable(e.ServiceID)+" of the key "+e.Key)
+		}
+	}
+	return hidden
+}
+
 // withItsToken is a part of the advice about an endpoint that this token does not find.
 func (f facts) withItsToken() string {
 	if len(f.Hidden) > 0 {

@@ -79,14 +79,18 @@ func TestSweepWithTheTokenOfAnotherAccount(t *testing.T) {
 	patient(t)
 	s := newSession(t, svctest.WithForeignToken(foreign))
 	s.must(exitOK, with(deploy, "--key", "chat", "--lease", "1s")...)
+	s.must(exitOK, with(deploy, "--key", "later", "--lease", "8h")...)
 	time.Sleep(2100 * time.Millisecond) // the clock of the service has whole seconds
+	require.NotContains(t, s.must(exitOK, "sweep", "--dry-run").stderr, "warning")
 	s.env["SVC_API_TOKEN"] = foreign
 	e := s.must(exitRunning, "sweep", "-o", "json")
+	require.Contains(t, e.stderr, "warning: not found, and created with another token: svc-2 of the key later. If")
+	require.NotContains(t, e.stderr, "svc-2 is not")
 	require.Contains(t, e.stderr, "svc-1 of the key chat: sweep with the token of the account that created it. If it does not exist: svc forget chat --other-token")
 	require.NotContains(t, e.stderr, "To try again")
 	require.Equal(t, true, e.doc(t)["may_be_running"])
-	require.Equal(t, []string{"svc-1"}, s.open())
-	require.Equal(t, 1, s.srv.RunningInstances())
+	require.Equal(t, []string{"svc-1", "svc-2"}, s.open())
+	require.Equal(t, 2, s.srv.RunningInstances())
 }
 
 // TestNewTokenOfTheSameAccount: it finds what the old one has created, and can forget what does not exist.

@@ -359,16 +359,10 @@ func (p place) tryWrite(ctx context.Context) error {
 // checkAccount checks whether the token is of the account that has created the open endpoints. A new
 // token of the same account finds the endpoints that were created with another token.
 func (t *tool) checkAccount(ctx context.Context, v *doctorView, entries []ledger.Entry) {
-	var hidden []string
-	for _, e := range entries {
-		if t.client == nil || e.State != ledger.Created || t.elsewhere(e) || !t.otherToken(ctx, e) {
-			continue
-		}
-		if _, err := t.client.InferenceServices.Get(ctx, e.ServiceID, svc.WithMaxAttempts(1)); isNotFound(err) {
-			hidden = append(hidden, e.ServiceID+" of the key "+e.Key)
-		}
+	if t.client == nil {
+		return
 	}
-	if len(hidden) > 0 {
+	if hidden := t.hidden(ctx, entries); len(hidden) > 0 {
 		v.problem("account", "not found, and created with another token: "+strings.Join(hidden, ", "),
 			"use the token of the account that created them; if it is a new token of that account, and they do not exist: "+t.cmd("forget KEY --other-token"))
 	}

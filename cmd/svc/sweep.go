@@ -125,7 +125,7 @@ func (s *sweeping) onRecord(r ledger.Record) {
 
 func (s *sweeping) onCall(call svc.Call) {
 	switch {
-	case call.ID == "", errors.Is(call.Err, errExtended):
+	case s.tool.sweeping == nil, call.ID == "", errors.Is(call.Err, errExtended):
 	case call.Err == nil && call.Method == http.MethodDelete:
 		s.once(call.ID, "deleting %s")
 	case call.Err == nil, isNotFound(call.Err) && (s.dryRun || s.tool.endpoint(call.ID).accepted): // no failure of a deletion
@@ -152,6 +152,7 @@ func (s *sweeping) run(ctx context.Context) (view, error) {
 	if err := t.refused(ctx); err != nil {
 		return v, t.afterSweep(ctx, v, err)
 	}
+	t.warnOfAccount(ctx, entries)
 	t.sweeping = map[string]time.Time{}
 	for _, e := range entries {
 		t.sweeping[e.Intent] = e.LeaseEnd
@@ -333,6 +334,20 @@ func (t *tool) refused(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// warnOfAccount warns of endpoints with a lease that this token does not find, before the lease is over. A sweep with the token of
+// another account would report them only then.
+func (t *tool) warnOfAccount(ctx context.Context, entries []ledger.Entry) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	later := slices.DeleteFunc(slices.Clone(entries), func(e ledger.Entry) bool {
+		return e.LeaseEnd.IsZero() || e.Overdue(t.address, t.now())
+	})
+	if hidden := t.hidden(ctx, later); len(hidden) > 0 {
+		t.talk.warn("not found, and created with another token: %s. If that is of another account, only a sweep with its token deletes them when their lease is over. Of those that do not exist: %s",
+			strings.Join(hidden, ", "), t.cmd("forget KEY --other-token"))
+	}
 }
 
 // afterSweep reads the ledger after a sweep. An endpoint may be running as long as an entry is
