@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"example.com/svc/svctest"
 )
@@ -155,4 +157,18 @@ func TestDocumentIsOneInYAMLToo(t *testing.T) {
 	require.Contains(t, text, "\nfiles:\n  - file_id: file-1\n    name: contents\n")
 	require.Contains(t, text, "\n    bytes: null\n")
 	require.NoFileExists(t, filepath.Join(s.env["HOME"], "contents"))
+}
+
+// TestYAMLHasEachValueOnOneLine: the scripts read lines, and a text may look like another field.
+func TestYAMLHasEachValueOnOneLine(t *testing.T) {
+	t.Parallel()
+	texts := []string{"a\nkey: b", "a\r\n- key: b\n", "\u2028key: b\u0085key: c", "\u007f\u0080\ufeff\u009b\u200b", "\t", strings.Repeat("many words ", 40) + "\n" + strings.Repeat("- key: b ", 40), "x - key: b"}
+	text, err := json.Marshal(texts)
+	require.NoError(t, err)
+	written, err := toYAML(text)
+	require.NoError(t, err)
+	require.Len(t, strings.Split(strings.TrimSpace(written), "\n"), len(texts), written)
+	var read []string
+	require.NoError(t, yaml.Unmarshal([]byte(written), &read))
+	require.Equal(t, texts, read)
 }

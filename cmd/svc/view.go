@@ -101,10 +101,18 @@ func (g *globals) render(v view) (string, error) {
 }
 
 // toYAML converts JSON into YAML with the same order of fields. JSON is YAML already: only its
-// style changes.
+// style changes. Each value stays on one line, so that scripts can read lines.
 func toYAML(text []byte) (string, error) {
+	var escaped strings.Builder
+	for _, r := range string(text) {
+		if r >= 0x7f && !unicode.IsPrint(r) && r <= 0xffff { // YAML takes it for a line break, or refuses it
+			fmt.Fprintf(&escaped, `\u%04x`, r)
+		} else {
+			escaped.WriteRune(r)
+		}
+	}
 	var node yaml.Node
-	if err := yaml.Unmarshal(text, &node); err != nil {
+	if err := yaml.Unmarshal([]byte(escaped.String()), &node); err != nil {
 		return "", err
 	}
 	plain(&node)
@@ -116,7 +124,10 @@ func toYAML(text []byte) (string, error) {
 }
 
 func plain(n *yaml.Node) {
-	if n.Style = 0; len(n.Content) == 0 && n.Kind != yaml.ScalarNode {
+	switch n.Style = 0; {
+	case n.Kind == yaml.ScalarNode && strings.ContainsFunc(n.Value, func(r rune) bool { return !unicode.IsPrint(r) }):
+		n.Style = yaml.DoubleQuotedStyle
+	case len(n.Content) == 0 && n.Kind != yaml.ScalarNode:
 		n.Style = yaml.FlowStyle // [] and {}
 	}
 	for _, c := range n.Content {
