@@ -39,8 +39,9 @@ A lease belongs to one endpoint. A new endpoint has the lease of --lease, counte
 without --lease it has none, also if it takes the place of one that had a lease (--replace, or one that
 was deleted elsewhere). The lease of an endpoint that exists is made as long as --lease, counted from the
 create of the endpoint. It is never made shorter, and --lease 0 does not end it. An endpoint that exists
-without a lease gets one that counts from now. Whenever the lease that counts is not --lease, a line
-says so. "svc extend KEY 8h" sets another end, counted from now.
+without a lease gets one that counts from now; if that cannot be recorded, the command ends with 9.
+Whenever the lease that counts is not --lease, a line says so. "svc extend KEY 8h" sets another end,
+counted from now.
 
 "svc deploy --dry-run" prints a request that can be the file of --file. A field that the file
 does not have gets the default of its flag.`
@@ -363,7 +364,9 @@ func (d *deployment) deployOnce(ctx context.Context) (*svc.InferenceService, err
 	d.failed = nil
 	ctx, d.stop = context.WithCancelCause(ctx)
 	defer d.stop(nil)
-	d.giveLease(ctx)
+	if err := d.giveLease(ctx); err != nil {
+		return nil, err
+	}
 	service, err := d.tool.client.InferenceServices.Deploy(ctx, d.req, &d.opts)
 	if err != nil && d.failed != nil {
 		err = d.failed

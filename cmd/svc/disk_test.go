@@ -74,6 +74,7 @@ func TestDeployWithALedgerThatCannotBeWritten(t *testing.T) {
 		"deleted, with lease":  {(*session).remove, []string{"--lease", "1h"}, exitLedger},
 		"deleted, not waiting": {(*session).remove, []string{"--wait=false"}, exitLedger},
 		"replaced":             {func(s *session) { s.srv.SetStatus("svc-1", svctest.StatusUnavailable) }, []string{"--replace"}, exitLedger},
+		"gets a lease":         {func(*session) {}, []string{"--lease", "1h"}, exitLedger},
 		"another request":      {func(*session) {}, []string{"--image", "other:1"}, exitLedger},
 	} {
 		t.Run(name, func(t *testing.T) {

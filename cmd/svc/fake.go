@@ -85,7 +85,7 @@ func (t *tool) fakeCommand() *command {
 	f.Var((*days)(&flags.deployTime), "deploy-time", "time from the create until an endpoint is available")
 	f.Var((*days)(&flags.deleteTime), "delete-time", "time from the delete until the endpoint is deleted; it is billed until then")
 	f.Var((*days)(&flags.createDelay), "create-delay", "time until the response to a create; the endpoint exists from the request on")
-	f.Var((*days)(&flags.outage), "outage", "time after the first create during which endpoints cannot be read: the response is 503")
+	f.Var((*days)(&flags.outage), "outage", "endpoints cannot be read (503) until this time after the first create")
 	f.BoolVar(&flags.fail, "fail", false, "new endpoints are unavailable")
 	f.BoolVar(&flags.imagePullError, "image-pull-error", false, "new endpoints are unavailable after the deploy time: their image cannot be pulled")
 	f.IntVar(&flags.failNth, "fail-nth", 0, "the endpoint with this number, counted from 1, is unavailable; the others are not")

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -17,19 +18,18 @@ func (d *deployment) withoutLease() bool {
 
 // giveLease gives the endpoint of the key, if it has no lease, the one of --lease, counted from now. Deploy would
 // count it from the create, so that it could be over at once. An endpoint that takes its place gets its lease from
-// Deploy.
-func (d *deployment) giveLease(ctx context.Context) {
+// Deploy. It returns an error if the lease cannot be set: whoever asks for one relies on it.
+func (d *deployment) giveLease(ctx context.Context) error {
 	if !d.withoutLease() || d.spec.lease == 0 || d.keyFits() != nil {
-		return
+		return nil
 	}
 	t, e, lease := d.tool, *d.earlier, (*days)(&d.spec.lease)
 	d.leaseTold = e.Intent
 	if err := t.client.Ledger.Extend(ctx, e, time.Now().Add(d.spec.lease)); err != nil {
-		t.talk.warn("the lease of %s could not be set: %s. To set it, when it can be: %s", printable(e.ServiceID), plainText(err), t.cmd("extend %s %v", e.Key, lease))
-		d.opts.Lease = 0
-		return
+		return fmt.Errorf("the lease of %s could not be set: %w", printable(e.ServiceID), err)
 	}
 	t.talk.say("the endpoint of the key %s had no lease: it ends in %v now", e.Key, lease)
+	return nil
 }
 
 // tellLease says when the lease of an endpoint that exists ends, if that is not what --lease asks for. dry is true for
