@@ -31,7 +31,8 @@ import (
 // The file .svc-ledger marks the folder as a ledger. Without that file, all calls fail, since the
 // volume of the ledger may not be mounted. With [MustExist], Dir does not make a folder into a ledger,
 // and needs no write: a ledger on a full disk or a read-only volume can be read, and only Append fails.
-// Otherwise Dir fails if the folder cannot be written, or if its file system has no hard links.
+// Otherwise Dir fails if the folder cannot be written, or if its file system has no hard links. With
+// [MustNotExist], it fails if the folder is a ledger.
 func Dir(path string, opts ...Option) (Store, error) {
 	path, err := filepath.Abs(path) // so that a change of the working directory does not matter
 	if err != nil {
@@ -42,7 +43,9 @@ func Dir(path string, opts ...Option) (Store, error) {
 	if slices.Contains(opts, MustExist()) {
 		begin = d.marked
 	}
-	if err := begin(); err != nil {
+	switch err := begin(); {
+	case err == nil:
+	case !errors.Is(err, fs.ErrExist), slices.Contains(opts, MustNotExist()):
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	left, _ := fs.Glob(os.DirFS(path), ".ledger-*") // temporary files that processes left when they died
@@ -62,18 +65,14 @@ type dir struct {
 	keys    map[string][]string // maps the ID of an endpoint to the keys that have a record of it
 }
 
-// make creates the folder and the file .svc-ledger. If there is one, this tries whether the folder can be
+// make creates the folder and the file .svc-ledger. If there is one, the error matches fs.ErrExist, and the folder can be
 // written.
 func (d *dir) make() error {
 	if err := os.MkdirAll(d.path, 0o700); err != nil {
-		return err
+		return errors.New(err.Error()) // it is about the folder, so it must not match fs.ErrExist
 	}
 	_ = syncFolder(filepath.Dir(d.path)) // the folder may be new; an error is ignored, since the parent may not be readable
-	err := d.create(d.mark(), []byte("A ledger of endpoints that may be running. Do not delete this file.\n"))
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	return err
+	return d.create(d.mark(), []byte("A ledger of endpoints that may be running. Do not delete this file.\n"))
 }
 
 func (d *dir) mark() string { return filepath.Join(d.path, ".svc-ledger") }
@@ -110,10 +109,7 @@ func (d *dir) create(file string, text []byte) error {
 	}
 	defer func() { _ = os.Remove(tmp.Name()) }()
 	_, err = tmp.Write(text)
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if err = errors.Join(err, tmp.Close()); err == nil {
+	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
 		err = os.Link(tmp.Name(), file) // atomic, on NFS too
 	}
 	if err != nil {
@@ -188,8 +184,7 @@ func (d *dir) list(ctx context.Context, key string) (all []Record, changed bool,
 	if err != nil {
 		return nil, false, err
 	}
-	var damaged []error
-	var last name
+	damaged, last := []error(nil), name{}
 	for _, n := range names {
 		if n.key != last.key {
 			last = name{n.key, 0}

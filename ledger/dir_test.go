@@ -227,6 +227,34 @@ func TestDirMustExist_D14(t *testing.T) {
 	require.Empty(t, names(t, path))
 }
 
+// TestDirMustNotExist: of several that make a ledger at once, one has made it.
+func TestDirMustNotExist(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "deep", "ledger")
+	made := make(chan error)
+	for range 20 {
+		go func() {
+			_, err := ledger.Dir(path, ledger.MustNotExist())
+			made <- err
+		}()
+	}
+	n := 0
+	for range 20 {
+		if err := <-made; err == nil {
+			n++
+		} else {
+			require.ErrorIs(t, err, fs.ErrExist)
+		}
+	}
+	require.Equal(t, 1, n)
+	_, err := ledger.Dir(path, ledger.MustExist())
+	require.NoError(t, err)
+	open(t, path)
+	require.NoError(t, os.Symlink("nowhere", path+"-link"))
+	_, err = ledger.Dir(path+"-link", ledger.MustNotExist())
+	require.Error(t, err)
+	require.NotErrorIs(t, err, fs.ErrExist, "there is no ledger")
+}
+
 const (
 	childFolder = "SVC_LEDGER_FOLDER"
 	childRounds = "SVC_LEDGER_ROUNDS"

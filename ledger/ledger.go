@@ -63,6 +63,10 @@ type Option struct{ name string }
 // so it does not find out whether the ledger can be written: nothing is created until it can.
 func MustExist() Option { return Option{"MustExist"} }
 
+// MustNotExist makes a new ledger. If there is one already, also if another process makes it at the same moment, the error
+// matches [fs.ErrExist]: of several processes, only the one that has made the ledger succeeds.
+func MustNotExist() Option { return Option{"MustNotExist"} }
+
 // An Event is the reason for a record. Some events change the state of the entry. The [State]
 // then has the name of the event.
 type Event string

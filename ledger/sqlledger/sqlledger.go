@@ -22,7 +22,8 @@ const sqliteAdvice = `sqlledger: the settings of the database are not safe (%s):
 	`connection has them; for modernc.org/sqlite: file:ledger.db?_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)`
 
 // SQLite returns a store in the table svc_ledger of an SQLite database. The table is created
-// if it does not exist, unless [ledger.MustExist] is given. You can use any driver. The database
+// if it does not exist, unless [ledger.MustExist] is given. With [ledger.MustNotExist], it must not exist.
+// You can use any driver. The database
 // must be a file. Each connection of db must wait for a locked database, must sync each commit, and
 // must have a journal on the disk. Set this in the data source name: the function SQLite checks two
 // connections. For modernc.org/sqlite the name is
@@ -81,7 +82,8 @@ func (t *table) checkSQLite(ctx context.Context, c *sql.Conn) (err error) {
 }
 
 // Postgres returns a store in the table svc_ledger of a PostgreSQL database. The table is
-// created if it does not exist, unless [ledger.MustExist] is given. You can use any driver. If
+// created if it does not exist, unless [ledger.MustExist] is given. With [ledger.MustNotExist], it must
+// not exist. You can use any driver. If
 // synchronous_commit is off, the function Postgres returns an error, since the server may then lose
 // a commit.
 func Postgres(ctx context.Context, db *sql.DB, opts ...ledger.Option) (ledger.Store, error) {
@@ -111,6 +113,7 @@ func (t *table) open(ctx context.Context, opts []ledger.Option) error {
 	case err == nil && mustExist:
 		return nil
 	case err == nil:
+		err = fs.ErrExist
 	case !is(err, "42P01") && !strings.Contains(err.Error(), "no such table"): // it may exist, and be damaged or not readable
 		return err
 	case mustExist:
@@ -125,7 +128,11 @@ func (t *table) open(ctx context.Context, opts []ledger.Option) error {
 	if _, err := t.db.ExecContext(ctx, `INSERT INTO svc_ledger ("key", seq, record) SELECT '-', 0, '' WHERE 1 = 0`); err != nil {
 		return fmt.Errorf("sqlledger: the table svc_ledger cannot be written: %w", err)
 	}
-	return nil
+	switch {
+	case err == nil, !slices.Contains(opts, ledger.MustNotExist()):
+		return nil
+	}
+	return fmt.Errorf("sqlledger: this database has a ledger: %w", fs.ErrExist)
 }
 
 const insert = `INSERT INTO svc_ledger ("key", seq, record) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`

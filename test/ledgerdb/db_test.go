@@ -230,6 +230,35 @@ func TestLedgerThatCannotBeReadIsNotMissing(t *testing.T) {
 	})
 }
 
+// Of several processes that make a ledger at once, one has made it.
+func TestLedgerMustNotExist(t *testing.T) {
+	databases(t, func(t *testing.T, driver, dsn string) {
+		made := make(chan error)
+		for range 8 {
+			db := database(t, driver, dsn)
+			go func() {
+				var err error
+				if driver == "sqlite" {
+					_, err = sqlledger.SQLite(t.Context(), db, ledger.MustNotExist())
+				} else {
+					_, err = sqlledger.Postgres(t.Context(), db, ledger.MustNotExist())
+				}
+				made <- err
+			}()
+		}
+		n := 0
+		for range 8 {
+			if err := <-made; err == nil {
+				n++
+			} else {
+				require.ErrorIs(t, err, fs.ErrExist)
+			}
+		}
+		require.Equal(t, 1, n)
+		mustOpen(t, driver, dsn)
+	})
+}
+
 // A ledger that must exist is not made. A database file that was replaced is no longer written to.
 func TestLedgerMustExist_D14(t *testing.T) {
 	databases(t, func(t *testing.T, driver, dsn string) {
