@@ -66,7 +66,7 @@ func (t *tool) notFound(err error, f facts) []string {
 	if noRoute(err) {
 		return []string{t.checkPath()}
 	}
-	if f.Running && len(f.Hidden) == 0 && kindOf(err).name == "not_found" && !isA[mixedUpError](err) { // else it is known that nothing is
+	if f.Running && len(f.Hidden) == 0 && kindOf(err).name == "not_found" && !isA[mixedUpError](err) && !isA[noEntryError](err) { // else it is known that nothing is
 		lines := []string{"Check the ID, and the account of the token: the service has no such endpoint in it, or has deleted it. " + t.checkPath()}
 		if f.Listed {
 			lines = append(lines, fmt.Sprintf("If it is deleted, its entry stays open until that is recorded: %s", t.cmd("delete %s", f.ID)))

@@ -59,10 +59,10 @@ func (t *tool) withLedger(line string) (before, with string) {
 	switch {
 	case err != nil: // it is refused
 		return "", line
-	case p.driver == "postgres" && p.shown != p.name:
+	case p.usable == "":
 		return "SVC_LEDGER=postgres://… ", line
 	}
-	return "", line + " --ledger " + shellWord(p.shown)
+	return "", line + " --ledger " + shellWord(p.usable)
 }
 
 // settle returns the two commands that settle an entry in doubt.

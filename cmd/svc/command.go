@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -62,6 +64,10 @@ type command struct {
 	stake   stake
 	success success
 	endless bool // there is no time limit unless --timeout is given
+	// refuses names the global flags that the command cannot have, each with why. They are not in its help.
+	refuses map[string]string
+	// apart has the flags of which only one can be given.
+	apart [][]string
 	// dry points to the value of --dry-run of a command that makes a ledger: it makes none then.
 	dry *bool
 	// empty returns the view of a run that found nothing. Each list in it is [] and not nil.
@@ -98,8 +104,11 @@ func (t *tool) add(parent *cobra.Command, c *command) {
 	if none {
 		valid = cobra.NoArgs
 	}
+	for name := range c.refuses {
+		hide(c.Command, parent.PersistentFlags().Lookup(name))
+	}
 	c.Args = func(cmd *cobra.Command, args []string) error {
-		if err := checkValues(cmd, args); err != nil {
+		if err := cmp.Or(checkValues(cmd, args), c.checkPairs()); err != nil {
 			return err
 		}
 		err := valid(cmd, args)
@@ -121,15 +130,48 @@ func (t *tool) add(parent *cobra.Command, c *command) {
 	t.all = append(t.all, c)
 }
 
+// hide gives a command its own hidden flag in place of a global one, with the same value: it is in no help and no
+// completion of the command.
+func hide(c *cobra.Command, global *pflag.Flag) {
+	own := *global
+	own.Hidden = true
+	c.Flags().AddFlag(&own)
+}
+
+// checkPairs returns an error if a flag is given that the command refuses, or two that cannot be used together.
+func (c *command) checkPairs() error {
+	for _, name := range slices.Sorted(maps.Keys(c.refuses)) {
+		if f := c.Flag(name); f.Changed {
+			return fmt.Errorf("-%s cannot be used: %s", cmp.Or(f.Shorthand, "-"+name), c.refuses[name])
+		}
+	}
+	for _, names := range append(c.apart, []string{"quiet", "verbose"}) {
+		given := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !isSet(c.Flag(name)) })
+		if len(given) > 1 {
+			return fmt.Errorf("--%s cannot be used together", strings.Join(given, " and --"))
+		}
+	}
+	return nil
+}
+
+// isSet reports whether a flag is given, and not only with the value that it has without that.
+func isSet(f *pflag.Flag) bool {
+	return f.Changed && (f.Value.Type() != "bool" || f.DefValue == "true" || f.Value.String() == "true")
+}
+
 // checkValues returns an error if a flag or an argument is empty, such as "$KEY" in a script where KEY is
 // not set, or if a flag holds a control character. The arguments of CMD may be empty.
 func checkValues(cmd *cobra.Command, args []string) error {
 	if err := checkFlags(cmd.Flags()); err != nil || strings.Contains(cmd.Use, "CMD") {
 		return err
 	}
+	names := strings.Fields(cmd.Use)[1:]
 	for i, arg := range args {
-		if blank(arg) {
+		switch {
+		case blank(arg):
 			return fmt.Errorf("argument %d is empty: %s", i+1, cmd.UseLine())
+		case i < len(names) && names[i] == "KEY" && unfit("key", arg) != "":
+			return fmt.Errorf("KEY %s, not %q: %s", unfit("key", arg), arg, cmd.UseLine())
 		}
 	}
 	return nil
@@ -172,8 +214,8 @@ func unfit(flag, text string) string {
 		return "must be " + keyRule
 	case flag == "image" && strings.ContainsFunc(text, unicode.IsSpace):
 		return "holds white space, which no name of an image has"
-	case flag == "probe" && (strings.Contains(text, "://") || strings.HasPrefix(text, "//") || strings.ContainsFunc(text, unicode.IsSpace)):
-		return "must be a path, such as /health: the host is always the endpoint"
+	case flag == "probe" && (!strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") || strings.ContainsFunc(text, unicode.IsSpace)):
+		return "must be a path that begins with /, such as /health: the host is always the endpoint"
 	}
 	return ""
 }

@@ -513,7 +513,7 @@ func TestUnknownOutcome(t *testing.T) {
 	require.Contains(t, e.stderr, "svc adopt chat ID")
 	s.must(exitUnknown, "get", "--key", "chat")
 	require.Contains(t, s.must(exitOK, "ls").stdout, "unknown, in doubt")
-	s.must(exitUsage, "adopt", "other", "svc-1")
+	s.must(exitNotFound, "adopt", "other", "svc-1")
 	s.must(exitNotFound, "adopt", "chat", "svc-9")
 	require.Regexp(t, `can certainly no longer take effect, for (5m\d+|6m0)s at most`, s.must(exitTimeout, "forget", "chat", "--timeout", "3s").stderr)
 
@@ -567,8 +567,8 @@ func TestValuesThatNoEndpointHas(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--image holds white space":                                                       {"deploy", "--name", "demo", "--image", "r/ x"},
 		"--image, here or in --file, holds white space":                                   {"deploy", "--name", "demo", "--file", file},
-		"--probe must be a path, such as /health":                                         with(deploy, "--probe", "http://evil/x"),
-		"--probe must be a path, such as /health: the":                                    {"wait", "svc-1", "--probe", "//evil/x"},
+		"--probe must be a path that begins with /, such as /health":                      with(deploy, "--probe", "http://evil/x"),
+		"--probe must be a path that begins with /, such as /health: the":                 {"wait", "svc-1", "--probe", "//evil/x"},
 		"must be a duration, such as 90s, 8h or 2d, and at most 106751d":                  with(deploy, "--lease", "99999999d"),
 		"must be a duration, such as 90s, 8h or 2d, and at most 106751d; 0 for none\nSee": with(deploy, "--lease", "9999999h"),
 	} {

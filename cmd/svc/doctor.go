@@ -66,8 +66,8 @@ func (t *tool) doctorCommand() *command {
 		Command: &cobra.Command{
 			Use: "doctor", Short: "check the settings, the service and the ledger; changes nothing",
 			Long: `Checks the address, the token, the flavor list, the clock, the inference URL and the ledger, and
-says what to do about each problem. It changes nothing: to try a ledger, it writes a file in its
-folder, or in the folder where the first create would make it, and removes it; into a database it
+says what to do about each problem. It changes nothing: to try a ledger, it writes files in its
+folder, or in the folder where the first create would make it, and removes them; into a database it
 inserts no record. Ends with 1 if there is a problem.`,
 		},
 		stake: reads, empty: emptyDoctor,
@@ -94,7 +94,7 @@ inserts no record. Ends with 1 if there is a problem.`,
 func (t *tool) checkService(ctx context.Context, v *doctorView) {
 	rest := []string{"service", "token", "flavors", "clock", "inference URL"}
 	if err := t.makeClient(&command{client: needsClient}, nil); err != nil {
-		advice := "set SVC_BASE_URL, SVC_API_TOKEN and SVC_INFERENCE_URL, or the flags in their place"
+		advice := t.wrongSettings()
 		if strings.Contains(plainText(err), "--insecure-http") {
 			advice = "use the https:// address; only in a network where nobody can read along: --insecure-http, here and with every command"
 		}
@@ -130,6 +130,41 @@ func (t *tool) checkService(ctx context.Context, v *doctorView) {
 		checkClock(v, response.Header)
 	}
 	t.checkInference(ctx, v)
+}
+
+// wrongSettings names the settings that keep a client from being made, each as it was given.
+func (t *tool) wrongSettings() string {
+	address := cmp.Or(t.flags.baseURL, os.Getenv("SVC_BASE_URL"))
+	inference := cmp.Or(t.flags.inferenceURL, os.Getenv("SVC_INFERENCE_URL"))
+	_, noToken := readToken(t.flags.tokenFile)(context.Background())
+	if isA[tokenError](noToken) {
+		noToken = nil // the first request fails
+	}
+	refused := func(address, inference string) error {
+		_, err := svc.NewClient(address, svc.WithToken("any"), svc.WithInsecureHTTP(), svc.WithInferenceURL(inference))
+		return err
+	}
+	var lines []string
+	for _, s := range []struct {
+		wrong            error
+		name, flag       string
+		inFlag, anywhere bool
+	}{
+		{refused(cmp.Or(address, "none"), noAddress), "SVC_BASE_URL", "--base-url", t.flags.baseURL != "", address != ""},
+		{noToken, "SVC_API_TOKEN", "--token-file", t.flags.tokenFile != "", t.flags.tokenFile != ""},
+		{refused(noAddress, cmp.Or(inference, noAddress)), "SVC_INFERENCE_URL", "--inference-url", t.flags.inferenceURL != "", true},
+	} {
+		switch {
+		case s.wrong == nil:
+		case !s.anywhere:
+			lines = append(lines, "set "+s.name+" or "+s.flag)
+		case s.inFlag:
+			lines = append(lines, "correct "+s.flag)
+		default:
+			lines = append(lines, "correct "+s.name)
+		}
+	}
+	return strings.Join(lines, "; ")
 }
 
 func securely(address string) string {
@@ -255,7 +290,7 @@ func (t *tool) tryLedger(ctx context.Context) (result func() triedLedger) {
 
 // try opens the ledger, reads it, and tries to write to it.
 func (l *triedLedger) try(ctx context.Context) {
-	store, stop, err := openPlace(ctx, l.place, false)
+	store, stop, err := openPlace(ctx, l.place, ledger.MustExist())
 	if l.unopened = err; err != nil {
 		if isA[noLedgerError](err) && !l.place.explicit {
 			l.unmade = l.place.tryMake(ctx)
@@ -306,7 +341,7 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView, l triedLedger) {
 	case err != nil:
 		v.problem("ledger", plainText(err), "repair or restore it; until then nothing is created under a damaged key")
 	case l.unwritten != nil:
-		v.problem("ledger", "it cannot be written: "+plainText(l.unwritten), "until it can be written, nothing is created: check the space on its disk and who may write there")
+		v.problem("ledger", "it cannot be written: "+plainText(l.unwritten), "until it can be written, nothing is created: check the space on its disk, its free inodes (df -i), and who may write there")
 	default:
 		v.ok("ledger", "%s: readable and writable, %d records", p.shown, len(l.records))
 	}
@@ -332,12 +367,16 @@ func (p place) tryMake(ctx context.Context) error {
 	return place{driver: p.driver, name: dir}.tryWrite(ctx)
 }
 
+// triedFiles is how many files must fit into the folder of a ledger at once. A deployment has a record, which is a file, for the
+// create, its outcome, the accepted delete and the deletion. SQLite has its journal in at most two.
+const triedFiles = 4
+
 // tryWrite tries to write to a ledger that exists, and leaves nothing behind. It opens a database as a
-// command does that makes one, and writes a file of the size of a large record, except for PostgreSQL.
+// command does that makes one, and writes files of the size of a large record, except for PostgreSQL.
 func (p place) tryWrite(ctx context.Context) error {
 	folder := p.name
 	if p.driver != "folder" {
-		_, stop, err := openPlace(ctx, p, true)
+		_, stop, err := openPlace(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -347,13 +386,18 @@ func (p place) tryWrite(ctx context.Context) error {
 	if p.driver == "postgres" {
 		return nil
 	}
-	f, err := litter.file(folder, ".ledger-doctor-")
-	if err != nil {
-		return err
+	for range triedFiles {
+		f, err := litter.file(folder, ".ledger-doctor-")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = litter.remove(f.Name()) }() // at the end: they must all fit at once
+		_, err = f.Write(make([]byte, 16<<10))
+		if err = cmp.Or(err, f.Sync(), f.Close()); err != nil {
+			return err
+		}
 	}
-	defer func() { _ = litter.remove(f.Name()) }()
-	_, err = f.Write(make([]byte, 16<<10))
-	return cmp.Or(err, f.Sync(), f.Close())
+	return nil
 }
 
 // checkAccount checks whether the token is of the account that has created the open endpoints. A new

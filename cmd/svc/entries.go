@@ -166,10 +166,11 @@ func (t *tool) lsCommand() *command {
 	c := &command{
 		Command: &cobra.Command{Use: "ls", Short: "list what may be running, from the ledger", Long: lsHelp, Example: "  svc ls\n  svc ls --key chat\n  svc ls --all -o json"},
 		client:  wantsClient, ledger: readsLedger, stake: reads, empty: func() view { return &entriesView{Entries: []entryView{}} },
+		apart: [][]string{{"all", "open"}},
 	}
-	c.Flags().String("key", "", "only entries of this key ("+keyRule+"); may_be_running in a document is about it alone")
-	c.Flags().BoolVar(&open, "open", true, "only entries whose endpoint may be running")
-	c.Flags().BoolVar(&all, "all", false, "all entries")
+	c.Flags().String("key", "", "only entries of this key ("+keyRule+"), which may have none; may_be_running in a document is about it alone")
+	c.Flags().BoolVar(&open, "open", true, "only entries whose endpoint may be running; --open=false: only the others, which have ended")
+	c.Flags().BoolVar(&all, "all", false, "all entries, whether their endpoint may be running or not")
 	c.run = func(ctx context.Context, _ []string) (view, error) {
 		entries, err := t.client.Ledger.Entries(ctx)
 		entries = t.ofKey(entries)
@@ -177,14 +178,14 @@ func (t *tool) lsCommand() *command {
 		for _, e := range entries {
 			shown = append(shown, newEntryView(e))
 		}
-		v, ended := &entriesView{Entries: []entryView{}}, func(e entryView) bool { return !e.Open && !all && open }
-		v.Entries = append(v.Entries, slices.DeleteFunc(shown, ended)...)
+		v, hidden := &entriesView{Entries: []entryView{}}, func(e entryView) bool { return !all && e.Open != open }
+		v.Entries = append(v.Entries, slices.DeleteFunc(shown, hidden)...)
 		if others := t.openElsewhere(entries); others > 0 {
 			t.talk.say("open at other addresses than %s: %d. Commands reach them only with the address of the entry (ADDRESS): --base-url, or SVC_BASE_URL", t.address, others)
 		}
 		t.note(func(f *facts) { f.Running = anyOpen(entries, err) })
 		if len(v.Entries) == 0 && err == nil {
-			t.talk.say("%s", t.nothingOpen(len(entries)))
+			t.talk.say("%s", t.nothingListed(len(entries), open))
 		}
 		return v, err
 	}
@@ -278,15 +279,18 @@ func (t *tool) ofKey(entries []ledger.Entry) []ledger.Entry {
 	return slices.DeleteFunc(entries, func(e ledger.Entry) bool { return key != "" && e.Key != key })
 }
 
-// nothingOpen says that the ledger has no open entry, and how many others it has. A ledger without any may be
-// new, or have lost them.
-func (t *tool) nothingOpen(ended int) string {
+// nothingListed says that the ledger has no open entry, or none that has ended, and how many others it has. A ledger without
+// any may be new, or have lost them.
+func (t *tool) nothingListed(others int, open bool) string {
 	of := ""
 	if t.flags.key != "" {
 		of = " of the key " + t.flags.key
 	}
-	if ended == 0 {
+	switch {
+	case others == 0:
 		return fmt.Sprintf("no entries%s in %s", of, t.place.shown)
+	case !open:
+		return fmt.Sprintf("no entries%s in %s have ended (open: %d, see svc ls)", of, t.place.shown, others)
 	}
-	return fmt.Sprintf("no open entries%s in %s: as far as this ledger knows, nothing is running (ended: %d, see --all)", of, t.place.shown, ended)
+	return fmt.Sprintf("no open entries%s in %s: as far as this ledger knows, nothing is running (ended: %d, see --all)", of, t.place.shown, others)
 }

@@ -261,7 +261,7 @@ func (t *tool) guess(err error, args []string) (c *command, running bool) {
 	if mode, ok := guessed(args, "progress", ""); ok {
 		_ = t.flags.progress.Set(mode)
 	}
-	_ = t.talk.set(&t.flags)
+	t.talk.set(&t.flags)
 	t.result.name, _ = guessed(args, "result", "")
 	return c, running && err != nil
 }
@@ -315,6 +315,9 @@ func (t *tool) complete(v view, err error, code int, c *command, f facts) {
 		u := &unknownCreate{unknown.Key, unknown.Intent, cmp.Or(unknown.Name, f.Name), stamp(f.SettleBy)}
 		o.UnknownCreate, o.Key = u, cmp.Or(o.Key, u.Key)
 		o.ServiceID = cmp.Or(o.ServiceID, unknown.ID)
+	}
+	if o.failure != nil && f.Doubt != nil && !isA[changedError](err) && !isA[unwritable](err) {
+		o.UnknownCreate = f.Doubt
 	}
 }
 

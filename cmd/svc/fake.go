@@ -79,6 +79,8 @@ func (t *tool) fakeCommand() *command {
   svc deploy --name demo --image registry.example/app:1`,
 		},
 		endless: true, empty: emptyFake,
+		// two that are about the first create, and what makes each endpoint unavailable with what makes only one so
+		apart: [][]string{{"lose-create", "lose-response"}, {"fail-nth", "fail"}, {"fail-nth", "image-pull-error"}},
 	}
 	f := c.Flags()
 	flags.deployTime = time.Second
@@ -97,16 +99,6 @@ func (t *tool) fakeCommand() *command {
 	f.BoolVar(&flags.chat, "chat", false, "each endpoint serves a language model with an API like OpenAI's; its reply repeats the question")
 	c.run = func(ctx context.Context, _ []string) (view, error) { return nil, t.serveFake(ctx, flags) }
 	return c
-}
-
-func (f fakeFlags) check() error {
-	switch {
-	case f.loseCreate && f.loseResponse:
-		return usageError{errors.New("--lose-create and --lose-response cannot be used together: both apply to the first create")}
-	case f.failNth != 0 && (f.fail || f.imagePullError):
-		return usageError{errors.New("--fail-nth cannot be used with --fail or --image-pull-error: with it, the other endpoints are available")}
-	}
-	return nil
 }
 
 // server starts the fake. onRequest is called with each request before its response.
@@ -189,9 +181,6 @@ func (t *tool) requestLog(file string) (log func(svctest.Request), stop func() e
 
 // serveFake serves a fake until ctx ends.
 func (t *tool) serveFake(ctx context.Context, flags fakeFlags) error {
-	if err := flags.check(); err != nil {
-		return err
-	}
 	log, closeLog, err := t.requestLog(flags.requestLog)
 	if err != nil {
 		return err
@@ -212,7 +201,7 @@ func (t *tool) serveFake(ctx context.Context, flags fakeFlags) error {
 		return err
 	}
 	defer func() { _ = litter.remove(dir) }()
-	_, stop, err := openPlace(ctx, place{driver: "folder", name: dir, shown: dir}, true)
+	_, stop, err := openPlace(ctx, place{driver: "folder", name: dir, shown: dir})
 	if err != nil {
 		return err
 	}

@@ -284,11 +284,11 @@ func TestFakeRefusesWrongFlags(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
 	for want, args := range map[string][]string{
-		"cannot be used together":     {"--lose-create", "--lose-response"},
-		"cannot be used with --fail":  {"--fail", "--fail-nth", "2"},
-		"--image-pull-error: with it": {"--image-pull-error", "--fail-nth", "2"},
-		"must be a whole number":      {"--fail-nth", "-1"},
-		"no such file or directory":   {"--request-log", filepath.Join(t.TempDir(), "missing", "log")},
+		"cannot be used together":                                   {"--lose-create", "--lose-response"},
+		"--fail-nth and --fail cannot be used together":             {"--fail", "--fail-nth", "2"},
+		"--fail-nth and --image-pull-error cannot be used together": {"--image-pull-error", "--fail-nth", "2"},
+		"must be a whole number":                                    {"--fail-nth", "-1"},
+		"no such file or directory":                                 {"--request-log", filepath.Join(t.TempDir(), "missing", "log")},
 	} {
 		require.Contains(t, s.must(exitUsage, append([]string{"fake"}, args...)...).stderr, want)
 	}

@@ -22,7 +22,7 @@ Usage: svc COMMAND [flags]        "svc COMMAND --help" shows the flags of a comm
 	}
 	b.WriteString(`
 Flags of every command: --base-url --inference-url --token-file --ledger --timeout
-  --output|-o table|json|yaml|name  --progress  --no-headers  --quiet  --verbose
+  --output|-o table|json|yaml|name (not of svc run)  --progress  --no-headers  --quiet  --verbose
 And of svc alone: --version
 
 Data goes to standard output, all else to standard error. The exit code says whether an
@@ -38,7 +38,7 @@ var exitCodes = [][]string{
 	{"1", "no *", "failed, and no other code fits; doctor: a problem", "read the message"},
 	{"3", "no *", "the time limit of --timeout is over; nothing was created or changed", "run it again"},
 	{"4", "yes, ID unknown", "the outcome of a create is not known (svc ls: unknown or intended)", "svc ls, then svc adopt or forget"},
-	{"5", "not known *", "the service knows no such endpoint, or no flavor fits and is in stock", "svc ls, svc flavors"},
+	{"5", "not known *", "no such endpoint, no open entry of the key, or no flavor fits and is in stock", "svc ls, svc flavors"},
 	{"6", "no *", "the service did not accept the token; forget: it is not the one of the create", "check the token"},
 	{"7", "no *", "the service cannot be reached or is overloaded", "run it again"},
 	{"8", "yes, or 0 instances", "the endpoint is unavailable or stopped", "svc get ID, svc scale ID N"},

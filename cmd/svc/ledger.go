@@ -32,7 +32,8 @@ const shownDefault = "svc-ledger in $XDG_STATE_HOME or ~/.local/state"
 type place struct {
 	driver   string // "folder", "sqlite", "postgres"; or "none" if there is no ledger
 	name     string // full path of the folder or file, or the connection string
-	shown    string // as the user would write it, without secrets
+	shown    string // as all texts and documents show it: without user, password and parameters
+	usable   string // as a command line can have it; empty if it may hold a secret
 	explicit bool   // named by --ledger or SVC_LEDGER: the ledger must exist
 }
 
@@ -54,35 +55,36 @@ func (e noLedgerError) Error() string {
 var errLedgerNone = errors.New("this command needs a ledger, but --ledger or SVC_LEDGER is none")
 
 // findLedger reads --ledger and SVC_LEDGER.
-func findLedger(flag string) (place, error) {
+func findLedger(flag string) (p place, err error) {
 	text, source := flag, "--ledger"
 	if text == "" {
 		text, source = os.Getenv("SVC_LEDGER"), "SVC_LEDGER"
 	}
 	if text == "" {
 		dir, err := defaultLedger()
-		return place{driver: "folder", name: dir, shown: dir}, err
+		return place{driver: "folder", name: dir, shown: dir, usable: dir}, err
 	}
 	if text == "none" {
-		return place{driver: "none", shown: text}, nil
+		return place{driver: "none", shown: text, usable: text}, nil
 	}
 	if scheme, _, ok := strings.Cut(text, "://"); ok && (scheme == "postgres" || scheme == "postgresql") {
-		shown, err := withoutSecrets(text)
-		return place{"postgres", text, shown, true}, err
+		p := place{driver: "postgres", name: text, explicit: true}
+		p.shown, p.usable, err = withoutSecrets(text)
+		return p, err
 	}
 	path, isFile := strings.CutPrefix(text, "sqlite:")
 	full := filepath.IsAbs(path) || path == "~" || strings.HasPrefix(path, "~/")
 	if connection.MatchString(path) || !full && address.MatchString(path) {
 		return place{}, fmt.Errorf("%s is neither the full path of a folder, nor sqlite:FILE, nor postgres://… Its value is not shown, since it may hold a password", source)
 	}
-	path, err := fullPath(path, source)
+	path, err = fullPath(path, source)
 	if err != nil {
 		return place{}, err
 	}
 	if isFile {
-		return place{"sqlite", path, "sqlite:" + path, true}, nil
+		return place{"sqlite", path, "sqlite:" + path, "sqlite:" + path, true}, nil
 	}
-	return place{"folder", path, path, true}, nil
+	return place{"folder", path, path, path, true}, nil
 }
 
 // findLedger finds the ledger of the command. It warns if SVC_LEDGER is set and empty, as a secret is that a
@@ -104,21 +106,23 @@ var connection = regexp.MustCompile(`(?i)://|postgres(ql)?:|password|_key=`)
 // address matches a relative path that may be a mistyped connection string.
 var address = regexp.MustCompile(`[@:=?]|//|^~[^/\\]`)
 
-// withoutSecrets returns a connection string without its password and parameters.
-func withoutSecrets(dsn string) (string, error) {
+// withoutSecrets returns a connection string without its user, password and parameters, as each text shows it: the library
+// removes the user from what it shows, so that another form would be a second one. usable is the connection string if it has
+// neither a password nor parameters, and else empty.
+func withoutSecrets(dsn string) (shown, usable string, err error) {
 	u, err := url.Parse(dsn)
 	broken := err != nil // the error of url.Parse would show the password
 	if !broken {         // a / or ? of the password would end the host
 		broken = strings.Contains(u.Path, "@") || u.User == nil && strings.Contains(u.RawQuery+u.Fragment, "@")
 	}
 	if broken {
-		return "", errors.New("the connection string of the ledger is not a URL: escape special characters of the password with %XX")
+		return "", "", errors.New("the connection string of the ledger is not a URL: escape special characters of the password with %XX")
 	}
-	u.RawQuery, u.Fragment = "", ""
-	if u.User != nil {
-		u.User = url.User(u.User.Username())
+	if _, secret := u.User.Password(); !secret && u.RawQuery+u.Fragment == "" {
+		usable = dsn
 	}
-	return u.String(), nil
+	u.User, u.RawQuery, u.ForceQuery, u.Fragment = nil, "", false, ""
+	return u.String(), usable, nil
 }
 
 // fullPath expands ~. A relative path is allowed in a flag, but not in the environment: there
@@ -209,21 +213,29 @@ func (t *tool) openLedger(ctx context.Context, c *command) (store ledger.Store, 
 
 // openOrMake opens the ledger. If there is none and mayMake is set, it makes one, and says so.
 func (t *tool) openOrMake(ctx context.Context, mayMake bool) (store ledger.Store, stop func(), err error) {
-	store, stop, err = openPlace(ctx, t.place, false)
+	store, stop, err = openPlace(ctx, t.place, ledger.MustExist())
 	if mayMake && isA[noLedgerError](err) {
-		if store, stop, err = openPlace(ctx, t.place, true); err == nil {
+		var made bool
+		if store, stop, made, err = makePlace(ctx, t.place); made {
 			t.talk.warn("made a new ledger at %s: there was none. If there should be one, what it has may be running", t.place.shown)
 		}
 	}
 	return store, stop, err
 }
 
-// openPlace opens a ledger. If there is none, it creates one or returns a noLedgerError.
-func openPlace(ctx context.Context, p place, create bool) (store ledger.Store, stop func(), err error) {
-	opts := []ledger.Option{ledger.MustExist()}
-	if create {
-		opts = nil
+// makePlace makes a ledger, and reports whether it has: another process may make it at the same moment.
+func makePlace(ctx context.Context, p place) (store ledger.Store, stop func(), made bool, err error) {
+	store, stop, err = openPlace(ctx, p, ledger.MustNotExist())
+	if errors.Is(err, fs.ErrExist) {
+		store, stop, err = openPlace(ctx, p, ledger.MustExist())
+		return store, stop, false, err
 	}
+	return store, stop, err == nil, err
+}
+
+// openPlace opens a ledger. If there is none, it creates one, or with [ledger.MustExist] returns a noLedgerError.
+func openPlace(ctx context.Context, p place, opts ...ledger.Option) (store ledger.Store, stop func(), err error) {
+	create := !slices.Contains(opts, ledger.MustExist())
 	defer func() {
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && !create:
@@ -340,8 +352,9 @@ func (l brokenLedger) Append(context.Context, ledger.Record) error { return l.er
 
 func (l brokenLedger) List(context.Context, string) ([]ledger.Record, error) { return nil, l.err }
 
-// noEntryError is returned when a key has no open entry in the ledger.
-type noEntryError struct{ key, look string }
+// noEntryError is returned when a key has no open entry in the ledger, by each command that takes a key. If id is not empty,
+// the key has one, but none of the endpoint with that ID.
+type noEntryError struct{ key, look, id string }
 
 // mixedUpError is returned for an ID in place of a key, or a key in place of an ID. It matches
 // [svc.ErrNotFound].
@@ -352,6 +365,9 @@ func (e mixedUpError) Error() string { return e.text }
 func (mixedUpError) Is(target error) bool { return target == svc.ErrNotFound }
 
 func (e noEntryError) Error() string {
+	if e.id != "" {
+		return fmt.Sprintf("no open entry of the key %q has the ID %q. To see them: %s", e.key, e.id, e.look)
+	}
 	return fmt.Sprintf("the key %q has no open entry in the ledger. To see which keys have one: %s", e.key, e.look)
 }
 

@@ -148,7 +148,7 @@ func TestLedgerPlaces(t *testing.T) {
 	s.env["SVC_LEDGER"] = "postgres://u:secret@127.0.0.1:1/x?password=secret2&connect_timeout=2"
 	e := s.must(exitLedger, "ls", "-o", "json")
 	require.NotContains(t, e.stdout+e.stderr, "secret")
-	require.Contains(t, e.stderr, "postgres://u@127.0.0.1:1/x")
+	require.Contains(t, e.stderr, "open postgres://127.0.0.1:1/x: ")
 	s.env["SVC_LEDGER"] = filepath.Join(home, "missing")
 	require.Contains(t, s.must(exitLedger, "ls").stderr, "To make one: svc ledger init\n", "it is in SVC_LEDGER, perhaps with a password")
 	require.Regexp(t, `or make a ledger: svc ledger init *\n`, s.run("doctor").stdout)

@@ -6,13 +6,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"example.com/svc/ledger"
 )
 
 // ledgerView is the location of a ledger.
 type ledgerView struct {
 	outcome
 	Ledger  string `json:"ledger"`  // place of the ledger, without secrets
-	Created bool   `json:"created"` // this command made it; false if there was one
+	Created bool   `json:"created"` // this command made it; false if there was one, or another command made it at the same moment
 }
 
 func (v *ledgerView) table() table    { return line(v.Ledger) }
@@ -45,10 +47,9 @@ like an account where nothing runs. If there is a ledger already, it stays as it
 				return nil, usageError{errLedgerNone}
 			}
 			v := &ledgerView{Ledger: p.shown}
-			_, stop, err := openPlace(ctx, p, false)
+			_, stop, err := openPlace(ctx, p, ledger.MustExist())
 			if isA[noLedgerError](err) {
-				v.Created = true
-				_, stop, err = openPlace(ctx, p, true)
+				_, stop, v.Created, err = makePlace(ctx, p)
 			}
 			if err != nil {
 				return nil, err

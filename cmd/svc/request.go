@@ -83,7 +83,7 @@ func (s *spec) add(f *pflag.FlagSet) {
 	f.IntVar(&s.gpus, "gpus", 1, "GPUs of each instance; the service accepts 0 too")
 	f.StringSliceVar(&s.flavor, "flavor", nil, "IDs of flavors: the first one that fits, is in stock and is not refused (409, or an error that names it); default: the cheapest such one")
 	f.Var((*days)(&s.lease), "lease", "time after which \"svc sweep\" deletes the endpoint, such as 8h or 2d; 0, the default: never")
-	f.StringVar(&s.probe, "probe", "", "path of the endpoint: it is available when a GET of it has a 2xx status")
+	f.StringVar(&s.probe, "probe", "", "path of the endpoint, which begins with /: it is available when a GET of it has a 2xx status")
 	s.filter.add(f)
 }
 

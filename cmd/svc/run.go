@@ -79,19 +79,17 @@ func (t *tool) runCommand() *command {
 			Use: "run [flags] -- CMD [ARG...]", Short: "deploy an endpoint, run a program with it, and delete it",
 			Long:    runHelp,
 			Example: "  svc run --name test --image registry.example/app:1 --lease 2h -- ./test.sh",
-			Args: func(cmd *cobra.Command, args []string) error {
+			Args: func(_ *cobra.Command, args []string) error {
 				if len(args) == 0 {
 					return errors.New("no CMD: write it after --")
-				}
-				if cmd.Flags().Changed("output") {
-					return errors.New("-o cannot be used: standard output belongs to CMD")
 				}
 				return nil
 			},
 			PreRunE: func(*cobra.Command, []string) error { return t.result.prepare() },
 		},
 		client: needsClient, ledger: makesLedger, stake: changes, endless: true, empty: emptyRun,
-		left: t.stillRuns,
+		left:    t.stillRuns,
+		refuses: map[string]string{"output": "standard output belongs to CMD"},
 	}
 	s.add(c.Flags())
 	c.Flags().StringVar(&t.result.name, "result", "", "file for the result as JSON: the exit codes of svc and of CMD, and what may be running")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,9 +30,6 @@ the wrong one, "svc adopt KEY --undo" puts the entry in doubt again. It deletes 
 if the endpoint has the mark, which proves that it is the right one.`,
 			Example: "  svc adopt chat svc-1\n  svc adopt chat --undo",
 			Args: func(cmd *cobra.Command, args []string) error {
-				if undo && unmarked {
-					return errors.New("--undo and --unmarked cannot be used together")
-				}
 				if undo && len(args) != 1 {
 					return fmt.Errorf("wrong number of arguments (%d): svc adopt KEY --undo", len(args))
 				}
@@ -42,6 +40,7 @@ if the endpoint has the mark, which proves that it is the right one.`,
 			},
 		},
 		client: needsClient, ledger: readsLedger, stake: reads, success: isThere, empty: emptyService,
+		apart: [][]string{{"undo", "unmarked"}},
 	}
 	c.advise = t.adoptAdvice
 	c.Flags().BoolVar(&unmarked, "unmarked", false, "accept an endpoint without the mark; check first that it is yours")
@@ -80,6 +79,7 @@ func (t *tool) adopt(ctx context.Context, key, id string, unmarked bool) (*svc.I
 		return nil, err
 	}
 	t.noteEntry(e)
+	t.noteUnsettled(newEntryView(e))
 	t.note(func(f *facts) { f.ID = id })
 	if e.State == ledger.Created {
 		t.talk.say("the key %s has %s already", key, printable(e.ServiceID))
@@ -237,7 +237,8 @@ of the same account: one "not found" is enough then, on your word.`,
 			t.note(func(f *facts) { f.Running = len(t.openUnder(ctx, args[0])) > 0 })
 			return emptyMessage(), nil
 		}
-		t.note(func(f *facts) { f.ID, f.Name = e.ServiceID, e.Name })
+		t.noteEntry(e)
+		t.noteUnsettled(newEntryView(e))
 		onWord, err := t.settleMissing(ctx, e, otherToken)
 		if err != nil {
 			return nil, err
@@ -412,10 +413,10 @@ func (t *tool) forgettable(ctx context.Context, key, id string) (found ledger.En
 		return open[0], t.isHere(open[0])
 	case len(open) == 0 && last >= 0 && forgotten[last].State == ledger.Forgotten:
 		return forgotten[last], nil
-	case id != "":
-		return found, usageError{fmt.Errorf("no open entry of the key %q has the ID %q. To see them: %s", key, id, t.cmd("ls"))}
 	case len(openUnder(entries, key)) == 0 && err == nil:
 		return found, t.noEntry(entries, key)
+	case id != "":
+		return found, noEntryError{key, t.cmd("ls"), id}
 	}
 	return t.entryOf(ctx, key) // why there is not one
 }
@@ -456,13 +457,14 @@ func (t *tool) adoptable(ctx context.Context, key, id string) (found ledger.Entr
 	if found.Key != "" {
 		return found, nil
 	}
-	return found, usageError{t.notInDoubt(ctx, entries, key, id)}
+	return found, t.notInDoubt(ctx, entries, key, id)
 }
 
 // notInDoubt returns why an endpoint cannot be adopted under a key, and the command line that may have been
-// meant.
+// meant. A key that the ledger does not have is not found, as for each other command; an entry that is not in doubt is a
+// usage error.
 func (t *tool) notInDoubt(ctx context.Context, entries []ledger.Entry, key, id string) error {
-	text, next := fmt.Sprintf("no entry of the key %q is in doubt", key), ". To see all entries: "+t.cmd("ls --all")
+	text, next := "", ". To see all entries: "+t.cmd("ls --all")
 	var doubts []string
 	for _, e := range entries {
 		switch {
@@ -475,15 +477,25 @@ func (t *tool) notInDoubt(ctx context.Context, entries []ledger.Entry, key, id s
 			}
 		}
 	}
-	switch {
-	case slices.Contains(doubts, id):
-		text, next = fmt.Sprintf("%q is not a key in doubt, but %q is: KEY comes before ID", key, id), "; run: "+t.cmd("adopt %s %s", id, shellWord(key))
-	case len(doubts) == 1:
-		next = fmt.Sprintf("; if %s is the endpoint of the entry in doubt: %s", shellWord(id), t.cmd("adopt %s %s", doubts[0], shellWord(id)))
-	case len(doubts) > 1:
-		next = "; in doubt are " + strings.Join(doubts, ", ")
+	if unknown := text == ""; unknown && slices.Contains(doubts, id) {
+		return mixedUpError{fmt.Sprintf("%q is not a key in doubt, but %q is: KEY comes before ID; run: %s", key, id, t.cmd("adopt %s %s", id, shellWord(key)))}
+	} else if unknown {
+		err := t.noEntry(entries, key)
+		t.note(func(f *facts) { f.Running = true }) // the endpoint with the ID
+		return several{plainText(err) + t.inItsPlace(doubts, id), []error{err}}
 	}
-	return errors.New(text + next)
+	return usageError{errors.New(text + cmp.Or(t.inItsPlace(doubts, id), next))}
+}
+
+// inItsPlace returns which keys are in doubt, of an ID that is not adopted under another key; or an empty string.
+func (t *tool) inItsPlace(doubts []string, id string) string {
+	switch len(doubts) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("; if %s is the endpoint of the entry in doubt: %s", shellWord(id), t.cmd("adopt %s %s", doubts[0], shellWord(id)))
+	}
+	return "; in doubt are " + strings.Join(doubts, ", ")
 }
 
 func (t *tool) extendCommand() *command {
@@ -518,6 +530,7 @@ func (t *tool) extend(ctx context.Context, key string, d time.Duration) (view, e
 		return nil, err
 	}
 	t.note(func(f *facts) { f.ID = e.ServiceID })
+	t.noteUnsettled(newEntryView(e))
 	if err := t.mayKeep(e); err != nil {
 		return nil, err
 	}

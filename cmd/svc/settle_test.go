@@ -57,7 +57,7 @@ func TestForgetOneOfTwoOpenEntries(t *testing.T) {
 	s.must(exitOK, with(deploy, "--key", "chat")...)
 	s.must(exitOK, "adopt", "chat", "svc-1")
 	require.NoError(t, s.srv.Client().InferenceServices.Delete(t.Context(), "svc-2"))
-	s.must(exitUsage, "forget", "chat", "--id", "svc-3")
+	s.must(exitNotFound, "forget", "chat", "--id", "svc-3")
 	doc := s.must(exitOK, "forget", "chat", "--id", "svc-2", "-o", "json").doc(t)
 	require.Equal(t, true, doc["may_be_running"], "svc-1 runs")
 	require.Equal(t, []string{"svc-1"}, s.open())
@@ -231,7 +231,7 @@ func TestAdoptNamesTheRightCommandLine(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
 	require.Equal(t, "svc-1", s.deployed("fine"))
-	require.Contains(t, s.must(exitUsage, "adopt", "nokey", "svc-1").stderr, `no entry of the key "nokey" is in doubt. To see all entries: svc ls --all`)
+	require.Contains(t, s.must(exitNotFound, "adopt", "nokey", "svc-1").stderr, `the key "nokey" has no open entry in the ledger. To see which keys have one: svc ls`)
 	lose := func(key string) {
 		s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
 		s.must(exitUnknown, with(deploy, "--key", key)...)
@@ -241,8 +241,8 @@ func TestAdoptNamesTheRightCommandLine(t *testing.T) {
 		code          int
 		key, id, says string
 	}{
-		{exitUsage, "svc-2", "chat", `"svc-2" is not a key in doubt, but "chat" is: KEY comes before ID; run: svc adopt chat svc-2`},
-		{exitUsage, "svc-2", "svc-2", "if svc-2 is the endpoint of the entry in doubt: svc adopt chat svc-2"},
+		{exitNotFound, "svc-2", "chat", `"svc-2" is not a key in doubt, but "chat" is: KEY comes before ID; run: svc adopt chat svc-2`},
+		{exitNotFound, "svc-2", "svc-2", "if svc-2 is the endpoint of the entry in doubt: svc adopt chat svc-2"},
 		{exitUsage, "fine", "svc-2", `the entry of the key "fine" is not in doubt: its endpoint is svc-1; if svc-2 is the endpoint of the entry in doubt: svc adopt chat svc-2`},
 		{exitNotFound, "chat", "chat", "chat is the key, and the service has no endpoint with that ID. With the ID that the service shows: svc adopt chat ID"},
 	} {
@@ -250,7 +250,7 @@ func TestAdoptNamesTheRightCommandLine(t *testing.T) {
 	}
 	require.Contains(t, s.must(exitUsage, "adopt", "svc-2").stderr, "wrong number of arguments (1): svc adopt KEY ID")
 	lose("more")
-	require.Contains(t, s.must(exitUsage, "adopt", "svc-2", "svc-2").stderr, "in doubt are chat, more")
+	require.Contains(t, s.must(exitNotFound, "adopt", "svc-2", "svc-2").stderr, "in doubt are chat, more")
 	s.must(exitOK, "adopt", "chat", "svc-2")
 }
 

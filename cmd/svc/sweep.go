@@ -167,6 +167,13 @@ func (s *sweeping) run(ctx context.Context) (view, error) {
 		v.Entries = append(v.Entries, t.sweptEntry(r, s.dryRun, s.tell, isDamaged(err, r.Entry.Key)))
 	}
 	t.addDamaged(v, t.damagedEntries(ctx, entries, err))
+	var failed []entryView
+	for _, e := range v.Entries {
+		if e.Error != "" {
+			failed = append(failed, e.entryView)
+		}
+	}
+	t.noteUnsettled(failed...)
 	lines := t.left(v, err, entries)
 	s.left.Store(&lines)
 	t.note(func(f *facts) {

@@ -66,7 +66,7 @@ func isCI() bool {
 }
 
 // set applies the flags of a command line.
-func (t *talk) set(g *globals) error {
+func (t *talk) set(g *globals) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.quiet, t.verbose, t.mode = g.quiet, g.verbose, g.progress.value
@@ -76,10 +76,6 @@ func (t *talk) set(g *globals) error {
 			t.mode = "line"
 		}
 	}
-	if g.quiet && g.verbose {
-		return usageError{fmt.Errorf("--quiet and --verbose cannot be used together")}
-	}
-	return nil
 }
 
 // say writes a line for a person: what happens, or what to do. --quiet drops it.

@@ -60,7 +60,21 @@ func (t *tool) target(ctx context.Context, args []string) (e ledger.Entry, rest 
 func (t *tool) noteEntry(e ledger.Entry) {
 	t.note(func(f *facts) {
 		f.ID, f.Name, f.Flavor, f.Instances, f.Listed = e.ServiceID, e.Name, e.FlavorID, e.Instances, e.State == ledger.Created
+		f.DeleteFrom = deleteAccepted(e)
 	})
+}
+
+// noteUnsettled notes the create in doubt that a failure of the command is about, if it is the only one of the entries.
+func (t *tool) noteUnsettled(entries ...entryView) {
+	var doubts []*unknownCreate
+	for _, e := range entries {
+		if e.Open && e.ForgetFrom != "" {
+			doubts = append(doubts, &unknownCreate{e.Key, e.Intent, e.Name, e.ForgetFrom})
+		}
+	}
+	if len(doubts) == 1 {
+		t.note(func(f *facts) { f.Doubt = doubts[0] })
+	}
 }
 
 // noteKnown notes, after a failure, what the ledger knows about the endpoint of the command, if it was not read before, or
@@ -69,6 +83,7 @@ func (t *tool) noteKnown(ctx context.Context, err error) {
 	if e, ok := t.entryInUse(err); ok {
 		t.noteEntry(e)
 	}
+	t.noteLatest(ctx, err)
 	f := t.facts()
 	if err == nil || f.Name != "" || f.ID == "" && f.Key == "" || strings.Contains(f.ID, " ") {
 		return
@@ -81,6 +96,32 @@ func (t *tool) noteKnown(ctx context.Context, err error) {
 	if known {
 		t.note(func(f *facts) { f.Name, f.Flavor, f.Instances = e.Name, e.FlavorID, e.Instances })
 	}
+}
+
+// noteLatest notes, for the document of a command about one endpoint, whether the ledger has an accepted delete of it now, and
+// after a failure its record, if that was not read before and can be.
+func (t *tool) noteLatest(ctx context.Context, err error) {
+	if _, is := t.current.empty().(interface{ endpoint() *serviceView }); !is || isA[elsewhereError](err) {
+		return
+	}
+	if e := t.entryNow(ctx); e.ServiceID != "" {
+		t.note(func(f *facts) { f.DeleteFrom = deleteAccepted(e) })
+	}
+	f := t.facts()
+	if err == nil || f.ID == "" || f.Deleted || f.Seen != nil && strings.EqualFold(f.Seen.ServiceID, f.ID) || !readable(err) {
+		return
+	}
+	ctx, cancel := briefly(ctx)
+	defer cancel()
+	if s, err := t.client.InferenceServices.Get(ctx, f.ID, svc.WithMaxAttempts(1)); err == nil {
+		t.saw(s)
+	}
+}
+
+// readable reports whether a command has failed for a reason that does not keep it from reading the record of its endpoint.
+func readable(err error) bool {
+	code := kindOf(err).code
+	return slices.Contains([]int{exitFailed, exitLedger, exitRunning}, code) && !isA[*svc.DecodeError](err)
 }
 
 // entriesBriefly returns the entries that the ledger shows within two seconds. Failures of the ledger are ignored.
@@ -109,7 +150,7 @@ func (t *tool) noEntry(entries []ledger.Entry, key string) error {
 		}
 	}
 	t.note(func(f *facts) { f.Running = false })
-	return noEntryError{key, t.cmd("ls")}
+	return noEntryError{key: key, look: t.cmd("ls")}
 }
 
 // notID returns an error if the service does not find an ID, and it is a key of the ledger with an open entry.

@@ -82,9 +82,11 @@ type facts struct {
 	Replaced   string   // ID of the endpoint of the key that --replace has deleted; empty if there is none
 	Overtaken  bool     // another command has set the number of instances, to Target
 
-	SettleBy time.Time                          // a create in doubt can be forgotten from then on; zero if not known
-	Request  *svc.CreateInferenceServiceRequest // of a deployment; nil if it is none
-	Seen     *svc.InferenceService              // its record that was read last; nil if none was
+	Doubt      *unknownCreate                     // the create in doubt that a failure is about; nil if it is about none, or several
+	DeleteFrom time.Time                          // by the ledger, the service has accepted a delete of the endpoint then; zero if it has not
+	SettleBy   time.Time                          // a create in doubt can be forgotten from then on; zero if not known
+	Request    *svc.CreateInferenceServiceRequest // of a deployment; nil if it is none
+	Seen       *svc.InferenceService              // its record that was read last; nil if none was
 }
 
 func newTool(stdin io.Reader, stdout, stderr *os.File, s signals) *tool {
@@ -185,9 +187,7 @@ func (t *tool) perform(ctx context.Context, c *command, args []string) error {
 	if f := c.Flags().Lookup("key"); f != nil {
 		t.flags.key = f.Value.String()
 	}
-	if err := t.talk.set(&t.flags); err != nil {
-		return err
-	}
+	t.talk.set(&t.flags)
 	t.mu.Lock()
 	t.current = c
 	t.known = facts{Key: t.flags.key, Running: c.atStake(t.flags.key != "")}

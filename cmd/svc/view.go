@@ -39,7 +39,7 @@ type failure struct {
 	RequestID  string  `json:"request_id"`          // the ID that the service gave the failed request; empty if it gave none
 	RetryAfter float64 `json:"retry_after_seconds"` // how long the service asked to wait before a retry; 0 if it did not ask
 
-	UnknownCreate *unknownCreate `json:"unknown_create" jsonschema:"nullable"` // the create of an endpoint whose outcome is not known (exit code 4); null if there is none
+	UnknownCreate *unknownCreate `json:"unknown_create" jsonschema:"nullable"` // the create whose outcome is not known, if the error is about exactly one, whatever the exit code: after 4, and after a failure of adopt, forget, extend or sweep; else null
 }
 
 // unknownCreate is a create whose outcome is not known: see "svc adopt" and "svc forget".
@@ -199,13 +199,14 @@ func short(d time.Duration) string {
 // serviceView is the view of commands about one endpoint.
 type serviceView struct {
 	outcome
-	Name      string `json:"name"`       // without a record that was read, it is that of the ledger or of the request; empty if not known
-	Status    string `json:"status"`     // of the record that was read last; empty if none was
-	Instances int    `json:"instances"`  // without a record that was read, it is that of the ledger or of the request; 0 if not known
-	FlavorID  string `json:"flavor_id"`  // without a record that was read, it is that of the ledger or of the request; empty if not known
-	CreatedAt string `json:"created_at"` // RFC 3339; empty if not known
-	URL       string `json:"url"`        // empty if the endpoint is not available, or --inference-url is not known
-	Deleted   bool   `json:"deleted"`    // the endpoint is known to be deleted
+	Name       string `json:"name"`               // without a record that was read, it is that of the ledger or of the request; empty if not known
+	Status     string `json:"status"`             // of the record that was read last; empty if none was
+	Instances  int    `json:"instances"`          // without a record that was read, it is that of the ledger or of the request; 0 if not known
+	FlavorID   string `json:"flavor_id"`          // without a record that was read, it is that of the ledger or of the request; empty if not known
+	CreatedAt  string `json:"created_at"`         // RFC 3339; empty if not known
+	URL        string `json:"url"`                // empty if the endpoint is not available, or --inference-url is not known
+	DeleteFrom string `json:"delete_accepted_at"` // RFC 3339: by the ledger, the service has accepted a delete then, whose deletion is not proved; else empty
+	Deleted    bool   `json:"deleted"`            // the endpoint is known to be deleted
 
 	age string
 }
@@ -253,13 +254,19 @@ func (v *serviceView) know(f facts, _ error, shown func(*svc.InferenceService) *
 	case f.Seen != nil && strings.EqualFold(f.Seen.ServiceID, f.ID):
 		base := v.outcome
 		*v = *shown(f.Seen)
-		v.outcome = base
+		v.outcome, v.FlavorID = base, cmp.Or(v.FlavorID, f.Flavor)
 	default:
 		v.Name, v.FlavorID = cmp.Or(v.Name, f.Name), cmp.Or(v.FlavorID, f.Flavor)
 		v.Instances = cmp.Or(v.Instances, f.Instances)
 	}
 	v.Deleted = v.Deleted || f.Deleted
+	if !v.Deleted {
+		v.DeleteFrom = stamp(f.DeleteFrom)
+	}
 }
+
+// endpoint returns the view itself, for views that have one.
+func (v *serviceView) endpoint() *serviceView { return v }
 
 func (v *serviceView) table() table {
 	if v.ServiceID == "" {

@@ -29,7 +29,7 @@ minutes, also if it is available.`,
 		},
 		client: needsClient, ledger: usesLedger, stake: reads, success: staysLater, empty: emptyService,
 	}, 0)
-	c.Flags().StringVar(&path, "probe", "", "path of the endpoint: it is available when a GET of it has a 2xx status")
+	c.Flags().StringVar(&path, "probe", "", "path of the endpoint, which begins with /: it is available when a GET of it has a 2xx status")
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		e, _, err := t.target(ctx, args)
 		if err != nil {
