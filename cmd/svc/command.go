@@ -360,7 +360,7 @@ func (t *tool) addGlobals(f *pflag.FlagSet) {
 	f.StringVar(&g.ledger, "ledger", "", "folder, sqlite:FILE, postgres://… or none (SVC_LEDGER; default: "+shownDefault+")")
 	g.timeout = 30 * time.Minute
 	f.Var((*days)(&g.timeout), "timeout", "time limit for the whole command")
-	f.BoolVar(&g.insecureHTTP, "insecure-http", false, "allow an http:// address: anybody on the network path can then read the token")
+	f.BoolVar(&g.insecureHTTP, "insecure-http", false, "allow an http:// address: anybody on the network path can then read the token (SVC_INSECURE_HTTP=true)")
 	f.VarP(&g.output, "output", "o", "form of the output: table, json, yaml or name (only IDs)")
 	f.Var(&g.progress, "progress", "progress on standard error: auto, plain, json or none")
 	f.BoolVar(&g.noHeaders, "no-headers", false, "no header above a table")

@@ -53,7 +53,10 @@ func (t *tool) makeClient(c *command, store ledger.Store) error {
 	if u := cmp.Or(t.flags.inferenceURL, os.Getenv("SVC_INFERENCE_URL")); u != "" {
 		opts = append(opts, svc.WithInferenceURL(u))
 	}
-	if t.flags.insecureHTTP {
+	insecure, err := t.insecure()
+	if err != nil {
+		return usageError{err}
+	} else if insecure {
 		opts = append(opts, svc.WithInsecureHTTP())
 	}
 	t.client, err = svc.NewClient(address, opts...)
@@ -67,6 +70,21 @@ func (t *tool) makeClient(c *command, store ledger.Store) error {
 		})
 	}
 	return nil
+}
+
+// insecure reports whether plain http to another machine is allowed: by --insecure-http if it is given, and else by
+// SVC_INSECURE_HTTP.
+func (t *tool) insecure() (bool, error) {
+	text := os.Getenv("SVC_INSECURE_HTTP")
+	switch {
+	case t.root.PersistentFlags().Changed("insecure-http"):
+		return t.flags.insecureHTTP, nil
+	case text == "1" || text == "true":
+		return true, nil
+	case text == "" || text == "0" || text == "false":
+		return false, nil
+	}
+	return false, errors.New("SVC_INSECURE_HTTP must be 1, true, 0 or false")
 }
 
 // reach returns an error if the service cannot be reached, or does not accept the token. A token may

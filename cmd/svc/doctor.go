@@ -95,8 +95,11 @@ func (t *tool) checkService(ctx context.Context, v *doctorView) {
 	rest := []string{"service", "token", "flavors", "clock", "inference URL"}
 	if err := t.makeClient(&command{client: needsClient}, nil); err != nil {
 		advice := t.wrongSettings()
-		if strings.Contains(plainText(err), "--insecure-http") {
-			advice = "use the https:// address; only in a network where nobody can read along: --insecure-http, here and with every command"
+		switch text := plainText(err); {
+		case strings.HasPrefix(text, "SVC_INSECURE_HTTP"):
+			advice = "set SVC_INSECURE_HTTP to 1, true, 0 or false, or unset it"
+		case strings.Contains(text, "--insecure-http"):
+			advice = "use the https:// address; only in a network where nobody can read along: SVC_INSECURE_HTTP=true, or --insecure-http here and with every command"
 		}
 		v.problem("settings", plainText(err), advice)
 		v.skipped(rest...)

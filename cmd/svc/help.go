@@ -123,5 +123,10 @@ Give the program time to clean up (without --preserve-status the code of svc is 
 
 A pipeline whose disk does not last keeps the ledger in a database: SVC_LEDGER=postgres://…
 (make it once: svc ledger init). To test a script, "svc fake" serves a fake of the service, with
-failures on demand.`}
+failures on demand.
+
+Settings of each svc that a script starts are variables of the environment: SVC_BASE_URL, SVC_API_TOKEN,
+SVC_INFERENCE_URL and SVC_LEDGER. SVC_INSECURE_HTTP=true (or 1) is --insecure-http, for an address that
+is http:// on another machine; the flag wins, and any other value than 1, true, 0 and false is a usage
+error.`}
 }

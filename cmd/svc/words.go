@@ -19,7 +19,7 @@ var ofTheTool = strings.NewReplacer(
 	"context canceled", "canceled",
 	"set WithToken, WithTokenSource or SVC_API_TOKEN", "set SVC_API_TOKEN or --token-file",
 	"set WithInferenceURL or SVC_INFERENCE_URL", "set SVC_INFERENCE_URL or --inference-url",
-	"allow it with WithInsecureHTTP", "allow it with --insecure-http",
+	"allow it with WithInsecureHTTP", "allow it with --insecure-http or SVC_INSECURE_HTTP=true",
 	"set WithLedger", "set SVC_LEDGER or --ledger",
 	": look for the record at the provider", "", // the tool lists the steps
 	", then call Ledger.Adopt or Ledger.Forget", "",
