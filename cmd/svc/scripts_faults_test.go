@@ -142,6 +142,70 @@ func TestRolloutGoesOnAfterAKill(t *testing.T) {
 	}
 }
 
+// A rollout that was killed while it deleted a failed image of another flavor says which flavor the old image gets then:
+// the ledger does not tell which image it had deleted. OLD_FLAGS name the right one.
+func TestRolloutSaysTheFlavorOfTheWayBack(t *testing.T) {
+	t.Parallel()
+	for _, flags := range []string{"", "--flavor flavor-1"} {
+		s := scriptSession(t, svctest.WithDeleteTime(3*time.Second))
+		require.Zero(t, s.script("rollout.sh", "app", "app:1", "app:0", "--flavor", "flavor-1").code)
+		line := []string{"app", "bad:1", "app:1", "--flavor", "flavor-2"}
+		b := s.startGroup("rollout.sh", line...)
+		b.until("deleting svc-2")
+		eventually(t, "the delete", func() bool { return strings.Contains(s.run("ls", "--key", "app").stdout, "being deleted") })
+		first := b.kill()
+		require.Contains(t, first.stderr, "if bad:1 fails, app:1 is deployed again with the flavor flavor-1\n")
+		s.env["OLD_FLAGS"] = flags
+		e := s.script("rollout.sh", line...)
+		require.Equal(t, 1, e.code, first.stderr+e.stderr)
+		want := "flavor-2"
+		if flags != "" {
+			want = "flavor-1"
+		} else {
+			require.Contains(t, e.stderr, "app:1 is deployed again with the flavor flavor-2\n")
+		}
+		live := slices.Collect(maps.Values(s.live()))
+		require.Len(t, live, 1, e.stderr)
+		require.Equal(t, []string{"app:1", want}, []string{live[0].ImageURL, live[0].FlavorID})
+	}
+}
+
+// The report of nightly-sweep.sh goes to standard error if standard output cannot be written.
+func TestNightlySweepReportsSomewhere(t *testing.T) {
+	t.Parallel()
+	for _, shell := range []string{`"$1"`, `exec "$1" >&-`, `exec "$1" >/dev/full`, `set +e; { "$1"; echo $? >code; } | true; exit "$(cat code)"`} {
+		s := scriptSession(t)
+		s.must(exitOK, "deploy", "--key", "other", "--name", "x", "--image", "app:1")
+		s.env["SVC_BASE_URL"] = strings.Replace(s.env["SVC_BASE_URL"], "127.0.0.1", "localhost", 1)
+		file, err := filepath.Abs("scripts/nightly-sweep.sh")
+		require.NoError(t, err)
+		e := s.finish(s.shell(shell, file))
+		require.Equal(t, 1, e.code, "%s\n%s%s", shell, e.stdout, e.stderr)
+		report := e.stderr
+		if shell == `"$1"` {
+			report = e.stdout
+		}
+		require.Regexp(t, `(?s)address +problem.*\nother +created`, report, shell)
+	}
+}
+
+// The scripts need nothing of bash that 3.2 does not have: that is the bash of macOS.
+func TestScriptsNeedNoNewBash(t *testing.T) {
+	t.Parallel()
+	newer := regexp.MustCompile(`mapfile|readarray|coproc|wait -[np]|(declare|local) -[Ang]|\$\{[^}]*(\^|,,|@[A-Za-z])|\$\{[^}]*:[^-}]*: ?-|&>>|\|&|;;?&|printf '?%\(|\[\[? -[vR] |BASHPID|EPOCH|\$\([^()]*\bcase\b|inherit_errexit|globstar`)
+	files, err := filepath.Glob("scripts/*.sh")
+	require.NoError(t, err)
+	require.Len(t, files, 3)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for line := range strings.Lines(string(text)) {
+			require.False(t, !strings.HasPrefix(line, "#") && newer.MatchString(line), "%s: %s", file, line)
+		}
+		require.Contains(t, string(text), "bash 3.2 or later")
+	}
+}
+
 // DELETE_TIMEOUT holds also for an endpoint that is being deleted already.
 func TestRolloutLimitsADeletionThatHasBegun(t *testing.T) {
 	t.Parallel()
@@ -187,6 +251,7 @@ func TestScriptsRefuseBeforeTheyChangeAnything(t *testing.T) {
 		{with(rollout, "--inference-url=https://other.example"), "", exitUsage},
 		{with(rollout, "--token-file", "/token"), "", exitUsage},
 		{with(rollout, "--insecure-http"), "", exitUsage},
+		{rollout, "SVC_INSECURE_HTTP=yes", exitUsage},
 		{with(bluegreen, "--output", "json"), "", exitUsage},
 		{with(rollout, "-o=json"), "", exitUsage},
 		{with(rollout, "-qh"), "", exitUsage},

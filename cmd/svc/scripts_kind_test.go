@@ -189,7 +189,7 @@ func (s *session) stub(codes map[string]int) {
 	for _, words := range slices.Backward(slices.Sorted(maps.Keys(codes))) { // the longer one first
 		script += fmt.Sprintf("%s*) echo 'error_kind: key_in_use'; exit %d ;;\n", strings.ReplaceAll(words, " ", "\\ "), codes[words])
 	}
-	s.tool("svc", script+`url*) echo url: https://app.example ;;
+	s.tool("svc", script+`url*) printf '%s\n' 'service_id: svc-9' 'url: https://app.example' ;;
 ls\ -o\ yaml*) for key in app app--1 app--2 $(grep -q "^deploy" "$HOME/calls" && echo app--3); do
 	printf '  - %s\n' "key: $key" "service_id: svc-9" "open: true" "instances: 1" "created_instances: 1" "flavor_id: flavor-9"
 done ;;

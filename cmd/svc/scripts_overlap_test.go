@@ -162,3 +162,31 @@ func TestRolloutDeletesWhatItHasChecked(t *testing.T) {
 	require.Equal(t, exitLedger, e.code, e.stderr)
 	require.Equal(t, []string{"app:2"}, s.running(), e.stderr)
 }
+
+// A switch that is slower than a whole other run ends with 20: the release that it points the traffic to was deleted
+// meanwhile, also if its key has another endpoint by then.
+func TestSwitchThatIsSlowerThanOtherRuns(t *testing.T) {
+	t.Parallel()
+	for _, others := range [][]string{{"3"}, {"3", "2"}} {
+		s := scriptSession(t)
+		s.env["DRAIN"] = "0"
+		s.tool("switch", `case $1 in */svc-2) echo switching >&2; until [ -e "$HOME/go" ]; do sleep 0.1; done ;; esac`)
+		args := func(n string) []string {
+			return []string{"app", n, "app:" + n, "switch", "--instances", "1", "--flavor", "flavor-2"}
+		}
+		require.Zero(t, s.script("blue-green.sh", args("1")...).code)
+		slow := s.startScript("blue-green.sh", args("2")...)
+		slow.until("switching")
+		for _, n := range others {
+			e := s.script("blue-green.sh", args(n)...)
+			require.Zero(t, e.code, e.stderr)
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(s.env["HOME"], "go"), nil, 0o600))
+		e := slow.end()
+		require.Equal(t, 20, e.code, e.stderr)
+		require.Contains(t, e.stderr, "another command deletes app--2, or has deleted it: nothing more is deleted, and the traffic may point to what is deleted")
+		last := others[len(others)-1]
+		require.Equal(t, []string{"app:" + last}, s.running(), e.stderr)
+		require.Zero(t, s.script("blue-green.sh", args(last)...).code)
+	}
+}

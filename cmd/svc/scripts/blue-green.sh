@@ -6,7 +6,7 @@
 #
 #   code   what serves
 #   0      RELEASE. Its ID is on standard output. The old releases are deleted
-#   20     see the last lines: RELEASE is available, and others may run too. No release that serves was deleted
+#   20     see the last lines: RELEASE became available, and others may run too. This run deleted none that serves
 #   4, 10  what served before. RELEASE may run too: see the last lines
 #   8      nothing: the release that serves has 0 instances, and nothing was changed
 #   64     what served before: a wrong use
@@ -23,37 +23,36 @@
 # changes nothing and ends with 9, unless FLAGS have --instances and --flavor.
 #
 # Each release has a key of its own, APP--RELEASE. The script can be run again after any failure or kill, with the same
-# arguments. Run the releases of an APP one after the other. If two runs overlap, the script notices by the ledger: a
-# release that was not there when it began, or whose lease was set since. Then it switches and deletes nothing more, and
-# ends with 20. Run it again for the release that shall serve, when no other run is left: that deletes the others.
+# arguments. Run the releases of an APP one after the other. If two runs overlap, the script notices by the ledger, also
+# while SWITCH runs: a release is new, its lease was set, or RELEASE is deleted since. Then it switches and deletes
+# nothing more, and ends with 20. Run it again for the release that shall serve, when no other run is left: that deletes
+# the others. With LEASE=0, or a service whose responses have no Date, no lease is set: two runs for releases that exist
+# already do not notice each other.
 #
 # SIGINT, SIGTERM and SIGHUP are passed on to what runs, nothing is started after it, and no release is deleted. A svc
 # or SWITCH that ends with 128 or more stops the script too. A signal to svc alone that svc catches is a failure of that
-# svc. A signal that is ignored when the script starts stays
-# ignored, by svc too: SIGHUP under nohup, and SIGINT of what another script starts with &. Use SIGTERM for these.
+# svc. A signal that is ignored when the script starts (by nohup or &) stays ignored: use SIGTERM then.
 #
 # APP and RELEASE must not contain "--", so that no release of another app is taken for an old one: 1 to 64 characters
 # of a-z, 0-9, _ and - in all.
 #
-# The script needs SVC_BASE_URL, SVC_API_TOKEN, SVC_INFERENCE_URL and a ledger (svc help scripting). FLAGS cannot have
-# --key, --image, --lease, --wait, --keep and --dry-run, nor --ledger and other flags that each svc would need: set
-# SVC_LEDGER and so on.
+# The script needs bash 3.2 or later, SVC_BASE_URL, SVC_API_TOKEN, SVC_INFERENCE_URL and a ledger (svc help scripting).
+# FLAGS cannot have --key, --image, --wait, --keep and --dry-run, nor --lease and flags that each svc would need, such as
+# --ledger: set LEASE and SVC_LEDGER.
 set -euf -o pipefail
 
 # The lines up to the next bar are the same in all scripts here.
 # ----------------------------------------------------------------------------------------------------------------
 true >&2 || exec 2>/dev/null # a stream that is closed
 { true <&0; } 2>/dev/null || exec </dev/null
-{ true >&1; } 2>/dev/null || exec >/dev/null
+{ true >&1; } 2>/dev/null || exec >&2
 
 name=${0##*/} name=${name%.sh} child='' stopped='' signals=0
 stop() {
 	stopped=$1 signals=$((signals + 1))
 	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
 }
-trap 'stop SIGINT' INT
-trap 'stop SIGTERM' TERM
-trap 'stop SIGHUP' HUP
+for signal in INT TERM HUP; do trap "stop SIG$signal" $signal; done
 trap 'signals=$((signals + 1))' PIPE # of a reader that has gone away
 
 # show and say write to standard error. That they cannot is no failure.
@@ -85,12 +84,9 @@ run() {
 # ----------------------------------------------------------------------------------------------------------------
 # refuse ends the script before it has changed anything.
 refuse() {
-	local code=$1
-	shift
-	say "$*"
+	say "$2"
 	say 'nothing was changed'
-	[ "$code" != 1 ] || code=10 # 1 would say what serves
-	exit "$code"
+	exit $(($1 == 1 ? 10 : $1)) # 1 would say what serves
 }
 
 # check_flags refuses flags of svc deploy with which the script would not do what it says.
@@ -98,23 +94,25 @@ check_flags() {
 	local flag
 	for flag; do
 		case ${flag%%=*} in
-		--base-url | --inference-url | --ledger | --token-file)
-			refuse 64 "$flag would be for svc deploy only: set SVC_BASE_URL, SVC_INFERENCE_URL, SVC_LEDGER or SVC_API_TOKEN" ;;
-		--lease) refuse 64 "in place of $flag, set LEASE" ;;
 		-q | -v) ;;
-		--image | --dry-run | --key | --wait | --keep | --insecure-http | --output | --help | -[!-]*) refuse 64 "$flag cannot be one of FLAGS" ;;
+		--base-url | --inference-url | --ledger | --token-file | --insecure-http)
+			refuse 64 "$flag would be for svc deploy only: set its variable (svc help scripting)" ;;
+		--image | --dry-run | --key | --wait | --keep | --lease | --output | --help | -[!-]*)
+			refuse 64 "$flag cannot be one of FLAGS: see the head of the script" ;;
 		esac
 	done
 }
 
-# names_flavor reports whether flags name a flavor or a price.
-names_flavor() {
-	local flag
+# named reports whether one of some words, separated by spaces, is among flags.
+named() {
+	local words=$1 flag
+	shift
 	for flag; do
-		case ${flag%%=*} in --flavor | --max-price) return 0 ;; esac
+		[[ " $words " != *" ${flag%%=*} "* ]] || return 0
 	done
 	return 1
 }
+flavor_flags='--flavor --max-price'
 
 # look runs a svc that changes nothing, for limit at most. It sets said and code.
 limit=2m
@@ -137,17 +135,18 @@ begin() {
 	limit=${DELETE_TIMEOUT:-10m} look version
 	[ $code != 64 ] || refuse 64 'DELETE_TIMEOUT must be a duration, such as 10m'
 	list "$@" || {
-		look ls "$@" -o name
-		show "$said"
+		svc ls "$@" --quiet >/dev/null || true # says why
 		refuse $code 'svc ls has failed'
 	}
 }
 
 # next sets entry to the next one that list has read.
 next() {
-	[[ $rest == *'- key: '* ]] || return 1
-	rest=${rest#*'- key: '}
-	entry="key: ${rest%%'- key: '*}"
+	local start='- key: '
+	[[ $rest == *"$start"* ]] || return 1
+	rest=${rest#*"$start"}
+	entry=${rest%%"$start"*}
+	entry="key: $entry"
 }
 
 # field prints a field of an entry, or of another document.
@@ -166,16 +165,11 @@ leave() {
 		case $line in KEY* | "$app"--*) show "$line" ;; esac
 	done || true
 	say "to go on, run the same command again, when no other one runs for $app.$undo"
-	case $code in 4 | 20) exit $code ;; esac
-	! may_run "$new" || code=10
+	case $code:$'\n'$listed in
+	4:* | 20:*) ;;
+	*'KEY: the ledger'* | *$'\n'"$new "*) code=10 ;; # it may run
+	esac
 	exit $code
-}
-
-# may_run reports whether an endpoint of a key may run.
-may_run() {
-	local listed
-	listed=$(svc ls --no-headers --key "$1" 2>/dev/null) || return 0
-	[ -n "$listed" ]
 }
 
 # unless_stopped ends the script after a signal.
@@ -183,20 +177,21 @@ unless_stopped() {
 	[ -z "$stopped" ] || leave "${both:-$1}" "stopped by $stopped"
 }
 
-# others finds the other releases in what list has read: their keys, and a mark for each which changes when a run of
-# this script deploys or claims it.
-others() {
+# releases finds the releases in what list has read: the ID of the new one, unless it is being deleted, the keys of the
+# others, and a mark for each of these which changes when a run of this script deploys or claims it.
+releases() {
 	local key
 	keys='' marks='' there=''
 	while next; do
 		key=$(field key "$entry")
-		case $key in
-		"$new") there=$(field delete_accepted_at "$entry") there=${there:-yes} ;;
-		"$app"--*)
-			keys="$keys $key"
-			[ -n "$(field delete_accepted_at "$entry")" ] || marks="$marks $key/$(field intent "$entry")/$(field lease_end "$entry")"
-			;;
-		esac
+		[[ $key == "$app"--* ]] || continue
+		[ "$key" = "$new" ] || keys="$keys $key"
+		[ -z "$(field delete_accepted_at "$entry")" ] || continue
+		if [ "$key" = "$new" ]; then
+			there=$(field service_id "$entry")
+		else
+			marks="$marks $key/$(field intent "$entry")/$(field lease_end "$entry")"
+		fi
 	done
 }
 
@@ -204,8 +199,8 @@ others() {
 alone() {
 	local mark
 	list || leave 20 'the ledger cannot be read'
-	others
-	[ "$there" = yes ] || leave 20 "another command deletes $new: nothing more is $1"
+	releases
+	[ "$there" = "$id" ] || leave 20 "another command deletes $new, or has deleted it: nothing more is $1$traffic"
 	for mark in $marks; do
 		[[ " $begun " == *" $mark "* ]] || leave 20 "another run has begun: ${mark%%/*} is new, or its lease was set, since this run began. Nothing more is $1"
 	done
@@ -213,16 +208,11 @@ alone() {
 
 # claim shows other runs, by the lease of the new release, that this run goes on, and ends it if there is one.
 claim() {
-	local code=0
+	local failed=0
 	# A second later, since the lease must be another one: the clock of the service has whole seconds.
-	run sleep 1 && run svc extend -- "$new" "${LEASE:-720h}" >/dev/null || code=$?
-	case $code in 0 | 9) ;; *) leave 20 "the lease of $new cannot be set: nothing more is $1" ;; esac # 9: the service sends no Date
+	run sleep 1 && run svc extend -- "$new" "${LEASE:-720h}" >/dev/null || failed=$?
 	alone "$1"
-}
-
-# names_both reports whether flags name the number of instances and a flavor.
-names_both() {
-	case " $* " in *' --instances'[\ =]*) names_flavor "$@" ;; *) return 1 ;; esac
+	case $failed in 0 | 9) ;; *) leave 20 "the lease of $new cannot be set: nothing more is $1" ;; esac # 9: the service sends no Date
 }
 
 # tell says something about a flavor, with its price, if it is known.
@@ -230,18 +220,18 @@ tell() {
 	local price
 	[ -n "$2" ] || return 0
 	look flavors --no-headers
-	price=$(printf '%s\n' "$said" | while read -r id rest; do [ "$id" != "$2" ] || printf %s "${rest##* } USD"; done)
+	price=$(printf '%s\n' "$said" | while read -r flavor rest; do [ "$flavor" != "$2" ] || printf %s "${rest##* } USD"; done)
 	say "$1 the flavor $2 at ${price:-a price that is not known}"
 }
 
 # serving finds the number of instances and the flavor to deploy with: those of a new release that exists, or else of
 # the one that serves. They are empty if there is none, or several.
 serving() {
-	local key several=''
+	local key
 	rest=$said
 	while next; do
 		key=$(field key "$entry")
-		case $key in "$new" | "$app"--*) ;; *) continue ;; esac
+		[[ $key == "$app"--* ]] || continue
 		[ "$(field state "$entry")" != damaged ] || refuse 9 "the records of the key $key are damaged: svc doctor"
 		[ -z "$(field delete_accepted_at "$entry")" ] || continue
 		if [ "$key" = "$new" ]; then
@@ -251,12 +241,11 @@ serving() {
 		look get --key "$key" -o yaml
 		[ $code != 5 ] || continue # it is deleted already
 		[ $code = 0 ] || said=$entry
-		[ -z "$serves" ] || several="$serves and $key"
-		[ -z "$several" ] || continue
-		count=$(field instances "$said") flavor=$(field flavor_id "$said") serves=$key
+		serves="$serves${serves:+ and }$key" count=$(field instances "$said") flavor=$(field flavor_id "$said")
 	done
-	if [ -n "$several" ]; then
-		names_both "$@" || refuse 9 "$several run, and it is not known which one serves. Delete the other one (svc delete --key KEY), or name --instances and --flavor"
+	if [[ $serves == *' and '* ]]; then
+		named --instances "$@" && named "$flavor_flags" "$@" ||
+			refuse 9 "$serves run, and it is not known which one serves. Delete the other one (svc delete --key KEY), or name --instances and --flavor"
 		count='' flavor='' serves=''
 	fi
 	[ -n "$serves" ] || return 0
@@ -271,14 +260,14 @@ check_flags "$@"
 case $app:$release in *--* | *-:* | *:-*) refuse 64 'APP and RELEASE must not contain "--", nor have a "-" where they meet' ;; esac
 case ${DRAIN:-30} in *[!0-9]*) refuse 64 'DRAIN must be a number of seconds' ;; esac
 command -v "$switch" >/dev/null || refuse 64 "$switch is no program"
-new=$app--$release both='' undo=" To give up $new: svc delete --key $new --missing-ok"
+new=$app--$release both='' traffic='' undo=" To give up $new: svc delete --key $new --missing-ok"
 
 begin
-others
+releases
 old=$keys begun=$marks count='' flavor='' serves=''
 serving "$@"
-[ "$count" != 0 ] || leave 8 'the release that serves has 0 instances, so nothing serves: nothing was changed. To start it: svc scale --key KEY 1'
-! names_flavor "$@" || flavor=''
+[ "$count" != 0 ] || refuse 8 "the release that serves has 0 instances, so nothing serves. To start it: svc scale --key $serves 1"
+! named "$flavor_flags" "$@" || flavor=''
 run svc deploy --key "$new" --name "$new" --image "$image" --lease "${LEASE:-720h}" "$@" \
 	${count:+--instances "$count"} ${flavor:+--flavor "$flavor"} >/dev/null || {
 	code=$?
@@ -289,12 +278,12 @@ run svc deploy --key "$new" --name "$new" --image "$image" --lease "${LEASE:-720
 both=20
 look url --key "$new" -o yaml
 [ $code = 0 ] || leave 20 "the address of $new cannot be read"
-url=$(field url "$said")
-printf '%s\n' "$(field service_id "$said")" || true
+id=$(field service_id "$said") url=$(field url "$said")
+printf '%s\n' "$id" || true
 tell "$new has" "$(field flavor_id "$said")"
 claim switched
 run "$switch" "$url" || leave 20 "the switch to $new failed ($?)"
-undo=''
+undo='' traffic=', and the traffic may point to what is deleted'
 say "$new serves at $url"
 claim deleted
 run sleep "${DRAIN:-30}" || leave 20 "sleep has failed: nothing is deleted"

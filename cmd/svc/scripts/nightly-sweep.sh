@@ -5,7 +5,8 @@
 #
 #   nightly-sweep.sh
 #
-# It writes nothing if there is nothing to report, so that cron sends a mail only if there is.
+# It writes nothing if there is nothing to report, so that cron sends a mail only if there is. The
+# report goes to standard error if standard output cannot be written.
 #
 #   code   what it means
 #   0      nothing to report
@@ -14,27 +15,24 @@
 #   other  the code of "svc sweep", or if that is 0, of "svc ledger prune" (svc help exit-codes)
 #
 # SIGINT, SIGTERM and SIGHUP are passed on to svc, and nothing is started after it. A svc that ends with 128 or more
-# stops the script too. An endpoint whose lease is over may still run then: the next sweep deletes it. A signal that
-# is ignored when the script starts stays ignored, by svc too: SIGHUP under nohup, and SIGINT of what another script
-# starts with &. Use SIGTERM for these.
+# stops the script too. An endpoint whose lease is over may still run then: the next sweep deletes it. A signal that is
+# ignored when the script starts (by nohup or &) stays ignored: use SIGTERM then.
 #
-# It needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting).
+# It needs bash 3.2 or later, SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting).
 set -euo pipefail
 
 # The lines up to the next bar are the same in all scripts here.
 # ----------------------------------------------------------------------------------------------------------------
 true >&2 || exec 2>/dev/null # a stream that is closed
 { true <&0; } 2>/dev/null || exec </dev/null
-{ true >&1; } 2>/dev/null || exec >/dev/null
+{ true >&1; } 2>/dev/null || exec >&2
 
 name=${0##*/} name=${name%.sh} child='' stopped='' signals=0
 stop() {
 	stopped=$1 signals=$((signals + 1))
 	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
 }
-trap 'stop SIGINT' INT
-trap 'stop SIGTERM' TERM
-trap 'stop SIGHUP' HUP
+for signal in INT TERM HUP; do trap "stop SIG$signal" $signal; done
 trap 'signals=$((signals + 1))' PIPE # of a reader that has gone away
 
 # show and say write to standard error. That they cannot is no failure.
@@ -79,11 +77,14 @@ silently() { exec "$@" >/dev/null 2>&1; }
 code=0
 run svc sweep --quiet || code=$?
 run svc ledger prune --older-than "${KEEP:-90d}" --quiet >/dev/null || code=$((code ? code : $?))
-run silently svc doctor || {
-	[ $code != 0 ] || code=1
-	run svc doctor || true # its code, and that of ls, would hide that of the sweep
-	echo || true
-	run svc ls || true
+run silently svc doctor || code=$((code ? code : 1))
+[ $code = 0 ] || {
+	report=$(
+		svc doctor --timeout 2m </dev/null 2>&1 || true
+		echo
+		svc ls 2>&1
+	) || true
+	printf '%s\n' "$report" || show "$report"
 }
 unless_stopped
 exit $code

@@ -24,39 +24,40 @@
 # --max-price name another flavor for IMAGE.
 #
 # OLD_IMAGE is deployed again with FLAGS, or with OLD_FLAGS, which are separated by spaces and have no quotes. If that
-# is not the request of the endpoint that serves, it could not be brought back: nothing is deleted. If FLAGS name another
-# flavor, and the script was killed while it deleted IMAGE again, name the flavor of OLD_IMAGE in OLD_FLAGS.
+# is not the request of the endpoint that serves, it could not be brought back: nothing is deleted.
 #
-# The script can be run again after any failure or kill, with the same arguments. Run the rollouts of a key one after
-# the other. If two run at once, one of them ends with 9, or both have the same image.
+# The script can be run again after any failure or kill, with the same arguments. In one case, look at the line that
+# names the flavor of OLD_IMAGE: FLAGS name another flavor, and the script was killed after IMAGE had failed. The ledger
+# does not tell a deleted IMAGE from a deleted OLD_IMAGE then. OLD_FLAGS can name the flavor.
+#
+# Run the rollouts of a key one after the other. If two run at once, one of them ends with 9, or both have the same
+# image.
 #
 # LEASE is how long the endpoint may run before "svc sweep" deletes it (default 24h), DELETE_TIMEOUT how long the
 # deletion of an endpoint may take (default 10m).
 #
 # SIGINT, SIGTERM and SIGHUP are passed on to svc, and nothing is started after it, also not the old image. A svc that
 # ends with 128 or more stops the script too. A signal to svc alone that svc catches is a failure of that svc: if it was
-# deploying IMAGE, OLD_IMAGE is deployed again. A signal that is ignored when the script starts stays ignored, by svc
-# too: SIGHUP under nohup, and SIGINT of what another script starts with &. Use SIGTERM for these.
+# deploying IMAGE, OLD_IMAGE is deployed again. A signal that is ignored when the script starts (by nohup or &) stays
+# ignored: use SIGTERM then.
 #
-# The script needs SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting). FLAGS cannot have --key, --image,
-# --lease, --wait, --keep and --dry-run, nor --ledger and other flags that each svc would need: set SVC_LEDGER and so
-# on.
+# The script needs bash 3.2 or later, SVC_BASE_URL, SVC_API_TOKEN and a ledger (svc help scripting).
+# FLAGS cannot have --key, --image, --wait, --keep and --dry-run, nor --lease and flags that each svc would need, such as
+# --ledger: set LEASE and SVC_LEDGER.
 set -euf -o pipefail
 
 # The lines up to the next bar are the same in all scripts here.
 # ----------------------------------------------------------------------------------------------------------------
 true >&2 || exec 2>/dev/null # a stream that is closed
 { true <&0; } 2>/dev/null || exec </dev/null
-{ true >&1; } 2>/dev/null || exec >/dev/null
+{ true >&1; } 2>/dev/null || exec >&2
 
 name=${0##*/} name=${name%.sh} child='' stopped='' signals=0
 stop() {
 	stopped=$1 signals=$((signals + 1))
 	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
 }
-trap 'stop SIGINT' INT
-trap 'stop SIGTERM' TERM
-trap 'stop SIGHUP' HUP
+for signal in INT TERM HUP; do trap "stop SIG$signal" $signal; done
 trap 'signals=$((signals + 1))' PIPE # of a reader that has gone away
 
 # show and say write to standard error. That they cannot is no failure.
@@ -88,12 +89,9 @@ run() {
 # ----------------------------------------------------------------------------------------------------------------
 # refuse ends the script before it has changed anything.
 refuse() {
-	local code=$1
-	shift
-	say "$*"
+	say "$2"
 	say 'nothing was changed'
-	[ "$code" != 1 ] || code=10 # 1 would say what serves
-	exit "$code"
+	exit $(($1 == 1 ? 10 : $1)) # 1 would say what serves
 }
 
 # check_flags refuses flags of svc deploy with which the script would not do what it says.
@@ -101,23 +99,25 @@ check_flags() {
 	local flag
 	for flag; do
 		case ${flag%%=*} in
-		--base-url | --inference-url | --ledger | --token-file)
-			refuse 64 "$flag would be for svc deploy only: set SVC_BASE_URL, SVC_INFERENCE_URL, SVC_LEDGER or SVC_API_TOKEN" ;;
-		--lease) refuse 64 "in place of $flag, set LEASE" ;;
 		-q | -v) ;;
-		--image | --dry-run | --key | --wait | --keep | --insecure-http | --output | --help | -[!-]*) refuse 64 "$flag cannot be one of FLAGS" ;;
+		--base-url | --inference-url | --ledger | --token-file | --insecure-http)
+			refuse 64 "$flag would be for svc deploy only: set its variable (svc help scripting)" ;;
+		--image | --dry-run | --key | --wait | --keep | --lease | --output | --help | -[!-]*)
+			refuse 64 "$flag cannot be one of FLAGS: see the head of the script" ;;
 		esac
 	done
 }
 
-# names_flavor reports whether flags name a flavor or a price.
-names_flavor() {
-	local flag
+# named reports whether one of some words, separated by spaces, is among flags.
+named() {
+	local words=$1 flag
+	shift
 	for flag; do
-		case ${flag%%=*} in --flavor | --max-price) return 0 ;; esac
+		[[ " $words " != *" ${flag%%=*} "* ]] || return 0
 	done
 	return 1
 }
+flavor_flags='--flavor --max-price'
 
 # look runs a svc that changes nothing, for limit at most. It sets said and code.
 limit=2m
@@ -140,17 +140,18 @@ begin() {
 	limit=${DELETE_TIMEOUT:-10m} look version
 	[ $code != 64 ] || refuse 64 'DELETE_TIMEOUT must be a duration, such as 10m'
 	list "$@" || {
-		look ls "$@" -o name
-		show "$said"
+		svc ls "$@" --quiet >/dev/null || true # says why
 		refuse $code 'svc ls has failed'
 	}
 }
 
 # next sets entry to the next one that list has read.
 next() {
-	[[ $rest == *'- key: '* ]] || return 1
-	rest=${rest#*'- key: '}
-	entry="key: ${rest%%'- key: '*}"
+	local start='- key: '
+	[[ $rest == *"$start"* ]] || return 1
+	rest=${rest#*"$start"}
+	entry=${rest%%"$start"*}
+	entry="key: $entry"
 }
 
 # field prints a field of an entry, or of another document.
@@ -177,12 +178,13 @@ unless_stopped() {
 dry_run() {
 	local number=$1 why
 	shift
-	look "$@" ${number:+--instances "$number"} --dry-run -o yaml
+	set -- "$@" ${number:+--instances "$number"} --dry-run
+	look "$@" -o yaml
 	why=$(field error_kind "$said")
 	case $code:$why in 0:* | 9:key_in_use) return ;; esac
-	look "$@" ${number:+--instances "$number"} --dry-run -o name
+	look "$@" -o name
 	printf '%s\n' "$said" | while IFS= read -r line; do
-		case $line in *"the same command with --replace"*) ;; *) show "$line" ;; esac
+		[[ $line == *"the same command with --replace"* ]] || show "$line"
 	done || true
 	[ "$why" != no_flavor ] || [[ " $* " != *" --flavor $flavor "* ]] || say "the key $key has, or had, the flavor $flavor: for another one, FLAGS with --flavor or --max-price"
 	refuse $code "svc deploy would end with $code"
@@ -193,25 +195,18 @@ drop() {
 	run svc delete --missing-ok --timeout "${DELETE_TIMEOUT:-10m}" -- "$1" >/dev/null || {
 		code=$?
 		say "$1 is not known to be deleted, so nothing is deployed"
-		[ $code != 1 ] || code=10
-		exit $code
+		exit $((code == 1 ? 10 : code))
 	}
 	dropped=yes
 }
 
-# lost reports whether nothing has the key after the script has deleted what served: a create that the ledger stopped
-# was not stopped by the endpoint of another command.
-lost() {
-	local code
-	[ -n "$dropped" ] && { ! list --key "$key" || ! next; }
-}
-
-# unavailable reports whether the endpoint of the key is unavailable.
-unavailable() {
-	local code
-	look get --key "$key" -o yaml
-	id=$(field service_id "$said")
-	[ $code = 0 ] && [ "$(field status "$said")" = unavailable ]
+# deploy deploys with the number of instances that served, and sets code. A create that the ledger has stopped was not
+# stopped by the endpoint of another command if nothing has the key after the script has deleted what served.
+deploy() {
+	local ended=0
+	run svc "$@" ${count:+--instances "$count"} >/dev/null || ended=$?
+	[ $ended != 9 ] || [ -z "$dropped" ] || { list --key "$key" && next; } || ended=20
+	code=$ended
 }
 
 # serves ends the script, and prints the ID of the endpoint that serves.
@@ -242,7 +237,7 @@ while next; do
 done
 
 new=(deploy --key "$key" --name "$key" --image "$image" --lease "${LEASE:-24h}" "$@")
-[ -z "$flavor" ] || names_flavor "$@" || new+=(--flavor "$flavor")
+[ -z "$flavor" ] || named "$flavor_flags" "$@" || new+=(--flavor "$flavor")
 dry_run "$created" "${new[@]}"
 same=$code # 0: the endpoint of the key, if there is one, is that of the new request
 
@@ -250,23 +245,23 @@ same=$code # 0: the endpoint of the key, if there is one, is that of the new req
 [ -n "$created" ] && [ -z "$deleting" ] && [ $same = 0 ] && [ -n "$old_flavor" ] || old_flavor=$flavor
 if [ -n "${OLD_FLAGS-}" ]; then
 	set -- $OLD_FLAGS
-	! names_flavor "$@" || old_flavor=''
+	! named "$flavor_flags" "$@" || old_flavor=''
 fi
 back=(deploy --key "$key" --name "$key" --image "$old" --lease "${LEASE:-24h}")
-skip=''
-for arg; do
-	case ${old_flavor:+strip}$skip$arg in
-	strip--flavor | strip--gpu | strip--region | strip--min-cuda | strip--max-price) skip=skip ;;
-	strip--flavor=* | strip--gpu=* | strip--region=* | strip--min-cuda=* | strip--max-price=*) ;;
-	stripskip*) skip='' ;;
-	*) back+=("$arg") ;;
+while [ -n "$old_flavor" ] && [ $# != 0 ]; do
+	case $1 in
+	--flavor | --gpu | --region | --min-cuda | --max-price) [ $# = 1 ] || shift ;; # and its value
+	--flavor=* | --gpu=* | --region=* | --min-cuda=* | --max-price=*) ;;
+	*) back+=("$1") ;;
 	esac
+	shift
 done
-[ -z "$old_flavor" ] || back+=(--flavor "$old_flavor")
+back+=("$@" ${old_flavor:+--flavor "$old_flavor"})
 
 if [ $same = 9 ]; then
 	look get --key "$key" -o yaml
 	case $code in
+	5) ;; # there is no endpoint to bring back
 	0)
 		count=$(field instances "$said")
 		look flavors -o name
@@ -280,7 +275,6 @@ if [ $same = 9 ]; then
 			refuse 9 "if they are not known, replace it without a way back: svc delete --key $key, then svc deploy --key $key"
 		fi
 		;;
-	5) ;; # there is no endpoint to bring back
 	*)
 		show "$said"
 		refuse 10 "the endpoint of the key $key cannot be read"
@@ -292,33 +286,31 @@ if [ $same = 9 ]; then
 	fi
 fi
 [ "$count" != 0 ] || count='' # one that is deleted, or is being deleted
+[ -z "$count" ] || say "$image gets as many instances as $key has, or had last: $count. --instances does not count"
+[ -z "$old_flavor" ] || say "if $image fails, $old is deployed again with the flavor $old_flavor"
 if [ $same = 9 ] || [ -n "$deleting" ]; then
 	dry_run "$count" "${new[@]}" # are so many in stock?
 	drop "$id"
 fi
-[ -z "$count" ] || say "$image gets as many instances as $key has, or had last: $count. --instances does not count"
 if [ -n "$created" ] && [ $same = 9 ] && [ -z "${LEASE-}" ] && [[ -z $lease || $lease > $(TZ=UTC-24 date +%Y-%m-%dT%H:%M:%SZ) ]]; then
 	say "warning: the lease of $key ${lease:+was until $lease, and }is 24h now. To set another one: svc extend $key DURATION, or LEASE next time"
 fi
 
-code=0
-run svc "${new[@]}" ${count:+--instances "$count"} >/dev/null || code=$?
+deploy "${new[@]}"
 case $code in
 0) serves 0 ;;
-4 | 8) exit $code ;; # svc has said what to do
-9) lost || exit 9 ;;
+4 | 8 | 9) exit $code ;; # svc has said what to do
 10)
-	unavailable || exit 10
-	drop "$id"
+	look get --key "$key" -o yaml
+	[ "$code $(field status "$said")" = '0 unavailable' ] || exit 10
+	drop "$(field service_id "$said")"
 	;;
 esac
-say "$image failed with exit code $code; going back to $old"
-code=0
-run svc "${back[@]}" ${count:+--instances "$count"} >/dev/null || code=$?
+say "$image has failed: see above. Going back to $old"
+deploy "${back[@]}"
 case $code in
 0) serves 1 ;;
-4 | 8 | 10 | 11) ;;
-9) ! lost || code=20 ;;
+4 | 8 | 9 | 10 | 11) ;;
 *) code=20 ;;
 esac
 say "going back to $old failed too: see above. To try again, run the same command again"
