@@ -190,8 +190,8 @@ func (s *session) stub(codes map[string]int) {
 		script += fmt.Sprintf("%s*) echo 'error_kind: key_in_use'; exit %d ;;\n", strings.ReplaceAll(words, " ", "\\ "), codes[words])
 	}
 	s.tool("svc", script+`url*) printf '%s\n' 'service_id: svc-9' 'url: https://app.example' ;;
-ls\ -o\ yaml*) for key in app app--1 app--2 $(grep -q "^deploy" "$HOME/calls" && echo app--3); do
-	printf '  - %s\n' "key: $key" "service_id: svc-9" "open: true" "instances: 1" "created_instances: 1" "flavor_id: flavor-9"
+ls\ -o\ yaml*) echo entries:; for key in app app--1 app--2 $(grep -q "^deploy" "$HOME/calls" && echo app--3); do
+	printf '  - %s\n' "key: $key" "state: created" "service_id: svc-9" "open: true" "instances: 1" "created_instances: 1" "flavor_id: flavor-9"
 done ;;
 get*) echo 'instances: 1'; echo 'flavor_id: flavor-9' ;;
 flavors*) echo flavor-9 ;;
@@ -436,4 +436,47 @@ func TestRolloutSaysThatItShortensTheLease(t *testing.T) {
 			require.Equal(t, want != "", strings.Contains(e.stderr, "warning: the lease of app"), e.stderr)
 		})
 	}
+}
+
+// TestScriptsReadNamesAsNames: a name that looks like an entry of the ledger is none.
+func TestScriptsReadNamesAsNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"x - key: app--zz", "x  - key: app--ZZ", "- key: app--zz", "'- key: app--zz", "key: app--zz"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			patient(t)
+			s := scriptSession(t)
+			s.tool("switch", "")
+			s.env["DRAIN"] = "0"
+			s.must(exitOK, "deploy", "--key", "other", "--name", name, "--image", "other:1", "--instances", "2", "--flavor", "flavor-1")
+			for _, release := range []string{"r1", "r2"} {
+				e := s.script("blue-green.sh", "app", release, "app:1", "switch", "--instances", "1")
+				require.Equal(t, exitOK, e.code, e.stderr)
+				require.NotContains(t, strings.ToLower(e.stderr), "zz")
+			}
+			for _, image := range []string{"app:1", "app:2"} {
+				e := s.script("rollout.sh", "one", image, "app:1", "--name="+name)
+				require.Equal(t, exitOK, e.code, e.stderr)
+			}
+			require.Equal(t, []string{"other:1", "app:1", "app:2"}, s.running())
+		})
+	}
+}
+
+// TestBlueGreenDoesNotCallAReleaseInDoubtServing: it waits until somebody has settled it.
+func TestBlueGreenDoesNotCallAReleaseInDoubtServing(t *testing.T) {
+	t.Parallel()
+	s := scriptSession(t)
+	s.tool("switch", "")
+	s.env["DRAIN"] = "0"
+	s.srv.Fault("POST", svctest.RouteEndpoints, svctest.DropAfterEffect())
+	require.Equal(t, exitUnknown, s.script("blue-green.sh", "app", "r1", "app:1", "switch").code)
+	e := s.script("blue-green.sh", "app", "r2", "app:2", "switch")
+	require.Equal(t, exitLedger, e.code, e.stderr)
+	require.Contains(t, e.stderr, "the outcome of the create of app--r1 is not known")
+	require.Contains(t, e.stderr, "nothing was changed")
+	s.must(exitOK, "adopt", "app--r1", "svc-1")
+	e = s.script("blue-green.sh", "app", "r2", "app:2", "switch")
+	require.Equal(t, exitOK, e.code, e.stderr)
+	require.Equal(t, []string{"app:2"}, s.running())
 }

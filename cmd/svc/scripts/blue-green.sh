@@ -127,7 +127,7 @@ look() {
 list() {
 	look ls -o yaml "$@"
 	rest=$said
-	[ $code = 0 ] || [[ $code = 9 && ($said == *'- key: '* || $said == *'error_kind: no_ledger'*) ]]
+	[ $code = 0 ] || [[ $code = 9 && ($said == *$'\n''  - key: '* || $said == *'error_kind: no_ledger'*) ]]
 }
 
 # begin checks DELETE_TIMEOUT before it is needed, and does what list does.
@@ -140,9 +140,10 @@ begin() {
 	}
 }
 
-# next sets entry to the next one that list has read.
+# next sets entry to the next one that list has read. A name may look like an entry, but not begin a line: svc writes
+# each value on one line.
 next() {
-	local start='- key: '
+	local start=$'\n''  - key: '
 	[[ $rest == *"$start"* ]] || return 1
 	rest=${rest#*"$start"}
 	entry=${rest%%"$start"*}
@@ -232,7 +233,11 @@ serving() {
 	while next; do
 		key=$(field key "$entry")
 		[[ $key == "$app"--* ]] || continue
-		[ "$(field state "$entry")" != damaged ] || refuse 9 "the records of the key $key are damaged: svc doctor"
+		case $(field state "$entry"):$key in
+		damaged:*) refuse 9 "the records of the key $key are damaged: svc doctor" ;;
+		created:* | *:"$new") ;;
+		*) refuse 9 "the outcome of the create of $key is not known: wait for the run that creates it, or settle it (svc help exit-codes, code 4)" ;;
+		esac
 		[ -z "$(field delete_accepted_at "$entry")" ] || continue
 		if [ "$key" = "$new" ]; then
 			count=$(field created_instances "$entry") flavor=$(field flavor_id "$entry") serves=''
@@ -292,7 +297,7 @@ failed=0
 for key in $old; do
 	alone deleted
 	run svc delete --missing-ok --key "$key" --timeout "${DELETE_TIMEOUT:-10m}" >/dev/null || {
-		say "$new serves, but $key is not deleted: svc delete --key $key"
+		say "$new serves, but $key is not deleted. To see it: svc ls --key $key"
 		failed=20
 	}
 done

@@ -132,7 +132,7 @@ look() {
 list() {
 	look ls -o yaml "$@"
 	rest=$said
-	[ $code = 0 ] || [[ $code = 9 && ($said == *'- key: '* || $said == *'error_kind: no_ledger'*) ]]
+	[ $code = 0 ] || [[ $code = 9 && ($said == *$'\n''  - key: '* || $said == *'error_kind: no_ledger'*) ]]
 }
 
 # begin checks DELETE_TIMEOUT before it is needed, and does what list does.
@@ -145,9 +145,10 @@ begin() {
 	}
 }
 
-# next sets entry to the next one that list has read.
+# next sets entry to the next one that list has read. A name may look like an entry, but not begin a line: svc writes
+# each value on one line.
 next() {
-	local start='- key: '
+	local start=$'\n''  - key: '
 	[[ $rest == *"$start"* ]] || return 1
 	rest=${rest#*"$start"}
 	entry=${rest%%"$start"*}
