@@ -211,7 +211,7 @@ func TestDeployAfterACreateThatIsCleanedUp(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				patient(t)
-				s := newSession(t, svctest.WithCreateTime(3*time.Second), svctest.WithDeleteTime(6*time.Second))
+				s := newSession(t, svctest.WithCreateTime(8*time.Second), svctest.WithDeleteTime(6*time.Second))
 				first := s.background(with(with(deploy, "--key", "chat"), more...)...)
 				eventually(t, "the create", func() bool { return s.arrived("POST", svctest.RouteEndpoints) > 0 })
 				second := s.background(with(with(deploy, "--key", "chat"), more...)...)

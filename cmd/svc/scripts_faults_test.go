@@ -85,13 +85,8 @@ func (b *background) kill() ended {
 // flavor that served, also on the way back.
 func TestRolloutGoesOnAfterAKill(t *testing.T) {
 	t.Parallel()
-	arrives := func(method, route string, n int) func(*background) {
-		return func(b *background) {
-			eventually(t, method, func() bool { return b.s.arrived(method, route) >= n })
-		}
-	}
 	deleted := func(b *background) {
-		eventually(t, "the deletion", func() bool { return strings.Contains(b.s.run("ls", "--key", "app", "--all").stdout, "deleted ") })
+		eventually(b.s.t, "the deletion", func() bool { return strings.Contains(b.s.run("ls", "--key", "app", "--all").stdout, "deleted ") })
 	}
 	for name, tt := range map[string]struct {
 		opts   []svctest.Option

@@ -117,11 +117,6 @@ func TestDeployTellsOfInstancesThatWereScaled(t *testing.T) {
 // what runs.
 func TestRolloutSaysWhatRunsAfterASignal(t *testing.T) {
 	t.Parallel()
-	arrives := func(method, route string, n int) func(*background) {
-		return func(b *background) {
-			eventually(t, method, func() bool { return b.s.arrived(method, route) >= n })
-		}
-	}
 	for name, tt := range map[string]struct {
 		opts    []svctest.Option
 		image   string

@@ -45,15 +45,11 @@ func TestReleasesAtOnceNeverDeleteTheOneThatServes(t *testing.T) {
 		"the first one deploys":  {opts: []svctest.Option{svctest.WithDeployTime(2 * time.Second)}, second: "3", reach: says("created svc-2")},
 		"the first one switches": {slow: "svc-2", drain: "1", second: "3", reach: says("switching")},
 		"the first one switches, and the second one deploys for long": {opts: []svctest.Option{svctest.WithDeployTime(4 * time.Second)}, slow: "svc-2", drain: "1", second: "3", reach: says("switching")},
-		"the first one drains":                  {drain: "10", second: "3", reach: drains},
-		"the first one drains, and is given up": {drain: "14", second: "1", reach: drains},
-		"the first one deletes": {opts: []svctest.Option{svctest.WithDeleteTime(3 * time.Second)}, second: "3", reach: func(b *background) {
-			eventually(t, "a delete", func() bool { return b.s.arrived("DELETE", svctest.RouteEndpoint) > 0 })
-		}},
-		"the first one deletes, and is given up": {opts: []svctest.Option{svctest.WithDeleteTime(3 * time.Second)}, second: "1", reach: func(b *background) {
-			eventually(t, "a delete", func() bool { return b.s.arrived("DELETE", svctest.RouteEndpoint) > 0 })
-		}},
-		"the second switch is slow": {slow: "svc-3", drain: "1", second: "3", reach: says("app--2 serves")},
+		"the first one drains":                   {drain: "10", second: "3", reach: drains},
+		"the first one drains, and is given up":  {drain: "14", second: "1", reach: drains},
+		"the first one deletes":                  {opts: []svctest.Option{svctest.WithDeleteTime(3 * time.Second)}, second: "3", reach: arrives("DELETE", svctest.RouteEndpoint, 1)},
+		"the first one deletes, and is given up": {opts: []svctest.Option{svctest.WithDeleteTime(3 * time.Second)}, second: "1", reach: arrives("DELETE", svctest.RouteEndpoint, 1)},
+		"the second switch is slow":              {slow: "svc-3", drain: "1", second: "3", reach: says("app--2 serves")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -107,11 +103,6 @@ func TestReleasesAtOnceNeverDeleteTheOneThatServes(t *testing.T) {
 // and a code that says what serves is true.
 func TestRolloutsAtOnceRentOne(t *testing.T) {
 	t.Parallel()
-	arrives := func(method, route string, n int) func(*background) {
-		return func(b *background) {
-			eventually(t, method, func() bool { return b.s.arrived(method, route) >= n })
-		}
-	}
 	slow := []svctest.Option{svctest.WithDeployTime(2 * time.Second), svctest.WithDeleteTime(2 * time.Second)}
 	for when, reach := range map[string]func(*background){
 		"at the same moment":     func(*background) {},

@@ -52,6 +52,14 @@ func (s *session) script(name string, args ...string) ended {
 	return s.finish(s.shell(`"$0" "$@"`, append([]string{file}, args...)...))
 }
 
+// arrives waits until the service has received so many requests.
+func arrives(method, route string, n int) func(*background) {
+	return func(b *background) {
+		b.s.t.Helper()
+		eventually(b.s.t, method, func() bool { return b.s.arrived(method, route) >= n })
+	}
+}
+
 // running are the images of the endpoints that are billed.
 func (s *session) running() (images []string) {
 	for _, e := range s.srv.Endpoints() {
