@@ -404,7 +404,7 @@ func TestReplaceThatCreatesNothing(t *testing.T) {
 			eventually(s.t, "a create", func() bool { return s.arrived("POST", svctest.RouteEndpoints) > 1 })
 			b.signal(syscall.SIGTERM)
 		}, "interrupted", "svc: "},
-		"no ledger any more": {func(s *session) { s.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Slow(2*time.Second)) }, func(s *session, _ *background) {
+		"no ledger any more": {func(s *session) { s.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Slow(6*time.Second)) }, func(s *session, _ *background) {
 			eventually(s.t, "the delete", func() bool { return s.arrived("DELETE", svctest.RouteEndpoint) > 0 })
 			require.NoError(s.t, os.Rename(filepath.Join(s.env["HOME"], ".local"), filepath.Join(s.env["HOME"], "away")))
 		}, "ledger", "svc doctor"},

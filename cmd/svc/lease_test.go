@@ -106,6 +106,7 @@ func TestLeaseThatCounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			patient(t)
+			began := time.Now()
 			s := newSession(t)
 			s.must(exitOK, "ledger", "init")
 			if tt.before != nil {
@@ -133,7 +134,7 @@ func TestLeaseThatCounts(t *testing.T) {
 				require.NotEmpty(t, tt.says, says)
 			}
 			_, left := s.lease()
-			require.InDelta(t, tt.left.Seconds(), left.Seconds(), 40, "left: %v", left)
+			require.InDelta(t, tt.left.Seconds(), left.Seconds(), 10+time.Since(began).Seconds(), "left: %v", left)
 			require.Equal(t, tt.left == 0, left == 0)
 		})
 	}
@@ -156,6 +157,7 @@ func TestLeaseOfANewEndpointIsThereAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			patient(t)
+			began := time.Now()
 			s := newSession(t, svctest.WithDeployTime(time.Hour))
 			tt.before(s)
 			b := s.background(with(deploy, "--key", "chat", "--lease", "4h", "--replace")...)
@@ -163,7 +165,7 @@ func TestLeaseOfANewEndpointIsThereAtOnce(t *testing.T) {
 			b.signal(syscall.SIGKILL)
 			b.end()
 			_, left := s.lease()
-			require.InDelta(t, (4 * time.Hour).Seconds(), left.Seconds(), 40)
+			require.InDelta(t, (4 * time.Hour).Seconds(), left.Seconds(), 10+time.Since(began).Seconds())
 		})
 	}
 }

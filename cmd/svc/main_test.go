@@ -199,6 +199,16 @@ type session struct {
 	user  int      // under which the program runs; 0: the one of the test
 }
 
+// until is an option of a service that responds to requests with a method only from the release on.
+func until(method string) (held svctest.Option, release func()) {
+	released := make(chan struct{})
+	return svctest.WithRequestHook(func(r svctest.Request) {
+		if r.Method == method {
+			<-released
+		}
+	}), sync.OnceFunc(func() { close(released) })
+}
+
 func newSession(t *testing.T, opts ...svctest.Option) *session {
 	t.Helper()
 	takeSlot(t)

@@ -41,7 +41,8 @@ func TestRecordThatTheLedgerCannotTake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			patient(t)
-			s := newSession(t)
+			held, release := until(tt.method)
+			s := newSession(t, held)
 			s.must(exitOK, with(deploy, "--key", "chat", "--instances", "2")...)
 			if name == "replace" {
 				s.srv.SetStatus("svc-1", svctest.StatusUnavailable)
@@ -51,10 +52,10 @@ func TestRecordThatTheLedgerCannotTake(t *testing.T) {
 				time.Sleep(2100 * time.Millisecond) // the clock of the service has whole seconds
 			}
 			dir := filepath.Join(s.env["HOME"], ".local")
-			s.srv.Fault(tt.method, svctest.RouteEndpoint, svctest.Slow(2*time.Second))
 			b := s.background(with(tt.args, "-o", "json", "--quiet")...)
 			eventually(t, "the change", func() bool { return s.arrived(tt.method, svctest.RouteEndpoint) > 0 })
 			require.NoError(t, os.Rename(dir, dir+"-away"))
+			release()
 			e := b.end()
 			require.Equal(t, tt.code, e.code, e.stderr)
 			e.doc(t)
@@ -99,7 +100,8 @@ func TestScaleWithoutTheLedger(t *testing.T) {
 func TestDeletionWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
 	patient(t)
-	s := newSession(t)
+	held, release := until("DELETE")
+	s := newSession(t, held)
 	dsn := postgres(t)
 	s.env["SVC_LEDGER"] = dsn
 	query := func(text string) {
@@ -108,10 +110,10 @@ func TestDeletionWithoutTheDatabase(t *testing.T) {
 	}
 	s.must(exitOK, "ledger", "init")
 	s.must(exitOK, with(deploy, "--key", "chat")...)
-	s.srv.Fault("DELETE", svctest.RouteEndpoint, svctest.Slow(3*time.Second))
 	b := s.background("delete", "--key", "chat", "--quiet")
 	eventually(t, "the delete", func() bool { return s.arrived("DELETE", svctest.RouteEndpoint) > 0 })
 	query("ALTER TABLE svc_ledger RENAME TO away")
+	release()
 	e := b.end()
 	require.Equal(t, exitOK, e.code, e.stderr)
 	require.Contains(t, e.stderr, "warning: the ledger cannot record that svc-1 is deleted, so its entry (key chat) stays open: ")
