@@ -350,7 +350,7 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView, l triedLedger) {
 	}
 	entries, damaged := ledger.Fold(l.records)
 	if damaged != nil {
-		v.problem("entries", plainText(damaged), "look at the endpoints of the keys that are named, and delete what should not run")
+		v.problem("records", plainText(damaged), "look at the endpoints of the keys that are named, and delete what should not run")
 	}
 	t.checkAccount(ctx, v, entries)
 	t.checkEntries(v, entries, errors.Join(err, damaged))
