@@ -32,7 +32,7 @@ const shownDefault = "svc-ledger in $XDG_STATE_HOME or ~/.local/state"
 type place struct {
 	driver   string // "folder", "sqlite", "postgres"; or "none" if there is no ledger
 	name     string // full path of the folder or file, or the connection string
-	shown    string // as all texts and documents show it: without user, password and parameters
+	shown    string // as all texts and documents show it: without user, password and parameters but the host
 	usable   string // as a command line can have it; empty if it may hold a secret
 	explicit bool   // named by --ledger or SVC_LEDGER: the ledger must exist
 }
@@ -106,7 +106,7 @@ var connection = regexp.MustCompile(`(?i)://|postgres(ql)?:|password|_key=`)
 // address matches a relative path that may be a mistyped connection string.
 var address = regexp.MustCompile(`[@:=?]|//|^~[^/\\]`)
 
-// withoutSecrets returns a connection string without its user, password and parameters, as each text shows it: the library
+// withoutSecrets returns a connection string without its user, password and parameters but the host, as each text shows it: the library
 // removes the user from what it shows, so that another form would be a second one. usable is the connection string if it has
 // neither a password nor parameters, and else empty.
 func withoutSecrets(dsn string) (shown, usable string, err error) {
@@ -121,7 +121,11 @@ func withoutSecrets(dsn string) (shown, usable string, err error) {
 	if _, secret := u.User.Password(); !secret && u.RawQuery+u.Fragment == "" {
 		usable = dsn
 	}
+	host := u.Query().Get("host") // the folder of a socket, or a server: it wins over that of the URL
 	u.User, u.RawQuery, u.ForceQuery, u.Fragment = nil, "", false, ""
+	if host != "" {
+		u.RawQuery = "host=" + strings.ReplaceAll(url.QueryEscape(host), "%2F", "/")
+	}
 	return u.String(), usable, nil
 }
 
@@ -238,7 +242,7 @@ func openPlace(ctx context.Context, p place, opts ...ledger.Option) (store ledge
 	create := !slices.Contains(opts, ledger.MustExist())
 	defer func() {
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && !create:
+		case errors.Is(err, fs.ErrNotExist) && !create && p.knows(err):
 			err = noLedgerError{p}
 		case err != nil:
 			err = &ledger.Error{Op: "open " + p.shown, Err: err}
@@ -265,6 +269,12 @@ func openPlace(ctx context.Context, p place, opts ...ledger.Option) (store ledge
 	const safe = "?_pragma=busy_timeout(10000)&_pragma=synchronous(FULL)"
 	file := (&url.URL{Scheme: "file", OmitHost: true, Path: p.name}).String()
 	return openSQL(p, "sqlite", file+safe, func(db *sql.DB) (ledger.Store, error) { return sqlledger.SQLite(ctx, db, opts...) })
+}
+
+// knows reports whether an error about something that does not exist is about the ledger. A database server that does not run
+// may have no socket: that is no answer of the server.
+func (p place) knows(err error) bool {
+	return p.driver != "postgres" || isA[*pgconn.PgError](err)
 }
 
 // isMalformed reports whether an error means that the file of a ledger is damaged, or is no database.

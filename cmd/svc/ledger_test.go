@@ -149,6 +149,13 @@ func TestLedgerPlaces(t *testing.T) {
 	e := s.must(exitLedger, "ls", "-o", "json")
 	require.NotContains(t, e.stdout+e.stderr, "secret")
 	require.Contains(t, e.stderr, "open postgres://127.0.0.1:1/x: ")
+	s.env["SVC_LEDGER"] = "postgres://u:secret@/x?host=" + empty + "/socket&password=secret2"
+	e = s.must(exitLedger, "ls", "-o", "json")
+	require.Equal(t, "ledger", e.doc(t)["error_kind"], "a server that does not run is no missing ledger")
+	require.Contains(t, e.stderr, "open postgres:///x?host="+empty+"/socket: ")
+	require.Contains(t, e.stderr, "The ledger is postgres:///x?host="+empty+"/socket. ")
+	require.NotContains(t, e.stdout+e.stderr+s.run("doctor").stdout, "secret")
+	require.NotContains(t, s.run("doctor").stdout, "ledger init")
 	s.env["SVC_LEDGER"] = filepath.Join(home, "missing")
 	require.Contains(t, s.must(exitLedger, "ls").stderr, "To make one: svc ledger init\n", "it is in SVC_LEDGER, perhaps with a password")
 	require.Regexp(t, `or make a ledger: svc ledger init *\n`, s.run("doctor").stdout)
