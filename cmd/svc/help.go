@@ -79,8 +79,8 @@ failure, and a closed standard output (>&-) counts as /dev/null: the code is tha
 nobody gets the ID.
 
 After SIGHUP, SIGINT and SIGTERM, all commands but "svc run" end with 130 if nothing runs, and else with
-4, 10 or 11. A signal that is ignored when svc starts stays ignored: SIGHUP under nohup, and SIGINT after
-"&" in a script. Send SIGTERM to these.
+4, 10 or 11. A SIGHUP or SIGINT that is ignored when svc starts stays ignored, for CMD of "svc run" too:
+SIGHUP under nohup, and SIGINT after "&" in a script. Send SIGTERM to these.
 
 The first signal ends the command, and deletes what it created. Signals within two seconds
 count as one, because timeout(1) sends two. A later signal, or SIGQUIT (Ctrl-\) at any time, ends the

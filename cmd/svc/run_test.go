@@ -138,6 +138,35 @@ func TestRunStopsWhatItsProgramHasStarted(t *testing.T) {
 	}
 }
 
+// TestSignalsThatTheProgramOfRunIgnores: they are those that were ignored when svc was started, and no other one. So
+// the writer of a pipeline ends when its reader has gone.
+func TestSignalsThatTheProgramOfRunIgnores(t *testing.T) {
+	t.Parallel()
+	for _, trap := range []string{"", "trap '' HUP; ", "trap '' INT; ", "trap '' INT HUP TSTP; "} {
+		t.Run(trap, func(t *testing.T) {
+			t.Parallel()
+			const ignored = "grep SigIgn /proc/self/status"
+			if _, err := os.Stat("/proc/self/status"); err != nil {
+				t.Skip("only Linux shows them")
+			}
+			s := newSession(t)
+			e := s.finish(s.shell(trap + ignored + `; exec svc run --name demo --image i -- ` + ignored))
+			require.Equal(t, exitOK, e.code, e.stderr)
+			lines := strings.Split(e.stdout, "\n")
+			require.Len(t, lines, 3)
+			require.Equal(t, lines[0], lines[1])
+		})
+	}
+	t.Run("a pipeline ends", func(t *testing.T) {
+		t.Parallel()
+		s := newSession(t)
+		e := s.must(exitOK, with(runDemo, "sh", "-c", `{ seq 1000000; echo "seq: $?" >&2; } | head -n 1`)...)
+		require.Equal(t, "1\n", e.stdout)
+		require.Contains(t, e.stderr, "seq: 141\n")
+		require.Zero(t, s.srv.RunningInstances())
+	})
+}
+
 // TestRunThatIsKilledTakesItsProgramAlong: on Linux, CMD does not outlive a killed svc.
 func TestRunThatIsKilledTakesItsProgramAlong(t *testing.T) {
 	t.Parallel()

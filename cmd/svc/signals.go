@@ -51,7 +51,9 @@ func watchSignals() signals {
 			signal.Notify(received, s)
 		}
 	}
-	signal.Ignore(syscall.SIGPIPE) // a closed pipe is an error of the write instead
+	// A closed pipe is an error of the write instead. Nobody receives from the channel: signals are dropped. Ignoring them
+	// would let CMD of "svc run" ignore them too, and a pipeline in CMD might never end.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	enough := make(chan struct{})
 	go func() {
