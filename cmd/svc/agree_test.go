@@ -239,3 +239,65 @@ for left in 1 2 3 4; do rm "$1/$left"; svc doctor -o name --ledger "$1/l" >/dev/
 	require.NoError(t, err, "%s", out)
 	require.Equal(t, "1 problem\n2 problem\n3 problem\n4 ok\n", string(out))
 }
+
+// TestKeyThatAnotherCommandTakesMeanwhile: the endpoint that the document names runs.
+func TestKeyThatAnotherCommandTakesMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.srv.Fault("GET", svctest.RouteFlavors, svctest.Slow(4*time.Second))
+	b := s.background("deploy", "--key", "chat", "--name", "other", "--image", "other:1", "-o", "json")
+	eventually(t, "the list", func() bool { return s.arrived("GET", svctest.RouteFlavors) > 0 })
+	s.must(exitOK, with(deploy, "--key", "chat", "--flavor", "flavor-1")...)
+	e := b.end()
+	doc := e.doc(t)
+	require.Equal(t, []any{exitLedger, "key_in_use", "svc-1", true}, []any{e.code, doc["error_kind"], doc["service_id"], doc["may_be_running"]}, e.stderr)
+}
+
+// TestAdviceWithoutAnID: a command that ends before it has read the ledger names the key.
+func TestAdviceWithoutAnID(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	makeFifo(t, filepath.Join(s.env["HOME"], ".local/state/svc-ledger/chat@000009.json"))
+	for line, says := range map[string]string{
+		"delete --key chat --timeout 1s":  "The endpoint of the key chat may still be running and billed. To try again: svc delete --key chat\n",
+		"scale --key chat 2 --timeout 1s": "To see how many: svc get --key chat\n",
+	} {
+		require.Contains(t, s.must(exitRunning, strings.Fields(line)...).stderr, says)
+	}
+}
+
+// TestNumberThatTheLedgerCannotRecord is named, also if the endpoint is only in a part of the ledger that this command cannot
+// change.
+func TestNumberThatTheLedgerCannotRecord(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	here := s.env["SVC_BASE_URL"]
+	s.env["SVC_BASE_URL"] = strings.Replace(here, "127.0.0.1", "localhost", 1)
+	require.Contains(t, s.must(exitOK, "scale", "svc-1", "2").stderr, "warning: the ledger has svc-1, of the key chat, at another address, and that entry keeps its number of instances. If it is the same endpoint: svc scale --key chat 2 --base-url "+here+"\n")
+	s.env["SVC_BASE_URL"] = here
+	damage("chat@000001.json")(s)
+	require.Contains(t, s.must(exitOK, "scale", "svc-1", "3").stderr, "warning: the records of the key chat, which has svc-1, are damaged")
+}
+
+// TestCommandThatCannotBeginMakesNoLedger: the next command would take it for one that was there.
+func TestCommandThatCannotBeginMakesNoLedger(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"SVC_BASE_URL", "SVC_API_TOKEN"} {
+		s := newSession(t)
+		delete(s.env, name)
+		s.must(exitUsage, deploy...)
+		require.NoDirExists(t, filepath.Join(s.env["HOME"], ".local"))
+	}
+}
+
+// TestScaleThatCannotBeWritten says what it did in one whole sentence.
+func TestScaleThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	e := s.finish(s.shell("svc scale --key chat 2 >/dev/full"))
+	require.Equal(t, exitRunning, e.code)
+	require.Contains(t, e.stderr, "The number of instances was changed to 2. They may be running and billed. To see how many: svc get svc-1\n")
+}

@@ -18,6 +18,11 @@ import (
 
 // connect opens the ledger and the client, as far as a command needs them.
 func (t *tool) connect(ctx context.Context, c *command) (stop func(), err error) {
+	if c.ledger == makesLedger { // none is made for a command that cannot begin
+		if err := t.makeClient(c, nil); err != nil {
+			return nil, err
+		}
+	}
 	store, closeLedger, err := t.openLedger(ctx, c)
 	if err != nil {
 		return nil, err

@@ -109,7 +109,7 @@ that its deletion settles the entry.`,
 	}
 	c.Flags().BoolVar(&missingOK, "missing-ok", false, "end with exit code 0, not 5, if there is no such endpoint")
 	c.left = func(f facts) []string {
-		return []string{fmt.Sprintf("%s may still be running and billed. To try again%s: %s", f.ID, f.withItsToken(), t.cmd("delete %s", f.ID))}
+		return []string{fmt.Sprintf("%s may still be running and billed. To try again%s: %s", capital(f.subject()), f.withItsToken(), t.cmd("delete %s", f.target()))}
 	}
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		if t.flags.key != "" {
@@ -193,12 +193,17 @@ func (t *tool) recorded(ctx context.Context, ids []string) map[string]ledger.Ent
 		t.note(func(f *facts) { f.Unread = true })
 		t.talk.warn("the ledger cannot be read, so the entry of what is deleted may stay open; run the same command again when it can: %s", plainText(err))
 	}
-	for _, e := range entries {
-		if e.Open() && t.elsewhere(e) && slices.ContainsFunc(ids, func(id string) bool { return strings.EqualFold(id, e.ServiceID) }) {
-			t.talk.warn("the ledger has %s, of the key %s, at another address, and that entry stays open. If it is the same endpoint: %s", printable(e.ServiceID), e.Key, t.cmdOf(e, "delete --key %s", e.Key))
-		}
+	for _, e := range t.openElsewhereWith(entries, ids...) {
+		t.talk.warn("the ledger has %s, of the key %s, at another address, and that entry stays open. If it is the same endpoint: %s", printable(e.ServiceID), e.Key, t.cmdOf(e, "delete --key %s", e.Key))
 	}
 	return t.byID(entries)
+}
+
+// openElsewhereWith returns the open entries at other addresses that have one of some IDs.
+func (t *tool) openElsewhereWith(entries []ledger.Entry, ids ...string) []ledger.Entry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e ledger.Entry) bool {
+		return !e.Open() || !t.elsewhere(e) || !slices.ContainsFunc(ids, func(id string) bool { return strings.EqualFold(id, e.ServiceID) })
+	})
 }
 
 // byID returns the entries of the endpoints that the ledger has as created or deleted at this address, by their IDs in

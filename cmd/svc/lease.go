@@ -46,6 +46,7 @@ func (d *deployment) tellLease(e ledger.Entry, dry bool) {
 	case dry && e.LeaseEnd.IsZero() && d.spec.lease > 0:
 		t.talk.say("it has no lease: the command would set one that ends in %v", lease)
 	case e.LeaseEnd.IsZero():
+	case left < 0 && e.Adopted: // its record tells whether a sweep deletes it: see lookAgain
 	case left < 0:
 		t.warnOfOver(e)
 	case d.spec.lease > 0:

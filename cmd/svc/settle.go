@@ -152,7 +152,11 @@ func (t *tool) undoAdoption(ctx context.Context, key string) error {
 		return err
 	}
 	t.note(func(f *facts) { f.ID = "" })
-	t.talk.say("the key %s is in doubt again, and %s is as before. If there is an endpoint of the key: %s. If there is none: %s", key, printable(e.ServiceID), t.cmd("adopt %s ID", key), t.cmd("forget %s", key))
+	is := "as before"
+	if !deleteAccepted(e).IsZero() {
+		is = "being deleted"
+	}
+	t.talk.say("the key %s is in doubt again, and %s is %s. If there is an endpoint of the key: %s. If there is none: %s", key, printable(e.ServiceID), is, t.cmd("adopt %s ID", key), t.cmd("forget %s", key))
 	return nil
 }
 

@@ -56,6 +56,30 @@ func (t *tool) target(ctx context.Context, args []string) (e ledger.Entry, rest 
 	return e, args, nil
 }
 
+// target names the endpoint of a command in the command line of an advice: by its ID, or by its key if the ID is not known.
+func (f facts) target() string {
+	if f.ID == "" && f.Key != "" {
+		return "--key " + f.Key
+	}
+	return f.ID
+}
+
+// subject names the endpoint of a command in a sentence.
+func (f facts) subject() string {
+	if f.ID == "" && f.Key != "" {
+		return "the endpoint of the key " + f.Key
+	}
+	return f.ID
+}
+
+// capital begins a sentence with what subject returns. An ID stays as it is.
+func capital(subject string) string {
+	if rest, ok := strings.CutPrefix(subject, "the "); ok {
+		return "The " + rest
+	}
+	return subject
+}
+
 // noteEntry records what the ledger knows about the endpoint.
 func (t *tool) noteEntry(e ledger.Entry) {
 	t.note(func(f *facts) {
@@ -82,6 +106,7 @@ func (t *tool) noteUnsettled(entries ...entryView) {
 func (t *tool) noteKnown(ctx context.Context, err error) {
 	if e, ok := t.entryInUse(err); ok {
 		t.noteEntry(e)
+		t.note(func(f *facts) { f.Running = f.Running || e.Open() }) // another command may have created it after this one has read the key
 	}
 	t.noteLatest(ctx, err)
 	f := t.facts()

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -114,6 +115,9 @@ deleted, only "svc extend" does. Ends with 10, too, if a delete is accepted whil
 			return nil, err
 		}
 		t.warnOfDelete(e)
+		if t.flags.key == "" {
+			t.warnOfOldNumber(ctx, e.ServiceID, n)
+		}
 		s, err := t.scaleAndWait(ctx, e, n)
 		t.note(func(f *facts) {
 			f.Changed = f.Changed || isForeign(err)
@@ -138,6 +142,22 @@ func (t *tool) scaleAdvice(err error) []string {
 		return nil
 	}
 	return append([]string{"More instances need a record. The same command with --ledger none works without one: then the ledger keeps the number from before."}, t.ledgerAdvice(err, t.facts())...)
+}
+
+// warnOfOldNumber warns if the ledger has an endpoint in a way in which it cannot record another number of instances: at another
+// address, or with records that are damaged.
+func (t *tool) warnOfOldNumber(ctx context.Context, id string, n int) {
+	ctx, cancel := briefly(ctx)
+	defer cancel()
+	entries, err := t.client.Ledger.Entries(ctx)
+	for _, e := range t.openElsewhereWith(entries, id) {
+		t.talk.warn("the ledger has %s, of the key %s, at another address, and that entry keeps its number of instances. If it is the same endpoint: %s", printable(id), e.Key, t.cmdOf(e, "scale --key %s %d", e.Key, n))
+	}
+	for _, e := range t.damagedEntries(ctx, entries, err) {
+		if e.Open && strings.EqualFold(e.ServiceID, id) {
+			t.talk.warn("the records of the key %s, which has %s, are damaged: the ledger cannot record its number of instances", e.Key, printable(id))
+		}
+	}
 }
 
 // overtakenError is returned if another command has set another number of instances after this one.
@@ -189,18 +209,18 @@ func (t *tool) overtaken(ctx context.Context, e ledger.Entry, n int, s *svc.Infe
 // scaleLeft returns what may be running after a change of the number of instances that failed.
 func (t *tool) scaleLeft(f facts) []string {
 	if !f.Changed {
-		return []string{fmt.Sprintf("The number of instances was not changed: as many as before may be running and billed. To see how many: %s", t.cmd("get %s", f.ID))}
+		return []string{"The number of instances was not changed: as many as before may be running and billed. To see how many: " + t.cmd("get %s", f.target())}
 	}
-	text := "Up to %d instances of %[2]s may be running and billed, or as many as before."
+	text := fmt.Sprintf("Up to %d instances of %s may be running and billed, or as many as before.", f.Target, f.subject())
 	switch {
 	case f.Overtaken:
-		text = "%[2]s has %[1]d instances, by another command. They may be running and billed."
+		text = fmt.Sprintf("%s has %d instances, by another command. They may be running and billed.", f.subject(), f.Target)
 	case f.Unwritten:
-		text = "The number of instances was changed to %d. They may be running and billed."
+		text = fmt.Sprintf("The number of instances was changed to %d. They may be running and billed.", f.Target)
 	case f.Target == 0:
-		text = "As many instances of %[2]s as before may be running and billed, or %[1]d."
+		text = fmt.Sprintf("As many instances of %s as before may be running and billed, or 0.", f.subject())
 	}
-	return []string{fmt.Sprintf(text, f.Target, f.ID) + " To see how many: " + t.cmd("get %s", f.ID)}
+	return []string{text + " To see how many: " + t.cmd("get %s", f.target())}
 }
 
 // hadNoEndpoint reports whether err proves that an update changed nothing, because there is no
