@@ -115,9 +115,7 @@ deleted, only "svc extend" does. Ends with 10, too, if a delete is accepted whil
 			return nil, err
 		}
 		t.warnOfDelete(e)
-		if t.flags.key == "" {
-			t.warnOfOldNumber(ctx, e.ServiceID, n)
-		}
+		t.warnOfOldNumber(ctx, e.ServiceID, n)
 		s, err := t.scaleAndWait(ctx, e, n)
 		t.note(func(f *facts) {
 			f.Changed = f.Changed || isForeign(err)
@@ -144,9 +142,12 @@ func (t *tool) scaleAdvice(err error) []string {
 	return append([]string{"More instances need a record. The same command with --ledger none works without one: then the ledger keeps the number from before."}, t.ledgerAdvice(err, t.facts())...)
 }
 
-// warnOfOldNumber warns if the ledger has an endpoint in a way in which it cannot record another number of instances: at another
+// warnOfOldNumber warns if the ledger has the endpoint of an ID in a way in which it cannot record another number of instances: at another
 // address, or with records that are damaged.
 func (t *tool) warnOfOldNumber(ctx context.Context, id string, n int) {
+	if t.flags.key != "" {
+		return
+	}
 	ctx, cancel := briefly(ctx)
 	defer cancel()
 	entries, err := t.client.Ledger.Entries(ctx)
