@@ -242,6 +242,54 @@ func TestAdviceWorks(t *testing.T) {
 	}
 }
 
+// TestAdviceForAKeyThatLooksLikeAFlag: it runs as it is printed, with all settings as flags.
+func TestAdviceForAKeyThatLooksLikeAFlag(t *testing.T) {
+	t.Parallel()
+	words := regexp.MustCompile(`svc (?:adopt|forget|extend|get|delete)\b(?: --?[a-z-]*| /\S*\w| http://[\w.:]*\w| ID| 8h)*`)
+	for _, key := range []string{"-x", "-h"} {
+		created := func(s *session) { s.must(exitOK, with(deploy, "--key", key, "--lease", "1s")...) }
+		lost := func(fault svctest.Fault) func(*session) {
+			return func(s *session) {
+				s.srv.Fault("POST", svctest.RouteEndpoints, fault)
+				s.must(exitUnknown, with(deploy, "--key", key)...)
+				later := http.Header{"Date": {time.Now().Add(10 * time.Minute).UTC().Format(http.TimeFormat)}}
+				s.srv.Fault("GET", svctest.RouteFlavors, svctest.Fault{Header: later, Times: -1}) // so that forget need not wait
+			}
+		}
+		for name, tt := range map[string]struct {
+			make  func(*session)
+			tried []string
+		}{
+			"adopt":  {lost(svctest.DropAfterEffect()), deploy},
+			"forget": {lost(svctest.DropBeforeEffect()), deploy},
+			"extend": {created, deploy},
+			"get":    {created, with(deploy, "--port", "1")},
+			"delete": {created, with(deploy, "--port", "1")},
+		} {
+			t.Run(name+key, func(t *testing.T) {
+				t.Parallel()
+				patient(t)
+				s := newSession(t)
+				tt.make(s)
+				s.onlyFlags()
+				if name == "extend" {
+					time.Sleep(1100 * time.Millisecond) // the clock of the service has whole seconds
+				}
+				e := s.run(with(tt.tried, "--key", key)...)
+				for _, line := range words.FindAllString(e.stderr, -1) {
+					if strings.HasPrefix(line, "svc "+name) && strings.Contains(line, key) {
+						e := s.finish(s.shell(strings.Replace(line, " ID", " svc-1", 1)))
+						require.Equal(t, exitOK, e.code, "%s: %s", line, e.stderr)
+						require.NotContains(t, e.stdout, "Usage:", line)
+						return
+					}
+				}
+				require.Fail(t, "no such advice", e.stderr)
+			})
+		}
+	}
+}
+
 // TestAdviceNamesTheLedgerWithoutItsSecrets: a connection string that holds a password belongs into SVC_LEDGER.
 func TestAdviceNamesTheLedgerWithoutItsSecrets(t *testing.T) {
 	t.Parallel()

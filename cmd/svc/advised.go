@@ -25,28 +25,62 @@ func (t *tool) cmdOf(e ledger.Entry, format string, args ...any) string {
 
 // cmdAt is cmd with a value for --base-url; if it is empty, the address is that of the environment.
 func (t *tool) cmdAt(address, format string, args ...any) string {
-	line, before := fmt.Sprintf(format, args...), ""
+	line, rest := commandLine(format, args...)
 	name, _, _ := strings.Cut(line, " ")
+	before := ""
 	if !slices.Contains([]string{"files", "jobs", "flavors"}, name) {
 		before, line = t.withLedger(line)
 	}
-	if name == "ls" || name == "ledger" { // they need no service
-		return before + "svc " + line
+	if name != "ls" && name != "ledger" { // they need no service
+		line += t.ofService(address, name)
 	}
+	return before + "svc " + line + rest
+}
+
+// ofService returns the flags that a command needs to reach the service.
+func (t *tool) ofService(address, name string) (flags string) {
 	if _, problem := valid.ParseBase(address, true); problem == "" { // one that is refused may hold a password
-		line += " --base-url " + shellWord(address)
+		flags += " --base-url " + shellWord(address)
 	}
 	if t.flags.tokenFile != "" {
-		line += " --token-file " + shellWord(t.flags.tokenFile)
+		flags += " --token-file " + shellWord(t.flags.tokenFile)
 	}
 	url, shows := t.flags.inferenceURL, slices.Contains([]string{"get", "url", "wait", "deploy", "doctor"}, name)
 	if url != "" && shows {
-		line += " --inference-url " + shellWord(url)
+		flags += " --inference-url " + shellWord(url)
 	}
 	if t.flags.insecureHTTP {
-		line += " --insecure-http"
+		flags += " --insecure-http"
 	}
-	return before + "svc " + line
+	return flags
+}
+
+// commandLine returns a command line, and what must stand after its last flag: if an argument looks like a flag, as the
+// key -x does, all arguments follow "--". Each word of the format has one verb at most, and a word after a flag that is
+// no flag is its value.
+func commandLine(format string, args ...any) (line, rest string) {
+	var words, command, arguments []string
+	after, looks := "", false // the word before; an argument looks like a flag
+	for _, form := range strings.Fields(format) {
+		word := form
+		if strings.Contains(form, "%") && len(args) > 0 {
+			word, args = fmt.Sprintf(form, args[0]), args[1:]
+		}
+		flag := strings.HasPrefix(form, "-")
+		switch {
+		case flag, strings.HasPrefix(after, "-"), word == form && len(arguments) == 0 && form == strings.ToLower(form):
+			command = append(command, word)
+		default:
+			arguments = append(arguments, word)
+			bare := strings.TrimPrefix(word, "'")
+			looks = looks || len(bare) > 1 && bare[0] == '-'
+		}
+		words, after = append(words, word), form
+	}
+	if looks {
+		return strings.Join(command, " "), " -- " + strings.Join(arguments, " ")
+	}
+	return strings.Join(words, " "), ""
 }
 
 // withLedger returns a command line with the ledger of --ledger, if that was given. A connection string that may hold a
