@@ -311,7 +311,11 @@ const refusedLimit = 30 * time.Second
 // may be renewed.)
 func (t *tool) deleteAndWait(ctx context.Context, id string, e ledger.Entry) error {
 	e.ServiceID = id
-	return t.untilDeleted(ctx, e, t.client.InferenceServices.DeleteAndWait)
+	err := t.untilDeleted(ctx, e, t.client.InferenceServices.DeleteAndWait)
+	if err != nil && !t.endpoint(id).tried && kindOf(err).name == "timeout" {
+		return several{fmt.Sprintf("no delete of %s was sent: the time limit is over", printable(id)), []error{err}}
+	}
+	return err
 }
 
 // untilDeleted calls a function that waits until the endpoint of an entry is deleted. It ends like deleteAndWait.

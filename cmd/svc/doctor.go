@@ -291,6 +291,8 @@ func (t *tool) tryLedger(ctx context.Context) (result func() triedLedger) {
 	}
 }
 
+const stalledLedger = "it did not respond in time: try again with a longer --timeout, and check its disk or its database"
+
 // try opens the ledger, reads it, and tries to write to it.
 func (l *triedLedger) try(ctx context.Context) {
 	store, stop, err := openPlace(ctx, l.place, ledger.MustExist())
@@ -332,6 +334,9 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView, l triedLedger) {
 	case isMalformed(err):
 		v.problem("ledger", plainText(err), strings.Join(t.malformed(), " "))
 		return
+	case isA[stalledError](err):
+		v.problem("ledger", plainText(err), stalledLedger)
+		return
 	case err != nil:
 		v.problem("ledger", plainText(err), "check that it exists, that it is a ledger, and that you may read and write it")
 		return
@@ -339,8 +344,8 @@ func (t *tool) checkLedger(ctx context.Context, v *doctorView, l triedLedger) {
 	switch err = l.err; {
 	case isMalformed(err):
 		v.problem("ledger", plainText(err), strings.Join(t.malformed(), " "))
-	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
-		v.problem("ledger", plainText(err), "it did not respond in time: try again with a longer --timeout, and check its disk or its database")
+	case isA[stalledError](err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
+		v.problem("ledger", plainText(err), stalledLedger)
 	case err != nil:
 		v.problem("ledger", plainText(err), "repair or restore it; until then nothing is created under a damaged key")
 	case l.unwritten != nil:

@@ -197,15 +197,17 @@ func (t *tool) openLedger(ctx context.Context, c *command) (store ledger.Store, 
 		return nil, stop, err
 	}
 	dry := c.dry != nil && *c.dry
-	store, stop, err = t.openOrMake(ctx, use == makesLedger && !t.place.explicit && !dry)
+	opening, cancel := t.openingTime(ctx, use)
+	defer cancel()
+	store, stop, err = t.openOrMake(opening, use == makesLedger && !t.place.explicit && !dry)
 	switch {
 	case dry && isA[noLedgerError](err) && !t.place.explicit:
 		t.talk.say("there is no ledger at %s: without --dry-run, this command makes one", t.place.shown)
 		return ledger.Memory(), func() {}, nil
 	case err == nil && c.stake == changes:
-		return watched{store, t, c}, stop, nil
+		return watched{timely{store}, t, c}, stop, nil
 	case err == nil:
-		return store, stop, nil
+		return timely{store}, stop, nil
 	case use != usesLedger:
 		return nil, func() {}, err
 	case isA[noLedgerError](err) && !t.place.explicit:
@@ -248,6 +250,19 @@ func openPlace(ctx context.Context, p place, opts ...ledger.Option) (store ledge
 			err = &ledger.Error{Op: "open " + p.shown, Err: err}
 		}
 	}()
+	type opened struct {
+		store ledger.Store
+		stop  func()
+	}
+	o, err := answered(ctx, func(ctx context.Context) (opened, error) {
+		store, stop, err := p.open(ctx, create, opts)
+		return opened{store, stop}, err
+	})
+	return o.store, o.stop, err
+}
+
+// open opens a ledger.
+func (p place) open(ctx context.Context, create bool, opts []ledger.Option) (store ledger.Store, stop func(), err error) {
 	info, err := os.Stat(p.name)
 	switch {
 	case err != nil:

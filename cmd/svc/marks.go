@@ -189,9 +189,13 @@ func hiddenMarks(entries []ledger.Entry) (marks []ledger.Record) {
 }
 
 // showMarks writes the marks that a later lease hides once more, as they are, since [svc.Ledger.Reap] goes by the latest
-// lease. It returns the entries of the ledger after that.
-func (t *tool) showMarks(ctx context.Context) []ledger.Entry {
-	entries, _ := t.client.Ledger.Entries(ctx) // the sweep itself reports a failure
+// lease. It returns the entries of the ledger after that. The error is only that the ledger does not respond: the sweep itself
+// reports any other.
+func (t *tool) showMarks(ctx context.Context) ([]ledger.Entry, error) {
+	entries, err := t.client.Ledger.Entries(ctx)
+	if isA[stalledError](err) {
+		return nil, err
+	}
 	hidden := hiddenMarks(slices.DeleteFunc(slices.Clone(entries), t.elsewhere))
 	for _, mark := range hidden {
 		_ = t.journal.Change(ctx, "extend", ledger.Entry{Key: mark.Key, Intent: mark.Intent}, func(now ledger.Entry) (r ledger.Record, err error) {
@@ -204,7 +208,7 @@ func (t *tool) showMarks(ctx context.Context) []ledger.Entry {
 	if len(hidden) > 0 {
 		entries, _ = t.client.Ledger.Entries(ctx)
 	}
-	return entries
+	return entries, nil
 }
 
 // withMarks returns records as they are after showMarks. A dry run writes nothing.

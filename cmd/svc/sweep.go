@@ -147,7 +147,10 @@ func (s *sweeping) run(ctx context.Context) (view, error) {
 	t, v := s.tool, emptySweep().(*sweepView)
 	t.talk.setDeleting(true)
 	v.DryRun = s.dryRun
-	entries := t.showMarks(ctx)
+	entries, err := t.showMarks(ctx)
+	if err != nil { // afterSweep would wait for it once more
+		return v, err
+	}
 	t.note(func(*facts) { t.partial = func() view { return t.unfinished(entries, &s.proofs, s.dryRun) } })
 	if err := t.refused(ctx); err != nil {
 		return v, t.afterSweep(ctx, v, err)
