@@ -415,3 +415,21 @@ func TestScriptsWithALedgerThatBreaks(t *testing.T) {
 		})
 	}
 }
+
+// TestScriptsNeverEndWithTwo: that is the code of a svc that has crashed, and of a bash that fails by itself, so it must
+// not be one that says what serves.
+func TestScriptsNeverEndWithTwo(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"rollout.sh": {"app", "app:2", "app:1"}, "blue-green.sh": {"app", "2", "app:2", "true"}, "nightly-sweep.sh": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t)
+			s.tool("svc", "exit 2")
+			e := s.script(name, args...)
+			require.Equal(t, exitRunning, e.code, e.stderr)
+			require.Contains(t, e.stderr, "What runs is not known")
+		})
+	}
+}

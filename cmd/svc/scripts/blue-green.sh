@@ -7,7 +7,8 @@
 #   code   what serves
 #   0      RELEASE. Its ID is on standard output. The old releases are deleted
 #   20     see the last lines: RELEASE became available, and others may run too. This run deleted none that serves
-#   4, 10  what served before. RELEASE may run too: see the last lines
+#   4, 10  what served before. RELEASE may run too: see the last lines. 10 also if svc or bash itself fails (2), which
+#          bash 5.2 does at times after a signal
 #   8      nothing: the release that serves has 0 instances, and nothing was changed
 #   64     what served before: a wrong use
 #   other  what served before: RELEASE does not run (svc help exit-codes; 130: a signal stopped the script)
@@ -47,7 +48,7 @@ true >&2 || exec 2>/dev/null # a stream that is closed
 { true <&0; } 2>/dev/null || exec </dev/null
 { true >&1; } 2>/dev/null || exec >&2
 
-name=${0##*/} name=${name%.sh} child='' stopped='' signals=0
+name=${0##*/} name=${name%.sh} child='' stopped='' both='' signals=0
 stop() {
 	stopped=$1 signals=$((signals + 1))
 	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
@@ -58,6 +59,15 @@ trap 'signals=$((signals + 1))' PIPE # of a reader that has gone away
 # show and say write to standard error. That they cannot is no failure.
 show() { printf '%s\n' "$@" >&2 || true; }
 say() { show "$name: $*"; }
+
+# on_exit keeps 2 from being the code: a svc that crashed, or a failure of bash, which may misread a trap if a signal
+# comes while it reads a $(...). Then nothing is known of what runs.
+on_exit() {
+	[ "$1" = 2 ] || return 0
+	say 'svc or bash has failed: see above. What runs is not known. To see it: svc ls'
+	exit "${both:-10}"
+}
+trap 'on_exit $?' EXIT
 
 # noticed stops the script after a code of svc that is that of a signal.
 noticed() { [ "$1" -lt 128 ] || stopped=${stopped:-a signal to svc}; }
@@ -265,7 +275,7 @@ check_flags "$@"
 case $app:$release in *--* | *-:* | *:-*) refuse 64 'APP and RELEASE must not contain "--", nor have a "-" where they meet' ;; esac
 case ${DRAIN:-30} in *[!0-9]*) refuse 64 'DRAIN must be a number of seconds' ;; esac
 command -v "$switch" >/dev/null || refuse 64 "$switch is no program"
-new=$app--$release both='' traffic='' undo=" To give up $new: svc delete --key $new --missing-ok"
+new=$app--$release traffic='' undo=" To give up $new: svc delete --key $new --missing-ok"
 
 begin
 releases

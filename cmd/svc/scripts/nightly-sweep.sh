@@ -11,6 +11,7 @@
 #   code   what it means
 #   0      nothing to report
 #   1      there is something to report
+#   10     svc or bash itself has failed (2), which bash 5.2 does at times after a signal; or as "other"
 #   130    a signal stopped the script, and no sweep has failed
 #   other  the code of "svc sweep", or if that is 0, of "svc ledger prune" (svc help exit-codes)
 #
@@ -27,7 +28,7 @@ true >&2 || exec 2>/dev/null # a stream that is closed
 { true <&0; } 2>/dev/null || exec </dev/null
 { true >&1; } 2>/dev/null || exec >&2
 
-name=${0##*/} name=${name%.sh} child='' stopped='' signals=0
+name=${0##*/} name=${name%.sh} child='' stopped='' both='' signals=0
 stop() {
 	stopped=$1 signals=$((signals + 1))
 	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
@@ -38,6 +39,15 @@ trap 'signals=$((signals + 1))' PIPE # of a reader that has gone away
 # show and say write to standard error. That they cannot is no failure.
 show() { printf '%s\n' "$@" >&2 || true; }
 say() { show "$name: $*"; }
+
+# on_exit keeps 2 from being the code: a svc that crashed, or a failure of bash, which may misread a trap if a signal
+# comes while it reads a $(...). Then nothing is known of what runs.
+on_exit() {
+	[ "$1" = 2 ] || return 0
+	say 'svc or bash has failed: see above. What runs is not known. To see it: svc ls'
+	exit "${both:-10}"
+}
+trap 'on_exit $?' EXIT
 
 # noticed stops the script after a code of svc that is that of a signal.
 noticed() { [ "$1" -lt 128 ] || stopped=${stopped:-a signal to svc}; }

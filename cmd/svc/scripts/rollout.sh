@@ -10,7 +10,8 @@
 #   4       not known: the outcome of a create is not known. Settle it: svc help exit-codes
 #   8       nothing: the endpoint has 0 instances, and nothing was changed
 #   9       what served before, or what another command has deployed under the key: see the last lines
-#   10      an endpoint of the key may run: see the last lines
+#   10      an endpoint of the key may run: see the last lines. Also if svc or bash itself fails (2), which bash 5.2 does
+#           at times after a signal
 #   11, 20  nothing: neither image became available, or a signal stopped the script before one did
 #   130     nothing: a signal stopped the script
 #   64      what served before: a wrong use
@@ -52,7 +53,7 @@ true >&2 || exec 2>/dev/null # a stream that is closed
 { true <&0; } 2>/dev/null || exec </dev/null
 { true >&1; } 2>/dev/null || exec >&2
 
-name=${0##*/} name=${name%.sh} child='' stopped='' signals=0
+name=${0##*/} name=${name%.sh} child='' stopped='' both='' signals=0
 stop() {
 	stopped=$1 signals=$((signals + 1))
 	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
@@ -63,6 +64,15 @@ trap 'signals=$((signals + 1))' PIPE # of a reader that has gone away
 # show and say write to standard error. That they cannot is no failure.
 show() { printf '%s\n' "$@" >&2 || true; }
 say() { show "$name: $*"; }
+
+# on_exit keeps 2 from being the code: a svc that crashed, or a failure of bash, which may misread a trap if a signal
+# comes while it reads a $(...). Then nothing is known of what runs.
+on_exit() {
+	[ "$1" = 2 ] || return 0
+	say 'svc or bash has failed: see above. What runs is not known. To see it: svc ls'
+	exit "${both:-10}"
+}
+trap 'on_exit $?' EXIT
 
 # noticed stops the script after a code of svc that is that of a signal.
 noticed() { [ "$1" -lt 128 ] || stopped=${stopped:-a signal to svc}; }
