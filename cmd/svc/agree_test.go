@@ -301,3 +301,15 @@ func TestScaleThatCannotBeWritten(t *testing.T) {
 	require.Equal(t, exitRunning, e.code)
 	require.Contains(t, e.stderr, "The number of instances was changed to 2. They may be running and billed. To see how many: svc get svc-1\n")
 }
+
+// TestDeletionThatThisCommandFindsOut is not said to be that of another command.
+func TestDeletionThatThisCommandFindsOut(t *testing.T) {
+	t.Parallel()
+	patient(t)
+	s := newSession(t)
+	s.must(exitOK, with(deploy, "--key", "chat")...)
+	s.remove()
+	e := s.must(exitNotFound, "wait", "svc-1")
+	require.NotContains(t, e.stderr, "another command")
+	require.Empty(t, s.open())
+}

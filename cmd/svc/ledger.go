@@ -204,10 +204,8 @@ func (t *tool) openLedger(ctx context.Context, c *command) (store ledger.Store, 
 	case dry && isA[noLedgerError](err) && !t.place.explicit:
 		t.talk.say("there is no ledger at %s: without --dry-run, this command makes one", t.place.shown)
 		return ledger.Memory(), func() {}, nil
-	case err == nil && c.stake == changes:
-		return watched{timely{store}, t, c}, stop, nil
 	case err == nil:
-		return timely{store}, stop, nil
+		return watched{timely{store}, t, c}, stop, nil
 	case use != usesLedger:
 		return nil, func() {}, err
 	case isA[noLedgerError](err) && !t.place.explicit:
@@ -315,7 +313,7 @@ func openSQL(p place, driver, dsn string, open func(*sql.DB) (ledger.Store, erro
 	return store, func() { _ = db.Close() }, nil
 }
 
-// watched is the ledger of a command that creates or deletes.
+// watched is the ledger of a command. It notes what the command finds out and records.
 type watched struct {
 	ledger.Store
 	tool    *tool
