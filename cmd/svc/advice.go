@@ -69,7 +69,7 @@ func (t *tool) notFound(err error, f facts) []string {
 	if f.Running && len(f.Hidden) == 0 && kindOf(err).name == "not_found" && !isA[mixedUpError](err) && !isA[noEntryError](err) { // else it is known that nothing is
 		lines := []string{"Check the ID, and the account of the token: the service has no such endpoint in it, or has deleted it. " + t.checkPath()}
 		if f.Listed {
-			lines = append(lines, fmt.Sprintf("If it is deleted, its entry stays open until that is recorded: %s", t.cmd("delete %s", f.target())))
+			lines = append(lines, fmt.Sprintf("If it is deleted, its entry stays open until that is recorded: %s", t.cmdOn(f, "delete")))
 		}
 		return lines
 	}
@@ -115,7 +115,7 @@ func (t *tool) stillRuns(f facts) (lines []string) {
 	case f.Entry != "":
 		lines = append(lines, fmt.Sprintf("Its entry in the ledger, of the key %s, stays open until its deletion is proved. To see it: %s", f.Entry, t.cmd("ls")))
 	}
-	return append(lines, fmt.Sprintf("%s may still be running and billed. To delete it: %s", capital(f.subject()), t.cmd("delete %s", f.target())))
+	return append(lines, fmt.Sprintf("%s may still be running and billed. To delete it: %s", capital(f.subject()), t.cmdOn(f, "delete")))
 }
 
 // ledgerAdvice returns what to do after exitLedger.
@@ -139,7 +139,7 @@ func (t *tool) ledgerAdvice(err error, f facts) (lines []string) {
 		if !f.Running {
 			state = "it exists, with 0 instances: nothing of it is running or billed"
 		}
-		return append(lines, fmt.Sprintf("%s is not forgotten: %s. To delete it: %s", capital(f.subject()), state, t.cmd("delete %s", f.target())))
+		return append(lines, fmt.Sprintf("%s is not forgotten: %s. To delete it: %s", capital(f.subject()), state, t.cmdOn(f, "delete")))
 	case isA[changedError](err):
 		lines = append(lines, "Nothing is wrong with the ledger. To see the entry: "+t.cmd("ls --all"))
 		if f.Running && f.ID != "" {

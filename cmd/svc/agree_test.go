@@ -256,15 +256,14 @@ func TestKeyThatAnotherCommandTakesMeanwhile(t *testing.T) {
 // TestAdviceWithoutAnID: a command that ends before it has read the ledger names the key.
 func TestAdviceWithoutAnID(t *testing.T) {
 	t.Parallel()
-	s := newSession(t)
-	s.must(exitOK, with(deploy, "--key", "chat")...)
-	makeFifo(t, filepath.Join(s.env["HOME"], ".local/state/svc-ledger/chat@000009.json"))
-	for line, says := range map[string]string{
-		"delete --key chat --timeout 1s":  "The endpoint of the key chat may still be running and billed. To try again: svc delete --key chat\n",
-		"scale --key chat 2 --timeout 1s": "To see how many: svc get --key chat\n",
-	} {
-		require.Contains(t, s.must(exitRunning, strings.Fields(line)...).stderr, says)
-	}
+	tool, known := &tool{}, facts{Key: "chat", Target: 2}
+	require.Equal(t, []string{"The endpoint of the key chat may still be running and billed. To delete it: svc delete --key chat"}, tool.stillRuns(known))
+	require.Equal(t, []string{"The endpoint of the key chat may still be running and billed. To try again: svc delete --key chat"}, tool.deleteCommand().left(known))
+	require.Contains(t, tool.scaleLeft(known)[0], "To see how many: svc get --key chat")
+	known.Changed = true
+	require.Equal(t, []string{"Up to 2 instances of the endpoint of the key chat may be running and billed, or as many as before. To see how many: svc get --key chat"}, tool.scaleLeft(known))
+	known.ID = "svc-1"
+	require.Contains(t, tool.stillRuns(known)[0], "svc-1 may still be running and billed. To delete it: svc delete svc-1")
 }
 
 // TestNumberThatTheLedgerCannotRecord is named, also if the endpoint is only in a part of the ledger that this command cannot

@@ -109,7 +109,7 @@ that its deletion settles the entry.`,
 	}
 	c.Flags().BoolVar(&missingOK, "missing-ok", false, "end with exit code 0, not 5, if there is no such endpoint")
 	c.left = func(f facts) []string {
-		return []string{fmt.Sprintf("%s may still be running and billed. To try again%s: %s", capital(f.subject()), f.withItsToken(), t.cmd("delete %s", f.target()))}
+		return []string{fmt.Sprintf("%s may still be running and billed. To try again%s: %s", capital(f.subject()), f.withItsToken(), t.cmdOn(f, "delete"))}
 	}
 	c.run = func(ctx context.Context, args []string) (view, error) {
 		if t.flags.key != "" {

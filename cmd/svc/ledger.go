@@ -315,14 +315,14 @@ func openSQL(p place, driver, dsn string, open func(*sql.DB) (ledger.Store, erro
 
 // watched is the ledger of a command. It notes what the command finds out and records.
 type watched struct {
-	ledger.Store
+	timely
 	tool    *tool
 	command *command
 }
 
 // List lists records, as the command has to see them.
 func (w watched) List(ctx context.Context, key string) ([]ledger.Record, error) {
-	records, err := w.Store.List(ctx, key)
+	records, err := w.timely.List(ctx, key)
 	w.tool.noteOwners(records)
 	if w.command.listed != nil {
 		records = w.command.listed(records)
@@ -335,7 +335,7 @@ func (w watched) Append(ctx context.Context, r ledger.Record) error {
 	if r.Event == ledger.Intended { // before, since it may be stored in spite of an error
 		w.tool.noteIntent(r)
 	}
-	err := w.Store.Append(ctx, r)
+	err := w.timely.Append(ctx, r)
 	switch {
 	case r.Event == ledger.Deleted:
 		w.tool.noteEndpoint(r.ServiceID, func(e *endpoint) { e.proved = time.Now() })

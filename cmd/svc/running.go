@@ -27,7 +27,7 @@ func (t *tool) restart(f facts) (lines []string) {
 	if f.Running {
 		return nil
 	}
-	lines = []string{fmt.Sprintf("%s has 0 instances: nothing of it is running or billed. To start it: %s", capital(f.subject()), t.cmd("scale %s %d", f.target(), max(f.Target, 1)))}
+	lines = []string{fmt.Sprintf("%s has 0 instances: nothing of it is running or billed. To start it: %s", capital(f.subject()), t.cmdOn(f, "scale", max(f.Target, 1)))}
 	if f.Resumed {
 		lines = append(lines, "To delete it and create a new one: the same command with --replace.")
 	}

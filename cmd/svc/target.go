@@ -56,12 +56,16 @@ func (t *tool) target(ctx context.Context, args []string) (e ledger.Entry, rest 
 	return e, args, nil
 }
 
-// target names the endpoint of a command in the command line of an advice: by its ID, or by its key if the ID is not known.
-func (f facts) target() string {
-	if f.ID == "" && f.Key != "" {
-		return "--key " + f.Key
+// cmdOn returns a command line about the endpoint of this command, for an advice: with its ID, or with its key if the ID is
+// not known.
+func (t *tool) cmdOn(f facts, verb string, more ...any) string {
+	name, words := f.ID, strings.Repeat(" %v", len(more))
+	if name == "" && f.Key != "" {
+		name, words = f.Key, " --key %s"+words
+	} else {
+		words = " %s" + words
 	}
-	return f.ID
+	return t.cmd(verb+words, append([]any{name}, more...)...)
 }
 
 // subject names the endpoint of a command in a sentence.

@@ -41,7 +41,7 @@ var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
 // TestNarrowTerminal: the line that moves never wraps, and is gone at the end.
 func TestNarrowTerminal(t *testing.T) {
 	t.Parallel()
-	s := newSession(t, svctest.WithDeployTime(3*time.Second))
+	s := newSession(t, svctest.WithDeployTime(8*time.Second))
 	s.env["TERM"] = "xterm"
 	s.srv.Fault("GET", svctest.RouteEndpoint, svctest.ServiceUnavailable(1)) // its text is long
 	e, text := s.onTerminal(with(deploy, "--flavor", "flavor-1")...)
