@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -154,9 +155,10 @@ func TestCleanupWithoutTheLedger(t *testing.T) {
 		t.Parallel()
 		s := newSession(t, svctest.WithDeployTime(time.Hour))
 		dir := filepath.Join(s.env["HOME"], ".local")
-		b := s.background(with(deploy, "--key", "chat", "--timeout", "5s", "--quiet")...)
+		b := s.background(with(deploy, "--key", "chat", "--quiet")...)
 		eventually(t, "the endpoint exists", func() bool { return s.arrived("GET", svctest.RouteEndpoint) > 0 })
 		require.NoError(t, os.Rename(dir, dir+"-away"))
+		b.signal(syscall.SIGTERM)
 		e := b.end()
 		require.Equal(t, exitDeleted, e.code, e.stderr)
 		require.Len(t, regexp.MustCompile(warning).FindAllString(e.stderr, -1), 1, e.stderr)
