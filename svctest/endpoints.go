@@ -268,6 +268,16 @@ func (s *Server) SetStatusInfo(id, info string) {
 	s.change(id, func(e *endpoint) { e.statusInfo = raw })
 }
 
+// Delete deletes an endpoint at once, as somebody may do in the console. A deletion that takes the time of
+// [WithDeleteTime] ends. Delete panics if there is no such endpoint.
+func (s *Server) Delete(id string) {
+	s.change(id, func(e *endpoint) {
+		if now := s.now(); !e.deleted(now) {
+			e.deletedAt = now
+		}
+	})
+}
+
 func (s *Server) change(id string, f func(*endpoint)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
