@@ -94,21 +94,32 @@ func (t *tool) lookAgain(ctx context.Context, s success) error {
 		return nil
 	}
 	e := t.entryNow(ctx)
-	err := t.mayKeep(e)
-	switch {
-	case s == isThere:
+	if s == isThere {
 		t.warnOfDelete(e)
 		return nil
-	case e.State == ledger.Deleted:
-		return fmt.Errorf("%s: %w", printable(e.ServiceID), svc.ErrNotFound)
-	case err != nil && s == staysLater:
-		return err
-	case err != nil:
-		t.note(func(f *facts) { f.Deleting = true })
-		return soonDeleted(e)
 	}
-	t.warnOfOver(e)
-	return nil
+	return t.keeps(e)
+}
+
+// keeps returns an error if the endpoint of an entry is deleted, or is being deleted, and warns if its lease is over.
+func (t *tool) keeps(e ledger.Entry) error {
+	if e.State == ledger.Deleted {
+		return fmt.Errorf("%s: %w", printable(e.ServiceID), svc.ErrNotFound)
+	}
+	err := t.mayKeep(e)
+	if err == nil {
+		t.warnOfOver(e)
+	}
+	return err
+}
+
+// lose returns an error if another command has deleted the endpoint of a deployment that has succeeded, or is deleting it.
+func (d *deployment) lose(e ledger.Entry) error {
+	if d.lost = d.tool.keeps(e); isA[deletingError](d.lost) {
+		d.tool.note(func(f *facts) { f.Deleting = true })
+		d.lost = soonDeleted(e)
+	}
+	return d.lost
 }
 
 // soonDeleted returns the error for an endpoint that is being deleted, by a command that creates another one next time.
@@ -120,19 +131,21 @@ func soonDeleted(e ledger.Entry) error {
 	return deletingError{text + ": it may be deleted at any time"}
 }
 
-// condemned reports whether the endpoint of an earlier command, with which Deploy has gone on, is being deleted. Then it
-// prepares another Deploy.
-func (d *deployment) condemned(ctx context.Context) bool {
+// condemned reports whether the endpoint of an earlier command, with which Deploy has gone on, is deleted or is being deleted by
+// another command. e is its entry. Then it prepares another Deploy.
+func (d *deployment) condemned(ctx context.Context, e ledger.Entry) bool {
 	t := d.tool
-	if f := t.facts(); !f.Resumed || f.Deleted || d.failed != nil || ctx.Err() != nil {
-		return false
-	}
-	e := t.entryNow(ctx)
-	if deleteAccepted(e).IsZero() && !isClaimed(e) {
+	f := t.facts()
+	deleted := e.State == ledger.Deleted
+	if !f.Resumed || f.Deleted || d.failed != nil || ctx.Err() != nil || !deleted && deleteAccepted(e).IsZero() && !isClaimed(e) {
 		return false
 	}
 	d.earlier, d.before, d.goesOnWith, d.checking, d.instancesTold, d.opts.Lease = &e, new(unmarked(e)), nil, false, false, d.spec.lease
 	t.note(func(f *facts) { f.Resumed, f.Seen = false, nil })
+	if deleted {
+		d.earlier = nil
+		t.note(func(f *facts) { f.ID, f.Running = "", false })
+	}
 	return true
 }
 

@@ -126,7 +126,7 @@ func TestDeployWaitsForADeletion(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				patient(t)
-				s := newSession(t, svctest.WithDeleteTime(4*time.Second))
+				s := newSession(t, svctest.WithDeleteTime(time.Hour))
 				s.must(exitOK, with(deploy, "--key", "chat", "--lease", "4h")...)
 				if killed {
 					s.deleteThatIsKilled()
@@ -136,8 +136,12 @@ func TestDeployWaitsForADeletion(t *testing.T) {
 				before := len(s.srv.Requests())
 				dry := s.must(exitOK, with(args, "--dry-run")...)
 				require.Contains(t, dry.stderr, "the command would wait until it is deleted, and create another one")
-				e := s.must(exitOK, with(args, "-o", "json")...)
-				require.Contains(t, e.stderr, "waiting until it is deleted, to create another one")
+				b := s.background(with(args, "-o", "json")...)
+				b.until("waiting until it is deleted, to create another one")
+				b.until("svc-1 is still there")
+				s.srv.Delete("svc-1")
+				e := b.end()
+				require.Equal(t, exitOK, e.code, e.stderr)
 				doc := e.doc(t)
 				require.Equal(t, []any{"svc-2", true}, []any{doc["service_id"], doc["created"]})
 				for _, r := range s.srv.Requests()[before:] {

@@ -32,7 +32,6 @@ const (
 	silent     success = iota // nothing
 	isThere                   // the endpoint exists
 	stays                     // it is not being deleted
-	staysLater                // the same, and the command works again once it is certain that it stays
 )
 
 // ledgerUse is how a command uses the ledger.

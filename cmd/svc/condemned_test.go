@@ -122,7 +122,7 @@ func TestLeaseOfAnEndpointThatIsDeleted(t *testing.T) {
 			s.deleteThatIsKilled()
 			time.Sleep(1100 * time.Millisecond) // the clock of the service has whole seconds
 			e := s.must(exitOK, "sweep")
-			require.Regexp(t, ` over since \ds +deleted`, e.stdout)
+			require.Regexp(t, ` over since \d+s +deleted`, e.stdout)
 			require.Contains(t, s.must(exitOK, "ls", "--all").stdout, tt.shown)
 		})
 	}
@@ -167,7 +167,7 @@ func (b *background) killed() {
 func TestDeleteThatIsAcceptedDuringACommand(t *testing.T) {
 	t.Parallel()
 	patient(t)
-	s := newSession(t, svctest.WithDeployTime(time.Hour), svctest.WithDeleteTime(30*time.Second))
+	s := newSession(t, svctest.WithDeployTime(time.Hour), svctest.WithDeleteTime(time.Hour))
 	creator := s.background(with(deploy, "--key", "chat", "-o", "json")...)
 	creator.until("svc-1 is initializing")
 	lines := [][]string{
@@ -184,21 +184,24 @@ func TestDeleteThatIsAcceptedDuringACommand(t *testing.T) {
 	require.Equal(t, exitRunning, deleter.end().code)
 	s.srv.SetStatus("svc-1", svctest.StatusAvailable)
 	require.Contains(t, s.must(exitOK, "ls").stdout, "being deleted")
-	eventually(t, "another endpoint", func() bool { return s.arrived("POST", svctest.RouteEndpoints) == 2 && len(s.srv.Endpoints()) == 2 })
-	s.srv.SetStatus("svc-2", svctest.StatusAvailable)
-	for i, b := range append(all, creator) {
+	for _, b := range append(all[2:], creator) {
 		e := b.end()
 		doc := e.doc(t)
-		if i < 2 {
-			require.Equal(t, exitOK, e.code, e.stderr)
-			require.Contains(t, e.stderr, "waiting until it is deleted, to create another one")
-			require.Equal(t, "svc-2", doc["service_id"])
-			continue
-		}
 		require.Equal(t, exitRunning, e.code, "%s\n%s", e.args, e.stderr)
 		require.Equal(t, []any{"being_deleted", "svc-1", true}, []any{doc["error_kind"], doc["service_id"], doc["may_be_running"]})
 		require.Contains(t, e.stderr, "the service has accepted a delete of svc-1, ")
 		require.Equal(t, b == creator, strings.Contains(e.stderr, "The same command waits until it is deleted, and creates another one.\n"))
+	}
+	for _, b := range all[:2] {
+		b.until("waiting until it is deleted, to create another one")
+	}
+	s.srv.Delete("svc-1")
+	eventually(t, "another endpoint", func() bool { return s.arrived("POST", svctest.RouteEndpoints) == 2 && len(s.srv.Endpoints()) == 2 })
+	s.srv.SetStatus("svc-2", svctest.StatusAvailable)
+	for _, b := range all[:2] {
+		e := b.end()
+		require.Equal(t, exitOK, e.code, e.stderr)
+		require.Equal(t, "svc-2", e.doc(t)["service_id"])
 	}
 	require.Equal(t, 1, s.srv.RunningInstances())
 }
@@ -340,7 +343,7 @@ func TestDeleteSettlesAnEntryInDoubt(t *testing.T) {
 	for name, create := range map[string]func(*session){"its response is lost": lost, "its program is killed": killed} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSession(t, svctest.WithDeleteTime(3*time.Second))
+			s := newSession(t, svctest.WithDeleteTime(time.Hour))
 			create(s)
 			b := s.deleting("delete", "svc-1", "-o", "json")
 			require.Contains(t, s.must(exitOK, "ls").stdout, "created, being deleted")
@@ -349,6 +352,7 @@ func TestDeleteSettlesAnEntryInDoubt(t *testing.T) {
 			require.Contains(t, e.stderr, "warning: the service has accepted a delete of svc-1")
 			s.must(exitRunning, "extend", "chat", "8h")
 			s.must(exitRunning, "scale", "--key", "chat", "2")
+			s.srv.Delete("svc-1")
 			e = b.end()
 			require.Equal(t, exitOK, e.code, e.stderr)
 			require.Contains(t, e.stderr, "svc-1 has the mark of the entry in doubt of the key chat: it is adopted now, so that its deletion settles the entry")

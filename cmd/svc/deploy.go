@@ -81,7 +81,7 @@ func (t *tool) deployCommand() *command {
 			Long:    deployHelp,
 			Example: "  svc deploy --name chat --image registry.example/chat:3 --key chat --lease 8h\n  svc deploy --file chat.yaml --key chat --probe /health",
 		},
-		client: needsClient, ledger: makesLedger, stake: changes, success: stays,
+		client: needsClient, ledger: makesLedger, stake: changes,
 		before: func() { t.noteRequest(&s) },
 		left:   func(f facts) []string { return t.deployLeft(f, s.replace) },
 	}
@@ -138,6 +138,7 @@ type deployment struct {
 	before    *ledger.Entry // the entry of the endpoint in whose place a new one is created; nil if there was none
 	leaseTold string        // the intent of the entry of which it was said what its lease is; empty if of none
 
+	lost       error         // why the endpoint is of no use, although it was deployed: another command deletes it; else nil
 	failed     error         // what has ended Deploy, in place of the error that it returns; nil if that is the reason
 	goesOnWith *ledger.Entry // the entry whose endpoint is used; nil if there is none, or it cannot be read
 }
@@ -314,10 +315,7 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	} else if t.flags.key == "" && isCI() && d.spec.flags.Lookup("key") != nil {
 		t.talk.say("hint: with --key NAME this command can be repeated: it then continues with the endpoint that exists")
 	}
-	if err := d.awaitDeletion(ctx); err != nil {
-		return nil, err
-	}
-	if err := d.ready(ctx); err != nil {
+	if err := d.prepare(ctx); err != nil {
 		return nil, err
 	}
 	if e := d.earlier; e != nil && e.State == ledger.Intended && !e.InDoubt(time.Now()) {
@@ -331,7 +329,6 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	d.opts.OnFailure = func(failed *svc.DeployError) bool { return d.onFailure(ctx, failed) }
 	t.note(func(f *facts) { f.Pending = true }) // the attempt hook is called after the response only
 	service, err := d.deploy(ctx)
-	err = d.judge(ctx, service, d.noSuchFlavor(ctx, err))
 	if f := t.facts(); f.Resumed && !f.Deleted {
 		err = cmp.Or(err, d.announce(ctx, f.ID))
 	}
@@ -346,14 +343,19 @@ func (d *deployment) run(ctx context.Context) (*svc.InferenceService, error) {
 	return service, err
 }
 
-// deploy calls Deploy, and again if a delete of the endpoint with which that goes on was accepted meanwhile.
+// deploy calls Deploy, and again if another command deletes the endpoint of an earlier command with which that goes on.
 func (d *deployment) deploy(ctx context.Context) (*svc.InferenceService, error) {
 	for {
 		service, err := d.deployOnce(ctx)
-		if !d.condemned(ctx) {
-			return service, err
+		e := d.tool.entryNow(ctx)
+		again := d.condemned(ctx, e)
+		if again {
+			err = d.prepare(ctx)
 		}
-		if err := d.awaitDeletion(ctx); err != nil {
+		if !again || err != nil {
+			if err = d.judge(ctx, service, d.noSuchFlavor(ctx, err)); err == nil {
+				err = d.lose(e)
+			}
 			return service, err
 		}
 	}
@@ -374,9 +376,13 @@ func (d *deployment) deployOnce(ctx context.Context) (*svc.InferenceService, err
 	return service, err
 }
 
-// ready checks that what has to be created fits, and carries out --replace.
-func (d *deployment) ready(ctx context.Context) error {
+// prepare waits for the deletion of an endpoint that is being deleted, checks that what has to be created fits, and
+// carries out --replace.
+func (d *deployment) prepare(ctx context.Context) error {
+	err := d.awaitDeletion(ctx)
 	switch {
+	case err != nil:
+		return err
 	case d.earlier == nil:
 		return d.fits(ctx)
 	case d.spec.replace:

@@ -414,7 +414,7 @@ func TestReplaceThatCreatesNothing(t *testing.T) {
 			s := newSession(t)
 			s.useless(svctest.StatusStopped)
 			tt.fault(s)
-			b := s.background(with(deploy, "--key", "chat", "--replace", "--flavor", "flavor-1", "-o", "json", "--quiet", "--timeout", "20s")...)
+			b := s.background(with(deploy, "--key", "chat", "--replace", "--flavor", "flavor-1", "-o", "json", "--quiet", "--timeout", "60s")...)
 			if tt.then != nil {
 				tt.then(s, b)
 			}

@@ -56,7 +56,7 @@ func unavailableKeyed(s *story) {
 var pairs = []pair{
 	{nil, deployKeyed, deployKeyed, map[string][]int{"deploy": {exitOK}}},
 	{nil, deployKeyed, "delete --key keyed --missing-ok", map[string][]int{"deploy": {exitOK, exitNotFound, exitDeleted, exitRunning}, "delete": {exitOK, exitUnknown, exitLedger}}}, // there may be no ledger yet
-	{deployedKeyed(), deployKeyed, "delete --key keyed", map[string][]int{"deploy": {exitOK, exitNotFound}, "delete": {exitOK}}},
+	{deployedKeyed(), deployKeyed, "delete --key keyed", map[string][]int{"deploy": {exitOK}, "delete": {exitOK}}},
 	{deployedKeyed(), "scale --key keyed 2", "delete --key keyed", map[string][]int{"scale": {exitOK, exitNotFound, exitRunning}, "delete": {exitOK}}},
 	{deployedKeyed(), "scale --key keyed 0", "scale --key keyed 3", map[string][]int{"scale": {exitOK, exitFailed, exitRunning}}},
 	{overdueKeyed, "extend keyed 8h", "sweep", map[string][]int{"extend": {exitOK, exitRunning, exitNotFound, exitLedger}, "sweep": {exitOK}}},

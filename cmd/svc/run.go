@@ -115,13 +115,13 @@ func (t *tool) deployAndRun(ctx context.Context, d *deployment, cmd *exec.Cmd) e
 	limited, cancel := context.WithTimeout(ctx, t.flags.timeout)
 	defer cancel()
 	service, err := d.run(limited)
-	if err != nil {
+	if err != nil && d.lost == nil {
 		return err
 	}
 	entry := t.entryNow(ctx) // now, so that the delete does not wait for the ledger
-	code, err := 0, t.lookAgain(ctx, stays)
-	if err != nil {
-		err = lostError{err, service.ServiceID}
+	code := 0
+	if d.lost != nil {
+		err = lostError{d.lost, service.ServiceID}
 	} else {
 		code, err = t.runProgram(ctx, cmd, service)
 	}

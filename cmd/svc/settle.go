@@ -515,7 +515,7 @@ keeps it then.`,
 			Example: "  svc extend chat 8h",
 			Args:    cobra.ExactArgs(2),
 		},
-		client: needsClient, ledger: readsLedger, stake: reads, success: staysLater, empty: func() view { return &entriesView{Entries: []entryView{}} },
+		client: needsClient, ledger: readsLedger, stake: reads, success: stays, empty: func() view { return &entriesView{Entries: []entryView{}} },
 		run: func(ctx context.Context, args []string) (view, error) {
 			t.note(func(f *facts) { f.Key = args[0] })
 			d, err := parseDays(args[1])

@@ -218,8 +218,8 @@ func TestProbeThatFails(t *testing.T) {
 	s := newSession(t)
 	id := s.srv.AddEndpoint(svctest.Endpoint{Instances: 1})
 	s.srv.Fault("GET", svctest.RouteInference, svctest.Fault{Status: 404, Times: -1})
-	e := s.must(exitTimeout, "wait", id, "--probe", "/nowhere", "--timeout", "5s")
-	require.Regexp(t, id+` is available, but not ready after \ds: `, e.stderr)
+	e := s.must(exitTimeout, "wait", id, "--probe", "/nowhere", "--timeout", "12s")
+	require.Regexp(t, id+` is available, but not ready after \d+s: `, e.stderr)
 	require.NotContains(t, e.stderr, "could not be read")
 }
 

@@ -28,7 +28,7 @@ before that, it ends with 3. Ends with 10 if the service has accepted a delete o
 minutes, also if it is available.`,
 			Example: "  svc wait svc-1 --timeout 10m\n  svc wait --key chat --probe /health",
 		},
-		client: needsClient, ledger: usesLedger, stake: reads, success: staysLater, empty: emptyService,
+		client: needsClient, ledger: usesLedger, stake: reads, success: stays, empty: emptyService,
 	}, 0)
 	c.Flags().StringVar(&path, "probe", "", "path of the endpoint, which begins with /: it is available when a GET of it has a 2xx status")
 	c.run = func(ctx context.Context, args []string) (view, error) {
@@ -97,7 +97,7 @@ in the last five minutes. After that it works, and warns: instances do not keep 
 deleted, only "svc extend" does. Ends with 10, too, if a delete is accepted while it waits.`,
 			Example: "  svc scale svc-1 3\n  svc scale --key chat 0",
 		},
-		client: needsClient, ledger: usesLedger, stake: changes, success: staysLater, empty: emptyService,
+		client: needsClient, ledger: usesLedger, stake: changes, success: stays, empty: emptyService,
 	}, 1)
 	c.left = t.scaleLeft
 	c.advise = t.scaleAdvice
